@@ -10,7 +10,7 @@
 #   make packages  deb and rpm packages for amd64 and arm64, in dist/
 #   make test-packages  tries them in a Debian root of their own
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
-#   make lint       go vet, staticcheck and govulncheck
+#   make lint       go vet, the words and columns of docs/style.md, staticcheck and govulncheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
 #   make venvs      Salt's releases for tests and demo, in .build/venvs
 
@@ -38,7 +38,7 @@ PROCESSES := e2e commands conformance faults
 # Measures the wall clock, so nothing runs beside it.
 SERIAL := failover
 
-.PHONY: build packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz lint vet staticcheck govulncheck generate venvs install-tests clean
+.PHONY: build packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz lint style vet staticcheck govulncheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
@@ -89,7 +89,10 @@ bench: build
 bench-compare: install-tests build
 	bin/clustermaster bench --compare "$(CLUSTERMASTER_SALT_VENVS)/salt-3008.3" --docs docs $(BENCH_FLAGS)
 
-lint: vet staticcheck govulncheck
+lint: vet style staticcheck govulncheck
+
+style:
+	$(PLAIN) $(GO) test -trimpath -run TestStyle .
 
 vet:
 	$(PLAIN) $(GO) vet -trimpath ./...

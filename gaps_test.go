@@ -29,7 +29,8 @@ func TestGapsAreShownClosed(t *testing.T) {
 			}
 			source.Write(b)
 		}
-		if !strings.Contains(source.String(), "func "+n[2]+"(") || n[3] != "" && !strings.Contains(source.String(), `{"`+n[3]+`", `) {
+		if !strings.Contains(source.String(), "func "+n[2]+"(") || n[3] != "" &&
+			!strings.Contains(source.String(), `{"`+n[3]+`", `) {
 			t.Errorf("%s: there is no such test", n[0])
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestSecurityPageNamesTests: what docs/security.md says that tests try, they do: each is there, in the package that is named.
+// TestSecurityPageNamesTests: what docs/security.md says that tests try, they do: each is there, in
+// the package that is named.
 func TestSecurityPageNamesTests(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("docs/security.md")

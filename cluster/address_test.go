@@ -7,7 +7,8 @@ import (
 
 func TestAddressesAreOrderedByNumber(t *testing.T) {
 	t.Parallel()
-	want := []string{"10.0.0.9:4520", "10.0.0.10:999", "10.0.0.10:4520", "[fd00::9]:1", "[fd00::10]:1", "alpha:1", "beta:1"}
+	want := []string{"10.0.0.9:4520", "10.0.0.10:999", "10.0.0.10:4520", "[fd00::9]:1",
+		"[fd00::10]:1", "alpha:1", "beta:1"}
 	have := slices.Clone(want)
 	slices.Reverse(have)
 	if got := sortedSet(append(have, want[2])); !slices.Equal(got, want) {
@@ -24,9 +25,12 @@ func TestTheSameMastersByOtherNames(t *testing.T) {
 		want bool
 	}{
 		{"equal", []string{"10.0.0.1:1", "10.0.0.2:1"}, []string{"10.0.0.2:1", "10.0.0.1:1"}, true},
-		{"a name for an address", []string{"10.0.0.1:1", "10.0.0.2:1"}, []string{"10.0.0.2:1", "one:1"}, true},
-		{"one more", []string{"10.0.0.1:1", "10.0.0.2:1"}, []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}, false},
-		{"another", []string{"10.0.0.1:1", "10.0.0.2:1"}, []string{"10.0.0.1:1", "10.0.0.3:1"}, false},
+		{"a name for an address", []string{"10.0.0.1:1", "10.0.0.2:1"},
+			[]string{"10.0.0.2:1", "one:1"}, true},
+		{"one more", []string{"10.0.0.1:1", "10.0.0.2:1"},
+			[]string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}, false},
+		{"another", []string{"10.0.0.1:1", "10.0.0.2:1"}, []string{"10.0.0.1:1", "10.0.0.3:1"},
+			false},
 	}
 	for _, tt := range tests {
 		if got := sameMasters(tt.a, tt.b, names); got != tt.want {

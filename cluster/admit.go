@@ -35,8 +35,8 @@ func (n *Node) JoinKey() ([]byte, bool) {
 	return n.cfg.JoinKey, len(n.cfg.JoinKey) > 0
 }
 
-// JoinKeyOf implements peer.SecretsByNode: a removed peer may prove itself with the K that it knew. HandleJoin then
-// tells it that it is out.
+// JoinKeyOf implements peer.SecretsByNode: a removed peer may prove itself with the K that it knew.
+// HandleJoin then tells it that it is out.
 func (n *Node) JoinKeyOf(spki [32]byte) ([]byte, bool) {
 	b, ok := n.state.BarBySPKI(spki)
 	return b.JoinKey, ok && len(b.JoinKey) > 0
@@ -55,8 +55,8 @@ func (n *Node) SignJoin(msg []byte) (string, []byte, error) {
 	return key.Public().Text(), sig, nil
 }
 
-// HandleJoin implements peer.JoinHandler: it answers a master that has proved to know the secret. A member that is
-// not the leader asks the leader.
+// HandleJoin implements peer.JoinHandler: it answers a master that has proved to know the secret. A
+// member that is not the leader asks the leader.
 func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) ([]byte, error) {
 	var r clusterpb.JoinRequest
 	if err := unmarshalKnown(request, &r); err != nil {
@@ -69,7 +69,8 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 	}
 	n.m.joins.WithLabelValues(reply.GetKind().String()).Inc()
 	n.mu.Lock()
-	say := reply.GetKind() == clusterpb.JoinReply_REFUSED && n.refusal.due(from.Addr+reply.GetReason())
+	say := reply.GetKind() == clusterpb.JoinReply_REFUSED &&
+		n.refusal.due(from.Addr+reply.GetReason())
 	n.mu.Unlock()
 	if say {
 		n.log.Warn("joiner refused", "peer", from.ID, "addr", from.Addr, "err", reply.GetReason())
@@ -81,7 +82,8 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 	return b, nil
 }
 
-func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.JoinRequest) (_ *clusterpb.JoinReply, err error) {
+func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
+	r *clusterpb.JoinRequest) (_ *clusterpb.JoinReply, err error) {
 	n.noteAsker(from.Addr)
 	if !r.GetFound() {
 		n.awaitFounding(ctx)
@@ -89,7 +91,8 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.Joi
 	cluster, founded := n.state.Cluster()
 	switch {
 	case !founded && len(n.pins.known()) == 0 && !n.founding():
-		reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_NONE, Set: n.cfg.set(), Former: n.former.message()}
+		reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_NONE, Set: n.cfg.set(),
+			Former: n.former.message()}
 		if !r.GetFound() {
 			return reply, nil
 		}
@@ -101,14 +104,17 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.Joi
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_REFUSED, Uuid: cluster.UUID,
 			Reason: otherCluster(from.ID, r.GetUuid(), n.cfg.Addr, cluster.UUID)}, nil
 	case n.standsAlone():
-		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID, Former: n.claim(),
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(),
+			Uuid: cluster.UUID, Former: n.claim(),
 			Reason: "this master stands alone still; its log says what keeps it from being the first member"}, nil
 	case !founded || r.GetFound():
-		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID,
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(),
+			Uuid:   cluster.UUID,
 			Reason: "this master is still waiting for the cluster's state itself"}, nil
 	}
 	joiner := fsm.Member{
-		Node: from.Node(), ID: from.ID, Incarnation: from.Incarnation, Addr: from.Addr, SPKI: from.SPKI, Version: from.Version,
+		Node: from.Node(), ID: from.ID, Incarnation: from.Incarnation, Addr: from.Addr,
+		SPKI: from.SPKI, Version: from.Version,
 	}
 	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 	defer cancel()
@@ -128,7 +134,8 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.Joi
 		return err
 	})
 	if errors.Is(err, ErrNoQuorum) {
-		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID, Reason: err.Error()}, nil
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(),
+			Uuid: cluster.UUID, Reason: err.Error()}, nil
 	}
 	return reply, err
 }
@@ -138,8 +145,8 @@ func unmarshalKnown(b []byte, m proto.Message) error {
 	return errors.Join(proto.Unmarshal(b, m), level.CheckMessage(m))
 }
 
-// noteAsker wakes the founding or joining here when a master asks for the first time: it was not there when this one
-// looked for it.
+// noteAsker wakes the founding or joining here when a master asks for the first time: it was not
+// there when this one looked for it.
 func (n *Node) noteAsker(addr string) {
 	n.mu.Lock()
 	first := !n.askers[addr] && len(n.askers) < maxAsked
@@ -162,13 +169,15 @@ func (n *Node) askersKnown() int {
 // foundingHold is how long a joiner's question may wait for the founding: less than askTimeout.
 const foundingHold = 2 * time.Second
 
-// awaitFounding holds a joiner's question while this master is the one to found: its answer is then the admission.
+// awaitFounding holds a joiner's question while this master is the one to found: its answer is then
+// the admission.
 func (n *Node) awaitFounding(ctx context.Context) {
 	limit := time.NewTimer(foundingHold)
 	defer limit.Stop()
 	for {
 		moved := n.moved.next()
-		if _, founded := n.state.Cluster(); founded && !n.standsAlone() || !founded && !n.founding() && (len(n.pins.known()) > 0 || !n.mightFound()) {
+		if _, founded := n.state.Cluster(); founded && !n.standsAlone() || !founded &&
+			!n.founding() && (len(n.pins.known()) > 0 || !n.mightFound()) {
 			return
 		}
 		select {
@@ -181,8 +190,10 @@ func (n *Node) awaitFounding(ctx context.Context) {
 	}
 }
 
-// admitHere, on the leader, makes a joiner a member and a nonvoter of raft; a repeat only says so again.
-func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int, uuid string) (*clusterpb.JoinReply, error) {
+// admitHere, on the leader, makes a joiner a member and a nonvoter of raft; a repeat only says so
+// again.
+func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int,
+	uuid string) (*clusterpb.JoinReply, error) {
 	if !n.IsLeader() {
 		return nil, errElsewhere
 	}
@@ -191,7 +202,8 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int, u
 		return nil, errElsewhere // about to be founded
 	}
 	refuse := func(format string, args ...any) (*clusterpb.JoinReply, error) {
-		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_REFUSED, Uuid: cluster.UUID, Reason: fmt.Sprintf(format, args...)}, nil
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_REFUSED, Uuid: cluster.UUID,
+			Reason: fmt.Sprintf(format, args...)}, nil
 	}
 	if uuid != "" && uuid != cluster.UUID {
 		return refuse("%s", otherCluster(joiner.ID, uuid, n.cfg.Addr, cluster.UUID))
@@ -212,7 +224,8 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int, u
 	if why := fsm.TooLong(put); why != "" {
 		return refuse("%s", why)
 	}
-	audited, err := n.audited(origin.With(ctx, origin.Origin{From: joiner.Addr, Order: "join", Automatic: true}), put)
+	audited, err := n.audited(origin.With(ctx,
+		origin.Origin{From: joiner.Addr, Order: "join", Automatic: true}), put)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +240,8 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int, u
 	switch r.Refused {
 	case "":
 	case fsm.RefusedBarred:
-		reply, err := refuse("%s was removed from the cluster; see salt-run cluster.allow", joiner.ID)
+		reply, err := refuse("%s was removed from the cluster; see salt-run cluster.allow",
+			joiner.ID)
 		reply.Removed = true
 		return reply, err
 	case fsm.RefusedAddrTaken:
@@ -245,7 +259,8 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int, u
 	if r.Changed {
 		n.log.Info("peer admitted", "peer", joiner.ID, "addr", joiner.Addr, "replaces", put.Replace)
 	}
-	reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_ADMITTED, Uuid: cluster.UUID, Index: n.machine.applied.Load()}
+	reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_ADMITTED, Uuid: cluster.UUID,
+		Index: n.machine.applied.Load()}
 	for _, m := range n.state.Members() {
 		reply.Members = append(reply.Members, toPeer(m))
 		reply.Set = append(reply.Set, m.Addr)
@@ -253,7 +268,8 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int, u
 	return reply, nil
 }
 
-// align makes raft's configuration follow the members: joiners become nonvoters, those who left go, addresses follow.
+// align makes raft's configuration follow the members: joiners become nonvoters, those who left go,
+// addresses follow.
 func (n *Node) align(ctx context.Context) error {
 	n.aligning.Lock()
 	defer n.aligning.Unlock()
@@ -276,7 +292,8 @@ func (n *Node) align(ctx context.Context) error {
 		if ok && s.Suffrage == raft.Voter {
 			add = n.raft.AddVoter
 		}
-		if err := await(ctx, add(raft.ServerID(m.Node), n.raftAddr(m), 0, enqueueTimeout)); err != nil {
+		if err := await(ctx, add(raft.ServerID(m.Node), n.raftAddr(m), 0,
+			enqueueTimeout)); err != nil {
 			return fmt.Errorf("add %s to raft: %w", m.Node, err)
 		}
 	}

@@ -11,13 +11,15 @@ import (
 	"clustermaster/transport/peer"
 )
 
-// standsAlone says whether the state is that of a stand-alone master, whose configuration names a cluster by now.
+// standsAlone says whether the state is that of a stand-alone master, whose configuration names a
+// cluster by now.
 func (n *Node) standsAlone() bool {
 	c, founded := n.state.Cluster()
 	return founded && c.ClusterID == "" && n.port != nil
 }
 
-// claim is what this master has that minions know: a stand-alone master's own state, else the former master's keys.
+// claim is what this master has that minions know: a stand-alone master's own state, else the
+// former master's keys.
 func (n *Node) claim() *clusterpb.Former {
 	key := n.ClusterKey()
 	if !n.standsAlone() || key == nil {
@@ -33,13 +35,16 @@ func (n *Node) claim() *clusterpb.Former {
 	return m
 }
 
-// adopt makes this master, which stood alone, the first member of its cluster. It goes on serving its minions until
-// then, and where it may not be: when a peer has a cluster already, or another former master's minions.
+// adopt makes this master, which stood alone, the first member of its cluster. It goes on serving
+// its minions until then, and where it may not be: when a peer has a cluster already, or another
+// former master's minions.
 func (n *Node) adopt(ctx context.Context) error {
-	if err := n.mayAdopt(n.askAll(ctx, n.cfg.set(), &clusterpb.JoinRequest{Found: true})); err != nil {
+	if err := n.mayAdopt(n.askAll(ctx, n.cfg.set(),
+		&clusterpb.JoinRequest{Found: true})); err != nil {
 		return fmt.Errorf("not the first member of %s yet: %w", n.cfg.ClusterID, err)
 	}
-	c := &fsm.AdoptCluster{ClusterID: n.cfg.ClusterID, JoinKey: n.cfg.JoinKey, Member: n.self, At: n.utc()}
+	c := &fsm.AdoptCluster{ClusterID: n.cfg.ClusterID, JoinKey: n.cfg.JoinKey, Member: n.self,
+		At: n.utc()}
 	r, _, err := n.Propose(ctx, c)
 	if err == nil {
 		err = refused(r)
@@ -52,15 +57,18 @@ func (n *Node) adopt(ctx context.Context) error {
 	return nil
 }
 
-// mayAdopt judges the answers of peers. Who has nothing joins later, and so does who is absent for JoinTimeout; an
-// operator's order (Config.Found) chooses among those who have something of their own, but goes against no cluster.
+// mayAdopt judges the answers of peers. Who has nothing joins later, and so does who is absent for
+// JoinTimeout; an operator's order (Config.Found) chooses among those who have something of their
+// own, but goes against no cluster.
 func (n *Node) mayAdopt(answers map[string]answer) error {
 	mine, _ := n.state.Cluster()
 	fresh := map[string]*clusterpb.Former{n.cfg.Addr: n.claim()}
 	var errs []error
 	for addr, a := range answers {
-		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found && time.Since(n.started) < n.cfg.JoinTimeout {
-			errs = append(errs, fmt.Errorf("waits for cluster_join_timeout (%v), in case it has something of its own: %w", n.cfg.JoinTimeout, a.err))
+		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found &&
+			time.Since(n.started) < n.cfg.JoinTimeout {
+			errs = append(errs,
+				fmt.Errorf("waits for cluster_join_timeout (%v), in case it has something of its own: %w", n.cfg.JoinTimeout, a.err))
 		}
 		if a.err != nil || a.reply.GetUuid() == mine.UUID {
 			continue
@@ -77,7 +85,8 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 	return errors.Join(errs...)
 }
 
-// otherCluster says how to choose between two histories, each of which has keys that nobody else may have.
+// otherCluster says how to choose between two histories, each of which has keys that nobody else
+// may have.
 func otherCluster(id, uuid, addr, other string) string {
 	return fmt.Sprintf("%s belongs to cluster %s, and %s to cluster %s: they can't be one, for each has a key and minions of its own. "+
 		"Choose one; on each master of the other, stop it and move its data directory to another place, as a copy of its keys; "+

@@ -12,8 +12,10 @@ import (
 	"clustermaster/wire"
 )
 
-// standAlone gives a node of the kit the disk of a master that stood alone, with one accepted minion.
-func standAlone(t *testing.T, node *clustertest.Node, minion string) (key *wire.PrivateKey, uuid string) {
+// standAlone gives a node of the kit the disk of a master that stood alone, with one accepted
+// minion.
+func standAlone(t *testing.T, node *clustertest.Node, minion string) (key *wire.PrivateKey,
+	uuid string) {
 	t.Helper()
 	n, err := cluster.Open(cluster.Config{ID: node.ID, DataDir: node.Dir}, nil, nil, nil)
 	if err != nil {
@@ -24,7 +26,8 @@ func standAlone(t *testing.T, node *clustertest.Node, minion string) (key *wire.
 	if _, _, err := n.Propose(t.Context(), offer(minion)); err != nil {
 		t.Fatal(err)
 	}
-	change := &fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{minion}, From: fsm.StateSet(fsm.KeyPending)}
+	change := &fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{minion},
+		From: fsm.StateSet(fsm.KeyPending)}
 	if _, _, err := n.Propose(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +37,12 @@ func standAlone(t *testing.T, node *clustertest.Node, minion string) (key *wire.
 	return key, c.UUID
 }
 
-// A master that stood alone becomes the first member of the cluster that its configuration names, with all that it has,
-// in every order of starts.
+// A master that stood alone becomes the first member of the cluster that its configuration names,
+// with all that it has, in every order of starts.
 func TestAStandAloneMasterBecomesTheFirstMember(t *testing.T) {
 	t.Parallel()
-	for name, order := range map[string][]int{"it starts last": {0, 2, 1}, "first": {1, 0, 2}, "in between": {0, 1, 2}} {
+	for name, order := range map[string][]int{"it starts last": {0, 2, 1}, "first": {1, 0, 2},
+		"in between": {0, 1, 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := clustertest.Prepare(t, 3)
@@ -51,11 +55,14 @@ func TestAStandAloneMasterBecomesTheFirstMember(t *testing.T) {
 			for _, n := range c.Nodes {
 				cl, _ := n.State().Cluster()
 				k, _ := n.State().Key("web1")
-				if cl.UUID != uuid || cl.ClusterID != clustertest.ClusterID || k.State != fsm.KeyAccepted {
-					t.Errorf("%s: cluster %q %s, was %s; key %+v", n.ID, cl.ClusterID, cl.UUID, uuid, k)
+				if cl.UUID != uuid || cl.ClusterID != clustertest.ClusterID ||
+					k.State != fsm.KeyAccepted {
+					t.Errorf("%s: cluster %q %s, was %s; key %+v", n.ID, cl.ClusterID, cl.UUID,
+						uuid, k)
 				}
 			}
-			// It is an ordinary member by now: it survives a restart, and the others a restart without it.
+			// It is an ordinary member by now: it survives a restart, and the others a restart
+			// without it.
 			c.Nodes[1].Stop()
 			propose(t, c.Nodes[0], offer("web2"))
 			c.Nodes[1].Start()
@@ -77,24 +84,29 @@ func TestAStandAloneMasterWaitsNotForEver(t *testing.T) {
 	hasClusterKey(t, c, key)
 }
 
-// Two masters that stood alone are two histories: neither becomes a member until one is chosen, both go on serving, and
-// no line advises to destroy what only one of them has.
+// Two masters that stood alone are two histories: neither becomes a member until one is chosen,
+// both go on serving, and no line advises to destroy what only one of them has.
 func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 	t.Parallel()
 	ordered := -1
-	c := clustertest.Prepare(t, 3, func(i int, cfg *cluster.Config) { cfg.Found, cfg.JoinTimeout = i == ordered, time.Minute })
+	c := clustertest.Prepare(t, 3, func(i int, cfg *cluster.Config) {
+		cfg.Found,
+			cfg.JoinTimeout = i == ordered, time.Minute
+	})
 	key, _ := standAlone(t, c.Nodes[0], "web1")
 	standAlone(t, c.Nodes[1], "web2")
 	for _, n := range c.Nodes {
 		n.Start()
 	}
 	for _, n := range c.Nodes {
-		c.Wait(n.ID+" says how to choose", says(n, "nobody founds, for there are keys of different masters"))
+		c.Wait(n.ID+" says how to choose",
+			says(n, "nobody founds, for there are keys of different masters"))
 	}
 	for _, n := range c.Nodes[:2] {
 		cl, _ := n.State().Cluster()
 		if cl.ClusterID != "" || len(n.Members()) != 1 || !n.Ready() {
-			t.Errorf("%s: cluster %q, %d members, ready %v", n.ID, cl.ClusterID, len(n.Members()), n.Ready())
+			t.Errorf("%s: cluster %q, %d members, ready %v", n.ID, cl.ClusterID, len(n.Members()),
+				n.Ready())
 		}
 	}
 	ordered = 0
@@ -106,9 +118,11 @@ func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 		}
 		return nil
 	})
-	c.Wait("the other is told", says(c.Nodes[1], "move its data directory to another place, as a copy of its keys"))
+	c.Wait("the other is told", says(c.Nodes[1],
+		"move its data directory to another place, as a copy of its keys"))
 	for _, n := range c.Nodes {
-		if log := n.Log(); strings.Contains(log, "remove its data") || strings.Contains(log, "delete") {
+		if log := n.Log(); strings.Contains(log, "remove its data") ||
+			strings.Contains(log, "delete") {
 			t.Errorf("%s advises to destroy: %s", n.ID, log)
 		}
 	}
@@ -120,8 +134,8 @@ func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 	hasClusterKey(t, c, key)
 }
 
-// The master refuses to start, or ends as soon as it knows: what its disk says of the last command need not be known as
-// committed at the start.
+// The master refuses to start, or ends as soon as it knows: what its disk says of the last command
+// need not be known as committed at the start.
 func TestAnotherClusterIDIsRefused(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, func(_ int, cfg *cluster.Config) { cfg.Found = true })
@@ -129,7 +143,8 @@ func TestAnotherClusterIDIsRefused(t *testing.T) {
 	n := c.Nodes[0]
 	n.Stop()
 	for _, id := range []string{"other", ""} {
-		other, err := cluster.Open(cluster.Config{ID: n.ID, DataDir: n.Dir, ClusterID: id}, nil, nil, nil)
+		other, err := cluster.Open(cluster.Config{ID: n.ID, DataDir: n.Dir, ClusterID: id}, nil,
+			nil, nil)
 		if err == nil {
 			err = other.Run(patience(t))
 		}

@@ -24,8 +24,8 @@ func boundAlarms(all []string) []string {
 	return out
 }
 
-// LastBackup is when the last good scheduled backup was made, on this master or by one that told of it; zero: none that
-// this master knows of.
+// LastBackup is when the last good scheduled backup was made, on this master or by one that told of
+// it; zero: none that this master knows of.
 func (n *Node) LastBackup() time.Time {
 	var last time.Time
 	if n.cfg.LastBackup != nil {

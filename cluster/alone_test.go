@@ -78,7 +78,9 @@ func TestAloneFoundsWithTheKeyThatIsThere(t *testing.T) {
 			if calls++; calls == 1 {
 				return errors.New("first attempt breaks")
 			}
-			_, _, err := n.Propose(ctx, &fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: fsm.KeyAccepted, Pub: "P"}}, At: time.Now().UTC()})
+			_, _, err := n.Propose(ctx,
+				&fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: fsm.KeyAccepted, Pub: "P"}},
+					At: time.Now().UTC()})
 			return err
 		},
 	}
@@ -93,7 +95,8 @@ func TestAloneFoundsWithTheKeyThatIsThere(t *testing.T) {
 	if _, ok := n.State().Key("web1"); !ok {
 		t.Error("import is missing while serving")
 	}
-	if !n.Ready() || len(n.Members()) != 1 || n.Ring().Replicas() != 1 || len(n.Secrets().AES) != 1 {
+	if !n.Ready() || len(n.Members()) != 1 || n.Ring().Replicas() != 1 ||
+		len(n.Secrets().AES) != 1 {
 		t.Errorf("ready %v, members %d", n.Ready(), len(n.Members()))
 	}
 	if un := n.ConfirmEverywhere(t.Context(), n.State().AppliedIndex()); un != nil {
@@ -138,7 +141,8 @@ func TestSnapshotAndReplay(t *testing.T) {
 	}
 	stop()
 	n, stop = alone(t, cfg)
-	if keys, _ := n.State().Keys(); len(keys) < 399 { // the last one may wait for the leader's no-op
+	// the last one may wait for the leader's no-op
+	if keys, _ := n.State().Keys(); len(keys) < 399 {
 		t.Errorf("%d keys right after Open", len(keys))
 	}
 	serving(t, n)
@@ -214,14 +218,19 @@ func TestOpenRefuses(t *testing.T) {
 		cfg  cluster.Config
 		want string
 	}{
-		{"another id", cluster.Config{ID: "m2", DataDir: dir}, `is that of the master "m1", not of "m2": give each master a cachedir of its own`},
+		{"another id", cluster.Config{ID: "m2", DataDir: dir},
+			`is that of the master "m1", not of "m2": give each master a cachedir of its own`},
 		{"no id", cluster.Config{DataDir: dir}, "must be set and hold no slash"},
-		{"a log without identity", cluster.Config{ID: "m1", DataDir: lost}, "has a raft log but no identity.json"},
-		{"an address without a port", cluster.Config{ID: "m1", DataDir: dir, Addr: "127.0.0.1:1", ClusterID: "c", JoinKey: []byte("k")}, "go together"},
-		{"no secret", cluster.Config{ID: "m1", DataDir: dir, Addr: "127.0.0.1:1", ClusterID: "c"}, "cluster_secret"},
+		{"a log without identity", cluster.Config{ID: "m1", DataDir: lost},
+			"has a raft log but no identity.json"},
+		{"an address without a port", cluster.Config{ID: "m1", DataDir: dir, Addr: "127.0.0.1:1",
+			ClusterID: "c", JoinKey: []byte("k")}, "go together"},
+		{"no secret", cluster.Config{ID: "m1", DataDir: dir, Addr: "127.0.0.1:1", ClusterID: "c"},
+			"cluster_secret"},
 	}
 	for _, tt := range tests {
-		if _, err := cluster.Open(tt.cfg, nil, nil, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := cluster.Open(tt.cfg, nil, nil, nil); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
 	}
@@ -245,7 +254,8 @@ func TestAloneRefusesLargeCommands(t *testing.T) {
 	}
 }
 
-// Of masters that begin in one data directory at the same time one has it, and the others change nothing there.
+// Of masters that begin in one data directory at the same time one has it, and the others change
+// nothing there.
 func TestOneDataDirectoryIsOneMasters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -253,7 +263,8 @@ func TestOneDataDirectoryIsOneMasters(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range nodes {
 		wg.Go(func() {
-			nodes[i], errs[i] = cluster.Open(cluster.Config{ID: fmt.Sprintf("m%d", i), DataDir: dir}, nil, nil, nil)
+			nodes[i], errs[i] = cluster.Open(cluster.Config{ID: fmt.Sprintf("m%d", i),
+				DataDir: dir}, nil, nil, nil)
 		})
 	}
 	wg.Wait()

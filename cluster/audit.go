@@ -8,8 +8,8 @@ import (
 	"clustermaster/serve/origin"
 )
 
-// audited adds to an audited command who ordered it, as ctx says; what nobody ordered is this master's own doing. The
-// trail begins when the cluster's level has it.
+// audited adds to an audited command who ordered it, as ctx says; what nobody ordered is this
+// master's own doing. The trail begins when the cluster's level has it.
 func (n *Node) audited(ctx context.Context, c fsm.Command) (fsm.Command, error) {
 	if n.state.Level() < level.OfCommand(uint8(fsm.OpAudited)) {
 		return c, nil
@@ -19,7 +19,8 @@ func (n *Node) audited(ctx context.Context, c fsm.Command) (fsm.Command, error) 
 		o = origin.Origin{From: "the master itself", Automatic: true}
 	}
 	a, ok, err := fsm.NewAudited(fsm.Orderer{
-		At: n.utc(), Master: n.self.ID, User: o.User, Eauth: o.Eauth, From: o.From, Order: o.Order, Automatic: o.Automatic,
+		At: n.utc(), Master: n.self.ID, User: o.User, Eauth: o.Eauth, From: o.From, Order: o.Order,
+		Automatic: o.Automatic,
 	}, c)
 	if err != nil || !ok {
 		return c, err

@@ -26,12 +26,13 @@ const (
 	firstPause  = 200 * time.Millisecond
 	longPause   = 5 * time.Second
 	memberPause = 500 * time.Millisecond // between looks while this master is a member
-	lostAfter   = 4 * time.Second        // without a leader: ask around, addresses and keys may have changed
-	sayAgain    = 30 * time.Second       // before a log line about the same trouble is repeated
+	// without a leader: ask around, addresses and keys may have changed
+	lostAfter = 4 * time.Second
+	sayAgain  = 30 * time.Second // before a log line about the same trouble is repeated
 )
 
-// become makes this master a member and keeps it one: it founds, joins, or resumes, and asks around when it hears
-// nobody. It ends with ctx.
+// become makes this master a member and keeps it one: it founds, joins, or resumes, and asks around
+// when it hears nobody. It ends with ctx.
 func (n *Node) become(ctx context.Context) error {
 	pause := firstPause
 	var asked time.Time
@@ -39,7 +40,8 @@ func (n *Node) become(ctx context.Context) error {
 	trouble := &complaint{}
 	for {
 		moved := n.moved.next()
-		if err := n.checkClusterID(); err != nil { // the disk alone need not have said that founding was committed
+		// the disk alone need not have said that founding was committed
+		if err := n.checkClusterID(); err != nil {
 			return err
 		}
 		_, member := n.state.MemberByNode(n.self.Node)
@@ -55,7 +57,8 @@ func (n *Node) become(ctx context.Context) error {
 				if a := n.askersKnown(); a != askers || time.Since(asked) > longPause {
 					asked, askers = time.Now(), a
 					if err := n.adopt(ctx); err != nil {
-						trouble.say(n, "this master stands alone still, and serves its minions", err)
+						trouble.say(n,
+							"this master stands alone still, and serves its minions", err)
 					}
 				}
 			}
@@ -97,7 +100,7 @@ func (n *Node) become(ctx context.Context) error {
 				break
 			}
 			pause = min(pause*3/2, longPause)
-			wait = pause/2 + rand.N(pause/2) // masters started together shall not ask in step
+			wait = pause/2 + rand.N(pause/2) // so that masters started together don't ask in step
 			moved = asks
 		}
 		t := time.NewTimer(wait)
@@ -164,8 +167,8 @@ func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// bootstrap makes this master the only voter of a new group. The marker comes first: a crash in between is taken up
-// by the next start.
+// bootstrap makes this master the only voter of a new group. The marker comes first: a crash in
+// between is taken up by the next start.
 func (n *Node) bootstrap() error {
 	if err := durable.WriteFile(filepath.Join(n.cfg.DataDir, foundingFile), nil); err != nil {
 		return err
@@ -200,7 +203,8 @@ func (n *Node) afterFounding(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := os.Remove(filepath.Join(n.cfg.DataDir, foundingFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(n.cfg.DataDir, foundingFile)); err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("end founding: %w", err)
 	}
 	n.membership.note(func(f *facts) { f.founding = false })
@@ -208,10 +212,12 @@ func (n *Node) afterFounding(ctx context.Context) error {
 	return nil
 }
 
-// correctRecord publishes this master's address, node key and version where the members have others.
+// correctRecord publishes this master's address, node key and version where the members have
+// others.
 func (n *Node) correctRecord(ctx context.Context) error {
 	m, ok := n.state.MemberByNode(n.self.Node)
-	if !ok || m.Addr == n.self.Addr && m.SPKI == n.self.SPKI && m.Version == n.self.Version && (m.Pub == n.self.Pub || n.self.Pub == "") {
+	if !ok || m.Addr == n.self.Addr && m.SPKI == n.self.SPKI && m.Version == n.self.Version &&
+		(m.Pub == n.self.Pub || n.self.Pub == "") {
 		return nil
 	}
 	if _, ok := n.Leader(); !ok {
@@ -226,12 +232,14 @@ func (n *Node) correctRecord(ctx context.Context) error {
 
 // hello is what this master says of itself on the join channel.
 func (n *Node) hello() peer.Hello {
-	return peer.Hello{ID: n.self.ID, Addr: n.self.Addr, Incarnation: n.self.Incarnation, ClusterID: n.cfg.ClusterID, Version: n.self.Version, Level: level.Supported()}
+	return peer.Hello{ID: n.self.ID, Addr: n.self.Addr, Incarnation: n.self.Incarnation,
+		ClusterID: n.cfg.ClusterID, Version: n.self.Version, Level: level.Supported()}
 }
 
-// askPeer puts one question to the master at addr. A member's own K comes first: cluster_secret may have been rotated
-// since its config was written, or the config may be newer than its state.
-func (n *Node) askPeer(ctx context.Context, addr string, r *clusterpb.JoinRequest) (*clusterpb.JoinReply, fsm.Member, error) {
+// askPeer puts one question to the master at addr. A member's own K comes first: cluster_secret may
+// have been rotated since its config was written, or the config may be newer than its state.
+func (n *Node) askPeer(ctx context.Context, addr string,
+	r *clusterpb.JoinRequest) (*clusterpb.JoinReply, fsm.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c, _ := n.state.Cluster()
@@ -260,8 +268,9 @@ func (n *Node) askPeer(ctx context.Context, addr string, r *clusterpb.JoinReques
 	return reply, fsm.Member{Node: from.Node(), ID: from.ID, Addr: from.Addr}, nil
 }
 
-// joinKeys are the keys to prove: the state's and the configuration's where they differ. The one that was refused last
-// comes last, for members allow few wrong attempts: the right one would never get its turn.
+// joinKeys are the keys to prove: the state's and the configuration's where they differ. The one
+// that was refused last comes last, for members allow few wrong attempts: the right one would never
+// get its turn.
 func (n *Node) joinKeys(ofState []byte) [][]byte {
 	if len(ofState) == 0 || slices.Equal(ofState, n.cfg.JoinKey) {
 		return [][]byte{n.cfg.JoinKey}
@@ -287,7 +296,8 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 	}
 	var errs []error
 	queue, asked := slices.Clone(addrs), map[string]bool{n.cfg.Addr: true}
-	fresh := map[string]*clusterpb.Former{n.cfg.Addr: n.claim()} // by address: those without a cluster
+	// by address: those without a cluster
+	fresh := map[string]*clusterpb.Former{n.cfg.Addr: n.claim()}
 	for len(queue) > 0 && len(asked) < maxAsked {
 		addr := queue[0]
 		queue = queue[1:]
@@ -322,7 +332,8 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 // maxAsked bounds the masters that one attempt asks: peers may name further ones.
 const maxAsked = 64
 
-// learnt is the file that keeps what a member said at admission, until the state itself has arrived.
+// learnt is the file that keeps what a member said at admission, until the state itself has
+// arrived.
 type learnt struct {
 	Index   uint64       `json:"index"`
 	Members []fsm.Member `json:"members"`
@@ -348,9 +359,11 @@ func (n *Node) learnFrom(addr string, reply *clusterpb.JoinReply) error {
 		return err
 	}
 	n.pins.learn(l.Members, l.Index)
-	n.leaderless.CompareAndSwap(n.leaderless.Load(), time.Now().UnixNano()) // give the leader time to come
+	// give the leader time to come
+	n.leaderless.CompareAndSwap(n.leaderless.Load(), time.Now().UnixNano())
 	if _, ok := n.state.MemberByNode(n.self.Node); !ok {
-		n.log.Info("admitted to the cluster, waiting for its state", "addr", addr, "n", len(l.Members))
+		n.log.Info("admitted to the cluster, waiting for its state", "addr", addr, "n",
+			len(l.Members))
 	}
 	return nil
 }

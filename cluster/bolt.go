@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boltAhead is how much of the disk raft's log has for itself, so that keys and members can still be changed when others
-// have filled it to the last byte. bbolt grows its file by 16 MiB and may cut off what lies beyond the pages that it maps,
-// so it must be a power of two below that.
+// boltAhead is how much of the disk raft's log has for itself, so that keys and members can still
+// be changed when others have filled it to the last byte. bbolt grows its file by 16 MiB and may
+// cut off what lies beyond the pages that it maps, so it must be a power of two below that.
 const boltAhead = 8 << 20
 
 // openBolt opens raft's log, and sees to it that its first boltAhead bytes are on the disk.
@@ -27,7 +27,8 @@ func openBolt(path string, log *slog.Logger) (*raftboltdb.BoltStore, error) {
 	}
 	open := func() (*raftboltdb.BoltStore, error) {
 		return raftboltdb.New(raftboltdb.Options{
-			Path: path, BoltOptions: &bbolt.Options{Timeout: 3 * time.Second, FreelistType: bbolt.FreelistMapType},
+			Path: path, BoltOptions: &bbolt.Options{Timeout: 3 * time.Second,
+				FreelistType: bbolt.FreelistMapType},
 		})
 	}
 	bolt, err := open()
@@ -51,8 +52,9 @@ func openBolt(path string, log *slog.Logger) (*raftboltdb.BoltStore, error) {
 	return open()
 }
 
-// readBolt reads all of raft's log, and changes nothing. bbolt maps the file and takes its pages for good: one that is
-// garbage, or behind the end of a file that was cut off, would end the process.
+// readBolt reads all of raft's log, and changes nothing. bbolt maps the file and takes its pages
+// for good: one that is garbage, or behind the end of a file that was cut off, would end the
+// process.
 func readBolt(path string) (err error) {
 	if st, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() == 0 {
 		return nil
@@ -63,7 +65,8 @@ func readBolt(path string) (err error) {
 			err = damagedLog(path, fmt.Errorf("%v", p))
 		}
 	}()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 3 * time.Second, ReadOnly: true, PreLoadFreelist: true})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 3 * time.Second, ReadOnly: true,
+		PreLoadFreelist: true})
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
 		return fmt.Errorf("open %s: %w (is another master running on it?)", path, err)
@@ -95,7 +98,8 @@ func damagedLog(path string, err error) error {
 	return fmt.Errorf("raft's log %s is damaged: %w; %s", path, err, rejoinRemedy)
 }
 
-// allocate gives a file that many bytes of the disk, zeros behind its end. A file system that can't is no error.
+// allocate gives a file that many bytes of the disk, zeros behind its end. A file system that can't
+// is no error.
 func allocate(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

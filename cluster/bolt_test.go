@@ -23,7 +23,8 @@ func TestBoltKeepsItsSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range uint64(50) {
-			if err := bolt.StoreLog(&raft.Log{Index: uint64(round)*50 + i + 1, Data: make([]byte, 1000)}); err != nil {
+			if err := bolt.StoreLog(&raft.Log{Index: uint64(round)*50 + i + 1,
+				Data: make([]byte, 1000)}); err != nil {
 				t.Fatal(err)
 			}
 		}

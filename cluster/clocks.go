@@ -24,15 +24,16 @@ func readClock(micros int64, asked, answered time.Time) reading {
 	return reading{at: time.Now(), ahead: time.UnixMicro(micros).Sub(middle.Round(0)), told: true}
 }
 
-// anchor is the time that was found right at a moment. From then on the monotonic clock counts, so that a step of this
-// machine's clock does no harm before it is noticed.
+// anchor is the time that was found right at a moment. From then on the monotonic clock counts, so
+// that a step of this machine's clock does no harm before it is noticed.
 type anchor struct {
 	at  time.Time // when, by the monotonic clock
 	now time.Time // wall clock
 }
 
-// Now is the time by the clocks of most members: this master's own, unless that is further off than Config.ClockLimit.
-// Whatever goes into the replicated state, or is compared with it, is by this time.
+// Now is the time by the clocks of most members: this master's own, unless that is further off than
+// Config.ClockLimit. Whatever goes into the replicated state, or is compared with it, is by this
+// time.
 func (n *Node) Now() time.Time {
 	if a := n.anchored.Load(); a != nil {
 		return a.now.Add(time.Since(a.at))
@@ -50,8 +51,8 @@ type judgement struct {
 	ahead   map[string]time.Duration // by node, of those that told, this master included
 }
 
-// judgeClocks compares the clocks. Of an odd number the middle one is right; of an even number the two in the middle must
-// agree within the limit.
+// judgeClocks compares the clocks. Of an odd number the middle one is right; of an even number the
+// two in the middle must agree within the limit.
 func (n *Node) judgeClocks() judgement {
 	j := judgement{ahead: map[string]time.Duration{n.self.Node: 0}}
 	members := n.state.Members()
@@ -79,8 +80,8 @@ func (n *Node) judgeClocks() judgement {
 	return j
 }
 
-// followClocks corrects this master's time if its clock is off, and warns of every clock that is. While nobody can tell
-// which of two clocks is right, what was found before holds.
+// followClocks corrects this master's time if its clock is off, and warns of every clock that is.
+// While nobody can tell which of two clocks is right, what was found before holds.
 func (n *Node) followClocks() {
 	j := n.judgeClocks()
 	if !j.decided || !j.enough {
@@ -112,11 +113,13 @@ func (n *Node) followClocks() {
 	}
 }
 
-// ClocksDiffer says that the clocks of the members in contact differ by more than the limit, and none has a majority.
+// ClocksDiffer says that the clocks of the members in contact differ by more than the limit, and
+// none has a majority.
 func (n *Node) ClocksDiffer() bool { return !n.judgeClocks().decided }
 
 // ClockAhead is how far this master's own clock is ahead of that of most members.
 func (n *Node) ClockAhead() time.Duration { return -n.judgeClocks().median }
 
-// foreseen says that a time in the state lies so far in the future that a wrong clock must have made it.
+// foreseen says that a time in the state lies so far in the future that a wrong clock must have
+// made it.
 func (n *Node) foreseen(at time.Time) bool { return at.Sub(n.Now()) > n.cfg.ClockLimit }

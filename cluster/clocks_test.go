@@ -12,7 +12,8 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// TestAWrongClockHarmsNobody steps and drifts the clock of one of three masters, leader and follower in turns.
+// TestAWrongClockHarmsNobody steps and drifts the clock of one of three masters, leader and
+// follower in turns.
 func TestAWrongClockHarmsNobody(t *testing.T) {
 	t.Parallel()
 	var wrong atomic.Int64 // what is added to the third one's clock
@@ -30,7 +31,8 @@ func TestAWrongClockHarmsNobody(t *testing.T) {
 	token := func(n *clustertest.Node, hash byte) {
 		t.Helper()
 		propose(t, n, &fsm.PutToken{
-			Token: fsm.Token{Hash: [32]byte{hash}, Owner: "pam/carol", Expire: n.Now().Add(12 * time.Hour)}, Max: 100, MaxPerOwner: 100, At: n.Now().UTC(),
+			Token: fsm.Token{Hash: [32]byte{hash}, Owner: "pam/carol",
+				Expire: n.Now().Add(12 * time.Hour)}, Max: 100, MaxPerOwner: 100, At: n.Now().UTC(),
 		})
 	}
 	token(good, 1)
@@ -44,7 +46,8 @@ func TestAWrongClockHarmsNobody(t *testing.T) {
 						want = off
 					}
 					if !m.ClockKnown || (m.ClockAhead-want).Abs() > 500*time.Millisecond {
-						return fmt.Errorf("%s sees %s ahead by %v (%t), want %v", n.ID, m.ID, m.ClockAhead, m.ClockKnown, want)
+						return fmt.Errorf("%s sees %s ahead by %v (%t), want %v", n.ID, m.ID,
+							m.ClockAhead, m.ClockKnown, want)
 					}
 				}
 				if d := time.Until(n.Now()).Abs(); d > 500*time.Millisecond {
@@ -65,8 +68,13 @@ func TestAWrongClockHarmsNobody(t *testing.T) {
 		}
 	}
 	for _, leads := range []*clustertest.Node{bad, good} {
-		c.Wait(leads.ID+" leads", func() error { _, err := good.TransferLeader(ctx, leads.ID); return err })
-		for _, off := range []time.Duration{time.Hour, 24 * time.Hour, -time.Hour, -24 * time.Hour} {
+		c.Wait(leads.ID+" leads", func() error {
+			_,
+				err := good.TransferLeader(ctx, leads.ID)
+			return err
+		})
+		for _, off := range []time.Duration{time.Hour, 24 * time.Hour, -time.Hour,
+			-24 * time.Hour} {
 			wrong.Store(int64(off))
 			check(fmt.Sprintf("%s leads, the clock is off by %v", leads.ID, off), off)
 		}
@@ -112,7 +120,8 @@ func TestFutureStampsDoNotStopRotation(t *testing.T) {
 		}
 		return nil
 	})
-	if now := n.State().AES(); now.Active.Number != first.Number+1 || !slices.ContainsFunc(now.Old, func(e fsm.Epoch) bool { return e.Number == first.Number }) {
+	if now := n.State().AES(); now.Active.Number != first.Number+1 ||
+		!slices.ContainsFunc(now.Old, func(e fsm.Epoch) bool { return e.Number == first.Number }) {
 		t.Errorf("rotated to epoch %d from %d", now.Active.Number, first.Number)
 	}
 }

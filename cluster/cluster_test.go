@@ -78,7 +78,8 @@ func TestThreeMastersFoundForwardAndReadTheirWrites(t *testing.T) {
 	uuid, _ := c.Nodes[0].State().Cluster()
 	for _, n := range c.Nodes[1:] {
 		other, _ := n.State().Cluster()
-		if other.UUID != uuid.UUID || n.ClusterKey() == nil || !bytes.Equal(n.ClusterKey().PEM(), c.Nodes[0].ClusterKey().PEM()) {
+		if other.UUID != uuid.UUID || n.ClusterKey() == nil ||
+			!bytes.Equal(n.ClusterKey().PEM(), c.Nodes[0].ClusterKey().PEM()) {
 			t.Errorf("%s has another cluster or key", n.ID)
 		}
 		if got, want := n.Secrets().AES[0].Key, c.Nodes[0].Secrets().AES[0].Key; got != want {
@@ -92,10 +93,14 @@ func TestThreeMastersFoundForwardAndReadTheirWrites(t *testing.T) {
 	}
 }
 
-// A new cluster waits for its masters, not for an election: the founder has nobody whose silence it should wait for.
+// A new cluster waits for its masters, not for an election: the founder has nobody whose silence it
+// should wait for.
 func TestFoundingWaitsForNoElection(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.HeartbeatTimeout, cfg.ServeWithout = time.Hour, time.Hour })
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) {
+		cfg.HeartbeatTimeout,
+			cfg.ServeWithout = time.Hour, time.Hour
+	})
 	c.WaitVoters(3)
 	c.WaitReady()
 }
@@ -145,7 +150,8 @@ func TestLoneSurvivorKnowsWhatWasAgreed(t *testing.T) {
 	c.WaitVoters(3)
 	follower := c.Follower()
 	propose(t, c.Leader(), offer("web1"))
-	propose(t, follower, &fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{"web1"}, From: fsm.StateSet(fsm.KeyPending), At: time.Now().UTC()})
+	propose(t, follower, &fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{"web1"},
+		From: fsm.StateSet(fsm.KeyPending), At: time.Now().UTC()})
 	aes := follower.Secrets().AES[0].Key
 	c.WaitAll("no-op after the last change", func(n *clustertest.Node) error {
 		k, _ := n.State().Key("web1")
@@ -188,7 +194,8 @@ func TestLoneSurvivorKnowsWhatWasAgreed(t *testing.T) {
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("no quorum was said after %v", took)
 	}
-	if want := "no quorum: 1 of 3 voters reachable, missing "; !strings.HasPrefix(nq.Error(), want) || !strings.Contains(nq.Error(), "start the missing masters") {
+	if want := "no quorum: 1 of 3 voters reachable, missing "; !strings.HasPrefix(nq.Error(),
+		want) || !strings.Contains(nq.Error(), "start the missing masters") {
 		t.Errorf("text: %s", nq)
 	}
 	if _, ok := follower.State().Key("web2"); ok {
@@ -268,19 +275,25 @@ func TestWrongSecretNeverJoins(t *testing.T) {
 	if wrong.Serving() || len(wrong.Members()) != 0 || wrong.ClusterKey() != nil {
 		t.Error("the master with the wrong secret serves or knows members")
 	}
-	if strings.Contains(wrong.Log(), "another secret") || strings.Contains(c.Nodes[0].Log(), clustertest.Secret) {
+	if strings.Contains(wrong.Log(), "another secret") ||
+		strings.Contains(c.Nodes[0].Log(), clustertest.Secret) {
 		t.Error("a secret is in a log")
 	}
 }
 
-// However long one of cluster_peers is silent, the others found nothing: it may be the one with the keys.
+// However long one of cluster_peers is silent, the others found nothing: it may be the one with the
+// keys.
 func TestAPartOfThePeersNeverFounds(t *testing.T) {
 	t.Parallel()
-	c := clustertest.Prepare(t, 3, func(_ int, cfg *cluster.Config) { cfg.JoinTimeout = 500 * time.Millisecond })
+	c := clustertest.Prepare(t, 3, func(_ int,
+		cfg *cluster.Config) {
+		cfg.JoinTimeout = 500 * time.Millisecond
+	})
 	c.Nodes[0].Start()
 	c.Wait("it says that it is alone", says(c.Nodes[0], "2 of 3 do not answer"))
 	c.Nodes[1].Start()
-	c.Wait("it says who is missing, and how to go on without", says(c.Nodes[0], "1 of 3 do not answer; start those masters, or"))
+	c.Wait("it says who is missing, and how to go on without",
+		says(c.Nodes[0], "1 of 3 do not answer; start those masters, or"))
 	for _, n := range c.Up() {
 		if _, ok := n.State().Cluster(); ok {
 			t.Fatalf("%s has founded, or joined", n.ID)
@@ -290,7 +303,8 @@ func TestAPartOfThePeersNeverFounds(t *testing.T) {
 	c.WaitVoters(3)
 }
 
-// A peer that answers "no" is present: neither time nor an operator's order founds a cluster beside the one that it may have.
+// A peer that answers "no" is present: neither time nor an operator's order founds a cluster beside
+// the one that it may have.
 func TestAPeerThatRefusesIsThere(t *testing.T) {
 	t.Parallel()
 	for _, ordered := range []bool{false, true} {
@@ -415,7 +429,8 @@ func TestRotation(t *testing.T) {
 	for _, m := range c.Nodes {
 		s := m.Secrets()
 		if s.AES[0].Epoch != 2 || len(s.AES) != 2 || s.AES[1].Key != first.AES[0].Key {
-			t.Errorf("%s right after the rotation: %d AES epochs, first %d", m.ID, len(s.AES), s.AES[0].Epoch)
+			t.Errorf("%s right after the rotation: %d AES epochs, first %d", m.ID, len(s.AES),
+				s.AES[0].Epoch)
 		}
 		if s.Session[0].Epoch != 1 {
 			t.Errorf("%s: the session secret moved with the AES key", m.ID)
@@ -431,7 +446,8 @@ func TestRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range c.Nodes {
-		if s := m.Secrets().Session; s[0].Epoch != 2 || len(s) != 2 || !bytes.Equal(s[1].Secret, first.Session[0].Secret) {
+		if s := m.Secrets().Session; s[0].Epoch != 2 || len(s) != 2 ||
+			!bytes.Equal(s[1].Secret, first.Session[0].Secret) {
 			t.Errorf("%s: session epochs %d", m.ID, len(s))
 		}
 	}
@@ -442,7 +458,10 @@ func TestRotation(t *testing.T) {
 
 func TestRotationByAge(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, func(_ int, cfg *cluster.Config) { cfg.PublishSession = 2 * time.Second })
+	c := clustertest.New(t, 1, func(_ int,
+		cfg *cluster.Config) {
+		cfg.PublishSession = 2 * time.Second
+	})
 	c.Wait("both rotate", func() error {
 		s := c.Nodes[0].Secrets()
 		if len(s.AES) == 0 || s.AES[0].Epoch < 2 || s.Session[0].Epoch < 2 {
@@ -540,7 +559,8 @@ func TestTwoProposersAtOnceAndAStorm(t *testing.T) {
 				if err := n.ReadIndex(t.Context()); err != nil {
 					t.Errorf("read index: %v", err)
 				}
-				if _, _, err := n.Propose(t.Context(), offer(fmt.Sprintf("minion%d", i))); err != nil {
+				if _, _, err := n.Propose(t.Context(),
+					offer(fmt.Sprintf("minion%d", i))); err != nil {
 					t.Errorf("propose: %v", err)
 				}
 			}
@@ -558,7 +578,8 @@ func TestTwoProposersAtOnceAndAStorm(t *testing.T) {
 
 func TestVotersAreCappedAndLateOnesJoin(t *testing.T) {
 	t.Parallel()
-	c := clustertest.Prepare(t, 5, clustertest.Founders(3), func(i int, cfg *cluster.Config) { cfg.MaxVoters = 3 })
+	c := clustertest.Prepare(t, 5, clustertest.Founders(3),
+		func(i int, cfg *cluster.Config) { cfg.MaxVoters = 3 })
 	for _, n := range c.Nodes[:3] {
 		n.Start()
 	}

@@ -26,72 +26,94 @@ type Config struct {
 	Pins    *Pins    // the one that the peer port was made with; Open makes it answer
 
 	ClusterID string
-	// JoinKey is K, made from cluster_secret by transport/peer.JoinKey. It serves founding and joining only.
+	// JoinKey is K, made from cluster_secret by transport/peer.JoinKey. It serves founding and
+	// joining only.
 	JoinKey []byte
 	// PubFingerprint is the option cluster_pub_fingerprint: the cluster key that a joiner expects.
 	PubFingerprint string
-	// Found founds without those peers that do not answer; one that answers may still forbid it (salt-master --found).
+	// Found founds without those peers that do not answer; one that answers may still forbid it
+	// (salt-master --found).
 	Found bool
 
 	DataDir string    // raft/, identity and grants; made with mode 0700
 	Seal    *seal.Key // seals Raft's log and snapshots on disk; nil leaves them open
 
-	MaxVoters      int           // option cluster_max_voters, default 5
-	MinVoters      int           // option cluster_min_voters: automatic replacement leaves at least so many; default 3
-	ReplaceVoters  bool          // option cluster_auto_replace_voters
-	VoterTimeout   time.Duration // option cluster_voter_timeout: silence after which a voter is unhealthy; default 10 s
-	VoterCheck     time.Duration // option cluster_voter_health_check_interval; default 1 s
-	DemoteCooldown time.Duration // option cluster_demote_cooldown: before a demoted voter gets a vote again; default 60 s
-	RingDeadAfter  time.Duration // option ring_dead_after: silence after which a member's share of the data goes to others; default 10 min
-	JoinTimeout    time.Duration // option cluster_join_timeout: founding in vain for so long, the log names --found; default 30 s
-	ClockLimit     time.Duration // option cluster_clock_limit: a clock that is further off is wrong; default 30 s
-	StaleLimit     time.Duration // option cluster_stale_limit, default 10 s
-	OwedAfter      time.Duration // after a removal the leader sees to the rotation that its proposer did not do; default 30 s
-	PublishSession time.Duration // option publish_session: age at which AES and session secrets rotate; 0: never
-	SessionGrace   time.Duration // how long a replaced session secret opens requests; default 10 min
-	AESGrace       time.Duration // how long a replaced AES key opens requests; default 60 s
+	MaxVoters int // option cluster_max_voters, default 5
+	// option cluster_min_voters: automatic replacement leaves at least so many; default 3
+	MinVoters     int
+	ReplaceVoters bool // option cluster_auto_replace_voters
+	// option cluster_voter_timeout: silence after which a voter is unhealthy; default 10 s
+	VoterTimeout time.Duration
+	VoterCheck   time.Duration // option cluster_voter_health_check_interval; default 1 s
+	// option cluster_demote_cooldown: before a demoted voter gets a vote again; default 60 s
+	DemoteCooldown time.Duration
+	// option ring_dead_after: silence after which a member's share of the data goes to others;
+	// default 10 min
+	RingDeadAfter time.Duration
+	// option cluster_join_timeout: founding in vain for so long, the log names --found; default 30
+	// s
+	JoinTimeout time.Duration
+	// option cluster_clock_limit: a clock that is further off is wrong; default 30 s
+	ClockLimit time.Duration
+	StaleLimit time.Duration // option cluster_stale_limit, default 10 s
+	// after a removal the leader sees to the rotation that its proposer did not do; default 30 s
+	OwedAfter time.Duration
+	// option publish_session: age at which AES and session secrets rotate; 0: never
+	PublishSession time.Duration
+	// how long a replaced session secret opens requests; default 10 min
+	SessionGrace time.Duration
+	AESGrace     time.Duration // how long a replaced AES key opens requests; default 60 s
 
-	// FoundingKeys are where the RSA key that signs Salt's messages may be at founding: of those with accepted minion keys
-	// beside them the first, else the first that is there, else a new one of KeySize bits.
+	// FoundingKeys are where the RSA key that signs Salt's messages may be at founding: of those
+	// with accepted minion keys beside them the first, else the first that is there, else a new one
+	// of KeySize bits.
 	FoundingKeys []FoundingKey
 	KeySize      int // option keysize, default 2048
 	Partitions   int // of the ring, fixed at founding; default 256
 
-	// StateSync says how far this master is with the roots; promotion waits for a joiner's copy. nil: there is nothing to
-	// copy. It is called from Run on, must not block, and is safe for concurrent use.
+	// StateSync says how far this master is with the roots; promotion waits for a joiner's copy.
+	// nil: there is nothing to copy. It is called from Run on, must not block, and is safe for
+	// concurrent use.
 	StateSync func() SyncState
 
-	// Unfit says why this master should be given no minions although it serves them: its disk is almost full. nil: it never
-	// is unfit. It must not block and is safe for concurrent use.
+	// Unfit says why this master should be given no minions although it serves them: its disk is
+	// almost full. nil: it never is unfit. It must not block and is safe for concurrent use.
 	Unfit func() error
 
-	// OnFounded runs on the founder after founding, again after a crash until it has succeeded once: import of keys.
+	// OnFounded runs on the founder after founding, again after a crash until it has succeeded
+	// once: import of keys.
 	OnFounded func(ctx context.Context, n *Node) error
 
 	Now func() time.Time // this machine's clock; nil: time.Now
 
-	// HeartbeatTimeout is how long a follower waits for the leader before it calls an election; default 1 s: three
-	// masters, a balancer and minions on 2 busy cores stay calm, and a dead leader is replaced in 1 to 3 s.
+	// HeartbeatTimeout is how long a follower waits for the leader before it calls an election;
+	// default 1 s: three masters, a balancer and minions on 2 busy cores stay calm, and a dead
+	// leader is replaced in 1 to 3 s.
 	HeartbeatTimeout time.Duration
-	// ElectionTimeout is how long a candidate waits for votes before it asks again, up to twice as long by chance; default and
-	// least HeartbeatTimeout.
+	// ElectionTimeout is how long a candidate waits for votes before it asks again, up to twice as
+	// long by chance; default and least HeartbeatTimeout.
 	ElectionTimeout time.Duration
 	// CheckEvery is how often the members compare their states; default a minute.
 	CheckEvery time.Duration
-	// LastBackup tells when this master last made a good scheduled backup; zero: never. Nil: it makes none.
+	// LastBackup tells when this master last made a good scheduled backup; zero: never. Nil: it
+	// makes none.
 	LastBackup func() time.Time
-	// Alarms lists what the operator is to look into on this master, one line each; nil: nothing ever.
+	// Alarms lists what the operator is to look into on this master, one line each; nil: nothing
+	// ever.
 	Alarms func() []string
 
 	// SnapshotThreshold is the number of log entries after which a snapshot is taken; default 8192.
 	SnapshotThreshold uint64
-	// IsolatedServe is how long a master that hears no leader goes on serving (cluster_isolated_serve_seconds); 0: for ever.
+	// IsolatedServe is how long a master that hears no leader goes on serving
+	// (cluster_isolated_serve_seconds); 0: for ever.
 	IsolatedServe time.Duration
-	// ServeWithout is how long a master looks for a leader at start before it serves what it has; default 15 s.
+	// ServeWithout is how long a master looks for a leader at start before it serves what it has;
+	// default 15 s.
 	ServeWithout time.Duration
 }
 
-// FoundingKey is a place where an existing Salt master may have left the key that minions know it by.
+// FoundingKey is a place where an existing Salt master may have left the key that minions know it
+// by.
 type FoundingKey struct {
 	From string                 // for the log and errors
 	Read func() ([]byte, error) // PEM; fs.ErrNotExist where there is none
@@ -153,11 +175,13 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, errors.New("cluster_id: must be set where a peer address is"))
 	}
 	if len(c.JoinKey) == 0 {
-		errs = append(errs, errors.New("cluster_secret: must be set; make one with clustermaster init"))
+		errs = append(errs,
+			errors.New("cluster_secret: must be set; make one with clustermaster init"))
 	}
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err != nil || host == "" {
-		return c, errors.Join(append(errs, fmt.Errorf("peer address %q: must be host:port", c.Addr))...)
+		return c,
+			errors.Join(append(errs, fmt.Errorf("peer address %q: must be host:port", c.Addr))...)
 	}
 	peers := make([]string, 0, len(c.Peers))
 	for _, p := range c.Peers {
@@ -172,7 +196,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// set is own address and peers, in the order in which they found where no former master decides: lowest address first.
+// set is own address and peers, in the order in which they found where no former master decides:
+// lowest address first.
 func (c Config) set() []string { return sortedSet(append([]string{c.Addr}, c.Peers...)) }
 
 func sortedSet(addrs []string) []string {
@@ -181,7 +206,8 @@ func sortedSet(addrs []string) []string {
 	return slices.Compact(addrs)
 }
 
-// compareAddrs orders host:port: addresses by number, 10.0.0.9 before 10.0.0.10, then names by text, then by port.
+// compareAddrs orders host:port: addresses by number, 10.0.0.9 before 10.0.0.10, then names by
+// text, then by port.
 func compareAddrs(a, b string) int {
 	ha, pa, _ := net.SplitHostPort(a)
 	hb, pb, _ := net.SplitHostPort(b)

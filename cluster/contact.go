@@ -73,15 +73,17 @@ func (n *Node) ask(ctx context.Context, node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.contacts[node]
-	c.at, c.applied, c.serving, c.ready, c.sync = now, r.GetApplied(), r.GetServing(), r.GetReady(), fromSyncStatus(r.GetSync())
+	c.at, c.applied, c.serving, c.ready, c.sync = now, r.GetApplied(), r.GetServing(), r.GetReady(),
+		fromSyncStatus(r.GetSync())
 	c.clock, c.level = clock, max(int(r.GetLevel()), level.Base)
 	c.backup, c.alarms = fromSeconds(r.GetBackup()), boundAlarms(r.GetAlarms())
 	c.check = checkpoint{r.GetChecked(), string(r.GetChecksum())}
 	n.contacts[node] = c
 }
 
-// mayServe says whether a member may be acting on its state now: it answers, or did until so short a time ago that it
-// need not have noticed the leader's silence. One that this process never heard counts as heard at the start.
+// mayServe says whether a member may be acting on its state now: it answers, or did until so short
+// a time ago that it need not have noticed the leader's silence. One that this process never heard
+// counts as heard at the start.
 func (n *Node) mayServe(node string) bool {
 	if n.port.Alive(node) {
 		return true

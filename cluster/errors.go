@@ -30,7 +30,8 @@ func (e *NoQuorumError) Error() string {
 		return fmt.Sprintf("no leader was elected yet (%d of %d voters are reachable); try again in a few seconds", e.Reachable, e.Voters)
 	}
 	return fmt.Sprintf("no quorum: %d of %d voters reachable, missing %s; start the missing masters or repair their network, "+
-		"if they are lost for good, see salt-run cluster.recover", e.Reachable, e.Voters, strings.Join(e.Missing, ", "))
+		"if they are lost for good, see salt-run cluster.recover", e.Reachable, e.Voters,
+		strings.Join(e.Missing, ", "))
 }
 
 // Is makes errors.Is(err, ErrNoQuorum) true.
@@ -39,7 +40,8 @@ func (e *NoQuorumError) Is(target error) bool { return target == ErrNoQuorum }
 // Unwrap returns what the last attempt ended with.
 func (e *NoQuorumError) Unwrap() error { return e.cause }
 
-// UnknownOutcomeError is an order that may have been carried out, or may still be: its answer was lost.
+// UnknownOutcomeError is an order that may have been carried out, or may still be: its answer was
+// lost.
 type UnknownOutcomeError struct {
 	Check string // the command that tells
 	cause error

@@ -23,7 +23,8 @@ import (
 	"clustermaster/wire"
 )
 
-// former is what this box has of the Salt master that ran on it before there was a cluster. The zero value is nothing.
+// former is what this box has of the Salt master that ran on it before there was a cluster. The
+// zero value is nothing.
 type former struct {
 	key      *wire.PrivateKey
 	sum      string // of the public key, as peers compare it
@@ -33,7 +34,8 @@ type former struct {
 	trouble  error    // why it can't be told
 }
 
-// findFormer reads the places of FoundingKeys. The key that minions know is the one with accepted minion keys beside it.
+// findFormer reads the places of FoundingKeys. The key that minions know is the one with accepted
+// minion keys beside it.
 func (c Config) findFormer() former {
 	var best former
 	var all []former
@@ -110,8 +112,8 @@ func (n *Node) sayLeftOut() {
 // holds says whether there is a key and minions that know it.
 func holds(f *clusterpb.Former) bool { return f.GetKey() != "" && f.GetAccepted() > 0 }
 
-// compareFounders orders masters by their right to found: those who hold a former master's key and accepted minions,
-// those who have a key only, the rest; then by address.
+// compareFounders orders masters by their right to found: those who hold a former master's key and
+// accepted minions, those who have a key only, the rest; then by address.
 func compareFounders(a *clusterpb.Former, addrA string, b *clusterpb.Former, addrB string) int {
 	rank := func(f *clusterpb.Former) int {
 		switch {
@@ -125,8 +127,8 @@ func compareFounders(a *clusterpb.Former, addrA string, b *clusterpb.Former, add
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), compareAddrs(addrA, addrB))
 }
 
-// conflict is an error where masters without a cluster hold keys of different masters, or can't say what they hold:
-// nobody founds then without an order.
+// conflict is an error where masters without a cluster hold keys of different masters, or can't say
+// what they hold: nobody founds then without an order.
 func conflict(fresh map[string]*clusterpb.Former) error {
 	var holders, troubles []string
 	keys := make(map[string]bool)
@@ -136,20 +138,23 @@ func conflict(fresh map[string]*clusterpb.Former) error {
 		}
 		if holds(f) {
 			keys[f.GetKey()] = true
-			holders = append(holders, fmt.Sprintf("%s has %s with %d accepted minions", addr, f.GetFrom(), f.GetAccepted()))
+			holders = append(holders, fmt.Sprintf("%s has %s with %d accepted minions", addr,
+				f.GetFrom(), f.GetAccepted()))
 		}
 	}
 	var errs []error
 	if len(troubles) > 0 {
 		slices.Sort(troubles)
-		errs = append(errs, fmt.Errorf("nobody founds while a key can't be read that may be the former master's: %s; "+
-			"repair it, or move it to another folder", strings.Join(troubles, "; ")))
+		errs = append(errs,
+			fmt.Errorf("nobody founds while a key can't be read that may be the former master's: %s; "+
+				"repair it, or move it to another folder", strings.Join(troubles, "; ")))
 	}
 	if len(keys) > 1 {
 		slices.Sort(holders)
-		errs = append(errs, fmt.Errorf("nobody founds, for there are keys of different masters: %s; choose the one whose minions the "+
-			"cluster shall have, and start that master once with salt-master --found; the others join it, and nothing of theirs is changed",
-			strings.Join(holders, "; ")))
+		errs = append(errs,
+			fmt.Errorf("nobody founds, for there are keys of different masters: %s; choose the one whose minions the "+
+				"cluster shall have, and start that master once with salt-master --found; the others join it, and nothing of theirs is changed",
+				strings.Join(holders, "; ")))
 	}
 	return errors.Join(errs...)
 }
@@ -159,15 +164,17 @@ func (n *Node) mightFound() bool {
 	return n.port == nil || n.cfg.Found || n.former.key != nil || n.cfg.set()[0] == n.cfg.Addr
 }
 
-// grant is this master's promise to be founded by another, kept on disk: a later order to found here must know of it.
+// grant is this master's promise to be founded by another, kept on disk: a later order to found
+// here must know of it.
 type grant struct {
 	Node string `json:"node"`
 	Addr string `json:"addr"`
 }
 
-// promise answers one that wants to found: yes to an operator's order, and to who has a better right to than this
-// master has. The last promise counts, for who founds asks all and is told of a cluster that was founded since; own
-// founding that is under way ends with it. The order is this: promise, then no own founding; or founding, then no promise.
+// promise answers one that wants to found: yes to an operator's order, and to who has a better
+// right to than this master has. The last promise counts, for who founds asks all and is told of a
+// cluster that was founded since; own founding that is under way ends with it. The order is this:
+// promise, then no own founding; or founding, then no promise.
 func (n *Node) promise(from peer.Hello, r *clusterpb.JoinRequest) (bool, error) {
 	better := compareFounders(r.GetFormer(), from.Addr, n.former.message(), n.cfg.Addr) < 0
 	if n.cfg.Found || !r.GetOrdered() && !better {
@@ -196,11 +203,12 @@ func (n *Node) promised() (grant, uint64) {
 	return n.grant, n.given
 }
 
-// tryFound asks everybody, and everybody whom they name, whether they have state, and founds when all of them are there,
-// have none, name the same masters and leave the founding to this one. A part of them founds nothing, however long the
-// rest is silent: two masters with empty disks would begin a second cluster beside the third, which has the keys.
-// Config.Found, an operator's order, goes on without those who do not answer, but not against one who does. False and
-// no error: ask to join.
+// tryFound asks everybody, and everybody whom they name, whether they have state, and founds when
+// all of them are there, have none, name the same masters and leave the founding to this one. A
+// part of them founds nothing, however long the rest is silent: two masters with empty disks would
+// begin a second cluster beside the third, which has the keys. Config.Found, an operator's order,
+// goes on without those who do not answer, but not against one who does. False and no error: ask to
+// join.
 func (n *Node) tryFound(ctx context.Context) (bool, error) {
 	if n.port == nil {
 		return true, n.bootstrap()
@@ -241,12 +249,15 @@ func (n *Node) mayFound(answers map[string]answer) (bool, error) {
 		case a.err != nil && !isThere(a.err):
 			absent = append(absent, a.err)
 			if to, _ := n.promised(); n.cfg.Found && to.Addr == addr {
-				against = append(against, fmt.Errorf("this master has promised the founding to %s, which does not answer and may have "+
-					"founded: start it, or take it out of cluster_peers if it is lost", to.Node))
+				against = append(against,
+					fmt.Errorf("this master has promised the founding to %s, which does not answer and may have "+
+						"founded: start it, or take it out of cluster_peers if it is lost",
+						to.Node))
 			}
 			continue
 		case a.err != nil:
-			against = append(against, fmt.Errorf("%w; it is there and may have a cluster already", a.err))
+			against = append(against, fmt.Errorf("%w; it is there and may have a cluster already",
+				a.err))
 			continue
 		case a.reply.GetKind() != clusterpb.JoinReply_NONE:
 			return false, nil // a cluster exists: join it
@@ -255,23 +266,28 @@ func (n *Node) mayFound(answers map[string]answer) (bool, error) {
 		fresh[addr] = f
 		switch {
 		case n.cfg.Found && holds(f) && !holds(mine):
-			against = append(against, fmt.Errorf("%s holds a former master's key %s and %d accepted minions, which this master would leave "+
-				"out: start that one with salt-master --found", addr, f.GetFrom(), f.GetAccepted()))
+			against = append(against,
+				fmt.Errorf("%s holds a former master's key %s and %d accepted minions, which this master would leave "+
+					"out: start that one with salt-master --found", addr, f.GetFrom(),
+					f.GetAccepted()))
 		case n.cfg.Found && a.reply.GetGranted():
 		case !n.cfg.Found && !sameMasters(n.cfg.set(), a.reply.GetSet(), names):
-			against = append(against, fmt.Errorf("%s has other peers: %v here, %v there: make cluster_peers name the same masters",
-				addr, n.cfg.set(), a.reply.GetSet()))
+			against = append(against,
+				fmt.Errorf("%s has other peers: %v here, %v there: make cluster_peers name the same masters",
+					addr, n.cfg.set(), a.reply.GetSet()))
 		case !n.cfg.Found && compareFounders(f, a.from.Addr, mine, n.cfg.Addr) < 0:
 			return false, conflict(fresh) // it founds
 		case !a.reply.GetGranted():
-			against = append(against, fmt.Errorf("%s was started with --found itself, or founds just now", addr))
+			against = append(against,
+				fmt.Errorf("%s was started with --found itself, or founds just now", addr))
 		}
 	}
 	if !n.cfg.Found {
 		against = append(against, conflict(fresh))
 	}
 	if err := errors.Join(against...); err != nil {
-		return false, fmt.Errorf("founding waits until all of cluster_peers agree: %w", errors.Join(append(absent, err)...))
+		return false, fmt.Errorf("founding waits until all of cluster_peers agree: %w",
+			errors.Join(append(absent, err)...))
 	}
 	return n.withoutThose(absent, len(answers)+1)
 }
@@ -282,19 +298,21 @@ func (n *Node) withoutThose(absent []error, all int) (bool, error) {
 		return true, nil
 	}
 	if n.cfg.Found {
-		n.log.Warn("founding by order, without all of cluster_peers", "n", len(absent), "err", errors.Join(absent...))
+		n.log.Warn("founding by order, without all of cluster_peers", "n", len(absent), "err",
+			errors.Join(absent...))
 		return true, nil
 	}
 	remedy := ""
 	if time.Since(n.started) >= n.cfg.JoinTimeout {
 		remedy = "; start those masters, or, if none of them ever had a cluster, start this one once with salt-master --found"
 	}
-	return false, fmt.Errorf("founding waits for all of cluster_peers, %d of %d do not answer%s: %w",
-		len(absent), all, remedy, errors.Join(absent...))
+	return false,
+		fmt.Errorf("founding waits for all of cluster_peers, %d of %d do not answer%s: %w",
+			len(absent), all, remedy, errors.Join(absent...))
 }
 
-// sameMasters says whether two lists of addresses mean the same masters; names gives the node of an address that
-// answered. An address that did not answer stands for itself.
+// sameMasters says whether two lists of addresses mean the same masters; names gives the node of an
+// address that answered. An address that did not answer stands for itself.
 func sameMasters(a, b []string, names map[string]string) bool {
 	nodes := func(addrs []string) []string {
 		var list []string
@@ -307,9 +325,11 @@ func sameMasters(a, b []string, names map[string]string) bool {
 	return slices.Equal(nodes(a), nodes(b))
 }
 
-// isThere says whether a question that went wrong shows a master that runs, so one that may have state.
+// isThere says whether a question that went wrong shows a master that runs, so one that may have
+// state.
 func isThere(err error) bool {
-	for _, e := range []error{peer.ErrRefused, peer.ErrUnanswered, peer.ErrMemberProof, peer.ErrFingerprint, peer.ErrNoClusterKey} {
+	for _, e := range []error{peer.ErrRefused, peer.ErrUnanswered, peer.ErrMemberProof,
+		peer.ErrFingerprint, peer.ErrNoClusterKey} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -324,7 +344,8 @@ type answer struct {
 }
 
 // askAll asks the set and all whom they name, at the same time, and returns the answers by address.
-func (n *Node) askAll(ctx context.Context, set []string, r *clusterpb.JoinRequest) map[string]answer {
+func (n *Node) askAll(ctx context.Context, set []string,
+	r *clusterpb.JoinRequest) map[string]answer {
 	answers := make(map[string]answer)
 	next := slices.DeleteFunc(slices.Clone(set), func(a string) bool { return a == n.cfg.Addr })
 	for len(next) > 0 && len(answers) < maxAsked {

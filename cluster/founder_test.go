@@ -12,7 +12,8 @@ import (
 	"clustermaster/wire"
 )
 
-// formerMaster is what a box has of the Salt master that ran on it: its RSA key and accepted minions.
+// formerMaster is what a box has of the Salt master that ran on it: its RSA key and accepted
+// minions.
 func formerMaster(t *testing.T, accepted int) (*wire.PrivateKey, cluster.FoundingKey) {
 	t.Helper()
 	key, err := wire.GeneratePrivateKey(2048)
@@ -42,11 +43,12 @@ func hasClusterKey(t *testing.T, c *clustertest.Cluster, key *wire.PrivateKey) {
 	}
 }
 
-// The master with the former master's key and minions founds, wherever it stands in the order of addresses and of starts;
-// a key that no minion knows does not count against it.
+// The master with the former master's key and minions founds, wherever it stands in the order of
+// addresses and of starts; a key that no minion knows does not count against it.
 func TestTheFormerMasterFounds(t *testing.T) {
 	t.Parallel()
-	for name, order := range map[string][]int{"it starts last": {0, 1, 2}, "first": {2, 1, 0}, "in between": {0, 2, 1}} {
+	for name, order := range map[string][]int{"it starts last": {0, 1, 2}, "first": {2, 1, 0},
+		"in between": {0, 2, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			key, former := formerMaster(t, 3)
@@ -125,7 +127,8 @@ func TestTwoFormerMastersRefuseUntilOneIsChosen(t *testing.T) {
 	c.Nodes[0].Stop() // an order to who has no key would lose the minions of both
 	ordered = 0
 	c.Nodes[0].Start()
-	c.Wait("the wrong one refuses", says(c.Nodes[0], "which this master would leave out: start that one with salt-master --found"))
+	c.Wait("the wrong one refuses", says(c.Nodes[0],
+		"which this master would leave out: start that one with salt-master --found"))
 	if founded(c.Nodes[0]) {
 		t.Fatal("founded without the key")
 	}
@@ -136,7 +139,8 @@ func TestTwoFormerMastersRefuseUntilOneIsChosen(t *testing.T) {
 	c.Nodes[0].Start()
 	c.WaitVoters(3)
 	hasClusterKey(t, c, key)
-	c.Wait("the other names the key that it keeps", says(c.Nodes[1], "RSA key left out: the cluster has another"))
+	c.Wait("the other names the key that it keeps",
+		says(c.Nodes[1], "RSA key left out: the cluster has another"))
 }
 
 // A key that can't be read may be the key that minions know, so no master founds without it.
@@ -157,7 +161,8 @@ func TestAnUnreadableFormerKeyStopsTheFounding(t *testing.T) {
 		}
 	})
 	for _, n := range c.Nodes {
-		c.Wait(n.ID+" names the file", says(n, "open pki/master.pem: permission denied; repair it, or move it"))
+		c.Wait(n.ID+" names the file", says(n,
+			"open pki/master.pem: permission denied; repair it, or move it"))
 		if founded(n) {
 			t.Errorf("%s has founded", n.ID)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftLog hands raft's messages to slog. What raft calls info is detail to an operator; what it repeats every
-// heartbeat for as long as a peer is away is said once in repeatEvery.
+// raftLog hands raft's messages to slog. What raft calls info is detail to an operator; what it
+// repeats every heartbeat for as long as a peer is away is said once in repeatEvery.
 type raftLog struct {
 	log  *slog.Logger
 	name string
@@ -51,7 +51,8 @@ func (s *seenLines) again(line string) bool {
 }
 
 func newRaftLog(l *slog.Logger) *raftLog {
-	return &raftLog{log: l.With("part", "raft"), name: "raft", seen: &seenLines{at: make(map[string]time.Time)}}
+	return &raftLog{log: l.With("part", "raft"), name: "raft",
+		seen: &seenLines{at: make(map[string]time.Time)}}
 }
 
 func slogLevel(l hclog.Level) slog.Level {
@@ -69,11 +70,15 @@ func (r *raftLog) Log(l hclog.Level, msg string, args ...any) {
 	if !r.log.Enabled(context.Background(), lvl) {
 		return
 	}
-	if msg == "skipping application of old log" { // at each start without a commit index: nothing was skipped
+	// at each start without a commit index: nothing was skipped
+	if msg == "skipping application of old log" {
 		lvl = slog.LevelDebug
 	}
-	if msg == "heartbeat timeout reached, starting election" && slices.Equal(args, []any{"last-leader-addr", raft.ServerAddress(""), "last-leader-id", raft.ServerID("")}) {
-		lvl = slog.LevelDebug // no leader was lost: this master is started, and may be the only voter
+	if msg == "heartbeat timeout reached, starting election" &&
+		slices.Equal(args, []any{"last-leader-addr", raft.ServerAddress(""), "last-leader-id",
+			raft.ServerID("")}) {
+		// no leader was lost: this master is started, and may be the only voter
+		lvl = slog.LevelDebug
 	}
 	all := append(append([]any{}, r.args...), args...)
 	for i := 1; i < len(all); i += 2 {

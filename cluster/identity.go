@@ -32,7 +32,8 @@ func loadIdentity(dir, id string) (identity, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "raft"), 0o700); err != nil {
 		return identity{}, fmt.Errorf("make data directory: %w", err)
 	}
-	if err := os.Chmod(filepath.Join(dir, "raft"), 0o700); err != nil { // snapshots below it are written with the umask
+	// snapshots below it are written with the umask
+	if err := os.Chmod(filepath.Join(dir, "raft"), 0o700); err != nil {
 		return identity{}, fmt.Errorf("make data directory: %w", err)
 	}
 	var have identity
@@ -48,7 +49,8 @@ func loadIdentity(dir, id string) (identity, error) {
 		return have, nil
 	}
 	if _, err := os.Stat(filepath.Join(dir, "raft", "raft.db")); err == nil {
-		return identity{}, fmt.Errorf("data directory %s has a raft log but no %s: put that file back, or move the directory to another place to join as a new member", dir, identityFile)
+		return identity{},
+			fmt.Errorf("data directory %s has a raft log but no %s: put that file back, or move the directory to another place to join as a new member", dir, identityFile)
 	}
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -58,7 +60,8 @@ func loadIdentity(dir, id string) (identity, error) {
 	return claimDir(dir, have)
 }
 
-// claimDir writes the identity of a new data directory. Of two masters that begin in one at the same time the first has it.
+// claimDir writes the identity of a new data directory. Of two masters that begin in one at the
+// same time the first has it.
 func claimDir(dir string, id identity) (identity, error) {
 	path := filepath.Join(dir, identityFile)
 	b, err := json.Marshal(id)
@@ -78,7 +81,8 @@ func claimDir(dir string, id identity) (identity, error) {
 	return id, nil
 }
 
-// foreign refuses the data directory of another master, which may run, and whose only disk it may be.
+// foreign refuses the data directory of another master, which may run, and whose only disk it may
+// be.
 func foreign(dir, owner, id string) error {
 	return fmt.Errorf("data directory %s is that of the master %q, not of %q: give each master a cachedir of its own, or, if this is %q "+
 		"under another name, set its id back; nothing was changed", dir, owner, id, owner)

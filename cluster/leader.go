@@ -16,18 +16,21 @@ import (
 )
 
 const (
-	dutyEvery  = 250 * time.Millisecond
-	joinEvery  = 50 * time.Millisecond // the same while a master that answers has yet to get its vote or its share
-	quietAfter = time.Second           // after the last change the leader writes a no-op
-	verifyGap  = time.Second           // between confirmations of leadership by a majority
-	markAge    = 2 * time.Second       // a joiner has caught up when it has what was applied so long ago
-	stagedAge  = 30 * time.Second      // a staged secret whose proposer has not activated it by then is taken over
-	dutyLimit  = 10 * time.Second      // of one round of duties
+	dutyEvery = 250 * time.Millisecond
+	// the same while a master that answers has yet to get its vote or its share
+	joinEvery  = 50 * time.Millisecond
+	quietAfter = time.Second // after the last change the leader writes a no-op
+	verifyGap  = time.Second // between confirmations of leadership by a majority
+	// a joiner has caught up when it has what was applied so long ago
+	markAge = 2 * time.Second
+	// a staged secret whose proposer has not activated it by then is taken over
+	stagedAge = 30 * time.Second
+	dutyLimit = 10 * time.Second // of one round of duties
 )
 
-// lead does the leader's work for as long as this master is the leader: first a barrier, then, on a timer, what keeps
-// the cluster in order. Everything it does is decided by the state again each time, so the next leader takes up
-// whatever this one leaves.
+// lead does the leader's work for as long as this master is the leader: first a barrier, then, on a
+// timer, what keeps the cluster in order. Everything it does is decided by the state again each
+// time, so the next leader takes up whatever this one leaves.
 func (n *Node) lead(ctx context.Context) error {
 	var marks []mark
 	trouble := &complaint{}
@@ -80,7 +83,8 @@ func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
 			return err
 		}
 	}
-	if err := n.beginAnew(ctx); err != nil { // before raft's configuration follows the members again
+	// before raft's configuration follows the members again
+	if err := n.beginAnew(ctx); err != nil {
 		return err
 	}
 	if time.Since(time.Unix(0, n.verified.Load())) >= verifyGap {
@@ -122,8 +126,8 @@ func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
 	return nil
 }
 
-// establish waits until all that earlier leaders acknowledged is applied here, and founds the cluster where this
-// leader is the founder.
+// establish waits until all that earlier leaders acknowledged is applied here, and founds the
+// cluster where this leader is the founder.
 func (n *Node) establish(ctx context.Context) error {
 	term := n.raft.CurrentTerm()
 	if err := await(ctx, n.raft.Barrier(enqueueTimeout)); err != nil {
@@ -190,8 +194,9 @@ func (n *Node) found(ctx context.Context) error {
 	}
 	c := &fsm.Found{
 		Cluster: fsm.Cluster{
-			UUID: hex.EncodeToString(uuid[:]), ClusterID: n.cfg.ClusterID, ClusterKey: string(key.PEM()),
-			JoinKey: n.cfg.JoinKey, Partitions: n.cfg.Partitions,
+			UUID: hex.EncodeToString(uuid[:]), ClusterID: n.cfg.ClusterID,
+			ClusterKey: string(key.PEM()),
+			JoinKey:    n.cfg.JoinKey, Partitions: n.cfg.Partitions,
 		},
 		Member: n.self, AES: aes.String(), Session: session, At: n.utc(),
 	}
@@ -207,7 +212,8 @@ func (n *Node) found(ctx context.Context) error {
 	if err := n.refreshSecrets(); err != nil {
 		return err
 	}
-	n.log.Info("cluster founded", "uuid", c.Cluster.UUID, "cluster_id", n.cfg.ClusterID, "key", from)
+	n.log.Info("cluster founded", "uuid", c.Cluster.UUID, "cluster_id", n.cfg.ClusterID,
+		"key", from)
 	n.former.sayOthers(n.log)
 	return nil
 }
@@ -232,8 +238,8 @@ func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
 	return key, "new", nil
 }
 
-// makeKeyAhead begins to make the cluster key of a cluster that this master is about to found with a new one: it takes
-// longer than all else at a first start.
+// makeKeyAhead begins to make the cluster key of a cluster that this master is about to found with
+// a new one: it takes longer than all else at a first start.
 func (n *Node) makeKeyAhead() {
 	if _, founded := n.state.Cluster(); founded || len(n.pins.known()) > 0 || !n.mightFound() ||
 		n.former.key != nil || n.former.trouble != nil {
@@ -248,8 +254,8 @@ func (n *Node) makeKeyAhead() {
 	}()
 }
 
-// promote gives a vote to nonvoters that have caught up, up to MaxVoters, and then a share of the data; members that
-// left, or were silent for RingDeadAfter, lose theirs.
+// promote gives a vote to nonvoters that have caught up, up to MaxVoters, and then a share of the
+// data; members that left, or were silent for RingDeadAfter, lose theirs.
 func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	voters := n.voters()
 	ring := n.state.Ring()
@@ -273,7 +279,8 @@ func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 				continue
 			}
 			if vote {
-				if err := await(ctx, n.raft.AddVoter(raft.ServerID(m.Node), n.raftAddr(m), 0, enqueueTimeout)); err != nil {
+				if err := await(ctx, n.raft.AddVoter(raft.ServerID(m.Node), n.raftAddr(m), 0,
+					enqueueTimeout)); err != nil {
 					return fmt.Errorf("promote %s: %w", m.ID, err)
 				}
 				voters[m.Node] = true
@@ -286,7 +293,8 @@ func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	if len(want) == 0 || slices.Equal(want, ring.Members) {
 		return nil
 	}
-	if err := n.do(ctx, &fsm.SetRing{Epoch: ring.Epoch + 1, Members: want, At: n.utc()}); err != nil {
+	if err := n.do(ctx, &fsm.SetRing{Epoch: ring.Epoch + 1, Members: want,
+		At: n.utc()}); err != nil {
 		return err
 	}
 	n.log.Info("ring changed", "epoch", ring.Epoch+1, "n", len(want))
@@ -305,22 +313,24 @@ func (n *Node) hasCaughtUp(ctx context.Context, m fsm.Member, mark uint64) bool 
 	return time.Since(c.at) < 2*contactEvery && c.applied >= max(mark, m.Index) && !c.sync.Joining
 }
 
-// rotate starts the rotation that is due, if none is under way: by age (publish_session), or one that its proposer
-// left half done.
+// rotate starts the rotation that is due, if none is under way: by age (publish_session), or one
+// that its proposer left half done.
 func (n *Node) rotate(ctx context.Context) {
 	aes, session := n.state.AES(), n.state.Session()
 	if !n.clockJudged.Load() || n.rotating.Load() {
 		return
 	}
 	due := func(e fsm.Epochs) bool {
-		return n.cfg.PublishSession > 0 && e.Active.Number != 0 && (n.Now().Sub(e.Active.At) >= n.cfg.PublishSession || n.foreseen(e.Active.At))
+		return n.cfg.PublishSession > 0 && e.Active.Number != 0 &&
+			(n.Now().Sub(e.Active.At) >= n.cfg.PublishSession || n.foreseen(e.Active.At))
 	}
 	leftAES, leftSession := n.abandoned("aes", aes.Staged), n.abandoned("session", session.Staged)
 	owed := ""
 	if !leftAES && !leftSession { // each call that names a member counts as a try
 		owed = n.owes(time.Now())
 	}
-	if owed == "" && !due(aes) && !due(session) && !leftAES && !leftSession || !n.rotating.CompareAndSwap(false, true) {
+	if owed == "" && !due(aes) && !due(session) && !leftAES && !leftSession ||
+		!n.rotating.CompareAndSwap(false, true) {
 		return
 	}
 	work := func() error {
@@ -357,8 +367,8 @@ type sighting struct {
 	at     time.Time
 }
 
-// abandoned says that a staged secret stands for too long: its proposer does not activate it any more. Its age counts from
-// when this leader first saw it, for the proposer's clock may be wrong.
+// abandoned says that a staged secret stands for too long: its proposer does not activate it any
+// more. Its age counts from when this leader first saw it, for the proposer's clock may be wrong.
 func (n *Node) abandoned(kind string, staged fsm.Epoch) bool {
 	seen := n.stagedSeen[kind]
 	if seen.number != staged.Number {

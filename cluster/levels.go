@@ -25,8 +25,9 @@ func (e *LevelError) Error() string {
 		"see docs/upgrade.md", e.Needs, e.Have, older, level.Release(e.Needs))
 }
 
-// mayPropose refuses a command above the cluster's level: a member that does not know it would stop. The state here
-// may be older than the cluster, so a command that is above it is looked at again when the state is new.
+// mayPropose refuses a command above the cluster's level: a member that does not know it would
+// stop. The state here may be older than the cluster, so a command that is above it is looked at
+// again when the state is new.
 func (n *Node) mayPropose(ctx context.Context, c fsm.Command) error {
 	needs := fsm.Needs(c)
 	if needs <= n.state.Level() {
@@ -52,8 +53,8 @@ func (n *Node) withinLevel(needs int) error {
 	return e
 }
 
-// raise, on the leader, raises the cluster's level to the highest that all members support. Each must have said so just
-// now: one that is away may come back with another release.
+// raise, on the leader, raises the cluster's level to the highest that all members support. Each
+// must have said so just now: one that is away may come back with another release.
 func (n *Node) raise(ctx context.Context) error {
 	have, want := n.state.Level(), level.Supported()
 	if want <= have {
@@ -73,7 +74,8 @@ func (n *Node) raise(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err := n.do(ctx, &fsm.SetLevel{Level: want, Release: level.Release(want), At: n.utc()}); err != nil {
+	if err := n.do(ctx, &fsm.SetLevel{Level: want, Release: level.Release(want),
+		At: n.utc()}); err != nil {
 		return err
 	}
 	n.log.Info("all members support it: the cluster's level rises; older releases can't come back from now on",

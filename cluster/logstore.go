@@ -8,14 +8,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// trackedLog is a log store that remembers how far the log is known to be committed, so that a restart applies it
-// before any leader is heard. The commit index must be written atomically with entries: it rides in their Extensions,
-// which nothing else uses and peers never see. Safe for concurrent use.
+// trackedLog is a log store that remembers how far the log is known to be committed, so that a
+// restart applies it before any leader is heard. The commit index must be written atomically with
+// entries: it rides in their Extensions, which nothing else uses and peers never see. Safe for
+// concurrent use.
 //
-// Raft stages commit indexes here because its RestoreCommittedLogs is on, but the replay is our own (Node.replay):
-// raft 1.8.0 forgets the configuration entries among those that it replays, so a restarted master would know no
-// peers and never call an election, and it queues them before anybody takes them out of the queue of 128 batches, so
-// a long log would hang the start. GetCommitIndex therefore tells raft 0.
+// Raft stages commit indexes here because its RestoreCommittedLogs is on, but the replay is our own
+// (Node.replay): raft 1.8.0 forgets the configuration entries among those that it replays, so a
+// restarted master would know no peers and never call an election, and it queues them before
+// anybody takes them out of the queue of 128 batches, so a long log would hang the start.
+// GetCommitIndex therefore tells raft 0.
 type trackedLog struct {
 	raft.LogStore
 
@@ -58,8 +60,9 @@ func (t *trackedLog) committed() (uint64, error) {
 // StoreLog implements raft.LogStore.
 func (t *trackedLog) StoreLog(entry *raft.Log) error { return t.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs writes entries with the staged commit index. Every entry carries it: a later truncation may leave any of
-// them as the last. The caller's entries are not touched: raft sends them to peers.
+// StoreLogs writes entries with the staged commit index. Every entry carries it: a later truncation
+// may leave any of them as the last. The caller's entries are not touched: raft sends them to
+// peers.
 func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	t.mu.Lock()
 	ext := binary.BigEndian.AppendUint64(nil, t.staged)

@@ -10,7 +10,10 @@ func TestTrackedLog(t *testing.T) {
 	t.Parallel()
 	inner := raft.NewInmemStore()
 	log := &trackedLog{LogStore: inner}
-	entry := func(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 1, Data: []byte("d")} }
+	entry := func(index uint64) *raft.Log {
+		return &raft.Log{Index: index, Term: 1,
+			Data: []byte("d")}
+	}
 	want := func(what string, commit uint64) {
 		t.Helper()
 		if got, err := log.committed(); err != nil || got != commit {

@@ -13,13 +13,15 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// machine is raft's view of the state: it applies entries, tells waiters how far it is, and feeds followers of changes.
+// machine is raft's view of the state: it applies entries, tells waiters how far it is, and feeds
+// followers of changes.
 type machine struct {
 	state *fsm.State
 	feed  *feed
 
-	applied atomic.Uint64                 // index of the last command or change of voters applied
-	servers atomic.Pointer[[]raft.Server] // of the last change of voters applied since the start or the last snapshot
+	applied atomic.Uint64 // index of the last command or change of voters applied
+	// of the last change of voters applied since the start or the last snapshot
+	servers atomic.Pointer[[]raft.Server]
 
 	mu     sync.Mutex // guards all below; never held across a call out of this type
 	moved  chan struct{}
@@ -28,7 +30,8 @@ type machine struct {
 	broken error     // an entry that this master can't apply: nothing after it is applied
 	onFail func(error)
 
-	onCheck func(index uint64, state *fsm.Snapshot) // told of checkpoints; nil while the log is replayed. Must not block
+	// told of checkpoints; nil while the log is replayed. Must not block
+	onCheck func(index uint64, state *fsm.Snapshot)
 }
 
 var _ raft.ConfigurationStore = (*machine)(nil)
@@ -43,8 +46,8 @@ type outcome struct {
 	err    error
 }
 
-// Apply implements raft.FSM. An entry that does not decode, or is of a newer version, stops the node: what comes
-// after it can't be right here.
+// Apply implements raft.FSM. An entry that does not decode, or is of a newer version, stops the
+// node: what comes after it can't be right here.
 func (m *machine) Apply(entry *raft.Log) any {
 	if err := m.failure(); err != nil {
 		return outcome{err: err}
@@ -69,8 +72,9 @@ func (m *machine) Apply(entry *raft.Log) any {
 	return outcome{result: result}
 }
 
-// StoreConfiguration implements raft.ConfigurationStore: it is called in the order of the log, once a change is committed.
-// Snapshots don't count it among what is applied; the Noop that follows it does that for whoever begins with one.
+// StoreConfiguration implements raft.ConfigurationStore: it is called in the order of the log, once
+// a change is committed. Snapshots don't count it among what is applied; the Noop that follows it
+// does that for whoever begins with one.
 func (m *machine) StoreConfiguration(index uint64, c raft.Configuration) {
 	if index <= m.applied.Load() {
 		return // at start: raft's own configuration is at least as new
@@ -119,7 +123,8 @@ func (m *machine) wait(ctx context.Context, index uint64) error {
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for index %d, at %d: %w", index, m.applied.Load(), context.Cause(ctx))
+			return fmt.Errorf("wait for index %d, at %d: %w", index, m.applied.Load(),
+				context.Cause(ctx))
 		}
 	}
 }
@@ -179,8 +184,9 @@ func (p persister) Persist(sink raft.SnapshotSink) error {
 // Release implements raft.FSMSnapshot.
 func (persister) Release() {}
 
-// feedBound is how many changes may wait for their followers. Beyond it they are given up for one "compare
-// everything", which is what a follower does after a snapshot anyhow: the state machine never waits.
+// feedBound is how many changes may wait for their followers. Beyond it they are given up for one
+// "compare everything", which is what a follower does after a snapshot anyhow: the state machine
+// never waits.
 const feedBound = 4096
 
 // feed carries changes from the state machine to those who follow it, in order.

@@ -25,14 +25,18 @@ type Member struct {
 	Index                   uint64        // Raft index of its admission
 	ClockAhead              time.Duration // of most members' clocks, as of the last contact
 	ClockKnown              bool          // and it has told, and the clocks of most agree
-	Level                   int           // the highest that it supports, by the last contact; 0: not known
-	Applied                 uint64        // Raft index it had applied at the last contact
-	LastContact             time.Time     // zero: never since this process began
-	Sync                    SyncState     // as of the last contact
-	Compared                uint64        // Raft index at which its state was last compared with this master's; 0: never
-	Alarms                  []string      // as of the last contact: what the operator is to look into there
-	Since                   time.Time
-	Phase                   Phase // of another master by what it tells, or by the ring if it is silent
+	// the highest that it supports, by the last contact; 0: not known
+	Level       int
+	Applied     uint64    // Raft index it had applied at the last contact
+	LastContact time.Time // zero: never since this process began
+	Sync        SyncState // as of the last contact
+	// Raft index at which its state was last compared with this master's; 0: never
+	Compared uint64
+	// as of the last contact: what the operator is to look into there
+	Alarms []string
+	Since  time.Time
+	// of another master by what it tells, or by the ring if it is silent
+	Phase Phase
 }
 
 // Self is this master, member or not.
@@ -59,7 +63,8 @@ func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Memb
 	leader, _ := n.Leader()
 	v := Member{
 		ID: m.ID, Addr: m.Addr, Node: m.Node, Version: m.Version, SPKI: m.SPKI, Since: m.Since,
-		Voter: voters[m.Node], Leader: m.Node == leader, Draining: m.Draining, Learner: m.Learner, Demoted: m.Demoted, Index: m.Index,
+		Voter: voters[m.Node], Leader: m.Node == leader, Draining: m.Draining, Learner: m.Learner,
+		Demoted: m.Demoted, Index: m.Index,
 	}
 	if ahead, ok := clocks.ahead[m.Node]; ok && clocks.decided {
 		v.ClockAhead, v.ClockKnown = ahead-clocks.median, true
@@ -82,16 +87,19 @@ func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Memb
 	v.Applied, v.Sync, v.Level = c.applied, c.sync, c.level
 	if v.Reachable {
 		v.Alarms = c.alarms
-		v.Serving, v.Ready = c.serving, c.ready && !m.Draining // what it said may be older than the order
+		// what it said may be older than the order
+		v.Serving, v.Ready = c.serving, c.ready && !m.Draining
 	}
 	v.Phase = n.phaseOf(m.Node, v.Reachable, v.Serving)
 	return v
 }
 
-// voters returns the nodes with a vote in raft's latest configuration, which a new leader may undo. Raft counts by it.
+// voters returns the nodes with a vote in raft's latest configuration, which a new leader may undo.
+// Raft counts by it.
 func (n *Node) voters() map[string]bool { return votersOf(n.servers()) }
 
-// agreedVoters returns the nodes with a vote by what is committed and applied here: what operators are told.
+// agreedVoters returns the nodes with a vote by what is committed and applied here: what operators
+// are told.
 func (n *Node) agreedVoters() map[string]bool {
 	if s := n.machine.servers.Load(); s != nil {
 		return votersOf(*s)
@@ -123,8 +131,9 @@ func (n *Node) Level() int { return n.state.Level() }
 // Term is raft's current term.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
 
-// UnhealthyVoters lists the ids of voters that this master has not heard for longer than Config.VoterTimeout, sorted.
-// One that it never heard counts from its own start, so a voter that died before any election is listed as well.
+// UnhealthyVoters lists the ids of voters that this master has not heard for longer than
+// Config.VoterTimeout, sorted. One that it never heard counts from its own start, so a voter that
+// died before any election is listed as well.
 func (n *Node) UnhealthyVoters() []string {
 	var out []string
 	for _, m := range n.Members() {
@@ -135,11 +144,13 @@ func (n *Node) UnhealthyVoters() []string {
 	return out
 }
 
-// RecentlyDemoted lists the ids of members that lost their vote less than Config.DemoteCooldown ago.
+// RecentlyDemoted lists the ids of members that lost their vote less than Config.DemoteCooldown
+// ago.
 func (n *Node) RecentlyDemoted() []string {
 	var out []string
 	for _, m := range n.state.Members() {
-		if !m.Demoted.IsZero() && n.Now().Sub(m.Demoted) < n.cfg.DemoteCooldown && !n.foreseen(m.Demoted) {
+		if !m.Demoted.IsZero() && n.Now().Sub(m.Demoted) < n.cfg.DemoteCooldown &&
+			!n.foreseen(m.Demoted) {
 			out = append(out, m.ID)
 		}
 	}
@@ -158,7 +169,8 @@ func (n *Node) silent(node string) time.Duration {
 	return time.Since(heard)
 }
 
-// acquaintance is how long after this master's start, or after a member came, its first answer may be on its way.
+// acquaintance is how long after this master's start, or after a member came, its first answer may
+// be on its way.
 const acquaintance = 3 * time.Second
 
 // near says whether a member answers, or may well do so as soon as it is asked.

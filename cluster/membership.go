@@ -13,9 +13,11 @@ const (
 	New      Phase = iota // no member has let it in, and it has founded nothing
 	Founding              // it founds the cluster; what it brings is not imported yet
 	Admitted              // a member let it in; the replicated state that says so is on its way
-	Syncing               // a member that catches up, and whose share of the ring is not its own yet
-	Joined                // a member that has begun to serve
-	Removed               // it must not serve: removed, or every member that it reaches refuses its key
+	// a member that catches up, and whose share of the ring is not its own yet
+	Syncing
+	Joined // a member that has begun to serve
+	// it must not serve: removed, or every member that it reaches refuses its key
+	Removed
 )
 
 // String is the word that salt-run cluster.members shows.
@@ -29,13 +31,14 @@ type facts struct {
 	joined   bool // it did so once since this process began
 	founding bool // founded by this master, and OnFounded has not succeeded yet
 	admitted bool // a member has named the others
-	caughtUp bool // it may serve: its share of the ring is its own, and it knows what the leader knows
+	// it may serve: its share of the ring is its own, and it knows what the leader knows
+	caughtUp bool
 	barred   bool // a member said that it was removed
 	disowned bool // no member answers, and one refuses this master's node key
 }
 
-// next is the phase that follows. A master that has begun to serve goes on without a leader; one that
-// was out begins again with catching up.
+// next is the phase that follows. A master that has begun to serve goes on without a leader; one
+// that was out begins again with catching up.
 func next(p Phase, f facts) Phase {
 	switch {
 	case f.barred, f.disowned, f.joined && !f.listed:
@@ -90,9 +93,6 @@ func (n *Node) founding() bool {
 	return f.founding
 }
 
-// out says that this master must not serve.
-func (n *Node) out() bool { return n.Phase() == Removed }
-
 // disowned says that every member that this master reaches refuses its node key.
 func (n *Node) disowned() bool {
 	_, f := n.membership.is()
@@ -105,8 +105,8 @@ func (n *Node) joined() bool {
 	return f.joined
 }
 
-// phaseOf is the phase of another master that the state lists. Nothing is sent for it: one that answers
-// says whether it serves; one that is silent had caught up if the ring gave it its share.
+// phaseOf is the phase of another master that the state lists. Nothing is sent for it: one that
+// answers says whether it serves; one that is silent had caught up if the ring gave it its share.
 func (n *Node) phaseOf(node string, reachable, serving bool) Phase {
 	caughtUp := serving || !reachable && slices.Contains(n.state.Ring().Members, node)
 	return next(New, facts{listed: true, joined: true, caughtUp: caughtUp})

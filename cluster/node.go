@@ -36,19 +36,23 @@ type PeerPort interface {
 	LastHeard(node string) time.Time
 	DisownedAt(node string) time.Time
 	ServeJoins(self peer.Hello, secrets peer.Secrets, h peer.JoinHandler, signer peer.ClusterSigner)
-	AskJoin(ctx context.Context, addr string, self peer.Hello, k []byte, fingerprint string, request []byte) (peer.Hello, []byte, error)
+	AskJoin(ctx context.Context, addr string, self peer.Hello, k []byte, fingerprint string,
+		request []byte) (peer.Hello, []byte, error)
 }
 
 var _ PeerPort = (*peer.Port)(nil)
 
 // Raft's own bounds.
 const (
-	maxAppendEntries = 64      // in one message to a peer, which has raftTimeout to take it
-	maxEntry         = 4 << 20 // bytes; minions cause 10 KB at most, lists of keys and backups come in parts of 32 KiB, so that a slow line takes 64 of them in raftTimeout
-	keptSnapshots    = 2
-	raftTimeout      = 5 * time.Second // of one message to a peer; snapshots get more by their size
-	enqueueTimeout   = 3 * time.Second
-	streamGrace      = 500 * time.Millisecond // for requests to peers that are under way when the node ends
+	maxAppendEntries = 64 // in one message to a peer, which has raftTimeout to take it
+	// bytes; minions cause 10 KB at most, lists of keys and backups come in parts of 32 KiB, so
+	// that a slow line takes 64 of them in raftTimeout
+	maxEntry       = 4 << 20
+	keptSnapshots  = 2
+	raftTimeout    = 5 * time.Second // of one message to a peer; snapshots get more by their size
+	enqueueTimeout = 3 * time.Second
+	// for requests to peers that are under way when the node ends
+	streamGrace = 500 * time.Millisecond
 )
 
 // Node is this master's part of the cluster. Safe for concurrent use.
@@ -74,23 +78,32 @@ type Node struct {
 	membership membership // from new to removed
 	served     pulse      // Serving has changed
 
-	established atomic.Uint64 // term in which this leader has all earlier commands applied; 0: not the leader
-	verified    atomic.Int64  // when this leader last heard a majority, UnixNano
-	leaderless  atomic.Int64  // since when no leader is known, UnixNano; 0: one is known
+	// term in which this leader has all earlier commands applied; 0: not the leader
+	established atomic.Uint64
+	verified    atomic.Int64 // when this leader last heard a majority, UnixNano
+	leaderless  atomic.Int64 // since when no leader is known, UnixNano; 0: one is known
 	rotating    atomic.Bool
-	checked     time.Time              // when the leader last looked for dead voters; its own goroutine's
-	handing     time.Time              // when the leader last tried to hand over; its own goroutine's
-	awaited     bool                   // a member that answers has not caught up yet; the leader's goroutine's
-	owed        map[string]owing       // by id and time of the bar; the leader's goroutine's
-	recovering  string                 // the uuid of the new history while recovery is under way; the leader's goroutine's after Open
-	anchored    atomic.Pointer[anchor] // nil: this machine's own clock counts
-	clockJudged atomic.Bool            // this master's clock was compared with those of most members, or there are no others
-	stagedSeen  map[string]sighting    // by kind of secret; the leader's goroutine's
+	// when the leader last looked for dead voters; its own goroutine's
+	checked time.Time
+	// when the leader last tried to hand over; its own goroutine's
+	handing time.Time
+	// a member that answers has not caught up yet; the leader's goroutine's
+	awaited bool
+	owed    map[string]owing // by id and time of the bar; the leader's goroutine's
+	// the uuid of the new history while recovery is under way; the leader's goroutine's after Open
+	recovering string
+	anchored   atomic.Pointer[anchor] // nil: this machine's own clock counts
+	// this master's clock was compared with those of most members, or there are no others
+	clockJudged atomic.Bool
+	stagedSeen  map[string]sighting // by kind of secret; the leader's goroutine's
 
-	moved    pulse                  // members, ring, leader, or who answers: the loops of Run look at once
+	// members, ring, leader, or who answers: the loops of Run look at once
+	moved    pulse
 	staleKey atomic.Pointer[[]byte] // join key that a member refused last
-	newcomer pulse                  // before founding: a master asks that this one had not heard before
-	spareKey chan *wire.PrivateKey  // capacity 1: the cluster key that founding will want, made ahead; nil: it is not expected to
+	// before founding: a master asks that this one had not heard before
+	newcomer pulse
+	// capacity 1: the cluster key that founding will want, made ahead; nil: it is not expected to
+	spareKey chan *wire.PrivateKey
 
 	former    former     // what ran here before the cluster; read only after Open
 	leftOut   bool       // sayLeftOut has spoken; become's own goroutine's
@@ -121,9 +134,10 @@ type Node struct {
 	wg       sync.WaitGroup
 }
 
-// Open reads the state from disk; after it, State, Members, Secrets and ClusterKey answer with what this master last
-// knew to be agreed. It starts no conversation but Raft's own; Run does. port nil makes it stand-alone. The caller
-// runs Run once, which also closes the node; an error of Open leaves nothing open.
+// Open reads the state from disk; after it, State, Members, Secrets and ClusterKey answer with what
+// this master last knew to be agreed. It starts no conversation but Raft's own; Run does. port nil
+// makes it stand-alone. The caller runs Run once, which also closes the node; an error of Open
+// leaves nothing open.
 func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -195,7 +209,8 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	if n.port != nil {
 		n.port.OnUp(func(string) { n.moved.beat() })
 		n.port.ServeJoins(n.hello(), n, n, n)
-		if c, ok := n.state.Cluster(); ok && !n.standsAlone() && !slices.Equal(c.JoinKey, n.cfg.JoinKey) {
+		if c, ok := n.state.Cluster(); ok && !n.standsAlone() &&
+			!slices.Equal(c.JoinKey, n.cfg.JoinKey) {
 			n.log.Warn("cluster_secret in the configuration is not the cluster's, which was rotated; this master goes on, for it is a member; " +
 				"write the present one there, from salt-run cluster.rotate_secret")
 		}
@@ -277,8 +292,9 @@ func (n *Node) openRaft() error {
 	return nil
 }
 
-// electAlone makes the only voter of a group its leader at once: there is no leader whose silence it should wait for first.
-// In any other group it does nothing. It must be called while this master follows, so right after start or founding.
+// electAlone makes the only voter of a group its leader at once: there is no leader whose silence
+// it should wait for first. In any other group it does nothing. It must be called while this master
+// follows, so right after start or founding.
 func (n *Node) electAlone() error {
 	if servers := n.servers(); len(servers) != 1 || string(servers[0].ID) != n.self.Node {
 		return nil
@@ -302,17 +318,19 @@ func (n *Node) stop(reason error) {
 	}
 }
 
-// OnApply registers f to be told of every change, in order, one at a time; f may block, raft does not wait for it.
-// Register before Run: the first call is a Change with Restored for what was on disk.
+// OnApply registers f to be told of every change, in order, one at a time; f may block, raft does
+// not wait for it. Register before Run: the first call is a Change with Restored for what was on
+// disk.
 func (n *Node) OnApply(f func(index uint64, change fsm.Change)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.onApply = append(n.onApply, f)
 }
 
-// Run founds, joins or resumes, does the leader's duties while this master is the leader, and blocks until ctx ends
-// or the node can't go on. Then it hands leadership over and closes the node: the peer port and the gRPC server must
-// still work, so end those after Run has returned. It returns nil at the end of ctx.
+// Run founds, joins or resumes, does the leader's duties while this master is the leader, and
+// blocks until ctx ends or the node can't go on. Then it hands leadership over and closes the node:
+// the peer port and the gRPC server must still work, so end those after Run has returned. It
+// returns nil at the end of ctx.
 func (n *Node) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -323,7 +341,8 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		}
 	})
-	leaders := make(chan raft.Observation, 1) // one that finds it full says nothing that the first did not
+	// one that finds it full says nothing that the first did not
+	leaders := make(chan raft.Observation, 1)
 	observer := raft.NewObserver(leaders, false, func(o *raft.Observation) bool {
 		_, is := o.Data.(raft.LeaderObservation)
 		return is
@@ -358,7 +377,8 @@ func (n *Node) Run(ctx context.Context) error {
 		terr := await(short, n.raft.LeadershipTransfer())
 		cancel()
 		if terr != nil {
-			n.log.Warn("leadership not handed over; the others elect a leader by themselves", "err", terr)
+			n.log.Warn("leadership not handed over; the others elect a leader by themselves",
+				"err", terr)
 		} else {
 			n.log.Info("leadership handed over")
 		}
@@ -389,7 +409,8 @@ func (n *Node) close() error {
 	return errors.Join(errs...)
 }
 
-// shutDownRaft ends raft, which waits for its requests to peers; those that a silent peer holds up are ended.
+// shutDownRaft ends raft, which waits for its requests to peers; those that a silent peer holds up
+// are ended.
 func (n *Node) shutDownRaft() error {
 	ended := make(chan error, 1)
 	go func() { ended <- n.raft.Shutdown().Error() }()

@@ -2,8 +2,9 @@
 
 package cluster_test
 
-// What changes the address of a member in Raft's configuration can't run under the race detector: raft 1.8.0 reads a
-// peer's id without the lock under which it replaces the peer (replication.go, updateLastAppended). The id stays the same.
+// What changes the address of a member in Raft's configuration can't run under the race detector:
+// raft 1.8.0 reads a peer's id without the lock under which it replaces the peer (replication.go,
+// updateLastAppended). The id stays the same.
 
 import (
 	"fmt"
@@ -44,8 +45,8 @@ func TestAMovedMemberIsFound(t *testing.T) {
 	propose(t, n, offer("from the new address"))
 }
 
-// All masters get new addresses at once and keep their disks: they find each other by cluster_peers, although nobody can
-// change a record before there is a quorum.
+// All masters get new addresses at once and keep their disks: they find each other by
+// cluster_peers, although nobody can change a record before there is a quorum.
 func TestAllMastersMove(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)

@@ -15,7 +15,8 @@ import (
 	"clustermaster/wire"
 )
 
-// orderTimeout is how long an order waits for its effect; the effect comes all the same, or says why not in the log.
+// orderTimeout is how long an order waits for its effect; the effect comes all the same, or says
+// why not in the log.
 const orderTimeout = 15 * time.Second
 
 // ErrStandalone says that the order is about peers, and there are none.
@@ -29,7 +30,8 @@ type Removal struct {
 	Warnings    []string // what is left to do
 }
 
-// find names a member by its id, or by its address with or without port. An error ends with what to do.
+// find names a member by its id, or by its address with or without port. An error ends with what to
+// do.
 func (n *Node) find(ctx context.Context, name string) (fsm.Member, error) {
 	if n.port == nil {
 		return fsm.Member{}, ErrStandalone
@@ -50,10 +52,13 @@ func (n *Node) find(ctx context.Context, name string) (fsm.Member, error) {
 	}
 	for _, b := range n.state.Bars() {
 		if b.ID == name {
-			return fsm.Member{}, fmt.Errorf("peer %s: was removed at %s; salt-run cluster.allow lets it join again", name, b.At.Format(time.RFC3339))
+			return fsm.Member{},
+				fmt.Errorf("peer %s: was removed at %s; salt-run cluster.allow lets it join again",
+					name, b.At.Format(time.RFC3339))
 		}
 	}
-	return fsm.Member{}, fmt.Errorf("peer %s: not in the cluster; see salt-run cluster.members", name)
+	return fsm.Member{},
+		fmt.Errorf("peer %s: not in the cluster; see salt-run cluster.members", name)
 }
 
 // quorumWithout refuses what would leave the voters without a majority in contact.
@@ -73,15 +78,17 @@ func (n *Node) quorumWithout(m fsm.Member, what string) error {
 	}
 	if reachable <= left/2 {
 		return &thinQuorumError{fmt.Sprintf("peer %s: %s would leave %d of %d voters in contact, which is no quorum; "+
-			"start the missing masters or remove those first, see salt-run cluster.members", m.ID, what, reachable, left)}
+			"start the missing masters or remove those first, see salt-run cluster.members", m.ID,
+			what, reachable, left)}
 	}
 	return nil
 }
 
-// Remove takes a peer out for good: at once, its id and node key barred until Allow, the secrets of minions' sessions
-// and, unless keepSecret, cluster_secret rotated. An error means that it is a member still, perhaps without its vote; with an
-// *UnknownOutcomeError it may be removed later. The leader then rotates the secrets of sessions (see owes), and cluster_secret
-// is left to the operator.
+// Remove takes a peer out for good: at once, its id and node key barred until Allow, the secrets of
+// minions' sessions and, unless keepSecret, cluster_secret rotated. An error means that it is a
+// member still, perhaps without its vote; with an *UnknownOutcomeError it may be removed later. The
+// leader then rotates the secrets of sessions (see owes), and cluster_secret is left to the
+// operator.
 func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Removal, error) {
 	m, err := n.find(ctx, name)
 	if err != nil {
@@ -91,7 +98,8 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 		if len(n.state.Members()) == 1 {
 			return Removal{}, fmt.Errorf("peer %s: is the only member, nobody would be left", m.ID)
 		}
-		return Removal{}, fmt.Errorf("peer %s: is this master, which can't see its own removal through; run cluster.remove on another one", m.ID)
+		return Removal{},
+			fmt.Errorf("peer %s: is this master, which can't see its own removal through; run cluster.remove on another one", m.ID)
 	}
 	if n.voters()[m.Node] {
 		if err := n.quorumWithout(m, "removing it"); err != nil {
@@ -100,25 +108,30 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 	}
 	if leader, _ := n.Leader(); leader == m.Node {
 		if _, err := n.transfer(ctx, "", m.Node); err != nil {
-			return Removal{}, fmt.Errorf("peer %s: is the leader and did not hand over: %w", m.ID, err)
+			return Removal{}, fmt.Errorf("peer %s: is the leader and did not hand over: %w",
+				m.ID, err)
 		}
 	}
 	if n.voters()[m.Node] {
-		// Its vote first: once it is barred it gives none, and of two voters the other could not be elected while raft
-		// still counts both.
-		if _, err := n.propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: fsm.MarkLearner, At: n.utc()}); err != nil {
+		// Its vote first: once it is barred it gives none, and of two voters the other could not be
+		// elected while raft still counts both.
+		if _, err := n.propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: fsm.MarkLearner,
+			At: n.utc()}); err != nil {
 			return Removal{}, fmt.Errorf("peer %s: %w", m.ID, err)
 		}
 		if err := n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] }); err != nil {
-			return Removal{}, fmt.Errorf("peer %s: still has its vote, which the leader takes as soon as it can; try again then: %w", m.ID, err)
+			return Removal{},
+				fmt.Errorf("peer %s: still has its vote, which the leader takes as soon as it can; try again then: %w", m.ID, err)
 		}
 	}
 	r, index, err := n.Propose(ctx, &fsm.RemoveMember{Node: m.Node, Bar: true, At: n.utc()})
-	if err == nil && r.Refused != fsm.RefusedNotMember { // a repeat of a command whose answer was lost
+	// a repeat of a command whose answer was lost
+	if err == nil && r.Refused != fsm.RefusedNotMember {
 		err = refused(r)
 	}
 	if errors.As(err, new(*UnknownOutcomeError)) && !keepSecret {
-		return Removal{}, fmt.Errorf("peer %s: %w; if it is gone, run salt-run cluster.rotate_secret, for it knows cluster_secret", m.ID, err)
+		return Removal{},
+			fmt.Errorf("peer %s: %w; if it is gone, run salt-run cluster.rotate_secret, for it knows cluster_secret", m.ID, err)
 	}
 	if err != nil {
 		return Removal{}, fmt.Errorf("peer %s: %w", m.ID, err)
@@ -131,10 +144,13 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 	}
 	if !keepSecret {
 		out.Secret, err = n.RotateSecret(ctx)
-		warn(err, "cluster_secret was not rotated, and %s knows it; run salt-run cluster.rotate_secret", m.ID)
+		warn(err,
+			"cluster_secret was not rotated, and %s knows it; run salt-run cluster.rotate_secret",
+			m.ID)
 	}
 	out.Unconfirmed = n.ConfirmEverywhere(ctx, index)
-	warn(n.RotateKeys(ctx), "the secrets of minions' sessions were not rotated, and %s knows them; run salt-run cluster.rotate_keys", m.ID)
+	warn(n.RotateKeys(ctx),
+		"the secrets of minions' sessions were not rotated, and %s knows them; run salt-run cluster.rotate_keys", m.ID)
 	n.log.Info("peer removed by order", "peer", m.ID, "addr", m.Addr, "index", index)
 	return out, nil
 }
@@ -168,8 +184,9 @@ func (n *Node) mark(ctx context.Context, m fsm.Member, mark fsm.Mark) error {
 	return nil
 }
 
-// Drain makes a member not ready, until it is called with on false; "" is this master. It stays a member and serves
-// those that still come; leadership goes elsewhere if it can. The string is the member's id.
+// Drain makes a member not ready, until it is called with on false; "" is this master. It stays a
+// member and serves those that still come; leadership goes elsewhere if it can. The string is the
+// member's id.
 func (n *Node) Drain(ctx context.Context, name string, on bool) (string, error) {
 	m, err := n.find(ctx, name)
 	if err != nil {
@@ -185,14 +202,16 @@ func (n *Node) Drain(ctx context.Context, name string, on bool) (string, error) 
 		}
 	}
 	if others == 0 {
-		return "", fmt.Errorf("peer %s: no other master is ready, so minions would have nowhere to go; see salt-run cluster.members", m.ID)
+		return "",
+			fmt.Errorf("peer %s: no other master is ready, so minions would have nowhere to go; see salt-run cluster.members", m.ID)
 	}
 	if err := n.mark(ctx, m, fsm.MarkDrain); err != nil {
 		return "", err
 	}
 	if leader, _ := n.Leader(); leader == m.Node {
 		if _, err := n.transfer(ctx, "", m.Node); err != nil && !errors.Is(err, errNoSuccessor) {
-			n.log.Warn("drained master is still the leader; it tries to hand over again", "peer", m.ID, "err", err)
+			n.log.Warn("drained master is still the leader; it tries to hand over again", "peer",
+				m.ID, "err", err)
 		}
 	}
 	return m.ID, nil
@@ -209,7 +228,8 @@ func (n *Node) Promote(ctx context.Context, name string) (id string, promoted bo
 		return m.ID, true, nil
 	}
 	if !voters[m.Node] && len(voters) >= n.cfg.MaxVoters {
-		return "", false, fmt.Errorf("peer %s: there are %d voters already (cluster_max_voters); demote another one first", m.ID, len(voters))
+		return "", false,
+			fmt.Errorf("peer %s: there are %d voters already (cluster_max_voters); demote another one first", m.ID, len(voters))
 	}
 	if err := n.mark(ctx, m, fsm.MarkVoter); err != nil {
 		return "", false, err
@@ -232,12 +252,15 @@ func (n *Node) Demote(ctx context.Context, name string) (id string, left int, er
 		return "", 0, err
 	}
 	if err := n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] }); err != nil {
-		return "", 0, fmt.Errorf("peer %s: still has its vote, the leader takes it as soon as it can: %w", m.ID, err)
+		return "", 0,
+			fmt.Errorf("peer %s: still has its vote, the leader takes it as soon as it can: %w",
+				m.ID, err)
 	}
 	return m.ID, len(n.agreedVoters()), nil
 }
 
-// TransferLeader makes another voter the leader: the named one, or with "" the one that is furthest.
+// TransferLeader makes another voter the leader: the named one, or with "" the one that is
+// furthest.
 func (n *Node) TransferLeader(ctx context.Context, name string) (id string, err error) {
 	if n.port == nil {
 		return "", ErrStandalone
@@ -250,7 +273,8 @@ func (n *Node) TransferLeader(ctx context.Context, name string) (id string, err 
 		}
 		switch {
 		case !n.voters()[m.Node]:
-			return "", fmt.Errorf("peer %s: is no voter, and only a voter can lead; see salt-run cluster.promote", m.ID)
+			return "",
+				fmt.Errorf("peer %s: is no voter, and only a voter can lead; see salt-run cluster.promote", m.ID)
 		case !n.near(m.Node):
 			return "", fmt.Errorf("peer %s: is not in contact; see salt-run cluster.members", m.ID)
 		}
@@ -295,13 +319,14 @@ func (n *Node) transfer(ctx context.Context, to, not string) (string, error) {
 		return "", fmt.Errorf("transfer leadership: %w", err)
 	}
 	if err := n.until(ctx, func() bool { l, ok := n.Leader(); return ok && l == got }); err != nil {
-		return "", fmt.Errorf("transfer leadership: the new leader did not show up in time: %w", err)
+		return "",
+			fmt.Errorf("transfer leadership: the new leader did not show up in time: %w", err)
 	}
 	return got, nil
 }
 
-// RotateSecret makes a new cluster_secret and returns it; the old one lets nobody in any more, on no master that is in
-// contact. It is stored nowhere but as K.
+// RotateSecret makes a new cluster_secret and returns it; the old one lets nobody in any more, on
+// no master that is in contact. It is stored nowhere but as K.
 func (n *Node) RotateSecret(ctx context.Context) (string, error) {
 	if n.port == nil {
 		return "", ErrStandalone
@@ -338,7 +363,8 @@ func (n *Node) RotateKeys(ctx context.Context) error {
 	return n.rotateUserKeys(ctx)
 }
 
-// rotateUserKeys replaces the keys that users have; the old ones are good for nothing on any member that is in contact.
+// rotateUserKeys replaces the keys that users have; the old ones are good for nothing on any member
+// that is in contact.
 func (n *Node) rotateUserKeys(ctx context.Context) error {
 	keys := n.state.UserKeys()
 	if len(keys) == 0 {

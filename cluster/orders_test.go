@@ -67,7 +67,8 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(done.Secret) < 40 || len(done.Warnings) != 0 || done.Member.ID != gone.ID {
-		t.Errorf("removal of %s: %d characters of secret, warnings %v", done.Member.ID, len(done.Secret), done.Warnings)
+		t.Errorf("removal of %s: %d characters of secret, warnings %v", done.Member.ID,
+			len(done.Secret), done.Warnings)
 	}
 	for _, n := range others(c, gone) {
 		s := n.Secrets()
@@ -90,12 +91,14 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	gone.Stop()
 	gone.Start()
 	c.Wait("told again", func() error {
-		if strings.Count(gone.Log(), "was removed from the cluster and serves no more") < 2 || gone.Serving() {
+		if strings.Count(gone.Log(), "was removed from the cluster and serves no more") < 2 ||
+			gone.Serving() {
 			return errors.New("nothing said")
 		}
 		return nil
 	})
-	// A wiped disk gives it another node key, but the id is barred and the secret is not the present one.
+	// A wiped disk gives it another node key, but the id is barred and the secret is not the
+	// present one.
 	gone.Stop()
 	gone.Wipe()
 	gone.Start()
@@ -121,13 +124,14 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	}
 }
 
-// Of two voters the one that stays could not be elected any more if it lost its office after the other was barred and before
-// raft took its vote: so the vote goes first.
+// Of two voters the one that stays could not be elected any more if it lost its office after the
+// other was barred and before raft took its vote: so the vote goes first.
 func TestRemoveOfOneOfTwoTakesItsVoteFirst(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Prepare(t, 2)
 	var mu sync.Mutex
-	learners, removed := map[string]bool{}, map[string]bool{} // removed: whether it had no vote by then
+	// removed: whether it had no vote by then
+	learners, removed := map[string]bool{}, map[string]bool{}
 	for _, n := range c.Nodes {
 		n.BeforeRun = func(n *clustertest.Node) {
 			n.OnApply(func(_ uint64, change fsm.Change) {
@@ -212,11 +216,16 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		{"remove a stranger", func() error { _, err := n.Remove(ctx, "nosuch", false); return err }, "peer nosuch: not in the cluster; see salt-run cluster.members"},
-		{"remove oneself", func() error { _, err := n.Remove(ctx, n.ID, false); return err }, "is this master"},
-		{"remove the living", func() error { _, err := n.Remove(ctx, alive.ID, false); return err }, "would leave 1 of 2 voters in contact, which is no quorum"},
-		{"demote the living", func() error { _, _, err := n.Demote(ctx, alive.ID); return err }, "would leave 1 of 2 voters in contact, which is no quorum"},
-		{"lead by the dead", func() error { _, err := n.TransferLeader(ctx, dead.ID); return err }, "is not in contact"},
+		{"remove a stranger", func() error { _, err := n.Remove(ctx, "nosuch", false); return err },
+			"peer nosuch: not in the cluster; see salt-run cluster.members"},
+		{"remove oneself", func() error { _, err := n.Remove(ctx, n.ID, false); return err },
+			"is this master"},
+		{"remove the living", func() error { _, err := n.Remove(ctx, alive.ID, false); return err },
+			"would leave 1 of 2 voters in contact, which is no quorum"},
+		{"demote the living", func() error { _, _, err := n.Demote(ctx, alive.ID); return err },
+			"would leave 1 of 2 voters in contact, which is no quorum"},
+		{"lead by the dead", func() error { _, err := n.TransferLeader(ctx, dead.ID); return err },
+			"is not in contact"},
 	} {
 		if err := tt.do(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
@@ -226,7 +235,8 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 	if err != nil || done.Member.ID != dead.ID {
 		t.Fatalf("remove the dead by its address: %v", err)
 	}
-	if _, err := n.Remove(ctx, dead.ID, true); err == nil || !strings.Contains(err.Error(), "was removed at") {
+	if _, err := n.Remove(ctx, dead.ID, true); err == nil ||
+		!strings.Contains(err.Error(), "was removed at") {
 		t.Errorf("remove it again: %v", err)
 	}
 	if _, err := n.Remove(ctx, alive.ID, true); err != nil {
@@ -237,7 +247,8 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 		func() error { _, _, err := n.Demote(ctx, n.ID); return err }(),
 		func() error { _, err := n.Drain(ctx, "", true); return err }(),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "only") && !strings.Contains(err.Error(), "no other master") {
+		if err == nil || !strings.Contains(err.Error(), "only") &&
+			!strings.Contains(err.Error(), "no other master") {
 			t.Errorf("order about the last one: %v", err)
 		}
 	}
@@ -293,7 +304,8 @@ func TestPromoteDemoteTransfer(t *testing.T) {
 		t.Errorf("recently demoted: %v", got)
 	}
 	propose(t, leader, offer("from a learner"))
-	if id, promoted, err := by.Promote(patience(t), leader.ID); err != nil || !promoted || id != leader.ID {
+	if id, promoted, err := by.Promote(patience(t), leader.ID); err != nil || !promoted ||
+		id != leader.ID {
 		t.Fatalf("promote: %v %v", promoted, err)
 	}
 	c.WaitVoters(3)
@@ -357,7 +369,8 @@ func TestDeadVotersAreReplaced(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Prepare(t, 4, clustertest.Founders(3), func(i int, cfg *cluster.Config) {
 		cfg.MaxVoters, cfg.MinVoters, cfg.ReplaceVoters = 3, 3, true
-		cfg.VoterTimeout, cfg.VoterCheck, cfg.DemoteCooldown = time.Second, 50*time.Millisecond, 3*time.Second
+		cfg.VoterTimeout, cfg.VoterCheck, cfg.DemoteCooldown = time.Second, 50*time.Millisecond,
+			3*time.Second
 	})
 	for _, n := range c.Nodes[:3] {
 		n.Start()
@@ -382,7 +395,8 @@ func TestDeadVotersAreReplaced(t *testing.T) {
 				if m.Voter {
 					voters++
 				}
-				if m.Voter && !slices.ContainsFunc(want, func(w *clustertest.Node) bool { return w.ID == m.ID }) {
+				if m.Voter && !slices.ContainsFunc(want,
+					func(w *clustertest.Node) bool { return w.ID == m.ID }) {
 					return fmt.Errorf("%s votes", m.ID)
 				}
 			}
@@ -428,7 +442,10 @@ func TestStandaloneRefusesOrdersAboutPeers(t *testing.T) {
 
 func TestLongSilentMemberLeavesTheRingAndComesBack(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.RingDeadAfter = 1500 * time.Millisecond })
+	c := clustertest.New(t, 3, func(_ int,
+		cfg *cluster.Config) {
+		cfg.RingDeadAfter = 1500 * time.Millisecond
+	})
 	c.WaitVoters(3)
 	dead := others(c, c.Leader())[0]
 	dead.Kill()

@@ -13,11 +13,14 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// A leader that is cut off in mid-order can't know whether the others take over its entry; one that finds no
-// leader knows that nothing was sent.
+// A leader that is cut off in mid-order can't know whether the others take over its entry; one that
+// finds no leader knows that nothing was sent.
 func TestUnknownOutcomeIsToldAsUnknown(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.HeartbeatTimeout = time.Second })
+	c := clustertest.New(t, 3, func(_ int,
+		cfg *cluster.Config) {
+		cfg.HeartbeatTimeout = time.Second
+	})
 	c.WaitVoters(3)
 	acquainted(c)
 	leader := c.Leader()
@@ -47,8 +50,8 @@ func TestUnknownOutcomeIsToldAsUnknown(t *testing.T) {
 	}
 }
 
-// A removal that was committed after its proposer had given up, or died, leaves secrets that the removed one
-// knows. The leader rotates them, once.
+// A removal that was committed after its proposer had given up, or died, leaves secrets that the
+// removed one knows. The leader rotates them, once.
 func TestLateRemovalIsFollowedByItsRotations(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.OwedAfter = time.Second })
@@ -59,14 +62,17 @@ func TestLateRemovalIsFollowedByItsRotations(t *testing.T) {
 	propose(t, leader, &fsm.RemoveMember{Node: gone.Self().Node, Bar: true, At: time.Now().UTC()})
 	rotated := func() error {
 		now := leader.Secrets()
-		if now.AES[0].Epoch == before.AES[0].Epoch || now.Session[0].Epoch == before.Session[0].Epoch {
-			return fmt.Errorf("AES epoch %d, session epoch %d", now.AES[0].Epoch, now.Session[0].Epoch)
+		if now.AES[0].Epoch == before.AES[0].Epoch ||
+			now.Session[0].Epoch == before.Session[0].Epoch {
+			return fmt.Errorf("AES epoch %d, session epoch %d", now.AES[0].Epoch,
+				now.Session[0].Epoch)
 		}
 		return nil
 	}
 	c.Wait("both secrets are rotated", rotated)
 	after := leader.Secrets()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // of a second each, in which it would rotate again
+	// of a second each, in which it would rotate again
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	<-ctx.Done()
 	now := leader.Secrets()

@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// patientStable keeps raft's term and vote. While the disk is full it waits with them: raft ends the process when it
-// can't keep a new term. A master that waits here neither votes nor leads, as it must be; its log refuses entries by
-// itself, and raft goes on.
+// patientStable keeps raft's term and vote. While the disk is full it waits with them: raft ends
+// the process when it can't keep a new term. A master that waits here neither votes nor leads, as
+// it must be; its log refuses entries by itself, and raft goes on.
 type patientStable struct {
 	raft.StableStore
 	log *slog.Logger

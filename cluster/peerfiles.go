@@ -20,9 +20,10 @@ import (
 // peerIndexFile, beside the files, says which of them were written, and as of which change.
 const peerIndexFile = ".clustermaster_export"
 
-// PeerFiles keeps the folder peers/ of a cluster_pki_dir equal to the members, one way: <id>.pub holds the public part
-// of each member's node key. Raft is the truth, with one exception, which is how Salt's manual removes a peer: a file
-// that was deleted while this master was stopped is an order to remove that peer.
+// PeerFiles keeps the folder peers/ of a cluster_pki_dir equal to the members, one way: <id>.pub
+// holds the public part of each member's node key. Raft is the truth, with one exception, which is
+// how Salt's manual removes a peer: a file that was deleted while this master was stopped is an
+// order to remove that peer.
 type PeerFiles struct {
 	node *Node
 	dir  string
@@ -40,7 +41,8 @@ type peerIndex struct {
 	Peers map[string]string `json:"peers"` // id to node
 }
 
-// NewPeerFiles makes dir and looks for a file that is missing. Register Follow with OnApply and call Run once.
+// NewPeerFiles makes dir and looks for a file that is missing. Register Follow with OnApply and
+// call Run once.
 func NewPeerFiles(n *Node, dir string, log *slog.Logger) (*PeerFiles, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -87,15 +89,19 @@ func (p *PeerFiles) Follow(index uint64, c fsm.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.sync(index); err != nil {
-		p.log.Warn("peers not exported to files; the masters go on without them", "dir", p.dir, "err", err)
+		p.log.Warn("peers not exported to files; the masters go on without them", "dir", p.dir,
+			"err", err)
 	}
 }
 
-// sync writes what differs, then the index; a file goes before its entry and comes before it. The caller holds mu.
+// sync writes what differs, then the index; a file goes before its entry and comes before it. The
+// caller holds mu.
 func (p *PeerFiles) sync(index uint64) error {
 	c, founded := p.node.state.Cluster()
 	if !founded || c.UUID == p.index.UUID && index < p.index.Index {
-		return nil // after a restart the state may be older than the files, until the leader says what was agreed since
+		// after a restart the state may be older than the files, until the leader says what was
+		// agreed since
+		return nil
 	}
 	next := make(map[string]string)
 	var errs []error
@@ -139,7 +145,8 @@ func (p *PeerFiles) Run(ctx context.Context) error {
 		if p.node.Serving() {
 			done, err := p.removeGone(ctx)
 			if err != nil && ctx.Err() == nil {
-				trouble.say(p.node, "peer whose file was deleted not removed yet, trying again", err)
+				trouble.say(p.node,
+					"peer whose file was deleted not removed yet, trying again", err)
 			}
 			if done {
 				break
@@ -164,13 +171,15 @@ func (p *PeerFiles) removeGone(ctx context.Context) (done bool, err error) {
 	id, node := p.gone, p.index.Peers[p.gone]
 	p.mu.Unlock()
 	if m, ok := p.node.state.MemberByID(id); ok && m.Node == node {
-		p.log.Warn("file of a peer was deleted while this master was stopped: removing that peer", "peer", id, "dir", p.dir)
+		p.log.Warn("file of a peer was deleted while this master was stopped: removing that peer",
+			"peer", id, "dir", p.dir)
 		r, err := p.node.Remove(ctx, id, true)
 		switch {
 		case errors.Is(err, ErrNoQuorum):
 			return false, err
 		case err != nil:
-			p.log.Error("peer whose file was deleted is not removed, its file is written anew", "peer", id, "err", err)
+			p.log.Error("peer whose file was deleted is not removed, its file is written anew",
+				"peer", id, "err", err)
 		default:
 			p.log.Warn("peer removed; it knows cluster_secret, which only salt-run cluster.rotate_secret changes", "peer", id, "warnings", r.Warnings)
 		}

@@ -54,7 +54,10 @@ func TestDeletedPeerFileRemovesThePeer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var stop func()
-	c := clustertest.Prepare(t, 3, func(i int, cfg *cluster.Config) { cfg.NodePub = fmt.Sprintf("key of node %d\n", i) })
+	c := clustertest.Prepare(t, 3, func(i int,
+		cfg *cluster.Config) {
+		cfg.NodePub = fmt.Sprintf("key of node %d\n", i)
+	})
 	for _, n := range c.Nodes {
 		n.BeforeRun = func(n *clustertest.Node) {
 			if n == c.Nodes[0] {
@@ -73,7 +76,8 @@ func TestDeletedPeerFileRemovesThePeer(t *testing.T) {
 		keeper.Start()
 	}
 	c.Wait("all are exported", hasPubs(dir, ids...))
-	if b, err := os.ReadFile(filepath.Join(dir, ids[1]+".pub")); err != nil || string(b) != "key of node 1\n" {
+	if b, err := os.ReadFile(filepath.Join(dir, ids[1]+".pub")); err != nil ||
+		string(b) != "key of node 1\n" {
 		t.Errorf("%q %v", b, err)
 	}
 
@@ -106,7 +110,8 @@ func TestDeletedPeerFileRemovesThePeer(t *testing.T) {
 	keeper.Stop()
 	stop()
 	os.Remove(filepath.Join(dir, ids[2]+".pub"))
-	if err := os.WriteFile(filepath.Join(dir, ".clustermaster_export"), []byte(`{"index": 12, "pee`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ".clustermaster_export"),
+		[]byte(`{"index": 12, "pee`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	keeper.Start()
@@ -143,7 +148,10 @@ func TestDeletedPeerFileWaitsForAQuorum(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var stop func()
-	c := clustertest.Prepare(t, 3, func(i int, cfg *cluster.Config) { cfg.NodePub = fmt.Sprintf("key of node %d\n", i) })
+	c := clustertest.Prepare(t, 3, func(i int,
+		cfg *cluster.Config) {
+		cfg.NodePub = fmt.Sprintf("key of node %d\n", i)
+	})
 	for _, n := range c.Nodes {
 		n.BeforeRun = func(n *clustertest.Node) {
 			if n == c.Nodes[0] {
@@ -160,7 +168,8 @@ func TestDeletedPeerFileWaitsForAQuorum(t *testing.T) {
 	stop()
 	os.Remove(filepath.Join(dir, c.Nodes[2].ID+".pub"))
 	c.Nodes[0].Start()
-	c.Wait("it serves alone and says why it waits", says(c.Nodes[0], "peer whose file was deleted not removed yet"))
+	c.Wait("it serves alone and says why it waits",
+		says(c.Nodes[0], "peer whose file was deleted not removed yet"))
 	if n := len(c.Nodes[0].Members()); n != 3 {
 		t.Errorf("%d members without a quorum", n)
 	}

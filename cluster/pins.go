@@ -12,19 +12,22 @@ import (
 	"clustermaster/transport/peer"
 )
 
-// Pins tells the peer port which node key belongs to which member. It is made before the port, which is made before
-// the Node; until Open it knows nobody. Safe for concurrent use.
+// Pins tells the peer port which node key belongs to which member. It is made before the port,
+// which is made before the Node; until Open it knows nobody. Safe for concurrent use.
 //
-// Beside the replicated members it holds those that a proved member named in the join channel: a joiner must know
-// the leader before it has any state, and a member that slept through a change of members must find the others. They
-// count only as long as the state here is older than the members' index.
+// Beside the replicated members it holds those that a proved member named in the join channel: a
+// joiner must know the leader before it has any state, and a member that slept through a change of
+// members must find the others. They count only as long as the state here is older than the
+// members' index.
 type Pins struct {
-	mu       sync.RWMutex // guards all below; never held across a call out of this package but the state's reads
+	// guards all below; never held across a call out of this package but the state's reads
+	mu       sync.RWMutex
 	state    *fsm.State
 	self     fsm.Member
 	learnt   map[string]fsm.Member // by node
 	learntAt uint64
-	moved    map[string]newAddr // by node: members that named another address than their record does
+	// by node: members that named another address than their record does
+	moved map[string]newAddr
 }
 
 // newAddr is where a member is by its own word, as long as its record stays what it was then.
@@ -67,7 +70,8 @@ func (p *Pins) learn(members []fsm.Member, index uint64) {
 	}
 }
 
-// hearsay returns the learnt members while they are newer than the state, else nil. The caller holds mu.
+// hearsay returns the learnt members while they are newer than the state, else nil. The caller
+// holds mu.
 func (p *Pins) hearsay() map[string]fsm.Member {
 	if p.learnt == nil || p.state.AppliedIndex() >= p.learntAt {
 		return nil
@@ -143,7 +147,8 @@ func (p *Pins) AddrOf(node string) (string, bool) {
 	return m.Addr, ok && m.Addr != ""
 }
 
-// ServerAddr implements raft.ServerAddressProvider: raft's own configuration may have the address of before a move.
+// ServerAddr implements raft.ServerAddressProvider: raft's own configuration may have the address
+// of before a move.
 func (p *Pins) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if addr, ok := p.AddrOf(string(id)); ok {
 		return raft.ServerAddress(addr), nil
@@ -158,10 +163,11 @@ func (p *Pins) said(node string) (newAddr, bool) {
 	return at, ok
 }
 
-// believe takes the address that the owner of a node key names. It reports whether a member has moved by that.
+// believe takes the address that the owner of a node key names. It reports whether a member has
+// moved by that.
 //
-// All masters may get new addresses at once, and without a quorum nobody can change a record. So a member's own word
-// counts instead of its record, until the record changes.
+// All masters may get new addresses at once, and without a quorum nobody can change a record. So a
+// member's own word counts instead of its record, until the record changes.
 func (p *Pins) believe(spki [32]byte, addr string) bool {
 	node, ok := p.NodeBySPKI(spki)
 	if !ok {
@@ -184,13 +190,16 @@ func (p *Pins) believe(spki [32]byte, addr string) bool {
 }
 
 func toPeer(m fsm.Member) *clusterpb.Peer {
-	return &clusterpb.Peer{Node: m.Node, Id: m.ID, Incarnation: m.Incarnation, Addr: m.Addr, Spki: m.SPKI[:], Version: m.Version}
+	return &clusterpb.Peer{Node: m.Node, Id: m.ID, Incarnation: m.Incarnation, Addr: m.Addr,
+		Spki: m.SPKI[:], Version: m.Version}
 }
 
 // fromPeer reads a member from a message; false if it is none.
 func fromPeer(p *clusterpb.Peer) (fsm.Member, bool) {
-	m := fsm.Member{Node: p.GetNode(), ID: p.GetId(), Incarnation: p.GetIncarnation(), Addr: p.GetAddr(), Version: p.GetVersion()}
-	if len(p.GetSpki()) != len(m.SPKI) || m.ID == "" || m.Incarnation == "" || m.Node != fsm.NodeName(m.ID, m.Incarnation) {
+	m := fsm.Member{Node: p.GetNode(), ID: p.GetId(), Incarnation: p.GetIncarnation(),
+		Addr: p.GetAddr(), Version: p.GetVersion()}
+	if len(p.GetSpki()) != len(m.SPKI) || m.ID == "" || m.Incarnation == "" ||
+		m.Node != fsm.NodeName(m.ID, m.Incarnation) {
 		return fsm.Member{}, false
 	}
 	copy(m.SPKI[:], p.GetSpki())

@@ -28,15 +28,18 @@ const (
 // errElsewhere says that this master is not, or no longer, the leader: ask again.
 var errElsewhere = errors.New("not the leader")
 
-// errLost says that this master stopped being the leader while an entry was under way: a later leader may commit it.
+// errLost says that this master stopped being the leader while an entry was under way: a later
+// leader may commit it.
 var errLost = fmt.Errorf("%w any more", errElsewhere)
 
-// Propose applies a command on the cluster, through the leader wherever it is, and returns when it is applied here
-// too: with what it did and its index. A refusal by the state is in the Result, not an error.
+// Propose applies a command on the cluster, through the leader wherever it is, and returns when it
+// is applied here too: with what it did and its index. A refusal by the state is in the Result, not
+// an error.
 //
-// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most). Audited changes, deletions of
-// tokens and claims of scheduled runs happen once all the same and give their first Result; a repeat of any other command does no harm.
-// Without a quorum it gives up early with a *NoQuorumError. If the command may have reached the log by then, the error is an
+// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most).
+// Audited changes, deletions of tokens and claims of scheduled runs happen once all the same and
+// give their first Result; a repeat of any other command does no harm. Without a quorum it gives up
+// early with a *NoQuorumError. If the command may have reached the log by then, the error is an
 // *UnknownOutcomeError as well.
 func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error) {
 	audited, err := n.audited(ctx, c)
@@ -84,11 +87,12 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 	return result, index, nil
 }
 
-// encodeOnce makes the entry of a proposal. A second effect of what an operator ordered would undo what was ordered in
-// between, and its second result would say that nothing had changed.
+// encodeOnce makes the entry of a proposal. A second effect of what an operator ordered would undo
+// what was ordered in between, and its second result would say that nothing had changed.
 func encodeOnce(c fsm.Command) ([]byte, error) {
 	switch c.(type) {
-	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore, *fsm.ChangeReactor, *fsm.ClaimRun, *fsm.DropToken,
+	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore,
+		*fsm.ChangeReactor, *fsm.ClaimRun, *fsm.DropToken,
 		*fsm.Audited:
 		token := make([]byte, 16)
 		if _, err := rand.Read(token); err != nil {
@@ -103,8 +107,8 @@ func encodeOnce(c fsm.Command) ([]byte, error) {
 	return fsm.Encode(c)
 }
 
-// withLeader calls f with the leader until it succeeds, ends with an error that trying again can't mend, ctx ends, or
-// there is no leader to be expected.
+// withLeader calls f with the leader until it succeeds, ends with an error that trying again can't
+// mend, ctx ends, or there is no leader to be expected.
 func (n *Node) withLeader(ctx context.Context, f func(leader string) error) error {
 	err := errElsewhere
 	for {
@@ -132,7 +136,8 @@ func (n *Node) withLeader(ctx context.Context, f func(leader string) error) erro
 // mayHappen says whether an attempt that ended so may have its effect all the same, or has had it.
 func mayHappen(err error) bool {
 	switch status.Code(err) {
-	case codes.FailedPrecondition, codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented:
+	case codes.FailedPrecondition, codes.InvalidArgument, codes.PermissionDenied,
+		codes.Unimplemented:
 		return false // the leader said so before it did anything
 	}
 	return !errors.Is(err, errElsewhere) || errors.Is(err, errLost)
@@ -207,11 +212,12 @@ func (n *Node) applyHere(ctx context.Context, entry []byte) (fsm.Result, uint64,
 	return out.result, f.Index(), out.err
 }
 
-// await waits for a raft future, which ends by itself when leadership is lost, and tells errors that another leader
-// mends from the others.
+// await waits for a raft future, which ends by itself when leadership is lost, and tells errors
+// that another leader mends from the others.
 func await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }() // ends with the future; a future ends with the leadership at the latest
+	// ends with the future; a future ends with the leadership at the latest
+	go func() { done <- f.Error() }()
 	var err error
 	select {
 	case err = <-done:
@@ -219,15 +225,18 @@ func await(ctx context.Context, f raft.Future) error {
 		return context.Cause(ctx)
 	}
 	switch {
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress),
+		errors.Is(err, raft.ErrEnqueueTimeout):
 		return fmt.Errorf("%w: %w", errElsewhere, err)
-	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore), errors.Is(err, raft.ErrRaftShutdown):
+	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore),
+		errors.Is(err, raft.ErrRaftShutdown):
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return err
 }
 
-func (n *Node) applyThere(ctx context.Context, leader string, entry []byte) (fsm.Result, uint64, error) {
+func (n *Node) applyThere(ctx context.Context, leader string, entry []byte) (fsm.Result, uint64,
+	error) {
 	client, err := n.client(leader)
 	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("%w: %w", errElsewhere, err)
@@ -249,8 +258,8 @@ type readBatch struct {
 	err  error
 }
 
-// ReadIndex returns when the local state is at least as new as any command acknowledged, by any master, before the
-// call. Callers that come while one question is under way share the next one.
+// ReadIndex returns when the local state is at least as new as any command acknowledged, by any
+// master, before the call. Callers that come while one question is under way share the next one.
 func (n *Node) ReadIndex(ctx context.Context) error {
 	n.mu.Lock()
 	if n.stopped { // Run waits for the loop, which goes on as long as it finds questions
@@ -316,8 +325,9 @@ func (n *Node) readIndex(ctx context.Context) error {
 	return n.machine.wait(ctx, index)
 }
 
-// readIndexHere, on the leader: all that was acknowledged before is applied here, by this leader itself or before its
-// barrier; a majority then confirms that there was no newer leader that could have acknowledged more.
+// readIndexHere, on the leader: all that was acknowledged before is applied here, by this leader
+// itself or before its barrier; a majority then confirms that there was no newer leader that could
+// have acknowledged more.
 func (n *Node) readIndexHere(ctx context.Context) (uint64, error) {
 	if !n.IsLeader() {
 		return 0, errElsewhere
@@ -333,9 +343,10 @@ func (n *Node) readIndexHere(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
-// ConfirmEverywhere waits until every member that serves has applied index, 5 s at most, and names the ids of those
-// that did not confirm: they stop being ready when they have not heard the leader for Config.StaleLimit. A member that
-// does not serve yet, or has been out of contact for longer, is not waited for.
+// ConfirmEverywhere waits until every member that serves has applied index, 5 s at most, and names
+// the ids of those that did not confirm: they stop being ready when they have not heard the leader
+// for Config.StaleLimit. A member that does not serve yet, or has been out of contact for longer,
+// is not waited for.
 func (n *Node) ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed []string) {
 	if n.port == nil {
 		return nil
@@ -389,7 +400,8 @@ func (n *Node) confirm(ctx context.Context, node string, index uint64) bool {
 
 // Snapshot makes raft write a snapshot now, so that the next start reads less log.
 func (n *Node) Snapshot() error {
-	if err := n.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+	if err := n.raft.Snapshot().Error(); err != nil &&
+		!errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	return nil

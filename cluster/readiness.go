@@ -9,11 +9,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// watch keeps the facts that readiness follows from: membership, a known leader, and catching up at start.
+// watch keeps the facts that readiness follows from: membership, a known leader, and catching up at
+// start.
 func (n *Node) watch(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	caughtUp, away, serving := false, false, false // away: was out, so that only a leader can tell what has changed since
+	// away: was out, so that only a leader can tell what has changed since
+	caughtUp, away, serving := false, false, false
 	var asked, refreshed time.Time
 	for {
 		moved := n.moved.next()
@@ -35,7 +37,8 @@ func (n *Node) watch(ctx context.Context) error {
 		if phase == Removed {
 			away, caughtUp = true, false
 		}
-		// The state has listed this master by now, so it is asked to confirm changes before it asks the leader.
+		// The state has listed this master by now, so it is asked to confirm changes before it asks
+		// the leader.
 		if phase == Syncing && n.mayBegin() {
 			if !caughtUp && leader != "" && now.Sub(asked) > 500*time.Millisecond {
 				asked = now
@@ -48,7 +51,8 @@ func (n *Node) watch(ctx context.Context) error {
 				if err := n.refreshSecrets(); err != nil {
 					return err
 				}
-				if now, _ := n.membership.note(func(f *facts) { f.caughtUp = true }); now == Joined {
+				if now,
+					_ := n.membership.note(func(f *facts) { f.caughtUp = true }); now == Joined {
 					if !isClosed(n.serving) {
 						close(n.serving)
 					}
@@ -81,7 +85,8 @@ func (n *Node) mayBegin() bool {
 	return member && !n.founding() && slices.Contains(n.state.Ring().Members, n.self.Node)
 }
 
-// knowsTime says whether this master's clock was compared with those of most members; it asks the leader for that.
+// knowsTime says whether this master's clock was compared with those of most members; it asks the
+// leader for that.
 func (n *Node) knowsTime(ctx context.Context, leader string) bool {
 	if !n.clockJudged.Load() {
 		if leader != n.self.Node {
@@ -101,8 +106,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// LeaderHeard is when this master last heard the leader, or as the leader a majority; the zero time if never since
-// it was started.
+// LeaderHeard is when this master last heard the leader, or as the leader a majority; the zero time
+// if never since it was started.
 func (n *Node) LeaderHeard() time.Time {
 	heard := n.raft.LastContact()
 	if v := n.verified.Load(); v != 0 {
@@ -113,9 +118,9 @@ func (n *Node) LeaderHeard() time.Time {
 	return heard
 }
 
-// Serving says whether the minion ports should be open: this master is a member and in the ring, and at start it had
-// caught up with the leader or looked for one in vain for Config.ServeWithout. Cut off for longer than
-// Config.IsolatedServe, or removed, it serves no more.
+// Serving says whether the minion ports should be open: this master is a member and in the ring,
+// and at start it had caught up with the leader or looked for one in vain for Config.ServeWithout.
+// Cut off for longer than Config.IsolatedServe, or removed, it serves no more.
 func (n *Node) Serving() bool {
 	if n.Phase() != Joined {
 		return false
@@ -151,8 +156,8 @@ func (n *Node) NotServing() string {
 	return "it has not caught up with the leader of its cluster"
 }
 
-// Ready says whether this master serves, is not being drained, its state is no older than Config.StaleLimit, and it is
-// fit (Config.Unfit).
+// Ready says whether this master serves, is not being drained, its state is no older than
+// Config.StaleLimit, and it is fit (Config.Unfit).
 func (n *Node) Ready() bool {
 	if n.cfg.Unfit != nil && n.cfg.Unfit() != nil {
 		return false
@@ -177,7 +182,8 @@ func (n *Node) Leader() (node string, ok bool) {
 	return string(id), id != ""
 }
 
-// IsLeader says whether this master is the leader and has applied all that earlier leaders acknowledged.
+// IsLeader says whether this master is the leader and has applied all that earlier leaders
+// acknowledged.
 func (n *Node) IsLeader() bool {
 	term := n.established.Load()
 	return term != 0 && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term

@@ -30,16 +30,18 @@ type recovery struct {
 	UUID string `json:"uuid"`
 }
 
-// Recover makes this member the whole cluster, after the quorum was lost for good. It is refused while there is a
-// quorum, and unless confirm is the cluster_id. It returns the ids of those who are given up; Run ends with ErrReopen
-// soon after, and the next Open begins a new history with all that this member knows, committed or not.
+// Recover makes this member the whole cluster, after the quorum was lost for good. It is refused
+// while there is a quorum, and unless confirm is the cluster_id. It returns the ids of those who
+// are given up; Run ends with ErrReopen soon after, and the next Open begins a new history with all
+// that this member knows, committed or not.
 func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 	if n.port == nil {
 		return nil, ErrStandalone
 	}
 	c, founded := n.state.Cluster()
 	if _, member := n.state.MemberByNode(n.self.Node); !founded || !member {
-		return nil, fmt.Errorf("%w: there is nothing here to recover; a backup is brought back by cluster.restore on a new cluster", ErrNotFounded)
+		return nil,
+			fmt.Errorf("%w: there is nothing here to recover; a backup is brought back by cluster.restore on a new cluster", ErrNotFounded)
 	}
 	var lost []string
 	for _, m := range n.state.Members() {
@@ -53,18 +55,22 @@ func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 	short, cancel := context.WithTimeout(ctx, proposeTimeout/2)
 	defer cancel()
 	if err := n.ReadIndex(short); err == nil {
-		return nil, errors.New("there is a quorum, so nothing is to be recovered; take dead masters out with salt-run cluster.remove")
+		return nil,
+			errors.New("there is a quorum, so nothing is to be recovered; take dead masters out with salt-run cluster.remove")
 	}
 	if confirm != c.ClusterID {
-		return nil, fmt.Errorf("nothing done yet. This makes %s the whole cluster and gives up %s for good: keys and members that only those had acknowledged are lost, "+
-			"and none of them may ever run again with its data directory. Try to bring a majority back first. "+
-			"If they are lost, type the cluster_id to go on: salt-run cluster.recover confirm=%s", n.self.ID, strings.Join(lost, ", "), c.ClusterID)
+		return nil,
+			fmt.Errorf("nothing done yet. This makes %s the whole cluster and gives up %s for good: keys and members that only those had acknowledged are lost, "+
+				"and none of them may ever run again with its data directory. Try to bring a majority back first. "+
+				"If they are lost, type the cluster_id to go on: salt-run cluster.recover confirm=%s",
+				n.self.ID, strings.Join(lost, ", "), c.ClusterID)
 	}
 	var uuid [16]byte
 	if _, err := rand.Read(uuid[:]); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
-	if err := writeJSON(filepath.Join(n.cfg.DataDir, recoveryFile), recovery{hex.EncodeToString(uuid[:])}); err != nil {
+	if err := writeJSON(filepath.Join(n.cfg.DataDir, recoveryFile),
+		recovery{hex.EncodeToString(uuid[:])}); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
 	n.log.Warn("recovery ordered: this master goes on as the whole cluster", "peer", lost)
@@ -72,9 +78,10 @@ func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 	return lost, nil
 }
 
-// recoverRaft makes this master the only voter where recovery was ordered, before raft starts. It reports whether
-// there is new state to read.
-func (n *Node) recoverRaft(conf *raft.Config, logs raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore, trans raft.Transport) (bool, error) {
+// recoverRaft makes this master the only voter where recovery was ordered, before raft starts. It
+// reports whether there is new state to read.
+func (n *Node) recoverRaft(conf *raft.Config, logs raft.LogStore, stable raft.StableStore,
+	snapshots raft.SnapshotStore, trans raft.Transport) (bool, error) {
 	var r recovery
 	path := filepath.Join(n.cfg.DataDir, recoveryFile)
 	ordered, err := readJSON(path, &r)
@@ -86,9 +93,10 @@ func (n *Node) recoverRaft(conf *raft.Config, logs raft.LogStore, stable raft.St
 	}
 	n.recovering = r.UUID
 	scratch := newMachine(fsm.New(), newFeed(), nil)
-	err = raft.RecoverCluster(conf, scratch, logs, stable, snapshots, trans, raft.Configuration{Servers: []raft.Server{{
-		Suffrage: raft.Voter, ID: raft.ServerID(n.self.Node), Address: n.raftAddr(n.self),
-	}}})
+	err = raft.RecoverCluster(conf, scratch, logs, stable, snapshots, trans,
+		raft.Configuration{Servers: []raft.Server{{
+			Suffrage: raft.Voter, ID: raft.ServerID(n.self.Node), Address: n.raftAddr(n.self),
+		}}})
 	if err := errors.Join(err, scratch.failure()); err != nil {
 		return false, fmt.Errorf("recover raft: %w", err)
 	}
@@ -100,7 +108,8 @@ func (n *Node) beginAnew(ctx context.Context) error {
 	if n.recovering == "" {
 		return nil
 	}
-	if err := n.do(ctx, &fsm.Recover{Node: n.self.Node, UUID: n.recovering, At: n.utc()}); err != nil {
+	if err := n.do(ctx, &fsm.Recover{Node: n.self.Node, UUID: n.recovering,
+		At: n.utc()}); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
 	if err := n.recovered(); err != nil {
@@ -112,7 +121,8 @@ func (n *Node) beginAnew(ctx context.Context) error {
 }
 
 func (n *Node) recovered() error {
-	if err := os.Remove(filepath.Join(n.cfg.DataDir, recoveryFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(n.cfg.DataDir, recoveryFile)); err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("end recovery: %w", err)
 	}
 	return nil

@@ -13,8 +13,9 @@ import (
 	"clustermaster/cluster/clustertest"
 )
 
-// Two of three disks are lost: the wiped masters found no second cluster, the survivor changes nothing, all name the
-// way out; after it there is one cluster again, with the keys of the old one and another uuid.
+// Two of three disks are lost: the wiped masters found no second cluster, the survivor changes
+// nothing, all name the way out; after it there is one cluster again, with the keys of the old one
+// and another uuid.
 func TestTwoOfThreeWipedRecover(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
@@ -27,7 +28,8 @@ func TestTwoOfThreeWipedRecover(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := survivor.Recover(patience(t), clustertest.ClusterID); err == nil || !strings.Contains(err.Error(), "there is a quorum") {
+	if _, err := survivor.Recover(patience(t), clustertest.ClusterID); err == nil ||
+		!strings.Contains(err.Error(), "there is a quorum") {
 		t.Errorf("recovery of a healthy cluster: %v", err)
 	}
 	old, _ := survivor.State().Cluster()
@@ -39,16 +41,19 @@ func TestTwoOfThreeWipedRecover(t *testing.T) {
 		n.Start()
 	}
 	for _, n := range c.Nodes[:2] {
-		c.Wait(n.ID+" is told the way out", says(n, "if they are lost for good, see salt-run cluster.recover"))
+		c.Wait(n.ID+" is told the way out",
+			says(n, "if they are lost for good, see salt-run cluster.recover"))
 		if cl, founded := n.State().Cluster(); founded {
 			t.Errorf("%s has founded a cluster of its own: %s", n.ID, cl.UUID)
 		}
 	}
-	if _, _, err := survivor.Propose(patience(t), offer("web2")); !errors.Is(err, cluster.ErrNoQuorum) {
+	if _, _, err := survivor.Propose(patience(t), offer("web2")); !errors.Is(err,
+		cluster.ErrNoQuorum) {
 		t.Errorf("the survivor takes a key alone: %v", err)
 	}
 	_, err := survivor.Recover(patience(t), "")
-	if err == nil || !strings.Contains(err.Error(), "nothing done yet") || !strings.Contains(err.Error(), "confirm="+clustertest.ClusterID) {
+	if err == nil || !strings.Contains(err.Error(), "nothing done yet") ||
+		!strings.Contains(err.Error(), "confirm="+clustertest.ClusterID) {
 		t.Fatalf("recovery without confirmation: %v", err)
 	}
 	lost, err := survivor.Recover(patience(t), clustertest.ClusterID)
@@ -84,7 +89,8 @@ func TestGivenUpMasterIsRefusedByName(t *testing.T) {
 	}
 	survivor := c.Nodes[0]
 	c.Wait("no quorum", func() error {
-		if _, err := survivor.Recover(patience(t), "not the id"); err == nil || !strings.Contains(err.Error(), "nothing done yet") {
+		if _, err := survivor.Recover(patience(t), "not the id"); err == nil ||
+			!strings.Contains(err.Error(), "nothing done yet") {
 			return fmt.Errorf("%v", err)
 		}
 		return nil
@@ -130,8 +136,9 @@ func TestSnapshotsArePrivate(t *testing.T) {
 	}
 }
 
-// A wiped master is nobody's voter: with one other master it makes no majority, although the old one would have. Once
-// there is a majority without it, it comes in under a new name, and holds no share under the old one.
+// A wiped master is nobody's voter: with one other master it makes no majority, although the old
+// one would have. Once there is a majority without it, it comes in under a new name, and holds no
+// share under the old one.
 func TestWipedMasterNeitherVotesTwiceNorCountsAsCopy(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
@@ -145,9 +152,11 @@ func TestWipedMasterNeitherVotesTwiceNorCountsAsCopy(t *testing.T) {
 	wiped.Start()
 	c.Wait("it has asked and was told that there is no quorum", says(wiped, "no quorum"))
 	if alive.IsLeader() || wiped.IsLeader() || wiped.Serving() {
-		t.Errorf("leader: %v, %v; the wiped one serves: %v", alive.IsLeader(), wiped.IsLeader(), wiped.Serving())
+		t.Errorf("leader: %v, %v; the wiped one serves: %v", alive.IsLeader(), wiped.IsLeader(),
+			wiped.Serving())
 	}
-	if _, _, err := alive.Propose(patience(t), offer("web1")); !errors.Is(err, cluster.ErrNoQuorum) {
+	if _, _, err := alive.Propose(patience(t), offer("web1")); !errors.Is(err,
+		cluster.ErrNoQuorum) {
 		t.Errorf("a key is taken with the help of an empty voter: %v", err)
 	}
 	if wiped.Self().Node == old {
@@ -157,7 +166,8 @@ func TestWipedMasterNeitherVotesTwiceNorCountsAsCopy(t *testing.T) {
 	c.WaitVoters(3)
 	c.WaitAll("the new incarnation has a share, the old one none", func(n *clustertest.Node) error {
 		ring := n.State().Ring()
-		if ring.Epoch == epoch || len(ring.Members) != 3 || slices.Contains(ring.Members, old) || !slices.Contains(ring.Members, wiped.Self().Node) {
+		if ring.Epoch == epoch || len(ring.Members) != 3 || slices.Contains(ring.Members, old) ||
+			!slices.Contains(ring.Members, wiped.Self().Node) {
 			return fmt.Errorf("ring %d of %v", ring.Epoch, ring.Members)
 		}
 		if _, ok := n.State().MemberByNode(old); ok {

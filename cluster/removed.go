@@ -14,8 +14,9 @@ import (
 	"clustermaster/store/durable"
 )
 
-// removedFile says that a member told this master that it was removed. It stays until this master is admitted
-// again, so that a restart beside dead peers does not serve from a state that does not know of the removal.
+// removedFile says that a member told this master that it was removed. It stays until this master
+// is admitted again, so that a restart beside dead peers does not serve from a state that does not
+// know of the removal.
 const removedFile = "removed.json"
 
 // removal is the content of removedFile.
@@ -38,8 +39,8 @@ func (n *Node) loadRemoved() error {
 const removedText = "this master was removed from the cluster and serves no more; to bring it back run salt-run " +
 	"cluster.allow with its id on a member, write the cluster's present cluster_secret into its configuration and restart it"
 
-// noteRemoved keeps that this master was removed, as the member at addr said, or the state itself: what is
-// committed there may not be known as such after a restart.
+// noteRemoved keeps that this master was removed, as the member at addr said, or the state itself:
+// what is committed there may not be known as such after a restart.
 func (n *Node) noteRemoved(addr string) {
 	if _, news := n.membership.note(func(f *facts) { f.barred = true }); !news {
 		return
@@ -67,9 +68,10 @@ func (n *Node) forgetRemoved() error {
 	return nil
 }
 
-// noteDisowned keeps whether the members turn this master away: one that proved its own key has refused this
-// master's since a leader was heard, and no other answers. A removed master that sleeps through its removal,
-// or runs from an old copy of its disk, learns it so, even if its secret is too old to ask.
+// noteDisowned keeps whether the members turn this master away: one that proved its own key has
+// refused this master's since a leader was heard, and no other answers. A removed master that
+// sleeps through its removal, or runs from an old copy of its disk, learns it so, even if its
+// secret is too old to ask.
 func (n *Node) noteDisowned() {
 	if n.port == nil {
 		return
@@ -78,8 +80,8 @@ func (n *Node) noteDisowned() {
 	if heard.Before(n.started) {
 		heard = n.started
 	}
-	// Who joins may not know the leader yet, or another member. A leader sends five heartbeats in the time
-	// below.
+	// Who joins may not know the leader yet, or another member. A leader sends five heartbeats in
+	// the time below.
 	if n.raft.State() == raft.Leader || time.Since(heard) < n.cfg.HeartbeatTimeout/2 {
 		n.membership.note(func(f *facts) { f.disowned = false })
 		return
@@ -105,9 +107,9 @@ func (n *Node) noteDisowned() {
 	}
 }
 
-// WhileServing runs f each time this master begins to serve, and ends f's context when it serves no more: it
-// was removed, or heard no leader for Config.IsolatedServe. It returns nil when ctx ends, or else what f
-// ended with.
+// WhileServing runs f each time this master begins to serve, and ends f's context when it serves no
+// more: it was removed, or heard no leader for Config.IsolatedServe. It returns nil when ctx ends,
+// or else what f ended with.
 func (n *Node) WhileServing(ctx context.Context, f func(context.Context) error) error {
 	for {
 		if !n.awaitServing(ctx, true) {
@@ -150,11 +152,13 @@ type owing struct {
 	tries int
 }
 
-// mostOwed bounds the rotations for one removal: by a clock far ahead it would look as if none had helped.
+// mostOwed bounds the rotations for one removal: by a clock far ahead it would look as if none had
+// helped.
 const mostOwed = 3
 
-// owes names a removed member that still knows the secrets of sessions, and whose remover has had time to
-// rotate them: its master died, or the removal was committed after it had given up. "" if there is none.
+// owes names a removed member that still knows the secrets of sessions, and whose remover has had
+// time to rotate them: its master died, or the removal was committed after it had given up. "" if
+// there is none.
 func (n *Node) owes(now time.Time) string {
 	aes, session := n.state.AES().Active, n.state.Session().Active
 	seen := map[string]owing{}

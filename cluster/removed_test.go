@@ -41,7 +41,8 @@ func (p *ports) closed() error {
 	return nil
 }
 
-// never fails the test if the ports open during the time in which a master without a leader begins to serve.
+// never fails the test if the ports open during the time in which a master without a leader begins
+// to serve.
 func (p *ports) never(t *testing.T, n *clustertest.Node, why string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -55,8 +56,9 @@ func (p *ports) never(t *testing.T, n *clustertest.Node, why string) {
 
 const serveWithout = 2 * time.Second
 
-// A removed member closes its ports at once, and opens them neither beside dead peers, nor from a disk of
-// before the removal with a secret that is older still, before it is allowed; then it catches up first.
+// A removed member closes its ports at once, and opens them neither beside dead peers, nor from a
+// disk of before the removal with a secret that is older still, before it is allowed; then it
+// catches up first.
 func TestRemovedServesNoMore(t *testing.T) {
 	t.Parallel()
 	var secret atomic.Pointer[[]byte] // of those that start
@@ -115,7 +117,8 @@ func TestRemovedServesNoMore(t *testing.T) {
 	c.WaitVoters(2)
 
 	gone.Wipe()
-	err = errors.Join(os.CopyFS(gone.Dir, os.DirFS(image)), os.Chmod(filepath.Join(gone.Dir, "node.key"), 0o600))
+	err = errors.Join(os.CopyFS(gone.Dir, os.DirFS(image)),
+		os.Chmod(filepath.Join(gone.Dir, "node.key"), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,15 +12,17 @@ import (
 	"clustermaster/store/durable"
 )
 
-// trailingSnapshots is how many times SnapshotThreshold the log keeps behind a snapshot: enough to begin from the
-// snapshot before it, should the newest be damaged.
+// trailingSnapshots is how many times SnapshotThreshold the log keeps behind a snapshot: enough to
+// begin from the snapshot before it, should the newest be damaged.
 const trailingSnapshots = 3
 
-// damagedSnapshots is the folder, beside the one of the snapshots, where damaged ones are kept for whoever looks into it.
+// damagedSnapshots is the folder, beside the one of the snapshots, where damaged ones are kept for
+// whoever looks into it.
 const damagedSnapshots = "snapshots.damaged"
 
-// replay applies what the disk says is committed: the newest snapshot that is whole and the log after it. Raft will hand
-// the same entries to the machine again once a leader tells it that they are committed; the machine skips them.
+// replay applies what the disk says is committed: the newest snapshot that is whole and the log
+// after it. Raft will hand the same entries to the machine again once a leader tells it that they
+// are committed; the machine skips them.
 func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 	have, err := snapshots.List()
 	if err != nil {
@@ -43,7 +45,8 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 		return err
 	}
 	if len(have) > 0 {
-		commit = max(commit, have[0].Index) // what is in a snapshot, even in a damaged one, is committed
+		// what is in a snapshot, even in a damaged one, is committed
+		commit = max(commit, have[0].Index)
 	}
 	if last > began && first > began+1 {
 		return fmt.Errorf("raft log begins at entry %d, and the snapshot before it ends at %d: a snapshot is missing from %s; %s",
@@ -52,7 +55,8 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 	for i := began + 1; i <= min(commit, last); i++ {
 		var entry raft.Log
 		if err := logs.GetLog(i, &entry); err != nil {
-			return damagedLog(filepath.Join(n.cfg.DataDir, "raft", "raft.db"), fmt.Errorf("entry %d: %w", i, err))
+			return damagedLog(filepath.Join(n.cfg.DataDir, "raft", "raft.db"),
+				fmt.Errorf("entry %d: %w", i, err))
 		}
 		if entry.Type != raft.LogCommand {
 			continue
@@ -62,24 +66,29 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 			return err
 		}
 	}
-	return logs.StageCommitIndex(commit) // raft stages from 0 again: what is known must not be forgotten
+	// raft stages from 0 again: what is known must not be forgotten
+	return logs.StageCommitIndex(commit)
 }
 
 // rejoinRemedy is for a member whose Raft state can't be used while other members have it.
 const rejoinRemedy = "nothing was changed; put the file back from a copy of this disk, or, where other masters serve, take this " +
 	"one out there with salt-run cluster.remove and let it join anew with another data directory"
 
-// restoreNewest restores the newest of have, newest first, that is whole, and returns the index it is of, which can be
-// that of an entry which is no command; 0 if there is no snapshot. An older one will do only if the log leads from it to
-// the newest; the damaged ones are then moved aside, so that raft does not believe in them.
-func (n *Node) restoreNewest(logs raft.LogStore, snapshots raft.SnapshotStore, have []*raft.SnapshotMeta) (uint64, error) {
+// restoreNewest restores the newest of have, newest first, that is whole, and returns the index it
+// is of, which can be that of an entry which is no command; 0 if there is no snapshot. An older one
+// will do only if the log leads from it to the newest; the damaged ones are then moved aside, so
+// that raft does not believe in them.
+func (n *Node) restoreNewest(logs raft.LogStore, snapshots raft.SnapshotStore,
+	have []*raft.SnapshotMeta) (uint64, error) {
 	var errs []error
 	for i, meta := range have {
 		_, r, err := snapshots.Open(meta.ID)
 		if err == nil {
 			if i > 0 && !complete(logs, meta.Index+1, have[0].Index) {
 				r.Close()
-				errs = append(errs, fmt.Errorf("restore snapshot %s: the log does not hold all that came after it", meta.ID))
+				errs = append(errs,
+					fmt.Errorf("restore snapshot %s: the log does not hold all that came after it",
+						meta.ID))
 				break
 			}
 			err = n.machine.restore(r)

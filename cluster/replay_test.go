@@ -87,8 +87,8 @@ func spoil(t *testing.T, dir string) string {
 	return have[0].ID
 }
 
-// A follower may keep entries from before a snapshot that it was sent: the log has a gap that ends where the snapshot does,
-// which can be after the last command.
+// A follower may keep entries from before a snapshot that it was sent: the log has a gap that ends
+// where the snapshot does, which can be after the last command.
 func TestStartFromSnapshotThatEndsAfterTheLastCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -126,7 +126,8 @@ func TestDamagedSnapshotFallsBackToTheOneBefore(t *testing.T) {
 	name := spoil(t, dir)
 	openedAlone(t, dir, func(n *Node) {
 		if c, _ := n.State().Cluster(); c.UUID != uuid || n.machine.applied.Load() < at-1 {
-			t.Errorf("uuid %q, want %q; applied %d, want all up to %d", c.UUID, uuid, n.machine.applied.Load(), at)
+			t.Errorf("uuid %q, want %q; applied %d, want all up to %d", c.UUID, uuid,
+				n.machine.applied.Load(), at)
 		}
 	})
 	if _, err := os.Stat(filepath.Join(dir, "raft", damagedSnapshots, name)); err != nil {
@@ -135,7 +136,8 @@ func TestDamagedSnapshotFallsBackToTheOneBefore(t *testing.T) {
 	openedAlone(t, dir, func(*Node) {})
 }
 
-// Where the log does not lead from the older snapshot to the newest, beginning there would lose what is in between.
+// Where the log does not lead from the older snapshot to the newest, beginning there would lose
+// what is in between.
 func TestDamagedSnapshotWithoutTheLogIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -147,7 +149,8 @@ func TestDamagedSnapshotWithoutTheLogIsRefused(t *testing.T) {
 	cutLog(t, dir, 1, first+1)
 	name := spoil(t, dir)
 	_, err := Open(Config{ID: "m1", DataDir: dir}, nil, nil, nil)
-	if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "cluster.remove") {
+	if err == nil || !strings.Contains(err.Error(), name) ||
+		!strings.Contains(err.Error(), "cluster.remove") {
 		t.Errorf("opened without entries %d to %d: %v", first+1, at, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "raft", "snapshots", name)); err != nil {

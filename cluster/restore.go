@@ -10,11 +10,13 @@ import (
 )
 
 const (
-	restorePart = 32 << 10         // bytes of one log entry of a restore: raft sends up to maxAppendEntries of them in raftTimeout
+	// bytes of one log entry of a restore: raft sends up to maxAppendEntries of them in raftTimeout
+	restorePart = 32 << 10
 	restoreAge  = 10 * time.Minute // after its last part a restore is given up
 )
 
-// Save returns what a backup keeps, as new as the last acknowledged command, and the index that it is of.
+// Save returns what a backup keeps, as new as the last acknowledged command, and the index that it
+// is of.
 func (n *Node) Save(ctx context.Context) (fsm.Saved, uint64, error) {
 	if err := n.ReadIndex(ctx); err != nil {
 		return fsm.Saved{}, 0, fmt.Errorf("save state: %w", err)
@@ -26,9 +28,9 @@ func (n *Node) Save(ctx context.Context) (fsm.Saved, uint64, error) {
 	return n.state.Saved(), index, nil
 }
 
-// PutBack brings back what Save returned, here or on another cluster: the cluster key, the secrets of minions'
-// sessions and exactly those minion keys, all at one index. Members stay as they are. It names the masters that did not
-// confirm in time.
+// PutBack brings back what Save returned, here or on another cluster: the cluster key, the secrets
+// of minions' sessions and exactly those minion keys, all at one index. Members stay as they are.
+// It names the masters that did not confirm in time.
 func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []string, err error) {
 	token := make([]byte, 16)
 	if _, err := rand.Read(token); err != nil {
@@ -38,7 +40,9 @@ func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []stri
 	for _, p := range parts {
 		p.At = n.utc()
 		if _, err := n.propose(ctx, p); err != nil {
-			return nil, fmt.Errorf("put state back: nothing was changed; lay aside part %d of %d: %w", p.Number+1, len(parts), err)
+			return nil,
+				fmt.Errorf("put state back: nothing was changed; lay aside part %d of %d: %w",
+					p.Number+1, len(parts), err)
 		}
 	}
 	index, err := n.propose(ctx, end)
@@ -49,7 +53,8 @@ func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []stri
 	if err := n.refreshSecrets(); err != nil {
 		return nil, fmt.Errorf("put state back: %w", err)
 	}
-	n.log.Warn("state of a backup put back", "n", len(saved.Keys), "parts", len(parts), "index", index)
+	n.log.Warn("state of a backup put back", "n", len(saved.Keys), "parts", len(parts),
+		"index", index)
 	return unconfirmed, nil
 }
 
@@ -64,7 +69,8 @@ func (n *Node) propose(ctx context.Context, c fsm.Command) (index uint64, err er
 
 // forgetRestore throws away the parts of a restore whose master went away in the middle of it.
 func (n *Node) forgetRestore(ctx context.Context) error {
-	if since, ok := n.state.Unfinished(); !ok || n.Now().Sub(since) < restoreAge && !n.foreseen(since) {
+	if since, ok := n.state.Unfinished(); !ok || n.Now().Sub(since) < restoreAge &&
+		!n.foreseen(since) {
 		return nil
 	}
 	n.log.Warn("parts of a restore that did not come to its end are thrown away; run salt-run cluster.restore again")

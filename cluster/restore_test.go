@@ -28,7 +28,8 @@ func backupOf(t *testing.T, n int) fsm.Saved {
 	saved := fsm.Saved{ClusterKey: string(key.PEM()), AES: aes.String(), Session: make([]byte, 32)}
 	pem := strings.Repeat("k", 451) // of 2048 bits
 	for i := range n {
-		saved.Keys = append(saved.Keys, fsm.Key{ID: fmt.Sprintf("minion%d-%d", n, i), Pub: pem, State: fsm.KeyAccepted, Since: time.Now().UTC(), Index: uint64(i + 1)})
+		saved.Keys = append(saved.Keys, fsm.Key{ID: fmt.Sprintf("minion%d-%d", n, i), Pub: pem,
+			State: fsm.KeyAccepted, Since: time.Now().UTC(), Index: uint64(i + 1)})
 	}
 	return saved
 }
@@ -48,7 +49,8 @@ func hasKeys(want int) func(n *clustertest.Node) error {
 	}
 }
 
-// Many keys come back, all at once for whoever looks, and the cluster takes other commands meanwhile.
+// Many keys come back, all at once for whoever looks, and the cluster takes other commands
+// meanwhile.
 func TestLargeRestore(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
@@ -98,8 +100,8 @@ func TestLargeRestore(t *testing.T) {
 	}
 }
 
-// The leader dies in the middle of a restore: it goes on with the next one. Its own master dies: nothing comes back, and
-// another try has all.
+// The leader dies in the middle of a restore: it goes on with the next one. Its own master dies:
+// nothing comes back, and another try has all.
 func TestRestoreIsCutShort(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)

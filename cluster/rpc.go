@@ -25,11 +25,13 @@ type service struct {
 	n *Node
 }
 
-// caller names the member that calls. The port lets in nobody else; this is the second lock on the door.
+// caller names the member that calls. The port lets in nobody else; this is the second lock on the
+// door.
 func (s *service) caller(ctx context.Context) (string, error) {
 	node, ok := peer.PeerNode(ctx)
 	if !ok {
-		return "", status.Error(codes.PermissionDenied, "the cluster service is for members, through the peer port")
+		return "", status.Error(codes.PermissionDenied,
+			"the cluster service is for members, through the peer port")
 	}
 	return node, nil
 }
@@ -49,12 +51,13 @@ func code(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
-func (s *service) Propose(ctx context.Context, r *clusterpb.ProposeRequest) (*clusterpb.ProposeReply, error) {
+func (s *service) Propose(ctx context.Context,
+	r *clusterpb.ProposeRequest) (*clusterpb.ProposeReply, error) {
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
-	// What this master can't read, or is above the cluster's level, must not get into the log: it would stop all that
-	// are as old.
+	// What this master can't read, or is above the cluster's level, must not get into the log: it
+	// would stop all that are as old.
 	c, err := fsm.Decode(r.GetCommand())
 	if err == nil {
 		err = s.n.withinLevel(fsm.Needs(c))
@@ -73,7 +76,8 @@ func (s *service) Propose(ctx context.Context, r *clusterpb.ProposeRequest) (*cl
 	return &clusterpb.ProposeReply{Index: index, Result: b}, nil
 }
 
-func (s *service) ReadIndex(ctx context.Context, _ *clusterpb.ReadIndexRequest) (*clusterpb.ReadIndexReply, error) {
+func (s *service) ReadIndex(ctx context.Context,
+	_ *clusterpb.ReadIndexRequest) (*clusterpb.ReadIndexReply, error) {
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
@@ -84,12 +88,14 @@ func (s *service) ReadIndex(ctx context.Context, _ *clusterpb.ReadIndexRequest) 
 	return &clusterpb.ReadIndexReply{Index: index}, nil
 }
 
-func (s *service) WaitApplied(ctx context.Context, r *clusterpb.WaitAppliedRequest) (*clusterpb.WaitAppliedReply, error) {
+func (s *service) WaitApplied(ctx context.Context,
+	r *clusterpb.WaitAppliedRequest) (*clusterpb.WaitAppliedReply, error) {
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
 	if !s.n.joined() {
-		return &clusterpb.WaitAppliedReply{}, nil // before it serves it catches up with all that was acknowledged
+		// before it serves it catches up with all that was acknowledged
+		return &clusterpb.WaitAppliedReply{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -103,22 +109,26 @@ func (s *service) WaitApplied(ctx context.Context, r *clusterpb.WaitAppliedReque
 	return &clusterpb.WaitAppliedReply{}, nil
 }
 
-func (s *service) Admit(ctx context.Context, r *clusterpb.AdmitRequest) (*clusterpb.JoinReply, error) {
+func (s *service) Admit(ctx context.Context, r *clusterpb.AdmitRequest) (*clusterpb.JoinReply,
+	error) {
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
 	joiner, ok := fromPeer(r.GetJoiner())
 	if !ok {
-		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("joiner %q: not a member record", r.GetJoiner().GetId()))
+		return nil, status.Error(codes.InvalidArgument,
+			fmt.Sprintf("joiner %q: not a member record", r.GetJoiner().GetId()))
 	}
-	reply, err := s.n.admitHere(ctx, joiner, max(int(r.GetJoiner().GetLevel()), level.Base), r.GetUuid())
+	reply, err := s.n.admitHere(ctx, joiner, max(int(r.GetJoiner().GetLevel()), level.Base),
+		r.GetUuid())
 	if err != nil {
 		return nil, code(err)
 	}
 	return reply, nil
 }
 
-func (s *service) Transfer(ctx context.Context, r *clusterpb.TransferRequest) (*clusterpb.TransferReply, error) {
+func (s *service) Transfer(ctx context.Context,
+	r *clusterpb.TransferRequest) (*clusterpb.TransferReply, error) {
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
@@ -129,7 +139,8 @@ func (s *service) Transfer(ctx context.Context, r *clusterpb.TransferRequest) (*
 	return &clusterpb.TransferReply{To: to}, nil
 }
 
-func (s *service) Status(ctx context.Context, _ *clusterpb.StatusRequest) (*clusterpb.StatusReply, error) {
+func (s *service) Status(ctx context.Context, _ *clusterpb.StatusRequest) (*clusterpb.StatusReply,
+	error) {
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
@@ -137,8 +148,10 @@ func (s *service) Status(ctx context.Context, _ *clusterpb.StatusRequest) (*clus
 	check := s.n.checks.last()
 	return &clusterpb.StatusReply{
 		Applied: s.n.machine.applied.Load(), Term: s.n.Term(), Leader: leader,
-		Serving: s.n.Serving(), Ready: s.n.Ready(), Version: s.n.cfg.Version, Sync: toSyncStatus(s.n.syncState()),
+		Serving: s.n.Serving(), Ready: s.n.Ready(), Version: s.n.cfg.Version,
+		Sync:  toSyncStatus(s.n.syncState()),
 		Level: uint32(level.Supported()), Now: s.n.cfg.Now().UnixMicro(),
-		Backup: toSeconds(s.n.LastBackup()), Alarms: s.n.Alarms(), Checked: check.index, Checksum: []byte(check.sum),
+		Backup: toSeconds(s.n.LastBackup()), Alarms: s.n.Alarms(), Checked: check.index,
+		Checksum: []byte(check.sum),
 	}, nil
 }

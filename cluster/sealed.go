@@ -16,8 +16,8 @@ const (
 	sealedSnapshots = "raft snapshot"
 )
 
-// sealedLog keeps the data of log entries sealed on disk, each bound to its index, term and type. Log cache and peers
-// get them open.
+// sealedLog keeps the data of log entries sealed on disk, each bound to its index, term and type.
+// Log cache and peers get them open.
 type sealedLog struct {
 	raft.LogStore
 	box *seal.Box
@@ -62,10 +62,12 @@ type sealedSnapshotStore struct {
 }
 
 // Create implements raft.SnapshotStore.
-func (s sealedSnapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+func (s sealedSnapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
+	configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport,
 ) (raft.SnapshotSink, error) {
-	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	sink, err := s.SnapshotStore.Create(version, index, term, configuration,
+		configurationIndex, trans)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +88,8 @@ func (s sealedSnapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	return list, err
 }
 
-// Open implements raft.SnapshotStore. The size that it tells is that of the contents: raft sends it to peers.
+// Open implements raft.SnapshotStore. The size that it tells is that of the contents: raft sends it
+// to peers.
 func (s sealedSnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, file, err := s.SnapshotStore.Open(id)
 	if err != nil {

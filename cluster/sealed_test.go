@@ -31,7 +31,8 @@ func TestSealedLog(t *testing.T) {
 	mem := raft.NewInmemStore()
 	logs := sealedLog{mem, testSeal(t, "a").Box(sealedLogs)}
 	secret := []byte("the cluster's key")
-	if err := logs.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Data: secret}, {Index: 2, Term: 1, Type: raft.LogNoop}}); err != nil {
+	if err := logs.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Data: secret},
+		{Index: 2, Term: 1, Type: raft.LogNoop}}); err != nil {
 		t.Fatal(err)
 	}
 	var kept, got raft.Log
@@ -85,7 +86,8 @@ func TestSealedSnapshots(t *testing.T) {
 	}
 	defer r.Close()
 	// A follower reads just as many bytes as the size says.
-	if got, err := io.ReadAll(io.LimitReader(r, meta.Size+1)); err != nil || meta.Size != int64(len(text)) || !bytes.Equal(got, text) {
+	if got, err := io.ReadAll(io.LimitReader(r, meta.Size+1)); err != nil ||
+		meta.Size != int64(len(text)) || !bytes.Equal(got, text) {
 		t.Errorf("%d of %d bytes, %v", len(got), meta.Size, err)
 	}
 	onDisk, err := os.ReadFile(filepath.Join(dir, "snapshots", meta.ID, "state.bin"))

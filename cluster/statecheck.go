@@ -16,7 +16,8 @@ type checkpoint struct {
 	sum   string // SHA-256 of the snapshot; empty: there is none
 }
 
-// keptChecks is how many checkpoints a master remembers, so that one who is a little behind can still be compared.
+// keptChecks is how many checkpoints a master remembers, so that one who is a little behind can
+// still be compared.
 const keptChecks = 8
 
 // checks sums states away from the state machine, which waits for nothing.
@@ -90,14 +91,16 @@ func (c *checks) at(index uint64) string {
 // checkpoint, on the leader, writes one when it is time: once every Config.CheckEvery.
 func (n *Node) checkpoint(ctx context.Context) error {
 	check := fsm.Noop{Check: true}
-	if n.port == nil || n.Level() < fsm.Needs(check) || time.Since(n.checkedState) < n.cfg.CheckEvery {
+	if n.port == nil || n.Level() < fsm.Needs(check) ||
+		time.Since(n.checkedState) < n.cfg.CheckEvery {
 		return nil
 	}
 	n.checkedState = time.Now()
 	return n.do(ctx, check)
 }
 
-// compareStates compares what the members said of their last checkpoints with this master's states there.
+// compareStates compares what the members said of their last checkpoints with this master's states
+// there.
 func (n *Node) compareStates() {
 	for _, m := range n.state.Members() {
 		n.mu.Lock()
@@ -121,7 +124,8 @@ func (n *Node) compareStates() {
 	}
 }
 
-// differing lists the ids of members whose state differed from this master's at the last checkpoint of both, sorted.
+// differing lists the ids of members whose state differed from this master's at the last checkpoint
+// of both, sorted.
 func (n *Node) differing() []string {
 	var out []string
 	members := n.state.Members()
@@ -135,8 +139,9 @@ func (n *Node) differing() []string {
 	return out
 }
 
-// StatesDiffer lists the ids of members whose replicated state is not this master's, sorted. Where there are more than
-// two, the state of most is right: odd says that this master is the one to replace.
+// StatesDiffer lists the ids of members whose replicated state is not this master's, sorted. Where
+// there are more than two, the state of most is right: odd says that this master is the one to
+// replace.
 func (n *Node) StatesDiffer() (ids []string, odd bool) {
 	ids = n.differing()
 	return ids, len(ids) > 1 && 2*len(ids) > len(n.state.Members())

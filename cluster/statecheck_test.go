@@ -12,10 +12,14 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// A member whose state is not what the log says is found by the others, and finds that it is the odd one out.
+// A member whose state is not what the log says is found by the others, and finds that it is the
+// odd one out.
 func TestStatesThatDifferAreFound(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.CheckEvery = 200 * time.Millisecond })
+	c := clustertest.New(t, 3, func(_ int,
+		cfg *cluster.Config) {
+		cfg.CheckEvery = 200 * time.Millisecond
+	})
 	c.WaitVoters(3)
 	compared := func(n *clustertest.Node) error {
 		for _, m := range n.Members() {
@@ -32,7 +36,8 @@ func TestStatesThatDifferAreFound(t *testing.T) {
 		}
 	}
 	bad := c.Nodes[1]
-	token := &fsm.PutToken{Token: fsm.Token{Hash: [32]byte{1}, Owner: "file:x", Expire: time.Now().Add(time.Hour).UTC()}, Max: 9, MaxPerOwner: 9, At: time.Now().UTC()}
+	token := &fsm.PutToken{Token: fsm.Token{Hash: [32]byte{1}, Owner: "file:x",
+		Expire: time.Now().Add(time.Hour).UTC()}, Max: 9, MaxPerOwner: 9, At: time.Now().UTC()}
 	if r, _ := bad.State().Apply(bad.State().AppliedIndex(), token); !r.Changed {
 		t.Fatalf("nothing was changed: %+v", r)
 	}
@@ -58,7 +63,10 @@ func TestAlarmsAreToldToTheOthers(t *testing.T) {
 	c := clustertest.New(t, 2, func(i int, cfg *cluster.Config) {
 		if i == 1 {
 			cfg.LastBackup = func() time.Time { return made }
-			cfg.Alarms = func() []string { return append(make([]string, 30), strings.Repeat("x", 9999)) }
+			cfg.Alarms = func() []string {
+				return append(make([]string, 30),
+					strings.Repeat("x", 9999))
+			}
 		}
 	})
 	c.WaitVoters(2)

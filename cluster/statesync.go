@@ -9,7 +9,8 @@ import (
 
 // SyncState is how far a member is with file_roots and pillar_roots, as Config.StateSync says it.
 type SyncState struct {
-	Joining    bool          // still copying what a joiner must have: it gets neither a vote nor a share of the data yet
+	// still copying what a joiner must have: it gets neither a vote nor a share of the data yet
+	Joining    bool
 	Bytes      int64         // fetched so far by the copying that is under way
 	BytesTotal int64         // 0: not known yet, or nothing is under way
 	Rate       int64         // bytes per second
@@ -27,7 +28,8 @@ func (s SyncState) Percent() float64 {
 	return min(100, 100*float64(s.Bytes)/float64(s.BytesTotal))
 }
 
-// InRing says whether this master holds a share of the data: it founded the cluster, or its join is complete.
+// InRing says whether this master holds a share of the data: it founded the cluster, or its join is
+// complete.
 func (n *Node) InRing() bool { return slices.Contains(n.state.Ring().Members, n.self.Node) }
 
 // syncState is this master's own.
@@ -40,15 +42,18 @@ func (n *Node) syncState() SyncState {
 
 func toSyncStatus(s SyncState) *clusterpb.SyncStatus {
 	return &clusterpb.SyncStatus{
-		Joining: s.Joining, Bytes: s.Bytes, BytesTotal: s.BytesTotal, Rate: s.Rate, EtaMs: s.ETA.Milliseconds(),
+		Joining: s.Joining, Bytes: s.Bytes, BytesTotal: s.BytesTotal, Rate: s.Rate,
+		EtaMs:    s.ETA.Milliseconds(),
 		FileHead: s.FileHead, PillarHead: s.PillarHead, Trouble: s.Trouble,
 	}
 }
 
 func fromSyncStatus(p *clusterpb.SyncStatus) SyncState {
 	return SyncState{
-		Joining: p.GetJoining(), Bytes: p.GetBytes(), BytesTotal: p.GetBytesTotal(), Rate: p.GetRate(),
-		ETA:      time.Duration(min(max(0, p.GetEtaMs()), int64(1000*time.Hour/time.Millisecond))) * time.Millisecond,
+		Joining: p.GetJoining(), Bytes: p.GetBytes(), BytesTotal: p.GetBytesTotal(),
+		Rate: p.GetRate(),
+		ETA: time.Duration(min(max(0, p.GetEtaMs()),
+			int64(1000*time.Hour/time.Millisecond))) * time.Millisecond,
 		FileHead: p.GetFileHead(), PillarHead: p.GetPillarHead(), Trouble: p.GetTrouble(),
 	}
 }

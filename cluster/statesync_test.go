@@ -11,7 +11,8 @@ import (
 	"clustermaster/cluster/clustertest"
 )
 
-// A joiner that still copies roots gets neither a vote nor a share of the data; every member sees how far it is.
+// A joiner that still copies roots gets neither a vote nor a share of the data; every member sees
+// how far it is.
 func TestAJoinerIsPromotedOnceItsRootsAreThere(t *testing.T) {
 	t.Parallel()
 	var copying atomic.Bool
@@ -24,7 +25,8 @@ func TestAJoinerIsPromotedOnceItsRootsAreThere(t *testing.T) {
 			if !copying.Load() {
 				return cluster.SyncState{FileHead: 7}
 			}
-			return cluster.SyncState{Joining: true, Bytes: 30, BytesTotal: 120, Rate: 10, ETA: 9 * time.Second}
+			return cluster.SyncState{Joining: true, Bytes: 30, BytesTotal: 120, Rate: 10,
+				ETA: 9 * time.Second}
 		}
 	})
 	joiner := c.Nodes[2]
@@ -38,7 +40,8 @@ func TestAJoinerIsPromotedOnceItsRootsAreThere(t *testing.T) {
 	for _, n := range c.Nodes {
 		c.Wait(n.ID+" sees the joiner copying", func() error {
 			m, ok := seen(n)
-			want := cluster.SyncState{Joining: true, Bytes: 30, BytesTotal: 120, Rate: 10, ETA: 9 * time.Second}
+			want := cluster.SyncState{Joining: true, Bytes: 30, BytesTotal: 120, Rate: 10,
+				ETA: 9 * time.Second}
 			if !ok || m.Sync != want || m.Sync.Percent() != 25 {
 				return fmt.Errorf("it sees %+v", m)
 			}
@@ -52,14 +55,16 @@ func TestAJoinerIsPromotedOnceItsRootsAreThere(t *testing.T) {
 		return nil
 	})
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
-		if m, _ := seen(c.Nodes[0]); m.Voter || m.Serving || slices.Contains(c.Nodes[0].Ring().Members(), m.Node) {
+		if m, _ := seen(c.Nodes[0]); m.Voter || m.Serving ||
+			slices.Contains(c.Nodes[0].Ring().Members(), m.Node) {
 			t.Fatalf("promoted before its roots were there: %+v", m)
 		}
 	}
 	copying.Store(false)
 	for _, n := range c.Nodes {
 		c.Wait(n.ID+" sees the joiner vote", func() error {
-			if m, _ := seen(n); !m.Voter || !m.Serving || m.Sync != (cluster.SyncState{FileHead: 7}) {
+			if m, _ := seen(n); !m.Voter || !m.Serving ||
+				m.Sync != (cluster.SyncState{FileHead: 7}) {
 				return fmt.Errorf("it sees %+v", m)
 			}
 			return nil

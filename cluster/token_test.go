@@ -9,7 +9,8 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// A token is on every master when the one that took it says so, survives the leader, and comes back with a backup.
+// A token is on every master when the one that took it says so, survives the leader, and comes back
+// with a backup.
 func TestTokensAreOnAllMasters(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
@@ -41,7 +42,8 @@ func TestTokensAreOnAllMasters(t *testing.T) {
 	}
 	now := time.Now().UTC()
 	everywhere(c.Follower(), &fsm.PutToken{
-		Token: fsm.Token{Hash: hash, Owner: "file/carol", Data: []byte("x"), Expire: now.Add(time.Hour)}, Max: 10, MaxPerOwner: 10, At: now,
+		Token: fsm.Token{Hash: hash, Owner: "file/carol", Data: []byte("x"),
+			Expire: now.Add(time.Hour)}, Max: 10, MaxPerOwner: 10, At: now,
 	}, true)
 	saved, _, err := c.Follower().Save(t.Context())
 	if err != nil || len(saved.Tokens) != 1 {

@@ -18,8 +18,8 @@ import (
 
 const boltPage = 4096
 
-// tears are the contents that a file may have after a power cut between two commits: data pages come first, then the
-// page that makes them count. Each may end at any byte.
+// tears are the contents that a file may have after a power cut between two commits: data pages
+// come first, then the page that makes them count. Each may end at any byte.
 func tears(old, next []byte, step int, try func(what string, content []byte)) {
 	old = append(bytes.Clone(old), make([]byte, max(0, len(next)-len(old)))...)
 	now := bytes.Clone(old)
@@ -50,7 +50,8 @@ func tears(old, next []byte, step int, try func(what string, content []byte)) {
 	try("nothing cut", now)
 }
 
-// The last commit to raft's log may be cut off at any byte: the log opens, and has all that came before it.
+// The last commit to raft's log may be cut off at any byte: the log opens, and has all that came
+// before it.
 func TestTornRaftLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -126,7 +127,8 @@ func TestMasterWithATornRaftLog(t *testing.T) {
 	var old, next []byte
 	kept := filepath.Join(t.TempDir(), "kept")
 	put := func(n *Node, id string) {
-		c := &fsm.ImportKeys{Keys: []fsm.Key{{ID: id, State: fsm.KeyAccepted, Pub: "key"}}, At: time.Now()}
+		c := &fsm.ImportKeys{Keys: []fsm.Key{{ID: id, State: fsm.KeyAccepted, Pub: "key"}},
+			At: time.Now()}
 		if _, _, err := n.Propose(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +148,10 @@ func TestMasterWithATornRaftLog(t *testing.T) {
 		}
 	})
 	var all [][]byte
-	tears(old, next, 1024, func(_ string, content []byte) { all = append(all, bytes.Clone(content)) })
+	tears(old, next, 1024, func(_ string,
+		content []byte) {
+		all = append(all, bytes.Clone(content))
+	})
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 6 {
 		at := filepath.Join(t.TempDir(), "master")
@@ -171,14 +176,15 @@ func TestMasterWithATornRaftLog(t *testing.T) {
 	}
 }
 
-// A log that was cut off or overwritten is no reason to end with a panic: the start says which file it is and what to
-// do, and changes nothing.
+// A log that was cut off or overwritten is no reason to end with a panic: the start says which file
+// it is and what to do, and changes nothing.
 func TestDamagedRaftLogStopsTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	openedAlone(t, dir, func(n *Node) {
 		for i := range 200 {
-			c := &fsm.ImportKeys{Keys: []fsm.Key{{ID: fmt.Sprint("web", i), State: fsm.KeyAccepted, Pub: strings.Repeat("k", 3000)}}, At: time.Now()}
+			c := &fsm.ImportKeys{Keys: []fsm.Key{{ID: fmt.Sprint("web", i), State: fsm.KeyAccepted,
+				Pub: strings.Repeat("k", 3000)}}, At: time.Now()}
 			if _, _, err := n.Propose(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +229,8 @@ func TestDamagedRaftLogStopsTheStart(t *testing.T) {
 			n.Close()
 			continue
 		}
-		if text := err.Error(); !strings.Contains(text, path) || !strings.Contains(text, "nothing was changed") || strings.Contains(text, "\n") {
+		if text := err.Error(); !strings.Contains(text, path) ||
+			!strings.Contains(text, "nothing was changed") || strings.Contains(text, "\n") {
 			t.Errorf("%s: %v", what, err)
 		}
 		inEntry := strings.Contains(err.Error(), "damaged: entry") // found when the store was open

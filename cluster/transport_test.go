@@ -29,7 +29,8 @@ func newLoopback(t *testing.T) loopback {
 	return loopback{ln}
 }
 
-// follower answers a leader as raft does; every refuses-th request with entries as one whose disk is full: refused.
+// follower answers a leader as raft does; every refuses-th request with entries as one whose disk
+// is full: refused.
 type follower struct {
 	trans   *raft.NetworkTransport
 	refuses int
@@ -77,8 +78,8 @@ func (f *follower) take(r *raft.AppendEntriesRequest) *raft.AppendEntriesRespons
 	return a
 }
 
-// A follower that can't take entries for a moment gets them later from the same leader, and the leader's end doesn't
-// wait for it.
+// A follower that can't take entries for a moment gets them later from the same leader, and the
+// leader's end doesn't wait for it.
 func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
 	t.Parallel()
 	log := hclog.NewNullLogger()
@@ -90,9 +91,11 @@ func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
 	var followers []*follower
 	for id, refuses := range map[raft.ServerID]int{"willing": 0, "refusing": 5} {
 		layer := newLoopback(t)
-		f := &follower{trans: raft.NewNetworkTransport(layer, 3, time.Second, nil), refuses: refuses}
+		f := &follower{trans: raft.NewNetworkTransport(layer, 3, time.Second, nil),
+			refuses: refuses}
 		followers = append(followers, f)
-		servers = append(servers, raft.Server{ID: id, Address: raft.ServerAddress(layer.Addr().String())})
+		servers = append(servers, raft.Server{ID: id,
+			Address: raft.ServerAddress(layer.Addr().String())})
 		wg.Go(func() { f.serve(stop) })
 		defer f.trans.Close()
 	}
@@ -133,7 +136,8 @@ func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
 	for _, f := range followers {
 		for f.has.Load() < applied.Index() {
 			if time.Now().After(deadline) {
-				t.Fatalf("a follower has %d of %d entries, %d refusals", f.has.Load(), applied.Index(), f.refused.Load())
+				t.Fatalf("a follower has %d of %d entries, %d refusals", f.has.Load(),
+					applied.Index(), f.refused.Load())
 			}
 			time.Sleep(10 * time.Millisecond)
 		}

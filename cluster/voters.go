@@ -14,9 +14,11 @@ import (
 // handGap is how long a leader that should not be one waits between attempts at handing over.
 const handGap = 5 * time.Second
 
-// mayVote says whether a member may be given a vote: nobody ordered otherwise, and it did not just lose it.
+// mayVote says whether a member may be given a vote: nobody ordered otherwise, and it did not just
+// lose it.
 func (n *Node) mayVote(m fsm.Member) bool {
-	return !m.Learner && (m.Demoted.IsZero() || n.Now().Sub(m.Demoted) >= n.cfg.DemoteCooldown || n.foreseen(m.Demoted))
+	return !m.Learner && (m.Demoted.IsZero() || n.Now().Sub(m.Demoted) >= n.cfg.DemoteCooldown ||
+		n.foreseen(m.Demoted))
 }
 
 // demote takes the vote of members that are to have none. The leader itself hands over first.
@@ -29,7 +31,8 @@ func (n *Node) demote(ctx context.Context) error {
 		if m.Node == n.self.Node {
 			return n.handOver(ctx)
 		}
-		if err := await(ctx, n.raft.DemoteVoter(raft.ServerID(m.Node), 0, enqueueTimeout)); err != nil {
+		if err := await(ctx, n.raft.DemoteVoter(raft.ServerID(m.Node), 0,
+			enqueueTimeout)); err != nil {
 			return fmt.Errorf("demote %s: %w", m.ID, err)
 		}
 		delete(voters, m.Node)
@@ -58,8 +61,9 @@ func (n *Node) handOver(ctx context.Context) error {
 	return err
 }
 
-// replaceVoter takes the vote of one voter that was not heard for longer than VoterTimeout, one at a time. A nonvoter
-// that has caught up gets its vote first; without one at least MinVoters must be left.
+// replaceVoter takes the vote of one voter that was not heard for longer than VoterTimeout, one at
+// a time. A nonvoter that has caught up gets its vote first; without one at least MinVoters must be
+// left.
 func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 	if !n.cfg.ReplaceVoters || time.Since(n.checked) < n.cfg.VoterCheck {
 		return nil
@@ -78,10 +82,12 @@ func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 	}
 	next := ""
 	for _, m := range n.state.Members() {
-		if voters[m.Node] || m.Draining || !n.mayVote(m) || !n.port.Alive(m.Node) || !n.hasCaughtUp(ctx, m, caughtUp) {
+		if voters[m.Node] || m.Draining || !n.mayVote(m) || !n.port.Alive(m.Node) ||
+			!n.hasCaughtUp(ctx, m, caughtUp) {
 			continue
 		}
-		if err := await(ctx, n.raft.AddVoter(raft.ServerID(m.Node), n.raftAddr(m), 0, enqueueTimeout)); err != nil {
+		if err := await(ctx, n.raft.AddVoter(raft.ServerID(m.Node), n.raftAddr(m), 0,
+			enqueueTimeout)); err != nil {
 			return fmt.Errorf("promote %s: %w", m.ID, err)
 		}
 		next = m.ID
@@ -90,11 +96,14 @@ func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 	if next == "" && len(voters)-1 < n.cfg.MinVoters {
 		return nil
 	}
-	// The mark first: after a crash in between, the next leader must not give the vote back at once.
-	if err := n.do(ctx, &fsm.MarkMember{Node: dead.Node, Mark: fsm.MarkDemoted, At: n.utc()}); err != nil {
+	// The mark first: after a crash in between, the next leader must not give the vote back at
+	// once.
+	if err := n.do(ctx, &fsm.MarkMember{Node: dead.Node, Mark: fsm.MarkDemoted,
+		At: n.utc()}); err != nil {
 		return err
 	}
-	if err := await(ctx, n.raft.DemoteVoter(raft.ServerID(dead.Node), 0, enqueueTimeout)); err != nil {
+	if err := await(ctx, n.raft.DemoteVoter(raft.ServerID(dead.Node), 0,
+		enqueueTimeout)); err != nil {
 		return fmt.Errorf("demote %s: %w", dead.ID, err)
 	}
 	n.log.Warn("voter not heard for too long is no voter any more; it may become one again when it is back",
@@ -105,12 +114,14 @@ func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 // errNoSuccessor says that no other voter could lead.
 var errNoSuccessor = errors.New("no other voter is in contact that could lead; start another master first, see salt-run cluster.members")
 
-// successor picks the voter that should lead next: in contact, not drained, with the longest log; "" if there is none.
+// successor picks the voter that should lead next: in contact, not drained, with the longest log;
+// "" if there is none.
 func (n *Node) successor(not string) string {
 	voters := n.voters()
 	best, far := "", uint64(0)
 	for _, m := range n.state.Members() {
-		if !voters[m.Node] || m.Node == n.self.Node || m.Node == not || m.Draining || m.Learner || n.port == nil || !n.near(m.Node) {
+		if !voters[m.Node] || m.Node == n.self.Node || m.Node == not || m.Draining || m.Learner ||
+			n.port == nil || !n.near(m.Node) {
 			continue
 		}
 		n.mu.Lock()
@@ -123,7 +134,8 @@ func (n *Node) successor(not string) string {
 	return best
 }
 
-// transferHere, on the leader, hands leadership to a node, or to the best one that is not the named one.
+// transferHere, on the leader, hands leadership to a node, or to the best one that is not the named
+// one.
 func (n *Node) transferHere(ctx context.Context, to, not string) (string, error) {
 	if !n.IsLeader() {
 		return "", errElsewhere
@@ -138,7 +150,8 @@ func (n *Node) transferHere(ctx context.Context, to, not string) (string, error)
 	if !ok || !n.voters()[to] {
 		return "", errNoSuccessor
 	}
-	if err := await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(to), n.raftAddr(m))); err != nil {
+	if err := await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(to),
+		n.raftAddr(m))); err != nil {
 		return "", fmt.Errorf("hand leadership to %s: %w", m.ID, err)
 	}
 	n.log.Info("leadership handed over", "peer", m.ID, "addr", m.Addr)

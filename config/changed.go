@@ -20,9 +20,11 @@ func Changed(before, now *Options) []string {
 			names = append(names, name)
 		}
 	}
-	for _, o := range []struct{ these, those map[string]any }{{before.Extra, now.Extra}, {now.Extra, before.Extra}} {
+	for _, o := range []struct{ these, those map[string]any }{{before.Extra, now.Extra},
+		{now.Extra, before.Extra}} {
 		for name, v := range o.these {
-			if !inFields[name] && !reflect.DeepEqual(v, o.those[name]) && !slices.Contains(names, name) {
+			if !inFields[name] && !reflect.DeepEqual(v, o.those[name]) &&
+				!slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/salt/saltpython"
 	"clustermaster/store/seal"
-	"clustermaster/test/saltpython"
 	"clustermaster/value"
 )
 
@@ -32,8 +32,9 @@ func (l *loader) checkBackups() {
 		l.refuse("backup_dir", "is %q; an absolute path is needed", o.BackupDir)
 	}
 	if !filepath.IsAbs(o.BackupPassphraseFile) {
-		l.refuse("backup_dir", "backups are sealed, and backup_passphrase_file is %q; write a passphrase of 12 characters or more to a file and give "+
-			"its absolute path", o.BackupPassphraseFile)
+		l.refuse("backup_dir",
+			"backups are sealed, and backup_passphrase_file is %q; write a passphrase of 12 characters or more to a file and give "+
+				"its absolute path", o.BackupPassphraseFile)
 	}
 }
 
@@ -45,7 +46,8 @@ func (l *loader) checkNetwork() {
 		l.refuse("disk_reserve", "%v", err)
 	}
 	if o.Transport != "zeromq" {
-		l.refuse("transport", "is %q; minions are served over zeromq only, take the option out", o.Transport)
+		l.refuse("transport", "is %q; minions are served over zeromq only, take the option out",
+			o.Transport)
 	}
 	ports := []struct {
 		option string
@@ -60,19 +62,22 @@ func (l *loader) checkNetwork() {
 	for i, p := range ports {
 		for _, q := range ports[:i] {
 			if p.port == q.port {
-				l.refuse(p.option, "is %d, the same as %s; give each its own port", p.port, q.option)
+				l.refuse(p.option, "is %d, the same as %s; give each its own port", p.port,
+					q.option)
 			}
 		}
 	}
 	if o.ProxyProtocol && len(o.ProxyProtocolFrom) == 0 {
-		l.refuse("proxy_protocol", "is True, but proxy_protocol_from names no balancer; list the addresses whose headers are to be believed, like [10.0.0.5, 10.0.1.0/24]")
+		l.refuse("proxy_protocol",
+			"is True, but proxy_protocol_from names no balancer; list the addresses whose headers are to be believed, like [10.0.0.5, 10.0.1.0/24]")
 	}
 	for _, s := range o.ProxyProtocolFrom {
 		if _, err := parsePrefix(s); err != nil {
 			l.refuse("proxy_protocol_from", "%q is no address and no network like 10.0.1.0/24", s)
 		}
 	}
-	for _, listen := range [][2]string{{"health_listen", o.HealthListen}, {"metrics_listen", o.MetricsListen}} {
+	for _, listen := range [][2]string{{"health_listen", o.HealthListen},
+		{"metrics_listen", o.MetricsListen}} {
 		if listen[1] == "" {
 			continue
 		}
@@ -117,19 +122,26 @@ func (l *loader) checkKeys() {
 		}
 	}
 	if !slices.Contains(hashTypes, o.HashType) {
-		l.refuse("hash_type", "is %q; one of %s is needed", o.HashType, strings.Join(hashTypes, ", "))
+		l.refuse("hash_type", "is %q; one of %s is needed", o.HashType,
+			strings.Join(hashTypes, ", "))
 	}
 	// The texts of these two are Salt's, for a tool that looks for them.
-	if sig := []string{"PKCS1v15-SHA1", "PKCS1v15-SHA224"}; !slices.Contains(sig, o.PublishSigningAlgorithm) {
-		l.refuse("publish_signing_algorithm", "is %q. Please specify one of %s.", o.PublishSigningAlgorithm, strings.Join(sig, ","))
+	if sig := []string{"PKCS1v15-SHA1", "PKCS1v15-SHA224"}; !slices.Contains(sig,
+		o.PublishSigningAlgorithm) {
+		l.refuse("publish_signing_algorithm", "is %q. Please specify one of %s.",
+			o.PublishSigningAlgorithm, strings.Join(sig, ","))
 	}
-	if enc := []string{"OAEP-SHA1", "OAEP-SHA224"}; !slices.Contains(enc, o.ClusterEncryptionAlgorithm) {
-		l.refuse("cluster_encryption_algorithm", "is %q. Please specify one of %s.", o.ClusterEncryptionAlgorithm, strings.Join(enc, ","))
+	if enc := []string{"OAEP-SHA1", "OAEP-SHA224"}; !slices.Contains(enc,
+		o.ClusterEncryptionAlgorithm) {
+		l.refuse("cluster_encryption_algorithm", "is %q. Please specify one of %s.",
+			o.ClusterEncryptionAlgorithm, strings.Join(enc, ","))
 	}
-	if !strings.HasPrefix(o.ID, ".") && !strings.ContainsAny(o.ID, "/\\\x00\n") && len(o.ID) <= 255 {
+	if !strings.HasPrefix(o.ID, ".") && !strings.ContainsAny(o.ID, "/\\\x00\n") &&
+		len(o.ID) <= 255 {
 		return
 	}
-	l.refuse("id", "%q can't be an id: no /, \\, line break or leading dot, at most 255 characters", o.ID)
+	l.refuse("id", "%q can't be an id: no /, \\, line break or leading dot, at most 255 characters",
+		o.ID)
 }
 
 // checkMissing names features that this master doesn't have. Where the absence
@@ -144,14 +156,21 @@ func (l *loader) checkMissing() {
 		option, text string
 		set          bool
 	}{
-		{"ssl", "TLS on the minion ports needs transport tcp, which is not served; take it out, minion traffic is encrypted all the same", set("ssl") && o.Extra["ssl"] != false},
-		{"fips_mode", "FIPS mode is not certified here; take it out only if plain Salt encryption is allowed", is("fips_mode")},
-		{"discovery", "answers to discovery (SSDP) are not built in; take it out and name the masters in the minions' files", set("discovery") && o.Extra["discovery"] != false},
+		{"ssl",
+			"TLS on the minion ports needs transport tcp, which is not served; take it out, minion traffic is encrypted all the same", set("ssl") && o.Extra["ssl"] != false},
+		{"fips_mode",
+			"FIPS mode is not certified here; take it out only if plain Salt encryption is allowed",
+			is("fips_mode")},
+		{"discovery",
+			"answers to discovery (SSDP) are not built in; take it out and name the masters in the minions' files", set("discovery") && o.Extra["discovery"] != false},
 		{"enable_ssh_minions", "salt-ssh is not built in; take it out", is("enable_ssh_minions")},
-		{"engines", "engines are not built in; run them beside the master, with salt-run state.event or the event stream, and take the option out", set("engines")},
-		{"runner_dirs", "runners written in Python can't be loaded; take it out", set("runner_dirs")},
+		{"engines",
+			"engines are not built in; run them beside the master, with salt-run state.event or the event stream, and take the option out", set("engines")},
+		{"runner_dirs", "runners written in Python can't be loaded; take it out",
+			set("runner_dirs")},
 		{"event_return", "returners for events are not built in; take it out", set("event_return")},
-		{"ext_job_cache", "returners are not built in, jobs are kept in the cluster; take it out", set("ext_job_cache")},
+		{"ext_job_cache", "returners are not built in, jobs are kept in the cluster; take it out",
+			set("ext_job_cache")},
 	} {
 		if r.set {
 			l.refuse(r.option, "%s", r.text)
@@ -161,34 +180,45 @@ func (l *loader) checkMissing() {
 		option  string
 		allowed []string
 	}{
-		{"cache", []string{"localfs", "mmap_cache"}}, {"master_job_cache", []string{"local_cache"}}, {"keys.cache_driver", []string{"localfs_key", "mmap_key"}},
-		{"pillar.cache_driver", []string{"localfs", "mmap_cache"}}, {"eauth_tokens.cache_driver", []string{"localfs", "mmap_cache"}}, {"eauth_tokens", []string{"localfs"}},
+		{"cache", []string{"localfs", "mmap_cache"}}, {"master_job_cache", []string{"local_cache"}},
+		{"keys.cache_driver", []string{"localfs_key", "mmap_key"}},
+		{"pillar.cache_driver", []string{"localfs", "mmap_cache"}},
+		{"eauth_tokens.cache_driver", []string{"localfs", "mmap_cache"}},
+		{"eauth_tokens", []string{"localfs"}},
 	} {
 		if v, ok := o.Extra[d.option].(string); ok && !slices.Contains(d.allowed, v) {
-			l.refuse(d.option, "the driver %q is not built in; use %s, the data is kept in the cluster either way", v, strings.Join(d.allowed, " or "))
+			l.refuse(d.option,
+				"the driver %q is not built in; use %s, the data is kept in the cluster either way",
+				v, strings.Join(d.allowed, " or "))
 		}
 	}
 	l.checkGit()
 	for _, name := range moduleNames(o.Extra["ext_pillar"]) {
-		if slices.Contains([]string{"cmd_json", "cmd_yaml", "extra_minion_data_in_pillar", "file_tree", "git", "gpg", "nodegroups", "stack"}, name) {
+		if slices.Contains([]string{"cmd_json", "cmd_yaml", "extra_minion_data_in_pillar",
+			"file_tree", "git", "gpg", "nodegroups", "stack"}, name) {
 			continue // package pillar has these
 		}
 		if _, err := saltpython.Find(o.PythonHost); err != nil {
-			l.refuse("ext_pillar", "the external pillar %q is one of Salt's or your own in Python: %v", name, err)
+			l.refuse("ext_pillar",
+				"the external pillar %q is one of Salt's or your own in Python: %v", name, err)
 		}
 	}
 	for _, e := range o.ExternalAuth {
 		switch name := value.Str(e.Key); {
 		case name == "auto":
-			l.warn("external_auth", "the back end auto lets everybody in with any password; it is for tests only")
+			l.warn("external_auth",
+				"the back end auto lets everybody in with any password; it is for tests only")
 		case !slices.Contains([]string{"file", "ldap", "pam", "rest", "sharedsecret"}, name):
-			l.refuse("external_auth", "the back end %q is not built in; use auto, file, ldap, pam, rest or sharedsecret", name)
+			l.refuse("external_auth",
+				"the back end %q is not built in; use auto, file, ldap, pam, rest or sharedsecret",
+				name)
 		}
 	}
 	if tops, ok := o.Extra["master_tops"].(value.Map); ok {
 		for _, e := range tops {
 			if e.Key != "ext_nodes" && e.Key != "saltclass" {
-				l.refuse("master_tops", "%q is not built in, its states would be missing from every highstate; take it out, or have a command print them for ext_nodes", value.Str(e.Key))
+				l.refuse("master_tops",
+					"%q is not built in, its states would be missing from every highstate; take it out, or have a command print them for ext_nodes", value.Str(e.Key))
 			}
 		}
 	}
@@ -196,13 +226,16 @@ func (l *loader) checkMissing() {
 	l.checkSchedule()
 	l.warnUnused()
 	if o.EnableClearCommands {
-		l.warn("enable_clear_commands", "orders of users on port %d cross the network unsealed, with their keys, passwords and tokens; the commands don't need it", o.RetPort)
+		l.warn("enable_clear_commands",
+			"orders of users on port %d cross the network unsealed, with their keys, passwords and tokens; the commands don't need it", o.RetPort)
 	}
 	if o.OrderMasters && len(o.Syndics) == 0 {
-		l.warn("order_masters", "the returns of syndics are refused: name the ids of the syndics in the option syndics, like [syndic-*]")
+		l.warn("order_masters",
+			"the returns of syndics are refused: name the ids of the syndics in the option syndics, like [syndic-*]")
 	}
 	if o.OpenMode {
-		l.warn("open_mode", "every minion that asks is let in, with any key; turn it off as soon as you can")
+		l.warn("open_mode",
+			"every minion that asks is let in, with any key; turn it off as soon as you can")
 	}
 	slices.SortFunc(l.warnings, func(a, b Warning) int {
 		if c := strings.Compare(a.File, b.File); c != 0 {

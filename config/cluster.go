@@ -38,20 +38,25 @@ func (l *loader) checkCluster() {
 	}
 	switch n := len([]rune(o.ClusterSecret.Reveal())); {
 	case n == 0:
-		l.refuse("cluster_secret", "is not set, so any machine could join; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
+		l.refuse("cluster_secret",
+			"is not set, so any machine could join; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
 	case n < minSecret:
-		l.refuse("cluster_secret", "has %d characters, at least %d are needed; set the same random text on all masters (`clustermaster init` makes one)", n, minSecret)
+		l.refuse("cluster_secret",
+			"has %d characters, at least %d are needed; set the same random text on all masters (`clustermaster init` makes one)", n, minSecret)
 	case strings.TrimSpace(o.ClusterSecret.Reveal()) == "":
-		l.refuse("cluster_secret", "is blank; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
+		l.refuse("cluster_secret",
+			"is blank; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
 	}
 	for _, p := range o.ClusterPeers {
 		if _, _, err := splitPeer(p, o.ClusterPoolPort); err != nil {
-			l.refuse("cluster_peers", "%v; write each master as an address, a name, or address:port", err)
+			l.refuse("cluster_peers",
+				"%v; write each master as an address, a name, or address:port", err)
 		}
 	}
 	if fp := o.ClusterPubFingerprint; fp != "" {
 		if b, err := hex.DecodeString(strings.ReplaceAll(fp, ":", "")); err != nil || len(b) != 32 {
-			l.refuse("cluster_pub_fingerprint", "is not a SHA-256 in hexadecimal (64 digits); `salt-key -F master` on a member shows it")
+			l.refuse("cluster_pub_fingerprint",
+				"is not a SHA-256 in hexadecimal (64 digits); `salt-key -F master` on a member shows it")
 		}
 	}
 	switch {
@@ -61,13 +66,19 @@ func (l *loader) checkCluster() {
 	case !l.given("cluster_max_voters"):
 		o.ClusterMaxVoters = o.ClusterMinVoters
 	default:
-		l.refuse("cluster_max_voters", "is %d, less than cluster_min_voters (%d); raise the one or lower the other", o.ClusterMaxVoters, o.ClusterMinVoters)
+		l.refuse("cluster_max_voters",
+			"is %d, less than cluster_min_voters (%d); raise the one or lower the other",
+			o.ClusterMaxVoters, o.ClusterMinVoters)
 	}
 	if d := o.ClusterElectionMin; d != 0 && d < leastElection {
-		l.refuse("cluster_election_min", "is %d ms; at least %d ms are needed, else busy masters elect all the time", d.Milliseconds(), leastElection.Milliseconds())
+		l.refuse("cluster_election_min",
+			"is %d ms; at least %d ms are needed, else busy masters elect all the time",
+			d.Milliseconds(), leastElection.Milliseconds())
 	}
 	if d := o.ClusterElectionMax; d != 0 && d < max(o.ClusterElectionMin, 2*leastElection) {
-		l.refuse("cluster_election_max", "is %d ms; at least cluster_election_min and %d ms are needed", d.Milliseconds(), 2*leastElection.Milliseconds())
+		l.refuse("cluster_election_max",
+			"is %d ms; at least cluster_election_min and %d ms are needed", d.Milliseconds(),
+			2*leastElection.Milliseconds())
 	}
 	if _, err := o.ResolveAdvertise(); err != nil {
 		option := "interface"
@@ -95,7 +106,8 @@ func (o *Options) KeysDir() string {
 // Salt's clusters without cluster_isolated_filesystem have it: it is read at
 // founding, and no master writes its copies of keys there.
 func (o *Options) SharedKeys() bool {
-	return o.ClusterID != "" && o.ClusterPkiDir != "" && o.ClusterPkiDir != o.PkiDir && !o.ClusterIsolatedFilesystem
+	return o.ClusterID != "" && o.ClusterPkiDir != "" && o.ClusterPkiDir != o.PkiDir &&
+		!o.ClusterIsolatedFilesystem
 }
 
 // CheckPeers refuses a cluster without any other master to ask. It holds only
@@ -122,10 +134,12 @@ func (o *Options) ResolveAdvertise() (string, error) {
 	}
 	host, port, err := splitPeer(from, o.ClusterPoolPort)
 	if err != nil {
-		return "", fmt.Errorf("%w; an address or a name is needed that the other masters can reach", err)
+		return "",
+			fmt.Errorf("%w; an address or a name is needed that the other masters can reach", err)
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.IsUnspecified() {
-		return "", fmt.Errorf("is %s, which no other master can reach; set interface to this machine's address, or cluster_advertise beside it", host)
+		return "",
+			fmt.Errorf("is %s, which no other master can reach; set interface to this machine's address, or cluster_advertise beside it", host)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(port)), nil
 }
@@ -213,7 +227,8 @@ func checkHost(s string) error {
 		return errNoHost
 	}
 	for _, r := range s {
-		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_' {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' &&
+			r != '.' && r != '_' {
 			return fmt.Errorf("%q is no address and no host name", s)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 
 // kinds names a type of the table for a reader.
 var kinds = map[string]string{
-	"str": "text", "bool": "True or False", "int": "a whole number", "float": "a number", "list": "a list", "dict": "a mapping", "null": "nothing",
+	"str": "text", "bool": "True or False", "int": "a whole number", "float": "a number",
+	"list": "a list", "dict": "a mapping", "null": "nothing",
 }
 
 // describe names the type of a value as an operator wrote it.
@@ -163,8 +164,10 @@ func assign(field reflect.Value, tag reflect.StructTag, v any) error {
 			return fmt.Errorf("is %s; text is needed, so put it in quotes", describe(v))
 		}
 		s := value.Str(v)
-		if allowed := tag.Get("oneof"); allowed != "" && !slices.Contains(strings.Fields(allowed), strings.ToLower(s)) {
-			return fmt.Errorf("is %q; one of %s is needed", s, strings.Join(strings.Fields(allowed), ", "))
+		if allowed := tag.Get("oneof"); allowed != "" &&
+			!slices.Contains(strings.Fields(allowed), strings.ToLower(s)) {
+			return fmt.Errorf("is %q; one of %s is needed", s,
+				strings.Join(strings.Fields(allowed), ", "))
 		}
 		field.SetString(s)
 	case bool:
@@ -190,7 +193,8 @@ func assign(field reflect.Value, tag reflect.StructTag, v any) error {
 		if err := within(tag, f); err != nil {
 			return err
 		}
-		unit := map[string]time.Duration{"": time.Second, "ms": time.Millisecond, "m": time.Minute}[tag.Get("unit")]
+		unit := map[string]time.Duration{"": time.Second, "ms": time.Millisecond,
+			"m": time.Minute}[tag.Get("unit")]
 		if limit := float64(math.MaxInt64 / unit / 2); math.Abs(f) > limit {
 			return fmt.Errorf("is %v; at most %.0f is possible", f, limit)
 		}
@@ -251,7 +255,8 @@ func mapping(v any) (value.Map, error) {
 		for _, x := range v {
 			one, ok := x.(value.Map)
 			if !ok || len(one) != 1 {
-				return nil, fmt.Errorf("is a list; a mapping or a list of mappings with one key each is needed")
+				return nil,
+					fmt.Errorf("is a list; a mapping or a list of mappings with one key each is needed")
 			}
 			m = m.Set(value.Str(one[0].Key), one[0].Value)
 		}
@@ -263,18 +268,23 @@ func mapping(v any) (value.Map, error) {
 func roots(v any) (Roots, error) {
 	m, ok := v.(value.Map)
 	if !ok {
-		return nil, fmt.Errorf("is %s; a mapping of environment to list of folders is needed, like {base: [/srv/salt]}", describe(v))
+		return nil,
+			fmt.Errorf("is %s; a mapping of environment to list of folders is needed, like {base: [/srv/salt]}", describe(v))
 	}
 	r := make(Roots, 0, len(m))
 	for _, e := range m {
 		env := Env{Name: value.Str(e.Key)}
 		list, ok := e.Value.([]any)
 		if !ok && e.Value != nil {
-			return nil, fmt.Errorf("environment %s is %s; a list of folders is needed, like [/srv/salt]", env.Name, describe(e.Value))
+			return nil,
+				fmt.Errorf("environment %s is %s; a list of folders is needed, like [/srv/salt]",
+					env.Name, describe(e.Value))
 		}
 		for _, x := range list {
 			if !isText(x) {
-				return nil, fmt.Errorf("environment %s has %s in its list; names of folders are needed", env.Name, describe(x))
+				return nil,
+					fmt.Errorf("environment %s has %s in its list; names of folders are needed",
+						env.Name, describe(x))
 			}
 			dir := value.Str(x)
 			if matches := glob(dir); strings.ContainsAny(dir, "*?[") && len(matches) > 0 {

@@ -4,7 +4,7 @@
 // names, types and defaults (options.tsv), our own options, the root_dir rules,
 // and the validation that reports every problem at once with file, line and
 // option.
-// Does not: what an option does (the room that honours it), users and sockets
+// Does not: what an option does (the package that honours it), users and sockets
 // (cmd/clustermaster), reading of keys.
 //
 // Guarantee: Load either returns options of which each has the type and range

@@ -7,20 +7,26 @@ import (
 	"clustermaster/value"
 )
 
-// gitOptions are the options of gitfs and git_pillar, which other packages ask for by name (Option).
+// gitOptions are the options of gitfs and git_pillar, which other packages ask for by name
+// (Option).
 var gitOptions = []string{
-	"gitfs_base", "gitfs_disable_saltenv_mapping", "gitfs_fallback", "gitfs_insecure_auth", "gitfs_mountpoint",
-	"gitfs_passphrase", "gitfs_password", "gitfs_privkey", "gitfs_proxy", "gitfs_pubkey", "gitfs_ref_types",
+	"gitfs_base", "gitfs_disable_saltenv_mapping", "gitfs_fallback", "gitfs_insecure_auth",
+	"gitfs_mountpoint",
+	"gitfs_passphrase", "gitfs_password", "gitfs_privkey", "gitfs_proxy", "gitfs_pubkey",
+	"gitfs_ref_types",
 	"gitfs_refspecs", "gitfs_remotes", "gitfs_root", "gitfs_saltenv", "gitfs_saltenv_blacklist",
 	"gitfs_saltenv_whitelist", "gitfs_ssl_verify", "gitfs_update_interval", "gitfs_user",
 	"git_pillar_base", "git_pillar_branch", "git_pillar_disable_saltenv_mapping", "git_pillar_env",
-	"git_pillar_fallback", "git_pillar_includes", "git_pillar_insecure_auth", "git_pillar_passphrase",
-	"git_pillar_password", "git_pillar_privkey", "git_pillar_proxy", "git_pillar_pubkey", "git_pillar_ref_types",
+	"git_pillar_fallback", "git_pillar_includes", "git_pillar_insecure_auth",
+	"git_pillar_passphrase",
+	"git_pillar_password", "git_pillar_privkey", "git_pillar_proxy", "git_pillar_pubkey",
+	"git_pillar_ref_types",
 	"git_pillar_refspecs", "git_pillar_root", "git_pillar_ssl_verify", "git_pillar_update_interval",
 	"git_pillar_user",
 }
 
-// gitProviders are the values of gitfs_provider and git_pillar_provider. All mean the installed git.
+// gitProviders are the values of gitfs_provider and git_pillar_provider. All mean the installed
+// git.
 var gitProviders = []string{"", "pygit2", "gitpython", "gitcli"}
 
 // Option returns an option of Salt's by name: as it was read, else its default; nil if it has none.
@@ -31,7 +37,8 @@ func (o *Options) Option(name string) any {
 	return table()[name].fallback
 }
 
-// hideGit makes the passwords and passphrases of remotes, in gitfs_remotes and below git in ext_pillar, Secrets.
+// hideGit makes the passwords and passphrases of remotes, in gitfs_remotes and below git in
+// ext_pillar, Secrets.
 func (l *loader) hideGit() {
 	if v, ok := l.o.Extra["gitfs_remotes"].([]any); ok {
 		l.o.Extra["gitfs_remotes"] = hidden(v)
@@ -56,7 +63,8 @@ func hidden(v any) any {
 		out := make(value.Map, len(v))
 		for i, e := range v {
 			out[i] = value.Pair{Key: e.Key, Value: hidden(e.Value)}
-			if name, _ := e.Key.(string); (name == "password" || name == "passphrase") && e.Value != nil {
+			if name, _ := e.Key.(string); (name == "password" || name == "passphrase") &&
+				e.Value != nil {
 				out[i].Value = Secret(value.Str(e.Value))
 			}
 		}
@@ -71,20 +79,23 @@ func hidden(v any) any {
 	return v
 }
 
-// checkGit checks what concerns all remotes. What is wrong with one remote is no reason not to start: the file server
-// says it, and serves the others.
+// checkGit checks what concerns all remotes. What is wrong with one remote is no reason not to
+// start: the file server says it, and serves the others.
 func (l *loader) checkGit() {
 	o := l.o
-	for name, v := range map[string]string{"gitfs_provider": o.GitfsProvider, "git_pillar_provider": o.GitPillarProvider} {
+	for name, v := range map[string]string{"gitfs_provider": o.GitfsProvider,
+		"git_pillar_provider": o.GitPillarProvider} {
 		if !slices.Contains(gitProviders, strings.ToLower(v)) {
-			l.refuse(name, "is %q; pygit2, gitpython and gitcli are accepted, and all mean the installed git", v)
+			l.refuse(name,
+				"is %q; pygit2, gitpython and gitcli are accepted, and all mean the installed git", v)
 		}
 	}
 	for _, name := range o.FileserverBackend {
 		switch name {
 		case "roots", "gitfs":
 		default:
-			l.refuse("fileserver_backend", "the back end %q is not built in; only roots and gitfs are", name)
+			l.refuse("fileserver_backend",
+				"the back end %q is not built in; only roots and gitfs are", name)
 		}
 	}
 	if !isEmpty(o.Extra["gitfs_remotes"]) && !slices.Contains(o.FileserverBackend, "gitfs") {

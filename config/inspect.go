@@ -29,13 +29,18 @@ type Verdict struct {
 	Text   string `json:"text,omitempty"` // what is different, and what to do
 }
 
-// needless are classes of unused.tsv whose options nobody misses: other programs read them, or nothing does.
-var needless = []string{"api", "cloud", "interface", "minion", "modes", "openfiles", "removed", "syndic", "tuning", "unlimited", "verifyenv", "watched"}
+// needless are classes of unused.tsv whose options nobody misses: other programs read them, or
+// nothing does.
+var needless = []string{"api", "cloud", "interface", "minion", "modes", "openfiles", "removed",
+	"syndic", "tuning", "unlimited", "verifyenv", "watched"}
 
-// withPython are options that are refused, or do nothing, because what they name is written in Python.
+// withPython are options that are refused, or do nothing, because what they name is written in
+// Python.
 var withPython = []string{
-	"engines", "event_return", "ext_job_cache", "ext_pillar", "extension_modules", "external_auth", "master_job_cache", "master_tops", "module_dirs",
-	"pillar_dirs", "runner_dirs", "utils_dirs", "outputter_dirs", "render_dirs", "returner_dirs", "top_module_dirs", "tops_dirs", "wheel_dirs", "auth_dirs",
+	"engines", "event_return", "ext_job_cache", "ext_pillar", "extension_modules", "external_auth",
+	"master_job_cache", "master_tops", "module_dirs",
+	"pillar_dirs", "runner_dirs", "utils_dirs", "outputter_dirs", "render_dirs", "returner_dirs",
+	"top_module_dirs", "tops_dirs", "wheel_dirs", "auth_dirs",
 }
 
 // differentHere are options that are in force, with something to know.
@@ -52,8 +57,9 @@ var differentHere = map[string]string{
 	"keys.cache_driver": "keys are kept in the cluster, and in this form as a copy",
 }
 
-// Inspect reads the configuration like Load, and tells of every option that is set what becomes of it. Options are those
-// in force as far as they can be read, also where a start would be refused. The error is a *FileError.
+// Inspect reads the configuration like Load, and tells of every option that is set what becomes of
+// it. Options are those in force as far as they can be read, also where a start would be refused.
+// The error is a *FileError.
 func Inspect(dir string, getenv func(string) string) (*Options, []Verdict, error) {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
@@ -100,7 +106,8 @@ func (l *loader) verdicts() []Verdict {
 		v.Fate, v.Text = Differently, joined(v.Text, w.Text)
 		if _, known := differentHere[w.Option]; known && unusedText(w.Option) == w.Text {
 			v.Text = differentHere[w.Option]
-		} else if unusedText(w.Option) == w.Text && slices.Contains(needless, unusedClass(w.Option)) {
+		} else if unusedText(w.Option) == w.Text &&
+			slices.Contains(needless, unusedClass(w.Option)) {
 			v.Fate = Works
 		}
 		if unusedClass(w.Option) == "python" {
@@ -134,7 +141,8 @@ func joined(a, b string) string {
 // unusedClass is the class of an option in unused.tsv, or "".
 func unusedClass(name string) string {
 	for _, l := range unusedLines() {
-		if name == l.pattern || strings.HasSuffix(l.pattern, "*") && strings.HasPrefix(name, l.pattern[:len(l.pattern)-1]) {
+		if name == l.pattern || strings.HasSuffix(l.pattern, "*") &&
+			strings.HasPrefix(name, l.pattern[:len(l.pattern)-1]) {
 			return l.class
 		}
 	}

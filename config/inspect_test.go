@@ -33,15 +33,18 @@ keep_jobs: 48
 		got[v.Option] = v
 	}
 	for name, want := range map[string]Fate{
-		"id": Works, "timeout": Works, "worker_threads": Works, "engines": Python, "ext_pillar": Works, "fileserver_backend": Refused, "extension_modules": Works,
-		"rest_cherrypy": Differently, "gitfs_remotes": Differently, "publisher_acl": Works, "keep_jobs": Differently,
+		"id": Works, "timeout": Works, "worker_threads": Works, "engines": Python,
+		"ext_pillar": Works, "fileserver_backend": Refused, "extension_modules": Works,
+		"rest_cherrypy": Differently, "gitfs_remotes": Differently, "publisher_acl": Works,
+		"keep_jobs": Differently,
 	} {
 		v := got[name]
 		if v.Fate != want || v.Line == 0 || want != Works && v.Text == "" {
 			t.Errorf("%s: %+v, want %s", name, v, want)
 		}
 	}
-	if _, _, err := Inspect(filepath.Join(dir, "master"), func(string) string { return "" }); err == nil {
+	if _, _, err := Inspect(filepath.Join(dir, "master"),
+		func(string) string { return "" }); err == nil {
 		t.Error("a file as folder is read")
 	}
 }

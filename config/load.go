@@ -97,17 +97,20 @@ func (l *loader) refuse(option, format string, args ...any) {
 	if !ok {
 		at.file = l.o.ConfFile // where it is to be written
 	}
-	l.problems = append(l.problems, &Problem{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf(format, args...)})
+	l.problems = append(l.problems, &Problem{File: at.file, Line: at.line, Option: option,
+		Text: fmt.Sprintf(format, args...)})
 }
 
 func (l *loader) warn(option, format string, args ...any) {
 	at := l.o.origins[option]
-	l.warnings = append(l.warnings, Warning{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf(format, args...)})
+	l.warnings = append(l.warnings, Warning{File: at.file, Line: at.line, Option: option,
+		Text: fmt.Sprintf(format, args...)})
 }
 
 // aliases puts older names in place of the ones that are read.
 func (l *loader) aliases(s *source) {
-	for _, a := range [][2]string{{"cluster_port", "cluster_pool_port"}, {"environment", "saltenv"}} {
+	for _, a := range [][2]string{{"cluster_port", "cluster_pool_port"},
+		{"environment", "saltenv"}} {
 		v, old := s.values.Get(a[0])
 		if !old {
 			continue
@@ -122,12 +125,13 @@ func (l *loader) aliases(s *source) {
 	}
 }
 
-// hours reads keep_jobs of Salt 3006 and 3007, which are hours and count unless keep_jobs_seconds is changed
-// (salt.utils.job.get_keep_jobs_seconds).
+// hours reads keep_jobs of Salt 3006 and 3007, which are hours and count unless keep_jobs_seconds
+// is changed (salt.utils.job.get_keep_jobs_seconds).
 func (l *loader) hours(s *source) {
 	v, ok := s.values.Get("keep_jobs")
 	if n, isNumber := whole(v); ok && isNumber && n != 24 { // 24 is the default
-		if seconds, given := s.values.Get("keep_jobs_seconds"); !given || reflect.DeepEqual(seconds, table()["keep_jobs_seconds"].fallback) {
+		if seconds, given := s.values.Get("keep_jobs_seconds"); !given ||
+			reflect.DeepEqual(seconds, table()["keep_jobs_seconds"].fallback) {
 			s.values = s.values.Set("keep_jobs_seconds", int64(n)*3600)
 			s.origins["keep_jobs_seconds"] = s.origins["keep_jobs"]
 			l.warn("keep_jobs", "old name, use keep_jobs_seconds: %d", int64(n)*3600)
@@ -170,7 +174,8 @@ func (l *loader) fill(values value.Map) {
 		case e.Value == nil: // a name without a value: as if it weren't there
 			continue
 		case isSDB(e.Value):
-			l.refuse(name, "is an sdb:// address, which is not looked up here; write the value itself")
+			l.refuse(name,
+				"is an sdb:// address, which is not looked up here; write the value itself")
 			continue
 		}
 		if err := conform(k.types, e.Value); err != nil {

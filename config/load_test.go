@@ -109,15 +109,32 @@ func TestDefaults(t *testing.T) {
 		name      string
 		got, want any
 	}{
-		{"id", o.ID, "box_master"}, {"user", o.User, "root"}, {"interface", o.Interface, "0.0.0.0"}, {"publish_port", o.PublishPort, 4505}, {"ret_port", o.RetPort, 4506},
-		{"timeout", o.Timeout, 5 * time.Second}, {"gather_job_timeout", o.GatherJobTimeout, 10 * time.Second}, {"publish_session", o.PublishSession, 24 * time.Hour},
-		{"keysize", o.KeySize, 2048}, {"hash_type", o.HashType, "sha256"}, {"minimum_auth_version", o.MinimumAuthVersion, 3}, {"sign_pub_messages", o.SignPubMessages, true},
-		{"keep_jobs_seconds", o.KeepJobsSeconds, 86400}, {"cluster_pool_port", o.ClusterPoolPort, 4520}, {"cluster_max_voters", o.ClusterMaxVoters, 5}, {"cluster_min_voters", o.ClusterMinVoters, 3},
-		{"cluster_join_timeout", o.ClusterJoinTimeout, 30 * time.Second}, {"cluster_stale_limit", o.ClusterStaleLimit, 10 * time.Second}, {"autosign_timeout", o.AutosignTimeout, 2 * time.Hour},
-		{"pki_dir", o.PkiDir, "/etc/salt/pki/master"}, {"cachedir", o.CacheDir, "/var/cache/salt/master"}, {"sock_dir", o.SockDir, "/var/run/salt/master"},
-		{"log_level_logfile", o.LogLevelLogfile, "warning"}, {"max_frame_size", o.MaxFrameSize, 128 << 20}, {"publish_retry", o.PublishRetry, true}, {"ring_dead_after", o.RingDeadAfter, 10 * time.Minute},
-		{"data", o.DataDir(), "/var/cache/salt/master/clustermaster"}, {"socket", o.OperatorSocket(), "/var/run/salt/master/clustermaster.sock"},
-		{"file_roots", o.FileRoots.Dirs("base"), []string{"/srv/salt", "/srv/spm/salt"}}, {"health", o.ResolveHealthListen(), "0.0.0.0:4521"}, {"metrics", o.ResolveMetricsListen(), "127.0.0.1:4522"},
+		{"id", o.ID, "box_master"}, {"user", o.User, "root"}, {"interface", o.Interface, "0.0.0.0"},
+		{"publish_port", o.PublishPort, 4505}, {"ret_port", o.RetPort, 4506},
+		{"timeout", o.Timeout, 5 * time.Second},
+		{"gather_job_timeout", o.GatherJobTimeout, 10 * time.Second},
+		{"publish_session", o.PublishSession, 24 * time.Hour},
+		{"keysize", o.KeySize, 2048}, {"hash_type", o.HashType, "sha256"},
+		{"minimum_auth_version", o.MinimumAuthVersion, 3},
+		{"sign_pub_messages", o.SignPubMessages, true},
+		{"keep_jobs_seconds", o.KeepJobsSeconds, 86400},
+		{"cluster_pool_port", o.ClusterPoolPort, 4520},
+		{"cluster_max_voters", o.ClusterMaxVoters, 5},
+		{"cluster_min_voters", o.ClusterMinVoters, 3},
+		{"cluster_join_timeout", o.ClusterJoinTimeout, 30 * time.Second},
+		{"cluster_stale_limit", o.ClusterStaleLimit, 10 * time.Second},
+		{"autosign_timeout", o.AutosignTimeout, 2 * time.Hour},
+		{"pki_dir", o.PkiDir, "/etc/salt/pki/master"},
+		{"cachedir", o.CacheDir, "/var/cache/salt/master"},
+		{"sock_dir", o.SockDir, "/var/run/salt/master"},
+		{"log_level_logfile", o.LogLevelLogfile, "warning"},
+		{"max_frame_size", o.MaxFrameSize, 128 << 20}, {"publish_retry", o.PublishRetry, true},
+		{"ring_dead_after", o.RingDeadAfter, 10 * time.Minute},
+		{"data", o.DataDir(), "/var/cache/salt/master/clustermaster"},
+		{"socket", o.OperatorSocket(), "/var/run/salt/master/clustermaster.sock"},
+		{"file_roots", o.FileRoots.Dirs("base"), []string{"/srv/salt", "/srv/spm/salt"}},
+		{"health", o.ResolveHealthListen(), "0.0.0.0:4521"},
+		{"metrics", o.ResolveMetricsListen(), "127.0.0.1:4522"},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s = %v, want %v", c.name, c.got, c.want)
@@ -136,7 +153,8 @@ func TestPlaces(t *testing.T) {
 	dir := filepath.Dir(path)
 	want := []Problem{
 		{path, 2, "publish_port", `is the text "x"; a whole number is needed`},
-		{filepath.Join(dir, "master.d/a.conf"), 2, "ret_port", `is the text "y"; a whole number is needed`},
+		{filepath.Join(dir, "master.d/a.conf"), 2, "ret_port",
+			`is the text "y"; a whole number is needed`},
 	}
 	got := Problems(err)
 	if len(got) != len(want) {
@@ -147,7 +165,8 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("got  %v\nwant %v", got[i], &want[i])
 		}
 	}
-	if len(warnings) != 1 || !warnings[0].Severe || warnings[0].File != filepath.Join(dir, "master.d/b.conf") {
+	if len(warnings) != 1 || !warnings[0].Severe ||
+		warnings[0].File != filepath.Join(dir, "master.d/b.conf") {
 		t.Errorf("warnings = %v", warnings)
 	}
 }
@@ -156,7 +175,8 @@ func TestBrokenMainFile(t *testing.T) {
 	t.Parallel()
 	_, _, err := load(writeTree(t, map[string]string{"master": "a: 1\na: 2\n"}), host{})
 	var fe *FileError
-	if !errors.As(err, &fe) || !strings.HasPrefix(err.Error(), "Error parsing configuration file: "+fe.Path+" - line 2, column 1: found conflicting ID 'a'") {
+	if !errors.As(err, &fe) || !strings.HasPrefix(err.Error(), "Error parsing configuration file: "+
+		fe.Path+" - line 2, column 1: found conflicting ID 'a'") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -169,10 +189,14 @@ func TestWhichFile(t *testing.T) {
 		env       map[string]string
 		want      string
 	}{
-		{"folder given", dir, map[string]string{"SALT_CONFIG_DIR": "/x", "SALT_MASTER_CONFIG": dir + "/other"}, dir + "/master"},
-		{"folder of the environment", "", map[string]string{"SALT_CONFIG_DIR": dir}, dir + "/master"},
-		{"file of the environment", "", map[string]string{"SALT_MASTER_CONFIG": dir + "/other"}, dir + "/other"},
-		{"file that isn't there", "", map[string]string{"SALT_MASTER_CONFIG": dir + "/none"}, "/etc/salt/master"},
+		{"folder given", dir, map[string]string{"SALT_CONFIG_DIR": "/x",
+			"SALT_MASTER_CONFIG": dir + "/other"}, dir + "/master"},
+		{"folder of the environment", "", map[string]string{"SALT_CONFIG_DIR": dir},
+			dir + "/master"},
+		{"file of the environment", "", map[string]string{"SALT_MASTER_CONFIG": dir + "/other"},
+			dir + "/other"},
+		{"file that isn't there", "", map[string]string{"SALT_MASTER_CONFIG": dir + "/none"},
+			"/etc/salt/master"},
 		{"nothing", "", nil, "/etc/salt/master"},
 	} {
 		if got := mainFile(c.dir, func(k string) string { return c.env[k] }); got != c.want {
@@ -195,7 +219,8 @@ func TestTemplateIsCopied(t *testing.T) {
 
 func TestIncludeCircle(t *testing.T) {
 	t.Parallel()
-	_, _, err := load(writeTree(t, map[string]string{"master": "include: a.conf\n", "a.conf": "include: a.conf\n"}), host{})
+	_, _, err := load(writeTree(t, map[string]string{"master": "include: a.conf\n",
+		"a.conf": "include: a.conf\n"}), host{})
 	if err == nil || !strings.Contains(err.Error(), "take the circle out") {
 		t.Errorf("got %v", err)
 	}
@@ -205,11 +230,14 @@ const clusterText = "id: m1\ninterface: 127.0.0.1\ncluster_id: c\ncluster_secret
 
 func TestPeers(t *testing.T) {
 	t.Parallel()
-	o, text := loadText(t, clusterText+"cluster_peers: [127.0.0.3, '127.0.0.2:4999', 127.0.0.1, 127.0.0.3, '::1', '[::2]:5']\n")
+	o, text := loadText(t,
+		clusterText+
+			"cluster_peers: [127.0.0.3, '127.0.0.2:4999', 127.0.0.1, 127.0.0.3, '::1', '[::2]:5']\n")
 	if o == nil {
 		t.Fatal(text)
 	}
-	if want := []string{"127.0.0.2:4999", "127.0.0.3:4520", "[::1]:4520", "[::2]:5"}; !reflect.DeepEqual(o.PeerAddrs(), want) {
+	if want := []string{"127.0.0.2:4999", "127.0.0.3:4520", "[::1]:4520",
+		"[::2]:5"}; !reflect.DeepEqual(o.PeerAddrs(), want) {
 		t.Errorf("peers = %v, want %v", o.PeerAddrs(), want)
 	}
 	if a, err := o.ResolveAdvertise(); a != "127.0.0.1:4520" || err != nil {
@@ -219,13 +247,16 @@ func TestPeers(t *testing.T) {
 		t.Error(err)
 	}
 	alone, _ := loadText(t, clusterText+"cluster_peers: [127.0.0.1]\n")
-	if err := alone.CheckPeers(); err == nil || !strings.HasSuffix(err.Error(), "master:3: cluster_peers: names no other master, but cluster_id is set; list the other masters' addresses there, or start this one once with `salt-master --found` to found the cluster alone") {
+	if err := alone.CheckPeers(); err == nil ||
+		!strings.HasSuffix(err.Error(),
+			"master:3: cluster_peers: names no other master, but cluster_id is set; list the other masters' addresses there, or start this one once with `salt-master --found` to found the cluster alone") {
 		t.Errorf("got %v", err)
 	}
 	if m := o.ResolveMetricsListen(); m != "127.0.0.1:4522" {
 		t.Errorf("metrics = %s", m)
 	}
-	wide, text := loadText(t, strings.Replace(clusterText, "127.0.0.1", "0.0.0.0", 1)+"cluster_advertise: m1.example\ncluster_peers: [m2.example]\n")
+	wide, text := loadText(t, strings.Replace(clusterText, "127.0.0.1", "0.0.0.0", 1)+
+		"cluster_advertise: m1.example\ncluster_peers: [m2.example]\n")
 	if wide == nil {
 		t.Fatal(text)
 	}
@@ -245,7 +276,9 @@ func TestSecretNeverPrints(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&b, nil))
 	log.Info("x", "a", o.ClusterSecret, "b", o.Extra["cluster_secret"], "c", o.Extra)
 	slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "a", o.ClusterSecret, "c", o.Extra)
-	fmt.Fprintf(&b, "%v %+v %#v %s %q %x %X %d %v %+v %#v", o.ClusterSecret, o.ClusterSecret, o.ClusterSecret, o.ClusterSecret, o.ClusterSecret, o.ClusterSecret, o.ClusterSecret, o.ClusterSecret, o, *o, o)
+	fmt.Fprintf(&b, "%v %+v %#v %s %q %x %X %d %v %+v %#v", o.ClusterSecret, o.ClusterSecret,
+		o.ClusterSecret, o.ClusterSecret, o.ClusterSecret, o.ClusterSecret, o.ClusterSecret,
+		o.ClusterSecret, o, *o, o)
 	if err := json.NewEncoder(&b).Encode(struct{ A any }{o.ClusterSecret}); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +291,8 @@ func TestSecretNeverPrints(t *testing.T) {
 
 func TestProxyFrom(t *testing.T) {
 	t.Parallel()
-	o, text := loadText(t, "proxy_protocol: True\nproxy_protocol_from: [10.0.0.5, 10.1.0.0/16, '::1']\n")
+	o, text := loadText(t,
+		"proxy_protocol: True\nproxy_protocol_from: [10.0.0.5, 10.1.0.0/16, '::1']\n")
 	if o == nil {
 		t.Fatal(text)
 	}
@@ -292,7 +326,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// TestDifferencesPage: docs/differences.md lists what is refused and what is warned of as this package does.
+// TestDifferencesPage: docs/differences.md lists what is refused and what is warned of as this
+// package does.
 func TestDifferencesPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/differences.md")
@@ -312,7 +347,8 @@ func TestDifferencesPage(t *testing.T) {
 		return all
 	}
 	for title, said := range map[string]string{
-		"What would be silently missing is refused": read("class_r.bad.txt"), "What only does nothing is a warning": read("all.good.txt", "warned.good.txt"),
+		"What would be silently missing is refused": read("class_r.bad.txt"),
+		"What only does nothing is a warning":       read("all.good.txt", "warned.good.txt"),
 	} {
 		_, entry, found := strings.Cut(section, "**"+title+"**")
 		entry, _, _ = strings.Cut(entry, "\n- ")
@@ -321,7 +357,8 @@ func TestDifferencesPage(t *testing.T) {
 			t.Fatalf("%q names %q", title, names)
 		}
 		for _, name := range names {
-			if name[1] != "ext_nodes" && name[1] != "saltclass" && !strings.Contains(said, ": "+name[1]+": ") {
+			if name[1] != "ext_nodes" && name[1] != "saltclass" &&
+				!strings.Contains(said, ": "+name[1]+": ") {
 				t.Errorf("%s: %s is not said at the start", title, name[1])
 			}
 		}

@@ -9,7 +9,8 @@ import (
 func (l *loader) checkLogging() {
 	o := l.o
 	for _, f := range []struct{ option, format, dates string }{
-		{"log_fmt_console", o.LogFmtConsole, o.LogDatefmt}, {"log_fmt_logfile", o.LogFmtLogfile, o.LogDatefmtLogfile},
+		{"log_fmt_console", o.LogFmtConsole, o.LogDatefmt},
+		{"log_fmt_logfile", o.LogFmtLogfile, o.LogDatefmtLogfile},
 	} {
 		if _, err := saltlog.NewLayout(f.format, f.dates); err != nil {
 			l.refuse(f.option, "%v; json asks for JSON lines", err)
@@ -22,7 +23,8 @@ func (l *loader) checkLogging() {
 		return
 	}
 	if !saltlog.IsSyslog(o.LogFile) {
-		l.refuse("log_file", "%q is no path and no address of a syslog daemon; write file:///dev/log, udp://host:514 or tcp://host:514", o.LogFile)
+		l.refuse("log_file",
+			"%q is no path and no address of a syslog daemon; write file:///dev/log, udp://host:514 or tcp://host:514", o.LogFile)
 	} else if err := saltlog.CheckSyslog(o.LogFile); err != nil {
 		l.refuse("log_file", "%v", err)
 	}

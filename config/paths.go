@@ -46,7 +46,8 @@ func (o *Options) paths(h host) {
 	if err != nil {
 		root = o.RootDir
 	}
-	for _, p := range []*string{&o.PkiDir, &o.CacheDir, &o.PidFile, &o.SockDir, &o.AutosignFile, &o.AutorejectFile, &o.AutosignGrainsDir, &o.TokenDir, &o.SyndicDir} {
+	for _, p := range []*string{&o.PkiDir, &o.CacheDir, &o.PidFile, &o.SockDir, &o.AutosignFile,
+		&o.AutorejectFile, &o.AutosignGrainsDir, &o.TokenDir, &o.SyndicDir} {
 		*p = prefix(root, *p)
 	}
 	for _, p := range []*string{&o.LogFile, &o.KeyLogfile} {
@@ -78,7 +79,8 @@ func withDomain(id, domain string) string {
 func defaultID(root, name, domain string) string {
 	if b, err := os.ReadFile(filepath.Join(root, DefaultDir, "minion_id")); err == nil {
 		line, _, _ := strings.Cut(string(b), "\n")
-		if line = strings.TrimPrefix(strings.TrimSpace(line), "\ufeff"); line != "" && line != "localhost" {
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "\ufeff"); line != "" &&
+			line != "localhost" {
 			return withDomain(line, domain)
 		}
 	}

@@ -9,12 +9,15 @@ func (l *loader) checkReactor() {
 	for i, e := range l.o.Reactor {
 		m, ok := e.(value.Map)
 		if !ok || len(m) != 1 {
-			l.warn("reactor", "entry %d is no map of one tag to files and counts for nothing: write - 'my/tag': [/srv/reactor/file.sls]", i+1)
+			l.warn("reactor",
+				"entry %d is no map of one tag to files and counts for nothing: write - 'my/tag': [/srv/reactor/file.sls]", i+1)
 			continue
 		}
 		tag, ok := m[0].Key.(string)
 		if !ok {
-			l.warn("reactor", "entry %d has %s in place of a tag and counts for nothing: write it in quotes", i+1, value.Str(m[0].Key))
+			l.warn("reactor",
+				"entry %d has %s in place of a tag and counts for nothing: write it in quotes", i+1,
+				value.Str(m[0].Key))
 			continue
 		}
 		switch files := m[0].Value.(type) {
@@ -22,11 +25,13 @@ func (l *loader) checkReactor() {
 		case []any:
 			for _, f := range files {
 				if _, ok := f.(string); !ok {
-					l.warn("reactor", "entry %d (%s) has something else than a path among its files: nothing reacts to its events", i+1, tag)
+					l.warn("reactor",
+						"entry %d (%s) has something else than a path among its files: nothing reacts to its events", i+1, tag)
 				}
 			}
 		default:
-			l.warn("reactor", "entry %d (%s) names no files and counts for nothing: write a path or a list of paths", i+1, tag)
+			l.warn("reactor",
+				"entry %d (%s) names no files and counts for nothing: write a path or a list of paths", i+1, tag)
 		}
 	}
 }

@@ -73,7 +73,8 @@ func asJSON(t *testing.T, o *Options, name string) any {
 	fields := reflect.ValueOf(o).Elem()
 	for i := range fields.NumField() {
 		f := fields.Type().Field(i)
-		if f.Tag.Get("opt") == name || f.Name == "TokenDir" && name == "token_dir" || f.Name == "SyndicDir" && name == "syndic_dir" {
+		if f.Tag.Get("opt") == name || f.Name == "TokenDir" && name == "token_dir" ||
+			f.Name == "SyndicDir" && name == "syndic_dir" {
 			return plain(fields.Field(i).Interface())
 		}
 	}

@@ -6,11 +6,13 @@ import (
 	"clustermaster/value"
 )
 
-// checkSchedule names entries of the option schedule that can't run whatever the time is; the rest is told when the master starts.
+// checkSchedule names entries of the option schedule that can't run whatever the time is; the rest
+// is told when the master starts.
 func (l *loader) checkSchedule() {
 	for _, e := range l.o.Schedule {
 		name := value.Str(e.Key)
-		if slices.Contains([]string{"enabled", "splay", "skip_function", "skip_during_range"}, name) {
+		if slices.Contains([]string{"enabled", "splay", "skip_function", "skip_during_range"},
+			name) {
 			continue
 		}
 		entry, ok := e.Value.(value.Map)
@@ -19,16 +21,20 @@ func (l *loader) checkSchedule() {
 			continue
 		}
 		has := func(keys ...string) bool {
-			return slices.ContainsFunc(keys, func(k string) bool { _, ok := entry.Get(k); return ok })
+			return slices.ContainsFunc(keys,
+				func(k string) bool { _, ok := entry.Get(k); return ok })
 		}
 		if !has("function", "func", "fun") {
-			l.warn("schedule", "%s has no function and is not run: write the name of a runner function, such as state.orchestrate", name)
+			l.warn("schedule",
+				"%s has no function and is not run: write the name of a runner function, such as state.orchestrate", name)
 		}
 		if !has("seconds", "minutes", "hours", "days", "cron", "when", "once") {
-			l.warn("schedule", "%s has no time and is not run: write seconds, minutes, hours, days, cron, when or once", name)
+			l.warn("schedule",
+				"%s has no time and is not run: write seconds, minutes, hours, days, cron, when or once", name)
 		}
 		if has("returner") {
-			l.warn("schedule", "%s has a returner, which is not built in: its returns are events only", name)
+			l.warn("schedule",
+				"%s has a returner, which is not built in: its returns are events only", name)
 		}
 	}
 }

@@ -79,10 +79,13 @@ func (s *source) include(val any, from, option string, at origin, depth int) (pa
 	all := part{origins: map[string]origin{}}
 	patterns, ok := texts(val)
 	if !ok {
-		return all, &Problem{File: at.file, Line: at.line, Option: option, Text: "is " + describe(val) + "; a file name or a list of file names is needed"}
+		return all, &Problem{File: at.file, Line: at.line, Option: option,
+			Text: "is " + describe(val) + "; a file name or a list of file names is needed"}
 	}
 	if depth > maxIncludeDepth {
-		return all, &Problem{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf("files include each other more than %d deep; take the circle out", maxIncludeDepth)}
+		return all, &Problem{File: at.file, Line: at.line, Option: option,
+			Text: fmt.Sprintf("files include each other more than %d deep; take the circle out",
+				maxIncludeDepth)}
 	}
 	for _, pattern := range patterns {
 		if pattern == "~" || strings.HasPrefix(pattern, "~/") {
@@ -93,12 +96,15 @@ func (s *source) include(val any, from, option string, at origin, depth int) (pa
 		}
 		files := glob(pattern)
 		if len(files) == 0 && option == "include" {
-			s.warnings = append(s.warnings, Warning{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf("%s matches no file", pattern)})
+			s.warnings = append(s.warnings, Warning{File: at.file, Line: at.line, Option: option,
+				Text: fmt.Sprintf("%s matches no file", pattern)})
 		}
 		for _, file := range files {
 			p, err := readFile(file)
 			if err != nil {
-				s.warnings = append(s.warnings, Warning{File: file, Severe: true, Text: fmt.Sprintf("not in force, nothing of this file is used: %v", err)})
+				s.warnings = append(s.warnings,
+					Warning{File: file, Severe: true,
+						Text: fmt.Sprintf("not in force, nothing of this file is used: %v", err)})
 				continue
 			}
 			if inner, ok := p.values.Get("include"); ok {
@@ -132,7 +138,8 @@ func glob(pattern string) []string {
 	}
 	files, _ := filepath.Glob(pattern)
 	if !strings.HasPrefix(filepath.Base(pattern), ".") {
-		files = slices.DeleteFunc(files, func(f string) bool { return strings.HasPrefix(filepath.Base(f), ".") })
+		files = slices.DeleteFunc(files,
+			func(f string) bool { return strings.HasPrefix(filepath.Base(f), ".") })
 	}
 	slices.Sort(files)
 	return files
@@ -168,7 +175,8 @@ func parse(path string, b []byte) (part, error) {
 		if v == false || v == int64(0) || v == "" || isEmptyList(v) {
 			break // Python's `or {}`
 		}
-		return part{}, &FileError{path, fmt.Errorf("conf should be a document, not %s", describe(v))}
+		return part{}, &FileError{path, fmt.Errorf("conf should be a document, not %s",
+			describe(v))}
 	}
 	for i, e := range p.values {
 		name, ok := e.Key.(string)

@@ -76,10 +76,13 @@ func knownNames() []string {
 
 // ofBackEnds are options of external_auth's back ends, which Salt reads without declaring them.
 var ofBackEnds = func() map[string]bool {
-	all := map[string]bool{"auth.pam.service": true, "auth.pam.python": true, "auth.enable_expanded_auth_matching": true}
+	all := map[string]bool{"auth.pam.service": true, "auth.pam.python": true,
+		"auth.enable_expanded_auth_matching": true}
 	for _, name := range []string{
-		"accountattributename", "activedirectory", "anonymous", "auth_by_group_membership_only", "basedn", "binddn", "bindpw", "filter", "freeipa",
-		"group_basedn", "group_filter", "groupattribute", "groupclass", "groupou", "minion_stripdomains", "no_verify", "persontype", "port", "scope",
+		"accountattributename", "activedirectory", "anonymous", "auth_by_group_membership_only",
+		"basedn", "binddn", "bindpw", "filter", "freeipa",
+		"group_basedn", "group_filter", "groupattribute", "groupclass", "groupou",
+		"minion_stripdomains", "no_verify", "persontype", "port", "scope",
 		"server", "starttls", "tls", "uri",
 	} {
 		all["auth.ldap."+name] = true
@@ -90,7 +93,8 @@ var ofBackEnds = func() map[string]bool {
 // isSecret tells whether the option's value must never be shown.
 func isSecret(name string) bool {
 	switch name {
-	case "cluster_secret", "key_pass", "signing_key_pass", "cluster_key_pass", "ssh_passwd", "ssh_priv_passwd", "sharedsecret", "password", "auth.ldap.bindpw":
+	case "cluster_secret", "key_pass", "signing_key_pass", "cluster_key_pass", "ssh_passwd",
+		"ssh_priv_passwd", "sharedsecret", "password", "auth.ldap.bindpw":
 		return true
 	}
 	return strings.HasSuffix(name, "_password") || strings.HasSuffix(name, "_passphrase")

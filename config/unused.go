@@ -76,7 +76,8 @@ func unusedText(name string) string {
 		return text
 	}
 	for _, l := range unusedLines() {
-		if name == l.pattern || strings.HasSuffix(l.pattern, "*") && strings.HasPrefix(name, l.pattern[:len(l.pattern)-1]) {
+		if name == l.pattern || strings.HasSuffix(l.pattern, "*") &&
+			strings.HasPrefix(name, l.pattern[:len(l.pattern)-1]) {
 			if table()[name].own || l.pattern != name && isServed(name) {
 				return ""
 			}
@@ -103,19 +104,24 @@ var unusedLines = sync.OnceValue(func() []unusedLine {
 // isServed tells whether an option that begins like unused ones is used all the same.
 func isServed(name string) bool { return table()[name].field >= 0 || servedElsewhere[name] }
 
-// servedElsewhere are the options that no field of Options holds and that are used all the same: other packages
-// read them from Extra, or the loader itself does.
+// servedElsewhere are the options that no field of Options holds and that are used all the same:
+// other packages read them from Extra, or the loader itself does.
 var servedElsewhere = func() map[string]bool {
 	all := make(map[string]bool)
 	for _, name := range []string{
-		"append_domain", "auth_events_autosign_grains", "cluster_port", "color_theme", "conf_file", "default_include", "environment", "include",
-		"keep_jobs", "log_dir", "master_id", "master_tops", "mine_get", "output_indent", "renderer_blacklist", "renderer_whitelist",
-		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_pct", "state_output_profile", "state_tabular",
+		"append_domain", "auth_events_autosign_grains", "cluster_port", "color_theme", "conf_file",
+		"default_include", "environment", "include",
+		"keep_jobs", "log_dir", "master_id", "master_tops", "mine_get", "output_indent",
+		"renderer_blacklist", "renderer_whitelist",
+		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_pct",
+		"state_output_profile", "state_tabular",
 		"gpg_decrypt_must_succeed", "no_parse",
 		// Of Salt's loader, which reads them itself.
-		"cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist", "extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "utils_dirs",
+		"cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist",
+		"extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "utils_dirs",
 		// Refused by checkMissing where they would be missed.
-		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions", "engines", "event_return", "ext_job_cache",
+		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions",
+		"engines", "event_return", "ext_job_cache",
 		"fips_mode", "master_job_cache", "pillar.cache_driver", "runner_dirs", "ssl",
 	} {
 		all[name] = true
@@ -126,11 +132,13 @@ var servedElsewhere = func() map[string]bool {
 	return all
 }()
 
-// warnUnused names the options that were set and do nothing. A value that is Salt's default is no news.
+// warnUnused names the options that were set and do nothing. A value that is Salt's default is no
+// news.
 func (l *loader) warnUnused() {
 	for name, v := range l.o.Extra {
 		fallback := table()[name].fallback
-		if reflect.DeepEqual(v, fallback) || (v == false || isEmpty(v)) && (fallback == nil || fallback == false || isEmpty(fallback)) {
+		if reflect.DeepEqual(v, fallback) || (v == false || isEmpty(v)) &&
+			(fallback == nil || fallback == false || isEmpty(fallback)) {
 			continue
 		}
 		if text := unusedText(name); text != "" {

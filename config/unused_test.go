@@ -33,7 +33,8 @@ func sources(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, own := range []string{"check.go", "cluster.go", "load.go", "source.go", "values.go", "logging.go", "reactor.go", "schedule.go", "git.go"} {
+	for _, own := range []string{"check.go", "cluster.go", "load.go", "source.go", "values.go",
+		"logging.go", "reactor.go", "schedule.go", "git.go"} {
 		b, err := os.ReadFile(own)
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +44,8 @@ func sources(t *testing.T) string {
 	return all.String()
 }
 
-// TestNoOptionIsSilent walks all options of Salt's and of ours: each is used by some code, or whoever sets it is told that it is not.
+// TestNoOptionIsSilent walks all options of Salt's and of ours: each is used by some code, or
+// setting it causes a warning or a refusal.
 func TestNoOptionIsSilent(t *testing.T) {
 	t.Parallel()
 	code := sources(t)
@@ -74,7 +76,8 @@ func TestNoOptionIsSilent(t *testing.T) {
 		}
 		hit := false
 		for name := range table() {
-			hit = hit || name == l.pattern || strings.HasSuffix(l.pattern, "*") && strings.HasPrefix(name, l.pattern[:len(l.pattern)-1])
+			hit = hit || name == l.pattern || strings.HasSuffix(l.pattern, "*") &&
+				strings.HasPrefix(name, l.pattern[:len(l.pattern)-1])
 		}
 		if !hit {
 			t.Errorf("unused.tsv: %s is no option", l.pattern)
@@ -102,7 +105,8 @@ func TestUnusedOptionsAreNamed(t *testing.T) {
 			t.Errorf("%s: no value to try", name)
 			continue
 		}
-		if _, got := loadText(t, "id: m\n"+name+": "+value+"\n"); !strings.Contains(got, ": "+name+": ") {
+		if _, got := loadText(t, "id: m\n"+name+": "+value+"\n"); !strings.Contains(got,
+			": "+name+": ") {
 			t.Errorf("%s: %s is taken without a word\n%s", name, value, got)
 		}
 	}
@@ -111,7 +115,8 @@ func TestUnusedOptionsAreNamed(t *testing.T) {
 func TestKeepJobs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
-		"keep_jobs: 48\n": 48 * 3600, "keep_jobs: 48\nkeep_jobs_seconds: 60\n": 60, "keep_jobs: 0\n": 0, "keep_jobs: 24\n": 86400,
+		"keep_jobs: 48\n": 48 * 3600, "keep_jobs: 48\nkeep_jobs_seconds: 60\n": 60,
+		"keep_jobs: 0\n": 0, "keep_jobs: 24\n": 86400,
 		"keep_jobs: 48\nkeep_jobs_seconds: 86400\n": 48 * 3600,
 	} {
 		o, got := loadText(t, text)

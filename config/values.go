@@ -7,7 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// Values returns every option by name: as it was read, with paths worked out, or its default. Secrets are Secret.
+// Values returns every option by name: as it was read, with paths worked out, or its default.
+// Secrets are Secret.
 func (o *Options) Values() value.Map {
 	t := table()
 	names := slices.Collect(maps.Keys(t))

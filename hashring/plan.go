@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// ErrPartitions is returned for two rings with different numbers of partitions: records can't be moved between them.
+// ErrPartitions is returned for two rings with different numbers of partitions: records can't be
+// moved between them.
 var ErrPartitions = errors.New("rings differ in their number of partitions")
 
 // Move is one partition that a new owner has to be given.
@@ -16,10 +17,12 @@ type Move struct {
 	From      []string // who owns it in the old ring; shared and read-only
 }
 
-// Plan lists what new owners must fetch when the ring changes from old to next, by partition and then node.
+// Plan lists what new owners must fetch when the ring changes from old to next, by partition and
+// then node.
 func Plan(old, next *Ring) ([]Move, error) {
 	if old.partitions != next.partitions {
-		return nil, fmt.Errorf("plan from %d to %d partitions: %w", old.partitions, next.partitions, ErrPartitions)
+		return nil, fmt.Errorf("plan from %d to %d partitions: %w", old.partitions, next.partitions,
+			ErrPartitions)
 	}
 	var moves []Move
 	for p := range next.partitions {
@@ -39,8 +42,8 @@ func Plan(old, next *Ring) ([]Move, error) {
 	return moves, nil
 }
 
-// Changed lists the partitions whose set of owners differs between the rings, in order. In these even an owner of
-// both rings must compare its copies: an old quorum need not be a new one.
+// Changed lists the partitions whose set of owners differs between the rings, in order. In these
+// even an owner of both rings must compare its copies: an old quorum need not be a new one.
 func Changed(old, next *Ring) []int {
 	var out []int
 	for p := range next.partitions {

@@ -18,7 +18,8 @@ const MaxReplicas = 3
 // Vnodes is how many points each member has on the circle that picks primaries.
 const Vnodes = 64
 
-// primaryLoad is how far above the mean number of partitions a primary may go. Tighter moves more on a change.
+// primaryLoad is how far above the mean number of partitions a primary may go. Tighter moves more
+// on a change.
 const primaryLoad = 1.15
 
 // Ring is one immutable placement. It is safe for concurrent use.
@@ -30,9 +31,9 @@ type Ring struct {
 	owners     [][]string // by partition, primary first; replicas names each
 }
 
-// New places partitions on members. Members may come in any order and twice; replicas above the number of members
-// is lowered to it. An empty member list gives a ring whose partitions have no owners. Partitions below 1 count as
-// DefaultPartitions, replicas below 1 as 1.
+// New places partitions on members. Members may come in any order and twice; replicas above the
+// number of members is lowered to it. An empty member list gives a ring whose partitions have no
+// owners. Partitions below 1 count as DefaultPartitions, replicas below 1 as 1.
 func New(members []string, partitions, replicas int, epoch uint64) *Ring {
 	if partitions < 1 {
 		partitions = DefaultPartitions
@@ -53,8 +54,8 @@ func New(members []string, partitions, replicas int, epoch uint64) *Ring {
 	return r
 }
 
-// place fills owners: the primary from the circle with bounded loads, the others by rendezvous, for the circle's
-// neighbours would be the same few members for all partitions of a primary.
+// place fills owners: the primary from the circle with bounded loads, the others by rendezvous, for
+// the circle's neighbours would be the same few members for all partitions of a primary.
 func (r *Ring) place() {
 	primary := r.primaries()
 	seeds := make([]uint64, len(r.members))
@@ -78,8 +79,8 @@ func (r *Ring) place() {
 	}
 }
 
-// primaries returns the function from partition to its primary. With more members than partitions the circle has
-// no room (its bound would be zero); rendezvous alone decides then.
+// primaries returns the function from partition to its primary. With more members than partitions
+// the circle has no room (its bound would be zero); rendezvous alone decides then.
 func (r *Ring) primaries() func(p int) string {
 	if len(r.members) > r.partitions {
 		seeds := make([]uint64, len(r.members))
@@ -93,13 +94,14 @@ func (r *Ring) primaries() func(p int) string {
 		points[i] = point(m)
 	}
 	circle := consistent.New(points, consistent.Config{
-		Hasher: hasher{}, PartitionCount: r.partitions, ReplicationFactor: Vnodes, Load: primaryLoad,
+		Hasher: hasher{}, PartitionCount: r.partitions, ReplicationFactor: Vnodes,
+		Load: primaryLoad,
 	})
 	return func(p int) string { return circle.GetPartitionOwner(p).String() }
 }
 
-// ranked orders the members by their rendezvous score for a partition, best first; it returns at most replicas+1 of
-// them, enough for replicas owners whoever the primary is.
+// ranked orders the members by their rendezvous score for a partition, best first; it returns at
+// most replicas+1 of them, enough for replicas owners whoever the primary is.
 func (r *Ring) ranked(p int, seeds []uint64) []string {
 	type scored struct {
 		score uint64
@@ -137,7 +139,8 @@ func (r *Ring) Partitions() int { return r.partitions }
 // Replicas returns how many owners each partition has.
 func (r *Ring) Replicas() int { return r.replicas }
 
-// WriteQuorum returns how many owners must hold a record before it counts as written: R/2+1, and 0 in an empty ring.
+// WriteQuorum returns how many owners must hold a record before it counts as written: R/2+1, and 0
+// in an empty ring.
 func (r *Ring) WriteQuorum() int {
 	if r.replicas == 0 {
 		return 0
@@ -158,8 +161,8 @@ func (r *Ring) Partition(place string) int {
 	return int(xxhash.Sum64String(place) % uint64(r.partitions))
 }
 
-// Owners returns the owners of a partition, primary first; the slice is shared and read-only. It is empty in an empty
-// ring and for a partition out of range.
+// Owners returns the owners of a partition, primary first; the slice is shared and read-only. It is
+// empty in an empty ring and for a partition out of range.
 func (r *Ring) Owners(partition int) []string {
 	if partition < 0 || partition >= r.partitions {
 		return nil
@@ -178,7 +181,8 @@ func (r *Ring) Has(node string) bool {
 	return ok
 }
 
-// Share returns the part of all copies that node owns, from 0 to 1; the shares of all members add up to 1.
+// Share returns the part of all copies that node owns, from 0 to 1; the shares of all members add
+// up to 1.
 func (r *Ring) Share(node string) float64 {
 	if r.replicas == 0 {
 		return 0
@@ -203,12 +207,13 @@ func (r *Ring) PrimaryShare(node string) float64 {
 	return float64(n) / float64(r.partitions)
 }
 
-// Rank orders candidates for a partition by rendezvous score, best first, the same on every master; it is how a
-// stand-in for an absent owner is found.
+// Rank orders candidates for a partition by rendezvous score, best first, the same on every master;
+// it is how a stand-in for an absent owner is found.
 func Rank(partition int, candidates []string) []string {
 	out := slices.Clone(candidates)
 	slices.SortFunc(out, func(a, b string) int {
-		sa, sb := mix(xxhash.Sum64String(a), uint64(partition)), mix(xxhash.Sum64String(b), uint64(partition))
+		sa, sb := mix(xxhash.Sum64String(a), uint64(partition)), mix(xxhash.Sum64String(b),
+			uint64(partition))
 		switch {
 		case sa > sb:
 			return -1

@@ -47,7 +47,10 @@ func TestSameRingWhateverTheOrderOfMembers(t *testing.T) {
 		for range 5 {
 			members := names(n)
 			members = append(members, members[rnd.IntN(n)]) // one twice
-			rnd.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+			rnd.Shuffle(len(members), func(i, j int) {
+				members[i], members[j] = members[j],
+					members[i]
+			})
 			got := New(members, 256, 3, 1)
 			if !slices.Equal(got.Members(), want.Members()) {
 				t.Fatalf("members %v, want %v", got.Members(), want.Members())
@@ -61,11 +64,13 @@ func TestSameRingWhateverTheOrderOfMembers(t *testing.T) {
 	}
 }
 
-// The owners are part of what masters of different builds must agree on: a change here splits a cluster.
+// The owners are part of what masters of different builds must agree on: a change here splits a
+// cluster.
 func TestPlacementIsPinned(t *testing.T) {
 	t.Parallel()
 	r := New([]string{"m1/a", "m2/b", "m3/c", "m4/d"}, 256, 3, 1)
-	got := fmt.Sprint(r.Partition("20261121093335299638"), r.Partition("web1"), r.Owners(0), r.Owners(77), r.Owners(255))
+	got := fmt.Sprint(r.Partition("20261121093335299638"), r.Partition("web1"), r.Owners(0),
+		r.Owners(77), r.Owners(255))
 	const want = "126 165 [m3/c m4/d m2/b] [m1/a m3/c m4/d] [m1/a m3/c m4/d]"
 	if got != want {
 		t.Fatalf("placement changed:\n got %s\nwant %s", got, want)
@@ -84,7 +89,8 @@ func TestBalance(t *testing.T) {
 				t.Errorf("n=%d: share of %s is %.3f, mean %.3f", n, m, share, mean)
 			}
 			if mean := 1 / float64(n); r.PrimaryShare(m) > mean*primaryLoad+1.0/256*2 {
-				t.Errorf("n=%d: primary share of %s is %.3f, mean %.3f", n, m, r.PrimaryShare(m), mean)
+				t.Errorf("n=%d: primary share of %s is %.3f, mean %.3f", n, m,
+					r.PrimaryShare(m), mean)
 			}
 		}
 		if sum < 0.999 || sum > 1.001 {
@@ -140,7 +146,8 @@ func TestPlanFromOneToThree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(moves) != tc.moves || len(Changed(tc.old, tc.new)) != tc.changed {
-			t.Errorf("%s: %d moves, %d changed, want %d, %d", tc.name, len(moves), len(Changed(tc.old, tc.new)), tc.moves, tc.changed)
+			t.Errorf("%s: %d moves, %d changed, want %d, %d", tc.name, len(moves),
+				len(Changed(tc.old, tc.new)), tc.moves, tc.changed)
 		}
 	}
 	if _, err := Plan(one, New(names(1), 128, 1, 2)); !errors.Is(err, ErrPartitions) {
@@ -156,7 +163,8 @@ func TestQuorums(t *testing.T) {
 			t.Errorf("n=%d: quorums %v, want %v", n, got, want)
 		}
 	}
-	if r := New(nil, 16, 3, 1); len(r.Owners(3)) != 0 || r.Share("x") != 0 || r.PrimaryShare("x") != 0 {
+	if r := New(nil, 16, 3, 1); len(r.Owners(3)) != 0 || r.Share("x") != 0 ||
+		r.PrimaryShare("x") != 0 {
 		t.Error("an empty ring owns something")
 	}
 	if r := New(names(2), 16, 3, 1); r.Owners(-1) != nil || r.Owners(16) != nil {
@@ -185,7 +193,8 @@ func TestRankAgreesAndSpreads(t *testing.T) {
 // Every request looks owners up.
 func TestLookupAllocatesNothing(t *testing.T) {
 	r := New(names(5), 256, 3, 1)
-	if n := testing.AllocsPerRun(100, func() { _ = r.Owns("m1", r.Partition("20261121093335299638")) }); n > 0 {
+	if n := testing.AllocsPerRun(100,
+		func() { _ = r.Owns("m1", r.Partition("20261121093335299638")) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -15,7 +15,8 @@ import (
 // entryBytes is about how large a command may get: Raft sends several of them in one message.
 const entryBytes = 32 << 10
 
-// inParts cuts a list into parts of entryBytes; size tells how many bytes of a command one of the list takes.
+// inParts cuts a list into parts of entryBytes; size tells how many bytes of a command one of the
+// list takes.
 func inParts[T any](list []T, size func(T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		begin, sum := 0, 0
@@ -45,7 +46,7 @@ const (
 	DeleteKeys = fsm.DeleteKeys
 )
 
-// Warning is the error of a change that happened, but about which there is something to say.
+// Warning is the error of a change that happened, and that calls for a remark.
 type Warning struct {
 	Unconfirmed []string // ids of masters that may act on the old state for a while
 	NotKeys     []string // ids of minions whose text is no public key: not accepted
@@ -54,19 +55,22 @@ type Warning struct {
 func (w *Warning) Error() string {
 	var parts []string
 	for _, id := range w.Unconfirmed {
-		parts = append(parts, fmt.Sprintf("master %s did not confirm the change: until it hears the leader or notices that it does not, it may act on the old keys", id))
+		parts = append(parts,
+			fmt.Sprintf("master %s did not confirm the change: until it hears the leader or notices that it does not, it may act on the old keys", id))
 	}
 	for _, id := range w.NotKeys {
-		parts = append(parts, fmt.Sprintf("the key of minion %s is no public key and was not accepted: delete it, then restart the minion", id))
+		parts = append(parts,
+			fmt.Sprintf("the key of minion %s is no public key and was not accepted: delete it, then restart the minion", id))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// Change accepts, rejects or deletes the keys of ids that are in one of the given states; with none given those are
-// Pending for accept and reject, all for delete. It returns what changed and the Raft index, when every serving master
-// has applied it. A *Warning beside a change says what is not as it should be; with any other error changed lists what
-// happened before it.
-func (s *Store) Change(ctx context.Context, action Action, ids []string, from ...State) (changed []Key, index uint64, err error) {
+// Change accepts, rejects or deletes the keys of ids that are in one of the given states; with none
+// given those are Pending for accept and reject, all for delete. It returns what changed and the
+// Raft index, when every serving master has applied it. A *Warning beside a change says what is not
+// as it should be; with any other error changed lists what happened before it.
+func (s *Store) Change(ctx context.Context, action Action, ids []string,
+	from ...State) (changed []Key, index uint64, err error) {
 	if len(from) == 0 {
 		from = []State{Pending}
 		if action == DeleteKeys {
@@ -137,7 +141,8 @@ func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
 	for part := range inParts(keys, func(k Key) int { return len(k.ID) + len(k.Pub) + 100 }) {
 		c := &fsm.ImportKeys{At: time.Now().UTC()}
 		for _, k := range part {
-			c.Keys = append(c.Keys, fsm.Key{ID: k.ID, State: fsm.KeyState(k.State), Pub: wire.CleanKey(k.Pub)})
+			c.Keys = append(c.Keys, fsm.Key{ID: k.ID, State: fsm.KeyState(k.State),
+				Pub: wire.CleanKey(k.Pub)})
 		}
 		r, _, err := s.node.Propose(ctx, c)
 		if err == nil && r.Refused != "" {
@@ -151,8 +156,8 @@ func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
 	return n, nil
 }
 
-// ImportDir takes in the keys of a pki directory, in Salt's localfs_key or mmap_key form; n is how many were taken. The
-// log names those that were left out because their id has another key already.
+// ImportDir takes in the keys of a pki directory, in Salt's localfs_key or mmap_key form; n is how
+// many were taken. The log names those that were left out because their id has another key already.
 func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
 	keys, err := ReadDir(dir)
 	if err != nil {
@@ -167,13 +172,15 @@ func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
 	}
 	var left []string
 	for _, k := range keys {
-		if have, ok := s.node.State().Key(k.ID); ok && k.State == Accepted && (have.Pub != k.Pub || have.State != fsm.KeyAccepted) {
+		if have, ok := s.node.State().Key(k.ID); ok && k.State == Accepted &&
+			(have.Pub != k.Pub || have.State != fsm.KeyAccepted) {
 			left = append(left, k.ID)
 		}
 	}
 	if len(left) > 0 {
 		s.log.Warn("accepted minion keys left out at founding: their ids have another key or state already",
-			"n", len(left), "dir", dir, "minions", strings.Join(left[:min(len(left), maxNamed)], ", "))
+			"n", len(left), "dir", dir, "minions",
+			strings.Join(left[:min(len(left), maxNamed)], ", "))
 	}
 	return n, nil
 }
@@ -181,8 +188,8 @@ func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
 // maxNamed bounds the ids in a log line.
 const maxNamed = 20
 
-// ImportDirs takes over the key folders of an existing Salt master, one after the other; a folder that
-// is named twice once.
+// ImportDirs takes over the key folders of an existing Salt master, one after the other; a folder
+// that is named twice once.
 func (s *Store) ImportDirs(ctx context.Context, dirs ...string) error {
 	for _, dir := range slices.Compact(dirs) {
 		if _, err := s.ImportDir(ctx, dir); err != nil {

@@ -18,7 +18,8 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// JournalName is the file beside the key folders that says which of their files we wrote, and up to which Raft index.
+// JournalName is the file beside the key folders that says which of their files we wrote, and up to
+// which Raft index.
 const JournalName = ".clustermaster_export"
 
 const (
@@ -26,11 +27,13 @@ const (
 	compactAfter = 20_000 // lines of the journal
 )
 
-// Exporter keeps the folders of a pki directory equal to the keys, one way: Raft is the truth. It also takes in files
-// that somebody puts into minions/ (preseeding). A file in minions/ is somebody's if the journal does not list it; so a
-// key that was deleted while this master was down is never taken for a preseeded one.
+// Exporter keeps the folders of a pki directory equal to the keys, one way: Raft is the truth. It
+// also takes in files that somebody puts into minions/ (preseeding). A file in minions/ is
+// somebody's if the journal does not list it; so a key that was deleted while this master was down
+// is never taken for a preseeded one.
 //
-// One Exporter per directory; its methods are called from one goroutine each, Follow from that of the changes.
+// One Exporter per directory; its methods are called from one goroutine each, Follow from that of
+// the changes.
 type Exporter struct {
 	store *Store
 	dir   string
@@ -49,7 +52,8 @@ func NewExporter(s *Store, dir string, log *slog.Logger) (*Exporter, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	e := &Exporter{store: s, dir: dir, log: log.With("component", "keystore"), ours: make(map[string]bool)}
+	e := &Exporter{store: s, dir: dir, log: log.With("component", "keystore"),
+		ours: make(map[string]bool)}
 	for _, st := range States {
 		if err := os.MkdirAll(filepath.Join(dir, st.String()), 0o755); err != nil {
 			return nil, fmt.Errorf("open key export: %w", err)
@@ -78,7 +82,8 @@ func (e *Exporter) Index() uint64 {
 	return e.index
 }
 
-// Follow is what cluster.Node.OnApply calls: it writes what changed, or after a snapshot compares everything.
+// Follow is what cluster.Node.OnApply calls: it writes what changed, or after a snapshot compares
+// everything.
 func (e *Exporter) Follow(index uint64, c fsm.Change) {
 	var err error
 	switch {
@@ -92,7 +97,8 @@ func (e *Exporter) Follow(index uint64, c fsm.Change) {
 		err = e.export(index, ids)
 	}
 	if err != nil {
-		e.log.Warn("keys not exported to files; salt-key and the masters go on without them", "dir", e.dir, "err", err)
+		e.log.Warn("keys not exported to files; salt-key and the masters go on without them", "dir",
+			e.dir, "err", err)
 	}
 }
 
@@ -104,7 +110,8 @@ func (e *Exporter) desired(id string) map[State]string {
 		want[State(k.State)] = k.Pub
 	}
 	if d := st.Denied(id); len(d) > 0 {
-		want[Denied] = d[len(d)-1].Pub // one file for all: the last offered, as 3006 and 3007 have it
+		// one file for all: the last offered, as 3006 and 3007 have it
+		want[Denied] = d[len(d)-1].Pub
 	}
 	return want
 }
@@ -129,7 +136,8 @@ func (e *Exporter) export(index uint64, ids []string) error {
 	return errors.Join(errs...)
 }
 
-// write makes the files of an id what they should be. The journal has a file before it is there, and until it is gone.
+// write makes the files of an id what they should be. The journal has a file before it is there,
+// and until it is gone.
 func (e *Exporter) write(id string) error {
 	want := e.desired(id)
 	for _, st := range States {
@@ -218,7 +226,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if _, err := e.TakeIn(ctx); err != nil && ctx.Err() == nil {
-			e.log.Warn("keys put into minions/ not taken in yet, trying again", "dir", e.dir, "err", err)
+			e.log.Warn("keys put into minions/ not taken in yet, trying again", "dir", e.dir,
+				"err", err)
 		}
 		select {
 		case <-tick.C:
@@ -228,8 +237,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// TakeIn proposes the keys that somebody put into minions/ for ids that are unknown, and says how many were taken. A
-// file of another folder, or of a known id, is left alone.
+// TakeIn proposes the keys that somebody put into minions/ for ids that are unknown, and says how
+// many were taken. A file of another folder, or of a known id, is left alone.
 func (e *Exporter) TakeIn(ctx context.Context) (int, error) {
 	found, err := e.preseeded()
 	if err != nil || len(found) == 0 {
@@ -309,7 +318,8 @@ func (e *Exporter) readJournal() error {
 		case '-':
 			delete(e.ours, line[1:])
 		case '@':
-			e.index, _ = strconv.ParseUint(line[1:], 10, 64) // a torn line counts as 0: compare everything
+			// a torn line counts as 0: compare everything
+			e.index, _ = strconv.ParseUint(line[1:], 10, 64)
 		}
 		e.lines++
 	}

@@ -17,7 +17,8 @@ import (
 var small = keystore.MmapLayout{Slots: 61}
 
 var stateNames = map[string]keystore.State{
-	"accepted": keystore.Accepted, "pending": keystore.Pending, "rejected": keystore.Rejected, "denied": keystore.Denied,
+	"accepted": keystore.Accepted, "pending": keystore.Pending, "rejected": keystore.Rejected,
+	"denied": keystore.Denied,
 }
 
 func lines(keys []keystore.Key) string {
@@ -46,7 +47,8 @@ func wanted(t *testing.T, dir string) string {
 	return lines(keys)
 }
 
-// TestReadWhatSaltWrote reads both forms as the library of Salt 3008.3 wrote them (testdata/vectors.py).
+// TestReadWhatSaltWrote reads both forms as the library of Salt 3008.3 wrote them
+// (testdata/vectors.py).
 func TestReadWhatSaltWrote(t *testing.T) {
 	t.Parallel()
 	keys, err := keystore.ReadMmap("testdata/mmap", small)
@@ -77,7 +79,8 @@ func TestWriteMmapAsSaltDoes(t *testing.T) {
 	if err := keystore.WriteMmap(dir, small, keys); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{".mmap_keys.idx", ".mmap_keys.idx.heap", ".mmap_keys.idx.roster", ".mmap_denied.idx", ".mmap_denied.idx.heap", ".mmap_denied.idx.roster"} {
+	for _, name := range []string{".mmap_keys.idx", ".mmap_keys.idx.heap", ".mmap_keys.idx.roster",
+		".mmap_denied.idx", ".mmap_denied.idx.heap", ".mmap_denied.idx.roster"} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +100,7 @@ func TestWriteMmapAsSaltDoes(t *testing.T) {
 	if lines(back) != lines(keys) {
 		t.Error("read back differs")
 	}
-	// The default layout, a sparse file of 96 MB, and writing over what is there.
+	// The default layout, a sparse file of 96 MB, and writing over existing records.
 	if err := keystore.WriteMmap(dir, keystore.MmapLayout{}, keys[:10]); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +131,8 @@ func TestReadDirRules(t *testing.T) {
 	put("minions", "crlf", "A\r\nB\r\n")
 	put("minions_denied", "both", "DENIED")
 	put("elsewhere", "secret", "SECRET")
-	if err := os.Symlink(filepath.Join(dir, "elsewhere", "secret"), filepath.Join(dir, "minions", "link")); err != nil {
+	if err := os.Symlink(filepath.Join(dir, "elsewhere", "secret"),
+		filepath.Join(dir, "minions", "link")); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := keystore.ReadDir(dir)
@@ -140,7 +144,8 @@ func TestReadDirRules(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	put("minions", "huge", strings.Repeat("x", 70<<10))
-	if _, err := keystore.ReadDir(dir); err == nil || !strings.Contains(err.Error(), "more than 65536 bytes") {
+	if _, err := keystore.ReadDir(dir); err == nil ||
+		!strings.Contains(err.Error(), "more than 65536 bytes") {
 		t.Errorf("a huge file: %v", err)
 	}
 	if keys, err := keystore.ReadDir(filepath.Join(dir, "absent")); err != nil || len(keys) != 0 {
@@ -150,7 +155,8 @@ func TestReadDirRules(t *testing.T) {
 
 func TestMmapRefusesDamage(t *testing.T) {
 	t.Parallel()
-	key := []keystore.Key{{ID: "web1", State: keystore.Accepted, Pub: "PUB", Since: time.Unix(1, 0)}}
+	key := []keystore.Key{{ID: "web1", State: keystore.Accepted, Pub: "PUB",
+		Since: time.Unix(1, 0)}}
 	damage := func(name string, at int64, b byte) error {
 		dir := t.TempDir()
 		if err := keystore.WriteMmap(dir, small, key); err != nil {
@@ -167,16 +173,20 @@ func TestMmapRefusesDamage(t *testing.T) {
 		_, err = keystore.ReadMmap(dir, small)
 		return err
 	}
-	if err := damage(".mmap_keys.idx.heap", 10, 'x'); err == nil || !strings.Contains(err.Error(), "wrong checksum") {
+	if err := damage(".mmap_keys.idx.heap", 10, 'x'); err == nil ||
+		!strings.Contains(err.Error(), "wrong checksum") {
 		t.Errorf("heap: %v", err)
 	}
-	if err := damage(".mmap_keys.idx", 0, 'x'); err == nil || !strings.Contains(err.Error(), "magic") {
+	if err := damage(".mmap_keys.idx", 0, 'x'); err == nil ||
+		!strings.Contains(err.Error(), "magic") {
 		t.Errorf("header: %v", err)
 	}
-	if err := damage(".mmap_keys.idx", 61*96, 'x'); err == nil || !strings.Contains(err.Error(), "cut off") {
+	if err := damage(".mmap_keys.idx", 61*96, 'x'); err == nil ||
+		!strings.Contains(err.Error(), "cut off") {
 		t.Errorf("size: %v", err)
 	}
-	if err := keystore.WriteMmap(t.TempDir(), small, []keystore.Key{{ID: strings.Repeat("x", 65), State: keystore.Accepted}}); err == nil {
+	if err := keystore.WriteMmap(t.TempDir(), small,
+		[]keystore.Key{{ID: strings.Repeat("x", 65), State: keystore.Accepted}}); err == nil {
 		t.Error("an id that does not fit was written")
 	}
 }

@@ -16,7 +16,8 @@ import (
 // Node is what a key store needs of the cluster; *cluster.Node is one.
 type Node interface {
 	State() *fsm.State
-	// Propose applies a command and returns when it is applied here; without a quorum it fails soon.
+	// Propose applies a command and returns when it is applied here; without a quorum it fails
+	// soon.
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
 	// ReadIndex returns when the state here has all that was acknowledged before.
 	ReadIndex(ctx context.Context) error
@@ -106,7 +107,8 @@ func New(node Node, log *slog.Logger, reg prometheus.Registerer) (*Store, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{node: node, log: log.With("component", "keystore"), m: m, parsed: make(map[string]*AcceptedKey)}, nil
+	return &Store{node: node, log: log.With("component", "keystore"), m: m,
+		parsed: make(map[string]*AcceptedKey)}, nil
 }
 
 // Key returns the accepted, pending or rejected key of an id.
@@ -202,7 +204,8 @@ func (s *Store) List() map[State][]string {
 	return out
 }
 
-// Fresh returns when List and Key show every change that any master acknowledged before; operators' reads start with it.
+// Fresh returns when List and Key show every change that any master acknowledged before; operators'
+// reads start with it.
 func (s *Store) Fresh(ctx context.Context) error { return s.node.ReadIndex(ctx) }
 
 // Text returns the PEM text of an id's key in a state; of several denied keys the last one offered.

@@ -37,8 +37,9 @@ func newGroup(t testing.TB) *group {
 	g := &group{state: fsm.New(), quorum: true}
 	node := fsm.NodeName("m1", "1")
 	g.apply(&fsm.Found{
-		Cluster: fsm.Cluster{UUID: "u", Partitions: 256}, Member: fsm.Member{Node: node, ID: "m1", Incarnation: "1"},
-		AES: "a", Session: []byte("s"), At: time.Now(),
+		Cluster: fsm.Cluster{UUID: "u", Partitions: 256},
+		Member:  fsm.Member{Node: node, ID: "m1", Incarnation: "1"},
+		AES:     "a", Session: []byte("s"), At: time.Now(),
 	})
 	return g
 }
@@ -116,7 +117,8 @@ func TestOffer(t *testing.T) {
 	t.Parallel()
 	a, b := pems()[0], pems()[1]
 	have := func(state fsm.KeyState, pub string) fsm.Command {
-		return &fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: state, Pub: pub}}, At: time.Now()}
+		return &fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: state, Pub: pub}},
+			At: time.Now()}
 	}
 	denied := func(n int) (list []fsm.Command) {
 		for i := range n {
@@ -139,40 +141,90 @@ func TestOffer(t *testing.T) {
 		reads  int
 	}{
 		{name: "new", pub: a, act: "pend", result: true, ret: true, writes: 1, reads: 1},
-		{name: "new, not a key", pub: "nonsense", act: "pend", result: true, ret: true, writes: 1, reads: 1},
+		{name: "new, not a key", pub: "nonsense", act: "pend", result: true, ret: true, writes: 1,
+			reads: 1},
 		{name: "new, no quorum", cut: true, pub: a, act: "pend", result: true, ret: true, reads: 1},
-		{name: "new, autosign", pub: a, policy: keystore.Policy{Auto: keystore.AutoAccept}, act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
-		{name: "new, autosign, not a key", pub: "nonsense", policy: keystore.Policy{Auto: keystore.AutoAccept}, act: "error", ret: false, writes: 1, reads: 1},
-		{name: "new, autoreject", pub: a, policy: keystore.Policy{Auto: keystore.AutoReject}, act: "reject", ret: false, writes: 1, reads: 1},
-		{name: "new, full", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1}, act: "full", ret: "full"},
-		{name: "new, full, no quorum", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, cut: true, pub: a, policy: keystore.Policy{MaxPending: 1}, act: "full", ret: "full"},
-		{name: "new, full, autoreject", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1, Auto: keystore.AutoReject}, act: "full", ret: "full"},
-		{name: "new, full, autosign", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1, Auto: keystore.AutoAccept}, act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
-		{name: "new, full of its source", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 9, MaxPerSource: 1, Source: "192.0.2.1"}, act: "full", ret: "full"},
-		{name: "new, full of another source", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 9, MaxPerSource: 1, Source: "192.0.2.2"}, act: "pend", result: true, ret: true, writes: 1, reads: 1},
-		{name: "pending retry, full", have: []fsm.Command{have(fsm.KeyPending, a), &fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1}, act: "pend", result: true, ret: true},
-		{name: "accepted, other key, denied ones full", have: append([]fsm.Command{have(fsm.KeyAccepted, a)}, have(fsm.KeyDenied, "x")), pub: b, policy: keystore.Policy{MaxPending: 1}, act: "denied", ret: false, reads: 1},
-		{name: "accepted, other key, denied ones of the id full", have: append([]fsm.Command{have(fsm.KeyAccepted, a)}, denied(8)...), pub: b, act: "denied", ret: false, reads: 1},
-		{name: "pending, other key, denied ones of the id full", have: append([]fsm.Command{have(fsm.KeyPending, a)}, denied(8)...), pub: b, act: "denied", ret: false, reads: 1},
-		{name: "pending retry", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: a, act: "pend", result: true, ret: true},
-		{name: "pending, other key", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: b, act: "denied", ret: false, writes: 1, reads: 1},
-		{name: "pending, autosign", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: a, policy: keystore.Policy{Auto: keystore.AutoAccept}, act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
-		{name: "accepted", have: []fsm.Command{have(fsm.KeyAccepted, a)}, pub: a, act: "accept", result: true, ret: true, key: true},
-		{name: "accepted, no quorum", have: []fsm.Command{have(fsm.KeyAccepted, a)}, cut: true, pub: a, act: "accept", result: true, ret: true, key: true},
-		{name: "accepted text that is no key", have: []fsm.Command{have(fsm.KeyAccepted, "nonsense")}, pub: "nonsense", act: "error", ret: false, reads: 1},
-		{name: "accepted, other key", have: []fsm.Command{have(fsm.KeyAccepted, a)}, pub: b, act: "denied", ret: false, writes: 1, reads: 1},
-		{name: "accepted, other key, no quorum", have: []fsm.Command{have(fsm.KeyAccepted, a)}, cut: true, pub: b, act: "pend", result: true, ret: true, reads: 1},
-		{name: "accepted, other key, denied before", have: []fsm.Command{have(fsm.KeyAccepted, a), have(fsm.KeyDenied, b)}, pub: b, act: "denied", ret: false, reads: 1},
-		{name: "accepted, other key, but deleted elsewhere", have: []fsm.Command{have(fsm.KeyAccepted, a)},
-			behind: []fsm.Command{&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"}, From: fsm.StateSet(fsm.KeyAccepted)}},
-			pub:    b, act: "pend", result: true, ret: true, writes: 1, reads: 1},
-		{name: "rejected", have: []fsm.Command{have(fsm.KeyRejected, a)}, pub: a, act: "reject", ret: false, reads: 1},
-		{name: "rejected, no quorum", have: []fsm.Command{have(fsm.KeyRejected, a)}, cut: true, pub: a, act: "pend", result: true, ret: true, reads: 1},
+		{name: "new, autosign", pub: a, policy: keystore.Policy{Auto: keystore.AutoAccept},
+			act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
+		{name: "new, autosign, not a key", pub: "nonsense",
+			policy: keystore.Policy{Auto: keystore.AutoAccept}, act: "error", ret: false, writes: 1,
+			reads: 1},
+		{name: "new, autoreject", pub: a, policy: keystore.Policy{Auto: keystore.AutoReject},
+			act: "reject", ret: false, writes: 1, reads: 1},
+		{name: "new, full", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x",
+			Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1},
+			act: "full", ret: "full"},
+		{name: "new, full, no quorum", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x",
+			Source: "192.0.2.1", At: time.Now()}}, cut: true, pub: a,
+			policy: keystore.Policy{MaxPending: 1}, act: "full", ret: "full"},
+		{name: "new, full, autoreject", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x",
+			Source: "192.0.2.1", At: time.Now()}}, pub: a,
+			policy: keystore.Policy{MaxPending: 1, Auto: keystore.AutoReject}, act: "full",
+			ret: "full"},
+		{name: "new, full, autosign", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x",
+			Source: "192.0.2.1", At: time.Now()}}, pub: a,
+			policy: keystore.Policy{MaxPending: 1, Auto: keystore.AutoAccept}, act: "accept",
+			result: true, ret: true, key: true, writes: 1, reads: 1},
+		{name: "new, full of its source",
+			have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1",
+				At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 9, MaxPerSource: 1,
+				Source: "192.0.2.1"}, act: "full", ret: "full"},
+		{name: "new, full of another source",
+			have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1",
+				At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 9, MaxPerSource: 1,
+				Source: "192.0.2.2"}, act: "pend", result: true, ret: true, writes: 1, reads: 1},
+		{name: "pending retry, full", have: []fsm.Command{have(fsm.KeyPending, a),
+			&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a,
+			policy: keystore.Policy{MaxPending: 1}, act: "pend", result: true, ret: true},
+		{name: "accepted, other key, denied ones full",
+			have: append([]fsm.Command{have(fsm.KeyAccepted, a)}, have(fsm.KeyDenied, "x")), pub: b,
+			policy: keystore.Policy{MaxPending: 1}, act: "denied", ret: false, reads: 1},
+		{name: "accepted, other key, denied ones of the id full",
+			have: append([]fsm.Command{have(fsm.KeyAccepted, a)}, denied(8)...), pub: b,
+			act: "denied", ret: false, reads: 1},
+		{name: "pending, other key, denied ones of the id full",
+			have: append([]fsm.Command{have(fsm.KeyPending, a)}, denied(8)...), pub: b,
+			act: "denied", ret: false, reads: 1},
+		{name: "pending retry", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: a, act: "pend",
+			result: true, ret: true},
+		{name: "pending, other key", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: b,
+			act: "denied", ret: false, writes: 1, reads: 1},
+		{name: "pending, autosign", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: a,
+			policy: keystore.Policy{Auto: keystore.AutoAccept}, act: "accept", result: true,
+			ret: true, key: true, writes: 1, reads: 1},
+		{name: "accepted", have: []fsm.Command{have(fsm.KeyAccepted, a)}, pub: a, act: "accept",
+			result: true, ret: true, key: true},
+		{name: "accepted, no quorum", have: []fsm.Command{have(fsm.KeyAccepted, a)}, cut: true,
+			pub: a, act: "accept", result: true, ret: true, key: true},
+		{name: "accepted text that is no key",
+			have: []fsm.Command{have(fsm.KeyAccepted, "nonsense")}, pub: "nonsense", act: "error",
+			ret: false, reads: 1},
+		{name: "accepted, other key", have: []fsm.Command{have(fsm.KeyAccepted, a)}, pub: b,
+			act: "denied", ret: false, writes: 1, reads: 1},
+		{name: "accepted, other key, no quorum", have: []fsm.Command{have(fsm.KeyAccepted, a)},
+			cut: true, pub: b, act: "pend", result: true, ret: true, reads: 1},
+		{name: "accepted, other key, denied before",
+			have: []fsm.Command{have(fsm.KeyAccepted, a), have(fsm.KeyDenied, b)}, pub: b,
+			act: "denied", ret: false, reads: 1},
+		{name: "accepted, other key, but deleted elsewhere",
+			have: []fsm.Command{have(fsm.KeyAccepted, a)},
+			behind: []fsm.Command{&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"},
+				From: fsm.StateSet(fsm.KeyAccepted)}},
+			pub: b, act: "pend", result: true, ret: true, writes: 1, reads: 1},
+		{name: "rejected", have: []fsm.Command{have(fsm.KeyRejected, a)}, pub: a, act: "reject",
+			ret: false, reads: 1},
+		{name: "rejected, no quorum", have: []fsm.Command{have(fsm.KeyRejected, a)}, cut: true,
+			pub: a, act: "pend", result: true, ret: true, reads: 1},
 		{name: "rejected here, accepted elsewhere", have: []fsm.Command{have(fsm.KeyRejected, a)},
-			behind: []fsm.Command{&fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{"web1"}, From: fsm.StateSet(fsm.KeyRejected)}},
-			pub:    a, act: "accept", result: true, ret: true, key: true, reads: 1},
-		{name: "open mode, changed key", have: []fsm.Command{have(fsm.KeyAccepted, a)}, pub: b, policy: keystore.Policy{Open: true}, act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
-		{name: "open mode, rejected", have: []fsm.Command{have(fsm.KeyRejected, a)}, pub: a, policy: keystore.Policy{Open: true}, act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
+			behind: []fsm.Command{&fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{"web1"},
+				From: fsm.StateSet(fsm.KeyRejected)}},
+			pub: a, act: "accept", result: true, ret: true, key: true, reads: 1},
+		{name: "open mode, changed key", have: []fsm.Command{have(fsm.KeyAccepted, a)}, pub: b,
+			policy: keystore.Policy{Open: true}, act: "accept", result: true, ret: true, key: true,
+			writes: 1, reads: 1},
+		{name: "open mode, rejected", have: []fsm.Command{have(fsm.KeyRejected, a)}, pub: a,
+			policy: keystore.Policy{Open: true}, act: "accept", result: true, ret: true, key: true,
+			writes: 1, reads: 1},
 		{name: "open mode, empty", policy: keystore.Policy{Open: true}, act: "error", ret: false},
 	}
 	for _, tt := range tests {
@@ -188,11 +240,13 @@ func TestOffer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o.Act != tt.act || o.Result != tt.result || o.Ret != tt.ret || (o.Key != nil) != tt.key {
+			if o.Act != tt.act || o.Result != tt.result || o.Ret != tt.ret ||
+				(o.Key != nil) != tt.key {
 				t.Errorf("got %+v, want %s %v %v key %v", o, tt.act, tt.result, tt.ret, tt.key)
 			}
 			if g.writes != tt.writes || g.reads != tt.reads {
-				t.Errorf("%d writes and %d reads of the leader, want %d and %d", g.writes, g.reads, tt.writes, tt.reads)
+				t.Errorf("%d writes and %d reads of the leader, want %d and %d", g.writes, g.reads,
+					tt.writes, tt.reads)
 			}
 			if after, _ := g.state.Keys(); tt.cut && fmt.Sprint(after) != fmt.Sprint(before) {
 				t.Error("stored something without a quorum")
@@ -225,7 +279,8 @@ func TestAcceptedIsParsedOnceAndNeverStale(t *testing.T) {
 	if k, _ := s.Accepted("web1"); k.Pub.Text() != b {
 		t.Error("the replaced key is still used")
 	}
-	g.apply(&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"}, From: fsm.StateSet(fsm.KeyAccepted)})
+	g.apply(&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"},
+		From: fsm.StateSet(fsm.KeyAccepted)})
 	if _, ok := s.Accepted("web1"); ok {
 		t.Error("the deleted key is still used")
 	}
@@ -239,23 +294,29 @@ func TestChange(t *testing.T) {
 	g := newGroup(t)
 	s := store(t, g)
 	g.apply(&fsm.ImportKeys{Keys: []fsm.Key{
-		{ID: "a", State: fsm.KeyPending, Pub: pems()[0]}, {ID: "bad", State: fsm.KeyPending, Pub: "nonsense"},
-		{ID: "d", State: fsm.KeyDenied, Pub: pems()[1]}, {ID: "a", State: fsm.KeyDenied, Pub: pems()[1]},
+		{ID: "a", State: fsm.KeyPending, Pub: pems()[0]},
+		{ID: "bad", State: fsm.KeyPending, Pub: "nonsense"},
+		{ID: "d", State: fsm.KeyDenied, Pub: pems()[1]},
+		{ID: "a", State: fsm.KeyDenied, Pub: pems()[1]},
 	}})
 	changed, index, err := s.Change(t.Context(), keystore.AcceptKeys, []string{"a", "bad", "d"})
 	var w *keystore.Warning
-	if !errors.As(err, &w) || len(w.NotKeys) != 1 || w.NotKeys[0] != "bad" || len(w.Unconfirmed) != 0 {
+	if !errors.As(err, &w) || len(w.NotKeys) != 1 || w.NotKeys[0] != "bad" ||
+		len(w.Unconfirmed) != 0 {
 		t.Errorf("warning: %v", err)
 	}
-	if len(changed) != 1 || changed[0].ID != "a" || changed[0].From != keystore.Pending || changed[0].State != keystore.Accepted || index != g.index {
+	if len(changed) != 1 || changed[0].ID != "a" || changed[0].From != keystore.Pending ||
+		changed[0].State != keystore.Accepted || index != g.index {
 		t.Errorf("got %+v at %d", changed, index)
 	}
 	g.silent = []string{"m2"}
 	changed, _, err = s.Change(t.Context(), keystore.DeleteKeys, []string{"a"})
-	if !errors.As(err, &w) || len(w.Unconfirmed) != 1 || !strings.Contains(err.Error(), "master m2 did not confirm") {
+	if !errors.As(err, &w) || len(w.Unconfirmed) != 1 ||
+		!strings.Contains(err.Error(), "master m2 did not confirm") {
 		t.Errorf("warning: %v", err)
 	}
-	if len(changed) != 2 || changed[0].From != keystore.Accepted || changed[1].From != keystore.Denied {
+	if len(changed) != 2 || changed[0].From != keystore.Accepted ||
+		changed[1].From != keystore.Denied {
 		t.Errorf("deleted: %+v", changed)
 	}
 	g.silent = nil
@@ -264,13 +325,17 @@ func TestChange(t *testing.T) {
 		t.Errorf("rejected: %+v %v", changed, err)
 	}
 	g.quorum = false
-	if _, _, err := s.Change(t.Context(), keystore.AcceptKeys, []string{"bad"}, keystore.Rejected, keystore.Denied); err != nil && !errors.Is(err, cluster.ErrNoQuorum) && !errors.As(err, &w) {
+	if _, _, err := s.Change(t.Context(), keystore.AcceptKeys, []string{"bad"}, keystore.Rejected,
+		keystore.Denied); err != nil && !errors.Is(err, cluster.ErrNoQuorum) &&
+		!errors.As(err, &w) {
 		t.Errorf("no quorum: %v", err)
 	}
-	if _, _, err := s.Change(t.Context(), keystore.DeleteKeys, []string{"bad"}); !errors.Is(err, cluster.ErrNoQuorum) {
+	if _, _, err := s.Change(t.Context(), keystore.DeleteKeys, []string{"bad"}); !errors.Is(err,
+		cluster.ErrNoQuorum) {
 		t.Errorf("no quorum: %v", err)
 	}
-	if l := s.List(); len(l[keystore.Rejected]) != 1 || len(l[keystore.Denied]) != 1 || len(l) != 4 {
+	if l := s.List(); len(l[keystore.Rejected]) != 1 || len(l[keystore.Denied]) != 1 ||
+		len(l) != 4 {
 		t.Errorf("list: %v", l)
 	}
 }
@@ -290,7 +355,8 @@ func TestCommandsAreSmall(t *testing.T) {
 		t.Errorf("imported %d, %v", taken, err)
 	}
 	for _, action := range []keystore.Action{keystore.AcceptKeys, keystore.DeleteKeys} {
-		if changed, _, err := s.Change(t.Context(), action, ids, keystore.Pending, keystore.Accepted); err != nil || len(changed) != n {
+		if changed, _, err := s.Change(t.Context(), action, ids, keystore.Pending,
+			keystore.Accepted); err != nil || len(changed) != n {
 			t.Errorf("action %d: %d changed, %v", action, len(changed), err)
 		}
 	}
@@ -340,14 +406,16 @@ func TestExportFollowsAndTakesIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("accepted", "minions/web1")
-	if b, err := os.ReadFile(filepath.Join(dir, "minions", "web1")); err != nil || string(b) != pems()[0] {
+	if b, err := os.ReadFile(filepath.Join(dir, "minions", "web1")); err != nil ||
+		string(b) != pems()[0] {
 		t.Errorf("content: %q %v", b, err)
 	}
 	if e.Index() != g.index {
 		t.Errorf("index %d, want %d", e.Index(), g.index)
 	}
 	// preseeded
-	if err := os.WriteFile(filepath.Join(dir, "minions", "seed"), []byte(pems()[1]+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "minions", "seed"), []byte(pems()[1]+"\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := e.TakeIn(ctx); n != 1 || err != nil {
@@ -364,7 +432,8 @@ func TestExportFollowsAndTakesIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.followed = nil
-	g.apply(&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"}, From: fsm.StateSet(fsm.KeyAccepted)})
+	g.apply(&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"},
+		From: fsm.StateSet(fsm.KeyAccepted)})
 	want("down", "minions/seed minions/web1")
 	e = open()
 	defer e.Close()
@@ -381,7 +450,8 @@ func TestExportFollowsAndTakesIn(t *testing.T) {
 	}
 }
 
-// TestOnThreeMasters runs the store on real nodes: accepted once is accepted everywhere before the change returns.
+// TestOnThreeMasters runs the store on real nodes: accepted once is accepted everywhere before the
+// change returns.
 func TestOnThreeMasters(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
@@ -402,11 +472,13 @@ func TestOnThreeMasters(t *testing.T) {
 		if k, ok := stores[(i+1)%3].Key(id); !ok || k.State != keystore.Pending {
 			t.Errorf("%s on another master: %+v", id, k)
 		}
-		if changed, _, err := stores[(i+2)%3].Change(t.Context(), keystore.AcceptKeys, []string{id}); err != nil || len(changed) != 1 {
+		if changed, _, err := stores[(i+2)%3].Change(t.Context(), keystore.AcceptKeys,
+			[]string{id}); err != nil || len(changed) != 1 {
 			t.Fatalf("%v %v", changed, err)
 		}
 		for j, s := range stores {
-			if o, err := s.Offer(t.Context(), id, pems()[0], keystore.Policy{}); err != nil || o.Act != "accept" || o.Key == nil {
+			if o, err := s.Offer(t.Context(), id, pems()[0], keystore.Policy{}); err != nil ||
+				o.Act != "accept" || o.Key == nil {
 				t.Errorf("%s on master %d: %+v %v", id, j, o, err)
 			}
 		}
@@ -421,18 +493,22 @@ func TestOnThreeMasters(t *testing.T) {
 		return nil
 	})
 	s := store(t, cut)
-	if o, err := s.Offer(t.Context(), "stranger", pems()[1], keystore.Policy{}); err != nil || o.Act != "pend" {
+	if o, err := s.Offer(t.Context(), "stranger", pems()[1], keystore.Policy{}); err != nil ||
+		o.Act != "pend" {
 		t.Errorf("stranger: %+v %v", o, err)
 	}
-	if o, err := s.Offer(t.Context(), "web0", pems()[0], keystore.Policy{}); err != nil || o.Act != "accept" {
+	if o, err := s.Offer(t.Context(), "web0", pems()[0], keystore.Policy{}); err != nil ||
+		o.Act != "accept" {
 		t.Errorf("known minion: %+v %v", o, err)
 	}
-	if o, err := s.Offer(t.Context(), "web0", pems()[1], keystore.Policy{}); err != nil || o.Act != "pend" {
+	if o, err := s.Offer(t.Context(), "web0", pems()[1], keystore.Policy{}); err != nil ||
+		o.Act != "pend" {
 		t.Errorf("another key: %+v %v", o, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, _, err := s.Change(ctx, keystore.DeleteKeys, []string{"web0"}); !errors.Is(err, cluster.ErrNoQuorum) {
+	if _, _, err := s.Change(ctx, keystore.DeleteKeys, []string{"web0"}); !errors.Is(err,
+		cluster.ErrNoQuorum) {
 		t.Errorf("change in the minority: %v", err)
 	}
 	c.Heal()

@@ -18,10 +18,10 @@ const maxKeyFile = 64 << 10
 // lookup is the order in which Salt looks for an id: the first folder that has it decides.
 var lookup = []State{Rejected, Pending, Accepted, Denied}
 
-// ReadDir reads the keys of a pki directory of Salt 3006 to 3008: the folders of localfs_key, and the files of mmap_key
-// where there are any; for an id in both the latter count. Symlinks, dot files and names that are no id are left out, as
-// Salt does. Absent folders are empty. Of an id in several folders the first in Salt's order counts; denied keys come
-// beside it.
+// ReadDir reads the keys of a pki directory of Salt 3006 to 3008: the folders of localfs_key, and
+// the files of mmap_key where there are any; for an id in both the latter count. Symlinks, dot
+// files and names that are no id are left out, as Salt does. Absent folders are empty. Of an id in
+// several folders the first in Salt's order counts; denied keys come beside it.
 func ReadDir(dir string) ([]Key, error) {
 	keys, err := readMmapDir(dir)
 	if err != nil {
@@ -95,7 +95,8 @@ func readKeyFile(path string) (string, error) {
 	return string(b), nil
 }
 
-// writeKeyFile replaces a key file: written beside it, then renamed, so a reader never sees half a key.
+// writeKeyFile replaces a key file: written beside it, then renamed, so a reader never sees half a
+// key.
 func writeKeyFile(dir string, state State, id, pub string) error {
 	folder := filepath.Join(dir, state.String())
 	f, err := os.CreateTemp(folder, ".new-*")

@@ -15,10 +15,12 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		offers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_keystore_offers_total", Help: "Keys that minions offered, by outcome.",
+			Name: "clustermaster_keystore_offers_total",
+			Help: "Keys that minions offered, by outcome.",
 		}, []string{"act"}),
 		undecided: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_keystore_undecided_total", Help: "Offered keys answered with pending because there was no quorum.",
+			Name: "clustermaster_keystore_undecided_total",
+			Help: "Offered keys answered with pending because there was no quorum.",
 		}),
 		unkept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_keystore_unkept_total",

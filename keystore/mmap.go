@@ -17,7 +17,8 @@ import (
 	"clustermaster/wire"
 )
 
-// MmapLayout are the options of Salt's mmap_key driver (2-master-functions.md 10.3). The zero value means its defaults.
+// MmapLayout are the options of Salt's mmap_key driver (2-master-functions.md 10.3). The zero value
+// means its defaults.
 type MmapLayout struct {
 	Slots    int // mmap_key_size, 1,000,000
 	SlotSize int // mmap_key_slot_size in bytes, 96
@@ -34,8 +35,10 @@ func (l MmapLayout) withDefaults() (MmapLayout, error) {
 	if l.IDSize == 0 {
 		l.IDSize = 64
 	}
-	if l.IDSize < 1 || l.IDSize > 4096 || l.SlotSize < l.IDSize+slotFixed || l.SlotSize < 25 || l.SlotSize > 8192 || l.Slots < 2 || l.Slots > 1<<31 {
-		return l, fmt.Errorf("mmap_key_size %d, mmap_key_slot_size %d, mmap_key_id_size %d: do not fit together", l.Slots, l.SlotSize, l.IDSize)
+	if l.IDSize < 1 || l.IDSize > 4096 || l.SlotSize < l.IDSize+slotFixed || l.SlotSize < 25 ||
+		l.SlotSize > 8192 || l.Slots < 2 || l.Slots > 1<<31 {
+		return l,
+			fmt.Errorf("mmap_key_size %d, mmap_key_slot_size %d, mmap_key_id_size %d: do not fit together", l.Slots, l.SlotSize, l.IDSize)
 	}
 	return l, nil
 }
@@ -61,10 +64,12 @@ const (
 // ErrMmap says that files of the mmap_key driver are not of its form.
 var ErrMmap = errors.New("not in the form of mmap_key")
 
-// readMmapDir reads the keys of the mmap_key driver with its default layout; without its files there are none.
+// readMmapDir reads the keys of the mmap_key driver with its default layout; without its files
+// there are none.
 func readMmapDir(dir string) ([]Key, error) { return ReadMmap(dir, MmapLayout{}) }
 
-// ReadMmap reads the keys of a pki directory of the mmap_key driver. No Salt master may be writing to it.
+// ReadMmap reads the keys of a pki directory of the mmap_key driver. No Salt master may be writing
+// to it.
 func ReadMmap(dir string, l MmapLayout) ([]Key, error) {
 	l, err := l.withDefaults()
 	if err != nil {
@@ -72,20 +77,21 @@ func ReadMmap(dir string, l MmapLayout) ([]Key, error) {
 	}
 	var keys []Key
 	for _, bank := range []string{keysBank, deniedBank} {
-		err := readBank(filepath.Join(dir, bank), l, func(id string, mtime time.Time, value []byte) error {
-			k := Key{ID: id, State: Denied, Since: mtime}
-			if bank == keysBank {
-				if len(value) == 0 || State(value[0]) < Accepted || State(value[0]) > Rejected {
-					return fmt.Errorf("%s: unknown state: %w", id, ErrMmap)
+		err := readBank(filepath.Join(dir, bank), l,
+			func(id string, mtime time.Time, value []byte) error {
+				k := Key{ID: id, State: Denied, Since: mtime}
+				if bank == keysBank {
+					if len(value) == 0 || State(value[0]) < Accepted || State(value[0]) > Rejected {
+						return fmt.Errorf("%s: unknown state: %w", id, ErrMmap)
+					}
+					k.State, value = State(value[0]), value[1:]
 				}
-				k.State, value = State(value[0]), value[1:]
-			}
-			if keyName(id) {
-				k.Pub = wire.CleanKey(string(value))
-				keys = append(keys, k)
-			}
-			return nil
-		})
+				if keyName(id) {
+					k.Pub = wire.CleanKey(string(value))
+					keys = append(keys, k)
+				}
+				return nil
+			})
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, bank), err)
 		}
@@ -93,8 +99,8 @@ func ReadMmap(dir string, l MmapLayout) ([]Key, error) {
 	return keys, nil
 }
 
-// ReadMmapMaster reads a file of the master itself, such as master.pem, that the mmap_key driver keeps in dir; without it
-// the error is fs.ErrNotExist.
+// ReadMmapMaster reads a file of the master itself, such as master.pem, that the mmap_key driver
+// keeps in dir; without it the error is fs.ErrNotExist.
 func ReadMmapMaster(dir, name string) ([]byte, error) {
 	l, err := MmapLayout{}.withDefaults()
 	if err != nil {
@@ -118,7 +124,8 @@ func ReadMmapMaster(dir, name string) ([]byte, error) {
 }
 
 // readBank opens the files of one bank; none are an empty bank.
-func readBank(path string, l MmapLayout, each func(id string, mtime time.Time, value []byte) error) error {
+func readBank(path string, l MmapLayout,
+	each func(id string, mtime time.Time, value []byte) error) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -152,7 +159,8 @@ func readBank(path string, l MmapLayout, each func(id string, mtime time.Time, v
 }
 
 // scanIndex reads all occupied slots of an index and their values.
-func scanIndex(index io.Reader, l MmapLayout, heap func(segment uint16) (io.ReaderAt, error), each func(id string, mtime time.Time, value []byte) error) error {
+func scanIndex(index io.Reader, l MmapLayout, heap func(segment uint16) (io.ReaderAt, error),
+	each func(id string, mtime time.Time, value []byte) error) error {
 	slot := make([]byte, l.SlotSize)
 	for n := 0; ; n++ {
 		if _, err := io.ReadFull(index, slot); errors.Is(err, io.EOF) {
@@ -204,7 +212,8 @@ func scanIndex(index io.Reader, l MmapLayout, heap func(segment uint16) (io.Read
 	}
 }
 
-// WriteMmap writes all keys of the store into dir as the mmap_key driver has them with its default layout.
+// WriteMmap writes all keys of the store into dir as the mmap_key driver has them with its default
+// layout.
 func (s *Store) WriteMmap(dir string) error {
 	var keys []Key
 	for state, ids := range s.List() {
@@ -217,9 +226,9 @@ func (s *Store) WriteMmap(dir string) error {
 	return WriteMmap(dir, MmapLayout{}, keys)
 }
 
-// WriteMmap writes keys as the mmap_key driver has them, in place of what is there. Of several denied keys of an id the
-// first counts, as in Salt. No Salt master may be running on the directory: three files per bank are replaced one after
-// the other.
+// WriteMmap writes keys as the mmap_key driver has them, in place of the present contents. Of
+// several denied keys of an id the first counts, as in Salt. No Salt master may be running on the
+// directory: three files per bank are replaced one after the other.
 func WriteMmap(dir string, l MmapLayout, keys []Key) error {
 	l, err := l.withDefaults()
 	if err != nil {
@@ -247,7 +256,8 @@ func WriteMmap(dir string, l MmapLayout, keys []Key) error {
 	}
 	for bank, keys := range banks {
 		if len(keys) >= l.Slots-1 {
-			return fmt.Errorf("write mmap_key: %d keys in %d slots; raise mmap_key_size", len(keys), l.Slots)
+			return fmt.Errorf("write mmap_key: %d keys in %d slots; raise mmap_key_size", len(keys),
+				l.Slots)
 		}
 		if err := writeBank(filepath.Join(dir, bank), l, keys); err != nil {
 			return fmt.Errorf("write mmap_key: %w", err)
@@ -319,7 +329,8 @@ func writeBank(path string, l MmapLayout, keys []Key) (err error) {
 		}
 		_, _ = records.Write(binary.LittleEndian.AppendUint64(nil, xxh3.Hash(value)))
 		_, _ = records.Write(value)
-		_, _ = slots.Write(binary.LittleEndian.AppendUint32(nil, uint32(number))) // bufio keeps the error for Flush
+		// bufio keeps the error for Flush
+		_, _ = slots.Write(binary.LittleEndian.AppendUint32(nil, uint32(number)))
 		segmentAt += heapSum + int64(len(value))
 	}
 	header := make([]byte, 25)
@@ -341,7 +352,8 @@ func writeBank(path string, l MmapLayout, keys []Key) (err error) {
 			return err
 		}
 	}
-	for f, name := range map[*os.File]string{heap: path + ".heap", roster: path + ".roster", index: path} {
+	for f, name := range map[*os.File]string{heap: path + ".heap", roster: path + ".roster",
+		index: path} {
 		if err := errors.Join(f.Chmod(0o600), f.Sync()); err != nil {
 			return err
 		}

@@ -25,7 +25,8 @@ func FuzzScanIndex(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, index, heap []byte) {
 		values := 0
-		_ = scanIndex(bytes.NewReader(index), layout, func(uint16) (io.ReaderAt, error) { return bytes.NewReader(heap), nil },
+		_ = scanIndex(bytes.NewReader(index), layout,
+			func(uint16) (io.ReaderAt, error) { return bytes.NewReader(heap), nil },
 			func(id string, _ time.Time, value []byte) error {
 				values++
 				if len(id) > layout.IDSize || len(value) == 0 || len(value) > maxKeyFile {

@@ -4,5 +4,6 @@ package keystore
 
 import "syscall"
 
-// noFollow makes open refuse a symlink; nonblocking, so that a pipe put in place of a key can't hang the master.
+// noFollow makes open refuse a symlink; nonblocking, so that a pipe put in place of a key can't
+// hang the master.
 const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK

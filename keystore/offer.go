@@ -54,13 +54,14 @@ func outcome(act string) Outcome {
 	}
 }
 
-// Offer decides on the key that a minion shows when it signs in (rows 3 to 10 of the order of checks in
-// 1-channel.md 6.2). pub is the cleaned PEM text.
+// Offer decides on the key that a minion shows when it signs in (rows 3 to 10 of the order of
+// checks in 1-channel.md 6.2). pub is the cleaned PEM text.
 //
-// A known key in an unchanged state costs no message and no write, and neither does a new one where the list of those is
-// full. Anything that may end in a refusal, which makes a stock minion exit for good, is first made sure of with the
-// leader; without a quorum the minion is told to wait, as if pending, and nothing is stored. A refused key that is not
-// kept costs no write either. The error is nil; it is there for stores that can fail otherwise.
+// A known key in an unchanged state costs no message and no write, and neither does a new one where
+// the list of those is full. Anything that may end in a refusal, which makes a stock minion exit
+// for good, is first made sure of with the leader; without a quorum the minion is told to wait, as
+// if pending, and nothing is stored. A refused key that is not kept costs no write either. The
+// error is nil; it is there for stores that can fail otherwise.
 func (s *Store) Offer(ctx context.Context, id, pub string, p Policy) (Outcome, error) {
 	out := s.offer(ctx, id, pub, p)
 	s.m.offers.WithLabelValues(out.Act).Inc()
@@ -83,8 +84,9 @@ func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
 		return out
 	}
 	r, index, err := s.node.Propose(ctx, &fsm.OfferKey{
-		ID: id, Pub: pub, Open: p.Open, Auto: p.Auto, MaxPending: p.MaxPending, MaxPerSource: p.MaxPerSource,
-		Source: p.Source, At: time.Now().UTC(),
+		ID: id, Pub: pub, Open: p.Open, Auto: p.Auto, MaxPending: p.MaxPending,
+		MaxPerSource: p.MaxPerSource,
+		Source:       p.Source, At: time.Now().UTC(),
 	})
 	if err == nil && r.Refused != "" {
 		err = fmt.Errorf("refused: %s", r.Refused)
@@ -93,7 +95,8 @@ func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
 		return s.undecided(id, err)
 	}
 	if r.Changed && r.Act == "accept" {
-		// The minion's next request may reach any master, and one that has not heard of the key yet would refuse it.
+		// The minion's next request may reach any master, and one that has not heard of the key yet
+		// would refuse it.
 		everywhere, cancel := context.WithTimeout(ctx, acceptTimeout)
 		defer cancel()
 		s.node.ConfirmEverywhere(everywhere, index)
@@ -129,7 +132,8 @@ func (s *Store) known(id, pub string, p Policy) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// settled answers, from a state that was just confirmed, what changes nothing: refusals that are on record.
+// settled answers, from a state that was just confirmed, what changes nothing: refusals that are on
+// record.
 func (s *Store) settled(id, pub string, p Policy) (Outcome, bool) {
 	if out, ok := s.known(id, pub, p); ok {
 		return out, true
@@ -141,7 +145,8 @@ func (s *Store) settled(id, pub string, p Policy) (Outcome, bool) {
 		return outcome("reject"), true
 	case k.State == fsm.KeyAccepted && k.Pub == pub:
 		return s.finish(id, "accept"), true
-	case k.State == fsm.KeyAccepted, k.State == fsm.KeyPending && k.Pub != pub && p.Auto != AutoReject:
+	case k.State == fsm.KeyAccepted, k.State == fsm.KeyPending && k.Pub != pub &&
+		p.Auto != AutoReject:
 		if s.node.State().IsDenied(id, pub) {
 			return outcome("denied"), true
 		}
@@ -153,7 +158,8 @@ func (s *Store) settled(id, pub string, p Policy) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// finish completes an acceptance: row 10, a stored text that is no key, is refused but stays accepted.
+// finish completes an acceptance: row 10, a stored text that is no key, is refused but stays
+// accepted.
 func (s *Store) finish(id, act string) Outcome {
 	o := outcome(act)
 	if act != "accept" {

@@ -34,11 +34,13 @@ func NewOrders(s *Store, around Surroundings) *Orders { return &Orders{Store: s,
 
 // Order is one change of keys.
 type Order struct {
-	Action          string   // accept, reject or delete
-	IDs             []string // of minions
-	From            []string // Salt's names of the states of the keys; none: those that Change takes then
-	PreserveMinions bool     // keep the cached grains and pillar of deleted minions, whatever the option says
-	KeepAESKey      bool     // do not rotate, whatever the option says
+	Action string   // accept, reject or delete
+	IDs    []string // of minions
+	// Salt's names of the states of the keys; none: those that Change takes then
+	From []string
+	// keep the cached grains and pillar of deleted minions, whatever the option says
+	PreserveMinions bool
+	KeepAESKey      bool // do not rotate, whatever the option says
 }
 
 // actions are Salt's names: of the order, and of what its event says.
@@ -55,10 +57,12 @@ var actions = map[string]struct {
 // cached of the minion. After a deletion or rejection the AES key is rotated, so that those minions
 // can read no further publications. Warnings say what the operator has to know of a change that
 // happened; with an error nothing else was done than the changes that Change had made.
-func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warnings []string, err error) {
+func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warnings []string,
+	err error) {
 	action, ok := actions[order.Action]
 	if !ok {
-		return nil, nil, fmt.Errorf("change keys: no action %q; use accept, reject or delete", order.Action)
+		return nil, nil, fmt.Errorf("change keys: no action %q; use accept, reject or delete",
+			order.Action)
 	}
 	var from []State
 	for _, name := range order.From {
@@ -118,7 +122,9 @@ func once(ids []string) []string {
 
 // Revoke deletes the accepted key of a minion at its own wish.
 func (o *Orders) Revoke(ctx context.Context, id string) error {
-	ctx = origin.With(ctx, origin.Origin{User: id, From: "minion", Order: "revoke_auth", Automatic: true})
-	_, _, err := o.Order(ctx, Order{Action: "delete", IDs: []string{id}, From: []string{Accepted.String()}})
+	ctx = origin.With(ctx, origin.Origin{User: id, From: "minion", Order: "revoke_auth",
+		Automatic: true})
+	_, _, err := o.Order(ctx, Order{Action: "delete", IDs: []string{id},
+		From: []string{Accepted.String()}})
 	return err
 }

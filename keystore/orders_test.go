@@ -27,28 +27,39 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 		warns    []string
 		err      string
 	}{
-		{name: "accept", order: keystore.Order{Action: "accept"}, did: []string{"salt/key accepted pub"}},
-		{name: "reject", order: keystore.Order{Action: "reject"}, did: []string{"salt/key rejected pub", "rotate", "key"}},
-		{name: "delete", order: keystore.Order{Action: "delete"}, did: []string{"salt/key delete", "forget web1", "rotate", "key"}},
-		{name: "the option keeps the cache", order: keystore.Order{Action: "delete"}, preserve: true,
-			did: []string{"salt/key delete", "rotate", "key"}},
-		{name: "the order keeps the cache", order: keystore.Order{Action: "delete", PreserveMinions: true},
-			did: []string{"salt/key delete", "rotate", "key"}},
+		{name: "accept", order: keystore.Order{Action: "accept"},
+			did: []string{"salt/key accepted pub"}},
+		{name: "reject", order: keystore.Order{Action: "reject"},
+			did: []string{"salt/key rejected pub", "rotate", "key"}},
+		{name: "delete", order: keystore.Order{Action: "delete"},
+			did: []string{"salt/key delete", "forget web1", "rotate", "key"}},
+		{name: "the option keeps the cache", order: keystore.Order{Action: "delete"},
+			preserve: true,
+			did:      []string{"salt/key delete", "rotate", "key"}},
+		{name: "the order keeps the cache",
+			order: keystore.Order{Action: "delete", PreserveMinions: true},
+			did:   []string{"salt/key delete", "rotate", "key"}},
 		{name: "the option keeps the AES key", order: keystore.Order{Action: "delete"}, keep: true,
 			did: []string{"salt/key delete", "forget web1"}},
-		{name: "the order keeps the AES key", order: keystore.Order{Action: "delete", KeepAESKey: true},
-			did: []string{"salt/key delete", "forget web1"}},
+		{name: "the order keeps the AES key",
+			order: keystore.Order{Action: "delete", KeepAESKey: true},
+			did:   []string{"salt/key delete", "forget web1"}},
 		{name: "nothing changes", order: keystore.Order{Action: "delete", IDs: []string{"web9"}}},
-		{name: "a state without the key", order: keystore.Order{Action: "delete", From: []string{"minions"}}},
-		{name: "what fails is said, the change stands", order: keystore.Order{Action: "delete"}, fails: broken,
-			did: []string{"salt/key delete", "forget web1", "rotate"}, warns: []string{"not removed: broken", "the AES key is not rotated"}},
+		{name: "a state without the key",
+			order: keystore.Order{Action: "delete", From: []string{"minions"}}},
+		{name: "what fails is said, the change stands", order: keystore.Order{Action: "delete"},
+			fails: broken,
+			did:   []string{"salt/key delete", "forget web1", "rotate"},
+			warns: []string{"not removed: broken", "the AES key is not rotated"}},
 		{name: "an unknown action", order: keystore.Order{Action: "burn"}, err: `no action "burn"`},
-		{name: "an unknown state", order: keystore.Order{Action: "delete", From: []string{"x"}}, err: `no state "x"`},
+		{name: "an unknown state", order: keystore.Order{Action: "delete", From: []string{"x"}},
+			err: `no state "x"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGroup(t)
-			g.apply(&fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: fsm.KeyPending, Pub: pems()[0]}}, At: time.Now()})
+			g.apply(&fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: fsm.KeyPending,
+				Pub: pems()[0]}}, At: time.Now()})
 			var did []string
 			orders := keystore.NewOrders(store(t, g), keystore.Surroundings{
 				Fire: func(tag string, data value.Map) {
@@ -60,15 +71,24 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 					}
 					did = append(did, tag)
 				},
-				Forget:          func(_ context.Context, id string) error { did = append(did, "forget "+id); return tt.fails },
-				RotateAES:       func(context.Context) error { did = append(did, "rotate"); return tt.fails },
+				Forget: func(_ context.Context,
+					id string) error {
+					did = append(did, "forget "+id)
+					return tt.fails
+				},
+				RotateAES: func(context.Context) error {
+					did = append(did,
+						"rotate")
+					return tt.fails
+				},
 				PreserveMinions: tt.preserve, RotateAESKey: !tt.keep,
 			})
 			if tt.order.IDs == nil {
 				tt.order.IDs = []string{"web1"}
 			}
 			_, warnings, err := orders.Order(t.Context(), tt.order)
-			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+			if tt.err == "" && err != nil || tt.err != "" &&
+				(err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Fatalf("error %v, want %q", err, tt.err)
 			}
 			if !slices.Equal(did, tt.did) {

@@ -27,8 +27,9 @@ var (
 	otherServer = regexp.MustCompile(`^\s*server master[23] 192\.0\.2\.1[23]:`)
 )
 
-// FillIn puts the masters into text, which is HAProxy or has its placeholders, and bind as the address on which minions connect;
-// "*" is all addresses. Error: a back end without a placeholder, or not two binds.
+// FillIn puts the masters into text, which is HAProxy or has its placeholders, and bind as the
+// address on which minions connect; "*" is all addresses. Error: a back end without a placeholder,
+// or not two binds.
 func FillIn(text, bind string, masters []Server) (string, error) {
 	var out strings.Builder
 	backEnds, servers, binds := 0, 0, 0
@@ -55,7 +56,8 @@ func FillIn(text, bind string, masters []Server) (string, error) {
 		}
 	}
 	if servers < 2 || servers != backEnds || binds != 2 {
-		return "", fmt.Errorf("the balancer's configuration has %d back ends, of which %d can be filled in, and %d binds of 2", backEnds, servers, binds)
+		return "",
+			fmt.Errorf("the balancer's configuration has %d back ends, of which %d can be filled in, and %d binds of 2", backEnds, servers, binds)
 	}
 	return out.String(), nil
 }

@@ -7,7 +7,8 @@ import (
 
 func TestFillIn(t *testing.T) {
 	t.Parallel()
-	text, err := FillIn(HAProxy, "127.1.2.100", []Server{{"master1", "127.1.2.1"}, {"master2", "127.1.2.2"}})
+	text, err := FillIn(HAProxy, "127.1.2.100",
+		[]Server{{"master1", "127.1.2.1"}, {"master2", "127.1.2.2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,13 +19,15 @@ func TestFillIn(t *testing.T) {
 	}
 	for line, n := range map[string]int{
 		"server master1 127.1.2.1:4505": 2, "server master2 127.1.2.2:4505": 2,
-		"server master1 127.1.2.1:4506": 2, "server master2 127.1.2.2:4506": 2, "server master3": 0, "server master1 192.0.2": 0,
+		"server master1 127.1.2.1:4506": 2, "server master2 127.1.2.2:4506": 2, "server master3": 0,
+		"server master1 192.0.2": 0,
 	} {
 		if got := strings.Count(text, line); got != n {
 			t.Errorf("%q stands %d times, want %d", line, got, n)
 		}
 	}
-	if _, err := FillIn(HAProxy+"backend other\n    server m 10.0.0.1:1\n", "*", []Server{{"m", "10.0.0.1"}}); err == nil {
+	if _, err := FillIn(HAProxy+"backend other\n    server m 10.0.0.1:1\n", "*",
+		[]Server{{"m", "10.0.0.1"}}); err == nil {
 		t.Error("a back end without a placeholder is taken")
 	}
 }

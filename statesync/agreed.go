@@ -24,13 +24,15 @@ var _ Heads = Agreed{}
 func (h Agreed) Head(t Tree) (Head, bool) {
 	head, ok := h.Cluster.State().RootsHead(uint8(t))
 	return Head{
-		Tree: t, Seq: head.Seq, Manifest: head.Manifest, Size: head.Size, Source: head.Source, Force: head.Force, At: head.At,
+		Tree: t, Seq: head.Seq, Manifest: head.Manifest, Size: head.Size, Source: head.Source,
+		Force: head.Force, At: head.At,
 	}, ok
 }
 
 func (h Agreed) Publish(ctx context.Context, head Head) error {
 	r, _, err := h.Cluster.Propose(ctx, &fsm.SetRootsHead{Head: fsm.RootsHead{
-		Tree: uint8(head.Tree), Seq: head.Seq, Manifest: head.Manifest, Size: head.Size, Source: head.Source, Force: head.Force, At: head.At,
+		Tree: uint8(head.Tree), Seq: head.Seq, Manifest: head.Manifest, Size: head.Size,
+		Source: head.Source, Force: head.Force, At: head.At,
 	}})
 	switch {
 	case err != nil:

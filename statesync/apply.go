@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// applier does the steps of one root. Nothing that changed after the steps were worked out is touched.
+// applier does the steps of one root. Nothing that changed after the steps were worked out is
+// touched.
 type applier struct {
 	root   *rootDir
 	stage  *rootDir // staged contents, named by the number of the step
@@ -31,7 +32,8 @@ func (a *applier) close() {
 // errChanged says that an item is no longer as it was when the steps were worked out.
 var errChanged = errors.New("changed meanwhile")
 
-// all does the steps in order. An error that is not about one item ends it; the journal remains, to go on later.
+// all does the steps in order. An error that is not about one item ends it; the journal remains, to
+// go on later.
 func (a *applier) all(ops []op) error {
 	for i := range ops {
 		if err := a.fault("step"); err != nil {
@@ -51,10 +53,11 @@ func (a *applier) all(ops []op) error {
 	return nil
 }
 
-// blocked says that something stands in the way that was not there when the steps were worked out, or that this item may
-// not be changed.
+// blocked says that something stands in the way that was not there when the steps were worked out,
+// or that this item may not be changed.
 func blocked(err error) bool {
-	for _, e := range []error{unix.ENOTDIR, unix.ELOOP, unix.EISDIR, unix.ENOTEMPTY, unix.EEXIST, unix.ENOENT, unix.EACCES, unix.EPERM} {
+	for _, e := range []error{unix.ENOTDIR, unix.ELOOP, unix.EISDIR, unix.ENOTEMPTY, unix.EEXIST,
+		unix.ENOENT, unix.EACCES, unix.EPERM} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -76,7 +79,8 @@ func (a *applier) step(i int, o *op) error {
 		if now.kind != Dir {
 			return nil
 		}
-		if err := a.root.rmdir(o.path); !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+		if err := a.root.rmdir(o.path); !errors.Is(err, unix.ENOTEMPTY) &&
+			!errors.Is(err, unix.EEXIST) {
 			return err
 		}
 		return nil // what is in it is drift, and listed as that
@@ -94,9 +98,11 @@ func (a *applier) step(i int, o *op) error {
 	return fmt.Errorf("step %d of kind %d: %w", i, o.kind, ErrCorrupt)
 }
 
-// unchanged compares without the time of the last change of the inode: giving it a second name moves that.
+// unchanged compares without the time of the last change of the inode: giving it a second name
+// moves that.
 func unchanged(now, old stat) bool {
-	return now.kind == old.kind && (now.kind == 0 || now.ino == old.ino && now.size == old.size && now.mtime == old.mtime)
+	return now.kind == old.kind && (now.kind == 0 || now.ino == old.ino && now.size == old.size &&
+		now.mtime == old.mtime)
 }
 
 func (a *applier) put(staged string, o *op, now stat) error {
@@ -132,7 +138,8 @@ func (a *applier) already(o *op, now stat) bool {
 		target, err := a.root.readlink(o.path)
 		return err == nil && target == o.item.Target
 	}
-	if now.kind != File || o.item.Kind != File || now.size != o.item.Size || now.mode != o.item.Mode {
+	if now.kind != File || o.item.Kind != File || now.size != o.item.Size ||
+		now.mode != o.item.Mode {
 		return false
 	}
 	f, err := a.root.open(o.path)
@@ -171,7 +178,8 @@ func (a *applier) openAside() error {
 	return err
 }
 
-// keep puts an item aside: moved away, or by a second name until it is replaced, so that it is never missing.
+// keep puts an item aside: moved away, or by a second name until it is replaced, so that it is
+// never missing.
 func (a *applier) keep(path string, away bool) error {
 	if err := a.openAside(); err != nil {
 		return err

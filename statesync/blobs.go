@@ -18,8 +18,9 @@ import (
 	"clustermaster/store/durable"
 )
 
-// blobs keeps contents on disk under their SHA-256. What is in it after flush survives a crash; what was written just
-// before one may be damaged, so everything is hashed again when it is used. Safe for concurrent use.
+// blobs keeps contents on disk under their SHA-256. What is in it after flush survives a crash;
+// what was written just before one may be damaged, so everything is hashed again when it is used.
+// Safe for concurrent use.
 type blobs struct {
 	dir string
 	low func() error // why nothing more is taken; set once after openBlobs, before any other use
@@ -36,8 +37,8 @@ func openBlobs(dir string) (*blobs, error) {
 	return b, nil
 }
 
-// recheck throws away what may have been written when the machine went down: contents that are younger than the last
-// flush and do not have their hash.
+// recheck throws away what may have been written when the machine went down: contents that are
+// younger than the last flush and do not have their hash.
 func (b *blobs) recheck() error {
 	var flushed time.Time
 	if st, err := os.Stat(b.stamp()); err == nil {
@@ -84,7 +85,8 @@ func (b *blobs) each(fn func(s Sum, path string, st fs.FileInfo) error) error {
 				return err
 			}
 			var s Sum
-			if n, err := hex.Decode(s[:], []byte(f.Name())[:min(len(f.Name()), 2*len(s))]); part || err != nil || n != len(s) {
+			if n, err := hex.Decode(s[:], []byte(f.Name())[:min(len(f.Name()), 2*len(s))]); part ||
+				err != nil || n != len(s) {
 				s = Sum{}
 			}
 			if err := fn(s, filepath.Join(b.dir, dir.Name(), f.Name()), st); err != nil {
@@ -100,7 +102,8 @@ func (b *blobs) parts() string         { return filepath.Join(b.dir, "parts") }
 func (b *blobs) path(s Sum) string     { return filepath.Join(b.dir, s.String()[:2], s.String()) }
 func (b *blobs) partPath(s Sum) string { return filepath.Join(b.parts(), s.String()) }
 
-// has says whether a content is there, and if so that it is wanted still, for gc. A size below 0 fits any.
+// has says whether a content is there, and if so that it is wanted still, for gc. A size below 0
+// fits any.
 func (b *blobs) has(s Sum, size int64) bool {
 	st, err := os.Lstat(b.path(s))
 	if err != nil || size >= 0 && st.Size() != size {
@@ -117,8 +120,8 @@ func (b *blobs) open(s Sum) (*os.File, error) { return os.Open(b.path(s)) }
 // drop removes a content that turned out damaged.
 func (b *blobs) drop(s Sum) { _ = os.Remove(b.path(s)) }
 
-// place moves a whole content from where it was written to its place. The folder is made when its first content comes:
-// 256 of them would be a good part of a master's start.
+// place moves a whole content from where it was written to its place. The folder is made when its
+// first content comes: 256 of them would be a good part of a master's start.
 func (b *blobs) place(from string, s Sum) error {
 	err := os.Rename(from, b.path(s))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +133,8 @@ func (b *blobs) place(from string, s Sum) error {
 }
 
 // ingest copies from r, hashing, until its end.
-func (b *blobs) ingest(ctx context.Context, r io.Reader, buf []byte, read func(n int64)) (Sum, error) {
+func (b *blobs) ingest(ctx context.Context, r io.Reader, buf []byte, read func(n int64)) (Sum,
+	error) {
 	if err := b.low(); err != nil {
 		return Sum{}, storeError(err)
 	}
@@ -138,7 +142,10 @@ func (b *blobs) ingest(ctx context.Context, r io.Reader, buf []byte, read func(n
 	if err != nil {
 		return Sum{}, storeError(err)
 	}
-	fail := func(err error) (Sum, error) { return Sum{}, errors.Join(err, f.Close(), os.Remove(f.Name())) }
+	fail := func(err error) (Sum, error) {
+		return Sum{},
+			errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
 	h := sha256.New()
 	for {
 		n, err := r.Read(buf)
@@ -227,7 +234,7 @@ func storeError(err error) error { return fmt.Errorf("%w: %w", errStore, err) }
 // errDamaged says that fetched bytes are not what was asked for.
 var errDamaged = errors.New("what was fetched is not what was asked for")
 
-// begin opens the part of a content, hashing what is there of it already.
+// begin opens the part of a content, hashing the part that is stored already.
 func (b *blobs) begin(s Sum, size int64) (*part, error) {
 	if err := b.low(); err != nil {
 		return nil, storeError(err)
@@ -313,7 +320,8 @@ func (b *blobs) flush() error {
 	return nil
 }
 
-// gc removes what is not to be kept and was not wanted for a while: a sync under way may count on it.
+// gc removes what is not to be kept and was not wanted for a while: a sync under way may count on
+// it.
 func (b *blobs) gc(keep map[Sum]struct{}, grace time.Duration) (n int, freed int64, err error) {
 	old := time.Now().Add(-grace)
 	err = b.each(func(s Sum, path string, st fs.FileInfo) error {

@@ -11,10 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capture reads this master's roots of a tree, of one environment or all, and returns them as a manifest; with copies
-// their contents are in the blob store afterwards. Roots that base has and this master's config has not, or that are of
-// another environment than the one asked for, are taken over from base: what others sync is not given up.
-func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool, base *Manifest, report *Report) (*Manifest, error) {
+// capture reads this master's roots of a tree, of one environment or all, and returns them as a
+// manifest; with copies their contents are in the blob store afterwards. Roots that base has and
+// this master's config has not, or that are of another environment than the one asked for, are
+// taken over from base: what others sync is not given up.
+func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool, base *Manifest,
+	report *Report) (*Manifest, error) {
 	m := &Manifest{Tree: tree}
 	if base != nil {
 		for _, r := range base.Roots {
@@ -41,7 +43,8 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 		now, err := one.scan(ctx, dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			if had, _ := base.Root(sc); len(had) > 0 {
-				return nil, fmt.Errorf("root %s of %s is not there, and the other masters have %d items of it: make the folder (empty, if all of them are to be deleted)", dir, sc, len(had))
+				return nil,
+					fmt.Errorf("root %s of %s is not there, and the other masters have %d items of it: make the folder (empty, if all of them are to be deleted)", dir, sc, len(had))
 			}
 			continue
 		}
@@ -78,8 +81,8 @@ func (l *live) manifestItems() []Item {
 	return out
 }
 
-// withHeld adds to the items what the last sync had of the paths that are held here: nothing is known of those now, and
-// the other masters keep what they have.
+// withHeld adds to the items what the last sync had of the paths that are held here: nothing is
+// known of those now, and the other masters keep what they have.
 func (l *live) withHeld(had []Item) []Item {
 	items := l.manifestItems()
 	if len(l.held) == 0 {

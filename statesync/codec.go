@@ -31,8 +31,8 @@ func (e *encoder) sealed() []byte {
 	return append(e.b, sum[:]...)
 }
 
-// decoder reads what encoder wrote, and only that: one value has one encoding. After the first error all reads give
-// zero values.
+// decoder reads what encoder wrote, and only that: one value has one encoding. After the first
+// error all reads give zero values.
 type decoder struct {
 	b   []byte
 	err error

@@ -25,7 +25,8 @@ type need struct {
 }
 
 // fetchManifest brings a manifest into the blob store and reads it.
-func (s *Store) fetchManifest(ctx context.Context, t *treeState, manifest Sum, size int64, from []string) (*Manifest, error) {
+func (s *Store) fetchManifest(ctx context.Context, t *treeState, manifest Sum, size int64,
+	from []string) (*Manifest, error) {
 	if size <= 0 || size > maxManifest {
 		return nil, fmt.Errorf("fetch manifest %s: %d bytes", manifest, size)
 	}
@@ -47,10 +48,11 @@ func (s *Store) fetchManifest(ctx context.Context, t *treeState, manifest Sum, s
 	return m, nil
 }
 
-// hold makes sure that this master's blob store has a manifest and all of its contents, on stable storage. What a file
-// of its own roots holds is taken from there, the rest is fetched: from the first of the nodes that has it. One at a
-// time does so: two would write to the same parts.
-func (s *Store) hold(ctx context.Context, t *treeState, manifest Sum, size int64, from []string, p *progress) (*Manifest, error) {
+// hold makes sure that this master's blob store has a manifest and all of its contents, on stable
+// storage. What a file of its own roots holds is taken from there, the rest is fetched: from the
+// first of the nodes that has it. One at a time does so: two would write to the same parts.
+func (s *Store) hold(ctx context.Context, t *treeState, manifest Sum, size int64, from []string,
+	p *progress) (*Manifest, error) {
 	select {
 	case s.holding <- struct{}{}:
 		defer func() { <-s.holding }()
@@ -102,8 +104,8 @@ func (s *Store) lacking(m *Manifest) []need {
 	return out
 }
 
-// takeOwn copies contents that this master's roots have already: a first sync of trees that were kept equal by other
-// means moves next to nothing.
+// takeOwn copies contents that this master's roots have already: a first sync of trees that were
+// kept equal by other means moves next to nothing.
 func (s *Store) takeOwn(ctx context.Context, m *Manifest) error {
 	want := make(map[Sum]int64)
 	for _, n := range s.lacking(m) {
@@ -122,8 +124,10 @@ func (s *Store) takeOwn(ctx context.Context, m *Manifest) error {
 	return nil
 }
 
-// fetchAll fetches contents, trying one node after the other. count is told of bytes, p of contents.
-func (s *Store) fetchAll(ctx context.Context, lack []need, from []string, count func(n int64), p *progress) error {
+// fetchAll fetches contents, trying one node after the other. count is told of bytes, p of
+// contents.
+func (s *Store) fetchAll(ctx context.Context, lack []need, from []string, count func(n int64),
+	p *progress) error {
 	var failed []error
 	missing := lack[:0:0]
 	for _, n := range lack {
@@ -141,7 +145,8 @@ func (s *Store) fetchAll(ctx context.Context, lack []need, from []string, count 
 		var left []need
 		for len(missing) > 0 {
 			n, bytes := 0, int64(0)
-			for n < len(missing) && n < batchBlobs && (n == 0 || bytes+missing[n].size <= batchBytes) {
+			for n < len(missing) && n < batchBlobs &&
+				(n == 0 || bytes+missing[n].size <= batchBytes) {
 				bytes += missing[n].size
 				n++
 			}
@@ -164,20 +169,23 @@ func (s *Store) fetchAll(ctx context.Context, lack []need, from []string, count 
 		missing = left
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%d contents, %s the first, are on no master that can be reached: %w", len(missing), missing[0].sum, errors.Join(append(failed, fs.ErrNotExist)...))
+		return fmt.Errorf("%d contents, %s the first, are on no master that can be reached: %w",
+			len(missing), missing[0].sum, errors.Join(append(failed, fs.ErrNotExist)...))
 	}
 	return nil
 }
 
 // fetch fetches one batch from one node and returns what it did not give.
-func (s *Store) fetch(ctx context.Context, node string, batch []need, count func(n int64)) (left []need, err error) {
+func (s *Store) fetch(ctx context.Context, node string, batch []need,
+	count func(n int64)) (left []need, err error) {
 	conn, err := s.peers.Conn(node)
 	if err != nil {
 		return batch, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
+	quiet := time.AfterFunc(silence,
+		func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
 	defer quiet.Stop()
 	req := &syncpb.BlobsRequest{}
 	var now *part // the one that pieces arrive for
@@ -186,7 +194,8 @@ func (s *Store) fetch(ctx context.Context, node string, batch []need, count func
 			now.leave()
 		}
 	}()
-	first, err := s.blobs.begin(batch[0].sum, batch[0].size) // only the first can have been cut short on this way
+	// only the first can have been cut short on this way
+	first, err := s.blobs.begin(batch[0].sum, batch[0].size)
 	if err != nil {
 		return batch, err
 	}

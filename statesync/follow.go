@@ -15,8 +15,8 @@ const (
 	sayEvery     = 5 * time.Second // how far a joiner's copy is
 )
 
-// Run keeps this master's roots at the heads until ctx ends: it copies what a joiner needs, and installs heads that
-// this master missed.
+// Run keeps this master's roots at the heads until ctx ends: it copies what a joiner needs, and
+// installs heads that this master missed.
 func (s *Store) Run(ctx context.Context) error {
 	tidied := time.Now()
 	for {
@@ -46,7 +46,8 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// follow brings one tree up to the head. What fails is said once, and tried again after longer and longer pauses.
+// follow brings one tree up to the head. What fails is said once, and tried again after longer and
+// longer pauses.
 func (s *Store) follow(ctx context.Context, t *treeState) {
 	if time.Now().Before(t.retryAt) {
 		return
@@ -88,8 +89,8 @@ func (s *Store) advance(ctx context.Context, t *treeState) error {
 		return nil
 	}
 	if head, _ := s.heads.Head(t.tree); t.record().head.Seq > head.Seq {
-		// Either this master has not read all of its log since it was started, or the masters were taken back to an
-		// older state: that has to be asked.
+		// Either this master has not read all of its log since it was started, or the masters were
+		// taken back to an older state: that has to be asked.
 		if err := s.heads.Refresh(ctx); err != nil {
 			return fmt.Errorf("learn the head of %s: %w", t.tree, err)
 		}
@@ -127,20 +128,22 @@ func (s *Store) sources(first string) []string {
 }
 
 // installHead installs the head with a number, or a newer one.
-func (s *Store) installHead(ctx context.Context, t *treeState, seq uint64, p *progress) (*Report, error) {
+func (s *Store) installHead(ctx context.Context, t *treeState, seq uint64, p *progress) (*Report,
+	error) {
 	if head, _ := s.heads.Head(t.tree); head.Seq < seq {
 		if err := s.heads.Refresh(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if head, _ := s.heads.Head(t.tree); head.Seq < seq {
-		return nil, fmt.Errorf("head %d of %s is not known here; the newest is %d", seq, t.tree, head.Seq)
+		return nil, fmt.Errorf("head %d of %s is not known here; the newest is %d", seq, t.tree,
+			head.Seq)
 	}
 	return s.catchUp(ctx, t, p)
 }
 
-// catchUp installs the current head and says what that did. Where it is installed already, the report is of that
-// install, or of the drift there is.
+// catchUp installs the current head and says what that did. Where it is installed already, the
+// report is of that install, or of the drift there is.
 func (s *Store) catchUp(ctx context.Context, t *treeState, p *progress) (*Report, error) {
 	for {
 		head, ok := s.heads.Head(t.tree)
@@ -164,19 +167,24 @@ func (s *Store) catchUp(ctx context.Context, t *treeState, p *progress) (*Report
 	}
 }
 
-// installIf installs a head if it still is the one, and not installed by somebody else meanwhile; else it returns nil.
-func (s *Store) installIf(ctx context.Context, t *treeState, head Head, m *Manifest, began time.Time) (*Report, error) {
+// installIf installs a head if it still is the one, and not installed by somebody else meanwhile;
+// else it returns nil.
+func (s *Store) installIf(ctx context.Context, t *treeState, head Head, m *Manifest,
+	began time.Time) (*Report, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now, _ := s.heads.Head(t.tree); !now.is(head) || t.rec.head.is(head) {
 		return nil, nil
 	}
-	// The source's own tree is what the head is of: what was changed there since is no drift to be forced back.
-	g := goal{want: m, sum: head.Manifest, source: head.Source, head: head, base: m, force: head.Force && head.Source != s.opts.ID}
+	// The source's own tree is what the head is of: what was changed there since is no drift to be
+	// forced back.
+	g := goal{want: m, sum: head.Manifest, source: head.Source, head: head, base: m,
+		force: head.Force && head.Source != s.opts.ID}
 	return s.apply(ctx, t, g, began)
 }
 
-// apply installs a goal, logs and counts it, and keeps its report for those who ask later. The caller holds t.mu.
+// apply installs a goal, logs and counts it, and keeps its report for those who ask later. The
+// caller holds t.mu.
 func (s *Store) apply(ctx context.Context, t *treeState, g goal, began time.Time) (*Report, error) {
 	report, err := s.install(ctx, t, g)
 	report.Bytes = t.takeMoved(g.sum)
@@ -189,17 +197,22 @@ func (s *Store) apply(ctx context.Context, t *treeState, g goal, began time.Time
 	if report.items() == 0 {
 		level = slog.LevelDebug // the source itself, say
 	}
-	s.log.Log(ctx, level, fmt.Sprintf("state-sync %s installed %d items", t.tree, report.items()), "seq", g.head.Seq, "source", g.source,
-		"added", report.Added, "changed", report.Changed, "deleted", report.Deleted, "bytes", report.Bytes, "took", time.Since(began).Round(time.Millisecond))
+	s.log.Log(ctx, level, fmt.Sprintf("state-sync %s installed %d items", t.tree, report.items()),
+		"seq", g.head.Seq, "source", g.source,
+		"added", report.Added, "changed", report.Changed, "deleted", report.Deleted, "bytes",
+		report.Bytes, "took", time.Since(began).Round(time.Millisecond))
 	if report.Drifted > 0 {
 		s.log.Warn("files that were changed on this master since its last sync are left alone; see salt-run cluster.roots_status",
-			"tree", t.tree.String(), "n", report.Drifted, "first", report.Drift[0].Scope.String()+" "+report.Drift[0].Path)
+			"tree", t.tree.String(), "n", report.Drifted, "first", report.Drift[0].Scope.String()+
+				" "+report.Drift[0].Path)
 	}
 	if len(report.Missing) > 0 {
-		s.log.Warn("roots that this master's configuration lacks are not synced here", "tree", t.tree.String(), "n", len(report.Missing), "first", report.Missing[0].String())
+		s.log.Warn("roots that this master's configuration lacks are not synced here", "tree",
+			t.tree.String(), "n", len(report.Missing), "first", report.Missing[0].String())
 	}
 	if report.Kept > 0 {
-		s.log.Info("replaced files are kept aside", "tree", t.tree.String(), "n", report.Kept, "path", strings.Join(report.KeptIn, ", "), "for", s.opts.KeepAside)
+		s.log.Info("replaced files are kept aside", "tree", t.tree.String(), "n", report.Kept,
+			"path", strings.Join(report.KeptIn, ", "), "for", s.opts.KeepAside)
 	}
 	return report, nil
 }

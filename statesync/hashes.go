@@ -16,11 +16,12 @@ import (
 
 const hashesMagic = "cmhashes1"
 
-// hashes remembers what files held, by root folder and path, so that an unchanged tree is not read again. It is kept
-// on disk between runs; losing it costs time only. Safe for concurrent use.
+// hashes remembers what files held, by root folder and path, so that an unchanged tree is not read
+// again. It is kept on disk between runs; losing it costs time only. Safe for concurrent use.
 type hashes struct {
-	file   string
-	settle time.Duration // how long before it was read a file must have been changed last for its hash to be kept
+	file string
+	// how long before it was read a file must have been changed last for its hash to be kept
+	settle time.Duration
 
 	mu     sync.Mutex // guards all below
 	byRoot map[string]map[string]hashed
@@ -51,7 +52,8 @@ func loadHashes(file string, settle time.Duration) *hashes {
 		for range d.uint(maxItems) {
 			path := d.text(maxPath)
 			e := hashed{stat: stat{
-				kind: File, mode: uint32(d.uint(modeBits)), size: d.int(math.MaxInt64), dev: d.uint(math.MaxUint64), ino: d.uint(math.MaxUint64),
+				kind: File, mode: uint32(d.uint(modeBits)), size: d.int(math.MaxInt64),
+				dev: d.uint(math.MaxUint64), ino: d.uint(math.MaxUint64),
 				mtime: int64(d.uint(math.MaxUint64)), ctime: int64(d.uint(math.MaxUint64)),
 			}, sum: d.sum()}
 			if d.err != nil {
@@ -72,14 +74,15 @@ func (h *hashes) get(root, path string, st stat) (Sum, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e, ok := h.byRoot[root][path]
-	if !ok || e.size != st.size || e.ino != st.ino || e.dev != st.dev || e.mtime != st.mtime || e.ctime != st.ctime {
+	if !ok || e.size != st.size || e.ino != st.ino || e.dev != st.dev || e.mtime != st.mtime ||
+		e.ctime != st.ctime {
 		return Sum{}, false
 	}
 	return e.sum, true
 }
 
-// keepable says whether the hash of a file read at a time may be remembered: a file that is changed twice within the
-// grain of the file system's clock looks the same.
+// keepable says whether the hash of a file read at a time may be remembered: a file that is changed
+// twice within the grain of the file system's clock looks the same.
 func (h *hashes) keepable(st stat, read time.Time) bool {
 	return read.UnixNano()-max(st.ctime, st.mtime) > int64(h.settle)
 }
@@ -95,7 +98,8 @@ func (h *hashes) put(root string, found map[string]hashed) {
 	h.dirty = true
 }
 
-// save writes the file if something changed. It need not survive a crash, but must never be half of one.
+// save writes the file if something changed. It need not survive a crash, but must never be half of
+// one.
 func (h *hashes) save() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +114,8 @@ func (h *hashes) save() error {
 		e.uint(uint64(len(h.byRoot[root])))
 		for path, f := range h.byRoot[root] {
 			e.text(path)
-			for _, v := range []uint64{uint64(f.mode), uint64(f.size), f.dev, f.ino, uint64(f.mtime), uint64(f.ctime)} {
+			for _, v := range []uint64{uint64(f.mode), uint64(f.size), f.dev, f.ino,
+				uint64(f.mtime), uint64(f.ctime)} {
 				e.uint(v)
 			}
 			e.sum(f.sum)

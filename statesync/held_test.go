@@ -34,8 +34,8 @@ func mount(t *testing.T, from, over string) {
 	})
 }
 
-// A mount point can be neither replaced nor removed, not even with force. It is named on the master that has it, and all
-// else is synced, the second time too.
+// A mount point can be neither replaced nor removed, not even with force. It is named on the master
+// that has it, and all else is synced, the second time too.
 func TestMountPointsStayAndTheRestIsSynced(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 3).settled()
@@ -44,16 +44,20 @@ func TestMountPointsStayAndTheRestIsSynced(t *testing.T) {
 	a.sync(Request{})
 	outside := t.TempDir()
 	tree{"foreign": "644 x"}.write(t, outside)
-	mount(t, outside, filepath.Join(b.file, "web/data")) // of the same file system: only the kernel's flag tells
+	// of the same file system: only the kernel's flag tells
+	mount(t, outside, filepath.Join(b.file, "web/data"))
 	tree{"web/data/one": "644 changed", "f": "644 2"}.write(t, a.file)
 	for _, force := range []bool{false, true} {
 		r := a.sync(Request{Force: force})
-		if rep := r.of(t, "m2"); rep.Error != "" || rep.Drifted == 0 || !hasLine(rep.Skipped, `"web/data": a mount point`) {
-			t.Errorf("force %v: %s, skipped %q, error %q", force, counts(rep), rep.Skipped, rep.Error)
+		if rep := r.of(t, "m2"); rep.Error != "" || rep.Drifted == 0 ||
+			!hasLine(rep.Skipped, `"web/data": a mount point`) {
+			t.Errorf("force %v: %s, skipped %q, error %q", force, counts(rep), rep.Skipped,
+				rep.Error)
 		}
 		expect(t, b.node, outside, tree{"foreign": "644 x"})
 		for _, box := range c.boxes {
-			if got, err := os.ReadFile(filepath.Join(box.file, "f")); err != nil || string(got) != "2" {
+			if got, err := os.ReadFile(filepath.Join(box.file, "f")); err != nil ||
+				string(got) != "2" {
 				t.Errorf("force %v: %s has %q %v", force, box.node, got, err)
 			}
 		}
@@ -67,7 +71,8 @@ func TestMountPointsStayAndTheRestIsSynced(t *testing.T) {
 	expect(t, b.node, outside, tree{"foreign": "644 x"})
 }
 
-// On the master whose roots are published a mount point is not read, and what others have there stays.
+// On the master whose roots are published a mount point is not read, and what others have there
+// stays.
 func TestMountPointOfTheSourceDeletesNothingElsewhere(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2).settled()
@@ -80,10 +85,12 @@ func TestMountPointOfTheSourceDeletesNothingElsewhere(t *testing.T) {
 	if own := r.of(t, "m1"); !hasLine(own.Skipped, `"web/data": a mount point`) {
 		t.Errorf("skipped %q", own.Skipped)
 	}
-	expect(t, b.node, b.file, tree{"web/": "755", "web/data/": "755", "web/data/one": "644 1", "f": "644 2"})
+	expect(t, b.node, b.file, tree{"web/": "755", "web/data/": "755", "web/data/one": "644 1",
+		"f": "644 2"})
 }
 
-// A file that grows all the time is named, keeps on the others what they have of it, and holds up nothing.
+// A file that grows all the time is named, keeps on the others what they have of it, and holds up
+// nothing.
 func TestGrowingFileIsNamedAndTheRestIsSynced(t *testing.T) {
 	t.Parallel()
 	var grow func() // set while the file grows
@@ -118,7 +125,8 @@ func TestGrowingFileIsNamedAndTheRestIsSynced(t *testing.T) {
 	}
 	expect(t, b.node, b.file, tree{"log": "644 old", "f": "644 2"})
 	a.sync(Request{})
-	if got, err := os.ReadFile(filepath.Join(b.file, "log")); err != nil || !strings.HasPrefix(string(got), "newmore") {
+	if got, err := os.ReadFile(filepath.Join(b.file, "log")); err != nil ||
+		!strings.HasPrefix(string(got), "newmore") {
 		t.Errorf("when it was quiet again: %q %v", got, err)
 	}
 }
@@ -137,7 +145,8 @@ func TestUnreadableEntriesAreHeld(t *testing.T) {
 		}
 	}
 	for up := dir; up != "/"; up = filepath.Dir(up) {
-		if info, err := os.Stat(up); err == nil && info.Mode().Perm()&0o055 != 0o055 && strings.Contains(up, t.Name()) {
+		if info, err := os.Stat(up); err == nil && info.Mode().Perm()&0o055 != 0o055 &&
+			strings.Contains(up, t.Name()) {
 			_ = os.Chmod(up, 0o755)
 		}
 	}
@@ -164,7 +173,9 @@ func TestUnreadableEntriesAreHeld(t *testing.T) {
 	if !slices.Equal(got.now.held, []string{"closed", "listed", "secret"}) {
 		t.Errorf("held %q, skipped %q", got.now.held, got.now.skipped)
 	}
-	had := []Item{{Path: "closed", Kind: Dir}, {Path: "closed/in", Kind: File}, {Path: "f", Kind: File, Size: 9}, {Path: "gone", Kind: File}, {Path: "secret", Kind: File, Size: 3}}
+	had := []Item{{Path: "closed", Kind: Dir}, {Path: "closed/in", Kind: File},
+		{Path: "f", Kind: File, Size: 9}, {Path: "gone", Kind: File},
+		{Path: "secret", Kind: File, Size: 3}}
 	var paths []string
 	for _, it := range got.now.withHeld(had) {
 		paths = append(paths, it.Path)
@@ -186,13 +197,16 @@ func TestWhatIsNotKeptIsNamed(t *testing.T) {
 	if err := os.Link(filepath.Join(a.file, "twin"), filepath.Join(a.file, "twin2")); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Setxattr(filepath.Join(a.file, "attr"), "user.note", []byte("x"), 0); err != nil {
+	if err := unix.Setxattr(filepath.Join(a.file, "attr"), "user.note", []byte("x"),
+		0); err != nil {
 		t.Fatal(err)
 	}
 	got := a.sync(Request{}).of(t, "m1").Skipped
 	want := []string{
-		`base:0 "attr": its extended attributes are not synced: user.note`, `base:0 "suid": its mode 4755 is synced as 0755`,
-		`base:0 "twin": one of 2 hard links; other masters get a file of its own`, `base:0 "twin2": one of 2 hard links; other masters get a file of its own`,
+		`base:0 "attr": its extended attributes are not synced: user.note`,
+		`base:0 "suid": its mode 4755 is synced as 0755`,
+		`base:0 "twin": one of 2 hard links; other masters get a file of its own`,
+		`base:0 "twin2": one of 2 hard links; other masters get a file of its own`,
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
@@ -200,7 +214,8 @@ func TestWhatIsNotKeptIsNamed(t *testing.T) {
 	}
 }
 
-// Contents of a sync under way are not collected, however old they are; those of one that has ended are.
+// Contents of a sync under way are not collected, however old they are; those of one that has ended
+// are.
 func TestContentsOfASyncUnderWayStay(t *testing.T) {
 	t.Parallel()
 	var a, b *box // set before the first fault

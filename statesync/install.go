@@ -31,7 +31,8 @@ type prepared struct {
 }
 
 // prepare compares a manifest with this master's roots and works out the steps. It changes nothing.
-func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force bool, report *Report) ([]prepared, []installedRoot, error) {
+func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force bool,
+	report *Report) ([]prepared, []installedRoot, error) {
 	var out []prepared
 	var roots []installedRoot
 	for _, want := range m.Roots {
@@ -58,7 +59,8 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 		if !first {
 			base, _ = rec.manifest.Root(want.Scope)
 		}
-		p := prepared{Scope: want.Scope, dir: dir, ops: plan(want.Scope, want.Items, base, now, first, force, report)}
+		p := prepared{Scope: want.Scope, dir: dir,
+			ops: plan(want.Scope, want.Items, base, now, first, force, report)}
 		for i := range p.ops {
 			if p.ops[i].kind == opPut {
 				p.need += p.ops[i].item.Size
@@ -83,8 +85,8 @@ type goal struct {
 	force  bool
 }
 
-// install makes this master's roots like the goal. The caller holds t.mu. An error before the journal is written leaves
-// the roots as they were.
+// install makes this master's roots like the goal. The caller holds t.mu. An error before the
+// journal is written leaves the roots as they were.
 func (s *Store) install(ctx context.Context, t *treeState, g goal) (*Report, error) {
 	head := g.head
 	report := &Report{Tree: t.tree, Node: s.peers.Self(), Seq: t.rec.head.Seq}
@@ -100,7 +102,8 @@ func (s *Store) install(ctx context.Context, t *treeState, g goal) (*Report, err
 	if head.Seq == 0 {
 		next.roots = nil // the first published head is a first sync all the same
 	}
-	j := &journal{tree: t.tree, kept: fmt.Sprintf("%s-%s-%d", time.Now().UTC().Format(keptStamp), t.tree, head.Seq)}
+	j := &journal{tree: t.tree, kept: fmt.Sprintf("%s-%s-%d", time.Now().UTC().Format(keptStamp),
+		t.tree, head.Seq)}
 	for _, p := range todo {
 		if len(p.ops) > 0 {
 			j.roots = append(j.roots, journalRoot{p.Scope, p.dir, p.ops})
@@ -239,7 +242,8 @@ func (s *Store) stageFile(stage *rootDir, name string, it *Item, buf []byte) err
 		}
 		defer blob.Close()
 		h := sha256.New()
-		n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, h)}, struct{ io.Reader }{blob}, buf)
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, h)},
+			struct{ io.Reader }{blob}, buf)
 		if err != nil {
 			return err
 		}
@@ -299,8 +303,8 @@ func (s *Store) recordFile(t Tree) string  { return filepath.Join(s.dir, t.Strin
 func (s *Store) nextFile(t Tree) string    { return filepath.Join(s.dir, t.String()+".next") }
 func (s *Store) journalFile(t Tree) string { return filepath.Join(s.dir, t.String()+".journal") }
 
-// commit puts the journal, and the record that will hold once it is done, on stable storage: from here on the install
-// goes through.
+// commit puts the journal, and the record that will hold once it is done, on stable storage: from
+// here on the install goes through.
 func (s *Store) commit(t *treeState, next *record, j *journal) error {
 	if err := durable.WriteFile(s.nextFile(t.tree), next.encode()); err != nil {
 		return err
@@ -322,13 +326,15 @@ func (s *Store) finish(t *treeState, j *journal, report *Report) error {
 	}
 	for _, r := range j.roots {
 		if err := s.finishRoot(r, j, report); err != nil {
-			return fmt.Errorf("install into %s: %w; it goes on by itself once that is mended", r.dir, err)
+			return fmt.Errorf("install into %s: %w; it goes on by itself once that is mended",
+				r.dir, err)
 		}
 	}
 	if err := s.fault("applied"); err != nil {
 		return err
 	}
-	if err := os.Rename(s.nextFile(t.tree), s.recordFile(t.tree)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(s.nextFile(t.tree), s.recordFile(t.tree)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("install: %w", err)
 	}
 	if err := durable.SyncDir(s.dir); err != nil {
@@ -366,7 +372,8 @@ func (s *Store) finishRoot(r journalRoot, j *journal, report *Report) error {
 		return err
 	}
 	defer stage.Close()
-	a := &applier{root: root, stage: stage, kept: j.kept, report: report, scope: r.Scope, fault: s.fault}
+	a := &applier{root: root, stage: stage, kept: j.kept, report: report, scope: r.Scope,
+		fault: s.fault}
 	defer a.close()
 	before := report.Kept
 	if err := a.all(r.ops); err != nil {
@@ -398,18 +405,21 @@ func (s *Store) replay(t *treeState) error {
 	}
 	j, err := decodeJournal(b)
 	if err != nil {
-		return fmt.Errorf("install of %s was cut short: %w; remove %s to give it up", t.tree, err, s.journalFile(t.tree))
+		return fmt.Errorf("install of %s was cut short: %w; remove %s to give it up", t.tree, err,
+			s.journalFile(t.tree))
 	}
 	report := &Report{Tree: t.tree, Node: s.peers.Self()}
 	if err := s.finish(t, j, report); err != nil {
 		return err
 	}
-	s.log.Info("install that was cut short finished", "tree", t.tree.String(), "seq", t.rec.head.Seq, "drifted", report.Drifted)
+	s.log.Info("install that was cut short finished", "tree", t.tree.String(), "seq",
+		t.rec.head.Seq, "drifted", report.Drifted)
 	return nil
 }
 
 // rehearse says what an install of a manifest would do, and changes nothing.
-func (s *Store) rehearse(ctx context.Context, t *treeState, m *Manifest, force bool) (*Report, error) {
+func (s *Store) rehearse(ctx context.Context, t *treeState, m *Manifest, force bool) (*Report,
+	error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	report := &Report{Tree: t.tree, Node: s.peers.Self(), Seq: t.rec.head.Seq}

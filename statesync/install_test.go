@@ -32,17 +32,22 @@ func crashes(f func()) (step string) {
 	return ""
 }
 
-// An install is ended at every one of its steps, the master started again: the tree ends up as the head has it, and in
-// between no file is missing or half: each is the old one or the new one.
+// An install is ended at every one of its steps, the master started again: the tree ends up as the
+// head has it, and in between no file is missing or half: each is the old one or the new one.
 func TestACrashAtEveryStepIsMended(t *testing.T) {
 	t.Parallel()
 	old := tree{
-		"changed": "644 old", "gone": "644 old", "same": "644 same", "mode": "644 m", "dir gone/": "755", "dir gone/a": "644 a", "dir gone/sub/": "755", "dir gone/sub/b": "644 b",
-		"was dir/": "755", "was dir/c": "644 c", "was file": "644 f", "link": "-> same", "script": "755 #!",
+		"changed": "644 old", "gone": "644 old", "same": "644 same", "mode": "644 m",
+		"dir gone/": "755", "dir gone/a": "644 a", "dir gone/sub/": "755",
+		"dir gone/sub/b": "644 b",
+		"was dir/":       "755", "was dir/c": "644 c", "was file": "644 f", "link": "-> same",
+		"script": "755 #!",
 	}
 	next := tree{
-		"changed": "644 new", "same": "644 same", "mode": "600 m", "was dir": "644 now a file", "was file/": "750", "was file/d": "644 d",
-		"link": "-> changed", "added/": "755", "added/deep/": "700", "added/deep/e": "644 e", "script": "755 #! 2",
+		"changed": "644 new", "same": "644 same", "mode": "600 m", "was dir": "644 now a file",
+		"was file/": "750", "was file/d": "644 d",
+		"link": "-> changed", "added/": "755", "added/deep/": "700", "added/deep/e": "644 e",
+		"script": "755 #! 2",
 	}
 	steps := 0
 	for at := 1; ; at++ {
@@ -78,7 +83,8 @@ func TestACrashAtEveryStepIsMended(t *testing.T) {
 				continue
 			}
 			if now != old[path] && now != next[path] {
-				t.Errorf("after a crash at %d (%s), %q is neither old nor new: %q", at, where, path, now)
+				t.Errorf("after a crash at %d (%s), %q is neither old nor new: %q", at, where,
+					path, now)
 			}
 		}
 		for path := range next { // what is in both is never missing
@@ -151,7 +157,8 @@ func TestACrashLosesNothingThatIsKeptAside(t *testing.T) {
 		for path := range mine {
 			kept, err := filepath.Glob(filepath.Join(b.file, StagingDir, "kept", "*", path))
 			if err != nil || len(kept) != 1 {
-				t.Errorf("after a crash at %d (%s), of %s is kept: %v, %v", at, where, path, kept, err)
+				t.Errorf("after a crash at %d (%s), of %s is kept: %v, %v", at, where, path,
+					kept, err)
 				continue
 			}
 			if text, err := os.ReadFile(kept[0]); err != nil || string(text) != "mine" {
@@ -210,7 +217,8 @@ func TestAFullDiskLeavesTheOldTreeWhole(t *testing.T) {
 	for _, c := range []struct {
 		name, what string
 		guess      bool // whether the room is asked for before
-	}{{"seen before", "file", true}, {"while staging", "file", false}, {"blob store seen before", "data", true}, {"blob store while fetching", "data", false}} {
+	}{{"seen before", "file", true}, {"while staging", "file", false}, {"blob store seen before",
+		"data", true}, {"blob store while fetching", "data", false}} {
 		t.Run(c.name, func(t *testing.T) {
 			disk := fullDisk(t, "3m")
 			co := newCompany(t, 1).settled()
@@ -231,7 +239,8 @@ func TestAFullDiskLeavesTheOldTreeWhole(t *testing.T) {
 			tree{"f": "644 1", "d/": "755", "d/x": "644 1"}.write(t, a.file)
 			a.sync(Request{})
 			old := read(t, b.file)
-			tree{"f": "644 2", "a big one": "644 " + strings.Repeat("0123456789", 500_000)}.write(t, a.file)
+			tree{"f": "644 2", "a big one": "644 " + strings.Repeat("0123456789", 500_000)}.write(t,
+				a.file)
 			if err := os.Remove(filepath.Join(a.file, "d/x")); err != nil {
 				t.Fatal(err)
 			}
@@ -244,7 +253,8 @@ func TestAFullDiskLeavesTheOldTreeWhole(t *testing.T) {
 					t.Fatal("installed")
 				}
 			}
-			if err == nil || !strings.Contains(err.Error(), "no room") || !strings.Contains(err.Error(), "make room") {
+			if err == nil || !strings.Contains(err.Error(), "no room") ||
+				!strings.Contains(err.Error(), "make room") {
 				t.Errorf("got %v", err)
 			}
 			expect(t, "the old tree", b.file, old)
@@ -291,7 +301,8 @@ func TestADamagedRecordStopsTheStart(t *testing.T) {
 		if err := hurt(file); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(b.dir, b, b, b.opts, nil, nil); err == nil || !strings.Contains(err.Error(), "remove it to have the next sync") {
+		if _, err := Open(b.dir, b, b, b.opts, nil, nil); err == nil ||
+			!strings.Contains(err.Error(), "remove it to have the next sync") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := os.WriteFile(file, keep, 0o600); err != nil {
@@ -344,12 +355,14 @@ func TestThingsThatCanNotBeSynced(t *testing.T) {
 	a, b := c.boxes[0], c.boxes[1]
 	tree{"f": "644 1"}.write(t, a.file)
 	for _, dir := range []string{a.file, b.file} {
-		if out, err := exec.Command("mkfifo", filepath.Join(dir, "pipe")).CombinedOutput(); err != nil {
+		if out, err := exec.Command("mkfifo",
+			filepath.Join(dir, "pipe")).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
 	r := a.sync(Request{})
-	if s := r.of(t, "m1").Skipped; len(s) != 1 || s[0] != `base:0 "pipe": neither file, folder nor link` {
+	if s := r.of(t, "m1").Skipped; len(s) != 1 ||
+		s[0] != `base:0 "pipe": neither file, folder nor link` {
 		t.Errorf("skipped: %q", s)
 	}
 	if rep := r.of(t, "m2"); rep.Drifted != 1 || rep.Added != 1 {
@@ -357,8 +370,8 @@ func TestThingsThatCanNotBeSynced(t *testing.T) {
 	}
 }
 
-// The journal of an install may be cut off at any byte, or garbage may follow it: the store opens, leaves the tree as it
-// was, names the file, and goes on once that is gone.
+// The journal of an install may be cut off at any byte, or garbage may follow it: the store opens,
+// leaves the tree as it was, names the file, and goes on once that is gone.
 func TestTornJournal(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2).settled()
@@ -375,7 +388,10 @@ func TestTornJournal(t *testing.T) {
 		return nil
 	}
 	b.open()
-	if where := crashes(func() { _ = b.advance(t.Context(), b.trees[FileRoots]) }); where != "journal" {
+	if where := crashes(func() {
+		_ = b.advance(t.Context(),
+			b.trees[FileRoots])
+	}); where != "journal" {
 		t.Fatalf("ended at %q", where)
 	}
 	b.opts.fault = nil
@@ -386,7 +402,8 @@ func TestTornJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := read(t, b.file)
-	torn := map[string][]byte{"with garbage behind it": append(slices.Clone(whole), 0, 1, 2, 3), "with zeros for its end": append(whole[:len(whole)-9:len(whole)-9], make([]byte, 9)...)}
+	torn := map[string][]byte{"with garbage behind it": append(slices.Clone(whole), 0, 1, 2, 3),
+		"with zeros for its end": append(whole[:len(whole)-9:len(whole)-9], make([]byte, 9)...)}
 	for cut := range whole {
 		torn[fmt.Sprintf("cut at %d of %d", cut, len(whole))] = whole[:cut]
 	}
@@ -398,7 +415,8 @@ func TestTornJournal(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if wrong := s.trees[FileRoots].trouble(); !strings.Contains(wrong, file) || !strings.Contains(wrong, "to give it up") {
+		if wrong := s.trees[FileRoots].trouble(); !strings.Contains(wrong, file) ||
+			!strings.Contains(wrong, "to give it up") {
 			t.Errorf("%s: the trouble is %q", what, wrong)
 		}
 		if seq := s.trees[FileRoots].record().head.Seq; seq != 1 {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Tree is one of the two trees that are synced. The numbers are in manifests and in the replicated state: append only.
+// Tree is one of the two trees that are synced. The numbers are in manifests and in the replicated
+// state: append only.
 type Tree uint8
 
 // The trees.
@@ -46,14 +47,16 @@ func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 // Kind is what an item is. The numbers are in manifests: append only.
 type Kind uint8
 
-// The kinds. Root links are those whose text begins with the root's own folder; that part differs between masters.
+// The kinds. Root links are those whose text begins with the root's own folder; that part differs
+// between masters.
 const (
 	File     Kind = 1
 	Dir      Kind = 2
 	Link     Kind = 3
 	RootLink Kind = 4
 
-	other Kind = 255 // pipes, sockets, devices, links that lead outside: seen here, never in a manifest
+	// pipes, sockets, devices, links that lead outside: seen here, never in a manifest
+	other Kind = 255
 )
 
 // Scope is one root of one environment: the number of the folder in the config's list.
@@ -71,7 +74,8 @@ func (s Scope) compare(o Scope) int {
 	return s.Root - o.Root
 }
 
-// Item is one entry below a root. Path is relative, with slashes; names may hold any byte but 0 and the slash.
+// Item is one entry below a root. Path is relative, with slashes; names may hold any byte but 0 and
+// the slash.
 type Item struct {
 	Path   string
 	Kind   Kind
@@ -92,11 +96,12 @@ const (
 	modeBits    = 0o777
 )
 
-// StagingDir is the folder in a root where contents are prepared and replaced ones kept. The file server and manifests
-// leave it out at any depth.
+// StagingDir is the folder in a root where contents are prepared and replaced ones kept. The file
+// server and manifests leave it out at any depth.
 const StagingDir = ".clustermaster-staging"
 
-// skippedDir says that a folder of this name is not synced: ours, and what Salt's own sync leaves out.
+// skippedDir says that a folder of this name is not synced: ours, and what Salt's own sync leaves
+// out.
 func skippedDir(name string) bool {
 	switch name {
 	case StagingDir, ".git", ".hg", ".svn", "__pycache__", ".tox":
@@ -117,7 +122,8 @@ func (it *Item) check() error {
 	switch {
 	case !isFile && !isLink && it.Kind != Dir:
 		return fmt.Errorf("%q: kind %d", it.Path, it.Kind)
-	case !isFile && (it.Size != 0 || it.Sum != Sum{}), !isLink && it.Target != "", isLink && it.Mode != 0:
+	case !isFile && (it.Size != 0 || it.Sum != Sum{}), !isLink && it.Target != "", isLink &&
+		it.Mode != 0:
 		return fmt.Errorf("%q: a field that its kind does not have", it.Path)
 	case isLink && !staysInside(it):
 		return fmt.Errorf("%q: the link leads out of the root", it.Path)
@@ -132,15 +138,17 @@ func checkPath(path string) error {
 	depth := 0
 	for name := range strings.SplitSeq(path, "/") {
 		depth++
-		if name == "" || name == "." || name == ".." || name == StagingDir || len(name) > maxName || depth > maxDepth {
+		if name == "" || name == "." || name == ".." || name == StagingDir || len(name) > maxName ||
+			depth > maxDepth {
 			return fmt.Errorf("%q: not a path below a root", path)
 		}
 	}
 	return nil
 }
 
-// staysInside says that a link leads to a place below the root whatever other links in the tree do. After a name there
-// may be no "..": the name could be a link to somewhere else, and ".." would start from there.
+// staysInside says that a link leads to a place below the root whatever other links in the tree do.
+// After a name there may be no "..": the name could be a link to somewhere else, and ".." would
+// start from there.
 func staysInside(it *Item) bool {
 	if len(it.Target) > maxPath || strings.IndexByte(it.Target, 0) >= 0 {
 		return false

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// copyAsJoiner copies a tree to a master that joins: the head, if a member's roots are still as the head has them, else
-// the roots of the leader as they are. A master that is in the ring joined before, and the first one has nobody to copy
-// from.
+// copyAsJoiner copies a tree to a master that joins: the head, if a member's roots are still as the
+// head has them, else the roots of the leader as they are. A master that is in the ring joined
+// before, and the first one has nobody to copy from.
 func (s *Store) copyAsJoiner(ctx context.Context, t *treeState, p *progress) error {
 	if s.heads.InRing() {
 		return s.markCopied(t)
@@ -62,7 +62,8 @@ func (s *Store) findClean(ctx context.Context, tree Tree, head Head) (bool, erro
 		}
 		answered++
 		if slices.ContainsFunc(all, func(st TreeStatus) bool {
-			return st.Tree == tree && !st.Behind && st.Seq == head.Seq && st.Drifted == 0 && st.Error == ""
+			return st.Tree == tree && !st.Behind && st.Seq == head.Seq && st.Drifted == 0 &&
+				st.Error == ""
 		}) {
 			return true, nil
 		}
@@ -73,13 +74,16 @@ func (s *Store) findClean(ctx context.Context, tree Tree, head Head) (bool, erro
 	return false, nil
 }
 
-// copyLive copies the leader's roots as they are; where those are not its own, those of the first other member whose
-// are. Where nobody has its own, they share a file system and there is nothing to copy.
-func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, leader string, p *progress) error {
+// copyLive copies the leader's roots as they are; where those are not its own, those of the first
+// other member whose are. Where nobody has its own, they share a file system and there is nothing
+// to copy.
+func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, leader string,
+	p *progress) error {
 	var base *Manifest
 	if head.Seq > 0 {
 		var err error
-		if base, err = s.fetchManifest(ctx, t, head.Manifest, head.Size, s.sources(head.Source)); err != nil {
+		if base, err = s.fetchManifest(ctx, t, head.Manifest, head.Size,
+			s.sources(head.Source)); err != nil {
 			return err
 		}
 	}
@@ -98,12 +102,15 @@ func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, leader st
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	head.Tree = t.tree
-	_, err = s.apply(ctx, t, goal{want: want, sum: sum, source: idOf(node), head: head, base: base}, began)
+	_, err = s.apply(ctx, t, goal{want: want, sum: sum, source: idOf(node), head: head,
+		base: base}, began)
 	return err
 }
 
-// askLive finds the master whose roots a joiner copies. errNotOwn: there is none, the roots are shared.
-func (s *Store) askLive(ctx context.Context, tree Tree, leader string) (node string, sum Sum, size int64, err error) {
+// askLive finds the master whose roots a joiner copies. errNotOwn: there is none, the roots are
+// shared.
+func (s *Store) askLive(ctx context.Context, tree Tree, leader string) (node string, sum Sum,
+	size int64, err error) {
 	var failed []error
 	for _, node := range s.sources(leader) {
 		var r *remote
@@ -117,7 +124,8 @@ func (s *Store) askLive(ctx context.Context, tree Tree, leader string) (node str
 			return node, sum, size, nil
 		case status.Code(err) == codes.FailedPrecondition:
 		case node == leader:
-			return "", Sum{}, 0, fmt.Errorf("%w: %w", errNobody, err) // it is back soon, or another one leads
+			// it is back soon, or another one leads
+			return "", Sum{}, 0, fmt.Errorf("%w: %w", errNobody, err)
 		case status.Code(err) != codes.Unavailable:
 			failed = append(failed, err)
 		}
@@ -155,7 +163,8 @@ func (s *Store) sayProgress(t *treeState, p *progress) (stop func()) {
 					s.log.Info("state-sync waits for the list of files", "tree", t.tree.String())
 					continue
 				}
-				s.log.Info("state-sync progress", "tree", t.tree.String(), "percent", 100*now.Bytes/now.BytesTotal, "bytes", now.Bytes, "of", now.BytesTotal,
+				s.log.Info("state-sync progress", "tree", t.tree.String(), "percent",
+					100*now.Bytes/now.BytesTotal, "bytes", now.Bytes, "of", now.BytesTotal,
 					"rate", now.Rate, "eta", now.ETA().Round(time.Second))
 			case <-done:
 				return
@@ -165,8 +174,8 @@ func (s *Store) sayProgress(t *treeState, p *progress) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// Joining says whether this master still has to copy roots before it may take part, and how far it is with that.
-// A master that is no member yet has it all before it.
+// Joining says whether this master still has to copy roots before it may take part, and how far it
+// is with that. A master that is no member yet has it all before it.
 func (s *Store) Joining() (bool, Progress) {
 	joining := false
 	var sum Progress

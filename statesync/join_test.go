@@ -84,7 +84,8 @@ func TestAJoinerCopiesTheHead(t *testing.T) {
 	k.joins()
 	expect(t, "the leader's", k.file, tree{"f": "644 drift of the leader", "g": "644 1"})
 	for _, st := range k.Status(t.Context(), []Tree{FileRoots}, true) {
-		if idOf(st.Node) == k.opts.ID && (st.Seq != 1 || st.Drifted != 1 || st.Drift[0].Path != "f") {
+		if idOf(st.Node) == k.opts.ID &&
+			(st.Seq != 1 || st.Drifted != 1 || st.Drift[0].Path != "f") {
 			t.Errorf("%+v", st)
 		}
 	}
@@ -138,7 +139,8 @@ func TestSharedRootsAreNotCopied(t *testing.T) {
 	j := c.joiner(shared)
 	j.joins()
 	expect(t, "nothing copied", j.file, tree{})
-	// Where another master has roots of its own, they are what is copied, whatever the joiner's own option says.
+	// Where another master has roots of its own, they are what is copied, whatever the joiner's own
+	// option says.
 	c.boxes[1].Store.opts.Isolated = true
 	tree{"f": "644 own"}.write(t, c.boxes[1].file)
 	k := c.joiner(shared)
@@ -168,7 +170,8 @@ func TestTwoJoinersDoNotCopyEachOther(t *testing.T) {
 	j.run()
 	k.run()
 	eventually(t, "they say so", func() error {
-		if !strings.Contains(j.Trouble(), errNobody.Error()) || !strings.Contains(k.Trouble(), errNobody.Error()) {
+		if !strings.Contains(j.Trouble(), errNobody.Error()) ||
+			!strings.Contains(k.Trouble(), errNobody.Error()) {
 			return errors.New(j.Trouble() + k.Trouble())
 		}
 		return nil
@@ -183,7 +186,12 @@ func TestAJoinerWithAFullDisk(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 1).settled()
 	tree{"f": "644 " + strings.Repeat("x", 5000)}.write(t, c.boxes[0].file)
-	j := c.joiner(func(_ int, o *Options) { o.room = func(string) (uint64, error) { return 100, nil } })
+	j := c.joiner(func(_ int, o *Options) {
+		o.room = func(string) (uint64, error) {
+			return 100,
+				nil
+		}
+	})
 	tree{"f": "644 old"}.write(t, j.file)
 	j.run()
 	eventually(t, "it says so", func() error {

@@ -7,8 +7,8 @@ import (
 
 const journalMagic = "cmjourn1"
 
-// journal is the steps of an install that has everything staged. Once it is on stable storage the install goes through,
-// however often this master stops on the way.
+// journal is the steps of an install that has everything staged. Once it is on stable storage the
+// install goes through, however often this master stops on the way.
 type journal struct {
 	tree  Tree
 	kept  string // name of the folder for what is kept aside
@@ -58,13 +58,16 @@ func decodeJournal(b []byte) (*journal, error) {
 	d.magic(journalMagic)
 	j := &journal{tree: Tree(d.uint(math.MaxUint8)), kept: d.text(maxName)}
 	for range d.uint(maxScopes) {
-		r := journalRoot{Scope: Scope{d.text(maxName), int(d.uint(maxScopes))}, dir: d.text(maxPath)}
+		r := journalRoot{Scope: Scope{d.text(maxName), int(d.uint(maxScopes))},
+			dir: d.text(maxPath)}
 		for range d.uint(4 * maxItems) {
 			o := op{kind: opKind(d.uint(math.MaxUint8)), path: d.text(maxPath), keep: d.bool()}
 			o.item = Item{
-				Path: o.path, Kind: Kind(d.uint(math.MaxUint8)), Mode: uint32(d.uint(modeBits)), Size: d.int(math.MaxInt64), Sum: d.sum(), Target: d.text(maxPath),
+				Path: o.path, Kind: Kind(d.uint(math.MaxUint8)), Mode: uint32(d.uint(modeBits)),
+				Size: d.int(math.MaxInt64), Sum: d.sum(), Target: d.text(maxPath),
 			}
-			o.old = stat{kind: Kind(d.uint(math.MaxUint8)), size: d.int(math.MaxInt64), ino: d.uint(math.MaxUint64), mtime: int64(d.uint(math.MaxUint64))}
+			o.old = stat{kind: Kind(d.uint(math.MaxUint8)), size: d.int(math.MaxInt64),
+				ino: d.uint(math.MaxUint64), mtime: int64(d.uint(math.MaxUint64))}
 			if d.err == nil && (o.kind < opClear || o.kind > opMode || checkPath(o.path) != nil) {
 				d.fail("step")
 			}

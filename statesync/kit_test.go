@@ -22,7 +22,8 @@ import (
 	"clustermaster/test/logtest"
 )
 
-// company is a set of masters in one process: real folders and real gRPC; only what they agree on is kept by the test.
+// company is a set of masters in one process: real folders and real gRPC; only what they agree on
+// is kept by the test.
 type company struct {
 	t testing.TB
 
@@ -65,10 +66,13 @@ func (c *company) add(change ...func(i int, o *Options)) *box {
 	c.t.Helper()
 	id := fmt.Sprintf("m%d", len(c.boxes)+1)
 	top := filepath.Join(c.t.TempDir(), id)
-	b := &box{c: c, node: id + "/1", dir: filepath.Join(top, "data"), file: filepath.Join(top, "srv"), pillar: filepath.Join(top, "pillar"), log: &logtest.Buffer{}}
+	b := &box{c: c, node: id + "/1", dir: filepath.Join(top, "data"),
+		file: filepath.Join(top, "srv"), pillar: filepath.Join(top,
+			"pillar"), log: &logtest.Buffer{}}
 	b.opts = Options{
 		ID: id, Isolated: true, Tick: 20 * time.Millisecond,
-		File: []Env{{Name: "base", Dirs: []string{b.file}}}, Pillar: []Env{{Name: "base", Dirs: []string{b.pillar}}},
+		File:   []Env{{Name: "base", Dirs: []string{b.file}}},
+		Pillar: []Env{{Name: "base", Dirs: []string{b.pillar}}},
 	}
 	for _, dir := range []string{b.file, b.pillar, b.dir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -106,7 +110,8 @@ func (b *box) open() {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(ln) }()
 	b.c.t.Cleanup(func() { server.Stop(); <-done })
-	conn, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(ln.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		b.c.t.Fatal(err)
 	}
@@ -249,11 +254,12 @@ func (r Result) of(t *testing.T, node string) Report {
 
 // counts is what a report says in short.
 func counts(r Report) string {
-	return fmt.Sprintf("+%d ~%d -%d drift %d kept %d %s", r.Added, r.Changed, r.Deleted, r.Drifted, r.Kept, r.Error)
+	return fmt.Sprintf("+%d ~%d -%d drift %d kept %d %s", r.Added, r.Changed, r.Deleted, r.Drifted,
+		r.Kept, r.Error)
 }
 
-// tree describes a folder: path to "644 text" for files, "755/" for folders (whose path ends with a slash), "-> text"
-// for links.
+// tree describes a folder: path to "644 text" for files, "755/" for folders (whose path ends with a
+// slash), "-> text" for links.
 type tree map[string]string
 
 // write makes a folder hold just this.

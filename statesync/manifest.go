@@ -9,7 +9,8 @@ import (
 
 const manifestMagic = "cmroots1"
 
-// Manifest is the contents of one tree: its roots sorted by environment and number, their items sorted by path.
+// Manifest is the contents of one tree: its roots sorted by environment and number, their items
+// sorted by path.
 type Manifest struct {
 	Tree  Tree
 	Roots []Root
@@ -85,8 +86,9 @@ func (m *Manifest) Encode() []byte {
 	return e.b
 }
 
-// DecodeManifest reads a manifest and refuses any that could lead out of a root: such paths and links, items whose
-// folder is not there or is a link, unsorted and repeated ones. The error wraps ErrCorrupt.
+// DecodeManifest reads a manifest and refuses any that could lead out of a root: such paths and
+// links, items whose folder is not there or is a link, unsorted and repeated ones. The error wraps
+// ErrCorrupt.
 func DecodeManifest(b []byte) (*Manifest, error) {
 	if len(b) > maxManifest {
 		return nil, fmt.Errorf("read manifest: %d bytes: %w", len(b), ErrCorrupt)

@@ -18,15 +18,18 @@ import (
 func TestPathsThatLeaveTheRootAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
-		"", "/", "/etc/passwd", "..", "../x", "a/../b", "a/..", "./a", "a/.", "a//b", "a/", "a\x00b", ".clustermaster-staging", "a/.clustermaster-staging/b",
-		strings.Repeat("n", 256), strings.Repeat("a/", 200) + "a", strings.Repeat("abcdefg/", 520) + "a",
+		"", "/", "/etc/passwd", "..", "../x", "a/../b", "a/..", "./a", "a/.", "a//b", "a/",
+		"a\x00b", ".clustermaster-staging", "a/.clustermaster-staging/b",
+		strings.Repeat("n", 256), strings.Repeat("a/", 200) + "a",
+		strings.Repeat("abcdefg/", 520) + "a",
 	} {
 		it := Item{Path: bad, Kind: File, Mode: 0o644}
 		if err := it.check(); err == nil {
 			t.Errorf("%.40q is taken", bad)
 		}
 	}
-	for _, good := range []string{"a", "...", "a/b", " ", "-", "a\nb", "\xff", "..a/b..", strings.Repeat("n", 255)} {
+	for _, good := range []string{"a", "...", "a/b", " ", "-", "a\nb", "\xff", "..a/b..",
+		strings.Repeat("n", 255)} {
 		it := Item{Path: good, Kind: File, Mode: 0o644}
 		if err := it.check(); err != nil {
 			t.Errorf("%q: %v", good, err)
@@ -60,7 +63,8 @@ func TestLinksThatLeaveTheRootAreRefused(t *testing.T) {
 	} {
 		it := Item{Path: c.path, Kind: c.kind, Target: c.target}
 		if got := it.check() == nil; got != c.inside {
-			t.Errorf("%s -> %q of kind %d: inside %v, want %v", c.path, c.target, c.kind, got, c.inside)
+			t.Errorf("%s -> %q of kind %d: inside %v, want %v", c.path, c.target, c.kind, got,
+				c.inside)
 		}
 	}
 }
@@ -71,22 +75,27 @@ func manifest(items ...Item) *Manifest {
 
 func TestManifestsOfPeersAreVetted(t *testing.T) {
 	t.Parallel()
-	good := manifest(Item{Path: "a", Kind: Dir, Mode: 0o755}, Item{Path: "a/b", Kind: File, Mode: 0o644, Size: 3, Sum: sumOf([]byte("xyz"))}, Item{Path: "c", Kind: Link, Target: "a/b"})
+	good := manifest(Item{Path: "a", Kind: Dir, Mode: 0o755},
+		Item{Path: "a/b", Kind: File, Mode: 0o644, Size: 3,
+			Sum: sumOf([]byte("xyz"))}, Item{Path: "c", Kind: Link, Target: "a/b"})
 	b := good.Encode()
 	m, err := DecodeManifest(b)
 	if err != nil || !bytes.Equal(m.Encode(), b) || len(m.Roots[0].Items) != 3 {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	for name, bad := range map[string]*Manifest{
-		"no such tree":        {Tree: 3},
-		"no environment":      {Tree: FileRoots, Roots: []Root{{}}},
-		"a root twice":        {Tree: FileRoots, Roots: []Root{{Scope: Scope{"base", 0}}, {Scope: Scope{"base", 0}}}},
-		"unsorted roots":      {Tree: FileRoots, Roots: []Root{{Scope: Scope{"base", 1}}, {Scope: Scope{"base", 0}}}},
-		"unsorted":            manifest(Item{Path: "b", Kind: Dir}, Item{Path: "a", Kind: Dir}),
-		"a path twice":        manifest(Item{Path: "a", Kind: Dir}, Item{Path: "a", Kind: Dir}),
-		"no folder":           manifest(Item{Path: "a/b", Kind: File}),
-		"a folder is a file":  manifest(Item{Path: "a", Kind: File}, Item{Path: "a/b", Kind: File}),
-		"a folder is a link":  manifest(Item{Path: "a", Kind: Link, Target: "d"}, Item{Path: "a/b", Kind: File}),
+		"no such tree":   {Tree: 3},
+		"no environment": {Tree: FileRoots, Roots: []Root{{}}},
+		"a root twice": {Tree: FileRoots,
+			Roots: []Root{{Scope: Scope{"base", 0}}, {Scope: Scope{"base", 0}}}},
+		"unsorted roots": {Tree: FileRoots,
+			Roots: []Root{{Scope: Scope{"base", 1}}, {Scope: Scope{"base", 0}}}},
+		"unsorted":           manifest(Item{Path: "b", Kind: Dir}, Item{Path: "a", Kind: Dir}),
+		"a path twice":       manifest(Item{Path: "a", Kind: Dir}, Item{Path: "a", Kind: Dir}),
+		"no folder":          manifest(Item{Path: "a/b", Kind: File}),
+		"a folder is a file": manifest(Item{Path: "a", Kind: File}, Item{Path: "a/b", Kind: File}),
+		"a folder is a link": manifest(Item{Path: "a", Kind: Link, Target: "d"},
+			Item{Path: "a/b", Kind: File}),
 		"leaves the root":     manifest(Item{Path: "../b", Kind: File}),
 		"link leaves":         manifest(Item{Path: "b", Kind: Link, Target: "../../etc"}),
 		"setuid":              manifest(Item{Path: "b", Kind: File, Mode: 0o4755}),
@@ -109,7 +118,8 @@ func TestManifestsOfPeersAreVetted(t *testing.T) {
 
 func FuzzDecodeManifest(f *testing.F) {
 	f.Add(manifest().Encode())
-	f.Add(manifest(Item{Path: "a", Kind: Dir, Mode: 0o755}, Item{Path: "a/b", Kind: File, Size: 3}, Item{Path: "c", Kind: RootLink, Target: "/a"}).Encode())
+	f.Add(manifest(Item{Path: "a", Kind: Dir, Mode: 0o755}, Item{Path: "a/b", Kind: File, Size: 3},
+		Item{Path: "c", Kind: RootLink, Target: "/a"}).Encode())
 	f.Add([]byte(manifestMagic + "\x01\xff\xff\x3f"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := DecodeManifest(b)
@@ -133,7 +143,9 @@ func FuzzDecodeManifest(f *testing.F) {
 }
 
 func FuzzDecodeJournal(f *testing.F) {
-	f.Add((&journal{tree: FileRoots, kept: "k", roots: []journalRoot{{Scope{"base", 0}, "/srv", []op{{kind: opPut, path: "a", item: Item{Path: "a", Kind: File}}}}}}).encode())
+	f.Add((&journal{tree: FileRoots, kept: "k",
+		roots: []journalRoot{{Scope{"base", 0}, "/srv",
+			[]op{{kind: opPut, path: "a", item: Item{Path: "a", Kind: File}}}}}}).encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, sealed := range [][]byte{b, (&encoder{b: slices.Clone(b)}).sealed()} {
 			if j, err := decodeJournal(sealed); err == nil && !bytes.Equal(j.encode(), sealed) {
@@ -144,7 +156,8 @@ func FuzzDecodeJournal(f *testing.F) {
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	f.Add((&record{head: Head{Tree: FileRoots, Seq: 3}, copied: true, roots: []installedRoot{{Scope{"base", 0}, "/srv"}}, manifest: manifest()}).encode())
+	f.Add((&record{head: Head{Tree: FileRoots, Seq: 3}, copied: true,
+		roots: []installedRoot{{Scope{"base", 0}, "/srv"}}, manifest: manifest()}).encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, sealed := range [][]byte{b, (&encoder{b: slices.Clone(b)}).sealed()} {
 			if r, err := decodeRecord(sealed); err == nil && !bytes.Equal(r.encode(), sealed) {
@@ -158,7 +171,8 @@ func FuzzDecodeRecord(f *testing.F) {
 func TestLinksOnTheWayAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"root/real/": "755", "root/real/f": "644 1", "elsewhere/f": "644 mine", "root/link": "-> ../elsewhere", "root/file link": "-> ../elsewhere/f"}.write(t, dir)
+	tree{"root/real/": "755", "root/real/f": "644 1", "elsewhere/f": "644 mine",
+		"root/link": "-> ../elsewhere", "root/file link": "-> ../elsewhere/f"}.write(t, dir)
 	r, err := openDir(filepath.Join(dir, "root"))
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +222,8 @@ func TestLinksOnTheWayAreNotFollowed(t *testing.T) {
 	}
 }
 
-// On a peer a folder was replaced by a link that leads out: nothing is written or deleted through it.
+// On a peer a folder was replaced by a link that leads out: nothing is written or deleted through
+// it.
 func TestALinkInPlaceOfAFolderIsDrift(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2).settled()
@@ -238,7 +253,8 @@ func TestALinkInPlaceOfAFolderIsDrift(t *testing.T) {
 }
 
 func FuzzReport(f *testing.F) {
-	r := Report{Tree: PillarRoots, Seq: 3, Added: 1, Kept: 2, KeptIn: []string{"/srv/x"}, Changes: []string{"+ base:0 a"}, Skipped: []string{"s"}, Error: "no room"}
+	r := Report{Tree: PillarRoots, Seq: 3, Added: 1, Kept: 2, KeptIn: []string{"/srv/x"},
+		Changes: []string{"+ base:0 a"}, Skipped: []string{"s"}, Error: "no room"}
 	r.addDrift(Drift{Scope{"base", 1}, "a/\xff", DriftEdited})
 	r.Missing = []Scope{{"dev", 0}}
 	b, err := proto.Marshal(r.toWire())
@@ -255,7 +271,8 @@ func FuzzReport(f *testing.F) {
 		if r.Node != "m2/1" {
 			t.Errorf("it calls itself %q", r.Node)
 		}
-		if n := max(len(r.Drift), len(r.Missing), len(r.KeptIn), len(r.Changes), len(r.Skipped)); n > maxListed {
+		if n := max(len(r.Drift), len(r.Missing), len(r.KeptIn), len(r.Changes),
+			len(r.Skipped)); n > maxListed {
 			t.Errorf("%d entries", n)
 		}
 		if again := reportFrom(r.toWire(), r.Node); !reflect.DeepEqual(again, r) {
@@ -267,7 +284,8 @@ func FuzzReport(f *testing.F) {
 func FuzzLoadHashes(f *testing.F) {
 	file := filepath.Join(f.TempDir(), "hashes")
 	h := loadHashes(file, 0)
-	h.byRoot["/srv"] = map[string]hashed{"a": {stat: stat{kind: File, mode: 0o644, size: 3, dev: 1, ino: 2, mtime: 3, ctime: 4}, sum: sumOf([]byte("abc"))}}
+	h.byRoot["/srv"] = map[string]hashed{"a": {stat: stat{kind: File, mode: 0o644, size: 3, dev: 1,
+		ino: 2, mtime: 3, ctime: 4}, sum: sumOf([]byte("abc"))}}
 	h.dirty = true
 	if err := h.save(); err != nil {
 		f.Fatal(err)

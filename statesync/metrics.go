@@ -26,21 +26,28 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	if reg == nil {
 		return m
 	}
-	all := []prometheus.Collector{m.installs, m.items, m.fetched, m.sent, m.damaged, m.drift, m.collected}
+	all := []prometheus.Collector{m.installs, m.items, m.fetched, m.sent, m.damaged, m.drift,
+		m.collected}
 	for _, t := range []Tree{FileRoots, PillarRoots} {
 		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "clustermaster_statesync_head", Help: "Number of the head that this master has installed.", ConstLabels: prometheus.Labels{"tree": t.String()},
-		}, func() float64 { return float64(s.trees[t].record().head.Seq) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "clustermaster_statesync_behind", Help: "1 while this master has still to install the head.", ConstLabels: prometheus.Labels{"tree": t.String()},
-		}, func() float64 {
-			if s.current(s.trees[t]) {
-				return 0
-			}
-			return 1
-		}))
+			Name:        "clustermaster_statesync_head",
+			Help:        "Number of the head that this master has installed.",
+			ConstLabels: prometheus.Labels{"tree": t.String()},
+		}, func() float64 { return float64(s.trees[t].record().head.Seq) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name:        "clustermaster_statesync_behind",
+				Help:        "1 while this master has still to install the head.",
+				ConstLabels: prometheus.Labels{"tree": t.String()},
+			}, func() float64 {
+				if s.current(s.trees[t]) {
+					return 0
+				}
+				return 1
+			}))
 	}
 	all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "clustermaster_statesync_sends", Help: "Masters that contents are being sent to; the limit is 4, others wait.",
+		Name: "clustermaster_statesync_sends",
+		Help: "Masters that contents are being sent to; the limit is 4, others wait.",
 	}, func() float64 { return float64(len(s.sends)) }))
 	for _, c := range all {
 		if err := reg.Register(c); err != nil {

@@ -43,8 +43,10 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{
-		"clustermaster_statesync_behind": 0, "clustermaster_statesync_head": 1, "clustermaster_statesync_installs_total": 1, "clustermaster_statesync_items_total": 1,
-		"clustermaster_statesync_drift_items": 0, "clustermaster_statesync_sends": 0, "clustermaster_statesync_damaged_blobs_total": 0,
+		"clustermaster_statesync_behind": 0, "clustermaster_statesync_head": 1,
+		"clustermaster_statesync_installs_total": 1, "clustermaster_statesync_items_total": 1,
+		"clustermaster_statesync_drift_items": 0, "clustermaster_statesync_sends": 0,
+		"clustermaster_statesync_damaged_blobs_total": 0,
 	} {
 		if got := value(name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
@@ -57,7 +59,8 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problems, err := promlint.NewWithMetricFamilies(all).Lint(); err != nil || len(problems) > 0 {
+	if problems, err := promlint.NewWithMetricFamilies(all).Lint(); err != nil ||
+		len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
 }

@@ -22,7 +22,8 @@ func (r *rootDir) peculiar(path string) (peculiarity, error) {
 		return p, r.wrap("stat", path, err)
 	}
 	var st unix.Statx_t
-	err = unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MODE|unix.STATX_TYPE|unix.STATX_NLINK, &st)
+	err = unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW,
+		unix.STATX_MODE|unix.STATX_TYPE|unix.STATX_NLINK, &st)
 	if errors.Is(err, unix.ENOSYS) {
 		return p, nil // before Linux 4.11
 	}
@@ -35,18 +36,22 @@ func (r *rootDir) peculiar(path string) (peculiarity, error) {
 		return p, nil
 	}
 	if special := st.Mode & (unix.S_ISUID | unix.S_ISGID | unix.S_ISVTX); special != 0 {
-		p.notes = append(p.notes, fmt.Sprintf("its mode %04o is synced as %04o", st.Mode&0o7777, st.Mode&modeBits))
+		p.notes = append(p.notes, fmt.Sprintf("its mode %04o is synced as %04o", st.Mode&0o7777,
+			st.Mode&modeBits))
 	}
 	if kind == unix.S_IFREG && st.Nlink > 1 {
-		p.notes = append(p.notes, fmt.Sprintf("one of %d hard links; other masters get a file of its own", st.Nlink))
+		p.notes = append(p.notes,
+			fmt.Sprintf("one of %d hard links; other masters get a file of its own", st.Nlink))
 	}
 	if names := attributes(fmt.Sprintf("/proc/self/fd/%d/%s", at, name)); len(names) > 0 {
-		p.notes = append(p.notes, "its extended attributes are not synced: "+strings.Join(names, ", "))
+		p.notes = append(p.notes, "its extended attributes are not synced: "+
+			strings.Join(names, ", "))
 	}
 	return p, nil
 }
 
-// attributes lists the extended attributes of an entry, but for labels that the machine itself gives.
+// attributes lists the extended attributes of an entry, but for labels that the machine itself
+// gives.
 func attributes(path string) []string {
 	var buf [4096]byte
 	n, err := unix.Llistxattr(path, buf[:])

@@ -8,8 +8,8 @@ import (
 // pinnedFor bounds how long contents are kept for a sync of which nothing was heard since.
 const pinnedFor = 24 * time.Hour
 
-// pins are the manifests that syncs under way are about to publish or install, one for each tree: their contents are not
-// collected. The zero value is ready.
+// pins are the manifests that syncs under way are about to publish or install, one for each tree:
+// their contents are not collected. The zero value is ready.
 type pins struct {
 	mu     sync.Mutex // guards byTree
 	byTree map[Tree]pinned

@@ -24,8 +24,8 @@ type op struct {
 	kind opKind
 	path string
 	item Item // what it becomes, for opPut, opMkdir and opMode
-	old  stat // what is there; kind 0: nothing
-	keep bool // what is there is kept aside
+	old  stat // the present entry; kind 0: none
+	keep bool // the present entry is kept aside
 }
 
 // planner compares what one root is to hold with what it holds.
@@ -52,12 +52,14 @@ func byPath(items []Item) map[string]*Item {
 	return m
 }
 
-// plan works out the steps for one root, adding to the report. Without force, and after the first sync of the root,
-// it touches only what is as the last sync left it.
+// plan works out the steps for one root, adding to the report. Without force, and after the first
+// sync of the root, it touches only what is as the last sync left it.
 func plan(scope Scope, want, base []Item, now *live, first, force bool, report *Report) []op {
 	p := &planner{
-		scope: scope, force: force, first: first, want: byPath(want), base: byPath(base), live: make(map[string]*found, len(now.items)),
-		dirs: map[string]bool{"": true}, held: heldPaths(now.held), busy: make(map[string]bool), report: report,
+		scope: scope, force: force, first: first, want: byPath(want), base: byPath(base),
+		live: make(map[string]*found, len(now.items)),
+		dirs: map[string]bool{"": true}, held: heldPaths(now.held), busy: make(map[string]bool),
+		report: report,
 	}
 	for i := range now.items {
 		p.live[now.items[i].Path] = &now.items[i]
@@ -77,7 +79,8 @@ func plan(scope Scope, want, base []Item, now *live, first, force bool, report *
 	for _, path := range paths {
 		p.item(path)
 	}
-	// Removals from the deepest up; what a folder makes room for first of all, other deletions when the new files are there.
+	// Removals from the deepest up; what a folder makes room for first of all, other deletions when
+	// the new files are there.
 	slices.SortStableFunc(p.ops, func(a, b op) int {
 		if a.kind.phase() != b.kind.phase() {
 			return a.kind.phase() - b.kind.phase()
@@ -149,7 +152,7 @@ func (p *planner) item(path string) {
 	isDir := now != nil && now.Kind == Dir
 	switch {
 	case p.held.covers(path):
-		if want != nil { // what is there can't be told from it
+		if want != nil { // the present entry looks the same
 			p.block(path)
 		}
 		return
@@ -183,7 +186,8 @@ func (p *planner) item(path string) {
 		p.report.Changed++
 		p.report.addChange("~", p.scope, path)
 	}
-	modeOnly := now != nil && now.Kind == want.Kind && now.Size == want.Size && now.Sum == want.Sum && now.Target == want.Target
+	modeOnly := now != nil && now.Kind == want.Kind && now.Size == want.Size &&
+		now.Sum == want.Sum && now.Target == want.Target
 	switch {
 	case modeOnly:
 		p.add(op{kind: opMode, path: path, item: *want, old: old})
@@ -234,7 +238,8 @@ func (p *planner) drift(path string, base, now *Item) {
 		}
 	case base == nil:
 		d.What = DriftAdded
-		if above := p.live[parentOf(path)]; above != nil && p.stays(parentOf(path)) && p.base[parentOf(path)] == nil && p.want[parentOf(path)] == nil {
+		if above := p.live[parentOf(path)]; above != nil && p.stays(parentOf(path)) &&
+			p.base[parentOf(path)] == nil && p.want[parentOf(path)] == nil {
 			p.report.Drifted++ // listed with its folder
 			return
 		}

@@ -12,7 +12,8 @@ import (
 
 const recordMagic = "cmrecord1"
 
-// Head says which contents of a tree every master is to have. The zero Seq means: none published yet.
+// Head says which contents of a tree every master is to have. The zero Seq means: none published
+// yet.
 type Head struct {
 	Tree     Tree
 	Seq      uint64
@@ -36,7 +37,8 @@ type record struct {
 	manifest *Manifest // nil before the first head
 }
 
-// installedRoot is a root to which the head was applied. In another folder it would be a first sync again.
+// installedRoot is a root to which the head was applied. In another folder it would be a first sync
+// again.
 type installedRoot struct {
 	Scope
 	dir string
@@ -59,7 +61,8 @@ func (h *Head) encode(e *encoder) {
 
 func (d *decoder) head() Head {
 	return Head{
-		Tree: Tree(d.uint(math.MaxUint8)), Seq: d.uint(math.MaxUint64), Manifest: d.sum(), Size: d.int(maxManifest),
+		Tree: Tree(d.uint(math.MaxUint8)), Seq: d.uint(math.MaxUint64), Manifest: d.sum(),
+		Size:   d.int(maxManifest),
 		Source: d.text(maxPath), Force: d.bool(), At: time.UnixMilli(d.int(math.MaxInt64)).UTC(),
 	}
 }
@@ -89,7 +92,8 @@ func decodeRecord(b []byte) (*record, error) {
 	d.magic(recordMagic)
 	r := &record{head: d.head(), copied: d.bool()}
 	for range d.uint(maxScopes) {
-		r.roots = append(r.roots, installedRoot{Scope{d.text(maxName), int(d.uint(maxScopes))}, d.text(maxPath)})
+		r.roots = append(r.roots, installedRoot{Scope{d.text(maxName), int(d.uint(maxScopes))},
+			d.text(maxPath)})
 		if d.err != nil {
 			break
 		}
@@ -105,8 +109,8 @@ func decodeRecord(b []byte) (*record, error) {
 	return r, d.end()
 }
 
-// readRecord reads a record. One that is not there is an empty one; a damaged one is an error: without it this master
-// can't tell drift from what was synced.
+// readRecord reads a record. One that is not there is an empty one; a damaged one is an error:
+// without it this master can't tell drift from what was synced.
 func readRecord(path string, tree Tree) (*record, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +121,8 @@ func readRecord(path string, tree Tree) (*record, error) {
 	}
 	r, err := decodeRecord(b)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w; remove it to have the next sync of %s treated as the first one", path, err, tree)
+		return nil,
+			fmt.Errorf("read %s: %w; remove it to have the next sync of %s treated as the first one", path, err, tree)
 	}
 	return r, nil
 }

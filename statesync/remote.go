@@ -35,10 +35,13 @@ func idOf(node string) string {
 }
 
 // steps reads a stream to its last step. A master that says nothing for too long is given up.
-func (r *remote) steps(ctx context.Context, start func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step], error), show func(Progress)) (*syncpb.Step, error) {
+func (r *remote) steps(ctx context.Context,
+	start func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step],
+		error), show func(Progress)) (*syncpb.Step, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
+	quiet := time.AfterFunc(silence,
+		func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
 	defer quiet.Stop()
 	stream, err := start(ctx)
 	for err == nil {
@@ -51,7 +54,8 @@ func (r *remote) steps(ctx context.Context, start func(ctx context.Context) (grp
 			return step, nil
 		}
 		if show != nil {
-			show(Progress{Bytes: step.GetBytes(), BytesTotal: step.GetBytesTotal(), Items: step.GetItems(), ItemsTotal: step.GetItemsTotal()})
+			show(Progress{Bytes: step.GetBytes(), BytesTotal: step.GetBytesTotal(),
+				Items: step.GetItems(), ItemsTotal: step.GetItemsTotal()})
 		}
 	}
 	return nil, r.wrap(ctx, err)
@@ -81,22 +85,26 @@ func (e *remoteError) Error() string { return e.node + ": " + e.status.Message()
 func (e *remoteError) GRPCStatus() *status.Status { return e.status }
 
 func (r *remote) hold(ctx context.Context, req *syncpb.HoldRequest, show func(Progress)) error {
-	_, err := r.steps(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step], error) {
+	_, err := r.steps(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step],
+		error) {
 		return r.rpc.Hold(ctx, req)
 	}, show)
 	return err
 }
 
 func (r *remote) plan(ctx context.Context, req *syncpb.HoldRequest) (Report, error) {
-	step, err := r.steps(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step], error) {
+	step, err := r.steps(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step],
+		error) {
 		return r.rpc.Plan(ctx, req)
 	}, nil)
 	return reportFrom(step.GetReport(), r.node), err
 }
 
-func (r *remote) install(ctx context.Context, tree Tree, seq uint64, show func(Progress)) (Report, error) {
+func (r *remote) install(ctx context.Context, tree Tree, seq uint64, show func(Progress)) (Report,
+	error) {
 	req := &syncpb.InstallRequest{Tree: uint32(tree), Seq: seq}
-	step, err := r.steps(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step], error) {
+	step, err := r.steps(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step],
+		error) {
 		return r.rpc.Install(ctx, req)
 	}, show)
 	return reportFrom(step.GetReport(), r.node), err
@@ -105,7 +113,8 @@ func (r *remote) install(ctx context.Context, tree Tree, seq uint64, show func(P
 // live asks for the other master's tree as it is now.
 func (r *remote) live(ctx context.Context, tree Tree) (Sum, int64, error) {
 	req := &syncpb.LiveRequest{Tree: uint32(tree)}
-	step, err := r.steps(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step], error) {
+	step, err := r.steps(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step],
+		error) {
 		return r.rpc.Live(ctx, req)
 	}, nil)
 	if err != nil {
@@ -124,7 +133,8 @@ func (r *remote) status(ctx context.Context, drift bool) ([]TreeStatus, error) {
 	}
 	var out []TreeStatus
 	for _, t := range reply.GetTrees()[:min(len(reply.GetTrees()), 2)] {
-		out = append(out, TreeStatus{Report: reportFrom(t.GetReport(), r.node), Behind: t.GetBehind()})
+		out = append(out, TreeStatus{Report: reportFrom(t.GetReport(), r.node),
+			Behind: t.GetBehind()})
 	}
 	return out, nil
 }

@@ -30,7 +30,8 @@ type Report struct {
 	KeptIn  []string // folders that they are in, below the roots
 	Drift   []Drift  // at most maxListed
 	Drifted int      // how many in all
-	Changes []string // with Test: what would be done, "+ env:root path" and so on; at most maxListed
+	// with Test: what would be done, "+ env:root path" and so on; at most maxListed
+	Changes []string
 	Missing []Scope  // roots that this master's config does not have
 	Skipped []string // what is on this master and is not synced, or not in full; at most maxListed
 	Away    bool     // it can't be reached, and catches up by itself when it is back

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootDir works below one folder without ever following a link: every folder on the way is opened from the one above
-// it, refusing links. It is used by one goroutine.
+// rootDir works below one folder without ever following a link: every folder on the way is opened
+// from the one above it, refusing links. It is used by one goroutine.
 type rootDir struct {
 	path string
 	fd   int
@@ -22,7 +22,8 @@ type rootDir struct {
 	lastFD int    // -1: none
 }
 
-// openDir opens the folder at an absolute path, which the config names, so links on the way to it are followed.
+// openDir opens the folder at an absolute path, which the config names, so links on the way to it
+// are followed.
 func openDir(path string) (*rootDir, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -33,7 +34,8 @@ func openDir(path string) (*rootDir, error) {
 		_ = unix.Close(fd) // only opened
 		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return &rootDir{path: path, fd: fd, dev: uint64(st.Dev), lastFD: -1}, nil //nolint:unconvert // types differ between machines
+	return &rootDir{path: path, fd: fd, dev: uint64(st.Dev), lastFD: -1},
+		nil //nolint:unconvert // types differ between machines
 }
 
 // sub opens a folder below r as one to work below.
@@ -50,7 +52,8 @@ func (r *rootDir) Close() {
 	_ = unix.Close(r.fd) // only read from
 }
 
-// forget drops the folder kept open: after a folder was made, moved or removed it may be another one.
+// forget drops the folder kept open: after a folder was made, moved or removed it may be another
+// one.
 func (r *rootDir) forget() {
 	if r.lastFD >= 0 {
 		_ = unix.Close(r.lastFD) // only read from
@@ -83,7 +86,8 @@ func (r *rootDir) parent(path string) (fd int, name string, err error) {
 		next := -1
 		err := checkName(part)
 		if err == nil {
-			next, err = unix.Openat(at, part, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			next, err = unix.Openat(at, part,
+				unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		}
 		if at != r.fd {
 			_ = unix.Close(at) // only read from
@@ -146,7 +150,8 @@ type stat struct {
 
 func statusOf(st *unix.Stat_t) stat {
 	s := stat{
-		mode: st.Mode & modeBits, size: st.Size, dev: uint64(st.Dev), ino: st.Ino, //nolint:unconvert // types differ between machines
+		mode: st.Mode & modeBits, size: st.Size, dev: uint64(st.Dev),
+		ino:   st.Ino, //nolint:unconvert // types differ between machines
 		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), kind: other,
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -283,7 +288,8 @@ func (r *rootDir) linkTo(path string, o *rootDir, to string) error {
 	})
 }
 
-func (r *rootDir) pair(op, path string, o *rootDir, to string, f func(from int, name string, at int, as string) error) error {
+func (r *rootDir) pair(op, path string, o *rootDir, to string,
+	f func(from int, name string, at int, as string) error) error {
 	if o == r {
 		return fmt.Errorf("%s %s: both ends in one rootDir", op, path)
 	}

@@ -26,7 +26,8 @@ type live struct {
 	items   []found
 	skipped []string // what is not synced, and why
 	notes   []string // what of a synced item the other masters don't get
-	held    []string // paths that can't be read or replaced here: they stay as they are, with all that is below them
+	// paths that can't be read or replaced here: they stay as they are, with all that is below them
+	held []string
 }
 
 // hold leaves what is at a path, and below it, as it is.
@@ -132,7 +133,8 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 		}
 		if !staysInside(&f.Item) {
 			f.Kind = other
-			sc.out.skipped = append(sc.out.skipped, fmt.Sprintf("%q: the link leads out of the root", path))
+			sc.out.skipped = append(sc.out.skipped,
+				fmt.Sprintf("%q: the link leads out of the root", path))
 		}
 	case File:
 		if f.stat, f.Sum, err = sc.file(ctx, path, st); err != nil {
@@ -147,7 +149,8 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 		}
 		f.Mode, f.Size = f.stat.mode, f.stat.size
 	default:
-		sc.out.skipped = append(sc.out.skipped, fmt.Sprintf("%q: neither file, folder nor link", path))
+		sc.out.skipped = append(sc.out.skipped,
+			fmt.Sprintf("%q: neither file, folder nor link", path))
 	}
 	at := len(sc.out.items)
 	sc.out.items = append(sc.out.items, f)
@@ -163,7 +166,8 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 	return err
 }
 
-// unreadable says why an entry is left as it is; "" if the error is of another kind, which ends the scan.
+// unreadable says why an entry is left as it is; "" if the error is of another kind, which ends the
+// scan.
 func unreadable(err error) string {
 	switch {
 	case errors.Is(err, errMoving):
@@ -222,7 +226,8 @@ func (sc *scanner) copies(sum Sum, size int64) bool {
 	return !sc.blobs.has(sum, size)
 }
 
-func (sc *scanner) read(ctx context.Context, path string) (before, after stat, sum Sum, at time.Time, err error) {
+func (sc *scanner) read(ctx context.Context, path string) (before, after stat, sum Sum,
+	at time.Time, err error) {
 	f, err := sc.root.open(path)
 	if err != nil {
 		return

@@ -17,14 +17,19 @@ import (
 
 // Bounds of the service.
 const (
-	maxSends     = 4                      // contents are sent to so many masters at a time, others wait
+	// contents are sent to so many masters at a time, others wait
+	maxSends     = 4
 	stepEvery    = 500 * time.Millisecond // a task under way says so
 	acquaintance = 5 * time.Second        // how long the link back to a master that asks may take
 	silence      = 20 * time.Second       // a master that says nothing for so long is given up
 )
 
-// RegisterRPC puts the service that other masters call on the server behind the peer port, which lets in members only.
-func (s *Store) RegisterRPC(r grpc.ServiceRegistrar) { syncpb.RegisterSyncServer(r, &service{s: s}) }
+// RegisterRPC puts the service that other masters call on the server behind the peer port, which
+// lets in members only.
+func (s *Store) RegisterRPC(r grpc.ServiceRegistrar) {
+	syncpb.RegisterSyncServer(r,
+		&service{s: s})
+}
 
 type service struct {
 	syncpb.UnimplementedSyncServer
@@ -68,9 +73,11 @@ func sumFrom(b []byte) (s Sum, err error) {
 }
 
 // Blobs implements syncpb.SyncServer.
-func (v *service) Blobs(r *syncpb.BlobsRequest, stream grpc.ServerStreamingServer[syncpb.Piece]) error {
+func (v *service) Blobs(r *syncpb.BlobsRequest,
+	stream grpc.ServerStreamingServer[syncpb.Piece]) error {
 	if n := len(r.GetBlobs()); n == 0 || n > batchBlobs {
-		return status.Error(codes.InvalidArgument, fmt.Sprintf("%d contents asked for, %d is the limit", n, batchBlobs))
+		return status.Error(codes.InvalidArgument,
+			fmt.Sprintf("%d contents asked for, %d is the limit", n, batchBlobs))
 	}
 	if err := v.queue(stream); err != nil {
 		return code(err)
@@ -107,7 +114,8 @@ func (v *service) queue(stream grpc.ServerStreamingServer[syncpb.Piece]) error {
 }
 
 // send sends one content. Its last piece says that it is.
-func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index uint32, sum Sum, size, offset int64) error {
+func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index uint32, sum Sum, size,
+	offset int64) error {
 	missing := &syncpb.Piece{Index: index, Missing: true, End: true}
 	f, err := v.s.blobs.open(sum)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +136,8 @@ func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index ui
 		return err
 	}
 	for {
-		piece := make([]byte, min(pieceSize, size-offset)) // not reused: gRPC may still read it after Send
+		// not reused: gRPC may still read it after Send
+		piece := make([]byte, min(pieceSize, size-offset))
 		if _, err := io.ReadFull(f, piece); err != nil {
 			return err
 		}
@@ -136,7 +145,8 @@ func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index ui
 		if err := v.s.rate.wait(stream.Context(), len(piece)); err != nil {
 			return err
 		}
-		if err := stream.Send(&syncpb.Piece{Index: index, Data: piece, End: offset == size}); err != nil {
+		if err := stream.Send(&syncpb.Piece{Index: index, Data: piece,
+			End: offset == size}); err != nil {
 			return err
 		}
 		v.s.met.sent.Add(float64(len(piece)))
@@ -147,7 +157,8 @@ func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index ui
 }
 
 // work runs a task, saying how far it is while it runs, and sends its outcome as the last step.
-func (v *service) work(stream grpc.ServerStreamingServer[syncpb.Step], task func(ctx context.Context, p *progress) (*syncpb.Step, error)) error {
+func (v *service) work(stream grpc.ServerStreamingServer[syncpb.Step],
+	task func(ctx context.Context, p *progress) (*syncpb.Step, error)) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	p := &progress{}
@@ -176,14 +187,16 @@ func (v *service) work(stream grpc.ServerStreamingServer[syncpb.Step], task func
 				continue
 			}
 			now := p.snapshot()
-			if lost = stream.Send(&syncpb.Step{Bytes: now.Bytes, BytesTotal: now.BytesTotal, Items: now.Items, ItemsTotal: now.ItemsTotal}); lost != nil {
+			if lost = stream.Send(&syncpb.Step{Bytes: now.Bytes, BytesTotal: now.BytesTotal,
+				Items: now.Items, ItemsTotal: now.ItemsTotal}); lost != nil {
 				cancel() // and wait for the task's end
 			}
 		}
 	}
 }
 
-// meet waits a moment until the master that asked can be reached from here, too: it may have been started just now.
+// meet waits a moment until the master that asked can be reached from here, too: it may have been
+// started just now.
 func (v *service) meet(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(ctx, acquaintance)
 	defer cancel()
@@ -199,16 +212,20 @@ func (v *service) meet(ctx context.Context, node string) {
 }
 
 // Hold implements syncpb.SyncServer.
-func (v *service) Hold(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step]) error {
-	return v.offered(r, stream, func(ctx context.Context, t *treeState, sum Sum, from []string, p *progress) (*syncpb.Step, error) {
+func (v *service) Hold(r *syncpb.HoldRequest,
+	stream grpc.ServerStreamingServer[syncpb.Step]) error {
+	return v.offered(r, stream, func(ctx context.Context, t *treeState, sum Sum, from []string,
+		p *progress) (*syncpb.Step, error) {
 		_, err := v.s.hold(ctx, t, sum, r.GetSize(), from, p)
 		return &syncpb.Step{}, err
 	})
 }
 
 // Plan implements syncpb.SyncServer.
-func (v *service) Plan(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step]) error {
-	return v.offered(r, stream, func(ctx context.Context, t *treeState, sum Sum, from []string, _ *progress) (*syncpb.Step, error) {
+func (v *service) Plan(r *syncpb.HoldRequest,
+	stream grpc.ServerStreamingServer[syncpb.Step]) error {
+	return v.offered(r, stream, func(ctx context.Context, t *treeState, sum Sum, from []string,
+		_ *progress) (*syncpb.Step, error) {
 		m, err := v.s.fetchManifest(ctx, t, sum, r.GetSize(), from)
 		if err != nil {
 			return nil, err
@@ -221,9 +238,11 @@ func (v *service) Plan(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[
 	})
 }
 
-// offered runs a task with a manifest that another master offers, and the masters to fetch it from, that one first.
+// offered runs a task with a manifest that another master offers, and the masters to fetch it from,
+// that one first.
 func (v *service) offered(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step],
-	task func(ctx context.Context, t *treeState, sum Sum, from []string, p *progress) (*syncpb.Step, error),
+	task func(ctx context.Context, t *treeState, sum Sum, from []string, p *progress) (*syncpb.Step,
+		error),
 ) error {
 	t, err := v.tree(r.GetTree())
 	if err != nil {
@@ -240,7 +259,8 @@ func (v *service) offered(r *syncpb.HoldRequest, stream grpc.ServerStreamingServ
 }
 
 // Install implements syncpb.SyncServer.
-func (v *service) Install(r *syncpb.InstallRequest, stream grpc.ServerStreamingServer[syncpb.Step]) error {
+func (v *service) Install(r *syncpb.InstallRequest,
+	stream grpc.ServerStreamingServer[syncpb.Step]) error {
 	t, err := v.tree(r.GetTree())
 	if err != nil {
 		return err
@@ -255,7 +275,8 @@ func (v *service) Install(r *syncpb.InstallRequest, stream grpc.ServerStreamingS
 }
 
 // Live implements syncpb.SyncServer.
-func (v *service) Live(r *syncpb.LiveRequest, stream grpc.ServerStreamingServer[syncpb.Step]) error {
+func (v *service) Live(r *syncpb.LiveRequest,
+	stream grpc.ServerStreamingServer[syncpb.Step]) error {
 	t, err := v.tree(r.GetTree())
 	if err != nil {
 		return err
@@ -286,14 +307,16 @@ func (v *service) Live(r *syncpb.LiveRequest, stream grpc.ServerStreamingServer[
 }
 
 // Status implements syncpb.SyncServer.
-func (v *service) Status(ctx context.Context, r *syncpb.StatusRequest) (*syncpb.StatusReply, error) {
+func (v *service) Status(ctx context.Context, r *syncpb.StatusRequest) (*syncpb.StatusReply,
+	error) {
 	own, err := v.s.ownStatus(ctx, r.GetDrift())
 	if err != nil {
 		return nil, code(err)
 	}
 	reply := &syncpb.StatusReply{}
 	for _, t := range own {
-		reply.Trees = append(reply.Trees, &syncpb.TreeStatus{Report: t.Report.toWire(), Behind: t.Behind})
+		reply.Trees = append(reply.Trees,
+			&syncpb.TreeStatus{Report: t.Report.toWire(), Behind: t.Behind})
 	}
 	return reply, nil
 }

@@ -15,8 +15,8 @@ type TreeStatus struct {
 	Behind bool // a newer head has still to be installed
 }
 
-// Status tells of every member which heads it has and, if asked, what was changed there since. A master that can't be
-// asked is Away or has an Error.
+// Status tells of every member which heads it has and, if asked, what was changed there since. A
+// master that can't be asked is Away or has an Error.
 func (s *Store) Status(ctx context.Context, trees []Tree, drift bool) []TreeStatus {
 	nodes := s.peers.Members()
 	answers := make([][]TreeStatus, len(nodes))
@@ -40,7 +40,8 @@ func (s *Store) Status(ctx context.Context, trees []Tree, drift bool) []TreeStat
 
 func (s *Store) statusOf(ctx context.Context, node string, drift bool) []TreeStatus {
 	failed := func(text string) []TreeStatus {
-		return []TreeStatus{{Report: Report{Tree: FileRoots, Node: node, Error: text}}, {Report: Report{Tree: PillarRoots, Node: node, Error: text}}}
+		return []TreeStatus{{Report: Report{Tree: FileRoots, Node: node, Error: text}},
+			{Report: Report{Tree: PillarRoots, Node: node, Error: text}}}
 	}
 	var all []TreeStatus
 	var err error
@@ -48,7 +49,8 @@ func (s *Store) statusOf(ctx context.Context, node string, drift bool) []TreeSta
 	case node == s.peers.Self():
 		all, err = s.ownStatus(ctx, drift)
 	case !s.peers.Alive(node):
-		return []TreeStatus{{Report: Report{Tree: FileRoots, Node: node, Away: true}}, {Report: Report{Tree: PillarRoots, Node: node, Away: true}}}
+		return []TreeStatus{{Report: Report{Tree: FileRoots, Node: node, Away: true}},
+			{Report: Report{Tree: PillarRoots, Node: node, Away: true}}}
 	default:
 		var r *remote
 		if r, err = s.remote(node); err == nil {
@@ -67,7 +69,8 @@ func (s *Store) ownStatus(ctx context.Context, drift bool) ([]TreeStatus, error)
 	for _, tree := range []Tree{FileRoots, PillarRoots} {
 		t := s.trees[tree]
 		rec := t.record()
-		st := TreeStatus{Report: Report{Tree: tree, Node: s.peers.Self(), Seq: rec.head.Seq}, Behind: !s.current(t)}
+		st := TreeStatus{Report: Report{Tree: tree, Node: s.peers.Self(), Seq: rec.head.Seq},
+			Behind: !s.current(t)}
 		if drift && rec.manifest != nil {
 			report, err := s.rehearse(ctx, t, rec.manifest, false)
 			if err != nil {

@@ -30,20 +30,25 @@ type Options struct {
 	File   []Env  // file_roots
 	Pillar []Env  // pillar_roots
 
-	// Isolated says that the roots are this master's own, not on a file system that the masters share (option
-	// cluster_isolated_filesystem). Only such a master publishes its roots or gives them to a joiner.
+	// Isolated says that the roots are this master's own, not on a file system that the masters
+	// share (option cluster_isolated_filesystem). Only such a master publishes its roots or gives
+	// them to a joiner.
 	Isolated bool
 
-	Rate        int64         // bytes per second sent to other masters; 0: no limit
-	Tick        time.Duration // between looks whether this master is behind; default 2 s
-	KeepAside   time.Duration // how long what was replaced is kept; default 30 days
-	BlobGrace   time.Duration // how long contents that no head needs are kept; default 1 hour
-	Settle      time.Duration // how old a change must be for a file's hash to be remembered; default 2 s
-	Low         func() error  // says why this master takes no more contents (its disk is almost full), or nil; default: always nil
-	OnInstalled func(t Tree)  // called after an install changed roots; must not block
+	Rate      int64         // bytes per second sent to other masters; 0: no limit
+	Tick      time.Duration // between looks whether this master is behind; default 2 s
+	KeepAside time.Duration // how long what was replaced is kept; default 30 days
+	BlobGrace time.Duration // how long contents that no head needs are kept; default 1 hour
+	// how old a change must be for a file's hash to be remembered; default 2 s
+	Settle time.Duration
+	// says why this master takes no more contents (its disk is almost full), or nil; default:
+	// always nil
+	Low         func() error
+	OnInstalled func(t Tree) // called after an install changed roots; must not block
 
-	fault   func(step string) error           // tests: fail or die at a step
-	reading func(n int64)                     // told of bytes read from the roots here; for tests, may be nil
+	fault func(step string) error // tests: fail or die at a step
+	// told of bytes read from the roots here; for tests, may be nil
+	reading func(n int64)
 	room    func(path string) (uint64, error) // tests: the free space
 }
 
@@ -59,13 +64,15 @@ type Peers interface {
 type Heads interface {
 	// Head returns the current head of a tree as this master knows it; false: none was published.
 	Head(t Tree) (Head, bool)
-	// Publish makes h the head if its Seq is the next one. Errors: ErrStale, or what keeps the masters from agreeing.
+	// Publish makes h the head if its Seq is the next one. Errors: ErrStale, or what keeps the
+	// masters from agreeing.
 	Publish(ctx context.Context, h Head) error
 	// Refresh returns when Head is at least as new as anything published before the call.
 	Refresh(ctx context.Context) error
 	// Leader names the node that leads.
 	Leader() (node string, ok bool)
-	// InRing says that this master holds a share of the data: it joined, now or long ago, or founded.
+	// InRing says that this master holds a share of the data: it joined, now or long ago, or
+	// founded.
 	InRing() bool
 }
 
@@ -188,9 +195,10 @@ func (t *treeState) fetching() *progress {
 	return t.work
 }
 
-// Open opens the store: blobs below dir/blobs, records below dir/roots. An install that was cut short is finished; if
-// that fails it is tried again by Run.
-func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
+// Open opens the store: blobs below dir/blobs, records below dir/roots. An install that was cut
+// short is finished; if that fails it is tried again by Run.
+func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger,
+	reg prometheus.Registerer) (*Store, error) {
 	setDefault(&o.Tick, 2*time.Second)
 	setDefault(&o.KeepAside, 30*24*time.Hour)
 	setDefault(&o.BlobGrace, time.Hour)
@@ -205,8 +213,10 @@ func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger, reg
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		opts: o, dir: filepath.Join(dir, "roots"), peers: peers, heads: heads, rate: newThrottle(o.Rate), log: log.With("component", "statesync"),
-		trees: make(map[Tree]*treeState), kick: make(chan struct{}, 1), sends: make(chan struct{}, maxSends), holding: make(chan struct{}, 1),
+		opts: o, dir: filepath.Join(dir, "roots"), peers: peers, heads: heads,
+		rate: newThrottle(o.Rate), log: log.With("component", "statesync"),
+		trees: make(map[Tree]*treeState), kick: make(chan struct{}, 1),
+		sends: make(chan struct{}, maxSends), holding: make(chan struct{}, 1),
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open state sync: %w", err)
@@ -226,7 +236,8 @@ func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger, reg
 		s.trees[tree] = t
 		if err := s.replay(t); err != nil {
 			t.wrong = err.Error()
-			s.log.Warn("install that was cut short can't be finished yet", "tree", tree.String(), "err", err)
+			s.log.Warn("install that was cut short can't be finished yet", "tree", tree.String(),
+				"err", err)
 		}
 	}
 	s.met = newMetrics(reg, s)
@@ -284,11 +295,12 @@ func (s *Store) dirOf(t Tree, sc Scope) (string, bool) {
 
 // safeEnv says whether a name from elsewhere may be put into the path of a root.
 func safeEnv(env string) bool {
-	return env != "" && env != "." && env != ".." && env != anyEnv && len(env) <= maxName && !strings.ContainsAny(env, "/\\\x00")
+	return env != "" && env != "." && env != ".." && env != anyEnv && len(env) <= maxName &&
+		!strings.ContainsAny(env, "/\\\x00")
 }
 
-// scopes lists the roots of this master, of one environment or all. Environments that "__env__" stands for are those
-// for which there is a folder.
+// scopes lists the roots of this master, of one environment or all. Environments that "__env__"
+// stands for are those for which there is a folder.
 func (s *Store) scopes(t Tree, env string) []Scope {
 	var out []Scope
 	named := make(map[string]bool)
@@ -320,7 +332,8 @@ func (s *Store) scopes(t Tree, env string) []Scope {
 				continue
 			}
 			for _, f := range entries {
-				if st, err := os.Stat(filepath.Join(before, f.Name(), after)); err == nil && st.IsDir() && !named[f.Name()] && !skippedDir(f.Name()) && safeEnv(f.Name()) {
+				if st, err := os.Stat(filepath.Join(before, f.Name(), after)); err == nil &&
+					st.IsDir() && !named[f.Name()] && !skippedDir(f.Name()) && safeEnv(f.Name()) {
 					add(f.Name(), len(e.Dirs))
 				}
 			}

@@ -16,12 +16,14 @@ import (
 	"clustermaster/statesync/syncpb"
 )
 
-// contents are what the fuzz targets of the blob stream ask for: nothing, a little, and more than one piece of a size.
+// contents are what the fuzz targets of the blob stream ask for: nothing, a little, and more than
+// one piece of a size.
 func contents(piece int) [][]byte {
 	return [][]byte{{}, []byte("a little"), bytes.Repeat([]byte("clustermaster "), piece/10)}
 }
 
-// liar is a master whose stream of contents is made up: messages, each after its length in three bytes.
+// liar is a master whose stream of contents is made up: messages, each after its length in three
+// bytes.
 type liar struct {
 	*box
 	grpc.ClientConnInterface
@@ -33,7 +35,8 @@ type liar struct {
 
 func (l *liar) Conn(string) (grpc.ClientConnInterface, error) { return l, nil }
 
-func (l *liar) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+func (l *liar) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string,
+	_ ...grpc.CallOption) (grpc.ClientStream, error) {
 	l.ctx = ctx
 	return l, nil
 }
@@ -86,17 +89,20 @@ func honest(index int, content []byte, offset int) (out []*syncpb.Piece) {
 	}
 }
 
-// Whatever another master sends, the store has right contents only, what it lacks is named, and no more is kept than was
-// asked for. kept is what lies there of the last content already.
+// Whatever another master sends, the store has right contents only, what it lacks is named, and no
+// more is kept than was asked for. kept is what lies there of the last content already.
 func FuzzFetch(f *testing.F) {
 	all := contents(smallPiece)
 	whole := slices.Concat(honest(0, all[0], 0), honest(1, all[1], 0), honest(2, all[2], 0))
 	f.Add(streamOf(f, whole...), []byte{})
-	f.Add(streamOf(f, slices.Concat([]*syncpb.Piece{{}}, honest(0, all[0], 0), honest(1, all[1], 0), honest(2, all[2], 5))...), all[2][:5])
+	f.Add(streamOf(f, slices.Concat([]*syncpb.Piece{{}}, honest(0, all[0], 0), honest(1, all[1], 0),
+		honest(2, all[2], 5))...), all[2][:5])
 	f.Add(streamOf(f, whole...), []byte("something else"))
-	f.Add(streamOf(f, &syncpb.Piece{Index: 0, Missing: true, End: true}, &syncpb.Piece{Index: 1, Data: []byte("a lot, more than was asked for")}), []byte{})
+	f.Add(streamOf(f, &syncpb.Piece{Index: 0, Missing: true, End: true},
+		&syncpb.Piece{Index: 1, Data: []byte("a lot, more than was asked for")}), []byte{})
 	f.Add(streamOf(f, &syncpb.Piece{Index: 2, Data: []byte("x"), End: true}), []byte{})
-	f.Add(streamOf(f, slices.Concat(honest(0, all[0], 0), honest(1, []byte("A LITTLE"), 0), honest(2, all[2], 0), honest(3, []byte("more"), 0))...), []byte{})
+	f.Add(streamOf(f, slices.Concat(honest(0, all[0], 0), honest(1, []byte("A LITTLE"), 0),
+		honest(2, all[2], 0), honest(3, []byte("more"), 0))...), []byte{})
 	f.Add([]byte{0, 255, 255, 1, 2}, []byte{})
 
 	b := newCompany(f, 1).boxes[0]
@@ -117,7 +123,8 @@ func FuzzFetch(f *testing.F) {
 		l := &liar{box: b, stream: stream}
 		s.peers = l
 		counted := int64(0)
-		left, err := s.fetch(t.Context(), "m2/1", slices.Clone(batch), func(n int64) { counted += n })
+		left, err := s.fetch(t.Context(), "m2/1", slices.Clone(batch),
+			func(n int64) { counted += n })
 		if counted > l.sent {
 			t.Errorf("%d bytes were counted, %d sent", counted, l.sent)
 		}
@@ -127,15 +134,23 @@ func FuzzFetch(f *testing.F) {
 			switch {
 			case lerr == nil && !bytes.Equal(b, all[i]):
 				t.Errorf("content %d is %d other bytes", i, len(b))
-			case lerr == nil == missing && (err == nil || !missing): // after an error more may be asked for again than is needed
-				t.Errorf("content %d: left is %v, the store says %v; fetch said %v", i, missing, lerr, err)
+			case lerr == nil == missing &&
+				// after an error more may be asked for again than is needed
+				(err == nil || !missing):
+				t.Errorf("content %d: left is %v, the store says %v; fetch said %v", i, missing,
+					lerr, err)
 			}
-			if st, err := os.Stat(s.blobs.partPath(n.sum)); err == nil && st.Size() > max(n.size, int64(len(kept))) {
+			if st, err := os.Stat(s.blobs.partPath(n.sum)); err == nil &&
+				st.Size() > max(n.size, int64(len(kept))) {
 				t.Errorf("%d bytes are kept of a content of %d", st.Size(), n.size)
 			}
 		}
 		files := 0
-		if err := s.blobs.each(func(_ Sum, _ string, _ fs.FileInfo) error { files++; return nil }); err != nil || files > len(batch) {
+		if err := s.blobs.each(func(_ Sum, _ string,
+			_ fs.FileInfo) error {
+			files++
+			return nil
+		}); err != nil || files > len(batch) {
 			t.Errorf("%d files in the store, %v", files, err)
 		}
 	})
@@ -160,9 +175,13 @@ func FuzzServe(f *testing.F) {
 	all := contents(pieceSize)
 	for _, r := range []*syncpb.BlobsRequest{
 		{}, {Blobs: []*syncpb.Blob{{Sum: []byte("short")}}},
-		{Blobs: []*syncpb.Blob{{Sum: sumBytes(all[0])}, {Sum: sumBytes(all[1]), Size: 8, Offset: 3}, {Sum: sumBytes(all[2]), Size: int64(len(all[2]))}}},
-		{Blobs: []*syncpb.Blob{{Sum: sumBytes(all[1]), Size: 9}, {Sum: sumBytes(all[1]), Size: 8, Offset: -1}, {Sum: sumBytes(all[1]), Size: 8, Offset: 9}}},
-		{Blobs: slices.Repeat([]*syncpb.Blob{{Sum: make([]byte, 32), Size: 1 << 62}}, batchBlobs+1)},
+		{Blobs: []*syncpb.Blob{{Sum: sumBytes(all[0])}, {Sum: sumBytes(all[1]), Size: 8, Offset: 3},
+			{Sum: sumBytes(all[2]), Size: int64(len(all[2]))}}},
+		{Blobs: []*syncpb.Blob{{Sum: sumBytes(all[1]), Size: 9},
+			{Sum: sumBytes(all[1]), Size: 8, Offset: -1},
+			{Sum: sumBytes(all[1]), Size: 8, Offset: 9}}},
+		{Blobs: slices.Repeat([]*syncpb.Blob{{Sum: make([]byte, 32), Size: 1 << 62}},
+			batchBlobs+1)},
 	} {
 		b, err := proto.Marshal(r)
 		if err != nil {
@@ -195,7 +214,8 @@ func FuzzServe(f *testing.F) {
 		got, ended := make([][]byte, len(r.GetBlobs())), 0
 		for _, p := range l.pieces {
 			if int(p.GetIndex()) != ended || len(p.GetData()) > pieceSize {
-				t.Fatalf("%d bytes of %d, after the end of %d", len(p.GetData()), p.GetIndex(), ended)
+				t.Fatalf("%d bytes of %d, after the end of %d", len(p.GetData()),
+					p.GetIndex(), ended)
 			}
 			got[ended] = append(got[ended], p.GetData()...)
 			if !p.GetEnd() {
@@ -204,8 +224,11 @@ func FuzzServe(f *testing.F) {
 			asked := r.GetBlobs()[ended]
 			sum, _ := sumFrom(asked.GetSum())
 			content, ok := has[sum]
-			ok = ok && asked.GetSize() == int64(len(content)) && asked.GetOffset() >= 0 && asked.GetOffset() <= asked.GetSize()
-			if ok == p.GetMissing() || ok && !bytes.Equal(got[ended], content[asked.GetOffset():]) || !ok && len(got[ended]) > 0 {
+			ok = ok && asked.GetSize() == int64(len(content)) && asked.GetOffset() >= 0 &&
+				asked.GetOffset() <= asked.GetSize()
+			if ok == p.GetMissing() || ok &&
+				!bytes.Equal(got[ended], content[asked.GetOffset():]) || !ok &&
+				len(got[ended]) > 0 {
 				t.Fatalf("%v got %d bytes, missing %v", asked, len(got[ended]), p.GetMissing())
 			}
 			ended++

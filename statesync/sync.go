@@ -37,8 +37,8 @@ var (
 	ErrMajority = errors.New("less than a majority of the reachable masters hold the contents")
 )
 
-// Sync makes the roots of all masters like those of this one, and returns when every master that can be reached has
-// installed them or said why it can't.
+// Sync makes the roots of all masters like those of this one, and returns when every master that
+// can be reached has installed them or said why it can't.
 func (s *Store) Sync(ctx context.Context, req Request, watch Watch) ([]Result, error) {
 	if !s.opts.Isolated {
 		return nil, errNotOwn
@@ -96,7 +96,8 @@ func (o *outing) run(ctx context.Context) (Result, error) {
 		others = o.each(func(p *remote) (Report, error) { return p.plan(ctx, o.wanted()) })
 	case o.sum == o.head.Manifest && !o.req.Force:
 		others = o.each(func(p *remote) (Report, error) {
-			return p.install(ctx, o.t.tree, o.head.Seq, func(now Progress) { o.watch(o.t.tree, p.node, now) })
+			return p.install(ctx, o.t.tree, o.head.Seq,
+				func(now Progress) { o.watch(o.t.tree, p.node, now) })
 		})
 	default:
 		var err error
@@ -152,7 +153,8 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 }
 
 func (o *outing) wanted() *syncpb.HoldRequest {
-	return &syncpb.HoldRequest{Tree: uint32(o.t.tree), Manifest: o.sum[:], Size: o.size, From: o.peers.Self(), Force: o.req.Force}
+	return &syncpb.HoldRequest{Tree: uint32(o.t.tree), Manifest: o.sum[:], Size: o.size,
+		From: o.peers.Self(), Force: o.req.Force}
 }
 
 // each asks all other members at the same time.
@@ -188,9 +190,9 @@ func (o *outing) askOne(node string, ask func(p *remote) (Report, error)) Report
 	return report
 }
 
-// publish makes the manifest the head, as soon as a majority of the reachable members hold its contents, and has it
-// installed everywhere. A member that is slower, or away, is no reason to wait with the head: it fetches what it lacks
-// from whom it can.
+// publish makes the manifest the head, as soon as a majority of the reachable members hold its
+// contents, and has it installed everywhere. A member that is slower, or away, is no reason to wait
+// with the head: it fetches what it lacks from whom it can.
 func (o *outing) publish(ctx context.Context) ([]Report, error) {
 	reachable := 0
 	for _, node := range o.peers.Members() {
@@ -255,10 +257,12 @@ func (o *outing) publish(ctx context.Context) ([]Report, error) {
 // agree publishes the head.
 func (o *outing) agree(ctx context.Context, holders, reachable int, failed []error) error {
 	if holders <= reachable/2 {
-		return fmt.Errorf("%w: %d of %d; nothing was published: %w", ErrMajority, holders, reachable, errors.Join(failed...))
+		return fmt.Errorf("%w: %d of %d; nothing was published: %w", ErrMajority, holders,
+			reachable, errors.Join(failed...))
 	}
 	head := Head{
-		Tree: o.t.tree, Seq: o.head.Seq + 1, Manifest: o.sum, Size: o.size, Source: o.opts.ID, Force: o.req.Force, At: time.Now().UTC(),
+		Tree: o.t.tree, Seq: o.head.Seq + 1, Manifest: o.sum, Size: o.size, Source: o.opts.ID,
+		Force: o.req.Force, At: time.Now().UTC(),
 	}
 	if err := o.fault("publish"); err != nil {
 		return err
@@ -267,6 +271,7 @@ func (o *outing) agree(ctx context.Context, holders, reachable int, failed []err
 		return fmt.Errorf("publish head %d: %w", head.Seq, err)
 	}
 	o.head = head
-	o.log.Info("head of roots published", "tree", o.t.tree.String(), "seq", head.Seq, "holders", holders, "reachable", reachable, "force", head.Force)
+	o.log.Info("head of roots published", "tree", o.t.tree.String(), "seq", head.Seq, "holders",
+		holders, "reachable", reachable, "force", head.Force)
 	return nil
 }

@@ -51,21 +51,25 @@ func TestSyncMakesEveryOddThingTheSame(t *testing.T) {
 	src := c.boxes[0]
 	odd(src.file).write(t, src.file)
 	// What can't be synced is listed and left out.
-	tree{"outside": "-> ../../etc/passwd", "web/out": "-> /etc/passwd", "sly": "-> web/../../x", ".git/HEAD": "644 ref"}.write(t, src.file)
+	tree{"outside": "-> ../../etc/passwd", "web/out": "-> /etc/passwd", "sly": "-> web/../../x",
+		".git/HEAD": "644 ref"}.write(t, src.file)
 	r := src.sync(Request{})
 	if !r.Published || r.Seq != 1 {
 		t.Errorf("result %+v", r)
 	}
 	own := r.of(t, "m1")
-	if len(own.Skipped) != 3 || !strings.Contains(strings.Join(own.Skipped, "\n"), `"outside": the link leads out of the root`) {
+	if len(own.Skipped) != 3 || !strings.Contains(strings.Join(own.Skipped, "\n"),
+		`"outside": the link leads out of the root`) {
 		t.Errorf("skipped: %q", own.Skipped)
 	}
 	for _, b := range c.boxes[1:] {
 		expect(t, b.node, b.file, odd(b.file)) // the absolute link leads into the own root
-		if rep := r.of(t, b.opts.ID); rep.Added != len(odd("")) || rep.Error != "" || rep.Bytes == 0 || rep.Seq != 1 {
+		if rep := r.of(t, b.opts.ID); rep.Added != len(odd("")) || rep.Error != "" ||
+			rep.Bytes == 0 || rep.Seq != 1 {
 			t.Errorf("%s: %s, %d bytes", b.node, counts(rep), rep.Bytes)
 		}
-		if !strings.Contains(b.log.String(), fmt.Sprintf("state-sync file_roots installed %d items", len(odd("")))) {
+		if !strings.Contains(b.log.String(), fmt.Sprintf("state-sync file_roots installed %d items",
+			len(odd("")))) {
 			t.Errorf("the log of %s does not say what was installed", b.node)
 		}
 		if _, err := os.Stat(filepath.Join(b.file, StagingDir)); !os.IsNotExist(err) {
@@ -79,7 +83,8 @@ func TestOnlyDifferencesTravel(t *testing.T) {
 	c := newCompany(t, 2).settled()
 	a, b := c.boxes[0], c.boxes[1]
 	big := "644 " + strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
-	tree{"big": big, "gone": "644 g", "old/": "755", "old/x": "644 x", "mode": "644 m"}.write(t, a.file)
+	tree{"big": big, "gone": "644 g", "old/": "755", "old/x": "644 x", "mode": "644 m"}.write(t,
+		a.file)
 	if r := a.sync(Request{}).of(t, "m2"); r.Bytes < 1<<20 {
 		t.Errorf("first: %d bytes", r.Bytes)
 	}
@@ -94,7 +99,8 @@ func TestOnlyDifferencesTravel(t *testing.T) {
 	tree{"little": "644 l", "mode": "600 m", "copy of big": big}.write(t, a.file)
 	r := a.sync(Request{})
 	rep := r.of(t, "m2")
-	if r.Seq != 2 || rep.Bytes == 0 || rep.Bytes > 4096 || counts(rep) != "+2 ~1 -3 drift 0 kept 0 " {
+	if r.Seq != 2 || rep.Bytes == 0 || rep.Bytes > 4096 ||
+		counts(rep) != "+2 ~1 -3 drift 0 kept 0 " {
 		t.Errorf("second: %s with %d bytes", counts(rep), rep.Bytes)
 	}
 	expect(t, "b", b.file, tree{"big": big, "little": "644 l", "mode": "600 m", "copy of big": big})
@@ -118,38 +124,46 @@ func TestFirstSyncAddsReplacesAndLeavesExtras(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2).settled()
 	a, b := c.boxes[0], c.boxes[1]
-	tree{"f": "644 new", "d/": "755", "d/x": "644 x", "was dir": "644 now file", "was file/": "755", "was file/y": "644 y", "link": "-> f"}.write(t, a.file)
-	tree{"f": "644 old", "extra": "644 e", "d/": "755", "d/extra": "644 de", "was dir/": "755", "was dir/z": "644 z", "was file": "644 wf", "link": "644 no link"}.write(t, b.file)
+	tree{"f": "644 new", "d/": "755", "d/x": "644 x", "was dir": "644 now file", "was file/": "755",
+		"was file/y": "644 y", "link": "-> f"}.write(t, a.file)
+	tree{"f": "644 old", "extra": "644 e", "d/": "755", "d/extra": "644 de", "was dir/": "755",
+		"was dir/z": "644 z", "was file": "644 wf", "link": "644 no link"}.write(t, b.file)
 	rep := a.sync(Request{}).of(t, "m2")
 	// "was dir" holds an extra file, so it can't become a file.
 	want := tree{
-		"f": "644 new", "extra": "644 e", "d/": "755", "d/x": "644 x", "d/extra": "644 de", "was dir/": "755", "was dir/z": "644 z",
+		"f": "644 new", "extra": "644 e", "d/": "755", "d/x": "644 x", "d/extra": "644 de",
+		"was dir/": "755", "was dir/z": "644 z",
 		"was file/": "755", "was file/y": "644 y", "link": "-> f",
 	}
 	expect(t, "b", b.file, want)
 	if rep.Kept != 3 || len(rep.KeptIn) != 1 || rep.Drifted != 4 {
 		t.Errorf("%s, kept in %v, drift %v", counts(rep), rep.KeptIn, rep.Drift)
 	}
-	expect(t, "kept aside", rep.KeptIn[0], tree{"f": "644 old", "was file": "644 wf", "link": "644 no link"})
+	expect(t, "kept aside", rep.KeptIn[0],
+		tree{"f": "644 old", "was file": "644 wf", "link": "644 no link"})
 	// With Force it all becomes equal.
 	rep = a.sync(Request{Force: true}).of(t, "m2")
 	expect(t, "b, forced", b.file, read(t, a.file))
 	if rep.Drifted != 0 || rep.Kept != 3 {
 		t.Errorf("forced: %s", counts(rep))
 	}
-	expect(t, "kept aside", rep.KeptIn[0], tree{"extra": "644 e", "d/": "700", "d/extra": "644 de", "was dir/": "700", "was dir/z": "644 z"})
+	expect(t, "kept aside", rep.KeptIn[0], tree{"extra": "644 e", "d/": "700", "d/extra": "644 de",
+		"was dir/": "700", "was dir/z": "644 z"})
 }
 
 func TestDriftIsListedAndLeft(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2).settled()
 	a, b := c.boxes[0], c.boxes[1]
-	first := tree{"edited": "644 1", "deleted": "644 1", "both": "644 1", "mode": "644 1", "same": "644 1", "gone": "644 1", "gone edited": "644 1", "d/": "755", "d/x": "644 1"}
+	first := tree{"edited": "644 1", "deleted": "644 1", "both": "644 1", "mode": "644 1",
+		"same": "644 1", "gone": "644 1", "gone edited": "644 1", "d/": "755", "d/x": "644 1"}
 	first.write(t, a.file)
 	a.sync(Request{})
 	expect(t, "first", b.file, first)
 	// On b somebody works by hand.
-	tree{"edited": "644 by hand", "both": "644 by hand", "mode": "600 1", "added": "644 by hand", "gone edited": "644 by hand", "new/": "755", "new/a": "644 x", "new/b": "644 x"}.write(t, b.file)
+	tree{"edited": "644 by hand", "both": "644 by hand", "mode": "600 1", "added": "644 by hand",
+		"gone edited": "644 by hand", "new/": "755", "new/a": "644 x", "new/b": "644 x"}.write(t,
+		b.file)
 	for _, gone := range []string{"deleted"} {
 		if err := os.Remove(filepath.Join(b.file, gone)); err != nil {
 			t.Fatal(err)
@@ -164,8 +178,9 @@ func TestDriftIsListedAndLeft(t *testing.T) {
 	}
 	rep := a.sync(Request{}).of(t, "m2")
 	want := tree{
-		"edited": "644 by hand", "both": "644 by hand", "mode": "600 1", "added": "644 by hand", "gone edited": "644 by hand",
-		"new/": "755", "new/a": "644 x", "new/b": "644 x", "same": "644 2", "more": "644 2",
+		"edited": "644 by hand", "both": "644 by hand", "mode": "600 1", "added": "644 by hand",
+		"gone edited": "644 by hand",
+		"new/":        "755", "new/a": "644 x", "new/b": "644 x", "same": "644 2", "more": "644 2",
 	}
 	expect(t, "b", b.file, want)
 	var got []string
@@ -173,13 +188,15 @@ func TestDriftIsListedAndLeft(t *testing.T) {
 		got = append(got, d.What+" "+d.Path)
 	}
 	slices.Sort(got)
-	drift := []string{"added added", "added new/", "deleted deleted", "edited both", "edited edited", "edited gone edited", "edited mode"}
+	drift := []string{"added added", "added new/", "deleted deleted", "edited both",
+		"edited edited", "edited gone edited", "edited mode"}
 	if !slices.Equal(got, drift) || rep.Drifted != 9 || counts(rep) != "+1 ~1 -3 drift 9 kept 0 " {
 		t.Errorf("%s: %q", counts(rep), got)
 	}
 	// It stays drift, and any master tells so.
 	for _, st := range a.Status(t.Context(), []Tree{FileRoots}, true) {
-		if idOf(st.Node) == "m2" && (st.Drifted != 9 || st.Seq != 2 || st.Behind) || idOf(st.Node) == "m1" && st.Drifted != 0 {
+		if idOf(st.Node) == "m2" && (st.Drifted != 9 || st.Seq != 2 || st.Behind) ||
+			idOf(st.Node) == "m1" && st.Drifted != 0 {
 			t.Errorf("status: %+v", st)
 		}
 	}
@@ -188,7 +205,9 @@ func TestDriftIsListedAndLeft(t *testing.T) {
 	if rep.Kept != 6 || len(rep.KeptIn) != 1 {
 		t.Errorf("forced: %s in %v", counts(rep), rep.KeptIn)
 	}
-	expect(t, "kept aside", rep.KeptIn[0], tree{"edited": "644 by hand", "both": "644 by hand", "added": "644 by hand", "gone edited": "644 by hand", "new/": "700", "new/a": "644 x", "new/b": "644 x"})
+	expect(t, "kept aside", rep.KeptIn[0], tree{"edited": "644 by hand", "both": "644 by hand",
+		"added": "644 by hand", "gone edited": "644 by hand", "new/": "700", "new/a": "644 x",
+		"new/b": "644 x"})
 	if rep = a.sync(Request{}).of(t, "m2"); rep.Drifted != 0 {
 		t.Errorf("afterwards: %s", counts(rep))
 	}
@@ -205,7 +224,8 @@ func TestSyncAsksForAMasterAtTheHead(t *testing.T) {
 	}
 	b.open()
 	_, err := b.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil)
-	if err == nil || !strings.Contains(err.Error(), "this master has head 0, and head 1 was published by m1") {
+	if err == nil || !strings.Contains(err.Error(),
+		"this master has head 0, and head 1 was published by m1") {
 		t.Errorf("a master that is behind publishes: %v", err)
 	}
 	b.run()
@@ -235,7 +255,8 @@ func TestTestChangesNothing(t *testing.T) {
 	}
 	r := a.sync(Request{Test: true})
 	rep := r.of(t, "m2")
-	if r.Published || r.Seq != 1 || counts(rep) != "+1 ~1 -1 drift 0 kept 0 " || !slices.Equal(rep.Changes, []string{"~ base:0 f", "- base:0 g", "+ base:0 h"}) {
+	if r.Published || r.Seq != 1 || counts(rep) != "+1 ~1 -1 drift 0 kept 0 " ||
+		!slices.Equal(rep.Changes, []string{"~ base:0 f", "- base:0 g", "+ base:0 h"}) {
 		t.Errorf("%+v", rep)
 	}
 	expect(t, "b", b.file, tree{"f": "644 1", "g": "644 1"})
@@ -256,7 +277,8 @@ func TestNoMajorityNoHead(t *testing.T) {
 	a := c.boxes[0]
 	tree{"f": "644 " + strings.Repeat("x", 5000)}.write(t, a.file)
 	_, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil)
-	if !errors.Is(err, ErrMajority) || !strings.Contains(err.Error(), "1 of 3") || !strings.Contains(err.Error(), "m3: no room") {
+	if !errors.Is(err, ErrMajority) || !strings.Contains(err.Error(), "1 of 3") ||
+		!strings.Contains(err.Error(), "m3: no room") {
 		t.Errorf("got %v", err)
 	}
 	if _, ok := a.Head(FileRoots); ok {
@@ -265,13 +287,14 @@ func TestNoMajorityNoHead(t *testing.T) {
 	// With one of the two it goes, and the other says what is wrong.
 	c.boxes[1].Store.opts.room = room
 	r := a.sync(Request{})
-	if r.of(t, "m2").Added != 1 || !strings.Contains(r.of(t, "m3").Error, "no room for the new contents") {
+	if r.of(t, "m2").Added != 1 || !strings.Contains(r.of(t, "m3").Error,
+		"no room for the new contents") {
 		t.Errorf("%+v", r.Reports)
 	}
 }
 
-// The seconds of a peer are those that its operator waits for it: also what comes before the install, and where a peer had
-// the contents before the head was published.
+// The seconds of a peer are those that its operator waits for it: also what comes before the
+// install, and where a peer had the contents before the head was published.
 func TestSecondsCountFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 3).settled()
@@ -298,7 +321,8 @@ func TestSecondsCountFromTheBeginning(t *testing.T) {
 	least, most := agreed.Sub(began).Seconds(), time.Since(began).Seconds()
 	for _, rep := range r.Reports {
 		if rep.Seconds < least || rep.Seconds > most {
-			t.Errorf("%s: %v s, the head was agreed on after %v s and all done after %v s", rep.Node, rep.Seconds, least, most)
+			t.Errorf("%s: %v s, the head was agreed on after %v s and all done after %v s",
+				rep.Node, rep.Seconds, least, most)
 		}
 	}
 }
@@ -328,12 +352,14 @@ func TestEnvironments(t *testing.T) {
 		if i != 2 {
 			o.File = append(o.File, Env{Name: "dev", Dirs: []string{top + "/dev1", top + "/dev2"}})
 		}
-		o.Pillar = append(o.Pillar, Env{Name: "__env__", Dirs: []string{top + "/envs/__env__/pillar"}})
+		o.Pillar = append(o.Pillar, Env{Name: "__env__",
+			Dirs: []string{top + "/envs/__env__/pillar"}})
 	}
 	c := newCompany(t, 3, more).settled()
 	a, b, lacks := c.boxes[0], c.boxes[1], c.boxes[2]
 	top := func(b *box) string { return filepath.Dir(b.file) }
-	tree{"srv/b": "644 1", "dev1/d": "644 1", "dev2/d": "644 2", "envs/x/pillar/p": "644 px", "envs/y/pillar/p": "644 py", "envs/base/pillar/p": "644 no"}.write(t, top(a))
+	tree{"srv/b": "644 1", "dev1/d": "644 1", "dev2/d": "644 2", "envs/x/pillar/p": "644 px",
+		"envs/y/pillar/p": "644 py", "envs/base/pillar/p": "644 no"}.write(t, top(a))
 	r := a.sync(Request{Env: "dev"})
 	expect(t, "only dev", b.file, tree{})
 	expect(t, "the first root", top(b)+"/dev1", tree{"d": "644 1"})
@@ -353,11 +379,14 @@ func TestEnvironments(t *testing.T) {
 	if r := b.sync(Request{Env: "dev"}).of(t, "m1"); counts(r) != "+0 ~1 -0 drift 0 kept 0 " {
 		t.Errorf("it is still known as synced: %s", counts(r))
 	}
-	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}, Env: "nosuch"}, nil); err == nil {
+	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}, Env: "nosuch"},
+		nil); err == nil {
 		t.Error("an unknown environment is taken")
 	}
 	a.sync(Request{Trees: []Tree{PillarRoots}})
-	expect(t, "environments by name", top(b)+"/envs", tree{"x/": "755", "x/pillar/": "755", "x/pillar/p": "644 px", "y/": "755", "y/pillar/": "755", "y/pillar/p": "644 py"})
+	expect(t, "environments by name", top(b)+"/envs",
+		tree{"x/": "755", "x/pillar/": "755", "x/pillar/p": "644 px", "y/": "755",
+			"y/pillar/": "755", "y/pillar/p": "644 py"})
 }
 
 // A root that has vanished (not mounted, say) is no order to delete all of it.
@@ -370,7 +399,8 @@ func TestAVanishedRootDeletesNothing(t *testing.T) {
 	if err := os.Rename(a.file, a.file+".gone"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil || !strings.Contains(err.Error(), "is not there") {
+	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil ||
+		!strings.Contains(err.Error(), "is not there") {
 		t.Errorf("got %v", err)
 	}
 	expect(t, "b", b.file, tree{"f": "644 1"})
@@ -384,7 +414,8 @@ func TestAVanishedRootDeletesNothing(t *testing.T) {
 func TestSharedRootsAreNotSynced(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2, func(_ int, o *Options) { o.Isolated = false }).settled()
-	if _, err := c.boxes[0].Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); !errors.Is(err, errNotOwn) {
+	if _, err := c.boxes[0].Sync(t.Context(), Request{Trees: []Tree{FileRoots}},
+		nil); !errors.Is(err, errNotOwn) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -437,7 +468,8 @@ func TestASyncThatIsGivenUpEnds(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := a.Sync(ctx, Request{Trees: []Tree{FileRoots}}, nil); !errors.Is(err, context.Canceled) {
+	if _, err := a.Sync(ctx, Request{Trees: []Tree{FileRoots}}, nil); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if _, ok := a.Head(FileRoots); ok {
@@ -460,7 +492,8 @@ func TestAHeadThatWasTakenBack(t *testing.T) {
 	c.mu.Unlock()
 	b.run()
 	eventually(t, "the older head", has(t, b.file, tree{"f": "644 1"}))
-	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil || !strings.Contains(err.Error(), "force=True publishes") {
+	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil ||
+		!strings.Contains(err.Error(), "force=True publishes") {
 		t.Errorf("got %v", err)
 	}
 	a.sync(Request{Force: true})

@@ -27,7 +27,8 @@ func TestThrottleSpreadsWhatIsSent(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if took := time.Since(start); took != 1900*time.Millisecond { // the last piece may go when the others are paid for
+		// the last piece may go when the others are paid for
+		if took := time.Since(start); took != 1900*time.Millisecond {
 			t.Errorf("2000 bytes at 1000 a second took %v", took)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -58,7 +59,8 @@ func TestProgress(t *testing.T) {
 		<-time.After(2 * time.Second)
 		p.add(200, 1)
 		now := p.snapshot()
-		if now != (Progress{Bytes: 200, BytesTotal: 1000, Items: 1, ItemsTotal: 4, Rate: 100}) || now.ETA() != 8*time.Second {
+		if now != (Progress{Bytes: 200, BytesTotal: 1000, Items: 1, ItemsTotal: 4, Rate: 100}) ||
+			now.ETA() != 8*time.Second {
 			t.Errorf("%+v, %v", now, now.ETA())
 		}
 		if (Progress{Bytes: 1, BytesTotal: 9}).ETA() != 0 {
@@ -80,11 +82,12 @@ func TestManyReceivers(t *testing.T) {
 	a.rate = newThrottle(40 << 20)
 	var mu sync.Mutex
 	seen := map[string]Progress{}
-	r, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, func(tree Tree, node string, p Progress) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen[node] = p
-	})
+	r, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}},
+		func(tree Tree, node string, p Progress) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[node] = p
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ func Equal(a, b any) bool {
 		return ok && slices.EqualFunc(x, y, Equal)
 	case Set:
 		y, ok := b.(Set)
-		return ok && len(x) == len(y) && !slices.ContainsFunc(x, func(v any) bool { return !Contains(y, v) })
+		return ok && len(x) == len(y) &&
+			!slices.ContainsFunc(x, func(v any) bool { return !Contains(y, v) })
 	case Time:
 		y, ok := b.(Time)
 		return ok && x.Equal(y.Time)
@@ -53,8 +54,8 @@ type (
 	bytesKey string
 )
 
-// Identity is what Python compares and hashes a plain value by: 1, 1.0 and True are the same. Maps, lists and the like have
-// none.
+// Identity is what Python compares and hashes a plain value by: 1, 1.0 and True are the same. Maps,
+// lists and the like have none.
 func Identity(v any) (any, bool) {
 	switch x := v.(type) {
 	case nil, string, int64:
@@ -94,8 +95,9 @@ func Identity(v any) (any, bool) {
 	return nil, false
 }
 
-// Compare orders a and b as Python's < does: negative, 0 or positive. It reports false where Python raises a TypeError, such as
-// for a text and a number, and for maps. A NaN is equal to every number here.
+// Compare orders a and b as Python's < does: negative, 0 or positive. It reports false where Python
+// raises a TypeError, such as for a text and a number, and for maps. A NaN is equal to every number
+// here.
 func Compare(a, b any) (int, bool) {
 	switch x := a.(type) {
 	case string:
@@ -159,8 +161,8 @@ func number(b bool) float64 {
 	return 0
 }
 
-// Sorted is a copy of m in the order of sorted(m) in Python. It reports false, and the copy in its old order, where Python can't
-// compare two keys.
+// Sorted is a copy of m in the order of sorted(m) in Python. It reports false, and the copy in its
+// old order, where Python can't compare two keys.
 func Sorted(m Map) (Map, bool) {
 	out, ok := slices.Clone(m), true
 	slices.SortStableFunc(out, func(a, b Pair) int {

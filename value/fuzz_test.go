@@ -20,7 +20,8 @@ func seeds(f *testing.F) {
 	for _, m := range valuetest.Dense(300) {
 		f.Add(m)
 	}
-	for _, s := range []string{"ddffffffff", "8190c0", "c7184e00", "d64f92a101c0", "cb7ff8000000000001", "d6ff00000000", "81c401ff01", "d9", "df00000002"} {
+	for _, s := range []string{"ddffffffff", "8190c0", "c7184e00", "d64f92a101c0",
+		"cb7ff8000000000001", "d6ff00000000", "81c401ff01", "d9", "df00000002"} {
 		f.Add(unhex(f, s))
 	}
 }
@@ -89,12 +90,16 @@ func FuzzUnpackRawMap(f *testing.F) {
 			t.Fatalf("raw says %v, full %v", err, fullErr)
 		}
 		var entries value.Map
-		entriesErr := value.Raw(b).Entries(func(key, val value.Raw) { entries = append(entries, value.Pair{Key: key, Value: val}) })
+		entriesErr := value.Raw(b).Entries(func(key,
+			val value.Raw) {
+			entries = append(entries, value.Pair{Key: key, Value: val})
+		})
 		if (entriesErr == nil) != (fullErr == nil) {
 			t.Fatalf("entries say %v, full %v", entriesErr, fullErr)
 		}
 		if err != nil {
-			if m != nil || !errors.Is(err, value.ErrMalformed) || !errors.Is(entriesErr, value.ErrMalformed) {
+			if m != nil || !errors.Is(err, value.ErrMalformed) ||
+				!errors.Is(entriesErr, value.ErrMalformed) {
 				t.Fatalf("got %v beside %v, %v", m, err, entriesErr)
 			}
 			return
@@ -102,7 +107,9 @@ func FuzzUnpackRawMap(f *testing.F) {
 		for i, e := range entries {
 			k, kErr := e.Key.(value.Raw).Unpack()
 			v, vErr := e.Value.(value.Raw).Unpack()
-			if kErr != nil || vErr != nil || !bytes.Equal(mustPack(t, value.Map{{Key: k, Value: v}}), mustPack(t, value.Map{full[i]})) {
+			if kErr != nil || vErr != nil ||
+				!bytes.Equal(mustPack(t, value.Map{{Key: k, Value: v}}),
+					mustPack(t, value.Map{full[i]})) {
 				t.Fatalf("entry %d is %v %v, want %v (%v, %v)", i, k, v, full[i], kErr, vErr)
 			}
 		}

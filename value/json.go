@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrJSON tells that Python's json.dumps would have raised a TypeError for the value: a key that is no scalar, or keys of several types
-// that were to be sorted.
+// ErrJSON tells that Python's json.dumps would have raised a TypeError for the value: a key that is
+// no scalar, or keys of several types that were to be sorted.
 var ErrJSON = errors.New("value has no JSON form")
 
 // JSONStyle are the arguments of json.dumps that Salt uses. ensure_ascii is always off.
@@ -17,7 +17,8 @@ type JSONStyle struct {
 	SortKeys bool // by text
 }
 
-// JSON is json.dumps(v, ensure_ascii=False, default=repr) in the given style. The error is ErrJSON, wrapped.
+// JSON is json.dumps(v, ensure_ascii=False, default=repr) in the given style. The error is ErrJSON,
+// wrapped.
 func JSON(v any, style JSONStyle) (string, error) {
 	var b strings.Builder
 	if err := appendJSON(&b, v, style, 0); err != nil {

@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Pair is one entry of a Map. Keys on the wire are nearly always text; nil, booleans, numbers, bytes and Time occur.
+// Pair is one entry of a Map. Keys on the wire are nearly always text; nil, booleans, numbers,
+// bytes and Time occur.
 type Pair struct{ Key, Value any }
 
 // Map is a msgpack map in wire order.
@@ -36,7 +37,8 @@ func (m Map) Bytes(key string) []byte {
 	return b
 }
 
-// Set gives key the value v: in place if the key is there, else at the end. It returns the changed map, as append does.
+// Set gives key the value v: in place if the key is there, else at the end. It returns the changed
+// map, as append does.
 func (m Map) Set(key string, v any) Map {
 	if i := m.index(key); i >= 0 {
 		m[i].Value = v
@@ -105,8 +107,8 @@ func (r Raw) Bytes() ([]byte, bool) {
 	return r[h.End : h.End+h.N : h.End+h.N], true
 }
 
-// AllText reports whether all text within r, one value, is UTF-8, as readers of the new specification expect. Bytes that are written as such
-// may be anything.
+// AllText reports whether all text within r, one value, is UTF-8, as readers of the new
+// specification expect. Bytes that are written as such may be anything.
 func (r Raw) AllText() bool {
 	for pos := 0; pos < len(r); {
 		h, err := ReadHead(r, pos)
@@ -145,7 +147,8 @@ func (r Raw) Bool() (value, ok bool) {
 	return h.Kind == KindTrue, true
 }
 
-// Time is a date and time (extension 78): a wall clock in microseconds without a time zone. It is read as UTC.
+// Time is a date and time (extension 78): a wall clock in microseconds without a time zone. It is
+// read as UTC.
 type Time struct{ time.Time }
 
 // timeLayout is the text inside extension 78.

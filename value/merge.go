@@ -2,7 +2,8 @@ package value
 
 import "fmt"
 
-// Merge lays b over a as a pillar_source_merging_strategy says; smart has been turned into recurse or aggregate.
+// Merge lays b over a as a pillar_source_merging_strategy says; smart has been turned into recurse
+// or aggregate.
 func Merge(a, b Map, strategy string, lists bool) Map {
 	switch strategy {
 	case "list":
@@ -35,7 +36,8 @@ func Update(a, b Map) Map {
 	return combine(a, b, func(_, v any) any { return v })
 }
 
-// Recurse joins maps on all levels; with lists also lists, without repeating what is there. Anything else of b wins.
+// Recurse joins maps on all levels; with lists also lists, without repeating items. Anything else
+// of b wins.
 func Recurse(a, b Map, lists bool) Map {
 	return combine(a, b, func(old, v any) any {
 		switch v := v.(type) {

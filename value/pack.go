@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// MaxDepth is how deep maps and arrays may nest, in both directions. Salt's own packer stops near 511.
+// MaxDepth is how deep maps and arrays may nest, in both directions. Salt's own packer stops near
+// 511.
 const MaxDepth = 512
 
 const (
@@ -21,10 +22,11 @@ const (
 // ErrUnpackable is returned for a Go value that has no form on the
 var ErrUnpackable = errors.New("value can't be packed")
 
-// Pack encodes v as Salt does: old specification, text and bytes both in the raw family, integers in the shortest
-// form. It takes nil, bool, all integers, *big.Int, floats, string, []byte, []any, Set, []string, []Map, []Raw, Map, RawMap, Raw,
-// map[string]any and map[string]string (keys sorted), Time, time.Time and Const. Anything else, or nesting deeper than
-// MaxDepth, is ErrUnpackable.
+// Pack encodes v as Salt does: old specification, text and bytes both in the raw family, integers
+// in the shortest form. It takes nil, bool, all integers, *big.Int, floats, string, []byte, []any,
+// Set, []string, []Map, []Raw, Map, RawMap, Raw, map[string]any and map[string]string (keys
+// sorted), Time, time.Time and Const. Anything else, or nesting deeper than MaxDepth, is
+// ErrUnpackable.
 func Pack(v any) ([]byte, error) { return AppendPack(nil, v) }
 
 // AppendPack appends the encoding of v to dst. On an error it returns nil.
@@ -36,8 +38,9 @@ func AppendPack(dst []byte, v any) ([]byte, error) {
 	return p.b, nil
 }
 
-// PackNew encodes v in the new specification, where text is str and bytes are bin. Salt signs messages in this form
-// (minion_sign_messages) and writes files and local sockets with it; the ZeroMQ wire never carries it.
+// PackNew encodes v in the new specification, where text is str and bytes are bin. Salt signs
+// messages in this form (minion_sign_messages) and writes files and local sockets with it; the
+// ZeroMQ wire never carries it.
 func PackNew(v any) ([]byte, error) {
 	p := packer{fresh: true}
 	if err := p.value(v, 0); err != nil {

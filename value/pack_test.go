@@ -70,26 +70,39 @@ func packValues() map[string]any {
 		"text 255": strings.Repeat("b", 255), "text 256": strings.Repeat("b", 256),
 		"text 65535": strings.Repeat("c", 65535), "text 65536": strings.Repeat("c", 65536),
 		"text utf-8": "Gr\u00fc\u00dfe \U0001f9c2",
-		"bytes":      []byte{0xff, 0, 0xfe}, "bytes 32": bytes.Repeat([]byte{0xff}, 32), "bytes 256": bytes.Repeat([]byte{0xff}, 256),
-		"list": []any{1, "two", nil}, "tuple": []any{1, 2}, "list 15": integers(15), "list 16": integers(16), "list 65536": zeros,
+		"bytes":      []byte{0xff, 0, 0xfe}, "bytes 32": bytes.Repeat([]byte{0xff}, 32),
+		"bytes 256": bytes.Repeat([]byte{0xff}, 256),
+		"list":      []any{1, "two", nil}, "tuple": []any{1, 2}, "list 15": integers(15),
+		"list 16": integers(16), "list 65536": zeros,
 		"set of one": []any{7},
-		"map":        value.Map{{Key: "b", Value: 1}, {Key: "a", Value: value.Map{{Key: "z", Value: []any{}}, {Key: "y", Value: value.Map{}}}}},
-		"map 16":     map16, "map 65536": map65536,
-		"map odd keys": value.Map{{Key: 2, Value: "int"}, {Key: nil, Value: "nil"}, {Key: true, Value: "bool"}, {Key: -3, Value: "neg"}, {Key: []byte{0xff}, Value: "bytes"}},
-		"ordered map":  value.Map{{Key: "z", Value: 1}, {Key: "a", Value: 2}},
-		"float":        1.5, "float inf": math.Inf(1),
-		"int 0": 0, "int 127": int8(127), "int 128": uint8(128), "int 255": int16(255), "int 256": uint16(256),
-		"int 65535": int32(65535), "int 65536": uint32(65536), "int 2^32-1": int64(1<<32 - 1), "int 2^32": uint(1 << 32),
+		"map": value.Map{{Key: "b", Value: 1},
+			{Key: "a", Value: value.Map{{Key: "z", Value: []any{}},
+				{Key: "y", Value: value.Map{}}}}},
+		"map 16": map16, "map 65536": map65536,
+		"map odd keys": value.Map{{Key: 2, Value: "int"}, {Key: nil, Value: "nil"},
+			{Key: true, Value: "bool"}, {Key: -3, Value: "neg"},
+			{Key: []byte{0xff}, Value: "bytes"}},
+		"ordered map": value.Map{{Key: "z", Value: 1}, {Key: "a", Value: 2}},
+		"float":       1.5, "float inf": math.Inf(1),
+		"int 0": 0, "int 127": int8(127), "int 128": uint8(128), "int 255": int16(255),
+		"int 256":   uint16(256),
+		"int 65535": int32(65535), "int 65536": uint32(65536), "int 2^32-1": int64(1<<32 - 1),
+		"int 2^32": uint(1 << 32),
 		"int 2^63": uint64(1 << 63), "int 2^64-1": uint64(math.MaxUint64), "int 2^64": two(64),
-		"int -1": -1, "int -32": -32, "int -33": -33, "int -128": -128, "int -129": -129, "int -32769": -32769,
+		"int -1": -1, "int -32": -32, "int -33": -33, "int -128": -128, "int -129": -129,
+		"int -32769":  -32769,
 		"int -2^31-1": int64(math.MinInt32) - 1, "int -2^63": int64(math.MinInt64),
 		"int -2^63-1": new(big.Int).Sub(new(big.Int).Neg(two(63)), big.NewInt(1)),
 		"datetime":    value.Time{Time: date}, "date": time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC),
-		"constant": value.Const{Name: "NOT_SET"}, "constant text": value.Const{Name: "C", Value: strings.Repeat("x", 40)},
-		"constant bytes": value.Const{Name: "B", Value: []byte("abc")}, "constant fixext": value.Const{Name: "A"},
+		"constant":        value.Const{Name: "NOT_SET"},
+		"constant text":   value.Const{Name: "C", Value: strings.Repeat("x", 40)},
+		"constant bytes":  value.Const{Name: "B", Value: []byte("abc")},
+		"constant fixext": value.Const{Name: "A"},
 		"return": value.Map{
-			{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"}, {Key: "jid", Value: "20260101000000000000"}, {Key: "return", Value: true},
-			{Key: "retcode", Value: 0}, {Key: "success", Value: true}, {Key: "fun", Value: "test.ping"},
+			{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"},
+			{Key: "jid", Value: "20260101000000000000"}, {Key: "return", Value: true},
+			{Key: "retcode", Value: 0}, {Key: "success", Value: true},
+			{Key: "fun", Value: "test.ping"},
 		},
 	}
 }
@@ -111,7 +124,8 @@ func TestPackEqualsLibrary(t *testing.T) {
 		pack func(any) ([]byte, error)
 	}{{"old", vectors.Pack, value.Pack}, {"new", vectors.PackNew, value.PackNew}} {
 		if len(spec.want) != len(values) {
-			t.Errorf("%s specification: %d vectors for %d values", spec.name, len(spec.want), len(values))
+			t.Errorf("%s specification: %d vectors for %d values", spec.name, len(spec.want),
+				len(values))
 		}
 		for name, want := range spec.want {
 			v, ok := values[name]
@@ -175,9 +189,14 @@ func TestPackRefuses(t *testing.T) {
 	loop := []any{nil}
 	loop[0] = loop
 	for name, v := range map[string]any{
-		"struct": struct{}{}, "channel": make(chan int), "map key map": value.Map{{Key: value.Map{}, Value: 1}}, "map key list": value.Map{{Key: []any{}, Value: 1}},
-		"deep": deep, "loop": loop, "inner": []any{func() {}}, "year 10000": value.Time{time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"sorted inner": map[string]any{"a": struct{}{}}, "const inner": value.Const{"a", struct{}{}}, "key struct": value.Map{{Key: struct{}{}, Value: 1}},
+		"struct": struct{}{}, "channel": make(chan int),
+		"map key map":  value.Map{{Key: value.Map{}, Value: 1}},
+		"map key list": value.Map{{Key: []any{}, Value: 1}},
+		"deep":         deep, "loop": loop, "inner": []any{func() {}},
+		"year 10000":   value.Time{time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"sorted inner": map[string]any{"a": struct{}{}},
+		"const inner":  value.Const{"a", struct{}{}},
+		"key struct":   value.Map{{Key: struct{}{}, Value: 1}},
 	} {
 		if b, err := value.Pack(v); !errors.Is(err, value.ErrUnpackable) || b != nil {
 			t.Errorf("%s: got %x, %v", name, b, err)
@@ -206,12 +225,16 @@ func TestUnpack(t *testing.T) {
 		{"int16", "d1ff00", int64(-256)},
 		{"int32", "d2ffffffff", int64(-1)},
 		{"int64", "d3ffffffffffffffff", int64(-1)},
-		{"datetime", "c7184e" + hex.EncodeToString([]byte("20260102T03:04:05.678901")), value.Time{time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)}},
-		{"constant", "c70a4f92a7" + hex.EncodeToString([]byte("NOT_SET")) + "c0", value.Const{Name: "NOT_SET"}},
+		{"datetime", "c7184e" + hex.EncodeToString([]byte("20260102T03:04:05.678901")),
+			value.Time{time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)}},
+		{"constant", "c70a4f92a7" + hex.EncodeToString([]byte("NOT_SET")) + "c0",
+			value.Const{Name: "NOT_SET"}},
 		{"other ext", "d40561", "a"},
 		{"other ext bytes", "d505ffff", []byte{0xff, 0xff}},
 		{"timestamp ext", "d6ff00000001", "\x00\x00\x00\x01"},
-		{"int and nil keys", "8301a161c0a162c2a163", value.Map{{Key: int64(1), Value: "a"}, {Key: nil, Value: "b"}, {Key: false, Value: "c"}}},
+		{"int and nil keys", "8301a161c0a162c2a163",
+			value.Map{{Key: int64(1), Value: "a"}, {Key: nil, Value: "b"},
+				{Key: false, Value: "c"}}},
 		{"array 16", "dc000101", []any{int64(1)}},
 		{"array 32", "dd0000000101", []any{int64(1)}},
 		{"map 16", "de00010102", value.Map{{Key: int64(1), Value: int64(2)}}},
@@ -229,11 +252,16 @@ func TestUnpack(t *testing.T) {
 func TestUnpackRefuses(t *testing.T) {
 	deep := strings.Repeat("91", value.MaxDepth+1) + "c0"
 	for name, in := range map[string]string{
-		"empty": "", "trailing": "c0c0", "unused": "c1", "array key": "8190c0", "map key": "8180c0", "array16 key": "81dc0000c0",
-		"cut head": "da00", "cut text": "a261", "cut array": "9101"[:2], "cut map": "8101", "cut ext": "c70305", "cut fixext": "d8",
-		"huge array": "ddffffffff", "huge map": "dfffffffff", "huge raw": "dbffffffff", "huge ext": "c9ffffffff05",
-		"deep": deep, "bad time": "c7184e" + strings.Repeat("78", 24), "short time": "d44e78", "bad constant": "d44fc0",
-		"constant of three": "d64f93a00101", "constant name int": "d54f" + "9201", "constant bad text": "d64f92a1ffc0",
+		"empty": "", "trailing": "c0c0", "unused": "c1", "array key": "8190c0", "map key": "8180c0",
+		"array16 key": "81dc0000c0",
+		"cut head":    "da00", "cut text": "a261", "cut array": "9101"[:2], "cut map": "8101",
+		"cut ext": "c70305", "cut fixext": "d8",
+		"huge array": "ddffffffff", "huge map": "dfffffffff", "huge raw": "dbffffffff",
+		"huge ext": "c9ffffffff05",
+		"deep":     deep, "bad time": "c7184e" + strings.Repeat("78", 24), "short time": "d44e78",
+		"bad constant":      "d44fc0",
+		"constant of three": "d64f93a00101", "constant name int": "d54f" + "9201",
+		"constant bad text": "d64f92a1ffc0",
 		// nested claims: each array says that it holds all the rest
 		"claims": "dd00000020" + "dd0000001b" + strings.Repeat("c0", 31),
 	} {
@@ -278,7 +306,8 @@ func TestUnpackMemory(t *testing.T) {
 }
 
 func TestMap(t *testing.T) {
-	m := value.Map{{Key: "a", Value: 1}, {Key: "b", Value: "x"}, {Key: 3, Value: "three"}, {Key: "a", Value: 2}, {Key: "c", Value: []byte{0xff}}}
+	m := value.Map{{Key: "a", Value: 1}, {Key: "b", Value: "x"}, {Key: 3, Value: "three"},
+		{Key: "a", Value: 2}, {Key: "c", Value: []byte{0xff}}}
 	if v, ok := m.Get("a"); !ok || v != 2 {
 		t.Errorf("the last of two counts: got %v, %v", v, ok)
 	}
@@ -288,10 +317,12 @@ func TestMap(t *testing.T) {
 	if m.String("b") != "x" || m.String("a") != "" || m.String("z") != "" {
 		t.Errorf("text: got %q, %q, %q", m.String("b"), m.String("a"), m.String("z"))
 	}
-	if !bytes.Equal(m.Bytes("c"), []byte{0xff}) || string(m.Bytes("b")) != "x" || m.Bytes("a") != nil {
+	if !bytes.Equal(m.Bytes("c"), []byte{0xff}) || string(m.Bytes("b")) != "x" ||
+		m.Bytes("a") != nil {
 		t.Errorf("bytes: got %x, %x, %x", m.Bytes("c"), m.Bytes("b"), m.Bytes("a"))
 	}
-	if got := m.Without("a", "c"); !reflect.DeepEqual(got, value.Map{{Key: "b", Value: "x"}, {Key: 3, Value: "three"}}) {
+	if got := m.Without("a", "c"); !reflect.DeepEqual(got,
+		value.Map{{Key: "b", Value: "x"}, {Key: 3, Value: "three"}}) {
 		t.Errorf("without: got %v", got)
 	}
 	m = m.Set("b", "y").Set("d", 4)
@@ -301,7 +332,9 @@ func TestMap(t *testing.T) {
 }
 
 func TestRawMap(t *testing.T) {
-	packed, err := value.Pack(value.Map{{Key: "a", Value: 1}, {Key: 7, Value: "seven"}, {Key: "b", Value: value.Map{{Key: "x", Value: nil}}}, {Key: "c", Value: "text"}, {Key: "a", Value: -5}, {Key: []byte{0xff}, Value: true}, {Key: "n", Value: nil}})
+	packed, err := value.Pack(value.Map{{Key: "a", Value: 1}, {Key: 7, Value: "seven"},
+		{Key: "b", Value: value.Map{{Key: "x", Value: nil}}}, {Key: "c", Value: "text"},
+		{Key: "a", Value: -5}, {Key: []byte{0xff}, Value: true}, {Key: "n", Value: nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +381,8 @@ func TestRawMap(t *testing.T) {
 		t.Errorf("without and append: %v", shorter)
 	}
 	for _, bad := range []string{"", "90", "c0", "8101", "81a161", "8101c0c0", "81a161c1"} {
-		if m, err := value.UnpackRawMap(unhex(t, bad)); !errors.Is(err, value.ErrMalformed) || m != nil {
+		if m, err := value.UnpackRawMap(unhex(t, bad)); !errors.Is(err, value.ErrMalformed) ||
+			m != nil {
 			t.Errorf("%s: got %v, %v", bad, m, err)
 		}
 	}

@@ -17,12 +17,12 @@ type RawPair struct {
 // Other reports whether the key is not text; Key then holds its encoding.
 func (p RawPair) Other() bool { return p.other }
 
-// RawMap is a msgpack map in wire order whose values are left encoded: the form for hot paths, where most values only
-// pass through. If a key occurs twice the last one counts.
+// RawMap is a msgpack map in wire order whose values are left encoded: the form for hot paths,
+// where most values only pass through. If a key occurs twice the last one counts.
 type RawMap []RawPair
 
-// UnpackRawMap decodes the top level of b, which must hold one map. Values share b's memory. It accepts exactly what
-// UnpackMap accepts.
+// UnpackRawMap decodes the top level of b, which must hold one map. Values share b's memory. It
+// accepts exactly what UnpackMap accepts.
 func UnpackRawMap(b []byte) (RawMap, error) {
 	h, err := ReadHead(b, 0)
 	if err != nil {
@@ -50,8 +50,9 @@ func UnpackRawMap(b []byte) (RawMap, error) {
 	return out, nil
 }
 
-// Entries calls fn with each key and value of r, which must be one map, in wire order and still encoded, sharing r's memory: for
-// those who want few of many keys. It fails on what UnpackMap refuses; fn was called with the entries before that.
+// Entries calls fn with each key and value of r, which must be one map, in wire order and still
+// encoded, sharing r's memory: for those who want few of many keys. It fails on what UnpackMap
+// refuses; fn was called with the entries before that.
 func (r Raw) Entries(fn func(key, value Raw)) error {
 	isMap, err := Scan(r, 0, func(key, value Raw, _ int64) { fn(key, value) })
 	if err == nil && !isMap {
@@ -60,8 +61,8 @@ func (r Raw) Entries(fn func(key, value Raw)) error {
 	return err
 }
 
-// Lookup finds the value that Map.Get finds once r is decoded, without allocating; empty if it is not there. r was
-// scanned, and must be a map.
+// Lookup finds the value that Map.Get finds once r is decoded, without allocating; empty if it is
+// not there. r was scanned, and must be a map.
 func (r Raw) Lookup(key string) (value Raw) {
 	h, err := ReadHead(r, 0)
 	if err != nil || h.Kind != KindMap {
@@ -136,7 +137,8 @@ func (m RawMap) Without(keys ...string) RawMap {
 	return out
 }
 
-// Append adds a text key with an encoded value at the end and returns the longer map, as append does.
+// Append adds a text key with an encoded value at the end and returns the longer map, as append
+// does.
 func (m RawMap) Append(key string, value Raw) RawMap {
 	return append(m, RawPair{Key: key, Value: value})
 }
@@ -188,14 +190,21 @@ func Intern(s []byte) string {
 var known = func() map[string]string {
 	m := make(map[string]string)
 	for _, k := range []string{
-		"", "enc", "load", "version", "id", "enc_algo", "sig_algo", "sig", "cmd", "nonce", "ts", "tok", "token", "pub",
-		"return", "retcode", "success", "jid", "fun", "fun_args", "user", "_stamp", "out", "ret", "schedule", "metadata",
-		"tag", "data", "pretag", "events", "arg", "tgt", "tgt_type", "timeout", "grains", "saltenv", "pillarenv",
-		"pillar_override", "extra_minion_data", "ver", "path", "loc", "gzip", "prefix", "opts", "resources",
+		"", "enc", "load", "version", "id", "enc_algo", "sig_algo", "sig", "cmd", "nonce", "ts",
+		"tok", "token", "pub",
+		"return", "retcode", "success", "jid", "fun", "fun_args", "user", "_stamp", "out", "ret",
+		"schedule", "metadata",
+		"tag", "data", "pretag", "events", "arg", "tgt", "tgt_type", "timeout", "grains", "saltenv",
+		"pillarenv",
+		"pillar_override", "extra_minion_data", "ver", "path", "loc", "gzip", "prefix", "opts",
+		"resources",
 		"resource_grains", "master_id", "__kwarg__", "clear", "key", "pillar", "serial",
-		"_auth", "_return", "_minion_event", "_pillar", "_master_opts", "_master_tops", "_mine", "_mine_get", "_mine_delete",
-		"_mine_flush", "_file_list", "_file_find", "_file_hash", "_file_hash_and_stat", "_file_envs", "_serve_file",
-		"_file_list_emptydirs", "_dir_list", "_symlink_list", "_register_resources", "_file_recv", "ping",
+		"_auth", "_return", "_minion_event", "_pillar", "_master_opts", "_master_tops", "_mine",
+		"_mine_get", "_mine_delete",
+		"_mine_flush", "_file_list", "_file_find", "_file_hash", "_file_hash_and_stat",
+		"_file_envs", "_serve_file",
+		"_file_list_emptydirs", "_dir_list", "_symlink_list", "_register_resources", "_file_recv",
+		"ping",
 	} {
 		m[k] = k
 	}

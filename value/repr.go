@@ -41,11 +41,13 @@ func clock(t time.Time) string {
 
 // reprTime is repr of a datetime: a second of 0 without microseconds is left out.
 func reprTime(t time.Time) string {
-	parts := []int{t.Year(), int(t.Month()), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond() / 1000}
+	parts := []int{t.Year(), int(t.Month()), t.Day(), t.Hour(), t.Minute(), t.Second(),
+		t.Nanosecond() / 1000}
 	for len(parts) > 5 && parts[len(parts)-1] == 0 {
 		parts = parts[:len(parts)-1]
 	}
-	return "datetime.datetime(" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(parts)), ", "), "[]") + ")"
+	return "datetime.datetime(" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(parts)),
+		", "), "[]") + ")"
 }
 
 // other writes values that have no literal in Python.
@@ -66,7 +68,8 @@ func other(v any) string {
 	return fmt.Sprint(v)
 }
 
-// Float is Python's repr of a float: the shortest digits that read back as f, with an exponent below 1e-4 and from 1e16 on.
+// Float is Python's repr of a float: the shortest digits that read back as f, with an exponent
+// below 1e-4 and from 1e16 on.
 func Float(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -122,8 +125,9 @@ func Int(v any) (string, bool) {
 	return "", false
 }
 
-// Plain brings the Go conveniences that stand beside wire values (map[string]any, []string, Raw, float32) to their wire form: Map, []any,
-// the decoded value, float64. Only the outermost level is changed. A Raw that does not decode becomes bytes.
+// Plain brings the Go conveniences that stand beside wire values (map[string]any, []string, Raw,
+// float32) to their wire form: Map, []any, the decoded value, float64. Only the outermost level is
+// changed. A Raw that does not decode becomes bytes.
 func Plain(v any) any {
 	switch x := v.(type) {
 	case map[string]any:

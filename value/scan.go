@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// scanner walks a message without decoding it and without allocating. It adds up what decoding would take.
+// scanner walks a message without decoding it and without allocating. It adds up what decoding
+// would take.
 type scanner struct {
 	b      []byte
 	fresh  bool  // new specification
@@ -15,8 +16,8 @@ type scanner struct {
 	most   int   // steps that are allowed; 0 for any number
 }
 
-// Weigh returns how many bytes of memory Unpack or UnpackRawMap would at most take for b, which must hold one value,
-// without decoding it. It fails exactly when Unpack does.
+// Weigh returns how many bytes of memory Unpack or UnpackRawMap would at most take for b, which
+// must hold one value, without decoding it. It fails exactly when Unpack does.
 func Weigh(b []byte) (int64, error) {
 	s := scanner{b: b}
 	end, err := s.skip(0, 0)
@@ -31,7 +32,8 @@ func Weigh(b []byte) (int64, error) {
 
 // Sizes of what Unpack makes, in bytes.
 const (
-	weightBox   = 24 // what an any points to: the head of a text, of bytes, of an array, of a map, or a Time
+	// what an any points to: the head of a text, of bytes, of an array, of a map, or a Time
+	weightBox   = 24
 	weightValue = 16 // an any
 	weightPair  = 48 // an entry of a Map, or the larger one of a RawMap
 	weightConst = weightBox + 2*weightValue + 2*weightValue
@@ -48,12 +50,14 @@ func memory(n int) int64 {
 	return int64(n) + int64(n)/6
 }
 
-// ErrTooMany is returned by Scan for a message of more values than the caller allows; it is an ErrMalformed.
+// ErrTooMany is returned by Scan for a message of more values than the caller allows; it is an
+// ErrMalformed.
 var ErrTooMany = fmt.Errorf("too many values: %w", ErrMalformed)
 
-// Scan walks b, which must hold one value, without allocating and without decoding it, and stops with ErrTooMany after most
-// values (0: any number). If the value is a map it calls entry with each key and value, still encoded, and the bytes of
-// memory that decoding the value would take. It reports whether the value is a map. It fails where Unpack does.
+// Scan walks b, which must hold one value, without allocating and without decoding it, and stops
+// with ErrTooMany after most values (0: any number). If the value is a map it calls entry with each
+// key and value, still encoded, and the bytes of memory that decoding the value would take. It
+// reports whether the value is a map. It fails where Unpack does.
 func Scan(b []byte, most int, entry func(key, value Raw, weight int64)) (isMap bool, err error) {
 	s := scanner{b: b, most: most}
 	h, err := ReadHead(b, 0)
@@ -82,8 +86,8 @@ func Scan(b []byte, most int, entry func(key, value Raw, weight int64)) (isMap b
 
 var errTrailing = fmt.Errorf("trailing bytes: %w", ErrMalformed)
 
-// skip returns the offset behind the value at pos, and fails exactly when decoding the value would, or after the steps
-// that are allowed.
+// skip returns the offset behind the value at pos, and fails exactly when decoding the value would,
+// or after the steps that are allowed.
 func (s *scanner) skip(pos, depth int) (int, error) {
 	if depth > MaxDepth {
 		return 0, malformed(pos, "nested too deep")
@@ -164,7 +168,8 @@ func (s *scanner) ext(h Head, pos, depth int) (int, error) {
 }
 
 func (s *scanner) constant(h Head, pos, depth int) error {
-	in := scanner{b: s.b[h.End : h.End+h.N], fresh: true, weight: s.weight + weightConst, steps: s.steps, most: s.most}
+	in := scanner{b: s.b[h.End : h.End+h.N], fresh: true, weight: s.weight + weightConst,
+		steps: s.steps, most: s.most}
 	two, err := ReadHead(in.b, 0)
 	if err != nil {
 		return err

@@ -8,12 +8,14 @@ import (
 // Delimiter is what Salt separates the parts of a path by, unless an option says otherwise.
 const Delimiter = ":"
 
-// Traverse follows key through maps and lists and reports whether something lies there. A text is cut at each delimiter
-// (the default one for ""), a list gives the keys one by one, any other key stands for itself.
+// Traverse follows key through maps and lists and reports whether something lies there. A text is
+// cut at each delimiter (the default one for ""), a list gives the keys one by one, any other key
+// stands for itself.
 //
-// In a list an integer is an index unless one of its maps has that integer as a key; other text is looked up in the list's
-// maps, first come first served. In a map, text that is no key is read as YAML reads it, so "1" finds 1 and "yes" finds
-// True. This is salt.utils.data.traverse_dict_and_list of Salt 3006 to 3008.
+// In a list an integer is an index unless one of its maps has that integer as a key; other text is
+// looked up in the list's maps, first come first served. In a map, text that is no key is read as
+// YAML reads it, so "1" finds 1 and "yes" finds True. This is
+// salt.utils.data.traverse_dict_and_list of Salt 3006 to 3008.
 func Traverse(v any, key any, delimiter string) (found any, ok bool) {
 	switch key := key.(type) {
 	case string:

@@ -14,9 +14,10 @@ var ErrMalformed = errors.New("malformed msgpack")
 
 // Unpack decodes b, which must hold one value and nothing behind it.
 //
-// Raw, str and bin become string if they are valid UTF-8, else []byte (which shares b's memory); integers become int64,
-// or uint64 above MaxInt64; floats float64; arrays []any; maps Map; extension 78 Time, 79 Const, any other extension its payload
-// as text or bytes. Nesting beyond MaxDepth, an array or map as map key, and every other malformation is ErrMalformed.
+// Raw, str and bin become string if they are valid UTF-8, else []byte (which shares b's memory);
+// integers become int64, or uint64 above MaxInt64; floats float64; arrays []any; maps Map;
+// extension 78 Time, 79 Const, any other extension its payload as text or bytes. Nesting beyond
+// MaxDepth, an array or map as map key, and every other malformation is ErrMalformed.
 func Unpack(b []byte) (any, error) {
 	d := decoder{b: b, budget: len(b)}
 	v, end, err := d.value(0, 0)
@@ -42,9 +43,10 @@ func UnpackMap(b []byte) (Map, error) {
 	return m, nil
 }
 
-// decoder decodes one message. Its budget is the number of bytes not yet claimed by the element counts of arrays and
-// maps, those inside constants included: each element takes at least a byte, so no honest input exceeds it, and a
-// dishonest one can't make the decoder allocate more than the input's length times a constant.
+// decoder decodes one message. Its budget is the number of bytes not yet claimed by the element
+// counts of arrays and maps, those inside constants included: each element takes at least a byte,
+// so no honest input exceeds it, and a dishonest one can't make the decoder allocate more than the
+// input's length times a constant.
 type decoder struct {
 	b      []byte
 	budget int
@@ -212,7 +214,8 @@ type Head struct {
 	End  int // offset behind the head
 }
 
-// ReadHead reads the type byte at pos and its argument. It is ErrMalformed for a head that promises more than b has.
+// ReadHead reads the type byte at pos and its argument. It is ErrMalformed for a head that promises
+// more than b has.
 func ReadHead(b []byte, pos int) (Head, error) {
 	if pos >= len(b) {
 		return Head{}, malformed(pos, "value cut off")
@@ -297,7 +300,8 @@ func sized(b []byte, h Head) (Head, error) {
 	return h, nil
 }
 
-// forms describes the type bytes c0 to df: how wide their big-endian argument is, and what it means.
+// forms describes the type bytes c0 to df: how wide their big-endian argument is, and what it
+// means.
 var forms = [32]struct {
 	ok, signed, bin bool
 	kind            Kind

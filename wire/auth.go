@@ -17,7 +17,8 @@ type SignIn struct {
 	Nonce string
 	// EncAlgo and SigAlgo are the minion's choice, or the SHA-1 forms; they may be unknown names.
 	EncAlgo, SigAlgo string
-	// Token is a text that only we can decrypt and the minion wants to see again; nil if there is none.
+	// Token is a text that only we can decrypt and the minion wants to see again; nil if there is
+	// none.
 	Token []byte
 	// AutosignGrains are grains that may let the master accept the key by itself.
 	AutosignGrains value.Map
@@ -29,10 +30,11 @@ const maxOffered = 8 << 10
 // minOffered is the smallest modulus of an offered key, in bits.
 const minOffered = 1024
 
-// ParseSignIn reads the load of a clear _auth request. Missing or mistyped id, pub or (from version 2 on) nonce is "bad
-// load", where Salt's worker would stop answering. So is a pub that is no RSA key of 1,024 to 16,384 bits: the text would
-// be stored, and reach reactors in the event salt/auth. A nonce has the length of Salt's, for the reply that repeats it is
-// signed with the key that signs publications. An id that is not valid is not refused here: it gets a signed "false".
+// ParseSignIn reads the load of a clear _auth request. Missing or mistyped id, pub or (from version
+// 2 on) nonce is "bad load", where Salt's worker would stop answering. So is a pub that is no RSA
+// key of 1,024 to 16,384 bits: the text would be stored, and reach reactors in the event salt/auth.
+// A nonce has the length of Salt's, for the reply that repeats it is signed with the key that signs
+// publications. An id that is not valid is not refused here: it gets a signed "false".
 func ParseSignIn(e Envelope) (SignIn, *Refusal) {
 	s := SignIn{EncAlgo: EncSHA1, SigAlgo: SigSHA1}
 	for _, field := range []struct {
@@ -78,13 +80,17 @@ func ParseSignIn(e Envelope) (SignIn, *Refusal) {
 	return s, nil
 }
 
-// plainNonce reports whether s could be a nonce of Salt's: 32 characters. Theirs are hexadecimal digits.
+// plainNonce reports whether s could be a nonce of Salt's: 32 characters. Theirs are hexadecimal
+// digits.
 func plainNonce(s string) bool {
-	return len(s) == nonceSize && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	return len(s) == nonceSize && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' ||
+			r > '~'
+	})
 }
 
-// offeredKey reports whether a cleaned text is one PEM public key and nothing else: pem.Decode passes over text before the
-// block, after it and in its headers, which minions don't send.
+// offeredKey reports whether a cleaned text is one PEM public key and nothing else: pem.Decode
+// passes over text before the block, after it and in its headers, which minions don't send.
 func offeredKey(text string) bool {
 	if !strings.HasPrefix(text, "-----BEGIN ") {
 		return false
@@ -97,13 +103,14 @@ func offeredKey(text string) bool {
 	return err == nil && k.N.BitLen() >= minOffered
 }
 
-// AuthReply packs an answer that hands out nothing: ret is true for pending, false for refused, "full", and so on. It has
-// the shape that the request's version asks for.
+// AuthReply packs an answer that hands out nothing: ret is true for pending, false for refused,
+// "full", and so on. It has the shape that the request's version asks for.
 func AuthReply(k *PrivateKey, s SignIn, version int, ret any) ([]byte, error) {
 	if version < 2 {
 		return UnsignedAuth(value.Map{{Key: "ret", Value: ret}})
 	}
-	return SignedAuth(k, s.SigAlgo, value.Map{{Key: "ret", Value: ret}, {Key: "nonce", Value: s.Nonce}})
+	return SignedAuth(k, s.SigAlgo, value.Map{{Key: "ret", Value: ret},
+		{Key: "nonce", Value: s.Nonce}})
 }
 
 // Grant is what an accepted minion gets.
@@ -122,8 +129,9 @@ type Grant struct {
 	Signature []byte
 }
 
-// Reply packs the accepting answer to s, in the shape that version asks for. A token that doesn't decrypt is left out of the
-// reply, as Salt does. If an algorithm is unknown the result is the unsigned reply that says so.
+// Reply packs the accepting answer to s, in the shape that version asks for. A token that doesn't
+// decrypt is left out of the reply, as Salt does. If an algorithm is unknown the result is the
+// unsigned reply that says so.
 func (g Grant) Reply(s SignIn, version int) ([]byte, error) {
 	if version >= 2 && !KnownSignature(s.SigAlgo) {
 		return BadSigAlgo().Reply, nil
@@ -131,7 +139,8 @@ func (g Grant) Reply(s SignIn, version int) ([]byte, error) {
 	if !KnownEncryption(s.EncAlgo) {
 		return BadEncAlgo().Reply, nil
 	}
-	load := value.Map{{Key: "enc", Value: "pub"}, {Key: "pub_key", Value: g.Master.Public().Text()}, {Key: "publish_port", Value: g.PublishPort}}
+	load := value.Map{{Key: "enc", Value: "pub"}, {Key: "pub_key", Value: g.Master.Public().Text()},
+		{Key: "publish_port", Value: g.PublishPort}}
 	if g.PubSig != "" {
 		load = append(load, value.Pair{Key: "pub_sig", Value: g.PubSig})
 	}
@@ -158,7 +167,8 @@ func (g Grant) Reply(s SignIn, version int) ([]byte, error) {
 			return nil, fmt.Errorf("sign-in reply of %q: %w", s.ID, err)
 		}
 	}
-	load = append(load, value.Pair{Key: "aes", Value: aes}, value.Pair{Key: "session", Value: session}, value.Pair{Key: "sig", Value: sig})
+	load = append(load, value.Pair{Key: "aes", Value: aes},
+		value.Pair{Key: "session", Value: session}, value.Pair{Key: "sig", Value: sig})
 	if version < 2 {
 		return ClearReply(load)
 	}

@@ -48,7 +48,8 @@ func answerAs(t *testing.T, state string, s SignIn, version int) []byte {
 	return b
 }
 
-// A real minion's sign-in is read, a real master's answer opened, and ours has the same bytes where they are not random.
+// A real minion's sign-in is read, a real master's answer opened, and ours has the same bytes where
+// they are not random.
 func TestSignInEqualsLibrary(t *testing.T) {
 	minion := goldenKey(t, "minion")
 	for _, v := range golden().SignIn {
@@ -60,13 +61,15 @@ func TestSignInEqualsLibrary(t *testing.T) {
 		if refusal != nil {
 			t.Fatalf("%+v: %v", v, refusal)
 		}
-		if s.ID != v.State || s.EncAlgo != v.Enc || s.SigAlgo != v.Sig || s.Pub != minion.Public().Text() || (s.Token != nil) != v.Cached {
+		if s.ID != v.State || s.EncAlgo != v.Enc || s.SigAlgo != v.Sig ||
+			s.Pub != minion.Public().Text() || (s.Token != nil) != v.Cached {
 			t.Errorf("%s v%d: got %+v", v.State, v.Version, s)
 		}
 		if v.Version >= 2 && s.Nonce != v.Nonce || v.Version < 2 && s.Nonce != "" {
 			t.Errorf("%s v%d: got nonce %q", v.State, v.Version, s.Nonce)
 		}
-		a := AuthRequest{Version: v.Version, ID: v.State, Key: minion, Nonce: v.Nonce, EncAlgo: v.Enc, SigAlgo: v.Sig}
+		a := AuthRequest{Version: v.Version, ID: v.State, Key: minion, Nonce: v.Nonce,
+			EncAlgo: v.Enc, SigAlgo: v.Sig}
 		if v.Cached {
 			a.Master, a.Token = goldenKey(t, "master").Public(), golden().Token
 		}
@@ -83,7 +86,8 @@ func TestSignInEqualsLibrary(t *testing.T) {
 					Accepted: true, Master: a.Master, PublishPort: 4505, HasSession: true,
 					AES: mustKey(t, golden().AES), Session: mustKey(t, golden().Session),
 				}
-				if a.Master == nil && got.Master != nil && got.Master.Text() == goldenKey(t, "master").Public().Text() {
+				if a.Master == nil && got.Master != nil &&
+					got.Master.Text() == goldenKey(t, "master").Public().Text() {
 					got.Master = nil // trusted on first use
 				}
 			}
@@ -96,7 +100,8 @@ func TestSignInEqualsLibrary(t *testing.T) {
 				t.Errorf("%s v%d: got %x, want %x", v.State, v.Version, own, v.Reply)
 			}
 		} else if !bytes.Equal(masked(t, own), masked(t, v.Reply)) {
-			t.Errorf("%s v%d: got %q, want %q", v.State, v.Version, masked(t, own), masked(t, v.Reply))
+			t.Errorf("%s v%d: got %q, want %q", v.State, v.Version, masked(t, own),
+				masked(t, v.Reply))
 		}
 		// Our minion's request has the same form too.
 		request, err := a.Pack()
@@ -111,7 +116,8 @@ func TestSignInEqualsLibrary(t *testing.T) {
 		if refusal != nil || again.Version != v.Version {
 			t.Fatalf("version %d, %v", again.Version, refusal)
 		}
-		if (mine.Token == nil) != (s.Token == nil) || mine.Pub != s.Pub || mine.Nonce != s.Nonce || mine.EncAlgo != s.EncAlgo {
+		if (mine.Token == nil) != (s.Token == nil) || mine.Pub != s.Pub || mine.Nonce != s.Nonce ||
+			mine.EncAlgo != s.EncAlgo {
 			t.Errorf("our request: %+v, want %+v", mine, s)
 		}
 	}
@@ -147,8 +153,12 @@ func masked(t *testing.T, reply []byte) []byte {
 
 func TestParseSignInRefuses(t *testing.T) {
 	key := goldenKey(t, "minion").Public().Text()
-	good := value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"}, {Key: "pub", Value: key}, {Key: "nonce", Value: docNonce}}
-	pub := func(text string) value.Map { return append(good.Without("pub"), value.Pair{Key: "pub", Value: text}) }
+	good := value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"},
+		{Key: "pub", Value: key}, {Key: "nonce", Value: docNonce}}
+	pub := func(text string) value.Map {
+		return append(good.Without("pub"),
+			value.Pair{Key: "pub", Value: text})
+	}
 	nonce := func(text string) value.Map {
 		return append(good.Without("nonce"), value.Pair{Key: "nonce", Value: text})
 	}
@@ -168,7 +178,8 @@ func TestParseSignInRefuses(t *testing.T) {
 		{"long nonce", nonce(docNonce + "0"), 2, "auth_nonce"},
 		{"nonce of 32 characters and more bytes", nonce(docNonce[1:] + "\u00fc"), 3, "auth_nonce"},
 		{"nonce with a line break", nonce(docNonce[1:] + "\n"), 3, "auth_nonce"},
-		{"pub bytes", append(good.Without("pub"), value.Pair{Key: "pub", Value: []byte{0xff}}), 3, "auth_pub"},
+		{"pub bytes", append(good.Without("pub"), value.Pair{Key: "pub", Value: []byte{0xff}}), 3,
+			"auth_pub"},
 		{"pub empty", pub(""), 3, "auth_pub_not_a_key"},
 		{"pub text", pub("not a key"), 1, "auth_pub_not_a_key"},
 		{"pub of 8 KiB", pub(key + strings.Repeat("\n", 8<<10-len(key))), 3, ""},
@@ -177,14 +188,16 @@ func TestParseSignInRefuses(t *testing.T) {
 		{"pub behind text", pub("id: x\n" + key), 3, "auth_pub_not_a_key"},
 		{"pub before text", pub(key + "\nfoo:\n  cmd.run: []"), 3, "auth_pub_not_a_key"},
 		{"pub twice", pub(key + "\n" + key), 3, "auth_pub_not_a_key"},
-		{"pub with headers", pub(strings.Replace(key, "\n", "\nfoo: bar\n\n", 1)), 3, "auth_pub_not_a_key"},
+		{"pub with headers", pub(strings.Replace(key, "\n", "\nfoo: bar\n\n", 1)), 3,
+			"auth_pub_not_a_key"},
 		{"pub elliptic", pub(ellipticKey(t)), 3, "auth_pub_not_a_key"},
 		{"pub of 512 bits", pub(publicKey(t, 512)), 3, "auth_pub_not_a_key"},
 		{"pub of 1023 bits", pub(publicKey(t, 1023)), 3, "auth_pub_not_a_key"},
 		{"pub of 1024 bits", pub(publicKey(t, 1024)), 3, ""},
 		{"pub of 16384 bits", pub(publicKey(t, 16384)), 3, ""},
 		{"pub of 16385 bits", pub(publicKey(t, 16385)), 3, "auth_pub_not_a_key"},
-		{"nonce int", append(good.Without("nonce"), value.Pair{Key: "nonce", Value: 1}), 3, "auth_nonce"},
+		{"nonce int", append(good.Without("nonce"), value.Pair{Key: "nonce", Value: 1}), 3,
+			"auth_nonce"},
 	}
 	for _, tt := range tests {
 		_, refusal := ParseSignIn(Envelope{Enc: "clear", Version: tt.version, Clear: tt.load})
@@ -192,13 +205,19 @@ func TestParseSignInRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", tt.name, refusal, tt.reason)
 		}
 	}
-	s, _ := ParseSignIn(Envelope{Version: 3, Clear: append(good, value.Pair{Key: "enc_algo", Value: 1}, value.Pair{Key: "sig_algo", Value: nil}, value.Pair{Key: "autosign_grains", Value: value.Map{{Key: "role", Value: "web"}}}, value.Pair{Key: "token", Value: "text"})})
-	if KnownEncryption(s.EncAlgo) || KnownSignature(s.SigAlgo) || s.AutosignGrains.String("role") != "web" || string(s.Token) != "text" {
+	s, _ := ParseSignIn(Envelope{Version: 3,
+		Clear: append(good, value.Pair{Key: "enc_algo", Value: 1},
+			value.Pair{Key: "sig_algo", Value: nil}, value.Pair{Key: "autosign_grains",
+				Value: value.Map{{Key: "role", Value: "web"}}},
+			value.Pair{Key: "token", Value: "text"})})
+	if KnownEncryption(s.EncAlgo) || KnownSignature(s.SigAlgo) ||
+		s.AutosignGrains.String("role") != "web" || string(s.Token) != "text" {
 		t.Errorf("got %+v", s)
 	}
 }
 
-// publicKey is the text of a public key with a modulus of so many bits, which need not be a product of two primes.
+// publicKey is the text of a public key with a modulus of so many bits, which need not be a product
+// of two primes.
 func publicKey(t *testing.T, bits int) string {
 	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), uint(bits-1))
@@ -223,23 +242,28 @@ func publicText(t *testing.T, key any) string {
 	return CleanKey(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
 }
 
-// A reply to a sign-in repeats the nonce and is signed as publications are, over the sealed load alone. A nonce that holds a
-// load sealed with the AES key, which every accepted minion has, would make the reply a publication; one of 32 characters
-// leaves no place for it.
+// A reply to a sign-in repeats the nonce and is signed as publications are, over the sealed load
+// alone. A nonce that holds a load sealed with the AES key, which every accepted minion has, would
+// make the reply a publication; one of 32 characters leaves no place for it.
 func TestSignInReplyIsNoPublication(t *testing.T) {
 	master := goldenKey(t, "master")
 	crypt := NewCrypticle(mustKey(t, golden().AES))
-	good := value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"}, {Key: "pub", Value: goldenKey(t, "minion").Public().Text()}}
+	good := value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"},
+		{Key: "pub", Value: goldenKey(t, "minion").Public().Text()}}
 	sealed, err := crypt.sealValue(nil, value.Map{{Key: "fun", Value: "cmd.run"}}, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, nonce := range map[string]string{"sealed": string(sealed), "256 bytes": strings.Repeat("x", 256), "signature": string(sealed[len(sealed)-32:])} {
-		if _, refusal := ParseSignIn(Envelope{Version: 3, Clear: append(good, value.Pair{Key: "nonce", Value: nonce})}); reason(refusal) != "auth_nonce" {
+	for name, nonce := range map[string]string{"sealed": string(sealed),
+		"256 bytes": strings.Repeat("x", 256), "signature": string(sealed[len(sealed)-32:])} {
+		if _, refusal := ParseSignIn(Envelope{Version: 3,
+			Clear: append(good, value.Pair{Key: "nonce",
+				Value: nonce})}); reason(refusal) != "auth_nonce" {
 			t.Errorf("%s: got %v", name, refusal)
 		}
 	}
-	s, refusal := ParseSignIn(Envelope{Version: 3, Clear: append(good, value.Pair{Key: "nonce", Value: docNonce})})
+	s, refusal := ParseSignIn(Envelope{Version: 3,
+		Clear: append(good, value.Pair{Key: "nonce", Value: docNonce})})
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
@@ -266,10 +290,12 @@ func TestSignInReplyIsNoPublication(t *testing.T) {
 // Conformance 34 to 37.
 func TestSignInAlgorithms(t *testing.T) {
 	master, minion := goldenKey(t, "master"), goldenKey(t, "minion")
-	g := Grant{Master: master, Minion: minion.Public(), PublishPort: 4505, AES: mustKey(t, golden().AES), Session: mustKey(t, golden().Session)}
+	g := Grant{Master: master, Minion: minion.Public(), PublishPort: 4505,
+		AES: mustKey(t, golden().AES), Session: mustKey(t, golden().Session)}
 	for version := range 4 {
 		for _, token := range [][]byte{nil, {1, 2, 3}} {
-			b, err := g.Reply(SignIn{ID: "m1", Nonce: docNonce, EncAlgo: "FOO", SigAlgo: SigSHA1, Token: token}, version)
+			b, err := g.Reply(SignIn{ID: "m1", Nonce: docNonce, EncAlgo: "FOO", SigAlgo: SigSHA1,
+				Token: token}, version)
 			if err != nil || !bytes.Equal(b, BadEncAlgo().Reply) {
 				t.Errorf("v%d enc: got %q, %v", version, b, err)
 			}
@@ -284,7 +310,8 @@ func TestSignInAlgorithms(t *testing.T) {
 			if err != nil || !bytes.Equal(b, BadSigAlgo().Reply) {
 				t.Errorf("v%d sig: got %q, %v", version, b, err)
 			}
-			if b, err = AuthReply(master, s, version, true); err != nil || !bytes.Equal(b, BadSigAlgo().Reply) {
+			if b, err = AuthReply(master, s, version, true); err != nil ||
+				!bytes.Equal(b, BadSigAlgo().Reply) {
 				t.Errorf("v%d sig, pending: got %q, %v", version, b, err)
 			}
 			a := AuthRequest{Version: version, Key: minion, Nonce: docNonce}
@@ -294,7 +321,8 @@ func TestSignInAlgorithms(t *testing.T) {
 		}
 	}
 	// A token that does not decrypt is left out.
-	s := SignIn{ID: "m1", Nonce: docNonce, EncAlgo: EncSHA1, SigAlgo: SigSHA1, Token: []byte("garbage")}
+	s := SignIn{ID: "m1", Nonce: docNonce, EncAlgo: EncSHA1, SigAlgo: SigSHA1,
+		Token: []byte("garbage")}
 	b, err := g.Reply(s, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +345,8 @@ func TestSignInAlgorithms(t *testing.T) {
 // What a minion refuses, 6.5.
 func TestOpenAuthReplyRefuses(t *testing.T) {
 	master, minion, sign := goldenKey(t, "master"), goldenKey(t, "minion"), goldenKey(t, "sign")
-	grant := Grant{Master: master, Minion: minion.Public(), PublishPort: 4505, AES: mustKey(t, golden().AES), Session: mustKey(t, golden().Session)}
+	grant := Grant{Master: master, Minion: minion.Public(), PublishPort: 4505,
+		AES: mustKey(t, golden().AES), Session: mustKey(t, golden().Session)}
 	ask := AuthRequest{Version: 3, ID: "m1", Key: minion, Nonce: docNonce}
 	reply := func(g Grant) []byte {
 		b, err := g.Reply(SignIn{ID: "m1", Nonce: docNonce, EncAlgo: EncSHA1, SigAlgo: SigSHA1}, 3)
@@ -364,19 +393,32 @@ func TestOpenAuthReplyRefuses(t *testing.T) {
 		{"bad load", ask, mustPack("bad load"), ErrSignIn},
 		{"not msgpack", ask, []byte{0xc1}, ErrSignIn},
 		{"unsigned pending", ask, unsigned, ErrSignature},
-		{"load not packed", ask, mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: "x"}, {Key: "sig", Value: "x"}}), ErrSignIn},
+		{"load not packed", ask, mustPack(value.Map{{Key: "enc", Value: "clear"},
+			{Key: "load", Value: "x"}, {Key: "sig", Value: "x"}}), ErrSignIn},
 		{"no outer signature", ask, mustPack(unsignedOuter.Without("sig")), ErrSignature},
-		{"outer signature of another", ask, inner(sign, func(m value.Map) value.Map { return m }), ErrSignature},
-		{"other nonce", ask, inner(master, func(m value.Map) value.Map { return m.Set("nonce", "x") }), ErrNonce},
+		{"outer signature of another", ask, inner(sign, func(m value.Map) value.Map { return m }),
+			ErrSignature},
+		{"other nonce", ask, inner(master,
+			func(m value.Map) value.Map { return m.Set("nonce", "x") }), ErrNonce},
 		{"other AES signature", ask, reply(other), ErrSignature},
-		{"no AES signature", ask, inner(master, func(m value.Map) value.Map { return m.Without("sig") }), ErrSignature},
-		{"no session", ask, inner(master, func(m value.Map) value.Map { return m.Without("session") }), ErrSignIn},
-		{"no session in v2", with(func(a *AuthRequest) { a.Version = 2 }), inner(master, func(m value.Map) value.Map { return m.Without("session") }), nil},
-		{"garbage session", ask, inner(master, func(m value.Map) value.Map { return m.Set("session", []byte{1}) }), ErrDecrypt},
-		{"garbage aes", ask, inner(master, func(m value.Map) value.Map { return m.Set("aes", []byte{1}) }), ErrDecrypt},
-		{"no port", ask, inner(master, func(m value.Map) value.Map { return m.Without("publish_port") }), ErrSignIn},
-		{"port 0", ask, inner(master, func(m value.Map) value.Map { return m.Set("publish_port", 0) }), ErrSignIn},
-		{"garbage master key", ask, inner(master, func(m value.Map) value.Map { return m.Set("pub_key", "x") }), ErrPEM},
+		{"no AES signature", ask, inner(master,
+			func(m value.Map) value.Map { return m.Without("sig") }), ErrSignature},
+		{"no session", ask, inner(master,
+			func(m value.Map) value.Map { return m.Without("session") }), ErrSignIn},
+		{"no session in v2", with(func(a *AuthRequest) { a.Version = 2 }),
+			inner(master, func(m value.Map) value.Map { return m.Without("session") }), nil},
+		{"garbage session", ask, inner(master,
+			func(m value.Map) value.Map { return m.Set("session", []byte{1}) }), ErrDecrypt},
+		{"garbage aes", ask, inner(master,
+			func(m value.Map) value.Map { return m.Set("aes", []byte{1}) }), ErrDecrypt},
+		{"no port", ask,
+			inner(master, func(m value.Map) value.Map { return m.Without("publish_port") }),
+			ErrSignIn},
+		{"port 0", ask,
+			inner(master, func(m value.Map) value.Map { return m.Set("publish_port", 0) }),
+			ErrSignIn},
+		{"garbage master key", ask, inner(master,
+			func(m value.Map) value.Map { return m.Set("pub_key", "x") }), ErrPEM},
 		{"changed master key", cached, reply(grant), ErrMasterKey},
 		{"changed master key, pending", cached, inner(master, func(value.Map) value.Map {
 			return value.Map{{Key: "ret", Value: true}, {Key: "nonce", Value: docNonce}}
@@ -386,13 +428,24 @@ func TestOpenAuthReplyRefuses(t *testing.T) {
 		{"pub_sig good", verifying, reply(vouch(sign, pubText)), nil},
 		{"pub_sig of another", verifying, reply(vouch(master, pubText)), ErrPubSig},
 		{"pub_sig over another", verifying, reply(vouch(sign, "x")), ErrPubSig},
-		{"pub_sig not base64", verifying, inner(master, func(m value.Map) value.Map { return m.Set("pub_sig", "!") }), ErrPubSig},
-		{"changed master key, vouched for", with(func(a *AuthRequest) { a.VerifySign, a.Master = sign.Public(), sign.Public() }), reply(vouch(sign, pubText)), nil},
-		{"same master key, not verified", with(func(a *AuthRequest) { a.VerifySign, a.Master = sign.Public(), master.Public() }), reply(vouch(master, "x")), nil},
-		{"same master key, always verified", with(func(a *AuthRequest) { a.VerifySign, a.Master, a.AlwaysVerify = sign.Public(), master.Public(), true }), reply(vouch(master, "x")), ErrPubSig},
-		{"v1 bad load", with(func(a *AuthRequest) { a.Version = 1 }), mustPack("bad load"), ErrSignIn},
+		{"pub_sig not base64", verifying,
+			inner(master, func(m value.Map) value.Map { return m.Set("pub_sig", "!") }), ErrPubSig},
+		{"changed master key, vouched for",
+			with(func(a *AuthRequest) { a.VerifySign, a.Master = sign.Public(), sign.Public() }),
+			reply(vouch(sign, pubText)), nil},
+		{"same master key, not verified",
+			with(func(a *AuthRequest) { a.VerifySign, a.Master = sign.Public(), master.Public() }),
+			reply(vouch(master, "x")), nil},
+		{"same master key, always verified",
+			with(func(a *AuthRequest) {
+				a.VerifySign, a.Master, a.AlwaysVerify = sign.Public(),
+					master.Public(), true
+			}), reply(vouch(master, "x")), ErrPubSig},
+		{"v1 bad load", with(func(a *AuthRequest) { a.Version = 1 }), mustPack("bad load"),
+			ErrSignIn},
 		{"v1 signed", with(func(a *AuthRequest) { a.Version = 1 }), reply(grant), ErrSignIn},
-		{"v1 bad algorithm", with(func(a *AuthRequest) { a.Version = 1 }), BadEncAlgo().Reply, ErrRefusedAlgorithm},
+		{"v1 bad algorithm", with(func(a *AuthRequest) { a.Version = 1 }), BadEncAlgo().Reply,
+			ErrRefusedAlgorithm},
 	}
 	for _, tt := range tests {
 		got, err := OpenAuthReply(tt.a, tt.reply)

@@ -18,15 +18,18 @@ type everyday struct {
 
 func newEveryday(t testing.TB) everyday {
 	t.Helper()
-	d := everyday{session: NewCrypticle(mustKey(t, golden().Session)), pub: goldenKey(t, "minion").Public()}
+	d := everyday{session: NewCrypticle(mustKey(t, golden().Session)),
+		pub: goldenKey(t, "minion").Public()}
 	var err error
 	if d.tok, err = TokenSalt(goldenKey(t, "minion")); err != nil {
 		t.Fatal(err)
 	}
 	s := Sender{Version: 3, ID: "m1", Tok: d.tok, EncAlgo: EncSHA1, SigAlgo: SigSHA1}
 	d.payload, err = s.SealRequest(d.session, value.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"}, {Key: "success", Value: true}, {Key: "return", Value: strings.Repeat("line of output\n", 100)}, {Key: "retcode", Value: 0},
-		{Key: "jid", Value: "20261121093500438490"}, {Key: "fun", Value: "cmd.run"}, {Key: "fun_args", Value: []any{"ls"}}, {Key: "user", Value: "root"},
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"}, {Key: "success", Value: true},
+		{Key: "return", Value: strings.Repeat("line of output\n", 100)}, {Key: "retcode", Value: 0},
+		{Key: "jid", Value: "20261121093500438490"}, {Key: "fun", Value: "cmd.run"},
+		{Key: "fun_args", Value: []any{"ls"}}, {Key: "user", Value: "root"},
 		{Key: "_stamp", Value: "2026-11-21T09:35:00.793179+00:00"},
 	}, docNonce, time.Unix(1795253700, 0))
 	if err != nil {
@@ -59,19 +62,37 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"Seal", 1, func() error { _, err := d.session.Seal(d.packed, docNonce); return err }},
 		{"Open", 1, func() error { _, err := d.session.Open(d.sealed); return err }},
-		{"OpenInPlace", 0, func() error { copy(own, d.sealed); _, err := d.session.OpenInPlace(own); return err }},
+		{"OpenInPlace", 0, func() error {
+			copy(own, d.sealed)
+			_,
+				err := d.session.OpenInPlace(own)
+			return err
+		}},
 		{"ParseEnvelope", 1, func() error { _, r := ParseEnvelope(d.payload); return asError(r) }},
 		{"ParseRequest", 3, func() error { _, r := ParseRequest(d.packed); return asError(r) }},
 		{"VerifyToken again", 0, func() error { return d.pub.VerifyToken(d.tok) }},
-		{"SealedReplyIn", 1, func() error { _, err := SealedReplyIn(own[:0], d.session, nilReply, docNonce); return err }},
-		{"SealedReply", 2, func() error { _, err := SealedReply(d.session, nilReply, docNonce); return err }},
-		{"Publication unsigned", 8, func() error { _, err := Publication(d.session, nil, "", load); return err }},
+		{"SealedReplyIn", 1, func() error {
+			_, err := SealedReplyIn(own[:0], d.session, nilReply,
+				docNonce)
+			return err
+		}},
+		{"SealedReply", 2, func() error {
+			_,
+				err := SealedReply(d.session, nilReply, docNonce)
+			return err
+		}},
+		{"Publication unsigned", 8, func() error {
+			_,
+				err := Publication(d.session, nil, "", load)
+			return err
+		}},
 	} {
 		if err := tt.run(); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		if got := testing.AllocsPerRun(200, func() { _ = tt.run() }); got > tt.budget && !underRace {
+		if got := testing.AllocsPerRun(200, func() { _ = tt.run() }); got > tt.budget &&
+			!underRace {
 			t.Errorf("%s: %v allocations, budget %v", tt.name, got, tt.budget)
 		}
 	}
@@ -125,7 +146,8 @@ func BenchmarkReturn(b *testing.B) {
 			b.Fatal(err)
 		}
 		r, refusal := ParseRequest(packed)
-		if refusal != nil || r.Check(e, time.Unix(0, 0), 0) != nil || r.CheckToken(e, d.pub) != nil {
+		if refusal != nil || r.Check(e, time.Unix(0, 0), 0) != nil ||
+			r.CheckToken(e, d.pub) != nil {
 			b.Fatal("refused")
 		}
 		if _, err := SealedReply(d.session, nil, r.ReplyNonce(e)); err != nil {

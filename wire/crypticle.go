@@ -37,8 +37,9 @@ var (
 	ErrKey = errors.New("not a key of 56 bytes in base64")
 )
 
-// Key is a Crypticle key: 24 bytes for AES-192, then 32 for HMAC-SHA256. Its text form, from String, is what Salt encrypts
-// with RSA, hashes and stores. The package fmt and slog print it as [redacted].
+// Key is a Crypticle key: 24 bytes for AES-192, then 32 for HMAC-SHA256. Its text form, from
+// String, is what Salt encrypts with RSA, hashes and stores. The package fmt and slog print it as
+// [redacted].
 type Key [aesKeySize + sha256.Size]byte
 
 // NewKey makes a random key.
@@ -76,9 +77,9 @@ func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 
 const redacted = "[redacted]"
 
-// Crypticle seals and opens messages under one key: AES-192-CBC, then HMAC-SHA256 over IV and ciphertext. It is safe
-// for concurrent use and keeps the expanded key and keyed hash states between messages, until the garbage collector takes
-// them from a key that is not in use.
+// Crypticle seals and opens messages under one key: AES-192-CBC, then HMAC-SHA256 over IV and
+// ciphertext. It is safe for concurrent use and keeps the expanded key and keyed hash states
+// between messages, until the garbage collector takes them from a key that is not in use.
 type Crypticle struct {
 	key  Key
 	pool sync.Pool // *engine
@@ -146,8 +147,8 @@ func (e *engine) decrypt(iv, dst, src []byte) {
 	e.dec.CryptBlocks(dst, src)
 }
 
-// Seal encrypts packed, one msgpack value. The nonce is "" for none, or the 32 bytes of the request that this answers;
-// any other length is ErrNonce.
+// Seal encrypts packed, one msgpack value. The nonce is "" for none, or the 32 bytes of the request
+// that this answers; any other length is ErrNonce.
 func (c *Crypticle) Seal(packed []byte, nonce string) ([]byte, error) {
 	if nonce != "" && len(nonce) != nonceSize {
 		return nil, fmt.Errorf("seal with nonce of %d bytes: %w", len(nonce), ErrNonce)
@@ -164,7 +165,8 @@ func (c *Crypticle) Seal(packed []byte, nonce string) ([]byte, error) {
 // sealedSize is the length of a sealed message with n bytes of plaintext, mark included.
 func sealedSize(n int) int { return ivSize + n + aes.BlockSize - n%aes.BlockSize + macSize }
 
-// finish pads and encrypts in place the plaintext that follows the IV at b[start:], and appends the MAC.
+// finish pads and encrypts in place the plaintext that follows the IV at b[start:], and appends the
+// MAC.
 func (c *Crypticle) finish(b []byte, start int) []byte {
 	pad := aes.BlockSize - (len(b)-start)%aes.BlockSize // the IV is one block
 	for range pad {
@@ -177,8 +179,9 @@ func (c *Crypticle) finish(b []byte, start int) []byte {
 	return b
 }
 
-// sealValue packs and seals v in one buffer. With framed the result is the msgpack byte string of the sealed message, as
-// it goes onto the wire. It is made in buf's memory, after its end, if there is room.
+// sealValue packs and seals v in one buffer. With framed the result is the msgpack byte string of
+// the sealed message, as it goes onto the wire. It is made in buf's memory, after its end, if there
+// is room.
 func (c *Crypticle) sealValue(buf []byte, v any, nonce string, framed bool) ([]byte, error) {
 	if nonce != "" && len(nonce) != nonceSize {
 		return nil, fmt.Errorf("seal with nonce of %d bytes: %w", len(nonce), ErrNonce)
@@ -245,22 +248,23 @@ func packedGuess(v any) int {
 	return 200
 }
 
-// Open checks and decrypts a sealed message without a nonce, and returns the msgpack inside. A message that the key
-// did not make is ErrAuthentication; a plaintext without Salt's mark reads as an empty map.
+// Open checks and decrypts a sealed message without a nonce, and returns the msgpack inside. A
+// message that the key did not make is ErrAuthentication; a plaintext without Salt's mark reads as
+// an empty map.
 func (c *Crypticle) Open(b []byte) ([]byte, error) {
 	p, _, err := c.open(b, nil)
 	return p, err
 }
 
-// OpenInPlace is Open without a copy: when it succeeds b's memory holds the plaintext that is returned; when it fails b is
-// as it was, so that another key can be tried.
+// OpenInPlace is Open without a copy: when it succeeds b's memory holds the plaintext that is
+// returned; when it fails b is as it was, so that another key can be tried.
 func (c *Crypticle) OpenInPlace(b []byte) ([]byte, error) {
 	p, _, err := c.open(b, b)
 	return p, err
 }
 
-// OpenNonce is Open for a reply that starts with the nonce of its request; another nonce is ErrNonce. With nonce "" it is
-// Open.
+// OpenNonce is Open for a reply that starts with the nonce of its request; another nonce is
+// ErrNonce. With nonce "" it is Open.
 func (c *Crypticle) OpenNonce(b []byte, nonce string) ([]byte, error) {
 	if nonce == "" {
 		return c.Open(b)
@@ -275,7 +279,8 @@ func (c *Crypticle) OpenNonce(b []byte, nonce string) ([]byte, error) {
 	return p[nonceSize:], nil
 }
 
-// open decrypts b into buf, which is b itself, or nil for new memory, and reports whether Salt's mark was there.
+// open decrypts b into buf, which is b itself, or nil for new memory, and reports whether Salt's
+// mark was there.
 func (c *Crypticle) open(b, buf []byte) (packed []byte, marked bool, err error) {
 	if len(b) < minSealed || (len(b)-ivSize-macSize)%aes.BlockSize != 0 {
 		return nil, false, ErrAuthentication

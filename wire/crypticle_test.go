@@ -59,7 +59,8 @@ func TestSealEqualsDocument(t *testing.T) {
 			t.Errorf("%s: opened in place %x, %v", v.name, got, err)
 		}
 		again, err := c.Seal(packed, v.nonce)
-		if err != nil || len(again) != len(want) || cap(again) != len(again) || bytes.Equal(again, want) {
+		if err != nil || len(again) != len(want) || cap(again) != len(again) ||
+			bytes.Equal(again, want) {
 			t.Errorf("%s: sealed again %x (room for %d), %v", v.name, again, cap(again), err)
 		}
 	}
@@ -102,7 +103,8 @@ func TestOpenRefusesChanges(t *testing.T) {
 		t.Errorf("bad load: %v", err)
 	}
 	var other Key
-	if _, err := NewCrypticle(other).Open(unhex(t, docSealed[1].sealed)); !errors.Is(err, ErrAuthentication) {
+	if _, err := NewCrypticle(other).Open(unhex(t, docSealed[1].sealed)); !errors.Is(err,
+		ErrAuthentication) {
 		t.Errorf("another key: %v", err)
 	}
 }
@@ -141,7 +143,8 @@ func TestOpenOddPlaintext(t *testing.T) {
 // Conformance 17.
 func TestNonce(t *testing.T) {
 	c := NewCrypticle(mustKey(t, docKey))
-	if _, err := c.OpenNonce(unhex(t, docSealed[1].sealed), strings.Repeat("0", 32)); !errors.Is(err, ErrNonce) {
+	if _, err := c.OpenNonce(unhex(t, docSealed[1].sealed),
+		strings.Repeat("0", 32)); !errors.Is(err, ErrNonce) {
 		t.Errorf("another nonce: %v", err)
 	}
 	if _, err := c.OpenNonce(unhex(t, docSealed[0].sealed), docNonce); !errors.Is(err, ErrNonce) {
@@ -171,7 +174,8 @@ func TestParseKey(t *testing.T) {
 		t.Errorf("got %s, %x", k.String(), k[:])
 	}
 	bad := map[string]string{
-		"empty": "", "cut": docKey[:75], "newline": docKey + "\n", "other character": "-" + docKey[1:], "no padding": docKey[:75] + "A",
+		"empty": "", "cut": docKey[:75], "newline": docKey + "\n",
+		"other character": "-" + docKey[1:], "no padding": docKey[:75] + "A",
 		"55 bytes": docKey[:74] + "==", "57 bytes": docKey[:75] + "0",
 	}
 	for name, s := range bad {
@@ -195,7 +199,8 @@ func TestSecretsStayOutOfLogs(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&text, nil))
 	log.Info("key", "key", k, "private", docRSA())
 	fmt.Fprintf(&text, "%v %s %x %+v %#v %v %v", k, k, k, struct{ K Key }{k}, k, docRSA(), &k)
-	for _, secret := range []string{docKey, hex.EncodeToString(k[:8]), "0x0, 0x1", "[0 1 2", docRSA().key.D.String()[:20]} {
+	for _, secret := range []string{docKey, hex.EncodeToString(k[:8]), "0x0, 0x1", "[0 1 2",
+		docRSA().key.D.String()[:20]} {
 		if strings.Contains(text.String(), secret) {
 			t.Errorf("%q is in %s", secret, text.String())
 		}
@@ -208,7 +213,8 @@ func TestCrypticleConcurrently(t *testing.T) {
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 200 {
-				packed, err := value.Pack(value.Map{{Key: "g", Value: g}, {Key: "i", Value: i}, {Key: "pad", Value: strings.Repeat("x", i)}})
+				packed, err := value.Pack(value.Map{{Key: "g", Value: g}, {Key: "i", Value: i},
+					{Key: "pad", Value: strings.Repeat("x", i)}})
 				if err != nil {
 					t.Error(err)
 					return
@@ -218,7 +224,8 @@ func TestCrypticleConcurrently(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if got, err := c.OpenNonce(sealed, docNonce); err != nil || !bytes.Equal(got, packed) {
+				if got, err := c.OpenNonce(sealed, docNonce); err != nil ||
+					!bytes.Equal(got, packed) {
 					t.Errorf("got %x, %v", got, err)
 					return
 				}

@@ -11,15 +11,17 @@ import (
 	"clustermaster/value"
 )
 
-// MaxClear is the largest load, in bytes, that is accepted in clear, that is from anybody. A sign-in has about 1 kB.
+// MaxClear is the largest load, in bytes, that is accepted in clear, that is from anybody. A
+// sign-in has about 1 kB.
 const MaxClear = 1 << 20
 
 const (
-	// maxSteps is the number of values that are looked at in a request of anybody's: those of the longest clear load,
-	// and of the envelope.
+	// maxSteps is the number of values that are looked at in a request of anybody's: those of the
+	// longest clear load, and of the envelope.
 	maxSteps = MaxClear + 64
-	// clearFactor and clearRoom bound what decoding a clear load may take: a multiple of the request's length, and what
-	// short loads need beyond it. A sign-in takes less than twice its length.
+	// clearFactor and clearRoom bound what decoding a clear load may take: a multiple of the
+	// request's length, and what short loads need beyond it. A sign-in takes less than twice its
+	// length.
 	clearFactor = 4
 	clearRoom   = 4 << 10
 )
@@ -36,22 +38,26 @@ type Envelope struct {
 	Enc string
 	// Version is 0 to 3; a higher one is handled as 3, an unreadable one as 0.
 	Version int
-	// ID is the id that an aes request of version 3 claims in clear: a valid id, not yet proved. "" otherwise.
+	// ID is the id that an aes request of version 3 claims in clear: a valid id, not yet proved. ""
+	// otherwise.
 	ID string
-	// EncAlgo and SigAlgo are what the minion chose for RSA in the reply; the SHA-1 forms if it did not.
+	// EncAlgo and SigAlgo are what the minion chose for RSA in the reply; the SHA-1 forms if it did
+	// not.
 	EncAlgo, SigAlgo string
 	// Clear is the load of a clear request.
 	Clear value.Map
-	// Sealed is the load of an aes request, sharing the payload's memory: made with the session key of ID for version 3,
-	// with the AES key of all minions below.
+	// Sealed is the load of an aes request, sharing the payload's memory: made with the session key
+	// of ID for version 3, with the AES key of all minions below.
 	Sealed []byte
 }
 
 // EnvelopeLimits is what a master takes from anybody.
 type EnvelopeLimits struct {
-	// MinimumVersion refuses lower versions (option minimum_auth_version) with "bad load", before the load is looked at.
+	// MinimumVersion refuses lower versions (option minimum_auth_version) with "bad load", before
+	// the load is looked at.
 	MinimumVersion int
-	// Room is how many bytes decoding a clear load may take, beyond four times the request's length; at least 4 KiB.
+	// Room is how many bytes decoding a clear load may take, beyond four times the request's
+	// length; at least 4 KiB.
 	Room int64
 	// Memory, if not nil, is asked before a clear load is decoded.
 	Memory Memory
@@ -63,7 +69,8 @@ type Memory interface {
 	Hold(n int64) bool
 }
 
-// ParseEnvelope reads a request. A refusal carries the reply that Salt 3008 gives. Sealed shares memory with payload.
+// ParseEnvelope reads a request. A refusal carries the reply that Salt 3008 gives. Sealed shares
+// memory with payload.
 func ParseEnvelope(payload []byte) (Envelope, *Refusal) {
 	return ParseEnvelopeWithin(EnvelopeLimits{}, payload)
 }
@@ -84,7 +91,8 @@ func ParseEnvelopeWithin(lim EnvelopeLimits, payload []byte) (Envelope, *Refusal
 	if version < lim.MinimumVersion {
 		return Envelope{}, BadLoad("minimum_version")
 	}
-	e := Envelope{Version: min(version, 3), EncAlgo: algorithm(f.encAlgo, EncSHA1), SigAlgo: algorithm(f.sigAlgo, SigSHA1)}
+	e := Envelope{Version: min(version, 3), EncAlgo: algorithm(f.encAlgo, EncSHA1),
+		SigAlgo: algorithm(f.sigAlgo, SigSHA1)}
 	switch enc, _ := f.enc.Bytes(); string(enc) {
 	case encAES:
 		return e.sealed(f)
@@ -140,8 +148,9 @@ type envelopeFields struct {
 	weight int64 // of load
 }
 
-// scanEnvelope finds the fields without allocating and without decoding: anybody can send an envelope. A sealed load is one
-// step, so only what is longer than any clear load can run out of steps.
+// scanEnvelope finds the fields without allocating and without decoding: anybody can send an
+// envelope. A sealed load is one step, so only what is longer than any clear load can run out of
+// steps.
 func scanEnvelope(payload []byte) (envelopeFields, *Refusal) {
 	var f envelopeFields
 	isMap, err := value.Scan(payload, maxSteps, f.set)
@@ -179,8 +188,8 @@ func (f *envelopeFields) set(key, val value.Raw, weight int64) {
 	}
 }
 
-// parseVersion reads the version as leniently as Python's int does, where Salt survives it: texts that are no number, and
-// nil, are 0. Arrays and maps are refused.
+// parseVersion reads the version as leniently as Python's int does, where Salt survives it: texts
+// that are no number, and nil, are 0. Arrays and maps are refused.
 func parseVersion(r value.Raw) (int, bool) {
 	if len(r) == 0 {
 		return 0, true
@@ -215,7 +224,8 @@ func parseVersion(r value.Raw) (int, bool) {
 	return 0, true
 }
 
-// algorithm reads the name of an algorithm; one that is not text is kept as a name that no algorithm has.
+// algorithm reads the name of an algorithm; one that is not text is kept as a name that no
+// algorithm has.
 func algorithm(r value.Raw, absent string) string {
 	if len(r) == 0 {
 		return absent
@@ -233,13 +243,15 @@ func algorithm(r value.Raw, absent string) string {
 // maxID is the longest id: ids are names of files.
 const maxID = 255
 
-// ValidID reports whether id can name a minion: text without slash, backslash or control characters, that stays inside the
-// folder that it is a file name in, and is not longer than a file name can be. What ends a line in YAML is a control
-// character too: an id may stand unquoted in an SLS file that reacts to a stranger's sign-in.
+// ValidID reports whether id can name a minion: text without slash, backslash or control
+// characters, that stays inside the folder that it is a file name in, and is not longer than a file
+// name can be. What ends a line in YAML is a control character too: an id may stand unquoted in an
+// SLS file that reacts to a stranger's sign-in.
 func ValidID(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) <= maxID && utf8.ValidString(id) &&
 		!strings.ContainsFunc(id, func(r rune) bool {
-			return r == '/' || r == '\\' || unicode.IsControl(r) || r == lineSeparator || r == paragraphSeparator
+			return r == '/' || r == '\\' || unicode.IsControl(r) || r == lineSeparator ||
+				r == paragraphSeparator
 		})
 }
 

@@ -33,23 +33,30 @@ func seeds(f *testing.F) {
 		f.Add(unhex(f, v.packed))
 		f.Add(unhex(f, v.sealed))
 	}
-	for _, s := range []string{"ddffffffff", "8190c0", "c7184e00", "d64f92a101c0", "cb7ff8000000000001", "d6ff00000000", "81c401ff01", "d9", "df00000002"} {
+	for _, s := range []string{"ddffffffff", "8190c0", "c7184e00", "d64f92a101c0",
+		"cb7ff8000000000001", "d6ff00000000", "81c401ff01", "d9", "df00000002"} {
 		f.Add(unhex(f, s))
 	}
 }
 
 // requests puts a message wherever a stranger can.
 func requests(message []byte) [][]byte {
-	clear := mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"}, {Key: "autosign_grains", Value: value.Raw(message)}}}, {Key: "version", Value: 3}})
+	clear := mustPack(value.Map{{Key: "enc", Value: "clear"},
+		{Key: "load", Value: value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"},
+			{Key: "autosign_grains", Value: value.Raw(message)}}}, {Key: "version", Value: 3}})
 	return [][]byte{
-		message, clear, mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Raw(message)}, {Key: "version", Value: 3}}), mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "id", Value: value.Raw(message)}}}}),
-		mustPack(value.Map{{Key: "enc", Value: "aes"}, {Key: "load", Value: "x"}, {Key: "version", Value: value.Raw(message)}, {Key: "id", Value: value.Raw(message)}}),
+		message, clear, mustPack(value.Map{{Key: "enc", Value: "clear"},
+			{Key: "load", Value: value.Raw(message)}, {Key: "version", Value: 3}}),
+		mustPack(value.Map{{Key: "enc", Value: "clear"},
+			{Key: "load", Value: value.Map{{Key: "id", Value: value.Raw(message)}}}}),
+		mustPack(value.Map{{Key: "enc", Value: "aes"}, {Key: "load", Value: "x"},
+			{Key: "version", Value: value.Raw(message)}, {Key: "id", Value: value.Raw(message)}}),
 		append(append([]byte{0x82, 0xa3, 'e', 'n', 'c'}, message...), mustPack("load")...),
 	}
 }
 
-// FuzzInspect measures what a request of anybody's makes the master allocate before anything is proved: at most four times its
-// length.
+// FuzzInspect measures what a request of anybody's makes the master allocate before anything is
+// proved: at most four times its length.
 func FuzzInspect(f *testing.F) {
 	seeds(f)
 	for _, n := range []int{300, 5000, 40000} {
@@ -79,7 +86,8 @@ func FuzzOpen(f *testing.F) {
 			if err != nil && (!errors.Is(err, ErrAuthentication) || p != nil) {
 				t.Fatalf("got %x, %v", p, err)
 			}
-			if _, err := c.OpenNonce(signed, docNonce); err != nil && !errors.Is(err, ErrAuthentication) && !errors.Is(err, ErrNonce) {
+			if _, err := c.OpenNonce(signed, docNonce); err != nil &&
+				!errors.Is(err, ErrAuthentication) && !errors.Is(err, ErrNonce) {
 				t.Fatal(err)
 			}
 		}
@@ -103,7 +111,8 @@ func FuzzParseEnvelope(f *testing.F) {
 		var refusal *Refusal
 		valuetest.Bounded(t, b, func() { e, refusal = ParseEnvelope(b) })
 		if refusal != nil {
-			if _, err := value.Unpack(refusal.Reply); err != nil || refusal.Reason == "" || !reflect.DeepEqual(e, Envelope{}) {
+			if _, err := value.Unpack(refusal.Reply); err != nil || refusal.Reason == "" ||
+				!reflect.DeepEqual(e, Envelope{}) {
 				t.Fatalf("refusal %+v, %v, beside %+v", refusal, err, e)
 			}
 			return
@@ -132,7 +141,8 @@ func FuzzParseRequest(f *testing.F) {
 		var refusal *Refusal
 		valuetest.Bounded(t, b, func() { r, refusal = ParseRequest(b) })
 		if refusal != nil {
-			if _, err := value.Unpack(refusal.Reply); err != nil || refusal.Reason == "" || !reflect.DeepEqual(r, Request{}) {
+			if _, err := value.Unpack(refusal.Reply); err != nil || refusal.Reason == "" ||
+				!reflect.DeepEqual(r, Request{}) {
 				t.Fatalf("refusal %+v, %v, beside %+v", refusal, err, r)
 			}
 			return
@@ -145,7 +155,8 @@ func FuzzParseRequest(f *testing.F) {
 		}
 		for v := range 4 {
 			e := Envelope{Version: v, ID: "m1"}
-			if r.Check(e, time.Unix(1, 0), time.Second) == nil && v > 2 && (r.ID != "m1" || r.Tok == nil) {
+			if r.Check(e, time.Unix(1, 0), time.Second) == nil && v > 2 &&
+				(r.ID != "m1" || r.Tok == nil) {
 				t.Fatalf("accepted %+v", r)
 			}
 		}
@@ -168,7 +179,8 @@ func FuzzMinion(f *testing.F) {
 			if got, err := OpenAuthReply(a, b); err == nil && version > 1 {
 				t.Fatalf("accepted %+v", got)
 			}
-			if _, err := OpenPrivate(minion, master, Sender{Version: version}, b, "pillar", "never sent"); err == nil && version > 1 {
+			if _, err := OpenPrivate(minion, master, Sender{Version: version}, b, "pillar",
+				"never sent"); err == nil && version > 1 {
 				t.Fatal("opened a private reply")
 			}
 		}
@@ -226,7 +238,8 @@ func FuzzRecoverX931(f *testing.F) {
 	f.Add(make([]byte, 256), []byte{0xbb, 0xba})
 	k := docRSA()
 	f.Fuzz(func(t *testing.T, sig, message []byte) {
-		if m, err := k.Public().RecoverX931(sig); err != nil && (m != nil || !errors.Is(err, ErrSignature)) {
+		if m, err := k.Public().RecoverX931(sig); err != nil &&
+			(m != nil || !errors.Is(err, ErrSignature)) {
 			t.Fatalf("got %x, %v", m, err)
 		}
 		if len(message) > 254 {

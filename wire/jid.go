@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// Stamp writes t as events carry it in "_stamp": UTC with microseconds, such as 2026-11-21T09:32:30.576440+00:00.
+// Stamp writes t as events carry it in "_stamp": UTC with microseconds, such as
+// 2026-11-21T09:32:30.576440+00:00.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 
 // jidDigits is the length of a job id without a suffix.
 const jidDigits = 20
 
-// JID makes a job id from a time: 20 digits, UTC, down to microseconds. Two calls within one microsecond give the same
-// one; whoever makes job ids (Master.NewJID alone) must see to it that they differ.
+// JID makes a job id from a time: 20 digits, UTC, down to microseconds. Two calls within one
+// microsecond give the same one; whoever makes job ids (Master.NewJID alone) must see to it that
+// they differ.
 func JID(t time.Time) string {
 	b := t.UTC().AppendFormat(make([]byte, 0, jidDigits+1), "20060102150405.000000")
 	return string(append(b[:14], b[15:]...))
@@ -44,7 +46,8 @@ func ParseJID(jid string) (time.Time, bool) {
 	return t, err == nil
 }
 
-// JIDTime writes the time of a job id as Salt prints it, such as "2026, Nov 21 09:38:24.128016"; "" if jid is none.
+// JIDTime writes the time of a job id as Salt prints it, such as "2026, Nov 21 09:38:24.128016"; ""
+// if jid is none.
 func JIDTime(jid string) string {
 	if !IsJID(jid) {
 		return ""
@@ -54,5 +57,6 @@ func JIDTime(jid string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s, %s %s %s:%s:%s.%s",
-		jid[:4], time.Month(month).String()[:3], jid[6:8], jid[8:10], jid[10:12], jid[12:14], jid[14:20])
+		jid[:4], time.Month(month).String()[:3], jid[6:8], jid[8:10], jid[10:12], jid[12:14],
+		jid[14:20])
 }

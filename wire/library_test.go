@@ -14,7 +14,8 @@ import (
 	"clustermaster/value"
 )
 
-// question is one message of ours for testdata/vectors.py to read, and what the library must make of it.
+// question is one message of ours for testdata/vectors.py to read, and what the library must make
+// of it.
 type question struct {
 	Kind      string `json:"kind"`
 	Message   string `json:"message"`
@@ -82,7 +83,8 @@ func TestLibraryReadsOurs(t *testing.T) {
 func ours(t *testing.T) []question {
 	t.Helper()
 	master, minion := goldenKey(t, "master"), goldenKey(t, "minion")
-	aes, session := NewCrypticle(mustKey(t, golden().AES)), NewCrypticle(mustKey(t, golden().Session))
+	aes, session := NewCrypticle(mustKey(t, golden().AES)), NewCrypticle(mustKey(t,
+		golden().Session))
 	tok, err := TokenSalt(minion)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +99,9 @@ func ours(t *testing.T) []question {
 		q.ID, q.Nonce, q.Token = "m1", golden().Nonce, hex.EncodeToString(golden().Token)
 		out = append(out, q)
 	}
-	val := value.Map{{Key: "text", Value: "Gr\u00fc\u00dfe"}, {Key: "bytes", Value: []byte{0xff}}, {Key: "list", Value: []any{nil, 1.5, -7, uint64(1 << 63)}}, {Key: "long", Value: strings.Repeat("x", 70000)}}
+	val := value.Map{{Key: "text", Value: "Gr\u00fc\u00dfe"}, {Key: "bytes", Value: []byte{0xff}},
+		{Key: "list", Value: []any{nil, 1.5, -7, uint64(1 << 63)}},
+		{Key: "long", Value: strings.Repeat("x", 70000)}}
 	b, err := value.Pack(val)
 	add(question{name: "unpack", Kind: "unpack", want: val}, b, err)
 	b, err = value.PackNew(val)
@@ -105,9 +109,12 @@ func ours(t *testing.T) []question {
 
 	for _, algo := range [][2]string{{EncSHA1, SigSHA1}, {EncSHA224, SigSHA224}} {
 		q := question{Enc: algo[0], Sig: algo[1], Version: 3}
-		s := SignIn{ID: "m1", Nonce: golden().Nonce, EncAlgo: algo[0], SigAlgo: algo[1], Pub: minion.Public().Text()}
-		grant := Grant{Master: master, Minion: minion.Public(), PublishPort: 4505, AES: mustKey(t, golden().AES), Session: mustKey(t, golden().Session)}
-		granted := value.Map{{Key: "aes", Value: golden().AES}, {Key: "session", Value: golden().Session}, {Key: "publish_port", Value: 4505}}
+		s := SignIn{ID: "m1", Nonce: golden().Nonce, EncAlgo: algo[0], SigAlgo: algo[1],
+			Pub: minion.Public().Text()}
+		grant := Grant{Master: master, Minion: minion.Public(), PublishPort: 4505,
+			AES: mustKey(t, golden().AES), Session: mustKey(t, golden().Session)}
+		granted := value.Map{{Key: "aes", Value: golden().AES},
+			{Key: "session", Value: golden().Session}, {Key: "publish_port", Value: 4505}}
 
 		q.Kind, q.name, q.want = "signin", "first contact "+algo[0], granted
 		b, err = grant.Reply(s, 3)
@@ -132,11 +139,14 @@ func ours(t *testing.T) []question {
 		add(q, BadLoad("").Reply, nil)
 
 		q.Kind, q.name, q.want = "pillar", "pillar "+algo[0], val
-		b, err = PrivateReply(master, minion.Public(), algo[0], algo[1], golden().Nonce, 3, "pillar", val)
+		b, err = PrivateReply(master, minion.Public(), algo[0], algo[1], golden().Nonce, 3,
+			"pillar", val)
 		add(q, b, err)
 
-		q.Kind, q.name, q.want = "publication", "publication "+algo[1], value.Map{{Key: "fun", Value: "test.ping"}, {Key: "arg", Value: []any{}}}
-		b, err = Publication(aes, master, algo[1], value.Map{{Key: "fun", Value: "test.ping"}, {Key: "arg", Value: []any{}}})
+		q.Kind, q.name, q.want = "publication", "publication "+
+			algo[1], value.Map{{Key: "fun", Value: "test.ping"}, {Key: "arg", Value: []any{}}}
+		b, err = Publication(aes, master, algo[1],
+			value.Map{{Key: "fun", Value: "test.ping"}, {Key: "arg", Value: []any{}}})
 		add(q, b, err)
 
 		for version := range 4 {
@@ -144,9 +154,12 @@ func ours(t *testing.T) []question {
 			if version > 2 {
 				c = session
 			}
-			q.Kind, q.name, q.want, q.Version, q.MasterKey = "request", "request "+algo[0], true, version, golden().Keys["master"]
-			b, err = Sender{Version: version, ID: "m1", Tok: tok, EncAlgo: algo[0], SigAlgo: algo[1]}.SealRequest(
-				c, value.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"}}, golden().Nonce, time.Now())
+			q.Kind, q.name, q.want, q.Version, q.MasterKey = "request", "request "+
+				algo[0], true, version, golden().Keys["master"]
+			b, err = Sender{Version: version, ID: "m1", Tok: tok, EncAlgo: algo[0],
+				SigAlgo: algo[1]}.SealRequest(
+				c, value.Map{{Key: "cmd", Value: "_return"},
+					{Key: "id", Value: "m1"}}, golden().Nonce, time.Now())
 			add(q, b, err)
 		}
 	}

@@ -9,13 +9,14 @@ import (
 	"clustermaster/value"
 )
 
-// ErrNotSealed is returned for a reply that is a map or another value where a sealed byte string is due.
+// ErrNotSealed is returned for a reply that is a map or another value where a sealed byte string is
+// due.
 var ErrNotSealed = errors.New("reply is not sealed")
 
 // Sender is the part of a minion's requests that stays the same from one to the next.
 type Sender struct {
-	// Version is the protocol version: 3, or 0 to 2 for old minions, which send neither outer id nor ts, and no token
-	// unless Tok is set.
+	// Version is the protocol version: 3, or 0 to 2 for old minions, which send neither outer id
+	// nor ts, and no token unless Tok is set.
 	Version int
 	ID      string
 	// Tok is the minion's token (TokenSalt).
@@ -26,9 +27,11 @@ type Sender struct {
 	SignKey *PrivateKey
 }
 
-// SealRequest packs an aes request. The key of c is the session key for version 3, the AES key below. load holds cmd and the
-// command's own fields; nonce (from version 2 on), ts, tok, id and sig are added.
-func (s Sender) SealRequest(c *Crypticle, load value.Map, nonce string, now time.Time) ([]byte, error) {
+// SealRequest packs an aes request. The key of c is the session key for version 3, the AES key
+// below. load holds cmd and the command's own fields; nonce (from version 2 on), ts, tok, id and
+// sig are added.
+func (s Sender) SealRequest(c *Crypticle, load value.Map, nonce string, now time.Time) ([]byte,
+	error) {
 	load = append(make(value.Map, 0, len(load)+5), load...)
 	if s.Version > 1 {
 		load = load.Set("nonce", nonce)
@@ -57,7 +60,8 @@ func (s Sender) SealRequest(c *Crypticle, load value.Map, nonce string, now time
 	if err != nil {
 		return nil, fmt.Errorf("seal request: %w", err)
 	}
-	out := append(make(value.Map, 0, 6), value.Pair{Key: "enc", Value: encAES}, value.Pair{Key: "load", Value: sealed})
+	out := append(make(value.Map, 0, 6), value.Pair{Key: "enc", Value: encAES},
+		value.Pair{Key: "load", Value: sealed})
 	if s.Version > 0 {
 		out = append(out, value.Pair{Key: "version", Value: s.Version})
 	}
@@ -75,12 +79,13 @@ func (s Sender) SealRequest(c *Crypticle, load value.Map, nonce string, now time
 
 // ClearRequest packs a clear request, such as {cmd: ping}.
 func ClearRequest(load value.Map, version int) ([]byte, error) {
-	return value.Pack(value.Map{{Key: "enc", Value: encClear}, {Key: "load", Value: load}, {Key: "version", Value: version}})
+	return value.Pack(value.Map{{Key: "enc", Value: encClear}, {Key: "load", Value: load},
+		{Key: "version", Value: version}})
 }
 
-// OpenReply opens the reply to an aes request and returns the encoded value. The nonce is "" if the request had none. The text "bad
-// load" is ErrAuthentication, which makes a minion sign in again; an empty reply is nil; any other unsealed
-// value is ErrNotSealed.
+// OpenReply opens the reply to an aes request and returns the encoded value. The nonce is "" if the
+// request had none. The text "bad load" is ErrAuthentication, which makes a minion sign in again;
+// an empty reply is nil; any other unsealed value is ErrNotSealed.
 func OpenReply(c *Crypticle, reply []byte, nonce string) (value.Raw, error) {
 	if _, err := value.Weigh(reply); err != nil {
 		return nil, fmt.Errorf("open reply: %w", value.ErrMalformed)
@@ -90,7 +95,8 @@ func OpenReply(c *Crypticle, reply []byte, nonce string) (value.Raw, error) {
 		return nil, fmt.Errorf("open reply: %w", err)
 	}
 	switch {
-	case h.Kind == value.KindNil, h.Kind == value.KindMap && h.N == 0, h.Kind == value.KindRaw && h.N == 0:
+	case h.Kind == value.KindNil, h.Kind == value.KindMap && h.N == 0, h.Kind == value.KindRaw &&
+		h.N == 0:
 		return value.Raw{0xc0}, nil
 	case h.Kind != value.KindRaw:
 		return nil, fmt.Errorf("open reply: %w", ErrNotSealed)
@@ -110,10 +116,11 @@ func oneValue(p []byte) (value.Raw, error) {
 	return value.Raw(p), nil
 }
 
-// OpenPrivate opens the reply to _pillar (dictkey "pillar") with the minion's key and returns the encoded value. From
-// version 2 on it checks the master's signature, that the inner key is the outer one, and the nonce. A reply without a key, such as
-// "bad load", is ErrAuthentication.
-func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictkey, nonce string) (value.Raw, error) {
+// OpenPrivate opens the reply to _pillar (dictkey "pillar") with the minion's key and returns the
+// encoded value. From version 2 on it checks the master's signature, that the inner key is the
+// outer one, and the nonce. A reply without a key, such as "bad load", is ErrAuthentication.
+func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictkey,
+	nonce string) (value.Raw, error) {
 	v, err := value.Unpack(reply)
 	if err != nil {
 		return nil, fmt.Errorf("open private reply: %w", err)
@@ -163,21 +170,23 @@ func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictk
 	return val, nil
 }
 
-// PubReader opens publications as one minion does under one AES key. It is not safe for concurrent use.
+// PubReader opens publications as one minion does under one AES key. It is not safe for concurrent
+// use.
 type PubReader struct {
 	c      *Crypticle
 	master *PublicKey
 	serial int64
 }
 
-// NewPubReader makes a reader for the AES key of c. Signatures are checked with master, or not at all if it is nil (the
-// minion's option sign_pub_messages, off by default).
+// NewPubReader makes a reader for the AES key of c. Signatures are checked with master, or not at
+// all if it is nil (the minion's option sign_pub_messages, off by default).
 func NewPubReader(c *Crypticle, master *PublicKey) *PubReader {
 	return &PubReader{c: c, master: master}
 }
 
-// OpenPublication returns the load of a publication without its serial. A serial that is not higher than the last one gives an
-// empty load, which the minion ignores; a message of another AES key is ErrAuthentication, after which minions sign in again.
+// OpenPublication returns the load of a publication without its serial. A serial that is not higher
+// than the last one gives an empty load, which the minion ignores; a message of another AES key is
+// ErrAuthentication, after which minions sign in again.
 func (r *PubReader) OpenPublication(payload []byte) (value.Map, error) {
 	outer, err := value.UnpackRawMap(payload)
 	if err != nil {
@@ -185,7 +194,8 @@ func (r *PubReader) OpenPublication(payload []byte) (value.Map, error) {
 	}
 	sealed := outer.Bytes("load")
 	if r.master != nil {
-		if err := r.master.Verify(outer.String("sig_algo"), sealed, outer.Bytes("sig")); err != nil {
+		if err := r.master.Verify(outer.String("sig_algo"), sealed,
+			outer.Bytes("sig")); err != nil {
 			return nil, fmt.Errorf("open publication: %w", err)
 		}
 	}

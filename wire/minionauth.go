@@ -13,11 +13,13 @@ import (
 
 // Errors of a minion that judges a master's sign-in reply.
 var (
-	// ErrSignIn is returned for an answer that is no sign-in reply, such as "bad load"; minions try again.
+	// ErrSignIn is returned for an answer that is no sign-in reply, such as "bad load"; minions try
+	// again.
 	ErrSignIn = errors.New("sign-in failed")
 	// ErrRefusedAlgorithm is returned for "bad enc algo" and "bad sig algo".
 	ErrRefusedAlgorithm = errors.New("master refuses the algorithm")
-	// ErrMasterKey is returned when the master's key is not the cached one, and nothing vouches for it.
+	// ErrMasterKey is returned when the master's key is not the cached one, and nothing vouches for
+	// it.
 	ErrMasterKey = errors.New("master key is not the known one")
 	// ErrPubSig is returned when pub_sig is there unasked, missing, or wrong.
 	ErrPubSig = errors.New("signature of the master key missing, unasked or wrong")
@@ -25,8 +27,8 @@ var (
 	ErrToken = errors.New("master did not return the token")
 )
 
-// AuthRequest is a minion's attempt to sign in: what it knows and asks for. Pack makes the request, OpenAuthReply judges
-// the answer to it.
+// AuthRequest is a minion's attempt to sign in: what it knows and asks for. Pack makes the request,
+// OpenAuthReply judges the answer to it.
 type AuthRequest struct {
 	// Version is the protocol version, 0 to 3.
 	Version int
@@ -39,12 +41,13 @@ type AuthRequest struct {
 	EncAlgo, SigAlgo string
 	// Master is the cached key of the master, or nil on first contact.
 	Master *PublicKey
-	// Token is a random text that the master must give back. It is sent only with a cached Master; nil for none.
+	// Token is a random text that the master must give back. It is sent only with a cached Master;
+	// nil for none.
 	Token []byte
 	// AutosignGrains is sent if not nil.
 	AutosignGrains value.Map
-	// VerifySign is the key that must have signed the master's key (verify_master_pubkey_sign), or nil if the minion does not
-	// ask for that.
+	// VerifySign is the key that must have signed the master's key (verify_master_pubkey_sign), or
+	// nil if the minion does not ask for that.
 	VerifySign *PublicKey
 	// AlwaysVerify checks that signature of an unchanged master key too (always_verify_signature).
 	AlwaysVerify bool
@@ -104,8 +107,8 @@ func (a AuthRequest) Pack() ([]byte, error) {
 
 // AuthAnswer is a sign-in reply that passed the minion's checks.
 type AuthAnswer struct {
-	// Accepted says that the fields below Master are set. If not, Ret is the master's word: true for pending, false for
-	// rejected, "full".
+	// Accepted says that the fields below Master are set. If not, Ret is the master's word: true
+	// for pending, false for rejected, "full".
 	Accepted bool
 	Ret      any
 	// Master is the key to cache: the offered one, or the one known before.
@@ -117,8 +120,9 @@ type AuthAnswer struct {
 	HasSession  bool
 }
 
-// OpenAuthReply judges a master's reply in the order in which minions do: shape, refused algorithm, master key, its
-// signature, AES key with its signature, token, session key, outer signature, nonce.
+// OpenAuthReply judges a master's reply in the order in which minions do: shape, refused algorithm,
+// master key, its signature, AES key with its signature, token, session key, outer signature,
+// nonce.
 func OpenAuthReply(a AuthRequest, reply []byte) (AuthAnswer, error) {
 	v, err := value.Unpack(reply)
 	if err != nil {
@@ -162,7 +166,8 @@ func OpenAuthReply(a AuthRequest, reply []byte) (AuthAnswer, error) {
 	return answer, nil
 }
 
-// openOld reads replies of versions 0 and 1: a map with enc and load, or the bare map of an accepted minion.
+// openOld reads replies of versions 0 and 1: a map with enc and load, or the bare map of an
+// accepted minion.
 func (a AuthRequest) openOld(outer value.Map, load any, hasLoad bool) (AuthAnswer, error) {
 	if hasLoad {
 		m, ok := load.(value.Map)

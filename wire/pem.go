@@ -24,8 +24,8 @@ import (
 	"clustermaster/value"
 )
 
-// ParsePrivateKey reads a PEM private key: PKCS#1 or PKCS#8, either of them also encrypted. The passphrase is "" for
-// none, and ignored for a key that is not encrypted.
+// ParsePrivateKey reads a PEM private key: PKCS#1 or PKCS#8, either of them also encrypted. The
+// passphrase is "" for none, and ignored for a key that is not encrypted.
 func ParsePrivateKey(text []byte, passphrase string) (*PrivateKey, error) {
 	block, _ := pem.Decode(append(append([]byte(nil), text...), '\n'))
 	if block == nil {
@@ -93,7 +93,8 @@ var (
 	oid3DES       = asn1.ObjectIdentifier{1, 2, 840, 113549, 3, 7}
 )
 
-// maxIterations bounds the work that a key file can ask for: about a second. Common tools write 2048 to 600 000.
+// maxIterations bounds the work that a key file can ask for: about a second. Common tools write
+// 2048 to 600 000.
 const maxIterations = 2_000_000
 
 // decryptPKCS8 opens an EncryptedPrivateKeyInfo made with PBES2, PBKDF2 and AES-CBC or 3DES-CBC.
@@ -118,7 +119,8 @@ func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
 		exactly(outer.Algorithm.Parameters.FullBytes, &scheme),
 		exactly(scheme.KDF.Parameters.FullBytes, &kdf),
 		exactly(scheme.Cipher.Parameters.FullBytes, &iv),
-	); err != nil || !outer.Algorithm.Algorithm.Equal(oidPBES2) || !scheme.KDF.Algorithm.Equal(oidPBKDF2) {
+	); err != nil || !outer.Algorithm.Algorithm.Equal(oidPBES2) ||
+		!scheme.KDF.Algorithm.Equal(oidPBKDF2) {
 		return nil, fmt.Errorf("encryption of the key file: %w", ErrPEM)
 	}
 	if kdf.Iterations < 1 || kdf.Iterations > maxIterations {
@@ -194,8 +196,8 @@ func cbcCipher(oid asn1.ObjectIdentifier) (int, func([]byte) (cipher.Block, erro
 	return 0, nil
 }
 
-// CleanKey strips the white space around a key's text and joins its lines with LF, so: no LF at the end. Salt compares
-// keys in this form.
+// CleanKey strips the white space around a key's text and joins its lines with LF, so: no LF at the
+// end. Salt compares keys in this form.
 func CleanKey(text string) string {
 	text = strings.TrimFunc(text, value.IsSpace)
 	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && lineEnd(r) }) {
@@ -226,9 +228,9 @@ func lineEnd(r rune) bool {
 	return false
 }
 
-// Fingerprint returns the hash of a PEM text as Salt prints it: hex pairs joined by colons. The hash runs over the lines
-// between the first and the last, blank ones left out, each with LF. The hash type is one of md5, sha1, sha224, sha256, sha384, sha512;
-// another one is ErrAlgorithm.
+// Fingerprint returns the hash of a PEM text as Salt prints it: hex pairs joined by colons. The
+// hash runs over the lines between the first and the last, blank ones left out, each with LF. The
+// hash type is one of md5, sha1, sha224, sha256, sha384, sha512; another one is ErrAlgorithm.
 func Fingerprint(text, hashType string) (string, error) {
 	var h hash.Hash
 	switch hashType {

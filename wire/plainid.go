@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// PlainID reports whether an id means the same to shells, globs, YAML and command lines as it does to us: it has only letters and digits
-// of ASCII and ._@:- in it, and does not begin with "-". Other ids are valid too; where they would be read by one of those they are quoted,
-// or refused.
+// PlainID reports whether an id means the same to shells, globs, YAML and command lines as it does
+// to us: it has only letters and digits of ASCII and ._@:- in it, and does not begin with "-".
+// Other ids are valid too; where they would be read by one of those they are quoted, or refused.
 func PlainID(id string) bool {
 	if id == "" || id[0] == '-' {
 		return false
 	}
 	for i := range len(id) {
 		switch b := id[i]; {
-		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', strings.IndexByte("._@:-", b) >= 0:
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b &&
+			b <= '9', strings.IndexByte("._@:-", b) >= 0:
 		default:
 			return false
 		}
@@ -22,7 +23,8 @@ func PlainID(id string) bool {
 	return true
 }
 
-// QuotedID is an id as one word of a shell's command line. Error: a shell could hand it on as an option, or as more than one line.
+// QuotedID is an id as one word of a shell's command line. Error: a shell could hand it on as an
+// option, or as more than one line.
 func QuotedID(id string) (string, error) {
 	switch {
 	case PlainID(id):
@@ -44,9 +46,10 @@ func quoteID(id string) (string, error) {
 	return "'" + strings.ReplaceAll(id, "'", `'\''`) + "'", nil
 }
 
-// CommandFor puts a minion's id in place of each %s in the command line of an operator, as one word or a part of one. Plain ids stand there as
-// they are. Others are quoted, within the quotes in which %s stands. Error: the id can't be quoted so that no shell reads it, because the
-// line hands it to another shell, takes output for words, or the id would be an option.
+// CommandFor puts a minion's id in place of each %s in the command line of an operator, as one word
+// or a part of one. Plain ids stand there as they are. Others are quoted, within the quotes in
+// which %s stands. Error: the id can't be quoted so that no shell reads it, because the line hands
+// it to another shell, takes output for words, or the id would be an option.
 func CommandFor(command, id string) (string, error) {
 	if !strings.Contains(command, "%s") || PlainID(id) {
 		return strings.ReplaceAll(command, "%s", id), nil
@@ -57,7 +60,8 @@ func CommandFor(command, id string) (string, error) {
 	}
 	for _, nested := range []string{"`", "$(", "${", "$'", `$"`, "<<", "#"} {
 		if strings.Contains(command, nested) {
-			return "", fmt.Errorf("the minion id %q can't be quoted in a command line with %s", id, nested)
+			return "", fmt.Errorf("the minion id %q can't be quoted in a command line with %s", id,
+				nested)
 		}
 	}
 	var out strings.Builder
@@ -70,8 +74,10 @@ func CommandFor(command, id string) (string, error) {
 				return "", fmt.Errorf("the minion id %q begins like an option", id)
 			}
 			if quote != 0 {
-				if end := strings.IndexByte(command[i:], quote); end < 0 || strings.Trim(command[opened:i+end], inWord) != "" {
-					return "", fmt.Errorf("the minion id %q can't be quoted twice: %%s stands among other words in quotes", id)
+				if end := strings.IndexByte(command[i:], quote); end < 0 ||
+					strings.Trim(command[opened:i+end], inWord) != "" {
+					return "",
+						fmt.Errorf("the minion id %q can't be quoted twice: %%s stands among other words in quotes", id)
 				}
 				out.WriteString(string(quote) + quoted + string(quote))
 			} else {
@@ -95,7 +101,8 @@ func CommandFor(command, id string) (string, error) {
 			quote, opened = b, i+1
 		case quote == 0 && strings.IndexByte(" \t\n;&|()<>", b) >= 0:
 			if runsText(word.String()) {
-				return "", fmt.Errorf("the minion id %q can't be quoted for the shell that %s runs", id, word.String())
+				return "", fmt.Errorf("the minion id %q can't be quoted for the shell that %s runs",
+					id, word.String())
 			}
 			word.Reset()
 		default:

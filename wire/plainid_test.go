@@ -12,7 +12,8 @@ func TestPlainID(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]bool{
 		"web1": true, "web-1.example.org": true, "a@b:c_d": true, "0": true, ".hidden": true,
-		"": false, "-x": false, "a b": false, "a;b": false, "a*": false, "a\nb": false, "ä": false, "a%s": false, "a$b": false, "a'b": false, "a/b": false, "a\\b": false, "a\x7f": false,
+		"": false, "-x": false, "a b": false, "a;b": false, "a*": false, "a\nb": false, "ä": false,
+		"a%s": false, "a$b": false, "a'b": false, "a/b": false, "a\\b": false, "a\x7f": false,
 	} {
 		if got := PlainID(id); got != want {
 			t.Errorf("%q: %v", id, got)
@@ -26,16 +27,20 @@ func TestPlainID(t *testing.T) {
 
 // unusual are ids that shells would read: what each would do is leave a file "pwned".
 var unusual = []string{
-	"$(touch pwned)", "`touch pwned`", ";touch pwned;", "|touch pwned", "&touch pwned&", "';touch pwned;'", `";touch pwned;"`, "'$(touch pwned)'", `"$(touch pwned)"`,
-	">pwned", "a b", "*", "?", "[a-z]*", "~", "~root", "$HOME", "${IFS}x", "!!", "a'b", `a"b`, "#x", "a #x", "ä", "%s", "%s;touch pwned", "(touch pwned)", "{a,b}", "=x", "a=b c",
+	"$(touch pwned)", "`touch pwned`", ";touch pwned;", "|touch pwned", "&touch pwned&",
+	"';touch pwned;'", `";touch pwned;"`, "'$(touch pwned)'", `"$(touch pwned)"`,
+	">pwned", "a b", "*", "?", "[a-z]*", "~", "~root", "$HOME", "${IFS}x", "!!", "a'b", `a"b`, "#x",
+	"a #x", "ä", "%s", "%s;touch pwned", "(touch pwned)", "{a,b}", "=x", "a=b c",
 }
 
-// TestCommandFor gives command lines with unusual ids to a real shell: the program that the operator named gets the id as it is, and nothing else runs.
+// TestCommandFor gives command lines with unusual ids to a real shell: the program that the
+// operator named gets the id as it is, and nothing else runs.
 func TestCommandFor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	told := filepath.Join(dir, "told")
-	if err := os.WriteFile(told, []byte("#!/bin/sh\nfor a in \"$@\"; do printf '<%s>' \"$a\"; done\n"), 0o755); err != nil {
+	if err := os.WriteFile(told,
+		[]byte("#!/bin/sh\nfor a in \"$@\"; do printf '<%s>' \"$a\"; done\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, shell := range []string{"/bin/sh", "/bin/bash"} {
@@ -44,8 +49,11 @@ func TestCommandFor(t *testing.T) {
 		}
 		for _, id := range unusual {
 			for _, line := range []struct{ command, want string }{
-				{told + " %s", "<ID>"}, {told + " '%s'", "<ID>"}, {told + ` "%s"`, "<ID>"}, {told + " --id=%s x", "<--id=ID><x>"}, {told + ` "--id=%s" '%s.yml'`, "<--id=ID><ID.yml>"},
-				{told + ` a"%s"b'%s'c%s`, "<aIDbIDcID>"}, {told + " %s | cat; true", "<ID>"}, {told + ` it\'s %s`, "<it's><ID>"}, {told + ` 'a b' "c d" %s`, "<a b><c d><ID>"},
+				{told + " %s", "<ID>"}, {told + " '%s'", "<ID>"}, {told + ` "%s"`, "<ID>"},
+				{told + " --id=%s x", "<--id=ID><x>"},
+				{told + ` "--id=%s" '%s.yml'`, "<--id=ID><ID.yml>"},
+				{told + ` a"%s"b'%s'c%s`, "<aIDbIDcID>"}, {told + " %s | cat; true", "<ID>"},
+				{told + ` it\'s %s`, "<it's><ID>"}, {told + ` 'a b' "c d" %s`, "<a b><c d><ID>"},
 			} {
 				made, err := CommandFor(line.command, id)
 				if err != nil {
@@ -55,8 +63,10 @@ func TestCommandFor(t *testing.T) {
 				cmd := exec.Command(shell, "-c", made)
 				cmd.Dir = dir
 				out, err := cmd.CombinedOutput()
-				if want := strings.ReplaceAll(line.want, "ID", id); string(out) != want || err != nil {
-					t.Errorf("%s %s for %q, as %s: %s, %v, want %s", shell, line.command, id, made, out, err, want)
+				if want := strings.ReplaceAll(line.want, "ID", id); string(out) != want ||
+					err != nil {
+					t.Errorf("%s %s for %q, as %s: %s, %v, want %s", shell, line.command, id, made,
+						out, err, want)
 				}
 			}
 		}
@@ -69,14 +79,19 @@ func TestCommandFor(t *testing.T) {
 func TestCommandForRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ command, id string }{
-		{"x %s", "-rf"}, {"x '%s'", "-rf"}, {`x ""%s`, "-rf"}, {"x %s", "a\nb"}, {"x %s", "a\x1bb"}, {"x `y %s`", "a b"}, {"x $(y %s)", "a b"}, {`x "$(y "%s")"`, "a b"}, {"x <<E\n%s\nE", "a b"},
-		{`sh -c "y %s"`, "a b"}, {"sh -c 'y %s'", "a b"}, {"sh -c %s", "a b"}, {"ssh host y %s", "a b"}, {"eval y %s", "a b"}, {"/bin/su x -c %s", "a b"}, {`y "a %s`, "a b"}, {`y "b; %s"`, "a b"},
+		{"x %s", "-rf"}, {"x '%s'", "-rf"}, {`x ""%s`, "-rf"}, {"x %s", "a\nb"}, {"x %s", "a\x1bb"},
+		{"x `y %s`", "a b"}, {"x $(y %s)", "a b"}, {`x "$(y "%s")"`, "a b"},
+		{"x <<E\n%s\nE", "a b"},
+		{`sh -c "y %s"`, "a b"}, {"sh -c 'y %s'", "a b"}, {"sh -c %s", "a b"},
+		{"ssh host y %s", "a b"}, {"eval y %s", "a b"}, {"/bin/su x -c %s", "a b"},
+		{`y "a %s`, "a b"}, {`y "b; %s"`, "a b"},
 		{"x ${y:-%s}", "a b"}, {"x # %s", "a b"},
 	} {
 		if got, err := CommandFor(tt.command, tt.id); err == nil {
 			t.Errorf("%s for %q: %s", tt.command, tt.id, got)
 		}
-		if got, err := CommandFor(tt.command, "web-1"); err != nil || got != strings.ReplaceAll(tt.command, "%s", "web-1") {
+		if got, err := CommandFor(tt.command, "web-1"); err != nil ||
+			got != strings.ReplaceAll(tt.command, "%s", "web-1") {
 			t.Errorf("%s for a plain id: %s, %v", tt.command, got, err)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"clustermaster/value"
 )
 
-// Refusal is the answer to a request that is not served. It is not an error of ours: the reply must be sent, because a minion
-// that hears nothing waits for a minute.
+// Refusal is the answer to a request that is not served. It is not an error of ours: the reply must
+// be sent, because a minion that hears nothing waits for a minute.
 type Refusal struct {
-	// Reply is what to send, packed; nil if the connection is to be closed, so that an honest sender tries again. It is
-	// shared: don't modify it.
+	// Reply is what to send, packed; nil if the connection is to be closed, so that an honest
+	// sender tries again. It is shared: don't modify it.
 	Reply []byte
 	// Reason is a short word for a metric label.
 	Reason string
@@ -19,7 +19,8 @@ type Refusal struct {
 // Error gives the reason.
 func (r *Refusal) Error() string { return "request refused: " + r.Reason }
 
-// Texts with which Salt refuses. Minions know "bad load" by its failing authentication, and sign in again.
+// Texts with which Salt refuses. Minions know "bad load" by its failing authentication, and sign in
+// again.
 const (
 	textBadLoad  = "bad load"
 	textNotAMap  = "payload and load must be a dict"
@@ -36,27 +37,32 @@ func Failed(reason string) *Refusal { return refuse(textFailed, reason) }
 // NotReady is the reply of a cluster member that can't serve yet; minions try again.
 func NotReady() *Refusal {
 	return &Refusal{Reply: mustPack(value.Map{
-		{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "ret", Value: false}, {Key: "cluster_retry", Value: true}}},
+		{Key: "enc", Value: "clear"}, {Key: "load",
+			Value: value.Map{{Key: "ret", Value: false}, {Key: "cluster_retry", Value: true}}},
 	}), Reason: "not_ready"}
 }
 
-// NoMemory is for a request that can't be decoded now, because those being served hold too much memory.
+// NoMemory is for a request that can't be decoded now, because those being served hold too much
+// memory.
 func NoMemory() *Refusal { return &Refusal{Reason: "memory"} }
 
 // BadSigAlgo is the unsigned reply to a sign-in whose sig_algo is unknown.
 func BadSigAlgo() *Refusal {
-	return &Refusal{Reply: mustPack(unsignedAuth(value.Map{{Key: "ret", Value: "bad sig algo"}})), Reason: "sig_algo"}
+	return &Refusal{Reply: mustPack(unsignedAuth(value.Map{{Key: "ret", Value: "bad sig algo"}})),
+		Reason: "sig_algo"}
 }
 
 // BadEncAlgo is the unsigned reply to a sign-in whose enc_algo is unknown.
 func BadEncAlgo() *Refusal {
-	return &Refusal{Reply: mustPack(unsignedAuth(value.Map{{Key: "ret", Value: "bad enc algo"}})), Reason: "enc_algo"}
+	return &Refusal{Reply: mustPack(unsignedAuth(value.Map{{Key: "ret", Value: "bad enc algo"}})),
+		Reason: "enc_algo"}
 }
 
 func refuse(text, reason string) *Refusal { return &Refusal{Reply: mustPack(text), Reason: reason} }
 
 func routingError() *Refusal {
-	return &Refusal{Reply: mustPack(value.Map{{Key: "error", Value: "Routing error"}}), Reason: "routing"}
+	return &Refusal{Reply: mustPack(value.Map{{Key: "error", Value: "Routing error"}}),
+		Reason: "routing"}
 }
 
 // mustPack packs a value of our own, which can't fail.
@@ -68,8 +74,9 @@ func mustPack(v any) []byte {
 	return b
 }
 
-// checkID refuses an id inside a load as Salt does: for a NUL byte, or for a kind in which Python can't look for one. Other
-// kinds pass here and fail where the id is used. An absent id passes. A long id is not decoded.
+// checkID refuses an id inside a load as Salt does: for a NUL byte, or for a kind in which Python
+// can't look for one. Other kinds pass here and fail where the id is used. An absent id passes. A
+// long id is not decoded.
 func checkID(id value.Raw) *Refusal {
 	if len(id) == 0 {
 		return nil

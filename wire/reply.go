@@ -6,31 +6,32 @@ import (
 	"clustermaster/value"
 )
 
-// ClearReply packs the reply to a clear command, and the whole reply to an accepted sign-in of version 0 or 1.
+// ClearReply packs the reply to a clear command, and the whole reply to an accepted sign-in of
+// version 0 or 1.
 func ClearReply(v any) ([]byte, error) { return value.Pack(v) }
 
-// SealedReply packs the reply to an aes request: the byte string that holds the sealed value. The nonce is the request's,
-// or "" if it had none or its version is below 2.
+// SealedReply packs the reply to an aes request: the byte string that holds the sealed value. The
+// nonce is the request's, or "" if it had none or its version is below 2.
 func SealedReply(c *Crypticle, val any, nonce string) ([]byte, error) {
 	return c.sealValue(nil, val, nonce, true)
 }
 
-// SealedReplyIn is SealedReply in memory of the caller: the reply lies somewhere in the capacity of buf, if that is large
-// enough, else in new memory.
+// SealedReplyIn is SealedReply in memory of the caller: the reply lies somewhere in the capacity of
+// buf, if that is large enough, else in new memory.
 func SealedReplyIn(buf []byte, c *Crypticle, val any, nonce string) ([]byte, error) {
 	return c.sealValue(buf[:0], val, nonce, true)
 }
 
-// UnsignedAuth packs a refusing or pending answer to a sign-in of version 0 or 1, and "bad sig algo" and "bad enc algo"
-// for all versions.
+// UnsignedAuth packs a refusing or pending answer to a sign-in of version 0 or 1, and "bad sig
+// algo" and "bad enc algo" for all versions.
 func UnsignedAuth(load value.Map) ([]byte, error) { return value.Pack(unsignedAuth(load)) }
 
 func unsignedAuth(load value.Map) value.Map {
 	return value.Map{{Key: "enc", Value: encClear}, {Key: "load", Value: load}}
 }
 
-// SignedAuth packs any answer to a sign-in of version 2 or 3; load must hold the request's nonce. If sigAlgo is unknown the
-// result is the unsigned "bad sig algo", as with Salt.
+// SignedAuth packs any answer to a sign-in of version 2 or 3; load must hold the request's nonce.
+// If sigAlgo is unknown the result is the unsigned "bad sig algo", as with Salt.
 func SignedAuth(k *PrivateKey, sigAlgo string, load value.Map) ([]byte, error) {
 	if !KnownSignature(sigAlgo) {
 		return BadSigAlgo().Reply, nil
@@ -44,13 +45,16 @@ func SignedAuth(k *PrivateKey, sigAlgo string, load value.Map) ([]byte, error) {
 		return nil, fmt.Errorf("sign sign-in reply: %w", err)
 	}
 	return value.AppendPack(make([]byte, 0, len(packed)+len(sig)+40),
-		value.Map{{Key: "enc", Value: encClear}, {Key: "load", Value: packed}, {Key: "sig", Value: sig}})
+		value.Map{{Key: "enc", Value: encClear}, {Key: "load", Value: packed},
+			{Key: "sig", Value: sig}})
 }
 
-// PrivateReply packs the reply to _pillar (dictkey "pillar"): the value under a key made for it, which only target can
-// decrypt, and from version 2 on signed together with the nonce. A value false is sent as an empty map. From version 2 on a
-// request without a nonce gets Salt's error map as its reply. An unknown algorithm is ErrAlgorithm.
-func PrivateReply(k *PrivateKey, target *PublicKey, encAlgo, sigAlgo, nonce string, version int, dictkey string, val any) ([]byte, error) {
+// PrivateReply packs the reply to _pillar (dictkey "pillar"): the value under a key made for it,
+// which only target can decrypt, and from version 2 on signed together with the nonce. A value
+// false is sent as an empty map. From version 2 on a request without a nonce gets Salt's error map
+// as its reply. An unknown algorithm is ErrAlgorithm.
+func PrivateReply(k *PrivateKey, target *PublicKey, encAlgo, sigAlgo, nonce string, version int,
+	dictkey string, val any) ([]byte, error) {
 	key, err := NewKey()
 	if err != nil {
 		return nil, err
@@ -66,7 +70,8 @@ func PrivateReply(k *PrivateKey, target *PublicKey, encAlgo, sigAlgo, nonce stri
 		if nonce == "" {
 			return value.Pack(value.Map{{Key: "error", Value: "Nonce not included in request"}})
 		}
-		data, err := value.Pack(value.Map{{Key: "key", Value: sealedKey}, {Key: dictkey, Value: val}, {Key: "nonce", Value: nonce}})
+		data, err := value.Pack(value.Map{{Key: "key", Value: sealedKey},
+			{Key: dictkey, Value: val}, {Key: "nonce", Value: nonce}})
 		if err != nil {
 			return nil, fmt.Errorf("pack private reply: %w", err)
 		}
@@ -80,11 +85,12 @@ func PrivateReply(k *PrivateKey, target *PublicKey, encAlgo, sigAlgo, nonce stri
 	if err != nil {
 		return nil, fmt.Errorf("private reply: %w", err)
 	}
-	return value.AppendPack(make([]byte, 0, len(sealed)+len(sealedKey)+len(dictkey)+20), value.Map{{Key: "key", Value: sealedKey}, {Key: dictkey, Value: sealed}})
+	return value.AppendPack(make([]byte, 0, len(sealed)+len(sealedKey)+len(dictkey)+20),
+		value.Map{{Key: "key", Value: sealedKey}, {Key: dictkey, Value: sealed}})
 }
 
-// Publication packs a publication: the load sealed with the AES key of all minions, and signed unless k is nil. The load
-// must not hold a serial when more than one master publishes.
+// Publication packs a publication: the load sealed with the AES key of all minions, and signed
+// unless k is nil. The load must not hold a serial when more than one master publishes.
 func Publication(c *Crypticle, k *PrivateKey, sigAlgo string, load value.Map) ([]byte, error) {
 	sealed, err := c.sealValue(nil, load, "", false)
 	if err != nil {
@@ -96,7 +102,8 @@ func Publication(c *Crypticle, k *PrivateKey, sigAlgo string, load value.Map) ([
 		if err != nil {
 			return nil, fmt.Errorf("sign publication: %w", err)
 		}
-		out = append(out, value.Pair{Key: "sig_algo", Value: sigAlgo}, value.Pair{Key: "sig", Value: sig})
+		out = append(out, value.Pair{Key: "sig_algo", Value: sigAlgo},
+			value.Pair{Key: "sig", Value: sig})
 	}
 	return value.AppendPack(make([]byte, 0, packedGuess(out)), out)
 }

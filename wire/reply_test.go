@@ -58,16 +58,19 @@ func TestPrivateReplyEqualsLibrary(t *testing.T) {
 			t.Fatalf("v%d: %v", v.Version, refusal)
 		}
 		if v.NoNonce {
-			got, err := PrivateReply(master, minion.Public(), e.EncAlgo, e.SigAlgo, r.Nonce, e.Version, "pillar", value.Map{})
+			got, err := PrivateReply(master, minion.Public(), e.EncAlgo, e.SigAlgo, r.Nonce,
+				e.Version, "pillar", value.Map{})
 			if err != nil || !bytes.Equal(got, v.Reply) {
 				t.Errorf("no nonce: got %q, %v, want %q", got, err, v.Reply)
 			}
 			continue
 		}
 		s := Sender{Version: v.Version, EncAlgo: v.Enc, SigAlgo: v.Sig}
-		own, err := PrivateReply(master, minion.Public(), e.EncAlgo, e.SigAlgo, r.Nonce, e.Version, "pillar", value.Raw(v.Value))
+		own, err := PrivateReply(master, minion.Public(), e.EncAlgo, e.SigAlgo, r.Nonce, e.Version,
+			"pillar", value.Raw(v.Value))
 		if err != nil || len(own) != len(v.Reply) {
-			t.Errorf("v%d: our reply has %d bytes, theirs %d, %v", v.Version, len(own), len(v.Reply), err)
+			t.Errorf("v%d: our reply has %d bytes, theirs %d, %v", v.Version, len(own),
+				len(v.Reply), err)
 		}
 		for name, reply := range map[string][]byte{"theirs": v.Reply, "ours": own} {
 			got, err := OpenPrivate(minion, master.Public(), s, reply, "pillar", golden().Nonce)
@@ -80,7 +83,8 @@ func TestPrivateReplyEqualsLibrary(t *testing.T) {
 
 func TestOpenPrivateRefuses(t *testing.T) {
 	master, minion := goldenKey(t, "master"), goldenKey(t, "minion")
-	reply, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, docNonce, 3, "pillar", false)
+	reply, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, docNonce, 3,
+		"pillar", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +92,8 @@ func TestOpenPrivateRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unsigned, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, "", 1, "pillar", value.Map{})
+	unsigned, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, "", 1, "pillar",
+		value.Map{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +110,13 @@ func TestOpenPrivateRefuses(t *testing.T) {
 		{"good", minion, master.Public(), reply, docNonce, nil},
 		{"bad load", minion, master.Public(), mustPack("bad load"), docNonce, ErrAuthentication},
 		{"malformed", minion, master.Public(), nil, docNonce, value.ErrMalformed},
-		{"error map", minion, master.Public(), mustPack(value.Map{{Key: "error", Value: "x"}}), docNonce, ErrAuthentication},
+		{"error map", minion, master.Public(), mustPack(value.Map{{Key: "error", Value: "x"}}),
+			docNonce, ErrAuthentication},
 		{"other minion", master, master.Public(), reply, docNonce, ErrDecrypt},
 		{"other master", minion, minion.Public(), reply, docNonce, ErrSignature},
 		{"other nonce", minion, master.Public(), reply, "x", ErrNonce},
-		{"no pillar", minion, master.Public(), mustPack(m.Without("pillar")), docNonce, ErrAuthentication},
+		{"no pillar", minion, master.Public(), mustPack(m.Without("pillar")), docNonce,
+			ErrAuthentication},
 		{"other dictkey", minion, master.Public(), other, docNonce, ErrAuthentication},
 		{"not signed", minion, master.Public(), unsigned, docNonce, ErrSignature},
 	}
@@ -123,11 +130,13 @@ func TestOpenPrivateRefuses(t *testing.T) {
 		}
 	}
 	for _, algo := range [][2]string{{"FOO", SigSHA1}, {EncSHA1, "FOO"}} {
-		if b, err := PrivateReply(master, minion.Public(), algo[0], algo[1], docNonce, 3, "pillar", nil); !errors.Is(err, ErrAlgorithm) || b != nil {
+		if b, err := PrivateReply(master, minion.Public(), algo[0], algo[1], docNonce, 3, "pillar",
+			nil); !errors.Is(err, ErrAlgorithm) || b != nil {
 			t.Errorf("%v: got %x, %v", algo, b, err)
 		}
 	}
-	if b, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, docNonce, 3, "pillar", struct{}{}); !errors.Is(err, value.ErrUnpackable) || b != nil {
+	if b, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, docNonce, 3, "pillar",
+		struct{}{}); !errors.Is(err, value.ErrUnpackable) || b != nil {
 		t.Errorf("unpackable: got %x, %v", b, err)
 	}
 }
@@ -155,10 +164,12 @@ func TestPublicationEqualsLibrary(t *testing.T) {
 				t.Errorf("%s, %s: got %v, %v", v.Algorithm, name, got, err)
 			}
 			_, err = NewPubReader(c, goldenKey(t, "sign").Public()).OpenPublication(payload)
-			if v.Algorithm == "" && !errors.Is(err, ErrAlgorithm) || v.Algorithm != "" && !errors.Is(err, ErrSignature) {
+			if v.Algorithm == "" && !errors.Is(err, ErrAlgorithm) || v.Algorithm != "" &&
+				!errors.Is(err, ErrSignature) {
 				t.Errorf("%s, %s, other master: %v", v.Algorithm, name, err)
 			}
-			if _, err := NewPubReader(NewCrypticle(Key{}), nil).OpenPublication(payload); !errors.Is(err, ErrAuthentication) {
+			if _, err := NewPubReader(NewCrypticle(Key{}),
+				nil).OpenPublication(payload); !errors.Is(err, ErrAuthentication) {
 				t.Errorf("%s, %s, other key: %v", v.Algorithm, name, err)
 			}
 		}
@@ -176,7 +187,8 @@ func TestPublicationEqualsLibrary(t *testing.T) {
 func TestPublicationSerial(t *testing.T) {
 	c := NewCrypticle(mustKey(t, docKey))
 	r := NewPubReader(c, nil)
-	payload := mustPack(value.Map{{Key: "enc", Value: "aes"}, {Key: "load", Value: unhex(t, docSealed[3].sealed)}})
+	payload := mustPack(value.Map{{Key: "enc", Value: "aes"},
+		{Key: "load", Value: unhex(t, docSealed[3].sealed)}})
 	first, err := r.OpenPublication(payload)
 	if err != nil || first.String("fun") != "test.ping" {
 		t.Fatalf("first: %v, %v", first, err)
@@ -185,7 +197,8 @@ func TestPublicationSerial(t *testing.T) {
 		t.Error("serial is left in the load")
 	}
 	for name, serial := range map[string]any{"same": 1, "lower": 0, "text": "2"} {
-		p, err := Publication(c, nil, "", value.Map{{Key: "fun", Value: "x"}, {Key: "serial", Value: serial}})
+		p, err := Publication(c, nil, "",
+			value.Map{{Key: "fun", Value: "x"}, {Key: "serial", Value: serial}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +209,8 @@ func TestPublicationSerial(t *testing.T) {
 	if again, err := r.OpenPublication(payload); err != nil || len(again) != 0 {
 		t.Errorf("second: %v, %v", again, err)
 	}
-	for _, load := range []value.Map{{{Key: "fun", Value: "x"}, {Key: "serial", Value: 9}}, {{Key: "fun", Value: "x"}}, {{Key: "fun", Value: "x"}}} {
+	for _, load := range []value.Map{{{Key: "fun", Value: "x"}, {Key: "serial", Value: 9}},
+		{{Key: "fun", Value: "x"}}, {{Key: "fun", Value: "x"}}} {
 		p, err := Publication(c, nil, "", load)
 		if err != nil {
 			t.Fatal(err)
@@ -208,10 +222,12 @@ func TestPublicationSerial(t *testing.T) {
 	if _, err := r.OpenPublication([]byte{0xc0}); !errors.Is(err, value.ErrMalformed) {
 		t.Errorf("nil: %v", err)
 	}
-	if _, err := Publication(c, goldenKey(t, "master"), "FOO", value.Map{}); !errors.Is(err, ErrAlgorithm) {
+	if _, err := Publication(c, goldenKey(t, "master"), "FOO", value.Map{}); !errors.Is(err,
+		ErrAlgorithm) {
 		t.Errorf("unknown algorithm: %v", err)
 	}
-	if _, err := Publication(c, nil, "", value.Map{{Key: "x", Value: struct{}{}}}); !errors.Is(err, value.ErrUnpackable) {
+	if _, err := Publication(c, nil, "", value.Map{{Key: "x", Value: struct{}{}}}); !errors.Is(err,
+		value.ErrUnpackable) {
 		t.Errorf("unpackable: %v", err)
 	}
 }
@@ -249,7 +265,8 @@ func TestOpenReply(t *testing.T) {
 	for _, tt := range tests {
 		got, err := OpenReply(c, tt.in, tt.nonce)
 		if !errors.Is(err, tt.want) || !bytes.Equal(got, tt.value) {
-			t.Errorf("%s: got %d bytes, %v, want %d, %v", tt.name, len(got), err, len(tt.value), tt.want)
+			t.Errorf("%s: got %d bytes, %v, want %d, %v", tt.name, len(got), err, len(tt.value),
+				tt.want)
 		}
 	}
 	if b, err := SealedReply(c, struct{}{}, ""); !errors.Is(err, value.ErrUnpackable) || b != nil {
@@ -279,7 +296,8 @@ func TestSealRequest(t *testing.T) {
 		if refusal != nil {
 			t.Errorf("v%d: %v", version, refusal)
 		}
-		if e.Version != version || r.ID != "m1" || r.Cmd != "_return" || (r.Nonce == docNonce) != (version > 1) || r.HasTS != (version > 2) || len(load) != 2 {
+		if e.Version != version || r.ID != "m1" || r.Cmd != "_return" ||
+			(r.Nonce == docNonce) != (version > 1) || r.HasTS != (version > 2) || len(load) != 2 {
 			t.Errorf("v%d: got %+v, %+v", version, e, r)
 		}
 	}

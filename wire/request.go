@@ -12,7 +12,8 @@ import (
 type Request struct {
 	// Cmd is the command; "" if it is absent or not text.
 	Cmd string
-	// ID is the id inside the load: "" if it is absent or not text. Below version 3 nothing proves it.
+	// ID is the id inside the load: "" if it is absent or not text. Below version 3 nothing proves
+	// it.
 	ID string
 	// Nonce is to be put before the reply: "" or 32 bytes.
 	Nonce string
@@ -25,7 +26,8 @@ type Request struct {
 	Load value.RawMap
 }
 
-// ParseRequest reads the plaintext of an aes request: what Crypticle.Open returns. Values share memory with packed.
+// ParseRequest reads the plaintext of an aes request: what Crypticle.Open returns. Values share
+// memory with packed.
 func ParseRequest(packed []byte) (Request, *Refusal) {
 	m, err := value.UnpackRawMap(packed)
 	if err != nil {
@@ -75,8 +77,8 @@ func ParseRequest(packed []byte) (Request, *Refusal) {
 	return r, nil
 }
 
-// parseNonce takes nil for none. Salt's peers only ever send 32 hexadecimal characters; another length could not be told
-// from the value behind it.
+// parseNonce takes nil for none. Salt's peers only ever send 32 hexadecimal characters; another
+// length could not be told from the value behind it.
 func parseNonce(r value.Raw) (string, bool) {
 	if r.IsNil() {
 		return "", true
@@ -104,9 +106,10 @@ func parseTS(r value.Raw) (int64, bool) {
 	return 0, false
 }
 
-// Check makes the checks on an opened request that need no key, in Salt's order: age (ttl is the option
-// request_server_ttl, 0 for off; only too old is refused), the id inside against the one outside, the form of the id, and that a
-// token is there. Below version 3 nothing is checked but the form of an id that is there. The caller still owes CheckToken.
+// Check makes the checks on an opened request that need no key, in Salt's order: age (ttl is the
+// option request_server_ttl, 0 for off; only too old is refused), the id inside against the one
+// outside, the form of the id, and that a token is there. Below version 3 nothing is checked but
+// the form of an id that is there. The caller still owes CheckToken.
 func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
 	if e.Version < 3 {
 		if r.ID != "" && !ValidID(r.ID) {
@@ -134,9 +137,10 @@ func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
 	return nil
 }
 
-// CheckToken checks that the sender has the private key of the id inside; accepted is the accepted key of that id, nil if it
-// has none. From version 3 on every request needs a token, below only one that is there, with an id, is looked at: what
-// such a request may do without is the command's business.
+// CheckToken checks that the sender has the private key of the id inside; accepted is the accepted
+// key of that id, nil if it has none. From version 3 on every request needs a token, below only one
+// that is there, with an id, is looked at: what such a request may do without is the command's
+// business.
 func (r *Request) CheckToken(e Envelope, accepted *PublicKey) *Refusal {
 	if e.Version < 3 && (r.Tok == nil || r.ID == "") {
 		return nil
@@ -158,8 +162,9 @@ func (r *Request) ReplyNonce(e Envelope) string {
 	return r.Nonce
 }
 
-// VerifyMessage checks the signature that a minion with minion_sign_messages puts into its load: over the rest of the load,
-// packed anew in the new specification. It reports whether there is one; a wrong one is ErrSignature.
+// VerifyMessage checks the signature that a minion with minion_sign_messages puts into its load:
+// over the rest of the load, packed anew in the new specification. It reports whether there is one;
+// a wrong one is ErrSignature.
 func (r *Request) VerifyMessage(k *PublicKey, sigAlgo string) (signed bool, err error) {
 	v, ok := r.Load.Get("sig")
 	if !ok {

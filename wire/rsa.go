@@ -48,7 +48,8 @@ type PrivateKey struct {
 	pub *PublicKey
 }
 
-// GeneratePrivateKey makes a key with a modulus of the given number of bits, at least 1024 and at most 16384.
+// GeneratePrivateKey makes a key with a modulus of the given number of bits, at least 1024 and at
+// most 16384.
 func GeneratePrivateKey(bits int) (*PrivateKey, error) {
 	if bits < 1024 || bits > maxModulus {
 		return nil, fmt.Errorf("generate RSA key of %d bits: %w", bits, ErrNotRSA)
@@ -85,7 +86,8 @@ func usable(k *rsa.PublicKey) error {
 
 // PEM returns the key in the form that Salt writes: unencrypted PKCS#1.
 func (k *PrivateKey) PEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k.key)})
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY",
+		Bytes: x509.MarshalPKCS1PrivateKey(k.key)})
 }
 
 // Public returns the public half.
@@ -97,7 +99,8 @@ func (k *PrivateKey) LogValue() slog.Value { return slog.StringValue(redacted) }
 // Format keeps keys out of formatted text, whatever the verb.
 func (k *PrivateKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 
-// Sign signs msg with PKCS#1 v1.5 and the hash that algo names (SigSHA1 or SigSHA224, else ErrAlgorithm).
+// Sign signs msg with PKCS#1 v1.5 and the hash that algo names (SigSHA1 or SigSHA224, else
+// ErrAlgorithm).
 func (k *PrivateKey) Sign(algo string, msg []byte) ([]byte, error) {
 	h, sum, err := digest(algo, msg)
 	if err != nil {
@@ -128,10 +131,12 @@ type PublicKey struct {
 	key  *rsa.PublicKey
 	text string
 
-	token atomic.Pointer[[sha256.Size]byte] // SHA-256 of the token that verified, which is the only one there is
+	// SHA-256 of the token that verified, which is the only one there is
+	token atomic.Pointer[[sha256.Size]byte]
 }
 
-// ParsePublicKey reads a PEM public key, PKIX or PKCS#1. The text stays with the key, because Salt compares texts.
+// ParsePublicKey reads a PEM public key, PKIX or PKCS#1. The text stays with the key, because Salt
+// compares texts.
 func ParsePublicKey(text string) (*PublicKey, error) {
 	block, _ := pem.Decode([]byte(text + "\n"))
 	if block == nil {
@@ -170,13 +175,15 @@ func rsaPublic(block *pem.Block) (*rsa.PublicKey, error) {
 	return k, nil
 }
 
-// Text returns the cleaned PEM text (see CleanKey): of the text that was parsed, or PKIX for a generated key.
+// Text returns the cleaned PEM text (see CleanKey): of the text that was parsed, or PKIX for a
+// generated key.
 func (k *PublicKey) Text() string { return k.text }
 
 // Bits returns the size of the modulus.
 func (k *PublicKey) Bits() int { return k.key.N.BitLen() }
 
-// Verify checks a PKCS#1 v1.5 signature of msg; a wrong one is ErrSignature, an unknown algo ErrAlgorithm.
+// Verify checks a PKCS#1 v1.5 signature of msg; a wrong one is ErrSignature, an unknown algo
+// ErrAlgorithm.
 func (k *PublicKey) Verify(algo string, msg, sig []byte) error {
 	h, sum, err := digest(algo, msg)
 	if err != nil {
@@ -188,7 +195,8 @@ func (k *PublicKey) Verify(algo string, msg, sig []byte) error {
 	return nil
 }
 
-// Encrypt encrypts msg with OAEP and the hash that algo names (EncSHA1 or EncSHA224, else ErrAlgorithm).
+// Encrypt encrypts msg with OAEP and the hash that algo names (EncSHA1 or EncSHA224, else
+// ErrAlgorithm).
 func (k *PublicKey) Encrypt(algo string, msg []byte) ([]byte, error) {
 	h, err := oaepHash(algo)
 	if err != nil {
@@ -204,8 +212,9 @@ func (k *PublicKey) Encrypt(algo string, msg []byte) ([]byte, error) {
 // tokenText is what a minion's token says.
 const tokenText = "salt"
 
-// VerifyToken checks tok, which proves possession of the private key (see TokenSalt); a wrong one is ErrSignature. The
-// token of a key never changes, so the sum of the one that verified is kept and compared with.
+// VerifyToken checks tok, which proves possession of the private key (see TokenSalt); a wrong one
+// is ErrSignature. The token of a key never changes, so the sum of the one that verified is kept
+// and compared with.
 func (k *PublicKey) VerifyToken(tok []byte) error {
 	sum := sha256.Sum256(tok)
 	if seen := k.token.Load(); seen != nil && subtle.ConstantTimeCompare(seen[:], sum[:]) == 1 {
@@ -226,8 +235,8 @@ func (k *PublicKey) VerifyToken(tok []byte) error {
 // TokenSalt makes the token ("tok") that a minion sends with its requests.
 func TokenSalt(k *PrivateKey) ([]byte, error) { return k.X931([]byte(tokenText)) }
 
-// KeySignature makes the field "sig" of an accepting sign-in reply: the master's X9.31 signature of the hash of the AES
-// key. It depends on nothing else, so a master makes it once per AES key.
+// KeySignature makes the field "sig" of an accepting sign-in reply: the master's X9.31 signature of
+// the hash of the AES key. It depends on nothing else, so a master makes it once per AES key.
 func KeySignature(k *PrivateKey, aes Key) ([]byte, error) { return k.X931(keyHash(aes.String())) }
 
 // keyHash returns the hex SHA-256 of a key's text.

@@ -47,7 +47,8 @@ func TestX931EqualsDocument(t *testing.T) {
 			t.Errorf("%s: recovered %q, %v", tt.name, message, err)
 		}
 	}
-	if sig, err := KeySignature(k, mustKey(t, docKey)); err != nil || !bytes.Equal(sig, unhex(t, docT3)) {
+	if sig, err := KeySignature(k, mustKey(t, docKey)); err != nil ||
+		!bytes.Equal(sig, unhex(t, docT3)) {
 		t.Errorf("key signature: got %x, %v", sig, err)
 	}
 	if tok, err := TokenSalt(k); err != nil || !bytes.Equal(tok, unhex(t, docT1)) {
@@ -87,7 +88,8 @@ func TestX931Edges(t *testing.T) {
 		t.Errorf("511 bytes: %v", err)
 	}
 	for name, em := range map[string]string{
-		"no trailer": "6bba0000", "no header": "00bb00cc", "no end of padding": "6bbbbbcc", "other after padding": "6bbb01cc", "only header": "6bcc",
+		"no trailer": "6bba0000", "no header": "00bb00cc", "no end of padding": "6bbbbbcc",
+		"other after padding": "6bbb01cc", "only header": "6bcc",
 	} {
 		if m, ok := unpadX931(unhex(t, em)); ok {
 			t.Errorf("%s: got %x", name, m)
@@ -106,8 +108,10 @@ func TestVerifyToken(t *testing.T) {
 	pub := docRSA().Public()
 	good := unhex(t, docT1)
 	for name, tok := range map[string][]byte{
-		"nil": nil, "255 bytes": good[:255], "257 bytes": append([]byte{0}, good...), "zeros": make([]byte, 256),
-		"other text": unhex(t, docT2), "ones": bytes.Repeat([]byte{0xff}, 256), "modulus": pub.key.N.Bytes(),
+		"nil": nil, "255 bytes": good[:255], "257 bytes": append([]byte{0}, good...),
+		"zeros":      make([]byte, 256),
+		"other text": unhex(t, docT2), "ones": bytes.Repeat([]byte{0xff}, 256),
+		"modulus": pub.key.N.Bytes(),
 	} {
 		for range 2 {
 			if err := pub.VerifyToken(tok); !errors.Is(err, ErrSignature) {
@@ -143,7 +147,8 @@ func TestVerifyToken(t *testing.T) {
 // Conformance 20.
 func TestSignAndDecryptEqualDocument(t *testing.T) {
 	k := docRSA()
-	for _, tt := range []struct{ algo, sig string }{{SigSHA1, docT4SHA1}, {SigSHA224, docT4SHA224}} {
+	for _, tt := range []struct{ algo, sig string }{{SigSHA1, docT4SHA1},
+		{SigSHA224, docT4SHA224}} {
 		got, err := k.Sign(tt.algo, unhex(t, docT4Load))
 		if err != nil || !bytes.Equal(got, unhex(t, tt.sig)) {
 			t.Errorf("%s: got %x, %v", tt.algo, got, err)
@@ -162,18 +167,22 @@ func TestSignAndDecryptEqualDocument(t *testing.T) {
 func TestRSAEqualsLibrary(t *testing.T) {
 	k := goldenKey(t, "master")
 	for _, v := range golden().Signed {
-		if got, err := k.Sign(v.Algorithm, v.Message); err != nil || !bytes.Equal(got, v.Signature) {
+		if got, err := k.Sign(v.Algorithm, v.Message); err != nil ||
+			!bytes.Equal(got, v.Signature) {
 			t.Errorf("%s: got %x, %v", v.Algorithm, got, err)
 		}
-		if err := k.Public().Verify(v.Algorithm, append(v.Message, 0), v.Signature); !errors.Is(err, ErrSignature) {
+		if err := k.Public().Verify(v.Algorithm, append(v.Message, 0), v.Signature); !errors.Is(err,
+			ErrSignature) {
 			t.Errorf("%s, other message: %v", v.Algorithm, err)
 		}
 	}
 	for _, v := range golden().Encrypted {
-		if got, err := k.Decrypt(v.Algorithm, v.Ciphertext); err != nil || !bytes.Equal(got, v.Message) {
+		if got, err := k.Decrypt(v.Algorithm, v.Ciphertext); err != nil ||
+			!bytes.Equal(got, v.Message) {
 			t.Errorf("%s: got %q, %v", v.Algorithm, got, err)
 		}
-		if _, err := goldenKey(t, "minion").Decrypt(v.Algorithm, v.Ciphertext); !errors.Is(err, ErrDecrypt) {
+		if _, err := goldenKey(t, "minion").Decrypt(v.Algorithm, v.Ciphertext); !errors.Is(err,
+			ErrDecrypt) {
 			t.Errorf("%s, other key: %v", v.Algorithm, err)
 		}
 	}
@@ -185,7 +194,8 @@ func TestUnknownAlgorithms(t *testing.T) {
 		_, errSign := k.Sign(name, nil)
 		_, errDecrypt := k.Decrypt(name, nil)
 		_, errEncrypt := k.Public().Encrypt(name, nil)
-		for _, err := range []error{errSign, errDecrypt, errEncrypt, k.Public().Verify(name, nil, nil)} {
+		for _, err := range []error{errSign, errDecrypt, errEncrypt,
+			k.Public().Verify(name, nil, nil)} {
 			if !errors.Is(err, ErrAlgorithm) {
 				t.Errorf("%q: %v", name, err)
 			}
@@ -199,9 +209,11 @@ func TestUnknownAlgorithms(t *testing.T) {
 func TestKeyFiles(t *testing.T) {
 	want := goldenKey(t, "minion")
 	for _, tt := range []struct{ name, passphrase string }{
-		{"minion", ""}, {"minion", "ignored"}, {"minion encrypted", "open sesame"}, {"minion pkcs8", ""}, {"minion pkcs8 encrypted", "open sesame"},
+		{"minion", ""}, {"minion", "ignored"}, {"minion encrypted", "open sesame"},
+		{"minion pkcs8", ""}, {"minion pkcs8 encrypted", "open sesame"},
 	} {
-		for _, text := range []string{golden().Keys[tt.name], strings.TrimSpace(golden().Keys[tt.name])} {
+		for _, text := range []string{golden().Keys[tt.name],
+			strings.TrimSpace(golden().Keys[tt.name])} {
 			k, err := ParsePrivateKey([]byte(text), tt.passphrase)
 			if err != nil {
 				t.Errorf("%s: %v", tt.name, err)
@@ -214,7 +226,8 @@ func TestKeyFiles(t *testing.T) {
 	}
 	for _, name := range []string{"minion encrypted", "minion pkcs8 encrypted"} {
 		for _, passphrase := range []string{"", "wrong"} {
-			if _, err := ParsePrivateKey([]byte(golden().Keys[name]), passphrase); !errors.Is(err, ErrPassphrase) && !errors.Is(err, ErrPEM) {
+			if _, err := ParsePrivateKey([]byte(golden().Keys[name]), passphrase); !errors.Is(err,
+				ErrPassphrase) && !errors.Is(err, ErrPEM) {
 				t.Errorf("%s with %q: %v", name, passphrase, err)
 			}
 		}
@@ -242,8 +255,10 @@ func TestKeyFiles(t *testing.T) {
 		text string
 		want error
 	}{
-		"empty": {"", ErrPEM}, "text": {"not a key", ErrPEM}, "public": {docPublic, ErrPEM}, "elliptic": {block("PRIVATE KEY", private), ErrNotRSA},
-		"empty block": {block("RSA PRIVATE KEY", nil), ErrPEM}, "empty pkcs8": {block("PRIVATE KEY", nil), ErrPEM},
+		"empty": {"", ErrPEM}, "text": {"not a key", ErrPEM}, "public": {docPublic, ErrPEM},
+		"elliptic":        {block("PRIVATE KEY", private), ErrNotRSA},
+		"empty block":     {block("RSA PRIVATE KEY", nil), ErrPEM},
+		"empty pkcs8":     {block("PRIVATE KEY", nil), ErrPEM},
 		"empty encrypted": {block("ENCRYPTED PRIVATE KEY", nil), ErrPEM},
 	} {
 		if _, err := ParsePrivateKey([]byte(tt.text), "x"); !errors.Is(err, tt.want) {
@@ -254,15 +269,19 @@ func TestKeyFiles(t *testing.T) {
 		text string
 		want error
 	}{
-		"empty": {"", ErrPEM}, "text": {"not a key", ErrPEM}, "private": {golden().Keys["minion"], ErrPEM}, "elliptic": {block("PUBLIC KEY", public), ErrNotRSA},
-		"empty block": {block("PUBLIC KEY", nil), ErrPEM}, "empty pkcs1": {block("RSA PUBLIC KEY", nil), ErrPEM},
+		"empty": {"", ErrPEM}, "text": {"not a key", ErrPEM},
+		"private":     {golden().Keys["minion"], ErrPEM},
+		"elliptic":    {block("PUBLIC KEY", public), ErrNotRSA},
+		"empty block": {block("PUBLIC KEY", nil), ErrPEM},
+		"empty pkcs1": {block("RSA PUBLIC KEY", nil), ErrPEM},
 	} {
 		if _, err := ParsePublicKey(tt.text); !errors.Is(err, tt.want) {
 			t.Errorf("public, %s: %v", name, err)
 		}
 	}
 	pkcs1 := block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&want.key.PublicKey))
-	if k, err := ParsePublicKey(pkcs1); err != nil || !k.key.Equal(&want.key.PublicKey) || k.Text() != strings.TrimSpace(pkcs1) {
+	if k, err := ParsePublicKey(pkcs1); err != nil || !k.key.Equal(&want.key.PublicKey) ||
+		k.Text() != strings.TrimSpace(pkcs1) {
 		t.Errorf("pkcs1 public: %v", err)
 	}
 }
@@ -308,7 +327,8 @@ func TestCleanKey(t *testing.T) {
 // Conformance 24.
 func TestFingerprint(t *testing.T) {
 	const want = "d0:3a:61:06:53:d4:33:13:f8:38:7b:ce:ca:0f:4a:26:e6:e0:46:c5:e9:31:a2:58:86:2d:dd:b9:40:27:3e:4c"
-	for _, text := range []string{docPublic, strings.TrimSpace(docPublic), strings.ReplaceAll(docPublic, "\n", "\r\n"), "\n" + docPublic + "\n\n"} {
+	for _, text := range []string{docPublic, strings.TrimSpace(docPublic),
+		strings.ReplaceAll(docPublic, "\n", "\r\n"), "\n" + docPublic + "\n\n"} {
 		if got, err := Fingerprint(text, "sha256"); err != nil || got != want {
 			t.Errorf("%q: got %s, %v", text, got, err)
 		}
@@ -321,7 +341,8 @@ func TestFingerprint(t *testing.T) {
 	if _, err := Fingerprint(docPublic, "crc32"); !errors.Is(err, ErrAlgorithm) {
 		t.Errorf("crc32: %v", err)
 	}
-	if got, err := Fingerprint("", "md5"); err != nil || got != "d4:1d:8c:d9:8f:00:b2:04:e9:80:09:98:ec:f8:42:7e" {
+	if got, err := Fingerprint("", "md5"); err != nil ||
+		got != "d4:1d:8c:d9:8f:00:b2:04:e9:80:09:98:ec:f8:42:7e" {
 		t.Errorf("empty: got %s, %v", got, err)
 	}
 }

@@ -14,18 +14,20 @@ const (
 	SyndicTopic    = "syndic"
 )
 
-// Topic returns the topic that the minion of this id subscribes to with zmq_filtering: 40 hexadecimal characters.
+// Topic returns the topic that the minion of this id subscribes to with zmq_filtering: 40
+// hexadecimal characters.
 func Topic(id string) string {
 	sum := sha1.Sum([]byte(id))
 	return hex.EncodeToString(sum[:])
 }
 
-// sessionLabel names what DeriveSession's keys are for. Changing it changes every minion's session key.
+// sessionLabel names what DeriveSession's keys are for. Changing it changes every minion's session
+// key.
 const sessionLabel = "clustermaster minion session v1"
 
-// DeriveSession makes the session key of a minion from the cluster's session secret, so that every master has it: HKDF with
-// SHA-256 over the minion's id, the SHA-256 of its accepted public key, and the Raft index of the acceptance. The secret should
-// have 32 random bytes.
+// DeriveSession makes the session key of a minion from the cluster's session secret, so that every
+// master has it: HKDF with SHA-256 over the minion's id, the SHA-256 of its accepted public key,
+// and the Raft index of the acceptance. The secret should have 32 random bytes.
 func DeriveSession(secret []byte, id string, pubSum [32]byte, acceptIndex uint64) Key {
 	info := make([]byte, 0, len(sessionLabel)+len(pubSum)+8+len(id))
 	info = append(info, sessionLabel...)

@@ -119,7 +119,8 @@ func NewReader(r io.Reader, passphrase string) (*Reader, error) {
 		return nil, fmt.Errorf("read backup: %w", err)
 	}
 	b := &Reader{dec: msgpack.NewDecoder(bufio.NewReader(o))}
-	b.dec.DisallowUnknownFields(true) // a newer release's backup is refused rather than restored in part
+	// a newer release's backup is refused rather than restored in part
+	b.dec.DisallowUnknownFields(true)
 	if err := b.expect(kindAbout, &b.About); err != nil {
 		return nil, err
 	}

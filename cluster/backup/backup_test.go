@@ -17,17 +17,20 @@ const phrase = "correct horse battery"
 
 func sample(t testing.TB, jobs int) (About, fsm.Saved, []byte) {
 	t.Helper()
-	about := About{ClusterID: "c", UUID: "u", Master: "m1", Version: "1", At: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC), Index: 7,
+	about := About{ClusterID: "c", UUID: "u", Master: "m1", Version: "1",
+		At: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC), Index: 7,
 		Members: []Member{{ID: "m1", Addr: "10.0.0.1:4520"}}}
-	state := fsm.Saved{ClusterKey: "-----BEGIN the cluster's key", AES: "the aes key", Session: []byte("the session secret"),
-		Keys: []fsm.Key{{ID: "web1", Pub: "pub", State: fsm.KeyAccepted, Index: 5}}}
+	state := fsm.Saved{ClusterKey: "-----BEGIN the cluster's key", AES: "the aes key",
+		Session: []byte("the session secret"),
+		Keys:    []fsm.Key{{ID: "web1", Pub: "pub", State: fsm.KeyAccepted, Index: 5}}}
 	var out bytes.Buffer
 	w, err := NewWriter(&out, phrase, about, state)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range jobs {
-		if err := w.Add(Job{JID: fmt.Sprint(i), Load: bytes.Repeat([]byte{byte(i)}, 3000), Returns: map[string]Return{"web1": {Return: []byte{1}}}}); err != nil {
+		if err := w.Add(Job{JID: fmt.Sprint(i), Load: bytes.Repeat([]byte{byte(i)}, 3000),
+			Returns: map[string]Return{"web1": {Return: []byte{1}}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,18 +49,21 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.About.At = r.About.At.UTC()
-		if !reflect.DeepEqual(r.About, about) || r.State.ClusterKey != state.ClusterKey || !reflect.DeepEqual(r.State.Keys[0].ID, "web1") {
+		if !reflect.DeepEqual(r.About, about) || r.State.ClusterKey != state.ClusterKey ||
+			!reflect.DeepEqual(r.State.Keys[0].ID, "web1") {
 			t.Errorf("read %+v %+v", r.About, r.State)
 		}
 		for i := range jobs {
-			if j, err := r.Next(); err != nil || j.JID != fmt.Sprint(i) || len(j.Load) != 3000 || len(j.Returns) != 1 {
+			if j, err := r.Next(); err != nil || j.JID != fmt.Sprint(i) || len(j.Load) != 3000 ||
+				len(j.Returns) != 1 {
 				t.Fatalf("job %d: %+v %v", i, j.JID, err)
 			}
 		}
 		if _, err := r.Next(); !errors.Is(err, io.EOF) {
 			t.Errorf("after the last job: %v", err)
 		}
-		for _, secret := range []string{"the cluster's key", "the aes key", "the session secret", phrase, "web1"} {
+		for _, secret := range []string{"the cluster's key", "the aes key", "the session secret",
+			phrase, "web1"} {
 			if bytes.Contains(file, []byte(secret)) {
 				t.Errorf("%q is in the file in clear", secret)
 			}
@@ -88,7 +94,9 @@ func TestChangedFilesAreRefused(t *testing.T) {
 		{"another file", bytes.Repeat([]byte("text "), 100), phrase, ErrNoBackup},
 		{"header cut", file[:headerSize-1], phrase, ErrNoBackup},
 		{"nothing after the header", file[:headerSize], phrase, ErrPassphrase},
-		{"cost without bounds", func() []byte { b := bytes.Clone(file); b[len(magic)+4] = 0xff; return b }(), phrase, ErrNoBackup},
+		{"cost without bounds",
+			func() []byte { b := bytes.Clone(file); b[len(magic)+4] = 0xff; return b }(), phrase,
+			ErrNoBackup},
 		{"cost changed", flip(len(magic) + 3), phrase, ErrPassphrase},
 		{"first chunk changed", flip(headerSize + 10), phrase, ErrPassphrase},
 		{"last byte changed", flip(len(file) - 1), phrase, ErrCutShort},
@@ -109,12 +117,14 @@ func TestChangedFilesAreRefused(t *testing.T) {
 
 func TestShortPassphraseIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := NewWriter(io.Discard, "short", About{}, fsm.Saved{}); err == nil || !strings.Contains(err.Error(), "at least 12") {
+	if _, err := NewWriter(io.Discard, "short", About{}, fsm.Saved{}); err == nil ||
+		!strings.Contains(err.Error(), "at least 12") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A file that ends early inside the sealed part, which only who knows the passphrase can make, is an error too.
+// A file that ends early inside the sealed part, which only who knows the passphrase can make, is
+// an error too.
 func TestSealedButIncompleteIsRefused(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -135,7 +145,8 @@ func FuzzVerify(f *testing.F) {
 	f.Add(file)
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) >= headerSize { // the derivation's cost is tested above; here it would be all that is measured
+		// the derivation's cost is tested above; here it would be all that is measured
+		if len(b) >= headerSize {
 			b = bytes.Clone(b)
 			copy(b, file[:headerSize-prefixSize-saltSize])
 			copy(b[len(magic):], []byte{0, 0, 0, 1, 0, 0, 0, 8, 1})

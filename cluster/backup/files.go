@@ -51,9 +51,12 @@ type Summary struct {
 	Note      string   // what is not complete
 }
 
-// Backup writes a new file, with jobs also the job cache. The file is private and whole, or not there.
-func (b *Files) Backup(ctx context.Context, path, passphrase string, jobs bool) (v Summary, err error) {
-	if err := b.Refuse("backup", filepath.Dir(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+// Backup writes a new file, with jobs also the job cache. The file is private and whole, or not
+// there.
+func (b *Files) Backup(ctx context.Context, path, passphrase string, jobs bool) (v Summary,
+	err error) {
+	if err := b.Refuse("backup", filepath.Dir(path)); err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
 		return v, fmt.Errorf("make backup: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -76,7 +79,8 @@ func (b *Files) Backup(ctx context.Context, path, passphrase string, jobs bool) 
 		return v, err
 	}
 	c, _ := b.Cluster.State().Cluster()
-	about := About{ClusterID: c.ClusterID, UUID: c.UUID, Master: b.Master, Version: b.Version, At: time.Now().UTC(), Index: index}
+	about := About{ClusterID: c.ClusterID, UUID: c.UUID, Master: b.Master, Version: b.Version,
+		At: time.Now().UTC(), Index: index}
 	for _, m := range b.Cluster.State().Members() {
 		about.Members = append(about.Members, Member{ID: m.ID, Addr: m.Addr})
 	}
@@ -109,9 +113,10 @@ func summary(a About, keys int) Summary {
 	return v
 }
 
-// Restore puts back what the file holds; with test it only says what that would be. The file is read
-// to its end before anything is put back.
-func (b *Files) Restore(ctx context.Context, path, passphrase string, jobs, test bool) (v Summary, err error) {
+// Restore puts back what the file holds; with test it only says what that would be. The file is
+// read to its end before anything is put back.
+func (b *Files) Restore(ctx context.Context, path, passphrase string, jobs, test bool) (v Summary,
+	err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return v, fmt.Errorf("read backup: %w", err)

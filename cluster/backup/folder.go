@@ -12,8 +12,8 @@ import (
 	"clustermaster/store/durable"
 )
 
-// Folder is where dated backups of one cluster lie: CLUSTER-20060102T150405Z-MASTER.sealed, the time in UTC. Other files
-// in it are left alone.
+// Folder is where dated backups of one cluster lie: CLUSTER-20060102T150405Z-MASTER.sealed, the
+// time in UTC. Other files in it are left alone.
 type Folder struct {
 	Dir     string
 	Cluster string // cluster_id, or the master's id without one
@@ -47,7 +47,8 @@ func text(id string) string {
 
 // Path is where a backup of a time goes.
 func (f Folder) Path(at time.Time) string {
-	return filepath.Join(f.Dir, text(f.Cluster)+"-"+at.UTC().Format(stamp)+"-"+text(f.Master)+ending)
+	return filepath.Join(f.Dir, text(f.Cluster)+"-"+at.UTC().Format(stamp)+"-"+
+		text(f.Master)+ending)
 }
 
 // Unverified is where it is written before it takes its name.
@@ -91,8 +92,8 @@ func (f Folder) parse(name string) (Kept, bool) {
 	return Kept{Path: filepath.Join(f.Dir, name), At: at, Master: master}, true
 }
 
-// Prune removes all but the newest keep backups, and what this master began and did not finish. With own only its own
-// backups count. It returns what was removed.
+// Prune removes all but the newest keep backups, and what this master began and did not finish.
+// With own only its own backups count. It returns what was removed.
 func (f Folder) Prune(keep int, own bool) (removed []string, err error) {
 	all, err := f.List()
 	if err != nil {

@@ -30,8 +30,10 @@ func TestFolderKeepsTheNewest(t *testing.T) {
 	other.Master = "m-2"
 	foreign := touch(other.Path(day(3)))
 	untouched := []string{
-		touch(other.Unverified(day(4))), touch(Folder{Dir: f.Dir, Cluster: "a", Master: "m1"}.Path(day(0))),
-		touch(filepath.Join(f.Dir, "a_b-20260301T010000Z-m1.sealed.txt")), touch(filepath.Join(f.Dir, "a_b-2026-m1.sealed")),
+		touch(other.Unverified(day(4))),
+		touch(Folder{Dir: f.Dir, Cluster: "a", Master: "m1"}.Path(day(0))),
+		touch(filepath.Join(f.Dir, "a_b-20260301T010000Z-m1.sealed.txt")),
+		touch(filepath.Join(f.Dir, "a_b-2026-m1.sealed")),
 	}
 	touch(f.Unverified(day(5)))
 	if third != "a_b-20260303T010000Z-m1.sealed" {
@@ -57,7 +59,8 @@ func TestFolderKeepsTheNewest(t *testing.T) {
 		}
 	}
 	kept, err := f.List()
-	if err != nil || len(kept) != 4 || kept[0].Master != "m-2" || !kept[0].At.Equal(day(3)) || !kept[3].At.Equal(day(0)) {
+	if err != nil || len(kept) != 4 || kept[0].Master != "m-2" || !kept[0].At.Equal(day(3)) ||
+		!kept[3].At.Equal(day(0)) {
 		t.Errorf("listed %v %v", kept, err)
 	}
 	if removed, err := f.Prune(1, true); err != nil || len(removed) != 2 {

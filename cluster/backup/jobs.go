@@ -30,9 +30,11 @@ func (b *Files) saveJobs(ctx context.Context, w *Writer) (n int, note string, er
 		if err != nil {
 			return n, "", fmt.Errorf("pack job %s: %w", head.JID, err)
 		}
-		out := Job{JID: job.JID, Load: load, Minions: job.Minions, EndTime: job.EndTime, Returns: make(map[string]Return, len(returns))}
+		out := Job{JID: job.JID, Load: load, Minions: job.Minions, EndTime: job.EndTime,
+			Returns: make(map[string]Return, len(returns))}
 		for id, r := range returns {
-			out.Returns[id] = Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success, FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp}
+			out.Returns[id] = Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success,
+				FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp}
 		}
 		if err := w.Add(out); err != nil {
 			return n, "", err
@@ -42,7 +44,7 @@ func (b *Files) saveJobs(ctx context.Context, w *Writer) (n int, note string, er
 	return n, coverage.String(), nil
 }
 
-// putJob writes a job; what is there already stays.
+// putJob writes a job; an existing one stays.
 func (b *Files) putJob(ctx context.Context, j Job) error {
 	packed, err := value.Unpack(j.Load)
 	if err != nil {
@@ -54,7 +56,8 @@ func (b *Files) putJob(ctx context.Context, j Job) error {
 		}
 	}
 	for id, r := range j.Returns {
-		ret := jobcache.Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success, FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp}
+		ret := jobcache.Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success,
+			FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp}
 		if _, err := b.Jobs.SaveReturn(ctx, j.JID, id, ret, nil); err != nil {
 			return err
 		}

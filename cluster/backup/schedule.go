@@ -31,8 +31,8 @@ type Plan struct {
 	PassphraseFile string
 }
 
-// Schedule makes dated backups, verifies each by a dry restore, and removes old ones. A nil one makes
-// none.
+// Schedule makes dated backups, verifies each by a dry restore, and removes old ones. A nil one
+// makes none.
 type Schedule struct {
 	plan  Plan
 	began time.Time
@@ -60,12 +60,14 @@ func NewSchedule(plan Plan, log *slog.Logger, reg prometheus.Registerer) (*Sched
 		b.last = kept[0].At
 	}
 	b.made = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "clustermaster_backups_total", Help: "Scheduled backups that this master tried to make, by outcome.",
+		Name: "clustermaster_backups_total",
+		Help: "Scheduled backups that this master tried to make, by outcome.",
 	}, []string{"outcome"})
 	b.made.WithLabelValues("good")
 	b.made.WithLabelValues("failed")
 	reg.MustRegister(b.made, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "clustermaster_backup_age_seconds", Help: "Age of the cluster's last good scheduled backup; without one, since this master's start.",
+		Name: "clustermaster_backup_age_seconds",
+		Help: "Age of the cluster's last good scheduled backup; without one, since this master's start.",
 	}, func() float64 { return b.age().Seconds() }))
 	return b, nil
 }
@@ -128,7 +130,8 @@ func (b *Schedule) Alarms() []string {
 		if last := b.newest(); !last.IsZero() {
 			since = "since " + last.UTC().Format(time.RFC3339)
 		}
-		out = append(out, fmt.Sprintf("no good backup %s; one is due every %v (backup_interval)", since, b.plan.Interval))
+		out = append(out, fmt.Sprintf("no good backup %s; one is due every %v (backup_interval)",
+			since, b.plan.Interval))
 	}
 	return out
 }
@@ -161,7 +164,8 @@ func (b *Schedule) due() bool {
 	return !wait && (last.IsZero() || b.files.Load().Cluster.Now().Sub(last) >= b.plan.Interval)
 }
 
-// attempt makes one backup; a failure is logged, counted and told by cluster.health until one succeeds.
+// attempt makes one backup; a failure is logged, counted and told by cluster.health until one
+// succeeds.
 func (b *Schedule) attempt(ctx context.Context) {
 	at := b.files.Load().Cluster.Now().Truncate(time.Second)
 	began := time.Now()
@@ -180,7 +184,8 @@ func (b *Schedule) attempt(ctx context.Context) {
 	}
 	b.trouble, b.last = "", at
 	b.made.WithLabelValues("good").Inc()
-	b.log.Info("scheduled backup made and verified", "path", b.plan.Folder.Path(at), "bytes", v.Bytes, "keys", v.Keys,
+	b.log.Info("scheduled backup made and verified", "path", b.plan.Folder.Path(at), "bytes",
+		v.Bytes, "keys", v.Keys,
 		"jobs", v.Jobs, "took", time.Since(began).Round(time.Millisecond))
 }
 
@@ -230,8 +235,9 @@ func (b *Schedule) verified(ctx context.Context, path, passphrase string) (Summa
 		return wrote, fmt.Errorf("verify: %w", err)
 	}
 	if read.Keys != wrote.Keys || read.Jobs != wrote.Jobs || !read.At.Equal(wrote.At.Round(0)) {
-		return wrote, fmt.Errorf("verify: the file holds %d keys and %d jobs of %v, and %d and %d of %v were written",
-			read.Keys, read.Jobs, read.At, wrote.Keys, wrote.Jobs, wrote.At)
+		return wrote,
+			fmt.Errorf("verify: the file holds %d keys and %d jobs of %v, and %d and %d of %v were written",
+				read.Keys, read.Jobs, read.At, wrote.Keys, wrote.Jobs, wrote.At)
 	}
 	return wrote, nil
 }
@@ -243,7 +249,9 @@ func readPassphrase(path string) (string, error) {
 		return "", fmt.Errorf("read backup_passphrase_file: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o007 != 0 {
-		return "", fmt.Errorf("backup_passphrase_file %s is open to every user (mode %04o); chmod 0600 it", path, mode)
+		return "",
+			fmt.Errorf("backup_passphrase_file %s is open to every user (mode %04o); chmod 0600 it",
+				path, mode)
 	}
 	text, err := smallfile.Read(path, 4096)
 	if err != nil {

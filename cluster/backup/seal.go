@@ -24,15 +24,18 @@ var (
 	ErrCutShort   = errors.New("the file was cut short or changed")
 )
 
-// The header: magic, cost of the key derivation, salt, prefix of the nonces. It is authenticated with every chunk.
+// The header: magic, cost of the key derivation, salt, prefix of the nonces. It is authenticated
+// with every chunk.
 const (
-	magic      = "clustermaster backup 1\n"
-	saltSize   = 16
-	prefixSize = chacha20poly1305.NonceSizeX - 5 // then the number of the chunk (4) and whether it is the last (1)
+	magic    = "clustermaster backup 1\n"
+	saltSize = 16
+	// then the number of the chunk (4) and whether it is the last (1)
+	prefixSize = chacha20poly1305.NonceSizeX - 5
 	headerSize = len(magic) + 4 + 4 + 1 + saltSize + prefixSize
 )
 
-// Cost of Argon2id: 3 passes over 64 MiB. A file may say more, within bounds: reading must not cost more than this.
+// Cost of Argon2id: 3 passes over 64 MiB. A file may say more, within bounds: reading must not cost
+// more than this.
 const (
 	passes, memory, lanes = 3, 64 << 10, 4
 	maxPasses, maxMemory  = 10, 256 << 10
@@ -41,8 +44,8 @@ const (
 // chunkSize of plain text; all chunks but the last are full.
 const chunkSize = 64 << 10
 
-// sealer writes chunks: XChaCha20-Poly1305, each with its number, and a mark on the last, so that none can be left out,
-// swapped or cut off (the STREAM construction).
+// sealer writes chunks: XChaCha20-Poly1305, each with its number, and a mark on the last, so that
+// none can be left out, swapped or cut off (the STREAM construction).
 type sealer struct {
 	w      io.Writer
 	aead   cipher.AEAD
@@ -53,7 +56,8 @@ type sealer struct {
 
 func newSealer(w io.Writer, passphrase string) (*sealer, error) {
 	if n := len([]rune(passphrase)); n < MinPassphrase {
-		return nil, fmt.Errorf("passphrase has %d characters; at least %d are needed", n, MinPassphrase)
+		return nil, fmt.Errorf("passphrase has %d characters; at least %d are needed", n,
+			MinPassphrase)
 	}
 	header := make([]byte, 0, headerSize)
 	header = append(header, magic...)
@@ -82,11 +86,13 @@ func open(header []byte, passphrase string) (cipher.AEAD, error) {
 	}
 	cost := header[len(magic):]
 	time, mem, threads := binary.BigEndian.Uint32(cost), binary.BigEndian.Uint32(cost[4:]), cost[8]
-	if time == 0 || time > maxPasses || mem == 0 || mem > maxMemory || threads == 0 || threads > 16 {
+	if time == 0 || time > maxPasses || mem == 0 || mem > maxMemory || threads == 0 ||
+		threads > 16 {
 		return nil, fmt.Errorf("%w: its key derivation is out of bounds", ErrNoBackup)
 	}
 	defer debug.FreeOSMemory() // what the derivation took is not needed again
-	key := argon2.IDKey([]byte(passphrase), cost[9:9+saltSize], time, mem, threads, chacha20poly1305.KeySize)
+	key := argon2.IDKey([]byte(passphrase), cost[9:9+saltSize], time, mem, threads,
+		chacha20poly1305.KeySize)
 	return chacha20poly1305.NewX(key)
 }
 
@@ -151,7 +157,8 @@ func newOpener(r io.Reader, passphrase string) (*opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &opener{r: r, aead: aead, header: header, buf: make([]byte, chunkSize+chacha20poly1305.Overhead+1)}, nil
+	return &opener{r: r, aead: aead, header: header,
+		buf: make([]byte, chunkSize+chacha20poly1305.Overhead+1)}, nil
 }
 
 // Read implements io.Reader.

@@ -35,7 +35,8 @@ var joinKey = sync.OnceValue(func() []byte { return peer.JoinKey(Secret, Cluster
 // Option changes a node's config before it starts.
 type Option func(i int, cfg *cluster.Config)
 
-// Founders makes the first n nodes know only each other, so that they found without the later ones. Those know all.
+// Founders makes the first n nodes know only each other, so that they found without the later ones.
+// Those know all.
 func Founders(n int) Option {
 	return func(i int, cfg *cluster.Config) {
 		if i < n {
@@ -105,7 +106,8 @@ func freePort(t testing.TB) int {
 }
 
 func (c *Cluster) add(id, addr string) *Node {
-	n := &Node{ID: id, Addr: addr, Dir: filepath.Join(c.t.TempDir(), id), c: c, i: len(c.Nodes), log: new(logtest.Buffer)}
+	n := &Node{ID: id, Addr: addr, Dir: filepath.Join(c.t.TempDir(), id), c: c, i: len(c.Nodes),
+		log: new(logtest.Buffer)}
 	c.Nodes = append(c.Nodes, n)
 	c.t.Cleanup(func() {
 		n.Stop()
@@ -124,7 +126,8 @@ func (n *Node) Start() {
 		return
 	}
 	cfg := cluster.Config{
-		ID: n.ID, Addr: n.Addr, Version: "test", ClusterID: ClusterID, JoinKey: joinKey(), DataDir: n.Dir,
+		ID: n.ID, Addr: n.Addr, Version: "test", ClusterID: ClusterID, JoinKey: joinKey(),
+		DataDir:     n.Dir,
 		JoinTimeout: 3 * time.Second, StaleLimit: 3 * time.Second, ServeWithout: 4 * time.Second,
 		HeartbeatTimeout: 500 * time.Millisecond, AESGrace: 2 * time.Second,
 	}
@@ -153,7 +156,8 @@ func (n *Node) Start() {
 	n.pins = &cutPins{Pins: cfg.Pins, cut: cut}
 	reg := prometheus.NewRegistry()
 	n.port, err = listen(peer.Config{
-		Listen: n.Addr, Key: key, Pins: n.pins, Log: log, Registerer: reg, JoinTries: 1000, JoinTriesTotal: 1000,
+		Listen: n.Addr, Key: key, Pins: n.pins, Log: log, Registerer: reg, JoinTries: 1000,
+		JoinTriesTotal: 1000,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +215,8 @@ func (n *Node) Stop() {
 	n.Node = nil
 }
 
-// Kill ends a node as a crash looks to the others: its connections go first, nothing is handed over.
+// Kill ends a node as a crash looks to the others: its connections go first, nothing is handed
+// over.
 func (n *Node) Kill() {
 	n.c.t.Helper()
 	if n.Node == nil {

@@ -12,8 +12,9 @@ import (
 // OpAudited is the number of Audited.
 const OpAudited Op = 23
 
-// Bounds of each list of the audit trail. A kind has two lists, of what operators ordered and of what was automatic, so
-// that many changes of one kind don't push out those of another, and minions cause none that push out an operator's.
+// Bounds of each list of the audit trail. A kind has two lists, of what operators ordered and of
+// what was automatic, so that many changes of one kind don't push out those of another, and minions
+// cause none that push out an operator's.
 const (
 	keptAudits     = 1000
 	keptAuditBytes = 256 << 10
@@ -27,9 +28,11 @@ type Orderer struct {
 	Master string    `msgpack:"master"` // its id
 	User   string    `msgpack:"user"`
 	Eauth  string    `msgpack:"eauth"` // back end of external_auth that knows the user, or ""
-	From   string    `msgpack:"from"`  // a socket and its user, an address, or the part of the master that acted
-	Order  string    `msgpack:"order"` // the function or command that was called
-	// Automatic says that no operator gave this order: the reactor, the schedule, a minion or the master itself did.
+	// a socket and its user, an address, or the part of the master that acted
+	From  string `msgpack:"from"`
+	Order string `msgpack:"order"` // the function or command that was called
+	// Automatic says that no operator gave this order: the reactor, the schedule, a minion or the
+	// master itself did.
 	Automatic bool `msgpack:"automatic"`
 }
 
@@ -60,26 +63,32 @@ const (
 
 // AuditKinds are all kinds with the words for them.
 var AuditKinds = map[AuditKind]string{
-	AuditKeys: "keys", AuditMembers: "members", AuditSecrets: "secrets", AuditTokens: "tokens", AuditState: "state",
+	AuditKeys: "keys", AuditMembers: "members", AuditSecrets: "secrets", AuditTokens: "tokens",
+	AuditState: "state",
 }
 
-// Audit is one record of the audit trail. Action and subjects are read from the command, so no secret gets in.
+// Audit is one record of the audit trail. Action and subjects are read from the command, so no
+// secret gets in.
 type Audit struct {
-	Number   uint64    `msgpack:"number"` // 1, 2, ... of all records; what is missing in between has given way
-	By       Orderer   `msgpack:"by"`
-	Kind     AuditKind `msgpack:"kind"`
-	Action   string    `msgpack:"action"`
-	Subjects []string  `msgpack:"subjects"` // the first ids of minions or masters, owners of tokens, names of secrets
-	More     int       `msgpack:"more"`     // subjects that are not named
-	Refused  Refusal   `msgpack:"refused"`
-	Changed  bool      `msgpack:"changed"`
-	Times    int       `msgpack:"times"` // how often it came, one after the other; more than 1 only if nothing changed
-	Last     time.Time `msgpack:"last"`  // the last time, UTC
+	// 1, 2, ... of all records; what is missing in between has given way
+	Number uint64    `msgpack:"number"`
+	By     Orderer   `msgpack:"by"`
+	Kind   AuditKind `msgpack:"kind"`
+	Action string    `msgpack:"action"`
+	// the first ids of minions or masters, owners of tokens, names of secrets
+	Subjects []string `msgpack:"subjects"`
+	More     int      `msgpack:"more"` // subjects that are not named
+	Refused  Refusal  `msgpack:"refused"`
+	Changed  bool     `msgpack:"changed"`
+	// how often it came, one after the other; more than 1 only if nothing changed
+	Times int       `msgpack:"times"`
+	Last  time.Time `msgpack:"last"` // the last time, UTC
 }
 
 // bytes is about what a record takes.
 func (a *Audit) bytes() int {
-	n := overhead + len(a.By.Master) + len(a.By.User) + len(a.By.Eauth) + len(a.By.From) + len(a.By.Order)
+	n := overhead + len(a.By.Master) + len(a.By.User) + len(a.By.Eauth) + len(a.By.From) +
+		len(a.By.Order)
 	for _, s := range a.Subjects {
 		n += len(s) + 8
 	}
@@ -90,11 +99,13 @@ func (a *Audit) bytes() int {
 func (a *Audit) repeats(b *Audit) bool {
 	x, y := a.By, b.By
 	x.At, y.At = time.Time{}, time.Time{}
-	return !a.Changed && !b.Changed && x == y && a.Kind == b.Kind && a.Action == b.Action && a.Refused == b.Refused &&
+	return !a.Changed && !b.Changed && x == y && a.Kind == b.Kind && a.Action == b.Action &&
+		a.Refused == b.Refused &&
 		a.More == b.More && slices.Equal(a.Subjects, b.Subjects)
 }
 
-// Audited is a command with who ordered it: the change and its record happen together or not at all.
+// Audited is a command with who ordered it: the change and its record happen together or not at
+// all.
 type Audited struct {
 	By    Orderer `msgpack:"by"`
 	Entry []byte  `msgpack:"entry"` // the command, as Encode wrote it
@@ -147,12 +158,13 @@ func (c *Audited) apply(s *State, index uint64) Result {
 			subjects = append(subjects, k.Key.ID)
 		}
 	}
-	s.record(c.By.clipped(), Audit{Kind: kind, Action: action, Refused: r.Refused, Changed: r.Changed}, subjects)
+	s.record(c.By.clipped(), Audit{Kind: kind, Action: action, Refused: r.Refused,
+		Changed: r.Changed}, subjects)
 	return r
 }
 
-// record adds a record to the list of its kind. What was not ordered counts only if it changed something, and has a
-// list of its own: a minion may be its cause.
+// record adds a record to the list of its kind. What was not ordered counts only if it changed
+// something, and has a list of its own: a minion may be its cause.
 func (s *State) record(by Orderer, a Audit, subjects []string) {
 	if by.Automatic && !a.Changed {
 		return
@@ -227,11 +239,13 @@ func (s *State) putAudit(a Audit) {
 	s.audits[in] = append(s.audits[in], a)
 }
 
-// auditOf tells what the trail says of a command; kind 0 is nothing. The first step of a rotation records both.
+// auditOf tells what the trail says of a command; kind 0 is nothing. The first step of a rotation
+// records both.
 func auditOf(c Command) (kind AuditKind, action string, subjects []string) {
 	switch c := c.(type) {
 	case *ChangeKeys:
-		verb := map[KeyAction]string{AcceptKeys: "accept", RejectKeys: "reject", DeleteKeys: "delete"}[c.Action]
+		verb := map[KeyAction]string{AcceptKeys: "accept", RejectKeys: "reject",
+			DeleteKeys: "delete"}[c.Action]
 		return AuditKeys, cmp.Or(verb, "change"), c.IDs
 	case *ImportKeys:
 		ids := make([]string, len(c.Keys))
@@ -247,7 +261,8 @@ func auditOf(c Command) (kind AuditKind, action string, subjects []string) {
 		return AuditMembers, "allow", []string{c.ID}
 	case *MarkMember:
 		verb := map[Mark]string{
-			MarkDrain: "drain", MarkUndrain: "undrain", MarkLearner: "demote", MarkVoter: "promote", MarkDemoted: "demote",
+			MarkDrain: "drain", MarkUndrain: "undrain", MarkLearner: "demote", MarkVoter: "promote",
+			MarkDemoted: "demote",
 		}
 		return AuditMembers, cmp.Or(verb[c.Mark], "mark"), []string{memberID(c.Node)}
 	case *Recover:
@@ -271,10 +286,12 @@ func auditOf(c Command) (kind AuditKind, action string, subjects []string) {
 	case *Restore:
 		return AuditState, "restore", []string{"keys", "secrets", "tokens"}
 	case *ChangeGit:
-		verb := map[GitAction]string{PinGit: "pin", UnpinGit: "unpin", LockGit: "lock", UnlockGit: "unlock"}
+		verb := map[GitAction]string{PinGit: "pin", UnpinGit: "unpin", LockGit: "lock",
+			UnlockGit: "unlock"}
 		return AuditState, "git " + cmp.Or(verb[c.Action], "change"), []string{c.Env}
 	case *ChangeReactor:
-		verb := map[ReactorAction]string{AddReactor: "add", DeleteReactor: "delete", ReactorsOn: "on", ReactorsOff: "off"}
+		verb := map[ReactorAction]string{AddReactor: "add", DeleteReactor: "delete",
+			ReactorsOn: "on", ReactorsOff: "off"}
 		return AuditState, "reactor " + cmp.Or(verb[c.Action], "change"), []string{c.Tag}
 	}
 	return 0, "", nil

@@ -26,7 +26,8 @@ func audited(t testing.TB, by fsm.Orderer, c fsm.Command) *fsm.Audited {
 
 // told is what a record says, on one line.
 func told(a fsm.Audit) string {
-	return fmt.Sprintf("%d %s %s %s %v+%d changed=%v refused=%s x%d", a.Number, a.By.User, fsm.AuditKinds[a.Kind], a.Action, a.Subjects, a.More,
+	return fmt.Sprintf("%d %s %s %s %v+%d changed=%v refused=%s x%d", a.Number, a.By.User,
+		fsm.AuditKinds[a.Kind], a.Action, a.Subjects, a.More,
 		a.Changed, a.Refused, a.Times)
 }
 
@@ -40,7 +41,8 @@ func TestAuditTellsWhoChangedWhat(t *testing.T) {
 	for i := range 25 {
 		many = append(many, fsm.Key{ID: fmt.Sprintf("w%02d", i), State: fsm.KeyPending, Pub: "PUB"})
 	}
-	token := fsm.Token{Hash: [32]byte{1}, Owner: "pam/carol", Data: []byte("x"), Expire: at.Add(time.Hour)}
+	token := fsm.Token{Hash: [32]byte{1}, Owner: "pam/carol", Data: []byte("x"),
+		Expire: at.Add(time.Hour)}
 	pending := fsm.StateSet(fsm.KeyPending)
 	accept := func(ids ...string) *fsm.ChangeKeys {
 		return &fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: ids, From: pending, At: at}
@@ -51,7 +53,8 @@ func TestAuditTellsWhoChangedWhat(t *testing.T) {
 		return s.Apply(index, through(t, audited(t, by, c)))
 	}
 	apply(root, &fsm.ImportKeys{Keys: many, At: at})
-	if _, change := apply(carol, accept("w00", "w01", "stranger")); change.Op != fsm.OpChangeKeys || len(change.Keys) != 2 {
+	if _, change := apply(carol, accept("w00", "w01", "stranger")); change.Op != fsm.OpChangeKeys ||
+		len(change.Keys) != 2 {
 		t.Errorf("followers are told %+v, want the change within", change)
 	}
 	apply(reactor, accept("w00"))  // changes nothing: no record
@@ -105,7 +108,8 @@ func TestAuditTellsWhoChangedWhat(t *testing.T) {
 func TestAuditOfARepeat(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
-	once, err := fsm.NewOnce(strings.Repeat("t", 16), audited(t, root, &fsm.SetJoinKey{JoinKey: []byte("new")}))
+	once, err := fsm.NewOnce(strings.Repeat("t", 16),
+		audited(t, root, &fsm.SetJoinKey{JoinKey: []byte("new")}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +120,8 @@ func TestAuditOfARepeat(t *testing.T) {
 	}
 }
 
-// What comes from callers is cut, each list is bounded by number and bytes, and none pushes out another.
+// What comes from callers is cut, each list is bounded by number and bytes, and none pushes out
+// another.
 func TestAuditIsBounded(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
@@ -130,10 +135,12 @@ func TestAuditIsBounded(t *testing.T) {
 		mark(i, root)
 	}
 	if made, kept := s.AuditsMade(); made != 1502 || kept != 1001 {
-		t.Errorf("%d made, %d kept; want 1502 and 1000 of members beside one of secrets", made, kept)
+		t.Errorf("%d made, %d kept; want 1502 and 1000 of members beside one of secrets",
+			made, kept)
 	}
 	long := root
-	long.User, long.From, long.Order = strings.Repeat("ü", 5000), strings.Repeat("f", 5000), strings.Repeat("o", 5000)
+	long.User, long.From, long.Order = strings.Repeat("ü", 5000), strings.Repeat("f",
+		5000), strings.Repeat("o", 5000)
 	for i := range 1500 {
 		mark(i, long)
 	}
@@ -142,8 +149,10 @@ func TestAuditIsBounded(t *testing.T) {
 		t.Errorf("the oldest is %+v", a)
 	}
 	last := records[len(records)-1]
-	if last.By.User != strings.Repeat("ü", 128) || len(last.By.From) != 256 || len(last.By.Order) != 256 {
-		t.Errorf("texts of %d, %d, %d bytes", len(last.By.User), len(last.By.From), len(last.By.Order))
+	if last.By.User != strings.Repeat("ü", 128) || len(last.By.From) != 256 ||
+		len(last.By.Order) != 256 {
+		t.Errorf("texts of %d, %d, %d bytes", len(last.By.User), len(last.By.From),
+			len(last.By.Order))
 	}
 	if size := len(snapshot(t, s)); size > 400<<10 {
 		t.Errorf("a snapshot of %d bytes", size)
@@ -157,20 +166,25 @@ func TestAuditHasNoSecret(t *testing.T) {
 	s := founded(t)
 	saved := s.Saved()
 	saved.AES, saved.Session = secret, []byte(secret)
-	saved.Tokens = []fsm.Token{{Hash: [32]byte{9}, Owner: "pam/dave", Data: []byte(secret), Expire: at.Add(time.Hour)}}
+	saved.Tokens = []fsm.Token{{Hash: [32]byte{9}, Owner: "pam/dave", Data: []byte(secret),
+		Expire: at.Add(time.Hour)}}
 	var hash [32]byte
 	copy(hash[:], secret)
 	m := member(3)
 	m.Pub = secret
 	for i, c := range []fsm.Command{
-		&fsm.SetJoinKey{JoinKey: []byte(secret)}, &fsm.StageAES{Key: secret, At: at}, &fsm.StageSession{Secret: []byte(secret), At: at},
+		&fsm.SetJoinKey{JoinKey: []byte(secret)}, &fsm.StageAES{Key: secret, At: at},
+		&fsm.StageSession{Secret: []byte(secret), At: at},
 		&fsm.SetUserKeys{Keys: []fsm.UserKey{{User: "root", Key: secret}}},
-		&fsm.PutToken{Token: fsm.Token{Hash: hash, Owner: "pam/carol", Data: []byte(secret), Expire: at.Add(time.Hour)}, Max: 9, MaxPerOwner: 9, At: at},
+		&fsm.PutToken{Token: fsm.Token{Hash: hash, Owner: "pam/carol", Data: []byte(secret),
+			Expire: at.Add(time.Hour)}, Max: 9, MaxPerOwner: 9, At: at},
 		&fsm.DropToken{Hash: hash, At: at}, &fsm.PutMember{Member: m, At: at},
-		&fsm.ImportKeys{Keys: []fsm.Key{{ID: "minion1", State: fsm.KeyPending, Pub: secret}}, At: at},
+		&fsm.ImportKeys{Keys: []fsm.Key{{ID: "minion1", State: fsm.KeyPending, Pub: secret}},
+			At: at},
 		&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"minion1"}, From: 0xff, At: at},
 		&fsm.ChangeReactor{Action: fsm.AddReactor, Tag: "tag", Files: []string{secret}, At: at},
-		&fsm.Restore{Saved: saved, At: at}, &fsm.Recover{Node: member(1).Node, UUID: secret, At: at},
+		&fsm.Restore{Saved: saved, At: at},
+		&fsm.Recover{Node: member(1).Node, UUID: secret, At: at},
 	} {
 		s.Apply(uint64(2+i), audited(t, root, c))
 		records := s.Audits()

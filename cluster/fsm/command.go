@@ -12,7 +12,8 @@ import (
 	"clustermaster/cluster/level"
 )
 
-// Op numbers are written to the log: append only, never renumber, never reuse. Each has its level in package level.
+// Op numbers are written to the log: append only, never renumber, never reuse. Each has its level
+// in package level.
 type Op uint8
 
 // The commands.
@@ -42,14 +43,16 @@ const (
 	OpNoop Op = 129
 )
 
-// ErrUnknown says that a log entry or snapshot was written by a newer release. The node must stop: skipping what it
-// does not know would make its state differ from the others'. A *level.TooNewError comes with it.
+// ErrUnknown says that a log entry or snapshot was written by a newer release. The node must stop:
+// skipping what it does not know would make its state differ from the others'. A *level.TooNewError
+// comes with it.
 var ErrUnknown = errors.New("unknown to this release")
 
 // ErrCorrupt says that a log entry or snapshot does not decode. The node must stop.
 var ErrCorrupt = errors.New("does not decode")
 
-// Command is one change of the state. Times in it are the proposer's clock in UTC; the state has none of its own.
+// Command is one change of the state. Times in it are the proposer's clock in UTC; the state has
+// none of its own.
 type Command interface {
 	// Op is the command's number in the log.
 	Op() Op
@@ -57,8 +60,8 @@ type Command interface {
 	apply(s *State, index uint64) Result
 }
 
-// Noop changes nothing. The leader writes one after the last change of a burst, so that every log on
-// disk says that the change was committed.
+// Noop changes nothing. The leader writes one after the last change of a burst, so that every log
+// on disk says that the change was committed.
 type Noop struct {
 	// Check makes it a checkpoint: the members compare their states as they are after it.
 	Check bool `msgpack:"check,omitempty"`
@@ -99,12 +102,12 @@ func newDecoder(r io.Reader) *msgpack.Decoder {
 	return dec
 }
 
-// Decode reads a log entry. An op, field or level that this program does not know gives ErrUnknown, anything else
-// that does not decode ErrCorrupt.
+// Decode reads a log entry. An op, field or level that this program does not know gives ErrUnknown,
+// anything else that does not decode ErrCorrupt.
 func Decode(entry []byte) (Command, error) { return decode(entry, 0) }
 
-// decode is Decode for an entry, or for the one within a Once, which holds no other Once, or within an Audited, which
-// holds neither.
+// decode is Decode for an entry, or for the one within a Once, which holds no other Once, or within
+// an Audited, which holds neither.
 func decode(entry []byte, within Op) (Command, error) {
 	r := bytes.NewReader(entry)
 	dec := newDecoder(r)
@@ -133,7 +136,8 @@ func decode(entry []byte, within Op) (Command, error) {
 		return nil, fmt.Errorf("log entry with op %d: body: %w", number, err)
 	}
 	if r.Len() != 0 {
-		return nil, fmt.Errorf("log entry with op %d: %d bytes too many: %w", number, r.Len(), ErrCorrupt)
+		return nil, fmt.Errorf("log entry with op %d: %d bytes too many: %w", number, r.Len(),
+			ErrCorrupt)
 	}
 	switch c := c.(type) {
 	case *Once:
@@ -150,18 +154,20 @@ func decode(entry []byte, within Op) (Command, error) {
 		}
 	}
 	if Needs(c) > int(needs) {
-		return nil, fmt.Errorf("log entry with op %d: of level %d, said to be of level %d: %w", number, Needs(c), needs, ErrCorrupt)
+		return nil, fmt.Errorf("log entry with op %d: of level %d, said to be of level %d: %w",
+			number, Needs(c), needs, ErrCorrupt)
 	}
 	return c, nil
 }
 
-// tooNew is the error about something of a level that this program does not support; 0 and "" where that is unknown.
+// tooNew is the error about something of a level that this program does not support; 0 and "" where
+// that is unknown.
 func tooNew(n int, release string) error {
 	return fmt.Errorf("%w: %w", ErrUnknown, &level.TooNewError{Level: n, Release: release})
 }
 
-// decodeInto decodes one value. The library panics on some bad input (a nil for a time, msgpack 5.4.1),
-// and bad bytes must never end the process.
+// decodeInto decodes one value. The library panics on some bad input (a nil for a time, msgpack
+// 5.4.1), and bad bytes must never end the process.
 func decodeInto(dec *msgpack.Decoder, v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -172,7 +178,8 @@ func decodeInto(dec *msgpack.Decoder, v any) (err error) {
 	switch {
 	case err == nil:
 		return nil
-	case strings.HasPrefix(err.Error(), "msgpack: unknown field "): // the library has no error of its own for it
+	case strings.HasPrefix(err.Error(),
+		"msgpack: unknown field "): // the library has no error of its own for it
 		return fmt.Errorf("%w: %w", err, tooNew(0, ""))
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -273,9 +280,11 @@ type Result struct {
 	Refused Refusal `msgpack:"refused,omitempty"`
 	// Act is the outcome of OfferKey: accept, pend, reject, denied, full or error.
 	Act string `msgpack:"act,omitempty"`
-	// Keys lists the keys that changed: the new record, with From the state before. A deleted key has KeyUnknown.
+	// Keys lists the keys that changed: the new record, with From the state before. A deleted key
+	// has KeyUnknown.
 	Keys []KeyChange `msgpack:"keys,omitempty"`
-	// Epoch is the epoch that StageAES, StageSession or SetRing made, the number of SetRootsHead's head, or ClaimRun's turn.
+	// Epoch is the epoch that StageAES, StageSession or SetRing made, the number of SetRootsHead's
+	// head, or ClaimRun's turn.
 	Epoch uint64 `msgpack:"epoch,omitempty"`
 	// Changed says that the state differs from before.
 	Changed bool `msgpack:"changed,omitempty"`
@@ -293,7 +302,8 @@ func DecodeResult(b []byte) (r Result, err error) {
 	return r, err
 }
 
-// Change describes an applied command to those who follow the state: key export, events, connections, ring.
+// Change describes an applied command to those who follow the state: key export, events,
+// connections, ring.
 type Change struct {
 	Op      Op
 	Keys    []KeyChange // keys that changed

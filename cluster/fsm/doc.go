@@ -1,4 +1,5 @@
-// Package fsm is the state that all masters of a cluster agree on, as typed commands over plain maps.
+// Package fsm is the state that all masters of a cluster agree on, as typed commands over plain
+// maps.
 //
 // Lives here: the commands and their numbers in the log, what each one changes, snapshots, and the
 // reads that every request makes (key by id, member by node key, secrets, ring).

@@ -4,8 +4,8 @@ package fsm
 
 import "github.com/vmihailenco/msgpack/v5"
 
-// A program built with the tag "future" has one more command, one more field and one more record, of a level that
-// today's program does not support.
+// A program built with the tag "future" has one more command, one more field and one more record,
+// of a level that today's program does not support.
 
 // OpFuture is the op of Future.
 const OpFuture Op = 0x7f

@@ -60,8 +60,8 @@ func (s *State) GitMirrors() []*GitMirror {
 	return out
 }
 
-// SetGitRefs changes the refs of a mirror. It is refused as stale unless Seq is the next one. A repeat of the command
-// that made the current refs changes nothing.
+// SetGitRefs changes the refs of a mirror. It is refused as stale unless Seq is the next one. A
+// repeat of the command that made the current refs changes nothing.
 type SetGitRefs struct {
 	Key  string    `msgpack:"key"`
 	Seq  uint64    `msgpack:"seq"`
@@ -77,9 +77,10 @@ func (c *SetGitRefs) apply(s *State, _ uint64) Result {
 	if s.cluster.UUID == "" {
 		return Result{Refused: RefusedNotFounded}
 	}
-	if !validGitKey(c.Key) || c.Seq == 0 || len(c.Put) > maxGitRefs || slices.ContainsFunc(c.Put, func(r GitRef) bool {
-		return r.Name == "" || len(r.Name) > maxGitName || !validCommit(r.Commit)
-	}) {
+	if !validGitKey(c.Key) || c.Seq == 0 || len(c.Put) > maxGitRefs ||
+		slices.ContainsFunc(c.Put, func(r GitRef) bool {
+			return r.Name == "" || len(r.Name) > maxGitName || !validCommit(r.Commit)
+		}) {
 		return Result{Refused: RefusedInvalid}
 	}
 	now := s.gitMirror(c.Key)
@@ -102,7 +103,8 @@ func (c *SetGitRefs) apply(s *State, _ uint64) Result {
 		was := refs[r.Name]
 		r.Before = nil
 		if was.Commit != "" && was.Commit != r.Commit {
-			r.Before = append([]string{was.Commit}, was.Before[:min(len(was.Before), maxGitBefore-1)]...)
+			r.Before = append([]string{was.Commit},
+				was.Before[:min(len(was.Before), maxGitBefore-1)]...)
 		} else {
 			r.Before = was.Before
 		}
@@ -131,8 +133,8 @@ const (
 	UnlockGit GitAction = 4
 )
 
-// ChangeGit pins or unpins an environment of a mirror, or locks the mirror against fetches. A Result without Changed
-// says that there was nothing to do.
+// ChangeGit pins or unpins an environment of a mirror, or locks the mirror against fetches. A
+// Result without Changed says that there was nothing to do.
 type ChangeGit struct {
 	Action GitAction `msgpack:"action"`
 	Key    string    `msgpack:"key"`
@@ -165,7 +167,8 @@ func (c *ChangeGit) apply(s *State, _ uint64) Result {
 		if at < 0 && len(next.Pins) >= maxGitPins {
 			return Result{Refused: RefusedFull}
 		}
-		pins := slices.DeleteFunc(slices.Clone(next.Pins), func(p GitPin) bool { return p.Env == c.Env })
+		pins := slices.DeleteFunc(slices.Clone(next.Pins),
+			func(p GitPin) bool { return p.Env == c.Env })
 		pins = append(pins, GitPin{c.Env, c.Commit, c.By, c.At.UTC()})
 		slices.SortFunc(pins, func(a, b GitPin) int {
 			if a.Env < b.Env {
@@ -229,5 +232,8 @@ func validGitKey(key string) bool { return len(key) == gitKeySize && isHex(key) 
 func validCommit(id string) bool { return (len(id) == 40 || len(id) == 64) && isHex(id) }
 
 func isHex(s string) bool {
-	return !slices.ContainsFunc([]byte(s), func(c byte) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
+	return !slices.ContainsFunc([]byte(s), func(c byte) bool {
+		return (c < '0' || c > '9') &&
+			(c < 'a' || c > 'f')
+	})
 }

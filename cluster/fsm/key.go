@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// KeyState is the state of a minion's key. The numbers are written to the log and equal those of the mmap_key format.
+// KeyState is the state of a minion's key. The numbers are written to the log and equal those of
+// the mmap_key format.
 type KeyState uint8
 
-// The states. An id has at most one key that is accepted, pending or rejected; its denied keys are a list beside it.
+// The states. An id has at most one key that is accepted, pending or rejected; its denied keys are
+// a list beside it.
 const (
 	KeyUnknown  KeyState = 0
 	KeyAccepted KeyState = 1
@@ -27,7 +29,8 @@ type Key struct {
 	State KeyState  `msgpack:"state"`
 	Pub   string    `msgpack:"pub"`   // PEM as cleaned by wire.CleanKey
 	Since time.Time `msgpack:"since"` // of the state
-	Index uint64    `msgpack:"index"` // Raft index at which it got this state and key; session keys are derived from it
+	// Raft index at which it got this state and key; session keys are derived from it
+	Index uint64 `msgpack:"index"`
 	// Unvetted says that a minion's request made this record and no operator has looked at it yet.
 	Unvetted bool   `msgpack:"unvetted,omitempty"`
 	Source   string `msgpack:"source,omitempty"` // address that offered it, when Unvetted
@@ -39,7 +42,8 @@ type Denied struct {
 	At  time.Time `msgpack:"at"`
 }
 
-// Auto is what the options say about a key that nobody has decided on (auto_accept, autosign, autoreject).
+// Auto is what the options say about a key that nobody has decided on (auto_accept, autosign,
+// autoreject).
 type Auto uint8
 
 // The decisions of the options.
@@ -51,12 +55,14 @@ const (
 
 // OfferKey decides on the key that a minion shows in _auth: rows 3 to 9 of the order of checks.
 type OfferKey struct {
-	ID           string    `msgpack:"id"`
-	Pub          string    `msgpack:"pub"` // cleaned PEM
-	Open         bool      `msgpack:"open,omitempty"`
-	Auto         Auto      `msgpack:"auto,omitempty"`
-	MaxPending   int       `msgpack:"max_pending,omitempty"`    // unvetted keys, and denied ones; 0: no bound
-	MaxPerSource int       `msgpack:"max_per_source,omitempty"` // unvetted keys from one Source; 0: no bound
+	ID   string `msgpack:"id"`
+	Pub  string `msgpack:"pub"` // cleaned PEM
+	Open bool   `msgpack:"open,omitempty"`
+	Auto Auto   `msgpack:"auto,omitempty"`
+	// unvetted keys, and denied ones; 0: no bound
+	MaxPending int `msgpack:"max_pending,omitempty"`
+	// unvetted keys from one Source; 0: no bound
+	MaxPerSource int       `msgpack:"max_per_source,omitempty"`
 	Source       string    `msgpack:"source,omitempty"`
 	At           time.Time `msgpack:"at"`
 }
@@ -164,7 +170,8 @@ func (s *State) dropDenied(id string, index uint64) {
 	s.keysAt = index
 }
 
-// putKey stores k as a new record, so that a snapshot's records never change, and returns the state before.
+// putKey stores k as a new record, so that a snapshot's records never change, and returns the state
+// before.
 func (s *State) putKey(k Key, index uint64) KeyState {
 	from := s.dropKey(k.ID, index)
 	s.keys[k.ID] = &k
@@ -222,9 +229,9 @@ func StateSet(states ...KeyState) KeyStates {
 // Has says whether st is in the set.
 func (set KeyStates) Has(st KeyState) bool { return set&(1<<st) != 0 }
 
-// ChangeKeys accepts, rejects or deletes the keys of IDs that are in one of the states From; the others
-// are left alone. With KeyDenied in From an id without another key in From gives its last denied key
-// (accept, reject), or loses all denied ones (delete).
+// ChangeKeys accepts, rejects or deletes the keys of IDs that are in one of the states From; the
+// others are left alone. With KeyDenied in From an id without another key in From gives its last
+// denied key (accept, reject), or loses all denied ones (delete).
 type ChangeKeys struct {
 	Action KeyAction `msgpack:"action"`
 	IDs    []string  `msgpack:"ids"`
@@ -260,12 +267,14 @@ func (c *ChangeKeys) apply(s *State, index uint64) Result {
 		if c.Action == DeleteKeys {
 			if known {
 				s.dropKey(id, index)
-				out = append(out, KeyChange{Key: Key{ID: id, Pub: old.Pub, Since: c.At.UTC(), Index: index}, From: old.State})
+				out = append(out, KeyChange{Key: Key{ID: id, Pub: old.Pub, Since: c.At.UTC(),
+					Index: index}, From: old.State})
 			}
 			if denied {
 				pub := list[len(list)-1].Pub
 				s.dropDenied(id, index)
-				out = append(out, KeyChange{Key: Key{ID: id, Pub: pub, Since: c.At.UTC(), Index: index}, From: KeyDenied})
+				out = append(out, KeyChange{Key: Key{ID: id, Pub: pub, Since: c.At.UTC(),
+					Index: index}, From: KeyDenied})
 			}
 			continue
 		}
@@ -314,7 +323,8 @@ func (c *ImportKeys) apply(s *State, index uint64) Result {
 			}
 			continue
 		}
-		if old, ok := s.keys[k.ID]; ok && (!c.Overwrite || old.State == k.State && old.Pub == k.Pub) {
+		if old, ok := s.keys[k.ID]; ok &&
+			(!c.Overwrite || old.State == k.State && old.Pub == k.Pub) {
 			continue
 		}
 		out = append(out, KeyChange{Key: k, From: s.putKey(k, index)})
@@ -351,14 +361,16 @@ func (s *State) IsDenied(id, pub string) bool {
 	return false
 }
 
-// KeysVersion is the Raft index of the last change of any key. It is what a cache of key lists compares.
+// KeysVersion is the Raft index of the last change of any key. It is what a cache of key lists
+// compares.
 func (s *State) KeysVersion() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.keysAt
 }
 
-// Keys returns all accepted, pending and rejected keys sorted by id, and the KeysVersion that they belong to.
+// Keys returns all accepted, pending and rejected keys sorted by id, and the KeysVersion that they
+// belong to.
 func (s *State) Keys() ([]Key, uint64) {
 	s.mu.RLock()
 	out := make([]Key, 0, len(s.keys))
@@ -390,8 +402,9 @@ type Bound string
 const (
 	BoundPending Bound = "pending" // OfferKey.MaxPending, of unvetted keys
 	BoundSource  Bound = "source"  // OfferKey.MaxPerSource
-	BoundDenied  Bound = "denied"  // OfferKey.MaxPending of denied keys, maxDeniedPerID or maxDenied
-	BoundKeys    Bound = "keys"    // maxKeys
+	// OfferKey.MaxPending of denied keys, maxDeniedPerID or maxDenied
+	BoundDenied Bound = "denied"
+	BoundKeys   Bound = "keys" // maxKeys
 )
 
 // Full says whether the key of an unknown id would be one unvetted key too many.
@@ -401,8 +414,8 @@ func (s *State) Full(maxPending, maxPerSource int, source string) Bound {
 	return s.full(maxPending, maxPerSource, source)
 }
 
-// DeniedFull says whether a new key for an id that has another one should not be kept, because the list
-// of an id would lose its oldest key for it.
+// DeniedFull says whether a new key for an id that has another one should not be kept, because the
+// list of an id would lose its oldest key for it.
 func (s *State) DeniedFull(id string, maxPending int) Bound {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -413,7 +426,8 @@ func (s *State) DeniedFull(id string, maxPending int) Bound {
 }
 
 func (s *State) deniedFull(maxPending int) bool {
-	return maxPending > 0 && s.deniedN >= maxPending || s.limited() && s.deniedN >= s.most("State.denied")
+	return maxPending > 0 && s.deniedN >= maxPending || s.limited() &&
+		s.deniedN >= s.most("State.denied")
 }
 
 // Unvetted is the number of keys that minions' requests made and no operator has looked at.

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Limit is the bound of one list, map or text in the state, or of a part of a command that gets into it.
+// Limit is the bound of one list, map or text in the state, or of a part of a command that gets
+// into it.
 type Limit struct {
 	Of   string // field, as Type.Field; with [] each element of a list of texts
 	Most int    // elements of a list or map, bytes of a text
@@ -29,8 +30,8 @@ const (
 	BeyondExpiring Beyond = "refused, expired ones make room"
 )
 
-// limitsLevel is the level since which commands are refused for what they would exceed. Release 0.1.0 knew no such
-// refusals, so below it members would differ.
+// limitsLevel is the level since which commands are refused for what they would exceed. Release
+// 0.1.0 knew no such refusals, so below it members would differ.
 const limitsLevel = 2
 
 // The bounds of texts that several types have.
@@ -52,24 +53,32 @@ const (
 	maxRootsTree = 2
 )
 
-// Limits are all bounds of the replicated state. A test walks the types and fails for a field without one.
+// Limits are all bounds of the replicated state. A test walks the types and fails for a field
+// without one.
 var Limits = []Limit{
 	// The collections of the state.
-	{"State.members", maxMembers, "masters in the cluster", BeyondRefused, "remove one with salt-run cluster.remove"},
-	{"State.bars", maxBars, "removed masters that are kept out", BeyondRefused, "allow those that are gone for good with salt-run cluster.allow"},
-	{"State.keys", maxKeys, "accepted, pending and rejected keys together", BeyondRefused, "delete some with salt-key -d"},
-	{"State.denied", maxDenied, "denied keys of all minions", BeyondRefused, "delete some with salt-key -d"},
+	{"State.members", maxMembers, "masters in the cluster", BeyondRefused,
+		"remove one with salt-run cluster.remove"},
+	{"State.bars", maxBars, "removed masters that are kept out", BeyondRefused,
+		"allow those that are gone for good with salt-run cluster.allow"},
+	{"State.keys", maxKeys, "accepted, pending and rejected keys together", BeyondRefused,
+		"delete some with salt-key -d"},
+	{"State.denied", maxDenied, "denied keys of all minions", BeyondRefused,
+		"delete some with salt-key -d"},
 	{"State.done", keptResults, "results kept for repeats of a command", BeyondOldest, ""},
 	{"State.roots", maxRootsTree, "trees of roots", BeyondRefused, ""},
 	{"State.parts", maxParts, "parts of a restore under way", BeyondRefused, ""},
 	{"State.userKeys", maxUserKeys, "users of the masters' machines with a key", BeyondRefused, ""},
-	{"State.scheduled", maxScheduled, "entries of the schedule", BeyondRefused, "take some out of the option schedule"},
-	{"State.tokens", maxTokens, "tokens of external_auth", BeyondExpiring, "delete some with salt-run auth.del_token, or wait until some expire"},
+	{"State.scheduled", maxScheduled, "entries of the schedule", BeyondRefused,
+		"take some out of the option schedule"},
+	{"State.tokens", maxTokens, "tokens of external_auth", BeyondExpiring,
+		"delete some with salt-run auth.del_token, or wait until some expire"},
 	{"State.audits", 2 * auditKinds, "lists of the audit trail", BeyondCaller, ""},
 	{"State.bySPKI", maxMembers, "members by node key", BeyondCaller, ""},
 	{"State.offered", maxKeys, "sources of pending keys", BeyondCaller, ""},
 	{"State.release", maxID, "bytes in the name of a release", BeyondRefused, ""},
-	{"State.git", maxGitMirrors, "git repositories", BeyondRefused, "take remotes out that nobody needs"},
+	{"State.git", maxGitMirrors, "git repositories", BeyondRefused,
+		"take remotes out that nobody needs"},
 	{"audits.list", keptAudits, "records in one list of the audit trail", BeyondOldest, ""},
 	{"denied.list", maxDeniedPerID, "denied keys of one minion", BeyondOldest, ""},
 	{"epochs.old", maxOld, "former keys of one kind", BeyondOldest, ""},
@@ -100,28 +109,39 @@ var Limits = []Limit{
 	{"doneOnce.Token", tokenSize, "bytes in a token of a repeat", BeyondRefused, ""},
 	{"Result.Refused", maxID, "bytes in a refusal", BeyondCaller, ""},
 	{"Result.Act", maxID, "bytes in an outcome", BeyondCaller, ""},
-	{"Result.Keys", keptKeys, "keys in the results kept for repeats, or those of one command", BeyondOldest, ""},
+	{"Result.Keys", keptKeys, "keys in the results kept for repeats, or those of one command",
+		BeyondOldest, ""},
 	{"RestorePart.Token", maxID, "bytes in the name of a restore", BeyondRefused, ""},
-	{"RestorePart.Keys", maxKeys, "accepted, pending and rejected keys together", BeyondRefused, "delete some in the cluster that is backed up"},
-	{"RestorePart.Denied", maxDenied, "minions with denied keys", BeyondRefused, "delete some in the cluster that is backed up"},
-	{"RestorePart.Bars", maxBars, "removed masters that are kept out", BeyondRefused, "allow some with salt-run cluster.allow"},
-	{"RestorePart.Tokens", maxTokens, "tokens of external_auth", BeyondRefused, "delete some with salt-run auth.del_token"},
+	{"RestorePart.Keys", maxKeys, "accepted, pending and rejected keys together", BeyondRefused,
+		"delete some in the cluster that is backed up"},
+	{"RestorePart.Denied", maxDenied, "minions with denied keys", BeyondRefused,
+		"delete some in the cluster that is backed up"},
+	{"RestorePart.Bars", maxBars, "removed masters that are kept out", BeyondRefused,
+		"allow some with salt-run cluster.allow"},
+	{"RestorePart.Tokens", maxTokens, "tokens of external_auth", BeyondRefused,
+		"delete some with salt-run auth.del_token"},
 	{"State.userKeys[]", maxUserKeyLen, "bytes in a user's name or key", BeyondRefused, ""},
-	{"Reactors.Added", MaxReactors, "reactors that were added", BeyondRefused, "write them into the option reactor"},
-	{"Reactors.Deleted", MaxReactors, "reactors that were deleted", BeyondRefused, "take them out of the option reactor"},
+	{"Reactors.Added", MaxReactors, "reactors that were added", BeyondRefused,
+		"write them into the option reactor"},
+	{"Reactors.Deleted", MaxReactors, "reactors that were deleted", BeyondRefused,
+		"take them out of the option reactor"},
 	{"Reactors.Deleted[]", MaxReactorTag, "bytes in the tag of a reactor", BeyondRefused, ""},
 	{"Reactor.Tag", MaxReactorTag, "bytes in the tag of a reactor", BeyondRefused, ""},
 	{"Reactor.Files", MaxReactorFiles, "files of one reactor", BeyondRefused, ""},
 	{"Reactor.Files[]", MaxReactorPath, "bytes in the path of a reactor", BeyondRefused, ""},
-	{"Scheduled.Name", maxScheduledName, "bytes in the name of an entry of the schedule", BeyondRefused, ""},
-	{"Scheduled.Runs", maxScheduledRuns, "runs of one entry of the schedule at a time", BeyondRefused, ""},
+	{"Scheduled.Name", maxScheduledName, "bytes in the name of an entry of the schedule",
+		BeyondRefused, ""},
+	{"Scheduled.Runs", maxScheduledRuns, "runs of one entry of the schedule at a time",
+		BeyondRefused, ""},
 	{"Run.JID", maxScheduledName, "bytes in a job id", BeyondRefused, ""},
 	{"Run.Node", maxScheduledName, "bytes in the name of a node", BeyondRefused, ""},
 	{"Token.Owner", maxTokenOwner, "bytes in the owner of a token", BeyondRefused, ""},
 	{"Token.Data", maxTokenData, "bytes in what a token stands for", BeyondRefused, ""},
 	{"GitMirror.Key", gitKeySize, "bytes in the name of a mirror", BeyondRefused, ""},
-	{"GitMirror.Refs", maxGitRefs, "branches and tags of one git repository", BeyondRefused, "narrow the option refspecs"},
-	{"GitMirror.Pins", maxGitPins, "pinned environments of one git repository", BeyondRefused, "unpin some with salt-run cluster.git_unpin"},
+	{"GitMirror.Refs", maxGitRefs, "branches and tags of one git repository", BeyondRefused,
+		"narrow the option refspecs"},
+	{"GitMirror.Pins", maxGitPins, "pinned environments of one git repository", BeyondRefused,
+		"unpin some with salt-run cluster.git_unpin"},
 	{"GitRef.Name", maxGitName, "bytes in the name of a branch or tag", BeyondRefused, ""},
 	{"GitRef.Commit", maxCommit, "bytes in the id of a commit", BeyondRefused, ""},
 	{"GitRef.Before", maxGitBefore, "former commits of one branch or tag", BeyondOldest, ""},
@@ -130,7 +150,8 @@ var Limits = []Limit{
 	{"GitPin.Commit", maxCommit, "bytes in the id of a commit", BeyondRefused, ""},
 	{"GitPin.By", maxGitName, "bytes in the name of who pinned", BeyondRefused, ""},
 	{"Audit.Action", maxAuditText, "bytes in a text of the audit trail", BeyondCaller, ""},
-	{"Audit.Subjects", maxSubjects, "subjects named in one record of the audit trail", BeyondClipped, ""},
+	{"Audit.Subjects", maxSubjects, "subjects named in one record of the audit trail",
+		BeyondClipped, ""},
 	{"Audit.Subjects[]", maxAuditText, "bytes in a text of the audit trail", BeyondClipped, ""},
 	{"Audit.Refused", maxAuditText, "bytes in a refusal", BeyondCaller, ""},
 	{"Orderer.Master", maxAuditText, "bytes in a text of the audit trail", BeyondClipped, ""},
@@ -160,20 +181,25 @@ var Limits = []Limit{
 	{"Saved.ClusterKey", maxPEM, "bytes in the cluster's RSA key", BeyondRefused, ""},
 	{"Saved.AES", maxSecret, "bytes in a secret", BeyondRefused, ""},
 	{"Saved.Session", maxSecret, "bytes in a secret", BeyondRefused, ""},
-	{"Saved.Keys", maxKeys, "accepted, pending and rejected keys together", BeyondRefused, "delete some in the cluster that is backed up"},
-	{"Saved.Denied", maxDenied, "minions with denied keys", BeyondRefused, "delete some in the cluster that is backed up"},
+	{"Saved.Keys", maxKeys, "accepted, pending and rejected keys together", BeyondRefused,
+		"delete some in the cluster that is backed up"},
+	{"Saved.Denied", maxDenied, "minions with denied keys", BeyondRefused,
+		"delete some in the cluster that is backed up"},
 	{"Saved.Denied{}", maxID, "bytes in the id of a minion", BeyondRefused, ""},
 	{"Saved.Denied[]", maxDeniedPerID, "denied keys of one minion", BeyondRefused, ""},
-	{"Saved.Bars", maxBars, "removed masters that are kept out", BeyondRefused, "allow some with salt-run cluster.allow"},
+	{"Saved.Bars", maxBars, "removed masters that are kept out", BeyondRefused,
+		"allow some with salt-run cluster.allow"},
 	{"Saved.Scheduled", maxScheduled, "entries of the schedule", BeyondRefused, ""},
-	{"Saved.Tokens", maxTokens, "tokens of external_auth", BeyondRefused, "delete some with salt-run auth.del_token"},
+	{"Saved.Tokens", maxTokens, "tokens of external_auth", BeyondRefused,
+		"delete some with salt-run auth.del_token"},
 	{"Restore.Token", maxID, "bytes in the name of a restore", BeyondRefused, ""},
 	{"Recover.Node", maxNodeLen, "bytes in the name of a node", BeyondRefused, ""},
 	{"Recover.UUID", maxID, "bytes in the cluster's uuid", BeyondRefused, ""},
 	{"Once.Token", tokenSize, "bytes in a token of a repeat", BeyondRefused, ""},
 	{"Once.Entry", maxEntry, "bytes in one command", BeyondRefused, ""},
 	{"Audited.Entry", maxEntry, "bytes in one command", BeyondRefused, ""},
-	{"SetUserKeys.Keys", maxUserKeys, "users of the masters' machines with a key", BeyondRefused, ""},
+	{"SetUserKeys.Keys", maxUserKeys, "users of the masters' machines with a key",
+		BeyondRefused, ""},
 	{"UserKey.User", maxUserName, "bytes in the name of a user", BeyondRefused, ""},
 	{"UserKey.Key", maxUserKeyLen, "bytes in a user's key", BeyondRefused, ""},
 	{"ChangeReactor.Tag", MaxReactorTag, "bytes in the tag of a reactor", BeyondRefused, ""},
@@ -181,14 +207,18 @@ var Limits = []Limit{
 	{"ChangeReactor.Files[]", MaxReactorPath, "bytes in the path of a reactor", BeyondRefused, ""},
 	{"ClaimRun.JID", maxScheduledName, "bytes in a job id", BeyondRefused, ""},
 	{"ClaimRun.Node", maxScheduledName, "bytes in the name of a node", BeyondRefused, ""},
-	{"ClearRuns.JIDs", maxScheduled * maxScheduledRuns, "runs of the schedule in one order", BeyondRefused, ""},
+	{"ClearRuns.JIDs", maxScheduled * maxScheduledRuns, "runs of the schedule in one order",
+		BeyondRefused, ""},
 	{"ClearRuns.JIDs[]", maxScheduledName, "bytes in a job id", BeyondRefused, ""},
 	{"ClearRuns.Node", maxScheduledName, "bytes in the name of a node", BeyondRefused, ""},
 	{"ClearRuns.Forget", maxScheduled, "entries of the schedule in one order", BeyondRefused, ""},
-	{"ClearRuns.Forget[]", maxScheduledName, "bytes in the name of an entry of the schedule", BeyondRefused, ""},
+	{"ClearRuns.Forget[]", maxScheduledName, "bytes in the name of an entry of the schedule",
+		BeyondRefused, ""},
 	{"SetGitRefs.Key", gitKeySize, "bytes in the name of a mirror", BeyondRefused, ""},
-	{"SetGitRefs.Put", maxGitRefs, "branches and tags of one git repository", BeyondRefused, "narrow the option refspecs"},
-	{"SetGitRefs.Drop", maxGitRefs, "branches and tags of one git repository", BeyondRefused, "narrow the option refspecs"},
+	{"SetGitRefs.Put", maxGitRefs, "branches and tags of one git repository", BeyondRefused,
+		"narrow the option refspecs"},
+	{"SetGitRefs.Drop", maxGitRefs, "branches and tags of one git repository", BeyondRefused,
+		"narrow the option refspecs"},
 	{"SetGitRefs.Drop[]", maxGitName, "bytes in the name of a branch or tag", BeyondRefused, ""},
 	{"ChangeGit.Key", gitKeySize, "bytes in the name of a mirror", BeyondRefused, ""},
 	{"ChangeGit.Env", maxGitName, "bytes in the name of an environment", BeyondRefused, ""},
@@ -238,7 +268,8 @@ func (r Refusal) String() string {
 	return text
 }
 
-// TooLong refuses a command in which a text or list is longer than may be; "" if none is. It knows no state.
+// TooLong refuses a command in which a text or list is longer than may be; "" if none is. It knows
+// no state.
 func TooLong(c Command) Refusal {
 	switch c := c.(type) {
 	case *Once:
@@ -255,7 +286,8 @@ func TooLong(c Command) Refusal {
 // measured remembers by type whether a value of it can be too long; most in a record can't.
 var measured sync.Map // reflect.Type to bool
 
-// tooLong names the first field in v that is longer than may be. Of is the name of v, if it is a text, list or map.
+// tooLong names the first field in v that is longer than may be. Of is the name of v, if it is a
+// text, list or map.
 func tooLong(v reflect.Value, of string) string {
 	if !v.IsValid() || !mayBeLong(v.Type()) {
 		return ""
@@ -360,7 +392,8 @@ func (s *State) fold(c Command, index uint64) Result {
 	return c.apply(s, index)
 }
 
-// beyond refuses by a bound; members of before the bounds had names say no more than that something is full.
+// beyond refuses by a bound; members of before the bounds had names say no more than that something
+// is full.
 func (s *State) beyond(of string) Refusal {
 	if !s.limited() {
 		return RefusedFull
@@ -368,8 +401,9 @@ func (s *State) beyond(of string) Refusal {
 	return limitRefusal + Refusal(of)
 }
 
-// exceeds refuses a command after which a collection would have more than may be; "" if none would. Commands that look
-// at what they find before they know whether they add something refuse by themselves.
+// exceeds refuses a command after which a collection would have more than may be; "" if none would.
+// Commands that look at what they find before they know whether they add something refuse by
+// themselves.
 func (s *State) exceeds(c Command) Refusal {
 	over := func(of string, have, more int) Refusal {
 		if more > 0 && have+more > s.most(of) {
@@ -402,7 +436,8 @@ func (s *State) exceeds(c Command) Refusal {
 			_, known := s.keys[k.ID]
 			switch {
 			case k.State == KeyDenied:
-				if !slices.ContainsFunc(s.denied[k.ID], func(d Denied) bool { return d.Pub == k.Pub }) {
+				if !slices.ContainsFunc(s.denied[k.ID],
+					func(d Denied) bool { return d.Pub == k.Pub }) {
 					denied++
 				}
 			case !known:
@@ -423,7 +458,8 @@ func (s *State) exceeds(c Command) Refusal {
 		}
 		return s.tooMuch(laid, c)
 	case *Restore:
-		if n := len(c.Saved.Reactors.Added) + len(c.Saved.Reactors.Deleted); n > s.most("Reactors.Added") {
+		if n := len(c.Saved.Reactors.Added) +
+			len(c.Saved.Reactors.Deleted); n > s.most("Reactors.Added") {
 			return limitRefusal + "Reactors.Added"
 		}
 		laid := s.parts[:min(c.Parts, len(s.parts))]
@@ -486,7 +522,8 @@ func (s *State) tooMuch(laid []RestorePart, more *RestorePart) Refusal {
 	for _, of := range []struct {
 		limit string
 		n     int
-	}{{"State.keys", keys}, {"State.denied", denied}, {"State.bars", bars}, {"State.tokens", tokens}} {
+	}{{"State.keys", keys}, {"State.denied", denied}, {"State.bars", bars}, {"State.tokens",
+		tokens}} {
 		if of.n > s.most(of.limit) {
 			return limitRefusal + Refusal(of.limit)
 		}

@@ -15,9 +15,10 @@ import (
 	"clustermaster/cluster/level"
 )
 
-// stateTypes walks the types of v and calls fn with each text, list and map that the state or a command holds: its name
-// as in Limits. Keys of maps in the state are texts of the records in them.
-func stateTypes(typ reflect.Type, of string, inState bool, seen map[reflect.Type]bool, fn func(of string)) {
+// stateTypes walks the types of v and calls fn with each text, list and map that the state or a
+// command holds: its name as in Limits. Keys of maps in the state are texts of the records in them.
+func stateTypes(typ reflect.Type, of string, inState bool, seen map[reflect.Type]bool,
+	fn func(of string)) {
 	switch typ.Kind() {
 	case reflect.Pointer:
 		stateTypes(typ.Elem(), of, inState, seen, fn)
@@ -59,17 +60,18 @@ func TestEverythingInTheStateHasABound(t *testing.T) {
 			t.Errorf("%s has no bound: give it one in Limits, and refuse what exceeds it", of)
 		}
 	}
-	stateTypes(reflect.TypeFor[State](), "", true, map[reflect.Type]bool{reflect.TypeFor[Change](): true}, func(of string) {
-		switch of {
-		case "State.lowered": // of this test
-		case "State.denied[]":
-			need("denied.list")
-		case "State.audits[]":
-			need("audits.list")
-		default:
-			need(of)
-		}
-	})
+	stateTypes(reflect.TypeFor[State](), "", true,
+		map[reflect.Type]bool{reflect.TypeFor[Change](): true}, func(of string) {
+			switch of {
+			case "State.lowered": // of this test
+			case "State.denied[]":
+				need("denied.list")
+			case "State.audits[]":
+				need("audits.list")
+			default:
+				need(of)
+			}
+		})
 	for op := range 256 {
 		if c := newCommand(Op(op)); c != nil && level.OfCommand(uint8(op)) > 0 {
 			stateTypes(reflect.TypeOf(c), "", false, map[reflect.Type]bool{}, need)
@@ -87,7 +89,8 @@ func TestEverythingInTheStateHasABound(t *testing.T) {
 
 // filler adds one more element to a collection of the state each time it is called with the next n.
 type filler struct {
-	before func(n int) []Command // makes room for the next, such as a member to remove; their results don't matter
+	// makes room for the next, such as a member to remove; their results don't matter
+	before func(n int) []Command
 	next   func(n int) Command
 	act    string // outcome that tells of the bound, where it is no refusal
 	silent bool   // what is too much gives way, or isn't kept
@@ -95,7 +98,8 @@ type filler struct {
 
 func limitMember(n int) Member {
 	id := fmt.Sprintf("n%d", n)
-	return Member{Node: NodeName(id, "01"), ID: id, Incarnation: "01", SPKI: [32]byte{1, byte(n), byte(n >> 8)}}
+	return Member{Node: NodeName(id, "01"), ID: id, Incarnation: "01",
+		SPKI: [32]byte{1, byte(n), byte(n >> 8)}}
 }
 
 var limitAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -109,31 +113,45 @@ var fillers = map[string][]filler{
 	"State.bars": {
 		{
 			before: func(n int) []Command { return []Command{&PutMember{Member: limitMember(n)}} },
-			next:   func(n int) Command { return &RemoveMember{Node: limitMember(n).Node, Bar: true} },
+			next: func(n int) Command {
+				return &RemoveMember{Node: limitMember(n).Node,
+					Bar: true}
+			},
 		},
 		{next: func(n int) Command {
-			return &Restore{Saved: Saved{ClusterKey: "k", AES: "a", Session: []byte("s"), Bars: []Bar{{ID: fmt.Sprint("b", n), SPKI: [32]byte{9, byte(n)}}}}}
+			return &Restore{Saved: Saved{ClusterKey: "k", AES: "a", Session: []byte("s"),
+				Bars: []Bar{{ID: fmt.Sprint("b", n), SPKI: [32]byte{9, byte(n)}}}}}
 		}},
 	},
 	"State.keys": {
-		{next: func(n int) Command { return &OfferKey{ID: fmt.Sprint("a", n), Pub: "p", Auto: AutoAccept} }, act: "full"},
-		{next: func(n int) Command { return &OfferKey{ID: fmt.Sprint("b", n), Pub: "p"} }, act: "full"},
-		{next: func(n int) Command { return &OfferKey{ID: fmt.Sprint("c", n), Pub: "p", Open: true} }, act: "full"},
+		{next: func(n int) Command {
+			return &OfferKey{ID: fmt.Sprint("a", n), Pub: "p",
+				Auto: AutoAccept}
+		}, act: "full"},
+		{next: func(n int) Command { return &OfferKey{ID: fmt.Sprint("b", n), Pub: "p"} },
+			act: "full"},
+		{next: func(n int) Command {
+			return &OfferKey{ID: fmt.Sprint("c", n), Pub: "p",
+				Open: true}
+		}, act: "full"},
 		{next: func(n int) Command {
 			return &ImportKeys{Keys: []Key{{ID: fmt.Sprint("d", n), State: KeyAccepted, Pub: "p"}}}
 		}},
 		{
 			before: func(n int) []Command {
-				return []Command{&ImportKeys{Keys: []Key{{ID: fmt.Sprint("e", n), State: KeyDenied, Pub: "p"}}}}
+				return []Command{&ImportKeys{Keys: []Key{{ID: fmt.Sprint("e", n), State: KeyDenied,
+					Pub: "p"}}}}
 			},
 			next: func(n int) Command {
-				return &ChangeKeys{Action: AcceptKeys, IDs: []string{fmt.Sprint("e", n)}, From: StateSet(KeyDenied)}
+				return &ChangeKeys{Action: AcceptKeys, IDs: []string{fmt.Sprint("e", n)},
+					From: StateSet(KeyDenied)}
 			},
 		},
 		{next: func(n int) Command {
 			saved := Saved{ClusterKey: "k", AES: "a", Session: []byte("s")}
 			for i := range n + 1 {
-				saved.Keys = append(saved.Keys, Key{ID: fmt.Sprint("f", i), State: KeyAccepted, Pub: "p"})
+				saved.Keys = append(saved.Keys,
+					Key{ID: fmt.Sprint("f", i), State: KeyAccepted, Pub: "p"})
 			}
 			return &Restore{Saved: saved}
 		}},
@@ -144,14 +162,16 @@ var fillers = map[string][]filler{
 		}},
 		{
 			before: func(n int) []Command {
-				return []Command{&ImportKeys{Keys: []Key{{ID: fmt.Sprint("e", n), State: KeyAccepted, Pub: "p"}}}}
+				return []Command{&ImportKeys{Keys: []Key{{ID: fmt.Sprint("e", n),
+					State: KeyAccepted, Pub: "p"}}}}
 			},
 			next:   func(n int) Command { return &OfferKey{ID: fmt.Sprint("e", n), Pub: "q"} },
 			silent: true,
 		},
 	},
 	"State.parts": {{next: func(n int) Command {
-		return &RestorePart{Token: "t", Number: n, Keys: []Key{{ID: fmt.Sprint("a", n), State: KeyAccepted, Pub: "p"}}}
+		return &RestorePart{Token: "t", Number: n,
+			Keys: []Key{{ID: fmt.Sprint("a", n), State: KeyAccepted, Pub: "p"}}}
 	}}},
 	"State.userKeys": {{next: func(n int) Command {
 		return &SetUserKeys{Keys: []UserKey{{User: fmt.Sprint("u", n), Key: "k"}}}
@@ -178,9 +198,14 @@ var fillers = map[string][]filler{
 	}, silent: true}},
 	"State.git": {
 		{next: func(n int) Command {
-			return &SetGitRefs{Key: fmt.Sprintf("%032x", n), Seq: 1, Put: []GitRef{{Name: "refs/remotes/origin/a", Commit: fmt.Sprintf("%040x", n)}}, At: limitAt}
+			return &SetGitRefs{Key: fmt.Sprintf("%032x", n), Seq: 1,
+				Put: []GitRef{{Name: "refs/remotes/origin/a",
+					Commit: fmt.Sprintf("%040x", n)}}, At: limitAt}
 		}, silent: true}, // refused as full
-		{next: func(n int) Command { return &ChangeGit{Action: LockGit, Key: fmt.Sprintf("%032x", n), At: limitAt} }, silent: true},
+		{next: func(n int) Command {
+			return &ChangeGit{Action: LockGit,
+				Key: fmt.Sprintf("%032x", n), At: limitAt}
+		}, silent: true},
 	},
 	"State.roots": {{next: func(n int) Command {
 		return &SetRootsHead{Head: RootsHead{Tree: uint8(n + 1), Seq: 1, Size: 1}}
@@ -198,7 +223,8 @@ var derived = map[string]string{
 // alwaysBound are collections that had their bounds before they had names.
 var alwaysBound = []string{"State.done", "State.git", "State.roots", "State.scheduled"}
 
-// TestCollectionsKeepTheirBounds fills every map and list of the state to its bound, by each command that adds to it.
+// TestCollectionsKeepTheirBounds fills every map and list of the state to its bound, by each
+// command that adds to it.
 func TestCollectionsKeepTheirBounds(t *testing.T) {
 	t.Parallel()
 	typ := reflect.TypeFor[State]()
@@ -252,7 +278,8 @@ func TestCollectionsKeepTheirBounds(t *testing.T) {
 				got := size(s, of)
 				if !limited {
 					if got <= bound && !slices.Contains(alwaysBound, of) {
-						t.Errorf("%s: %d of %d: this test does not reach the bound", name, got, bound)
+						t.Errorf("%s: %d of %d: this test does not reach the bound", name,
+							got, bound)
 					}
 					continue
 				}
@@ -267,7 +294,8 @@ func TestCollectionsKeepTheirBounds(t *testing.T) {
 					}
 				case !told || l.Of != of:
 					t.Errorf("%s: refused as %q, want the name of the bound", name, last.Refused)
-				case !strings.Contains(last.Refused.String(), fmt.Sprint(l.Most)) || !strings.Contains(last.Refused.String(), l.What):
+				case !strings.Contains(last.Refused.String(), fmt.Sprint(l.Most)) ||
+					!strings.Contains(last.Refused.String(), l.What):
 					t.Errorf("%s: %q does not name the bound", name, last.Refused)
 				}
 			}

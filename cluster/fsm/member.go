@@ -7,18 +7,21 @@ import (
 
 // Member is one master of the cluster.
 type Member struct {
-	Node        string    `msgpack:"node"` // id/incarnation: Raft's ServerID and the name in the ring
-	ID          string    `msgpack:"id"`   // what operators see
+	// id/incarnation: Raft's ServerID and the name in the ring
+	Node        string    `msgpack:"node"`
+	ID          string    `msgpack:"id"` // what operators see
 	Incarnation string    `msgpack:"incarnation"`
 	Addr        string    `msgpack:"addr"` // host:port of the peer port; empty when stand-alone
 	SPKI        [32]byte  `msgpack:"spki"` // SHA-256 of the node key's SubjectPublicKeyInfo
 	Version     string    `msgpack:"version"`
 	Learner     bool      `msgpack:"learner"` // stays a nonvoter: never promoted
 	Since       time.Time `msgpack:"since"`
-	Index       uint64    `msgpack:"index"`              // of the command that added it
-	Pub         string    `msgpack:"pub,omitempty"`      // the node key's public part, PEM; "" until the member has told it
-	Draining    bool      `msgpack:"draining,omitempty"` // not ready, by order: minions go elsewhere
-	Demoted     time.Time `msgpack:"demoted,omitempty"`  // when it last lost its vote; zero: never
+	Index       uint64    `msgpack:"index"` // of the command that added it
+	// the node key's public part, PEM; "" until the member has told it
+	Pub string `msgpack:"pub,omitempty"`
+	// not ready, by order: minions go elsewhere
+	Draining bool      `msgpack:"draining,omitempty"`
+	Demoted  time.Time `msgpack:"demoted,omitempty"` // when it last lost its vote; zero: never
 }
 
 func (m *Member) valid() bool {
@@ -33,13 +36,13 @@ type Bar struct {
 	ID   string    `msgpack:"id"`
 	SPKI [32]byte  `msgpack:"spki"`
 	At   time.Time `msgpack:"at"`
-	// JoinKey is the K that the peer knew, where K has been rotated since: with it, and with its own node key, the
-	// peer may still prove who it is, in order to be told that it is out.
+	// JoinKey is the K that the peer knew, where K has been rotated since: with it, and with its
+	// own node key, the peer may still prove who it is, in order to be told that it is out.
 	JoinKey []byte `msgpack:"join_key,omitempty"`
 }
 
-// PutMember admits a member or updates its address, version or node key. Another incarnation of its id
-// is refused unless Replace names it: then it leaves in the same step.
+// PutMember admits a member or updates its address, version or node key. Another incarnation of its
+// id is refused unless Replace names it: then it leaves in the same step.
 type PutMember struct {
 	Member  Member    `msgpack:"member"`
 	Replace string    `msgpack:"replace"` // node

@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// How many results are kept for repeats: the newest so many, and of those no more than have so many keys together.
+// How many results are kept for repeats: the newest so many, and of those no more than have so many
+// keys together.
 const (
 	keptResults = 256
 	keptKeys    = 20_000
 )
 
-// Once is a command that has one effect however often it is in the log: a proposer that lost its answer proposes it again,
-// and gets the first result. That holds for the newest commands only, many more than are on the way at any time.
+// Once is a command that has one effect however often it is in the log: a proposer that lost its
+// answer proposes it again, and gets the first result. That holds for the newest commands only,
+// many more than are on the way at any time.
 type Once struct {
 	Token string `msgpack:"token"` // random, 16 bytes
 	Entry []byte `msgpack:"entry"` // the command, as Encode wrote it

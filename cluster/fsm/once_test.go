@@ -19,13 +19,15 @@ func once(t testing.TB, token int, c fsm.Command) *fsm.Once {
 	return o
 }
 
-// A command whose answer was lost is proposed again: the key that came back meanwhile stays, and the answer is the first.
+// A command whose answer was lost is proposed again: the key that came back meanwhile stays, and
+// the answer is the first.
 func TestOnceHasOneEffect(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	offer := &fsm.OfferKey{ID: "web1", Pub: "PUB", MaxPending: 10, MaxPerSource: 10, At: at}
 	apply(t, s, offer)
-	remove := once(t, 1, &fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"}, From: 0xff, At: at})
+	remove := once(t, 1, &fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"}, From: 0xff,
+		At: at})
 	first, change := apply(t, s, remove)
 	if len(first.Keys) != 1 || len(change.Keys) != 1 || change.Op != fsm.OpChangeKeys {
 		t.Fatalf("first: %+v, %+v", first, change)
@@ -40,7 +42,8 @@ func TestOnceHasOneEffect(t *testing.T) {
 			t.Errorf("the key that came back is %+v", k)
 		}
 	}
-	if r, _ := apply(t, s, once(t, 2, &fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"}, From: 0xff, At: at})); len(r.Keys) != 1 {
+	if r, _ := apply(t, s, once(t, 2, &fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"},
+		From: 0xff, At: at})); len(r.Keys) != 1 {
 		t.Errorf("another order: %+v", r)
 	}
 }
@@ -60,13 +63,15 @@ func TestOnceIsBounded(t *testing.T) {
 	var keys []fsm.Key
 	for i := range ids {
 		ids[i] = fmt.Sprintf("minion%d", i)
-		keys = append(keys, fsm.Key{ID: ids[i], State: fsm.KeyPending, Pub: strings.Repeat("P", 100)})
+		keys = append(keys, fsm.Key{ID: ids[i], State: fsm.KeyPending,
+			Pub: strings.Repeat("P", 100)})
 	}
 	size := func() int { return len(snapshot(t, s)) }
 	apply(t, s, &fsm.ImportKeys{Keys: keys, At: at})
 	for i := range 20 {
 		action := []fsm.KeyAction{fsm.AcceptKeys, fsm.RejectKeys}[i%2]
-		if r, _ := apply(t, s, once(t, i+1, &fsm.ChangeKeys{Action: action, IDs: ids, From: 0xff, At: at})); len(r.Keys) != len(ids) {
+		if r, _ := apply(t, s, once(t, i+1, &fsm.ChangeKeys{Action: action, IDs: ids, From: 0xff,
+			At: at})); len(r.Keys) != len(ids) {
 			t.Fatalf("%d keys changed", len(r.Keys))
 		}
 	}

@@ -36,7 +36,8 @@ func TestMarksOutliveUpdatesAndReplacement(t *testing.T) {
 		if r, _ := apply(t, s, &fsm.MarkMember{Node: node, Mark: m, At: at}); !r.Changed {
 			t.Errorf("mark %d changed nothing", m)
 		}
-		if r, _ := apply(t, s, &fsm.MarkMember{Node: node, Mark: m, At: at.Add(time.Hour)}); r.Changed {
+		if r, _ := apply(t, s, &fsm.MarkMember{Node: node, Mark: m,
+			At: at.Add(time.Hour)}); r.Changed {
 			t.Errorf("a repeat of mark %d changed something", m)
 		}
 	}
@@ -59,7 +60,8 @@ func TestMarksOutliveUpdatesAndReplacement(t *testing.T) {
 	if m, _ := s.MemberBySPKI(again.SPKI); m.Draining || m.Learner || !m.Demoted.IsZero() {
 		t.Errorf("marks not taken off: %+v", m)
 	}
-	for _, c := range []*fsm.MarkMember{{Node: "x/y", Mark: fsm.MarkDrain}, {Node: again.Node, Mark: 99}} {
+	for _, c := range []*fsm.MarkMember{{Node: "x/y", Mark: fsm.MarkDrain},
+		{Node: again.Node, Mark: 99}} {
 		if r, _ := apply(t, s, c); r.Refused == "" {
 			t.Errorf("%+v was taken", c)
 		}
@@ -83,17 +85,21 @@ func TestRestoreBringsBackKeysAndSecrets(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	apply(t, s, &fsm.ImportKeys{At: at, Keys: []fsm.Key{
-		{ID: "web1", State: fsm.KeyAccepted, Pub: "1"}, {ID: "web2", State: fsm.KeyRejected, Pub: "2"}, {ID: "web1", State: fsm.KeyDenied, Pub: "3"},
+		{ID: "web1", State: fsm.KeyAccepted, Pub: "1"},
+		{ID: "web2", State: fsm.KeyRejected, Pub: "2"},
+		{ID: "web1", State: fsm.KeyDenied, Pub: "3"},
 	}})
 	apply(t, s, &fsm.OfferKey{ID: "web3", Pub: "4", At: at})
 	saved := s.Saved()
 	want, _ := s.Key("web1")
 
 	other := found()
-	other.Cluster.UUID, other.Cluster.ClusterKey, other.AES, other.Session = "b", "OTHER", "aes-9", []byte("session-9")
+	other.Cluster.UUID, other.Cluster.ClusterKey, other.AES, other.Session = "b", "OTHER", "aes-9",
+		[]byte("session-9")
 	o := fsm.New()
 	o.Apply(1, other)
-	apply(t, o, &fsm.ImportKeys{At: at, Keys: []fsm.Key{{ID: "stray", State: fsm.KeyAccepted, Pub: "x"}}})
+	apply(t, o,
+		&fsm.ImportKeys{At: at, Keys: []fsm.Key{{ID: "stray", State: fsm.KeyAccepted, Pub: "x"}}})
 	r, change := apply(t, o, &fsm.Restore{Saved: saved, At: at})
 	if !r.Changed || !change.Restored || !change.Secrets {
 		t.Errorf("result %+v, change %+v", r, change)
@@ -109,7 +115,8 @@ func TestRestoreBringsBackKeysAndSecrets(t *testing.T) {
 		t.Errorf("AES %+v", a)
 	}
 	c, _ := o.Cluster()
-	if c.ClusterKey != "PEM" || c.UUID != "b" || len(o.Members()) != 1 || o.Session().Active.Number != 2 {
+	if c.ClusterKey != "PEM" || c.UUID != "b" || len(o.Members()) != 1 ||
+		o.Session().Active.Number != 2 {
 		t.Errorf("cluster %+v", c)
 	}
 	if r, _ := apply(t, o, &fsm.Restore{At: at}); r.Refused != fsm.RefusedInvalid {
@@ -129,13 +136,16 @@ func TestRecoverLeavesOne(t *testing.T) {
 	}
 	s = rebuilt(t, s)
 	m := s.Members()
-	if c, _ := s.Cluster(); c.UUID != "new" || len(m) != 1 || m[0].ID != "m2" || m[0].Learner || len(s.Ring().Members) != 1 {
+	if c, _ := s.Cluster(); c.UUID != "new" || len(m) != 1 || m[0].ID != "m2" || m[0].Learner ||
+		len(s.Ring().Members) != 1 {
 		t.Errorf("cluster %+v, members %+v", c, m)
 	}
-	if r, _ := apply(t, s, &fsm.Recover{Node: member(2).Node, UUID: "new", At: at}); r.Changed || r.Refused != "" {
+	if r, _ := apply(t, s, &fsm.Recover{Node: member(2).Node, UUID: "new", At: at}); r.Changed ||
+		r.Refused != "" {
 		t.Errorf("a repeat: %+v", r)
 	}
-	if r, _ := apply(t, s, &fsm.Recover{Node: "x/y", UUID: "z", At: at}); r.Refused != fsm.RefusedNotMember {
+	if r, _ := apply(t, s, &fsm.Recover{Node: "x/y", UUID: "z",
+		At: at}); r.Refused != fsm.RefusedNotMember {
 		t.Errorf("a stranger: %+v", r)
 	}
 }

@@ -20,15 +20,17 @@ var at = time.Date(2026, 11, 21, 9, 32, 30, 576440000, time.UTC)
 func member(n int) fsm.Member {
 	id := fmt.Sprintf("m%d", n)
 	return fsm.Member{
-		Node: fsm.NodeName(id, fmt.Sprintf("%016d", n)), ID: id, Incarnation: fmt.Sprintf("%016d", n),
-		Addr: fmt.Sprintf("127.0.0.%d:4520", n), SPKI: [32]byte{byte(n)}, Version: "test",
+		Node: fsm.NodeName(id, fmt.Sprintf("%016d", n)), ID: id,
+		Incarnation: fmt.Sprintf("%016d", n),
+		Addr:        fmt.Sprintf("127.0.0.%d:4520", n), SPKI: [32]byte{byte(n)}, Version: "test",
 	}
 }
 
 func found() *fsm.Found {
 	return &fsm.Found{
-		Cluster: fsm.Cluster{UUID: strings.Repeat("a", 32), ClusterID: "c", ClusterKey: "PEM", JoinKey: []byte("k"), Partitions: 256},
-		Member:  member(1), AES: "aes-1", Session: []byte("session-1"), At: at,
+		Cluster: fsm.Cluster{UUID: strings.Repeat("a", 32), ClusterID: "c", ClusterKey: "PEM",
+			JoinKey: []byte("k"), Partitions: 256},
+		Member: member(1), AES: "aes-1", Session: []byte("session-1"), At: at,
 	}
 }
 
@@ -92,21 +94,26 @@ func randomCommand(r *rand.Rand) fsm.Command {
 	case 7:
 		return &fsm.ActivateSession{Epoch: uint64(r.IntN(6)), At: when}
 	case 8:
-		return &fsm.SetRing{Epoch: uint64(r.IntN(5)), Members: []string{member(1).Node, member(2).Node}, At: when}
+		return &fsm.SetRing{Epoch: uint64(r.IntN(5)),
+			Members: []string{member(1).Node, member(2).Node}, At: when}
 	case 9:
-		return &fsm.ImportKeys{Keys: []fsm.Key{{ID: id, State: fsm.KeyState(r.IntN(6)), Pub: pub}}, Overwrite: r.IntN(2) == 0, At: when}
+		return &fsm.ImportKeys{Keys: []fsm.Key{{ID: id, State: fsm.KeyState(r.IntN(6)), Pub: pub}},
+			Overwrite: r.IntN(2) == 0, At: when}
 	case 10, 11:
-		return &fsm.ChangeKeys{Action: fsm.KeyAction(r.IntN(4)), IDs: []string{id, "minion1", id}, From: fsm.KeyStates(r.IntN(64)), At: when}
+		return &fsm.ChangeKeys{Action: fsm.KeyAction(r.IntN(4)), IDs: []string{id, "minion1", id},
+			From: fsm.KeyStates(r.IntN(64)), At: when}
 	default:
 		return &fsm.OfferKey{
-			ID: id, Pub: pub, Open: r.IntN(8) == 0, Auto: fsm.Auto(r.IntN(3)), MaxPending: r.IntN(8), MaxPerSource: r.IntN(5),
+			ID: id, Pub: pub, Open: r.IntN(8) == 0, Auto: fsm.Auto(r.IntN(3)),
+			MaxPending: r.IntN(8), MaxPerSource: r.IntN(5),
 			Source: fmt.Sprintf("10.0.0.%d", r.IntN(3)), At: when,
 		}
 	}
 }
 
-// TestEqualCommandsGiveEqualBytes applies random commands to A, moves a snapshot taken at a random point to B,
-// gives the rest to both and compares results and bytes. C gets the commands without their log form.
+// TestEqualCommandsGiveEqualBytes applies random commands to A, moves a snapshot taken at a random
+// point to B, gives the rest to both and compares results and bytes. C gets the commands without
+// their log form.
 func TestEqualCommandsGiveEqualBytes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(150) {
@@ -127,11 +134,13 @@ func TestEqualCommandsGiveEqualBytes(t *testing.T) {
 			if i > cut {
 				rb, _ := b.Apply(index, through(t, cmd))
 				if got, want := fmt.Sprint(rb), fmt.Sprint(ra); got != want {
-					t.Fatalf("seed %d, command %d %T: results differ\ngot  %s\nwant %s", seed, i, cmd, got, want)
+					t.Fatalf("seed %d, command %d %T: results differ\ngot  %s\nwant %s", seed, i,
+						cmd, got, want)
 				}
 			}
 			if got, want := fmt.Sprint(rc), fmt.Sprint(ra); got != want {
-				t.Fatalf("seed %d, command %d %T: results differ without log\ngot  %s\nwant %s", seed, i, cmd, got, want)
+				t.Fatalf("seed %d, command %d %T: results differ without log\ngot  %s\nwant %s",
+					seed, i, cmd, got, want)
 			}
 			if i == cut {
 				if err := b.Restore(bytes.NewReader(snapshot(t, a))); err != nil {
@@ -166,7 +175,8 @@ func checkSources(t *testing.T, s *fsm.State) {
 		}
 	}
 	for source, n := range counts {
-		if source != "" && (s.Full(0, n, source) != fsm.BoundSource || s.Full(0, n+1, source) != "") {
+		if source != "" && (s.Full(0, n, source) != fsm.BoundSource ||
+			s.Full(0, n+1, source) != "") {
 			t.Errorf("%d keys of %q are counted otherwise", n, source)
 		}
 	}
@@ -235,7 +245,8 @@ func TestPure(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
-	for _, banned := range []string{"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "log", "log/slog", "runtime", "context"} {
+	for _, banned := range []string{"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "log",
+		"log/slog", "runtime", "context"} {
 		if slices.Contains(strings.Fields(string(out)), banned) {
 			t.Errorf("package fsm imports %s: the state may depend only on the log", banned)
 		}
@@ -283,7 +294,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(wrapped)
 	parts, end := backedUp(f).Split("token", at, 4000)
-	for _, c := range append([]fsm.Command{parts[0], parts[len(parts)-1], end, userKeys()}, reactorsAndRuns()...) {
+	for _, c := range append([]fsm.Command{parts[0], parts[len(parts)-1], end, userKeys()},
+		reactorsAndRuns()...) {
 		b, err := fsm.Encode(c)
 		if err != nil {
 			f.Fatal(err)
@@ -329,7 +341,8 @@ func FuzzRestore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := founded(t)
 		before := snapshot(t, s)
-		if err := s.Restore(bytes.NewReader(b)); err != nil && !bytes.Equal(snapshot(t, s), before) {
+		if err := s.Restore(bytes.NewReader(b)); err != nil &&
+			!bytes.Equal(snapshot(t, s), before) {
 			t.Fatal("an error, and yet the state changed")
 		}
 	})

@@ -65,8 +65,8 @@ const (
 	ReactorsOff   ReactorAction = 4
 )
 
-// ChangeReactor adds or deletes a reactor, or turns all of them on or off. A Result without Changed says that there was
-// nothing to do: the tag was there already, or not there.
+// ChangeReactor adds or deletes a reactor, or turns all of them on or off. A Result without Changed
+// says that there was nothing to do: the tag was there already, or not there.
 type ChangeReactor struct {
 	Action ReactorAction `msgpack:"action"`
 	Tag    string        `msgpack:"tag"`

@@ -14,11 +14,14 @@ import (
 // reactorsAndRuns are commands that leave something of each kind behind.
 func reactorsAndRuns() []fsm.Command {
 	return []fsm.Command{
-		&fsm.ChangeReactor{Action: fsm.AddReactor, Tag: "my/*", Files: []string{"/srv/a.sls", "salt://b.sls"}, At: at},
+		&fsm.ChangeReactor{Action: fsm.AddReactor, Tag: "my/*",
+			Files: []string{"/srv/a.sls", "salt://b.sls"}, At: at},
 		&fsm.ChangeReactor{Action: fsm.DeleteReactor, Tag: "salt/auth", Configured: true, At: at},
 		&fsm.ChangeReactor{Action: fsm.ReactorsOff, At: at},
-		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Next: at.Add(time.Minute), Last: at, Started: true, At: at}, JID: "1", Node: "m1"},
-		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Turn: 1, After: at, At: at}, JID: "2", Node: "m2"},
+		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Next: at.Add(time.Minute), Last: at,
+			Started: true, At: at}, JID: "1", Node: "m1"},
+		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Turn: 1, After: at, At: at}, JID: "2",
+			Node: "m2"},
 		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "old", Splay: at, At: at}},
 		&fsm.ClearRuns{JIDs: []string{"1"}, Forget: []string{"old"}, Before: at},
 	}
@@ -27,10 +30,12 @@ func reactorsAndRuns() []fsm.Command {
 func TestReactors(t *testing.T) {
 	t.Parallel()
 	add := func(tag string, configured bool) *fsm.ChangeReactor {
-		return &fsm.ChangeReactor{Action: fsm.AddReactor, Tag: tag, Files: []string{"/f.sls"}, Configured: configured, At: at}
+		return &fsm.ChangeReactor{Action: fsm.AddReactor, Tag: tag, Files: []string{"/f.sls"},
+			Configured: configured, At: at}
 	}
 	del := func(tag string, configured bool) *fsm.ChangeReactor {
-		return &fsm.ChangeReactor{Action: fsm.DeleteReactor, Tag: tag, Configured: configured, At: at}
+		return &fsm.ChangeReactor{Action: fsm.DeleteReactor, Tag: tag, Configured: configured,
+			At: at}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -38,12 +43,18 @@ func TestReactors(t *testing.T) {
 		changed string // one letter for each command
 		want    string
 	}{
-		{"added once", []*fsm.ChangeReactor{add("a", false), add("a", false), add("b", false)}, "tft", "[{a [/f.sls]} {b [/f.sls]}] []"},
-		{"there by the option", []*fsm.ChangeReactor{add("a", true), del("a", true), del("a", true)}, "ftf", "[] [a]"},
-		{"deleted by the option and added again", []*fsm.ChangeReactor{del("a", true), add("a", true), add("a", true), del("a", true)}, "ttft", "[] [a]"},
+		{"added once", []*fsm.ChangeReactor{add("a", false), add("a", false), add("b", false)},
+			"tft", "[{a [/f.sls]} {b [/f.sls]}] []"},
+		{"there by the option", []*fsm.ChangeReactor{add("a", true), del("a", true),
+			del("a", true)}, "ftf", "[] [a]"},
+		{"deleted by the option and added again",
+			[]*fsm.ChangeReactor{del("a", true), add("a", true), add("a", true), del("a", true)},
+			"ttft", "[] [a]"},
 		{"not there", []*fsm.ChangeReactor{del("a", false)}, "f", "[] []"},
-		{"the order of coming stays", []*fsm.ChangeReactor{add("b", false), add("a", false), add("c", false), del("a", false)}, "tttt", "[{b [/f.sls]} {c [/f.sls]}] []"},
-		{"deleted ones are sorted", []*fsm.ChangeReactor{del("z", true), del("a", true), del("m", true)}, "ttt", "[] [a m z]"},
+		{"the order of coming stays", []*fsm.ChangeReactor{add("b", false), add("a", false),
+			add("c", false), del("a", false)}, "tttt", "[{b [/f.sls]} {c [/f.sls]}] []"},
+		{"deleted ones are sorted", []*fsm.ChangeReactor{del("z", true), del("a", true),
+			del("m", true)}, "ttt", "[] [a m z]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +69,8 @@ func TestReactors(t *testing.T) {
 			}
 			for _, state := range []*fsm.State{s, rebuilt(t, s)} {
 				got := state.Reactors()
-				if text := fmt.Sprint(got.Added, " ", got.Deleted); changed != tt.changed || text != tt.want {
+				if text := fmt.Sprint(got.Added, " ", got.Deleted); changed != tt.changed ||
+					text != tt.want {
 					t.Errorf("got %s %s, want %s %s", changed, text, tt.changed, tt.want)
 				}
 			}
@@ -70,7 +82,8 @@ func TestReactorsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	for i := range 1000 {
-		if r, _ := apply(t, s, &fsm.ChangeReactor{Action: fsm.AddReactor, Tag: fmt.Sprint(i), At: at}); !r.Changed {
+		if r, _ := apply(t, s, &fsm.ChangeReactor{Action: fsm.AddReactor, Tag: fmt.Sprint(i),
+			At: at}); !r.Changed {
 			t.Fatalf("%d: %+v", i, r)
 		}
 	}
@@ -79,29 +92,36 @@ func TestReactorsAreBounded(t *testing.T) {
 		want fsm.Refusal
 	}{
 		{fsm.ChangeReactor{Action: fsm.AddReactor, Tag: "one more"}, fsm.RefusedFull},
-		{fsm.ChangeReactor{Action: fsm.DeleteReactor, Tag: "one more", Configured: true}, fsm.RefusedFull},
-		{fsm.ChangeReactor{Action: fsm.AddReactor, Tag: strings.Repeat("x", 1025)}, fsm.RefusedInvalid},
-		{fsm.ChangeReactor{Action: fsm.AddReactor, Tag: "x", Files: make([]string, 101)}, fsm.RefusedInvalid},
-		{fsm.ChangeReactor{Action: fsm.AddReactor, Tag: "x", Files: []string{strings.Repeat("x", 4097)}}, fsm.RefusedInvalid},
+		{fsm.ChangeReactor{Action: fsm.DeleteReactor, Tag: "one more", Configured: true},
+			fsm.RefusedFull},
+		{fsm.ChangeReactor{Action: fsm.AddReactor, Tag: strings.Repeat("x", 1025)},
+			fsm.RefusedInvalid},
+		{fsm.ChangeReactor{Action: fsm.AddReactor, Tag: "x", Files: make([]string, 101)},
+			fsm.RefusedInvalid},
+		{fsm.ChangeReactor{Action: fsm.AddReactor, Tag: "x",
+			Files: []string{strings.Repeat("x", 4097)}}, fsm.RefusedInvalid},
 		{fsm.ChangeReactor{Action: fsm.AddReactor}, fsm.RefusedInvalid},
 		{fsm.ChangeReactor{Tag: "x"}, fsm.RefusedInvalid},
 	} {
 		before := snapshot(t, s)
-		if r, _ := s.Apply(s.AppliedIndex(), &tt.c); r.Refused != tt.want || r.Changed || !bytes.Equal(snapshot(t, s), before) {
+		if r, _ := s.Apply(s.AppliedIndex(), &tt.c); r.Refused != tt.want || r.Changed ||
+			!bytes.Equal(snapshot(t, s), before) {
 			t.Errorf("%d %.10q: %+v, want %s", tt.c.Action, tt.c.Tag, r, tt.want)
 		}
 	}
 }
 
-// Everybody is on or off; who asks for what is there already changes nothing.
+// Either everybody is on or off; a request for the present state changes nothing.
 func TestReactorsOff(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	for _, tt := range []struct {
 		action       fsm.ReactorAction
 		changed, off bool
-	}{{fsm.ReactorsOn, false, false}, {fsm.ReactorsOff, true, true}, {fsm.ReactorsOff, false, true}, {fsm.ReactorsOn, true, false}} {
-		if r, _ := apply(t, s, &fsm.ChangeReactor{Action: tt.action, At: at}); r.Changed != tt.changed {
+	}{{fsm.ReactorsOn, false, false}, {fsm.ReactorsOff, true, true}, {fsm.ReactorsOff, false,
+		true}, {fsm.ReactorsOn, true, false}} {
+		if r, _ := apply(t, s, &fsm.ChangeReactor{Action: tt.action,
+			At: at}); r.Changed != tt.changed {
 			t.Errorf("%+v: %+v", tt, r)
 		}
 		if rebuilt(t, s).Reactors().Off != tt.off {
@@ -115,7 +135,9 @@ func TestClaimRun(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	claim := func(turn uint64, jid, node string) *fsm.ClaimRun {
-		return &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Turn: turn, Next: at.Add(time.Duration(turn) * time.Minute), Last: at, Started: true, At: at}, JID: jid, Node: node}
+		return &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Turn: turn,
+			Next: at.Add(time.Duration(turn) * time.Minute), Last: at, Started: true, At: at},
+			JID: jid, Node: node}
 	}
 	for i, tt := range []struct {
 		c       *fsm.ClaimRun
@@ -129,12 +151,14 @@ func TestClaimRun(t *testing.T) {
 		{claim(2, "3", "m2"), "", 3},
 		{claim(2, "4", "m1"), fsm.RefusedStale, 3},
 	} {
-		if r, _ := apply(t, s, tt.c); r.Refused != tt.refused || r.Epoch != tt.turn || r.Changed != (tt.refused == "") {
+		if r, _ := apply(t, s, tt.c); r.Refused != tt.refused || r.Epoch != tt.turn ||
+			r.Changed != (tt.refused == "") {
 			t.Errorf("claim %d: %+v, want %q and turn %d", i, r, tt.refused, tt.turn)
 		}
 	}
 	e, ok := rebuilt(t, s).Scheduled("job")
-	if want := "[{1 m1} {3 m2}]"; !ok || fmt.Sprint(e.Runs) != want || e.Turn != 3 || !e.Next.Equal(at.Add(2*time.Minute)) || !e.Started {
+	if want := "[{1 m1} {3 m2}]"; !ok || fmt.Sprint(e.Runs) != want || e.Turn != 3 ||
+		!e.Next.Equal(at.Add(2*time.Minute)) || !e.Started {
 		t.Errorf("got %+v, want runs %s", e, want)
 	}
 	if _, ok := s.Scheduled("other"); ok {
@@ -149,7 +173,8 @@ func TestClaimRunAgain(t *testing.T) {
 	c := once(t, 1, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", At: at}, JID: "1", Node: "m1"})
 	first, _ := apply(t, s, c)
 	again, _ := apply(t, s, c)
-	if e, _ := s.Scheduled("job"); !first.Changed || fmt.Sprint(again) != fmt.Sprint(first) || len(e.Runs) != 1 || e.Turn != 1 {
+	if e, _ := s.Scheduled("job"); !first.Changed || fmt.Sprint(again) != fmt.Sprint(first) ||
+		len(e.Runs) != 1 || e.Turn != 1 {
 		t.Errorf("first %+v, again %+v, entry %+v", first, again, e)
 	}
 }
@@ -158,8 +183,10 @@ func TestClearRuns(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	turn := uint64(0)
-	for _, run := range []fsm.Run{{JID: "1", Node: "m1"}, {JID: "2", Node: "m2"}, {JID: "3", Node: "m1"}} {
-		apply(t, s, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Turn: turn, At: at}, JID: run.JID, Node: run.Node})
+	for _, run := range []fsm.Run{{JID: "1", Node: "m1"}, {JID: "2", Node: "m2"},
+		{JID: "3", Node: "m1"}} {
+		apply(t, s, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Turn: turn, At: at},
+			JID: run.JID, Node: run.Node})
 		turn++
 	}
 	apply(t, s, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "old", At: at.Add(-time.Hour)}})
@@ -175,7 +202,8 @@ func TestClearRuns(t *testing.T) {
 		{fsm.ClearRuns{Forget: []string{"old", "young", "none"}, Before: at}, true, "[]"},
 	} {
 		r, _ := apply(t, s, &tt.c)
-		if e, _ := rebuilt(t, s).Scheduled("job"); r.Changed != tt.changed || fmt.Sprint(e.Runs) != tt.want {
+		if e, _ := rebuilt(t, s).Scheduled("job"); r.Changed != tt.changed ||
+			fmt.Sprint(e.Runs) != tt.want {
 			t.Errorf("%d: %+v, runs %v, want %s", i, r, e.Runs, tt.want)
 		}
 	}
@@ -192,10 +220,12 @@ func TestScheduleIsBounded(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	for i := range 4096 {
-		s.Apply(s.AppliedIndex()+1, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: fmt.Sprint(i), At: at}})
+		s.Apply(s.AppliedIndex()+1, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: fmt.Sprint(i),
+			At: at}})
 	}
 	for i := range 256 {
-		s.Apply(s.AppliedIndex()+1, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "0", Turn: uint64(i + 1), At: at}, JID: fmt.Sprint(i)})
+		s.Apply(s.AppliedIndex()+1, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "0",
+			Turn: uint64(i + 1), At: at}, JID: fmt.Sprint(i)})
 	}
 	for _, tt := range []struct {
 		c    fsm.ClaimRun
@@ -213,7 +243,8 @@ func TestScheduleIsBounded(t *testing.T) {
 	}
 }
 
-// TestReactorsAndRunsGiveEqualBytes applies random commands to two states, one of which begins with a snapshot of the other.
+// TestReactorsAndRunsGiveEqualBytes applies random commands to two states, one of which begins with
+// a snapshot of the other.
 func TestReactorsAndRunsGiveEqualBytes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -225,13 +256,20 @@ func TestReactorsAndRunsGiveEqualBytes(t *testing.T) {
 			var c fsm.Command
 			switch r.IntN(4) {
 			case 0:
-				c = &fsm.ChangeReactor{Action: fsm.ReactorAction(r.IntN(5)), Tag: fmt.Sprint(r.IntN(6)), Files: make([]string, r.IntN(3)), Configured: r.IntN(2) == 0, At: at}
+				c = &fsm.ChangeReactor{Action: fsm.ReactorAction(r.IntN(5)),
+					Tag: fmt.Sprint(r.IntN(6)), Files: make([]string,
+						r.IntN(3)), Configured: r.IntN(2) == 0, At: at}
 			case 1:
-				c = &fsm.ClearRuns{JIDs: []string{fmt.Sprint(r.IntN(200))}, Node: fmt.Sprintf("m%d", r.IntN(9)), Forget: []string{name}, Before: at.Add(time.Duration(r.IntN(200)) * time.Second)}
+				c = &fsm.ClearRuns{JIDs: []string{fmt.Sprint(r.IntN(200))},
+					Node: fmt.Sprintf("m%d",
+						r.IntN(9)), Forget: []string{name},
+					Before: at.Add(time.Duration(r.IntN(200)) * time.Second)}
 			default:
 				e, _ := a.Scheduled(name)
-				e.Name, e.Turn, e.At = name, e.Turn+uint64(r.IntN(2)), at.Add(time.Duration(i)*time.Second)
-				c = &fsm.ClaimRun{Entry: e, JID: strings.Repeat(fmt.Sprint(i), r.IntN(2)), Node: fmt.Sprintf("m%d", r.IntN(3))}
+				e.Name, e.Turn, e.At = name, e.Turn+
+					uint64(r.IntN(2)), at.Add(time.Duration(i)*time.Second)
+				c = &fsm.ClaimRun{Entry: e, JID: strings.Repeat(fmt.Sprint(i), r.IntN(2)),
+					Node: fmt.Sprintf("m%d", r.IntN(3))}
 			}
 			ra, _ := apply(t, a, c)
 			if i == cut {
@@ -248,7 +286,8 @@ func TestReactorsAndRunsGiveEqualBytes(t *testing.T) {
 	}
 }
 
-// What operators changed of the reactors comes back with a backup, and entries of the schedule that this cluster does not know.
+// What operators changed of the reactors comes back with a backup, and entries of the schedule that
+// this cluster does not know.
 func TestReactorsAndScheduleComeBack(t *testing.T) {
 	t.Parallel()
 	old, now := founded(t), founded(t)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Saved is the part of a state that a backup brings back: what minions and operators would miss. Members, ring and the
-// join key belong to the masters that run now.
+// Saved is the part of a state that a backup brings back: what minions and operators would miss.
+// Members, ring and the join key belong to the masters that run now.
 type Saved struct {
 	ClusterKey string              `msgpack:"cluster_key"` // PEM
 	AES        string              `msgpack:"aes"`
@@ -27,8 +27,9 @@ func (s *State) Saved() Saved {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	out := Saved{
-		ClusterKey: s.cluster.ClusterKey, AES: string(s.aes.active.Secret), Session: s.session.active.Secret,
-		Keys: keys, Denied: maps.Clone(s.denied), Reactors: s.reactors,
+		ClusterKey: s.cluster.ClusterKey, AES: string(s.aes.active.Secret),
+		Session: s.session.active.Secret,
+		Keys:    keys, Denied: maps.Clone(s.denied), Reactors: s.reactors,
 	}
 	for _, name := range sortedNames(s.scheduled) {
 		e := s.scheduled[name]
@@ -44,10 +45,11 @@ func (s *State) Saved() Saved {
 	return out
 }
 
-// Restore puts back what a backup kept: the cluster key, the secrets of minions' sessions, and exactly the keys of the
-// backup, each with the index that it had, so that minions need not sign in again, and its tokens that have not expired. Bars are
-// added to those there are, but never against a present member; an entry of the schedule that this cluster knows stays as it is. It has all
-// of that itself, or the lists in Parts parts that came before it.
+// Restore puts back what a backup kept: the cluster key, the secrets of minions' sessions, and
+// exactly the keys of the backup, each with the index that it had, so that minions need not sign in
+// again, and its tokens that have not expired. Bars are added to those there are, but never against
+// a present member; an entry of the schedule that this cluster knows stays as it is. It has all of
+// that itself, or the lists in Parts parts that came before it.
 type Restore struct {
 	Saved Saved     `msgpack:"saved"`
 	At    time.Time `msgpack:"at"`
@@ -71,7 +73,8 @@ func (c *Restore) apply(s *State, index uint64) Result {
 	s.cluster.ClusterKey = c.Saved.ClusterKey
 	s.aes.replace([]byte(c.Saved.AES), c.At)
 	s.session.replace(c.Saved.Session, c.At)
-	s.keys, s.denied, s.deniedN, s.unvetted = make(map[string]*Key, len(c.Saved.Keys)), make(map[string][]Denied), 0, 0
+	s.keys, s.denied, s.deniedN, s.unvetted = make(map[string]*Key,
+		len(c.Saved.Keys)), make(map[string][]Denied), 0, 0
 	s.offered = make(map[string]int)
 	s.tokens = make(map[[32]byte]*Token)
 	for i := range c.Parts {
@@ -87,7 +90,8 @@ func (c *Restore) apply(s *State, index uint64) Result {
 		s.reactors.tidy()
 	}
 	for _, e := range c.Saved.Scheduled {
-		if _, known := s.scheduled[e.Name]; known || e.Name == "" || len(s.scheduled) >= maxScheduled {
+		if _, known := s.scheduled[e.Name]; known || e.Name == "" ||
+			len(s.scheduled) >= maxScheduled {
 			continue
 		}
 		e.tidy()
@@ -145,8 +149,8 @@ func (e *epochs) replace(secret []byte, at time.Time) {
 	e.activate(number, at)
 }
 
-// Recover makes one member the whole cluster, under a new uuid, so that nobody of the old one ever meets it again with
-// another history. It is what the only voter does after raft was recovered.
+// Recover makes one member the whole cluster, under a new uuid, so that nobody of the old one ever
+// meets it again with another history. It is what the only voter does after raft was recovered.
 type Recover struct {
 	Node string    `msgpack:"node"`
 	UUID string    `msgpack:"uuid"`

@@ -2,9 +2,10 @@ package fsm
 
 import "time"
 
-// RestorePart lays lists of a backup aside for the Restore that follows the last of them, so that no log entry is large
-// however many keys there are, and all of them come back at one index or none does. Parts come in order; number 0 of
-// another token throws away what was laid aside before, and one without any list does no more than that.
+// RestorePart lays lists of a backup aside for the Restore that follows the last of them, so that
+// no log entry is large however many keys there are, and all of them come back at one index or none
+// does. Parts come in order; number 0 of another token throws away what was laid aside before, and
+// one without any list does no more than that.
 type RestorePart struct {
 	Token  string     `msgpack:"token"` // random, names the restore
 	Number int        `msgpack:"number"`
@@ -50,7 +51,8 @@ func (s *State) collecting(token string, parts int) bool {
 	return len(s.parts) == parts && s.parts[0].Token == token
 }
 
-// Unfinished says since when parts of a restore are laid aside that has not come to its end; false if none are.
+// Unfinished says since when parts of a restore are laid aside that has not come to its end; false
+// if none are.
 func (s *State) Unfinished() (since time.Time, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -72,8 +74,8 @@ func (v Saved) part() *RestorePart {
 // overhead is what a record has beside its texts, in bytes, at most.
 const overhead = 200
 
-// Split makes the commands that put a backup back: parts of about limit bytes, and the Restore that ends them. A single
-// record may be larger than limit.
+// Split makes the commands that put a backup back: parts of about limit bytes, and the Restore that
+// ends them. A single record may be larger than limit.
 func (v Saved) Split(token string, at time.Time, limit int) (parts []*RestorePart, end *Restore) {
 	all := v.part()
 	size := limit

@@ -18,7 +18,9 @@ func backedUp(t testing.TB) fsm.Saved {
 	keys := &fsm.ImportKeys{At: at}
 	for i := range 40 {
 		id := fmt.Sprintf("web%d", i)
-		keys.Keys = append(keys.Keys, fsm.Key{ID: id, State: []fsm.KeyState{fsm.KeyAccepted, fsm.KeyRejected, fsm.KeyPending}[i%3], Pub: strings.Repeat(id, 20)},
+		keys.Keys = append(keys.Keys, fsm.Key{ID: id,
+			State: []fsm.KeyState{fsm.KeyAccepted, fsm.KeyRejected, fsm.KeyPending}[i%3],
+			Pub:   strings.Repeat(id, 20)},
 			fsm.Key{ID: id, State: fsm.KeyDenied, Pub: "denied"})
 	}
 	s.Apply(2, keys)
@@ -34,12 +36,13 @@ func backedUp(t testing.TB) fsm.Saved {
 func elsewhere(t testing.TB) *fsm.State {
 	t.Helper()
 	s := founded(t)
-	s.Apply(2, &fsm.ImportKeys{At: at, Keys: []fsm.Key{{ID: "stray", State: fsm.KeyAccepted, Pub: "x"}}})
+	s.Apply(2,
+		&fsm.ImportKeys{At: at, Keys: []fsm.Key{{ID: "stray", State: fsm.KeyAccepted, Pub: "x"}}})
 	return s
 }
 
-// A restore in parts does what one in a single entry does, at the end and not before, also where a snapshot comes in
-// between, and no entry is large.
+// A restore in parts does what one in a single entry does, at the end and not before, also where a
+// snapshot comes in between, and no entry is large.
 func TestRestoreInParts(t *testing.T) {
 	t.Parallel()
 	saved := backedUp(t)
@@ -55,11 +58,13 @@ func TestRestoreInParts(t *testing.T) {
 			t.Errorf("part %d has %d bytes, %v", i, len(b), err)
 		}
 		index := uint64(10 + i)
-		if r, change := s.Apply(index, through(t, p)); !r.Changed || !reflect.DeepEqual(change, fsm.Change{Op: fsm.OpRestorePart}) {
+		if r, change := s.Apply(index, through(t, p)); !r.Changed ||
+			!reflect.DeepEqual(change, fsm.Change{Op: fsm.OpRestorePart}) {
 			t.Errorf("part %d: %+v %+v", i, r, change)
 		}
 		was := snapshot(t, s)
-		if r, _ := s.Apply(index, through(t, p)); r.Changed || r.Refused != "" || !bytes.Equal(snapshot(t, s), was) {
+		if r, _ := s.Apply(index, through(t, p)); r.Changed || r.Refused != "" ||
+			!bytes.Equal(snapshot(t, s), was) {
 			t.Errorf("a repeat of part %d: %+v", i, r)
 		}
 		if !reflect.DeepEqual(s.Saved(), before) {
@@ -74,7 +79,8 @@ func TestRestoreInParts(t *testing.T) {
 	}
 	whole := elsewhere(t)
 	r, change := s.Apply(100, through(t, end))
-	if want, _ := whole.Apply(100, &fsm.Restore{Saved: saved, At: at}); !reflect.DeepEqual(r, want) || !change.Restored || !change.Secrets {
+	if want, _ := whole.Apply(100, &fsm.Restore{Saved: saved, At: at}); !reflect.DeepEqual(r,
+		want) || !change.Restored || !change.Secrets {
 		t.Errorf("the end: %+v %+v", r, change)
 	}
 	if !bytes.Equal(snapshot(t, s), snapshot(t, whole)) {
@@ -102,10 +108,12 @@ func TestRestoreInPartsIsAllOrNothing(t *testing.T) {
 		{"one missing in the middle", []fsm.Command{parts[0], parts[2]}, fsm.RefusedStale},
 		{"no first", []fsm.Command{parts[1]}, fsm.RefusedStale},
 		{"another one began", []fsm.Command{parts[0], other[0], parts[1]}, fsm.RefusedStale},
-		{"another one's end", []fsm.Command{other[0], &fsm.Restore{Saved: end.Saved, Token: "token", Parts: 1}}, fsm.RefusedStale},
+		{"another one's end", []fsm.Command{other[0],
+			&fsm.Restore{Saved: end.Saved, Token: "token", Parts: 1}}, fsm.RefusedStale},
 		{"thrown away", []fsm.Command{parts[0], parts[1], nothing, parts[2]}, fsm.RefusedStale},
 		{"no token", []fsm.Command{&fsm.RestorePart{Keys: saved.Keys}}, fsm.RefusedInvalid},
-		{"a number below 0", []fsm.Command{&fsm.RestorePart{Token: "token", Number: -1, Keys: saved.Keys}}, fsm.RefusedInvalid},
+		{"a number below 0", []fsm.Command{&fsm.RestorePart{Token: "token", Number: -1,
+			Keys: saved.Keys}}, fsm.RefusedInvalid},
 	} {
 		s := elsewhere(t)
 		before := s.Saved()

@@ -14,16 +14,17 @@ const (
 	TreePillar uint8 = 2 // pillar_roots
 )
 
-// RootsHead says which contents of one tree every master is to have. The contents are in the manifest, which
-// the masters hold in their blob stores (package statesync).
+// RootsHead says which contents of one tree every master is to have. The contents are in the
+// manifest, which the masters hold in their blob stores (package statesync).
 type RootsHead struct {
-	Tree     uint8     `msgpack:"tree"`
-	Seq      uint64    `msgpack:"seq"` // 1 for the first head of the tree
-	Manifest [32]byte  `msgpack:"manifest"`
-	Size     int64     `msgpack:"size"`   // of the manifest in bytes
-	Source   string    `msgpack:"source"` // id of the master whose tree it was
-	Force    bool      `msgpack:"force"`  // what masters changed by themselves is to be made like the source
-	At       time.Time `msgpack:"at"`
+	Tree     uint8    `msgpack:"tree"`
+	Seq      uint64   `msgpack:"seq"` // 1 for the first head of the tree
+	Manifest [32]byte `msgpack:"manifest"`
+	Size     int64    `msgpack:"size"`   // of the manifest in bytes
+	Source   string   `msgpack:"source"` // id of the master whose tree it was
+	// what masters changed by themselves is to be made like the source
+	Force bool      `msgpack:"force"`
+	At    time.Time `msgpack:"at"`
 }
 
 // RootsHead returns the head of a tree; false when none was published yet.
@@ -46,8 +47,9 @@ func (s *State) RootsHeads() []RootsHead {
 	return out
 }
 
-// SetRootsHead publishes a head. It is refused as stale unless Head.Seq is the next one, so of two masters that
-// publish from the same head only one succeeds. A repeat of the command that made the current head changes nothing.
+// SetRootsHead publishes a head. It is refused as stale unless Head.Seq is the next one, so of two
+// masters that publish from the same head only one succeeds. A repeat of the command that made the
+// current head changes nothing.
 type SetRootsHead struct {
 	Head RootsHead `msgpack:"head"`
 }

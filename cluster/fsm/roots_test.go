@@ -9,7 +9,8 @@ import (
 )
 
 func head(tree uint8, seq uint64, source string) *fsm.SetRootsHead {
-	return &fsm.SetRootsHead{Head: fsm.RootsHead{Tree: tree, Seq: seq, Manifest: [32]byte{byte(seq), tree}, Size: 10, Source: source, At: at}}
+	return &fsm.SetRootsHead{Head: fsm.RootsHead{Tree: tree, Seq: seq,
+		Manifest: [32]byte{byte(seq), tree}, Size: 10, Source: source, At: at}}
 }
 
 func TestSetRootsHead(t *testing.T) {
@@ -30,7 +31,8 @@ func TestSetRootsHead(t *testing.T) {
 	}{
 		{"not the first", head(fsm.TreeFile, 2, "m1"), fsm.RefusedStale, false},
 		{"no such tree", head(3, 1, "m1"), fsm.RefusedInvalid, false},
-		{"no manifest", &fsm.SetRootsHead{Head: fsm.RootsHead{Tree: fsm.TreeFile, Seq: 1}}, fsm.RefusedInvalid, false},
+		{"no manifest", &fsm.SetRootsHead{Head: fsm.RootsHead{Tree: fsm.TreeFile, Seq: 1}},
+			fsm.RefusedInvalid, false},
 		{"first", head(fsm.TreeFile, 1, "m1"), "", true},
 		{"the same again", head(fsm.TreeFile, 1, "m1"), "", false},
 		{"another from the same state", head(fsm.TreeFile, 1, "m2"), fsm.RefusedStale, false},
@@ -47,12 +49,14 @@ func TestSetRootsHead(t *testing.T) {
 	if h, ok := s.RootsHead(fsm.TreeFile); !ok || h != head(fsm.TreeFile, 2, "m2").Head {
 		t.Errorf("got head %+v", h)
 	}
-	if all := s.RootsHeads(); len(all) != 2 || all[0].Tree != fsm.TreeFile || all[1].Source != "m2" {
+	if all := s.RootsHeads(); len(all) != 2 || all[0].Tree != fsm.TreeFile ||
+		all[1].Source != "m2" {
 		t.Errorf("got heads %+v", all)
 	}
 }
 
-// TestRootsHeadsInSnapshots mixes heads into random commands, as TestEqualCommandsGiveEqualBytes does with the others.
+// TestRootsHeadsInSnapshots mixes heads into random commands, as TestEqualCommandsGiveEqualBytes
+// does with the others.
 func TestRootsHeadsInSnapshots(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// The commands of the schedule stand apart from the numbers in command.go, which their own authors give out.
+// The commands of the schedule stand apart from the numbers in command.go, which their own authors
+// give out.
 const (
 	OpClaimRun  Op = 65
 	OpClearRuns Op = 66
@@ -19,17 +20,18 @@ const (
 	maxScheduledRuns = 256 // of one entry at the same time
 )
 
-// Scheduled is what the masters agree on about one entry of the option schedule: where it stands in its periods, and
-// which of its runs go on. Times are UTC; the zero time is none.
+// Scheduled is what the masters agree on about one entry of the option schedule: where it stands in
+// its periods, and which of its runs go on. Times are UTC; the zero time is none.
 type Scheduled struct {
 	Name string `msgpack:"name"`
 	// Turn counts the changes: a claim names the turn that it was made from.
-	Turn    uint64    `msgpack:"turn"`
-	Entry   [32]byte  `msgpack:"entry"` // hash of the entry: one that was edited begins anew
-	Next    time.Time `msgpack:"next"`  // when it is due
-	Splay   time.Time `msgpack:"splay"` // when it is due with its splay
-	Last    time.Time `msgpack:"last"`  // when it ran last, or was due and skipped
-	After   time.Time `msgpack:"after"` // when it is due because a range that held it back has ended
+	Turn  uint64    `msgpack:"turn"`
+	Entry [32]byte  `msgpack:"entry"` // hash of the entry: one that was edited begins anew
+	Next  time.Time `msgpack:"next"`  // when it is due
+	Splay time.Time `msgpack:"splay"` // when it is due with its splay
+	Last  time.Time `msgpack:"last"`  // when it ran last, or was due and skipped
+	// when it is due because a range that held it back has ended
+	After   time.Time `msgpack:"after"`
 	Started bool      `msgpack:"started"`
 	At      time.Time `msgpack:"at"`   // of the last change
 	Runs    []Run     `msgpack:"runs"` // that have not ended, oldest first
@@ -72,8 +74,9 @@ func (s *State) ScheduledEntries() []Scheduled {
 	return out
 }
 
-// ClaimRun moves an entry on, and with a JID claims one run of it. Of two masters that claim from the same turn only one
-// succeeds, the other is refused as stale: so no period is run twice, whoever believes to lead.
+// ClaimRun moves an entry on, and with a JID claims one run of it. Of two masters that claim from
+// the same turn only one succeeds, the other is refused as stale: so no period is run twice,
+// whoever believes to lead.
 type ClaimRun struct {
 	Entry Scheduled `msgpack:"entry"` // Turn is the one that it was made from; Runs is left alone
 	JID   string    `msgpack:"jid,omitempty"`
@@ -88,7 +91,8 @@ func (c *ClaimRun) apply(s *State, _ uint64) Result {
 		return Result{Refused: RefusedNotFounded}
 	}
 	e := c.Entry
-	if e.Name == "" || len(e.Name) > maxScheduledName || len(c.JID) > maxScheduledName || len(c.Node) > maxScheduledName {
+	if e.Name == "" || len(e.Name) > maxScheduledName || len(c.JID) > maxScheduledName ||
+		len(c.Node) > maxScheduledName {
 		return Result{Refused: RefusedInvalid}
 	}
 	old, known := s.scheduled[e.Name]
@@ -110,8 +114,8 @@ func (c *ClaimRun) apply(s *State, _ uint64) Result {
 	return Result{Changed: true, Epoch: e.Turn}
 }
 
-// ClearRuns says that runs have ended: those of the jobs, and all of a master that has just started. Entries in Forget
-// are forgotten, unless they moved on since Before.
+// ClearRuns says that runs have ended: those of the jobs, and all of a master that has just
+// started. Entries in Forget are forgotten, unless they moved on since Before.
 type ClearRuns struct {
 	JIDs   []string  `msgpack:"jids,omitempty"`
 	Node   string    `msgpack:"node,omitempty"`
@@ -134,7 +138,10 @@ func (c *ClearRuns) apply(s *State, _ uint64) Result {
 			changed = true
 			continue
 		}
-		ended := func(r Run) bool { return c.Node != "" && r.Node == c.Node || slices.Contains(c.JIDs, r.JID) }
+		ended := func(r Run) bool {
+			return c.Node != "" && r.Node == c.Node ||
+				slices.Contains(c.JIDs, r.JID)
+		}
 		if !slices.ContainsFunc(e.Runs, ended) {
 			continue
 		}

@@ -37,8 +37,8 @@ func (e *epochs) stage(secret []byte, at time.Time) Result {
 	if len(secret) == 0 || bytes.Equal(secret, e.active.Secret) {
 		return Result{Refused: RefusedInvalid}
 	}
-	// A second stage before activation replaces the first: its proposer died or gave up. The number goes on,
-	// for somebody may have confirmed the first.
+	// A second stage before activation replaces the first: its proposer died or gave up. The number
+	// goes on, for somebody may have confirmed the first.
 	number := max(e.active.Number, e.staged.Number) + 1
 	e.staged = Epoch{Number: number, Secret: secret, At: at.UTC()}
 	return Result{Changed: true, Epoch: number, change: Change{Secrets: true}}
@@ -95,7 +95,8 @@ func (*ActivateAES) Op() Op { return OpActivateAES }
 
 func (c *ActivateAES) apply(s *State, _ uint64) Result { return s.aes.activate(c.Epoch, c.At) }
 
-// StageSession makes the next session secret known to all, before any of them hands out keys made from it.
+// StageSession makes the next session secret known to all, before any of them hands out keys made
+// from it.
 type StageSession struct {
 	Secret []byte    `msgpack:"secret"` // 32 random bytes
 	At     time.Time `msgpack:"at"`
@@ -115,4 +116,7 @@ type ActivateSession struct {
 // Op implements Command.
 func (*ActivateSession) Op() Op { return OpActivateSession }
 
-func (c *ActivateSession) apply(s *State, _ uint64) Result { return s.session.activate(c.Epoch, c.At) }
+func (c *ActivateSession) apply(s *State, _ uint64) Result {
+	return s.session.activate(c.Epoch,
+		c.At)
+}

@@ -9,8 +9,8 @@ import (
 	"clustermaster/cluster/level"
 )
 
-// SetLevel raises the cluster's level, when all members support it; it never falls. Later commands may be of that
-// level. A master that does not support it stops at this command.
+// SetLevel raises the cluster's level, when all members support it; it never falls. Later commands
+// may be of that level. A master that does not support it stops at this command.
 type SetLevel struct {
 	Level   int       `msgpack:"level"`
 	Release string    `msgpack:"release"` // the first one that supports the level
@@ -38,7 +38,8 @@ func (s *State) Level() int {
 	return max(s.level, level.Base)
 }
 
-// Needs is the level that a master must support to read c; 0 if c is not in the table of package level.
+// Needs is the level that a master must support to read c; 0 if c is not in the table of package
+// level.
 func Needs(c Command) int {
 	switch c := c.(type) {
 	case nil:
@@ -55,7 +56,8 @@ func Needs(c Command) int {
 	return max(of, needsOf(reflect.ValueOf(c)))
 }
 
-// later remembers by type whether a value of it may hold a field that came later than its struct; nearly none may.
+// later remembers by type whether a value of it may hold a field that came later than its struct;
+// nearly none may.
 var later sync.Map // reflect.Type to bool
 
 // needsOf is the highest level of the fields in v that are set and came later than their structs.

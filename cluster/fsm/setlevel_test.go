@@ -18,11 +18,13 @@ import (
 	"clustermaster/cluster/level"
 )
 
-var updateFields = flag.Bool("update-fields", false, "write testdata/level1.fields: only while level 1 is not released")
+var updateFields = flag.Bool("update-fields", false,
+	"write testdata/level1.fields: only while level 1 is not released")
 
 // recordTypes are what the records of level 1 hold.
 var recordTypes = []any{
-	scalars{}, Member{}, Bar{}, Key{}, DeniedOf{}, RootsHead{}, Reactors{}, Scheduled{}, doneOnce{}, RestorePart{}, UserKey{}, Token{},
+	scalars{}, Member{}, Bar{}, Key{}, DeniedOf{}, RootsHead{}, Reactors{}, Scheduled{}, doneOnce{},
+	RestorePart{}, UserKey{}, Token{},
 }
 
 // TestEveryCommandHasItsLevel compares the commands with the table of package level.
@@ -46,8 +48,9 @@ func TestEveryCommandHasItsLevel(t *testing.T) {
 	}
 }
 
-// TestEveryFieldHasItsLevel lists all fields of what level 1 wrote. A field that is not in the list came later: it has
-// a line in the table of package level, and is left out of the bytes while it is not set.
+// TestEveryFieldHasItsLevel lists all fields of what level 1 wrote. A field that is not in the list
+// came later: it has a line in the table of package level, and is left out of the bytes while it is
+// not set.
 func TestEveryFieldHasItsLevel(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "level1.fields")
@@ -60,7 +63,8 @@ func TestEveryFieldHasItsLevel(t *testing.T) {
 	seen := make(map[reflect.Type]bool)
 	var walk func(reflect.Type)
 	walk = func(typ reflect.Type) {
-		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice ||
+			typ.Kind() == reflect.Map {
 			typ = typ.Elem()
 		}
 		if typ.Kind() != reflect.Struct || seen[typ] || typ == reflect.TypeFor[time.Time]() {
@@ -85,7 +89,8 @@ func TestEveryFieldHasItsLevel(t *testing.T) {
 			}
 			found = append(found, name)
 			if !*updateFields && !slices.Contains(known, name) {
-				t.Errorf("%s is not of level 1: give it a level in the table of package level", name)
+				t.Errorf("%s is not of level 1: give it a level in the table of package level",
+					name)
 			}
 			walk(f.Type)
 		}
@@ -116,7 +121,8 @@ func foundedHere(t *testing.T) *State {
 	t.Helper()
 	s := New()
 	r, _ := s.Apply(1, &Found{
-		Cluster: Cluster{UUID: "u", Partitions: 256}, Member: Member{Node: "m1/01", ID: "m1", Incarnation: "01"}, AES: "a", Session: []byte("s"),
+		Cluster: Cluster{UUID: "u", Partitions: 256},
+		Member:  Member{Node: "m1/01", ID: "m1", Incarnation: "01"}, AES: "a", Session: []byte("s"),
 	})
 	if r.Refused != "" {
 		t.Fatal(r.Refused)
@@ -180,12 +186,17 @@ func TestNewerIsRefused(t *testing.T) {
 		entry []byte
 		says  string
 	}{
-		{"an entry of the next level", pack(uint64(next), uint64(4), map[string]any{"id": "m1"}), fmt.Sprintf("written at level %d", next)},
+		{"an entry of the next level", pack(uint64(next), uint64(4), map[string]any{"id": "m1"}),
+			fmt.Sprintf("written at level %d", next)},
 		{"an unknown op", pack(uint64(1), uint64(200), map[string]any{}), "newer release"},
-		{"an unknown field", pack(uint64(1), uint64(OpAllowMember), allow), `unknown field "why_not"`},
-		{"within a Once", pack(uint64(1), uint64(OpOnce), map[string]any{"token": strings.Repeat("t", 16), "entry": pack(uint64(1), uint64(OpAllowMember), allow)}),
+		{"an unknown field", pack(uint64(1), uint64(OpAllowMember), allow),
 			`unknown field "why_not"`},
-		{"a raise to the next level", pack(uint64(2), uint64(OpSetLevel), map[string]any{"level": next, "release": "9.8.7"}), "install release 9.8.7 or newer"},
+		{"within a Once", pack(uint64(1), uint64(OpOnce),
+			map[string]any{"token": strings.Repeat("t", 16),
+				"entry": pack(uint64(1), uint64(OpAllowMember), allow)}),
+			`unknown field "why_not"`},
+		{"a raise to the next level", pack(uint64(2), uint64(OpSetLevel),
+			map[string]any{"level": next, "release": "9.8.7"}), "install release 9.8.7 or newer"},
 	}
 	for _, tt := range tests {
 		_, err := Decode(tt.entry)
@@ -193,7 +204,8 @@ func TestNewerIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrUnknown and %q", tt.name, err, tt.says)
 		}
 	}
-	if _, err := Decode(pack(uint64(1), uint64(OpSetLevel), map[string]any{"level": 2, "release": "0.2.0"})); !errors.Is(err, ErrCorrupt) {
+	if _, err := Decode(pack(uint64(1), uint64(OpSetLevel),
+		map[string]any{"level": 2, "release": "0.2.0"})); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("an entry that says to be older than its op: got %v", err)
 	}
 
@@ -205,7 +217,8 @@ func TestNewerIsRefused(t *testing.T) {
 	}
 	have := foundedHere(t)
 	err := have.Restore(bytes.NewReader(b.Bytes()))
-	if !errors.Is(err, ErrUnknown) || !strings.Contains(fmt.Sprint(err), "install release 9.8.7 or newer") {
+	if !errors.Is(err, ErrUnknown) || !strings.Contains(fmt.Sprint(err),
+		"install release 9.8.7 or newer") {
 		t.Errorf("a snapshot of the next level: got %v", err)
 	}
 	if have.Level() != level.Base {
@@ -213,7 +226,8 @@ func TestNewerIsRefused(t *testing.T) {
 	}
 	for _, body := range [][]byte{
 		pack(snapshotMagic, uint64(1), uint64(recordState), &scalars{}, uint64(250), "x"),
-		pack(snapshotMagic, uint64(1), uint64(recordState), &scalars{}, uint64(recordBar), map[string]any{"id": "m", "why_not": 1}),
+		pack(snapshotMagic, uint64(1), uint64(recordState), &scalars{}, uint64(recordBar),
+			map[string]any{"id": "m", "why_not": 1}),
 	} {
 		if err := New().Restore(bytes.NewReader(body)); !errors.Is(err, ErrUnknown) {
 			t.Errorf("a snapshot with something unknown: got %v", err)

@@ -84,7 +84,8 @@ func (s *State) Snapshot() *Snapshot {
 	defer s.mu.RUnlock()
 	return &Snapshot{
 		scalars: scalars{
-			Applied: s.applied, Version: s.version, KeysAt: s.keysAt, Cluster: s.cluster, Ring: s.ring,
+			Applied: s.applied, Version: s.version, KeysAt: s.keysAt, Cluster: s.cluster,
+			Ring:    s.ring,
 			AES:     savedEpochs{s.aes.staged, s.aes.active, s.aes.old},
 			Session: savedEpochs{s.session.staged, s.session.active, s.session.old},
 			Level:   s.level, Release: s.release,
@@ -106,8 +107,8 @@ func (s *State) Snapshot() *Snapshot {
 	}
 }
 
-// WriteTo writes the snapshot: magic, level, from level 2 on the first release that supports it, then records of number
-// and value, sorted by name, so equal states give equal bytes.
+// WriteTo writes the snapshot: magic, level, from level 2 on the first release that supports it,
+// then records of number and value, sorted by name, so equal states give equal bytes.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	counted := &countingWriter{w: w}
 	buf := bufio.NewWriterSize(counted, 64<<10)
@@ -191,7 +192,8 @@ func (s *State) Restore(r io.Reader) error {
 	s.applied, s.version, s.keysAt = next.applied, next.version, next.keysAt
 	s.cluster, s.ring, s.aes, s.session = next.cluster, next.ring, next.aes, next.session
 	s.members, s.bySPKI, s.bars = next.members, next.bySPKI, next.bars
-	s.keys, s.denied, s.deniedN, s.unvetted, s.offered = next.keys, next.denied, next.deniedN, next.unvetted, next.offered
+	s.keys, s.denied, s.deniedN, s.unvetted, s.offered = next.keys, next.denied, next.deniedN,
+		next.unvetted, next.offered
 	s.roots, s.done, s.parts, s.userKeys = next.roots, next.done, next.parts, next.userKeys
 	s.reactors, s.scheduled = next.reactors, next.scheduled
 	s.tokens, s.audits, s.git = next.tokens, next.audits, next.git
@@ -229,7 +231,9 @@ func read(r io.Reader) (*State, error) {
 		if of := level.OfRecord(number); of == 0 {
 			return nil, fmt.Errorf("record %d of kind %d: %w", n, number, tooNew(0, ""))
 		} else if of > int(at) {
-			return nil, fmt.Errorf("record %d of kind %d and level %d in a snapshot of level %d: %w", n, number, of, at, ErrCorrupt)
+			return nil,
+				fmt.Errorf("record %d of kind %d and level %d in a snapshot of level %d: %w", n,
+					number, of, at, ErrCorrupt)
 		}
 		if (n == 0) != (record(number) == recordState) {
 			return nil, fmt.Errorf("record %d is of kind %d: %w", n, number, ErrCorrupt)
@@ -254,7 +258,8 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 	case recordState:
 		var v scalars
 		if decode(&v) {
-			s.applied, s.version, s.keysAt, s.cluster, s.ring = v.Applied, v.Version, v.KeysAt, v.Cluster, v.Ring
+			s.applied, s.version, s.keysAt, s.cluster, s.ring = v.Applied, v.Version, v.KeysAt,
+				v.Cluster, v.Ring
 			s.cluster.At = s.cluster.At.UTC()
 			s.aes, s.session = v.AES.load(), v.Session.load()
 			s.level, s.release = v.Level, v.Release

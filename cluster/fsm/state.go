@@ -13,15 +13,16 @@ type State struct {
 
 	applied uint64 // index of the last command applied
 
-	cluster  Cluster
-	members  map[string]*Member // by node
-	bySPKI   map[[32]byte]*Member
-	bars     map[string]Bar // by id
-	version  uint64         // membership version: index of the last change of members
-	keys     map[string]*Key
-	denied   map[string][]Denied
-	deniedN  int            // sum of the lists' lengths
-	unvetted int            // keys that minions caused and nobody looked at: pending, or rejected by policy
+	cluster Cluster
+	members map[string]*Member // by node
+	bySPKI  map[[32]byte]*Member
+	bars    map[string]Bar // by id
+	version uint64         // membership version: index of the last change of members
+	keys    map[string]*Key
+	denied  map[string][]Denied
+	deniedN int // sum of the lists' lengths
+	// keys that minions caused and nobody looked at: pending, or rejected by policy
+	unvetted int
 	offered  map[string]int // of these, by source; what has none is left out
 	keysAt   uint64
 	aes      epochs
@@ -47,11 +48,13 @@ type State struct {
 
 // Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
 type Cluster struct {
-	UUID       string    `msgpack:"uuid"`        // random, 32 hexadecimal digits
-	ClusterID  string    `msgpack:"cluster_id"`  // the option cluster_id; empty on a stand-alone master
-	ClusterKey string    `msgpack:"cluster_key"` // RSA key that signs Salt's messages, PEM
-	JoinKey    []byte    `msgpack:"join_key"`    // K, what a joiner must prove to know; empty when stand-alone
-	Partitions int       `msgpack:"partitions"`  // of the ring
+	UUID string `msgpack:"uuid"` // random, 32 hexadecimal digits
+	// the option cluster_id; empty on a stand-alone master
+	ClusterID  string `msgpack:"cluster_id"`
+	ClusterKey string `msgpack:"cluster_key"` // RSA key that signs Salt's messages, PEM
+	// K, what a joiner must prove to know; empty when stand-alone
+	JoinKey    []byte    `msgpack:"join_key"`
+	Partitions int       `msgpack:"partitions"` // of the ring
 	At         time.Time `msgpack:"at"`
 }
 
@@ -74,7 +77,8 @@ func New() *State {
 	}
 }
 
-// Apply folds one committed command into the state. No clock, disk, environment, config, random, log or goroutine.
+// Apply folds one committed command into the state. No clock, disk, environment, config, random,
+// log or goroutine.
 func (s *State) Apply(index uint64, c Command) (Result, Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +99,8 @@ func (s *State) Apply(index uint64, c Command) (Result, Change) {
 	return r, change
 }
 
-// AppliedIndex is the Raft index of the last command applied; entries that carry no command don't move it.
+// AppliedIndex is the Raft index of the last command applied; entries that carry no command don't
+// move it.
 func (s *State) AppliedIndex() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -125,7 +130,8 @@ func (c *Found) apply(s *State, index uint64) Result {
 	if s.cluster.UUID != "" {
 		return Result{Refused: RefusedFounded}
 	}
-	if c.Cluster.UUID == "" || c.Cluster.Partitions <= 0 || !c.Member.valid() || c.AES == "" || len(c.Session) == 0 {
+	if c.Cluster.UUID == "" || c.Cluster.Partitions <= 0 || !c.Member.valid() || c.AES == "" ||
+		len(c.Session) == 0 {
 		return Result{Refused: RefusedInvalid}
 	}
 	s.cluster = c.Cluster
@@ -134,11 +140,12 @@ func (c *Found) apply(s *State, index uint64) Result {
 	s.aes.active = Epoch{Number: 1, Secret: []byte(c.AES), At: c.At.UTC()}
 	s.session.active = Epoch{Number: 1, Secret: c.Session, At: c.At.UTC()}
 	s.ring = Ring{Epoch: 1, Members: []string{m.Node}}
-	return Result{Changed: true, Epoch: 1, change: Change{Added: []Member{*m}, Secrets: true, Ring: true}}
+	return Result{Changed: true, Epoch: 1, change: Change{Added: []Member{*m}, Secrets: true,
+		Ring: true}}
 }
 
-// SetJoinKey replaces K, so that only joiners with the new cluster_secret are admitted. The bars made before keep the
-// K that those peers knew.
+// SetJoinKey replaces K, so that only joiners with the new cluster_secret are admitted. The bars
+// made before keep the K that those peers knew.
 type SetJoinKey struct {
 	JoinKey []byte `msgpack:"join_key"`
 }

@@ -13,21 +13,23 @@ const (
 	maxTokenOwner = 1 << 10  // bytes
 )
 
-// Token is what a token of external_auth stands for. The token itself is nowhere in the state: who reads a master's disk
-// or a backup can't use it.
+// Token is what a token of external_auth stands for. The token itself is nowhere in the state: who
+// reads a master's disk or a backup can't use it.
 type Token struct {
-	Hash   [32]byte  `msgpack:"hash"`   // SHA-256 of the token's text
-	Owner  string    `msgpack:"owner"`  // back end and user, for the cap of each
-	Data   []byte    `msgpack:"data"`   // what Salt's token map has beside the token; the state doesn't look into it
+	Hash  [32]byte `msgpack:"hash"`  // SHA-256 of the token's text
+	Owner string   `msgpack:"owner"` // back end and user, for the cap of each
+	// what Salt's token map has beside the token; the state doesn't look into it
+	Data   []byte    `msgpack:"data"`
 	Expire time.Time `msgpack:"expire"` // from then on it is good for nothing
 }
 
 func (t Token) valid() bool {
-	return t.Hash != [32]byte{} && t.Owner != "" && len(t.Owner) <= maxTokenOwner && len(t.Data) <= maxTokenData && !t.Expire.IsZero()
+	return t.Hash != [32]byte{} && t.Owner != "" && len(t.Owner) <= maxTokenOwner &&
+		len(t.Data) <= maxTokenData && !t.Expire.IsZero()
 }
 
-// PutToken adds a token. It is refused as full when Max tokens that have not expired are there, or MaxPerOwner of one
-// owner; expired ones make room first.
+// PutToken adds a token. It is refused as full when Max tokens that have not expired are there, or
+// MaxPerOwner of one owner; expired ones make room first.
 type PutToken struct {
 	Token       Token     `msgpack:"token"`
 	Max         int       `msgpack:"max"`
@@ -53,7 +55,8 @@ func (c *PutToken) apply(s *State, _ uint64) Result {
 				owned++
 			}
 		}
-		if len(s.tokens) >= c.Max || s.limited() && len(s.tokens) >= s.most("State.tokens") || owned >= c.MaxPerOwner {
+		if len(s.tokens) >= c.Max || s.limited() && len(s.tokens) >= s.most("State.tokens") ||
+			owned >= c.MaxPerOwner {
 			return Result{Refused: RefusedFull, Changed: pruned}
 		}
 	}
@@ -109,5 +112,6 @@ func (s *State) Tokens() int {
 
 // sortedTokens lists tokens by hash.
 func sortedTokens(tokens map[[32]byte]*Token) []*Token {
-	return slices.SortedFunc(maps.Values(tokens), func(a, b *Token) int { return strings.Compare(string(a.Hash[:]), string(b.Hash[:])) })
+	return slices.SortedFunc(maps.Values(tokens),
+		func(a, b *Token) int { return strings.Compare(string(a.Hash[:]), string(b.Hash[:])) })
 }

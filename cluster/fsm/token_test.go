@@ -13,7 +13,8 @@ import (
 
 func put(n byte, owner string, expire time.Time) *fsm.PutToken {
 	return &fsm.PutToken{
-		Token: fsm.Token{Hash: [32]byte{n}, Owner: owner, Data: []byte(owner + " data"), Expire: expire}, Max: 100, MaxPerOwner: 50, At: at,
+		Token: fsm.Token{Hash: [32]byte{n}, Owner: owner, Data: []byte(owner + " data"),
+			Expire: expire}, Max: 100, MaxPerOwner: 50, At: at,
 	}
 }
 
@@ -22,7 +23,8 @@ func randomTokenCommand(r *rand.Rand) fsm.Command {
 	if r.IntN(4) == 0 {
 		return &fsm.DropToken{Hash: [32]byte{byte(r.IntN(12))}, At: when}
 	}
-	c := put(byte(r.IntN(12)), fmt.Sprintf("file/user%d", r.IntN(3)), when.Add(time.Duration(r.IntN(5e5)-1e5)*time.Microsecond))
+	c := put(byte(r.IntN(12)), fmt.Sprintf("file/user%d", r.IntN(3)),
+		when.Add(time.Duration(r.IntN(5e5)-1e5)*time.Microsecond))
 	c.At, c.Max, c.MaxPerOwner = when, r.IntN(8), r.IntN(5)
 	return c
 }
@@ -40,7 +42,8 @@ func TestTokens(t *testing.T) {
 	if r := do(put(1, "file/carol", hour)); !r.Changed || r.Refused != "" {
 		t.Errorf("put: %+v", r)
 	}
-	if got, ok := s.Token([32]byte{1}); !ok || string(got.Data) != "file/carol data" || !got.Expire.Equal(hour) {
+	if got, ok := s.Token([32]byte{1}); !ok || string(got.Data) != "file/carol data" ||
+		!got.Expire.Equal(hour) {
 		t.Errorf("token: %+v, %v", got, ok)
 	}
 	if _, ok := s.Token([32]byte{2}); ok {
@@ -112,7 +115,8 @@ func TestTokensOfABackup(t *testing.T) {
 	}
 	back := founded(t)
 	back.Apply(2, put(3, "file/stray", at.Add(time.Hour)))
-	if r, _ := back.Apply(3, through(t, &fsm.Restore{Saved: saved, At: at.Add(time.Minute)})); r.Refused != "" {
+	if r, _ := back.Apply(3, through(t, &fsm.Restore{Saved: saved,
+		At: at.Add(time.Minute)})); r.Refused != "" {
 		t.Fatalf("%+v", r)
 	}
 	if _, ok := back.Token([32]byte{2}); !ok || back.Tokens() != 1 {

@@ -5,7 +5,8 @@ import "maps"
 // The commands about keys of users.
 const OpSetUserKeys Op = 48
 
-// maxUserKeys bounds the users that have keys: these are written by masters' administrators, a few each.
+// maxUserKeys bounds the users that have keys: these are written by masters' administrators, a few
+// each.
 const maxUserKeys = 4096
 
 // Bounds of a user's key in bytes. It is text of wire.Key, which has 76.
@@ -14,15 +15,15 @@ const (
 	maxUserKeyLen = 256
 )
 
-// UserKey is the key by which a user of the masters' machines proves who he is in clear commands. It is the same on every
-// master.
+// UserKey is the key by which a user of the masters' machines proves who he is in clear commands.
+// It is the same on every master.
 type UserKey struct {
 	User string `msgpack:"user"`
 	Key  string `msgpack:"key"`
 }
 
-// SetUserKeys agrees on the keys of users. Without Replace a user that has a key keeps it: of masters that propose keys for one
-// user at the same time the first decides.
+// SetUserKeys agrees on the keys of users. Without Replace a user that has a key keeps it: of
+// masters that propose keys for one user at the same time the first decides.
 type SetUserKeys struct {
 	Keys    []UserKey `msgpack:"keys"`
 	Replace bool      `msgpack:"replace"`

@@ -20,7 +20,8 @@ func TestUserKeys(t *testing.T) {
 		}
 		r, change := s.Apply(index, through(t, c))
 		if change.Secrets != r.Changed {
-			t.Errorf("command %d: secrets changed %v, state changed %v", index, change.Secrets, r.Changed)
+			t.Errorf("command %d: secrets changed %v, state changed %v", index, change.Secrets,
+				r.Changed)
 		}
 		return r
 	}
@@ -33,17 +34,25 @@ func TestUserKeys(t *testing.T) {
 		want    string
 	}{
 		{"the first decides", false, []string{"root", "k1"}, true, "", "[{root k1}]"},
-		{"the second is told nothing else", false, []string{"root", "k2", "carol", "c1"}, true, "", "[{carol c1} {root k1}]"},
-		{"a repeat", false, []string{"root", "k1", "carol", "c1"}, false, "", "[{carol c1} {root k1}]"},
+		{"the second is told nothing else", false, []string{"root", "k2", "carol", "c1"}, true, "",
+			"[{carol c1} {root k1}]"},
+		{"a repeat", false, []string{"root", "k1", "carol", "c1"}, false, "",
+			"[{carol c1} {root k1}]"},
 		{"a rotation", true, []string{"root", "k3"}, true, "", "[{carol c1} {root k3}]"},
-		{"a user without a name", false, []string{"dave", "d", "", "x"}, false, fsm.RefusedInvalid, "[{carol c1} {root k3}]"},
-		{"a user without a key", true, []string{"root", ""}, false, fsm.RefusedInvalid, "[{carol c1} {root k3}]"},
-		{"a long name", false, []string{strings.Repeat("n", 256), "x"}, false, fsm.RefusedInvalid, "[{carol c1} {root k3}]"},
-		{"a long key", false, []string{"dave", strings.Repeat("k", 257)}, false, fsm.RefusedInvalid, "[{carol c1} {root k3}]"},
+		{"a user without a name", false, []string{"dave", "d", "", "x"}, false, fsm.RefusedInvalid,
+			"[{carol c1} {root k3}]"},
+		{"a user without a key", true, []string{"root", ""}, false, fsm.RefusedInvalid,
+			"[{carol c1} {root k3}]"},
+		{"a long name", false, []string{strings.Repeat("n", 256), "x"}, false, fsm.RefusedInvalid,
+			"[{carol c1} {root k3}]"},
+		{"a long key", false, []string{"dave", strings.Repeat("k", 257)}, false, fsm.RefusedInvalid,
+			"[{carol c1} {root k3}]"},
 	} {
 		r := set(uint64(i+2), tt.replace, tt.pairs...)
-		if r.Changed != tt.changed || r.Refused != tt.refused || fmt.Sprint(s.UserKeys()) != tt.want {
-			t.Errorf("%s: got %+v, keys %v, want changed %v, refused %q, keys %s", tt.name, r, s.UserKeys(), tt.changed, tt.refused, tt.want)
+		if r.Changed != tt.changed || r.Refused != tt.refused ||
+			fmt.Sprint(s.UserKeys()) != tt.want {
+			t.Errorf("%s: got %+v, keys %v, want changed %v, refused %q, keys %s", tt.name, r,
+				s.UserKeys(), tt.changed, tt.refused, tt.want)
 		}
 	}
 	if key, ok := s.UserKey("carol"); !ok || key != "c1" {
@@ -67,11 +76,13 @@ func TestUserKeys(t *testing.T) {
 // TestUserKeysInSnapshots: equal keys give equal bytes, whatever order they came in, and come back.
 func TestUserKeysInSnapshots(t *testing.T) {
 	t.Parallel()
-	keys := []fsm.UserKey{{User: "root", Key: "r"}, {User: "carol", Key: "c"}, {User: "dave", Key: "d"}}
+	keys := []fsm.UserKey{{User: "root", Key: "r"}, {User: "carol", Key: "c"},
+		{User: "dave", Key: "d"}}
 	var want []byte
 	for seed := range uint64(10) {
 		s := founded(t)
-		rand.New(rand.NewPCG(seed, 1)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		rand.New(rand.NewPCG(seed, 1)).Shuffle(len(keys),
+			func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 		for _, k := range keys {
 			s.Apply(2, &fsm.SetUserKeys{Keys: []fsm.UserKey{k}})
 		}
@@ -91,7 +102,8 @@ func TestUserKeysInSnapshots(t *testing.T) {
 		t.Errorf("restored: %s", got)
 	}
 	sn := back.Snapshot()
-	back.Apply(9, &fsm.SetUserKeys{Keys: []fsm.UserKey{{User: "root", Key: "other"}}, Replace: true})
+	back.Apply(9, &fsm.SetUserKeys{Keys: []fsm.UserKey{{User: "root", Key: "other"}},
+		Replace: true})
 	var later bytes.Buffer
 	if _, err := sn.WriteTo(&later); err != nil || !bytes.Equal(later.Bytes(), want) {
 		t.Errorf("a snapshot changed after it was taken (%v)", err)
@@ -100,5 +112,6 @@ func TestUserKeysInSnapshots(t *testing.T) {
 
 // userKeys is a command for the fuzz targets.
 func userKeys() fsm.Command {
-	return &fsm.SetUserKeys{Keys: []fsm.UserKey{{User: "root", Key: "k"}, {User: "carol", Key: "c"}}, Replace: true}
+	return &fsm.SetUserKeys{Keys: []fsm.UserKey{{User: "root", Key: "k"},
+		{User: "carol", Key: "c"}}, Replace: true}
 }

@@ -2,7 +2,8 @@
 
 package level
 
-// A program built with the tag "future" is one level ahead, so that tests can run today's release beside the next one.
+// A program built with the tag "future" is one level ahead, so that tests can run today's release
+// beside the next one.
 var laterReleases = []string{"0.3.0"}
 
 var later = []Entry{

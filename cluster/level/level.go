@@ -29,7 +29,8 @@ type TooNewError struct {
 }
 
 func (e *TooNewError) Error() string {
-	have := fmt.Sprintf("this master runs release %s, which supports level %d", Release(Supported()), Supported())
+	have := fmt.Sprintf("this master runs release %s, which supports level %d",
+		Release(Supported()), Supported())
 	switch {
 	case e.Release != "":
 		return fmt.Sprintf("the cluster is at level %d, and %s; nothing was changed: install release %s or newer", e.Level, have, e.Release)
@@ -95,14 +96,16 @@ func OfCommand(op uint8) int { return commands[op] }
 // OfRecord is the level of a record of snapshots; 0 if the table has none of this number.
 func OfRecord(kind uint8) int { return records[kind] }
 
-// OfField is the level of a field of a command or record that came later than its struct; 0 for all others.
+// OfField is the level of a field of a command or record that came later than its struct; 0 for all
+// others.
 func OfField(typ, tag string) int { return fields[typ+"."+tag] }
 
-// OfRPC is the level of a method between peers, like /clustermaster.cluster.Cluster/Propose; 0 if the table has none
-// of this name.
+// OfRPC is the level of a method between peers, like /clustermaster.cluster.Cluster/Propose; 0 if
+// the table has none of this name.
 func OfRPC(method string) int { return rpcs[method] }
 
-// FormatAt is the newest version of a format on disk that may be written at a level; 0 if there is none of this name.
+// FormatAt is the newest version of a format on disk that may be written at a level; 0 if there is
+// none of this name.
 func FormatAt(name string, at int) int {
 	version := 0
 	for _, e := range table {

@@ -20,7 +20,8 @@ func TestTable(t *testing.T) {
 	last := Base
 	for _, e := range Table() {
 		if e.Since < last || e.Since > Supported() {
-			t.Errorf("%s %s is of level %d after one of level %d; levels are 1 to %d, in order", e.Kind, e.Name, e.Since, last, Supported())
+			t.Errorf("%s %s is of level %d after one of level %d; levels are 1 to %d, in order",
+				e.Kind, e.Name, e.Since, last, Supported())
 		}
 		last = e.Since
 		key := id{e.Kind, e.Name, e.Number}
@@ -40,7 +41,8 @@ func TestTable(t *testing.T) {
 	if Release(0) != "" || Release(Supported()+1) != "" {
 		t.Error("an unknown level has a release")
 	}
-	if OfCommand(0xfe) != 0 || OfRecord(0xfe) != 0 || OfRPC("/x/Y") != 0 || OfField("x", "y") != 0 || FormatAt("x", 9) != 0 {
+	if OfCommand(0xfe) != 0 || OfRecord(0xfe) != 0 || OfRPC("/x/Y") != 0 ||
+		OfField("x", "y") != 0 || FormatAt("x", 9) != 0 {
 		t.Error("something that is not in the table has a level")
 	}
 }
@@ -52,7 +54,8 @@ func TestTooNewErrorNamesTheRelease(t *testing.T) {
 		"written at level 9":                       {Level: 9},
 		"install the release of the other members": {},
 	} {
-		if got := e.Error(); !strings.Contains(got, want) || !strings.Contains(got, "runs release "+Release(Supported())) {
+		if got := e.Error(); !strings.Contains(got, want) ||
+			!strings.Contains(got, "runs release "+Release(Supported())) {
 			t.Errorf("got %q, want %q and the release that runs", got, want)
 		}
 	}
@@ -62,13 +65,15 @@ func TestUnknownFieldsAreFoundAtAnyDepth(t *testing.T) {
 	t.Parallel()
 	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 7777, protowire.VarintType), 1)
 	inner := &descriptorpb.FieldDescriptorProto{}
-	deep := &descriptorpb.FileDescriptorProto{MessageType: []*descriptorpb.DescriptorProto{{}, {Field: []*descriptorpb.FieldDescriptorProto{{}, inner}}}}
+	deep := &descriptorpb.FileDescriptorProto{MessageType: []*descriptorpb.DescriptorProto{{},
+		{Field: []*descriptorpb.FieldDescriptorProto{{}, inner}}}}
 	if err := CheckMessage(deep); err != nil {
 		t.Fatalf("nothing unknown: got %v", err)
 	}
 	inner.ProtoReflect().SetUnknown(unknown)
 	var e *UnknownFieldError
-	if err := CheckMessage(deep); !errors.As(err, &e) || e.Field != 7777 || e.Message != "google.protobuf.FieldDescriptorProto" {
+	if err := CheckMessage(deep); !errors.As(err, &e) || e.Field != 7777 ||
+		e.Message != "google.protobuf.FieldDescriptorProto" {
 		t.Errorf("two lists down: got %v", err)
 	}
 	top := &descriptorpb.FileDescriptorProto{}

@@ -8,20 +8,24 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// UnknownFieldError says that a message holds a field that this program does not know, which it must not drop.
+// UnknownFieldError says that a message holds a field that this program does not know, which it
+// must not drop.
 type UnknownFieldError struct {
 	Message string // full name
 	Field   int    // the first such field's number; 0: the bytes don't even have one
 }
 
 func (e *UnknownFieldError) Error() string {
-	return fmt.Sprintf("field %d of %s is unknown to release %s: a newer release sent it", e.Field, e.Message, Release(Supported()))
+	return fmt.Sprintf("field %d of %s is unknown to release %s: a newer release sent it", e.Field,
+		e.Message, Release(Supported()))
 }
 
-// CheckMessage returns an *UnknownFieldError if m, or a message in it, holds a field that this program does not know.
+// CheckMessage returns an *UnknownFieldError if m, or a message in it, holds a field that this
+// program does not know.
 func CheckMessage(m proto.Message) error { return check(m.ProtoReflect()) }
 
-// nested remembers the fields of each kind of message that hold messages: most have none, and cost one look.
+// nested remembers the fields of each kind of message that hold messages: most have none, and cost
+// one look.
 var nested sync.Map // protoreflect.FullName to []protoreflect.FieldDescriptor
 
 func check(m protoreflect.Message) error {

@@ -1,8 +1,9 @@
 package level
 
-// table is the single place where each thing that masters write gets its level. Level 1 is what release 0.1.0 wrote.
-// What is added gets the level of the next release: append only, and never change a line of a level that was released.
-// Formats of one name are replaced: a level writes the newest version that it has.
+// table is the single place where each thing that masters write gets its level. Level 1 is what
+// release 0.1.0 wrote. What is added gets the level of the next release: append only, and never
+// change a line of a level that was released. Formats of one name are replaced: a level writes the
+// newest version that it has.
 var table = append([]Entry{
 	{Command, "Found", 1, 1},
 	{Command, "PutMember", 2, 1},
@@ -83,7 +84,8 @@ var table = append([]Entry{
 	{Command, "SetLevel", 21, 2},
 	{Field, "scalars.level", 0, 2},
 	{Field, "scalars.level_release", 0, 2},
-	{Field, "clustermaster.cluster.Peer.level", 0, 2}, // of messages: release 0.1.0 drops what it does not know
+	// of messages: release 0.1.0 drops what it does not know
+	{Field, "clustermaster.cluster.Peer.level", 0, 2},
 	{Field, "clustermaster.cluster.StatusReply.level", 0, 2},
 	{Field, "clustermaster.cluster.StatusReply.now", 0, 2},
 	{Field, "clustermaster.cluster.StatusReply.backup", 0, 2},
@@ -98,7 +100,8 @@ var table = append([]Entry{
 	{Field, "clustermaster.ringstore.v1.DigestRequest.base", 0, 2},
 	{Field, "clustermaster.ringstore.v1.StatusReply.refuses", 0, 2},
 	{Command, "AdoptCluster", 22, 2},
-	{Field, "clustermaster.cluster.JoinRequest.former", 0, 2}, // of messages, as above; 0.1.0 founds by address alone
+	// of messages, as above; 0.1.0 founds by address alone
+	{Field, "clustermaster.cluster.JoinRequest.former", 0, 2},
 	{Field, "clustermaster.cluster.JoinRequest.ordered", 0, 2},
 	{Field, "clustermaster.cluster.JoinReply.former", 0, 2},
 	{Field, "clustermaster.cluster.Former.key", 0, 2},

@@ -19,8 +19,8 @@ import (
 	"clustermaster/value"
 )
 
-// A program built with the tag "future" has what the next level may add, and runner functions that use it, also where
-// it must not be used.
+// A program built with the tag "future" has what the next level may add, and runner functions that
+// use it, also where it must not be used.
 
 // Functions are the runner functions of the next level.
 func Functions(node *cluster.Node, port *peer.Port) []runner.Function {
@@ -32,25 +32,31 @@ func Functions(node *cluster.Node, port *peer.Port) []runner.Function {
 		return "done", err
 	}
 	return []runner.Function{
-		{Name: "future.note", Params: []function.Param{function.Need("note"), function.Opt("force", false)}, Doc: "Add a note to the replicated state.",
+		{Name: "future.note", Params: []function.Param{function.Need("note"),
+			function.Opt("force", false)}, Doc: "Add a note to the replicated state.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
 				return propose(ctx, &fsm.Future{Note: c.Text("note")}, c.True("force"))
 			}},
-		{Name: "future.allow", Params: []function.Param{function.Need("peer"), function.Opt("force", false)}, Doc: "cluster.allow with one more field.",
+		{Name: "future.allow", Params: []function.Param{function.Need("peer"),
+			function.Opt("force", false)}, Doc: "cluster.allow with one more field.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
-				return propose(ctx, &fsm.AllowMemberWhy{ID: c.Text("peer"), Why: "because"}, c.True("force"))
+				return propose(ctx, &fsm.AllowMemberWhy{ID: c.Text("peer"), Why: "because"},
+					c.True("force"))
 			}},
-		{Name: "future.notes", Doc: "List the notes.", Run: func(ctx context.Context, _ *runner.Call) (any, error) {
-			out := []any{}
-			for _, n := range node.State().Notes() {
-				out = append(out, n)
-			}
-			return out, node.ReadIndex(ctx)
-		}},
-		{Name: "future.snapshot", Doc: "Write a snapshot.", Run: func(context.Context, *runner.Call) (any, error) {
-			return true, node.Snapshot()
-		}},
-		{Name: "future.ping", Params: []function.Param{function.Need("peer")}, Doc: "Call a method of the next level.",
+		{Name: "future.notes", Doc: "List the notes.",
+			Run: func(ctx context.Context, _ *runner.Call) (any, error) {
+				out := []any{}
+				for _, n := range node.State().Notes() {
+					out = append(out, n)
+				}
+				return out, node.ReadIndex(ctx)
+			}},
+		{Name: "future.snapshot", Doc: "Write a snapshot.",
+			Run: func(context.Context, *runner.Call) (any, error) {
+				return true, node.Snapshot()
+			}},
+		{Name: "future.ping", Params: []function.Param{function.Need("peer")},
+			Doc: "Call a method of the next level.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
 				cc, err := conn(node, port, c.Text("peer"))
 				if err != nil {
@@ -60,14 +66,16 @@ func Functions(node *cluster.Node, port *peer.Port) []runner.Function {
 				err = cc.Invoke(ctx, futurePing, wrapperspb.String("ping"), reply)
 				return reply.GetValue(), err
 			}},
-		{Name: "future.field", Params: []function.Param{function.Need("peer")}, Doc: "Send a request with a field that nobody knows.",
+		{Name: "future.field", Params: []function.Param{function.Need("peer")},
+			Doc: "Send a request with an unknown field.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
 				cc, err := conn(node, port, c.Text("peer"))
 				if err != nil {
 					return nil, err
 				}
 				q := &clusterpb.StatusRequest{}
-				q.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 7777, protowire.VarintType), 1))
+				q.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 7777,
+					protowire.VarintType), 1))
 				_, err = clusterpb.NewClusterClient(cc).Status(ctx, q)
 				return value.Map{{Key: "answered", Value: err == nil}}, err
 			}},
@@ -89,12 +97,14 @@ const futurePing = "/clustermaster.future.Future/Ping"
 
 // Register adds the method that future.ping calls.
 func Register(s grpc.ServiceRegistrar) {
-	s.RegisterService(&grpc.ServiceDesc{ServiceName: "clustermaster.future.Future", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
-		MethodName: "Ping",
-		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			q := &wrapperspb.StringValue{}
-			err := decode(q)
-			return wrapperspb.String("pong"), err
-		},
-	}}}, struct{}{})
+	s.RegisterService(&grpc.ServiceDesc{ServiceName: "clustermaster.future.Future",
+		HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
+			MethodName: "Ping",
+			Handler: func(_ any, _ context.Context, decode func(any) error,
+				_ grpc.UnaryServerInterceptor) (any, error) {
+				q := &wrapperspb.StringValue{}
+				err := decode(q)
+				return wrapperspb.String("pong"), err
+			},
+		}}}, struct{}{})
 }

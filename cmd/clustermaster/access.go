@@ -13,8 +13,9 @@ import (
 	"clustermaster/value"
 )
 
-// openAccess makes what decides who may order what, and with enable_clear_commands the keys of users.
-func (r *rooms) openAccess() error {
+// openAccess makes what decides who may order what, and with enable_clear_commands the keys of
+// users.
+func (r *process) openAccess() error {
 	o := r.opts
 	publisher, _ := settings.Value(o.PublisherACL).(value.Map)
 	var err error
@@ -50,7 +51,8 @@ func (r *rooms) openAccess() error {
 // users confirms users for clear commands.
 type users struct{ *auth.Auth }
 
-func (u users) Authenticate(ctx context.Context, source string, creds value.Map) (master.Identity, error) {
+func (u users) Authenticate(ctx context.Context, source string, creds value.Map) (master.Identity,
+	error) {
 	id, err := u.Auth.Authenticate(ctx, source, creds)
 	return master.Identity{Name: id.Name, Eauth: id.Eauth, Rights: id.Rights}, err
 }
@@ -61,7 +63,7 @@ func (u users) ByToken(ctx context.Context, token string) (master.Identity, erro
 }
 
 // newAuth joins external_auth to what the masters agree on.
-func (r *rooms) newAuth() (*auth.Auth, error) {
+func (r *process) newAuth() (*auth.Auth, error) {
 	return auth.New(settings.Auth(r.opts), auth.Deps{
 		Now: r.node.Now, Tokens: auth.Agreed{Cluster: r.node}, Log: r.log, Registry: r.reg,
 		Python: auth.FindPython(r.opts.Extra["auth.pam.python"], r.render.Interpreter),

@@ -18,7 +18,8 @@ import (
 type requests struct{ m *master.Master }
 
 func (h requests) Handle(ctx context.Context, r minion.Request) ([]byte, error) {
-	return h.m.Handle(ctx, master.Request{Payload: r.Payload, Remote: r.Remote, Buffer: r.Buffer, Sender: r.Sender})
+	return h.m.Handle(ctx, master.Request{Payload: r.Payload, Remote: r.Remote, Buffer: r.Buffer,
+		Sender: r.Sender})
 }
 
 // requestData keeps what minions send.
@@ -43,7 +44,8 @@ func overQuota(err error) error {
 type subscribers struct{ *minion.PubServer }
 
 func (s subscribers) Publish(p master.Publication) int {
-	return s.PubServer.Publish(minion.Publication{Topics: p.Topics, Payload: p.Payload, JID: p.JID, Hold: p.Hold})
+	return s.PubServer.Publish(minion.Publication{Topics: p.Topics, Payload: p.Payload, JID: p.JID,
+		Hold: p.Hold})
 }
 
 // targets is what matching knows of minions.
@@ -54,12 +56,12 @@ type targets struct {
 	nodegroups func(name string) (any, bool)
 }
 
-func (r *rooms) targets() targets {
+func (r *process) targets() targets {
 	return targets{r.keys, r.data, r.opts.MinionDataCache, r.nodegroup}
 }
 
 // nodegroup is a group of the option nodegroups.
-func (r *rooms) nodegroup(name string) (any, bool) {
+func (r *process) nodegroup(name string) (any, bool) {
 	o := r.opts
 	if now := r.groups.Load(); now != nil {
 		o = now
@@ -71,7 +73,8 @@ func (r *rooms) nodegroup(name string) (any, bool) {
 func (t targets) AcceptedIDs() []string { return t.keys.AcceptedIDs() }
 func (t targets) DataCache() bool       { return t.cached }
 
-func (t targets) Ask(ctx context.Context, q target.Question, fn func(id string, hits target.Hits)) (string, error) {
+func (t targets) Ask(ctx context.Context, q target.Question,
+	fn func(id string, hits target.Hits)) (string, error) {
 	cover, err := t.data.Ask(ctx, q, fn)
 	return cover.String(), err
 }

@@ -57,7 +57,10 @@ func configCommand(_ context.Context, args []string) int {
 		_, err = acl.New(settings.ACL(o))
 	}
 	if err == nil {
-		noPython := func(context.Context) ([]string, error) { return nil, errors.New("nobody is asked") }
+		noPython := func(context.Context) ([]string, error) {
+			return nil,
+				errors.New("nobody is asked")
+		}
 		_, err = auth.New(settings.Auth(o), auth.Deps{Python: noPython})
 	}
 	if err != nil {

@@ -58,8 +58,8 @@ import (
 	"clustermaster/value"
 )
 
-// rooms is one master's process: every room, made and joined to the others.
-type rooms struct {
+// process is one master's process: every package's part, made and joined to the others.
+type process struct {
 	opts  *config.Options
 	log   *slog.Logger
 	reg   *prometheus.Registry
@@ -119,7 +119,7 @@ type rooms struct {
 
 // saltMaster is the daemon's command.
 func saltMaster(ctx context.Context, args []string) int {
-	var running atomic.Pointer[rooms]
+	var running atomic.Pointer[process]
 	return daemon.Command(ctx, args, daemon.Program{
 		Versions: func(all bool) { printVersions("salt-master", all) },
 		Reload: func(now *config.Options, changed []string) ([]string, error) {
@@ -128,7 +128,8 @@ func saltMaster(ctx context.Context, args []string) int {
 			}
 			return nil, errors.New("the master is starting; send SIGHUP again once it serves")
 		},
-		Serve: func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger) error {
+		Serve: func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
+			log *slog.Logger) error {
 			err := serveMaster(ctx, o, found, systemd, log, &running)
 			for errors.Is(err, cluster.ErrReopen) && ctx.Err() == nil {
 				err = serveMaster(ctx, o, false, systemd, log, &running)
@@ -138,10 +139,13 @@ func saltMaster(ctx context.Context, args []string) int {
 	})
 }
 
-// serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
-func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger, running *atomic.Pointer[rooms]) error {
-	r := &rooms{opts: o, log: log, reg: prometheus.NewRegistry(), began: time.Now(), systemd: systemd, listening: make(chan struct{})}
-	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+// serveMaster makes the parts from the bottom up, and runs them until ctx ends.
+func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
+	log *slog.Logger, running *atomic.Pointer[process]) error {
+	r := &process{opts: o, log: log, reg: prometheus.NewRegistry(), began: time.Now(),
+		systemd: systemd, listening: make(chan struct{})}
+	r.reg.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	log.Info("master starts", "id", o.ID, "version", Version, "interface", o.Interface)
 	if err := r.openDisk(); err != nil {
 		return err
@@ -178,7 +182,7 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *he
 }
 
 // openDisk begins to watch the space that the stores share.
-func (r *rooms) openDisk() error {
+func (r *process) openDisk() error {
 	size, err := r.opts.DiskReserveSize()
 	if err != nil {
 		return err
@@ -190,8 +194,9 @@ func (r *rooms) openDisk() error {
 	return nil
 }
 
-// openSeal gets the key of seal_key, and makes sure that it is the one with which DataDir is sealed.
-func (r *rooms) openSeal(ctx context.Context) error {
+// openSeal gets the key of seal_key, and makes sure that it is the one with which DataDir is
+// sealed.
+func (r *process) openSeal(ctx context.Context) error {
 	o := r.opts
 	var err error
 	if r.seal, err = seal.Load(ctx, o.SealKey, os.Getenv); err != nil {
@@ -201,14 +206,17 @@ func (r *rooms) openSeal(ctx context.Context) error {
 }
 
 // openCluster opens the port between peers and the Raft node on it.
-func (r *rooms) openCluster(found bool) error {
+func (r *process) openCluster(found bool) error {
 	o := r.opts
 	cfg := settings.Cluster(o)
 	cfg.Version, cfg.Found, cfg.Seal = Version, found, r.seal
 	cfg.Now = daemon.Clock(os.Getenv(daemon.ClockEnv))
 	cfg.StateSync, cfg.Unfit = r.syncState, r.disk.Low
 	cfg.Alarms, cfg.LastBackup = r.backups.Alarms, r.backups.LastGood
-	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error { return r.keys.ImportDirs(ctx, o.KeysDir(), o.PkiDir) }
+	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error {
+		return r.keys.ImportDirs(ctx,
+			o.KeysDir(), o.PkiDir)
+	}
 	nextlevel.Tune(&cfg)
 	var port cluster.PeerPort // nil stays nil
 	if o.ClusterID != "" {
@@ -225,10 +233,12 @@ func (r *rooms) openCluster(found bool) error {
 		if err != nil {
 			return err
 		}
-		cfg.Addr, cfg.SPKI, cfg.NodePub, cfg.Pins = advertise, key.SPKI(), key.Public(), cluster.NewPins()
+		cfg.Addr, cfg.SPKI, cfg.NodePub, cfg.Pins = advertise, key.SPKI(), key.Public(),
+			cluster.NewPins()
 		cfg.JoinKey = peer.JoinKey(o.ClusterSecret.Reveal(), o.ClusterID)
 		pc := settings.Peer(o, advertise)
-		pc.Key, pc.Pins, pc.Level, pc.Log, pc.Registerer = key, cfg.Pins, cfg.Pins.Level, r.log, r.reg
+		pc.Key, pc.Pins, pc.Level, pc.Log, pc.Registerer = key, cfg.Pins, cfg.Pins.Level, r.log,
+			r.reg
 		r.port, err = peer.New(pc)
 		if err != nil {
 			return err
@@ -241,13 +251,14 @@ func (r *rooms) openCluster(found bool) error {
 }
 
 // openStores opens what lies on the Raft state and on the ring.
-func (r *rooms) openStores() error {
+func (r *process) openStores() error {
 	o := r.opts
 	ro := settings.Ring(o)
 	ro.Room, ro.Now = r.disk.Low, r.node.Now
 	ro.Compilers = map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}}
 	var err error
-	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), r.node.Peers(), ro, r.log, r.reg)
+	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), r.node.Peers(), ro,
+		r.log, r.reg)
 	if err != nil {
 		return err
 	}
@@ -261,10 +272,13 @@ func (r *rooms) openStores() error {
 	})
 	r.jobs = jobcache.New(r.store, o.KeepJobsSeconds, r.log)
 	r.data = miniondata.New(r.store, r.log)
-	r.data.Limit(miniondata.Quotas{MineBytes: r.opts.MinionMineMaxSize, Pillarenvs: r.opts.MinionPillarenvsMax})
+	r.data.Limit(miniondata.Quotas{MineBytes: r.opts.MinionMineMaxSize,
+		Pillarenvs: r.opts.MinionPillarenvsMax})
 	r.pushed = uploads.New(r.store)
-	r.pushed.Limit(allotment.Limits{One: int64(o.FileRecvMaxStored) << 20, All: int64(o.FileRecvMaxStoredTotal) << 20})
-	r.jobs.Limit(allotment.Limits{One: int64(o.MinionJobsMaxStored) << 20, All: int64(o.MinionJobsMaxStoredTotal) << 20})
+	r.pushed.Limit(allotment.Limits{One: int64(o.FileRecvMaxStored) << 20,
+		All: int64(o.FileRecvMaxStoredTotal) << 20})
+	r.jobs.Limit(allotment.Limits{One: int64(o.MinionJobsMaxStored) << 20,
+		All: int64(o.MinionJobsMaxStoredTotal) << 20})
 	r.banks = cache.New(r.store, r.data, r.log)
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
 		return err
@@ -276,7 +290,7 @@ func (r *rooms) openStores() error {
 }
 
 // openExports makes copies of keys as Salt's folders have them.
-func (r *rooms) openExports() error {
+func (r *process) openExports() error {
 	o := r.opts
 	if o.SharedKeys() {
 		r.log.Info("cluster_pki_dir is shared (cluster_isolated_filesystem is not set): keys are read there at founding, and not written", "path", o.ClusterPkiDir)
@@ -290,7 +304,8 @@ func (r *rooms) openExports() error {
 	if r.port == nil {
 		return nil
 	}
-	if r.peers, err = cluster.NewPeerFiles(r.node, filepath.Join(o.KeysDir(), "peers"), r.log); err != nil {
+	if r.peers, err = cluster.NewPeerFiles(r.node, filepath.Join(o.KeysDir(), "peers"),
+		r.log); err != nil {
 		return err
 	}
 	r.node.OnApply(r.peers.Follow)
@@ -298,12 +313,13 @@ func (r *rooms) openExports() error {
 }
 
 // openMaster joins what answers minions.
-func (r *rooms) openMaster(ctx context.Context) error {
+func (r *process) openMaster(ctx context.Context) error {
 	o := r.opts
 	r.bus = event.NewBus(o.MaxEventSize, r.log, r.reg)
 	r.mesh = event.NewMesh(r.bus, r.node.NearPeers(r.began), r.log)
 	lim := minion.Limits{
-		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
+		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog,
+		MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
 		MaxPerSource: o.MaxConnectionsPerSource, Unlimited: o.Balancers(),
 	}
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
@@ -343,14 +359,19 @@ func (r *rooms) openMaster(ctx context.Context) error {
 	r.openSchedule()
 	r.openCheckup()
 	deps := master.Deps{
-		Keys: r.keyOrders, Cluster: r.node, Jobs: r.jobs, Data: requestData{r.data}, Targets: r.targets(),
-		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: r.node.NearPeers(r.began), Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed, Runner: r.functions.ForTemplate,
-		ACL: r.rules, Disk: r.disk,
+		Keys: r.keyOrders, Cluster: r.node, Jobs: r.jobs, Data: requestData{r.data},
+		Targets: r.targets(),
+		Bus:     r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub},
+		Peers: r.node.NearPeers(r.began),
+		Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed,
+		Runner: r.functions.ForTemplate,
+		ACL:    r.rules, Disk: r.disk,
 	}
 	if r.userKeys != nil { // enable_clear_commands
 		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.functions
 		if r.onDisk, err = localcache.New(localcache.Options{
-			Dir: filepath.Join(o.CacheDir, "jobs"), HashType: o.HashType, Keep: time.Duration(o.KeepJobsSeconds) * time.Second,
+			Dir: filepath.Join(o.CacheDir, "jobs"), HashType: o.HashType,
+			Keep: time.Duration(o.KeepJobsSeconds) * time.Second,
 		}, localcache.Deps{Mesh: r.mesh, Jobs: r.jobs, Log: r.log, Reg: r.reg}); err != nil {
 			return err
 		}
@@ -377,14 +398,17 @@ func (r *rooms) openMaster(ctx context.Context) error {
 }
 
 // newJID is a job id that was never given; for what is made before the master.
-func (r *rooms) newJID() string { return r.master.NewJID() }
+func (r *process) newJID() string { return r.master.NewJID() }
 
 // openOrders makes what carries out orders. It uses the master only once that serves.
-func (r *rooms) openOrders(ctx context.Context) {
+func (r *process) openOrders(ctx context.Context) {
 	o := r.opts
 	r.keyOrders = keystore.NewOrders(r.keys, keystore.Surroundings{
-		Fire:            func(tag string, data value.Map) { r.bus.Fire(tag, data) },
-		Forget:          func(ctx context.Context, id string) error { return r.data.Drop(ctx, id, true) },
+		Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) },
+		Forget: func(ctx context.Context,
+			id string) error {
+			return r.data.Drop(ctx, id, true)
+		},
 		RotateAES:       r.node.RotateAES,
 		PreserveMinions: o.PreserveMinionCache,
 		RotateAESKey:    o.RotateAESKey,
@@ -403,19 +427,22 @@ func (r *rooms) openOrders(ctx context.Context) {
 }
 
 // openOperator opens the commands' socket, and those of Salt's own clients.
-func (r *rooms) openOperator() error {
+func (r *process) openOperator() error {
 	var err error
 	r.local, err = localbus.Listen(r.opts.SockDir, localbus.Options{
-		MaxEvent: r.opts.MaxEventSize, Queue: r.opts.PubServerWriteQueueSize, WriteTimeout: r.opts.PublishDrainTimeout,
-		Untrue: map[string]string{"salt/key": "Salt's own salt-key changes files that are a copy; use the salt-key of this master"},
+		MaxEvent: r.opts.MaxEventSize, Queue: r.opts.PubServerWriteQueueSize,
+		WriteTimeout: r.opts.PublishDrainTimeout,
+		Untrue:       map[string]string{"salt/key": "Salt's own salt-key changes files that are a copy; use the salt-key of this master"},
 	}, localbus.Deps{Mesh: r.mesh, Bus: r.bus, Log: r.log, Reg: r.reg})
 	if err != nil {
 		return err
 	}
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
-		Minions: r.orders, Keys: r.keyLists, Runners: r.functions, ACL: r.rules, External: r.auth, Log: r.log,
+		Minions: r.orders, Keys: r.keyLists, Runners: r.functions, ACL: r.rules, External: r.auth,
+		Log: r.log,
 		Status: func() operator.Status {
-			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(), Ready: r.node.Ready()}
+			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(),
+				Ready: r.node.Ready()}
 		},
 	})
 	if err != nil {
@@ -424,18 +451,18 @@ func (r *rooms) openOperator() error {
 	return err
 }
 
-// run serves until ctx ends or a room fails. The order of stopping: health goes
+// run serves until ctx ends or a part fails. The order of stopping: health goes
 // down and the minion ports close, so that the balancer sends minions elsewhere;
 // then the node hands leadership over; then the peer port, which that needs; the
 // stores close last, by serveMaster.
-func (r *rooms) run(ctx context.Context) error {
+func (r *process) run(ctx context.Context) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
 	upper, uctx := errgroup.WithContext(ctx)
 	lower, lctx := errgroup.WithContext(base)
-	fail := func(err error) error { // a lower room's end ends the upper ones
+	fail := func(err error) error { // a lower part's end ends the upper ones
 		if err == nil && lctx.Err() == nil && ctx.Err() == nil {
-			err = errors.New("a room ended without a reason")
+			err = errors.New("a part of the master ended without a reason")
 		}
 		return err
 	}
@@ -491,7 +518,8 @@ func (r *rooms) run(ctx context.Context) error {
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.local.Serve(uctx) })
 	upper.Go(func() error {
-		return health.Serve(uctx, r.opts.ResolveHealthListen(), r.opts.ResolveMetricsListen(), r.node, r.reg, r.log)
+		return health.Serve(uctx, r.opts.ResolveHealthListen(), r.opts.ResolveMetricsListen(),
+			r.node, r.reg, r.log)
 	})
 	upper.Go(func() error {
 		return health.Supervise(uctx, r.systemd, health.Supervised{
@@ -514,7 +542,7 @@ func (r *rooms) run(ctx context.Context) error {
 
 // loops are checked before each sign of life. None of them needs another master: a liveness that
 // depends on the cluster would end masters in the middle of an election.
-func (r *rooms) loops() *health.Loops {
+func (r *process) loops() *health.Loops {
 	l := new(health.Loops)
 	l.Add("replicated state", func() { r.node.State().MembershipVersion() })
 	l.Add("cluster node", func() { r.node.Ready() })
@@ -527,8 +555,9 @@ func (r *rooms) loops() *health.Loops {
 // unheard is a tag that no event has.
 const unheard = "clustermaster/liveness"
 
-// serveMinions opens the minion ports, and closes them with all that minions have open there when ctx ends.
-func (r *rooms) serveMinions(ctx context.Context) error {
+// serveMinions opens the minion ports, and closes them with all that minions have open there when
+// ctx ends.
+func (r *process) serveMinions(ctx context.Context) error {
 	lim := minion.Limits{Backlog: r.opts.ZmqBacklog}
 	pub, err := minion.Listen(ctx, r.opts.ListenAddr(r.opts.PublishPort), lim)
 	if err != nil {
@@ -540,7 +569,8 @@ func (r *rooms) serveMinions(ctx context.Context) error {
 		return err
 	}
 	r.opened.Do(func() { close(r.listening) })
-	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took", time.Since(r.began).Round(time.Millisecond))
+	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took",
+		time.Since(r.began).Round(time.Millisecond))
 	if len(r.keys.AcceptedIDs()) > 0 {
 		r.pub.ExpectBack()
 	}

@@ -28,7 +28,7 @@ import (
 
 // openFunctions makes the registries of runner and wheel functions. Each family gets only what its
 // own interface asks for.
-func (r *rooms) openFunctions() error {
+func (r *process) openFunctions() error {
 	o := r.opts
 	keys := &orders.Keys{
 		Orders: r.keyOrders, Node: r.node,
@@ -42,7 +42,11 @@ func (r *rooms) openFunctions() error {
 			Local: func() (map[string]string, error) { return keys.Local(), nil },
 		}),
 		runner.ConnectedWheel(minions),
-		runner.ConfigWheel(func() value.Map { m, _ := settings.Value(o.Values()).(value.Map); return m }),
+		runner.ConfigWheel(func() value.Map {
+			m,
+				_ := settings.Value(o.Values()).(value.Map)
+			return m
+		}),
 	)
 	if err != nil {
 		return err
@@ -60,7 +64,8 @@ func (r *rooms) openFunctions() error {
 			Status: status, Members: clusterOrders{r.node},
 			Restart: runner.UpgradeCommand(o.ClusterUpgradeCommand),
 		}),
-		runner.Doctor(status, func(ctx context.Context, nonce string, ids []string) (string, []string, error) {
+		runner.Doctor(status, func(ctx context.Context, nonce string, ids []string) (string,
+			[]string, error) {
 			return r.checkup.JSON(ctx, nonce, ids) // made after the functions
 		}),
 		runner.JobsAdoption(r.adoptJobs, o.CacheDir),
@@ -115,9 +120,11 @@ func (r *rooms) openFunctions() error {
 // clusterOrders passes operators' orders to the cluster.
 type clusterOrders struct{ *cluster.Node }
 
-func (o clusterOrders) Remove(ctx context.Context, peer string, keepSecret bool) (runner.RemovalView, error) {
+func (o clusterOrders) Remove(ctx context.Context, peer string,
+	keepSecret bool) (runner.RemovalView, error) {
 	r, err := o.Node.Remove(ctx, peer, keepSecret)
-	return runner.RemovalView{ID: r.Member.ID, Secret: r.Secret, Unconfirmed: r.Unconfirmed, Warnings: r.Warnings}, err
+	return runner.RemovalView{ID: r.Member.ID, Secret: r.Secret, Unconfirmed: r.Unconfirmed,
+		Warnings: r.Warnings}, err
 }
 
 // identity hands over the cluster's own key.
@@ -126,19 +133,22 @@ type identity struct {
 	hashType string // of fingerprints
 }
 
-func (i identity) ExportKey(ctx context.Context, dir string) (files []string, fingerprint string, err error) {
+func (i identity) ExportKey(ctx context.Context, dir string) (files []string, fingerprint string,
+	err error) {
 	return i.node.ExportKey(ctx, dir, i.hashType)
 }
 
 // backups writes and reads files for the family cluster.
 type backups struct{ files *backup.Files }
 
-func (b backups) Backup(ctx context.Context, path, passphrase string, jobs bool) (runner.BackupView, error) {
+func (b backups) Backup(ctx context.Context, path, passphrase string, jobs bool) (runner.BackupView,
+	error) {
 	v, err := b.files.Backup(ctx, path, passphrase, jobs)
 	return runner.BackupView(v), err
 }
 
-func (b backups) Restore(ctx context.Context, path, passphrase string, jobs, test bool) (runner.BackupView, error) {
+func (b backups) Restore(ctx context.Context, path, passphrase string, jobs,
+	test bool) (runner.BackupView, error) {
 	v, err := b.files.Restore(ctx, path, passphrase, jobs, test)
 	return runner.BackupView(v), err
 }
@@ -146,7 +156,8 @@ func (b backups) Restore(ctx context.Context, path, passphrase string, jobs, tes
 // cacheBanks shows the cache to the family cache.
 type cacheBanks struct{ *cache.Cache }
 
-func (c cacheBanks) Migrate(ctx context.Context, cachedir, bank string, dry bool) (map[string]int, int, error) {
+func (c cacheBanks) Migrate(ctx context.Context, cachedir, bank string, dry bool) (map[string]int,
+	int, error) {
 	done, err := c.Cache.Migrate(ctx, cachedir, bank, dry)
 	return done.Keys, done.Errors, err
 }
@@ -175,7 +186,8 @@ type pushedFiles struct {
 func (p pushedFiles) List(ctx context.Context) ([]runner.PushedFile, string, error) {
 	var out []runner.PushedFile
 	cover, err := p.files.List(ctx, func(f uploads.File) {
-		out = append(out, runner.PushedFile{ID: f.ID, Path: f.Path, Size: f.Size, At: f.At.Format(time.RFC3339)})
+		out = append(out, runner.PushedFile{ID: f.ID, Path: f.Path, Size: f.Size,
+			At: f.At.Format(time.RFC3339)})
 	})
 	incomplete := ""
 	if !cover.Complete() {

@@ -22,11 +22,13 @@ import (
 	"clustermaster/value"
 )
 
-// openGit opens what serves from git, and sets the file server's back ends. Without a remote there is none.
-func (r *rooms) openGit() error {
+// openGit opens what serves from git, and sets the file server's back ends. Without a remote there
+// is none.
+func (r *process) openGit() error {
 	o := r.opts
 	backends := []fileserver.Backend{}
-	files := gitfs.Config{Role: gitfs.RoleFiles, Global: func(name string) any { return plainValue(o.Option("gitfs_" + name)) }}
+	files := gitfs.Config{Role: gitfs.RoleFiles,
+		Global: func(name string) any { return plainValue(o.Option("gitfs_" + name)) }}
 	if slices.Contains(o.FileserverBackend, gitfs.RoleFiles) {
 		files.Remotes, _ = plainValue(o.Option("gitfs_remotes")).([]any)
 	}
@@ -36,7 +38,8 @@ func (r *rooms) openGit() error {
 		remotes, _ := gitArgs(m)
 		if len(remotes) > 0 {
 			pillars = append(pillars, gitfs.Config{
-				Role: gitfs.RolePillar, Remotes: remotes, Global: func(name string) any { return plainValue(o.Option("git_pillar_" + name)) },
+				Role: gitfs.RolePillar, Remotes: remotes,
+				Global: func(name string) any { return plainValue(o.Option("git_pillar_" + name)) },
 			})
 		}
 	}
@@ -46,8 +49,10 @@ func (r *rooms) openGit() error {
 			peers = gitPeers{r.node.Peers()}
 		}
 		store, problems, err := gitfs.New(gitfs.Options{
-			Dir: filepath.Join(o.DataDir(), "git"), CacheDir: o.CacheDir, Files: files, Pillars: pillars, HashType: o.HashType,
-			NewHash: hashOf(o.HashType), Timeout: o.GitFetchTimeout, Rate: int64(o.ClusterTransferRate), Signers: o.GitAllowedSigners,
+			Dir: filepath.Join(o.DataDir(), "git"), CacheDir: o.CacheDir, Files: files,
+			Pillars: pillars, HashType: o.HashType,
+			NewHash: hashOf(o.HashType), Timeout: o.GitFetchTimeout,
+			Rate: int64(o.ClusterTransferRate), Signers: o.GitAllowedSigners,
 			Low: func() error { return r.disk.Refuse("git", "") }, Changed: r.gitChanged,
 		}, gitAgreement{r}, peers, r.log, r.reg)
 		if err != nil {
@@ -124,16 +129,19 @@ func hashOf(name string) func() hash.Hash {
 	return sha256.New
 }
 
-// gitChanged fires the event of new commits: once in the cluster, for only the master that published calls it.
-func (r *rooms) gitChanged() {
+// gitChanged fires the event of new commits: once in the cluster, for only the master that
+// published calls it.
+func (r *process) gitChanged() {
 	if r.opts.Extra["fileserver_events"] == true {
-		r.bus.Fire("salt/fileserver/gitfs/update", value.Map{{Key: "changed", Value: true}, {Key: "backend", Value: gitfs.RoleFiles}})
+		r.bus.Fire("salt/fileserver/gitfs/update",
+			value.Map{{Key: "changed", Value: true}, {Key: "backend", Value: gitfs.RoleFiles}})
 	}
 }
 
-// gitFolders are the folders of git_pillar as package pillar sees them. The configuration that it knows has no secrets, so
-// the entry is found by its place among those of ext_pillar.
-func (r *rooms) gitFolders(ctx context.Context, remotes []any, saltenv, pillarenv string) ([]pillar.GitFolder, error) {
+// gitFolders are the folders of git_pillar as package pillar sees them. The configuration that it
+// knows has no secrets, so the entry is found by its place among those of ext_pillar.
+func (r *process) gitFolders(ctx context.Context, remotes []any, saltenv,
+	pillarenv string) ([]pillar.GitFolder, error) {
 	if r.git == nil {
 		return nil, fmt.Errorf("no remote of git_pillar is in force; the log says why")
 	}
@@ -171,7 +179,7 @@ func (p gitPeers) Git(node string) (gitpb.GitClient, error) {
 }
 
 // gitAgreement is the replicated state as package gitfs sees it.
-type gitAgreement struct{ r *rooms }
+type gitAgreement struct{ r *process }
 
 var _ gitfs.Agreement = gitAgreement{}
 
@@ -179,8 +187,9 @@ func (a gitAgreement) Tables() map[string]gitfs.Table {
 	out := make(map[string]gitfs.Table)
 	for _, m := range a.r.node.State().GitMirrors() {
 		t := gitfs.Table{
-			Seq: m.Seq, At: m.At, Locked: m.Locked, Refs: make(gitfs.Refs, len(m.Refs)), Before: make(map[string][]string),
-			Pins: make(map[string]gitfs.Pin),
+			Seq: m.Seq, At: m.At, Locked: m.Locked, Refs: make(gitfs.Refs, len(m.Refs)),
+			Before: make(map[string][]string),
+			Pins:   make(map[string]gitfs.Pin),
 		}
 		for _, ref := range m.Refs {
 			t.Refs[ref.Name] = ref.Commit
@@ -196,7 +205,8 @@ func (a gitAgreement) Tables() map[string]gitfs.Table {
 	return out
 }
 
-func (a gitAgreement) Publish(ctx context.Context, key string, seq uint64, put gitfs.Refs, drop []string) error {
+func (a gitAgreement) Publish(ctx context.Context, key string, seq uint64, put gitfs.Refs,
+	drop []string) error {
 	c := &fsm.SetGitRefs{Key: key, Seq: seq, Drop: drop, At: a.r.node.Now().UTC()}
 	for name, commit := range put {
 		c.Put = append(c.Put, fsm.GitRef{Name: name, Commit: commit})

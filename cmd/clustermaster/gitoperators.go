@@ -14,7 +14,7 @@ import (
 )
 
 // servedFiles is the file server as the runner fileserver sees it.
-type servedFiles struct{ r *rooms }
+type servedFiles struct{ r *process }
 
 func (f servedFiles) Backends() []string          { return f.r.files.Backends() }
 func (f servedFiles) Narrow(choice any) []string  { return f.r.files.Narrow(choice) }
@@ -50,13 +50,15 @@ func (f servedFiles) Update(ctx context.Context, only, remotes []string) error {
 		return nil
 	}
 	done, err := f.r.git.UpdateRemotes(ctx, gitfs.RoleFiles, func(r *gitfs.Remote) bool {
-		return len(remotes) == 0 || slices.Contains(remotes, r.Name) && r.Name != "" || slices.Contains(remotes, r.ID) || slices.Contains(remotes, r.URL)
+		return len(remotes) == 0 || slices.Contains(remotes, r.Name) && r.Name != "" ||
+			slices.Contains(remotes, r.ID) || slices.Contains(remotes, r.URL)
 	})
 	if err != nil {
 		return err
 	}
 	if len(done) == 0 && len(remotes) > 0 {
-		return fmt.Errorf("no remote of gitfs_remotes has the name or id %s", strings.Join(remotes, ", "))
+		return fmt.Errorf("no remote of gitfs_remotes has the name or id %s",
+			strings.Join(remotes, ", "))
 	}
 	var failed []error
 	for _, d := range done {
@@ -75,7 +77,8 @@ func (f servedFiles) ClearCache(only []string) []string {
 	return []string{gitfs.RoleFiles}
 }
 
-func (f servedFiles) Lock(ctx context.Context, only []string, remote string, on bool) ([]string, error) {
+func (f servedFiles) Lock(ctx context.Context, only []string, remote string, on bool) ([]string,
+	error) {
 	if f.r.git == nil || !asks(only, gitfs.RoleFiles) {
 		return nil, nil
 	}
@@ -83,7 +86,7 @@ func (f servedFiles) Lock(ctx context.Context, only []string, remote string, on 
 }
 
 // gitRemotes are the git remotes as operators see them.
-type gitRemotes struct{ r *rooms }
+type gitRemotes struct{ r *process }
 
 var _ runner.GitRemotes = gitRemotes{}
 
@@ -109,7 +112,8 @@ func (g gitRemotes) GitStatus(ctx context.Context, remote string) ([]runner.GitR
 	out := make([]runner.GitRemote, len(all))
 	for i, r := range all {
 		out[i] = runner.GitRemote{
-			Remote: r.Remote, Role: r.Role, URL: r.URL, Locked: r.Locked, Fetched: r.Good, Tried: r.Tried, Error: r.Error, Refused: r.Refused,
+			Remote: r.Remote, Role: r.Role, URL: r.URL, Locked: r.Locked, Fetched: r.Good,
+			Tried: r.Tried, Error: r.Error, Refused: r.Refused,
 			Holders: ids(r.Holders), Behind: ids(r.Behind),
 		}
 		for _, e := range r.Envs {
@@ -119,7 +123,8 @@ func (g gitRemotes) GitStatus(ctx context.Context, remote string) ([]runner.GitR
 	return out, nil
 }
 
-func (g gitRemotes) GitPin(ctx context.Context, remote, env, commit, by string, dry bool) (runner.GitChange, error) {
+func (g gitRemotes) GitPin(ctx context.Context, remote, env, commit, by string,
+	dry bool) (runner.GitChange, error) {
 	if g.r.git == nil {
 		return runner.GitChange{}, errNoGit
 	}
@@ -127,7 +132,8 @@ func (g gitRemotes) GitPin(ctx context.Context, remote, env, commit, by string, 
 	return runner.GitChange(c), err
 }
 
-func (g gitRemotes) GitUnpin(ctx context.Context, remote, env, by string, dry bool) (runner.GitChange, error) {
+func (g gitRemotes) GitUnpin(ctx context.Context, remote, env, by string,
+	dry bool) (runner.GitChange, error) {
 	if g.r.git == nil {
 		return runner.GitChange{}, errNoGit
 	}
@@ -135,7 +141,8 @@ func (g gitRemotes) GitUnpin(ctx context.Context, remote, env, by string, dry bo
 	return runner.GitChange(c), err
 }
 
-func (g gitRemotes) GitRollback(ctx context.Context, remote, env, by string, dry bool) (runner.GitChange, error) {
+func (g gitRemotes) GitRollback(ctx context.Context, remote, env, by string,
+	dry bool) (runner.GitChange, error) {
 	if g.r.git == nil {
 		return runner.GitChange{}, errNoGit
 	}
@@ -148,7 +155,8 @@ func (g gitRemotes) UpdatePillars(ctx context.Context, branch, repo string) (val
 		return nil, nil
 	}
 	done, err := g.r.git.UpdateRemotes(ctx, gitfs.RolePillar, func(r *gitfs.Remote) bool {
-		return (branch == "" || branch == r.Branch) && (repo == "" || repo == r.URL || repo == r.Name)
+		return (branch == "" || branch == r.Branch) &&
+			(repo == "" || repo == r.URL || repo == r.Name)
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,8 @@ import (
 	"clustermaster/cluster/level"
 )
 
-var updateMessages = flag.Bool("update-messages", false, "write testdata/level1.messages: only while level 1 is not released")
+var updateMessages = flag.Bool("update-messages", false,
+	"write testdata/level1.messages: only while level 1 is not released")
 
 // TestEveryRPCHasItsLevel compares the services between peers with the table of package level.
 func TestEveryRPCHasItsLevel(t *testing.T) {
@@ -41,8 +42,8 @@ func TestEveryRPCHasItsLevel(t *testing.T) {
 	}
 }
 
-// TestEveryMessageFieldHasItsLevel lists the fields of all messages of level 1. One that is not in the list came later
-// and has a line in the table of package level.
+// TestEveryMessageFieldHasItsLevel lists the fields of all messages of level 1. One that is not in
+// the list came later and has a line in the table of package level.
 func TestEveryMessageFieldHasItsLevel(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "level1.messages")
@@ -53,7 +54,8 @@ func TestEveryMessageFieldHasItsLevel(t *testing.T) {
 	known := strings.Fields(string(old))
 	var found []string
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
-		if !strings.HasPrefix(string(f.Package()), "clustermaster.") || f.Package() == "clustermaster.operator" {
+		if !strings.HasPrefix(string(f.Package()), "clustermaster.") ||
+			f.Package() == "clustermaster.operator" {
 			return true
 		}
 		for i := range f.Messages().Len() {
@@ -91,7 +93,8 @@ func peerServices() []protoreflect.ServiceDescriptor {
 	var out []protoreflect.ServiceDescriptor
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
-			if strings.HasPrefix(string(f.Package()), "clustermaster.") && f.Package() != "clustermaster.operator" {
+			if strings.HasPrefix(string(f.Package()), "clustermaster.") &&
+				f.Package() != "clustermaster.operator" {
 				out = append(out, f.Services().Get(i))
 			}
 		}

@@ -18,8 +18,8 @@ import (
 	"clustermaster/tools/simulation"
 )
 
-// Version is the release, which the linker may name (-X main.Version); else it is the first one of the highest level
-// that this program supports.
+// Version is the release, which the linker may name (-X main.Version); else it is the first one of
+// the highest level that this program supports.
 var Version string
 
 // command is one entry of the binary.
@@ -31,7 +31,8 @@ type command struct {
 func commands() []command {
 	env := cliEnv()
 	// Ctrl-C ends a command in order: it says which job goes on without it.
-	typed := func(run func(context.Context, []string, cli.Env) int) func(context.Context, []string) int {
+	typed := func(run func(context.Context, []string, cli.Env) int) func(context.Context,
+		[]string) int {
 		return func(ctx context.Context, args []string) int {
 			ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
@@ -45,19 +46,34 @@ func commands() []command {
 		{"salt-run", "run runner functions on this master", typed(cli.SaltRun)},
 		{"salt-cp", "copy a file to minions", typed(cli.SaltCP)},
 		{"dev", "start a cluster with a balancer and simulated minions, to play with", dev.Command},
-		{"bench", "measure masters from the minions' side: ours or Salt's", func(ctx context.Context, args []string) int { return bench.Command(ctx, args, os.Stdout, os.Stderr) }},
-		{"simulate", "show how a cluster grows, in memory", func(ctx context.Context, args []string) int {
-			return simulation.Command(ctx, args, os.Stdout, os.Stderr)
-		}},
-		{"init", "write the first configuration of a new cluster", func(_ context.Context, args []string) int {
-			return setup.Command(args, os.Stdout, os.Stderr)
-		}},
-		{"config", "config check [-c DIR]: read the configuration as a start would, and say what is wrong", configCommand},
-		{"completion", "completion bash|zsh|fish: print the shell completion", func(_ context.Context, args []string) int {
-			return cli.Completion(args, env, programs()...)
-		}},
-		{"manuals", "manuals DIR: write the manual pages of all commands into a folder", manualsCommand},
-		{"version", "print the version", func(context.Context, []string) int { fmt.Println("clustermaster " + Version); return 0 }},
+		{"bench", "measure masters from the minions' side: ours or Salt's",
+			func(ctx context.Context, args []string) int {
+				return bench.Command(ctx, args,
+					os.Stdout, os.Stderr)
+			}},
+		{"simulate", "show how a cluster grows, in memory",
+			func(ctx context.Context, args []string) int {
+				return simulation.Command(ctx, args, os.Stdout, os.Stderr)
+			}},
+		{"init", "write the first configuration of a new cluster",
+			func(_ context.Context, args []string) int {
+				return setup.Command(args, os.Stdout, os.Stderr)
+			}},
+		{"config",
+			"config check [-c DIR]: read the configuration as a start would, and say what is wrong",
+			configCommand},
+		{"completion", "completion bash|zsh|fish: print the shell completion",
+			func(_ context.Context, args []string) int {
+				return cli.Completion(args, env, programs()...)
+			}},
+		{"manuals", "manuals DIR: write the manual pages of all commands into a folder",
+			manualsCommand},
+		{"version", "print the version",
+			func(context.Context, []string) int {
+				fmt.Println("clustermaster " +
+					Version)
+				return 0
+			}},
 	}, operatingCommands()...)
 }
 
@@ -100,9 +116,11 @@ func dispatch(ctx context.Context, args []string) int {
 }
 
 func usage(w *os.File, all []command) {
-	fmt.Fprintf(w, "Usage: clustermaster COMMAND [ARGUMENTS]\n\nA Salt master that is a cluster by nature. Each salt* command is also a link to this binary.\n\n")
+	fmt.Fprintf(w,
+		"Usage: clustermaster COMMAND [ARGUMENTS]\n\nA Salt master that is a cluster by nature. Each salt* command is also a link to this binary.\n\n")
 	for _, c := range all {
 		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.help)
 	}
-	fmt.Fprintf(w, "\nExamples:\n  clustermaster init\n  clustermaster salt-master -c /etc/salt\n  salt '*' test.ping\n")
+	fmt.Fprintf(w,
+		"\nExamples:\n  clustermaster init\n  clustermaster salt-master -c /etc/salt\n  salt '*' test.ping\n")
 }

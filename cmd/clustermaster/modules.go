@@ -16,34 +16,40 @@ type opened struct{ *fileserver.Server }
 func (f opened) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
 
 // moduleDeps is what the functions of templates ask of this master.
-func (r *rooms) moduleDeps() modules.Deps {
+func (r *process) moduleDeps() modules.Deps {
 	o := r.opts
 	return modules.Deps{
 		Files: opened{r.files},
-		Mine: func(ctx context.Context, id string, tgt, fun any, tgtType string) (value.Map, error) {
+		Mine: func(ctx context.Context, id string, tgt, fun any, tgtType string) (value.Map,
+			error) {
 			return r.master.MineGet(ctx, id, tgt, fun, tgtType)
 		},
 		Runner: r.functions.ForTemplate,
-		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars value.Map) (any, error) {
-			return r.pillar.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains, Saltenv: m.Saltenv, Pillarenv: m.Pillarenv}, opened{r.files}, m.Pillar, path, text, pipe, vars)
+		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string,
+			vars value.Map) (any, error) {
+			return r.pillar.RenderText(ctx,
+				pillar.Request{ID: m.ID, Grains: m.Grains, Saltenv: m.Saltenv,
+					Pillarenv: m.Pillarenv}, opened{r.files}, m.Pillar, path, text, pipe, vars)
 		},
 		SDB: func(profile string) (value.Map, bool) {
 			m, ok := settings.Value(o.Extra[profile]).(value.Map)
 			return m, ok
 		},
 		Nodegroup: r.nodegroup,
-		Datastore: modules.KeptDatastore{Cache: r.banks}, Version: saltVersion, HashType: o.HashType, Log: r.log.With("component", "modules"),
+		Datastore: modules.KeptDatastore{Cache: r.banks}, Version: saltVersion,
+		HashType: o.HashType, Log: r.log.With("component", "modules"),
 	}
 }
 
 // onMaster are the functions of templates, as this master calls them.
-func (r *rooms) onMaster() modules.OnMaster {
+func (r *process) onMaster() modules.OnMaster {
 	opts, _ := settings.Value(r.opts.Extra).(value.Map)
 	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts}
 }
 
-// fileChanges fires the event of an update with fileserver_events: once in the cluster, for every master finds the same in its own tree.
-func (r *rooms) fileChanges(c fileserver.Changes) {
+// fileChanges fires the event of an update with fileserver_events: once in the cluster, for every
+// master finds the same in its own tree.
+func (r *process) fileChanges(c fileserver.Changes) {
 	if r.opts.Extra["fileserver_events"] == true && r.node.IsLeader() {
 		r.bus.Fire("salt/fileserver/roots/update", c.Data())
 	}

@@ -15,12 +15,16 @@ import (
 )
 
 // newOrchestrations joins what runs states on this master.
-func (r *rooms) newOrchestrations() orders.Orchestrations {
+func (r *process) newOrchestrations() orders.Orchestrations {
 	o, kept := r.opts, orchestrate.KeptPauses{Cache: r.banks}
 	made := orchestrate.New(orchestrate.Deps{
-		Files: opened{r.files}, Renderer: r.render, Modules: r.hosted, Functions: r.stateFunctions(),
-		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string, over value.Map) (value.Map, error) {
-			made, err := r.pillar.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, Override: over, CleanCache: true})
+		Files: opened{r.files}, Renderer: r.render, Modules: r.hosted,
+		Functions: r.stateFunctions(),
+		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
+			over value.Map) (value.Map, error) {
+			made, err := r.pillar.Pillar(ctx,
+				pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv,
+					Override: over, CleanCache: true})
 			return made.Pillar, err
 		},
 		Decrypt: func(ctx context.Context, v any, renderer string) (any, error) {
@@ -34,14 +38,18 @@ func (r *rooms) newOrchestrations() orders.Orchestrations {
 }
 
 // stateFunctions are the functions of states.
-func (r *rooms) stateFunctions() orchestrate.Functions {
+func (r *process) stateFunctions() orchestrate.Functions {
 	o := r.opts
 	return statemodules.New(statemodules.Deps{
-		Minions: r.orders, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
-		Runners: orders.ForStates{Functions: r.functions}, Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.hosted, Files: r.files,
+		Minions: r.orders, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout,
+		Failhard: o.Failhard,
+		Runners:  orders.ForStates{Functions: r.functions},
+		Fire:     func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.hosted,
+		Files:  r.files,
 		Render: r.moduleDeps().Render,
 		Nested: func(v any, indent int) string {
-			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested", Indent: indent})
+			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested",
+				Indent: indent})
 		},
 		Log: r.log,
 	})

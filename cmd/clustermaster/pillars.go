@@ -26,12 +26,13 @@ func (p pillars) Pillar(ctx context.Context, r master.PillarRequest) (master.Mad
 // keptPillars is where pillar_cache keeps pillars.
 type keptPillars struct{ *miniondata.Data }
 
-func (k keptPillars) Pillar(ctx context.Context, id, pillarenv string) (value.Map, time.Time, bool, error) {
+func (k keptPillars) Pillar(ctx context.Context, id, pillarenv string) (value.Map, time.Time, bool,
+	error) {
 	return k.PillarMade(ctx, id, pillarenv)
 }
 
 // openPillars joins the makers of pillars.
-func (r *rooms) openPillars() error {
+func (r *process) openPillars() error {
 	o := r.opts
 	var err error
 	if r.items, err = fileserver.New(settings.PillarFiles(o), r.log, nil); err != nil {

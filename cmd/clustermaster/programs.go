@@ -15,8 +15,9 @@ import (
 func programs() []cli.Program {
 	own := cli.Program{
 		Name: "clustermaster", Usage: "COMMAND [ARGUMENTS]",
-		About:    "A Salt master that is a cluster by nature. Each salt command is also a link to this program.",
-		Options:  []cli.Option{{Names: "-h --help", Help: "Print the commands and exit."}, {Names: "--version", Help: "Print the version and exit."}},
+		About: "A Salt master that is a cluster by nature. Each salt command is also a link to this program.",
+		Options: []cli.Option{{Names: "-h --help", Help: "Print the commands and exit."},
+			{Names: "--version", Help: "Print the version and exit."}},
 		Examples: []string{"clustermaster init", "clustermaster config check -c /etc/salt"},
 	}
 	for _, c := range commands() {
@@ -24,7 +25,8 @@ func programs() []cli.Program {
 	}
 	flags := daemon.Flags()
 	master := cli.Program{
-		Name: "salt-master", Usage: "[OPTIONS]", About: "The Salt master; with cluster_id set, one of a cluster's.", Words: []string{},
+		Name: "salt-master", Usage: "[OPTIONS]",
+		About: "The Salt master; with cluster_id set, one of a cluster's.", Words: []string{},
 		Examples: []string{"salt-master -c /etc/salt -l info", "salt-master -d"},
 	}
 	flags.VisitAll(func(f *pflag.Flag) {

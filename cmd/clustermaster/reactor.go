@@ -14,7 +14,7 @@ import (
 )
 
 // openReactor makes the reactor; it needs bus, renderer and state only when it runs.
-func (r *rooms) openReactor() {
+func (r *process) openReactor() {
 	o := r.opts
 	rules, _ := settings.Value(o.Reactor).([]any)
 	opts, _ := settings.Value(o.Values()).(value.Map)
@@ -28,7 +28,8 @@ func (r *rooms) openReactor() {
 		Changes: r.reactions.Changes,
 		Publish: func(ctx context.Context, j reactor.Job) error {
 			done, err := r.orders.Publish(ctx, gather.Publish{
-				Tgt: j.Tgt, TgtType: j.TgtType, Fun: j.Fun, Arg: j.Args, Ret: j.Ret, JID: j.JID, User: o.User, Kwargs: j.Kwargs,
+				Tgt: j.Tgt, TgtType: j.TgtType, Fun: j.Fun, Arg: j.Args, Ret: j.Ret, JID: j.JID,
+				User: o.User, Kwargs: j.Kwargs,
 			})
 			if err == nil && done.Error != "" {
 				err = errors.New(done.Error)

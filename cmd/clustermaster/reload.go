@@ -11,10 +11,12 @@ import (
 // ofACL are the options that package acl reads.
 var ofACL = []string{"publisher_acl", "publisher_acl_blacklist", "sudo_acl"}
 
-// reload puts options in force that may change while the master runs, and names those of the changed ones that are. Whether
-// others than root reach the commands' socket is decided at the start: publisher_acl that comes or goes needs a restart.
-func (r *rooms) reload(now *config.Options, changed []string) (applied []string, err error) {
-	acls := slices.DeleteFunc(slices.Clone(changed), func(name string) bool { return !slices.Contains(ofACL, name) })
+// reload puts options in force that may change while the master runs, and names those of the
+// changed ones that are. Whether others than root reach the commands' socket is decided at the
+// start: publisher_acl that comes or goes needs a restart.
+func (r *process) reload(now *config.Options, changed []string) (applied []string, err error) {
+	acls := slices.DeleteFunc(slices.Clone(changed),
+		func(name string) bool { return !slices.Contains(ofACL, name) })
 	if len(acls) > 0 && r.rules.Open() == (len(now.PublisherACL) > 0) {
 		if err := r.rules.Replace(settings.ACL(now)); err != nil {
 			return nil, err
@@ -29,7 +31,8 @@ func (r *rooms) reload(now *config.Options, changed []string) (applied []string,
 		applied = append(applied, "nodegroups")
 	}
 	if slices.Contains(changed, "cluster_peers") && r.node.Serving() {
-		applied = append(applied, "cluster_peers") // a member asks the cluster for its masters, and reads the option when it joins
+		// a member asks the cluster for its masters, and reads the option when it joins
+		applied = append(applied, "cluster_peers")
 	}
 	return applied, nil
 }

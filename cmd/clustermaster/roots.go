@@ -9,8 +9,9 @@ import (
 	"clustermaster/statesync"
 )
 
-// openRoots opens what keeps file_roots and pillar_roots equal on all masters. A master that stands alone has none.
-func (r *rooms) openRoots() error {
+// openRoots opens what keeps file_roots and pillar_roots equal on all masters. A master that stands
+// alone has none.
+func (r *process) openRoots() error {
 	if r.port == nil {
 		return nil
 	}
@@ -18,7 +19,8 @@ func (r *rooms) openRoots() error {
 	ro := settings.Roots(o)
 	ro.OnInstalled, ro.Low = r.rootsInstalled, func() error { return r.disk.Refuse("sync", "") }
 	var err error
-	r.roots, err = statesync.Open(filepath.Join(o.DataDir(), "statesync"), r.node.Peers(), statesync.Agreed{Cluster: r.node}, ro, r.log, r.reg)
+	r.roots, err = statesync.Open(filepath.Join(o.DataDir(), "statesync"), r.node.Peers(),
+		statesync.Agreed{Cluster: r.node}, ro, r.log, r.reg)
 	if err != nil {
 		return err
 	}
@@ -32,7 +34,7 @@ func (r *rooms) openRoots() error {
 }
 
 // rootsInstalled makes minions see what was installed at once.
-func (r *rooms) rootsInstalled(t statesync.Tree) {
+func (r *process) rootsInstalled(t statesync.Tree) {
 	files := r.files
 	if t == statesync.PillarRoots {
 		files = r.items
@@ -43,13 +45,14 @@ func (r *rooms) rootsInstalled(t statesync.Tree) {
 }
 
 // syncState is what other masters are told of this one's roots.
-func (r *rooms) syncState() cluster.SyncState {
+func (r *process) syncState() cluster.SyncState {
 	if r.roots == nil {
 		return cluster.SyncState{}
 	}
 	joining, p := r.roots.Joining()
 	joining = joining || r.git != nil && !r.node.InRing() && r.git.Behind()
-	s := cluster.SyncState{Joining: joining, Bytes: p.Bytes, BytesTotal: p.BytesTotal, Rate: p.Rate, ETA: p.ETA(), Trouble: r.roots.Trouble()}
+	s := cluster.SyncState{Joining: joining, Bytes: p.Bytes, BytesTotal: p.BytesTotal, Rate: p.Rate,
+		ETA: p.ETA(), Trouble: r.roots.Trouble()}
 	s.FileHead, s.PillarHead = r.roots.Heads()
 	return s
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // openSchedule makes the schedule.
-func (r *rooms) openSchedule() {
+func (r *process) openSchedule() {
 	o := r.opts
 	option, _ := settings.Value(o.Schedule).(value.Map)
 	entries := schedule.Entries(option, func(fun string) bool {
@@ -21,11 +21,13 @@ func (r *rooms) openSchedule() {
 		Cluster: schedule.Agreed{Node: r.node, Reachable: r.node.Peers().Alive},
 		Run:     r.functions.Scheduled,
 		Fire:    r.bus.Fire, NewJID: r.newJID, Now: r.node.Now,
-	}, schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil, Window: o.LoopInterval}, r.log, r.reg)
+	},
+		schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil,
+			Window: o.LoopInterval}, r.log, r.reg)
 }
 
 // runSchedule runs the schedule once this master knows what the cluster knows.
-func (r *rooms) runSchedule(ctx context.Context) error {
+func (r *process) runSchedule(ctx context.Context) error {
 	if err := r.node.WaitServing(ctx); err != nil {
 		if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 			return nil

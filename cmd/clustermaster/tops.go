@@ -10,7 +10,8 @@ import (
 )
 
 // masterTops answers _master_tops; nil if the option names nothing.
-func (r *rooms) masterTops() (func(ctx context.Context, id string, opts value.Map) value.Map, error) {
+func (r *process) masterTops() (func(ctx context.Context, id string, opts value.Map) value.Map,
+	error) {
 	option, _ := settings.Value(r.opts.Extra["master_tops"]).(value.Map)
 	if len(option) == 0 {
 		return nil, nil

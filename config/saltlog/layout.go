@@ -33,9 +33,9 @@ var Console = func() Layout {
 // FormatJSON in place of a format asks for one JSON object per line.
 const FormatJSON = "json"
 
-// NewLayout reads a format of Python's logging (log_fmt_console, log_fmt_logfile), or the word json.
-// dates is the strftime format of asctime. An unknown field, or one with a conversion that it does
-// not have, is an error.
+// NewLayout reads a format of Python's logging (log_fmt_console, log_fmt_logfile), or the word
+// json. dates is the strftime format of asctime. An unknown field, or one with a conversion that it
+// does not have, is an error.
 func NewLayout(format, dates string) (Layout, error) {
 	if format == FormatJSON {
 		return jsonLayout{}, nil
@@ -58,7 +58,8 @@ func NewLayout(format, dates string) (Layout, error) {
 		}
 		m := placeholder.FindStringSubmatch(rest)
 		if m == nil {
-			return nil, fmt.Errorf("%.20q is not a placeholder like %%(message)s; write %%%% for a percent sign", rest)
+			return nil,
+				fmt.Errorf("%.20q is not a placeholder like %%(message)s; write %%%% for a percent sign", rest)
 		}
 		p, err := newPart(m[1], m[2], m[3])
 		if err != nil {
@@ -87,12 +88,14 @@ type part struct {
 func newPart(name, flags, conversion string) (part, error) {
 	value, ok := fieldsOfRecords[name]
 	if !ok {
-		return part{}, fmt.Errorf("%%(%s) is not a field of log records; use asctime, created, filename, funcName, levelname, levelno, lineno, "+
-			"message, module, msecs, name, pathname, process, processName, threadName, or Salt's bracket and color fields", name)
+		return part{},
+			fmt.Errorf("%%(%s) is not a field of log records; use asctime, created, filename, funcName, levelname, levelno, lineno, "+
+				"message, module, msecs, name, pathname, process, processName, threadName, or Salt's bracket and color fields", name)
 	}
 	_, isText := value(&pythonLayout{}, &Record{}).(string)
 	if isText && conversion != "s" {
-		return part{}, fmt.Errorf("%%(%s)%s: the field is text; write %%(%s)s", name, conversion, name)
+		return part{}, fmt.Errorf("%%(%s)%s: the field is text; write %%(%s)s", name,
+			conversion, name)
 	}
 	p := part{verb: "%" + flags + conversion, value: value}
 	switch conversion {
@@ -129,35 +132,60 @@ func fraction(value func(*pythonLayout, *Record) any) func(*pythonLayout, *Recor
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// fieldsOfRecords are the attributes of Python's LogRecord and of Salt's (SaltLogRecord, SaltColorLogRecord).
+// fieldsOfRecords are the attributes of Python's LogRecord and of Salt's (SaltLogRecord,
+// SaltColorLogRecord).
 var fieldsOfRecords = map[string]func(l *pythonLayout, r *Record) any{
-	"asctime":        func(l *pythonLayout, r *Record) any { return strftime.Format(l.dates, r.Time) },
-	"created":        func(_ *pythonLayout, r *Record) any { return seconds(r.Time) },
-	"filename":       func(_ *pythonLayout, r *Record) any { return filepath.Base(r.frame().File) },
-	"funcName":       func(_ *pythonLayout, r *Record) any { return r.frame().Function },
-	"jid":            func(*pythonLayout, *Record) any { return "" },
-	"levelname":      func(_ *pythonLayout, r *Record) any { return levelName(r.Level) },
-	"levelno":        func(_ *pythonLayout, r *Record) any { return pythonLevel(r.Level) },
-	"lineno":         func(_ *pythonLayout, r *Record) any { return r.frame().Line },
-	"message":        func(_ *pythonLayout, r *Record) any { return r.Text + r.Attrs },
-	"minion_id":      func(*pythonLayout, *Record) any { return "" },
-	"module":         func(_ *pythonLayout, r *Record) any { return strings.TrimSuffix(filepath.Base(r.frame().File), ".go") },
-	"msecs":          func(_ *pythonLayout, r *Record) any { return float64(r.Time.Nanosecond() / int(time.Millisecond)) },
-	"name":           func(_ *pythonLayout, r *Record) any { return r.Name() },
-	"pathname":       func(_ *pythonLayout, r *Record) any { return r.frame().File },
-	"process":        func(*pythonLayout, *Record) any { return os.Getpid() },
-	"processName":    func(*pythonLayout, *Record) any { return "MainProcess" },
-	"thread":         func(*pythonLayout, *Record) any { return os.Getpid() },
-	"threadName":     func(*pythonLayout, *Record) any { return "MainThread" },
-	"bracketlevel":   func(_ *pythonLayout, r *Record) any { return fmt.Sprintf("[%-8s]", levelName(r.Level)) },
-	"bracketname":    func(_ *pythonLayout, r *Record) any { return fmt.Sprintf("[%-17s]", r.Name()) },
+	"asctime": func(l *pythonLayout,
+		r *Record) any {
+		return strftime.Format(l.dates, r.Time)
+	},
+	"created":   func(_ *pythonLayout, r *Record) any { return seconds(r.Time) },
+	"filename":  func(_ *pythonLayout, r *Record) any { return filepath.Base(r.frame().File) },
+	"funcName":  func(_ *pythonLayout, r *Record) any { return r.frame().Function },
+	"jid":       func(*pythonLayout, *Record) any { return "" },
+	"levelname": func(_ *pythonLayout, r *Record) any { return levelName(r.Level) },
+	"levelno":   func(_ *pythonLayout, r *Record) any { return pythonLevel(r.Level) },
+	"lineno":    func(_ *pythonLayout, r *Record) any { return r.frame().Line },
+	"message":   func(_ *pythonLayout, r *Record) any { return r.Text + r.Attrs },
+	"minion_id": func(*pythonLayout, *Record) any { return "" },
+	"module": func(_ *pythonLayout,
+		r *Record) any {
+		return strings.TrimSuffix(filepath.Base(r.frame().File), ".go")
+	},
+	"msecs": func(_ *pythonLayout,
+		r *Record) any {
+		return float64(r.Time.Nanosecond() / int(time.Millisecond))
+	},
+	"name":        func(_ *pythonLayout, r *Record) any { return r.Name() },
+	"pathname":    func(_ *pythonLayout, r *Record) any { return r.frame().File },
+	"process":     func(*pythonLayout, *Record) any { return os.Getpid() },
+	"processName": func(*pythonLayout, *Record) any { return "MainProcess" },
+	"thread":      func(*pythonLayout, *Record) any { return os.Getpid() },
+	"threadName":  func(*pythonLayout, *Record) any { return "MainThread" },
+	"bracketlevel": func(_ *pythonLayout,
+		r *Record) any {
+		return fmt.Sprintf("[%-8s]", levelName(r.Level))
+	},
+	"bracketname": func(_ *pythonLayout,
+		r *Record) any {
+		return fmt.Sprintf("[%-17s]", r.Name())
+	},
 	"bracketprocess": func(*pythonLayout, *Record) any { return fmt.Sprintf("[%5d]", os.Getpid()) },
 	"colorlevel": func(_ *pythonLayout, r *Record) any {
 		return colored(colors(r.Level).level, fmt.Sprintf("[%-8s]", levelName(r.Level)))
 	},
-	"colormsg":     func(_ *pythonLayout, r *Record) any { return colored(colors(r.Level).message, r.Text+r.Attrs) },
-	"colorname":    func(_ *pythonLayout, r *Record) any { return colored("1;32", fmt.Sprintf("[%-17s]", r.Name())) },
-	"colorprocess": func(*pythonLayout, *Record) any { return colored("1;34", fmt.Sprintf("[%5d]", os.Getpid())) },
+	"colormsg": func(_ *pythonLayout, r *Record) any {
+		return colored(colors(r.Level).message,
+			r.Text+r.Attrs)
+	},
+	"colorname": func(_ *pythonLayout,
+		r *Record) any {
+		return colored("1;32", fmt.Sprintf("[%-17s]", r.Name()))
+	},
+	"colorprocess": func(*pythonLayout, *Record) any {
+		return colored("1;34",
+			fmt.Sprintf("[%5d]", os.Getpid()))
+	},
 }
 
 // colored puts text between an ANSI colour and the reset.
@@ -210,8 +238,8 @@ func (l *pythonLayout) Append(b []byte, r *Record) []byte {
 	return append(b, '\n')
 }
 
-// jsonLayout writes one object per line: time (RFC 3339, UTC), level, logger, message, pid, source, and
-// the attributes below "fields".
+// jsonLayout writes one object per line: time (RFC 3339, UTC), level, logger, message, pid, source,
+// and the attributes below "fields".
 type jsonLayout struct{}
 
 func (jsonLayout) Append(b []byte, r *Record) []byte {
@@ -223,7 +251,8 @@ func (jsonLayout) Append(b []byte, r *Record) []byte {
 		PID     int            `json:"pid"`
 		Source  string         `json:"source,omitempty"`
 		Fields  map[string]any `json:"fields,omitempty"`
-	}{Time: r.Time.UTC(), Level: levelName(r.Level), Logger: r.Name(), Message: r.Text, PID: os.Getpid()}
+	}{Time: r.Time.UTC(), Level: levelName(r.Level), Logger: r.Name(), Message: r.Text,
+		PID: os.Getpid()}
 	if f := r.frame(); f.File != "" {
 		line.Source = fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
 	}

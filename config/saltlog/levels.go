@@ -38,7 +38,8 @@ func ParseLevels(levels map[string]string) (Levels, error) {
 func (ls Levels) of(component string, fallback slog.Level) slog.Level {
 	best := -1
 	for _, l := range ls {
-		if len(l.name) > best && (l.name == "" || component == l.name || strings.HasPrefix(component, l.name+".")) {
+		if len(l.name) > best && (l.name == "" || component == l.name ||
+			strings.HasPrefix(component, l.name+".")) {
 			best, fallback = len(l.name), l.level
 		}
 	}

@@ -38,7 +38,8 @@ func ParseLevel(name string) (slog.Level, error) {
 	case "quiet":
 		return levelQuiet, nil
 	}
-	return 0, fmt.Errorf("log level %q is unknown: use one of all, garbage, trace, debug, profile, info, warning, error, critical, quiet", name)
+	return 0,
+		fmt.Errorf("log level %q is unknown: use one of all, garbage, trace, debug, profile, info, warning, error, critical, quiet", name)
 }
 
 func levelName(l slog.Level) string {
@@ -128,7 +129,8 @@ func New(outs ...Output) *Handler {
 	return h
 }
 
-// Replace puts other outputs in place of those in force, for all loggers that were made of this handler.
+// Replace puts other outputs in place of those in force, for all loggers that were made of this
+// handler.
 func (h *Handler) Replace(outs ...Output) { h.outs.list.Store(&outs) }
 
 // Enabled reports whether any output wants the level.
@@ -151,7 +153,8 @@ func (o *Output) least() slog.Level {
 
 // Handle writes one record.
 func (h *Handler) Handle(_ context.Context, rec slog.Record) error {
-	r := Record{Time: rec.Time, Level: rec.Level, Component: h.component, Text: oneLine(rec.Message), PC: rec.PC, Fields: h.fields}
+	r := Record{Time: rec.Time, Level: rec.Level, Component: h.component,
+		Text: oneLine(rec.Message), PC: rec.PC, Fields: h.fields}
 	var b strings.Builder
 	b.WriteString(h.attrs)
 	r.Fields = r.Fields[:len(r.Fields):len(r.Fields)]
@@ -225,7 +228,8 @@ func appendAttr(b *strings.Builder, fields []slog.Attr, prefix string, a slog.At
 		return fields
 	}
 	s := v.String()
-	if s == "" || strings.ContainsAny(s, " \t\r\n\"=") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if s == "" || strings.ContainsAny(s, " \t\r\n\"=") ||
+		strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		s = strconv.Quote(s)
 	}
 	b.WriteByte(' ')

@@ -11,14 +11,17 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	var console, file bytes.Buffer
 	log := slog.New(New(
-		Output{To: Stream(&console), Level: slog.LevelWarn, Layout: layout(t, FormatConsole, DatesOfConsole)},
-		Output{To: Stream(&file), Level: slog.LevelInfo, Layout: layout(t, FormatFile, DatesOfFile)},
+		Output{To: Stream(&console), Level: slog.LevelWarn,
+			Layout: layout(t, FormatConsole, DatesOfConsole)},
+		Output{To: Stream(&file), Level: slog.LevelInfo,
+			Layout: layout(t, FormatFile, DatesOfFile)},
 	))
 	log = log.With("component", "cluster", "node", "m1")
 	log.Info("peer promoted", "peer", "m 2")
 	log.Error("forged\n[ERROR   ] line", slog.Group("g", "k", 1))
 	log.Debug("never")
-	if got, want := console.String(), "[ERROR   ] forged\\n[ERROR   ] line node=m1 g.k=1\n"; got != want {
+	if got, want := console.String(),
+		"[ERROR   ] forged\\n[ERROR   ] line node=m1 g.k=1\n"; got != want {
 		t.Errorf("console got %q want %q", got, want)
 	}
 	want := regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \[clustermaster\.cluster:\d+ +\]\[INFO    \]\[\d+\] peer promoted node=m1 peer="m 2"\n`)
@@ -32,7 +35,9 @@ func TestLines(t *testing.T) {
 
 func TestParseLevel(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]slog.Level{"garbage": LevelTrace, "DEBUG": slog.LevelDebug, "info": slog.LevelInfo, "": slog.LevelWarn, "critical": LevelCritical, "quiet": levelQuiet} {
+	for name, want := range map[string]slog.Level{"garbage": LevelTrace, "DEBUG": slog.LevelDebug,
+		"info": slog.LevelInfo, "": slog.LevelWarn, "critical": LevelCritical,
+		"quiet": levelQuiet} {
 		if got, err := ParseLevel(name); err != nil || got != want {
 			t.Errorf("ParseLevel(%q) = %v, %v; want %v", name, got, err, want)
 		}

@@ -28,11 +28,12 @@ func (s stream) Write(_ *Record, line []byte) error {
 	return err
 }
 
-// lookEach is how often a file's name is looked at: lines that come sooner after a rename go to the old file.
+// lookEach is how often a file's name is looked at: lines that come sooner after a rename go to the
+// old file.
 const lookEach = time.Second
 
-// File is a log file, mode 0640, that is opened anew when its name leads to another file than before:
-// after logrotate has renamed it, no signal is needed.
+// File is a log file, mode 0640, that is opened anew when its name leads to another file than
+// before: after logrotate has renamed it, no signal is needed.
 type File struct {
 	path     string
 	maxBytes int64 // 0: the file is never rotated here
@@ -42,9 +43,9 @@ type File struct {
 	looked   time.Time
 }
 
-// OpenFile opens path for appending and makes its folder. With maxBytes above 0 a line that would make
-// the file longer begins a new one, and backups old ones are kept as path.1, path.2 and so on, as Python's
-// RotatingFileHandler does; with backups 0 the file only grows, as there.
+// OpenFile opens path for appending and makes its folder. With maxBytes above 0 a line that would
+// make the file longer begins a new one, and backups old ones are kept as path.1, path.2 and so on,
+// as Python's RotatingFileHandler does; with backups 0 the file only grows, as there.
 func OpenFile(path string, maxBytes int64, backups int) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make log folder: %w", err)
@@ -103,7 +104,8 @@ func (f *File) rotate() error {
 		if n > 1 {
 			from = fmt.Sprintf("%s.%d", f.path, n-1)
 		}
-		if err := os.Rename(from, fmt.Sprintf("%s.%d", f.path, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(from, fmt.Sprintf("%s.%d", f.path, n)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("rotate log file: %w", err)
 		}
 	}
@@ -122,8 +124,9 @@ func IsSyslog(address string) bool {
 	return ok && (scheme == "file" || scheme == "udp" || scheme == "tcp")
 }
 
-// OpenSyslog connects to an address of Salt's form: file:///dev/log, udp://host:port or tcp://host:port,
-// each with an optional facility like /LOG_DAEMON at its end (LOG_USER without one).
+// OpenSyslog connects to an address of Salt's form: file:///dev/log, udp://host:port or
+// tcp://host:port, each with an optional facility like /LOG_DAEMON at its end (LOG_USER without
+// one).
 func OpenSyslog(address string) (*Syslog, error) {
 	network, to, facility, err := parseSyslog(address)
 	if err != nil {
@@ -131,7 +134,8 @@ func OpenSyslog(address string) (*Syslog, error) {
 	}
 	w, err := syslog.Dial(network, to, facility|syslog.LOG_INFO, "salt-master")
 	if err != nil {
-		return nil, fmt.Errorf("log to %s: %w; start the syslog daemon or correct log_file", address, err)
+		return nil, fmt.Errorf("log to %s: %w; start the syslog daemon or correct log_file",
+			address, err)
 	}
 	return &Syslog{w}, nil
 }
@@ -145,14 +149,17 @@ func CheckSyslog(address string) error {
 func parseSyslog(address string) (network, to string, facility syslog.Priority, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return "", "", 0, fmt.Errorf("%q is not an address of a syslog daemon: write file:///dev/log, udp://host:514 or tcp://host:514", address)
+		return "", "", 0,
+			fmt.Errorf("%q is not an address of a syslog daemon: write file:///dev/log, udp://host:514 or tcp://host:514", address)
 	}
 	facility = syslog.LOG_USER
 	dir, last := path.Split(u.Path)
-	if name := strings.ToUpper(last); strings.HasPrefix(name, "LOG_") || u.Scheme != "file" && last != "" {
+	if name := strings.ToUpper(last); strings.HasPrefix(name, "LOG_") || u.Scheme != "file" &&
+		last != "" {
 		known, ok := facilities[name]
 		if !ok {
-			return "", "", 0, fmt.Errorf("the syslog facility %q is not known; use one like LOG_USER or LOG_DAEMON", name)
+			return "", "", 0,
+				fmt.Errorf("the syslog facility %q is not known; use one like LOG_USER or LOG_DAEMON", name)
 		}
 		facility, u.Path = known, path.Clean(dir)
 	}
@@ -167,11 +174,16 @@ func parseSyslog(address string) (network, to string, facility syslog.Priority, 
 }
 
 var facilities = map[string]syslog.Priority{
-	"LOG_KERN": syslog.LOG_KERN, "LOG_USER": syslog.LOG_USER, "LOG_MAIL": syslog.LOG_MAIL, "LOG_DAEMON": syslog.LOG_DAEMON,
-	"LOG_AUTH": syslog.LOG_AUTH, "LOG_SYSLOG": syslog.LOG_SYSLOG, "LOG_LPR": syslog.LOG_LPR, "LOG_NEWS": syslog.LOG_NEWS,
-	"LOG_UUCP": syslog.LOG_UUCP, "LOG_CRON": syslog.LOG_CRON, "LOG_AUTHPRIV": syslog.LOG_AUTHPRIV, "LOG_FTP": syslog.LOG_FTP,
-	"LOG_LOCAL0": syslog.LOG_LOCAL0, "LOG_LOCAL1": syslog.LOG_LOCAL1, "LOG_LOCAL2": syslog.LOG_LOCAL2, "LOG_LOCAL3": syslog.LOG_LOCAL3,
-	"LOG_LOCAL4": syslog.LOG_LOCAL4, "LOG_LOCAL5": syslog.LOG_LOCAL5, "LOG_LOCAL6": syslog.LOG_LOCAL6, "LOG_LOCAL7": syslog.LOG_LOCAL7,
+	"LOG_KERN": syslog.LOG_KERN, "LOG_USER": syslog.LOG_USER, "LOG_MAIL": syslog.LOG_MAIL,
+	"LOG_DAEMON": syslog.LOG_DAEMON,
+	"LOG_AUTH":   syslog.LOG_AUTH, "LOG_SYSLOG": syslog.LOG_SYSLOG, "LOG_LPR": syslog.LOG_LPR,
+	"LOG_NEWS": syslog.LOG_NEWS,
+	"LOG_UUCP": syslog.LOG_UUCP, "LOG_CRON": syslog.LOG_CRON, "LOG_AUTHPRIV": syslog.LOG_AUTHPRIV,
+	"LOG_FTP":    syslog.LOG_FTP,
+	"LOG_LOCAL0": syslog.LOG_LOCAL0, "LOG_LOCAL1": syslog.LOG_LOCAL1,
+	"LOG_LOCAL2": syslog.LOG_LOCAL2, "LOG_LOCAL3": syslog.LOG_LOCAL3,
+	"LOG_LOCAL4": syslog.LOG_LOCAL4, "LOG_LOCAL5": syslog.LOG_LOCAL5,
+	"LOG_LOCAL6": syslog.LOG_LOCAL6, "LOG_LOCAL7": syslog.LOG_LOCAL7,
 }
 
 func (s *Syslog) Write(r *Record, line []byte) error {
@@ -193,8 +205,8 @@ func (s *Syslog) Write(r *Record, line []byte) error {
 func (s *Syslog) Close() error { return s.w.Close() }
 
 // Journal returns the sink of systemd's journal, which keeps attributes as fields of their own
-// (SALT_COMPONENT, CODE_FILE, and each attribute's key in capitals). ok is false unless standard error is
-// connected to the journal.
+// (SALT_COMPONENT, CODE_FILE, and each attribute's key in capitals). ok is false unless standard
+// error is connected to the journal.
 func Journal() (sink Sink, ok bool) {
 	connected, err := journal.StderrIsJournalStream()
 	return journalSink{}, err == nil && connected
@@ -222,7 +234,8 @@ func (journalSink) Write(r *Record, _ []byte) error {
 func journalFields(r *Record) map[string]string {
 	fields := map[string]string{"SYSLOG_IDENTIFIER": "salt-master", "SALT_COMPONENT": r.Component}
 	if f := r.frame(); f.File != "" {
-		fields["CODE_FILE"], fields["CODE_LINE"], fields["CODE_FUNC"] = f.File, fmt.Sprint(f.Line), f.Function
+		fields["CODE_FILE"], fields["CODE_LINE"], fields["CODE_FUNC"] = f.File, fmt.Sprint(f.Line),
+			f.Function
 	}
 	for _, a := range r.Fields {
 		name := strings.Map(func(c rune) rune {

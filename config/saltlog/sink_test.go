@@ -74,7 +74,8 @@ func TestRotation(t *testing.T) {
 	for _, s := range []string{"aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff", "gggg"} {
 		log.Info(s)
 	}
-	if got := read(t, path+".2") + "|" + read(t, path+".1") + "|" + read(t, path); got != "cccc\ndddd\n|eeee\nffff\n|gggg\n" {
+	if got := read(t, path+".2") + "|" + read(t, path+".1") + "|" +
+		read(t, path); got != "cccc\ndddd\n|eeee\nffff\n|gggg\n" {
 		t.Errorf("got %q", got)
 	}
 	if _, err := os.Stat(path + ".3"); err == nil {
@@ -101,11 +102,13 @@ func TestSyslog(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, _, err := l.ReadFrom(buf)
-	if got := string(buf[:n]); err != nil || !strings.HasPrefix(got, "<27>") || !strings.Contains(got, "salt-master[") || !strings.Contains(got, "disk is full path=/srv") {
+	if got := string(buf[:n]); err != nil || !strings.HasPrefix(got, "<27>") ||
+		!strings.Contains(got, "salt-master[") || !strings.Contains(got, "disk is full path=/srv") {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for address, want := range map[string]string{
-		"file:///dev/log": "unixgram /dev/log", "file:///dev/log/LOG_SYSLOG": "unixgram /dev/log", "udp://h": "udp h:514", "tcp://h:51/LOG_LOCAL3": "tcp h:51",
+		"file:///dev/log": "unixgram /dev/log", "file:///dev/log/LOG_SYSLOG": "unixgram /dev/log",
+		"udp://h": "udp h:514", "tcp://h:51/LOG_LOCAL3": "tcp h:51",
 	} {
 		network, to, _, err := parseSyslog(address)
 		if network+" "+to != want || err != nil {
@@ -119,7 +122,8 @@ func TestSyslog(t *testing.T) {
 
 func TestJournalFields(t *testing.T) {
 	t.Parallel()
-	got := journalFields(&Record{Component: "cluster", Fields: []slog.Attr{slog.String("g.took-ms", "3")}})
+	got := journalFields(&Record{Component: "cluster",
+		Fields: []slog.Attr{slog.String("g.took-ms", "3")}})
 	if got["SALT_COMPONENT"] != "cluster" || got["SALT_G_TOOK_MS"] != "3" {
 		t.Errorf("got %v", got)
 	}

@@ -26,10 +26,15 @@ func Auth(o *config.Options) auth.Options {
 			backEnds = append(backEnds, value.Pair{Key: name, Value: revealed(v)})
 		}
 	}
-	slices.SortFunc(backEnds, func(a, b value.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+	slices.SortFunc(backEnds, func(a, b value.Pair) int {
+		return strings.Compare(a.Key.(string),
+			b.Key.(string))
+	})
 	return auth.Options{
-		External: external, PermissiveACL: o.PermissiveACL, ACLModule: o.EauthACLModule, KeepACLInToken: o.KeepACLInToken,
-		TokenExpire: o.TokenExpire, ExpireOverride: Value(o.TokenExpireUserOverride), HashType: o.HashType,
+		External: external, PermissiveACL: o.PermissiveACL, ACLModule: o.EauthACLModule,
+		KeepACLInToken: o.KeepACLInToken,
+		TokenExpire:    o.TokenExpire, ExpireOverride: Value(o.TokenExpireUserOverride),
+		HashType:     o.HashType,
 		SharedSecret: o.SharedSecret.Reveal(), BackEnds: backEnds,
 	}
 }

@@ -75,7 +75,8 @@ func Ring(o *config.Options) ringstore.Options {
 // Backups is what scheduled backups take from the options.
 func Backups(o *config.Options) backup.Plan {
 	return backup.Plan{
-		Folder:         backup.Folder{Dir: o.BackupDir, Cluster: cmp.Or(o.ClusterID, o.ID), Master: o.ID},
+		Folder: backup.Folder{Dir: o.BackupDir, Cluster: cmp.Or(o.ClusterID, o.ID),
+			Master: o.ID},
 		Interval:       o.BackupInterval,
 		Keep:           o.BackupKeep,
 		All:            o.BackupBy == "all",
@@ -102,8 +103,9 @@ func Roots(o *config.Options) statesync.Options {
 	}
 }
 
-// electionTimes are Raft's two from Salt's: a follower waits for its leader for heartbeat to twice that, a candidate for votes
-// for election to twice that, which is cluster_election_max at most. 0 is the default of package cluster.
+// electionTimes are Raft's two from Salt's: a follower waits for its leader for heartbeat to twice
+// that, a candidate for votes for election to twice that, which is cluster_election_max at most. 0
+// is the default of package cluster.
 func electionTimes(o *config.Options) (heartbeat, election time.Duration) {
 	heartbeat, election = o.ClusterElectionMin, o.ClusterElectionMax/2
 	if heartbeat == 0 {
@@ -123,7 +125,8 @@ func FoundingKeys(o *config.Options) []cluster.FoundingKey {
 	}
 	add := func(dir, name, pass string) {
 		path := filepath.Join(dir, name)
-		file := cluster.FoundingKey{From: path, Pass: pass, Accepted: accepted[dir], Read: func() ([]byte, error) { return os.ReadFile(path) }}
+		file := cluster.FoundingKey{From: path, Pass: pass, Accepted: accepted[dir],
+			Read: func() ([]byte, error) { return os.ReadFile(path) }}
 		mapped := cluster.FoundingKey{From: "mmap_key:" + path, Pass: pass, Accepted: accepted[dir],
 			Read: func() ([]byte, error) { return keystore.ReadMmapMaster(dir, name) }}
 		if o.KeysDriver == "mmap_key" {

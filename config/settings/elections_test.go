@@ -17,9 +17,11 @@ func TestElectionTimes(t *testing.T) {
 		{700 * ms, 0, 700 * ms, 0},
 		{0, 3000 * ms, 1500 * ms, 1500 * ms},
 	} {
-		heartbeat, election := electionTimes(&config.Options{ClusterElectionMin: tt.low, ClusterElectionMax: tt.high})
+		heartbeat, election := electionTimes(&config.Options{ClusterElectionMin: tt.low,
+			ClusterElectionMax: tt.high})
 		if heartbeat != tt.heartbeat || election != tt.election {
-			t.Errorf("%v to %v: %v and %v, want %v and %v", tt.low, tt.high, heartbeat, election, tt.heartbeat, tt.election)
+			t.Errorf("%v to %v: %v and %v, want %v and %v", tt.low, tt.high, heartbeat, election,
+				tt.heartbeat, tt.election)
 		}
 	}
 }

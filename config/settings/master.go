@@ -14,8 +14,8 @@ import (
 	"clustermaster/wire"
 )
 
-// decodedTimes is how many times max_frame_size a minion's request may take when it is decoded: text takes about three times
-// its length, long lists of small numbers more than ten times.
+// decodedTimes is how many times max_frame_size a minion's request may take when it is decoded:
+// text takes about three times its length, long lists of small numbers more than ten times.
 const decodedTimes = 4
 
 // Master is what the request handler takes from the options. It reads, or makes, the keys of
@@ -27,12 +27,17 @@ func Master(o *config.Options) (master.Options, error) {
 	m.MaxDecoded = decodedTimes * int64(o.MaxFrameSize)
 	m.AutoAccept, m.OpenMode = o.AutoAccept, o.OpenMode
 	m.AutosignFile, m.AutorejectFile = o.AutosignFile, o.AutorejectFile
-	m.AutosignDir, m.AutosignTimeout, m.AutosignGrainsDir = filepath.Join(o.KeysDir(), "minions_autosign"), o.AutosignTimeout, o.AutosignGrainsDir
-	m.PermissivePkiAccess, m.MaxMinions, m.MaxPendingKeys, m.AuthEvents = o.PermissivePkiAccess, o.MaxMinions, o.MaxPendingKeys, o.AuthEvents
-	m.MaxPendingKeysPerSource, m.UnknownKeyProcessors = o.MaxPendingKeysPerSource, o.UnknownKeyProcessors
+	m.AutosignDir, m.AutosignTimeout, m.AutosignGrainsDir = filepath.Join(o.KeysDir(),
+		"minions_autosign"), o.AutosignTimeout, o.AutosignGrainsDir
+	m.PermissivePkiAccess, m.MaxMinions, m.MaxPendingKeys, m.AuthEvents = o.PermissivePkiAccess,
+		o.MaxMinions, o.MaxPendingKeys, o.AuthEvents
+	m.MaxPendingKeysPerSource, m.UnknownKeyProcessors = o.MaxPendingKeysPerSource,
+		o.UnknownKeyProcessors
 	m.JobCache, m.StoreEndTime = o.JobCache, o.JobCacheStoreEndtime
-	m.RequireMinionSignMessages, m.DropMessagesSignatureFail = o.RequireMinionSignMessages, o.DropMessagesSignatureFail
-	m.MinionDataCache, m.MinionDataCacheEvents, m.EnforceMineCache = o.MinionDataCache, o.MinionDataEvents, o.EnforceMineCache
+	m.RequireMinionSignMessages, m.DropMessagesSignatureFail = o.RequireMinionSignMessages,
+		o.DropMessagesSignatureFail
+	m.MinionDataCache, m.MinionDataCacheEvents, m.EnforceMineCache = o.MinionDataCache,
+		o.MinionDataEvents, o.EnforceMineCache
 	m.PillarCache = o.PillarCache
 	m.Peer, _ = Value(o.Peer).(value.Map)
 	m.PeerRun, _ = Value(o.PeerRun).(value.Map)
@@ -67,13 +72,20 @@ func Master(o *config.Options) (master.Options, error) {
 		return envs
 	}
 	m.MasterOpts = value.Map{
-		{Key: "top_file_merging_strategy", Value: o.TopFileMergingStrategy}, {Key: "env_order", Value: Value(o.EnvOrder)},
-		{Key: "default_top", Value: o.DefaultTop}, {Key: "renderer", Value: o.Renderer}, {Key: "failhard", Value: o.Failhard},
-		{Key: "state_top", Value: o.StateTop}, {Key: "state_top_saltenv", Value: textOrNil(o.StateTopSaltenv)},
-		{Key: "nodegroups", Value: Value(o.Nodegroups)}, {Key: "state_auto_order", Value: o.StateAutoOrder},
-		{Key: "state_events", Value: o.StateEvents}, {Key: "state_aggregate", Value: Value(o.StateAggregate)},
-		{Key: "jinja_env", Value: Value(o.JinjaEnv)}, {Key: "jinja_sls_env", Value: Value(o.JinjaSLSEnv)},
-		{Key: "jinja_lstrip_blocks", Value: o.JinjaLstripBlocks}, {Key: "jinja_trim_blocks", Value: o.JinjaTrimBlocks},
+		{Key: "top_file_merging_strategy", Value: o.TopFileMergingStrategy},
+		{Key: "env_order", Value: Value(o.EnvOrder)},
+		{Key: "default_top", Value: o.DefaultTop}, {Key: "renderer", Value: o.Renderer},
+		{Key: "failhard", Value: o.Failhard},
+		{Key: "state_top", Value: o.StateTop},
+		{Key: "state_top_saltenv", Value: textOrNil(o.StateTopSaltenv)},
+		{Key: "nodegroups", Value: Value(o.Nodegroups)},
+		{Key: "state_auto_order", Value: o.StateAutoOrder},
+		{Key: "state_events", Value: o.StateEvents},
+		{Key: "state_aggregate", Value: Value(o.StateAggregate)},
+		{Key: "jinja_env", Value: Value(o.JinjaEnv)},
+		{Key: "jinja_sls_env", Value: Value(o.JinjaSLSEnv)},
+		{Key: "jinja_lstrip_blocks", Value: o.JinjaLstripBlocks},
+		{Key: "jinja_trim_blocks", Value: o.JinjaTrimBlocks},
 	}
 	var err error
 	if m.MasterSignKey, err = signKey(o); err != nil {
@@ -86,7 +98,8 @@ func Master(o *config.Options) (master.Options, error) {
 		}
 		b, err := os.ReadFile(path)
 		if err != nil {
-			return m, fmt.Errorf("read master_pubkey_signature: %w; salt-key --gen-signature --auto-create makes it", err)
+			return m,
+				fmt.Errorf("read master_pubkey_signature: %w; salt-key --gen-signature --auto-create makes it", err)
 		}
 		m.PubkeySignature = strings.TrimSpace(string(b))
 	}

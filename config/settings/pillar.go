@@ -14,8 +14,10 @@ import (
 // Files is what the file server takes from the options, with file_roots.
 func Files(o *config.Options) fileserver.Options {
 	f := fileserver.Options{
-		IgnoreRegex: o.FileIgnoreRegex, IgnoreGlob: o.FileIgnoreGlob, FollowSymlinks: o.FileserverFollowSymlinks,
-		IgnoreSymlinks: o.FileserverIgnoreSymlinks, HashType: o.HashType, BufferSize: o.FileBufferSize,
+		IgnoreRegex: o.FileIgnoreRegex, IgnoreGlob: o.FileIgnoreGlob,
+		FollowSymlinks: o.FileserverFollowSymlinks,
+		IgnoreSymlinks: o.FileserverIgnoreSymlinks, HashType: o.HashType,
+		BufferSize: o.FileBufferSize,
 	}
 	for _, e := range o.FileRoots {
 		f.Roots = append(f.Roots, fileserver.Env{Name: e.Name, Roots: e.Dirs})
@@ -26,13 +28,19 @@ func Files(o *config.Options) fileserver.Options {
 // Pillar is what the makers of pillars take from the options.
 func Pillar(o *config.Options) pillar.Options {
 	p := pillar.Options{
-		StateTop: o.StateTop, Renderer: o.Renderer, Saltenv: o.Saltenv, Pillarenv: o.Pillarenv, PillarenvFromSaltenv: o.PillarenvFromSaltenv,
-		EnvOrder: o.EnvOrder, MergeStrategy: o.PillarSourceMergingStrategy, MergeLists: o.PillarMergeLists,
-		IncludesOverrideSLS: o.PillarIncludesOverrideSLS, SafeRenderError: o.PillarSafeRenderError, PillarOpts: o.PillarOpts,
+		StateTop: o.StateTop, Renderer: o.Renderer, Saltenv: o.Saltenv, Pillarenv: o.Pillarenv,
+		PillarenvFromSaltenv: o.PillarenvFromSaltenv,
+		EnvOrder:             o.EnvOrder, MergeStrategy: o.PillarSourceMergingStrategy,
+		MergeLists:          o.PillarMergeLists,
+		IncludesOverrideSLS: o.PillarIncludesOverrideSLS, SafeRenderError: o.PillarSafeRenderError,
+		PillarOpts:     o.PillarOpts,
 		ExtPillarFirst: o.ExtPillarFirst, OnDemandExtPillar: o.OnDemandExtPillar,
-		DecryptPillarDelimiter: o.DecryptPillarDelimiter, DecryptPillarDefault: o.DecryptPillarDefault, DecryptPillarRenderers: o.DecryptPillarRenderers,
-		GitIncludes: o.Option("git_pillar_includes") != false,
-		Cache:       o.PillarCache, CacheTTL: o.PillarCacheTTL, MaxSize: o.MaxPillarSize, Timeout: o.PillarTimeout,
+		DecryptPillarDelimiter: o.DecryptPillarDelimiter,
+		DecryptPillarDefault:   o.DecryptPillarDefault,
+		DecryptPillarRenderers: o.DecryptPillarRenderers,
+		GitIncludes:            o.Option("git_pillar_includes") != false,
+		Cache:                  o.PillarCache, CacheTTL: o.PillarCacheTTL, MaxSize: o.MaxPillarSize,
+		Timeout: o.PillarTimeout,
 	}
 	p.MasterOpts, _ = Value(o.Values()).(value.Map)
 	p.Nodegroups, _ = Value(o.Nodegroups).(value.Map)

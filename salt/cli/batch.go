@@ -9,8 +9,8 @@ import (
 	"clustermaster/value"
 )
 
-// static waits for all returns and prints one document. Salt runs it as a quiet batch of all minions that answer a ping, and leaves with 0 when
-// anything came back.
+// static waits for all returns and prints one document. Salt runs it as a quiet batch of all
+// minions that answer a ping, and leaves with 0 when anything came back.
 func (r *saltRun) static(ctx context.Context) int {
 	size := r.v.text("batch")
 	if size == "" {
@@ -67,7 +67,8 @@ func (r *saltRun) batch(ctx context.Context) int {
 		code := ret.Code()
 		highest = max(highest, code)
 		val, err := unpacked(ret.Return)
-		doc := value.Map{{Key: "retcode", Value: int64(code)}, {Key: "jid", Value: b.Job.JID}, {Key: id, Value: val}}
+		doc := value.Map{{Key: "retcode", Value: int64(code)}, {Key: "jid", Value: b.Job.JID},
+			{Key: id, Value: val}}
 		if err == nil {
 			err = r.print.show(output.Result{Value: doc, Outputter: ret.Out})
 		}
@@ -103,6 +104,7 @@ func (r *saltRun) noBatch(refusal string) int {
 // window is the job of this run as a batch.
 func (r *saltRun) window(size string) *gather.Batch {
 	return &gather.Batch{
-		Job: r.job, Size: size, Wait: time.Duration(r.v.float("batch_wait") * float64(time.Second)), Failhard: r.v.on("failhard"), Options: r.wait,
+		Job: r.job, Size: size, Wait: time.Duration(r.v.float("batch_wait") * float64(time.Second)),
+		Failhard: r.v.on("failhard"), Options: r.wait,
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"clustermaster/value"
 )
 
-// chunkSize is Salt's salt_cp_chunk_size in bytes, when the configuration has none. maxChunk bounds what it may say.
+// chunkSize is Salt's salt_cp_chunk_size in bytes, when the configuration has none. maxChunk bounds
+// what it may say.
 const (
 	chunkSize = 98304
 	maxChunk  = 8 << 20
@@ -27,7 +28,8 @@ const (
 // exitNoSource is how Salt leaves when a source of salt-cp --chunked is not there.
 const exitNoSource = 42
 
-// chunkedCopy is one salt-cp --chunked: every file goes to the minions in pieces, each a job of its own.
+// chunkedCopy is one salt-cp --chunked: every file goes to the minions in pieces, each a job of its
+// own.
 type chunkedCopy struct {
 	run      *saltRun
 	target   gather.Publish // whom the first piece of each file goes to
@@ -40,7 +42,8 @@ type chunkedCopy struct {
 
 // chunked copies the sources with their folders.
 func (r *saltRun) chunked(ctx context.Context, sources []string, dest string) int {
-	c := &chunkedCopy{run: r, target: r.job, dest: dest, size: chunkSize, compress: !r.v.on("no_compression")}
+	c := &chunkedCopy{run: r, target: r.job, dest: dest, size: chunkSize,
+		compress: !r.v.on("no_compression")}
 	if n, ok := r.opts.Extra["salt_cp_chunk_size"].(int64); ok && n > 0 && n <= maxChunk {
 		c.size = int(n)
 	}
@@ -60,7 +63,8 @@ func (r *saltRun) chunked(ctx context.Context, sources []string, dest string) in
 		files, empty = append(files, f...), append(empty, e...)
 	}
 	sort.Strings(empty)
-	into := len(empty) > 0 || len(files) > 1 || strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, `\`)
+	into := len(empty) > 0 || len(files) > 1 || strings.HasSuffix(dest, "/") ||
+		strings.HasSuffix(dest, `\`)
 	for _, path := range files {
 		if ok, err := c.file(ctx, path, c.remote(path, into)); err != nil || !ok {
 			return c.end(ctx, err)
@@ -75,7 +79,8 @@ func (r *saltRun) chunked(ctx context.Context, sources []string, dest string) in
 	return r.shown(c.returned)
 }
 
-// end is the exit code when nothing more can be copied: of an error, or 0 where no minion matched, which has been said.
+// end is the exit code when nothing more can be copied: of an error, or 0 where no minion matched,
+// which has been said.
 func (c *chunkedCopy) end(ctx context.Context, err error) int {
 	if err != nil {
 		return c.run.stopped(ctx, "", err)
@@ -101,8 +106,8 @@ func (c *chunkedCopy) remote(path string, into bool) string {
 	return filepath.Join(c.dest, filepath.Base(path))
 }
 
-// file sends one file. A minion that failed on a piece gets no further one: what came later would be put behind a gap. It reports false when no minion
-// matched.
+// file sends one file. A minion that failed on a piece gets no further one: what came later would
+// be put behind a gap. It reports false when no minion matched.
 func (c *chunkedCopy) file(ctx context.Context, path, to string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -156,19 +161,22 @@ func (c *chunkedCopy) pack(piece []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(piece), nil
 }
 
-// send runs one cp.recv_chunked, notes what each minion said and lists those that said True. It reports false when no minion matched.
-func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string, args []any) (good []string, ok bool, err error) {
+// send runs one cp.recv_chunked, notes what each minion said and lists those that said True. It
+// reports false when no minion matched.
+func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string,
+	args []any) (good []string, ok bool, err error) {
 	target.Fun, target.Arg = "cp.recv_chunked", args
-	summary, err := gather.Run(ctx, c.run.daemon, target, c.run.wait, func(id string, ret gather.Return) {
-		val, err := unpacked(ret.Return)
-		if err != nil {
-			val = err.Error()
-		}
-		if val == true {
-			good = append(good, id)
-		}
-		c.note(id, to, val)
-	})
+	summary, err := gather.Run(ctx, c.run.daemon, target, c.run.wait,
+		func(id string, ret gather.Return) {
+			val, err := unpacked(ret.Return)
+			if err != nil {
+				val = err.Error()
+			}
+			if val == true {
+				good = append(good, id)
+			}
+			c.note(id, to, val)
+		})
 	if err != nil || !c.run.sent(summary.Published) {
 		return nil, false, err
 	}
@@ -201,8 +209,8 @@ func realPath(path string) string {
 	return path
 }
 
-// walk lists the files and the empty folders at and below a path, sorted. Links to folders are left out: a loop would
-// have no end.
+// walk lists the files and the empty folders at and below a path, sorted. Links to folders are left
+// out: a loop would have no end.
 func walk(path string) (files, empty []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -23,8 +23,11 @@ func TestChunkedCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: true, after: time.Millisecond}, "web-b": {answer: "No space left on device", retcode: int64(1)}}}
-		run(t, SaltCP, d, "", "-C", "web-*", src, "/srv/").check(t, 0, "web-a:\n    ----------\n    /srv/big:\n        True\nweb-b:\n    ----------\n    /srv/big:\n        No space left on device\n", "")
+		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: true,
+			after: time.Millisecond},
+			"web-b": {answer: "No space left on device", retcode: int64(1)}}}
+		run(t, SaltCP, d, "", "-C", "web-*", src, "/srv/").check(t, 0,
+			"web-a:\n    ----------\n    /srv/big:\n        True\nweb-b:\n    ----------\n    /srv/big:\n        No space left on device\n", "")
 		var arrived []byte
 		for i, p := range d.published {
 			want := "web-* glob"
@@ -34,7 +37,8 @@ func TestChunkedCopy(t *testing.T) {
 			if got := fmt.Sprint(p.Tgt, " ", p.TgtType); got != want || p.Fun != "cp.recv_chunked" {
 				t.Errorf("piece %d went to %s by %v, want %s", i, got, p.Fun, want)
 			}
-			if got := fmt.Sprint(p.Arg[0], p.Arg[2:]); got != fmt.Sprintf("/srv/big[%v true 416]", i > 0) {
+			if got := fmt.Sprint(p.Arg[0], p.Arg[2:]); got != fmt.Sprintf("/srv/big[%v true 416]",
+				i > 0) {
 				t.Errorf("piece %d has %s", i, got)
 			}
 			packed, err := base64.StdEncoding.DecodeString(p.Arg[1].(string))
@@ -52,8 +56,10 @@ func TestChunkedCopy(t *testing.T) {
 			arrived = append(arrived, piece...)
 		}
 		if len(d.published) != 3 || !bytes.Equal(arrived, content) {
-			t.Errorf("%d pieces with %d bytes, want 3 with %d", len(d.published), len(arrived), len(content))
+			t.Errorf("%d pieces with %d bytes, want 3 with %d", len(d.published), len(arrived),
+				len(content))
 		}
 	})
-	run(t, SaltCP, three(), "", "-C", "*", src+"x", "/srv/").check(t, exitNoSource, "", src+"x does not exist\n")
+	run(t, SaltCP, three(), "", "-C", "*", src+"x", "/srv/").check(t, exitNoSource, "",
+		src+"x does not exist\n")
 }

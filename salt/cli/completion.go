@@ -17,8 +17,8 @@ var shells = []struct {
 	{"fish", "/etc/fish/completions/salt.fish", writeFish},
 }
 
-// Completion is the command clustermaster completion SHELL: it prints a script with which the shell completes
-// the options of the commands, and of the other programs.
+// Completion is the command clustermaster completion SHELL: it prints a script with which the shell
+// completes the options of the commands, and of the other programs.
 func Completion(args []string, env Env, others ...Program) int {
 	for _, s := range shells {
 		if len(args) == 1 && args[0] == s.name {
@@ -65,7 +65,8 @@ func (o option) isFile() bool {
 }
 
 const (
-	// askMinions and askRunners are what a shell runs for ids of minions and functions of the runner.
+	// askMinions and askRunners are what a shell runs for ids of minions and functions of the
+	// runner.
 	askMinions = "salt-key -l acc --out=newline_values_only 2>/dev/null"
 	askRunners = `salt-run -d 2>/dev/null | sed -n 's/^\([a-z_]*\.[a-z_0-9]*\):$/\1/p'`
 	// askFunctions asks one minion for its functions, once a day, and keeps the answer.
@@ -76,7 +77,8 @@ const (
 )
 
 func writeBash(w io.Writer, file string, programs []*parser) {
-	fmt.Fprintf(w, "# bash completion for the commands of clustermaster\n# to use: clustermaster completion bash > %s\n\n_clustermaster_functions() { %s; }\n\n", file, askFunctions)
+	fmt.Fprintf(w,
+		"# bash completion for the commands of clustermaster\n# to use: clustermaster completion bash > %s\n\n_clustermaster_functions() { %s; }\n\n", file, askFunctions)
 	for _, p := range programs {
 		var flags, plain, cases []string
 		for _, o := range p.options {
@@ -94,7 +96,9 @@ func writeBash(w io.Writer, file string, programs []*parser) {
 				plain = append(plain, names...)
 			}
 			if action != "" {
-				cases = append(cases, fmt.Sprintf("    %s) COMPREPLY=($(compgen %s -- \"$cur\")); return ;;\n", strings.Join(names, "|"), action))
+				cases = append(cases,
+					fmt.Sprintf("    %s) COMPREPLY=($(compgen %s -- \"$cur\")); return ;;\n",
+						strings.Join(names, "|"), action))
 			}
 		}
 		sort.Strings(flags)
@@ -102,14 +106,17 @@ func writeBash(w io.Writer, file string, programs []*parser) {
 		switch p.prog {
 		case "salt":
 			operand = `    if [[ $COMP_CWORD -gt 1 && $prev != -* ]]; then COMPREPLY=($(compgen -W "$(_clustermaster_functions)" -- "$cur"))` + "\n" +
-				`    else COMPREPLY=($(compgen -W "'*' $(` + askMinions + `)" -- "$cur")); fi` + "\n"
+				`    else COMPREPLY=($(compgen -W "'*' $(` + askMinions +
+				`)" -- "$cur")); fi` + "\n"
 		case "salt-cp":
-			operand = `    [[ $COMP_CWORD -gt 1 ]] || COMPREPLY=($(compgen -W "'*' $(` + askMinions + `)" -- "$cur"))` + "\n"
+			operand = `    [[ $COMP_CWORD -gt 1 ]] || COMPREPLY=($(compgen -W "'*' $(` +
+				askMinions + `)" -- "$cur"))` + "\n"
 		case "salt-run":
 			operand = `    COMPREPLY=($(compgen -W "$(` + askRunners + `)" -- "$cur"))` + "\n"
 		}
 		if p.words != nil {
-			operand = `    [[ $COMP_CWORD -gt 1 ]] || COMPREPLY=($(compgen -W "` + strings.Join(p.words, " ") + `" -- "$cur"))` + "\n"
+			operand = `    [[ $COMP_CWORD -gt 1 ]] || COMPREPLY=($(compgen -W "` +
+				strings.Join(p.words, " ") + `" -- "$cur"))` + "\n"
 		}
 		fn := "_clustermaster_" + strings.ReplaceAll(p.prog, "-", "_")
 		fmt.Fprintf(w, `%s() {
@@ -138,9 +145,12 @@ func writeZsh(w io.Writer, file string, programs []*parser) {
 	for _, p := range programs {
 		names = append(names, p.prog)
 	}
-	fmt.Fprintf(w, "#compdef %s\n# zsh completion for the commands of clustermaster\n# to use: clustermaster completion zsh > %s\n\n", strings.Join(names, " "), file)
-	fmt.Fprintf(w, "_clustermaster_minions() { compadd -- '*' ${(f)\"$(%s)\"} }\n_clustermaster_runners() { compadd -- ${(f)\"$(%s)\"} }\n"+
-		"_clustermaster_functions() { compadd -- ${(f)\"$(%s)\"} }\n\ncase $service in\n", askMinions, askRunners, askFunctions)
+	fmt.Fprintf(w,
+		"#compdef %s\n# zsh completion for the commands of clustermaster\n# to use: clustermaster completion zsh > %s\n\n", strings.Join(names, " "), file)
+	fmt.Fprintf(w,
+		"_clustermaster_minions() { compadd -- '*' ${(f)\"$(%s)\"} }\n_clustermaster_runners() { compadd -- ${(f)\"$(%s)\"} }\n"+
+			"_clustermaster_functions() { compadd -- ${(f)\"$(%s)\"} }\n\ncase $service in\n",
+		askMinions, askRunners, askFunctions)
 	quote := strings.NewReplacer("'", `'\''`, "[", `\[`, "]", `\]`, ":", `\:`)
 	for _, p := range programs {
 		fmt.Fprintf(w, "%s)\n    _arguments -S", p.prog)
@@ -166,14 +176,16 @@ func writeZsh(w io.Writer, file string, programs []*parser) {
 		}
 		switch p.prog {
 		case "salt":
-			fmt.Fprint(w, " \\\n        '1:target:_clustermaster_minions' '2:function:_clustermaster_functions' '*:argument:_files'")
+			fmt.Fprint(w,
+				" \\\n        '1:target:_clustermaster_minions' '2:function:_clustermaster_functions' '*:argument:_files'")
 		case "salt-cp":
 			fmt.Fprint(w, " \\\n        '1:target:_clustermaster_minions' '*:argument:_files'")
 		case "salt-run":
 			fmt.Fprint(w, " \\\n        '1:function:_clustermaster_runners' '*:argument:'")
 		}
 		if p.words != nil {
-			fmt.Fprintf(w, " \\\n        '1:command:(%s)' '*:argument:_files'", strings.Join(p.words, " "))
+			fmt.Fprintf(w, " \\\n        '1:command:(%s)' '*:argument:_files'",
+				strings.Join(p.words, " "))
 		}
 		fmt.Fprint(w, "\n    ;;\n")
 	}
@@ -181,25 +193,31 @@ func writeZsh(w io.Writer, file string, programs []*parser) {
 }
 
 func writeFish(w io.Writer, file string, programs []*parser) {
-	fmt.Fprintf(w, "# fish completion for the commands of clustermaster\n# to use: clustermaster completion fish > %s\n"+
-		"# fish reads a file by its command's name: link it as salt-key.fish, salt-run.fish and salt-cp.fish as well\n\n", file)
+	fmt.Fprintf(w,
+		"# fish completion for the commands of clustermaster\n# to use: clustermaster completion fish > %s\n"+
+			"# fish reads a file by its command's name: link it as salt-key.fish, salt-run.fish and salt-cp.fish as well\n\n", file)
 	quote := strings.NewReplacer(`\`, `\\`, "'", `\'`)
-	fmt.Fprintf(w, "function __clustermaster_functions\n    sh -c '%s'\nend\n\n", quote.Replace(askFunctions))
+	fmt.Fprintf(w, "function __clustermaster_functions\n    sh -c '%s'\nend\n\n",
+		quote.Replace(askFunctions))
 	for _, p := range programs {
 		if p.prog != "salt-cp" {
 			fmt.Fprintf(w, "complete -c %s -f\n", p.prog)
 		}
 		if p.words != nil {
-			fmt.Fprintf(w, "complete -c %s -n 'test (count (commandline -opc)) -eq 1' -a '%s'\n", p.prog, strings.Join(p.words, " "))
+			fmt.Fprintf(w, "complete -c %s -n 'test (count (commandline -opc)) -eq 1' -a '%s'\n",
+				p.prog, strings.Join(p.words, " "))
 		}
 		switch p.prog {
 		case "salt", "salt-cp":
-			fmt.Fprintf(w, "complete -c %s -n 'test (count (commandline -opc)) -eq 1' -a '(%s)'\n", p.prog, quote.Replace(askMinions))
+			fmt.Fprintf(w, "complete -c %s -n 'test (count (commandline -opc)) -eq 1' -a '(%s)'\n",
+				p.prog, quote.Replace(askMinions))
 			if p.prog == "salt" {
-				fmt.Fprintln(w, "complete -c salt -n 'test (count (commandline -opc)) -ge 2' -a '(__clustermaster_functions)'")
+				fmt.Fprintln(w,
+					"complete -c salt -n 'test (count (commandline -opc)) -ge 2' -a '(__clustermaster_functions)'")
 			}
 		case "salt-run":
-			fmt.Fprintf(w, "complete -c %s -n 'test (count (commandline -opc)) -eq 1' -a '(%s)'\n", p.prog, quote.Replace(askRunners))
+			fmt.Fprintf(w, "complete -c %s -n 'test (count (commandline -opc)) -eq 1' -a '(%s)'\n",
+				p.prog, quote.Replace(askRunners))
 		}
 		for _, o := range p.options {
 			line := "complete -c " + p.prog

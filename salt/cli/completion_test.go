@@ -12,7 +12,8 @@ func completion(t *testing.T, shell string) string {
 	t.Helper()
 	var out strings.Builder
 	if code := Completion([]string{shell}, Env{Stdout: &out, Stderr: &out}, Program{
-		Name: "clustermaster", Usage: "COMMAND", Words: []string{"dev", "init"}, Options: []Option{{Names: "-h --help", Help: "Help."}},
+		Name: "clustermaster", Usage: "COMMAND", Words: []string{"dev", "init"},
+		Options: []Option{{Names: "-h --help", Help: "Help."}},
 	}); code != ExitOK {
 		t.Fatalf("%s: exit %d\n%s", shell, code, out.String())
 	}
@@ -41,7 +42,8 @@ func TestBashCompletes(t *testing.T) {
 	} {
 		fields := strings.Fields(tt.words)
 		script := `source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); $(complete -p "$1" | sed 's/.*-F \([^ ]*\) .*/\1/'); echo "${COMPREPLY[@]}"`
-		out, err := exec.Command("bash", append([]string{"-c", script, file}, fields...)...).CombinedOutput()
+		out, err := exec.Command("bash",
+			append([]string{"-c", script, file}, fields...)...).CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {
 			t.Errorf("%s is completed to %q, want %q (error %v)", tt.words, got, tt.want, err)
 		}
@@ -61,14 +63,16 @@ func TestCompletionHasEveryOption(t *testing.T) {
 					t.Errorf("zsh: %s lacks %s", p.prog, name)
 				}
 				long, ok := strings.CutPrefix(name, "--")
-				if ok && !strings.Contains(fish, "complete -c "+p.prog+" ") || ok && !strings.Contains(fish, " -l "+long+" ") {
+				if ok && !strings.Contains(fish, "complete -c "+p.prog+" ") || ok &&
+					!strings.Contains(fish, " -l "+long+" ") {
 					t.Errorf("fish: %s lacks %s", p.prog, name)
 				}
 			}
 		}
 	}
 	var errs strings.Builder
-	if code := Completion([]string{"csh"}, Env{Stderr: &errs}); code != ExitUsage || !strings.Contains(errs.String(), "clustermaster completion zsh > ") {
+	if code := Completion([]string{"csh"}, Env{Stderr: &errs}); code != ExitUsage ||
+		!strings.Contains(errs.String(), "clustermaster completion zsh > ") {
 		t.Errorf("csh: exit %d\n%s", code, errs.String())
 	}
 }

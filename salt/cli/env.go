@@ -23,13 +23,15 @@ type Daemon interface {
 	// Targets resolves a target without sending anything.
 	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (operator.Targeted, error)
 	// Run makes one call of a runner or wheel function; out gets what it shows meanwhile.
-	Run(ctx context.Context, r operator.RunRequest, out func(kind string, v any)) (operator.RunResult, error)
+	Run(ctx context.Context, r operator.RunRequest,
+		out func(kind string, v any)) (operator.RunResult, error)
 	// Docs maps the runner functions under a prefix to their texts.
 	Docs(ctx context.Context, prefix string) (value.Map, error)
 	// Lists reads all keys; without texts their Pub is "".
 	Lists(ctx context.Context, texts bool) (operator.KeyLists, error)
 	Change(ctx context.Context, k operator.KeyChange) (operator.KeysChanged, error)
-	// Login makes all further calls those of a user of external_auth; user is empty if the credentials are refused.
+	// Login makes all further calls those of a user of external_auth; user is empty if the
+	// credentials are refused.
 	Login(ctx context.Context, creds operator.Credentials) (user string, err error)
 	// MakeToken makes a token of external_auth; it is empty if the credentials are refused.
 	MakeToken(ctx context.Context, creds operator.Credentials) (token string, err error)
@@ -47,13 +49,16 @@ type Env struct {
 	Terminal bool   // standard output is one
 	Build    string // version of this program, for --version
 
-	// Dial connects to the master of a sock_dir; nil is operator.Dial. The error is operator.ErrNoMaster when none runs.
+	// Dial connects to the master of a sock_dir; nil is operator.Dial. The error is
+	// operator.ErrNoMaster when none runs.
 	Dial func(ctx context.Context, sockDir string) (Daemon, error)
-	// Offline reads the last state of the keys from the disk of a master that does not run; nil if that can't be done.
+	// Offline reads the last state of the keys from the disk of a master that does not run; nil if
+	// that can't be done.
 	Offline func(ctx context.Context, o *config.Options) (operator.KeyLists, error)
 	// Load reads the configuration; nil is config.Load.
 	Load func(dir string, getenv func(string) string) (*config.Options, []config.Warning, error)
-	// Versions lists program parts and versions, one a line, for --versions-report; nil prints the version only.
+	// Versions lists program parts and versions, one a line, for --versions-report; nil prints the
+	// version only.
 	Versions func() string
 }
 
@@ -84,7 +89,8 @@ func (e Env) errorf(format string, args ...any) { fmt.Fprintf(e.Stderr, format+"
 func (e Env) logError(text string)   { fmt.Fprintf(e.Stderr, "[ERROR   ] %s\n", text) }
 func (e Env) logWarning(text string) { fmt.Fprintf(e.Stderr, "[WARNING ] %s\n", text) }
 
-// begin parses the command line of a command and answers --help and --version. done tells that the command is over, with code.
+// begin parses the command line of a command and answers --help and --version. done tells that the
+// command is over, with code.
 func (e Env) begin(p *parser, args []string) (v values, operands []string, code int, done bool) {
 	v, operands, err := p.parse(args)
 	if err == nil && v.on("args_stdin") {
@@ -122,7 +128,8 @@ func (e Env) version() string {
 	return SaltVersion + " (clustermaster " + e.Build + ")"
 }
 
-// configuration reads the master's configuration. It says so on standard output, as Salt does, when the folder is missing.
+// configuration reads the master's configuration. It says so on standard output, as Salt does, when
+// the folder is missing.
 func (e Env) configuration(v values) (*config.Options, int, bool) {
 	dir := v.text("config_dir")
 	if dir != "" {
@@ -154,7 +161,8 @@ func (e Env) user() string {
 	return name
 }
 
-// noMaster prints Salt's words for a master that does not run. It reports false for any other error.
+// noMaster prints Salt's words for a master that does not run. It reports false for any other
+// error.
 func (e Env) noMaster(err error, o *config.Options) bool {
 	if !errors.Is(err, operator.ErrNoMaster) {
 		return false

@@ -2,8 +2,9 @@ package cli
 
 // Exit codes, as Salt has them.
 const (
-	ExitOK         = 0
-	ExitFailed     = 1  // a minion failed or was silent, a runner function failed, a configuration is broken
+	ExitOK = 0
+	// a minion failed or was silent, a runner function failed, a configuration is broken
+	ExitFailed     = 1
 	ExitNoReturn   = 2  // nothing came back at all
 	ExitIncomplete = 42 // an argument is missing
 	ExitUsage      = 64 // a flag is wrong

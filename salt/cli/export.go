@@ -13,15 +13,18 @@ import (
 	"clustermaster/value"
 )
 
-// askExport asks on a terminal before the cluster's RSA key is written to a file, and adds the confirmation that the
-// function wants. Elsewhere it adds nothing, and the function says what it needs.
+// askExport asks on a terminal before the cluster's RSA key is written to a file, and adds the
+// confirmation that the function wants. Elsewhere it adds nothing, and the function says what it
+// needs.
 func (e Env) askExport(fun string, args []any, kwargs value.Map) (value.Map, error) {
 	_, given := kwargs.Get("confirm")
 	f, ok := e.Stdin.(*os.File)
-	if fun != "cluster.export_key" || given || len(args) > 1 || !ok || !term.IsTerminal(int(f.Fd())) {
+	if fun != "cluster.export_key" || given || len(args) > 1 || !ok ||
+		!term.IsTerminal(int(f.Fd())) {
 		return kwargs, nil
 	}
-	fmt.Fprint(e.Stderr, "Whoever reads cluster.pem can pose as the master to every minion. Write it? [y/N] ")
+	fmt.Fprint(e.Stderr,
+		"Whoever reads cluster.pem can pose as the master to every minion. Write it? [y/N] ")
 	line, err := bufio.NewReader(io.LimitReader(f, 16)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read answer: %w", err)

@@ -157,7 +157,8 @@ func (d *fakeDaemon) answer(ctx context.Context, jid, id string, m minion, val, 
 		return
 	case <-time.After(m.after):
 	}
-	data := value.Map{{Key: "id", Value: id}, {Key: "return", Value: val}, {Key: "retcode", Value: code}, {Key: "success", Value: true}}
+	data := value.Map{{Key: "id", Value: id}, {Key: "return", Value: val},
+		{Key: "retcode", Value: code}, {Key: "success", Value: true}}
 	if m.out != "" {
 		data = append(data, value.Pair{Key: "out", Value: m.out})
 	}
@@ -187,20 +188,24 @@ func (d *fakeDaemon) Subscribe(_ context.Context, prefix string) (gather.Events,
 	return e, nil
 }
 
-func (d *fakeDaemon) ReadReturns(context.Context, string, []string, func(string, gather.Return) error) error {
+func (d *fakeDaemon) ReadReturns(context.Context, string, []string,
+	func(string, gather.Return) error) error {
 	return nil
 }
 
-func (d *fakeDaemon) Targets(_ context.Context, tgt any, kind, _ string) (operator.Targeted, error) {
+func (d *fakeDaemon) Targets(_ context.Context, tgt any, kind, _ string) (operator.Targeted,
+	error) {
 	return operator.Targeted{Minions: d.matching(tgt, kind), Incomplete: d.incomplete}, nil
 }
 
-func (d *fakeDaemon) Run(_ context.Context, r operator.RunRequest, out func(string, any)) (operator.RunResult, error) {
+func (d *fakeDaemon) Run(_ context.Context, r operator.RunRequest,
+	out func(string, any)) (operator.RunResult, error) {
 	return d.runner(r, out)
 }
 
 func (d *fakeDaemon) Docs(_ context.Context, prefix string) (value.Map, error) {
-	all := value.Map{{Key: "test.arg", Value: "\n    Return the arguments.\n    "}, {Key: "jobs.active", Value: "\n    List.\n    "}}
+	all := value.Map{{Key: "test.arg", Value: "\n    Return the arguments.\n    "},
+		{Key: "jobs.active", Value: "\n    List.\n    "}}
 	out := value.Map{}
 	for _, p := range all {
 		if strings.HasPrefix(p.Key.(string), prefix) {
@@ -235,7 +240,8 @@ type ran struct {
 
 type command func(context.Context, []string, Env) int
 
-// run calls a command against a daemon; a nil daemon is one that does not run. Words are the command line.
+// run calls a command against a daemon; a nil daemon is one that does not run. Words are the
+// command line.
 func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string) ran {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -255,8 +261,11 @@ func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string
 		},
 		Load: func(string, func(string) string) (*config.Options, []config.Warning, error) {
 			return &config.Options{
-				SockDir: "/run/m", HashType: "sha256", Color: true, StripColors: true, StateOutput: "full", StateVerbose: true, ConfFile: "/etc/salt/master", Nodegroups: value.Map{{Key: "blue", Value: "web*"}},
-				Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second, Extra: map[string]any{"id": "m1"},
+				SockDir: "/run/m", HashType: "sha256", Color: true, StripColors: true,
+				StateOutput: "full", StateVerbose: true, ConfFile: "/etc/salt/master",
+				Nodegroups: value.Map{{Key: "blue", Value: "web*"}},
+				Timeout:    5 * time.Second, GatherJobTimeout: 10 * time.Second,
+				Extra: map[string]any{"id": "m1"},
 			}, nil, nil
 		},
 	}
@@ -272,6 +281,7 @@ func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string
 func (r ran) check(t *testing.T, code int, stdout, stderr string) {
 	t.Helper()
 	if r.code != code || r.stdout != stdout || r.stderr != stderr {
-		t.Errorf("exit %d, want %d\n--- stdout\n%s--- want\n%s--- stderr\n%s--- want\n%s", r.code, code, r.stdout, stdout, r.stderr, stderr)
+		t.Errorf("exit %d, want %d\n--- stdout\n%s--- want\n%s--- stderr\n%s--- want\n%s", r.code,
+			code, r.stdout, stdout, r.stderr, stderr)
 	}
 }

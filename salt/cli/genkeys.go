@@ -11,7 +11,8 @@ import (
 	"clustermaster/wire"
 )
 
-// generate makes a key pair for a minion that is to be preseeded, and prints its fingerprint. Existing files stay.
+// generate makes a key pair for a minion that is to be preseeded, and prints its fingerprint.
+// Existing files stay.
 func (e Env) generate(v values) int {
 	name, dir := v.text("gen_keys"), "."
 	if v.given("gen_keys_dir") {
@@ -32,7 +33,8 @@ func (e Env) generate(v values) int {
 	}
 	p, err := e.printer(v, opts)
 	if err == nil {
-		err = p.show(output.Result{Value: value.Map{{Key: "return", Value: finger}}, Outputter: "nested"})
+		err = p.show(output.Result{Value: value.Map{{Key: "return", Value: finger}},
+			Outputter: "nested"})
 	}
 	if err != nil {
 		e.errorf("ERROR: %s", err)

@@ -16,7 +16,8 @@ import (
 // maxPEM bounds the key files that are read.
 const maxPEM = 64 << 10
 
-// signature is salt-key --gen-signature: it signs the public key that minions know the master by, for master_use_pubkey_signature.
+// signature is salt-key --gen-signature: it signs the public key that minions know the master by,
+// for master_use_pubkey_signature.
 func (e Env) signature(ctx context.Context, v values) int {
 	opts, code, ok := e.configuration(v)
 	if !ok {
@@ -61,7 +62,8 @@ func (e Env) sign(ctx context.Context, v values, o *config.Options) (string, err
 	return path, writeNew(path, []byte(base64.StdEncoding.EncodeToString(sig)+"\n"))
 }
 
-// signedKey is the text of the public key: that of --pub, the running master's, or the file that a stopped one has.
+// signedKey is the text of the public key: that of --pub, the running master's, or the file that a
+// stopped one has.
 func (e Env) signedKey(ctx context.Context, v values, o *config.Options) (string, error) {
 	if path := v.text("pub"); path != "" {
 		b, err := readPEM(path)
@@ -83,7 +85,8 @@ func (e Env) signedKey(ctx context.Context, v values, o *config.Options) (string
 	}
 	b, err := readPEM(filepath.Join(o.KeysDir(), name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("the master does not run and has left no public key; start it, or name the key with --pub")
+		return "",
+			errors.New("the master does not run and has left no public key; start it, or name the key with --pub")
 	}
 	return string(b), err
 }

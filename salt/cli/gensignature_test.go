@@ -17,18 +17,21 @@ func salted(t *testing.T, d Daemon, words ...string) ran {
 	t.Helper()
 	var out, errs strings.Builder
 	env := Env{
-		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" },
-		Dial: func(context.Context, string) (Daemon, error) { return d, nil },
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+		Getenv: func(string) string { return "" },
+		Dial:   func(context.Context, string) (Daemon, error) { return d, nil },
 	}
 	return ran{SaltKey(t.Context(), words, env), out.String(), errs.String()}
 }
 
-// TestGenSignature signs the key that a running master names, with a signing key that is made, and verifies the signature.
+// TestGenSignature signs the key that a running master names, with a signing key that is made, and
+// verifies the signature.
 func TestGenSignature(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pki := filepath.Join(dir, "pki")
-	if err := os.WriteFile(filepath.Join(dir, "master"), []byte(fmt.Sprintf("pki_dir: %s\ncachedir: %s\n", pki, dir)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "master"),
+		[]byte(fmt.Sprintf("pki_dir: %s\ncachedir: %s\n", pki, dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	masters, err := wire.GeneratePrivateKey(2048)
@@ -37,9 +40,11 @@ func TestGenSignature(t *testing.T) {
 	}
 	d := &fakeDaemon{local: map[string]string{"master.pub": masters.Public().Text()}}
 	salted(t, d, "-c", dir, "--gen-signature").check(t, 1, "",
-		"ERROR: there is no signing key "+pki+"/master_sign.pem; --auto-create makes one; no signature was written\n")
+		"ERROR: there is no signing key "+pki+
+			"/master_sign.pem; --auto-create makes one; no signature was written\n")
 	path := filepath.Join(pki, "master_pubkey_signature")
-	salted(t, d, "-c", dir, "--gen-signature", "--auto-create").check(t, 0, "Signature written to "+path+"\n", "")
+	salted(t, d, "-c", dir, "--gen-signature", "--auto-create").check(t, 0,
+		"Signature written to "+path+"\n", "")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +61,13 @@ func TestGenSignature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := signer.Verify("PKCS1v15-SHA1", []byte(wire.CleanKey(masters.Public().Text())), sig); err != nil {
+	if err := signer.Verify("PKCS1v15-SHA1", []byte(wire.CleanKey(masters.Public().Text())),
+		sig); err != nil {
 		t.Error(err)
 	}
-	salted(t, d, "-c", dir, "--gen-signature").check(t, 1, "", "ERROR: "+path+" exists already; move it away first; no signature was written\n")
-	salted(t, d, "-c", dir, "--gen-signature", "--priv", "/nowhere", "--signature-path", dir).check(t, 1, "",
+	salted(t, d, "-c", dir, "--gen-signature").check(t, 1, "",
+		"ERROR: "+path+" exists already; move it away first; no signature was written\n")
+	salted(t, d, "-c", dir, "--gen-signature", "--priv", "/nowhere", "--signature-path",
+		dir).check(t, 1, "",
 		"ERROR: private key /nowhere does not exist; no signature was written\n")
 }

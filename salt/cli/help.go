@@ -14,7 +14,8 @@ const (
 
 // help prints what a command takes, in the layout of optparse, and examples.
 func (p *parser) help(w io.Writer) {
-	fmt.Fprintf(w, "Usage: %s %s\n\n%s\n\nOptions:\n", p.prog, p.usage, strings.Join(wrap(p.about, helpWidth), "\n"))
+	fmt.Fprintf(w, "Usage: %s %s\n\n%s\n\nOptions:\n", p.prog, p.usage,
+		strings.Join(wrap(p.about, helpWidth), "\n"))
 	p.helpOptions(w, "", 2)
 	for _, g := range p.groups {
 		fmt.Fprintf(w, "\n  %s:\n", g[0])

@@ -11,7 +11,8 @@ import (
 	"clustermaster/value"
 )
 
-// external is salt-key for a user of external_auth: each step is a call of a wheel function, within his rights.
+// external is salt-key for a user of external_auth: each step is a call of a wheel function, within
+// his rights.
 func (r *keyRun) external(ctx context.Context, action string) int {
 	d, err := r.env.dial(ctx, r.opts)
 	if err != nil {
@@ -41,8 +42,10 @@ func (r *keyRun) external(ctx context.Context, action string) int {
 }
 
 // wheel calls a wheel function and returns its map.
-func (r *keyRun) wheel(ctx context.Context, fun string, kwargs value.Map, args ...any) (value.Map, error) {
-	res, err := r.daemon.Run(ctx, operator.RunRequest{Fun: "wheel." + fun, Args: args, Kwargs: kwargs}, func(kind string, v any) {
+func (r *keyRun) wheel(ctx context.Context, fun string, kwargs value.Map, args ...any) (value.Map,
+	error) {
+	res, err := r.daemon.Run(ctx, operator.RunRequest{Fun: "wheel." + fun, Args: args,
+		Kwargs: kwargs}, func(kind string, v any) {
 		if kind == "warning" {
 			r.env.logWarning(strings.TrimRight(value.Str(v), "\n"))
 		}
@@ -94,7 +97,8 @@ func (r *keyRun) changeByWheel(ctx context.Context, action, match string) int {
 		return code
 	}
 	var kwargs value.Map
-	for option, state := range map[string]string{"include_accepted": accepted, "include_rejected": rejected, "include_denied": denied} {
+	for option, state := range map[string]string{"include_accepted": accepted,
+		"include_rejected": rejected, "include_denied": denied} {
 		if action != "delete" && contains(states, state) {
 			kwargs = append(kwargs, value.Pair{Key: option, Value: true})
 		}
@@ -103,7 +107,8 @@ func (r *keyRun) changeByWheel(ctx context.Context, action, match string) int {
 		return r.failed(err)
 	}
 	for _, id := range ids {
-		r.env.println(fmt.Sprintf("Key for minion %s %sed.", value.Str(id), strings.TrimSuffix(action, "e")))
+		r.env.println(fmt.Sprintf("Key for minion %s %sed.", value.Str(id),
+			strings.TrimSuffix(action, "e")))
 	}
 	return ExitOK
 }

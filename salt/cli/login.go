@@ -38,10 +38,12 @@ const maxTokenFile = 4096
 // errNoLogin says that there are no credentials to try.
 var errNoLogin = errors.New("Authentication failed") //nolint:staticcheck // Salt's text
 
-// login makes the daemon's calls those of a user of external_auth, where the command line or a saved token asks for it: with -a by name and
-// password, or by the token that -T makes and saves; a token saved before wins over a password. Root and the master's user need no token and
-// go on as themselves. saved tells whether a token alone is enough to ask for it. The error is errNoLogin, an *operator.RefusedError where the
-// master does not believe it, or what keeps the master from answering.
+// login makes the daemon's calls those of a user of external_auth, where the command line or a
+// saved token asks for it: with -a by name and password, or by the token that -T makes and saves; a
+// token saved before wins over a password. Root and the master's user need no token and go on as
+// themselves. saved tells whether a token alone is enough to ask for it. The error is errNoLogin,
+// an *operator.RefusedError where the master does not believe it, or what keeps the master from
+// answering.
 func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, saved bool) error {
 	eauth := v.text("eauth")
 	if eauth == "" && !saved {
@@ -58,7 +60,8 @@ func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, s
 		return nil
 	}
 	if !slices.Contains(eauthTypes, eauth) {
-		e.println(fmt.Sprintf(eauthUnknown, eauth) + "\nAvailable eauth types: " + strings.Join(eauthTypes, ", "))
+		e.println(fmt.Sprintf(eauthUnknown, eauth) + "\nAvailable eauth types: " +
+			strings.Join(eauthTypes, ", "))
 		return errNoLogin
 	}
 	creds, err := e.askCredentials(v, eauth)
@@ -91,7 +94,8 @@ func (e Env) loggedIn(ctx context.Context, d Daemon, creds operator.Credentials)
 	return &operator.RefusedError{Text: fmt.Sprintf(eauthRefused, creds.Username)}
 }
 
-// isMaster reports whether this process is root's or that of the master's user, whose the socket is.
+// isMaster reports whether this process is root's or that of the master's user, whose the socket
+// is.
 func isMaster(o *config.Options) bool {
 	if os.Geteuid() == 0 {
 		return true
@@ -106,7 +110,8 @@ func isMaster(o *config.Options) bool {
 
 // askCredentials asks for what the command line lacks. An empty name is that of who types.
 func (e Env) askCredentials(v values, eauth string) (operator.Credentials, error) {
-	creds := operator.Credentials{Eauth: eauth, Username: v.text("username"), Password: v.text("password")}
+	creds := operator.Credentials{Eauth: eauth, Username: v.text("username"),
+		Password: v.text("password")}
 	in := bufio.NewReader(io.LimitReader(e.Stdin, 64<<10))
 	line := func() (string, error) {
 		text, err := in.ReadString('\n')
@@ -165,7 +170,8 @@ func (e Env) tokenFile(o *config.Options) string {
 		}
 		path = filepath.Join(home, "salt_token")
 		if _, err := os.Lstat(path); err != nil {
-			if _, err := os.Lstat(filepath.Join(home, ".salt_token")); err == nil { // where Salt's manual says that it is
+			// where Salt's manual says that it is
+			if _, err := os.Lstat(filepath.Join(home, ".salt_token")); err == nil {
 				return filepath.Join(home, ".salt_token")
 			}
 		}

@@ -23,7 +23,8 @@ func TestSavedToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
-	if got := savedToken(path, time.Hour); got != "tok" || err != nil || info.Mode().Perm() != 0o600 {
+	if got := savedToken(path, time.Hour); got != "tok" || err != nil ||
+		info.Mode().Perm() != 0o600 {
 		t.Errorf("%q, mode %v, %v", got, info.Mode(), err)
 	}
 	old := time.Now().Add(-time.Hour - time.Minute)
@@ -49,7 +50,8 @@ func TestTokenFile(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	env := func(vars map[string]string) Env { return Env{Getenv: func(name string) string { return vars[name] }} }
-	plain, xdg := env(map[string]string{"HOME": home}), env(map[string]string{"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, "xdg")})
+	plain, xdg := env(map[string]string{"HOME": home}), env(map[string]string{"HOME": home,
+		"XDG_CONFIG_HOME": filepath.Join(home, "xdg")})
 	o := new(config.Options)
 	is := func(e Env, want string) {
 		t.Helper()
@@ -81,11 +83,19 @@ func TestLogin(t *testing.T) {
 		stdout      string
 		code        int
 	}{
-		{"given", "", []string{"-a", "pam", "--username", "carol", "--password", "right", "web1", "test.ping"}, []operator.Credentials{{Eauth: "pam", Username: "carol", Password: "right"}}, "web1:\n    True\n", 0},
-		{"typed", "carol\nright\n", []string{"-a", "pam", "web1", "test.ping"}, []operator.Credentials{{Eauth: "pam", Username: "carol", Password: "right"}}, "username: web1:\n    True\n", 0},
-		{"wrong", "", []string{"-a", "pam", "--username", "carol", "--password", "x", "web1", "test.ping"}, []operator.Credentials{{Eauth: "pam", Username: "carol", Password: "x"}}, "Authentication error occurred.\n", 0},
-		{"a token", "", []string{"-a", "pam", "--username", "carol", "--password", "right", "-T", "web1", "test.ping"}, []operator.Credentials{{Token: "tok"}}, "web1:\n    True\n", 0},
-		{"no back end", "", []string{"-a", "mysql", "--username", "carol", "--password", "right", "web1", "test.ping"}, nil,
+		{"given", "", []string{"-a", "pam", "--username", "carol", "--password", "right", "web1",
+			"test.ping"}, []operator.Credentials{{Eauth: "pam", Username: "carol",
+			Password: "right"}}, "web1:\n    True\n", 0},
+		{"typed", "carol\nright\n", []string{"-a", "pam", "web1", "test.ping"},
+			[]operator.Credentials{{Eauth: "pam", Username: "carol", Password: "right"}},
+			"username: web1:\n    True\n", 0},
+		{"wrong", "", []string{"-a", "pam", "--username", "carol", "--password", "x", "web1",
+			"test.ping"}, []operator.Credentials{{Eauth: "pam", Username: "carol", Password: "x"}},
+			"Authentication error occurred.\n", 0},
+		{"a token", "", []string{"-a", "pam", "--username", "carol", "--password", "right", "-T",
+			"web1", "test.ping"}, []operator.Credentials{{Token: "tok"}}, "web1:\n    True\n", 0},
+		{"no back end", "", []string{"-a", "mysql", "--username", "carol", "--password", "right",
+			"web1", "test.ping"}, nil,
 			"The specified external authentication system \"mysql\" is not available\nAvailable eauth types: auto, file, ldap, pam, rest, sharedsecret\n", 2},
 		{"nothing typed", "", []string{"-a", "pam", "web1", "test.ping"}, nil, "username: ", 1},
 		{"as oneself", "", []string{"web1", "test.ping"}, nil, "web1:\n    True\n", 0},
@@ -105,7 +115,8 @@ func TestLogin(t *testing.T) {
 				}
 			}
 			b, err := os.ReadFile(filepath.Join(home, "salt_token"))
-			if c.name == "a token" && (err != nil || string(b) != "tok") || c.name != "a token" && err == nil {
+			if c.name == "a token" && (err != nil || string(b) != "tok") || c.name != "a token" &&
+				err == nil {
 				t.Errorf("saved %q, %v", b, err)
 			}
 		})

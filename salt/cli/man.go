@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// WriteManuals writes a manual page of section 1 for each command and for the other programs into dir.
-// release is what the pages say they are of.
+// WriteManuals writes a manual page of section 1 for each command and for the other programs into
+// dir. release is what the pages say they are of.
 func WriteManuals(dir, release string, others ...Program) error {
 	for _, p := range completed(others) {
 		f, err := os.Create(filepath.Join(dir, p.prog+".1"))
@@ -34,8 +34,10 @@ func roff(text string) string {
 }
 
 func (p *parser) manual(w io.Writer, release string) {
-	fmt.Fprintf(w, ".TH %s 1 \"\" \"%s\" \"Salt\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(roff(p.prog)), roff(release), roff(p.prog), roff(brief(p.about)))
-	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n%s\n.SH DESCRIPTION\n%s\n.SH OPTIONS\n", roff(p.prog), roff(p.usage), roff(p.about))
+	fmt.Fprintf(w, ".TH %s 1 \"\" \"%s\" \"Salt\"\n.SH NAME\n%s \\- %s\n",
+		strings.ToUpper(roff(p.prog)), roff(release), roff(p.prog), roff(brief(p.about)))
+	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n%s\n.SH DESCRIPTION\n%s\n.SH OPTIONS\n", roff(p.prog),
+		roff(p.usage), roff(p.about))
 	p.manualOptions(w, "")
 	for _, g := range p.groups {
 		fmt.Fprintf(w, ".SS %s\n%s\n", roff(g[0]), roff(g[1]))
@@ -48,7 +50,8 @@ func (p *parser) manual(w io.Writer, release string) {
 	for _, e := range p.examples {
 		fmt.Fprintf(w, ".PP\n.nf\n%s\n.fi\n", roff(e))
 	}
-	fmt.Fprint(w, ".SH FILES\n.TP\n.I /etc/salt/master\nThe master's configuration; files of /etc/salt/master.d are read after it.\n")
+	fmt.Fprint(w,
+		".SH FILES\n.TP\n.I /etc/salt/master\nThe master's configuration; files of /etc/salt/master.d are read after it.\n")
 }
 
 func (p *parser) manualOptions(w io.Writer, group string) {

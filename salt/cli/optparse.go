@@ -32,8 +32,8 @@ type option struct {
 	group  string   // "" is the main list
 }
 
-// parser reads a command line as Python's optparse does: options anywhere, "--" ends them, long names may be cut as long as they stay unique, short
-// ones may be joined.
+// parser reads a command line as Python's optparse does: options anywhere, "--" ends them, long
+// names may be cut as long as they stay unique, short ones may be joined.
 type parser struct {
 	prog     string
 	usage    string // behind the program's name
@@ -176,7 +176,8 @@ func (p *parser) findLong(name string) (string, *option, error) {
 		return hits[0], o, nil
 	}
 	sort.Strings(hits)
-	return "", nil, usageError(fmt.Sprintf("ambiguous option: %s (%s?)", name, strings.Join(hits, ", ")))
+	return "", nil, usageError(fmt.Sprintf("ambiguous option: %s (%s?)", name,
+		strings.Join(hits, ", ")))
 }
 
 // store reads the value of an option that was spelt as name.
@@ -189,13 +190,15 @@ func (o *option) store(v values, name, value string) error {
 	case intValue:
 		n, ok := pythonInt(value)
 		if !ok {
-			return usageError(fmt.Sprintf("option %s: invalid integer value: %s", name, quoted(value)))
+			return usageError(fmt.Sprintf("option %s: invalid integer value: %s", name,
+				quoted(value)))
 		}
 		v.set[o.dest] = n
 	case floatValue:
 		f, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil {
-			return usageError(fmt.Sprintf("option %s: invalid floating-point value: %s", name, quoted(value)))
+			return usageError(fmt.Sprintf("option %s: invalid floating-point value: %s", name,
+				quoted(value)))
 		}
 		v.set[o.dest] = f
 	default:
@@ -204,14 +207,16 @@ func (o *option) store(v values, name, value string) error {
 			for i, c := range o.choice {
 				shown[i] = quoted(c)
 			}
-			return usageError(fmt.Sprintf("option %s: invalid choice: %s (choose from %s)", name, quoted(value), strings.Join(shown, ", ")))
+			return usageError(fmt.Sprintf("option %s: invalid choice: %s (choose from %s)", name,
+				quoted(value), strings.Join(shown, ", ")))
 		}
 		v.set[o.dest] = value
 	}
 	return nil
 }
 
-// pythonInt reads an integer as int() does: blanks around it, underscores between digits, and 0x, 0b and 0o in front.
+// pythonInt reads an integer as int() does: blanks around it, underscores between digits, and 0x,
+// 0b and 0o in front.
 func pythonInt(s string) (int, bool) {
 	n, ok := new(big.Int), false
 	s = strings.TrimSpace(s)

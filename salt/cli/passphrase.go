@@ -13,8 +13,9 @@ import (
 	"clustermaster/value"
 )
 
-// askPassphrase adds the passphrase of a backup to the arguments, where it was not given: typed twice on a terminal without being shown, once
-// for reading, or the first line of another input. It must not stand on the command line, where others see it.
+// askPassphrase adds the passphrase of a backup to the arguments, where it was not given: typed
+// twice on a terminal without being shown, once for reading, or the first line of another input. It
+// must not stand on the command line, where others see it.
 func (e Env) askPassphrase(fun string, args []any, kwargs value.Map) (value.Map, error) {
 	_, typed := kwargs.Get("passphrase")
 	_, named := kwargs.Get("passphrase_file")
@@ -27,7 +28,8 @@ func (e Env) askPassphrase(fun string, args []any, kwargs value.Map) (value.Map,
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("read passphrase: %w", err)
 		}
-		return append(kwargs, value.Pair{Key: "passphrase", Value: strings.TrimRight(line, "\r\n")}), nil
+		return append(kwargs, value.Pair{Key: "passphrase",
+			Value: strings.TrimRight(line, "\r\n")}), nil
 	}
 	read := func(prompt string) (string, error) {
 		fmt.Fprint(e.Stderr, prompt)

@@ -62,7 +62,8 @@ func (e Env) printer(v values, o *config.Options) (*printer, error) {
 	case string:
 		out.StateTabularAs = x
 	}
-	out.StateExclude, out.StateTerse = words(o.Extra["state_output_exclude"]), words(o.Extra["state_output_terse"])
+	out.StateExclude, out.StateTerse = words(o.Extra["state_output_exclude"]),
+		words(o.Extra["state_output_terse"])
 
 	p := &printer{env: e, opts: out, file: o.OutputFile}
 	if v.given("output_file") {
@@ -147,7 +148,8 @@ func words(v any) []string {
 	return nil
 }
 
-// filterWords takes exclude= and terse= from the arguments of a state function, which steer the printing of its result.
+// filterWords takes exclude= and terse= from the arguments of a state function, which steer the
+// printing of its result.
 func (p *printer) filterWords(args []any) {
 	for _, a := range args {
 		m, ok := a.(value.Map)

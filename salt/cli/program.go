@@ -17,13 +17,16 @@ type Option struct {
 }
 
 func (p Program) parser() *parser {
-	made := &parser{prog: p.Name, usage: p.Usage, about: p.About, examples: p.Examples, words: p.Words}
+	made := &parser{prog: p.Name, usage: p.Usage, about: p.About, examples: p.Examples,
+		words: p.Words}
 	for _, o := range p.Options {
 		kind := flagOn
 		if o.Value != "" {
 			kind = textValue
 		}
-		made.options = append(made.options, option{names: o.Names, dest: o.Value, kind: kind, value: o.Value, help: o.Help, choice: o.Words})
+		made.options = append(made.options,
+			option{names: o.Names, dest: o.Value, kind: kind, value: o.Value, help: o.Help,
+				choice: o.Words})
 	}
 	return made
 }

@@ -12,13 +12,15 @@ import (
 	"clustermaster/config"
 )
 
-// ErrDown is returned by Query when no master answers on the socket in the configuration's sock_dir.
+// ErrDown is returned by Query when no master answers on the socket in the configuration's
+// sock_dir.
 var ErrDown = errors.New("no master answers")
 
-// Query runs a runner function on the master of a configuration folder as salt-run does, and reads its answer into to,
-// a pointer for package json. Warnings are the lines that salt-run prints on standard error. Arguments are those of a
-// command line. The error is ErrDown when no master runs.
-func Query(ctx context.Context, getenv func(string) string, dir string, to any, fun string, args ...string) (warnings []string, err error) {
+// Query runs a runner function on the master of a configuration folder as salt-run does, and reads
+// its answer into to, a pointer for package json. Warnings are the lines that salt-run prints on
+// standard error. Arguments are those of a command line. The error is ErrDown when no master runs.
+func Query(ctx context.Context, getenv func(string) string, dir string, to any, fun string,
+	args ...string) (warnings []string, err error) {
 	var stdout, stderr strings.Builder
 	env := Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Getenv: getenv}
 	down := false
@@ -74,8 +76,10 @@ func ConfigDir(dir string) string {
 	return "/etc/salt"
 }
 
-// KeyLists reads the ids of keys by state (minions, minions_pre, ...) from the running master. The error is ErrDown when none runs.
-func KeyLists(ctx context.Context, getenv func(string) string, dir string, to *map[string][]string) error {
+// KeyLists reads the ids of keys by state (minions, minions_pre, ...) from the running master. The
+// error is ErrDown when none runs.
+func KeyLists(ctx context.Context, getenv func(string) string, dir string,
+	to *map[string][]string) error {
 	var stdout, stderr strings.Builder
 	down := false
 	env := Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Getenv: getenv}

@@ -21,14 +21,15 @@ func (r *saltRun) gather(ctx context.Context) int {
 	failed := false
 	seen := make(map[string]answered)
 	var failure error
-	summary, err := gather.Run(ctx, &announced{Daemon: r.daemon, run: r}, r.job, r.wait, func(id string, ret gather.Return) {
-		code := ret.Code()
-		seen[id] = answered{failed: code != 0}
-		failed = failed || code != 0
-		if err := r.show(id, ret, code); err != nil && failure == nil {
-			failure = err
-		}
-	})
+	summary, err := gather.Run(ctx, &announced{Daemon: r.daemon, run: r}, r.job, r.wait,
+		func(id string, ret gather.Return) {
+			code := ret.Code()
+			seen[id] = answered{failed: code != 0}
+			failed = failed || code != 0
+			if err := r.show(id, ret, code); err != nil && failure == nil {
+				failure = err
+			}
+		})
 	if err != nil {
 		return r.stopped(ctx, summary.JID, err)
 	}
@@ -38,7 +39,8 @@ func (r *saltRun) gather(ctx context.Context) int {
 	if len(summary.Minions) == 0 {
 		return r.nothing()
 	}
-	// Ids named in a list that have no accepted key are silent as well; nobody needs to wait for them.
+	// Ids named in a list that have no accepted key are silent as well; nobody needs to wait for
+	// them.
 	silent := append(append([]string{}, summary.NotReturned...), summary.Missing...)
 	for _, id := range silent {
 		if _, known := seen[id]; known {
@@ -47,11 +49,13 @@ func (r *saltRun) gather(ctx context.Context) int {
 		text := "Minion did not return. [No response]\n" + lateReturns(summary.JID)
 		seen[id] = answered{silent: true}
 		failed = true
-		if err := r.print.show(output.Result{Value: value.Map{{Key: id, Value: text}}, Outputter: "no_return", Retcode: 1}); err != nil && failure == nil {
+		if err := r.print.show(output.Result{Value: value.Map{{Key: id, Value: text}},
+			Outputter: "no_return", Retcode: 1}); err != nil && failure == nil {
 			failure = err
 		}
 	}
-	if (r.v.on("cli_summary") || r.opts.CLISummary && !r.v.given("cli_summary")) && !r.v.given("output") {
+	if (r.v.on("cli_summary") || r.opts.CLISummary && !r.v.given("cli_summary")) &&
+		!r.v.given("output") {
 		r.summary(seen)
 	}
 	if failure != nil {
@@ -103,7 +107,8 @@ func (r *saltRun) show(id string, ret gather.Return, code int) error {
 	if err != nil {
 		return fmt.Errorf("read return of %s: %w", id, err)
 	}
-	return r.print.show(output.Result{Value: value.Map{{Key: id, Value: val}}, Outputter: ret.Out, Retcode: code})
+	return r.print.show(output.Result{Value: value.Map{{Key: id, Value: val}}, Outputter: ret.Out,
+		Retcode: code})
 }
 
 func unpacked(raw value.Raw) (any, error) {
@@ -148,19 +153,20 @@ func (r *saltRun) summary(seen map[string]answered) {
 func (r *saltRun) docs(ctx context.Context) int {
 	found := value.Map{}
 	any := false
-	summary, err := gather.Run(ctx, &announced{Daemon: r.daemon, run: r}, r.job, r.wait, func(_ string, ret gather.Return) {
-		any = true
-		val, _ := unpacked(ret.Return)
-		m, _ := val.(value.Map)
-		for _, p := range m {
-			name, _ := p.Key.(string)
-			if text, ok := p.Value.(string); ok && text != "" {
-				if _, known := found.Get(name); !known {
-					found = append(found, value.Pair{Key: name, Value: text})
+	summary, err := gather.Run(ctx, &announced{Daemon: r.daemon, run: r}, r.job, r.wait,
+		func(_ string, ret gather.Return) {
+			any = true
+			val, _ := unpacked(ret.Return)
+			m, _ := val.(value.Map)
+			for _, p := range m {
+				name, _ := p.Key.(string)
+				if text, ok := p.Value.(string); ok && text != "" {
+					if _, known := found.Get(name); !known {
+						found = append(found, value.Pair{Key: name, Value: text})
+					}
 				}
 			}
-		}
-	})
+		})
 	if err != nil {
 		return r.stopped(ctx, summary.JID, err)
 	}
@@ -170,7 +176,8 @@ func (r *saltRun) docs(ctx context.Context) int {
 	sorted, _ := value.Sorted(found)
 	for _, p := range sorted {
 		if r.v.given("output") {
-			if err := r.print.show(output.Result{Value: value.Map{p}, Outputter: "nested"}); err != nil {
+			if err := r.print.show(output.Result{Value: value.Map{p},
+				Outputter: "nested"}); err != nil {
 				r.env.errorf("ERROR: %s", err)
 				return ExitFailed
 			}

@@ -28,31 +28,53 @@ func saltParser() *parser {
 	p.addTimeout("Seconds to wait for returns before the minions are asked whether they still run the job. Default: 5.")
 	p.addArguments()
 	p.add("",
-		option{names: "--module-executors", dest: "module_executors", kind: textValue, value: "EXECUTOR_LIST", help: "Executors that the minions use instead of their own."},
-		option{names: "--executor-opts", dest: "executor_opts", kind: textValue, help: "Options of the executors."},
-		option{names: "-s --static", dest: "static", help: "Wait for all returns and print them as one document."},
-		option{names: "-p --progress", dest: "progress", help: "Accepted for scripts; the returns are printed as they come."},
-		option{names: "--failhard", dest: "failhard", help: "Stop a batch at the first return that failed."},
+		option{names: "--module-executors", dest: "module_executors", kind: textValue,
+			value: "EXECUTOR_LIST", help: "Executors that the minions use instead of their own."},
+		option{names: "--executor-opts", dest: "executor_opts", kind: textValue,
+			help: "Options of the executors."},
+		option{names: "-s --static", dest: "static",
+			help: "Wait for all returns and print them as one document."},
+		option{names: "-p --progress", dest: "progress",
+			help: "Accepted for scripts; the returns are printed as they come."},
+		option{names: "--failhard", dest: "failhard",
+			help: "Stop a batch at the first return that failed."},
 		option{names: "--async", dest: "async", help: "Send the job, print its id and leave."},
-		option{names: "--subset", dest: "subset", kind: intValue, help: "Run on that many random minions of the target that have the function."},
-		option{names: "-v --verbose", dest: "verbose", help: "Print the job's id first, and ids in the summary."},
-		option{names: "--hide-timeout", dest: "show_timeout", kind: flagOff, help: "Accepted; minions that did not return are shown all the same, as Salt 3008 does."},
+		option{names: "--subset", dest: "subset", kind: intValue,
+			help: "Run on that many random minions of the target that have the function."},
+		option{names: "-v --verbose", dest: "verbose",
+			help: "Print the job's id first, and ids in the summary."},
+		option{names: "--hide-timeout", dest: "show_timeout", kind: flagOff,
+			help: "Accepted; minions that did not return are shown all the same, as Salt 3008 does."},
 		option{names: "--show-jid", dest: "show_jid", help: "Print the job's id first."},
-		option{names: "-b --batch --batch-size", dest: "batch", kind: textValue, help: "Run on that many minions, or percent of them, at a time."},
-		option{names: "--batch-wait", dest: "batch_wait", kind: floatValue, help: "Seconds after a return before the next minion of a batch begins."},
-		option{names: "--batch-safe-limit", dest: "batch_safe_limit", kind: intValue, help: "Run as a batch if at least that many minions match."},
-		option{names: "--batch-safe-size", dest: "batch_safe_size", kind: textValue, help: "Size of such a batch. Default: 8."},
-		option{names: "--return", dest: "return", kind: textValue, value: "RETURNER", help: "Returners of the minions that get the result as well, with commas."},
-		option{names: "--return_config", dest: "return_config", kind: textValue, value: "RETURNER_CONF", help: "Alternative configuration of the returner."},
-		option{names: "--return_kwargs", dest: "return_kwargs", kind: textValue, value: "RETURNER_KWARGS", help: "Options of the returner."},
-		option{names: "-d --doc --documentation", dest: "doc", help: "Print the documentation of functions; the target may be left out."},
-		option{names: "--args-separator", dest: "args_separator", kind: textValue, help: "What stands between the arguments of several functions. Default: ','."},
+		option{names: "-b --batch --batch-size", dest: "batch", kind: textValue,
+			help: "Run on that many minions, or percent of them, at a time."},
+		option{names: "--batch-wait", dest: "batch_wait", kind: floatValue,
+			help: "Seconds after a return before the next minion of a batch begins."},
+		option{names: "--batch-safe-limit", dest: "batch_safe_limit", kind: intValue,
+			help: "Run as a batch if at least that many minions match."},
+		option{names: "--batch-safe-size", dest: "batch_safe_size", kind: textValue,
+			help: "Size of such a batch. Default: 8."},
+		option{names: "--return", dest: "return", kind: textValue, value: "RETURNER",
+			help: "Returners of the minions that get the result as well, with commas."},
+		option{names: "--return_config", dest: "return_config", kind: textValue,
+			value: "RETURNER_CONF", help: "Alternative configuration of the returner."},
+		option{names: "--return_kwargs", dest: "return_kwargs", kind: textValue,
+			value: "RETURNER_KWARGS", help: "Options of the returner."},
+		option{names: "-d --doc --documentation", dest: "doc",
+			help: "Print the documentation of functions; the target may be left out."},
+		option{names: "--args-separator", dest: "args_separator", kind: textValue,
+			help: "What stands between the arguments of several functions. Default: ','."},
 		option{names: "--summary", dest: "cli_summary", help: "Print counts behind the returns."},
-		option{names: "--metadata", dest: "metadata", kind: textValue, help: "A map stored with the job; jobs.list_jobs can search it."},
-		option{names: "--start-event", dest: "start_event", help: "Ask the minions for an event before they begin (3008)."},
-		option{names: "--output-diff", dest: "state_output_diff", help: "Hide states that changed nothing."},
-		option{names: "--config-dump", dest: "config_dump", help: "Print the configuration files' options as YAML and exit."},
-		option{names: "--preview-target", dest: "preview_target", help: "List the minions of the target; send nothing."},
+		option{names: "--metadata", dest: "metadata", kind: textValue,
+			help: "A map stored with the job; jobs.list_jobs can search it."},
+		option{names: "--start-event", dest: "start_event",
+			help: "Ask the minions for an event before they begin (3008)."},
+		option{names: "--output-diff", dest: "state_output_diff",
+			help: "Hide states that changed nothing."},
+		option{names: "--config-dump", dest: "config_dump",
+			help: "Print the configuration files' options as YAML and exit."},
+		option{names: "--preview-target", dest: "preview_target",
+			help: "List the minions of the target; send nothing."},
 	)
 	p.addTargets(true)
 	p.addEauth("-a ")
@@ -123,7 +145,8 @@ func (r *saltRun) down(err error) int {
 	return ExitFailed
 }
 
-// read fills the job from operands and options. The error of a wrong command line is a usageError; others come with an exit code.
+// read fills the job from operands and options. The error of a wrong command line is a usageError;
+// others come with an exit code.
 func (r *saltRun) read(operands []string, kind string) (int, error) {
 	v := r.v
 	if v.on("preview_target") {
@@ -140,7 +163,8 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 			operands = append([]string{operands[0], "sys.doc"}, operands[1:]...)
 		}
 		if len(operands) > 3 {
-			return ExitUsage, usageError("You can only get documentation for one method at one time.")
+			return ExitUsage,
+				usageError("You can only get documentation for one method at one time.")
 		}
 	}
 	switch {
@@ -187,13 +211,15 @@ func (r *saltRun) kwargs() value.Map {
 		delimiter = v.text("delimiter")
 	}
 	kw := value.Map{
-		{Key: "show_timeout", Value: !v.given("show_timeout")}, {Key: "show_jid", Value: v.on("show_jid")}, {Key: "delimiter", Value: delimiter},
+		{Key: "show_timeout", Value: !v.given("show_timeout")},
+		{Key: "show_jid", Value: v.on("show_jid")}, {Key: "delimiter", Value: delimiter},
 	}
 	if c := v.text("return_config"); c != "" {
 		kw = append(kw, value.Pair{Key: "ret_config", Value: c})
 	}
 	for _, o := range []struct{ dest, key string }{
-		{"return_kwargs", "ret_kwargs"}, {"module_executors", "module_executors"}, {"executor_opts", "executor_opts"}, {"metadata", "metadata"},
+		{"return_kwargs", "ret_kwargs"}, {"module_executors", "module_executors"},
+		{"executor_opts", "executor_opts"}, {"metadata", "metadata"},
 	} {
 		if text := v.text(o.dest); text != "" {
 			kw = append(kw, value.Pair{Key: o.key, Value: yamlArg(text)})
@@ -210,8 +236,10 @@ func listTarget(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
 }
 
-// compound cuts several functions and their arguments apart: at stand-alone separators if their number fits, else at every separator.
-func compound(funs string, args []string, separator string) (names []string, groups [][]string, err error) {
+// compound cuts several functions and their arguments apart: at stand-alone separators if their
+// number fits, else at every separator.
+func compound(funs string, args []string, separator string) (names []string, groups [][]string,
+	err error) {
 	if separator == "" {
 		separator = ","
 	}
@@ -243,9 +271,11 @@ func compound(funs string, args []string, separator string) (names []string, gro
 	}
 	switch {
 	case len(names) > len(groups):
-		return nil, nil, errors.New("Cannot execute compound command without defining all arguments.") //nolint:staticcheck // Salt's text
+		return nil, nil,
+			errors.New("Cannot execute compound command without defining all arguments.") //nolint:staticcheck // Salt's text
 	case len(names) < len(groups):
-		return nil, nil, errors.New("Cannot execute compound command with more arguments than commands.") //nolint:staticcheck // Salt's text
+		return nil, nil,
+			errors.New("Cannot execute compound command with more arguments than commands.") //nolint:staticcheck // Salt's text
 	}
 	return names, groups, nil
 }
@@ -264,7 +294,8 @@ func (r *saltRun) start(ctx context.Context) int {
 	}
 	if name, ok := r.job.Tgt.(string); ok && r.job.TgtType == "nodegroup" {
 		if _, known := r.opts.Nodegroups.Get(name); !known {
-			if err := r.print.show(output.Result{Value: "Node group " + name + " unavailable in " + r.opts.ConfFile, Retcode: 1}); err != nil {
+			if err := r.print.show(output.Result{Value: "Node group " + name + " unavailable in " +
+				r.opts.ConfFile, Retcode: 1}); err != nil {
 				r.env.errorf("ERROR: %s", err)
 			}
 			return ExitOK // as Salt leaves
@@ -304,7 +335,8 @@ func (r *saltRun) start(ctx context.Context) int {
 	return r.gather(ctx)
 }
 
-// unbelieved ends a run whose credentials the master does not believe, as one whose order it refuses.
+// unbelieved ends a run whose credentials the master does not believe, as one whose order it
+// refuses.
 func (r *saltRun) unbelieved() int {
 	p := gather.Published{Error: notAuthenticated}
 	switch {
@@ -328,7 +360,8 @@ func (r *saltRun) targets(ctx context.Context) ([]string, error) {
 // covered says so when the target was resolved without the data of all minions.
 func (r *saltRun) covered(incomplete string) {
 	if incomplete != "" {
-		r.env.logWarning(incomplete + "; minions whose grains or pillar are kept by masters that can't be reached are not targeted")
+		r.env.logWarning(incomplete +
+			"; minions whose grains or pillar are kept by masters that can't be reached are not targeted")
 	}
 }
 
@@ -374,10 +407,12 @@ const syndicWait = 5 * time.Second
 
 const noMatch = "No minions matched the target. No command was sent, no jid was assigned."
 
-// unresolved begins the error of a master that found nobody to send to; Salt's command has words of its own for it.
+// unresolved begins the error of a master that found nobody to send to; Salt's command has words of
+// its own for it.
 const unresolved = "Master could not resolve minions"
 
-// unwanted tells of a job that the master would not send: not authorized, unknown nodegroup and the like.
+// unwanted tells of a job that the master would not send: not authorized, unknown nodegroup and the
+// like.
 func unwanted(p gather.Published) bool {
 	return p.Error != "" && !strings.HasPrefix(p.Error, unresolved)
 }
@@ -423,7 +458,8 @@ func (r *saltRun) subset(ctx context.Context) int {
 func (r *saltRun) stopped(ctx context.Context, jid string, err error) int {
 	if ctx.Err() != nil {
 		if jid != "" {
-			r.env.errorf("\nThis job's jid is: %s\nExiting gracefully on Ctrl-c\n%s", jid, lateReturns(jid))
+			r.env.errorf("\nThis job's jid is: %s\nExiting gracefully on Ctrl-c\n%s", jid,
+				lateReturns(jid))
 		} else {
 			r.env.errorf("\nExiting gracefully on Ctrl-c")
 		}

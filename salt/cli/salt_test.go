@@ -15,7 +15,9 @@ import (
 // three minions that return in the order c, a, b.
 func three() *fakeDaemon {
 	return &fakeDaemon{minions: map[string]minion{
-		"web-a": {answer: true, after: 2 * time.Millisecond}, "web-b": {answer: true, after: 3 * time.Millisecond}, "web-c": {answer: true, after: time.Millisecond},
+		"web-a": {answer: true, after: 2 * time.Millisecond},
+		"web-b": {answer: true, after: 3 * time.Millisecond},
+		"web-c": {answer: true, after: time.Millisecond},
 	}}
 }
 
@@ -24,14 +26,20 @@ const failedLine = "ERROR: Minions returned with non-zero exit code\n"
 func TestSaltPrintsReturnsAsTheyArrive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		run(t, Salt, three(), "", "*", "test.ping").check(t, 0, "web-c:\n    True\nweb-a:\n    True\nweb-b:\n    True\n", "")
-		run(t, Salt, three(), "", "*", "test.ping", "--out=json", "--out-indent=-1").check(t, 0, "{\"web-c\": true}\n{\"web-a\": true}\n{\"web-b\": true}\n", "")
-		run(t, Salt, three(), "", "*", "test.ping", "--out=txt").check(t, 0, "web-c: True\nweb-a: True\nweb-b: True\n", "")
+		run(t, Salt, three(), "", "*", "test.ping").check(t, 0,
+			"web-c:\n    True\nweb-a:\n    True\nweb-b:\n    True\n", "")
+		run(t, Salt, three(), "", "*", "test.ping", "--out=json", "--out-indent=-1").check(t, 0,
+			"{\"web-c\": true}\n{\"web-a\": true}\n{\"web-b\": true}\n", "")
+		run(t, Salt, three(), "", "*", "test.ping", "--out=txt").check(t, 0,
+			"web-c: True\nweb-a: True\nweb-b: True\n", "")
 		run(t, Salt, three(), "", "*", "test.ping", "--out=quiet").check(t, 0, "", "")
-		run(t, Salt, three(), "", "-L", "web-a, web-b", "test.ping", "--out=yaml").check(t, 0, "web-a: true\nweb-b: true\n", "")
-		run(t, Salt, three(), "", "web-a", "test.ping", "--out=nosuch").check(t, 0, "web-a:\n    True\n",
+		run(t, Salt, three(), "", "-L", "web-a, web-b", "test.ping", "--out=yaml").check(t, 0,
+			"web-a: true\nweb-b: true\n", "")
+		run(t, Salt, three(), "", "web-a", "test.ping", "--out=nosuch").check(t, 0,
+			"web-a:\n    True\n",
 			"[ERROR   ] Invalid outputter nosuch specified, fall back to nested\n")
-		run(t, Salt, three(), "", "web-a", "test.ping", "--force-color").check(t, 0, "\x1b[0;36mweb-a\x1b[0;0m:\n    \x1b[0;1;33mTrue\x1b[0;0m\n", "")
+		run(t, Salt, three(), "", "web-a", "test.ping", "--force-color").check(t, 0,
+			"\x1b[0;36mweb-a\x1b[0;0m:\n    \x1b[0;1;33mTrue\x1b[0;0m\n", "")
 	})
 }
 
@@ -39,10 +47,13 @@ func TestSaltStatic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := three()
-		d.minions["web-b"] = minion{answer: "broken", retcode: int64(3), after: 3 * time.Millisecond}
+		d.minions["web-b"] = minion{answer: "broken", retcode: int64(3),
+			after: 3 * time.Millisecond}
 		// one document, and no complaint although a minion failed
-		run(t, Salt, d, "", "*", "test.version", "--static", "--out=json").check(t, 0, "{\n    \"web-c\": true,\n    \"web-a\": true,\n    \"web-b\": \"broken\"\n}\n", "")
-		run(t, Salt, three(), "", "nosuch", "test.ping", "--static", "--out=json").check(t, 2, noMatch+"\n{}\n", "ERROR: No return received\n")
+		run(t, Salt, d, "", "*", "test.version", "--static", "--out=json").check(t, 0,
+			"{\n    \"web-c\": true,\n    \"web-a\": true,\n    \"web-b\": \"broken\"\n}\n", "")
+		run(t, Salt, three(), "", "nosuch", "test.ping", "--static", "--out=json").check(t, 2,
+			noMatch+"\n{}\n", "ERROR: No return received\n")
 	})
 }
 
@@ -52,22 +63,30 @@ func TestSaltFailures(t *testing.T) {
 		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: "no", retcode: int64(3)}}}
 		run(t, Salt, d, "", "*", "x.y").check(t, 1, "web-a:\n    no\n", failedLine)
 		d = &fakeDaemon{minions: map[string]minion{"web-a": {answer: false}}}
-		run(t, Salt, d, "", "*", "x.y").check(t, 0, "web-a:\n    False\n", "") // False is a value like another
-		d = &fakeDaemon{minions: map[string]minion{"web-a": {answer: value.Map{{Key: "a.b", Value: int64(1)}}, retcode: value.Map{{Key: "a.b", Value: int64(0)}, {Key: "c.d", Value: int64(2)}}}}}
+		// False is a value like another
+		run(t, Salt, d, "", "*", "x.y").check(t, 0, "web-a:\n    False\n", "")
+		d = &fakeDaemon{minions: map[string]minion{"web-a": {answer: value.Map{{Key: "a.b",
+			Value: int64(1)}}, retcode: value.Map{{Key: "a.b", Value: int64(0)},
+			{Key: "c.d", Value: int64(2)}}}}}
 		if r := run(t, Salt, d, "", "*", "a.b,c.d", ","); r.code != 1 {
 			t.Errorf("exit %d of a compound job, want 1", r.code)
 		}
-		run(t, Salt, three(), "", "nosuch", "test.ping").check(t, 2, noMatch+"\n", "ERROR: No return received\n")
-		run(t, Salt, three(), "", "nosuch", "test.ping", "--out=json").check(t, 2, noMatch+"\n{}\n", "ERROR: No return received\n")
-		run(t, Salt, nil, "", "*", "test.ping").check(t, 0, masterDown+"\n", "[ERROR   ] Unable to connect to the salt master publisher at /run/m\n")
-		run(t, Salt, &fakeDaemon{refuse: "Authorization error occurred."}, "", "*", "test.ping").check(t, 0, "Authorization error occurred.\n", "")
+		run(t, Salt, three(), "", "nosuch", "test.ping").check(t, 2, noMatch+"\n",
+			"ERROR: No return received\n")
+		run(t, Salt, three(), "", "nosuch", "test.ping", "--out=json").check(t, 2, noMatch+"\n{}\n",
+			"ERROR: No return received\n")
+		run(t, Salt, nil, "", "*", "test.ping").check(t, 0, masterDown+"\n",
+			"[ERROR   ] Unable to connect to the salt master publisher at /run/m\n")
+		run(t, Salt, &fakeDaemon{refuse: "Authorization error occurred."}, "", "*",
+			"test.ping").check(t, 0, "Authorization error occurred.\n", "")
 	})
 }
 
 func TestSaltSilentMinion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDaemon{minions: map[string]minion{"ghost": {silent: true}, "web-a": {answer: true}}}
+		d := &fakeDaemon{minions: map[string]minion{"ghost": {silent: true},
+			"web-a": {answer: true}}}
 		began := time.Now()
 		r := run(t, Salt, d, "", "*", "test.ping", "--hide-timeout")
 		if took := time.Since(began); took < 15*time.Second || took > 17*time.Second {
@@ -89,15 +108,18 @@ func TestSaltUnknownIDs(t *testing.T) {
 		if r.code != 1 || !strings.HasPrefix(r.stdout, want) || r.stderr != failedLine {
 			t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 		}
-		run(t, Salt, three(), "", "-L", "ghost", "test.ping").check(t, 2, noMatch+"\n", "ERROR: No return received\n")
-		run(t, Salt, three(), "", "-N", "red", "test.ping").check(t, 0, "Node group red unavailable in /etc/salt/master\n", "")
+		run(t, Salt, three(), "", "-L", "ghost", "test.ping").check(t, 2, noMatch+"\n",
+			"ERROR: No return received\n")
+		run(t, Salt, three(), "", "-N", "red", "test.ping").check(t, 0,
+			"Node group red unavailable in /etc/salt/master\n", "")
 	})
 }
 
 func TestSaltWaitsForALongJob(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDaemon{minions: map[string]minion{"slow": {answer: "done", after: 40 * time.Second}}}
+		d := &fakeDaemon{minions: map[string]minion{"slow": {answer: "done",
+			after: 40 * time.Second}}}
 		run(t, Salt, d, "", "*", "cmd.run", "x", "-t", "2").check(t, 0, "slow:\n    done\n", "")
 	})
 }
@@ -105,15 +127,18 @@ func TestSaltWaitsForALongJob(t *testing.T) {
 func TestSaltVerboseAndSummary(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDaemon{minions: map[string]minion{"ghost": {silent: true}, "web-a": {answer: "x", retcode: int64(1)}}}
+		d := &fakeDaemon{minions: map[string]minion{"ghost": {silent: true},
+			"web-a": {answer: "x", retcode: int64(1)}}}
 		r := run(t, Salt, d, "", "*", "x.y", "-v", "--summary")
 		jid := d.published[0].JID
-		head := "Executing job with jid " + jid + "\n" + strings.Repeat("-", 23+len(jid)) + "\n\nweb-a:\n    x\nghost:\n"
+		head := "Executing job with jid " + jid + "\n" + strings.Repeat("-", 23+len(jid)) +
+			"\n\nweb-a:\n    x\nghost:\n"
 		if !strings.HasPrefix(r.stdout, head) {
 			t.Errorf("stdout begins\n%s\nwant\n%s", r.stdout, head)
 		}
 		rule := "-------------------------------------------\n"
-		tail := "\n\n" + rule + "Summary\n" + rule + "# of minions targeted: 2\n# of minions returned: 1\n# of minions that did not return: 1\n" +
+		tail := "\n\n" + rule + "Summary\n" + rule +
+			"# of minions targeted: 2\n# of minions returned: 1\n# of minions that did not return: 1\n" +
 			"# of minions with errors: 1\nMinions not responding: ghost\nMinions with failures: web-a\n" + rule
 		if !strings.HasSuffix(r.stdout, tail) {
 			t.Errorf("stdout ends\n%s\nwant\n%s", r.stdout, tail)
@@ -127,14 +152,17 @@ func TestSaltVerboseAndSummary(t *testing.T) {
 func TestSaltAsyncPreviewSubset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		run(t, Salt, three(), "", "*", "test.ping", "--async").check(t, 0, "Executed command with job ID: 20261121093513000001\n", "")
-		run(t, Salt, three(), "", "no", "test.ping", "--async").check(t, 0, noMatch+"\nExecuted command with job ID: 0\n", "")
+		run(t, Salt, three(), "", "*", "test.ping", "--async").check(t, 0,
+			"Executed command with job ID: 20261121093513000001\n", "")
+		run(t, Salt, three(), "", "no", "test.ping", "--async").check(t, 0,
+			noMatch+"\nExecuted command with job ID: 0\n", "")
 		d := three()
 		run(t, Salt, d, "", "*a", "--preview-target").check(t, 0, "- web-a\n", "")
 		if len(d.published) != 0 {
 			t.Error("a preview sent something")
 		}
-		run(t, Salt, three(), "", "no", "--preview-target").check(t, 2, "", "ERROR: No return received\n")
+		run(t, Salt, three(), "", "no", "--preview-target").check(t, 2, "",
+			"ERROR: No return received\n")
 		d = three()
 		d.minions["web-b"] = minion{answer: "b"}
 		run(t, Salt, d, "", "*", "x.web-b", "--subset", "1").check(t, 0, "web-b:\n    b\n", "")
@@ -144,7 +172,8 @@ func TestSaltAsyncPreviewSubset(t *testing.T) {
 func TestSaltUsage(t *testing.T) {
 	t.Parallel()
 	r := run(t, Salt, three(), "")
-	if r.code != 42 || r.stderr != "\nCannot execute command without defining a target.\n\n" || !strings.Contains(r.stdout, "Usage: salt ") {
+	if r.code != 42 || r.stderr != "\nCannot execute command without defining a target.\n\n" ||
+		!strings.Contains(r.stdout, "Usage: salt ") {
 		t.Errorf("exit %d, stderr %q", r.code, r.stderr)
 	}
 	r = run(t, Salt, three(), "", "*")
@@ -152,11 +181,15 @@ func TestSaltUsage(t *testing.T) {
 		t.Errorf("exit %d, stderr %q", r.code, r.stderr)
 	}
 	usage := "Usage: salt [options] '<target>' <function> [arguments]\n\nsalt: error: "
-	run(t, Salt, three(), "", "-G", "-E", "a", "b").check(t, 64, "", usage+"The options --pcre/--grain are mutually exclusive. Please only choose one of them\n")
-	run(t, Salt, three(), "", "-d", "a", "b", "c", "d").check(t, 64, "", usage+"You can only get documentation for one method at one time.\n")
-	run(t, Salt, three(), "", "a", "x.y,z.q", "1,2,3").check(t, 42, "", "Cannot execute compound command with more arguments than commands.\n")
+	run(t, Salt, three(), "", "-G", "-E", "a", "b").check(t, 64, "",
+		usage+"The options --pcre/--grain are mutually exclusive. Please only choose one of them\n")
+	run(t, Salt, three(), "", "-d", "a", "b", "c", "d").check(t, 64, "",
+		usage+"You can only get documentation for one method at one time.\n")
+	run(t, Salt, three(), "", "a", "x.y,z.q", "1,2,3").check(t, 42, "",
+		"Cannot execute compound command with more arguments than commands.\n")
 	run(t, Salt, three(), "", "--version").check(t, 0, "salt 3008.3 (clustermaster)\n", "")
-	if r := run(t, Salt, three(), "", "--help"); r.code != 0 || !strings.Contains(r.stdout, "Examples:\n  salt '*' test.ping\n") {
+	if r := run(t, Salt, three(), "", "--help"); r.code != 0 ||
+		!strings.Contains(r.stdout, "Examples:\n  salt '*' test.ping\n") {
 		t.Errorf("help: exit %d\n%s", r.code, r.stdout)
 	}
 }
@@ -168,10 +201,13 @@ func TestSaltPublishes(t *testing.T) {
 			words []string
 			want  string
 		}{
-			{[]string{"*", "a.b", "1", "x=yes", "20261121093513244628"}, "* glob a.b [1 20261121093513244628 [{__kwarg__ true} {x true}]]"},
-			{[]string{"-E", "web-[ab]", "a.b", "--no-parse", "x", "x=1"}, "web-[ab] pcre a.b [[{__kwarg__ true} {x 1}]]"},
+			{[]string{"*", "a.b", "1", "x=yes", "20261121093513244628"},
+				"* glob a.b [1 20261121093513244628 [{__kwarg__ true} {x true}]]"},
+			{[]string{"-E", "web-[ab]", "a.b", "--no-parse", "x", "x=1"},
+				"web-[ab] pcre a.b [[{__kwarg__ true} {x 1}]]"},
 			{[]string{"-L", "web-a web-b", "a.b", "c,d"}, "[web-a web-b] list a.b [c,d]"},
-			{[]string{"*", "a.b,c.d", "1", ",", "k=v"}, "* glob [a.b c.d] [[1] [[{__kwarg__ true} {k v}]]]"},
+			{[]string{"*", "a.b,c.d", "1", ",", "k=v"},
+				"* glob [a.b c.d] [[1] [[{__kwarg__ true} {k v}]]]"},
 			{[]string{"-C", "web*", "a.b"}, "web* compound a.b []"},
 			{[]string{"-I", "web*", "a.b"}, "web* pillar a.b []"},
 			{[]string{"-P", "web*", "a.b"}, "web* grain_pcre a.b []"},
@@ -186,9 +222,11 @@ func TestSaltPublishes(t *testing.T) {
 			}
 		}
 		d := three()
-		run(t, Salt, d, "web-a\ntest.ping\n--async\n", "--args-stdin", "--metadata", "{a: 1}", "--return", "redis")
+		run(t, Salt, d, "web-a\ntest.ping\n--async\n", "--args-stdin", "--metadata", "{a: 1}",
+			"--return", "redis")
 		p := d.published[0]
-		if meta, _ := p.Kwargs.Get("metadata"); p.Tgt != "web-a" || p.Ret != "redis" || fmt.Sprint(meta) != "[{a 1}]" {
+		if meta, _ := p.Kwargs.Get("metadata"); p.Tgt != "web-a" || p.Ret != "redis" ||
+			fmt.Sprint(meta) != "[{a 1}]" {
 			t.Errorf("sent %+v", p)
 		}
 	})
@@ -197,22 +235,30 @@ func TestSaltPublishes(t *testing.T) {
 func TestSaltBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDaemon{minions: map[string]minion{"a": {answer: "x", after: time.Second}, "b": {answer: "y", after: time.Second, retcode: int64(3)}, "c": {silent: true}}}
+		d := &fakeDaemon{minions: map[string]minion{"a": {answer: "x", after: time.Second},
+			"b": {answer: "y", after: time.Second, retcode: int64(3)}, "c": {silent: true}}}
 		r := run(t, Salt, d, "", "*", "x.y", "-b", "1")
 		jid := d.published[len(d.published)-1].JID
-		want := "Minion c did not respond. No job will be sent.\n\nExecuting run on ['a']\n\n\nExecuting run on ['b']\n\n" + // the window slides on first
-			"a:\n    x\njid:\n    " + jid + "\nretcode:\n    0\nb:\n    y\njid:\n    " + jid + "\nretcode:\n    3\n"
+		// the window slides on first
+		want := "Minion c did not respond. No job will be sent.\n\nExecuting run on ['a']\n\n\nExecuting run on ['b']\n\n" +
+			"a:\n    x\njid:\n    " + jid + "\nretcode:\n    0\nb:\n    y\njid:\n    " + jid +
+			"\nretcode:\n    3\n"
 		r.check(t, 3, want, "")
 
 		d.minions["a"] = minion{answer: "x", retcode: int64(4)}
 		r = run(t, Salt, d, "", "*", "x.y", "-b", "1", "--failhard")
-		if r.code != 4 || strings.Contains(r.stdout, "['b']") || r.stderr != "[ERROR   ] Batch run stopped due to failhard\n" {
+		if r.code != 4 || strings.Contains(r.stdout, "['b']") ||
+			r.stderr != "[ERROR   ] Batch run stopped due to failhard\n" {
 			t.Errorf("failhard: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 		}
-		run(t, Salt, three(), "", "no", "x.y", "-b", "1").check(t, 2, noMatch+"\nNo minions matched the target.\n", "ERROR: No return received\n")
+		run(t, Salt, three(), "", "no", "x.y", "-b", "1").check(t, 2,
+			noMatch+"\nNo minions matched the target.\n", "ERROR: No return received\n")
 		r = run(t, Salt, three(), "", "*", "x.y", "-b", "foo")
-		r.check(t, 1, "", "ERROR: Invalid batch specification 'foo': must be an integer or percentage string like '10' or '25%'.\n")
-		if r = run(t, Salt, three(), "", "*", "x.y", "--batch-safe-limit", "2"); !strings.HasPrefix(r.stdout, "\nNOTICE: Too many minions targeted, switching to batch execution.\n\nExecuting run on ['web-a', 'web-b', 'web-c']\n\n") {
+		r.check(t, 1, "",
+			"ERROR: Invalid batch specification 'foo': must be an integer or percentage string like '10' or '25%'.\n")
+		if r = run(t, Salt, three(), "", "*", "x.y", "--batch-safe-limit",
+			"2"); !strings.HasPrefix(r.stdout,
+			"\nNOTICE: Too many minions targeted, switching to batch execution.\n\nExecuting run on ['web-a', 'web-b', 'web-c']\n\n") {
 			t.Errorf("safe limit:\n%s", r.stdout)
 		}
 		began := time.Now()
@@ -226,13 +272,18 @@ func TestSaltBatch(t *testing.T) {
 func TestSaltDocs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		docs := value.Map{{Key: "test.ping", Value: "Ping."}, {Key: "a.b", Value: "Other."}, {Key: "none", Value: nil}}
-		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: docs}, "web-b": {answer: docs}}}
-		run(t, Salt, d, "", "-d", "*", "test").check(t, 0, "a.b:\nOther.\n\ntest.ping:\nPing.\n\n", "")
-		if got := fmt.Sprint(d.published[0].Fun, d.published[0].Arg); got != "sys.doc[test]" && got != "sys.doc [test]" {
+		docs := value.Map{{Key: "test.ping", Value: "Ping."}, {Key: "a.b", Value: "Other."},
+			{Key: "none", Value: nil}}
+		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: docs},
+			"web-b": {answer: docs}}}
+		run(t, Salt, d, "", "-d", "*", "test").check(t, 0,
+			"a.b:\nOther.\n\ntest.ping:\nPing.\n\n", "")
+		if got := fmt.Sprint(d.published[0].Fun, d.published[0].Arg); got != "sys.doc[test]" &&
+			got != "sys.doc [test]" {
 			t.Errorf("sent %s", got)
 		}
-		run(t, Salt, d, "", "-d", "no").check(t, 2, noMatch+"\n", "No minions found to gather docs from\n")
+		run(t, Salt, d, "", "-d", "no").check(t, 2, noMatch+"\n",
+			"No minions found to gather docs from\n")
 	})
 }
 
@@ -244,7 +295,8 @@ func TestOutputFile(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		run(t, Salt, three(), "", "web-a", "test.ping", "--out-file", path).check(t, 0, "", "")
-		run(t, Salt, three(), "", "web-b", "test.ping", "--out-file", path, "--out-file-append").check(t, 0, "", "")
+		run(t, Salt, three(), "", "web-b", "test.ping", "--out-file", path,
+			"--out-file-append").check(t, 0, "", "")
 	})
 	got, err := os.ReadFile(path)
 	if err != nil || string(got) != "web-a:\n    True\nweb-b:\n    True\n" {
@@ -257,7 +309,8 @@ func TestSaltSaysWhatATargetDoesNotCover(t *testing.T) {
 	t.Parallel()
 	const said = "[WARNING ] incomplete: 3 of 256 partitions; minions whose grains or pillar are kept by masters that can't be reached are not targeted\n"
 	synctest.Test(t, func(t *testing.T) {
-		for _, words := range [][]string{{"web-a", "test.ping"}, {"web-a", "test.ping", "--static"}, {"web-a", "test.ping", "--async"}, {"web-a", "--preview-target"},
+		for _, words := range [][]string{{"web-a", "test.ping"}, {"web-a", "test.ping", "--static"},
+			{"web-a", "test.ping", "--async"}, {"web-a", "--preview-target"},
 			{"web-a", "test.ping", "-b", "1"}, {"web-a", "x.web-a", "--subset", "1"}} {
 			d := three()
 			d.incomplete = "incomplete: 3 of 256 partitions"

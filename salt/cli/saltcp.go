@@ -13,11 +13,13 @@ import (
 	"clustermaster/value"
 )
 
-// maxCopied is how much one salt-cp puts into a job: the whole file travels in the message to the minions.
+// maxCopied is how much one salt-cp puts into a job: the whole file travels in the message to the
+// minions.
 const maxCopied = 16 << 20
 
 func saltCPParser() *parser {
-	p := newParser("salt-cp", "[options] '<target>' SOURCE DEST", "Copy files to minions. Every file travels whole inside one job; with --chunked in pieces.",
+	p := newParser("salt-cp", "[options] '<target>' SOURCE DEST",
+		"Copy files to minions. Every file travels whole inside one job; with --chunked in pieces.",
 		"salt-cp '*' motd /etc/motd",
 		"salt-cp -L 'web1,web2' a.conf b.conf /etc/app/",
 		"salt-cp -C '*' site /srv/www")
@@ -25,8 +27,10 @@ func saltCPParser() *parser {
 	p.addTargets(false)
 	p.addOutput()
 	p.add(groupFiles,
-		option{names: "-C --chunked", dest: "chunked", help: "Copy big files, and folders with all below them, in pieces; modes are kept."},
-		option{names: "-n --no-compression", dest: "no_compression", help: "Send the pieces of --chunked as they are, not compressed."},
+		option{names: "-C --chunked", dest: "chunked",
+			help: "Copy big files, and folders with all below them, in pieces; modes are kept."},
+		option{names: "-n --no-compression", dest: "no_compression",
+			help: "Send the pieces of --chunked as they are, not compressed."},
 	)
 	p.addLogging("-l --log-level")
 	return p
@@ -63,7 +67,9 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 			env.println(err.Error())
 			return code
 		}
-		if len(files) == 0 { // Salt prints an empty result for sources that aren't there, and leaves with 0; so does this, but says why
+		// Salt prints an empty result for sources that aren't there, and leaves with 0; so does
+		// this, but says why
+		if len(files) == 0 {
 			env.errorf("none of the source files is there")
 			return run.shown(value.Map{})
 		}
@@ -116,7 +122,8 @@ func (r *saltRun) shown(v any) int {
 	return ExitOK
 }
 
-// loadFiles reads the sources; those that aren't there are left out. With an error comes the exit code.
+// loadFiles reads the sources; those that aren't there are left out. With an error comes the exit
+// code.
 func loadFiles(paths []string) (value.Map, int, error) {
 	files, total := value.Map{}, 0
 	for _, path := range paths {
@@ -125,7 +132,8 @@ func loadFiles(paths []string) (value.Map, int, error) {
 			continue
 		}
 		if info.IsDir() {
-			return nil, ExitFailed, fmt.Errorf("%s is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.", path) //nolint:staticcheck // Salt's text
+			return nil, ExitFailed,
+				fmt.Errorf("%s is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.", path) //nolint:staticcheck // Salt's text
 		}
 		if !info.Mode().IsRegular() {
 			continue
@@ -155,7 +163,9 @@ func readBounded(path string, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("read source: %w", err)
 	}
 	if len(text) > limit {
-		return nil, fmt.Errorf("source %s is too big: the files of one command may have %d MiB together", path, maxCopied>>20)
+		return nil,
+			fmt.Errorf("source %s is too big: the files of one command may have %d MiB together",
+				path, maxCopied>>20)
 	}
 	return text, nil
 }

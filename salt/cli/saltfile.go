@@ -22,13 +22,15 @@ func (e Env) fromStdin(p *parser, v values, operands []string) (kept, more []str
 		lines = append(lines, strings.TrimSuffix(s.Text(), "\r"))
 	}
 	if err := s.Err(); err != nil {
-		return nil, nil, usageError(fmt.Sprintf("can't read arguments from standard input: %s", err))
+		return nil, nil,
+			usageError(fmt.Sprintf("can't read arguments from standard input: %s", err))
 	}
 	more, err = p.into(v, lines)
 	return operands, more, err
 }
 
-// saltfile lays the defaults of a Saltfile below the options given. Such a file maps a command to its options by their long names.
+// saltfile lays the defaults of a Saltfile below the options given. Such a file maps a command to
+// its options by their long names.
 func (e Env) saltfile(p *parser, v values) error {
 	path := v.text("saltfile")
 	if path == "" {
@@ -36,7 +38,8 @@ func (e Env) saltfile(p *parser, v values) error {
 	}
 	named := path != ""
 	if !named {
-		for _, candidate := range []string{"Saltfile", filepath.Join(e.Getenv("HOME"), ".salt", "Saltfile")} {
+		for _, candidate := range []string{"Saltfile",
+			filepath.Join(e.Getenv("HOME"), ".salt", "Saltfile")} {
 			if info, err := os.Stat(candidate); err == nil && info.Mode().IsRegular() {
 				path = candidate
 				break

@@ -25,11 +25,13 @@ const (
 	denied   = "minions_denied"
 )
 
-// keyStates are all states in the order in which Salt builds lists; outputters that sort print another.
+// keyStates are all states in the order in which Salt builds lists; outputters that sort print
+// another.
 var keyStates = []string{pending, rejected, accepted, denied}
 
 func saltKeyParser() *parser {
-	p := newParser("salt-key", "[options]", "Show and change the keys of minions. A change is known to every master before the command returns.",
+	p := newParser("salt-key", "[options]",
+		"Show and change the keys of minions. A change is known to every master before the command returns.",
 		"salt-key -L",
 		"salt-key -a web1",
 		"salt-key -a 'web*,db*' -y",
@@ -37,51 +39,74 @@ func saltKeyParser() *parser {
 		"salt-key -f web1",
 		"salt-key -L --out=json")
 	p.add("",
-		option{names: "-u --user", dest: "user", kind: textValue, help: "Accepted for scripts; the socket knows who you are."},
-		option{names: "-q --quiet", dest: "quiet", help: "Print fewer messages; lists are printed all the same."},
+		option{names: "-u --user", dest: "user", kind: textValue,
+			help: "Accepted for scripts; the socket knows who you are."},
+		option{names: "-q --quiet", dest: "quiet",
+			help: "Print fewer messages; lists are printed all the same."},
 		option{names: "-y --yes", dest: "yes", help: "Don't ask."},
-		option{names: "--dry-run", dest: "dry_run", help: "Show the keys that would be accepted, rejected or deleted, and change nothing."},
-		option{names: "--rotate-aes-key", dest: "rotate_aes_key", kind: textValue, help: "False keeps the session key of publications when keys are deleted or rejected, which is less safe. Default: True."},
-		option{names: "--preserve-minions", dest: "preserve_minions", kind: textValue, help: "True keeps the cached grains, pillar and mine of deleted minions. Default: False."},
+		option{names: "--dry-run", dest: "dry_run",
+			help: "Show the keys that would be accepted, rejected or deleted, and change nothing."},
+		option{names: "--rotate-aes-key", dest: "rotate_aes_key", kind: textValue,
+			help: "False keeps the session key of publications when keys are deleted or rejected, which is less safe. Default: True."},
+		option{names: "--preserve-minions", dest: "preserve_minions", kind: textValue,
+			help: "True keeps the cached grains, pillar and mine of deleted minions. Default: False."},
 	)
 	p.addEauth("")
 	p.addOutput()
 	p.add(groupActions,
-		option{names: "-l --list", dest: "list", kind: textValue, value: "ARG", help: "List the keys of one state: pre, un or unaccepted; acc or accepted; rej or rejected; den or denied; all."},
-		option{names: "-L --list-all", dest: "list_all", help: "List all keys. This is what happens without an action."},
-		option{names: "-a --accept", dest: "accept", kind: textValue, help: "Accept pending keys: an id, a glob, or several with commas."},
+		option{names: "-l --list", dest: "list", kind: textValue, value: "ARG",
+			help: "List the keys of one state: pre, un or unaccepted; acc or accepted; rej or rejected; den or denied; all."},
+		option{names: "-L --list-all", dest: "list_all",
+			help: "List all keys. This is what happens without an action."},
+		option{names: "-a --accept", dest: "accept", kind: textValue,
+			help: "Accept pending keys: an id, a glob, or several with commas."},
 		option{names: "-A --accept-all", dest: "accept_all", help: "Accept all pending keys."},
 		option{names: "-r --reject", dest: "reject", kind: textValue, help: "Reject pending keys."},
 		option{names: "-R --reject-all", dest: "reject_all", help: "Reject all pending keys."},
-		option{names: "--include-all", dest: "include_all", help: "Also change rejected keys when accepting, accepted ones when rejecting."},
-		option{names: "--include-accepted", dest: "include_accepted", help: "Also reject accepted keys."},
-		option{names: "--include-rejected", dest: "include_rejected", help: "Also accept rejected keys."},
+		option{names: "--include-all", dest: "include_all",
+			help: "Also change rejected keys when accepting, accepted ones when rejecting."},
+		option{names: "--include-accepted", dest: "include_accepted",
+			help: "Also reject accepted keys."},
+		option{names: "--include-rejected", dest: "include_rejected",
+			help: "Also accept rejected keys."},
 		option{names: "--include-denied", dest: "include_denied", help: "Also change denied keys."},
 		option{names: "-p --print", dest: "print", kind: textValue, help: "Print public keys."},
 		option{names: "-P --print-all", dest: "print_all", help: "Print all public keys."},
-		option{names: "-d --delete", dest: "delete", kind: textValue, help: "Delete keys of any state."},
+		option{names: "-d --delete", dest: "delete", kind: textValue,
+			help: "Delete keys of any state."},
 		option{names: "-D --delete-all", dest: "delete_all", help: "Delete all keys."},
-		option{names: "-f --finger", dest: "finger", kind: textValue, help: "Print fingerprints of keys, in the form that key.finger of the minion prints."},
-		option{names: "-F --finger-all", dest: "finger_all", help: "Print all fingerprints, the master's own included."},
+		option{names: "-f --finger", dest: "finger", kind: textValue,
+			help: "Print fingerprints of keys, in the form that key.finger of the minion prints."},
+		option{names: "-F --finger-all", dest: "finger_all",
+			help: "Print all fingerprints, the master's own included."},
 	)
 	p.add(groupGen,
-		option{names: "--gen-keys", dest: "gen_keys", kind: textValue, help: "Make a key pair of this name."},
-		option{names: "--gen-keys-dir", dest: "gen_keys_dir", kind: textValue, help: "Folder for it. Default: '.'."},
-		option{names: "--keysize", dest: "keysize", kind: intValue, help: "Size of it in bits, at least 2048. Default: 2048."},
+		option{names: "--gen-keys", dest: "gen_keys", kind: textValue,
+			help: "Make a key pair of this name."},
+		option{names: "--gen-keys-dir", dest: "gen_keys_dir", kind: textValue,
+			help: "Folder for it. Default: '.'."},
+		option{names: "--keysize", dest: "keysize", kind: intValue,
+			help: "Size of it in bits, at least 2048. Default: 2048."},
 	)
 	p.add(groupGen,
-		option{names: "--gen-signature", dest: "gen_signature", help: "Sign the master's public key, for minions that check it (master_use_pubkey_signature)."},
-		option{names: "--auto-create", dest: "auto_create", help: "With --gen-signature: make the signing key if there is none."},
-		option{names: "--priv", dest: "priv", kind: textValue, help: "With --gen-signature: file of the signing key. Default: master_sign.pem in pki_dir."},
-		option{names: "--pub", dest: "pub", kind: textValue, help: "With --gen-signature: file of the key to sign. Default: the one that minions know the master by."},
-		option{names: "--signature-path", dest: "signature_path", kind: textValue, help: "With --gen-signature: folder for the signature. Default: pki_dir."},
+		option{names: "--gen-signature", dest: "gen_signature",
+			help: "Sign the master's public key, for minions that check it (master_use_pubkey_signature)."},
+		option{names: "--auto-create", dest: "auto_create",
+			help: "With --gen-signature: make the signing key if there is none."},
+		option{names: "--priv", dest: "priv", kind: textValue,
+			help: "With --gen-signature: file of the signing key. Default: master_sign.pem in pki_dir."},
+		option{names: "--pub", dest: "pub", kind: textValue,
+			help: "With --gen-signature: file of the key to sign. Default: the one that minions know the master by."},
+		option{names: "--signature-path", dest: "signature_path", kind: textValue,
+			help: "With --gen-signature: folder for the signature. Default: pki_dir."},
 	)
 	p.addLogging("--log-level")
 	return p
 }
 
 // keyActions in the order in which they win over each other.
-var keyActions = []string{"gen_keys", "list", "list_all", "print", "print_all", "accept", "accept_all", "reject", "reject_all", "delete", "delete_all", "finger", "finger_all"}
+var keyActions = []string{"gen_keys", "list", "list_all", "print", "print_all", "accept",
+	"accept_all", "reject", "reject_all", "delete", "delete_all", "finger", "finger_all"}
 
 // keyRun is one run of salt-key.
 type keyRun struct {
@@ -157,7 +182,8 @@ func statesOf(word string) ([]string, bool) {
 	for _, w := range []struct {
 		prefix string
 		states []string
-	}{{"acc", []string{accepted}}, {"pre", []string{pending}}, {"un", []string{pending}}, {"rej", []string{rejected}}, {"den", []string{denied}}, {"all", keyStates}} {
+	}{{"acc", []string{accepted}}, {"pre", []string{pending}}, {"un", []string{pending}}, {"rej",
+		[]string{rejected}}, {"den", []string{denied}}, {"all", keyStates}} {
 		if strings.HasPrefix(word, w.prefix) {
 			return w.states, true
 		}
@@ -174,12 +200,14 @@ func keyAction(v values) string {
 	return "list_all"
 }
 
-// connect reads the keys, from the running master or else from its disk; their texts only for an action that shows them.
+// connect reads the keys, from the running master or else from its disk; their texts only for an
+// action that shows them.
 func (r *keyRun) connect(ctx context.Context, action string) error {
 	d, err := r.env.dial(ctx, r.opts)
 	if err == nil {
 		r.daemon = d
-		if r.lists, err = d.Lists(ctx, strings.HasPrefix(action, "print") || strings.HasPrefix(action, "finger")); err != nil {
+		if r.lists, err = d.Lists(ctx, strings.HasPrefix(action, "print") ||
+			strings.HasPrefix(action, "finger")); err != nil {
 			d.Close()
 			return fmt.Errorf("ERROR: list keys: %w", err)
 		}
@@ -200,7 +228,8 @@ func (r *keyRun) connect(ctx context.Context, action string) error {
 	return nil
 }
 
-// asked is what an action does, and to which keys or lists: all of them for one that ends with _all.
+// asked is what an action does, and to which keys or lists: all of them for one that ends with
+// _all.
 func (r *keyRun) asked(action string) (name, match string) {
 	name, all := strings.CutSuffix(action, "_all")
 	switch {
@@ -219,7 +248,8 @@ func (r *keyRun) act(ctx context.Context, action string) int {
 		states, _ := statesOf(match)
 		return r.display(r.listing(states, func(operator.Key) any { return nil }, false))
 	case "print":
-		return r.display(r.listing(r.matching(match, keyStates), func(k operator.Key) any { return k.Pub }, true))
+		return r.display(r.listing(r.matching(match, keyStates),
+			func(k operator.Key) any { return k.Pub }, true))
 	case "finger":
 		return r.fingers(match)
 	}
@@ -234,8 +264,9 @@ func (r *keyRun) display(v value.Map) int {
 	return ExitOK
 }
 
-// listing maps states to ids, or with details states to id to what show tells of the key. chosen is a list of states, all of which show, or a choice of
-// keys, of which only states that have any show. An id with several denied keys is listed once, with a list of details.
+// listing maps states to ids, or with details states to id to what show tells of the key. chosen is
+// a list of states, all of which show, or a choice of keys, of which only states that have any
+// show. An id with several denied keys is listed once, with a list of details.
 func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) value.Map {
 	keep := func(operator.Key) bool { return true }
 	states, all := chosen.([]string)
@@ -298,7 +329,8 @@ func matchesAny(globs []string, name string) bool {
 	return false
 }
 
-// fingers prints fingerprints of the body of keys, the master's own among them: the form that minions show, whatever the line ends of the stored text.
+// fingers prints fingerprints of the body of keys, the master's own among them: the form that
+// minions show, whatever the line ends of the stored text.
 func (r *keyRun) fingers(match string) int {
 	var failure error
 	finger := func(name, pem string) any {
@@ -308,7 +340,8 @@ func (r *keyRun) fingers(match string) int {
 		}
 		return text
 	}
-	found := r.listing(r.matching(match, keyStates), func(k operator.Key) any { return finger(k.ID, k.Pub) }, true)
+	found := r.listing(r.matching(match, keyStates),
+		func(k operator.Key) any { return finger(k.ID, k.Pub) }, true)
 	names := make([]string, 0, len(r.lists.Local))
 	for name := range r.lists.Local {
 		if matchesAny(globsOf(match), name) {
@@ -344,12 +377,14 @@ func (r *keyRun) change(ctx context.Context, action, match string) int {
 }
 
 // agree shows the keys that are going to be changed and asks.
-func (r *keyRun) agree(ctx context.Context, action, match, words string, found value.Map) (agreed bool, code int) {
+func (r *keyRun) agree(ctx context.Context, action, match, words string,
+	found value.Map) (agreed bool, code int) {
 	if len(found) == 0 {
 		r.env.println(fmt.Sprintf("The key glob '%s' does not match any %s keys.", match, words))
 		return false, ExitOK
 	}
-	r.env.println(fmt.Sprintf("The following keys are going to be %sed:", strings.TrimSuffix(action, "e")))
+	r.env.println(fmt.Sprintf("The following keys are going to be %sed:",
+		strings.TrimSuffix(action, "e")))
 	if code := r.display(found); code != ExitOK {
 		return false, code
 	}
@@ -372,7 +407,8 @@ func (r *keyRun) agree(ctx context.Context, action, match, words string, found v
 	return true, ExitOK
 }
 
-// affected are the states that an action looks into, and their names in the text for no match. Delete looks into all, yet names one, as in Salt.
+// affected are the states that an action looks into, and their names in the text for no match.
+// Delete looks into all, yet names one, as in Salt.
 func (r *keyRun) affected(action string) (states []string, text string) {
 	all := r.v.on("include_all")
 	names := []string{"unaccepted"}
@@ -433,7 +469,8 @@ func (r *keyRun) confirm(ctx context.Context, deleting bool) (bool, error) {
 
 func (r *keyRun) apply(ctx context.Context, action string, found value.Map) int {
 	change := operator.KeyChange{
-		Action: action, PreserveMinions: strings.EqualFold(r.v.text("preserve_minions"), "true") || r.opts.PreserveMinionCache,
+		Action: action, PreserveMinions: strings.EqualFold(r.v.text("preserve_minions"), "true") ||
+			r.opts.PreserveMinionCache,
 		KeepAESKey: strings.EqualFold(r.v.text("rotate_aes_key"), "false"),
 	}
 	for _, p := range found {

@@ -15,7 +15,8 @@ import (
 )
 
 func saltRunParser() *parser {
-	p := newParser("salt-run", "[options] <function> [arguments]", "Run a runner function on this master. Without a function, print what there is.",
+	p := newParser("salt-run", "[options] <function> [arguments]",
+		"Run a runner function on this master. Without a function, print what there is.",
 		"salt-run manage.status",
 		"salt-run jobs.lookup_jid 20130916125524463507",
 		"salt-run cluster.members --out=json",
@@ -24,15 +25,20 @@ func saltRunParser() *parser {
 	p.addTimeout("Accepted for scripts; the functions have timeouts of their own.")
 	p.addArguments()
 	p.add("",
-		option{names: "--jid", dest: "jid", kind: textValue, help: "Id of the call instead of a new one."},
-		option{names: "-d --doc --documentation", dest: "doc", help: "Print the documentation of a function, a family, or all."},
+		option{names: "--jid", dest: "jid", kind: textValue,
+			help: "Id of the call instead of a new one."},
+		option{names: "-d --doc --documentation", dest: "doc",
+			help: "Print the documentation of a function, a family, or all."},
 		option{names: "--async", dest: "async", help: "Start the function and leave."},
-		option{names: "--dry-run", dest: "dry_run", help: "Say what the function would do, and do nothing; for functions that can."},
-		option{names: "--skip-grains", dest: "skip_grains", help: "Accepted for scripts; changes nothing."},
+		option{names: "--dry-run", dest: "dry_run",
+			help: "Say what the function would do, and do nothing; for functions that can."},
+		option{names: "--skip-grains", dest: "skip_grains",
+			help: "Accepted for scripts; changes nothing."},
 	)
 	p.addEauth("-a ")
 	p.addOutput()
-	p.add(groupOutput, option{names: "--quiet", dest: "quiet", help: "Print no result and no progress."})
+	p.add(groupOutput, option{names: "--quiet", dest: "quiet",
+		help: "Print no result and no progress."})
 	p.addLogging("-l --log-level")
 	return p
 }
@@ -45,7 +51,8 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 		return code
 	}
 	if v.on("doc") && len(operands) > 1 {
-		return p.fail(env.Stderr, usageError("You can only get documentation for one method at one time"))
+		return p.fail(env.Stderr,
+			usageError("You can only get documentation for one method at one time"))
 	}
 	opts, code, ok := env.configuration(v)
 	if !ok {
@@ -82,8 +89,10 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 
 // dryRuns are the functions that can say what they would do, with the parameter that asks for it.
 var dryRuns = map[string]string{
-	"cache.migrate": "dry_run", "cluster.demote": "test", "cluster.drain": "test", "cluster.remove": "test", "cluster.restore": "test", "cluster.rotate_keys": "test",
-	"cluster.rotate_secret": "test", "cluster.sync_roots": "test", "cluster.transfer_leader": "test", "cluster.upgrade": "test",
+	"cache.migrate": "dry_run", "cluster.demote": "test", "cluster.drain": "test",
+	"cluster.remove": "test", "cluster.restore": "test", "cluster.rotate_keys": "test",
+	"cluster.rotate_secret": "test", "cluster.sync_roots": "test",
+	"cluster.transfer_leader": "test", "cluster.upgrade": "test",
 	"state.orch": "test", "state.orchestrate": "test", "state.sls": "test",
 }
 
@@ -138,7 +147,8 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 	if r.v.on("dry_run") {
 		name, ok := dryRuns[r.fun]
 		if !ok {
-			r.env.errorf("ERROR: %s has no dry run; nothing was called. Those that have: %s", r.fun, strings.Join(slices.Sorted(maps.Keys(dryRuns)), " "))
+			r.env.errorf("ERROR: %s has no dry run; nothing was called. Those that have: %s", r.fun,
+				strings.Join(slices.Sorted(maps.Keys(dryRuns)), " "))
 			return ExitFailed
 		}
 		kwargs = kwargs.Set(name, true)
@@ -151,7 +161,8 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 		r.env.errorf("ERROR: %s", err)
 		return ExitFailed
 	}
-	req := operator.RunRequest{Fun: r.fun, Args: args, Kwargs: kwargs, JID: r.v.text("jid"), User: r.env.user(), Async: r.v.on("async")}
+	req := operator.RunRequest{Fun: r.fun, Args: args, Kwargs: kwargs, JID: r.v.text("jid"),
+		User: r.env.user(), Async: r.v.on("async")}
 	res, err := d.Run(ctx, req, r.meanwhile)
 	var notAllowed *operator.RefusedError
 	switch {
@@ -215,13 +226,15 @@ func (r *runnerRun) meanwhile(kind string, v any) {
 		}
 		doc := value.Map{{Key: "suffix", Value: "progress"}, {Key: "event", Value: v}}
 		event, _ := v.(value.Map)
-		if err := r.print.show(output.Result{Value: doc, Outputter: event.String("outputter")}); err != nil {
+		if err := r.print.show(output.Result{Value: doc,
+			Outputter: event.String("outputter")}); err != nil {
 			r.env.errorf("ERROR: %s", err)
 		}
 	}
 }
 
-// result is what of an outcome is printed: the data alone if the function only chose an outputter for it.
+// result is what of an outcome is printed: the data alone if the function only chose an outputter
+// for it.
 func result(res operator.RunResult) output.Result {
 	if res.NotRun {
 		return output.Result{Value: res.Return, Outputter: "nested"}

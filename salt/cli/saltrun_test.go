@@ -15,7 +15,8 @@ import (
 
 // answering is a daemon whose runner returns one thing.
 func answering(res operator.RunResult, err error) *fakeDaemon {
-	return &fakeDaemon{runner: func(r operator.RunRequest, out func(string, any)) (operator.RunResult, error) {
+	return &fakeDaemon{runner: func(r operator.RunRequest,
+		out func(string, any)) (operator.RunResult, error) {
 		if r.Fun == "test.stream" {
 			out("print", "foo\n")
 			out("progress", value.Map{{Key: "message", Value: "1%"}, {Key: "_stamp", Value: "now"}})
@@ -27,8 +28,11 @@ func answering(res operator.RunResult, err error) *fakeDaemon {
 
 func TestSaltRun(t *testing.T) {
 	t.Parallel()
-	state := value.Map{{Key: "x_|-a_|-a_|-y", Value: value.Map{{Key: "result", Value: true}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: "c"}, {Key: "__run_num__", Value: int64(0)}}}}
-	high := value.Map{{Key: "outputter", Value: "highstate"}, {Key: "data", Value: value.Map{{Key: "m1", Value: state}}}}
+	state := value.Map{{Key: "x_|-a_|-a_|-y",
+		Value: value.Map{{Key: "result", Value: true}, {Key: "changes", Value: value.Map{}},
+			{Key: "comment", Value: "c"}, {Key: "__run_num__", Value: int64(0)}}}}
+	high := value.Map{{Key: "outputter", Value: "highstate"},
+		{Key: "data", Value: value.Map{{Key: "m1", Value: state}}}}
 	tests := []struct {
 		name   string
 		res    operator.RunResult
@@ -38,51 +42,67 @@ func TestSaltRun(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		{"value", operator.RunResult{Return: []any{"a", "b"}, Success: true}, nil, "manage.up", 0, "- a\n- b\n", ""},
-		{"json", operator.RunResult{Return: value.Map{{Key: "args", Value: []any{int64(1)}}, {Key: "kwargs", Value: value.Map{}}}}, nil, "test.arg 1 --out=json", 0,
+		{"value", operator.RunResult{Return: []any{"a", "b"}, Success: true}, nil, "manage.up", 0,
+			"- a\n- b\n", ""},
+		{"json", operator.RunResult{Return: value.Map{{Key: "args", Value: []any{int64(1)}},
+			{Key: "kwargs", Value: value.Map{}}}}, nil, "test.arg 1 --out=json", 0,
 			"{\n    \"args\": [\n        1\n    ],\n    \"kwargs\": {}\n}\n", ""},
-		{"not available", operator.RunResult{Return: "'nosuch.fun' is not available.", NotRun: true}, nil, "nosuch.fun", 0, "'nosuch.fun' is not available.\n", ""},
-		{"wrong arguments", operator.RunResult{Return: "\nPassed invalid arguments: x() y\n\nUsage:\n\n    Doc.\n    ", Success: true}, nil, "x.x", 0,
+		{"not available", operator.RunResult{Return: "'nosuch.fun' is not available.",
+			NotRun: true}, nil, "nosuch.fun", 0, "'nosuch.fun' is not available.\n", ""},
+		{"wrong arguments",
+			operator.RunResult{Return: "\nPassed invalid arguments: x() y\n\nUsage:\n\n    Doc.\n    ", Success: true}, nil, "x.x", 0,
 			"\nPassed invalid arguments: x() y\n\nUsage:\n\n    Doc.\n", ""},
-		{"exception", operator.RunResult{Return: "Exception occurred in runner a.b: no", Retcode: 1}, nil, "a.b", 1, "Exception occurred in runner a.b: no\n", ""},
-		{"retcode", operator.RunResult{Return: value.Map{{Key: "retcode", Value: int64(7)}}, Retcode: 7}, nil, "a.b", 7, "retcode:\n    7\n", ""},
-		{"quiet", operator.RunResult{Return: "x"}, nil, "test.stream --quiet", 0, "foo\n", "[WARNING ] incomplete\n"},
+		{"exception", operator.RunResult{Return: "Exception occurred in runner a.b: no",
+			Retcode: 1}, nil, "a.b", 1, "Exception occurred in runner a.b: no\n", ""},
+		{"retcode", operator.RunResult{Return: value.Map{{Key: "retcode", Value: int64(7)}},
+			Retcode: 7}, nil, "a.b", 7, "retcode:\n    7\n", ""},
+		{"quiet", operator.RunResult{Return: "x"}, nil, "test.stream --quiet", 0, "foo\n",
+			"[WARNING ] incomplete\n"},
 		{"none", operator.RunResult{Return: nil}, nil, "a.b", 0, "None\n", ""},
-		{"outputter", operator.RunResult{Return: high, Outputter: "highstate"}, nil, "state.orch --state-output=terse", 0,
+		{"outputter", operator.RunResult{Return: high, Outputter: "highstate"}, nil,
+			"state.orch --state-output=terse", 0,
 			"m1:\n  Name: a - Function: x.y - Result: Clean\n\nSummary for m1\n------------\nSucceeded: 1\nFailed:    0\n------------\nTotal states run:     1\nTotal run time:   0.000 ms\n", ""},
 		{"progress", operator.RunResult{Return: true}, nil, "test.stream", 0,
 			"foo\nevent:\n    ----------\n    _stamp:\n        now\n    message:\n        1%\nsuffix:\n    progress\nTrue\n", "[WARNING ] incomplete\n"},
 		{"async", operator.RunResult{JID: "2026"}, nil, "a.b --async", 0, "",
 			"[WARNING ] Running in asynchronous mode. The result can be read from the events of the master or from the job cache. This execution is running under tag salt/run/2026\n"},
-		{"error", operator.RunResult{}, errors.New("too many runner calls"), "a.b", 1, "Exception occurred in runner a.b: too many runner calls\n", ""},
-		{"docs", operator.RunResult{}, nil, "-d test", 0, "test.arg:\n\n    Return the arguments.\n    \n", ""},
+		{"error", operator.RunResult{}, errors.New("too many runner calls"), "a.b", 1,
+			"Exception occurred in runner a.b: too many runner calls\n", ""},
+		{"docs", operator.RunResult{}, nil, "-d test", 0,
+			"test.arg:\n\n    Return the arguments.\n    \n", ""},
 		{"docs of nothing", operator.RunResult{}, nil, "-d nosuch", 0, "", ""},
-		{"all docs", operator.RunResult{}, nil, "", 0, "jobs.active:\n\n    List.\n    \ntest.arg:\n\n    Return the arguments.\n    \n", ""},
-		{"two docs", operator.RunResult{}, nil, "-d a b", 64, "", "Usage: salt-run [options] <function> [arguments]\n\nsalt-run: error: You can only get documentation for one method at one time\n"},
+		{"all docs", operator.RunResult{}, nil, "", 0,
+			"jobs.active:\n\n    List.\n    \ntest.arg:\n\n    Return the arguments.\n    \n", ""},
+		{"two docs", operator.RunResult{}, nil, "-d a b", 64, "",
+			"Usage: salt-run [options] <function> [arguments]\n\nsalt-run: error: You can only get documentation for one method at one time\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			run(t, SaltRun, answering(tt.res, tt.err), "", strings.Fields(tt.words)...).check(t, tt.code, tt.stdout, tt.stderr)
+			run(t, SaltRun, answering(tt.res, tt.err), "", strings.Fields(tt.words)...).check(t,
+				tt.code, tt.stdout, tt.stderr)
 		})
 	}
 }
 
 func TestSaltRunWithoutMaster(t *testing.T) {
 	t.Parallel()
-	run(t, SaltRun, nil, "", "manage.up").check(t, 1, "Exception occurred in runner manage.up: "+masterDown+"\n",
+	run(t, SaltRun, nil, "", "manage.up").check(t, 1, "Exception occurred in runner manage.up: "+
+		masterDown+"\n",
 		"[ERROR   ] Unable to connect to the salt master publisher at /run/m\n")
 }
 
 func TestSaltRunArguments(t *testing.T) {
 	t.Parallel()
 	var got operator.RunRequest
-	d := &fakeDaemon{runner: func(r operator.RunRequest, _ func(string, any)) (operator.RunResult, error) {
+	d := &fakeDaemon{runner: func(r operator.RunRequest, _ func(string, any)) (operator.RunResult,
+		error) {
 		got = r
 		return operator.RunResult{Return: true}, nil
 	}}
 	run(t, SaltRun, d, "", "test.arg", "1", "a==b", "x=", "l=[1, {a: b}]", "None", "--jid", "77")
-	if s := fmt.Sprint(got.Args, " ", got.Kwargs, " ", got.JID); s != "[1 a==b <nil>] [{x } {l [1 [{a b}]]}] 77" {
+	if s := fmt.Sprint(got.Args, " ", got.Kwargs, " ",
+		got.JID); s != "[1 a==b <nil>] [{x } {l [1 [{a b}]]}] 77" {
 		t.Errorf("called with %s", s)
 	}
 }
@@ -97,7 +117,8 @@ func TestPassphraseIsAskedForBackupsAlone(t *testing.T) {
 		"cluster.remove m3":                        "[]",
 	} {
 		var got operator.RunRequest
-		d := &fakeDaemon{runner: func(r operator.RunRequest, _ func(string, any)) (operator.RunResult, error) {
+		d := &fakeDaemon{runner: func(r operator.RunRequest,
+			_ func(string, any)) (operator.RunResult, error) {
 			got = r
 			return operator.RunResult{Return: true}, nil
 		}}
@@ -116,16 +137,22 @@ func TestSaltCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: value.Map{{Key: "/etc/motd", Value: true}}}}}
-		run(t, SaltCP, d, "", "*", src, "/etc/motd").check(t, 0, "web-a:\n    ----------\n    /etc/motd:\n        True\n", "")
+		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: value.Map{{Key: "/etc/motd",
+			Value: true}}}}}
+		run(t, SaltCP, d, "", "*", src, "/etc/motd").check(t, 0,
+			"web-a:\n    ----------\n    /etc/motd:\n        True\n", "")
 		p := d.published[0]
 		if p.Fun != "cp.recv" || fmt.Sprint(p.Arg) != "[[{"+src+" hello\n}] /etc/motd]" {
 			t.Errorf("sent %v %v", p.Fun, p.Arg)
 		}
-		run(t, SaltCP, d, "", "*", dir, "/x").check(t, 1, dir+" is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.\n", "")
+		run(t, SaltCP, d, "", "*", dir, "/x").check(t, 1,
+			dir+
+				" is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.\n", "")
 		run(t, SaltCP, d, "", "no", src, "/x").check(t, 0, noMatch+"\n", "")
-		run(t, SaltCP, d, "", "*", src+"x", "/x").check(t, 0, "", "none of the source files is there\n")
-		if r := run(t, SaltCP, d, "", "*", src); r.code != 64 || !strings.HasSuffix(r.stderr, "salt-cp: error: Insufficient arguments\n") {
+		run(t, SaltCP, d, "", "*", src+"x", "/x").check(t, 0, "",
+			"none of the source files is there\n")
+		if r := run(t, SaltCP, d, "", "*", src); r.code != 64 ||
+			!strings.HasSuffix(r.stderr, "salt-cp: error: Insufficient arguments\n") {
 			t.Errorf("exit %d, stderr %q", r.code, r.stderr)
 		}
 	})

@@ -1,7 +1,9 @@
-// Package function binds the arguments of a call to the parameters of a function, in the words of Python and Salt.
+// Package function binds the arguments of a call to the parameters of a function, in the words of
+// Python and Salt.
 //
-// Lives here: the signature of a function, the binder for runners, wheel, execution modules and ext_pillars (Bind), the one
-// for low data of states and reactions (Format), and the errors that scripts match.
+// Lives here: the signature of a function, the binder for runners, wheel, execution modules and
+// ext_pillars (Bind), the one for low data of states and reactions (Format), and the errors that
+// scripts match.
 //
 // Does not: what a function does, who may call it.
 package function
@@ -78,8 +80,8 @@ func (s Signature) Unexpected(keyword any) error {
 	return s.wrong("got an unexpected keyword argument '%s'", value.Str(keyword))
 }
 
-// Bind gives every parameter its value. The error is an *ArgumentError, found in CPython's order: keywords one by one, too
-// many positional arguments, missing ones.
+// Bind gives every parameter its value. The error is an *ArgumentError, found in CPython's order:
+// keywords one by one, too many positional arguments, missing ones.
 func (s Signature) Bind(args []any, kwargs value.Map) (Bound, error) {
 	b := Bound{Named: make(map[string]any, len(s.Params))}
 	n := min(len(args), len(s.Params))
@@ -117,7 +119,8 @@ func (s Signature) Bind(args []any, kwargs value.Map) (Bound, error) {
 		b.Named[p.Name] = p.Default
 	}
 	if len(missing) > 0 {
-		return Bound{}, s.wrong("missing %d required positional %s: %s", len(missing), plural("argument", len(missing)), listed(missing))
+		return Bound{}, s.wrong("missing %d required positional %s: %s", len(missing),
+			plural("argument", len(missing)), listed(missing))
 	}
 	return b, nil
 }
@@ -159,8 +162,8 @@ func listed(words []string) string {
 	}
 }
 
-// CheckKeywords refuses keywords that have no parameter with a *KeywordError. Salt does so before it calls a runner, and answers
-// it differently from an *ArgumentError.
+// CheckKeywords refuses keywords that have no parameter with a *KeywordError. Salt does so before
+// it calls a runner, and answers it differently from an *ArgumentError.
 func (s Signature) CheckKeywords(kwargs value.Map) error {
 	var invalid []string
 	for _, p := range kwargs {
@@ -174,9 +177,9 @@ func (s Signature) CheckKeywords(kwargs value.Map) error {
 	return nil
 }
 
-// ByName turns low data into a call as Salt does: required arguments stand first, then all others by name, with defaults where
-// nothing is given. Keys in client say how to call, not with what; a parameter may have such a name all the same. A missing
-// argument shows when the call is bound.
+// ByName turns low data into a call as Salt does: required arguments stand first, then all others
+// by name, with defaults where nothing is given. Keys in client say how to call, not with what; a
+// parameter may have such a name all the same. A missing argument shows when the call is bound.
 func (s Signature) ByName(low value.Map, client []string) (args []any, kwargs value.Map) {
 	named := false
 	for _, p := range s.Params {
@@ -203,9 +206,11 @@ func (s Signature) ByName(low value.Map, client []string) (args []any, kwargs va
 	return args, kwargs
 }
 
-// Format reads a call from low data: required parameters by position, all others by name, with their defaults. Keys that
-// ignore names are not the function's. This is Salt's format_call, with its errors.
-func (s Signature) Format(low value.Map, ignore func(key string) bool) (args []any, kwargs value.Map, err error) {
+// Format reads a call from low data: required parameters by position, all others by name, with
+// their defaults. Keys that ignore names are not the function's. This is Salt's format_call, with
+// its errors.
+func (s Signature) Format(low value.Map, ignore func(key string) bool) (args []any,
+	kwargs value.Map, err error) {
 	missing := 0
 	for _, p := range s.Params {
 		v, given := low.Get(p.Name)
@@ -222,7 +227,8 @@ func (s Signature) Format(low value.Map, ignore func(key string) bool) (args []a
 	}
 	if missing > 0 {
 		needed := len(args) + missing
-		return nil, nil, fmt.Errorf("%s takes at least %d %s (%d given)", s.Short(), needed, plural("argument", needed), len(args))
+		return nil, nil, fmt.Errorf("%s takes at least %d %s (%d given)", s.Short(), needed,
+			plural("argument", needed), len(args))
 	}
 	var unknown []string
 	for _, p := range low {
@@ -239,13 +245,16 @@ func (s Signature) Format(low value.Map, ignore func(key string) bool) (args []a
 	case 0:
 		return args, kwargs, nil
 	case 1:
-		return nil, nil, fmt.Errorf("%s is an invalid keyword argument for '%s'", unknown[0], s.Name)
+		return nil, nil, fmt.Errorf("%s is an invalid keyword argument for '%s'", unknown[0],
+			s.Name)
 	default:
-		return nil, nil, fmt.Errorf("%s and %s are invalid keyword arguments for '%s'", strings.Join(unknown[:n-1], ", "), unknown[n-1], s.Name)
+		return nil, nil, fmt.Errorf("%s and %s are invalid keyword arguments for '%s'",
+			strings.Join(unknown[:n-1], ", "), unknown[n-1], s.Name)
 	}
 }
 
-// BindState is Format for a state function: all parameters by name in their order, then the further keywords.
+// BindState is Format for a state function: all parameters by name in their order, then the further
+// keywords.
 func (s Signature) BindState(low value.Map, ignore func(key string) bool) (value.Map, error) {
 	args, kwargs, err := s.Format(low, ignore)
 	if err != nil {

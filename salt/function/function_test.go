@@ -9,7 +9,8 @@ import (
 // TestErrors holds what CPython 3.11 answers to such calls, and Salt 3008.3 prints before "Usage".
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	one, two := Signature{Name: "m.f", Params: []Param{Need("a")}}, Signature{Name: "g", Params: []Param{Need("a"), Opt("b", 1)}}
+	one, two := Signature{Name: "m.f", Params: []Param{Need("a")}}, Signature{Name: "g",
+		Params: []Param{Need("a"), Opt("b", 1)}}
 	four := Signature{Name: "m.h", Params: []Param{Need("a"), Need("b"), Need("c"), Need("d")}}
 	z, a := value.Map{{Key: "z", Value: 1}}, value.Map{{Key: "a", Value: 1}}
 	for _, tt := range []struct {
@@ -29,8 +30,10 @@ func TestErrors(t *testing.T) {
 		{four, []any{1, 2}, nil, "h() missing 2 required positional arguments: 'c' and 'd'"},
 		{four, []any{1}, nil, "h() missing 3 required positional arguments: 'b', 'c', and 'd'"},
 		{four, nil, nil, "h() missing 4 required positional arguments: 'a', 'b', 'c', and 'd'"},
-		{Signature{Name: "f.locality", Params: []Param{Opt("locality", "us")}}, []any{"a", "b"}, nil, "locality() takes from 0 to 1 positional arguments but 2 were given"},
-		{four, []any{1}, value.Map{{Key: "c", Value: 1}}, "h() missing 2 required positional arguments: 'b' and 'd'"},
+		{Signature{Name: "f.locality", Params: []Param{Opt("locality", "us")}}, []any{"a", "b"},
+			nil, "locality() takes from 0 to 1 positional arguments but 2 were given"},
+		{four, []any{1}, value.Map{{Key: "c", Value: 1}},
+			"h() missing 2 required positional arguments: 'b' and 'd'"},
 		{two, []any{1}, nil, ""}, {one, nil, a, ""},
 	} {
 		got := ""
@@ -45,12 +48,15 @@ func TestErrors(t *testing.T) {
 
 func TestBind(t *testing.T) {
 	t.Parallel()
-	s := Signature{Name: "m.f", Params: []Param{Need("a"), Opt("b", "fallback")}, VarArgs: true, VarKwargs: true}
+	s := Signature{Name: "m.f", Params: []Param{Need("a"), Opt("b", "fallback")}, VarArgs: true,
+		VarKwargs: true}
 	b, err := s.Bind([]any{1, 2, 3}, value.Map{{Key: "z", Value: 4}})
-	if err != nil || b.Named["a"] != 1 || b.Named["b"] != 2 || len(b.Rest) != 1 || b.Rest[0] != 3 || b.Kwargs.String("z") != "" || len(b.Kwargs) != 1 {
+	if err != nil || b.Named["a"] != 1 || b.Named["b"] != 2 || len(b.Rest) != 1 || b.Rest[0] != 3 ||
+		b.Kwargs.String("z") != "" || len(b.Kwargs) != 1 {
 		t.Errorf("bound %+v, %v", b, err)
 	}
-	if b, err = s.Bind([]any{1}, nil); err != nil || b.Named["b"] != "fallback" || len(b.Rest) != 0 {
+	if b, err = s.Bind([]any{1}, nil); err != nil || b.Named["b"] != "fallback" ||
+		len(b.Rest) != 0 {
 		t.Errorf("bound %+v, %v", b, err)
 	}
 }

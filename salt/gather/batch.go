@@ -12,11 +12,13 @@ import (
 	"clustermaster/value"
 )
 
-// A Batch runs a job on the minions that answer a ping, on a window of them that slides on as they return, as Salt's batch does. All parts of the
-// job have one jid. The functions are called from Run's goroutine; one that is nil is left out.
+// A Batch runs a job on the minions that answer a ping, on a window of them that slides on as they
+// return, as Salt's batch does. All parts of the job have one jid. The functions are called from
+// Run's goroutine; one that is nil is left out.
 type Batch struct {
-	Job      Publish       // if its JID is empty Run makes one
-	Size     string        // of the window: a number of minions, or of percent of those that answered, as 25%
+	Job Publish // if its JID is empty Run makes one
+	// of the window: a number of minions, or of percent of those that answered, as 25%
+	Size     string
 	Wait     time.Duration // after a return, before its place in the window is free
 	Failhard bool          // end at the first return that failed
 	Options  Options
@@ -43,7 +45,8 @@ type happening struct {
 	err   error
 }
 
-// Run runs the batch to its end. The error is that of a Size that can't be read, of publishing, or ctx's.
+// Run runs the batch to its end. The error is that of a Size that can't be read, of publishing, or
+// ctx's.
 func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 	minions, err := b.ping(ctx, m)
 	if err != nil || len(minions) == 0 {
@@ -145,7 +148,8 @@ func later(times []time.Time, now time.Time) []time.Time {
 }
 
 // slice runs the job on some minions and tells of each return, then of the end.
-func (b *Batch) slice(ctx context.Context, m Master, jid string, ids []string, tell chan<- happening) {
+func (b *Batch) slice(ctx context.Context, m Master, jid string, ids []string,
+	tell chan<- happening) {
 	job := b.Job
 	job.Tgt, job.TgtType, job.JID = ids, "list", jid
 	mine := make(map[string]bool, len(ids))
@@ -174,9 +178,11 @@ func (b *Batch) slice(ctx context.Context, m Master, jid string, ids []string, t
 func (b *Batch) ping(ctx context.Context, m Master) ([]string, error) {
 	job := b.Job
 	job.Fun, job.Arg, job.Ret, job.JID = "test.ping", nil, "", ""
-	job.Kwargs = job.Kwargs.Without("metadata", "ret_config", "ret_kwargs", "module_executors", "executor_opts", "start_event")
+	job.Kwargs = job.Kwargs.Without("metadata", "ret_config", "ret_kwargs", "module_executors",
+		"executor_opts", "start_event")
 	var live []string
-	summary, err := Run(ctx, m, job, b.Options, func(id string, _ Return) { live = append(live, id) })
+	summary, err := Run(ctx, m, job, b.Options,
+		func(id string, _ Return) { live = append(live, id) })
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +193,10 @@ func (b *Batch) ping(ctx context.Context, m Master) ([]string, error) {
 	return live, nil
 }
 
-// Having asks the minions of a job's target which functions they have, and returns those that have fun, sorted.
-func Having(ctx context.Context, m Master, job Publish, o Options, fun string) (ids []string, s Summary, err error) {
+// Having asks the minions of a job's target which functions they have, and returns those that have
+// fun, sorted.
+func Having(ctx context.Context, m Master, job Publish, o Options, fun string) (ids []string,
+	s Summary, err error) {
 	job.Fun, job.Arg, job.Ret, job.JID = "sys.list_functions", nil, "", ""
 	s, err = Run(ctx, m, job, o, func(id string, ret Return) {
 		val, _ := ret.Return.Unpack()

@@ -23,7 +23,8 @@ type Publish struct {
 	User    string
 	Kwargs  value.Map
 	Timeout time.Duration // "to" of the published load; 0 leaves it out
-	// Patience is how long a master that just started may wait until it serves; 0, or more than its own bound, is that bound.
+	// Patience is how long a master that just started may wait until it serves; 0, or more than its
+	// own bound, is that bound.
 	Patience time.Duration
 }
 
@@ -33,7 +34,8 @@ type Published struct {
 	Minions []string // expected to return
 	Missing []string // asked for by name, but without an accepted key
 	Error   string   // nothing was sent; Salt's text
-	// Incomplete is not empty if minions may have been missed; it says how much of their data could not be read.
+	// Incomplete is not empty if minions may have been missed; it says how much of their data could
+	// not be read.
 	Incomplete string
 }
 
@@ -45,7 +47,8 @@ type Return struct {
 	Out     string
 }
 
-// Code is the return code: 0 if the minion sent none, and for several functions the highest. One that can't be read counts as a failure.
+// Code is the return code: 0 if the minion sent none, and for several functions the highest. One
+// that can't be read counts as a failure.
 func (r Return) Code() int {
 	if len(r.Retcode) == 0 {
 		return 0
@@ -80,7 +83,8 @@ func code(v any) int {
 type Event struct {
 	Tag  string
 	Data value.Raw
-	// Lost is set in a notice without tag and data: some events before it were lost on their way, because somebody read too slowly.
+	// Lost is set in a notice without tag and data: some events before it were lost on their way,
+	// because somebody read too slowly.
 	Lost bool
 }
 
@@ -93,21 +97,24 @@ type Events interface {
 
 // Master is what gathering asks of a master.
 type Master interface {
-	// NewJID makes the id of a job that is then published: who waits for returns listens before anything is sent.
+	// NewJID makes the id of a job that is then published: who waits for returns listens before
+	// anything is sent.
 	NewJID(ctx context.Context) (string, error)
 	Publish(ctx context.Context, p Publish) (Published, error)
 	// Subscribe returns when every reachable master sends the events of the prefix.
 	Subscribe(ctx context.Context, prefix string) (Events, error)
-	// ReadReturns calls fn with what the job cache holds of some minions' returns of a job, one after the other, and reads no others. An
-	// error of fn ends it and comes back.
-	ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r Return) error) error
+	// ReadReturns calls fn with what the job cache holds of some minions' returns of a job, one
+	// after the other, and reads no others. An error of fn ends it and comes back.
+	ReadReturns(ctx context.Context, jid string, ids []string,
+		fn func(id string, r Return) error) error
 }
 
 // Options are Salt's waiting times.
 type Options struct {
 	Timeout          time.Duration // timeout; 0 means 5 s
 	GatherJobTimeout time.Duration // gather_job_timeout; 0 means 10 s
-	// SyndicWait is how long minions behind syndics may yet be heard of, also if no other minion is meant; 0: there are no syndics.
+	// SyndicWait is how long minions behind syndics may yet be heard of, also if no other minion is
+	// meant; 0: there are no syndics.
 	SyndicWait time.Duration
 }
 
@@ -121,10 +128,12 @@ type Summary struct {
 // ErrMasterLost is returned when the event stream ends before the job does.
 var ErrMasterLost = errors.New("the master went away while waiting for returns; see salt-run jobs.lookup_jid")
 
-// Run publishes p and calls onReturn for each minion's return as it arrives, once per minion, from Run's goroutine. It
-// comes back when all expected minions have returned, or when those that have not are found to be silent. The error is
-// that of subscribing or publishing, ErrMasterLost, or ctx's; what was gathered until then is in the Summary.
-func Run(ctx context.Context, m Master, p Publish, o Options, onReturn func(id string, r Return)) (Summary, error) {
+// Run publishes p and calls onReturn for each minion's return as it arrives, once per minion, from
+// Run's goroutine. It comes back when all expected minions have returned, or when those that have
+// not are found to be silent. The error is that of subscribing or publishing, ErrMasterLost, or
+// ctx's; what was gathered until then is in the Summary.
+func Run(ctx context.Context, m Master, p Publish, o Options,
+	onReturn func(id string, r Return)) (Summary, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second
 	}
@@ -246,7 +255,8 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 				timer.Reset(g.opts.Timeout)
 				continue
 			}
-			// Who is silent is decided when the job cache has been asked for what is missing; the timer rests until then.
+			// Who is silent is decided when the job cache has been asked for what is missing; the
+			// timer rests until then.
 			g.reads.silence = true
 			g.reads.wantMissing()
 		case err := <-g.reads.ended:
@@ -286,7 +296,8 @@ func (g *gathering) lastDeadline() time.Time {
 	return last
 }
 
-// event takes a return, the notice that some were lost, or a list of minions that widens the expected set (syndics send them).
+// event takes a return, the notice that some were lost, or a list of minions that widens the
+// expected set (syndics send them).
 func (g *gathering) event(e Event) {
 	if e.Lost {
 		g.reads.lost()
@@ -315,14 +326,15 @@ func (g *gathering) event(e Event) {
 // trimmed is what the bus puts in place of a value above max_event_size.
 const trimmed = "VALUE_TRIMMED"
 
-// take hands on the return of an event. What was trimmed is read from the job cache, which has it whole: a return is stored before its
-// event fires.
+// take hands on the return of an event. What was trimmed is read from the job cache, which has it
+// whole: a return is stored before its event fires.
 func (g *gathering) take(id string, data value.RawMap) {
 	if id == "" || g.returned[id] {
 		return
 	}
 	val, ok := data.Get("return")
-	if _, whole := data.Get("id"); !whole { // an event trimmed to its stamp says nothing but its tag
+	// an event trimmed to its stamp says nothing but its tag
+	if _, whole := data.Get("id"); !whole {
 		if _, expected := g.expected[id]; expected {
 			g.reads.want(id, nil)
 		}

@@ -121,7 +121,8 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 			continue
 		}
 		out.Minions = append(out.Minions, id)
-		data := value.Map{{Key: "id", Value: id}, {Key: "jid", Value: p.JID}, {Key: "retcode", Value: int64(0)}}
+		data := value.Map{{Key: "id", Value: id}, {Key: "jid", Value: p.JID},
+			{Key: "retcode", Value: int64(0)}}
 		tag := "salt/job/" + p.JID + "/ret/" + id
 		if p.Fun == "saltutil.find_job" {
 			ret := value.Map{}
@@ -163,7 +164,10 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 		s.findJobs++
 	} else {
 		for id, d := range s.widen {
-			s.later(d, func() { s.fire("salt/job/"+p.JID+"/new", value.Map{{Key: "minions", Value: []any{id}}}) })
+			s.later(d, func() {
+				s.fire("salt/job/"+p.JID+"/new",
+					value.Map{{Key: "minions", Value: []any{id}}})
+			})
 		}
 	}
 	slices.Sort(out.Minions)
@@ -173,7 +177,8 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 	return out, nil
 }
 
-func (s *simulated) ReadReturns(ctx context.Context, _ string, ids []string, fn func(string, Return) error) error {
+func (s *simulated) ReadReturns(ctx context.Context, _ string, ids []string,
+	fn func(string, Return) error) error {
 	s.reads = append(s.reads, len(ids))
 	for i, id := range ids {
 		if i == s.failAfter && s.failAfter > 0 {
@@ -209,30 +214,42 @@ func TestRun(t *testing.T) {
 		findJobs    int
 		syndics     time.Duration
 	}{
-		{name: "all answer", returned: "a,b", took: 30 * ms, sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms}, "b": {after: 30 * ms}}}},
-		{name: "one silent costs timeout and gather", returned: "a", notReturned: "b", took: 15 * time.Second, findJobs: 1,
+		{name: "all answer", returned: "a,b", took: 30 * ms,
+			sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms},
+				"b": {after: 30 * ms}}}},
+		{name: "one silent costs timeout and gather", returned: "a", notReturned: "b",
+			took: 15 * time.Second, findJobs: 1,
 			sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms}, "b": {mute: true}}}},
 		{name: "not running any more", notReturned: "b", took: 15 * time.Second, findJobs: 1,
 			sim: &simulated{minions: map[string]minion{"b": {}}}},
 		{name: "long job is waited for", returned: "a", took: 48 * time.Second, findJobs: 5,
-			sim: &simulated{minions: map[string]minion{"a": {after: 48 * time.Second, running: time.Hour}}}},
+			sim: &simulated{minions: map[string]minion{"a": {after: 48 * time.Second,
+				running: time.Hour}}}},
 		{name: "long job that dies", notReturned: "a", took: 25 * time.Second, findJobs: 2,
 			sim: &simulated{minions: map[string]minion{"a": {running: 12 * time.Second}}}},
 		{name: "late while asking", returned: "a", took: 9 * time.Second, findJobs: 1,
 			sim: &simulated{minions: map[string]minion{"a": {after: 9 * time.Second}}}},
-		{name: "duplicates are dropped", returned: "a", took: 20 * ms, sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms, twice: true}}}},
+		{name: "duplicates are dropped", returned: "a", took: 20 * ms,
+			sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms, twice: true}}}},
 		{name: "find_job fails there", returned: "a", took: 5*time.Second + 10*ms, findJobs: 1,
 			sim: &simulated{minions: map[string]minion{"a": {after: ms}, "b": {broken: true}}}},
-		{name: "wider by an event", returned: "a", notReturned: "syndicated", took: 15 * time.Second, findJobs: 1,
-			sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms}}, widen: map[string]time.Duration{"syndicated": ms}}},
+		{name: "wider by an event", returned: "a", notReturned: "syndicated",
+			took: 15 * time.Second, findJobs: 1,
+			sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms}},
+				widen: map[string]time.Duration{"syndicated": ms}}},
 		{name: "event lost, return kept", returned: "a", took: 5 * time.Second,
-			sim: &simulated{minions: map[string]minion{"a": {}}, cached: map[string]time.Duration{"a": time.Second}}},
+			sim: &simulated{minions: map[string]minion{"a": {}},
+				cached: map[string]time.Duration{"a": time.Second}}},
 		{name: "nobody matches", sim: &simulated{}},
-		{name: "nobody matches, syndics may know more", took: 4 * time.Second, syndics: 4 * time.Second, sim: &simulated{orders: true}},
-		{name: "all answer before syndics do", returned: "a", took: 4 * time.Second, syndics: 4 * time.Second,
-			sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms}}}},
-		{name: "only behind a syndic", returned: "below", took: 5 * time.Second, syndics: 4 * time.Second,
-			sim: &simulated{orders: true, widen: map[string]time.Duration{"below": ms}, cached: map[string]time.Duration{"below": time.Second}}},
+		{name: "nobody matches, syndics may know more", took: 4 * time.Second,
+			syndics: 4 * time.Second, sim: &simulated{orders: true}},
+		{name: "all answer before syndics do", returned: "a", took: 4 * time.Second,
+			syndics: 4 * time.Second,
+			sim:     &simulated{minions: map[string]minion{"a": {after: 20 * ms}}}},
+		{name: "only behind a syndic", returned: "below", took: 5 * time.Second,
+			syndics: 4 * time.Second,
+			sim: &simulated{orders: true, widen: map[string]time.Duration{"below": ms},
+				cached: map[string]time.Duration{"below": time.Second}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,18 +258,24 @@ func TestRun(t *testing.T) {
 				s := tt.sim
 				s.subs, s.began = make(map[*stream]string), time.Now()
 				var order []string
-				got, err := Run(context.Background(), s, Publish{Tgt: "*", TgtType: "glob", Fun: "test.ping"}, Options{SyndicWait: tt.syndics}, func(id string, r Return) {
-					order = append(order, id)
-					if string(r.Return) != "\xc3" {
-						t.Errorf("%s returned %x", id, r.Return)
-					}
-				})
+				got, err := Run(context.Background(), s,
+					Publish{Tgt: "*", TgtType: "glob",
+						Fun: "test.ping"}, Options{SyndicWait: tt.syndics},
+					func(id string, r Return) {
+						order = append(order, id)
+						if string(r.Return) != "\xc3" {
+							t.Errorf("%s returned %x", id, r.Return)
+						}
+					})
 				took := time.Since(s.began)
-				if err != nil || strings.Join(got.Returned, ",") != tt.returned || strings.Join(got.NotReturned, ",") != tt.notReturned {
-					t.Errorf("got %q and not %q, %v; want %q and not %q", got.Returned, got.NotReturned, err, tt.returned, tt.notReturned)
+				if err != nil || strings.Join(got.Returned, ",") != tt.returned ||
+					strings.Join(got.NotReturned, ",") != tt.notReturned {
+					t.Errorf("got %q and not %q, %v; want %q and not %q", got.Returned,
+						got.NotReturned, err, tt.returned, tt.notReturned)
 				}
 				if took != tt.took || s.findJobs != tt.findJobs {
-					t.Errorf("took %v with %d find_job, want %v with %d", took, s.findJobs, tt.took, tt.findJobs)
+					t.Errorf("took %v with %d find_job, want %v with %d", took, s.findJobs, tt.took,
+						tt.findJobs)
 				}
 				if slices.Sort(order); strings.Join(order, ",") != tt.returned {
 					t.Errorf("handed out %q, want %q", order, tt.returned)
@@ -270,7 +293,8 @@ func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	t.Run("cancelled", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := &simulated{minions: map[string]minion{"a": {}}, subs: make(map[*stream]string), began: time.Now()}
+			s := &simulated{minions: map[string]minion{"a": {}}, subs: make(map[*stream]string),
+				began: time.Now()}
 			ctx, cancel := context.WithTimeout(context.Background(), 7*time.Second)
 			defer cancel()
 			got, err := Run(ctx, s, Publish{Fun: "test.ping"}, Options{}, func(string, Return) {})
@@ -282,7 +306,8 @@ func TestRunEnds(t *testing.T) {
 	})
 	t.Run("master lost", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := &simulated{minions: map[string]minion{"a": {}}, subs: make(map[*stream]string), began: time.Now()}
+			s := &simulated{minions: map[string]minion{"a": {}}, subs: make(map[*stream]string),
+				began: time.Now()}
 			s.later(time.Second, func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -290,7 +315,8 @@ func TestRunEnds(t *testing.T) {
 					close(st.ch)
 				}
 			})
-			_, err := Run(context.Background(), s, Publish{Fun: "test.ping"}, Options{}, func(string, Return) {})
+			_, err := Run(context.Background(), s, Publish{Fun: "test.ping"}, Options{},
+				func(string, Return) {})
 			if !errors.Is(err, ErrMasterLost) {
 				t.Errorf("got %v", err)
 			}

@@ -2,7 +2,8 @@ package gather
 
 import "context"
 
-// poll is one round of saltutil.find_job. It is sent beside the waiting for returns, which must not stop meanwhile.
+// poll is one round of saltutil.find_job. It is sent beside the waiting for returns, which must not
+// stop meanwhile.
 type poll struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -15,7 +16,8 @@ func (p *poll) start(ctx context.Context, g *gathering) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.done = make(chan struct{})
 	p.started = make(chan Events, 1)
-	ask := Publish{Tgt: g.missing(), TgtType: "list", Fun: "saltutil.find_job", Arg: []any{g.jid}, User: g.user}
+	ask := Publish{Tgt: g.missing(), TgtType: "list", Fun: "saltutil.find_job", Arg: []any{g.jid},
+		User: g.user}
 	go func(started chan<- Events, done chan<- struct{}) {
 		defer close(done)
 		var err error

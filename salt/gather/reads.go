@@ -8,12 +8,14 @@ import (
 )
 
 const (
-	// lossDelay is how long after a notice of loss the missing returns are read: a burst loses many, and what still waits behind the
-	// notice need not be read.
+	// lossDelay is how long after a notice of loss the missing returns are read: a burst loses
+	// many, and what still waits behind the notice need not be read.
 	lossDelay = 250 * time.Millisecond
-	// readSilence ends a read of the job cache that has brought nothing for so long. A read that goes on has no other limit.
+	// readSilence ends a read of the job cache that has brought nothing for so long. A read that
+	// goes on has no other limit.
 	readSilence = 3 * time.Second
-	// maxBarren is how many reads in a row may end in an error and bring nothing before trimmed returns are handed on as they are.
+	// maxBarren is how many reads in a row may end in an error and bring nothing before trimmed
+	// returns are handed on as they are.
 	maxBarren = 3
 )
 
@@ -23,17 +25,20 @@ type kept struct {
 	Return
 }
 
-// reads are the reads of the job cache for returns whose events were trimmed or lost, as those of a master that died. One runs at a
-// time, beside the waiting for returns; what is wanted meanwhile waits for the next one.
+// reads are the reads of the job cache for returns whose events were trimmed or lost, as those of a
+// master that died. One runs at a time, beside the waiting for returns; what is wanted meanwhile
+// waits for the next one.
 type reads struct {
 	trimmed map[string]*Return // wanted: id to what its event had, nil if nothing
 	missing bool               // wanted: all that are missing
-	silence bool               // somebody waits for a read of all that are missing, to tell who is silent
-	delay   *time.Timer        // until what was lost is wanted, nil if nothing was
+	// somebody waits for a read of all that are missing, to tell who is silent
+	silence bool
+	delay   *time.Timer // until what was lost is wanted, nil if nothing was
 
-	cancel  context.CancelFunc // of the read that runs, nil if none does
-	asked   map[string]*Return // trimmed ones that it reads; what is wanted later may be stored later than it looks
-	all     bool               // it reads all that were missing, too
+	cancel context.CancelFunc // of the read that runs, nil if none does
+	// trimmed ones that it reads; what is wanted later may be stored later than it looks
+	asked   map[string]*Return
+	all     bool // it reads all that were missing, too
 	brought int
 	barren  int
 	found   chan kept
@@ -91,7 +96,8 @@ func (r *reads) start(ctx context.Context, g *gathering) {
 }
 
 // read hands returns to found. Waiting for whoever takes them does not count as silence.
-func read(ctx context.Context, cancel context.CancelFunc, m Master, jid string, ids []string, found chan<- kept, ended chan<- error) {
+func read(ctx context.Context, cancel context.CancelFunc, m Master, jid string, ids []string,
+	found chan<- kept, ended chan<- error) {
 	silence := time.AfterFunc(readSilence, cancel)
 	defer silence.Stop()
 	ended <- m.ReadReturns(ctx, jid, ids, func(id string, r Return) error {
@@ -106,8 +112,9 @@ func read(ctx context.Context, cancel context.CancelFunc, m Master, jid string, 
 	})
 }
 
-// finish ends a read and reports whether it is the one by which silence is told. A trimmed return that the cache does not have is handed
-// on as its event had it, for that is all there is; one that could not be read is tried again.
+// finish ends a read and reports whether it is the one by which silence is told. A trimmed return
+// that the cache does not have is handed on as its event had it, for that is all there is; one that
+// could not be read is tried again.
 func (r *reads) finish(g *gathering, err error) (silent bool) {
 	r.cancel()
 	r.cancel = nil

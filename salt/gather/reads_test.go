@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestReadsOfTheJobCache pins how much is read for events that were trimmed or lost: each such return once, and no other.
+// TestReadsOfTheJobCache pins how much is read for events that were trimmed or lost: each such
+// return once, and no other.
 func TestReadsOfTheJobCache(t *testing.T) {
 	t.Parallel()
 	ms := time.Millisecond
@@ -29,14 +30,22 @@ func TestReadsOfTheJobCache(t *testing.T) {
 		reads int // most reads of the cache
 		took  time.Duration
 	}{
-		{name: "trimmed at once", whole: n, reads: 2, took: ms + n*ms, sim: &simulated{perRead: ms, minions: fleet(minion{after: ms, trimmed: true}, 0)}},
-		{name: "trimmed one after the other", whole: n, reads: n, took: n * ms, sim: &simulated{minions: fleet(minion{after: ms, trimmed: true}, ms)}},
-		{name: "trimmed to the stamp", whole: n, reads: 2, took: ms + n*ms, sim: &simulated{perRead: ms, minions: fleet(minion{after: ms, bare: true}, 0)}},
-		{name: "slow reads take longer than any fixed limit", whole: n, reads: 2, took: ms + n*time.Second,
-			sim: &simulated{perRead: time.Second, minions: fleet(minion{after: ms, trimmed: true}, 0)}},
-		{name: "a read that hangs is given up and goes on", whole: n, reads: 3, took: ms + n*ms + readSilence,
-			sim: &simulated{failAfter: 40, perRead: ms, minions: fleet(minion{after: ms, trimmed: true}, 0)}},
-		{name: "dropped", whole: n, reads: 1, took: ms + lossDelay, sim: &simulated{minions: fleet(minion{after: ms, dropped: true}, 0)}},
+		{name: "trimmed at once", whole: n, reads: 2, took: ms + n*ms,
+			sim: &simulated{perRead: ms, minions: fleet(minion{after: ms, trimmed: true}, 0)}},
+		{name: "trimmed one after the other", whole: n, reads: n, took: n * ms,
+			sim: &simulated{minions: fleet(minion{after: ms, trimmed: true}, ms)}},
+		{name: "trimmed to the stamp", whole: n, reads: 2, took: ms + n*ms,
+			sim: &simulated{perRead: ms, minions: fleet(minion{after: ms, bare: true}, 0)}},
+		{name: "slow reads take longer than any fixed limit", whole: n, reads: 2,
+			took: ms + n*time.Second,
+			sim: &simulated{perRead: time.Second,
+				minions: fleet(minion{after: ms, trimmed: true}, 0)}},
+		{name: "a read that hangs is given up and goes on", whole: n, reads: 3,
+			took: ms + n*ms + readSilence,
+			sim: &simulated{failAfter: 40, perRead: ms,
+				minions: fleet(minion{after: ms, trimmed: true}, 0)}},
+		{name: "dropped", whole: n, reads: 1, took: ms + lossDelay,
+			sim: &simulated{minions: fleet(minion{after: ms, dropped: true}, 0)}},
 		{name: "dropped while others are read", whole: n, reads: 2, took: 301*ms + lossDelay,
 			sim: &simulated{minions: func() map[string]minion {
 				all := fleet(minion{after: ms, dropped: true}, 0)
@@ -51,15 +60,18 @@ func TestReadsOfTheJobCache(t *testing.T) {
 				s := tt.sim
 				s.subs, s.began = make(map[*stream]string), time.Now()
 				got := make(map[string]int)
-				sum, err := Run(context.Background(), s, Publish{Tgt: "*", TgtType: "glob", Fun: "test.ping"}, Options{Timeout: time.Hour}, func(id string, r Return) {
-					got[id]++
-					if string(r.Return) != "\xc3" {
-						t.Errorf("%s returned %x", id, r.Return)
-					}
-				})
+				sum, err := Run(context.Background(), s,
+					Publish{Tgt: "*", TgtType: "glob",
+						Fun: "test.ping"}, Options{Timeout: time.Hour}, func(id string, r Return) {
+						got[id]++
+						if string(r.Return) != "\xc3" {
+							t.Errorf("%s returned %x", id, r.Return)
+						}
+					})
 				took := time.Since(s.began)
 				if err != nil || len(got) != tt.whole || len(sum.NotReturned) != 0 {
-					t.Errorf("%d returned and not %v, %v; want %d", len(got), sum.NotReturned, err, tt.whole)
+					t.Errorf("%d returned and not %v, %v; want %d", len(got), sum.NotReturned, err,
+						tt.whole)
 				}
 				for id, times := range got {
 					if times != 1 {
@@ -78,16 +90,20 @@ func TestReadsOfTheJobCache(t *testing.T) {
 	}
 }
 
-// TestEventsAreTakenDuringARead: a minion whose event comes whole does not wait for the large returns of others.
+// TestEventsAreTakenDuringARead: a minion whose event comes whole does not wait for the large
+// returns of others.
 func TestEventsAreTakenDuringARead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulated{subs: make(map[*stream]string), began: time.Now(), perRead: 2 * time.Second, minions: map[string]minion{
-			"large": {after: time.Millisecond, trimmed: true}, "small": {after: time.Second},
-		}}
+		s := &simulated{subs: make(map[*stream]string), began: time.Now(), perRead: 2 * time.Second,
+			minions: map[string]minion{
+				"large": {after: time.Millisecond, trimmed: true}, "small": {after: time.Second},
+			}}
 		at := make(map[string]time.Duration)
-		_, err := Run(context.Background(), s, Publish{Fun: "test.ping"}, Options{}, func(id string, _ Return) { at[id] = time.Since(s.began) })
-		if err != nil || at["small"] != time.Second || at["large"] != 2*time.Second+time.Millisecond {
+		_, err := Run(context.Background(), s, Publish{Fun: "test.ping"}, Options{},
+			func(id string, _ Return) { at[id] = time.Since(s.began) })
+		if err != nil || at["small"] != time.Second ||
+			at["large"] != 2*time.Second+time.Millisecond {
 			t.Errorf("returns at %v, %v", at, err)
 		}
 		s.wg.Wait()
@@ -101,12 +117,14 @@ func TestATrimmedReturnThatTheCacheLacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &simulated{subs: make(map[*stream]string), began: time.Now(), minions: map[string]minion{"a": {after: time.Millisecond, trimmed: true}}}
+				s := &simulated{subs: make(map[*stream]string), began: time.Now(),
+					minions: map[string]minion{"a": {after: time.Millisecond, trimmed: true}}}
 				var got []string
-				_, err := Run(context.Background(), &uncached{s, fails}, Publish{Fun: "test.ping"}, Options{}, func(_ string, r Return) {
-					v, _ := r.Return.Text()
-					got = append(got, v)
-				})
+				_, err := Run(context.Background(), &uncached{s, fails}, Publish{Fun: "test.ping"},
+					Options{}, func(_ string, r Return) {
+						v, _ := r.Return.Text()
+						got = append(got, v)
+					})
 				if err != nil || len(got) != 1 || got[0] != "VALUE_TRIMMED" {
 					t.Errorf("got %q, %v", got, err)
 				}
@@ -120,10 +138,12 @@ func TestATrimmedReturnThatTheCacheLacks(t *testing.T) {
 func TestARunThatEndsDuringARead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulated{subs: make(map[*stream]string), began: time.Now(), minions: map[string]minion{"a": {after: time.Millisecond, trimmed: true}}}
+		s := &simulated{subs: make(map[*stream]string), began: time.Now(),
+			minions: map[string]minion{"a": {after: time.Millisecond, trimmed: true}}}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if _, err := Run(ctx, &uncached{s, true}, Publish{Fun: "test.ping"}, Options{}, func(string, Return) { t.Error("a return") }); err == nil {
+		if _, err := Run(ctx, &uncached{s, true}, Publish{Fun: "test.ping"}, Options{},
+			func(string, Return) { t.Error("a return") }); err == nil {
 			t.Error("no error")
 		}
 		s.wg.Wait()
@@ -136,7 +156,8 @@ type uncached struct {
 	hangs bool
 }
 
-func (u *uncached) ReadReturns(ctx context.Context, _ string, _ []string, _ func(string, Return) error) error {
+func (u *uncached) ReadReturns(ctx context.Context, _ string, _ []string,
+	_ func(string, Return) error) error {
 	if u.hangs {
 		<-ctx.Done()
 	}

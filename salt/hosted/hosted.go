@@ -16,11 +16,13 @@ import (
 	"clustermaster/value"
 )
 
-// Answered are the execution functions that the master answers when Python code calls them: Salt's own would read folders that are empty
-// here, or ask a port that takes no orders.
+// Answered are the execution functions that the master answers when Python code calls them: Salt's
+// own would read folders that are empty here, or ask a port that takes no orders.
 var Answered = []string{
-	"data.cas", "data.clear", "data.dump", "data.get", "data.has_key", "data.items", "data.keys", "data.load", "data.pop", "data.set",
-	"data.update", "data.values", "mine.get", "publish.full_data", "publish.publish", "publish.runner", "saltutil.runner", "saltutil.wheel",
+	"data.cas", "data.clear", "data.dump", "data.get", "data.has_key", "data.items", "data.keys",
+	"data.load", "data.pop", "data.set",
+	"data.update", "data.values", "mine.get", "publish.full_data", "publish.publish",
+	"publish.runner", "saltutil.runner", "saltutil.wheel",
 }
 
 // Deps is what the functions are made of.
@@ -63,7 +65,8 @@ func (f *Functions) Has(name string) bool {
 }
 
 // Call implements pillar.Functions, for a call that stands alone.
-func (f *Functions) Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error) {
+func (f *Functions) Call(ctx context.Context, m modules.Minion, fun string, args []any,
+	kwargs value.Map) (any, error) {
 	b := &bound{f: f}
 	defer b.close()
 	return b.Call(ctx, m, fun, args, kwargs)
@@ -113,9 +116,11 @@ func sameMap(a, b value.Map) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// of returns the session for a minion. Modules that were loaded with another pillar would go on seeing that.
+// of returns the session for a minion. Modules that were loaded with another pillar would go on
+// seeing that.
 func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
-	if b.session != nil && (b.minion.ID != m.ID || !anyPillar && !sameMap(b.minion.Pillar, m.Pillar)) {
+	if b.session != nil && (b.minion.ID != m.ID || !anyPillar &&
+		!sameMap(b.minion.Pillar, m.Pillar)) {
 		b.close()
 	}
 	if b.session == nil {
@@ -124,7 +129,8 @@ func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
 		saltenv := m.Opts.String("saltenv")
 		b.minion = m
 		b.session = b.f.d.Host.Session(pythonhost.Minion{
-			ID: m.ID, Grains: m.Grains, Pillar: m.Pillar, Saltenv: saltenv, Pillarenv: m.Pillarenv, PillarRoots: pillarRoots,
+			ID: m.ID, Grains: m.Grains, Pillar: m.Pillar, Saltenv: saltenv, Pillarenv: m.Pillarenv,
+			PillarRoots: pillarRoots,
 		})
 	}
 	return b.session
@@ -149,13 +155,15 @@ func (b *bound) HasFor(m modules.Minion, name string) bool {
 	defer cancel()
 	found, err := b.of(m, false).Has(ctx, name)
 	if err != nil {
-		d.Log.Error("Python host can't tell whether a function is there", "fun", name, "minion", m.ID, "err", err)
+		d.Log.Error("Python host can't tell whether a function is there", "fun", name, "minion",
+			m.ID, "err", err)
 	}
 	return found || strings.HasSuffix(name, ".") && d.Native.Has(name)
 }
 
 // Call implements pillar.Functions.
-func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error) {
+func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []any,
+	kwargs value.Map) (any, error) {
 	d := &b.f.d
 	if b.f.native(fun) {
 		return d.Native.Call(ctx, m, fun, args, kwargs)
@@ -163,7 +171,8 @@ func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []a
 	if err := d.Available(); err != nil {
 		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)
 	}
-	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Module, Fun: fun, Args: args, Kwargs: kwargs})
+	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Module, Fun: fun,
+		Args: args, Kwargs: kwargs})
 	if errors.Is(err, pythonhost.ErrUnknown) {
 		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)
 	}
@@ -177,11 +186,13 @@ func (b *bound) Overrides(fun string) bool { return b.f.Overrides(fun) }
 func (b *bound) OverridesExtPillar(name string) bool { return b.f.d.Pillars.Has(name) }
 
 // ExtPillar implements pillar.ExtPillars.
-func (b *bound) ExtPillar(ctx context.Context, m modules.Minion, name string, soFar value.Map, given any, extra value.Map) (any, bool, error) {
+func (b *bound) ExtPillar(ctx context.Context, m modules.Minion, name string, soFar value.Map,
+	given any, extra value.Map) (any, bool, error) {
 	if err := b.f.d.Available(); err != nil {
 		return nil, true, err
 	}
-	v, err := b.of(m, true).Call(ctx, pythonhost.Call{Kind: pythonhost.Pillar, Fun: name, Given: given, Pillar: soFar, Extra: extra})
+	v, err := b.of(m, true).Call(ctx, pythonhost.Call{Kind: pythonhost.Pillar, Fun: name,
+		Given: given, Pillar: soFar, Extra: extra})
 	if errors.Is(err, pythonhost.ErrUnknown) {
 		b.f.d.Log.Error("ext_pillar can't be loaded", "fun", name, "err", err)
 		return nil, false, nil
@@ -200,7 +211,8 @@ func (b *bound) HasRenderer(name string, src render.Source) bool {
 func importsSalt(text []byte) bool {
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
-		if len(words) > 1 && (words[0] == "import" || words[0] == "from") && (words[1] == "salt" || strings.HasPrefix(words[1], "salt.")) {
+		if len(words) > 1 && (words[0] == "import" || words[0] == "from") &&
+			(words[1] == "salt" || strings.HasPrefix(words[1], "salt.")) {
 			return true
 		}
 	}
@@ -208,10 +220,13 @@ func importsSalt(text []byte) bool {
 }
 
 // RunStage implements pillar.Renderers.
-func (b *bound) RunStage(ctx context.Context, m modules.Minion, name, args string, val any, src render.Source) (any, error) {
-	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Renderer, Fun: name, Args: []any{val}, Kwargs: value.Map{
-		{Key: "argline", Value: args}, {Key: "saltenv", Value: src.SaltEnv}, {Key: "sls", Value: src.SLS}, {Key: "path", Value: src.Path},
-	}})
+func (b *bound) RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
+	src render.Source) (any, error) {
+	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Renderer, Fun: name,
+		Args: []any{val}, Kwargs: value.Map{
+			{Key: "argline", Value: args}, {Key: "saltenv", Value: src.SaltEnv},
+			{Key: "sls", Value: src.SLS}, {Key: "path", Value: src.Path},
+		}})
 	if errors.Is(err, pythonhost.ErrUnknown) {
 		return nil, fmt.Errorf("the renderer %q of %s is not available: %w", name, src.Path, err)
 	}

@@ -116,7 +116,8 @@ func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 	config := salttrees.YAML(t, string(text))
 	log := slog.New(slog.NewTextHandler(s.lines, nil))
 	server := func(dir string) *fileserver.Server {
-		f, err := fileserver.New(fileserver.Options{FollowSymlinks: true, Roots: []fileserver.Env{{Name: "base", Roots: []string{dir}}}}, nil, nil)
+		f, err := fileserver.New(fileserver.Options{FollowSymlinks: true,
+			Roots: []fileserver.Env{{Name: "base", Roots: []string{dir}}}}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +133,8 @@ func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 		Python: func() (string, error) { return exe, nil }, ConfFile: s.root + "/master",
 		Natives: map[string][]string{"module": {"mine.get"}},
 		Answer: func(ctx context.Context, q pythonhost.Question) (any, error) {
-			return native.Call(ctx, modules.Minion{ID: q.Minion.ID, Grains: q.Minion.Grains, Pillar: q.Minion.Pillar}, q.Fun, q.Args, q.Kwargs)
+			return native.Call(ctx, modules.Minion{ID: q.Minion.ID, Grains: q.Minion.Grains,
+				Pillar: q.Minion.Pillar}, q.Fun, q.Args, q.Kwargs)
 		},
 	}
 	if change != nil {
@@ -145,16 +147,19 @@ func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 		missing = errors.New("no Python with Salt is installed")
 	}
 	own := func(kind string) *pythonhost.Site {
-		return pythonhost.NewSite(config.String("extension_modules"), texts(config, "module_dirs"), nil, kind)
+		return pythonhost.NewSite(config.String("extension_modules"), texts(config, "module_dirs"),
+			nil, kind)
 	}
 	functions := hosted.New(hosted.Deps{
 		Native: native, Host: s.host, Available: func() error { return missing },
 		Modules: own("modules"), Pillars: own("pillar"), Renderers: own("renderers"), Log: log,
 	})
 	ext, _ := config.Get("ext_pillar")
-	s.deps = pillar.Deps{Files: files{server(s.root + "/pillar")}, Renderer: rendertest.Renderer(), Functions: functions}
+	s.deps = pillar.Deps{Files: files{server(s.root + "/pillar")}, Renderer: rendertest.Renderer(),
+		Functions: functions}
 	s.compiler = s.with(t, pillar.Options{
-		Roots: []pillar.Env{{Name: "base", Roots: []string{s.root + "/pillar"}}}, MasterOpts: config, ExtPillar: ext,
+		Roots:      []pillar.Env{{Name: "base", Roots: []string{s.root + "/pillar"}}},
+		MasterOpts: config, ExtPillar: ext,
 	})
 	return s
 }
@@ -166,7 +171,8 @@ func (s *site) with(t testing.TB, o pillar.Options) *pillar.Compiler {
 
 func (s *site) pillar(t testing.TB, id string, grains value.Map) value.Map {
 	t.Helper()
-	made, err := s.compiler.Pillar(t.Context(), pillar.Request{ID: id, Grains: grains.Set("id", id)})
+	made, err := s.compiler.Pillar(t.Context(),
+		pillar.Request{ID: id, Grains: grains.Set("id", id)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +204,8 @@ func cut(text string) string {
 	return b.String()
 }
 
-var update = flag.Bool("update", false, "ask each release of Salt for the pillars of testdata/site again")
+var update = flag.Bool("update", false,
+	"ask each release of Salt for the pillars of testdata/site again")
 
 // ask returns the pillars that a release of Salt makes of a site.
 func ask(t *testing.T, release, root string) string {
@@ -217,7 +224,8 @@ func ask(t *testing.T, release, root string) string {
 	return normal(t, said, root)
 }
 
-// TestSiteAsSalt compares the pillars of a site with modules, ext_pillars and renderers of its own with those of each release of Salt.
+// TestSiteAsSalt compares the pillars of a site with modules, ext_pillars and renderers of its own
+// with those of each release of Salt.
 func TestSiteAsSalt(t *testing.T) {
 	t.Parallel()
 	grains := salttrees.Grains(t, "compile.py")
@@ -235,7 +243,8 @@ func TestSiteAsSalt(t *testing.T) {
 			if err != nil {
 				t.Fatalf("no answer of Salt: run with -update: %v", err)
 			}
-			got := normal(t, value.Map{{Key: "web1", Value: s.pillar(t, "web1", grains)}, {Key: "db1", Value: s.pillar(t, "db1", grains)}}, s.root)
+			got := normal(t, value.Map{{Key: "web1", Value: s.pillar(t, "web1", grains)},
+				{Key: "db1", Value: s.pillar(t, "db1", grains)}}, s.root)
 			if got != string(want) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
@@ -261,13 +270,15 @@ func TestSiteIsSalts(t *testing.T) {
 	}
 }
 
-// TestNoPython makes the site's pillar without an interpreter: what is native works, the rest is named with what to install.
+// TestNoPython makes the site's pillar without an interpreter: what is native works, the rest is
+// named with what to install.
 func TestNoPython(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "", nil)
 	got := normal(t, s.pillar(t, "web1", salttrees.Grains(t, "compile.py")), s.root)
 	for _, text := range []string{
-		`"plain": "web1"`, `Failed to load ext_pillar owners: no Python with Salt is installed`, `has no attribute 'facts.about'`, `"commanded": true`,
+		`"plain": "web1"`, `Failed to load ext_pillar owners: no Python with Salt is installed`,
+		`has no attribute 'facts.about'`, `"commanded": true`,
 	} {
 		if !strings.Contains(got, text) {
 			t.Errorf("%s is not in\n%s", text, got)
@@ -284,12 +295,15 @@ func TestNativePillarsStartNothing(t *testing.T) {
 	}
 	s := newSite(t, exe, nil)
 	sls := "id: {{ salt['grains.get']('id') }}\nlist: {{ salt.pillar.get('x', 1) }}\nthere: {{ 'config.get' in salt }}\n"
-	for name, text := range map[string]string{"top.sls": "base: {'*': [plain]}\n", "plain.sls": sls} {
-		if err := os.WriteFile(filepath.Join(s.root, "pillar", name), []byte(text), 0o644); err != nil {
+	for name, text := range map[string]string{"top.sls": "base: {'*': [plain]}\n",
+		"plain.sls": sls} {
+		if err := os.WriteFile(filepath.Join(s.root, "pillar", name), []byte(text),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	native := pillar.Options{Roots: []pillar.Env{{Name: "base", Roots: []string{s.root + "/pillar"}}}}
+	native := pillar.Options{Roots: []pillar.Env{{Name: "base",
+		Roots: []string{s.root + "/pillar"}}}}
 	s.compiler = s.with(t, native)
 	for i := range 100 {
 		made := s.pillar(t, fmt.Sprintf("m%d", i), value.Map{})

@@ -21,23 +21,29 @@ func TestSync(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, []byte("def name():\n    return 'from file_roots'\n"), 0o644); err != nil {
+			if err := os.WriteFile(path, []byte("def name():\n    return 'from file_roots'\n"),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
-			before := s.host.Session(pythonhost.Minion{ID: "web1", Grains: value.Map{{Key: "kernel", Value: "Linux"}}})
+			before := s.host.Session(pythonhost.Minion{ID: "web1",
+				Grains: value.Map{{Key: "kernel", Value: "Linux"}}})
 			if found, err := before.Has(t.Context(), "synced.name"); found || err != nil {
 				t.Errorf("before: %v %v", found, err)
 			}
 			before.Close()
 			sync := s.host.Session(pythonhost.Minion{})
-			got, err := sync.Call(t.Context(), pythonhost.Call{Kind: pythonhost.Runner, Fun: "saltutil.sync_modules", Kwargs: value.Map{{Key: "saltenv", Value: "base"}}})
+			got, err := sync.Call(t.Context(),
+				pythonhost.Call{Kind: pythonhost.Runner, Fun: "saltutil.sync_modules",
+					Kwargs: value.Map{{Key: "saltenv", Value: "base"}}})
 			sync.Close()
 			if err != nil || fmt.Sprint(got) != "[modules.synced]" {
 				t.Fatalf("got %v %v", got, err)
 			}
-			after := s.host.Session(pythonhost.Minion{ID: "web1", Grains: value.Map{{Key: "kernel", Value: "Linux"}}})
+			after := s.host.Session(pythonhost.Minion{ID: "web1",
+				Grains: value.Map{{Key: "kernel", Value: "Linux"}}})
 			defer after.Close()
-			v, err := after.Call(t.Context(), pythonhost.Call{Kind: pythonhost.Module, Fun: "synced.name"})
+			v, err := after.Call(t.Context(),
+				pythonhost.Call{Kind: pythonhost.Module, Fun: "synced.name"})
 			if err != nil || v != "from file_roots" {
 				t.Errorf("after: %v %v", v, err)
 			}

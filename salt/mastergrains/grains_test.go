@@ -20,11 +20,13 @@ func TestGrainsAreSalts(t *testing.T) {
 	}
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "master")
-	if err := os.WriteFile(conf, []byte("root_dir: "+dir+"\nid: m1\nenable_fqdns_grains: False\n"), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte("root_dir: "+dir+"\nid: m1\nenable_fqdns_grains: False\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	script := "import json, logging, sys; logging.disable(logging.CRITICAL); import salt.config, salt.loader; opts = salt.config.master_config(sys.argv[1]); print(json.dumps(salt.loader.grains(opts), default=str))"
-	out, err := exec.Command(filepath.Join(venvs, "salt-3008.3", "bin", "python"), "-c", script, conf).Output()
+	out, err := exec.Command(filepath.Join(venvs, "salt-3008.3", "bin", "python"), "-c", script,
+		conf).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,8 @@ func TestGrainsAreSalts(t *testing.T) {
 			t.Errorf("%s: %v, Salt's is %v", name, v, want)
 		}
 	}
-	for _, name := range []string{"os", "os_family", "osrelease", "ipv4", "mem_total", "kernel", "host"} {
+	for _, name := range []string{"os", "os_family", "osrelease", "ipv4", "mem_total", "kernel",
+		"host"} {
 		if v, _ := ours.Get(name); !value.Truth(v) {
 			t.Errorf("%s is missing", name)
 		}

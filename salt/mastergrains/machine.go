@@ -19,15 +19,21 @@ func machineGrains() value.Map {
 	var grains value.Map
 	var mem unix.Sysinfo_t
 	if unix.Sysinfo(&mem) == nil {
-		grains = append(grains, value.Map{{Key: "mem_total", Value: int64(uint64(mem.Totalram) * uint64(mem.Unit) >> 20)}, {Key: "swap_total", Value: int64(uint64(mem.Totalswap) * uint64(mem.Unit) >> 20)}}...)
+		grains = append(grains,
+			value.Map{{Key: "mem_total",
+				Value: int64(uint64(mem.Totalram) * uint64(mem.Unit) >> 20)},
+				{Key: "swap_total",
+					Value: int64(uint64(mem.Totalswap) * uint64(mem.Unit) >> 20)}}...)
 	}
 	if b, err := os.ReadFile("/etc/machine-id"); err == nil {
 		grains = append(grains, value.Pair{Key: "machine_id", Value: strings.TrimSpace(string(b))})
 	}
 	if b, err := os.ReadFile("/proc/sys/kernel/version"); err == nil {
-		grains = append(grains, value.Pair{Key: "kernelversion", Value: strings.TrimSpace(string(b))})
+		grains = append(grains, value.Pair{Key: "kernelversion",
+			Value: strings.TrimSpace(string(b))})
 	}
-	grains = append(grains, value.Map{{Key: "uid", Value: int64(os.Getuid())}, {Key: "gid", Value: int64(os.Getgid())}}...)
+	grains = append(grains, value.Map{{Key: "uid", Value: int64(os.Getuid())},
+		{Key: "gid", Value: int64(os.Getgid())}}...)
 	if u, err := user.Current(); err == nil {
 		grains = append(grains, value.Pair{Key: "username", Value: u.Username})
 	}
@@ -35,7 +41,8 @@ func machineGrains() value.Map {
 	if shell == "" {
 		shell = "/bin/sh"
 	}
-	grains = append(grains, value.Pair{Key: "shell", Value: shell}, value.Pair{Key: "systempath", Value: anyList(filepath.SplitList(os.Getenv("PATH")))})
+	grains = append(grains, value.Pair{Key: "shell", Value: shell},
+		value.Pair{Key: "systempath", Value: anyList(filepath.SplitList(os.Getenv("PATH")))})
 	return append(grains, addressGrains()...)
 }
 
@@ -69,7 +76,10 @@ func addressGrains() value.Map {
 		if i.Flags&net.FlagLoopback != 0 {
 			mac = "00:00:00:00:00:00"
 		}
-		all, v4, v6 = append(all, value.Pair{Key: i.Name, Value: append(slices.Clip(own4), own6...)}), append(v4, value.Pair{Key: i.Name, Value: own4}), append(v6, value.Pair{Key: i.Name, Value: own6})
+		all, v4, v6 = append(all, value.Pair{Key: i.Name,
+			Value: append(slices.Clip(own4), own6...)}),
+			append(v4, value.Pair{Key: i.Name, Value: own4}), append(v6,
+				value.Pair{Key: i.Name, Value: own6})
 		if mac != "" {
 			hardware = append(hardware, value.Pair{Key: i.Name, Value: mac})
 		}
@@ -81,7 +91,9 @@ func addressGrains() value.Map {
 		return x.Compare(y)
 	})
 	return value.Map{
-		{Key: "ip_interfaces", Value: all}, {Key: "ip4_interfaces", Value: v4}, {Key: "ip6_interfaces", Value: v6}, {Key: "hwaddr_interfaces", Value: hardware},
-		{Key: "ipv4", Value: anyList(slices.Compact(ipv4))}, {Key: "ipv6", Value: anyList(slices.Compact(ipv6))},
+		{Key: "ip_interfaces", Value: all}, {Key: "ip4_interfaces", Value: v4},
+		{Key: "ip6_interfaces", Value: v6}, {Key: "hwaddr_interfaces", Value: hardware},
+		{Key: "ipv4", Value: anyList(slices.Compact(ipv4))},
+		{Key: "ipv6", Value: anyList(slices.Compact(ipv6))},
 	}
 }

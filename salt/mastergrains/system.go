@@ -12,9 +12,12 @@ import (
 
 // systems are Salt's names of distributions by the ID of os-release: os and os_family.
 var systems = map[string][2]string{
-	"debian": {"Debian", "Debian"}, "ubuntu": {"Ubuntu", "Debian"}, "raspbian": {"Raspbian", "Debian"}, "linuxmint": {"Mint", "Debian"},
-	"rhel": {"RedHat", "RedHat"}, "centos": {"CentOS", "RedHat"}, "rocky": {"Rocky", "RedHat"}, "almalinux": {"AlmaLinux", "RedHat"}, "fedora": {"Fedora", "RedHat"},
-	"ol": {"OEL", "RedHat"}, "amzn": {"Amazon", "RedHat"}, "sles": {"SUSE", "Suse"}, "opensuse-leap": {"SUSE", "Suse"}, "opensuse-tumbleweed": {"SUSE", "Suse"},
+	"debian": {"Debian", "Debian"}, "ubuntu": {"Ubuntu", "Debian"},
+	"raspbian": {"Raspbian", "Debian"}, "linuxmint": {"Mint", "Debian"},
+	"rhel": {"RedHat", "RedHat"}, "centos": {"CentOS", "RedHat"}, "rocky": {"Rocky", "RedHat"},
+	"almalinux": {"AlmaLinux", "RedHat"}, "fedora": {"Fedora", "RedHat"},
+	"ol": {"OEL", "RedHat"}, "amzn": {"Amazon", "RedHat"}, "sles": {"SUSE", "Suse"},
+	"opensuse-leap": {"SUSE", "Suse"}, "opensuse-tumbleweed": {"SUSE", "Suse"},
 	"alpine": {"Alpine", "Alpine"}, "arch": {"Arch", "Arch"}, "gentoo": {"Gentoo", "Gentoo"},
 }
 
@@ -30,8 +33,11 @@ func systemGrains() value.Map {
 		names = [2]string{name, name}
 	}
 	grains := value.Map{
-		{Key: "os", Value: names[0]}, {Key: "os_family", Value: names[1]}, {Key: "osfullname", Value: name}, {Key: "oscodename", Value: release["VERSION_CODENAME"]},
-		{Key: "osrelease", Value: version}, {Key: "lsb_distrib_id", Value: name}, {Key: "lsb_distrib_release", Value: version}, {Key: "lsb_distrib_codename", Value: release["VERSION_CODENAME"]},
+		{Key: "os", Value: names[0]}, {Key: "os_family", Value: names[1]},
+		{Key: "osfullname", Value: name}, {Key: "oscodename", Value: release["VERSION_CODENAME"]},
+		{Key: "osrelease", Value: version}, {Key: "lsb_distrib_id", Value: name},
+		{Key: "lsb_distrib_release", Value: version},
+		{Key: "lsb_distrib_codename", Value: release["VERSION_CODENAME"]},
 	}
 	var info []any
 	for part := range strings.SplitSeq(version, ".") {
@@ -50,7 +56,9 @@ func systemGrains() value.Map {
 		if known && (names[0] == "Ubuntu" || names[1] != "Debian") {
 			of = name
 		}
-		grains = append(grains, value.Map{{Key: "osrelease_info", Value: info}, {Key: "osmajorrelease", Value: info[0]}, {Key: "osfinger", Value: of + "-" + finger}}...)
+		grains = append(grains, value.Map{{Key: "osrelease_info", Value: info},
+			{Key: "osmajorrelease", Value: info[0]},
+			{Key: "osfinger", Value: of + "-" + finger}}...)
 	}
 	if names[1] == "Debian" {
 		grains = append(grains, value.Pair{Key: "osarch", Value: runtime.GOARCH})

@@ -8,7 +8,8 @@ import (
 	"clustermaster/wire"
 )
 
-// extNodes asks a command, whose last argument is the minion's id, for YAML with classes and environment.
+// extNodes asks a command, whose last argument is the minion's id, for YAML with classes and
+// environment.
 func extNodes(command string, d Deps) func(context.Context, Request) (value.Map, error) {
 	return func(ctx context.Context, r Request) (value.Map, error) {
 		quoted, err := wire.QuotedID(r.ID)

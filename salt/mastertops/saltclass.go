@@ -27,8 +27,9 @@ const (
 	maxEntries   = 1 << 20 // of folders, as links lead through them
 )
 
-// classes is the module saltclass: nodes/**/ID.yml names classes, and those further ones, in classes/; each may have states. Files are
-// templates that see the pillars of what was read before (Salt's utils/saltclass.py).
+// classes is the module saltclass: nodes/**/ID.yml names classes, and those further ones, in
+// classes/; each may have states. Files are templates that see the pillars of what was read before
+// (Salt's utils/saltclass.py).
 type classes struct {
 	path     string
 	renderer renderer
@@ -44,7 +45,8 @@ type reading struct {
 	order  []value.Map // classes, the nested ones before those that name them, and the node
 }
 
-// states is environment to the states of all classes and of the node, each once. The environment is that of the last that has one.
+// states is environment to the states of all classes and of the node, each once. The environment is
+// that of the last that has one.
 func (c classes) states(ctx context.Context, req Request) (value.Map, error) {
 	r := &reading{classes: c, req: req, pillar: value.Map{}, seen: make(map[string]bool)}
 	node, err := r.node(ctx)
@@ -115,10 +117,13 @@ func (r *reading) expand(ctx context.Context, names []any) error {
 	return nil
 }
 
-// places are the files that a class a.b may be: classes/a.b.yml, classes/a/b.yml, classes/a/b/init.yml.
+// places are the files that a class a.b may be: classes/a.b.yml, classes/a/b.yml,
+// classes/a/b/init.yml.
 func (r *reading) places(name string) []string {
-	dir, nested := filepath.Join(r.path, "classes"), strings.ReplaceAll(name, ".", string(filepath.Separator))
-	return []string{filepath.Join(dir, name+".yml"), filepath.Join(dir, nested+".yml"), filepath.Join(dir, nested, "init.yml")}
+	dir, nested := filepath.Join(r.path, "classes"), strings.ReplaceAll(name, ".",
+		string(filepath.Separator))
+	return []string{filepath.Join(dir, name+".yml"), filepath.Join(dir, nested+".yml"),
+		filepath.Join(dir, nested, "init.yml")}
 }
 
 // matching are the classes that names, which may be globs, mean, each once.
@@ -139,7 +144,8 @@ func (r *reading) matching(names []any) []string {
 				if !inside {
 					continue
 				}
-				class := strings.TrimSuffix(strings.ReplaceAll(strings.TrimSuffix(rest, ".yml"), string(filepath.Separator), "."), ".init")
+				class := strings.TrimSuffix(strings.ReplaceAll(strings.TrimSuffix(rest, ".yml"),
+					string(filepath.Separator), "."), ".init")
 				if !slices.Contains(out, class) {
 					out = append(out, class)
 				}
@@ -172,14 +178,19 @@ func (r *reading) file(ctx context.Context, path string) (value.Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	if bytes.Contains(text, []byte("{{")) || bytes.Contains(text, []byte("{%")) || bytes.Contains(text, []byte("{#")) {
-		v, err := r.renderer.Render(ctx, render.Source{Path: path, Data: append([]byte(prelude), text...)}, "jinja", render.Context{
-			ID: r.req.ID, Grains: r.req.Grains, Opts: value.Map{{Key: "allow_undefined", Value: true}},
-			Vars: value.Map{
-				{Key: "__opts__", Value: r.req.Opts}, {Key: "__grains__", Value: r.req.Grains}, {Key: "__pillar__", Value: r.pillar},
-				{Key: "minion_id", Value: r.req.ID},
-			},
-		}, folder(filepath.Dir(path)))
+	if bytes.Contains(text, []byte("{{")) || bytes.Contains(text, []byte("{%")) ||
+		bytes.Contains(text, []byte("{#")) {
+		v, err := r.renderer.Render(ctx,
+			render.Source{Path: path, Data: append([]byte(prelude),
+				text...)}, "jinja", render.Context{
+				ID: r.req.ID, Grains: r.req.Grains,
+				Opts: value.Map{{Key: "allow_undefined", Value: true}},
+				Vars: value.Map{
+					{Key: "__opts__", Value: r.req.Opts}, {Key: "__grains__", Value: r.req.Grains},
+					{Key: "__pillar__", Value: r.pillar},
+					{Key: "minion_id", Value: r.req.ID},
+				},
+			}, folder(filepath.Dir(path)))
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", path, err)
 		}
@@ -219,7 +230,8 @@ func (f folder) File(_ context.Context, _, path string) ([]byte, bool, error) {
 	return text, err == nil, err
 }
 
-// walk calls fn for the files below a folder, through links to folders too, for at most so many entries. A folder that is not there has none.
+// walk calls fn for the files below a folder, through links to folders too, for at most so many
+// entries. A folder that is not there has none.
 func walk(dir string, left *int, fn func(path string)) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -244,7 +256,8 @@ func walk(dir string, left *int, fn func(path string)) error {
 	return nil
 }
 
-// overlay lays b over a: maps are joined, lists appended; a list that begins with "^" takes the place of the other. Neither is written to.
+// overlay lays b over a: maps are joined, lists appended; a list that begins with "^" takes the
+// place of the other. Neither is written to.
 func overlay(a, b value.Map) value.Map {
 	out := slices.Clone(a)
 	for _, p := range b {

@@ -25,7 +25,8 @@ type Deps struct {
 }
 
 type renderer interface {
-	Render(ctx context.Context, src render.Source, pipe string, c render.Context, h render.Host) (any, error)
+	Render(ctx context.Context, src render.Source, pipe string, c render.Context,
+		h render.Host) (any, error)
 }
 
 // yaml reads a document; nil is an empty one.
@@ -33,7 +34,8 @@ func yaml(ctx context.Context, r renderer, path, text string) (any, error) {
 	if strings.HasPrefix(text, "#!") { // a comment here, and no choice of renderers
 		text = " " + text
 	}
-	return r.Render(ctx, render.Source{Path: path, Data: []byte(text)}, "yaml", render.Context{}, nil)
+	return r.Render(ctx, render.Source{Path: path, Data: []byte(text)}, "yaml",
+		render.Context{}, nil)
 }
 
 // module is one of master_tops. Its answer maps environments to lists of SLS names.
@@ -48,8 +50,9 @@ type Tops struct {
 	log     *slog.Logger
 }
 
-// New reads the option master_tops: module to its own options. Salt's other modules want software of their own (reclass, varstack, a Cobbler or
-// Mongo server). Error: a module that there is not, or options of the wrong shape.
+// New reads the option master_tops: module to its own options. Salt's other modules want software
+// of their own (reclass, varstack, a Cobbler or Mongo server). Error: an unknown module, or options
+// of the wrong shape.
 func New(option value.Map, d Deps) (*Tops, error) {
 	t := &Tops{log: d.Log.With("component", "tops")}
 	for _, p := range option {
@@ -70,9 +73,11 @@ func New(option value.Map, d Deps) (*Tops, error) {
 			if !ok {
 				return nil, fmt.Errorf("master_tops: saltclass: %v is no map with a path", p.Value)
 			}
-			t.modules = append(t.modules, module{name, classes{path: path, renderer: d.Renderer, log: t.log}.states})
+			t.modules = append(t.modules,
+				module{name, classes{path: path, renderer: d.Renderer, log: t.log}.states})
 		default:
-			return nil, fmt.Errorf("master_tops: there is no module %v; use ext_nodes or saltclass", p.Key)
+			return nil,
+				fmt.Errorf("master_tops: there is no module %v; use ext_nodes or saltclass", p.Key)
 		}
 	}
 	return t, nil
@@ -84,7 +89,8 @@ func (t *Tops) Ask(ctx context.Context, r Request) value.Map {
 	for _, m := range t.modules {
 		said, err := m.ask(ctx, r)
 		if err != nil {
-			t.log.Error("a module of master_tops failed; the minion gets none of its states", "module", m.name, "minion", r.ID, "err", err)
+			t.log.Error("a module of master_tops failed; the minion gets none of its states",
+				"module", m.name, "minion", r.ID, "err", err)
 			continue
 		}
 		all = value.Recurse(all, said, true)

@@ -85,7 +85,8 @@ func writeTree(t *testing.T) (dir string, ids []string) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if id, ok := strings.CutSuffix(filepath.Base(name), ".yml"); ok && strings.HasPrefix(name, "nodes/") {
+		if id, ok := strings.CutSuffix(filepath.Base(name), ".yml"); ok &&
+			strings.HasPrefix(name, "nodes/") {
 			ids = append(ids, id)
 		}
 	}
@@ -99,11 +100,13 @@ var grains = value.Map{{Key: "os", Value: "Debian"}}
 // salts are Salt's answers; null where it fails.
 func salts(t *testing.T, dir string, ids []string) map[string]map[string][]string {
 	t.Helper()
-	asked, err := json.Marshal(map[string]any{"ids": ids, "grains": map[string]string{"os": "Debian"}})
+	asked, err := json.Marshal(map[string]any{"ids": ids,
+		"grains": map[string]string{"os": "Debian"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin", "python"), "testdata/reference.py", dir)
+	cmd := exec.Command(filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin",
+		"python"), "testdata/reference.py", dir)
 	cmd.Stdin = bytes.NewReader(asked)
 	out, err := cmd.Output()
 	if err != nil {
@@ -141,7 +144,9 @@ func TestSaltclass(t *testing.T) {
 	}
 	c := classes{path: dir, renderer: rendertest.Renderer(), log: slog.New(slog.DiscardHandler)}
 	for _, id := range ids {
-		said, err := c.states(t.Context(), Request{ID: id, Grains: grains, Opts: value.Map{{Key: "id", Value: id}, {Key: "saltenv", Value: "base"}}})
+		said, err := c.states(t.Context(),
+			Request{ID: id, Grains: grains,
+				Opts: value.Map{{Key: "id", Value: id}, {Key: "saltenv", Value: "base"}}})
 		var got map[string][]string
 		if err == nil {
 			got = map[string][]string{}
@@ -197,14 +202,16 @@ func TestAsk(t *testing.T) {
 		ran = command
 		return prints, nil
 	}
-	made, err := New(dict("ext_nodes", "nodes --of", "saltclass", dict("path", dir)), Deps{Output: output, Renderer: rendertest.Renderer(), Log: slog.New(slog.DiscardHandler)})
+	made, err := New(dict("ext_nodes", "nodes --of", "saltclass", dict("path", dir)),
+		Deps{Output: output, Renderer: rendertest.Renderer(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask := func(id string) value.Map {
 		return made.Ask(t.Context(), Request{ID: id, Grains: grains, Opts: dict("id", id)})
 	}
-	if got, want := ask("envlast"), dict("staging", []any{"from-command", "s"}, "dev", []any{"s"}); !reflect.DeepEqual(got, want) {
+	if got, want := ask("envlast"), dict("staging", []any{"from-command", "s"}, "dev",
+		[]any{"s"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if ran != "nodes --of envlast" {
@@ -219,11 +226,13 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%q: ran %q, got %v", id, ran, got)
 		}
 	}
-	if got, want := ask("broken"), dict("staging", []any{"from-command", "s"}); !reflect.DeepEqual(got, want) {
+	if got, want := ask("broken"), dict("staging",
+		[]any{"from-command", "s"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("without a module that fails: %v", got)
 	}
 	prints = "classes: {one: {}, two: null}\n"
-	if got, want := ask("nested"), dict("base", []any{"one", "two"}, "prod", []any{"c", "b", "a", "m", "l"}); !reflect.DeepEqual(got, want) {
+	if got, want := ask("nested"), dict("base", []any{"one", "two"}, "prod",
+		[]any{"c", "b", "a", "m", "l"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("classes as a map: %v", got)
 	}
 }
@@ -231,9 +240,12 @@ func TestAsk(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	for want, option := range map[string]value.Map{
-		"no module reclass": dict("reclass", dict()), "is no command": dict("ext_nodes", int64(1)), "is no map": dict("saltclass", "x"), "with a path": dict("saltclass", dict("path", int64(1))),
+		"no module reclass": dict("reclass", dict()), "is no command": dict("ext_nodes", int64(1)),
+		"is no map":   dict("saltclass", "x"),
+		"with a path": dict("saltclass", dict("path", int64(1))),
 	} {
-		if _, err := New(option, Deps{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(option, Deps{Log: slog.New(slog.DiscardHandler)}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", option, err, want)
 		}
 	}

@@ -32,25 +32,28 @@ type accountGroup struct {
 }
 
 func (g accountGroup) info() value.Map {
-	return value.Map{{Key: "name", Value: g.name}, {Key: "passwd", Value: g.password}, {Key: "gid", Value: g.gid}, {Key: "members", Value: texts(g.members)}}
+	return value.Map{{Key: "name", Value: g.name}, {Key: "passwd", Value: g.password},
+		{Key: "gid", Value: g.gid}, {Key: "members", Value: texts(g.members)}}
 }
 
 // accountFunctions are the families user and group, and those of file that turn names into numbers.
 func accountFunctions() []function {
 	list := []param{opt("refresh", false), opt("root", nil)}
 	return []function{
-		{name: "user.info", params: []param{need("name"), opt("root", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			all, err := c.accounts()
-			if err != nil {
-				return nil, err
-			}
-			i := slices.IndexFunc(all, func(a account) bool { return a.name == value.Str(c.any("name")) })
-			if i < 0 {
-				return value.Map{}, nil
-			}
-			in, err := readMemberships()
-			return all[i].info(in), err
-		}},
+		{name: "user.info", params: []param{need("name"), opt("root", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				all, err := c.accounts()
+				if err != nil {
+					return nil, err
+				}
+				i := slices.IndexFunc(all,
+					func(a account) bool { return a.name == value.Str(c.any("name")) })
+				if i < 0 {
+					return value.Map{}, nil
+				}
+				in, err := readMemberships()
+				return all[i].info(in), err
+			}},
 		{name: "user.getent", params: list, run: func(_ context.Context, c *call) (any, error) {
 			all, err := c.accounts()
 			if err != nil {
@@ -63,37 +66,43 @@ func accountFunctions() []function {
 			}
 			return out, err
 		}},
-		{name: "user.list_users", params: []param{opt("root", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			all, err := c.accounts()
-			names := make([]string, len(all))
-			for i, a := range all {
-				names[i] = a.name
-			}
-			slices.Sort(names)
-			return texts(names), err
-		}},
-		{name: "user.list_groups", params: []param{need("name")}, run: func(_ context.Context, c *call) (any, error) {
-			name, err := c.accountName("name")
-			if err != nil {
-				return nil, err
-			}
-			in, err := readMemberships()
-			return in.of(name), err
-		}},
-		{name: "user.primary_group", params: []param{need("name")}, run: func(ctx context.Context, c *call) (any, error) {
-			return c.Call(ctx, c.who, "cmd.run", []any{[]any{"id", "-g", "-n", c.any("name")}}, nil)
-		}},
-		{name: "group.info", params: []param{need("name"), opt("root", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			name, err := c.accountName("name")
-			if err != nil {
-				return nil, err
-			}
-			all, err := c.groups()
-			if i := slices.IndexFunc(all, func(g accountGroup) bool { return g.name == name }); i >= 0 {
-				return all[i].info(), err
-			}
-			return value.Map{}, err
-		}},
+		{name: "user.list_users", params: []param{opt("root", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				all, err := c.accounts()
+				names := make([]string, len(all))
+				for i, a := range all {
+					names[i] = a.name
+				}
+				slices.Sort(names)
+				return texts(names), err
+			}},
+		{name: "user.list_groups", params: []param{need("name")},
+			run: func(_ context.Context, c *call) (any, error) {
+				name, err := c.accountName("name")
+				if err != nil {
+					return nil, err
+				}
+				in, err := readMemberships()
+				return in.of(name), err
+			}},
+		{name: "user.primary_group", params: []param{need("name")},
+			run: func(ctx context.Context, c *call) (any, error) {
+				return c.Call(ctx, c.who, "cmd.run",
+					[]any{[]any{"id", "-g", "-n", c.any("name")}}, nil)
+			}},
+		{name: "group.info", params: []param{need("name"), opt("root", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				name, err := c.accountName("name")
+				if err != nil {
+					return nil, err
+				}
+				all, err := c.groups()
+				if i := slices.IndexFunc(all,
+					func(g accountGroup) bool { return g.name == name }); i >= 0 {
+					return all[i].info(), err
+				}
+				return value.Map{}, err
+			}},
 		{name: "group.getent", params: list, run: func(_ context.Context, c *call) (any, error) {
 			all, err := c.groups()
 			out := make([]any, len(all))
@@ -102,50 +111,57 @@ func accountFunctions() []function {
 			}
 			return out, err
 		}},
-		{name: "file.user_to_uid", params: []param{need("user")}, run: func(_ context.Context, c *call) (any, error) {
-			switch v := c.any("user").(type) {
-			case nil:
-				return int64(os.Geteuid()), nil
-			case int64, bool:
-				return v, nil
-			}
-			name, err := c.accountName("user")
-			if err != nil {
-				return nil, err
-			}
-			all, err := readAccounts()
-			if i := slices.IndexFunc(all, func(a account) bool { return a.name == name }); i >= 0 {
-				return all[i].uid, err
-			}
-			return "", err
-		}},
-		{name: "file.uid_to_user", params: []param{need("uid")}, run: func(_ context.Context, c *call) (any, error) {
-			uid, err := c.systemNumber("uid")
-			if err != nil {
-				return nil, err
-			}
-			all, err := readAccounts()
-			if i := slices.IndexFunc(all, func(a account) bool { return a.uid == uid }); i >= 0 {
-				return all[i].name, err
-			}
-			return c.any("uid"), err
-		}},
-		{name: "file.group_to_gid", params: []param{need("group")}, run: func(_ context.Context, c *call) (any, error) { return c.gid("group") }},
-		{name: "file.gid_to_group", params: []param{need("gid")}, run: func(_ context.Context, c *call) (any, error) {
-			v := c.any("gid")
-			if n, err := c.whole("gid"); err == nil {
-				v = n
-			} else if _, ok := v.(string); !ok {
-				return nil, err
-			} else if v, err = c.gid("gid"); err != nil || v == "" {
+		{name: "file.user_to_uid", params: []param{need("user")},
+			run: func(_ context.Context, c *call) (any, error) {
+				switch v := c.any("user").(type) {
+				case nil:
+					return int64(os.Geteuid()), nil
+				case int64, bool:
+					return v, nil
+				}
+				name, err := c.accountName("user")
+				if err != nil {
+					return nil, err
+				}
+				all, err := readAccounts()
+				if i := slices.IndexFunc(all,
+					func(a account) bool { return a.name == name }); i >= 0 {
+					return all[i].uid, err
+				}
+				return "", err
+			}},
+		{name: "file.uid_to_user", params: []param{need("uid")},
+			run: func(_ context.Context, c *call) (any, error) {
+				uid, err := c.systemNumber("uid")
+				if err != nil {
+					return nil, err
+				}
+				all, err := readAccounts()
+				if i := slices.IndexFunc(all,
+					func(a account) bool { return a.uid == uid }); i >= 0 {
+					return all[i].name, err
+				}
+				return c.any("uid"), err
+			}},
+		{name: "file.group_to_gid", params: []param{need("group")},
+			run: func(_ context.Context, c *call) (any, error) { return c.gid("group") }},
+		{name: "file.gid_to_group", params: []param{need("gid")},
+			run: func(_ context.Context, c *call) (any, error) {
+				v := c.any("gid")
+				if n, err := c.whole("gid"); err == nil {
+					v = n
+				} else if _, ok := v.(string); !ok {
+					return nil, err
+				} else if v, err = c.gid("gid"); err != nil || v == "" {
+					return v, err
+				}
+				all, err := readGroups()
+				if i := slices.IndexFunc(all,
+					func(g accountGroup) bool { return g.gid == v }); i >= 0 {
+					return all[i].name, err
+				}
 				return v, err
-			}
-			all, err := readGroups()
-			if i := slices.IndexFunc(all, func(g accountGroup) bool { return g.gid == v }); i >= 0 {
-				return all[i].name, err
-			}
-			return v, err
-		}},
+			}},
 	}
 }
 
@@ -243,7 +259,8 @@ func (c *call) below(name string, each func(line string) error) error {
 	return nil
 }
 
-// readAccounts reads the machine's users. Lines that are none are passed over, as the C library does.
+// readAccounts reads the machine's users. Lines that are none are passed over, as the C library
+// does.
 func readAccounts() ([]account, error) { return readLines("/etc/passwd", parseAccount) }
 
 func readGroups() ([]accountGroup, error) { return readLines("/etc/group", parseGroup) }
@@ -272,7 +289,8 @@ func parseAccount(line string) (account, bool) {
 	}
 	uid, ok := value.ParseInt(f[2])
 	gid, too := value.ParseInt(f[3])
-	return account{name: f[0], password: f[1], uid: int64(uid), gid: int64(gid), gecos: f[4], home: f[5], run: f[6]}, ok && too
+	return account{name: f[0], password: f[1], uid: int64(uid), gid: int64(gid), gecos: f[4],
+		home: f[5], run: f[6]}, ok && too
 }
 
 func parseGroup(line string) (accountGroup, bool) {
@@ -288,13 +306,18 @@ func parseGroup(line string) (accountGroup, bool) {
 	return g, ok
 }
 
-// info is an account as user.info tells it. Its groups are the machine's, whatever root it comes from.
+// info is an account as user.info tells it. Its groups are the machine's, whatever root it comes
+// from.
 func (a account) info(in memberships) value.Map {
 	more := append(strings.SplitN(a.gecos, ",", 5), "", "", "", "", "")
 	return value.Map{
-		{Key: "gid", Value: a.gid}, {Key: "groups", Value: in.of(a.name)}, {Key: "home", Value: a.home}, {Key: "name", Value: a.name}, {Key: "passwd", Value: a.password},
-		{Key: "shell", Value: a.run}, {Key: "uid", Value: a.uid}, {Key: "fullname", Value: more[0]}, {Key: "roomnumber", Value: more[1]},
-		{Key: "workphone", Value: more[2]}, {Key: "homephone", Value: more[3]}, {Key: "other", Value: more[4]},
+		{Key: "gid", Value: a.gid}, {Key: "groups", Value: in.of(a.name)},
+		{Key: "home", Value: a.home}, {Key: "name", Value: a.name},
+		{Key: "passwd", Value: a.password},
+		{Key: "shell", Value: a.run}, {Key: "uid", Value: a.uid}, {Key: "fullname", Value: more[0]},
+		{Key: "roomnumber", Value: more[1]},
+		{Key: "workphone", Value: more[2]}, {Key: "homephone", Value: more[3]},
+		{Key: "other", Value: more[4]},
 	}
 }
 
@@ -314,7 +337,8 @@ func readMemberships() (memberships, error) {
 	if err != nil {
 		return memberships{}, err
 	}
-	in := memberships{main: make(map[string]int64), gids: make(map[string][]int64), names: make(map[int64][]string)}
+	in := memberships{main: make(map[string]int64), gids: make(map[string][]int64),
+		names: make(map[int64][]string)}
 	for _, a := range slices.Backward(users) { // the first of a name counts
 		in.main[a.name] = a.gid
 	}

@@ -13,7 +13,9 @@ const maxBanner = 1 << 16
 func bannerFunctions() []function {
 	return []function{
 		{name: "slsutil.banner", params: []param{
-			opt("width", int64(72)), opt("commentchar", "#"), opt("borderchar", "#"), opt("blockstart", nil), opt("blockend", nil), opt("title", nil), opt("text", nil), opt("newline", false),
+			opt("width", int64(72)), opt("commentchar", "#"), opt("borderchar", "#"),
+			opt("blockstart", nil), opt("blockend", nil), opt("title", nil), opt("text", nil),
+			opt("newline", false),
 		}, run: banner},
 	}
 }
@@ -57,7 +59,8 @@ func banner(_ context.Context, c *call) (any, error) {
 	for _, line := range wrap(c.text("title"), inner) {
 		pad := inner - runes(line)
 		before := pad/2 + pad&inner&1 // as Python centers
-		lines = append(lines, left+" "+strings.Repeat(" ", before)+line+strings.Repeat(" ", pad-before)+" "+right)
+		lines = append(lines, left+" "+strings.Repeat(" ", before)+line+
+			strings.Repeat(" ", pad-before)+" "+right)
 	}
 	lines = append(lines, spacer)
 	for _, line := range wrap(c.text("text"), inner) {
@@ -117,7 +120,8 @@ func wrap(s string, width int) []string {
 	return lines
 }
 
-// longWord is how much of a word that no line holds goes to a line with room for so many characters: up to a hyphen, else all there is room for.
+// longWord is how much of a word that no line holds goes to a line with room for so many
+// characters: up to a hyphen, else all there is room for.
 func longWord(word []rune, room int) int {
 	for i := room - 1; i > 0; i-- {
 		if word[i] != '-' {
@@ -133,7 +137,8 @@ func longWord(word []rune, room int) int {
 	return room
 }
 
-// plainSpaces puts spaces in place of tabs, which lead to the next multiple of eight, and of other white space.
+// plainSpaces puts spaces in place of tabs, which lead to the next multiple of eight, and of other
+// white space.
 func plainSpaces(s string) []rune {
 	var out []rune
 	column := 0
@@ -155,7 +160,8 @@ func plainSpaces(s string) []rune {
 	return out
 }
 
-// chunksOf splits a text where lines may break: into runs of spaces, words, parts of words that end with a hyphen, and dashes.
+// chunksOf splits a text where lines may break: into runs of spaces, words, parts of words that end
+// with a hyphen, and dashes.
 func chunksOf(s []rune) [][]rune {
 	at := func(i int) rune {
 		if i < 0 || i >= len(s) {
@@ -165,8 +171,10 @@ func chunksOf(s []rune) [][]rune {
 	}
 	word := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
 	letter := func(r rune) bool { return word(r) && !unicode.IsDigit(r) }
-	ends := func(r rune) bool { return word(r) || strings.ContainsRune(`!"'&.,?`, r) } // may stand before a dash
-	dash := func(i int) int {                                                          // the end of a dash at i, 0 if there is none
+	// may stand before a dash
+	ends := func(r rune) bool { return word(r) || strings.ContainsRune(`!"'&.,?`, r) }
+	// the end of a dash at i, 0 if there is none
+	dash := func(i int) int {
 		end := i
 		for at(end) == '-' {
 			end++

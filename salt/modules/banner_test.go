@@ -20,7 +20,8 @@ func FuzzWrap(f *testing.F) {
 			}
 		}
 		letters := func(s string) string { return strings.Join(strings.Fields(s), "") }
-		if got, want := letters(strings.Join(lines, "")), letters(string(plainSpaces(s))); got != want {
+		if got, want := letters(strings.Join(lines,
+			"")), letters(string(plainSpaces(s))); got != want {
 			t.Errorf("%q became %q", want, got)
 		}
 	})

@@ -35,51 +35,60 @@ type ran struct {
 func (r ran) all() value.Map {
 	if r.late {
 		return value.Map{
-			{Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr}, {Key: "retcode", Value: int64(r.retcode)}, {Key: "pid", Value: int64(r.pid)},
+			{Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr},
+			{Key: "retcode", Value: int64(r.retcode)}, {Key: "pid", Value: int64(r.pid)},
 		}
 	}
 	return value.Map{
-		{Key: "pid", Value: int64(r.pid)}, {Key: "retcode", Value: int64(r.retcode)}, {Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr},
+		{Key: "pid", Value: int64(r.pid)}, {Key: "retcode", Value: int64(r.retcode)},
+		{Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr},
 	}
 }
 
 func commandFunctions() []function {
 	params := []param{
-		need("cmd"), opt("cwd", nil), opt("stdin", nil), opt("runas", nil), opt("group", nil), opt("shell", nil), opt("python_shell", nil), opt("env", nil),
-		opt("clean_env", false), opt("template", nil), opt("rstrip", true), opt("umask", nil), opt("output_encoding", nil), opt("output_loglevel", "debug"),
-		opt("log_callback", nil), opt("hide_output", false), opt("timeout", nil), opt("reset_system_locale", true), opt("ignore_retcode", false), opt("saltenv", nil),
-		opt("use_vt", false), opt("bg", false), opt("password", nil), opt("encoded_cmd", false), opt("raise_err", false), opt("prepend_path", nil), opt("success_retcodes", nil),
+		need("cmd"), opt("cwd", nil), opt("stdin", nil), opt("runas", nil), opt("group", nil),
+		opt("shell", nil), opt("python_shell", nil), opt("env", nil),
+		opt("clean_env", false), opt("template", nil), opt("rstrip", true), opt("umask", nil),
+		opt("output_encoding", nil), opt("output_loglevel", "debug"),
+		opt("log_callback", nil), opt("hide_output", false), opt("timeout", nil),
+		opt("reset_system_locale", true), opt("ignore_retcode", false), opt("saltenv", nil),
+		opt("use_vt", false), opt("bg", false), opt("password", nil), opt("encoded_cmd", false),
+		opt("raise_err", false), opt("prepend_path", nil), opt("success_retcodes", nil),
 		opt("success_stdout", nil), opt("success_stderr", nil),
 	}
 	make := func(name string, joined, shell bool, result func(ran) any, own ...param) function {
-		return function{name: name, params: append(slices.Clip(params), own...), varArgs: true, varKwargs: true, run: func(ctx context.Context, c *call) (any, error) {
-			if shell && c.any("python_shell") == nil {
-				c.named["python_shell"] = true
-			}
-			r, err := c.command(ctx, joined)
-			if err != nil {
-				return nil, err
-			}
-			if c.is("raise_err") && r.retcode != 0 {
-				return nil, errors.New(r.stdout + r.stderr)
-			}
-			if c.is("hide_output") {
-				r.stdout, r.stderr = "", ""
-			}
-			return result(r), nil
-		}}
+		return function{name: name, params: append(slices.Clip(params), own...), varArgs: true,
+			varKwargs: true, run: func(ctx context.Context, c *call) (any, error) {
+				if shell && c.any("python_shell") == nil {
+					c.named["python_shell"] = true
+				}
+				r, err := c.command(ctx, joined)
+				if err != nil {
+					return nil, err
+				}
+				if c.is("raise_err") && r.retcode != 0 {
+					return nil, errors.New(r.stdout + r.stderr)
+				}
+				if c.is("hide_output") {
+					r.stdout, r.stderr = "", ""
+				}
+				return result(r), nil
+			}}
 	}
 	stdout := func(r ran) any { return r.stdout }
 	return []function{
-		make("cmd.run", true, false, stdout), make("cmd.shell", true, true, stdout), make("cmd.run_stdout", false, false, stdout),
+		make("cmd.run", true, false, stdout), make("cmd.shell", true, true, stdout),
+		make("cmd.run_stdout", false, false, stdout),
 		make("cmd.run_stderr", false, false, func(r ran) any { return r.stderr }),
 		make("cmd.retcode", true, false, func(r ran) any { return int64(r.retcode) }),
-		make("cmd.run_all", false, false, func(r ran) any { return r.all() }, opt("redirect_stderr", false)),
+		make("cmd.run_all", false, false, func(r ran) any { return r.all() },
+			opt("redirect_stderr", false)),
 	}
 }
 
-// command runs the command of a call on the master. joined sends stderr where stdout goes. Without python_shell there is no shell: the
-// text is split as a shell would.
+// command runs the command of a call on the master. joined sends stderr where stdout goes. Without
+// python_shell there is no shell: the text is split as a shell would.
 func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	outer := ctx
 	if v := c.any("timeout"); value.Truth(v) {
@@ -110,7 +119,8 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if err != nil {
 		return ran{}, err
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // templates of pillar_roots run commands, that is what this is for
+	cmd := exec.CommandContext(ctx, argv[0],
+		argv[1:]...) //nolint:gosec // templates of pillar_roots run commands, that is what this is for
 	as, err := c.identity()
 	if err != nil {
 		return ran{}, err
@@ -145,7 +155,9 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 			said = value.Repr(argv)
 		}
 		return ran{
-			pid: cmd.Process.Pid, retcode: 1, late: true, stdout: fmt.Sprintf("%s : Timed out after %s seconds", said, value.Str(c.any("timeout"))),
+			pid: cmd.Process.Pid, retcode: 1, late: true,
+			stdout: fmt.Sprintf("%s : Timed out after %s seconds", said,
+				value.Str(c.any("timeout"))),
 		}, nil
 	case errors.As(err, &exit), errors.Is(err, exec.ErrWaitDelay):
 	case err != nil:
@@ -154,7 +166,8 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if stdout.over || stderr.over {
 		return ran{}, fmt.Errorf("%s: more than %d bytes of output", argv[0], maxCommandOutput)
 	}
-	r := ran{pid: cmd.Process.Pid, retcode: cmd.ProcessState.ExitCode(), stdout: decode(stdout.buf.Bytes()), stderr: decode(stderr.buf.Bytes())}
+	r := ran{pid: cmd.Process.Pid, retcode: cmd.ProcessState.ExitCode(),
+		stdout: decode(stdout.buf.Bytes()), stderr: decode(stderr.buf.Bytes())}
 	if c.is("rstrip") {
 		r.stdout, r.stderr = rstrip(r.stdout), rstrip(r.stderr)
 	}
@@ -162,12 +175,14 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 		r.retcode = 0
 	}
 	if r.retcode != 0 && !c.is("ignore_retcode") {
-		c.deps.Log.Warn("command of a template failed", "minion", c.who.ID, "cmd", argv[0], "retcode", r.retcode)
+		c.deps.Log.Warn("command of a template failed", "minion", c.who.ID, "cmd", argv[0],
+			"retcode", r.retcode)
 	}
 	return r, nil
 }
 
-// accepted tells which ends of the command count as good: by success_retcodes, or a text in what it printed.
+// accepted tells which ends of the command count as good: by success_retcodes, or a text in what it
+// printed.
 func (c *call) accepted() (func(ran) bool, error) {
 	codes := make(map[int]bool)
 	for _, v := range c.split("success_retcodes") {
@@ -180,7 +195,8 @@ func (c *call) accepted() (func(ran) bool, error) {
 	stdout, stderr := c.split("success_stdout"), c.split("success_stderr")
 	return func(r ran) bool {
 		in := func(printed string, wanted []any) bool {
-			return slices.ContainsFunc(wanted, func(v any) bool { return strings.Contains(printed, text(v)) })
+			return slices.ContainsFunc(wanted,
+				func(v any) bool { return strings.Contains(printed, text(v)) })
 		}
 		return codes[r.retcode] || in(r.stdout, stdout) || in(r.stderr, stderr)
 	}, nil
@@ -211,7 +227,8 @@ func duration(v any) time.Duration {
 // rstrip is Python's str.rstrip.
 func rstrip(s string) string { return strings.TrimRight(s, " \t\n\r\v\f\x1c\x1d\x1e\x1f\u0085") }
 
-// masked is the command under a umask, which is the process's: a shell sets it and becomes the command.
+// masked is the command under a umask, which is the process's: a shell sets it and becomes the
+// command.
 func (c *call) masked(argv []string) ([]string, error) {
 	given := c.any("umask")
 	if given == nil {
@@ -219,9 +236,11 @@ func (c *call) masked(argv []string) ([]string, error) {
 	}
 	mask, err := strconv.ParseUint(strings.TrimPrefix(text(given), "0o"), 8, 12)
 	if err != nil {
-		return nil, fmt.Errorf("Invalid umask: '%s'", text(given)) //nolint:staticcheck // Salt's text
+		return nil, fmt.Errorf("Invalid umask: '%s'",
+			text(given)) //nolint:staticcheck // Salt's text
 	}
-	return append([]string{"/bin/sh", "-c", fmt.Sprintf(`umask %04o && exec "$@"`, mask), "sh"}, argv...), nil
+	return append([]string{"/bin/sh", "-c", fmt.Sprintf(`umask %04o && exec "$@"`, mask), "sh"},
+		argv...), nil
 }
 
 // argv is the command with its arguments.
@@ -243,8 +262,10 @@ func (c *call) argv() ([]string, error) {
 			shell = "/bin/sh"
 		}
 	}
-	if info, err := os.Stat(shell); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return nil, fmt.Errorf("The shell %s is not available", shell) //nolint:staticcheck // Salt's text
+	if info, err := os.Stat(shell); err != nil || !info.Mode().IsRegular() ||
+		info.Mode()&0o111 == 0 {
+		return nil, fmt.Errorf("The shell %s is not available",
+			shell) //nolint:staticcheck // Salt's text
 	}
 	if c.any("python_shell") == true {
 		return []string{shell, "-c", line}, nil
@@ -279,7 +300,8 @@ func (c *call) decoder() (func([]byte) string, error) {
 	}
 }
 
-// environment is the master's, in the language C, with what the user and env add; an entry that is false is taken out.
+// environment is the master's, in the language C, with what the user and env add; an entry that is
+// false is taken out.
 func (c *call) environment(own value.Map) []string {
 	vars := make(map[string]string)
 	if !c.is("clean_env") {
@@ -289,7 +311,9 @@ func (c *call) environment(own value.Map) []string {
 		}
 	}
 	if c.is("reset_system_locale") {
-		for _, name := range []string{"LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES", "LC_PAPER", "LC_NAME", "LC_ADDRESS", "LC_TELEPHONE", "LC_MEASUREMENT", "LC_IDENTIFICATION", "LANGUAGE"} {
+		for _, name := range []string{"LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE",
+			"LC_MONETARY", "LC_MESSAGES", "LC_PAPER", "LC_NAME", "LC_ADDRESS", "LC_TELEPHONE",
+			"LC_MEASUREMENT", "LC_IDENTIFICATION", "LANGUAGE"} {
 			vars[name] = "C"
 		}
 	}
@@ -334,7 +358,8 @@ func GiveTo(name string, paths ...string) error {
 	return nil
 }
 
-// bounded keeps the first bytes of what is written to it. It has no ReadFrom, by which the bound would be passed over.
+// bounded keeps the first bytes of what is written to it. It has no ReadFrom, by which the bound
+// would be passed over.
 type bounded struct {
 	buf  bytes.Buffer
 	over bool

@@ -16,21 +16,23 @@ import (
 
 func cpFunctions() []function {
 	lists := func(name string, pick func(Files, string) []string) function {
-		return function{name: name, params: []param{opt("saltenv", nil), opt("prefix", "")}, run: func(_ context.Context, c *call) (any, error) {
-			out := []any{}
-			if c.deps.Files == nil {
-				return out, nil
-			}
-			prefix := strings.Trim(c.text("prefix"), "/")
-			for _, name := range pick(c.deps.Files, c.env()) {
-				if strings.HasPrefix(name, prefix) {
-					out = append(out, name)
+		return function{name: name, params: []param{opt("saltenv", nil), opt("prefix", "")},
+			run: func(_ context.Context, c *call) (any, error) {
+				out := []any{}
+				if c.deps.Files == nil {
+					return out, nil
 				}
-			}
-			return out, nil
-		}}
+				prefix := strings.Trim(c.text("prefix"), "/")
+				for _, name := range pick(c.deps.Files, c.env()) {
+					if strings.HasPrefix(name, prefix) {
+						out = append(out, name)
+					}
+				}
+				return out, nil
+			}}
 	}
-	path := func(run func(c *call, abs string, data []byte, found bool) (any, error)) func(context.Context, *call) (any, error) {
+	path := func(run func(c *call, abs string, data []byte, found bool) (any,
+		error)) func(context.Context, *call) (any, error) {
 		return func(_ context.Context, c *call) (any, error) {
 			abs, data, found, err := c.find(c.text("path"), c.env())
 			if err != nil {
@@ -46,42 +48,50 @@ func cpFunctions() []function {
 		return abs, nil
 	}
 	return []function{
-		{name: "cp.get_file_str", params: []param{need("path"), opt("saltenv", nil)}, run: path(func(_ *call, _ string, data []byte, found bool) (any, error) {
-			if !found {
-				return false, nil
-			}
-			return string(data), nil
-		})},
-		{name: "cp.cache_file", params: []param{need("path"), opt("saltenv", nil), opt("source_hash", nil), opt("verify_ssl", true), opt("use_etag", false)}, run: path(cached)},
-		{name: "cp.is_cached", params: []param{need("path"), opt("saltenv", nil)}, run: path(func(_ *call, abs string, _ []byte, found bool) (any, error) {
-			if !found {
-				return "", nil
-			}
-			return abs, nil
-		})},
-		{name: "cp.hash_file", params: []param{need("path"), opt("saltenv", nil)}, run: path(func(c *call, _ string, data []byte, found bool) (any, error) {
-			if !found {
-				return "", nil
-			}
-			sum, err := digest(c.deps.HashType, data)
-			return value.Map{{Key: "hash_type", Value: c.deps.HashType}, {Key: "hsum", Value: sum}}, err
-		})},
-		{name: "cp.stat_file", params: []param{need("path"), opt("saltenv", nil), opt("octal", true)}, run: statFile},
+		{name: "cp.get_file_str", params: []param{need("path"), opt("saltenv", nil)},
+			run: path(func(_ *call, _ string, data []byte, found bool) (any, error) {
+				if !found {
+					return false, nil
+				}
+				return string(data), nil
+			})},
+		{name: "cp.cache_file", params: []param{need("path"), opt("saltenv", nil),
+			opt("source_hash", nil), opt("verify_ssl", true), opt("use_etag", false)},
+			run: path(cached)},
+		{name: "cp.is_cached", params: []param{need("path"), opt("saltenv", nil)},
+			run: path(func(_ *call, abs string, _ []byte, found bool) (any, error) {
+				if !found {
+					return "", nil
+				}
+				return abs, nil
+			})},
+		{name: "cp.hash_file", params: []param{need("path"), opt("saltenv", nil)},
+			run: path(func(c *call, _ string, data []byte, found bool) (any, error) {
+				if !found {
+					return "", nil
+				}
+				sum, err := digest(c.deps.HashType, data)
+				return value.Map{{Key: "hash_type", Value: c.deps.HashType},
+					{Key: "hsum", Value: sum}}, err
+			})},
+		{name: "cp.stat_file", params: []param{need("path"), opt("saltenv", nil),
+			opt("octal", true)}, run: statFile},
 		lists("cp.list_master", Files.List), lists("cp.list_master_dirs", Files.Dirs),
-		{name: "cp.list_states", params: []param{opt("saltenv", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			var names []string
-			if c.deps.Files != nil {
-				for _, p := range c.deps.Files.List(c.env()) {
-					if base, ok := strings.CutSuffix(p, "/init.sls"); ok {
-						names = append(names, strings.ReplaceAll(base, "/", "."))
-					} else if base, ok := strings.CutSuffix(p, ".sls"); ok {
-						names = append(names, strings.ReplaceAll(base, "/", "."))
+		{name: "cp.list_states", params: []param{opt("saltenv", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				var names []string
+				if c.deps.Files != nil {
+					for _, p := range c.deps.Files.List(c.env()) {
+						if base, ok := strings.CutSuffix(p, "/init.sls"); ok {
+							names = append(names, strings.ReplaceAll(base, "/", "."))
+						} else if base, ok := strings.CutSuffix(p, ".sls"); ok {
+							names = append(names, strings.ReplaceAll(base, "/", "."))
+						}
 					}
 				}
-			}
-			slices.Sort(names)
-			return texts(slices.Compact(names)), nil
-		}},
+				slices.Sort(names)
+				return texts(slices.Compact(names)), nil
+			}},
 		{name: "cp.envs", run: func(_ context.Context, c *call) (any, error) {
 			if c.deps.Files == nil {
 				return []any{}, nil
@@ -91,7 +101,8 @@ func cpFunctions() []function {
 	}
 }
 
-// statFile is the mode of a file of file_roots or of the master, with its type: four octal digits, or with octal other than true the number.
+// statFile is the mode of a file of file_roots or of the master, with its type: four octal digits,
+// or with octal other than true the number.
 func statFile(_ context.Context, c *call) (any, error) {
 	p, ok := c.any("path").(string)
 	if !ok {
@@ -131,7 +142,8 @@ func (c *call) env() string {
 	return "base"
 }
 
-// find looks a salt:// address up in file_roots, where a query may name another environment, or a path of the master.
+// find looks a salt:// address up in file_roots, where a query may name another environment, or a
+// path of the master.
 func (c *call) find(address, env string) (abs string, data []byte, found bool, err error) {
 	path, isSalt := strings.CutPrefix(address, "salt://")
 	if !isSalt && filepath.IsAbs(path) {
@@ -145,7 +157,8 @@ func (c *call) find(address, env string) (abs string, data []byte, found bool, e
 		return "", nil, false, nil
 	}
 	if !isSalt && strings.Contains(address, "://") {
-		return "", nil, false, fmt.Errorf("%s: only salt:// addresses are read on a master", address)
+		return "", nil, false, fmt.Errorf("%s: only salt:// addresses are read on a master",
+			address)
 	}
 	if escaped, ok := strings.CutPrefix(path, "|"); ok {
 		path = escaped

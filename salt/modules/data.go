@@ -13,18 +13,21 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// dataFunctions are the families defaults and slsutil. What changes its argument in Python is made to by the render worker.
+// dataFunctions are the families defaults and slsutil. What changes its argument in Python is made
+// to by the render worker.
 func dataFunctions() []function {
 	merging := []param{opt("strategy", "smart"), opt("renderer", "yaml"), opt("merge_lists", false)}
 	return []function{
-		{name: "defaults.merge", params: []param{need("dest"), need("src"), opt("merge_lists", false), opt("in_place", true), opt("convert_none", true)},
+		{name: "defaults.merge", params: []param{need("dest"), need("src"),
+			opt("merge_lists", false), opt("in_place", true), opt("convert_none", true)},
 			run: func(_ context.Context, c *call) (any, error) {
 				if c.any("dest") == nil && c.is("convert_none") && c.is("in_place") {
 					return nil, errors.New("Can't perform in-place merge into NoneType")
 				}
 				return lay(c.any("dest"), c.any("src"), c.is("merge_lists"), c.is("convert_none"))
 			}},
-		{name: "defaults.update", params: []param{need("dest"), need("defaults"), opt("merge_lists", true), opt("in_place", true), opt("convert_none", true)},
+		{name: "defaults.update", params: []param{need("dest"), need("defaults"),
+			opt("merge_lists", true), opt("in_place", true), opt("convert_none", true)},
 			run: func(_ context.Context, c *call) (any, error) {
 				if c.any("dest") == nil && c.is("in_place") {
 					return nil, errors.New("Can't perform in-place update into NoneType")
@@ -39,51 +42,66 @@ func dataFunctions() []function {
 				}
 				return orEmpty(out), nil
 			}},
-		{name: "defaults.deepcopy", params: []param{need("source")}, run: func(_ context.Context, c *call) (any, error) { return c.any("source"), nil }},
-		{name: "slsutil.merge", params: append([]param{need("obj_a"), need("obj_b")}, merging...), run: func(_ context.Context, c *call) (any, error) {
-			return c.merge(c.any("obj_a"), c.any("obj_b"))
-		}},
-		{name: "slsutil.merge_all", params: append([]param{need("lst")}, merging...), run: func(_ context.Context, c *call) (any, error) {
-			var out any = value.Map{}
-			for _, v := range c.list("lst") {
-				var err error
-				if out, err = c.merge(out, v); err != nil {
-					return nil, err
+		{name: "defaults.deepcopy", params: []param{need("source")},
+			run: func(_ context.Context, c *call) (any, error) { return c.any("source"), nil }},
+		{name: "slsutil.merge", params: append([]param{need("obj_a"), need("obj_b")}, merging...),
+			run: func(_ context.Context, c *call) (any, error) {
+				return c.merge(c.any("obj_a"), c.any("obj_b"))
+			}},
+		{name: "slsutil.merge_all", params: append([]param{need("lst")}, merging...),
+			run: func(_ context.Context, c *call) (any, error) {
+				var out any = value.Map{}
+				for _, v := range c.list("lst") {
+					var err error
+					if out, err = c.merge(out, v); err != nil {
+						return nil, err
+					}
 				}
-			}
-			return out, nil
-		}},
-		{name: "slsutil.update", params: []param{need("dest"), need("upd"), opt("recursive_update", true), opt("merge_lists", false)}, run: func(_ context.Context, c *call) (any, error) {
-			if !c.is("recursive_update") {
-				return value.Update(c.dict("dest"), c.dict("upd")), nil
-			}
-			return lay(c.any("dest"), c.any("upd"), c.is("merge_lists"), false)
-		}},
-		{name: "slsutil.boolstr", params: []param{need("value"), opt("true", "true"), opt("false", "false")}, run: func(_ context.Context, c *call) (any, error) {
+				return out, nil
+			}},
+		{name: "slsutil.update", params: []param{need("dest"), need("upd"),
+			opt("recursive_update", true), opt("merge_lists", false)},
+			run: func(_ context.Context, c *call) (any, error) {
+				if !c.is("recursive_update") {
+					return value.Update(c.dict("dest"), c.dict("upd")), nil
+				}
+				return lay(c.any("dest"), c.any("upd"), c.is("merge_lists"), false)
+			}},
+		{name: "slsutil.boolstr", params: []param{need("value"), opt("true", "true"),
+			opt("false", "false")}, run: func(_ context.Context, c *call) (any, error) {
 			if c.is("value") {
 				return c.any("true"), nil
 			}
 			return c.any("false"), nil
 		}},
-		{name: "slsutil.traverse", params: []param{need("data"), need("key"), opt("default", nil), opt("delimiter", ":")}, run: func(_ context.Context, c *call) (any, error) {
+		{name: "slsutil.traverse", params: []param{need("data"), need("key"), opt("default", nil),
+			opt("delimiter", ":")}, run: func(_ context.Context, c *call) (any, error) {
 			if v, ok := value.Traverse(c.any("data"), c.any("key"), c.text("delimiter")); ok {
 				return v, nil
 			}
 			return c.any("default"), nil
 		}},
-		{name: "slsutil.serialize", params: []param{need("serializer"), need("obj")}, varArgs: true, varKwargs: true, run: serialize},
-		{name: "slsutil.deserialize", params: []param{need("serializer"), need("stream_or_string")}, varArgs: true, varKwargs: true, run: deserialize},
-		{name: "slsutil.file_exists", params: []param{need("path"), opt("saltenv", "base")}, run: func(_ context.Context, c *call) (any, error) {
-			return c.listed(c.text("path"), true, false), nil
-		}},
-		{name: "slsutil.dir_exists", params: []param{need("path"), opt("saltenv", "base")}, run: func(_ context.Context, c *call) (any, error) {
-			return c.listed(c.text("path"), false, true), nil
-		}},
-		{name: "slsutil.path_exists", params: []param{need("path"), opt("saltenv", "base")}, run: func(_ context.Context, c *call) (any, error) {
-			return c.listed(c.text("path"), true, true), nil
-		}},
-		{name: "slsutil.findup", params: []param{need("startpath"), need("filenames"), opt("saltenv", "base")}, run: findUp},
-		{name: "slsutil.renderer", params: []param{opt("path", nil), opt("string", nil), opt("default_renderer", "jinja|yaml")}, varArgs: true, varKwargs: true, run: renderText},
+		{name: "slsutil.serialize", params: []param{need("serializer"), need("obj")}, varArgs: true,
+			varKwargs: true, run: serialize},
+		{name: "slsutil.deserialize", params: []param{need("serializer"), need("stream_or_string")},
+			varArgs: true, varKwargs: true, run: deserialize},
+		{name: "slsutil.file_exists", params: []param{need("path"), opt("saltenv", "base")},
+			run: func(_ context.Context, c *call) (any, error) {
+				return c.listed(c.text("path"), true, false), nil
+			}},
+		{name: "slsutil.dir_exists", params: []param{need("path"), opt("saltenv", "base")},
+			run: func(_ context.Context, c *call) (any, error) {
+				return c.listed(c.text("path"), false, true), nil
+			}},
+		{name: "slsutil.path_exists", params: []param{need("path"), opt("saltenv", "base")},
+			run: func(_ context.Context, c *call) (any, error) {
+				return c.listed(c.text("path"), true, true), nil
+			}},
+		{name: "slsutil.findup", params: []param{need("startpath"), need("filenames"),
+			opt("saltenv", "base")}, run: findUp},
+		{name: "slsutil.renderer", params: []param{opt("path", nil), opt("string", nil),
+			opt("default_renderer", "jinja|yaml")}, varArgs: true, varKwargs: true,
+			run: renderText},
 	}
 }
 
@@ -117,7 +135,8 @@ func (c *call) merge(a, b any) (any, error) {
 	strategy := c.text("strategy")
 	if strategy == "smart" {
 		strategy = "recurse"
-		if r := c.text("renderer"); strings.HasSuffix("|"+r, "|yamlex") || strings.HasPrefix(r, "yamlex_") {
+		if r := c.text("renderer"); strings.HasSuffix("|"+r, "|yamlex") ||
+			strings.HasPrefix(r, "yamlex_") {
 			strategy = "aggregate"
 		}
 	}
@@ -167,7 +186,8 @@ func findUp(_ context.Context, c *call) (any, error) {
 	}
 }
 
-// serialize and deserialize know YAML and JSON. Of their options those that change the layout are there.
+// serialize and deserialize know YAML and JSON. Of their options those that change the layout are
+// there.
 func serialize(_ context.Context, c *call) (any, error) {
 	options := map[string]any{}
 	for _, kw := range c.kwargs {
@@ -190,17 +210,21 @@ func serialize(_ context.Context, c *call) (any, error) {
 		flow, ordered := take("default_flow_style"), take("sort_keys")
 		n, _ := number(take("indent"))
 		style := yaml11.Style{
-			Indent: int(n), Flow: value.Truth(flow), Leaves: flow == nil, ASCII: !value.Truth(take("allow_unicode")), Unsorted: ordered != nil && !value.Truth(ordered),
+			Indent: int(n), Flow: value.Truth(flow), Leaves: flow == nil,
+			ASCII: !value.Truth(take("allow_unicode")), Unsorted: ordered != nil &&
+				!value.Truth(ordered),
 		}
 		out = func() (string, error) {
-			return strings.TrimSuffix(strings.TrimSuffix(string(yaml11.DumpStyle(c.any("obj"), style)), "\n"), "\n..."), nil
+			return strings.TrimSuffix(strings.TrimSuffix(string(yaml11.DumpStyle(c.any("obj"),
+				style)), "\n"), "\n..."), nil
 		}
 	default:
 		return nil, fmt.Errorf("serializer %s is not built in; yaml and json are", name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		if !strings.HasPrefix(name, "__") {
-			return nil, fmt.Errorf("option %s of a serializer is not built in; indent, sort_keys, default_flow_style and allow_unicode are", name)
+			return nil,
+				fmt.Errorf("option %s of a serializer is not built in; indent, sort_keys, default_flow_style and allow_unicode are", name)
 		}
 	}
 	return out()

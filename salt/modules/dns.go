@@ -12,31 +12,37 @@ import (
 
 const needsDig = "This function requires dig, which is not currently available"
 
-// dnsFunctions are those of dnsutil that ask hosts files and the machine's resolver, as Salt's do where there is no dig.
+// dnsFunctions are those of dnsutil that ask hosts files and the machine's resolver, as Salt's do
+// where there is no dig.
 func dnsFunctions() []function {
 	lookup := func(name, network string) function {
-		return function{name: "dnsutil." + name, params: []param{need("host"), opt("nameserver", nil)}, run: func(ctx context.Context, c *call) (any, error) {
-			if c.any("nameserver") != nil {
-				return needsDig, nil
-			}
-			found, err := net.DefaultResolver.LookupNetIP(ctx, network, c.text("host"))
-			if err != nil {
-				return "Unable to resolve " + c.text("host"), nil //nolint:nilerr // Salt's answer
-			}
-			out := make([]any, len(found))
-			for i, a := range found {
-				out[i] = a.Unmap().String()
-			}
-			return out, nil
-		}}
+		return function{name: "dnsutil." + name,
+			params: []param{need("host"), opt("nameserver", nil)}, run: func(ctx context.Context,
+				c *call) (any, error) {
+				if c.any("nameserver") != nil {
+					return needsDig, nil
+				}
+				found, err := net.DefaultResolver.LookupNetIP(ctx, network, c.text("host"))
+				if err != nil {
+					return "Unable to resolve " + c.text("host"),
+						nil //nolint:nilerr // Salt's answer
+				}
+				out := make([]any, len(found))
+				for i, a := range found {
+					out[i] = a.Unmap().String()
+				}
+				return out, nil
+			}}
 	}
 	return []function{
 		lookup("A", "ip4"), lookup("AAAA", "ip6"),
-		{name: "dnsutil.check_ip", params: []param{need("ip_addr")}, run: func(_ context.Context, c *call) (any, error) {
-			_, err := netip.ParseAddr(c.text("ip_addr"))
-			return err == nil, nil
-		}},
-		{name: "dnsutil.parse_hosts", params: []param{opt("hostsfile", "/etc/hosts"), opt("hosts", nil)}, run: func(_ context.Context, c *call) (any, error) {
+		{name: "dnsutil.check_ip", params: []param{need("ip_addr")},
+			run: func(_ context.Context, c *call) (any, error) {
+				_, err := netip.ParseAddr(c.text("ip_addr"))
+				return err == nil, nil
+			}},
+		{name: "dnsutil.parse_hosts", params: []param{opt("hostsfile", "/etc/hosts"),
+			opt("hosts", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			hosts := c.text("hosts")
 			if hosts == "" {
 				b, err := os.ReadFile(c.text("hostsfile"))

@@ -27,28 +27,34 @@ const (
 
 func fileFunctions() []function {
 	onPath := func(name string, run func(c *call, path string) (any, error)) function {
-		return function{name: name, params: []param{need("path")}, run: func(_ context.Context, c *call) (any, error) { return run(c, expand(c.text("path"))) }}
+		return function{name: name, params: []param{need("path")},
+			run: func(_ context.Context, c *call) (any,
+				error) {
+				return run(c, expand(c.text("path")))
+			}}
 	}
 	ofOwner := func(name string, pick func(*syscall.Stat_t) any) function {
-		return function{name: name, params: []param{need("path"), opt("follow_symlinks", true)}, run: func(_ context.Context, c *call) (any, error) {
-			st, err := c.stat(expand(c.text("path")))
-			if err != nil {
-				return nil, err
-			}
-			return pick(st), nil
-		}}
+		return function{name: name, params: []param{need("path"), opt("follow_symlinks", true)},
+			run: func(_ context.Context, c *call) (any, error) {
+				st, err := c.stat(expand(c.text("path")))
+				if err != nil {
+					return nil, err
+				}
+				return pick(st), nil
+			}}
 	}
 	return []function{
-		{name: "file.read", params: []param{need("path"), opt("binary", false)}, run: func(_ context.Context, c *call) (any, error) {
-			b, err := readFile(expand(c.text("path")))
-			if err != nil {
-				return nil, err
-			}
-			if c.is("binary") {
-				return b, nil
-			}
-			return string(b), nil
-		}},
+		{name: "file.read", params: []param{need("path"), opt("binary", false)},
+			run: func(_ context.Context, c *call) (any, error) {
+				b, err := readFile(expand(c.text("path")))
+				if err != nil {
+					return nil, err
+				}
+				if c.is("binary") {
+					return b, nil
+				}
+				return string(b), nil
+			}},
 		onPath("file.file_exists", func(_ *call, p string) (any, error) {
 			info, err := os.Stat(p)
 			return err == nil && info.Mode().IsRegular(), nil
@@ -65,25 +71,30 @@ func fileFunctions() []function {
 			hits, err := glob(p)
 			return len(hits) > 0, err
 		}),
-		{name: "file.readlink", params: []param{need("path"), opt("canonicalize", false)}, run: func(_ context.Context, c *call) (any, error) {
-			if c.is("canonicalize") {
-				return filepath.EvalSymlinks(c.text("path"))
-			}
-			return os.Readlink(c.text("path"))
-		}},
-		{name: "file.access", params: []param{need("path"), need("mode")}, run: func(_ context.Context, c *call) (any, error) {
-			modes := map[string]uint32{"f": 0, "r": 4, "w": 2, "x": 1}
-			mode, ok := modes[c.text("mode")]
-			if n, isNumber := c.any("mode").(int64); isNumber && (n == 0 || n == 1 || n == 2 || n == 4) {
-				mode, ok = uint32(n), true
-			}
-			if !ok {
-				return nil, errors.New("Invalid mode specified.")
-			}
-			return syscall.Access(expand(c.text("path")), mode) == nil, nil
-		}},
-		{name: "file.get_hash", params: []param{need("path"), opt("form", "sha256"), opt("chunk_size", int64(65536))}, run: hashOfFile},
-		{name: "file.get_sum", params: []param{need("path"), opt("form", "sha256")}, run: hashOfFile},
+		{name: "file.readlink", params: []param{need("path"), opt("canonicalize", false)},
+			run: func(_ context.Context, c *call) (any, error) {
+				if c.is("canonicalize") {
+					return filepath.EvalSymlinks(c.text("path"))
+				}
+				return os.Readlink(c.text("path"))
+			}},
+		{name: "file.access", params: []param{need("path"), need("mode")},
+			run: func(_ context.Context, c *call) (any, error) {
+				modes := map[string]uint32{"f": 0, "r": 4, "w": 2, "x": 1}
+				mode, ok := modes[c.text("mode")]
+				if n, isNumber := c.any("mode").(int64); isNumber &&
+					(n == 0 || n == 1 || n == 2 || n == 4) {
+					mode, ok = uint32(n), true
+				}
+				if !ok {
+					return nil, errors.New("Invalid mode specified.")
+				}
+				return syscall.Access(expand(c.text("path")), mode) == nil, nil
+			}},
+		{name: "file.get_hash", params: []param{need("path"), opt("form", "sha256"),
+			opt("chunk_size", int64(65536))}, run: hashOfFile},
+		{name: "file.get_sum", params: []param{need("path"), opt("form", "sha256")},
+			run: hashOfFile},
 		onPath("file.basename", func(c *call, _ string) (any, error) {
 			p := c.text("path")
 			return p[strings.LastIndexByte(p, '/')+1:], nil
@@ -96,27 +107,30 @@ func fileFunctions() []function {
 			}
 			return head, nil
 		}),
-		{name: "file.join", params: []param{need("a")}, varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
-			joined := ""
-			for _, v := range append([]any{c.any("a")}, c.more...) {
-				part, ok := v.(string)
-				if !ok {
-					return nil, fmt.Errorf("join() argument must be str, bytes, or os.PathLike object, not %s", value.Repr(v))
+		{name: "file.join", params: []param{need("a")}, varArgs: true, varKwargs: true,
+			run: func(_ context.Context, c *call) (any, error) {
+				joined := ""
+				for _, v := range append([]any{c.any("a")}, c.more...) {
+					part, ok := v.(string)
+					if !ok {
+						return nil,
+							fmt.Errorf("join() argument must be str, bytes, or os.PathLike object, not %s", value.Repr(v))
+					}
+					switch {
+					case strings.HasPrefix(part, "/"):
+						joined = part
+					case joined == "" || strings.HasSuffix(joined, "/"):
+						joined += part
+					default:
+						joined += "/" + part
+					}
 				}
-				switch {
-				case strings.HasPrefix(part, "/"):
-					joined = part
-				case joined == "" || strings.HasSuffix(joined, "/"):
-					joined += part
-				default:
-					joined += "/" + part
-				}
-			}
-			return joined, nil
-		}},
+				return joined, nil
+			}},
 		onPath("file.normpath", func(c *call, _ string) (any, error) {
 			p := c.text("path")
-			if strings.HasPrefix(p, "//") && !strings.HasPrefix(p, "///") { // which may mean something else than one slash
+			// which may mean something else than one slash
+			if strings.HasPrefix(p, "//") && !strings.HasPrefix(p, "///") {
 				return "/" + path.Clean(p), nil
 			}
 			return path.Clean(p), nil
@@ -132,12 +146,15 @@ func fileFunctions() []function {
 			}
 			return out, nil
 		}),
-		{name: "file.find", params: []param{need("path")}, varArgs: true, varKwargs: true, run: findFiles},
-		{name: "file.contains", params: []param{need("path"), need("text")}, run: func(_ context.Context, c *call) (any, error) {
-			b, err := readFile(expand(c.text("path")))
-			return err == nil && bytes.Contains(b, raw(c.any("text"))), nil
-		}},
-		{name: "file.stats", params: []param{need("path"), opt("hash_type", nil), opt("follow_symlinks", true)}, run: stats},
+		{name: "file.find", params: []param{need("path")}, varArgs: true, varKwargs: true,
+			run: findFiles},
+		{name: "file.contains", params: []param{need("path"), need("text")},
+			run: func(_ context.Context, c *call) (any, error) {
+				b, err := readFile(expand(c.text("path")))
+				return err == nil && bytes.Contains(b, raw(c.any("text"))), nil
+			}},
+		{name: "file.stats", params: []param{need("path"), opt("hash_type", nil),
+			opt("follow_symlinks", true)}, run: stats},
 		ofOwner("file.get_mode", func(st *syscall.Stat_t) any { return permissions(st.Mode) }),
 		ofOwner("file.get_uid", func(st *syscall.Stat_t) any { return int64(st.Uid) }),
 		ofOwner("file.get_gid", func(st *syscall.Stat_t) any { return int64(st.Gid) }),
@@ -208,10 +225,15 @@ func stats(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kind := map[uint32]string{syscall.S_IFREG: "file", syscall.S_IFDIR: "dir", syscall.S_IFLNK: "link", syscall.S_IFIFO: "pipe", syscall.S_IFSOCK: "socket", syscall.S_IFBLK: "block", syscall.S_IFCHR: "char"}
+	kind := map[uint32]string{syscall.S_IFREG: "file", syscall.S_IFDIR: "dir",
+		syscall.S_IFLNK: "link", syscall.S_IFIFO: "pipe", syscall.S_IFSOCK: "socket",
+		syscall.S_IFBLK: "block", syscall.S_IFCHR: "char"}
 	out := value.Map{
-		{Key: "inode", Value: int64(st.Ino)}, {Key: "uid", Value: int64(st.Uid)}, {Key: "gid", Value: int64(st.Gid)}, {Key: "group", Value: groupName(st.Gid)}, {Key: "user", Value: userName(st.Uid)},
-		{Key: "atime", Value: seconds(st.Atim)}, {Key: "mtime", Value: seconds(st.Mtim)}, {Key: "ctime", Value: seconds(st.Ctim)},
+		{Key: "inode", Value: int64(st.Ino)}, {Key: "uid", Value: int64(st.Uid)},
+		{Key: "gid", Value: int64(st.Gid)}, {Key: "group", Value: groupName(st.Gid)},
+		{Key: "user", Value: userName(st.Uid)},
+		{Key: "atime", Value: seconds(st.Atim)}, {Key: "mtime", Value: seconds(st.Mtim)},
+		{Key: "ctime", Value: seconds(st.Ctim)},
 		{Key: "size", Value: st.Size}, {Key: "mode", Value: permissions(st.Mode)},
 	}
 	if c.is("hash_type") {
@@ -222,7 +244,8 @@ func stats(ctx context.Context, c *call) (any, error) {
 		}
 		out = append(out, value.Pair{Key: "sum", Value: sum})
 	}
-	return append(out, value.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]}, value.Pair{Key: "target", Value: p}), nil
+	return append(out, value.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]},
+		value.Pair{Key: "target", Value: p}), nil
 }
 
 // permissions are four octal digits of a mode.
@@ -230,14 +253,17 @@ func permissions(mode uint32) string { return fmt.Sprintf("%04o", mode&0o7777) }
 
 func seconds(t syscall.Timespec) float64 { return float64(t.Sec) + float64(1e-9*float64(t.Nsec)) }
 
-// findFiles lists what lies below a folder. Of find's options name, iname, type, maxdepth and mindepth are there.
+// findFiles lists what lies below a folder. Of find's options name, iname, type, maxdepth and
+// mindepth are there.
 func findFiles(ctx context.Context, c *call) (any, error) {
 	root := expand(c.text("path"))
-	options := map[string]any{"name": nil, "iname": nil, "type": nil, "maxdepth": nil, "mindepth": nil}
+	options := map[string]any{"name": nil, "iname": nil, "type": nil, "maxdepth": nil,
+		"mindepth": nil}
 	for _, kw := range c.kwargs {
 		name := text(kw.Key)
 		if _, ok := options[name]; !ok {
-			return nil, fmt.Errorf("option %s is not built in; name, iname, type, maxdepth and mindepth are", name)
+			return nil,
+				fmt.Errorf("option %s is not built in; name, iname, type, maxdepth and mindepth are", name)
 		}
 		options[name] = kw.Value
 	}
@@ -272,7 +298,8 @@ func wanted(options map[string]any, d fs.DirEntry) bool {
 	if n := text(options["name"]); n != "" && !fnmatch.Match(n, d.Name()) {
 		return false
 	}
-	if n := text(options["iname"]); n != "" && !fnmatch.Match(strings.ToLower(n), strings.ToLower(d.Name())) {
+	if n := text(options["iname"]); n != "" &&
+		!fnmatch.Match(strings.ToLower(n), strings.ToLower(d.Name())) {
 		return false
 	}
 	kinds := text(options["type"])

@@ -14,28 +14,34 @@ import (
 
 func grainsFunctions() []function {
 	return []function{
-		{name: "grains.get", params: []param{need("key"), opt("default", ""), opt("delimiter", ":"), opt("ordered", true)}, run: func(_ context.Context, c *call) (any, error) {
+		{name: "grains.get", params: []param{need("key"), opt("default", ""), opt("delimiter", ":"),
+			opt("ordered", true)}, run: func(_ context.Context, c *call) (any, error) {
 			return c.from(c.who.Grains), nil
 		}},
-		{name: "grains.fetch", params: []param{need("key"), opt("default", ""), opt("delimiter", ":"), opt("ordered", true)}, run: func(_ context.Context, c *call) (any, error) {
-			return c.from(c.who.Grains), nil
-		}},
-		{name: "grains.has_value", params: []param{need("key")}, run: func(_ context.Context, c *call) (any, error) {
-			_, ok := value.Traverse(c.who.Grains, c.any("key"), "")
-			return ok, nil
-		}},
-		{name: "grains.item", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
-			if hide, _ := c.kwargs.Get("sanitize"); value.Truth(hide) {
-				return sanitized(c.items(c.who.Grains)), nil
-			}
-			return c.items(c.who.Grains), nil
-		}},
-		{name: "grains.items", params: []param{opt("sanitize", false)}, run: func(_ context.Context, c *call) (any, error) {
-			if c.is("sanitize") {
-				return sanitized(c.who.Grains), nil
-			}
-			return c.who.Grains, nil
-		}},
+		{name: "grains.fetch", params: []param{need("key"), opt("default", ""),
+			opt("delimiter", ":"), opt("ordered", true)},
+			run: func(_ context.Context, c *call) (any, error) {
+				return c.from(c.who.Grains), nil
+			}},
+		{name: "grains.has_value", params: []param{need("key")},
+			run: func(_ context.Context, c *call) (any, error) {
+				_, ok := value.Traverse(c.who.Grains, c.any("key"), "")
+				return ok, nil
+			}},
+		{name: "grains.item", varArgs: true, varKwargs: true,
+			run: func(_ context.Context, c *call) (any, error) {
+				if hide, _ := c.kwargs.Get("sanitize"); value.Truth(hide) {
+					return sanitized(c.items(c.who.Grains)), nil
+				}
+				return c.items(c.who.Grains), nil
+			}},
+		{name: "grains.items", params: []param{opt("sanitize", false)},
+			run: func(_ context.Context, c *call) (any, error) {
+				if c.is("sanitize") {
+					return sanitized(c.who.Grains), nil
+				}
+				return c.who.Grains, nil
+			}},
 		{name: "grains.ls", run: func(_ context.Context, c *call) (any, error) {
 			names := make([]string, len(c.who.Grains))
 			for i, p := range c.who.Grains {
@@ -44,16 +50,19 @@ func grainsFunctions() []function {
 			slices.Sort(names)
 			return texts(names), nil
 		}},
-		{name: "grains.equals", params: []param{need("key"), need("value")}, run: func(_ context.Context, c *call) (any, error) {
-			v, ok := value.Traverse(c.who.Grains, c.any("key"), "")
-			if !ok {
-				v = ""
-			}
-			return value.Str(v) == value.Str(c.any("value")), nil
-		}},
-		{name: "grains.filter_by", params: []param{need("lookup_dict"), opt("grain", "os_family"), opt("merge", nil), opt("default", "default"), opt("base", nil)},
+		{name: "grains.equals", params: []param{need("key"), need("value")},
 			run: func(_ context.Context, c *call) (any, error) {
-				return filterBy(c.any("lookup_dict"), c.text("grain"), c.who.Grains, c.any("merge"), c.any("default"), c.any("base"))
+				v, ok := value.Traverse(c.who.Grains, c.any("key"), "")
+				if !ok {
+					v = ""
+				}
+				return value.Str(v) == value.Str(c.any("value")), nil
+			}},
+		{name: "grains.filter_by", params: []param{need("lookup_dict"), opt("grain", "os_family"),
+			opt("merge", nil), opt("default", "default"), opt("base", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				return filterBy(c.any("lookup_dict"), c.text("grain"), c.who.Grains, c.any("merge"),
+					c.any("default"), c.any("base"))
 			}},
 	}
 }
@@ -103,11 +112,13 @@ func (c *call) items(data value.Map) value.Map {
 	return out
 }
 
-// filterBy is salt.utils.data.filter_by: the entry of lookup whose key matches the value at a path, on top of base, below merge.
+// filterBy is salt.utils.data.filter_by: the entry of lookup whose key matches the value at a path,
+// on top of base, below merge.
 func filterBy(given any, path string, data value.Map, merge, fallback, base any) (any, error) {
 	lookup, ok := given.(value.Map)
 	if !ok {
-		return nil, fmt.Errorf("filter_by needs a dictionary to look up in, not %s", value.Repr(given))
+		return nil, fmt.Errorf("filter_by needs a dictionary to look up in, not %s",
+			value.Repr(given))
 	}
 	var ret any
 	val, ok := value.Traverse(data, path, "")
@@ -136,7 +147,8 @@ func filterBy(given any, path string, data value.Map, merge, fallback, base any)
 		} else if m, ok := values.(value.Map); ok {
 			over, ok := ret.(value.Map)
 			if !ok {
-				return nil, errors.New("filter_by default and look-up values must both be dictionaries.")
+				return nil,
+					errors.New("filter_by default and look-up values must both be dictionaries.")
 			}
 			ret = value.Recurse(m, over, false)
 		}
@@ -159,30 +171,41 @@ func filterBy(given any, path string, data value.Map, merge, fallback, base any)
 }
 
 func pillarFunctions() []function {
-	get := []param{need("key"), opt("default", ""), opt("merge", false), opt("merge_nested_lists", nil), opt("delimiter", ":"), opt("pillarenv", nil), opt("saltenv", nil), opt("unmask", nil)}
+	get := []param{need("key"), opt("default", ""), opt("merge", false),
+		opt("merge_nested_lists", nil), opt("delimiter", ":"), opt("pillarenv", nil), opt("saltenv",
+			nil), opt("unmask", nil)}
 	return []function{
 		{name: "pillar.get", params: get, run: pillarGet},
 		{name: "pillar.fetch", params: get, run: pillarGet},
-		{name: "pillar.items", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
-			if len(c.more) > 0 {
-				return c.items(c.who.Pillar), nil
-			}
-			return c.who.Pillar, nil
-		}},
-		{name: "pillar.file_exists", params: []param{need("path"), opt("saltenv", nil)}, run: pillarFileExists},
-		{name: "pillar.raw", params: []param{opt("key", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			if c.any("key") == nil {
+		{name: "pillar.items", varArgs: true, varKwargs: true,
+			run: func(_ context.Context, c *call) (any, error) {
+				if len(c.more) > 0 {
+					return c.items(c.who.Pillar), nil
+				}
 				return c.who.Pillar, nil
-			}
-			v, ok := c.who.Pillar.Get(c.text("key"))
-			if !ok {
-				return value.Map{}, nil
-			}
-			return v, nil
-		}},
-		{name: "pillar.item", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) { return c.items(c.who.Pillar), nil }},
-		{name: "pillar.ls", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) { return keys(c.who.Pillar), nil }},
-		{name: "pillar.keys", params: []param{need("key"), opt("delimiter", ":"), opt("unmask", nil)}, run: func(_ context.Context, c *call) (any, error) {
+			}},
+		{name: "pillar.file_exists", params: []param{need("path"), opt("saltenv", nil)},
+			run: pillarFileExists},
+		{name: "pillar.raw", params: []param{opt("key", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				if c.any("key") == nil {
+					return c.who.Pillar, nil
+				}
+				v, ok := c.who.Pillar.Get(c.text("key"))
+				if !ok {
+					return value.Map{}, nil
+				}
+				return v, nil
+			}},
+		{name: "pillar.item", varArgs: true, varKwargs: true,
+			run: func(_ context.Context, c *call) (any, error) {
+				return c.items(c.who.Pillar),
+					nil
+			}},
+		{name: "pillar.ls", varArgs: true, varKwargs: true,
+			run: func(_ context.Context, c *call) (any, error) { return keys(c.who.Pillar), nil }},
+		{name: "pillar.keys", params: []param{need("key"), opt("delimiter", ":"),
+			opt("unmask", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
 			if !ok {
 				return nil, fmt.Errorf("Pillar key not found: %s", c.text("key"))
@@ -193,14 +216,17 @@ func pillarFunctions() []function {
 			}
 			return keys(m), nil
 		}},
-		{name: "pillar.filter_by", params: []param{need("lookup_dict"), need("pillar"), opt("merge", nil), opt("default", "default"), opt("base", nil)},
+		{name: "pillar.filter_by", params: []param{need("lookup_dict"), need("pillar"),
+			opt("merge", nil), opt("default", "default"), opt("base", nil)},
 			run: func(_ context.Context, c *call) (any, error) {
-				return filterBy(c.any("lookup_dict"), c.text("pillar"), c.who.Pillar, c.any("merge"), c.any("default"), c.any("base"))
+				return filterBy(c.any("lookup_dict"), c.text("pillar"), c.who.Pillar,
+					c.any("merge"), c.any("default"), c.any("base"))
 			}},
 	}
 }
 
-// pillarFileExists reports whether a file is in pillar_roots, in those of any environment if none is named.
+// pillarFileExists reports whether a file is in pillar_roots, in those of any environment if none
+// is named.
 func pillarFileExists(_ context.Context, c *call) (any, error) {
 	v, _ := c.who.Opts.Get("pillar_roots")
 	roots, _ := v.(value.Map)
@@ -229,7 +255,8 @@ func pillarFileExists(_ context.Context, c *call) (any, error) {
 	return false, nil
 }
 
-// pillarGet looks a key up in the pillar as far as it is made; with merge it is laid over the default.
+// pillarGet looks a key up in the pillar as far as it is made; with merge it is laid over the
+// default.
 func pillarGet(_ context.Context, c *call) (any, error) {
 	v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
 	fallback := c.any("default")
@@ -246,7 +273,8 @@ func pillarGet(_ context.Context, c *call) (any, error) {
 			}
 		case []any:
 			if l, isList := v.([]any); isList || !ok {
-				merged := value.Recurse(value.Map{{Key: "l", Value: d}}, value.Map{{Key: "l", Value: l}}, true)
+				merged := value.Recurse(value.Map{{Key: "l", Value: d}},
+					value.Map{{Key: "l", Value: l}}, true)
 				return merged[0].Value, nil
 			}
 		}
@@ -260,14 +288,17 @@ func pillarGet(_ context.Context, c *call) (any, error) {
 func configFunctions() []function {
 	where := []string{"opts", "grains", "pillar", "master"}
 	return []function{
-		{name: "config.get", params: []param{need("key"), opt("default", ""), opt("delimiter", ":"), opt("merge", nil), opt("omit_opts", false), opt("omit_pillar", false), opt("omit_master", false), opt("omit_grains", false)},
+		{name: "config.get", params: []param{need("key"), opt("default", ""), opt("delimiter", ":"),
+			opt("merge", nil), opt("omit_opts", false), opt("omit_pillar", false),
+			opt("omit_master", false), opt("omit_grains", false)},
 			run: func(ctx context.Context, c *call) (any, error) {
 				if c.any("merge") == nil {
 					for _, w := range where {
 						if c.is("omit_" + w) {
 							continue
 						}
-						if v, ok := value.Traverse(c.data(w), c.any("key"), c.text("delimiter")); ok {
+						if v, ok := value.Traverse(c.data(w), c.any("key"),
+							c.text("delimiter")); ok {
 							return c.sdb(ctx, v)
 						}
 					}
@@ -286,20 +317,25 @@ func configFunctions() []function {
 				}
 				return c.any("default"), nil
 			}},
-		{name: "config.option", params: []param{need("value"), opt("default", nil), opt("omit_opts", false), opt("omit_master", false), opt("omit_pillar", false), opt("omit_grains", false), opt("wildcard", false)},
+		{name: "config.option", params: []param{need("value"), opt("default", nil),
+			opt("omit_opts", false), opt("omit_master", false), opt("omit_pillar", false),
+			opt("omit_grains", false), opt("wildcard", false)},
 			run: func(ctx context.Context, c *call) (any, error) { return c.option(ctx, "value") }},
-		{name: "config.dot_vals", params: []param{need("value")}, run: func(_ context.Context, c *call) (any, error) {
-			v, _ := c.who.Pillar.Get("master")
-			master, _ := v.(value.Map)
-			out := value.Map{}
-			for _, p := range append(slices.Clip(master), c.who.Opts...) {
-				if name, ok := p.Key.(string); ok && strings.HasPrefix(name, c.text("value")+".") {
-					out = out.Set(name, p.Value)
+		{name: "config.dot_vals", params: []param{need("value")},
+			run: func(_ context.Context, c *call) (any, error) {
+				v, _ := c.who.Pillar.Get("master")
+				master, _ := v.(value.Map)
+				out := value.Map{}
+				for _, p := range append(slices.Clip(master), c.who.Opts...) {
+					if name, ok := p.Key.(string); ok &&
+						strings.HasPrefix(name, c.text("value")+".") {
+						out = out.Set(name, p.Value)
+					}
 				}
-			}
-			return out, nil
-		}},
-		{name: "config.merge", params: []param{need("value"), opt("default", ""), opt("omit_opts", false), opt("omit_master", false), opt("omit_pillar", false)},
+				return out, nil
+			}},
+		{name: "config.merge", params: []param{need("value"), opt("default", ""),
+			opt("omit_opts", false), opt("omit_master", false), opt("omit_pillar", false)},
 			run: func(ctx context.Context, c *call) (any, error) { return c.option(ctx, "value") }},
 	}
 }

@@ -55,22 +55,24 @@ func encodeLines(b []byte) string {
 
 func hashFunctions() []function {
 	sum := func(name string) function {
-		return function{name: "hashutil." + name + "_digest", params: []param{need("instr")}, run: func(_ context.Context, c *call) (any, error) {
-			b, err := c.bytes("instr")
-			if err != nil {
-				return nil, err
-			}
-			return digest(name, b)
-		}}
+		return function{name: "hashutil." + name + "_digest", params: []param{need("instr")},
+			run: func(_ context.Context, c *call) (any, error) {
+				b, err := c.bytes("instr")
+				if err != nil {
+					return nil, err
+				}
+				return digest(name, b)
+			}}
 	}
 	of := func(name string, run func(b []byte) (any, error)) function {
-		return function{name: name, params: []param{need("instr")}, run: func(_ context.Context, c *call) (any, error) {
-			b, err := c.bytes("instr")
-			if err != nil {
-				return nil, err
-			}
-			return run(b)
-		}}
+		return function{name: name, params: []param{need("instr")},
+			run: func(_ context.Context, c *call) (any, error) {
+				b, err := c.bytes("instr")
+				if err != nil {
+					return nil, err
+				}
+				return run(b)
+			}}
 	}
 	decode := func(b []byte) (any, error) {
 		out, err := decodeBase64(b)
@@ -97,29 +99,39 @@ func hashFunctions() []function {
 	}
 	return []function{
 		sum("md5"), sum("sha256"), sum("sha512"),
-		{name: "hashutil.base64_encodefile", params: []param{need("fname")}, run: func(_ context.Context, c *call) (any, error) {
-			b, err := readFile(c.text("fname"))
-			return encodeLines(b), err
-		}},
-		{name: "hashutil.digest", params: []param{need("instr"), opt("checksum", "md5")}, run: func(_ context.Context, c *call) (any, error) {
-			b, err := c.bytes("instr")
-			if err != nil {
-				return nil, err
-			}
-			return c.digest(b)
-		}},
-		{name: "hashutil.digest_file", params: []param{need("infile"), opt("checksum", "md5")}, run: func(_ context.Context, c *call) (any, error) {
-			b, err := readFile(c.text("infile"))
-			if err != nil {
-				return nil, fmt.Errorf("File path '%s' not found.", c.text("infile"))
-			}
-			return c.digest(b)
-		}},
-		of("hashutil.base64_b64encode", func(b []byte) (any, error) { return base64.StdEncoding.EncodeToString(b), nil }),
+		{name: "hashutil.base64_encodefile", params: []param{need("fname")},
+			run: func(_ context.Context, c *call) (any, error) {
+				b, err := readFile(c.text("fname"))
+				return encodeLines(b), err
+			}},
+		{name: "hashutil.digest", params: []param{need("instr"), opt("checksum", "md5")},
+			run: func(_ context.Context, c *call) (any, error) {
+				b, err := c.bytes("instr")
+				if err != nil {
+					return nil, err
+				}
+				return c.digest(b)
+			}},
+		{name: "hashutil.digest_file", params: []param{need("infile"), opt("checksum", "md5")},
+			run: func(_ context.Context, c *call) (any, error) {
+				b, err := readFile(c.text("infile"))
+				if err != nil {
+					return nil, fmt.Errorf("File path '%s' not found.", c.text("infile"))
+				}
+				return c.digest(b)
+			}},
+		of("hashutil.base64_b64encode", func(b []byte) (any,
+			error) {
+			return base64.StdEncoding.EncodeToString(b), nil
+		}),
 		of("hashutil.base64_b64decode", decode),
 		of("hashutil.base64_decodestring", decode),
-		of("hashutil.base64_encodestring", func(b []byte) (any, error) { return encodeLines(b), nil }),
-		{name: "hashutil.hmac_signature", params: []param{need("string"), need("shared_secret"), need("challenge_hmac")}, run: func(_ context.Context, c *call) (any, error) {
+		of("hashutil.base64_encodestring", func(b []byte) (any, error) {
+			return encodeLines(b),
+				nil
+		}),
+		{name: "hashutil.hmac_signature", params: []param{need("string"), need("shared_secret"),
+			need("challenge_hmac")}, run: func(_ context.Context, c *call) (any, error) {
 			challenge, err := c.bytes("challenge_hmac")
 			if err != nil {
 				return nil, err
@@ -127,11 +139,13 @@ func hashFunctions() []function {
 			sum, err := mac("sha256", c)
 			return hmac.Equal([]byte(base64.StdEncoding.EncodeToString(sum)), challenge), err
 		}},
-		{name: "hashutil.hmac_compute", params: []param{need("string"), need("shared_secret")}, run: func(_ context.Context, c *call) (any, error) {
-			sum, err := mac("sha256", c)
-			return hex.EncodeToString(sum), err
-		}},
-		{name: "hashutil.github_signature", params: []param{need("string"), need("shared_secret"), need("challenge_hmac")}, run: func(_ context.Context, c *call) (any, error) {
+		{name: "hashutil.hmac_compute", params: []param{need("string"), need("shared_secret")},
+			run: func(_ context.Context, c *call) (any, error) {
+				sum, err := mac("sha256", c)
+				return hex.EncodeToString(sum), err
+			}},
+		{name: "hashutil.github_signature", params: []param{need("string"), need("shared_secret"),
+			need("challenge_hmac")}, run: func(_ context.Context, c *call) (any, error) {
 			kind, challenge, ok := strings.Cut(c.text("challenge_hmac"), "=")
 			if !ok {
 				return nil, errors.New("challenge_hmac is no hash=value")
@@ -142,7 +156,8 @@ func hashFunctions() []function {
 	}
 }
 
-// decodeBase64 is Python's base64.b64decode: what is no letter of base64 is passed over, and the text ends with its padding.
+// decodeBase64 is Python's base64.b64decode: what is no letter of base64 is passed over, and the
+// text ends with its padding.
 func decodeBase64(b []byte) ([]byte, error) {
 	var letters []byte
 	pads, ended := 0, false
@@ -161,7 +176,8 @@ func decodeBase64(b []byte) ([]byte, error) {
 	}
 	switch rest := len(letters) % 4; {
 	case rest == 1:
-		return nil, fmt.Errorf("Invalid base64-encoded string: number of data characters (%d) cannot be 1 more than a multiple of 4", len(letters)) //nolint:staticcheck // Python's text
+		return nil,
+			fmt.Errorf("Invalid base64-encoded string: number of data characters (%d) cannot be 1 more than a multiple of 4", len(letters)) //nolint:staticcheck // Python's text
 	case rest != 0 && !ended:
 		return nil, errors.New("Incorrect padding") //nolint:staticcheck // Python's text
 	}

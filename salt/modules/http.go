@@ -28,9 +28,14 @@ const (
 
 func httpFunctions() []function {
 	return []function{{name: "http.query", params: []param{
-		need("url"), opt("method", "GET"), opt("params", nil), opt("data", nil), opt("header_dict", nil), opt("header_list", nil), opt("username", nil), opt("password", nil), opt("auth", nil),
-		opt("decode", false), opt("decode_type", "auto"), opt("status", false), opt("headers", false), opt("text", false), opt("verify_ssl", true), opt("ca_bundle", nil), opt("agent", nil),
-		opt("raise_error", true), opt("decode_body", true), opt("backend", nil), opt("hide_fields", nil), opt("node", nil), opt("port", nil),
+		need("url"), opt("method", "GET"), opt("params", nil), opt("data", nil),
+		opt("header_dict", nil), opt("header_list", nil), opt("username", nil),
+		opt("password", nil), opt("auth", nil),
+		opt("decode", false), opt("decode_type", "auto"), opt("status", false),
+		opt("headers", false), opt("text", false), opt("verify_ssl", true), opt("ca_bundle", nil),
+		opt("agent", nil),
+		opt("raise_error", true), opt("decode_body", true), opt("backend", nil),
+		opt("hide_fields", nil), opt("node", nil), opt("port", nil),
 	}, run: query}}
 }
 
@@ -62,7 +67,9 @@ func query(ctx context.Context, c *call) (any, error) {
 	}
 	if resp.StatusCode >= 300 && c.is("raise_error") {
 		return value.Map{
-			{Key: "status", Value: int64(resp.StatusCode)}, {Key: "error", Value: fmt.Sprintf("HTTP %d: %s", resp.StatusCode, reason(resp))}, {Key: "body", Value: shown},
+			{Key: "status", Value: int64(resp.StatusCode)},
+			{Key: "error", Value: fmt.Sprintf("HTTP %d: %s", resp.StatusCode, reason(resp))},
+			{Key: "body", Value: shown},
 		}, nil
 	}
 	out := value.Map{{Key: "body", Value: shown}}
@@ -94,7 +101,8 @@ func query(ctx context.Context, c *call) (any, error) {
 		case "xml":
 			return nil, errors.New("decode_type xml is not built in; json, yaml and plain are")
 		default:
-			return append(out, value.Pair{Key: "error", Value: "Invalid decode_type specified. Valid decode types are: ('json', 'xml', 'yaml', 'plain')"}), nil
+			return append(out, value.Pair{Key: "error",
+				Value: "Invalid decode_type specified. Valid decode types are: ('json', 'xml', 'yaml', 'plain')"}), nil
 		}
 	}
 	if asText {
@@ -131,7 +139,8 @@ func (c *call) unreachable(err error) value.Map {
 	}
 	said := err.Error()
 	if no := syscall.Errno(0); errors.As(err, &no) {
-		said = fmt.Sprintf("[Errno %d] %s%s", int(no), strings.ToUpper(no.Error()[:1]), no.Error()[1:])
+		said = fmt.Sprintf("[Errno %d] %s%s", int(no), strings.ToUpper(no.Error()[:1]),
+			no.Error()[1:])
 	}
 	return append(out, value.Pair{Key: "error", Value: said})
 }
@@ -206,7 +215,8 @@ func (c *call) client() (*http.Client, error) {
 		}
 	}
 	return &http.Client{
-		Transport: &http.Transport{TLSClientConfig: trust, DisableCompression: true, MaxResponseHeaderBytes: 1 << 20},
+		Transport: &http.Transport{TLSClientConfig: trust, DisableCompression: true,
+			MaxResponseHeaderBytes: 1 << 20},
 		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 			if len(via) > maxHops {
 				return http.ErrUseLastResponse

@@ -20,31 +20,39 @@ const maxInodes = 1_000_000
 // inodeFunctions are those of file that tell what the file system knows of a path, and seek_read.
 func inodeFunctions() []function {
 	ofKind := func(name string, kind uint32) function {
-		return function{name: "file." + name, params: []param{need("name")}, run: func(_ context.Context, c *call) (any, error) {
-			var st syscall.Stat_t
-			err := syscall.Stat(expand(c.text("name")), &st)
-			if errors.Is(err, syscall.ENOENT) {
-				return false, nil
-			}
-			return st.Mode&syscall.S_IFMT == kind, err
-		}}
+		return function{name: "file." + name, params: []param{need("name")},
+			run: func(_ context.Context, c *call) (any, error) {
+				var st syscall.Stat_t
+				err := syscall.Stat(expand(c.text("name")), &st)
+				if errors.Is(err, syscall.ENOENT) {
+					return false, nil
+				}
+				return st.Mode&syscall.S_IFMT == kind, err
+			}}
 	}
 	return []function{
-		ofKind("is_blkdev", syscall.S_IFBLK), ofKind("is_chrdev", syscall.S_IFCHR), ofKind("is_fifo", syscall.S_IFIFO),
-		{name: "file.lstat", params: []param{need("path")}, run: func(_ context.Context, c *call) (any, error) { return lstat(expand(c.text("path"))) }},
-		{name: "file.is_hardlink", params: []param{need("path")}, run: func(_ context.Context, c *call) (any, error) {
-			st, err := lstat(expand(c.text("path")))
-			if err != nil || len(st) == 0 {
-				return st, err
-			}
-			links, _ := st.Get("st_nlink")
-			n, _ := number(links)
-			return n > 1, nil
-		}},
+		ofKind("is_blkdev", syscall.S_IFBLK), ofKind("is_chrdev", syscall.S_IFCHR),
+		ofKind("is_fifo", syscall.S_IFIFO),
+		{name: "file.lstat", params: []param{need("path")},
+			run: func(_ context.Context, c *call) (any,
+				error) {
+				return lstat(expand(c.text("path")))
+			}},
+		{name: "file.is_hardlink", params: []param{need("path")},
+			run: func(_ context.Context, c *call) (any, error) {
+				st, err := lstat(expand(c.text("path")))
+				if err != nil || len(st) == 0 {
+					return st, err
+				}
+				links, _ := st.Get("st_nlink")
+				n, _ := number(links)
+				return n > 1, nil
+			}},
 		{name: "file.statvfs", params: []param{need("path")}, run: statvfs},
 		{name: "file.diskusage", params: []param{need("path")}, run: diskUsage},
 		{name: "file.pardir", run: func(context.Context, *call) (any, error) { return "..", nil }},
-		{name: "file.seek_read", params: []param{need("path"), need("size"), need("offset")}, run: seekRead},
+		{name: "file.seek_read", params: []param{need("path"), need("size"), need("offset")},
+			run: seekRead},
 	}
 }
 
@@ -58,12 +66,16 @@ func lstat(p string) (value.Map, error) {
 		return value.Map{}, nil //nolint:nilerr // Salt's answer
 	}
 	return value.Map{
-		{Key: "st_atime", Value: seconds(st.Atim)}, {Key: "st_ctime", Value: seconds(st.Ctim)}, {Key: "st_gid", Value: int64(st.Gid)}, {Key: "st_mode", Value: int64(st.Mode)},
-		{Key: "st_mtime", Value: seconds(st.Mtim)}, {Key: "st_nlink", Value: int64(st.Nlink)}, {Key: "st_size", Value: st.Size}, {Key: "st_uid", Value: int64(st.Uid)}, //nolint:unconvert // Nlink's type is the system's
+		{Key: "st_atime", Value: seconds(st.Atim)}, {Key: "st_ctime", Value: seconds(st.Ctim)},
+		{Key: "st_gid", Value: int64(st.Gid)}, {Key: "st_mode", Value: int64(st.Mode)},
+		{Key: "st_mtime", Value: seconds(st.Mtim)}, {Key: "st_nlink", Value: int64(st.Nlink)},
+		{Key: "st_size", Value: st.Size},
+		{Key: "st_uid", Value: int64(st.Uid)}, //nolint:unconvert // Nlink's type is the system's
 	}, nil
 }
 
-// validFlags is the bit of statfs that says that its flags are there; statvfs of the C library takes it out.
+// validFlags is the bit of statfs that says that its flags are there; statvfs of the C library
+// takes it out.
 const validFlags = 0x20
 
 func statvfs(_ context.Context, c *call) (any, error) {
@@ -80,13 +92,16 @@ func statvfs(_ context.Context, c *call) (any, error) {
 		fragment = st.Bsize
 	}
 	return value.Map{
-		{Key: "f_bavail", Value: int64(st.Bavail)}, {Key: "f_bfree", Value: int64(st.Bfree)}, {Key: "f_blocks", Value: int64(st.Blocks)}, {Key: "f_bsize", Value: st.Bsize},
-		{Key: "f_favail", Value: int64(st.Ffree)}, {Key: "f_ffree", Value: int64(st.Ffree)}, {Key: "f_files", Value: int64(st.Files)}, {Key: "f_flag", Value: st.Flags &^ validFlags},
+		{Key: "f_bavail", Value: int64(st.Bavail)}, {Key: "f_bfree", Value: int64(st.Bfree)},
+		{Key: "f_blocks", Value: int64(st.Blocks)}, {Key: "f_bsize", Value: st.Bsize},
+		{Key: "f_favail", Value: int64(st.Ffree)}, {Key: "f_ffree", Value: int64(st.Ffree)},
+		{Key: "f_files", Value: int64(st.Files)}, {Key: "f_flag", Value: st.Flags &^ validFlags},
 		{Key: "f_frsize", Value: fragment}, {Key: "f_namemax", Value: st.Namelen},
 	}, nil
 }
 
-// diskUsage adds up the sizes of the files below a folder, links to files as the files, each inode number once. Of a file it is the size.
+// diskUsage adds up the sizes of the files below a folder, links to files as the files, each inode
+// number once. Of a file it is the size.
 func diskUsage(ctx context.Context, c *call) (any, error) {
 	p := c.text("path")
 	if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
@@ -102,7 +117,8 @@ func diskUsage(ctx context.Context, c *call) (any, error) {
 			return nil //nolint:nilerr // what cannot be read counts nothing
 		}
 		var st syscall.Stat_t
-		if err := syscall.Stat(p, &st); err != nil || st.Mode&syscall.S_IFMT == syscall.S_IFDIR || seen[st.Ino] {
+		if err := syscall.Stat(p, &st); err != nil || st.Mode&syscall.S_IFMT == syscall.S_IFDIR ||
+			seen[st.Ino] {
 			return nil //nolint:nilerr // as above
 		}
 		if len(seen) == maxInodes {
@@ -126,7 +142,8 @@ func seekRead(_ context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if size < 0 || offset < 0 || size > maxFile {
-		return nil, fmt.Errorf("size %d and offset %d must be at least 0, size at most %d", size, offset, maxFile)
+		return nil, fmt.Errorf("size %d and offset %d must be at least 0, size at most %d", size,
+			offset, maxFile)
 	}
 	f, err := smallfile.Open(expand(c.text("path")))
 	if err != nil {

@@ -11,16 +11,22 @@ import (
 // jinjaFunctions give what files of file_roots define.
 func jinjaFunctions() []function {
 	imports := func(name, tag string) function {
-		return function{name: "jinja." + name, params: []param{need("path")}, run: func(ctx context.Context, c *call) (any, error) {
-			return c.defined(ctx, fmt.Sprintf("{%% %s \"%s\" as imported %%}\n{{ imported | tojson }}\n", tag, value.Str(c.any("path"))))
-		}}
+		return function{name: "jinja." + name, params: []param{need("path")},
+			run: func(ctx context.Context, c *call) (any, error) {
+				return c.defined(ctx,
+					fmt.Sprintf("{%% %s \"%s\" as imported %%}\n{{ imported | tojson }}\n", tag,
+						value.Str(c.any("path"))))
+			}}
 	}
 	return []function{
 		imports("import_yaml", "import_yaml"), imports("import_json", "import_json"),
-		{name: "jinja.load_map", params: []param{need("path"), need("value")}, run: func(ctx context.Context, c *call) (any, error) {
-			name := value.Str(c.any("value"))
-			return c.defined(ctx, fmt.Sprintf("{%% from \"%s\" import %s with context %%}\n{{ %s | tojson }}\n", value.Str(c.any("path")), name, name))
-		}},
+		{name: "jinja.load_map", params: []param{need("path"), need("value")},
+			run: func(ctx context.Context, c *call) (any, error) {
+				name := value.Str(c.any("value"))
+				return c.defined(ctx,
+					fmt.Sprintf("{%% from \"%s\" import %s with context %%}\n{{ %s | tojson }}\n",
+						value.Str(c.any("path")), name, name))
+			}},
 	}
 }
 

@@ -14,34 +14,37 @@ import (
 
 func environFunctions() []function {
 	return []function{
-		{name: "environ.get", params: []param{need("key"), opt("default", "")}, run: func(_ context.Context, c *call) (any, error) {
-			name, ok := c.any("key").(string)
-			if !ok {
-				return false, nil
-			}
-			if v, ok := os.LookupEnv(name); ok {
-				return v, nil
-			}
-			return c.any("default"), nil
-		}},
-		{name: "environ.has_value", params: []param{need("key"), opt("value", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			v, ok := os.LookupEnv(c.text("key"))
-			return ok && (c.any("value") == nil || v == c.text("value")), nil
-		}},
-		{name: "environ.item", params: []param{need("keys"), opt("default", "")}, run: func(_ context.Context, c *call) (any, error) {
-			out := value.Map{}
-			for _, k := range c.list("keys") {
-				if _, ok := k.(string); !ok {
-					continue
+		{name: "environ.get", params: []param{need("key"), opt("default", "")},
+			run: func(_ context.Context, c *call) (any, error) {
+				name, ok := c.any("key").(string)
+				if !ok {
+					return false, nil
 				}
-				var v any = c.any("default")
-				if s, ok := os.LookupEnv(text(k)); ok {
-					v = s
+				if v, ok := os.LookupEnv(name); ok {
+					return v, nil
 				}
-				out = append(out, value.Pair{Key: k, Value: v})
-			}
-			return out, nil
-		}},
+				return c.any("default"), nil
+			}},
+		{name: "environ.has_value", params: []param{need("key"), opt("value", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				v, ok := os.LookupEnv(c.text("key"))
+				return ok && (c.any("value") == nil || v == c.text("value")), nil
+			}},
+		{name: "environ.item", params: []param{need("keys"), opt("default", "")},
+			run: func(_ context.Context, c *call) (any, error) {
+				out := value.Map{}
+				for _, k := range c.list("keys") {
+					if _, ok := k.(string); !ok {
+						continue
+					}
+					var v any = c.any("default")
+					if s, ok := os.LookupEnv(text(k)); ok {
+						v = s
+					}
+					out = append(out, value.Pair{Key: k, Value: v})
+				}
+				return out, nil
+			}},
 		{name: "environ.items", run: func(context.Context, *call) (any, error) {
 			out := value.Map{}
 			for _, e := range os.Environ() {
@@ -56,7 +59,8 @@ func environFunctions() []function {
 // masterFunctions ask other parts of the master.
 func masterFunctions() []function {
 	return []function{
-		{name: "mine.get", params: []param{need("tgt"), need("fun"), opt("tgt_type", "glob"), opt("exclude_minion", false)}, run: func(ctx context.Context, c *call) (any, error) {
+		{name: "mine.get", params: []param{need("tgt"), need("fun"), opt("tgt_type", "glob"),
+			opt("exclude_minion", false)}, run: func(ctx context.Context, c *call) (any, error) {
 			if c.deps.Mine == nil {
 				return value.Map{}, nil
 			}
@@ -69,7 +73,9 @@ func masterFunctions() []function {
 			}
 			return orEmpty(got), nil
 		}},
-		{name: "saltutil.runner", params: []param{need("name"), opt("arg", nil), opt("kwarg", nil), opt("full_return", false), opt("saltenv", "base"), opt("jid", nil), opt("asynchronous", false)}, varArgs: true, varKwargs: true,
+		{name: "saltutil.runner", params: []param{need("name"), opt("arg", nil), opt("kwarg", nil),
+			opt("full_return", false), opt("saltenv", "base"), opt("jid", nil),
+			opt("asynchronous", false)}, varArgs: true, varKwargs: true,
 			run: func(ctx context.Context, c *call) (any, error) {
 				if c.deps.Runner == nil || c.is("asynchronous") {
 					return nil, errors.New("runners cannot be called so here")
@@ -80,32 +86,37 @@ func masterFunctions() []function {
 					return nil, err
 				}
 				if c.is("full_return") {
-					return value.Map{{Key: "return", Value: v}, {Key: "success", Value: true}, {Key: "fun", Value: "runner." + c.text("name")}}, nil
+					return value.Map{{Key: "return", Value: v}, {Key: "success", Value: true},
+						{Key: "fun", Value: "runner." + c.text("name")}}, nil
 				}
 				return v, nil
 			}},
-		{name: "sdb.get", params: []param{need("uri"), opt("strict", false)}, run: func(ctx context.Context, c *call) (any, error) {
-			uri, ok := c.any("uri").(string)
-			if !ok && !c.is("strict") {
-				return c.any("uri"), nil
-			}
-			v, err := c.sdbGet(ctx, uri)
-			if err == nil && v == uri && c.is("strict") {
-				err = fmt.Errorf("%s is no sdb://profile/key of a profile in the configuration", uri)
-			}
-			return v, err
-		}},
-		{name: "sdb.get_or_set_hash", params: []param{need("uri")}, varArgs: true, varKwargs: true, run: func(ctx context.Context, c *call) (any, error) {
-			v, err := c.sdbGet(ctx, c.text("uri"))
-			if err == nil && v == nil {
-				err = errors.New("nothing is stored there, and drivers that store are not built in")
-			}
-			return v, err
-		}},
+		{name: "sdb.get", params: []param{need("uri"), opt("strict", false)},
+			run: func(ctx context.Context, c *call) (any, error) {
+				uri, ok := c.any("uri").(string)
+				if !ok && !c.is("strict") {
+					return c.any("uri"), nil
+				}
+				v, err := c.sdbGet(ctx, uri)
+				if err == nil && v == uri && c.is("strict") {
+					err = fmt.Errorf("%s is no sdb://profile/key of a profile in the configuration",
+						uri)
+				}
+				return v, err
+			}},
+		{name: "sdb.get_or_set_hash", params: []param{need("uri")}, varArgs: true, varKwargs: true,
+			run: func(ctx context.Context, c *call) (any, error) {
+				v, err := c.sdbGet(ctx, c.text("uri"))
+				if err == nil && v == nil {
+					err = errors.New("nothing is stored there, and drivers that store are not built in")
+				}
+				return v, err
+			}},
 	}
 }
 
-// sdbGet looks up sdb://profile/key. Drivers are env, file (the content of a file below the profile's dir) and yaml.
+// sdbGet looks up sdb://profile/key. Drivers are env, file (the content of a file below the
+// profile's dir) and yaml.
 func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 	rest, ok := strings.CutPrefix(uri, "sdb://")
 	name, key, hasKey := strings.Cut(rest, "/")
@@ -131,7 +142,8 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 	case "file":
 		return sdbFile(profile, key)
 	default:
-		return nil, fmt.Errorf("sdb profile %s has the driver %s, which is not built in; env, file and yaml are", name, driver)
+		return nil,
+			fmt.Errorf("sdb profile %s has the driver %s, which is not built in; env, file and yaml are", name, driver)
 	}
 }
 

@@ -13,46 +13,58 @@ import (
 
 func matchFunctions() []function {
 	var out []function
-	for _, kind := range []string{"glob", "pcre", "list", "grain", "grain_pcre", "pillar", "pillar_pcre", "compound", "ipcidr", "nodegroup"} {
-		out = append(out, function{name: "match." + kind, params: []param{need("tgt"), opt("delimiter", ":"), opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
-			if id := c.any("delimiter"); (kind == "glob" || kind == "pcre" || kind == "list" || kind == "compound") && id != ":" && c.any("minion_id") == nil {
-				c.named["minion_id"], c.named["delimiter"] = id, ":" // the second parameter of these is the id
-			}
-			return c.match(ctx, kind, c.any("tgt"))
-		}})
+	for _, kind := range []string{"glob", "pcre", "list", "grain", "grain_pcre", "pillar",
+		"pillar_pcre", "compound", "ipcidr", "nodegroup"} {
+		out = append(out, function{name: "match." + kind,
+			params: []param{need("tgt"), opt("delimiter", ":"),
+				opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
+				if id := c.any("delimiter"); (kind == "glob" || kind == "pcre" || kind == "list" ||
+					kind == "compound") && id != ":" && c.any("minion_id") == nil {
+					// the second parameter of these is the id
+					c.named["minion_id"], c.named["delimiter"] = id, ":"
+				}
+				return c.match(ctx, kind, c.any("tgt"))
+			}})
 	}
 	return append(out,
-		// Salt's looks for a function of its module data that there is no more, and takes that for no match.
-		function{name: "match.data", params: []param{need("tgt")}, run: func(context.Context, *call) (any, error) { return false, nil }},
+		// Salt's looks for a function that its module data no longer has, and takes that for no
+		// match.
+		function{name: "match.data", params: []param{need("tgt")},
+			run: func(context.Context, *call) (any, error) { return false, nil }},
 		function{name: "match.ifelse", varArgs: true, varKwargs: true, run: matchIfElse},
-		function{name: "match.filter_by", params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil), opt("merge", nil), opt("merge_lists", false), opt("default", "default")}, run: matchFilterBy},
-		function{name: "match.search_by", params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
-			var hits []any
-			for _, p := range c.dict("lookup") {
-				targets, ok := p.Value.([]any)
-				if !ok {
-					targets = []any{p.Value}
-				}
-				for _, t := range targets {
-					hit, err := c.match(ctx, c.text("tgt_type"), t)
-					if err != nil {
-						return nil, err
+		function{name: "match.filter_by",
+			params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil),
+				opt("merge", nil), opt("merge_lists", false), opt("default", "default")},
+			run: matchFilterBy},
+		function{name: "match.search_by",
+			params: []param{need("lookup"), opt("tgt_type", "compound"),
+				opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
+				var hits []any
+				for _, p := range c.dict("lookup") {
+					targets, ok := p.Value.([]any)
+					if !ok {
+						targets = []any{p.Value}
 					}
-					if hit {
-						hits = append(hits, p.Key)
+					for _, t := range targets {
+						hit, err := c.match(ctx, c.text("tgt_type"), t)
+						if err != nil {
+							return nil, err
+						}
+						if hit {
+							hits = append(hits, p.Key)
+						}
 					}
 				}
-			}
-			if hits == nil {
-				return nil, nil
-			}
-			return hits, nil
-		}},
+				if hits == nil {
+					return nil, nil
+				}
+				return hits, nil
+			}},
 	)
 }
 
-// match reports whether a target means the id in the options, which in pillars is the master's own, or the one of the argument
-// minion_id; grains and pillar are the minion's.
+// match reports whether a target means the id in the options, which in pillars is the master's own,
+// or the one of the argument minion_id; grains and pillar are the minion's.
 func (c *call) match(ctx context.Context, kind string, tgt any) (bool, error) {
 	id := c.who.Opts.String("id")
 	if other := c.text("minion_id"); other != "" {
@@ -68,9 +80,11 @@ const (
 	otherwise = "SALT_IFELSE_FUNCTION_DEFAULT"
 )
 
-// matchIfElse is the value behind the first target that means the minion: target, value, target, value, ..., value if none does.
+// matchIfElse is the value behind the first target that means the minion: target, value, target,
+// value, ..., value if none does.
 func matchIfElse(ctx context.Context, c *call) (any, error) {
-	c.named = map[string]any{"tgt_type": "compound", "minion_id": nil, "merge": nil, "merge_lists": false}
+	c.named = map[string]any{"tgt_type": "compound", "minion_id": nil, "merge": nil,
+		"merge_lists": false}
 	for _, p := range c.kwargs {
 		if _, ok := c.named[text(p.Key)]; !ok {
 			return nil, sig.Signature{Name: "ifelse"}.Unexpected(p.Key)
@@ -101,7 +115,8 @@ func matchIfElse(ctx context.Context, c *call) (any, error) {
 		}
 		lookup = append(lookup, value.Pair{Key: key, Value: c.more[i+1]})
 	}
-	c.named["lookup"], c.named["default"] = append(lookup, value.Pair{Key: otherwise, Value: c.more[last]}), otherwise
+	c.named["lookup"], c.named["default"] = append(lookup,
+		value.Pair{Key: otherwise, Value: c.more[last]}), otherwise
 	return matchFilterBy(ctx, c)
 }
 
@@ -148,7 +163,8 @@ var _ target.Source = one{}
 func (o one) AcceptedIDs() []string { return []string{o.id} }
 func (o one) DataCache() bool       { return true }
 
-func (o one) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
+func (o one) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string,
+	error) {
 	j := q.Judge()
 	fn(o.id, j.Minion(false, o.c.who.Grains))
 	fn(o.id, j.Minion(true, o.c.who.Pillar))

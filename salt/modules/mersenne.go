@@ -8,7 +8,8 @@ import (
 	"math/bits"
 )
 
-// mersenne is MT19937 as Python's module random uses it, so that what a formula spreads by a minion's id stays where Salt put it.
+// mersenne is MT19937 as Python's module random uses it, so that what a formula spreads by a
+// minion's id stays where Salt put it.
 type mersenne struct {
 	state [624]uint32
 	at    int

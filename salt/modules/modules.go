@@ -13,7 +13,8 @@ import (
 	"clustermaster/value"
 )
 
-// Minion is for whom a function runs: grains, pillar and options are this minion's, commands and files the master's.
+// Minion is for whom a function runs: grains, pillar and options are this minion's, commands and
+// files the master's.
 type Minion struct {
 	ID                 string
 	Grains, Pillar     value.Map
@@ -23,7 +24,8 @@ type Minion struct {
 
 // Files are file_roots.
 type Files interface {
-	// List returns the sorted files and Dirs the sorted folders of an environment. They are not written to.
+	// List returns the sorted files and Dirs the sorted folders of an environment. They are not
+	// written to.
 	List(env string) []string
 	Dirs(env string) []string
 	Envs() []string
@@ -34,7 +36,8 @@ type Files interface {
 // Deps is what functions ask others for. What is nil answers as if there were nothing.
 type Deps struct {
 	Files Files
-	// Mine is _mine_get as the minion itself may ask it: minion to value, or function to minion to value.
+	// Mine is _mine_get as the minion itself may ask it: minion to value, or function to minion to
+	// value.
 	Mine func(ctx context.Context, id string, tgt, fun any, tgtType string) (value.Map, error)
 	// Runner runs a runner function and returns its return.
 	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
@@ -70,9 +73,12 @@ func New(deps Deps) *Modules {
 	}
 	m := &Modules{deps: deps, byName: make(map[string]function)}
 	for _, family := range [][]function{
-		grainsFunctions(), pillarFunctions(), configFunctions(), dataFunctions(), commandFunctions(), fileFunctions(), networkFunctions(),
-		matchFunctions(), cpFunctions(), hashFunctions(), randomFunctions(), environFunctions(), testFunctions(), masterFunctions(),
-		httpFunctions(), datastoreFunctions(), dnsFunctions(), statusFunctions(), bannerFunctions(), accountFunctions(), inodeFunctions(), searchFunctions(),
+		grainsFunctions(), pillarFunctions(), configFunctions(), dataFunctions(),
+		commandFunctions(), fileFunctions(), networkFunctions(),
+		matchFunctions(), cpFunctions(), hashFunctions(), randomFunctions(), environFunctions(),
+		testFunctions(), masterFunctions(),
+		httpFunctions(), datastoreFunctions(), dnsFunctions(), statusFunctions(), bannerFunctions(),
+		accountFunctions(), inodeFunctions(), searchFunctions(),
 		jinjaFunctions(), sysFunctions(), programFunctions(), placeFunctions(), subnetFunctions(),
 	} {
 		for _, f := range family {
@@ -90,7 +96,8 @@ func New(deps Deps) *Modules {
 // Names lists the functions, sorted. It is not written to.
 func (m *Modules) Names() []string { return m.names }
 
-// Has reports whether a function is there; a name that ends with a dot asks for any function of that module.
+// Has reports whether a function is there; a name that ends with a dot asks for any function of
+// that module.
 func (m *Modules) Has(name string) bool {
 	if strings.HasSuffix(name, ".") {
 		i, _ := slices.BinarySearch(m.names, name)
@@ -100,17 +107,20 @@ func (m *Modules) Has(name string) bool {
 	return ok
 }
 
-// Params are a function's parameters in their order; rest tells that it takes any further arguments and keywords.
+// Params are a function's parameters in their order; rest tells that it takes any further arguments
+// and keywords.
 func (m *Modules) Params(fun string) (params []sig.Param, rest bool) {
 	f := m.byName[fun]
 	return slices.Clone(f.params), f.varKwargs
 }
 
 // Call runs a function for a minion.
-func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any, kwargs value.Map) (any, error) {
+func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any,
+	kwargs value.Map) (any, error) {
 	f, ok := m.byName[fun]
 	if !ok {
-		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md lists those that are", fun, ErrUnknown)
+		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md lists those that are",
+			fun, ErrUnknown)
 	}
 	c := &call{Modules: m, who: who}
 	if err := c.bind(f, args, kwargs); err != nil {
@@ -148,7 +158,8 @@ type call struct {
 
 // bind gives each parameter its value.
 func (c *call) bind(f function, args []any, kwargs value.Map) error {
-	b, err := sig.Signature{Name: cmp.Or(f.python, f.name), Params: f.params, VarArgs: f.varArgs, VarKwargs: f.varKwargs}.Bind(args, kwargs)
+	b, err := sig.Signature{Name: cmp.Or(f.python, f.name), Params: f.params, VarArgs: f.varArgs,
+		VarKwargs: f.varKwargs}.Bind(args, kwargs)
 	c.named, c.more, c.kwargs = b.Named, b.Rest, b.Kwargs
 	return err
 }

@@ -30,9 +30,12 @@ func TestArguments(t *testing.T) {
 	}{
 		{"nosuch.function", nil, nil, "no such function"},
 		{"grains.get", nil, nil, "missing 1 required positional argument: 'key'"},
-		{"grains.get", []any{"a", "b", "c", "d", "e"}, nil, "takes from 1 to 4 positional arguments but 5 were given"},
-		{"grains.get", []any{"a"}, value.Map{{Key: "key", Value: "b"}}, "got multiple values for argument 'key'"},
-		{"grains.get", []any{"a"}, value.Map{{Key: "nosuch", Value: 1}}, "got an unexpected keyword argument 'nosuch'"},
+		{"grains.get", []any{"a", "b", "c", "d", "e"}, nil,
+			"takes from 1 to 4 positional arguments but 5 were given"},
+		{"grains.get", []any{"a"}, value.Map{{Key: "key", Value: "b"}},
+			"got multiple values for argument 'key'"},
+		{"grains.get", []any{"a"}, value.Map{{Key: "nosuch", Value: 1}},
+			"got an unexpected keyword argument 'nosuch'"},
 		{"cmd.run", []any{"echo 'a"}, nil, "No closing quotation"},
 		{"cmd.run", []any{""}, nil, "empty command"},
 		{"cmd.run", []any{"/no/such/program"}, nil, "Unable to run command"},
@@ -41,14 +44,16 @@ func TestArguments(t *testing.T) {
 		{"hashutil.digest", []any{"x", "crc"}, nil, "Hash func 'crc' is not supported."},
 	} {
 		_, err := call1(t, m, tt.fun, tt.args, tt.kwargs)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if (err == nil) != (tt.want == "") || err != nil &&
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s%v: %v, want %q", tt.fun, tt.args, err, tt.want)
 		}
 	}
 	if _, err := call1(t, m, "nosuch.function", nil, nil); !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}
-	for name, want := range map[string]bool{"grains.get": true, "grains.": true, "grain.": false, "grains.nosuch": false, "": false} {
+	for name, want := range map[string]bool{"grains.get": true, "grains.": true, "grain.": false,
+		"grains.nosuch": false, "": false} {
 		if m.Has(name) != want {
 			t.Errorf("has %q: %v", name, !want)
 		}
@@ -64,14 +69,19 @@ func TestOwnFunctionsAreListed(t *testing.T) {
 		args []any
 		want string
 	}{
-		{"sys.list_functions", []any{"sys"}, "[sys.list_functions sys.list_modules]"}, {"sys.list_functions", []any{"s*.list_m*", "pillar.get"}, "[pillar.get sys.list_modules]"}, {"sys.list_functions", []any{"nosuch"}, "[]"},
-		{"sys.list_modules", []any{"sys", "nosuch"}, "[sys]"}, {"sys.list_modules", []any{"s*.list_m*", "random"}, "[random sys]"}, {"sys.list_functions", nil, fmt.Sprint(m.Names())},
+		{"sys.list_functions", []any{"sys"}, "[sys.list_functions sys.list_modules]"},
+		{"sys.list_functions", []any{"s*.list_m*", "pillar.get"}, "[pillar.get sys.list_modules]"},
+		{"sys.list_functions", []any{"nosuch"}, "[]"},
+		{"sys.list_modules", []any{"sys", "nosuch"}, "[sys]"},
+		{"sys.list_modules", []any{"s*.list_m*", "random"}, "[random sys]"},
+		{"sys.list_functions", nil, fmt.Sprint(m.Names())},
 	} {
 		if v, err := call1(t, m, tt.fun, tt.args, nil); err != nil || fmt.Sprint(v) != tt.want {
 			t.Errorf("%s%v: %v, %v", tt.fun, tt.args, v, err)
 		}
 	}
-	if v, err := call1(t, m, "sys.list_modules", nil, nil); err != nil || !strings.HasPrefix(fmt.Sprint(v), "[cmd config cp data ") {
+	if v, err := call1(t, m, "sys.list_modules", nil, nil); err != nil ||
+		!strings.HasPrefix(fmt.Sprint(v), "[cmd config cp data ") {
 		t.Error(v, err)
 	}
 	for _, fun := range []string{"sys.list_functions", "sys.list_modules"} {
@@ -86,8 +96,12 @@ func TestBounds(t *testing.T) {
 	t.Parallel()
 	m := New(Deps{})
 	for _, bad := range []step{
-		do("test.fib", int64(94)), do("test.collatz", int64(0)), do("test.collatz", int64(-7)), do("test.collatz", int64(1)<<60), do("slsutil.banner", int64(1)<<40), do("file.seek_read", "/etc/passwd", int64(1)<<40, int64(0)),
-		do("file.seek_read", "/dev/zero", int64(1), int64(0)), do("file.contains_regex", "/dev/zero", "x"), do("file.search", "/dev/zero", "x"), do("test.try", "nosuch.function", true),
+		do("test.fib", int64(94)), do("test.collatz", int64(0)), do("test.collatz", int64(-7)),
+		do("test.collatz", int64(1)<<60), do("slsutil.banner", int64(1)<<40),
+		do("file.seek_read", "/etc/passwd", int64(1)<<40, int64(0)),
+		do("file.seek_read", "/dev/zero", int64(1), int64(0)),
+		do("file.contains_regex", "/dev/zero", "x"), do("file.search", "/dev/zero", "x"),
+		do("test.try", "nosuch.function", true),
 	} {
 		if v, err := m.Call(t.Context(), Minion{}, bad.fun, bad.args, nil); err == nil {
 			t.Errorf("%s%v gave %v", bad.fun, bad.args, v)
@@ -95,8 +109,11 @@ func TestBounds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, step := range []step{do("file.diskusage", "/etc"), do("file.grep", "/etc/passwd", "root"), do("test.try", "file.diskusage", false).with("path", "/etc")} {
-		if v, err := m.Call(ctx, Minion{}, step.fun, step.args, step.kwargs); !errors.Is(err, context.Canceled) {
+	for _, step := range []step{do("file.diskusage", "/etc"),
+		do("file.grep", "/etc/passwd", "root"), do("test.try", "file.diskusage", false).with("path",
+			"/etc")} {
+		if v, err := m.Call(ctx, Minion{}, step.fun, step.args, step.kwargs); !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("%s gave %v, %v", step.fun, v, err)
 		}
 	}
@@ -118,18 +135,26 @@ func TestCommandOptions(t *testing.T) {
 		kwargs         value.Map
 		want           string
 	}{
-		{"code is fine", "cmd.retcode", "exit 3", kw("success_retcodes", []any{int64(2), int64(3)}), "0"},
+		{"code is fine", "cmd.retcode", "exit 3",
+			kw("success_retcodes", []any{int64(2), int64(3)}), "0"},
 		{"codes in a text", "cmd.retcode", "exit 3", kw("success_retcodes", "1, 3"), "0"},
 		{"another code", "cmd.retcode", "exit 4", kw("success_retcodes", []any{int64(3)}), "4"},
-		{"no code", "cmd.retcode", "exit 4", kw("success_retcodes", "x"), "success_retcodes must be a list of integers"},
-		{"output is fine", "cmd.retcode", "echo all done; exit 5", kw("success_stdout", "done"), "0"},
-		{"error is fine", "cmd.retcode", "echo all done >&2; exit 5", kw("success_stderr", []any{"x", "done"}), "5"}, // joined with the output
+		{"no code", "cmd.retcode", "exit 4", kw("success_retcodes", "x"),
+			"success_retcodes must be a list of integers"},
+		{"output is fine", "cmd.retcode", "echo all done; exit 5",
+			kw("success_stdout", "done"), "0"},
+		// joined with the output
+		{"error is fine", "cmd.retcode", "echo all done >&2; exit 5",
+			kw("success_stderr", []any{"x", "done"}), "5"},
 		{"hidden", "cmd.run", "echo secret", kw("hide_output", true), ""},
 		{"umask", "cmd.run", "umask", kw("umask", "027"), "0027"},
 		{"no umask", "cmd.run", "umask", kw("umask", "9"), "Invalid umask: '9'"},
-		{"half a second", "cmd.run", "sleep 60", kw("timeout", 0.5), "sleep 60 : Timed out after 0.5 seconds"},
-		{"without a shell", "cmd.run", "sleep 60", value.Map{{Key: "timeout", Value: 0.5}}, "['sleep', '60'] : Timed out after 0.5 seconds"},
-		{"nobody", "cmd.run", "true", kw("runas", "no such user"), "User 'no such user' is not available"},
+		{"half a second", "cmd.run", "sleep 60", kw("timeout", 0.5),
+			"sleep 60 : Timed out after 0.5 seconds"},
+		{"without a shell", "cmd.run", "sleep 60", value.Map{{Key: "timeout", Value: 0.5}},
+			"['sleep', '60'] : Timed out after 0.5 seconds"},
+		{"nobody", "cmd.run", "true", kw("runas", "no such user"),
+			"User 'no such user' is not available"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -153,7 +178,8 @@ func TestCommandEnds(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
 	began := time.Now()
 	line := "sh -c 'sleep 60; touch " + mark + "' & sleep 60"
-	got, err := call1(t, m, "cmd.run", []any{line}, value.Map{{Key: "python_shell", Value: true}, {Key: "timeout", Value: int64(1)}})
+	got, err := call1(t, m, "cmd.run", []any{line},
+		value.Map{{Key: "python_shell", Value: true}, {Key: "timeout", Value: int64(1)}})
 	if err != nil || got != line+" : Timed out after 1 seconds" {
 		t.Fatal(got, err)
 	}
@@ -169,7 +195,8 @@ func TestCommandEnds(t *testing.T) {
 
 func TestCommandOutputIsBounded(t *testing.T) {
 	t.Parallel()
-	_, err := call1(t, New(Deps{}), "cmd.run", []any{fmt.Sprintf("head -c %d /dev/zero", maxCommandOutput+1)}, nil)
+	_, err := call1(t, New(Deps{}), "cmd.run",
+		[]any{fmt.Sprintf("head -c %d /dev/zero", maxCommandOutput+1)}, nil)
 	if err == nil || !strings.Contains(err.Error(), "bytes of output") {
 		t.Fatal(err)
 	}
@@ -192,7 +219,8 @@ func TestSDBFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := New(Deps{SDB: func(string) (value.Map, bool) {
-		return value.Map{{Key: "driver", Value: "file"}, {Key: "dir", Value: filepath.Join(root, "store")}}, true
+		return value.Map{{Key: "driver", Value: "file"},
+			{Key: "dir", Value: filepath.Join(root, "store")}}, true
 	}})
 	for key, want := range map[string]any{"a": "value", "nosuch": nil} {
 		if v, err := call1(t, m, "sdb.get", []any{"sdb://s/" + key}, nil); v != want || err != nil {
@@ -209,7 +237,8 @@ func TestSDBFile(t *testing.T) {
 func TestShellSplit(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		`a  b`: `["a" "b"]`, `a 'b c' d`: `["a" "b c" "d"]`, `"a \"b\" \n"`: `["a \"b\" \\n"]`, `a\ b ''`: `["a b" ""]`, `x"y"'z'`: `["xyz"]`, "": `[]`,
+		`a  b`: `["a" "b"]`, `a 'b c' d`: `["a" "b c" "d"]`, `"a \"b\" \n"`: `["a \"b\" \\n"]`,
+		`a\ b ''`: `["a b" ""]`, `x"y"'z'`: `["xyz"]`, "": `[]`,
 	} {
 		if got, err := ShellSplit(in); fmt.Sprintf("%q", got) != want || err != nil {
 			t.Errorf("%s: %q %v", in, got, err)

@@ -15,61 +15,85 @@ import (
 
 func networkFunctions() []function {
 	onAddr := func(name string, run func(netip.Addr) any) function {
-		return function{name: name, params: []param{need("ip_addr")}, run: func(_ context.Context, c *call) (any, error) {
-			a, err := netip.ParseAddr(c.text("ip_addr"))
-			if err != nil {
-				return nil, fmt.Errorf("'%s' does not appear to be an IPv4 or IPv6 address", c.text("ip_addr"))
-			}
-			return run(a), nil
-		}}
+		return function{name: name, params: []param{need("ip_addr")},
+			run: func(_ context.Context, c *call) (any, error) {
+				a, err := netip.ParseAddr(c.text("ip_addr"))
+				if err != nil {
+					return nil, fmt.Errorf("'%s' does not appear to be an IPv4 or IPv6 address",
+						c.text("ip_addr"))
+				}
+				return run(a), nil
+			}}
 	}
-	addrs := []param{opt("interface", nil), opt("include_loopback", false), opt("cidr", nil), opt("type", nil)}
+	addrs := []param{opt("interface", nil), opt("include_loopback", false), opt("cidr", nil),
+		opt("type", nil)}
 	return []function{
-		{name: "network.in_subnet", params: []param{need("cidr")}, run: func(_ context.Context, c *call) (any, error) { return inSubnet(c.text("cidr"), own()), nil }},
-		{name: "network.ip_in_subnet", params: []param{need("ip_addr"), need("cidr")}, run: func(_ context.Context, c *call) (any, error) {
-			if _, err := netip.ParseAddr(c.text("ip_addr")); err != nil {
-				return nil, fmt.Errorf("'%s' does not appear to be an IPv4 or IPv6 address", c.text("ip_addr"))
-			}
-			return inSubnet(c.text("cidr"), []string{c.text("ip_addr")}), nil
-		}},
+		{name: "network.in_subnet", params: []param{need("cidr")},
+			run: func(_ context.Context, c *call) (any,
+				error) {
+				return inSubnet(c.text("cidr"), own()), nil
+			}},
+		{name: "network.ip_in_subnet", params: []param{need("ip_addr"), need("cidr")},
+			run: func(_ context.Context, c *call) (any, error) {
+				if _, err := netip.ParseAddr(c.text("ip_addr")); err != nil {
+					return nil, fmt.Errorf("'%s' does not appear to be an IPv4 or IPv6 address",
+						c.text("ip_addr"))
+				}
+				return inSubnet(c.text("cidr"), []string{c.text("ip_addr")}), nil
+			}},
 		onAddr("network.is_private", func(a netip.Addr) any { return private(a) }),
 		onAddr("network.is_loopback", func(a netip.Addr) any { return a.IsLoopback() }),
 		onAddr("network.reverse_ip", func(a netip.Addr) any { return reversePointer(a) }),
-		{name: "network.calc_net", params: []param{need("ip_addr"), opt("netmask", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			p, err := network(c.text("ip_addr"), c.text("netmask"))
-			if err != nil {
-				return nil, err
-			}
-			return p.String(), nil
-		}},
-		{name: "network.convert_cidr", params: []param{need("cidr")}, run: func(_ context.Context, c *call) (any, error) {
-			p, err := network(c.text("cidr"), "")
-			if err != nil {
-				return nil, err
-			}
-			return value.Map{
-				{Key: "network", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()}, {Key: "broadcast", Value: last(p).String()},
-			}, nil
-		}},
-		{name: "network.ip_addrs", params: addrs, run: func(_ context.Context, c *call) (any, error) { return c.addrs(false) }},
-		{name: "network.ipaddrs", params: addrs, run: func(_ context.Context, c *call) (any, error) { return c.addrs(false) }},
-		{name: "network.ip_addrs6", params: addrs, run: func(_ context.Context, c *call) (any, error) { return c.addrs(true) }},
-		{name: "network.ipaddrs6", params: addrs, run: func(_ context.Context, c *call) (any, error) { return c.addrs(true) }},
-		{name: "network.interface_ip", params: []param{need("iface")}, run: func(_ context.Context, c *call) (any, error) {
-			if _, err := net.InterfaceByName(c.text("iface")); err != nil {
-				return absent(c.text("iface")), nil //nolint:nilerr // as in Salt
-			}
-			for _, a := range interfaceAddrs(c.text("iface")) {
-				if a.Addr().Is4() {
-					return a.Addr().String(), nil
+		{name: "network.calc_net", params: []param{need("ip_addr"), opt("netmask", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				p, err := network(c.text("ip_addr"), c.text("netmask"))
+				if err != nil {
+					return nil, err
 				}
-			}
-			return "", nil
+				return p.String(), nil
+			}},
+		{name: "network.convert_cidr", params: []param{need("cidr")},
+			run: func(_ context.Context, c *call) (any, error) {
+				p, err := network(c.text("cidr"), "")
+				if err != nil {
+					return nil, err
+				}
+				return value.Map{
+					{Key: "network", Value: p.Addr().String()},
+					{Key: "netmask", Value: mask(p).String()},
+					{Key: "broadcast", Value: last(p).String()},
+				}, nil
+			}},
+		{name: "network.ip_addrs", params: addrs,
+			run: func(_ context.Context, c *call) (any, error) { return c.addrs(false) }},
+		{name: "network.ipaddrs", params: addrs,
+			run: func(_ context.Context, c *call) (any, error) { return c.addrs(false) }},
+		{name: "network.ip_addrs6", params: addrs,
+			run: func(_ context.Context, c *call) (any, error) { return c.addrs(true) }},
+		{name: "network.ipaddrs6", params: addrs,
+			run: func(_ context.Context, c *call) (any, error) { return c.addrs(true) }},
+		{name: "network.interface_ip", params: []param{need("iface")},
+			run: func(_ context.Context, c *call) (any, error) {
+				if _, err := net.InterfaceByName(c.text("iface")); err != nil {
+					return absent(c.text("iface")), nil //nolint:nilerr // as in Salt
+				}
+				for _, a := range interfaceAddrs(c.text("iface")) {
+					if a.Addr().Is4() {
+						return a.Addr().String(), nil
+					}
+				}
+				return "", nil
+			}},
+		{name: "network.interfaces", run: func(context.Context, *call) (any,
+			error) {
+			return interfaces()
 		}},
-		{name: "network.interfaces", run: func(context.Context, *call) (any, error) { return interfaces() }},
 		{name: "network.hw_addr", params: []param{need("iface")}, run: hardware},
 		{name: "network.hwaddr", params: []param{need("iface")}, run: hardware},
-		{name: "network.get_hostname", run: func(context.Context, *call) (any, error) { return os.Hostname() }},
+		{name: "network.get_hostname", run: func(context.Context, *call) (any,
+			error) {
+			return os.Hostname()
+		}},
 		{name: "network.get_fqdn", run: func(ctx context.Context, _ *call) (any, error) {
 			name, err := os.Hostname()
 			if err != nil {
@@ -99,13 +123,14 @@ func hardwareAddr(i net.Interface) string {
 	return i.HardwareAddr.String()
 }
 
-// absent is what Salt says of an interface that there is not.
+// absent is what Salt says of an unknown interface.
 func absent(name string) string {
 	names := named(nil)
 	for i, n := range names {
 		names[i] = `"` + n + `"`
 	}
-	return fmt.Sprintf("Interface %q not in available interfaces: %s", name, strings.Join(names, ", "))
+	return fmt.Sprintf("Interface %q not in available interfaces: %s", name,
+		strings.Join(names, ", "))
 }
 
 // own lists the master's addresses.
@@ -172,7 +197,8 @@ func (c *call) addrs(six bool) (any, error) {
 	for _, a := range slices.Compact(list) {
 		switch kind := c.text("type"); {
 		case c.is("cidr") && !inSubnet(c.text("cidr"), []string{a.String()}):
-		case !c.is("cidr") && kind == "public" && private(a), !c.is("cidr") && kind == "private" && !private(a):
+		case !c.is("cidr") && kind == "public" && private(a), !c.is("cidr") && kind == "private" &&
+			!private(a):
 		default:
 			out = append(out, a.String())
 		}
@@ -199,10 +225,13 @@ func interfaces() (any, error) {
 					broadcast = last(p).String()
 				}
 				four = append(four, value.Map{
-					{Key: "address", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()}, {Key: "broadcast", Value: broadcast}, {Key: "label", Value: i.Name},
+					{Key: "address", Value: p.Addr().String()},
+					{Key: "netmask", Value: mask(p).String()}, {Key: "broadcast", Value: broadcast},
+					{Key: "label", Value: i.Name},
 				})
 			} else {
-				six = append(six, value.Map{{Key: "address", Value: p.Addr().String()}, {Key: "prefixlen", Value: fmt.Sprint(p.Bits())}})
+				six = append(six, value.Map{{Key: "address", Value: p.Addr().String()},
+					{Key: "prefixlen", Value: fmt.Sprint(p.Bits())}})
 			}
 		}
 		if four != nil {
@@ -274,14 +303,19 @@ func last(p netip.Prefix) netip.Addr {
 
 // notGlobal are the networks that Python's ipaddress calls private, besides those of netip.
 var notGlobal = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("192.0.0.0/29"),
-	netip.MustParsePrefix("192.0.0.170/31"), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
-	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("::/128"),
-	netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("100::/64"),
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("192.0.0.0/29"),
+	netip.MustParsePrefix("192.0.0.170/31"), netip.MustParsePrefix("192.0.2.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("::/128"),
+	netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("100::/64"),
 }
 
 func private(a netip.Addr) bool {
-	return a.IsPrivate() || slices.ContainsFunc(notGlobal, func(p netip.Prefix) bool { return p.Contains(a) })
+	return a.IsPrivate() || slices.ContainsFunc(notGlobal,
+		func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // reversePointer is the name of an address in the DNS.

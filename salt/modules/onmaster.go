@@ -18,7 +18,8 @@ type OnMaster struct {
 }
 
 // Run calls a function; found is false for an unknown one.
-func (m OnMaster) Run(ctx context.Context, fun string, args []any, kwargs value.Map) (value any, found bool, err error) {
+func (m OnMaster) Run(ctx context.Context, fun string, args []any, kwargs value.Map) (value any,
+	found bool, err error) {
 	if !m.Modules.Has(fun) || strings.HasSuffix(fun, ".") {
 		return nil, false, nil
 	}

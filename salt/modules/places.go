@@ -12,12 +12,14 @@ import (
 	"clustermaster/value"
 )
 
-// placeFunctions are the family timezone, of the master's clock, and the default routes of its network.
+// placeFunctions are the family timezone, of the master's clock, and the default routes of its
+// network.
 func placeFunctions() []function {
 	date := func(name, format string) function {
-		return function{name: "timezone." + name, run: func(ctx context.Context, c *call) (any, error) {
-			return c.Call(ctx, c.who, "cmd.run", []any{[]any{"date", format}}, nil)
-		}}
+		return function{name: "timezone." + name,
+			run: func(ctx context.Context, c *call) (any, error) {
+				return c.Call(ctx, c.who, "cmd.run", []any{[]any{"date", format}}, nil)
+			}}
 	}
 	return []function{
 		date("get_offset", "+%z"), date("get_zonecode", "+%Z"),
@@ -26,7 +28,8 @@ func placeFunctions() []function {
 	}
 }
 
-// zone is the name of the time zone as timedatectl tells it; where there is none, as the files tell it that the minion's family of systems has.
+// zone is the name of the time zone as timedatectl tells it; where there is none, as the files tell
+// it that the minion's family of systems has.
 func zone(ctx context.Context, c *call) (any, error) {
 	program, err := which("timedatectl")
 	if err != nil {
@@ -53,7 +56,9 @@ func zone(ctx context.Context, c *call) (any, error) {
 			return name[0], nil
 		}
 	}
-	return nil, fmt.Errorf("Failed to parse timedatectl output: %s\nPlease file an issue with SaltStack", said.String("stdout"))
+	return nil,
+		fmt.Errorf("Failed to parse timedatectl output: %s\nPlease file an issue with SaltStack",
+			said.String("stdout"))
 }
 
 func zoneOfFile(root, family string) (any, error) {
@@ -71,7 +76,8 @@ func zoneOfFile(root, family string) (any, error) {
 			return nil, err
 		}
 		for line := range strings.Lines(string(b)) {
-			if at := strings.LastIndexByte(line, '='); at >= 0 && strings.Contains(line, "ZONE") && !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			if at := strings.LastIndexByte(line, '='); at >= 0 && strings.Contains(line, "ZONE") &&
+				!strings.HasPrefix(strings.TrimSpace(line), "#") {
 				if name := strings.Trim(strings.TrimRight(line[at+1:], "\n"), `'"`); name != "" {
 					return name, nil
 				}
@@ -86,7 +92,8 @@ func zoneOfFile(root, family string) (any, error) {
 // route is one line of a routing table.
 type route struct{ family, destination, gateway, netmask, flags, device string }
 
-// defaultRoute lists the routes to everywhere, as netstat tells them, or ip where there is no netstat.
+// defaultRoute lists the routes to everywhere, as netstat tells them, or ip where there is no
+// netstat.
 func defaultRoute(ctx context.Context, c *call) (any, error) {
 	family := c.any("family")
 	if family != nil && family != "inet" && family != "inet6" {
@@ -106,12 +113,14 @@ func defaultRoute(ctx context.Context, c *call) (any, error) {
 	}
 	out := []any{}
 	for _, r := range routes {
-		everywhere := r.destination == "default" || r.destination == "0.0.0.0" && family != "inet6" || r.destination == "::/0" && family != "inet"
+		everywhere := r.destination == "default" || r.destination == "0.0.0.0" &&
+			family != "inet6" || r.destination == "::/0" && family != "inet"
 		if !everywhere || family != nil && r.family != family {
 			continue
 		}
 		out = append(out, value.Map{
-			{Key: "addr_family", Value: r.family}, {Key: "destination", Value: r.destination}, {Key: "gateway", Value: r.gateway}, {Key: "netmask", Value: r.netmask},
+			{Key: "addr_family", Value: r.family}, {Key: "destination", Value: r.destination},
+			{Key: "gateway", Value: r.gateway}, {Key: "netmask", Value: r.netmask},
 			{Key: "flags", Value: r.flags}, {Key: "interface", Value: r.device},
 		})
 	}
@@ -159,7 +168,10 @@ func (c *call) netstatRoutes(ctx context.Context) ([]route, error) {
 // ipRoutes are those of the default routes only, which are all that is asked for.
 func (c *call) ipRoutes(ctx context.Context) ([]route, error) {
 	var out []route
-	for _, k := range []struct{ flag, family, table, destination, netmask string }{{"-4", "inet", "main", "0.0.0.0", "0.0.0.0"}, {"-6", "inet6", "all", "::/0", ""}} {
+	for _, k := range []struct {
+		flag, family, table, destination,
+		netmask string
+	}{{"-4", "inet", "main", "0.0.0.0", "0.0.0.0"}, {"-6", "inet6", "all", "::/0", ""}} {
 		lines, err := c.table(ctx, "ip", k.flag, "route", "show", "table", k.table)
 		if err != nil {
 			return nil, err

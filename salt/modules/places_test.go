@@ -17,7 +17,8 @@ func TestRoutesOfIP(t *testing.T) {
 		`echo default dev tun0`: "[] ip tells of a route in 3 words",
 		`:`:                     "[] <nil>",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "ip"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil { //nolint:gosec // it is to run
+		if err := os.WriteFile(filepath.Join(dir, "ip"), []byte("#!/bin/sh\n"+script+"\n"),
+			0o755); err != nil { //nolint:gosec // it is to run
 			t.Fatal(err)
 		}
 		c := &call{Modules: New(Deps{})}
@@ -32,7 +33,8 @@ func TestRoutesOfIP(t *testing.T) {
 func TestZoneOfFile(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	for name, content := range map[string]string{"etc/timezone": "Europe/Berlin\n", "etc/sysconfig/clock": "# ZONE=a\nUTC=true\nZONE=\"Asia/Tokyo\"\n"} {
+	for name, content := range map[string]string{"etc/timezone": "Europe/Berlin\n",
+		"etc/sysconfig/clock": "# ZONE=a\nUTC=true\nZONE=\"Asia/Tokyo\"\n"} {
 		p := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 			t.Fatal(err)
@@ -41,7 +43,8 @@ func TestZoneOfFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for family, want := range map[string]any{"Debian": "Europe/Berlin", "Gentoo": "Europe/Berlin", "RedHat": "Asia/Tokyo", "Suse": "Asia/Tokyo", "": nil, "Windows": nil} {
+	for family, want := range map[string]any{"Debian": "Europe/Berlin", "Gentoo": "Europe/Berlin",
+		"RedHat": "Asia/Tokyo", "Suse": "Asia/Tokyo", "": nil, "Windows": nil} {
 		if v, err := zoneOfFile(root, family); v != want || (err == nil) != (want != nil) {
 			t.Errorf("%s: %v, %v", family, v, err)
 		}

@@ -17,28 +17,31 @@ import (
 // programFunctions are those of cmd that tell which programs there are.
 func programFunctions() []function {
 	return []function{
-		{name: "cmd.has_exec", params: []param{need("cmd")}, run: func(_ context.Context, c *call) (any, error) {
-			p, err := which(c.any("cmd"))
-			return p != nil, err
-		}},
-		{name: "cmd.which", params: []param{need("cmd")}, run: func(_ context.Context, c *call) (any, error) { return which(c.any("cmd")) }},
-		{name: "cmd.which_bin", params: []param{need("cmds")}, run: func(_ context.Context, c *call) (any, error) {
-			var names []any
-			switch v := c.any("cmds").(type) {
-			case string:
-				names = []any{v}
-			case []any:
-				names = v
-			case value.Map:
-				names = keys(v)
-			}
-			for _, name := range names {
-				if p, err := which(name); p != nil || err != nil {
-					return p, err
+		{name: "cmd.has_exec", params: []param{need("cmd")},
+			run: func(_ context.Context, c *call) (any, error) {
+				p, err := which(c.any("cmd"))
+				return p != nil, err
+			}},
+		{name: "cmd.which", params: []param{need("cmd")},
+			run: func(_ context.Context, c *call) (any, error) { return which(c.any("cmd")) }},
+		{name: "cmd.which_bin", params: []param{need("cmds")},
+			run: func(_ context.Context, c *call) (any, error) {
+				var names []any
+				switch v := c.any("cmds").(type) {
+				case string:
+					names = []any{v}
+				case []any:
+					names = v
+				case value.Map:
+					names = keys(v)
 				}
-			}
-			return nil, nil
-		}},
+				for _, name := range names {
+					if p, err := which(name); p != nil || err != nil {
+						return p, err
+					}
+				}
+				return nil, nil
+			}},
 		{name: "cmd.shells", run: func(context.Context, *call) (any, error) {
 			b, err := smallfile.Read("/etc/shells", maxAccounts)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +59,8 @@ func programFunctions() []function {
 }
 
 // moreFolders are where Salt looks for programs besides PATH.
-var moreFolders = []string{"/sbin", "/bin", "/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"}
+var moreFolders = []string{"/sbin", "/bin", "/usr/sbin", "/usr/bin", "/usr/local/sbin",
+	"/usr/local/bin"}
 
 // which is where a program lies, nil if nowhere.
 func which(v any) (any, error) {

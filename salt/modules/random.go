@@ -19,22 +19,24 @@ const maxRandom = 1 << 20
 
 func randomFunctions() []function {
 	return []function{
-		{name: "random.seed", params: []param{opt("range", int64(10)), opt("hash", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			from := c.any("hash")
-			if from == nil {
-				from = c.who.ID
-			}
-			r, err := seeded(from)
-			if err != nil {
-				return nil, err
-			}
-			n, err := c.whole("range")
-			if err != nil {
-				return nil, err
-			}
-			return r.below(n)
-		}},
-		{name: "random.rand_int", params: []param{opt("start", int64(1)), opt("end", int64(10)), opt("seed", nil)}, run: func(_ context.Context, c *call) (any, error) {
+		{name: "random.seed", params: []param{opt("range", int64(10)), opt("hash", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				from := c.any("hash")
+				if from == nil {
+					from = c.who.ID
+				}
+				r, err := seeded(from)
+				if err != nil {
+					return nil, err
+				}
+				n, err := c.whole("range")
+				if err != nil {
+					return nil, err
+				}
+				return r.below(n)
+			}},
+		{name: "random.rand_int", params: []param{opt("start", int64(1)), opt("end", int64(10)),
+			opt("seed", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			first, err := c.whole("start")
 			if err != nil {
 				return nil, err
@@ -51,48 +53,54 @@ func randomFunctions() []function {
 			return first + n, err
 		}},
 		{name: "random.get_str", params: []param{
-			opt("length", int64(20)), opt("chars", nil), opt("lowercase", true), opt("uppercase", true), opt("digits", true), opt("punctuation", true), opt("whitespace", false), opt("printable", false),
+			opt("length", int64(20)), opt("chars", nil), opt("lowercase", true),
+			opt("uppercase", true), opt("digits", true), opt("punctuation", true),
+			opt("whitespace", false), opt("printable", false),
 		}, run: randomText},
-		{name: "random.str_encode", params: []param{need("value"), opt("encoder", "base64")}, run: func(_ context.Context, c *call) (any, error) {
-			if c.text("encoder") != "base64" {
-				return nil, errors.New("You must specify a valid encoder")
-			}
-			b, err := c.bytes("value")
-			return base64.StdEncoding.EncodeToString(b), err
-		}},
-		{name: "random.hash", params: []param{need("value"), opt("algorithm", "sha512")}, run: func(_ context.Context, c *call) (any, error) {
-			b, err := c.bytes("value")
-			if err != nil {
-				return nil, err
-			}
-			return digest(c.text("algorithm"), b)
-		}},
-		{name: "random.sample", params: []param{need("value"), need("size"), opt("seed", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			r, err := c.source()
-			if err != nil {
-				return nil, err
-			}
-			k, err := c.whole("size")
-			if err != nil {
-				return nil, err
-			}
-			list, err := c.members("value")
-			if err != nil {
-				return nil, err
-			}
-			return sample(r, list, k)
-		}},
-		{name: "random.shuffle", params: []param{need("value"), opt("seed", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			r, err := c.source()
-			if err != nil {
-				return nil, err
-			}
-			list, err := c.members("value")
-			if err != nil {
-				return nil, err
-			}
-			return sample(r, list, int64(len(list)))
-		}},
+		{name: "random.str_encode", params: []param{need("value"), opt("encoder", "base64")},
+			run: func(_ context.Context, c *call) (any, error) {
+				if c.text("encoder") != "base64" {
+					return nil, errors.New("You must specify a valid encoder")
+				}
+				b, err := c.bytes("value")
+				return base64.StdEncoding.EncodeToString(b), err
+			}},
+		{name: "random.hash", params: []param{need("value"), opt("algorithm", "sha512")},
+			run: func(_ context.Context, c *call) (any, error) {
+				b, err := c.bytes("value")
+				if err != nil {
+					return nil, err
+				}
+				return digest(c.text("algorithm"), b)
+			}},
+		{name: "random.sample", params: []param{need("value"), need("size"), opt("seed", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				r, err := c.source()
+				if err != nil {
+					return nil, err
+				}
+				k, err := c.whole("size")
+				if err != nil {
+					return nil, err
+				}
+				list, err := c.members("value")
+				if err != nil {
+					return nil, err
+				}
+				return sample(r, list, k)
+			}},
+		{name: "random.shuffle", params: []param{need("value"), opt("seed", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				r, err := c.source()
+				if err != nil {
+					return nil, err
+				}
+				list, err := c.members("value")
+				if err != nil {
+					return nil, err
+				}
+				return sample(r, list, int64(len(list)))
+			}},
 	}
 }
 
@@ -187,7 +195,9 @@ func randomText(_ context.Context, c *call) (any, error) {
 	chars := c.text("chars")
 	if chars == "" {
 		for _, set := range []struct{ name, chars string }{
-			{"lowercase", lower}, {"uppercase", upper}, {"digits", digits}, {"punctuation", punctuation}, {"whitespace", whitespace}, {"printable", digits + lower + upper + punctuation + whitespace},
+			{"lowercase", lower}, {"uppercase", upper}, {"digits", digits},
+			{"punctuation", punctuation}, {"whitespace", whitespace},
+			{"printable", digits + lower + upper + punctuation + whitespace},
 		} {
 			if c.is(set.name) {
 				chars += set.chars

@@ -19,17 +19,20 @@ type identity struct {
 // identity is that of the arguments runas and group.
 func (c *call) identity() (identity, error) { return runAs(c.text("runas"), c.text("group")) }
 
-// runAs is a user's identity with all his groups; a group that is given takes the place of his main one. "" is the master's own.
+// runAs is a user's identity with all his groups; a group that is given takes the place of his main
+// one. "" is the master's own.
 func runAs(name, group string) (identity, error) {
 	if name == "" && group == "" {
 		return identity{}, nil
 	}
 	var as identity
-	who := &syscall.Credential{Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid()), NoSetGroups: name == ""}
+	who := &syscall.Credential{Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid()),
+		NoSetGroups: name == ""}
 	if name != "" {
 		u, err := user.Lookup(name)
 		if err != nil {
-			return identity{}, fmt.Errorf("User '%s' is not available", name) //nolint:staticcheck // Salt's text
+			return identity{}, fmt.Errorf("User '%s' is not available",
+				name) //nolint:staticcheck // Salt's text
 		}
 		if who.Uid, err = systemID(u.Uid); err != nil {
 			return identity{}, fmt.Errorf("run as %q: %w", name, err)
@@ -53,7 +56,8 @@ func runAs(name, group string) (identity, error) {
 	if group != "" {
 		g, err := user.LookupGroup(group)
 		if err != nil {
-			return identity{}, fmt.Errorf("Group '%s' is not available", group) //nolint:staticcheck // Salt's text
+			return identity{}, fmt.Errorf("Group '%s' is not available",
+				group) //nolint:staticcheck // Salt's text
 		}
 		if who.Gid, err = systemID(g.Gid); err != nil {
 			return identity{}, fmt.Errorf("run in group %q: %w", group, err)
@@ -68,7 +72,8 @@ func systemID(text string) (uint32, error) {
 	return uint32(id), err
 }
 
-// home is the folder in which a command starts that names none: the user's own, or / if he has none that he may read.
+// home is the folder in which a command starts that names none: the user's own, or / if he has none
+// that he may read.
 func (as identity) home() string {
 	dir := ""
 	if as.user != nil {
@@ -80,7 +85,8 @@ func (as identity) home() string {
 	if err != nil || !info.IsDir() {
 		return "/"
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && as.credential != nil && !enters(st, as.credential) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && as.credential != nil &&
+		!enters(st, as.credential) {
 		return "/"
 	}
 	return dir
@@ -110,6 +116,7 @@ func (as identity) variables() value.Map {
 		return nil
 	}
 	return value.Map{
-		{Key: "USER", Value: as.user.Username}, {Key: "LOGNAME", Value: as.user.Username}, {Key: "HOME", Value: as.user.HomeDir},
+		{Key: "USER", Value: as.user.Username}, {Key: "LOGNAME", Value: as.user.Username},
+		{Key: "HOME", Value: as.user.HomeDir},
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestGroup: a command runs in the group that it is given, and a group that there is not is an error. Salt asks sudo for it.
+// TestGroup: a command runs in the group that it is given, and an unknown group is an error. Salt
+// asks sudo for it.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	group, err := user.LookupGroupId(strconv.Itoa(os.Getgid()))
@@ -19,10 +20,12 @@ func TestGroup(t *testing.T) {
 	}
 	m := New(Deps{})
 	in := do("cmd.run", "id -g").with("group", group.Name)
-	if got, err := m.Call(t.Context(), Minion{}, in.fun, in.args, in.kwargs); err != nil || got != group.Gid {
+	if got, err := m.Call(t.Context(), Minion{}, in.fun, in.args, in.kwargs); err != nil ||
+		got != group.Gid {
 		t.Errorf("in group %s: %v, %v", group.Name, got, err)
 	}
-	for _, bad := range []step{in.with("runas", "nosuch-user"), do("cmd.run", "id -g").with("group", "nosuch-group")} {
+	for _, bad := range []step{in.with("runas", "nosuch-user"),
+		do("cmd.run", "id -g").with("group", "nosuch-group")} {
 		if got, err := m.Call(t.Context(), Minion{}, bad.fun, bad.args, bad.kwargs); err == nil {
 			t.Errorf("%v gave %v", bad.kwargs, got)
 		}

@@ -44,63 +44,123 @@ func m(pairs ...any) value.Map { return step{}.with(pairs...).kwargs }
 // steps are asked in this order.
 func steps() []step {
 	list := []step{
-		do("dnsutil.parse_hosts", "DIR/hosts"), do("dnsutil.parse_hosts", "DIR/nosuch"), do("dnsutil.parse_hosts").with("hosts", "10.0.0.1 a b\n\n#x\n10.0.0.1\tc # d\n::1 six\n"),
-		do("dnsutil.A", "127.0.0.1", "10.0.0.53"), do("dnsutil.A", "nosuch.invalid"), do("dnsutil.AAAA", "nosuch.invalid"),
-		do("data.load"), do("data.get", "a"), do("data.update", "a", "x"), do("data.update", "b", []any{int64(1), "two"}), do("data.get", "a"), do("data.get", "nosuch", "fallback"),
-		do("data.get", []any{"a", "nosuch", "b"}), do("data.get", []any{"a", "nosuch"}, "d"), do("data.keys"), do("data.values"), do("data.items"), do("data.has_key", "a"), do("data.has_key", "z"),
-		do("data.cas", "a", "y", "wrong"), do("data.cas", "z", "y", "x"), do("data.cas", "a", "y", "x"), do("data.get", "a"), do("data.pop", "a"), do("data.pop", "a"), do("data.pop", "a", "none"),
-		do("data.dump", m("eggs", "spam", "n", m("m", int64(1)))), do("data.load"), do("data.clear"), do("data.load"), do("data.keys"),
-		do("hashutil.base64_encodefile", "DIR/hosts"), do("config.dot_vals", "own"), do("config.dot_vals", "nosuch"),
+		do("dnsutil.parse_hosts", "DIR/hosts"), do("dnsutil.parse_hosts", "DIR/nosuch"),
+		do("dnsutil.parse_hosts").with("hosts", "10.0.0.1 a b\n\n#x\n10.0.0.1\tc # d\n::1 six\n"),
+		do("dnsutil.A", "127.0.0.1", "10.0.0.53"), do("dnsutil.A", "nosuch.invalid"),
+		do("dnsutil.AAAA", "nosuch.invalid"),
+		do("data.load"), do("data.get", "a"), do("data.update", "a", "x"),
+		do("data.update", "b", []any{int64(1), "two"}), do("data.get", "a"),
+		do("data.get", "nosuch", "fallback"),
+		do("data.get", []any{"a", "nosuch", "b"}), do("data.get", []any{"a", "nosuch"}, "d"),
+		do("data.keys"), do("data.values"), do("data.items"), do("data.has_key", "a"),
+		do("data.has_key", "z"),
+		do("data.cas", "a", "y", "wrong"), do("data.cas", "z", "y", "x"),
+		do("data.cas", "a", "y", "x"), do("data.get", "a"), do("data.pop", "a"),
+		do("data.pop", "a"), do("data.pop", "a", "none"),
+		do("data.dump", m("eggs", "spam", "n", m("m", int64(1)))), do("data.load"),
+		do("data.clear"), do("data.load"), do("data.keys"),
+		do("hashutil.base64_encodefile", "DIR/hosts"), do("config.dot_vals", "own"),
+		do("config.dot_vals", "nosuch"),
 	}
-	family, release := m("Debian", m("a", m("x", int64(1))), "base", m("a", m("y", int64(2)), "b", int64(3))), m("12*", m("new", true), "*1", m("old", true))
+	family, release := m("Debian", m("a", m("x", int64(1))), "base",
+		m("a", m("y", int64(2)), "b", int64(3))), m("12*", m("new", true), "*1", m("old", true))
 	list = append(list, // what filter_by makes of odd input
-		do("grains.filter_by", family), do("grains.filter_by", family).with("base", "base"), do("grains.filter_by", family).with("base", "nosuch"), do("grains.filter_by", family).with("grain", "nosuch"),
-		do("grains.filter_by", family).with("grain", "nosuch", "base", "base"), do("grains.filter_by", release).with("grain", "osrelease"), do("grains.filter_by", m("*", int64(1))).with("grain", "nosuch"),
-		do("grains.filter_by", m("", int64(1), "None", int64(2))).with("grain", "nosuch"), do("grains.filter_by", m("Debian", "text", "base", m("a", int64(1)))).with("base", "base"),
-		do("grains.filter_by", m("Debian", "text")).with("merge", m("a", int64(1))), do("grains.filter_by", m("Debian", nil)).with("merge", m("a", int64(1))), do("grains.filter_by", family).with("merge", []any{int64(1)}),
-		do("grains.filter_by", m("db", int64(1), "web", int64(2))).with("grain", "roles"), do("grains.filter_by", []any{int64(1)}), do("grains.filter_by", m("Debian", int64(1), "x", int64(2)), "nosuch").with("default", "x"),
-		do("grains.item", "host", "fqdn", "os").with("sanitize", true), do("grains.item", "host"), do("grains.items").with("sanitize", true), do("pillar.raw", "nosuch"), do("pillar.raw", "master"),
+		do("grains.filter_by", family), do("grains.filter_by", family).with("base", "base"),
+		do("grains.filter_by", family).with("base", "nosuch"),
+		do("grains.filter_by", family).with("grain", "nosuch"),
+		do("grains.filter_by", family).with("grain", "nosuch", "base", "base"),
+		do("grains.filter_by", release).with("grain", "osrelease"),
+		do("grains.filter_by", m("*", int64(1))).with("grain", "nosuch"),
+		do("grains.filter_by", m("", int64(1), "None", int64(2))).with("grain", "nosuch"),
+		do("grains.filter_by", m("Debian", "text", "base", m("a", int64(1)))).with("base", "base"),
+		do("grains.filter_by", m("Debian", "text")).with("merge", m("a", int64(1))),
+		do("grains.filter_by", m("Debian", nil)).with("merge", m("a", int64(1))),
+		do("grains.filter_by", family).with("merge", []any{int64(1)}),
+		do("grains.filter_by", m("db", int64(1), "web", int64(2))).with("grain", "roles"),
+		do("grains.filter_by", []any{int64(1)}),
+		do("grains.filter_by", m("Debian", int64(1), "x", int64(2)), "nosuch").with("default", "x"),
+		do("grains.item", "host", "fqdn", "os").with("sanitize", true), do("grains.item", "host"),
+		do("grains.items").with("sanitize", true), do("pillar.raw", "nosuch"),
+		do("pillar.raw", "master"),
 	)
-	for _, v := range []any{m("a", []any{m("x", []any{}), value.Map{}, nil}, "b", m("c", m("d", int64(1)))), []any{int64(1), "ü", 1.5, true}, "text", "two\nlines", nil, m("n", []any{}), []any{[]any{int64(1)}, []any{int64(2), []any{"x: y"}}}} {
+	for _, v := range []any{m("a", []any{m("x", []any{}), value.Map{}, nil}, "b",
+		m("c", m("d", int64(1)))), []any{int64(1), "ü", 1.5, true}, "text", "two\nlines", nil,
+		m("n", []any{}), []any{[]any{int64(1)}, []any{int64(2), []any{"x: y"}}}} {
 		list = append(list, do("slsutil.serialize", "yaml", v), do("slsutil.serialize", "json", v))
 		for _, flow := range []any{true, false} {
-			list = append(list, do("slsutil.serialize", "yaml", v).with("default_flow_style", flow, "allow_unicode", true, "indent", int64(4)))
+			list = append(list, do("slsutil.serialize", "yaml", v).with("default_flow_style", flow,
+				"allow_unicode", true, "indent", int64(4)))
 		}
-		list = append(list, do("slsutil.serialize", "json", v).with("indent", int64(2), "sort_keys", true))
+		list = append(list, do("slsutil.serialize", "json", v).with("indent", int64(2),
+			"sort_keys", true))
 	}
-	for _, v := range []any{"", "x", "ü", nil, int64(5), "!!", "abc", "YWJj", "YQ==", "Y Q=\n=", "YWI=", "YWI=YWI=", "=", "a=b=", []any{"a"}} { // of the wrong type and form
-		list = append(list, do("hashutil.digest", v), do("hashutil.md5_digest", v), do("hashutil.base64_b64encode", v), do("hashutil.base64_b64decode", v), do("hashutil.base64_decodestring", v), do("hashutil.hmac_compute", v, "s"), do("hashutil.hmac_compute", "s", v),
-			do("hashutil.hmac_signature", "a", "b", v), do("random.hash", v), do("random.str_encode", v), do("environ.get", v), do("environ.item", v), do("file.join", "a", v), do("file.join", v, "/b", "c/../d", "e/", "f"), do("file.normpath", "//a/./b/"), do("sdb.get", v))
+	// of the wrong type and form
+	for _, v := range []any{"", "x", "ü", nil, int64(5), "!!", "abc", "YWJj", "YQ==", "Y Q=\n=",
+		"YWI=", "YWI=YWI=", "=", "a=b=", []any{"a"}} {
+		list = append(list, do("hashutil.digest", v), do("hashutil.md5_digest", v),
+			do("hashutil.base64_b64encode", v), do("hashutil.base64_b64decode", v),
+			do("hashutil.base64_decodestring", v), do("hashutil.hmac_compute", v, "s"),
+			do("hashutil.hmac_compute", "s", v),
+			do("hashutil.hmac_signature", "a", "b", v), do("random.hash",
+				v), do("random.str_encode", v), do("environ.get", v), do("environ.item", v),
+			do("file.join", "a", v), do("file.join", v, "/b", "c/../d", "e/",
+				"f"), do("file.normpath", "//a/./b/"), do("sdb.get", v))
 	}
 	list = append(list,
-		do("random.get_str", int64(-1)), do("random.get_str", "x"), do("random.get_str", "3").with("chars", "a"), do("random.rand_int", "a"), do("random.shuffle", nil), do("random.sample", nil, int64(1)), do("random.shuffle", "aaa"),
-		do("random.sample", "bbb", int64(2)), do("random.sample", []any{"x"}, int64(2)), do("sdb.get", "sdb://nosuch/x"), do("sdb.get", "sdb://nosuch/x").with("strict", true), do("file.access", "/", int64(4)), do("file.access", "/", int64(3)), do("file.directory_exists", "~"), do("file.join"),
-		do("network.hw_addr", "lo"), do("network.hw_addr", "nosuch"), do("network.interface_ip", "nosuch"), do("network.ip_in_subnet", "x", "10.0.0.0/8"), do("network.ip_in_subnet", "10.1.2.3", "10.0.0.0/255.0.0.0"), do("cp.get_file_str", "DIR/hosts"), do("cp.hash_file", "DIR/hosts"),
+		do("random.get_str", int64(-1)), do("random.get_str", "x"),
+		do("random.get_str", "3").with("chars", "a"), do("random.rand_int", "a"),
+		do("random.shuffle", nil), do("random.sample", nil, int64(1)), do("random.shuffle", "aaa"),
+		do("random.sample", "bbb", int64(2)), do("random.sample", []any{"x"}, int64(2)),
+		do("sdb.get", "sdb://nosuch/x"), do("sdb.get", "sdb://nosuch/x").with("strict", true),
+		do("file.access", "/", int64(4)), do("file.access", "/", int64(3)),
+		do("file.directory_exists", "~"), do("file.join"),
+		do("network.hw_addr", "lo"), do("network.hw_addr", "nosuch"),
+		do("network.interface_ip", "nosuch"), do("network.ip_in_subnet", "x", "10.0.0.0/8"),
+		do("network.ip_in_subnet", "10.1.2.3", "10.0.0.0/255.0.0.0"),
+		do("cp.get_file_str", "DIR/hosts"), do("cp.hash_file", "DIR/hosts"),
 	)
 	for _, c := range []step{ // how commands end
-		do("cmd.run", "echo out; exit 3"), do("cmd.run", "exit 3").with("raise_err", true), do("cmd.run", "echo $HOME $USER; pwd").with("runas", "nobody"), do("cmd.run", "id -G").with("runas", "nobody"),
-		do("cmd.run", "id").with("group", "nosuch-group"), do("cmd.run", "id").with("runas", "nosuch-user"), do("cmd.run", "printf '\\377x'"), do("cmd.run", "printf '\\377x'").with("output_encoding", "latin-1"),
-		do("cmd.run", "true").with("timeout", "x"), do("cmd.run", "true").with("shell", "bash"), do("cmd.run", "cat").with("stdin", `a\nb`), do("cmd.run", "cat").with("stdin", `a\nb`, "stdin_raw_newlines", true),
-		do("cmd.run_stdout", "echo a >&2"), do("cmd.run_stdout", "echo a >&2").with("redirect_stderr", true), do("cmd.run_stderr", "echo a >&2"), do("cmd.run", "basename $0"),
+		do("cmd.run", "echo out; exit 3"), do("cmd.run", "exit 3").with("raise_err", true),
+		do("cmd.run", "echo $HOME $USER; pwd").with("runas", "nobody"),
+		do("cmd.run", "id -G").with("runas", "nobody"),
+		do("cmd.run", "id").with("group", "nosuch-group"),
+		do("cmd.run", "id").with("runas", "nosuch-user"), do("cmd.run", "printf '\\377x'"),
+		do("cmd.run", "printf '\\377x'").with("output_encoding", "latin-1"),
+		do("cmd.run", "true").with("timeout", "x"), do("cmd.run", "true").with("shell", "bash"),
+		do("cmd.run", "cat").with("stdin", `a\nb`),
+		do("cmd.run", "cat").with("stdin", `a\nb`, "stdin_raw_newlines", true),
+		do("cmd.run_stdout", "echo a >&2"),
+		do("cmd.run_stdout", "echo a >&2").with("redirect_stderr", true),
+		do("cmd.run_stderr", "echo a >&2"), do("cmd.run", "basename $0"),
 	} {
 		if _, given := c.kwargs.Get("shell"); !given {
 			c = c.with("python_shell", true)
 		}
 		list = append(list, c)
 	}
-	for _, path := range []string{"text", "json", "yaml", "gone", "empty", "move", "latin", "zipped"} {
-		list = append(list, do("http.query", "URL/"+path), do("http.query", "URL/"+path).with("status", true, "text", true))
+	for _, path := range []string{"text", "json", "yaml", "gone", "empty", "move", "latin",
+		"zipped"} {
+		list = append(list, do("http.query", "URL/"+path),
+			do("http.query", "URL/"+path).with("status", true, "text", true))
 	}
 	for _, kind := range []string{"json", "yaml", "text"} {
 		list = append(list, do("http.query", "URL/"+kind).with("decode", true))
 	}
 	return append(list,
-		do("http.query", "URL/json").with("decode", true, "decode_type", "yaml"), do("http.query", "URL/json").with("decode", true, "decode_type", "plain"),
-		do("http.query", "URL/json").with("decode", true, "decode_type", "nosuch"), do("http.query", "URL/gone").with("raise_error", false, "status", true),
-		do("http.query", "URL/echo?a=1").with("params", m("b", "x y", "c", "ü&=")), do("http.query", "URL/echo").with("method", "POST", "data", "some data"),
-		do("http.query", "URL/echo").with("method", "POST", "data", m("k", "v w")), do("http.query", "URL/echo").with("method", "PUT", "data", "{}", "header_dict", m("Content-Type", "application/json", "X-Own", "1")),
-		do("http.query", "URL/echo").with("header_list", []any{"X-Own: two", "nonsense"}), do("http.query", "URL/echo").with("username", "me", "password", "secret"), do("http.query", "URL/echo").with("agent", "own/1"),
-		do("http.query", "http://127.0.0.1:1/").with("status", true), do("http.query", "http://127.0.0.1:1/"),
+		do("http.query", "URL/json").with("decode", true, "decode_type", "yaml"),
+		do("http.query", "URL/json").with("decode", true, "decode_type", "plain"),
+		do("http.query", "URL/json").with("decode", true, "decode_type", "nosuch"),
+		do("http.query", "URL/gone").with("raise_error", false, "status", true),
+		do("http.query", "URL/echo?a=1").with("params", m("b", "x y", "c", "ü&=")),
+		do("http.query", "URL/echo").with("method", "POST", "data", "some data"),
+		do("http.query", "URL/echo").with("method", "POST", "data", m("k", "v w")),
+		do("http.query", "URL/echo").with("method", "PUT", "data", "{}", "header_dict",
+			m("Content-Type", "application/json", "X-Own", "1")),
+		do("http.query", "URL/echo").with("header_list", []any{"X-Own: two", "nonsense"}),
+		do("http.query", "URL/echo").with("username", "me", "password", "secret"),
+		do("http.query", "URL/echo").with("agent", "own/1"),
+		do("http.query", "http://127.0.0.1:1/").with("status", true),
+		do("http.query", "http://127.0.0.1:1/"),
 	)
 }
 
@@ -132,7 +192,10 @@ func server(t *testing.T) string {
 			if _, err := b.ReadFrom(r.Body); err != nil {
 				t.Error(err)
 			}
-			say("text/plain", fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ", r.Header.Get("Content-Type"), " ", r.Header.Get("X-Own"), " ", r.Header.Get("Authorization"), " ", strings.TrimPrefix(r.UserAgent(), "Salt/"), " ", b.String()))
+			say("text/plain", fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ",
+				r.Header.Get("Content-Type"), " ", r.Header.Get("X-Own"), " ",
+				r.Header.Get("Authorization"), " ", strings.TrimPrefix(r.UserAgent(),
+					"Salt/"), " ", b.String()))
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, "not here")
@@ -144,13 +207,18 @@ func server(t *testing.T) string {
 
 // saltGrains are those of testdata/calls.py.
 func saltGrains() value.Map {
-	return m("id", "web1", "os_family", "Debian", "osrelease", "12", "host", "web1", "fqdn", "web1.example", "os", "Debian", "roles", []any{"web", "db"}, "serialnumber", "12345678", "kernel", "Linux")
+	return m("id", "web1", "os_family", "Debian", "osrelease", "12", "host", "web1", "fqdn",
+		"web1.example", "os", "Debian", "roles", []any{"web", "db"}, "serialnumber", "12345678",
+		"kernel", "Linux")
 }
 
 // memory is a Datastore.
 type memory struct{ kept value.Map }
 
-func (d *memory) Load(context.Context) (value.Map, error) { return append(value.Map{}, d.kept...), nil }
+func (d *memory) Load(context.Context) (value.Map,
+	error) {
+	return append(value.Map{}, d.kept...), nil
+}
 func (d *memory) Dump(_ context.Context, data value.Map) error {
 	d.kept = data
 	return nil
@@ -188,7 +256,9 @@ func TestCallsAreSalts(t *testing.T) {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
 	dir, url := t.TempDir(), server(t)
-	if err := os.WriteFile(filepath.Join(dir, "hosts"), []byte("# hosts\n127.0.0.1 localhost\n10.0.0.1\tone one.example\n\n10.0.0.1 again\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "hosts"),
+		[]byte("# hosts\n127.0.0.1 localhost\n10.0.0.1\tone one.example\n\n10.0.0.1 again\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	fill := func(v any) any {
@@ -205,13 +275,15 @@ func TestCallsAreSalts(t *testing.T) {
 		for j, a := range s.args {
 			list[i].args[j] = fill(a)
 		}
-		calls = append(calls, []any{s.fun, append([]any{}, plain(list[i].args).([]any)...), plain(append(value.Map{}, s.kwargs...))})
+		calls = append(calls, []any{s.fun, append([]any{}, plain(list[i].args).([]any)...),
+			plain(append(value.Map{}, s.kwargs...))})
 	}
 	asked, err := json.Marshal(calls)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python3"), "testdata/calls.py", dir)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python3"),
+		"testdata/calls.py", dir)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(asked), os.Stderr
 	said, err := cmd.Output()
 	if err != nil {
@@ -224,11 +296,16 @@ func TestCallsAreSalts(t *testing.T) {
 	if err := json.Unmarshal(said, &answers); err != nil || len(answers) != len(list) {
 		t.Fatalf("%d answers of %d: %v", len(answers), len(list), err)
 	}
-	modules := New(Deps{Version: "3008.3", Files: folders{"base": dir + "/tree", "dev": dir + "/dev"}, Datastore: &memory{}, Render: func(_ context.Context, _ Minion, _, text, _ string, _ value.Map) (any, error) {
-		v, err := yaml11.Load([]byte(text))
-		return v, err
-	}})
-	who := Minion{ID: "web1", Grains: saltGrains(), Pillar: m("master", m("own.b", int64(2))), Opts: m("own.a", int64(1), "id", "web1", "pillar_roots", m("base", []any{dir + "/pillar", dir + "/more"}, "dev", []any{dir + "/dev"}))}
+	modules := New(Deps{Version: "3008.3",
+		Files: folders{"base": dir + "/tree",
+			"dev": dir + "/dev"}, Datastore: &memory{},
+		Render: func(_ context.Context, _ Minion, _, text, _ string, _ value.Map) (any, error) {
+			v, err := yaml11.Load([]byte(text))
+			return v, err
+		}})
+	who := Minion{ID: "web1", Grains: saltGrains(), Pillar: m("master", m("own.b", int64(2))),
+		Opts: m("own.a", int64(1), "id", "web1", "pillar_roots",
+			m("base", []any{dir + "/pillar", dir + "/more"}, "dev", []any{dir + "/dev"}))}
 	for i, s := range list {
 		got, err := modules.Call(t.Context(), who, s.fun, s.args, s.kwargs)
 		ours := plain(got)
@@ -240,15 +317,19 @@ func TestCallsAreSalts(t *testing.T) {
 			delete(answers[i].Value.(map[string]any), s.but)
 		}
 		if s.worded && (err == nil || err.Error() != s.fun+": "+answers[i].Text) {
-			t.Errorf("%s %v %v:\nours   %v\nSalt's %s", s.fun, s.args, s.kwargs, err, answers[i].Text)
+			t.Errorf("%s %v %v:\nours   %v\nSalt's %s", s.fun, s.args, s.kwargs, err,
+				answers[i].Text)
 		}
-		if (err != nil) != (answers[i].Error != "") || err == nil && !reflect.DeepEqual(ours, answers[i].Value) {
-			t.Errorf("%s %v %v:\nours   %v %v\nSalt's %v %s", s.fun, s.args, s.kwargs, plain(got), err, answers[i].Value, answers[i].Error+" "+answers[i].Text)
+		if (err != nil) != (answers[i].Error != "") || err == nil &&
+			!reflect.DeepEqual(ours, answers[i].Value) {
+			t.Errorf("%s %v %v:\nours   %v %v\nSalt's %v %s", s.fun, s.args, s.kwargs, plain(got),
+				err, answers[i].Value, answers[i].Error+" "+answers[i].Text)
 		}
 	}
 }
 
-// TestQueryIsBounded: an answer that is too large, or never comes, is an error; what is not built in is refused by name.
+// TestQueryIsBounded: an answer that is too large, or never comes, is an error; what is not built
+// in is refused by name.
 func TestQueryIsBounded(t *testing.T) {
 	t.Parallel()
 	hung := make(chan struct{})
@@ -275,18 +356,23 @@ func TestQueryIsBounded(t *testing.T) {
 	ask := func(ctx context.Context, step step) (any, error) {
 		return New(Deps{}).Call(ctx, Minion{}, step.fun, step.args, step.kwargs)
 	}
-	if _, err := ask(t.Context(), do("http.query", s.URL+"/large")); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, err := ask(t.Context(), do("http.query", s.URL+"/large")); err == nil ||
+		!strings.Contains(err.Error(), "larger than") {
 		t.Error(err)
 	}
-	if v, err := ask(t.Context(), do("http.query", s.URL+"/loop")); err != nil || !strings.Contains(fmt.Sprint(v), "302") {
+	if v, err := ask(t.Context(), do("http.query", s.URL+"/loop")); err != nil ||
+		!strings.Contains(fmt.Sprint(v), "302") {
 		t.Error(v, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if v, err := ask(ctx, do("http.query", s.URL+"/never")); errors.Is(err, ErrUnknown) || !strings.Contains(fmt.Sprint(v, err), "canceled") {
+	if v, err := ask(ctx, do("http.query", s.URL+"/never")); errors.Is(err, ErrUnknown) ||
+		!strings.Contains(fmt.Sprint(v, err), "canceled") {
 		t.Error(v, err)
 	}
-	for _, bad := range []step{do("http.query", "file:///etc/passwd"), do("http.query", s.URL).with("cookies", true), do("http.query", s.URL).with("data_file", "/etc/passwd")} {
+	for _, bad := range []step{do("http.query", "file:///etc/passwd"),
+		do("http.query", s.URL).with("cookies", true), do("http.query", s.URL).with("data_file",
+			"/etc/passwd")} {
 		if _, err := ask(t.Context(), bad); err == nil {
 			t.Errorf("%v was done", bad)
 		}

@@ -18,14 +18,20 @@ import (
 // searchFunctions are those of file that look for something in files.
 func searchFunctions() []function {
 	return []function{
-		{name: "file.contains_regex", params: []param{need("path"), need("regex"), opt("lchar", "")}, run: containsRegex},
-		{name: "file.contains_glob", params: []param{need("path"), need("glob_expr")}, run: containsGlob},
-		{name: "file.search", params: []param{need("path"), need("pattern"), opt("flags", int64(pyregex.Multiline)), opt("bufsize", int64(1)), opt("ignore_if_missing", false), opt("multiline", false)}, run: searchFile},
-		{name: "file.grep", params: []param{need("path"), need("pattern")}, varArgs: true, varKwargs: true, run: grep},
+		{name: "file.contains_regex", params: []param{need("path"), need("regex"),
+			opt("lchar", "")}, run: containsRegex},
+		{name: "file.contains_glob", params: []param{need("path"), need("glob_expr")},
+			run: containsGlob},
+		{name: "file.search", params: []param{need("path"), need("pattern"),
+			opt("flags", int64(pyregex.Multiline)), opt("bufsize", int64(1)),
+			opt("ignore_if_missing", false), opt("multiline", false)}, run: searchFile},
+		{name: "file.grep", params: []param{need("path"), need("pattern")}, varArgs: true,
+			varKwargs: true, run: grep},
 	}
 }
 
-// readText reads a file that is to be text. found is false where Salt takes a file for one without content.
+// readText reads a file that is to be text. found is false where Salt takes a file for one without
+// content.
 func readText(p string) (content string, found bool, err error) {
 	info, err := os.Stat(p)
 	if err != nil || info.IsDir() {
@@ -81,7 +87,8 @@ func containsRegex(ctx context.Context, c *call) (any, error) {
 	return false, nil
 }
 
-// Salt matches a glob with the first part of a file, then with parts that begin further in, as they were when files did not fit in memory.
+// Salt matches a glob with the first part of a file, then with parts that begin further in, as they
+// were when files did not fit in memory.
 const (
 	globPart = 256 << 10 // characters
 	globStep = 32 << 10  // characters
@@ -159,7 +166,8 @@ func binary(b []byte) bool {
 	odd := 0
 	for _, x := range b {
 		switch {
-		case x >= ' ' && x <= '~', bytes.IndexByte([]byte("\n\r\t\f\b"), x) >= 0, high && x >= 0x80 && x < 0xff:
+		case x >= ' ' && x <= '~', bytes.IndexByte([]byte("\n\r\t\f\b"), x) >= 0, high &&
+			x >= 0x80 && x < 0xff:
 		default:
 			odd++
 		}
@@ -182,8 +190,11 @@ func truncated(b []byte) bool {
 // regexFlags are flags of Python's module re: a number, a name, or a list of names.
 func regexFlags(v any) (pyregex.Flags, error) {
 	names := map[string]pyregex.Flags{
-		"A": pyregex.ASCII, "ASCII": pyregex.ASCII, "I": pyregex.IgnoreCase, "IGNORECASE": pyregex.IgnoreCase, "L": pyregex.Locale, "LOCALE": pyregex.Locale, "U": pyregex.Unicode, "UNICODE": pyregex.Unicode,
-		"M": pyregex.Multiline, "MULTILINE": pyregex.Multiline, "S": pyregex.DotAll, "DOTALL": pyregex.DotAll, "X": pyregex.Verbose, "VERBOSE": pyregex.Verbose,
+		"A": pyregex.ASCII, "ASCII": pyregex.ASCII, "I": pyregex.IgnoreCase,
+		"IGNORECASE": pyregex.IgnoreCase, "L": pyregex.Locale, "LOCALE": pyregex.Locale,
+		"U": pyregex.Unicode, "UNICODE": pyregex.Unicode,
+		"M": pyregex.Multiline, "MULTILINE": pyregex.Multiline, "S": pyregex.DotAll,
+		"DOTALL": pyregex.DotAll, "X": pyregex.Verbose, "VERBOSE": pyregex.Verbose,
 	}
 	switch v := v.(type) {
 	case int64, bool:
@@ -202,7 +213,8 @@ func regexFlags(v any) (pyregex.Flags, error) {
 		}
 		return flags, nil
 	}
-	return 0, fmt.Errorf(`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
+	return 0,
+		fmt.Errorf(`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
 }
 
 // grep runs grep, without a shell, on the files that a glob means.
@@ -218,7 +230,8 @@ func grep(ctx context.Context, c *call) (any, error) {
 			return nil, err
 		}
 		if len(words) > 1 {
-			return nil, fmt.Errorf("Passing multiple command line arguments in a single string is not supported, please pass the following arguments separately: %s", option)
+			return nil,
+				fmt.Errorf("Passing multiple command line arguments in a single string is not supported, please pass the following arguments separately: %s", option)
 		}
 		argv = append(argv, texts(words)...)
 	}
@@ -230,5 +243,6 @@ func grep(ctx context.Context, c *call) (any, error) {
 	if len(hits) == 0 {
 		hits = []string{p}
 	}
-	return c.Call(ctx, c.who, "cmd.run_all", []any{append(append(argv, c.text("pattern")), texts(hits)...)}, nil)
+	return c.Call(ctx, c.who, "cmd.run_all",
+		[]any{append(append(argv, c.text("pattern")), texts(hits)...)}, nil)
 }

@@ -11,14 +11,19 @@ import (
 // statusFunctions are those of the family that pillars use, such as for the name of a backup.
 func statusFunctions() []function {
 	return []function{
-		{name: "status.time", params: []param{opt("format", "%A, %d. %B %Y %I:%M%p")}, run: func(_ context.Context, c *call) (any, error) {
-			return timeText(c.text("format"), time.Now()), nil
-		}},
+		{name: "status.time", params: []param{opt("format", "%A, %d. %B %Y %I:%M%p")},
+			run: func(_ context.Context, c *call) (any, error) {
+				return timeText(c.text("format"), time.Now()), nil
+			}},
 	}
 }
 
-// naive takes out of a format what Python's times without a zone have no text for, and what only the library knows.
+// naive takes out of a format what Python's times without a zone have no text for, and what only
+// the library knows.
 var naive = strings.NewReplacer("%%", "%%", "%Z", "", "%z", "", "%Q", "%%Q")
 
 // timeText formats a time as Python's datetime.strftime does.
-func timeText(format string, t time.Time) string { return strftime.Format(naive.Replace(format), t) }
+func timeText(format string,
+	t time.Time) string {
+	return strftime.Format(naive.Replace(format), t)
+}

@@ -21,64 +21,74 @@ import (
 // maxNames bounds the time that network.fqdns asks for names.
 const maxNames = 5 * time.Second
 
-// subnetFunctions are those of network that tell the master's networks, and the names of its addresses.
+// subnetFunctions are those of network that tell the master's networks, and the names of its
+// addresses.
 func subnetFunctions() []function {
-	networks := []param{opt("interface", nil), opt("include_loopback", false), opt("verbose", false)}
+	networks := []param{opt("interface", nil), opt("include_loopback", false),
+		opt("verbose", false)}
 	return []function{
-		{name: "network.subnets", params: []param{opt("interfaces", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			return networkTexts(networksOf(named(c.list("interfaces")), false, false)), nil
-		}},
+		{name: "network.subnets", params: []param{opt("interfaces", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				return networkTexts(networksOf(named(c.list("interfaces")), false, false)), nil
+			}},
 		{name: "network.subnets6", run: func(context.Context, *call) (any, error) {
 			return networkTexts(networksOf(named(nil), true, false)), nil
 		}},
-		{name: "network.ip_networks", params: networks, run: func(_ context.Context, c *call) (any, error) { return c.networks(false) }},
-		{name: "network.ip_networks6", params: networks, run: func(_ context.Context, c *call) (any, error) { return c.networks(true) }},
-		{name: "network.ifacestartswith", params: []param{need("cidr")}, run: func(_ context.Context, c *call) (any, error) {
-			out := []any{}
-			for _, i := range named(nil) {
-				for _, a := range interfaceAddrs(i) {
-					if a.Addr().Is4() && strings.HasPrefix(a.Addr().String(), value.Str(c.any("cidr"))) {
-						out = append(out, i)
+		{name: "network.ip_networks", params: networks,
+			run: func(_ context.Context, c *call) (any, error) { return c.networks(false) }},
+		{name: "network.ip_networks6", params: networks,
+			run: func(_ context.Context, c *call) (any, error) { return c.networks(true) }},
+		{name: "network.ifacestartswith", params: []param{need("cidr")},
+			run: func(_ context.Context, c *call) (any, error) {
+				out := []any{}
+				for _, i := range named(nil) {
+					for _, a := range interfaceAddrs(i) {
+						if a.Addr().Is4() &&
+							strings.HasPrefix(a.Addr().String(), value.Str(c.any("cidr"))) {
+							out = append(out, i)
+						}
 					}
 				}
-			}
-			return out, nil
-		}},
-		{name: "network.interface", params: []param{need("iface")}, run: func(_ context.Context, c *call) (any, error) {
-			switch v := c.any("iface").(type) {
-			case []any, value.Map:
-				return nil, fmt.Errorf("iface must be text, not %s", value.Repr(v))
-			}
-			all, err := interfaces()
-			if err != nil {
-				return nil, err
-			}
-			m, _ := all.(value.Map)
-			one, ok := m.Get(value.Str(c.any("iface")))
-			if !ok {
-				return absent(value.Str(c.any("iface"))), nil
-			}
-			i, _ := one.(value.Map)
-			if list, ok := i.Get("inet"); ok {
-				return list, nil
-			}
-			return "", nil
-		}},
-		{name: "network.iphexval", params: []param{need("ip")}, run: func(_ context.Context, c *call) (any, error) {
-			ip, ok := c.any("ip").(string)
-			if !ok {
-				return nil, fmt.Errorf("ip must be text, not %s", value.Repr(c.any("ip")))
-			}
-			var b strings.Builder
-			for _, part := range strings.Split(ip, ".") {
-				n, ok := value.ParseInt(part)
-				if !ok {
-					return nil, fmt.Errorf("invalid literal for int() with base 10: %s", value.Repr(part))
+				return out, nil
+			}},
+		{name: "network.interface", params: []param{need("iface")},
+			run: func(_ context.Context, c *call) (any, error) {
+				switch v := c.any("iface").(type) {
+				case []any, value.Map:
+					return nil, fmt.Errorf("iface must be text, not %s", value.Repr(v))
 				}
-				fmt.Fprintf(&b, "%02X", n)
-			}
-			return b.String(), nil
-		}},
+				all, err := interfaces()
+				if err != nil {
+					return nil, err
+				}
+				m, _ := all.(value.Map)
+				one, ok := m.Get(value.Str(c.any("iface")))
+				if !ok {
+					return absent(value.Str(c.any("iface"))), nil
+				}
+				i, _ := one.(value.Map)
+				if list, ok := i.Get("inet"); ok {
+					return list, nil
+				}
+				return "", nil
+			}},
+		{name: "network.iphexval", params: []param{need("ip")},
+			run: func(_ context.Context, c *call) (any, error) {
+				ip, ok := c.any("ip").(string)
+				if !ok {
+					return nil, fmt.Errorf("ip must be text, not %s", value.Repr(c.any("ip")))
+				}
+				var b strings.Builder
+				for _, part := range strings.Split(ip, ".") {
+					n, ok := value.ParseInt(part)
+					if !ok {
+						return nil, fmt.Errorf("invalid literal for int() with base 10: %s",
+							value.Repr(part))
+					}
+					fmt.Fprintf(&b, "%02X", n)
+				}
+				return b.String(), nil
+			}},
 		{name: "network.fqdns", run: fqdns},
 	}
 }
@@ -117,16 +127,20 @@ func (c *call) networks(six bool) (any, error) {
 	for _, p := range list {
 		free := p.Addr().BitLen() - p.Bits()
 		if free > 63 {
-			return nil, errors.New("verbose is not built in for networks of more than 2^63 addresses")
+			return nil,
+				errors.New("verbose is not built in for networks of more than 2^63 addresses")
 		}
 		out = append(out, value.Pair{Key: p.String(), Value: value.Map{
-			{Key: "address", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()}, {Key: "num_addresses", Value: uint64(1) << free}, {Key: "prefixlen", Value: int64(p.Bits())},
+			{Key: "address", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()},
+			{Key: "num_addresses", Value: uint64(1) << free},
+			{Key: "prefixlen", Value: int64(p.Bits())},
 		}})
 	}
 	return out, nil
 }
 
-// namedLike lists the interfaces that globs mean: a list of them, or a text with commas. nil means all.
+// namedLike lists the interfaces that globs mean: a list of them, or a text with commas. nil means
+// all.
 func namedLike(v any) []string {
 	all := named(nil)
 	if v == nil {

@@ -12,22 +12,24 @@ import (
 // sysFunctions tell which functions are here.
 func sysFunctions() []function {
 	return []function{
-		{name: "sys.list_functions", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
-			return c.told(func(name, asked string) bool {
-				if strings.ContainsAny(asked, "*.") {
-					return fnmatch.Match(asked, name)
-				}
-				return strings.HasPrefix(name, asked+".")
-			}, func(name string) string { return name })
-		}},
-		{name: "sys.list_modules", varArgs: true, run: func(_ context.Context, c *call) (any, error) {
-			return c.told(func(name, asked string) bool {
-				if strings.Contains(asked, "*") {
-					return fnmatch.Match(asked, name)
-				}
-				return module(name) == asked
-			}, module)
-		}},
+		{name: "sys.list_functions", varArgs: true, varKwargs: true,
+			run: func(_ context.Context, c *call) (any, error) {
+				return c.told(func(name, asked string) bool {
+					if strings.ContainsAny(asked, "*.") {
+						return fnmatch.Match(asked, name)
+					}
+					return strings.HasPrefix(name, asked+".")
+				}, func(name string) string { return name })
+			}},
+		{name: "sys.list_modules", varArgs: true,
+			run: func(_ context.Context, c *call) (any, error) {
+				return c.told(func(name, asked string) bool {
+					if strings.Contains(asked, "*") {
+						return fnmatch.Match(asked, name)
+					}
+					return module(name) == asked
+				}, module)
+			}},
 	}
 }
 
@@ -36,8 +38,10 @@ func module(name string) string {
 	return before
 }
 
-// told lists, sorted and each once, what is to be told of the functions that any argument means; of all if there is none.
-func (c *call) told(means func(name, asked string) bool, tell func(name string) string) (any, error) {
+// told lists, sorted and each once, what is to be told of the functions that any argument means; of
+// all if there is none.
+func (c *call) told(means func(name, asked string) bool, tell func(name string) string) (any,
+	error) {
 	asked := make([]string, len(c.more))
 	for i, v := range c.more {
 		s, ok := v.(string)
@@ -48,7 +52,8 @@ func (c *call) told(means func(name, asked string) bool, tell func(name string) 
 	}
 	var out []string
 	for _, name := range c.Names() {
-		if len(asked) == 0 || slices.ContainsFunc(asked, func(a string) bool { return means(name, a) }) {
+		if len(asked) == 0 || slices.ContainsFunc(asked,
+			func(a string) bool { return means(name, a) }) {
 			out = append(out, tell(name))
 		}
 	}

@@ -23,36 +23,49 @@ func testFunctions() []function {
 	random := []param{opt("size", int64(9999999999)), opt("hash_type", nil)}
 	return []function{
 		{name: "test.ping", run: func(context.Context, *call) (any, error) { return true, nil }},
-		{name: "test.echo", params: []param{need("text")}, run: func(_ context.Context, c *call) (any, error) { return c.any("text"), nil }},
-		{name: "test.version", run: func(_ context.Context, c *call) (any, error) { return c.deps.Version, nil }},
+		{name: "test.echo", params: []param{need("text")},
+			run: func(_ context.Context, c *call) (any, error) { return c.any("text"), nil }},
+		{name: "test.version", run: func(_ context.Context, c *call) (any,
+			error) {
+			return c.deps.Version, nil
+		}},
 		{name: "test.true", run: func(context.Context, *call) (any, error) { return true, nil }},
 		{name: "test.false", run: func(context.Context, *call) (any, error) { return false, nil }},
-		{name: "test.get_opts", run: func(_ context.Context, c *call) (any, error) { return c.who.Opts, nil }},
-		{name: "test.arg", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) { return c.given(c.kwargs), nil }},
-		{name: "test.arg_clean", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
-			clean := value.Map{}
-			for _, p := range c.kwargs {
-				if !strings.HasPrefix(text(p.Key), "__") {
-					clean = append(clean, p)
-				}
-			}
-			return c.given(clean), nil
+		{name: "test.get_opts", run: func(_ context.Context, c *call) (any,
+			error) {
+			return c.who.Opts, nil
 		}},
+		{name: "test.arg", varArgs: true, varKwargs: true,
+			run: func(_ context.Context, c *call) (any, error) { return c.given(c.kwargs), nil }},
+		{name: "test.arg_clean", varArgs: true, varKwargs: true,
+			run: func(_ context.Context, c *call) (any, error) {
+				clean := value.Map{}
+				for _, p := range c.kwargs {
+					if !strings.HasPrefix(text(p.Key), "__") {
+						clean = append(clean, p)
+					}
+				}
+				return c.given(clean), nil
+			}},
 		{name: "test.kwarg", varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
 			return orEmpty(c.kwargs), nil
 		}},
 		{name: "test.fib", params: []param{need("num")}, run: fib},
 		{name: "test.collatz", params: []param{need("start")}, run: collatz},
-		{name: "test.retcode", params: []param{opt("code", int64(42))}, run: func(context.Context, *call) (any, error) { return true, nil }},
+		{name: "test.retcode", params: []param{opt("code", int64(42))},
+			run: func(context.Context, *call) (any, error) { return true, nil }},
 		{name: "test.rand_str", params: random, run: randomHash},
 		{name: "test.random_hash", params: random, run: randomHash},
-		{name: "test.try", python: "try_", params: []param{need("module"), opt("return_try_exception", false)}, varKwargs: true, run: try},
+		{name: "test.try", python: "try_",
+			params: []param{need("module"), opt("return_try_exception", false)}, varKwargs: true,
+			run: try},
 	}
 }
 
 // given is what a function was called with.
 func (c *call) given(kwargs value.Map) value.Map {
-	return value.Map{{Key: "args", Value: append([]any{}, c.more...)}, {Key: "kwargs", Value: orEmpty(kwargs)}}
+	return value.Map{{Key: "args", Value: append([]any{}, c.more...)},
+		{Key: "kwargs", Value: orEmpty(kwargs)}}
 }
 
 // fib is a Fibonacci number and the seconds that it took.
@@ -77,8 +90,8 @@ func fib(_ context.Context, c *call) (any, error) {
 	return []any{at, time.Since(began).Seconds()}, nil
 }
 
-// collatz is the way from a number to 1, of halves and of one more than threefold, and the seconds that it took. Halves are no whole numbers
-// to Python.
+// collatz is the way from a number to 1, of halves and of one more than threefold, and the seconds
+// that it took. Halves are no whole numbers to Python.
 func collatz(_ context.Context, c *call) (any, error) {
 	began := time.Now()
 	start, err := c.whole("start")
@@ -112,7 +125,8 @@ func collatz(_ context.Context, c *call) (any, error) {
 func randomHash(_ context.Context, c *call) (any, error) {
 	size, ok := c.any("size").(int64)
 	if !ok || size < 0 {
-		return nil, fmt.Errorf("size must be a whole number from 0, not %s", value.Repr(c.any("size")))
+		return nil, fmt.Errorf("size must be a whole number from 0, not %s",
+			value.Repr(c.any("size")))
 	}
 	kind := c.text("hash_type")
 	if !c.is("hash_type") {
@@ -134,7 +148,8 @@ func try(ctx context.Context, c *call) (any, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case c.is("return_try_exception"):
-		return nil, fmt.Errorf("return_try_exception is not built in, an exception is no data: %w", err)
+		return nil,
+			fmt.Errorf("return_try_exception is not built in, an exception is no data: %w", err)
 	}
 	return nil, nil
 }

@@ -12,7 +12,8 @@ import (
 	"clustermaster/value"
 )
 
-// BenchmarkFortySLS compiles and runs 40 SLS files of ten states each, with requisites within and between them.
+// BenchmarkFortySLS compiles and runs 40 SLS files of ten states each, with requisites within and
+// between them.
 func BenchmarkFortySLS(b *testing.B) {
 	root := b.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "files"), 0o755); err != nil {
@@ -27,7 +28,9 @@ func BenchmarkFortySLS(b *testing.B) {
 			fmt.Fprintf(&sls, "include:\n  - part%d\n", i-1)
 		}
 		for j := range 10 {
-			fmt.Fprintf(&sls, "state_%d_%d:\n  test.succeed_with_changes:\n    - name: n{{ %d + %d }}_%d\n", i, j, i, j, i)
+			fmt.Fprintf(&sls,
+				"state_%d_%d:\n  test.succeed_with_changes:\n    - name: n{{ %d + %d }}_%d\n", i, j,
+				i, j, i)
 			if j > 0 {
 				fmt.Fprintf(&sls, "    - require:\n      - test: state_%d_%d\n", i, j-1)
 			} else if i > 0 {

@@ -31,20 +31,26 @@ func TestBounds(t *testing.T) {
 			for i := range names {
 				names[i] = fmt.Sprint(i)
 			}
-			return value.Map{{Key: "a", Value: value.Map{{Key: "test", Value: []any{"nop", value.Map{{Key: "names", Value: names}}}}}}}
+			return value.Map{{Key: "a",
+				Value: value.Map{{Key: "test",
+					Value: []any{"nop", value.Map{{Key: "names", Value: names}}}}}}}
 		}},
 		{"requisites", "more than 1000000 requisites", func(t *testing.T) value.Map {
-			return salttrees.YAML(t, many(1_500, "sN: {test: [nop, {require: [{test: 't*'}]}]}\n")+many(1_500, "tN: {test: [nop]}\n"))
+			return salttrees.YAML(t, many(1_500, "sN: {test: [nop, {require: [{test: 't*'}]}]}\n")+
+				many(1_500, "tN: {test: [nop]}\n"))
 		}},
 		{"copies", "more than 2000000 values", func(t *testing.T) value.Map {
-			return salttrees.YAML(t, "a:\n  test:\n  - nop\n  - list: ["+strings.Repeat("1,", 2_000)+"]\n  - names: ["+many(2_000, "nN,")+"]\n")
+			return salttrees.YAML(t, "a:\n  test:\n  - nop\n  - list: ["+
+				strings.Repeat("1,", 2_000)+"]\n  - names: ["+many(2_000, "nN,")+"]\n")
 		}},
 		{"depth", "nested deeper than 100 levels", func(*testing.T) value.Map {
 			v := any("x")
 			for range 200 {
 				v = []any{v}
 			}
-			return value.Map{{Key: "a", Value: value.Map{{Key: "test", Value: []any{"nop", value.Map{{Key: "list", Value: v}}}}}}}
+			return value.Map{{Key: "a",
+				Value: value.Map{{Key: "test",
+					Value: []any{"nop", value.Map{{Key: "list", Value: v}}}}}}}
 		}},
 		{"looking up names", "look up states", func(t *testing.T) value.Map {
 			return salttrees.YAML(t, many(9_000, "sN: {test: [nop, {use: [{test: nobody}]}]}\n"))
@@ -62,22 +68,34 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestLongChains: as many states as there may be, each requiring the one before, compile and run; so does a circle of them as an error.
+// TestLongChains: as many states as there may be, each requiring the one before, compile and run;
+// so does a circle of them as an error.
 func TestLongChains(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
 	data := make(value.Map, n)
 	for i := range data {
-		data[i] = value.Pair{Key: fmt.Sprint("s", i), Value: value.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop", value.Map{{Key: "require", Value: []any{value.Map{{Key: "test", Value: fmt.Sprint("s", i+1)}}}}}}}}}
+		data[i] = value.Pair{Key: fmt.Sprint("s", i),
+			Value: value.Map{{Key: "__sls__", Value: "x"},
+				{Key: "test", Value: []any{"nop",
+					value.Map{{Key: "require",
+						Value: []any{value.Map{{Key: "test", Value: fmt.Sprint("s", i+1)}}}}}}}}}
 	}
 	o := inMemory(nil)
-	ret, err := o.High(t.Context(), append(data[:n-1:n-1], value.Pair{Key: fmt.Sprint("s", n-1), Value: value.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop"}}}}), orchestrate.Request{})
-	if m, _ := ret.(value.Map); err != nil || len(m) != n || !orchestrate.Succeeded(m) || m[0].Key != fmt.Sprintf("test_|-s%[1]d_|-s%[1]d_|-nop", n-1) {
+	ret, err := o.High(t.Context(), append(data[:n-1:n-1],
+		value.Pair{Key: fmt.Sprint("s", n-1),
+			Value: value.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop"}}}}),
+		orchestrate.Request{})
+	if m, _ := ret.(value.Map); err != nil || len(m) != n || !orchestrate.Succeeded(m) ||
+		m[0].Key != fmt.Sprintf("test_|-s%[1]d_|-s%[1]d_|-nop", n-1) {
 		t.Errorf("%d returns: %v", len(m), err)
 	}
-	data[n-1].Value.(value.Map)[1].Value = []any{"nop", value.Map{{Key: "require", Value: []any{value.Map{{Key: "test", Value: "s0"}}}}}}
+	data[n-1].Value.(value.Map)[1].Value = []any{"nop",
+		value.Map{{Key: "require", Value: []any{value.Map{{Key: "test", Value: "s0"}}}}}}
 	ret, err = o.High(t.Context(), data, orchestrate.Request{})
-	if texts, _ := ret.([]any); err != nil || len(texts) != 1 || !strings.HasPrefix(texts[0].(string), "Recursive requisites were found: ({'SLS': 'x', 'ID': 's") {
+	if texts, _ := ret.([]any); err != nil || len(texts) != 1 ||
+		!strings.HasPrefix(texts[0].(string),
+			"Recursive requisites were found: ({'SLS': 'x', 'ID': 's") {
 		t.Errorf("%.200v: %v", ret, err)
 	}
 }
@@ -87,14 +105,17 @@ func TestDeepIncludes(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for i := range 300 {
-		write(t, root, fmt.Sprintf("files/s%d.sls", i), fmt.Sprintf("include: [s%d]\na%d: {test.nop: []}\n", i+1, i))
+		write(t, root, fmt.Sprintf("files/s%d.sls", i),
+			fmt.Sprintf("include: [s%d]\na%d: {test.nop: []}\n", i+1, i))
 	}
 	o := newOrchestrator(t, root, nil, nil)
-	if ret, err := o.SLS(t.Context(), orchestrate.Request{Mods: []string{"s0"}}); err == nil || !strings.Contains(err.Error(), "deeper than 200 levels") {
+	if ret, err := o.SLS(t.Context(), orchestrate.Request{Mods: []string{"s0"}}); err == nil ||
+		!strings.Contains(err.Error(), "deeper than 200 levels") {
 		t.Errorf("%.100v, %v", ret, err)
 	}
 	write(t, root, "files/s150.sls", "last: {test.nop: []}\n")
-	if ret, err := newOrchestrator(t, root, nil, nil).SLS(t.Context(), orchestrate.Request{Mods: []string{"s0"}}); err != nil || len(ret.(value.Map)) != 151 {
+	if ret, err := newOrchestrator(t, root, nil, nil).SLS(t.Context(),
+		orchestrate.Request{Mods: []string{"s0"}}); err != nil || len(ret.(value.Map)) != 151 {
 		t.Errorf("%.100v, %v", ret, err)
 	}
 }

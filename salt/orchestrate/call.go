@@ -50,7 +50,8 @@ func (x *run) call(ctx context.Context, ch *chunk) (value.Map, error) {
 		if value.Truth(last) {
 			text = value.Str(last)
 		}
-		ret = ret.Set("comment", strings.Join(append(said, text), "\n")).Set("duration", took+number(ret, "duration")).Set("start_time", start)
+		ret = ret.Set("comment", strings.Join(append(said, text), "\n")).Set("duration",
+			took+number(ret, "duration")).Set("start_time", start)
 	}
 	return ret, err
 }
@@ -64,7 +65,8 @@ func number(m value.Map, key string) float64 {
 func attemptText(attempt int, ret value.Map) string {
 	result, _ := ret.Get("result")
 	comment, _ := ret.Get("comment")
-	return fmt.Sprintf(`Attempt %d: Returned a result of "%s", with the following comment: "%s"`, attempt, value.Str(result), value.Str(comment))
+	return fmt.Sprintf(`Attempt %d: Returned a result of "%s", with the following comment: "%s"`,
+		attempt, value.Str(result), value.Str(comment))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -98,7 +100,8 @@ func retryOf(v any) retry {
 		if b, ok := orElse(v, "until", true).(bool); ok {
 			r.until = b
 		}
-		for key, to := range map[string]*int{"attempts": &r.attempts, "interval": &r.interval, "splay": &r.splay} {
+		for key, to := range map[string]*int{"attempts": &r.attempts, "interval": &r.interval,
+			"splay": &r.splay} {
 			if n, ok := integer(orElse(v, key, nil)); ok {
 				*to = int(min(max(n, 0), 1<<31))
 			}
@@ -128,11 +131,13 @@ func (r retry) told(ret value.Map) string {
 	if value.Truth(comment) {
 		text = value.Str(comment)
 	}
-	return text + "  " + fmt.Sprintf("The state would be retried every %d seconds (with a splay of up to %d seconds) a maximum of %d times or until a result of %s is returned",
-		r.interval, r.splay, r.attempts, value.Repr(r.until))
+	return text + "  " +
+		fmt.Sprintf("The state would be retried every %d seconds (with a splay of up to %d seconds) a maximum of %d times or until a result of %s is returned",
+			r.interval, r.splay, r.attempts, value.Repr(r.until))
 }
 
-// once runs the function of a chunk one time: Salt's State.call. The return is still as the function gave it.
+// once runs the function of a chunk one time: Salt's State.call. The return is still as the
+// function gave it.
 func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -141,8 +146,10 @@ func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 	fun, umask, wrong := x.verify(ch)
 	if len(wrong) > 0 {
 		ret := value.Map{
-			{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: value.Map{}},
-			{Key: "comment", Value: strings.Join(wrong, "\n") + "\n"}, {Key: "__run_num__", Value: x.number},
+			{Key: "result", Value: false}, {Key: "name", Value: ch.name},
+			{Key: "changes", Value: value.Map{}},
+			{Key: "comment", Value: strings.Join(wrong, "\n") + "\n"},
+			{Key: "__run_num__", Value: x.number},
 		}
 		x.number++
 		return ret, nil
@@ -168,8 +175,10 @@ func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 		}
 	}
 	x.refresh(ctx, ch)
-	ret = ret.Set("start_time", clock(began)).Set("duration", milliseconds(x.o.deps.Now().Sub(began))).Set("__id__", ch.id)
-	x.o.log.Debug("state ran", "jid", x.req.JID, "fun", ch.module+"."+ch.fun, "id", ch.id, "took", x.o.deps.Now().Sub(began))
+	ret = ret.Set("start_time", clock(began)).Set("duration",
+		milliseconds(x.o.deps.Now().Sub(began))).Set("__id__", ch.id)
+	x.o.log.Debug("state ran", "jid", x.req.JID, "fun", ch.module+"."+ch.fun, "id", ch.id, "took",
+		x.o.deps.Now().Sub(began))
 	return ret, nil
 }
 
@@ -181,10 +190,12 @@ func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 		if ch.sls != nil {
 			in = "in SLS '" + show(ch.sls) + "' "
 		}
-		wrong = append(wrong, fmt.Sprintf("ID '%s' %sis not formed as a string, but is a %s", show(ch.name), in, typeName(ch.name)))
+		wrong = append(wrong, fmt.Sprintf("ID '%s' %sis not formed as a string, but is a %s",
+			show(ch.name), in, typeName(ch.name)))
 	}
 	if v, ok := ch.get("umask"); ok {
-		n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(value.Str(v)), "0o"), 8, 12)
+		n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(value.Str(v)),
+			"0o"), 8, 12)
 		if err != nil {
 			wrong = append(wrong, "Invalid umask: "+show(v))
 		}
@@ -199,23 +210,28 @@ func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 		if ch.sls == nil {
 			return fun, umask, []string{fmt.Sprintf("Specified state '%s' was not found", full)}
 		}
-		return fun, umask, []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, show(ch.sls)), fmt.Sprintf("Reason: '%s' is not available.", full)}
+		return fun, umask, []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full,
+			show(ch.sls)), fmt.Sprintf("Reason: '%s' is not available.", full)}
 	}
 	wrong = append(wrong, fun.signature(full).MissingState(ch.low)...)
 	return fun, umask, wrong
 }
 
-// bind gives the parameters of a function their values. Keywords that it does not take are an error that ends the run.
+// bind gives the parameters of a function their values. Keywords that it does not take are an error
+// that ends the run.
 func bind(ch *chunk, fun Function) (value.Map, error) {
-	return fun.signature(ch.module+"."+ch.fun).BindState(ch.low, func(key string) bool { return internal[key] || key == "name_order" })
+	return fun.signature(ch.module+"."+ch.fun).BindState(ch.low,
+		func(key string) bool { return internal[key] || key == "name_order" })
 }
 
 func (f Function) signature(name string) function.Signature {
 	return function.Signature{Name: name, Params: f.Params, VarKwargs: f.VarKwargs}
 }
 
-// judged runs a function unless a condition says that it needn't, and lets check_cmd judge the outcome.
-func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args value.Map, umask int) value.Map {
+// judged runs a function unless a condition says that it needn't, and lets check_cmd judge the
+// outcome.
+func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args value.Map,
+	umask int) value.Map {
 	ret, err := x.conditional(ctx, ch, fun, args, umask)
 	if _, ok := ch.get("check_cmd"); ok && err == nil {
 		if _, own := x.o.deps.Functions.Lookup(ch.module + ".mod_run_check_cmd"); !own {
@@ -230,15 +246,18 @@ func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args value.Ma
 	return ret
 }
 
-func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args value.Map, umask int) (value.Map, error) {
-	conditions := slices.ContainsFunc([]string{"unless", "onlyif", "creates"}, func(key string) bool { _, ok := ch.get(key); return ok })
+func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args value.Map,
+	umask int) (value.Map, error) {
+	conditions := slices.ContainsFunc([]string{"unless", "onlyif", "creates"},
+		func(key string) bool { _, ok := ch.get(key); return ok })
 	if _, own := x.o.deps.Functions.Lookup(ch.module + ".mod_run_check"); conditions && !own {
 		more, err := x.conditions(ctx, ch)
 		if err != nil {
 			return nil, err
 		}
 		if result, _ := more.Get("result"); result == true {
-			return overlay(value.Map{{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: value.Map{}}}, more), nil
+			return overlay(value.Map{{Key: "result", Value: false}, {Key: "name", Value: ch.name},
+				{Key: "changes", Value: value.Map{}}}, more), nil
 		}
 	}
 	if ret, err := x.globalConditions(ctx, ch); ret != nil || err != nil {
@@ -246,7 +265,10 @@ func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args val
 	}
 	c := x.callOf(ch, umask)
 	if beside, _ := ch.get("parallel"); value.Truth(beside) && !ch.try {
-		return x.startParallel(ctx, ch, func(ctx context.Context) value.Map { return x.beside(ctx, ch, fun, c, args) }), nil
+		return x.startParallel(ctx, ch, func(ctx context.Context) value.Map {
+			return x.beside(ctx,
+				ch, fun, c, args)
+		}), nil
 	}
 	return x.invoke(ctx, fun, c, args)
 }
@@ -263,17 +285,21 @@ func (x *run) callOf(ch *chunk, umask int) Call {
 	who := x.who
 	who.Saltenv = env
 	return Call{
-		State: ch.module, Fun: ch.fun, SFun: ch.low.String("sfun"), ID: ch.id, SLS: sls, Name: name, Env: env, Umask: umask, Test: x.test || ch.try,
+		State: ch.module, Fun: ch.fun, SFun: ch.low.String("sfun"), ID: ch.id, SLS: sls, Name: name,
+		Env: env, Umask: umask, Test: x.test || ch.try,
 		JID: x.req.JID, User: x.req.User, Master: who, Watched: ch.watched,
 	}
 }
 
 // invoke calls the function, with the slots among its arguments filled.
-func (x *run) invoke(ctx context.Context, fun Function, c Call, args value.Map) (ret value.Map, err error) {
+func (x *run) invoke(ctx context.Context, fun Function, c Call, args value.Map) (ret value.Map,
+	err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.o.log.Error("state function panicked", "fun", c.State+"."+c.Fun, "id", c.ID, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			ret, err = nil, fmt.Errorf("function %s.%s broke: %v; the master's log has the details", c.State, c.Fun, p)
+			x.o.log.Error("state function panicked", "fun", c.State+"."+c.Fun, "id", c.ID, "err",
+				fmt.Sprint(p), "stack", string(debug.Stack()))
+			ret, err = nil, fmt.Errorf("function %s.%s broke: %v; the master's log has the details",
+				c.State, c.Fun, p)
 		}
 	}()
 	if c.Args, err = x.slots(ctx, c.Master, args); err != nil {
@@ -286,7 +312,8 @@ func (x *run) invoke(ctx context.Context, fun Function, c Call, args value.Map) 
 }
 
 // beside runs a parallel state, with its retries.
-func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args value.Map) value.Map {
+func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call,
+	args value.Map) value.Map {
 	one := func() value.Map {
 		began := x.o.deps.Now()
 		ret, err := x.invoke(ctx, fun, c, args)
@@ -294,7 +321,8 @@ func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args 
 			ret = exception(ch, err)
 		}
 		ret, _ = unify(ret, nil)
-		return ret.Set("start_time", clock(began)).Set("duration", milliseconds(x.o.deps.Now().Sub(began))).Set("__parallel__", true)
+		return ret.Set("start_time", clock(began)).Set("duration",
+			milliseconds(x.o.deps.Now().Sub(began))).Set("__parallel__", true)
 	}
 	ret := one()
 	again, ok := ch.get("retry")
@@ -318,7 +346,9 @@ func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args 
 			said = attemptText(attempt, ret)
 		}
 		had, _ := before.Get("comment")
-		ret = ret.Set("comment", value.Str(had)+"\n"+said).Set("duration", number(ret, "duration")+number(before, "duration")+milliseconds(pause)).Set("start_time", start)
+		ret = ret.Set("comment", value.Str(had)+"\n"+said).Set("duration",
+			number(ret, "duration")+number(before, "duration")+
+				milliseconds(pause)).Set("start_time", start)
 	}
 	return ret
 }
@@ -326,7 +356,8 @@ func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args 
 // exception is the return of a function that failed.
 func exception(ch *chunk, err error) value.Map {
 	return value.Map{
-		{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: value.Map{}},
+		{Key: "result", Value: false}, {Key: "name", Value: ch.name},
+		{Key: "changes", Value: value.Map{}},
 		{Key: "comment", Value: "An exception occurred in this state: " + err.Error() + "\n"},
 	}
 }
@@ -339,14 +370,16 @@ func overlay(ret, more value.Map) value.Map {
 	return ret
 }
 
-// unify checks a return, if there is no error, and makes its comment one text: Salt's OutputUnifier.
+// unify checks a return, if there is no error, and makes its comment one text: Salt's
+// OutputUnifier.
 func unify(ret value.Map, err error) (value.Map, error) {
 	if err != nil {
 		return nil, err
 	}
 	if err := malformed(ret); err != nil {
 		return value.Map{
-			{Key: "result", Value: false}, {Key: "name", Value: "later"}, {Key: "changes", Value: value.Map{}},
+			{Key: "result", Value: false}, {Key: "name", Value: "later"},
+			{Key: "changes", Value: value.Map{}},
 			{Key: "comment", Value: "An exception occurred in this state: " + err.Error()},
 		}, nil
 	}
@@ -379,7 +412,8 @@ func malformed(ret value.Map) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("The following keys were not present in the state return: %s.", strings.Join(missing, ", ")) //nolint:staticcheck // Salt's text
+		return fmt.Errorf("The following keys were not present in the state return: %s.",
+			strings.Join(missing, ", ")) //nolint:staticcheck // Salt's text
 	}
 	return nil
 }
@@ -414,7 +448,8 @@ func (x *run) refresh(ctx context.Context, ch *chunk) {
 	if again, _ := ch.get("reload_pillar"); value.Truth(again) {
 		made, err := x.o.pillar(ctx, x.req, x.who.Grains)
 		if err != nil {
-			x.o.log.Warn("pillar not made anew; states go on with the old one", "jid", x.req.JID, "id", ch.id, slog.Any("err", err))
+			x.o.log.Warn("pillar not made anew; states go on with the old one", "jid", x.req.JID,
+				"id", ch.id, slog.Any("err", err))
 			return
 		}
 		x.who.Pillar = made

@@ -48,7 +48,8 @@ func (c *compilation) fault(format string, args ...any) {
 func (c *compilation) spend(ctx context.Context, n int) error {
 	before := c.work
 	if c.work += n; c.work > maxWork {
-		return fmt.Errorf("look up states: %w; name fewer states in use, extend and requisites", errTooMuch)
+		return fmt.Errorf("look up states: %w; name fewer states in use, extend and requisites",
+			errTooMuch)
 	}
 	if c.work>>14 != before>>14 {
 		return ctx.Err()
@@ -59,7 +60,8 @@ func (c *compilation) spend(ctx context.Context, n int) error {
 // copyValue is a copy of a value that nobody else holds, within the bounds.
 func (c *compilation) copyValue(v any, depth int) (any, error) {
 	if c.values++; c.values > maxValues {
-		return nil, fmt.Errorf("more than %d values: %w; split the orchestration", maxValues, errTooMuch)
+		return nil, fmt.Errorf("more than %d values: %w; split the orchestration", maxValues,
+			errTooMuch)
 	}
 	if depth > maxValueDepth {
 		return nil, fmt.Errorf("values nested deeper than %d levels: %w", maxValueDepth, errTooMuch)
@@ -89,8 +91,8 @@ func (c *compilation) copyValue(v any, depth int) (any, error) {
 	return v, nil
 }
 
-// compile turns high data into low chunks in the order in which they run: Salt's call_high up to the run. Texts say what is wrong with the
-// states; an error that a bound was reached or ctx ended.
+// compile turns high data into low chunks in the order in which they run: Salt's call_high up to
+// the run. Texts say what is wrong with the states; an error that a bound was reached or ctx ended.
 func (c *compilation) compile(ctx context.Context, high *dict) (*graph, []*chunk, []string, error) {
 	c.high = high
 	if err := c.reconcileExtend(ctx, false); err != nil {
@@ -114,7 +116,8 @@ func (c *compilation) compile(ctx context.Context, high *dict) (*graph, []*chunk
 	return g, ordered, nil, nil
 }
 
-// chain makes low chunks of high data and puts them into their order. What is wrong with requisites is noted.
+// chain makes low chunks of high data and puts them into their order. What is wrong with requisites
+// is noted.
 func (c *compilation) chain(ctx context.Context) (*graph, []*chunk, error) {
 	chunks, err := c.lowChunks()
 	if err != nil {

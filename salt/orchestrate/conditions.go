@@ -8,7 +8,8 @@ import (
 	"clustermaster/value"
 )
 
-// conditions asks onlyif, unless and creates: Salt's _run_check. The result true means that the state need not run.
+// conditions asks onlyif, unless and creates: Salt's _run_check. The result true means that the
+// state need not run.
 func (x *run) conditions(ctx context.Context, ch *chunk) (value.Map, error) {
 	result, comments := false, []any{}
 	skip, skips := any(nil), false
@@ -32,7 +33,8 @@ func (x *run) conditions(ctx context.Context, ch *chunk) (value.Map, error) {
 			skip, skips = s, true
 		}
 	}
-	ret := append(value.Map{{Key: "result", Value: result}, {Key: "comment", Value: comments}}, ch.names()...)
+	ret := append(value.Map{{Key: "result", Value: result}, {Key: "comment", Value: comments}},
+		ch.names()...)
 	if skips {
 		ret = append(ret, value.Pair{Key: "skip_watch", Value: skip})
 	}
@@ -41,7 +43,8 @@ func (x *run) conditions(ctx context.Context, ch *chunk) (value.Map, error) {
 
 // names are what conditions tell of a chunk.
 func (ch *chunk) names() value.Map {
-	return value.Map{{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name}}
+	return value.Map{{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id},
+		{Key: "name", Value: ch.name}}
 }
 
 // entries is a value as a list.
@@ -103,8 +106,10 @@ func (x *run) unless(ctx context.Context, ch *chunk, v any) (value.Map, error) {
 
 const badType = "bad type"
 
-// holds asks one condition: a command, or a function of the execution modules with its arguments. wrong is a text for what is neither.
-func (x *run) holds(ctx context.Context, ch *chunk, key string, entry any) (holds bool, wrong string, err error) {
+// holds asks one condition: a command, or a function of the execution modules with its arguments.
+// wrong is a text for what is neither.
+func (x *run) holds(ctx context.Context, ch *chunk, key string, entry any) (holds bool,
+	wrong string, err error) {
 	switch entry := entry.(type) {
 	case string:
 		code, err := x.command(ctx, entry, x.commandOptions(ch))
@@ -133,7 +138,8 @@ func (x *run) holds(ctx context.Context, ch *chunk, key string, entry any) (hold
 func (x *run) function(ctx context.Context, fun string, entry value.Map) (any, error) {
 	path, _ := entry.Get("get_return")
 	list, _ := entry.Get("args")
-	filled, err := x.slots(ctx, x.who, append(entry.Without("fun", "args", "get_return"), value.Pair{Key: "args", Value: orList(list)}))
+	filled, err := x.slots(ctx, x.who, append(entry.Without("fun", "args", "get_return"),
+		value.Pair{Key: "args", Value: orList(list)}))
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +168,8 @@ func (x *run) commandOptions(ch *chunk) value.Map {
 	for _, e := range entries(v) {
 		without[value.Str(e)] = true
 	}
-	for _, key := range []string{"cwd", "root", "runas", "env", "prepend_path", "umask", "timeout", "success_retcodes"} {
+	for _, key := range []string{"cwd", "root", "runas", "env", "prepend_path", "umask", "timeout",
+		"success_retcodes"} {
 		if v, _ := ch.get(key); v != nil && !without[key] {
 			out = append(out, value.Pair{Key: key, Value: v})
 		}
@@ -184,7 +191,8 @@ func (x *run) shell() value.Map {
 
 // command runs a shell command and returns its exit code.
 func (x *run) command(ctx context.Context, text string, opts value.Map) (int64, error) {
-	opts = append(slices.Clone(opts), value.Map{{Key: "python_shell", Value: true}, {Key: "ignore_retcode", Value: true}}...)
+	opts = append(slices.Clone(opts), value.Map{{Key: "python_shell", Value: true},
+		{Key: "ignore_retcode", Value: true}}...)
 	v, err := x.o.deps.Modules.Call(ctx, x.who, "cmd.retcode", []any{text}, opts)
 	code, _ := v.(int64)
 	return code, err
@@ -227,14 +235,16 @@ func (x *run) checkCommand(ctx context.Context, ch *chunk) (value.Map, error) {
 			return nil, err
 		}
 		if code != 0 {
-			return ret.Set("comment", "check_cmd determined the state failed").Set("result", false), nil
+			return ret.Set("comment", "check_cmd determined the state failed").Set("result",
+				false), nil
 		}
 		ret = ret.Set("comment", "check_cmd determined the state succeeded").Set("result", true)
 	}
 	return ret, nil
 }
 
-// globalConditions asks the option global_state_conditions; a return is that of a state that they keep from running.
+// globalConditions asks the option global_state_conditions; a return is that of a state that they
+// keep from running.
 func (x *run) globalConditions(ctx context.Context, ch *chunk) (value.Map, error) {
 	asked, allowed := false, false
 	for _, p := range x.o.opts.GlobalConditions {
@@ -258,7 +268,8 @@ func (x *run) globalConditions(ctx context.Context, ch *chunk) (value.Map, error
 		return nil, nil
 	}
 	return value.Map{
-		{Key: "name", Value: ch.name}, {Key: "comment", Value: "Failed to meet global state conditions. State not called."},
+		{Key: "name", Value: ch.name}, {Key: "comment",
+			Value: "Failed to meet global state conditions. State not called."},
 		{Key: "changes", Value: value.Map{}}, {Key: "result", Value: nil},
 	}, nil
 }

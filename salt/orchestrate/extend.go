@@ -15,8 +15,10 @@ type reference struct {
 	module string
 }
 
-// findName lists the states that a name means: an id, an SLS, or the value of an argument. strict asks for an id that has the module.
-func (c *compilation) findName(ctx context.Context, name any, module string, strict bool) ([]reference, error) {
+// findName lists the states that a name means: an id, an SLS, or the value of an argument. strict
+// asks for an id that has the module.
+func (c *compilation) findName(ctx context.Context, name any, module string,
+	strict bool) ([]reference, error) {
 	if body, ok := c.high.body(name); c.high.has(name) {
 		_, has := body.Get(module)
 		if !strict || ok && has {
@@ -139,7 +141,8 @@ func (c *compilation) extend(ctx context.Context, name any, body value.Map, stri
 		more, too := decl.Value.([]any)
 		if !ok || !too {
 			if !too {
-				c.fault("Extension of state '%s' in SLS '%s' is not formed as a list", value.Str(name), sls)
+				c.fault("Extension of state '%s' in SLS '%s' is not formed as a list",
+					value.Str(name), sls)
 			}
 			continue
 		}
@@ -246,15 +249,19 @@ func (c *compilation) applyExclude() {
 		}
 		body, ok := c.high.body(k)
 		of, _ := slsOf(body).(string)
-		return ok && !hidden(k) && of != "" && slices.ContainsFunc(sls, func(pattern string) bool { return fnmatch.Match(pattern, of) })
+		return ok && !hidden(k) && of != "" &&
+			slices.ContainsFunc(sls,
+				func(pattern string) bool { return fnmatch.Match(pattern, of) })
 	})
 }
 
 // inForms are the keywords that give their requisite to other states; use takes from others.
-var inForms = []string{"require_in", "watch_in", "onfail_in", "onchanges_in", "use", "use_in", "prereq_in"}
+var inForms = []string{"require_in", "watch_in", "onfail_in", "onchanges_in", "use", "use_in",
+	"prereq_in"}
 
 // notUsed are the arguments that use does not hand on.
-var notUsed = append([]string{"require", "watch", "prereq", "onfail", "onfail_stop", "onchanges", "name", "names"}, inForms...)
+var notUsed = append([]string{"require", "watch", "prereq", "onfail", "onfail_stop", "onchanges",
+	"name", "names"}, inForms...)
 
 // requisiteIn turns the _in forms and use into extensions, and works those in.
 func (c *compilation) requisiteIn(ctx context.Context) error {
@@ -339,7 +346,8 @@ func (in *requisitesIn) form(ctx context.Context, key string, items any) error {
 	return nil
 }
 
-// resolve lists the states that an item of a list means. A name that is nobody's means none, silently, as in Salt.
+// resolve lists the states that an item of a list means. A name that is nobody's means none,
+// silently, as in Salt.
 func (in *requisitesIn) resolve(ctx context.Context, rkey string, item any) ([]reference, error) {
 	m, ok := item.(value.Map)
 	if !ok {
@@ -415,7 +423,8 @@ func (in *requisitesIn) add(id any, module, rkey string) {
 	if !found {
 		args = append(args, value.Map{{Key: rkey, Value: []any{req}}})
 	}
-	body = body.Set(module, args).Set("__env__", orElse(in.body, "__env__", nil)).Set("__sls__", slsOf(in.body))
+	body = body.Set(module, args).Set("__env__", orElse(in.body, "__env__", nil)).Set("__sls__",
+		slsOf(in.body))
 	in.ext.set(id, body)
 }
 
@@ -433,7 +442,8 @@ func (in *requisitesIn) use(ctx context.Context, ref reference) error {
 	})
 }
 
-func (in *requisitesIn) hand(ctx context.Context, ref reference, direction func(reference) (to reference, args []any)) error {
+func (in *requisitesIn) hand(ctx context.Context, ref reference,
+	direction func(reference) (to reference, args []any)) error {
 	found, err := in.c.findName(ctx, ref.id, ref.module, true)
 	if err != nil {
 		return err

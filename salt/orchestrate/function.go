@@ -10,18 +10,23 @@ import (
 
 // Call is one call of a state function.
 type Call struct {
-	State, Fun string // "test", "nop"; Fun is mod_watch for a watch that fired, SFun then is the state's own function
+	// "test", "nop"; Fun is mod_watch for a watch that fired, SFun then is the state's own function
+	State, Fun string
 	SFun       string
-	ID, SLS    string    // __id__ and __sls__
-	Name       string    // also in Args
-	Env        string    // __env__: the saltenv
-	Args       value.Map // the function's parameters in their order, given or default, then the further keywords if it takes some
-	Test       bool      // test=True, or the try of a state that has a prereq on it: change nothing, return result nil for what would change
-	JID        string    // of the orchestration; events of its parts go below salt/run/JID
-	User       string    // who runs the orchestration
-	Master     modules.Minion
-	Watched    []Watched // of mod_watch: the states of its watch requisites
-	Umask      int       // for the files that it makes; -1 for none
+	ID, SLS    string // __id__ and __sls__
+	Name       string // also in Args
+	Env        string // __env__: the saltenv
+	// the function's parameters in their order, given or default, then the further keywords if it
+	// takes some
+	Args value.Map
+	// test=True, or the try of a state that has a prereq on it: change nothing, return result nil
+	// for what would change
+	Test    bool
+	JID     string // of the orchestration; events of its parts go below salt/run/JID
+	User    string // who runs the orchestration
+	Master  modules.Minion
+	Watched []Watched // of mod_watch: the states of its watch requisites
+	Umask   int       // for the files that it makes; -1 for none
 }
 
 // Arg is an argument by name; nil if it is neither given nor a parameter.
@@ -41,22 +46,26 @@ func Return(name string, changes value.Map, result, comment any) value.Map {
 	if changes == nil {
 		changes = value.Map{}
 	}
-	return value.Map{{Key: "name", Value: name}, {Key: "changes", Value: changes}, {Key: "result", Value: result}, {Key: "comment", Value: comment}}
+	return value.Map{{Key: "name", Value: name}, {Key: "changes", Value: changes},
+		{Key: "result", Value: result}, {Key: "comment", Value: comment}}
 }
 
 // Function is one state function, such as test.nop.
 type Function struct {
 	Params    []function.Param // as in Salt's signature; the first one is the name
 	VarKwargs bool             // takes any further keywords
-	// Run does the work. It returns what Salt's function returns, keys in Salt's order: name, changes (a map), result (true, false or nil)
-	// and comment (text or a list of texts) must be there; warnings, out, __jid__, skip_watch, skip_req, sub_state_run ... may. The
-	// map is the caller's from then on. An error is an exception of the function: the state fails with its text. When ctx ends Run
-	// returns soon, with an error or with what it has. Run is called by several goroutines at once.
+	// Run does the work. It returns what Salt's function returns, keys in Salt's order: name,
+	// changes (a map), result (true, false or nil) and comment (text or a list of texts) must be
+	// there; warnings, out, __jid__, skip_watch, skip_req, sub_state_run ... may. The map is the
+	// caller's from then on. An error is an exception of the function: the state fails with its
+	// text. When ctx ends Run returns soon, with an error or with what it has. Run is called by
+	// several goroutines at once.
 	Run func(ctx context.Context, c Call) (value.Map, error)
 }
 
-// Functions are the state functions. Beside those that states name there may be, for a module x, x.mod_watch (without it watch counts as
-// require), x.mod_beacon, and x.mod_run_check, which need not run: where it is there x tests unless, onlyif and creates itself.
+// Functions are the state functions. Beside those that states name there may be, for a module x,
+// x.mod_watch (without it watch counts as require), x.mod_beacon, and x.mod_run_check, which need
+// not run: where it is there x tests unless, onlyif and creates itself.
 type Functions interface {
 	Lookup(name string) (Function, bool)
 }

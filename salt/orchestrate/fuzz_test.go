@@ -14,11 +14,13 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// inMemory runs high data without files: what a hostile SLS file may hold comes to the compiler as it is.
+// inMemory runs high data without files: what a hostile SLS file may hold comes to the compiler as
+// it is.
 func inMemory(fire func(tag string, data value.Map)) *orchestrate.Orchestrator {
 	return orchestrate.New(orchestrate.Deps{
 		Modules: noModules{}, Functions: statemodules.Test(), Fire: fire,
-		Pillar: func(context.Context, string, value.Map, string, string, value.Map) (value.Map, error) {
+		Pillar: func(context.Context, string, value.Map, string, string, value.Map) (value.Map,
+			error) {
 			return nil, nil
 		},
 	}, orchestrate.Options{ID: "master1", AutoOrder: true, Events: true}, nil, nil)
@@ -32,10 +34,12 @@ func (noModules) Call(context.Context, modules.Minion, string, []any, value.Map)
 	return nil, errors.New("there are no modules")
 }
 
-// FuzzHigh: whatever high data holds, the compiler ends with returns or texts, one return for each tag, and nothing panics.
+// FuzzHigh: whatever high data holds, the compiler ends with returns or texts, one return for each
+// tag, and nothing panics.
 func FuzzHigh(f *testing.F) {
 	for _, seed := range []string{
-		"a: {test: [nop]}", "a: {test: [nop, {require: [{test: b}]}]}\nb: {test: [nop, {names: [x, {y: [{order: 1}]}]}]}",
+		"a: {test: [nop]}",
+		"a: {test: [nop, {require: [{test: b}]}]}\nb: {test: [nop, {names: [x, {y: [{order: 1}]}]}]}",
 		"a: {test: [succeed_with_changes, {prereq: [{test: b}]}]}\nb: {test: [nop, {prereq: [{test: c}]}]}\nc: {test: [nop, {listen_in: [{test: a}]}]}",
 		"a: {test: [nop, {use: [{test: b}]}]}\nb: {test: [nop, {use_in: [{sls: x}]}, {require_in: {test.nop: a}}]}\n__extend__: [{a: {test: [{name: z}]}}]",
 		"__exclude__: [{id: a}, b*, {sls: 5}]\na: {test: [nop], __sls__: b}\n5: {test: [nop]}\nc: [x]", "a: {test: [{}, {require: []}, {{}: {}}, nop, {order: .nan}, {retry: {attempts: 3, interval: 0}}]}",
@@ -46,7 +50,8 @@ func FuzzHigh(f *testing.F) {
 	}
 	o := inMemory(func(string, value.Map) {})
 	f.Fuzz(func(t *testing.T, text string) {
-		if strings.Contains(text, "interval") && !strings.Contains(text, "interval: 0") || strings.Contains(text, "retry: t") {
+		if strings.Contains(text, "interval") && !strings.Contains(text, "interval: 0") ||
+			strings.Contains(text, "retry: t") {
 			t.Skip("waits") // the default of retry is half a minute
 		}
 		v, err := yaml11.Load([]byte(text))

@@ -11,7 +11,8 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// graph is the states and their requisites: Salt's DependencyGraph. A state that others have a prereq on has a second node, for the try.
+// graph is the states and their requisites: Salt's DependencyGraph. A state that others have a
+// prereq on has a second node, for the try.
 type graph struct {
 	nodes  []*node
 	byTag  map[string]int
@@ -116,7 +117,8 @@ func (g *graph) edge(from, to int, k kind) {
 }
 
 // find lists the states that a requisite means. A pattern for SLS files always means something.
-func (g *graph) find(ctx context.Context, c *compilation, key, val string) (nodes []int, found bool, err error) {
+func (g *graph) find(ctx context.Context, c *compilation, key, val string) (nodes []int, found bool,
+	err error) {
 	pattern := strings.ContainsAny(val, "*?[]")
 	switch {
 	case key == "sls" && pattern:
@@ -142,7 +144,8 @@ func (g *graph) find(ctx context.Context, c *compilation, key, val string) (node
 }
 
 // requisiteKinds are the keywords that make edges, in Salt's order.
-var requisiteKinds = []kind{require, requireAny, watch, watchAny, prereq, onfail, onfailAny, onfailAll, onchanges, onchangesAny}
+var requisiteKinds = []kind{require, requireAny, watch, watchAny, prereq, onfail, onfailAny,
+	onfailAll, onchanges, onchangesAny}
 
 // requisites adds the edges of a chunk. A text says what is wrong with them.
 func (c *compilation) requisites(ctx context.Context, g *graph, ch *chunk) (string, error) {
@@ -181,7 +184,8 @@ func (c *compilation) requisites(ctx context.Context, g *graph, ch *chunk) (stri
 				return "", err
 			}
 			if g.depend(ch, k, nodes); g.edges > maxEdges {
-				return "", fmt.Errorf("more than %d requisites: %w; require fewer states", maxEdges, errTooMuch)
+				return "", fmt.Errorf("more than %d requisites: %w; require fewer states", maxEdges,
+					errTooMuch)
 			}
 		}
 	}
@@ -228,7 +232,8 @@ func (g *graph) prereq(self, other int) {
 	}
 }
 
-// dependencies calls fn with each state that a chunk depends on; those of its try if that is what runs next.
+// dependencies calls fn with each state that a chunk depends on; those of its try if that is what
+// runs next.
 func (g *graph) dependencies(ch *chunk, fn func(k kind, on *chunk)) {
 	tag := ch.tag()
 	if ch.try {
@@ -245,7 +250,8 @@ func (g *graph) dependencies(ch *chunk, fn func(k kind, on *chunk)) {
 	}
 }
 
-// order puts chunks into the order in which they run; one that is tried comes twice. What is wrong with requisites is noted.
+// order puts chunks into the order in which they run; one that is tried comes twice. What is wrong
+// with requisites is noted.
 func (c *compilation) order(ctx context.Context, g *graph, chunks []*chunk) ([]*chunk, error) {
 	limit := 1.0
 	for _, ch := range chunks {
@@ -287,7 +293,8 @@ func (c *compilation) reconcileWatch(ch *chunk) {
 		more, _ := v.([]any)
 		old, _ := ch.get(k[1].String())
 		have, _ := old.([]any)
-		ch.low = ch.low.Without(k[0].String()).Set(k[1].String(), append(have[:len(have):len(have)], more...))
+		ch.low = ch.low.Without(k[0].String()).Set(k[1].String(),
+			append(have[:len(have):len(have)], more...))
 	}
 }
 
@@ -375,7 +382,8 @@ func (g *graph) rank(n int, limit float64) rank {
 	return rank{order, own, ch.module + value.Str(ch.name) + ch.fun, nd.tag, n}
 }
 
-// childOrder is the order of a state for those that it depends on: its place among names counts only once it is settled.
+// childOrder is the order of a state for those that it depends on: its place among names counts
+// only once it is settled.
 func (ch *chunk) childOrder(limit float64) float64 {
 	if _, has := ch.get("order"); !has && !ch.ordered {
 		return math.Inf(1)
@@ -408,7 +416,8 @@ func (r *ranks) Pop() any {
 	return last
 }
 
-// sorted lists the chunks in the order of requisites, and of order among those that could run next. It is short if there is a cycle.
+// sorted lists the chunks in the order of requisites, and of order among those that could run next.
+// It is short if there is a cycle.
 func (g *graph) sorted(limit float64) []*chunk {
 	waits := make([]int, len(g.nodes))
 	for i, n := range g.nodes {
@@ -476,7 +485,8 @@ func (g *graph) cycle() string {
 					if _, has := after.get(k.String()); !has && k == require {
 						k = prereq
 					}
-					texts = append(texts, fmt.Sprintf("(%s, '%s', %s)", after.place(), k, before.place()))
+					texts = append(texts,
+						fmt.Sprintf("(%s, '%s', %s)", after.place(), k, before.place()))
 				}
 				return strings.Join(texts, ", ")
 			case fresh:

@@ -140,7 +140,8 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"onfail", "onfail_any", "onfail_all", "require", "require_any", "onchanges", "onchanges_any", "watch", "watch_any", "prereq", "prerequired", "listen",
+	"onfail", "onfail_any", "onfail_all", "require", "require_any", "onchanges", "onchanges_any",
+	"watch", "watch_any", "prereq", "prerequired", "listen",
 }
 
 func (k kind) String() string { return kindNames[k] }
@@ -160,7 +161,8 @@ func (k kind) base() kind {
 	return k
 }
 
-// isRequisite reports a keyword of a list of requisites. onfail_stop counts as one, though it is a flag.
+// isRequisite reports a keyword of a list of requisites. onfail_stop counts as one, though it is a
+// flag.
 func isRequisite(key any) bool {
 	s, ok := key.(string)
 	return ok && (s == "onfail_stop" || slices.Contains(kindNames[:], s))
@@ -170,11 +172,16 @@ func isRequisite(key any) bool {
 var internal = func() map[string]bool {
 	all := map[string]bool{}
 	for _, names := range [][]string{kindNames[:], {
-		"onfail_stop", "onchanges_in", "onfail_in", "prereq_in", "watch_in", "require_in", "listen_in", "fun", "state", "check_cmd", "cmd_opts_exclude",
-		"failhard", "onlyif", "unless", "creates", "retry", "order", "parallel", "reload_modules", "reload_grains", "reload_pillar", "runas",
-		"runas_password", "no_log", "fire_event", "saltenv", "umask", "use", "use_in", "__env__", "__sls__", "__id__", "__sls_included_from__",
-		"__orchestration_jid__", "__pub_user", "__pub_arg", "__pub_jid", "__pub_fun", "__pub_tgt", "__pub_ret", "__pub_pid", "__pub_tgt_type",
-		"__pub_resource_targets", "__pub_minion_is_target", "__pub_resource_target", "__pub_resource_job", "__pub_pure_resource_target",
+		"onfail_stop", "onchanges_in", "onfail_in", "prereq_in", "watch_in", "require_in",
+		"listen_in", "fun", "state", "check_cmd", "cmd_opts_exclude",
+		"failhard", "onlyif", "unless", "creates", "retry", "order", "parallel", "reload_modules",
+		"reload_grains", "reload_pillar", "runas",
+		"runas_password", "no_log", "fire_event", "saltenv", "umask", "use", "use_in", "__env__",
+		"__sls__", "__id__", "__sls_included_from__",
+		"__orchestration_jid__", "__pub_user", "__pub_arg", "__pub_jid", "__pub_fun", "__pub_tgt",
+		"__pub_ret", "__pub_pid", "__pub_tgt_type",
+		"__pub_resource_targets", "__pub_minion_is_target", "__pub_resource_target",
+		"__pub_resource_job", "__pub_pure_resource_target",
 		"__prereq__", "__prerequiring__", "__umask__",
 	}} {
 		for _, name := range names {

@@ -30,12 +30,14 @@ func runTree(t *testing.T, tr *salttrees.Tree, root string) value.Map {
 	request := salttrees.YAML(t, strings.ReplaceAll(asked, "ROOT", root))
 	events := []any{}
 	var mu sync.Mutex
-	o := newOrchestrator(t, root, salttrees.YAML(t, strings.ReplaceAll(config, "ROOT", root)), func(tag string, data value.Map) {
-		mu.Lock()
-		defer mu.Unlock()
-		events = append(events, []any{tag, data})
-	})
-	said, err := ask(t.Context(), o, request, func(data value.Map) { events = append(events, []any{"progress", data}) })
+	o := newOrchestrator(t, root, salttrees.YAML(t, strings.ReplaceAll(config, "ROOT", root)),
+		func(tag string, data value.Map) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, []any{tag, data})
+		})
+	said, err := ask(t.Context(), o, request,
+		func(data value.Map) { events = append(events, []any{"progress", data}) })
 	if err != nil {
 		return value.Map{{Key: "raised", Value: err.Error()}, {Key: "events", Value: events}}
 	}
@@ -43,11 +45,14 @@ func runTree(t *testing.T, tr *salttrees.Tree, root string) value.Map {
 }
 
 // ask calls the runner function that a request names.
-func ask(ctx context.Context, o *orchestrate.Orchestrator, request value.Map, progress func(value.Map)) (any, error) {
+func ask(ctx context.Context, o *orchestrate.Orchestrator, request value.Map,
+	progress func(value.Map)) (any, error) {
 	fun := request.String("fun")
 	req := orchestrate.Request{
-		Mods: texts(valueOf(request, "mods")), Saltenv: request.String("saltenv"), Pillarenv: request.String("pillarenv"),
-		Exclude: list(valueOf(request, "exclude")), Pillar: mapOf(request, "pillar"), User: "root",
+		Mods: texts(valueOf(request, "mods")), Saltenv: request.String("saltenv"),
+		Pillarenv: request.String("pillarenv"),
+		Exclude:   list(valueOf(request, "exclude")), Pillar: mapOf(request, "pillar"),
+		User: "root",
 	}
 	if len(req.Mods) == 0 {
 		req.Mods = []string{"o"}
@@ -67,7 +72,8 @@ func ask(ctx context.Context, o *orchestrate.Orchestrator, request value.Map, pr
 		if m, ok := v.(value.Map); ok && orchestrate.Succeeded(m) {
 			code = 0
 		}
-		return value.Map{{Key: "data", Value: host(v)}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
+		return value.Map{{Key: "data", Value: host(v)}, {Key: "outputter", Value: "highstate"},
+			{Key: "retcode", Value: code}}, nil
 	case "orchestrate_show_sls":
 		v, err := o.Show(ctx, req)
 		return host(v), err
@@ -77,7 +83,8 @@ func ask(ctx context.Context, o *orchestrate.Orchestrator, request value.Map, pr
 		if fun == "orchestrate_high" {
 			v, err = o.High(ctx, mapOf(request, "data"), req)
 		} else {
-			v, err = o.Single(ctx, request.String("fun_"), request.String("name"), request.Without("fun", "fun_", "name", "test", "queue"), req)
+			v, err = o.Single(ctx, request.String("fun_"), request.String("name"),
+				request.Without("fun", "fun_", "name", "test", "queue"), req)
 		}
 		if err != nil {
 			return nil, err
@@ -147,15 +154,20 @@ func serve(t testing.TB, roots value.Map, base string) (*fileserver.Server, []pi
 }
 
 // newOrchestrator makes one as the master does, for options as in its configuration.
-func newOrchestrator(t testing.TB, root string, config value.Map, fire func(tag string, data value.Map)) *orchestrate.Orchestrator {
+func newOrchestrator(t testing.TB, root string, config value.Map,
+	fire func(tag string, data value.Map)) *orchestrate.Orchestrator {
 	t.Helper()
 	fileRoots, _ := serve(t, mapOf(config, "file_roots"), filepath.Join(root, "files"))
 	pillarRoots, envs := serve(t, mapOf(config, "pillar_roots"), filepath.Join(root, "pillar"))
 	functions := modules.New(modules.Deps{Files: files{fileRoots}, Version: "3008.3"})
 	opts := append(config, value.Pair{Key: "id", Value: "master1"})
-	c := pillar.New(pillar.Deps{Files: files{pillarRoots}, Renderer: rendertest.Renderer(), Functions: functions}, pillar.Options{Roots: envs, MasterOpts: opts}, nil, nil)
-	o := orchestrate.Options{ID: "master1", AutoOrder: true, EnvOrder: texts(valueOf(config, "env_order")), GlobalConditions: mapOf(config, "global_state_conditions"), MergeStrategy: "recurse", Local: true, Opts: opts}
-	for name, field := range map[string]*bool{"state_auto_order": &o.AutoOrder, "failhard": &o.Failhard, "state_events": &o.Events, "local": &o.Local, "test": &o.Test} {
+	c := pillar.New(pillar.Deps{Files: files{pillarRoots}, Renderer: rendertest.Renderer(),
+		Functions: functions}, pillar.Options{Roots: envs, MasterOpts: opts}, nil, nil)
+	o := orchestrate.Options{ID: "master1", AutoOrder: true,
+		EnvOrder: texts(valueOf(config, "env_order")), GlobalConditions: mapOf(config,
+			"global_state_conditions"), MergeStrategy: "recurse", Local: true, Opts: opts}
+	for name, field := range map[string]*bool{"state_auto_order": &o.AutoOrder,
+		"failhard": &o.Failhard, "state_events": &o.Events, "local": &o.Local, "test": &o.Test} {
 		if v, ok := valueOf(config, name).(bool); ok {
 			*field = v
 		}
@@ -166,10 +178,13 @@ func newOrchestrator(t testing.TB, root string, config value.Map, fire func(tag 
 	o.DisabledRequisites = texts(valueOf(config, "disabled_requisites"))
 	own := salttrees.Grains(t, "orchestrate.py")
 	return orchestrate.New(orchestrate.Deps{
-		Files: files{fileRoots}, Renderer: rendertest.Renderer(), Modules: functions, Functions: statemodules.Test(), Fire: fire,
+		Files: files{fileRoots}, Renderer: rendertest.Renderer(), Modules: functions,
+		Functions: statemodules.Test(), Fire: fire,
 		Grains: func() value.Map { return own },
-		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string, over value.Map) (value.Map, error) {
-			made, err := c.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, Override: over})
+		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
+			over value.Map) (value.Map, error) {
+			made, err := c.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv,
+				Pillarenv: pillarenv, Override: over})
 			return made.Pillar, err
 		},
 	}, o, nil, nil)

@@ -32,7 +32,8 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 		for _, in := range list {
 			m, _ := in.(value.Map)
 			for _, p := range m {
-				all = append(all, listener{value.Str(p.Key), value.Str(p.Value), "lookup", []any{value.Map{{Key: ch.module, Value: ch.id}}}})
+				all = append(all, listener{value.Str(p.Key), value.Str(p.Value), "lookup",
+					[]any{value.Map{{Key: ch.module, Value: ch.id}}}})
 			}
 		}
 	}
@@ -51,7 +52,10 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 			}
 			m, ok := to.(value.Map)
 			if !ok {
-				i := slices.IndexFunc(chunks, func(ch *chunk) bool { return any(ch.id) == to || ch.name == to })
+				i := slices.IndexFunc(chunks, func(ch *chunk) bool {
+					return any(ch.id) == to ||
+						ch.name == to
+				})
 				if i < 0 {
 					continue
 				}
@@ -79,13 +83,16 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 	return nil
 }
 
-// listen makes the chunks of one listener for what it listens to; fires is how many of those states changed.
-func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret, missing *returns) (out []*chunk, fires int) {
+// listen makes the chunks of one listener for what it listens to; fires is how many of those states
+// changed.
+func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret,
+	missing *returns) (out []*chunk, fires int) {
 	absent := func(module string, name any) {
 		text := value.Str(name)
 		tag := "Listen_Error_|-listen_" + text + "_|-listen_" + module + "_|-Listen_Error"
 		missing.set(tag, value.Map{
-			{Key: "comment", Value: "Referenced state " + module + ": " + text + " does not exist"}, {Key: "name", Value: "listen_" + module + ":" + text},
+			{Key: "comment", Value: "Referenced state " + module + ": " + text + " does not exist"},
+			{Key: "name", Value: "listen_" + module + ":" + text},
 			{Key: "result", Value: false}, {Key: "changes", Value: value.Map{}},
 		})
 	}
@@ -108,7 +115,8 @@ func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret, 
 	for _, ch := range chunks {
 		if ch.matches(l.module, any(l.id)) {
 			low := ch.as("mod_watch")
-			low.low = low.low.Without(append(kindNames[:], "onfail_stop")...).Set("__id__", "listener_"+ch.id)
+			low.low = low.low.Without(append(kindNames[:], "onfail_stop")...).Set("__id__",
+				"listener_"+ch.id)
 			low.id = "listener_" + ch.id
 			out = append(out, low)
 		}

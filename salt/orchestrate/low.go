@@ -61,7 +61,8 @@ func (c *compilation) lowChunks() ([]*chunk, error) {
 				return nil, err
 			}
 			if out = append(out, made...); len(out) > maxChunks {
-				return nil, fmt.Errorf("more than %d states: %w; split the orchestration", maxChunks, errTooMuch)
+				return nil, fmt.Errorf("more than %d states: %w; split the orchestration",
+					maxChunks, errTooMuch)
 			}
 		}
 	}

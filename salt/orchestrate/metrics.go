@@ -17,11 +17,13 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		orchestrations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_orchestrations_total", Help: "Orchestrations by outcome: succeeded, failed (a state), invalid (the SLS files), broken (no answer).",
+			Name: "clustermaster_orchestrations_total",
+			Help: "Orchestrations by outcome: succeeded, failed (a state), invalid (the SLS files), broken (no answer).",
 		}, []string{"outcome"}),
 		states: prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_orchestration_states_total", Help: "States that orchestrations were to run."}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "clustermaster_orchestration_seconds", Help: "Time of orchestrations.", Buckets: []float64{.01, .1, 1, 10, 60, 600, 3600},
+			Name: "clustermaster_orchestration_seconds", Help: "Time of orchestrations.",
+			Buckets: []float64{.01, .1, 1, 10, 60, 600, 3600},
 		}),
 	}
 	if reg != nil {
@@ -45,7 +47,8 @@ func (m *metrics) ended(v any, err error, took time.Duration) {
 	m.took.Observe(took.Seconds())
 }
 
-// Succeeded reports that every state of an orchestration did, and that there was one: Salt's check_result.
+// Succeeded reports that every state of an orchestration did, and that there was one: Salt's
+// check_result.
 func Succeeded(ret value.Map) bool {
 	for _, p := range ret {
 		one, ok := p.Value.(value.Map)

@@ -17,13 +17,15 @@ import (
 
 // Options are the master options that orchestrations depend on, named as in Salt's config.
 type Options struct {
-	ID                 string    // of the master, as returns name it
-	Renderer           string    // renderer; "" is jinja|yaml
-	EnvOrder           []string  // env_order
-	AutoOrder          bool      // state_auto_order
-	Failhard           bool      // failhard
-	Events             bool      // state_events
-	Local              bool      // local, which Salt sets for masters: no events of single states, not even with state_events or fire_event
+	ID        string   // of the master, as returns name it
+	Renderer  string   // renderer; "" is jinja|yaml
+	EnvOrder  []string // env_order
+	AutoOrder bool     // state_auto_order
+	Failhard  bool     // failhard
+	Events    bool     // state_events
+	// local, which Salt sets for masters: no events of single states, not even with state_events or
+	// fire_event
+	Local              bool
 	Test               bool      // test
 	MaxParallel        int       // state_max_parallel; 0 is the bound of this package
 	DisabledRequisites []string  // disabled_requisites
@@ -37,7 +39,8 @@ type Options struct {
 
 // Pauses keeps which orchestrations are to wait or to end.
 type Pauses interface {
-	// Pause returns what is asked of an orchestration: a map from the id of a state, or __all__, to a map with kill or duration.
+	// Pause returns what is asked of an orchestration: a map from the id of a state, or __all__, to
+	// a map with kill or duration.
 	Pause(ctx context.Context, jid string) (value.Map, error)
 	// Forget removes what was asked of an orchestration that ended.
 	Forget(ctx context.Context, jid string) error
@@ -50,7 +53,8 @@ type Deps struct {
 	Modules   Modules
 	Functions Functions
 	// Pillar makes the master's own pillar, the request's override on top.
-	Pillar func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string, override value.Map) (value.Map, error)
+	Pillar func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
+		override value.Map) (value.Map, error)
 	// Decrypt puts a value through a decrypting renderer.
 	Decrypt func(ctx context.Context, v any, renderer string) (any, error)
 	Grains  func() value.Map // the master's own; nil: none
@@ -81,7 +85,8 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Orc
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Orchestrator{deps: deps, opts: o, log: log.With("component", "state"), metrics: newMetrics(reg)}
+	return &Orchestrator{deps: deps, opts: o, log: log.With("component", "state"),
+		metrics: newMetrics(reg)}
 }
 
 // ID is the id by which returns name the master.
@@ -95,8 +100,9 @@ type Request struct {
 	Exclude            []any
 	Pillar             value.Map // laid over the master's own
 	PillarEnc          string    // the renderer that decrypts Pillar
-	JID                string    // of the orchestration; "" keeps it from events, and nothing can pause it
-	User               string
+	// of the orchestration; "" keeps it from events, and nothing can pause it
+	JID  string
+	User string
 }
 
 // tests reports that nothing may be changed.
@@ -110,7 +116,8 @@ func (r *Request) tests(o Options) bool {
 // ErrPillar is returned where a pillar with errors is no answer.
 var ErrPillar = errors.New("Pillar failed to render") //nolint:staticcheck // Salt's text
 
-// SLS runs SLS files. The result is a map from the tags of states to their returns, or a list of texts that say what is wrong with the files.
+// SLS runs SLS files. The result is a map from the tags of states to their returns, or a list of
+// texts that say what is wrong with the files.
 func (o *Orchestrator) SLS(ctx context.Context, req Request) (any, error) {
 	began := time.Now()
 	v, err := o.sls(ctx, req)
@@ -153,15 +160,18 @@ func (o *Orchestrator) Show(ctx context.Context, req Request) (any, error) {
 }
 
 // render makes the high data of a request. A nil compilation is a pillar with errors.
-func (o *Orchestrator) render(ctx context.Context, req *Request) (*compilation, *dict, modules.Minion, error) {
+func (o *Orchestrator) render(ctx context.Context, req *Request) (*compilation, *dict,
+	modules.Minion, error) {
 	who, err := o.master(ctx, req)
 	if err != nil || len(faultsOf(who)) > 0 {
 		return nil, nil, who, err
 	}
 	c := o.compilation(req.JID)
 	r := &reader{
-		compilation: c, files: o.deps.Files, renderer: o.deps.Renderer, modules: o.deps.Modules, pipe: o.opts.Renderer, envOrder: o.opts.EnvOrder,
-		auto: o.opts.AutoOrder, who: who, avail: map[string][]string{}, done: map[string]bool{}, order: firstOrder,
+		compilation: c, files: o.deps.Files, renderer: o.deps.Renderer, modules: o.deps.Modules,
+		pipe: o.opts.Renderer, envOrder: o.opts.EnvOrder,
+		auto: o.opts.AutoOrder, who: who, avail: map[string][]string{}, done: map[string]bool{},
+		order: firstOrder,
 	}
 	high, err := r.read(ctx, req.Saltenv, req.Mods)
 	return c, high, who, err
@@ -186,7 +196,8 @@ func (o *Orchestrator) High(ctx context.Context, data value.Map, req Request) (a
 	return o.high(ctx, c, dictOf(m), req, who)
 }
 
-func (o *Orchestrator) high(ctx context.Context, c *compilation, high *dict, req Request, who modules.Minion) (any, error) {
+func (o *Orchestrator) high(ctx context.Context, c *compilation, high *dict, req Request,
+	who modules.Minion) (any, error) {
 	g, chunks, faults, err := c.compile(ctx, high)
 	if err != nil {
 		return nil, err
@@ -204,7 +215,8 @@ func (o *Orchestrator) high(ctx context.Context, c *compilation, high *dict, req
 	return ret.wire(), nil
 }
 
-// forgetPauses removes what was asked of an orchestration that ended, also of one whose caller went away.
+// forgetPauses removes what was asked of an orchestration that ended, also of one whose caller went
+// away.
 func (o *Orchestrator) forgetPauses(ctx context.Context, jid string) {
 	if o.deps.Pauses == nil || jid == "" {
 		return
@@ -219,11 +231,13 @@ func (o *Orchestrator) forgetPauses(ctx context.Context, jid string) {
 const forgetTime = 10 * time.Second
 
 func (o *Orchestrator) run(req Request, g *graph, who modules.Minion) *run {
-	return &run{o: o, req: req, test: req.tests(o.opts), graph: g, who: who, ret: newReturns(), tried: map[string]value.Map{}, ended: make(chan struct{}, 1)}
+	return &run{o: o, req: req, test: req.tests(o.opts), graph: g, who: who, ret: newReturns(),
+		tried: map[string]value.Map{}, ended: make(chan struct{}, 1)}
 }
 
 // Single runs one state function with keywords.
-func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs value.Map, req Request) (any, error) {
+func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs value.Map,
+	req Request) (any, error) {
 	module, short, ok := strings.Cut(fun, ".")
 	if !ok {
 		return "Invalid function passed", nil
@@ -234,7 +248,8 @@ func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs valu
 		return nil, err
 	}
 	ch := newChunk(append(kwargs.Without("state", "fun", "__id__", "name"), value.Map{
-		{Key: "state", Value: module}, {Key: "fun", Value: short}, {Key: "__id__", Value: name}, {Key: "name", Value: name},
+		{Key: "state", Value: module}, {Key: "fun", Value: short}, {Key: "__id__", Value: name},
+		{Key: "name", Value: name},
 	}...))
 	x := o.run(req, newGraph(), who)
 	if _, _, wrong := x.verify(ch); len(wrong) > 0 {
@@ -252,7 +267,8 @@ func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs valu
 	return value.Map{{Key: ch.tag(), Value: ret}}, nil
 }
 
-// master is the master as its states and templates see it; the request's environments are filled in.
+// master is the master as its states and templates see it; the request's environments are filled
+// in.
 func (o *Orchestrator) master(ctx context.Context, req *Request) (modules.Minion, error) {
 	if req.Saltenv == "" {
 		req.Saltenv = o.opts.Saltenv
@@ -266,10 +282,13 @@ func (o *Orchestrator) master(ctx context.Context, req *Request) (modules.Minion
 	if req.PillarEnc != "" && len(req.Pillar) > 0 {
 		req.Pillar = o.decrypted(ctx, req.Pillar, strings.ToLower(req.PillarEnc))
 	}
-	who := modules.Minion{ID: o.opts.ID, Grains: o.deps.Grains(), Saltenv: req.Saltenv, Pillarenv: req.Pillarenv}
-	who.Opts = o.opts.Opts.Without("id", "file_client", "saltenv", "pillarenv", "test", "grains", "pillar")
+	who := modules.Minion{ID: o.opts.ID, Grains: o.deps.Grains(), Saltenv: req.Saltenv,
+		Pillarenv: req.Pillarenv}
+	who.Opts = o.opts.Opts.Without("id", "file_client", "saltenv", "pillarenv", "test", "grains",
+		"pillar")
 	who.Opts = append(who.Opts, value.Map{
-		{Key: "id", Value: o.opts.ID}, {Key: "file_client", Value: "local"}, {Key: "saltenv", Value: req.Saltenv},
+		{Key: "id", Value: o.opts.ID}, {Key: "file_client", Value: "local"},
+		{Key: "saltenv", Value: req.Saltenv},
 		{Key: "pillarenv", Value: orNil(req.Pillarenv)}, {Key: "test", Value: req.tests(o.opts)},
 	}...)
 	pillar, err := o.pillar(ctx, *req, who.Grains)
@@ -285,7 +304,8 @@ func orNil(s string) any {
 }
 
 // pillar makes the master's pillar for a request.
-func (o *Orchestrator) pillar(ctx context.Context, req Request, grains value.Map) (value.Map, error) {
+func (o *Orchestrator) pillar(ctx context.Context, req Request, grains value.Map) (value.Map,
+	error) {
 	made, err := o.deps.Pillar(ctx, o.opts.ID, grains, req.Saltenv, req.Pillarenv, req.Pillar)
 	if err != nil {
 		return nil, fmt.Errorf("make pillar of %s: %w", o.opts.ID, err)
@@ -296,13 +316,15 @@ func (o *Orchestrator) pillar(ctx context.Context, req Request, grains value.Map
 	return made, nil
 }
 
-// decrypted is a pillar override after its renderer; what fails is logged and stays as it was, as in Salt.
+// decrypted is a pillar override after its renderer; what fails is logged and stays as it was, as
+// in Salt.
 func (o *Orchestrator) decrypted(ctx context.Context, over value.Map, renderer string) value.Map {
 	allowed := o.opts.DecryptRenderers
 	if len(allowed) == 0 {
 		allowed = []string{"gpg"}
 	}
-	err := fmt.Errorf("'%s' is not a valid decryption renderer. Valid choices are: %s", renderer, strings.Join(allowed, ", "))
+	err := fmt.Errorf("'%s' is not a valid decryption renderer. Valid choices are: %s", renderer,
+		strings.Join(allowed, ", "))
 	if slices.Contains(allowed, renderer) {
 		var v any
 		if v, err = o.deps.Decrypt(ctx, over, renderer); err == nil {
@@ -328,7 +350,8 @@ func faultsOf(who modules.Minion) []string {
 }
 
 func pillarFaults(who modules.Minion) any {
-	return texts(append([]string{"Pillar failed to render with the following messages:"}, faultsOf(who)...))
+	return texts(append([]string{"Pillar failed to render with the following messages:"},
+		faultsOf(who)...))
 }
 
 func texts(list []string) []any {
@@ -365,7 +388,8 @@ func (x *run) pause(ctx context.Context, ch *chunk) (kill bool, err error) {
 		}
 		what, _ := v.(value.Map)
 		if d, ok := what.Get("duration"); ok {
-			if n, _ := integer(d); x.o.deps.Now().Sub(began) > time.Duration(min(n, 1<<31))*time.Second {
+			if n, _ := integer(d); x.o.deps.Now().Sub(began) > time.Duration(min(n,
+				1<<31))*time.Second {
 				return false, nil
 			}
 		}

@@ -24,8 +24,10 @@ func (p *parallel) wait() {
 	}
 }
 
-// startParallel begins a state beside others, or lets it wait for its turn. The return is what stands for it until it has ended.
-func (x *run) startParallel(ctx context.Context, ch *chunk, work func(context.Context) value.Map) value.Map {
+// startParallel begins a state beside others, or lets it wait for its turn. The return is what
+// stands for it until it has ended.
+func (x *run) startParallel(ctx context.Context, ch *chunk,
+	work func(context.Context) value.Map) value.Map {
 	p := &parallel{tag: ch.tag(), done: make(chan struct{})}
 	p.begin = func() {
 		p.began = true
@@ -44,7 +46,8 @@ func (x *run) startParallel(ctx context.Context, ch *chunk, work func(context.Co
 		p.begin()
 		comment = "Started in a separate process"
 	}
-	return value.Map{{Key: "name", Value: ch.name}, {Key: "result", Value: nil}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: comment}}
+	return value.Map{{Key: "name", Value: ch.name}, {Key: "result", Value: nil},
+		{Key: "changes", Value: value.Map{}}, {Key: "comment", Value: comment}}
 }
 
 // mayStart reports that another parallel state may begin: state_max_parallel.
@@ -70,8 +73,8 @@ func (p *parallel) ended() bool {
 	}
 }
 
-// settleParallel takes in the returns of parallel states that ended and starts those whose turn it is; among limits it to some tags. It
-// reports that none of those is still under way.
+// settleParallel takes in the returns of parallel states that ended and starts those whose turn it
+// is; among limits it to some tags. It reports that none of those is still under way.
 func (x *run) settleParallel(among map[string]bool) bool {
 	settled := true
 	kept := x.parallel[:0:0]
@@ -103,7 +106,8 @@ func (x *run) settleParallel(among map[string]bool) bool {
 	return settled
 }
 
-// wait returns after a parallel state has ended, or when ctx does. What has ended before must have been settled.
+// wait returns after a parallel state has ended, or when ctx does. What has ended before must have
+// been settled.
 func (x *run) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

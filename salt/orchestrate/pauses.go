@@ -26,7 +26,8 @@ func (p KeptPauses) Pause(ctx context.Context, jid string) (value.Map, error) {
 }
 
 // Change replaces what is asked of an orchestration by what change makes of it; empty removes it.
-func (p KeptPauses) Change(ctx context.Context, jid string, change func(value.Map) value.Map) error {
+func (p KeptPauses) Change(ctx context.Context, jid string,
+	change func(value.Map) value.Map) error {
 	asked, err := p.Pause(ctx, jid)
 	if err != nil {
 		return err

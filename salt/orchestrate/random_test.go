@@ -17,8 +17,8 @@ var (
 	randomSeed  = flag.Uint64("seed", 1, "of the random trees")
 )
 
-// TestRandomTrees compares ours with Salt on trees that nobody thought of: requisites of all kinds between few states, so that they meet. With other
-// values of -seed and more -trees it finds more.
+// TestRandomTrees compares ours with Salt on trees that nobody thought of: requisites of all kinds
+// between few states, so that they meet. With other values of -seed and more -trees it finds more.
 func TestRandomTrees(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" {
@@ -38,7 +38,8 @@ func TestRandomTrees(t *testing.T) {
 	ran := 0
 	for _, tr := range all {
 		root := t.TempDir()
-		got, want := circles(normal(show(t, runTree(t, tr, root), root))), circles(normal(said[tr.Name]))
+		got, want := circles(normal(show(t, runTree(t, tr, root),
+			root))), circles(normal(said[tr.Name]))
 		if got != want {
 			t.Errorf("%s\ngot\n%s\nwant\n%s", tr.Text(), got, want)
 		}
@@ -88,17 +89,21 @@ func (g *growth) tree(name string) *salttrees.Tree {
 		of[id] = g.one(slss...)
 	}
 	for i, id := range g.ids {
-		fmt.Fprintf(bodies[of[id]], "%s:\n  test.%s:\n    - foo: bar\n", id, g.one("nop", "succeed_with_changes", "succeed_with_changes", "succeed_without_changes", "fail_without_changes", "fail_with_changes"))
+		fmt.Fprintf(bodies[of[id]], "%s:\n  test.%s:\n    - foo: bar\n", id,
+			g.one("nop", "succeed_with_changes", "succeed_with_changes", "succeed_without_changes",
+				"fail_without_changes", "fail_with_changes"))
 		for range g.IntN(4) {
 			bodies[of[id]].WriteString(g.argument(i, slss))
 		}
 	}
 	if g.in(5) {
 		id := g.one(g.ids...)
-		fmt.Fprintf(bodies["o"], "extend:\n  %s:\n    test:\n%s", id, g.argument(g.IntN(len(g.ids)), slss))
+		fmt.Fprintf(bodies["o"], "extend:\n  %s:\n    test:\n%s", id,
+			g.argument(g.IntN(len(g.ids)), slss))
 	}
 	if g.in(8) {
-		fmt.Fprintf(bodies["o"], "exclude:\n  - %s\n", g.one("id: "+g.one(g.ids...), "sls: y", "x*"))
+		fmt.Fprintf(bodies["o"], "exclude:\n  - %s\n",
+			g.one("id: "+g.one(g.ids...), "sls: y", "x*"))
 	}
 	for _, sls := range slss {
 		tr.Set("files/"+sls+".sls", bodies[sls].String())
@@ -106,7 +111,8 @@ func (g *growth) tree(name string) *salttrees.Tree {
 	return tr
 }
 
-// argument is one of the i-th state. Most requisites point back, so that most trees have no circles.
+// argument is one of the i-th state. Most requisites point back, so that most trees have no
+// circles.
 func (g *growth) argument(i int, slss []string) string {
 	back := func() string {
 		if g.in(60) {
@@ -143,29 +149,35 @@ func (g *growth) argument(i int, slss []string) string {
 	}
 	switch {
 	case n < 10:
-		kind := g.one("require", "watch", "onchanges", "onfail", "require_any", "watch_any", "onchanges_any", "onfail_any", "onfail_all", "listen")
+		kind := g.one("require", "watch", "onchanges", "onfail", "require_any", "watch_any",
+			"onchanges_any", "onfail_any", "onfail_all", "listen")
 		if kind == "listen" {
 			return "    - listen:\n" + "        - test: " + back() + "\n"
 		}
 		return "    - " + kind + ":\n" + refs(back)
 	case n < 14:
-		return "    - " + g.one("require_in", "watch_in", "onchanges_in", "onfail_in", "listen_in", "prereq_in") + ":\n" + plain()
+		return "    - " + g.one("require_in", "watch_in", "onchanges_in", "onfail_in", "listen_in",
+			"prereq_in") + ":\n" + plain()
 	case n < 16:
 		return "    - prereq:\n" + plain()
 	case n == 16:
 		return "    - " + g.one("use", "use_in") + ":\n" + plain()
 	case n == 17:
-		return "    - order: " + g.one("1", "5", "10001", "-1", "last", "first", "10003", "2.5") + "\n"
+		return "    - order: " + g.one("1", "5", "10001", "-1", "last", "first", "10003",
+			"2.5") + "\n"
 	case n == 18:
-		return "    - names:\n        - " + g.ids[i] + "_a\n        - " + g.ids[i] + "_b:\n            - comment: own\n"
+		return "    - names:\n        - " + g.ids[i] + "_a\n        - " + g.ids[i] +
+			"_b:\n            - comment: own\n"
 	case n == 19:
 		return "    - failhard: " + g.one("true", "false") + "\n"
 	case n == 20:
-		return "    - retry:\n        attempts: " + g.one("1", "2", "3") + "\n        interval: 0\n        until: " + g.one("true", "false") + "\n"
+		return "    - retry:\n        attempts: " + g.one("1", "2", "3") +
+			"\n        interval: 0\n        until: " + g.one("true", "false") + "\n"
 	case n == 21:
 		return "    - fire_event: " + g.one("true", "a/b", "false") + "\n"
 	case n == 22:
 		return "    - name: n" + g.one("1", "2") + "\n"
 	}
-	return "    - " + g.one("creates: /", "creates: /nowhere", "no_log: true", "comment: said", "onlyif: 'false'", "unless: 'true'") + "\n"
+	return "    - " + g.one("creates: /", "creates: /nowhere", "no_log: true", "comment: said",
+		"onlyif: 'false'", "unless: 'true'") + "\n"
 }

@@ -70,7 +70,8 @@ func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error)
 	return ret, err
 }
 
-// chunks runs a list of chunks, of which events tell that there are so many. Parallel ones have ended when it returns.
+// chunks runs a list of chunks, of which events tell that there are so many. Parallel ones have
+// ended when it returns.
 func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns, error) {
 	x.ret, x.count, x.halted = newReturns(), count, false
 	ctx, cancel := context.WithCancel(ctx)
@@ -138,7 +139,8 @@ func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns,
 }
 
 // pending tries again those that wait for parallel states.
-func (x *run) pending(ctx context.Context, pending []*chunk) (still []*chunk, stop bool, err error) {
+func (x *run) pending(ctx context.Context, pending []*chunk) (still []*chunk, stop bool,
+	err error) {
 	for i, ch := range pending {
 		if _, ran := x.ret.by[ch.tag()]; ran {
 			continue
@@ -188,7 +190,10 @@ const (
 )
 
 // marks of one list of requisites.
-type marks struct{ unmet, fail, skip, onfail, onchanges, onchangesMet, change, pre, preMet, met bool }
+type marks struct {
+	unmet, fail, skip, onfail, onchanges, onchangesMet, change, pre, preMet,
+	met bool
+}
 
 // requisites judges the requisites of a chunk: Salt's _check_requisites.
 func (x *run) requisites(ctx context.Context, ch *chunk) (verdict, map[kind][]*chunk, error) {
@@ -278,7 +283,8 @@ func (x *run) marks(k kind, chunks []*chunk, waits bool) marks {
 
 func (m marks) join(o marks) marks {
 	return marks{
-		m.unmet || o.unmet, m.fail || o.fail, m.skip || o.skip, m.onfail || o.onfail, m.onchanges || o.onchanges, m.onchangesMet || o.onchangesMet,
+		m.unmet || o.unmet, m.fail || o.fail, m.skip || o.skip, m.onfail || o.onfail, m.onchanges ||
+			o.onchanges, m.onchangesMet || o.onchangesMet,
 		m.change || o.change, m.pre || o.pre, m.preMet || o.preMet, m.met || o.met,
 	}
 }
@@ -311,7 +317,8 @@ func (m marks) verdict(waits bool) verdict {
 	return met
 }
 
-// chunk runs one chunk if its requisites let it: Salt's call_chunk. It reports one that waits for a parallel state.
+// chunk runs one chunk if its requisites let it: Salt's call_chunk. It reports one that waits for a
+// parallel state.
 func (x *run) chunk(ctx context.Context, ch *chunk, depth int) (waits bool, err error) {
 	tag := ch.tag()
 	status, reqs, err := x.requisites(ctx, ch)
@@ -350,7 +357,8 @@ func (x *run) chunk(ctx context.Context, ch *chunk, depth int) (waits bool, err 
 }
 
 // allowed runs a chunk whose requisites are met, as a try if another state has a prereq on it.
-func (x *run) allowed(ctx context.Context, ch *chunk, status verdict, reqs map[kind][]*chunk) error {
+func (x *run) allowed(ctx context.Context, ch *chunk, status verdict,
+	reqs map[kind][]*chunk) error {
 	try := ch.try
 	ret, err := x.call(ctx, ch)
 	switch {
@@ -361,7 +369,8 @@ func (x *run) allowed(ctx context.Context, ch *chunk, status verdict, reqs map[k
 		return nil
 	case status == skippedWatch:
 		said, _ := ret.Get("comment")
-		ret = ret.Set("comment", value.Str(said)+" mod_watch was not run because requisites were skipped by another state")
+		ret = ret.Set("comment", value.Str(said)+
+			" mod_watch was not run because requisites were skipped by another state")
 	case status == changed:
 		changes, _ := ret.Get("changes")
 		skip, _ := ret.Get("skip_watch")
@@ -371,7 +380,8 @@ func (x *run) allowed(ctx context.Context, ch *chunk, status verdict, reqs map[k
 		again := ch.as("mod_watch")
 		for _, on := range reqs[watch] {
 			had, _ := x.ret.by[on.tag()].Get("changes")
-			again.watched = append(again.watched, Watched{State: on.module, ID: on.id, Changed: value.Truth(had)})
+			again.watched = append(again.watched,
+				Watched{State: on.module, ID: on.id, Changed: value.Truth(had)})
 		}
 		if ret, err = x.call(ctx, again); err != nil {
 			return err
@@ -381,7 +391,8 @@ func (x *run) allowed(ctx context.Context, ch *chunk, status verdict, reqs map[k
 	return nil
 }
 
-// first runs what a chunk depends on and has not run yet, then the chunk. stop says that nothing more may run.
+// first runs what a chunk depends on and has not run yet, then the chunk. stop says that nothing
+// more may run.
 func (x *run) first(ctx context.Context, ch *chunk, depth int) (stop, waits bool, err error) {
 	var on []*chunk
 	x.graph.dependencies(ch, func(_ kind, c *chunk) { on = append(on, c) })
@@ -420,8 +431,10 @@ func (x *run) first(ctx context.Context, ch *chunk, depth int) (stop, waits bool
 		x.tried[ch.tag()] = ret
 	case depth >= maxUnmet:
 		x.ret.set(ch.tag(), value.Map{
-			{Key: "changes", Value: value.Map{}}, {Key: "result", Value: false}, {Key: "comment", Value: "Recursive requisite found"},
-			{Key: "__run_num__", Value: x.number}, {Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name},
+			{Key: "changes", Value: value.Map{}}, {Key: "result", Value: false},
+			{Key: "comment", Value: "Recursive requisite found"},
+			{Key: "__run_num__", Value: x.number}, {Key: "__sls__", Value: ch.sls},
+			{Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name},
 		})
 	default:
 		if waits, err = x.chunk(ctx, ch, depth+1); err != nil {
@@ -440,11 +453,13 @@ const maxUnmet = 20
 
 // requisiteFailed notes a chunk that can't run because of others.
 func (x *run) requisiteFailed(ch *chunk, reqs map[kind][]*chunk) {
-	if ret, ok := x.tried[ch.tag()]; ok { // it was tried for a prereq of a state that then failed: its proposed changes did not come true
+	// it was tried for a prereq of a state that then failed: its proposed changes did not come true
+	if ret, ok := x.tried[ch.tag()]; ok {
 		if changes, _ := ret.Get("changes"); value.Truth(changes) {
 			ret = ret.Set("changes", value.Map{})
 		}
-		ret = ret.Set("__run_num__", x.number).Set("__sls__", ch.sls).Set("__id__", ch.id).Set("name", ch.name)
+		ret = ret.Set("__run_num__", x.number).Set("__sls__", ch.sls).Set("__id__",
+			ch.id).Set("name", ch.name)
 		x.number++
 		x.ret.set(ch.tag(), ret)
 		return
@@ -459,7 +474,8 @@ func (x *run) requisiteFailed(ch *chunk, reqs map[kind][]*chunk) {
 				}
 			}
 			result, _ := ret.Get("result")
-			if name := show(on.sls) + "." + on.id; result == false && !slices.Contains(names, name) {
+			if name := show(on.sls) + "." + on.id; result == false &&
+				!slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -479,9 +495,12 @@ func (x *run) notRun(ch *chunk, result bool, comment string) {
 
 func (x *run) notRunReturn(ch *chunk, result bool, comment string) value.Map {
 	ret := value.Map{
-		{Key: "changes", Value: value.Map{}}, {Key: "result", Value: result}, {Key: "duration", Value: 0.0}, {Key: "start_time", Value: clock(x.o.deps.Now())},
-		{Key: "comment", Value: comment}, {Key: "__state_ran__", Value: false}, {Key: "__run_num__", Value: x.number},
-		{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name},
+		{Key: "changes", Value: value.Map{}}, {Key: "result", Value: result},
+		{Key: "duration", Value: 0.0}, {Key: "start_time", Value: clock(x.o.deps.Now())},
+		{Key: "comment", Value: comment}, {Key: "__state_ran__", Value: false},
+		{Key: "__run_num__", Value: x.number},
+		{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id},
+		{Key: "name", Value: ch.name},
 	}
 	x.number++
 	return ret
@@ -504,9 +523,13 @@ func (x *run) subStates(ch *chunk, tag string, ret value.Map) {
 		}
 		x.number++
 		x.ret.set(newChunk(low).tag(), value.Map{
-			{Key: "name", Value: ch.name}, {Key: "changes", Value: orElse(sub, "changes", value.Map{})}, {Key: "result", Value: orElse(sub, "result", nil)},
-			{Key: "duration", Value: orElse(sub, "duration", 0.0)}, {Key: "start_time", Value: orElse(sub, "start_time", clock(x.o.deps.Now()))},
-			{Key: "comment", Value: orElse(sub, "comment", "")}, {Key: "__state_ran__", Value: true}, {Key: "__run_num__", Value: x.number},
+			{Key: "name", Value: ch.name},
+			{Key: "changes", Value: orElse(sub, "changes", value.Map{})},
+			{Key: "result", Value: orElse(sub, "result", nil)},
+			{Key: "duration", Value: orElse(sub, "duration", 0.0)},
+			{Key: "start_time", Value: orElse(sub, "start_time", clock(x.o.deps.Now()))},
+			{Key: "comment", Value: orElse(sub, "comment", "")},
+			{Key: "__state_ran__", Value: true}, {Key: "__run_num__", Value: x.number},
 			{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id},
 		})
 	}
@@ -527,7 +550,8 @@ func (x *run) event(ch *chunk, ret value.Map) {
 	case !isText:
 		number, _ := ret.Get("__run_num__")
 		n, _ := number.(int64)
-		x.o.deps.Fire("salt/job/"+x.req.JID+"/prog/"+x.who.ID+"/"+strconv.FormatInt(n, 10), data.Set("len", int64(x.count)))
+		x.o.deps.Fire("salt/job/"+x.req.JID+"/prog/"+x.who.ID+"/"+strconv.FormatInt(n, 10),
+			data.Set("len", int64(x.count)))
 		return
 	}
 	x.o.deps.Fire("salt/state_result/"+x.req.JID+"/"+x.who.ID+"/"+name, data)

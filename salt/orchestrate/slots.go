@@ -10,10 +10,12 @@ import (
 	"clustermaster/value"
 )
 
-// slotMark begins a text that is filled with the return of an execution module's function when the state runs.
+// slotMark begins a text that is filled with the return of an execution module's function when the
+// state runs.
 const slotMark = "__slot__:"
 
-// slots fills the slots among arguments: texts, and texts one level down in maps, lists, and maps in lists.
+// slots fills the slots among arguments: texts, and texts one level down in maps, lists, and maps
+// in lists.
 func (x *run) slots(ctx context.Context, who modules.Minion, args value.Map) (value.Map, error) {
 	out := slices.Clone(args)
 	for i, p := range out {
@@ -70,7 +72,8 @@ func (x *run) fill(ctx context.Context, who modules.Minion, slot string) (any, e
 		return nil, err
 	}
 	if !ok || !x.o.deps.Modules.Has(fun) {
-		x.o.log.Warn("slot names no function of the execution modules; it stays as it is", "slot", slot)
+		x.o.log.Warn("slot names no function of the execution modules; it stays as it is",
+			"slot", slot)
 		return slot, nil
 	}
 	v, err := x.o.deps.Modules.Call(ctx, who, fun, args, kwargs)
@@ -91,7 +94,8 @@ func (x *run) fill(ctx context.Context, who modules.Minion, slot string) (any, e
 	return v, nil
 }
 
-// parseCall reads a call such as module.function(a, 'b', key=c): Salt's parse_function. All arguments are texts.
+// parseCall reads a call such as module.function(a, 'b', key=c): Salt's parse_function. All
+// arguments are texts.
 func parseCall(text string) (fun string, args []any, kwargs value.Map, ok bool, err error) {
 	tokens, err := shellTokens(text)
 	if err != nil {
@@ -107,7 +111,8 @@ func parseCall(text string) (fun string, args []any, kwargs value.Map, ok bool, 
 	key := ""
 	for _, t := range tokens[at+1:] {
 		switch {
-		case t == "[" || t == "{" || t == "(" || t == "": // an empty text counts as a bracket for Python
+		case t == "[" || t == "{" || t == "(" ||
+			t == "": // an empty text counts as a bracket for Python
 			word = append(word, t)
 			open = append(open, (t + " ")[0])
 		case (t == "," || t == ")") && len(open) == 0:
@@ -166,7 +171,8 @@ func shellTokens(text string) (tokens []string, err error) {
 			quoted = true
 			for i++; ; i++ {
 				if i >= len(runes) {
-					return nil, errors.New("No closing quotation") //nolint:staticcheck // Python's text
+					return nil,
+						errors.New("No closing quotation") //nolint:staticcheck // Python's text
 				}
 				if runes[i] == c {
 					break
@@ -178,7 +184,8 @@ func shellTokens(text string) (tokens []string, err error) {
 				}
 				token.WriteRune(runes[i])
 			}
-		case c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0xc0 && c <= 0xff && c != 0xd7 && c != 0xf7:
+		case c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+			c >= 0xc0 && c <= 0xff && c != 0xd7 && c != 0xf7:
 			token.WriteRune(c)
 		default:
 			end()

@@ -19,21 +19,25 @@ type Files interface {
 	Envs() []string
 	// List returns the sorted paths of an environment's files. It is not written to.
 	List(env string) []string
-	// Open returns a file's content and where it lies on disk. A file that is not there, or may not be read, is not found.
+	// Open returns a file's content and where it lies on disk. A file that is not there, or may not
+	// be read, is not found.
 	Open(env, path string) (abs string, data []byte, found bool, err error)
 }
 
 // Renderer runs render pipelines. An error's text is Salt's.
 type Renderer interface {
-	Render(ctx context.Context, src render.Source, defaultPipe string, c render.Context, h render.Host) (any, error)
+	Render(ctx context.Context, src render.Source, defaultPipe string, c render.Context,
+		h render.Host) (any, error)
 }
 
 // Modules are the execution modules of the master.
 type Modules interface {
-	// Has reports whether a function is there; a name that ends with a dot asks for any function of that module.
+	// Has reports whether a function is there; a name that ends with a dot asks for any function of
+	// that module.
 	Has(name string) bool
 	// Call runs a function. One that is not there is modules.ErrUnknown.
-	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
+	Call(ctx context.Context, m modules.Minion, fun string, args []any,
+		kwargs value.Map) (any, error)
 }
 
 // reader makes high data from SLS files: Salt's render_highstate.
@@ -89,8 +93,10 @@ func (r *reader) read(ctx context.Context, env string, patterns []string) (*dict
 				r.merge(high, state)
 			}
 			for i, text := range r.errors[before:] {
-				if strings.Contains(text, "is not available") && strings.Contains(text, "SLS "+pattern+" in saltenv") {
-					r.errors[before+i] = fmt.Sprintf("No matching sls found for '%s' in env '%s'", pattern, env)
+				if strings.Contains(text, "is not available") &&
+					strings.Contains(text, "SLS "+pattern+" in saltenv") {
+					r.errors[before+i] = fmt.Sprintf("No matching sls found for '%s' in env '%s'",
+						pattern, env)
 				}
 			}
 		}
@@ -111,7 +117,8 @@ func cleanExtends(high *dict) {
 		m, _ := e.(value.Map)
 		for _, p := range m {
 			key := keyText(p.Key)
-			if slices.ContainsFunc(seen[key], func(o value.Pair) bool { return value.Equal(o.Value, p.Value) }) {
+			if slices.ContainsFunc(seen[key],
+				func(o value.Pair) bool { return value.Equal(o.Value, p.Value) }) {
 				continue
 			}
 			seen[key] = append(seen[key], p)
@@ -121,7 +128,8 @@ func cleanExtends(high *dict) {
 	high.set("__extend__", out)
 }
 
-// available lists the SLS names of an environment, sorted; ok is false if there is no such environment.
+// available lists the SLS names of an environment, sorted; ok is false if there is no such
+// environment.
 func (r *reader) available(env string) (names []string, ok bool) {
 	if r.known == nil {
 		r.known = map[string]bool{"base": true}
@@ -158,13 +166,16 @@ func (r *reader) available(env string) (names []string, ok bool) {
 	return names, true
 }
 
-// sls renders one SLS file with what it includes; nil is one without states. What is wrong with it is noted.
+// sls renders one SLS file with what it includes; nil is one without states. What is wrong with it
+// is noted.
 func (r *reader) sls(ctx context.Context, sls, env string, depth int) (*dict, error) {
 	if depth > maxIncludeDepth {
-		return nil, fmt.Errorf("include SLS %q: deeper than %d levels: %w", sls, maxIncludeDepth, errTooMuch)
+		return nil, fmt.Errorf("include SLS %q: deeper than %d levels: %w", sls, maxIncludeDepth,
+			errTooMuch)
 	}
 	if r.rendered++; r.rendered > maxRendered {
-		return nil, fmt.Errorf("include SLS %q: more than %d files: %w", sls, maxRendered, errTooMuch)
+		return nil, fmt.Errorf("include SLS %q: more than %d files: %w", sls, maxRendered,
+			errTooMuch)
 	}
 	package_, val, err := r.file(ctx, sls, env)
 	if err != nil || !value.Truth(val) {
@@ -224,7 +235,9 @@ func (r *reader) file(ctx context.Context, sls, env string) (package_ bool, val 
 		src := render.Source{Path: abs, SLS: sls, SaltEnv: env, Data: data}
 		who := r.who
 		who.Saltenv = env
-		val, err = r.renderer.Render(ctx, src, r.pipe, render.Context{ID: r.who.ID, Grains: r.who.Grains, Pillar: r.who.Pillar, Opts: r.who.Opts}, host{r, who})
+		val, err = r.renderer.Render(ctx, src, r.pipe,
+			render.Context{ID: r.who.ID, Grains: r.who.Grains, Pillar: r.who.Pillar,
+				Opts: r.who.Opts}, host{r, who})
 	}
 	r.done[env+":"+sls] = true
 	if ctx.Err() != nil {
@@ -238,7 +251,8 @@ func (r *reader) file(ctx context.Context, sls, env string) (package_ bool, val 
 }
 
 // include works one entry of a list of includes into a state.
-func (r *reader) include(ctx context.Context, state *dict, entry any, sls, env string, package_ bool, depth int) error {
+func (r *reader) include(ctx context.Context, state *dict, entry any, sls, env string,
+	package_ bool, depth int) error {
 	const anyMatch = "_xenv"
 	from, name := env, entry
 	if m, ok := entry.(value.Map); ok && len(m) > 0 {
@@ -251,7 +265,8 @@ func (r *reader) include(ctx context.Context, state *dict, entry any, sls, env s
 	}
 	avail, ok := r.available(from)
 	if _, any := r.available(anyEnv); !ok && !any {
-		r.fault("Nonexistent saltenv '%s' found in include of '%s' within SLS '%s:%s'", from, want, env, sls)
+		r.fault("Nonexistent saltenv '%s' found in include of '%s' within SLS '%s:%s'", from, want,
+			env, sls)
 		return nil
 	}
 	if rest := strings.TrimLeft(want, "."); rest != want {
@@ -334,7 +349,8 @@ func (r *reader) merge(high, state *dict) {
 			a, _ := old.(value.Map)
 			b, _ := p.Value.(value.Map)
 			r.fault("Detected conflicting IDs, SLS IDs need to be globally unique.\n    The conflicting ID is '%s' and is found in SLS '%s:%s' and SLS '%s:%s'",
-				value.Str(p.Key), a.String("__env__"), show(slsOf(a)), b.String("__env__"), show(slsOf(b)))
+				value.Str(p.Key), a.String("__env__"), show(slsOf(a)), b.String("__env__"),
+				show(slsOf(b)))
 		}
 		high.set(p.Key, p.Value)
 	}
@@ -379,7 +395,8 @@ func (r *reader) handleExclude(state *dict, sls string) {
 	state.set("__exclude__", append(state.list("__exclude__"), list...))
 }
 
-// declarations gives each id its SLS and environment, and takes functions out of names such as test.nop.
+// declarations gives each id its SLS and environment, and takes functions out of names such as
+// test.nop.
 func (r *reader) declarations(state *dict, sls, env string) {
 	for i, p := range state.pairs {
 		body, ok := p.Value.(value.Map)
@@ -389,7 +406,8 @@ func (r *reader) declarations(state *dict, sls, env string) {
 			}
 			if short, _ := p.Value.(string); strings.Contains(short, ".") {
 				parts := strings.Split(short, ".")
-				state.pairs[i].Value = value.Map{{Key: "__sls__", Value: sls}, {Key: "__env__", Value: env}, {Key: parts[0], Value: []any{parts[1]}}}
+				state.pairs[i].Value = value.Map{{Key: "__sls__", Value: sls},
+					{Key: "__env__", Value: env}, {Key: parts[0], Value: []any{parts[1]}}}
 				continue
 			}
 			r.fault("ID %s in SLS %s is not a dictionary", value.Str(p.Key), sls)
@@ -397,7 +415,8 @@ func (r *reader) declarations(state *dict, sls, env string) {
 		}
 		id := value.Str(p.Key)
 		body = r.split(body, id, sls, func(string) {
-			r.fault("ID '%s' in SLS '%s' contains multiple state declarations of the same type", id, sls)
+			r.fault("ID '%s' in SLS '%s' contains multiple state declarations of the same type",
+				id, sls)
 		})
 		if _, has := body.Get("__sls__"); !has {
 			body = append(body, value.Pair{Key: "__sls__", Value: sls})
@@ -409,7 +428,8 @@ func (r *reader) declarations(state *dict, sls, env string) {
 	}
 }
 
-// split turns a declaration such as test.nop into test with the function among its arguments. twice is told of a module that comes twice.
+// split turns a declaration such as test.nop into test with the function among its arguments. twice
+// is told of a module that comes twice.
 func (r *reader) split(body value.Map, id, sls string, twice func(module string)) value.Map {
 	if len(body) > maxDeclarations {
 		r.fault("ID '%s' in SLS '%s' has more than %d states", id, sls, maxDeclarations)
@@ -419,7 +439,8 @@ func (r *reader) split(body value.Map, id, sls string, twice func(module string)
 	for _, p := range slices.Clone(body) {
 		key, text := p.Key.(string)
 		if !text {
-			r.fault("State '%s' of ID '%s' in SLS '%s' is not formed as a string, but is type %s", value.Str(p.Key), id, sls, typeName(p.Key))
+			r.fault("State '%s' of ID '%s' in SLS '%s' is not formed as a string, but is type %s",
+				value.Str(p.Key), id, sls, typeName(p.Key))
 			continue
 		}
 		args, isList := p.Value.([]any)

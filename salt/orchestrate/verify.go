@@ -7,7 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// show is Python's str() of a value that came out of an SLS file, where maps are of a class of their own.
+// show is Python's str() of a value that came out of an SLS file, where maps are of a class of
+// their own.
 func show(v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -117,13 +118,15 @@ func (c *compilation) verifyArgument(id, sls string, arg value.Map) {
 	key := value.Str(entry.Key)
 	list, isList := entry.Value.([]any)
 	if key == "names" && !isList {
-		c.fault("The 'names' argument in state '%s' in SLS '%s' needs to be formed as a list", id, sls)
+		c.fault("The 'names' argument in state '%s' in SLS '%s' needs to be formed as a list",
+			id, sls)
 	}
 	if !isRequisite(entry.Key) {
 		return
 	}
 	if !isList {
-		c.fault("The %s statement in state '%s' in SLS '%s' needs to be formed as a list", key, id, sls)
+		c.fault("The %s statement in state '%s' in SLS '%s' needs to be formed as a list", key,
+			id, sls)
 		return
 	}
 	for _, req := range list {
@@ -149,6 +152,8 @@ func (c *compilation) verifyRequisite(id, sls string, req any) {
 	}
 	switch val.(type) {
 	case []any, value.Map:
-		c.errors = append(c.errors, fmt.Sprintf("Illegal requisite \"%s\" in SLS \"%s\", please check your syntax.\n", show(val), sls))
+		c.errors = append(c.errors,
+			fmt.Sprintf("Illegal requisite \"%s\" in SLS \"%s\", please check your syntax.\n",
+				show(val), sls))
 	}
 }

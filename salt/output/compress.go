@@ -22,8 +22,9 @@ func compressedCount(parts []string) int {
 	return 1
 }
 
-// compressIDs joins the states of one id, sls and result into one (option state_compress_ids): the earliest start, the sum of durations, the changes by
-// name. Data that it can't make sense of stays as it is.
+// compressIDs joins the states of one id, sls and result into one (option state_compress_ids): the
+// earliest start, the sum of durations, the changes by name. Data that it can't make sense of stays
+// as it is.
 func compressIDs(hosts value.Map) value.Map {
 	out := make(value.Map, 0, len(hosts))
 	for _, p := range hosts {
@@ -73,7 +74,8 @@ func compressHost(states value.Map) (value.Map, bool) {
 		id, _ := info.Get("__id__")
 		sls, _ := info.Get("__sls__")
 		result, _ := info.Get("result")
-		parts[2] = "state_compressed_" + value.Str(sls) + "_" + value.Str(id) + "_" + value.Str(result)
+		parts[2] = "state_compressed_" + value.Str(sls) + "_" + value.Str(id) + "_" +
+			value.Str(result)
 		parts[1] = value.Str(id) + " (" + strconv.Itoa(sizes[groups[i]]) + ")"
 		tag := strings.Join(parts, "_|-")
 		if first, ok := out.Get(tag); ok {

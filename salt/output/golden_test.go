@@ -51,8 +51,10 @@ func TestGolden(t *testing.T) {
 				if color {
 					want = c.Color
 				}
-				if got := o.Text(Result{Value: val, Outputter: c.Outputter, Retcode: retcode}); got != want {
-					t.Errorf("%s as %s %v color=%v\n--- got\n%s\n--- want\n%s\n--- %q\n--- %q", s.Name, c.Outputter, c.Opts, color, got, want, got, want)
+				if got := o.Text(Result{Value: val, Outputter: c.Outputter,
+					Retcode: retcode}); got != want {
+					t.Errorf("%s as %s %v color=%v\n--- got\n%s\n--- want\n%s\n--- %q\n--- %q",
+						s.Name, c.Outputter, c.Opts, color, got, want, got, want)
 				}
 			}
 		}

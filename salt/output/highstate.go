@@ -12,7 +12,8 @@ import (
 // highstateText prints the results of states, one block each, with a summary for each minion.
 func highstateText(o Options, r Result) (string, error) { return highstates(o, r.Value, 1) }
 
-// highstates prints all minions of a result. level is the depth of orchestrations inside one another, from 1.
+// highstates prints all minions of a result. level is the depth of orchestrations inside one
+// another, from 1.
 func highstates(o Options, v any, level int) (string, error) {
 	v = unwrap(v)
 	switch x := v.(type) {
@@ -124,7 +125,8 @@ func (c *counts) total() int { return c.yes + c.no + c.none + c.other }
 // digits is the width of the widest count.
 func (c *counts) digits() int {
 	width := 0
-	for name, n := range map[string]int{"yes": c.yes, "no": c.no, "none": c.none, "warnings": c.warnings, "other": c.other} {
+	for name, n := range map[string]int{"yes": c.yes, "no": c.no, "none": c.none,
+		"warnings": c.warnings, "other": c.other} {
 		if c.seen[name] {
 			width = max(width, len(strconv.Itoa(n)))
 		}
@@ -192,7 +194,8 @@ func (s *stateLog) states(m value.Map) error {
 			entries = append(entries, entry{tag: tag, parts: strings.Split(tag, "_|-"), ret: ret})
 		}
 	}
-	sort.SliceStable(entries, func(i, j int) bool { return runNumber(entries[i].ret) < runNumber(entries[j].ret) })
+	sort.SliceStable(entries,
+		func(i, j int) bool { return runNumber(entries[i].ret) < runNumber(entries[j].ret) })
 	for _, e := range entries {
 		if err := s.state(e); err != nil {
 			return err
@@ -305,7 +308,8 @@ func (s *stateLog) time(ret value.Map) {
 }
 
 // changes prints what a state changed, and counts it.
-func (s *stateLog) changes(ret value.Map, changes any, compressed int) (changed bool, text string, err error) {
+func (s *stateLog) changes(ret value.Map, changes any, compressed int) (changed bool, text string,
+	err error) {
 	switch ret.String("name") {
 	case "state.orch", "state.orchestrate", "state.sls":
 		nested, err := highstates(s.o, changes, s.level+1)

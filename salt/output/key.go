@@ -6,7 +6,8 @@ import (
 	"clustermaster/value"
 )
 
-// keyText prints lists of keys, or maps of key to text, by state. The states' own names are the order.
+// keyText prints lists of keys, or maps of key to text, by state. The states' own names are the
+// order.
 func keyText(o Options, r Result) (string, error) {
 	m, ok := r.Value.(value.Map)
 	if !ok {
@@ -40,7 +41,8 @@ func keyText(o Options, r Result) (string, error) {
 					texts = []any{q.Value}
 				}
 				for _, text := range texts {
-					lines = append(lines, s.color+o.stripEscape(value.Str(q.Key))+":  "+value.Str(text)+c.end)
+					lines = append(lines, s.color+o.stripEscape(value.Str(q.Key))+":  "+
+						value.Str(text)+c.end)
 				}
 			}
 		default:

@@ -7,7 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// nestedText prints a value as indented lines: the outputter for everything that has none of its own.
+// nestedText prints a value as indented lines: the outputter for everything that has none of its
+// own.
 func nestedText(o Options, r Result) (string, error) {
 	n := nester{opts: o, c: o.colors(), failed: r.Retcode != 0}
 	n.value(r.Value, r.Indent, "")
@@ -82,7 +83,8 @@ func (n *nester) dict(m value.Map, indent int, prefix string) {
 	}
 }
 
-// sortedKeys sorts by key; keys of several types become texts first, and the last of equal ones wins.
+// sortedKeys sorts by key; keys of several types become texts first, and the last of equal ones
+// wins.
 func sortedKeys(m value.Map) value.Map {
 	sorted, ok := value.Sorted(m)
 	if ok {

@@ -2,7 +2,8 @@ package output
 
 // Options are the settings of one command, from flags and configuration. Begin with Defaults.
 type Options struct {
-	// Output is --out or the option output: it beats what a result asks for. "highstate" does not: it is used where the result asks for it.
+	// Output is --out or the option output: it beats what a result asks for. "highstate" does not:
+	// it is used where the result asks for it.
 	Output string
 	// Color turns colours on; the caller knows whether standard output is a terminal.
 	Color bool
@@ -45,7 +46,8 @@ func Defaults() Options {
 
 // colors are the escape sequences by name; all empty when colours are off.
 type colors struct {
-	red, lightRed, green, lightGreen, yellow, lightYellow, lightBlue, blue, magenta, lightMagenta, cyan, darkGray, lightGray, white, end string
+	red, lightRed, green, lightGreen, yellow, lightYellow, lightBlue, blue, magenta, lightMagenta,
+	cyan, darkGray, lightGray, white, end string
 }
 
 func (o Options) colors() colors {
@@ -59,9 +61,13 @@ func (o Options) colors() colors {
 		return "\x1b[" + fallback + "m"
 	}
 	return colors{
-		red: code("RED", "0;31"), lightRed: code("LIGHT_RED", "0;1;31"), green: code("GREEN", "0;32"), lightGreen: code("LIGHT_GREEN", "0;1;32"),
-		yellow: code("YELLOW", "0;33"), lightYellow: code("LIGHT_YELLOW", "0;1;33"), blue: code("BLUE", "0;34"), lightBlue: code("LIGHT_BLUE", "0;1;34"),
-		magenta: code("MAGENTA", "0;35"), lightMagenta: code("LIGHT_MAGENTA", "0;1;35"), cyan: code("CYAN", "0;36"),
-		darkGray: code("DARK_GRAY", "0;1;30"), lightGray: code("LIGHT_GRAY", "0;37"), white: code("WHITE", "0;1;37"), end: code("ENDC", "0;0"),
+		red: code("RED", "0;31"), lightRed: code("LIGHT_RED", "0;1;31"),
+		green: code("GREEN", "0;32"), lightGreen: code("LIGHT_GREEN", "0;1;32"),
+		yellow: code("YELLOW", "0;33"), lightYellow: code("LIGHT_YELLOW", "0;1;33"),
+		blue: code("BLUE", "0;34"), lightBlue: code("LIGHT_BLUE", "0;1;34"),
+		magenta: code("MAGENTA", "0;35"), lightMagenta: code("LIGHT_MAGENTA", "0;1;35"),
+		cyan:     code("CYAN", "0;36"),
+		darkGray: code("DARK_GRAY", "0;1;30"), lightGray: code("LIGHT_GRAY", "0;37"),
+		white: code("WHITE", "0;1;37"), end: code("ENDC", "0;0"),
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"clustermaster/value"
 )
 
-// errShape tells that a value does not have the shape that an outputter is for. Another outputter is tried then.
+// errShape tells that a value does not have the shape that an outputter is for. Another outputter
+// is tried then.
 var errShape = errors.New("value has another shape")
 
 // Result is one document to print.
@@ -22,12 +23,15 @@ type Result struct {
 
 // formats are the outputters by name.
 var formats = map[string]func(Options, Result) (string, error){
-	"nested":              nestedText,
-	"highstate":           highstateText,
-	"json":                jsonText,
-	"yaml":                yamlText,
-	"txt":                 txtText,
-	"raw":                 func(_ Options, r Result) (string, error) { return value.Str(r.Value), nil },
+	"nested":    nestedText,
+	"highstate": highstateText,
+	"json":      jsonText,
+	"yaml":      yamlText,
+	"txt":       txtText,
+	"raw": func(_ Options, r Result) (string,
+		error) {
+		return value.Str(r.Value), nil
+	},
 	"pprint":              pprintText,
 	"table":               tableText,
 	"key":                 keyText,
@@ -44,10 +48,12 @@ func Known(name string) bool {
 
 // Names lists the outputters that a user may ask for, sorted.
 func Names() []string {
-	return []string{"highstate", "json", "key", "nested", "newline_values_only", "no_return", "pprint", "quiet", "raw", "table", "txt", "yaml"}
+	return []string{"highstate", "json", "key", "nested", "newline_values_only", "no_return",
+		"pprint", "quiet", "raw", "table", "txt", "yaml"}
 }
 
-// Choose is the outputter that a result goes through, by Salt's order: the user's, the result's, highstate for --static state.*, nested.
+// Choose is the outputter that a result goes through, by Salt's order: the user's, the result's,
+// highstate for --static state.*, nested.
 func (o Options) Choose(asked string) string {
 	out := asked
 	if o.Output != "" && o.Output != "highstate" {
@@ -73,7 +79,8 @@ func (o Options) Choose(asked string) string {
 	return out
 }
 
-// Text is the document without trailing white space. A value that the chosen outputter can't print goes through nested and then raw.
+// Text is the document without trailing white space. A value that the chosen outputter can't print
+// goes through nested and then raw.
 func (o Options) Text(r Result) string {
 	r.Value = plain(r.Value)
 	name := o.Choose(r.Outputter)
@@ -83,7 +90,8 @@ func (o Options) Text(r Result) string {
 			return strings.TrimRightFunc(text, value.IsSpace)
 		}
 		if i == 0 && name == o.Output {
-			o.warn(fmt.Sprintf("Outputter %s can't print this result (%s), fall back to nested", name, err))
+			o.warn(fmt.Sprintf("Outputter %s can't print this result (%s), fall back to nested",
+				name, err))
 		}
 	}
 	return ""
@@ -107,8 +115,8 @@ func (o Options) warn(text string) {
 	}
 }
 
-// plain brings a value to wire form all the way down, so that outputters meet few types: value.Map, []any, string, []byte, int64, uint64, float64,
-// bool, nil, and text for the rest.
+// plain brings a value to wire form all the way down, so that outputters meet few types: value.Map,
+// []any, string, []byte, int64, uint64, float64, bool, nil, and text for the rest.
 func plain(v any) any {
 	switch x := value.Plain(v).(type) {
 	case value.Map:
@@ -132,7 +140,8 @@ func plain(v any) any {
 	}
 }
 
-// splitLines is Python's str.splitlines: it knows more line ends than "\n", and a last one adds no line.
+// splitLines is Python's str.splitlines: it knows more line ends than "\n", and a last one adds no
+// line.
 func splitLines(s string) []string {
 	var lines []string
 	start := 0

@@ -7,7 +7,8 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// jsonText prints JSON with four blanks of indentation and the keys in the order they came in. What has no JSON form prints as {}.
+// jsonText prints JSON with four blanks of indentation and the keys in the order they came in. What
+// has no JSON form prints as {}.
 func jsonText(o Options, r Result) (string, error) {
 	style := value.JSONStyle{Indent: 4}
 	switch {

@@ -9,7 +9,8 @@ import (
 
 const pprintWidth = 80
 
-// pformat is Python's pprint.pformat: one line if it fits into 80 columns, else one element a line; map keys sorted.
+// pformat is Python's pprint.pformat: one line if it fits into 80 columns, else one element a line;
+// map keys sorted.
 func pformat(v any, indent int) string {
 	p := pretty{indent: indent}
 	p.value(v, 0, 0, 1)
@@ -21,7 +22,8 @@ type pretty struct {
 	indent int
 }
 
-// value writes v at a column; allowance is what must still fit behind it on its last line, level the depth of containers.
+// value writes v at a column; allowance is what must still fit behind it on its last line, level
+// the depth of containers.
 func (p *pretty) value(v any, column, allowance, level int) {
 	rep := sortedRepr(v)
 	if utf8.RuneCountInString(rep) <= pprintWidth-column-allowance {
@@ -233,7 +235,8 @@ func inOrder(v any) any {
 	return v
 }
 
-// pprintOrder sorts keys; keys of several types are grouped by the name of their type, as pprint does.
+// pprintOrder sorts keys; keys of several types are grouped by the name of their type, as pprint
+// does.
 func pprintOrder(m value.Map) value.Map {
 	if sorted, ok := value.Sorted(m); ok {
 		return sorted

@@ -11,7 +11,10 @@ import (
 
 // block prints one state in full.
 func (s *stateLog) block(e entry, result any, color, changes string) {
-	row := func(label, text string) { s.lines = append(s.lines, "    "+color+label+": "+text+s.c.end) }
+	row := func(label, text string) {
+		s.lines = append(s.lines,
+			"    "+color+label+": "+text+s.c.end)
+	}
 	s.add(color, "----------")
 	row("      ID", e.parts[1])
 	row("Function", e.parts[0]+"."+e.parts[3])
@@ -49,10 +52,12 @@ func joinTexts(v any) string {
 	return strings.Join(parts, "\n")
 }
 
-// comment is the comment with its lines below one another, followed by the state's data if it has any.
+// comment is the comment with its lines below one another, followed by the state's data if it has
+// any.
 func comment(ret value.Map) string {
 	v, _ := ret.Get("comment")
-	text := strings.ReplaceAll(strings.TrimFunc(value.Str(v), value.IsSpace), "\n", "\n"+strings.Repeat(" ", 14))
+	text := strings.ReplaceAll(strings.TrimFunc(value.Str(v), value.IsSpace), "\n",
+		"\n"+strings.Repeat(" ", 14))
 	data, ok := ret.Get("data")
 	if !ok {
 		return text
@@ -92,7 +97,8 @@ func (s *stateLog) terse(e entry, result any, color string) {
 	module, name, fun := e.parts[0], e.parts[2], e.parts[len(e.parts)-1]
 
 	if s.o.StateTabularAs != "" {
-		s.lines = append(s.lines, formatRow(s.o.StateTabularAs, []any{color, name, module, fun, word, s.c.end, e.ret}))
+		s.lines = append(s.lines, formatRow(s.o.StateTabularAs,
+			[]any{color, name, module, fun, word, s.c.end, e.ret}))
 		return
 	}
 	var b strings.Builder
@@ -105,14 +111,17 @@ func (s *stateLog) terse(e entry, result any, color string) {
 		if profile {
 			b.WriteString(field("start_time") + " [" + padLeft(field("duration"), 7) + " ms] ")
 		}
-		b.WriteString(padLeft(module, 10) + "." + padRight(fun, 10) + " " + padRight(word, 7) + "   Name: " + name + s.c.end)
+		b.WriteString(padLeft(module, 10) + "." + padRight(fun, 10) + " " + padRight(word, 7) +
+			"   Name: " + name + s.c.end)
 	} else {
 		if warned {
 			b.WriteString(s.c.lightRed + "Warnings:\n" + joinTexts(warnings) + s.c.end)
 		}
-		b.WriteString(" " + color + " Name: " + name + " - Function: " + module + "." + fun + " - Result: " + word)
+		b.WriteString(" " + color + " Name: " + name + " - Function: " + module + "." + fun +
+			" - Result: " + word)
 		if profile {
-			b.WriteString(" - Started: " + field("start_time") + " - Duration: " + field("duration") + " ms")
+			b.WriteString(" - Started: " + field("start_time") + " - Duration: " +
+				field("duration") + " ms")
 		}
 		b.WriteString(s.c.end)
 	}
@@ -157,7 +166,8 @@ func (s *stateLog) summary(id string) {
 		if sum > 999 {
 			sum, unit = sum/1000, "s"
 		}
-		s.add(s.c.cyan, "Total run time: "+padLeft(strconv.FormatFloat(sum, 'f', 3, 64), width-5)+" "+unit)
+		s.add(s.c.cyan, "Total run time: "+padLeft(strconv.FormatFloat(sum, 'f', 3, 64), width-5)+
+			" "+unit)
 	}
 }
 
@@ -179,8 +189,8 @@ func padRight(s string, width int) string {
 	return s + strings.Repeat(" ", max(width-utf8.RuneCountInString(s), 0))
 }
 
-// formatRow fills a user's Python format string (state_tabular) with texts by number: {1}, {2:>10}, {6[duration]!s:>7}. Whatever else stands in
-// braces is left as it is.
+// formatRow fills a user's Python format string (state_tabular) with texts by number: {1}, {2:>10},
+// {6[duration]!s:>7}. Whatever else stands in braces is left as it is.
 func formatRow(format string, args []any) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

@@ -7,7 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// tableText prints lists of maps, and lists of texts, as grids below the keys that lead to them. Other values don't show.
+// tableText prints lists of maps, and lists of texts, as grids below the keys that lead to them.
+// Other values don't show.
 func tableText(o Options, r Result) (string, error) {
 	t := &table{c: o.colors()}
 	if err := t.value(r.Value, 0); err != nil {
@@ -119,8 +120,8 @@ func kindOf(v any) string {
 	return "int"
 }
 
-// grid rules off every row, so a header looks like any row. Cells that wrap, and rows of unequal length, show all they have; Salt cuts them to the
-// shortest one.
+// grid rules off every row, so a header looks like any row. Cells that wrap, and rows of unequal
+// length, show all they have; Salt cuts them to the shortest one.
 func (t *table) grid(rows [][]string, indent int) {
 	var logical [][][]string // row, physical line, cell
 	widths := []int{}
@@ -200,7 +201,8 @@ func center(s string, width int) string {
 	return strings.Repeat(" ", left) + s + strings.Repeat(" ", gap-left)
 }
 
-// title is Python's str.title: each letter after a non-letter in upper case, the others in lower case.
+// title is Python's str.title: each letter after a non-letter in upper case, the others in lower
+// case.
 func title(s string) string {
 	r := []rune(strings.ToLower(s))
 	for i := range r {

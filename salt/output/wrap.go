@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// fill is Python's textwrap.fill with one indentation for all lines: white space becomes blanks, lines break at blanks and behind hyphens, a word
-// too long for a line is cut.
+// fill is Python's textwrap.fill with one indentation for all lines: white space becomes blanks,
+// lines break at blanks and behind hyphens, a word too long for a line is cut.
 func fill(text string, width int, indent string) string {
 	text = strings.Map(func(r rune) rune {
 		switch r {
@@ -85,8 +85,8 @@ func expandTabs(s string) string {
 	return b.String()
 }
 
-// wrapChunks cuts a text into pieces between which a line may break: runs of blanks, words, parts of words that end with a hyphen between letters, and
-// dashes between words.
+// wrapChunks cuts a text into pieces between which a line may break: runs of blanks, words, parts
+// of words that end with a hyphen between letters, and dashes between words.
 func wrapChunks(text string) []string {
 	r := []rune(text)
 	var chunks []string
@@ -124,7 +124,8 @@ func dashRun(r []rune, i int) int {
 	return j - i
 }
 
-// hyphenBreak tells that a word begun at i may break before j: behind a hyphen that follows two letters (or letter-letter) and is followed by two.
+// hyphenBreak tells that a word begun at i may break before j: behind a hyphen that follows two
+// letters (or letter-letter) and is followed by two.
 func hyphenBreak(r []rune, i, j int) bool {
 	if j-1 < i || r[j-1] != '-' {
 		return false

@@ -19,7 +19,8 @@ import (
 )
 
 // maker makes a compiler over files of pillar_roots.
-func maker(t *testing.T, o pillar.Options, deps pillar.Deps, files map[string]string) *pillar.Compiler {
+func maker(t *testing.T, o pillar.Options, deps pillar.Deps,
+	files map[string]string) *pillar.Compiler {
 	t.Helper()
 	if o.Roots == nil {
 		o.Roots = []pillar.Env{{Name: "base", Roots: []string{"/"}}}
@@ -58,7 +59,8 @@ func TestTooLarge(t *testing.T) {
 		"top.sls": "base: {'*': [a]}", "a.sls": "x: {{ 'y' * 2000 }}",
 	})
 	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1"})
-	if err != nil || len(made.Pillar) != 1 || !strings.Contains(errorsOf(made.Pillar), "more than max_pillar_size (1000) allows") {
+	if err != nil || len(made.Pillar) != 1 ||
+		!strings.Contains(errorsOf(made.Pillar), "more than max_pillar_size (1000) allows") {
 		t.Fatal(made.Pillar, err)
 	}
 }
@@ -69,7 +71,8 @@ func TestDeepIncludes(t *testing.T) {
 	for i := range 300 {
 		files[fmt.Sprintf("s%d.sls", i)] = fmt.Sprintf("include: [s%d]\nk%d: 1\n", i+1, i)
 	}
-	made, err := maker(t, pillar.Options{}, pillar.Deps{}, files).Pillar(t.Context(), pillar.Request{ID: "web1"})
+	made, err := maker(t, pillar.Options{}, pillar.Deps{}, files).Pillar(t.Context(),
+		pillar.Request{ID: "web1"})
 	if err != nil || !strings.Contains(errorsOf(made.Pillar), "goes deeper than 200 levels") {
 		t.Fatal(errorsOf(made.Pillar), err)
 	}
@@ -81,30 +84,37 @@ func TestDeepIncludes(t *testing.T) {
 // stuck renders until its context ends.
 type stuck struct{}
 
-func (stuck) Render(ctx context.Context, _ render.Source, _ string, _ render.Context, _ render.Host) (any, error) {
+func (stuck) Render(ctx context.Context, _ render.Source, _ string, _ render.Context,
+	_ render.Host) (any, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	c := maker(t, pillar.Options{Timeout: 50 * time.Millisecond}, pillar.Deps{Renderer: stuck{}}, map[string]string{"top.sls": "base: {}"})
-	if made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1"}); !errors.Is(err, context.DeadlineExceeded) {
+	c := maker(t, pillar.Options{Timeout: 50 * time.Millisecond}, pillar.Deps{Renderer: stuck{}},
+		map[string]string{"top.sls": "base: {}"})
+	if made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1"}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Fatal(made, err)
 	}
 }
 
 func TestPillarOpts(t *testing.T) {
 	t.Parallel()
-	c := maker(t, pillar.Options{PillarOpts: true, MasterOpts: value.Map{{Key: "id", Value: "m1"}, {Key: "own", Value: "x"}}}, pillar.Deps{}, map[string]string{
-		"top.sls": "base: {'*': [a]}", "a.sls": "x: 1",
-	})
-	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1", Grains: value.Map{{Key: "os", Value: "Debian"}}})
+	c := maker(t, pillar.Options{PillarOpts: true,
+		MasterOpts: value.Map{{Key: "id", Value: "m1"}, {Key: "own", Value: "x"}}}, pillar.Deps{},
+		map[string]string{
+			"top.sls": "base: {'*': [a]}", "a.sls": "x: 1",
+		})
+	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1",
+		Grains: value.Map{{Key: "os", Value: "Debian"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	master := mapOf(made.Pillar, "master")
-	if master.String("own") != "x" || master.String("id") != "web1" || mapOf(master, "grains").String("os") != "Debian" {
+	if master.String("own") != "x" || master.String("id") != "web1" ||
+		mapOf(master, "grains").String("os") != "Debian" {
 		t.Error(master)
 	}
 }
@@ -131,13 +141,18 @@ func TestCache(t *testing.T) {
 		want, keep string
 	}{
 		{"fresh", kept{old, time.Now()}, pillar.Request{ID: "a"}, "[{v old}]", "[]"},
-		{"expired", kept{old, time.Now().Add(-time.Hour)}, pillar.Request{ID: "a"}, "[{v new}]", "[{v new}]"},
-		{"cleaned", kept{old, time.Now()}, pillar.Request{ID: "a", CleanCache: true}, "[{v new}]", "[{v new}]"},
+		{"expired", kept{old, time.Now().Add(-time.Hour)}, pillar.Request{ID: "a"}, "[{v new}]",
+			"[{v new}]"},
+		{"cleaned", kept{old, time.Now()}, pillar.Request{ID: "a", CleanCache: true}, "[{v new}]",
+			"[{v new}]"},
 		{"none yet", kept{}, pillar.Request{ID: "a"}, "[{v new}]", "[{v new}]"},
-		{"override of a fresh one", kept{old, time.Now()}, pillar.Request{ID: "a", Override: override}, "[{v old} {o cli}]", "[]"},
-		{"override of none is not kept", kept{}, pillar.Request{ID: "a", Override: override}, "[{v new} {o cli}]", "[{v new}]"},
+		{"override of a fresh one", kept{old, time.Now()},
+			pillar.Request{ID: "a", Override: override}, "[{v old} {o cli}]", "[]"},
+		{"override of none is not kept", kept{}, pillar.Request{ID: "a", Override: override},
+			"[{v new} {o cli}]", "[{v new}]"},
 	} {
-		c := maker(t, pillar.Options{Cache: true, CacheTTL: time.Minute}, pillar.Deps{Kept: tt.kept}, files)
+		c := maker(t, pillar.Options{Cache: true, CacheTTL: time.Minute},
+			pillar.Deps{Kept: tt.kept}, files)
 		made, err := c.Pillar(t.Context(), tt.req)
 		if err != nil || fmt.Sprint(made.Pillar) != tt.want || fmt.Sprint(made.Keep) != tt.keep {
 			t.Errorf("%s: %v, keep %v, %v", tt.name, made.Pillar, made.Keep, err)
@@ -148,8 +163,10 @@ func TestCache(t *testing.T) {
 // TestOverrideIsNotKept: what one request overrides must not decide later targets.
 func TestOverrideIsNotKept(t *testing.T) {
 	t.Parallel()
-	c := maker(t, pillar.Options{}, pillar.Deps{}, map[string]string{"top.sls": "base: {'*': [a]}", "a.sls": "color: blue"})
-	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1", Override: value.Map{{Key: "color", Value: "LEAK"}}})
+	c := maker(t, pillar.Options{}, pillar.Deps{},
+		map[string]string{"top.sls": "base: {'*': [a]}", "a.sls": "color: blue"})
+	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1",
+		Override: value.Map{{Key: "color", Value: "LEAK"}}})
 	if err != nil || made.Pillar.String("color") != "LEAK" || made.Keep != nil {
 		t.Fatal(made, err)
 	}
@@ -166,11 +183,13 @@ func TestDecrypt(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() //nolint:errcheck // it may be gone
+		exec.Command("gpgconf", "--homedir", home, "--kill",
+			"all").Run() //nolint:errcheck // it may be gone
 		os.RemoveAll(home)
 	})
 	gpg := func(in string, args ...string) string {
-		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--yes", "--trust-model", "always"}, args...)...)
+		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--yes",
+			"--trust-model", "always"}, args...)...)
 		cmd.Stdin = strings.NewReader(in)
 		out, err := cmd.Output()
 		if err != nil {
@@ -178,24 +197,28 @@ func TestDecrypt(t *testing.T) {
 		}
 		return string(out)
 	}
-	gpg("", "--pinentry-mode", "loopback", "--passphrase", "", "--quick-generate-key", "salt@example.net", "future-default", "default", "never")
+	gpg("", "--pinentry-mode", "loopback", "--passphrase", "", "--quick-generate-key",
+		"salt@example.net", "future-default", "default", "never")
 	secret := gpg("s3cret", "--armor", "--encrypt", "-r", "salt@example.net")
 	indented := "  " + strings.ReplaceAll(strings.TrimSpace(secret), "\n", "\n    ")
 	files := map[string]string{
 		"top.sls": "base: {'*': [a, b]}",
 		"a.sls":   "a:\n  s: |\n  " + indented + "\n  t: plain\n",
-		"b.sls":   "#!yaml|gpg\nb: |\n  " + strings.ReplaceAll(strings.TrimSpace(secret), "\n", "\n  ") + "\n",
+		"b.sls": "#!yaml|gpg\nb: |\n  " + strings.ReplaceAll(strings.TrimSpace(secret), "\n",
+			"\n  ") + "\n",
 	}
 	c := maker(t, pillar.Options{
 		DecryptPillar: []any{value.Map{{Key: "a:s", Value: "gpg"}}},
-		MasterOpts:    value.Map{{Key: "gpg_keydir", Value: home}, {Key: "gpg_decrypt_must_succeed", Value: true}},
+		MasterOpts: value.Map{{Key: "gpg_keydir", Value: home},
+			{Key: "gpg_decrypt_must_succeed", Value: true}},
 	}, pillar.Deps{}, files)
 	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := mapOf(made.Pillar, "a")
-	if strings.TrimSpace(a.String("s")) != "s3cret" || a.String("t") != "plain" || strings.TrimSpace(made.Pillar.String("b")) != "s3cret" {
+	if strings.TrimSpace(a.String("s")) != "s3cret" || a.String("t") != "plain" ||
+		strings.TrimSpace(made.Pillar.String("b")) != "s3cret" {
 		t.Error(made.Pillar)
 	}
 	decryptsNothing(t, home, secret, files)
@@ -204,17 +227,26 @@ func TestDecrypt(t *testing.T) {
 // decryptsNothing of what the minion gives, wherever the pillar is decrypted.
 func decryptsNothing(t *testing.T, home, secret string, files map[string]string) {
 	t.Helper()
-	keys := value.Map{{Key: "gpg_keydir", Value: home}, {Key: "gpg_decrypt_must_succeed", Value: true}}
-	stolen := value.Map{{Key: "a", Value: value.Map{{Key: "s", Value: secret}}}, {Key: "own", Value: secret}}
+	keys := value.Map{{Key: "gpg_keydir", Value: home},
+		{Key: "gpg_decrypt_must_succeed", Value: true}}
+	stolen := value.Map{{Key: "a", Value: value.Map{{Key: "s", Value: secret}}},
+		{Key: "own", Value: secret}}
 	decrypt := []any{value.Map{{Key: "a:s", Value: "gpg"}}, value.Map{{Key: "own", Value: "gpg"}}}
-	gpg, extra := value.Map{{Key: "gpg", Value: value.Map{}}}, value.Map{{Key: "extra_minion_data_in_pillar", Value: value.Map{{Key: "include", Value: "*"}}}}
+	gpg, extra := value.Map{{Key: "gpg",
+		Value: value.Map{}}},
+		value.Map{{Key: "extra_minion_data_in_pillar",
+			Value: value.Map{{Key: "include", Value: "*"}}}}
 	for name, o := range map[string]pillar.Options{
-		"decrypt_pillar": {DecryptPillar: decrypt}, "gpg": {ExtPillar: []any{gpg}}, "both": {DecryptPillar: decrypt, ExtPillar: []any{gpg}},
-		"ext_pillar_first": {DecryptPillar: decrypt, ExtPillar: []any{gpg}, ExtPillarFirst: true}, "extra data": {DecryptPillar: decrypt, ExtPillar: []any{extra, gpg}},
-		"extra data first": {DecryptPillar: decrypt, ExtPillar: []any{extra, gpg}, ExtPillarFirst: true},
+		"decrypt_pillar": {DecryptPillar: decrypt}, "gpg": {ExtPillar: []any{gpg}},
+		"both":             {DecryptPillar: decrypt, ExtPillar: []any{gpg}},
+		"ext_pillar_first": {DecryptPillar: decrypt, ExtPillar: []any{gpg}, ExtPillarFirst: true},
+		"extra data":       {DecryptPillar: decrypt, ExtPillar: []any{extra, gpg}},
+		"extra data first": {DecryptPillar: decrypt, ExtPillar: []any{extra, gpg},
+			ExtPillarFirst: true},
 	} {
 		o.MasterOpts = keys
-		for _, r := range []pillar.Request{{ID: "web1", Override: stolen}, {ID: "web1", ExtraMinionData: stolen}} {
+		for _, r := range []pillar.Request{{ID: "web1", Override: stolen},
+			{ID: "web1", ExtraMinionData: stolen}} {
 			made, err := maker(t, o, pillar.Deps{}, files).Pillar(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
@@ -236,7 +268,9 @@ func TestUnusualIDs(t *testing.T) {
 	root := t.TempDir()
 	for path, text := range map[string]string{
 		"stack.cfg": "minions/{{ minion_id }}.yml\nminions/{{ minion_id.split('+')[0] }}.yml\n*.common\n", "list.cfg": "[\"minions/{{ minion_id }}.yml\"]\n",
-		"minions/web1.yml": "web1: secret", "minions/db1.yml": "db1: secret", "minions/*.yml": "own: star", "minions/a b.yml": "own: blank", "x.common": "common: 1", "top": "top: secret",
+		"minions/web1.yml": "web1: secret", "minions/db1.yml": "db1: secret",
+		"minions/*.yml": "own: star", "minions/a b.yml": "own: blank", "x.common": "common: 1",
+		"top":               "top: secret",
 		"tree/hosts/web1/f": "secret", "tree/hosts/*/f": "own",
 	} {
 		full := filepath.Join(root, path)
@@ -248,7 +282,9 @@ func TestUnusualIDs(t *testing.T) {
 		}
 	}
 	made := func(id, ext string, args any) value.Map {
-		c := maker(t, pillar.Options{ExtPillar: []any{value.Map{{Key: ext, Value: args}}}}, pillar.Deps{Functions: modules.New(modules.Deps{Version: "3008.3"})}, map[string]string{"top.sls": "base: {}"})
+		c := maker(t, pillar.Options{ExtPillar: []any{value.Map{{Key: ext, Value: args}}}},
+			pillar.Deps{Functions: modules.New(modules.Deps{Version: "3008.3"})},
+			map[string]string{"top.sls": "base: {}"})
 		made, err := c.Pillar(t.Context(), pillar.Request{ID: id, Grains: value.Map{}})
 		if err != nil {
 			t.Fatal(err)
@@ -262,16 +298,28 @@ func TestUnusualIDs(t *testing.T) {
 		args    any
 		want    string // "" for an error
 	}{
-		{"web1", "stack", stack, "[{web1 secret} {common 1}]"}, {"*", "stack", stack, "[{own star}]"}, {"[w]eb1", "stack", stack, "[]"}, {"*+x", "stack", stack, "[{own star}]"},
-		{"????", "stack", stack, "[]"}, {"a b", "stack", stack, "[{own blank}]"}, {"a\ntop", "stack", stack, ""}, {`a", "../top`, "stack", list, ""}, {`a","top`, "stack", list, ""},
+		{"web1", "stack", stack, "[{web1 secret} {common 1}]"},
+		{"*", "stack", stack, "[{own star}]"}, {"[w]eb1", "stack", stack, "[]"},
+		{"*+x", "stack", stack, "[{own star}]"},
+		{"????", "stack", stack, "[]"}, {"a b", "stack", stack, "[{own blank}]"},
+		{"a\ntop", "stack", stack, ""}, {`a", "../top`, "stack", list, ""},
+		{`a","top`, "stack", list, ""},
 		{"web1", "stack", list, "[{web1 secret}]"}, {"a b", "stack", list, "[{own blank}]"},
-		{"web1", "file_tree", tree, "[{f [115 101 99 114 101 116]}]"}, {"*", "file_tree", tree, "[{f [111 119 110]}]"}, {"[w]eb1", "file_tree", tree, "[]"},
-		{"web1", "cmd_yaml", "echo said: %s", "[{said web1}]"}, {"$(echo x)", "cmd_yaml", "echo said: %s", "[{said $(echo x)}]"}, {"a;echo b: c", "cmd_yaml", "echo said: %s", "[]"},
-		{"`echo x`", "cmd_yaml", `echo "said: x%s"`, ""}, {"';echo b: c;'", "cmd_yaml", `echo 'said: x%s'`, ""}, {"a\nb", "cmd_yaml", "echo said: %s", ""}, {"-n", "cmd_yaml", "echo %s", ""},
-		{"a", "cmd_json", `printf %b '{"said": "%s"}'`, "[{said a}]"}, {"a b", "cmd_json", `printf '["%s"]'`, ""}, {"-x", "cmd_json", `echo %s`, ""}, {`"c"`, "cmd_json", `echo '{"said":' %s }`, `[{said c}]`},
+		{"web1", "file_tree", tree, "[{f [115 101 99 114 101 116]}]"},
+		{"*", "file_tree", tree, "[{f [111 119 110]}]"}, {"[w]eb1", "file_tree", tree, "[]"},
+		{"web1", "cmd_yaml", "echo said: %s", "[{said web1}]"},
+		{"$(echo x)", "cmd_yaml", "echo said: %s", "[{said $(echo x)}]"},
+		{"a;echo b: c", "cmd_yaml", "echo said: %s", "[]"},
+		{"`echo x`", "cmd_yaml", `echo "said: x%s"`, ""},
+		{"';echo b: c;'", "cmd_yaml", `echo 'said: x%s'`, ""},
+		{"a\nb", "cmd_yaml", "echo said: %s", ""}, {"-n", "cmd_yaml", "echo %s", ""},
+		{"a", "cmd_json", `printf %b '{"said": "%s"}'`, "[{said a}]"},
+		{"a b", "cmd_json", `printf '["%s"]'`, ""}, {"-x", "cmd_json", `echo %s`, ""},
+		{`"c"`, "cmd_json", `echo '{"said":' %s }`, `[{said c}]`},
 	} {
 		got := made(tt.id, tt.ext, tt.args)
-		if (tt.want == "") != (errorsOf(got) != "<nil>") || tt.want != "" && fmt.Sprint(got) != tt.want {
+		if (tt.want == "") != (errorsOf(got) != "<nil>") || tt.want != "" &&
+			fmt.Sprint(got) != tt.want {
 			t.Errorf("%s %v for %q: %v, want %s", tt.ext, tt.args, tt.id, got, tt.want)
 		}
 	}
@@ -281,7 +329,8 @@ func TestUnusualIDs(t *testing.T) {
 func TestFileTreeStaysInside(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	for path, text := range map[string]string{"outside/secret": "s", "tree/hosts/web1/own": "o", "tree/hosts/web1/sub/x": "x"} {
+	for path, text := range map[string]string{"outside/secret": "s", "tree/hosts/web1/own": "o",
+		"tree/hosts/web1/sub/x": "x"} {
 		full := filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 			t.Fatal(err)
@@ -290,14 +339,16 @@ func TestFileTreeStaysInside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{"tree/hosts/web1/out": "outside", "tree/hosts/web1/sub/again": "tree/hosts/web1"} {
+	for link, to := range map[string]string{"tree/hosts/web1/out": "outside",
+		"tree/hosts/web1/sub/again": "tree/hosts/web1"} {
 		if err := os.Symlink(filepath.Join(root, to), filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, follow := range []bool{false, true} {
 		c := maker(t, pillar.Options{ExtPillar: []any{value.Map{{Key: "file_tree", Value: value.Map{
-			{Key: "root_dir", Value: filepath.Join(root, "tree")}, {Key: "follow_dir_links", Value: follow},
+			{Key: "root_dir", Value: filepath.Join(root, "tree")},
+			{Key: "follow_dir_links", Value: follow},
 		}}}}}, pillar.Deps{}, map[string]string{"top.sls": "base: {}"})
 		made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1"})
 		if err != nil {
@@ -310,7 +361,8 @@ func TestFileTreeStaysInside(t *testing.T) {
 		if got := fmt.Sprint(made.Pillar); got != want {
 			t.Errorf("follow %v: %s", follow, got)
 		}
-		if made, err := c.Pillar(t.Context(), pillar.Request{ID: "../../outside"}); err != nil || len(made.Pillar) != 0 {
+		if made, err := c.Pillar(t.Context(), pillar.Request{ID: "../../outside"}); err != nil ||
+			len(made.Pillar) != 0 {
 			t.Errorf("follow %v: %v %v", follow, made.Pillar, err)
 		}
 	}

@@ -22,7 +22,8 @@ type Env struct {
 
 // Options are the master options that pillars depend on, named as in Salt's config.
 type Options struct {
-	Roots                []Env  // pillar_roots, in the config's order; an Env "__env__" stands for the one that is asked for
+	// pillar_roots, in the config's order; an Env "__env__" stands for the one that is asked for
+	Roots                []Env
 	StateTop             string // state_top
 	Renderer             string // renderer: the pipeline of files without a shebang
 	Saltenv, Pillarenv   string // defaults of requests that name none; "" for none
@@ -65,16 +66,19 @@ const (
 
 // Files are pillar_roots.
 type Files interface {
-	// List returns the sorted paths of an environment's files, relative to its roots. It is not written to.
+	// List returns the sorted paths of an environment's files, relative to its roots. It is not
+	// written to.
 	List(env string) []string
-	// Open returns a file's content and where it lies on disk. A file that is not there, or may not be read, is not found.
+	// Open returns a file's content and where it lies on disk. A file that is not there, or may not
+	// be read, is not found.
 	Open(env, path string) (abs string, data []byte, found bool, err error)
 }
 
 // Kept is where compiled pillars are kept for pillar_cache.
 type Kept interface {
 	// Pillar returns the pillar of a minion for a pillarenv ("" for none) and when it was stored.
-	Pillar(ctx context.Context, id, pillarenv string) (pillar value.Map, at time.Time, found bool, err error)
+	Pillar(ctx context.Context, id, pillarenv string) (pillar value.Map, at time.Time, found bool,
+		err error)
 }
 
 // Deps is what a compiler asks others for.
@@ -83,9 +87,11 @@ type Deps struct {
 	Renderer  Renderer
 	Functions Functions // nil: templates can call nothing. It may be a Binder too
 	Kept      Kept      // nil: no pillar_cache
-	// Matches lists the minions of a compound expression, for file_tree and nodegroups; nil: none match.
+	// Matches lists the minions of a compound expression, for file_tree and nodegroups; nil: none
+	// match.
 	Matches func(ctx context.Context, compound any) ([]string, error)
-	// Git lists the folders that one entry git of ext_pillar gives to a request; nil: there is no git_pillar.
+	// Git lists the folders that one entry git of ext_pillar gives to a request; nil: there is no
+	// git_pillar.
 	Git func(ctx context.Context, remotes []any, saltenv, pillarenv string) ([]GitFolder, error)
 }
 
@@ -96,7 +102,8 @@ type Request struct {
 	Saltenv, Pillarenv        string // "" for none
 	Override, ExtraMinionData value.Map
 	CleanCache                bool
-	Ext                       any // on-demand ext_pillar of the minion: a map from name to arguments
+	// on-demand ext_pillar of the minion: a map from name to arguments
+	Ext any
 }
 
 // Compiler makes pillars. It is safe for concurrent use.
@@ -135,7 +142,8 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Com
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Compiler{deps: deps, opts: o, log: log.With("component", "pillar"), metrics: newMetrics(reg)}
+	return &Compiler{deps: deps, opts: o, log: log.With("component", "pillar"),
+		metrics: newMetrics(reg)}
 }
 
 // Made is a pillar and what of it the master remembers.
@@ -145,8 +153,8 @@ type Made struct {
 	Env    string    // pillarenv under which it is kept; "" for none
 }
 
-// Pillar makes a minion's pillar; with pillar_cache that may be one made earlier. An error means that there is no answer; what is
-// wrong with a pillar is in its key _errors.
+// Pillar makes a minion's pillar; with pillar_cache that may be one made earlier. An error means
+// that there is no answer; what is wrong with a pillar is in its key _errors.
 func (c *Compiler) Pillar(ctx context.Context, r Request) (Made, error) {
 	if c.opts.PillarenvFromSaltenv && r.Pillarenv == "" {
 		r.Pillarenv = r.Saltenv
@@ -217,18 +225,21 @@ type compilation struct {
 	seen               value.Map // the options as templates see them
 	told               value.Map // the options as functions see them: id is the master's
 	pillar             value.Map // as templates and matchers see it
-	given              value.Map // what the minion added to a pillar in which something is decrypted
-	avail              map[string][]string
-	ignored            map[string][]string // SLS per environment whose absence is no error
-	errors             []string
-	rendered           int
-	functions          Functions // nil: there are none
+	// what the minion added to a pillar in which something is decrypted
+	given     value.Map
+	avail     map[string][]string
+	ignored   map[string][]string // SLS per environment whose absence is no error
+	errors    []string
+	rendered  int
+	functions Functions // nil: there are none
 }
 
 func (c *Compiler) newCompilation(r Request) *compilation {
 	p := &compilation{
-		Compiler: c, req: r, grains: r.Grains, pillar: value.Map{}, pillarenv: c.pillarenv(r), saltenv: r.Saltenv,
-		avail: make(map[string][]string), ignored: make(map[string][]string), functions: c.deps.Functions,
+		Compiler: c, req: r, grains: r.Grains, pillar: value.Map{}, pillarenv: c.pillarenv(r),
+		saltenv: r.Saltenv,
+		avail:   make(map[string][]string), ignored: make(map[string][]string),
+		functions: c.deps.Functions,
 	}
 	if p.saltenv == "" {
 		p.saltenv = c.opts.Saltenv
@@ -299,9 +310,12 @@ func (p *compilation) run(ctx context.Context) (value.Map, error) {
 	p.errors = append(p.errors, topErrors...)
 	made := p.pillar
 	if p.opts.PillarOpts {
-		made = value.Update(made, value.Map{{Key: "master", Value: append(slices.Clip(p.seen), value.Pair{Key: "grains", Value: p.grains})}})
+		made = value.Update(made,
+			value.Map{{Key: "master", Value: append(slices.Clip(p.seen),
+				value.Pair{Key: "grains", Value: p.grains})}})
 	}
-	// Before what the minion gives: it would be told what its own texts decrypt to. Salt decrypts last.
+	// Before what the minion gives: it would be told what its own texts decrypt to. Salt decrypts
+	// last.
 	made = p.decrypt(ctx, made)
 	if p.opts.ExtPillarFirst {
 		made = p.merge(p.given, made)
@@ -318,13 +332,17 @@ func (p *compilation) run(ctx context.Context) (value.Map, error) {
 func (p *compilation) bounded(made value.Map) (value.Map, error) {
 	packed, err := value.Pack(made)
 	if err != nil {
-		return value.Map{{Key: "_errors", Value: []any{fmt.Sprintf("Pillar of minion '%s' holds a value that cannot be sent: %s", p.req.ID, err)}}}, nil
+		return value.Map{{Key: "_errors",
+			Value: []any{fmt.Sprintf("Pillar of minion '%s' holds a value that cannot be sent: %s",
+				p.req.ID, err)}}}, nil
 	}
 	if len(packed) <= p.opts.MaxSize {
 		return made, nil
 	}
-	text := fmt.Sprintf("Pillar of minion '%s' has %d bytes, more than max_pillar_size (%d) allows", p.req.ID, len(packed), p.opts.MaxSize)
-	p.log.Error("pillar too large; make it smaller or raise max_pillar_size", "minion", p.req.ID, "n", len(packed))
+	text := fmt.Sprintf("Pillar of minion '%s' has %d bytes, more than max_pillar_size (%d) allows",
+		p.req.ID, len(packed), p.opts.MaxSize)
+	p.log.Error("pillar too large; make it smaller or raise max_pillar_size", "minion", p.req.ID,
+		"n", len(packed))
 	return value.Map{{Key: "_errors", Value: []any{text}}}, nil
 }
 

@@ -10,8 +10,8 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// decrypt applies decrypt_pillar: the values at its keys go through a decrypting renderer. What fails is an error of the pillar, and
-// the value stays.
+// decrypt applies decrypt_pillar: the values at its keys go through a decrypting renderer. What
+// fails is an error of the pillar, and the value stays.
 func (p *compilation) decrypt(ctx context.Context, pillar value.Map) value.Map {
 	if !value.Truth(p.opts.DecryptPillar) {
 		return pillar
@@ -49,7 +49,8 @@ func (p *compilation) decrypt(ctx context.Context, pillar value.Map) value.Map {
 
 // decrypted puts any value through a renderer that works on values.
 func (p *compilation) decrypted(ctx context.Context, v any, renderer string) (any, error) {
-	made, err := p.parse(ctx, string(yaml11.Dump(value.Map{{Key: "v", Value: v}})), "yaml|"+renderer)
+	made, err := p.parse(ctx, string(yaml11.Dump(value.Map{{Key: "v", Value: v}})),
+		"yaml|"+renderer)
 	if err != nil {
 		return nil, err
 	}

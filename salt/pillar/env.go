@@ -7,8 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// resolveEnvs works out the environments in force: __env__ becomes the environment that is asked for, unless that has roots of its
-// own.
+// resolveEnvs works out the environments in force: __env__ becomes the environment that is asked
+// for, unless that has roots of its own.
 func (p *compilation) resolveEnvs() {
 	asked := p.pillarenv
 	if asked == "" {
@@ -108,7 +108,8 @@ func (p *compilation) state(env, sls string) (file, bool, error) {
 
 // templateOpts are the options that templates see as opts.
 func (p *compilation) templateOpts() value.Map {
-	opts := p.opts.MasterOpts.Without("id", "file_client", "saltenv", "pillarenv", "pillar_roots", "state_top", "minion_id", "__role")
+	opts := p.opts.MasterOpts.Without("id", "file_client", "saltenv", "pillarenv", "pillar_roots",
+		"state_top", "minion_id", "__role")
 	roots := make(value.Map, len(p.roots))
 	for i, e := range p.roots {
 		roots[i] = value.Pair{Key: e.Name, Value: anyTexts(e.Roots)}

@@ -59,13 +59,16 @@ func argsOf(v any) extArgs {
 
 // bind gives each parameter its value.
 func (a extArgs) bind(params ...function.Param) (map[string]any, error) {
-	ext := function.Signature{Name: "ext_pillar", Params: append([]function.Param{function.Need("minion_id"), function.Need("pillar")}, params...)}
+	ext := function.Signature{Name: "ext_pillar",
+		Params: append([]function.Param{function.Need("minion_id"), function.Need("pillar")},
+			params...)}
 	b, err := ext.Bind(append([]any{nil, nil}, a.list...), a.kwargs)
 	return b.Named, err
 }
 
-// extPillars lays the data of all ext_pillars over pillar. They see it with the request's override. What the minion itself gives goes into
-// what comes back only where nothing decrypts that, else into p.given. One that fails is an error of the pillar, and the others go on.
+// extPillars lays the data of all ext_pillars over pillar. They see it with the request's override.
+// What the minion itself gives goes into what comes back only where nothing decrypts that, else
+// into p.given. One that fails is an error of the pillar, and the others go on.
 func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.Map, error) {
 	runs, ok := p.extRuns()
 	if !ok {
@@ -126,8 +129,8 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 	return pillar, nil
 }
 
-// decrypts reports whether anything in a pillar is decrypted after it was laid together. A minion must not have its own texts in there: it
-// would be told what they mean.
+// decrypts reports whether anything in a pillar is decrypted after it was laid together. A minion
+// must not have its own texts in there: it would be told what they mean.
 func (p *compilation) decrypts(runs []any) bool {
 	return value.Truth(p.opts.DecryptPillar) || slices.ContainsFunc(runs, func(v any) bool {
 		run, _ := v.(value.Map)
@@ -136,8 +139,10 @@ func (p *compilation) decrypts(runs []any) bool {
 	})
 }
 
-// extPillar runs one ext_pillar: the site's own before this package's, and that before what others have.
-func (p *compilation) extPillar(ctx context.Context, name string, pillar value.Map, args any) (v any, found bool, err error) {
+// extPillar runs one ext_pillar: the site's own before this package's, and that before what others
+// have.
+func (p *compilation) extPillar(ctx context.Context, name string, pillar value.Map,
+	args any) (v any, found bool, err error) {
 	others, _ := p.functions.(ExtPillars)
 	run := extPillarNamed(name)
 	if run != nil && (others == nil || !others.OverridesExtPillar(name)) {
@@ -145,13 +150,14 @@ func (p *compilation) extPillar(ctx context.Context, name string, pillar value.M
 		return v, true, err
 	}
 	if others == nil {
-		return nil, true, fmt.Errorf("this master has no ext_pillar of that name; it has %s", extPillarNames)
+		return nil, true, fmt.Errorf("this master has no ext_pillar of that name; it has %s",
+			extPillarNames)
 	}
 	return others.ExtPillar(ctx, p.minion("base"), name, pillar, args, p.req.ExtraMinionData)
 }
 
-// extRuns lists the configured ext_pillars, and after them the one that the minion asks for on demand, if that is allowed. Not ok: the option
-// is no list.
+// extRuns lists the configured ext_pillars, and after them the one that the minion asks for on
+// demand, if that is allowed. Not ok: the option is no list.
 func (p *compilation) extRuns() (runs []any, ok bool) {
 	switch v := p.opts.ExtPillar.(type) {
 	case nil:
@@ -170,19 +176,23 @@ func (p *compilation) extRuns() (runs []any, ok bool) {
 	}
 	for _, pair := range ext {
 		if name, _ := pair.Key.(string); !slices.Contains(p.opts.OnDemandExtPillar, name) {
-			p.log.Warn("on-demand pillar is not allowed; see on_demand_ext_pillar", "minion", p.req.ID, "fun", fmt.Sprint(pair.Key))
+			p.log.Warn("on-demand pillar is not allowed; see on_demand_ext_pillar", "minion",
+				p.req.ID, "fun", fmt.Sprint(pair.Key))
 			return runs, true
 		}
 	}
 	return append(slices.Clone(runs), ext), true
 }
 
-func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
+func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+	error) {
 	return host{p: p, env: "base"}.Call(ctx, fun, args, kwargs)
 }
 
-// command runs the command of cmd_yaml and cmd_json with the minion's id in place of %s, quoted unless it is plain.
-func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string, kwargs value.Map) (any, error) {
+// command runs the command of cmd_yaml and cmd_json with the minion's id in place of %s, quoted
+// unless it is plain.
+func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string,
+	kwargs value.Map) (any, error) {
 	given, err := a.bind(function.Need("command"))
 	if err != nil {
 		return nil, err
@@ -203,7 +213,8 @@ func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string, 
 			return v, nil
 		}
 	}
-	p.log.Error("output of an ext_pillar's command cannot be used; it is left out", "minion", p.req.ID, "fun", command, "err", err)
+	p.log.Error("output of an ext_pillar's command cannot be used; it is left out", "minion",
+		p.req.ID, "fun", command, "err", err)
 	return nil, nil
 }
 
@@ -212,11 +223,13 @@ func (p *compilation) parse(ctx context.Context, text, pipe string) (any, error)
 	if strings.HasPrefix(text, "#!") {
 		text = "\n" + text // a comment, not a choice of renderers
 	}
-	return p.deps.Renderer.Render(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe, p.context(nil), host{p: p, env: "base"})
+	return p.deps.Renderer.Render(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe,
+		p.context(nil), host{p: p, env: "base"})
 }
 
 func cmdYAML(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
-	return p.command(ctx, a, "cmd.run_stdout", "yaml", value.Map{{Key: "python_shell", Value: true}})
+	return p.command(ctx, a, "cmd.run_stdout", "yaml",
+		value.Map{{Key: "python_shell", Value: true}})
 }
 
 func cmdJSON(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
@@ -246,7 +259,8 @@ func nodegroups(ctx context.Context, p *compilation, _ value.Map, a extArgs) (an
 	return value.Map{{Key: name, Value: in}}, nil
 }
 
-// inCompound reports whether a compound expression means this minion, by the grains that are kept of it.
+// inCompound reports whether a compound expression means this minion, by the grains that are kept
+// of it.
 func (p *compilation) inCompound(ctx context.Context, expr any) (bool, error) {
 	if p.deps.Matches == nil {
 		return false, nil

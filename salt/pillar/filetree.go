@@ -33,15 +33,20 @@ type tree struct {
 	bytes       int
 }
 
-// fileTree makes maps of the folders hosts/<id> and nodegroups/<name> below root_dir: a folder is a map, a file a value.
+// fileTree makes maps of the folders hosts/<id> and nodegroups/<name> below root_dir: a folder is a
+// map, a file a value.
 func fileTree(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
 	given, err := a.bind(
-		function.Opt("root_dir", nil), function.Opt("follow_dir_links", false), function.Opt("debug", false), function.Opt("keep_newline", false),
-		function.Opt("render_default", nil), function.Opt("renderer_blacklist", nil), function.Opt("renderer_whitelist", nil), function.Opt("template", false))
+		function.Opt("root_dir", nil), function.Opt("follow_dir_links", false),
+		function.Opt("debug", false), function.Opt("keep_newline", false),
+		function.Opt("render_default", nil), function.Opt("renderer_blacklist",
+			nil), function.Opt("renderer_whitelist", nil), function.Opt("template", false))
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{p: p, followLinks: value.Truth(given["follow_dir_links"]), keepNewline: given["keep_newline"], template: given["template"] == true, pipe: p.opts.Renderer}
+	t := &tree{p: p, followLinks: value.Truth(given["follow_dir_links"]),
+		keepNewline: given["keep_newline"], template: given["template"] == true,
+		pipe: p.opts.Renderer}
 	if pipe, ok := given["render_default"].(string); ok {
 		t.pipe = pipe
 	}
@@ -122,13 +127,16 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// dir reads one folder: first its folders, then its files. prefix is where it lies below the top, "." for the top itself.
-func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo) (value.Map, error) {
+// dir reads one folder: first its folders, then its files. prefix is where it lies below the top,
+// "." for the top itself.
+func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo) (value.Map,
+	error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	self, err := os.Stat(dir)
-	if err != nil || len(above) > maxTreeDepth || slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
+	if err != nil || len(above) > maxTreeDepth ||
+		slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
 		return value.Map{}, nil //nolint:nilerr // what cannot be read, or contains itself, is empty
 	}
 	above = append(slices.Clip(above), self)
@@ -174,7 +182,8 @@ func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo)
 func (t *tree) file(ctx context.Context, path, prefix, name string) (any, bool, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		t.p.log.Error("file_tree has something that is no regular file; it is left out", "path", path)
+		t.p.log.Error("file_tree has something that is no regular file; it is left out",
+			"path", path)
 		return nil, false, nil
 	}
 	f, err := os.Open(path)
@@ -197,7 +206,8 @@ func (t *tree) file(ctx context.Context, path, prefix, name string) (any, bool, 
 	if !t.template {
 		return data, true, nil
 	}
-	v, err := t.p.deps.Renderer.Render(ctx, render.Source{Path: path, SaltEnv: "base", Data: data}, t.pipe, t.p.context(nil), host{p: t.p, env: "base"})
+	v, err := t.p.deps.Renderer.Render(ctx, render.Source{Path: path, SaltEnv: "base", Data: data},
+		t.pipe, t.p.context(nil), host{p: t.p, env: "base"})
 	if err != nil {
 		return nil, false, fmt.Errorf("render %s: %w", path, err)
 	}

@@ -24,7 +24,8 @@ type GitFiles interface {
 	Open(ctx context.Context, path string) (abs string, data []byte, found bool, err error)
 }
 
-// gitPillar compiles one pillar per folder, with that folder's top file, and merges them in the order of the remotes.
+// gitPillar compiles one pillar per folder, with that folder's top file, and merges them in the
+// order of the remotes.
 func gitPillar(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
 	if p.deps.Git == nil {
 		return nil, errors.New("git_pillar is not set up on this master")
@@ -65,7 +66,8 @@ func (p *compilation) alone(ctx context.Context, files Files, roots Env) (value.
 	c := &Compiler{deps: p.deps, opts: p.opts, log: p.log, metrics: p.metrics}
 	c.groups.Store(p.groups.Load())
 	c.deps.Files = files
-	c.opts.Roots, c.opts.ExtPillar, c.opts.OnDemandExtPillar, c.opts.ExtPillarFirst = []Env{roots}, nil, nil, false
+	c.opts.Roots, c.opts.ExtPillar, c.opts.OnDemandExtPillar, c.opts.ExtPillarFirst = []Env{roots},
+		nil, nil, false
 	r := p.req
 	r.Saltenv, r.Pillarenv, r.Override, r.Ext = roots.Name, p.pillarenv, nil, nil
 	inner := c.newCompilation(r)

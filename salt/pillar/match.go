@@ -41,7 +41,8 @@ func (p *compilation) matches(ctx context.Context, top []topEnv) []matched {
 	return out
 }
 
-// meant reports whether a target of the top file means this minion. What Salt would die of is an error of the pillar here.
+// meant reports whether a target of the top file means this minion. What Salt would die of is an
+// error of the pillar here.
 func (p *compilation) meant(ctx context.Context, env string, t topTarget) bool {
 	if t.badType != nil {
 		p.fault("Pillar top file has a match type that is no text for target '%v' in environment '%s'", t.target, env)
@@ -49,7 +50,8 @@ func (p *compilation) meant(ctx context.Context, env string, t topTarget) bool {
 	}
 	expr, isText := t.target.(string)
 	switch t.matcher {
-	case "compound", "glob", "grain", "grain_pcre", "list", "nodegroup", "pillar", "pillar_pcre", "pillar_exact", "ipcidr":
+	case "compound", "glob", "grain", "grain_pcre", "list", "nodegroup", "pillar", "pillar_pcre",
+		"pillar_exact", "ipcidr":
 	case "pcre":
 		if _, ok := pyregex.Start(expr); !ok {
 			p.fault("Pillar top file has target '%s' in environment '%s', which is no regular expression", expr, env)
@@ -80,7 +82,8 @@ var _ target.Source = oneMinion{}
 func (o oneMinion) AcceptedIDs() []string { return []string{o.p.req.ID} }
 func (o oneMinion) DataCache() bool       { return true }
 
-func (o oneMinion) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
+func (o oneMinion) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string,
+	error) {
 	j := q.Judge()
 	fn(o.p.req.ID, j.Minion(false, o.p.grains))
 	fn(o.p.req.ID, j.Minion(true, o.p.pillar))

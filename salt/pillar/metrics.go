@@ -11,10 +11,12 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		compiled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_pillar_compiled_total", Help: "Pillars by outcome: made, errors (made, with _errors), failed, kept (from pillar_cache).",
+			Name: "clustermaster_pillar_compiled_total",
+			Help: "Pillars by outcome: made, errors (made, with _errors), failed, kept (from pillar_cache).",
 		}, []string{"outcome"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "clustermaster_pillar_compile_seconds", Help: "Time of one compile.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+			Name: "clustermaster_pillar_compile_seconds", Help: "Time of one compile.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}),
 	}
 	if reg != nil {

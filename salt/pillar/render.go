@@ -12,25 +12,29 @@ import (
 
 // Renderer runs render pipelines. An error's text is Salt's.
 type Renderer interface {
-	Render(ctx context.Context, src render.Source, defaultPipe string, c render.Context, h render.Host) (any, error)
+	Render(ctx context.Context, src render.Source, defaultPipe string, c render.Context,
+		h render.Host) (any, error)
 }
 
 // Functions are the execution modules of the master.
 type Functions interface {
-	// Has reports whether a function is there; a name that ends with a dot asks for any function of that module.
+	// Has reports whether a function is there; a name that ends with a dot asks for any function of
+	// that module.
 	Has(name string) bool
 	// Call runs a function. One that is not there is modules.ErrUnknown.
-	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
+	Call(ctx context.Context, m modules.Minion, fun string, args []any,
+		kwargs value.Map) (any, error)
 }
 
 // Binder is implemented by Functions that keep something for the functions of one minion's pillar.
 type Binder interface {
-	// Bind returns the functions as one pillar calls them, one after the other; done ends what they keep. They may be
-	// ExtPillars, a render.Overrider, and Renderers.
+	// Bind returns the functions as one pillar calls them, one after the other; done ends what they
+	// keep. They may be ExtPillars, a render.Overrider, and Renderers.
 	Bind() (f Functions, done func())
 }
 
-// FunctionsFor is implemented by Functions for which it matters whose pillar asks: a module may be there for some minions only.
+// FunctionsFor is implemented by Functions for which it matters whose pillar asks: a module may be
+// there for some minions only.
 type FunctionsFor interface {
 	HasFor(m modules.Minion, name string) bool
 }
@@ -40,13 +44,15 @@ type ExtPillars interface {
 	// OverridesExtPillar reports whether the site has one of that name for itself.
 	OverridesExtPillar(name string) bool
 	// ExtPillar runs one, with its arguments as configured. Not found: there is none of that name.
-	ExtPillar(ctx context.Context, m modules.Minion, name string, pillar value.Map, args any, extra value.Map) (v any, found bool, err error)
+	ExtPillar(ctx context.Context, m modules.Minion, name string, pillar value.Map, args any,
+		extra value.Map) (v any, found bool, err error)
 }
 
 // Renderers is implemented by Functions that have renderers beside those of package render.
 type Renderers interface {
 	HasRenderer(name string, src render.Source) bool
-	RunStage(ctx context.Context, m modules.Minion, name, args string, val any, src render.Source) (any, error)
+	RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
+		src render.Source) (any, error)
 }
 
 // bind has the functions keep what they keep for this compilation; the returned function ends that.
@@ -62,11 +68,13 @@ func (p *compilation) bind() func() {
 
 // minion is for whom functions run.
 func (p *compilation) minion(env string) modules.Minion {
-	return modules.Minion{ID: p.req.ID, Grains: p.grains, Pillar: p.pillar, Saltenv: env, Pillarenv: p.pillarenv, Opts: p.told}
+	return modules.Minion{ID: p.req.ID, Grains: p.grains, Pillar: p.pillar, Saltenv: env,
+		Pillarenv: p.pillarenv, Opts: p.told}
 }
 
 // render runs one file through its pipeline.
-func (p *compilation) render(ctx context.Context, f file, env, sls string, vars value.Map) (any, error) {
+func (p *compilation) render(ctx context.Context, f file, env, sls string, vars value.Map) (any,
+	error) {
 	if p.rendered++; p.rendered > maxRendered {
 		return nil, fmt.Errorf("more than %d files rendered for one pillar", maxRendered)
 	}
@@ -74,8 +82,10 @@ func (p *compilation) render(ctx context.Context, f file, env, sls string, vars 
 	return p.deps.Renderer.Render(ctx, src, p.opts.Renderer, p.context(vars), host{p: p, env: env})
 }
 
-// RenderText renders text for a minion. What it imports comes from roots, from pillar_roots if that is nil.
-func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pillar value.Map, path, text, pipe string, vars value.Map) (any, error) {
+// RenderText renders text for a minion. What it imports comes from roots, from pillar_roots if that
+// is nil.
+func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pillar value.Map, path,
+	text, pipe string, vars value.Map) (any, error) {
 	p := c.newCompilation(r)
 	defer p.bind()()
 	p.pillar = pillar
@@ -84,7 +94,8 @@ func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pilla
 }
 
 func (p *compilation) context(vars value.Map) render.Context {
-	return render.Context{ID: p.req.ID, Grains: p.grains, Pillar: p.pillar, Opts: p.seen, Vars: vars}
+	return render.Context{ID: p.req.ID, Grains: p.grains, Pillar: p.pillar, Opts: p.seen,
+		Vars: vars}
 }
 
 // host answers templates of one environment.
@@ -135,7 +146,8 @@ func (h host) HasRenderer(name string, src render.Source) bool {
 }
 
 // RunStage implements render.StageRunner.
-func (h host) RunStage(ctx context.Context, name, args string, val any, src render.Source) (any, error) {
+func (h host) RunStage(ctx context.Context, name, args string, val any, src render.Source) (any,
+	error) {
 	return h.p.functions.(Renderers).RunStage(ctx, h.p.minion(h.env), name, args, val, src)
 }
 

@@ -21,7 +21,8 @@ type Shown struct {
 }
 
 // request has the kept grains; without any the minion is known by its id alone.
-func (p Shown) request(ctx context.Context, id string, extra value.Map, saltenv, pillarenv string) (Request, error) {
+func (p Shown) request(ctx context.Context, id string, extra value.Map, saltenv,
+	pillarenv string) (Request, error) {
 	grains, found, err := p.Data.Grains(ctx, id)
 	if err != nil {
 		return Request{}, err
@@ -34,10 +35,12 @@ func (p Shown) request(ctx context.Context, id string, extra value.Map, saltenv,
 			grains = grains.Set(name, kw.Value)
 		}
 	}
-	return Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, CleanCache: true}, nil
+	return Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv,
+		CleanCache: true}, nil
 }
 
-func (p Shown) MakePillar(ctx context.Context, id string, extra value.Map, saltenv, pillarenv string) (value.Map, error) {
+func (p Shown) MakePillar(ctx context.Context, id string, extra value.Map, saltenv,
+	pillarenv string) (value.Map, error) {
 	r, err := p.request(ctx, id, extra, saltenv, pillarenv)
 	if err != nil {
 		return nil, err
@@ -62,7 +65,8 @@ func (p Shown) Forget(ctx context.Context, id string) error {
 	return p.Data.DropPillar(ctx, id)
 }
 
-// Decrypt runs a renderer such as gpg over a value that was loaded already, as the minion or master id.
+// Decrypt runs a renderer such as gpg over a value that was loaded already, as the minion or master
+// id.
 func (c *Compiler) Decrypt(ctx context.Context, id string, v any, renderer string) (any, error) {
 	text := string(yaml11.Dump(value.Map{{Key: "v", Value: v}}))
 	made, err := c.RenderText(ctx, Request{ID: id}, nil, nil, "", text, "yaml|"+renderer, nil)

@@ -51,7 +51,8 @@ func (p *compilation) inEnvOrder(matches []matched) []matched {
 	var out, rest []matched
 	for _, env := range p.opts.EnvOrder {
 		for _, m := range matches {
-			if m.env == env && !slices.ContainsFunc(out, func(o matched) bool { return o.env == env }) {
+			if m.env == env && !slices.ContainsFunc(out,
+				func(o matched) bool { return o.env == env }) {
 				out = append(out, m)
 			}
 		}
@@ -64,16 +65,19 @@ func (p *compilation) inEnvOrder(matches []matched) []matched {
 	return append(out, rest...)
 }
 
-// sls renders one SLS file with what it includes. A nil state is one that is not there or failed. mods holds what was rendered in
-// this environment, without includes. The faults come in Salt's order and number: what an included file has against it is repeated
-// while the same list of includes is worked off.
-func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]any, defaults value.Map, depth int) (state any, faults []string) {
+// sls renders one SLS file with what it includes. A nil state is one that is not there or failed.
+// mods holds what was rendered in this environment, without includes. The faults come in Salt's
+// order and number: what an included file has against it is repeated while the same list of
+// includes is worked off.
+func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]any,
+	defaults value.Map, depth int) (state any, faults []string) {
 	f, found, err := p.state(env, sls)
 	if err == nil && !found {
 		return nil, p.absent(sls, env)
 	}
 	if depth > maxIncludeDepth {
-		return nil, []string{fmt.Sprintf("Including SLS '%s' goes deeper than %d levels", sls, maxIncludeDepth)}
+		return nil, []string{fmt.Sprintf("Including SLS '%s' goes deeper than %d levels", sls,
+			maxIncludeDepth)}
 	}
 	if err == nil {
 		state, err = p.render(ctx, f, env, sls, defaults)
@@ -81,7 +85,8 @@ func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]
 	if err != nil {
 		state = nil
 		text := fmt.Sprintf("Rendering SLS '%s' failed, render error:\n%s", sls, err)
-		p.log.Error("pillar SLS does not render", "minion", p.req.ID, "sls", sls, "env", env, "err", err)
+		p.log.Error("pillar SLS does not render", "minion", p.req.ID, "sls", sls, "env", env,
+			"err", err)
 		if p.opts.SafeRenderError {
 			text = fmt.Sprintf("Rendering SLS '%s' failed. Please see master log for details.", sls)
 		}
@@ -101,11 +106,14 @@ func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]
 	}
 	includes, ok := list.([]any)
 	if !ok {
-		return m, append(faults, fmt.Sprintf("Include Declaration in SLS '%s' is not formed as a list", sls))
+		return m,
+			append(faults,
+				fmt.Sprintf("Include Declaration in SLS '%s' is not formed as a list", sls))
 	}
 	m = m.Without("include")
 	mods[sls] = m
-	in := inclusion{p: p, sls: sls, env: env, package_: strings.HasSuffix(f.source, "/init.sls"), mods: mods, defaults: defaults, depth: depth}
+	in := inclusion{p: p, sls: sls, env: env, package_: strings.HasSuffix(f.source, "/init.sls"),
+		mods: mods, defaults: defaults, depth: depth}
 	merged, more := in.run(ctx, includes, m)
 	return merged, append(faults, more...)
 }
@@ -118,7 +126,8 @@ func (p *compilation) absent(sls, env string) []string {
 	if e, ok := p.env(env); ok && len(e.Roots) > 0 {
 		return []string{fmt.Sprintf("Specified SLS '%s' in environment '%s' is not available on the salt master", sls, env)}
 	}
-	p.log.Debug("SLS of an environment without pillar_roots", "minion", p.req.ID, "sls", sls, "env", env)
+	p.log.Debug("SLS of an environment without pillar_roots", "minion", p.req.ID, "sls", sls,
+		"env", env)
 	return nil
 }
 
@@ -132,7 +141,8 @@ type inclusion struct {
 	depth    int
 }
 
-// run renders the includes and merges them with the including file's own data, which wins but with pillar_includes_override_sls.
+// run renders the includes and merges them with the including file's own data, which wins but with
+// pillar_includes_override_sls.
 func (in *inclusion) run(ctx context.Context, includes []any, own value.Map) (any, []string) {
 	var faults, last []string
 	merged, first := value.Map(nil), true
@@ -154,7 +164,8 @@ func (in *inclusion) run(ctx context.Context, includes []any, own value.Map) (an
 		}
 		names, ok := in.names(name)
 		if !ok {
-			faults = append(faults, fmt.Sprintf("No matching pillar environment for environment '%s' found", in.env))
+			faults = append(faults,
+				fmt.Sprintf("No matching pillar environment for environment '%s' found", in.env))
 		}
 		for _, sub := range names {
 			state, done := in.mods[sub]
@@ -166,10 +177,12 @@ func (in *inclusion) run(ctx context.Context, includes []any, own value.Map) (an
 				if m, ok := state.(value.Map); ok {
 					lay(m)
 				} else {
-					faults = append(faults, fmt.Sprintf("SLS '%s' cannot include '%s', which does not render to a dictionary", in.sls, sub))
+					faults = append(faults,
+						fmt.Sprintf("SLS '%s' cannot include '%s', which does not render to a dictionary", in.sls, sub))
 				}
 			}
-			faults = append(faults, last[:min(len(last), maxErrors-min(len(faults), maxErrors))]...) // repeated repeats grow fast
+			// repeated repeats grow fast
+			faults = append(faults, last[:min(len(last), maxErrors-min(len(faults), maxErrors))]...)
 		}
 	}
 	if !in.p.opts.IncludesOverrideSLS {
@@ -196,22 +209,26 @@ func (in *inclusion) item(v any) (name, key, err string) {
 		if d, ok := settings.Get("defaults"); ok && d != nil {
 			m, ok := d.(value.Map)
 			if !ok {
-				return "", "", fmt.Sprintf("Include of '%s' in SLS '%s' has defaults that are no dictionary", name, in.sls)
+				return "", "",
+					fmt.Sprintf("Include of '%s' in SLS '%s' has defaults that are no dictionary",
+						name, in.sls)
 			}
 			in.defaults = m
 		}
 		nest, _ := settings.Get("key")
 		under, isText := nest.(string)
 		if !isText && value.Truth(nest) {
-			return "", "", fmt.Sprintf("Include of '%s' in SLS '%s' has a key that is no text", name, in.sls)
+			return "", "", fmt.Sprintf("Include of '%s' in SLS '%s' has a key that is no text",
+				name, in.sls)
 		}
 		return name, under, ""
 	}
-	return "", "", fmt.Sprintf("Include Declaration in SLS '%s' holds an entry that is neither a name nor a name with defaults and key", in.sls)
+	return "", "",
+		fmt.Sprintf("Include Declaration in SLS '%s' holds an entry that is neither a name nor a name with defaults and key", in.sls)
 }
 
-// names lists the SLS files that an include means. A plain name that is there comes twice, and one with a leading dot also means its
-// namesake at the root, as in Salt.
+// names lists the SLS files that an include means. A plain name that is there comes twice, and one
+// with a leading dot also means its namesake at the root, as in Salt.
 func (in *inclusion) names(sub string) ([]string, bool) {
 	avail, ok := in.p.available(in.env)
 	if !ok {

@@ -24,7 +24,8 @@ const maxStackFile = 8 << 20
 // stackStrategies are what a "__" may say.
 var stackStrategies = []string{"overwrite", "merge-first", "merge-last", "remove"}
 
-// stack is PillarStack: cfg files, which are templates, name YAML files, which are templates, and those are laid over each other.
+// stack is PillarStack: cfg files, which are templates, name YAML files, which are templates, and
+// those are laid over each other.
 func stack(ctx context.Context, p *compilation, pillar value.Map, a extArgs) (any, error) {
 	env := p.pillarenv
 	if env == "" {
@@ -74,7 +75,8 @@ func (p *compilation) stackChoice(pillar value.Map, env string, kw value.Pair) (
 	case "opts":
 		from = p.seen
 	default:
-		return nil, fmt.Errorf("unknown traverse option %q, should be one of pillar, grains, opts", where)
+		return nil,
+			fmt.Errorf("unknown traverse option %q, should be one of pillar, grains, opts", where)
 	}
 	choices, ok := kw.Value.(value.Map)
 	if !ok {
@@ -102,7 +104,8 @@ func (p *compilation) stackChoice(pillar value.Map, env string, kw value.Pair) (
 }
 
 // stackCfg lays the files that one cfg file names over what there is.
-func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar value.Map) (value.Map, error) {
+func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar value.Map) (value.Map,
+	error) {
 	text, err := smallfile.Read(cfg, maxStackFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return made, nil
@@ -131,15 +134,18 @@ func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar val
 		for _, path := range paths {
 			text, err := smallfile.Read(path, maxStackFile)
 			if err != nil {
-				return nil, fmt.Errorf("Stack pillar template render error in %s:\n\"%w\"", path, err)
+				return nil, fmt.Errorf("Stack pillar template render error in %s:\n\"%w\"",
+					path, err)
 			}
 			yaml, err := t.render(ctx, path, text, made)
 			if err != nil {
-				return nil, fmt.Errorf("Stack pillar template render error in %s:\n\"%w\"", path, err)
+				return nil, fmt.Errorf("Stack pillar template render error in %s:\n\"%w\"",
+					path, err)
 			}
 			v, err := p.parse(ctx, yaml, "yaml")
 			if err != nil {
-				return nil, fmt.Errorf("Stack pillar yaml parsing error in %s:\n%w\n%s", path, err, yaml)
+				return nil, fmt.Errorf("Stack pillar yaml parsing error in %s:\n%w\n%s", path,
+					err, yaml)
 			}
 			if m, ok := v.(value.Map); ok {
 				if made, err = stackMerge(made, m); err != nil {
@@ -151,7 +157,8 @@ func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar val
 	return made, nil
 }
 
-// stackItems reads a rendered cfg file: a YAML list, or lines. Error: the minion's id could make more items of one.
+// stackItems reads a rendered cfg file: a YAML list, or lines. Error: the minion's id could make
+// more items of one.
 func stackItems(text, id string) ([]string, error) {
 	if !wire.PlainID(id) && strings.ContainsFunc(id, unicode.IsControl) {
 		return nil, fmt.Errorf("the minion id %q has control characters in it", id)
@@ -159,7 +166,8 @@ func stackItems(text, id string) ([]string, error) {
 	if v, err := yaml11.Load([]byte(text)); err == nil {
 		if list, ok := v.([]any); ok {
 			if !wire.PlainID(id) && strings.ContainsAny(id, "\"',[]{}") {
-				return nil, fmt.Errorf("the minion id %q can't stand in a YAML list; write the cfg file in lines", id)
+				return nil,
+					fmt.Errorf("the minion id %q can't stand in a YAML list; write the cfg file in lines", id)
 			}
 			out := make([]string, 0, len(list))
 			for _, e := range list {
@@ -172,7 +180,8 @@ func stackItems(text, id string) ([]string, error) {
 	return strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), nil
 }
 
-// stackFiles are the files of one item, sorted. It is a glob, but for an id that is not plain: the template may have put parts of it anywhere.
+// stackFiles are the files of one item, sorted. It is a glob, but for an id that is not plain: the
+// template may have put parts of it anywhere.
 func stackFiles(item, id string) ([]string, error) {
 	if wire.PlainID(id) {
 		paths, err := filepath.Glob(item)
@@ -195,17 +204,23 @@ type stackTemplates struct {
 // stackPrelude gives templates the names that PillarStack has, on the line where they begin.
 const stackPrelude = "{%- set __salt__ = salt -%}{%- set __stack__ = {'traverse': salt['slsutil.traverse'], 'cfg_path': stack_cfg_path} -%}"
 
-func (t stackTemplates) render(ctx context.Context, path string, text []byte, made value.Map) (string, error) {
-	if !bytes.Contains(text, []byte("{{")) && !bytes.Contains(text, []byte("{%")) && !bytes.Contains(text, []byte("{#")) {
+func (t stackTemplates) render(ctx context.Context, path string, text []byte,
+	made value.Map) (string, error) {
+	if !bytes.Contains(text, []byte("{{")) && !bytes.Contains(text, []byte("{%")) &&
+		!bytes.Contains(text, []byte("{#")) {
 		return string(text), nil
 	}
 	c := t.p.context(value.Map{
-		{Key: "stack", Value: made}, {Key: "minion_id", Value: t.p.req.ID}, {Key: "pillar", Value: t.pillar}, {Key: "pillarenv", Value: orNil(t.p.pillarenv)},
-		{Key: "__grains__", Value: t.p.grains}, {Key: "__opts__", Value: t.p.told}, {Key: "ymlpath", Value: path}, {Key: "stack_cfg_path", Value: t.cfg},
+		{Key: "stack", Value: made}, {Key: "minion_id", Value: t.p.req.ID},
+		{Key: "pillar", Value: t.pillar}, {Key: "pillarenv", Value: orNil(t.p.pillarenv)},
+		{Key: "__grains__", Value: t.p.grains}, {Key: "__opts__", Value: t.p.told},
+		{Key: "ymlpath", Value: path}, {Key: "stack_cfg_path", Value: t.cfg},
 	})
 	c.Pillar = t.pillar
 	c.Opts = value.Update(c.Opts, value.Map{{Key: "allow_undefined", Value: true}})
-	v, err := t.p.deps.Renderer.Render(ctx, render.Source{Path: path, SaltEnv: "base", Data: append([]byte(stackPrelude), text...)}, "jinja", c, t)
+	v, err := t.p.deps.Renderer.Render(ctx,
+		render.Source{Path: path, SaltEnv: "base",
+			Data: append([]byte(stackPrelude), text...)}, "jinja", c, t)
 	if err != nil {
 		return "", err
 	}
@@ -217,7 +232,8 @@ func (t stackTemplates) render(ctx context.Context, path string, text []byte, ma
 }
 
 // Call implements Host.
-func (t stackTemplates) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
+func (t stackTemplates) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+	error) {
 	return t.p.call(ctx, fun, args, kwargs)
 }
 
@@ -296,7 +312,8 @@ func stackLists(old, v []any) (any, error) {
 	case "overwrite":
 		return v, nil
 	case "remove":
-		return slices.DeleteFunc(slices.Clone(old), func(e any) bool { return value.Contains(v, e) }), nil
+		return slices.DeleteFunc(slices.Clone(old),
+			func(e any) bool { return value.Contains(v, e) }), nil
 	case "merge-first":
 		return slices.Concat(v, old), nil
 	}
@@ -310,7 +327,8 @@ func strategyOf(m value.Map) (string, error) {
 	}
 	s, _ := v.(string)
 	if !slices.Contains(stackStrategies, s) {
-		return "", fmt.Errorf("Unknown strategy \"%v\", should be one of ('%s')", v, strings.Join(stackStrategies, "', '"))
+		return "", fmt.Errorf("Unknown strategy \"%v\", should be one of ('%s')", v,
+			strings.Join(stackStrategies, "', '"))
 	}
 	return s, nil
 }

@@ -46,7 +46,8 @@ func (p *compilation) top(ctx context.Context) []topEnv {
 	return merged
 }
 
-// Top returns the merged top file as a request would see it, environment to target to list, and what is wrong with it.
+// Top returns the merged top file as a request would see it, environment to target to list, and
+// what is wrong with it.
 func (c *Compiler) Top(ctx context.Context, r Request) (value.Map, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
@@ -56,7 +57,8 @@ func (c *Compiler) Top(ctx context.Context, r Request) (value.Map, []string, err
 	for _, e := range p.top(ctx) {
 		targets := make(value.Map, len(e.targets))
 		for i, t := range e.targets {
-			targets[i] = value.Pair{Key: t.target, Value: append(slices.Clone(t.matches), anyTexts(t.sls)...)}
+			targets[i] = value.Pair{Key: t.target,
+				Value: append(slices.Clone(t.matches), anyTexts(t.sls)...)}
 		}
 		out = append(out, value.Pair{Key: e.env, Value: targets})
 	}
@@ -107,7 +109,8 @@ func (p *compilation) primaryTops(ctx context.Context) []renderedTop {
 	return out
 }
 
-// includedTops adds the top files that the primary ones include. Their own includes are not followed, as in Salt.
+// includedTops adds the top files that the primary ones include. Their own includes are not
+// followed, as in Salt.
 func (p *compilation) includedTops(ctx context.Context, tops []renderedTop) []renderedTop {
 	for _, t := range slices.Clone(tops) {
 		m, _ := t.data.(value.Map)
@@ -184,7 +187,8 @@ func (p *compilation) mergeTops(tops []renderedTop) ([]topEnv, error) {
 				if err != nil {
 					return nil, err
 				}
-				j := slices.IndexFunc(out[i].targets, func(have topTarget) bool { return value.Equal(have.target, made.target) })
+				j := slices.IndexFunc(out[i].targets,
+					func(have topTarget) bool { return value.Equal(have.target, made.target) })
 				if j < 0 {
 					out[i].targets = append(out[i].targets, made)
 				} else {

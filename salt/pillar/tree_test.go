@@ -71,7 +71,8 @@ func plain(v any, root string) any {
 			_, isText := p.Key.(string)
 			odd = odd || !isText
 			key, val := plain(p.Key, root), plain(p.Value, root)
-			out, pairs = append(out, value.Pair{Key: key, Value: val}), append(pairs, []any{key, val})
+			out, pairs = append(out, value.Pair{Key: key, Value: val}), append(pairs,
+				[]any{key, val})
 		}
 		if odd {
 			return value.Map{{Key: "__pairs__", Value: pairs}}
@@ -103,8 +104,10 @@ func compile(t *testing.T, tr *salttrees.Tree, root string) value.Map {
 	request := salttrees.YAML(t, must(tr.Get("request")))
 	c := newCompiler(t, root, config)
 	made, err := c.Pillar(t.Context(), pillar.Request{
-		ID: "web1", Grains: salttrees.Grains(t, "compile.py"), Saltenv: request.String("saltenv"), Pillarenv: request.String("pillarenv"),
-		Override: mapOf(request, "override"), ExtraMinionData: mapOf(request, "extra"), Ext: valueOf(request, "ext"),
+		ID: "web1", Grains: salttrees.Grains(t, "compile.py"), Saltenv: request.String("saltenv"),
+		Pillarenv: request.String("pillarenv"),
+		Override:  mapOf(request, "override"), ExtraMinionData: mapOf(request, "extra"),
+		Ext: valueOf(request, "ext"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -141,17 +144,23 @@ func (f files) Open(env, path string) (string, []byte, bool, error) { return f.R
 func newCompiler(t *testing.T, root string, config value.Map) *pillar.Compiler {
 	t.Helper()
 	o := pillar.Options{
-		StateTop: "top.sls", MergeStrategy: config.String("pillar_source_merging_strategy"), SafeRenderError: true,
-		OnDemandExtPillar: texts(valueOf(config, "on_demand_ext_pillar")), EnvOrder: texts(valueOf(config, "env_order")),
-		ExtPillar: valueOf(config, "ext_pillar"), DecryptPillar: valueOf(config, "decrypt_pillar"), Nodegroups: mapOf(config, "nodegroups"),
-		MasterOpts: append(config, value.Pair{Key: "id", Value: "master1"}),
+		StateTop: "top.sls", MergeStrategy: config.String("pillar_source_merging_strategy"),
+		SafeRenderError:   true,
+		OnDemandExtPillar: texts(valueOf(config, "on_demand_ext_pillar")),
+		EnvOrder:          texts(valueOf(config, "env_order")),
+		ExtPillar:         valueOf(config, "ext_pillar"),
+		DecryptPillar:     valueOf(config, "decrypt_pillar"),
+		Nodegroups:        mapOf(config, "nodegroups"),
+		MasterOpts:        append(config, value.Pair{Key: "id", Value: "master1"}),
 	}
 	if top := config.String("state_top"); top != "" {
 		o.StateTop = top
 	}
 	for name, field := range map[string]*bool{
-		"pillar_merge_lists": &o.MergeLists, "pillar_includes_override_sls": &o.IncludesOverrideSLS, "ext_pillar_first": &o.ExtPillarFirst,
-		"pillarenv_from_saltenv": &o.PillarenvFromSaltenv, "pillar_safe_render_error": &o.SafeRenderError,
+		"pillar_merge_lists": &o.MergeLists, "pillar_includes_override_sls": &o.IncludesOverrideSLS,
+		"ext_pillar_first":         &o.ExtPillarFirst,
+		"pillarenv_from_saltenv":   &o.PillarenvFromSaltenv,
+		"pillar_safe_render_error": &o.SafeRenderError,
 	} {
 		if v, ok := valueOf(config, name).(bool); ok {
 			*field = v
@@ -172,16 +181,25 @@ func newCompiler(t *testing.T, root string, config value.Map) *pillar.Compiler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fileRoots, err := fileserver.New(fileserver.Options{FollowSymlinks: true, Roots: []fileserver.Env{{Name: "base", Roots: []string{filepath.Join(root, "files")}}}}, nil, nil)
+	fileRoots, err := fileserver.New(fileserver.Options{FollowSymlinks: true,
+		Roots: []fileserver.Env{{Name: "base", Roots: []string{filepath.Join(root, "files")}}}},
+		nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var c *pillar.Compiler
 	functions := modules.New(modules.Deps{
-		Files: files{fileRoots}, Version: "3008.3", Nodegroup: func(name string) (any, bool) { return o.Nodegroups.Get(name) },
-		SDB: func(name string) (value.Map, bool) { m := mapOf(config, name); return m, m != nil },
-		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars value.Map) (any, error) {
-			return c.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains}, files{fileRoots}, m.Pillar, path, text, pipe, vars)
+		Files: files{fileRoots}, Version: "3008.3",
+		Nodegroup: func(name string) (any, bool) { return o.Nodegroups.Get(name) },
+		SDB: func(name string) (value.Map, bool) {
+			m := mapOf(config, name)
+			return m,
+				m != nil
+		},
+		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string,
+			vars value.Map) (any, error) {
+			return c.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains}, files{fileRoots},
+				m.Pillar, path, text, pipe, vars)
 		},
 	})
 	c = pillar.New(pillar.Deps{

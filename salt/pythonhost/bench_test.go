@@ -12,11 +12,13 @@ import (
 	"clustermaster/value"
 )
 
-// BenchmarkChild makes a child, binds it to a minion and calls one function of a site, as one pillar does.
+// BenchmarkChild makes a child, binds it to a minion and calls one function of a site, as one
+// pillar does.
 func BenchmarkChild(b *testing.B) {
 	for _, release := range releases {
 		b.Run(release, func(b *testing.B) {
-			s := newSite(b, release, map[string]string{"ext/modules/fact.py": factModule, "ext/pillar/owners.py": "def ext_pillar(minion_id, pillar):\n    return {'owner': minion_id}\n"}, nil)
+			s := newSite(b, release, map[string]string{"ext/modules/fact.py": factModule,
+				"ext/pillar/owners.py": "def ext_pillar(minion_id, pillar):\n    return {'owner': minion_id}\n"}, nil)
 			first := s.host.Session(minion("first"))
 			defer first.Close()
 			call(b, first, "fact.about")
@@ -42,7 +44,8 @@ func BenchmarkChild(b *testing.B) {
 			b.Run("ext_pillar", func(b *testing.B) {
 				for i := range b.N {
 					one := s.host.Session(minion("m" + strconv.Itoa(i)))
-					if _, err := one.Call(b.Context(), Call{Kind: Pillar, Fun: "owners", Given: value.Map{}}); err != nil {
+					if _, err := one.Call(b.Context(),
+						Call{Kind: Pillar, Fun: "owners", Given: value.Map{}}); err != nil {
 						b.Fatal(err)
 					}
 					one.Close()

@@ -21,7 +21,8 @@ import (
 const (
 	frameSpare = 64 << 10 // of a message around the output that is limited
 	maxNesting = 8        // calls inside calls inside calls
-	// watchAfter is how long a call lasts before its processes are counted, watchEvery how often that is done.
+	// watchAfter is how long a call lasts before its processes are counted, watchEvery how often
+	// that is done.
 	watchAfter, watchEvery = 200 * time.Millisecond, 250 * time.Millisecond
 )
 
@@ -31,9 +32,8 @@ type child struct {
 	pid    int
 	conn   *net.UnixConn
 	read   *bufio.Reader
-	token  bool   // it holds one of Host.free
-	reason string // why it may not be used again; "" while it may
-	depth  int
+	token  bool          // it holds one of Host.free
+	reason string        // why it may not be used again; "" while it may
 	gone   chan struct{} // closed when the process has ended
 	status int           // then: its exit code, or minus the signal
 
@@ -63,7 +63,8 @@ func (c *child) kill() {
 	}
 }
 
-// end lets a child go. One that had no trouble ends by itself when its socket does, and with it all of its process group.
+// end lets a child go. One that had no trouble ends by itself when its socket does, and with it all
+// of its process group.
 func (c *child) end() {
 	if c.reason != "" {
 		c.kill()
@@ -215,7 +216,8 @@ func (c *conversation) failed(m value.Map) error {
 	reason := m.String("kind")
 	switch reason {
 	case reasonFailed, reasonUnknown:
-		e := &Error{Reason: reason, Fun: c.call.Fun, File: c.file, Class: m.String("class"), Text: m.String("text"), Trace: m.String("trace")}
+		e := &Error{Reason: reason, Fun: c.call.Fun, File: c.file, Class: m.String("class"),
+			Text: m.String("text"), Trace: m.String("trace")}
 		v, _ := m.Get("mro")
 		list, _ := v.([]any)
 		for _, name := range list {
@@ -244,7 +246,8 @@ func (c *conversation) answer(ctx context.Context, m value.Map) error {
 	if do := c.session.h.opts.Answer; do != nil {
 		c.setOpen(true)
 		v, err = do(context.WithValue(ctx, conversationKey{}, c), Question{
-			What: m.String("what"), Fun: m.String("fun"), Args: args, Kwargs: kwargs, Minion: c.session.minion,
+			What: m.String("what"), Fun: m.String("fun"), Args: args, Kwargs: kwargs,
+			Minion: c.session.minion,
 		})
 		c.setOpen(false)
 	}
@@ -278,7 +281,8 @@ func (c *conversation) nested(ctx context.Context, call Call) (any, error) {
 	if c.depth >= maxNesting {
 		return nil, fmt.Errorf("calls nested deeper than %d", maxNesting)
 	}
-	inner := &conversation{session: c.session, child: c.child, call: call, left: c.left, depth: c.depth + 1}
+	inner := &conversation{session: c.session, child: c.child, call: call, left: c.left,
+		depth: c.depth + 1}
 	v, err := inner.talk(ctx, call.message())
 	c.left = inner.left
 	return v, err
@@ -334,7 +338,8 @@ func (c *conversation) broken(err error) error {
 	case errors.Is(err, errOutput):
 		c.child.reason = reasonOutput
 		return o.ended(reasonOutput, c.call.Fun, c.file, "", 0)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return c.lost("")
 	}
 	return c.lost(err.Error())

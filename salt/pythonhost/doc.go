@@ -1,4 +1,5 @@
-// Package pythonhost runs what sites and Salt's ecosystem wrote in Python, by Salt's own loader, in processes beside the master.
+// Package pythonhost runs what sites and Salt's ecosystem wrote in Python, by Salt's own loader, in
+// processes beside the master.
 //
 // Lives here: the fork server of an interpreter that has Salt and its Python side (host.py), the
 // children and their limits, the protocol with them, the texts of what went wrong in them, their

@@ -11,7 +11,8 @@ import (
 // ErrUnknown is wrapped by the error of a call to a function that Salt's loader does not have.
 var ErrUnknown = errors.New("no such function")
 
-// ErrHost is wrapped by errors that say that the host itself can't run: no interpreter, an unsupported Salt.
+// ErrHost is wrapped by errors that say that the host itself can't run: no interpreter, an
+// unsupported Salt.
 var ErrHost = errors.New("the Python host can't run")
 
 // ErrClosed is returned after Close.
@@ -55,10 +56,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("function %s (module %s%s) %s", e.Fun, module, where, e.Text)
 }
 
-// Is reports ErrUnknown for a function that there is not.
+// Is reports ErrUnknown for an unknown function.
 func (e *Error) Is(target error) bool { return target == ErrUnknown && e.Reason == reasonUnknown }
 
-// Raised tells whether the function raised an exception of a class of that name, or of one derived from it.
+// Raised tells whether the function raised an exception of a class of that name, or of one derived
+// from it.
 func (e *Error) Raised(class string) bool { return slices.Contains(e.bases, class) }
 
 // ended makes the error of a call that was stopped.
@@ -70,7 +72,8 @@ func (o *Options) ended(reason, fun, file, detail string, limit time.Duration) *
 	case reasonMemory:
 		e.Text = fmt.Sprintf("needed more than %d bytes of memory and was stopped (option python_memory)", o.Memory)
 	case reasonOutput:
-		e.Text = fmt.Sprintf("made more than %d bytes and was stopped (option python_output)", o.Output)
+		e.Text = fmt.Sprintf("made more than %d bytes and was stopped (option python_output)",
+			o.Output)
 	case reasonForks:
 		e.Text = fmt.Sprintf("started more than %d processes and was stopped (option python_processes)", o.Processes)
 	case reasonExit:

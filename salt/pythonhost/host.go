@@ -30,10 +30,12 @@ const (
 type Options struct {
 	// Python tells the interpreter that has Salt. It is asked when the host is first needed.
 	Python func() (string, error)
-	// ConfFile is the master's configuration, which Salt reads for itself; Opts win over what stands there.
+	// ConfFile is the master's configuration, which Salt reads for itself; Opts win over what
+	// stands there.
 	ConfFile string
 	Opts     value.Map
-	// Natives are the functions that Answer runs when Python code calls them, by kind: "module", "runner".
+	// Natives are the functions that Answer runs when Python code calls them, by kind: "module",
+	// "runner".
 	Natives map[string][]string
 	// Answer does what Python code asks of the master. The context is the call's.
 	Answer func(ctx context.Context, q Question) (any, error)
@@ -90,7 +92,8 @@ type Kind string
 const (
 	Module Kind = "module" // execution modules
 	Pillar Kind = "pillar" // ext_pillars
-	// Renderer takes one argument, what is rendered, and the keywords argline, saltenv, sls and path.
+	// Renderer takes one argument, what is rendered, and the keywords argline, saltenv, sls and
+	// path.
 	Renderer Kind = "render"
 	Runner   Kind = "runner"
 	has      Kind = "has"
@@ -102,7 +105,8 @@ type Call struct {
 	Fun    string // module.function; an ext_pillar's name
 	Args   []any
 	Kwargs value.Map
-	// Of an ext_pillar: its arguments as configured, the pillar so far, and what the minion sent along.
+	// Of an ext_pillar: its arguments as configured, the pillar so far, and what the minion sent
+	// along.
 	Given  any
 	Pillar value.Map
 	Extra  value.Map
@@ -134,7 +138,8 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) *Host {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{opts: o, log: log.With("component", "python"), m: newMetrics(reg), free: make(chan struct{}, o.Children), busy: map[*child]bool{}}
+	h := &Host{opts: o, log: log.With("component", "python"), m: newMetrics(reg),
+		free: make(chan struct{}, o.Children), busy: map[*child]bool{}}
 	for range o.Children {
 		h.free <- struct{}{}
 	}
@@ -157,8 +162,8 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// Session keeps one child for the calls of one minion, such as those of one pillar. It is safe for concurrent use; calls run one
-// after the other.
+// Session keeps one child for the calls of one minion, such as those of one pillar. It is safe for
+// concurrent use; calls run one after the other.
 type Session struct {
 	h      *Host
 	minion Minion
@@ -192,15 +197,16 @@ func (s *Session) drop() {
 	}
 }
 
-// Has tells whether Salt's loader has an execution module's function; a name that ends with a dot asks for any of that module. The
-// error tells that the host can't run.
+// Has tells whether Salt's loader has an execution module's function; a name that ends with a dot
+// asks for any of that module. The error tells that the host can't run.
 func (s *Session) Has(ctx context.Context, name string) (bool, error) {
 	v, err := s.Call(ctx, Call{Kind: has, Fun: name})
 	found, _ := v.(bool)
 	return found, err
 }
 
-// Call runs a function. Errors of the call are *Error; others tell that the host can't run, or are the context's.
+// Call runs a function. Errors of the call are *Error; others tell that the host can't run, or are
+// the context's.
 func (s *Session) Call(ctx context.Context, c Call) (any, error) {
 	began := time.Now()
 	v, err := s.call(ctx, c)
@@ -240,22 +246,26 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 
 func (m Minion) message() value.Map {
 	return value.Map{
-		{Key: "id", Value: m.ID}, {Key: "grains", Value: m.Grains}, {Key: "pillar", Value: m.Pillar}, {Key: "saltenv", Value: m.Saltenv},
+		{Key: "id", Value: m.ID}, {Key: "grains", Value: m.Grains},
+		{Key: "pillar", Value: m.Pillar}, {Key: "saltenv", Value: m.Saltenv},
 		{Key: "pillarenv", Value: m.Pillarenv}, {Key: "pillar_roots", Value: m.PillarRoots},
 	}
 }
 
 func (c Call) message() value.Map {
 	out := value.Map{
-		{Key: "op", Value: "call"}, {Key: "kind", Value: string(c.Kind)}, {Key: "fun", Value: c.Fun}, {Key: "args", Value: c.Args}, {Key: "kwargs", Value: c.Kwargs},
+		{Key: "op", Value: "call"}, {Key: "kind", Value: string(c.Kind)},
+		{Key: "fun", Value: c.Fun}, {Key: "args", Value: c.Args}, {Key: "kwargs", Value: c.Kwargs},
 	}
 	if c.Kind == Pillar {
-		out = append(out, value.Pair{Key: "given", Value: c.Given}, value.Pair{Key: "pillar", Value: c.Pillar}, value.Pair{Key: "extra", Value: c.Extra})
+		out = append(out, value.Pair{Key: "given", Value: c.Given},
+			value.Pair{Key: "pillar", Value: c.Pillar}, value.Pair{Key: "extra", Value: c.Extra})
 	}
 	return out
 }
 
-// take returns a new child. A call that a child waits for needs no token: those that have them may all wait for such calls.
+// take returns a new child. A call that a child waits for needs no token: those that have them may
+// all wait for such calls.
 func (h *Host) take(ctx context.Context) (*child, error) {
 	token := conversationOf(ctx) == nil
 	if token {
@@ -363,7 +373,8 @@ func (h *Host) retire() {
 	h.server = nil
 }
 
-// Restart has the next call begin a new fork server, which reads folders and configuration anew. Children at work end their calls.
+// Restart has the next call begin a new fork server, which reads folders and configuration anew.
+// Children at work end their calls.
 func (h *Host) Restart() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -432,5 +443,6 @@ func (h *Host) record(m value.Map, more ...any) {
 	case python >= 20:
 		at = slog.LevelInfo
 	}
-	h.log.Log(context.Background(), at, fmt.Sprint(m.String("text")), append([]any{"module", m.String("module")}, more...)...)
+	h.log.Log(context.Background(), at, fmt.Sprint(m.String("text")),
+		append([]any{"module", m.String("module")}, more...)...)
 }

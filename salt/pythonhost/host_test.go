@@ -70,22 +70,26 @@ func newSite(t testing.TB, release string, files map[string]string, change func(
 	o := Options{
 		Python: func() (string, error) { return exe, nil },
 		Opts: value.Map{
-			{Key: "id", Value: "master1"}, {Key: "root_dir", Value: s.root}, {Key: "cachedir", Value: s.root + "/cache"},
-			{Key: "extension_modules", Value: s.root + "/ext"}, {Key: "module_dirs", Value: []any{s.root + "/dirs"}},
+			{Key: "id", Value: "master1"}, {Key: "root_dir", Value: s.root},
+			{Key: "cachedir", Value: s.root + "/cache"},
+			{Key: "extension_modules", Value: s.root + "/ext"},
+			{Key: "module_dirs", Value: []any{s.root + "/dirs"}},
 			{Key: "file_roots", Value: value.Map{{Key: "base", Value: []any{s.root + "/files"}}}},
 		},
 	}
 	if change != nil {
 		change(&o)
 	}
-	s.host = New(o, slog.New(slog.NewTextHandler(s.lines, &slog.HandlerOptions{Level: slog.LevelDebug})), nil)
+	s.host = New(o, slog.New(slog.NewTextHandler(s.lines,
+		&slog.HandlerOptions{Level: slog.LevelDebug})), nil)
 	t.Cleanup(func() { s.host.Close() })
 	return s
 }
 
 func minion(id string) Minion {
 	return Minion{ID: id, Grains: value.Map{
-		{Key: "id", Value: id}, {Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Debian"}, {Key: "os_family", Value: "Debian"},
+		{Key: "id", Value: id}, {Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Debian"},
+		{Key: "os_family", Value: "Debian"},
 		{Key: "osrelease_info", Value: []any{12}}, {Key: "kernelrelease", Value: "6.1"},
 	}, Pillar: value.Map{{Key: "owner", Value: "pillar of " + id}}}
 }
@@ -119,13 +123,15 @@ func TestCalls(t *testing.T) {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, release, map[string]string{
-				"ext/modules/fact.py": factModule, "dirs/modules/other.py": "def name():\n    return __name__\n",
+				"ext/modules/fact.py":   factModule,
+				"dirs/modules/other.py": "def name():\n    return __name__\n",
 				"ext/modules/broken.py": "import not_there\ndef x():\n    return 1\n",
 				"ext/pillar/owners.py":  "def ext_pillar(minion_id, pillar, *args, **kwargs):\n    return {'owner': [minion_id, dict(pillar), list(args), kwargs]}\n",
 			}, func(o *Options) {
 				o.Natives = map[string][]string{"module": {"mine.get"}}
 				o.Answer = func(_ context.Context, q Question) (any, error) {
-					return value.Map{{Key: "asked", Value: []any{q.What, q.Fun, q.Args, q.Minion.ID}}}, nil
+					return value.Map{{Key: "asked",
+						Value: []any{q.What, q.Fun, q.Args, q.Minion.ID}}}, nil
 				}
 			})
 			session := s.host.Session(minion("web1"))
@@ -138,33 +144,42 @@ func TestCalls(t *testing.T) {
 			if release == "3008.3" {
 				own = "master1"
 			}
-			if want := "[{id web1} {pillar pillar of web1} {opts " + own + "} {grain web1}]"; got != want {
+			if want := "[{id web1} {pillar pillar of web1} {opts " + own +
+				"} {grain web1}]"; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
-			if got := fmt.Sprint(call(t, session, "fact.mine", "*", "ip")); got != "[{asked [module mine.get [* ip] web1]}]" {
+			if got := fmt.Sprint(call(t, session, "fact.mine", "*",
+				"ip")); got != "[{asked [module mine.get [* ip] web1]}]" {
 				t.Errorf("got %s", got)
 			}
 			if got := fmt.Sprint(call(t, session, "test.echo", "x")); got != "x" {
 				t.Errorf("got %s", got)
 			}
-			if got := call(t, session, "other.name"); !strings.Contains(got.(string), "ext.module.other") {
+			if got := call(t, session, "other.name"); !strings.Contains(got.(string),
+				"ext.module.other") {
 				t.Errorf("got %s", got)
 			}
-			_, err := session.Call(t.Context(), Call{Kind: Module, Fun: "fact.fail", Args: []any{"no luck"}})
+			_, err := session.Call(t.Context(),
+				Call{Kind: Module, Fun: "fact.fail", Args: []any{"no luck"}})
 			var e *Error
-			if !errors.As(err, &e) || e.Error() != "no luck" || e.Class != "ValueError" || !strings.HasSuffix(e.File, "fact.py") || !e.Raised("Exception") {
+			if !errors.As(err, &e) || e.Error() != "no luck" || e.Class != "ValueError" ||
+				!strings.HasSuffix(e.File, "fact.py") || !e.Raised("Exception") {
 				t.Errorf("got %#v", err)
 			}
 			for _, name := range []string{"fact.none", "no_such_module.fun"} {
-				if _, err := session.Call(t.Context(), Call{Kind: Module, Fun: name}); !errors.Is(err, ErrUnknown) {
+				if _, err := session.Call(t.Context(),
+					Call{Kind: Module, Fun: name}); !errors.Is(err, ErrUnknown) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
 			_, err = session.Call(t.Context(), Call{Kind: Module, Fun: "broken.x"})
-			if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "broken.py: ModuleNotFoundError: No module named 'not_there'") {
+			if !errors.Is(err, ErrUnknown) ||
+				!strings.Contains(err.Error(),
+					"broken.py: ModuleNotFoundError: No module named 'not_there'") {
 				t.Errorf("got %v", err)
 			}
-			for name, want := range map[string]bool{"fact.about": true, "fact.": true, "pkg.version": true, "nothing.": false, "test.none": false} {
+			for name, want := range map[string]bool{"fact.about": true, "fact.": true,
+				"pkg.version": true, "nothing.": false, "test.none": false} {
 				if got, err := session.Has(t.Context(), name); err != nil || got != want {
 					t.Errorf("has %s: %v %v", name, got, err)
 				}
@@ -173,10 +188,13 @@ func TestCalls(t *testing.T) {
 				given any
 				want  string
 			}{
-				{[]any{"a", 1}, "[{owner [web1 [{k 1}] [a 1] []]}]"}, {value.Map{{Key: "n", Value: 2}}, "[{owner [web1 [{k 1}] [] [{n 2}]]}]"},
+				{[]any{"a", 1}, "[{owner [web1 [{k 1}] [a 1] []]}]"},
+				{value.Map{{Key: "n", Value: 2}}, "[{owner [web1 [{k 1}] [] [{n 2}]]}]"},
 				{"one", "[{owner [web1 [{k 1}] [one] []]}]"},
 			} {
-				v, err := session.Call(t.Context(), Call{Kind: Pillar, Fun: "owners", Given: c.given, Pillar: value.Map{{Key: "k", Value: 1}}})
+				v, err := session.Call(t.Context(),
+					Call{Kind: Pillar, Fun: "owners", Given: c.given,
+						Pillar: value.Map{{Key: "k", Value: 1}}})
 				if err != nil || fmt.Sprint(v) != c.want {
 					t.Errorf("got %v %v, want %s", v, err, c.want)
 				}
@@ -260,8 +278,8 @@ def descriptors():
     return out
 `
 
-// TestBadFunctions makes calls that do to their process what they can. Each costs its own call an error that names module, function and file,
-// and the next call works.
+// TestBadFunctions makes calls that do to their process what they can. Each costs its own call an
+// error that names module, function and file, and the next call works.
 func TestBadFunctions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "3008.3", map[string]string{"ext/modules/bad.py": badModule}, func(o *Options) {
@@ -276,7 +294,8 @@ func TestBadFunctions(t *testing.T) {
 	for _, c := range []struct{ fun, says string }{
 		{"hang", "took longer than 3s and was stopped (option python_timeout)"},
 		{"spin", "took longer than 3s and was stopped (option python_timeout)"},
-		{"memory", "needed more than 2147483648 bytes of memory and was stopped (option python_memory)"},
+		{"memory",
+			"needed more than 2147483648 bytes of memory and was stopped (option python_memory)"},
 		{"large", "made more than 1048576 bytes and was stopped (option python_output)"},
 		{"bomb", "started more than 20 processes and was stopped (option python_processes)"},
 		{"many", "started more than 20 processes and was stopped (option python_processes)"},
@@ -338,16 +357,19 @@ func TestOddFunctions(t *testing.T) {
 	if err := syscall.Kill(int(pid), 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("process %d that the call left: %v", pid, err)
 	}
-	if got := fmt.Sprint(call(t, session, "bad.odd")); got != "[{set [1]} {tuple [1 2]} {big 1180591620717411303424}]" {
+	if got := fmt.Sprint(call(t, session,
+		"bad.odd")); got != "[{set [1]} {tuple [1 2]} {big 1180591620717411303424}]" {
 		t.Errorf("got %s", got)
 	}
 	call(t, session, "bad.printed")
-	for _, text := range []string{"printed by python", "written to stderr", `level=WARN msg="logged by python"`, "module=salt.loaded.ext.module.bad", "minion=web1"} {
+	for _, text := range []string{"printed by python", "written to stderr",
+		`level=WARN msg="logged by python"`, "module=salt.loaded.ext.module.bad", "minion=web1"} {
 		if !s.lines.has(text) {
 			t.Errorf("%q is not in the log", text)
 		}
 	}
-	wait(t, "what was written past the channel", func() bool { return s.lines.has("written to one") })
+	wait(t, "what was written past the channel",
+		func() bool { return s.lines.has("written to one") })
 }
 
 // TestDescriptors looks for files of the master in a child.
@@ -371,7 +393,8 @@ func TestDescriptors(t *testing.T) {
 		switch {
 		case strings.HasPrefix(to, "socket:"):
 			sockets++
-		case to == "/dev/null", strings.HasPrefix(to, "pipe:") && (p.Key == "1" || p.Key == "2"), strings.HasPrefix(to, "/proc/"), to == "/dev/urandom":
+		case to == "/dev/null", strings.HasPrefix(to, "pipe:") && (p.Key == "1" || p.Key == "2"),
+			strings.HasPrefix(to, "/proc/"), to == "/dev/urandom":
 		default:
 			t.Errorf("descriptor %v is %s", p.Key, to)
 		}
@@ -401,14 +424,19 @@ func TestHostEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := session.Call(ctx, Call{Kind: Module, Fun: "bad.hang"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := session.Call(ctx, Call{Kind: Module, Fun: "bad.hang"}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	call(t, session, "test.ping")
 	server, child := s.host.Status().PID, session.child.pid
 	s.host.Close()
-	wait(t, "the end of all", func() bool { return len(inSession(server)) == 0 && len(inSession(child)) == 0 })
-	if _, err := s.host.Session(minion("x")).Call(t.Context(), Call{Kind: Module, Fun: "test.ping"}); !errors.Is(err, ErrClosed) {
+	wait(t, "the end of all", func() bool {
+		return len(inSession(server)) == 0 &&
+			len(inSession(child)) == 0
+	})
+	if _, err := s.host.Session(minion("x")).Call(t.Context(),
+		Call{Kind: Module, Fun: "test.ping"}); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -416,13 +444,20 @@ func TestHostEnds(t *testing.T) {
 // TestNoHost says why there is none.
 func TestNoHost(t *testing.T) {
 	t.Parallel()
-	plain := New(Options{Python: func() (string, error) { return "", errors.New("no Salt on this machine") }}, nil, nil)
-	if _, err := plain.Session(minion("a")).Call(t.Context(), Call{Kind: Module, Fun: "test.ping"}); !errors.Is(err, ErrHost) || !strings.Contains(err.Error(), "no Salt on this machine") {
+	plain := New(Options{Python: func() (string, error) {
+		return "",
+			errors.New("no Salt on this machine")
+	}}, nil, nil)
+	if _, err := plain.Session(minion("a")).Call(t.Context(),
+		Call{Kind: Module, Fun: "test.ping"}); !errors.Is(err, ErrHost) ||
+		!strings.Contains(err.Error(), "no Salt on this machine") {
 		t.Errorf("got %v", err)
 	}
-	s := newSite(t, "3008.3", nil, func(o *Options) { o.program = "import sys\nprint('cannot')\nsys.exit(1)" })
+	s := newSite(t, "3008.3", nil,
+		func(o *Options) { o.program = "import sys\nprint('cannot')\nsys.exit(1)" })
 	_, err := s.host.Session(minion("a")).Call(t.Context(), Call{Kind: Module, Fun: "test.ping"})
-	if !errors.Is(err, ErrHost) || !strings.Contains(err.Error(), "the interpreter ended before Salt was loaded") {
+	if !errors.Is(err, ErrHost) || !strings.Contains(err.Error(),
+		"the interpreter ended before Salt was loaded") {
 		t.Errorf("got %v", err)
 	}
 }

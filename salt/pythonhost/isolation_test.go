@@ -45,8 +45,10 @@ func kindOf(i int) Minion {
 	if i%2 == 1 {
 		kernel = "Windows"
 	}
-	m.Grains = m.Grains.Set("kernel", kernel).Set("nested", []any{id + "nested", []any{id}}).Set("owner", id)
-	m.Pillar = value.Map{{Key: "owner", Value: id}, {Key: "list", Value: []any{id, value.Map{{Key: "deep", Value: id}}}}}
+	m.Grains = m.Grains.Set("kernel", kernel).Set("nested",
+		[]any{id + "nested", []any{id}}).Set("owner", id)
+	m.Pillar = value.Map{{Key: "owner", Value: id},
+		{Key: "list", Value: []any{id, value.Map{{Key: "deep", Value: id}}}}}
 	return m
 }
 
@@ -58,13 +60,15 @@ func foreign(m Minion, got any) string {
 			return text
 		}
 	}
-	if kernel := m.Grains.String("kernel"); !strings.Contains(text, "kind "+kernel) || strings.Count(text, m.ID) < 10 {
+	if kernel := m.Grains.String("kernel"); !strings.Contains(text, "kind "+kernel) ||
+		strings.Count(text, m.ID) < 10 {
 		return text
 	}
 	return ""
 }
 
-// TestNothingOfAnotherMinion makes calls for many minions of two kinds, interleaved by chance, and looks for what is another's.
+// TestNothingOfAnotherMinion makes calls for many minions of two kinds, interleaved by chance, and
+// looks for what is another's.
 func TestNothingOfAnotherMinion(t *testing.T) {
 	t.Parallel()
 	count := 200
@@ -82,7 +86,8 @@ func TestNothingOfAnotherMinion(t *testing.T) {
 			for i := worker; i < count; i += together {
 				m := kindOf(i)
 				session := s.host.Session(m)
-				for _, c := range []Call{{Kind: Module, Fun: "seen.all_of_it"}, {Kind: Pillar, Fun: "all_seen", Given: value.Map{}}}[chance.IntN(2):] {
+				for _, c := range []Call{{Kind: Module, Fun: "seen.all_of_it"},
+					{Kind: Pillar, Fun: "all_seen", Given: value.Map{}}}[chance.IntN(2):] {
 					v, err := session.Call(context.Background(), c)
 					if err != nil {
 						t.Errorf("%s: %v", m.ID, err)
@@ -126,14 +131,19 @@ const (
 	ownName = `self.base = f"{BASE_NAME}{Bound.count or ''}"`
 )
 
-// TestMistakesAreSeen puts back what a host that shares children does wrong: the look at what minions are told finds each.
+// TestMistakesAreSeen puts back what a host that shares children does wrong: the look at what
+// minions are told finds each.
 func TestMistakesAreSeen(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]*strings.Replacer{
-		"none, with a loader of its own name for each minion": strings.NewReplacer(bindOnce, keepEach),
-		"two loaders of one name":                             strings.NewReplacer(bindOnce, keepEach, ownName, "self.base = BASE_NAME"),
-		"only the packs are swapped":                          strings.NewReplacer(bindOnce, keepOne),
-		"modules are chosen by the grains of another minion":  strings.NewReplacer(bindOnce, keepOne+everywhere),
+		"none, with a loader of its own name for each minion": strings.NewReplacer(bindOnce,
+			keepEach),
+		"two loaders of one name": strings.NewReplacer(bindOnce,
+			keepEach, ownName, "self.base = BASE_NAME"),
+		"only the packs are swapped": strings.NewReplacer(bindOnce,
+			keepOne),
+		"modules are chosen by the grains of another minion": strings.NewReplacer(bindOnce,
+			keepOne+everywhere),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,8 +161,10 @@ func TestMistakesAreSeen(t *testing.T) {
 			for _, i := range []int{0, 2, 0, 1, 0, 3, 2} {
 				m := kindOf(i)
 				c := Call{Kind: Module, Fun: "seen.all_of_it"}
-				talk := &conversation{session: s.host.Session(m), child: shared, call: c, left: DefaultTimeout}
-				v, err := talk.run(t.Context(), append(c.message(), value.Pair{Key: "bind", Value: m.message()}))
+				talk := &conversation{session: s.host.Session(m), child: shared, call: c,
+					left: DefaultTimeout}
+				v, err := talk.run(t.Context(),
+					append(c.message(), value.Pair{Key: "bind", Value: m.message()}))
 				if err != nil {
 					t.Fatalf("%s: %v", m.ID, err)
 				}

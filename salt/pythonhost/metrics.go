@@ -18,10 +18,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "clustermaster_python_children", Help: "Children of the Python host that run.",
 		}),
 		servers: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_python_servers_started_total", Help: "Fork servers of the Python host started.",
+			Name: "clustermaster_python_servers_started_total",
+			Help: "Fork servers of the Python host started.",
 		}),
 		started: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_python_children_started_total", Help: "Children of the Python host started.",
+			Name: "clustermaster_python_children_started_total",
+			Help: "Children of the Python host started.",
 		}),
 		fork: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "clustermaster_python_fork_seconds", Help: "Time until a child is there.",
@@ -32,11 +34,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Calls of the Python host, by kind and result: ok, failed, unknown, time, memory, output, result, exit, died, processes, canceled.",
 		}, []string{"kind", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "clustermaster_python_call_seconds", Help: "Time of a call of the Python host, by kind.",
+			Name:    "clustermaster_python_call_seconds",
+			Help:    "Time of a call of the Python host, by kind.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"kind"}),
 		records: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_python_log_records_total", Help: "Log records that came from the Python host.",
+			Name: "clustermaster_python_log_records_total",
+			Help: "Log records that came from the Python host.",
 		}),
 	}
 	if reg != nil {

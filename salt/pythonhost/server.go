@@ -20,7 +20,8 @@ import (
 	"clustermaster/value"
 )
 
-// startTimeout bounds the start of an interpreter and the import of Salt; a cold one compiles all of it.
+// startTimeout bounds the start of an interpreter and the import of Salt; a cold one compiles all
+// of it.
 const startTimeout = 60 * time.Second
 
 // boot reads the program and runs it; what follows on standard input is its configuration.
@@ -69,13 +70,16 @@ func connection(f *os.File) (*net.UnixConn, error) {
 }
 
 func frame(raw []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(raw)), uint32(len(raw))), raw...)
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(raw)), uint32(len(raw))),
+		raw...)
 }
 
-// environment is what the host's processes see of the master's: where programs and homes are, and the zone.
+// environment is what the host's processes see of the master's: where programs and homes are, and
+// the zone.
 func environment() []string {
 	env := []string{"LC_ALL=C.UTF-8", "PYTHONUNBUFFERED=1"}
-	for _, name := range []string{"PATH", "HOME", "TZ", "TMPDIR", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
+	for _, name := range []string{"PATH", "HOME", "TZ", "TMPDIR", "http_proxy", "https_proxy",
+		"no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}
@@ -89,8 +93,10 @@ func (h *Host) startServer(ctx context.Context) (*server, error) {
 		return nil, fmt.Errorf("%w: %w", ErrHost, err)
 	}
 	config, err := value.PackNew(value.Map{
-		{Key: "conf_file", Value: h.opts.ConfFile}, {Key: "opts", Value: h.opts.Opts}, {Key: "natives", Value: h.natives()},
-		{Key: "memory", Value: h.opts.Memory}, {Key: "output", Value: h.opts.Output}, {Key: "log_level", Value: level(h.log)},
+		{Key: "conf_file", Value: h.opts.ConfFile}, {Key: "opts", Value: h.opts.Opts},
+		{Key: "natives", Value: h.natives()},
+		{Key: "memory", Value: h.opts.Memory}, {Key: "output", Value: h.opts.Output},
+		{Key: "log_level", Value: level(h.log)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: pack its options: %w", ErrHost, err)
@@ -116,7 +122,8 @@ func (h *Host) startServer(ctx context.Context) (*server, error) {
 	cmd.ExtraFiles = []*os.File{theirs} // 3
 	cmd.Env, cmd.Dir = environment(), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	s := &server{h: h, cmd: cmd, control: control, gone: make(chan struct{}), waiting: map[int64]order{}, children: map[int]*child{}}
+	s := &server{h: h, cmd: cmd, control: control, gone: make(chan struct{}),
+		waiting: map[int64]order{}, children: map[int]*child{}}
 	started := make(chan error, 1)
 	go func() {
 		// The kernel sends Pdeathsig when the thread ends that started the process.
@@ -150,7 +157,8 @@ func (h *Host) startServer(ctx context.Context) (*server, error) {
 		return nil, fmt.Errorf("%w with %s: %w", ErrHost, python, err)
 	}
 	_ = control.SetReadDeadline(time.Time{})
-	h.log.Info("Python host started", "pid", cmd.Process.Pid, "python", s.python, "salt", s.salt, "path", python)
+	h.log.Info("Python host started", "pid", cmd.Process.Pid, "python", s.python, "salt", s.salt,
+		"path", python)
 	go s.listen()
 	return s, nil
 }
@@ -285,7 +293,8 @@ func (s *server) fork(ctx context.Context) (*child, error) {
 		theirs.Close()
 		return nil, err
 	}
-	c := &child{h: s.h, conn: conn, read: bufio.NewReaderSize(conn, 16<<10), gone: make(chan struct{})}
+	c := &child{h: s.h, conn: conn, read: bufio.NewReaderSize(conn, 16<<10),
+		gone: make(chan struct{})}
 	o := order{c: c, reply: make(chan error, 1)}
 	s.mu.Lock()
 	s.next++
@@ -333,7 +342,8 @@ func (s *server) end() {
 	<-s.gone
 }
 
-// maxWords bounds what processes of the host write to standard output or error and reaches the log, in bytes.
+// maxWords bounds what processes of the host write to standard output or error and reaches the log,
+// in bytes.
 const maxWords = 1 << 20
 
 // words logs what is written past the host's own channel.

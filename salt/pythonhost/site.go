@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Site knows which modules a site has of its own, from the folders that Salt's loader looks through before its own, without asking Python.
-// It is safe for concurrent use.
+// Site knows which modules a site has of its own, from the folders that Salt's loader looks through
+// before its own, without asking Python. It is safe for concurrent use.
 type Site struct {
 	folders []string
 
@@ -34,8 +34,9 @@ const lookEvery = time.Second
 // maxSiteFile bounds what is read of a module for its names, in bytes.
 const maxSiteFile = 1 << 20
 
-// NewSite returns the modules of one type, such as "modules" or "pillar": those of extension_modules, of its folder of each of
-// module_dirs, and of the folders of the type's own option.
+// NewSite returns the modules of one type, such as "modules" or "pillar": those of
+// extension_modules, of its folder of each of module_dirs, and of the folders of the type's own
+// option.
 func NewSite(extensionModules string, moduleDirs, own []string, kind string) *Site {
 	s := &Site{}
 	if extensionModules != "" {

@@ -62,8 +62,9 @@ func (a Admin) change(ctx context.Context, c *fsm.ChangeReactor) (bool, error) {
 		return false, fmt.Errorf("change reactors: %d are added or deleted, which is the most; "+
 			"write them into the option reactor", fsm.MaxReactors)
 	default:
-		return false, fmt.Errorf("change reactors: refused as %s: a tag has at most %d bytes and %d files of %d bytes",
-			done.Refused, fsm.MaxReactorTag, fsm.MaxReactorFiles, fsm.MaxReactorPath)
+		return false,
+			fmt.Errorf("change reactors: refused as %s: a tag has at most %d bytes and %d files of %d bytes",
+				done.Refused, fsm.MaxReactorTag, fsm.MaxReactorFiles, fsm.MaxReactorPath)
 	}
 	a.Agreed.cluster.ConfirmEverywhere(ctx, index)
 	return done.Changed, nil

@@ -43,7 +43,8 @@ func TestAdminChangesReactorsWithinTheirBounds(t *testing.T) {
 		t.Fatal(r.Refused)
 	}
 	agreed := NewAgreed(c)
-	a := Admin{Reactor: New(Deps{Changes: agreed.Changes}, Options{Rules: []Rule{{Tag: "own"}}}, nil, nil), Agreed: agreed}
+	a := Admin{Reactor: New(Deps{Changes: agreed.Changes}, Options{Rules: []Rule{{Tag: "own"}}},
+		nil, nil), Agreed: agreed}
 	if ok, err := a.AddReactor(t.Context(), "tag", []string{"salt://a.sls"}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -54,7 +55,8 @@ func TestAdminChangesReactorsWithinTheirBounds(t *testing.T) {
 		t.Errorf("confirmed %v, index %d", c.confirmed, c.index)
 	}
 	_, err := a.AddReactor(t.Context(), strings.Repeat("x", fsm.MaxReactorTag+1), nil)
-	if err == nil || !strings.Contains(err.Error(), "at most 1024 bytes and 100 files of 4096 bytes") {
+	if err == nil || !strings.Contains(err.Error(),
+		"at most 1024 bytes and 100 files of 4096 bytes") {
 		t.Errorf("a long tag: %v", err)
 	}
 	for i := 1; i < fsm.MaxReactors; i++ {

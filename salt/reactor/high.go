@@ -10,13 +10,15 @@ import (
 	"clustermaster/value"
 )
 
-// chunk is one reaction as low data: state (local, runner, ...), fun, name, __id__, __sls__ and what the SLS file says.
+// chunk is one reaction as low data: state (local, runner, ...), fun, name, __id__, __sls__ and
+// what the SLS file says.
 type chunk struct {
 	value.Map
 	state, fun, id string
 }
 
-// pad takes the functions out of the keys: `local.test.ping: [...]` becomes `local: [..., test.ping]`.
+// pad takes the functions out of the keys: `local.test.ping: [...]` becomes
+// `local: [..., test.ping]`.
 func pad(high value.Map) (value.Map, error) {
 	for i, e := range high {
 		body, ok := e.Value.(value.Map)
@@ -31,7 +33,8 @@ func pad(high value.Map) (value.Map, error) {
 		for n, p := range body {
 			key, ok := p.Key.(string)
 			if !ok {
-				return nil, fmt.Errorf("ID %s: the key %s is no text", value.Repr(e.Key), value.Repr(p.Key))
+				return nil, fmt.Errorf("ID %s: the key %s is no text", value.Repr(e.Key),
+					value.Repr(p.Key))
 			}
 			keys[n] = key
 		}
@@ -67,7 +70,8 @@ func compile(ctx context.Context, high value.Map) ([]chunk, []string, error) {
 	}
 	all := make([]chunk, len(low))
 	for i, m := range low {
-		all[i] = chunk{Map: m, state: m.String("state"), fun: m.String("fun"), id: m.String("__id__")}
+		all[i] = chunk{Map: m, state: m.String("state"), fun: m.String("fun"),
+			id: m.String("__id__")}
 		all[i].resolve()
 	}
 	return all, nil, nil

@@ -12,14 +12,16 @@ import (
 
 // Functions are the functions of templates; *modules.Modules is one.
 type Functions interface {
-	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
+	Call(ctx context.Context, m modules.Minion, fun string, args []any,
+		kwargs value.Map) (any, error)
 	Has(fun string) bool
 }
 
 // Host answers templates that are rendered for this master itself.
 type Host struct {
 	Functions Functions
-	Minion    modules.Minion // this master, and the environment of files where a template names none
+	// this master, and the environment of files where a template names none
+	Minion modules.Minion
 	// Open reads a file of file_roots.
 	Open func(saltenv, path string) (abs string, data []byte, found bool, err error)
 }

@@ -12,16 +12,21 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		reactions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_reactor_reactions_total", Help: "Reactions by kind and outcome: done, failed, or dropped because reactor_worker_hwm of them waited.",
+			Name: "clustermaster_reactor_reactions_total",
+			Help: "Reactions by kind and outcome: done, failed, or dropped because reactor_worker_hwm of them waited.",
 		}, []string{"kind", "outcome"}),
 		wrong: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_reactor_files_wrong_total", Help: "SLS files of reactors that are not there or do not render, and events whose reactions are wrong.",
+			Name: "clustermaster_reactor_files_wrong_total",
+			Help: "SLS files of reactors that are not there or do not render, and events whose reactions are wrong.",
 		}),
 		queued: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "clustermaster_reactor_queued", Help: "Runner, wheel and caller reactions that wait for one of reactor_worker_threads.",
+			Name: "clustermaster_reactor_queued",
+			Help: "Runner, wheel and caller reactions that wait for one of reactor_worker_threads.",
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "clustermaster_reactor_render_seconds", Help: "Time to render the SLS files of one event.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+			Name:    "clustermaster_reactor_render_seconds",
+			Help:    "Time to render the SLS files of one event.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 	}
 	if reg != nil {

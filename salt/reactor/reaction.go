@@ -78,7 +78,8 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	}
 	for _, p := range c.Map {
 		switch p.Key {
-		case "state", "fun", "tgt", "tgt_type", "arg", "kwarg", "args", "ret", "jid", "name", "order", "__id__", "__sls__":
+		case "state", "fun", "tgt", "tgt_type", "arg", "kwarg", "args", "ret", "jid", "name",
+			"order", "__id__", "__sls__":
 		default:
 			j.Kwargs = append(j.Kwargs, p)
 		}
@@ -86,8 +87,10 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	return j, nil
 }
 
-// arguments reads what a function is called with: `args`, or `arg` and `kwarg`, or for functions of the master, with this signature, the keys themselves.
-func (r *Reactor) arguments(c chunk, sig function.Signature) (args any, kwargs value.Map, err error) {
+// arguments reads what a function is called with: `args`, or `arg` and `kwarg`, or for functions of
+// the master, with this signature, the keys themselves.
+func (r *Reactor) arguments(c chunk, sig function.Signature) (args any, kwargs value.Map,
+	err error) {
 	if given, ok := c.Get("args"); ok {
 		for _, item := range []string{"arg", "kwarg"} {
 			if v, ok := c.Get(item); ok {
@@ -110,7 +113,8 @@ func (r *Reactor) arguments(c chunk, sig function.Signature) (args any, kwargs v
 	kwarg, hasKwarg := c.Get("kwarg")
 	var called Call
 	if (c.state == "runner" || c.state == "wheel") && !(hasArg && hasKwarg) {
-		called.Args, called.Kwargs, err = sig.Format(c.Map, func(key string) bool { return slices.Contains(internal, key) })
+		called.Args, called.Kwargs, err = sig.Format(c.Map,
+			func(key string) bool { return slices.Contains(internal, key) })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -155,7 +159,11 @@ func iterate(v any) ([]any, error) {
 }
 
 func isDictList(list []any) bool {
-	return !slices.ContainsFunc(list, func(e any) bool { m, ok := e.(value.Map); return !ok || len(m) != 1 })
+	return !slices.ContainsFunc(list, func(e any) bool {
+		m, ok := e.(value.Map)
+		return !ok ||
+			len(m) != 1
+	})
 }
 
 // repack makes one map of a list of maps of one key; nil if it is none.
@@ -229,7 +237,8 @@ func (r *Reactor) dispatch(ctx context.Context, c chunk) {
 func (r *Reactor) ended(c chunk, err error) {
 	if err != nil {
 		r.m.reaction(c.state, "failed")
-		r.log.Error(fmt.Sprintf("Reactor '%s' failed to execute %s '%s'", c.id, c.state, c.fun), "sls", c.String("__sls__"), "err", err)
+		r.log.Error(fmt.Sprintf("Reactor '%s' failed to execute %s '%s'", c.id, c.state, c.fun),
+			"sls", c.String("__sls__"), "err", err)
 		return
 	}
 	r.m.reaction(c.state, "done")

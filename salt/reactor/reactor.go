@@ -17,7 +17,8 @@ import (
 	"clustermaster/value"
 )
 
-// User is who orders reactions. Events of this user are not reacted to, so that no reaction causes itself.
+// User is who orders reactions. Events of this user are not reacted to, so that no reaction causes
+// itself.
 const User = "Reactor"
 
 // manageTags is part of the tags that tell of changes of the reactor itself.
@@ -30,7 +31,8 @@ type Options struct {
 	ID            string // of the master
 	Grains, Opts  value.Map
 	WorkerThreads int // reactor_worker_threads: runner, wheel and caller functions at the same time
-	WorkerHWM     int // reactor_worker_hwm: those that may wait; more are dropped, counted and logged
+	// reactor_worker_hwm: those that may wait; more are dropped, counted and logged
+	WorkerHWM int
 }
 
 // Deps is what reactions ask others for. All of it is called from several goroutines.
@@ -54,7 +56,8 @@ type Deps struct {
 
 // Renderer runs render pipelines.
 type Renderer interface {
-	Render(ctx context.Context, src render.Source, defaultPipe string, c render.Context, h render.Host) (any, error)
+	Render(ctx context.Context, src render.Source, defaultPipe string, c render.Context,
+		h render.Host) (any, error)
 }
 
 // Reactor reacts to the events of one master.
@@ -84,7 +87,8 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Rea
 		log = slog.New(slog.DiscardHandler)
 	}
 	o.WorkerThreads, o.WorkerHWM = max(o.WorkerThreads, 1), max(o.WorkerHWM, 1)
-	return &Reactor{deps: deps, opts: o, log: log.With("component", "reactor"), m: newMetrics(reg), queue: make(chan task, o.WorkerHWM)}
+	return &Reactor{deps: deps, opts: o, log: log.With("component", "reactor"), m: newMetrics(reg),
+		queue: make(chan task, o.WorkerHWM)}
 }
 
 // Rules are the rules in force, those that operators added last.
@@ -106,11 +110,12 @@ func (r *Reactor) Available() bool { return len(r.opts.Rules) > 0 }
 // wants says whether anybody reacts to a tag.
 func (r *Reactor) wants(tag string) bool {
 	c := r.deps.Changes()
-	return !c.Off && !strings.Contains(tag, manageTags) && len(matching(effective(r.opts.Rules, c), tag)) > 0
+	return !c.Off && !strings.Contains(tag, manageTags) &&
+		len(matching(effective(r.opts.Rules, c), tag)) > 0
 }
 
-// Run reacts until ctx ends. Events are taken one after the other, in their order; more of them wait than the bus keeps for a subscriber only by
-// the loss of the oldest, which is logged.
+// Run reacts until ctx ends. Events are taken one after the other, in their order; more of them
+// wait than the bus keeps for a subscriber only by the loss of the oldest, which is logged.
 func (r *Reactor) Run(ctx context.Context) error {
 	if !r.Available() {
 		return nil
@@ -191,7 +196,8 @@ func (r *Reactor) reactions(ctx context.Context, tag string, data value.Map, fil
 		path, ok := f.(string)
 		if !ok {
 			r.m.wrong.Inc()
-			r.log.Error("a reactor's file is no path; nothing reacts to this event", "tag", tag, "file", fmt.Sprint(f))
+			r.log.Error("a reactor's file is no path; nothing reacts to this event", "tag", tag,
+				"file", fmt.Sprint(f))
 			return nil
 		}
 		high = merge(high, r.file(ctx, path, tag, data))

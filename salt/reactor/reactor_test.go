@@ -50,7 +50,10 @@ type nothing struct{}
 func (nothing) Call(_ context.Context, fun string, _ []any, _ value.Map) (any, error) {
 	return nil, fmt.Errorf("%s: %w", fun, render.ErrUnknownFunction)
 }
-func (nothing) File(context.Context, string, string) ([]byte, bool, error) { return nil, false, nil }
+func (nothing) File(context.Context, string, string) ([]byte, bool, error) {
+	return nil,
+		false, nil
+}
 
 // world is what a reactor of a test does.
 type world struct {
@@ -92,7 +95,8 @@ func newWorld(t testing.TB, rules map[string][]string, files map[string]string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{bus: event.NewBus(0, nil, nil), dir: t.TempDir(), log: &logtest.Buffer{}, metrics: prometheus.NewRegistry()}
+	w := &world{bus: event.NewBus(0, nil, nil), dir: t.TempDir(), log: &logtest.Buffer{},
+		metrics: prometheus.NewRegistry()}
 	for name, text := range files {
 		path := filepath.Join(w.dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -139,7 +143,11 @@ func newWorld(t testing.TB, rules map[string][]string, files map[string]string, 
 			}
 			w.note("%s %s %s", client, c.Fun, value.Repr(c.Kwargs))
 		},
-		Caller: func(_ context.Context, c Call) error { w.note("caller %s %s", c.Fun, value.Repr(c.Args)); return nil },
+		Caller: func(_ context.Context, c Call) error {
+			w.note("caller %s %s", c.Fun,
+				value.Repr(c.Args))
+			return nil
+		},
 		Signature: func(_, fun string) (function.Signature, bool) {
 			return function.Signature{VarKwargs: true}, fun != "nosuch.fun"
 		},
@@ -194,10 +202,12 @@ func data(pairs ...any) value.Map {
 
 const sayN = "{{ tag }}:\n  runner.test.arg: [{args: {n: '{{ data.n }}'}}]\n"
 
-// Equal templates with other data are rendered again; events of the reactor itself, and those that tell of it, are not reacted to.
+// Equal templates with other data are rendered again; events of the reactor itself, and those that
+// tell of it, are not reacted to.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string][]string{"*": {"n.sls"}}, map[string]string{"n.sls": sayN}, Options{WorkerThreads: 4, WorkerHWM: 100})
+	w := newWorld(t, map[string][]string{"*": {"n.sls"}}, map[string]string{"n.sls": sayN},
+		Options{WorkerThreads: 4, WorkerHWM: 100})
 	w.run(t)
 	for n := range 3 {
 		w.bus.Fire("a/b", data("n", int64(n)))
@@ -207,13 +217,15 @@ func TestEvents(t *testing.T) {
 	w.bus.Fire("salt/reactors/manage/add-complete", data("n", "manage"))
 	w.bus.Fire("salt/run/1/salt/reactors/manage/add", data("n", "manage"))
 	w.bus.Fire("end", data("n", "end", "user", "root"))
-	w.until(t, "runner test.arg {'n': '0'}", "runner test.arg {'n': '1'}", "runner test.arg {'n': '1'}", "runner test.arg {'n': '2'}", "runner test.arg {'n': 'end'}")
+	w.until(t, "runner test.arg {'n': '0'}", "runner test.arg {'n': '1'}",
+		"runner test.arg {'n': '1'}", "runner test.arg {'n': '2'}", "runner test.arg {'n': 'end'}")
 }
 
 // What operators change counts from the next event on.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string][]string{"a": {"n.sls"}, "end": {"n.sls"}}, map[string]string{"n.sls": sayN}, Options{WorkerThreads: 1, WorkerHWM: 10})
+	w := newWorld(t, map[string][]string{"a": {"n.sls"}, "end": {"n.sls"}},
+		map[string]string{"n.sls": sayN}, Options{WorkerThreads: 1, WorkerHWM: 10})
 	w.run(t)
 	file := filepath.Join(w.dir, "n.sls")
 	step := func(n string, c Changes) {
@@ -227,14 +239,17 @@ func TestChanges(t *testing.T) {
 	step("1", Changes{Deleted: []string{"a"}})
 	step("2", Changes{Added: []Rule{{"b", []any{file}}}, Deleted: []string{"a"}})
 	step("3", Changes{Off: true, Added: []Rule{{"b", []any{file}}}})
-	if got := effective(w.opts.Rules, Changes{Added: []Rule{{"b", "x"}}, Deleted: []string{"a"}}); len(got) != 2 || got[0].Tag != "end" || got[1].Tag != "b" {
+	if got := effective(w.opts.Rules, Changes{Added: []Rule{{"b", "x"}},
+		Deleted: []string{"a"}}); len(got) != 2 || got[0].Tag != "end" || got[1].Tag != "b" {
 		t.Errorf("rules %v", got)
 	}
 	w.change(Changes{Added: []Rule{{"b", []any{file}}}})
 	w.bus.Fire("end", data("n", "end"))
-	// The rules of an event are those of the moment at which it is taken: 2b may be taken after the change back, and is nobody's then.
+	// The rules of an event are those of the moment at which it is taken: 2b may be taken after the
+	// change back, and is nobody's then.
 	var got []string
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && !slices.Contains(got, "runner test.arg {'n': 'end'}"); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) &&
+		!slices.Contains(got, "runner test.arg {'n': 'end'}"); time.Sleep(5 * time.Millisecond) {
 		got = w.took()
 	}
 	for _, wrong := range []string{"1a", "1b", "3a", "3b", "0b"} {
@@ -244,11 +259,14 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Runner functions that take their time hold up neither jobs nor events; as many wait as reactor_worker_hwm says, and those beyond are dropped, counted
-// and logged.
+// Runner functions that take their time hold up neither jobs nor events; as many wait as
+// reactor_worker_hwm says, and those beyond are dropped, counted and logged.
 func TestHWM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string][]string{"r": {"n.sls"}, "l": {"l.sls"}}, map[string]string{"n.sls": sayN, "l.sls": "l:\n  local.test.ping: [{tgt: '{{ data.n }}'}]\n"}, Options{WorkerThreads: 2, WorkerHWM: 3})
+	w := newWorld(t, map[string][]string{"r": {"n.sls"}, "l": {"l.sls"}},
+		map[string]string{"n.sls": sayN,
+			"l.sls": "l:\n  local.test.ping: [{tgt: '{{ data.n }}'}]\n"},
+		Options{WorkerThreads: 2, WorkerHWM: 3})
 	w.hold = make(chan struct{})
 	w.run(t)
 	const fired = 10
@@ -259,7 +277,8 @@ func TestHWM(t *testing.T) {
 	w.until(t, "local test.ping past them []")
 	close(w.hold)
 	var dropped, ran int
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && dropped+ran < fired; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) &&
+		dropped+ran < fired; time.Sleep(5 * time.Millisecond) {
 		dropped, ran = int(w.counted(t, "dropped")), len(w.took())-1
 	}
 	// Two are with the workers and three wait, unless the workers had not taken theirs yet.
@@ -281,7 +300,8 @@ func (w *world) counted(t *testing.T, outcome string) float64 {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			labels := m.GetLabel()
-			if f.GetName() == "clustermaster_reactor_reactions_total" && len(labels) == 2 && labels[0].GetValue() == "runner" && labels[1].GetValue() == outcome {
+			if f.GetName() == "clustermaster_reactor_reactions_total" && len(labels) == 2 &&
+				labels[0].GetValue() == "runner" && labels[1].GetValue() == outcome {
 				return m.GetCounter().GetValue()
 			}
 		}
@@ -293,11 +313,14 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	say := func(n string) string { return n + ":\n  runner.test.arg: [{args: {n: " + n + "}}]\n" }
 	w := newWorld(t, map[string][]string{
-		"glob": {"g/*.sls", "g/[!ab].txt"}, "salt": {"salt://s.sls", "salt://d.sls?saltenv=dev", "salt://none.sls"}, "none": {"none.sls", "last.sls"},
+		"glob": {"g/*.sls", "g/[!ab].txt"}, "salt": {"salt://s.sls", "salt://d.sls?saltenv=dev",
+			"salt://none.sls"}, "none": {"none.sls", "last.sls"},
 		"deep": {"*/deep/x.sls"}, "empty": {"empty.sls", "last.sls"},
 	}, map[string]string{
-		"g/a.sls": say("a"), "g/b.sls": say("b"), "g/.h.sls": say("hidden"), "g/c.txt": say("c"), "g/a.txt": say("not"),
-		"base/s.sls": say("s"), "dev/d.sls": say("d"), "last.sls": say("last"), "p/deep/x.sls": say("p"), "q/deep/x.sls": say("q"), "empty.sls": "\n  \n",
+		"g/a.sls": say("a"), "g/b.sls": say("b"), "g/.h.sls": say("hidden"), "g/c.txt": say("c"),
+		"g/a.txt":    say("not"),
+		"base/s.sls": say("s"), "dev/d.sls": say("d"), "last.sls": say("last"),
+		"p/deep/x.sls": say("p"), "q/deep/x.sls": say("q"), "empty.sls": "\n  \n",
 	}, Options{WorkerThreads: 1, WorkerHWM: 100})
 	w.run(t)
 	for _, tag := range []string{"glob", "salt", "none", "deep", "empty"} {
@@ -325,10 +348,13 @@ func TestWrong(t *testing.T) {
 		"number.sls": "x:\n  local.test.ping: [{tgt: a}, {arg: 5}]\n",
 	}
 	said := map[string]string{
-		"jinja": `Failed to render \"DIR/jinja.sls\": `, "colon": "Unable to render reactions for event w/colon due to errors (ID 'x' in SLS 'DIR/colon.sls' contains a short declaration",
-		"list": `Failed to render \"DIR/list.sls\"`, "kind": "ReactWrap is missing a wrapper function for 'ssh'", "missing": "Can not render SLS DIR/missing.sls for tag w/missing. File missing or not found.",
-		"empty": "Reactor 'x' failed to execute runner 'test.arg'\" sls=DIR/empty.sls err=\"Incorrect argument format, check the Reactor System documentation for the correct format.",
-		"nofun": "Reactor 'x' failed to execute runner 'nosuch.fun'\" sls=DIR/nofun.sls err=\"function not available", "notgt": "Reactor 'x' failed to execute local 'test.ping'", "number": "arg is 5; write a list",
+		"jinja":   `Failed to render \"DIR/jinja.sls\": `,
+		"colon":   "Unable to render reactions for event w/colon due to errors (ID 'x' in SLS 'DIR/colon.sls' contains a short declaration",
+		"list":    `Failed to render \"DIR/list.sls\"`,
+		"kind":    "ReactWrap is missing a wrapper function for 'ssh'",
+		"missing": "Can not render SLS DIR/missing.sls for tag w/missing. File missing or not found.",
+		"empty":   "Reactor 'x' failed to execute runner 'test.arg'\" sls=DIR/empty.sls err=\"Incorrect argument format, check the Reactor System documentation for the correct format.",
+		"nofun":   "Reactor 'x' failed to execute runner 'nosuch.fun'\" sls=DIR/nofun.sls err=\"function not available", "notgt": "Reactor 'x' failed to execute local 'test.ping'", "number": "arg is 5; write a list",
 	}
 	rules := map[string][]string{"end": {"ok.sls"}}
 	for name := range said {
@@ -343,7 +369,8 @@ func TestWrong(t *testing.T) {
 	w.until(t, "runner test.arg {'n': 'end'}")
 	log := strings.ReplaceAll(w.log.String(), w.dir, "DIR")
 	for name, text := range said {
-		if !strings.Contains(strings.ReplaceAll(log, `component=reactor `, ""), text) && !strings.Contains(log, text) {
+		if !strings.Contains(strings.ReplaceAll(log, `component=reactor `, ""), text) &&
+			!strings.Contains(log, text) {
 			t.Errorf("%s: no %q in\n%s", name, text, log)
 		}
 	}
@@ -357,14 +384,18 @@ func BenchmarkReactions(b *testing.B) {
 			for i := range 500 { // as many as a master has
 				opts = append(opts, value.Pair{Key: fmt.Sprintf("option_%d", i), Value: "value"})
 			}
-			w := newWorld(b, map[string][]string{"r": {"r.sls"}}, map[string]string{"r.sls": text}, Options{WorkerThreads: 10, WorkerHWM: 10000, Opts: opts})
-			chunks := w.reactions(context.Background(), "r", data("n", int64(0)), []any{filepath.Join(w.dir, "r.sls")}) // starts the worker
+			w := newWorld(b, map[string][]string{"r": {"r.sls"}}, map[string]string{"r.sls": text},
+				Options{WorkerThreads: 10, WorkerHWM: 10000, Opts: opts})
+			// starts the worker
+			chunks := w.reactions(context.Background(), "r", data("n", int64(0)),
+				[]any{filepath.Join(w.dir, "r.sls")})
 			if len(chunks) != 1 {
 				b.Fatal(w.log.String())
 			}
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
-				packed, err := value.Pack(data("n", int64(n), "_stamp", "2026-11-21T09:32:30.576440"))
+				packed, err := value.Pack(data("n", int64(n), "_stamp",
+					"2026-11-21T09:32:30.576440"))
 				if err != nil {
 					b.Fatal(err)
 				}

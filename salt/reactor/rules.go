@@ -24,7 +24,8 @@ func (r Rule) files() []any {
 	return nil
 }
 
-// ReadRules reads the option reactor. Entries that are no map of one pattern count for nothing, as in Salt.
+// ReadRules reads the option reactor. Entries that are no map of one pattern count for nothing, as
+// in Salt.
 func ReadRules(option []any) []Rule {
 	var rules []Rule
 	for _, e := range option {

@@ -29,13 +29,14 @@ type sls struct {
 	data          []byte
 }
 
-// file renders the files that one path, glob or salt:// address stands for, into the high data of all of them. What is wrong with a file is logged;
-// the others count.
+// file renders the files that one path, glob or salt:// address stands for, into the high data of
+// all of them. What is wrong with a file is logged; the others count.
 func (r *Reactor) file(ctx context.Context, ref, tag string, data value.Map) (high value.Map) {
 	found, shown, err := r.find(ref)
 	if err != nil {
 		r.m.wrong.Inc()
-		r.log.Error(fmt.Sprintf("Can not render SLS %s for tag %s. File missing or not found.", shown, tag), "err", err)
+		r.log.Error(fmt.Sprintf("Can not render SLS %s for tag %s. File missing or not found.",
+			shown, tag), "err", err)
 		return nil
 	}
 	for _, f := range found {
@@ -139,7 +140,8 @@ func glob(pattern string) []string {
 			continue
 		}
 		for _, e := range entries {
-			if fnmatch.Match(base, e.Name()) && (base[0] == '.' || e.Name()[0] != '.') && len(out) <= maxFiles {
+			if fnmatch.Match(base, e.Name()) && (base[0] == '.' || e.Name()[0] != '.') &&
+				len(out) <= maxFiles {
 				out = append(out, filepath.Join(folder, e.Name()))
 			}
 		}
@@ -149,14 +151,17 @@ func glob(pattern string) []string {
 }
 
 // render makes high data of one file. Every ID gets the name of the file, for messages.
-func (r *Reactor) render(ctx context.Context, f sls, tag string, data value.Map) (value.Map, error) {
+func (r *Reactor) render(ctx context.Context, f sls, tag string, data value.Map) (value.Map,
+	error) {
 	if len(bytes.TrimSpace(f.data)) == 0 {
 		return nil, nil
 	}
-	val, err := r.deps.Renderer.Render(ctx, render.Source{Path: f.path, SaltEnv: f.saltenv, Data: f.data, Once: true}, r.opts.Renderer, render.Context{
-		ID: r.opts.ID, Grains: r.opts.Grains, Opts: r.opts.Opts,
-		Vars: value.Map{{Key: "tag", Value: tag}, {Key: "data", Value: data}},
-	}, r.deps.Host)
+	val, err := r.deps.Renderer.Render(ctx,
+		render.Source{Path: f.path, SaltEnv: f.saltenv, Data: f.data,
+			Once: true}, r.opts.Renderer, render.Context{
+			ID: r.opts.ID, Grains: r.opts.Grains, Opts: r.opts.Opts,
+			Vars: value.Map{{Key: "tag", Value: tag}, {Key: "data", Value: data}},
+		}, r.deps.Host)
 	if err != nil {
 		return nil, err
 	}

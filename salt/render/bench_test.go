@@ -14,9 +14,11 @@ import (
 // benchContext is of the size of a real minion's: some 150 grains, the options
 // of a master.
 func benchContext(n int) Context {
-	c := Context{ID: "web" + strconv.Itoa(n), Grains: object("id", "web"+strconv.Itoa(n), "os", "Debian", "roles", []any{"web", "db"})}
+	c := Context{ID: "web" + strconv.Itoa(n),
+		Grains: object("id", "web"+strconv.Itoa(n), "os", "Debian", "roles", []any{"web", "db"})}
 	for i := range 150 {
-		c.Grains = append(c.Grains, value.Pair{Key: fmt.Sprintf("grain%d", i), Value: object("a", "value of some length", "b", []any{int64(i), "x"})})
+		c.Grains = append(c.Grains, value.Pair{Key: fmt.Sprintf("grain%d", i),
+			Value: object("a", "value of some length", "b", []any{int64(i), "x"})})
 	}
 	for i := range 300 {
 		c.Opts = append(c.Opts, value.Pair{Key: fmt.Sprintf("option_%d", i), Value: "some value"})
@@ -42,7 +44,10 @@ func benchHost() tree {
 	return tree{
 		files: map[string]string{"map.jinja": "{% set port = 80 %}{% macro line(k) %}{{ k }}{% endmacro %}"},
 		calls: map[string]func(context.Context, []any, value.Map) (any, error){
-			"grains.get": func(context.Context, []any, value.Map) (any, error) { return "Debian", nil },
+			"grains.get": func(context.Context, []any, value.Map) (any,
+				error) {
+				return "Debian", nil
+			},
 		},
 	}
 }

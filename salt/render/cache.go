@@ -47,7 +47,8 @@ type entry struct {
 func newCache(size int64, m *metrics) *cache {
 	return &cache{
 		max: size, m: m, order: list.New(),
-		sources: map[[sha256.Size]byte]*keptSource{}, entries: map[[sha256.Size]byte]*list.Element{},
+		sources: map[[sha256.Size]byte]*keptSource{},
+		entries: map[[sha256.Size]byte]*list.Element{},
 	}
 }
 
@@ -69,7 +70,8 @@ func (j *job) cacheKey(pipe []stage) (key [sha256.Size]byte, ok bool) {
 	if err != nil {
 		return key, false
 	}
-	for _, text := range []string{j.src.Path, j.src.SLS, j.src.SaltEnv, string(j.src.Data), vars.key} {
+	for _, text := range []string{j.src.Path, j.src.SLS, j.src.SaltEnv, string(j.src.Data),
+		vars.key} {
 		hashText(h, text)
 	}
 	return [sha256.Size]byte(h.Sum(nil)), true
@@ -187,7 +189,8 @@ func (c *cache) put(source [sha256.Size]byte, j *job, val any) {
 	if old, ok := c.entries[key]; ok {
 		c.drop(old)
 	}
-	c.entries[key] = c.order.PushFront(&entry{key: key, source: source, files: j.used.files, value: kept, size: size})
+	c.entries[key] = c.order.PushFront(&entry{key: key, source: source, files: j.used.files,
+		value: kept, size: size})
 	c.size += size
 	for c.size > c.max {
 		c.drop(c.order.Back())

@@ -87,7 +87,8 @@ type countedHost struct {
 	n atomic.Int64
 }
 
-func (h *countedHost) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
+func (h *countedHost) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+	error) {
 	h.n.Add(1)
 	return int64(h.n.Load()), nil
 }
@@ -98,7 +99,8 @@ func TestCache(t *testing.T) {
 	h := &countedHost{tree: tree{files: map[string]string{"m.jinja": "{% set v = grains.os %}"}}}
 	render := func(text string, grains value.Map) any {
 		t.Helper()
-		v, err := r.Render(t.Context(), source("t", text), "jinja|yaml", Context{ID: "m", Grains: grains}, h)
+		v, err := r.Render(t.Context(), source("t", text), "jinja|yaml",
+			Context{ID: "m", Grains: grains}, h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +119,8 @@ func TestCache(t *testing.T) {
 	expect("first", render(imports, debian), "Debian", 0)
 	expect("again", render(imports, debian), "Debian", 1)
 	expect("another value in the import", render(imports, redhat), "RedHat", 1)
-	expect("a value that nothing reads", render(imports, object("os", "Debian", "id", "m2")), "Debian", 2)
+	expect("a value that nothing reads", render(imports, object("os", "Debian", "id", "m2")),
+		"Debian", 2)
 	h.files["m.jinja"] = "{% set v = grains.id %}"
 	expect("the import changed", render(imports, debian), "m1", 2)
 	expect("and reads more now", render(imports, object("os", "Debian", "id", "m2")), "m2", 2)
@@ -137,13 +140,15 @@ func TestCache(t *testing.T) {
 	expect("with import, another id", render(branch, object("os", "RedHat", "id", "m3")), "m3", 4)
 
 	for _, impure := range []string{
-		"a: {{ salt['cmd.run']('date') }}", "a: {{ 99999999999 | random_hash }}", "a: {{ [1, 2, 3, 4, 5, 6, 7, 8, 9] | random_shuffle }}", "a: {{ none | strftime('%s%f') }}",
+		"a: {{ salt['cmd.run']('date') }}", "a: {{ 99999999999 | random_hash }}",
+		"a: {{ [1, 2, 3, 4, 5, 6, 7, 8, 9] | random_shuffle }}", "a: {{ none | strftime('%s%f') }}",
 		"a: {{ lipsum(n=1) | md5 }}", "a: {{ 20 | random_str }}",
 	} {
 		before := hits(r)
 		first := render(impure, debian)
 		second := render(impure, debian)
-		if hits(r) != before || reflect.DeepEqual(first, second) && !strings.Contains(impure, "strftime") {
+		if hits(r) != before || reflect.DeepEqual(first, second) &&
+			!strings.Contains(impure, "strftime") {
 			t.Errorf("%s: %v, then %v", impure, first, second)
 		}
 	}
@@ -155,7 +160,9 @@ func TestCacheCopiesAndStaysSmall(t *testing.T) {
 	r := newRenderer(t, Options{CacheSize: 100_000})
 	get := func(n int) value.Map {
 		t.Helper()
-		v, err := r.Render(t.Context(), source("t", fmt.Sprintf("a: {b: [%d]}\nlong: %s\n", n, strings.Repeat("x", 1000))), "jinja|yaml", Context{}, tree{})
+		v, err := r.Render(t.Context(), source("t",
+			fmt.Sprintf("a: {b: [%d]}\nlong: %s\n", n, strings.Repeat("x", 1000))), "jinja|yaml",
+			Context{}, tree{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,14 +173,17 @@ func TestCacheCopiesAndStaysSmall(t *testing.T) {
 		m[0].Value.(value.Map)[0].Value.([]any)[0] = "spoiled"
 		m[1].Value = "spoiled"
 	}
-	if m := get(1); reflect.DeepEqual(m[1].Value, "spoiled") || !reflect.DeepEqual(m[0].Value, object("b", []any{int64(1)})) {
+	if m := get(1); reflect.DeepEqual(m[1].Value, "spoiled") ||
+		!reflect.DeepEqual(m[0].Value, object("b", []any{int64(1)})) {
 		t.Errorf("got %v", m)
 	}
 	for n := range 1000 {
 		get(n)
 	}
 	c := r.cache
-	if c.size > 100_000 || len(c.entries) != c.order.Len() || len(c.sources) > len(c.entries) || len(c.entries) < 10 {
-		t.Errorf("%d bytes, %d entries, %d in order, %d sources", c.size, len(c.entries), c.order.Len(), len(c.sources))
+	if c.size > 100_000 || len(c.entries) != c.order.Len() || len(c.sources) > len(c.entries) ||
+		len(c.entries) < 10 {
+		t.Errorf("%d bytes, %d entries, %d in order, %d sources", c.size, len(c.entries),
+			c.order.Len(), len(c.sources))
 	}
 }

@@ -47,7 +47,8 @@ func corpus(t testing.TB) []corpusCase {
 	}
 	for line := range strings.Lines(string(lines)) {
 		line = strings.TrimSuffix(line, "\n")
-		out = append(out, corpusCase{Name: line, SLS: "t", Text: "#!jinja\nx: {{ " + line + " }}\n", Opts: map[string]any{}})
+		out = append(out, corpusCase{Name: line, SLS: "t", Text: "#!jinja\nx: {{ " + line + " }}\n",
+			Opts: map[string]any{}})
 	}
 	text, err := os.ReadFile("testdata/templates.txt")
 	if err != nil {
@@ -63,7 +64,8 @@ func corpus(t testing.TB) []corpusCase {
 			c.Name = name
 			if sls, ok := strings.CutPrefix(more, "sls="); ok {
 				c.SLS = sls
-			} else if err := json.Unmarshal([]byte(strings.TrimPrefix(more, "opts=")), &c.Opts); err != nil {
+			} else if err := json.Unmarshal([]byte(strings.TrimPrefix(more,
+				"opts=")), &c.Opts); err != nil {
 				t.Fatal(head, err)
 			}
 		}
@@ -92,7 +94,8 @@ func TestOtherPython(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Python: saltPython(t)})
 	compareAll(t, r, corpus(t))
-	src := source("t", "#!py\nimport salt.utils.data\ndef run():\n    return {'a': salt.utils.data.is_true('yes')}\n")
+	src := source("t",
+		"#!py\nimport salt.utils.data\ndef run():\n    return {'a': salt.utils.data.is_true('yes')}\n")
 	v, err := r.Render(t.Context(), src, "jinja|yaml", Context{}, tree{})
 	if err != nil || !reflect.DeepEqual(v, object("a", false)) {
 		t.Fatalf("py with Salt: %v, %v", v, err)
@@ -180,7 +183,8 @@ func savedResults(t testing.TB) []corpusResult {
 
 func compare(t *testing.T, c corpusCase, want corpusResult, r *Renderer, h Host) {
 	t.Helper()
-	src := Source{Path: "/roots/" + strings.ReplaceAll(c.SLS, ".", "/") + ".sls", SLS: c.SLS, SaltEnv: "base", Data: []byte(c.Text)}
+	src := Source{Path: "/roots/" + strings.ReplaceAll(c.SLS, ".", "/") + ".sls", SLS: c.SLS,
+		SaltEnv: "base", Data: []byte(c.Text)}
 	got, err := r.Render(t.Context(), src, "jinja|yaml", corpusContext(t, c), h)
 	if want.Error != "" {
 		if err == nil {
@@ -219,7 +223,8 @@ func compare(t *testing.T, c corpusCase, want corpusResult, r *Renderer, h Host)
 
 var traceback = regexp.MustCompile(`(?s)\nTraceback \(most recent call last\).*?(?:; line (\d+)\n.*)?$`)
 
-// comparable drops what differs between releases of Python: the interpreter's frames, and what it says of recursion.
+// comparable drops what differs between releases of Python: the interpreter's frames, and what it
+// says of recursion.
 func comparable(text string) string {
 	if m := traceback.FindStringSubmatchIndex(text); m != nil {
 		line := ""
@@ -228,7 +233,8 @@ func comparable(text string) string {
 		}
 		text = text[:m[0]] + line
 	}
-	return strings.Replace(text, "recursion depth exceeded while calling a Python object", "recursion depth exceeded", 1)
+	return strings.Replace(text, "recursion depth exceeded while calling a Python object",
+		"recursion depth exceeded", 1)
 }
 
 func readObject(t testing.TB, name string) value.Map {
@@ -296,7 +302,8 @@ func corpusContext(t testing.TB, c corpusCase) Context {
 		}
 		opts = opts.Set(k, v)
 	}
-	return Context{ID: "web1", Grains: readObject(t, "testdata/grains.json"), Pillar: readObject(t, "testdata/pillar.json"), Opts: opts}
+	return Context{ID: "web1", Grains: readObject(t, "testdata/grains.json"),
+		Pillar: readObject(t, "testdata/pillar.json"), Opts: opts}
 }
 
 // rootsHost serves testdata/roots and the functions that the corpus calls.
@@ -318,7 +325,8 @@ func (rootsHost) File(_ context.Context, _, path string) ([]byte, bool, error) {
 
 func (rootsHost) FileName(_, path string) string { return "/roots/" + path }
 
-var corpusFunctions = []string{"grains.get", "grains.filter_by", "pillar.get", "test.echo", "test.ping", "cmd.run"}
+var corpusFunctions = []string{"grains.get", "grains.filter_by", "pillar.get", "test.echo",
+	"test.ping", "cmd.run"}
 
 func (rootsHost) HasFunction(name string) bool {
 	for _, f := range corpusFunctions {
@@ -351,7 +359,8 @@ func (h rootsHost) Call(_ context.Context, fun string, args []any, kwargs value.
 	case "test.echo":
 		return arg(0), nil
 	case "cmd.run":
-		return nil, fmt.Errorf("Specified cwd '%s' either not absolute or does not exist", kwargs.String("cwd"))
+		return nil, fmt.Errorf("Specified cwd '%s' either not absolute or does not exist",
+			kwargs.String("cwd"))
 	case "test.ping":
 		return true, nil
 	}

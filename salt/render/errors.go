@@ -53,15 +53,18 @@ func (j *job) explain(ctx context.Context, renderer string, err error) error {
 		e.Line = p.line
 		return e
 	case errors.Is(err, ErrTime):
-		limit = fmt.Sprintf("took longer than %s and was stopped (option render_timeout)", o.Timeout)
+		limit = fmt.Sprintf("took longer than %s and was stopped (option render_timeout)",
+			o.Timeout)
 	case errors.Is(err, ErrMemory):
 		limit = fmt.Sprintf("needed more than %d bytes of memory and was stopped (option render_memory)", o.MemoryLimit)
 	case errors.Is(err, ErrOutput):
-		limit = fmt.Sprintf("made more than %d bytes and was stopped (option render_output)", o.OutputLimit)
+		limit = fmt.Sprintf("made more than %d bytes and was stopped (option render_output)",
+			o.OutputLimit)
 	default:
 		return e
 	}
 	e.Text = fmt.Sprintf("render of %s with %s %s", j.src.Path, renderer, limit)
-	j.r.log.Warn("render stopped", "path", j.src.Path, "sls", j.src.SLS, "renderer", renderer, "err", err)
+	j.r.log.Warn("render stopped", "path", j.src.Path, "sls", j.src.SLS, "renderer", renderer,
+		"err", err)
 	return e
 }

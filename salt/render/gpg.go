@@ -103,7 +103,8 @@ func (g gpg) text(ctx context.Context, s string) (any, error) {
 }
 
 func (g gpg) decrypt(ctx context.Context, message string) (string, error) {
-	cmd := exec.CommandContext(ctx, g.exe, "--homedir", g.home, "--status-fd", "2", "--no-tty", "-d")
+	cmd := exec.CommandContext(ctx, g.exe, "--homedir", g.home, "--status-fd", "2",
+		"--no-tty", "-d")
 	cmd.Stdin = strings.NewReader(message)
 	plain, words := &limited{left: maxSecret}, &limited{left: 4096, cut: true}
 	cmd.Stdout, cmd.Stderr = plain, words
@@ -114,7 +115,8 @@ func (g gpg) decrypt(ctx context.Context, message string) (string, error) {
 	if !g.must && ctx.Err() == nil {
 		return message, nil
 	}
-	return "", fmt.Errorf("Could not decrypt a PGP message with the keys of %s: %s", g.home, strings.TrimSpace(words.b.String()))
+	return "", fmt.Errorf("Could not decrypt a PGP message with the keys of %s: %s", g.home,
+		strings.TrimSpace(words.b.String()))
 }
 
 var errSecretTooLarge = fmt.Errorf("more than %d bytes", maxSecret)

@@ -26,7 +26,8 @@ func keyring(t *testing.T) (home string, encrypt func(string) string) {
 		os.RemoveAll(home)
 	})
 	run := func(in string, args ...string) string {
-		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--yes"}, args...)...)
+		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--yes"},
+			args...)...)
 		cmd.Stdin = strings.NewReader(in)
 		out, err := cmd.Output()
 		if err != nil {
@@ -34,7 +35,8 @@ func keyring(t *testing.T) (home string, encrypt func(string) string) {
 		}
 		return string(out)
 	}
-	run("", "--passphrase", "", "--quick-gen-key", "test@example.org", "future-default", "default", "never")
+	run("", "--passphrase", "", "--quick-gen-key", "test@example.org", "future-default", "default",
+		"never")
 	return home, func(s string) string {
 		return run(s, "--trust-model", "always", "--armor", "--encrypt", "-r", "test@example.org")
 	}
@@ -45,28 +47,35 @@ func TestGPG(t *testing.T) {
 	home, encrypt := keyring(t)
 	r := newRenderer(t, Options{})
 	block := "  " + strings.ReplaceAll(strings.TrimSpace(encrypt("s3cret\n")), "\n", "\n  ")
-	text := "#!yaml|gpg\npassword: |\n" + block + "\nlist:\n  - |\n  " + strings.ReplaceAll(block, "\n", "\n  ") + "\nplain: text\nn: 1\n"
+	text := "#!yaml|gpg\npassword: |\n" + block + "\nlist:\n  - |\n  " + strings.ReplaceAll(block,
+		"\n", "\n  ") + "\nplain: text\nn: 1\n"
 	opts := object("gpg_keydir", home)
 	got, err := r.Render(t.Context(), source("t", text), "jinja|yaml", Context{Opts: opts}, tree{})
-	if want := object("password", "s3cret", "list", []any{"s3cret"}, "plain", "text", "n", int64(1)); err != nil || !reflect.DeepEqual(got, want) {
+	if want := object("password", "s3cret", "list", []any{"s3cret"}, "plain", "text", "n",
+		int64(1)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %#v, %v", got, err)
 	}
 	byDir := object("conf_file", filepath.Join(home, "master"))
 	if err := os.Symlink(home, filepath.Join(home, "gpgkeys")); err != nil {
 		t.Fatal(err)
 	}
-	got, err = r.Render(t.Context(), source("t", "#!jinja|gpg|yaml\n{% set a = 1 %}\n"+encrypt("a: 5")), "jinja|yaml", Context{Opts: byDir}, tree{})
+	got, err = r.Render(t.Context(), source("t", "#!jinja|gpg|yaml\n{% set a = 1 %}\n"+
+		encrypt("a: 5")), "jinja|yaml", Context{Opts: byDir}, tree{})
 	if err != nil || !reflect.DeepEqual(got, object("a", int64(5))) {
 		t.Fatalf("text before yaml: %#v, %v", got, err)
 	}
 	broken := strings.Replace(text, "\n  \n  ", "\n  \n  AAAA", 1)
 	_, err = r.Render(t.Context(), source("t", broken), "jinja|yaml", Context{Opts: opts}, tree{})
-	if err == nil || !strings.HasPrefix(err.Error(), "Could not decrypt a PGP message with the keys of "+home) {
+	if err == nil || !strings.HasPrefix(err.Error(),
+		"Could not decrypt a PGP message with the keys of "+home) {
 		t.Fatalf("damaged message: %v", err)
 	}
-	lenient := append(append(value.Map{}, opts...), value.Pair{Key: "gpg_decrypt_must_succeed", Value: false})
-	got, err = r.Render(t.Context(), source("t", broken), "jinja|yaml", Context{Opts: lenient}, tree{})
-	if m, _ := got.(value.Map); err != nil || !strings.HasPrefix(m.String("password"), "-----BEGIN PGP MESSAGE-----") {
+	lenient := append(append(value.Map{}, opts...),
+		value.Pair{Key: "gpg_decrypt_must_succeed", Value: false})
+	got, err = r.Render(t.Context(), source("t", broken), "jinja|yaml", Context{Opts: lenient},
+		tree{})
+	if m, _ := got.(value.Map); err != nil ||
+		!strings.HasPrefix(m.String("password"), "-----BEGIN PGP MESSAGE-----") {
 		t.Fatalf("damaged message that may stay: %#v, %v", got, err)
 	}
 }

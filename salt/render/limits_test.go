@@ -21,32 +21,51 @@ import (
 // works.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	r := newRenderer(t, Options{Workers: 1, Timeout: 3 * time.Second, MemoryLimit: 512 << 20, OutputLimit: 1 << 20})
+	r := newRenderer(t, Options{Workers: 1, Timeout: 3 * time.Second, MemoryLimit: 512 << 20,
+		OutputLimit: 1 << 20})
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'k'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
 	for _, tt := range []struct {
 		name, text string
 		limit      error // nil: an ordinary error of the file
 		says       string
 	}{
-		{name: "long loops", text: "{% for a in range(99999) %}{% for b in range(99999) %}{% set c = a * b %}{% endfor %}{% endfor %}", limit: ErrTime, says: "took longer than 3s and was stopped (option render_timeout)"},
-		{name: "slow in C", text: "{{ 'a' * 30 is match('(a+)+b') }}{{ ('a' * 60) is match('(a+)+b') }}", limit: ErrTime, says: "took longer than 3s"},
-		{name: "slow in py", text: "#!py\ndef run():\n  while True: pass\n", limit: ErrTime, says: "with py took longer than 3s"},
-		{name: "ignores signals", text: "#!py\nimport signal, time\ndef run():\n  for s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)\n  while True: time.sleep(1)\n", limit: ErrTime, says: "took longer than 3s"},
-		{name: "huge string", text: "a: {{ 'x' * 2000000000 }}", limit: ErrMemory, says: "needed more than 536870912 bytes of memory and was stopped (option render_memory)"},
-		{name: "huge list", text: "{% set l = [0] %}{% for i in range(40) %}{% do l.extend(l) %}{% endfor %}", limit: ErrMemory, says: "memory"},
-		{name: "memory in py", text: "#!py\ndef run():\n  return {'a': [bytearray(1 << 20) for i in range(9999)]}\n", limit: ErrMemory, says: "memory"},
-		{name: "long output", text: "a: {{ 'x' * 2000000 }}", limit: ErrOutput, says: "made more than 1048576 bytes and was stopped (option render_output)"},
+		{name: "long loops",
+			text: "{% for a in range(99999) %}{% for b in range(99999) %}{% set c = a * b %}{% endfor %}{% endfor %}", limit: ErrTime, says: "took longer than 3s and was stopped (option render_timeout)"},
+		{name: "slow in C",
+			text:  "{{ 'a' * 30 is match('(a+)+b') }}{{ ('a' * 60) is match('(a+)+b') }}",
+			limit: ErrTime, says: "took longer than 3s"},
+		{name: "slow in py", text: "#!py\ndef run():\n  while True: pass\n", limit: ErrTime,
+			says: "with py took longer than 3s"},
+		{name: "ignores signals",
+			text: "#!py\nimport signal, time\ndef run():\n  for s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)\n  while True: time.sleep(1)\n", limit: ErrTime, says: "took longer than 3s"},
+		{name: "huge string", text: "a: {{ 'x' * 2000000000 }}", limit: ErrMemory,
+			says: "needed more than 536870912 bytes of memory and was stopped (option render_memory)"},
+		{name: "huge list",
+			text:  "{% set l = [0] %}{% for i in range(40) %}{% do l.extend(l) %}{% endfor %}",
+			limit: ErrMemory, says: "memory"},
+		{name: "memory in py",
+			text:  "#!py\ndef run():\n  return {'a': [bytearray(1 << 20) for i in range(9999)]}\n",
+			limit: ErrMemory, says: "memory"},
+		{name: "long output", text: "a: {{ 'x' * 2000000 }}", limit: ErrOutput,
+			says: "made more than 1048576 bytes and was stopped (option render_output)"},
 		{name: "YAML bomb", text: bomb, says: "aliases make this document too large"},
-		{name: "YAML bomb after jinja", text: "{# #}" + bomb, says: "aliases make this document too large"},
+		{name: "YAML bomb after jinja", text: "{# #}" + bomb,
+			says: "aliases make this document too large"},
 		{name: "loaded YAML bomb", text: "{% load_yaml as d %}" + bomb + "{% endload %}a: {{ d }}"},
-		{name: "deep YAML", text: "a: " + strings.Repeat("[", 100000) + strings.Repeat("]", 100000)},
-		{name: "deep value", text: "{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}{% endfor %}a: {{ ns.l }}"},
-		{name: "ends the process", text: "#!py\nimport os\ndef run():\n  os._exit(3)\n", limit: ErrWorker, says: "render worker ended"},
-		{name: "exits", text: "#!py\nimport sys\ndef run():\n  sys.exit(3)\n", says: "SystemExit: 3"},
-		{name: "writes to stdout", text: "#!py\nimport os\ndef run():\n  print('x' * 99)\n  os.write(1, b'y' * 99)\n  return {1: {}[2]}\n", says: "KeyError: 2"},
+		{name: "deep YAML", text: "a: " + strings.Repeat("[", 100000) +
+			strings.Repeat("]", 100000)},
+		{name: "deep value",
+			text: "{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}{% endfor %}a: {{ ns.l }}"},
+		{name: "ends the process", text: "#!py\nimport os\ndef run():\n  os._exit(3)\n",
+			limit: ErrWorker, says: "render worker ended"},
+		{name: "exits", text: "#!py\nimport sys\ndef run():\n  sys.exit(3)\n",
+			says: "SystemExit: 3"},
+		{name: "writes to stdout",
+			text: "#!py\nimport os\ndef run():\n  print('x' * 99)\n  os.write(1, b'y' * 99)\n  return {1: {}[2]}\n", says: "KeyError: 2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			began := time.Now()
@@ -55,11 +74,14 @@ func TestLimits(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Fatalf("error %v", err)
 			}
-			if tt.limit != nil && !errors.Is(err, tt.limit) || !strings.Contains(err.Error(), tt.says) {
+			if tt.limit != nil && !errors.Is(err, tt.limit) ||
+				!strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error %q, want %v and %q", cut(err.Error()), tt.limit, tt.says)
 			}
-			t.Logf("%s after %s: %s", tt.name, time.Since(began).Round(time.Millisecond), cut(err.Error()))
-			v, err := r.Render(t.Context(), source("good", "a: {{ 1 + 1 }}"), "jinja|yaml", Context{}, tree{})
+			t.Logf("%s after %s: %s", tt.name, time.Since(began).Round(time.Millisecond),
+				cut(err.Error()))
+			v, err := r.Render(t.Context(), source("good", "a: {{ 1 + 1 }}"), "jinja|yaml",
+				Context{}, tree{})
 			if err != nil || !reflect.DeepEqual(v, object("a", int64(2))) {
 				t.Fatalf("next render: %v, %v", v, err)
 			}
@@ -83,7 +105,8 @@ func TestWorkerKilled(t *testing.T) {
 			return nil, errors.New("no worker is busy")
 		},
 	}}
-	_, err := r.Render(t.Context(), source("t", "{{ salt['kill.worker']() }}"), "jinja|yaml", Context{}, h)
+	_, err := r.Render(t.Context(), source("t", "{{ salt['kill.worker']() }}"), "jinja|yaml",
+		Context{}, h)
 	if !errors.Is(err, ErrWorker) {
 		t.Fatalf("killed mid-render: %v", err)
 	}
@@ -97,7 +120,8 @@ func TestWorkerKilled(t *testing.T) {
 	r.pool.mu.Unlock()
 	w.kill()
 	<-w.gone
-	if _, err := r.Render(t.Context(), source("t", "a: {{ 2 }}"), "jinja|yaml", Context{}, h); err != nil {
+	if _, err := r.Render(t.Context(), source("t", "a: {{ 2 }}"), "jinja|yaml", Context{},
+		h); err != nil {
 		t.Fatalf("killed while idle: %v", err)
 	}
 }
@@ -107,9 +131,12 @@ func TestNoReadsOutside(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{})
 	asked := &askedHost{}
-	for _, name := range []string{"/etc/passwd", "../../etc/passwd", "a/../../../etc/passwd", "./../../etc/passwd", "a/..", "x\\u0000y", "", ".", "salt://../../etc/passwd/../../.."} {
-		for _, tag := range []string{"{%% import '%s' as x %%}", "{%% include '%s' %%}", "{%% import_text '%s' as x %%}", "{%% extends '%s' %%}"} {
-			if _, err := r.Render(t.Context(), source("a.t", fmt.Sprintf(tag, name)), "jinja|yaml", Context{}, asked); err == nil {
+	for _, name := range []string{"/etc/passwd", "../../etc/passwd", "a/../../../etc/passwd",
+		"./../../etc/passwd", "a/..", "x\\u0000y", "", ".", "salt://../../etc/passwd/../../.."} {
+		for _, tag := range []string{"{%% import '%s' as x %%}", "{%% include '%s' %%}",
+			"{%% import_text '%s' as x %%}", "{%% extends '%s' %%}"} {
+			if _, err := r.Render(t.Context(), source("a.t", fmt.Sprintf(tag, name)), "jinja|yaml",
+				Context{}, asked); err == nil {
 				t.Errorf("%s of %q: no error", tag, name)
 			}
 		}
@@ -139,21 +166,27 @@ func TestRenderInsideCall(t *testing.T) {
 	var h tree
 	h.calls = map[string]func(context.Context, []any, value.Map) (any, error){
 		"slsutil.renderer": func(ctx context.Context, args []any, _ value.Map) (any, error) {
-			return r.Render(ctx, source("inner", args[0].(string)), "jinja|yaml", Context{Grains: object("a", int64(7))}, h)
+			return r.Render(ctx, source("inner", args[0].(string)), "jinja|yaml",
+				Context{Grains: object("a", int64(7))}, h)
 		},
 		"x.endless": func(ctx context.Context, _ []any, _ value.Map) (any, error) {
-			return r.Render(ctx, source("inner", "{{ salt['x.endless']() }}"), "jinja|yaml", Context{}, h)
+			return r.Render(ctx, source("inner", "{{ salt['x.endless']() }}"), "jinja|yaml",
+				Context{}, h)
 		},
 	}
-	v, err := r.Render(t.Context(), source("t", "x: {{ salt['slsutil.renderer']('b: {{ grains.a }}') }}\ny: {{ salt['slsutil.renderer']('- {{ 1 }}') }}"), "jinja|yaml", Context{}, h)
-	if want := object("x", object("b", int64(7)), "y", []any{int64(1)}); err != nil || !reflect.DeepEqual(v, want) {
+	v, err := r.Render(t.Context(), source("t",
+		"x: {{ salt['slsutil.renderer']('b: {{ grains.a }}') }}\ny: {{ salt['slsutil.renderer']('- {{ 1 }}') }}"), "jinja|yaml", Context{}, h)
+	if want := object("x", object("b", int64(7)), "y", []any{int64(1)}); err != nil ||
+		!reflect.DeepEqual(v, want) {
 		t.Fatalf("got %#v, %v", v, err)
 	}
-	_, err = r.Render(t.Context(), source("t", "{{ salt['slsutil.renderer']('{{ nope }}') }}"), "jinja|yaml", Context{}, h)
+	_, err = r.Render(t.Context(), source("t", "{{ salt['slsutil.renderer']('{{ nope }}') }}"),
+		"jinja|yaml", Context{}, h)
 	if err == nil || !strings.Contains(err.Error(), "Jinja variable 'nope' is undefined") {
 		t.Fatalf("inner error: %v", err)
 	}
-	_, err = r.Render(t.Context(), source("t", "{{ salt['x.endless']() }}"), "jinja|yaml", Context{}, h)
+	_, err = r.Render(t.Context(), source("t", "{{ salt['x.endless']() }}"), "jinja|yaml",
+		Context{}, h)
 	if err == nil || !strings.Contains(err.Error(), "renders nested deeper than 8") {
 		t.Fatalf("endless: %v", err)
 	}
@@ -180,14 +213,16 @@ func TestContextEnds(t *testing.T) {
 	<-began
 	waiting, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
-	if _, err := r.Render(waiting, source("t", "{{ 1 }}"), "jinja|yaml", Context{}, h); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := r.Render(waiting, source("t", "{{ 1 }}"), "jinja|yaml", Context{},
+		h); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("no worker free: %v", err)
 	}
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Fatalf("canceled: %v", err)
 	}
-	if _, err := r.Render(t.Context(), source("t", "a: {{ 1 }}"), "jinja|yaml", Context{}, h); err != nil {
+	if _, err := r.Render(t.Context(), source("t", "a: {{ 1 }}"), "jinja|yaml", Context{},
+		h); err != nil {
 		t.Fatalf("next: %v", err)
 	}
 }
@@ -209,7 +244,8 @@ func TestWorkersEnd(t *testing.T) {
 	if w != nil {
 		<-w.gone
 	}
-	if _, err := r.Render(t.Context(), source("t", "a: {{ 2 }}"), "jinja|yaml", Context{}, tree{}); err != nil {
+	if _, err := r.Render(t.Context(), source("t", "a: {{ 2 }}"), "jinja|yaml", Context{},
+		tree{}); err != nil {
 		t.Fatal(err)
 	}
 	cache := r.pool.python.cache
@@ -219,7 +255,8 @@ func TestWorkersEnd(t *testing.T) {
 	if _, err := os.Stat(cache); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("compiled modules left: %v", err)
 	}
-	if _, err := r.Render(t.Context(), source("t", "a: {{ 3 }}"), "jinja|yaml", Context{}, tree{}); !errors.Is(err, ErrClosed) {
+	if _, err := r.Render(t.Context(), source("t", "a: {{ 3 }}"), "jinja|yaml", Context{},
+		tree{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -238,13 +275,15 @@ func TestForgottenWorkerEnds(t *testing.T) {
 	}
 	defer w.end()
 	src := source("t", "#!py\ndef run():\n  while True: pass\n")
-	c := &conversation{w: w, q: request{kind: "py", text: string(src.Data), src: src, parts: newParts(src, Context{}), host: tree{}}, left: time.Second}
+	c := &conversation{w: w, q: request{kind: "py", text: string(src.Data), src: src,
+		parts: newParts(src, Context{}), host: tree{}}, left: time.Second}
 	if err := c.begin(); err != nil {
 		t.Fatal(err)
 	}
 	w.in.Close()
 	<-w.gone
-	if status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGALRM {
+	if status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok ||
+		status.Signal() != syscall.SIGALRM {
 		t.Errorf("ended by %v", w.cmd.ProcessState)
 	}
 }
@@ -252,14 +291,17 @@ func TestForgottenWorkerEnds(t *testing.T) {
 // An interpreter that is not there, or is none, is named with the remedy.
 func TestNoInterpreter(t *testing.T) {
 	t.Parallel()
-	for exe, says := range map[string]string{"/nope/python3": "else set render_python", "/bin/true": "it ended at once or said nothing"} {
+	for exe, says := range map[string]string{"/nope/python3": "else set render_python",
+		"/bin/true": "it ended at once or said nothing"} {
 		r := newRenderer(t, Options{Python: exe})
 		_, err := r.Render(t.Context(), source("t", "{{ 1 }}"), "jinja|yaml", Context{}, tree{})
-		if err == nil || !strings.Contains(err.Error(), "start render worker "+exe) || !strings.Contains(err.Error(), says) {
+		if err == nil || !strings.Contains(err.Error(), "start render worker "+exe) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", exe, err)
 		}
 		// What needs no worker is rendered all the same.
-		if v, err := r.Render(t.Context(), source("t", "a: 1"), "jinja|yaml", Context{}, tree{}); err != nil || !reflect.DeepEqual(v, object("a", int64(1))) {
+		if v, err := r.Render(t.Context(), source("t", "a: 1"), "jinja|yaml", Context{},
+			tree{}); err != nil || !reflect.DeepEqual(v, object("a", int64(1))) {
 			t.Errorf("plain file: %v, %v", v, err)
 		}
 	}
@@ -272,7 +314,10 @@ func TestManyAtOnce(t *testing.T) {
 	h := tree{
 		files: map[string]string{"m.jinja": "{% macro twice(n) %}{{ n }}{{ n }}{% endmacro %}"},
 		calls: map[string]func(context.Context, []any, value.Map) (any, error){
-			"test.echo": func(_ context.Context, args []any, _ value.Map) (any, error) { return args[0], nil },
+			"test.echo": func(_ context.Context, args []any, _ value.Map) (any,
+				error) {
+				return args[0], nil
+			},
 		},
 	}
 	var all errgroup.Group
@@ -282,12 +327,18 @@ func TestManyAtOnce(t *testing.T) {
 				name := fmt.Sprintf("m%d-%d", i, n)
 				c := Context{ID: name, Grains: object("id", name)}
 				if n%8 == 7 {
-					if _, err := r.Render(t.Context(), source("bad", "#!py\nimport os\ndef run():\n  os.kill(os.getpid(), 9)\n"), "jinja|yaml", c, h); !errors.Is(err, ErrWorker) {
+					if _, err := r.Render(t.Context(),
+						source("bad",
+							"#!py\nimport os\ndef run():\n  os.kill(os.getpid(), 9)\n"),
+						"jinja|yaml", c, h); !errors.Is(err, ErrWorker) {
 						return fmt.Errorf("killed: %w", err)
 					}
 				}
-				v, err := r.Render(t.Context(), source("t", "{% from 'm.jinja' import twice %}a: {{ twice(grains.id) }}\nb: {{ salt['test.echo'](grains.id) }}"), "jinja|yaml", c, h)
-				if want := object("a", name+name, "b", name); err != nil || !reflect.DeepEqual(v, want) {
+				v, err := r.Render(t.Context(),
+					source("t",
+						"{% from 'm.jinja' import twice %}a: {{ twice(grains.id) }}\nb: {{ salt['test.echo'](grains.id) }}"), "jinja|yaml", c, h)
+				if want := object("a", name+name, "b", name); err != nil ||
+					!reflect.DeepEqual(v, want) {
 					return fmt.Errorf("%s: got %v, %w", name, v, err)
 				}
 			}
@@ -316,7 +367,8 @@ func TestUnpackingFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "unpack for render workers: mkdir "+file) {
 		t.Fatalf("error %v", err)
 	}
-	if _, again := r.Render(t.Context(), source("t", "{{ 2 }}"), "jinja|yaml", Context{}, tree{}); again == nil || r.pool.retry.IsZero() {
+	if _, again := r.Render(t.Context(), source("t", "{{ 2 }}"), "jinja|yaml", Context{},
+		tree{}); again == nil || r.pool.retry.IsZero() {
 		t.Fatalf("again: %v", again)
 	}
 }

@@ -18,9 +18,10 @@ var renderers = []string{"jinja", "yaml", "json", "gpg", "py"}
 var oldNames = map[string]string{"yaml_jinja": "jinja|yaml", "json_jinja": "jinja|json"}
 
 // pipeline reads the first line of a file, such as #!jinja|yaml, or takes the
-// default. A renderer that the configuration forbids is left out, as in Salt; one
-// that there is not is an *Error.
-func pipeline(src Source, defaultPipe string, opts value.Map, hosted func(name string) bool) ([]stage, error) {
+// default. A renderer that the configuration forbids is left out, as in Salt; an unknown
+// one is an *Error.
+func pipeline(src Source, defaultPipe string, opts value.Map,
+	hosted func(name string) bool) ([]stage, error) {
 	pipe := defaultPipe
 	first, _, _ := strings.Cut(string(src.Data[:min(len(src.Data), 4096)]), "\n")
 	if strings.HasPrefix(first, "#!") && !strings.HasPrefix(first, "#!/") {
@@ -33,19 +34,22 @@ func pipeline(src Source, defaultPipe string, opts value.Map, hosted func(name s
 	var out []stage
 	for part := range strings.SplitSeq(pipe, "|") {
 		name, args, _ := strings.Cut(strings.TrimSpace(part), " ")
-		if len(whitelist) > 0 && !slices.Contains(whitelist, name) || slices.Contains(blacklist, name) {
+		if len(whitelist) > 0 && !slices.Contains(whitelist, name) ||
+			slices.Contains(blacklist, name) {
 			continue
 		}
 		if !slices.Contains(renderers, name) && !hosted(name) {
 			return nil, &Error{
 				Path: src.Path, SLS: src.SLS, Renderer: name,
-				Text: fmt.Sprintf("The renderer %q of %s is not available; there are %s", name, src.Path, strings.Join(renderers, ", ")),
+				Text: fmt.Sprintf("The renderer %q of %s is not available; there are %s", name,
+					src.Path, strings.Join(renderers, ", ")),
 			}
 		}
 		out = append(out, stage{name, strings.TrimSpace(args)})
 	}
 	if len(out) == 0 {
-		return nil, &Error{Path: src.Path, SLS: src.SLS, Text: fmt.Sprintf("no renderer of %q may render %s (renderer_blacklist, renderer_whitelist)", pipe, src.Path)}
+		return nil, &Error{Path: src.Path, SLS: src.SLS,
+			Text: fmt.Sprintf("no renderer of %q may render %s (renderer_blacklist, renderer_whitelist)", pipe, src.Path)}
 	}
 	return out, nil
 }
@@ -79,11 +83,13 @@ func place(src Source) value.Map {
 		case strings.HasSuffix(file, dir+"/init.sls"):
 			file = dir + "/init.sls"
 		default:
-			return value.Map{{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: src.SLS}, {Key: "tpldir", Value: folder(src.SLS, ".")}}
+			return value.Map{{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: src.SLS},
+				{Key: "tpldir", Value: folder(src.SLS, ".")}}
 		}
 		dir = folder(file, "")
 		out = value.Map{
-			{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: file}, {Key: "tpldir", Value: folder(file, ".")},
+			{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: file},
+			{Key: "tpldir", Value: folder(file, ".")},
 			{Key: "tpldot", Value: strings.ReplaceAll(dir, "/", ".")},
 		}
 	}

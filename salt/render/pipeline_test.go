@@ -49,7 +49,8 @@ func TestPipeline(t *testing.T) {
 
 // Whatever the first line says, the pipeline has renderers that there are.
 func FuzzPipeline(f *testing.F) {
-	for _, seed := range []string{"a: 1", "#!yaml|gpg", "#!jinja -s | yaml\n", "#!|||", "#! \x00", "#!yaml_jinja"} {
+	for _, seed := range []string{"a: 1", "#!yaml|gpg", "#!jinja -s | yaml\n", "#!|||", "#! \x00",
+		"#!yaml_jinja"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

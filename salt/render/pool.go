@@ -32,7 +32,8 @@ type pool struct {
 }
 
 func newPool(o Options, log *slog.Logger, m *metrics) *pool {
-	p := &pool{opts: o, log: log, m: m, free: make(chan struct{}, o.Workers), busy: map[*worker]bool{}, done: make(chan struct{})}
+	p := &pool{opts: o, log: log, m: m, free: make(chan struct{}, o.Workers),
+		busy: map[*worker]bool{}, done: make(chan struct{})}
 	for range o.Workers {
 		p.free <- struct{}{}
 	}

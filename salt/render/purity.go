@@ -10,11 +10,16 @@ import (
 // Context, so that a render that called nothing else may be kept. A Host must
 // answer them from the Context that it was given with.
 var pure = map[string]bool{
-	"config.get": true, "config.option": true, "defaults.merge": true, "grains.filter_by": true, "grains.get": true,
-	"grains.has_value": true, "grains.item": true, "grains.items": true, "hashutil.base64_b64decode": true,
-	"hashutil.base64_b64encode": true, "hashutil.md5_digest": true, "hashutil.sha256_digest": true, "hashutil.sha512_digest": true,
-	"match.filter_by": true, "pillar.get": true, "slsutil.merge": true, "slsutil.merge_all": true, "slsutil.update": true,
-	"test.echo": true,
+	"config.get": true, "config.option": true, "defaults.merge": true, "grains.filter_by": true,
+	"grains.get":       true,
+	"grains.has_value": true, "grains.item": true, "grains.items": true,
+	"hashutil.base64_b64decode": true,
+	"hashutil.base64_b64encode": true, "hashutil.md5_digest": true, "hashutil.sha256_digest": true,
+	"hashutil.sha512_digest": true,
+	"match.filter_by":        true, "pillar.get": true, "slsutil.merge": true,
+	"slsutil.merge_all": true,
+	"slsutil.update":    true,
+	"test.echo":         true,
 }
 
 func isPure(fun string) bool { return pure[fun] }
@@ -65,7 +70,8 @@ func (u *usage) addOptions() {
 	}
 }
 
-var templateOptions = []string{"allow_undefined", "jinja_env", "jinja_lstrip_blocks", "jinja_sls_env", "jinja_trim_blocks"}
+var templateOptions = []string{"allow_undefined", "jinja_env", "jinja_lstrip_blocks",
+	"jinja_sls_env", "jinja_trim_blocks"}
 
 // reads are the top-level keys that may be read, per piece of the context; vars
 // always count whole.

@@ -56,7 +56,8 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 		return nil, err
 	}
 	site := filepath.Join(o.Dir, "site")
-	if err := keep(site, sumFiles(files), func(dir string) error { return writeFiles(dir, files) }); err != nil {
+	if err := keep(site, sumFiles(files),
+		func(dir string) error { return writeFiles(dir, files) }); err != nil {
 		return nil, fmt.Errorf("unpack render worker: %w", err)
 	}
 	p := &interpreter{exe: o.Python, program: filepath.Join(site, "run.py")}
@@ -66,7 +67,8 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 	if o.Python == "" {
 		home := filepath.Join(o.Dir, "python")
 		if err := keep(home, pythonSum, unpackPython); err != nil {
-			return nil, fmt.Errorf("unpack embedded Python: %w; render_python names another one", err)
+			return nil,
+				fmt.Errorf("unpack embedded Python: %w; render_python names another one", err)
 		}
 		p.exe = filepath.Join(home, "bin", pythonExe)
 		if err := os.Chmod(p.exe, 0o700); err != nil {
@@ -90,7 +92,8 @@ func (p *interpreter) close() error { return os.RemoveAll(p.cache) }
 
 // lockDir keeps two processes from unpacking into one folder at once.
 func lockDir(dir string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, "lock"),
+		os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +111,8 @@ func removeDead(dir string) {
 	caches, _ := filepath.Glob(filepath.Join(dir, "pycache-*"))
 	for _, c := range caches {
 		var pid int
-		if _, err := fmt.Sscanf(filepath.Base(c), "pycache-%d-", &pid); err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		if _, err := fmt.Sscanf(filepath.Base(c), "pycache-%d-", &pid); err != nil ||
+			errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			old = append(old, c)
 		}
 	}
@@ -151,7 +155,8 @@ const (
 )
 
 // unneeded are parts of the standard library that no template needs.
-var unneeded = []string{"config-", "ensurepip", "idlelib", "pydoc_data", "site-packages", "test", "tkinter", "turtle", "lib-dynload/_tkinter", "lib-dynload/_test"}
+var unneeded = []string{"config-", "ensurepip", "idlelib", "pydoc_data", "site-packages", "test",
+	"tkinter", "turtle", "lib-dynload/_tkinter", "lib-dynload/_test"}
 
 // unpackPython unpacks the embedded Python and drops what is not needed: the
 // library writes every link as a copy, 144 MB, of which 40 are left.

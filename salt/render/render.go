@@ -26,12 +26,14 @@ const (
 
 // Options of a Renderer. A zero number means the default.
 type Options struct {
-	// Dir is where the embedded Python is unpacked, with mode 0700. It needs about 50 MB and must allow execution.
+	// Dir is where the embedded Python is unpacked, with mode 0700. It needs about 50 MB and must
+	// allow execution.
 	Dir string
-	// Python is another interpreter (option render_python), "" for the embedded one. It needs no packages.
+	// Python is another interpreter (option render_python), "" for the embedded one. It needs no
+	// packages.
 	Python string
-	// Workers is how many processes render at once; by default one per core, at least two. A render that waits for one is
-	// bounded by its context.
+	// Workers is how many processes render at once; by default one per core, at least two. A render
+	// that waits for one is bounded by its context.
 	Workers int
 	// Timeout bounds the time that one render spends in a worker, calls of the Host not counted.
 	Timeout time.Duration
@@ -75,14 +77,16 @@ type Context struct {
 	// ID is the minion's id.
 	ID                   string
 	Grains, Pillar, Opts value.Map
-	// Vars are further names. They win over the names of the source (slspath, tpldir, ...), which need not be given.
+	// Vars are further names. They win over the names of the source (slspath, tpldir, ...), which
+	// need not be given.
 	Vars value.Map
 }
 
 // Host is what a template may ask for while it renders.
 type Host interface {
-	// Call runs a function of the template's name salt. ErrUnknownFunction, wrapped, says that there is none of that name. A
-	// render may be started with this ctx: it runs in the same worker.
+	// Call runs a function of the template's name salt. ErrUnknownFunction, wrapped, says that
+	// there is none of that name. A render may be started with this ctx: it runs in the same
+	// worker.
 	Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
 	// File reads what a template imports: path is clean, relative, and has no "..".
 	File(ctx context.Context, saltenv, path string) (data []byte, found bool, err error)
@@ -91,12 +95,13 @@ type Host interface {
 // FunctionLister is implemented by a Host that knows which functions there are.
 // A Host that does not has every one that Call does not refuse.
 type FunctionLister interface {
-	// HasFunction tells whether Call knows a function such as grains.get; a name that ends with a dot asks for any function
-	// of that module.
+	// HasFunction tells whether Call knows a function such as grains.get; a name that ends with a
+	// dot asks for any function of that module.
 	HasFunction(name string) bool
 }
 
-// Overrider is implemented by a Host in which functions of a site stand in place of those that this package knows as pure.
+// Overrider is implemented by a Host in which functions of a site stand in place of those that this
+// package knows as pure.
 type Overrider interface {
 	// Overrides reports whether that is so for a function. A render that called one is not kept.
 	Overrides(fun string) bool
@@ -104,17 +109,19 @@ type Overrider interface {
 
 // StageRunner is implemented by a Host that has renderers beside this package's.
 type StageRunner interface {
-	// HasRenderer reports whether it runs a renderer for a source. It is asked for py too, whose modules may need what this
-	// package's Python lacks.
+	// HasRenderer reports whether it runs a renderer for a source. It is asked for py too, whose
+	// modules may need what this package's Python lacks.
 	HasRenderer(name string, src Source) bool
-	// RunStage renders what the renderer before made, text or a value. The errors' texts are Salt's.
+	// RunStage renders what the renderer before made, text or a value. The errors' texts are
+	// Salt's.
 	RunStage(ctx context.Context, name, args string, val any, src Source) (any, error)
 }
 
 // Exception is implemented by errors of functions that are exceptions of Python.
 type Exception interface {
 	error
-	// Raised reports whether the exception is of a class of that name or of one derived from it; ExceptionClass is its own.
+	// Raised reports whether the exception is of a class of that name or of one derived from it;
+	// ExceptionClass is its own.
 	Raised(class string) bool
 	ExceptionClass() string
 }
@@ -146,10 +153,12 @@ func New(opts Options, log *slog.Logger, reg prometheus.Registerer) *Renderer {
 	}
 	log = log.With("component", "render")
 	m := newMetrics(reg)
-	return &Renderer{opts: opts, log: log, m: m, pool: newPool(opts, log, m), cache: newCache(opts.CacheSize, m)}
+	return &Renderer{opts: opts, log: log, m: m, pool: newPool(opts, log, m),
+		cache: newCache(opts.CacheSize, m)}
 }
 
-// Interpreter is the Python that runs the workers, with the flags that keep the environment out. The first call may unpack it.
+// Interpreter is the Python that runs the workers, with the flags that keep the environment out.
+// The first call may unpack it.
 func (r *Renderer) Interpreter() (command []string, err error) {
 	py, err := r.pool.interpreter()
 	if err != nil {
@@ -164,7 +173,8 @@ func (r *Renderer) Close() error { return r.pool.close() }
 // Render runs src through the renderers that its first line names, else through
 // defaultPipe, such as "jinja|yaml". The result is made of wire values, mappings
 // being value.Map; an empty file is an empty map. Errors of the file are *Error.
-func (r *Renderer) Render(ctx context.Context, src Source, defaultPipe string, c Context, h Host) (any, error) {
+func (r *Renderer) Render(ctx context.Context, src Source, defaultPipe string, c Context,
+	h Host) (any, error) {
 	began := time.Now()
 	defer func() { r.m.seconds.Observe(time.Since(began).Seconds()) }()
 	if strings.TrimSpace(string(src.Data)) == "" {
@@ -222,7 +232,8 @@ func (j *job) stage(ctx context.Context, s stage, val any) (any, error) {
 	}
 	text, ok := asText(val)
 	if !ok {
-		return nil, fmt.Errorf("renderer %s needs text, not what the renderer before it made", s.name)
+		return nil, fmt.Errorf("renderer %s needs text, not what the renderer before it made",
+			s.name)
 	}
 	switch s.name {
 	case "jinja":

@@ -43,7 +43,8 @@ type worker struct {
 	timer  *time.Timer   // ends it when idle
 }
 
-func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logger) (*worker, error) {
+func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logger) (*worker,
+	error) {
 	childIn, in, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start render worker: %w", err)
@@ -55,7 +56,8 @@ func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logge
 		return nil, fmt.Errorf("start render worker: %w", err)
 	}
 	cmd := exec.Command(p.exe, p.args(o.MemoryLimit, o.OutputLimit+frameSpare)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = childIn, childOut, &complaints{log: log, left: maxComplaints}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = childIn, childOut, &complaints{log: log,
+		left: maxComplaints}
 	cmd.Env = workerEnv()
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -66,9 +68,11 @@ func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logge
 	if err != nil {
 		in.Close()
 		out.Close()
-		return nil, fmt.Errorf("start render worker %s: %w; its folder must allow execution and the system needs glibc, else set render_python", p.exe, err)
+		return nil,
+			fmt.Errorf("start render worker %s: %w; its folder must allow execution and the system needs glibc, else set render_python", p.exe, err)
 	}
-	w := &worker{opts: o, cmd: cmd, in: in, out: out, read: bufio.NewReaderSize(out, 32<<10), gone: make(chan struct{})}
+	w := &worker{opts: o, cmd: cmd, in: in, out: out, read: bufio.NewReaderSize(out, 32<<10),
+		gone: make(chan struct{})}
 	w.kill = sync.OnceFunc(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	go func() {
 		_ = cmd.Wait()
@@ -81,7 +85,8 @@ func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logge
 	ready, err := w.receive()
 	if err != nil || ready.String("op") != "ready" {
 		w.end()
-		return nil, fmt.Errorf("start render worker %s: it ended at once or said nothing (its words are in the log): %w", p.exe, errors.Join(ErrWorker, err, ctx.Err()))
+		return nil,
+			fmt.Errorf("start render worker %s: it ended at once or said nothing (its words are in the log): %w", p.exe, errors.Join(ErrWorker, err, ctx.Err()))
 	}
 	log.Debug("render worker started", "pid", cmd.Process.Pid, "python", ready.String("python"))
 	return w, nil
@@ -153,10 +158,14 @@ func (c *conversation) begin() error {
 	}
 	put, drop := c.w.sent.send(p)
 	return c.send(value.Map{
-		{Key: "op", Value: "render"}, {Key: "kind", Value: c.q.kind}, {Key: "data", Value: textOrBytes(c.q.text)},
-		{Key: "path", Value: c.q.src.Path}, {Key: "sls", Value: c.q.src.SLS}, {Key: "saltenv", Value: c.q.src.SaltEnv},
-		{Key: "grains", Value: p[grainsRoot].key}, {Key: "pillar", Value: p[pillarRoot].key}, {Key: "opts", Value: p[optsRoot].key}, {Key: "vars", Value: p[varsRoot].key},
-		{Key: "put", Value: put}, {Key: "drop", Value: drop}, {Key: "seconds", Value: c.left.Seconds()},
+		{Key: "op", Value: "render"}, {Key: "kind", Value: c.q.kind},
+		{Key: "data", Value: textOrBytes(c.q.text)},
+		{Key: "path", Value: c.q.src.Path}, {Key: "sls", Value: c.q.src.SLS},
+		{Key: "saltenv", Value: c.q.src.SaltEnv},
+		{Key: "grains", Value: p[grainsRoot].key}, {Key: "pillar", Value: p[pillarRoot].key},
+		{Key: "opts", Value: p[optsRoot].key}, {Key: "vars", Value: p[varsRoot].key},
+		{Key: "put", Value: put}, {Key: "drop", Value: drop},
+		{Key: "seconds", Value: c.left.Seconds()},
 	})
 }
 
@@ -311,14 +320,16 @@ func (c *conversation) call(ctx context.Context, m value.Map) (value.Map, error)
 	case err != nil:
 		answer := value.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}
 		var e Exception
-		if errors.As(err, &e) && !e.Raised("CommandExecutionError") && !e.Raised("SaltInvocationError") {
+		if errors.As(err, &e) && !e.Raised("CommandExecutionError") &&
+			!e.Raised("SaltInvocationError") {
 			answer = append(answer, value.Pair{Key: "class", Value: e.ExceptionClass()})
 		}
 		return answer, nil
 	}
 	raw, err := value.PackNew(v)
 	if err != nil {
-		return value.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: fmt.Sprintf("result of %s: %v", fun, err)}}, nil
+		return value.Map{{Key: "error", Value: "failed"},
+			{Key: "text", Value: fmt.Sprintf("result of %s: %v", fun, err)}}, nil
 	}
 	return value.Map{{Key: "value", Value: value.Raw(raw)}}, nil
 }
@@ -340,7 +351,8 @@ func hasFunction(h Host, name string) bool {
 func (c *conversation) file(ctx context.Context, m value.Map) (value.Map, error) {
 	env, name := m.String("saltenv"), m.String("path")
 	clean := path.Clean(name)
-	if path.IsAbs(clean) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsRune(clean, 0) {
+	if path.IsAbs(clean) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") ||
+		strings.ContainsRune(clean, 0) {
 		return value.Map{{Key: "found", Value: false}}, nil
 	}
 	data, found, err := c.q.host.File(ctx, env, clean)
@@ -355,7 +367,8 @@ func (c *conversation) file(ctx context.Context, m value.Map) (value.Map, error)
 	if n, ok := c.q.host.(FileNamer); ok && found {
 		shown = n.FileName(env, clean)
 	}
-	return value.Map{{Key: "found", Value: found}, {Key: "data", Value: textOrBytes(string(data))}, {Key: "name", Value: shown}}, nil
+	return value.Map{{Key: "found", Value: found}, {Key: "data", Value: textOrBytes(string(data))},
+		{Key: "name", Value: shown}}, nil
 }
 
 // maxComplaints is how many bytes of a worker's own words reach the log.
@@ -370,11 +383,13 @@ type complaints struct {
 func (c *complaints) Write(b []byte) (int, error) {
 	if n := min(len(b), c.left); n > 0 {
 		c.left -= n
-		c.log.Warn("render worker says", "text", strings.ToValidUTF8(strings.TrimSpace(string(b[:n])), "?"))
+		c.log.Warn("render worker says", "text",
+			strings.ToValidUTF8(strings.TrimSpace(string(b[:n])), "?"))
 	}
 	return len(b), nil
 }
 
 func (p *interpreter) args(memory, output int64) []string {
-	return append(append([]string{}, p.flags...), p.program, strconv.FormatInt(memory, 10), strconv.FormatInt(output, 10))
+	return append(append([]string{}, p.flags...), p.program, strconv.FormatInt(memory, 10),
+		strconv.FormatInt(output, 10))
 }

@@ -22,8 +22,10 @@ func TestPlainTextNeedsNoWorker(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{})
 	for _, text := range []string{
-		"a", "a\n", "a\n\n", "\n", "a\r\nb\r\n", "a\rb\r", "a\r", "a\n\r\n", "a\u0085b\u2028c\u2029", "{ {x} } {", "{", "a: {b: {c: 1}}", "}} %} #}",
-		"#!yaml\na: 1\n", "# comment\n", "\ufeffa: 1\n", "a\x00b", "a\x0cb\x0b", "  x  ", "\t{\n{", "a {\r{ b",
+		"a", "a\n", "a\n\n", "\n", "a\r\nb\r\n", "a\rb\r", "a\r", "a\n\r\n",
+		"a\u0085b\u2028c\u2029", "{ {x} } {", "{", "a: {b: {c: 1}}", "}} %} #}",
+		"#!yaml\na: 1\n", "# comment\n", "\ufeffa: 1\n", "a\x00b", "a\x0cb\x0b", "  x  ", "\t{\n{",
+		"a {\r{ b",
 	} {
 		if !plainText(text) {
 			t.Errorf("%q goes to the worker", text)
@@ -37,7 +39,8 @@ func TestPlainTextNeedsNoWorker(t *testing.T) {
 			t.Errorf("%q: got %q, %v; Jinja %q, %v", text, got, err, want, wantErr)
 		}
 	}
-	for _, text := range []string{"{{", "{%", "{#", "a {{ b", "#jinja2: {}\na", "x\n#jinja2:", "\xff"} {
+	for _, text := range []string{"{{", "{%", "{#", "a {{ b", "#jinja2: {}\na", "x\n#jinja2:",
+		"\xff"} {
 		if plainText(text) {
 			t.Errorf("%q does not go to the worker", text)
 		}

@@ -21,32 +21,42 @@ type Banks interface {
 	Flush(ctx context.Context, bank, key string) (bool, error)
 	FlushBank(ctx context.Context, bank string) (bool, error)
 	// Migrate takes in the files of Salt's driver localfs below a cachedir; of bank "" all.
-	Migrate(ctx context.Context, cachedir, bank string, dry bool) (keys map[string]int, failed int, err error)
+	Migrate(ctx context.Context, cachedir, bank string, dry bool) (keys map[string]int, failed int,
+		err error)
 }
 
-// cacheDrivers are the names under which the cluster's cache may be asked for: its own, and those of Salt's drivers without a server.
+// cacheDrivers are the names under which the cluster's cache may be asked for: its own, and those
+// of Salt's drivers without a server.
 var cacheDrivers = []string{"ring", "localfs", "mmap_cache"}
 
-// CacheBanks is the part of the family cache that keeps operators' values. cachedir is this master's.
+// CacheBanks is the part of the family cache that keeps operators' values. cachedir is this
+// master's.
 func CacheBanks(banks Banks, cachedir string) []Function {
 	elsewhere := function.Opt("cachedir", nil)
-	here := func(run func(ctx context.Context, c *Call) (any, error)) func(ctx context.Context, c *Call) (any, error) {
+	here := func(run func(ctx context.Context, c *Call) (any, error)) func(ctx context.Context,
+		c *Call) (any, error) {
 		return func(ctx context.Context, c *Call) (any, error) {
-			if dir := c.Text("cachedir"); dir != "" && strings.TrimRight(dir, "/") != strings.TrimRight(cachedir, "/") {
-				return nil, fmt.Errorf("the cache lies on all masters, not in %s; salt-run cache.migrate cachedir=%s takes in what a master of Salt's kept there", dir, dir)
+			if dir := c.Text("cachedir"); dir != "" &&
+				strings.TrimRight(dir, "/") != strings.TrimRight(cachedir, "/") {
+				return nil,
+					fmt.Errorf("the cache lies on all masters, not in %s; salt-run cache.migrate cachedir=%s takes in what a master of Salt's kept there", dir, dir)
 			}
 			return run(ctx, c)
 		}
 	}
 	const banksDoc = "\n\nbank\n    A path such as mycache or cloud/active. The banks grains, pillar and mine hold what minions told of themselves, by minion id.\n"
 	return []Function{
-		{Name: "cache.store", Params: []function.Param{function.Need("bank"), function.Need("key"), function.Need("data"), elsewhere},
-			Doc: "Keep a value in a bank of the cache, which all masters share." + banksDoc + "\nExample:\n\n    salt-run cache.store mycache mykey 'The time has come'",
+		{Name: "cache.store", Params: []function.Param{function.Need("bank"), function.Need("key"),
+			function.Need("data"), elsewhere},
+			Doc: "Keep a value in a bank of the cache, which all masters share." + banksDoc +
+				"\nExample:\n\n    salt-run cache.store mycache mykey 'The time has come'",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				return nil, banks.Store(ctx, c.Text("bank"), c.Text("key"), c.Arg("data"))
 			})},
-		{Name: "cache.fetch", Params: []function.Param{function.Need("bank"), function.Need("key"), elsewhere},
-			Doc: "Show a value of the cache; an empty map if there is none." + banksDoc + "\nExample:\n\n    salt-run cache.fetch mycache mykey",
+		{Name: "cache.fetch", Params: []function.Param{function.Need("bank"), function.Need("key"),
+			elsewhere},
+			Doc: "Show a value of the cache; an empty map if there is none." + banksDoc +
+				"\nExample:\n\n    salt-run cache.fetch mycache mykey",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				v, found, err := banks.Fetch(ctx, c.Text("bank"), c.Text("key"))
 				if !found {
@@ -55,7 +65,8 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 				return v, err
 			})},
 		{Name: "cache.list", Params: []function.Param{function.Need("bank"), elsewhere},
-			Doc: "List the keys of a bank and the banks in it." + banksDoc + "\nExample:\n\n    salt-run cache.list mycache",
+			Doc: "List the keys of a bank and the banks in it." + banksDoc +
+				"\nExample:\n\n    salt-run cache.list mycache",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				names, incomplete, err := banks.List(ctx, c.Text("bank"))
 				if incomplete != "" {
@@ -63,7 +74,8 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 				}
 				return texts(names), err
 			})},
-		{Name: "cache.flush", Params: []function.Param{function.Need("bank"), function.Opt("key", nil), elsewhere},
+		{Name: "cache.flush", Params: []function.Param{function.Need("bank"),
+			function.Opt("key", nil), elsewhere},
 			Doc: "Remove a key from the cache, or a bank with all keys and banks in it; False if there is none." + banksDoc +
 				"\nExample:\n\n    salt-run cache.flush mycache mykey\n    salt-run cache.flush mycache",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
@@ -72,19 +84,27 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 				}
 				return banks.FlushBank(ctx, c.Text("bank"))
 			})},
-		{Name: "cache.migrate", Params: []function.Param{function.Opt("src_driver", "localfs"), function.Opt("dst_driver", "ring"), function.Opt("bank", nil), elsewhere, function.Opt("dry_run", false)},
+		{Name: "cache.migrate", Params: []function.Param{function.Opt("src_driver", "localfs"),
+			function.Opt("dst_driver", "ring"), function.Opt("bank", nil), elsewhere,
+			function.Opt("dry_run", false)},
 			Doc: "Take in what a master of Salt's kept as files (driver localfs): its banks, and the grains, pillar and mine of minions.\n\n" +
 				"dst_driver\n    ring, the cache of all masters; localfs and mmap_cache mean the same here.\nbank\n    Only this bank and those in it.\n" +
 				"cachedir\n    Where the files lie; this master's cachedir if not given.\ndry_run\n    Count only.\n\n" +
 				"Values of the same key are replaced, but not what minions told since.\n\nExample:\n\n    salt-run cache.migrate dry_run=True\n    salt-run cache.migrate cachedir=/mnt/old/var/cache/salt/master",
-			Run: func(ctx context.Context, c *Call) (any, error) { return migrate(ctx, c, banks, cachedir) }},
-		{Name: "cache.cloud", Params: []function.Param{function.Need("tgt"), function.Opt("provider", nil)},
+			Run: func(ctx context.Context, c *Call) (any,
+				error) {
+				return migrate(ctx, c, banks, cachedir)
+			}},
+		{Name: "cache.cloud", Params: []function.Param{function.Need("tgt"),
+			function.Opt("provider", nil)},
 			Doc: "Show what Salt Cloud has cached of minions: nothing, as there is no Salt Cloud here.\n\nExample:\n\n    salt-run cache.cloud 'web*'",
 			Run: func(context.Context, *Call) (any, error) { return value.Map{}, nil }},
-		{Name: "cache.clear_git_lock", Params: []function.Param{function.Need("role"), function.Opt("remote", nil), function.Opt("type", nil)},
+		{Name: "cache.clear_git_lock", Params: []function.Param{function.Need("role"),
+			function.Opt("remote", nil), function.Opt("type", nil)},
 			Doc: "Remove update locks of gitfs, git_pillar or winrepo: there are none, as these are not built in.\n\nExample:\n\n    salt-run cache.clear_git_lock gitfs",
 			Run: func(_ context.Context, c *Call) (any, error) {
-				if role := c.Text("role"); !slices.Contains([]string{"gitfs", "git_pillar", "winrepo"}, role) {
+				if role := c.Text("role"); !slices.Contains([]string{"gitfs", "git_pillar",
+					"winrepo"}, role) {
 					return nil, &function.ArgumentError{Text: "Invalid role '" + role + "'"}
 				}
 				return "No locks were removed", nil
@@ -95,10 +115,13 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 func migrate(ctx context.Context, c *Call, banks Banks, cachedir string) (any, error) {
 	src, dst := c.Arg("src_driver"), c.Arg("dst_driver")
 	if src != "localfs" {
-		return nil, fmt.Errorf("src_driver %s is not built in; only files of localfs can be taken in", value.Repr(src))
+		return nil,
+			fmt.Errorf("src_driver %s is not built in; only files of localfs can be taken in",
+				value.Repr(src))
 	}
 	if name, ok := dst.(string); !ok || !slices.Contains(cacheDrivers, name) {
-		return nil, fmt.Errorf("dst_driver %s is not built in; the cache lies on all masters, which is called ring", value.Repr(dst))
+		return nil,
+			fmt.Errorf("dst_driver %s is not built in; the cache lies on all masters, which is called ring", value.Repr(dst))
 	}
 	if c.Given("cachedir") {
 		cachedir = c.Text("cachedir")
@@ -119,7 +142,8 @@ func migrate(ctx context.Context, c *Call, banks Banks, cachedir string) (any, e
 		noun = "entry"
 	}
 	lines := []string{
-		fmt.Sprintf("%s %s %s from %s → %s", action, thousands(total), noun, value.Repr(src), value.Repr(dst)),
+		fmt.Sprintf("%s %s %s from %s → %s", action, thousands(total), noun, value.Repr(src),
+			value.Repr(dst)),
 		"  cachedir: " + cachedir,
 	}
 	if len(keys) > 0 {
@@ -129,7 +153,8 @@ func migrate(ctx context.Context, c *Call, banks Banks, cachedir string) (any, e
 		}
 	}
 	if failed > 0 {
-		lines = append(lines, fmt.Sprintf("  Errors: %s (check logs for details)", thousands(failed)))
+		lines = append(lines, fmt.Sprintf("  Errors: %s (check logs for details)",
+			thousands(failed)))
 	}
 	if c.True("dry_run") {
 		lines = append(lines, "  (dry-run — no data written)")

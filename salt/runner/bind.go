@@ -2,5 +2,6 @@ package runner
 
 // clientKeys are keys of low data that say how to call, not with what.
 var clientKeys = []string{
-	"__jid__", "__tag__", "__user__", "client", "cmd", "eauth", "full_return", "fun", "kwarg", "match", "password", "print_event", "token", "username",
+	"__jid__", "__tag__", "__user__", "client", "cmd", "eauth", "full_return", "fun", "kwarg",
+	"match", "password", "print_event", "token", "username",
 }

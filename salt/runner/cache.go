@@ -9,7 +9,8 @@ import (
 	"clustermaster/value"
 )
 
-// MinionData reads what minions sent of themselves, from the whole cluster. A minion without a record has nil and false.
+// MinionData reads what minions sent of themselves, from the whole cluster. A minion without a
+// record has nil and false.
 type MinionData interface {
 	Grains(ctx context.Context, id string) (value.Map, bool, error)
 	Pillar(ctx context.Context, id string) (value.Map, bool, error)
@@ -26,42 +27,55 @@ type MinionForgetter interface {
 
 // CacheClearing is the part of the family cache that removes.
 func CacheClearing(data MinionForgetter, targets Resolver) []Function {
-	clear := func(name, what string, params []function.Param, drops ...func(ctx context.Context, c *Call, id string) error) Function {
+	clear := func(name, what string, params []function.Param,
+		drops ...func(ctx context.Context, c *Call, id string) error) Function {
 		return Function{
-			Name: "cache." + name, Params: append([]function.Param{function.Opt("tgt", nil), function.Opt("tgt_type", "glob")}, params...),
-			Doc: "Remove the cached " + what + " of minions.\n\nExample:\n\n    salt-run cache." + name + " 'web*'",
+			Name: "cache." + name, Params: append([]function.Param{function.Opt("tgt", nil),
+				function.Opt("tgt_type", "glob")}, params...),
+			Doc: "Remove the cached " + what + " of minions.\n\nExample:\n\n    salt-run cache." +
+				name + " 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if !c.Given("tgt") {
 					return false, nil
 				}
-				return true, eachTarget(ctx, c, targets, c.Arg("tgt"), c.Text("tgt_type"), func(id string) error {
-					for _, drop := range drops {
-						if err := drop(ctx, c, id); err != nil {
-							return fmt.Errorf("clear cache of minion %s: %w", id, err)
+				return true, eachTarget(ctx, c, targets, c.Arg("tgt"), c.Text("tgt_type"),
+					func(id string) error {
+						for _, drop := range drops {
+							if err := drop(ctx, c, id); err != nil {
+								return fmt.Errorf("clear cache of minion %s: %w", id, err)
+							}
 						}
-					}
-					return nil
-				})
+						return nil
+					})
 			},
 		}
 	}
-	grains := func(ctx context.Context, _ *Call, id string) error { return data.DropGrains(ctx, id) }
-	pillar := func(ctx context.Context, _ *Call, id string) error { return data.DropPillar(ctx, id) }
+	grains := func(ctx context.Context, _ *Call,
+		id string) error {
+		return data.DropGrains(ctx, id)
+	}
+	pillar := func(ctx context.Context, _ *Call,
+		id string) error {
+		return data.DropPillar(ctx, id)
+	}
 	mine := func(ctx context.Context, _ *Call, id string) error { return data.FlushMine(ctx, id) }
 	one := func(ctx context.Context, c *Call, id string) error {
 		return data.DeleteMine(ctx, id, c.Text("clear_mine_func_flag"))
 	}
 	return []Function{
-		clear("clear_grains", "grains", nil, grains), clear("clear_pillar", "pillar", nil, pillar), clear("clear_mine", "mine", nil, mine),
-		clear("clear_mine_func", "value of one mine function", []function.Param{function.Need("clear_mine_func_flag")}, one),
+		clear("clear_grains", "grains", nil, grains), clear("clear_pillar", "pillar", nil, pillar),
+		clear("clear_mine", "mine", nil, mine),
+		clear("clear_mine_func", "value of one mine function",
+			[]function.Param{function.Need("clear_mine_func_flag")}, one),
 		clear("clear_all", "grains, pillar and mine", nil, grains, pillar, mine),
 	}
 }
 
-// Resolver finds the accepted minions that a target means, sorted. incomplete is not empty if some may be missing; it says what of their data could not
-// be read.
+// Resolver finds the accepted minions that a target means, sorted. incomplete is not empty if some
+// may be missing; it says what of their data could not be read.
 type Resolver interface {
-	Resolve(ctx context.Context, tgtType string, tgt any) (ids []string, incomplete string, err error)
+	Resolve(ctx context.Context, tgtType string, tgt any) (ids []string, incomplete string,
+		err error)
 }
 
 // untargeted follows what could not be read of the minions' data.
@@ -70,9 +84,12 @@ const untargeted = "; minions whose grains or pillar are kept by masters that ca
 // CacheFamily is the reading part of the family cache.
 func CacheFamily(data MinionData, targets Resolver) []Function {
 	doc := func(what string) string {
-		return "Return the cached " + what + " of minions.\n\ntgt, tgt_type\n    The target.\n\nExample:\n\n    salt-run cache." + what + " 'web*'"
+		return "Return the cached " + what +
+			" of minions.\n\ntgt, tgt_type\n    The target.\n\nExample:\n\n    salt-run cache." +
+			what + " 'web*'"
 	}
-	read := func(get func(context.Context, string) (value.Map, bool, error)) func(context.Context, *Call) (any, error) {
+	read := func(get func(context.Context, string) (value.Map, bool, error)) func(context.Context,
+		*Call) (any, error) {
 		return func(ctx context.Context, c *Call) (any, error) {
 			ids, incomplete, err := targets.Resolve(ctx, c.Text("tgt_type"), c.Arg("tgt"))
 			if err != nil {
@@ -95,8 +112,11 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 	}
 	all := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob")}
 	return []Function{
-		{Name: "cache.grains", Params: []function.Param{function.Need("tgt"), function.Opt("tgt_type", "glob")}, VarKwargs: true, Run: read(data.Grains), Doc: doc("grains")},
-		{Name: "cache.pillar", Params: all, VarKwargs: true, Run: read(data.Pillar), Doc: doc("pillar")},
+		{Name: "cache.grains", Params: []function.Param{function.Need("tgt"),
+			function.Opt("tgt_type", "glob")}, VarKwargs: true, Run: read(data.Grains),
+			Doc: doc("grains")},
+		{Name: "cache.pillar", Params: all, VarKwargs: true, Run: read(data.Pillar),
+			Doc: doc("pillar")},
 		{Name: "cache.mine", Params: all, VarKwargs: true, Run: read(data.Mine), Doc: doc("mine")},
 	}
 }

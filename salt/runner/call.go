@@ -31,7 +31,8 @@ func (c *Call) Warn(line string) { c.warn(line + "\n") }
 // Show gives the operator a text in place of the result, unless an outputter was asked for.
 func (c *Call) Show(text string) { c.show("show", text+"\n") }
 
-// Meter shows a line on the operator's terminal until the next one or any other output comes; an empty one takes it away.
+// Meter shows a line on the operator's terminal until the next one or any other output comes; an
+// empty one takes it away.
 func (c *Call) Meter(line string) { c.show("meter", line) }
 
 // Progress fires a progress event of this call and shows it to the operator.
@@ -77,7 +78,8 @@ func (c *Call) Number(name string) (float64, error) {
 			return f, err
 		}
 	}
-	return 0, &function.ArgumentError{Text: name + " must be a number, not " + value.Repr(c.bound.Named[name])}
+	return 0, &function.ArgumentError{Text: name + " must be a number, not " +
+		value.Repr(c.bound.Named[name])}
 }
 
 // Seconds is a parameter in seconds; None and zero give fallback. Values are bounded to a week.
@@ -91,7 +93,8 @@ func (c *Call) Seconds(name string, fallback time.Duration) (time.Duration, erro
 	}
 	const week = 7 * 24 * time.Hour
 	if n < 0 || n > week.Seconds() {
-		return 0, &function.ArgumentError{Text: name + " must lie between 0 and " + strconv.Itoa(int(week.Seconds())) + " seconds"}
+		return 0, &function.ArgumentError{Text: name + " must lie between 0 and " +
+			strconv.Itoa(int(week.Seconds())) + " seconds"}
 	}
 	return time.Duration(n * float64(time.Second)), nil
 }

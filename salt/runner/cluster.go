@@ -14,21 +14,25 @@ import (
 
 // ClusterView is the cluster as this master sees it after a read index from the leader.
 type ClusterView struct {
-	ID              string // of this master
-	MembershipIndex int64  // log index of the last change of members; -1 for a master that is in no cluster
+	ID string // of this master
+	// log index of the last change of members; -1 for a master that is in no cluster
+	MembershipIndex int64
 	Leader          string // id; "" when there is none in contact
 	Term            uint64
-	Peers           []PeerView // all members, this one included; empty for a master that is in no cluster
-	Unhealthy       []string   // ids of voters without contact for longer than cluster_voter_timeout
-	Demoted         []string   // ids demoted less than cluster_demote_cooldown ago
-	Barred          []string   // ids that were removed and are kept out
-	Level           int        // of the cluster: what is above it is not written; 0 for a master that is in no cluster
-	ClocksDiffer    bool       // and nobody can tell which is right
-	Supported       int        // the highest level that this master supports
-	Differing       []string   // ids of members whose replicated state is not this master's
-	Odd             bool       // and they are the most, so this master is the one to replace
-	Alarms          []string   // what members report: id, colon, a line
-	Note            string     // what is wrong, such as no quorum; "" when all is well
+	// all members, this one included; empty for a master that is in no cluster
+	Peers []PeerView
+	// ids of voters without contact for longer than cluster_voter_timeout
+	Unhealthy []string
+	Demoted   []string // ids demoted less than cluster_demote_cooldown ago
+	Barred    []string // ids that were removed and are kept out
+	// of the cluster: what is above it is not written; 0 for a master that is in no cluster
+	Level        int
+	ClocksDiffer bool     // and nobody can tell which is right
+	Supported    int      // the highest level that this master supports
+	Differing    []string // ids of members whose replicated state is not this master's
+	Odd          bool     // and they are the most, so this master is the one to replace
+	Alarms       []string // what members report: id, colon, a line
+	Note         string   // what is wrong, such as no quorum; "" when all is well
 }
 
 // PeerView is one member.
@@ -48,7 +52,7 @@ type PeerView struct {
 	ClockKnown  bool
 	ClockLimit  time.Duration // beyond which a clock is wrong
 	LastContact time.Duration // since this master last heard from it; negative if never
-	More        value.Map     // what other rooms tell of it, shown after the rest
+	More        value.Map     // what other packages add to it, shown after the rest
 }
 
 // RingView is the ring as the running master has it.
@@ -146,8 +150,10 @@ func membersMap(v ClusterView) value.Map {
 			learners = append(learners, p.ID)
 		}
 		one := value.Map{
-			{Key: "address", Value: p.Addr}, {Key: "state", Value: p.State}, {Key: "phase", Value: p.Phase}, {Key: "version", Value: p.Version},
-			{Key: "level", Value: nil}, {Key: "lag", Value: int64(p.Lag)}, {Key: "last_contact", Value: nil},
+			{Key: "address", Value: p.Addr}, {Key: "state", Value: p.State},
+			{Key: "phase", Value: p.Phase}, {Key: "version", Value: p.Version},
+			{Key: "level", Value: nil}, {Key: "lag", Value: int64(p.Lag)},
+			{Key: "last_contact", Value: nil},
 			{Key: "clock", Value: nil},
 		}
 		if p.Level > 0 {
@@ -167,11 +173,16 @@ func membersMap(v ClusterView) value.Map {
 		leader = v.Leader
 	}
 	return value.Map{
-		{Key: "node_id", Value: v.ID}, {Key: "voters", Value: texts(voters)}, {Key: "learners", Value: texts(learners)},
-		{Key: "membership_version", Value: v.MembershipIndex}, {Key: "voter_count", Value: int64(len(voters))},
-		{Key: "learner_count", Value: int64(len(learners))}, {Key: "leader_id", Value: leader}, {Key: "term", Value: int64(v.Term)},
-		{Key: "unhealthy_voters", Value: texts(v.Unhealthy)}, {Key: "recently_demoted", Value: texts(v.Demoted)},
-		{Key: "removed", Value: texts(v.Barred)}, {Key: "level", Value: levelMap(v)}, {Key: "peers", Value: detail},
+		{Key: "node_id", Value: v.ID}, {Key: "voters", Value: texts(voters)},
+		{Key: "learners", Value: texts(learners)},
+		{Key: "membership_version", Value: v.MembershipIndex},
+		{Key: "voter_count", Value: int64(len(voters))},
+		{Key: "learner_count", Value: int64(len(learners))}, {Key: "leader_id", Value: leader},
+		{Key: "term", Value: int64(v.Term)},
+		{Key: "unhealthy_voters", Value: texts(v.Unhealthy)},
+		{Key: "recently_demoted", Value: texts(v.Demoted)},
+		{Key: "removed", Value: texts(v.Barred)}, {Key: "level", Value: levelMap(v)},
+		{Key: "peers", Value: detail},
 	}
 }
 
@@ -193,7 +204,8 @@ func levelMap(v ClusterView) value.Map {
 		}
 	}
 	return value.Map{
-		{Key: "cluster", Value: int64(v.Level)}, {Key: "highest", Value: int64(highest)}, {Key: "held_back_by", Value: texts(heldBackBy)},
+		{Key: "cluster", Value: int64(v.Level)}, {Key: "highest", Value: int64(highest)},
+		{Key: "held_back_by", Value: texts(heldBackBy)},
 		{Key: "releases", Value: releases}, {Key: "skew", Value: len(byRelease) > 1},
 	}
 }
@@ -201,7 +213,10 @@ func levelMap(v ClusterView) value.Map {
 // healthMap judges what is seen. A master that is in no cluster is healthy.
 func healthMap(v ClusterView, ring RingView) value.Map {
 	problems := []string{}
-	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) {
+		problems = append(problems,
+			fmt.Sprintf(format, args...))
+	}
 	voters, reachable, ready := 0, 0, 0
 	for _, p := range v.Peers {
 		if p.Voter {
@@ -275,15 +290,18 @@ func healthMap(v ClusterView, ring RingView) value.Map {
 		leader = v.Leader
 	}
 	return value.Map{
-		{Key: "healthy", Value: len(problems) == 0}, {Key: "problems", Value: texts(problems)}, {Key: "members", Value: int64(len(v.Peers))},
+		{Key: "healthy", Value: len(problems) == 0}, {Key: "problems", Value: texts(problems)},
+		{Key: "members", Value: int64(len(v.Peers))},
 		{Key: "ready", Value: int64(ready)}, {Key: "leader_id", Value: leader},
-		{Key: "voters", Value: value.Map{{Key: "count", Value: int64(voters)}, {Key: "in_contact", Value: int64(reachable)}, {Key: "needed", Value: int64(need)}}},
+		{Key: "voters", Value: value.Map{{Key: "count", Value: int64(voters)},
+			{Key: "in_contact", Value: int64(reachable)}, {Key: "needed", Value: int64(need)}}},
 		{Key: "level", Value: levelMap(v)},
 		{Key: "retcode", Value: retcode},
 	}
 }
 
-// differenceText names the members whose states are not the same, and which of them is to be replaced.
+// differenceText names the members whose states are not the same, and which of them is to be
+// replaced.
 func differenceText(v ClusterView) string {
 	bad := strings.Join(v.Differing, ", ")
 	switch {
@@ -308,7 +326,8 @@ func ringMap(v RingView) value.Map {
 	transfers := []any{}
 	for _, t := range v.Transfers {
 		one := value.Map{
-			{Key: "to", Value: t.To}, {Key: "partitions", Value: int64(t.Partitions)}, {Key: "bytes", Value: t.Fetched},
+			{Key: "to", Value: t.To}, {Key: "partitions", Value: int64(t.Partitions)},
+			{Key: "bytes", Value: t.Fetched},
 			{Key: "bytes_total", Value: nil}, {Key: "eta", Value: nil},
 		}
 		if t.ETA >= 0 {
@@ -317,10 +336,14 @@ func ringMap(v RingView) value.Map {
 		transfers = append(transfers, one)
 	}
 	return value.Map{
-		{Key: "is_clustered", Value: v.Clustered}, {Key: "node_count", Value: int64(len(nodes))}, {Key: "nodes", Value: texts(nodes)},
-		{Key: "vnodes", Value: int64(v.VirtualNodes)}, {Key: "epoch", Value: int64(v.Epoch)}, {Key: "replicas", Value: int64(v.Replicas)},
-		{Key: "partitions", Value: int64(v.Partitions)}, {Key: "shares", Value: shares}, {Key: "transfers", Value: transfers}, {Key: "transfer_bytes", Value: v.TransferBytes},
-		{Key: "hints_pending", Value: v.HintsPending}, {Key: "under_replicated", Value: v.UnderReplicated},
+		{Key: "is_clustered", Value: v.Clustered}, {Key: "node_count", Value: int64(len(nodes))},
+		{Key: "nodes", Value: texts(nodes)},
+		{Key: "vnodes", Value: int64(v.VirtualNodes)}, {Key: "epoch", Value: int64(v.Epoch)},
+		{Key: "replicas", Value: int64(v.Replicas)},
+		{Key: "partitions", Value: int64(v.Partitions)}, {Key: "shares", Value: shares},
+		{Key: "transfers", Value: transfers}, {Key: "transfer_bytes", Value: v.TransferBytes},
+		{Key: "hints_pending", Value: v.HintsPending},
+		{Key: "under_replicated", Value: v.UnderReplicated},
 	}
 }
 

@@ -39,16 +39,18 @@ type ClusterAudit interface {
 	AuditKinds() []string
 }
 
-// auditLimit is how many records are shown where nobody says how many.
+// auditLimit is how many records are shown by default.
 const auditLimit = 100
 
 // AuditTrail is the part of the family cluster that tells who changed what.
 func AuditTrail(a ClusterAudit) []Function {
 	return []Function{{
-		Name: "cluster.audit", Params: []function.Param{function.Opt("limit", int64(auditLimit)), function.Opt("kind", nil), function.Opt("since", nil)},
+		Name: "cluster.audit", Params: []function.Param{function.Opt("limit", int64(auditLimit)),
+			function.Opt("kind", nil), function.Opt("since", nil)},
 		Doc: "Who changed minions' keys, masters, secrets or tokens, when, from where, and with what result; newest last, the same on all\n" +
 			"masters. No secret is in it.\n\n" +
-			"limit\n    how many of the newest records; 0 shows all\nkind\n    only these: " + strings.Join(a.AuditKinds(), ", ") + ", as a list or with commas\n" +
+			"limit\n    how many of the newest records; 0 shows all\nkind\n    only these: " +
+			strings.Join(a.AuditKinds(), ", ") + ", as a list or with commas\n" +
 			"since\n    a time in UTC, such as '2026-11-21 09:30', or how long ago, such as 2h30m\n\n" +
 			"Example:\n\n    salt-run cluster.audit\n    salt-run cluster.audit limit=20 kind=members,secrets since=24h",
 		Run: func(ctx context.Context, c *Call) (any, error) { return auditTrail(ctx, a, c) },
@@ -58,14 +60,16 @@ func AuditTrail(a ClusterAudit) []Function {
 func auditTrail(ctx context.Context, a ClusterAudit, c *Call) (any, error) {
 	limit, err := c.Number("limit")
 	if err != nil || limit < 0 || limit != float64(int(limit)) {
-		return nil, fmt.Errorf("limit %v: give a whole number of records, 0 for all", c.Arg("limit"))
+		return nil, fmt.Errorf("limit %v: give a whole number of records, 0 for all",
+			c.Arg("limit"))
 	}
 	var kinds []string
 	for _, text := range c.Texts("kind") {
 		for kind := range strings.SplitSeq(text, ",") {
 			kind = strings.TrimSpace(kind)
 			if !slices.Contains(a.AuditKinds(), kind) {
-				return nil, fmt.Errorf("kind %q: unknown; the kinds are %s", kind, strings.Join(a.AuditKinds(), ", "))
+				return nil, fmt.Errorf("kind %q: unknown; the kinds are %s", kind,
+					strings.Join(a.AuditKinds(), ", "))
 			}
 			kinds = append(kinds, kind)
 		}
@@ -112,14 +116,16 @@ func auditMap(r AuditView) value.Map {
 		result = "changed"
 	}
 	m := value.Map{
-		{Key: "number", Value: int64(r.Number)}, {Key: "time", Value: r.At.Format(time.RFC3339Nano)}, {Key: "master", Value: r.Master},
+		{Key: "number", Value: int64(r.Number)},
+		{Key: "time", Value: r.At.Format(time.RFC3339Nano)}, {Key: "master", Value: r.Master},
 		{Key: "user", Value: r.User},
 	}
 	if r.Eauth != "" {
 		m = append(m, value.Pair{Key: "eauth", Value: r.Eauth})
 	}
 	m = append(m, value.Map{
-		{Key: "from", Value: r.From}, {Key: "order", Value: r.Order}, {Key: "kind", Value: r.Kind}, {Key: "action", Value: r.Action},
+		{Key: "from", Value: r.From}, {Key: "order", Value: r.Order}, {Key: "kind", Value: r.Kind},
+		{Key: "action", Value: r.Action},
 		{Key: "subjects", Value: texts(r.Subjects)}, {Key: "result", Value: result},
 	}...)
 	if r.More > 0 {
@@ -129,7 +135,8 @@ func auditMap(r AuditView) value.Map {
 		m = append(m, value.Pair{Key: "automatic", Value: true})
 	}
 	if r.Times > 1 {
-		m = append(m, value.Pair{Key: "times", Value: int64(r.Times)}, value.Pair{Key: "last", Value: r.Last.Format(time.RFC3339Nano)})
+		m = append(m, value.Pair{Key: "times", Value: int64(r.Times)},
+			value.Pair{Key: "last", Value: r.Last.Format(time.RFC3339Nano)})
 	}
 	return m
 }

@@ -7,9 +7,11 @@ import (
 	"clustermaster/value"
 )
 
-// Doctor is the function by which masters report on their own machines. report gives the reports of the masters with these ids,
-// or of this one alone if there are none, as a text of JSON, and the ids of those that did not answer.
-func Doctor(status ClusterStatus, report func(ctx context.Context, nonce string, ids []string) (reports string, missing []string, err error)) []Function {
+// Doctor is the function by which masters report on their own machines. report gives the reports of
+// the masters with these ids, or of this one alone if there are none, as a text of JSON, and the
+// ids of those that did not answer.
+func Doctor(status ClusterStatus, report func(ctx context.Context, nonce string,
+	ids []string) (reports string, missing []string, err error)) []Function {
 	return []Function{{
 		Name: "cluster.reports", Params: []function.Param{function.Opt("all", false)},
 		Doc: "Have this master, or all that are reachable, check their machines and configurations; clustermaster doctor --all prints what they find.\n" +
@@ -33,7 +35,8 @@ func Doctor(status ClusterStatus, report func(ctx context.Context, nonce string,
 			if err != nil {
 				return nil, err
 			}
-			return value.Map{{Key: "reports", Value: reports}, {Key: "missing", Value: texts(append(missing, away...))}}, nil
+			return value.Map{{Key: "reports", Value: reports},
+				{Key: "missing", Value: texts(append(missing, away...))}}, nil
 		},
 	}}
 }

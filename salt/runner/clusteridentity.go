@@ -11,15 +11,16 @@ import (
 
 // ClusterIdentity gives out what minions know their master by.
 type ClusterIdentity interface {
-	// ExportKey writes the cluster's RSA key pair as new files into a folder of the master asked, given by its absolute
-	// path. It returns their paths and the fingerprint of the public key.
+	// ExportKey writes the cluster's RSA key pair as new files into a folder of the master asked,
+	// given by its absolute path. It returns their paths and the fingerprint of the public key.
 	ExportKey(ctx context.Context, dir string) (files []string, fingerprint string, err error)
 }
 
 // Identity is the part of the family cluster that hands over its identity.
 func Identity(id ClusterIdentity) []Function {
 	return []Function{{
-		Name: "cluster.export_key", Params: []function.Param{function.Need("dir"), function.Opt("confirm", false)},
+		Name: "cluster.export_key", Params: []function.Param{function.Need("dir"),
+			function.Opt("confirm", false)},
 		Doc: "Write the cluster's RSA key pair to this master's disk, so that minions can move to another master without signing in anew:\n" +
 			"cluster.pem (mode 0600) and cluster.pub. Whoever reads cluster.pem can pose as the master to every minion.\n\n" +
 			"dir\n    absolute path of a folder that has neither file yet\nconfirm\n    True: write it; on a terminal salt-run asks instead\n\n" +
@@ -27,17 +28,20 @@ func Identity(id ClusterIdentity) []Function {
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			dir := c.Text("dir")
 			if !filepath.IsAbs(dir) {
-				return nil, fmt.Errorf("%s: give an absolute path; the master writes there, not this command", dir)
+				return nil,
+					fmt.Errorf("%s: give an absolute path; the master writes there, not this command", dir)
 			}
 			if !c.True("confirm") {
-				return nil, fmt.Errorf("nothing written yet: whoever reads cluster.pem can pose as the master to every minion. "+
-					"To write it type salt-run cluster.export_key %s confirm=True", dir)
+				return nil,
+					fmt.Errorf("nothing written yet: whoever reads cluster.pem can pose as the master to every minion. "+
+						"To write it type salt-run cluster.export_key %s confirm=True", dir)
 			}
 			files, fingerprint, err := id.ExportKey(ctx, filepath.Clean(dir))
 			if err != nil {
 				return nil, err
 			}
-			return value.Map{{Key: "files", Value: texts(files)}, {Key: "fingerprint", Value: fingerprint}}, nil
+			return value.Map{{Key: "files", Value: texts(files)},
+				{Key: "fingerprint", Value: fingerprint}}, nil
 		},
 	}}
 }

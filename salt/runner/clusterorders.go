@@ -21,11 +21,13 @@ type ClusterMembership interface {
 	Remove(ctx context.Context, peer string, keepSecret bool) (RemovalView, error)
 	// Allow reports false if the id was not kept out.
 	Allow(ctx context.Context, id string) (bool, error)
-	// Drain sends minions elsewhere, or with on false lets them come again. "" is this master; the answer is the peer's id.
+	// Drain sends minions elsewhere, or with on false lets them come again. "" is this master; the
+	// answer is the peer's id.
 	Drain(ctx context.Context, peer string, on bool) (id string, err error)
 }
 
-// ClusterVotes changes who votes and who leads. A peer is named by id or address; answers have the id.
+// ClusterVotes changes who votes and who leads. A peer is named by id or address; answers have the
+// id.
 type ClusterVotes interface {
 	// Promote reports false if the vote comes later, once the peer has caught up.
 	Promote(ctx context.Context, peer string) (id string, voter bool, err error)
@@ -60,7 +62,8 @@ const (
 func Orders(o ClusterOrders) []Function {
 	return []Function{
 		{
-			Name: "cluster.remove", Params: []function.Param{function.Need("peer"), function.Opt("keep_secret", false)},
+			Name: "cluster.remove", Params: []function.Param{function.Need("peer"),
+				function.Opt("keep_secret", false)},
 			Doc: "Remove a master for good, at once: its connections end, its id and node key are kept out until cluster.allow, the secrets of\n" +
 				"minions' sessions are rotated (minions go on), and so is cluster_secret unless keep_secret is True.\n\n" +
 				"peer\n    id or address of a master that is not the one asked\n\nExample:\n\n    salt-run cluster.remove master3",
@@ -103,7 +106,8 @@ func Orders(o ClusterOrders) []Function {
 					return nil, err
 				}
 				if !voter {
-					c.Warn("peer " + id + ": has not caught up yet; it gets its vote as soon as it has")
+					c.Warn("peer " + id +
+						": has not caught up yet; it gets its vote as soon as it has")
 				}
 				return value.Map{{Key: "promoted", Value: id}, {Key: "voter", Value: voter}}, nil
 			},
@@ -123,7 +127,8 @@ func Orders(o ClusterOrders) []Function {
 				case 2:
 					c.Warn("2 voters are left: the death of either stops changes of keys and members")
 				}
-				return value.Map{{Key: "demoted", Value: id}, {Key: "voter_count", Value: int64(left)}}, nil
+				return value.Map{{Key: "demoted", Value: id},
+					{Key: "voter_count", Value: int64(left)}}, nil
 			},
 		},
 		{
@@ -146,7 +151,8 @@ func Orders(o ClusterOrders) []Function {
 				if err != nil {
 					return nil, err
 				}
-				return tellSecret(value.Map{{Key: "cluster_secret", Value: secret}, {Key: "note", Value: newSecretNote}}), nil
+				return tellSecret(value.Map{{Key: "cluster_secret", Value: secret},
+					{Key: "note", Value: newSecretNote}}), nil
 			},
 		},
 		{
@@ -172,11 +178,13 @@ func remove(ctx context.Context, o ClusterOrders, c *Call) (any, error) {
 		c.Warn(w)
 	}
 	if len(r.Unconfirmed) > 0 {
-		c.Warn("not confirmed in time by " + strings.Join(r.Unconfirmed, ", ") + "; until they notice that they hear no leader they may still talk to " + r.ID)
+		c.Warn("not confirmed in time by " + strings.Join(r.Unconfirmed, ", ") +
+			"; until they notice that they hear no leader they may still talk to " + r.ID)
 	}
 	out := value.Map{{Key: "removed", Value: r.ID}}
 	if r.Secret != "" {
-		out = append(out, value.Pair{Key: "cluster_secret", Value: r.Secret}, value.Pair{Key: "note", Value: newSecretNote + " " + keyKnownNote})
+		out = append(out, value.Pair{Key: "cluster_secret", Value: r.Secret},
+			value.Pair{Key: "note", Value: newSecretNote + " " + keyKnownNote})
 	} else {
 		out = append(out, value.Pair{Key: "note", Value: keyKnownNote})
 	}

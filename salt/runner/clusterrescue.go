@@ -16,7 +16,8 @@ import (
 
 // ClusterRescue brings a cluster back that has lost its quorum for good.
 type ClusterRescue interface {
-	// Recover makes the master asked the whole cluster; confirm is the cluster_id, typed by the operator. It returns the ids given up.
+	// Recover makes the master asked the whole cluster; confirm is the cluster_id, typed by the
+	// operator. It returns the ids given up.
 	Recover(ctx context.Context, confirm string) ([]string, error)
 }
 
@@ -42,7 +43,8 @@ type ClusterBackups interface {
 
 // Backups is the part of the family cluster that saves and restores.
 func Backups(b ClusterBackups) []Function {
-	params := []function.Param{function.Need("file"), function.Secret("passphrase"), function.Opt("passphrase_file", nil), function.Opt("jobs", false)}
+	params := []function.Param{function.Need("file"), function.Secret("passphrase"),
+		function.Opt("passphrase_file", nil), function.Opt("jobs", false)}
 	return []Function{
 		{
 			Name: "cluster.backup", Params: params,
@@ -61,11 +63,13 @@ func Backups(b ClusterBackups) []Function {
 				if v.Note != "" {
 					c.Warn(v.Note)
 				}
-				return append(value.Map{{Key: "file", Value: path}, {Key: "bytes", Value: v.Bytes}}, v.rows()...), nil
+				return append(value.Map{{Key: "file", Value: path}, {Key: "bytes", Value: v.Bytes}},
+					v.rows()...), nil
 			},
 		},
 		{
-			Name: "cluster.restore", Params: append(params[:len(params):len(params)], function.Opt("test", false)),
+			Name: "cluster.restore", Params: append(params[:len(params):len(params)],
+				function.Opt("test", false)),
 			Doc: "Bring back what cluster.backup wrote, on this cluster or on a new one: cluster key, session secrets and exactly those minion keys, so\n" +
 				"that minions go on without a new key. Members stay as they are. The whole file is checked first.\n\n" +
 				"test\n    True: check the file and say what it holds; change nothing\n\n" +
@@ -82,7 +86,9 @@ func Backups(b ClusterBackups) []Function {
 				if v.Note != "" {
 					c.Warn(v.Note)
 				}
-				return append(value.Map{{Key: "restored", Value: !c.True("test")}}, append(v.rows(), value.Pair{Key: "keys_dropped", Value: texts(v.Dropped)})...), nil
+				return append(value.Map{{Key: "restored", Value: !c.True("test")}},
+					append(v.rows(), value.Pair{Key: "keys_dropped",
+						Value: texts(v.Dropped)})...), nil
 			},
 		},
 	}
@@ -90,8 +96,10 @@ func Backups(b ClusterBackups) []Function {
 
 func (v BackupView) rows() value.Map {
 	return value.Map{
-		{Key: "cluster_id", Value: v.ClusterID}, {Key: "written_by", Value: v.Master}, {Key: "written_at", Value: v.At.Format(time.RFC3339)},
-		{Key: "members", Value: texts(v.Members)}, {Key: "keys", Value: int64(v.Keys)}, {Key: "jobs", Value: int64(v.Jobs)},
+		{Key: "cluster_id", Value: v.ClusterID}, {Key: "written_by", Value: v.Master},
+		{Key: "written_at", Value: v.At.Format(time.RFC3339)},
+		{Key: "members", Value: texts(v.Members)}, {Key: "keys", Value: int64(v.Keys)},
+		{Key: "jobs", Value: int64(v.Jobs)},
 	}
 }
 
@@ -102,12 +110,14 @@ const maxPassphrase = 4096
 func sealedFile(c *Call) (path, passphrase string, err error) {
 	path = c.Text("file")
 	if !filepath.IsAbs(path) {
-		return "", "", fmt.Errorf("%s: give an absolute path; the master opens it, not this command", path)
+		return "", "",
+			fmt.Errorf("%s: give an absolute path; the master opens it, not this command", path)
 	}
 	passphrase = c.Text("passphrase")
 	if from := c.Text("passphrase_file"); from != "" {
 		if passphrase != "" {
-			return "", "", errors.New("passphrase and passphrase_file are both given; leave one out")
+			return "", "",
+				errors.New("passphrase and passphrase_file are both given; leave one out")
 		}
 		f, err := os.Open(from)
 		if err != nil {
@@ -121,7 +131,8 @@ func sealedFile(c *Call) (path, passphrase string, err error) {
 		passphrase = strings.TrimRight(string(b), "\r\n")
 	}
 	if passphrase == "" {
-		return "", "", errors.New("no passphrase: give passphrase_file=/path, or type it when salt-run asks")
+		return "", "",
+			errors.New("no passphrase: give passphrase_file=/path, or type it when salt-run asks")
 	}
 	return path, passphrase, nil
 }
@@ -143,7 +154,8 @@ func Rescue(r ClusterRescue) []Function {
 				}
 				c.Warn("this master opens its cluster anew now; salt-run cluster.members shows when it is ready. Never start " +
 					"the masters given up with their old data directories")
-				return value.Map{{Key: "recovering", Value: true}, {Key: "given_up", Value: texts(lost)}}, nil
+				return value.Map{{Key: "recovering", Value: true},
+					{Key: "given_up", Value: texts(lost)}}, nil
 			},
 		},
 	}

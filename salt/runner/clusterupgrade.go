@@ -16,8 +16,8 @@ import (
 type UpgradeDeps struct {
 	Status  ClusterStatus
 	Members ClusterMembership
-	// Restart runs the operator's command that installs a release on a peer and restarts it there, and returns its output;
-	// nil: there is none, the operator does that by hand.
+	// Restart runs the operator's command that installs a release on a peer and restarts it there,
+	// and returns its output; nil: there is none, the operator does that by hand.
 	Restart func(ctx context.Context, peer PeerView, release string) (output string, err error)
 	Every   time.Duration // between looks; 0 means a second
 }
@@ -28,7 +28,8 @@ func Upgrades(d UpgradeDeps) []Function {
 		d.Every = time.Second
 	}
 	return []Function{{
-		Name: "cluster.upgrade", Params: []function.Param{function.Need("release"), function.Opt("timeout", 600), function.Opt("test", false)},
+		Name: "cluster.upgrade", Params: []function.Param{function.Need("release"),
+			function.Opt("timeout", 600), function.Opt("test", false)},
 		Doc: "Upgrade the other masters to a release, one after the other: drain it, restart it with the option cluster_upgrade_command (without\n" +
 			"it, say what to do and wait), wait until it runs the release and serves, end the drain, wait until the cluster is healthy. It stops\n" +
 			"at the first problem. The master asked is left: run it on another one for that. See docs/upgrade.md.\n\n" +
@@ -40,7 +41,8 @@ func Upgrades(d UpgradeDeps) []Function {
 			if err != nil {
 				return nil, err
 			}
-			u := &rollingUpgrade{UpgradeDeps: d, release: c.Text("release"), limit: limit, print: c.Print}
+			u := &rollingUpgrade{UpgradeDeps: d, release: c.Text("release"), limit: limit,
+				print: c.Print}
 			return u.run(ctx, c.True("test"))
 		},
 	}}
@@ -64,7 +66,8 @@ func (u *rollingUpgrade) run(ctx context.Context, test bool) (any, error) {
 		return nil, err
 	}
 	result := func() value.Map {
-		return value.Map{{Key: "release", Value: u.release}, {Key: "upgraded", Value: texts(u.done)}, {Key: "left", Value: texts(left)}}
+		return value.Map{{Key: "release", Value: u.release},
+			{Key: "upgraded", Value: texts(u.done)}, {Key: "left", Value: texts(left)}}
 	}
 	if test {
 		names := []string{}
@@ -75,7 +78,8 @@ func (u *rollingUpgrade) run(ctx context.Context, test bool) (any, error) {
 	}
 	for _, p := range todo {
 		if err := u.one(ctx, p); err != nil {
-			return nil, fmt.Errorf("upgrade stops at %s, upgraded so far: %s; %w", p.ID, listOr(u.done, "none"), err)
+			return nil, fmt.Errorf("upgrade stops at %s, upgraded so far: %s; %w", p.ID,
+				listOr(u.done, "none"), err)
 		}
 		u.done = append(u.done, p.ID)
 	}
@@ -85,14 +89,16 @@ func (u *rollingUpgrade) run(ctx context.Context, test bool) (any, error) {
 	return result(), nil
 }
 
-// order lists who is to be upgraded, the leader last: each change of leaders interrupts changes for a moment. left names
-// this master if it is not of the release.
+// order lists who is to be upgraded, the leader last: each change of leaders interrupts changes for
+// a moment. left names this master if it is not of the release.
 func (u *rollingUpgrade) order(v ClusterView) (todo []PeerView, left []string, err error) {
 	switch {
 	case len(v.Peers) == 0:
-		return nil, nil, errors.New("this master is not a cluster member: install the release and restart it")
+		return nil, nil,
+			errors.New("this master is not a cluster member: install the release and restart it")
 	case u.release == "" || strings.ContainsAny(u.release, " \t\n"):
-		return nil, nil, fmt.Errorf("release %q: name one, as cluster.members is to show it", u.release)
+		return nil, nil, fmt.Errorf("release %q: name one, as cluster.members is to show it",
+			u.release)
 	}
 	for _, p := range v.Peers {
 		switch {
@@ -194,7 +200,8 @@ func (u *rollingUpgrade) healthy(ctx context.Context) error {
 }
 
 // until waits for something; missing says what is missing, "" once nothing is.
-func (u *rollingUpgrade) until(ctx context.Context, what string, missing func(ClusterView) string) error {
+func (u *rollingUpgrade) until(ctx context.Context, what string,
+	missing func(ClusterView) string) error {
 	ctx, cancel := context.WithTimeout(ctx, u.limit)
 	defer cancel()
 	tick := time.NewTicker(u.Every)

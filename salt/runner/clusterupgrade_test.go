@@ -22,13 +22,15 @@ type upgrading struct {
 func newUpgrading() *upgrading {
 	u := &upgrading{view: ClusterView{ID: "m1", Leader: "m2", Level: 1, Supported: 1}}
 	for _, id := range []string{"m1", "m2", "m3"} {
-		u.view.Peers = append(u.view.Peers, PeerView{ID: id, Addr: id + ":4520", Version: "1.0", State: "voter", Voter: true, Reachable: true, Serving: true, Ready: true})
+		u.view.Peers = append(u.view.Peers, PeerView{ID: id, Addr: id + ":4520", Version: "1.0",
+			State: "voter", Voter: true, Reachable: true, Serving: true, Ready: true})
 	}
 	return u
 }
 
 func (u *upgrading) peer(id string) *PeerView {
-	return &u.view.Peers[slices.IndexFunc(u.view.Peers, func(p PeerView) bool { return p.ID == id })]
+	return &u.view.Peers[slices.IndexFunc(u.view.Peers,
+		func(p PeerView) bool { return p.ID == id })]
 }
 
 func (u *upgrading) View(context.Context) (ClusterView, error) {
@@ -87,27 +89,35 @@ func TestUpgrade(t *testing.T) {
 		says       string // in the result and what is printed
 		code       int
 	}{
-		{"all, the leader last, this one left", "", []any{"1.1"}, all, "{'release': '1.1', 'upgraded': ['m3', 'm2'], 'left': ['m1']}", 0},
-		{"says what is left", "", []any{"1.1"}, all, "m1 is this master: run salt-run cluster.upgrade 1.1 on another one", 0},
+		{"all, the leader last, this one left", "", []any{"1.1"}, all,
+			"{'release': '1.1', 'upgraded': ['m3', 'm2'], 'left': ['m1']}", 0},
+		{"says what is left", "", []any{"1.1"}, all,
+			"m1 is this master: run salt-run cluster.upgrade 1.1 on another one", 0},
 		{"shows what the command printed", "", []any{"1.1"}, all, "m3: restarted", 0},
 		{"a test", "", []any{"1.1", 600, true}, "", "'would_upgrade': ['m3', 'm2']", 0},
 		{"nothing to do", "", []any{"1.0"}, "", "'upgraded': [], 'left': []", 0},
 		{"no release", "", []any{""}, "", "name one", 1},
-		{"not drained", "drain", []any{"1.1"}, "drain m3 true", "upgrade stops at m3, upgraded so far: none; it was not drained: no other master is ready", 1},
+		{"not drained", "drain", []any{"1.1"}, "drain m3 true",
+			"upgrade stops at m3, upgraded so far: none; it was not drained: no other master is ready", 1},
 		{"the command fails", "restart", []any{"1.1"}, "drain m3 true, restart m3",
 			"it stays drained until salt-run cluster.undrain m3: cluster_upgrade_command: exit status 255", 1},
-		{"another release came up", "release", []any{"1.1", 0.05}, "drain m3 true, restart m3", "runs release 1.1 and serves: it runs release 0.9", 1},
-		{"it does not come back", "dies", []any{"1.1", 0.05}, "drain m3 true, restart m3", "it is not in contact", 1},
-		{"another one gets ill", "ill", []any{"1.1", 0.05}, "drain m3 true, restart m3, drain m3 false",
+		{"another release came up", "release", []any{"1.1", 0.05}, "drain m3 true, restart m3",
+			"runs release 1.1 and serves: it runs release 0.9", 1},
+		{"it does not come back", "dies", []any{"1.1", 0.05}, "drain m3 true, restart m3",
+			"it is not in contact", 1},
+		{"another one gets ill", "ill", []any{"1.1", 0.05},
+			"drain m3 true, restart m3, drain m3 false",
 			"it runs the release, but the cluster is not healthy: waited 50ms until the cluster is healthy: m1 is not ready", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			u := newUpgrading()
 			u.fail = tt.fail
-			r, _, _ := newRunner(t, Upgrades(UpgradeDeps{Status: u, Members: u, Restart: u.restart, Every: time.Millisecond}))
+			r, _, _ := newRunner(t, Upgrades(UpgradeDeps{Status: u, Members: u, Restart: u.restart,
+				Every: time.Millisecond}))
 			said := ""
-			res := r.Run(t.Context(), Request{Fun: "cluster.upgrade", Args: tt.args}, func(_ string, v any) { said += value.Str(v) })
+			res := r.Run(t.Context(), Request{Fun: "cluster.upgrade", Args: tt.args},
+				func(_ string, v any) { said += value.Str(v) })
 			said += value.Str(res.Return)
 			if got := strings.Join(u.trail, ", "); got != tt.trail {
 				t.Errorf("did %q, want %q", got, tt.trail)
@@ -124,14 +134,17 @@ func TestUpgradeWithoutACommandWaits(t *testing.T) {
 	u := newUpgrading()
 	r, _, _ := newRunner(t, Upgrades(UpgradeDeps{Status: u, Members: u, Every: time.Millisecond}))
 	said := ""
-	res := r.Run(t.Context(), Request{Fun: "cluster.upgrade", Args: []any{"1.1"}}, func(_ string, v any) {
-		line := value.Str(v)
-		said += line
-		if id, _, asks := strings.Cut(line, ": install release 1.1 on it"); asks { // the operator does
-			u.peer(id).Version = "1.1"
-		}
-	})
-	if res.Retcode != 0 || !strings.Contains(said, "m3: install release 1.1 on it (m3:4520) and restart salt-master there") {
+	res := r.Run(t.Context(), Request{Fun: "cluster.upgrade", Args: []any{"1.1"}},
+		func(_ string, v any) {
+			line := value.Str(v)
+			said += line
+			// the operator does
+			if id, _, asks := strings.Cut(line, ": install release 1.1 on it"); asks {
+				u.peer(id).Version = "1.1"
+			}
+		})
+	if res.Retcode != 0 || !strings.Contains(said,
+		"m3: install release 1.1 on it (m3:4520) and restart salt-master there") {
 		t.Errorf("code %d, %v, said %q", res.Retcode, res.Return, said)
 	}
 }

@@ -10,7 +10,8 @@ import (
 // Config is the family config. options is the master's configuration as read, without secrets.
 func Config(options func() value.Map) []Function {
 	return []Function{{
-		Name: "config.get", Params: []function.Param{function.Need("key"), function.Opt("default", ""), function.Opt("delimiter", ":")},
+		Name: "config.get", Params: []function.Param{function.Need("key"),
+			function.Opt("default", ""), function.Opt("delimiter", ":")},
 		Doc: "Return an option of the master; a key with colons goes into maps and lists.\n\nExample:\n\n    salt-run config.get file_roots:base\n" +
 			"    salt-run config.get file_roots,base delimiter=','",
 		Run: func(_ context.Context, c *Call) (any, error) {
@@ -23,7 +24,8 @@ func Config(options func() value.Map) []Function {
 	}}
 }
 
-// ConfigWheel is the wheel family config. values are all options of the master, set or not, without secrets.
+// ConfigWheel is the wheel family config. values are all options of the master, set or not, without
+// secrets.
 func ConfigWheel(values func() value.Map) []Function {
 	return []Function{{
 		Name: "config.values",

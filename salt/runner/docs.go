@@ -2,13 +2,16 @@ package runner
 
 import "context"
 
-// Documentation is the family doc. The registries are asked when the function runs, for the family is itself part of one.
+// Documentation is the family doc. The registries are asked when the function runs, for the family
+// is itself part of one.
 func Documentation(runners, wheels func() *Registry) []Function {
 	show := func(reg func() *Registry) func(context.Context, *Call) (any, error) {
 		return func(context.Context, *Call) (any, error) { return reg().Docs(""), nil }
 	}
 	return []Function{
-		{Name: "doc.runner", Run: show(runners), Doc: "Return the documentation of all runner functions.\n\nExample:\n\n    salt-run doc.runner"},
-		{Name: "doc.wheel", Run: show(wheels), Doc: "Return the documentation of all wheel functions.\n\nExample:\n\n    salt-run doc.wheel"},
+		{Name: "doc.runner", Run: show(runners),
+			Doc: "Return the documentation of all runner functions.\n\nExample:\n\n    salt-run doc.runner"},
+		{Name: "doc.wheel", Run: show(wheels),
+			Doc: "Return the documentation of all wheel functions.\n\nExample:\n\n    salt-run doc.wheel"},
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"clustermaster/value"
 )
 
-// DryRuns gives those orders that change the cluster's members or secrets a parameter test: with it they tell what they
-// would do, and do nothing.
+// DryRuns gives those orders that change the cluster's members or secrets a parameter test: with it
+// they tell what they would do, and do nothing.
 func DryRuns(status ClusterStatus, orders []Function) []Function {
 	previews := map[string]func(v ClusterView, c *Call) (value.Map, error){
-		"cluster.remove": previewRemove, "cluster.demote": previewDemote, "cluster.drain": previewDrain, "cluster.transfer_leader": previewTransfer,
+		"cluster.remove": previewRemove, "cluster.demote": previewDemote,
+		"cluster.drain": previewDrain, "cluster.transfer_leader": previewTransfer,
 		"cluster.rotate_secret": func(ClusterView, *Call) (value.Map, error) {
 			return value.Map{{Key: "would_rotate", Value: []any{"cluster_secret"}}}, nil
 		},
@@ -61,7 +62,8 @@ func (v ClusterView) member(name string) (PeerView, error) {
 	return PeerView{}, fmt.Errorf("peer %s: not in the cluster; see salt-run cluster.members", name)
 }
 
-// votersWithout are the voters that are left when one loses its vote, how many of them are in contact, and how many are needed.
+// votersWithout are the voters that are left when one loses its vote, how many of them are in
+// contact, and how many are needed.
 func (v ClusterView) votersWithout(id string) (left, inContact, needed int) {
 	for _, p := range v.Peers {
 		if !p.Voter || p.ID == id {
@@ -98,11 +100,15 @@ func previewRemove(v ClusterView, c *Call) (value.Map, error) {
 	left, inContact, needed := v.votersWithout(p.ID)
 	warnQuorum(c, left, inContact, needed)
 	if p.Reachable {
-		c.Warn(p.ID + " is running; its minions would have to go elsewhere at once. salt-run cluster.drain " + p.ID + " moves them first")
+		c.Warn(p.ID +
+			" is running; its minions would have to go elsewhere at once. salt-run cluster.drain " +
+			p.ID + " moves them first")
 	}
 	return value.Map{
-		{Key: "would_remove", Value: p.ID}, {Key: "address", Value: p.Addr}, {Key: "voters_left", Value: int64(left)}, {Key: "in_contact", Value: int64(inContact)},
-		{Key: "needed", Value: int64(needed)}, {Key: "would_rotate_secret", Value: !c.True("keep_secret")},
+		{Key: "would_remove", Value: p.ID}, {Key: "address", Value: p.Addr},
+		{Key: "voters_left", Value: int64(left)}, {Key: "in_contact", Value: int64(inContact)},
+		{Key: "needed", Value: int64(needed)},
+		{Key: "would_rotate_secret", Value: !c.True("keep_secret")},
 	}, nil
 }
 
@@ -116,7 +122,8 @@ func previewDemote(v ClusterView, c *Call) (value.Map, error) {
 	}
 	left, inContact, needed := v.votersWithout(p.ID)
 	warnQuorum(c, left, inContact, needed)
-	return value.Map{{Key: "would_demote", Value: p.ID}, {Key: "voters_left", Value: int64(left)}, {Key: "in_contact", Value: int64(inContact)}, {Key: "needed", Value: int64(needed)}}, nil
+	return value.Map{{Key: "would_demote", Value: p.ID}, {Key: "voters_left", Value: int64(left)},
+		{Key: "in_contact", Value: int64(inContact)}, {Key: "needed", Value: int64(needed)}}, nil
 }
 
 func previewDrain(v ClusterView, c *Call) (value.Map, error) {
@@ -133,7 +140,8 @@ func previewDrain(v ClusterView, c *Call) (value.Map, error) {
 	if len(ready) == 0 {
 		c.Warn("no other master is ready: the balancer would have none to send minions to")
 	}
-	return value.Map{{Key: "would_drain", Value: p.ID}, {Key: "leads", Value: p.ID == v.Leader}, {Key: "ready_without_it", Value: texts(ready)}}, nil
+	return value.Map{{Key: "would_drain", Value: p.ID}, {Key: "leads", Value: p.ID == v.Leader},
+		{Key: "ready_without_it", Value: texts(ready)}}, nil
 }
 
 func previewTransfer(v ClusterView, c *Call) (value.Map, error) {
@@ -144,11 +152,13 @@ func previewTransfer(v ClusterView, c *Call) (value.Map, error) {
 			return nil, err
 		}
 		if !p.Voter {
-			return nil, fmt.Errorf("peer %s: has no vote and can't lead; salt-run cluster.promote %s gives it one", p.ID, p.ID)
+			return nil,
+				fmt.Errorf("peer %s: has no vote and can't lead; salt-run cluster.promote %s gives it one", p.ID, p.ID)
 		}
 		to = p.ID
 	}
-	return value.Map{{Key: "leader_id", Value: textOrNone(v.Leader)}, {Key: "would_lead", Value: textOrNone(to)}}, nil
+	return value.Map{{Key: "leader_id", Value: textOrNone(v.Leader)},
+		{Key: "would_lead", Value: textOrNone(to)}}, nil
 }
 
 func textOrNone(s string) any {

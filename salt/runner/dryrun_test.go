@@ -14,8 +14,10 @@ type seen struct{}
 
 func (seen) View(context.Context) (ClusterView, error) {
 	return ClusterView{ID: "m1", Leader: "m1", Peers: []PeerView{
-		{ID: "m1", Addr: "10.0.0.1:4520", Voter: true, Reachable: true, Ready: true}, {ID: "m2", Addr: "10.0.0.2:4520", Voter: true},
-		{ID: "m3", Addr: "10.0.0.3:4520", Voter: true, Reachable: true, Ready: true}, {ID: "m4", Addr: "10.0.0.4:4520"},
+		{ID: "m1", Addr: "10.0.0.1:4520", Voter: true, Reachable: true, Ready: true},
+		{ID: "m2", Addr: "10.0.0.2:4520", Voter: true},
+		{ID: "m3", Addr: "10.0.0.3:4520", Voter: true, Reachable: true, Ready: true},
+		{ID: "m4", Addr: "10.0.0.4:4520"},
 	}}, nil
 }
 
@@ -63,13 +65,16 @@ func TestDryRunsChangeNothing(t *testing.T) {
 	for _, tt := range []struct {
 		fun, peer, want, warned string
 	}{
-		{"cluster.remove", "m2", "'would_remove': 'm2', 'address': '10.0.0.2:4520', 'voters_left': 2, 'in_contact': 2, 'needed': 2, 'would_rotate_secret': True", "death of one"},
-		{"cluster.remove", "10.0.0.3", "'would_remove': 'm3'", "only 1 of the 2 voters that are left are in contact"},
+		{"cluster.remove", "m2",
+			"'would_remove': 'm2', 'address': '10.0.0.2:4520', 'voters_left': 2, 'in_contact': 2, 'needed': 2, 'would_rotate_secret': True", "death of one"},
+		{"cluster.remove", "10.0.0.3", "'would_remove': 'm3'",
+			"only 1 of the 2 voters that are left are in contact"},
 		{"cluster.remove", "m1", "a master can't remove itself", ""},
 		{"cluster.remove", "m9", "peer m9: not in the cluster", ""},
 		{"cluster.demote", "m3", "'would_demote': 'm3', 'voters_left': 2", "only 1 of the 2"},
 		{"cluster.demote", "m4", "has no vote", ""},
-		{"cluster.drain", "m1", "'would_drain': 'm1', 'leads': True, 'ready_without_it': ['m3']", ""},
+		{"cluster.drain", "m1",
+			"'would_drain': 'm1', 'leads': True, 'ready_without_it': ['m3']", ""},
 		{"cluster.transfer_leader", "m3", "'leader_id': 'm1', 'would_lead': 'm3'", ""},
 		{"cluster.transfer_leader", "m4", "has no vote and can't lead", ""},
 		{"cluster.rotate_secret", "", "'would_rotate': ['cluster_secret']", ""},
@@ -83,8 +88,10 @@ func TestDryRunsChangeNothing(t *testing.T) {
 		req := Request{Fun: tt.fun, Args: args}
 		req.Kwargs = req.Kwargs.Set("test", true)
 		res := r.Run(t.Context(), req, func(_ string, v any) { warned += v.(string) })
-		if got := value.Str(res.Return); !strings.Contains(got, tt.want) || !strings.Contains(warned, tt.warned) {
-			t.Errorf("%s %s: %s, warned %q; want %s, %q", tt.fun, tt.peer, got, warned, tt.want, tt.warned)
+		if got := value.Str(res.Return); !strings.Contains(got, tt.want) ||
+			!strings.Contains(warned, tt.warned) {
+			t.Errorf("%s %s: %s, warned %q; want %s, %q", tt.fun, tt.peer, got, warned, tt.want,
+				tt.warned)
 		}
 	}
 }

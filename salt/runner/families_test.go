@@ -45,12 +45,16 @@ const (
 
 func jobs() JobsDeps {
 	load := func(fun, tgt any, more ...value.Pair) value.Map {
-		return append(value.Map{{Key: "fun", Value: fun}, {Key: "arg", Value: []any{int64(1)}}, {Key: "tgt", Value: tgt}, {Key: "tgt_type", Value: "glob"}, {Key: "user", Value: "root"}}, more...)
+		return append(value.Map{{Key: "fun", Value: fun}, {Key: "arg", Value: []any{int64(1)}},
+			{Key: "tgt", Value: tgt}, {Key: "tgt_type", Value: "glob"},
+			{Key: "user", Value: "root"}}, more...)
 	}
 	return JobsDeps{Jobs: history{
 		records: []JobRecord{
 			{JID: jid3, Load: load("saltutil.find_job", []any{"web-a"})},
-			{JID: jid1, Load: load("test.ping", "web*", value.Pair{Key: "metadata", Value: value.Map{{Key: "team", Value: "blue"}}}), Minions: []string{"web-a", "web-b"}},
+			{JID: jid1, Load: load("test.ping", "web*",
+				value.Pair{Key: "metadata", Value: value.Map{{Key: "team", Value: "blue"}}}),
+				Minions: []string{"web-a", "web-b"}},
 			{JID: jid2, Load: load([]any{"pkg.install", "state.apply"}, "db1")},
 		},
 		returns: map[string]map[string]JobReturn{
@@ -73,23 +77,34 @@ func TestJobs(t *testing.T) {
 		want   string
 	}{
 		{"lookup", "jobs.lookup_jid", []any{jid1}, nil, "{'web-a': True}"},
-		{"lookup missing", "jobs.lookup_jid", []any{jid1}, value.Map{{Key: "missing", Value: true}}, "{'web-a': True, 'web-b': 'Minion did not return'}"},
-		{"lookup only missing", "jobs.lookup_jid", []any{jid1}, value.Map{{Key: "missing", Value: true}, {Key: "returned", Value: false}}, "{'web-b': 'Minion did not return'}"},
-		{"lookup with outputter", "jobs.lookup_jid", []any{jid2}, nil, "{'outputter': 'highstate', 'data': {'db1': {}}}"},
+		{"lookup missing", "jobs.lookup_jid", []any{jid1}, value.Map{{Key: "missing", Value: true}},
+			"{'web-a': True, 'web-b': 'Minion did not return'}"},
+		{"lookup only missing", "jobs.lookup_jid", []any{jid1},
+			value.Map{{Key: "missing", Value: true}, {Key: "returned", Value: false}},
+			"{'web-b': 'Minion did not return'}"},
+		{"lookup with outputter", "jobs.lookup_jid", []any{jid2}, nil,
+			"{'outputter': 'highstate', 'data': {'db1': {}}}"},
 		{"lookup unknown", "jobs.lookup_jid", []any{"123"}, nil, "{}"},
-		{"lookup without publication", "jobs.lookup_jid", []any{"9"}, nil, "{'ghost': 'spontaneous'}"},
-		{"list_job", "jobs.list_job", []any{jid1}, nil, "{'jid': '" + jid1 + "', " + listed1[1:] + ", 'Minions': ['web-a', 'web-b'], " + start1 + ", 'Result': {'web-a': {'return': True, 'retcode': 0, 'success': True}}}"},
-		{"list_job unknown", "jobs.list_job", []any{"123"}, nil, "{'jid': '123', 'Error': 'Cannot contact returner or no job with this jid', 'StartTime': '', 'Result': {}}"},
+		{"lookup without publication", "jobs.lookup_jid", []any{"9"}, nil,
+			"{'ghost': 'spontaneous'}"},
+		{"list_job", "jobs.list_job", []any{jid1}, nil, "{'jid': '" + jid1 + "', " + listed1[1:] +
+			", 'Minions': ['web-a', 'web-b'], " + start1 +
+			", 'Result': {'web-a': {'return': True, 'retcode': 0, 'success': True}}}"},
+		{"list_job unknown", "jobs.list_job", []any{"123"}, nil,
+			"{'jid': '123', 'Error': 'Cannot contact returner or no job with this jid', 'StartTime': '', 'Result': {}}"},
 		{"exit_success", "jobs.exit_success", []any{jid1}, nil, "{'web-a': True, 'web-b': False}"},
-		{"filter", "jobs.list_jobs_filter", []any{int64(1)}, nil, "[{'Function': ['pkg.install', 'state.apply'], 'Arguments': [1], 'Target': 'db1', 'Target-type': 'glob', 'User': 'root', 'JID': '" + jid2 + "', 'StartTime': '2026, Nov 21 10:00:00.000001'}]"},
-		{"last_run none", "jobs.last_run", nil, value.Map{{Key: "function", Value: "x.y"}}, "False"},
+		{"filter", "jobs.list_jobs_filter", []any{int64(1)}, nil,
+			"[{'Function': ['pkg.install', 'state.apply'], 'Arguments': [1], 'Target': 'db1', 'Target-type': 'glob', 'User': 'root', 'JID': '" + jid2 + "', 'StartTime': '2026, Nov 21 10:00:00.000001'}]"},
+		{"last_run none", "jobs.last_run", nil, value.Map{{Key: "function", Value: "x.y"}},
+			"False"},
 		{"master", "jobs.master", nil, nil, "[]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r, _, _ := newRunner(t, Jobs(jobs()))
-			if res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, nil); value.Repr(res.Return) != tt.want {
+			if res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs},
+				nil); value.Repr(res.Return) != tt.want {
 				t.Errorf("%s\nwant %s", value.Repr(res.Return), tt.want)
 			}
 		})
@@ -107,13 +122,17 @@ func TestListJobs(t *testing.T) {
 		{"function", value.Map{{Key: "search_function", Value: "test.*"}}, "1"},
 		{"function of a compound job", value.Map{{Key: "search_function", Value: "state.*"}}, "2"},
 		{"functions", value.Map{{Key: "search_function", Value: "test.*, pkg.install"}}, "1 2"},
-		{"function list", value.Map{{Key: "search_function", Value: []any{"saltutil.*", "test.ping"}}}, "1 3"},
+		{"function list", value.Map{{Key: "search_function",
+			Value: []any{"saltutil.*", "test.ping"}}}, "1 3"},
 		{"target", value.Map{{Key: "search_target", Value: "web*"}}, "1 3"},
-		{"metadata", value.Map{{Key: "search_metadata", Value: value.Map{{Key: "x", Value: 1}, {Key: "team", Value: "blue"}}}}, "1"},
-		{"other metadata", value.Map{{Key: "search_metadata", Value: value.Map{{Key: "team", Value: "red"}}}}, ""},
+		{"metadata", value.Map{{Key: "search_metadata",
+			Value: value.Map{{Key: "x", Value: 1}, {Key: "team", Value: "blue"}}}}, "1"},
+		{"other metadata", value.Map{{Key: "search_metadata",
+			Value: value.Map{{Key: "team", Value: "red"}}}}, ""},
 		{"from", value.Map{{Key: "start_time", Value: "2026, Nov 21 09:40"}}, "2 3"},
 		{"until", value.Map{{Key: "end_time", Value: "2026-11-22"}}, "1 2"},
-		{"both", value.Map{{Key: "start_time", Value: "2026-11-21 09:35:13.3"}, {Key: "end_time", Value: "Nov 21 2026 23:00"}}, "2"},
+		{"both", value.Map{{Key: "start_time", Value: "2026-11-21 09:35:13.3"},
+			{Key: "end_time", Value: "Nov 21 2026 23:00"}}, "2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,11 +158,13 @@ func TestListJobs(t *testing.T) {
 	d.Jobs = h
 	r, _, _ := newRunner(t, Jobs(d))
 	said := ""
-	r.Run(t.Context(), Request{Fun: "jobs.list_jobs"}, func(kind string, v any) { said += kind + " " + v.(string) })
+	r.Run(t.Context(), Request{Fun: "jobs.list_jobs"},
+		func(kind string, v any) { said += kind + " " + v.(string) })
 	if !strings.HasPrefix(said, "warning incomplete: 3 of 256 partitions") {
 		t.Errorf("said %q", said)
 	}
-	if res := r.Run(t.Context(), Request{Fun: "jobs.list_jobs", Kwargs: value.Map{{Key: "start_time", Value: "soon"}}}, nil); res.Retcode != 1 {
+	if res := r.Run(t.Context(), Request{Fun: "jobs.list_jobs",
+		Kwargs: value.Map{{Key: "start_time", Value: "soon"}}}, nil); res.Retcode != 1 {
 		t.Errorf("an unreadable time: %+v", res)
 	}
 }
@@ -165,14 +186,18 @@ func (f fleet) Ask(_ context.Context, a Ask) (Answers, error) {
 func TestJobsActive(t *testing.T) {
 	t.Parallel()
 	job := func(pid int) any {
-		return []any{value.Map{{Key: "jid", Value: jid1}, {Key: "fun", Value: "test.sleep"}, {Key: "arg", Value: []any{int64(9)}}, {Key: "tgt", Value: "*"}, {Key: "tgt_type", Value: "glob"},
+		return []any{value.Map{{Key: "jid", Value: jid1}, {Key: "fun", Value: "test.sleep"},
+			{Key: "arg", Value: []any{int64(9)}}, {Key: "tgt", Value: "*"},
+			{Key: "tgt_type", Value: "glob"},
 			{Key: "user", Value: "root"}, {Key: "pid", Value: int64(pid)}}}
 	}
 	d := jobs()
-	d.Minions = fleet{answers: map[string]Answer{"web-b": {Return: job(2)}, "web-c": {Return: job(3)}, "x": {Return: "error"}, "y": {Return: []any{}}}}
+	d.Minions = fleet{answers: map[string]Answer{"web-b": {Return: job(2)},
+		"web-c": {Return: job(3)}, "x": {Return: "error"}, "y": {Return: []any{}}}}
 	r, _, _ := newRunner(t, Jobs(d))
 	res := r.Run(t.Context(), Request{Fun: "jobs.active"}, nil)
-	want := "{'" + jid1 + "': {'Function': 'test.sleep', 'Arguments': [9], 'Target': '*', 'Target-type': 'glob', 'User': 'root', 'StartTime': '2026, Nov 21 09:35:13.244628', " +
+	want := "{'" + jid1 +
+		"': {'Function': 'test.sleep', 'Arguments': [9], 'Target': '*', 'Target-type': 'glob', 'User': 'root', 'StartTime': '2026, Nov 21 09:35:13.244628', " +
 		"'Running': [{'web-b': 2}, {'web-c': 3}], 'Returned': ['web-a']}}"
 	if got := value.Repr(res.Return); got != want {
 		t.Errorf("%s\nwant %s", got, want)
@@ -194,7 +219,8 @@ func (k *ring) KeyText(_ context.Context, id, _ string) (string, bool, error) {
 	return "key of " + id, id != "gone", nil
 }
 
-func (k *ring) ChangeKeys(_ context.Context, action KeyAction, ids, states []string) (KeyChange, error) {
+func (k *ring) ChangeKeys(_ context.Context, action KeyAction, ids, states []string) (KeyChange,
+	error) {
 	k.log = append(k.log, fmt.Sprint(action, " ", ids, " ", states))
 	to := map[KeyAction]string{AcceptKeys: StateAccepted, RejectKeys: StateRejected}[action]
 	for _, id := range ids {
@@ -214,15 +240,18 @@ func (k *ring) ChangeKeys(_ context.Context, action KeyAction, ids, states []str
 }
 
 func someKeys() *ring {
-	return &ring{keys: map[string][]string{StateAccepted: {"web-a", "web-b"}, StatePending: {"new1", "new2"}, StateRejected: {"bad"}}}
+	return &ring{keys: map[string][]string{StateAccepted: {"web-a", "web-b"},
+		StatePending: {"new1", "new2"}, StateRejected: {"bad"}}}
 }
 
 func TestManage(t *testing.T) {
 	t.Parallel()
 	asked := Ask{}
-	f := fleet{minions: []string{"web-a", "web-b", "old", "next"}, asked: &asked, answers: map[string]Answer{
-		"web-a": {Return: "3008.3"}, "old": {Return: "3006.9"}, "next": {Return: "3009.0"}, "web-x": {Return: "boom", Retcode: 1},
-	}}
+	f := fleet{minions: []string{"web-a", "web-b", "old", "next"}, asked: &asked,
+		answers: map[string]Answer{
+			"web-a": {Return: "3008.3"}, "old": {Return: "3006.9"}, "next": {Return: "3009.0"},
+			"web-x": {Return: "boom", Retcode: 1},
+		}}
 	keys := someKeys()
 	r, _, _ := newRunner(t, Manage(ManageDeps{Minions: f, Keys: keys, Version: "3008.3"}))
 	tests := []struct{ fun, want string }{
@@ -232,15 +261,19 @@ func TestManage(t *testing.T) {
 		{"manage.present", "['next', 'old', 'web-a', 'web-x']"},
 		{"manage.not_present", "['web-b']"},
 		{"manage.list_not_state", "['web-b']"},
-		{"manage.versions", "{'Up to date': {'web-a': '3008.3'}, 'Minion requires update': {'old': '3006.9'}, 'Minion newer than master': {'next': '3009.0'}, 'Minion offline': {'web-b': False, 'web-x': False}, 'Master': '3008.3'}"},
+		{"manage.versions",
+			"{'Up to date': {'web-a': '3008.3'}, 'Minion requires update': {'old': '3006.9'}, 'Minion newer than master': {'next': '3009.0'}, 'Minion offline': {'web-b': False, 'web-x': False}, 'Master': '3008.3'}"},
 	}
 	for _, tt := range tests {
 		if res := r.Run(t.Context(), Request{Fun: tt.fun}, nil); value.Repr(res.Return) != tt.want {
 			t.Errorf("%s: %s\nwant %s", tt.fun, value.Repr(res.Return), tt.want)
 		}
 	}
-	r.Run(t.Context(), Request{Fun: "manage.down", Kwargs: value.Map{{Key: "removekeys", Value: true}, {Key: "timeout", Value: int64(2)}, {Key: "tgt", Value: "web*"}}}, nil)
-	if len(keys.log) != 1 || !strings.HasPrefix(keys.log[0], "delete [web-b]") || asked.Timeout.Seconds() != 2 || asked.Tgt != "web*" {
+	r.Run(t.Context(), Request{Fun: "manage.down",
+		Kwargs: value.Map{{Key: "removekeys", Value: true}, {Key: "timeout", Value: int64(2)},
+			{Key: "tgt", Value: "web*"}}}, nil)
+	if len(keys.log) != 1 || !strings.HasPrefix(keys.log[0], "delete [web-b]") ||
+		asked.Timeout.Seconds() != 2 || asked.Tgt != "web*" {
 		t.Errorf("keys %q, asked %+v", keys.log, asked)
 	}
 }
@@ -250,7 +283,8 @@ func TestCompareVersions(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
 		want int
-	}{{"3006.9", "3006.28", -1}, {"3008.3", "3008.3", 0}, {"3008.3+12.gabc", "3008.3", 1}, {"3008rc1", "3008", -1}, {"3009.0", "3008.3", 1}, {"v3008.3", "3008.3", 0}} {
+	}{{"3006.9", "3006.28", -1}, {"3008.3", "3008.3", 0}, {"3008.3+12.gabc", "3008.3",
+		1}, {"3008rc1", "3008", -1}, {"3009.0", "3008.3", 1}, {"v3008.3", "3008.3", 0}} {
 		got := compareVersions(tt.a, tt.b)
 		if got > 0 {
 			got = 1
@@ -267,13 +301,17 @@ func TestKeyListsMayBeOld(t *testing.T) {
 	t.Parallel()
 	keys := someKeys()
 	keys.note = "no quorum"
-	reg, err := NewRegistry(KeyFamily(KeyFamilyDeps{Keys: keys, Local: func() (map[string]string, error) { return nil, nil }}))
+	reg, err := NewRegistry(KeyFamily(KeyFamilyDeps{Keys: keys,
+		Local: func() (map[string]string, error) { return nil, nil }}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []Request{{Fun: "key.list_all"}, {Fun: "key.list", Args: []any{"acc"}}, {Fun: "key.name_match", Args: []any{"*"}}} {
+	for _, r := range []Request{{Fun: "key.list_all"}, {Fun: "key.list", Args: []any{"acc"}},
+		{Fun: "key.name_match", Args: []any{"*"}}} {
 		said := ""
-		New(WheelClient, reg, Deps{Events: &bus{}, NewJID: func() string { return "1" }}).Run(t.Context(), r, func(_ string, v any) { said += fmt.Sprint(v) })
+		New(WheelClient, reg, Deps{Events: &bus{},
+			NewJID: func() string { return "1" }}).Run(t.Context(), r,
+			func(_ string, v any) { said += fmt.Sprint(v) })
 		if !strings.Contains(said, "no quorum") {
 			t.Errorf("%s says %q of old lists", r.Fun, said)
 		}
@@ -283,9 +321,13 @@ func TestKeyListsMayBeOld(t *testing.T) {
 func TestSaltExecute(t *testing.T) {
 	t.Parallel()
 	asked := Ask{}
-	r, _, _ := newRunner(t, Salt(fleet{minions: []string{"a"}, answers: map[string]Answer{"a": {Return: int64(7)}}, asked: &asked}))
-	res := r.Run(t.Context(), Request{Fun: "salt.execute", Args: []any{"*", "test.arg"}, Kwargs: value.Map{{Key: "arg", Value: []any{int64(1)}}, {Key: "kwarg", Value: value.Map{{Key: "k", Value: "v"}}}}}, nil)
-	if value.Repr(res.Return) != "{'a': 7}" || fmt.Sprint(asked.Args, " ", asked.Kwargs, " ", asked.TgtType) != "[1] [{k v}] glob" {
+	r, _, _ := newRunner(t, Salt(fleet{minions: []string{"a"},
+		answers: map[string]Answer{"a": {Return: int64(7)}}, asked: &asked}))
+	res := r.Run(t.Context(), Request{Fun: "salt.execute", Args: []any{"*", "test.arg"},
+		Kwargs: value.Map{{Key: "arg", Value: []any{int64(1)}},
+			{Key: "kwarg", Value: value.Map{{Key: "k", Value: "v"}}}}}, nil)
+	if value.Repr(res.Return) != "{'a': 7}" ||
+		fmt.Sprint(asked.Args, " ", asked.Kwargs, " ", asked.TgtType) != "[1] [{k v}] glob" {
 		t.Errorf("%+v, asked %+v", res, asked)
 	}
 }
@@ -299,19 +341,29 @@ func TestKeyFamily(t *testing.T) {
 		want   string
 		log    string
 	}{
-		{"key.list_all", nil, nil, "{'minions_pre': ['new1', 'new2'], 'minions_rejected': ['bad'], 'minions': ['web-a', 'web-b'], 'minions_denied': [], 'local': ['m1.pem', 'm1.pub']}", ""},
+		{"key.list_all", nil, nil,
+			"{'minions_pre': ['new1', 'new2'], 'minions_rejected': ['bad'], 'minions': ['web-a', 'web-b'], 'minions_denied': [], 'local': ['m1.pem', 'm1.pub']}", ""},
 		{"key.list", []any{"accepted"}, nil, "{'minions': ['web-a', 'web-b']}", ""},
 		{"key.list", []any{"nonsense"}, nil, "{}", ""},
-		{"key.name_match", []any{"*a*"}, nil, "{'minions_rejected': ['bad'], 'minions': ['web-a']}", ""},
+		{"key.name_match", []any{"*a*"}, nil,
+			"{'minions_rejected': ['bad'], 'minions': ['web-a']}", ""},
 		{"key.accept", []any{"new1"}, nil, "{'minions': ['new1']}", "accept [new1] [minions_pre]"},
-		{"key.accept", []any{"new*,bad"}, value.Map{{Key: "include_rejected", Value: true}}, "{'minions': ['bad', 'new1', 'new2']}", "accept [new1 new2 bad] [minions_pre minions_rejected]"},
+		{"key.accept", []any{"new*,bad"}, value.Map{{Key: "include_rejected", Value: true}},
+			"{'minions': ['bad', 'new1', 'new2']}",
+			"accept [new1 new2 bad] [minions_pre minions_rejected]"},
 		{"key.accept", []any{"web-a"}, nil, "{'minions': ['web-a']}", ""},
-		{"key.reject", []any{"web-a"}, value.Map{{Key: "include_accepted", Value: true}}, "{'minions_rejected': ['web-a']}", "reject [web-a] [minions_pre minions]"},
-		{"key.delete", []any{"bad"}, nil, "{}", "delete [bad] [minions_pre minions_rejected minions minions_denied]"},
-		{"key.accept_dict", []any{value.Map{{Key: "minions_pre", Value: []any{"new2"}}, {Key: "minions_rejected", Value: []any{"bad"}}}}, nil,
+		{"key.reject", []any{"web-a"}, value.Map{{Key: "include_accepted", Value: true}},
+			"{'minions_rejected': ['web-a']}", "reject [web-a] [minions_pre minions]"},
+		{"key.delete", []any{"bad"}, nil, "{}",
+			"delete [bad] [minions_pre minions_rejected minions minions_denied]"},
+		{"key.accept_dict", []any{value.Map{{Key: "minions_pre", Value: []any{"new2"}},
+			{Key: "minions_rejected", Value: []any{"bad"}}}}, nil,
 			"{'minions_pre': ['new1'], 'minions_rejected': ['bad'], 'minions': ['new2', 'web-a', 'web-b'], 'minions_denied': [], 'local': ['m1.pem', 'm1.pub']}", "accept [new2] [minions_pre]"},
-		{"key.finger", []any{"web-*"}, nil, "{'minions': {'web-a': 'sha256 of key of web-a', 'web-b': 'sha256 of key of web-b'}}", ""},
-		{"key.finger", []any{"web-a", "md5"}, nil, "{'minions': {'web-a': 'md5 of key of web-a'}}", ""},
+		{"key.finger", []any{"web-*"}, nil,
+			"{'minions': {'web-a': 'sha256 of key of web-a', 'web-b': 'sha256 of key of web-b'}}",
+			""},
+		{"key.finger", []any{"web-a", "md5"}, nil,
+			"{'minions': {'web-a': 'md5 of key of web-a'}}", ""},
 		{"key.key_str", []any{"new1"}, nil, "{'minions_pre': {'new1': 'key of new1'}}", ""},
 		{"key.finger_master", nil, nil, "{'local': {'m1.pub': 'sha256 of pub'}}", ""},
 	}
@@ -320,8 +372,15 @@ func TestKeyFamily(t *testing.T) {
 			t.Parallel()
 			keys := someKeys()
 			reg, err := NewRegistry(KeyFamily(KeyFamilyDeps{
-				Keys: keys, HashType: "sha256", Fingerprint: func(pem, hash string) (string, error) { return hash + " of " + pem, nil },
-				Local: func() (map[string]string, error) { return map[string]string{"m1.pub": "pub", "m1.pem": ""}, nil },
+				Keys: keys, HashType: "sha256",
+				Fingerprint: func(pem, hash string) (string, error) {
+					return hash + " of " +
+						pem, nil
+				},
+				Local: func() (map[string]string, error) {
+					return map[string]string{"m1.pub": "pub",
+						"m1.pem": ""}, nil
+				},
 			}))
 			if err != nil {
 				t.Fatal(err)
@@ -329,8 +388,11 @@ func TestKeyFamily(t *testing.T) {
 			b := &bus{}
 			r := New(WheelClient, reg, Deps{Events: b, NewJID: func() string { return "1" }})
 			res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, nil)
-			if got := value.Repr(res.Return); got != tt.want || strings.Join(keys.log, "; ") != tt.log || b.tags() != "salt/wheel/1/new salt/wheel/1/ret" {
-				t.Errorf("%s\nwant %s\nchanges %q, want %q; events %s", got, tt.want, keys.log, tt.log, b.tags())
+			if got := value.Repr(res.Return); got != tt.want ||
+				strings.Join(keys.log, "; ") != tt.log ||
+				b.tags() != "salt/wheel/1/new salt/wheel/1/ret" {
+				t.Errorf("%s\nwant %s\nchanges %q, want %q; events %s", got, tt.want, keys.log,
+					tt.log, b.tags())
 			}
 		})
 	}

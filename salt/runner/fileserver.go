@@ -36,8 +36,11 @@ type FileServer interface {
 func Fileserver(files FileServer) []Function {
 	list := func(name, what string, pick func(env string, only []string) any) Function {
 		return Function{
-			Name: "fileserver." + name, Params: []function.Param{function.Opt("saltenv", "base"), function.Opt("backend", nil)},
-			Doc: "List the " + what + " of an environment.\n\nExample:\n\n    salt-run fileserver." + name + " saltenv=dev",
+			Name: "fileserver." + name, Params: []function.Param{function.Opt("saltenv", "base"),
+				function.Opt("backend", nil)},
+			Doc: "List the " + what +
+				" of an environment.\n\nExample:\n\n    salt-run fileserver." + name +
+				" saltenv=dev",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -49,8 +52,10 @@ func Fileserver(files FileServer) []Function {
 	}
 	locks := func(name, doc, key, each, none string, on bool) Function {
 		return Function{
-			Name: "fileserver." + name, Params: []function.Param{function.Opt("backend", nil), function.Opt("remote", nil)},
-			Doc: doc + " roots has none.\n\nExample:\n\n    salt-run fileserver." + name + " backend=git remote='*example.org*'",
+			Name: "fileserver." + name, Params: []function.Param{function.Opt("backend", nil),
+				function.Opt("remote", nil)},
+			Doc: doc + " roots has none.\n\nExample:\n\n    salt-run fileserver." + name +
+				" backend=git remote='*example.org*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -69,7 +74,9 @@ func Fileserver(files FileServer) []Function {
 		}
 	}
 	return []Function{
-		{Name: "fileserver.envs", Params: []function.Param{function.Opt("backend", nil), function.Opt("sources", false)}, Doc: "List the environments of the file server.\n\nExample:\n\n    salt-run fileserver.envs",
+		{Name: "fileserver.envs", Params: []function.Param{function.Opt("backend", nil),
+			function.Opt("sources", false)},
+			Doc: "List the environments of the file server.\n\nExample:\n\n    salt-run fileserver.envs",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -85,16 +92,24 @@ func Fileserver(files FileServer) []Function {
 				sort.Strings(envs)
 				return texts(envs), nil
 			}},
-		list("file_list", "files", func(env string, only []string) any { return texts(files.List(env, only)) }),
-		list("dir_list", "folders", func(env string, only []string) any { return texts(files.Dirs(env, only)) }),
-		list("empty_dir_list", "empty folders", func(env string, only []string) any { return texts(files.EmptyDirs(env, only)) }),
+		list("file_list", "files", func(env string,
+			only []string) any {
+			return texts(files.List(env, only))
+		}),
+		list("dir_list", "folders", func(env string,
+			only []string) any {
+			return texts(files.Dirs(env, only))
+		}),
+		list("empty_dir_list", "empty folders",
+			func(env string, only []string) any { return texts(files.EmptyDirs(env, only)) }),
 		list("symlink_list", "links", func(env string, only []string) any {
 			if l := files.Links(env, only); l != nil {
 				return l
 			}
 			return value.Map{}
 		}),
-		{Name: "fileserver.update", Params: []function.Param{function.Opt("backend", nil)}, VarKwargs: true,
+		{Name: "fileserver.update", Params: []function.Param{function.Opt("backend", nil)},
+			VarKwargs: true,
 			Doc: "Look for changed files now; remotes of git are fetched.\n\nremotes\n    Names or ids of git remotes; none is all.\n\n" +
 				"Example:\n\n    salt-run fileserver.update backend=git remotes=states",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -110,8 +125,9 @@ func Fileserver(files FileServer) []Function {
 				}
 				return true, files.Update(ctx, only, remotes)
 			}},
-		{Name: "fileserver.clear_file_list_cache", Params: []function.Param{function.Opt("saltenv", nil), function.Opt("backend", nil)},
-			Doc: "Forget the lists of files; the next question makes them anew.\n\nExample:\n\n    salt-run fileserver.clear_file_list_cache saltenv=base",
+		{Name: "fileserver.clear_file_list_cache",
+			Params: []function.Param{function.Opt("saltenv", nil), function.Opt("backend", nil)},
+			Doc:    "Forget the lists of files; the next question makes them anew.\n\nExample:\n\n    salt-run fileserver.clear_file_list_cache saltenv=base",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -140,8 +156,11 @@ func Fileserver(files FileServer) []Function {
 				}
 				return value.Map{{Key: "cleared", Value: out}}, nil
 			}},
-		locks("clear_lock", "Let remotes be fetched again that fileserver.lock locked.", "cleared", "Removed update lock for gitfs remote '%s'", "No locks were removed", false),
-		locks("lock", "Lock remotes against fetches, on all masters; they are served on as they are.", "locked", "Set update lock for gitfs remote '%s'", "No locks were set", true),
+		locks("clear_lock", "Let remotes be fetched again that fileserver.lock locked.", "cleared",
+			"Removed update lock for gitfs remote '%s'", "No locks were removed", false),
+		locks("lock",
+			"Lock remotes against fetches, on all masters; they are served on as they are.",
+			"locked", "Set update lock for gitfs remote '%s'", "No locks were set", true),
 	}
 }
 
@@ -156,9 +175,11 @@ func backendsOf(files FileServer, c *Call) ([]string, error) {
 		}
 		if have := files.Backends(); !slices.Contains(have, bare) {
 			if slices.Equal(have, []string{"roots"}) {
-				return nil, fmt.Errorf("the file server back end %v is not here; only roots is", name)
+				return nil,
+					fmt.Errorf("the file server back end %v is not here; only roots is", name)
 			}
-			return nil, fmt.Errorf("the file server back end %v is not here; %s are", name, strings.Join(have, " and "))
+			return nil, fmt.Errorf("the file server back end %v is not here; %s are", name,
+				strings.Join(have, " and "))
 		}
 	}
 	return files.Narrow(v), nil

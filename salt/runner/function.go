@@ -12,7 +12,8 @@ import (
 	"clustermaster/value"
 )
 
-// Told is the return of a function that tells a secret: the caller sees Value, events and the job cache have Kept.
+// Told is the return of a function that tells a secret: the caller sees Value, events and the job
+// cache have Kept.
 type Told struct{ Value, Kept any }
 
 const redacted = "[redacted]"
@@ -24,17 +25,20 @@ type Function struct {
 	Params    []function.Param
 	VarArgs   bool // takes any further positional arguments
 	VarKwargs bool // takes any further keyword arguments
-	// Run does the work. The value returned is the function's return as a wire value. An error ends the call as failed, with the
-	// error's text; *function.ArgumentError instead tells the caller how the function is used.
+	// Run does the work. The value returned is the function's return as a wire value. An error ends
+	// the call as failed, with the error's text; *function.ArgumentError instead tells the caller
+	// how the function is used.
 	Run func(ctx context.Context, c *Call) (any, error)
 }
 
 // Signature is how the function is called.
 func (f Function) Signature() function.Signature {
-	return function.Signature{Name: f.Name, Params: f.Params, VarArgs: f.VarArgs, VarKwargs: f.VarKwargs}
+	return function.Signature{Name: f.Name, Params: f.Params, VarArgs: f.VarArgs,
+		VarKwargs: f.VarKwargs}
 }
 
-// Registry is a set of functions by name. It does not change once made, so it is safe for concurrent use.
+// Registry is a set of functions by name. It does not change once made, so it is safe for
+// concurrent use.
 type Registry struct {
 	byName map[string]Function
 	names  []string
@@ -45,8 +49,10 @@ func NewRegistry(families ...[]Function) (*Registry, error) {
 	r := &Registry{byName: make(map[string]Function)}
 	for _, family := range families {
 		for _, f := range family {
-			if strings.Count(f.Name, ".") != 1 && f.Name != "" { // rights on functions are rights on modules and their functions
-				return nil, fmt.Errorf("register function %s: its name is not module.function", f.Name)
+			// rights on functions are rights on modules and their functions
+			if strings.Count(f.Name, ".") != 1 && f.Name != "" {
+				return nil, fmt.Errorf("register function %s: its name is not module.function",
+					f.Name)
 			}
 			if f.Name == "" || f.Run == nil {
 				return nil, fmt.Errorf("register function %q: no name or nothing to run", f.Name)
@@ -71,8 +77,8 @@ func (r *Registry) Lookup(name string) (Function, bool) {
 // Names lists all functions, sorted. The slice is shared: read only.
 func (r *Registry) Names() []string { return r.names }
 
-// Docs maps function to text, sorted by name. An empty prefix means all; "jobs" the family, "jobs.active" that one; with a "*" in it the
-// prefix is a glob.
+// Docs maps function to text, sorted by name. An empty prefix means all; "jobs" the family,
+// "jobs.active" that one; with a "*" in it the prefix is a glob.
 func (r *Registry) Docs(prefix string) value.Map {
 	docs := value.Map{}
 	for _, name := range r.names {
@@ -94,7 +100,8 @@ func matchesDoc(name, prefix string) bool {
 	return strings.HasPrefix(name, strings.TrimSuffix(prefix, ".")+".")
 }
 
-// HelpText is the function's text the way Salt keeps it: a line break first, every line indented by four blanks, a line of four blanks at the end.
+// HelpText is the function's text the way Salt keeps it: a line break first, every line indented by
+// four blanks, a line of four blanks at the end.
 func (f Function) HelpText() string {
 	var b strings.Builder
 	b.WriteByte('\n')
@@ -108,7 +115,8 @@ func (f Function) HelpText() string {
 	return b.String()
 }
 
-// public is req without the values of secret parameters. Where a function has one, keywords that it does not know may be a misspelt one.
+// public is req without the values of secret parameters. Where a function has one, keywords that it
+// does not know may be a misspelt one.
 func (f Function) public(req Request) Request {
 	if !slices.ContainsFunc(f.Params, func(p function.Param) bool { return p.Secret }) {
 		return req

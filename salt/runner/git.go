@@ -41,25 +41,29 @@ type GitRemotes interface {
 	GitPin(ctx context.Context, remote, env, commit, by string, dry bool) (GitChange, error)
 	GitUnpin(ctx context.Context, remote, env, by string, dry bool) (GitChange, error)
 	GitRollback(ctx context.Context, remote, env, by string, dry bool) (GitChange, error)
-	// UpdatePillars fetches remotes of git_pillar, by branch and by URL or name ("" is any): id to True for new
-	// commits, None for none and False for an error.
+	// UpdatePillars fetches remotes of git_pillar, by branch and by URL or name ("" is any): id to
+	// True for new commits, None for none and False for an error.
 	UpdatePillars(ctx context.Context, branch, repo string) (value.Map, error)
 }
 
 // Git is the family of functions about git remotes.
 func Git(g GitRemotes) []Function {
-	change := func(name, doc string, params []function.Param, run func(context.Context, *Call) (GitChange, error)) Function {
+	change := func(name, doc string, params []function.Param,
+		run func(context.Context, *Call) (GitChange, error)) Function {
 		return Function{
 			Name: "cluster." + name, Params: append(params, function.Opt("test", false)),
-			Doc: doc + "\n\ntest : False\n    Only list the files that would change.\n\nExample:\n\n    salt-run cluster." + name + " states base",
+			Doc: doc +
+				"\n\ntest : False\n    Only list the files that would change.\n\nExample:\n\n    salt-run cluster." + name + " states base",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				done, err := run(ctx, c)
 				if err != nil {
 					return nil, err
 				}
 				out := value.Map{
-					{Key: "remote", Value: done.Remote}, {Key: "environment", Value: done.Env}, {Key: "from", Value: done.From},
-					{Key: "to", Value: done.To}, {Key: "changed", Value: !c.True("test") && done.From != done.To}, {Key: "files", Value: texts(done.Files)},
+					{Key: "remote", Value: done.Remote}, {Key: "environment", Value: done.Env},
+					{Key: "from", Value: done.From},
+					{Key: "to", Value: done.To}, {Key: "changed", Value: !c.True("test") &&
+						done.From != done.To}, {Key: "files", Value: texts(done.Files)},
 				}
 				if done.More > 0 {
 					out = append(out, value.Pair{Key: "more", Value: int64(done.More)})
@@ -84,20 +88,31 @@ func Git(g GitRemotes) []Function {
 				return out, nil
 			},
 		},
-		change("git_pin", "Hold an environment of a remote at a commit, branch or tag, on all masters, until cluster.git_unpin.",
-			[]function.Param{function.Need("remote"), function.Need("environment"), function.Need("commit")}, func(ctx context.Context, c *Call) (GitChange, error) {
-				return g.GitPin(ctx, c.Text("remote"), c.Text("environment"), c.Text("commit"), c.User, c.True("test"))
+		change("git_pin",
+			"Hold an environment of a remote at a commit, branch or tag, on all masters, until cluster.git_unpin.",
+			[]function.Param{function.Need("remote"), function.Need("environment"),
+				function.Need("commit")}, func(ctx context.Context, c *Call) (GitChange, error) {
+				return g.GitPin(ctx, c.Text("remote"), c.Text("environment"), c.Text("commit"),
+					c.User, c.True("test"))
 			}),
 		change("git_unpin", "Let an environment of a remote follow its branch or tag again.",
-			[]function.Param{function.Need("remote"), function.Need("environment")}, func(ctx context.Context, c *Call) (GitChange, error) {
-				return g.GitUnpin(ctx, c.Text("remote"), c.Text("environment"), c.User, c.True("test"))
+			[]function.Param{function.Need("remote"),
+				function.Need("environment")},
+			func(ctx context.Context, c *Call) (GitChange, error) {
+				return g.GitUnpin(ctx, c.Text("remote"), c.Text("environment"), c.User,
+					c.True("test"))
 			}),
-		change("git_rollback", "Pin an environment of a remote to the commit that was served before. Again, it goes one further back.",
-			[]function.Param{function.Need("remote"), function.Need("environment")}, func(ctx context.Context, c *Call) (GitChange, error) {
-				return g.GitRollback(ctx, c.Text("remote"), c.Text("environment"), c.User, c.True("test"))
+		change("git_rollback",
+			"Pin an environment of a remote to the commit that was served before. Again, it goes one further back.",
+			[]function.Param{function.Need("remote"),
+				function.Need("environment")},
+			func(ctx context.Context, c *Call) (GitChange, error) {
+				return g.GitRollback(ctx, c.Text("remote"), c.Text("environment"), c.User,
+					c.True("test"))
 			}),
 		{
-			Name: "git_pillar.update", Params: []function.Param{function.Opt("branch", nil), function.Opt("repo", nil)},
+			Name: "git_pillar.update", Params: []function.Param{function.Opt("branch", nil),
+				function.Opt("repo", nil)},
 			Doc: "Fetch remotes of git_pillar now: all, or those of a branch and of a URL or name. True says that there are new commits,\n" +
 				"None that there are none, False that the fetch failed.\n\nExample:\n\n    salt-run git_pillar.update repo=https://git.example.org/pillar.git",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -108,9 +123,11 @@ func Git(g GitRemotes) []Function {
 				case len(done) > 0:
 					return done, nil
 				case c.Given("branch") || c.Given("repo"):
-					return nil, errors.New("Specified git branch/repo not found in ext_pillar config") //nolint:staticcheck // as Salt says it
+					return nil,
+						errors.New("Specified git branch/repo not found in ext_pillar config") //nolint:staticcheck // as Salt says it
 				}
-				return nil, errors.New("No git_pillar remotes are configured") //nolint:staticcheck // as Salt says it
+				return nil,
+					errors.New("No git_pillar remotes are configured") //nolint:staticcheck // as Salt says it
 			},
 		},
 	}
@@ -126,7 +143,8 @@ func gitRemote(r GitRemote) value.Map {
 	envs := value.Map{}
 	for _, e := range r.Envs {
 		one := value.Map{
-			{Key: "commit", Value: e.Commit}, {Key: "subject", Value: e.Subject}, {Key: "author", Value: e.Author},
+			{Key: "commit", Value: e.Commit}, {Key: "subject", Value: e.Subject},
+			{Key: "author", Value: e.Author},
 			{Key: "age", Value: ago(e.At)},
 		}
 		if e.PinnedBy != "" {
@@ -135,8 +153,10 @@ func gitRemote(r GitRemote) value.Map {
 		envs = append(envs, value.Pair{Key: e.Env, Value: one})
 	}
 	out := value.Map{
-		{Key: "role", Value: r.Role}, {Key: "url", Value: r.URL}, {Key: "last_fetch", Value: ago(r.Fetched)},
-		{Key: "holders", Value: texts(r.Holders)}, {Key: "behind", Value: texts(r.Behind)}, {Key: "environments", Value: envs},
+		{Key: "role", Value: r.Role}, {Key: "url", Value: r.URL},
+		{Key: "last_fetch", Value: ago(r.Fetched)},
+		{Key: "holders", Value: texts(r.Holders)}, {Key: "behind", Value: texts(r.Behind)},
+		{Key: "environments", Value: envs},
 	}
 	for _, more := range []struct{ key, text string }{{"error", r.Error}, {"refused", r.Refused}} {
 		if text := strings.TrimSpace(more.text); text != "" {

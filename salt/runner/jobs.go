@@ -34,7 +34,8 @@ type JobReader interface {
 	Returns(ctx context.Context, jid string) (map[string]JobReturn, error)
 	// Returned lists who has returned, sorted.
 	Returned(ctx context.Context, jid string) ([]string, error)
-	// Jobs lists all jobs; incomplete says what could not be covered ("incomplete: 3 of 256 partitions"), or is "".
+	// Jobs lists all jobs; incomplete says what could not be covered ("incomplete: 3 of 256
+	// partitions"), or is "".
 	Jobs(ctx context.Context) (records []JobRecord, incomplete string, err error)
 }
 
@@ -53,7 +54,8 @@ const localCache = "local_cache"
 func here(run func(context.Context, *Call) (any, error)) func(context.Context, *Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
 		if source := c.Text("ext_source"); source != "" && source != localCache {
-			return nil, fmt.Errorf("the returner %s is not built in; jobs are kept in the cluster, take ext_source out", source)
+			return nil,
+				fmt.Errorf("the returner %s is not built in; jobs are kept in the cluster, take ext_source out", source)
 		}
 		return run(ctx, c)
 	}
@@ -64,7 +66,8 @@ func Jobs(d JobsDeps) []Function {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	ext, progress, out := function.Opt("ext_source", nil), function.Opt("display_progress", false), function.Opt("outputter", nil)
+	ext, progress, out := function.Opt("ext_source", nil), function.Opt("display_progress",
+		false), function.Opt("outputter", nil)
 	return []Function{
 		{
 			Name: "jobs.active", Params: []function.Param{progress}, Run: d.active,
@@ -72,17 +75,22 @@ func Jobs(d JobsDeps) []Function {
 				"Example:\n\n    salt-run jobs.active",
 		},
 		{
-			Name: "jobs.lookup_jid", Params: []function.Param{function.Need("jid"), ext, function.Opt("returned", true), function.Opt("missing", false), progress}, Run: here(d.lookupJID),
+			Name: "jobs.lookup_jid", Params: []function.Param{function.Need("jid"), ext,
+				function.Opt("returned", true), function.Opt("missing", false), progress},
+			Run: here(d.lookupJID),
 			Doc: "Show what the minions returned for a job.\n\njid\n    The job's id.\n\nreturned : True\n    Include minions that returned.\n\n" +
 				"missing : False\n    Include minions that did not.\n\nExample:\n\n    salt-run jobs.lookup_jid 20130916125524463507",
 		},
 		{
-			Name: "jobs.list_job", Params: []function.Param{function.Need("jid"), ext, progress}, Run: here(d.listJob),
+			Name: "jobs.list_job", Params: []function.Param{function.Need("jid"), ext, progress},
+			Run: here(d.listJob),
 			Doc: "Show a job: what was asked, of whom, and what came back.\n\nExample:\n\n    salt-run jobs.list_job 20130916125524463507",
 		},
 		{
 			Name: "jobs.list_jobs", Run: here(d.listJobs),
-			Params: []function.Param{ext, out, function.Opt("search_metadata", nil), function.Opt("search_function", nil), function.Opt("search_target", nil), function.Opt("start_time", nil),
+			Params: []function.Param{ext, out, function.Opt("search_metadata", nil),
+				function.Opt("search_function", nil), function.Opt("search_target", nil),
+				function.Opt("start_time", nil),
 				function.Opt("end_time", nil), progress},
 			Doc: "List all jobs in the job cache. A job must pass all filters given.\n\nsearch_metadata\n    A map; one equal pair in the job's metadata is enough.\n\n" +
 				"search_function, search_target\n    Globs, as a list or with commas.\n\nstart_time, end_time\n    Jobs that started at or after, at or before this time (UTC).\n\n" +
@@ -90,20 +98,26 @@ func Jobs(d JobsDeps) []Function {
 				"    salt-run jobs.list_jobs start_time='2015, Mar 16 19:00' end_time='2015, Mar 18 22:00'",
 		},
 		{
-			Name: "jobs.list_jobs_filter", Params: []function.Param{function.Need("count"), function.Opt("filter_find_job", true), ext, out, progress}, Run: here(d.listJobsFilter),
+			Name: "jobs.list_jobs_filter",
+			Params: []function.Param{function.Need("count"), function.Opt("filter_find_job", true),
+				ext, out, progress}, Run: here(d.listJobsFilter),
 			Doc: "List the newest jobs.\n\ncount\n    How many.\n\nfilter_find_job : True\n    Leave out the saltutil.find_job calls of waiting commands.\n\n" +
 				"Example:\n\n    salt-run jobs.list_jobs_filter 50",
 		},
 		{
-			Name: "jobs.print_job", Params: []function.Param{function.Need("jid"), ext}, Run: here(d.printJob),
+			Name: "jobs.print_job", Params: []function.Param{function.Need("jid"), ext},
+			Run: here(d.printJob),
 			Doc: "Show a job, with its returns, below its id.\n\nExample:\n\n    salt-run jobs.print_job 20130916125524463507",
 		},
 		{
-			Name: "jobs.exit_success", Params: []function.Param{function.Need("jid"), ext}, Run: here(d.exitSuccess),
+			Name: "jobs.exit_success", Params: []function.Param{function.Need("jid"), ext},
+			Run: here(d.exitSuccess),
 			Doc: "Tell for each minion of a job whether it returned something true.\n\nExample:\n\n    salt-run jobs.exit_success 20160520145827701627",
 		},
 		{
-			Name: "jobs.last_run", Params: []function.Param{ext, out, function.Opt("metadata", nil), function.Opt("function", nil), function.Opt("target", nil), progress}, Run: here(d.lastRun),
+			Name: "jobs.last_run", Params: []function.Param{ext, out, function.Opt("metadata", nil),
+				function.Opt("function", nil), function.Opt("target", nil), progress},
+			Run: here(d.lastRun),
 			Doc: "Show the newest job that passes the filters; False if there is none.\n\nExample:\n\n    salt-run jobs.last_run function=cmd.run target='web*'",
 		},
 		{
@@ -166,8 +180,8 @@ func (d JobsDeps) printJob(ctx context.Context, c *Call) (any, error) {
 	return value.Map{{Key: jid, Value: job}}, nil
 }
 
-// oneJob is the record of a job with its returns. A jid that nobody has gives Salt's Error field, unless returns came in without a publication:
-// those are shown.
+// oneJob is the record of a job with its returns. A jid that nobody has gives Salt's Error field,
+// unless returns came in without a publication: those are shown.
 func (d JobsDeps) oneJob(ctx context.Context, jid string) (value.Map, error) {
 	rec, ok, err := d.Jobs.Job(ctx, jid)
 	if err != nil {
@@ -184,7 +198,8 @@ func (d JobsDeps) oneJob(ctx context.Context, jid string) (value.Map, error) {
 			job = append(job, value.Pair{Key: "Minions", Value: texts(rec.Minions)})
 		}
 	}
-	job = append(job, value.Pair{Key: "StartTime", Value: wire.JIDTime(jid)}, value.Pair{Key: "Result", Value: resultMap(returns)})
+	job = append(job, value.Pair{Key: "StartTime", Value: wire.JIDTime(jid)},
+		value.Pair{Key: "Result", Value: resultMap(returns)})
 	if rec.EndTime != "" {
 		job = append(job, value.Pair{Key: "EndTime", Value: rec.EndTime})
 	}
@@ -214,7 +229,8 @@ func (d JobsDeps) exitSuccess(ctx context.Context, c *Call) (any, error) {
 }
 
 func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
-	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "saltutil.running", User: c.User})
+	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "saltutil.running",
+		User: c.User})
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +240,8 @@ func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
 	}
 	sort.Strings(ids)
 	if c.True("display_progress") {
-		c.Progress(value.Map{{Key: "message", Value: "Attempting to contact minions: " + value.Repr(texts(ids))}})
+		c.Progress(value.Map{{Key: "message", Value: "Attempting to contact minions: " +
+			value.Repr(texts(ids))}})
 	}
 	running := map[string]value.Map{}
 	var jids []string
@@ -242,8 +259,10 @@ func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
 			job, known := running[jid]
 			if !known {
 				jids = append(jids, jid)
-				job = append(describe(JobRecord{JID: jid, Load: load}), value.Pair{Key: "StartTime", Value: wire.JIDTime(jid)},
-					value.Pair{Key: "Running", Value: []any{}}, value.Pair{Key: "Returned", Value: []any{}})
+				job = append(describe(JobRecord{JID: jid, Load: load}),
+					value.Pair{Key: "StartTime", Value: wire.JIDTime(jid)},
+					value.Pair{Key: "Running", Value: []any{}}, value.Pair{Key: "Returned",
+						Value: []any{}})
 			}
 			pid, _ := load.Get("pid")
 			at, _ := job.Get("Running")
@@ -256,13 +275,15 @@ func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
 		}
-		ret = append(ret, value.Pair{Key: jid, Value: running[jid].Set("Returned", texts(returned))})
+		ret = append(ret, value.Pair{Key: jid,
+			Value: running[jid].Set("Returned", texts(returned))})
 	}
 	return ret, nil
 }
 
 func (d JobsDeps) listJobs(ctx context.Context, c *Call) (any, error) {
-	f := jobFilter{metadata: c.Arg("search_metadata"), functions: c.Texts("search_function"), targets: c.Texts("search_target")}
+	f := jobFilter{metadata: c.Arg("search_metadata"), functions: c.Texts("search_function"),
+		targets: c.Texts("search_target")}
 	var err error
 	if f.start, err = parseTime(c.Text("start_time"), d.Now()); err != nil {
 		return nil, err
@@ -276,7 +297,9 @@ func (d JobsDeps) listJobs(ctx context.Context, c *Call) (any, error) {
 	}
 	ret := value.Map{}
 	for _, rec := range records {
-		ret = append(ret, value.Pair{Key: rec.JID, Value: append(describe(rec), value.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)})})
+		ret = append(ret, value.Pair{Key: rec.JID,
+			Value: append(describe(rec),
+				value.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)})})
 	}
 	return withOutputter(c.Text("outputter"), ret), nil
 }
@@ -295,7 +318,8 @@ func (d JobsDeps) listJobsFilter(ctx context.Context, c *Call) (any, error) {
 	}
 	ret := []any{}
 	for _, rec := range records {
-		ret = append(ret, append(describe(rec), value.Pair{Key: "JID", Value: rec.JID}, value.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)}))
+		ret = append(ret, append(describe(rec), value.Pair{Key: "JID", Value: rec.JID},
+			value.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)}))
 	}
 	if out := c.Text("outputter"); out != "" {
 		return value.Map{{Key: "outputter", Value: out}, {Key: "data", Value: ret}}, nil
@@ -309,7 +333,8 @@ func (d JobsDeps) lastRun(ctx context.Context, c *Call) (any, error) {
 			return false, nil
 		}
 	}
-	records, err := d.matching(ctx, c, jobFilter{metadata: c.Arg("metadata"), functions: c.Texts("function"), targets: c.Texts("target")})
+	records, err := d.matching(ctx, c, jobFilter{metadata: c.Arg("metadata"),
+		functions: c.Texts("function"), targets: c.Texts("target")})
 	if err != nil {
 		return nil, err
 	}
@@ -328,13 +353,15 @@ func (d JobsDeps) master(context.Context, *Call) (any, error) {
 	ret := []any{}
 	if d.Running != nil {
 		for _, call := range d.Running() {
-			ret = append(ret, append(append(value.Map(nil), call...), value.Pair{Key: "pid", Value: int64(os.Getpid())}))
+			ret = append(ret, append(append(value.Map(nil), call...),
+				value.Pair{Key: "pid", Value: int64(os.Getpid())}))
 		}
 	}
 	return ret, nil
 }
 
-// matching reads all jobs that pass a filter, oldest first, and says on standard error what could not be read.
+// matching reads all jobs that pass a filter, oldest first, and says on standard error what could
+// not be read.
 func (d JobsDeps) matching(ctx context.Context, c *Call, f jobFilter) ([]JobRecord, error) {
 	if c.True("display_progress") {
 		c.Progress(value.Map{{Key: "message", Value: "Querying the job cache of all masters"}})
@@ -370,7 +397,8 @@ func (f jobFilter) takes(rec JobRecord) bool {
 	if f.noFindJob && fun == "saltutil.find_job" {
 		return false
 	}
-	if want, ok := f.metadata.(value.Map); ok && len(want) > 0 && !sharesPair(metadata(rec.Load), want) {
+	if want, ok := f.metadata.(value.Map); ok && len(want) > 0 &&
+		!sharesPair(metadata(rec.Load), want) {
 		return false
 	}
 	if len(f.targets) > 0 && !anyMatch(textValues(tgt), f.targets) {
@@ -388,7 +416,8 @@ func (f jobFilter) takes(rec JobRecord) bool {
 	return true
 }
 
-// textValues is a text, or each text of a list: targets with commas and the functions of a compound job are lists.
+// textValues is a text, or each text of a list: targets with commas and the functions of a compound
+// job are lists.
 func textValues(v any) []string {
 	if s, ok := v.(string); ok {
 		return []string{s}
@@ -414,7 +443,8 @@ func sharesPair(have any, want value.Map) bool {
 	}
 	for _, p := range want {
 		for _, q := range m {
-			if value.Repr(p.Key) == value.Repr(q.Key) && value.Repr(p.Value) == value.Repr(q.Value) {
+			if value.Repr(p.Key) == value.Repr(q.Key) &&
+				value.Repr(p.Value) == value.Repr(q.Value) {
 				return true
 			}
 		}
@@ -435,8 +465,10 @@ func describe(rec JobRecord) value.Map {
 		args = []any{}
 	}
 	ret := value.Map{
-		{Key: "Function", Value: field("fun", "unknown-function")}, {Key: "Arguments", Value: args}, {Key: "Target", Value: field("tgt", "unknown-target")},
-		{Key: "Target-type", Value: field("tgt_type", "list")}, {Key: "User", Value: field("user", "root")},
+		{Key: "Function", Value: field("fun", "unknown-function")}, {Key: "Arguments", Value: args},
+		{Key: "Target", Value: field("tgt", "unknown-target")},
+		{Key: "Target-type", Value: field("tgt_type", "list")},
+		{Key: "User", Value: field("user", "root")},
 	}
 	if meta := metadata(rec.Load); meta != nil {
 		ret = append(ret, value.Pair{Key: "Metadata", Value: meta})

@@ -11,9 +11,11 @@ import (
 type AdoptedJobs struct{ Jobs, Returns, Failed int }
 
 // JobsAdoption is the function that takes in the jobs of a Salt master; cachedir is this master's.
-func JobsAdoption(adopt func(ctx context.Context, cachedir string, dry bool) (AdoptedJobs, error), cachedir string) []Function {
+func JobsAdoption(adopt func(ctx context.Context, cachedir string, dry bool) (AdoptedJobs, error),
+	cachedir string) []Function {
 	return []Function{{
-		Name: "cluster.adopt_jobs", Params: []function.Param{function.Opt("cachedir", nil), function.Opt("test", false)},
+		Name: "cluster.adopt_jobs", Params: []function.Param{function.Opt("cachedir", nil),
+			function.Opt("test", false)},
 		Doc: "Take in the jobs and returns that a Salt master kept as files (returner local_cache). What is known already stays, so it may be called again.\n\n" +
 			"cachedir\n    Where the folder jobs lies; this master's cachedir if not given.\ntest\n    Count only.\n\n" +
 			"Example:\n\n    salt-run cluster.adopt_jobs\n    salt-run cluster.adopt_jobs cachedir=/mnt/old/var/cache/salt/master test=True",
@@ -27,7 +29,9 @@ func JobsAdoption(adopt func(ctx context.Context, cachedir string, dry bool) (Ad
 				return nil, err
 			}
 			return value.Map{
-				{Key: "jobs", Value: int64(done.Jobs)}, {Key: "returns", Value: int64(done.Returns)}, {Key: "failed", Value: int64(done.Failed)},
+				{Key: "jobs", Value: int64(done.Jobs)},
+				{Key: "returns", Value: int64(done.Returns)},
+				{Key: "failed", Value: int64(done.Failed)},
 				{Key: "test", Value: c.True("test")},
 			}, nil
 		},

@@ -44,7 +44,8 @@ type Keys interface {
 	KeyLists(ctx context.Context) (lists map[string][]string, note string, err error)
 	// KeyText is the public key of an id in a state, as PEM.
 	KeyText(ctx context.Context, id, state string) (pem string, ok bool, err error)
-	// ChangeKeys changes the keys of ids that are in one of the states, and returns when every ready master has done so.
+	// ChangeKeys changes the keys of ids that are in one of the states, and returns when every
+	// ready master has done so.
 	ChangeKeys(ctx context.Context, action KeyAction, ids, states []string) (KeyChange, error)
 }
 
@@ -53,43 +54,64 @@ type KeyFamilyDeps struct {
 	Keys        Keys
 	Fingerprint func(pem, hashType string) (string, error) // wire.Fingerprint
 	HashType    string                                     // the option hash_type
-	Local       func() (map[string]string, error)          // the master's own keys that may be shown: file name to PEM of the public part or ""
+	// the master's own keys that may be shown: file name to PEM of the public part or ""
+	Local func() (map[string]string, error)
 }
 
 // KeyFamily is the wheel family key.
 func KeyFamily(d KeyFamilyDeps) []Function {
 	match := function.Need("match")
 	return []Function{
-		{Name: "key.list_all", Run: d.listAll, Doc: "List all keys by state.\n\nExample:\n\n    wheel.cmd('key.list_all')"},
-		{Name: "key.list", Params: []function.Param{match}, Run: d.list, Doc: "List the keys of one state: accepted, pre, rejected, denied or all.\n\nExample:\n\n    wheel.cmd('key.list', ['accepted'])"},
-		{Name: "key.name_match", Params: []function.Param{match}, Run: d.nameMatch, Doc: "List the keys whose id matches a glob, by state."},
-		{Name: "key.glob_match", Params: []function.Param{match}, Run: d.nameMatch, Doc: "List the keys whose id matches a glob, by state."},
+		{Name: "key.list_all", Run: d.listAll,
+			Doc: "List all keys by state.\n\nExample:\n\n    wheel.cmd('key.list_all')"},
+		{Name: "key.list", Params: []function.Param{match}, Run: d.list,
+			Doc: "List the keys of one state: accepted, pre, rejected, denied or all.\n\nExample:\n\n    wheel.cmd('key.list', ['accepted'])"},
+		{Name: "key.name_match", Params: []function.Param{match}, Run: d.nameMatch,
+			Doc: "List the keys whose id matches a glob, by state."},
+		{Name: "key.glob_match", Params: []function.Param{match}, Run: d.nameMatch,
+			Doc: "List the keys whose id matches a glob, by state."},
 		{
-			Name: "key.accept", Params: []function.Param{match, function.Opt("include_rejected", false), function.Opt("include_denied", false)},
+			Name: "key.accept", Params: []function.Param{match,
+				function.Opt("include_rejected", false), function.Opt("include_denied", false)},
 			Run: d.changer(AcceptKeys, acceptStates),
 			Doc: "Accept pending keys whose id matches a glob.\n\nExample:\n\n    wheel.cmd('key.accept', ['minion1'])",
 		},
 		{
-			Name: "key.accept_dict", Params: []function.Param{match, function.Opt("include_rejected", false), function.Opt("include_denied", false)},
-			Run: d.dictChanger(AcceptKeys, acceptStates), Doc: "Accept keys given as a map of state to ids.",
+			Name: "key.accept_dict", Params: []function.Param{match,
+				function.Opt("include_rejected", false), function.Opt("include_denied", false)},
+			Run: d.dictChanger(AcceptKeys, acceptStates),
+			Doc: "Accept keys given as a map of state to ids.",
 		},
 		{
-			Name: "key.reject", Params: []function.Param{match, function.Opt("include_accepted", false), function.Opt("include_denied", false)},
-			Run: d.changer(RejectKeys, rejectStates), Doc: "Reject pending keys whose id matches a glob.",
+			Name: "key.reject", Params: []function.Param{match,
+				function.Opt("include_accepted", false), function.Opt("include_denied", false)},
+			Run: d.changer(RejectKeys, rejectStates),
+			Doc: "Reject pending keys whose id matches a glob.",
 		},
 		{
-			Name: "key.reject_dict", Params: []function.Param{match, function.Opt("include_accepted", false), function.Opt("include_denied", false)},
-			Run: d.dictChanger(RejectKeys, rejectStates), Doc: "Reject keys given as a map of state to ids.",
+			Name: "key.reject_dict", Params: []function.Param{match,
+				function.Opt("include_accepted", false), function.Opt("include_denied", false)},
+			Run: d.dictChanger(RejectKeys, rejectStates),
+			Doc: "Reject keys given as a map of state to ids.",
 		},
-		{Name: "key.delete", Params: []function.Param{match}, Run: d.changer(DeleteKeys, deleteStates), Doc: "Delete keys of any state whose id matches a glob."},
-		{Name: "key.delete_dict", Params: []function.Param{match}, Run: d.dictChanger(DeleteKeys, deleteStates), Doc: "Delete keys given as a map of state to ids."},
-		{Name: "key.key_str", Params: []function.Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
-		{Name: "key.print", Params: []function.Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
+		{Name: "key.delete", Params: []function.Param{match},
+			Run: d.changer(DeleteKeys, deleteStates),
+			Doc: "Delete keys of any state whose id matches a glob."},
+		{Name: "key.delete_dict", Params: []function.Param{match},
+			Run: d.dictChanger(DeleteKeys, deleteStates),
+			Doc: "Delete keys given as a map of state to ids."},
+		{Name: "key.key_str", Params: []function.Param{match}, Run: d.keyStr,
+			Doc: "Show the public keys whose id matches a glob, by state."},
+		{Name: "key.print", Params: []function.Param{match}, Run: d.keyStr,
+			Doc: "Show the public keys whose id matches a glob, by state."},
 		{
-			Name: "key.finger", Params: []function.Param{match, function.Opt("hash_type", nil)}, Run: d.finger,
+			Name: "key.finger", Params: []function.Param{match, function.Opt("hash_type", nil)},
+			Run: d.finger,
 			Doc: "Show the fingerprints of keys whose id matches a glob, by state. It is the form that the minion's key.finger shows.",
 		},
-		{Name: "key.finger_master", Params: []function.Param{function.Opt("hash_type", nil)}, Run: d.fingerMaster, Doc: "Show the fingerprint of the key that minions see as the master's."},
+		{Name: "key.finger_master", Params: []function.Param{function.Opt("hash_type", nil)},
+			Run: d.fingerMaster,
+			Doc: "Show the fingerprint of the key that minions see as the master's."},
 	}
 }
 
@@ -166,9 +188,13 @@ func (d KeyFamilyDeps) list(ctx context.Context, c *Call) (any, error) {
 	return ret, nil
 }
 
-// StatesOf reads the words that Salt takes for a state: any beginning with pre or un (pending), acc, rej, den, all.
+// StatesOf reads the words that Salt takes for a state: any beginning with pre or un (pending),
+// acc, rej, den, all.
 func StatesOf(word string) ([]string, bool) {
-	has := func(prefix string) bool { return len(word) >= len(prefix) && word[:len(prefix)] == prefix }
+	has := func(prefix string) bool {
+		return len(word) >= len(prefix) &&
+			word[:len(prefix)] == prefix
+	}
 	switch {
 	case has("acc"):
 		return []string{StateAccepted}, true
@@ -198,8 +224,10 @@ func (d KeyFamilyDeps) nameMatch(ctx context.Context, c *Call) (any, error) {
 	return ret, nil
 }
 
-// changer changes all keys whose id matches; it returns the lists of the matching ids as they stand afterwards, as Salt does.
-func (d KeyFamilyDeps) changer(action KeyAction, states func(*Call) []string) func(context.Context, *Call) (any, error) {
+// changer changes all keys whose id matches; it returns the lists of the matching ids as they stand
+// afterwards, as Salt does.
+func (d KeyFamilyDeps) changer(action KeyAction, states func(*Call) []string) func(context.Context,
+	*Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
 		found, err := d.matching(ctx, c, c.Arg("match"), states(c))
 		if err != nil {
@@ -216,11 +244,13 @@ func (d KeyFamilyDeps) changer(action KeyAction, states func(*Call) []string) fu
 	}
 }
 
-func (d KeyFamilyDeps) dictChanger(action KeyAction, states func(*Call) []string) func(context.Context, *Call) (any, error) {
+func (d KeyFamilyDeps) dictChanger(action KeyAction,
+	states func(*Call) []string) func(context.Context, *Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
 		m, ok := value.Plain(c.Arg("match")).(value.Map)
 		if !ok {
-			return nil, &function.ArgumentError{Text: "match must be a map of state to ids, not " + value.Repr(c.Arg("match"))}
+			return nil, &function.ArgumentError{Text: "match must be a map of state to ids, not " +
+				value.Repr(c.Arg("match"))}
 		}
 		allowed := states(c)
 		for _, p := range m {
@@ -236,7 +266,8 @@ func (d KeyFamilyDeps) dictChanger(action KeyAction, states func(*Call) []string
 	}
 }
 
-func (d KeyFamilyDeps) change(ctx context.Context, c *Call, action KeyAction, ids, states []string) error {
+func (d KeyFamilyDeps) change(ctx context.Context, c *Call, action KeyAction, ids,
+	states []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -250,7 +281,8 @@ func (d KeyFamilyDeps) change(ctx context.Context, c *Call, action KeyAction, id
 	return nil
 }
 
-func (d KeyFamilyDeps) matching(ctx context.Context, c *Call, match any, states []string) (map[string][]string, error) {
+func (d KeyFamilyDeps) matching(ctx context.Context, c *Call, match any,
+	states []string) (map[string][]string, error) {
 	lists, err := d.lists(ctx, c)
 	if err != nil {
 		return nil, err
@@ -258,7 +290,8 @@ func (d KeyFamilyDeps) matching(ctx context.Context, c *Call, match any, states 
 	return MatchKeys(lists, match, states), nil
 }
 
-// MatchKeys keeps of the lists those ids, in the given states, that match a glob, any of several globs with commas, or any of a list.
+// MatchKeys keeps of the lists those ids, in the given states, that match a glob, any of several
+// globs with commas, or any of a list.
 func MatchKeys(lists map[string][]string, match any, states []string) map[string][]string {
 	found := make(map[string][]string)
 	globs := textList(match)
@@ -284,7 +317,8 @@ func (d KeyFamilyDeps) finger(ctx context.Context, c *Call) (any, error) {
 }
 
 // each maps state to id to what show makes of the key.
-func (d KeyFamilyDeps) each(ctx context.Context, c *Call, show func(pem string) (string, error)) (any, error) {
+func (d KeyFamilyDeps) each(ctx context.Context, c *Call,
+	show func(pem string) (string, error)) (any, error) {
 	found, err := d.matching(ctx, c, c.Arg("match"), KeyStates)
 	if err != nil {
 		return nil, err

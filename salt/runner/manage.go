@@ -29,31 +29,37 @@ type ManageDeps struct {
 
 // Manage is the family manage.
 func Manage(d ManageDeps) []Function {
-	ping := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob"), function.Opt("timeout", nil), function.Opt("gather_job_timeout", nil)}
+	ping := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob"),
+		function.Opt("timeout", nil), function.Opt("gather_job_timeout", nil)}
 	example := func(fun string) string {
-		return "\n\nExample:\n\n    salt-run manage." + fun + "\n    salt-run manage." + fun + " tgt=webservers tgt_type=nodegroup timeout=5"
+		return "\n\nExample:\n\n    salt-run manage." + fun + "\n    salt-run manage." + fun +
+			" tgt=webservers tgt_type=nodegroup timeout=5"
 	}
 	fs := []Function{
 		{
-			Name: "manage.status", Params: append([]function.Param{function.Opt("output", true)}, ping...),
+			Name: "manage.status", Params: append([]function.Param{function.Opt("output", true)},
+				ping...),
 			Doc: "Ping the minions and tell who is up and who is down." + example("status"),
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				up, down, err := d.ping(ctx, c)
 				if err != nil {
 					return nil, err
 				}
-				return value.Map{{Key: "up", Value: texts(up)}, {Key: "down", Value: texts(down)}}, nil
+				return value.Map{{Key: "up", Value: texts(up)},
+					{Key: "down", Value: texts(down)}}, nil
 			},
 		},
 		{
-			Name: "manage.up", Params: ping, Doc: "Ping the minions and list those that answer." + example("up"),
+			Name: "manage.up", Params: ping, Doc: "Ping the minions and list those that answer." +
+				example("up"),
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				up, _, err := d.ping(ctx, c)
 				return texts(up), err
 			},
 		},
 		{
-			Name: "manage.down", Params: append([]function.Param{function.Opt("removekeys", false)}, ping...), Run: d.down,
+			Name: "manage.down", Params: append([]function.Param{function.Opt("removekeys", false)},
+				ping...), Run: d.down,
 			Doc: "Ping the minions and list those that don't answer. removekeys=True deletes their keys." + example("down"),
 		},
 		{
@@ -61,13 +67,17 @@ func Manage(d ManageDeps) []Function {
 			Doc: "Ask all minions for their Salt version and compare it with the master's.\n\nExample:\n\n    salt-run manage.versions",
 		},
 	}
-	for _, name := range []string{"present", "joined", "list_state", "allowed", "alived", "reaped"} {
+	for _, name := range []string{"present", "joined", "list_state", "allowed", "alived",
+		"reaped"} {
 		fs = append(fs, Function{
-			Name: "manage." + name, Params: []function.Param{function.Opt("subset", nil), function.Opt("show_ip", false)}, Run: d.present,
+			Name: "manage." + name, Params: []function.Param{function.Opt("subset", nil),
+				function.Opt("show_ip", false)}, Run: d.present,
 			Doc: "List the minions that are connected to a master.\n\nsubset\n    Only these ids.\n\nshow_ip : False\n    Show the address of each.\n\n" +
 				"Example:\n\n    salt-run manage." + name,
 		}, Function{
-			Name: "manage.not_" + strings.TrimPrefix(name, "list_"), Params: []function.Param{function.Opt("subset", nil), function.Opt("show_ip", false)}, Run: d.notPresent,
+			Name:   "manage.not_" + strings.TrimPrefix(name, "list_"),
+			Params: []function.Param{function.Opt("subset", nil), function.Opt("show_ip", false)},
+			Run:    d.notPresent,
 			Doc: "List the minions that have an accepted key but are not connected to any master.\n\nExample:\n\n    salt-run manage.not_" +
 				strings.TrimPrefix(name, "list_"),
 		})
@@ -96,7 +106,8 @@ func ConnectedWheel(d ManageDeps) []Function {
 	}}
 }
 
-// ping asks the target for test.ping and sorts the expected minions into those that answered and the others.
+// ping asks the target for test.ping and sorts the expected minions into those that answered and
+// the others.
 func (d ManageDeps) ping(ctx context.Context, c *Call) (up, down []string, err error) {
 	timeout, err := c.Seconds("timeout", 0)
 	if err != nil {
@@ -106,7 +117,8 @@ func (d ManageDeps) ping(ctx context.Context, c *Call) (up, down []string, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	answers, err := d.Minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"), Fun: "test.ping", User: c.User, Timeout: timeout, Gather: gather})
+	answers, err := d.Minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
+		Fun: "test.ping", User: c.User, Timeout: timeout, Gather: gather})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +154,8 @@ func (d ManageDeps) down(ctx context.Context, c *Call) (any, error) {
 
 // versions keeps Salt's labels. A minion that returned an error counts as offline, as there.
 func (d ManageDeps) versions(ctx context.Context, c *Call) (any, error) {
-	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "test.version", User: c.User})
+	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "test.version",
+		User: c.User})
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +186,8 @@ func (d ManageDeps) versions(ctx context.Context, c *Call) (any, error) {
 		groups[label] = append(groups[label], value.Pair{Key: id, Value: shown})
 	}
 	ret := value.Map{}
-	for _, label := range []string{"Up to date", "Minion requires update", "Minion newer than master", "Minion offline"} {
+	for _, label := range []string{"Up to date", "Minion requires update",
+		"Minion newer than master", "Minion offline"} {
 		if len(groups[label]) > 0 {
 			ret = append(ret, value.Pair{Key: label, Value: groups[label]})
 		}
@@ -229,7 +243,8 @@ func (d ManageDeps) connected(ctx context.Context, c *Call) (map[string]string, 
 	if d.Presence != nil {
 		return d.Presence.Present(ctx)
 	}
-	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "test.ping", User: c.User})
+	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "test.ping",
+		User: c.User})
 	if err != nil {
 		return nil, err
 	}
@@ -249,8 +264,9 @@ func contains(list []string, id string) bool {
 	return false
 }
 
-// compareVersions orders Salt versions by their numbers: 3006.9 before 3006.28. What follows a number ("rc1", "+12.gabc") counts only between
-// versions with equal numbers, and a release candidate comes before its release.
+// compareVersions orders Salt versions by their numbers: 3006.9 before 3006.28. What follows a
+// number ("rc1", "+12.gabc") counts only between versions with equal numbers, and a release
+// candidate comes before its release.
 func compareVersions(a, b string) int {
 	an, at := versionNumbers(a)
 	bn, bt := versionNumbers(b)

@@ -11,33 +11,40 @@ import (
 	"clustermaster/value"
 )
 
-// Modules runs execution functions on this master, as templates do; found is false for one that is not there.
+// Modules runs execution functions on this master, as templates do; found is false for one that is
+// not there.
 type Modules interface {
-	Run(ctx context.Context, fun string, args []any, kwargs value.Map) (val any, found bool, err error)
+	Run(ctx context.Context, fun string, args []any, kwargs value.Map) (val any, found bool,
+		err error)
 }
 
 // OnMaster is the functions that run an execution function on this master, and error.error.
 func OnMaster(modules Modules) []Function {
 	same := func(name, params, doc string) Function {
-		return Function{Name: name, VarArgs: true, VarKwargs: true, Doc: doc + "\n\nExample:\n\n    salt-run " + name + " " + params,
+		return Function{Name: name, VarArgs: true, VarKwargs: true,
+			Doc: doc + "\n\nExample:\n\n    salt-run " + name + " " + params,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, _, err := modules.Run(ctx, name, c.Rest(), withoutPrivate(c.Kwargs()))
 				return v, err
 			}}
 	}
 	return []Function{
-		same("http.query", "https://example.org/api decode=True", "Make a web request and show the answer; parameters are those of the function http.query in templates."),
+		same("http.query", "https://example.org/api decode=True",
+			"Make a web request and show the answer; parameters are those of the function http.query in templates."),
 		same("sdb.get", "sdb://profile/key", "Look up a value of an sdb profile of this master."),
-		{Name: "salt.cmd", Params: []function.Param{function.Need("fun")}, VarArgs: true, VarKwargs: true,
-			Doc: "Run an execution function on this master: one of those that templates have here.\n\nExample:\n\n    salt-run salt.cmd test.arg 1 2 a=b",
+		{Name: "salt.cmd", Params: []function.Param{function.Need("fun")}, VarArgs: true,
+			VarKwargs: true,
+			Doc:       "Run an execution function on this master: one of those that templates have here.\n\nExample:\n\n    salt-run salt.cmd test.arg 1 2 a=b",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(), withoutPrivate(c.Kwargs()).Without("with_pillar"))
+				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(),
+					withoutPrivate(c.Kwargs()).Without("with_pillar"))
 				if !found {
 					return fmt.Sprintf("'%s' is not available.", c.Text("fun")), nil
 				}
 				return v, err
 			}},
-		{Name: "error.error", Params: []function.Param{function.Opt("name", nil), function.Opt("message", "")},
+		{Name: "error.error", Params: []function.Param{function.Opt("name", nil),
+			function.Opt("message", "")},
 			Doc: "Fail with a message, to try what happens then; without a name nothing happens.\n\nExample:\n\n    salt-run error.error name=Exception message='This is an error.'",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if !c.Given("name") {
@@ -59,7 +66,8 @@ func withoutPrivate(kwargs value.Map) value.Map {
 // Matching is the family match.
 func Matching(targets Resolver) []Function {
 	return []Function{{
-		Name: "match.compound_matches", Params: []function.Param{function.Need("expr"), function.Need("minion_id")},
+		Name: "match.compound_matches", Params: []function.Param{function.Need("expr"),
+			function.Need("minion_id")},
 		Doc: "Tell whether a compound target means a minion: its id, or False. Pillar values must be given exactly.\n\nExample:\n\n" +
 			"    salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' web1",
 		Run: func(ctx context.Context, c *Call) (any, error) {

@@ -15,18 +15,23 @@ type MineReader interface {
 // Mine is the family mine.
 func Mine(mines MineReader, asker Asker) []Function {
 	return []Function{
-		{Name: "mine.get", Params: []function.Param{function.Need("tgt"), function.Need("fun"), function.Opt("tgt_type", "glob")},
+		{Name: "mine.get", Params: []function.Param{function.Need("tgt"), function.Need("fun"),
+			function.Opt("tgt_type", "glob")},
 			Doc: "Show mine values: one function gives minion to value, several (with commas) give function to minion to value.\n\nExample:\n\n" +
 				"    salt-run mine.get '*' network.ip_addrs\n    salt-run mine.get 'os:Debian' network.ip_addrs tgt_type=grain",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return mines.MineGet(ctx, c.Arg("tgt"), c.Arg("fun"), c.Text("tgt_type"))
 			}},
-		{Name: "mine.update", Params: []function.Param{function.Need("tgt"), function.Opt("tgt_type", "glob"), function.Opt("clear", false), function.Opt("mine_functions", nil)},
+		{Name: "mine.update", Params: []function.Param{function.Need("tgt"),
+			function.Opt("tgt_type", "glob"), function.Opt("clear", false),
+			function.Opt("mine_functions", nil)},
 			Doc: "Have minions send their mine now.\n\nExample:\n\n    salt-run mine.update '*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				got, err := asker.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"), Fun: "mine.update", User: c.User, Kwargs: value.Map{
-					{Key: "clear", Value: c.Arg("clear")}, {Key: "mine_functions", Value: c.Arg("mine_functions")},
-				}})
+				got, err := asker.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
+					Fun: "mine.update", User: c.User, Kwargs: value.Map{
+						{Key: "clear", Value: c.Arg("clear")},
+						{Key: "mine_functions", Value: c.Arg("mine_functions")},
+					}})
 				out := value.Map{}
 				for _, id := range got.Minions {
 					if a, ok := got.Returned[id]; ok {

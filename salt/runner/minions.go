@@ -29,13 +29,15 @@ type Answer struct {
 
 // Answers is the outcome of an Ask.
 type Answers struct {
-	Incomplete string // not empty if minions may have been missed: what of their data could not be read
+	// not empty if minions may have been missed: what of their data could not be read
+	Incomplete string
 	JID        string
 	Minions    []string // that were expected to answer
 	Returned   map[string]Answer
 }
 
-// Asker publishes a job and gathers its returns with Salt's algorithm (package gather). No matching minion is not an error: Minions is empty.
+// Asker publishes a job and gathers its returns with Salt's algorithm (package gather). No matching
+// minion is not an error: Minions is empty.
 type Asker interface {
 	Ask(ctx context.Context, a Ask) (Answers, error)
 }

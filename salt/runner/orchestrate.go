@@ -22,7 +22,8 @@ type Orchestration struct {
 	User               string
 }
 
-// Orchestrator runs states on this master. Results are maps from states to their returns, or lists of texts that say what is wrong.
+// Orchestrator runs states on this master. Results are maps from states to their returns, or lists
+// of texts that say what is wrong.
 type Orchestrator interface {
 	// ID is the id by which returns name the master.
 	ID() string
@@ -32,7 +33,8 @@ type Orchestrator interface {
 	Show(ctx context.Context, o Orchestration) (any, error)
 	High(ctx context.Context, data value.Map, o Orchestration) (any, error)
 	Single(ctx context.Context, fun, name string, kwargs value.Map, o Orchestration) (any, error)
-	// Pause changes what is asked of an orchestration, wherever it runs: a map from the id of a state, or __all__, to a map with kill or duration.
+	// Pause changes what is asked of an orchestration, wherever it runs: a map from the id of a
+	// state, or __all__, to a map with kill or duration.
 	Pause(ctx context.Context, jid string, change func(asked value.Map) value.Map) error
 }
 
@@ -50,16 +52,23 @@ const orchestrateDoc = "Run states on this master: an orchestration of minions, 
 
 // OrchestrationFamily is the part of the family state that runs states.
 func OrchestrationFamily(o Orchestrator) []Function {
-	env := []function.Param{function.Opt("pillar", nil), function.Opt("pillarenv", nil), function.Opt("pillar_enc", nil)}
+	env := []function.Param{function.Opt("pillar", nil), function.Opt("pillarenv", nil),
+		function.Opt("pillar_enc", nil)}
 	orchestrate := Function{
-		Doc:    orchestrateDoc,
-		Params: append([]function.Param{function.Need("mods"), function.Opt("saltenv", "base"), function.Opt("test", nil), function.Opt("exclude", nil)}, append(slices.Clip(env), function.Opt("orchestration_jid", nil))...),
-		Run:    func(ctx context.Context, c *Call) (any, error) { return orchestrateSLS(ctx, c, o) },
+		Doc: orchestrateDoc,
+		Params: append([]function.Param{function.Need("mods"), function.Opt("saltenv", "base"),
+			function.Opt("test", nil), function.Opt("exclude", nil)},
+			append(slices.Clip(env), function.Opt("orchestration_jid", nil))...),
+		Run: func(ctx context.Context, c *Call) (any,
+			error) {
+			return orchestrateSLS(ctx, c, o)
+		},
 	}
 	show := Function{
 		Doc: "Show the states of SLS files as state.orchestrate reads them, before it puts them into an order.\n\nParameters are those of state.orchestrate.\n\n" +
 			"Example:\n\n    salt-run state.orchestrate_show_sls webserver",
-		Params: append([]function.Param{function.Need("mods"), function.Opt("saltenv", "base"), function.Opt("test", nil), function.Opt("queue", false)}, env...),
+		Params: append([]function.Param{function.Need("mods"), function.Opt("saltenv", "base"),
+			function.Opt("test", nil), function.Opt("queue", false)}, env...),
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			req, err := orchestration(c)
 			if err != nil {
@@ -73,19 +82,26 @@ func OrchestrationFamily(o Orchestrator) []Function {
 	one := []Function{
 		{
 			Name: "state.orchestrate_single", VarKwargs: true,
-			Params: []function.Param{function.Need("fun"), function.Need("name"), function.Opt("test", nil), function.Opt("queue", false), function.Opt("pillar", nil)},
-			Doc:    "Run one state on this master, with its arguments as keywords.\n\nExample:\n\n    salt-run state.orchestrate_single fun=salt.wheel name=key.list_all",
+			Params: []function.Param{function.Need("fun"), function.Need("name"),
+				function.Opt("test", nil), function.Opt("queue", false),
+				function.Opt("pillar", nil)},
+			Doc: "Run one state on this master, with its arguments as keywords.\n\nExample:\n\n    salt-run state.orchestrate_single fun=salt.wheel name=key.list_all",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				kwargs := slices.Clone(c.Kwargs())
 				if c.Given("pillar") {
 					kwargs = append(kwargs, value.Pair{Key: "pillar", Value: c.Arg("pillar")})
 				}
-				return orchestrateOne(c, o, func(req Orchestration) (any, error) { return o.Single(ctx, c.Text("fun"), c.Text("name"), kwargs, req) })
+				return orchestrateOne(c, o,
+					func(req Orchestration) (any,
+						error) {
+						return o.Single(ctx, c.Text("fun"), c.Text("name"), kwargs, req)
+					})
 			},
 		},
 		{
 			Name: "state.orchestrate_high", VarKwargs: true,
-			Params: []function.Param{function.Need("data"), function.Opt("test", nil), function.Opt("queue", false), function.Opt("pillar", nil)},
+			Params: []function.Param{function.Need("data"), function.Opt("test", nil),
+				function.Opt("queue", false), function.Opt("pillar", nil)},
 			Doc: "Run states on this master that are given as a map, as an SLS file would have them.\n\nExample:\n\n" +
 				"    salt-run state.orchestrate_high '{one: {salt.function: [{name: test.ping}, {tgt: \"*\"}]}}'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -130,7 +146,8 @@ func orchestrateSLS(ctx context.Context, c *Call, o Orchestrator) (any, error) {
 	if succeeded {
 		code = 0
 	}
-	return value.Map{{Key: "data", Value: value.Map{{Key: o.ID(), Value: v}}}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
+	return value.Map{{Key: "data", Value: value.Map{{Key: o.ID(), Value: v}}},
+		{Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
 }
 
 // orchestrateOne runs states that are no SLS files; Salt shows them twice, first as an event.
@@ -167,7 +184,8 @@ func pillarIsMap(c *Call) error {
 // orchestration reads what the functions on SLS files have in common.
 func orchestration(c *Call) (Orchestration, error) {
 	req := Orchestration{
-		Mods: c.Texts("mods"), Saltenv: c.Text("saltenv"), Pillarenv: c.Text("pillarenv"), PillarEnc: c.Text("pillar_enc"), JID: c.JID, User: c.User,
+		Mods: c.Texts("mods"), Saltenv: c.Text("saltenv"), Pillarenv: c.Text("pillarenv"),
+		PillarEnc: c.Text("pillar_enc"), JID: c.JID, User: c.User,
 	}
 	if err := pillarIsMap(c); err != nil {
 		return req, err
@@ -193,12 +211,14 @@ func orchestration(c *Call) (Orchestration, error) {
 // pauses are the functions by which a running orchestration waits or ends.
 func pauses(o Orchestrator) []Function {
 	jid, id := function.Need("jid"), function.Opt("state_id", nil)
-	change := func(ctx context.Context, c *Call, change func(asked value.Map, id string) value.Map) (any, error) {
+	change := func(ctx context.Context, c *Call,
+		change func(asked value.Map, id string) value.Map) (any, error) {
 		id := "__all__"
 		if c.Given("state_id") {
 			id = c.Text("state_id")
 		}
-		if err := o.Pause(ctx, c.Text("jid"), func(asked value.Map) value.Map { return change(asked, id) }); err != nil {
+		if err := o.Pause(ctx, c.Text("jid"),
+			func(asked value.Map) value.Map { return change(asked, id) }); err != nil {
 			return nil, fmt.Errorf("pause orchestration %s: %w", c.Text("jid"), err)
 		}
 		return nil, nil
@@ -252,8 +272,12 @@ func pauses(o Orchestrator) []Function {
 			"Example:\n\n    salt-run state.soft_kill 20260101120000000000",
 		Params: []function.Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {
-			return change(ctx, c, func(asked value.Map, id string) value.Map { return asked.Set(id, entry(asked, id).Set("kill", true)) })
+			return change(ctx, c, func(asked value.Map,
+				id string) value.Map {
+				return asked.Set(id, entry(asked, id).Set("kill", true))
+			})
 		},
 	}
-	return slices.Concat(named(pause, "state.pause", "state.set_pause"), named(resume, "state.resume", "state.rm_pause"), []Function{kill})
+	return slices.Concat(named(pause, "state.pause", "state.set_pause"),
+		named(resume, "state.resume", "state.rm_pause"), []Function{kill})
 }

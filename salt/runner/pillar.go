@@ -10,7 +10,8 @@ import (
 // PillarMaker makes pillars for the operator.
 type PillarMaker interface {
 	// MakePillar makes a minion's pillar anew. Grains nil means those that are kept of it.
-	MakePillar(ctx context.Context, id string, extra value.Map, saltenv, pillarenv string) (value.Map, error)
+	MakePillar(ctx context.Context, id string, extra value.Map, saltenv,
+		pillarenv string) (value.Map, error)
 	// Top is the merged pillar top file, or what is wrong with it.
 	Top(ctx context.Context, id, saltenv string) (top value.Map, errors []string, err error)
 	// Kept is the pillar that is kept of a minion for a pillarenv.
@@ -22,7 +23,8 @@ type PillarMaker interface {
 // Pillar is the family pillar.
 func Pillar(maker PillarMaker, targets Resolver) []Function {
 	return []Function{
-		{Name: "pillar.show_pillar", Params: []function.Param{function.Opt("minion", "*")}, VarKwargs: true,
+		{Name: "pillar.show_pillar", Params: []function.Param{function.Opt("minion", "*")},
+			VarKwargs: true,
 			Doc: "Make the pillar of a minion and show it. Keywords are grains to make it with; saltenv and pillarenv choose environments.\n\nExample:\n\n" +
 				"    salt-run pillar.show_pillar web1\n    salt-run pillar.show_pillar web1 pillarenv=dev os=Debian",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -40,7 +42,8 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 				}
 				return maker.MakePillar(ctx, c.Text("minion"), extra, saltenv, pillarenv)
 			}},
-		{Name: "pillar.show_top", Params: []function.Param{function.Opt("minion", nil), function.Opt("saltenv", "base")},
+		{Name: "pillar.show_top", Params: []function.Param{function.Opt("minion", nil),
+			function.Opt("saltenv", "base")},
 			Doc: "Show the merged top file of the pillar, or the errors of it.\n\nExample:\n\n    salt-run pillar.show_top",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				top, errors, err := maker.Top(ctx, c.Text("minion"), c.Text("saltenv"))
@@ -51,31 +54,37 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 				for i, e := range errors {
 					list[i] = e
 				}
-				c.Progress(value.Map{{Key: "data", Value: list}, {Key: "outputter", Value: "nested"}})
+				c.Progress(value.Map{{Key: "data", Value: list},
+					{Key: "outputter", Value: "nested"}})
 				return list, nil
 			}},
-		{Name: "pillar.show_pillar_cache", Params: []function.Param{function.Opt("minion", "*"), function.Opt("pillarenv", nil)}, VarKwargs: true,
+		{Name: "pillar.show_pillar_cache", Params: []function.Param{function.Opt("minion", "*"),
+			function.Opt("pillarenv", nil)}, VarKwargs: true,
 			Doc: "Show the kept pillars of minions.\n\nExample:\n\n    salt-run pillar.show_pillar_cache 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				out := value.Map{}
-				return out, eachTarget(ctx, c, targets, c.Arg("minion"), "glob", func(id string) error {
-					m, found, err := maker.Kept(ctx, id, c.Text("pillarenv"))
-					if found && len(m) > 0 {
-						out = append(out, value.Pair{Key: id, Value: m})
-					}
-					return err
-				})
+				return out, eachTarget(ctx, c, targets, c.Arg("minion"), "glob",
+					func(id string) error {
+						m, found, err := maker.Kept(ctx, id, c.Text("pillarenv"))
+						if found && len(m) > 0 {
+							out = append(out, value.Pair{Key: id, Value: m})
+						}
+						return err
+					})
 			}},
-		{Name: "pillar.clear_pillar_cache", Params: []function.Param{function.Opt("minion", "*"), function.Opt("pillarenv", nil)}, VarKwargs: true,
+		{Name: "pillar.clear_pillar_cache", Params: []function.Param{function.Opt("minion", "*"),
+			function.Opt("pillarenv", nil)}, VarKwargs: true,
 			Doc: "Forget the kept pillars of minions; they are made anew when asked for.\n\nExample:\n\n    salt-run pillar.clear_pillar_cache 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				return true, eachTarget(ctx, c, targets, c.Arg("minion"), "glob", func(id string) error { return maker.Forget(ctx, id) })
+				return true, eachTarget(ctx, c, targets, c.Arg("minion"), "glob",
+					func(id string) error { return maker.Forget(ctx, id) })
 			}},
 	}
 }
 
 // eachTarget calls fn with each minion of a target.
-func eachTarget(ctx context.Context, c *Call, targets Resolver, tgt any, tgtType string, fn func(id string) error) error {
+func eachTarget(ctx context.Context, c *Call, targets Resolver, tgt any, tgtType string,
+	fn func(id string) error) error {
 	ids, incomplete, err := targets.Resolve(ctx, tgtType, tgt)
 	if err != nil {
 		return err

@@ -7,7 +7,8 @@ import (
 	"clustermaster/salt/function"
 )
 
-// PKI is the family pki. write puts all keys into the files of the mmap_key driver in the key folder, in place of what is there.
+// PKI is the family pki. write puts all keys into the files of the mmap_key driver in the key
+// folder, in place of the present contents.
 func PKI(keys Keys, write func(ctx context.Context) error) []Function {
 	status := func(ctx context.Context, head string, c *Call) (any, error) {
 		lists, note, err := keys.KeyLists(ctx)
@@ -20,13 +21,15 @@ func PKI(keys Keys, write func(ctx context.Context) error) []Function {
 		n := func(state string) int { return len(lists[state]) }
 		total := n(StateAccepted) + n(StatePending) + n(StateRejected) + n(StateDenied)
 		return fmt.Sprintf("%s\n  Accepted: %s\n  Pending:  %s\n  Rejected: %s\n  Denied:   %s\n  Total:    %s", head, thousands(n(StateAccepted)),
-			thousands(n(StatePending)), thousands(n(StateRejected)), thousands(n(StateDenied)), thousands(total)), nil
+			thousands(n(StatePending)), thousands(n(StateRejected)), thousands(n(StateDenied)),
+			thousands(total)), nil
 	}
 	const dry = "PKI migration dry-run (no changes written):"
 	return []Function{
 		{
-			Name: "pki.status", Doc: "Count the minion keys by state.\n\nExample:\n\n    salt-run pki.status",
-			Run: func(ctx context.Context, c *Call) (any, error) { return status(ctx, dry, c) },
+			Name: "pki.status",
+			Doc:  "Count the minion keys by state.\n\nExample:\n\n    salt-run pki.status",
+			Run:  func(ctx context.Context, c *Call) (any, error) { return status(ctx, dry, c) },
 		},
 		{
 			Name: "pki.migrate_to_mmap", Params: []function.Param{function.Opt("dry_run", false)},

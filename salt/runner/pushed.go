@@ -23,7 +23,8 @@ type PushedFile struct {
 type PushedFiles interface {
 	List(ctx context.Context) (files []PushedFile, incomplete string, err error)
 	Read(ctx context.Context, id, path string, to *bytes.Buffer) error
-	// Export writes a file below cachedir/minions of this master, where Salt keeps pushed files, and returns its path.
+	// Export writes a file below cachedir/minions of this master, where Salt keeps pushed files,
+	// and returns its path.
 	Export(ctx context.Context, id, path string) (string, error)
 	Delete(ctx context.Context, id, path string) error
 }
@@ -40,25 +41,31 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 			c.Warn(incomplete + ": files may be missing here")
 		}
 		all = slices.DeleteFunc(all, func(f PushedFile) bool { return !slices.Contains(ids, f.ID) })
-		slices.SortFunc(all, func(a, b PushedFile) int { return strings.Compare(a.ID+"/"+a.Path, b.ID+"/"+b.Path) })
+		slices.SortFunc(all, func(a, b PushedFile) int {
+			return strings.Compare(a.ID+"/"+a.Path,
+				b.ID+"/"+b.Path)
+		})
 		return all, err
 	}
 	params := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob")}
 	one := []function.Param{function.Need("id"), function.Need("path")}
 	clean := func(c *Call) string { return strings.TrimPrefix(c.Text("path"), "/") }
 	return []Function{
-		{Name: "pushed.list", Params: params, Doc: "List the files that minions pushed with cp.push.\n\nExample:\n\n    salt-run pushed.list 'web*'",
+		{Name: "pushed.list", Params: params,
+			Doc: "List the files that minions pushed with cp.push.\n\nExample:\n\n    salt-run pushed.list 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				list, err := of(ctx, c)
 				out := value.Map{}
 				for _, f := range list {
 					v, _ := out.Get(f.ID)
 					m, _ := v.(value.Map)
-					out = out.Set(f.ID, m.Set(f.Path, value.Map{{Key: "size", Value: f.Size}, {Key: "pushed", Value: f.At}}))
+					out = out.Set(f.ID, m.Set(f.Path,
+						value.Map{{Key: "size", Value: f.Size}, {Key: "pushed", Value: f.At}}))
 				}
 				return out, err
 			}},
-		{Name: "pushed.read", Params: one, Doc: "Show a pushed file.\n\nExample:\n\n    salt-run pushed.read web1 etc/hosts",
+		{Name: "pushed.read", Params: one,
+			Doc: "Show a pushed file.\n\nExample:\n\n    salt-run pushed.read web1 etc/hosts",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				var b bytes.Buffer
 				if err := files.Read(ctx, c.Text("id"), clean(c), &b); err != nil {
@@ -69,7 +76,8 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 				}
 				return b.Bytes(), nil
 			}},
-		{Name: "pushed.export", Params: params, Doc: "Write pushed files below cachedir/minions of this master, where Salt keeps them, and list them.\n\nExample:\n\n    salt-run pushed.export 'web*'",
+		{Name: "pushed.export", Params: params,
+			Doc: "Write pushed files below cachedir/minions of this master, where Salt keeps them, and list them.\n\nExample:\n\n    salt-run pushed.export 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				list, err := of(ctx, c)
 				if err != nil {
@@ -85,7 +93,8 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 				}
 				return out, nil
 			}},
-		{Name: "pushed.delete", Params: one, Doc: "Remove a pushed file from all masters.\n\nExample:\n\n    salt-run pushed.delete web1 etc/hosts",
+		{Name: "pushed.delete", Params: one,
+			Doc: "Remove a pushed file from all masters.\n\nExample:\n\n    salt-run pushed.delete web1 etc/hosts",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return true, files.Delete(ctx, c.Text("id"), clean(c))
 			}},

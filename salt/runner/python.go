@@ -36,8 +36,10 @@ type PythonCall struct {
 
 // synced are the kinds of modules that Salt's runner saltutil copies.
 var synced = []string{
-	"all", "cache", "clouds", "eauth_tokens", "engines", "executors", "fileserver", "grains", "modules", "output", "pillar",
-	"proxymodules", "queues", "renderers", "returners", "roster", "runners", "sdb", "serializers", "states", "thorium", "tops",
+	"all", "cache", "clouds", "eauth_tokens", "engines", "executors", "fileserver", "grains",
+	"modules", "output", "pillar",
+	"proxymodules", "queues", "renderers", "returners", "roster", "runners", "sdb", "serializers",
+	"states", "thorium", "tops",
 	"utils", "wheel",
 }
 
@@ -52,13 +54,16 @@ func Python(host PythonHost) []Function {
 	for _, kind := range synced {
 		name := "saltutil.sync_" + kind
 		out = append(out, Function{
-			Name:   name,
-			Params: []function.Param{function.Opt("saltenv", "base"), function.Opt("extmod_whitelist", nil), function.Opt("extmod_blacklist", nil)},
-			Doc: "Copy modules (" + kind + ") from the folders of file_roots such as salt://_modules to extension_modules of this master. " +
+			Name: name,
+			Params: []function.Param{function.Opt("saltenv", "base"),
+				function.Opt("extmod_whitelist", nil), function.Opt("extmod_blacklist", nil)},
+			Doc: "Copy modules (" + kind +
+				") from the folders of file_roots such as salt://_modules to extension_modules of this master. " +
 				"Needs a Python with Salt.\n\nExample:\n\n    salt-run " + name,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return host.Runner(ctx, name, nil, value.Map{
-					{Key: "saltenv", Value: c.Arg("saltenv")}, {Key: "extmod_whitelist", Value: c.Arg("extmod_whitelist")},
+					{Key: "saltenv", Value: c.Arg("saltenv")},
+					{Key: "extmod_whitelist", Value: c.Arg("extmod_whitelist")},
 					{Key: "extmod_blacklist", Value: c.Arg("extmod_blacklist")},
 				})
 			},
@@ -71,7 +76,8 @@ func pythonStatus(s PythonStatus) value.Map {
 	calls, modules := []any{}, []any{}
 	for _, c := range s.Calls {
 		calls = append(calls, value.Map{
-			{Key: "pid", Value: c.PID}, {Key: "function", Value: c.Fun}, {Key: "file", Value: c.File},
+			{Key: "pid", Value: c.PID}, {Key: "function", Value: c.Fun},
+			{Key: "file", Value: c.File},
 			{Key: "seconds", Value: time.Since(c.Since).Seconds()},
 		})
 	}
@@ -84,6 +90,7 @@ func pythonStatus(s PythonStatus) value.Map {
 	}
 	return append(out, value.Map{
 		{Key: "python", Value: s.Python}, {Key: "salt", Value: s.Salt}, {Key: "pid", Value: s.PID},
-		{Key: "children_started", Value: int64(s.Children)}, {Key: "calls", Value: calls}, {Key: "site_modules", Value: modules},
+		{Key: "children_started", Value: int64(s.Children)}, {Key: "calls", Value: calls},
+		{Key: "site_modules", Value: modules},
 	}...)
 }

@@ -8,7 +8,8 @@ import (
 	"clustermaster/value"
 )
 
-// Reactors is what the family reactor asks of the reactor. Changes hold on every master and outlive restarts.
+// Reactors is what the family reactor asks of the reactor. Changes hold on every master and outlive
+// restarts.
 type Reactors interface {
 	// Available says whether there is a reactor: the option reactor is set.
 	Available() bool
@@ -36,7 +37,8 @@ func ReactorFamily(r Reactors) []Function {
 			comment = yes
 		}
 		result := value.Map{{Key: "status", Value: done}, {Key: "comment", Value: comment}}
-		r.Fire(tag, value.Map{{Key: "reactors", Value: r.Reactors()}, {Key: "result", Value: result}})
+		r.Fire(tag, value.Map{{Key: "reactors", Value: r.Reactors()},
+			{Key: "result", Value: result}})
 		return result
 	}
 	leading := func() any {
@@ -46,16 +48,20 @@ func ReactorFamily(r Reactors) []Function {
 	}
 	family := []Function{
 		{
-			Name: "reactor.list", Params: []function.Param{function.Opt("saltenv", "base"), function.Opt("test", nil)},
+			Name: "reactor.list", Params: []function.Param{function.Opt("saltenv", "base"),
+				function.Opt("test", nil)},
 			Doc: "List the reactors in force, those that were added last.\n\nExample:\n\n    salt-run reactor.list",
 			Run: func(context.Context, *Call) (any, error) {
 				list := r.Reactors()
-				r.Fire("salt/reactors/manage/list-results", value.Map{{Key: "reactors", Value: list}})
+				r.Fire("salt/reactors/manage/list-results",
+					value.Map{{Key: "reactors", Value: list}})
 				return list, nil
 			},
 		},
 		{
-			Name: "reactor.add", Params: []function.Param{function.Need("event"), function.Need("reactors"), function.Opt("saltenv", "base"), function.Opt("test", nil)},
+			Name: "reactor.add", Params: []function.Param{function.Need("event"),
+				function.Need("reactors"), function.Opt("saltenv", "base"),
+				function.Opt("test", nil)},
 			Doc: "Add a reactor, on every master, until it is deleted.\n\nevent\n    A pattern on tags.\n\nreactors\n    A path, a glob, a salt:// address, or a list of them.\n\n" +
 				"Example:\n\n    salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -67,22 +73,26 @@ func ReactorFamily(r Reactors) []Function {
 					for _, e := range v {
 						path, ok := e.(string)
 						if !ok {
-							return nil, &function.ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
+							return nil,
+								&function.ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
 						}
 						files = append(files, path)
 					}
 				default:
-					return nil, &function.ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
+					return nil,
+						&function.ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
 				}
 				done, err := r.AddReactor(ctx, c.Text("event"), files)
 				if err != nil {
 					return nil, err
 				}
-				return told(done, "salt/reactors/manage/add-complete", "Reactor added.", "Reactor already exists."), nil
+				return told(done, "salt/reactors/manage/add-complete", "Reactor added.",
+					"Reactor already exists."), nil
 			},
 		},
 		{
-			Name: "reactor.delete", Params: []function.Param{function.Need("event"), function.Opt("saltenv", "base"), function.Opt("test", nil)},
+			Name: "reactor.delete", Params: []function.Param{function.Need("event"),
+				function.Opt("saltenv", "base"), function.Opt("test", nil)},
 			Doc: "Delete the reactors of a pattern on tags, on every master; those of the option reactor too, until reactor.add brings the pattern back.\n\n" +
 				"Example:\n\n    salt-run reactor.delete 'salt/cloud/*/destroyed'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -90,7 +100,8 @@ func ReactorFamily(r Reactors) []Function {
 				if err != nil {
 					return nil, err
 				}
-				return told(done, "salt/reactors/manage/delete-complete", "Reactor deleted.", "Reactor does not exists."), nil
+				return told(done, "salt/reactors/manage/delete-complete", "Reactor deleted.",
+					"Reactor does not exists."), nil
 			},
 		},
 		{

@@ -61,8 +61,8 @@ type RootsProgress struct {
 
 // RootsSync makes roots equal on all masters.
 type RootsSync interface {
-	// SyncRoots blocks until all reachable masters are done; watch is called from several goroutines. Views of trees that
-	// are done come with the error of one that is not.
+	// SyncRoots blocks until all reachable masters are done; watch is called from several
+	// goroutines. Views of trees that are done come with the error of one that is not.
 	SyncRoots(ctx context.Context, r RootsRequest, watch func(RootsProgress)) ([]RootsView, error)
 	// RootsStatus looks for drift on all masters.
 	RootsStatus(ctx context.Context, roots string) ([]RootsView, error)
@@ -74,8 +74,9 @@ type RootsSync interface {
 func Roots(s RootsSync) []Function {
 	return []Function{
 		{
-			Name:   "cluster.sync_roots",
-			Params: []function.Param{function.Opt("roots", "both"), function.Opt("saltenv", nil), function.Opt("force", false), function.Opt("test", false)},
+			Name: "cluster.sync_roots",
+			Params: []function.Param{function.Opt("roots", "both"), function.Opt("saltenv", nil),
+				function.Opt("force", false), function.Opt("test", false)},
 			Doc: "Make file_roots and pillar_roots of all masters like those of this one, and wait until every master that can be reached is done. A master\n" +
 				"that is away catches up by itself when it is back. What was changed by hand on another master since its last sync is listed and left alone.\n\n" +
 				"roots : both\n    file, pillar or both.\n\nsaltenv : None\n    One environment only.\n\n" +
@@ -107,7 +108,8 @@ func Roots(s RootsSync) []Function {
 // noCluster is Salt's answer on a master that is in no cluster.
 func noCluster() value.Map {
 	return value.Map{
-		{Key: "status", Value: "skipped"}, {Key: "reason", Value: "no cluster_id configured; this master is not a cluster member"},
+		{Key: "status", Value: "skipped"},
+		{Key: "reason", Value: "no cluster_id configured; this master is not a cluster member"},
 	}
 }
 
@@ -116,7 +118,8 @@ func syncRoots(ctx context.Context, c *Call, s RootsSync) (any, error) {
 		return noCluster(), nil
 	}
 	req := RootsRequest{
-		Roots: c.Text("roots"), Saltenv: c.Text("saltenv"), Force: c.True("force"), Test: c.True("test"),
+		Roots: c.Text("roots"), Saltenv: c.Text("saltenv"), Force: c.True("force"),
+		Test: c.True("test"),
 	}
 	bar := &rootsBar{by: make(map[string]RootsProgress)}
 	type outcome struct {
@@ -190,7 +193,8 @@ func (b *rootsBar) line() string {
 			bar[i] = '#'
 		}
 	}
-	return fmt.Sprintf("[%s] %3d%%  %s of %s, %d of %d files, %d masters fetching", bar, 100*min(sum.Bytes, sum.BytesTotal)/sum.BytesTotal,
+	return fmt.Sprintf("[%s] %3d%%  %s of %s, %d of %d files, %d masters fetching", bar,
+		100*min(sum.Bytes, sum.BytesTotal)/sum.BytesTotal,
 		byteText(sum.Bytes), byteText(sum.BytesTotal), sum.Items, sum.ItemsTotal, busy)
 }
 
@@ -218,11 +222,13 @@ func rootsMap(views []RootsView, synced bool) value.Map {
 		tree := value.Map{{Key: "head", Value: int64(v.Head)}}
 		if synced {
 			tree = append(tree, value.Map{
-				{Key: "published", Value: v.Published}, {Key: "items", Value: int64(v.Items)}, {Key: "bytes", Value: v.Bytes},
+				{Key: "published", Value: v.Published}, {Key: "items", Value: int64(v.Items)},
+				{Key: "bytes", Value: v.Bytes},
 			}...)
 		}
 		if v.Source != "" {
-			tree = append(tree, value.Pair{Key: "source", Value: v.Source}, value.Pair{Key: "at", Value: v.At.UTC().Format(time.RFC3339)})
+			tree = append(tree, value.Pair{Key: "source", Value: v.Source},
+				value.Pair{Key: "at", Value: v.At.UTC().Format(time.RFC3339)})
 		}
 		peers := value.Map{}
 		for i := range v.Peers {
@@ -230,24 +236,31 @@ func rootsMap(views []RootsView, synced bool) value.Map {
 			if p.result() == "failed" {
 				retcode = 1
 			}
-			one := value.Map{{Key: "result", Value: p.result()}, {Key: "head", Value: int64(p.Head)}}
+			one := value.Map{{Key: "result", Value: p.result()},
+				{Key: "head", Value: int64(p.Head)}}
 			if synced {
 				one = append(one, value.Map{
-					{Key: "added", Value: int64(p.Added)}, {Key: "changed", Value: int64(p.Changed)}, {Key: "deleted", Value: int64(p.Deleted)},
-					{Key: "bytes", Value: p.Bytes}, {Key: "seconds", Value: float64(int64(p.Seconds*1000)) / 1000},
+					{Key: "added", Value: int64(p.Added)},
+					{Key: "changed", Value: int64(p.Changed)},
+					{Key: "deleted", Value: int64(p.Deleted)},
+					{Key: "bytes", Value: p.Bytes},
+					{Key: "seconds", Value: float64(int64(p.Seconds*1000)) / 1000},
 				}...)
 			} else {
 				one = append(one, value.Pair{Key: "behind", Value: p.Behind})
 			}
 			drift := []any{}
 			for _, d := range p.Drift {
-				drift = append(drift, value.Map{{Key: "what", Value: d.What}, {Key: "item", Value: d.Item}})
+				drift = append(drift, value.Map{{Key: "what", Value: d.What},
+					{Key: "item", Value: d.Item}})
 			}
-			one = append(one, value.Pair{Key: "drifted", Value: int64(p.Drifted)}, value.Pair{Key: "drift", Value: drift})
+			one = append(one, value.Pair{Key: "drifted", Value: int64(p.Drifted)},
+				value.Pair{Key: "drift", Value: drift})
 			for _, l := range []struct {
 				key  string
 				list []string
-			}{{"changes", p.Changes}, {"kept_in", p.KeptIn}, {"missing_roots", p.Missing}, {"skipped", p.Skipped}} {
+			}{{"changes", p.Changes}, {"kept_in", p.KeptIn}, {"missing_roots",
+				p.Missing}, {"skipped", p.Skipped}} {
 				if len(l.list) > 0 {
 					one = append(one, value.Pair{Key: l.key, Value: texts(l.list)})
 				}
@@ -257,7 +270,8 @@ func rootsMap(views []RootsView, synced bool) value.Map {
 			}
 			peers = append(peers, value.Pair{Key: p.ID, Value: one})
 		}
-		out = append(out, value.Pair{Key: v.Tree, Value: append(tree, value.Pair{Key: "peers", Value: peers})})
+		out = append(out, value.Pair{Key: v.Tree,
+			Value: append(tree, value.Pair{Key: "peers", Value: peers})})
 	}
 	return append(out, value.Pair{Key: "retcode", Value: retcode})
 }

@@ -20,23 +20,33 @@ type fakeRoots struct {
 
 func (f *fakeRoots) Clustered() bool { return !f.alone }
 
-func (f *fakeRoots) SyncRoots(_ context.Context, r RootsRequest, watch func(RootsProgress)) ([]RootsView, error) {
+func (f *fakeRoots) SyncRoots(_ context.Context, r RootsRequest,
+	watch func(RootsProgress)) ([]RootsView, error) {
 	f.asked = r
-	watch(RootsProgress{Tree: "file_roots", Peer: "m2/1", Bytes: 50, BytesTotal: 200, Items: 1, ItemsTotal: 4})
-	watch(RootsProgress{Tree: "file_roots", Peer: "m3/1", Bytes: 200, BytesTotal: 200, Items: 4, ItemsTotal: 4})
+	watch(RootsProgress{Tree: "file_roots", Peer: "m2/1", Bytes: 50, BytesTotal: 200, Items: 1,
+		ItemsTotal: 4})
+	watch(RootsProgress{Tree: "file_roots", Peer: "m3/1", Bytes: 200, BytesTotal: 200, Items: 4,
+		ItemsTotal: 4})
 	<-time.After(400 * time.Millisecond) // longer than the meter's tick
 	return f.views, f.err
 }
 
-func (f *fakeRoots) RootsStatus(context.Context, string) ([]RootsView, error) { return f.views, f.err }
+func (f *fakeRoots) RootsStatus(context.Context, string) ([]RootsView, error) {
+	return f.views,
+		f.err
+}
 
 var rootsViews = []RootsView{{
-	Tree: "file_roots", Head: 7, Published: true, Source: "m1", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Items: 1234, Bytes: 5 << 20,
+	Tree: "file_roots", Head: 7, Published: true, Source: "m1",
+	At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Items: 1234, Bytes: 5 << 20,
 	Peers: []RootsPeer{
-		{ID: "m1", Source: true, Head: 7, Skipped: []string{`base:0 "out": the link leads out of the root`}},
+		{ID: "m1", Source: true, Head: 7,
+			Skipped: []string{`base:0 "out": the link leads out of the root`}},
 		{
-			ID: "m2", Head: 7, Added: 2, Changed: 1, Deleted: 3, Bytes: 12345, Seconds: 1.2345, Drifted: 22,
-			Drift: []RootsDrift{{"edited", "base:0 top.sls"}, {"added", "base:0 odd\nname\x1b[31m"}}, Kept: 1, KeptIn: []string{"/srv/kept"},
+			ID: "m2", Head: 7, Added: 2, Changed: 1, Deleted: 3, Bytes: 12345, Seconds: 1.2345,
+			Drifted: 22,
+			Drift: []RootsDrift{{"edited", "base:0 top.sls"},
+				{"added", "base:0 odd\nname\x1b[31m"}}, Kept: 1, KeptIn: []string{"/srv/kept"},
 		},
 		{ID: "m3", Head: 6, Away: true},
 		{ID: "master-four", Head: 6, Error: "no room"},
@@ -75,9 +85,11 @@ func TestRootsFunctions(t *testing.T) {
 	shown := map[string][]string{}
 	call := func(fun string, kwargs value.Map) Result {
 		clear(shown)
-		return r.Run(t.Context(), Request{Fun: fun, Kwargs: kwargs}, func(kind string, v any) { shown[kind] = append(shown[kind], value.Str(v)) })
+		return r.Run(t.Context(), Request{Fun: fun, Kwargs: kwargs},
+			func(kind string, v any) { shown[kind] = append(shown[kind], value.Str(v)) })
 	}
-	res := call("cluster.sync_roots", value.Map{{Key: "roots", Value: "file"}, {Key: "saltenv", Value: "dev"}, {Key: "force", Value: true}})
+	res := call("cluster.sync_roots", value.Map{{Key: "roots", Value: "file"},
+		{Key: "saltenv", Value: "dev"}, {Key: "force", Value: true}})
 	if f.asked != (RootsRequest{Roots: "file", Saltenv: "dev", Force: true}) {
 		t.Errorf("asked for %+v", f.asked)
 	}
@@ -100,13 +112,15 @@ func TestRootsFunctions(t *testing.T) {
 	}
 
 	res = call("cluster.roots_status", nil)
-	if got := strings.Join(shown["show"], ""); !strings.HasPrefix(got, rootsStatus) || !strings.Contains(got, "  m3           -     away        -\n") {
+	if got := strings.Join(shown["show"], ""); !strings.HasPrefix(got, rootsStatus) ||
+		!strings.Contains(got, "  m3           -     away        -\n") {
 		t.Errorf("got\n%s", got)
 	}
 
 	f.err = errors.New("sync pillar_roots: no quorum")
 	res = call("cluster.sync_roots", nil)
-	if res.Success || !strings.Contains(value.Str(res.Return), "no quorum") || !strings.HasPrefix(strings.Join(shown["print"], ""), "file_roots: head 7, published") {
+	if res.Success || !strings.Contains(value.Str(res.Return), "no quorum") ||
+		!strings.HasPrefix(strings.Join(shown["print"], ""), "file_roots: head 7, published") {
 		t.Errorf("what was done before is lost: %+v, %q", res, shown)
 	}
 
@@ -119,7 +133,8 @@ func TestRootsFunctions(t *testing.T) {
 
 func TestSizesForPeople(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 64 << 20: "64.0 MiB", 2 << 30: "2.0 GiB", 1 << 62: "4.0 EiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB",
+		1536: "1.5 KiB", 64 << 20: "64.0 MiB", 2 << 30: "2.0 GiB", 1 << 62: "4.0 EiB"} {
 		if got := byteText(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}

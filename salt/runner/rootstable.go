@@ -18,11 +18,14 @@ func syncText(views []RootsView, test bool) string {
 		case v.Published:
 			what = "published"
 		}
-		fmt.Fprintf(&b, "%s: head %d, %s; %d items, %s\n", v.Tree, v.Head, what, v.Items, byteText(v.Bytes))
+		fmt.Fprintf(&b, "%s: head %d, %s; %d items, %s\n", v.Tree, v.Head, what, v.Items,
+			byteText(v.Bytes))
 		rows := [][]string{{"peer", "result", "added", "changed", "deleted", "bytes", "seconds"}}
 		for i := range v.Peers {
 			p := &v.Peers[i]
-			row := []string{p.ID, p.result(), strconv.Itoa(p.Added), strconv.Itoa(p.Changed), strconv.Itoa(p.Deleted), strconv.FormatInt(p.Bytes, 10), fmt.Sprintf("%.2f", p.Seconds)}
+			row := []string{p.ID, p.result(), strconv.Itoa(p.Added), strconv.Itoa(p.Changed),
+				strconv.Itoa(p.Deleted), strconv.FormatInt(p.Bytes, 10), fmt.Sprintf("%.2f",
+					p.Seconds)}
 			if p.Away || p.Error != "" || p.Source {
 				row = append(row[:2], "-", "-", "-", "-", "-")
 			}
@@ -41,14 +44,17 @@ func statusText(views []RootsView) string {
 	var b strings.Builder
 	for _, v := range views {
 		if v.Head == 0 {
-			fmt.Fprintf(&b, "%s: never synced; salt-run cluster.sync_roots on the master that has the right ones\n", v.Tree)
+			fmt.Fprintf(&b,
+				"%s: never synced; salt-run cluster.sync_roots on the master that has the right ones\n", v.Tree)
 		} else {
-			fmt.Fprintf(&b, "%s: head %d, published by %s at %s\n", v.Tree, v.Head, v.Source, v.At.UTC().Format(time.RFC3339))
+			fmt.Fprintf(&b, "%s: head %d, published by %s at %s\n", v.Tree, v.Head, v.Source,
+				v.At.UTC().Format(time.RFC3339))
 		}
 		rows := [][]string{{"peer", "head", "result", "drift"}}
 		for i := range v.Peers {
 			p := &v.Peers[i]
-			row := []string{p.ID, strconv.FormatUint(p.Head, 10), p.result(), strconv.Itoa(p.Drifted)}
+			row := []string{p.ID, strconv.FormatUint(p.Head, 10), p.result(),
+				strconv.Itoa(p.Drifted)}
 			if p.Away {
 				row = []string{p.ID, "-", p.result(), "-"}
 			}
@@ -83,7 +89,8 @@ func (p *RootsPeer) notes(b *strings.Builder, test bool) {
 		}
 	}
 	if test {
-		list("would be changed (+ added, ~ changed, - deleted)", printable(p.Changes), len(p.Changes))
+		list("would be changed (+ added, ~ changed, - deleted)", printable(p.Changes),
+			len(p.Changes))
 	}
 	var drift []string
 	for _, d := range p.Drift {
@@ -91,9 +98,11 @@ func (p *RootsPeer) notes(b *strings.Builder, test bool) {
 	}
 	list("changed there since its last sync, and left alone (force=True makes it like the source and keeps the old ones aside)", printable(drift), p.Drifted)
 	if p.Kept > 0 {
-		list(fmt.Sprintf("%d replaced items are kept aside in", p.Kept), printable(p.KeptIn), len(p.KeptIn))
+		list(fmt.Sprintf("%d replaced items are kept aside in", p.Kept), printable(p.KeptIn),
+			len(p.KeptIn))
 	}
-	list("roots that its configuration lacks are not synced there", printable(p.Missing), len(p.Missing))
+	list("roots that its configuration lacks are not synced there", printable(p.Missing),
+		len(p.Missing))
 	list("not synced, or not in full", printable(p.Skipped), len(p.Skipped))
 }
 

@@ -35,8 +35,8 @@ type events interface {
 
 // Store keeps a finished call as a job.
 type Store interface {
-	// SaveRun records a call. load holds id, tgt, jid, fun, user and arg; ret is the data of the ret event. It returns when the record is as
-	// durable as a minion's return.
+	// SaveRun records a call. load holds id, tgt, jid, fun, user and arg; ret is the data of the
+	// ret event. It returns when the record is as durable as a minion's return.
 	SaveRun(ctx context.Context, jid string, load value.Map, id string, ret value.Map) error
 }
 
@@ -60,33 +60,42 @@ type Request struct {
 	Kwargs value.Map
 	JID    string // "": a new one
 	User   string // "": UNKNOWN
-	// Low says that the call is low data of a reaction: whoever sends it bounds how many there are, and keywords that the function has not are
-	// told in the ret event, as there is nobody else to tell.
+	// Low says that the call is low data of a reaction: whoever sends it bounds how many there are,
+	// and keywords that the function has not are told in the ret event, as there is nobody else to
+	// tell.
 	Low bool
-	// Shown says that many may see the result: a function that tells a secret returns what events have of it.
+	// Shown says that many may see the result: a function that tells a secret returns what events
+	// have of it.
 	Shown bool
-	// ByName says that Kwargs are the function's parameters by name, beside keys that mean nothing to it, as clients of Salt send them.
+	// ByName says that Kwargs are the function's parameters by name, beside keys that mean nothing
+	// to it, as clients of Salt send them.
 	ByName bool
 }
 
-// Result is the outcome of a call. Return is what is to be shown: for a function that does not exist, a text; for wrong keywords, its documentation.
+// Result is the outcome of a call. Return is what is to be shown: for a function that does not
+// exist, a text; for wrong keywords, its documentation.
 type Result struct {
 	JID     string
 	Return  any
 	Success bool
-	// Retcode is the exit code of salt-run: 1 after an exception, the retcode field of the returned map if it has one, else 0.
+	// Retcode is the exit code of salt-run: 1 after an exception, the retcode field of the returned
+	// map if it has one, else 0.
 	Retcode int
-	// Outputter is the outputter that the function asks for, or "". Return then still is the whole {"outputter", "data"} map.
+	// Outputter is the outputter that the function asks for, or "". Return then still is the whole
+	// {"outputter", "data"} map.
 	Outputter string
-	// NotRun is set when the call never began (unknown function, unknown keywords): Return then goes through the nested outputter.
+	// NotRun is set when the call never began (unknown function, unknown keywords): Return then
+	// goes through the nested outputter.
 	NotRun bool
 	// Refused says why a call never began.
 	Refused string
 }
 
-// Output receives what a function shows while it runs. kind is "print" (v is text for standard output, to be written as it is), "warning" (the same
-// for standard error), "progress" (v is the event's data, a value.Map), "show" (text to be printed in place of the result) or "meter" (a line for the
-// terminal that the next output replaces). It is called by the goroutine that runs the function; nil drops all.
+// Output receives what a function shows while it runs. kind is "print" (v is text for standard
+// output, to be written as it is), "warning" (the same for standard error), "progress" (v is the
+// event's data, a value.Map), "show" (text to be printed in place of the result) or "meter" (a line
+// for the terminal that the next output replaces). It is called by the goroutine that runs the
+// function; nil drops all.
 type Output func(kind string, v any)
 
 // ErrBusy tells that too many calls are running.
@@ -122,7 +131,8 @@ func New(client Client, reg *Registry, deps Deps) *Runner {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{client: client, reg: reg, deps: deps, log: log.With("component", "runner"), running: make(map[string]value.Map)}
+	return &Runner{client: client, reg: reg, deps: deps, log: log.With("component", "runner"),
+		running: make(map[string]value.Map)}
 }
 
 // Docs is Registry.Docs of the runner's functions.
@@ -134,7 +144,8 @@ func (r *Runner) Lookup(fun string) (Function, bool) { return r.reg.Lookup(fun) 
 // Tag is the tag that the events of a call begin with.
 func (r *Runner) Tag(jid string) string { return r.client.Prefix + "/" + jid }
 
-// Start begins a call in the background and returns its jid at once. ctx must live as long as the daemon; Wait waits for what was started.
+// Start begins a call in the background and returns its jid at once. ctx must live as long as the
+// daemon; Wait waits for what was started.
 func (r *Runner) Start(ctx context.Context, req Request) (jid string, err error) {
 	if req.JID == "" {
 		req.JID = r.deps.NewJID()
@@ -162,11 +173,13 @@ func (r *Runner) Takes(fun, param string) bool {
 	return slices.ContainsFunc(f.Params, func(p function.Param) bool { return p.Name == param })
 }
 
-// Check returns a request as others may see it, without the values of secret parameters, or says why its call can't begin.
+// Check returns a request as others may see it, without the values of secret parameters, or says
+// why its call can't begin.
 func (r *Runner) Check(req Request) (Request, error) {
 	f, ok := r.reg.Lookup(req.Fun)
 	if !ok {
-		return req, fmt.Errorf("'%s' is not available.", req.Fun) //nolint:staticcheck // Salt's text
+		return req, fmt.Errorf("'%s' is not available.",
+			req.Fun) //nolint:staticcheck // Salt's text
 	}
 	req = f.public(req)
 	return req, f.Signature().CheckKeywords(req.Kwargs)
@@ -185,7 +198,8 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	}
 	f, ok := r.reg.Lookup(req.Fun)
 	if req.ByName {
-		req.Args, req.Kwargs = f.Signature().ByName(req.Kwargs, clientKeys) // without parameters if there is no such function
+		// without parameters if there is no such function
+		req.Args, req.Kwargs = f.Signature().ByName(req.Kwargs, clientKeys)
 	}
 	if !ok {
 		return r.refuse(req, fmt.Sprintf("'%s' is not available.", req.Fun))
@@ -217,7 +231,8 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 			res.Return = told.Kept
 		}
 	}
-	data = append(data.Set("_stamp", r.deps.Stamp(r.deps.Now())), value.Pair{Key: "return", Value: kept}, value.Pair{Key: "success", Value: res.Success})
+	data = append(data.Set("_stamp", r.deps.Stamp(r.deps.Now())),
+		value.Pair{Key: "return", Value: kept}, value.Pair{Key: "success", Value: res.Success})
 	if raised {
 		data = append(data, value.Pair{Key: "retcode", Value: int64(res.Retcode)})
 	}
@@ -228,14 +243,16 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 }
 
 // call runs the function and words what went wrong.
-func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) (res Result, raised bool) {
+func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) (res Result,
+	raised bool) {
 	res = Result{JID: req.JID}
 	c := &Call{JID: req.JID, User: req.User,
 		print: func(text string) { out("print", text) },
 		warn:  func(text string) { out("warning", text) },
 		show:  func(kind, text string) { out(kind, text) },
 		progress: func(data value.Map) {
-			data = append(append(value.Map(nil), data...), value.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
+			data = append(append(value.Map(nil), data...),
+				value.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
 			r.fire(req.JID, "progress", data)
 			out("progress", data)
 		}}
@@ -248,7 +265,8 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 	var wrong *function.ArgumentError
 	switch {
 	case errors.As(err, &wrong):
-		res.Return = fmt.Sprintf("\nPassed invalid arguments: %s\n\nUsage:\n%s", wrong.Text, f.HelpText())
+		res.Return = fmt.Sprintf("\nPassed invalid arguments: %s\n\nUsage:\n%s", wrong.Text,
+			f.HelpText())
 		res.Success = true // as Salt has it: the call did return
 	case err != nil:
 		res.Return = fmt.Sprintf("Exception occurred in %s %s: %s", r.client.Name, req.Fun, err)
@@ -271,8 +289,10 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 func (r *Runner) guarded(ctx context.Context, f Function, c *Call) (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("runner function panicked", "fun", f.Name, "jid", c.JID, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			v, err = nil, fmt.Errorf("function %s broke: %v; the master's log has the details", f.Name, p)
+			r.log.Error("runner function panicked", "fun", f.Name, "jid", c.JID, "err",
+				fmt.Sprint(p), "stack", string(debug.Stack()))
+			v, err = nil, fmt.Errorf("function %s broke: %v; the master's log has the details",
+				f.Name, p)
 		}
 	}()
 	return f.Run(ctx, c)
@@ -281,13 +301,16 @@ func (r *Runner) guarded(ctx context.Context, f Function, c *Call) (v any, err e
 // refuse answers a call that could not begin, with the one event that Salt fires for it.
 func (r *Runner) refuse(req Request, text string) Result {
 	r.fire(req.JID, "ret", value.Map{
-		{Key: "success", Value: false}, {Key: "return", Value: text}, {Key: "retcode", Value: int64(254)},
-		{Key: "fun", Value: req.Fun}, {Key: "fun_args", Value: funArgs(req)}, {Key: "jid", Value: req.JID},
+		{Key: "success", Value: false}, {Key: "return", Value: text},
+		{Key: "retcode", Value: int64(254)},
+		{Key: "fun", Value: req.Fun}, {Key: "fun_args", Value: funArgs(req)},
+		{Key: "jid", Value: req.JID},
 	})
 	return Result{JID: req.JID, Return: text, NotRun: true, Refused: text}
 }
 
-// store keeps the call as a job. It outlives a caller that went away, so that the result of what was done can be looked up.
+// store keeps the call as a job. It outlives a caller that went away, so that the result of what
+// was done can be looked up.
 func (r *Runner) store(ctx context.Context, req Request, data value.Map) {
 	if r.deps.Store == nil {
 		return
@@ -295,11 +318,14 @@ func (r *Runner) store(ctx context.Context, req Request, data value.Map) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.deps.StoreTime)
 	defer cancel()
 	load := value.Map{
-		{Key: "id", Value: r.deps.ID}, {Key: "tgt", Value: r.deps.ID}, {Key: "tgt_type", Value: "list"}, {Key: "jid", Value: req.JID},
-		{Key: "fun", Value: r.client.Name + "." + req.Fun}, {Key: "user", Value: req.User}, {Key: "arg", Value: []any{}},
+		{Key: "id", Value: r.deps.ID}, {Key: "tgt", Value: r.deps.ID},
+		{Key: "tgt_type", Value: "list"}, {Key: "jid", Value: req.JID},
+		{Key: "fun", Value: r.client.Name + "." + req.Fun}, {Key: "user", Value: req.User},
+		{Key: "arg", Value: []any{}},
 	}
 	if err := r.deps.Store.SaveRun(ctx, req.JID, load, r.deps.ID, data); err != nil {
-		r.log.Warn("runner call not stored; its result can't be looked up", "fun", req.Fun, "jid", req.JID, "err", err)
+		r.log.Warn("runner call not stored; its result can't be looked up", "fun", req.Fun, "jid",
+			req.JID, "err", err)
 	}
 }
 
@@ -325,7 +351,8 @@ func (r *Runner) leave(jid string) {
 	delete(r.running, jid)
 }
 
-// Running lists the calls that run on this master now, oldest first, as {fun, jid, user, fun_args, _stamp}.
+// Running lists the calls that run on this master now, oldest first, as {fun, jid, user, fun_args,
+// _stamp}.
 func (r *Runner) Running() []value.Map {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -341,7 +368,8 @@ func (r *Runner) Running() []value.Map {
 	return out
 }
 
-// funArgs is the argument list of events: the positional ones, then one map of the keywords if there are any.
+// funArgs is the argument list of events: the positional ones, then one map of the keywords if
+// there are any.
 func funArgs(req Request) []any {
 	args := append([]any{}, req.Args...)
 	if len(req.Kwargs) > 0 {

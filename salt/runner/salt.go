@@ -12,7 +12,9 @@ import (
 func Salt(minions Asker) []Function {
 	return []Function{{
 		Name: "salt.execute", VarKwargs: true,
-		Params: []function.Param{function.Need("tgt"), function.Need("fun"), function.Opt("arg", nil), function.Opt("timeout", nil), function.Opt("tgt_type", "glob"), function.Opt("ret", ""), function.Opt("jid", ""),
+		Params: []function.Param{function.Need("tgt"), function.Need("fun"),
+			function.Opt("arg", nil), function.Opt("timeout", nil),
+			function.Opt("tgt_type", "glob"), function.Opt("ret", ""), function.Opt("jid", ""),
 			function.Opt("kwarg", nil)},
 		Doc: "Run an execution function on minions and return what they returned.\n\nExample:\n\n    salt-run salt.execute '*' test.arg arg='[1, 2]' kwarg='{a: 1}'",
 		Run: func(ctx context.Context, c *Call) (any, error) {
@@ -25,7 +27,8 @@ func Salt(minions Asker) []Function {
 				args = []any{c.Arg("arg")}
 			}
 			kwargs, _ := value.Plain(c.Arg("kwarg")).(value.Map)
-			answers, err := minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"), Fun: c.Text("fun"), Args: args, Kwargs: kwargs,
+			answers, err := minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
+				Fun: c.Text("fun"), Args: args, Kwargs: kwargs,
 				Ret: c.Text("ret"), JID: c.Text("jid"), User: c.User, Timeout: timeout})
 			if err != nil {
 				return nil, err

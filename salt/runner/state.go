@@ -19,8 +19,9 @@ type Event struct {
 
 // Watcher opens a stream of the events of the whole cluster.
 type Watcher interface {
-	// Watch returns after the other masters confirmed their part, or gave up; unconfirmed names those. The stream ends when ctx does, and then
-	// the channel is closed. Events lost to a slow reader are skipped.
+	// Watch returns after the other masters confirmed their part, or gave up; unconfirmed names
+	// those. The stream ends when ctx does, and then the channel is closed. Events lost to a slow
+	// reader are skipped.
 	Watch(ctx context.Context, prefix string) (events <-chan Event, unconfirmed []string, err error)
 }
 
@@ -28,7 +29,9 @@ type Watcher interface {
 func State(watch Watcher) []Function {
 	return []Function{{
 		Name: "state.event",
-		Params: []function.Param{function.Opt("tagmatch", "*"), function.Opt("count", int64(-1)), function.Opt("quiet", false), function.Opt("sock_dir", nil), function.Opt("pretty", false),
+		Params: []function.Param{function.Opt("tagmatch", "*"), function.Opt("count", int64(-1)),
+			function.Opt("quiet", false), function.Opt("sock_dir", nil),
+			function.Opt("pretty", false),
 			function.Opt("node", "master")},
 		Doc: "Print the events of the whole cluster as they come: tag, a tab, the data as JSON.\n\ntagmatch\n    A glob or a regular expression; only events with such a tag.\n\n" +
 			"count : -1\n    Stop after so many matching events; -1 means never.\n\nquiet : False\n    Print nothing, only wait.\n\npretty : False\n    Print indented JSON with sorted keys.\n\n" +
@@ -90,7 +93,8 @@ func eventLine(e Event, style value.JSONStyle) string {
 	return e.Tag + "\t" + text
 }
 
-// tagMatcher takes a tag that equals the expression, matches it as a glob, or as a whole as a regular expression.
+// tagMatcher takes a tag that equals the expression, matches it as a glob, or as a whole as a
+// regular expression.
 func tagMatcher(expr string) func(tag string) bool {
 	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
 	return func(tag string) bool {
@@ -98,8 +102,8 @@ func tagMatcher(expr string) func(tag string) bool {
 	}
 }
 
-// globPrefix is the text that every tag matching a plain glob begins with, so that the other masters need not send the rest. An expression that could
-// be a regular one has none.
+// globPrefix is the text that every tag matching a plain glob begins with, so that the other
+// masters need not send the rest. An expression that could be a regular one has none.
 func globPrefix(expr string) string {
 	for i := 0; i < len(expr); i++ {
 		switch expr[i] {
@@ -118,14 +122,16 @@ func globPrefix(expr string) string {
 // Events is the family event. fire sends an event to the bus of the cluster.
 func Events(fire func(tag string, data value.Map)) []Function {
 	return []Function{{
-		Name: "event.send", Params: []function.Param{function.Need("tag"), function.Opt("data", nil)},
+		Name: "event.send", Params: []function.Param{function.Need("tag"),
+			function.Opt("data", nil)},
 		Doc: "Fire an event.\n\ntag\n    As it is to be; nothing is put before it.\n\ndata\n    A map.\n\nExample:\n\n    salt-run event.send my/custom/event '{\"foo\": \"bar\"}'",
 		Run: func(_ context.Context, c *Call) (any, error) {
 			data := value.Map{}
 			if c.True("data") {
 				m, ok := value.Plain(c.Arg("data")).(value.Map)
 				if !ok {
-					return nil, fmt.Errorf("Dict object expected, not '%s'.", value.Str(c.Arg("data"))) //nolint:staticcheck // Salt's text
+					return nil, fmt.Errorf("Dict object expected, not '%s'.",
+						value.Str(c.Arg("data"))) //nolint:staticcheck // Salt's text
 				}
 				data = m
 			}

@@ -23,13 +23,16 @@ func Test() []Function {
 						kwargs = append(kwargs, p)
 					}
 				}
-				return value.Map{{Key: "args", Value: append([]any{}, c.Rest()...)}, {Key: "kwargs", Value: kwargs}}, nil
+				return value.Map{{Key: "args", Value: append([]any{}, c.Rest()...)},
+					{Key: "kwargs", Value: kwargs}}, nil
 			},
 		},
 		{
-			Name: "test.raw_arg", VarArgs: true, VarKwargs: true, Doc: "Return all arguments.\n\nExample:\n\n    salt-run test.raw_arg foo __bar=baz",
+			Name: "test.raw_arg", VarArgs: true, VarKwargs: true,
+			Doc: "Return all arguments.\n\nExample:\n\n    salt-run test.raw_arg foo __bar=baz",
 			Run: func(_ context.Context, c *Call) (any, error) {
-				return value.Map{{Key: "args", Value: append([]any{}, c.Rest()...)}, {Key: "kwargs", Value: append(value.Map{}, c.Kwargs()...)}}, nil
+				return value.Map{{Key: "args", Value: append([]any{}, c.Rest()...)},
+					{Key: "kwargs", Value: append(value.Map{}, c.Kwargs()...)}}, nil
 			},
 		},
 		{
@@ -46,7 +49,8 @@ func Test() []Function {
 			},
 		},
 		{
-			Name: "test.stdout_print", Doc: "Print foo and return bar.\n\nExample:\n\n    salt-run test.stdout_print",
+			Name: "test.stdout_print",
+			Doc:  "Print foo and return bar.\n\nExample:\n\n    salt-run test.stdout_print",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				c.Print("foo")
 				return "bar", nil
@@ -65,10 +69,12 @@ func Test() []Function {
 			},
 		},
 		{
-			Name: "test.stream", Doc: "Fire 99 progress events in ten seconds, then return True.\n\nExample:\n\n    salt-run test.stream",
+			Name: "test.stream",
+			Doc:  "Fire 99 progress events in ten seconds, then return True.\n\nExample:\n\n    salt-run test.stream",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				for i := 1; i < 100; i++ {
-					c.Progress(value.Map{{Key: "message", Value: fmt.Sprintf("Runner is %d%% done", i)}})
+					c.Progress(value.Map{{Key: "message",
+						Value: fmt.Sprintf("Runner is %d%% done", i)}})
 					if err := pause(ctx, 100*time.Millisecond); err != nil {
 						return nil, err
 					}

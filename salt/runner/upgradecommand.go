@@ -11,8 +11,8 @@ import (
 // upgradeOutput bounds what is kept of the output of cluster_upgrade_command, in bytes.
 const upgradeOutput = 64 << 10
 
-// UpgradeCommand is UpgradeDeps.Restart by the option cluster_upgrade_command: it runs these words with
-// a peer's id, its address and the release as further arguments. nil without the option.
+// UpgradeCommand is UpgradeDeps.Restart by the option cluster_upgrade_command: it runs these words
+// with a peer's id, its address and the release as further arguments. nil without the option.
 func UpgradeCommand(words []string) func(context.Context, PeerView, string) (string, error) {
 	if len(words) == 0 {
 		return nil

@@ -6,14 +6,19 @@ import (
 	"time"
 )
 
-// timeForms are the spellings of a time that users of list_jobs write, the one of its own output first.
+// timeForms are the spellings of a time that users of list_jobs write, the one of its own output
+// first.
 var timeForms = []string{
-	"2006, Jan 2 15:04:05.999999", "2006, Jan 2 15:04", "2006, Jan 2", "2006-01-02 15:04:05.999999", "2006-01-02T15:04:05.999999", "2006-01-02 15:04",
-	"2006-01-02T15:04", "2006-01-02", "2006/01/02 15:04:05", "2006/01/02 15:04", "2006/01/02", "20060102", "20060102150405", "Jan 2 2006 15:04:05",
-	"Jan 2 2006 15:04", "Jan 2 2006", "Jan 2, 2006", "2 Jan 2006 15:04", "2 Jan 2006", time.RFC3339Nano,
+	"2006, Jan 2 15:04:05.999999", "2006, Jan 2 15:04", "2006, Jan 2", "2006-01-02 15:04:05.999999",
+	"2006-01-02T15:04:05.999999", "2006-01-02 15:04",
+	"2006-01-02T15:04", "2006-01-02", "2006/01/02 15:04:05", "2006/01/02 15:04", "2006/01/02",
+	"20060102", "20060102150405", "Jan 2 2006 15:04:05",
+	"Jan 2 2006 15:04", "Jan 2 2006", "Jan 2, 2006", "2 Jan 2006 15:04", "2 Jan 2006",
+	time.RFC3339Nano,
 }
 
-// parseTime reads a time in UTC. A time without a date is one of today. An empty text is the zero time.
+// parseTime reads a time in UTC. A time without a date is one of today. An empty text is the zero
+// time.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	text = strings.Join(strings.Fields(text), " ")
 	if text == "" {
@@ -30,5 +35,6 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 			return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, time.UTC), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("read time %q: unknown form; write it like 2015-03-16 19:00", text)
+	return time.Time{},
+		fmt.Errorf("read time %q: unknown form; write it like 2015-03-16 19:00", text)
 }

@@ -30,7 +30,10 @@ func (a Agreed) Leading() bool { return a.Node.IsLeader() }
 func (a Agreed) Entries() []fsm.Scheduled { return a.Node.State().ScheduledEntries() }
 
 // Scheduled is one of them.
-func (a Agreed) Scheduled(name string) (fsm.Scheduled, bool) { return a.Node.State().Scheduled(name) }
+func (a Agreed) Scheduled(name string) (fsm.Scheduled,
+	bool) {
+	return a.Node.State().Scheduled(name)
+}
 
 // Alive says whether a master answers.
 func (a Agreed) Alive(node string) bool { return a.Reachable(node) }
@@ -41,8 +44,8 @@ func (a Agreed) Propose(ctx context.Context, c fsm.Command) (fsm.Result, error) 
 	return done, err
 }
 
-// Entries reads the option and logs what is wrong with it; known says whether a function exists. The
-// entries that can run are returned.
+// Entries reads the option and logs what is wrong with it; known says whether a function exists.
+// The entries that can run are returned.
 func Entries(option value.Map, known func(fun string) bool, log *slog.Logger) []*Entry {
 	log = log.With("component", "schedule")
 	entries, problems := Read(option)

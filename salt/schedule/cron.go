@@ -15,20 +15,24 @@ type cron struct{ expr *cronexpr.Expression }
 
 // next is the first time after t, on t's clock; zero if there is none.
 func (c cron) next(t time.Time) time.Time {
-	// The library counts on a clock without summer time, as Salt does; the result is a time of the wall again.
-	wall := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+	// The library counts on a clock without summer time, as Salt does; the result is a time of the
+	// wall again.
+	wall := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(),
+		t.Nanosecond(), time.UTC)
 	n := c.expr.Next(wall)
 	if n.IsZero() {
 		return n
 	}
-	return time.Date(n.Year(), n.Month(), n.Day(), n.Hour(), n.Minute(), n.Second(), 0, t.Location())
+	return time.Date(n.Year(), n.Month(), n.Day(), n.Hour(), n.Minute(), n.Second(), 0,
+		t.Location())
 }
 
 var cronNames = map[string]string{"@midnight": "@daily", "@annually": "@yearly"}
 
 var weekdays = map[string]int{"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
 
-// parseCron reads what the Python library croniter reads for Salt, whose second comes last and whose ranges may go round.
+// parseCron reads what the Python library croniter reads for Salt, whose second comes last and
+// whose ranges may go round.
 func parseCron(text string) (cron, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if full, ok := cronNames[text]; ok {
@@ -39,7 +43,8 @@ func parseCron(text string) (cron, error) {
 	}
 	fields := strings.Fields(text)
 	if len(fields) != 5 && len(fields) != 6 {
-		return cron{}, fmt.Errorf("%d fields; write minute, hour, day, month, day of the week and perhaps second", len(fields))
+		return cron{},
+			fmt.Errorf("%d fields; write minute, hour, day, month, day of the week and perhaps second", len(fields))
 	}
 	second := "0"
 	if len(fields) == 6 {

@@ -85,7 +85,8 @@ func Read(option value.Map) (entries []*Entry, problems []Problem) {
 		name := value.Str(p.Key)
 		m, ok := p.Value.(value.Map)
 		if !ok {
-			problems = append(problems, Problem{Name: name, Text: "it is " + value.Repr(p.Value) + "; write a map with function and a time"})
+			problems = append(problems, Problem{Name: name, Text: "it is " + value.Repr(p.Value) +
+				"; write a map with function and a time"})
 			continue
 		}
 		e, notes, err := g.entry(name, m)
@@ -111,7 +112,8 @@ var elements = []struct {
 const maxInterval = 10 * 366 * 24 * time.Hour
 
 func (g globals) entry(name string, m value.Map) (e *Entry, notes []string, err error) {
-	e = &Entry{Name: name, Enabled: g.enabled, ReturnJob: true, JIDInclude: true, MaxRunning: 1, instead: g.skipFun}
+	e = &Entry{Name: name, Enabled: g.enabled, ReturnJob: true, JIDInclude: true, MaxRunning: 1,
+		instead: g.skipFun}
 	if text := m.String("name"); text != "" {
 		e.Name = text
 	}
@@ -127,7 +129,8 @@ func (g globals) entry(name string, m value.Map) (e *Entry, notes []string, err 
 		}
 	}
 	if e.Function == "" {
-		return nil, nil, errors.New("it has no function; write function: and the name of a runner function, such as state.orchestrate")
+		return nil, nil,
+			errors.New("it has no function; write function: and the name of a runner function, such as state.orchestrate")
 	}
 	notes = e.flags(m)
 	if err := e.arguments(m); err != nil {
@@ -137,7 +140,8 @@ func (g globals) entry(name string, m value.Map) (e *Entry, notes []string, err 
 		_, interval := m.Get(el.name)
 		for _, key := range []string{"when", "cron", "once"} {
 			if _, both := m.Get(key); interval && both {
-				notes = append(notes, key+" counts for nothing beside "+el.name+"; keep one of them")
+				notes = append(notes, key+" counts for nothing beside "+el.name+
+					"; keep one of them")
 			}
 		}
 	}
@@ -166,17 +170,20 @@ func (e *Entry) flags(m value.Map) (notes []string) {
 	if v, ok := m.Get("maxrunning"); ok {
 		n, err := integer(v)
 		if err != nil || n < 1 {
-			notes = append(notes, "maxrunning is "+value.Repr(v)+"; write a number from 1 on, it is 1 until then")
+			notes = append(notes, "maxrunning is "+value.Repr(v)+
+				"; write a number from 1 on, it is 1 until then")
 			n = 1
 		}
 		e.MaxRunning = int(min(n, maxRuns))
 	}
 	if v, ok := m.Get("metadata"); ok {
 		if e.Metadata, ok = v.(value.Map); !ok {
-			notes = append(notes, "The metadata parameter must be specified as a dictionary.  Ignoring.")
+			notes = append(notes,
+				"The metadata parameter must be specified as a dictionary.  Ignoring.")
 		}
 	}
-	for _, key := range []string{"returner", "return_config", "return_kwargs", "run_explicit", "skip_explicit"} {
+	for _, key := range []string{"returner", "return_config", "return_kwargs", "run_explicit",
+		"skip_explicit"} {
 		if _, ok := m.Get(key); ok {
 			notes = append(notes, key+" is not used on this master; take it out")
 		}
@@ -217,7 +224,7 @@ func (e *Entry) times(m value.Map) error {
 			return fmt.Errorf("%s is %s; write a number", el.name, value.Repr(v))
 		}
 		if n < 0 || n > int64(maxInterval/time.Second)/el.seconds {
-			return fmt.Errorf("%s is %d; write a number from 0 on that is no more than ten years", el.name, n)
+			return fmt.Errorf("%s is %d; write a number from 0 to ten years", el.name, n)
 		}
 		seconds += n * el.seconds
 		if len(kinds) == 0 {
@@ -236,7 +243,8 @@ func (e *Entry) times(m value.Map) error {
 	case interval:
 		// Salt says that they don't go together, and runs the interval.
 	case len(kinds) > 1:
-		return fmt.Errorf(`Unable to use "%s" options together. Ignoring; keep one of them`, strings.Join(kinds, `", "`)) //nolint:staticcheck // Salt's text
+		return fmt.Errorf(`Unable to use "%s" options together. Ignoring; keep one of them`,
+			strings.Join(kinds, `", "`)) //nolint:staticcheck // Salt's text
 	}
 	e.RunOnStart = interval
 	if v, ok := m.Get("run_on_start"); ok {
@@ -257,7 +265,8 @@ func (e *Entry) moments(m value.Map) (err error) {
 	if v, ok := m.Get("cron"); ok {
 		c, err := parseCron(value.Str(v))
 		if err != nil {
-			return fmt.Errorf("Invalid cron string. Ignoring job %s; %s: %w", e.Name, value.Repr(v), err) //nolint:staticcheck // Salt's text
+			return fmt.Errorf("Invalid cron string. Ignoring job %s; %s: %w", e.Name, value.Repr(v),
+				err) //nolint:staticcheck // Salt's text
 		}
 		e.cron = &c
 	}
@@ -267,7 +276,8 @@ func (e *Entry) moments(m value.Map) (err error) {
 			form = f
 		}
 		if e.once, err = strptime(value.Str(v), form); err != nil {
-			return fmt.Errorf("Date string could not be parsed: %s, %s. Ignoring job %s; %w", value.Str(v), form, e.Name, err) //nolint:staticcheck // Salt's text
+			return fmt.Errorf("Date string could not be parsed: %s, %s. Ignoring job %s; %w",
+				value.Str(v), form, e.Name, err) //nolint:staticcheck // Salt's text
 		}
 	}
 	if v, ok := m.Get("when"); ok {
@@ -289,11 +299,13 @@ func (e *Entry) moments(m value.Map) (err error) {
 func (e *Entry) moment(key string, v any) (*when, error) {
 	text, ok := v.(string)
 	if !ok {
-		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s; write it in quotes", value.Str(v), key, e.Name) //nolint:staticcheck // Salt's text
+		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s; write it in quotes",
+			value.Str(v), key, e.Name) //nolint:staticcheck // Salt's text
 	}
 	w, err := parseWhen(text)
 	if err != nil {
-		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s: %w", text, key, e.Name, err) //nolint:staticcheck // Salt's text
+		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s: %w", text, key,
+			e.Name, err) //nolint:staticcheck // Salt's text
 	}
 	return &w, nil
 }
@@ -361,7 +373,8 @@ func (e *Entry) readSplay(v any) error {
 func (e *Entry) span(key string, v any) (*span, error) {
 	m, ok := v.(value.Map)
 	if !ok {
-		return nil, fmt.Errorf("schedule.handle_func: Invalid, %s must be specified as a dictionary. Ignoring job %s", key, e.Name)
+		return nil,
+			fmt.Errorf("schedule.handle_func: Invalid, %s must be specified as a dictionary. Ignoring job %s", key, e.Name)
 	}
 	var s span
 	for _, side := range []struct {

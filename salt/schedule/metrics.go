@@ -12,13 +12,16 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		ran: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_schedule_runs_total", Help: "Runs of the schedule that ended on this master, done or failed.",
+			Name: "clustermaster_schedule_runs_total",
+			Help: "Runs of the schedule that ended on this master, done or failed.",
 		}, []string{"outcome"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_schedule_skipped_total", Help: "Due runs of the schedule that did not happen, by reason; busy: too many went on.",
+			Name: "clustermaster_schedule_skipped_total",
+			Help: "Due runs of the schedule that did not happen, by reason; busy: too many went on.",
 		}, []string{"reason"}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_schedule_claims_lost_total", Help: "Runs of the schedule that another leader had claimed.",
+			Name: "clustermaster_schedule_claims_lost_total",
+			Help: "Runs of the schedule that another leader had claimed.",
 		}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "clustermaster_schedule_running", Help: "Runs of the schedule that go on.",

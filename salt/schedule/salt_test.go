@@ -47,7 +47,8 @@ func load(t testing.TB, path string) value.Map {
 // askSalt runs Salt's own Schedule, dateutil and croniter.
 func askSalt(t *testing.T) []byte {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin", "python"), "testdata/runs.py", "testdata/cases.yml")
+	cmd := exec.Command(filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin",
+		"python"), "testdata/runs.py", "testdata/cases.yml")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -96,16 +97,21 @@ var differences = map[string]struct {
 	ours []string
 	why  string
 }{
-	"once":           {[]string{"2026-11-21 10:00:30 j test.arg"}, "Salt runs it at every look of loop_interval seconds: as often as other entries make it look"},
+	"once": {[]string{"2026-11-21 10:00:30 j test.arg"},
+		"Salt runs it at every look of loop_interval seconds: as often as other entries make it look"},
 	"once by a form": {[]string{"2026-11-21 10:00:00 j test.arg"}, "as above"},
 	"after and until": {
-		[]string{"2026-11-21 10:00:21 j test.arg", "2026-11-21 10:00:28 j test.arg", "2026-11-21 10:00:35 j test.arg"},
+		[]string{"2026-11-21 10:00:21 j test.arg", "2026-11-21 10:00:28 j test.arg",
+			"2026-11-21 10:00:35 j test.arg"},
 		"in Salt the last one of range, skip_during_range, until and after that is looked at decides alone",
 	},
 	"another function in a range": {
 		[]string{
-			"2026-11-21 10:00:00 j test.arg", "2026-11-21 10:00:07 j test.arg", "2026-11-21 10:00:14 j test.arg", "2026-11-21 10:00:21 j test.ping",
-			"2026-11-21 10:00:28 j test.ping", "2026-11-21 10:00:35 j test.ping", "2026-11-21 10:00:42 j test.arg", "2026-11-21 10:00:49 j test.arg", "2026-11-21 10:00:56 j test.arg",
+			"2026-11-21 10:00:00 j test.arg", "2026-11-21 10:00:07 j test.arg",
+			"2026-11-21 10:00:14 j test.arg", "2026-11-21 10:00:21 j test.ping",
+			"2026-11-21 10:00:28 j test.ping", "2026-11-21 10:00:35 j test.ping",
+			"2026-11-21 10:00:42 j test.arg", "2026-11-21 10:00:49 j test.arg",
+			"2026-11-21 10:00:56 j test.arg",
 		},
 		"in Salt the other function stays in place of the entry's after the range",
 	},
@@ -134,7 +140,9 @@ func simulate(t *testing.T, c value.Map) (runs []string) {
 	states := map[string]fsm.Scheduled{}
 	for now := start; !now.After(start.Add(number("for", 0))); now = now.Add(number("step", 1)) {
 		for _, e := range entries {
-			next, d, err := e.Step(states[e.Name], Clock{Now: now, Window: number("loop", 1), Random: func(n int64) int64 { return n - 1 }})
+			next, d, err := e.Step(states[e.Name],
+				Clock{Now: now, Window: number("loop", 1),
+					Random: func(n int64) int64 { return n - 1 }})
 			if err != nil {
 				continue
 			}
@@ -199,7 +207,8 @@ func TestTexts(t *testing.T) {
 			}
 		}
 		if zoned := strings.Contains(theirs[0], "+"); zoned {
-			theirs = []string{"error"} // Salt reads it, and then can't compare it with its own clock
+			// Salt reads it, and then can't compare it with its own clock
+			theirs = []string{"error"}
 		}
 		if !slices.Equal(got, theirs) {
 			t.Errorf("when %q: got %s, want %s", text, got, theirs)

@@ -18,19 +18,22 @@ import (
 )
 
 const (
-	lookEvery   = time.Second        // how often the leader looks at the entries, at the beginning of each second
-	maxRuns     = 200                // that go on at the same time on this master
-	forgetAfter = 7 * 24 * time.Hour // an entry that no configuration of a leader has had for so long
+	// how often the leader looks at the entries, at the beginning of each second
+	lookEvery = time.Second
+	maxRuns   = 200 // that go on at the same time on this master
+	// an entry that no configuration of a leader has had for so long
+	forgetAfter = 7 * 24 * time.Hour
 	forgetEvery = time.Hour
 )
 
 // Options are the master options of the schedule.
 type Options struct {
 	Entries []*Entry
-	ID      string        // of the master, as the return event names it
-	Node    string        // of this master among the members
-	Alone   bool          // stand-alone: a start of this process is one of the schedule, so that nothing of before counts
-	Window  time.Duration // loop_interval: see Clock
+	ID      string // of the master, as the return event names it
+	Node    string // of this master among the members
+	// stand-alone: a start of this process is one of the schedule, so that nothing of before counts
+	Alone  bool
+	Window time.Duration // loop_interval: see Clock
 }
 
 // Cluster is what is asked of the cluster.
@@ -191,7 +194,8 @@ func (s *Schedule) step(ctx context.Context, e *Entry) error {
 		}
 	}
 	now := s.deps.Now()
-	next, d, err := e.Step(state, Clock{Now: now, Window: max(s.opts.Window, 2*lookEvery), Random: rand.Int64N, Running: running})
+	next, d, err := e.Step(state, Clock{Now: now, Window: max(s.opts.Window, 2*lookEvery),
+		Random: rand.Int64N, Running: running})
 	if err != nil {
 		s.say(e.Name, "scheduled job does not run", err)
 		return nil
@@ -219,7 +223,8 @@ func (s *Schedule) step(ctx context.Context, e *Entry) error {
 		s.m.lost.Inc() // another leader took it
 		return nil
 	case r.Refused != "":
-		s.say(e.Name, "scheduled job does not run", fmt.Errorf("refused as %s: names have 1024 bytes at most, and there are no more than 4096 entries", r.Refused))
+		s.say(e.Name, "scheduled job does not run",
+			fmt.Errorf("refused as %s: names have at most 1024 bytes, and there are at most 4096 entries", r.Refused))
 		return nil
 	}
 	if d.Skipped != "" {
@@ -262,8 +267,10 @@ func (s *Schedule) forget(ctx context.Context) {
 		}
 	}
 	if len(c.Forget) > 0 {
-		if _, err := s.deps.Cluster.Propose(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
-			s.log.Warn("old entries of the schedule not forgotten; trying again in an hour", "err", err)
+		if _, err := s.deps.Cluster.Propose(ctx, c); err != nil &&
+			!errors.Is(err, context.Canceled) {
+			s.log.Warn("old entries of the schedule not forgotten; trying again in an hour",
+				"err", err)
 		}
 	}
 }
@@ -303,7 +310,8 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 		args = append(args, e.Kwargs)
 	}
 	ret := value.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.opts.ID}, {Key: "fun", Value: fun}, {Key: "fun_args", Value: args},
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.opts.ID}, {Key: "fun", Value: fun},
+		{Key: "fun_args", Value: args},
 		{Key: "schedule", Value: e.Name}, {Key: "jid", Value: "req"},
 	}
 	if e.NoCache {
@@ -322,8 +330,10 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 	if e.ReturnJob {
 		s.deps.Fire("__schedule_return", append(
 			ret,
-			value.Pair{Key: "pid", Value: int64(os.Getpid())}, value.Pair{Key: "return", Value: out.Return},
-			value.Pair{Key: "retcode", Value: int64(out.Retcode)}, value.Pair{Key: "success", Value: out.Err == nil},
+			value.Pair{Key: "pid", Value: int64(os.Getpid())},
+			value.Pair{Key: "return", Value: out.Return},
+			value.Pair{Key: "retcode", Value: int64(out.Retcode)},
+			value.Pair{Key: "success", Value: out.Err == nil},
 		))
 	}
 }

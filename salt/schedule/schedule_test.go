@@ -31,10 +31,12 @@ type masters struct {
 
 func newMasters(t *testing.T) *masters {
 	t.Helper()
-	m := &masters{t: t, state: fsm.New(), going: map[string]chan struct{}{}, down: map[string]bool{}}
+	m := &masters{t: t, state: fsm.New(), going: map[string]chan struct{}{},
+		down: map[string]bool{}}
 	m.state.Apply(1, &fsm.Found{
 		Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, AES: "aes", Session: []byte("s"),
-		Member: fsm.Member{Node: fsm.NodeName("m1", "1"), ID: "m1", Incarnation: "1", Addr: "127.0.0.1:4520", SPKI: [32]byte{1}},
+		Member: fsm.Member{Node: fsm.NodeName("m1", "1"), ID: "m1", Incarnation: "1",
+			Addr: "127.0.0.1:4520", SPKI: [32]byte{1}},
 	})
 	if _, ok := m.state.Cluster(); !ok {
 		t.Fatal("not founded")
@@ -137,7 +139,8 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 			}
 			m.fired = append(m.fired, data)
 		},
-	}, Options{Entries: entries, ID: node + "_master", Node: node, Alone: alone, Window: time.Minute}, nil, nil)
+	}, Options{Entries: entries, ID: node +
+		"_master", Node: node, Alone: alone, Window: time.Minute}, nil, nil)
 	go func() { _ = s.Run(ctx) }()
 	return o
 }
@@ -178,7 +181,8 @@ func TestTwoLeaders(t *testing.T) {
 	})
 }
 
-// A new leader goes on where the last one was; one that is cut off runs nothing, however long it believes to lead.
+// A new leader goes on where the last one was; one that is cut off runs nothing, however long it
+// believes to lead.
 func TestLeaderChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, m *masters) {
 		const option = "{j: {function: f, seconds: 10}}"
@@ -191,17 +195,20 @@ func TestLeaderChanges(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		a.set(false, false)
 		time.Sleep(12 * time.Second)
-		want := []string{"00:00:01 m1", "00:00:11 m1", "00:00:21 m1", "00:00:31 m2", "00:00:41 m2", "00:00:51 m2"}
+		want := []string{"00:00:01 m1", "00:00:11 m1", "00:00:21 m1", "00:00:31 m2", "00:00:41 m2",
+			"00:00:51 m2"}
 		if got := m.took(); !slices.Equal(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
 }
 
-// What was missed while nobody led is run once; a time of the day that is past by more than the window is not.
+// What was missed while nobody led is run once; a time of the day that is past by more than the
+// window is not.
 func TestNobodyLeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, m *masters) {
-		o := m.start(ctx, "m1", "{j: {function: f, seconds: 10, run_on_start: False}, k: {function: f, cron: '*/5 * * * *'}}", false)
+		o := m.start(ctx, "m1",
+			"{j: {function: f, seconds: 10, run_on_start: False}, k: {function: f, cron: '*/5 * * * *'}}", false)
 		o.set(true, false)
 		time.Sleep(5 * time.Second)
 		o.set(false, false)
@@ -214,7 +221,8 @@ func TestNobodyLeads(t *testing.T) {
 	})
 }
 
-// maxrunning counts the runs that other masters began, as long as those are there; a master that starts anew has none.
+// maxrunning counts the runs that other masters began, as long as those are there; a master that
+// starts anew has none.
 func TestMaxRunning(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, m *masters) {
 		const option = "{j: {function: f, seconds: 5}}"
@@ -232,7 +240,8 @@ func TestMaxRunning(t *testing.T) {
 		m.mu.Lock()
 		m.down["m1"] = true
 		m.mu.Unlock()
-		time.Sleep(10 * time.Second) // m1 can't be reached: it counts no more; the one on m2 goes on then
+		// m1 can't be reached: it counts no more; the one on m2 goes on then
+		time.Sleep(10 * time.Second)
 		if got := m.took(); len(got) != 2 || !strings.HasSuffix(got[1], " m2") {
 			t.Fatalf("after the loss of m1: %s", got)
 		}
@@ -262,7 +271,8 @@ func TestMaxRunning(t *testing.T) {
 	})
 }
 
-// A start of a stand-alone master is one of the schedule, as in Salt; one of a member of a cluster is not.
+// A start of a stand-alone master is one of the schedule, as in Salt; one of a member of a cluster
+// is not.
 func TestStart(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		t.Run(fmt.Sprintf("alone %v", alone), func(t *testing.T) {
@@ -291,8 +301,10 @@ func TestStart(t *testing.T) {
 func TestEdited(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, m *masters) {
 		first, stop := context.WithCancel(ctx)
-		for name, age := range map[string]time.Duration{"older": 8 * 24 * time.Hour, "old": 6 * 24 * time.Hour} {
-			m.state.Apply(2, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: name, At: time.Now().Add(-age)}})
+		for name, age := range map[string]time.Duration{"older": 8 * 24 * time.Hour,
+			"old": 6 * 24 * time.Hour} {
+			m.state.Apply(2, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: name,
+				At: time.Now().Add(-age)}})
 		}
 		m.start(first, "m1", "{j: {function: f, hours: 1}}", false).set(true, false)
 		time.Sleep(3 * time.Second)
@@ -330,12 +342,15 @@ func TestReturnEvent(t *testing.T) {
 				}
 				got[e.String("schedule")] += fmt.Sprintf("%v=%v ", p.Key, p.Value)
 			}
-			if keys != "cmd id fun fun_args schedule jid pid return retcode success " && keys != "cmd id fun fun_args schedule jid metadata pid return retcode success " {
+			if keys != "cmd id fun fun_args schedule jid pid return retcode success " &&
+				keys != "cmd id fun fun_args schedule jid metadata pid return retcode success " {
 				t.Errorf("keys of %s: %s", e.String("schedule"), keys)
 			}
 			if v, ok := e.Get("metadata"); ok {
 				meta, _ := v.(value.Map)
-				if meta.String("x") != "y" || meta.String("_TOS") != "0000" || meta.String("_TS") != time.Unix(946684801, 0).Format(time.ANSIC) || meta.String("_TT") != "2000 January 01 Sat 00 01" {
+				if meta.String("x") != "y" || meta.String("_TOS") != "0000" ||
+					meta.String("_TS") != time.Unix(946684801, 0).Format(time.ANSIC) ||
+					meta.String("_TT") != "2000 January 01 Sat 00 01" {
 					t.Errorf("metadata %v", meta)
 				}
 			}
@@ -358,23 +373,35 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ option, want string }{
 		{"{j: 5}", "it is 5; write a map with function and a time"},
-		{"{j: {seconds: 5}}", "it has no function; write function: and the name of a runner function, such as state.orchestrate"},
-		{"{j: {function: f}}", "it has no time; write seconds, minutes, hours, days, cron, when or once"},
+		{"{j: {seconds: 5}}",
+			"it has no function; write function: and the name of a runner function, such as state.orchestrate"},
+		{"{j: {function: f}}",
+			"it has no time; write seconds, minutes, hours, days, cron, when or once"},
 		{"{j: {function: f, seconds: x}}", "seconds is 'x'; write a number"},
 		{"{j: {function: f, seconds: 0}}", "its interval is 0; write a number from 1 on"},
-		{"{j: {function: f, days: 99999}}", "days is 99999; write a number from 0 on that is no more than ten years"},
-		{"{j: {function: f, when: 8am, cron: '* * * * *'}}", `Unable to use "when", "cron" options together. Ignoring; keep one of them`},
-		{"{j: {function: f, cron: '99 * * * *'}}", "Invalid cron string. Ignoring job j; '99 * * * *':"},
-		{"{j: {function: f, when: 8:00}}", "Invalid date string 480 for when. Ignoring job j; write it in quotes"},
-		{"{j: {function: f, when: soon}}", `Invalid date string soon for when. Ignoring job j: "soon": "soon" is neither a day, a month nor a part of the day; write a time such as 5:00pm, Monday 5:00pm, or 2026-12-24T18:00:00`},
-		{"{j: {function: f, once: x}}", "Date string could not be parsed: x, %Y-%m-%dT%H:%M:%S. Ignoring job j; it is not of the form %Y-%m-%dT%H:%M:%S"},
-		{"{j: {function: f, seconds: 5, splay: {start: 5, end: 1}}}", "splay is {'start': 5, 'end': 1}; write start and end in seconds, end no smaller than start"},
-		{"{j: {function: f, seconds: 5, range: 8am}}", "schedule.handle_func: Invalid, range must be specified as a dictionary. Ignoring job j"},
+		{"{j: {function: f, days: 99999}}", "days is 99999; write a number from 0 to ten years"},
+		{"{j: {function: f, when: 8am, cron: '* * * * *'}}",
+			`Unable to use "when", "cron" options together. Ignoring; keep one of them`},
+		{"{j: {function: f, cron: '99 * * * *'}}",
+			"Invalid cron string. Ignoring job j; '99 * * * *':"},
+		{"{j: {function: f, when: 8:00}}",
+			"Invalid date string 480 for when. Ignoring job j; write it in quotes"},
+		{"{j: {function: f, when: soon}}",
+			`Invalid date string soon for when. Ignoring job j: "soon": "soon" is neither a day, a month nor a part of the day; write a time such as 5:00pm, Monday 5:00pm, or 2026-12-24T18:00:00`},
+		{"{j: {function: f, once: x}}",
+			"Date string could not be parsed: x, %Y-%m-%dT%H:%M:%S. Ignoring job j; it is not of the form %Y-%m-%dT%H:%M:%S"},
+		{"{j: {function: f, seconds: 5, splay: {start: 5, end: 1}}}",
+			"splay is {'start': 5, 'end': 1}; write start and end in seconds, end no smaller than start"},
+		{"{j: {function: f, seconds: 5, range: 8am}}",
+			"schedule.handle_func: Invalid, range must be specified as a dictionary. Ignoring job j"},
 		{"{j: {function: f, seconds: 5, range: {start: 8am}}}", "range has no end"},
-		{"{j: {function: f, seconds: 5, until: never}}", "Invalid date string never for until. Ignoring job j"},
+		{"{j: {function: f, seconds: 5, until: never}}",
+			"Invalid date string never for until. Ignoring job j"},
 		{"{j: {function: f, seconds: 5, args: x}}", "args is 'x'; write a list"},
-		{"{j: {function: f, seconds: 5, maxrunning: many}}", "maxrunning is 'many'; write a number from 1 on, it is 1 until then"},
-		{"{j: {function: f, seconds: 5, cron: '* * * * *'}}", "cron counts for nothing beside seconds; keep one of them"},
+		{"{j: {function: f, seconds: 5, maxrunning: many}}",
+			"maxrunning is 'many'; write a number from 1 on, it is 1 until then"},
+		{"{j: {function: f, seconds: 5, cron: '* * * * *'}}",
+			"cron counts for nothing beside seconds; keep one of them"},
 	} {
 		v, err := yaml11.Load([]byte(tt.option))
 		if err != nil {
@@ -382,14 +409,16 @@ func TestProblems(t *testing.T) {
 		}
 		option, _ := v.(value.Map)
 		_, problems := Read(option)
-		if len(problems) != 1 || problems[0].Name != "j" || !strings.HasPrefix(problems[0].Text, tt.want) {
+		if len(problems) != 1 || problems[0].Name != "j" ||
+			!strings.HasPrefix(problems[0].Text, tt.want) {
 			t.Errorf("%s:\ngot  %v\nwant %s", tt.option, problems, tt.want)
 		}
 	}
 }
 
 func FuzzTexts(f *testing.F) {
-	for _, s := range []string{"Monday 5:00pm", "2026-11-22T10:11:12.5", "*/5 fri-mon L 5#3 l5", "20261122T101112", "%d.%m.%Y"} {
+	for _, s := range []string{"Monday 5:00pm", "2026-11-22T10:11:12.5", "*/5 fri-mon L 5#3 l5",
+		"20261122T101112", "%d.%m.%Y"} {
 		f.Add(s)
 	}
 	at := time.Date(2026, 11, 21, 9, 32, 30, 0, time.UTC)

@@ -10,8 +10,8 @@ import (
 // Clock is what a step is made at.
 type Clock struct {
 	Now time.Time // with the zone of the master
-	// Window is for how long a time of cron, when and once may be run after it has passed: loop_interval, as leaders change. An interval that has
-	// passed is run however late.
+	// Window is for how long a time of cron, when and once may be run after it has passed:
+	// loop_interval, as leaders change. An interval that has passed is run however late.
 	Window time.Duration
 	// Random returns a number from 0 on and below n.
 	Random func(n int64) int64
@@ -23,15 +23,17 @@ type Clock struct {
 type Decision struct {
 	Run      bool
 	Function string // that runs: the entry's, or skip_function
-	Skipped  string // why a due run does not happen: Salt's _skip_reason; "" if it does, or none is due
-	Waits    bool   // an interval's run that was skipped stays due
+	// why a due run does not happen: Salt's _skip_reason; "" if it does, or none is due
+	Skipped string
+	Waits   bool // an interval's run that was skipped stays due
 }
 
 // errSpan is the error of a range that is none on this day.
 var errSpan = errors.New("its end must be larger than its start; a range over midnight is two, or has invert")
 
-// Step decides whether an entry runs now, from what is known of it. It depends on nothing but its arguments. The state that comes back differs from s
-// where something is to be remembered; it is written down before the run begins.
+// Step decides whether an entry runs now, from what is known of it. It depends on nothing but its
+// arguments. The state that comes back differs from s where something is to be remembered; it is
+// written down before the run begins.
 func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) {
 	if s.Entry != e.hash { // new, or edited
 		s = fsm.Scheduled{Name: e.Name, Turn: s.Turn, Runs: s.Runs}
@@ -66,7 +68,8 @@ func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) 
 	return s, d, nil
 }
 
-// parked says that an entry with an interval is due later than one interval from now: the clock that set it was ahead.
+// parked says that an entry with an interval is due later than one interval from now: the clock
+// that set it was ahead.
 func (e *Entry) parked(s fsm.Scheduled, c Clock) bool {
 	return e.interval > 0 && s.Next.Sub(c.Now) > e.interval+c.Window
 }
@@ -80,12 +83,14 @@ func (e *Entry) next(s fsm.Scheduled, c Clock) time.Time {
 		return e.cron.next(c.Now)
 	case !e.once.IsZero():
 		o := e.once
-		return time.Date(o.Year(), o.Month(), o.Day(), o.Hour(), o.Minute(), o.Second(), o.Nanosecond(), c.Now.Location())
+		return time.Date(o.Year(), o.Month(), o.Day(), o.Hour(), o.Minute(), o.Second(),
+			o.Nanosecond(), c.Now.Location())
 	}
 	var first time.Time
 	for _, w := range e.whens {
 		t, err := w.on(c.Now)
-		if err == nil && !t.Before(c.Now.Add(-c.Window)) && t.After(s.Last) && (first.IsZero() || t.Before(first)) {
+		if err == nil && !t.Before(c.Now.Add(-c.Window)) && t.After(s.Last) &&
+			(first.IsZero() || t.Before(first)) {
 			first = t
 		}
 	}
@@ -103,7 +108,8 @@ func (e *Entry) due(s *fsm.Scheduled, c Clock) bool {
 	at := s.Next
 	if e.splay != nil {
 		if s.Splay.IsZero() {
-			s.Splay = s.Next.Add(time.Duration(e.splay.from+c.Random(e.splay.to-e.splay.from+1)) * time.Second)
+			s.Splay = s.Next.Add(time.Duration(e.splay.from+
+				c.Random(e.splay.to-e.splay.from+1)) * time.Second)
 		}
 		at = s.Splay
 	}

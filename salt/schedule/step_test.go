@@ -9,7 +9,8 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// A job of the night runs once in each night, also in those in which the clock is put forward or back.
+// A job of the night runs once in each night, also in those in which the clock is put forward or
+// back.
 func TestSummerTime(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Berlin")
@@ -21,12 +22,15 @@ func TestSummerTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1, cron: &c}
-		for _, night := range []time.Time{time.Date(2026, 3, 28, 12, 0, 0, 0, zone), time.Date(2026, 10, 24, 12, 0, 0, 0, zone)} {
+		e := &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1,
+			cron: &c}
+		for _, night := range []time.Time{time.Date(2026, 3, 28, 12, 0, 0, 0, zone),
+			time.Date(2026, 10, 24, 12, 0, 0, 0, zone)} {
 			var state fsm.Scheduled
 			var days []int
 			for now := night; now.Before(night.AddDate(0, 0, 3)); now = now.Add(10 * time.Second) {
-				next, d, err := e.Step(state, Clock{Now: now, Window: time.Minute, Random: func(int64) int64 { return 0 }})
+				next, d, err := e.Step(state,
+					Clock{Now: now, Window: time.Minute, Random: func(int64) int64 { return 0 }})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -36,7 +40,8 @@ func TestSummerTime(t *testing.T) {
 			}
 			first := night.Day() + 1
 			if want := []int{first, first + 1, first + 2}; !slices.Equal(days, want) {
-				t.Errorf("%s from %s: runs on %v, want %v", text, night.Format(time.DateOnly), days, want)
+				t.Errorf("%s from %s: runs on %v, want %v", text, night.Format(time.DateOnly),
+					days, want)
 			}
 		}
 	}
@@ -46,7 +51,9 @@ func TestSummerTime(t *testing.T) {
 func TestStepIsPure(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []*Entry{
-		{interval: time.Minute, RunOnStart: true}, {once: time.Date(2026, 11, 21, 10, 0, 30, 0, time.UTC)}, {interval: time.Minute, splay: &splay{1, 30}},
+		{interval: time.Minute, RunOnStart: true},
+		{once: time.Date(2026, 11, 21, 10, 0, 30, 0, time.UTC)},
+		{interval: time.Minute, splay: &splay{1, 30}},
 	} {
 		e := *tt
 		e.Name, e.Function, e.Enabled, e.JIDInclude, e.MaxRunning = "j", "f", true, true, 1
@@ -64,13 +71,16 @@ func TestStepIsPure(t *testing.T) {
 	}
 }
 
-// A leader whose clock was a day ahead said when an interval's run is due next; the right clock does not wait for that.
+// A leader whose clock was a day ahead said when an interval's run is due next; the right clock
+// does not wait for that.
 func TestAFastClockDoesNotPark(t *testing.T) {
 	t.Parallel()
 	for _, spread := range []*splay{nil, {1, 30}} {
-		e := &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1, interval: time.Minute, splay: spread}
+		e := &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1,
+			interval: time.Minute, splay: spread}
 		now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-		c := Clock{Now: now.AddDate(0, 0, 1), Window: time.Second, Random: func(int64) int64 { return 0 }}
+		c := Clock{Now: now.AddDate(0, 0, 1), Window: time.Second,
+			Random: func(int64) int64 { return 0 }}
 		state, _, err := e.Step(fsm.Scheduled{}, c)
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 
 // directives are those of Python's strptime that have an equal here.
 var directives = map[byte]string{
-	'Y': "2006", 'y': "06", 'm': "1", 'd': "2", 'H': "15", 'I': "3", 'M': "4", 'S': "5", 'p': "PM", 'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday",
+	'Y': "2006", 'y': "06", 'm': "1", 'd': "2", 'H': "15", 'I': "3", 'M': "4", 'S': "5", 'p': "PM",
+	'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday",
 	'j': "002", '%': "%",
 }
 
@@ -19,7 +20,8 @@ func strptime(text, format string) (time.Time, error) {
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' {
 			if c := format[i]; c >= '0' && c <= '9' {
-				return time.Time{}, errors.New("a digit in once_fmt can't be told from a number; write it without")
+				return time.Time{},
+					errors.New("a digit in once_fmt can't be told from a number; write it without")
 			}
 			layout.WriteByte(format[i])
 			continue
@@ -29,7 +31,8 @@ func strptime(text, format string) (time.Time, error) {
 		}
 		d, ok := directives[format[i]]
 		if !ok {
-			return time.Time{}, fmt.Errorf("once_fmt has %%%c; there are %%Y %%y %%m %%d %%H %%I %%M %%S %%p %%b %%B %%a %%A %%j", format[i])
+			return time.Time{},
+				fmt.Errorf("once_fmt has %%%c; there are %%Y %%y %%m %%d %%H %%I %%M %%S %%p %%b %%B %%a %%A %%j", format[i])
 		}
 		layout.WriteString(d)
 	}

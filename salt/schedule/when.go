@@ -9,7 +9,8 @@ import (
 	"unicode"
 )
 
-// when is a text like "Monday 5:00pm", "2026-12-24 18:00" or "8:30", which stands for a time on some day.
+// when is a text like "Monday 5:00pm", "2026-12-24 18:00" or "8:30", which stands for a time on
+// some day.
 type when struct {
 	ymd     []int // numbers of the date, in order; a month's name is one of them
 	month   int   // index in ymd of a month's name; -1 for none
@@ -21,20 +22,23 @@ type when struct {
 }
 
 var weekdayNames = map[string]int{
-	"sun": 0, "sunday": 0, "mon": 1, "monday": 1, "tue": 2, "tues": 2, "tuesday": 2, "wed": 3, "wednesday": 3,
-	"thu": 4, "thurs": 4, "thursday": 4, "fri": 5, "friday": 5, "sat": 6, "saturday": 6,
+	"sun": 0, "sunday": 0, "mon": 1, "monday": 1, "tue": 2, "tues": 2, "tuesday": 2, "wed": 3,
+	"wednesday": 3,
+	"thu":       4, "thurs": 4, "thursday": 4, "fri": 5, "friday": 5, "sat": 6, "saturday": 6,
 }
 
 var monthNames = map[string]int{
-	"jan": 1, "january": 1, "feb": 2, "february": 2, "mar": 3, "march": 3, "apr": 4, "april": 4, "may": 5, "jun": 6, "june": 6,
-	"jul": 7, "july": 7, "aug": 8, "august": 8, "sep": 9, "sept": 9, "september": 9, "oct": 10, "october": 10, "nov": 11, "november": 11, "dec": 12, "december": 12,
+	"jan": 1, "january": 1, "feb": 2, "february": 2, "mar": 3, "march": 3, "apr": 4, "april": 4,
+	"may": 5, "jun": 6, "june": 6,
+	"jul": 7, "july": 7, "aug": 8, "august": 8, "sep": 9, "sept": 9, "september": 9, "oct": 10,
+	"october": 10, "nov": 11, "november": 11, "dec": 12, "december": 12,
 }
 
 // errWhen is wrapped by what is wrong with a text.
 var errWhen = errors.New("write a time such as 5:00pm, Monday 5:00pm, or 2026-12-24T18:00:00")
 
-// parseWhen reads what dateutil's parser, which Salt uses, reads: times, days of the week and dates, in any order. Time zones are refused: Salt can't
-// compare them with the master's own clock.
+// parseWhen reads what dateutil's parser, which Salt uses, reads: times, days of the week and
+// dates, in any order. Time zones are refused: Salt can't compare them with the master's own clock.
 func parseWhen(text string) (w when, err error) {
 	p := whenParser{when: when{month: -1, year: -1, weekday: -1}, tokens: whenTokens(text)}
 	if err := p.run(); err != nil {
@@ -176,7 +180,8 @@ func (p *whenParser) number(token string) error {
 	n, ok := number(token)
 	next, away := p.afterBlank()
 	switch {
-	case len(token) == 8 || len(token) == 12 || len(token) == 14: // 20261224, and with 1800 or 180000
+	case len(token) == 8 || len(token) == 12 ||
+		len(token) == 14: // 20261224, and with 1800 or 180000
 		p.at++
 		return p.block(token)
 	case !ok:
@@ -253,7 +258,8 @@ func (p *whenParser) clock(hour int) error {
 		return errors.New("there are no seconds behind the minutes")
 	}
 	p.at += 2
-	if fraction := p.peek(1); p.peek(0) == "." && fraction != "" && fraction[0] >= '0' && fraction[0] <= '9' {
+	if fraction := p.peek(1); p.peek(0) == "." && fraction != "" && fraction[0] >= '0' &&
+		fraction[0] <= '9' {
 		p.nano, _ = number((fraction + "000000")[:6])
 		p.nano *= 1000
 		p.at += 2
@@ -331,7 +337,8 @@ func (w when) date(now time.Time) (year, month, day int) {
 	return 0, 0, 0
 }
 
-// on is the time that the text stands for on the day of now: what it leaves open is the day's, a day of the week the next one, the day itself included.
+// on is the time that the text stands for on the day of now: what it leaves open is the day's, a
+// day of the week the next one, the day itself included.
 func (w when) on(now time.Time) (time.Time, error) {
 	year, month, day := w.date(now)
 	if year == 0 {
@@ -345,12 +352,14 @@ func (w when) on(now time.Time) (time.Time, error) {
 	if !given {
 		day = min(now.Day(), last)
 	}
-	if month < 1 || month > 12 || day < 1 || day > last || w.hour > 23 || w.minute > 59 || w.second > 59 {
+	if month < 1 || month > 12 || day < 1 || day > last || w.hour > 23 || w.minute > 59 ||
+		w.second > 59 {
 		return time.Time{}, errors.New("there is no such time")
 	}
 	t := time.Date(year, time.Month(month), day, w.hour, w.minute, w.second, w.nano, now.Location())
 	if w.weekday >= 0 && !given {
-		t = time.Date(year, time.Month(month), day+(w.weekday-int(t.Weekday())+7)%7, w.hour, w.minute, w.second, w.nano, now.Location())
+		t = time.Date(year, time.Month(month), day+(w.weekday-int(t.Weekday())+7)%7, w.hour,
+			w.minute, w.second, w.nano, now.Location())
 	}
 	return t, nil
 }

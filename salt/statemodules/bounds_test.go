@@ -54,13 +54,17 @@ func TestCancellation(t *testing.T) {
 	}{
 		{"salt.state", args("name", "s", "tgt", "web-*", "sls", "a", "timeout", int64(1000))},
 		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000))},
-		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000), "batch", int64(1))},
-		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000), "subset", int64(1))},
+		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000), "batch",
+			int64(1))},
+		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000),
+			"subset", int64(1))},
 		{"salt.runner", args("name", "a.b")},
 		{"salt.wheel", args("name", "a.b")},
 		{"salt.parallel_runners", args("name", "p", "runners", args("a", nil, "b", nil))},
-		{"salt.wait_for_event", args("name", "my/a/b/*", "id_list", []any{"a"}, "timeout", int64(1000))},
-		{"http.wait_for_successful_query", args("name", "http://127.0.0.1:1/", "status", int64(200), "wait_for", int64(1000), "request_interval", int64(100))},
+		{"salt.wait_for_event", args("name", "my/a/b/*", "id_list", []any{"a"}, "timeout",
+			int64(1000))},
+		{"http.wait_for_successful_query", args("name", "http://127.0.0.1:1/", "status", int64(200),
+			"wait_for", int64(1000), "request_interval", int64(100))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.fun, func(t *testing.T) {
@@ -73,7 +77,8 @@ func TestCancellation(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				_, err := call(ctx, lookup(t, d, tt.fun), orchestrate.Call{JID: "ORCH"}, tt.args)
-				if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 10*time.Second {
+				if !errors.Is(err, context.DeadlineExceeded) ||
+					time.Since(began) != 10*time.Second {
 					t.Errorf("after %v: %v", time.Since(began), err)
 				}
 			})
@@ -99,7 +104,8 @@ func TestCommandsEnd(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, cancel)
 	done := make(chan error, 1)
 	go func() {
-		_, err := call(ctx, lookup(t, d, "cmd.run"), orchestrate.Call{}, args("name", "sleep 600 & sleep 600"))
+		_, err := call(ctx, lookup(t, d, "cmd.run"), orchestrate.Call{},
+			args("name", "sleep 600 & sleep 600"))
 		done <- err
 	}()
 	select {
@@ -122,11 +128,14 @@ func TestBounds(t *testing.T) {
 	for i := range maxParallelRunners + 1 {
 		many = append(many, value.Pair{Key: fmt.Sprint("r", i), Value: nil})
 	}
-	ret, err := call(t.Context(), lookup(t, d, "salt.parallel_runners"), orchestrate.Call{}, args("name", "p", "runners", many))
+	ret, err := call(t.Context(), lookup(t, d, "salt.parallel_runners"), orchestrate.Call{},
+		args("name", "p", "runners", many))
 	if err != nil || !strings.Contains(ret.String("comment"), "too many") {
 		t.Error(ret, err)
 	}
-	if ret, err = call(t.Context(), lookup(t, d, "cmd.run"), orchestrate.Call{}, args("name", "head -c 40000000 /dev/zero")); err != nil || !strings.Contains(ret.String("comment"), "bytes of output") {
+	if ret, err = call(t.Context(), lookup(t, d, "cmd.run"), orchestrate.Call{},
+		args("name", "head -c 40000000 /dev/zero")); err != nil ||
+		!strings.Contains(ret.String("comment"), "bytes of output") {
 		t.Error(ret, err)
 	}
 }
@@ -144,13 +153,16 @@ func TestQueryWaits(t *testing.T) {
 	defer s.Close()
 	d := (&prepared{}).deps()
 	d.Modules = modules.New(modules.Deps{})
-	ret, err := call(t.Context(), lookup(t, d, "http.wait_for_successful_query"), orchestrate.Call{}, args("name", s.URL, "status", int64(200), "match", "hell"))
-	if err != nil || ret.String("comment") != `Match text "hell" was found. Status 200 was found.` || n != 3 {
+	ret, err := call(t.Context(), lookup(t, d, "http.wait_for_successful_query"),
+		orchestrate.Call{}, args("name", s.URL, "status", int64(200), "match", "hell"))
+	if err != nil ||
+		ret.String("comment") != `Match text "hell" was found. Status 200 was found.` || n != 3 {
 		t.Error(n, ret, err)
 	}
 }
 
-// TestPublication: what goes out for the forms in which a state may name targets, arguments and returners.
+// TestPublication: what goes out for the forms in which a state may name targets, arguments and
+// returners.
 func TestPublication(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -158,14 +170,23 @@ func TestPublication(t *testing.T) {
 		job  job
 		want gather.Publish
 	}{
-		{"text", job{tgt: "web-*", tgtType: "glob", fun: "x.y"}, gather.Publish{Tgt: "web-*", TgtType: "glob", Fun: "x.y"}},
-		{"number", job{tgt: int64(7), tgtType: "glob", fun: "x.y"}, gather.Publish{Tgt: "7", TgtType: "glob", Fun: "x.y"}},
-		{"list", job{tgt: []any{"a", int64(7)}, tgtType: "list", fun: "x.y"}, gather.Publish{Tgt: []string{"a", "7"}, TgtType: "list", Fun: "x.y"}},
-		{"compound in words", job{tgt: []any{"G@os:Debian", "and", "web-*"}, tgtType: "compound", fun: "x.y"}, gather.Publish{Tgt: "G@os:Debian and web-*", TgtType: "compound", Fun: "x.y"}},
-		{"a job id as number", job{tgt: "a", fun: "x.y", arg: []any{uint64(12345678901234567890), int64(5)}, kwarg: args("k", "v")},
-			gather.Publish{Tgt: "a", Fun: "x.y", Arg: []any{"12345678901234567890", int64(5), args("__kwarg__", true, "k", "v")}}},
-		{"returners", job{tgt: "a", fun: "x.y", ret: []any{"one", "two"}, retConfig: "alt", retKwarg: args("db", "x")},
-			gather.Publish{Tgt: "a", Fun: "x.y", Ret: "one,two", Kwargs: args("ret_config", "alt", "ret_kwargs", args("db", "x"))}},
+		{"text", job{tgt: "web-*", tgtType: "glob", fun: "x.y"},
+			gather.Publish{Tgt: "web-*", TgtType: "glob", Fun: "x.y"}},
+		{"number", job{tgt: int64(7), tgtType: "glob", fun: "x.y"},
+			gather.Publish{Tgt: "7", TgtType: "glob", Fun: "x.y"}},
+		{"list", job{tgt: []any{"a", int64(7)}, tgtType: "list", fun: "x.y"},
+			gather.Publish{Tgt: []string{"a", "7"}, TgtType: "list", Fun: "x.y"}},
+		{"compound in words", job{tgt: []any{"G@os:Debian", "and", "web-*"}, tgtType: "compound",
+			fun: "x.y"}, gather.Publish{Tgt: "G@os:Debian and web-*", TgtType: "compound",
+			Fun: "x.y"}},
+		{"a job id as number", job{tgt: "a", fun: "x.y",
+			arg: []any{uint64(12345678901234567890), int64(5)}, kwarg: args("k", "v")},
+			gather.Publish{Tgt: "a", Fun: "x.y",
+				Arg: []any{"12345678901234567890", int64(5), args("__kwarg__", true, "k", "v")}}},
+		{"returners", job{tgt: "a", fun: "x.y", ret: []any{"one", "two"}, retConfig: "alt",
+			retKwarg: args("db", "x")},
+			gather.Publish{Tgt: "a", Fun: "x.y", Ret: "one,two",
+				Kwargs: args("ret_config", "alt", "ret_kwargs", args("db", "x"))}},
 	}
 	for _, tt := range tests {
 		got, err := minions{}.publication(tt.job)

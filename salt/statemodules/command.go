@@ -14,28 +14,41 @@ import (
 	"clustermaster/value"
 )
 
-// commandStates is the module cmd (salt/states/cmd.py): commands on the master's machine, run by the master's user, with the bounds in time and output
-// that the function cmd.run_all has.
+// commandStates is the module cmd (salt/states/cmd.py): commands on the master's machine, run by
+// the master's user, with the bounds in time and output that the function cmd.run_all has.
 func commandStates(d Deps) orchestrate.Table {
 	c := commander{d}
 	waiting := []function.Param{
-		need("name"), opt("cwd", nil), opt("root", nil), opt("runas", nil), opt("shell", nil), opt("env", []any{}), opt("stateful", false), opt("output_loglevel", "debug"), opt("hide_output", false),
-		opt("use_vt", false), opt("success_retcodes", nil), opt("success_stdout", nil), opt("success_stderr", nil),
+		need("name"), opt("cwd", nil), opt("root", nil), opt("runas", nil), opt("shell", nil),
+		opt("env", []any{}), opt("stateful", false), opt("output_loglevel", "debug"),
+		opt("hide_output", false),
+		opt("use_vt", false), opt("success_retcodes", nil), opt("success_stdout", nil),
+		opt("success_stderr", nil),
 	}
 	wait := orchestrate.Function{Params: waiting, VarKwargs: true, Run: idle}
 	script := []function.Param{
-		need("name"), opt("source", nil), opt("template", nil), opt("cwd", nil), opt("runas", nil), opt("password", nil), opt("shell", nil), opt("env", nil), opt("stateful", false), opt("timeout", nil),
-		opt("use_vt", false), opt("output_loglevel", "debug"), opt("hide_output", false), opt("defaults", nil), opt("context", nil), opt("success_retcodes", nil), opt("success_stdout", nil), opt("success_stderr", nil),
+		need("name"), opt("source", nil), opt("template", nil), opt("cwd", nil), opt("runas", nil),
+		opt("password", nil), opt("shell", nil), opt("env", nil), opt("stateful", false),
+		opt("timeout", nil),
+		opt("use_vt", false), opt("output_loglevel", "debug"), opt("hide_output", false),
+		opt("defaults", nil), opt("context", nil), opt("success_retcodes", nil),
+		opt("success_stdout", nil), opt("success_stderr", nil),
 	}
 	return orchestrate.Table{
 		"cmd.wait": wait, "cmd.watch": wait,
 		"cmd.wait_script": {Params: []function.Param{
-			need("name"), opt("source", nil), opt("template", nil), opt("cwd", nil), opt("runas", nil), opt("shell", nil), opt("env", nil), opt("stateful", false), opt("use_vt", false),
-			opt("output_loglevel", "debug"), opt("hide_output", false), opt("success_retcodes", nil), opt("success_stdout", nil), opt("success_stderr", nil),
+			need("name"), opt("source", nil), opt("template", nil), opt("cwd", nil),
+			opt("runas", nil), opt("shell", nil), opt("env", nil), opt("stateful", false),
+			opt("use_vt", false),
+			opt("output_loglevel", "debug"), opt("hide_output", false),
+			opt("success_retcodes", nil), opt("success_stdout", nil), opt("success_stderr", nil),
 		}, VarKwargs: true, Run: idle},
 		"cmd.run": {Params: []function.Param{
-			need("name"), opt("cwd", nil), opt("root", nil), opt("runas", nil), opt("password", nil), opt("shell", nil), opt("env", nil), opt("prepend_path", nil), opt("stateful", false),
-			opt("output_loglevel", "debug"), opt("hide_output", false), opt("timeout", nil), opt("ignore_timeout", false), opt("use_vt", false), opt("success_retcodes", nil),
+			need("name"), opt("cwd", nil), opt("root", nil), opt("runas", nil),
+			opt("password", nil), opt("shell", nil), opt("env", nil), opt("prepend_path", nil),
+			opt("stateful", false),
+			opt("output_loglevel", "debug"), opt("hide_output", false), opt("timeout", nil),
+			opt("ignore_timeout", false), opt("use_vt", false), opt("success_retcodes", nil),
 			opt("success_stdout", nil), opt("success_stderr", nil),
 		}, VarKwargs: true, Run: c.run},
 		"cmd.script":    {Params: script, VarKwargs: true, Run: c.script},
@@ -47,7 +60,8 @@ type commander struct{ d Deps }
 
 // passed on to cmd.run_all, where a state has them.
 var passedOn = []string{
-	"cwd", "runas", "env", "prepend_path", "output_loglevel", "hide_output", "timeout", "success_retcodes", "success_stdout", "success_stderr",
+	"cwd", "runas", "env", "prepend_path", "output_loglevel", "hide_output", "timeout",
+	"success_retcodes", "success_stdout", "success_stderr",
 	"stdin", "umask", "clean_env", "rstrip", "ignore_retcode", "reset_system_locale", "group",
 }
 
@@ -58,7 +72,8 @@ func (c commander) run(ctx context.Context, s orchestrate.Call) (value.Map, erro
 		return ret.Set("comment", "Invalidly-formatted 'env' parameter. See documentation."), nil
 	}
 	if s.Test && !tried {
-		ret = orchestrate.Return(name, value.Map{{Key: "cmd", Value: name}}, nil, fmt.Sprintf("Command \"%s\" would have been executed", name))
+		ret = orchestrate.Return(name, value.Map{{Key: "cmd", Value: name}}, nil,
+			fmt.Sprintf("Command \"%s\" would have been executed", name))
 		return reinterpreted(ret, stateful)
 	}
 	if refusal := unable(s); refusal != "" {
@@ -73,10 +88,12 @@ func (c commander) run(ctx context.Context, s orchestrate.Call) (value.Map, erro
 	}
 	code, _ := done.Get("retcode")
 	result := code == int64(0)
-	if value.Truth(s.Arg("ignore_timeout")) && code == int64(1) && strings.Contains(done.String("stdout"), "Timed out after") {
+	if value.Truth(s.Arg("ignore_timeout")) && code == int64(1) &&
+		strings.Contains(done.String("stdout"), "Timed out after") {
 		done, result = done.Set("retcode", int64(0)), true
 	}
-	return c.ended(s, orchestrate.Return(s.Name, done, result, fmt.Sprintf("Command \"%s\" run", name)), stateful, code)
+	return c.ended(s, orchestrate.Return(s.Name, done, result,
+		fmt.Sprintf("Command \"%s\" run", name)), stateful, code)
 }
 
 // script runs a file of file_roots.
@@ -90,14 +107,17 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (value.Map, e
 	for _, key := range []string{"defaults", "context"} {
 		m, ok := s.Arg(key).(value.Map)
 		if !ok && value.Truth(s.Arg(key)) {
-			return ret.Set("comment", fmt.Sprintf("Invalidly-formatted '%s' parameter. Must be formed as a dict.", key)), nil
+			return ret.Set("comment",
+				fmt.Sprintf("Invalidly-formatted '%s' parameter. Must be formed as a dict.",
+					key)), nil
 		}
 		for _, p := range m {
 			vars = vars.Set(value.Str(p.Key), p.Value)
 		}
 	}
 	if s.Test && !tried {
-		return reinterpreted(orchestrate.Return(name, nil, nil, fmt.Sprintf("Command '%s' would have been executed", name)), stateful)
+		return reinterpreted(orchestrate.Return(name, nil, nil,
+			fmt.Sprintf("Command '%s' would have been executed", name)), stateful)
 	}
 	if refusal := unable(s); refusal != "" {
 		return ret.Set("comment", refusal), nil
@@ -115,8 +135,11 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (value.Map, e
 		return ret.Set("comment", reason(err)), nil
 	}
 	if !found {
-		none := value.Map{{Key: "pid", Value: int64(0)}, {Key: "retcode", Value: int64(1)}, {Key: "stdout", Value: ""}, {Key: "stderr", Value: ""}, {Key: "cache_error", Value: true}}
-		return orchestrate.Return(name, none, false, fmt.Sprintf("Unable to cache script %s from saltenv '%s'", source, s.Env)), nil
+		none := value.Map{{Key: "pid", Value: int64(0)}, {Key: "retcode", Value: int64(1)},
+			{Key: "stdout", Value: ""}, {Key: "stderr", Value: ""},
+			{Key: "cache_error", Value: true}}
+		return orchestrate.Return(name, none, false,
+			fmt.Sprintf("Unable to cache script %s from saltenv '%s'", source, s.Env)), nil
 	}
 	dir, err := os.MkdirTemp("", "clustermaster-script-")
 	if err != nil {
@@ -140,7 +163,8 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (value.Map, e
 		return ret.Set("comment", reason(err)), nil
 	}
 	code, _ := done.Get("retcode")
-	return c.ended(s, orchestrate.Return(name, done, code == int64(0), fmt.Sprintf("Command '%s' run", name)), stateful, code)
+	return c.ended(s, orchestrate.Return(name, done, code == int64(0),
+		fmt.Sprintf("Command '%s' run", name)), stateful, code)
 }
 
 // watch runs the command of a state whose watched states changed.
@@ -157,12 +181,14 @@ func (c commander) watch(ctx context.Context, s orchestrate.Call) (value.Map, er
 		return c.script(ctx, s)
 	}
 	return value.Map{{Key: "name", Value: s.Name}, {Key: "changes", Value: value.Map{}}, {
-		Key: "comment", Value: fmt.Sprintf("cmd.%s does not work with the watch requisite, please use cmd.wait or cmd.wait_script", fun),
+		Key:   "comment",
+		Value: fmt.Sprintf("cmd.%s does not work with the watch requisite, please use cmd.wait or cmd.wait_script", fun),
 	}, {Key: "result", Value: false}}, nil
 }
 
 // command runs a text in a shell, or words without one.
-func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, shell bool) (value.Map, error) {
+func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, shell bool) (value.Map,
+	error) {
 	kwargs := value.Map{{Key: "python_shell", Value: shell}}
 	if v := s.Arg("shell"); value.Truth(v) {
 		kwargs = kwargs.Set("shell", v)
@@ -187,7 +213,8 @@ func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, she
 }
 
 // source is the text of a script, rendered if it has a template.
-func (c commander) source(ctx context.Context, s orchestrate.Call, source string, vars value.Map) ([]byte, bool, error) {
+func (c commander) source(ctx context.Context, s orchestrate.Call, source string,
+	vars value.Map) ([]byte, bool, error) {
 	path, ok := strings.CutPrefix(source, "salt://")
 	if !ok {
 		text, err := os.ReadFile(source)
@@ -210,7 +237,8 @@ func (c commander) source(ctx context.Context, s orchestrate.Call, source string
 		return text, true, nil
 	}
 	if engine != "jinja" {
-		return nil, false, fmt.Errorf("template %s is not available on a master; jinja is", value.Str(engine))
+		return nil, false, fmt.Errorf("template %s is not available on a master; jinja is",
+			value.Str(engine))
 	}
 	rendered, err := c.d.Render(ctx, s.Master, file, string(text), "jinja", vars)
 	if err != nil {
@@ -238,7 +266,8 @@ func scriptArguments(args any, name string) ([]any, error) {
 	return out, err
 }
 
-// tryName is the name of a state, which may have another one for tries in its parameter stateful; tried tells that the command runs even so.
+// tryName is the name of a state, which may have another one for tries in its parameter stateful;
+// tried tells that the command runs even so.
 func tryName(s orchestrate.Call) (name string, stateful, tried bool) {
 	name = s.Name
 	list, ok := s.Arg("stateful").([]any)
@@ -276,7 +305,8 @@ func unable(s orchestrate.Call) string {
 }
 
 // ended is the end of a state whose command ran.
-func (c commander) ended(s orchestrate.Call, ret value.Map, stateful bool, code any) (value.Map, error) {
+func (c commander) ended(s orchestrate.Call, ret value.Map, stateful bool, code any) (value.Map,
+	error) {
 	ret, err := reinterpreted(ret, stateful)
 	if err != nil {
 		return nil, err

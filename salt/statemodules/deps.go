@@ -31,11 +31,13 @@ type Outcome struct {
 
 // Runners are the runner and wheel functions of this master.
 type Runners interface {
-	// Takes reports whether a function has a parameter of that name; false also if there is no such function.
+	// Takes reports whether a function has a parameter of that name; false also if there is no such
+	// function.
 	Takes(wheel bool, fun, param string) bool
 	// Check returns the order as others may see it, without secrets, or says why it can't begin.
 	Check(o Order) (Order, error)
-	// Run returns when the call is over. What the function made of it is in the Outcome; the error is ctx's.
+	// Run returns when the call is over. What the function made of it is in the Outcome; the error
+	// is ctx's.
 	Run(ctx context.Context, o Order) (Outcome, error)
 }
 
@@ -43,7 +45,8 @@ type Runners interface {
 type Modules interface {
 	Has(fun string) bool
 	Params(fun string) (params []function.Param, rest bool)
-	Call(ctx context.Context, who modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
+	Call(ctx context.Context, who modules.Minion, fun string, args []any,
+		kwargs value.Map) (any, error)
 }
 
 // Files are file_roots.
@@ -53,7 +56,8 @@ type Files interface {
 
 // Deps is what the functions ask of the master. All must be there but Log.
 type Deps struct {
-	Minions          gather.Master // jobs go out and come back through it; its events are those of all masters
+	// jobs go out and come back through it; its events are those of all masters
+	Minions          gather.Master
 	Timeout          time.Duration // of jobs, unless a state says otherwise
 	GatherJobTimeout time.Duration
 	Failhard         bool // the master's option
@@ -62,7 +66,8 @@ type Deps struct {
 	Modules          Modules
 	Files            Files
 	// Render runs a text through a renderer, as templates of state files are.
-	Render func(ctx context.Context, who modules.Minion, path, text, pipe string, vars value.Map) (any, error)
+	Render func(ctx context.Context, who modules.Minion, path, text, pipe string,
+		vars value.Map) (any, error)
 	// Nested is the outputter nested, without colours.
 	Nested func(v any, indent int) string
 	Log    *slog.Logger
@@ -74,7 +79,8 @@ func New(d Deps) orchestrate.Table {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
 	all := orchestrate.Table{}
-	for _, module := range []orchestrate.Table{Test(), checks(d), orchestration(d), eventStates(d), commandStates(d), httpStates(d), moduleStates(d)} {
+	for _, module := range []orchestrate.Table{Test(), checks(d), orchestration(d), eventStates(d),
+		commandStates(d), httpStates(d), moduleStates(d)} {
 		maps.Copy(all, module)
 	}
 	return all

@@ -18,11 +18,13 @@ const docPath = "../../docs/state-functions.md"
 
 // sources are the files of Salt 3008 whose functions the modules have.
 var sources = map[string]string{
-	"cmd": "salt/states/cmd.py", "event": "salt/states/event.py", "http": "salt/states/http.py", "module": "salt/states/module.py",
-	"salt": "salt/states/saltmod.py", "test": "salt/states/test.py",
+	"cmd": "salt/states/cmd.py", "event": "salt/states/event.py", "http": "salt/states/http.py",
+	"module": "salt/states/module.py",
+	"salt":   "salt/states/saltmod.py", "test": "salt/states/test.py",
 }
 
-// TestDocs: the manual lists exactly the functions that are there, with their parameters and where Salt has them.
+// TestDocs: the manual lists exactly the functions that are there, with their parameters and where
+// Salt has them.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

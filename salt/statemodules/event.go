@@ -11,15 +11,17 @@ import (
 	"clustermaster/value"
 )
 
-// eventStates is the module event (salt/states/event.py). Salt's own master fires into a bus that it does not have, so that the states fail; here the
-// event goes to the bus of the cluster.
+// eventStates is the module event (salt/states/event.py). Salt's own master fires into a bus that
+// it does not have, so that the states fail; here the event goes to the bus of the cluster.
 func eventStates(d Deps) orchestrate.Table {
 	send := orchestrate.Function{Params: []function.Param{
-		need("name"), opt("data", nil), opt("preload", nil), opt("with_env", false), opt("with_grains", false), opt("with_pillar", false), opt("show_changed", true),
+		need("name"), opt("data", nil), opt("preload", nil), opt("with_env", false),
+		opt("with_grains", false), opt("with_pillar", false), opt("show_changed", true),
 	}, VarKwargs: true, Run: sender{d.Fire}.send}
 	return orchestrate.Table{
 		"event.send": send, "event.fire_master": send, "event.mod_watch": send,
-		"event.wait": {Params: []function.Param{need("name"), opt("sfun", nil), opt("data", nil)}, Run: idle},
+		"event.wait": {Params: []function.Param{need("name"), opt("sfun", nil), opt("data", nil)},
+			Run: idle},
 	}
 }
 
@@ -43,9 +45,11 @@ func (s sender) send(_ context.Context, c orchestrate.Call) (value.Map, error) {
 }
 
 // own are the parameters of event.send; other keywords are data.
-var own = []string{"name", "data", "preload", "with_env", "with_grains", "with_pillar", "show_changed", "sfun"}
+var own = []string{"name", "data", "preload", "with_env", "with_grains", "with_pillar",
+	"show_changed", "sfun"}
 
-// eventData is what an event carries: what the state asks for of the master, its further keywords, its data; the last one wins.
+// eventData is what an event carries: what the state asks for of the master, its further keywords,
+// its data; the last one wins.
 func eventData(c orchestrate.Call) value.Map {
 	data := value.Map{}
 	env := value.Map{}
@@ -56,7 +60,8 @@ func eventData(c orchestrate.Call) value.Map {
 	for _, part := range []struct {
 		param, key string
 		from       value.Map
-	}{{"with_env", "environ", env}, {"with_grains", "grains", c.Master.Grains}, {"with_pillar", "pillar", c.Master.Pillar}} {
+	}{{"with_env", "environ", env}, {"with_grains", "grains", c.Master.Grains}, {"with_pillar",
+		"pillar", c.Master.Pillar}} {
 		switch wanted := c.Arg(part.param).(type) {
 		case []any:
 			data = data.Set(part.key, only(part.from, wanted))

@@ -18,9 +18,11 @@ func httpStates(d Deps) orchestrate.Table {
 	h := querier{d.Modules}
 	return orchestrate.Table{
 		"http.query": {Params: []function.Param{
-			need("name"), opt("match", nil), opt("match_type", "string"), opt("status", nil), opt("status_type", "string"), opt("wait_for", nil),
+			need("name"), opt("match", nil), opt("match_type", "string"), opt("status", nil),
+			opt("status_type", "string"), opt("wait_for", nil),
 		}, VarKwargs: true, Run: h.query},
-		"http.wait_for_successful_query": {Params: []function.Param{need("name"), opt("wait_for", int64(300))}, VarKwargs: true, Run: h.wait},
+		"http.wait_for_successful_query": {Params: []function.Param{need("name"),
+			opt("wait_for", int64(300))}, VarKwargs: true, Run: h.wait},
 	}
 }
 
@@ -30,13 +32,17 @@ type querier struct{ modules Modules }
 const pause = 100 * time.Millisecond
 
 // ofState are the parameters of the state; other keywords are http.query's.
-var ofState = []string{"name", "match", "match_type", "status", "status_type", "wait_for", "test", "test_url", "request_interval"}
+var ofState = []string{"name", "match", "match_type", "status", "status_type", "wait_for", "test",
+	"test_url", "request_interval"}
 
 func (h querier) query(ctx context.Context, c orchestrate.Call) (value.Map, error) {
-	ret := value.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: nil}, {Key: "comment", Value: ""}, {Key: "changes", Value: value.Map{}}, {Key: "data", Value: value.Map{}}}
+	ret := value.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: nil},
+		{Key: "comment", Value: ""}, {Key: "changes", Value: value.Map{}},
+		{Key: "data", Value: value.Map{}}}
 	match, status := c.Arg("match"), c.Arg("status")
 	if match == nil && status == nil {
-		return ended(ret, false, " Either match text (match) or a status code (status) is required."), nil
+		return ended(ret, false,
+			" Either match text (match) or a status code (status) is required."), nil
 	}
 	data, err := h.fetch(ctx, c)
 	if err != nil {
@@ -106,7 +112,8 @@ func (h querier) fetch(ctx context.Context, c orchestrate.Call) (value.Map, erro
 func (h querier) wait(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	one := c
 	one.Args = c.Args.Without("wait_for")
-	for _, p := range []function.Param{opt("match_type", "string"), opt("status_type", "string")} { // wait_for_successful_query has no such parameters of its own
+	// wait_for_successful_query has no such parameters of its own
+	for _, p := range []function.Param{opt("match_type", "string"), opt("status_type", "string")} {
 		if _, given := one.Args.Get(p.Name); !given {
 			one.Args = one.Args.Set(p.Name, p.Default)
 		}
@@ -118,11 +125,14 @@ func (h querier) wait(ctx context.Context, c orchestrate.Call) (value.Map, error
 	})
 }
 
-// repeat does something until it is good or the time of wait_for is over; then what came last counts.
-func repeat(ctx context.Context, c orchestrate.Call, do func() (v value.Map, good bool, err error)) (value.Map, error) {
+// repeat does something until it is good or the time of wait_for is over; then what came last
+// counts.
+func repeat(ctx context.Context, c orchestrate.Call,
+	do func() (v value.Map, good bool, err error)) (value.Map, error) {
 	limit, ok := seconds(c.Arg("wait_for"))
 	if !ok {
-		return nil, fmt.Errorf("wait_for is to be a number of seconds, not %s", value.Repr(c.Arg("wait_for")))
+		return nil, fmt.Errorf("wait_for is to be a number of seconds, not %s",
+			value.Repr(c.Arg("wait_for")))
 	}
 	between, _ := seconds(c.Arg("request_interval"))
 	between = max(between, pause)
@@ -167,7 +177,8 @@ func (v *verdict) say(found bool, what, were string) {
 func (v *verdict) match(want any, kind, text string) error {
 	switch kind {
 	case "string":
-		v.say(strings.Contains(text, value.Str(want)), fmt.Sprintf("Match text \"%s\"", value.Str(want)), "was")
+		v.say(strings.Contains(text, value.Str(want)),
+			fmt.Sprintf("Match text \"%s\"", value.Str(want)), "was")
 	case "pcre":
 		found, err := search(value.Str(want), text)
 		if err != nil {

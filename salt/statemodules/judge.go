@@ -47,7 +47,8 @@ func judgeStates(ret value.Map, answers []answer, by judging) value.Map {
 		}
 	}
 	if len(changes) > 0 {
-		ret = ret.Set("changes", value.Map{{Key: "out", Value: "highstate"}, {Key: "ret", Value: changes}})
+		ret = ret.Set("changes", value.Map{{Key: "out", Value: "highstate"},
+			{Key: "ret", Value: changes}})
 	}
 	result, comment := any(true), "States ran successfully."
 	if len(failed) > by.allowed {
@@ -73,7 +74,8 @@ func judgeStates(ret value.Map, answers []answer, by judging) value.Map {
 }
 
 // judgeFunction ends the return of salt.function. judge is asked about each return.
-func judgeFunction(ret value.Map, fun string, answers []answer, failMinions any, judge func(any) (bool, error)) (value.Map, error) {
+func judgeFunction(ret value.Map, fun string, answers []answer, failMinions any,
+	judge func(any) (bool, error)) (value.Map, error) {
 	if jid := jidOf(answers); jid != "" {
 		ret = ret.Set("__jid__", jid)
 	}
@@ -93,7 +95,8 @@ func judgeFunction(ret value.Map, fun string, answers []answer, failMinions any,
 			}
 			ok = passed && a.ret != false
 		}
-		if a.retcode != 0 || !ok && !slices.Contains(exempted, a.id) { // a return code counts also for those that may fail, as in Salt
+		// a return code counts also for those that may fail, as in Salt
+		if a.retcode != 0 || !ok && !slices.Contains(exempted, a.id) {
 			failed = append(failed, a.id)
 		}
 		changes = append(changes, value.Pair{Key: a.id, Value: shown})
@@ -101,7 +104,8 @@ func judgeFunction(ret value.Map, fun string, answers []answer, failMinions any,
 	result, comment := true, "Function ran successfully."
 	if len(failed) > 0 {
 		slices.Sort(failed)
-		result, comment = false, fmt.Sprintf("Running function %s failed on minions: %s", fun, strings.Join(failed, ", "))
+		result, comment = false, fmt.Sprintf("Running function %s failed on minions: %s", fun,
+			strings.Join(failed, ", "))
 	}
 	comment += fmt.Sprintf(" Function %s ran on %s.", fun, names(changes))
 	ret = ret.Set("changes", value.Map{{Key: "ret", Value: changes}})

@@ -61,8 +61,10 @@ func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 	return out, err
 }
 
-// all runs a job on all minions of its target. Ids that were named and have no accepted key did not return, whether that is expected or not.
-func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Options) (out []answer, jid string, err error) {
+// all runs a job on all minions of its target. Ids that were named and have no accepted key did not
+// return, whether that is expected or not.
+func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Options) (out []answer,
+	jid string, err error) {
 	s, err := gather.Run(ctx, m.d.Minions, p, o, func(id string, r gather.Return) {
 		out = append(out, answer{id: id, ret: returned(r), retcode: r.Code()})
 	})
@@ -85,14 +87,19 @@ func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Opti
 	return out, s.JID, nil
 }
 
-// batch runs a job on a window of minions. What minions returned is all that is told of them, as in Salt: no job id, no return code.
-func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer, error) {
+// batch runs a job on a window of minions. What minions returned is all that is told of them, as in
+// Salt: no job id, no return code.
+func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer,
+	error) {
 	var out []answer
 	var ping gather.Published
 	b := gather.Batch{
 		Job: p, Size: value.Str(j.batch), Failhard: j.failhard, Options: o,
-		OnPing:   func(s gather.Summary) { ping = s.Published },
-		OnReturn: func(id string, r gather.Return) { out = append(out, answer{id: id, ret: returned(r)}) },
+		OnPing: func(s gather.Summary) { ping = s.Published },
+		OnReturn: func(id string, r gather.Return) {
+			out = append(out,
+				answer{id: id, ret: returned(r)})
+		},
 		OnSilent: func(id string) { out = append(out, answer{id: id, ret: value.Map{}}) },
 	}
 	_, err := b.Run(ctx, m.d.Minions)
@@ -103,7 +110,8 @@ func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Op
 }
 
 // subset runs a job on some minions, drawn from those that have the function.
-func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer, error) {
+func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer,
+	error) {
 	n, ok := wholeNumber(j.subset)
 	if !ok {
 		return nil, fmt.Errorf("subset is to be a number of minions, not %s", value.Repr(j.subset))
@@ -117,7 +125,8 @@ func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.O
 	out, jid, err := m.all(ctx, j, p, o)
 	for i, a := range out {
 		if a.failed {
-			out[i] = answer{id: a.id, retcode: 1, ret: "Minion did not return. [No response]\nThe minions may not have all finished running and any remaining minions will return upon completion. To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid " + jid}
+			out[i] = answer{id: a.id, retcode: 1,
+				ret: "Minion did not return. [No response]\nThe minions may not have all finished running and any remaining minions will return upon completion. To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid " + jid}
 		}
 	}
 	return out, err
@@ -129,7 +138,8 @@ func (m minions) sent(j job, p gather.Published, err error) error {
 		return err
 	}
 	if p.Incomplete != "" {
-		m.d.Log.Warn("a target was resolved without all minions' data", "fun", j.fun, "tgt", value.Str(j.tgt), "covered", p.Incomplete)
+		m.d.Log.Warn("a target was resolved without all minions' data", "fun", j.fun, "tgt",
+			value.Str(j.tgt), "covered", p.Incomplete)
 	}
 	if p.Error != "" && !strings.HasPrefix(p.Error, unresolved) {
 		return errors.New(p.Error)

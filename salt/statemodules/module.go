@@ -11,22 +11,26 @@ import (
 	"clustermaster/value"
 )
 
-// moduleStates is the module module (salt/states/module.py): execution functions as states, those of docs/template-functions.md.
+// moduleStates is the module module (salt/states/module.py): execution functions as states, those
+// of docs/template-functions.md.
 func moduleStates(d Deps) orchestrate.Table {
 	m := caller{d.Modules}
 	name := []function.Param{need("name")}
 	wait := orchestrate.Function{Params: name, VarKwargs: true, Run: idle}
 	run := orchestrate.Function{Params: name, VarKwargs: true, Run: m.run}
-	return orchestrate.Table{"module.wait": wait, "module.watch": wait, "module.run": run, "module.mod_watch": run}
+	return orchestrate.Table{"module.wait": wait, "module.watch": wait, "module.run": run,
+		"module.mod_watch": run}
 }
 
 type caller struct{ modules Modules }
 
-// ofPillar are the functions whose values are secrets: templates get them, returns of states show that they are there.
+// ofPillar are the functions whose values are secrets: templates get them, returns of states show
+// that they are there.
 var ofPillar = []string{"pillar.get", "pillar.fetch", "pillar.items", "pillar.item", "pillar.raw"}
 
 // execute calls a function.
-func (m caller) execute(ctx context.Context, c orchestrate.Call, fun string, args []any, kwargs value.Map) (any, error) {
+func (m caller) execute(ctx context.Context, c orchestrate.Call, fun string, args []any,
+	kwargs value.Map) (any, error) {
 	v, err := m.modules.Call(ctx, c.Master, fun, args, kwargs)
 	if slices.Contains(ofPillar, fun) {
 		v = orchestrate.Masked(v)
@@ -61,7 +65,9 @@ func noReturner(c orchestrate.Call) (value.Map, bool) {
 	if !given || r == nil {
 		return nil, false
 	}
-	return ended(started(c.Name), false, fmt.Sprintf("Returner %s is not available on a master; leave returner out", value.Str(r))), true
+	return ended(started(c.Name), false,
+		fmt.Sprintf("Returner %s is not available on a master; leave returner out",
+			value.Str(r))), true
 }
 
 // several runs the functions that are the keywords of a state.
@@ -82,15 +88,18 @@ func (m caller) several(ctx context.Context, c orchestrate.Call) (value.Map, err
 			tried = append(tried, fun)
 		}
 	}
-	ret := value.Map{{Key: "name", Value: all}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: nil}}
+	ret := value.Map{{Key: "name", Value: all}, {Key: "changes", Value: value.Map{}},
+		{Key: "comment", Value: ""}, {Key: "result", Value: nil}}
 	if len(missing)+len(tried) > 0 {
 		var parts []string
 		if len(missing) > 0 {
 			ret = ret.Set("result", false)
-			parts = append(parts, fmt.Sprintf("Unavailable function%s: %s.", plural(missing), strings.Join(missing, ", ")))
+			parts = append(parts, fmt.Sprintf("Unavailable function%s: %s.", plural(missing),
+				strings.Join(missing, ", ")))
 		}
 		if len(tried) > 0 {
-			parts = append(parts, fmt.Sprintf("Function%s %s to be executed.", plural(tried), strings.Join(tried, ", ")))
+			parts = append(parts, fmt.Sprintf("Function%s %s to be executed.", plural(tried),
+				strings.Join(tried, ", ")))
 		}
 		return ret.Set("comment", strings.Join(parts, " ")), nil
 	}
@@ -126,7 +135,8 @@ func (m caller) several(ctx context.Context, c orchestrate.Call) (value.Map, err
 			failures = append(failures, fmt.Sprintf("'%s': %s", name, value.Str(returned)))
 		}
 	}
-	return ret.Set("changes", changes).Set("comment", strings.Join(append(failures, successes...), ", ")).Set("result", len(failures) == 0), nil
+	return ret.Set("changes", changes).Set("comment",
+		strings.Join(append(failures, successes...), ", ")).Set("result", len(failures) == 0), nil
 }
 
 // plural is what Salt puts behind the word for one function if there are more.
@@ -137,14 +147,18 @@ func plural(funs []string) string {
 	return ""
 }
 
-// call runs a function with the list of a state: values are positional, maps are keywords. Parameters that are not given get their defaults by name, so
-// that further positional values collide with them, as in Salt.
+// call runs a function with the list of a state: values are positional, maps are keywords.
+// Parameters that are not given get their defaults by name, so that further positional values
+// collide with them, as in Salt.
 func (m caller) call(ctx context.Context, c orchestrate.Call, fun string, given any) (any, error) {
 	params, _ := m.modules.Params(fun)
 	expected := make(map[string]any)
 	kwargs := value.Map{}
 	required := func(name string) bool {
-		return slices.ContainsFunc(params, func(p function.Param) bool { return p.Name == name && p.Required })
+		return slices.ContainsFunc(params, func(p function.Param) bool {
+			return p.Name == name &&
+				p.Required
+		})
 	}
 	for _, p := range params {
 		if !p.Required {
@@ -207,11 +221,13 @@ func elements(v any) []any {
 }
 
 // aliased are the parameters that a state can't name as they are: its own words.
-var aliased = map[string]string{"name": "m_name", "fun": "m_fun", "names": "m_names", "state": "m_state", "saltenv": "m_saltenv"}
+var aliased = map[string]string{"name": "m_name", "fun": "m_fun", "names": "m_names",
+	"state": "m_state", "saltenv": "m_saltenv"}
 
 // one runs the function that is the name of the state.
 func (m caller) one(ctx context.Context, c orchestrate.Call) (value.Map, error) {
-	ret := value.Map{{Key: "name", Value: c.Name}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: nil}}
+	ret := value.Map{{Key: "name", Value: c.Name}, {Key: "changes", Value: value.Map{}},
+		{Key: "comment", Value: ""}, {Key: "result", Value: nil}}
 	if !m.modules.Has(c.Name) {
 		return ended(ret, false, fmt.Sprintf("Module function %s is not available", c.Name)), nil
 	}
@@ -240,7 +256,8 @@ func (m caller) one(ctx context.Context, c orchestrate.Call) (value.Map, error) 
 		}
 	}
 	if len(missing) > 0 {
-		return ended(ret, false, "The following arguments are missing: "+strings.Join(missing, " ")), nil
+		return ended(ret, false, "The following arguments are missing: "+strings.Join(missing,
+			" ")), nil
 	}
 	var kwargs value.Map
 	if rest {
@@ -262,9 +279,11 @@ func (m caller) one(ctx context.Context, c orchestrate.Call) (value.Map, error) 
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return ended(ret, false, fmt.Sprintf("Module function %s threw an exception. Exception: %s", c.Name, reason(err))), nil
+		return ended(ret, false, fmt.Sprintf("Module function %s threw an exception. Exception: %s",
+			c.Name, reason(err))), nil
 	}
-	return ended(ret.Set("changes", value.Map{{Key: "ret", Value: returned}}), good(returned), fmt.Sprintf("Module function %s executed", c.Name)), nil
+	return ended(ret.Set("changes", value.Map{{Key: "ret", Value: returned}}), good(returned),
+		fmt.Sprintf("Module function %s executed", c.Name)), nil
 }
 
 // good reports whether a function's return is no failure: false, or a map that says so somewhere.
@@ -276,7 +295,8 @@ func good(v any) bool {
 		for _, p := range v {
 			inner, isMap := p.Value.(value.Map)
 			switch {
-			case p.Key == "result" && p.Value == false, p.Key == "retcode" && !isZero(p.Value), isMap && !good(inner):
+			case p.Key == "result" && p.Value == false, p.Key == "retcode" && !isZero(p.Value),
+				isMap && !good(inner):
 				return false
 			}
 		}

@@ -11,24 +11,37 @@ import (
 	"clustermaster/value"
 )
 
-// orchestration is the module salt (salt/states/saltmod.py): what a master has its minions and itself do.
+// orchestration is the module salt (salt/states/saltmod.py): what a master has its minions and
+// itself do.
 func orchestration(d Deps) orchestrate.Table {
 	o := orchestrator{d: d, minions: minions{d}}
 	return orchestrate.Table{
 		"salt.state": {Params: []function.Param{
-			need("name"), need("tgt"), opt("ssh", false), opt("tgt_type", "glob"), opt("ret", ""), opt("ret_config", nil), opt("ret_kwargs", nil), opt("highstate", nil), opt("sls", nil), opt("top", nil),
-			opt("saltenv", nil), opt("test", nil), opt("pillar", nil), opt("pillarenv", nil), opt("expect_minions", true), opt("exclude", nil), opt("fail_minions", nil),
-			opt("allow_fail", int64(0)), opt("concurrent", false), opt("timeout", nil), opt("batch", nil), opt("queue", false), opt("subset", nil), opt("orchestration_jid", nil), opt("failhard", nil),
+			need("name"), need("tgt"), opt("ssh", false), opt("tgt_type", "glob"), opt("ret", ""),
+			opt("ret_config", nil), opt("ret_kwargs", nil), opt("highstate", nil), opt("sls", nil),
+			opt("top", nil),
+			opt("saltenv", nil), opt("test", nil), opt("pillar", nil), opt("pillarenv", nil),
+			opt("expect_minions", true), opt("exclude", nil), opt("fail_minions", nil),
+			opt("allow_fail", int64(0)), opt("concurrent", false), opt("timeout", nil),
+			opt("batch", nil), opt("queue", false), opt("subset", nil),
+			opt("orchestration_jid", nil), opt("failhard", nil),
 		}, VarKwargs: true, Run: o.state},
 		"salt.function": {Params: []function.Param{
-			need("name"), need("tgt"), opt("ssh", false), opt("tgt_type", "glob"), opt("ret", ""), opt("ret_config", nil), opt("ret_kwargs", nil), opt("expect_minions", false), opt("fail_minions", nil),
-			opt("fail_function", nil), opt("arg", nil), opt("kwarg", nil), opt("timeout", nil), opt("batch", nil), opt("subset", nil), opt("failhard", nil),
+			need("name"), need("tgt"), opt("ssh", false), opt("tgt_type", "glob"), opt("ret", ""),
+			opt("ret_config", nil), opt("ret_kwargs", nil), opt("expect_minions", false),
+			opt("fail_minions", nil),
+			opt("fail_function", nil), opt("arg", nil), opt("kwarg", nil), opt("timeout", nil),
+			opt("batch", nil), opt("subset", nil), opt("failhard", nil),
 		}, VarKwargs: true, Run: o.function},
-		"salt.runner":           {Params: []function.Param{need("name")}, VarKwargs: true, Run: o.runner},
-		"salt.wheel":            {Params: []function.Param{need("name")}, VarKwargs: true, Run: o.wheel},
-		"salt.parallel_runners": {Params: []function.Param{need("name"), need("runners")}, VarKwargs: true, Run: o.parallelRunners},
+		"salt.runner": {Params: []function.Param{need("name")}, VarKwargs: true,
+			Run: o.runner},
+		"salt.wheel": {Params: []function.Param{need("name")}, VarKwargs: true,
+			Run: o.wheel},
+		"salt.parallel_runners": {Params: []function.Param{need("name"), need("runners")},
+			VarKwargs: true, Run: o.parallelRunners},
 		"salt.wait_for_event": {Params: []function.Param{
-			need("name"), need("id_list"), opt("event_id", "id"), opt("timeout", int64(300)), opt("node", "master"),
+			need("name"), need("id_list"), opt("event_id", "id"), opt("timeout", int64(300)),
+			opt("node", "master"),
 		}, Run: o.waitForEvent},
 	}
 }
@@ -56,8 +69,10 @@ func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (value.Map,
 		return ended(ret, false, "Passed invalid value for 'allow_fail', must be an int"), nil
 	}
 	j := job{
-		tgt: c.Arg("tgt"), tgtType: value.Str(c.Arg("tgt_type")), ret: c.Arg("ret"), retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
-		batch: c.Arg("batch"), subset: c.Arg("subset"), expect: value.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
+		tgt: c.Arg("tgt"), tgtType: value.Str(c.Arg("tgt_type")), ret: c.Arg("ret"),
+		retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
+		batch: c.Arg("batch"), subset: c.Arg("subset"),
+		expect: value.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
 	}
 	switch {
 	case value.Truth(c.Arg("highstate")):
@@ -93,13 +108,15 @@ func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (value.Map,
 	if value.Truth(c.Arg("ssh")) {
 		return ended(ret, false, noSSH), nil
 	}
-	o.args(c, value.Map{{Key: "type", Value: "state"}, {Key: "tgt", Value: j.tgt}, {Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, false)}})
+	o.args(c, value.Map{{Key: "type", Value: "state"}, {Key: "tgt", Value: j.tgt},
+		{Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, false)}})
 	answers, err := o.minions.run(ctx, j)
 	if err != nil {
 		return nil, err
 	}
 	return judgeStates(ret, answers, judging{
-		allowed: allowed, failMinions: c.Arg("fail_minions"), expect: j.expect, test: value.Truth(c.Arg("test")) || c.Test,
+		allowed: allowed, failMinions: c.Arg("fail_minions"), expect: j.expect,
+		test: value.Truth(c.Arg("test")) || c.Test,
 	}), nil
 }
 
@@ -107,8 +124,10 @@ func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (value.Map,
 func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := started(c.Name)
 	j := job{
-		fun: c.Name, tgt: c.Arg("tgt"), tgtType: value.Str(c.Arg("tgt_type")), ret: c.Arg("ret"), retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
-		batch: c.Arg("batch"), subset: c.Arg("subset"), expect: value.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
+		fun: c.Name, tgt: c.Arg("tgt"), tgtType: value.Str(c.Arg("tgt_type")), ret: c.Arg("ret"),
+		retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
+		batch: c.Arg("batch"), subset: c.Arg("subset"),
+		expect: value.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
 	}
 	j.kwarg, _ = c.Arg("kwarg").(value.Map)
 	switch arg := c.Arg("arg").(type) {
@@ -125,12 +144,14 @@ func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.M
 		}
 	}
 	if c.Test {
-		return ended(ret, nil, fmt.Sprintf("Function %s would be executed on target %s", c.Name, value.Str(j.tgt))), nil
+		return ended(ret, nil, fmt.Sprintf("Function %s would be executed on target %s", c.Name,
+			value.Str(j.tgt))), nil
 	}
 	if value.Truth(c.Arg("ssh")) {
 		return ended(ret, false, noSSH), nil
 	}
-	o.args(c, value.Map{{Key: "type", Value: "function"}, {Key: "tgt", Value: j.tgt}, {Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, true)}})
+	o.args(c, value.Map{{Key: "type", Value: "function"}, {Key: "tgt", Value: j.tgt},
+		{Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, true)}})
 	answers, err := o.minions.run(ctx, j)
 	switch {
 	case ctx.Err() != nil:
@@ -141,7 +162,8 @@ func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.M
 	judge := func(any) (bool, error) { return true, nil }
 	if fun := value.Str(c.Arg("fail_function")); value.Truth(c.Arg("fail_function")) {
 		if !o.d.Modules.Has(fun) {
-			return nil, fmt.Errorf("fail_function %s is not available on this master; docs/template-functions.md lists what is", fun)
+			return nil,
+				fmt.Errorf("fail_function %s is not available on this master; docs/template-functions.md lists what is", fun)
 		}
 		judge = func(returned any) (bool, error) {
 			v, err := o.d.Modules.Call(ctx, c.Master, fun, []any{returned}, nil)
@@ -161,7 +183,8 @@ func (o orchestrator) command(c orchestrate.Call, j job, function bool) value.Ma
 	if kwarg == nil {
 		kwarg = value.Map{}
 	}
-	m := value.Map{{Key: "arg", Value: append([]any{}, j.arg...)}, {Key: "kwarg", Value: kwarg}, {Key: "ret", Value: j.ret}, {Key: "timeout", Value: j.timeout}}
+	m := value.Map{{Key: "arg", Value: append([]any{}, j.arg...)}, {Key: "kwarg", Value: kwarg},
+		{Key: "ret", Value: j.ret}, {Key: "timeout", Value: j.timeout}}
 	add := func(key string, v any, there bool) {
 		if there {
 			m = append(m, value.Pair{Key: key, Value: v})
@@ -212,14 +235,16 @@ func joined(sls any) any {
 
 // started is a return as the functions of module salt begin it.
 func started(name string) value.Map {
-	return value.Map{{Key: "name", Value: name}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: true}}
+	return value.Map{{Key: "name", Value: name}, {Key: "changes", Value: value.Map{}},
+		{Key: "comment", Value: ""}, {Key: "result", Value: true}}
 }
 
 func ended(ret value.Map, result any, comment string) value.Map {
 	return ret.Set("result", result).Set("comment", comment)
 }
 
-// exempt are the minions of which a failure does not count. What is no list of them is ignored, with a warning.
+// exempt are the minions of which a failure does not count. What is no list of them is ignored,
+// with a warning.
 func exempt(ret value.Map, v any) ([]string, value.Map) {
 	switch v := v.(type) {
 	case nil:
@@ -239,5 +264,6 @@ func exempt(ret value.Map, v any) ([]string, value.Map) {
 	}
 	said, _ := ret.Get("warnings")
 	list, _ := said.([]any)
-	return nil, ret.Set("warnings", append(slices.Clip(list), "'fail_minions' needs to be a list or a comma separated string. Ignored."))
+	return nil, ret.Set("warnings", append(slices.Clip(list),
+		"'fail_minions' needs to be a list or a comma separated string. Ignored."))
 }

@@ -13,14 +13,17 @@ import (
 // checks are the functions of module test that ask for something of the master.
 func checks(d Deps) orchestrate.Table {
 	return orchestrate.Table{"test.check_pillar": {
-		Params: append(append([]function.Param{need("name")}, none("present", "boolean", "integer", "string", "listing", "dictionary")...), opt("verbose", false)),
-		Run:    pillarCheck{d.Modules}.run,
+		Params: append(append([]function.Param{need("name")},
+			none("present", "boolean", "integer", "string", "listing", "dictionary")...),
+			opt("verbose", false)),
+		Run: pillarCheck{d.Modules}.run,
 	}}
 }
 
 type pillarCheck struct{ modules Modules }
 
-// pillarTypes are the checks in the order in which they are made; the text is the type as Python writes it.
+// pillarTypes are the checks in the order in which they are made; the text is the type as Python
+// writes it.
 var pillarTypes = []struct {
 	param, text string
 	is          func(any) bool
@@ -43,7 +46,8 @@ func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (value.Map, er
 		asked = asked || value.Truth(c.Arg(t.param))
 	}
 	if !asked {
-		return nil, errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
+		return nil,
+			errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
 	}
 	failed, fine := value.Map{}, value.Map{} // key to the text of what is wrong, or of its type
 	for _, t := range pillarTypes {

@@ -12,7 +12,8 @@ import (
 	"clustermaster/value"
 )
 
-// maxParallelRunners is how many runners one state may start at a time. What all states start together is bounded by the runners themselves.
+// maxParallelRunners is how many runners one state may start at a time. What all states start
+// together is bounded by the runners themselves.
 const maxParallelRunners = 256
 
 // runner is salt.runner: a runner function of this master.
@@ -57,7 +58,8 @@ func (o orchestrator) wheel(ctx context.Context, c orchestrate.Call) (value.Map,
 
 // tried is the return of a try.
 func tried(name, comment string) value.Map {
-	return value.Map{{Key: "name", Value: name}, {Key: "result", Value: nil}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: comment}}
+	return value.Map{{Key: "name", Value: name}, {Key: "result", Value: nil},
+		{Key: "changes", Value: value.Map{}}, {Key: "comment", Value: comment}}
 }
 
 // ran is the return of a state that ran one function.
@@ -71,7 +73,8 @@ func ran(kind, name string, out Outcome) value.Map {
 	if !out.Success {
 		word = "failed"
 	}
-	ret := orchestrate.Return(name, value.Map{{Key: "return", Value: out.Return}}, out.Success, fmt.Sprintf("%s function '%s' %s.", kind, name, word))
+	ret := orchestrate.Return(name, value.Map{{Key: "return", Value: out.Return}}, out.Success,
+		fmt.Sprintf("%s function '%s' %s.", kind, name, word))
 	return ret.Set("__jid__", out.JID)
 }
 
@@ -91,7 +94,8 @@ func arguments(arg, kwarg any) ([]any, value.Map, error) {
 // nesting are the runners that go on with the job id of the orchestration that starts them.
 var nesting = []string{"state.orchestrate", "state.orch", "state.sls"}
 
-// order runs a function for an orchestration, after the event that tells of it. The error is that of an order that can't begin, or ctx's.
+// order runs a function for an orchestration, after the event that tells of it. The error is that
+// of an order that can't begin, or ctx's.
 func (o orchestrator) order(ctx context.Context, c orchestrate.Call, r Order) (Outcome, error) {
 	if o.d.Runners.Takes(r.Wheel, r.Fun, "saltenv") {
 		r.Kwargs = r.Kwargs.Set("saltenv", c.Env)
@@ -105,9 +109,11 @@ func (o orchestrator) order(ctx context.Context, c orchestrate.Call, r Order) (O
 		kwargs = value.Map{}
 	}
 	if r.Wheel {
-		o.args(c, value.Map{{Key: "type", Value: "wheel"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: kwargs}})
+		o.args(c, value.Map{{Key: "type", Value: "wheel"}, {Key: "name", Value: r.Fun},
+			{Key: "args", Value: kwargs}})
 	} else {
-		o.args(c, value.Map{{Key: "type", Value: "runner"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: append([]any{}, shown.Args...)}, {Key: "kwargs", Value: kwargs}})
+		o.args(c, value.Map{{Key: "type", Value: "runner"}, {Key: "name", Value: r.Fun},
+			{Key: "args", Value: append([]any{}, shown.Args...)}, {Key: "kwargs", Value: kwargs}})
 	}
 	if wrong != nil {
 		return Outcome{}, wrong
@@ -119,14 +125,16 @@ func (o orchestrator) order(ctx context.Context, c orchestrate.Call, r Order) (O
 func (o orchestrator) parallelRunners(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	orders, err := parallelOrders(c)
 	if err != nil {
-		return value.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: false}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: err.Error()}}, nil
+		return value.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: false},
+			{Key: "changes", Value: value.Map{}}, {Key: "comment", Value: err.Error()}}, nil
 	}
 	if c.Test {
 		names := make([]string, len(orders))
 		for i, r := range orders {
 			names[i] = "'" + r.order.Fun + "'"
 		}
-		return tried(c.Name, fmt.Sprintf("Runner functions %s would be executed.", strings.Join(names, ", "))), nil
+		return tried(c.Name, fmt.Sprintf("Runner functions %s would be executed.",
+			strings.Join(names, ", "))), nil
 	}
 	failures := make([]error, len(orders))
 	var wg sync.WaitGroup
@@ -137,7 +145,8 @@ func (o orchestrator) parallelRunners(ctx context.Context, c orchestrate.Call) (
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	for i, err := range failures { // one that could not begin takes nothing from what the others did
+	// one that could not begin takes nothing from what the others did
+	for i, err := range failures {
 		if err != nil {
 			orders[i].out = Outcome{Return: err.Error()}
 		}
@@ -166,7 +175,8 @@ func parallelOrders(c orchestrate.Call) ([]parallel, error) {
 		return nil, errRunners
 	}
 	if len(m) > maxParallelRunners {
-		return nil, fmt.Errorf("%d runners at the same time are too many: up to %d can be started by one state", len(m), maxParallelRunners)
+		return nil,
+			fmt.Errorf("%d runners at the same time are too many: up to %d can be started by one state", len(m), maxParallelRunners)
 	}
 	orders := make([]parallel, len(m))
 	for i, p := range m {
@@ -201,8 +211,8 @@ func repacked(v any) map[string]any {
 	return out
 }
 
-// judgeRunners ends the return of salt.parallel_runners. Salt looks for the return code of orchestrations where they no longer have it, so that none
-// ever fails; here it counts.
+// judgeRunners ends the return of salt.parallel_runners. Salt looks for the return code of
+// orchestrations where they no longer have it, so that none ever fails; here it counts.
 func judgeRunners(name string, runners []parallel, nested func(any, int) string) value.Map {
 	highstate := true
 	for _, r := range runners {
@@ -222,7 +232,8 @@ func judgeRunners(name string, runners []parallel, nested func(any, int) string)
 	case highstate:
 		comments := make([]string, len(failed))
 		for i, r := range failed {
-			comments[i] = fmt.Sprintf("Runner %s failed with return value:\n%s", r.id, nested(r.out.Return, 2))
+			comments[i] = fmt.Sprintf("Runner %s failed with return value:\n%s", r.id,
+				nested(r.out.Return, 2))
 		}
 		comment = strings.Join(comments, "\n")
 	case len(failed) == 1:
@@ -249,7 +260,8 @@ func judgeRunners(name string, runners []parallel, nested func(any, int) string)
 	if !highstate {
 		changes = value.Map{{Key: "ret", Value: changes}}
 	}
-	return value.Map{{Key: "name", Value: name}, {Key: "result", Value: len(failed) == 0}, {Key: "changes", Value: changes}, {Key: "comment", Value: comment}}
+	return value.Map{{Key: "name", Value: name}, {Key: "result", Value: len(failed) == 0},
+		{Key: "changes", Value: changes}, {Key: "comment", Value: comment}}
 }
 
 // exitCode is by which a returned map says that it failed.

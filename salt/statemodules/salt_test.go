@@ -43,7 +43,7 @@ func (p *prepared) minions() value.Map {
 	return m
 }
 
-// stream is a subscription that gives what is there, and then nothing.
+// stream is a subscription that gives the present events, and then nothing.
 type stream chan gather.Event
 
 func (s stream) C() <-chan gather.Event { return s }
@@ -57,7 +57,7 @@ func packed(t any) value.Raw {
 	return b
 }
 
-// Subscribe implements gather.Master. What a job brings is told by Publish.
+// Subscribe implements gather.Master. Publish returns what a job brings.
 func (p *prepared) Subscribe(_ context.Context, prefix string) (gather.Events, error) {
 	s := make(stream, 100)
 	if seen, ok := p.c.Get("seen"); ok {
@@ -85,7 +85,8 @@ func (p *prepared) Publish(_ context.Context, job gather.Publish) (gather.Publis
 	defer p.mu.Unlock()
 	out := gather.Published{JID: job.JID}
 	if job.Fun != "saltutil.find_job" {
-		p.calls = append(p.calls, []any{job.Fun, value.Plain(job.Tgt), job.TgtType, append([]any{}, job.Arg...)})
+		p.calls = append(p.calls, []any{job.Fun, value.Plain(job.Tgt), job.TgtType,
+			append([]any{}, job.Arg...)})
 	}
 	if e := p.c.String("error"); e != "" {
 		out.Error = e
@@ -105,7 +106,8 @@ func (p *prepared) Publish(_ context.Context, job gather.Publish) (gather.Publis
 		out.Error = "Master could not resolve minions for target x"
 	}
 	if only, ok := job.Tgt.([]string); ok && job.TgtType == "list" {
-		out.Minions = slices.DeleteFunc(out.Minions, func(id string) bool { return !slices.Contains(only, id) })
+		out.Minions = slices.DeleteFunc(out.Minions,
+			func(id string) bool { return !slices.Contains(only, id) })
 	}
 	for _, m := range p.minions() {
 		id, does := m.Key.(string), m.Value.(value.Map)
@@ -117,7 +119,9 @@ func (p *prepared) Publish(_ context.Context, job gather.Publish) (gather.Publis
 		if !told {
 			code = int64(0)
 		}
-		e := gather.Event{Tag: "salt/job/" + job.JID + "/ret/" + id, Data: packed(value.Map{{Key: "id", Value: id}, {Key: "return", Value: ret}, {Key: "retcode", Value: code}})}
+		e := gather.Event{Tag: "salt/job/" + job.JID + "/ret/" + id,
+			Data: packed(value.Map{{Key: "id", Value: id}, {Key: "return", Value: ret},
+				{Key: "retcode", Value: code}})}
 		for _, s := range p.streams[job.JID] {
 			s <- e
 		}
@@ -131,7 +135,8 @@ func (p *prepared) NewJID(context.Context) (string, error) {
 }
 
 // ReadReturns implements gather.Master.
-func (p *prepared) ReadReturns(context.Context, string, []string, func(string, gather.Return) error) error {
+func (p *prepared) ReadReturns(context.Context, string, []string,
+	func(string, gather.Return) error) error {
 	return nil
 }
 
@@ -164,7 +169,8 @@ func (p *prepared) Run(_ context.Context, o Order) (Outcome, error) {
 	if o.Wheel {
 		word = "wheel"
 	}
-	p.calls = append(p.calls, []any{word, o.Fun, append([]any{}, o.Args...), append(value.Map{}, o.Kwargs...)})
+	p.calls = append(p.calls, []any{word, o.Fun, append([]any{}, o.Args...),
+		append(value.Map{}, o.Kwargs...)})
 	v, _ := p.c.Get("returns")
 	ret, _ := v.(value.Map).Get(o.Fun)
 	out := ret.(value.Map)
@@ -177,21 +183,24 @@ func (p *prepared) Run(_ context.Context, o Order) (Outcome, error) {
 type judge struct{ Modules }
 
 func (judge) Has(fun string) bool { return fun == "test.is_good" }
-func (judge) Call(_ context.Context, _ modules.Minion, _ string, args []any, _ value.Map) (any, error) {
+func (judge) Call(_ context.Context, _ modules.Minion, _ string, args []any, _ value.Map) (any,
+	error) {
 	return args[0] == "good", nil
 }
 
 func (p *prepared) deps() Deps {
 	return Deps{
-		Minions: p, Runners: p, Modules: judge{}, Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second,
-		Failhard: truth(p.c, "failhard"),
+		Minions: p, Runners: p, Modules: judge{}, Timeout: 5 * time.Second,
+		GatherJobTimeout: 10 * time.Second,
+		Failhard:         truth(p.c, "failhard"),
 		Fire: func(tag string, data value.Map) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.events = append(p.events, []any{tag, data})
 		},
 		Nested: func(v any, indent int) string {
-			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested", Indent: indent})
+			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested",
+				Indent: indent})
 		},
 	}
 }
@@ -201,8 +210,10 @@ func truth(m value.Map, key string) bool {
 	return value.Truth(v)
 }
 
-// call runs a function as package state does: parameters first, given or default, then further keywords.
-func call(ctx context.Context, f orchestrate.Function, c orchestrate.Call, given value.Map) (value.Map, error) {
+// call runs a function as package state does: parameters first, given or default, then further
+// keywords.
+func call(ctx context.Context, f orchestrate.Function, c orchestrate.Call,
+	given value.Map) (value.Map, error) {
 	c.Name = given.String("name")
 	for _, p := range f.Params {
 		v, ok := given.Get(p.Name)
@@ -241,7 +252,8 @@ func cases(t *testing.T) []any {
 // answersPath holds what Salt's functions answered, a line for each case.
 var answersPath = filepath.Join("testdata", "answers.jsonl")
 
-// TestSaltmodIsSalts: testdata/answers.jsonl is what Salt's own functions answer. go test -run TestSaltmodIsSalts -update writes it.
+// TestSaltmodIsSalts: testdata/answers.jsonl is what Salt's own functions answer. go test -run
+// TestSaltmodIsSalts -update writes it.
 func TestSaltmodIsSalts(t *testing.T) {
 	t.Parallel()
 	answers.OnlyLong(t, *update)
@@ -253,7 +265,8 @@ func TestSaltmodIsSalts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python3"), "testdata/states.py")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python3"),
+		"testdata/states.py")
 	cmd.Stdin, cmd.Stderr = strings.NewReader(asked), os.Stderr
 	said, err := cmd.Output()
 	if err != nil {
@@ -273,8 +286,9 @@ func TestSaltmodIsSalts(t *testing.T) {
 	}
 }
 
-// TestSaltmod gives ours the same answers of minions and runners that Salt's own functions had: what they return, which events they fire and what
-// they ask for is to be equal, byte by byte, but for the cases whose line unlike says why not.
+// TestSaltmod gives ours the same answers of minions and runners that Salt's own functions had:
+// what they return, which events they fire and what they ask for is to be equal, byte by byte, but
+// for the cases whose line unlike says why not.
 func TestSaltmod(t *testing.T) {
 	t.Parallel()
 	kept, err := os.ReadFile(answersPath)
@@ -307,7 +321,8 @@ func TestSaltmod(t *testing.T) {
 	}
 }
 
-// TestSignatures: the functions have the parameters that Salt's have, in their order, with the same defaults.
+// TestSignatures: the functions have the parameters that Salt's have, in their order, with the same
+// defaults.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
@@ -316,7 +331,8 @@ func TestSignatures(t *testing.T) {
 	}
 	all := New(Deps{})
 	args := append([]string{"testdata/signatures.py"}, slices.Sorted(maps.Keys(all))...)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python3"), args...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python3"),
+		args...)
 	cmd.Stderr = os.Stderr
 	said, err := cmd.Output()
 	if err != nil {
@@ -335,10 +351,12 @@ func TestSignatures(t *testing.T) {
 				params = append(params, append(one, p.Default))
 			}
 		}
-		if name == "module.run" || name == "module.mod_watch" { // Salt's takes the name among its keywords, and always has it
+		// Salt's takes the name among its keywords, and always has it
+		if name == "module.run" || name == "module.mod_watch" {
 			params = []any{}
 		}
-		got, err := value.JSON([]any{name, params, all[name].VarKwargs}, value.JSONStyle{Indent: -1})
+		got, err := value.JSON([]any{name, params, all[name].VarKwargs},
+			value.JSONStyle{Indent: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,17 +375,21 @@ func prepare(t *testing.T, c value.Map) string {
 		t.Fatalf("no function %s", c.String("fun"))
 	}
 	given, _ := c.Get("args")
-	ret, err := call(t.Context(), f, orchestrate.Call{JID: "ORCH", Env: "base", User: "root", Test: truth(c, "test")}, given.(value.Map))
+	ret, err := call(t.Context(), f, orchestrate.Call{JID: "ORCH", Env: "base", User: "root",
+		Test: truth(c, "test")}, given.(value.Map))
 	if err != nil {
 		t.Log(err)
 		ret = value.Map{{Key: "exception", Value: err.Error()}}
 	}
-	for _, key := range []string{"batch", "subset"} { // Salt's function leaves what they ask for to its client
+	// Salt's function leaves what they ask for to its client
+	for _, key := range []string{"batch", "subset"} {
 		if _, ok := given.(value.Map).Get(key); ok {
 			p.calls = nil
 		}
 	}
-	text, err := value.JSON(value.Map{{Key: "ret", Value: ret}, {Key: "events", Value: append([]any{}, p.events...)}, {Key: "calls", Value: append([]any{}, p.calls...)}}, value.JSONStyle{Indent: -1})
+	text, err := value.JSON(value.Map{{Key: "ret", Value: ret},
+		{Key: "events", Value: append([]any{}, p.events...)},
+		{Key: "calls", Value: append([]any{}, p.calls...)}}, value.JSONStyle{Indent: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 	"clustermaster/value"
 )
 
-// reinterpreted reads what a stateful command says of itself, as JSON or in its last line as name=value, and takes it for the state's return.
+// reinterpreted reads what a stateful command says of itself, as JSON or in its last line as
+// name=value, and takes it for the state's return.
 func reinterpreted(ret value.Map, stateful bool) (value.Map, error) {
 	if !stateful {
 		return ret, nil
@@ -88,10 +89,12 @@ func truthWord(data value.Map) (bool, error) {
 	case "false", "no", "0":
 		return false, nil
 	}
-	return false, fmt.Errorf("Failed parsing boolean value: %s", value.Str(v)) //nolint:staticcheck // Salt's text
+	return false, fmt.Errorf("Failed parsing boolean value: %s",
+		value.Str(v)) //nolint:staticcheck // Salt's text
 }
 
-// shown is the output without what the command said of itself: its last line, of which Salt leaves all but the last letter if it is the only one.
+// shown is the output without what the command said of itself: its last line, of which Salt leaves
+// all but the last letter if it is the only one.
 func shown(stdout string, isJSON bool, end int) string {
 	switch {
 	case isJSON || stdout == "":
@@ -103,7 +106,8 @@ func shown(stdout string, isJSON bool, end int) string {
 	return stdout[:min(end, len(stdout))]
 }
 
-// maxJSONDepth is how deep what a command says of itself may be nested: returns travel and are kept.
+// maxJSONDepth is how deep what a command says of itself may be nested: returns travel and are
+// kept.
 const maxJSONDepth = 64
 
 var errDeep = errors.New("JSON is nested too deep")

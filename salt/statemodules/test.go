@@ -15,31 +15,44 @@ import (
 func Test() orchestrate.Table {
 	name := []function.Param{function.Need("name")}
 	return orchestrate.Table{
-		"test.nop":                     {Params: name, VarKwargs: true, Run: testNop},
-		"test.succeed_without_changes": {Params: name, VarKwargs: true, Run: testOutcome(true, false, "Success!", "")},
-		"test.fail_without_changes":    {Params: name, VarKwargs: true, Run: testOutcome(false, false, "Failure!", "If we weren't testing, this would be a failure!")},
-		"test.succeed_with_changes":    {Params: name, VarKwargs: true, Run: testOutcome(true, true, "Success!", "If we weren't testing, this would be successful with changes")},
-		"test.fail_with_changes":       {Params: name, VarKwargs: true, Run: testOutcome(false, true, "Failure!", "If we weren't testing, this would be failed with changes")},
+		"test.nop": {Params: name, VarKwargs: true, Run: testNop},
+		"test.succeed_without_changes": {Params: name, VarKwargs: true,
+			Run: testOutcome(true, false, "Success!", "")},
+		"test.fail_without_changes": {Params: name, VarKwargs: true,
+			Run: testOutcome(false, false, "Failure!",
+				"If we weren't testing, this would be a failure!")},
+		"test.succeed_with_changes": {Params: name, VarKwargs: true,
+			Run: testOutcome(true, true, "Success!",
+				"If we weren't testing, this would be successful with changes")},
+		"test.fail_with_changes": {Params: name, VarKwargs: true,
+			Run: testOutcome(false, true, "Failure!",
+				"If we weren't testing, this would be failed with changes")},
 		"test.configurable_test_state": {
-			Params: []function.Param{function.Need("name"), function.Opt("changes", true), function.Opt("result", true), function.Opt("comment", ""), function.Opt("warnings", nil), function.Opt("allow_test_mode_failure", false)},
-			Run:    testConfigurable,
+			Params: []function.Param{function.Need("name"), function.Opt("changes", true),
+				function.Opt("result", true), function.Opt("comment", ""),
+				function.Opt("warnings", nil), function.Opt("allow_test_mode_failure", false)},
+			Run: testConfigurable,
 		},
-		"test.show_notification": {Params: []function.Param{function.Need("name"), function.Opt("text", nil)}, VarKwargs: true, Run: testNotification},
-		"test.mod_watch":         {Params: []function.Param{function.Need("name"), function.Opt("sfun", nil)}, VarKwargs: true, Run: testWatch},
+		"test.show_notification": {Params: []function.Param{function.Need("name"),
+			function.Opt("text", nil)}, VarKwargs: true, Run: testNotification},
+		"test.mod_watch": {Params: []function.Param{function.Need("name"),
+			function.Opt("sfun", nil)}, VarKwargs: true, Run: testWatch},
 	}
 }
 
 func pretended() value.Map {
-	return value.Map{{Key: "testing", Value: value.Map{{Key: "old", Value: "Unchanged"}, {Key: "new", Value: "Something pretended to change"}}}}
+	return value.Map{{Key: "testing", Value: value.Map{{Key: "old", Value: "Unchanged"},
+		{Key: "new", Value: "Something pretended to change"}}}}
 }
 
 func testNop(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	return orchestrate.Return(c.Name, nil, true, "Success!"), nil
 }
 
-// testOutcome makes a function of a fixed outcome. tried is the comment of a try, whose result is nil if there would be changes; "": tries are no
-// different.
-func testOutcome(result, changes bool, comment, tried string) func(context.Context, orchestrate.Call) (value.Map, error) {
+// testOutcome makes a function of a fixed outcome. tried is the comment of a try, whose result is
+// nil if there would be changes; "": tries are no different.
+func testOutcome(result, changes bool, comment, tried string) func(context.Context,
+	orchestrate.Call) (value.Map, error) {
 	return func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 		said, ok := c.Args.Get("comment")
 		if !ok {
@@ -60,11 +73,13 @@ func testOutcome(result, changes bool, comment, tried string) func(context.Conte
 }
 
 func testConfigurable(_ context.Context, c orchestrate.Call) (value.Map, error) {
-	changes, err := choice(c.Arg("changes"), "You have specified the state option 'changes' with invalid arguments. It must be either True, False, or 'Random'")
+	changes, err := choice(c.Arg("changes"),
+		"You have specified the state option 'changes' with invalid arguments. It must be either True, False, or 'Random'")
 	if err != nil {
 		return nil, err
 	}
-	result, err := choice(c.Arg("result"), "You have specified the state option 'result' with invalid arguments. It must be either True, False, or 'Random'")
+	result, err := choice(c.Arg("result"),
+		"You have specified the state option 'result' with invalid arguments. It must be either True, False, or 'Random'")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +94,8 @@ func testConfigurable(_ context.Context, c orchestrate.Call) (value.Map, error) 
 	case []any:
 		ret = ret.Set("warnings", w)
 	default:
-		return nil, errors.New("You have specified the state option 'warnings' with invalid arguments. It must be a string or a list of strings") //nolint:staticcheck // Salt's text
+		return nil,
+			errors.New("You have specified the state option 'warnings' with invalid arguments. It must be a string or a list of strings") //nolint:staticcheck // Salt's text
 	}
 	if !c.Test {
 		return ret, nil
@@ -111,7 +127,8 @@ func choice(v any, wrong string) (bool, error) {
 
 func testNotification(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	if !value.Truth(c.Arg("text")) {
-		return nil, errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
+		return nil,
+			errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
 	}
 	return orchestrate.Return(c.Name, nil, true, c.Arg("text")), nil
 }
@@ -130,7 +147,9 @@ func testWatch(_ context.Context, c orchestrate.Call) (value.Map, error) {
 		return fallback
 	}
 	return value.Map{
-		{Key: "name", Value: c.Name}, {Key: "result", Value: given("result", true)}, {Key: "comment", Value: given("comment", "Watch statement fired.")},
-		{Key: "changes", Value: given("changes", value.Map{{Key: "Requisites with changes", Value: changed}})},
+		{Key: "name", Value: c.Name}, {Key: "result", Value: given("result", true)},
+		{Key: "comment", Value: given("comment", "Watch statement fired.")},
+		{Key: "changes", Value: given("changes",
+			value.Map{{Key: "Requisites with changes", Value: changed}})},
 	}, nil
 }

@@ -12,18 +12,21 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// waitForEvent is salt.wait_for_event: it returns when each id of a list was named by an event of any master, or after its timeout.
+// waitForEvent is salt.wait_for_event: it returns when each id of a list was named by an event of
+// any master, or after its timeout.
 func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := ended(started(c.Name), false, "")
 	if c.Test {
 		return ended(ret, nil, fmt.Sprintf("Orchestration would wait for event '%s'", c.Name)), nil
 	}
 	if node := value.Str(c.Arg("node")); node != "master" {
-		return ended(ret, false, fmt.Sprintf("There are no events of node '%s' on a master; leave node out", node)), nil
+		return ended(ret, false,
+			fmt.Sprintf("There are no events of node '%s' on a master; leave node out", node)), nil
 	}
 	limit, ok := seconds(c.Arg("timeout"))
 	if !ok {
-		return nil, fmt.Errorf("timeout is to be a number of seconds, not %s", value.Repr(c.Arg("timeout")))
+		return nil, fmt.Errorf("timeout is to be a number of seconds, not %s",
+			value.Repr(c.Arg("timeout")))
 	}
 	left, ok := c.Arg("id_list").([]any)
 	if !ok {
@@ -45,7 +48,8 @@ func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (val
 			case !open:
 				return nil, gather.ErrMasterLost
 			case e.Lost:
-				o.d.Log.Warn("events were lost while a state waited for some; it may wait in vain", "tag", c.Name, "jid", c.JID)
+				o.d.Log.Warn("events were lost while a state waited for some; it may wait in vain",
+					"tag", c.Name, "jid", c.JID)
 			default:
 				w.take(e)
 			}
@@ -55,7 +59,8 @@ func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (val
 			return nil, ctx.Err()
 		}
 	}
-	return ended(w.seenIn(ret), true, fmt.Sprintf("All events seen in %s seconds.", value.Float(time.Since(begun).Seconds()))), nil
+	return ended(w.seenIn(ret), true, fmt.Sprintf("All events seen in %s seconds.",
+		value.Float(time.Since(begun).Seconds()))), nil
 }
 
 // waiting is what a state still waits for.
@@ -122,7 +127,8 @@ func containsValue(list []any, v any) bool {
 // sameValue compares as Python does for what ids are made of: texts and numbers.
 func sameValue(a, b any) bool { return value.Repr(a) == value.Repr(b) }
 
-// globPrefix is the text that every tag begins with that matches a glob, so that the other masters need not send the rest.
+// globPrefix is the text that every tag begins with that matches a glob, so that the other masters
+// need not send the rest.
 func globPrefix(glob string) string {
 	if i := strings.IndexAny(glob, "*?["); i >= 0 {
 		return glob[:i]

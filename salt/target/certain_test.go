@@ -6,14 +6,16 @@ import (
 	"testing"
 )
 
-// TestCertain: who is meant only because nobody can tell is not meant for certain, also behind "not".
+// TestCertain: who is meant only because nobody can tell is not meant for certain, also behind
+// "not".
 func TestCertain(t *testing.T) {
 	t.Parallel()
 	world := func() *golden {
 		return &golden{
 			IDs: []string{"bare", "db1", "web1"}, // bare has no data
 			Grains: map[string]map[string]any{
-				"db1": {"os": "Debian", "ipv4": []any{"10.0.0.2"}}, "web1": {"os": "Plan9", "ipv4": []any{"192.168.0.1"}},
+				"db1":  {"os": "Debian", "ipv4": []any{"10.0.0.2"}},
+				"web1": {"os": "Plan9", "ipv4": []any{"192.168.0.1"}},
 			},
 			Pillar: map[string]map[string]any{"db1": {"env": "prod"}, "web1": {"env": "test"}},
 		}
@@ -46,7 +48,8 @@ func TestCertain(t *testing.T) {
 		}{{"certain", whole, tt.certain}, {"without a cache", off, tt.withoutCache}} {
 			got, err := Certain(t.Context(), tt.tgtType, tt.tgt, "", c.src)
 			if ids := strings.Join(got.Minions, ","); err != nil || ids != c.want {
-				t.Errorf("%s %q %s: got %q, %v; want %q", tt.tgtType, tt.tgt, c.name, ids, err, c.want)
+				t.Errorf("%s %q %s: got %q, %v; want %q", tt.tgtType, tt.tgt, c.name, ids, err,
+					c.want)
 			}
 		}
 		got, err := Match(t.Context(), tt.tgtType, tt.tgt, "", whole, true)
@@ -56,7 +59,8 @@ func TestCertain(t *testing.T) {
 	}
 }
 
-// FuzzCertain: whatever a minion's data that is not at hand may be, who is meant for certain is meant.
+// FuzzCertain: whatever a minion's data that is not at hand may be, who is meant for certain is
+// meant.
 func FuzzCertain(f *testing.F) {
 	g := load(f)
 	for _, c := range g.Cases {
@@ -87,7 +91,8 @@ func FuzzCertain(f *testing.F) {
 		}
 		for _, id := range certain.Minions {
 			if !slices.Contains(may.Minions, id) {
-				t.Fatalf("%s %q means %s for certain, and does not with all data at hand", tgtType, tgt, id)
+				t.Fatalf("%s %q means %s for certain, and does not with all data at hand", tgtType,
+					tgt, id)
 			}
 		}
 	})

@@ -8,13 +8,15 @@ import (
 	"clustermaster/value"
 )
 
-// maxDepth bounds the nesting of a compound expression, maxWords its length with nodegroups written out.
+// maxDepth bounds the nesting of a compound expression, maxWords its length with nodegroups written
+// out.
 const (
 	maxDepth = 500
 	maxWords = 20_000
 )
 
-// word splits one word of a compound expression: an engine letter, for path engines a delimiter, and a pattern.
+// word splits one word of a compound expression: an engine letter, for path engines a delimiter,
+// and a pattern.
 var word = regexp.MustCompile(`^(?s:([GPIJ])(.)?@|([LNSERTM])@)(.+)$`)
 
 func isOperator(w string) bool {
@@ -224,7 +226,8 @@ func (p *parser) term(w string, negated bool) expr {
 	}
 	e := p.m.term(tgtType, pattern, delimiter)
 	if e == nil {
-		if engine == "E" { // a bad regular expression spoils the whole target, a bad network only its term
+		// a bad regular expression spoils the whole target, a bad network only its term
+		if engine == "E" {
 			return p.fail()
 		}
 		return fixed{}

@@ -8,8 +8,9 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// ErrTooCostly refuses a target that takes too much work: more words than whoever gave it may use, or patterns that go on trying. Nobody
-// knows whom it means then, so it means nobody, also behind "not".
+// ErrTooCostly refuses a target that takes too much work: more words than whoever gave it may use,
+// or patterns that go on trying. Nobody knows whom it means then, so it means nobody, also behind
+// "not".
 var ErrTooCostly = errors.New("the target takes too much work")
 
 // limits bound what one target may cost.
@@ -27,8 +28,10 @@ var (
 
 // Bounds of the work of one target, whoever gives it.
 const (
-	maxBacktracking = 1500 * time.Millisecond // of regular expressions, together; on each master that judges
-	// Steps through grains and pillars, on each master that judges: all, and those of walks that take many.
+	// of regular expressions, together; on each master that judges
+	maxBacktracking = 1500 * time.Millisecond
+	// Steps through grains and pillars, on each master that judges: all, and those of walks that
+	// take many.
 	maxJudged = 20_000_000
 	maxLong   = 2_000_000
 	manySteps = 1000

@@ -26,7 +26,8 @@ func newLarge(n int) large {
 	for i := range 40 {
 		inner := value.Map{}
 		for j := range 40 {
-			inner = append(inner, value.Pair{Key: fmt.Sprintf("k%d", j), Value: strings.Repeat("a", 100)})
+			inner = append(inner, value.Pair{Key: fmt.Sprintf("k%d", j),
+				Value: strings.Repeat("a", 100)})
 		}
 		l.deep = append(l.deep, value.Pair{Key: fmt.Sprintf("k%d", i), Value: inner})
 	}
@@ -47,11 +48,15 @@ func (l large) Ask(ctx context.Context, q Question, fn func(string, Hits)) (stri
 	return "", errors.Join(j.Err(), ctx.Err())
 }
 
-// TestCostly: what a minion gives as a target fails within two seconds of processor time, and matches nobody, also behind "not".
+// TestCostly: what a minion gives as a target fails within two seconds of processor time, and
+// matches nobody, also behind "not".
 func TestCostly(t *testing.T) {
 	l := newLarge(20_000)
 	const endless = "(?=a)(a+)+$"
-	many := func(n int, word string) string { return strings.TrimSuffix(strings.Repeat(word+" or ", n), " or ") }
+	many := func(n int, word string) string {
+		return strings.TrimSuffix(strings.Repeat(word+" or ",
+			n), " or ")
+	}
 	numbered := func(n int, word string) string {
 		var b strings.Builder
 		for i := range n {
@@ -63,10 +68,20 @@ func TestCostly(t *testing.T) {
 		tgtType string
 		tgt     any
 	}{
-		"20,000 globs": {"compound", many(20_000, "web*")}, "20,000 expressions": {"compound", numbered(20_000, "E@"+endless+"%d")}, "20,000 grains": {"compound", numbered(20_000, "G@a:%d")},
-		"a list of 20,000 words": {"compound", make([]any, 20_000)}, "one expression": {"pcre", endless}, "not one": {"compound", "not E@" + endless}, "400 expressions": {"compound", numbered(400, "E@"+endless+"%d")},
-		"450 slow globs": {"compound", numbered(450, "*a*a*a*a*a*a*a*a*a*a*a*a*a*b%d")}, "400 repeats": {"compound", numbered(400, "E@((a{30}){30}){30}%d")}, "an expression on grains": {"grain_pcre", "id:" + endless},
-		"not on grains": {"compound", "not P@id:" + endless}, "400 on grains": {"compound", numbered(400, "P@id:"+endless+"%d")}, "all that is inside": {"grain", "*:*:*:*:*:*x"}, "not all that is inside": {"compound", "not G@*:*:*:*:*x"},
+		"20,000 globs":           {"compound", many(20_000, "web*")},
+		"20,000 expressions":     {"compound", numbered(20_000, "E@"+endless+"%d")},
+		"20,000 grains":          {"compound", numbered(20_000, "G@a:%d")},
+		"a list of 20,000 words": {"compound", make([]any, 20_000)},
+		"one expression":         {"pcre", endless}, "not one": {"compound", "not E@" + endless},
+		"400 expressions": {"compound", numbered(400, "E@"+endless+"%d")},
+		"450 slow globs": {"compound",
+			numbered(450, "*a*a*a*a*a*a*a*a*a*a*a*a*a*b%d")},
+		"400 repeats":                  {"compound", numbered(400, "E@((a{30}){30}){30}%d")},
+		"an expression on grains":      {"grain_pcre", "id:" + endless},
+		"not on grains":                {"compound", "not P@id:" + endless},
+		"400 on grains":                {"compound", numbered(400, "P@id:"+endless+"%d")},
+		"all that is inside":           {"grain", "*:*:*:*:*:*x"},
+		"not all that is inside":       {"compound", "not G@*:*:*:*:*x"},
 		"400 times all that is inside": {"compound", numbered(400, "G@*:*:*:*a*b%d")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +92,8 @@ func TestCostly(t *testing.T) {
 			if took := threadTime() - before; took > 2*time.Second {
 				t.Errorf("took %v", took)
 			}
-			if !errors.Is(err, ErrTooCostly) && !errors.Is(err, context.DeadlineExceeded) || len(found.Minions) > 0 {
+			if !errors.Is(err, ErrTooCostly) && !errors.Is(err, context.DeadlineExceeded) ||
+				len(found.Minions) > 0 {
 				t.Errorf("%d minions, %v", len(found.Minions), err)
 			}
 			if !strings.HasPrefix(name, "not ") || strings.Contains(name, "inside") {

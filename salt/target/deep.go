@@ -7,7 +7,8 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// leafKind is how the last part of a grain or pillar target is compared. All compare lower-cased text.
+// leafKind is how the last part of a grain or pillar target is compared. All compare lower-cased
+// text.
 type leafKind uint8
 
 const (
@@ -33,8 +34,10 @@ const (
 	stepBytes = 256 // of a value count as a step
 )
 
-// deepMatcher returns the test of a path such as "os:Debian" or "a:b:*". It tells done how many steps it took.
-func deepMatcher(text, delimiter string, kind leafKind, regex *pyregex.Budget, done func(steps int)) func(value.Map) bool {
+// deepMatcher returns the test of a path such as "os:Debian" or "a:b:*". It tells done how many
+// steps it took.
+func deepMatcher(text, delimiter string, kind leafKind, regex *pyregex.Budget,
+	done func(steps int)) func(value.Map) bool {
 	d := &deep{kind: kind, regex: regex, tests: make(map[string]func(string) bool)}
 	return func(data value.Map) bool {
 		d.steps = 0
@@ -44,7 +47,8 @@ func deepMatcher(text, delimiter string, kind leafKind, regex *pyregex.Budget, d
 	}
 }
 
-// firstPart is the key where a path begins; ok is false for a path of one part only, which matches nothing, or of too many.
+// firstPart is the key where a path begins; ok is false for a path of one part only, which matches
+// nothing, or of too many.
 func firstPart(text, delimiter string) (key string, ok bool) {
 	if delimiter == "" || strings.Count(text, delimiter) >= maxParts {
 		return "", false
@@ -128,7 +132,8 @@ func (d *deep) path(data value.Map, text, delimiter string) bool {
 	return false
 }
 
-// dict matches a pattern against a map: its keys, paths below it, and with a leading "*:" anything inside.
+// dict matches a pattern against a map: its keys, paths below it, and with a leading "*:" anything
+// inside.
 func (d *deep) dict(m value.Map, want string) bool {
 	if d.over() {
 		return false

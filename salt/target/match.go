@@ -9,16 +9,17 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// matching is one call of Match: expressions register what they ask of grains and pillar, and one question to the Source
-// answers all of them.
+// matching is one call of Match: expressions register what they ask of grains and pillar, and one
+// question to the Source answers all of them.
 type matching struct {
 	cost
-	src        Source
-	greedy     bool
-	certain    bool           // who only may match doesn't: see Certain
-	answered   bool           // the question has been put
-	ids        []string       // with an accepted key, sorted: number to id
-	others     []string       // ids without one that have data, if not greedy: the numbers behind those of ids
+	src      Source
+	greedy   bool
+	certain  bool     // who only may match doesn't: see Certain
+	answered bool     // the question has been put
+	ids      []string // with an accepted key, sorted: number to id
+	// ids without one that have data, if not greedy: the numbers behind those of ids
+	others     []string
 	numbers    map[string]int // of others
 	terms      []*dataTerm
 	byTerm     map[Term]*dataTerm
@@ -27,13 +28,14 @@ type matching struct {
 }
 
 func newMatching(src Source, greedy bool) *matching {
-	return &matching{cost: newCost(), src: src, greedy: greedy, ids: src.AcceptedIDs(), numbers: map[string]int{}, byTerm: map[Term]*dataTerm{}}
+	return &matching{cost: newCost(), src: src, greedy: greedy, ids: src.AcceptedIDs(),
+		numbers: map[string]int{}, byTerm: map[Term]*dataTerm{}}
 }
 
 // expr is a part of a target.
 type expr interface {
-	// bounds says who matches in any case, and who may: of the minions with an accepted key. Before the question is put that is what
-	// can be said without data.
+	// bounds says who matches in any case, and who may: of the minions with an accepted key. Before
+	// the question is put that is what can be said without data.
 	bounds(m *matching) (sure, possible set)
 	// eval says who matches; it is called when the question is answered.
 	eval(m *matching) set
@@ -98,7 +100,8 @@ func (m *matching) where(test func(id string) bool) expr {
 	return fixed(out)
 }
 
-// term makes the expression of one simple target type; nil for a type or an expression that matches nobody.
+// term makes the expression of one simple target type; nil for a type or an expression that matches
+// nobody.
 func (m *matching) term(tgtType, text, delimiter string) expr {
 	switch tgtType {
 	case "", "glob":
@@ -131,7 +134,8 @@ func kindOf(tgtType string) leafKind {
 	return leafGlob
 }
 
-// data registers a term. Without a data cache a master cannot know, so it waits for everybody that it may ask.
+// data registers a term. Without a data cache a master cannot know, so it waits for everybody that
+// it may ask.
 func (m *matching) data(t Term) expr {
 	if !m.src.DataCache() {
 		if m.greedy {

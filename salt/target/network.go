@@ -9,8 +9,8 @@ import (
 	"clustermaster/value"
 )
 
-// ParseNetwork reads a network without host bits as Python's ipaddress does: an address and a length, or for IPv4 a netmask such as
-// 255.255.0.0 or its inverse. A zone does not matter.
+// ParseNetwork reads a network without host bits as Python's ipaddress does: an address and a
+// length, or for IPv4 a netmask such as 255.255.0.0 or its inverse. A zone does not matter.
 func ParseNetwork(text string) (netip.Prefix, bool) {
 	host, size, found := strings.Cut(text, "/")
 	addr, err := netip.ParseAddr(host)
@@ -47,7 +47,8 @@ func networkSize(addr netip.Addr, size string) (int, bool) {
 	return 0, false
 }
 
-// inNetwork is the test of an ipcidr target, an address or a network without host bits, and the grain that it reads.
+// inNetwork is the test of an ipcidr target, an address or a network without host bits, and the
+// grain that it reads.
 func inNetwork(text string) (test func(value.Map) bool, grain string, ok bool) {
 	addr, err := netip.ParseAddr(text)
 	single := err == nil && !strings.Contains(text, "/") // not a zone with a slash in its name

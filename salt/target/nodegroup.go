@@ -8,8 +8,8 @@ import (
 // typed recognizes a word that names its engine.
 var typed = regexp.MustCompile(`^[A-Z]@`)
 
-// expandNodegroup writes out a nodegroup as words of a compound expression. An unknown one, or one that contains
-// itself, gives none.
+// expandNodegroup writes out a nodegroup as words of a compound expression. An unknown one, or one
+// that contains itself, gives none.
 func expandNodegroup(src Source, name string) []string {
 	x := &expansion{src: src}
 	words, ok := x.expand(name, nil, true)
@@ -19,8 +19,8 @@ func expandNodegroup(src Source, name string) []string {
 	return words
 }
 
-// ForMinions is a target as minions get it: nodegroups, which they don't know, are written out, and words of a compound
-// expression stand one blank apart.
+// ForMinions is a target as minions get it: nodegroups, which they don't know, are written out, and
+// words of a compound expression stand one blank apart.
 func ForMinions(tgtType string, tgt any, src Source) (string, any) {
 	var words []string
 	switch tgtType {
@@ -84,7 +84,8 @@ func (x *expansion) expand(name string, open []string, first bool) ([]string, bo
 	return out, true
 }
 
-// bareList recognizes a definition that is only names: a list of ids, or of regular expressions if one looks so.
+// bareList recognizes a definition that is only names: a list of ids, or of regular expressions if
+// one looks so.
 func bareList(words []string) (string, bool) {
 	kind := "L@"
 	for _, w := range words {

@@ -8,8 +8,8 @@ import (
 // Glob reports whether s matches the shell pattern, as Python's fnmatch.fnmatchcase says.
 func Glob(glob, s string) bool { return fnmatch.Match(glob, s) }
 
-// MatchStart reports whether the start of s matches the regular expression, as Python's re.match says. An expression
-// that does not compile matches nothing.
+// MatchStart reports whether the start of s matches the regular expression, as Python's re.match
+// says. An expression that does not compile matches nothing.
 func MatchStart(expr, s string) bool {
 	test, ok := pyregex.Start(expr)
 	return ok && test(s)

@@ -10,8 +10,8 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// Question is what a target needs to know of the minions' grains and pillar: the part of it that is answered where the
-// data lies.
+// Question is what a target needs to know of the minions' grains and pillar: the part of it that is
+// answered where the data lies.
 type Question struct {
 	Terms []Term
 	// IDs are the minions that matter, sorted; nil for all that have data.
@@ -38,7 +38,8 @@ func (h Hits) Has(i int) bool { return i>>3 < len(h) && h[i>>3]&(1<<(i&7)) != 0 
 
 func (h Hits) add(i int) { h[i>>3] |= 1 << (i & 7) }
 
-// maxQuestion bounds an encoded question in bytes: a target, with its nodegroups written out, and what surrounds it.
+// maxQuestion bounds an encoded question in bytes: a target, with its nodegroups written out, and
+// what surrounds it.
 const maxQuestion = 2 << 20
 
 // ErrQuestion refuses bytes that are no question, or one that is too large.
@@ -55,7 +56,8 @@ func (q Question) Pack() ([]byte, error) {
 		return nil, fmt.Errorf("pack question: %w", err)
 	}
 	if len(b) > maxQuestion {
-		return nil, fmt.Errorf("pack question of %d bytes, at most %d: %w", len(b), maxQuestion, ErrQuestion)
+		return nil, fmt.Errorf("pack question of %d bytes, at most %d: %w", len(b), maxQuestion,
+			ErrQuestion)
 	}
 	return b, nil
 }
@@ -63,7 +65,8 @@ func (q Question) Pack() ([]byte, error) {
 // ParseQuestion decodes what Pack made. Anything else is ErrQuestion.
 func ParseQuestion(b []byte) (Question, error) {
 	if len(b) > maxQuestion {
-		return Question{}, fmt.Errorf("parse question of %d bytes, at most %d: %w", len(b), maxQuestion, ErrQuestion)
+		return Question{}, fmt.Errorf("parse question of %d bytes, at most %d: %w", len(b),
+			maxQuestion, ErrQuestion)
 	}
 	v, err := value.Unpack(b)
 	list, ok := v.([]any)
@@ -113,8 +116,9 @@ type Look struct {
 	Whole  bool   // all of it is read, as for "*:value"
 }
 
-// Parts finds what looks read in a packed map: it calls fn with keys[key] and the value of that text key, or of the first number or truth
-// value with that text if there is no such key. Of several calls for one key the last counts. An error means that data is no map.
+// Parts finds what looks read in a packed map: it calls fn with keys[key] and the value of that
+// text key, or of the first number or truth value with that text if there is no such key. Of
+// several calls for one key the last counts. An error means that data is no map.
 func Parts(data value.Raw, keys map[string]int, fn func(i int, part value.Raw)) error {
 	var texts, numbers []int
 	return data.Entries(func(k, v value.Raw) {
@@ -131,7 +135,8 @@ func Parts(data value.Raw, keys map[string]int, fn func(i int, part value.Raw)) 
 		}
 		switch n.(type) {
 		case int64, uint64, float64, bool:
-			if i, ok := keys[value.Str(n)]; ok && !slices.Contains(texts, i) && !slices.Contains(numbers, i) {
+			if i, ok := keys[value.Str(n)]; ok && !slices.Contains(texts, i) &&
+				!slices.Contains(numbers, i) {
 				numbers = append(numbers, i)
 				fn(i, v)
 			}
@@ -160,14 +165,16 @@ func (j *Judge) walked(steps int) {
 	j.broken = steps > maxSteps
 }
 
-// holds tests a term against data. Of data that was not looked through, neither a term nor its opposite holds.
+// holds tests a term against data. Of data that was not looked through, neither a term nor its
+// opposite holds.
 func (j *Judge) holds(t *judged, data value.Map) (match, holds bool) {
 	j.broken = false
 	match = t.test(data)
 	return match, match != t.Unless && !j.broken
 }
 
-// Err is ErrTooCostly once the judge has worked too much on a question. What it said then counts for nothing.
+// Err is ErrTooCostly once the judge has worked too much on a question. What it said then counts
+// for nothing.
 func (j *Judge) Err() error {
 	if j.steps > maxJudged || j.long > maxLong || j.regex.Spent() {
 		return ErrTooCostly
@@ -190,7 +197,8 @@ const (
 
 // Judge makes the question ready to be put.
 func (q Question) Judge() *Judge {
-	j := &Judge{terms: make([]judged, len(q.Terms)), width: (len(q.Terms) + 7) / 8, regex: pyregex.NewBudget(maxBacktracking)}
+	j := &Judge{terms: make([]judged, len(q.Terms)), width: (len(q.Terms) + 7) / 8,
+		regex: pyregex.NewBudget(maxBacktracking)}
 	at := map[Look]int{}
 	for i, t := range q.Terms {
 		test, look, ok := j.compile(t)
@@ -210,7 +218,8 @@ func (q Question) Judge() *Judge {
 	return j
 }
 
-// compile makes the test of a term and says what it reads; ok is false for one that nothing matches.
+// compile makes the test of a term and says what it reads; ok is false for one that nothing
+// matches.
 func (j *Judge) compile(t Term) (test func(value.Map) bool, look Look, ok bool) {
 	look.Pillar = t.pillar()
 	if t.Kind == "ipcidr" {
@@ -235,8 +244,9 @@ func (j *Judge) Looks() []Look { return j.looks }
 // Width is the number of bytes of the hits.
 func (j *Judge) Width() int { return j.width }
 
-// Part adds to hits the terms that hold for a minion with this part of its data, packed as Parts found it, or without it if found
-// is false. For a look at the whole, part is all the data. Data that does not decode matches nothing.
+// Part adds to hits the terms that hold for a minion with this part of its data, packed as Parts
+// found it, or without it if found is false. For a look at the whole, part is all the data. Data
+// that does not decode matches nothing.
 func (j *Judge) Part(look int, part string, found bool, hits Hits) {
 	var data value.Map
 	decoded := false

@@ -21,11 +21,14 @@ func packed(t testing.TB, v any) value.Raw {
 	return b
 }
 
-// FuzzQuestion: what another master sends is a question that packs to an equal one, or refused; and judging it does not panic.
+// FuzzQuestion: what another master sends is a question that packs to an equal one, or refused; and
+// judging it does not panic.
 func FuzzQuestion(f *testing.F) {
 	for _, q := range []Question{
 		{}, {Terms: []Term{{Kind: "grain", Text: "os:Debian", Delimiter: ":"}}},
-		{Terms: []Term{{Kind: "ipcidr", Text: "10.0.0.0/8", Unless: true}, {Kind: "pillar_pcre", Text: "a|b(", Delimiter: "|"}, {Kind: "grain", Text: "*:*", Delimiter: ":"}}},
+		{Terms: []Term{{Kind: "ipcidr", Text: "10.0.0.0/8", Unless: true},
+			{Kind: "pillar_pcre", Text: "a|b(", Delimiter: "|"},
+			{Kind: "grain", Text: "*:*", Delimiter: ":"}}},
 		{Terms: []Term{{Kind: "pillar_exact", Text: "a\xff:b", Delimiter: "\xff"}}},
 	} {
 		b, err := q.Pack()
@@ -47,7 +50,8 @@ func FuzzQuestion(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q2, err := ParseQuestion(again); err != nil || len(q2.Terms) != len(q.Terms) || len(q.Terms) > 0 && !reflect.DeepEqual(q, q2) {
+		if q2, err := ParseQuestion(again); err != nil || len(q2.Terms) != len(q.Terms) ||
+			len(q.Terms) > 0 && !reflect.DeepEqual(q, q2) {
 			t.Fatalf("%v, again %v, %v", q, q2, err)
 		}
 		j := q.Judge()
@@ -59,14 +63,17 @@ func FuzzQuestion(f *testing.F) {
 
 // FuzzParts: what terms find in the parts of packed data is what they find in the whole of it.
 func FuzzParts(f *testing.F) {
-	grains := packed(f, m("os", "Debian", "nest", m("dc", "fra", "l", []any{"x", m("n", "one")}), int64(7), "seven", "7", "text", true, m("a", "b"), "a:b", "c", "os", "Ubuntu"))
-	for _, path := range []string{"os:Debian", "os:Ubuntu", "nest:dc:*", "nest:l:n:one", "7:text", "7:seven", "True:a:b", "*:fra", "*:*", "os", "", ":", "a:b:c", "*:nest:dc:fra"} {
+	grains := packed(f, m("os", "Debian", "nest", m("dc", "fra", "l", []any{"x", m("n", "one")}),
+		int64(7), "seven", "7", "text", true, m("a", "b"), "a:b", "c", "os", "Ubuntu"))
+	for _, path := range []string{"os:Debian", "os:Ubuntu", "nest:dc:*", "nest:l:n:one", "7:text",
+		"7:seven", "True:a:b", "*:fra", "*:*", "os", "", ":", "a:b:c", "*:nest:dc:fra"} {
 		f.Add([]byte(grains), path)
 	}
 	f.Add([]byte("\x81\xa0\xc0"), ":*")
 	f.Add([]byte("\x81\xa1\xff\xa1x"), "\xff:x")
 	f.Fuzz(func(t *testing.T, data []byte, path string) {
-		q := Question{Terms: []Term{{Kind: "grain", Text: path, Delimiter: ":"}, {Kind: "ipcidr", Text: "10.0.0.0/8"}}}
+		q := Question{Terms: []Term{{Kind: "grain", Text: path, Delimiter: ":"},
+			{Kind: "ipcidr", Text: "10.0.0.0/8"}}}
 		j := q.Judge()
 		full, fullErr := value.UnpackMap(data)
 		keys := map[string]int{}
@@ -102,22 +109,26 @@ func FuzzParts(f *testing.F) {
 
 func TestQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
-	if _, err := (Question{Terms: []Term{{Kind: "grain", Text: strings.Repeat("x", maxQuestion)}}}).Pack(); !errors.Is(err, ErrQuestion) {
+	if _, err := (Question{Terms: []Term{{Kind: "grain",
+		Text: strings.Repeat("x", maxQuestion)}}}).Pack(); !errors.Is(err, ErrQuestion) {
 		t.Error("a long question is packed:", err)
 	}
 	if _, err := ParseQuestion(make([]byte, maxQuestion+1)); !errors.Is(err, ErrQuestion) {
 		t.Error("a long question is parsed:", err)
 	}
 	term := []any{"grain", "a:b", ":", false}
-	for _, v := range []any{nil, "x", []any{"x"}, []any{[]any{"grain", "a", ":"}}, []any{[]any{"list", "a", ":", false}}, []any{[]any{"grain", int64(1), ":", false}}, []any{[]any{"grain", "a", ":", "no"}}, slices.Repeat([]any{term}, maxWords+1)} {
+	for _, v := range []any{nil, "x", []any{"x"}, []any{[]any{"grain", "a", ":"}},
+		[]any{[]any{"list", "a", ":", false}}, []any{[]any{"grain", int64(1), ":",
+			false}}, []any{[]any{"grain", "a", ":", "no"}},
+		slices.Repeat([]any{term}, maxWords+1)} {
 		if _, err := ParseQuestion(packed(t, v)); !errors.Is(err, ErrQuestion) {
 			t.Errorf("%.80v is a question: %v", v, err)
 		}
 	}
 }
 
-// TestOnlyWhatIsOpenIsAsked: a target that names minions or patterns of ids asks about no others, and one that is decided without data
-// asks nothing.
+// TestOnlyWhatIsOpenIsAsked: a target that names minions or patterns of ids asks about no others,
+// and one that is decided without data asks nothing.
 func TestOnlyWhatIsOpenIsAsked(t *testing.T) {
 	t.Parallel()
 	g := load(t)
@@ -129,7 +140,8 @@ func TestOnlyWhatIsOpenIsAsked(t *testing.T) {
 		{"G@os:Debian", true, nil},
 		{"min6 and G@os:Debian", true, []string{"min6"}},
 		{"L@min6,db1 and not G@os:Debian", true, []string{"db1", "min6"}},
-		{"min6 or G@os:Debian", true, slices.DeleteFunc(slices.Clone(g.IDs), func(id string) bool { return id == "min6" })},
+		{"min6 or G@os:Debian", true, slices.DeleteFunc(slices.Clone(g.IDs),
+			func(id string) bool { return id == "min6" })},
 		{"* or G@os:Debian", false, nil},
 		{"nosuch and G@os:Debian", false, nil},
 		{"min6 and not ( min6 or G@os:Debian )", false, nil},
@@ -139,7 +151,8 @@ func TestOnlyWhatIsOpenIsAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.asked != tt.asked || !slices.Equal(s.ids, tt.ids) {
-			t.Errorf("%s: asked %v about %v, want %v about %v", tt.tgt, s.asked, s.ids, tt.asked, tt.ids)
+			t.Errorf("%s: asked %v about %v, want %v about %v", tt.tgt, s.asked, s.ids, tt.asked,
+				tt.ids)
 		}
 	}
 	for _, id := range append(slices.Clone(g.IDs), "nosuch") {
@@ -183,7 +196,8 @@ func TestSet(t *testing.T) {
 			odd = odd.add(i)
 		}
 		even := without(all, odd)
-		if or(odd, even).len() != n || and(odd, even).len() != 0 || without(odd, all).len() != 0 || even.len() != (n+1)/2 {
+		if or(odd, even).len() != n || and(odd, even).len() != 0 || without(odd, all).len() != 0 ||
+			even.len() != (n+1)/2 {
 			t.Errorf("of %d, %d are odd and %d even", n, odd.len(), even.len())
 		}
 		last := -1

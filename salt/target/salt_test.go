@@ -15,8 +15,10 @@ import (
 	"clustermaster/value"
 )
 
-// different are the questions that are answered otherwise on purpose; the reasons stand in docs/differences.md.
-var different = map[string]bool{"compound T@x:y": true, "compound R@%webs": true, "glob web*,db*": true}
+// different are the questions that are answered otherwise on purpose; the reasons stand in
+// docs/differences.md.
+var different = map[string]bool{"compound T@x:y": true, "compound R@%webs": true,
+	"glob web*,db*": true}
 
 // TestLikeSalt asks Salt's own matchers and ours about the same minions.
 func TestLikeSalt(t *testing.T) {
@@ -44,7 +46,8 @@ func TestLikeSalt(t *testing.T) {
 	for _, q := range w.Targets {
 		asked = append(asked, []any{q.Type, q.Expr, q.Greedy})
 	}
-	b, err := json.Marshal(map[string]any{"minions": minions, "nodegroups": plain(w.Nodegroups), "targets": asked})
+	b, err := json.Marshal(map[string]any{"minions": minions, "nodegroups": plain(w.Nodegroups),
+		"targets": asked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,8 @@ func TestLikeSalt(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(venvs, "salt-3008.3", "bin", "python"), "testdata/match.py", path)
+	cmd := exec.Command(filepath.Join(venvs, "salt-3008.3", "bin", "python"),
+		"testdata/match.py", path)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -73,7 +77,8 @@ func TestLikeSalt(t *testing.T) {
 		key := fmt.Sprintf("%s %v", q.Type, q.Expr)
 		same := slices.Equal(ours, theirs[i])
 		if same == different[key] {
-			t.Errorf("%s (greedy %v): ours %d %v, Salt's %d %v", key, q.Greedy, len(ours), ours[:min(len(ours), 5)], len(theirs[i]), theirs[i][:min(len(theirs[i]), 5)])
+			t.Errorf("%s (greedy %v): ours %d %v, Salt's %d %v", key, q.Greedy, len(ours),
+				ours[:min(len(ours), 5)], len(theirs[i]), theirs[i][:min(len(theirs[i]), 5)])
 		}
 	}
 	t.Logf("%d targets over %d minions", len(w.Targets), len(w.IDs))

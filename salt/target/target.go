@@ -13,10 +13,12 @@ import (
 type Source interface {
 	// AcceptedIDs are the ids with an accepted key, sorted. The slice is not written to.
 	AcceptedIDs() []string
-	// Ask calls fn, one call at a time, with minions that have cached data and the terms of q that hold for them, more than
-	// once for one if they are of grains and of pillar; minions for which none holds may be left out, and so may all but
-	// q.IDs. incomplete says what could not be read ("incomplete: 3 of 256 partitions"), or is "".
-	Ask(ctx context.Context, q Question, fn func(id string, hits Hits)) (incomplete string, err error)
+	// Ask calls fn, one call at a time, with minions that have cached data and the terms of q that
+	// hold for them, more than once for one if they are of grains and of pillar; minions for which
+	// none holds may be left out, and so may all but q.IDs. incomplete says what could not be read
+	// ("incomplete: 3 of 256 partitions"), or is "".
+	Ask(ctx context.Context, q Question, fn func(id string, hits Hits)) (incomplete string,
+		err error)
 	// Nodegroup is the definition of a nodegroup: text, or a list ([]any or []string).
 	Nodegroup(name string) (definition any, ok bool)
 	// DataCache is the option minion_data_cache.
@@ -27,35 +29,42 @@ type Source interface {
 type Result struct {
 	Minions []string // sorted, except that a list target keeps its order
 	Missing []string // ids of list targets that have no accepted key
-	// Incomplete is not empty if minions may be missing because their grains or pillar could not be read; it says how much.
+	// Incomplete is not empty if minions may be missing because their grains or pillar could not be
+	// read; it says how much.
 	Incomplete string
 }
 
 // maxExpression bounds a target in bytes; a list of 10 000 long ids fits.
 const maxExpression = 1 << 20
 
-// Match resolves tgt, which is text or a list of text. An empty tgtType is glob, an empty delimiter is ":". greedy asks
-// about all accepted keys, as publishing does; not greedy, about minions with cached data only, as the mine does.
-func Match(ctx context.Context, tgtType string, tgt any, delimiter string, src Source, greedy bool) (Result, error) {
+// Match resolves tgt, which is text or a list of text. An empty tgtType is glob, an empty delimiter
+// is ":". greedy asks about all accepted keys, as publishing does; not greedy, about minions with
+// cached data only, as the mine does.
+func Match(ctx context.Context, tgtType string, tgt any, delimiter string, src Source,
+	greedy bool) (Result, error) {
 	return newMatching(src, greedy).match(ctx, tgtType, tgt, delimiter)
 }
 
 // MatchMinions is Match for a target that a minion gave, which may cost less: see ErrTooCostly.
-func MatchMinions(ctx context.Context, tgtType string, tgt any, src Source, greedy bool) (Result, error) {
+func MatchMinions(ctx context.Context, tgtType string, tgt any, src Source, greedy bool) (Result,
+	error) {
 	m := newMatching(src, greedy)
 	m.most = ofMinions
 	return m.match(ctx, tgtType, tgt, "")
 }
 
-// Certain is Match, greedy, without the minions that are meant only because nobody can tell: those without the data that is asked for,
-// or all if that data could not be read, is not kept, or is a range server's. Rights are resolved so, and what is sent within them.
-func Certain(ctx context.Context, tgtType string, tgt any, delimiter string, src Source) (Result, error) {
+// Certain is Match, greedy, without the minions that are meant only because nobody can tell: those
+// without the data that is asked for, or all if that data could not be read, is not kept, or is a
+// range server's. Rights are resolved so, and what is sent within them.
+func Certain(ctx context.Context, tgtType string, tgt any, delimiter string, src Source) (Result,
+	error) {
 	m := newMatching(src, true)
 	m.certain = true
 	return m.match(ctx, tgtType, tgt, delimiter)
 }
 
-func (m *matching) match(ctx context.Context, tgtType string, tgt any, delimiter string) (Result, error) {
+func (m *matching) match(ctx context.Context, tgtType string, tgt any, delimiter string) (Result,
+	error) {
 	if delimiter == "" {
 		delimiter = value.Delimiter
 	}
@@ -74,7 +83,8 @@ func (m *matching) match(ctx context.Context, tgtType string, tgt any, delimiter
 			return Result{}, nil
 		}
 		if len(words) > m.most.words {
-			return Result{}, fmt.Errorf("match a target of %d words, at most %d: %w", len(words), m.most.words, ErrTooCostly)
+			return Result{}, fmt.Errorf("match a target of %d words, at most %d: %w", len(words),
+				m.most.words, ErrTooCostly)
 		}
 		e = m.compound(words, tgtType == "compound_pillar_exact")
 	case "nodegroup":
@@ -110,7 +120,8 @@ func (m *matching) match(ctx context.Context, tgtType string, tgt any, delimiter
 	return Result{Minions: m.names(found), Missing: m.missing, Incomplete: m.incomplete}, nil
 }
 
-// Means reports whether a target that a minion gave, not greedy, means the minion id for certain. Only that minion's data is asked about.
+// Means reports whether a target that a minion gave, not greedy, means the minion id for certain.
+// Only that minion's data is asked about.
 func Means(ctx context.Context, tgtType string, tgt any, src Source, id string) (bool, error) {
 	found, err := MatchMinions(ctx, tgtType, tgt, only{src, id}, false)
 	return err == nil && found.Incomplete == "" && slices.Contains(found.Minions, id), err
@@ -134,8 +145,8 @@ func (o only) Ask(ctx context.Context, q Question, fn func(id string, hits Hits)
 	return o.Source.Ask(ctx, q, fn)
 }
 
-// Named is how many minions a target names by their ids, -1 for a target that must be matched. Matching one that names costs no more
-// than reading it.
+// Named is how many minions a target names by their ids, -1 for a target that must be matched.
+// Matching one that names costs no more than reading it.
 func Named(tgtType string, tgt any) int {
 	switch tgtType {
 	case "list":
@@ -170,7 +181,8 @@ func asList(tgt any) ([]string, bool) {
 	case nil:
 		return nil, true
 	case string:
-		return slices.DeleteFunc(strings.Split(t, ","), func(s string) bool { return s == "" }), true
+		return slices.DeleteFunc(strings.Split(t, ","),
+			func(s string) bool { return s == "" }), true
 	case []string:
 		return t, true
 	case []any:

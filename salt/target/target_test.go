@@ -108,7 +108,8 @@ func TestMatchLikeSalt(t *testing.T) {
 		got := slices.Clone(r.Minions)
 		slices.Sort(got)
 		if !slices.Equal(got, c.Minions) {
-			t.Errorf("%s %q greedy=%v: got %q, Salt says %q", c.Type, c.Tgt, c.Greedy, got, c.Minions)
+			t.Errorf("%s %q greedy=%v: got %q, Salt says %q", c.Type, c.Tgt, c.Greedy, got,
+				c.Minions)
 		}
 
 		missing := slices.Clone(r.Missing)
@@ -142,19 +143,23 @@ func TestMatchOwnRules(t *testing.T) {
 		{"list keeps order", "list", "min8,min6", "", g, true, "min8,min6"},
 		{"other delimiter", "grain", "nest|x|y|z", "|", g, true, "min7"},
 		{"long delimiter", "grain", "nest::x::y::z", "::", g, true, "min7"},
-		{"exact compound pillar", "compound_pillar_exact", "I@color:bl*", "", g, true, "web01.example.com"},
-		{"compound as list of words", "compound", []any{"min6", "or", "min7"}, "", g, true, "min6,min7"},
+		{"exact compound pillar", "compound_pillar_exact", "I@color:bl*", "", g, true,
+			"web01.example.com"},
+		{"compound as list of words", "compound", []any{"min6", "or", "min7"}, "", g, true,
+			"min6,min7"},
 		{"no data cache, greedy", "grain", "os:Debian", "", off, true, strings.Join(g.IDs, ",")},
 		{"no data cache, not greedy", "grain", "os:Debian", "", off, false, ""},
 		{"no data cache, compound", "compound", "G@os:Debian and min6", "", off, true, "min6"},
-		{"range without a server means everybody, where 3008.3 fails on its own call", "compound", "R@x and min6", "", g, true, "min6"},
+		{"range without a server means everybody, where 3008.3 fails on its own call", "compound",
+			"R@x and min6", "", g, true, "min6"},
 		{"endless nesting", "compound", many, "", g, true, ""},
 		{"too long", "glob", strings.Repeat("x", maxExpression+1), "", g, true, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := Match(context.Background(), tt.tgtType, tt.tgt, tt.delimiter, tt.src, tt.greedy)
+			r, err := Match(context.Background(), tt.tgtType, tt.tgt, tt.delimiter, tt.src,
+				tt.greedy)
 			if got := strings.Join(r.Minions, ","); err != nil || got != tt.want {
 				t.Errorf("got %q, %v; want %q", got, err, tt.want)
 			}
@@ -183,7 +188,8 @@ func TestMatchFull(t *testing.T) {
 		pattern, s   string
 		start, whole bool
 	}{
-		{"we", "web", true, false}, {"web", "web", true, true}, {"w|web", "web", true, true}, {"eb", "web", false, false},
+		{"we", "web", true, false}, {"web", "web", true, true}, {"w|web", "web", true, true},
+		{"eb", "web", false, false},
 		{"(", "web", false, false}, {"web$", "web\n", true, false},
 	} {
 		if got := MatchStart(tt.pattern, tt.s); got != tt.start {
@@ -223,7 +229,8 @@ func BenchmarkCompound(b *testing.B) {
 	g := load(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Match(context.Background(), "compound", "G@os:Debian and not min6 or L@db1", "", g, true); err != nil {
+		if _, err := Match(context.Background(), "compound", "G@os:Debian and not min6 or L@db1",
+			"", g, true); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -235,15 +242,19 @@ func TestForMinions(t *testing.T) {
 	g := load(t)
 	for _, c := range g.Cases {
 		tgtType, sent := ForMinions(c.Type, c.Tgt, g)
-		if text, ok := sent.(string); ok && len(c.Minions) > 0 && (tgtType == "nodegroup" || tgtType == "compound" && strings.Contains(text, "N@")) {
+		if text, ok := sent.(string); ok && len(c.Minions) > 0 &&
+			(tgtType == "nodegroup" || tgtType == "compound" && strings.Contains(text, "N@")) {
 			t.Errorf("%s %v is sent as %s %q", c.Type, c.Tgt, tgtType, text)
 		}
 		got, err := Match(t.Context(), tgtType, sent, "", g, c.Greedy)
-		if want := slices.Sorted(slices.Values(c.Minions)); err != nil || !slices.Equal(slices.Sorted(slices.Values(got.Minions)), want) {
-			t.Errorf("%s %v, sent as %s %v, matches %v, want %v (error %v)", c.Type, c.Tgt, tgtType, sent, got.Minions, want, err)
+		if want := slices.Sorted(slices.Values(c.Minions)); err != nil ||
+			!slices.Equal(slices.Sorted(slices.Values(got.Minions)), want) {
+			t.Errorf("%s %v, sent as %s %v, matches %v, want %v (error %v)", c.Type, c.Tgt, tgtType,
+				sent, got.Minions, want, err)
 		}
 	}
-	if tgtType, sent := ForMinions("nodegroup", "nosuch", g); tgtType != "nodegroup" || sent != "nosuch" {
+	if tgtType, sent := ForMinions("nodegroup", "nosuch", g); tgtType != "nodegroup" ||
+		sent != "nosuch" {
 		t.Errorf("an unknown nodegroup is sent as %s %v", tgtType, sent)
 	}
 }
@@ -254,12 +265,14 @@ func TestMatchSaysWhatIsIncomplete(t *testing.T) {
 	g := load(t)
 	g.incomplete = "incomplete: 3 of 256 partitions"
 	for _, tt := range []struct{ tgtType, tgt, want string }{
-		{"grain", "os:*", g.incomplete}, {"compound", "G@os:* and I@x:*", g.incomplete}, {"ipcidr", "10.0.0.0/8", g.incomplete},
+		{"grain", "os:*", g.incomplete}, {"compound", "G@os:* and I@x:*", g.incomplete},
+		{"ipcidr", "10.0.0.0/8", g.incomplete},
 		{"glob", "*", ""}, {"pillar", "x:*", ""}, {"list", "min1,min2", ""},
 	} {
 		got, err := Match(t.Context(), tt.tgtType, tt.tgt, "", g, true)
 		if err != nil || got.Incomplete != tt.want {
-			t.Errorf("%s %s: incomplete is %q, want %q (error %v)", tt.tgtType, tt.tgt, got.Incomplete, tt.want, err)
+			t.Errorf("%s %s: incomplete is %q, want %q (error %v)", tt.tgtType, tt.tgt,
+				got.Incomplete, tt.want, err)
 		}
 	}
 }

@@ -24,11 +24,13 @@ const findJob = "saltutil.find_job"
 // Options are the master's options of these names.
 type Options struct {
 	PublisherACL value.Map // pattern of users to a list of what they may order
-	Blacklist    value.Map // publisher_acl_blacklist: users and modules, each text or a list of patterns
-	SudoACL      bool
+	// publisher_acl_blacklist: users and modules, each text or a list of patterns
+	Blacklist value.Map
+	SudoACL   bool
 }
 
-// Rules answer for the options, which may be replaced while they are asked. The zero value lets nobody in.
+// Rules answer for the options, which may be replaced while they are asked. The zero value lets
+// nobody in.
 type Rules struct{ inForce atomic.Pointer[rules] }
 
 // rules are the options as they are looked at. They do not change once made.
@@ -52,7 +54,8 @@ func (r *Rules) now() *rules {
 	return new(rules)
 }
 
-// Replace puts other options in force, for all orders that are judged from now on. With an error nothing changes.
+// Replace puts other options in force, for all orders that are judged from now on. With an error
+// nothing changes.
 func (r *Rules) Replace(o Options) error {
 	in, err := read(o)
 	if err == nil {
@@ -70,7 +73,9 @@ func read(o Options) (*rules, error) {
 			return nil, fmt.Errorf("publisher_acl: user %v is no text; put it in quotes", p.Key)
 		}
 		if _, ok := p.Value.([]any); !ok {
-			return nil, fmt.Errorf("publisher_acl: what %s may order is no list; write a list of functions", name)
+			return nil,
+				fmt.Errorf("publisher_acl: what %s may order is no list; write a list of functions",
+					name)
 		}
 	}
 	for _, p := range o.Blacklist {
@@ -111,22 +116,29 @@ func texts(v any) ([]string, bool) {
 // Open reports whether anybody but root and the master's user may order anything.
 func (r *Rules) Open() bool { return len(r.now().publisher) > 0 }
 
-// Blocked reports whether publisher_acl_blacklist keeps a user from an order of these functions. It holds for root too.
+// Blocked reports whether publisher_acl_blacklist keeps a user from an order of these functions. It
+// holds for root too.
 func (r *Rules) Blocked(user string, funs []string) bool {
 	in := r.now()
 	blocked := func(patterns []string, s string) bool {
-		return slices.ContainsFunc(patterns, func(p string) bool { return target.Glob(p, s) || target.ForbidsFull(p, s) })
+		return slices.ContainsFunc(patterns, func(p string) bool {
+			return target.Glob(p, s) ||
+				target.ForbidsFull(p, s)
+		})
 	}
-	return blocked(in.users, user) || slices.ContainsFunc(funs, func(fun string) bool { return blocked(in.modules, fun) })
+	return blocked(in.users, user) || slices.ContainsFunc(funs,
+		func(fun string) bool { return blocked(in.modules, fun) })
 }
 
-// fits matches a user or a function with a glob or a regular expression (salt.utils.stringutils.expr_match).
+// fits matches a user or a function with a glob or a regular expression
+// (salt.utils.stringutils.expr_match).
 func fits(pattern, s string) bool { return target.Glob(pattern, s) || target.MatchFull(pattern, s) }
 
 // sudoPrefix is what commands put before the name of who called them with sudo.
 const sudoPrefix = "sudo_"
 
-// OfSudo returns the rights of who gave orders as root with sudo, and whether sudo_acl makes them count.
+// OfSudo returns the rights of who gave orders as root with sudo, and whether sudo_acl makes them
+// count.
 func (r *Rules) OfSudo(user string) (rights *Rights, counts bool) {
 	name, is := strings.CutPrefix(user, sudoPrefix)
 	if !is || !r.now().sudo {
@@ -143,13 +155,15 @@ type Caller struct {
 
 // The refusals of Orderer. Their texts are Salt's.
 var (
-	ErrBlacklisted = errors.New(NotAuthorized)    // publisher_acl_blacklist has the user or a function
+	// publisher_acl_blacklist has the user or a function
+	ErrBlacklisted = errors.New(NotAuthorized)
 	ErrNoRights    = errors.New(NotAuthenticated) // publisher_acl has nothing for the user
 )
 
-// Orderer tells in whose name a caller orders functions, and with which rights; nil are all. Root and the master's user may claim to be
-// somebody else; nobody else is believed.
-func (r *Rules) Orderer(c Caller, claimed string, funs []string) (user string, rights *Rights, err error) {
+// Orderer tells in whose name a caller orders functions, and with which rights; nil are all. Root
+// and the master's user may claim to be somebody else; nobody else is believed.
+func (r *Rules) Orderer(c Caller, claimed string, funs []string) (user string, rights *Rights,
+	err error) {
 	user = c.Name
 	sudo := false
 	if c.Super {
@@ -169,8 +183,9 @@ func (r *Rules) Orderer(c Caller, claimed string, funs []string) (user string, r
 	return user, rights, nil
 }
 
-// Confirmed tells with which rights somebody orders functions whom external_auth knows by name and gives these rights. Salt asks
-// publisher_acl_blacklist for who says that he calls; who he proves to be counts as well.
+// Confirmed tells with which rights somebody orders functions whom external_auth knows by name and
+// gives these rights. Salt asks publisher_acl_blacklist for who says that he calls; who he proves
+// to be counts as well.
 func (r *Rules) Confirmed(claimed, name string, rights *Rights, funs []string) (*Rights, error) {
 	switch {
 	case r.Blocked(claimed, funs) || r.Blocked(name, nil):
@@ -195,7 +210,8 @@ func (r *Rules) Of(user string) *Rights {
 	return &Rights{list: list}
 }
 
-// Rights are what a user may order: patterns of functions on all minions, or maps from a compound target to such.
+// Rights are what a user may order: patterns of functions on all minions, or maps from a compound
+// target to such.
 type Rights struct{ list []any }
 
 // Order is what a user wants done.
@@ -212,9 +228,11 @@ type Minions func(ctx context.Context, compound string) ([]string, error)
 type Cover uint8
 
 const (
-	Nowhere  Cover = iota
-	Here           // on those of the order, if there are any, and on no others: the order must be sent to these by their ids
-	Anywhere       // on all, whatever target it is sent to
+	Nowhere Cover = iota
+	// on those of the order, if there are any, and on no others: the order must be sent to these by
+	// their ids
+	Here
+	Anywhere // on all, whatever target it is sent to
 )
 
 // Allow reports where the rights cover every function of an order. Error: that of resolving.
@@ -238,7 +256,8 @@ func (r *Rights) Allow(ctx context.Context, o Order, resolve Minions) (Cover, er
 		for _, id := range ids {
 			set[id] = struct{}{}
 		}
-		covered[tgt] = !slices.ContainsFunc(o.Minions, func(id string) bool { _, is := set[id]; return !is })
+		covered[tgt] = !slices.ContainsFunc(o.Minions,
+			func(id string) bool { _, is := set[id]; return !is })
 		return covered[tgt], nil
 	}
 	where := Anywhere
@@ -262,7 +281,8 @@ func (r *Rights) Allow(ctx context.Context, o Order, resolve Minions) (Cover, er
 	return where, nil
 }
 
-func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, error)) (Cover, error) {
+func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, error)) (Cover,
+	error) {
 	if fun == findJob {
 		return Anywhere, nil
 	}
@@ -298,8 +318,8 @@ func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, err
 // everyMinion is the target of an entry that limits functions, not minions.
 const everyMinion = "*"
 
-// allowedBy matches a function and its arguments with conditions: patterns of functions, or maps from such a pattern to conditions of
-// the arguments.
+// allowedBy matches a function and its arguments with conditions: patterns of functions, or maps
+// from such a pattern to conditions of the arguments.
 func allowedBy(conditions any, fun string, args []any) bool {
 	var kwargs value.Map
 	if n := len(args); n > 0 {
@@ -324,7 +344,8 @@ func fulfilled(conditions any, fun string, args []any, kwargs value.Map) bool {
 			if len(c) != 1 {
 				continue
 			}
-			if name, _ := c[0].Key.(string); target.MatchStart(name, fun) && argsAllowed(c[0].Value, args, kwargs) {
+			if name, _ := c[0].Key.(string); target.MatchStart(name, fun) &&
+				argsAllowed(c[0].Value, args, kwargs) {
 				return true
 			}
 		}
@@ -332,8 +353,8 @@ func fulfilled(conditions any, fun string, args []any, kwargs value.Map) bool {
 	return false
 }
 
-// argsAllowed reports whether one of the conditions holds: each names patterns of the first arguments and of keyword arguments; null is
-// anything, but it must be there.
+// argsAllowed reports whether one of the conditions holds: each names patterns of the first
+// arguments and of keyword arguments; null is anything, but it must be there.
 func argsAllowed(conditions any, args []any, kwargs value.Map) bool {
 	return slices.ContainsFunc(listOf(conditions), func(v any) bool {
 		c, ok := v.(value.Map)

@@ -24,7 +24,8 @@ func minions(_ context.Context, compound string) ([]string, error) {
 	if compound == "broken" {
 		return nil, errors.New("no data")
 	}
-	return slices.DeleteFunc(slices.Clone(known), func(id string) bool { return !target.Glob(compound, id) }), nil
+	return slices.DeleteFunc(slices.Clone(known),
+		func(id string) bool { return !target.Glob(compound, id) }), nil
 }
 
 // question is who wants what under which options.
@@ -51,16 +52,19 @@ const (
 func questions() []question {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	ask := func(user string, fun any, arg string, want any, minions ...string) question {
-		return question{ACL: raw(some), User: user, Fun: fun, Arg: raw(arg), Minions: minions, want: want}
+		return question{ACL: raw(some), User: user, Fun: fun, Arg: raw(arg), Minions: minions,
+			want: want}
 	}
 	black := func(list, user string, fun any, want any) question {
-		return question{ACL: raw(some), Blacklist: raw(list), User: user, Fun: fun, Arg: raw(`[]`), Minions: known, want: want}
+		return question{ACL: raw(some), Blacklist: raw(list), User: user, Fun: fun, Arg: raw(`[]`),
+			Minions: known, want: want}
 	}
 	loose := func(q question, salts any) question { q.lax = salts; return q }
 	return []question{
 		ask("carol", "test.ping", `[]`, true, known...),
 		ask("carol", "test.ping", `[]`, true),
-		ask("carol", "testing", `[]`, true, known...), // the dot is any character, and the rest may follow
+		// the dot is any character, and the rest may follow
+		ask("carol", "testing", `[]`, true, known...),
 		ask("carol", "xtest.ping", `[]`, false, known...),
 		ask("carol", "grains.items", `[]`, false, known...),
 		ask("carol", "network.interfaces", `[]`, true, "web1", "web2"),
@@ -96,10 +100,14 @@ func questions() []question {
 		ask("any", "grains.items", `[{"__kwarg__": true, "sanitize": false}]`, false, "db1"),
 		ask("any", "aXb", `[]`, true, "web1"),
 		ask("carol", []string{"test.ping", "test.arg"}, `[[], [1]]`, true, known...),
-		loose(ask("carol", []string{"test.ping", "grains.items"}, `[[], []]`, false, known...), true),
-		loose(ask("carol", []string{"grains.items", "test.ping"}, `[[], []]`, false, known...), true),
-		loose(ask("carol", []string{"saltutil.find_job", "cmd.run"}, `[["1"], ["id"]]`, false, known...), true),
-		ask("carol", []string{"test.ping", "state.sls"}, `[[], ["app.x", `+kwarg+`]]`, true, "web1"),
+		loose(ask("carol", []string{"test.ping", "grains.items"}, `[[], []]`, false,
+			known...), true),
+		loose(ask("carol", []string{"grains.items", "test.ping"}, `[[], []]`, false,
+			known...), true),
+		loose(ask("carol", []string{"saltutil.find_job", "cmd.run"}, `[["1"], ["id"]]`, false,
+			known...), true),
+		ask("carol", []string{"test.ping", "state.sls"}, `[[], ["app.x", `+kwarg+`]]`, true,
+			"web1"),
 		black(`{"users": ["carol"]}`, "carol", "test.ping", "blocked"),
 		black(`{"users": ["^(?!root).*$"]}`, "carol", "test.ping", "blocked"),
 		black(`{"users": ["car?l"], "modules": []}`, "carol", "test.ping", "blocked"),
@@ -107,7 +115,8 @@ func questions() []question {
 		black(`{"users": ["arol"]}`, "carol", "test.ping", true),
 		black(`{"modules": ["cmd.*"]}`, "dave", "cmd.run", "blocked"),
 		black(`{"modules": ["cmd"]}`, "dave", "cmd.run", true),
-		black(`{"modules": ["cmd.*", "test.echo"]}`, "dave", []string{"test.ping", "test.echo"}, "blocked"),
+		black(`{"modules": ["cmd.*", "test.echo"]}`, "dave", []string{"test.ping", "test.echo"},
+			"blocked"),
 		black(`{"modules": ["cmd.*"]}`, "dave", "test.ping", true),
 		black(`{}`, "dave", "test.ping", true),
 	}
@@ -170,7 +179,8 @@ func (q question) answer(t *testing.T) any {
 		return "unknown"
 	}
 	args, _ := decode(t, q.Arg).([]any)
-	where, err := rights.Allow(t.Context(), acl.Order{Funs: funs, Args: args, Minions: q.Minions}, minions)
+	where, err := rights.Allow(t.Context(), acl.Order{Funs: funs, Args: args, Minions: q.Minions},
+		minions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +191,8 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, q := range questions() {
 		if got := q.answer(t); got != q.want {
-			t.Errorf("%s wants %v%s on %v, blacklist %s: %v, want %v", q.User, q.Fun, q.Arg, q.Minions, q.Blacklist, got, q.want)
+			t.Errorf("%s wants %v%s on %v, blacklist %s: %v, want %v", q.User, q.Fun, q.Arg,
+				q.Minions, q.Blacklist, got, q.want)
 		}
 	}
 }
@@ -197,7 +208,8 @@ func askSalt[Q any](t *testing.T, all []Q) []any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python"), filepath.Join("testdata", "acl.py"))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python"),
+		filepath.Join("testdata", "acl.py"))
 	cmd.Stdin = bytes.NewReader(asked)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -212,7 +224,8 @@ func askSalt[Q any](t *testing.T, all []Q) []any {
 	return answers
 }
 
-// TestLikeSalt gives the same questions to Salt's own access control. What Salt is too lax with stands in docs/differences.md.
+// TestLikeSalt gives the same questions to Salt's own access control. What Salt is too lax with
+// stands in docs/differences.md.
 func TestLikeSalt(t *testing.T) {
 	t.Parallel()
 	all := questions()
@@ -228,7 +241,8 @@ func TestLikeSalt(t *testing.T) {
 			want = q.lax
 		}
 		if answers[i] != want {
-			t.Errorf("%s wants %v%s on %v, blacklist %s: Salt says %v, we thought %v", q.User, q.Fun, q.Arg, q.Minions, q.Blacklist, answers[i], want)
+			t.Errorf("%s wants %v%s on %v, blacklist %s: Salt says %v, we thought %v", q.User,
+				q.Fun, q.Arg, q.Minions, q.Blacklist, answers[i], want)
 		}
 	}
 }
@@ -252,7 +266,8 @@ func TestSudo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rights, counts := rules.OfSudo(c.user); counts != c.counts || (rights != nil) != c.rights {
+		if rights, counts := rules.OfSudo(c.user); counts != c.counts ||
+			(rights != nil) != c.rights {
 			t.Errorf("%+v: %v, %v", c, rights, counts)
 		}
 	}
@@ -270,14 +285,18 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%+v is taken", o)
 		}
 	}
-	rules, err := acl.New(acl.Options{PublisherACL: value.Map{{Key: "carol", Value: []any{value.Map{{Key: "broken", Value: []any{".*"}}}}}}})
+	rules, err := acl.New(acl.Options{PublisherACL: value.Map{{Key: "carol",
+		Value: []any{value.Map{{Key: "broken", Value: []any{".*"}}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if where, err := rules.Of("carol").Allow(t.Context(), acl.Order{Funs: []string{"x"}, Minions: known}, minions); where != acl.Nowhere || err == nil {
+	if where, err := rules.Of("carol").Allow(t.Context(),
+		acl.Order{Funs: []string{"x"}, Minions: known}, minions); where != acl.Nowhere ||
+		err == nil {
 		t.Errorf("a target that cannot be resolved: %v, %v", where, err)
 	}
-	if where, err := rules.Of("carol").Allow(t.Context(), acl.Order{}, minions); where != acl.Nowhere || err != nil {
+	if where, err := rules.Of("carol").Allow(t.Context(), acl.Order{},
+		minions); where != acl.Nowhere || err != nil {
 		t.Errorf("no function: %v, %v", where, err)
 	}
 }
@@ -285,7 +304,8 @@ func TestRefusals(t *testing.T) {
 // TestOrderer is the table of who may order in whose name, whatever way he came.
 func TestOrderer(t *testing.T) {
 	t.Parallel()
-	root, carol, dave := acl.Caller{Name: "root", Super: true}, acl.Caller{Name: "carol"}, acl.Caller{Name: "dave"}
+	root, carol, dave := acl.Caller{Name: "root",
+		Super: true}, acl.Caller{Name: "carol"}, acl.Caller{Name: "dave"}
 	all, some, none := "all", "some", ""
 	for _, tt := range []struct {
 		name    string
@@ -302,21 +322,27 @@ func TestOrderer(t *testing.T) {
 		{"root as a user", false, root, "carol", "cmd.run", "carol", all, nil},
 		{"root for a sudoer", false, root, "sudo_carol", "cmd.run", "sudo_carol", all, nil},
 		{"sudo_acl counts", true, root, "sudo_carol", "cmd.run", "sudo_carol", some, nil},
-		{"sudo_acl for one without rights", true, root, "sudo_mallory", "cmd.run", "sudo_mallory", none, acl.ErrNoRights},
+		{"sudo_acl for one without rights", true, root, "sudo_mallory", "cmd.run", "sudo_mallory",
+			none, acl.ErrNoRights},
 		{"a user", false, carol, "", "cmd.run", "carol", some, nil},
 		{"a user as himself", false, carol, "carol", "cmd.run", "carol", some, nil},
 		{"a user as root", false, carol, "root", "cmd.run", "carol", some, nil},
 		{"a user for a sudoer", true, carol, "sudo_root", "cmd.run", "carol", some, nil},
 		{"a user without rights", false, dave, "", "test.ping", "dave", none, acl.ErrNoRights},
-		{"a user without rights as one with some", false, dave, "carol", "test.ping", "dave", none, acl.ErrNoRights},
-		{"a function on the blacklist, for root", false, root, "", "cmd.script", "root", none, acl.ErrBlacklisted},
-		{"a user on the blacklist", false, acl.Caller{Name: "eve"}, "", "test.ping", "eve", none, acl.ErrBlacklisted},
-		{"root as a user on the blacklist", false, root, "eve", "test.ping", "eve", none, acl.ErrBlacklisted},
+		{"a user without rights as one with some", false, dave, "carol", "test.ping", "dave", none,
+			acl.ErrNoRights},
+		{"a function on the blacklist, for root", false, root, "", "cmd.script", "root", none,
+			acl.ErrBlacklisted},
+		{"a user on the blacklist", false, acl.Caller{Name: "eve"}, "", "test.ping", "eve", none,
+			acl.ErrBlacklisted},
+		{"root as a user on the blacklist", false, root, "eve", "test.ping", "eve", none,
+			acl.ErrBlacklisted},
 	} {
 		rules, err := acl.New(acl.Options{
 			PublisherACL: value.Map{{Key: "carol", Value: []any{"test.*"}}},
-			Blacklist:    value.Map{{Key: "users", Value: []any{"eve"}}, {Key: "modules", Value: []any{"cmd.script*"}}},
-			SudoACL:      tt.sudo,
+			Blacklist: value.Map{{Key: "users", Value: []any{"eve"}},
+				{Key: "modules", Value: []any{"cmd.script*"}}},
+			SudoACL: tt.sudo,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -330,15 +356,18 @@ func TestOrderer(t *testing.T) {
 			got = all
 		}
 		if user != tt.user || got != tt.rights || !errors.Is(err, tt.err) {
-			t.Errorf("%s: %s with rights %q and %v, want %s with %q and %v", tt.name, user, got, err, tt.user, tt.rights, tt.err)
+			t.Errorf("%s: %s with rights %q and %v, want %s with %q and %v", tt.name, user, got,
+				err, tt.user, tt.rights, tt.err)
 		}
 	}
 }
 
-// TestConfirmed: whom external_auth knows has the rights that it gives, unless one of his names or a function is on the blacklist.
+// TestConfirmed: whom external_auth knows has the rights that it gives, unless one of his names or
+// a function is on the blacklist.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()
-	rules, err := acl.New(acl.Options{Blacklist: value.Map{{Key: "users", Value: []any{"eve"}}, {Key: "modules", Value: []any{"cmd.script*"}}}})
+	rules, err := acl.New(acl.Options{Blacklist: value.Map{{Key: "users", Value: []any{"eve"}},
+		{Key: "modules", Value: []any{"cmd.script*"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,22 +378,28 @@ func TestConfirmed(t *testing.T) {
 		fun           string
 		want          error
 	}{
-		{"alice", "alice", given, "test.ping", nil}, {"", "alice", given, "test.ping", nil}, {"root", "alice", given, "cmd.run", nil},
-		{"eve", "alice", given, "test.ping", acl.ErrBlacklisted}, {"alice", "eve", given, "test.ping", acl.ErrBlacklisted},
-		{"alice", "alice", given, "cmd.script_retcode", acl.ErrBlacklisted}, {"alice", "alice", nil, "test.ping", acl.ErrNoRights},
+		{"alice", "alice", given, "test.ping", nil}, {"", "alice", given, "test.ping", nil},
+		{"root", "alice", given, "cmd.run", nil},
+		{"eve", "alice", given, "test.ping", acl.ErrBlacklisted},
+		{"alice", "eve", given, "test.ping", acl.ErrBlacklisted},
+		{"alice", "alice", given, "cmd.script_retcode", acl.ErrBlacklisted},
+		{"alice", "alice", nil, "test.ping", acl.ErrNoRights},
 	} {
 		rights, err := rules.Confirmed(tt.claimed, tt.name, tt.rights, []string{tt.fun})
-		if !errors.Is(err, tt.want) || (err == nil) != (rights == given) || err != nil && rights != nil {
+		if !errors.Is(err, tt.want) || (err == nil) != (rights == given) || err != nil &&
+			rights != nil {
 			t.Errorf("%+v: %v, %v", tt, rights, err)
 		}
 	}
 }
 
-// TestEndlessBlacklist: a pattern of the blacklist that goes on trying blocks what it can't decide on.
+// TestEndlessBlacklist: a pattern of the blacklist that goes on trying blocks what it can't decide
+// on.
 func TestEndlessBlacklist(t *testing.T) {
 	t.Parallel()
 	rules, err := acl.New(acl.Options{Blacklist: value.Map{
-		{Key: "users", Value: []any{"(?=a)(a+)+"}}, {Key: "modules", Value: []any{"*.shell", "(?=x)(x+)+"}},
+		{Key: "users", Value: []any{"(?=a)(a+)+"}},
+		{Key: "modules", Value: []any{"*.shell", "(?=x)(x+)+"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -373,7 +408,8 @@ func TestEndlessBlacklist(t *testing.T) {
 	for _, tt := range []struct {
 		user, fun string
 		want      bool
-	}{{a, "test.ping", true}, {"bob", x, true}, {"bob", "cmd.shell", true}, {"bob", "test.ping", false}, {"aaa", "test.ping", true}} {
+	}{{a, "test.ping", true}, {"bob", x, true}, {"bob", "cmd.shell", true}, {"bob", "test.ping",
+		false}, {"aaa", "test.ping", true}} {
 		if got := rules.Blocked(tt.user, []string{tt.fun}); got != tt.want {
 			t.Errorf("%.10s %.10s: blocked %v", tt.user, tt.fun, got)
 		}
@@ -393,13 +429,16 @@ func TestReplace(t *testing.T) {
 	if r.Of("bob") == nil || r.Of("eve") != nil {
 		t.Fatal("bob has no rights, or eve has some")
 	}
-	if err := r.Replace(acl.Options{PublisherACL: value.Map{{Key: "eve", Value: []any{"test.ping"}}}, Blacklist: value.Map{{Key: "users", Value: []any{"mallory"}}}}); err != nil {
+	if err := r.Replace(acl.Options{PublisherACL: value.Map{{Key: "eve",
+		Value: []any{"test.ping"}}},
+		Blacklist: value.Map{{Key: "users", Value: []any{"mallory"}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if r.Of("bob") != nil || r.Of("eve") == nil || !r.Blocked("mallory", nil) {
 		t.Error("the rules of before are in force")
 	}
-	if err := r.Replace(acl.Options{PublisherACL: value.Map{{Key: "bob", Value: "test.ping"}}}); err == nil || r.Of("eve") == nil {
+	if err := r.Replace(acl.Options{PublisherACL: value.Map{{Key: "bob",
+		Value: "test.ping"}}}); err == nil || r.Of("eve") == nil {
 		t.Errorf("wrong rules: %v", err)
 	}
 }

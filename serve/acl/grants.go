@@ -14,10 +14,11 @@ var ErrSyntax = errors.New("A command invocation error occurred: Check syntax.")
 // anybody is the name of the entry that stands in where no other matches.
 const anybody = "*"
 
-// Granted returns what a back end's section of external_auth gives to a user: the entries whose pattern matches the name
-// (Salt has it the other way round: the name as a pattern of entries, which fits equal texts and lets a user named * have all of them),
-// those of his groups (name%), and that of * if no name matched or permissive_acl is set. It is never nil, so that it
-// never means everything.
+// Granted returns what a back end's section of external_auth gives to a user: the entries whose
+// pattern matches the name (Salt has it the other way round: the name as a pattern of entries,
+// which fits equal texts and lets a user named * have all of them), those of his groups (name%),
+// and that of * if no name matched or permissive_acl is set. It is never nil, so that it never
+// means everything.
 func Granted(section value.Map, user string, groups []string, permissive bool) *Rights {
 	r := new(Rights)
 	named := false
@@ -60,8 +61,8 @@ func (r *Rights) AllowWheel(fun string, args []any, kwargs value.Map) (bool, err
 	return r.allowHere(fun, args, kwargs, "wheel")
 }
 
-// allowHere matches a function that runs on a master with the entries that begin with @: of the kind (@runner, @runners),
-// of the module (@jobs), or maps from such to conditions.
+// allowHere matches a function that runs on a master with the entries that begin with @: of the
+// kind (@runner, @runners), of the module (@jobs), or maps from such to conditions.
 func (r *Rights) allowHere(fun string, args []any, kwargs value.Map, kind string) (bool, error) {
 	if len(r.list) == 0 {
 		return false, nil
@@ -73,7 +74,8 @@ func (r *Rights) allowHere(fun string, args []any, kwargs value.Map, kind string
 	for _, entry := range r.list {
 		switch entry := entry.(type) {
 		case string:
-			if what, is := strings.CutPrefix(entry, "@"); is && (what == module || what == kind || what == kind+"s") {
+			if what, is := strings.CutPrefix(entry, "@"); is &&
+				(what == module || what == kind || what == kind+"s") {
 				return true, nil
 			}
 		case value.Map:
@@ -85,7 +87,8 @@ func (r *Rights) allowHere(fun string, args []any, kwargs value.Map, kind string
 			if !is {
 				continue
 			}
-			if what == module && fulfilled(entry[0].Value, name, args, kwargs) || (what == kind || what == kind+"s") && fulfilled(entry[0].Value, fun, args, kwargs) {
+			if what == module && fulfilled(entry[0].Value, name, args, kwargs) ||
+				(what == kind || what == kind+"s") && fulfilled(entry[0].Value, fun, args, kwargs) {
 				return true, nil
 			}
 		}

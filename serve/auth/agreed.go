@@ -24,7 +24,9 @@ var _ Tokens = Agreed{}
 
 // PutToken implements Tokens, as do the next three.
 func (t Agreed) PutToken(ctx context.Context, token Token, most, mostPerOwner int) error {
-	r, index, err := t.Cluster.Propose(ctx, &fsm.PutToken{Token: fsm.Token(token), Max: most, MaxPerOwner: mostPerOwner, At: t.Cluster.Now().UTC()})
+	r, index, err := t.Cluster.Propose(ctx,
+		&fsm.PutToken{Token: fsm.Token(token), Max: most, MaxPerOwner: mostPerOwner,
+			At: t.Cluster.Now().UTC()})
 	switch {
 	case err != nil:
 		return err

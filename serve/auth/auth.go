@@ -59,7 +59,8 @@ type Identity struct {
 
 // backEnd confirms users. It is safe for concurrent use.
 type backEnd interface {
-	// check reports whether a password is a user's, and what it knows of him then. An error means that it could not tell.
+	// check reports whether a password is a user's, and what it knows of him then. An error means
+	// that it could not tell.
 	check(ctx context.Context, user, password string) (known, bool, error)
 }
 
@@ -85,7 +86,8 @@ type Auth struct {
 	refusals refusals
 }
 
-// New makes the back ends that external_auth names. Error: one that there is not, or that lacks an option.
+// New makes the back ends that external_auth names. Error: an unknown one, or one that lacks an
+// option.
 func New(o Options, d Deps) (*Auth, error) {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
@@ -96,7 +98,8 @@ func New(o Options, d Deps) (*Auth, error) {
 	if o.TokenExpire <= 0 {
 		o.TokenExpire = 12 * time.Hour
 	}
-	a := &Auth{opts: o, deps: d, log: d.Log.With("component", "auth"), backEnds: make(map[string]backEnd)}
+	a := &Auth{opts: o, deps: d, log: d.Log.With("component", "auth"),
+		backEnds: make(map[string]backEnd)}
 	a.m = newMetrics(d.Registry, d.Tokens)
 	a.guard = newGuard(a.m)
 	for _, p := range o.External {
@@ -108,12 +111,14 @@ func New(o Options, d Deps) (*Auth, error) {
 		if a.backEnds[name], err = a.open(name, section); err != nil {
 			return nil, fmt.Errorf("external_auth: %s: %w", name, err)
 		}
-		if name == "rest" && !a.opts.KeepACLInToken { // Salt's master forces it: the list comes with the password only
+		// Salt's master forces it: the list comes with the password only
+		if name == "rest" && !a.opts.KeepACLInToken {
 			a.opts.KeepACLInToken = true
 		}
 	}
 	if m := o.ACLModule; m != "" && !slices.Contains(Supported, m) {
-		return nil, fmt.Errorf("eauth_acl_module: there is no back end %q; use one of %s", m, strings.Join(Supported, ", "))
+		return nil, fmt.Errorf("eauth_acl_module: there is no back end %q; use one of %s", m,
+			strings.Join(Supported, ", "))
 	}
 	return a, nil
 }
@@ -127,7 +132,8 @@ func (a *Auth) open(name string, section value.Map) (backEnd, error) {
 		return auto{}, nil
 	case "sharedsecret":
 		if a.opts.SharedSecret == "" {
-			return nil, errors.New("the option sharedsecret is empty, everybody could guess it; set it")
+			return nil,
+				errors.New("the option sharedsecret is empty, everybody could guess it; set it")
 		}
 		return sharedSecret(a.opts.SharedSecret), nil
 	case "file":
@@ -139,7 +145,8 @@ func (a *Auth) open(name string, section value.Map) (backEnd, error) {
 	case "ldap":
 		return newLDAP(a.opts.BackEnds, a.log)
 	}
-	return nil, fmt.Errorf("there is no such back end; use one of %s", strings.Join(Supported, ", "))
+	return nil, fmt.Errorf("there is no such back end; use one of %s",
+		strings.Join(Supported, ", "))
 }
 
 // sectionOf checks the form of a back end's section.
@@ -156,10 +163,12 @@ func sectionOf(name string, v any) (value.Map, error) {
 			if isText && isParameter(name, user) {
 				continue
 			}
-			return nil, fmt.Errorf("external_auth: what %v of %s may order is no list; write a list of functions", p.Key, name)
+			return nil,
+				fmt.Errorf("external_auth: what %v of %s may order is no list; write a list of functions", p.Key, name)
 		}
 		if !isText {
-			return nil, fmt.Errorf("external_auth: user %v of %s is no text; put it in quotes", p.Key, name)
+			return nil, fmt.Errorf("external_auth: user %v of %s is no text; put it in quotes",
+				p.Key, name)
 		}
 	}
 	return section, nil
@@ -176,9 +185,9 @@ func (a *Auth) Enabled() []string { return slices.Sorted(maps.Keys(a.backEnds)) 
 // Open reports whether external_auth lets anybody in.
 func (a *Auth) Open() bool { return len(a.backEnds) > 0 }
 
-// Authenticate confirms the credentials of a request: eauth, username and password, all text; whatever else is in creds is not
-// looked at. source is where it comes from, such as an address: attempts are bounded by it. Error: ErrRefused after about a second, or
-// that of ctx.
+// Authenticate confirms the credentials of a request: eauth, username and password, all text;
+// whatever else is in creds is not looked at. source is where it comes from, such as an address:
+// attempts are bounded by it. Error: ErrRefused after about a second, or that of ctx.
 func (a *Auth) Authenticate(ctx context.Context, source string, creds value.Map) (Identity, error) {
 	eauth, user := creds.String("eauth"), creds.String("username")
 	end, enabled := a.backEnds[eauth]
@@ -190,11 +199,14 @@ func (a *Auth) Authenticate(ctx context.Context, source string, creds value.Map)
 		word, ok := password.(string)
 		switch {
 		case !enabled:
-			return Identity{}, fmt.Errorf("the back end is not enabled in external_auth: %w", ErrRefused)
+			return Identity{}, fmt.Errorf("the back end is not enabled in external_auth: %w",
+				ErrRefused)
 		case !isText || !ok:
 			return Identity{}, fmt.Errorf("no password: %w", ErrRefused)
-		case user == "" || len(user) > maxUser || len(word) > maxPassword || strings.ContainsAny(user, "\x00\r\n"):
-			return Identity{}, fmt.Errorf("the user's name or the password is empty or too long: %w", ErrRefused)
+		case user == "" || len(user) > maxUser || len(word) > maxPassword ||
+			strings.ContainsAny(user, "\x00\r\n"):
+			return Identity{},
+				fmt.Errorf("the user's name or the password is empty or too long: %w", ErrRefused)
 		}
 		knows, right, err := end.check(ctx, user, word)
 		switch {
@@ -220,7 +232,8 @@ func shown(user string) string {
 }
 
 // identify puts together what a confirmed user may order.
-func (a *Auth) identify(ctx context.Context, eauth, user, password string, knows known) (Identity, error) {
+func (a *Auth) identify(ctx context.Context, eauth, user, password string, knows known) (Identity,
+	error) {
 	id := Identity{Name: user, Eauth: eauth, Groups: knows.groups}
 	module := eauth
 	if a.opts.ACLModule != "" {
@@ -232,7 +245,8 @@ func (a *Auth) identify(ctx context.Context, eauth, user, password string, knows
 		if eauth != "rest" {
 			rest, ok := a.backEnds["rest"]
 			if !ok {
-				return Identity{}, errors.New("eauth_acl_module is rest, and external_auth has no such section")
+				return Identity{},
+					errors.New("eauth_acl_module is rest, and external_auth has no such section")
 			}
 			also, right, err := rest.check(ctx, user, password)
 			if err != nil {

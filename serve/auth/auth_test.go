@@ -19,7 +19,8 @@ func shared() auth.Options {
 	return auth.Options{
 		SharedSecret: "open sesame",
 		External: dict("sharedsecret", dict(
-			"carol", list("test.*", "@runner"), "d.*", list("cmd.run"), "admins%", list("@wheel"), "*", list("test.version"),
+			"carol", list("test.*", "@runner"), "d.*", list("cmd.run"), "admins%", list("@wheel"),
+			"*", list("test.version"),
 		), "auto", dict("eve", list(".*"))),
 	}
 }
@@ -29,12 +30,14 @@ func allowed(t *testing.T, id auth.Identity) string {
 	t.Helper()
 	var out []string
 	for _, fun := range []string{"test.ping", "test.version", "cmd.run", "saltutil.find_job"} {
-		where, err := id.Rights.Allow(t.Context(), acl.Order{Funs: []string{fun}, Minions: []string{"web1"}}, func(_ context.Context, compound string) ([]string, error) {
-			if strings.HasPrefix(compound, "web") || compound == "L@web1,web2" {
-				return []string{"web1", "web2"}, nil
-			}
-			return nil, nil
-		})
+		where, err := id.Rights.Allow(t.Context(),
+			acl.Order{Funs: []string{fun}, Minions: []string{"web1"}}, func(_ context.Context,
+				compound string) ([]string, error) {
+				if strings.HasPrefix(compound, "web") || compound == "L@web1,web2" {
+					return []string{"web1", "web2"}, nil
+				}
+				return nil, nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,16 +63,23 @@ func TestAuthenticate(t *testing.T) {
 			creds value.Map
 			may   string // "": refused
 		}{
-			{"by name", creds("sharedsecret", "carol", "open sesame"), "test.ping test.version saltutil.find_job runner"},
-			{"by pattern", creds("sharedsecret", "dave", "open sesame"), "cmd.run saltutil.find_job"},
-			{"by nothing but *", creds("sharedsecret", "zed", "open sesame"), "test.version saltutil.find_job"},
-			{"another back end", creds("auto", "eve", "x"), "test.ping test.version cmd.run saltutil.find_job"},
+			{"by name", creds("sharedsecret", "carol", "open sesame"),
+				"test.ping test.version saltutil.find_job runner"},
+			{"by pattern", creds("sharedsecret", "dave", "open sesame"),
+				"cmd.run saltutil.find_job"},
+			{"by nothing but *", creds("sharedsecret", "zed", "open sesame"),
+				"test.version saltutil.find_job"},
+			{"another back end", creds("auto", "eve", "x"),
+				"test.ping test.version cmd.run saltutil.find_job"},
 			{"no entry and no *", creds("auto", "carol", "x"), "saltutil.find_job"},
 			{"wrong password", creds("sharedsecret", "carol", "sesame"), ""},
 			{"no password", dict("eauth", "sharedsecret", "username", "carol"), ""},
-			{"null for a password", dict("eauth", "sharedsecret", "username", "carol", "password", nil), ""},
-			{"a number for a password", dict("eauth", "auto", "username", "eve", "password", int64(1)), ""},
-			{"a list for a name", dict("eauth", "auto", "username", list("eve"), "password", "x"), ""},
+			{"null for a password", dict("eauth", "sharedsecret", "username", "carol", "password",
+				nil), ""},
+			{"a number for a password", dict("eauth", "auto", "username", "eve", "password",
+				int64(1)), ""},
+			{"a list for a name", dict("eauth", "auto", "username", list("eve"), "password",
+				"x"), ""},
 			{"no name", creds("auto", "", "x"), ""},
 			{"a line end in the name", creds("auto", "eve\nx", "x"), ""},
 			{"a long name", creds("auto", strings.Repeat("e", 257), "x"), ""},
@@ -82,8 +92,10 @@ func TestAuthenticate(t *testing.T) {
 			id, err := a.Authenticate(t.Context(), "10.0.0.1", c.creds)
 			took := time.Since(began)
 			if c.may == "" {
-				if !errors.Is(err, auth.ErrRefused) || id.Rights != nil || took < 700*time.Millisecond || took > 1300*time.Millisecond {
-					t.Errorf("%s: %+v, %v after %v; want a refusal after about a second", c.name, id, err, took)
+				if !errors.Is(err, auth.ErrRefused) || id.Rights != nil ||
+					took < 700*time.Millisecond || took > 1300*time.Millisecond {
+					t.Errorf("%s: %+v, %v after %v; want a refusal after about a second", c.name,
+						id, err, took)
 				}
 				continue
 			}
@@ -101,7 +113,8 @@ func TestAuthenticate(t *testing.T) {
 	})
 }
 
-// A refusal keeps nobody else waiting; too many at a time with one name from one source are refused at once, and the others one by one.
+// A refusal keeps nobody else waiting; too many at a time with one name from one source are refused
+// at once, and the others one by one.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +125,8 @@ func TestGuard(t *testing.T) {
 		var after []time.Duration
 		for range 20 {
 			wg.Go(func() {
-				_, err := a.Authenticate(t.Context(), "10.0.0.1", creds("sharedsecret", "mallory", "guess"))
+				_, err := a.Authenticate(t.Context(), "10.0.0.1",
+					creds("sharedsecret", "mallory", "guess"))
 				mu.Lock()
 				defer mu.Unlock()
 				if after = append(after, time.Since(began)); !errors.Is(err, auth.ErrRefused) {
@@ -121,20 +135,24 @@ func TestGuard(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if _, err := a.Authenticate(t.Context(), "10.0.0.1", creds("sharedsecret", "carol", "open sesame")); err != nil || time.Since(began) > 0 {
+		if _, err := a.Authenticate(t.Context(), "10.0.0.1",
+			creds("sharedsecret", "carol", "open sesame")); err != nil || time.Since(began) > 0 {
 			t.Errorf("beside guesses: %v after %v", err, time.Since(began))
 		}
 		wg.Wait()
 		slices.Sort(after)
-		if want := append(make([]time.Duration, 12), 1e9, 2e9, 3e9, 4e9, 5.5e9, 5.5e9, 5.5e9, 6e9); !slices.Equal(after, want) {
+		if want := append(make([]time.Duration, 12), 1e9, 2e9, 3e9, 4e9, 5.5e9, 5.5e9, 5.5e9,
+			6e9); !slices.Equal(after, want) {
 			t.Errorf("20 guesses with one name were refused after\n%v, want\n%v", after, want)
 		}
-		if n := strings.Count(said.String(), "refused"); n > 4 || !strings.Contains(said.String(), "addr=10.0.0.1") {
+		if n := strings.Count(said.String(), "refused"); n > 4 ||
+			!strings.Contains(said.String(), "addr=10.0.0.1") {
 			t.Errorf("%d lines of log:\n%s", n, said)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)
-		if _, err := a.Authenticate(ctx, "10.0.0.1", creds("sharedsecret", "mallory", "guess")); !errors.Is(err, context.Canceled) {
+		if _, err := a.Authenticate(ctx, "10.0.0.1",
+			creds("sharedsecret", "mallory", "guess")); !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller that went away: %v", err)
 		}
 	})
@@ -144,14 +162,16 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, tokens, said := opened(t, shared(), auth.Deps{})
-		made, err := a.MakeToken(t.Context(), "10.0.0.1", creds("sharedsecret", "carol", "open sesame"))
+		made, err := a.MakeToken(t.Context(), "10.0.0.1",
+			creds("sharedsecret", "carol", "open sesame"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := made.String("token")
 		start, _ := made.Get("start")
 		expire, _ := made.Get("expire")
-		if len(text) != 64 || made.String("name") != "carol" || made.String("eauth") != "sharedsecret" || expire.(float64)-start.(float64) != 12*3600 {
+		if len(text) != 64 || made.String("name") != "carol" ||
+			made.String("eauth") != "sharedsecret" || expire.(float64)-start.(float64) != 12*3600 {
 			t.Errorf("made %v", made)
 		}
 		got, ok := a.Token(t.Context(), text)
@@ -159,7 +179,8 @@ func TestTokens(t *testing.T) {
 			t.Errorf("found %v, %v", got, ok)
 		}
 		id, err := a.ByToken(t.Context(), text)
-		if err != nil || id.Name != "carol" || allowed(t, id) != "test.ping test.version saltutil.find_job runner" {
+		if err != nil || id.Name != "carol" ||
+			allowed(t, id) != "test.ping test.version saltutil.find_job runner" {
 			t.Errorf("by token: %+v, %v", id, err)
 		}
 		for _, s := range tokens.s.Saved().Tokens {
@@ -167,12 +188,14 @@ func TestTokens(t *testing.T) {
 				t.Error("the state has the token's text")
 			}
 		}
-		for _, bad := range []string{"", "x", strings.Repeat("0", 64), text + "0", text[:63], strings.Repeat("x", 10_000)} {
+		for _, bad := range []string{"", "x", strings.Repeat("0", 64), text + "0", text[:63],
+			strings.Repeat("x", 10_000)} {
 			if _, err := a.ByToken(t.Context(), bad); !errors.Is(err, auth.ErrRefused) {
 				t.Errorf("token %.70q: %v", bad, err)
 			}
 		}
-		if _, err := a.MakeToken(t.Context(), "10.0.0.1", creds("sharedsecret", "carol", "wrong")); !errors.Is(err, auth.ErrRefused) {
+		if _, err := a.MakeToken(t.Context(), "10.0.0.1",
+			creds("sharedsecret", "carol", "wrong")); !errors.Is(err, auth.ErrRefused) {
 			t.Errorf("wrong password: %v", err)
 		}
 		if had, err := a.DeleteToken(t.Context(), text); !had || err != nil {
@@ -184,7 +207,8 @@ func TestTokens(t *testing.T) {
 		if had, err := a.DeleteToken(t.Context(), text); had || err != nil {
 			t.Errorf("delete again: %v, %v", had, err)
 		}
-		made, err = a.MakeToken(t.Context(), "10.0.0.1", creds("sharedsecret", "carol", "open sesame"))
+		made, err = a.MakeToken(t.Context(), "10.0.0.1",
+			creds("sharedsecret", "carol", "open sesame"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,14 +231,18 @@ func TestTokenExpire(t *testing.T) {
 			override, asked any
 			want            float64 // seconds; 0: refused
 		}{
-			{false, int64(60), 3600}, {nil, int64(60), 3600}, {true, int64(60), 60}, {true, 60.5, 60.5}, {true, uint64(60), 60},
-			{dict("auto", list("eve", "x")), int64(60), 60}, {dict("auto", list("x")), int64(60), 3600}, {dict("pam", list("eve")), int64(60), 3600},
-			{true, int64(0), 0}, {true, int64(-1), 0}, {true, "60", 0}, {true, int64(1 << 40), 0}, {false, "60", 3600},
+			{false, int64(60), 3600}, {nil, int64(60), 3600}, {true, int64(60), 60},
+			{true, 60.5, 60.5}, {true, uint64(60), 60},
+			{dict("auto", list("eve", "x")), int64(60), 60},
+			{dict("auto", list("x")), int64(60), 3600}, {dict("pam", list("eve")), int64(60), 3600},
+			{true, int64(0), 0}, {true, int64(-1), 0}, {true, "60", 0}, {true, int64(1 << 40), 0},
+			{false, "60", 3600},
 		} {
 			o := shared()
 			o.TokenExpire, o.ExpireOverride = time.Hour, c.override
 			a, _, _ := opened(t, o, auth.Deps{})
-			made, err := a.MakeToken(t.Context(), "10.0.0.1", append(creds("auto", "eve", "x"), value.Pair{Key: "token_expire", Value: c.asked}))
+			made, err := a.MakeToken(t.Context(), "10.0.0.1",
+				append(creds("auto", "eve", "x"), value.Pair{Key: "token_expire", Value: c.asked}))
 			if c.want == 0 {
 				if !errors.Is(err, auth.ErrRefused) {
 					t.Errorf("%v asks for %v: %v", c.override, c.asked, err)
@@ -241,8 +269,10 @@ func TestLargeToken(t *testing.T) {
 	for range 2000 {
 		rights = append(rights, "network.*")
 	}
-	a, tokens, _ := opened(t, auth.Options{KeepACLInToken: true, External: dict("auto", dict("eve", rights))}, auth.Deps{})
-	if made, err := a.MakeToken(t.Context(), "10.0.0.1", creds("auto", "eve", "x")); err == nil || made != nil || tokens.Tokens() != 0 {
+	a, tokens, _ := opened(t, auth.Options{KeepACLInToken: true,
+		External: dict("auto", dict("eve", rights))}, auth.Deps{})
+	if made, err := a.MakeToken(t.Context(), "10.0.0.1", creds("auto", "eve", "x")); err == nil ||
+		made != nil || tokens.Tokens() != 0 {
 		t.Errorf("%d tokens, %v", tokens.Tokens(), err)
 	}
 }
@@ -251,7 +281,8 @@ func TestLargeToken(t *testing.T) {
 func TestTokensOfOneUser(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, tokens, _ := opened(t, auth.Options{External: dict("auto", dict("*", list(".*")))}, auth.Deps{})
+		a, tokens, _ := opened(t, auth.Options{External: dict("auto", dict("*", list(".*")))},
+			auth.Deps{})
 		var last string
 		for i := range 2000 {
 			made, err := a.MakeToken(t.Context(), "10.0.0.1", creds("auto", "eve", "x"))
@@ -260,7 +291,9 @@ func TestTokensOfOneUser(t *testing.T) {
 			}
 			last = made.String("token")
 		}
-		if _, err := a.MakeToken(t.Context(), "10.0.0.1", creds("auto", "eve", "x")); !errors.Is(err, auth.ErrTokensFull) || tokens.Tokens() != 2000 {
+		if _, err := a.MakeToken(t.Context(), "10.0.0.1",
+			creds("auto", "eve", "x")); !errors.Is(err, auth.ErrTokensFull) ||
+			tokens.Tokens() != 2000 {
 			t.Errorf("one more: %v, %d tokens", err, tokens.Tokens())
 		}
 		if _, err := a.MakeToken(t.Context(), "10.0.0.1", creds("auto", "carol", "x")); err != nil {
@@ -273,13 +306,15 @@ func TestTokensOfOneUser(t *testing.T) {
 			t.Errorf("after a deletion: %v", err)
 		}
 		time.Sleep(13 * time.Hour)
-		if _, err := a.MakeToken(t.Context(), "10.0.0.1", creds("auto", "eve", "x")); err != nil || tokens.Tokens() != 1 {
+		if _, err := a.MakeToken(t.Context(), "10.0.0.1", creds("auto", "eve", "x")); err != nil ||
+			tokens.Tokens() != 1 {
 			t.Errorf("after their time: %v, %d tokens", err, tokens.Tokens())
 		}
 	})
 }
 
-// With keep_acl_in_token the list of the moment stays in the token; without it what external_auth says counts.
+// With keep_acl_in_token the list of the moment stays in the token; without it what external_auth
+// says counts.
 func TestKeptList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,7 +322,8 @@ func TestKeptList(t *testing.T) {
 			o := shared()
 			o.KeepACLInToken = keep
 			a, tokens, _ := opened(t, o, auth.Deps{})
-			made, err := a.MakeToken(t.Context(), "10.0.0.1", creds("sharedsecret", "dave", "open sesame"))
+			made, err := a.MakeToken(t.Context(), "10.0.0.1",
+				creds("sharedsecret", "dave", "open sesame"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,7 +333,8 @@ func TestKeptList(t *testing.T) {
 				t.Fatal(err)
 			}
 			id, err := other.ByToken(t.Context(), made.String("token"))
-			want := map[bool]string{false: "test.ping saltutil.find_job", true: "cmd.run saltutil.find_job"}[keep]
+			want := map[bool]string{false: "test.ping saltutil.find_job",
+				true: "cmd.run saltutil.find_job"}[keep]
 			if err != nil || allowed(t, id) != want {
 				t.Errorf("keep %v: may %s, %v; want %s", keep, allowed(t, id), err, want)
 			}
@@ -305,8 +342,9 @@ func TestKeptList(t *testing.T) {
 			if other, err = auth.New(o, auth.Deps{Tokens: tokens}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := other.ByToken(t.Context(), made.String("token")); !errors.Is(err, auth.ErrRefused) {
-				t.Errorf("keep %v: a token of a back end that is no more: %v", keep, err)
+			if _, err := other.ByToken(t.Context(), made.String("token")); !errors.Is(err,
+				auth.ErrRefused) {
+				t.Errorf("keep %v: a token of a removed back end: %v", keep, err)
 			}
 		}
 	})
@@ -318,30 +356,46 @@ func TestOptions(t *testing.T) {
 		o    auth.Options
 		want string
 	}{
-		"strange":      {auth.Options{External: dict("django", dict("x", list(".*")))}, "use one of auto, file, ldap, pam, rest, sharedsecret"},
-		"no list":      {auth.Options{External: dict("auto", dict("x", ".*"))}, "is no list"},
-		"number":       {auth.Options{External: dict("auto", dict(int64(7), list(".*")))}, "is no text"},
-		"no map":       {auth.Options{External: dict("auto", list("x"))}, "is no map"},
-		"no secret":    {auth.Options{External: dict("sharedsecret", nil)}, "sharedsecret is empty"},
-		"no file":      {auth.Options{External: dict("file", nil)}, "^filename is missing"},
-		"file type":    {auth.Options{External: dict("file", dict("^filename", "/x", "^filetype", "csv"))}, "use text, htpasswd or htdigest"},
-		"hash type":    {auth.Options{External: dict("file", dict("^filename", "/x", "^hashtype", "sha1"))}, "use plaintext, md5, sha256 or sha512"},
-		"field":        {auth.Options{External: dict("file", dict("^filename", "/x", "^username_field", int64(0)))}, "begin at 1"},
-		"realm":        {auth.Options{External: dict("file", dict("^filename", "/x", "^filetype", "htdigest"))}, "needs ^realm"},
-		"no url":       {auth.Options{External: dict("rest", nil)}, "^url is missing"},
-		"file as url":  {auth.Options{External: dict("rest", dict("^url", "file:///etc/passwd"))}, "no address"},
-		"acl module":   {auth.Options{ACLModule: "mysql"}, "eauth_acl_module"},
-		"no python":    {auth.Options{External: dict("pam", nil)}, "auth.pam.python"},
-		"pam service":  {auth.Options{External: dict("pam", nil), BackEnds: dict("auth.pam.service", "../x")}, "/etc/pam.d"},
+		"strange": {auth.Options{External: dict("django", dict("x", list(".*")))},
+			"use one of auto, file, ldap, pam, rest, sharedsecret"},
+		"no list": {auth.Options{External: dict("auto", dict("x", ".*"))}, "is no list"},
+		"number": {auth.Options{External: dict("auto", dict(int64(7), list(".*")))},
+			"is no text"},
+		"no map": {auth.Options{External: dict("auto", list("x"))}, "is no map"},
+		"no secret": {auth.Options{External: dict("sharedsecret", nil)},
+			"sharedsecret is empty"},
+		"no file": {auth.Options{External: dict("file", nil)}, "^filename is missing"},
+		"file type": {auth.Options{External: dict("file",
+			dict("^filename", "/x", "^filetype", "csv"))}, "use text, htpasswd or htdigest"},
+		"hash type": {auth.Options{External: dict("file",
+			dict("^filename", "/x", "^hashtype", "sha1"))}, "use plaintext, md5, sha256 or sha512"},
+		"field": {auth.Options{External: dict("file",
+			dict("^filename", "/x", "^username_field", int64(0)))}, "begin at 1"},
+		"realm": {auth.Options{External: dict("file",
+			dict("^filename", "/x", "^filetype", "htdigest"))}, "needs ^realm"},
+		"no url": {auth.Options{External: dict("rest", nil)}, "^url is missing"},
+		"file as url": {auth.Options{External: dict("rest", dict("^url", "file:///etc/passwd"))},
+			"no address"},
+		"acl module": {auth.Options{ACLModule: "mysql"}, "eauth_acl_module"},
+		"no python":  {auth.Options{External: dict("pam", nil)}, "auth.pam.python"},
+		"pam service": {auth.Options{External: dict("pam", nil),
+			BackEnds: dict("auth.pam.service", "../x")}, "/etc/pam.d"},
 		"no directory": {auth.Options{External: dict("ldap", nil)}, "auth.ldap.binddn is missing"},
-		"anonymous":    {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.anonymous", true)}, "auth.ldap.binddn is missing"},
-		"no password": {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.binddn", "uid={{ username }}", "auth.ldap.anonymous", true,
-			"auth.ldap.auth_by_group_membership_only", true)}, "ask for no password"},
-		"nobody": {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.binddn", "cn=search", "auth.ldap.bindpw", "x", "auth.ldap.filter", "uid=x",
-			"auth.ldap.anonymous", true)}, "lets nobody in"},
-		"template": {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.binddn", "uid={{ username|lower }}")}, "{{ username }} is all"},
+		"anonymous": {auth.Options{External: dict("ldap", nil),
+			BackEnds: dict("auth.ldap.anonymous", true)}, "auth.ldap.binddn is missing"},
+		"no password": {auth.Options{External: dict("ldap", nil),
+			BackEnds: dict("auth.ldap.binddn", "uid={{ username }}", "auth.ldap.anonymous", true,
+				"auth.ldap.auth_by_group_membership_only", true)}, "ask for no password"},
+		"nobody": {auth.Options{External: dict("ldap", nil),
+			BackEnds: dict("auth.ldap.binddn", "cn=search", "auth.ldap.bindpw", "x",
+				"auth.ldap.filter", "uid=x",
+				"auth.ldap.anonymous", true)}, "lets nobody in"},
+		"template": {auth.Options{External: dict("ldap", nil),
+			BackEnds: dict("auth.ldap.binddn", "uid={{ username|lower }}")},
+			"{{ username }} is all"},
 	} {
-		if _, err := auth.New(c.o, auth.Deps{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := auth.New(c.o, auth.Deps{}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}

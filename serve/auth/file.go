@@ -139,7 +139,8 @@ func (f *file) text(content []byte, user, password string) (bool, error) {
 	for n, line := range lines(content) {
 		fields := strings.Split(strings.TrimSpace(line), f.separator)
 		if len(fields) <= f.user || len(fields) <= f.password {
-			return false, fmt.Errorf("line %d has no field %d; take it out", n+1, max(f.user, f.password)+1)
+			return false, fmt.Errorf("line %d has no field %d; take it out", n+1,
+				max(f.user, f.password)+1)
 		}
 		if fields[f.user] != user {
 			continue

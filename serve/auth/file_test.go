@@ -14,7 +14,8 @@ import (
 	"clustermaster/value"
 )
 
-// confirmed asks one back end. A refusal's second passes at once, so no process or socket may be behind it.
+// confirmed asks one back end. A refusal's second passes at once, so no process or socket may be
+// behind it.
 func confirmed(t *testing.T, eauth string, section value.Map, who value.Map) (ok bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,21 +38,36 @@ type userFile struct {
 
 func textFiles() []userFile {
 	return []userFile{
-		{"plain", "dean:goneFishing\ngene:OceanMan\ndean:second\nspaces: in the word \nempty:\n", nil, [][3]string{
-			{"dean", "goneFishing", "ok"}, {"gene", "OceanMan", "ok"}, {"dean", "second", ""}, {"dean", "OceanMan", ""}, {"Dean", "goneFishing", ""},
-			{"spaces", " in the word", "ok"}, {"spaces", "in the word", ""}, {"spaces", " in the word ", ""}, {"nobody", "x", ""}, {"dean:goneFishing", "x", ""},
-		}},
-		{"a line without the fields ends the search", "one:1\n\ntwo:2\n", nil, [][3]string{{"one", "1", "ok"}, {"two", "2", ""}}},
-		{"no line end, and one of another system", "one:1\r\ntwo:2", nil, [][3]string{{"one", "1", "ok"}, {"two", "2", "ok"}}},
-		{"more fields", "46|trey|16a0034f90b06bf3c5982ed8ac41aab4|x\n555|mike|b6e02a4d2cb2a6ef0669e79be6fd02e4\n", []any{
-			"^hashtype", "md5", "^username_field", int64(2), "^password_field", "3", "^field_separator", "|",
-		}, [][3]string{{"trey", "16a0034f90b06bf3c5982ed8ac41aab4", ""}, {"mike", "x", ""}, {"46", "trey", ""}}},
-		{"md5", "carol:5f4dcc3b5aa765d61d8327deb882cf99\n", []any{"^hashtype", "md5"}, [][3]string{{"carol", "password", "ok"}, {"carol", "5f4dcc3b5aa765d61d8327deb882cf99", ""}}},
-		{"sha256", "carol:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8\n", []any{"^hashtype", "sha256"}, [][3]string{{"carol", "password", "ok"}, {"carol", "passwor", ""}}},
-		{"sha512", "carol:b109f3bbbc244eb82441917ed06d618b9008dd09b3befd1b5e07394c706a8bb980b1d7785e5976ec049b46df5f1326af5a2ea6d103fd07c95385ffab0cacbc86\n", []any{"^hashtype", "sha512"},
+		{"plain", "dean:goneFishing\ngene:OceanMan\ndean:second\nspaces: in the word \nempty:\n",
+			nil, [][3]string{
+				{"dean", "goneFishing", "ok"}, {"gene", "OceanMan", "ok"}, {"dean", "second", ""},
+				{"dean", "OceanMan", ""}, {"Dean", "goneFishing", ""},
+				{"spaces", " in the word", "ok"}, {"spaces", "in the word", ""},
+				{"spaces", " in the word ", ""}, {"nobody", "x", ""}, {"dean:goneFishing", "x", ""},
+			}},
+		{"a line without the fields ends the search", "one:1\n\ntwo:2\n", nil,
+			[][3]string{{"one", "1", "ok"}, {"two", "2", ""}}},
+		{"no line end, and one of another system", "one:1\r\ntwo:2", nil,
+			[][3]string{{"one", "1", "ok"}, {"two", "2", "ok"}}},
+		{"more fields",
+			"46|trey|16a0034f90b06bf3c5982ed8ac41aab4|x\n555|mike|b6e02a4d2cb2a6ef0669e79be6fd02e4\n", []any{
+				"^hashtype", "md5", "^username_field", int64(2), "^password_field", "3",
+				"^field_separator", "|",
+			}, [][3]string{{"trey", "16a0034f90b06bf3c5982ed8ac41aab4", ""}, {"mike", "x", ""},
+				{"46", "trey", ""}}},
+		{"md5", "carol:5f4dcc3b5aa765d61d8327deb882cf99\n", []any{"^hashtype", "md5"},
+			[][3]string{{"carol", "password", "ok"},
+				{"carol", "5f4dcc3b5aa765d61d8327deb882cf99", ""}}},
+		{"sha256", "carol:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8\n",
+			[]any{"^hashtype", "sha256"},
+			[][3]string{{"carol", "password", "ok"}, {"carol", "passwor", ""}}},
+		{"sha512",
+			"carol:b109f3bbbc244eb82441917ed06d618b9008dd09b3befd1b5e07394c706a8bb980b1d7785e5976ec049b46df5f1326af5a2ea6d103fd07c95385ffab0cacbc86\n", []any{"^hashtype", "sha512"},
 			[][3]string{{"carol", "password", "ok"}, {"carol", "Password", ""}}},
-		{"a longer separator", "carol::word\n", []any{"^field_separator", "::"}, [][3]string{{"carol", "word", "ok"}, {"carol", ":word", ""}}},
-		{"letters", "zoë:pässwörd\n", nil, [][3]string{{"zoë", "pässwörd", "ok"}, {"zoë", "passwörd", ""}}},
+		{"a longer separator", "carol::word\n", []any{"^field_separator", "::"},
+			[][3]string{{"carol", "word", "ok"}, {"carol", ":word", ""}}},
+		{"letters", "zoë:pässwörd\n", nil,
+			[][3]string{{"zoë", "pässwörd", "ok"}, {"zoë", "passwörd", ""}}},
 		{"nothing", "", nil, [][3]string{{"carol", "x", ""}}},
 		{"no UTF-8", "a:b\n\xff\xfe:x\n", nil, [][3]string{{"a", "b", ""}}},
 	}
@@ -83,27 +99,36 @@ func TestFile(t *testing.T) {
 	}
 	all := append(textFiles(),
 		userFile{"htpasswd", hashes, []any{"^filetype", "htpasswd"}, append(known, [][3]string{
-			{"des", "rl0uE0hlV0dbM", ""}, {"ssha", "{SSHA}x", ""}, {"rounds", "x", ""}, {"cost", "pass-é", ""}, {"empty", "x", ""}, {"plain", "second", ""},
-			{"plain:pass-é", "x", ""}, {"# made", "x", ""}, {"nobody", "x", ""}, {"sha1", "{SHA}aPyGhutp2SiverRtEOvSTKtOlhM=", ""},
+			{"des", "rl0uE0hlV0dbM", ""}, {"ssha", "{SSHA}x", ""}, {"rounds", "x", ""},
+			{"cost", "pass-é", ""}, {"empty", "x", ""}, {"plain", "second", ""},
+			{"plain:pass-é", "x", ""}, {"# made", "x", ""}, {"nobody", "x", ""},
+			{"sha1", "{SHA}aPyGhutp2SiverRtEOvSTKtOlhM=", ""},
 		}...)},
-		userFile{"a line that is none", "carol:word\nnonsense\n", []any{"^filetype", "htpasswd"}, [][3]string{{"carol", "word", ""}}},
-		userFile{"htdigest", "carol:other:x\ncarol:the realm:3b6ad04af423a156908d9c4a8e8154e6\n", []any{"^filetype", "htdigest", "^realm", "the realm"}, [][3]string{
-			{"carol", "pass-é", "ok"}, {"carol", "pass-e", ""}, {"dave", "pass-é", ""}, {"carol", "3b6ad04af423a156908d9c4a8e8154e6", ""},
-		}},
-		userFile{"another realm", "carol:the realm:3b6ad04af423a156908d9c4a8e8154e6\n", []any{"^filetype", "htdigest", "^realm", "realm"}, [][3]string{{"carol", "pass-é", ""}}},
+		userFile{"a line that is none", "carol:word\nnonsense\n", []any{"^filetype", "htpasswd"},
+			[][3]string{{"carol", "word", ""}}},
+		userFile{"htdigest", "carol:other:x\ncarol:the realm:3b6ad04af423a156908d9c4a8e8154e6\n",
+			[]any{"^filetype", "htdigest", "^realm", "the realm"}, [][3]string{
+				{"carol", "pass-é", "ok"}, {"carol", "pass-e", ""}, {"dave", "pass-é", ""},
+				{"carol", "3b6ad04af423a156908d9c4a8e8154e6", ""},
+			}},
+		userFile{"another realm", "carol:the realm:3b6ad04af423a156908d9c4a8e8154e6\n",
+			[]any{"^filetype", "htdigest", "^realm", "realm"},
+			[][3]string{{"carol", "pass-é", ""}}},
 		userFile{"no password", "carol:\n", nil, [][3]string{{"carol", "", ""}}},
 	)
 	for _, f := range all {
 		t.Run(f.name, func(t *testing.T) {
 			section := f.section(t)
 			for _, u := range f.users {
-				if got := confirmed(t, "file", section, creds("file", u[0], u[1])); got != (u[2] == "ok") {
+				if got := confirmed(t, "file", section,
+					creds("file", u[0], u[1])); got != (u[2] == "ok") {
 					t.Errorf("%s with %q: confirmed %v", u[0], u[1], got)
 				}
 			}
 		})
 	}
-	if confirmed(t, "file", dict("^filename", filepath.Join(t.TempDir(), "nosuch")), creds("file", "carol", "x")) {
+	if confirmed(t, "file", dict("^filename", filepath.Join(t.TempDir(), "nosuch")),
+		creds("file", "carol", "x")) {
 		t.Error("a file that is not there confirms")
 	}
 }
@@ -132,7 +157,8 @@ func TestFileLikeSalt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python"), filepath.Join("testdata", "salt_file.py"))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python"),
+		filepath.Join("testdata", "salt_file.py"))
 	cmd.Stdin = bytes.NewReader(in)
 	out, err := cmd.Output()
 	if err != nil {

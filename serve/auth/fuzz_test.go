@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// Lines of files that other programs write: no panic, no password of no length, and nobody whom no line names.
+// Lines of files that other programs write: no panic, no password of no length, and nobody whom no
+// line names.
 func FuzzFiles(f *testing.F) {
 	f.Add("carol:$apr1$abcdefgh$wlsRDhr1plFpD/w3LeamF0\n", "carol", "word")
 	f.Add("carol:$6$rounds=1000$abcdefgh$x\ncarol:realm:x\n", "carol", "word")
-	f.Add("carol:$2b$04$1jGwIx3aIt5fWG/LC7I3g.2aBBJxCMKAS65wErEbXIPJT0m5Dsi3m\n# x\n", "carol", "word")
+	f.Add("carol:$2b$04$1jGwIx3aIt5fWG/LC7I3g.2aBBJxCMKAS65wErEbXIPJT0m5Dsi3m\n# x\n", "carol",
+		"word")
 	f.Add("carol:{SHA}aPyGhutp2SiverRtEOvSTKtOlhM=\n", "carol", "word")
 	f.Add("carol:$5$$\ncarol:$apr1$\ncarol:$2\ncarol:$6$rounds=\n", "carol", "word")
 	f.Fuzz(func(t *testing.T, content, user, password string) {

@@ -21,7 +21,8 @@ const (
 	maxAtBackEnds = 16
 	maxOfSource   = 8 // at the back ends
 
-	confirmedAtOnce = 4 // attempts of one source with one name, once it was confirmed; others go one by one
+	// attempts of one source with one name, once it was confirmed; others go one by one
+	confirmedAtOnce = 4
 	longestPause    = 4 * time.Second
 	freeFailures    = 3 // before the pause grows
 
@@ -33,9 +34,10 @@ const (
 
 var errBusy = fmt.Errorf("too many attempts at a time; %w", ErrRefused)
 
-// guard bounds attempts and makes refusals take the same time, so that nobody guesses fast, learns from the time who exists, or keeps others
-// from being confirmed. One source tries one name once in a second, and more and more seldom. Who was confirmed from a source before gets
-// in from there whatever other sources do.
+// guard bounds attempts and makes refusals take the same time, so that nobody guesses fast, learns
+// from the time who exists, or keeps others from being confirmed. One source tries one name once in
+// a second, and more and more seldom. Who was confirmed from a source before gets in from there
+// whatever other sources do.
 type guard struct {
 	m       *metrics
 	running chan struct{} // attempts that ask a back end
@@ -72,13 +74,16 @@ type party struct {
 
 func newGuard(m *metrics) *guard {
 	return &guard{
-		m: m, running: make(chan struct{}, maxAtBackEnds), sources: map[string]*party{}, names: map[string]*party{}, pairs: map[pair]*tries{},
+		m: m, running: make(chan struct{}, maxAtBackEnds), sources: map[string]*party{},
+		names: map[string]*party{}, pairs: map[pair]*tries{},
 		confirmed: map[pair]time.Time{}, slow: map[string]*slowest{},
 	}
 }
 
-// do runs one attempt of a source. A refusal comes a second after the back end was asked, or some seconds where back ends are slower.
-func (g *guard) do(ctx context.Context, source, eauth, user string, attempt func(context.Context) (Identity, error)) (Identity, error) {
+// do runs one attempt of a source. A refusal comes a second after the back end was asked, or some
+// seconds where back ends are slower.
+func (g *guard) do(ctx context.Context, source, eauth, user string,
+	attempt func(context.Context) (Identity, error)) (Identity, error) {
 	t, err := g.enter(pair{source, eauth + "/" + shown(user)})
 	if err != nil {
 		g.m.attempts.WithLabelValues(eauth, "busy").Inc()
@@ -133,8 +138,10 @@ func (g *guard) do(ctx context.Context, source, eauth, user string, attempt func
 	}
 }
 
-// ask waits for a turn at the back ends, and bounds the answer's time. asked is how long that took; 0: none was asked.
-func (g *guard) ask(ctx context.Context, t *tries, attempt func(context.Context) (Identity, error)) (id Identity, asked time.Duration, err error) {
+// ask waits for a turn at the back ends, and bounds the answer's time. asked is how long that took;
+// 0: none was asked.
+func (g *guard) ask(ctx context.Context, t *tries,
+	attempt func(context.Context) (Identity, error)) (id Identity, asked time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, backEndTime)
 	defer cancel()
 	for _, turns := range []chan struct{}{g.turnsOf(t.source), g.running} {
@@ -164,12 +171,14 @@ func (g *guard) enter(p pair) (*tries, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, known := g.confirmed[p]
-	source, name, t := g.party(g.sources, p.source, now), g.party(g.names, p.name, now), g.tries(p, known, now)
+	source, name, t := g.party(g.sources, p.source, now), g.party(g.names, p.name, now), g.tries(p,
+		known, now)
 	switch {
 	case t == nil || g.n >= maxWaiting || t.n >= maxPerPair:
 		return nil, errBusy
 	case known:
-	case g.n >= maxWaiting-forConfirmed || source.n >= maxPerSource || name.n >= maxPerName, source.failures.spent(now) || name.failures.spent(now):
+	case g.n >= maxWaiting-forConfirmed || source.n >= maxPerSource || name.n >= maxPerName,
+		source.failures.spent(now) || name.failures.spent(now):
 		return nil, errBusy
 	}
 	g.n++
@@ -218,7 +227,8 @@ func (g *guard) confirm(t *tries) {
 	g.confirmed[t.pair] = time.Now()
 }
 
-// pause notes a failure of an attempt that began then, and holds its turn: for a second, after some failures longer.
+// pause notes a failure of an attempt that began then, and holds its turn: for a second, after some
+// failures longer.
 func (g *guard) pause(t *tries, began time.Time) {
 	now := time.Now()
 	g.mu.Lock()
@@ -242,14 +252,16 @@ func (g *guard) pause(t *tries, began time.Time) {
 func (g *guard) party(all map[string]*party, name string, now time.Time) *party {
 	p := all[name]
 	if p == nil {
-		makeRoom(all, func(p *party) bool { return p.n == 0 }, func(p *party) bool { return p.failures.full(now) })
+		makeRoom(all, func(p *party) bool { return p.n == 0 },
+			func(p *party) bool { return p.failures.full(now) })
 		p = &party{running: make(chan struct{}, maxOfSource)}
 		all[name] = p
 	}
 	return p
 }
 
-// makeRoom takes out the entries that nothing is to be remembered of when maxRemembered is reached, then any that is not in use.
+// makeRoom takes out the entries that nothing is to be remembered of when maxRemembered is reached,
+// then any that is not in use.
 func makeRoom[K comparable, V any](all map[K]V, idle, void func(V) bool) {
 	if len(all) < maxRemembered {
 		return
@@ -265,7 +277,8 @@ func makeRoom[K comparable, V any](all map[K]V, idle, void func(V) bool) {
 	}
 }
 
-// tries finds or makes the entry of a pair; nil for a stranger when too many are in use. g.mu is held.
+// tries finds or makes the entry of a pair; nil for a stranger when too many are in use. g.mu is
+// held.
 func (g *guard) tries(p pair, known bool, now time.Time) *tries {
 	t := g.pairs[p]
 	if t != nil {

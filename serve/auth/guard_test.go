@@ -36,12 +36,13 @@ func TestHangingUp(t *testing.T) {
 			wg.Go(func() {
 				for time.Since(began) < time.Minute {
 					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-					_, _ = g.do(ctx, "10.0.0.1", "file", "carol", func(context.Context) (Identity, error) {
-						mu.Lock()
-						asked = append(asked, time.Since(began))
-						mu.Unlock()
-						return Identity{}, ErrRefused
-					})
+					_, _ = g.do(ctx, "10.0.0.1", "file", "carol",
+						func(context.Context) (Identity, error) {
+							mu.Lock()
+							asked = append(asked, time.Since(began))
+							mu.Unlock()
+							return Identity{}, ErrRefused
+						})
 					<-ctx.Done()
 					cancel()
 				}
@@ -57,14 +58,15 @@ func TestHangingUp(t *testing.T) {
 			t.Errorf("%d guesses in a minute: %v", len(asked), asked)
 		}
 		time.Sleep(longestPause)
-		if _, err := g.do(t.Context(), "10.0.0.1", "file", "carol", slowly(0, nil)); err != nil || time.Since(began) > time.Minute+longestPause+time.Second {
+		if _, err := g.do(t.Context(), "10.0.0.1", "file", "carol", slowly(0, nil)); err != nil ||
+			time.Since(began) > time.Minute+longestPause+time.Second {
 			t.Errorf("the right password after that: %v after %v", err, time.Since(began))
 		}
 	})
 }
 
-// TestCrowd: attempts of many sources with a name, of one source with many names, and slow ones, keep nobody out who was confirmed before,
-// and nobody with another name from another source.
+// TestCrowd: attempts of many sources with a name, of one source with many names, and slow ones,
+// keep nobody out who was confirmed before, and nobody with another name from another source.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +91,8 @@ func TestCrowd(t *testing.T) {
 			}
 			wg.Go(func() {
 				for stop.Err() == nil {
-					_, _ = g.do(stop, source, "file", user, slowly(300*time.Millisecond, ErrRefused))
+					_, _ = g.do(stop, source, "file", user,
+						slowly(300*time.Millisecond, ErrRefused))
 					<-time.After(10 * time.Millisecond)
 				}
 			})
@@ -117,8 +120,8 @@ func TestCrowd(t *testing.T) {
 	})
 }
 
-// TestSlowAnswers: refusals take as long as the slowest lately, for all names alike, and short again after some minutes; who is right never
-// waits for that.
+// TestSlowAnswers: refusals take as long as the slowest lately, for all names alike, and short
+// again after some minutes; who is right never waits for that.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,20 +130,25 @@ func TestSlowAnswers(t *testing.T) {
 		try := func(eauth string, took time.Duration, err error) time.Duration {
 			n++
 			began := time.Now()
-			if _, got := g.do(t.Context(), fmt.Sprint("10.0.0.", n), eauth, fmt.Sprint("user", n), slowly(took, err)); !errors.Is(got, err) {
+			if _, got := g.do(t.Context(), fmt.Sprint("10.0.0.", n), eauth, fmt.Sprint("user", n),
+				slowly(took, err)); !errors.Is(got, err) {
 				t.Errorf("%v, want %v", got, err)
 			}
 			return time.Since(began)
 		}
 		var got []time.Duration
 		got = append(got,
-			try("file", 0, ErrRefused), try("file", 900*time.Millisecond, ErrRefused), try("file", 2500*time.Millisecond, ErrRefused), try("file", 0, ErrRefused),
-			try("file", 100*time.Millisecond, nil), try("pam", 0, ErrRefused), try("file", 10*time.Second, context.DeadlineExceeded),
+			try("file", 0, ErrRefused), try("file", 900*time.Millisecond, ErrRefused),
+			try("file", 2500*time.Millisecond, ErrRefused), try("file", 0, ErrRefused),
+			try("file", 100*time.Millisecond, nil), try("pam", 0, ErrRefused),
+			try("file", 10*time.Second, context.DeadlineExceeded),
 		)
 		<-time.After(2 * slowWindow)
-		got = append(got, try("file", 0, ErrRefused), try("file", time.Hour, ErrRefused), try("file", 0, ErrRefused))
+		got = append(got, try("file", 0, ErrRefused), try("file", time.Hour, ErrRefused),
+			try("file", 0, ErrRefused))
 		s := time.Second
-		if want := []time.Duration{s, s, 3 * s, 3 * s, s / 10, s, 10 * s, s, 15 * s, s}; !slices.Equal(got, want) {
+		if want := []time.Duration{s, s, 3 * s, 3 * s, s / 10, s, 10 * s, s, 15 * s,
+			s}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	})
@@ -160,7 +168,8 @@ func TestRoom(t *testing.T) {
 				if i%2 == 0 {
 					err = ErrRefused
 				}
-				_, _ = g.do(ctx, fmt.Sprint("10.0.", i), "file", fmt.Sprint("user", i), func(context.Context) (Identity, error) { return Identity{}, err })
+				_, _ = g.do(ctx, fmt.Sprint("10.0.", i), "file", fmt.Sprint("user", i),
+					func(context.Context) (Identity, error) { return Identity{}, err })
 			})
 			if i%100 == 0 {
 				wg.Wait()
@@ -169,7 +178,8 @@ func TestRoom(t *testing.T) {
 		wg.Wait()
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		for name, n := range map[string]int{"sources": len(g.sources), "names": len(g.names), "pairs": len(g.pairs), "confirmed": len(g.confirmed)} {
+		for name, n := range map[string]int{"sources": len(g.sources), "names": len(g.names),
+			"pairs": len(g.pairs), "confirmed": len(g.confirmed)} {
 			if n > maxRemembered {
 				t.Errorf("%d %s", n, name)
 			}

@@ -27,7 +27,8 @@ const (
 
 var errScheme = errors.New("this kind of password is not supported; make it anew with htpasswd -B")
 
-// htpasswd looks for a user in a file as Apache's htpasswd writes it. The first line of a user counts.
+// htpasswd looks for a user in a file as Apache's htpasswd writes it. The first line of a user
+// counts.
 func htpasswd(content []byte, user, password string) (bool, error) {
 	hash, found, err := record(content, user+":", 2)
 	if err != nil || !found {
@@ -46,7 +47,8 @@ func htdigest(content []byte, user, realm, password string) (bool, error) {
 	return same(strings.ToLower(hash), hex.EncodeToString(sum[:])), nil
 }
 
-// record finds the last field of the line that begins so. Every line has so many fields; empty ones and comments are passed over.
+// record finds the last field of the line that begins so. Every line has so many fields; empty ones
+// and comments are passed over.
 func record(content []byte, begin string, fields int) (last string, found bool, err error) {
 	if strings.Count(begin, ":") != fields-1 {
 		return "", false, nil // a colon in the user's name
@@ -71,7 +73,10 @@ var desCrypt = regexp.MustCompile(`^[./0-9A-Za-z]{13}$`)
 
 // checkHash compares a password with what htpasswd, passlib or crypt(3) made of it.
 func checkHash(hash, password string) (bool, error) {
-	by := func(c crypt.Crypter) (bool, error) { return c.Verify(hash, []byte(password)) == nil, nil }
+	by := func(c crypt.Crypter) (bool, error) {
+		return c.Verify(hash,
+			[]byte(password)) == nil, nil
+	}
 	switch {
 	case strings.HasPrefix(hash, "$2"):
 		cost, err := bcrypt.Cost([]byte(hash))
@@ -91,7 +96,8 @@ func checkHash(hash, password string) (bool, error) {
 			if err != nil || n > maxRounds {
 				return false, fmt.Errorf("%s rounds: %w", number, errScheme)
 			}
-			if n == sha512_crypt.RoundsDefault { // the library does not write these, and so would not know them again
+			// the library does not write these, and so would not know them again
+			if n == sha512_crypt.RoundsDefault {
 				hash = hash[:3] + salted
 			}
 		}
@@ -105,7 +111,8 @@ func checkHash(hash, password string) (bool, error) {
 	case strings.HasPrefix(hash, "{SHA}"):
 		sum := sha1.Sum([]byte(password))
 		return same(hash[5:], base64.StdEncoding.EncodeToString(sum[:])), nil
-	case strings.HasPrefix(hash, "$"), strings.HasPrefix(hash, "{"), desCrypt.MatchString(hash), hash == "":
+	case strings.HasPrefix(hash, "$"), strings.HasPrefix(hash, "{"), desCrypt.MatchString(hash),
+		hash == "":
 		return false, errScheme
 	}
 	return same(hash, password), nil

@@ -26,8 +26,9 @@ func newAgreed(now func() time.Time) *agreed {
 	a := &agreed{s: fsm.New(), index: 1, now: now}
 	a.s.Apply(1, &fsm.Found{
 		Cluster: fsm.Cluster{UUID: strings.Repeat("a", 32), ClusterKey: "PEM", Partitions: 256},
-		Member:  fsm.Member{Node: "m1/1", ID: "m1", Incarnation: "1", Addr: "127.0.0.1:4520", SPKI: [32]byte{1}, Version: "test"},
-		AES:     "aes", Session: []byte("session"), At: time.Unix(1, 0),
+		Member: fsm.Member{Node: "m1/1", ID: "m1", Incarnation: "1", Addr: "127.0.0.1:4520",
+			SPKI: [32]byte{1}, Version: "test"},
+		AES: "aes", Session: []byte("session"), At: time.Unix(1, 0),
 	})
 	return a
 }
@@ -41,7 +42,8 @@ func (a *agreed) apply(c fsm.Command) fsm.Result {
 }
 
 func (a *agreed) PutToken(_ context.Context, t auth.Token, most, mostPerOwner int) error {
-	if r := a.apply(&fsm.PutToken{Token: fsm.Token(t), Max: most, MaxPerOwner: mostPerOwner, At: a.now()}); r.Refused != "" {
+	if r := a.apply(&fsm.PutToken{Token: fsm.Token(t), Max: most, MaxPerOwner: mostPerOwner,
+		At: a.now()}); r.Refused != "" {
 		return auth.ErrTokensFull
 	}
 	return nil
@@ -59,14 +61,16 @@ func (a *agreed) Token(hash [32]byte) (auth.Token, bool) {
 func (a *agreed) Tokens() int { return a.s.Tokens() }
 
 // opened makes an Auth whose log is in said.
-func opened(t *testing.T, o auth.Options, d auth.Deps) (a *auth.Auth, tokens *agreed, said *logtest.Buffer) {
+func opened(t *testing.T, o auth.Options, d auth.Deps) (a *auth.Auth, tokens *agreed,
+	said *logtest.Buffer) {
 	t.Helper()
 	if d.Now == nil {
 		d.Now = time.Now
 	}
 	said = new(logtest.Buffer)
 	tokens = newAgreed(d.Now)
-	d.Tokens, d.Log = tokens, slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	d.Tokens, d.Log = tokens, slog.New(slog.NewTextHandler(said,
+		&slog.HandlerOptions{Level: slog.LevelDebug}))
 	a, err := auth.New(o, d)
 	if err != nil {
 		t.Fatal(err)

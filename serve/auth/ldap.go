@@ -54,14 +54,16 @@ func (d *directory) check(ctx context.Context, user, password string) (known, bo
 			return known{}, false, fmt.Errorf("bind as auth.ldap.binddn: %w", err)
 		}
 		defer search.Close()
-		found, err := find(search, d.o.baseDN, d.o.scope, expandUser(d.o.filter, ldap.EscapeFilter(user)), 2, "1.1")
+		found, err := find(search, d.o.baseDN, d.o.scope,
+			expandUser(d.o.filter, ldap.EscapeFilter(user)), 2, "1.1")
 		switch {
 		case err != nil:
 			return known{}, false, fmt.Errorf("search the user: %w", err)
 		case len(found) == 0:
 			return known{}, false, nil
 		case len(found) > 1:
-			return known{}, false, errors.New("several entries match auth.ldap.filter; make it narrower")
+			return known{}, false,
+				errors.New("several entries match auth.ldap.filter; make it narrower")
 		}
 		dn = found[0].DN
 	}
@@ -100,7 +102,8 @@ func (d *directory) bind(ctx context.Context, dn, password string) (*ldap.Conn, 
 		}
 	}
 	var conn net.Conn = &boundedConn{Conn: raw, left: maxLDAPBytes}
-	trust := &tls.Config{ServerName: d.o.host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: d.o.noVerify} //nolint:gosec // auth.ldap.no_verify asks for it
+	trust := &tls.Config{ServerName: d.o.host, MinVersion: tls.VersionTLS12,
+		InsecureSkipVerify: d.o.noVerify} //nolint:gosec // auth.ldap.no_verify asks for it
 	if d.o.tls {
 		secured := tls.Client(conn, trust)
 		if err := secured.HandshakeContext(ctx); err != nil {
@@ -140,9 +143,12 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func find(c *ldap.Conn, base string, scope int, filter string, limit int, attributes ...string) ([]*ldap.Entry, error) {
-	r, err := c.Search(ldap.NewSearchRequest(base, scope, ldap.NeverDerefAliases, limit, int(ldapTime/time.Second), false, filter, attributes, nil))
-	if ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded) && r != nil && len(r.Entries) >= limit {
+func find(c *ldap.Conn, base string, scope int, filter string, limit int,
+	attributes ...string) ([]*ldap.Entry, error) {
+	r, err := c.Search(ldap.NewSearchRequest(base, scope, ldap.NeverDerefAliases, limit,
+		int(ldapTime/time.Second), false, filter, attributes, nil))
+	if ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded) && r != nil &&
+		len(r.Entries) >= limit {
 		err = nil
 	}
 	if err != nil {
@@ -157,13 +163,16 @@ func (d *directory) groups(c *ldap.Conn, user string) ([]string, error) {
 	var out []string
 	switch {
 	case d.o.activeDirectory:
-		filter := fmt.Sprintf("(&(%s=%s)(objectClass=%s))", d.o.accountAttribute, safe, d.o.personType)
+		filter := fmt.Sprintf("(&(%s=%s)(objectClass=%s))", d.o.accountAttribute, safe,
+			d.o.personType)
 		found, err := find(c, d.o.baseDN, ldap.ScopeWholeSubtree, filter, 1, "distinguishedName")
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		filter = fmt.Sprintf("(&(member=%s)(objectClass=%s))", ldap.EscapeFilter(found[0].DN), d.o.groupClass)
-		if found, err = find(c, d.o.baseDN, ldap.ScopeWholeSubtree, filter, maxLDAPGroups, d.o.accountAttribute, "cn"); err != nil {
+		filter = fmt.Sprintf("(&(member=%s)(objectClass=%s))", ldap.EscapeFilter(found[0].DN),
+			d.o.groupClass)
+		if found, err = find(c, d.o.baseDN, ldap.ScopeWholeSubtree, filter, maxLDAPGroups,
+			d.o.accountAttribute, "cn"); err != nil {
 			return nil, err
 		}
 		for _, e := range found {
@@ -172,12 +181,15 @@ func (d *directory) groups(c *ldap.Conn, user string) ([]string, error) {
 			}
 		}
 	case d.o.freeIPA:
-		found, err := find(c, d.o.groupBaseDN, ldap.ScopeWholeSubtree, expandUser(d.o.groupFilter, safe), maxLDAPGroups, d.o.accountAttribute, d.o.groupAttribute, "cn")
+		found, err := find(c, d.o.groupBaseDN, ldap.ScopeWholeSubtree,
+			expandUser(d.o.groupFilter,
+				safe), maxLDAPGroups, d.o.accountAttribute, d.o.groupAttribute, "cn")
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range found {
-			for _, member := range append(e.GetAttributeValues(d.o.accountAttribute), e.GetAttributeValues(d.o.groupAttribute)...) {
+			for _, member := range append(e.GetAttributeValues(d.o.accountAttribute),
+				e.GetAttributeValues(d.o.groupAttribute)...) {
 				if firstName(member) == user {
 					out = append(out, firstName(e.DN))
 				}
@@ -188,8 +200,10 @@ func (d *directory) groups(c *ldap.Conn, user string) ([]string, error) {
 		if d.o.groupOU != "" {
 			base = "ou=" + d.o.groupOU + "," + base
 		}
-		filter := fmt.Sprintf("(&(%s=%s)(objectClass=%s))", d.o.accountAttribute, safe, d.o.groupClass)
-		found, err := find(c, base, ldap.ScopeWholeSubtree, filter, maxLDAPGroups, d.o.accountAttribute, "cn", d.o.groupAttribute)
+		filter := fmt.Sprintf("(&(%s=%s)(objectClass=%s))", d.o.accountAttribute, safe,
+			d.o.groupClass)
+		found, err := find(c, base, ldap.ScopeWholeSubtree, filter, maxLDAPGroups,
+			d.o.accountAttribute, "cn", d.o.groupAttribute)
 		if err != nil {
 			return nil, err
 		}
@@ -238,7 +252,8 @@ func (d *directory) expand(ctx context.Context, list []any) ([]any, error) {
 				}
 				defer c.Close()
 			}
-			found, err := find(c, base, ldap.ScopeWholeSubtree, "(objectClass=computer)", maxComputers, "cn")
+			found, err := find(c, base, ldap.ScopeWholeSubtree, "(objectClass=computer)",
+				maxComputers, "cn")
 			if err != nil && !ldap.IsErrorWithCode(err, ldap.LDAPResultNoSuchObject) {
 				return nil, fmt.Errorf("search computers: %w", err)
 			}

@@ -136,7 +136,8 @@ func startDirectory(t *testing.T) server {
 	for _, name := range []string{"core", "cosine", "inetorgperson", "nis"} {
 		conf += "include /etc/ldap/schema/" + name + ".schema\n"
 	}
-	conf += computerSchema + "TLSCertificateFile " + path("cert") + "\nTLSCertificateKeyFile " + path("key") + "\npidfile " + path("pid") +
+	conf += computerSchema + "TLSCertificateFile " + path("cert") + "\nTLSCertificateKeyFile " +
+		path("key") + "\npidfile " + path("pid") +
 		"\ndatabase mdb\nmaxsize 16777216\nsuffix \"dc=example,dc=org\"\nrootdn \"cn=root,dc=example,dc=org\"\nrootpw root-secret\ndirectory " + dir +
 		"\naccess to attrs=userPassword by anonymous auth by * none\naccess to * by users read by * none\n"
 	for name, text := range map[string]string{"conf": conf, "data": directoryData} {
@@ -144,11 +145,13 @@ func startDirectory(t *testing.T) server {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command(slapd, "-T", "add", "-f", path("conf"), "-l", path("data")).CombinedOutput(); err != nil {
+	if out, err := exec.Command(slapd, "-T", "add", "-f", path("conf"), "-l",
+		path("data")).CombinedOutput(); err != nil {
 		t.Fatalf("fill the directory: %v\n%s", err, out)
 	}
 	s := server{free(t), free(t)}
-	cmd := exec.Command(slapd, "-d", "0", "-f", path("conf"), "-h", "ldap://"+s.addr+" ldaps://"+s.tls)
+	cmd := exec.Command(slapd, "-d", "0", "-f", path("conf"), "-h",
+		"ldap://"+s.addr+" ldaps://"+s.tls)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -189,8 +192,10 @@ func certificate(t *testing.T, certPath, keyPath string) {
 		t.Fatal(err)
 	}
 	form := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "directory"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "directory"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, form, form, &key.PublicKey, key)
 	if err != nil {
@@ -200,7 +205,8 @@ func certificate(t *testing.T, certPath, keyPath string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, block := range map[string]*pem.Block{certPath: {Type: "CERTIFICATE", Bytes: cert}, keyPath: {Type: "PRIVATE KEY", Bytes: secret}} {
+	for path, block := range map[string]*pem.Block{certPath: {Type: "CERTIFICATE", Bytes: cert},
+		keyPath: {Type: "PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +216,8 @@ func certificate(t *testing.T, certPath, keyPath string) {
 // options are auth.ldap.* for a server, with others beside.
 func (s server) options(more ...any) value.Map {
 	host, port, _ := net.SplitHostPort(s.addr)
-	m := dict("auth.ldap.server", host, "auth.ldap.port", port, "auth.ldap.basedn", "dc=example,dc=org", "auth.ldap.binddn", "cn=search,dc=example,dc=org",
+	m := dict("auth.ldap.server", host, "auth.ldap.port", port, "auth.ldap.basedn",
+		"dc=example,dc=org", "auth.ldap.binddn", "cn=search,dc=example,dc=org",
 		"auth.ldap.bindpw", "search-secret", "auth.ldap.filter", "uid={{ username }}")
 	for _, p := range dict(more...) {
 		m = m.Set(p.Key.(string), p.Value)
@@ -223,9 +230,11 @@ func TestLDAP(t *testing.T) {
 	s := startDirectory(t)
 	section := dict("ldap", dict(
 		"admins%", list("@runner"), "operators%", list("@wheel"), "dave", list("test.*"),
-		"carol", list(dict("ldap(ou=Servers,dc=example,dc=org)", list("cmd.run")), dict("ldap(ou=Nowhere,dc=example,dc=org)", list("test.version"))),
+		"carol", list(dict("ldap(ou=Servers,dc=example,dc=org)", list("cmd.run")),
+			dict("ldap(ou=Nowhere,dc=example,dc=org)", list("test.version"))),
 	))
-	byName := []any{"auth.ldap.binddn", "uid={{username}},ou=People,dc=example,dc=org", "auth.ldap.bindpw", false}
+	byName := []any{"auth.ldap.binddn", "uid={{username}},ou=People,dc=example,dc=org",
+		"auth.ldap.bindpw", false}
 	short := []any{"auth.ldap.minion_stripdomains", list(".example.org")}
 	const nothing, runner = "saltutil.find_job", "saltutil.find_job runner"
 	for _, c := range []struct {
@@ -235,37 +244,54 @@ func TestLDAP(t *testing.T) {
 	}{
 		{"search and bind", "carol", "carol-secret", nil, runner},
 		{"with short names of computers", "carol", "carol-secret", short, "cmd.run " + runner},
-		{"by name, a group and no list", "dave", "dave-secret", nil, "test.ping test.version " + runner},
+		{"by name, a group and no list", "dave", "dave-secret", nil,
+			"test.ping test.version " + runner},
 		{"no right at all", "erin", "erin-secret", nil, nothing},
 		{"wrong password", "carol", "dave-secret", nil, ""},
 		{"no password", "carol", "", nil, ""},
 		{"no such user", "mallory", "carol-secret", nil, ""},
 		{"a filter for a name", "*", "carol-secret", nil, ""},
 		{"half a filter for a name", "carol)(uid=*", "carol-secret", nil, ""},
-		{"several match", "twice", "dave-secret", []any{"auth.ldap.filter", "employeeType={{ username }}"}, ""},
-		{"a wrong account that searches", "carol", "carol-secret", []any{"auth.ldap.bindpw", "x"}, ""},
+		{"several match", "twice", "dave-secret",
+			[]any{"auth.ldap.filter", "employeeType={{ username }}"}, ""},
+		{"a wrong account that searches", "carol", "carol-secret",
+			[]any{"auth.ldap.bindpw", "x"}, ""},
 		{"a scope of one level", "carol", "carol-secret", []any{"auth.ldap.scope", int64(1)}, ""},
-		{"that level", "carol", "carol-secret", []any{"auth.ldap.scope", int64(1), "auth.ldap.basedn", "ou=People,dc=example,dc=org"}, nothing},
+		{"that level", "carol", "carol-secret",
+			[]any{"auth.ldap.scope", int64(1), "auth.ldap.basedn", "ou=People,dc=example,dc=org"},
+			nothing},
 		{"the form of a name", "carol", "carol-secret", byName, runner},
 		{"the form of a name, wrong password", "carol", "x", byName, ""},
-		{"anonymous by itself", "carol", "carol-secret", append(slices.Clip(byName), "auth.ldap.anonymous", true), runner},
-		{"anonymous by itself, wrong password", "carol", "x", append(slices.Clip(byName), "auth.ldap.anonymous", true), ""},
-		{"by group only, by itself", "carol", "carol-secret", []any{"auth.ldap.auth_by_group_membership_only", true}, runner},
-		{"by group only, by itself, wrong password", "carol", "x", []any{"auth.ldap.auth_by_group_membership_only", true}, ""},
+		{"anonymous by itself", "carol", "carol-secret",
+			append(slices.Clip(byName), "auth.ldap.anonymous", true), runner},
+		{"anonymous by itself, wrong password", "carol", "x",
+			append(slices.Clip(byName), "auth.ldap.anonymous", true), ""},
+		{"by group only, by itself", "carol", "carol-secret",
+			[]any{"auth.ldap.auth_by_group_membership_only", true}, runner},
+		{"by group only, by itself, wrong password", "carol", "x",
+			[]any{"auth.ldap.auth_by_group_membership_only", true}, ""},
 		{"a name with a comma", "carol,ou=People", "carol-secret", byName, ""},
-		{"groups of names", "carol", "carol-secret", []any{"auth.ldap.activedirectory", true, "auth.ldap.groupclass", "groupOfNames", "auth.ldap.accountattributename", "uid"}, nothing + " wheel"},
-		{"groups elsewhere", "carol", "carol-secret", []any{"auth.ldap.groupou", "Nowhere"}, nothing},
+		{"groups of names", "carol", "carol-secret",
+			[]any{"auth.ldap.activedirectory", true, "auth.ldap.groupclass", "groupOfNames",
+				"auth.ldap.accountattributename", "uid"}, nothing + " wheel"},
+		{"groups elsewhere", "carol", "carol-secret", []any{"auth.ldap.groupou", "Nowhere"},
+			nothing},
 		{"groups by a filter", "carol", "carol-secret", []any{
-			"auth.ldap.freeipa", true, "auth.ldap.group_basedn", "ou=Groups,dc=example,dc=org", "auth.ldap.group_filter", "(&(memberUid={{ username }})(objectClass=posixGroup))",
+			"auth.ldap.freeipa", true, "auth.ldap.group_basedn", "ou=Groups,dc=example,dc=org",
+			"auth.ldap.group_filter", "(&(memberUid={{ username }})(objectClass=posixGroup))",
 		}, runner},
-		{"TLS whose certificate nobody knows", "carol", "carol-secret", []any{"auth.ldap.uri", "ldaps://" + s.tls}, ""},
-		{"TLS", "carol", "carol-secret", []any{"auth.ldap.uri", "ldaps://" + s.tls, "auth.ldap.no_verify", true}, runner},
-		{"STARTTLS", "carol", "carol-secret", []any{"auth.ldap.starttls", true, "auth.ldap.no_verify", true}, runner},
+		{"TLS with an unknown certificate", "carol", "carol-secret",
+			[]any{"auth.ldap.uri", "ldaps://" + s.tls}, ""},
+		{"TLS", "carol", "carol-secret",
+			[]any{"auth.ldap.uri", "ldaps://" + s.tls, "auth.ldap.no_verify", true}, runner},
+		{"STARTTLS", "carol", "carol-secret",
+			[]any{"auth.ldap.starttls", true, "auth.ldap.no_verify", true}, runner},
 		{"nobody answers", "carol", "carol-secret", []any{"auth.ldap.port", "1"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			a, _, said := opened(t, auth.Options{External: section, BackEnds: s.options(c.more...)}, auth.Deps{})
+			a, _, said := opened(t, auth.Options{External: section, BackEnds: s.options(c.more...)},
+				auth.Deps{})
 			id, err := a.Authenticate(t.Context(), "10.0.0.1", creds("ldap", c.user, c.word))
 			if strings.Contains(said.String(), "-secret") {
 				t.Errorf("the log has a password:\n%s", said)
@@ -288,7 +314,10 @@ func TestStrangeDirectory(t *testing.T) {
 	t.Parallel()
 	for name, talk := range map[string]func(net.Conn){
 		"nothing": func(c net.Conn) { time.Sleep(100 * time.Millisecond) },
-		"noise":   func(c net.Conn) { fmt.Fprint(c, strings.Repeat("\x30\x84\x7f\xff\xff\xff", 1<<16)) },
+		"noise": func(c net.Conn) {
+			fmt.Fprint(c,
+				strings.Repeat("\x30\x84\x7f\xff\xff\xff", 1<<16))
+		},
 		"a large answer": func(c net.Conn) {
 			fmt.Fprint(c, "\x30\x84\x7f\xff\xff\xff")
 			for range 20 {
@@ -315,8 +344,10 @@ func TestStrangeDirectory(t *testing.T) {
 					c.Close()
 				}
 			}()
-			a, _, _ := opened(t, auth.Options{External: dict("ldap", dict("*", list(".*"))), BackEnds: server{addr: ln.Addr().String()}.options()}, auth.Deps{})
-			if _, err := a.Authenticate(t.Context(), "10.0.0.1", creds("ldap", "carol", "x")); !errors.Is(err, auth.ErrRefused) {
+			a, _, _ := opened(t, auth.Options{External: dict("ldap", dict("*", list(".*"))),
+				BackEnds: server{addr: ln.Addr().String()}.options()}, auth.Deps{})
+			if _, err := a.Authenticate(t.Context(), "10.0.0.1",
+				creds("ldap", "carol", "x")); !errors.Is(err, auth.ErrRefused) {
 				t.Errorf("%v", err)
 			}
 		})

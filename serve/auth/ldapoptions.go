@@ -33,13 +33,19 @@ type ldapOptions struct {
 func readLDAP(options value.Map) (o ldapOptions, err error) {
 	r := optionReader{options: options, prefix: "auth.ldap."}
 	o = ldapOptions{
-		startTLS: r.flag("starttls"), noVerify: r.flag("no_verify"), bindDN: r.text("binddn", ""), bindPassword: r.text("bindpw", ""),
-		baseDN: r.text("basedn", ""), filter: r.text("filter", ""), groupOU: r.text("groupou", "Groups"), groupClass: r.text("groupclass", "posixGroup"),
-		groupAttribute: r.text("groupattribute", "memberOf"), accountAttribute: r.text("accountattributename", "memberUid"), personType: r.text("persontype", "person"),
-		groupBaseDN: r.text("group_basedn", ""), groupFilter: r.text("group_filter", ""), activeDirectory: r.flag("activedirectory"), freeIPA: r.flag("freeipa"),
+		startTLS: r.flag("starttls"), noVerify: r.flag("no_verify"), bindDN: r.text("binddn", ""),
+		bindPassword: r.text("bindpw", ""),
+		baseDN:       r.text("basedn", ""), filter: r.text("filter", ""),
+		groupOU: r.text("groupou", "Groups"), groupClass: r.text("groupclass", "posixGroup"),
+		groupAttribute:   r.text("groupattribute", "memberOf"),
+		accountAttribute: r.text("accountattributename", "memberUid"),
+		personType:       r.text("persontype", "person"),
+		groupBaseDN:      r.text("group_basedn", ""), groupFilter: r.text("group_filter", ""),
+		activeDirectory: r.flag("activedirectory"), freeIPA: r.flag("freeipa"),
 		stripDomains: r.texts("minion_stripdomains"),
 	}
-	secure, anonymous, byGroup := r.flag("tls"), r.flag("anonymous"), r.flag("auth_by_group_membership_only")
+	secure, anonymous, byGroup := r.flag("tls"), r.flag("anonymous"),
+		r.flag("auth_by_group_membership_only")
 	scope := r.text("scope", "2")
 	uri, server, port := r.text("uri", ""), r.text("server", "localhost"), r.text("port", "389")
 	switch {
@@ -48,35 +54,44 @@ func readLDAP(options value.Map) (o ldapOptions, err error) {
 	case o.startTLS && secure:
 		return o, errors.New("auth.ldap.starttls and auth.ldap.tls are both set; take one out")
 	case anonymous && byGroup: // either alone changes nothing in Salt
-		return o, errors.New("auth.ldap.anonymous and auth.ldap.auth_by_group_membership_only together ask for no password: they would let everybody in who knows a name; take one out")
+		return o,
+			errors.New("auth.ldap.anonymous and auth.ldap.auth_by_group_membership_only together ask for no password: they would let everybody in who knows a name; take one out")
 	case anonymous && o.bindDN != "" && o.bindPassword != "":
-		return o, errors.New("auth.ldap.anonymous with auth.ldap.bindpw lets nobody in; take one of them out")
+		return o,
+			errors.New("auth.ldap.anonymous with auth.ldap.bindpw lets nobody in; take one of them out")
 	case o.bindDN == "":
-		return o, errors.New("auth.ldap.binddn is missing: an account that may search, with auth.ldap.bindpw, or the form of users' names such as uid={{ username }},ou=people,dc=example,dc=org")
+		return o,
+			errors.New("auth.ldap.binddn is missing: an account that may search, with auth.ldap.bindpw, or the form of users' names such as uid={{ username }},ou=people,dc=example,dc=org")
 	case o.bindPassword == "" && !strings.Contains(o.bindDN, "{{"):
-		return o, errors.New("auth.ldap.bindpw is missing: without it auth.ldap.binddn must hold {{ username }}")
+		return o,
+			errors.New("auth.ldap.bindpw is missing: without it auth.ldap.binddn must hold {{ username }}")
 	case o.bindPassword != "" && o.filter == "":
 		return o, errors.New("auth.ldap.filter is missing, such as uid={{ username }}")
 	case o.freeIPA && (o.groupBaseDN == "" || o.groupFilter == ""):
-		return o, errors.New("auth.ldap.freeipa needs auth.ldap.group_basedn and auth.ldap.group_filter")
+		return o,
+			errors.New("auth.ldap.freeipa needs auth.ldap.group_basedn and auth.ldap.group_filter")
 	}
 	if o.filter != "" && !strings.HasPrefix(o.filter, "(") {
 		o.filter = "(" + o.filter + ")"
 	}
 	for _, text := range []string{o.bindDN, o.filter, o.groupFilter} {
-		if rest := userField.ReplaceAllString(text, "x"); strings.Contains(rest, "{{") || strings.Contains(rest, "{%") {
+		if rest := userField.ReplaceAllString(text, "x"); strings.Contains(rest, "{{") ||
+			strings.Contains(rest, "{%") {
 			return o, fmt.Errorf("auth.ldap: %q: {{ username }} is all that is filled in", text)
 		}
 	}
 	if _, err := ldap.CompileFilter(expandUser(o.filter, "x")); o.filter != "" && err != nil {
 		return o, fmt.Errorf("auth.ldap.filter: %w", err)
 	}
-	for _, name := range []string{o.groupClass, o.groupAttribute, o.accountAttribute, o.personType} {
+	for _, name := range []string{o.groupClass, o.groupAttribute, o.accountAttribute,
+		o.personType} {
 		if !attributeName.MatchString(name) {
 			return o, fmt.Errorf("auth.ldap: %q is no name of an attribute or class", name)
 		}
 	}
-	if o.scope, err = strconv.Atoi(scope); err != nil || !slices.Contains([]int{ldap.ScopeBaseObject, ldap.ScopeSingleLevel, ldap.ScopeWholeSubtree}, o.scope) {
+	if o.scope, err = strconv.Atoi(scope); err != nil ||
+		!slices.Contains([]int{ldap.ScopeBaseObject, ldap.ScopeSingleLevel, ldap.ScopeWholeSubtree},
+			o.scope) {
 		return o, fmt.Errorf("auth.ldap.scope %q: use 0, 1 or 2", scope)
 	}
 	o.address, o.host, o.tls, err = addressOf(uri, server, port, secure)

@@ -56,8 +56,9 @@ func (s *slowest) note(took time.Duration, at time.Time) time.Duration {
 	return max(s.now, s.before)
 }
 
-// answerAfter is when a refusal is told, from when its turn came: after a second, or the seconds that the back end took lately for any
-// name, so that its time tells nothing of the name. asked is how long the back end took, 0 if that does not count; all is what has passed.
+// answerAfter is when a refusal is told, from when its turn came: after a second, or the seconds
+// that the back end took lately for any name, so that its time tells nothing of the name. asked is
+// how long the back end took, 0 if that does not count; all is what has passed.
 func (g *guard) answerAfter(eauth string, asked, all time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

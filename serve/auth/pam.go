@@ -75,7 +75,8 @@ func (p *pam) check(ctx context.Context, user, password string) (known, bool, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, pamTime)
 	defer cancel()
-	asked, err := json.Marshal(map[string]string{"service": p.service, "user": user, "password": password})
+	asked, err := json.Marshal(map[string]string{"service": p.service, "user": user,
+		"password": password})
 	if err != nil {
 		return known{}, false, fmt.Errorf("ask PAM: %w", err)
 	}
@@ -87,7 +88,8 @@ func (p *pam) check(ctx context.Context, user, password string) (known, bool, er
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with what PAM's modules have started
+	// with what PAM's modules have started
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
 		return known{}, false, fmt.Errorf("run the program that calls libpam: %w", err)
@@ -104,12 +106,14 @@ func (p *pam) check(ctx context.Context, user, password string) (known, bool, er
 	case reply.Error != "":
 		return known{}, false, fmt.Errorf("call libpam: %s; is it installed?", reply.Error)
 	case !reply.OK && !mayReadShadow():
-		return known{}, false, errors.New("PAM refuses, and this master's user may not read /etc/shadow, so it could confirm nobody else: run the master as root, or add its user to the group shadow")
+		return known{}, false,
+			errors.New("PAM refuses, and this master's user may not read /etc/shadow, so it could confirm nobody else: run the master as root, or add its user to the group shadow")
 	}
 	return known{groups: reply.Groups}, reply.OK, nil
 }
 
-// mayReadShadow reports whether PAM's helpers confirm other users than the master's own to this process.
+// mayReadShadow reports whether PAM's helpers confirm other users than the master's own to this
+// process.
 func mayReadShadow() bool {
 	f, err := os.Open("/etc/shadow")
 	if err != nil {

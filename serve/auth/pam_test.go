@@ -46,7 +46,8 @@ func account(t *testing.T, user, group, password string) {
 	t.Helper()
 	system(t, "", "groupadd", group)
 	t.Cleanup(func() { system(t, "", "groupdel", group) })
-	system(t, "", "useradd", "--no-create-home", "--no-user-group", "--gid", group, "--groups", "games", "--shell", "/usr/sbin/nologin", user)
+	system(t, "", "useradd", "--no-create-home", "--no-user-group", "--gid", group, "--groups",
+		"games", "--shell", "/usr/sbin/nologin", user)
 	t.Cleanup(func() { system(t, "", "userdel", user) })
 	system(t, user+":"+password+"\n", "chpasswd")
 }
@@ -54,24 +55,30 @@ func account(t *testing.T, user, group, password string) {
 func TestPAM(t *testing.T) {
 	const password = "pässwörd with $pace"
 	suffix := fmt.Sprint(os.Getpid())
-	unix, permit, deny, expired, asks, slow := "cmunix"+suffix, "cmpermit"+suffix, "cmdeny"+suffix, "cmexpired"+suffix, "cmasks"+suffix, "cmslow"+suffix
+	unix, permit, deny, expired, asks, slow := "cmunix"+suffix, "cmpermit"+suffix, "cmdeny"+
+		suffix, "cmexpired"+suffix, "cmasks"+suffix, "cmslow"+suffix
 	services(t, map[string]string{
 		unix:    "auth required pam_unix.so\naccount required pam_unix.so\n",
 		permit:  "auth required pam_permit.so\naccount required pam_permit.so\n",
 		deny:    "auth required pam_deny.so\naccount required pam_permit.so\n",
 		expired: "auth required pam_permit.so\naccount required pam_deny.so\n",
-		asks:    "auth required pam_exec.so expose_authtok quiet /usr/bin/grep -qx " + "sesame\naccount required pam_permit.so\n",
-		slow:    "auth required pam_exec.so quiet /usr/bin/sleep 10\naccount required pam_permit.so\n",
+		asks: "auth required pam_exec.so expose_authtok quiet /usr/bin/grep -qx " +
+			"sesame\naccount required pam_permit.so\n",
+		slow: "auth required pam_exec.so quiet /usr/bin/sleep 10\naccount required pam_permit.so\n",
 	})
 	user, group := "cmuser"+suffix, "cmgroup"+suffix
 	account(t, user, group, password)
 	r := render.New(render.Options{Dir: filepath.Join(t.TempDir(), "render")}, nil, nil)
 	t.Cleanup(func() { r.Close() })
-	if _, err := r.Interpreter(); err != nil { // unpacks, which takes a busy machine longer than an answer may
+	// unpacks, which takes a busy machine longer than an answer may
+	if _, err := r.Interpreter(); err != nil {
 		t.Fatal(err)
 	}
 	for name, python := range map[string]auth.Python{
-		"the system's Python": func(context.Context) ([]string, error) { return []string{"/usr/bin/python3", "-I"}, nil },
+		"the system's Python": func(context.Context) ([]string,
+			error) {
+			return []string{"/usr/bin/python3", "-I"}, nil
+		},
 		"the embedded Python": func(context.Context) ([]string, error) { return r.Interpreter() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,19 +92,26 @@ func TestPAM(t *testing.T) {
 				service, user, word string
 				ok                  bool
 			}{
-				{unix, user, password, true}, {unix, user, password + "x", false}, {unix, user, "", false}, {unix, "nosuchuser" + suffix, password, false},
-				{permit, user, "anything", true}, {deny, user, password, false}, {expired, user, password, false},
+				{unix, user, password, true}, {unix, user, password + "x", false},
+				{unix, user, "", false}, {unix, "nosuchuser" + suffix, password, false},
+				{permit, user, "anything", true}, {deny, user, password, false},
+				{expired, user, password, false},
 				{asks, user, "sesame", true}, {asks, user, "sesam", false},
 			} {
 				wg.Go(func() {
 					a, _, said := opened(t, auth.Options{
-						External: dict("pam", dict(group+"%", list("test.*"), "games%", list("@runner"))), BackEnds: dict("auth.pam.service", c.service),
+						External: dict("pam",
+							dict(group+"%", list("test.*"), "games%", list("@runner"))),
+						BackEnds: dict("auth.pam.service", c.service),
 					}, auth.Deps{Python: python})
 					id, err := a.Authenticate(t.Context(), "10.0.0.1", creds("pam", c.user, c.word))
 					if c.ok != (err == nil) || !c.ok && !errors.Is(err, auth.ErrRefused) {
-						t.Errorf("service %s: %s with %q: %v\n%s", c.service, c.user, c.word, err, said)
+						t.Errorf("service %s: %s with %q: %v\n%s", c.service, c.user, c.word,
+							err, said)
 					}
-					if c.ok && err == nil && (len(id.Groups) != 2 || allowed(t, id) != "test.ping test.version saltutil.find_job runner") {
+					if c.ok && err == nil &&
+						(len(id.Groups) != 2 ||
+							allowed(t, id) != "test.ping test.version saltutil.find_job runner") {
 						t.Errorf("groups %v", id.Groups)
 					}
 					if strings.Contains(said.String(), password) {
@@ -109,21 +123,29 @@ func TestPAM(t *testing.T) {
 		})
 	}
 	t.Run("a module that hangs", func(t *testing.T) {
-		a, _, _ := opened(t, auth.Options{External: dict("pam", dict(user, list(".*"))), BackEnds: dict("auth.pam.service", slow)}, auth.Deps{
+		a, _, _ := opened(t, auth.Options{External: dict("pam", dict(user, list(".*"))),
+			BackEnds: dict("auth.pam.service", slow)}, auth.Deps{
 			Python: func(context.Context) ([]string, error) { return r.Interpreter() },
 		})
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		if _, err := a.Authenticate(ctx, "10.0.0.1", creds("pam", user, password)); err == nil || time.Since(began) > 9*time.Second {
+		if _, err := a.Authenticate(ctx, "10.0.0.1", creds("pam", user, password)); err == nil ||
+			time.Since(began) > 9*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
 	t.Run("no interpreter", func(t *testing.T) {
-		a, _, said := opened(t, auth.Options{External: dict("pam", dict(user, list(".*")))}, auth.Deps{
-			Python: func(context.Context) ([]string, error) { return []string{"/nonexistent/python"}, nil },
-		})
-		if _, err := a.Authenticate(t.Context(), "10.0.0.1", creds("pam", user, password)); !errors.Is(err, auth.ErrRefused) || !strings.Contains(said.String(), "calls libpam") {
+		a, _, said := opened(t, auth.Options{External: dict("pam", dict(user, list(".*")))},
+			auth.Deps{
+				Python: func(context.Context) ([]string,
+					error) {
+					return []string{"/nonexistent/python"}, nil
+				},
+			})
+		if _, err := a.Authenticate(t.Context(), "10.0.0.1",
+			creds("pam", user, password)); !errors.Is(err, auth.ErrRefused) ||
+			!strings.Contains(said.String(), "calls libpam") {
 			t.Errorf("%v\n%s", err, said)
 		}
 	})

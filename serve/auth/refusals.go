@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// refusalLogInterval is how often refusals of one back end are logged at most, those for too many attempts apart.
+// refusalLogInterval is how often refusals of one back end are logged at most, those for too many
+// attempts apart.
 const refusalLogInterval = 10 * time.Second
 
-// refusals logs some refusals and counts the others in their lines. Back ends are those of external_auth and "unknown", so the map is bounded.
+// refusals logs some refusals and counts the others in their lines. Back ends are those of
+// external_auth and "unknown", so the map is bounded.
 type refusals struct {
 	mu   sync.Mutex // guards seen
 	seen map[string]*refusalLog
@@ -44,5 +46,6 @@ func (r *refusals) tell(log *slog.Logger, eauth, source, user string, err error)
 	n := l.suppressed + 1
 	l.last, l.suppressed = now, 0
 	r.mu.Unlock()
-	log.Warn("authentication refused", "eauth", eauth, "user", user, "addr", source, "err", err, "n", n)
+	log.Warn("authentication refused", "eauth", eauth, "user", user, "addr", source, "err", err,
+		"n", n)
 }

@@ -22,8 +22,8 @@ const (
 	restTime     = 10 * time.Second
 )
 
-// rest asks a service on the network: it gets username and password by POST, as a form, and answers 200 with a list of what the user may order
-// beside what external_auth says, or null.
+// rest asks a service on the network: it gets username and password by POST, as a form, and answers
+// 200 with a list of what the user may order beside what external_auth says, or null.
 type rest struct {
 	url    string
 	client *http.Client
@@ -44,7 +44,10 @@ func newRest(section value.Map, limit time.Duration) (*rest, error) {
 	return &rest{url: to, client: &http.Client{
 		Transport: transport, Timeout: limit,
 		// A password goes where the option says, and nowhere else.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}, nil
 }
 
@@ -72,7 +75,8 @@ func (r *rest) check(ctx context.Context, user, password string) (known, bool, e
 	case err != nil:
 		return known{}, false, fmt.Errorf("read the service's reply: %w", err)
 	case len(body) > maxRestReply:
-		return known{}, false, fmt.Errorf("read the service's reply: more than %d bytes", maxRestReply)
+		return known{}, false, fmt.Errorf("read the service's reply: more than %d bytes",
+			maxRestReply)
 	}
 	if kind := reply.Header.Get("Content-Type"); kind != "" && !strings.Contains(kind, "json") {
 		return known{}, false, fmt.Errorf("the service's reply is %q and not JSON", kind)
@@ -119,7 +123,10 @@ func wireValue(v any, depth int) (any, error) {
 			}
 			out = append(out, value.Pair{Key: k, Value: x})
 		}
-		slices.SortFunc(out, func(a, b value.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+		slices.SortFunc(out, func(a, b value.Pair) int {
+			return strings.Compare(a.Key.(string),
+				b.Key.(string))
+		})
 		return out, nil
 	case []any:
 		for i := range v {

@@ -64,14 +64,17 @@ func TestRest(t *testing.T) {
 	s := service(t, &asked)
 	a, _, said := opened(t, auth.Options{
 		RestTimeout: time.Second,
-		External:    dict("rest", dict("^url", s.URL+"/login", "frank", list("test.version"), "lists", list("@wheel"), "*", list("test.version"))),
+		External: dict("rest", dict("^url", s.URL+"/login", "frank", list("test.version"),
+			"lists", list("@wheel"), "*", list("test.version"))),
 	}, auth.Deps{})
 	for _, c := range []struct{ user, word, may string }{
-		{"lists", "p&ss=wörd", "test.ping cmd.run saltutil.find_job runner wheel"}, // both lists count
+		// both lists count
+		{"lists", "p&ss=wörd", "test.ping cmd.run saltutil.find_job runner wheel"},
 		{"frank", "p&ss=wörd", "test.version saltutil.find_job"},
 		{"nothing", "p&ss=wörd", "test.version saltutil.find_job"}, // the entry for all others
 		{"empty", "p&ss=wörd", "test.version saltutil.find_job"},
-		{"lists", "wrong", ""}, {"map", "p&ss=wörd", ""}, {"broken", "p&ss=wörd", ""}, {"text", "p&ss=wörd", ""}, {"large", "p&ss=wörd", ""}, {"deep", "p&ss=wörd", ""},
+		{"lists", "wrong", ""}, {"map", "p&ss=wörd", ""}, {"broken", "p&ss=wörd", ""},
+		{"text", "p&ss=wörd", ""}, {"large", "p&ss=wörd", ""}, {"deep", "p&ss=wörd", ""},
 		{"elsewhere", "p&ss=wörd", ""}, {"slow", "p&ss=wörd", ""}, {"nobody", "p&ss=wörd", ""},
 	} {
 		before := asked.Load()
@@ -96,7 +99,8 @@ func TestRest(t *testing.T) {
 	}
 	before := asked.Load()
 	id, err := a.ByToken(t.Context(), made.String("token"))
-	if err != nil || allowed(t, id) != "test.ping cmd.run saltutil.find_job runner wheel" || asked.Load() != before {
+	if err != nil || allowed(t, id) != "test.ping cmd.run saltutil.find_job runner wheel" ||
+		asked.Load() != before {
 		t.Errorf("by token: %v, asked %d times", err, asked.Load()-before)
 	}
 	if strings.Contains(said.String(), "wörd") || strings.Contains(said.String(), s.URL) {
@@ -104,16 +108,19 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// With eauth_acl_module the service says what users of another back end may order, or external_auth does where it says nothing.
+// With eauth_acl_module the service says what users of another back end may order, or external_auth
+// does where it says nothing.
 func TestListsOfAnotherBackEnd(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	s := service(t, &asked)
 	a, _, _ := opened(t, auth.Options{
 		ACLModule: "rest", SharedSecret: "p&ss=wörd",
-		External: dict("rest", dict("^url", s.URL), "sharedsecret", dict("*", list("test.version"))),
+		External: dict("rest", dict("^url", s.URL), "sharedsecret",
+			dict("*", list("test.version"))),
 	}, auth.Deps{})
-	for user, may := range map[string]string{"lists": "test.ping cmd.run saltutil.find_job runner", "nothing": "test.version saltutil.find_job", "nobody": "test.version saltutil.find_job"} {
+	for user, may := range map[string]string{"lists": "test.ping cmd.run saltutil.find_job runner",
+		"nothing": "test.version saltutil.find_job", "nobody": "test.version saltutil.find_job"} {
 		id, err := a.Authenticate(t.Context(), "10.0.0.1", creds("sharedsecret", user, "p&ss=wörd"))
 		if err != nil || allowed(t, id) != may {
 			t.Errorf("%s: %v, want %s", user, err, may)
@@ -125,11 +132,14 @@ func TestServiceIsAway(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
-	a, _, said := opened(t, auth.Options{External: dict("rest", dict("^url", s.URL, "x", list(".*")))}, auth.Deps{})
-	if _, err := a.Authenticate(context.Background(), "10.0.0.1", creds("rest", "x", "secret-word")); !errors.Is(err, auth.ErrRefused) {
+	a, _, said := opened(t, auth.Options{External: dict("rest",
+		dict("^url", s.URL, "x", list(".*")))}, auth.Deps{})
+	if _, err := a.Authenticate(context.Background(), "10.0.0.1",
+		creds("rest", "x", "secret-word")); !errors.Is(err, auth.ErrRefused) {
 		t.Errorf("%v", err)
 	}
-	if !strings.Contains(said.String(), "ask the back end") || strings.Contains(said.String(), "secret-word") {
+	if !strings.Contains(said.String(), "ask the back end") ||
+		strings.Contains(said.String(), "secret-word") {
 		t.Errorf("the log does not tell why, or too much:\n%s", said)
 	}
 }

@@ -9,7 +9,10 @@ import (
 // auto confirms everybody. It is for tests.
 type auto struct{}
 
-func (auto) check(context.Context, string, string) (known, bool, error) { return known{}, true, nil }
+func (auto) check(context.Context, string, string) (known, bool, error) {
+	return known{},
+		true, nil
+}
 
 // sharedSecret confirms whoever knows the option sharedsecret.
 type sharedSecret string
@@ -18,7 +21,8 @@ func (s sharedSecret) check(_ context.Context, _, password string) (known, bool,
 	return known{}, same(string(s), password), nil
 }
 
-// same compares secrets without telling by its time how much of them is equal, or how long they are.
+// same compares secrets without telling by its time how much of them is equal, or how long they
+// are.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

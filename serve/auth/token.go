@@ -32,7 +32,8 @@ var ErrTokensFull = errors.New("too many tokens; delete some with salt-run auth.
 
 // Tokens are what the masters agree on.
 type Tokens interface {
-	// PutToken keeps a token on all masters. Error: ErrTokensFull, or what keeps the masters from agreeing.
+	// PutToken keeps a token on all masters. Error: ErrTokensFull, or what keeps the masters from
+	// agreeing.
 	PutToken(ctx context.Context, t Token, most, mostPerOwner int) error
 	// DropToken removes a token from all masters; had tells that there was one.
 	DropToken(ctx context.Context, hash [32]byte) (had bool, err error)
@@ -50,8 +51,9 @@ type Token struct {
 	Expire time.Time
 }
 
-// MakeToken authenticates and makes a token: Salt's map of token, start, expire, name, eauth, groups and, with keep_acl_in_token, auth_list.
-// token_expire in creds counts, in seconds, where token_expire_user_override lets the user say. Error: as Authenticate's, or ErrTokensFull.
+// MakeToken authenticates and makes a token: Salt's map of token, start, expire, name, eauth,
+// groups and, with keep_acl_in_token, auth_list. token_expire in creds counts, in seconds, where
+// token_expire_user_override lets the user say. Error: as Authenticate's, or ErrTokensFull.
 func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error) {
 	id, err := a.Authenticate(ctx, source, creds)
 	if err != nil {
@@ -69,7 +71,8 @@ func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (v
 	now := a.deps.Now()
 	expire := now.Add(age)
 	data := value.Map{
-		{Key: "start", Value: seconds(now)}, {Key: "expire", Value: seconds(expire)}, {Key: "name", Value: id.Name}, {Key: "eauth", Value: id.Eauth},
+		{Key: "start", Value: seconds(now)}, {Key: "expire", Value: seconds(expire)},
+		{Key: "name", Value: id.Name}, {Key: "eauth", Value: id.Eauth},
 	}
 	if a.opts.KeepACLInToken {
 		data = append(data, value.Pair{Key: "auth_list", Value: id.Rights.List()})
@@ -86,9 +89,11 @@ func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (v
 		return nil, fmt.Errorf("make token: %w", err)
 	}
 	if len(packed) > maxTokenData {
-		return nil, fmt.Errorf("make token: the groups and rights of %s take %d bytes, more than %d; turn keep_acl_in_token off", id.Name, len(packed), maxTokenData)
+		return nil,
+			fmt.Errorf("make token: the groups and rights of %s take %d bytes, more than %d; turn keep_acl_in_token off", id.Name, len(packed), maxTokenData)
 	}
-	t := Token{Hash: hashOf(text), Owner: id.Eauth + "/" + id.Name, Data: packed, Expire: expire.UTC()}
+	t := Token{Hash: hashOf(text), Owner: id.Eauth + "/" + id.Name, Data: packed,
+		Expire: expire.UTC()}
 	if err := a.deps.Tokens.PutToken(ctx, t, maxTokens, maxTokensPerOwner); err != nil {
 		a.m.tokens.WithLabelValues("refused").Inc()
 		a.log.Warn("no token made", "eauth", id.Eauth, "user", id.Name, "err", err)
@@ -117,7 +122,8 @@ func (a *Auth) age(id Identity, creds value.Map) (time.Duration, error) {
 		return 0, fmt.Errorf("token_expire is no number of seconds: %w", ErrRefused)
 	}
 	if !(s > 0) || s > maxTokenAge.Seconds() { // NaN as well
-		return 0, fmt.Errorf("token_expire of %v s is not between 0 and 100 years: %w", s, ErrRefused)
+		return 0, fmt.Errorf("token_expire of %v s is not between 0 and 100 years: %w", s,
+			ErrRefused)
 	}
 	return time.Duration(s * float64(time.Second)), nil
 }
@@ -159,8 +165,8 @@ func (a *Auth) Token(_ context.Context, text string) (value.Map, bool) {
 	return append(data, value.Pair{Key: "token", Value: text}), true
 }
 
-// ByToken is Authenticate for a token. What external_auth says now counts, but for a list that is kept in the token. Error: ErrRefused, at once:
-// nobody guesses a token.
+// ByToken is Authenticate for a token. What external_auth says now counts, but for a list that is
+// kept in the token. Error: ErrRefused, at once: nobody guesses a token.
 func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 	data, ok := a.Token(ctx, text)
 	if !ok {
@@ -169,7 +175,8 @@ func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 	}
 	id := Identity{Name: data.String("name"), Eauth: data.String("eauth"), Expire: timeOf(data)}
 	if _, enabled := a.backEnds[id.Eauth]; !enabled {
-		a.log.Warn("token refused: its back end is not enabled in external_auth", "eauth", id.Eauth, "user", id.Name)
+		a.log.Warn("token refused: its back end is not enabled in external_auth", "eauth", id.Eauth,
+			"user", id.Name)
 		return Identity{}, ErrRefused
 	}
 	groups, _ := data.Get("groups")
@@ -185,7 +192,9 @@ func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 		return id, nil
 	}
 	var err error
-	if id.Rights, err = a.expanded(ctx, id.Eauth, acl.Granted(a.section(id.Eauth), id.Name, id.Groups, a.opts.PermissiveACL).List()); err != nil {
+	if id.Rights, err = a.expanded(ctx, id.Eauth,
+		acl.Granted(a.section(id.Eauth), id.Name, id.Groups,
+			a.opts.PermissiveACL).List()); err != nil {
 		a.log.Warn("token refused", "eauth", id.Eauth, "user", id.Name, "err", err)
 		return Identity{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}

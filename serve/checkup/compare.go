@@ -21,7 +21,8 @@ func Compare(reports []Report) []Finding {
 	}
 	if lines := differences(options); len(lines) > 0 {
 		for _, l := range lines {
-			c.say("configuration", Warning, "write the same into the configuration of every master, and restart those that change one by one", "the option %s", l)
+			c.say("configuration", Warning,
+				"write the same into the configuration of every master, and restart those that change one by one", "the option %s", l)
 		}
 	} else {
 		c.say("configuration", Good, "", "the options of %d masters are the same", len(reports))
@@ -40,23 +41,27 @@ func Compare(reports []Report) []Finding {
 		}
 		for _, l := range differences(parts) {
 			same = false
-			c.say("roots", Warning, "salt-run cluster.sync_roots on the master that has them right", "%s: %s", name, l)
+			c.say("roots", Warning, "salt-run cluster.sync_roots on the master that has them right",
+				"%s: %s", name, l)
 		}
 	}
 	if same {
-		c.say("roots", Good, "", "file_roots and pillar_roots of %d masters hold the same", len(reports))
+		c.say("roots", Good, "", "file_roots and pillar_roots of %d masters hold the same",
+			len(reports))
 	}
 	releases := make(map[string]bool)
 	for _, r := range reports {
 		releases[r.Release] = true
 	}
 	if len(releases) > 1 {
-		c.say("releases", Notice, "end the upgrade; docs/upgrade.md", "masters run %s", strings.Join(slices.Sorted(maps.Keys(releases)), " and "))
+		c.say("releases", Notice, "end the upgrade; docs/upgrade.md", "masters run %s",
+			strings.Join(slices.Sorted(maps.Keys(releases)), " and "))
 	}
 	return c.found
 }
 
-// differences says for each name that is not the same everywhere who has it otherwise than most, or not.
+// differences says for each name that is not the same everywhere who has it otherwise than most, or
+// not.
 func differences(by map[string]map[string]string) (lines []string) {
 	names := make(map[string]bool)
 	for _, has := range by {

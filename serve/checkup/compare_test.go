@@ -20,12 +20,17 @@ func TestCompare(t *testing.T) {
 	t.Parallel()
 	same := map[string]string{"timeout": "a"}
 	got := fmt.Sprint(Compare([]Report{
-		{Master: "m1", Release: "0.2.0", Options: same, Roots: map[string]map[string]string{"file_roots base": {"web": "1", "db": "1"}}},
-		{Master: "m2", Release: "0.2.0", Options: map[string]string{"timeout": "b"}, Roots: map[string]map[string]string{"file_roots base": {"web": "2", "db": "1"}}},
-		{Master: "m3", Release: "0.1.0", Options: same, Roots: map[string]map[string]string{"file_roots base": {"web": "1"}}},
+		{Master: "m1", Release: "0.2.0", Options: same,
+			Roots: map[string]map[string]string{"file_roots base": {"web": "1", "db": "1"}}},
+		{Master: "m2", Release: "0.2.0", Options: map[string]string{"timeout": "b"},
+			Roots: map[string]map[string]string{"file_roots base": {"web": "2", "db": "1"}}},
+		{Master: "m3", Release: "0.1.0", Options: same,
+			Roots: map[string]map[string]string{"file_roots base": {"web": "1"}}},
 	}))
 	for _, want := range []string{
-		"the option timeout differs between m1, m3 and m2", "file_roots base: web differs between m1, m3 and m2", "file_roots base: db is missing on m3",
+		"the option timeout differs between m1, m3 and m2",
+		"file_roots base: web differs between m1, m3 and m2",
+		"file_roots base: db is missing on m3",
 		"masters run 0.1.0 and 0.2.0",
 	} {
 		if !strings.Contains(got, want) {
@@ -43,9 +48,11 @@ func TestCompare(t *testing.T) {
 // Digests tell neither values nor secrets, and are the same for the same value and nonce alone.
 func TestDigests(t *testing.T) {
 	t.Parallel()
-	o := &config.Options{Extra: map[string]any{"timeout": 7, "cluster_secret": config.Secret("hidden"), "id": "m1"}}
+	o := &config.Options{Extra: map[string]any{"timeout": 7,
+		"cluster_secret": config.Secret("hidden"), "id": "m1"}}
 	a, b, c := Digests(o, "n1"), Digests(o, "n1"), Digests(o, "n2")
-	if len(a) != 1 || a["timeout"] == "" || a["timeout"] != b["timeout"] || a["timeout"] == c["timeout"] {
+	if len(a) != 1 || a["timeout"] == "" || a["timeout"] != b["timeout"] ||
+		a["timeout"] == c["timeout"] {
 		t.Errorf("%v %v %v", a, b, c)
 	}
 }
@@ -57,17 +64,21 @@ func TestCertificateThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for days, want := range map[int]string{-1: "ended on", 10: "ends on", 90: ""} {
-		tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-99 * 24 * time.Hour), NotAfter: time.Now().AddDate(0, 0, days)}
+		tmpl := &x509.Certificate{SerialNumber: big.NewInt(1),
+			NotBefore: time.Now().Add(-99 * 24 * time.Hour), NotAfter: time.Now().AddDate(0,
+				0, days)}
 		der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, pub, key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "api.crt")
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+			Bytes: der}), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		c := new(checker)
-		if bad := c.certificate("rest_cherrypy", path); bad != (want != "") || !strings.Contains(fmt.Sprint(c.found), want) {
+		if bad := c.certificate("rest_cherrypy", path); bad != (want != "") ||
+			!strings.Contains(fmt.Sprint(c.found), want) {
 			t.Errorf("%d days: %v", days, c.found)
 		}
 	}

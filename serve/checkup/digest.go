@@ -19,12 +19,15 @@ import (
 
 // byNature are options that differ between masters of one cluster.
 var byNature = []string{
-	"cluster_advertise", "cluster_peers", "conf_file", "health_listen", "id", "interface", "log_file", "log_level", "log_level_logfile", "master_id",
-	"metrics_listen", "pidfile", "user", "root_dir", "pki_dir", "cachedir", "sock_dir", "cluster_pki_dir", "rest_cherrypy", "rest_tornado", "backup_dir",
+	"cluster_advertise", "cluster_peers", "conf_file", "health_listen", "id", "interface",
+	"log_file", "log_level", "log_level_logfile", "master_id",
+	"metrics_listen", "pidfile", "user", "root_dir", "pki_dir", "cachedir", "sock_dir",
+	"cluster_pki_dir", "rest_cherrypy", "rest_tornado", "backup_dir",
 	"file_roots", "pillar_roots", // compared by what is in them
 }
 
-// Digests are the digests of the options that were set, for comparison with those of other masters that got the same nonce.
+// Digests are the digests of the options that were set, for comparison with those of other masters
+// that got the same nonce.
 func Digests(o *config.Options, nonce string) map[string]string {
 	out := make(map[string]string)
 	for name, v := range o.Extra {
@@ -48,7 +51,8 @@ const (
 	maxBytes = 256 << 20
 )
 
-// Roots are digests of what is below file_roots and pillar_roots, by environment and first part of the path.
+// Roots are digests of what is below file_roots and pillar_roots, by environment and first part of
+// the path.
 func Roots(ctx context.Context, o *config.Options) map[string]map[string]string {
 	out := make(map[string]map[string]string)
 	left := int64(maxBytes)
@@ -85,7 +89,8 @@ func tree(ctx context.Context, root string, place int, parts map[string]string, 
 			return nil
 		}
 		first, _, _ := strings.Cut(rel, "/")
-		parts[first] = digest(parts[first], fmt.Sprintf("%d %s %s", place, rel, content(path, d, left)))
+		parts[first] = digest(parts[first],
+			fmt.Sprintf("%d %s %s", place, rel, content(path, d, left)))
 		return nil
 	})
 }
@@ -123,7 +128,8 @@ func certificatesIn(v any) (paths []string) {
 	m, _ := v.(value.Map)
 	for _, e := range m {
 		name, _ := e.Key.(string)
-		if path, ok := e.Value.(string); ok && (name == "ssl_crt" || name == "ssl_chain" || name == "certificate") {
+		if path, ok := e.Value.(string); ok &&
+			(name == "ssl_crt" || name == "ssl_chain" || name == "certificate") {
 			paths = append(paths, path)
 		}
 	}

@@ -17,7 +17,8 @@ const (
 	answerTag = "salt/cluster/doctor/answer/"
 )
 
-// Exchange asks the masters of a cluster for their reports and gives this master's. Make one per process and Run it.
+// Exchange asks the masters of a cluster for their reports and gives this master's. Make one per
+// process and Run it.
 type Exchange struct {
 	Options *config.Options
 	Release string
@@ -59,8 +60,10 @@ func (x *Exchange) Run(ctx context.Context) error {
 	}
 }
 
-// Ask collects the reports of the masters with these ids, this one's among them, and tells who did not answer in time.
-func (x *Exchange) Ask(ctx context.Context, nonce string, ids []string) (reports []Report, missing []string, err error) {
+// Ask collects the reports of the masters with these ids, this one's among them, and tells who did
+// not answer in time.
+func (x *Exchange) Ask(ctx context.Context, nonce string, ids []string) (reports []Report,
+	missing []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime+5*time.Second)
 	defer cancel()
 	sub, err := x.Mesh.Subscribe(ctx, answerTag+nonce)

@@ -24,8 +24,10 @@ type Report struct {
 	Master   string    `json:"master"`
 	Release  string    `json:"release"`
 	Findings []Finding `json:"findings"`
-	// Options maps the options that were set, other than secrets and those that differ by nature, to digests.
+	// Options maps the options that were set, other than secrets and those that differ by nature,
+	// to digests.
 	Options map[string]string `json:"options"`
-	// Roots maps "file_roots base" and the like to the first parts of paths there, and those to digests.
+	// Roots maps "file_roots base" and the like to the first parts of paths there, and those to
+	// digests.
 	Roots map[string]map[string]string `json:"roots"`
 }

@@ -27,13 +27,16 @@ type checker struct {
 }
 
 func (c *checker) say(check string, level Level, remedy, format string, args ...any) {
-	c.found = append(c.found, Finding{Check: check, Level: level, Text: fmt.Sprintf(format, args...), Remedy: remedy})
+	c.found = append(c.found, Finding{Check: check, Level: level,
+		Text: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// Local checks this machine. running tells that a master with these options runs here, whose ports are taken by itself.
+// Local checks this machine. running tells that a master with these options runs here, whose ports
+// are taken by itself.
 func Local(ctx context.Context, o *config.Options, running bool) []Finding {
 	c := &checker{o: o}
-	for _, check := range []func(context.Context, bool){c.ports, c.names, c.peers, c.clock, c.disk, c.limits, c.memory, c.folders, c.roots, c.certificates} {
+	for _, check := range []func(context.Context, bool){c.ports, c.names, c.peers, c.clock, c.disk,
+		c.limits, c.memory, c.folders, c.roots, c.certificates} {
 		check(ctx, running)
 		if ctx.Err() != nil {
 			c.say("all", Warning, "run it again with a longer timeout", "the checks were cut short")
@@ -53,14 +56,16 @@ func (c *checker) ports(ctx context.Context, running bool) {
 		{"health_listen", o.ResolveHealthListen()}, {"metrics_listen", o.ResolveMetricsListen()},
 	}
 	if o.ClusterID != "" {
-		ports = append(ports, struct{ option, addr string }{"cluster_pool_port", o.ListenAddr(o.ClusterPoolPort)})
+		ports = append(ports, struct{ option, addr string }{"cluster_pool_port",
+			o.ListenAddr(o.ClusterPoolPort)})
 	}
 	bad := false
 	for _, p := range ports {
 		if running {
 			if err := try(ctx, reachable(p.addr)); err != nil {
 				bad = true
-				c.say("ports", Error, "look into the log of the master why it does not listen; it opens minion ports once it serves",
+				c.say("ports", Error,
+					"look into the log of the master why it does not listen; it opens minion ports once it serves",
 					"%s: %s does not answer: %v", p.option, p.addr, err)
 			}
 			continue
@@ -69,10 +74,13 @@ func (c *checker) ports(ctx context.Context, running bool) {
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
 			bad = true
-			c.say("ports", Error, "stop the other program (ss -ltnp shows it), or set "+p.option+" to another port", "%s: %s is taken by another program", p.option, p.addr)
+			c.say("ports", Error, "stop the other program (ss -ltnp shows it), or set "+p.option+
+				" to another port", "%s: %s is taken by another program", p.option, p.addr)
 		case err != nil:
 			bad = true
-			c.say("ports", Error, "set interface to an address of this machine (ip address shows them)", "%s: %s can't be listened at: %v", p.option, p.addr, err)
+			c.say("ports", Error,
+				"set interface to an address of this machine (ip address shows them)",
+				"%s: %s can't be listened at: %v", p.option, p.addr, err)
 		default:
 			ln.Close()
 		}
@@ -108,7 +116,8 @@ func try(ctx context.Context, addr string) error {
 func (c *checker) ready(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(c.o.ResolveHealthListen())+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+reachable(c.o.ResolveHealthListen())+"/readyz", nil)
 	if err != nil {
 		return
 	}
@@ -118,7 +127,8 @@ func (c *checker) ready(ctx context.Context) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		c.say("ready", Error, "salt-run cluster.health tells why", "the master is not ready (%s): a balancer sends it no minions", resp.Status)
+		c.say("ready", Error, "salt-run cluster.health tells why",
+			"the master is not ready (%s): a balancer sends it no minions", resp.Status)
 		return
 	}
 	c.say("ready", Good, "", "the master is ready")
@@ -147,14 +157,20 @@ func (c *checker) names(ctx context.Context, _ bool) {
 		switch {
 		case err != nil:
 			bad = true
-			c.say("names", Error, "write addresses into cluster_peers, or the name into /etc/hosts of every master", "the name %s is not found: %v", host, err)
+			c.say("names", Error,
+				"write addresses into cluster_peers, or the name into /etc/hosts of every master",
+				"the name %s is not found: %v", host, err)
 		case len(ips) > 1:
-			c.say("names", Notice, "", "the name %s has %d addresses (%s); all of them must be one master's", host, len(ips), strings.Join(ips, " "))
+			c.say("names", Notice, "",
+				"the name %s has %d addresses (%s); all of them must be one master's", host,
+				len(ips), strings.Join(ips, " "))
 		}
 		for _, ip := range ips {
 			if a := net.ParseIP(ip); a != nil && a.IsLoopback() && host != "localhost" {
 				bad = true
-				c.say("names", Warning, "take the name off the line of 127.0.0.1 or 127.0.1.1 in /etc/hosts", "the name %s means %s here, which other masters can't reach", host, ip)
+				c.say("names", Warning,
+					"take the name off the line of 127.0.0.1 or 127.0.1.1 in /etc/hosts",
+					"the name %s means %s here, which other masters can't reach", host, ip)
 			}
 		}
 	}
@@ -170,17 +186,22 @@ func (c *checker) peers(ctx context.Context, _ bool) {
 		start := time.Now()
 		if err := try(ctx, addr); err != nil {
 			away++
-			c.say("peers", Warning, "start that master, and let TCP port "+portOf(addr)+" through every firewall between the masters", "the master at %s does not answer: %v", addr, err)
+			c.say("peers", Warning, "start that master, and let TCP port "+portOf(addr)+
+				" through every firewall between the masters",
+				"the master at %s does not answer: %v", addr, err)
 		} else if took := time.Since(start); took > 100*time.Millisecond {
-			c.say("peers", Warning, "put masters of one cluster near each other, or raise cluster_election_min and cluster_election_max",
-				"a connection to %s takes %v; commits of keys and returns wait for that", addr, took.Round(time.Millisecond))
+			c.say("peers", Warning,
+				"put masters of one cluster near each other, or raise cluster_election_min and cluster_election_max",
+				"a connection to %s takes %v; commits of keys and returns wait for that", addr,
+				took.Round(time.Millisecond))
 		}
 	}
 	if len(peers) > 0 && away == 0 {
 		c.say("peers", Good, "", "%d other masters answer on their peer ports", len(peers))
 	}
 	if n := len(peers) + 1; c.o.ClusterID != "" && n == 2 {
-		c.say("peers", Notice, "add a third master", "with two masters the death of either stops changes of keys and members")
+		c.say("peers", Notice, "add a third master",
+			"with two masters the death of either stops changes of keys and members")
 	}
 }
 
@@ -195,18 +216,21 @@ const unsynchronised = 0x40
 func (c *checker) clock(context.Context, bool) {
 	var t syscall.Timex
 	if _, err := syscall.Adjtimex(&t); err != nil {
-		c.say("clock", Notice, "", "the kernel does not tell whether the clock is synchronised: %v", err)
+		c.say("clock", Notice, "",
+			"the kernel does not tell whether the clock is synchronised: %v", err)
 		return
 	}
 	if t.Status&unsynchronised != 0 {
-		c.say("clock", Warning, "run chrony or systemd-timesyncd; masters whose clocks are more than cluster_clock_limit apart are reported as wrong",
+		c.say("clock", Warning,
+			"run chrony or systemd-timesyncd; masters whose clocks are more than cluster_clock_limit apart are reported as wrong",
 			"nothing synchronises the clock of this machine")
 		return
 	}
 	c.say("clock", Good, "", "the clock is synchronised")
 }
 
-// spaceWarning is the share of a disk below which free space is too little, whatever disk_reserve is.
+// spaceWarning is the share of a disk below which free space is too little, whatever disk_reserve
+// is.
 const spaceWarning = 10 // percent
 
 func (c *checker) disk(context.Context, bool) {
@@ -223,18 +247,24 @@ func (c *checker) disk(context.Context, bool) {
 	}
 	switch {
 	case err != nil:
-		c.say("disk", Error, "free space there, or lower disk_reserve; below it a master takes no data", "cachedir: %v", err)
+		c.say("disk", Error,
+			"free space there, or lower disk_reserve; below it a master takes no data",
+			"cachedir: %v", err)
 	case total > 0 && free*100/total < spaceWarning:
-		c.say("disk", Warning, "free space there, or lower keep_jobs_seconds", "cachedir: %d MiB (%d %%) are free at %s", free>>20, free*100/total, dir)
+		c.say("disk", Warning, "free space there, or lower keep_jobs_seconds",
+			"cachedir: %d MiB (%d %%) are free at %s", free>>20, free*100/total, dir)
 	default:
-		c.say("disk", Good, "", "cachedir: %d MiB (%d %%) are free at %s", free>>20, free*100/max(1, total), dir)
+		c.say("disk", Good, "", "cachedir: %d MiB (%d %%) are free at %s", free>>20,
+			free*100/max(1, total), dir)
 	}
 	if s.Files > 0 && s.Ffree*100/s.Files < 5 {
-		c.say("disk", Error, "remove small files on that file system", "cachedir: only %d of %d inodes are free at %s", s.Ffree, s.Files, dir)
+		c.say("disk", Error, "remove small files on that file system",
+			"cachedir: only %d of %d inodes are free at %s", s.Ffree, s.Files, dir)
 	}
 	const tmpfs = 0x01021994
 	if s.Type == tmpfs {
-		c.say("disk", Error, "put cachedir on a disk: what a majority acknowledged must be there after a loss of power", "cachedir: %s is kept in memory (tmpfs)", dir)
+		c.say("disk", Error,
+			"put cachedir on a disk: what a majority acknowledged must be there after a loss of power", "cachedir: %s is kept in memory (tmpfs)", dir)
 	}
 }
 
@@ -249,7 +279,8 @@ func existing(path string) string {
 	return path
 }
 
-// Least limits for a few hundred minions: two connections each, and a thousand files of the master itself.
+// Least limits for a few hundred minions: two connections each, and a thousand files of the master
+// itself.
 const leastFiles = 4096
 
 func (c *checker) limits(context.Context, bool) {
@@ -261,16 +292,22 @@ func (c *checker) limits(context.Context, bool) {
 	keys, _ := os.ReadDir(filepath.Join(c.o.KeysDir(), "minions"))
 	need := max(leastFiles, uint64(2*len(keys)+1000))
 	if files < need {
-		c.say("limits", Warning, "set LimitNOFILE of the service (systemctl edit salt-master), or ulimit -Hn", "%d open files are allowed, and %d minions need %d", files, len(keys), need)
+		c.say("limits", Warning,
+			"set LimitNOFILE of the service (systemctl edit salt-master), or ulimit -Hn",
+			"%d open files are allowed, and %d minions need %d", files, len(keys), need)
 	} else {
-		c.say("limits", Good, "", "%d open files are allowed, %d minions need %d", files, len(keys), need)
+		c.say("limits", Good, "", "%d open files are allowed, %d minions need %d", files,
+			len(keys), need)
 	}
 	if n, ok := kernelNumber("/proc/sys/net/core/somaxconn"); ok && n < c.o.ZmqBacklog {
-		c.say("limits", Notice, "sysctl -w net.core.somaxconn="+strconv.Itoa(c.o.ZmqBacklog)+", and in /etc/sysctl.d",
+		c.say("limits", Notice, "sysctl -w net.core.somaxconn="+strconv.Itoa(c.o.ZmqBacklog)+
+			", and in /etc/sysctl.d",
 			"net.core.somaxconn is %d, less than zmq_backlog %d: more minions that connect at a time have to try again", n, c.o.ZmqBacklog)
 	}
-	if n, ok := kernelNumber("/proc/sys/net/netfilter/nf_conntrack_max"); ok && n < 4*len(keys)+10000 {
-		c.say("limits", Warning, "raise net.netfilter.nf_conntrack_max in /etc/sysctl.d", "net.netfilter.nf_conntrack_max is %d, little for %d minions", n, len(keys))
+	if n, ok := kernelNumber("/proc/sys/net/netfilter/nf_conntrack_max"); ok &&
+		n < 4*len(keys)+10000 {
+		c.say("limits", Warning, "raise net.netfilter.nf_conntrack_max in /etc/sysctl.d",
+			"net.netfilter.nf_conntrack_max is %d, little for %d minions", n, len(keys))
 	}
 }
 
@@ -305,7 +342,9 @@ func (c *checker) memory(context.Context, bool) {
 		return
 	}
 	if available < leastMemory {
-		c.say("memory", Warning, "stop other programs, or give the machine more memory; docs/growth.md has figures", "%d of %d MiB are available", available, total)
+		c.say("memory", Warning,
+			"stop other programs, or give the machine more memory; docs/growth.md has figures",
+			"%d of %d MiB are available", available, total)
 		return
 	}
 	c.say("memory", Good, "", "%d of %d MiB are available", available, total)
@@ -317,7 +356,8 @@ func (c *checker) folders(context.Context, bool) {
 	for _, d := range []struct {
 		option, path string
 		secret       bool
-	}{{"pki_dir", o.PkiDir, true}, {"cluster_pki_dir", o.ClusterPkiDir, true}, {"cachedir", o.CacheDir, false}, {"sock_dir", o.SockDir, false}, {"cachedir", o.DataDir(), true}} {
+	}{{"pki_dir", o.PkiDir, true}, {"cluster_pki_dir", o.ClusterPkiDir, true}, {"cachedir",
+		o.CacheDir, false}, {"sock_dir", o.SockDir, false}, {"cachedir", o.DataDir(), true}} {
 		if d.path == "" {
 			continue
 		}
@@ -327,13 +367,15 @@ func (c *checker) folders(context.Context, bool) {
 			continue // made at the start
 		case err != nil:
 			bad = true
-			c.say("folders", Error, "run it as root or as the master's user", "%s: %v", d.option, err)
+			c.say("folders", Error, "run it as root or as the master's user", "%s: %v",
+				d.option, err)
 		case !info.IsDir():
 			bad = true
 			c.say("folders", Error, "move it away", "%s: %s is no folder", d.option, d.path)
 		case d.secret && info.Mode().Perm()&0o027 != 0 && !o.PermissivePkiAccess:
 			bad = true
-			c.say("folders", Warning, "chmod 700 "+d.path, "%s: others may look into %s (mode %#o)", d.option, d.path, info.Mode().Perm())
+			c.say("folders", Warning, "chmod 700 "+d.path, "%s: others may look into %s (mode %#o)",
+				d.option, d.path, info.Mode().Perm())
 		}
 	}
 	if !bad {
@@ -355,7 +397,8 @@ func (c *checker) roots(context.Context, bool) {
 				f, err := os.Open(dir)
 				if err != nil {
 					bad = true
-					c.say("roots", Warning, "make it, or take it out of "+r.option, "%s %s: %v", r.option, env.Name, err)
+					c.say("roots", Warning, "make it, or take it out of "+r.option, "%s %s: %v",
+						r.option, env.Name, err)
 					continue
 				}
 				f.Close()
@@ -377,11 +420,14 @@ func (c *checker) certificates(context.Context, bool) {
 		switch info, err := os.Stat(filepath.Join(o.DataDir(), "node.key")); {
 		case err != nil:
 			bad = true
-			c.say("certificates", Error, "take this master out with salt-run cluster.remove on another one, empty "+o.DataDir()+", and let it join anew",
+			c.say("certificates", Error,
+				"take this master out with salt-run cluster.remove on another one, empty "+
+					o.DataDir()+", and let it join anew",
 				"the key by which other masters know this one can't be read: %v", err)
 		case info.Mode().Perm()&0o077 != 0:
 			bad = true
-			c.say("certificates", Error, "chmod 600 "+filepath.Join(o.DataDir(), "node.key"), "others may read the key by which other masters know this one")
+			c.say("certificates", Error, "chmod 600 "+filepath.Join(o.DataDir(), "node.key"),
+				"others may read the key by which other masters know this one")
 		}
 	}
 	for _, api := range []string{"rest_cherrypy", "rest_tornado"} {
@@ -424,7 +470,8 @@ func (c *checker) certificate(option, path string) bool {
 			if left < 0 {
 				level, text = Error, "ended"
 			}
-			c.say("certificates", level, "renew it", "%s: the certificate in %s %s on %s", option, path, text, cert.NotAfter.UTC().Format(time.DateOnly))
+			c.say("certificates", level, "renew it", "%s: the certificate in %s %s on %s", option,
+				path, text, cert.NotAfter.UTC().Format(time.DateOnly))
 			return true
 		}
 	}

@@ -22,8 +22,10 @@ func (a Audit) Audits(ctx context.Context) ([]runner.AuditView, string) {
 	out := make([]runner.AuditView, len(records))
 	for i, r := range records {
 		out[i] = runner.AuditView{
-			Number: r.Number, At: r.By.At, Last: r.Last, Times: r.Times, Master: r.By.Master, User: r.By.User, Eauth: r.By.Eauth, From: r.By.From,
-			Order: r.By.Order, Kind: fsm.AuditKinds[r.Kind], Action: r.Action, Subjects: r.Subjects, More: r.More,
+			Number: r.Number, At: r.By.At, Last: r.Last, Times: r.Times, Master: r.By.Master,
+			User: r.By.User, Eauth: r.By.Eauth, From: r.By.From,
+			Order: r.By.Order, Kind: fsm.AuditKinds[r.Kind], Action: r.Action, Subjects: r.Subjects,
+			More:    r.More,
 			Refused: string(r.Refused), Changed: r.Changed, Automatic: r.By.Automatic,
 		}
 	}

@@ -1,5 +1,5 @@
-// Package clusterview shows the cluster to the runner family cluster: members, ring, audit trail and
-// the state of file_roots and pillar_roots.
+// Package clusterview shows the cluster to the runner family cluster: members, ring, audit trail
+// and the state of file_roots and pillar_roots.
 //
 // Lives here: node, ring store and state sync in the words of package runner.
 //

@@ -21,14 +21,17 @@ var _ runner.RootsSync = Roots{}
 // Clustered implements runner.RootsSync, as do the next two.
 func (s Roots) Clustered() bool { return s.Store != nil }
 
-func (s Roots) SyncRoots(ctx context.Context, req runner.RootsRequest, watch func(runner.RootsProgress)) ([]runner.RootsView, error) {
+func (s Roots) SyncRoots(ctx context.Context, req runner.RootsRequest,
+	watch func(runner.RootsProgress)) ([]runner.RootsView, error) {
 	trees, err := statesync.ParseTrees(req.Roots)
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.Store.Sync(ctx, statesync.Request{Trees: trees, Env: req.Saltenv, Force: req.Force, Test: req.Test},
+	results, err := s.Store.Sync(ctx, statesync.Request{Trees: trees, Env: req.Saltenv,
+		Force: req.Force, Test: req.Test},
 		func(tree statesync.Tree, node string, p statesync.Progress) {
-			watch(runner.RootsProgress{Tree: tree.String(), Peer: node, Bytes: p.Bytes, BytesTotal: p.BytesTotal, Items: p.Items, ItemsTotal: p.ItemsTotal})
+			watch(runner.RootsProgress{Tree: tree.String(), Peer: node, Bytes: p.Bytes,
+				BytesTotal: p.BytesTotal, Items: p.Items, ItemsTotal: p.ItemsTotal})
 		})
 	var views []runner.RootsView
 	for _, r := range results {
@@ -72,11 +75,14 @@ func (s Roots) view(tree statesync.Tree) runner.RootsView {
 func rootsPeer(st statesync.TreeStatus) runner.RootsPeer {
 	id, _, _ := strings.Cut(st.Node, "/")
 	p := runner.RootsPeer{
-		ID: id, Away: st.Away, Head: st.Seq, Behind: st.Behind, Added: st.Added, Changed: st.Changed, Deleted: st.Deleted, Bytes: st.Bytes, Seconds: st.Seconds,
-		Drifted: st.Drifted, Kept: st.Kept, KeptIn: st.KeptIn, Changes: st.Changes, Skipped: st.Skipped, Error: st.Error,
+		ID: id, Away: st.Away, Head: st.Seq, Behind: st.Behind, Added: st.Added,
+		Changed: st.Changed, Deleted: st.Deleted, Bytes: st.Bytes, Seconds: st.Seconds,
+		Drifted: st.Drifted, Kept: st.Kept, KeptIn: st.KeptIn, Changes: st.Changes,
+		Skipped: st.Skipped, Error: st.Error,
 	}
 	for _, d := range st.Drift {
-		p.Drift = append(p.Drift, runner.RootsDrift{What: d.What, Item: d.Scope.String() + " " + d.Path})
+		p.Drift = append(p.Drift, runner.RootsDrift{What: d.What, Item: d.Scope.String() + " " +
+			d.Path})
 	}
 	for _, m := range st.Missing {
 		p.Missing = append(p.Missing, m.String())
@@ -87,10 +93,13 @@ func rootsPeer(st statesync.TreeStatus) runner.RootsPeer {
 // rootsMore is what cluster.members shows of a member's roots.
 func rootsMore(m cluster.Member) value.Map {
 	s := m.Sync
-	more := value.Map{{Key: "roots_head", Value: value.Map{{Key: "file_roots", Value: int64(s.FileHead)}, {Key: "pillar_roots", Value: int64(s.PillarHead)}}}}
+	more := value.Map{{Key: "roots_head",
+		Value: value.Map{{Key: "file_roots", Value: int64(s.FileHead)},
+			{Key: "pillar_roots", Value: int64(s.PillarHead)}}}}
 	if s.BytesTotal > 0 {
 		more = append(more, value.Pair{Key: "sync", Value: value.Map{
-			{Key: "percent", Value: float64(int64(s.Percent()*10)) / 10}, {Key: "bytes", Value: s.Bytes}, {Key: "bytes_total", Value: s.BytesTotal},
+			{Key: "percent", Value: float64(int64(s.Percent()*10)) / 10},
+			{Key: "bytes", Value: s.Bytes}, {Key: "bytes_total", Value: s.BytesTotal},
 			{Key: "rate", Value: s.Rate}, {Key: "eta", Value: int64(s.ETA.Seconds() + 0.5)},
 		}})
 	}

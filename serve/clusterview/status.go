@@ -48,8 +48,10 @@ func (s Status) View(ctx context.Context) (runner.ClusterView, error) {
 	}
 	for _, m := range members {
 		p := runner.PeerView{
-			ID: m.ID, Addr: m.Addr, Version: m.Version, Level: m.Level, ClockAhead: m.ClockAhead, ClockKnown: m.ClockKnown,
-			ClockLimit: s.ClockLimit, State: stateOf(m), Phase: m.Phase.String(), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
+			ID: m.ID, Addr: m.Addr, Version: m.Version, Level: m.Level, ClockAhead: m.ClockAhead,
+			ClockKnown: m.ClockKnown,
+			ClockLimit: s.ClockLimit, State: stateOf(m), Phase: m.Phase.String(), Voter: m.Voter,
+			Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
 			Lag: head - min(head, m.Applied), LastContact: -1, More: rootsMore(m),
 		}
 		if !m.LastContact.IsZero() {
@@ -93,8 +95,10 @@ func stateOf(m cluster.Member) string {
 func (s Status) Ring(context.Context) (runner.RingView, error) {
 	info := s.Store.Info()
 	v := runner.RingView{
-		Clustered: s.Clustered, Epoch: info.Epoch, Replicas: info.Replicas, Partitions: info.Partitions, VirtualNodes: info.Vnodes,
-		Shares: make(map[string]float64), Refusing: make(map[string]string), HintsPending: int64(info.HintsPending), UnderReplicated: int64(info.UnderReplicated),
+		Clustered: s.Clustered, Epoch: info.Epoch, Replicas: info.Replicas,
+		Partitions: info.Partitions, VirtualNodes: info.Vnodes,
+		Shares: make(map[string]float64), Refusing: make(map[string]string),
+		HintsPending: int64(info.HintsPending), UnderReplicated: int64(info.UnderReplicated),
 		TransferBytes: int64(info.TransferBytes),
 	}
 	for _, n := range info.Nodes {
@@ -109,7 +113,8 @@ func (s Status) Ring(context.Context) (runner.RingView, error) {
 		}
 		if n.Pending > 0 {
 			v.Transfers = append(v.Transfers, runner.TransferView{
-				To: id, Partitions: n.Pending, Fetched: int64(n.Fetched), Expected: int64(n.Expected), ETA: n.ETA,
+				To: id, Partitions: n.Pending, Fetched: int64(n.Fetched),
+				Expected: int64(n.Expected), ETA: n.ETA,
 			})
 		}
 	}

@@ -26,7 +26,8 @@ func makeFolders(o *config.Options, id identity) error {
 			mode os.FileMode
 		}{keys, 0o700})
 	}
-	for _, sub := range []string{"minions", "minions_pre", "minions_rejected", "minions_denied", "minions_autosign"} {
+	for _, sub := range []string{"minions", "minions_pre", "minions_rejected", "minions_denied",
+		"minions_autosign"} {
 		dirs = append(dirs, struct {
 			path string
 			mode os.FileMode

@@ -22,7 +22,8 @@ func openLogging(o *config.Options) (*logging, error) {
 
 // use puts what the options say in force. On an error the former outputs stay.
 func (l *logging) use(o *config.Options) error {
-	console, err := outputOf(o, saltlog.Stream(os.Stderr), o.LogLevel, o.LogFmtConsole, o.LogDatefmt)
+	console, err := outputOf(o, saltlog.Stream(os.Stderr), o.LogLevel, o.LogFmtConsole,
+		o.LogDatefmt)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,8 @@ func openLogFile(o *config.Options) (logFile, error) {
 	return saltlog.OpenFile(o.LogFile, int64(o.LogRotateMaxBytes), o.LogRotateBackups)
 }
 
-func outputOf(o *config.Options, to saltlog.Sink, level, format, dates string) (saltlog.Output, error) {
+func outputOf(o *config.Options, to saltlog.Sink, level, format, dates string) (saltlog.Output,
+	error) {
 	out := saltlog.Output{To: to}
 	var err error
 	if out.Level, err = saltlog.ParseLevel(level); err != nil {

@@ -11,9 +11,10 @@ import (
 
 // Times and bounds of giving memory back.
 const (
-	calmLook    = 500 * time.Millisecond
-	calmAllocs  = 1 << 20 // bytes allocated between two looks, at most, in a calm master
-	worthGiving = 3 << 20 // bytes that a collection would give back at least; of a large heap an eighth
+	calmLook   = 500 * time.Millisecond
+	calmAllocs = 1 << 20 // bytes allocated between two looks, at most, in a calm master
+	// bytes that a collection would give back at least; of a large heap an eighth
+	worthGiving = 3 << 20
 	giveEvery   = 2 * time.Second
 )
 
@@ -30,25 +31,30 @@ func (m memoryUse) reclaimable() uint64 {
 	return m.free + m.objects - min(m.objects, m.live)
 }
 
-// worth says whether so many bytes are enough for what a collection costs, which goes with what is alive.
+// worth says whether so many bytes are enough for what a collection costs, which goes with what is
+// alive.
 func (m memoryUse) worth(n uint64) bool { return n >= max(worthGiving, m.live/8) }
 
 func readMemory(samples []metrics.Sample) memoryUse {
 	metrics.Read(samples)
-	return memoryUse{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
+	return memoryUse{samples[0].Value.Uint64(), samples[1].Value.Uint64(),
+		samples[2].Value.Uint64(), samples[3].Value.Uint64()}
 }
 
 func memorySamples() []metrics.Sample {
 	return []metrics.Sample{
-		{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 	}
 }
 
-// GiveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say. The runtime by itself
-// keeps up to twice the live heap, and the grown stacks of all connections, until something is allocated again.
+// GiveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say.
+// The runtime by itself keeps up to twice the live heap, and the grown stacks of all connections,
+// until something is allocated again.
 func GiveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
 	times := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "clustermaster_memory_given_back_total", Help: "Times that memory was given back to the system after a burst.",
+		Name: "clustermaster_memory_given_back_total",
+		Help: "Times that memory was given back to the system after a burst.",
 	})
 	reg.MustRegister(times)
 	tick := time.NewTicker(calmLook)
@@ -66,8 +72,10 @@ func GiveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
 		now := readMemory(samples)
 		calm := now.allocated-before.allocated <= calmAllocs
 		before = now
-		// What a burst allocated may have been alive at the last collection, and be garbage now: that is seen by another one only.
-		if !calm || !now.worth(now.reclaimable()) && !now.worth(now.allocated-given) || time.Now().Before(next) {
+		// What a burst allocated may have been alive at the last collection, and be garbage now:
+		// that is seen by another one only.
+		if !calm || !now.worth(now.reclaimable()) && !now.worth(now.allocated-given) ||
+			time.Now().Before(next) {
 			continue
 		}
 		debug.FreeOSMemory()

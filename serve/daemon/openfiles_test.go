@@ -16,7 +16,8 @@ func TestWarnOpenFiles(t *testing.T) {
 	}{{9500, 20_000, false}, {9501, 20_000, true}, {0, 1024, false}, {13, 1024, true}} {
 		var out bytes.Buffer
 		WarnOpenFiles(tt.minions, tt.limit, slog.New(slog.NewTextHandler(&out, nil)))
-		if got := strings.Contains(out.String(), "level=WARN") && strings.Contains(out.String(), "LimitNOFILE"); got != tt.warns {
+		if got := strings.Contains(out.String(), "level=WARN") &&
+			strings.Contains(out.String(), "LimitNOFILE"); got != tt.warns {
 			t.Errorf("%d minions, %d files: %q", tt.minions, tt.limit, out.String())
 		}
 	}

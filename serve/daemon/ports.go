@@ -15,7 +15,8 @@ type busy struct {
 // busyPort tries the ports before anything is changed; the minion ports are
 // bound for good only once the master serves.
 func busyPort(ctx context.Context, o *config.Options) *busy {
-	addrs := []string{o.ListenAddr(o.PublishPort), o.ListenAddr(o.RetPort), o.ResolveHealthListen(), o.ResolveMetricsListen()}
+	addrs := []string{o.ListenAddr(o.PublishPort), o.ListenAddr(o.RetPort), o.ResolveHealthListen(),
+		o.ResolveMetricsListen()}
 	if o.ClusterID != "" {
 		addrs = append(addrs, o.ListenAddr(o.ClusterPoolPort))
 	}

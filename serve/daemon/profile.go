@@ -8,11 +8,13 @@ import (
 	"runtime/pprof"
 )
 
-// profileEnv names a file prefix: with it a master writes PREFIX.cpu, .allocs, .block and .mutex when it ends, for
-// "go tool pprof". It costs a few per cent while it runs; `clustermaster bench --self --profile DIR` sets it.
+// profileEnv names a file prefix: with it a master writes PREFIX.cpu, .allocs, .block and .mutex
+// when it ends, for "go tool pprof". It costs a few per cent while it runs;
+// `clustermaster bench --self --profile DIR` sets it.
 const profileEnv = "CLUSTERMASTER_PROFILE"
 
-// Sampling of blocking and of waits for mutexes: one event in so many nanoseconds of blocking, one in so many waits.
+// Sampling of blocking and of waits for mutexes: one event in so many nanoseconds of blocking, one
+// in so many waits.
 const (
 	blockProfileRate     = 100_000
 	mutexProfileFraction = 100

@@ -10,12 +10,14 @@ import (
 	"clustermaster/config"
 )
 
-// reloader reads the configuration again on SIGHUP and puts in force what can change while a master runs.
+// reloader reads the configuration again on SIGHUP and puts in force what can change while a master
+// runs.
 type reloader struct {
 	flags masterFlags
 	lines *logging
 	log   *slog.Logger
-	live  func(now *config.Options, changed []string) ([]string, error) // nil: nothing but the log is reloaded
+	// nil: nothing but the log is reloaded
+	live func(now *config.Options, changed []string) ([]string, error)
 
 	mu   sync.Mutex
 	opts *config.Options // as last read
@@ -23,12 +25,13 @@ type reloader struct {
 
 // ofLogging are the options that logging.use reads.
 var ofLogging = []string{
-	"log_datefmt", "log_datefmt_logfile", "log_file", "log_fmt_console", "log_fmt_logfile", "log_granular_levels", "log_level",
+	"log_datefmt", "log_datefmt_logfile", "log_file", "log_fmt_console", "log_fmt_logfile",
+	"log_granular_levels", "log_level",
 	"log_level_logfile", "log_rotate_backup_count", "log_rotate_max_bytes",
 }
 
-// reload leaves everything as it is when the configuration has an error. The log file is opened again in
-// any case: logrotate may have renamed it.
+// reload leaves everything as it is when the configuration has an error. The log file is opened
+// again in any case: logrotate may have renamed it.
 func (r *reloader) reload() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

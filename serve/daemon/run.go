@@ -29,9 +29,12 @@ const (
 type Program struct {
 	// Versions prints the version, with all also those of the libraries.
 	Versions func(all bool)
-	// Serve is the master. It returns nil when ctx ends. found says that this start founds the cluster.
-	Serve func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger) error
-	// Reload puts those of the changed options in force that it can, and returns their names. With an error none is. nil: none can be.
+	// Serve is the master. It returns nil when ctx ends. found says that this start founds the
+	// cluster.
+	Serve func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
+		log *slog.Logger) error
+	// Reload puts those of the changed options in force that it can, and returns their names. With
+	// an error none is. nil: none can be.
 	Reload func(now *config.Options, changed []string) (applied []string, err error)
 }
 
@@ -50,17 +53,21 @@ func parseMasterFlags(args []string) (masterFlags, *pflag.FlagSet, error) {
 	var f masterFlags
 	fs := pflag.NewFlagSet("salt-master", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVarP(&f.configDir, "config-dir", "c", "", "folder of the file \"master\" (default /etc/salt)")
+	fs.StringVarP(&f.configDir, "config-dir", "c", "",
+		"folder of the file \"master\" (default /etc/salt)")
 	fs.StringVarP(&f.user, "user", "u", "", "user to run as (option user)")
 	fs.BoolVarP(&f.daemon, "daemon", "d", false, "run in the background")
 	fs.StringVar(&f.pidFile, "pid-file", "", "option pidfile")
-	fs.StringVarP(&f.logLevel, "log-level", "l", "", "console log level: all garbage trace debug profile info warning error critical quiet")
+	fs.StringVarP(&f.logLevel, "log-level", "l", "",
+		"console log level: all garbage trace debug profile info warning error critical quiet")
 	fs.StringVar(&f.logFile, "log-file", "", "option log_file")
 	fs.StringVar(&f.logFileLevel, "log-file-level", "", "option log_level_logfile")
-	fs.BoolVar(&f.found, "found", false, "found the cluster with this master, once, without those of cluster_peers that do not answer")
+	fs.BoolVar(&f.found, "found", false,
+		"found the cluster with this master, once, without those of cluster_peers that do not answer")
 	fs.Bool("disable-keepalive", false, "accepted and ignored: there is no parent process")
 	fs.BoolVar(&f.version, "version", false, "print the version")
-	fs.BoolVarP(&f.versions, "versions-report", "V", false, "print the version and those of the libraries")
+	fs.BoolVarP(&f.versions, "versions-report", "V", false,
+		"print the version and those of the libraries")
 	err := fs.Parse(args)
 	return f, fs, err
 }
@@ -119,9 +126,11 @@ func (f masterFlags) apply(o *config.Options) error {
 }
 
 // run is the life of the process: ports, folders, user, log, pidfile, the master itself, signals.
-func run(ctx context.Context, o *config.Options, f masterFlags, warnings []config.Warning, p Program) int {
+func run(ctx context.Context, o *config.Options, f masterFlags, warnings []config.Warning,
+	p Program) int {
 	if busy := busyPort(ctx, o); busy != nil {
-		fmt.Fprintf(os.Stderr, "[WARNING ] Unable to bind socket %s, error: %v; Is there another salt-master running?\n", busy.addr, busy.err)
+		fmt.Fprintf(os.Stderr,
+			"[WARNING ] Unable to bind socket %s, error: %v; Is there another salt-master running?\n", busy.addr, busy.err)
 		fmt.Fprintln(os.Stderr, "The salt master is shutdown. The ports are not available to bind")
 		return ExitPorts
 	}
@@ -170,14 +179,16 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	systemd := health.NewSystemd(log)
-	go watchSignals(ctx, stop, systemd, &reloader{opts: o, flags: f, lines: lines, log: log, live: p.Reload}, log)
+	go watchSignals(ctx, stop, systemd, &reloader{opts: o, flags: f, lines: lines, log: log,
+		live: p.Reload}, log)
 	err = p.Serve(ctx, o, f.found, systemd, log)
 	if err := stopProfile(); err != nil {
 		log.Error("profile not written", "err", err)
 	}
 	var sig signalError
 	if errors.As(context.Cause(ctx), &sig) {
-		fmt.Fprintf(os.Stderr, "The salt master is shutdown. Master received a %s. Exited.\n", sig.name)
+		fmt.Fprintf(os.Stderr, "The salt master is shutdown. Master received a %s. Exited.\n",
+			sig.name)
 		return 0
 	}
 	if err != nil {

@@ -20,7 +20,8 @@ func (e signalError) Error() string { return "received a " + e.name }
 
 // watchSignals ends the master on SIGTERM and SIGINT. SIGHUP reads the options
 // again, SIGUSR1 writes all stacks to a file.
-func watchSignals(ctx context.Context, stop context.CancelCauseFunc, systemd *health.Systemd, r *reloader, log *slog.Logger) {
+func watchSignals(ctx context.Context, stop context.CancelCauseFunc, systemd *health.Systemd,
+	r *reloader, log *slog.Logger) {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(c)
@@ -48,7 +49,8 @@ func watchSignals(ctx context.Context, stop context.CancelCauseFunc, systemd *he
 				select {
 				case <-c:
 				case <-time.After(stopTime):
-					log.Error("stop took too long; what was acknowledged is on disk", "took", stopTime)
+					log.Error("stop took too long; what was acknowledged is on disk", "took",
+						stopTime)
 				}
 				os.Exit(0)
 			}

@@ -35,7 +35,8 @@ type Bus struct {
 	subs map[*Subscription]struct{}
 }
 
-// NewBus makes a bus. Events above maxEventSize bytes are trimmed; 0 or less means DefaultMaxEventSize.
+// NewBus makes a bus. Events above maxEventSize bytes are trimmed; 0 or less means
+// DefaultMaxEventSize.
 func NewBus(maxEventSize int, log *slog.Logger, reg prometheus.Registerer) *Bus {
 	if maxEventSize <= 0 {
 		maxEventSize = DefaultMaxEventSize
@@ -52,7 +53,8 @@ func NewBus(maxEventSize int, log *slog.Logger, reg prometheus.Registerer) *Bus 
 	}
 }
 
-// Wanted reports whether anybody is subscribed to tag, so that a caller can save itself the making of an event.
+// Wanted reports whether anybody is subscribed to tag, so that a caller can save itself the making
+// of an event.
 func (b *Bus) Wanted(tag string) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -64,8 +66,8 @@ func (b *Bus) Wanted(tag string) bool {
 	return false
 }
 
-// Fire sends data, stamped with the present time, to the subscribers of tag. Events without a tag and data that
-// cannot be packed are dropped and counted. data itself is not changed.
+// Fire sends data, stamped with the present time, to the subscribers of tag. Events without a tag
+// and data that cannot be packed are dropped and counted. data itself is not changed.
 func (b *Bus) Fire(tag string, data value.Map) {
 	if !b.accept(tag) {
 		return
@@ -139,14 +141,16 @@ func (b *Bus) send(e Event) {
 	}
 }
 
-// Subscribe returns the events of this master whose tag begins with prefix, from now on. Close the subscription.
+// Subscribe returns the events of this master whose tag begins with prefix, from now on. Close the
+// subscription.
 func (b *Bus) Subscribe(prefix string) *Subscription {
 	s := newSubscription(b.metrics, func(tag string) bool { return strings.HasPrefix(tag, prefix) })
 	b.attach(s)
 	return s
 }
 
-// SubscribeWhere is Subscribe for the tags that wants takes. It is called for each event, from several goroutines, and must not block.
+// SubscribeWhere is Subscribe for the tags that wants takes. It is called for each event, from
+// several goroutines, and must not block.
 func (b *Bus) SubscribeWhere(wants func(tag string) bool) *Subscription {
 	s := newSubscription(b.metrics, wants)
 	b.attach(s)

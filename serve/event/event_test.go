@@ -77,7 +77,8 @@ func TestFireRawMap(t *testing.T) {
 	b := NewBus(0, nil, nil)
 	s := b.Subscribe("x")
 	defer s.Close()
-	packed, err := value.Pack(value.Map{{Key: "id", Value: "m1"}, {Key: "_stamp", Value: "minion's"}, {Key: "return", Value: []any{int64(1)}}})
+	packed, err := value.Pack(value.Map{{Key: "id", Value: "m1"},
+		{Key: "_stamp", Value: "minion's"}, {Key: "return", Value: []any{int64(1)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +159,18 @@ func TestTrim(t *testing.T) {
 		limit int
 		want  string
 	}{
-		{"one large value", value.Map{{Key: "a", Value: long}, {Key: "b", Value: "small"}, {Key: "_stamp", Value: "now"}}, 500, "a=VALUE_TRIMMED b=small _stamp=now"},
-		{"inside a map", value.Map{{Key: "m", Value: value.Map{{Key: "a", Value: long}, {Key: "b", Value: int64(1)}}}}, 500, "m={a=VALUE_TRIMMED b=1}"},
-		{"only what must go", value.Map{{Key: "a", Value: long}, {Key: "b", Value: long[:100]}}, 500, "a=VALUE_TRIMMED b=" + long[:100]},
-		{"many small ones", value.Map{{Key: "a", Value: long[:90]}, {Key: "b", Value: long[:90]}, {Key: "c", Value: long[:20]}}, 140,
+		{"one large value", value.Map{{Key: "a", Value: long}, {Key: "b", Value: "small"},
+			{Key: "_stamp", Value: "now"}}, 500, "a=VALUE_TRIMMED b=small _stamp=now"},
+		{"inside a map",
+			value.Map{{Key: "m", Value: value.Map{{Key: "a", Value: long},
+				{Key: "b", Value: int64(1)}}}}, 500, "m={a=VALUE_TRIMMED b=1}"},
+		{"only what must go", value.Map{{Key: "a", Value: long}, {Key: "b", Value: long[:100]}},
+			500, "a=VALUE_TRIMMED b=" + long[:100]},
+		{"many small ones", value.Map{{Key: "a", Value: long[:90]}, {Key: "b", Value: long[:90]},
+			{Key: "c", Value: long[:20]}}, 140,
 			"a=VALUE_TRIMMED b=VALUE_TRIMMED c=" + long[:20]},
-		{"long keys", value.Map{{Key: long, Value: "v"}, {Key: "_stamp", Value: "now"}}, 100, "_stamp=now"},
+		{"long keys", value.Map{{Key: long, Value: "v"}, {Key: "_stamp", Value: "now"}}, 100,
+			"_stamp=now"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -228,7 +235,8 @@ func (c *cluster) start(name string) *node {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	n := &node{c: c, name: name, bus: NewBus(0, nil, nil), server: grpc.NewServer(), addr: ln.Addr().String(), conns: make(map[string]*grpc.ClientConn)}
+	n := &node{c: c, name: name, bus: NewBus(0, nil, nil), server: grpc.NewServer(),
+		addr: ln.Addr().String(), conns: make(map[string]*grpc.ClientConn)}
 	n.mesh = NewMesh(n.bus, n, nil)
 	n.mesh.RegisterRPC(n.server)
 	c.mu.Lock()
@@ -275,7 +283,8 @@ func (n *node) Conn(name string) (grpc.ClientConnInterface, error) {
 		return nil, fmt.Errorf("no node %s", name)
 	}
 	if n.conns[other.addr] == nil {
-		conn, err := grpc.NewClient("passthrough:///"+other.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient("passthrough:///"+other.addr,
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return nil, err
 		}
@@ -311,7 +320,8 @@ func TestMeshReachesAllMasters(t *testing.T) {
 		got = append(got, receive(t, s).Tag)
 	}
 	slices.Sort(got)
-	if want := []string{"salt/job/1/ret/a", "salt/job/1/ret/b", "salt/job/1/ret/c"}; !slices.Equal(got, want) {
+	if want := []string{"salt/job/1/ret/a", "salt/job/1/ret/b",
+		"salt/job/1/ret/c"}; !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
 	second := c.nodes["a"].subscribe(t, "salt/job/2/")
@@ -369,12 +379,16 @@ func TestMeshNoticesLossAndReturn(t *testing.T) {
 	// A master known to be broken is named, not waited for.
 	began := time.Now()
 	late := a.subscribe(t, "y")
-	if u := late.Unconfirmed(); !slices.Equal(u, []string{"b"}) || time.Since(began) > confirmTimeout/2 {
+	if u := late.Unconfirmed(); !slices.Equal(u, []string{"b"}) ||
+		time.Since(began) > confirmTimeout/2 {
 		t.Errorf("unconfirmed %v after %v", u, time.Since(began))
 	}
 	// A master that comes back is asked again for all that is wanted.
 	c.start("b")
-	waitFor(t, "b to be asked again", func() bool { return c.nodes["b"].bus.Wanted("x") && c.nodes["b"].bus.Wanted("y") })
+	waitFor(t, "b to be asked again", func() bool {
+		return c.nodes["b"].bus.Wanted("x") &&
+			c.nodes["b"].bus.Wanted("y")
+	})
 	told("what b may have fired meanwhile")
 	c.nodes["b"].bus.Fire("x/back", value.Map{})
 	if e := receive(t, s); e.Tag != "x/back" {
@@ -382,7 +396,8 @@ func TestMeshNoticesLossAndReturn(t *testing.T) {
 	}
 	// A removed member is not waited for and not named.
 	c.remove("b")
-	waitFor(t, "b to be forgotten", func() bool { return len(a.subscribe(t, "z").Unconfirmed()) == 0 })
+	waitFor(t, "b to be forgotten",
+		func() bool { return len(a.subscribe(t, "z").Unconfirmed()) == 0 })
 	if l := a.mesh.Losses(); len(l) != 2 || l[1].Node != "b" {
 		t.Errorf("leaving is no loss: %v", l)
 	}
@@ -403,7 +418,8 @@ func TestMeshDoesNotWaitForTheDeaf(t *testing.T) {
 	c.mu.Unlock()
 	began := time.Now()
 	s := c.nodes["a"].subscribe(t, "x")
-	if took := time.Since(began); took > 2*confirmTimeout || !slices.Equal(s.Unconfirmed(), []string{"deaf"}) {
+	if took := time.Since(began); took > 2*confirmTimeout ||
+		!slices.Equal(s.Unconfirmed(), []string{"deaf"}) {
 		t.Errorf("unconfirmed %v after %v", s.Unconfirmed(), took)
 	}
 	if l := c.nodes["a"].mesh.Losses(); len(l) != 1 || l[0].Node != "deaf" {
@@ -439,14 +455,16 @@ func BenchmarkFire(b *testing.B) {
 		for range s.C {
 		}
 	}()
-	data := value.Map{{Key: "id", Value: "m1"}, {Key: "return", Value: true}, {Key: "jid", Value: "20261121093500438490"}}
+	data := value.Map{{Key: "id", Value: "m1"}, {Key: "return", Value: true},
+		{Key: "jid", Value: "20261121093500438490"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		bus.Fire("salt/job/1/ret/m1", data)
 	}
 }
 
-// TestLossIsTold: a subscriber that reads too slowly is told, and so are those of a master that takes another one's events too slowly.
+// TestLossIsTold: a subscriber that reads too slowly is told, and so are those of a master that
+// takes another one's events too slowly.
 func TestLossIsTold(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "a", "b")

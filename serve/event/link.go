@@ -118,8 +118,9 @@ func (l *link) stream(ctx context.Context) error {
 	}
 }
 
-// next is the message that brings the peer's picture of our interests up to date, nil if it is. The first message of a
-// stream is sent even when there is no interest: its confirmation shows that the peer lives.
+// next is the message that brings the peer's picture of our interests up to date, nil if it is. The
+// first message of a stream is sent even when there is no interest: its confirmation shows that the
+// peer lives.
 func (l *link) next() *eventpb.Interest {
 	m := l.mesh
 	m.mu.Lock()
@@ -146,8 +147,8 @@ func (l *link) next() *eventpb.Interest {
 	return change
 }
 
-// down notes that the stream ended. Only a stream that had confirmed something counts as a loss: a peer that was never
-// reached held no subscriber of interest.
+// down notes that the stream ended. Only a stream that had confirmed something counts as a loss: a
+// peer that was never reached held no subscriber of interest.
 func (l *link) down(ctx context.Context) {
 	m := l.mesh
 	m.mu.Lock()

@@ -27,14 +27,16 @@ type Loss struct {
 	At   time.Time
 }
 
-// confirmTimeout is how long Subscribe waits for masters that do not answer. A stopped or cut-off master is told from a
-// busy one by nothing else, so it bounds the start of every job while one is down.
+// confirmTimeout is how long Subscribe waits for masters that do not answer. A stopped or cut-off
+// master is told from a busy one by nothing else, so it bounds the start of every job while one is
+// down.
 const confirmTimeout = time.Second
 
 // keepLosses is how long a loss is remembered.
 const keepLosses = 30 * time.Second
 
-// Mesh extends the bus over all masters. Make one per process, register it as a gRPC service and Run it.
+// Mesh extends the bus over all masters. Make one per process, register it as a gRPC service and
+// Run it.
 type Mesh struct {
 	bus   *Bus
 	peers Peers
@@ -57,7 +59,8 @@ func NewMesh(bus *Bus, peers Peers, log *slog.Logger) *Mesh {
 	}
 	return &Mesh{
 		bus: bus, peers: peers, log: log.With("component", "event"),
-		subs: make(map[*Subscription]string), refs: make(map[string]int), links: make(map[string]*link),
+		subs: make(map[*Subscription]string), refs: make(map[string]int),
+		links:   make(map[string]*link),
 		changed: make(chan struct{}),
 	}
 }
@@ -112,8 +115,8 @@ func (m *Mesh) reconcile() {
 	}
 	for node, l := range m.links {
 		if !slices.Contains(members, node) {
-			// Whoever leaves takes its minions' sessions with it. A stopped process is often dropped by the cluster before its
-			// stream is found to be dead.
+			// Whoever leaves takes its minions' sessions with it. A stopped process is often
+			// dropped by the cluster before its stream is found to be dead.
 			if l.up && l.confirmed > 0 {
 				m.lost(node)
 				m.missed()
@@ -126,8 +129,9 @@ func (m *Mesh) reconcile() {
 	m.forget()
 }
 
-// Follow returns the events of all masters whose tag begins with prefix: at once those of this one, those of another from when it confirms. A
-// Subscribe that begins later comes back no sooner than that, for a master confirms in the order in which it was asked.
+// Follow returns the events of all masters whose tag begins with prefix: at once those of this one,
+// those of another from when it confirms. A Subscribe that begins later comes back no sooner than
+// that, for a master confirms in the order in which it was asked.
 func (m *Mesh) Follow(prefix string) *Subscription {
 	s := m.bus.Subscribe(prefix)
 	local := s.detach
@@ -152,9 +156,9 @@ func (m *Mesh) Follow(prefix string) *Subscription {
 	return s
 }
 
-// Subscribe is Follow that comes back when every ready master that
-// can be reached has confirmed, after a second, or when ctx ends; who is missing is in Unconfirmed. A master whose
-// stream is known to be broken is not waited for. The error is ctx's.
+// Subscribe is Follow that comes back when every ready master that can be reached has confirmed,
+// after a second, or when ctx ends; who is missing is in Unconfirmed. A master whose stream is
+// known to be broken is not waited for. The error is ctx's.
 func (m *Mesh) Subscribe(ctx context.Context, prefix string) (*Subscription, error) {
 	s := m.Follow(prefix)
 	timeout := time.NewTimer(confirmTimeout)
@@ -184,8 +188,8 @@ func (m *Mesh) Subscribe(ctx context.Context, prefix string) (*Subscription, err
 	return s, nil
 }
 
-// unconfirmed lists the ready members that have not confirmed prefix: those that may yet, and those whose stream is
-// broken. changed is closed when it is worth asking again.
+// unconfirmed lists the ready members that have not confirmed prefix: those that may yet, and those
+// whose stream is broken. changed is closed when it is worth asking again.
 func (m *Mesh) unconfirmed(prefix string) (waiting, broken []string, changed <-chan struct{}) {
 	members := m.peers.Members()
 	self := m.peers.Self()
@@ -258,7 +262,8 @@ func (m *Mesh) deliver(e Event) {
 	}
 }
 
-// missed tells all subscribers here that events of another master were lost on their way. The caller holds mu.
+// missed tells all subscribers here that events of another master were lost on their way. The
+// caller holds mu.
 func (m *Mesh) missed() {
 	for s := range m.subs {
 		s.miss()

@@ -16,13 +16,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "clustermaster_events_fired_total", Help: "Events fired on this master.",
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_events_refused_total", Help: "Events without a tag or with data that is no map.",
+			Name: "clustermaster_events_refused_total",
+			Help: "Events without a tag or with data that is no map.",
 		}),
 		trimmed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_events_trimmed_total", Help: "Events cut down to max_event_size.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_events_dropped_total", Help: "Events lost by subscribers, peers included, that read too slowly.",
+			Name: "clustermaster_events_dropped_total",
+			Help: "Events lost by subscribers, peers included, that read too slowly.",
 		}),
 		subscriptions: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "clustermaster_event_subscriptions", Help: "Live subscriptions, peers included.",

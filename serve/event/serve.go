@@ -57,7 +57,8 @@ func (i *interests) change(add, remove []string) error {
 			i.prefixes = append(i.prefixes, prefix)
 		}
 	}
-	i.prefixes = slices.DeleteFunc(i.prefixes, func(p string) bool { return slices.Contains(remove, p) })
+	i.prefixes = slices.DeleteFunc(i.prefixes,
+		func(p string) bool { return slices.Contains(remove, p) })
 	if len(i.prefixes) > maxPrefixes {
 		return status.Error(codes.ResourceExhausted, "too many prefixes")
 	}

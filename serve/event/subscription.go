@@ -37,7 +37,8 @@ func newSubscription(m *metrics, wants func(string) bool) *Subscription {
 	out := make(chan Event)
 	s := &Subscription{
 		C: out, out: out, wants: wants, metrics: m, detach: func() {},
-		lost: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), pumped: make(chan struct{}),
+		lost: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		pumped: make(chan struct{}),
 	}
 	m.subscriptions.Inc()
 	go s.pump()
@@ -54,8 +55,9 @@ func (s *Subscription) Close() {
 	<-s.pumped
 }
 
-// Lost gives a notice when events were lost since the last one: because this subscriber read too slowly, or because this master did not
-// take those of another one in time, or lost its stream (then they may have been meant for other subscribers).
+// Lost gives a notice when events were lost since the last one: because this subscriber read too
+// slowly, or because this master did not take those of another one in time, or lost its stream
+// (then they may have been meant for other subscribers).
 func (s *Subscription) Lost() <-chan struct{} { return s.lost }
 
 // miss leaves a notice of loss.
@@ -73,8 +75,8 @@ func (s *Subscription) Dropped() uint64 {
 	return s.dropped
 }
 
-// Unconfirmed names the masters (Node strings) that had not confirmed the subscription when it was returned. Their
-// events arrive as soon as they do confirm.
+// Unconfirmed names the masters (Node strings) that had not confirmed the subscription when it was
+// returned. Their events arrive as soon as they do confirm.
 func (s *Subscription) Unconfirmed() []string { return s.unconfirmed }
 
 // offer queues e and never blocks.

@@ -7,7 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// Whatever a minion put into an event: it is a map within the limit with the bus's stamp, or refused.
+// Whatever a minion put into an event: it is a map within the limit with the bus's stamp, or
+// refused.
 func FuzzTrim(f *testing.F) {
 	stamp, err := value.Pack("2026-11-21T09:33:35.299638")
 	if err != nil {
@@ -15,8 +16,12 @@ func FuzzTrim(f *testing.F) {
 	}
 	for _, m := range []value.Map{
 		{}, {{Key: "data", Value: bytes.Repeat([]byte("x"), 500)}},
-		{{Key: "data", Value: value.Map{{Key: "deep", Value: value.Map{{Key: "er", Value: string(bytes.Repeat([]byte("x"), 300))}}}}}, {Key: "id", Value: "web1"}},
-		{{Key: string(bytes.Repeat([]byte("k"), 400)), Value: 1}, {Key: "_stamp", Value: "its own"}},
+		{{Key: "data",
+			Value: value.Map{{Key: "deep",
+				Value: value.Map{{Key: "er", Value: string(bytes.Repeat([]byte("x"), 300))}}}}},
+			{Key: "id", Value: "web1"}},
+		{{Key: string(bytes.Repeat([]byte("k"), 400)), Value: 1},
+			{Key: "_stamp", Value: "its own"}},
 	} {
 		b, err := value.Pack(m)
 		if err != nil {

@@ -97,7 +97,8 @@ func (s *Server) ListsOf(ctx context.Context, env string, only []string) Lists {
 		}
 		l, err := b.Lists(ctx, env)
 		if err != nil {
-			s.log.Warn("files of a back end are not listed", "backend", b.Name(), "env", env, "err", err)
+			s.log.Warn("files of a back end are not listed", "backend", b.Name(), "env", env,
+				"err", err)
 			continue
 		}
 		if len(l.Files)+len(l.Dirs)+len(l.Links) > 0 {
@@ -158,7 +159,8 @@ func (s *Server) EnvsOf(only []string) []string {
 	return out
 }
 
-// Forget drops cached lists as ClearListCache does, and says for each back end of which environments.
+// Forget drops cached lists as ClearListCache does, and says for each back end of which
+// environments.
 func (s *Server) Forget(env string, only []string) map[string][]string {
 	out := make(map[string][]string)
 	for _, b := range s.order {

@@ -26,12 +26,14 @@ func (c Changes) Data() value.Map {
 	}
 	return value.Map{
 		{Key: "changed", Value: len(c.Added)+len(c.Removed)+len(c.Changed) > 0},
-		{Key: "files", Value: value.Map{{Key: "changed", Value: list(c.Changed)}, {Key: "removed", Value: list(c.Removed)}, {Key: "added", Value: list(c.Added)}}},
+		{Key: "files", Value: value.Map{{Key: "changed", Value: list(c.Changed)},
+			{Key: "removed", Value: list(c.Removed)}, {Key: "added", Value: list(c.Added)}}},
 		{Key: "backend", Value: "roots"},
 	}
 }
 
-// Look compares the files with those of the last look. It walks all roots, so it is for update intervals and operators, not for minions.
+// Look compares the files with those of the last look. It walks all roots, so it is for update
+// intervals and operators, not for minions.
 func (s *Server) Look(ctx context.Context) (Changes, error) {
 	now := make(map[string]string)
 	for _, env := range s.opts.Roots {

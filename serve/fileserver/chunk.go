@@ -12,8 +12,8 @@ import (
 	"clustermaster/value"
 )
 
-// serveFile answers with one piece of a file. The last piece of each file is an empty one, and names the file all the same: a
-// minion makes an empty file from it.
+// serveFile answers with one piece of a file. The last piece of each file is an empty one, and
+// names the file all the same: a minion makes an empty file from it.
 func (s *Server) serveFile(ctx context.Context, load value.Map) (any, error) {
 	rawLoc, hasLoc := load.Get("loc")
 	f, ok := s.required(ctx, load)
@@ -47,7 +47,8 @@ func (s *Server) serveFile(ctx context.Context, load value.Map) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compress %s: %w", f.rel, err)
 	}
-	return value.Map{{Key: "data", Value: packed.Bytes()}, {Key: "dest", Value: f.rel}, {Key: "gzip", Value: int64(level)}}, nil
+	return value.Map{{Key: "data", Value: packed.Bytes()}, {Key: "dest", Value: f.rel},
+		{Key: "gzip", Value: int64(level)}}, nil
 }
 
 // piece reads up to file_buffer_size bytes at loc. It is not written to: others may have the same.
@@ -82,7 +83,8 @@ func (s *Server) piece(ctx context.Context, f found, loc int64) ([]byte, error) 
 	return buf[:n], nil
 }
 
-// keep reads a small file for those who ask next, if it is the version that the marks are of, before and after.
+// keep reads a small file for those who ask next, if it is the version that the marks are of,
+// before and after.
 func (s *Server) keep(file *os.File, path string, at marks) error {
 	buf := make([]byte, at.size+1)
 	n, err := file.ReadAt(buf, 0)

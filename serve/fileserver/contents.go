@@ -13,8 +13,8 @@ const (
 	maxKeptFile = 64 << 10 // bytes of one file
 )
 
-// contents keeps small files as they were read, so that a piece of one costs a look at its marks. All minions ask for the
-// same few at the same time.
+// contents keeps small files as they were read, so that a piece of one costs a look at its marks.
+// All minions ask for the same few at the same time.
 type contents struct {
 	mu    sync.RWMutex // guards all below
 	files map[string]content
@@ -26,15 +26,16 @@ type content struct {
 	data  []byte // never written to
 }
 
-// marks tell one version of a file from another. The change time can't be set, so it moves with every write.
+// marks tell one version of a file from another. The change time can't be set, so it moves with
+// every write.
 type marks struct {
 	dev, ino       uint64
 	size           int64
 	mtime, changed syscall.Timespec
 }
 
-// marksOf reads the marks; ok is false where the system has none, and for a change so new that another one could leave
-// the same marks.
+// marksOf reads the marks; ok is false where the system has none, and for a change so new that
+// another one could leave the same marks.
 func marksOf(info fs.FileInfo) (m marks, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || time.Since(time.Unix(st.Ctim.Unix())) < settled {

@@ -15,13 +15,16 @@ func TestKeptContentsFollowTheDisk(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	path := filepath.Join(root, "f")
-	s, err := New(Options{Roots: []Env{{"base", []string{root}}}, FollowSymlinks: true, BufferSize: 4}, nil, nil)
+	s, err := New(Options{Roots: []Env{{"base", []string{root}}}, FollowSymlinks: true,
+		BufferSize: 4}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	piece := func(loc int64) string {
 		t.Helper()
-		reply, err := s.Serve(t.Context(), "_serve_file", value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: loc}})
+		reply, err := s.Serve(t.Context(), "_serve_file",
+			value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"},
+				{Key: "loc", Value: loc}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,11 +40,13 @@ func TestKeptContentsFollowTheDisk(t *testing.T) {
 	}
 	change("first")
 	if got := piece(0); got != "firs" || s.contents.bytes != 0 {
-		t.Errorf("got %q; %d bytes kept of a file that may still change unseen", got, s.contents.bytes)
+		t.Errorf("got %q; %d bytes kept of a file that may still change unseen", got,
+			s.contents.bytes)
 	}
 	time.Sleep(settled + 100*time.Millisecond)
 	for range 2 { // read, then kept
-		if got := piece(0) + "|" + piece(4) + "|" + piece(5) + "|" + piece(1<<40); got != "firs|t||" {
+		if got := piece(0) + "|" + piece(4) + "|" + piece(5) + "|" +
+			piece(1<<40); got != "firs|t||" {
 			t.Errorf("pieces %q", got)
 		}
 	}
@@ -59,7 +64,9 @@ func TestKeptContentsFollowTheDisk(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := s.Serve(t.Context(), "_serve_file", value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: int64(0)}})
+	reply, err := s.Serve(t.Context(), "_serve_file",
+		value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"},
+			{Key: "loc", Value: int64(0)}})
 	if dest, _ := reply.(value.Map).Get("dest"); err != nil || dest != "" {
 		t.Errorf("a file that is gone: %v, %v", reply, err)
 	}

@@ -32,10 +32,11 @@ func text(load value.Map, key string) (string, bool) {
 	return "", false
 }
 
-// find looks a path up in an environment; both may be changed by a query in the path ("x?saltenv=dev"). Absent files, and all
-// that may not be served, are not found.
+// find looks a path up in an environment; both may be changed by a query in the path
+// ("x?saltenv=dev"). Absent files, and all that may not be served, are not found.
 func (s *Server) find(ctx context.Context, path, env string) (found, bool) {
-	if path == "" || len(path) > maxPath || filepath.IsAbs(path) || strings.Contains(path, "../") || strings.ContainsRune(path, 0) {
+	if path == "" || len(path) > maxPath || filepath.IsAbs(path) || strings.Contains(path, "../") ||
+		strings.ContainsRune(path, 0) {
 		return found{}, false
 	}
 	index := ""
@@ -66,7 +67,8 @@ func (s *Server) find(ctx context.Context, path, env string) (found, bool) {
 		}
 		f, ok, err := b.Find(ctx, path, env)
 		if err != nil {
-			s.log.Warn("a back end can't look a file up", "backend", b.Name(), "env", env, "path", path, "err", err)
+			s.log.Warn("a back end can't look a file up", "backend", b.Name(), "env", env, "path",
+				path, "err", err)
 		} else if ok {
 			return found{path: f.Path(), rel: f.Rel(), other: f, back: b.Name()}, true
 		}
@@ -132,7 +134,8 @@ func (s *Server) fileFind(ctx context.Context, load value.Map) (any, error) {
 		return value.Map{{Key: "path", Value: ""}, {Key: "rel", Value: ""}}, nil
 	}
 	return value.Map{
-		{Key: "path", Value: f.path}, {Key: "rel", Value: f.rel}, {Key: "stat", Value: f.stat()}, {Key: "back", Value: f.back},
+		{Key: "path", Value: f.path}, {Key: "rel", Value: f.rel}, {Key: "stat", Value: f.stat()},
+		{Key: "back", Value: f.back},
 	}, nil
 }
 

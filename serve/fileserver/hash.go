@@ -21,7 +21,8 @@ type hashed struct {
 	sum   string
 }
 
-// settled is how old a change must be before its hash is kept: a file changed twice within the clock's grain looks the same.
+// settled is how old a change must be before its hash is kept: a file changed twice within the
+// clock's grain looks the same.
 const settled = 2 * time.Second
 
 // sum hashes a file, or remembers its hash while time and size of it are the same.
@@ -64,7 +65,8 @@ func (s *Server) sum(ctx context.Context, f found) (string, error) {
 	s.hashed.Inc()
 	sum := hex.EncodeToString(h.Sum(nil))
 	after, err := file.Stat()
-	if err != nil || !after.ModTime().Equal(info.ModTime()) || after.Size() != info.Size() || time.Since(info.ModTime()) < settled {
+	if err != nil || !after.ModTime().Equal(info.ModTime()) || after.Size() != info.Size() ||
+		time.Since(info.ModTime()) < settled {
 		return sum, nil //nolint:nilerr // what was read is what it was; only not worth keeping
 	}
 	s.hashMu.Lock()
@@ -80,7 +82,8 @@ func (s *Server) sum(ctx context.Context, f found) (string, error) {
 	return sum, nil
 }
 
-// open opens a regular file. What has become something else since it was found (a pipe would block) is not opened.
+// open opens a regular file. What has become something else since it was found (a pipe would block)
+// is not opened.
 func open(path string) (*os.File, fs.FileInfo, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -118,5 +121,6 @@ func (s *Server) hashAndStat(ctx context.Context, load value.Map) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []any{value.Map{{Key: "hash_type", Value: s.opts.HashType}, {Key: "hsum", Value: sum}}, f.stat()}, nil
+	return []any{value.Map{{Key: "hash_type", Value: s.opts.HashType}, {Key: "hsum", Value: sum}},
+		f.stat()}, nil
 }

@@ -30,13 +30,15 @@ type listing struct {
 	linked  []linked
 }
 
-// stamp is a folder as it was when it was listed. A name that comes or goes changes its folder's time.
+// stamp is a folder as it was when it was listed. A name that comes or goes changes its folder's
+// time.
 type stamp struct {
 	dir  string
 	info os.FileInfo
 }
 
-// linked is a link and whether it led to a folder when it was listed: its target may change without a trace in its own folder.
+// linked is a link and whether it led to a folder when it was listed: its target may change without
+// a trace in its own folder.
 type linked struct {
 	path  string
 	isDir bool
@@ -47,15 +49,16 @@ func leadsToDir(link string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Ages of lists: they are looked at again after checkAfter, and made anew when a folder or the kind of a link's target has changed.
-// They are made anew after maxAge at any rate: a folder's time can be set back.
+// Ages of lists: they are looked at again after checkAfter, and made anew when a folder or the kind
+// of a link's target has changed. They are made anew after maxAge at any rate: a folder's time can
+// be set back.
 const (
 	checkAfter = 500 * time.Millisecond
 	maxAge     = 20 * time.Second
 )
 
-// fresh reports whether nothing has changed since the lists were made. A folder that changed shortly before is not to be told from one
-// that changed again since.
+// fresh reports whether nothing has changed since the lists were made. A folder that changed
+// shortly before is not to be told from one that changed again since.
 func (e *listing) fresh(now time.Time) bool {
 	if e.l == nil || now.Sub(e.made) >= maxAge {
 		return false
@@ -65,7 +68,8 @@ func (e *listing) fresh(now time.Time) bool {
 	}
 	for _, s := range e.stamps {
 		info, err := os.Stat(s.dir)
-		if err != nil || !os.SameFile(info, s.info) || !info.ModTime().Equal(s.info.ModTime()) || e.made.Sub(info.ModTime()) < settled {
+		if err != nil || !os.SameFile(info, s.info) || !info.ModTime().Equal(s.info.ModTime()) ||
+			e.made.Sub(info.ModTime()) < settled {
 			return false
 		}
 	}
@@ -110,16 +114,18 @@ func (s *Server) of(env string) *lists {
 			s.log.Warn("file list cut off: too many files or folders too deep; split the environment", "env", env, "n", w.n)
 		}
 		if len(w.nameless) > 0 {
-			s.log.Warn("files are left out of the list: their names are not UTF-8; rename them", "env", env, "n", len(w.nameless), "path", strconv.Quote(w.nameless[0]))
+			s.log.Warn("files are left out of the list: their names are not UTF-8; rename them",
+				"env", env, "n", len(w.nameless), "path", strconv.Quote(w.nameless[0]))
 		}
 		s.walks.Inc()
-		entry.made, entry.checked, entry.l, entry.stamps, entry.linked = now, now, w.lists(), w.stamps, w.linked
+		entry.made, entry.checked, entry.l, entry.stamps, entry.linked = now, now, w.lists(),
+			w.stamps, w.linked
 	}
 	return entry.l
 }
 
-// ClearListCache drops the cached lists of an environment, "" for all, as salt-run fileserver.clear_file_list_cache does, and names the
-// environments that had some.
+// ClearListCache drops the cached lists of an environment, "" for all, as salt-run
+// fileserver.clear_file_list_cache does, and names the environments that had some.
 func (s *Server) ClearListCache(env string) []string {
 	var out []string
 	for _, names := range s.Forget(env, nil) {
@@ -269,15 +275,17 @@ func (w *walker) lists() *lists {
 	return l
 }
 
-// walk lists one folder and those in it. Linked folders are entered if links are followed, but not one that we are in: a
-// folder that contains itself ends there. (Salt goes round until the name is too long.)
+// walk lists one folder and those in it. Linked folders are entered if links are followed, but not
+// one that we are in: a folder that contains itself ends there. (Salt goes round until the name is
+// too long.)
 func (w *walker) walk(dir, rel string, above []os.FileInfo) {
 	if len(above) > maxDepth {
 		w.full = true
 		return
 	}
 	self, err := os.Stat(dir)
-	if err != nil || slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
+	if err != nil || slices.ContainsFunc(above,
+		func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
 		return
 	}
 	w.stamps = append(w.stamps, stamp{dir, self})
@@ -290,7 +298,8 @@ func (w *walker) walk(dir, rel string, above []os.FileInfo) {
 		if e.Name() == StagingDir {
 			continue
 		}
-		if !utf8.ValidString(e.Name()) { // minions take such a list for broken, or ask for it in vain
+		// minions take such a list for broken, or ask for it in vain
+		if !utf8.ValidString(e.Name()) {
 			w.nameless = append(w.nameless, filepath.Join(dir, e.Name()))
 			continue
 		}
@@ -319,7 +328,9 @@ func (w *walker) add(full, name string, isDir, isLink bool) {
 	}
 	if isDir {
 		w.dirs[name] = struct{}{}
-		if entries, err := os.ReadDir(full); err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != StagingDir }) {
+		if entries, err := os.ReadDir(full); err == nil &&
+			!slices.ContainsFunc(entries,
+				func(e os.DirEntry) bool { return e.Name() != StagingDir }) {
 			w.empty[name] = struct{}{}
 		}
 	} else {
@@ -337,8 +348,9 @@ func (w *walker) add(full, name string, isDir, isLink bool) {
 	}
 }
 
-// pointsInside reports whether a link's text leads to a place below the root, be there something or not. A text that begins
-// with ".." is taken from the link itself, not from its folder, as Salt does; only the text is at stake.
+// pointsInside reports whether a link's text leads to a place below the root, be there something or
+// not. A text that begins with ".." is taken from the link itself, not from its folder, as Salt
+// does; only the text is at stake.
 func (w *walker) pointsInside(full, target string) bool {
 	to := target
 	switch {

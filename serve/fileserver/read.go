@@ -10,7 +10,10 @@ import (
 )
 
 // List returns the sorted paths of an environment's files. It is not written to.
-func (s *Server) List(env string) []string { return s.ListsOf(context.Background(), env, nil).Files }
+func (s *Server) List(env string) []string {
+	return s.ListsOf(context.Background(), env,
+		nil).Files
+}
 
 // Dirs returns the sorted paths of an environment's folders. It is not written to.
 func (s *Server) Dirs(env string) []string { return s.ListsOf(context.Background(), env, nil).Dirs }
@@ -31,7 +34,8 @@ func (s *Server) Links(env string) value.Map {
 // maxRead bounds what Read returns, in bytes.
 const maxRead = 64 << 20
 
-// Read returns the content of a file that may be served, and where it lies on disk; found is false for all others.
+// Read returns the content of a file that may be served, and where it lies on disk; found is false
+// for all others.
 func (s *Server) Read(env, path string) (abs string, data []byte, found bool, err error) {
 	ctx := context.Background()
 	f, ok := s.find(ctx, path, env)

@@ -60,7 +60,8 @@ func (g *golden) tree(t testing.TB) string {
 		}
 	}
 	for path, to := range g.Links {
-		if err := os.Symlink(strings.ReplaceAll(to, "ROOT", root), filepath.Join(root, path)); err != nil {
+		if err := os.Symlink(strings.ReplaceAll(to, "ROOT", root),
+			filepath.Join(root, path)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +82,8 @@ func (g *golden) server(t testing.TB, root, variant string) *Server {
 	t.Helper()
 	o := Options{
 		Roots: []Env{
-			{"base", []string{root + "/one", root + "/two"}}, {"dev", []string{root + "/dev"}}, {anyEnv, []string{root + "/any___env__"}},
+			{"base", []string{root + "/one", root + "/two"}}, {"dev", []string{root + "/dev"}},
+			{anyEnv, []string{root + "/any___env__"}},
 		},
 		FollowSymlinks: true, BufferSize: 4,
 	}
@@ -153,7 +155,8 @@ func TestRepliesLikeSalt(t *testing.T) {
 		servers[variant] = g.server(t, root, variant)
 	}
 	for _, c := range g.Cases {
-		if path, _ := c.Load["path"].(string); c.Cmd == "_serve_file" && path == "both?saltenv=dev" && c.Load["saltenv"] != "dev" {
+		if path, _ := c.Load["path"].(string); c.Cmd == "_serve_file" &&
+			path == "both?saltenv=dev" && c.Load["saltenv"] != "dev" {
 			continue // Salt finds and hashes the file, but sends it empty; here it is sent
 		}
 		var l value.Map
@@ -172,7 +175,8 @@ func TestRepliesLikeSalt(t *testing.T) {
 			slices.Sort(names)
 			got = plain(names, root)
 		}
-		// Salt's empty data is text in an absent reply and bytes at the end of a file; both are one on the wire.
+		// Salt's empty data is text in an absent reply and bytes at the end of a file; both are one
+		// on the wire.
 		if !reflect.DeepEqual(got, c.Reply) {
 			t.Errorf("%s %s %v: got %v, Salt says %v", c.Variant, c.Cmd, c.Load, got, c.Reply)
 		}
@@ -184,7 +188,8 @@ func TestStat(t *testing.T) {
 	g := load(t)
 	root := g.tree(t)
 	s := g.server(t, root, "default")
-	reply, err := s.Serve(context.Background(), "_file_find", value.Map{{Key: "path", Value: "hello.txt"}})
+	reply, err := s.Serve(context.Background(), "_file_find",
+		value.Map{{Key: "path", Value: "hello.txt"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,12 +203,14 @@ func TestStat(t *testing.T) {
 	}
 }
 
-// fetch asks for a file as a minion does and returns its content, its name and the number of requests.
+// fetch asks for a file as a minion does and returns its content, its name and the number of
+// requests.
 func fetch(t *testing.T, s *Server, path string, level int64) (string, string, int) {
 	t.Helper()
 	var content []byte
 	for n := 1; ; n++ {
-		l := value.Map{{Key: "path", Value: path}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: int64(len(content))}}
+		l := value.Map{{Key: "path", Value: path}, {Key: "saltenv", Value: "base"},
+			{Key: "loc", Value: int64(len(content))}}
 		if level >= 0 {
 			l = l.Set("gzip", level)
 		}
@@ -249,15 +256,19 @@ func TestChunks(t *testing.T) {
 		for _, level := range []int64{-1, 0, 1, 5, 9} {
 			got, dest, n := fetch(t, s, "sub/f", level)
 			if got != want || dest != "sub/f" || n != (size+99)/100+1 {
-				t.Errorf("%d bytes, gzip %d: got %d as %q in %d requests", size, level, len(got), dest, n)
+				t.Errorf("%d bytes, gzip %d: got %d as %q in %d requests", size, level, len(got),
+					dest, n)
 			}
 		}
 	}
 	for _, l := range []value.Map{
-		{{Key: "loc", Value: int64(-1)}}, {{Key: "loc", Value: "x"}}, {{Key: "loc", Value: int64(0)}, {Key: "gzip", Value: int64(10)}},
+		{{Key: "loc", Value: int64(-1)}}, {{Key: "loc", Value: "x"}},
+		{{Key: "loc", Value: int64(0)}, {Key: "gzip", Value: int64(10)}},
 		{{Key: "loc", Value: int64(0)}, {Key: "gzip", Value: "best"}},
 	} {
-		if _, err := s.Serve(context.Background(), "_serve_file", append(l, value.Pair{Key: "path", Value: "sub/f"}, value.Pair{Key: "saltenv", Value: "base"})); err == nil {
+		if _, err := s.Serve(context.Background(), "_serve_file",
+			append(l, value.Pair{Key: "path", Value: "sub/f"},
+				value.Pair{Key: "saltenv", Value: "base"})); err == nil {
 			t.Errorf("%v is served", l)
 		}
 	}
@@ -269,12 +280,14 @@ func TestEnvironmentStaysInside(t *testing.T) {
 	write(t, filepath.Join(root, "qa", "f"), "qa")
 	write(t, filepath.Join(root, "feature", "x", "f"), "x")
 	write(t, filepath.Join(filepath.Dir(root), "f"), "outside")
-	s, err := New(Options{Roots: []Env{{anyEnv, []string{root + "/__env__"}}}, FollowSymlinks: true}, nil, nil)
+	s, err := New(Options{Roots: []Env{{anyEnv, []string{root + "/__env__"}}},
+		FollowSymlinks: true}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for env, want := range map[string]string{
-		"qa": root + "/qa/f", "feature/x": root + "/feature/x/f", "..": "", "../..": "", "qa/../..": "", "": "", "/": "", ".": "", "q\x00a": "", "qa/": "", anyEnv: "",
+		"qa": root + "/qa/f", "feature/x": root + "/feature/x/f", "..": "", "../..": "",
+		"qa/../..": "", "": "", "/": "", ".": "", "q\x00a": "", "qa/": "", anyEnv: "",
 	} {
 		f, _ := s.find(t.Context(), "f", env)
 		if f.path != want {
@@ -293,7 +306,8 @@ func TestHashFollowsChanges(t *testing.T) {
 	path := filepath.Join(root, "f")
 	old := time.Now().Add(-time.Hour)
 	ask := func() string {
-		reply, err := s.Serve(context.Background(), "_file_hash", value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}})
+		reply, err := s.Serve(context.Background(), "_file_hash",
+			value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,12 +354,15 @@ func TestNamesThatAreNoText(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	s, err := New(Options{FollowSymlinks: true, Roots: []Env{{Name: "base", Roots: []string{root}}}}, slog.New(slog.NewTextHandler(&said, nil)), nil)
+	s, err := New(Options{FollowSymlinks: true,
+		Roots: []Env{{Name: "base", Roots: []string{root}}}},
+		slog.New(slog.NewTextHandler(&said, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := s.of("base")
-	if want := []string{"a", "ünï/c"}; !slices.Equal(l.files, want) || !slices.Equal(l.dirs, []string{"ünï"}) || len(l.links) != 0 {
+	if want := []string{"a", "ünï/c"}; !slices.Equal(l.files, want) ||
+		!slices.Equal(l.dirs, []string{"ünï"}) || len(l.links) != 0 {
 		t.Errorf("files %q, folders %q, links %q", l.files, l.dirs, l.links)
 	}
 	if !strings.Contains(said.String(), "n=3") || !strings.Contains(said.String(), "caf") {
@@ -459,7 +476,8 @@ func TestLook(t *testing.T) {
 	}
 	write(t, c, "1")
 	got, err := s.Look(t.Context())
-	if err != nil || !slices.Equal(got.Added, []string{c}) || !slices.Equal(got.Removed, []string{a}) || !slices.Equal(got.Changed, []string{b}) {
+	if err != nil || !slices.Equal(got.Added, []string{c}) ||
+		!slices.Equal(got.Removed, []string{a}) || !slices.Equal(got.Changed, []string{b}) {
 		t.Errorf("%v %v", got, err)
 	}
 	if v, _ := got.Data().Get("changed"); v != true {
@@ -514,7 +532,8 @@ func FuzzFind(f *testing.F) {
 			return
 		}
 		real, err := filepath.EvalSymlinks(found.path)
-		if err != nil || !strings.HasPrefix(real, root+"/") || strings.HasPrefix(real, root+"/outside") {
+		if err != nil || !strings.HasPrefix(real, root+"/") ||
+			strings.HasPrefix(real, root+"/outside") {
 			t.Fatalf("%q in %q leads to %q, %v", path, env, real, err)
 		}
 	})
@@ -530,7 +549,8 @@ func TestEndlessIgnoreRegex(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := New(Options{Roots: []Env{{Name: "base", Roots: []string{root}}}, IgnoreRegex: []string{"(?=a)(a+)+$"}}, nil, nil)
+	s, err := New(Options{Roots: []Env{{Name: "base", Roots: []string{root}}},
+		IgnoreRegex: []string{"(?=a)(a+)+$"}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

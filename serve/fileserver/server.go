@@ -28,7 +28,8 @@ type Env struct {
 
 // Options are the master options that the roots backend depends on.
 type Options struct {
-	Roots          []Env    // file_roots, in the config's order; an Env "__env__" stands for all that are not there
+	// file_roots, in the config's order; an Env "__env__" stands for all that are not there
+	Roots          []Env
 	IgnoreRegex    []string // file_ignore_regex
 	IgnoreGlob     []string // file_ignore_glob
 	FollowSymlinks bool     // fileserver_followsymlinks; Salt's default is true
@@ -37,8 +38,8 @@ type Options struct {
 	BufferSize     int      // file_buffer_size in bytes; 0 is 1 MiB
 }
 
-// StagingDir is the folder in a root where contents for it are prepared and replaced ones kept (package statesync). Nothing below
-// a folder of that name is found or listed.
+// StagingDir is the folder in a root where contents for it are prepared and replaced ones kept
+// (package statesync). Nothing below a folder of that name is found or listed.
 const StagingDir = ".clustermaster-staging"
 
 // anyEnv is the name of the environment that stands for those that are not configured.
@@ -95,22 +96,27 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		opts: o, log: log.With("component", "fileserver"), hashing: make(chan struct{}, parallelHashes),
-		lists: make(map[string]*listing), hashes: make(map[string]hashed),
+		opts: o, log: log.With("component", "fileserver"),
+		hashing: make(chan struct{}, parallelHashes),
+		lists:   make(map[string]*listing), hashes: make(map[string]hashed),
 		served: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_fileserver_requests_total", Help: "File requests of minions.",
 		}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_fileserver_sent_bytes_total", Help: "Bytes of files sent to minions, before compression.",
+			Name: "clustermaster_fileserver_sent_bytes_total",
+			Help: "Bytes of files sent to minions, before compression.",
 		}),
 		walks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_fileserver_walks_total", Help: "Times that an environment's files were listed on disk.",
+			Name: "clustermaster_fileserver_walks_total",
+			Help: "Times that an environment's files were listed on disk.",
 		}),
 		hashed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_fileserver_hashed_files_total", Help: "Files that were hashed: once per change.",
+			Name: "clustermaster_fileserver_hashed_files_total",
+			Help: "Files that were hashed: once per change.",
 		}),
 		kept: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_fileserver_kept_reads_total", Help: "Pieces of files that were served from memory.",
+			Name: "clustermaster_fileserver_kept_reads_total",
+			Help: "Pieces of files that were served from memory.",
 		}),
 	}
 	switch o.HashType {
@@ -127,7 +133,8 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 	case "sha512":
 		s.newHash = sha512.New
 	default:
-		return nil, fmt.Errorf("hash_type %q: not one of md5, sha1, sha224, sha256, sha384, sha512", o.HashType)
+		return nil, fmt.Errorf("hash_type %q: not one of md5, sha1, sha224, sha256, sha384, sha512",
+			o.HashType)
 	}
 	for _, expr := range o.IgnoreRegex {
 		test, ok := pyregex.Forbids(expr)
@@ -137,9 +144,11 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 		s.ignore = append(s.ignore, test)
 	}
 	if reg != nil {
-		reg.MustRegister(s.served, s.bytes, s.walks, s.hashed, s.kept, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "clustermaster_fileserver_kept_bytes", Help: fmt.Sprintf("Bytes of small files kept in memory, at most %d.", maxKept),
-		}, func() float64 { return float64(s.contents.size()) }))
+		reg.MustRegister(s.served, s.bytes, s.walks, s.hashed, s.kept,
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "clustermaster_fileserver_kept_bytes",
+				Help: fmt.Sprintf("Bytes of small files kept in memory, at most %d.", maxKept),
+			}, func() float64 { return float64(s.contents.size()) }))
 	}
 	s.Use([]string{Roots})
 	return s, nil
@@ -234,5 +243,6 @@ func (s *Server) ignored(path string) bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(s.opts.IgnoreGlob, func(glob string) bool { return fnmatch.Match(glob, path) })
+	return slices.ContainsFunc(s.opts.IgnoreGlob,
+		func(glob string) bool { return fnmatch.Match(glob, path) })
 }

@@ -53,11 +53,13 @@ func envsOf(remotes []*bound) []string {
 		}
 		for name := range b.refs {
 			ref := ""
-			if rest, ok := strings.CutPrefix(name, "refs/remotes/"); ok && slices.Contains(b.RefTypes, "branch") {
+			if rest, ok := strings.CutPrefix(name, "refs/remotes/"); ok &&
+				slices.Contains(b.RefTypes, "branch") {
 				if _, ref, ok = strings.Cut(rest, "/"); !ok || ref == "" {
 					ref = rest
 				}
-			} else if rest, ok := strings.CutPrefix(name, "refs/tags/"); ok && slices.Contains(b.RefTypes, "tag") {
+			} else if rest, ok := strings.CutPrefix(name, "refs/tags/"); ok &&
+				slices.Contains(b.RefTypes, "tag") {
 				ref = rest
 			}
 			switch _, mapped := b.byRef[ref]; {
@@ -111,14 +113,16 @@ func (b *bound) find(ctx context.Context, env string) (target, error) {
 		if name == "" {
 			continue
 		}
-		if _, t, err := b.resolve(ctx, name); err == nil && t.tree != "" || err != nil && !errors.Is(err, errMissing) {
+		if _, t, err := b.resolve(ctx, name); err == nil && t.tree != "" || err != nil &&
+			!errors.Is(err, errMissing) {
 			return t, err
 		}
 	}
 	return target{}, nil
 }
 
-// resolve finds the commit of a name as ref_types say, and the ref that it stands for; "" is a commit's own id.
+// resolve finds the commit of a name as ref_types say, and the ref that it stands for; "" is a
+// commit's own id.
 func (b *bound) resolve(ctx context.Context, name string) (ref string, t target, err error) {
 	for _, kind := range b.RefTypes {
 		var refs []string
@@ -220,7 +224,8 @@ func (s *Store) Lists(ctx context.Context, env string) (lists, error) {
 	return l, nil
 }
 
-func (s *Store) listTree(ctx context.Context, b *bound, tree, mount string, files, dirs map[string]bool, links map[string]string) error {
+func (s *Store) listTree(ctx context.Context, b *bound, tree, mount string, files,
+	dirs map[string]bool, links map[string]string) error {
 	unsafe, err := b.m.walk(ctx, tree, func(w walked) error {
 		name := path.Join(mount, w.path)
 		switch {
@@ -241,7 +246,8 @@ func (s *Store) listTree(ctx context.Context, b *bound, tree, mount string, file
 		return nil
 	})
 	if unsafe > 0 {
-		s.once("names of files are unsafe or not UTF-8; they are left out", b.Label()+tree, "remote", b.Label(), "n", unsafe)
+		s.once("names of files are unsafe or not UTF-8; they are left out", b.Label()+tree,
+			"remote", b.Label(), "n", unsafe)
 	}
 	return err
 }
@@ -276,7 +282,8 @@ func (s *Store) Find(ctx context.Context, name, env string) (fileserver.File, bo
 		if err != nil {
 			return nil, false, fmt.Errorf("remote %s: %w", b.Label(), err)
 		}
-		return &content{s: s, m: b.m, node: n, rel: name, path: filepath.Join(s.opts.CacheDir, RoleFiles, "refs", env, name)}, true, nil
+		return &content{s: s, m: b.m, node: n, rel: name,
+			path: filepath.Join(s.opts.CacheDir, RoleFiles, "refs", env, name)}, true, nil
 	}
 	return nil, false, nil
 }
@@ -425,7 +432,7 @@ func (c *content) Whole(ctx context.Context, most int64) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// contentAge is how long a large content that nobody asks for lies in a file.
+// contentAge is how long a large content stays in a file after its last use.
 const contentAge = 24 * time.Hour
 
 // dropContents removes files of contents that are old; they are made anew when they are asked for.

@@ -104,7 +104,8 @@ func (p *program) environment(r *Remote, extra ...[2]string) []string {
 	}
 	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(conf)))
 	for i, kv := range conf {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]),
+			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
 	}
 	return env
 }
@@ -120,7 +121,8 @@ func (p *program) withAccess(env []string, conf [][2]string, r *Remote) ([]strin
 	if a.Passphrase == "" {
 		ssh += " -o BatchMode=yes"
 	} else {
-		env = append(env, "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force", "DISPLAY=:none", "CM_GIT_PASSPHRASE="+a.Passphrase)
+		env = append(env, "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force", "DISPLAY=:none",
+			"CM_GIT_PASSPHRASE="+a.Passphrase)
 	}
 	env = append(env, "GIT_SSH_COMMAND="+ssh, "GIT_SSH_VARIANT=ssh")
 	switch scheme(r.URL) {
@@ -130,7 +132,8 @@ func (p *program) withAccess(env []string, conf [][2]string, r *Remote) ([]strin
 			if u, err := url.Parse(r.URL); err == nil {
 				host = u.Host
 			}
-			env = append(env, "GIT_ASKPASS="+ask, "CM_GIT_HOST="+host, "CM_GIT_USER="+a.User, "CM_GIT_PASSWORD="+a.Password)
+			env = append(env, "GIT_ASKPASS="+ask, "CM_GIT_HOST="+host, "CM_GIT_USER="+a.User,
+				"CM_GIT_PASSWORD="+a.Password)
 			conf = append(conf, [2]string{"credential.helper", ""}) // the option decides
 		}
 		if a.NoVerify {
@@ -196,7 +199,8 @@ func (p *program) do(ctx context.Context, r run) ([]byte, error) {
 
 // command makes the process: a session of its own, without a terminal.
 func (p *program) command(ctx context.Context, r run) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, p.path, r.args...) //nolint:gosec // git, with arguments that were checked
+	cmd := exec.CommandContext(ctx, p.path,
+		r.args...) //nolint:gosec // git, with arguments that were checked
 	cmd.Dir, cmd.Env = r.dir, p.environment(r.remote, r.conf...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -238,7 +242,8 @@ func (t *tail) reason() string {
 			continue
 		}
 		if rest, ok := strings.CutPrefix(line, "fatal: "); ok {
-			if last != "" && !strings.HasPrefix(last, "warning") && strings.HasPrefix(rest, "Could not read from remote") {
+			if last != "" && !strings.HasPrefix(last, "warning") &&
+				strings.HasPrefix(rest, "Could not read from remote") {
 				return last
 			}
 			return rest

@@ -28,8 +28,10 @@ func open(t testing.TB, o Options, remotes ...any) (*Store, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	dir := t.TempDir()
-	o.Dir, o.CacheDir, o.NewHash = filepath.Join(dir, "git"), dir, func() hash.Hash { return sha256.New() }
-	o.Files = Config{Role: RoleFiles, Remotes: remotes, Global: func(option string) any { return defaults[option] }}
+	o.Dir, o.CacheDir, o.NewHash = filepath.Join(dir,
+		"git"), dir, func() hash.Hash { return sha256.New() }
+	o.Files = Config{Role: RoleFiles, Remotes: remotes,
+		Global: func(option string) any { return defaults[option] }}
 	s, problems, err := New(o, newAlone(), nil, slog.New(slog.NewTextHandler(&log, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -77,8 +79,10 @@ func TestHostileTrees(t *testing.T) {
 	r := newRepo(t)
 	blob := r.pipe("secret", "hash-object", "-w", "--stdin")
 	inner := r.pipe("100644 blob "+blob+"\tpasswd\n", "mktree")
-	entries := "040000 tree " + inner + "\t..\n040000 tree " + inner + "\t.git\n040000 tree " + inner + "\t.GIT\n" +
-		"100644 blob " + blob + "\t\xff\xfe\n100644 blob " + blob + "\tgood\n100644 blob " + blob + "\t.\n"
+	entries := "040000 tree " + inner + "\t..\n040000 tree " + inner + "\t.git\n040000 tree " +
+		inner + "\t.GIT\n" +
+		"100644 blob " + blob + "\t\xff\xfe\n100644 blob " + blob + "\tgood\n100644 blob " + blob +
+		"\t.\n"
 	entries = strings.ReplaceAll(entries, "\n", "\x00")
 	tree := r.pipe(entries, "mktree", "-z")
 	r.git("update-ref", "refs/heads/master", r.git("commit-tree", "-m", "hostile", tree))
@@ -103,18 +107,20 @@ func TestHostileTrees(t *testing.T) {
 	if !strings.Contains(log.String(), "unsafe") {
 		t.Errorf("nothing is said of unsafe names: %s", log)
 	}
-	err = filepath.WalkDir(filepath.Dir(s.opts.Dir), func(path string, _ os.DirEntry, err error) error {
-		if strings.HasSuffix(path, "passwd") {
-			t.Errorf("%s was written", path)
-		}
-		return err
-	})
+	err = filepath.WalkDir(filepath.Dir(s.opts.Dir),
+		func(path string, _ os.DirEntry, err error) error {
+			if strings.HasSuffix(path, "passwd") {
+				t.Errorf("%s was written", path)
+			}
+			return err
+		})
 	if err != nil {
 		t.Error(err)
 	}
 }
 
-// TestRemotesThatFail keeps serving what was agreed on, tells of each error once and goes on with the others.
+// TestRemotesThatFail keeps serving what was agreed on, tells of each error once and goes on with
+// the others.
 func TestRemotesThatFail(t *testing.T) {
 	t.Parallel()
 	hangs, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,8 +141,10 @@ func TestRemotesThatFail(t *testing.T) {
 	r.write(map[string]string{"a": "1"})
 	r.commit("one")
 	s, log := open(t, Options{Timeout: 3 * time.Second},
-		"file://"+r.dir, bad, with("git://"+hangs.Addr().String()+"/x", "name", "hanging"), with("https://e.example/x", "rot", "x", "name", "wrong"),
-		"ext::sh -c touch% /tmp/x", with("http://e.example/y", "user", "u", "password", "secretword"))
+		"file://"+r.dir, bad, with("git://"+hangs.Addr().String()+"/x", "name", "hanging"),
+		with("https://e.example/x", "rot", "x", "name", "wrong"),
+		"ext::sh -c touch% /tmp/x", with("http://e.example/y", "user", "u", "password",
+			"secretword"))
 	began := time.Now()
 	failed := 0
 	for _, o := range s.all(t) {
@@ -145,13 +153,15 @@ func TestRemotesThatFail(t *testing.T) {
 		}
 	}
 	if failed != 2 || time.Since(began) > 20*time.Second {
-		t.Errorf("%d failed, want the absent and the hanging one; took %v", failed, time.Since(began))
+		t.Errorf("%d failed, want the absent and the hanging one; took %v", failed,
+			time.Since(began))
 	}
 	if got := s.read(t, "a", "base"); got != "1" {
 		t.Errorf("a: %q", got)
 	}
 	for _, want := range []string{
-		"remote https://e.example/x: option rot: ", "remote ext::sh -c touch% /tmp/x: option remotes: ",
+		"remote https://e.example/x: option rot: ",
+		"remote ext::sh -c touch% /tmp/x: option remotes: ",
 		"remote http://e.example/y: option insecure_auth: ", "was stopped", bad,
 	} {
 		if n := strings.Count(log.String(), want); n != 1 {
@@ -257,7 +267,8 @@ func TestPins(t *testing.T) {
 	s.all(t)
 	expect("0")
 	st, err := s.Status(t.Context(), "")
-	if err != nil || st[0].Envs[0].PinnedBy != "ada" || st[0].Envs[0].Subject != "c0" || st[0].Envs[0].Author != "Ada" {
+	if err != nil || st[0].Envs[0].PinnedBy != "ada" || st[0].Envs[0].Subject != "c0" ||
+		st[0].Envs[0].Author != "Ada" {
 		t.Errorf("status: %+v, %v", st, err)
 	}
 	if _, err := s.Unpin(t.Context(), "states", "base", "ada", false); err != nil {
@@ -267,7 +278,8 @@ func TestPins(t *testing.T) {
 	if _, err := s.Pin(t.Context(), "states", "base", "nothing", "ada", false); err == nil {
 		t.Error("pinned to a commit that there is not")
 	}
-	if _, err := s.Pin(t.Context(), "other", "base", ids[0], "ada", false); err == nil || !strings.Contains(err.Error(), "states") {
+	if _, err := s.Pin(t.Context(), "other", "base", ids[0], "ada", false); err == nil ||
+		!strings.Contains(err.Error(), "states") {
 		t.Errorf("an unknown remote: %v", err)
 	}
 	locked, err := s.SetLock(t.Context(), RoleFiles, "sta*", true)
@@ -282,7 +294,8 @@ func TestAllowedSigners(t *testing.T) {
 	r := newRepo(t)
 	dir := t.TempDir()
 	key, signers := filepath.Join(dir, "key"), filepath.Join(dir, "signers")
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+		key).CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen: %v %s", err, out)
 	}
 	pub, err := os.ReadFile(key + ".pub")
@@ -314,14 +327,16 @@ func TestAllowedSigners(t *testing.T) {
 	}
 }
 
-// TestHTTPS fetches from a smart server with user, password and a certificate of its own, and refuses others.
+// TestHTTPS fetches from a smart server with user, password and a certificate of its own, and
+// refuses others.
 func TestHTTPS(t *testing.T) {
 	r := newRepo(t)
 	r.write(map[string]string{"a": "over https"})
 	r.commit("one")
 	core := r.git("--exec-path")
 	backend := &cgi.Handler{
-		Path: filepath.Join(core, "git-http-backend"), Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1"},
+		Path: filepath.Join(core, "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1"},
 	}
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if user, password, _ := q.BasicAuth(); user != "deploy" || password != "it's $ecret" {
@@ -333,7 +348,8 @@ func TestHTTPS(t *testing.T) {
 	}))
 	defer srv.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: srv.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	url := srv.URL + "/repo/.git"
@@ -343,9 +359,12 @@ func TestHTTPS(t *testing.T) {
 		want     string
 	}{
 		{"right", ca, []any{"user", "deploy", "password", "it's $ecret"}, ""},
-		{"wrong password", ca, []any{"user", "deploy", "password", "wrong-one"}, "Authentication failed"},
-		{"unknown certificate", "", []any{"user", "deploy", "password", "it's $ecret"}, "certificate"},
-		{"unverified", "", []any{"user", "deploy", "password", "it's $ecret", "ssl_verify", false}, ""},
+		{"wrong password", ca, []any{"user", "deploy", "password", "wrong-one"},
+			"Authentication failed"},
+		{"unknown certificate", "", []any{"user", "deploy", "password", "it's $ecret"},
+			"certificate"},
+		{"unverified", "", []any{"user", "deploy", "password", "it's $ecret", "ssl_verify",
+			false}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("GIT_SSL_CAINFO", c.ca)
@@ -354,7 +373,8 @@ func TestHTTPS(t *testing.T) {
 			}
 			s, log := open(t, Options{}, with(url, c.options...))
 			for _, o := range s.all(t) {
-				if (o.Err == nil) != (c.want == "") || o.Err != nil && !strings.Contains(o.Err.Error(), c.want) {
+				if (o.Err == nil) != (c.want == "") || o.Err != nil &&
+					!strings.Contains(o.Err.Error(), c.want) {
 					t.Errorf("got %v, want %q", o.Err, c.want)
 				}
 			}
@@ -381,7 +401,8 @@ func TestGitDaemon(t *testing.T) {
 	port := ln.Addr().(*net.TCPAddr).Port
 	ln.Close()
 	ctx, stop := context.WithCancel(t.Context())
-	daemon := exec.CommandContext(ctx, filepath.Join(r.git("--exec-path"), "git-daemon"), "--listen=127.0.0.1", fmt.Sprint("--port=", port),
+	daemon := exec.CommandContext(ctx, filepath.Join(r.git("--exec-path"), "git-daemon"),
+		"--listen=127.0.0.1", fmt.Sprint("--port=", port),
 		"--export-all", "--base-path="+filepath.Dir(r.dir), "--reuseaddr")
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)

@@ -127,7 +127,8 @@ func (s *Store) round(ctx context.Context, keys []string) map[string]Outcome {
 	wg.Wait()
 	files := false
 	for key, o := range out {
-		files = files || o.Changed && slices.ContainsFunc(s.files, func(r *Remote) bool { return r.key == key })
+		files = files || o.Changed && slices.ContainsFunc(s.files,
+			func(r *Remote) bool { return r.key == key })
 	}
 	if files {
 		s.opts.Changed()
@@ -174,7 +175,8 @@ func (s *Store) update(ctx context.Context, m *mirror) (changed bool, err error)
 		}
 	}
 	if refused != "" && refused != was.Refused {
-		s.log.Error(fmt.Sprintf("%s remote %s: option git_allowed_signers: %s", m.remote.Role, m.remote.Label(), refused))
+		s.log.Error(fmt.Sprintf("%s remote %s: option git_allowed_signers: %s", m.remote.Role,
+			m.remote.Label(), refused))
 	}
 	return changed, err
 }
@@ -208,7 +210,8 @@ func (s *Store) publish(ctx context.Context, m *mirror, refs Refs) (changed bool
 		if err == nil {
 			s.requests.Inc()
 			s.adopt()
-			s.log.Info("git remote has new commits", "remote", m.remote.Label(), "seq", t.Seq+1, "changed", len(put), "gone", len(drop))
+			s.log.Info("git remote has new commits", "remote", m.remote.Label(), "seq", t.Seq+1,
+				"changed", len(put), "gone", len(drop))
 			return true, nil
 		}
 		if !errors.Is(err, ErrStale) {
@@ -237,8 +240,8 @@ func difference(from, to Refs) (put Refs, drop []string) {
 	return put, drop
 }
 
-// signed takes refs out whose commit no allowed signer has signed; a ref that is served stays at its
-// former commit. It says which.
+// signed takes refs out whose commit no allowed signer has signed; a ref that is served stays at
+// its former commit. It says which.
 func (s *Store) signed(ctx context.Context, m *mirror, refs Refs) (refused string) {
 	now := s.with.Tables()[m.key].Refs
 	var names []string
@@ -263,7 +266,8 @@ func (s *Store) signed(ctx context.Context, m *mirror, refs Refs) (refused strin
 		if ok {
 			continue
 		}
-		names = append(names, strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/origin/"), "refs/tags/")+" at "+id[:12])
+		names = append(names, strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/origin/"),
+			"refs/tags/")+" at "+id[:12])
 		if was, served := now[name]; served {
 			refs[name] = was
 		} else {
@@ -277,7 +281,8 @@ func (s *Store) signed(ctx context.Context, m *mirror, refs Refs) (refused strin
 	if len(names) > 5 {
 		more, names = fmt.Sprintf(" and %d more", len(names)-5), names[:5]
 	}
-	return "no allowed signer has signed " + strings.Join(names, ", ") + more + "; the former commits are served on"
+	return "no allowed signer has signed " + strings.Join(names, ", ") + more +
+		"; the former commits are served on"
 }
 
 // spread has a majority of the masters that can be reached hold commits.
@@ -306,7 +311,8 @@ func (s *Store) spread(ctx context.Context, m *mirror, commits []string) error {
 	var failed []error
 	for holders <= reachable/2 {
 		if holders+len(failed) >= reachable {
-			return fmt.Errorf("%d of %d masters hold the commits, no majority: %w", holders, reachable, errors.Join(failed...))
+			return fmt.Errorf("%d of %d masters hold the commits, no majority: %w", holders,
+				reachable, errors.Join(failed...))
 		}
 		select {
 		case err := <-held:
@@ -348,7 +354,8 @@ func (s *Store) tidy(ctx context.Context) {
 			named[pin.Commit] = true
 		}
 		if err := m.tidy(ctx, named); err != nil && ctx.Err() == nil {
-			s.log.Warn("mirror is not tidied; trying again later", "remote", m.remote.Label(), "err", err)
+			s.log.Warn("mirror is not tidied; trying again later", "remote", m.remote.Label(),
+				"err", err)
 		}
 	}
 	s.dropContents(time.Now().Add(-contentAge))

@@ -86,9 +86,11 @@ type Fetch struct {
 }
 
 // openMirror opens the mirror of a remote, and makes it if there is none.
-func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Remote) (*mirror, error) {
+func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Remote) (*mirror,
+	error) {
 	m := &mirror{
-		key: r.key, remote: r, dir: filepath.Join(dir, r.key), git: git, caches: c, held: make(map[string]bool),
+		key: r.key, remote: r, dir: filepath.Join(dir, r.key), git: git, caches: c,
+		held:    make(map[string]bool),
 		readers: readers{slots: make(chan struct{}, maxReaders)},
 	}
 	if _, err := os.Stat(filepath.Join(m.dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +115,8 @@ func (m *mirror) initialise(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(m.dir), 0o700); err != nil {
 		return fmt.Errorf("make folder of mirrors: %w", err)
 	}
-	if _, err := m.git.do(ctx, run{dir: filepath.Dir(m.dir), args: []string{"init", "-q", "--bare", "--template=", m.dir}}); err != nil {
+	if _, err := m.git.do(ctx, run{dir: filepath.Dir(m.dir),
+		args: []string{"init", "-q", "--bare", "--template=", m.dir}}); err != nil {
 		return err
 	}
 	return nil
@@ -141,7 +144,8 @@ func (m *mirror) readHeld(ctx context.Context) error {
 func (m *mirror) fetch(ctx context.Context, r *Remote) (Refs, error) {
 	m.fetching.Lock()
 	defer m.fetching.Unlock()
-	args := slices.Concat([]string{"fetch", "-q", "--prune", "--force", "--no-write-fetch-head", "--", r.URL}, r.Refspecs)
+	args := slices.Concat([]string{"fetch", "-q", "--prune", "--force", "--no-write-fetch-head",
+		"--", r.URL}, r.Refspecs)
 	if _, err := m.git.do(ctx, run{dir: m.dir, remote: r, args: args}); err != nil {
 		return nil, err
 	}
@@ -151,7 +155,8 @@ func (m *mirror) fetch(ctx context.Context, r *Remote) (Refs, error) {
 // refs reads the refs that the last fetch left.
 func (m *mirror) refs(ctx context.Context) (Refs, error) {
 	out, err := m.run(ctx, nil, "for-each-ref", "--count=200000",
-		"--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname)", "refs/remotes/", "refs/tags/")
+		"--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname)",
+		"refs/remotes/", "refs/tags/")
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +178,9 @@ func (m *mirror) refs(ctx context.Context) (Refs, error) {
 			continue
 		}
 		if refs[name] = id; len(refs) > maxRefs {
-			return nil, fmt.Errorf("it has more than %d branches and tags; narrow the option refspecs", maxRefs)
+			return nil,
+				fmt.Errorf("it has more than %d branches and tags; narrow the option refspecs",
+					maxRefs)
 		}
 	}
 	return refs, nil
@@ -246,7 +253,8 @@ func (m *mirror) complete(ctx context.Context, commits []string) error {
 	in := strings.Join(lacking, "\n") + "\n"
 	if _, err := m.git.do(ctx, run{
 		dir: m.dir, stdin: strings.NewReader(in), stdout: io.Discard,
-		args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--glob=" + keepRefs + "*"},
+		args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not",
+			"--glob=" + keepRefs + "*"},
 	}); err != nil {
 		return fmt.Errorf("%w: %w", errMissing, err)
 	}

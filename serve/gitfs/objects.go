@@ -41,7 +41,8 @@ type readers struct {
 
 // object opens an object by name: an id, or an id with ^{commit}. The size is of its content, of
 // which use must read all or return an error.
-func (m *mirror) object(ctx context.Context, name string, use func(id, kind string, size int64, content io.Reader) error) error {
+func (m *mirror) object(ctx context.Context, name string,
+	use func(id, kind string, size int64, content io.Reader) error) error {
 	if strings.ContainsAny(name, "\n\x00 ") {
 		return errMissing
 	}
@@ -71,7 +72,8 @@ func (m *mirror) object(ctx context.Context, name string, use func(id, kind stri
 	return err
 }
 
-func (r *reader) ask(name string, use func(id, kind string, size int64, content io.Reader) error) error {
+func (r *reader) ask(name string, use func(id, kind string, size int64,
+	content io.Reader) error) error {
 	if _, err := io.WriteString(r.in, name+"\n"); err != nil {
 		return fmt.Errorf("ask git cat-file: %w", err)
 	}
@@ -161,7 +163,8 @@ func (m *mirror) rest(before time.Time) {
 }
 
 // whole reads an object of a kind into memory, up to a size.
-func (m *mirror) whole(ctx context.Context, name, kind string, most int64) (id string, data []byte, err error) {
+func (m *mirror) whole(ctx context.Context, name, kind string, most int64) (id string, data []byte,
+	err error) {
 	err = m.object(ctx, name, func(got, is string, size int64, content io.Reader) error {
 		if is != kind {
 			_, err := io.Copy(io.Discard, content)

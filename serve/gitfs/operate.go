@@ -61,7 +61,8 @@ func (s *Store) one(remote string) (*Remote, error) {
 	if len(found) > 1 {
 		why = "more than one remote"
 	}
-	return nil, fmt.Errorf("%s is named %q; the remotes are %s", why, redact(remote), strings.Join(labels, ", "))
+	return nil, fmt.Errorf("%s is named %q; the remotes are %s", why, redact(remote),
+		strings.Join(labels, ", "))
 }
 
 // Status tells of remotes ("" is all) and of who serves what.
@@ -77,7 +78,8 @@ func (s *Store) Status(ctx context.Context, remote string) ([]RemoteStatus, erro
 	var out []RemoteStatus
 	for _, r := range remotes {
 		t, b := tables[r.key], v.by[r]
-		st := RemoteStatus{Remote: r.Label(), Role: r.Role, URL: redact(r.URL), Locked: t.Locked, Seq: t.Seq}
+		st := RemoteStatus{Remote: r.Label(), Role: r.Role, URL: redact(r.URL), Locked: t.Locked,
+			Seq: t.Seq}
 		for _, node := range sorted(told) {
 			m := told[node][r.key]
 			if m != nil && m.GetSeq() == t.Seq && t.Seq > 0 {
@@ -85,8 +87,10 @@ func (s *Store) Status(ctx context.Context, remote string) ([]RemoteStatus, erro
 			} else {
 				st.Behind = append(st.Behind, node)
 			}
-			if m != nil && m.GetTried() > st.Tried.UnixNano() && (node == leader || st.Tried.IsZero() || leader == "") {
-				st.Tried, st.Error, st.Refused = time.Unix(0, m.GetTried()), m.GetError(), m.GetRefused()
+			if m != nil && m.GetTried() > st.Tried.UnixNano() &&
+				(node == leader || st.Tried.IsZero() || leader == "") {
+				st.Tried, st.Error, st.Refused = time.Unix(0,
+					m.GetTried()), m.GetError(), m.GetRefused()
 				if m.GetGood() > 0 {
 					st.Good = time.Unix(0, m.GetGood())
 				}
@@ -237,15 +241,16 @@ func shown(s string) string {
 // Change is what a pin does to an environment.
 type Change struct {
 	Remote, Env, From, To string
-	Files                 []string // that differ: a letter as of git diff --name-status, a blank, the path
-	More                  int      // files that are not listed
+	// that differ: a letter as of git diff --name-status, a blank, the path
+	Files []string
+	More  int // files that are not listed
 }
 
 // maxChanges bounds the files that a Change lists.
 const maxChanges = 1000
 
-// Pin holds an environment of a remote at a commit, branch or tag, on all masters, until it is unpinned. With dry it
-// only says which files would change.
+// Pin holds an environment of a remote at a commit, branch or tag, on all masters, until it is
+// unpinned. With dry it only says which files would change.
 func (s *Store) Pin(ctx context.Context, remote, env, rev, by string, dry bool) (Change, error) {
 	r, err := s.one(remote)
 	if err != nil {
@@ -254,7 +259,8 @@ func (s *Store) Pin(ctx context.Context, remote, env, rev, by string, dry bool) 
 	b := s.view.Load().by[r]
 	_, to, err := b.resolve(ctx, rev)
 	if errors.Is(err, errMissing) || err == nil && to.commit == "" {
-		return Change{}, fmt.Errorf("remote %s has no commit, branch or tag %q here; fetch it first with fileserver.update", r.Label(), rev)
+		return Change{},
+			fmt.Errorf("remote %s has no commit, branch or tag %q here; fetch it first with fileserver.update", r.Label(), rev)
 	}
 	if err != nil {
 		return Change{}, err
@@ -311,7 +317,8 @@ func (s *Store) change(ctx context.Context, b *bound, env, to string) (Change, e
 	if from.commit == "" || from.commit == to {
 		return c, nil
 	}
-	args := []string{"diff-tree", "-r", "-z", "--no-renames", "--name-status", from.commit, to, "--"}
+	args := []string{"diff-tree", "-r", "-z", "--no-renames", "--name-status", from.commit,
+		to, "--"}
 	if root := b.Root(env); root != "" {
 		args = append(args, ":(literal)"+root)
 	}
@@ -347,7 +354,8 @@ func (s *Store) Unpin(ctx context.Context, remote, env, by string, dry bool) (Ch
 	}
 	change, err := s.change(ctx, b, env, to.commit)
 	if to.commit == "" {
-		change, err = Change{Remote: r.Label(), Env: env, From: s.with.Tables()[r.key].Pins[env].Commit}, nil
+		change, err = Change{Remote: r.Label(), Env: env,
+			From: s.with.Tables()[r.key].Pins[env].Commit}, nil
 	}
 	if err != nil || dry {
 		return change, err
@@ -376,7 +384,8 @@ func (s *Store) Rollback(ctx context.Context, remote, env, by string, dry bool) 
 	}
 	ref := ""
 	if ok {
-		ref, _, err = (&bound{Remote: &Remote{RefTypes: refKinds}, m: b.m, refs: b.refs}).resolve(ctx, name)
+		ref, _, err = (&bound{Remote: &Remote{RefTypes: refKinds}, m: b.m,
+			refs: b.refs}).resolve(ctx, name)
 	}
 	if err != nil && !errors.Is(err, errMissing) {
 		return Change{}, err
@@ -389,14 +398,16 @@ func (s *Store) Rollback(ctx context.Context, remote, env, by string, dry bool) 
 		}
 	}
 	if len(before) == 0 {
-		return Change{}, fmt.Errorf("nothing is known of what environment %q of remote %s was served from before; name a commit with cluster.git_pin", env, r.Label())
+		return Change{},
+			fmt.Errorf("nothing is known of what environment %q of remote %s was served from before; name a commit with cluster.git_pin", env, r.Label())
 	}
 	return s.pin(ctx, b, env, before[0], by, dry)
 }
 
-// SetLock locks remotes of a role against fetches, or unlocks them: those that a name or pattern means, all for "".
-// It lists the ids of those that changed.
-func (s *Store) SetLock(ctx context.Context, role, remote string, on bool) (ids []string, err error) {
+// SetLock locks remotes of a role against fetches, or unlocks them: those that a name or pattern
+// means, all for "". It lists the ids of those that changed.
+func (s *Store) SetLock(ctx context.Context, role, remote string, on bool) (ids []string,
+	err error) {
 	done := make(map[string]bool)
 	for _, r := range s.named(remote) {
 		if r.Role != role {
@@ -423,7 +434,8 @@ type Fetched struct {
 }
 
 // UpdateRemotes fetches remotes of a role now; match chooses among them, nil is all.
-func (s *Store) UpdateRemotes(ctx context.Context, role string, match func(r *Remote) bool) ([]Fetched, error) {
+func (s *Store) UpdateRemotes(ctx context.Context, role string,
+	match func(r *Remote) bool) ([]Fetched, error) {
 	var chosen []*Remote
 	var keys []string
 	for _, r := range s.Remotes() {

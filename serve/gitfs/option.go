@@ -105,8 +105,9 @@ func Parse(c Config) ([]*Remote, []Problem) {
 			continue
 		}
 		if same := slices.IndexFunc(out, r.sharesFolder); same >= 0 {
-			p.fault(r.ID, "name", fmt.Sprintf("the remote %s has the same id or name, and would share its cache; "+
-				"give each a name of its own", redact(out[same].ID)))
+			p.fault(r.ID, "name",
+				fmt.Sprintf("the remote %s has the same id or name, and would share its cache; "+
+					"give each a name of its own", redact(out[same].ID)))
 			continue
 		}
 		out = append(out, r)
@@ -143,7 +144,8 @@ func (p *parser) remote(v any) *Remote {
 	before := len(p.problems)
 	id, conf, ok := entryOf(v)
 	if !ok {
-		p.fault(text(v), "remotes", "is neither a URL nor a mapping of one URL to its options; write - URL or - URL: and a list")
+		p.fault(text(v), "remotes",
+			"is neither a URL nor a mapping of one URL to its options; write - URL or - URL: and a list")
 		return nil
 	}
 	r := &Remote{Role: p.Role, ID: id, Global: p.global, byRef: make(map[string][]string)}
@@ -202,7 +204,7 @@ func entryOf(v any) (id string, conf map[string]any, ok bool) {
 	return "", nil, false
 }
 
-// known refuses options that there are not.
+// known refuses unknown options.
 func (p *parser) known(r *Remote, v any, conf map[string]any) {
 	if _, isMap := v.(value.Map); isMap && len(conf) == 0 {
 		p.fault(r.ID, "remotes", "has a colon behind the URL and no options; take the colon away")
@@ -258,7 +260,8 @@ func (r *Remote) mapping(p *parser, set func(string) (any, bool)) {
 	for i, kind := range r.RefTypes {
 		r.RefTypes[i] = strings.ToLower(kind)
 		if !slices.Contains(refKinds, r.RefTypes[i]) {
-			p.fault(r.ID, "ref_types", fmt.Sprintf("%q is none of %s", kind, strings.Join(refKinds, ", ")))
+			p.fault(r.ID, "ref_types", fmt.Sprintf("%q is none of %s", kind,
+				strings.Join(refKinds, ", ")))
 		}
 	}
 	if len(r.RefTypes) == 0 {
@@ -270,7 +273,8 @@ func (r *Remote) mapping(p *parser, set func(string) (any, bool)) {
 	}
 	for _, spec := range r.Refspecs {
 		if !refspec.MatchString(spec) {
-			p.fault(r.ID, "refspecs", fmt.Sprintf("%q is no refspec whose right side is below refs/remotes/ or refs/tags/", spec))
+			p.fault(r.ID, "refspecs",
+				fmt.Sprintf("%q is no refspec whose right side is below refs/remotes/ or refs/tags/", spec))
 		}
 	}
 	if v, ok := set("saltenv"); ok && r.Role == RoleFiles {
@@ -284,7 +288,8 @@ var refspec = regexp.MustCompile(`^\+?refs/[^\s:^~?\[\\-][^\s:^~?\[\\]*:refs/(re
 func (r *Remote) access(p *parser, set func(string) (any, bool)) {
 	str := func(option string) string { v, _ := set(option); return text(v) }
 	a := Access{
-		User: str("user"), Password: str("password"), Pubkey: str("pubkey"), Privkey: str("privkey"),
+		User: str("user"), Password: str("password"), Pubkey: str("pubkey"),
+		Privkey:    str("privkey"),
 		Passphrase: str("passphrase"), Insecure: truth(set("insecure_auth")), Proxy: str("proxy"),
 	}
 	if v, ok := set("ssl_verify"); ok {
@@ -299,10 +304,12 @@ func (r *Remote) access(p *parser, set func(string) (any, bool)) {
 		case a.User == "":
 			p.fault(r.ID, "user", "is missing beside password; set both, or none")
 		case scheme(r.URL) == "http" && !a.Insecure:
-			p.fault(r.ID, "insecure_auth", "is not set, and http would send the password in clear; use https, or set it to True")
+			p.fault(r.ID, "insecure_auth",
+				"is not set, and http would send the password in clear; use https, or set it to True")
 		}
 	case "ssh":
-		for _, f := range []struct{ option, path string }{{"privkey", a.Privkey}, {"pubkey", a.Pubkey}} {
+		for _, f := range []struct{ option, path string }{{"privkey", a.Privkey},
+			{"pubkey", a.Pubkey}} {
 			if why := unreadable(f.path); f.path != "" && why != "" {
 				p.fault(r.ID, f.option, fmt.Sprintf("%q %s", f.path, why))
 			}
@@ -349,7 +356,8 @@ func (p *parser) envsOf(id string, v any) map[string]perEnv {
 						s = stripProto(s)
 						have.mountpoint = &s
 					default:
-						p.fault(id, "saltenv", fmt.Sprintf("environment %s has the option %q; ref, root and mountpoint are allowed", env, text(option.Key)))
+						p.fault(id, "saltenv",
+							fmt.Sprintf("environment %s has the option %q; ref, root and mountpoint are allowed", env, text(option.Key)))
 					}
 				}
 			}
@@ -359,7 +367,8 @@ func (p *parser) envsOf(id string, v any) map[string]perEnv {
 	return out
 }
 
-// reverse notes which environments a ref is mapped to. A remote's own base overrides the option base.
+// reverse notes which environments a ref is mapped to. A remote's own base overrides the option
+// base.
 func (r *Remote) reverse() {
 	mapped := make(map[string]bool)
 	for _, env := range sorted(r.Saltenv) {
@@ -426,7 +435,8 @@ func (r *Remote) Root(env string) string {
 
 // Mountpoint is the folder of an environment that the files appear in.
 func (r *Remote) Mountpoint(env string) string {
-	return strings.TrimRight(r.forEnv(env, func(e perEnv) *string { return e.mountpoint }, r.mountpoint), "/")
+	return strings.TrimRight(r.forEnv(env, func(e perEnv) *string { return e.mountpoint },
+		r.mountpoint), "/")
 }
 
 func (r *Remote) forEnv(env string, pick func(perEnv) *string, fallback string) string {

@@ -37,7 +37,8 @@ var fullID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 func (v *service) asked(key string, commits ...[]string) (*mirror, error) {
 	m := v.s.mirrors[key]
 	if m == nil {
-		return nil, status.Error(codes.NotFound, "this master's configuration has no such remote; give all masters the same remotes")
+		return nil, status.Error(codes.NotFound,
+			"this master's configuration has no such remote; give all masters the same remotes")
 	}
 	for _, list := range commits {
 		if len(list) > maxAsked {
@@ -87,7 +88,8 @@ func (p *pieces) Write(b []byte) (int, error) {
 }
 
 // steps runs a task and gives signs of life while it runs.
-func steps(stream grpc.ServerStreamingServer[gitpb.Step], task func(ctx context.Context) ([]*gitpb.Outcome, error)) error {
+func steps(stream grpc.ServerStreamingServer[gitpb.Step],
+	task func(ctx context.Context) ([]*gitpb.Outcome, error)) error {
 	type result struct {
 		outcomes []*gitpb.Outcome
 		err      error
@@ -126,14 +128,16 @@ func (v *service) Hold(r *gitpb.HoldRequest, stream grpc.ServerStreamingServer[g
 }
 
 // Update implements gitpb.GitServer.
-func (v *service) Update(r *gitpb.UpdateRequest, stream grpc.ServerStreamingServer[gitpb.Step]) error {
+func (v *service) Update(r *gitpb.UpdateRequest,
+	stream grpc.ServerStreamingServer[gitpb.Step]) error {
 	for _, key := range r.GetMirrors() {
 		if _, err := v.asked(key); err != nil {
 			return err
 		}
 	}
 	if !v.s.with.Leading() {
-		return status.Error(codes.FailedPrecondition, "this master does not lead any more; try again")
+		return status.Error(codes.FailedPrecondition,
+			"this master does not lead any more; try again")
 	}
 	return steps(stream, func(ctx context.Context) ([]*gitpb.Outcome, error) {
 		var out []*gitpb.Outcome
@@ -155,7 +159,8 @@ func (v *service) Status(context.Context, *gitpb.StatusRequest) (*gitpb.StatusRe
 		m := v.s.mirrors[key]
 		m.mu.Lock()
 		one := &gitpb.Mirror{
-			Mirror: key, Seq: m.seq, Error: m.fetched.Error, Failed: int64(m.fetched.Failed), Refused: m.fetched.Refused,
+			Mirror: key, Seq: m.seq, Error: m.fetched.Error, Failed: int64(m.fetched.Failed),
+			Refused: m.fetched.Refused,
 		}
 		if !m.fetched.At.IsZero() {
 			one.Tried = m.fetched.At.UnixNano()
@@ -170,10 +175,13 @@ func (v *service) Status(context.Context, *gitpb.StatusRequest) (*gitpb.StatusRe
 }
 
 // patient reads a stream to its last step; a master that says nothing for too long is given up.
-func patient(ctx context.Context, start func(context.Context) (grpc.ServerStreamingClient[gitpb.Step], error)) (*gitpb.Step, error) {
+func patient(ctx context.Context,
+	start func(context.Context) (grpc.ServerStreamingClient[gitpb.Step],
+		error)) (*gitpb.Step, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
+	quiet := time.AfterFunc(silence,
+		func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
 	defer quiet.Stop()
 	stream, err := start(ctx)
 	for err == nil {
@@ -201,7 +209,8 @@ func (s *Store) hold(ctx context.Context, node, key string, commits []string) er
 	if err != nil {
 		return err
 	}
-	_, err = patient(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[gitpb.Step], error) {
+	_, err = patient(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[gitpb.Step],
+		error) {
 		return c.Hold(ctx, &gitpb.HoldRequest{Mirror: key, Commits: commits, From: s.peers.Self()})
 	})
 	if err != nil {
@@ -233,7 +242,8 @@ func (s *Store) take(ctx context.Context, m *mirror, from string, commits []stri
 		return err
 	}
 	r, w := io.Pipe()
-	quiet := time.AfterFunc(3*silence, func() { cancel(fmt.Errorf("%s sent nothing for %v", from, 3*silence)) })
+	quiet := time.AfterFunc(3*silence,
+		func() { cancel(fmt.Errorf("%s sent nothing for %v", from, 3*silence)) })
 	defer quiet.Stop()
 	go func() {
 		for {
@@ -300,7 +310,8 @@ func (s *Store) catchUp(ctx context.Context) {
 			}
 		}
 		if last != nil && ctx.Err() == nil {
-			s.once("agreed commits are not here yet; trying again", m.key+last.Error(), "remote", m.remote.Label(), "err", last)
+			s.once("agreed commits are not here yet; trying again", m.key+last.Error(), "remote",
+				m.remote.Label(), "err", last)
 		}
 	}
 	s.adopt()
@@ -322,7 +333,8 @@ func (s *Store) Update(ctx context.Context, keys []string) (map[string]Outcome, 
 	if err != nil {
 		return nil, err
 	}
-	done, err := patient(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[gitpb.Step], error) {
+	done, err := patient(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[gitpb.Step],
+		error) {
 		return c.Update(ctx, &gitpb.UpdateRequest{Mirrors: keys})
 	})
 	if err != nil {

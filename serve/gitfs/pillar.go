@@ -30,7 +30,8 @@ type PillarTree struct {
 
 // Pillars lists the folders that one entry of ext_pillar gives to a request, in its order. Remotes
 // without the ref or the root give none; the error tells of an entry that no configuration has.
-func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv, pillarenv string) ([]PillarTree, error) {
+func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv,
+	pillarenv string) ([]PillarTree, error) {
 	conf := confKey(remotes)
 	i := slices.IndexFunc(s.pillars, func(g pillarGroup) bool { return g.conf == conf })
 	if i < 0 {
@@ -50,7 +51,8 @@ func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv, pillarenv s
 	return out, nil
 }
 
-func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv string) (*PillarTree, error) {
+func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv string) (*PillarTree,
+	error) {
 	asked := "base"
 	for _, env := range []string{pillarenv, saltenv} {
 		if env != "" {
@@ -89,7 +91,8 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 	t, err := b.checkout(ctx, env, name)
 	if err != nil || t.tree == "" {
 		if err == nil {
-			s.once("git_pillar remote has neither the branch nor a fallback; it gives no pillar", b.Label()+name, "remote", b.Label(), "branch", name)
+			s.once("git_pillar remote has neither the branch nor a fallback; it gives no pillar",
+				b.Label()+name, "remote", b.Label(), "branch", name)
 		}
 		return nil, err
 	}
@@ -97,7 +100,8 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 	if root := b.Root(""); root != "" {
 		tree, err = b.m.at(ctx, t.tree, path.Clean(root))
 		if errors.Is(err, errMissing) || err == nil && !tree.is(modeFolder) {
-			s.once("git_pillar remote has no folder of the option root; it gives no pillar", b.Label()+name, "remote", b.Label(), "root", root)
+			s.once("git_pillar remote has no folder of the option root; it gives no pillar",
+				b.Label()+name, "remote", b.Label(), "root", root)
 			return nil, nil
 		}
 		if err != nil {
@@ -106,8 +110,9 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 	}
 	mount := b.Mountpoint("")
 	return &PillarTree{
-		Dir: filepath.Join(s.opts.CacheDir, RolePillar, b.key, name, b.Root(""), mount), Env: env, Mounted: mount != "",
-		s: s, b: b, tree: tree.id, commit: t.commit, mount: mount,
+		Dir: filepath.Join(s.opts.CacheDir, RolePillar, b.key, name, b.Root(""), mount), Env: env,
+		Mounted: mount != "",
+		s:       s, b: b, tree: tree.id, commit: t.commit, mount: mount,
 	}, nil
 }
 
@@ -198,7 +203,8 @@ func (t *PillarTree) open(ctx context.Context, rel string) (node, error) {
 }
 
 // Open returns a file's content and the name of its place.
-func (t *PillarTree) Open(ctx context.Context, name string) (abs string, data []byte, found bool, err error) {
+func (t *PillarTree) Open(ctx context.Context, name string) (abs string, data []byte, found bool,
+	err error) {
 	rel := name
 	if t.mount != "" {
 		in, ok := strings.CutPrefix(name, t.mount+"/")

@@ -33,8 +33,10 @@ func (r *repo) pipe(stdin string, args ...string) string {
 	cmd.Dir, cmd.Stdin = r.dir, strings.NewReader(stdin)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_AUTHOR_DATE=2026-01-02T03:04:05Z",
-		"GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z",
+		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org",
+		"GIT_AUTHOR_DATE=2026-01-02T03:04:05Z",
+		"GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org",
+		"GIT_COMMITTER_DATE=2026-01-02T03:04:05Z",
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -83,11 +85,17 @@ func sample(t testing.TB) (r *repo, ids map[string]string) {
 	r = newRepo(t)
 	ids = make(map[string]string)
 	r.write(map[string]string{
-		"top.sls": "base:\n  '*':\n    - web\n", "web/init.sls": "web: {}\n", "web/files/conf": "port 80\n",
-		"web/files/run.sh": "x #!/bin/sh\n", "states/app/init.sls": "app: master\n", "states/app/deep/er/x.txt": "x\n",
-		"link": "-> top.sls", "web/link2": "-> ../link", "web/dirlink": "-> files", "out": "-> ../../etc/passwd",
-		"abs": "-> /top.sls", "loop": "-> loop", "dangling": "-> nothing", "states/up": "-> ../top.sls",
-		"näme with space.txt": "ü\n", "empty": "", "big.bin": strings.Repeat("0123456789abcdef\x00", 10_000),
+		"top.sls": "base:\n  '*':\n    - web\n", "web/init.sls": "web: {}\n",
+		"web/files/conf":   "port 80\n",
+		"web/files/run.sh": "x #!/bin/sh\n", "states/app/init.sls": "app: master\n",
+		"states/app/deep/er/x.txt": "x\n",
+		"link":                     "-> top.sls", "web/link2": "-> ../link",
+		"web/dirlink": "-> files",
+		"out":         "-> ../../etc/passwd",
+		"abs":         "-> /top.sls", "loop": "-> loop", "dangling": "-> nothing",
+		"states/up":           "-> ../top.sls",
+		"näme with space.txt": "ü\n", "empty": "",
+		"big.bin": strings.Repeat("0123456789abcdef\x00", 10_000),
 	})
 	ids["first"] = r.commit("first")
 	r.git("tag", "v0.1")

@@ -43,7 +43,8 @@ type answer struct {
 	Env     map[string]envAnswer `json:"env"`
 }
 
-// saltAnswers is the file of Salt's answers; Asked is the hash of the questions and of the repositories.
+// saltAnswers is the file of Salt's answers; Asked is the hash of the questions and of the
+// repositories.
 type saltAnswers struct {
 	Asked   string            `json:"asked"`
 	Answers map[string]answer `json:"answers"`
@@ -74,7 +75,8 @@ func questions(ids map[string]string) []question {
 	add("absent root", m(rs, list("R"), "gitfs_root", "nowhere"))
 	add("root of one", m(rs, list(remote("R", m("root", "web")), "S")))
 	add("mountpoint", m(rs, list("R"), "gitfs_mountpoint", "salt://mnt/deep"))
-	add("mountpoint and root", m(rs, list(remote("R", m("root", "states"), m("mountpoint", "/a/b/")))))
+	add("mountpoint and root",
+		m(rs, list(remote("R", m("root", "states"), m("mountpoint", "/a/b/")))))
 	add("mountpoint of one", m(rs, list(remote("R", m("mountpoint", "salt://one")), "S")))
 	add("base", m(rs, list("R"), "gitfs_base", "dev"))
 	add("base is a tag", m(rs, list("R"), "gitfs_base", "v1.0"))
@@ -89,29 +91,40 @@ func questions(ids map[string]string) []question {
 	add("fallback is a tag", m(rs, list(remote("R", m("fallback", "v0.1")))), "absent")
 	add("fallback is absent", m(rs, list(remote("R", m("fallback", "none")))), "absent")
 	add("whitelist", m(rs, list("R"), "gitfs_saltenv_whitelist", list("base", "v*")), "dev")
-	add("blacklist", m(rs, list("R"), "gitfs_saltenv_blacklist", list("v\\d.*", "qa")), "qa", "v1.0")
-	add("both lists", m(rs, list("R"), "gitfs_saltenv_whitelist", "base,dev,qa", "gitfs_saltenv_blacklist", list("qa")), "qa")
+	add("blacklist", m(rs, list("R"), "gitfs_saltenv_blacklist", list("v\\d.*", "qa")), "qa",
+		"v1.0")
+	add("both lists", m(rs, list("R"), "gitfs_saltenv_whitelist", "base,dev,qa",
+		"gitfs_saltenv_blacklist", list("qa")), "qa")
 	add("whitelist of one", m(rs, list(remote("R", m("saltenv_whitelist", list("base"))), "S")))
 	add("no mapping", m(rs, list("R"), "gitfs_disable_saltenv_mapping", true), "dev")
 	add("no mapping, some mapped", m(rs, list(remote("R", m("disable_saltenv_mapping", true),
-		m("saltenv", list(m("prod", list(m("ref", "v1.0"))), m("test", list(m("ref", "dev")))))))), "dev")
+		m("saltenv", list(m("prod", list(m("ref", "v1.0"))),
+			m("test", list(m("ref", "dev")))))))), "dev")
 	add("saltenv", m(rs, list(remote("R", m("saltenv", list(
 		m("foo", list(m("ref", "dev"), m("mountpoint", "salt://foo"), m("root", "states"))),
 		m("bar", list(m("mountpoint", "bar/")))))))), "bar", "dev")
-	add("saltenv base", m(rs, list(remote("R", m("saltenv", list(m("base", list(m("ref", "dev")))))))))
+	add("saltenv base",
+		m(rs, list(remote("R", m("saltenv", list(m("base", list(m("ref", "dev")))))))))
 	add("saltenv of all", m(rs, list("R", "S"), "gitfs_saltenv", list(
-		m("foo", list(m("ref", "qa"))), m("base", list(m("root", "web"))), m("dev", list(m("mountpoint", "d"))))))
-	add("saltenv of all and of one", m(rs, list(remote("R", m("saltenv", list(m("foo", list(m("ref", "dev"))))))),
-		"gitfs_saltenv", list(m("foo", list(m("ref", "qa"), m("root", "web"))), m("baz", list(m("ref", "v0.1"))))))
-	add("saltenv to a missing ref", m(rs, list(remote("R", m("saltenv", list(m("foo", list(m("ref", "missing")))))))))
+		m("foo", list(m("ref", "qa"))), m("base", list(m("root", "web"))), m("dev",
+			list(m("mountpoint", "d"))))))
+	add("saltenv of all and of one", m(rs,
+		list(remote("R", m("saltenv", list(m("foo", list(m("ref", "dev"))))))),
+		"gitfs_saltenv", list(m("foo", list(m("ref", "qa"), m("root", "web"))),
+			m("baz", list(m("ref", "v0.1"))))))
+	add("saltenv to a missing ref", m(rs,
+		list(remote("R", m("saltenv", list(m("foo", list(m("ref", "missing")))))))))
 	add("saltenv of two environments", m(rs, list(remote("R", m("saltenv", list(
 		m("a", list(m("ref", "dev"))), m("b", list(m("ref", "dev")))))))))
 	add("all_saltenvs", m(rs, list(remote("R", m("all_saltenvs", "dev")))), "absent", "abc")
-	add("all_saltenvs of one", m(rs, list(remote("R", m("all_saltenvs", "master"), m("mountpoint", "r")), "S")))
-	add("refspecs", m(rs, list("R"), "gitfs_refspecs", list("+refs/heads/dev:refs/remotes/origin/dev")))
+	add("all_saltenvs of one",
+		m(rs, list(remote("R", m("all_saltenvs", "master"), m("mountpoint", "r")), "S")))
+	add("refspecs", m(rs, list("R"), "gitfs_refspecs",
+		list("+refs/heads/dev:refs/remotes/origin/dev")))
 	add("refspecs to other places", m(rs, list(remote("R", m("refspecs", list(
 		"+refs/heads/*:refs/remotes/origin/h/*", "+refs/tags/v1.0:refs/remotes/origin/tag"))))))
-	add("names", m(rs, list(remote("R", m("name", "one"), m("root", "states")), remote("R ", m("name", "two"), m("root", "web")))))
+	add("names", m(rs, list(remote("R", m("name", "one"), m("root", "states")),
+		remote("R ", m("name", "two"), m("root", "web")))))
 	add("md5", m(rs, list("R"), "hash_type", "md5"))
 	add("unknown option", m(rs, list(remote("R", m("rooot", "x")))))
 	add("unknown ref type", m(rs, list("R"), "gitfs_ref_types", list("branch", "note")))
@@ -123,7 +136,8 @@ func questions(ids map[string]string) []question {
 
 func second(t testing.TB) *repo {
 	r := newRepo(t)
-	r.write(map[string]string{"top.sls": "base:\n  '*':\n    - other\n", "other.sls": "other: {}\n", "web/init.sls": "web: second repository\n"})
+	r.write(map[string]string{"top.sls": "base:\n  '*':\n    - other\n", "other.sls": "other: {}\n",
+		"web/init.sls": "web: second repository\n"})
 	r.commit("first")
 	r.git("branch", "3.1")
 	r.git("branch", "prod")
@@ -211,8 +225,8 @@ func openWith(t testing.TB, options map[string]any) (*Store, []Problem) {
 	return s, problems
 }
 
-// TestServesAsSaltDoes compares environments, lists, links, contents, modes and hashes with those of
-// Salt's own gitfs, for many configurations.
+// TestServesAsSaltDoes compares environments, lists, links, contents, modes and hashes with those
+// of Salt's own gitfs, for many configurations.
 func TestServesAsSaltDoes(t *testing.T) {
 	r, ids := sample(t)
 	other := second(t)
@@ -221,7 +235,8 @@ func TestServesAsSaltDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := sha256.Sum256(slices.Concat(text, []byte(r.git("for-each-ref")), []byte(other.git("for-each-ref"))))
+	h := sha256.Sum256(slices.Concat(text, []byte(r.git("for-each-ref")),
+		[]byte(other.git("for-each-ref"))))
 	bound := hex.EncodeToString(h[:])
 	places := map[string]string{"R": "file://" + r.dir, "S": "file://" + other.dir}
 	file := filepath.Join("testdata", "salt.json")
@@ -349,7 +364,8 @@ func askSalt(t *testing.T, file, bound string, asked []question, places map[stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(venvs, "salt-3008.3", "bin", "python"), filepath.Join("testdata", "ask.py"))
+	cmd := exec.Command(filepath.Join(venvs, "salt-3008.3", "bin", "python"),
+		filepath.Join("testdata", "ask.py"))
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

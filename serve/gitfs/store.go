@@ -76,7 +76,8 @@ type Peers interface {
 type Agreement interface {
 	// Tables returns what is to be served of each mirror, by key.
 	Tables() map[string]Table
-	// Publish replaces refs of a mirror; seq is the number that the change makes. ErrStale if another came first.
+	// Publish replaces refs of a mirror; seq is the number that the change makes. ErrStale if
+	// another came first.
 	Publish(ctx context.Context, key string, seq uint64, put Refs, drop []string) error
 	// Order sets or takes back a pin ("" as commit takes it back), or the lock against fetches.
 	Pin(ctx context.Context, key, env, commit, by string) error
@@ -109,7 +110,8 @@ var ErrStale = errors.New("something newer was published meanwhile")
 
 // New opens the mirrors of all remotes. The problems are of remotes that are left out; the error
 // means that nothing can be served from git.
-func New(o Options, with Agreement, peers Peers, log *slog.Logger, reg prometheus.Registerer) (*Store, []Problem, error) {
+func New(o Options, with Agreement, peers Peers, log *slog.Logger,
+	reg prometheus.Registerer) (*Store, []Problem, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 10 * time.Minute
 	}
@@ -130,8 +132,10 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger, reg prometheu
 		return nil, nil, err
 	}
 	s := &Store{
-		opts: o, log: log.With("component", "gitfs"), git: git, caches: newCaches(filepath.Join(o.Dir, "blobs")),
-		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1), rate: newThrottle(o.Rate),
+		opts: o, log: log.With("component", "gitfs"), git: git,
+		caches:  newCaches(filepath.Join(o.Dir, "blobs")),
+		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1),
+		rate: newThrottle(o.Rate),
 	}
 	s.register(reg)
 	if err := os.MkdirAll(s.caches.folder, 0o700); err != nil {
@@ -175,7 +179,8 @@ func (s *Store) register(reg prometheus.Registerer) {
 		Name: "clustermaster_git_fetch_errors_total", Help: "Fetches from remotes that failed.",
 	})
 	s.requests = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "clustermaster_git_published_total", Help: "Changes of commits that this master published.",
+		Name: "clustermaster_git_published_total",
+		Help: "Changes of commits that this master published.",
 	})
 	s.moved = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "clustermaster_git_pack_bytes_total", Help: "Bytes of packs moved between masters.",

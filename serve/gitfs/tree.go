@@ -38,7 +38,8 @@ func (n node) is(kind uint32) bool { return n.mode&modeMask == kind }
 
 // safeName refuses names that no file server should pass on: they lead elsewhere, or are git's own.
 func safeName(name string) bool {
-	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00\n") || !utf8.ValidString(name) {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00\n") ||
+		!utf8.ValidString(name) {
 		return false
 	}
 	return !strings.EqualFold(name, ".git")
@@ -140,7 +141,8 @@ type walked struct {
 }
 
 // walk calls fn with all below a tree. Unsafe names are counted and left out, submodules too.
-func (m *mirror) walk(ctx context.Context, tree string, fn func(walked) error) (unsafe int, err error) {
+func (m *mirror) walk(ctx context.Context, tree string, fn func(walked) error) (unsafe int,
+	err error) {
 	n := 0
 	var into func(id, prefix string, depth int) error
 	into = func(id, prefix string, depth int) error {

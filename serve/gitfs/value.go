@@ -105,7 +105,8 @@ func unreadable(path string) string {
 // It holds no secret.
 func mirrorKey(r *Remote) string {
 	h := sha256.New()
-	for _, s := range append([]string{r.URL, r.Access.User, r.Access.Privkey}, slices.Sorted(slices.Values(r.Refspecs))...) {
+	for _, s := range append([]string{r.URL, r.Access.User, r.Access.Privkey},
+		slices.Sorted(slices.Values(r.Refspecs))...) {
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

@@ -13,11 +13,11 @@ import (
 // AliveEvery is how often the file alive is touched, as by Salt 3008.
 const AliveEvery = 5 * time.Second
 
-// Files are the probes of Salt 3008 below cachedir/health (salt/cluster/healthchecks.py), for supervisors
-// that look at files:
+// Files are the probes of Salt 3008 below cachedir/health (salt/cluster/healthchecks.py), for
+// supervisors that look at files:
 //
 //	startup  from the end of the start on: the Unix second of that moment
-//	ready    while this master is ready for minions: the second since when (Salt never takes it away)
+//	ready    while this master is ready for minions: the second since when (Salt's stays for ever)
 //	alive    touched every 5 s while the master's loops answer
 type Files struct {
 	dir string
@@ -38,8 +38,8 @@ func NewFiles(dir string, log *slog.Logger) (*Files, error) {
 // Started writes the file startup.
 func (f *Files) Started() { f.write("startup") }
 
-// Run keeps the files ready and alive true until ctx ends, then takes ready away. alive says within which
-// time the master's loops answered.
+// Run keeps the files ready and alive true until ctx ends, then takes ready away. alive says within
+// which time the master's loops answered.
 func (f *Files) Run(ctx context.Context, s State, alive func(context.Context) error) {
 	defer os.Remove(filepath.Join(f.dir, "ready"))
 	tick := time.NewTicker(time.Second)
@@ -67,7 +67,8 @@ func (f *Files) Run(ctx context.Context, s State, alive func(context.Context) er
 	}
 }
 
-// write puts a file in place whole. A failure is logged: no master ends because a probe can't be written.
+// write puts a file in place whole. A failure is logged: no master ends because a probe can't be
+// written.
 func (f *Files) write(name string) {
 	path := filepath.Join(f.dir, name)
 	err := os.WriteFile(path+".tmp", []byte(strconv.FormatInt(time.Now().Unix(), 10)), 0o644)

@@ -47,7 +47,8 @@ func Probes(ctx context.Context, ln net.Listener, s State, log *slog.Logger) err
 // Metrics serves /metrics on ln until ctx ends.
 func Metrics(ctx context.Context, ln net.Listener, g prometheus.Gatherer, log *slog.Logger) error {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	mux.Handle("/metrics", promhttp.HandlerFor(g,
+		promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 	return serve(ctx, ln, mux, log)
 }
 

@@ -40,7 +40,10 @@ func TestProbesAndMetrics(t *testing.T) {
 	probes, metrics := listen(), listen()
 	done := make(chan error, 2)
 	go func() { done <- Probes(ctx, probes, &s, slog.New(slog.DiscardHandler)) }()
-	go func() { done <- Metrics(ctx, metrics, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)) }()
+	go func() {
+		done <- Metrics(ctx, metrics, prometheus.NewRegistry(),
+			slog.New(slog.DiscardHandler))
+	}()
 	base := "http://" + probes.Addr().String()
 	for _, step := range []struct {
 		serving, ready bool
@@ -48,7 +51,8 @@ func TestProbesAndMetrics(t *testing.T) {
 	}{{false, false, 503, 503}, {true, false, 200, 503}, {true, true, 200, 200}} {
 		s.serving.Store(step.serving)
 		s.ready.Store(step.ready)
-		if l, r := get(t, base+"/livez"), get(t, base+"/readyz"); l != step.livez || r != step.readyz {
+		if l, r := get(t, base+"/livez"), get(t, base+"/readyz"); l != step.livez ||
+			r != step.readyz {
 			t.Errorf("serving %v ready %v: livez %d readyz %d", step.serving, step.ready, l, r)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 // loopTime is how long a master's loops may take to answer before the master counts as stuck.
 const loopTime = 10 * time.Second
 
-// Loops are the parts of a master without which it is of no use. Each check takes the locks of its part,
-// and returns at once unless the part is stuck.
+// Loops are the parts of a master without which it is of no use. Each check takes the locks of its
+// part, and returns at once unless the part is stuck.
 type Loops struct {
 	checks  []check
 	pending atomic.Pointer[string] // the check that has not returned
@@ -51,7 +51,8 @@ func (l *Loops) Alive(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		if name := l.pending.Load(); name != nil {
-			return fmt.Errorf("%s: did not answer within %v: %w", *name, loopTime, context.Cause(ctx))
+			return fmt.Errorf("%s: did not answer within %v: %w", *name, loopTime,
+				context.Cause(ctx))
 		}
 		return nil
 	}

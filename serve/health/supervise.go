@@ -48,7 +48,8 @@ func (s Supervised) status() string {
 }
 
 // Serve answers probes on one address and metrics on the other, until ctx ends.
-func Serve(ctx context.Context, probes, metrics string, s State, g prometheus.Gatherer, log *slog.Logger) error {
+func Serve(ctx context.Context, probes, metrics string, s State, g prometheus.Gatherer,
+	log *slog.Logger) error {
 	var lc net.ListenConfig
 	p, err := lc.Listen(ctx, "tcp", probes)
 	if err != nil {

@@ -77,7 +77,8 @@ func TestFiles(t *testing.T) {
 	<-done
 }
 
-// TestSystemd reads what the service manager is told. It sets the environment, so it is not parallel.
+// TestSystemd reads what the service manager is told. It sets the environment, so it is not
+// parallel.
 func TestSystemd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenPacket("unixgram", path)

@@ -9,7 +9,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// extendEvery and extendBy stretch systemd's start timeout while a master joins: it may copy much first.
+// extendEvery and extendBy stretch systemd's start timeout while a master joins: it may copy much
+// first.
 const (
 	extendEvery = 10 * time.Second
 	extendBy    = 60 * time.Second
@@ -38,14 +39,16 @@ func (s *Systemd) Stopping(why string) {
 
 // Reloading says that a reload has begun; done says that it has ended.
 func (s *Systemd) Reloading() (done func()) {
-	s.tell(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, monotonic().Microseconds()))
+	s.tell(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading,
+		monotonic().Microseconds()))
 	return func() { s.tell(daemon.SdNotifyReady) }
 }
 
-// Run reports until ctx ends: STATUS= while the master starts, with more time to start as long as its loops
-// answer; READY=1 once serving ends; then a sign of life for the watchdog as long as the loops answer.
-// status is one line about what the master does.
-func (s *Systemd) Run(ctx context.Context, serving <-chan struct{}, status func() string, alive func(context.Context) error) {
+// Run reports until ctx ends: STATUS= while the master starts, with more time to start as long as
+// its loops answer; READY=1 once serving ends; then a sign of life for the watchdog as long as the
+// loops answer. status is one line about what the master does.
+func (s *Systemd) Run(ctx context.Context, serving <-chan struct{}, status func() string,
+	alive func(context.Context) error) {
 	every := time.Second
 	if s.watchdog > 0 {
 		every = min(every, s.watchdog/3)
@@ -66,7 +69,8 @@ func (s *Systemd) Run(ctx context.Context, serving <-chan struct{}, status func(
 				ready, text = true, text+daemon.SdNotifyReady+"\n"
 			default:
 				if time.Since(extended) >= extendEvery && alive(ctx) == nil {
-					extended, text = time.Now(), fmt.Sprintf("%sEXTEND_TIMEOUT_USEC=%d\n", text, extendBy.Microseconds())
+					extended, text = time.Now(), fmt.Sprintf("%sEXTEND_TIMEOUT_USEC=%d\n", text,
+						extendBy.Microseconds())
 				}
 			}
 		}

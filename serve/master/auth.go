@@ -12,8 +12,10 @@ import (
 	"clustermaster/wire"
 )
 
-// signIn answers _auth: the table of 1-channel.md, 6.2. The state of the key is decided by Keys.Offer.
-func (m *Master) signIn(ctx context.Context, env wire.Envelope, remote netip.AddrPort) ([]byte, error) {
+// signIn answers _auth: the table of 1-channel.md, 6.2. The state of the key is decided by
+// Keys.Offer.
+func (m *Master) signIn(ctx context.Context, env wire.Envelope, remote netip.AddrPort) ([]byte,
+	error) {
 	s, refusal := wire.ParseSignIn(env)
 	if refusal == nil && env.Version >= 2 && !wire.KnownSignature(s.SigAlgo) {
 		refusal = wire.BadSigAlgo()
@@ -26,7 +28,8 @@ func (m *Master) signIn(ctx context.Context, env wire.Envelope, remote netip.Add
 		return m.refuse(refusal, s.ID, remote), nil
 	}
 	out := m.decide(ctx, s, remote)
-	reply, err := m.gate.do(ctx, out.Act != "accept", func() ([]byte, error) { return m.decided(s, env.Version, out, remote) })
+	reply, err := m.gate.do(ctx, out.Act != "accept",
+		func() ([]byte, error) { return m.decided(s, env.Version, out, remote) })
 	if errors.Is(err, errBusy) {
 		return m.refuse(wire.BadLoad("auth_busy"), s.ID, remote), nil
 	}
@@ -34,12 +37,14 @@ func (m *Master) signIn(ctx context.Context, env wire.Envelope, remote netip.Add
 }
 
 // decided tells of the outcome of a sign-in and makes the reply, which takes RSA operations.
-func (m *Master) decided(s wire.SignIn, version int, out keystore.Outcome, remote netip.AddrPort) ([]byte, error) {
+func (m *Master) decided(s wire.SignIn, version int, out keystore.Outcome,
+	remote netip.AddrPort) ([]byte, error) {
 	if out.Act != "" {
 		m.metrics.auth.WithLabelValues(out.Act).Inc()
 	}
 	if out.Act == "accept" && (out.Key == nil || out.Key.Pub == nil) {
-		// The stored text is no key. It stays accepted, as an operator said so; nothing can be sent to its minion.
+		// The stored text is no key. It stays accepted, as an operator said so; nothing can be sent
+		// to its minion.
 		out.Ret = false
 		m.refused.note("auth_not_a_key", s.ID, remote)
 		return m.authReply(s, version, out.Ret)
@@ -69,7 +74,8 @@ func reason(act string) string {
 }
 
 // decide finds out what becomes of an offered key. An outcome without Act fires no event.
-func (m *Master) decide(ctx context.Context, s wire.SignIn, remote netip.AddrPort) keystore.Outcome {
+func (m *Master) decide(ctx context.Context, s wire.SignIn,
+	remote netip.AddrPort) keystore.Outcome {
 	if !wire.ValidID(s.ID) {
 		return keystore.Outcome{Ret: false}
 	}
@@ -80,8 +86,9 @@ func (m *Master) decide(ctx context.Context, s wire.SignIn, remote netip.AddrPor
 		}
 	}
 	out, err := m.deps.Keys.Offer(ctx, s.ID, s.Pub, keystore.Policy{
-		Open: m.opts.OpenMode, Auto: auto, MaxPending: m.opts.MaxPendingKeys, MaxPerSource: m.opts.MaxPendingKeysPerSource,
-		Source: source(remote.Addr()),
+		Open: m.opts.OpenMode, Auto: auto, MaxPending: m.opts.MaxPendingKeys,
+		MaxPerSource: m.opts.MaxPendingKeysPerSource,
+		Source:       source(remote.Addr()),
 	})
 	if err != nil {
 		// A refusal would end the minion for good, so it is told to wait.
@@ -95,7 +102,8 @@ func (m *Master) decide(ctx context.Context, s wire.SignIn, remote netip.AddrPor
 	return out
 }
 
-// source is whose keys count together: an address, or with IPv6 the network of 64 bits that one machine has to itself.
+// source is whose keys count together: an address, or with IPv6 the network of 64 bits that one
+// machine has to itself.
 func source(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is6() {
@@ -116,7 +124,8 @@ func (m *Master) authEvent(s wire.SignIn, out keystore.Outcome) {
 		return
 	}
 	result := out.Act == "accept" || out.Act == "pend"
-	data := value.Map{{Key: "result", Value: result}, {Key: "act", Value: out.Act}, {Key: "id", Value: s.ID}, {Key: "pub", Value: s.Pub}}
+	data := value.Map{{Key: "result", Value: result}, {Key: "act", Value: out.Act},
+		{Key: "id", Value: s.ID}, {Key: "pub", Value: s.Pub}}
 	if s.AutosignGrains != nil && slices.Contains(m.opts.AuthEventsAutosignGrains, out.Act) {
 		data = append(data, value.Pair{Key: "autosign_grains", Value: s.AutosignGrains})
 	}

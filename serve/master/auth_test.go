@@ -37,19 +37,30 @@ func TestAuthStates(t *testing.T) {
 		after      string
 	}{
 		{name: "unknown", ret: true, act: "pend", after: "pend"},
-		{name: "accepted", state: "accept", pub: pub, accepted: true, act: "accept", after: "accept"},
-		{name: "accepted, key differs", state: "accept", pub: other, ret: false, act: "denied", after: "accept"},
+		{name: "accepted", state: "accept", pub: pub, accepted: true, act: "accept",
+			after: "accept"},
+		{name: "accepted, key differs", state: "accept", pub: other, ret: false, act: "denied",
+			after: "accept"},
 		{name: "rejected", state: "reject", pub: pub, ret: false, act: "reject", after: "reject"},
 		{name: "pending", state: "pend", pub: pub, ret: true, act: "pend", after: "pend"},
-		{name: "pending, key differs", state: "pend", pub: other, ret: false, act: "denied", after: "pend"},
-		{name: "auto_accept", change: func(o *Options) { o.AutoAccept = true }, accepted: true, act: "accept", after: "accept"},
-		{name: "auto_accept, pending differs", state: "pend", pub: other, change: func(o *Options) { o.AutoAccept = true }, ret: false, act: "denied", after: "pend"},
-		{name: "open_mode", state: "accept", pub: other, change: func(o *Options) { o.OpenMode = true }, accepted: true, act: "accept", after: "accept"},
-		{name: "open_mode, rejected", state: "reject", pub: pub, change: func(o *Options) { o.OpenMode = true }, accepted: true, act: "accept", after: "accept"},
+		{name: "pending, key differs", state: "pend", pub: other, ret: false, act: "denied",
+			after: "pend"},
+		{name: "auto_accept", change: func(o *Options) { o.AutoAccept = true }, accepted: true,
+			act: "accept", after: "accept"},
+		{name: "auto_accept, pending differs", state: "pend", pub: other,
+			change: func(o *Options) { o.AutoAccept = true }, ret: false, act: "denied",
+			after: "pend"},
+		{name: "open_mode", state: "accept", pub: other,
+			change: func(o *Options) { o.OpenMode = true }, accepted: true, act: "accept",
+			after: "accept"},
+		{name: "open_mode, rejected", state: "reject", pub: pub,
+			change: func(o *Options) { o.OpenMode = true }, accepted: true, act: "accept",
+			after: "accept"},
 		{name: "invalid id", id: "../x", ret: false},
 		{name: "empty id", id: "empty", ret: false},
 		{name: "line break in the id", id: "x\nrun:\n  local.cmd.run: []", ret: false},
-		{name: "no events", change: func(o *Options) { o.AuthEvents = false }, ret: true, after: "pend"},
+		{name: "no events", change: func(o *Options) { o.AuthEvents = false }, ret: true,
+			after: "pend"},
 	}
 	for _, tt := range tests {
 		for version := 0; version <= 3; version++ {
@@ -80,14 +91,16 @@ func TestAuthStates(t *testing.T) {
 			}
 			if tt.act == "" {
 				k.noEvent()
-			} else if e := k.event("salt/auth"); e.String("act") != tt.act || e.String("id") != id || e.String("pub") != pub ||
+			} else if e := k.event("salt/auth"); e.String("act") != tt.act ||
+				e.String("id") != id || e.String("pub") != pub ||
 				!same(field(e, "result"), tt.act == "accept" || tt.act == "pend") {
 				t.Errorf("%s, version %d: event %v", tt.name, version, e)
 			}
 			if tt.accepted {
 				s := k.cluster.Secrets()
 				a, _ := k.keys.Accepted(id)
-				if got.AES != s.AES[0].Key || got.PublishPort != 4505 || got.Session != wire.DeriveSession(s.Session[0].Secret, id, a.PubSum, a.Index) {
+				if got.AES != s.AES[0].Key || got.PublishPort != 4505 ||
+					got.Session != wire.DeriveSession(s.Session[0].Secret, id, a.PubSum, a.Index) {
 					t.Errorf("%s, version %d: wrong keys", tt.name, version)
 				}
 			}
@@ -100,7 +113,9 @@ func TestAuthAlgorithms(t *testing.T) {
 	k := newKit(t, nil)
 	k.accept("m1")
 	// Line 36: all four RSA fields.
-	if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1", EncAlgo: wire.EncSHA224, SigAlgo: wire.SigSHA224, Master: clusterKey().Public(), Token: []byte("secret token")}); err != nil || !got.Accepted {
+	if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1", EncAlgo: wire.EncSHA224,
+		SigAlgo: wire.SigSHA224, Master: clusterKey().Public(),
+		Token: []byte("secret token")}); err != nil || !got.Accepted {
 		t.Errorf("SHA224: %+v, %v", got, err)
 	}
 	// Lines 34 and 35.
@@ -112,8 +127,10 @@ func TestAuthAlgorithms(t *testing.T) {
 		}
 		load := must(value.UnpackMap(must(a.Pack())))
 		inner, _ := load.Get("load")
-		for _, payload := range [][]byte{pack(load), pack(load.Set("load", inner.(value.Map).Set("token", []byte("x"))))} {
-			if got := k.value(payload); !same(got, dict("enc", "clear", "load", dict("ret", want))) {
+		for _, payload := range [][]byte{pack(load),
+			pack(load.Set("load", inner.(value.Map).Set("token", []byte("x"))))} {
+			if got := k.value(payload); !same(got,
+				dict("enc", "clear", "load", dict("ret", want))) {
 				t.Errorf("%v: got %v", want, got)
 			}
 		}
@@ -125,10 +142,12 @@ func TestAuthMissingFields(t *testing.T) {
 	k := newKit(t, nil)
 	full := dict("cmd", "_auth", "id", "m1", "pub", "x", "nonce", nonce())
 	for _, key := range []string{"id", "pub", "nonce"} {
-		if got := k.value(pack(dict("enc", "clear", "version", int64(3), "load", full.Without(key)))); got != "bad load" {
+		if got := k.value(pack(dict("enc", "clear", "version", int64(3), "load",
+			full.Without(key)))); got != "bad load" {
 			t.Errorf("without %s: got %v", key, got)
 		}
-		if got := k.value(pack(dict("enc", "clear", "version", int64(3), "load", full.Without(key).Set(key, []any{})))); got != "bad load" {
+		if got := k.value(pack(dict("enc", "clear", "version", int64(3), "load",
+			full.Without(key).Set(key, []any{})))); got != "bad load" {
 			t.Errorf("%s a list: got %v", key, got)
 		}
 	}
@@ -142,13 +161,15 @@ func TestAuthToken(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	k.accept("m1")
-	if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1", Master: clusterKey().Public(), Token: []byte(strings.Repeat("t", 76))}); err != nil || !got.Accepted {
+	if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1", Master: clusterKey().Public(),
+		Token: []byte(strings.Repeat("t", 76))}); err != nil || !got.Accepted {
 		t.Errorf("token: %+v, %v", got, err)
 	}
 	a := wire.AuthRequest{Version: 3, ID: "m1", Key: minionKey(), Nonce: nonce()}
 	outer := must(value.UnpackMap(must(a.Pack())))
 	inner, _ := outer.Get("load")
-	reply := must(value.UnpackMap(k.handle(pack(outer.Set("load", inner.(value.Map).Set("token", []byte("garbage")))))))
+	reply := must(value.UnpackMap(k.handle(pack(outer.Set("load",
+		inner.(value.Map).Set("token", []byte("garbage")))))))
 	if load := must(value.UnpackMap(reply.Bytes("load"))); has(load, "token") || !has(load, "aes") {
 		t.Errorf("garbage token: %v", load)
 	}
@@ -169,7 +190,8 @@ func TestAuthKeyForms(t *testing.T) {
 	offers := k.keys.offers
 	for _, pub := range []string{"not a key", "", text + "foo: bar"} {
 		load = dict("cmd", "_auth", "id", "junk", "pub", pub, "nonce", nonce())
-		if got := k.value(pack(dict("enc", "clear", "version", int64(3), "load", load))); got != "bad load" {
+		if got := k.value(pack(dict("enc", "clear", "version", int64(3), "load",
+			load))); got != "bad load" {
 			t.Errorf("%q: %v", pub, got)
 		}
 	}
@@ -186,7 +208,8 @@ func TestMasterSignPubkey(t *testing.T) {
 	k := newKit(t, func(o *Options, _ *Deps) { o.MasterSignKey = sign })
 	k.accept("m1")
 	for _, algo := range []string{wire.SigSHA1, wire.SigSHA224} {
-		if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1", VerifySign: sign.Public(), AlwaysVerify: true, SigAlgo: algo}); err != nil || !got.Accepted {
+		if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1", VerifySign: sign.Public(),
+			AlwaysVerify: true, SigAlgo: algo}); err != nil || !got.Accepted {
 			t.Errorf("%s: %+v, %v", algo, got, err)
 		}
 	}
@@ -272,17 +295,30 @@ func TestAutosign(t *testing.T) {
 		{name: "comment", id: "comment", change: sign("sign"), want: "pend"},
 		{name: "world-writable", id: "m", change: sign("world"), want: "pend"},
 		{name: "group-writable", id: "m", change: sign("group"), want: "pend"},
-		{name: "group-writable, permissive", id: "m", change: func(o *Options) { sign("group")(o); o.PermissivePkiAccess = true }, want: "accept"},
+		{name: "group-writable, permissive", id: "m",
+			change: func(o *Options) { sign("group")(o); o.PermissivePkiAccess = true },
+			want:   "accept"},
 		{name: "no file", id: "m", change: sign("nosuch"), want: "pend"},
-		{name: "autoreject", id: "bad1", change: func(o *Options) { o.AutorejectFile = filepath.Join(dir, "reject"); o.AutoAccept = true }, want: "reject"},
-		{name: "autoreject of a pending one", id: "bad1", state: "pend", change: func(o *Options) { o.AutorejectFile = filepath.Join(dir, "reject") }, want: "reject"},
+		{name: "autoreject", id: "bad1",
+			change: func(o *Options) {
+				o.AutorejectFile = filepath.Join(dir,
+					"reject")
+				o.AutoAccept = true
+			}, want: "reject"},
+		{name: "autoreject of a pending one", id: "bad1", state: "pend",
+			change: func(o *Options) { o.AutorejectFile = filepath.Join(dir, "reject") },
+			want:   "reject"},
 		{name: "grain", id: "m", change: grains, grains: dict("role", "web"), want: "accept"},
-		{name: "grain, number", id: "m", change: grains, grains: dict("role", int64(7)), want: "accept"},
+		{name: "grain, number", id: "m", change: grains, grains: dict("role", int64(7)),
+			want: "accept"},
 		{name: "grain, truth", id: "m", change: grains, grains: dict("role", true), want: "accept"},
-		{name: "grain, other value", id: "m", change: grains, grains: dict("role", "db"), want: "pend"},
+		{name: "grain, other value", id: "m", change: grains, grains: dict("role", "db"),
+			want: "pend"},
 		{name: "grain, comment", id: "m", change: grains, grains: dict("role", "#x"), want: "pend"},
-		{name: "grain, world-writable", id: "m", change: grains, grains: dict("open", "web"), want: "pend"},
-		{name: "grain that leads out", id: "m", change: grains, grains: dict("../sign", "exact"), want: "pend"},
+		{name: "grain, world-writable", id: "m", change: grains, grains: dict("open", "web"),
+			want: "pend"},
+		{name: "grain that leads out", id: "m", change: grains, grains: dict("../sign", "exact"),
+			want: "pend"},
 		{name: "no grain", id: "m", change: grains, want: "pend"},
 	}
 	for _, tt := range tests {
@@ -292,7 +328,8 @@ func TestAutosign(t *testing.T) {
 			if tt.state != "" {
 				k.keys.set(tt.id, tt.state, minionKey().Public().Text())
 			}
-			if _, err := k.signIn(wire.AuthRequest{Version: 3, ID: tt.id, AutosignGrains: tt.grains}); err != nil {
+			if _, err := k.signIn(wire.AuthRequest{Version: 3, ID: tt.id,
+				AutosignGrains: tt.grains}); err != nil {
 				t.Fatal(err)
 			}
 			if got := k.keys.get(tt.id); got != tt.want {
@@ -356,7 +393,8 @@ func TestAutosignStub(t *testing.T) {
 func TestAuthEventGrains(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, func(o *Options, _ *Deps) { o.AuthEventsAutosignGrains = []string{"pend"} })
-	if _, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1", AutosignGrains: dict("role", "web")}); err != nil {
+	if _, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1",
+		AutosignGrains: dict("role", "web")}); err != nil {
 		t.Fatal(err)
 	}
 	if e := k.event("salt/auth"); !same(field(e, "autosign_grains"), dict("role", "web")) {
@@ -378,7 +416,8 @@ func TestSignatureOncePerEpoch(t *testing.T) {
 		t.Error("the shared keys were made again without a rotation")
 	}
 	k.cluster.rotate(true, false)
-	if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1"}); err != nil || got.AES != k.cluster.Secrets().AES[0].Key {
+	if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1"}); err != nil ||
+		got.AES != k.cluster.Secrets().AES[0].Key {
 		t.Errorf("after a rotation: %v", err)
 	}
 }

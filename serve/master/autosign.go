@@ -23,7 +23,8 @@ const (
 	maxSignFiles = 1024    // grains
 )
 
-// autosign decides by the master's files whether an offered key is taken or refused without an operator.
+// autosign decides by the master's files whether an offered key is taken or refused without an
+// operator.
 type autosign struct {
 	accept     bool
 	sign       *signFile
@@ -40,7 +41,8 @@ type autosign struct {
 
 func newAutosign(o Options, log *slog.Logger) *autosign {
 	a := &autosign{
-		accept: o.AutoAccept, stubs: o.AutosignDir, stubAge: o.AutosignTimeout, grains: o.AutosignGrainsDir,
+		accept: o.AutoAccept, stubs: o.AutosignDir, stubAge: o.AutosignTimeout,
+		grains:     o.AutosignGrainsDir,
 		permissive: o.PermissivePkiAccess, log: log, values: make(map[string]*signFile),
 	}
 	a.sign = &signFile{path: o.AutosignFile, permissive: a.permissive, log: log}
@@ -48,7 +50,8 @@ func newAutosign(o Options, log *slog.Logger) *autosign {
 	return a
 }
 
-// decide answers for one id, in Salt's order. A stub that decided is returned, to be consumed when the key is dealt with.
+// decide answers for one id, in Salt's order. A stub that decided is returned, to be consumed when
+// the key is dealt with.
 func (a *autosign) decide(id string, grains value.Map, now time.Time) (keystore.Auto, string) {
 	a.expire(now)
 	stub := a.stub(id)
@@ -96,8 +99,9 @@ func (a *autosign) consume(path string) {
 	}
 }
 
-// grainsMatch compares the offered grains with the files of autosign_grains_dir, one allowed value per line. Only names that
-// stand in that folder are looked at, so a grain's name cannot lead out of it.
+// grainsMatch compares the offered grains with the files of autosign_grains_dir, one allowed value
+// per line. Only names that stand in that folder are looked at, so a grain's name cannot lead out
+// of it.
 func (a *autosign) grainsMatch(grains value.Map) bool {
 	if a.grains == "" || len(grains) == 0 {
 		return false
@@ -117,7 +121,8 @@ func (a *autosign) grainsMatch(grains value.Map) bool {
 		a.mu.Lock()
 		f := a.values[e.Name()]
 		if f == nil {
-			f = &signFile{path: filepath.Join(a.grains, e.Name()), permissive: a.permissive, log: a.log}
+			f = &signFile{path: filepath.Join(a.grains, e.Name()), permissive: a.permissive,
+				log: a.log}
 			a.values[e.Name()] = f
 		}
 		a.mu.Unlock()
@@ -144,7 +149,8 @@ type signFile struct {
 	cached []string
 }
 
-// matches tries each line as the id itself, as a shell pattern, and as a regular expression for all of it.
+// matches tries each line as the id itself, as a shell pattern, and as a regular expression for all
+// of it.
 func (f *signFile) matches(id string) bool {
 	for _, line := range f.lines() {
 		if line == id || target.Glob(line, id) || target.MatchFull(line, id) {
@@ -154,8 +160,8 @@ func (f *signFile) matches(id string) bool {
 	return false
 }
 
-// lines returns the lines without blanks around them, empty ones and comments. A file that strangers may write to is as good as
-// none.
+// lines returns the lines without blanks around them, empty ones and comments. A file that
+// strangers may write to is as good as none.
 func (f *signFile) lines() []string {
 	if f.path == "" {
 		return nil

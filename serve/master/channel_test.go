@@ -13,8 +13,8 @@ import (
 // pack packs what a test sends.
 func pack(v any) []byte { return must(value.Pack(v)) }
 
-// TestErrorReplies is lines 25, 26, 28, 29, 31 and 32 of the conformance list: each row of 1-channel.md 7.6 as 3008.3 answers, and
-// after each the next request is served.
+// TestErrorReplies is lines 25, 26, 28, 29, 31 and 32 of the conformance list: each row of
+// 1-channel.md 7.6 as 3008.3 answers, and after each the next request is served.
 func TestErrorReplies(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
@@ -48,34 +48,52 @@ func TestErrorReplies(t *testing.T) {
 		{"text", pack("hello"), "bad load"},
 		{"map without enc", pack(dict("load", dict())), "bad load"},
 		{"map without load", pack(dict("enc", "clear")), "bad load"},
-		{"clear list", pack(dict("enc", "clear", "version", int64(3), "load", []any{int64(1)})), notDict},
+		{"clear list", pack(dict("enc", "clear", "version", int64(3), "load", []any{int64(1)})),
+			notDict},
 		{"clear text", pack(dict("enc", "clear", "version", int64(3), "load", "x")), notDict},
-		{"clear unknown", pack(dict("enc", "clear", "version", int64(3), "load", dict("cmd", "nosuch"))), dict()},
-		{"clear without cmd", pack(dict("enc", "clear", "version", int64(3), "load", dict())), dict()},
-		{"clear private", pack(dict("enc", "clear", "version", int64(3), "load", dict("cmd", "__init__"))), dict()},
-		{"clear ping", pack(dict("enc", "clear", "version", int64(3), "load", dict("cmd", "ping", "x", int64(1)))), dict("cmd", "ping", "x", int64(1))},
-		{"enc foo", pack(dict("enc", "foo", "version", int64(3), "load", dict())), "Some exception handling minion payload"},
-		{"id with NUL", pack(dict("enc", "clear", "version", int64(3), "load", dict("cmd", "_auth", "id", "a\x00b"))), "bad load: id contains a null byte"},
-		{"id a number", pack(dict("enc", "clear", "version", int64(3), "load", dict("cmd", "_auth", "id", int64(5)))), "bad load: id 5 is not a string"},
-		{"version nil", pack(dict("enc", "clear", "version", nil, "load", dict("cmd", "ping"))), "bad load"},
-		{"version 2", pack(dict("enc", "clear", "version", int64(2), "load", dict("cmd", "_auth"))), "bad load"},
+		{"clear unknown", pack(dict("enc", "clear", "version", int64(3), "load",
+			dict("cmd", "nosuch"))), dict()},
+		{"clear without cmd", pack(dict("enc", "clear", "version", int64(3), "load", dict())),
+			dict()},
+		{"clear private", pack(dict("enc", "clear", "version", int64(3), "load",
+			dict("cmd", "__init__"))), dict()},
+		{"clear ping", pack(dict("enc", "clear", "version", int64(3), "load",
+			dict("cmd", "ping", "x", int64(1)))), dict("cmd", "ping", "x", int64(1))},
+		{"enc foo", pack(dict("enc", "foo", "version", int64(3), "load", dict())),
+			"Some exception handling minion payload"},
+		{"id with NUL", pack(dict("enc", "clear", "version", int64(3), "load",
+			dict("cmd", "_auth", "id", "a\x00b"))), "bad load: id contains a null byte"},
+		{"id a number", pack(dict("enc", "clear", "version", int64(3), "load",
+			dict("cmd", "_auth", "id", int64(5)))), "bad load: id 5 is not a string"},
+		{"version nil", pack(dict("enc", "clear", "version", nil, "load", dict("cmd", "ping"))),
+			"bad load"},
+		{"version 2", pack(dict("enc", "clear", "version", int64(2), "load", dict("cmd", "_auth"))),
+			"bad load"},
 		{"unknown id", sealed(good, int64(3), "nosuch"), "bad load"},
 		{"pending id", sealed(good, int64(3), "pending"), "bad load"},
 		{"no outer id", sealed(good, int64(3), nil), "bad load"},
 		{"bad outer id", sealed(good, int64(3), "../m1"), "bad load"},
-		{"short", pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", "x")), "bad load"},
-		{"garbage", pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", bytes.Repeat([]byte{0xff}, 256))), "bad load"},
+		{"short", pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", "x")),
+			"bad load"},
+		{"garbage", pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load",
+			bytes.Repeat([]byte{0xff}, 256))), "bad load"},
 		{"another's key", sealed(good, int64(3), "m2"), "bad load"},
-		{"inner id of another", sealed(good.Without("id").Set("id", "m2"), int64(3), "m1"), "bad load"},
+		{"inner id of another", sealed(good.Without("id").Set("id", "m2"), int64(3), "m1"),
+			"bad load"},
 		{"no inner id", sealed(good.Without("id"), int64(3), "m1"), "bad load"},
 		{"no tok", sealed(good.Without("tok"), int64(3), "m1"), "bad load"},
-		{"bad tok", sealed(good.Without("tok").Set("tok", bytes.Repeat([]byte{1}, 256)), int64(3), "m1"), "bad load"},
-		{"short tok", sealed(good.Without("tok").Set("tok", token()[:255]), int64(3), "m1"), "bad load"},
+		{"bad tok", sealed(good.Without("tok").Set("tok", bytes.Repeat([]byte{1}, 256)), int64(3),
+			"m1"), "bad load"},
+		{"short tok", sealed(good.Without("tok").Set("tok", token()[:255]), int64(3), "m1"),
+			"bad load"},
 		{"empty tok", sealed(good.Without("tok").Set("tok", ""), int64(3), "m1"), "bad load"},
-		{"zero tok", sealed(good.Without("tok").Set("tok", make([]byte, 256)), int64(3), "m1"), "bad load"},
-		{"load a list", pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", must(c.Seal(pack([]any{}), "")))), notDict},
+		{"zero tok", sealed(good.Without("tok").Set("tok", make([]byte, 256)), int64(3), "m1"),
+			"bad load"},
+		{"load a list", pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load",
+			must(c.Seal(pack([]any{}), "")))), notDict},
 		{"v2 with the session key", sealed(good, int64(2), nil), "bad load"},
-		{"v3 with the AES key", pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", aes)), "bad load"},
+		{"v3 with the AES key", pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load",
+			aes)), "bad load"},
 	}
 	for _, tt := range tests {
 		if got := k.value(tt.payload); !same(got, tt.want) {
@@ -96,7 +114,8 @@ func TestVersions(t *testing.T) {
 	k := newKit(t, func(o *Options, _ *Deps) { o.MinimumAuthVersion = 0 })
 	k.accept("m1")
 	for _, version := range []int{0, 1, 2, 3} {
-		if got := k.minion(version, "m1").call(dict("cmd", "_register_resources", "id", "m1", "resources", dict())); got != true {
+		if got := k.minion(version, "m1").call(dict("cmd", "_register_resources", "id", "m1",
+			"resources", dict())); got != true {
 			t.Errorf("version %d: got %v", version, got)
 		}
 	}
@@ -109,7 +128,8 @@ func TestVersions(t *testing.T) {
 	}
 	// The id in an old minion's request must be an accepted one, and its token right.
 	old := k.minion(2, "m1")
-	for _, load := range []value.Map{dict("cmd", "_mine_flush", "id", "nosuch"), dict("cmd", "_mine_flush", "id", "../m1")} {
+	for _, load := range []value.Map{dict("cmd", "_mine_flush", "id", "nosuch"),
+		dict("cmd", "_mine_flush", "id", "../m1")} {
 		if got := k.value(old.seal(load, nonce())); got != "bad load" {
 			t.Errorf("%v: got %v", load, got)
 		}
@@ -118,16 +138,21 @@ func TestVersions(t *testing.T) {
 		old.sender.Tok = tok
 		for _, version := range []int{0, 1, 2} {
 			old.sender.Version = version
-			for _, cmd := range []string{"_return", "_syndic_return", "_minion_event", "_pillar", "_mine", "_mine_get", "_mine_delete", "_mine_flush",
-				"_file_recv", "_master_tops", "_register_resources", "revoke_auth", "minion_pub", "minion_publish", "pub_ret", "minion_runner"} {
-				if got := k.value(old.seal(dict("cmd", cmd, "id", "m1"), nonce())); got != "bad load" {
-					t.Errorf("version %d, %s with a token of %d bytes: got %v", version, cmd, len(tok), got)
+			for _, cmd := range []string{"_return", "_syndic_return", "_minion_event", "_pillar",
+				"_mine", "_mine_get", "_mine_delete", "_mine_flush",
+				"_file_recv", "_master_tops", "_register_resources", "revoke_auth", "minion_pub",
+				"minion_publish", "pub_ret", "minion_runner"} {
+				if got := k.value(old.seal(dict("cmd", cmd, "id", "m1"),
+					nonce())); got != "bad load" {
+					t.Errorf("version %d, %s with a token of %d bytes: got %v", version, cmd,
+						len(tok), got)
 				}
 			}
 		}
 	}
 	old.sender.Tok, old.sender.Version = nil, 2
-	if got := old.call(dict("cmd", "_master_opts", "id", "m1")).(value.Map); !has(got, "file_roots") {
+	if got := old.call(dict("cmd", "_master_opts", "id", "m1")).(value.Map); !has(got,
+		"file_roots") {
 		t.Errorf("what is the same for all is refused without a token: %v", got)
 	}
 }
@@ -152,8 +177,10 @@ func TestNonce(t *testing.T) {
 	// Without a nonce the reply has none either.
 	m := k.minion(3, "m1")
 	load := dict("cmd", "_file_recv", "id", "m1", "tok", token())
-	reply := k.handle(pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", must(m.crypt().Seal(pack(load), "")))))
-	if raw, err := wire.OpenReply(m.crypt(), reply, ""); err != nil || !same(must(raw.Unpack()), false) {
+	reply := k.handle(pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load",
+		must(m.crypt().Seal(pack(load), "")))))
+	if raw, err := wire.OpenReply(m.crypt(), reply, ""); err != nil ||
+		!same(must(raw.Unpack()), false) {
 		t.Errorf("without nonce: %v, %v", raw, err)
 	}
 }
@@ -167,8 +194,10 @@ func TestServerTTL(t *testing.T) {
 		ts   any
 		want string
 	}{
-		{"too old", 30 * time.Second, int64(-31), "bad load"}, {"future", 30 * time.Second, int64(3600), ""}, {"fresh", 30 * time.Second, int64(-5), ""},
-		{"missing", 30 * time.Second, nil, "bad load"}, {"off, missing", 0, nil, ""}, {"off, old", 0, int64(-99999), ""},
+		{"too old", 30 * time.Second, int64(-31), "bad load"},
+		{"future", 30 * time.Second, int64(3600), ""}, {"fresh", 30 * time.Second, int64(-5), ""},
+		{"missing", 30 * time.Second, nil, "bad load"}, {"off, missing", 0, nil, ""},
+		{"off, old", 0, int64(-99999), ""},
 	} {
 		k := newKit(t, func(o *Options, _ *Deps) { o.RequestServerTTL = tt.ttl })
 		m := k.accept("m1")
@@ -176,7 +205,8 @@ func TestServerTTL(t *testing.T) {
 		if age, ok := tt.ts.(int64); ok {
 			load = load.Set("ts", time.Now().Unix()+age)
 		}
-		got, _ := k.value(pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", must(m.crypt().Seal(pack(load), ""))))).(string)
+		got, _ := k.value(pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load",
+			must(m.crypt().Seal(pack(load), ""))))).(string)
 		if got != tt.want {
 			t.Errorf("%s: got %q", tt.name, got)
 		}
@@ -190,12 +220,17 @@ func TestRotations(t *testing.T) {
 	before, oldBefore := m.crypt(), old.crypt()
 	ping := func(c *wire.Crypticle, m *fakeMinion) error {
 		n := nonce()
-		_, err := wire.OpenReply(c, k.handle(must(m.sender.SealRequest(c, dict("cmd", "_file_recv", "id", "m1"), n, time.Now()))), n)
+		_, err := wire.OpenReply(c,
+			k.handle(must(m.sender.SealRequest(c, dict("cmd", "_file_recv", "id", "m1"), n,
+				time.Now()))), n)
 		return err
 	}
-	// The key that opened a request seals its reply, for the grace; the AES key that the cluster still lists opens old requests.
+	// The key that opened a request seals its reply, for the grace; the AES key that the cluster
+	// still lists opens old requests.
 	k.cluster.rotate(true, true)
-	for name, err := range map[string]error{"old session": ping(before, m), "new session": ping(m.crypt(), m), "old aes": ping(oldBefore, old), "new aes": ping(old.crypt(), old)} {
+	for name, err := range map[string]error{"old session": ping(before, m),
+		"new session": ping(m.crypt(), m), "old aes": ping(oldBefore, old),
+		"new aes": ping(old.crypt(), old)} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -223,7 +258,8 @@ func TestUnknownCommands(t *testing.T) {
 	k := newKit(t, nil)
 	m := k.accept("m1")
 	for cmd, want := range map[string]any{
-		"nosuch": dict(), "__init__": dict(), "run_func": dict(), "_ext_nodes": dict(), "": dict(), "verify_minion": "", "minion_pub": dict(),
+		"nosuch": dict(), "__init__": dict(), "run_func": dict(), "_ext_nodes": dict(), "": dict(),
+		"verify_minion": "", "minion_pub": dict(),
 		"pub_ret": dict(), "minion_publish": dict(), "minion_runner": dict(), "_file_recv": false,
 	} {
 		if got := m.call(dict("cmd", cmd)); !same(got, want) {
@@ -235,18 +271,27 @@ func TestUnknownCommands(t *testing.T) {
 func TestClearCommandsAreOff(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
-	authentication := dict("error", dict("name", "AuthenticationError", "message", "Authentication error occurred."))
+	authentication := dict("error", dict("name", "AuthenticationError", "message",
+		"Authentication error occurred."))
 	for _, tt := range []struct {
 		load value.Map
 		want any
 	}{
 		{dict("cmd", "publish", "tgt", "*", "fun", "test.ping"), authentication},
-		{dict("cmd", "runner", "fun", "manage.up"), dict("error", dict("name", "UserAuthenticationError", "message", `Authentication failure of type "user" occurred`))},
-		{dict("cmd", "wheel", "token", "x"), dict("error", dict("name", "TokenAuthenticationError", "message", `Authentication failure of type "token" occurred.`))},
-		{dict("cmd", "runner", "eauth", "pam", "username", "bob"), dict("error", dict("name", "EauthAuthenticationError", "message", `Authentication failure of type "eauth" occurred for user bob.`))},
-		{dict("cmd", "mk_token"), ""}, {dict("cmd", "get_token"), false}, {dict("cmd", "get_token", "token", "x"), dict()},
+		{dict("cmd", "runner", "fun", "manage.up"),
+			dict("error", dict("name", "UserAuthenticationError", "message",
+				`Authentication failure of type "user" occurred`))},
+		{dict("cmd", "wheel", "token", "x"),
+			dict("error", dict("name", "TokenAuthenticationError", "message",
+				`Authentication failure of type "token" occurred.`))},
+		{dict("cmd", "runner", "eauth", "pam", "username", "bob"),
+			dict("error", dict("name", "EauthAuthenticationError", "message",
+				`Authentication failure of type "eauth" occurred for user bob.`))},
+		{dict("cmd", "mk_token"), ""}, {dict("cmd", "get_token"), false},
+		{dict("cmd", "get_token", "token", "x"), dict()},
 	} {
-		if got := k.value(pack(dict("enc", "clear", "version", int64(3), "load", tt.load))); !same(got, tt.want) {
+		if got := k.value(pack(dict("enc", "clear", "version", int64(3), "load",
+			tt.load))); !same(got, tt.want) {
 			t.Errorf("%v: got %v, want %v", tt.load, got, tt.want)
 		}
 	}
@@ -264,7 +309,8 @@ func TestPanicIsAnswered(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, func(_ *Options, d *Deps) { d.Files = panicking{} })
 	m := k.accept("m1")
-	if got := k.value(m.seal(dict("cmd", "_file_list"), nonce())); got != "Some exception handling minion payload" {
+	if got := k.value(m.seal(dict("cmd", "_file_list"),
+		nonce())); got != "Some exception handling minion payload" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -273,26 +319,31 @@ func FuzzHandle(f *testing.F) {
 	k := newKit(f, func(o *Options, _ *Deps) { o.MinimumAuthVersion = 0 })
 	m := k.accept("m1")
 	f.Add([]byte{}, false)
-	f.Add(must(wire.AuthRequest{Version: 3, ID: "m1", Key: minionKey(), Nonce: nonce()}.Pack()), false)
+	f.Add(must(wire.AuthRequest{Version: 3, ID: "m1", Key: minionKey(),
+		Nonce: nonce()}.Pack()), false)
 	for _, load := range []value.Map{
 		dict("cmd", "_return", "id", "m1", "jid", "req", "return", true, "fun", "test.ping"),
-		dict("cmd", "_minion_event", "id", "m1", "events", []any{dict("tag", "t", "data", dict())}, "pretag", "x"),
+		dict("cmd", "_minion_event", "id", "m1", "events", []any{dict("tag", "t", "data", dict())},
+			"pretag", "x"),
 		dict("cmd", "_mine_get", "id", "m1", "tgt", "*", "fun", "a,b"),
 		dict("cmd", "_pillar", "id", "m1", "grains", dict("os", "x"), "ver", "2"),
-		dict("cmd", "_syndic_return", "id", "m1", "load", []any{dict("jid", "1", "id", "m1", "return", dict("m1", dict("return", int64(1))))}),
+		dict("cmd", "_syndic_return", "id", "m1", "load",
+			[]any{dict("jid", "1", "id", "m1", "return", dict("m1", dict("return", int64(1))))}),
 	} {
 		f.Add(m.seal(load, nonce()), false)
 		f.Add(pack(load), true) // the inside: sealed below
 	}
 	f.Fuzz(func(t *testing.T, payload []byte, inside bool) {
 		if inside {
-			payload = pack(dict("enc", "aes", "load", must(wire.NewCrypticle(k.cluster.Secrets().AES[0].Key).Seal(payload, ""))))
+			payload = pack(dict("enc", "aes", "load",
+				must(wire.NewCrypticle(k.cluster.Secrets().AES[0].Key).Seal(payload, ""))))
 		}
 		reply, err := k.Handle(context.Background(), Request{Payload: bytes.Clone(payload)})
 		if err != nil || len(reply) == 0 {
 			t.Fatalf("no answer: %v", err)
 		}
-		if v, err := value.Unpack(reply); err == nil && v == "Some exception handling minion payload" && inside {
+		if v, err := value.Unpack(reply); err == nil &&
+			v == "Some exception handling minion payload" && inside {
 			t.Fatal("a handler panicked")
 		}
 	})

@@ -10,9 +10,11 @@ import (
 	"clustermaster/wire"
 )
 
-// clear answers the commands that come unsealed: sign-ins, pings, and the orders of users (publish, runner, wheel, mk_token,
-// get_token). Without enable_clear_commands orders are answered as to a caller whom Salt does not know.
-func (m *Master) clear(ctx context.Context, env wire.Envelope, remote netip.AddrPort) ([]byte, error) {
+// clear answers the commands that come unsealed: sign-ins, pings, and the orders of users (publish,
+// runner, wheel, mk_token, get_token). Without enable_clear_commands orders are answered as to a
+// caller whom Salt does not know.
+func (m *Master) clear(ctx context.Context, env wire.Envelope, remote netip.AddrPort) ([]byte,
+	error) {
 	cmd := env.Clear.String("cmd")
 	switch cmd {
 	case "_auth":
@@ -52,9 +54,11 @@ func (o *clearOrder) source() string {
 	return addr.String()
 }
 
-// clearOrders are the commands that enable_clear_commands switches on. A refusal answers a load that Salt's handler fails at.
+// clearOrders are the commands that enable_clear_commands switches on. A refusal answers a load
+// that Salt's handler fails at.
 var clearOrders = map[string]func(*Master, context.Context, *clearOrder) (any, *wire.Refusal){
-	"publish": (*Master).clearPublish, "runner": (*Master).clearRunner, "wheel": (*Master).clearWheel,
+	"publish": (*Master).clearPublish, "runner": (*Master).clearRunner,
+	"wheel":    (*Master).clearWheel,
 	"mk_token": (*Master).makeToken, "get_token": (*Master).getToken,
 }
 
@@ -90,7 +94,8 @@ func (m *Master) makeToken(ctx context.Context, o *clearOrder) (any, *wire.Refus
 		return "", nil
 	}
 	// Whoever gets as far as a token has proved the name that he gives.
-	by := origin.Origin{User: userOf(o.load), Eauth: o.load.String("eauth"), From: o.source(), Order: o.cmd}
+	by := origin.Origin{User: userOf(o.load), Eauth: o.load.String("eauth"), From: o.source(),
+		Order: o.cmd}
 	token, err := m.deps.Auth.MakeToken(origin.With(ctx, by), o.source(), o.load)
 	if err != nil {
 		m.refuseOrder(o, "clear_credentials", userOf(o.load), nil)

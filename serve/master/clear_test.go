@@ -27,7 +27,8 @@ func (k fakeUserKeys) Key(user string) (string, bool) { key, ok := k[user]; retu
 // keyOf is a user's key in the kit for orders.
 func keyOf(user string) string { return strings.Repeat(user, 76)[:76] }
 
-// fakeAuth confirms whoever has the password or token "good"; alice may order test functions, bob runs everything, rest nothing.
+// fakeAuth confirms whoever has the password or token "good"; alice may order test functions, bob
+// runs everything, rest nothing.
 type fakeAuth struct{ broken bool }
 
 func (a fakeAuth) identity(name string) (Identity, error) {
@@ -53,7 +54,8 @@ func (a fakeAuth) ByToken(_ context.Context, token string) (Identity, error) {
 	return a.identity(name)
 }
 
-func (a fakeAuth) MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error) {
+func (a fakeAuth) MakeToken(ctx context.Context, source string, creds value.Map) (value.Map,
+	error) {
 	id, err := a.Authenticate(ctx, source, creds)
 	return dict("name", id.Name, "token", "good-token-"+id.Name), err
 }
@@ -129,9 +131,11 @@ func newOrderKit(t testing.TB, change func(*Options, *Deps)) *orderKit {
 		d.Targets = k.targets
 		d.ACL = must(acl.New(acl.Options{
 			PublisherACL: dict("carol", []any{"test.*", "@runner", "@wheel"}, "none", []any{}),
-			Blacklist:    dict("users", []any{"eve"}, "modules", []any{"cmd.script"}), SudoACL: true,
+			Blacklist:    dict("users", []any{"eve"}, "modules", []any{"cmd.script"}),
+			SudoACL:      true,
 		}))
-		d.UserKeys = fakeUserKeys{"salt": keyOf("salt"), "carol": keyOf("carol"), "dave": keyOf("dave"), "none": keyOf("none"), "empty": ""}
+		d.UserKeys = fakeUserKeys{"salt": keyOf("salt"), "carol": keyOf("carol"),
+			"dave": keyOf("dave"), "none": keyOf("none"), "empty": ""}
 		d.Auth, d.Runners = fakeAuth{}, k.runners
 		if change != nil {
 			change(o, d)
@@ -156,7 +160,8 @@ func errorOf(reply any) string {
 }
 
 func publishOf(pairs ...any) value.Map {
-	load := dict("cmd", "publish", "tgt", "m1", "fun", "test.ping", "arg", []any{}, "tgt_type", "glob", "ret", "", "jid", "", "kwargs", dict(), "user", "root")
+	load := dict("cmd", "publish", "tgt", "m1", "fun", "test.ping", "arg", []any{}, "tgt_type",
+		"glob", "ret", "", "jid", "", "kwargs", dict(), "user", "root")
 	for i := 0; i < len(pairs); i += 2 {
 		load = load.Set(pairs[i].(string), pairs[i+1])
 	}
@@ -177,7 +182,8 @@ func TestKeyHolders(t *testing.T) {
 		{"salt", "salt", "cmd.run", "", "salt"},
 		{"somebody", "salt", "cmd.run", "", "somebody"},
 		{"carol", "salt", "cmd.run", "", "carol"},
-		{"sudo_carol", "salt", "test.ping", "", "UserAuthenticationError"}, // sudo_acl: her rights, which are about minions
+		// sudo_acl: her rights, which are about minions
+		{"sudo_carol", "salt", "test.ping", "", "UserAuthenticationError"},
 		{"sudo_carol", "salt", "cmd.run", authorization, "UserAuthenticationError"},
 		{"sudo_mallory", "salt", "test.ping", authentication, "UserAuthenticationError"},
 		{"carol", "carol", "test.ping", "", "UserAuthenticationError"},
@@ -188,7 +194,8 @@ func TestKeyHolders(t *testing.T) {
 		{"sudo_root", "carol", "test.ping", authentication, "UserAuthenticationError"},
 		{"dave", "carol", "test.ping", authentication, "UserAuthenticationError"},
 		{"carol", "dave", "test.ping", authentication, "UserAuthenticationError"},
-		{"dave", "dave", "test.ping", authentication, "UserAuthenticationError"}, // a key without a right
+		// a key without a right
+		{"dave", "dave", "test.ping", authentication, "UserAuthenticationError"},
 		{"none", "none", "test.ping", authentication, "UserAuthenticationError"}, // an empty list
 		{"empty", "empty", "test.ping", authentication, "UserAuthenticationError"},
 		{"empty", "", "test.ping", authentication, "UserAuthenticationError"},
@@ -203,7 +210,8 @@ func TestKeyHolders(t *testing.T) {
 		}
 		before := k.subs.count()
 		reply := k.order(publishOf("user", tt.user, "key", key, "fun", tt.fun))
-		if got := errorOf(reply); got != tt.publish || (k.subs.count() > before) != (tt.publish == "") {
+		if got := errorOf(reply); got != tt.publish ||
+			(k.subs.count() > before) != (tt.publish == "") {
 			t.Errorf("%s orders %s: %v, published %d", name, tt.fun, reply, k.subs.count()-before)
 		}
 		if tt.publish == "" {
@@ -213,15 +221,18 @@ func TestKeyHolders(t *testing.T) {
 		}
 		reply = k.order(dict("cmd", "runner", "fun", "test.arg", "user", tt.user, "key", key))
 		ran := k.runners.last()
-		if got := errorOf(reply); got != "" && (got != tt.runner || len(ran) != 0) || got == "" && (len(ran) != 1 || ran[0].User != tt.runner) {
+		if got := errorOf(reply); got != "" && (got != tt.runner || len(ran) != 0) || got == "" &&
+			(len(ran) != 1 || ran[0].User != tt.runner) {
 			t.Errorf("%s calls a runner: %v, ran %v, want %s", name, reply, ran, tt.runner)
 		}
 	}
 	// Without a name only the master's key is anybody's.
-	if got := errorOf(k.order(dict("cmd", "wheel", "fun", "key.list_all", "key", keyOf("carol")))); got != "UserAuthenticationError" {
+	if got := errorOf(k.order(dict("cmd", "wheel", "fun", "key.list_all", "key",
+		keyOf("carol")))); got != "UserAuthenticationError" {
 		t.Errorf("carol's key without a name: %s", got)
 	}
-	if reply := k.order(dict("cmd", "wheel", "fun", "key.list_all", "key", keyOf("salt"))); errorOf(reply) != "" || k.runners.last()[0].User != "salt" {
+	if reply := k.order(dict("cmd", "wheel", "fun", "key.list_all", "key",
+		keyOf("salt"))); errorOf(reply) != "" || k.runners.last()[0].User != "salt" {
 		t.Errorf("the master's key without a name: %v", reply)
 	}
 }
@@ -229,7 +240,8 @@ func TestKeyHolders(t *testing.T) {
 func TestClearRunCalls(t *testing.T) {
 	t.Parallel()
 	k := newOrderKit(t, func(_ *Options, d *Deps) {
-		d.ACL = must(acl.New(acl.Options{Blacklist: dict("users", []any{"eve"})})) // without sudo_acl
+		// without sudo_acl
+		d.ACL = must(acl.New(acl.Options{Blacklist: dict("users", []any{"eve"})}))
 	})
 	for _, tt := range []struct {
 		name string
@@ -237,55 +249,78 @@ func TestClearRunCalls(t *testing.T) {
 		err  string
 		want RunOrder
 	}{
-		{"arg and kwarg", dict("cmd", "runner", "fun", "a.b", "key", keyOf("salt"), "user", "root", "kwarg", dict("arg", []any{"x"}, "kwarg", dict("k", "v"))), "",
+		{"arg and kwarg", dict("cmd", "runner", "fun", "a.b", "key", keyOf("salt"), "user", "root",
+			"kwarg", dict("arg", []any{"x"}, "kwarg", dict("k", "v"))), "",
 			RunOrder{Fun: "a.b", Args: []any{"x"}, Kwargs: dict("k", "v"), User: "root"}},
-		{"by name", dict("cmd", "runner", "fun", "a.b", "key", keyOf("salt"), "user", "sudo_x", "kwarg", dict("k", "v")), "",
+		{"by name", dict("cmd", "runner", "fun", "a.b", "key", keyOf("salt"), "user", "sudo_x",
+			"kwarg", dict("k", "v")), "",
 			RunOrder{Fun: "a.b", Kwargs: dict("k", "v"), ByName: true, User: "salt"}},
-		{"wheel, by name", dict("cmd", "wheel", "fun", "key.accept", "match", "m1", "key", keyOf("salt"), "user", "root"), "",
-			RunOrder{Fun: "key.accept", Kwargs: dict("cmd", "wheel", "match", "m1"), ByName: true, User: "root"}},
-		{"wheel, arg and kwarg", dict("cmd", "wheel", "fun", "key.accept", "arg", []any{"m1"}, "kwarg", dict(), "token", "good-token-bob"), "",
-			RunOrder{Fun: "key.accept", Args: []any{"m1"}, Kwargs: dict(), User: "bob", eauth: "pam"}},
-		{"wheel by password", dict("cmd", "wheel", "fun", "key.accept", "match", "m1", "eauth", "pam", "username", "bob", "password", "good-password"), "",
-			RunOrder{Fun: "key.accept", Kwargs: dict("cmd", "wheel", "match", "m1", "eauth", "pam"), ByName: true, User: "bob", eauth: "pam"}},
-		{"no right", dict("cmd", "runner", "fun", "a.b", "token", "good-token-alice"), "TokenAuthenticationError", RunOrder{}},
-		{"bad token", dict("cmd", "runner", "fun", "a.b", "token", "bad"), "TokenAuthenticationError", RunOrder{}},
-		{"token that is no text", dict("cmd", "runner", "fun", "a.b", "token", dict()), "TokenAuthenticationError", RunOrder{}},
-		{"bad password", dict("cmd", "wheel", "fun", "a.b", "eauth", "pam", "username", "bob", "password", "x"), "EauthAuthenticationError", RunOrder{}},
-		{"a user of tokens on the blacklist", dict("cmd", "runner", "fun", "a.b", "token", "good-token-eve"), "TokenAuthenticationError", RunOrder{}},
-		{"syntax", dict("cmd", "runner", "fun", "ab", "token", "good-token-bob"), "SaltInvocationError", RunOrder{}},
+		{"wheel, by name", dict("cmd", "wheel", "fun", "key.accept", "match", "m1", "key",
+			keyOf("salt"), "user", "root"), "",
+			RunOrder{Fun: "key.accept", Kwargs: dict("cmd", "wheel", "match", "m1"), ByName: true,
+				User: "root"}},
+		{"wheel, arg and kwarg", dict("cmd", "wheel", "fun", "key.accept", "arg", []any{"m1"},
+			"kwarg", dict(), "token", "good-token-bob"), "",
+			RunOrder{Fun: "key.accept", Args: []any{"m1"}, Kwargs: dict(), User: "bob",
+				eauth: "pam"}},
+		{"wheel by password", dict("cmd", "wheel", "fun", "key.accept", "match", "m1", "eauth",
+			"pam", "username", "bob", "password", "good-password"), "",
+			RunOrder{Fun: "key.accept", Kwargs: dict("cmd", "wheel", "match", "m1", "eauth", "pam"),
+				ByName: true, User: "bob", eauth: "pam"}},
+		{"no right", dict("cmd", "runner", "fun", "a.b", "token", "good-token-alice"),
+			"TokenAuthenticationError", RunOrder{}},
+		{"bad token", dict("cmd", "runner", "fun", "a.b", "token", "bad"),
+			"TokenAuthenticationError", RunOrder{}},
+		{"token that is no text", dict("cmd", "runner", "fun", "a.b", "token", dict()),
+			"TokenAuthenticationError", RunOrder{}},
+		{"bad password", dict("cmd", "wheel", "fun", "a.b", "eauth", "pam", "username", "bob",
+			"password", "x"), "EauthAuthenticationError", RunOrder{}},
+		{"a user of tokens on the blacklist",
+			dict("cmd", "runner", "fun", "a.b", "token", "good-token-eve"),
+			"TokenAuthenticationError", RunOrder{}},
+		{"syntax", dict("cmd", "runner", "fun", "ab", "token", "good-token-bob"),
+			"SaltInvocationError", RunOrder{}},
 	} {
 		reply := k.order(tt.load)
 		ran := k.runners.last()
-		if errorOf(reply) != tt.err || tt.err == "" && (len(ran) != 1 || !same(ran[0], tt.want)) || tt.err != "" && len(ran) != 0 {
+		if errorOf(reply) != tt.err || tt.err == "" && (len(ran) != 1 || !same(ran[0], tt.want)) ||
+			tt.err != "" && len(ran) != 0 {
 			t.Errorf("%s: %v, ran %v, want %v", tt.name, reply, ran, tt.want)
 		}
 		order := tt.want.Fun
 		if tt.load.String("cmd") == "wheel" {
 			order = "wheel." + order
 		}
-		want := origin.Origin{User: tt.want.User, Eauth: tt.want.eauth, From: "192.0.2.1", Order: order}
+		want := origin.Origin{User: tt.want.User, Eauth: tt.want.eauth, From: "192.0.2.1",
+			Order: order}
 		if tt.err == "" && k.runners.by != want {
 			t.Errorf("%s: ordered by %+v, want %+v", tt.name, k.runners.by, want)
 		}
 	}
 	for _, load := range []value.Map{
-		dict("cmd", "runner", "key", keyOf("salt"), "user", "root"), dict("cmd", "runner", "fun", int64(1), "key", keyOf("salt"), "user", "root"),
-		dict("cmd", "runner", "fun", "a.b", "kwarg", []any{}, "key", keyOf("salt"), "user", "root"), publishOf("fun", []any{int64(1)}), publishOf("fun", []any{}),
-		publishOf("key", keyOf("salt"), "jid", int64(1)), publishOf("key", keyOf("salt"), "tgt", dict()), publishOf("user", int64(1)),
-		publishOf("user", strings.Repeat("u", 256)), publishOf("fun", strings.Repeat("f", 1025)), publishOf("fun", slices.Repeat([]any{"test.ping"}, 1001)),
-		dict("cmd", "runner", "fun", strings.Repeat("f", 1025), "key", keyOf("salt"), "user", "root"),
+		dict("cmd", "runner", "key", keyOf("salt"), "user", "root"),
+		dict("cmd", "runner", "fun", int64(1), "key", keyOf("salt"), "user", "root"),
+		dict("cmd", "runner", "fun", "a.b", "kwarg", []any{}, "key", keyOf("salt"), "user", "root"),
+		publishOf("fun", []any{int64(1)}), publishOf("fun", []any{}),
+		publishOf("key", keyOf("salt"), "jid", int64(1)),
+		publishOf("key", keyOf("salt"), "tgt", dict()), publishOf("user", int64(1)),
+		publishOf("user", strings.Repeat("u", 256)), publishOf("fun", strings.Repeat("f", 1025)),
+		publishOf("fun", slices.Repeat([]any{"test.ping"}, 1001)),
+		dict("cmd", "runner", "fun", strings.Repeat("f", 1025), "key", keyOf("salt"), "user",
+			"root"),
 	} {
 		if got := k.order(load); got != "Some exception handling minion payload" {
 			t.Errorf("%v: %v", load, got)
 		}
 	}
 	k.runners.err = errors.New("too many calls")
-	if got := errorOf(k.order(dict("cmd", "runner", "fun", "a.b", "token", "good-token-bob"))); got != "SaltClientError" {
+	if got := errorOf(k.order(dict("cmd", "runner", "fun", "a.b", "token",
+		"good-token-bob"))); got != "SaltClientError" {
 		t.Errorf("a full runner: %s", got)
 	}
 }
 
-// TestRightsThatAreMissing: a room that confirms somebody and forgets his rights lets nobody in.
+// TestRightsThatAreMissing: a back end that confirms a user and forgets the rights lets nobody in.
 func TestRightsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	k := newOrderKit(t, func(_ *Options, d *Deps) { d.Auth = fakeAuth{broken: true} })
@@ -295,22 +330,28 @@ func TestRightsThatAreMissing(t *testing.T) {
 	}
 }
 
-// TestClearSecrets looks for keys, passwords and tokens in events, stored jobs, publications and logs.
+// TestClearSecrets looks for keys, passwords and tokens in events, stored jobs, publications and
+// logs.
 func TestClearSecrets(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	k := newOrderKit(t, nil)
-	k.Master.log = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	k.Master.log = slog.New(slog.NewTextHandler(&logged,
+		&slog.HandlerOptions{Level: slog.LevelDebug}))
 	k.Master.refused.log = k.Master.log
 	credentials := []value.Map{
-		dict("eauth", "pam", "username", "alice", "password", "good-password"), dict("token", "good-token-alice"),
-		dict("eauth", "pam", "username", "alice", "password", "bad-password"), dict("token", "bad-token"), dict("auth_list", []any{"good-token-x"}),
+		dict("eauth", "pam", "username", "alice", "password", "good-password"),
+		dict("token", "good-token-alice"),
+		dict("eauth", "pam", "username", "alice", "password", "bad-password"),
+		dict("token", "bad-token"), dict("auth_list", []any{"good-token-x"}),
 	}
-	secrets := []string{"password", "good-token", "bad-token", keyOf("salt"), keyOf("carol"), "wrong-key"}
+	secrets := []string{"password", "good-token", "bad-token", keyOf("salt"), keyOf("carol"),
+		"wrong-key"}
 	for _, fun := range []string{"test.ping", "cmd.run", "cmd.script"} {
 		for _, key := range []string{keyOf("salt"), keyOf("carol"), "wrong-key"} {
 			for _, kwargs := range append(credentials, dict()) {
-				load := publishOf("kwargs", kwargs, "fun", fun, "key", key, "user", "carol", "jid", "20260101000000000000")
+				load := publishOf("kwargs", kwargs, "fun", fun, "key", key, "user", "carol", "jid",
+					"20260101000000000000")
 				k.order(load)
 				for _, p := range kwargs { // what belongs into kwargs, by mistake outside
 					load = load.Set(p.Key.(string), p.Value)
@@ -335,7 +376,8 @@ func TestClearSecrets(t *testing.T) {
 	}
 	fmt.Fprintln(&told, k.jobs.loads)
 	fmt.Fprintln(&told, logged.String())
-	if !strings.Contains(logged.String(), "192.0.2.1") || !strings.Contains(logged.String(), "reason=clear_key") {
+	if !strings.Contains(logged.String(), "192.0.2.1") ||
+		!strings.Contains(logged.String(), "reason=clear_key") {
 		t.Errorf("refusals are not logged with their address: %s", logged.String())
 	}
 	for _, secret := range secrets {
@@ -345,11 +387,13 @@ func TestClearSecrets(t *testing.T) {
 	}
 }
 
-// TestStrangersCostLittle: without a good key no target is resolved, little is allocated, and a large load is not even read.
+// TestStrangersCostLittle: without a good key no target is resolved, little is allocated, and a
+// large load is not even read.
 func TestStrangersCostLittle(t *testing.T) {
 	k := newOrderKit(t, nil)
 	before := k.targets.n
-	load := publishOf("user", "root", "key", strings.Repeat("x", 76), "tgt", strings.Repeat("web* or ", 10_000), "tgt_type", "compound").Without("jid")
+	load := publishOf("user", "root", "key", strings.Repeat("x", 76), "tgt",
+		strings.Repeat("web* or ", 10_000), "tgt_type", "compound").Without("jid")
 	payload := pack(dict("enc", "clear", "version", int64(3), "load", load))
 	k.handle(payload)
 	if k.targets.n != before {
@@ -358,10 +402,12 @@ func TestStrangersCostLittle(t *testing.T) {
 	if underRace {
 		return
 	}
-	if n := testing.AllocsPerRun(100, func() { k.handle(payload) }); n > 400 { // the patterns of the blacklist are compiled each time: their budget of time is an order's own
+	// the patterns of the blacklist are compiled each time: their budget of time is an order's own
+	if n := testing.AllocsPerRun(100, func() { k.handle(payload) }); n > 400 {
 		t.Errorf("a refused order takes %v allocations", n)
 	}
-	big := pack(dict("enc", "clear", "version", int64(3), "load", publishOf("key", keyOf("salt"), "arg", []any{strings.Repeat("x", wire.MaxClear)})))
+	big := pack(dict("enc", "clear", "version", int64(3), "load",
+		publishOf("key", keyOf("salt"), "arg", []any{strings.Repeat("x", wire.MaxClear)})))
 	if got := k.value(big); got != "bad load" {
 		t.Errorf("a load of %d bytes: %v", len(big), got)
 	}
@@ -373,7 +419,8 @@ func TestStrangersCostLittle(t *testing.T) {
 	}
 }
 
-// TestStrangersEvents: without a proof nobody feigns another event by a job id, and nobody floods the bus.
+// TestStrangersEvents: without a proof nobody feigns another event by a job id, and nobody floods
+// the bus.
 func TestStrangersEvents(t *testing.T) {
 	t.Parallel()
 	k := newOrderKit(t, nil)
@@ -383,8 +430,10 @@ func TestStrangersEvents(t *testing.T) {
 		jid any
 		tag string
 	}{
-		{"20260101000000000000", "salt/job/20260101000000000000/error"}, {"foo", "salt/job/foo/error"}, {"", "salt/job/error"}, {nil, "salt/job/error"},
-		{"20260101000000000000/ret/m1", "salt/job/error"}, {"../../salt/key", "salt/job/error"}, {"a\x00b", "salt/job/error"}, {int64(5), "salt/job/error"},
+		{"20260101000000000000", "salt/job/20260101000000000000/error"},
+		{"foo", "salt/job/foo/error"}, {"", "salt/job/error"}, {nil, "salt/job/error"},
+		{"20260101000000000000/ret/m1", "salt/job/error"}, {"../../salt/key", "salt/job/error"},
+		{"a\x00b", "salt/job/error"}, {int64(5), "salt/job/error"},
 	} {
 		k.order(publishOf("key", "x", "jid", tt.jid, "id", "m1", "return", "feigned"))
 		k.event(tt.tag)
@@ -455,7 +504,8 @@ func TestJobsOfOthers(t *testing.T) {
 		t.Errorf("carol takes the job of a carol of pam: %q", err)
 	}
 	k.jobs.err = errors.New("no quorum")
-	if got := k.order(publishOf("user", "carol", "key", keyOf("carol"), "jid", "new")); got != "Some exception handling minion payload" {
+	if got := k.order(publishOf("user", "carol", "key", keyOf("carol"), "jid",
+		"new")); got != "Some exception handling minion payload" {
 		t.Errorf("who owns the job can't be told: %v", got)
 	}
 }
@@ -465,10 +515,14 @@ func TestOrdersAreBounded(t *testing.T) {
 	t.Parallel()
 	k := newOrderKit(t, nil)
 	k.runners.block = make(chan struct{})
-	hanging := pack(dict("enc", "clear", "version", int64(3), "load", dict("cmd", "wheel", "fun", "a.b", "token", "good-token-bob")))
+	hanging := pack(dict("enc", "clear", "version", int64(3), "load",
+		dict("cmd", "wheel", "fun", "a.b", "token", "good-token-bob")))
 	var wg sync.WaitGroup
 	for range maxOrdersPerUser {
-		wg.Go(func() { _, _ = k.Handle(context.Background(), Request{Payload: bytes.Clone(hanging)}) })
+		wg.Go(func() {
+			_, _ = k.Handle(context.Background(),
+				Request{Payload: bytes.Clone(hanging)})
+		})
 	}
 	running := func() int {
 		k.runners.mu.Lock()
@@ -492,7 +546,8 @@ func TestOrdersAreBounded(t *testing.T) {
 	}
 }
 
-// TestAuthList: a syndic's user brings rights that narrow his own, nobody else does; with order_masters they go on.
+// TestAuthList: a syndic's user brings rights that narrow his own, nobody else does; with
+// order_masters they go on.
 func TestAuthList(t *testing.T) {
 	t.Parallel()
 	k := newOrderKit(t, func(o *Options, _ *Deps) { o.OrderMasters = true })
@@ -512,7 +567,8 @@ func TestAuthList(t *testing.T) {
 		{"root", "carol", []any{".*"}, "test.ping", "AuthenticationError", ""},
 	} {
 		before := k.subs.count()
-		reply := k.order(publishOf("user", tt.user, "key", keyOf(tt.key), "fun", tt.fun, "kwargs", dict("auth_list", tt.list)))
+		reply := k.order(publishOf("user", tt.user, "key", keyOf(tt.key), "fun", tt.fun, "kwargs",
+			dict("auth_list", tt.list)))
 		if errorOf(reply) != tt.err || (k.subs.count() > before) != (tt.err == "") {
 			t.Errorf("%+v: %v", tt, reply)
 			continue
@@ -532,10 +588,13 @@ func TestTokensInClear(t *testing.T) {
 		load value.Map
 		want any
 	}{
-		{dict("cmd", "mk_token", "eauth", "pam", "username", "alice", "password", "good-password"), dict("name", "alice", "token", "good-token-alice")},
-		{dict("cmd", "mk_token", "eauth", "pam", "username", "alice", "password", "x"), ""}, {dict("cmd", "mk_token"), ""},
+		{dict("cmd", "mk_token", "eauth", "pam", "username", "alice", "password", "good-password"),
+			dict("name", "alice", "token", "good-token-alice")},
+		{dict("cmd", "mk_token", "eauth", "pam", "username", "alice", "password", "x"), ""},
+		{dict("cmd", "mk_token"), ""},
 		{dict("cmd", "get_token", "token", "good-token-alice"), dict("token", "good-token-alice")},
-		{dict("cmd", "get_token", "token", "x"), dict()}, {dict("cmd", "get_token", "token", int64(5)), dict()}, {dict("cmd", "get_token"), false},
+		{dict("cmd", "get_token", "token", "x"), dict()},
+		{dict("cmd", "get_token", "token", int64(5)), dict()}, {dict("cmd", "get_token"), false},
 	} {
 		if got := k.order(tt.load); !same(got, tt.want) {
 			t.Errorf("%v: %v, want %v", tt.load, got, tt.want)
@@ -543,28 +602,37 @@ func TestTokensInClear(t *testing.T) {
 	}
 }
 
-// FuzzClear: whatever comes in clear is answered, and without a good key, password or token nothing is sent or run.
+// FuzzClear: whatever comes in clear is answered, and without a good key, password or token nothing
+// is sent or run.
 func FuzzClear(f *testing.F) {
 	k := newOrderKit(f, nil)
 	for _, load := range []value.Map{
-		publishOf("key", "x"), publishOf("key", "x", "tgt", []any{"m1"}, "tgt_type", "list", "fun", []any{"test.ping", "test.echo"}, "jid", nil, "to", 1.5),
-		publishOf("kwargs", dict("token", "bad")), publishOf("kwargs", dict("eauth", "pam", "username", "bob", "password", "x", "auth_list", []any{".*"})),
-		dict("cmd", "runner", "fun", "a.b", "kwarg", dict("arg", []any{}, "kwarg", dict()), "user", "root", "key", "x"),
-		dict("cmd", "wheel", "fun", "key.accept", "match", "m1", "token", "bad"), dict("cmd", "mk_token", "eauth", "pam"), dict("cmd", "get_token", "token", "x"),
+		publishOf("key", "x"), publishOf("key", "x", "tgt", []any{"m1"}, "tgt_type", "list", "fun",
+			[]any{"test.ping", "test.echo"}, "jid", nil, "to", 1.5),
+		publishOf("kwargs", dict("token", "bad")),
+		publishOf("kwargs", dict("eauth", "pam", "username", "bob", "password", "x", "auth_list",
+			[]any{".*"})),
+		dict("cmd", "runner", "fun", "a.b", "kwarg", dict("arg", []any{}, "kwarg", dict()), "user",
+			"root", "key", "x"),
+		dict("cmd", "wheel", "fun", "key.accept", "match", "m1", "token", "bad"),
+		dict("cmd", "mk_token", "eauth", "pam"), dict("cmd", "get_token", "token", "x"),
 	} {
 		f.Add(pack(load))
 	}
 	f.Fuzz(func(t *testing.T, load []byte) {
-		if bytes.Contains(load, []byte("good-")) || bytes.Contains(load, []byte(keyOf("salt"))) || bytes.Contains(load, []byte(keyOf("carol"))) {
+		if bytes.Contains(load, []byte("good-")) || bytes.Contains(load, []byte(keyOf("salt"))) ||
+			bytes.Contains(load, []byte(keyOf("carol"))) {
 			t.Skip("knows a secret")
 		}
-		payload := append(pack(dict("enc", "clear", "version", int64(3))), append(pack("load"), load...)...)
+		payload := append(pack(dict("enc", "clear", "version", int64(3))),
+			append(pack("load"), load...)...)
 		payload[0]++ // one pair more
 		reply, err := k.Handle(context.Background(), Request{Payload: payload})
 		if err != nil || len(reply) == 0 {
 			t.Fatalf("no answer: %v", err)
 		}
-		if v, err := value.Unpack(reply); err == nil && v == "Some exception handling minion payload" && strings.Contains(k.panics(), "panic") {
+		if v, err := value.Unpack(reply); err == nil &&
+			v == "Some exception handling minion payload" && strings.Contains(k.panics(), "panic") {
 			t.Fatal("a handler panicked")
 		}
 		if k.subs.count() != 0 || len(k.runners.last()) != 0 {

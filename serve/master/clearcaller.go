@@ -23,7 +23,7 @@ const (
 	kindToken credentials = "token"
 )
 
-// kindOf tells the kind from what is there, as Salt does.
+// kindOf derives the kind from the fields that are present, as Salt does.
 func kindOf(load value.Map) credentials {
 	switch {
 	case has(load, "token"):
@@ -36,18 +36,21 @@ func kindOf(load value.Map) credentials {
 
 // errorMap is how errors are told to callers.
 func errorMap(name, message string) value.Map {
-	return value.Map{{Key: "error", Value: value.Map{{Key: "name", Value: name}, {Key: "message", Value: message}}}}
+	return value.Map{{Key: "error", Value: value.Map{{Key: "name", Value: name},
+		{Key: "message", Value: message}}}}
 }
 
 var (
 	notAuthenticated = errorMap("AuthenticationError", acl.NotAuthenticated)
 	notAuthorized    = errorMap("AuthorizationError", acl.NotAuthorized)
-	tooManyOrders    = errorMap("SaltClientError", "too many commands of this user at a time; wait for some to end")
+	tooManyOrders    = errorMap("SaltClientError",
+		"too many commands of this user at a time; wait for some to end")
 )
 
 // name is that of the errors which runner and wheel give for this kind.
 func (k credentials) name() string {
-	return map[credentials]string{kindToken: "TokenAuthenticationError", kindEauth: "EauthAuthenticationError", kindUser: "UserAuthenticationError"}[k]
+	return map[credentials]string{kindToken: "TokenAuthenticationError",
+		kindEauth: "EauthAuthenticationError", kindUser: "UserAuthenticationError"}[k]
 }
 
 // refusal is the answer of runner and wheel to credentials that are not good.
@@ -64,7 +67,8 @@ func (k credentials) refusal(load value.Map) value.Map {
 
 // unauthorized is the answer of runner and wheel to somebody who may not call a function.
 func (k credentials) unauthorized(user string) value.Map {
-	return errorMap(k.name(), `Authentication failure of type "`+string(k)+`" occurred for user `+user+".")
+	return errorMap(k.name(), `Authentication failure of type "`+string(k)+`" occurred for user `+
+		user+".")
 }
 
 // maxShownUser bounds the names that go back to callers and into logs.
@@ -90,9 +94,11 @@ type orderer struct {
 // errCredentials says that a proof is not good.
 var errCredentials = errors.New("credentials are not good")
 
-// identify proves who gives an order. creds is where token, or eauth and its fields, are looked for; key and user are those of the
-// order's load. The error is errCredentials, one of acl's, or that of ctx.
-func (m *Master) identify(ctx context.Context, o *clearOrder, creds value.Map, funs []string) (orderer, error) {
+// identify proves who gives an order. creds is where token, or eauth and its fields, are looked
+// for; key and user are those of the order's load. The error is errCredentials, one of acl's, or
+// that of ctx.
+func (m *Master) identify(ctx context.Context, o *clearOrder, creds value.Map,
+	funs []string) (orderer, error) {
 	load := o.load
 	who := orderer{kind: kindOf(creds)}
 	if who.kind == kindUser {
@@ -139,8 +145,9 @@ const rootUser = "root"
 // sudoPrefix is what commands put before the name of who called them with sudo.
 const sudoPrefix = "sudo_"
 
-// keyHolder tells whose key a caller has, who claims to be user; "" claims nothing. The key of root or of the master's user serves for
-// any claim, another user's for himself alone: Salt's master takes any key for root's.
+// keyHolder tells whose key a caller has, who claims to be user; "" claims nothing. The key of root
+// or of the master's user serves for any claim, another user's for himself alone: Salt's master
+// takes any key for root's.
 func (m *Master) keyHolder(user, key string) (acl.Caller, bool) {
 	if key == "" || m.deps.UserKeys == nil {
 		return acl.Caller{}, false
@@ -151,7 +158,8 @@ func (m *Master) keyHolder(user, key string) (acl.Caller, bool) {
 			return acl.Caller{Name: super, Super: true}, true
 		}
 	}
-	if user == "" || slices.Contains(supers, user) || strings.HasPrefix(user, sudoPrefix) || !m.holds(user, key) {
+	if user == "" || slices.Contains(supers, user) || strings.HasPrefix(user, sudoPrefix) ||
+		!m.holds(user, key) {
 		return acl.Caller{}, false
 	}
 	return acl.Caller{Name: user}, true

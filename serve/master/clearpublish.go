@@ -19,7 +19,8 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 	claimed, ok := user.(string)
 	funs := functionsOf(o.load)
 	kwargs, okKwargs := optionalMap(o.load, "kwargs")
-	if !given || !ok || len(claimed) > maxClaimed || !okKwargs || !sensible(funs) || !has(o.load, "tgt") {
+	if !given || !ok || len(claimed) > maxClaimed || !okKwargs || !sensible(funs) ||
+		!has(o.load, "tgt") {
 		return nil, malformed()
 	}
 	fun, _ := o.load.Get("fun")
@@ -48,18 +49,21 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 	}
 	r.User, r.Rights = who.user, who.rights
 	if v, given := kwargs.Get("auth_list"); given {
-		if list, _ := v.([]any); who.super && len(list) > 0 { // of a syndic that runs as the master's user
+		// of a syndic that runs as the master's user
+		if list, _ := v.([]any); who.super && len(list) > 0 {
 			r.Rights = acl.FromList(list)
 		}
 		r.Kwargs = kwargs.Without("auth_list")
 	}
 	if who.kind == kindToken { // jobs say whose they are, as those of the commands
-		r.Kwargs = r.Kwargs.Without("eauth", "username").Set("eauth", who.eauth).Set("username", who.user)
+		r.Kwargs = r.Kwargs.Without("eauth", "username").Set("eauth", who.eauth).Set("username",
+			who.user)
 	}
 	others, err := m.othersJob(ctx, who, r.JID)
 	switch {
 	case err != nil:
-		m.log.Error("order not carried out", "user", who.user, "fun", fun, "addr", o.remote, "err", err)
+		m.log.Error("order not carried out", "user", who.user, "fun", fun, "addr", o.remote,
+			"err", err)
 		return nil, wire.Failed("clear_publish")
 	case others:
 		m.refuseOrder(o, "clear_jid", who.user, fun)
@@ -74,7 +78,8 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 	done, err := m.Publish(ctx, r)
 	switch {
 	case err != nil:
-		m.log.Error("order not carried out", "user", who.user, "fun", fun, "addr", o.remote, "err", err)
+		m.log.Error("order not carried out", "user", who.user, "fun", fun, "addr", o.remote,
+			"err", err)
 		return nil, wire.Failed("clear_publish")
 	case done.Error == acl.NotAuthorized:
 		m.refuseOrder(o, "clear_rights", who.user, fun)
@@ -82,14 +87,19 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 	case done.Error == noJID:
 		return value.Map{{Key: "error", Value: done.Error}}, nil
 	case done.Error != "":
-		return cleared(value.Map{{Key: "jid", Value: nil}, {Key: "minions", Value: []any{}}, {Key: "error", Value: done.Error}}), nil
+		return cleared(value.Map{{Key: "jid", Value: nil}, {Key: "minions", Value: []any{}},
+			{Key: "error", Value: done.Error}}), nil
 	}
 	m.accepted(o, who.kind)
-	m.log.Info("job published for a user", "user", who.user, "fun", fun, "jid", done.JID, "addr", o.remote)
-	return cleared(value.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}, {Key: "missing", Value: textual(done.Missing)}}), nil
+	m.log.Info("job published for a user", "user", who.user, "fun", fun, "jid", done.JID, "addr",
+		o.remote)
+	return cleared(value.Map{{Key: "jid", Value: done.JID},
+		{Key: "minions", Value: textual(done.Minions)},
+		{Key: "missing", Value: textual(done.Missing)}}), nil
 }
 
-// othersJob reports whether a job id is of another user's job: whoever took it would own that job's returns. Root and the master's user may.
+// othersJob reports whether a job id is of another user's job: whoever took it would own that job's
+// returns. Root and the master's user may.
 func (m *Master) othersJob(ctx context.Context, who orderer, jid string) (bool, error) {
 	if who.super || !validJID(jid) {
 		return false, nil
@@ -154,7 +164,8 @@ const (
 
 // sensible reports whether the functions of a job are such as callers send.
 func sensible(funs []string) bool {
-	return len(funs) > 0 && len(funs) <= maxFunctions && !slices.ContainsFunc(funs, func(fun string) bool { return len(fun) > maxFunction })
+	return len(funs) > 0 && len(funs) <= maxFunctions &&
+		!slices.ContainsFunc(funs, func(fun string) bool { return len(fun) > maxFunction })
 }
 
 // functionsOf lists the functions of a job; none if they are no texts.
@@ -192,8 +203,8 @@ func optionalMap(load value.Map, key string) (value.Map, bool) {
 	return inner, ok
 }
 
-// tellRefused fires the event of a job that was refused: the request without its secrets, and the error. An id that would make another
-// event of it, such as a return, is not in the tag.
+// tellRefused fires the event of a job that was refused: the request without its secrets, and the
+// error. An id that would make another event of it, such as a return, is not in the tag.
 func (m *Master) tellRefused(load value.Map, jid string, reply value.Map) {
 	if !validJID(jid) {
 		jid = ""

@@ -16,7 +16,8 @@ type RunOrder struct {
 	Fun    string // without the word wheel
 	Args   []any
 	Kwargs value.Map
-	// ByName says that Kwargs are the parameters by name, among keys that mean nothing to the function.
+	// ByName says that Kwargs are the parameters by name, among keys that mean nothing to the
+	// function.
 	ByName bool
 	User   string
 
@@ -56,13 +57,15 @@ func (m *Master) clearRunner(ctx context.Context, o *clearOrder) (any, *wire.Ref
 		m.refuseOrder(o, "clear_busy", order.User, order.Fun)
 		return errorMap("SaltClientError", err.Error()), nil
 	}
-	m.log.Info("runner function called for a user", "user", order.User, "fun", order.Fun, "jid", jid, "addr", o.remote)
+	m.log.Info("runner function called for a user", "user", order.User, "fun", order.Fun, "jid",
+		jid, "addr", o.remote)
 	return value.Map{{Key: "tag", Value: tag}, {Key: "jid", Value: jid}}, nil
 }
 
 // clearWheel is wheel: the reply waits for the function.
 func (m *Master) clearWheel(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
-	order := RunOrder{Kwargs: o.load.Without("fun", "user", "key", "username", "password", "token"), ByName: true}
+	order := RunOrder{Kwargs: o.load.Without("fun", "user", "key", "username", "password", "token"),
+		ByName: true}
 	if args, kwargs, both := argAndKwarg(o.load); both {
 		order = RunOrder{Args: args, Kwargs: kwargs}
 	}
@@ -71,13 +74,16 @@ func (m *Master) clearWheel(ctx context.Context, o *clearOrder) (any, *wire.Refu
 		return reply, refusal
 	}
 	defer leave()
-	m.log.Info("wheel function called for a user", "user", order.User, "fun", order.Fun, "addr", o.remote)
+	m.log.Info("wheel function called for a user", "user", order.User, "fun", order.Fun, "addr",
+		o.remote)
 	ran := m.deps.Runners.RunWheel(origin.With(ctx, order.origin(o, "wheel."+order.Fun)), order)
 	if ran.Refused != "" {
-		ran.Return = "Exception occurred in wheel " + order.Fun + ": CommandExecutionError: " + ran.Refused
+		ran.Return = "Exception occurred in wheel " + order.Fun + ": CommandExecutionError: " +
+			ran.Refused
 	}
 	return value.Map{{Key: "tag", Value: ran.Tag}, {Key: "data", Value: value.Map{
-		{Key: "fun", Value: "wheel." + order.Fun}, {Key: "jid", Value: ran.JID}, {Key: "tag", Value: ran.Tag}, {Key: "user", Value: order.User},
+		{Key: "fun", Value: "wheel." + order.Fun}, {Key: "jid", Value: ran.JID},
+		{Key: "tag", Value: ran.Tag}, {Key: "user", Value: order.User},
 		{Key: "return", Value: ran.Return}, {Key: "success", Value: ran.Success},
 	}}}, nil
 }
@@ -97,9 +103,10 @@ func argAndKwarg(low value.Map) (args []any, kwargs value.Map, both bool) {
 // allows is acl's question for runners or for wheels.
 type allows func(r *acl.Rights, fun string, args []any, kwargs value.Map) (bool, error)
 
-// mayRun fills in function and user of an order, or answers it. Somebody with publisher_acl runs nothing here: that option is about
-// minions. Salt's master checks no rights of users with a key.
-func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder, allow allows) (reply any, leave func(), refusal *wire.Refusal) {
+// mayRun fills in function and user of an order, or answers it. Somebody with publisher_acl runs
+// nothing here: that option is about minions. Salt's master checks no rights of users with a key.
+func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder,
+	allow allows) (reply any, leave func(), refusal *wire.Refusal) {
 	fun, _ := o.load.Get("fun")
 	name, isText := fun.(string)
 	if !isText || len(name) > maxFunction || m.deps.Runners == nil {

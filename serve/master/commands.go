@@ -7,11 +7,12 @@ import (
 	"clustermaster/value"
 )
 
-// command is the handler of one aes command. The value is the reply; an error is told to the minion as the empty text.
+// command is the handler of one aes command. The value is the reply; an error is told to the minion
+// as the empty text.
 type command func(ctx context.Context, c *call) (val any, err error)
 
-// command finds the handler of cmd and its metric label. Unknown commands, private ones of Salt among them, get an empty
-// map.
+// command finds the handler of cmd and its metric label. Unknown commands, private ones of Salt
+// among them, get an empty map.
 func (m *Master) command(cmd string) (command, string) {
 	switch cmd {
 	case "_return":
@@ -34,7 +35,8 @@ func (m *Master) command(cmd string) (command, string) {
 		return m.mineDelete, cmd
 	case "_mine_flush":
 		return m.mineFlush, cmd
-	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find", "_file_hash", "_file_hash_and_stat",
+	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find",
+		"_file_hash", "_file_hash_and_stat",
 		"_serve_file", "_file_envs":
 		return m.files, cmd
 	case "_file_recv":
@@ -60,14 +62,15 @@ func (m *Master) command(cmd string) (command, string) {
 // forAll reports whether a command does the same whoever asks: it acts for no id.
 func forAll(cmd string) bool {
 	switch cmd {
-	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find", "_file_hash", "_file_hash_and_stat",
+	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find",
+		"_file_hash", "_file_hash_and_stat",
 		"_serve_file", "_file_envs", "_master_opts":
 		return true
 	}
 	return false
 }
 
-// unknownCommand is the metric label of all commands that there are not.
+// unknownCommand is the metric label of all unknown commands.
 const unknownCommand = "other"
 
 func constant(v any) command {
@@ -134,7 +137,8 @@ func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
 	return opts, nil
 }
 
-// masterTops tells a minion what master_tops has for it: for the id of the channel, whatever options it sends along.
+// masterTops tells a minion what master_tops has for it: for the id of the channel, whatever
+// options it sends along.
 func (m *Master) masterTops(ctx context.Context, c *call) (any, error) {
 	if m.opts.MasterTops == nil || c.ID == "" {
 		return value.Map{}, nil
@@ -154,7 +158,8 @@ func (m *Master) registerResources(_ context.Context, c *call) (any, error) {
 	if _, ok := c.Load.Get("resources"); !ok || c.ID == "" {
 		return value.Map{}, nil
 	}
-	m.deps.Bus.Fire("resource/refresh/"+c.ID, value.Map{{Key: "Resource cache refresh", Value: c.ID}})
+	m.deps.Bus.Fire("resource/refresh/"+c.ID,
+		value.Map{{Key: "Resource cache refresh", Value: c.ID}})
 	return true, nil
 }
 

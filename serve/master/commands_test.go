@@ -16,13 +16,15 @@ func TestReturn(t *testing.T) {
 	k := newKit(t, nil)
 	m := k.accept("m1")
 	const jid = "20261121093500438490"
-	load := dict("cmd", "_return", "success", true, "return", true, "retcode", int64(0), "jid", jid, "fun", "test.ping", "fun_args", []any{},
+	load := dict("cmd", "_return", "success", true, "return", true, "retcode", int64(0), "jid", jid,
+		"fun", "test.ping", "fun_args", []any{},
 		"user", "root", "_stamp", "2026-11-21T09:35:00.793179")
 	if got := m.call(load); got != nil {
 		t.Errorf("reply %v", got)
 	}
 	e := k.event("salt/job/" + jid + "/ret/m1")
-	for _, key := range []string{"cmd", "success", "return", "retcode", "jid", "fun", "fun_args", "user", "id", "ts"} {
+	for _, key := range []string{"cmd", "success", "return", "retcode", "jid", "fun", "fun_args",
+		"user", "id", "ts"} {
 		if !has(e, key) {
 			t.Errorf("event lacks %s: %v", key, e)
 		}
@@ -31,7 +33,8 @@ func TestReturn(t *testing.T) {
 		t.Errorf("event has what it should not: %v", e)
 	}
 	kept := k.jobs.returns[jid]["m1"]
-	if string(kept.Return) != "\xc3" || string(kept.Retcode) != "\x00" || string(kept.Success) != "\xc3" || kept.Stamp == "" {
+	if string(kept.Return) != "\xc3" || string(kept.Retcode) != "\x00" ||
+		string(kept.Success) != "\xc3" || kept.Stamp == "" {
 		t.Errorf("kept %+v", kept)
 	}
 	// A job that nobody published is found by its return's own account, without the return.
@@ -54,12 +57,14 @@ func TestEndTimes(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		k := newKit(t, func(o *Options, _ *Deps) { o.StoreEndTime = on })
 		m := k.accept("m1")
-		if got := m.call(dict("cmd", "_return", "return", true, "jid", "req", "fun", "test.ping", "fun_args", []any{})); got != nil {
+		if got := m.call(dict("cmd", "_return", "return", true, "jid", "req", "fun", "test.ping",
+			"fun_args", []any{})); got != nil {
 			t.Errorf("reply %v", got)
 		}
 		e := <-k.events.C
 		jid := must(e.Map()).String("jid")
-		if end := k.jobs.returns[jid]["m1"].End; (end != "") != on || on && end < wire.JIDTime(jid) {
+		if end := k.jobs.returns[jid]["m1"].End; (end != "") != on || on &&
+			end < wire.JIDTime(jid) {
 			t.Errorf("on %v: job %s ends %q", on, jid, end)
 		}
 	}
@@ -69,7 +74,8 @@ func TestSpontaneousReturn(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	m := k.accept("m1")
-	load := dict("cmd", "_return", "return", true, "jid", "req", "fun", "test.ping", "fun_args", []any{"x"}, "schedule", "jx")
+	load := dict("cmd", "_return", "return", true, "jid", "req", "fun", "test.ping", "fun_args",
+		[]any{"x"}, "schedule", "jx")
 	for _, nocache := range []bool{false, true} {
 		if nocache {
 			load = load.Set("nocache", true)
@@ -80,13 +86,15 @@ func TestSpontaneousReturn(t *testing.T) {
 		e := <-k.events.C
 		data := must(e.Map())
 		jid := data.String("jid")
-		if !wire.IsJID(jid) || e.Tag != "salt/job/"+jid+"/ret/m1" || data.String("tgt") != "m1" || data.String("tgt_type") != "glob" || !same(field(data, "arg"), []any{"x"}) {
+		if !wire.IsJID(jid) || e.Tag != "salt/job/"+jid+"/ret/m1" || data.String("tgt") != "m1" ||
+			data.String("tgt_type") != "glob" || !same(field(data, "arg"), []any{"x"}) {
 			t.Errorf("event %s %v", e.Tag, data)
 		}
 		if _, kept := k.jobs.returns[jid]["m1"]; kept == nocache {
 			t.Errorf("nocache %v: kept %v", nocache, kept)
 		}
-		if l, ok := k.jobs.loads[jid]; !ok || l.String("tgt") != "m1" || has(l, "return") || k.jobs.nocache[jid] != nocache {
+		if l, ok := k.jobs.loads[jid]; !ok || l.String("tgt") != "m1" || has(l, "return") ||
+			k.jobs.nocache[jid] != nocache {
 			t.Errorf("nocache %v: load %v, marked %v", nocache, l, k.jobs.nocache[jid])
 		}
 	}
@@ -94,7 +102,8 @@ func TestSpontaneousReturn(t *testing.T) {
 
 func TestReturnVariants(t *testing.T) {
 	t.Parallel()
-	base := dict("cmd", "_return", "return", true, "jid", "20261121093500438490", "fun", "test.ping")
+	base := dict("cmd", "_return", "return", true, "jid", "20261121093500438490", "fun",
+		"test.ping")
 	tests := []struct {
 		name   string
 		load   value.Map
@@ -103,20 +112,29 @@ func TestReturnVariants(t *testing.T) {
 		tag    string
 		kept   bool
 	}{
-		{name: "free text jid", load: base.Without("jid").Set("jid", "foo"), tag: "salt/job/foo/ret/m1", kept: true},
-		{name: "nocache jid", load: base.Without("jid").Set("jid", "nocache"), tag: "salt/job/nocache/ret/m1"},
-		{name: "job_cache off", load: base, change: func(o *Options) { o.JobCache = false }, tag: "salt/job/20261121093500438490/ret/m1"},
-		{name: "ext_job_cache", load: base, change: func(o *Options) { o.ExtJobCache = "redis" }, tag: "salt/job/20261121093500438490/ret/m1"},
+		{name: "free text jid", load: base.Without("jid").Set("jid", "foo"),
+			tag: "salt/job/foo/ret/m1", kept: true},
+		{name: "nocache jid", load: base.Without("jid").Set("jid", "nocache"),
+			tag: "salt/job/nocache/ret/m1"},
+		{name: "job_cache off", load: base, change: func(o *Options) { o.JobCache = false },
+			tag: "salt/job/20261121093500438490/ret/m1"},
+		{name: "ext_job_cache", load: base, change: func(o *Options) { o.ExtJobCache = "redis" },
+			tag: "salt/job/20261121093500438490/ret/m1"},
 		{name: "no return", load: base.Without("return")},
 		{name: "no jid", load: base.Without("jid")},
 		{name: "jid with a slash", load: base.Without("jid").Set("jid", "1/ret/m2")},
 		{name: "endless jid", load: base.Without("jid").Set("jid", strings.Repeat("1", 1000))},
 		{name: "jid a number", load: base.Without("jid").Set("jid", int64(5))},
-		{name: "signature wanted", load: base, change: func(o *Options) { o.RequireMinionSignMessages = true }, want: false},
-		{name: "bad signature kept", load: append(dict(), base...).Set("sig", []byte("x")), tag: "salt/job/20261121093500438490/ret/m1", kept: true},
-		{name: "bad signature dropped", load: append(dict(), base...).Set("sig", []byte("x")), change: func(o *Options) { o.DropMessagesSignatureFail = true }, want: false},
-		{name: "of a resource, of which none is known", load: append(dict(), base...).Set("resource_id", "m2"), want: false},
-		{name: "of itself as a resource", load: append(dict(), base...).Set("resource_id", "m1"), tag: "salt/job/20261121093500438490/ret/m1", kept: true},
+		{name: "signature wanted", load: base,
+			change: func(o *Options) { o.RequireMinionSignMessages = true }, want: false},
+		{name: "bad signature kept", load: append(dict(), base...).Set("sig", []byte("x")),
+			tag: "salt/job/20261121093500438490/ret/m1", kept: true},
+		{name: "bad signature dropped", load: append(dict(), base...).Set("sig", []byte("x")),
+			change: func(o *Options) { o.DropMessagesSignatureFail = true }, want: false},
+		{name: "of a resource, of which none is known",
+			load: append(dict(), base...).Set("resource_id", "m2"), want: false},
+		{name: "of itself as a resource", load: append(dict(), base...).Set("resource_id", "m1"),
+			tag: "salt/job/20261121093500438490/ret/m1", kept: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,27 +161,35 @@ func TestReturnVariants(t *testing.T) {
 
 func TestSignedReturn(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, func(o *Options, _ *Deps) { o.RequireMinionSignMessages, o.DropMessagesSignatureFail = true, true })
+	k := newKit(t, func(o *Options, _ *Deps) {
+		o.RequireMinionSignMessages,
+			o.DropMessagesSignatureFail = true, true
+	})
 	m := k.accept("m1")
 	m.sender.SignKey = minionKey()
-	if got := m.call(dict("cmd", "_return", "return", dict("a", int64(1)), "jid", "20261121093500438490", "fun", "x")); got != nil {
+	if got := m.call(dict("cmd", "_return", "return", dict("a", int64(1)), "jid",
+		"20261121093500438490", "fun", "x")); got != nil {
 		t.Errorf("reply %v", got)
 	}
 	k.event("salt/job/20261121093500438490/ret/m1")
 }
 
-// TestUnstoredReturn: what is not on stable storage is not acknowledged, and the minion sends it again.
+// TestUnstoredReturn: what is not on stable storage is not acknowledged, and the minion sends it
+// again.
 func TestUnstoredReturn(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	m := k.accept("m1")
 	k.jobs.err = errors.New("no owner")
-	reply, err := k.Handle(context.Background(), Request{Payload: m.seal(dict("cmd", "_return", "return", true, "jid", "20261121093500438490"), nonce())})
+	reply, err := k.Handle(context.Background(),
+		Request{Payload: m.seal(dict("cmd", "_return", "return", true, "jid",
+			"20261121093500438490"), nonce())})
 	if reply != nil || !errors.Is(err, errUnacknowledged) {
 		t.Errorf("got %d bytes, %v", len(reply), err)
 	}
 	k.data.err = errors.New("no owner")
-	reply, err = k.Handle(context.Background(), Request{Payload: m.seal(dict("cmd", "_mine", "data", dict("a", true)), nonce())})
+	reply, err = k.Handle(context.Background(),
+		Request{Payload: m.seal(dict("cmd", "_mine", "data", dict("a", true)), nonce())})
 	if reply != nil || !errors.Is(err, errUnacknowledged) {
 		t.Errorf("mine: got %d bytes, %v", len(reply), err)
 	}
@@ -173,12 +199,15 @@ func TestFailedStates(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	m := k.accept("m1")
-	ret := dict("pkg_|-a_|-a_|-installed", dict("result", false, "comment", "no"), "file_|-b_|-b_|-managed", dict("result", true), "odd", "text")
-	m.call(dict("cmd", "_return", "return", ret, "retcode", int64(2), "jid", "20261121093500438490", "fun", "state.sls", "user", "root"))
+	ret := dict("pkg_|-a_|-a_|-installed", dict("result", false, "comment", "no"),
+		"file_|-b_|-b_|-managed", dict("result", true), "odd", "text")
+	m.call(dict("cmd", "_return", "return", ret, "retcode", int64(2), "jid", "20261121093500438490",
+		"fun", "state.sls", "user", "root"))
 	k.event("salt/job/20261121093500438490/ret/m1")
 	k.event("pkg.installed")
 	e := k.event("salt/job/20261121093500438490/sub/m1/error/state.sls")
-	if e.String("return") != "Error: pkg.installed" || e.String("id") != "m1" || field(e, "success") != false || e.String("comment") != "no" {
+	if e.String("return") != "Error: pkg.installed" || e.String("id") != "m1" ||
+		field(e, "success") != false || e.String("comment") != "no" {
 		t.Errorf("event %v", e)
 	}
 	k.noEvent()
@@ -188,13 +217,17 @@ func TestMinionEventSingle(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	m := k.accept("m1")
-	if got := m.call(dict("cmd", "_minion_event", "pretag", nil, "data", "Minion m1 started", "tag", "salt/minion/m1/start")); got != nil {
+	if got := m.call(dict("cmd", "_minion_event", "pretag", nil, "data", "Minion m1 started", "tag",
+		"salt/minion/m1/start")); got != nil {
 		t.Errorf("reply %v", got)
 	}
-	if e := k.event("salt/minion/m1/start"); e.String("data") != "Minion m1 started" || e.String("cmd") != "_minion_event" || e.String("id") != "m1" || !has(e, "ts") {
+	if e := k.event("salt/minion/m1/start"); e.String("data") != "Minion m1 started" ||
+		e.String("cmd") != "_minion_event" || e.String("id") != "m1" || !has(e, "ts") {
 		t.Errorf("event %v", e)
 	}
-	for _, tag := range []string{"salt/key", "salt/job/1/new", "salt/job/1/publish", "salt/run/1/ret", "salt/wheel/1/new", "salt/cluster/x", "salt/cloud/x", "salt/job/1/ret/m2", "",
+	for _, tag := range []string{"salt/key", "salt/job/1/new", "salt/job/1/publish",
+		"salt/run/1/ret", "salt/wheel/1/new", "salt/cluster/x", "salt/cloud/x",
+		"salt/job/1/ret/m2", "",
 		strings.Repeat("x", maxTag+1)} {
 		if got := m.call(dict("cmd", "_minion_event", "data", "x", "tag", tag)); got != nil {
 			t.Errorf("%.30s: reply %v", tag, got)
@@ -210,14 +243,17 @@ func TestMinionEventBatch(t *testing.T) {
 	k := newKit(t, func(o *Options, _ *Deps) { o.OrderMasters, o.Syndics = true, []string{"o*"} })
 	m := k.accept("o")
 	got := m.call(dict("cmd", "_minion_event", "pretag", "syndic/o", "events", []any{
-		dict("tag", "t2", "data", dict("a", int64(1))), dict("tag", "salt/key", "data", dict("b", int64(2))), dict("tag", "t3", "x", "y"),
+		dict("tag", "t2", "data", dict("a", int64(1))),
+		dict("tag", "salt/key", "data", dict("b", int64(2))), dict("tag", "t3", "x", "y"),
 		dict("tag", "bad", "data", "text"), "junk", dict("data", dict()),
-		dict("tag", "salt/job/1/new", "data", dict("jid", "1", "minions", []any{"a", "../b", int64(1)})),
+		dict("tag", "salt/job/1/new", "data",
+			dict("jid", "1", "minions", []any{"a", "../b", int64(1)})),
 	}))
 	if got != nil {
 		t.Errorf("reply %v", got)
 	}
-	for _, tag := range []string{"syndic/o/t2", "t2", "syndic/o/salt/key", "syndic/o/t3", "t3", "syndic/o/salt/job/1/new"} {
+	for _, tag := range []string{"syndic/o/t2", "t2", "syndic/o/salt/key", "syndic/o/t3", "t3",
+		"syndic/o/salt/job/1/new"} {
 		e := k.event(tag)
 		if tag == "t2" && (len(e) != 2 || !same(field(e, "a"), int64(1))) {
 			t.Errorf("%s: %v", tag, e)
@@ -232,15 +268,18 @@ func TestMinionEventBatch(t *testing.T) {
 	}
 }
 
-// A prefix that makes a tag a reserved one, or the return of another, gets no further than the tag itself would.
+// A prefix that makes a tag a reserved one, or the return of another, gets no further than the tag
+// itself would.
 func TestMinionEventPrefix(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	m := k.accept("m1")
 	for _, c := range [][2]string{
-		{"salt", "key"}, {"salt/", "/key"}, {"salt/run/1", "new"}, {"salt/job/1/ret", "m2"}, {"", "salt//key"}, {strings.Repeat("x", maxTag), "y"},
+		{"salt", "key"}, {"salt/", "/key"}, {"salt/run/1", "new"}, {"salt/job/1/ret", "m2"},
+		{"", "salt//key"}, {strings.Repeat("x", maxTag), "y"},
 	} {
-		m.call(dict("cmd", "_minion_event", "pretag", c[0], "events", []any{dict("tag", c[1], "data", dict())}))
+		m.call(dict("cmd", "_minion_event", "pretag", c[0], "events",
+			[]any{dict("tag", c[1], "data", dict())}))
 		e := k.event(c[1]) // alone it is no reserved one
 		if len(e) > 1 {
 			t.Errorf("%q: %v", c, e)
@@ -251,16 +290,23 @@ func TestMinionEventPrefix(t *testing.T) {
 
 func TestSyndicReturn(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, func(o *Options, _ *Deps) { o.OrderMasters, o.Syndics = true, []string{"syndic*"} })
+	k := newKit(t, func(o *Options, _ *Deps) {
+		o.OrderMasters, o.Syndics = true,
+			[]string{"syndic*"}
+	})
 	m := k.accept("syndic1")
 	k.accept("m1")
 	const jid = "20261121093500438490"
-	one := dict("jid", jid, "id", "syndic1", "fun", "test.ping", "fun_args", []any{}, "load", dict("fun", "test.ping", "tgt", "*", "kwargs", dict("token", "x")),
-		"return", dict("a", dict("return", true, "retcode", int64(0), "id", "m1", "fun", "x"), "../b", dict("return", true), "c", "junk", "m1", dict("return", "forged")))
-	if got := m.call(dict("cmd", "_syndic_return", "load", []any{one, "junk", dict("jid", "1")})); got != nil {
+	one := dict("jid", jid, "id", "syndic1", "fun", "test.ping", "fun_args", []any{}, "load",
+		dict("fun", "test.ping", "tgt", "*", "kwargs", dict("token", "x")),
+		"return", dict("a", dict("return", true, "retcode", int64(0), "id", "m1", "fun", "x"),
+			"../b", dict("return", true), "c", "junk", "m1", dict("return", "forged")))
+	if got := m.call(dict("cmd", "_syndic_return", "load",
+		[]any{one, "junk", dict("jid", "1")})); got != nil {
 		t.Errorf("reply %v", got)
 	}
-	if e := k.event("salt/job/" + jid + "/ret/a"); e.String("fun") != "test.ping" || e.String("id") != "a" {
+	if e := k.event("salt/job/" + jid + "/ret/a"); e.String("fun") != "test.ping" ||
+		e.String("id") != "a" {
 		t.Errorf("event %v", e)
 	}
 	k.noEvent() // m1 has a key here: it speaks for itself
@@ -276,16 +322,28 @@ func TestSyndicReturn(t *testing.T) {
 	}
 }
 
-// TestNoSyndicReturn: who is no syndic returns nothing for others, nor does a syndic without a signature that is wanted.
+// TestNoSyndicReturn: who is no syndic returns nothing for others, nor does a syndic without a
+// signature that is wanted.
 func TestNoSyndicReturn(t *testing.T) {
 	t.Parallel()
-	load := dict("cmd", "_syndic_return", "load", []any{dict("jid", "20261121093500438490", "id", "syndic1", "return", dict("a", dict("return", true)), "load", dict("fun", "x"))})
+	load := dict("cmd", "_syndic_return", "load",
+		[]any{dict("jid", "20261121093500438490", "id", "syndic1", "return",
+			dict("a", dict("return", true)), "load", dict("fun", "x"))})
 	for name, change := range map[string]func(o *Options){
-		"no order_masters":   func(o *Options) { o.Syndics = []string{"*"} },
-		"no syndic's key":    func(o *Options) { o.OrderMasters, o.Syndics = true, []string{"other"} },
-		"no syndics":         func(o *Options) { o.OrderMasters = true },
-		"without signature":  func(o *Options) { o.OrderMasters, o.Syndics, o.RequireMinionSignMessages = true, []string{"*"}, true },
-		"with one, not his?": func(o *Options) { o.OrderMasters, o.Syndics, o.DropMessagesSignatureFail = true, []string{"*"}, true },
+		"no order_masters": func(o *Options) { o.Syndics = []string{"*"} },
+		"no syndic's key": func(o *Options) {
+			o.OrderMasters, o.Syndics = true,
+				[]string{"other"}
+		},
+		"no syndics": func(o *Options) { o.OrderMasters = true },
+		"without signature": func(o *Options) {
+			o.OrderMasters, o.Syndics,
+				o.RequireMinionSignMessages = true, []string{"*"}, true
+		},
+		"with one, not his?": func(o *Options) {
+			o.OrderMasters, o.Syndics,
+				o.DropMessagesSignatureFail = true, []string{"*"}, true
+		},
 	} {
 		k := newKit(t, func(o *Options, _ *Deps) { change(o) })
 		m := k.accept("syndic1")
@@ -305,30 +363,41 @@ func TestNoSyndicReturn(t *testing.T) {
 	})
 	m := k.accept("syndic1")
 	m.sender.SignKey = minionKey()
-	m.call(load.Without("load").Set("load", []any{dict("jid", "20261121093500438490", "id", "syndic1", "return", dict("a", dict("return", true)))}))
+	m.call(load.Without("load").Set("load",
+		[]any{dict("jid", "20261121093500438490", "id", "syndic1", "return",
+			dict("a", dict("return", true)))}))
 	k.event("salt/job/20261121093500438490/ret/a")
 }
 
-// TestEventsInAnothersName: a minion's events name nobody but itself, whatever tag, prefix or data it chooses.
+// TestEventsInAnothersName: a minion's events name nobody but itself, whatever tag, prefix or data
+// it chooses.
 func TestEventsInAnothersName(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, func(o *Options, _ *Deps) { o.OrderMasters, o.Syndics = true, []string{"s1"} })
 	m, syndic := k.accept("m1"), k.accept("s1")
 	k.accept("m2")
-	single := func(m *fakeMinion, tag string) { m.call(dict("cmd", "_minion_event", "tag", tag, "data", "x")) }
+	single := func(m *fakeMinion, tag string) {
+		m.call(dict("cmd", "_minion_event", "tag", tag,
+			"data", "x"))
+	}
 	batch := func(m *fakeMinion, tag string, data value.Map) {
 		m.call(dict("cmd", "_minion_event", "events", []any{dict("tag", tag, "data", data)}))
 	}
 	for _, tag := range []string{
-		"salt/auth", "salt/auth/x", "salt/minion/m2/start", "salt/minion/m2", "salt/wheel/1/ret", "salt/wheel/x", "salt/presence/present", "salt/presence/change",
-		"salt/master/x/start", "salt/beacon/m2/load/", "salt/job/1/ret/m2", "salt/job/1/x/ret/m2", "salt/job/1/ret/m1/ret/m2", "salt/job/1/prog/m2/1",
-		"salt/job/1/start/m2", "salt/state_result/1/m2/x", "syndic/s1/start", "syndic/m1/start", "syndic/m1/1",
+		"salt/auth", "salt/auth/x", "salt/minion/m2/start", "salt/minion/m2", "salt/wheel/1/ret",
+		"salt/wheel/x", "salt/presence/present", "salt/presence/change",
+		"salt/master/x/start", "salt/beacon/m2/load/", "salt/job/1/ret/m2", "salt/job/1/x/ret/m2",
+		"salt/job/1/ret/m1/ret/m2", "salt/job/1/prog/m2/1",
+		"salt/job/1/start/m2", "salt/state_result/1/m2/x", "syndic/s1/start", "syndic/m1/start",
+		"syndic/m1/1",
 	} {
 		single(m, tag)
 		batch(m, tag, dict("id", "m1"))
-		m.call(dict("cmd", "_minion_event", "pretag", strings.Split(tag, "/")[0], "events", []any{dict("tag", strings.SplitN(tag, "/", 2)[1], "data", "junk")}))
+		m.call(dict("cmd", "_minion_event", "pretag", strings.Split(tag, "/")[0], "events",
+			[]any{dict("tag", strings.SplitN(tag, "/", 2)[1], "data", "junk")}))
 	}
-	for _, tag := range []string{"salt/minion/m1/start", "salt/job/1/ret/m1", "salt/job/1/prog/m1/0", "salt/beacon/m1/load/"} {
+	for _, tag := range []string{"salt/minion/m1/start", "salt/job/1/ret/m1",
+		"salt/job/1/prog/m1/0", "salt/beacon/m1/load/"} {
 		batch(m, tag, dict("id", "m2", "return", true))
 		batch(m, tag, dict("id", int64(1)))
 	}
@@ -336,15 +405,18 @@ func TestEventsInAnothersName(t *testing.T) {
 	batch(m, "own/x", dict("jid", "1", "minions", []any{"m2"}))
 	k.event("own/x")
 	m.call(dict("cmd", "_minion_event", "tag", "salt/job/1/x", "data", "x", "minions", []any{"m2"}))
-	m.call(dict("cmd", "_return", "jid", "1", "fun", "state.sls", "retcode", int64(1), "return", dict(
-		"salt/job/2/ret/m2_|-x", dict("result", false, "id", "m2.x", "return", "forged"), "salt/auth_|-x_|-y", dict("result", false))))
+	m.call(dict("cmd", "_return", "jid", "1", "fun", "state.sls", "retcode", int64(1),
+		"return", dict(
+			"salt/job/2/ret/m2_|-x", dict("result", false, "id", "m2.x", "return", "forged"),
+			"salt/auth_|-x_|-y", dict("result", false))))
 	k.event("salt/job/1/ret/m1")
 	k.noEvent()
 	if len(k.jobs.minions) > 0 {
 		t.Errorf("a minion widened jobs: %v", k.jobs.minions)
 	}
 	// What minions do send goes through.
-	for _, tag := range []string{"salt/minion/m1/start", "salt/beacon/m1/load/", "salt/job/1/prog/m1/1", "salt/job/1/start/m1", "salt/state_result/1/m1/x",
+	for _, tag := range []string{"salt/minion/m1/start", "salt/beacon/m1/load/",
+		"salt/job/1/prog/m1/1", "salt/job/1/start/m1", "salt/state_result/1/m1/x",
 		"salt/scheduler/x", "salt/engines/x", "minion_start", "myorg/deploy/m2", "salt/minion"} {
 		single(m, tag)
 		k.event(tag)
@@ -358,7 +430,8 @@ func TestEventsInAnothersName(t *testing.T) {
 		single(syndic, tag)
 		k.event(tag)
 	}
-	for _, tag := range []string{"salt/minion/m2/start", "salt/job/1/ret/m2", "salt/auth", "syndic/s2/start"} {
+	for _, tag := range []string{"salt/minion/m2/start", "salt/job/1/ret/m2", "salt/auth",
+		"syndic/s2/start"} {
 		single(syndic, tag)
 	}
 	k.noEvent()
@@ -376,15 +449,18 @@ func TestPillar(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, func(o *Options, d *Deps) { o.MinimumAuthVersion, d.Pillars = 0, pillars{} })
 	k.accept("m1")
-	load := dict("cmd", "_pillar", "id", "m1", "grains", dict("os", "Debian", "id", "m2"), "saltenv", "dev", "pillarenv", nil, "pillar_override", dict(),
+	load := dict("cmd", "_pillar", "id", "m1", "grains", dict("os", "Debian", "id", "m2"),
+		"saltenv", "dev", "pillarenv", nil, "pillar_override", dict(),
 		"extra_minion_data", dict(), "ver", "2")
 	for _, version := range []int{0, 1, 2, 3} {
 		for _, algos := range [][2]string{{"", ""}, {wire.EncSHA224, wire.SigSHA224}} {
 			m := k.minion(version, "m1")
 			m.sender.EncAlgo, m.sender.SigAlgo = algos[0], algos[1]
 			n := nonce()
-			raw, err := wire.OpenPrivate(minionKey(), clusterKey().Public(), m.sender, k.handle(m.seal(load, n)), "pillar", n)
-			if err != nil || !same(must(raw.Unpack()), dict("for", "m1", "grain", "m1", "env", "dev")) {
+			raw, err := wire.OpenPrivate(minionKey(), clusterKey().Public(), m.sender,
+				k.handle(m.seal(load, n)), "pillar", n)
+			if err != nil || !same(must(raw.Unpack()),
+				dict("for", "m1", "grain", "m1", "env", "dev")) {
 				t.Errorf("version %d %v: %v", version, algos, err)
 			}
 			if e := k.event("minion/refresh/m1"); e.String("Minion data cache refresh") != "m1" {
@@ -397,7 +473,8 @@ func TestPillar(t *testing.T) {
 	}
 	m := k.minion(3, "m1")
 	inner := append(append(dict(), load...), value.Pair{Key: "tok", Value: token()})
-	noNonce := pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", must(m.crypt().Seal(pack(inner), ""))))
+	noNonce := pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load",
+		must(m.crypt().Seal(pack(inner), ""))))
 	if got := k.value(noNonce); !same(got, dict("error", "Nonce not included in request")) {
 		t.Errorf("without nonce: %v", got)
 	}
@@ -413,7 +490,8 @@ func TestPillarRefusals(t *testing.T) {
 	m := k.accept("m1")
 	open := func(load value.Map) any {
 		n := nonce()
-		raw, err := wire.OpenPrivate(minionKey(), clusterKey().Public(), m.sender, k.handle(m.seal(load, n)), "pillar", n)
+		raw, err := wire.OpenPrivate(minionKey(), clusterKey().Public(), m.sender,
+			k.handle(m.seal(load, n)), "pillar", n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -438,13 +516,16 @@ func TestMasterOpts(t *testing.T) {
 	})
 	m := k.accept("m1")
 	got := m.call(dict("cmd", "_master_opts")).(value.Map)
-	for _, key := range []string{"file_roots", "top_file_merging_strategy", "env_order", "default_top", "renderer", "failhard", "state_top", "state_top_saltenv", "nodegroups",
-		"state_auto_order", "state_events", "state_aggregate", "jinja_env", "jinja_sls_env", "jinja_lstrip_blocks", "jinja_trim_blocks"} {
+	for _, key := range []string{"file_roots", "top_file_merging_strategy", "env_order",
+		"default_top", "renderer", "failhard", "state_top", "state_top_saltenv", "nodegroups",
+		"state_auto_order", "state_events", "state_aggregate", "jinja_env", "jinja_sls_env",
+		"jinja_lstrip_blocks", "jinja_trim_blocks"} {
 		if !has(got, key) {
 			t.Errorf("%s is missing", key)
 		}
 	}
-	if !same(field(got, "file_roots"), dict("base", []any{}, "dev", []any{})) || field(got, "state_aggregate") != true {
+	if !same(field(got, "file_roots"), dict("base", []any{}, "dev", []any{})) ||
+		field(got, "state_aggregate") != true {
 		t.Errorf("got %v", got)
 	}
 	if got := m.call(dict("cmd", "_master_opts", "env_only", true)).(value.Map); len(got) != 4 {
@@ -462,27 +543,36 @@ func TestMine(t *testing.T) {
 	k.data.grains["m1"], k.data.grains["m2"] = dict("os", "Debian"), dict("os", "Debian")
 	k.data.pillar["m1"], k.data.pillar["m2"] = dict("color", "blue"), dict("color", "red")
 	acl := func(v any, tgt string) value.Map {
-		return dict("__data__", v, "__saltmine_acl__", int64(1), "allow_tgt", tgt, "allow_tgt_type", "glob")
+		return dict("__data__", v, "__saltmine_acl__", int64(1), "allow_tgt", tgt, "allow_tgt_type",
+			"glob")
 	}
 	steps := []struct {
 		who  *fakeMinion
 		load value.Map
 		want any
 	}{
-		{m, dict("cmd", "_mine", "data", dict("ip", "10.0.0.1", "priv", acl("secret", "m1"), "none", acl("x", "nobody"))), true},
+		{m, dict("cmd", "_mine", "data", dict("ip", "10.0.0.1", "priv", acl("secret", "m1"), "none",
+			acl("x", "nobody"))), true},
 		{m, dict("cmd", "_mine", "data", dict("more", int64(1))), true},
 		{other, dict("cmd", "_mine", "data", dict("ip", "10.0.0.2")), true},
 		{m, dict("cmd", "_mine"), dict()},
-		{other, dict("cmd", "_mine_get", "tgt", "*", "fun", "ip"), dict("m1", "10.0.0.1", "m2", "10.0.0.2")},
-		{other, dict("cmd", "_mine_get", "tgt", "*", "fun", []any{"ip"}), dict("ip", dict("m1", "10.0.0.1", "m2", "10.0.0.2"))},
-		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "ip,more"), dict("ip", dict("m1", "10.0.0.1"), "more", dict("m1", int64(1)))},
+		{other, dict("cmd", "_mine_get", "tgt", "*", "fun", "ip"),
+			dict("m1", "10.0.0.1", "m2", "10.0.0.2")},
+		{other, dict("cmd", "_mine_get", "tgt", "*", "fun", []any{"ip"}),
+			dict("ip", dict("m1", "10.0.0.1", "m2", "10.0.0.2"))},
+		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "ip,more"),
+			dict("ip", dict("m1", "10.0.0.1"), "more", dict("m1", int64(1)))},
 		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "priv"), dict()},
 		{m, dict("cmd", "_mine_get", "tgt", "m1", "fun", "priv"), dict("m1", "secret")},
 		{m, dict("cmd", "_mine_get", "tgt", "m1", "fun", "none"), dict()},
-		{other, dict("cmd", "_mine_get", "tgt", "color:bl*", "tgt_type", "pillar", "fun", "ip"), dict()},
-		{other, dict("cmd", "_mine_get", "tgt", "color:blue", "tgt_type", "pillar", "fun", "ip"), dict("m1", "10.0.0.1")},
-		{other, dict("cmd", "_mine_get", "tgt", "I@color:bl*", "tgt_type", "compound", "fun", "ip"), dict()},
-		{other, dict("cmd", "_mine_get", "tgt", "os:Debian", "expr_form", "grain", "fun", "ip"), dict("m1", "10.0.0.1", "m2", "10.0.0.2")},
+		{other, dict("cmd", "_mine_get", "tgt", "color:bl*", "tgt_type", "pillar", "fun", "ip"),
+			dict()},
+		{other, dict("cmd", "_mine_get", "tgt", "color:blue", "tgt_type", "pillar", "fun", "ip"),
+			dict("m1", "10.0.0.1")},
+		{other, dict("cmd", "_mine_get", "tgt", "I@color:bl*", "tgt_type", "compound", "fun", "ip"),
+			dict()},
+		{other, dict("cmd", "_mine_get", "tgt", "os:Debian", "expr_form", "grain", "fun", "ip"),
+			dict("m1", "10.0.0.1", "m2", "10.0.0.2")},
 		{other, dict("cmd", "_mine_get", "tgt", "*"), dict()},
 		{other, dict("cmd", "_mine_get", "tgt", "*", "fun", int64(1)), dict()},
 		{m, dict("cmd", "_mine_delete", "fun", "more"), true},
@@ -498,10 +588,14 @@ func TestMine(t *testing.T) {
 			t.Errorf("%v: got %v, want %v", s.load, got, s.want)
 		}
 	}
-	limited := newKit(t, func(o *Options, _ *Deps) { o.MineGet = dict("m[1-3]", []any{"ip", "net.*"}) })
+	limited := newKit(t, func(o *Options,
+		_ *Deps) {
+		o.MineGet = dict("m[1-3]", []any{"ip", "net.*"})
+	})
 	lm := limited.accept("m1")
 	lm.call(dict("cmd", "_mine", "data", dict("ip", "a", "secret", "b", "network.x", "c")))
-	for fun, want := range map[string]any{"ip": dict("m1", "a"), "secret": dict(), "network.x": dict("m1", "c")} {
+	for fun, want := range map[string]any{"ip": dict("m1", "a"), "secret": dict(),
+		"network.x": dict("m1", "c")} {
 		if got := lm.call(dict("cmd", "_mine_get", "tgt", "m1", "fun", fun)); !same(got, want) {
 			t.Errorf("limited %s: %v", fun, got)
 		}
@@ -512,18 +606,22 @@ func TestRevokeAndRegister(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	m := k.accept("m1")
-	if got := m.call(dict("cmd", "_register_resources", "resources", dict(), "resource_grains", dict())); got != true {
+	if got := m.call(dict("cmd", "_register_resources", "resources", dict(), "resource_grains",
+		dict())); got != true {
 		t.Errorf("register: %v", got)
 	}
 	k.event("resource/refresh/m1")
 	if got := m.call(dict("cmd", "_register_resources")); !same(got, dict()) {
 		t.Errorf("register without fields: %v", got)
 	}
-	if got := m.call(dict("cmd", "revoke_auth")); got != true || !same(k.keys.revoked, []string{"m1"}) {
+	if got := m.call(dict("cmd", "revoke_auth")); got != true ||
+		!same(k.keys.revoked, []string{"m1"}) {
 		t.Errorf("revoke: %v, %v", got, k.keys.revoked)
 	}
 	forbidden := newKit(t, func(o *Options, _ *Deps) { o.AllowMinionKeyRevoke = false })
-	if got := forbidden.accept("m1").call(dict("cmd", "revoke_auth")).(value.Map); got.String("cmd") != "revoke_auth" || len(forbidden.keys.revoked) != 0 {
+	if got := forbidden.accept("m1").call(dict("cmd",
+		"revoke_auth")).(value.Map); got.String("cmd") != "revoke_auth" ||
+		len(forbidden.keys.revoked) != 0 {
 		t.Errorf("forbidden: %v", got)
 	}
 }
@@ -550,8 +648,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The budgets of allocations of the busiest requests, from bytes to bytes, with a job cache and a file server that allocate
-// little.
+// The budgets of allocations of the busiest requests, from bytes to bytes, with a job cache and a
+// file server that allocate little.
 func TestAllocations(t *testing.T) {
 	for name, tt := range map[string]struct {
 		budget float64
@@ -559,7 +657,8 @@ func TestAllocations(t *testing.T) {
 	}{
 		"_return":       {38, pingReturn()},
 		"_minion_event": {26, startEvent()},
-		"_file_hash":    {38, dict("cmd", "_file_hash", "path", "apache/init.sls", "saltenv", "base")},
+		"_file_hash": {38, dict("cmd", "_file_hash", "path", "apache/init.sls", "saltenv",
+			"base")},
 	} {
 		k := newKit(t, func(_ *Options, d *Deps) { d.Files = echoing{} })
 		k.events.Close()
@@ -589,11 +688,13 @@ func TestAllocations(t *testing.T) {
 }
 
 func pingReturn() value.Map {
-	return dict("cmd", "_return", "success", true, "return", true, "retcode", int64(0), "jid", "20261121093500438490", "fun", "test.ping", "fun_args", []any{})
+	return dict("cmd", "_return", "success", true, "return", true, "retcode", int64(0), "jid",
+		"20261121093500438490", "fun", "test.ping", "fun_args", []any{})
 }
 
 func startEvent() value.Map {
-	return dict("cmd", "_minion_event", "data", "Minion m1 started at "+time.ANSIC, "tag", "salt/minion/m1/start", "pretag", nil)
+	return dict("cmd", "_minion_event", "data", "Minion m1 started at "+time.ANSIC, "tag",
+		"salt/minion/m1/start", "pretag", nil)
 }
 
 func benchmark(b *testing.B, payload func(m *fakeMinion) []byte) {
@@ -606,7 +707,8 @@ func benchmark(b *testing.B, payload func(m *fakeMinion) []byte) {
 	b.SetBytes(int64(len(p)))
 	for b.Loop() {
 		copy(own, p)
-		if _, err := k.Handle(context.Background(), Request{Payload: own, Buffer: buffer}); err != nil {
+		if _, err := k.Handle(context.Background(),
+			Request{Payload: own, Buffer: buffer}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -632,6 +734,7 @@ func BenchmarkAuth(b *testing.B) {
 
 func BenchmarkAuthToken(b *testing.B) {
 	benchmark(b, func(*fakeMinion) []byte {
-		return must(wire.AuthRequest{Version: 3, ID: "m1", Key: minionKey(), Nonce: nonce(), Master: clusterKey().Public(), Token: []byte(strings.Repeat("t", 76))}.Pack())
+		return must(wire.AuthRequest{Version: 3, ID: "m1", Key: minionKey(), Nonce: nonce(),
+			Master: clusterKey().Public(), Token: []byte(strings.Repeat("t", 76))}.Pack())
 	})
 }

@@ -25,7 +25,8 @@ func (s *fakeSender) Hold(n int64) bool {
 
 func (s *fakeSender) Vouch() { s.vouched++ }
 
-// Memory for a request is asked for before it is decoded, and only one that an accepted minion sealed makes its connection known.
+// Memory for a request is asked for before it is decoded, and only one that an accepted minion
+// sealed makes its connection known.
 func TestDecodedSize(t *testing.T) {
 	k := newKit(t, func(o *Options, _ *Deps) { o.MaxDecoded = 1 << 20 })
 	m := k.accept("m1")
@@ -50,16 +51,21 @@ func TestDecodedSize(t *testing.T) {
 	}{
 		{"honest", m.seal(events(100), nonce()), 1 << 20, "", false, true, 1},
 		{"no memory", m.seal(events(10_000), nonce()), 1 << 10, "memory", true, true, 1},
-		{"larger than any may be", m.seal(events(100_000), nonce()), 1 << 30, "decoded_size", false, false, 1},
+		{"larger than any may be", m.seal(events(100_000), nonce()), 1 << 30, "decoded_size", false,
+			false, 1},
 		{"wrong token", other.seal(events(100), nonce()), 1 << 20, "token", false, true, 1},
 		{"without the key", sealedWith(m, wire.Key{}), 1 << 20, "session_key", false, false, 0},
 		{"nobody's", must(wire.ClearRequest(dict("cmd", "ping"), 3)), 1 << 20, "", false, true, 0},
 	} {
 		before := refusedFor(t, k, tt.reason)
 		s := &fakeSender{room: tt.room}
-		reply, err := k.Handle(context.Background(), Request{Payload: tt.payload, Remote: netip.MustParseAddrPort("192.0.2.1:1234"), Sender: s})
-		if err != nil || (reply == nil) != tt.closed || s.vouched != tt.vouched || (s.held > 0) != tt.held {
-			t.Errorf("%s: reply %q, %v, vouched %d, held %d", tt.name, reply, err, s.vouched, s.held)
+		reply, err := k.Handle(context.Background(),
+			Request{Payload: tt.payload, Remote: netip.MustParseAddrPort("192.0.2.1:1234"),
+				Sender: s})
+		if err != nil || (reply == nil) != tt.closed || s.vouched != tt.vouched ||
+			(s.held > 0) != tt.held {
+			t.Errorf("%s: reply %q, %v, vouched %d, held %d", tt.name, reply, err, s.vouched,
+				s.held)
 		}
 		if tt.reason == "" {
 			continue
@@ -75,7 +81,8 @@ func TestDecodedSize(t *testing.T) {
 
 // sealedWith is a request in m's name under another key.
 func sealedWith(m *fakeMinion, key wire.Key) []byte {
-	return must(m.sender.SealRequest(wire.NewCrypticle(key), dict("cmd", "_pillar", "id", m.sender.ID), nonce(), time.Now()))
+	return must(m.sender.SealRequest(wire.NewCrypticle(key),
+		dict("cmd", "_pillar", "id", m.sender.ID), nonce(), time.Now()))
 }
 
 func refusedFor(t *testing.T, k *kit, reason string) float64 {

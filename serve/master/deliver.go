@@ -14,8 +14,8 @@ import (
 // maxHold bounds how long a peer may have a publication held here.
 const maxHold = time.Minute
 
-// RegisterRPC registers the service by which other masters publish through this one. The server must take messages of up
-// to 128 MiB.
+// RegisterRPC registers the service by which other masters publish through this one. The server
+// must take messages of up to 128 MiB.
 func (m *Master) RegisterRPC(r grpc.ServiceRegistrar) {
 	masterpb.RegisterPublisherServer(r, &publisherServer{m: m})
 }
@@ -25,9 +25,10 @@ type publisherServer struct {
 	m *Master
 }
 
-// Deliver refuses what an older AES key sealed, and waits for a newer one: the minions that this master signs in must be able to
-// read what it sends them.
-func (s *publisherServer) Deliver(ctx context.Context, r *masterpb.DeliverRequest) (*masterpb.DeliverReply, error) {
+// Deliver refuses what an older AES key sealed, and waits for a newer one: the minions that this
+// master signs in must be able to read what it sends them.
+func (s *publisherServer) Deliver(ctx context.Context,
+	r *masterpb.DeliverRequest) (*masterpb.DeliverReply, error) {
 	if !validJID(r.Jid) || len(r.Payload) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "no jid or no payload")
 	}
@@ -39,24 +40,28 @@ func (s *publisherServer) Deliver(ctx context.Context, r *masterpb.DeliverReques
 		}
 		secrets = s.m.deps.Cluster.Secrets()
 	}
-	reply := &masterpb.DeliverReply{AesEpoch: secrets.AES[0].Epoch, LossAgeMs: ages(s.m.deps.Subscribers.Losses())}
+	reply := &masterpb.DeliverReply{AesEpoch: secrets.AES[0].Epoch,
+		LossAgeMs: ages(s.m.deps.Subscribers.Losses())}
 	if r.AesEpoch < reply.AesEpoch {
 		reply.Stale = true
 		return reply, nil
 	}
 	n := s.m.deps.Subscribers.Publish(Publication{
-		Topics: r.Topics, Payload: r.Payload, JID: r.Jid, Hold: min(time.Duration(r.HoldMs)*time.Millisecond, maxHold),
+		Topics: r.Topics, Payload: r.Payload, JID: r.Jid,
+		Hold: min(time.Duration(r.HoldMs)*time.Millisecond, maxHold),
 	})
 	reply.Subscribers = uint32(n)
 	return reply, nil
 }
 
-func (s *publisherServer) Release(_ context.Context, r *masterpb.ReleaseRequest) (*masterpb.ReleaseReply, error) {
+func (s *publisherServer) Release(_ context.Context,
+	r *masterpb.ReleaseRequest) (*masterpb.ReleaseReply, error) {
 	s.m.deps.Subscribers.Release(r.Jid)
 	return &masterpb.ReleaseReply{}, nil
 }
 
-func (s *publisherServer) Losses(context.Context, *masterpb.LossesRequest) (*masterpb.LossesReply, error) {
+func (s *publisherServer) Losses(context.Context, *masterpb.LossesRequest) (*masterpb.LossesReply,
+	error) {
 	return &masterpb.LossesReply{AgeMs: ages(s.m.deps.Subscribers.Losses())}, nil
 }
 

@@ -16,8 +16,8 @@ import (
 	"clustermaster/wire"
 )
 
-// Deps is everything that a Master asks others for. All of it is called from many goroutines. Fields marked optional may
-// be nil.
+// Deps is everything that a Master asks others for. All of it is called from many goroutines.
+// Fields marked optional may be nil.
 type Deps struct {
 	Keys        Keys
 	Cluster     Cluster
@@ -33,7 +33,8 @@ type Deps struct {
 	Presence    Presence // optional: who signed in here
 	Pushed      Pushed   // optional: pushed files are refused
 	Disk        Disk     // optional: there is always space
-	// Runner runs a runner function for a minion (peer_run) and returns its return, with an error what salt-run would tell. Optional: none runs.
+	// Runner runs a runner function for a minion (peer_run) and returns its return, with an error
+	// what salt-run would tell. Optional: none runs.
 	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
 
 	// Of the orders of users (enable_clear_commands), all optional.
@@ -41,7 +42,8 @@ type Deps struct {
 	UserKeys UserKeys   // nil: no key is good
 	Auth     Auth       // nil: no external_auth
 	Runners  Runners    // nil: none are run
-	// OnDisk writes jobs for Salt's own clients, which read them from disk. nil: they wait for no returns.
+	// OnDisk writes jobs for Salt's own clients, which read them from disk. nil: they wait for no
+	// returns.
 	OnDisk OnDisk
 }
 
@@ -53,7 +55,8 @@ type Disk interface {
 
 // OnDisk is where Salt's own clients look jobs up.
 type OnDisk interface {
-	// Keep comes back when the job can be found there. load has no secrets. nocache: its returns are not to be found there.
+	// Keep comes back when the job can be found there. load has no secrets. nocache: its returns
+	// are not to be found there.
 	Keep(jid string, load value.Map, minions []string, nocache bool)
 }
 
@@ -70,20 +73,22 @@ type Identity struct {
 	Rights *acl.Rights // never nil
 }
 
-// Auth confirms users by external_auth. It takes its time for a refusal, bounds attempts and logs them.
+// Auth confirms users by external_auth. It takes its time for a refusal, bounds attempts and logs
+// them.
 type Auth interface {
 	// Authenticate confirms eauth, username and password that come from a source, an address.
 	Authenticate(ctx context.Context, source string, creds value.Map) (Identity, error)
 	ByToken(ctx context.Context, token string) (Identity, error)
-	// MakeToken authenticates and returns Salt's map of a new token; Token that of one which is good.
+	// MakeToken authenticates and returns Salt's map of a new token; Token that of one which is
+	// good.
 	MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error)
 	Token(ctx context.Context, token string) (value.Map, bool)
 }
 
 // Runners runs runner and wheel functions on this master.
 type Runners interface {
-	// StartRunner returns when the call is under way; it goes on after the caller has left. Error: too many are running.
-	// What ctx says of its origin goes with it.
+	// StartRunner returns when the call is under way; it goes on after the caller has left. Error:
+	// too many are running. What ctx says of its origin goes with it.
 	StartRunner(ctx context.Context, o RunOrder) (jid, tag string, err error)
 	// RunWheel returns when the function has ended.
 	RunWheel(ctx context.Context, o RunOrder) Ran
@@ -91,9 +96,10 @@ type Runners interface {
 
 // Pushed keeps the files that minions push.
 type Pushed interface {
-	// Append adds a piece of a file at its place; loc 0 begins the file anew. size is the whole file's, below 0 if the minion did not
-	// say: what has been pushed is readable once all of it is there. False: the piece does not follow on what is there. Beyond what is
-	// stored of one minion or of all it is allotment.ErrSpent.
+	// Append adds a piece of a file at its place; loc 0 begins the file anew. size is the whole
+	// file's, below 0 if the minion did not say: what has been pushed is readable once all of it is
+	// there. False: the piece does not continue what is stored. Beyond what is stored of one minion
+	// or of all it is allotment.ErrSpent.
 	Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool, error)
 }
 
@@ -101,11 +107,11 @@ type Pushed interface {
 type Keys interface {
 	// Accepted returns the accepted key of an id, from memory.
 	Accepted(id string) (*keystore.AcceptedKey, bool)
-	// Offer decides on an offered key and stores what is to be stored. Without a quorum the outcome is pend and nothing is
-	// stored.
+	// Offer decides on an offered key and stores what is to be stored. Without a quorum the outcome
+	// is pend and nothing is stored.
 	Offer(ctx context.Context, id, pub string, p keystore.Policy) (keystore.Outcome, error)
-	// Revoke deletes a minion's key as salt-key -d does: with its event, the rotation of the AES key, and the minion's
-	// grains and pillar.
+	// Revoke deletes a minion's key as salt-key -d does: with its event, the rotation of the AES
+	// key, and the minion's grains and pillar.
 	Revoke(ctx context.Context, id string) error
 }
 
@@ -121,14 +127,16 @@ type Cluster interface {
 type Jobs interface {
 	// SaveLoad keeps a job and its expected minions.
 	SaveLoad(ctx context.Context, jid string, load value.Map, minions []string) error
-	// SaveAccount keeps what a minion that began a job says of it as its load, unless it has one; id "" is a syndic. Beyond what
-	// is stored of one minion or of all it is allotment.ErrSpent.
+	// SaveAccount keeps what a minion that began a job says of it as its load, unless it has one;
+	// id "" is a syndic. Beyond what is stored of one minion or of all it is allotment.ErrSpent.
 	SaveAccount(ctx context.Context, jid, id string, load value.Map) error
 	// SaveMinions adds expected minions, as named by a syndic (source).
 	SaveMinions(ctx context.Context, jid, source string, ids []string) error
-	// SaveReturn keeps a return on stable storage; the first one of a minion stays. account, if not nil, is kept as the
-	// job's load unless there is one. An Own return may be refused with allotment.ErrSpent.
-	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return, account value.Map) (first bool, err error)
+	// SaveReturn keeps a return on stable storage; the first one of a minion stays. account, if not
+	// nil, is kept as the job's load unless there is one. An Own return may be refused with
+	// allotment.ErrSpent.
+	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return,
+		account value.Map) (first bool, err error)
 	// SaveNoCache notes that no return of a job is to be kept; NoCache tells.
 	SaveNoCache(ctx context.Context, jid string) error
 	NoCache(ctx context.Context, jid string) (bool, error)
@@ -151,7 +159,8 @@ type Data interface {
 	SetPillar(ctx context.Context, id, pillarenv string, pillar value.Map) error
 	// MergeMine lays data over the stored mine, or with clear replaces it.
 	MergeMine(ctx context.Context, id string, data value.Map, clear bool) error
-	// MineValues returns one function's values in the mines of these minions, still packed; those that have none are left out.
+	// MineValues returns one function's values in the mines of these minions, still packed; those
+	// that have none are left out.
 	MineValues(ctx context.Context, fun string, ids []string) (map[string]value.Raw, error)
 	DeleteMine(ctx context.Context, id, fun string) error
 	FlushMine(ctx context.Context, id string) error
@@ -159,8 +168,8 @@ type Data interface {
 
 // Files is the file server.
 type Files interface {
-	// Serve answers one of the _file_ commands and their kin, with the exact reply. An error is told to the minion as the
-	// empty text.
+	// Serve answers one of the _file_ commands and their kin, with the exact reply. An error is
+	// told to the minion as the empty text.
 	Serve(ctx context.Context, cmd string, load value.Map) (any, error)
 }
 
@@ -177,8 +186,9 @@ type PillarRequest struct {
 // MadePillar is a pillar and what of it is kept for targets and pillar_cache.
 type MadePillar struct {
 	Pillar value.Map
-	Keep   value.Map // nil if there is nothing new to keep: the override of one request is never kept
-	Env    string    // pillarenv under which it is kept; "" for none
+	// nil if there is nothing new to keep: the override of one request is never kept
+	Keep value.Map
+	Env  string // pillarenv under which it is kept; "" for none
 }
 
 // Pillars makes pillars.

@@ -15,16 +15,18 @@ import (
 )
 
 const (
-	// ackTimeout is how long a master may take to queue a publication. One that takes longer counts as lost: a stopped
-	// process is told from a busy one by nothing else.
+	// ackTimeout is how long a master may take to queue a publication. One that takes longer counts
+	// as lost: a stopped process is told from a busy one by nothing else.
 	ackTimeout = 1500 * time.Millisecond
-	// doubtfulTimeout is the same for a master that did not confirm the subscription to the job just before.
+	// doubtfulTimeout is the same for a master that did not confirm the subscription to the job
+	// just before.
 	doubtfulTimeout = 300 * time.Millisecond
 	// epochTimeout is how long masters wait for each other's AES epoch.
 	epochTimeout = 5 * time.Second
 )
 
-// maxDeliver is the largest message of the Publisher service, in bytes; both sides must allow it (grpc.MaxRecvMsgSize).
+// maxDeliver is the largest message of the Publisher service, in bytes; both sides must allow it
+// (grpc.MaxRecvMsgSize).
 const maxDeliver = 128 << 20
 
 // errNoKey means that this master has no AES key yet.
@@ -38,14 +40,16 @@ type delivery struct {
 	ages  []time.Duration
 }
 
-// fanOut hands p to the subscribers of every master and waits for the acknowledgements.
-// Those that are not expected to answer get little time: they may come back to life and read it later.
-func (m *Master) fanOut(ctx context.Context, p Publication, epoch uint64, doubtful []string) delivery {
+// fanOut hands p to the subscribers of every master and waits for the acknowledgements. Those that
+// are not expected to answer get little time: they may come back to life and read it later.
+func (m *Master) fanOut(ctx context.Context, p Publication, epoch uint64,
+	doubtful []string) delivery {
 	d := delivery{epoch: epoch}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	request := &masterpb.DeliverRequest{
-		Jid: p.JID, Payload: p.Payload, Topics: p.Topics, AesEpoch: epoch, HoldMs: p.Hold.Milliseconds(), Nocache: p.NoCache,
+		Jid: p.JID, Payload: p.Payload, Topics: p.Topics, AesEpoch: epoch,
+		HoldMs: p.Hold.Milliseconds(), Nocache: p.NoCache,
 	}
 	for _, node := range m.others() {
 		all.Go(func() {
@@ -77,7 +81,8 @@ func (m *Master) fanOut(ctx context.Context, p Publication, epoch uint64, doubtf
 	return d
 }
 
-func (m *Master) deliver(ctx context.Context, node string, r *masterpb.DeliverRequest, timeout time.Duration) (*masterpb.DeliverReply, error) {
+func (m *Master) deliver(ctx context.Context, node string, r *masterpb.DeliverRequest,
+	timeout time.Duration) (*masterpb.DeliverReply, error) {
 	conn, err := m.deps.Peers.Conn(node)
 	if err != nil {
 		return nil, err
@@ -102,9 +107,10 @@ func (m *Master) others() []string {
 	return out
 }
 
-// publishSealed seals load and hands it to all masters, again if a master had a newer AES key: minions of that master could
-// not read it, and what an older key sealed must not be published.
-func (m *Master) publishSealed(ctx context.Context, load value.Map, p Publication, doubtful []string) (delivery, error) {
+// publishSealed seals load and hands it to all masters, again if a master had a newer AES key:
+// minions of that master could not read it, and what an older key sealed must not be published.
+func (m *Master) publishSealed(ctx context.Context, load value.Map, p Publication,
+	doubtful []string) (delivery, error) {
 	deadline := time.Now().Add(epochTimeout)
 	for {
 		payload, epoch, err := m.seal(load)
@@ -154,13 +160,15 @@ func (m *Master) release(ctx context.Context, jid string) {
 			ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 			defer cancel()
 			// A master that misses this drops the job by itself when the hold is over.
-			_, _ = masterpb.NewPublisherClient(conn).Release(ctx, &masterpb.ReleaseRequest{Jid: jid})
+			_, _ = masterpb.NewPublisherClient(conn).Release(ctx,
+				&masterpb.ReleaseRequest{Jid: jid})
 		})
 	}
 	all.Wait()
 }
 
-// peerLosses are the losses of the other masters' subscribers, asked for at most once a second however many jobs want them.
+// peerLosses are the losses of the other masters' subscribers, asked for at most once a second
+// however many jobs want them.
 type peerLosses struct {
 	mu    sync.Mutex // held while asking
 	asked time.Time

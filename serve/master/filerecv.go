@@ -31,7 +31,8 @@ func (m *Master) fileRecv(ctx context.Context, c *call) (any, error) {
 	}
 	loc, ok := rawLoc.Int()
 	data, isBytes := rawData.Bytes()
-	if !ok || !isBytes || loc < 0 || loc > m.opts.FileRecvMaxSize || int64(len(data))+loc > m.opts.FileRecvMaxSize {
+	if !ok || !isBytes || loc < 0 || loc > m.opts.FileRecvMaxSize ||
+		int64(len(data))+loc > m.opts.FileRecvMaxSize {
 		return false, nil
 	}
 	name, ok := pushedPath(rawPath)
@@ -64,7 +65,8 @@ func (m *Master) fileRecv(ctx context.Context, c *call) (any, error) {
 	return kept, nil
 }
 
-// pushedPath joins the components of a path, which must be a list and stay below the minion's folder.
+// pushedPath joins the components of a path, which must be a list and stay below the minion's
+// folder.
 func pushedPath(raw value.Raw) (string, bool) {
 	v, err := raw.Unpack()
 	list, isList := v.([]any)
@@ -81,7 +83,8 @@ func pushedPath(raw value.Raw) (string, bool) {
 		}
 	}
 	joined := path.Clean(strings.Join(parts, "/"))
-	if joined == "." || joined == ".." || strings.HasPrefix(joined, "/") || strings.HasPrefix(joined, "../") || len(joined) > maxPushedPath ||
+	if joined == "." || joined == ".." || strings.HasPrefix(joined, "/") ||
+		strings.HasPrefix(joined, "../") || len(joined) > maxPushedPath ||
 		strings.ContainsAny(joined, "\x00\\") {
 		return "", false
 	}

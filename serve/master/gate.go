@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds of waiting for a processor. A minion gives up after 5 s (its auth_timeout) and asks again; a stranger that hears
-// no sooner asks again after 10 s.
+// Bounds of waiting for a processor. A minion gives up after 5 s (its auth_timeout) and asks again;
+// a stranger that hears no sooner asks again after 10 s.
 const (
 	minionPatience   = 10 * time.Second
 	strangerPatience = 3 * time.Second
@@ -21,8 +21,9 @@ const (
 // errBusy says that no processor came free in time, or that too many sign-ins wait already.
 var errBusy = errors.New("too many sign-ins at a time")
 
-// gate bounds how many processors make the RSA operations of sign-ins: all sign-ins together use at most all processors,
-// those of strangers, whose key is not accepted, at most a share. Minions go before all strangers that wait.
+// gate bounds how many processors make the RSA operations of sign-ins: all sign-ins together use at
+// most all processors, those of strangers, whose key is not accepted, at most a share. Minions go
+// before all strangers that wait.
 type gate struct {
 	waiting *prometheus.GaugeVec
 
@@ -36,9 +37,10 @@ type gate struct {
 type lane struct {
 	name     string
 	patience time.Duration
-	room     int             // who may wait; 0: no bound but that of connections
-	free     int             // processors that it may take yet, if so many are free at all
-	queue    []chan struct{} // who waits, the first to come first; closed when a processor is theirs
+	room     int // who may wait; 0: no bound but that of connections
+	free     int // processors that it may take yet, if so many are free at all
+	// who waits, the first to come first; closed when a processor is theirs
+	queue []chan struct{}
 }
 
 // newGate makes a gate for so many processors, of which strangers get a share; 0 is half of them.
@@ -51,12 +53,14 @@ func newGate(processors, share int, m *metrics) *gate {
 	m.signInProcessors.WithLabelValues("strangers").Set(float64(share))
 	return &gate{
 		waiting: m.signInsWaiting, free: processors,
-		minions:   lane{name: "minions", patience: minionPatience, free: processors},
-		strangers: lane{name: "strangers", patience: strangerPatience, room: maxStrangers, free: share},
+		minions: lane{name: "minions", patience: minionPatience, free: processors},
+		strangers: lane{name: "strangers", patience: strangerPatience, room: maxStrangers,
+			free: share},
 	}
 }
 
-// do calls f when a processor is free for it. Without calling f it gives errBusy, or the error of ctx.
+// do calls f when a processor is free for it. Without calling f it gives errBusy, or the error of
+// ctx.
 func (g *gate) do(ctx context.Context, stranger bool, f func() ([]byte, error)) ([]byte, error) {
 	l := &g.minions
 	if stranger {

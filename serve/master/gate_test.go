@@ -59,7 +59,8 @@ func TestGate(t *testing.T) {
 		}
 		wg.Wait()
 		// The two strangers that were there go first, then all minions, whatever strangers wait.
-		if last := slices.Index(slices.Compact(slices.Clone(order)), "minion"); last != 1 || len(slices.Compact(order)) != 3 {
+		if last := slices.Index(slices.Compact(slices.Clone(order)), "minion"); last != 1 ||
+			len(slices.Compact(order)) != 3 {
 			t.Errorf("order: %v", order)
 		}
 		if g.free != 4 || g.minions.free != 4 || g.strangers.free != 2 {
@@ -68,7 +69,8 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// TestGateGivesUp: who waits too long, whose server ends, or for whom there is no place is sent away, and takes nothing.
+// TestGateGivesUp: who waits too long, whose server ends, or for whom there is no place is sent
+// away, and takes nothing.
 func TestGateGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +103,8 @@ func TestGateGivesUp(t *testing.T) {
 		close(hold)
 		wg.Wait()
 		if g.free != 1 || len(g.strangers.queue) != 0 || len(g.minions.queue) != 0 {
-			t.Errorf("after all: %d free, %d and %d wait", g.free, len(g.strangers.queue), len(g.minions.queue))
+			t.Errorf("after all: %d free, %d and %d wait", g.free, len(g.strangers.queue),
+				len(g.minions.queue))
 		}
 	})
 }
@@ -110,7 +113,8 @@ func TestSource(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
 		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7",
-		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "2001:db8:1:2::9": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "2001:db8:1:2::9": "2001:db8:1:2::/64",
+		"fe80::1%eth0": "fe80::/64",
 	} {
 		if got := source(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s: got %s, want %s", addr, got, want)

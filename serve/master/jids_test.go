@@ -11,7 +11,8 @@ import (
 	"clustermaster/wire"
 )
 
-// TestJobIDs: every jid is later than those before it, with the clock standing still, going back, and under concurrency.
+// TestJobIDs: every jid is later than those before it, with the clock standing still, going back,
+// and under concurrency.
 func TestJobIDs(t *testing.T) {
 	t.Parallel()
 	var clock sync.Mutex
@@ -50,8 +51,9 @@ func TestJobIDs(t *testing.T) {
 	}
 }
 
-// TestUniqueJobIDs: with unique_jid two masters never give the same jid, though process and microsecond are the same; what reads jids
-// reads these, and minions find them in the order of time when they read them as integers.
+// TestUniqueJobIDs: with unique_jid two masters never give the same jid, though process and
+// microsecond are the same; what reads jids reads these, and minions find them in the order of time
+// when they read them as integers.
 func TestUniqueJobIDs(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 9, 38, 24, 128016789, time.UTC)
@@ -61,7 +63,8 @@ func TestUniqueJobIDs(t *testing.T) {
 		k := newKit(t, func(o *Options, _ *Deps) { o.UniqueJID, o.Node = true, node })
 		k.now = func() time.Time { return now }
 		first, second := k.NewJID(), k.NewJID()
-		if !form.MatchString(first) || seen[first] || !wire.IsJID(first) || wire.JIDTime(first) != "2026, Nov 21 09:38:24.128016" {
+		if !form.MatchString(first) || seen[first] || !wire.IsJID(first) ||
+			wire.JIDTime(first) != "2026, Nov 21 09:38:24.128016" {
 			t.Errorf("%s gives %s", node, first)
 		}
 		if at, ok := wire.ParseJID(first); !ok || !at.Equal(now.Truncate(time.Microsecond)) {
@@ -73,7 +76,8 @@ func TestUniqueJobIDs(t *testing.T) {
 		seen[first] = true
 		// Everything that gets a jid from a master gets one of these.
 		m := k.accept("m1")
-		m.call(dict("cmd", "_return", "return", true, "jid", "req", "fun", "test.ping", "fun_args", []any{}))
+		m.call(dict("cmd", "_return", "return", true, "jid", "req", "fun", "test.ping", "fun_args",
+			[]any{}))
 		done, err := k.Publish(t.Context(), PublishRequest{Tgt: "m1", Fun: "test.ping"})
 		if err != nil || len(k.jobs.returns) != 1 || done.JID[20:] != first[20:] {
 			t.Errorf("published as %s, %v; returns %v", done.JID, err, k.jobs.returns)

@@ -59,7 +59,8 @@ func (k *keyring) common() *sharedKeys {
 	return s
 }
 
-// signature is the proof in every accepting sign-in that the AES key is the master's: one RSA operation per epoch.
+// signature is the proof in every accepting sign-in that the AES key is the master's: one RSA
+// operation per epoch.
 func (s *sharedKeys) signature(key *wire.PrivateKey) ([]byte, error) {
 	s.once.Do(func() { s.sig, s.sigErr = wire.KeySignature(key, s.of.AES[0].Key) })
 	return s.sig, s.sigErr
@@ -80,7 +81,8 @@ func (k *keyring) ring(id string) (*ring, bool) {
 	}
 	fresh := &ring{key: key, of: secrets}
 	for _, e := range secrets.Session {
-		fresh.sessions = append(fresh.sessions, wire.NewCrypticle(wire.DeriveSession(e.Secret, id, key.PubSum, key.Index)))
+		fresh.sessions = append(fresh.sessions,
+			wire.NewCrypticle(wire.DeriveSession(e.Secret, id, key.PubSum, key.Index)))
 	}
 	k.mu.Lock()
 	if len(k.rings) >= maxRings {
@@ -91,8 +93,8 @@ func (k *keyring) ring(id string) (*ring, bool) {
 	return fresh, true
 }
 
-// openSession opens a request of version 3 with any of the session keys in use; the cluster takes one out of use when its
-// grace is over. It decrypts in place; so does openShared.
+// openSession opens a request of version 3 with any of the session keys in use; the cluster takes
+// one out of use when its grace is over. It decrypts in place; so does openShared.
 func (k *keyring) openSession(r *ring, sealed []byte) (packed []byte, c *wire.Crypticle, ok bool) {
 	for _, c := range r.sessions {
 		if packed, err := c.OpenInPlace(sealed); err == nil {
@@ -117,8 +119,8 @@ func (r *ring) verify(tok []byte) bool {
 	return r.key.Pub != nil && r.key.Pub.VerifyToken(tok) == nil
 }
 
-// open makes the checks of an aes request, in Salt's order but for two: the accepted key is looked up before anything is
-// decrypted, and memory for what is decoded is asked for before it is.
+// open makes the checks of an aes request, in Salt's order but for two: the accepted key is looked
+// up before anything is decrypted, and memory for what is decoded is asked for before it is.
 func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 	c := &call{env: env}
 	var packed []byte
@@ -156,7 +158,8 @@ func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 	if keys == nil {
 		return c, nil
 	}
-	// Below version 3 every minion can make a request that names another, so only what is everybody's is done without a token.
+	// Below version 3 every minion can make a request that names another, so only what is
+	// everybody's is done without a token.
 	if (env.Version >= 3 || req.Tok != nil || !forAll(req.Cmd)) && !keys.verify(req.Tok) {
 		return nil, wire.BadLoad("token")
 	}

@@ -58,7 +58,8 @@ type fakeKeys struct {
 }
 
 func newFakeKeys() *fakeKeys {
-	return &fakeKeys{state: map[string]string{}, pub: map[string]string{}, denied: map[string][]string{}, index: map[string]uint64{}}
+	return &fakeKeys{state: map[string]string{}, pub: map[string]string{},
+		denied: map[string][]string{}, index: map[string]uint64{}}
 }
 
 func (k *fakeKeys) set(id, state, pub string) {
@@ -81,7 +82,8 @@ func (k *fakeKeys) accepted(id string) (*keystore.AcceptedKey, bool) {
 	if err != nil {
 		pub = nil
 	}
-	return &keystore.AcceptedKey{Pub: pub, PubSum: sha256.Sum256([]byte(k.pub[id])), Index: k.index[id]}, true
+	return &keystore.AcceptedKey{Pub: pub, PubSum: sha256.Sum256([]byte(k.pub[id])),
+		Index: k.index[id]}, true
 }
 
 func (k *fakeKeys) Accepted(id string) (*keystore.AcceptedKey, bool) {
@@ -90,7 +92,8 @@ func (k *fakeKeys) Accepted(id string) (*keystore.AcceptedKey, bool) {
 	return k.accepted(id)
 }
 
-func (k *fakeKeys) Offer(_ context.Context, id, pub string, p keystore.Policy) (keystore.Outcome, error) {
+func (k *fakeKeys) Offer(_ context.Context, id, pub string, p keystore.Policy) (keystore.Outcome,
+	error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.offers++
@@ -149,8 +152,9 @@ type fakeCluster struct {
 
 func newFakeCluster() *fakeCluster {
 	return &fakeCluster{secrets: &cluster.Secrets{
-		AES:     []cluster.AESEpoch{{Epoch: 1, Key: must(wire.NewKey())}},
-		Session: []cluster.SessionEpoch{{Epoch: 1, Secret: []byte("0123456789abcdef0123456789abcdef")}},
+		AES: []cluster.AESEpoch{{Epoch: 1, Key: must(wire.NewKey())}},
+		Session: []cluster.SessionEpoch{{Epoch: 1,
+			Secret: []byte("0123456789abcdef0123456789abcdef")}},
 	}}
 }
 
@@ -174,11 +178,13 @@ func (c *fakeCluster) rotate(aes, session bool) {
 	defer c.mu.Unlock()
 	next := &cluster.Secrets{AES: c.secrets.AES, Session: c.secrets.Session}
 	if aes {
-		next.AES = append([]cluster.AESEpoch{{Epoch: next.AES[0].Epoch + 1, Key: must(wire.NewKey())}}, next.AES...)
+		next.AES = append([]cluster.AESEpoch{{Epoch: next.AES[0].Epoch + 1,
+			Key: must(wire.NewKey())}}, next.AES...)
 	}
 	if session {
 		secret := must(wire.NewKey())
-		next.Session = append([]cluster.SessionEpoch{{Epoch: next.Session[0].Epoch + 1, Secret: secret[:32]}}, next.Session...)
+		next.Session = append([]cluster.SessionEpoch{{Epoch: next.Session[0].Epoch + 1,
+			Secret: secret[:32]}}, next.Session...)
 	}
 	c.secrets = next
 }
@@ -198,7 +204,8 @@ type fakeJobs struct {
 }
 
 func newFakeJobs() *fakeJobs {
-	return &fakeJobs{loads: map[string]value.Map{}, minions: map[string][]string{}, returns: map[string]map[string]jobcache.Return{}, peers: map[string]string{},
+	return &fakeJobs{loads: map[string]value.Map{}, minions: map[string][]string{},
+		returns: map[string]map[string]jobcache.Return{}, peers: map[string]string{},
 		nocache: map[string]bool{}, ends: map[string]string{}}
 }
 
@@ -253,7 +260,8 @@ func (j *fakeJobs) SaveMinions(_ context.Context, jid, source string, ids []stri
 	return j.err
 }
 
-func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Return, account value.Map) (bool, error) {
+func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Return,
+	account value.Map) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err != nil {
@@ -326,7 +334,8 @@ type fakeData struct {
 }
 
 func newFakeData(keys *fakeKeys) *fakeData {
-	return &fakeData{keys: keys, grains: map[string]value.Map{}, pillar: map[string]value.Map{}, mines: map[string]value.Map{}}
+	return &fakeData{keys: keys, grains: map[string]value.Map{}, pillar: map[string]value.Map{},
+		mines: map[string]value.Map{}}
 }
 
 func (d *fakeData) SetGrains(_ context.Context, id string, grains value.Raw) error {
@@ -355,7 +364,8 @@ func (d *fakeData) MergeMine(_ context.Context, id string, data value.Map, clear
 	return d.err
 }
 
-func (d *fakeData) MineValues(_ context.Context, fun string, ids []string) (map[string]value.Raw, error) {
+func (d *fakeData) MineValues(_ context.Context, fun string, ids []string) (map[string]value.Raw,
+	error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := map[string]value.Raw{}
@@ -394,7 +404,8 @@ func (d *fakeData) AcceptedIDs() []string {
 	return out
 }
 
-func (d *fakeData) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
+func (d *fakeData) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string,
+	error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	j := q.Judge()
@@ -472,10 +483,12 @@ type kit struct {
 
 func newKit(t testing.TB, change func(*Options, *Deps)) *kit {
 	t.Helper()
-	k := &kit{t: t, keys: newFakeKeys(), cluster: newFakeCluster(), jobs: newFakeJobs(), subs: &fakeSubscribers{}, bus: event.NewBus(0, nil, nil)}
+	k := &kit{t: t, keys: newFakeKeys(), cluster: newFakeCluster(), jobs: newFakeJobs(),
+		subs: &fakeSubscribers{}, bus: event.NewBus(0, nil, nil)}
 	k.data = newFakeData(k.keys)
 	deps := Deps{
-		Keys: k.keys, Cluster: k.cluster, Jobs: k.jobs, Data: k.data, Targets: k.data, Bus: k.bus, Mesh: eventtest.Alone(k.bus),
+		Keys: k.keys, Cluster: k.cluster, Jobs: k.jobs, Data: k.data, Targets: k.data, Bus: k.bus,
+		Mesh:        eventtest.Alone(k.bus),
 		Subscribers: k.subs,
 	}
 	opts := DefaultOptions()
@@ -505,7 +518,8 @@ func (k *kit) accept(id string) *fakeMinion {
 
 func (k *kit) handle(payload []byte) []byte {
 	k.t.Helper()
-	reply, err := k.Handle(context.Background(), Request{Payload: bytes.Clone(payload), Remote: netip.MustParseAddrPort("192.0.2.1:1234")})
+	reply, err := k.Handle(context.Background(),
+		Request{Payload: bytes.Clone(payload), Remote: netip.MustParseAddrPort("192.0.2.1:1234")})
 	if err != nil {
 		k.t.Fatalf("no reply: %v", err)
 	}
@@ -556,7 +570,8 @@ type fakeMinion struct {
 }
 
 func (k *kit) minion(version int, id string) *fakeMinion {
-	return &fakeMinion{k: k, key: minionKey(), sender: wire.Sender{Version: version, ID: id, Tok: token()}}
+	return &fakeMinion{k: k, key: minionKey(),
+		sender: wire.Sender{Version: version, ID: id, Tok: token()}}
 }
 
 var token = sync.OnceValue(func() []byte { return must(wire.TokenSalt(minionKey())) })
@@ -570,7 +585,8 @@ func (m *fakeMinion) crypt() *wire.Crypticle {
 		return wire.NewCrypticle(s.AES[0].Key)
 	}
 	a, _ := m.k.keys.Accepted(m.sender.ID)
-	return wire.NewCrypticle(wire.DeriveSession(s.Session[0].Secret, m.sender.ID, a.PubSum, a.Index))
+	return wire.NewCrypticle(wire.DeriveSession(s.Session[0].Secret, m.sender.ID, a.PubSum,
+		a.Index))
 }
 
 func (m *fakeMinion) seal(load value.Map, n string) []byte {

@@ -66,7 +66,8 @@ type Sender interface {
 	Vouch()
 }
 
-// orderRoom is what decoding a user's order may take beyond a multiple of its length: short numbers in long lists take most.
+// orderRoom is what decoding a user's order may take beyond a multiple of its length: short numbers
+// in long lists take most.
 const orderRoom = 1 << 20
 
 // New makes a master. Close it.
@@ -75,7 +76,8 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 		opts.PublishSigningAlgorithm = wire.SigSHA1
 	}
 	if !wire.KnownSignature(opts.PublishSigningAlgorithm) {
-		return nil, fmt.Errorf("publish_signing_algorithm %q: %w", opts.PublishSigningAlgorithm, wire.ErrAlgorithm)
+		return nil, fmt.Errorf("publish_signing_algorithm %q: %w", opts.PublishSigningAlgorithm,
+			wire.ErrAlgorithm)
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -120,15 +122,18 @@ func (m *Master) Close() error {
 // ErrQuota refuses what is beyond the quota of a minion.
 var ErrQuota = errors.New("beyond what one minion may keep")
 
-// errUnacknowledged marks a failure after which the minion must not hear a reply, for it would take it for success.
+// errUnacknowledged marks a failure after which the minion must not hear a reply, for it would take
+// it for success.
 var errUnacknowledged = errors.New("not acknowledged")
 
-// Handle answers one request. An error means that there is nothing to say: close the connection, and the minion tries again.
+// Handle answers one request. An error means no reply: close the connection, and the minion tries
+// again.
 func (m *Master) Handle(ctx context.Context, r Request) (reply []byte, err error) {
 	defer func() { // one request must not end the others
 		if p := recover(); p != nil {
 			m.refused.note("panic", "", r.Remote)
-			m.log.Error("request handler panicked; please report this", "err", p, "stack", string(debug.Stack()))
+			m.log.Error("request handler panicked; please report this", "err", p, "stack",
+				string(debug.Stack()))
 			reply, err = wire.Failed("panic").Reply, nil
 		}
 	}()
@@ -205,7 +210,8 @@ func (m *Master) sealPrivate(c *call, val any) ([]byte, error) {
 	if c.key == nil || c.key.Pub == nil {
 		return wire.SealedReply(c.crypt, value.Map{}, c.ReplyNonce(c.env))
 	}
-	reply, err := wire.PrivateReply(m.deps.Cluster.ClusterKey(), c.key.Pub, c.env.EncAlgo, c.env.SigAlgo, c.Nonce, c.env.Version, "pillar", val)
+	reply, err := wire.PrivateReply(m.deps.Cluster.ClusterKey(), c.key.Pub, c.env.EncAlgo,
+		c.env.SigAlgo, c.Nonce, c.env.Version, "pillar", val)
 	if err != nil {
 		return m.refuse(wire.BadLoad("private_reply"), c.ID, c.remote), nil
 	}

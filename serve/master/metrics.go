@@ -22,11 +22,13 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "clustermaster_request_seconds", Help: "Time taken by requests that were served, by command.",
+			Name:    "clustermaster_request_seconds",
+			Help:    "Time taken by requests that were served, by command.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30},
 		}, []string{"cmd"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_requests_refused_total", Help: "Requests that were not served, by reason.",
+			Name: "clustermaster_requests_refused_total",
+			Help: "Requests that were not served, by reason.",
 		}, []string{"reason"}),
 		auth: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_auth_total", Help: "Sign-ins by their outcome.",
@@ -35,33 +37,40 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "clustermaster_returns_total", Help: "Returns by what became of them.",
 		}, []string{"result"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_minion_events_total", Help: "Events that minions sent, by what became of them.",
+			Name: "clustermaster_minion_events_total",
+			Help: "Events that minions sent, by what became of them.",
 		}, []string{"result"}),
 		published: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_jobs_published_total", Help: "Jobs published by this master.",
 		}),
 		resent: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_jobs_resent_total", Help: "Jobs sent again after a loss of a master or of its subscribers.",
+			Name: "clustermaster_jobs_resent_total",
+			Help: "Jobs sent again after a loss of a master or of its subscribers.",
 		}),
 		delivered: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_publications_delivered_total", Help: "Publications handed to masters, by result.",
+			Name: "clustermaster_publications_delivered_total",
+			Help: "Publications handed to masters, by result.",
 		}, []string{"result"}),
 		signInProcessors: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "clustermaster_sign_in_processors",
 			Help: "Processors that sign-ins may take at a time: those of minions, whose key is accepted, or those of strangers.",
 		}, []string{"who"}),
 		signInsWaiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "clustermaster_sign_ins_waiting", Help: "Sign-ins that wait for a processor: of minions or of strangers.",
+			Name: "clustermaster_sign_ins_waiting",
+			Help: "Sign-ins that wait for a processor: of minions or of strangers.",
 		}, []string{"who"}),
 		unauthorized: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_jobs_unauthorized_total", Help: "Jobs that publisher_acl did not allow.",
+			Name: "clustermaster_jobs_unauthorized_total",
+			Help: "Jobs that publisher_acl did not allow.",
 		}),
 		orders: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_clear_orders_total", Help: "Orders of users on the request port, by command and by the proof that was accepted, or refused.",
+			Name: "clustermaster_clear_orders_total",
+			Help: "Orders of users on the request port, by command and by the proof that was accepted, or refused.",
 		}, []string{"cmd", "result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.refused, m.auth, m.returns, m.events, m.published, m.resent, m.delivered,
+		reg.MustRegister(m.requests, m.refused, m.auth, m.returns, m.events, m.published, m.resent,
+			m.delivered,
 			m.signInProcessors, m.signInsWaiting, m.unauthorized, m.orders)
 	}
 	return m

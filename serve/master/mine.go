@@ -107,18 +107,22 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 	return v, err
 }
 
-// MineGet reads from the mines of the minions of a target, as far as the minion that asks may see them. fun is text, which may name
-// several functions, or a list. One function gives minion to value, several give function to minion to value. An operator asks with
-// the id "" and sees all.
-func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtType string) (value.Map, error) {
+// MineGet reads from the mines of the minions of a target, as far as the minion that asks may see
+// them. fun is text, which may name several functions, or a list. One function gives minion to
+// value, several give function to minion to value. An operator asks with the id "" and sees all.
+func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any,
+	tgtType string) (value.Map, error) {
 	return m.mineGetIn(ctx, nil, asking, tgt, fun, tgtType)
 }
 
-// mineGetIn is MineGet that takes a turn before it does what may cost much: all but reading few values of few minions that are named.
-func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun any, tgtType string) (value.Map, error) {
+// mineGetIn is MineGet that takes a turn before it does what may cost much: all but reading few
+// values of few minions that are named.
+func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun any,
+	tgtType string) (value.Map, error) {
 	funs, nested := mineFunctions(fun)
 	if asking != "" && len(funs) > maxMineFunctions {
-		return nil, fmt.Errorf("%d functions of the mine at once, at most %d: %w", len(funs), maxMineFunctions, target.ErrTooCostly)
+		return nil, fmt.Errorf("%d functions of the mine at once, at most %d: %w", len(funs),
+			maxMineFunctions, target.ErrTooCostly)
 	}
 	if asking != "" {
 		funs = m.mineAllowed(asking, funs)
@@ -131,7 +135,8 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 	}
 	match := target.MatchMinions
 	if asking == "" {
-		match = func(ctx context.Context, tgtType string, tgt any, src target.Source, greedy bool) (target.Result, error) {
+		match = func(ctx context.Context, tgtType string, tgt any, src target.Source,
+			greedy bool) (target.Result, error) {
 			return target.Match(ctx, tgtType, tgt, "", src, greedy)
 		}
 	}
@@ -145,7 +150,8 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 		return nil, err
 	}
 	if found.Incomplete != "" {
-		m.log.Warn("a mine's target was resolved without all minions' data", "tgt", value.Str(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
+		m.log.Warn("a mine's target was resolved without all minions' data", "tgt",
+			value.Str(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
 	}
 	sees := m.mineReader(ctx, t, asking)
 	byFun := value.Map{}
@@ -162,7 +168,8 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 			}
 			v, err := raw.Unpack()
 			if err != nil {
-				m.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", fun, "err", err)
+				m.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", fun,
+					"err", err)
 				continue
 			}
 			if v, ok = sees(v); ok {
@@ -216,12 +223,14 @@ func (m *Master) mineAllowed(id string, funs []string) []string {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(funs), func(fun string) bool {
-		return !slices.ContainsFunc(patterns, func(p string) bool { return target.MatchStart(p, fun) })
+		return !slices.ContainsFunc(patterns,
+			func(p string) bool { return target.MatchStart(p, fun) })
 	})
 }
 
-// mineReader takes stored values out of their envelopes, those whose owner lets the asking minion see them; an operator ("") sees all.
-// Minions give the same allow_tgt mostly: each is worked out once.
+// mineReader takes stored values out of their envelopes, those whose owner lets the asking minion
+// see them; an operator ("") sees all. Minions give the same allow_tgt mostly: each is worked out
+// once.
 func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v any) (any, bool) {
 	known := make(map[string]bool) // by packed target and its type
 	return func(v any) (any, bool) {
@@ -252,7 +261,8 @@ func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v 
 	}
 }
 
-// minionsPattern is the type of a target that a minion gave: no patterns on pillar, or it could guess its way through another's.
+// minionsPattern is the type of a target that a minion gave: no patterns on pillar, or it could
+// guess its way through another's.
 func minionsPattern(tgtType string) string {
 	switch tgtType {
 	case "pillar":

@@ -17,9 +17,11 @@ const (
 	maxNamedMinions = 100000 // that a syndic names for a job
 )
 
-// reserved are the tags that only a master fires. Salt has fewer and checks them in batches only; here they are checked always.
+// reserved are the tags that only a master fires. Salt has fewer and checks them in batches only;
+// here they are checked always.
 var reserved = []string{
-	"salt/job/*/publish", "salt/job/*/new", "salt/job/*/return", "salt/key", "salt/auth*", "salt/cloud/*", "salt/run/*",
+	"salt/job/*/publish", "salt/job/*/new", "salt/job/*/return", "salt/key", "salt/auth*",
+	"salt/cloud/*", "salt/run/*",
 	"salt/cluster/*", "salt/wheel/*", "salt/presence/*", "salt/master/*",
 }
 
@@ -64,7 +66,8 @@ func (m *Master) batch(ctx context.Context, c *call, events value.Raw) error {
 			continue
 		}
 		if hasBase && !base.IsNil() {
-			// The copy for a syndic's master. Below another prefix a reserved tag is harmless, so the joined one counts.
+			// The copy for a syndic's master. Below another prefix a reserved tag is harmless, so
+			// the joined one counts.
 			if joined := tagify(pretag, tag); m.mayFire(c, joined, data) {
 				m.deps.Bus.Fire(joined, data)
 			}
@@ -80,7 +83,8 @@ func (m *Master) batch(ctx context.Context, c *call, events value.Raw) error {
 	return nil
 }
 
-// locally does what some events mean to the master itself: a syndic tells which minions below it a job means.
+// locally does what some events mean to the master itself: a syndic tells which minions below it a
+// job means.
 func (m *Master) locally(ctx context.Context, c *call, tag string, data value.Map) error {
 	if tag == "_salt_error" {
 		m.log.Warn("minion reports an error", "minion", c.ID, "err", data.String("message"))
@@ -106,13 +110,16 @@ func (m *Master) locally(ctx context.Context, c *call, tag string, data value.Ma
 	return nil
 }
 
-// mayFire reports whether a minion may fire an event: not what only a master fires, and nothing in another minion's name.
+// mayFire reports whether a minion may fire an event: not what only a master fires, and nothing in
+// another minion's name.
 func (m *Master) mayFire(c *call, tag string, data value.Map) bool {
 	if tag == "" || len(tag) > maxTag {
 		m.metrics.events.WithLabelValues("dropped").Inc()
 		return false
 	}
-	if strings.HasPrefix(tag, "salt/") && slices.ContainsFunc(reserved, func(p string) bool { return target.Glob(p, tag) }) || !m.ownEvent(c, tag, data) {
+	if strings.HasPrefix(tag, "salt/") &&
+		slices.ContainsFunc(reserved, func(p string) bool { return target.Glob(p, tag) }) ||
+		!m.ownEvent(c, tag, data) {
 		m.metrics.events.WithLabelValues("blocked").Inc()
 		m.refused.note("event_tag", c.ID, c.remote)
 		return false
@@ -120,9 +127,10 @@ func (m *Master) mayFire(c *call, tag string, data value.Map) bool {
 	return true
 }
 
-// ownEvent reports whether an event names nobody but its sender, or one for whom the sender may speak. Tags that name a minion are
-// salt/minion/<id>/..., salt/beacon/<id>/..., salt/state_result/<jid>/<id>/... and salt/job/<jid>/<ret, prog, ...>/<id>; reactors and
-// whoever waits for a job go by the data as well.
+// ownEvent reports whether an event names nobody but its sender, or one for whom the sender may
+// speak. Tags that name a minion are salt/minion/<id>/..., salt/beacon/<id>/...,
+// salt/state_result/<jid>/<id>/... and salt/job/<jid>/<ret, prog, ...>/<id>; reactors and whoever
+// waits for a job go by the data as well.
 func (m *Master) ownEvent(c *call, tag string, data value.Map) bool {
 	parts := strings.SplitN(tag, "/", 6)
 	switch {

@@ -8,7 +8,8 @@ import (
 	"clustermaster/wire"
 )
 
-// Options are the master options that requests and publications depend on, named as in Salt's config.
+// Options are the master options that requests and publications depend on, named as in Salt's
+// config.
 type Options struct {
 	ID          string
 	Node        string // name of this master in the cluster, for UniqueJID
@@ -17,7 +18,8 @@ type Options struct {
 	// Channel.
 	MinimumAuthVersion int           // minimum_auth_version; lower versions are refused
 	RequestServerTTL   time.Duration // request_server_ttl; 0 is off
-	MaxDecoded         int64         // bytes that a minion's request may take when it is decoded; 0: any number
+	// bytes that a minion's request may take when it is decoded; 0: any number
+	MaxDecoded int64
 
 	// Signing in.
 	AutoAccept               bool
@@ -35,7 +37,8 @@ type Options struct {
 	AuthEvents               bool
 	AuthEventsAutosignGrains []string         // acts whose events carry the autosign grains
 	MasterSignKey            *wire.PrivateKey // master_sign_pubkey; nil is off
-	PubkeySignature          string           // content of the signature file with master_use_pubkey_signature
+	// content of the signature file with master_use_pubkey_signature
+	PubkeySignature string
 
 	// Returns, events and data.
 	JobCache                  bool
@@ -46,25 +49,33 @@ type Options struct {
 	MinionDataCache           bool
 	MinionDataCacheEvents     bool
 	EnforceMineCache          bool
-	PillarCache               bool      // pillar_cache: pillars are kept even without minion_data_cache
-	MineGet                   value.Map // mine_get: regular expression on the id to list of those on functions; nil allows all
-	AllowMinionKeyRevoke      bool
-	PreserveMinionCache       bool
-	PillarVersion             int
-	FileEnvs                  func() []string // environments of file_roots, for _master_opts
-	MasterOpts                value.Map       // values of _master_opts that differ from Salt's defaults
-	// MasterTops is environment to SLS names of a minion, which has sent these options with grains; nil: no master_tops.
+	// pillar_cache: pillars are kept even without minion_data_cache
+	PillarCache bool
+	// mine_get: regular expression on the id to list of those on functions; nil allows all
+	MineGet              value.Map
+	AllowMinionKeyRevoke bool
+	PreserveMinionCache  bool
+	PillarVersion        int
+	FileEnvs             func() []string // environments of file_roots, for _master_opts
+	// values of _master_opts that differ from Salt's defaults
+	MasterOpts value.Map
+	// MasterTops is environment to SLS names of a minion, which has sent these options with grains;
+	// nil: no master_tops.
 	MasterTops func(ctx context.Context, id string, opts value.Map) value.Map
 
 	// What minions may order and push.
-	Peer            value.Map     // peer: regular expression on the id to list of those on functions
+	// peer: regular expression on the id to list of those on functions
+	Peer            value.Map
 	PeerRun         value.Map     // peer_run: the same for runner functions
 	Nodegroups      value.Map     // nodegroups
 	Timeout         time.Duration // timeout: how long minion_publish waits by default
 	FileRecv        bool          // file_recv
 	FileRecvMaxSize int64         // file_recv_max_size in bytes
-	FileRecvPerDay  int64         // file_recv_max_daily in bytes, of one minion on this master; 0 is no bound
-	JobsPerHour     int64         // minion_jobs_max_hourly: jobs that nobody published, of one minion on this master; 0 is no bound
+	// file_recv_max_daily in bytes, of one minion on this master; 0 is no bound
+	FileRecvPerDay int64
+	// minion_jobs_max_hourly: jobs that nobody published, of one minion on this master; 0 is no
+	// bound
+	JobsPerHour int64
 
 	// Orders of users.
 	ClearCommands bool   // enable_clear_commands

@@ -44,7 +44,8 @@ func (m *Master) minionPub(ctx context.Context, c *call) (any, error) {
 	case done.Error != "":
 		return value.Map{{Key: "jid", Value: int64(0)}, {Key: "minions", Value: []any{}}}, nil
 	}
-	return value.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}}, nil
+	return value.Map{{Key: "jid", Value: done.JID},
+		{Key: "minions", Value: textual(done.Minions)}}, nil
 }
 
 // minionPublish publishes for a minion and waits for the returns. Salt 3008 fails on any of them.
@@ -135,7 +136,8 @@ func sortedIDs[V any](m map[string]V) []string {
 func (m *Master) minionRunner(ctx context.Context, c *call) (any, error) {
 	fun := c.Load.String("fun")
 	rawArg, hasArg := c.Load.Get("arg")
-	if m.deps.Runner == nil || fun == "" || !hasArg || c.ID == "" || !allowedBy(m.opts.PeerRun, c.ID, fun) {
+	if m.deps.Runner == nil || fun == "" || !hasArg || c.ID == "" ||
+		!allowedBy(m.opts.PeerRun, c.ID, fun) {
 		return value.Map{}, nil
 	}
 	list, noParse, err := peerArgs(rawArg, c)
@@ -152,7 +154,8 @@ func (m *Master) minionRunner(ctx context.Context, c *call) (any, error) {
 	return v, err
 }
 
-// allowedBy looks a function up in peer or peer_run: regular expressions on ids to lists of those on functions.
+// allowedBy looks a function up in peer or peer_run: regular expressions on ids to lists of those
+// on functions.
 func allowedBy(acl value.Map, id, fun string) bool {
 	for _, p := range acl {
 		who, _ := p.Key.(string)
@@ -169,8 +172,9 @@ func allowedBy(acl value.Map, id, fun string) bool {
 	return false
 }
 
-// peerRequest reads and checks an order to publish. Not ok: the minion may not, or did not say enough. Every function of several must be
-// allowed, and none may publish again; in Salt one that is allowed lets the others pass.
+// peerRequest reads and checks an order to publish. Not ok: the minion may not, or did not say
+// enough. Every function of several must be allowed, and none may publish again; in Salt one that
+// is allowed lets the others pass.
 func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bool, err error) {
 	rawArg, hasArg := c.Load.Get("arg")
 	rawTgt, hasTgt := c.Load.Get("tgt")
@@ -239,8 +243,8 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 	return p, true, nil
 }
 
-// peerTarget reports whether a target finds no more minions by patterns on pillar than by exact values: a minion must not guess its way
-// through another's pillar.
+// peerTarget reports whether a target finds no more minions by patterns on pillar than by exact
+// values: a minion must not guess its way through another's pillar.
 func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool, error) {
 	exact := tgtType
 	switch tgtType {
@@ -273,8 +277,8 @@ func within(ids, others []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { _, is := set[id]; return !is })
 }
 
-// publishForPeer publishes what a minion orders, and notes who ordered it before it is sent, so that pub_ret on another master knows.
-// nil: nothing was published, see peerRequest.
+// publishForPeer publishes what a minion orders, and notes who ordered it before it is sent, so
+// that pub_ret on another master knows. nil: nothing was published, see peerRequest.
 func (m *Master) publishForPeer(ctx context.Context, c *call) (peerPublish, *Published, error) {
 	p, ok, err := m.peerRequest(ctx, c)
 	if err != nil || !ok {
@@ -308,7 +312,8 @@ func peerArgs(raw value.Raw, c *call) (list []any, noParse []string, err error) 
 	return list, noParse, nil
 }
 
-// parseInput reads arguments as the command line does: text may be a keyword and is YAML (salt.utils.args.parse_input).
+// parseInput reads arguments as the command line does: text may be a keyword and is YAML
+// (salt.utils.args.parse_input).
 func parseInput(list []any, noParse []string) (args []any, kwargs value.Map) {
 	at := map[string]int{} // in kwargs
 	set := func(name string, v any) {

@@ -21,7 +21,8 @@ func TestPeerPublish(t *testing.T) {
 	k.data.groups = dict("ng", "L@m1,m2")
 	k.data.pillar["m1"], k.data.pillar["m2"] = dict("color", "blue"), dict("color", "blue-green")
 	order := func(pairs ...any) value.Map {
-		load := dict("cmd", "minion_pub", "fun", "test.ping", "arg", []any{}, "tgt", "m*", "ret", "")
+		load := dict("cmd", "minion_pub", "fun", "test.ping", "arg", []any{}, "tgt", "m*",
+			"ret", "")
 		for i := 0; i < len(pairs); i += 2 {
 			load = load.Set(pairs[i].(string), pairs[i+1])
 		}
@@ -41,14 +42,17 @@ func TestPeerPublish(t *testing.T) {
 		{"a longer name", m, order("fun", "grains.items"), nil},
 		{"publishing again", m, order("fun", "publish.publish"), nil},
 		{"several functions", m, order("fun", "test.ping,test.echo", "arg", []any{"", "a b"}), all},
-		{"one of several is not allowed", m, order("fun", "test.ping,cmd.run", "arg", []any{"", "id"}), nil},
-		{"one of several publishes", m, order("fun", "test.ping,publish.publish", "arg", []any{"", ""}), nil},
+		{"one of several is not allowed", m,
+			order("fun", "test.ping,cmd.run", "arg", []any{"", "id"}), nil},
+		{"one of several publishes", m, order("fun", "test.ping,publish.publish", "arg",
+			[]any{"", ""}), nil},
 		{"without arguments", m, order().Without("arg"), nil},
 		{"without ret", m, order().Without("ret"), nil},
 		{"nodegroup", m, order("tgt", "ng", "tgt_type", "nodegroup"), two},
 		{"unknown nodegroup", m, order("tgt", "xy", "tgt_type", "nodegroup"), nil},
 		{"guessing in pillar", m, order("tgt", "color:blue*", "tgt_type", "pillar"), nil},
-		{"guessing in pillar, compound", m, order("tgt", "I@color:b*", "tgt_type", "compound"), nil},
+		{"guessing in pillar, compound", m,
+			order("tgt", "I@color:b*", "tgt_type", "compound"), nil},
 		{"exact pillar", m, order("tgt", "color:blue", "tgt_type", "pillar"), []any{"m1"}},
 		{"nobody", m, order("tgt", "x*"), nobody},
 	} {
@@ -62,20 +66,26 @@ func TestPeerPublish(t *testing.T) {
 		if !same(field(got, "minions"), tt.want) {
 			t.Errorf("%s: %v", tt.name, got)
 		}
-		if jid := field(got, "jid"); fmt.Sprint(tt.want) == "[]" && jid != int64(0) || fmt.Sprint(tt.want) != "[]" && !validJID(fmt.Sprint(jid)) {
+		if jid := field(got, "jid"); fmt.Sprint(tt.want) == "[]" && jid != int64(0) ||
+			fmt.Sprint(tt.want) != "[]" && !validJID(fmt.Sprint(jid)) {
 			t.Errorf("%s: jid %v", tt.name, jid)
 		}
 	}
 
-	jid := m.call(order("arg", []any{"1", "a=yes", dict("__kwarg__", true, "b", "2")})).(value.Map).String("jid")
-	if load := k.jobs.loads[jid]; load.String("user") != "root" || !same(field(load, "arg"), []any{int64(1), dict("__kwarg__", true, "a", true, "b", int64(2))}) {
+	jid := m.call(order("arg", []any{"1", "a=yes",
+		dict("__kwarg__", true, "b", "2")})).(value.Map).String("jid")
+	if load := k.jobs.loads[jid]; load.String("user") != "root" ||
+		!same(field(load, "arg"), []any{int64(1),
+			dict("__kwarg__", true, "a", true, "b", int64(2))}) {
 		t.Errorf("load %v", load)
 	}
 	if got := m.call(dict("cmd", "pub_ret", "jid", jid)); !same(got, dict()) {
 		t.Errorf("before any return: %v", got)
 	}
-	other.call(dict("cmd", "_return", "jid", jid, "return", "pong", "retcode", int64(0), "success", true, "fun", "test.ping", "out", "nested"))
-	if got := m.call(dict("cmd", "pub_ret", "jid", jid)); !same(got, dict("m2", dict("ret", "pong", "out", "nested"))) {
+	other.call(dict("cmd", "_return", "jid", jid, "return", "pong", "retcode", int64(0), "success",
+		true, "fun", "test.ping", "out", "nested"))
+	if got := m.call(dict("cmd", "pub_ret", "jid", jid)); !same(got,
+		dict("m2", dict("ret", "pong", "out", "nested"))) {
 		t.Errorf("own job: %v", got)
 	}
 	if got := other.call(dict("cmd", "pub_ret", "jid", jid)); !same(got, dict()) {
@@ -93,7 +103,8 @@ func TestPeerPublish(t *testing.T) {
 	if got := m.call(order("cmd", "minion_publish", "tgt", "x*")); !same(got, dict()) {
 		t.Errorf("nobody: %v", got)
 	}
-	if got := m.call(order("cmd", "minion_publish", "form", "full")).(value.Map); len(got) != 1 || got.String("__jid__") == "" {
+	if got := m.call(order("cmd", "minion_publish", "form", "full")).(value.Map); len(got) != 1 ||
+		got.String("__jid__") == "" {
 		t.Errorf("nobody returned: %v", got)
 	}
 }
@@ -109,25 +120,30 @@ func TestPeerRun(t *testing.T) {
 			if len(args) > 0 && args[0] == "tell" {
 				return "'manage.up' is not available.", errors.New("no")
 			}
-			return dict("fun", fun, "args", append([]any{}, args...), "kwargs", orEmpty(kwargs)), nil
+			return dict("fun", fun, "args", append([]any{}, args...), "kwargs",
+				orEmpty(kwargs)), nil
 		}
 	})
 	m, other := k.accept("m1"), k.accept("m2")
 	run := dict("cmd", "minion_runner", "fun", "manage.up", "arg", []any{"x", "n=5"})
-	if got := m.call(run); !same(got, dict("fun", "manage.up", "args", []any{"x"}, "kwargs", dict("n", int64(5)))) {
+	if got := m.call(run); !same(got, dict("fun", "manage.up", "args", []any{"x"}, "kwargs",
+		dict("n", int64(5)))) {
 		t.Errorf("allowed: %v", got)
 	}
 	for name, got := range map[string]any{
-		"by no rule": other.call(run), "not allowed": m.call(run.Without("fun").Set("fun", "key.list")), "no arguments": m.call(run.Without("arg")),
+		"by no rule": other.call(run), "not allowed": m.call(run.Without("fun").Set("fun",
+			"key.list")), "no arguments": m.call(run.Without("arg")),
 	} {
 		if !same(got, dict()) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got := m.call(dict("cmd", "minion_runner", "fun", "manage.up", "arg", []any{"fail"})); got != "" {
+	if got := m.call(dict("cmd", "minion_runner", "fun", "manage.up", "arg",
+		[]any{"fail"})); got != "" {
 		t.Errorf("a runner that fails: %v", got)
 	}
-	if got := m.call(dict("cmd", "minion_runner", "fun", "manage.up", "arg", []any{"tell"})); got != "'manage.up' is not available." {
+	if got := m.call(dict("cmd", "minion_runner", "fun", "manage.up", "arg",
+		[]any{"tell"})); got != "'manage.up' is not available." {
 		t.Errorf("a runner that says why it fails: %v", got)
 	}
 }
@@ -138,7 +154,8 @@ type pushes struct {
 	err error
 }
 
-func (p *pushes) Append(_ context.Context, id, path string, loc, size int64, data []byte) (bool, error) {
+func (p *pushes) Append(_ context.Context, id, path string, loc, size int64, data []byte) (bool,
+	error) {
 	p.got = append(p.got, fmt.Sprintf("%s %s %d %d %s", id, path, loc, size, data))
 	return p.err == nil, p.err
 }
@@ -146,10 +163,14 @@ func (p *pushes) Append(_ context.Context, id, path string, loc, size int64, dat
 func TestFileRecv(t *testing.T) {
 	t.Parallel()
 	p := &pushes{}
-	k := newKit(t, func(o *Options, d *Deps) { o.FileRecv, o.FileRecvMaxSize, d.Pushed = true, 10, p })
+	k := newKit(t, func(o *Options, d *Deps) {
+		o.FileRecv, o.FileRecvMaxSize, d.Pushed = true,
+			10, p
+	})
 	m := k.accept("m1")
 	push := func(path any, loc any, data any, more ...any) value.Map {
-		return append(dict("cmd", "_file_recv", "path", path, "loc", loc, "data", data), dict(more...)...)
+		return append(dict("cmd", "_file_recv", "path", path, "loc", loc, "data", data),
+			dict(more...)...)
 	}
 	for _, tt := range []struct {
 		name string
@@ -160,7 +181,8 @@ func TestFileRecv(t *testing.T) {
 		{"a later piece", push([]any{"etc", "x"}, int64(3), []byte("de")), true},
 		{"as large as allowed", push([]any{"big"}, int64(5), []byte("12345")), true},
 		{"too large", push([]any{"big"}, int64(6), []byte("12345")), false},
-		{"said to be too large", push([]any{"big"}, int64(0), []byte("1"), "size", int64(11)), false},
+		{"said to be too large", push([]any{"big"}, int64(0), []byte("1"), "size", int64(11)),
+			false},
 		{"far away", push([]any{"big"}, int64(1)<<62, []byte("1")), false},
 		{"before the file", push([]any{"x"}, int64(-1), []byte("1")), false},
 		{"path is text", push("etc/x", int64(0), []byte("1")), false},

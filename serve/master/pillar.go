@@ -8,8 +8,9 @@ import (
 	"clustermaster/value"
 )
 
-// pillar answers _pillar, and keeps the grains that come with it: there is no other way for them. While the disk is
-// almost full the minion gets its pillar all the same, and grains and pillar that can't be kept stay as they were.
+// pillar answers _pillar, and keeps the grains that come with it: there is no other way for them.
+// While the disk is almost full the minion gets its pillar all the same, and grains and pillar that
+// can't be kept stay as they were.
 func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	// Anything but "2" asks for the form of minions that are long gone.
 	sealed := c.Load.String("ver") == "2" && m.opts.PillarVersion != 1
@@ -37,10 +38,12 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 			return wrap(""), fmt.Errorf("%w: save grains of %q: %w", errUnacknowledged, c.ID, err)
 		}
 		if m.opts.MinionDataCacheEvents {
-			m.deps.Bus.Fire("minion/refresh/"+c.ID, value.Map{{Key: "Minion data cache refresh", Value: c.ID}})
+			m.deps.Bus.Fire("minion/refresh/"+c.ID,
+				value.Map{{Key: "Minion data cache refresh", Value: c.ID}})
 		}
 	}
-	request := PillarRequest{ID: c.ID, Grains: grains, Saltenv: c.Load.String("saltenv"), Pillarenv: c.Load.String("pillarenv")}
+	request := PillarRequest{ID: c.ID, Grains: grains, Saltenv: c.Load.String("saltenv"),
+		Pillarenv: c.Load.String("pillarenv")}
 	if request.Saltenv == "" {
 		request.Saltenv = c.Load.String("env")
 	}

@@ -24,7 +24,8 @@ type PublishRequest struct {
 	Kwargs  value.Map
 	Timeout time.Duration // "to"; 0 leaves it out
 	Rights  *acl.Rights   // what User may order; nil: anything
-	Load    value.Map     // the request as it came, for events and the job cache; nil: it is made of the rest
+	// the request as it came, for events and the job cache; nil: it is made of the rest
+	Load value.Map
 }
 
 // noJID is Published.Error for a job id that can't be one.
@@ -36,20 +37,22 @@ type Published struct {
 	Minions []string
 	Missing []string
 	Error   string // nothing was sent; Salt's text
-	// Incomplete is not empty if minions may have been missed because grains or pillars could not be read; it says how much.
+	// Incomplete is not empty if minions may have been missed because grains or pillars could not
+	// be read; it says how much.
 	Incomplete string
 }
 
 // forwarded are the keyword options of a publish request that go out to minions, in Salt's order.
-var forwarded = []string{"ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs"}
+var forwarded = []string{"ret_config", "metadata", "module_executors", "executor_opts",
+	"ret_kwargs"}
 
-// settle is how long after a loss a job waits to be sent: in that time the balancer closes the sessions of the dead master, so
-// that no return is sent into the void.
+// settle is how long after a loss a job waits to be sent: in that time the balancer closes the
+// sessions of the dead master, so that no return is sent into the void.
 const settle = 2500 * time.Millisecond
 
-// Publish sends a job to the subscribers of all masters. When it returns, the job is stored, every reachable master sends the
-// job's events here, and every master that could be reached has queued the job for its subscribers. A target that nobody
-// matches is no error: see Published.Error.
+// Publish sends a job to the subscribers of all masters. When it returns, the job is stored, every
+// reachable master sends the job's events here, and every master that could be reached has queued
+// the job for its subscribers. A target that nobody matches is no error: see Published.Error.
 func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, error) {
 	if r.TgtType == "" {
 		r.TgtType = "glob"
@@ -67,7 +70,8 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		return Published{}, fmt.Errorf("resolve target: %w", err)
 	}
 	if found.Incomplete != "" {
-		m.log.Warn("a target was resolved without all minions' data", "tgt", textual(r.Tgt), "tgt_type", r.TgtType, "covered", found.Incomplete)
+		m.log.Warn("a target was resolved without all minions' data", "tgt", textual(r.Tgt),
+			"tgt_type", r.TgtType, "covered", found.Incomplete)
 	}
 	where, err := m.authorized(ctx, r, found.Minions)
 	if where == acl.Nowhere || err != nil {
@@ -79,14 +83,16 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		}
 	}
 	if len(found.Minions) == 0 && (where == acl.Here || !m.opts.OrderMasters) {
-		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + value.Str(textual(r.Tgt))}, nil
+		return Published{Missing: found.Missing, Incomplete: found.Incomplete,
+			Error: "Master could not resolve minions for target " + value.Str(textual(r.Tgt))}, nil
 	}
 	passed := r.JID != ""
 	if !passed {
 		r.JID = m.NewJID()
 	}
 	sent := r
-	if where == acl.Here { // what was checked: ids leave minions nothing to read otherwise than the master did
+	// what was checked: ids leave minions nothing to read otherwise than the master did
+	if where == acl.Here {
 		sent.TgtType, sent.Tgt, delimiter = "list", found.Minions, ""
 	}
 
@@ -117,17 +123,21 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	}
 	m.metrics.published.Inc()
 	m.track(job)
-	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing, Incomplete: found.Incomplete}, nil
+	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing,
+		Incomplete: found.Incomplete}, nil
 }
 
 // requestLoad is the request as events and the job cache have it, before secrets are taken out.
 func requestLoad(r PublishRequest) value.Map {
 	if r.Load != nil {
-		return slices.Clone(r.Load).Set("kwargs", orEmpty(r.Kwargs)).Set("jid", r.JID).Set("user", r.User)
+		return slices.Clone(r.Load).Set("kwargs", orEmpty(r.Kwargs)).Set("jid", r.JID).Set("user",
+			r.User)
 	}
 	return value.Map{
-		{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
-		{Key: "tgt_type", Value: r.TgtType}, {Key: "ret", Value: r.Ret}, {Key: "jid", Value: r.JID}, {Key: "kwargs", Value: orEmpty(r.Kwargs)},
+		{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: textual(r.Tgt)},
+		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
+		{Key: "tgt_type", Value: r.TgtType}, {Key: "ret", Value: r.Ret}, {Key: "jid", Value: r.JID},
+		{Key: "kwargs", Value: orEmpty(r.Kwargs)},
 		{Key: "user", Value: r.User},
 	}
 }
@@ -135,7 +145,8 @@ func requestLoad(r PublishRequest) value.Map {
 // publishLoad is what minions get to read.
 func (m *Master) publishLoad(r PublishRequest, delimiter string) value.Map {
 	load := value.Map{
-		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "tgt", Value: textual(r.Tgt)},
+		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
+		{Key: "tgt", Value: textual(r.Tgt)},
 		{Key: "jid", Value: r.JID}, {Key: "ret", Value: r.Ret},
 	}
 	masterID := m.opts.MasterID
@@ -176,8 +187,8 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) value.Map {
 	return load
 }
 
-// marked notes that the returns of a job are not to be kept if its publisher wants so (nocache), and reports whether they are not: a jid that
-// was passed may have been marked before.
+// marked notes that the returns of a job are not to be kept if its publisher wants so (nocache),
+// and reports whether they are not: a jid that was passed may have been marked before.
 func (m *Master) marked(ctx context.Context, r PublishRequest, passed bool) (bool, error) {
 	if v, _ := r.Kwargs.Get("nocache"); value.Truth(v) {
 		return true, m.deps.Jobs.SaveNoCache(ctx, r.JID)
@@ -189,11 +200,14 @@ func (m *Master) marked(ctx context.Context, r PublishRequest, passed bool) (boo
 }
 
 // announce stores the job and fires its two events.
-func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Result, nocache bool) error {
+func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Result,
+	nocache bool) error {
 	minions := textual(found.Minions)
 	m.deps.Bus.Fire("salt/job/"+r.JID+"/new", value.Map{
-		{Key: "jid", Value: r.JID}, {Key: "tgt_type", Value: r.TgtType}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "user", Value: r.User},
-		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "minions", Value: minions}, {Key: "missing", Value: textual(found.Missing)},
+		{Key: "jid", Value: r.JID}, {Key: "tgt_type", Value: r.TgtType},
+		{Key: "tgt", Value: textual(r.Tgt)}, {Key: "user", Value: r.User},
+		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
+		{Key: "minions", Value: minions}, {Key: "missing", Value: textual(found.Missing)},
 	})
 	load := redact(requestLoad(r))
 	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, load, found.Minions); err != nil {
@@ -206,8 +220,8 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 	return nil
 }
 
-// settled waits until the last loss of a master is long enough ago. (A subscriber that went away by itself comes back by itself:
-// the hold of the publication covers it.)
+// settled waits until the last loss of a master is long enough ago. (A subscriber that went away by
+// itself comes back by itself: the hold of the publication covers it.)
 func (m *Master) settled(ctx context.Context) error {
 	var last time.Time
 	for _, loss := range m.deps.Mesh.Losses() {

@@ -47,7 +47,9 @@ func newMasters(t *testing.T, names []string, change func(*Options)) *masters {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &peerKit{of: ms, name: name, addr: ln.Addr().String(), server: grpc.NewServer(grpc.MaxRecvMsgSize(maxDeliver)), conns: make(map[string]*grpc.ClientConn)}
+		p := &peerKit{of: ms, name: name, addr: ln.Addr().String(),
+			server: grpc.NewServer(grpc.MaxRecvMsgSize(maxDeliver)),
+			conns:  make(map[string]*grpc.ClientConn)}
 		p.kit = newKit(t, func(o *Options, d *Deps) {
 			if change != nil {
 				change(o)
@@ -103,7 +105,8 @@ func (p *peerKit) Conn(node string) (grpc.ClientConnInterface, error) {
 		return nil, fmt.Errorf("no node %s", node)
 	}
 	if p.conns[node] == nil {
-		c, err := grpc.NewClient("passthrough:///"+other.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		c, err := grpc.NewClient("passthrough:///"+other.addr,
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +150,8 @@ func (k *kit) read(p Publication) value.Map {
 // ret makes minion id return jid at this master.
 func (k *kit) ret(jid, id string) {
 	k.t.Helper()
-	if got := k.minion(3, id).call(dict("cmd", "_return", "return", true, "retcode", int64(0), "jid", jid, "fun", "test.ping")); got != nil {
+	if got := k.minion(3, id).call(dict("cmd", "_return", "return", true, "retcode", int64(0),
+		"jid", jid, "fun", "test.ping")); got != nil {
 		k.t.Errorf("reply %v", got)
 	}
 }
@@ -166,20 +170,26 @@ func TestPublish(t *testing.T) {
 	k := newKit(t, nil)
 	k.accept("m1")
 	k.accept("m2")
-	kwargs := dict("delimiter", ":", "password", "pw", "token", "tok", "metadata", dict("a", int64(1)), "show_jid", false, "ret_config", "alt", "start_event", true)
-	r := PublishRequest{Tgt: "*", Fun: "test.arg", Arg: []any{"x", dict("__kwarg__", true, "a", int64(1))}, User: "root", Kwargs: kwargs}
+	kwargs := dict("delimiter", ":", "password", "pw", "token", "tok", "metadata",
+		dict("a", int64(1)), "show_jid", false, "ret_config", "alt", "start_event", true)
+	r := PublishRequest{Tgt: "*", Fun: "test.arg",
+		Arg: []any{"x", dict("__kwarg__", true, "a", int64(1))}, User: "root", Kwargs: kwargs}
 	got, err := k.Publish(context.Background(), r)
-	if err != nil || !wire.IsJID(got.JID) || !slices.Equal(got.Minions, []string{"m1", "m2"}) || len(got.Missing) != 0 {
+	if err != nil || !wire.IsJID(got.JID) || !slices.Equal(got.Minions, []string{"m1", "m2"}) ||
+		len(got.Missing) != 0 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	e := k.event("salt/job/" + got.JID + "/new")
-	for _, key := range []string{"jid", "tgt_type", "tgt", "user", "fun", "arg", "minions", "missing"} {
+	for _, key := range []string{"jid", "tgt_type", "tgt", "user", "fun", "arg", "minions",
+		"missing"} {
 		if !has(e, key) {
 			t.Errorf("new event lacks %s", key)
 		}
 	}
 	load := k.read(k.subs.get(0))
-	want := dict("fun", "test.arg", "arg", r.Arg, "tgt", "*", "jid", got.JID, "ret", "", "tgt_type", "glob", "ret_config", "alt", "metadata", dict("a", int64(1)), "start_event", true, "user", "root")
+	want := dict("fun", "test.arg", "arg", r.Arg, "tgt", "*", "jid", got.JID, "ret", "", "tgt_type",
+		"glob", "ret_config", "alt", "metadata", dict("a", int64(1)), "start_event", true, "user",
+		"root")
 	if !same(load, want) {
 		t.Errorf("published %v\n want     %v", load, want)
 	}
@@ -188,11 +198,13 @@ func TestPublish(t *testing.T) {
 	}
 	kept := k.jobs.loads[got.JID]
 	for _, secret := range []string{"pw", "tok"} {
-		if strings.Contains(fmt.Sprint(kept), secret+" ") || strings.Contains(fmt.Sprint(kept), secret+"}") {
+		if strings.Contains(fmt.Sprint(kept), secret+" ") ||
+			strings.Contains(fmt.Sprint(kept), secret+"}") {
 			t.Errorf("the job holds a secret: %v", kept)
 		}
 	}
-	if has(kept, "key") || !has(kept, "kwargs") || !slices.Equal(k.jobs.minions[got.JID], []string{"m1", "m2"}) {
+	if has(kept, "key") || !has(kept, "kwargs") ||
+		!slices.Equal(k.jobs.minions[got.JID], []string{"m1", "m2"}) {
 		t.Errorf("job %v for %v", kept, k.jobs.minions[got.JID])
 	}
 	if k.subs.get(0).Hold != 0 || k.subs.get(0).Topics != nil {
@@ -209,44 +221,54 @@ func TestPublishRefusals(t *testing.T) {
 		err     string
 		missing string
 	}{
-		{PublishRequest{Tgt: "nosuch", Fun: "test.ping"}, "Master could not resolve minions for target nosuch", ""},
-		{PublishRequest{Tgt: []string{"nosuch"}, TgtType: "list", Fun: "test.ping"}, "Master could not resolve minions for target", "nosuch"},
+		{PublishRequest{Tgt: "nosuch", Fun: "test.ping"},
+			"Master could not resolve minions for target nosuch", ""},
+		{PublishRequest{Tgt: []string{"nosuch"}, TgtType: "list", Fun: "test.ping"},
+			"Master could not resolve minions for target", "nosuch"},
 		{PublishRequest{Tgt: "*", Fun: "test.ping", JID: "a/b"}, "Master failed to assign jid", ""},
 	} {
 		got, err := k.Publish(context.Background(), tt.r)
-		if err != nil || !strings.HasPrefix(got.Error, tt.err) || got.JID != "" || strings.Join(got.Missing, ",") != tt.missing {
+		if err != nil || !strings.HasPrefix(got.Error, tt.err) || got.JID != "" ||
+			strings.Join(got.Missing, ",") != tt.missing {
 			t.Errorf("%v: got %+v, %v", tt.r.Tgt, got, err)
 		}
 	}
 	if k.subs.count() != 0 || len(k.jobs.loads) != 0 {
 		t.Error("something was sent or kept")
 	}
-	got, err := k.Publish(context.Background(), PublishRequest{Tgt: "m1,nosuch", TgtType: "list", Fun: "test.ping", JID: "mine"})
+	got, err := k.Publish(context.Background(),
+		PublishRequest{Tgt: "m1,nosuch", TgtType: "list", Fun: "test.ping", JID: "mine"})
 	if err != nil || got.JID != "mine" || !slices.Equal(got.Missing, []string{"nosuch"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-// TestPublishRights: what a user may not is not sent, not kept, and told on the bus without secrets.
+// TestPublishRights: what a user may not is not sent, not kept, and told on the bus without
+// secrets.
 func TestPublishRights(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	k.accept("m1")
 	k.accept("m2")
-	rules := must(acl.New(acl.Options{PublisherACL: dict("carol", []any{"test.*", dict("m1", []any{"cmd.run"})})}))
+	rules := must(acl.New(acl.Options{PublisherACL: dict("carol",
+		[]any{"test.*", dict("m1", []any{"cmd.run"})})}))
 	order := func(tgt string, fun any, args ...any) (Published, error) {
-		return k.Publish(context.Background(), PublishRequest{Tgt: tgt, Fun: fun, Arg: args, JID: "20260101000000000000", User: "carol", Rights: rules.Of("carol"), Kwargs: dict("token", "tok")})
+		return k.Publish(context.Background(),
+			PublishRequest{Tgt: tgt, Fun: fun, Arg: args, JID: "20260101000000000000",
+				User: "carol", Rights: rules.Of("carol"), Kwargs: dict("token", "tok")})
 	}
 	for _, refused := range []struct {
 		tgt string
 		fun any
-	}{{"*", "cmd.run"}, {"m2", "cmd.run"}, {"m1", []any{"test.ping", "cmd.shell"}}, {"m1", []string{"cmd.shell"}}, {"nosuch", "cmd.shell"}} {
+	}{{"*", "cmd.run"}, {"m2", "cmd.run"}, {"m1", []any{"test.ping", "cmd.shell"}}, {"m1",
+		[]string{"cmd.shell"}}, {"nosuch", "cmd.shell"}} {
 		got, err := order(refused.tgt, refused.fun)
 		if err != nil || got.Error != acl.NotAuthorized || got.JID != "" {
 			t.Errorf("%v: %+v, %v", refused, got, err)
 		}
 		e := k.event("salt/job/20260101000000000000/error")
-		if e.String("user") != "carol" || !has(e, "error") || strings.Contains(fmt.Sprint(e), "tok") {
+		if e.String("user") != "carol" || !has(e, "error") ||
+			strings.Contains(fmt.Sprint(e), "tok") {
 			t.Errorf("%v: event %v", refused, e)
 		}
 		k.noEvent()
@@ -258,13 +280,15 @@ func TestPublishRights(t *testing.T) {
 		tgt string
 		fun any
 	}{{"*", "test.ping"}, {"m1", "cmd.run"}, {"m1", []any{"test.ping", "cmd.run"}}} {
-		if got, err := order(fine.tgt, fine.fun, []any{}, []any{}); err != nil || got.Error != "" || got.JID == "" {
+		if got, err := order(fine.tgt, fine.fun, []any{}, []any{}); err != nil || got.Error != "" ||
+			got.JID == "" {
 			t.Errorf("%v: %+v, %v", fine, got, err)
 		}
 	}
 }
 
-// TestPublishSaysWhatItsTargetDoesNotCover: the job goes to whom it knows, and the answer says that there may be more.
+// TestPublishSaysWhatItsTargetDoesNotCover: the job goes to whom it knows, and the answer says that
+// there may be more.
 func TestPublishSaysWhatItsTargetDoesNotCover(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
@@ -272,12 +296,14 @@ func TestPublishSaysWhatItsTargetDoesNotCover(t *testing.T) {
 	k.data.grains["m1"] = dict("os", "x")
 	k.data.incomplete = "incomplete: 3 of 256 partitions"
 	for tgt, minions := range map[string]int{"os:x": 1, "os:y": 0} {
-		got, err := k.Publish(context.Background(), PublishRequest{Tgt: tgt, TgtType: "grain", Fun: "test.ping"})
+		got, err := k.Publish(context.Background(),
+			PublishRequest{Tgt: tgt, TgtType: "grain", Fun: "test.ping"})
 		if err != nil || len(got.Minions) != minions || got.Incomplete != k.data.incomplete {
 			t.Errorf("%s: got %+v, %v", tgt, got, err)
 		}
 	}
-	if got, err := k.Publish(context.Background(), PublishRequest{Tgt: "m1", Fun: "test.ping"}); err != nil || got.Incomplete != "" {
+	if got, err := k.Publish(context.Background(),
+		PublishRequest{Tgt: "m1", Fun: "test.ping"}); err != nil || got.Incomplete != "" {
 		t.Errorf("a glob needs no grains, but got %+v, %v", got, err)
 	}
 }
@@ -295,10 +321,13 @@ func TestTopics(t *testing.T) {
 		tgt     any
 		want    []string
 	}{
-		{"glob", "*", []string{t1, t2}}, {"pcre", "m1", []string{t1}}, {"list", []string{"m2", "other"}, []string{t2, wire.Topic("other")}},
-		{"list", "m2", []string{t2}}, {"grain", "os:x", []string{wire.BroadcastTopic}}, {"compound", "m1", []string{wire.BroadcastTopic}},
+		{"glob", "*", []string{t1, t2}}, {"pcre", "m1", []string{t1}},
+		{"list", []string{"m2", "other"}, []string{t2, wire.Topic("other")}},
+		{"list", "m2", []string{t2}}, {"grain", "os:x", []string{wire.BroadcastTopic}},
+		{"compound", "m1", []string{wire.BroadcastTopic}},
 	} {
-		if _, err := k.Publish(context.Background(), PublishRequest{Tgt: tt.tgt, TgtType: tt.tgtType, Fun: "test.ping"}); err != nil {
+		if _, err := k.Publish(context.Background(),
+			PublishRequest{Tgt: tt.tgt, TgtType: tt.tgtType, Fun: "test.ping"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := k.subs.get(i).Topics; !slices.Equal(got, tt.want) {
@@ -306,8 +335,10 @@ func TestTopics(t *testing.T) {
 		}
 	}
 	k.opts.OrderMasters = true
-	for tgt, want := range map[string][]string{"nobody": {wire.BroadcastTopic}, "m1": {t1, wire.SyndicTopic}} {
-		if _, err := k.Publish(context.Background(), PublishRequest{Tgt: tgt, Fun: "test.ping"}); err != nil {
+	for tgt, want := range map[string][]string{"nobody": {wire.BroadcastTopic},
+		"m1": {t1, wire.SyndicTopic}} {
+		if _, err := k.Publish(context.Background(),
+			PublishRequest{Tgt: tgt, Fun: "test.ping"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := k.subs.get(k.subs.count() - 1).Topics; !slices.Equal(got, want) {
@@ -318,15 +349,18 @@ func TestTopics(t *testing.T) {
 
 func TestPublishSignature(t *testing.T) {
 	t.Parallel()
-	for algo, ok := range map[string]bool{"": true, wire.SigSHA1: true, wire.SigSHA224: true, "FOO": false} {
-		_, err := New(Deps{Keys: newFakeKeys(), Cluster: newFakeCluster()}, Options{PublishSigningAlgorithm: algo}, nil, nil)
+	for algo, ok := range map[string]bool{"": true, wire.SigSHA1: true, wire.SigSHA224: true,
+		"FOO": false} {
+		_, err := New(Deps{Keys: newFakeKeys(), Cluster: newFakeCluster()},
+			Options{PublishSigningAlgorithm: algo}, nil, nil)
 		if (err == nil) != ok {
 			t.Errorf("%q: %v", algo, err)
 		}
 	}
 	k := newKit(t, func(o *Options, _ *Deps) { o.PublishSigningAlgorithm = wire.SigSHA224 })
 	k.accept("m1")
-	if _, err := k.Publish(context.Background(), PublishRequest{Tgt: "*", Fun: "test.ping"}); err != nil {
+	if _, err := k.Publish(context.Background(),
+		PublishRequest{Tgt: "*", Fun: "test.ping"}); err != nil {
 		t.Fatal(err)
 	}
 	if outer := must(value.UnpackMap(k.subs.get(0).Payload)); outer.String("sig_algo") != wire.SigSHA224 {
@@ -335,7 +369,8 @@ func TestPublishSignature(t *testing.T) {
 	k.read(k.subs.get(0))
 	unsigned := newKit(t, func(o *Options, _ *Deps) { o.SignPubMessages = false })
 	unsigned.accept("m1")
-	if _, err := unsigned.Publish(context.Background(), PublishRequest{Tgt: "*", Fun: "test.ping"}); err != nil {
+	if _, err := unsigned.Publish(context.Background(),
+		PublishRequest{Tgt: "*", Fun: "test.ping"}); err != nil {
 		t.Fatal(err)
 	}
 	if outer := must(value.UnpackMap(unsigned.subs.get(0).Payload)); len(outer) != 2 {
@@ -355,7 +390,8 @@ func TestPublishReachesAllMasters(t *testing.T) {
 	defer sub.Close()
 	got := a.publish(PublishRequest{Tgt: "*", Fun: "test.ping"})
 	for name, p := range ms.nodes {
-		if p.subs.count() != 1 || string(p.subs.get(0).Payload) != string(a.subs.get(0).Payload) || p.subs.get(0).Hold != 0 {
+		if p.subs.count() != 1 || string(p.subs.get(0).Payload) != string(a.subs.get(0).Payload) ||
+			p.subs.get(0).Hold != 0 {
 			t.Errorf("%s: %d publications", name, p.subs.count())
 		}
 	}
@@ -370,7 +406,8 @@ func TestPublishReachesAllMasters(t *testing.T) {
 	}
 }
 
-// TestStaleKeyIsSealedAgain: a member refuses what an older AES key sealed; the sender waits for the newer one and seals anew.
+// TestStaleKeyIsSealedAgain: a member refuses what an older AES key sealed; the sender waits for
+// the newer one and seals anew.
 func TestStaleKeyIsSealedAgain(t *testing.T) {
 	t.Parallel()
 	ms := newMasters(t, []string{"a", "b"}, nil)
@@ -409,8 +446,8 @@ func TestStaleKeyIsSealedAgain(t *testing.T) {
 	b.read(b.subs.get(1))
 }
 
-// TestRotationAfterPublication: a minion that could not read the job before the AES key changed again never could; the job goes
-// again, under the new key, to those that have not returned.
+// TestRotationAfterPublication: a minion that could not read the job before the AES key changed
+// again never could; the job goes again, under the new key, to those that have not returned.
 func TestRotationAfterPublication(t *testing.T) {
 	t.Parallel()
 	ms := newMasters(t, []string{"a"}, nil)
@@ -426,8 +463,8 @@ func TestRotationAfterPublication(t *testing.T) {
 	}
 }
 
-// TestLossBeforePublication: right after a master died a job waits for the balancer, is held for who reconnects, and is sent again to
-// those that have not returned, as a list.
+// TestLossBeforePublication: right after a master died a job waits for the balancer, is held for
+// who reconnects, and is sent again to those that have not returned, as a list.
 func TestLossBeforePublication(t *testing.T) {
 	t.Parallel()
 	ms := newMasters(t, []string{"a", "b", "c"}, nil)
@@ -446,7 +483,8 @@ func TestLossBeforePublication(t *testing.T) {
 	c.ret(got.JID, "m1")
 	waitFor(t, "the second publication", func() bool { return c.subs.count() > 1 })
 	again := c.read(c.subs.get(1))
-	if again.String("jid") != got.JID || again.String("tgt_type") != "list" || !same(field(again, "tgt"), []any{"m2", "m3"}) || again.String("fun") != "test.ping" {
+	if again.String("jid") != got.JID || again.String("tgt_type") != "list" ||
+		!same(field(again, "tgt"), []any{"m2", "m3"}) || again.String("fun") != "test.ping" {
 		t.Errorf("sent again: %v", again)
 	}
 	c.ret(got.JID, "m2")
@@ -458,7 +496,8 @@ func TestLossBeforePublication(t *testing.T) {
 	})
 }
 
-// TestLostSubscribersAfterPublication: a master whose subscribers all went is a loss as well, also if another master published.
+// TestLostSubscribersAfterPublication: a master whose subscribers all went is a loss as well, also
+// if another master published.
 func TestLostSubscribersAfterPublication(t *testing.T) {
 	t.Parallel()
 	ms := newMasters(t, []string{"a", "b"}, nil)
@@ -468,7 +507,10 @@ func TestLostSubscribersAfterPublication(t *testing.T) {
 	b.subs.mu.Lock()
 	b.subs.losses = []time.Time{time.Now()}
 	b.subs.mu.Unlock()
-	waitFor(t, "the second publication", func() bool { return b.subs.count() > 1 && a.subs.count() > 1 })
+	waitFor(t, "the second publication", func() bool {
+		return b.subs.count() > 1 &&
+			a.subs.count() > 1
+	})
 	if p := b.subs.get(1); p.JID != got.JID || p.Hold == 0 {
 		t.Errorf("second publication %+v", p)
 	}
@@ -548,7 +590,8 @@ func BenchmarkPublish(b *testing.B) {
 	k.accept("m1")
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := k.Publish(context.Background(), PublishRequest{Tgt: "*", Fun: "test.ping"}); err != nil {
+		if _, err := k.Publish(context.Background(),
+			PublishRequest{Tgt: "*", Fun: "test.ping"}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// quota bounds what each minion may bring to this master in a time; what was used comes back evenly. nil bounds nothing.
+// quota bounds what each minion may bring to this master in a time; what was used comes back
+// evenly. nil bounds nothing.
 type quota struct {
 	most float64
 	per  time.Duration
@@ -19,7 +20,8 @@ type usage struct {
 	at time.Time
 }
 
-// maxQuotas bounds the minions that are remembered; those that have all of their quota again are forgotten first.
+// maxQuotas bounds the minions that are remembered; those that have all of their quota again are
+// forgotten first.
 const maxQuotas = 1 << 17
 
 // newQuota makes a quota; most 0 is none.

@@ -21,7 +21,8 @@ func TestQuota(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		{"a", 60, 0, true}, {"a", 50, 0, false}, {"b", 100, 0, true}, {"a", 40, 0, true}, {"a", 1, 0, false}, {"a", 1, time.Minute, true}, {"a", 1, 0, false},
+		{"a", 60, 0, true}, {"a", 50, 0, false}, {"b", 100, 0, true}, {"a", 40, 0, true},
+		{"a", 1, 0, false}, {"a", 1, time.Minute, true}, {"a", 1, 0, false},
 		{"a", 100, time.Hour, true}, {"c", 101, 0, false},
 	} {
 		now = now.Add(step.after)
@@ -40,12 +41,14 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestQuotas: a minion that brings too much is refused, others are not, and what is refused is not kept.
+// TestQuotas: a minion that brings too much is refused, others are not, and what is refused is not
+// kept.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	pushed := &pushes{}
 	k := newKit(t, func(o *Options, d *Deps) {
-		o.JobsPerHour, o.FileRecv, o.FileRecvPerDay, o.FileRecvMaxSize, d.Pushed = 3, true, 10, 100, pushed
+		o.JobsPerHour, o.FileRecv, o.FileRecvPerDay, o.FileRecvMaxSize, d.Pushed = 3, true, 10, 100,
+			pushed
 		d.Pillars = pillars{}
 	})
 	m, other := k.accept("m1"), k.accept("m2")
@@ -69,9 +72,11 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("kept %v", k.jobs.loads)
 	}
 	push := func(m *fakeMinion, data string) any {
-		return m.call(dict("cmd", "_file_recv", "path", []any{"x"}, "loc", int64(0), "data", []byte(data), "size", int64(len(data))))
+		return m.call(dict("cmd", "_file_recv", "path", []any{"x"}, "loc", int64(0), "data",
+			[]byte(data), "size", int64(len(data))))
 	}
-	if push(m, "0123456") != true || push(m, "0123456") != false || push(m, "0") != true || push(other, "0123456") != true {
+	if push(m, "0123456") != true || push(m, "0123456") != false || push(m, "0") != true ||
+		push(other, "0123456") != true {
 		t.Error("pushed files")
 	}
 	for _, full := range []error{allotment.ErrOne, allotment.ErrAll} {
@@ -84,9 +89,11 @@ func TestQuotas(t *testing.T) {
 		}
 	}
 	k.jobs.err = nil
-	for _, reason := range []string{"quota_jobs_stored", "quota_jobs_total", "quota_files_stored", "quota_files_total"} {
+	for _, reason := range []string{"quota_jobs_stored", "quota_jobs_total", "quota_files_stored",
+		"quota_files_total"} {
 		var counted dto.Metric
-		if err := k.metrics.refused.WithLabelValues(reason).Write(&counted); err != nil || counted.Counter.GetValue() != 1 {
+		if err := k.metrics.refused.WithLabelValues(reason).Write(&counted); err != nil ||
+			counted.Counter.GetValue() != 1 {
 			t.Errorf("%s: counted %v times, %v", reason, counted.Counter.GetValue(), err)
 		}
 	}

@@ -9,11 +9,12 @@ import (
 	"clustermaster/value"
 )
 
-// refusalLogInterval is how often a reason is logged at most; what came between is counted in the line.
+// refusalLogInterval is how often a reason is logged at most; what came between is counted in the
+// line.
 const refusalLogInterval = 10 * time.Second
 
-// refusals counts requests that were not served, by reason, and logs some of them. Reasons are constants of wire and of this
-// package, so the map is bounded.
+// refusals counts requests that were not served, by reason, and logs some of them. Reasons are
+// constants of wire and of this package, so the map is bounded.
 type refusals struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -62,5 +63,6 @@ func (r *refusals) tell(reason string, remote netip.AddrPort, who ...any) {
 	suppressed := l.suppressed
 	l.last, l.suppressed = now, 0
 	r.mu.Unlock()
-	r.log.Warn("request refused", append(who, "reason", reason, "addr", remote, "n", suppressed+1)...)
+	r.log.Warn("request refused", append(who, "reason", reason, "addr", remote, "n",
+		suppressed+1)...)
 }

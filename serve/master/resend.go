@@ -10,15 +10,18 @@ import (
 )
 
 const (
-	// watchFor is how far a loss may lie before or after a publication to matter to it. A minion finds its way back to a live
-	// master within 11 s by default.
+	// watchFor is how far a loss may lie before or after a publication to matter to it. A minion
+	// finds its way back to a live master within 11 s by default.
 	watchFor = 15 * time.Second
-	// maxTrackers bounds the jobs that are watched at a time; beyond it a job is sent once, as in Salt.
+	// maxTrackers bounds the jobs that are watched at a time; beyond it a job is sent once, as in
+	// Salt.
 	maxTrackers = 512
 )
 
-// resendAfter is when after a loss a job is sent again to those that have not returned. A minion ignores a jid that it has.
-var resendAfter = []time.Duration{1 * time.Second, 3 * time.Second, 7 * time.Second, 12 * time.Second}
+// resendAfter is when after a loss a job is sent again to those that have not returned. A minion
+// ignores a jid that it has.
+var resendAfter = []time.Duration{1 * time.Second, 3 * time.Second, 7 * time.Second,
+	12 * time.Second}
 
 // job is a published job while it may have to be sent again.
 type job struct {
@@ -30,11 +33,13 @@ type job struct {
 	sub      *event.Subscription
 
 	waiting map[string]struct{} // the expected that have not returned
-	losses  []time.Time         // that this job saw, beyond those that the mesh and the sessions report
-	held    bool
-	sentAt  time.Time
-	epoch   uint64             // of the AES key that it was last sealed with, or a newer one that was noted
-	tries   map[time.Time]bool // resend times that are over, by the moment that they stand for
+	// that this job saw, beyond those that the mesh and the sessions report
+	losses []time.Time
+	held   bool
+	sentAt time.Time
+	// of the AES key that it was last sealed with, or a newer one that was noted
+	epoch uint64
+	tries map[time.Time]bool // resend times that are over, by the moment that they stand for
 }
 
 // send publishes load to tgt, held as long as an earlier loss demands.
@@ -50,7 +55,8 @@ func (j *job) send(ctx context.Context, load value.Map, tgtType string, ids []st
 	j.epoch = max(j.epoch, d.epoch)
 	if len(d.lost) > 0 {
 		j.losses = append(j.losses, j.sentAt)
-		j.m.log.Warn("publication not confirmed by a peer; it will be sent again", "jid", j.jid, "peer", d.lost)
+		j.m.log.Warn("publication not confirmed by a peer; it will be sent again", "jid", j.jid,
+			"peer", d.lost)
 	}
 	for _, age := range d.ages {
 		j.losses = append(j.losses, j.sentAt.Add(-age))
@@ -171,7 +177,8 @@ func (j *job) noteLosses(published time.Time, found []time.Time) {
 		if d := t.Sub(published); d > watchFor || d < -watchFor {
 			continue
 		}
-		if !slices.ContainsFunc(j.losses, func(l time.Time) bool { return l.Sub(t).Abs() < sameLoss }) {
+		if !slices.ContainsFunc(j.losses,
+			func(l time.Time) bool { return l.Sub(t).Abs() < sameLoss }) {
 			j.losses = append(j.losses, t)
 		}
 	}
@@ -187,7 +194,8 @@ func (j *job) latest() time.Time {
 	return last
 }
 
-// due reports whether a moment to send again has come since it was last sent, and strikes off all that have.
+// due reports whether a moment to send again has come since it was last sent, and strikes off all
+// that have.
 func (j *job) due(now time.Time) bool {
 	due := false
 	for _, loss := range j.losses {
@@ -219,7 +227,8 @@ func (j *job) resend(ctx context.Context) {
 	if len(missing) == 0 {
 		return // the loop ends by itself, and releases
 	}
-	load := slices.Clone(j.load).Set("tgt", textual(missing)).Set("tgt_type", "list").Without("delimiter")
+	load := slices.Clone(j.load).Set("tgt", textual(missing)).Set("tgt_type",
+		"list").Without("delimiter")
 	if err := j.send(ctx, load, "list", missing); err != nil {
 		j.m.log.Warn("job could not be sent again", "jid", j.jid, "err", err)
 		return

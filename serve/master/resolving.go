@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// resolving bounds how many targets that minions gave are resolved at a time: half the processors stay free of them.
+// resolving bounds how many targets that minions gave are resolved at a time: half the processors
+// stay free of them.
 type resolving chan struct{}
 
 // maxResolvingWait is how long a target waits for its turn.

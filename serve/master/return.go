@@ -18,14 +18,15 @@ import (
 // maxJID bounds the jid of a return, in bytes.
 const maxJID = 128
 
-// minionReturn keeps a minion's return and tells the bus. The load stays encoded: what a minion returned may be large and
-// only passes through.
+// minionReturn keeps a minion's return and tells the bus. The load stays encoded: what a minion
+// returned may be large and only passes through.
 func (m *Master) minionReturn(ctx context.Context, c *call) (any, error) {
 	if refused, err := m.unsigned(c); refused || err != nil {
 		return false, err
 	}
 	if _, given := c.Load.Get("resource_id"); given && c.Load.String("resource_id") != c.ID {
-		// Salt 3008 would take the return for the resource's. This master knows no resources, so it could be anybody's.
+		// Salt 3008 would take the return for the resource's. This master knows no resources, so it
+		// could be anybody's.
 		m.refused.note("resource_return", c.ID, c.remote)
 		return false, nil
 	}
@@ -43,7 +44,8 @@ func (m *Master) minionReturn(ctx context.Context, c *call) (any, error) {
 	return nil, nil
 }
 
-// quotaOf tells of what is not stored because a minion, or all of them, have their share, and is nil then; other errors come back.
+// quotaOf tells of what is not stored because a minion, or all of them, have their share, and is
+// nil then; other errors come back.
 func (m *Master) quotaOf(c *call, reason string, err error) error {
 	switch {
 	case errors.Is(err, allotment.ErrOne):
@@ -56,7 +58,8 @@ func (m *Master) quotaOf(c *call, reason string, err error) error {
 	return nil
 }
 
-// mayBegin counts jobs that a minion begins by returning for them: those without an id, and those that this master has not heard of.
+// mayBegin counts jobs that a minion begins by returning for them: those without an id, and those
+// that this master has not heard of.
 func (m *Master) mayBegin(c *call) bool {
 	jid := c.Load.String("jid")
 	if _, known := m.known.get(jid); known {
@@ -65,8 +68,8 @@ func (m *Master) mayBegin(c *call) bool {
 	return m.ownJobs.take(c.ID, 1, m.now())
 }
 
-// space refuses what would fill the disk further. The minion hears nothing, and tries again: here when there is space, or
-// on another master, for this one is not ready meanwhile.
+// space refuses what would fill the disk further. The minion hears nothing, and tries again: here
+// when there is space, or on another master, for this one is not ready meanwhile.
 func (m *Master) space(c *call) error {
 	if m.deps.Disk == nil {
 		return nil
@@ -97,8 +100,8 @@ func (m *Master) unsigned(c *call) (refused bool, err error) {
 	return false, nil
 }
 
-// takeReturn keeps one return of id, for which c may speak. An error is errUnacknowledged or allotment.ErrSpent; a return that is no return is dropped without one, as in
-// Salt.
+// takeReturn keeps one return of id, for which c may speak. An error is errUnacknowledged or
+// allotment.ErrSpent; a return that is no return is dropped without one, as in Salt.
 func (m *Master) takeReturn(ctx context.Context, c *call, id string, load value.RawMap) error {
 	val, hasReturn := load.Get("return")
 	jid := load.String("jid")
@@ -128,7 +131,8 @@ func (m *Master) takeReturn(ctx context.Context, c *call, id string, load value.
 			return fmt.Errorf("%w: %w", errUnacknowledged, err)
 		}
 	}
-	// After it is stored, so that who saw the event finds the return in the job cache of every master.
+	// After it is stored, so that who saw the event finds the return in the job cache of every
+	// master.
 	m.deps.Bus.FireRawMap("salt/job/"+jid+"/ret/"+id, load)
 	m.failedStates(c, jid, id, load)
 	return nil
@@ -139,10 +143,14 @@ func validJID(jid string) bool {
 	if jid == "" || len(jid) > maxJID {
 		return false
 	}
-	return !strings.ContainsFunc(jid, func(r rune) bool { return r < ' ' || r == '/' || r == '\\' || r == 0x7f })
+	return !strings.ContainsFunc(jid, func(r rune) bool {
+		return r < ' ' || r == '/' || r == '\\' ||
+			r == 0x7f
+	})
 }
 
-// spontaneous gives a return without a job (of a schedule, a start-up state) a jid and the fields that jobs have.
+// spontaneous gives a return without a job (of a schedule, a start-up state) a jid and the fields
+// that jobs have.
 func (m *Master) spontaneous(id string, load value.RawMap) (string, value.RawMap, error) {
 	jid := m.NewJID()
 	arg, ok := load.Get("arg")
@@ -160,8 +168,10 @@ func (m *Master) spontaneous(id string, load value.RawMap) (string, value.RawMap
 	return jid, load, nil
 }
 
-// markSpontaneous keeps the account of a return without a job by itself, where saveReturn won't: with nocache, and where no returns are kept.
-func (m *Master) markSpontaneous(ctx context.Context, jid, id string, load value.RawMap, kept bool) error {
+// markSpontaneous keeps the account of a return without a job by itself, where saveReturn won't:
+// with nocache, and where no returns are kept.
+func (m *Master) markSpontaneous(ctx context.Context, jid, id string, load value.RawMap,
+	kept bool) error {
 	nocache, _ := load.Get("nocache")
 	if kept && !isTrue(nocache) {
 		return nil
@@ -191,7 +201,8 @@ func accountOf(jid string, load value.RawMap) (value.Map, error) {
 	return account, nil
 }
 
-// unkept reports whether returns of a job are not to be kept (nocache), whichever master published it. Of the latest jobs this master knows.
+// unkept reports whether returns of a job are not to be kept (nocache), whichever master published
+// it. Of the latest jobs this master knows.
 func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
 	if job, known := m.known.get(jid); known {
 		return job.nocache, nil
@@ -199,8 +210,10 @@ func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
 	return m.deps.Jobs.NoCache(ctx, jid)
 }
 
-// saveReturn keeps a return, and with it the return's own account of the job unless the job is known to be kept.
-func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw, load value.RawMap) error {
+// saveReturn keeps a return, and with it the return's own account of the job unless the job is
+// known to be kept.
+func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
+	load value.RawMap) error {
 	end := ""
 	if m.opts.StoreEndTime {
 		end = wire.JIDTime(wire.JID(m.now()))
@@ -228,7 +241,8 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw, 
 	success, _ := load.Get("success")
 	args, _ := load.Get("fun_args")
 	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{
-		Return: val, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"), End: end, Own: !known || job.own,
+		Return: val, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"),
+		Stamp: load.String("_stamp"), End: end, Own: !known || job.own,
 	}, account)
 	if err != nil {
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
@@ -242,8 +256,8 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw, 
 	return nil
 }
 
-// failedStates fires an event for each failed state of a state run. The minion chooses the names of the states, so their tags are those
-// that it may fire.
+// failedStates fires an event for each failed state of a state run. The minion chooses the names of
+// the states, so their tags are those that it may fire.
 func (m *Master) failedStates(c *call, jid, id string, load value.RawMap) {
 	fun := load.String("fun")
 	if fun != "state.sls" && fun != "state.highstate" {
@@ -271,7 +285,8 @@ func (m *Master) failedStates(c *call, jid, id string, load value.RawMap) {
 			continue
 		}
 		m.deps.Bus.Fire(state, data)
-		data = data.Set("jid", jid).Set("id", id).Set("success", false).Set("return", "Error: "+state).Set("fun", fun).Set("user", load.String("user"))
+		data = data.Set("jid", jid).Set("id", id).Set("success", false).Set("return",
+			"Error: "+state).Set("fun", fun).Set("user", load.String("user"))
 		m.deps.Bus.Fire("salt/job/"+jid+"/sub/"+id+"/error/"+fun, data)
 	}
 }
@@ -308,7 +323,8 @@ func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
 	return nil, nil
 }
 
-// syndicJob takes what a syndic has of one job: the job itself, unless it is known, and returns of minions below the syndic.
+// syndicJob takes what a syndic has of one job: the job itself, unless it is known, and returns of
+// minions below the syndic.
 func (m *Master) syndicJob(ctx context.Context, c *call, load value.Map) error {
 	jid := load.String("jid")
 	returns, isMap := mapOf(load, "return")
@@ -339,7 +355,8 @@ func (m *Master) syndicJob(ctx context.Context, c *call, load value.Map) error {
 		if err != nil {
 			continue
 		}
-		if err := m.takeReturn(ctx, c, id, rawLoad); err != nil && m.quotaOf(c, "quota_jobs", err) != nil {
+		if err := m.takeReturn(ctx, c, id, rawLoad); err != nil &&
+			m.quotaOf(c, "quota_jobs", err) != nil {
 			return err
 		}
 	}
@@ -357,10 +374,12 @@ func (m *Master) syndicAccount(ctx context.Context, c *call, jid string, load va
 // returnBelow is the return of one minion below a syndic as the minion would have sent it.
 func returnBelow(jid, id string, load, one value.Map) value.Map {
 	ofJob := []string{"master_id", "fun", "fun_args", "out", "sig"}
-	out := append(make(value.Map, 0, len(one)+2+len(ofJob)), value.Pair{Key: "jid", Value: jid}, value.Pair{Key: "id", Value: id})
+	out := append(make(value.Map, 0, len(one)+2+len(ofJob)), value.Pair{Key: "jid", Value: jid},
+		value.Pair{Key: "id", Value: id})
 	for _, field := range one {
 		key, isText := field.Key.(string)
-		if isText && key != "jid" && key != "id" && !(slices.Contains(ofJob, key) && has(load, key)) {
+		if isText && key != "jid" && key != "id" &&
+			!(slices.Contains(ofJob, key) && has(load, key)) {
 			out = append(out, field)
 		}
 	}
@@ -372,13 +391,15 @@ func returnBelow(jid, id string, load, one value.Map) value.Map {
 	return out
 }
 
-// isSyndic reports whether an id is that of a syndic, which speaks for the minions below it: where masters are ordered, those that the
-// option syndics names.
+// isSyndic reports whether an id is that of a syndic, which speaks for the minions below it: where
+// masters are ordered, those that the option syndics names.
 func (m *Master) isSyndic(id string) bool {
-	return m.opts.OrderMasters && slices.ContainsFunc(m.opts.Syndics, func(pattern string) bool { return target.Glob(pattern, id) })
+	return m.opts.OrderMasters && slices.ContainsFunc(m.opts.Syndics,
+		func(pattern string) bool { return target.Glob(pattern, id) })
 }
 
-// speaksFor reports whether a caller may speak for a minion: each for itself, and a syndic for those that have no accepted key here.
+// speaksFor reports whether a caller may speak for a minion: each for itself, and a syndic for
+// those that have no accepted key here.
 func (m *Master) speaksFor(c *call, id string) bool {
 	if id == c.ID {
 		return true
@@ -396,7 +417,8 @@ func mapOf(m value.Map, key string) (value.Map, bool) {
 	return out, ok
 }
 
-// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a read, and a record that loses.
+// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a read, and
+// a record that loses.
 const maxKnownJobs = 8192
 
 // knownJob is what is known of a job that has a load.

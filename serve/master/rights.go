@@ -10,8 +10,10 @@ import (
 	"clustermaster/serve/acl"
 )
 
-// authorized tells where a user's rights cover a job that would go to these minions, and tells the bus when they don't.
-func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []string) (acl.Cover, error) {
+// authorized tells where a user's rights cover a job that would go to these minions, and tells the
+// bus when they don't.
+func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []string) (acl.Cover,
+	error) {
 	if r.Rights == nil {
 		return acl.Anywhere, nil
 	}
@@ -20,14 +22,16 @@ func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []str
 		funs = []string{fun}
 	}
 	order := acl.Order{Funs: funs, Args: r.Arg, Minions: minions}
-	where, err := r.Rights.Allow(ctx, order, func(ctx context.Context, compound string) ([]string, error) {
+	where, err := r.Rights.Allow(ctx, order, func(ctx context.Context, compound string) ([]string,
+		error) {
 		found, err := target.Certain(ctx, "compound", compound, "", m.deps.Targets)
 		return found.Minions, err
 	})
 	if err != nil || where != acl.Nowhere {
 		return where, err
 	}
-	m.log.Warn("order refused: not within the user's rights", "user", r.User, "fun", r.Fun, "tgt", textual(r.Tgt))
+	m.log.Warn("order refused: not within the user's rights", "user", r.User, "fun", r.Fun, "tgt",
+		textual(r.Tgt))
 	m.metrics.unauthorized.Inc()
 	switch {
 	case r.Load == nil:
@@ -38,9 +42,11 @@ func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []str
 	return acl.Nowhere, nil
 }
 
-// confined narrows what a target means to the minions that get a job where rights cover it on these and no others. They are sent a list
-// of ids and do not look at the target again, so who may match, but not for certain, is left out.
-func (m *Master) confined(ctx context.Context, r PublishRequest, delimiter string, found target.Result) (target.Result, error) {
+// confined narrows what a target means to the minions that get a job where rights cover it on these
+// and no others. They are sent a list of ids and do not look at the target again, so who may match,
+// but not for certain, is left out.
+func (m *Master) confined(ctx context.Context, r PublishRequest, delimiter string,
+	found target.Result) (target.Result, error) {
 	certain, err := target.Certain(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets)
 	if err != nil {
 		return found, fmt.Errorf("resolve target: %w", err)
@@ -53,8 +59,8 @@ func (m *Master) confined(ctx context.Context, r PublishRequest, delimiter strin
 	return found, nil
 }
 
-// misread reports whether minions may take a list with this id for another one's: they look for ",id," in it
-// (salt/matchers/list_match.py), and resources without the blanks around it.
+// misread reports whether minions may take a list with this id for another one's: they look for
+// ",id," in it (salt/matchers/list_match.py), and resources without the blanks around it.
 func misread(id string) bool {
 	return strings.HasPrefix(id, ",") && strings.HasSuffix(id, ",") || strings.TrimSpace(id) != id
 }

@@ -14,23 +14,30 @@ import (
 	"clustermaster/serve/operator/operatorpb"
 )
 
-// forUsers are the methods that users of publisher_acl may call, for jobs of their own, and those that make somebody a user of external_auth.
+// forUsers are the methods that users of publisher_acl may call, for jobs of their own, and those
+// that make somebody a user of external_auth.
 var forUsers = map[string]bool{
-	operatorpb.Operator_Login_FullMethodName: true, operatorpb.Operator_MakeToken_FullMethodName: true,
-	operatorpb.Operator_NewJID_FullMethodName: true, operatorpb.Operator_Publish_FullMethodName: true, operatorpb.Operator_Events_FullMethodName: true,
-	operatorpb.Operator_ReadReturns_FullMethodName: true, operatorpb.Operator_Status_FullMethodName: true,
+	operatorpb.Operator_Login_FullMethodName:       true,
+	operatorpb.Operator_MakeToken_FullMethodName:   true,
+	operatorpb.Operator_NewJID_FullMethodName:      true,
+	operatorpb.Operator_Publish_FullMethodName:     true,
+	operatorpb.Operator_Events_FullMethodName:      true,
+	operatorpb.Operator_ReadReturns_FullMethodName: true,
+	operatorpb.Operator_Status_FullMethodName:      true,
 }
 
-// forExternal are the methods that users of external_auth may call beside those: within their rights.
-var forExternal = map[string]bool{operatorpb.Operator_Targets_FullMethodName: true, operatorpb.Operator_Run_FullMethodName: true}
+// forExternal are the methods that users of external_auth may call beside those: within their
+// rights.
+var forExternal = map[string]bool{operatorpb.Operator_Targets_FullMethodName: true,
+	operatorpb.Operator_Run_FullMethodName: true}
 
 // open reports whether others than root and the master's user may come in.
 func (s *Server) open() bool {
 	return s.deps.ACL.Open() || s.deps.External != nil && s.deps.External.Open()
 }
 
-// admit lets in root and the master's own user, and with publisher_acl or external_auth all users to what is forUsers, so many calls of each
-// at a time.
+// admit lets in root and the master's own user, and with publisher_acl or external_auth all users
+// to what is forUsers, so many calls of each at a time.
 func (s *Server) admit(ctx context.Context, method string) (leave func(), err error) {
 	c, ok := callerOf(ctx)
 	_, external := c.external()
@@ -43,10 +50,13 @@ func (s *Server) admit(ctx context.Context, method string) (leave func(), err er
 	case ok && c.super():
 		return func() {}, nil
 	case !ok || !s.open() || !forUsers[method] && !(external && forExternal[method]):
-		s.log.Warn("operator call refused: not root and not the master's user", "user", c.Name, "pid", c.PID, "method", method)
-		return nil, status.Error(codes.PermissionDenied, "only root and the user of the salt-master may run this command")
+		s.log.Warn("operator call refused: not root and not the master's user", "user", c.Name,
+			"pid", c.PID, "method", method)
+		return nil, status.Error(codes.PermissionDenied,
+			"only root and the user of the salt-master may run this command")
 	case !s.calls.enter(c.UID):
-		return nil, status.Error(codes.ResourceExhausted, "too many commands of this user at a time; wait for some to end")
+		return nil, status.Error(codes.ResourceExhausted,
+			"too many commands of this user at a time; wait for some to end")
 	}
 	return func() { s.calls.leave(c.UID) }, nil
 }
@@ -54,9 +64,10 @@ func (s *Server) admit(ctx context.Context, method string) (leave func(), err er
 // maxCalls bounds the calls of one user at a time.
 const maxCalls = 64
 
-// orderer tells in whose name a caller orders functions, and with which rights; nil are all. refusal is not empty if the order is
-// refused.
-func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (user string, rights *acl.Rights, refusal string) {
+// orderer tells in whose name a caller orders functions, and with which rights; nil are all.
+// refusal is not empty if the order is refused.
+func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (user string,
+	rights *acl.Rights, refusal string) {
 	c, _ := callerOf(ctx)
 	id, external := c.external()
 	var err error
@@ -64,7 +75,8 @@ func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (us
 		user = id.Name
 		rights, err = s.deps.ACL.Confirmed(c.Name, id.Name, id.Rights, funs)
 	} else {
-		user, rights, err = s.deps.ACL.Orderer(acl.Caller{Name: c.Name, Super: c.super()}, claimed, funs)
+		user, rights, err = s.deps.ACL.Orderer(acl.Caller{Name: c.Name, Super: c.super()},
+			claimed, funs)
 	}
 	if err == nil {
 		return user, rights, ""
@@ -83,8 +95,8 @@ const (
 	maxClaimants = 1024 // users
 )
 
-// claims remember for whom a job id was made. A user listens for a job before it is published; as he can't choose its id, it is nobody else's on
-// any master.
+// claims remember for whom a job id was made. A user listens for a job before it is published; as
+// he can't choose its id, it is nobody else's on any master.
 type claims struct {
 	mu     sync.Mutex          // guards the rest
 	owners map[string]string   // by job id
@@ -131,7 +143,8 @@ func (c *claims) of(jid string) string {
 
 var errNotYours = status.Error(codes.PermissionDenied, "this job is not yours")
 
-// owns is nil if a caller may see a job: a user one of his own, or one that he is about to publish under an id that was made for him.
+// owns is nil if a caller may see a job: a user one of his own, or one that he is about to publish
+// under an id that was made for him.
 func (s *Server) owns(ctx context.Context, jid string) error {
 	c, _ := callerOf(ctx)
 	if c.super() {

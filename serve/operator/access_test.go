@@ -77,9 +77,11 @@ func callAll(dir string) map[string]string {
 	listen("listen to own job", "salt/job/own/")
 	err = c.ReadReturns(ctx, "own", []string{"a"}, func(string, gather.Return) error { return nil })
 	say("returns of own job", err)
-	err = c.ReadReturns(ctx, "roots", []string{"a"}, func(string, gather.Return) error { return nil })
+	err = c.ReadReturns(ctx, "roots", []string{"a"},
+		func(string, gather.Return) error { return nil })
 	say("returns of another's job", err)
-	err = c.ReadReturns(ctx, "claimed", []string{"a"}, func(string, gather.Return) error { return nil })
+	err = c.ReadReturns(ctx, "claimed", []string{"a"},
+		func(string, gather.Return) error { return nil })
 	say("returns of a job that another waits for", err)
 	_, err = c.Targets(ctx, "*", "glob", ":")
 	say("targets", err)
@@ -125,7 +127,8 @@ func reachable(dir string) bool {
 	}
 }
 
-// other returns a user that is not the one of this process, and lets that user run this test's program.
+// other returns a user that is not the one of this process, and lets that user run this test's
+// program.
 func other(t *testing.T) (u *user.User, program string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -172,7 +175,8 @@ func callAs(t *testing.T, u *user.User, program, dir string) map[string]string {
 	cmd := exec.CommandContext(t.Context(), program)
 	cmd.Env = []string{asUser + "=" + dir}
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid),
+		Gid: uint32(gid)}}
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	b, err := cmd.Output()
@@ -190,26 +194,37 @@ func TestAnotherUser(t *testing.T) {
 	t.Parallel()
 	u, program := other(t)
 	rules, err := acl.New(acl.Options{
-		PublisherACL: value.Map{{Key: u.Username, Value: []any{".*"}}}, Blacklist: value.Map{{Key: "modules", Value: []any{"cmd.*"}}},
+		PublisherACL: value.Map{{Key: u.Username, Value: []any{".*"}}},
+		Blacklist:    value.Map{{Key: "modules", Value: []any{"cmd.*"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	strangers, err := acl.New(acl.Options{PublisherACL: value.Map{{Key: "carol", Value: []any{".*"}}}})
+	strangers, err := acl.New(acl.Options{PublisherACL: value.Map{{Key: "carol",
+		Value: []any{".*"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const only = "only root and the user of the salt-master may run this command"
 	allowed := map[string]string{
 		"make a job id": "ok", "listen to a new job": "ok", "publish": "",
-		"listen to an id of one's own choice": "this job is not yours", "publish with an id of one's own choice": "this job is not yours",
-		"publish a blocked function": acl.NotAuthorized, "publish with the id of another's job": "this job is not yours",
-		"listen to all": "this job is not yours", "listen to everything": "this job is not yours", "listen to all jobs": "this job is not yours",
-		"listen to the beginning of an id": "this job is not yours", "listen to another's job": "this job is not yours", "listen to own job": "ok", "returns of own job": "ok",
-		"returns of another's job": "this job is not yours", "returns of a job that another waits for": "this job is not yours",
+		"listen to an id of one's own choice":     "this job is not yours",
+		"publish with an id of one's own choice":  "this job is not yours",
+		"publish a blocked function":              acl.NotAuthorized,
+		"publish with the id of another's job":    "this job is not yours",
+		"listen to all":                           "this job is not yours",
+		"listen to everything":                    "this job is not yours",
+		"listen to all jobs":                      "this job is not yours",
+		"listen to the beginning of an id":        "this job is not yours",
+		"listen to another's job":                 "this job is not yours",
+		"listen to own job":                       "ok",
+		"returns of own job":                      "ok",
+		"returns of another's job":                "this job is not yours",
+		"returns of a job that another waits for": "this job is not yours",
 		"targets": only, "keys": only, "change keys": only, "run": only, "docs": only,
 	}
-	stranger := map[string]string{"listen to an id of one's own choice": "this job is not yours", "publish": acl.NotAuthenticated, "publish a blocked function": acl.NotAuthenticated}
+	stranger := map[string]string{"listen to an id of one's own choice": "this job is not yours",
+		"publish": acl.NotAuthenticated, "publish a blocked function": acl.NotAuthenticated}
 	for _, c := range []struct {
 		name  string
 		rules *acl.Rules
@@ -222,7 +237,8 @@ func TestAnotherUser(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := openFolder(t)
-			d, root, _ := startWith(t, c.rules, dir, map[string]string{"roots": "root", "own": u.Username})
+			d, root, _ := startWith(t, c.rules, dir,
+				map[string]string{"roots": "root", "own": u.Username})
 			d.server.claims.add("claimed", "user/12345")
 			got := callAs(t, u, program, dir)
 			for what, want := range c.want {
@@ -237,7 +253,8 @@ func TestAnotherUser(t *testing.T) {
 				t.Errorf("published %v", d.published)
 			}
 			// What a user listens for is nobody else's, not even root's.
-			if _, err := root.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", JID: "claimed"}); err == nil {
+			if _, err := root.Publish(t.Context(),
+				gather.Publish{Tgt: "*", Fun: "test.ping", JID: "claimed"}); err == nil {
 				t.Error("root got the id that a user listens for")
 			}
 		})
@@ -247,7 +264,8 @@ func TestAnotherUser(t *testing.T) {
 func TestSudoers(t *testing.T) {
 	t.Parallel()
 	rules, err := acl.New(acl.Options{
-		PublisherACL: value.Map{{Key: "carol", Value: []any{"test.*"}}}, SudoACL: true, Blacklist: value.Map{{Key: "users", Value: []any{"eve"}}},
+		PublisherACL: value.Map{{Key: "carol", Value: []any{"test.*"}}}, SudoACL: true,
+		Blacklist: value.Map{{Key: "users", Value: []any{"eve"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -256,9 +274,12 @@ func TestSudoers(t *testing.T) {
 	for _, ask := range []struct {
 		user, refusal string
 		limited       bool
-	}{{"root", "", false}, {"sudo_carol", "", true}, {"sudo_dave", acl.NotAuthenticated, false}, {"eve", acl.NotAuthorized, false}, {"carol", "", false}} {
-		got, err := c.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", User: ask.user})
-		if err != nil || got.Error != ask.refusal || (ask.refusal == "" && (d.rights != nil) != ask.limited) {
+	}{{"root", "", false}, {"sudo_carol", "", true}, {"sudo_dave", acl.NotAuthenticated,
+		false}, {"eve", acl.NotAuthorized, false}, {"carol", "", false}} {
+		got, err := c.Publish(t.Context(),
+			gather.Publish{Tgt: "*", Fun: "test.ping", User: ask.user})
+		if err != nil || got.Error != ask.refusal ||
+			(ask.refusal == "" && (d.rights != nil) != ask.limited) {
 			t.Errorf("%+v: %+v, %v, rights %v", ask, got, err, d.rights)
 		}
 	}
@@ -284,13 +305,15 @@ func TestCallsOfOneUserAreBounded(t *testing.T) {
 	for i := range maxClaims + 1 {
 		cl.add(fmt.Sprint(i), "user/a")
 	}
-	if cl.of("0") != "" || cl.of("1") != "user/a" || cl.of("b") != "user/b" || len(cl.owners) != maxClaims+1 {
+	if cl.of("0") != "" || cl.of("1") != "user/a" || cl.of("b") != "user/b" ||
+		len(cl.owners) != maxClaims+1 {
 		t.Errorf("%d claims; the oldest of the user should be forgotten, no other", len(cl.owners))
 	}
 	for i := range maxClaimants - 1 { // with a; b is pushed out
 		cl.add("of "+fmt.Sprint(i), fmt.Sprint("many/", i))
 	}
-	if cl.of("b") != "" || cl.of("1") != "user/a" || len(cl.ids) != maxClaimants || len(cl.users) != maxClaimants {
+	if cl.of("b") != "" || cl.of("1") != "user/a" || len(cl.ids) != maxClaimants ||
+		len(cl.users) != maxClaimants {
 		t.Errorf("claims of %d and %d users", len(cl.ids), len(cl.users))
 	}
 }

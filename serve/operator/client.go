@@ -30,7 +30,8 @@ var _ gather.Master = (*Client)(nil)
 func Dial(ctx context.Context, sockDir string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(sockDir, SocketName),
 		grpc.WithTransportCredentials(peerCred{}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxRequest)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage),
+			grpc.MaxCallSendMsgSize(maxRequest)))
 	if err != nil {
 		return nil, fmt.Errorf("dial operator socket: %w", err)
 	}
@@ -54,7 +55,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return Status{ID: r.Id, Version: r.Version, Serving: r.Serving, Ready: r.Ready}, nil
 }
 
-// Login makes the calls of this connection those of a user of external_auth. user is empty if the credentials are refused.
+// Login makes the calls of this connection those of a user of external_auth. user is empty if the
+// credentials are refused.
 func (c *Client) Login(ctx context.Context, creds Credentials) (user string, err error) {
 	r, err := c.rpc.Login(ctx, creds.pb())
 	if err != nil {
@@ -73,7 +75,8 @@ func (c *Client) MakeToken(ctx context.Context, creds Credentials) (token string
 }
 
 func (c Credentials) pb() *operatorpb.Credentials {
-	return &operatorpb.Credentials{Eauth: c.Eauth, Username: c.Username, Password: c.Password, Token: c.Token}
+	return &operatorpb.Credentials{Eauth: c.Eauth, Username: c.Username, Password: c.Password,
+		Token: c.Token}
 }
 
 // NewJID makes a job id; see gather.Master.
@@ -87,7 +90,8 @@ func (c *Client) NewJID(ctx context.Context) (string, error) {
 
 // Publish sends a job; see gather.Master.
 func (c *Client) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
-	r := &operatorpb.PublishRequest{TgtType: p.TgtType, Ret: p.Ret, Jid: p.JID, User: p.User, Timeout: p.Timeout.Seconds(), Patience: p.Patience.Seconds()}
+	r := &operatorpb.PublishRequest{TgtType: p.TgtType, Ret: p.Ret, Jid: p.JID, User: p.User,
+		Timeout: p.Timeout.Seconds(), Patience: p.Patience.Seconds()}
 	for _, f := range []struct {
 		to   *[]byte
 		from any
@@ -102,7 +106,8 @@ func (c *Client) Publish(ctx context.Context, p gather.Publish) (gather.Publishe
 	if err != nil {
 		return gather.Published{}, fromStatus(err)
 	}
-	return gather.Published{JID: out.Jid, Minions: out.Minions, Missing: out.Missing, Error: out.Error, Incomplete: out.Incomplete}, nil
+	return gather.Published{JID: out.Jid, Minions: out.Minions, Missing: out.Missing,
+		Error: out.Error, Incomplete: out.Incomplete}, nil
 }
 
 func emptyList(l []any) []any {
@@ -113,12 +118,14 @@ func emptyList(l []any) []any {
 }
 
 // Targets resolves a target without sending anything.
-func (c *Client) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error) {
+func (c *Client) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted,
+	error) {
 	packed, err := value.Pack(tgt)
 	if err != nil {
 		return Targeted{}, fmt.Errorf("pack target: %w", err)
 	}
-	r, err := c.rpc.Targets(ctx, &operatorpb.TargetsRequest{Tgt: packed, TgtType: tgtType, Delimiter: delimiter})
+	r, err := c.rpc.Targets(ctx, &operatorpb.TargetsRequest{Tgt: packed, TgtType: tgtType,
+		Delimiter: delimiter})
 	if err != nil {
 		return Targeted{}, fromStatus(err)
 	}
@@ -165,8 +172,10 @@ func (c *Client) Subscribe(ctx context.Context, prefix string) (gather.Events, e
 	return e, nil
 }
 
-// ReadReturns reads the returns of some minions for a job from the cluster's job cache; see gather.Master.
-func (c *Client) ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r gather.Return) error) error {
+// ReadReturns reads the returns of some minions for a job from the cluster's job cache; see
+// gather.Master.
+func (c *Client) ReadReturns(ctx context.Context, jid string, ids []string,
+	fn func(id string, r gather.Return) error) error {
 	for some := range slices.Chunk(ids, maxIDs) {
 		if err := c.readReturns(ctx, jid, some, fn); err != nil {
 			return err
@@ -175,7 +184,8 @@ func (c *Client) ReadReturns(ctx context.Context, jid string, ids []string, fn f
 	return nil
 }
 
-func (c *Client) readReturns(ctx context.Context, jid string, ids []string, fn func(id string, r gather.Return) error) error {
+func (c *Client) readReturns(ctx context.Context, jid string, ids []string,
+	fn func(id string, r gather.Return) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.rpc.ReadReturns(ctx, &operatorpb.ReadReturnsRequest{Jid: jid, Ids: ids})
@@ -190,14 +200,16 @@ func (c *Client) readReturns(ctx context.Context, jid string, ids []string, fn f
 		if err != nil {
 			return fromStatus(err)
 		}
-		if err := fn(r.Id, gather.Return{Return: r.Ret, Retcode: r.Retcode, Success: r.Success, Out: r.Out}); err != nil {
+		if err := fn(r.Id, gather.Return{Return: r.Ret, Retcode: r.Retcode, Success: r.Success,
+			Out: r.Out}); err != nil {
 			return err
 		}
 	}
 }
 
 // Run makes one call and hands prints and progress to out while it runs.
-func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v any)) (RunResult, error) {
+func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v any)) (RunResult,
+	error) {
 	req := &operatorpb.RunRequest{Fun: r.Fun, Jid: r.JID, Async: r.Async}
 	var err error
 	if req.Args, err = value.Pack(emptyList(r.Args)); err != nil {
@@ -214,7 +226,8 @@ func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v 
 	for {
 		o, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return RunResult{}, fmt.Errorf("%w: it ended the call of %s without a result", ErrNoMaster, r.Fun)
+			return RunResult{}, fmt.Errorf("%w: it ended the call of %s without a result",
+				ErrNoMaster, r.Fun)
 		}
 		if err != nil {
 			return RunResult{}, fromStatus(err)
@@ -237,7 +250,8 @@ func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v 
 			out(o.Kind, v)
 			continue
 		}
-		return RunResult{JID: o.Jid, Return: v, Success: o.Success, Retcode: int(o.Retcode), Outputter: o.Outputter, NotRun: o.NotRun}, nil
+		return RunResult{JID: o.Jid, Return: v, Success: o.Success, Retcode: int(o.Retcode),
+			Outputter: o.Outputter, NotRun: o.NotRun}, nil
 	}
 }
 
@@ -277,7 +291,8 @@ func (c *Client) Lists(ctx context.Context, texts bool) (KeyLists, error) {
 // Change accepts, rejects or deletes keys on every master.
 func (c *Client) Change(ctx context.Context, k KeyChange) (KeysChanged, error) {
 	r, err := c.rpc.ChangeKeys(ctx, &operatorpb.ChangeKeysRequest{
-		Action: k.Action, Keys: keysToPB(k.Keys), PreserveMinions: k.PreserveMinions, KeepAesKey: k.KeepAESKey,
+		Action: k.Action, Keys: keysToPB(k.Keys), PreserveMinions: k.PreserveMinions,
+		KeepAesKey: k.KeepAESKey,
 	})
 	if err != nil {
 		return KeysChanged{}, fromStatus(err)

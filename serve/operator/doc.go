@@ -2,7 +2,7 @@
 // unix socket sock_dir/clustermaster.sock, and its client.
 //
 // Lives here: who is calling (SO_PEERCRED), limits of the socket, the
-// translation between the service's messages and the rooms' types.
-// Does not: resolve targets, change keys, run runners (the rooms it asks), or
+// translation between the service's messages and the types of other packages.
+// Does not: resolve targets, change keys, run runners (other packages do), or
 // print anything (package cli).
 package operator

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// Bounds of open connections. Other users than root and the master's can't take all of them, nor one user those of the others.
+// Bounds of open connections. Other users than root and the master's can't take all of them, nor
+// one user those of the others.
 const (
 	maxConnections = 512
 	maxOfUsers     = 256
@@ -28,7 +29,8 @@ func (c *callerConn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// listener learns who calls and bounds the open connections: of all by waiting, of users by closing what is too much.
+// listener identifies callers and bounds the open connections: of all by waiting, of users by
+// closing what is too much.
 type listener struct {
 	net.Listener
 	slots chan struct{}
@@ -37,7 +39,8 @@ type listener struct {
 }
 
 func listen(ln net.Listener) *listener {
-	return &listener{Listener: ln, slots: make(chan struct{}, maxConnections), done: make(chan struct{}), users: perUser{each: maxOfOneUser, all: maxOfUsers}}
+	return &listener{Listener: ln, slots: make(chan struct{}, maxConnections),
+		done: make(chan struct{}), users: perUser{each: maxOfOneUser, all: maxOfUsers}}
 }
 
 func (l *listener) Accept() (net.Conn, error) {

@@ -26,7 +26,8 @@ type External interface {
 	MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error)
 }
 
-// session is who a connection has proved to be by external_auth, beside whom the kernel says it is of.
+// session is who a connection has proved to be by external_auth, beside whom the kernel says it is
+// of.
 type session struct {
 	mu    sync.Mutex // guards the rest
 	id    auth.Identity
@@ -75,7 +76,8 @@ const (
 )
 
 // Login implements the service. Root has no other rights than anybody else who proves the same.
-func (s *Server) Login(ctx context.Context, r *operatorpb.Credentials) (*operatorpb.LoginReply, error) {
+func (s *Server) Login(ctx context.Context, r *operatorpb.Credentials) (*operatorpb.LoginReply,
+	error) {
 	c, ok := callerOf(ctx)
 	if !ok || c.session == nil || s.deps.External == nil {
 		return new(operatorpb.LoginReply), nil
@@ -102,7 +104,8 @@ func (s *Server) Login(ctx context.Context, r *operatorpb.Credentials) (*operato
 	return &operatorpb.LoginReply{User: id.Name}, nil
 }
 
-// maxLogins bounds the attempts of one user of the system at a time, so that nobody takes the turns of all others, or all of a name.
+// maxLogins bounds the attempts of one user of the system at a time, so that nobody takes the turns
+// of all others, or all of a name.
 const maxLogins = 4
 
 // mayTry counts an attempt to prove something.
@@ -111,17 +114,20 @@ func (s *Server) mayTry(c Caller) (leave func(), err error) {
 		return func() {}, nil
 	}
 	if !s.logins.enter(c.UID) {
-		return nil, status.Error(codes.ResourceExhausted, "too many attempts of this user at a time; wait for some to end")
+		return nil, status.Error(codes.ResourceExhausted,
+			"too many attempts of this user at a time; wait for some to end")
 	}
 	return func() { s.logins.leave(c.UID) }, nil
 }
 
 func credentialsOf(r *operatorpb.Credentials) value.Map {
-	return value.Map{{Key: "eauth", Value: r.Eauth}, {Key: "username", Value: r.Username}, {Key: "password", Value: r.Password}}
+	return value.Map{{Key: "eauth", Value: r.Eauth}, {Key: "username", Value: r.Username},
+		{Key: "password", Value: r.Password}}
 }
 
 // MakeToken implements the service.
-func (s *Server) MakeToken(ctx context.Context, r *operatorpb.Credentials) (*operatorpb.MakeTokenReply, error) {
+func (s *Server) MakeToken(ctx context.Context,
+	r *operatorpb.Credentials) (*operatorpb.MakeTokenReply, error) {
 	c, ok := callerOf(ctx)
 	if !ok || s.deps.External == nil {
 		return new(operatorpb.MakeTokenReply), nil
@@ -141,7 +147,8 @@ func (s *Server) MakeToken(ctx context.Context, r *operatorpb.Credentials) (*ope
 	return &operatorpb.MakeTokenReply{Token: data.String("token")}, nil
 }
 
-// mayRun refuses a runner or wheel function that a user of external_auth may not call. Root and the master's user may call all.
+// mayRun refuses a runner or wheel function that a user of external_auth may not call. Root and the
+// master's user may call all.
 func (s *Server) mayRun(ctx context.Context, r RunRequest) error {
 	c, _ := callerOf(ctx)
 	id, is := c.external()
@@ -166,14 +173,16 @@ func (s *Server) mayRun(ctx context.Context, r RunRequest) error {
 	return status.Error(codes.Unauthenticated, text)
 }
 
-// maySee refuses a target whose minions a user may not even ping: who they are tells of their grains and pillars.
+// maySee refuses a target whose minions a user may not even ping: who they are tells of their
+// grains and pillars.
 func (s *Server) maySee(ctx context.Context, minions []string) error {
 	c, _ := callerOf(ctx)
 	id, is := c.external()
 	if !is {
 		return nil
 	}
-	where, err := id.Rights.Allow(ctx, acl.Order{Funs: []string{"test.ping"}, Minions: minions}, s.deps.Minions.Certain)
+	where, err := id.Rights.Allow(ctx, acl.Order{Funs: []string{"test.ping"}, Minions: minions},
+		s.deps.Minions.Certain)
 	if err != nil {
 		return asStatus(err)
 	}

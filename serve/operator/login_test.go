@@ -13,7 +13,8 @@ import (
 	"clustermaster/value"
 )
 
-// external confirms who knows the word, and keeps its tokens here: what makes and keeps them has tests of its own.
+// external confirms who knows the word, and keeps its tokens here: what makes and keeps them has
+// tests of its own.
 type external struct {
 	mu     sync.Mutex // guards tokens
 	tokens map[string]string
@@ -22,7 +23,9 @@ type external struct {
 func (e *external) Open() bool { return true }
 
 func (e *external) identity(name string) auth.Identity {
-	lists := map[string][]any{"carol": {"test.*", "@jobs", value.Map{{Key: "@key", Value: []any{"list.*"}}}}, "dave": {"cmd.run"}, "root": {"test.ping"}}
+	lists := map[string][]any{"carol": {"test.*", "@jobs",
+		value.Map{{Key: "@key", Value: []any{"list.*"}}}}, "dave": {"cmd.run"},
+		"root": {"test.ping"}}
 	return auth.Identity{Name: name, Eauth: "file", Rights: acl.FromList(lists[name])}
 }
 
@@ -57,7 +60,8 @@ func (e *external) MakeToken(ctx context.Context, source string, c value.Map) (v
 func TestUserOfExternalAuth(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	d, root, _ := startWith(t, nil, dir, map[string]string{"roots": "root", "earlier": "carol of file", "elsewhere": "carol of pam"})
+	d, root, _ := startWith(t, nil, dir,
+		map[string]string{"roots": "root", "earlier": "carol of file", "elsewhere": "carol of pam"})
 	e := &external{tokens: map[string]string{}}
 	d.server.deps.External = e
 	carol, err := Dial(t.Context(), dir)
@@ -66,20 +70,26 @@ func TestUserOfExternalAuth(t *testing.T) {
 	}
 	defer carol.Close()
 
-	if user, err := carol.Login(t.Context(), Credentials{Eauth: "file", Username: "carol", Password: "wrong"}); user != "" || err != nil {
+	if user, err := carol.Login(t.Context(),
+		Credentials{Eauth: "file", Username: "carol", Password: "wrong"}); user != "" ||
+		err != nil {
 		t.Fatalf("a wrong password: %q, %v", user, err)
 	}
-	if token, err := carol.MakeToken(t.Context(), Credentials{Eauth: "file", Username: "carol", Password: "wrong"}); token != "" || err != nil {
+	if token, err := carol.MakeToken(t.Context(),
+		Credentials{Eauth: "file", Username: "carol", Password: "wrong"}); token != "" ||
+		err != nil {
 		t.Fatalf("a token for a wrong password: %q, %v", token, err)
 	}
 	if _, err := carol.Lists(t.Context(), true); err != nil { // still root, whose process this is
 		t.Fatal(err)
 	}
-	token, err := carol.MakeToken(t.Context(), Credentials{Eauth: "file", Username: "carol", Password: "word"})
+	token, err := carol.MakeToken(t.Context(),
+		Credentials{Eauth: "file", Username: "carol", Password: "word"})
 	if err != nil || token != "tok" {
 		t.Fatalf("token %q, %v", token, err)
 	}
-	if user, err := carol.Login(t.Context(), Credentials{Token: token}); user != "carol" || err != nil {
+	if user, err := carol.Login(t.Context(), Credentials{Token: token}); user != "carol" ||
+		err != nil {
 		t.Fatalf("%q, %v", user, err)
 	}
 
@@ -87,11 +97,15 @@ func TestUserOfExternalAuth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An order carries the name, the rights and the back end, and nothing that the caller says of them.
-	_, err = carol.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", User: "root", JID: mine, Kwargs: value.Map{
-		{Key: "eauth", Value: "auto"}, {Key: "password", Value: "word"}, {Key: "token", Value: "tok"}, {Key: "metadata", Value: "x"},
-	}})
-	if err != nil || d.published.User != "carol" || d.rights == nil || len(d.rights.List()) != 3 || len(d.published.Kwargs) != 3 || d.published.Kwargs.String("eauth") != "file" {
+	// An order carries the name, the rights and the back end, and nothing that the caller says of
+	// them.
+	_, err = carol.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", User: "root",
+		JID: mine, Kwargs: value.Map{
+			{Key: "eauth", Value: "auto"}, {Key: "password", Value: "word"},
+			{Key: "token", Value: "tok"}, {Key: "metadata", Value: "x"},
+		}})
+	if err != nil || d.published.User != "carol" || d.rights == nil || len(d.rights.List()) != 3 ||
+		len(d.published.Kwargs) != 3 || d.published.Kwargs.String("eauth") != "file" {
 		t.Errorf("%v: published %+v with %v", err, d.published, d.rights)
 	}
 	refused := func(what string, err error, want string) {
@@ -105,7 +119,8 @@ func TestUserOfExternalAuth(t *testing.T) {
 		return err
 	}
 	var notAllowed *RefusedError
-	if err := run(carol, "manage.up"); !errors.As(err, &notAllowed) || notAllowed.Text != `Authentication failure of type "token" occurred for user carol.` {
+	if err := run(carol, "manage.up"); !errors.As(err, &notAllowed) ||
+		notAllowed.Text != `Authentication failure of type "token" occurred for user carol.` {
 		t.Errorf("a runner: %v", err)
 	}
 	if err := run(carol, "jobs.active"); err != nil || d.run.User != "carol" {
@@ -126,7 +141,8 @@ func TestUserOfExternalAuth(t *testing.T) {
 	_, err = carol.Docs(t.Context(), "")
 	refused("docs", err, "only root")
 	read := func(c *Client, jid string) error {
-		return c.ReadReturns(t.Context(), jid, []string{"a"}, func(string, gather.Return) error { return nil })
+		return c.ReadReturns(t.Context(), jid, []string{"a"},
+			func(string, gather.Return) error { return nil })
 	}
 	_, err = carol.Subscribe(t.Context(), "salt/")
 	refused("all events", err, "not yours")
@@ -149,16 +165,20 @@ func TestUserOfExternalAuth(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer named.Close()
-	if user, err := named.Login(t.Context(), Credentials{Eauth: "file", Username: "root", Password: "word"}); user != "root" || err != nil {
+	if user, err := named.Login(t.Context(),
+		Credentials{Eauth: "file", Username: "root", Password: "word"}); user != "root" ||
+		err != nil {
 		t.Fatalf("%q, %v", user, err)
 	}
 	refused("a job of the system's root", read(named, "roots"), "not yours")
 	refused("the job of carol", read(named, mine), "not yours")
 	refused("a runner", run(named, "jobs.active"), `type "eauth" occurred for user root.`)
-	if _, err := named.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", JID: mine}); err == nil {
+	if _, err := named.Publish(t.Context(),
+		gather.Publish{Tgt: "*", Fun: "test.ping", JID: mine}); err == nil {
 		t.Error("published with the id of carol's job")
 	}
-	if _, err := named.Login(t.Context(), Credentials{Eauth: "file", Username: "dave", Password: "word"}); err != nil {
+	if _, err := named.Login(t.Context(),
+		Credentials{Eauth: "file", Username: "dave", Password: "word"}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = named.Targets(t.Context(), "*", "glob", ":")
@@ -170,5 +190,6 @@ func TestUserOfExternalAuth(t *testing.T) {
 	e.mu.Unlock()
 	_, err = carol.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping"})
 	refused("after the token is gone", err, `Authentication failure of type "token" occurred.`)
-	refused("after the token is gone", run(carol, "jobs.active"), `Authentication failure of type "token" occurred.`)
+	refused("after the token is gone", run(carol, "jobs.active"),
+		`Authentication failure of type "token" occurred.`)
 }

@@ -23,7 +23,7 @@ import (
 	"clustermaster/value"
 )
 
-// daemon stands for the rooms behind the socket and records what reached it.
+// daemon stands for the packages behind the socket and records what reached it.
 type daemon struct {
 	published gather.Publish
 	rights    *acl.Rights
@@ -50,12 +50,14 @@ func (d *daemon) Publish(ctx context.Context, p gather.Publish) (gather.Publishe
 	return d.PublishAs(ctx, p, nil)
 }
 
-func (d *daemon) PublishAs(_ context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error) {
+func (d *daemon) PublishAs(_ context.Context, p gather.Publish,
+	rights *acl.Rights) (gather.Published, error) {
 	d.published, d.rights = p, rights
 	if p.Tgt == "ghost" {
 		return gather.Published{Error: "Master could not resolve minions for target ghost"}, nil
 	}
-	return gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}, nil
+	return gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"},
+		Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}, nil
 }
 
 func (d *daemon) Owner(_ context.Context, jid string) (string, string, bool, error) {
@@ -69,7 +71,8 @@ func (d *daemon) Close()                 { d.once.Do(func() { close(d.closed) })
 
 func (d *daemon) Subscribe(context.Context, string) (gather.Events, error) { return d, nil }
 
-func (d *daemon) ReadReturns(ctx context.Context, jid string, ids []string, fn func(string, gather.Return) error) error {
+func (d *daemon) ReadReturns(ctx context.Context, jid string, ids []string,
+	fn func(string, gather.Return) error) error {
 	d.read = append(d.read, len(ids))
 	for _, id := range ids {
 		if jid == "endless" {
@@ -82,7 +85,8 @@ func (d *daemon) ReadReturns(ctx context.Context, jid string, ids []string, fn f
 			}
 		}
 		if id == "a" {
-			if err := fn(id, gather.Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0}, Success: value.Raw{0xc3}, Out: "nested"}); err != nil {
+			if err := fn(id, gather.Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0},
+				Success: value.Raw{0xc3}, Out: "nested"}); err != nil {
 				return err
 			}
 		}
@@ -94,16 +98,19 @@ func (d *daemon) ReadReturns(ctx context.Context, jid string, ids []string, fn f
 }
 
 func (d *daemon) Targets(context.Context, any, string, string) (Targeted, error) {
-	return Targeted{Minions: []string{"a"}, Missing: []string{"b"}, Incomplete: "incomplete: 1 of 256 partitions"}, nil
+	return Targeted{Minions: []string{"a"}, Missing: []string{"b"},
+		Incomplete: "incomplete: 1 of 256 partitions"}, nil
 }
 
 func (d *daemon) Certain(context.Context, string) ([]string, error) { return []string{"a"}, nil }
 
 func (d *daemon) Lists(_ context.Context, texts bool) (KeyLists, error) {
 	if d.keys != nil {
-		return KeyLists{Keys: d.keys(texts), Local: map[string]string{"master.pub": "PEM"}, Note: "old"}, nil
+		return KeyLists{Keys: d.keys(texts), Local: map[string]string{"master.pub": "PEM"},
+			Note: "old"}, nil
 	}
-	return KeyLists{Keys: []Key{{ID: "a", State: "minions", Pub: "PEM"}}, Local: map[string]string{"master.pub": "PEM"}, Note: "old"}, nil
+	return KeyLists{Keys: []Key{{ID: "a", State: "minions", Pub: "PEM"}},
+		Local: map[string]string{"master.pub": "PEM"}, Note: "old"}, nil
 }
 
 var errNoQuorum = errors.New("no quorum: 1 of 3 masters; start another one")
@@ -116,23 +123,27 @@ func (d *daemon) Change(_ context.Context, c KeyChange) (KeysChanged, error) {
 	return KeysChanged{Changed: c.Keys, Warnings: []string{"m2 did not confirm"}}, nil
 }
 
-func (d *daemon) Run(_ context.Context, r RunRequest, out func(kind string, v any)) (RunResult, error) {
+func (d *daemon) Run(_ context.Context, r RunRequest, out func(kind string, v any)) (RunResult,
+	error) {
 	d.run = r
 	if d.result != nil {
 		return RunResult{JID: "j", Return: d.result, Success: true}, nil
 	}
 	out("print", "one\n")
 	out("progress", value.Map{{Key: "message", Value: "half"}})
-	return RunResult{JID: "j", Return: value.Map{{Key: "b", Value: int64(1)}, {Key: "a", Value: nil}}, Success: true, Retcode: 3, Outputter: "highstate"}, nil
+	return RunResult{JID: "j", Return: value.Map{{Key: "b", Value: int64(1)},
+		{Key: "a", Value: nil}}, Success: true, Retcode: 3, Outputter: "highstate"}, nil
 }
 
 func (d *daemon) Docs(string) value.Map { return value.Map{{Key: "test.arg", Value: "text"}} }
 
 func start(t *testing.T) (*daemon, *Client, string) { return startWith(t, nil, t.TempDir(), nil) }
 
-func startWith(t *testing.T, rules *acl.Rules, dir string, owners map[string]string) (*daemon, *Client, string) {
+func startWith(t *testing.T, rules *acl.Rules, dir string, owners map[string]string) (*daemon,
+	*Client, string) {
 	t.Helper()
-	d := &daemon{events: make(chan gather.Event, 1), closed: make(chan struct{}), refused: make(chan struct{}), owners: owners}
+	d := &daemon{events: make(chan gather.Event, 1), closed: make(chan struct{}),
+		refused: make(chan struct{}), owners: owners}
 	deps := Deps{Minions: d, Keys: d, Runners: d, ACL: rules, Log: slog.New(slog.DiscardHandler),
 		Status: func() Status { return Status{ID: "m1", Version: "v", Serving: true} }}
 	s, err := Listen(dir, deps)
@@ -161,39 +172,52 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	t.Parallel()
 	d, c, _ := start(t)
 	ctx := t.Context()
-	p := gather.Publish{Tgt: []string{"a", "b"}, TgtType: "list", Fun: []string{"test.ping", "test.arg"}, JID: "j",
-		Arg: []any{[]any{}, []any{int64(1), value.Map{{Key: "__kwarg__", Value: true}}}}, User: "fred",
-		Kwargs: value.Map{{Key: "delimiter", Value: "|"}}, Timeout: 1500 * time.Millisecond, Patience: 3 * time.Second}
+	p := gather.Publish{Tgt: []string{"a", "b"}, TgtType: "list",
+		Fun: []string{"test.ping", "test.arg"}, JID: "j",
+		Arg:  []any{[]any{}, []any{int64(1), value.Map{{Key: "__kwarg__", Value: true}}}},
+		User: "fred",
+		Kwargs: value.Map{{Key: "delimiter",
+			Value: "|"}}, Timeout: 1500 * time.Millisecond, Patience: 3 * time.Second}
 	got, err := c.Publish(ctx, p)
-	if err != nil || !reflect.DeepEqual(got, gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}) {
+	if err != nil || !reflect.DeepEqual(got,
+		gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"},
+			Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}) {
 		t.Errorf("publish: %+v, %v", got, err)
 	}
 	if !reflect.DeepEqual(d.published, p) {
 		t.Errorf("published %#v\nwant      %#v", d.published, p)
 	}
-	if got, err := c.Publish(ctx, gather.Publish{Tgt: "ghost", Fun: "test.ping"}); err != nil || got.Error == "" {
+	if got, err := c.Publish(ctx, gather.Publish{Tgt: "ghost", Fun: "test.ping"}); err != nil ||
+		got.Error == "" {
 		t.Errorf("publish to nobody: %+v, %v", got, err)
 	}
 	if d.published.User == "" {
 		t.Error("a job without a user did not get the caller's name")
 	}
 	returns := make(map[string]gather.Return)
-	err = c.ReadReturns(ctx, "j", []string{"a", "ghost"}, func(id string, r gather.Return) error { returns[id] = r; return nil })
-	if want := (gather.Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0}, Success: value.Raw{0xc3}, Out: "nested"}); err != nil || len(returns) != 1 || !reflect.DeepEqual(returns["a"], want) {
+	err = c.ReadReturns(ctx, "j", []string{"a", "ghost"},
+		func(id string, r gather.Return) error { returns[id] = r; return nil })
+	if want := (gather.Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0},
+		Success: value.Raw{0xc3}, Out: "nested"}); err != nil || len(returns) != 1 ||
+		!reflect.DeepEqual(returns["a"], want) {
 		t.Errorf("returns: %+v, %v", returns, err)
 	}
-	want := Targeted{Minions: []string{"a"}, Missing: []string{"b"}, Incomplete: "incomplete: 1 of 256 partitions"}
-	if found, err := c.Targets(ctx, "*", "glob", ":"); err != nil || !reflect.DeepEqual(found, want) {
+	want := Targeted{Minions: []string{"a"}, Missing: []string{"b"},
+		Incomplete: "incomplete: 1 of 256 partitions"}
+	if found, err := c.Targets(ctx, "*", "glob", ":"); err != nil ||
+		!reflect.DeepEqual(found, want) {
 		t.Errorf("targets: %+v, %v", found, err)
 	}
-	if k, err := c.Lists(ctx, true); err != nil || len(k.Keys) != 1 || k.Local["master.pub"] != "PEM" || k.Note != "old" {
+	if k, err := c.Lists(ctx, true); err != nil || len(k.Keys) != 1 ||
+		k.Local["master.pub"] != "PEM" || k.Note != "old" {
 		t.Errorf("lists: %+v, %v", k, err)
 	}
 	if docs, err := c.Docs(ctx, "test"); err != nil || docs.String("test.arg") != "text" {
 		t.Errorf("docs: %v, %v", docs, err)
 	}
 	k := KeyChange{Action: "accept", Keys: []Key{{ID: "a", State: "minions_pre"}}, KeepAESKey: true}
-	if done, err := c.Change(ctx, k); err != nil || len(done.Changed) != 1 || len(done.Warnings) != 1 || !reflect.DeepEqual(d.change, k) {
+	if done, err := c.Change(ctx, k); err != nil || len(done.Changed) != 1 ||
+		len(done.Warnings) != 1 || !reflect.DeepEqual(d.change, k) {
 		t.Errorf("change: %+v, %v; arrived %+v", done, err, d.change)
 	}
 	k.Action = "reject"
@@ -202,7 +226,8 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	}
 }
 
-// TestKeysInPages: however long the lists are, no reply is large, and the lists come whole and in order.
+// TestKeysInPages: however long the lists are, no reply is large, and the lists come whole and in
+// order.
 func TestKeysInPages(t *testing.T) {
 	t.Parallel()
 	d, c, _ := start(t)
@@ -222,8 +247,10 @@ func TestKeysInPages(t *testing.T) {
 		}
 		for _, texts := range []bool{true, false} {
 			got, err := c.Lists(t.Context(), texts)
-			if err != nil || !slices.Equal(got.Keys, d.keys(texts)) || got.Local["master.pub"] != "PEM" || got.Note != "old" {
-				t.Errorf("%d keys, texts %v: %d keys, %v, %q, %v", n, texts, len(got.Keys), got.Local, got.Note, err)
+			if err != nil || !slices.Equal(got.Keys, d.keys(texts)) ||
+				got.Local["master.pub"] != "PEM" || got.Note != "old" {
+				t.Errorf("%d keys, texts %v: %d keys, %v, %q, %v", n, texts, len(got.Keys),
+					got.Local, got.Note, err)
 			}
 			stream, err := c.rpc.Keys(t.Context(), &operatorpb.KeysRequest{NoTexts: !texts})
 			if err != nil {
@@ -251,10 +278,12 @@ func TestRunStreamsItsOutput(t *testing.T) {
 	t.Parallel()
 	d, c, _ := start(t)
 	var kinds []string
-	res, err := c.Run(t.Context(), RunRequest{Fun: "test.arg", Args: []any{int64(1)}, Kwargs: value.Map{{Key: "a", Value: "b"}}}, func(kind string, _ any) {
+	res, err := c.Run(t.Context(), RunRequest{Fun: "test.arg", Args: []any{int64(1)},
+		Kwargs: value.Map{{Key: "a", Value: "b"}}}, func(kind string, _ any) {
 		kinds = append(kinds, kind)
 	})
-	if err != nil || res.Retcode != 3 || res.Outputter != "highstate" || !reflect.DeepEqual(kinds, []string{"print", "progress"}) {
+	if err != nil || res.Retcode != 3 || res.Outputter != "highstate" ||
+		!reflect.DeepEqual(kinds, []string{"print", "progress"}) {
 		t.Errorf("run: %+v, %v, %v", res, kinds, err)
 	}
 	if m, ok := res.Return.(value.Map); !ok || m[0].Key != "b" {

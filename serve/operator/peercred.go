@@ -26,7 +26,8 @@ type Caller struct {
 // AuthType names the way the identity was learned.
 func (Caller) AuthType() string { return "so_peercred" }
 
-// super reports whether the caller is root or the master's own user, and has not asked to be another.
+// super reports whether the caller is root or the master's own user, and has not asked to be
+// another.
 func (c Caller) super() bool {
 	_, another := c.external()
 	return !another && c.owns()
@@ -62,7 +63,8 @@ func callerAt(c *net.UnixConn) (Caller, error) {
 	if err != nil {
 		return Caller{}, err
 	}
-	caller := Caller{UID: cred.Uid, PID: cred.Pid, Name: strconv.Itoa(int(cred.Uid)), session: new(session)}
+	caller := Caller{UID: cred.Uid, PID: cred.Pid, Name: strconv.Itoa(int(cred.Uid)),
+		session: new(session)}
 	if u, err := user.LookupId(caller.Name); err == nil {
 		caller.Name = u.Username
 	}
@@ -75,14 +77,15 @@ type peerCred struct{}
 
 var _ credentials.TransportCredentials = peerCred{}
 
-func (peerCred) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (peerCred) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn,
+	credentials.AuthInfo, error) {
 	return c, Caller{}, nil
 }
 
 func (peerCred) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	known, ok := c.(*callerConn)
 	if !ok {
-		return nil, nil, errors.New("nobody knows who calls")
+		return nil, nil, errors.New("the caller can't be identified")
 	}
 	return c, known.caller, nil
 }

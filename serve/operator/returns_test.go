@@ -16,7 +16,8 @@ import (
 	"clustermaster/value"
 )
 
-// TestReturnsAreReadAsFastAsTheyAreTaken: a job of any size takes the memory of a few returns, and a caller that has enough ends it.
+// TestReturnsAreReadAsFastAsTheyAreTaken: a job of any size takes the memory of a few returns, and
+// a caller that has enough ends it.
 func TestReturnsAreReadAsFastAsTheyAreTaken(t *testing.T) {
 	t.Parallel()
 	d, c, _ := start(t)
@@ -44,17 +45,21 @@ func TestManyIDsAreAskedForInParts(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprintf("m%d", i)
 	}
-	if err := c.ReadReturns(t.Context(), "j", ids, func(string, gather.Return) error { return nil }); err != nil || !slices.Equal(d.read, []int{maxIDs, 2}) {
+	if err := c.ReadReturns(t.Context(), "j", ids,
+		func(string, gather.Return) error { return nil }); err != nil ||
+		!slices.Equal(d.read, []int{maxIDs, 2}) {
 		t.Errorf("asked for %v ids, %v", d.read, err)
 	}
-	stream, err := c.rpc.ReadReturns(t.Context(), &operatorpb.ReadReturnsRequest{Jid: "j", Ids: ids})
+	stream, err := c.rpc.ReadReturns(t.Context(),
+		&operatorpb.ReadReturnsRequest{Jid: "j", Ids: ids})
 	if err == nil {
 		_, err = stream.Recv()
 	}
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("%d ids at a time: %v", len(ids), err)
 	}
-	if err := c.ReadReturns(t.Context(), "unread", []string{"b"}, nil); err == nil || err.Error() != errNoQuorum.Error() {
+	if err := c.ReadReturns(t.Context(), "unread", []string{"b"}, nil); err == nil ||
+		err.Error() != errNoQuorum.Error() {
 		t.Errorf("a read that ends in an error: %v", err)
 	}
 	if err := c.ReadReturns(t.Context(), "j", nil, nil); err != nil {
@@ -69,13 +74,15 @@ func TestLargeResultsTravelInParts(t *testing.T) {
 	for _, n := range []int{0, partBytes - 6, partBytes - 5, partBytes - 4, 2*partBytes + 1} {
 		text := strings.Repeat("x", n)
 		d.result = text
-		res, err := c.Run(t.Context(), RunRequest{Fun: "jobs.lookup_jid"}, func(kind string, _ any) { t.Errorf("%s was shown", kind) })
+		res, err := c.Run(t.Context(), RunRequest{Fun: "jobs.lookup_jid"},
+			func(kind string, _ any) { t.Errorf("%s was shown", kind) })
 		if err != nil || !res.Success || res.JID != "j" || res.Return != text {
 			t.Errorf("a result of %d bytes: %v", n, err)
 		}
 	}
 	d.result = value.Map{{Key: "a", Value: int64(1)}}
-	if res, err := c.Run(t.Context(), RunRequest{Fun: "test.arg"}, nil); err != nil || !reflect.DeepEqual(res.Return, d.result) {
+	if res, err := c.Run(t.Context(), RunRequest{Fun: "test.arg"}, nil); err != nil ||
+		!reflect.DeepEqual(res.Return, d.result) {
 		t.Errorf("a small result: %v, %v", res, err)
 	}
 }

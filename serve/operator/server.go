@@ -48,12 +48,13 @@ type Minions interface {
 	gather.Master
 	// PublishAs publishes what rights allow; nil allows anything.
 	PublishAs(ctx context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error)
-	// Owner tells who published a job, and which back end of external_auth knows him, "" if he is a user of the system; found is false for a
-	// job that nobody published.
+	// Owner tells who published a job, and which back end of external_auth knows him, "" if he is a
+	// user of the system; found is false for a job that nobody published.
 	Owner(ctx context.Context, jid string) (user, eauth string, found bool, err error)
 	// Targets resolves a target among accepted minions.
 	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error)
-	// Certain resolves a compound target of an access list to the accepted minions that it means for certain.
+	// Certain resolves a compound target of an access list to the accepted minions that it means
+	// for certain.
 	Certain(ctx context.Context, compound string) ([]string, error)
 }
 
@@ -105,7 +106,8 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln, calls: perUser{each: maxCalls}, logins: perUser{each: maxLogins}}
+	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln,
+		calls: perUser{each: maxCalls}, logins: perUser{each: maxLogins}}
 	if s.open() {
 		if err := openTo(path); err != nil {
 			ln.Close()
@@ -115,7 +117,8 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 	return s, nil
 }
 
-// openTo lets all users reach a socket; who they are is asked of the kernel, and what they may is acl's.
+// openTo lets all users reach a socket; who they are is asked of the kernel, and what they may is
+// acl's.
 func openTo(path string) error {
 	dir, err := os.Stat(filepath.Dir(path))
 	if err == nil && dir.Mode().Perm()&0o001 == 0 {
@@ -138,7 +141,8 @@ func (s *Server) Serve(ctx context.Context) error {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Hour}),
 		grpc.ConnectionTimeout(5*time.Second),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+			h grpc.UnaryHandler) (any, error) {
 			leave, err := s.admit(ctx, info.FullMethod)
 			if err != nil {
 				return nil, err
@@ -146,7 +150,8 @@ func (s *Server) Serve(ctx context.Context) error {
 			defer leave()
 			return h(ctx, req)
 		}),
-		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
+			h grpc.StreamHandler) error {
 			leave, err := s.admit(ss.Context(), info.FullMethod)
 			if err != nil {
 				return err
@@ -173,7 +178,8 @@ func userOf(ctx context.Context) string {
 }
 
 // NewJID implements the service.
-func (s *Server) NewJID(ctx context.Context, _ *operatorpb.NewJIDRequest) (*operatorpb.NewJIDReply, error) {
+func (s *Server) NewJID(ctx context.Context, _ *operatorpb.NewJIDRequest) (*operatorpb.NewJIDReply,
+	error) {
 	jid, err := s.deps.Minions.NewJID(ctx)
 	if err != nil {
 		return nil, asStatus(err)
@@ -185,8 +191,10 @@ func (s *Server) NewJID(ctx context.Context, _ *operatorpb.NewJIDRequest) (*oper
 }
 
 // Publish implements the service.
-func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*operatorpb.PublishReply, error) {
-	p := gather.Publish{TgtType: r.TgtType, Ret: r.Ret, JID: r.Jid, Timeout: seconds(r.Timeout), Patience: seconds(r.Patience)}
+func (s *Server) Publish(ctx context.Context,
+	r *operatorpb.PublishRequest) (*operatorpb.PublishReply, error) {
+	p := gather.Publish{TgtType: r.TgtType, Ret: r.Ret, JID: r.Jid, Timeout: seconds(r.Timeout),
+		Patience: seconds(r.Patience)}
 	var err error
 	if p.Tgt, err = textOrTexts(r.Tgt); err != nil {
 		return nil, badValue("target", err)
@@ -207,7 +215,8 @@ func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*op
 	}
 	if p.JID != "" {
 		if c, _ := callerOf(ctx); s.claims.of(p.JID) != "" && s.claims.of(p.JID) != c.owner() {
-			return nil, status.Error(codes.AlreadyExists, "this id was made for another user's job; leave it to the master to make one")
+			return nil, status.Error(codes.AlreadyExists,
+				"this id was made for another user's job; leave it to the master to make one")
 		}
 		if err := s.owns(ctx, p.JID); err != nil {
 			return nil, err
@@ -216,14 +225,16 @@ func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*op
 	p.Kwargs = p.Kwargs.Without(credentialFields...)
 	if c, _ := callerOf(ctx); rights != nil {
 		if id, is := c.external(); is { // as Salt's load has it, but for what proved it
-			p.Kwargs = append(p.Kwargs, value.Pair{Key: "eauth", Value: id.Eauth}, value.Pair{Key: "username", Value: id.Name})
+			p.Kwargs = append(p.Kwargs, value.Pair{Key: "eauth", Value: id.Eauth},
+				value.Pair{Key: "username", Value: id.Name})
 		}
 	}
 	out, err := s.deps.Minions.PublishAs(ctx, p, rights)
 	if err != nil {
 		return nil, asStatus(err)
 	}
-	return &operatorpb.PublishReply{Jid: out.JID, Minions: out.Minions, Missing: out.Missing, Error: out.Error, Incomplete: out.Incomplete}, nil
+	return &operatorpb.PublishReply{Jid: out.JID, Minions: out.Minions, Missing: out.Missing,
+		Error: out.Error, Incomplete: out.Incomplete}, nil
 }
 
 // credentialFields are options of a job that only this service sets.
@@ -239,7 +250,8 @@ func functions(fun any) []string {
 }
 
 // Targets implements the service.
-func (s *Server) Targets(ctx context.Context, r *operatorpb.TargetsRequest) (*operatorpb.TargetsReply, error) {
+func (s *Server) Targets(ctx context.Context,
+	r *operatorpb.TargetsRequest) (*operatorpb.TargetsReply, error) {
 	tgt, err := textOrTexts(r.Tgt)
 	if err != nil {
 		return nil, badValue("target", err)
@@ -251,11 +263,13 @@ func (s *Server) Targets(ctx context.Context, r *operatorpb.TargetsRequest) (*op
 	if err := s.maySee(ctx, found.Minions); err != nil {
 		return nil, err
 	}
-	return &operatorpb.TargetsReply{Minions: found.Minions, Missing: found.Missing, Incomplete: found.Incomplete}, nil
+	return &operatorpb.TargetsReply{Minions: found.Minions, Missing: found.Missing,
+		Incomplete: found.Incomplete}, nil
 }
 
 // Events implements the service.
-func (s *Server) Events(r *operatorpb.EventsRequest, stream grpc.ServerStreamingServer[operatorpb.Event]) error {
+func (s *Server) Events(r *operatorpb.EventsRequest,
+	stream grpc.ServerStreamingServer[operatorpb.Event]) error {
 	if c, _ := callerOf(stream.Context()); !c.super() {
 		if err := s.owns(stream.Context(), jobOf(r.Prefix)); err != nil {
 			return err
@@ -277,7 +291,8 @@ func (s *Server) Events(r *operatorpb.EventsRequest, stream grpc.ServerStreaming
 			if !ok {
 				return status.Error(codes.Unavailable, "the master is stopping")
 			}
-			if err := stream.Send(&operatorpb.Event{Tag: e.Tag, Data: e.Data, Lost: e.Lost}); err != nil {
+			if err := stream.Send(&operatorpb.Event{Tag: e.Tag, Data: e.Data,
+				Lost: e.Lost}); err != nil {
 				return err
 			}
 		}
@@ -285,17 +300,20 @@ func (s *Server) Events(r *operatorpb.EventsRequest, stream grpc.ServerStreaming
 }
 
 // ReadReturns implements the service.
-func (s *Server) ReadReturns(r *operatorpb.ReadReturnsRequest, stream grpc.ServerStreamingServer[operatorpb.Return]) error {
+func (s *Server) ReadReturns(r *operatorpb.ReadReturnsRequest,
+	stream grpc.ServerStreamingServer[operatorpb.Return]) error {
 	ctx := stream.Context()
 	if len(r.Ids) > maxIDs {
-		return status.Errorf(codes.InvalidArgument, "%d ids at a time, at most %d", len(r.Ids), maxIDs)
+		return status.Errorf(codes.InvalidArgument, "%d ids at a time, at most %d", len(r.Ids),
+			maxIDs)
 	}
 	if err := s.owns(ctx, r.Jid); err != nil {
 		return err
 	}
 	// The next return is read when the caller took this one: gRPC holds Send up for a slow one.
 	err := s.deps.Minions.ReadReturns(ctx, r.Jid, r.Ids, func(id string, ret gather.Return) error {
-		return stream.Send(&operatorpb.Return{Id: id, Ret: ret.Return, Retcode: ret.Retcode, Success: ret.Success, Out: ret.Out})
+		return stream.Send(&operatorpb.Return{Id: id, Ret: ret.Return, Retcode: ret.Retcode,
+			Success: ret.Success, Out: ret.Out})
 	})
 	if err != nil {
 		return asStatus(err)
@@ -304,7 +322,8 @@ func (s *Server) ReadReturns(r *operatorpb.ReadReturnsRequest, stream grpc.Serve
 }
 
 // Run implements the service.
-func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer[operatorpb.RunOutput]) error {
+func (s *Server) Run(r *operatorpb.RunRequest,
+	stream grpc.ServerStreamingServer[operatorpb.RunOutput]) error {
 	req := RunRequest{Fun: r.Fun, JID: r.Jid, Async: r.Async, User: userOf(stream.Context())}
 	var err error
 	if req.Args, err = list(r.Args); err != nil {
@@ -323,10 +342,12 @@ func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer
 		}
 		if o.Kind == kindResult {
 			if len(packed) > maxResult {
-				return status.Errorf(codes.ResourceExhausted, "send result of %s, %d bytes: %v", r.Fun, len(packed), errTooLarge)
+				return status.Errorf(codes.ResourceExhausted, "send result of %s, %d bytes: %v",
+					r.Fun, len(packed), errTooLarge)
 			}
 			for ; len(packed) > partBytes; packed = packed[partBytes:] {
-				if err := stream.Send(&operatorpb.RunOutput{Kind: kindPart, Value: packed[:partBytes]}); err != nil {
+				if err := stream.Send(&operatorpb.RunOutput{Kind: kindPart,
+					Value: packed[:partBytes]}); err != nil {
 					return err
 				}
 			}
@@ -335,12 +356,14 @@ func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer
 		return stream.Send(o)
 	}
 	// A caller that goes away ends the call through ctx; its prints are then lost on purpose.
-	res, err := s.deps.Runners.Run(ordering(stream.Context(), req.Fun), req, func(kind string, v any) { _ = send(&operatorpb.RunOutput{Kind: kind}, v) })
+	res, err := s.deps.Runners.Run(ordering(stream.Context(), req.Fun), req,
+		func(kind string, v any) { _ = send(&operatorpb.RunOutput{Kind: kind}, v) })
 	if err != nil {
 		return asStatus(err)
 	}
 	return send(&operatorpb.RunOutput{
-		Kind: kindResult, Success: res.Success, Retcode: int32(res.Retcode), Outputter: res.Outputter, Jid: res.JID, NotRun: res.NotRun,
+		Kind: kindResult, Success: res.Success, Retcode: int32(res.Retcode),
+		Outputter: res.Outputter, Jid: res.JID, NotRun: res.NotRun,
 	}, res.Return)
 }
 
@@ -354,7 +377,8 @@ func (s *Server) Docs(_ context.Context, r *operatorpb.DocsRequest) (*operatorpb
 }
 
 // Keys implements the service.
-func (s *Server) Keys(r *operatorpb.KeysRequest, stream grpc.ServerStreamingServer[operatorpb.KeysReply]) error {
+func (s *Server) Keys(r *operatorpb.KeysRequest,
+	stream grpc.ServerStreamingServer[operatorpb.KeysReply]) error {
 	lists, err := s.deps.Keys.Lists(stream.Context(), !r.NoTexts)
 	if err != nil {
 		return asStatus(err)
@@ -382,19 +406,24 @@ func page(keys []Key) int {
 }
 
 // ChangeKeys implements the service.
-func (s *Server) ChangeKeys(ctx context.Context, r *operatorpb.ChangeKeysRequest) (*operatorpb.ChangeKeysReply, error) {
+func (s *Server) ChangeKeys(ctx context.Context,
+	r *operatorpb.ChangeKeysRequest) (*operatorpb.ChangeKeysReply, error) {
 	s.log.Info("key change asked for", "action", r.Action, "n", len(r.Keys), "user", userOf(ctx))
 	done, err := s.deps.Keys.Change(ordering(ctx, "salt-key"), KeyChange{
-		Action: r.Action, Keys: keysFromPB(r.Keys), PreserveMinions: r.PreserveMinions, KeepAESKey: r.KeepAesKey,
+		Action: r.Action, Keys: keysFromPB(r.Keys), PreserveMinions: r.PreserveMinions,
+		KeepAESKey: r.KeepAesKey,
 	})
 	if err != nil {
 		return nil, asStatus(err)
 	}
-	return &operatorpb.ChangeKeysReply{Changed: keysToPB(done.Changed), Warnings: done.Warnings}, nil
+	return &operatorpb.ChangeKeysReply{Changed: keysToPB(done.Changed),
+		Warnings: done.Warnings}, nil
 }
 
 // Status implements the service.
-func (s *Server) Status(context.Context, *operatorpb.StatusRequest) (*operatorpb.StatusReply, error) {
+func (s *Server) Status(context.Context, *operatorpb.StatusRequest) (*operatorpb.StatusReply,
+	error) {
 	st := s.deps.Status()
-	return &operatorpb.StatusReply{Id: st.ID, Version: st.Version, Serving: st.Serving, Ready: st.Ready}, nil
+	return &operatorpb.StatusReply{Id: st.ID, Version: st.Version, Serving: st.Serving,
+		Ready: st.Ready}, nil
 }

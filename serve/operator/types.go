@@ -58,7 +58,9 @@ type Key struct {
 type KeyLists struct {
 	Keys  []Key             // by state, then id
 	Local map[string]string // file name of the master's own keys to PEM text; public parts only
-	Note  string            // why the keys may be old, such as no quorum; "" when they are as new as any that was acknowledged
+	// why the keys may be old, such as no quorum; "" when they are as new as any that was
+	// acknowledged
+	Note string
 }
 
 // KeyChange asks to accept, reject or delete keys.

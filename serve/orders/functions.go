@@ -17,8 +17,9 @@ import (
 	"clustermaster/value"
 )
 
-// Functions runs the runner and wheel functions of this master: for the commands' socket, for orders
-// on port 4506, for templates, states and the reactor. Set Runners and Wheels before the first call.
+// Functions runs the runner and wheel functions of this master: for the commands' socket, for
+// orders on port 4506, for templates, states and the reactor. Set Runners and Wheels before the
+// first call.
 type Functions struct {
 	Runners, Wheels *runner.Runner
 
@@ -48,7 +49,8 @@ func (f *Functions) of(wheel bool) *runner.Runner {
 }
 
 // Run implements operator.Runners.
-func (f *Functions) Run(ctx context.Context, r operator.RunRequest, out func(kind string, v any)) (operator.RunResult, error) {
+func (f *Functions) Run(ctx context.Context, r operator.RunRequest,
+	out func(kind string, v any)) (operator.RunResult, error) {
 	req := runner.Request{Fun: r.Fun, Args: r.Args, Kwargs: r.Kwargs, JID: r.JID, User: r.User}
 	run := f.Runners
 	if runner.OrchestrateWithJID(req.Fun) {
@@ -56,7 +58,8 @@ func (f *Functions) Run(ctx context.Context, r operator.RunRequest, out func(kin
 			req.JID = f.NewJID()
 		}
 		if _, given := req.Kwargs.Get("orchestration_jid"); !given {
-			req.Kwargs = append(slices.Clip(req.Kwargs), value.Pair{Key: "orchestration_jid", Value: req.JID})
+			req.Kwargs = append(slices.Clip(req.Kwargs),
+				value.Pair{Key: "orchestration_jid", Value: req.JID})
 		}
 	}
 	if fun, ok := strings.CutPrefix(r.Fun, "wheel."); ok {
@@ -68,28 +71,35 @@ func (f *Functions) Run(ctx context.Context, r operator.RunRequest, out func(kin
 	}
 	res := run.Run(ctx, req, out)
 	return operator.RunResult{
-		JID: res.JID, Return: res.Return, Success: res.Success, Retcode: res.Retcode, Outputter: res.Outputter, NotRun: res.NotRun,
+		JID: res.JID, Return: res.Return, Success: res.Success, Retcode: res.Retcode,
+		Outputter: res.Outputter, NotRun: res.NotRun,
 	}, ctx.Err()
 }
 
 // StartRunner implements master.Runners.
-func (f *Functions) StartRunner(ctx context.Context, o master.RunOrder) (jid, tag string, err error) {
-	jid, err = f.Runners.Start(origin.Hand(f.Life, ctx), runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User})
+func (f *Functions) StartRunner(ctx context.Context, o master.RunOrder) (jid, tag string,
+	err error) {
+	jid, err = f.Runners.Start(origin.Hand(f.Life, ctx),
+		runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User})
 	return jid, f.Runners.Tag(jid), err
 }
 
 // RunWheel implements master.Runners.
 func (f *Functions) RunWheel(ctx context.Context, o master.RunOrder) master.Ran {
-	res := f.Wheels.Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User}, nil)
-	return master.Ran{JID: res.JID, Tag: f.Wheels.Tag(res.JID), Return: res.Return, Success: res.Success, Refused: res.Refused}
+	res := f.Wheels.Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs,
+		ByName: o.ByName, User: o.User}, nil)
+	return master.Ran{JID: res.JID, Tag: f.Wheels.Tag(res.JID), Return: res.Return,
+		Success: res.Success, Refused: res.Refused}
 }
 
 // Docs implements operator.Runners.
 func (f *Functions) Docs(prefix string) value.Map { return f.Runners.Docs(prefix) }
 
 // ForTemplate runs a runner function for a template or a minion (peer_run).
-func (f *Functions) ForTemplate(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
-	done := f.Runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, User: f.User}, nil)
+func (f *Functions) ForTemplate(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+	error) {
+	done := f.Runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs,
+		User: f.User}, nil)
 	if told, ok := done.Return.(runner.Told); ok {
 		done.Return = told.Value
 	}
@@ -116,7 +126,8 @@ func (f *Functions) React(ctx context.Context, client string, c reactor.Call) {
 }
 
 // Scheduled runs an entry of the schedule.
-func (f *Functions) Scheduled(ctx context.Context, jid, fun string, args []any, kwargs value.Map) schedule.Outcome {
+func (f *Functions) Scheduled(ctx context.Context, jid, fun string, args []any,
+	kwargs value.Map) schedule.Outcome {
 	ctx = origin.With(ctx, origin.Origin{From: "schedule", Order: fun, Automatic: true})
 	value, code, err := f.Runners.Quiet(ctx, "salt/scheduler/"+jid, jid, fun, args, kwargs)
 	return schedule.Outcome{Return: value, Retcode: code, Err: err}
@@ -127,15 +138,20 @@ type ForStates struct{ *Functions }
 
 var _ statemodules.Runners = ForStates{}
 
-func (s ForStates) Takes(wheel bool, fun, param string) bool { return s.of(wheel).Takes(fun, param) }
+func (s ForStates) Takes(wheel bool, fun, param string) bool {
+	return s.of(wheel).Takes(fun,
+		param)
+}
 
 func (s ForStates) Check(o statemodules.Order) (statemodules.Order, error) {
-	req, err := s.of(o.Wheel).Check(runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, User: o.User})
+	req, err := s.of(o.Wheel).Check(runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs,
+		User: o.User})
 	o.Args, o.Kwargs = req.Args, req.Kwargs
 	return o, err
 }
 
 func (s ForStates) Run(ctx context.Context, o statemodules.Order) (statemodules.Outcome, error) {
-	res := s.of(o.Wheel).Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, User: o.User, Shown: true}, nil)
+	res := s.of(o.Wheel).Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs,
+		User: o.User, Shown: true}, nil)
 	return statemodules.Outcome{JID: res.JID, Return: res.Return, Success: res.Success}, ctx.Err()
 }

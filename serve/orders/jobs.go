@@ -62,12 +62,14 @@ func (j *Jobs) Publish(ctx context.Context, p gather.Publish) (gather.Published,
 }
 
 // PublishAs implements operator.Minions.
-func (j *Jobs) PublishAs(ctx context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error) {
+func (j *Jobs) PublishAs(ctx context.Context, p gather.Publish,
+	rights *acl.Rights) (gather.Published, error) {
 	if err := j.served(ctx, p.Patience); err != nil {
 		return gather.Published{}, err
 	}
 	done, err := j.d.Publish(ctx, master.PublishRequest{
-		Tgt: p.Tgt, TgtType: p.TgtType, Fun: p.Fun, Arg: p.Arg, Ret: p.Ret, JID: p.JID, User: p.User, Kwargs: p.Kwargs, Timeout: p.Timeout,
+		Tgt: p.Tgt, TgtType: p.TgtType, Fun: p.Fun, Arg: p.Arg, Ret: p.Ret, JID: p.JID,
+		User: p.User, Kwargs: p.Kwargs, Timeout: p.Timeout,
 		Rights: rights,
 	})
 	return gather.Published(done), err
@@ -143,14 +145,17 @@ func (j *Jobs) Subscribe(ctx context.Context, prefix string) (gather.Events, err
 }
 
 // ReadReturns implements gather.Master.
-func (j *Jobs) ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r gather.Return) error) error {
+func (j *Jobs) ReadReturns(ctx context.Context, jid string, ids []string,
+	fn func(id string, r gather.Return) error) error {
 	return j.d.Jobs.ReadReturns(ctx, jid, ids, func(id string, r jobcache.Return) error {
-		return fn(id, gather.Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success, Out: r.Out})
+		return fn(id, gather.Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success,
+			Out: r.Out})
 	})
 }
 
 // Targets implements operator.Minions.
-func (j *Jobs) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (operator.Targeted, error) {
+func (j *Jobs) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (operator.Targeted,
+	error) {
 	if err := j.served(ctx, 0); err != nil {
 		return operator.Targeted{}, err
 	}
@@ -165,7 +170,8 @@ func (j *Jobs) Certain(ctx context.Context, compound string) ([]string, error) {
 }
 
 // Resolve implements runner.Resolver.
-func (j *Jobs) Resolve(ctx context.Context, tgtType string, tgt any) (ids []string, incomplete string, err error) {
+func (j *Jobs) Resolve(ctx context.Context, tgtType string, tgt any) (ids []string,
+	incomplete string, err error) {
 	found, err := target.Match(ctx, tgtType, tgt, "", j.d.Targets, true)
 	return found.Minions, found.Incomplete, err
 }
@@ -174,7 +180,8 @@ func (j *Jobs) Resolve(ctx context.Context, tgtType string, tgt any) (ids []stri
 func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 	args := a.Args
 	if len(a.Kwargs) > 0 {
-		args = append(slices.Clip(args), append(value.Map{{Key: "__kwarg__", Value: true}}, a.Kwargs...))
+		args = append(slices.Clip(args), append(value.Map{{Key: "__kwarg__", Value: true}},
+			a.Kwargs...))
 	}
 	opts := gather.Options{Timeout: a.Timeout, GatherJobTimeout: a.Gather}
 	if opts.Timeout <= 0 {
@@ -236,7 +243,8 @@ func ids(nodes []string) []string {
 }
 
 // SaveRun implements runner.Store.
-func (j *Jobs) SaveRun(ctx context.Context, jid string, load value.Map, id string, ret value.Map) error {
+func (j *Jobs) SaveRun(ctx context.Context, jid string, load value.Map, id string,
+	ret value.Map) error {
 	if err := j.d.Jobs.SaveLoad(ctx, jid, load, nil); err != nil {
 		return err
 	}

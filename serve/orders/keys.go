@@ -69,7 +69,8 @@ func (k *Keys) Local() map[string]string {
 
 // Change implements operator.Keys.
 func (k *Keys) Change(ctx context.Context, c operator.KeyChange) (operator.KeysChanged, error) {
-	order := keystore.Order{Action: c.Action, PreserveMinions: c.PreserveMinions, KeepAESKey: c.KeepAESKey}
+	order := keystore.Order{Action: c.Action, PreserveMinions: c.PreserveMinions,
+		KeepAESKey: c.KeepAESKey}
 	for _, key := range c.Keys {
 		if !slices.Contains(order.From, key.State) {
 			order.From = append(order.From, key.State)
@@ -105,8 +106,10 @@ func (k *Keys) KeyText(_ context.Context, id, state string) (string, bool, error
 }
 
 // ChangeKeys implements runner.Keys.
-func (k *Keys) ChangeKeys(ctx context.Context, action runner.KeyAction, ids, states []string) (runner.KeyChange, error) {
-	changed, warnings, err := k.Orders.Order(ctx, keystore.Order{Action: string(action), IDs: ids, From: states})
+func (k *Keys) ChangeKeys(ctx context.Context, action runner.KeyAction, ids,
+	states []string) (runner.KeyChange, error) {
+	changed, warnings, err := k.Orders.Order(ctx,
+		keystore.Order{Action: string(action), IDs: ids, From: states})
 	out := runner.KeyChange{Warnings: warnings}
 	for _, key := range changed {
 		out.Changed = append(out.Changed, key.ID)

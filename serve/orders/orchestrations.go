@@ -29,16 +29,19 @@ func (s Orchestrations) Show(ctx context.Context, o runner.Orchestration) (any, 
 }
 
 // High implements runner.Orchestrator.
-func (s Orchestrations) High(ctx context.Context, data value.Map, o runner.Orchestration) (any, error) {
+func (s Orchestrations) High(ctx context.Context, data value.Map, o runner.Orchestration) (any,
+	error) {
 	return s.Orchestrator.High(ctx, data, orchestrate.Request(o))
 }
 
 // Single implements runner.Orchestrator.
-func (s Orchestrations) Single(ctx context.Context, fun, name string, kwargs value.Map, o runner.Orchestration) (any, error) {
+func (s Orchestrations) Single(ctx context.Context, fun, name string, kwargs value.Map,
+	o runner.Orchestration) (any, error) {
 	return s.Orchestrator.Single(ctx, fun, name, kwargs, orchestrate.Request(o))
 }
 
 // Pause implements runner.Orchestrator.
-func (s Orchestrations) Pause(ctx context.Context, jid string, change func(value.Map) value.Map) error {
+func (s Orchestrations) Pause(ctx context.Context, jid string,
+	change func(value.Map) value.Map) error {
 	return s.Pauses.Change(ctx, jid, change)
 }

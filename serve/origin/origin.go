@@ -1,7 +1,8 @@
-// Package origin carries with a context who ordered what is done in it, and from where, so that the audit trail can say so.
+// Package origin carries with a context who ordered what is done in it, and from where, so that the
+// audit trail can say so.
 //
-// Lives here: the value and its way through a context. Does not: identify anybody (packages operator, master), or keep
-// what was ordered (package cluster/fsm).
+// Lives here: the value and its way through a context. Does not: identify anybody (packages
+// operator, master), or keep what was ordered (package cluster/fsm).
 package origin
 
 import "context"
@@ -10,7 +11,8 @@ import "context"
 type Origin struct {
 	User  string // "" where nobody is known
 	Eauth string // the back end of external_auth that knows the user, or ""
-	From  string // the door: the socket with the user of the system, an address, or what acted by itself
+	// the door: the socket with the user of the system, an address, or what acted by itself
+	From  string
 	Order string // the function or command that was called
 	// Automatic says that no operator gave the order: the reactor, the schedule or a minion did.
 	Automatic bool
@@ -28,7 +30,8 @@ func Of(ctx context.Context) (Origin, bool) {
 }
 
 // Hand returns life with the origin of ctx: for what goes on after ctx has ended.
-func Hand(life, ctx context.Context) context.Context { //nolint:revive // the one that it is made from comes first
+func Hand(life,
+	ctx context.Context) context.Context { //nolint:revive // the one that it is made from comes first
 	if o, ok := Of(ctx); ok {
 		return With(life, o)
 	}

@@ -20,7 +20,8 @@ import (
 // Node is what is asked of the cluster; *cluster.Node is one.
 type Node interface {
 	State() *fsm.State
-	// Propose applies a command and returns when it is applied here; without a quorum it fails soon.
+	// Propose applies a command and returns when it is applied here; without a quorum it fails
+	// soon.
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
 	// ConfirmEverywhere names the members that did not confirm in time that they applied index.
 	ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed []string)
@@ -38,12 +39,14 @@ type Keys struct {
 // again is how long after a failure it is tried again.
 const again = 2 * time.Second
 
-// New makes the keys of these users, in files of dir. Register Follow with OnApply and call Run once.
+// New makes the keys of these users, in files of dir. Register Follow with OnApply and call Run
+// once.
 func New(node Node, dir string, users []User, log *slog.Logger) *Keys {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Keys{node: node, dir: dir, users: users, log: log.With("component", "userkeys"), changed: make(chan struct{}, 1)}
+	return &Keys{node: node, dir: dir, users: users, log: log.With("component", "userkeys"),
+		changed: make(chan struct{}, 1)}
 }
 
 // Key returns the key of a user; false if he has none on any master.
@@ -60,7 +63,8 @@ func (k *Keys) Follow(_ uint64, c fsm.Change) {
 	}
 }
 
-// Run agrees on the keys of users that have none, and keeps the files equal to what was agreed, until ctx ends.
+// Run agrees on the keys of users that have none, and keeps the files equal to what was agreed,
+// until ctx ends.
 func (k *Keys) Run(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -81,7 +85,8 @@ func (k *Keys) Run(ctx context.Context) error {
 			return nil
 		case err.Error() != told:
 			told = err.Error()
-			k.log.Warn("keys of users are not in their files yet; trying again", "err", err, "dir", k.dir)
+			k.log.Warn("keys of users are not in their files yet; trying again", "err", err,
+				"dir", k.dir)
 		}
 		retry.Reset(again)
 	}
@@ -121,7 +126,8 @@ func (k *Keys) sync(ctx context.Context) error {
 			continue
 		}
 		if err == nil && text != key {
-			k.log.Warn("key file is not what the masters agreed on and is replaced", "user", u.Name, "path", k.path(u.Name))
+			k.log.Warn("key file is not what the masters agreed on and is replaced", "user", u.Name,
+				"path", k.path(u.Name))
 		}
 		if !confirmed { // who reads a file may order anywhere at once
 			k.node.ConfirmEverywhere(ctx, state.AppliedIndex())
@@ -145,9 +151,11 @@ func (k *Keys) left(u User) (string, error) {
 		}
 		fallthrough
 	case err == nil:
-		k.log.Warn("key file that others may know, or that holds no key, is replaced", "user", u.Name, "path", k.path(u.Name))
+		k.log.Warn("key file that others may know, or that holds no key, is replaced", "user",
+			u.Name, "path", k.path(u.Name))
 	case !errors.Is(err, fs.ErrNotExist):
-		k.log.Warn("key file can't be read and is replaced", "user", u.Name, "path", k.path(u.Name), "err", err)
+		k.log.Warn("key file can't be read and is replaced", "user", u.Name, "path", k.path(u.Name),
+			"err", err)
 	}
 	key, err := wire.NewKey()
 	return key.String(), err
@@ -156,7 +164,8 @@ func (k *Keys) left(u User) (string, error) {
 // maxFile bounds what is read of a file: a key has 76 bytes.
 const maxFile = 256
 
-// read returns the content of a user's file, and whether nobody but he and the master can have read it.
+// read returns the content of a user's file, and whether nobody but he and the master can have read
+// it.
 func (k *Keys) read(u User) (text string, good bool, err error) {
 	f, err := os.OpenFile(k.path(u.Name), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -177,7 +186,8 @@ func (k *Keys) read(u User) (text string, good bool, err error) {
 	return string(b), info.Mode().Perm()&^0o600 == 0 && k.owned(u, info), nil
 }
 
-// owned reports whether a file belongs to whom it should: the user, where this process may give it away.
+// owned reports whether a file belongs to whom it should: the user, where this process may give it
+// away.
 func (k *Keys) owned(u User, info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -202,7 +212,8 @@ func (k *Keys) write(u User, key string) error {
 	return nil
 }
 
-// Open lets users reach their files in dir, which they may not list (Salt 3008 does so with publisher_acl or external_auth).
+// Open lets users reach their files in dir, which they may not list (Salt 3008 does so with
+// publisher_acl or external_auth).
 func Open(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && info.Mode().Perm()&0o001 == 0 {

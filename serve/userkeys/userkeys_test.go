@@ -20,7 +20,8 @@ import (
 	"clustermaster/wire"
 )
 
-// agreed is the replicated state, with one copy for all masters: what Raft makes of it is tested in package cluster.
+// agreed is the replicated state, with one copy for all masters: what Raft makes of it is tested in
+// package cluster.
 type agreed struct {
 	state    *fsm.State
 	noQuorum atomic.Bool
@@ -36,10 +37,12 @@ type agreed struct {
 func newAgreed(t testing.TB) *agreed {
 	t.Helper()
 	a := &agreed{state: fsm.New(), index: 1}
-	m := fsm.Member{Node: fsm.NodeName("m1", "0000000000000001"), ID: "m1", Incarnation: "0000000000000001", Addr: "127.0.0.1:4520", SPKI: [32]byte{1}, Version: "test"}
+	m := fsm.Member{Node: fsm.NodeName("m1", "0000000000000001"), ID: "m1",
+		Incarnation: "0000000000000001", Addr: "127.0.0.1:4520", SPKI: [32]byte{1}, Version: "test"}
 	r, _ := a.state.Apply(1, &fsm.Found{
-		Cluster: fsm.Cluster{UUID: strings.Repeat("a", 32), ClusterID: "c", ClusterKey: "PEM", JoinKey: []byte("k"), Partitions: 256},
-		Member:  m, AES: "aes", Session: []byte("session"),
+		Cluster: fsm.Cluster{UUID: strings.Repeat("a", 32), ClusterID: "c", ClusterKey: "PEM",
+			JoinKey: []byte("k"), Partitions: 256},
+		Member: m, AES: "aes", Session: []byte("session"),
 	})
 	if r.Refused != "" {
 		t.Fatal(r.Refused)
@@ -93,7 +96,8 @@ func (a *agreed) master(t *testing.T, dir string, users ...userkeys.User) *userk
 func put(t *testing.T, dir, user, text string, mode os.FileMode) {
 	t.Helper()
 	path := filepath.Join(dir, "."+user+"_key")
-	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode)); err != nil {
+	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600),
+		os.Chmod(path, mode)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -124,7 +128,8 @@ func newKey(t *testing.T) string {
 
 var me = userkeys.User{Name: "root", UID: os.Geteuid()}
 
-// TestOneKeyForAllMasters: whatever lies in the folders, all masters end with one key per user, in the form of Salt's.
+// TestOneKeyForAllMasters: whatever lies in the folders, all masters end with one key per user, in
+// the form of Salt's.
 func TestOneKeyForAllMasters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +150,8 @@ func TestOneKeyForAllMasters(t *testing.T) {
 				t.Errorf("the masters differ on a new key")
 			}
 		}
-		if key, err := wire.ParseKey(content(t, third, "gone")); err != nil || len(key.String()) != 76 {
+		if key, err := wire.ParseKey(content(t, third, "gone")); err != nil ||
+			len(key.String()) != 76 {
 			t.Errorf("a new key is none of Salt's: %v", err)
 		}
 	})
@@ -154,9 +160,18 @@ func TestOneKeyForAllMasters(t *testing.T) {
 func TestFilesThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, dir, key string){
-		"others may read it": func(t *testing.T, dir, key string) { put(t, dir, "root", key, 0o644) },
-		"no key":             func(t *testing.T, dir, key string) { put(t, dir, "root", key[:75], 0o600) },
-		"more than a key":    func(t *testing.T, dir, key string) { put(t, dir, "root", key+"\n", 0o600) },
+		"others may read it": func(t *testing.T, dir,
+			key string) {
+			put(t, dir, "root", key, 0o644)
+		},
+		"no key": func(t *testing.T, dir,
+			key string) {
+			put(t, dir, "root", key[:75], 0o600)
+		},
+		"more than a key": func(t *testing.T, dir,
+			key string) {
+			put(t, dir, "root", key+"\n", 0o600)
+		},
 		"a link": func(t *testing.T, dir, key string) {
 			put(t, dir, "elsewhere", key, 0o600)
 			if err := os.Symlink(".elsewhere_key", filepath.Join(dir, ".root_key")); err != nil {
@@ -203,7 +218,8 @@ func TestFilesBelongToTheirUsers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		newAgreed(t).master(t, dir, userkeys.User{Name: "root", UID: 0}, userkeys.User{Name: "carol", UID: carol}, userkeys.User{Name: "dave", UID: carol})
+		newAgreed(t).master(t, dir, userkeys.User{Name: "root", UID: 0},
+			userkeys.User{Name: "carol", UID: carol}, userkeys.User{Name: "dave", UID: carol})
 		if content(t, dir, "root") == planted {
 			t.Error("a key that another user planted for root is taken")
 		}
@@ -222,14 +238,17 @@ func TestFilesBelongToTheirUsers(t *testing.T) {
 	})
 }
 
-// TestRotationReachesFiles: a key that is replaced, or a file that was touched before a restart, is written anew.
+// TestRotationReachesFiles: a key that is replaced, or a file that was touched before a restart, is
+// written anew.
 func TestRotationReachesFiles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, dir := newAgreed(t), t.TempDir()
 		k := a.master(t, dir, me)
 		old, next := content(t, dir, "root"), newKey(t)
-		if _, _, err := a.Propose(t.Context(), &fsm.SetUserKeys{Keys: []fsm.UserKey{{User: "root", Key: next}}, Replace: true}); err != nil {
+		if _, _, err := a.Propose(t.Context(),
+			&fsm.SetUserKeys{Keys: []fsm.UserKey{{User: "root", Key: next}},
+				Replace: true}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -282,9 +301,14 @@ func TestUsers(t *testing.T) {
 		w    userkeys.Wanted
 		want string
 	}{
-		{"patterns mean the system's users", userkeys.Wanted{Master: "root", Named: named, Matches: matches, Verify: true}, "[{carol 1001} {dev1 1002} {dev2 1003} {root 0}]"},
-		{"without client_acl_verify names are taken as they stand", userkeys.Wanted{Master: "root", Named: named, Matches: matches}, "[{carol 1001} {dev.* -1} {ghost -1} {root 0}]"},
-		{"the master's user need not be known", userkeys.Wanted{Master: "4711", Matches: matches}, "[{4711 -1}]"},
+		{"patterns mean the system's users",
+			userkeys.Wanted{Master: "root", Named: named, Matches: matches, Verify: true},
+			"[{carol 1001} {dev1 1002} {dev2 1003} {root 0}]"},
+		{"without client_acl_verify names are taken as they stand",
+			userkeys.Wanted{Master: "root", Named: named, Matches: matches},
+			"[{carol 1001} {dev.* -1} {ghost -1} {root 0}]"},
+		{"the master's user need not be known", userkeys.Wanted{Master: "4711", Matches: matches},
+			"[{4711 -1}]"},
 	} {
 		if got := fmt.Sprint(userkeys.Users(passwd, tt.w)); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)

@@ -20,8 +20,8 @@ type Wanted struct {
 	Verify  bool                   // client_acl_verify: only users that the system knows
 }
 
-// Users lists who has a key, sorted by name: as salt.daemons.masterapi, Salt 3008. passwd is the content of /etc/passwd, which is
-// all that is known of the system's users.
+// Users lists who has a key, sorted by name: as salt.daemons.masterapi, Salt 3008. passwd is the
+// content of /etc/passwd, which is all that is known of the system's users.
 func Users(passwd string, w Wanted) []User {
 	system := accounts(passwd)
 	uids := make(map[string]int)

@@ -4,8 +4,8 @@
 //
 // Does not: know what is stored, or count it (packages jobcache and uploads do, where records lie).
 //
-// Guarantee: each master counts again before it has let a sixteenth of a limit pass, and before it refuses. So what is
-// stored exceeds a limit by a sixteenth for each other master at most.
+// Guarantee: each master counts again before it has let a sixteenth of a limit pass, and before it
+// refuses. So what is stored exceeds a limit by a sixteenth for each other master at most.
 package allotment
 
 import (
@@ -37,7 +37,8 @@ const (
 	between = 5 * time.Second
 )
 
-// Count calls add with what is stored of a minion, in bytes, any number of times. "" is nobody's: it counts in All alone.
+// Count calls add with what is stored of a minion, in bytes, any number of times. "" is nobody's:
+// it counts in All alone.
 type Count func(ctx context.Context, add func(id string, bytes int64)) error
 
 // Meter accounts for what is stored. It is safe for concurrent use. A nil Meter limits nothing.
@@ -64,12 +65,15 @@ func New(l Limits, count Count, now func() time.Time) *Meter {
 	if l.One <= 0 && l.All <= 0 {
 		return nil
 	}
-	return &Meter{limits: l, count: count, now: now, of: make(map[string]account), writing: make(map[string]int64)}
+	return &Meter{limits: l, count: count, now: now, of: make(map[string]account),
+		writing: make(map[string]int64)}
 }
 
-// Take accounts for bytes that are about to be stored of a minion; call done with whether they were. It refuses with ErrOne
-// or ErrAll, and then nothing is accounted for. Other errors are those of the count.
-func (m *Meter) Take(ctx context.Context, id string, bytes int64) (done func(stored bool), err error) {
+// Take accounts for bytes that are about to be stored of a minion; call done with whether they
+// were. It refuses with ErrOne or ErrAll, and then nothing is accounted for. Other errors are those
+// of the count.
+func (m *Meter) Take(ctx context.Context, id string, bytes int64) (done func(stored bool),
+	err error) {
 	if m == nil {
 		return func(bool) {}, nil
 	}
@@ -113,7 +117,8 @@ func (m *Meter) Give(id string, bytes int64) {
 // fresh reports whether the last count is good enough to let bytes pass. The caller holds mu.
 func (m *Meter) fresh(id string, bytes int64) bool {
 	one, all := m.of[id].since+bytes, m.all.since+bytes
-	return (m.limits.One <= 0 || id == "" || one <= m.limits.One/share) && (m.limits.All <= 0 || all <= m.limits.All/share)
+	return (m.limits.One <= 0 || id == "" || one <= m.limits.One/share) &&
+		(m.limits.All <= 0 || all <= m.limits.All/share)
 }
 
 // refusal is nil if bytes fit. The caller holds mu.
@@ -138,13 +143,15 @@ func (m *Meter) add(id string, bytes int64) {
 	}
 }
 
-// countAgain counts what is stored, unless somebody has since seen, or a refusal follows from a count of just now.
+// countAgain counts what is stored, unless somebody has since seen, or a refusal follows from a
+// count of just now.
 func (m *Meter) countAgain(ctx context.Context, seen time.Time, id string, bytes int64) error {
 	m.counting.Lock()
 	defer m.counting.Unlock()
 	m.mu.Lock()
 	began := m.now()
-	if !m.counted.Equal(seen) || !seen.IsZero() && began.Sub(seen) < between && m.refusal(id, bytes) != nil {
+	if !m.counted.Equal(seen) || !seen.IsZero() && began.Sub(seen) < between &&
+		m.refusal(id, bytes) != nil {
 		m.mu.Unlock()
 		return nil
 	}

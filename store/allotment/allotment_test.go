@@ -103,7 +103,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// TestMastersOvershootLittle: several masters that do not talk to each other exceed a limit by a sixteenth each at most.
+// TestMastersOvershootLittle: several masters that do not talk to each other exceed a limit by a
+// sixteenth each at most.
 func TestMastersOvershootLittle(t *testing.T) {
 	t.Parallel()
 	const masters, limit = 5, 16_000
@@ -111,14 +112,15 @@ func TestMastersOvershootLittle(t *testing.T) {
 	now, stored := time.Unix(1e9, 0), map[string]int64{}
 	var meters []*Meter
 	for range masters {
-		meters = append(meters, New(Limits{One: limit}, func(_ context.Context, add func(string, int64)) error {
-			mu.Lock()
-			defer mu.Unlock()
-			for id, n := range stored {
-				add(id, n)
-			}
-			return nil
-		}, func() time.Time { return now }))
+		meters = append(meters, New(Limits{One: limit},
+			func(_ context.Context, add func(string, int64)) error {
+				mu.Lock()
+				defer mu.Unlock()
+				for id, n := range stored {
+					add(id, n)
+				}
+				return nil
+			}, func() time.Time { return now }))
 	}
 	for i := range 10_000 {
 		if done, err := meters[i*7%masters].Take(t.Context(), "a", int64(1+i%97)); err == nil {
@@ -136,7 +138,8 @@ func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	d := &disk{of: map[string]int64{}}
 	var ticks atomic.Int64
-	m := New(Limits{One: 1000, All: 100_000}, d.count, func() time.Time { return time.Unix(ticks.Add(60), 0) })
+	m := New(Limits{One: 1000, All: 100_000}, d.count,
+		func() time.Time { return time.Unix(ticks.Add(60), 0) })
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	taken := map[string]int64{}

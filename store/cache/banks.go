@@ -31,21 +31,25 @@ type records interface {
 	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
 	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
 	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
-	List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error)
-	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
+	List(ctx context.Context, space ringstore.Space, place,
+		prefix string) ([]ringstore.Record, error)
+	Scan(ctx context.Context, space ringstore.Space, prefix string,
+		fn func(ringstore.Record) error) (ringstore.Coverage, error)
 }
 
 // Cache is the cache of the whole cluster. It is safe for concurrent use.
 //
-// A value lies at a path, its bank and its key. The first part of the path is the place on the ring, so that a bank and all below it lie
-// on the same masters: what a list or a flush sees is whole.
+// A value lies at a path, its bank and its key. The first part of the path is the place on the
+// ring, so that a bank and all below it lie on the same masters: what a list or a flush sees is
+// whole.
 type Cache struct {
 	store   records
 	minions minionData
 	log     *slog.Logger
 }
 
-// New makes the cache on the ring store, with the minions' data as its banks grains, pillar and mine. Log nil discards.
+// New makes the cache on the ring store, with the minions' data as its banks grains, pillar and
+// mine. Log nil discards.
 func New(store records, minions minionData, log *slog.Logger) *Cache {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -103,13 +107,15 @@ func (c *Cache) Store(ctx context.Context, bank, key string, val any) error {
 		return fmt.Errorf("store %s: %w", p, err)
 	}
 	place, name := locate(p)
-	if _, err := c.store.Write(ctx, place, ringstore.Put{Space: ringstore.SpaceBanks, Name: name, Value: packed}); err != nil {
+	if _, err := c.store.Write(ctx, place, ringstore.Put{Space: ringstore.SpaceBanks, Name: name,
+		Value: packed}); err != nil {
 		return fmt.Errorf("store %s: %w", p, err)
 	}
 	return nil
 }
 
-// Fetch returns the value of a key. Where there is none, but the bank itself is the key of a map, the map is asked for the key.
+// Fetch returns the value of a key. Where there is none, but the bank itself is the key of a map,
+// the map is asked for the key.
 func (c *Cache) Fetch(ctx context.Context, bank, key string) (val any, found bool, err error) {
 	p, err := keyPath(bank, key)
 	if err != nil {
@@ -131,7 +137,8 @@ func (c *Cache) Fetch(ctx context.Context, bank, key string) (val any, found boo
 			return val, true, nil
 		}
 	}
-	return nil, false, fmt.Errorf("fetch: %q is no bank but a key, and what it holds has no %q", whole, key)
+	return nil, false, fmt.Errorf("fetch: %q is no bank but a key, and what it holds has no %q",
+		whole, key)
 }
 
 func (c *Cache) get(ctx context.Context, p string) (any, bool, error) {
@@ -139,7 +146,8 @@ func (c *Cache) get(ctx context.Context, p string) (any, bool, error) {
 		return c.getMinion(ctx, kind, rest)
 	}
 	place, name := locate(p)
-	r, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceBanks, Place: place, Name: name})
+	r, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceBanks, Place: place,
+		Name: name})
 	if err != nil || !found {
 		return nil, false, err
 	}
@@ -150,9 +158,10 @@ func (c *Cache) get(ctx context.Context, p string) (any, bool, error) {
 	return v, true, nil
 }
 
-// List returns the keys of a bank and the banks in it, sorted; what is both comes twice. A bank that is not there is empty. Incomplete says
-// what part of the ring could not be asked.
-func (c *Cache) List(ctx context.Context, bank string) (names []string, incomplete string, err error) {
+// List returns the keys of a bank and the banks in it, sorted; what is both comes twice. A bank
+// that is not there is empty. Incomplete says what part of the ring could not be asked.
+func (c *Cache) List(ctx context.Context, bank string) (names []string, incomplete string,
+	err error) {
 	p, err := bankPath(bank)
 	if err != nil {
 		return nil, "", fmt.Errorf("list: %w", err)
@@ -220,7 +229,8 @@ func (c *Cache) topmost(ctx context.Context) (names []string, incomplete string,
 }
 
 // below returns the records of a bank and of those in it; prefix is what their names begin with.
-func (c *Cache) below(ctx context.Context, bank string) (found []ringstore.Record, prefix string, err error) {
+func (c *Cache) below(ctx context.Context, bank string) (found []ringstore.Record, prefix string,
+	err error) {
 	place, rest, deep := strings.Cut(bank, "/")
 	if deep {
 		prefix = rest + "/"

@@ -38,14 +38,16 @@ func TestTree(t *testing.T) {
 	c, _ := open(t)
 	ctx := t.Context()
 	for _, s := range []struct{ bank, key, value string }{
-		{"a", "k", "1"}, {"a/b", "k", "2"}, {"/a//b/../b/c/", "k", "3"}, {"a", "b", "4"}, {"a", "b/d", "5"}, {"", "top", "6"}, {".", "top2", "7"}, {"ab", "x", "8"}, {"a", "k", "9"},
+		{"a", "k", "1"}, {"a/b", "k", "2"}, {"/a//b/../b/c/", "k", "3"}, {"a", "b", "4"},
+		{"a", "b/d", "5"}, {"", "top", "6"}, {".", "top2", "7"}, {"ab", "x", "8"}, {"a", "k", "9"},
 	} {
 		if err := c.Store(ctx, s.bank, s.key, s.value); err != nil {
 			t.Fatal(s, err)
 		}
 	}
 	for _, f := range []struct{ bank, key, want string }{
-		{"a", "k", "9"}, {"a/b", "k", "2"}, {"a/b/c", "k", "3"}, {"a", "b/c/k", "3"}, {"a", "b", "4"}, {"a/b", "d", "5"}, {"/", "top", "6"}, {"x/..", "top2", "7"},
+		{"a", "k", "9"}, {"a/b", "k", "2"}, {"a/b/c", "k", "3"}, {"a", "b/c/k", "3"},
+		{"a", "b", "4"}, {"a/b", "d", "5"}, {"/", "top", "6"}, {"x/..", "top2", "7"},
 		{"a", "nosuch", ""}, {"nosuch", "k", ""}, {"", "nosuch", ""}, {"a/b/c", "d", ""},
 	} {
 		v, found, err := c.Fetch(ctx, f.bank, f.key)
@@ -53,7 +55,8 @@ func TestTree(t *testing.T) {
 			t.Errorf("fetch %q %q: %v %v %v", f.bank, f.key, v, found, err)
 		}
 	}
-	for bank, want := range map[string]string{"": "a ab top top2", "a": "b b k", "a/b": "c d k", "a/b/c": "k", "b": "", "/ab/": "x"} {
+	for bank, want := range map[string]string{"": "a ab top top2", "a": "b b k", "a/b": "c d k",
+		"a/b/c": "k", "b": "", "/ab/": "x"} {
 		if got := list(t, c, bank); got != want {
 			t.Errorf("list %q: %q, want %q", bank, got, want)
 		}
@@ -63,7 +66,9 @@ func TestTree(t *testing.T) {
 		want      bool
 		left      string // of bank a
 	}{
-		{"a", "b", true, "b k"}, {"a", "b", false, "b k"}, {"a/b", "nosuch", false, "b k"}, {"a/b", "k", true, "b k"}, {"a/b", "", true, "k"}, {"a/b", "", false, "k"}, {"nosuch", "", false, "k"}, {"/a/", "", true, ""},
+		{"a", "b", true, "b k"}, {"a", "b", false, "b k"}, {"a/b", "nosuch", false, "b k"},
+		{"a/b", "k", true, "b k"}, {"a/b", "", true, "k"}, {"a/b", "", false, "k"},
+		{"nosuch", "", false, "k"}, {"/a/", "", true, ""},
 	} {
 		flush := func() (bool, error) { return c.Flush(ctx, f.bank, f.key) }
 		if f.key == "" {
@@ -87,7 +92,8 @@ func TestPathsStayInside(t *testing.T) {
 	c, _ := open(t)
 	ctx := t.Context()
 	for _, p := range []struct{ bank, key string }{
-		{"..", "k"}, {"../a", "k"}, {"a/../..", "k"}, {"a", "../../k"}, {"a", ".."}, {"", ".."}, {"a", "."}, {"", "."}, {"a", ""}, {"a/b", "../../../etc/passwd"},
+		{"..", "k"}, {"../a", "k"}, {"a/../..", "k"}, {"a", "../../k"}, {"a", ".."}, {"", ".."},
+		{"a", "."}, {"", "."}, {"a", ""}, {"a/b", "../../../etc/passwd"},
 	} {
 		err := c.Store(ctx, p.bank, p.key, 1)
 		_, _, fetched := c.Fetch(ctx, p.bank, p.key)
@@ -106,7 +112,8 @@ func TestPathsStayInside(t *testing.T) {
 			t.Errorf("flush of %q: %v", bank, err)
 		}
 	}
-	for _, p := range []struct{ bank, key string }{{strings.Repeat("b", ringstore.MaxPlace+1), "k"}, {"b", strings.Repeat("k", ringstore.MaxName+1)}} {
+	for _, p := range []struct{ bank, key string }{{strings.Repeat("b", ringstore.MaxPlace+1), "k"},
+		{"b", strings.Repeat("k", ringstore.MaxName+1)}} {
 		if err := c.Store(ctx, p.bank, p.key, 1); !errors.Is(err, ringstore.ErrTooLarge) {
 			t.Errorf("a path of %d bytes: %v", len(p.bank)+len(p.key), err)
 		}
@@ -137,18 +144,22 @@ func TestMinionBanks(t *testing.T) {
 	for _, s := range []struct {
 		bank, key string
 		value     any
-	}{{"grains", "web1", grains}, {"pillar", "web1", grains}, {"pillar", "web1:dev", grains}, {"mine", "web1", value.Map{{Key: "f", Value: "v"}, {Key: "g", Value: "w"}}}, {"mine", "web2", grains}} {
+	}{{"grains", "web1", grains}, {"pillar", "web1", grains}, {"pillar", "web1:dev",
+		grains}, {"mine", "web1", value.Map{{Key: "f", Value: "v"}, {Key: "g", Value: "w"}}},
+		{"mine", "web2", grains}} {
 		if err := c.Store(ctx, s.bank, s.key, s.value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, found, err := data.PillarOf(ctx, "web1", "dev"); err != nil || !found || !reflect.DeepEqual(got, grains) {
+	if got, found, err := data.PillarOf(ctx, "web1", "dev"); err != nil || !found ||
+		!reflect.DeepEqual(got, grains) {
 		t.Error(got, found, err)
 	}
 	if err := data.SetGrains(ctx, "web9", value.Raw("\x81\xa1a\x01")); err != nil {
 		t.Fatal(err)
 	}
-	for bank, want := range map[string]string{"": "grains mine pillar", "grains": "web1 web9", "pillar": "web1 web1:dev", "mine": "web1 web2", "grains/web1": ""} {
+	for bank, want := range map[string]string{"": "grains mine pillar", "grains": "web1 web9",
+		"pillar": "web1 web1:dev", "mine": "web1 web2", "grains/web1": ""} {
 		if got := list(t, c, bank); got != want {
 			t.Errorf("list %q: %q, want %q", bank, got, want)
 		}
@@ -159,7 +170,8 @@ func TestMinionBanks(t *testing.T) {
 	for _, bad := range []struct {
 		bank, key string
 		value     any
-	}{{"grains", "web1", "text"}, {"grains", "web/1", grains}, {"mine/x", "y", grains}, {"pillar", ":dev", grains}} {
+	}{{"grains", "web1", "text"}, {"grains", "web/1", grains}, {"mine/x", "y", grains}, {"pillar",
+		":dev", grains}} {
 		if err := c.Store(ctx, bad.bank, bad.key, bad.value); err == nil {
 			t.Errorf("%v was stored", bad)
 		}
@@ -167,7 +179,8 @@ func TestMinionBanks(t *testing.T) {
 	if ok, err := c.Flush(ctx, "pillar", "web1"); !ok || err != nil || list(t, c, "pillar") != "" {
 		t.Error(ok, err, list(t, c, "pillar"))
 	}
-	if ok, err := c.FlushBank(ctx, "grains"); !ok || err != nil || list(t, c, "grains") != "" || list(t, c, "mine") != "web1 web2" {
+	if ok, err := c.FlushBank(ctx, "grains"); !ok || err != nil || list(t, c, "grains") != "" ||
+		list(t, c, "mine") != "web1 web2" {
 		t.Error(ok, err, list(t, c, ""))
 	}
 	if ok, err := c.FlushBank(ctx, "grains"); ok || err != nil {
@@ -190,7 +203,8 @@ func TestMigrate(t *testing.T) {
 			}
 		}
 		full := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o700), os.WriteFile(full, b, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o700),
+			os.WriteFile(full, b, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,7 +213,8 @@ func TestMigrate(t *testing.T) {
 	write("grains/web2.p", old)
 	write("pillar/web1:dev.p", old)
 	write("mine/web1.p", value.Map{{Key: "f", Value: "v"}})
-	write("minions/web3/data.p", value.Map{{Key: "grains", Value: old}, {Key: "pillar", Value: old}})
+	write("minions/web3/data.p", value.Map{{Key: "grains", Value: old},
+		{Key: "pillar", Value: old}})
 	write("minions/web3/mine.p", value.Map{{Key: "f", Value: "v3"}})
 	write("minions/web3/files/etc/hosts", []byte("127.0.0.1"))
 	write("cloud/active/k.p", "value")
@@ -207,22 +222,27 @@ func TestMigrate(t *testing.T) {
 	write("cloud/broken.p", []byte{0xc1})
 	write("jobs/ab/cd/.load.p", old)
 	write("top.p", "not in a bank")
-	if err := errors.Join(os.Symlink("/etc", filepath.Join(dir, "cloud/link")), os.Symlink(filepath.Join(dir, "top.p"), filepath.Join(dir, "cloud/linked.p"))); err != nil {
+	if err := errors.Join(os.Symlink("/etc", filepath.Join(dir, "cloud/link")),
+		os.Symlink(filepath.Join(dir, "top.p"), filepath.Join(dir, "cloud/linked.p"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := data.SetGrains(ctx, "web2", value.Raw("\x81\xa2os\xa3new")); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"grains": 2, "pillar": 1, "mine": 1, "minions/web3": 2, "cloud/active": 1, "cloud": 2}
+	want := map[string]int{"grains": 2, "pillar": 1, "mine": 1, "minions/web3": 2,
+		"cloud/active": 1, "cloud": 2}
 	done, err := c.Migrate(ctx, dir, "", true)
-	if err != nil || !reflect.DeepEqual(done.Keys, want) || done.Errors != 0 || list(t, c, "") != "grains" {
+	if err != nil || !reflect.DeepEqual(done.Keys, want) || done.Errors != 0 ||
+		list(t, c, "") != "grains" {
 		t.Fatalf("dry: %v %v, then %q", done, err, list(t, c, ""))
 	}
 	done, err = c.Migrate(ctx, dir, "", false)
 	if err != nil || !reflect.DeepEqual(done.Keys, want) || done.Errors != 1 {
 		t.Fatal(done, err)
 	}
-	for bank, want := range map[string]string{"": "cloud grains mine pillar", "grains": "web1 web2 web3", "pillar": "web1:dev web3", "mine": "web1 web3", "cloud": "active", "cloud/active": "k"} {
+	for bank, want := range map[string]string{"": "cloud grains mine pillar",
+		"grains": "web1 web2 web3", "pillar": "web1:dev web3", "mine": "web1 web3",
+		"cloud": "active", "cloud/active": "k"} {
 		if got := list(t, c, bank); got != want {
 			t.Errorf("list %q: %q, want %q", bank, got, want)
 		}
@@ -232,10 +252,12 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("grains of %s: %v %v", id, g, err)
 		}
 	}
-	if done, err = c.Migrate(ctx, dir, "jobs/ab", true); err != nil || done.Keys["jobs/ab/cd"] != 1 {
+	if done, err = c.Migrate(ctx, dir, "jobs/ab", true); err != nil ||
+		done.Keys["jobs/ab/cd"] != 1 {
 		t.Error(done, err)
 	}
-	if done, err = c.Migrate(ctx, dir, "nosuch", false); err != nil || len(done.Keys) != 0 || done.Errors != 0 {
+	if done, err = c.Migrate(ctx, dir, "nosuch", false); err != nil || len(done.Keys) != 0 ||
+		done.Errors != 0 {
 		t.Error(done, err)
 	}
 	if _, err = c.Migrate(ctx, dir, "../x", false); !errors.Is(err, ErrOutside) {
@@ -245,7 +267,8 @@ func TestMigrate(t *testing.T) {
 
 // FuzzPaths: whatever is asked for, what comes of it lies inside and is found again as itself.
 func FuzzPaths(f *testing.F) {
-	for _, s := range [][2]string{{"a", "k"}, {"../a", "k"}, {"a//b/..", "../k"}, {"/", "k/"}, {".", "."}, {"a", "b/../../../c"}, {"\x00", "\xff"}} {
+	for _, s := range [][2]string{{"a", "k"}, {"../a", "k"}, {"a//b/..", "../k"}, {"/", "k/"},
+		{".", "."}, {"a", "b/../../../c"}, {"\x00", "\xff"}} {
 		f.Add(s[0], s[1])
 	}
 	f.Fuzz(func(t *testing.T, bank, key string) {
@@ -254,7 +277,8 @@ func FuzzPaths(f *testing.F) {
 			return
 		}
 		place, name := locate(p)
-		if place == "" || name == "" || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || p == ".." || strings.HasPrefix(p, "../") || strings.Contains("/"+p+"/", "/../") {
+		if place == "" || name == "" || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") ||
+			p == ".." || strings.HasPrefix(p, "../") || strings.Contains("/"+p+"/", "/../") {
 			t.Fatalf("%q %q lies at %q: %q %q", bank, key, p, place, name)
 		}
 		dir, base := path.Split(p)

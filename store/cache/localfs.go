@@ -20,7 +20,8 @@ const suffix = ".p"
 // maxFile bounds one file of Salt's cache, in bytes; what is larger is counted as an error.
 const maxFile = 64 << 20
 
-// noBanks are folders of a cachedir that hold files of that form and are no banks: the job cache, lists of files, tokens, and our own state.
+// noBanks are folders of a cachedir that hold files of that form and are no banks: the job cache,
+// lists of files, tokens, and our own state.
 var noBanks = []string{"clustermaster", "file_lists", "jobs", "tokens"}
 
 // Migrated says what a migration found.
@@ -29,9 +30,10 @@ type Migrated struct {
 	Errors int            // keys that were not taken in; the log has each
 }
 
-// Migrate takes in the values that a master of Salt's kept as files below cachedir (driver localfs): of one bank and those in it, or of all
-// if bank is "". A value replaces what there is, but for grains, pillar and mine, in which what a minion told since stays. With dry
-// nothing is written.
+// Migrate takes in the values that a master of Salt's kept as files below cachedir (driver
+// localfs): of one bank and those in it, or of all if bank is "". A value replaces what there is,
+// but for grains, pillar and mine, in which what a minion told since stays. With dry nothing is
+// written.
 func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (Migrated, error) {
 	done := Migrated{Keys: map[string]int{}}
 	from, err := bankPath(bank)
@@ -91,11 +93,13 @@ func (c *Cache) take(ctx context.Context, root *os.Root, file, bank, key string)
 	if m, ok := val.(value.Map); ok && len(m) == 0 {
 		return nil
 	}
-	if id, ok := strings.CutPrefix(bank, "minions/"); ok { // where Salt kept minions' data up to 3007
+	// where Salt kept minions' data up to 3007
+	if id, ok := strings.CutPrefix(bank, "minions/"); ok {
 		m, _ := val.(value.Map)
 		switch key {
 		case "data":
-			return errors.Join(c.takeMinion(ctx, grainsBank, id, m), c.takeMinion(ctx, pillarBank, id, m))
+			return errors.Join(c.takeMinion(ctx, grainsBank, id, m),
+				c.takeMinion(ctx, pillarBank, id, m))
 		case mineBank:
 			return c.takeNew(ctx, mineBank, id, val)
 		}

@@ -12,8 +12,8 @@ import (
 	"clustermaster/wire"
 )
 
-// The banks of what minions told of themselves, as Salt 3008 names them. A key is a minion id; in the bank pillar a pillarenv may follow
-// behind a colon.
+// The banks of what minions told of themselves, as Salt 3008 names them. A key is a minion id; in
+// the bank pillar a pillarenv may follow behind a colon.
 const (
 	grainsBank = "grains"
 	pillarBank = "pillar"
@@ -37,7 +37,8 @@ type minionData interface {
 	Kept(ctx context.Context, bank string) (keys []string, cover ringstore.Coverage, err error)
 }
 
-// minionKind says which of the minions' banks a path leads into, and the key there; "" for any other path.
+// minionKind says which of the minions' banks a path leads into, and the key there; "" for any
+// other path.
 func minionKind(p string) (kind, key string) {
 	first, rest, _ := strings.Cut(p, "/")
 	if rest == "" || !slices.Contains(minionBanks, first) {
@@ -126,7 +127,8 @@ func (c *Cache) dropMinions(ctx context.Context, kind string) (bool, error) {
 		}
 	}
 	if !cover.Complete() {
-		return true, errors.New("flush " + kind + ": " + cover.String() + "; flush again when all masters are back")
+		return true, errors.New("flush " + kind + ": " + cover.String() +
+			"; flush again when all masters are back")
 	}
 	return len(keys) > 0, nil
 }

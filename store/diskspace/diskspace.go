@@ -46,14 +46,15 @@ type Size struct {
 // Default is 5 % of the file system, but no more than 1 GiB.
 var Default = Size{Percent: 5, Bytes: 1 << 30}
 
-// ParseSize reads the option disk_reserve: a number of bytes, one with K, M, G or T behind it, or a percentage. An
-// empty text is the Default, 0 no reserve.
+// ParseSize reads the option disk_reserve: a number of bytes, one with K, M, G or T behind it, or a
+// percentage. An empty text is the Default, 0 no reserve.
 func ParseSize(text string) (Size, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return Default, nil
 	}
-	wrong := fmt.Errorf("is %q; bytes (1073741824, 512M, 1G) or a part of the disk (5%%) is needed", text)
+	wrong := fmt.Errorf("is %q; bytes (1073741824, 512M, 1G) or a part of the disk (5%%) is needed",
+		text)
 	if part, ok := strings.CutSuffix(text, "%"); ok {
 		n, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
 		if err != nil || !(n >= 0 && n <= 90) {
@@ -115,14 +116,17 @@ type Reserve struct {
 	refused    *prometheus.CounterVec
 }
 
-// lookEvery is how often the file system is asked. What is written in between is small against any sensible reserve.
+// lookEvery is how often the file system is asked. What is written in between is small against any
+// sensible reserve.
 const lookEvery = 500 * time.Millisecond
 
 // New looks once; Run goes on with that. Reg nil registers no metrics.
 func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Reserve {
-	r := &Reserve{size: size, dir: dir, log: log.With("component", "diskspace"), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "clustermaster_disk_refused_total", Help: "Work of operators that was refused because the disk is almost full, by kind.",
-	}, []string{"what"})}
+	r := &Reserve{size: size, dir: dir, log: log.With("component", "diskspace"),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_disk_refused_total",
+			Help: "Work of operators that was refused because the disk is almost full, by kind.",
+		}, []string{"what"})}
 	r.look()
 	if reg != nil {
 		gauge := func(name, help string, f func() float64) prometheus.Collector {
@@ -130,14 +134,19 @@ func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Re
 		}
 		reg.MustRegister(
 			r.refused,
-			gauge("clustermaster_disk_free_bytes", "Free space on the file system of the master's data.", func() float64 { return float64(r.free.Load()) }),
-			gauge("clustermaster_disk_reserve_bytes", "Free space below which this master takes no more data.", func() float64 { return float64(r.keep.Load()) }),
-			gauge("clustermaster_disk_low", "1 while less than the reserve is free.", func() float64 {
-				if r.low.Load() != nil {
-					return 1
-				}
-				return 0
-			}),
+			gauge("clustermaster_disk_free_bytes",
+				"Free space on the file system of the master's data.",
+				func() float64 { return float64(r.free.Load()) }),
+			gauge("clustermaster_disk_reserve_bytes",
+				"Free space below which this master takes no more data.",
+				func() float64 { return float64(r.keep.Load()) }),
+			gauge("clustermaster_disk_low", "1 while less than the reserve is free.",
+				func() float64 {
+					if r.low.Load() != nil {
+						return 1
+					}
+					return 0
+				}),
 		)
 	}
 	return r
@@ -151,8 +160,8 @@ func (r *Reserve) Low() error {
 	return nil
 }
 
-// Refuse is Low for work of an operator, which it counts, named by what. Unless dir is empty the folder's file system
-// must have its reserve as well.
+// Refuse is Low for work of an operator, which it counts, named by what. Unless dir is empty the
+// folder's file system must have its reserve as well.
 func (r *Reserve) Refuse(what, dir string) error {
 	err := r.Low()
 	if err == nil && dir != "" {
@@ -191,12 +200,14 @@ func (r *Reserve) look() {
 		e := &LowError{Dir: r.dir, Free: free, Keep: keep}
 		if r.low.Swap(e) == nil {
 			r.log.Error("the disk is almost full: this master takes no returns, pushed files, synced roots or backups, and is not ready, "+
-				"until space is freed; keys and members can still be changed", "path", r.dir, "free", bytes(free), "reserve", bytes(keep))
+				"until space is freed; keys and members can still be changed", "path", r.dir,
+				"free", bytes(free), "reserve", bytes(keep))
 		}
 		return
 	}
 	if r.low.Swap(nil) != nil {
-		r.log.Info("the disk has its reserve again: this master takes everything", "path", r.dir, "free", bytes(free), "reserve", bytes(keep))
+		r.log.Info("the disk has its reserve again: this master takes everything", "path", r.dir,
+			"free", bytes(free), "reserve", bytes(keep))
 	}
 }
 
@@ -207,7 +218,8 @@ func bytes(n uint64) string {
 		name  string
 	}{{40, "TiB"}, {30, "GiB"}, {20, "MiB"}, {10, "KiB"}} {
 		if n >= 1<<u.shift {
-			return strconv.FormatFloat(float64(n)/float64(uint64(1)<<u.shift), 'f', 1, 64) + " " + u.name
+			return strconv.FormatFloat(float64(n)/float64(uint64(1)<<u.shift), 'f', 1, 64) +
+				" " + u.name
 		}
 	}
 	return strconv.FormatUint(n, 10) + " bytes"

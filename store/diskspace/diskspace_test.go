@@ -26,7 +26,8 @@ func TestParseSize(t *testing.T) {
 			t.Errorf("%q: %+v, %v; want %+v", c.text, got, err, c.want)
 		}
 	}
-	for _, text := range []string{"%", "G", "-1", "-1%", "91%", "NaN%", "1X", "1.5G", "much", "20000000T", "99999999999999999999"} {
+	for _, text := range []string{"%", "G", "-1", "-1%", "91%", "NaN%", "1X", "1.5G", "much",
+		"20000000T", "99999999999999999999"} {
 		if got, err := ParseSize(text); err == nil {
 			t.Errorf("%q is taken as %+v", text, got)
 		}
@@ -35,7 +36,8 @@ func TestParseSize(t *testing.T) {
 
 func TestSizeOfDisk(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ total, want uint64 }{{64 << 20, 3355443}, {10 << 30, 512 << 20}, {20 << 30, 1 << 30}, {8 << 40, 1 << 30}} {
+	for _, c := range []struct{ total, want uint64 }{{64 << 20, 3355443}, {10 << 30, 512 << 20},
+		{20 << 30, 1 << 30}, {8 << 40, 1 << 30}} {
 		if got := Default.of(c.total); got != c.want {
 			t.Errorf("of %d bytes %d are kept, want %d", c.total, got, c.want)
 		}
@@ -50,7 +52,8 @@ func TestLow(t *testing.T) {
 	}
 	r := New(dir, Size{Bytes: 1 << 62}, slog.New(slog.DiscardHandler), nil)
 	err := r.Low()
-	if !errors.Is(err, ErrLow) || !strings.HasPrefix(err.Error(), "disk: ") || !strings.Contains(err.Error(), "disk_reserve") {
+	if !errors.Is(err, ErrLow) || !strings.HasPrefix(err.Error(), "disk: ") ||
+		!strings.Contains(err.Error(), "disk_reserve") {
 		t.Errorf("below the reserve: %v", err)
 	}
 	if err := r.Refuse("backup", dir); !errors.Is(err, ErrLow) {

@@ -11,7 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// lossy is a file system that may lose all that was not synced. Before each step it notes what a loss of power would leave.
+// lossy is a file system that may lose all that was not synced. Before each step it notes what a
+// loss of power would leave.
 type lossy struct {
 	fs    *vfs.MemFS
 	made  int
@@ -20,7 +21,8 @@ type lossy struct {
 
 func (l *lossy) note() {
 	for seed := range uint64(4) { // nothing of what was not synced, or a random part of it
-		l.crash(l.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(seed) * 30, RNG: rand.New(rand.NewPCG(seed, 1))}))
+		l.crash(l.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(seed) * 30,
+			RNG: rand.New(rand.NewPCG(seed, 1))}))
 	}
 }
 
@@ -66,8 +68,8 @@ func read(fs *vfs.MemFS, name string) (string, error) {
 	return string(b), err
 }
 
-// A loss of power at any step leaves the old or the new content, and the new one once WriteFile has returned. Without
-// either of its syncs this fails.
+// A loss of power at any step leaves the old or the new content, and the new one once WriteFile has
+// returned. Without either of its syncs this fails.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	l := &lossy{fs: vfs.NewCrashableMem(), crash: func(*vfs.MemFS) {}}
@@ -83,7 +85,8 @@ func TestPowerLoss(t *testing.T) {
 		steps := 0
 		l.crash = func(fs *vfs.MemFS) {
 			steps++
-			if got, err := read(fs, "/data/state"); (err != nil && n > 0) || (err == nil && got != old && got != content) {
+			if got, err := read(fs, "/data/state"); (err != nil && n > 0) ||
+				(err == nil && got != old && got != content) {
 				t.Errorf("write %d: a loss of power leaves %.20q, %v", n, got, err)
 			}
 		}
@@ -114,7 +117,8 @@ func TestPowerLossOfANewFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 20 {
-		name, content := fmt.Sprintf("/data/key%d", n), fmt.Sprintf("content %d, %s", n, make([]byte, n*100))
+		name, content := fmt.Sprintf("/data/key%d", n), fmt.Sprintf("content %d, %s", n,
+			make([]byte, n*100))
 		l.crash = func(fs *vfs.MemFS) {
 			if got, err := read(fs, name); err == nil && got != content {
 				t.Errorf("file %d: a loss of power leaves %.20q", n, got)

@@ -13,7 +13,8 @@ import (
 	"path/filepath"
 )
 
-// folder is what a file is replaced on: the machine's file system, or in tests one that loses what was not synced.
+// folder is what a file is replaced on: the machine's file system, or in tests one that loses what
+// was not synced.
 type folder interface {
 	// create makes a new file in dir, of mode 0600, and returns its name.
 	create(dir string) (f file, name string, err error)
@@ -51,8 +52,9 @@ func writeFile(on folder, path string, b []byte) error {
 	return on.sync(dir)
 }
 
-// WriteNew makes a file, with mode 0600, and puts it on stable storage as WriteFile does. If there is one already, that
-// one stays and the error is fs.ErrExist: of two that make it at the same time one has made it, whole.
+// WriteNew makes a file, with mode 0600, and puts it on stable storage as WriteFile does. If there
+// is one already, that one stays and the error is fs.ErrExist: of two that make it at the same time
+// one has made it, whole.
 func WriteNew(path string, b []byte) error { return writeNew(machine{}, path, b) }
 
 func writeNew(on folder, path string, b []byte) error {

@@ -26,8 +26,9 @@ const (
 	maxName    = 4096
 )
 
-// Adopt takes in the jobs that the returner local_cache of a Salt master has below cachedir/jobs, with their returns. Jobs and
-// returns that are known stay as they are, so it may be called again. With dry nothing is kept.
+// Adopt takes in the jobs that the returner local_cache of a Salt master has below cachedir/jobs,
+// with their returns. Jobs and returns that are known stay as they are, so it may be called again.
+// With dry nothing is kept.
 func (c *Cache) Adopt(ctx context.Context, cachedir string, dry bool) (Adopted, error) {
 	var done Adopted
 	root, err := os.OpenRoot(cachedir) // no link leads out of it
@@ -60,7 +61,8 @@ func (c *Cache) Adopt(ctx context.Context, cachedir string, dry bool) (Adopted, 
 }
 
 // adoptJob takes in the folder of one job.
-func (c *Cache) adoptJob(ctx context.Context, root *os.Root, dir string, dry bool, done *Adopted) error {
+func (c *Cache) adoptJob(ctx context.Context, root *os.Root, dir string, dry bool,
+	done *Adopted) error {
 	if _, err := root.Stat(path.Join(dir, "nocache")); err == nil {
 		return nil
 	}
@@ -115,7 +117,8 @@ func adoptedMinions(root *os.Root, dir string) (ids []string) {
 }
 
 // adoptReturns takes in the returns of one job.
-func (c *Cache) adoptReturns(ctx context.Context, root *os.Root, dir, jid string, dry bool, done *Adopted) error {
+func (c *Cache) adoptReturns(ctx context.Context, root *os.Root, dir, jid string, dry bool,
+	done *Adopted) error {
 	entries, err := fs.ReadDir(root.FS(), dir)
 	if err != nil {
 		return err

@@ -10,9 +10,10 @@ import (
 // ahead is how far in the future the time in a job id may lie and still count: clocks differ.
 const ahead = time.Hour
 
-// expiry says when the records of a job go. For a job id that is a time it follows from the id alone (exact), so all
-// masters give all records of the job the same expiry and the ring store finds them without a search. For other ids,
-// and for ids of long ago or of tomorrow, it counts from now.
+// expiry says when the records of a job go. For a job id that is a time it follows from the id
+// alone (exact), so all masters give all records of the job the same expiry and the ring store
+// finds them without a search. For other ids, and for ids of long ago or of tomorrow, it counts
+// from now.
 func (c *Cache) expiry(jid string) (at time.Time, exact bool) {
 	if c.keep <= 0 {
 		return time.Time{}, true
@@ -24,7 +25,9 @@ func (c *Cache) expiry(jid string) (at time.Time, exact bool) {
 	return now.Add(c.keep), false
 }
 
-func (c *Cache) put(space ringstore.Space, jid, name string, value []byte, first bool) ringstore.Put {
+func (c *Cache) put(space ringstore.Space, jid, name string, value []byte,
+	first bool) ringstore.Put {
 	at, exact := c.expiry(jid)
-	return ringstore.Put{Space: space, Name: name, Value: value, Expires: at, Exact: exact, First: first}
+	return ringstore.Put{Space: space, Name: name, Value: value, Expires: at, Exact: exact,
+		First: first}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Return is what one minion returned for a job. The values are packed and passed through untouched; nil if the minion
-// sent none.
+// Return is what one minion returned for a job. The values are packed and passed through untouched;
+// nil if the minion sent none.
 type Return struct {
 	Return  value.Raw
 	Retcode value.Raw // a number, or a map from function to number
@@ -28,9 +28,11 @@ type Return struct {
 	Out     string // outputter, "" if the minion named none
 	FunArgs value.Raw
 	Stamp   string // when it came, as wire.Stamp writes it
-	// End is when the job ended if this is its last return, as wire.JIDTime writes times; "" keeps none. It is a part of the job, not of the return.
+	// End is when the job ended if this is its last return, as wire.JIDTime writes times; "" keeps
+	// none. It is a part of the job, not of the return.
 	End string
-	// Own says that nobody published the job, as far as is known: then the return counts for what is stored of such jobs. It is not stored.
+	// Own says that nobody published the job, as far as is known: then the return counts for what
+	// is stored of such jobs. It is not stored.
 	Own bool
 }
 
@@ -42,18 +44,21 @@ type Job struct {
 	EndTime string    // as wire.JIDTime writes times; "" if none was kept
 }
 
-// Names of a job's records. Heads lie in a space of their own, so that listing jobs reads no returns.
+// Names of a job's records. Heads lie in a space of their own, so that listing jobs reads no
+// returns.
 const (
 	headLoad = "load"
 	headEnd  = "end"
 	peerName = "peer" // the minion that ordered it, in the space of the job
 	noCache  = "nocache"
 
-	minionsPrefix = "m/" // then the source, "/" and a hash of the list: lists of one source add up too
+	// then the source, "/" and a hash of the list: lists of one source add up too
+	minionsPrefix = "m/"
 	returnPrefix  = "r/" // then the minion id
 
-	// ownPrefix, then a minion's id, is a head of a job that nobody published: how many bytes are stored of what that minion
-	// returned for it. Without an id it is what a syndic told of the job.
+	// ownPrefix, then a minion's id, is a head of a job that nobody published: how many bytes are
+	// stored of what that minion returned for it. Without an id it is what a syndic told of the
+	// job.
 	ownPrefix = "own/"
 )
 
@@ -70,11 +75,13 @@ type records interface {
 	// Get returns one record; found is false if there is none.
 	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
 	// List returns the records of a place whose names begin with prefix, by name.
-	List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error)
+	List(ctx context.Context, space ringstore.Space, place,
+		prefix string) ([]ringstore.Record, error)
 	// Names is List without values, and without a bound on them.
 	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
 	// Scan calls fn with all records of a space.
-	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
+	Scan(ctx context.Context, space ringstore.Space, prefix string,
+		fn func(ringstore.Record) error) (ringstore.Coverage, error)
 }
 
 // Cache is the job cache of the whole cluster. It is safe for concurrent use.
@@ -86,7 +93,8 @@ type Cache struct {
 	now   func() time.Time
 }
 
-// New makes a cache on the ring store. keepSeconds is keep_jobs_seconds; 0 keeps for ever. Log nil discards.
+// New makes a cache on the ring store. keepSeconds is keep_jobs_seconds; 0 keeps for ever. Log nil
+// discards.
 func New(store records, keepSeconds int, log *slog.Logger) *Cache {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -97,8 +105,8 @@ func New(store records, keepSeconds int, log *slog.Logger) *Cache {
 	}
 }
 
-// Limit bounds what is stored of jobs that nobody published, before the first use; what is beyond is refused with
-// allotment.ErrSpent.
+// Limit bounds what is stored of jobs that nobody published, before the first use; what is beyond
+// is refused with allotment.ErrSpent.
 func (c *Cache) Limit(l allotment.Limits) { c.kept = allotment.New(l, c.count, c.now) }
 
 // count tells what is stored of jobs that nobody published.
@@ -112,8 +120,10 @@ func (c *Cache) count(ctx context.Context, add func(id string, bytes int64)) err
 	return err
 }
 
-// saveOwn writes records of a job that nobody published, as far as is known, on the account of a minion; "" is a syndic's.
-func (c *Cache) saveOwn(ctx context.Context, jid, id string, puts []ringstore.Put) ([]ringstore.Result, error) {
+// saveOwn writes records of a job that nobody published, as far as is known, on the account of a
+// minion; "" is a syndic's.
+func (c *Cache) saveOwn(ctx context.Context, jid, id string,
+	puts []ringstore.Put) ([]ringstore.Result, error) {
 	bytes := int64(ownCost)
 	for _, p := range puts {
 		bytes += int64(len(p.Value))
@@ -127,7 +137,8 @@ func (c *Cache) saveOwn(ctx context.Context, jid, id string, puts []ringstore.Pu
 	if err != nil {
 		return nil, err
 	}
-	own := c.put(ringstore.SpaceJobHeads, jid, ownPrefix+id, binary.AppendUvarint(nil, uint64(bytes)), true)
+	own := c.put(ringstore.SpaceJobHeads, jid, ownPrefix+id,
+		binary.AppendUvarint(nil, uint64(bytes)), true)
 	res, err := c.store.Write(ctx, jid, append(puts, own)...)
 	done(err == nil && res[len(puts)].Stored)
 	return res, err
@@ -146,8 +157,8 @@ func (c *Cache) published(ctx context.Context, jid string) (bool, error) {
 	return loaded, err
 }
 
-// SaveLoad keeps a job: the publish request, redacted again here, and the minions that it goes to. Saving the same job
-// again replaces the load and adds to the minions.
+// SaveLoad keeps a job: the publish request, redacted again here, and the minions that it goes to.
+// Saving the same job again replaces the load and adds to the minions.
 func (c *Cache) SaveLoad(ctx context.Context, jid string, load value.Map, minions []string) error {
 	if jid == "" {
 		return ErrNoJID
@@ -170,15 +181,16 @@ func (c *Cache) SaveLoad(ctx context.Context, jid string, load value.Map, minion
 	return nil
 }
 
-// SaveAccount keeps what others say of a job as its load, redacted, unless it has a load: a minion that began it by its
-// return, or with id "" a syndic. Error: also allotment.ErrSpent.
+// SaveAccount keeps what others say of a job as its load, redacted, unless it has a load: a minion
+// that began it by its return, or with id "" a syndic. Error: also allotment.ErrSpent.
 func (c *Cache) SaveAccount(ctx context.Context, jid, id string, load value.Map) error {
 	if jid == "" {
 		return ErrNoJID
 	}
 	packed, err := value.Pack(Redact(load))
 	if err == nil {
-		_, err = c.saveOwn(ctx, jid, id, []ringstore.Put{c.put(ringstore.SpaceJobHeads, jid, headLoad, packed, true)})
+		_, err = c.saveOwn(ctx, jid, id,
+			[]ringstore.Put{c.put(ringstore.SpaceJobHeads, jid, headLoad, packed, true)})
 	}
 	if err != nil {
 		return fmt.Errorf("save account of job %s: %w", jid, err)
@@ -186,7 +198,8 @@ func (c *Cache) SaveAccount(ctx context.Context, jid, id string, load value.Map)
 	return nil
 }
 
-// SaveMinions adds minions that a source (a syndic's id; "" is the master that published) names for a job.
+// SaveMinions adds minions that a source (a syndic's id; "" is the master that published) names for
+// a job.
 func (c *Cache) SaveMinions(ctx context.Context, jid, source string, ids []string) error {
 	if jid == "" {
 		return ErrNoJID
@@ -204,8 +217,8 @@ func (c *Cache) SaveMinions(ctx context.Context, jid, source string, ids []strin
 	return nil
 }
 
-// minions makes the record of a list. Its name depends on the list, so lists are only ever added, in whatever order
-// masters write them.
+// minions makes the record of a list. Its name depends on the list, so lists are only ever added,
+// in whatever order masters write them.
 func (c *Cache) minions(jid, source string, ids []string) (ringstore.Put, error) {
 	sorted := slices.Clone(ids)
 	slices.Sort(sorted)
@@ -218,11 +231,13 @@ func (c *Cache) minions(jid, source string, ids []string) (ringstore.Put, error)
 	return c.put(ringstore.SpaceJobs, jid, name, packed, true), nil
 }
 
-// SaveReturn keeps a minion's return. When it gives no error the return is on stable storage of a write quorum. First
-// is false when the minion had returned before: then the earlier return stays. account is what the return itself says of
-// the job, nil if the job is known to be kept: it goes along in the same write and stays only where there is no load,
-// so that nobody need ask for one first. Error: for an Own return also allotment.ErrSpent.
-func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, account value.Map) (first bool, err error) {
+// SaveReturn keeps a minion's return. When it gives no error the return is on stable storage of a
+// write quorum. First is false when the minion had returned before: then the earlier return stays.
+// account is what the return itself says of the job, nil if the job is known to be kept: it goes
+// along in the same write and stays only where there is no load, so that nobody need ask for one
+// first. Error: for an Own return also allotment.ErrSpent.
+func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return,
+	account value.Map) (first bool, err error) {
 	if jid == "" {
 		return false, ErrNoJID
 	}
@@ -258,54 +273,62 @@ func (c *Cache) SavePeer(ctx context.Context, jid, id string) error {
 	if jid == "" {
 		return ErrNoJID
 	}
-	if _, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobs, jid, peerName, []byte(id), true)); err != nil {
+	if _, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobs, jid, peerName, []byte(id),
+		true)); err != nil {
 		return fmt.Errorf("save peer of job %s: %w", jid, err)
 	}
 	return nil
 }
 
-// PeerOf tells the minion that ordered a job; found is false for jobs of operators and unknown ones.
+// PeerOf tells the minion that ordered a job; found is false for jobs of operators and unknown
+// ones.
 func (c *Cache) PeerOf(ctx context.Context, jid string) (id string, found bool, err error) {
 	if jid == "" {
 		return "", false, nil
 	}
-	r, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceJobs, Place: jid, Name: peerName})
+	r, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceJobs, Place: jid,
+		Name: peerName})
 	if err != nil {
 		return "", false, fmt.Errorf("read peer of job %s: %w", jid, err)
 	}
 	return string(r.Value), found, nil
 }
 
-// SaveNoCache notes that no return of a job is to be kept, for as long as the job is. It is for good, as in Salt: who publishes under the
-// same jid again can't take it back.
+// SaveNoCache notes that no return of a job is to be kept, for as long as the job is. It is for
+// good, as in Salt: who publishes under the same jid again can't take it back.
 func (c *Cache) SaveNoCache(ctx context.Context, jid string) error {
 	if jid == "" {
 		return ErrNoJID
 	}
-	if _, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobs, jid, noCache, []byte{}, true)); err != nil {
+	if _, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobs, jid, noCache, []byte{},
+		true)); err != nil {
 		return fmt.Errorf("save nocache of job %s: %w", jid, err)
 	}
 	return nil
 }
 
-// NoCache reports whether the returns of a job are not to be kept. Whoever takes a return must ask: SaveReturn does not.
+// NoCache reports whether the returns of a job are not to be kept. Whoever takes a return must ask:
+// SaveReturn does not.
 func (c *Cache) NoCache(ctx context.Context, jid string) (bool, error) {
 	if jid == "" {
 		return false, nil
 	}
-	_, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceJobs, Place: jid, Name: noCache})
+	_, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceJobs, Place: jid,
+		Name: noCache})
 	if err != nil {
 		return false, fmt.Errorf("read nocache of job %s: %w", jid, err)
 	}
 	return found, nil
 }
 
-// SaveEndTime keeps when a job ended: returns that are kept bring it along, those of a nocache job and of a backup do not.
+// SaveEndTime keeps when a job ended: returns that are kept bring it along, those of a nocache job
+// and of a backup do not.
 func (c *Cache) SaveEndTime(ctx context.Context, jid, end string) error {
 	if jid == "" {
 		return ErrNoJID
 	}
-	if _, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobHeads, jid, headEnd, []byte(end), false)); err != nil {
+	if _, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobHeads, jid, headEnd, []byte(end),
+		false)); err != nil {
 		return fmt.Errorf("save end of job %s: %w", jid, err)
 	}
 	return nil
@@ -313,8 +336,9 @@ func (c *Cache) SaveEndTime(ctx context.Context, jid, end string) error {
 
 // Owner is who published a job.
 type Owner struct {
-	User  string
-	Eauth string // the back end of external_auth that knows him; "": he is a user of the masters' machines
+	User string
+	// the back end of external_auth that knows him; "": he is a user of the masters' machines
+	Eauth string
 }
 
 // Owner tells who published a job; found is false for one that nobody did.
@@ -325,7 +349,8 @@ func (c *Cache) Owner(ctx context.Context, jid string) (owner Owner, found bool,
 	return Owner{User: job.Load.String("user"), Eauth: m.String("eauth")}, found, err
 }
 
-// Job returns a job. It is found when anything but returns is kept of it: a job that came in by bare returns has none.
+// Job returns a job. It is found when anything but returns is kept of it: a job that came in by
+// bare returns has none.
 func (c *Cache) Job(ctx context.Context, jid string) (Job, bool, error) {
 	job := Job{JID: jid}
 	if jid == "" {
@@ -345,7 +370,8 @@ func (c *Cache) Job(ctx context.Context, jid string) (Job, bool, error) {
 	for _, r := range lists {
 		ids, err := unpackIDs(r.Value)
 		if err != nil {
-			c.log.Warn("minion list of a job does not decode; it is left out", "jid", jid, "err", err)
+			c.log.Warn("minion list of a job does not decode; it is left out", "jid", jid,
+				"err", err)
 			continue
 		}
 		job.Minions = append(job.Minions, ids...)
@@ -370,7 +396,8 @@ func (c *Cache) head(job *Job, r ringstore.Record) {
 	}
 }
 
-// Jobs lists all jobs by jid, without minions; no return is read. What could not be asked is in the coverage.
+// Jobs lists all jobs by jid, without minions; no return is read. What could not be asked is in the
+// coverage.
 func (c *Cache) Jobs(ctx context.Context) ([]Job, ringstore.Coverage, error) {
 	byID := map[string]*Job{}
 	cover, err := c.store.Scan(ctx, ringstore.SpaceJobHeads, "", func(r ringstore.Record) error {

@@ -52,7 +52,8 @@ const jid = "20261121093824128016"
 func TestAJobAndItsReturns(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
-	load := value.Map{{Key: "fun", Value: "test.ping"}, {Key: "tgt", Value: "*"}, {Key: "arg", Value: []any{}}}
+	load := value.Map{{Key: "fun", Value: "test.ping"}, {Key: "tgt", Value: "*"},
+		{Key: "arg", Value: []any{}}}
 	if err := c.SaveLoad(c.ctx, jid, load, []string{"web2", "web1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,60 +70,78 @@ func TestAJobAndItsReturns(t *testing.T) {
 	if err != nil || !found {
 		t.Fatal(found, err)
 	}
-	want := Job{JID: jid, Load: load, Minions: []string{"db1", "db2", "web1", "web2"}, EndTime: "2026, Nov 21 09:38:25.000000"}
+	want := Job{JID: jid, Load: load, Minions: []string{"db1", "db2", "web1", "web2"},
+		EndTime: "2026, Nov 21 09:38:25.000000"}
 	if !reflect.DeepEqual(job, want) {
 		t.Errorf("job\n got %+v\nwant %+v", job, want)
 	}
-	ret := Return{Return: raw(t, value.Map{{Key: "a", Value: int64(1)}}), Retcode: raw(t, 0), Success: raw(t, true), Out: "nested", FunArgs: raw(t, []any{"x"}), Stamp: "2026-11-21T09:38:25.000000+00:00"}
+	ret := Return{Return: raw(t, value.Map{{Key: "a", Value: int64(1)}}), Retcode: raw(t, 0),
+		Success: raw(t, true), Out: "nested", FunArgs: raw(t,
+			[]any{"x"}), Stamp: "2026-11-21T09:38:25.000000+00:00"}
 	if first, err := c.SaveReturn(c.ctx, jid, "web1", ret, nil); err != nil || !first {
 		t.Fatal(first, err)
 	}
-	if first, err := c.SaveReturn(c.ctx, jid, "web1", Return{Return: raw(t, "other")}, nil); err != nil || first {
+	if first, err := c.SaveReturn(c.ctx, jid, "web1", Return{Return: raw(t, "other")},
+		nil); err != nil || first {
 		t.Fatal("second return:", first, err)
 	}
-	if first, err := c.SaveReturn(c.ctx, jid, "db1", Return{Return: raw(t, nil)}, nil); err != nil || !first {
+	if first, err := c.SaveReturn(c.ctx, jid, "db1", Return{Return: raw(t, nil)},
+		nil); err != nil || !first {
 		t.Fatal(first, err)
 	}
 	got, err := c.Returns(c.ctx, jid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wantReturns := map[string]Return{"web1": ret, "db1": {Return: raw(t, nil)}}; !reflect.DeepEqual(got, wantReturns) {
+	if wantReturns := map[string]Return{"web1": ret,
+		"db1": {Return: raw(t, nil)}}; !reflect.DeepEqual(got, wantReturns) {
 		t.Errorf("returns\n got %+v\nwant %+v", got, wantReturns)
 	}
 	if ids, err := c.Returned(c.ctx, jid); err != nil || strings.Join(ids, " ") != "db1 web1" {
 		t.Error(ids, err)
 	}
 	// The last return tells the end, its repetition too; one that tells none changes nothing.
-	for _, end := range []string{"2026, Nov 21 09:38:26.000000", "2026, Nov 21 09:38:27.000000", ""} {
-		if _, err := c.SaveReturn(c.ctx, jid, "db2", Return{Return: raw(t, nil), End: end}, nil); err != nil {
+	for _, end := range []string{"2026, Nov 21 09:38:26.000000",
+		"2026, Nov 21 09:38:27.000000", ""} {
+		if _, err := c.SaveReturn(c.ctx, jid, "db2", Return{Return: raw(t, nil), End: end},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if job, _, err := c.Job(c.ctx, jid); err != nil || job.EndTime != "2026, Nov 21 09:38:27.000000" {
+	if job, _, err := c.Job(c.ctx, jid); err != nil ||
+		job.EndTime != "2026, Nov 21 09:38:27.000000" {
 		t.Errorf("end is %q, %v", job.EndTime, err)
 	}
 }
 
-// TestNoCache: a job is marked for as long as it is kept, and the mark is none of its returns or minions.
+// TestNoCache: a job is marked for as long as it is kept, and the mark is none of its returns or
+// minions.
 func TestAnAccountReplacesNoLoad(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
-	account := value.Map{{Key: "fun", Value: "cmd.run"}, {Key: "kwargs", Value: value.Map{{Key: "password", Value: "x"}}}}
+	account := value.Map{{Key: "fun", Value: "cmd.run"},
+		{Key: "kwargs", Value: value.Map{{Key: "password", Value: "x"}}}}
 	load := value.Map{{Key: "fun", Value: "test.ping"}, {Key: "user", Value: "root"}}
 	for _, step := range []struct {
 		what string
 		save func() error
 		want string
 	}{
-		{"the first account", func() error { return c.SaveAccount(c.ctx, jid, "web1", account) }, "cmd.run"},
-		{"another account", func() error { return c.SaveAccount(c.ctx, jid, "web1", load) }, "cmd.run"},
+		{"the first account", func() error { return c.SaveAccount(c.ctx, jid, "web1", account) },
+			"cmd.run"},
+		{"another account", func() error { return c.SaveAccount(c.ctx, jid, "web1", load) },
+			"cmd.run"},
 		{"who publishes", func() error { return c.SaveLoad(c.ctx, jid, load, nil) }, "test.ping"},
-		{"an account after that", func() error { return c.SaveAccount(c.ctx, jid, "web1", account) }, "test.ping"},
+		{"an account after that", func() error {
+			return c.SaveAccount(c.ctx, jid, "web1",
+				account)
+		}, "test.ping"},
 	} {
 		err := step.save()
 		job, _, errJob := c.Job(c.ctx, jid)
-		if kwargs, _ := job.Load.Get("kwargs"); err != nil || errJob != nil || job.Load.String("fun") != step.want || strings.Contains(fmt.Sprint(kwargs), "{password x}") {
+		if kwargs, _ := job.Load.Get("kwargs"); err != nil || errJob != nil ||
+			job.Load.String("fun") != step.want ||
+			strings.Contains(fmt.Sprint(kwargs), "{password x}") {
 			t.Errorf("%s: %v %v %v", step.what, job.Load, err, errJob)
 		}
 	}
@@ -141,7 +160,8 @@ func TestNoCache(t *testing.T) {
 		if err := c.SaveNoCache(c.ctx, jid); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.SaveLoad(c.ctx, jid, value.Map{{Key: "fun", Value: "test.ping"}}, []string{"web1"}); err != nil {
+		if err := c.SaveLoad(c.ctx, jid, value.Map{{Key: "fun", Value: "test.ping"}},
+			[]string{"web1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +173,8 @@ func TestNoCache(t *testing.T) {
 	}
 	job, found, err := c.Job(c.ctx, jid)
 	returns, err2 := c.Returns(c.ctx, jid)
-	if err != nil || err2 != nil || !found || strings.Join(job.Minions, " ") != "web1" || len(returns) > 0 {
+	if err != nil || err2 != nil || !found || strings.Join(job.Minions, " ") != "web1" ||
+		len(returns) > 0 {
 		t.Errorf("%+v, %v, %v; returns %v, %v", job, found, err, returns, err2)
 	}
 	c.now = c.now.Add(86402 * time.Second)
@@ -165,7 +186,8 @@ func TestNoCache(t *testing.T) {
 	}
 }
 
-// A return's own account of its job stays where nobody published the job, and never where somebody did, before or after.
+// A return's own account of its job stays where nobody published the job, and never where somebody
+// did, before or after.
 func TestAReturnBringsTheLoadOfAJobThatNobodyPublished(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
@@ -193,14 +215,17 @@ func TestAReturnBringsTheLoadOfAJobThatNobodyPublished(t *testing.T) {
 		publish(tt.before)
 		for i, id := range []string{"web1", "web2", "web1"} {
 			account := load([]string{"first", "second", "third"}[i])
-			if first, err := c.SaveReturn(c.ctx, name, id, Return{Return: raw(t, i)}, account); err != nil || first != (i < 2) {
+			if first, err := c.SaveReturn(c.ctx, name, id, Return{Return: raw(t, i)},
+				account); err != nil || first != (i < 2) {
 				t.Errorf("%s: return %d: first %v, %v", name, i, first, err)
 			}
 		}
 		publish(tt.after)
 		job, found, err := c.Job(c.ctx, name)
-		if err != nil || !found || job.Load.String("fun") != tt.want || job.Load.String("token") == "secret" {
-			t.Errorf("%s: load %v, found %v, %v; want that of %s", name, job.Load, found, err, tt.want)
+		if err != nil || !found || job.Load.String("fun") != tt.want ||
+			job.Load.String("token") == "secret" {
+			t.Errorf("%s: load %v, found %v, %v; want that of %s", name, job.Load, found, err,
+				tt.want)
 		}
 		if got, err := c.Returns(c.ctx, name); err != nil || len(got) != 2 {
 			t.Errorf("%s: returns %v, %v", name, got, err)
@@ -211,9 +236,11 @@ func TestAReturnBringsTheLoadOfAJobThatNobodyPublished(t *testing.T) {
 func TestABareReturnOfAnUnknownJobIsKept(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
-	for _, id := range []string{"20261121093824000001", "20200101000000000000", "20991231235959000000", "myjob", "20261121093824000001_77"} {
+	for _, id := range []string{"20261121093824000001", "20200101000000000000",
+		"20991231235959000000", "myjob", "20261121093824000001_77"} {
 		for i, want := range []bool{true, false} {
-			if first, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, i)}, nil); err != nil || first != want {
+			if first, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, i)},
+				nil); err != nil || first != want {
 				t.Errorf("%s return %d: first %v, %v", id, i, first, err)
 			}
 		}
@@ -237,10 +264,13 @@ func TestSecretsAreNotKept(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
 	load := value.Map{
-		{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "sesame1"}, {Key: "token", Value: "sesame2"},
+		{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "sesame1"},
+		{Key: "token", Value: "sesame2"},
 		{Key: "kwargs", Value: value.Map{
-			{Key: "password", Value: "sesame3"}, {Key: "username", Value: "fred"}, {Key: "token", Value: "sesame4"}, {Key: "key", Value: "sesame5"},
-			{Key: "load", Value: value.Map{{Key: "password", Value: "sesame6"}}}, {Key: "eauth", Value: "pam"},
+			{Key: "password", Value: "sesame3"}, {Key: "username", Value: "fred"},
+			{Key: "token", Value: "sesame4"}, {Key: "key", Value: "sesame5"},
+			{Key: "load", Value: value.Map{{Key: "password", Value: "sesame6"}}},
+			{Key: "eauth", Value: "pam"},
 		}},
 	}
 	if err := c.SaveLoad(c.ctx, jid, load, nil); err != nil {
@@ -250,7 +280,8 @@ func TestSecretsAreNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := fmt.Sprint(job.Load); strings.Contains(text, "sesame") || !strings.Contains(text, "fred") || !strings.Contains(text, "pam") {
+	if text := fmt.Sprint(job.Load); strings.Contains(text, "sesame") ||
+		!strings.Contains(text, "fred") || !strings.Contains(text, "pam") {
 		t.Errorf("kept %s", text)
 	}
 	if load.String("key") != "sesame1" || load.String("token") != "sesame2" {
@@ -272,10 +303,12 @@ func TestJobsAreListedInOrderWithoutReturns(t *testing.T) {
 	c := open(t, 86400)
 	for i := range 50 {
 		id := fmt.Sprintf("202611210938%08d", (i*37)%50)
-		if err := c.SaveLoad(c.ctx, id, value.Map{{Key: "fun", Value: id}}, []string{"web1"}); err != nil {
+		if err := c.SaveLoad(c.ctx, id, value.Map{{Key: "fun", Value: id}},
+			[]string{"web1"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}, nil); err != nil {
+		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,7 +317,8 @@ func TestJobsAreListedInOrderWithoutReturns(t *testing.T) {
 		t.Fatal(len(jobs), cover, err)
 	}
 	for i, j := range jobs {
-		if want := fmt.Sprintf("202611210938%08d", i); j.JID != want || j.Load.String("fun") != want {
+		if want := fmt.Sprintf("202611210938%08d", i); j.JID != want ||
+			j.Load.String("fun") != want {
 			t.Fatalf("job %d is %+v, want %s", i, j, want)
 		}
 	}
@@ -297,7 +331,8 @@ func TestJobsExpire(t *testing.T) {
 		if err := c.SaveLoad(c.ctx, id, value.Map{}, []string{"web1"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}, nil); err != nil {
+		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -321,7 +356,8 @@ func TestJobsExpire(t *testing.T) {
 	}
 	// A return that comes after that is kept all the same.
 	for i, want := range []bool{true, false} {
-		if first, err := c.SaveReturn(c.ctx, jid, "web3", Return{Return: raw(t, i)}, nil); err != nil || first != want {
+		if first, err := c.SaveReturn(c.ctx, jid, "web3", Return{Return: raw(t, i)},
+			nil); err != nil || first != want {
 			t.Errorf("late return %d: %v %v", i, first, err)
 		}
 	}
@@ -352,7 +388,8 @@ func TestExpiryFollowsTheJID(t *testing.T) {
 		}{
 			{"now", wire.JID(now), now.Add(time.Hour + time.Second), true},
 			{"suffix", wire.JID(now) + "_1", now.Add(time.Hour + time.Second), true},
-			{"half an hour ago", wire.JID(now.Add(-30 * time.Minute)), now.Add(30*time.Minute + time.Second), true},
+			{"half an hour ago", wire.JID(now.Add(-30 * time.Minute)),
+				now.Add(30*time.Minute + time.Second), true},
 			{"too old", wire.JID(now.Add(-time.Hour)), now.Add(time.Hour), false},
 			{"tomorrow", wire.JID(now.Add(24 * time.Hour)), now.Add(time.Hour), false},
 			{"no time", "99999999999999999999", now.Add(time.Hour), false},
@@ -367,7 +404,8 @@ func TestExpiryFollowsTheJID(t *testing.T) {
 }
 
 func FuzzUnpackReturn(f *testing.F) {
-	b, err := packReturn(Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0}, Out: "nested", Stamp: "x"})
+	b, err := packReturn(Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0}, Out: "nested",
+		Stamp: "x"})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -387,14 +425,15 @@ func FuzzUnpackReturn(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%x: %v", packed, err)
 		}
-		if again.Out != r.Out || string(again.Retcode) != string(r.Retcode) || again.Stamp != r.Stamp {
+		if again.Out != r.Out || string(again.Retcode) != string(r.Retcode) ||
+			again.Stamp != r.Stamp {
 			t.Fatalf("%+v, want %+v", again, r)
 		}
 	})
 }
 
-// TestLimits: what minions return for jobs that nobody published has a limit, of each and of all; other jobs have none, and what
-// expires makes room.
+// TestLimits: what minions return for jobs that nobody published has a limit, of each and of all;
+// other jobs have none, and what expires makes room.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	c := open(t, 3600)
@@ -403,9 +442,14 @@ func TestLimits(t *testing.T) {
 	n := 0
 	newJID := func() string { n++; return wire.JID(c.now.Add(time.Duration(n) * time.Millisecond)) }
 	ret := func(jid, id string, bytes int, account value.Map) (bool, error) {
-		return c.SaveReturn(c.ctx, jid, id, Return{Return: raw(t, strings.Repeat("x", bytes)), Own: account != nil}, account)
+		return c.SaveReturn(c.ctx, jid, id, Return{Return: raw(t, strings.Repeat("x", bytes)),
+			Own: account != nil}, account)
 	}
-	begin := func(id string, bytes int) error { _, err := ret(newJID(), id, bytes, load); return err }
+	begin := func(id string, bytes int) error {
+		_,
+			err := ret(newJID(), id, bytes, load)
+		return err
+	}
 
 	jid := newJID()
 	for range 5 { // the same return again counts once
@@ -425,7 +469,9 @@ func TestLimits(t *testing.T) {
 	if small < 50 || small > 100 {
 		t.Errorf("%d jobs of a byte", small)
 	}
-	if err := c.SaveAccount(c.ctx, newJID(), "b", value.Map{{Key: "arg", Value: strings.Repeat("x", 40_000)}}); !errors.Is(err, allotment.ErrOne) {
+	if err := c.SaveAccount(c.ctx, newJID(), "b",
+		value.Map{{Key: "arg", Value: strings.Repeat("x",
+			40_000)}}); !errors.Is(err, allotment.ErrOne) {
 		t.Errorf("an account beyond what one may: %v", err)
 	}
 	if _, err := ret(jid, "c", 60_000, load); err != nil {
@@ -434,7 +480,9 @@ func TestLimits(t *testing.T) {
 	if err := begin("d", 60_000); !errors.Is(err, allotment.ErrAll) {
 		t.Errorf("beyond what all may: %v", err)
 	}
-	if err := c.SaveAccount(c.ctx, newJID(), "", value.Map{{Key: "arg", Value: strings.Repeat("x", 60_000)}}); !errors.Is(err, allotment.ErrAll) {
+	if err := c.SaveAccount(c.ctx, newJID(), "",
+		value.Map{{Key: "arg", Value: strings.Repeat("x",
+			60_000)}}); !errors.Is(err, allotment.ErrAll) {
 		t.Errorf("a syndic, beyond what all may: %v", err)
 	}
 	published := newJID()
@@ -450,7 +498,9 @@ func TestLimits(t *testing.T) {
 	other := New(c.store, 3600, nil)
 	other.now = c.Cache.now
 	other.Limit(allotment.Limits{One: 100_000})
-	if _, err := other.SaveReturn(c.ctx, newJID(), "a", Return{Return: raw(t, strings.Repeat("x", 40_000)), Own: true}, load); !errors.Is(err, allotment.ErrOne) {
+	if _, err := other.SaveReturn(c.ctx, newJID(), "a",
+		Return{Return: raw(t, strings.Repeat("x", 40_000)),
+			Own: true}, load); !errors.Is(err, allotment.ErrOne) {
 		t.Errorf("through another master: %v", err)
 	}
 	if jobs, _, err := c.Jobs(c.ctx); err != nil || len(jobs) != 2+small+1 {

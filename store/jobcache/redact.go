@@ -9,8 +9,9 @@ import (
 // redacted stands where a secret was.
 const redacted = "[redacted]"
 
-// Redact returns a copy of a publish load without the caller's key, and with passwords and tokens blotted out: in the
-// load, in its kwargs, and in the keyword arguments of its functions. Salt's master writes these to disk in clear.
+// Redact returns a copy of a publish load without the caller's key, and with passwords and tokens
+// blotted out: in the load, in its kwargs, and in the keyword arguments of its functions. Salt's
+// master writes these to disk in clear.
 func Redact(load value.Map) value.Map {
 	out := make(value.Map, 0, len(load))
 	for _, p := range load {

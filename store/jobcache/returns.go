@@ -14,16 +14,19 @@ import (
 
 // Bounds of reading some returns of a job.
 const (
-	// pointReads is up to how many minions are asked for one by one; with more, first the names say whose returns are kept.
+	// pointReads is up to how many minions are asked for one by one; with more, first the names say
+	// whose returns are kept.
 	pointReads = 16
 	// readAhead is how many returns are read at a time, and so how many are in memory at most.
 	readAhead = 4
 )
 
-// ReadReturns calls fn with what some minions returned for a job, one after the other, sorted by id; who has not returned is left
-// out. However large the job is, only the wanted returns are read, a few at a time; the slower fn is, the slower they are read. An error
-// of fn ends it and comes back.
-func (c *Cache) ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r Return) error) error {
+// ReadReturns calls fn with what some minions returned for a job, one after the other, sorted by
+// id; who has not returned is left out. However large the job is, only the wanted returns are read,
+// a few at a time; the slower fn is, the slower they are read. An error of fn ends it and comes
+// back.
+func (c *Cache) ReadReturns(ctx context.Context, jid string, ids []string,
+	fn func(id string, r Return) error) error {
 	if jid == "" {
 		return nil
 	}
@@ -35,7 +38,8 @@ func (c *Cache) ReadReturns(ctx context.Context, jid string, ids []string, fn fu
 		if err != nil {
 			return err
 		}
-		wanted = slices.DeleteFunc(wanted, func(id string) bool { _, found := slices.BinarySearch(kept, id); return !found })
+		wanted = slices.DeleteFunc(wanted,
+			func(id string) bool { _, found := slices.BinarySearch(kept, id); return !found })
 	}
 	for some := range slices.Chunk(wanted, readAhead) {
 		var records [readAhead]ringstore.Record
@@ -43,7 +47,8 @@ func (c *Cache) ReadReturns(ctx context.Context, jid string, ids []string, fn fu
 		reads, readCtx := errgroup.WithContext(ctx)
 		for i, id := range some {
 			reads.Go(func() (err error) {
-				records[i], found[i], err = c.store.Get(readCtx, ringstore.Key{Space: ringstore.SpaceJobs, Place: jid, Name: returnPrefix + id})
+				records[i], found[i], err = c.store.Get(readCtx,
+					ringstore.Key{Space: ringstore.SpaceJobs, Place: jid, Name: returnPrefix + id})
 				return err
 			})
 		}

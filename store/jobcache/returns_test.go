@@ -24,7 +24,8 @@ func (c *counted) Get(ctx context.Context, k ringstore.Key) (ringstore.Record, b
 	return c.Store.Get(ctx, k)
 }
 
-func (c *counted) List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error) {
+func (c *counted) List(ctx context.Context, space ringstore.Space, place,
+	prefix string) ([]ringstore.Record, error) {
 	c.lists++
 	list, err := c.Store.List(ctx, space, place, prefix)
 	if c.most > 0 && len(list) > c.most {
@@ -42,7 +43,8 @@ func TestOnlyTheWantedReturnsAreRead(t *testing.T) {
 	var all []string
 	for i := range n {
 		id := fmt.Sprintf("web%02d", i)
-		if _, err := c.SaveReturn(c.ctx, jid, id, Return{Return: raw(t, strings.Repeat("x", i)), Out: id}, nil); err != nil {
+		if _, err := c.SaveReturn(c.ctx, jid, id,
+			Return{Return: raw(t, strings.Repeat("x", i)), Out: id}, nil); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, id)
@@ -78,29 +80,35 @@ func TestOnlyTheWantedReturnsAreRead(t *testing.T) {
 	}{
 		{"nobody", jid, nil, nil, 0},
 		{"one", jid, []string{"web07"}, []string{"web07"}, 1},
-		{"twice the same, and one that has not returned", jid, []string{"web07", "ghost", "web07"}, []string{"web07"}, 2},
+		{"twice the same, and one that has not returned", jid, []string{"web07", "ghost", "web07"},
+			[]string{"web07"}, 2},
 		{"an empty id", jid, []string{""}, nil, 1},
 		{"all", jid, all, all, n},
-		{"two among many that are silent", jid, append(slices.Clone(silent), "web09", "web01"), []string{"web01", "web09"}, 2},
+		{"two among many that are silent", jid, append(slices.Clone(silent), "web09", "web01"),
+			[]string{"web01", "web09"}, 2},
 		{"all are silent", jid, silent, nil, 0},
 		{"no such job", "20200101000000000000", all, nil, 0},
 		{"no job", "", all, nil, 0},
 	} {
 		if got, reads := read(tt.jid, tt.ids...); !slices.Equal(got, tt.want) || reads != tt.reads {
-			t.Errorf("%s: got %v with %d reads, want %v with %d", tt.name, got, reads, tt.want, tt.reads)
+			t.Errorf("%s: got %v with %d reads, want %v with %d", tt.name, got, reads, tt.want,
+				tt.reads)
 		}
 	}
 	if store.lists != 0 {
 		t.Errorf("the job was read as a whole %d times", store.lists)
 	}
-	if err := c.ReadReturns(c.ctx, jid, []string{strings.Repeat("x", ringstore.MaxName)}, nil); !errors.Is(err, ringstore.ErrTooLarge) {
+	if err := c.ReadReturns(c.ctx, jid, []string{strings.Repeat("x", ringstore.MaxName)},
+		nil); !errors.Is(err, ringstore.ErrTooLarge) {
 		t.Errorf("an id as long as a name may be: %v", err)
 	}
 	for len(store.gets) > 0 {
 		<-store.gets
 	}
 	enough := errors.New("enough")
-	if err := c.ReadReturns(c.ctx, jid, all, func(string, Return) error { return enough }); !errors.Is(err, enough) || len(store.gets) > readAhead {
+	if err := c.ReadReturns(c.ctx, jid, all,
+		func(string, Return) error { return enough }); !errors.Is(err, enough) ||
+		len(store.gets) > readAhead {
 		t.Errorf("after the first return %d were read, %v", len(store.gets), err)
 	}
 }
@@ -111,7 +119,8 @@ func TestAJobTooLargeForOneListIsReadAllTheSame(t *testing.T) {
 	c := open(t, 86400)
 	c.Cache = New(&counted{Store: c.store, gets: make(chan string, 1000), most: 10}, 86400, nil)
 	for i := range 30 {
-		if _, err := c.SaveReturn(c.ctx, jid, fmt.Sprintf("web%02d", i), Return{Return: raw(t, i)}, nil); err != nil {
+		if _, err := c.SaveReturn(c.ctx, jid, fmt.Sprintf("web%02d", i), Return{Return: raw(t, i)},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}

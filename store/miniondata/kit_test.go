@@ -49,7 +49,8 @@ type node struct {
 func newMasters(t testing.TB, names ...string) *masters {
 	t.Helper()
 	a := &masters{t: t, dir: t.TempDir(), nodes: map[string]*node{}, opts: ringstore.Options{
-		Tick: 20 * time.Millisecond, StatusEvery: 50 * time.Millisecond, LookAgain: 10 * time.Millisecond, Compilers: compilers,
+		Tick: 20 * time.Millisecond, StatusEvery: 50 * time.Millisecond,
+		LookAgain: 10 * time.Millisecond, Compilers: compilers,
 	}}
 	t.Cleanup(func() {
 		for _, n := range a.list() {
@@ -77,7 +78,8 @@ func (a *masters) setRing(names ...string) {
 
 func (a *masters) start(name string) {
 	a.t.Helper()
-	n := &node{all: a, name: name, addr: "127.0.0.1:0", conns: map[string]*grpc.ClientConn{}, done: make(chan struct{}), up: true}
+	n := &node{all: a, name: name, addr: "127.0.0.1:0", conns: map[string]*grpc.ClientConn{},
+		done: make(chan struct{}), up: true}
 	if old := a.node(name); old != nil {
 		n.addr = old.addr
 	}
@@ -86,7 +88,8 @@ func (a *masters) start(name string) {
 		a.t.Fatal(err)
 	}
 	n.addr = ln.Addr().String()
-	n.store, err = ringstore.Open(filepath.Join(a.dir, strings.ReplaceAll(name, "/", "_")), n, a.opts, nil, nil)
+	n.store, err = ringstore.Open(filepath.Join(a.dir, strings.ReplaceAll(name, "/", "_")), n,
+		a.opts, nil, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -126,7 +129,8 @@ func (a *masters) settled() {
 	a.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for _, n := range a.list() {
-		for slices.Contains(a.ring.Members(), n.name) && n.up && (!n.store.Settled() || n.store.Info().Epoch != a.epoch) {
+		for slices.Contains(a.ring.Members(), n.name) && n.up &&
+			(!n.store.Settled() || n.store.Info().Epoch != a.epoch) {
 			if time.Now().After(deadline) {
 				a.t.Fatalf("%s does not settle: %+v", n.name, n.store.Info())
 			}
@@ -181,7 +185,8 @@ func (n *node) Conn(name string) (grpc.ClientConnInterface, error) {
 	if c := n.conns[other.addr]; c != nil {
 		return c, nil
 	}
-	c, err := grpc.NewClient("passthrough:///"+other.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c, err := grpc.NewClient("passthrough:///"+other.addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +200,8 @@ type world struct {
 	data *Data
 }
 
-func (w world) Ask(ctx context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
+func (w world) Ask(ctx context.Context, q target.Question, fn func(string, target.Hits)) (string,
+	error) {
 	cover, err := w.data.Ask(ctx, q, fn)
 	return cover.String(), err
 }

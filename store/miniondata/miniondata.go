@@ -19,16 +19,18 @@ import (
 
 // Names of a minion's records; they are on disk.
 const (
-	grainsName   = "grains"
-	pillarName   = "pillar"  // then ":" and the environment, unless it is the one without a pillarenv
+	grainsName = "grains"
+	// then ":" and the environment, unless it is the one without a pillarenv
+	pillarName   = "pillar"
 	minePrefix   = "mine/"   // then the function's name as the minion gave it
 	pillarPrefix = "pillar:" // of the environments
 )
 
 const (
-	writeAtOnce   = 256 // mine functions in one write
-	readOneByOne  = 64  // minions whose mines are read each by itself; for more all records are passed through once
-	readersAtOnce = 16  // of those
+	writeAtOnce = 256 // mine functions in one write
+	// minions whose mines are read each by itself; for more all records are passed through once
+	readOneByOne  = 64
+	readersAtOnce = 16 // of those
 )
 
 // Quotas bound what is kept of one minion; 0 is no bound.
@@ -54,11 +56,14 @@ type records interface {
 	// Names returns their names, sorted.
 	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
 	// List returns the records of a place whose names begin with prefix, by name.
-	List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error)
+	List(ctx context.Context, space ringstore.Space, place,
+		prefix string) ([]ringstore.Record, error)
 	// Scan calls fn with all records of a space whose names begin with prefix, not concurrently.
-	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
+	Scan(ctx context.Context, space ringstore.Space, prefix string,
+		fn func(ringstore.Record) error) (ringstore.Coverage, error)
 	// Ask judges records where they lie and calls fn with what was hit, not concurrently.
-	Ask(ctx context.Context, space ringstore.Space, question []byte, places []string, fn func(place string, hits []byte)) (ringstore.Coverage, error)
+	Ask(ctx context.Context, space ringstore.Space, question []byte, places []string,
+		fn func(place string, hits []byte)) (ringstore.Coverage, error)
 }
 
 // Data is the minions' data of the whole cluster. It is safe for concurrent use.
@@ -72,12 +77,15 @@ type Data struct {
 	turns [64]sync.Mutex // of writes for which a mine is read first, by a hash of the id
 }
 
-// mineSize bounds the mine of a minion from above without reading it: what it was when it was read, and what was written since.
+// mineSize bounds the mine of a minion from above without reading it: what it was when it was read,
+// and what was written since.
 type mineSize struct{ read, since int }
 
 const (
 	maxMineSizes = 1 << 17 // that are remembered
-	mineShare    = 16      // of the quota: more is not written before the mine is read again, for it may come through other masters too
+	// of the quota: more is not written before the mine is read again, for it may come through
+	// other masters too
+	mineShare = 16
 )
 
 // New makes the data room on the ring store. Log nil discards.
@@ -85,7 +93,8 @@ func New(store records, log *slog.Logger) *Data {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Data{store: store, log: log.With("component", "miniondata"), mines: make(map[string]mineSize)}
+	return &Data{store: store, log: log.With("component", "miniondata"),
+		mines: make(map[string]mineSize)}
 }
 
 // Limit sets the quotas, before the first use.
@@ -113,7 +122,8 @@ func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar value
 			return fmt.Errorf("list pillars of %q: %w", id, err)
 		}
 		if len(names) >= d.quotas.Pillarenvs && !slices.Contains(names, pillarRecord(pillarenv)) {
-			return fmt.Errorf("keep a pillar of %q for one more than %d pillarenvs: %w", id, len(names), ErrQuota)
+			return fmt.Errorf("keep a pillar of %q for one more than %d pillarenvs: %w", id,
+				len(names), ErrQuota)
 		}
 	}
 	return d.set(ctx, id, pillarRecord(pillarenv), packed)
@@ -125,16 +135,19 @@ func (d *Data) Pillar(ctx context.Context, id string) (pillar value.Map, found b
 }
 
 // PillarOf returns a minion's pillar for a pillarenv.
-func (d *Data) PillarOf(ctx context.Context, id, pillarenv string) (pillar value.Map, found bool, err error) {
+func (d *Data) PillarOf(ctx context.Context, id, pillarenv string) (pillar value.Map, found bool,
+	err error) {
 	return d.get(ctx, id, pillarRecord(pillarenv))
 }
 
 // PillarMade returns a minion's pillar for a pillarenv ("" for none) and when it was stored.
-func (d *Data) PillarMade(ctx context.Context, id, pillarenv string) (pillar value.Map, at time.Time, found bool, err error) {
+func (d *Data) PillarMade(ctx context.Context, id, pillarenv string) (pillar value.Map,
+	at time.Time, found bool, err error) {
 	if id == "" {
 		return nil, at, false, nil
 	}
-	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: pillarRecord(pillarenv)})
+	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id,
+		Name: pillarRecord(pillarenv)})
 	if err != nil || !found {
 		return nil, at, false, err
 	}
@@ -152,7 +165,8 @@ func pillarRecord(env string) string {
 	return pillarPrefix + env
 }
 
-// MergeMine lays data over a minion's mine, function by function; with clear the functions that data lacks are removed.
+// MergeMine lays data over a minion's mine, function by function; with clear the functions that
+// data lacks are removed.
 func (d *Data) MergeMine(ctx context.Context, id string, data value.Map, clear bool) error {
 	if id == "" {
 		return ErrNoID
@@ -193,11 +207,13 @@ func (d *Data) MergeMine(ctx context.Context, id string, data value.Map, clear b
 	if !clear {
 		return nil
 	}
-	return d.remove(ctx, id, minePrefix, func(name string) bool { _, is := given[name]; return !is })
+	return d.remove(ctx, id, minePrefix,
+		func(name string) bool { _, is := given[name]; return !is })
 }
 
 // mineFits compares what a mine would be with the quota.
-func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, given map[string]int, clear bool) error {
+func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, given map[string]int,
+	clear bool) error {
 	more := 0
 	for _, p := range puts {
 		more += len(p.Name) + len(p.Value)
@@ -221,7 +237,8 @@ func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, gi
 		}
 	}
 	if total > d.quotas.MineBytes {
-		return fmt.Errorf("keep more than %d bytes of the mine of %q: %w", d.quotas.MineBytes, id, ErrQuota)
+		return fmt.Errorf("keep more than %d bytes of the mine of %q: %w", d.quotas.MineBytes, id,
+			ErrQuota)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,7 +253,8 @@ func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, gi
 	return nil
 }
 
-// mineSurelyFits reports whether puts fit, whatever they replace, and counts them. It reads nothing.
+// mineSurelyFits reports whether puts fit, whatever they replace, and counts them. It reads
+// nothing.
 func (d *Data) mineSurelyFits(id string, puts []ringstore.Put) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -264,7 +282,8 @@ func (d *Data) Mine(ctx context.Context, id string) (value.Map, error) {
 	for _, r := range list {
 		v, err := value.Unpack(r.Value)
 		if err != nil {
-			d.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", mineFun(r), "err", err)
+			d.log.Warn("mine value does not decode; it is left out", "minion", id, "fun",
+				mineFun(r), "err", err)
 			continue
 		}
 		mine = append(mine, value.Pair{Key: mineFun(r), Value: v})
@@ -272,8 +291,10 @@ func (d *Data) Mine(ctx context.Context, id string) (value.Map, error) {
 	return mine, nil
 }
 
-// MineValues returns one function's values in the mines of these minions, still packed; those that have none are left out.
-func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[string]value.Raw, error) {
+// MineValues returns one function's values in the mines of these minions, still packed; those that
+// have none are left out.
+func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[string]value.Raw,
+	error) {
 	if len(ids) > readOneByOne {
 		return d.scanMines(ctx, fun, ids)
 	}
@@ -283,7 +304,8 @@ func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[st
 	g.SetLimit(readersAtOnce)
 	for _, id := range ids {
 		g.Go(func() error {
-			r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: minePrefix + fun})
+			r, found, err := d.store.Get(ctx,
+				ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: minePrefix + fun})
 			if err != nil {
 				return fmt.Errorf("read mine of %q: %w", id, err)
 			}
@@ -299,7 +321,8 @@ func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[st
 }
 
 // scanMines is MineValues by one pass over the records of all minions.
-func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[string]value.Raw, error) {
+func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[string]value.Raw,
+	error) {
 	wanted := make(map[string]struct{}, len(ids))
 	for _, id := range ids {
 		wanted[id] = struct{}{}
@@ -347,7 +370,10 @@ func (d *Data) Drop(ctx context.Context, id string, keepMine bool) error {
 	if id == "" {
 		return ErrNoID
 	}
-	return d.remove(ctx, id, "", func(name string) bool { return !keepMine || !strings.HasPrefix(name, minePrefix) })
+	return d.remove(ctx, id, "", func(name string) bool {
+		return !keepMine ||
+			!strings.HasPrefix(name, minePrefix)
+	})
 }
 
 // DropGrains removes a minion's grains.
@@ -366,7 +392,8 @@ func (d *Data) DropPillar(ctx context.Context, id string) error {
 	return d.remove(ctx, id, pillarName, nil)
 }
 
-// remove deletes the records of a minion whose names begin with prefix and that pick (nil: all) wants gone.
+// remove deletes the records of a minion whose names begin with prefix and that pick (nil: all)
+// wants gone.
 func (d *Data) remove(ctx context.Context, id, prefix string, pick func(name string) bool) error {
 	list, err := d.store.List(ctx, ringstore.SpaceMinions, id, prefix)
 	if err != nil {
@@ -391,7 +418,8 @@ func (d *Data) set(ctx context.Context, id, name string, packed []byte) error {
 	if id == "" {
 		return ErrNoID
 	}
-	if _, err := d.store.Write(ctx, id, ringstore.Put{Space: ringstore.SpaceMinions, Name: name, Value: packed}); err != nil {
+	if _, err := d.store.Write(ctx, id, ringstore.Put{Space: ringstore.SpaceMinions, Name: name,
+		Value: packed}); err != nil {
 		return fmt.Errorf("save %s of %q: %w", name, id, err)
 	}
 	return nil
@@ -401,7 +429,8 @@ func (d *Data) get(ctx context.Context, id, name string) (value.Map, bool, error
 	if id == "" {
 		return nil, false, nil
 	}
-	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: name})
+	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id,
+		Name: name})
 	if err != nil || !found {
 		return nil, false, err
 	}

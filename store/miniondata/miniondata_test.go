@@ -63,10 +63,12 @@ func TestGrainsAndPillar(t *testing.T) {
 	if err := d.SetPillar(ctx, "web1", "dev", m("a", int64(2))); err != nil {
 		t.Fatal(err)
 	}
-	if got, found, err := d.Pillar(ctx, "web1"); err != nil || !found || !reflect.DeepEqual(got, m("a", int64(1))) {
+	if got, found, err := d.Pillar(ctx, "web1"); err != nil || !found ||
+		!reflect.DeepEqual(got, m("a", int64(1))) {
 		t.Error(got, found, err)
 	}
-	if got, found, err := d.PillarOf(ctx, "web1", "dev"); err != nil || !found || !reflect.DeepEqual(got, m("a", int64(2))) {
+	if got, found, err := d.PillarOf(ctx, "web1", "dev"); err != nil || !found ||
+		!reflect.DeepEqual(got, m("a", int64(2))) {
 		t.Error(got, found, err)
 	}
 	if err := d.SetGrains(ctx, "", raw(t, m())); !errors.Is(err, ErrNoID) {
@@ -92,12 +94,21 @@ func TestMine(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		{"merge", func() error { return d.MergeMine(ctx, "web1", m("b", "1", "a", "1"), false) }, "[{a 1} {b 1}]"},
-		{"merge over", func() error { return d.MergeMine(ctx, "web1", m("b", "2", "c", "1", "c", "2"), false) }, "[{a 1} {b 2} {c 2}]"},
-		{"replace", func() error { return d.MergeMine(ctx, "web1", m("b", "3", "d", "1"), true) }, "[{b 3} {d 1}]"},
-		{"odd keys are left out", func() error { return d.MergeMine(ctx, "web1", m(int64(7), "x", "", "y"), false) }, "[{ y} {b 3} {d 1}]"},
+		{"merge", func() error { return d.MergeMine(ctx, "web1", m("b", "1", "a", "1"), false) },
+			"[{a 1} {b 1}]"},
+		{"merge over", func() error {
+			return d.MergeMine(ctx, "web1",
+				m("b", "2", "c", "1", "c", "2"), false)
+		}, "[{a 1} {b 2} {c 2}]"},
+		{"replace", func() error { return d.MergeMine(ctx, "web1", m("b", "3", "d", "1"), true) },
+			"[{b 3} {d 1}]"},
+		{"odd keys are left out", func() error {
+			return d.MergeMine(ctx, "web1",
+				m(int64(7), "x", "", "y"), false)
+		}, "[{ y} {b 3} {d 1}]"},
 		{"delete", func() error { return d.DeleteMine(ctx, "web1", "b") }, "[{ y} {d 1}]"},
-		{"delete what is not there", func() error { return d.DeleteMine(ctx, "web1", "nosuch") }, "[{ y} {d 1}]"},
+		{"delete what is not there", func() error { return d.DeleteMine(ctx, "web1", "nosuch") },
+			"[{ y} {d 1}]"},
 		{"replace by nothing", func() error { return d.MergeMine(ctx, "web1", nil, true) }, "[]"},
 		{"again", func() error { return d.MergeMine(ctx, "web1", m("b", "4"), false) }, "[{b 4}]"},
 		{"flush", func() error { return d.FlushMine(ctx, "web1") }, "[]"},
@@ -119,7 +130,8 @@ func TestMine(t *testing.T) {
 	if got, err := d.Mine(ctx, "web1"); err != nil || !reflect.DeepEqual(got, many) {
 		t.Error(len(got), err)
 	}
-	if got, err := d.MineValues(ctx, "f0007", []string{"web1", "web2"}); err != nil || len(got) != 1 || string(got["web1"]) != string(raw(t, int64(7))) {
+	if got, err := d.MineValues(ctx, "f0007", []string{"web1", "web2"}); err != nil ||
+		len(got) != 1 || string(got["web1"]) != string(raw(t, int64(7))) {
 		t.Error(got, err)
 	}
 }
@@ -150,7 +162,8 @@ func TestEachAndDrop(t *testing.T) {
 	}
 	ids := func(terms ...target.Term) map[string]target.Hits {
 		out := map[string]target.Hits{}
-		cover, err := d.Ask(ctx, target.Question{Terms: terms}, func(id string, hits target.Hits) { out[id] = append(out[id], hits...) })
+		cover, err := d.Ask(ctx, target.Question{Terms: terms},
+			func(id string, hits target.Hits) { out[id] = append(out[id], hits...) })
 		if err != nil || !cover.Complete() {
 			t.Fatal(cover, err)
 		}
@@ -162,7 +175,8 @@ func TestEachAndDrop(t *testing.T) {
 	if got := ids(grain("n:42")); len(got) != 1 || got["web42"] == nil {
 		t.Errorf("the grain n of %v is 42", got)
 	}
-	if got := ids(target.Term{Kind: "pillar", Text: "p:*", Delimiter: ":"}); len(got) != 98 || got["web07"] != nil {
+	if got := ids(target.Term{Kind: "pillar", Text: "p:*", Delimiter: ":"}); len(got) != 98 ||
+		got["web07"] != nil {
 		t.Errorf("%d minions have the pillar p", len(got))
 	}
 	if got := ids(target.Term{Kind: "pillar", Text: "p:wrong", Delimiter: ":"}); len(got) != 0 {
@@ -195,18 +209,24 @@ func TestDamagedDataIsLeftOutOrSaid(t *testing.T) {
 	if err := d.SetGrains(ctx, "good", raw(t, m("a", "b"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := d.Grains(ctx, "bad"); err == nil || !strings.Contains(err.Error(), `decode grains of "bad"`) {
+	if _, _, err := d.Grains(ctx, "bad"); err == nil ||
+		!strings.Contains(err.Error(), `decode grains of "bad"`) {
 		t.Error(err)
 	}
 	got := map[string]bool{}
-	_, err := d.Ask(ctx, target.Question{Terms: []target.Term{grain("a:*"), {Kind: "ipcidr", Text: "10.0.0.0/8", Unless: true}}},
+	_,
+		err := d.Ask(ctx, target.Question{Terms: []target.Term{grain("a:*"),
+		{Kind: "ipcidr", Text: "10.0.0.0/8", Unless: true}}},
 		func(id string, hits target.Hits) { got[id] = hits.Has(0) && hits.Has(1) })
 	if err != nil || len(got) != 1 || !got["good"] {
 		t.Error(got, err)
 	}
 }
 
-func grain(path string) target.Term { return target.Term{Kind: "grain", Text: path, Delimiter: ":"} }
+func grain(path string) target.Term {
+	return target.Term{Kind: "grain", Text: path,
+		Delimiter: ":"}
+}
 
 // TestQuotas: what is beyond a minion's quota is refused, and what was there stays.
 func TestQuotas(t *testing.T) {
@@ -221,8 +241,10 @@ func TestQuotas(t *testing.T) {
 		clear bool
 		want  error
 	}{
-		{"a", text(500), false, nil}, {"a", text(900), false, nil}, {"a", text(1100), false, ErrQuota}, {"a", other, false, ErrQuota}, {"b", other, false, nil},
-		{"a", text(100), false, nil}, {"a", other, false, nil}, {"a", text(900), false, ErrQuota}, {"a", text(900), true, nil}, {"a", text(1100), true, ErrQuota},
+		{"a", text(500), false, nil}, {"a", text(900), false, nil},
+		{"a", text(1100), false, ErrQuota}, {"a", other, false, ErrQuota}, {"b", other, false, nil},
+		{"a", text(100), false, nil}, {"a", other, false, nil}, {"a", text(900), false, ErrQuota},
+		{"a", text(900), true, nil}, {"a", text(1100), true, ErrQuota},
 	} {
 		if err := d.MergeMine(ctx, step.id, step.data, step.clear); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v", i, err)
@@ -251,12 +273,14 @@ type lists struct {
 	n int
 }
 
-func (l *lists) List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error) {
+func (l *lists) List(ctx context.Context, space ringstore.Space, place,
+	prefix string) ([]ringstore.Record, error) {
 	l.n++
 	return l.records.List(ctx, space, place, prefix)
 }
 
-// TestMineIsRarelyRead: a mine is compared with its quota without being read for each change, and yet the quota holds, also when two masters write.
+// TestMineIsRarelyRead: a mine is compared with its quota without being read for each change, and
+// yet the quota holds, also when two masters write.
 func TestMineIsRarelyRead(t *testing.T) {
 	t.Parallel()
 	d, ctx := open(t)

@@ -10,15 +10,18 @@ import (
 	"clustermaster/value"
 )
 
-// Ask puts what a target asks of grains and pillar (without a pillarenv) to the masters that own the minions' records. It calls fn,
-// not concurrently, with the minions for which a term holds, more than once for one if terms of grains and of pillar do. What could
-// not be asked is in the coverage.
-func (d *Data) Ask(ctx context.Context, q target.Question, fn func(id string, hits target.Hits)) (ringstore.Coverage, error) {
+// Ask puts what a target asks of grains and pillar (without a pillarenv) to the masters that own
+// the minions' records. It calls fn, not concurrently, with the minions for which a term holds,
+// more than once for one if terms of grains and of pillar do. What could not be asked is in the
+// coverage.
+func (d *Data) Ask(ctx context.Context, q target.Question,
+	fn func(id string, hits target.Hits)) (ringstore.Coverage, error) {
 	question, err := q.Pack()
 	if err != nil {
 		return ringstore.Coverage{}, err
 	}
-	cover, err := d.store.Ask(ctx, ringstore.SpaceMinions, question, q.IDs, func(place string, hits []byte) { fn(place, hits) })
+	cover, err := d.store.Ask(ctx, ringstore.SpaceMinions, question, q.IDs,
+		func(place string, hits []byte) { fn(place, hits) })
 	if errors.Is(err, ringstore.ErrTooCostly) {
 		return cover, fmt.Errorf("ask about all minions: %w", target.ErrTooCostly)
 	}

@@ -13,7 +13,8 @@ import (
 	"clustermaster/salt/target/targettest"
 )
 
-// answers are what a target means in a world whose data is all at hand; that these are Salt's is shown by package target.
+// answers are what a target means in a world whose data is all at hand; that these are Salt's is
+// shown by package target.
 func answers(t testing.TB, w *targettest.World) []target.Result {
 	t.Helper()
 	out := make([]target.Result, len(w.Targets))
@@ -26,18 +27,22 @@ func answers(t testing.TB, w *targettest.World) []target.Result {
 	return out
 }
 
-func sameAnswer(ctx context.Context, q targettest.Target, src target.Source, want target.Result) error {
+func sameAnswer(ctx context.Context, q targettest.Target, src target.Source,
+	want target.Result) error {
 	got, err := target.Match(ctx, q.Type, q.Expr, "", src, q.Greedy)
 	if err != nil {
 		return fmt.Errorf("%v: %w", q, err)
 	}
-	if got.Incomplete != "" || !slices.Equal(got.Minions, want.Minions) || !slices.Equal(got.Missing, want.Missing) {
-		return fmt.Errorf("%v: %d minions %.100v (%s), want %d %.100v", q, len(got.Minions), got.Minions, got.Incomplete, len(want.Minions), want.Minions)
+	if got.Incomplete != "" || !slices.Equal(got.Minions, want.Minions) ||
+		!slices.Equal(got.Missing, want.Missing) {
+		return fmt.Errorf("%v: %d minions %.100v (%s), want %d %.100v", q, len(got.Minions),
+			got.Minions, got.Incomplete, len(want.Minions), want.Minions)
 	}
 	return nil
 }
 
-// TestTargetsOnTheRing: whichever master is asked, one store or three, all alive or one dead, a target means the same minions.
+// TestTargetsOnTheRing: whichever master is asked, one store or three, all alive or one dead, a
+// target means the same minions.
 func TestTargetsOnTheRing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -75,7 +80,8 @@ func TestTargetsOnTheRing(t *testing.T) {
 	}
 }
 
-// TestTargetsWhileTheRingChanges: masters join, leave and die under questions; no minion is lost and none is there twice.
+// TestTargetsWhileTheRingChanges: masters join, leave and die under questions; no minion is lost
+// and none is there twice.
 func TestTargetsWhileTheRingChanges(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -94,14 +100,16 @@ func TestTargetsWhileTheRingChanges(t *testing.T) {
 			src := world{w, a.node(name).data}
 			for n := i; asking.Err() == nil; n++ {
 				at := n * 13 % len(w.Targets)
-				if err := sameAnswer(asking, w.Targets[at], src, want[at]); err != nil && asking.Err() == nil {
+				if err := sameAnswer(asking, w.Targets[at], src, want[at]); err != nil &&
+					asking.Err() == nil {
 					t.Errorf("asked at %s: %v", name, err)
 				}
 				asked.Add(1)
 			}
 		}()
 	}
-	for _, ring := range [][]string{{"m1/a", "m2/b", "m3/c", "m4/d"}, {"m1/a", "m2/b", "m4/d"}, {"m1/a", "m2/b", "m4/d", "m3/c"}} {
+	for _, ring := range [][]string{{"m1/a", "m2/b", "m3/c", "m4/d"}, {"m1/a", "m2/b", "m4/d"},
+		{"m1/a", "m2/b", "m4/d", "m3/c"}} {
 		a.setRing(ring...)
 		a.settled()
 	}

@@ -19,21 +19,25 @@ import (
 // askTries is how often a question is put anew because the ring changed meanwhile.
 const askTries = 8
 
-var errLeft = errors.New("the ring that the question was put by is no more")
+var errLeft = errors.New("the ring changed during the query; retry")
 
-// Ask puts a question about the records of a space to the masters that hold them, in parallel, and calls fn with each record for
-// which anything holds: its place and its hits, once, in no particular order, not concurrently. Places limits the question to
-// these (at most 1024, sorted); nil asks about all. The space's Compiler, in Options, knows what questions mean.
+// Ask puts a question about the records of a space to the masters that hold them, in parallel, and
+// calls fn with each record for which anything holds: its place and its hits, once, in no
+// particular order, not concurrently. Places limits the question to these (at most 1024, sorted);
+// nil asks about all. The space's Compiler, in Options, knows what questions mean.
 //
-// Each partition is judged by its first live owner, whose digest the others confirm; where they differ, or an owner goes away, all
-// live ones judge and the newest version of each record counts. So every record whose writing was acknowledged before the
-// question is judged as it was then, or as a later write left it; what can't be vouched for is in the coverage.
-func (s *Store) Ask(ctx context.Context, space Space, question []byte, places []string, fn func(place string, hits []byte)) (Coverage, error) {
+// Each partition is judged by its first live owner, whose digest the others confirm; where they
+// differ, or an owner goes away, all live ones judge and the newest version of each record counts.
+// So every record whose writing was acknowledged before the question is judged as it was then, or
+// as a later write left it; what can't be vouched for is in the coverage.
+func (s *Store) Ask(ctx context.Context, space Space, question []byte, places []string,
+	fn func(place string, hits []byte)) (Coverage, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
 	if len(places) > maxPlaces {
-		return Coverage{}, fmt.Errorf("ask about %d places, at most %d: %w", len(places), maxPlaces, ErrTooLarge)
+		return Coverage{}, fmt.Errorf("ask about %d places, at most %d: %w", len(places), maxPlaces,
+			ErrTooLarge)
 	}
 	a, err := s.compile(space, question)
 	if err != nil {
@@ -44,7 +48,8 @@ func (s *Store) Ask(ctx context.Context, space Space, question []byte, places []
 		if err != nil {
 			return Coverage{}, fmt.Errorf("ask: %w", err)
 		}
-		q := &inquiry{s: s, v: v, a: a, question: question, places: places, failed: map[string]bool{}, held: map[int][]string{}, unsure: map[int]bool{}}
+		q := &inquiry{s: s, v: v, a: a, question: question, places: places,
+			failed: map[string]bool{}, held: map[int][]string{}, unsure: map[int]bool{}}
 		err = q.run(ctx)
 		switch {
 		case err == nil:
@@ -139,8 +144,8 @@ func (q *inquiry) partitions() []int {
 // reachable reports whether a node can be asked.
 func (q *inquiry) reachable(node string) bool { return !q.failed[node] && q.s.alive(node) }
 
-// agree has each partition judged by its first live owner, while all live members say what they have. It returns the partitions for
-// which that is not enough.
+// agree has each partition judged by its first live owner, while all live members say what they
+// have. It returns the partitions for which that is not enough.
 func (q *inquiry) agree(ctx context.Context, partitions []int) (rest []int, err error) {
 	judges := make(map[int]string, len(partitions))
 	work := map[string][]int{}
@@ -187,7 +192,8 @@ func (q *inquiry) agree(ctx context.Context, partitions []int) (rest []int, err 
 	return rest, nil
 }
 
-// confirmed reports whether enough owners have what the judge of a partition has, and nobody holds more.
+// confirmed reports whether enough owners have what the judge of a partition has, and nobody holds
+// more.
 func (q *inquiry) confirmed(p int, judge string, replies map[string]*reply) bool {
 	r := replies[judge]
 	if r == nil || len(q.held[p]) > 0 {
@@ -207,8 +213,9 @@ func (q *inquiry) confirmed(p int, judge string, replies map[string]*reply) bool
 	return heard >= q.v.base.ReadQuorum()
 }
 
-// sources are the nodes that may have records of a partition: its live owners, those that hold copies for others, and if owners are
-// missing whoever may have what they had. Sure is false if too few owners are among them.
+// sources are the nodes that may have records of a partition: its live owners, those that hold
+// copies for others, and if owners are missing whoever may have what they had. Sure is false if too
+// few owners are among them.
 func (q *inquiry) sources(p int) (nodes []string, sure bool) {
 	add := func(list []string) {
 		for _, node := range list {
@@ -231,8 +238,9 @@ func (q *inquiry) sources(p int) (nodes []string, sure bool) {
 	return nodes, sure
 }
 
-// merge has partitions judged by all who may have records of them; of each record the version that wins counts. It returns the
-// partitions that have to be asked about again because one of those who were asked went away.
+// merge has partitions judged by all who may have records of them; of each record the version that
+// wins counts. It returns the partitions that have to be asked about again because one of those who
+// were asked went away.
 func (q *inquiry) merge(ctx context.Context, partitions []int) (rest []int, err error) {
 	work := map[string][]int{}
 	of := make(map[int][]string, len(partitions))
@@ -252,7 +260,8 @@ func (q *inquiry) merge(ctx context.Context, partitions []int) (rest []int, err 
 	}
 	whole := make(map[int]bool, len(partitions))
 	for _, p := range partitions {
-		if whole[p] = !slices.ContainsFunc(of[p], func(n string) bool { return replies[n] == nil }); !whole[p] {
+		if whole[p] = !slices.ContainsFunc(of[p],
+			func(n string) bool { return replies[n] == nil }); !whole[p] {
 			rest = append(rest, p)
 		}
 	}
@@ -262,10 +271,12 @@ func (q *inquiry) merge(ctx context.Context, partitions []int) (rest []int, err 
 		for _, c := range r.chunks {
 			for i, place := range c.Places {
 				k := versionKey{string(place), c.Names[i]}
-				if !whole[q.v.latest().Partition(k.place)] || len(q.places) > 0 && !slices.Contains(q.places, k.place) {
+				if !whole[q.v.latest().Partition(k.place)] || len(q.places) > 0 &&
+					!slices.Contains(q.places, k.place) {
 					continue
 				}
-				x := version{Version{c.Clocks[i], c.Nodes[i]}, uint8(c.Flags[i]), c.Hits[i*width : (i+1)*width]}
+				x := version{Version{c.Clocks[i], c.Nodes[i]}, uint8(c.Flags[i]),
+					c.Hits[i*width : (i+1)*width]}
 				if old := best[k]; old == nil || wins(x.flags, x.Version, old.flags, old.Version) {
 					best[k] = &x
 				}
@@ -293,16 +304,18 @@ type version struct {
 	hits  []byte
 }
 
-// ask puts the question to nodes at once. Those that give no answer count as failed. It fails if the ring was left meanwhile, if a
-// node is too old to know questions, or if ctx ends.
-func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool) (map[string]*reply, error) {
+// ask puts the question to nodes at once. Those that give no answer count as failed. It fails if
+// the ring was left meanwhile, if a node is too old to know questions, or if ctx ends.
+func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool) (map[string]*reply,
+	error) {
 	var wg sync.WaitGroup
 	replies := make([]*reply, 0, len(work))
 	for node, partitions := range work {
 		r := &reply{node: node, sums: map[int]sumOf{}}
 		replies = append(replies, r)
 		req := &ringpb.AskRequest{
-			Clock: q.s.clock.read(), Epoch: q.v.latest().Epoch(), Base: q.v.base.Epoch(), Space: uint32(q.a.space), Question: q.question, Versions: versions,
+			Clock: q.s.clock.read(), Epoch: q.v.latest().Epoch(), Base: q.v.base.Epoch(),
+			Space: uint32(q.a.space), Question: q.question, Versions: versions,
 		}
 		for _, p := range partitions {
 			req.Partitions = append(req.Partitions, uint32(p))
@@ -329,7 +342,8 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 		case status.Code(r.err) == codeTooCostly: // and so it would be for the others
 			return nil, fmt.Errorf("%s: %w", r.node, ErrTooCostly)
 		case r.err != nil:
-			q.s.log.Debug("put a question; the other copies answer it", "node", r.node, "err", r.err)
+			q.s.log.Debug("put a question; the other copies answer it", "node", r.node,
+				"err", r.err)
 			q.failed[r.node] = true
 		case r.left && q.s.view.Load().base != q.v.base:
 			return nil, errLeft
@@ -348,7 +362,8 @@ func (q *inquiry) askNode(ctx context.Context, r *reply, req *ringpb.AskRequest)
 	done := false
 	take := func(c *ringpb.Verdicts) error {
 		n := len(c.Places)
-		if done || len(c.Hits) != n*q.a.judge.Width() || req.Versions && (len(c.Names) != n || len(c.Clocks) != n || len(c.Nodes) != n || len(c.Flags) != n) {
+		if done || len(c.Hits) != n*q.a.judge.Width() || req.Versions &&
+			(len(c.Names) != n || len(c.Clocks) != n || len(c.Nodes) != n || len(c.Flags) != n) {
 			return fmt.Errorf("answer of %s: %w", r.node, ErrCorrupt)
 		}
 		size += len(c.Hits) + 32*n
@@ -440,7 +455,8 @@ func (w *watch) end() {
 }
 
 // askByScan answers a question by reading all records here: some master is too old to judge.
-func (s *Store) askByScan(ctx context.Context, a *asked, places []string, fn func(place string, hits []byte)) (Coverage, error) {
+func (s *Store) askByScan(ctx context.Context, a *asked, places []string,
+	fn func(place string, hits []byte)) (Coverage, error) {
 	hits := make([]byte, a.judge.Width())
 	var cover Coverage
 	for n, name := range a.names {

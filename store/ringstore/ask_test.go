@@ -15,8 +15,9 @@ import (
 	"clustermaster/store/ringstore/ringpb"
 )
 
-// fields is a compiler for values such as "os=Debian;n=1" and questions such as "grains os=Debian": the name of a record, and
-// conditions of which each is one bit. A condition that begins with "~" is a text in the whole value.
+// fields is a compiler for values such as "os=Debian;n=1" and questions such as "grains os=Debian":
+// the name of a record, and conditions of which each is one bit. A condition that begins with "~"
+// is a text in the whole value.
 type fields struct{}
 
 type fieldsJudge struct {
@@ -67,21 +68,24 @@ func (j *fieldsJudge) Hit(look int, p Part, hits []byte) {
 	if p.Found && strings.HasPrefix(p.Text, "costly") {
 		j.err = errCostly
 	}
-	if p.Found && (p.Text == j.want[look] || j.looks[look].Whole && strings.Contains(p.Text, j.want[look])) {
+	if p.Found && (p.Text == j.want[look] || j.looks[look].Whole &&
+		strings.Contains(p.Text, j.want[look])) {
 		hits[0] |= 1 << look
 	}
 }
 
 // asks returns the places that a question hits, each with its hits.
-func asks(ctx context.Context, s *Store, question string, places ...string) (map[string]byte, Coverage, error) {
+func asks(ctx context.Context, s *Store, question string, places ...string) (map[string]byte,
+	Coverage, error) {
 	got := map[string]byte{}
-	cover, err := s.Ask(ctx, SpaceMinions, []byte(question), places, func(place string, hits []byte) {
-		if _, twice := got[place]; twice {
-			got[place] = 0xff
-			return
-		}
-		got[place] = hits[0]
-	})
+	cover, err := s.Ask(ctx, SpaceMinions, []byte(question), places,
+		func(place string, hits []byte) {
+			if _, twice := got[place]; twice {
+				got[place] = 0xff
+				return
+			}
+			got[place] = hits[0]
+		})
 	return got, cover, err
 }
 
@@ -90,13 +94,15 @@ func put(ctx context.Context, s *Store, place, value string) error {
 	return err
 }
 
-// TestAskSeesEveryWrite: whatever is kept in memory of earlier questions, an answer is what the disk has.
+// TestAskSeesEveryWrite: whatever is kept in memory of earlier questions, an answer is what the
+// disk has.
 func TestAskSeesEveryWrite(t *testing.T) {
 	t.Parallel()
 	for _, memory := range []int64{1, 20_000, 1 << 30} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			t.Parallel()
-			opts := Options{PartBytes: memory, Compilers: map[Space]Compiler{SpaceMinions: fields{}}}
+			opts := Options{PartBytes: memory,
+				Compilers: map[Space]Compiler{SpaceMinions: fields{}}}
 			s, err := Open(t.TempDir(), newAlone(), opts, nil, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -160,7 +166,8 @@ func TestAskSeesEveryWrite(t *testing.T) {
 			if memory == 1<<30 && s.parts.bytes.Load() == 0 {
 				t.Error("nothing was kept")
 			}
-			got, _, err := asks(ctx, s, "grains ~k0=0;k1=1 k2=1") // a look at the whole, and one of the parts
+			// a look at the whole, and one of the parts
+			got, _, err := asks(ctx, s, "grains ~k0=0;k1=1 k2=1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,8 +197,10 @@ func (k *kit) fill(ctx context.Context, n int) map[string]byte {
 	return want
 }
 
-// asksAlways asks from these nodes until the returned function is called, which waits. Each answer must be complete and right.
-func (k *kit) asksAlways(ctx context.Context, want map[string]byte, names ...string) (stop func() int) {
+// asksAlways asks from these nodes until the returned function is called, which waits. Each answer
+// must be complete and right.
+func (k *kit) asksAlways(ctx context.Context, want map[string]byte,
+	names ...string) (stop func() int) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -207,7 +216,8 @@ func (k *kit) asksAlways(ctx context.Context, want map[string]byte, names ...str
 					return
 				}
 				if err != nil || !cover.Complete() || !maps.Equal(got, want) {
-					k.t.Errorf("%s, question %d: %d of %d minions, %v, %v", name, n, len(got), len(want), cover, err)
+					k.t.Errorf("%s, question %d: %d of %d minions, %v, %v", name, n, len(got),
+						len(want), cover, err)
 					return
 				}
 				mu.Lock()
@@ -223,7 +233,8 @@ func (k *kit) asksAlways(ctx context.Context, want map[string]byte, names ...str
 	}
 }
 
-// TestAskWhileMastersDie: a minority that dies, hangs or is cut off while it judges costs no minion.
+// TestAskWhileMastersDie: a minority that dies, hangs or is cut off while it judges costs no
+// minion.
 func TestAskWhileMastersDie(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
@@ -233,7 +244,8 @@ func TestAskWhileMastersDie(t *testing.T) {
 	stop := k.asksAlways(ctx, want, "m1/a", "m2/b")
 	for range 3 {
 		k.node("m3/c").kill()
-		if got, cover, err := asks(ctx, k.store("m1/a"), "grains os=Debian"); err != nil || !cover.Complete() || !maps.Equal(got, want) {
+		if got, cover, err := asks(ctx, k.store("m1/a"), "grains os=Debian"); err != nil ||
+			!cover.Complete() || !maps.Equal(got, want) {
 			t.Errorf("with one dead: %d minions, %v, %v", len(got), cover, err)
 		}
 		k.start("m3/c")
@@ -241,9 +253,11 @@ func TestAskWhileMastersDie(t *testing.T) {
 		k.isolate("m3/c", false)
 	}
 	k.hang("m3/c", true)
-	time.AfterFunc(300*time.Millisecond, func() { k.isolate("m3/c", true) }) // its silence is noticed
+	// its silence is noticed
+	time.AfterFunc(300*time.Millisecond, func() { k.isolate("m3/c", true) })
 	began := time.Now()
-	if got, cover, err := asks(ctx, k.store("m1/a"), "grains os=Debian"); err != nil || !cover.Complete() || !maps.Equal(got, want) {
+	if got, cover, err := asks(ctx, k.store("m1/a"), "grains os=Debian"); err != nil ||
+		!cover.Complete() || !maps.Equal(got, want) {
 		t.Errorf("with one hung: %d minions, %v, %v", len(got), cover, err)
 	}
 	t.Logf("answered %v after one stopped answering", time.Since(began))
@@ -264,7 +278,8 @@ func TestAskWhileMastersDie(t *testing.T) {
 	}
 }
 
-// TestAskWhileTheRingChanges: masters join and leave under questions from all of them and writes of other records.
+// TestAskWhileTheRingChanges: masters join and leave under questions from all of them and writes of
+// other records.
 func TestAskWhileTheRingChanges(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
@@ -277,13 +292,15 @@ func TestAskWhileTheRingChanges(t *testing.T) {
 	go func() {
 		defer close(written)
 		for i := 0; writing.Err() == nil; i++ {
-			if err := put(ctx, k.store("m2/b"), fmt.Sprintf("other%03d", i%100), "os=other"); err != nil {
+			if err := put(ctx, k.store("m2/b"), fmt.Sprintf("other%03d", i%100),
+				"os=other"); err != nil {
 				t.Errorf("write: %v", err)
 				return
 			}
 		}
 	}()
-	for _, ring := range [][]string{{"m1/a", "m2/b", "m3/c", "m4/d"}, {"m1/a", "m2/b", "m4/d"}, {"m1/a", "m2/b", "m3/c", "m4/d", "m5/e"}, {"m1/a", "m2/b", "m5/e"}} {
+	for _, ring := range [][]string{{"m1/a", "m2/b", "m3/c", "m4/d"}, {"m1/a", "m2/b", "m4/d"},
+		{"m1/a", "m2/b", "m3/c", "m4/d", "m5/e"}, {"m1/a", "m2/b", "m5/e"}} {
 		k.setRing(ring...)
 		for _, name := range ring {
 			if n := k.node(name); n == nil || !n.up {
@@ -304,7 +321,8 @@ func TestAskWhileTheRingChanges(t *testing.T) {
 			return nil
 		})
 		last := ring[len(ring)-1]
-		if got, cover, err := asks(ctx, k.store(last), "grains os=Debian"); err != nil || !cover.Complete() || !maps.Equal(got, want) {
+		if got, cover, err := asks(ctx, k.store(last), "grains os=Debian"); err != nil ||
+			!cover.Complete() || !maps.Equal(got, want) {
 			t.Errorf("asked at %s: %d minions, %v, %v", last, len(got), cover, err)
 		}
 	}
@@ -313,16 +331,19 @@ func TestAskWhileTheRingChanges(t *testing.T) {
 	t.Logf("%d questions", stop())
 }
 
-// TestAskRestartsWhenItsRingIsLeft: an owner that has dropped its share since says so, and the question is put by the new ring.
+// TestAskRestartsWhenItsRingIsLeft: an owner that has dropped its share since says so, and the
+// question is put by the new ring.
 func TestAskRestartsWhenItsRingIsLeft(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c", "m4/d")
 	ctx := ctxFor(t)
 	k.settled()
 	want := k.fill(ctx, 100)
-	req := &ringpb.AskRequest{Base: k.epoch, Space: uint32(SpaceMinions), Question: []byte("grains os=Debian"), Partitions: []uint32{1, 2, 3}}
+	req := &ringpb.AskRequest{Base: k.epoch, Space: uint32(SpaceMinions),
+		Question: []byte("grains os=Debian"), Partitions: []uint32{1, 2, 3}}
 	last := func() (c *ringpb.Verdicts) {
-		err := k.store("m1/a").answer(ctx, req, func(v *ringpb.Verdicts) error { c = v; return nil })
+		err := k.store("m1/a").answer(ctx, req,
+			func(v *ringpb.Verdicts) error { c = v; return nil })
 		if err != nil || !c.Done {
 			t.Fatal(c, err)
 		}
@@ -338,12 +359,14 @@ func TestAskRestartsWhenItsRingIsLeft(t *testing.T) {
 		t.Error("a question by a ring that nobody has any more is answered as if it were whole")
 	}
 	// The asker finds the new ring by itself.
-	if got, cover, err := asks(ctx, k.store("m2/b"), "grains os=Debian"); err != nil || !cover.Complete() || !maps.Equal(got, want) {
+	if got, cover, err := asks(ctx, k.store("m2/b"), "grains os=Debian"); err != nil ||
+		!cover.Complete() || !maps.Equal(got, want) {
 		t.Errorf("%d minions, %v, %v", len(got), cover, err)
 	}
 }
 
-// TestAskTakesTheNewestCopy: an owner that missed writes, and copies that others hold for it, don't bring back what was.
+// TestAskTakesTheNewestCopy: an owner that missed writes, and copies that others hold for it, don't
+// bring back what was.
 func TestAskTakesTheNewestCopy(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c", "m4/d")
@@ -382,11 +405,13 @@ func TestAskTakesTheNewestCopy(t *testing.T) {
 			}
 			got, cover, err := asks(ctx, n.store, "grains os=Debian")
 			if err != nil || !cover.Complete() || !maps.Equal(got, want) {
-				t.Errorf("%s, asked at %s: %d minions, want %d, %v, %v", when, n.name, len(got), len(want), cover, err)
+				t.Errorf("%s, asked at %s: %d minions, want %d, %v, %v", when, n.name, len(got),
+					len(want), cover, err)
 			}
 			some := []string{"minion001", "minion002", "minion003", "minion004"}
 			got, cover, err = asks(ctx, n.store, "grains os=Debian", some...)
-			if err != nil || !cover.Complete() || !maps.Equal(got, map[string]byte{"minion001": 1, "minion003": 1}) {
+			if err != nil || !cover.Complete() ||
+				!maps.Equal(got, map[string]byte{"minion001": 1, "minion003": 1}) {
 				t.Errorf("%s, asked at %s about four: %v, %v, %v", when, n.name, got, cover, err)
 			}
 		}
@@ -418,7 +443,8 @@ func TestAskOldMasters(t *testing.T) {
 	}
 }
 
-// TestAskTooCostly: whichever master works too long on a question, who put it hears so, and no half of an answer.
+// TestAskTooCostly: whichever master works too long on a question, who put it hears so, and no half
+// of an answer.
 func TestAskTooCostly(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
@@ -434,7 +460,8 @@ func TestAskTooCostly(t *testing.T) {
 		k.mu.Unlock()
 		for _, node := range []string{"m1/a", "m2/b"} {
 			for _, places := range [][]string{nil, {"minion000", "minion001"}} {
-				if got, _, err := asks(ctx, k.store(node), "grains os=Debian", places...); !errors.Is(err, ErrTooCostly) {
+				if got, _, err := asks(ctx, k.store(node), "grains os=Debian",
+					places...); !errors.Is(err, ErrTooCostly) {
 					t.Errorf("old %v, %s about %v: %d hits, %v", old, node, places, len(got), err)
 				}
 			}
@@ -460,11 +487,18 @@ func TestAskRefuses(t *testing.T) {
 		want string
 	}{
 		{"no question", &ringpb.AskRequest{Space: uint32(SpaceMinions)}, "not a question"},
-		{"a space without questions", &ringpb.AskRequest{Space: uint32(SpaceJobs), Question: []byte("grains a=b")}, "space 1"},
-		{"a large question", &ringpb.AskRequest{Space: uint32(SpaceMinions), Question: make([]byte, maxQuestion+1)}, "too large"},
-		{"many places", &ringpb.AskRequest{Space: uint32(SpaceMinions), Question: []byte("grains a=b"), Places: make([][]byte, maxPlaces+1)}, "too large"},
-		{"a long place", &ringpb.AskRequest{Space: uint32(SpaceMinions), Question: []byte("grains a=b"), Places: [][]byte{make([]byte, MaxPlace+1)}}, "too large"},
-		{"many partitions", &ringpb.AskRequest{Space: uint32(SpaceMinions), Question: []byte("grains a=b"), Partitions: make([]uint32, maxShapePartitions+1)}, "too large"},
+		{"a space without questions", &ringpb.AskRequest{Space: uint32(SpaceJobs),
+			Question: []byte("grains a=b")}, "space 1"},
+		{"a large question", &ringpb.AskRequest{Space: uint32(SpaceMinions),
+			Question: make([]byte, maxQuestion+1)}, "too large"},
+		{"many places", &ringpb.AskRequest{Space: uint32(SpaceMinions),
+			Question: []byte("grains a=b"), Places: make([][]byte, maxPlaces+1)}, "too large"},
+		{"a long place", &ringpb.AskRequest{Space: uint32(SpaceMinions),
+			Question: []byte("grains a=b"), Places: [][]byte{make([]byte, MaxPlace+1)}},
+			"too large"},
+		{"many partitions", &ringpb.AskRequest{Space: uint32(SpaceMinions),
+			Question: []byte("grains a=b"), Partitions: make([]uint32, maxShapePartitions+1)},
+			"too large"},
 	} {
 		stream, err := client.Ask(ctx, tt.req)
 		if err == nil {
@@ -475,7 +509,8 @@ func TestAskRefuses(t *testing.T) {
 		}
 	}
 	// Partitions that no ring has are nobody's.
-	stream, err := client.Ask(ctx, &ringpb.AskRequest{Space: uint32(SpaceMinions), Question: []byte("grains a=b"), Partitions: []uint32{1 << 31, 64, 65535}, Base: k.epoch})
+	stream, err := client.Ask(ctx, &ringpb.AskRequest{Space: uint32(SpaceMinions),
+		Question: []byte("grains a=b"), Partitions: []uint32{1 << 31, 64, 65535}, Base: k.epoch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,12 +529,14 @@ func TestAskRefuses(t *testing.T) {
 	if _, _, err := asks(ctx, k.store("m1/a"), "nonsense"); err == nil {
 		t.Error("nonsense is answered")
 	}
-	if _, _, err := asks(ctx, k.store("m1/a"), "grains a=b", make([]string, maxPlaces+1)...); !errors.Is(err, ErrTooLarge) {
+	if _, _, err := asks(ctx, k.store("m1/a"), "grains a=b",
+		make([]string, maxPlaces+1)...); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
 }
 
-// TestAskAboutCopiesThatDiffer: a version that one owner alone has, or a stand-in alone for a dead owner, is the one that counts.
+// TestAskAboutCopiesThatDiffer: a version that one owner alone has, or a stand-in alone for a dead
+// owner, is the one that counts.
 func TestAskAboutCopiesThatDiffer(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c", "m4/d")
@@ -515,7 +552,8 @@ func TestAskAboutCopiesThatDiffer(t *testing.T) {
 		id := fmt.Sprintf("minion%03d", i)
 		p := v.latest().Partition(id)
 		c := change{rec: Record{
-			Key: Key{SpaceMinions, id, "grains"}, Value: []byte("os=Debian"), Version: Version{s.clock.next(), s.node}, partition: p,
+			Key: Key{SpaceMinions, id, "grains"}, Value: []byte("os=Debian"),
+			Version: Version{s.clock.next(), s.node}, partition: p,
 		}}
 		var to string
 		for _, n := range []string{"m1/a", "m2/b", "m3/c"} {
@@ -558,19 +596,23 @@ func TestAskWhenThoseWhoMergeGoAway(t *testing.T) {
 	}
 	k.hang("m2/b", true)
 	k.hang("m3/c", true)
-	q := &inquiry{s: s, v: s.view.Load(), a: a, question: []byte("grains os=Debian"), failed: map[string]bool{}, held: map[int][]string{}, unsure: map[int]bool{}}
+	q := &inquiry{s: s, v: s.view.Load(), a: a, question: []byte("grains os=Debian"),
+		failed: map[string]bool{}, held: map[int][]string{}, unsure: map[int]bool{}}
 	all := q.partitions()
 	rest, err := q.merge(ctx, all)
 	if err != nil || len(rest) != len(all) || len(q.hits) != 0 {
-		t.Fatalf("%d of %d partitions are asked about again, %d hits, %v", len(rest), len(all), len(q.hits), err)
+		t.Fatalf("%d of %d partitions are asked about again, %d hits, %v", len(rest), len(all),
+			len(q.hits), err)
 	}
 	rest, err = q.merge(ctx, rest)
 	if err != nil || len(rest) != 0 || len(q.hits) != len(want) || len(q.unsure) != len(all) {
-		t.Errorf("%d left, %d hits of %d, %d partitions unsure, %v", len(rest), len(q.hits), len(want), len(q.unsure), err)
+		t.Errorf("%d left, %d hits of %d, %d partitions unsure, %v", len(rest), len(q.hits),
+			len(want), len(q.unsure), err)
 	}
 }
 
-// TestAskAfterRecordsWereDropped: what was kept in memory of partitions that went to other masters goes too.
+// TestAskAfterRecordsWereDropped: what was kept in memory of partitions that went to other masters
+// goes too.
 func TestAskAfterRecordsWereDropped(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a")
@@ -585,7 +627,10 @@ func TestAskAfterRecordsWereDropped(t *testing.T) {
 	if done, err := s.dropCells(ctx, gone, s.view.Load().latest()); err != nil || !done {
 		t.Fatal(done, err)
 	}
-	maps.DeleteFunc(want, func(id string, _ byte) bool { return s.view.Load().latest().Partition(id)%2 == 0 })
+	maps.DeleteFunc(want, func(id string,
+		_ byte) bool {
+		return s.view.Load().latest().Partition(id)%2 == 0
+	})
 	if got, _, err := asks(ctx, s, "grains os=Debian"); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%d minions, want %d, %v", len(got), len(want), err)
 	}

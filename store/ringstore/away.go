@@ -12,13 +12,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A deletion is known by its tombstone, and tombstones go after TombstoneFor. A master that was away meanwhile still has
-// what was deleted, and nothing tells it so. Therefore whoever removes tombstones notes on disk, in the same batch, the
-// masters that were away; such a one begins anew and is filled, as after damage. Until it knows that nobody has noted it,
-// a master that was away for so long answers nothing by what it has.
+// A deletion is known by its tombstone, and tombstones go after TombstoneFor. A master that was
+// away meanwhile still has what was deleted, and nothing tells it so. Therefore whoever removes
+// tombstones notes on disk, in the same batch, the masters that were away; such a one begins anew
+// and is filled, as after damage. Until it knows that nobody has noted it, a master that was away
+// for so long answers nothing by what it has.
 const (
-	contactMeta = "contact" // when this master was last in contact with others and had compared copies; seconds since 1970
-	lackMeta    = "lack/"   // node: that it lacks tombstones which are gone
+	// when this master was last in contact with others and had compared copies; seconds since 1970
+	contactMeta = "contact"
+	lackMeta    = "lack/" // node: that it lacks tombstones which are gone
 )
 
 // contactEvery is how often contact is noted.
@@ -65,7 +67,8 @@ func (s *Store) suspect() {
 	}
 }
 
-// mayForget reports whether tombstones may be removed: with a majority in contact, and copies compared.
+// mayForget reports whether tombstones may be removed: with a majority in contact, and copies
+// compared.
 func (s *Store) mayForget() bool {
 	others, alive := s.others(), 0
 	for _, node := range others {
@@ -99,10 +102,12 @@ func (s *Store) lackers() []string {
 	s.lackingMu.Lock()
 	defer s.lackingMu.Unlock()
 	others := s.others()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.lacking)), func(n string) bool { return !slices.Contains(others, n) })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.lacking)),
+		func(n string) bool { return !slices.Contains(others, n) })
 }
 
-// keepContact asks the others, where this master may have been away for too long, and notes when it was in contact.
+// keepContact asks the others, where this master may have been away for too long, and notes when it
+// was in contact.
 func (s *Store) keepContact(ctx context.Context, others []string) error {
 	s.suspect()
 	asked := 0
@@ -119,7 +124,8 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 			return err
 		}
 		if slices.Contains(reply.Lacking, s.self) {
-			if err := s.swap(ctx, toldAway, "it was away for longer than ring_tombstone_seconds"); err != nil {
+			if err := s.swap(ctx, toldAway,
+				"it was away for longer than ring_tombstone_seconds"); err != nil {
 				return err
 			}
 			s.contact.Store(s.opts.Now().Unix())
@@ -141,12 +147,13 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 	s.contact.Store(now.Unix())
 	s.noted = now.Unix()
 	return s.commit.do(ctx, &task{run: func(b *pebble.Batch, _ *group) error {
-		return b.Set(metaKey(contactMeta), binary.BigEndian.AppendUint64(nil, uint64(now.Unix())), nil)
+		return b.Set(metaKey(contactMeta),
+			binary.BigEndian.AppendUint64(nil, uint64(now.Unix())), nil)
 	}})
 }
 
-// filled forgets that a master lacks tombstones: it has answered with its digests, which one that was noted does only when
-// it has been filled.
+// filled forgets that a master lacks tombstones: it has answered with its digests, which one that
+// was noted does only when it has been filled.
 func (s *Store) filled(ctx context.Context, node string) error {
 	s.lackingMu.Lock()
 	noted := s.lacking[node]
@@ -155,10 +162,15 @@ func (s *Store) filled(ctx context.Context, node string) error {
 	if !noted {
 		return nil
 	}
-	return s.commit.do(ctx, &task{run: func(b *pebble.Batch, _ *group) error { return b.Delete(metaKey(lackMeta+node), nil) }})
+	return s.commit.do(ctx,
+		&task{run: func(b *pebble.Batch, _ *group) error {
+			return b.Delete(metaKey(lackMeta+node),
+				nil)
+		}})
 }
 
-// swap replaces the store by an empty one and returns when that is done. Message and why are for the log.
+// swap replaces the store by an empty one and returns when that is done. Message and why are for
+// the log.
 func (s *Store) swap(ctx context.Context, message, why string) error {
 	done := make(chan struct{})
 	select {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What was deleted while a master was away for longer than tombstones live does not come back with it, and what was not
-// deleted is there, on it too.
+// What was deleted while a master was away for longer than tombstones live does not come back with
+// it, and what was not deleted is there, on it too.
 func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
@@ -42,7 +42,8 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	k.now.add(80 * time.Hour)
 	eventually(t, "the tombstones are gone", func() error {
 		for _, name := range []string{"a", "b"} {
-			if _, found, err := k.store(name).disk.get(key(7), k.store(name).partitionOf(key(7))); err != nil || found {
+			if _, found, err := k.store(name).disk.get(key(7),
+				k.store(name).partitionOf(key(7))); err != nil || found {
 				return fmt.Errorf("%s: %v, %v", name, found, err)
 			}
 			if len(k.store(name).lackers()) == 0 {
@@ -56,7 +57,8 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 		t.Helper()
 		for n := range 60 {
 			for _, name := range []string{"a", "b", "c"} {
-				if _, found, err := k.store(name).Get(ctx, key(n)); err != nil || found != (n >= 30) {
+				if _, found, err := k.store(name).Get(ctx, key(n)); err != nil ||
+					found != (n >= 30) {
 					t.Fatalf("p%d by %s: %v, %v", n, name, found, err)
 				}
 			}
@@ -65,7 +67,8 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	look()
 	eventually(t, "it is filled anew", func() error {
 		for n := 30; n < 60; n++ {
-			if c.store.stale.Load() || c.store.refilling.Load() || c.store.view.Load() == nil || !c.holds(key(n)) {
+			if c.store.stale.Load() || c.store.refilling.Load() || c.store.view.Load() == nil ||
+				!c.holds(key(n)) {
 				return fmt.Errorf("p%d is not there", n)
 			}
 		}
@@ -91,7 +94,8 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 	k.settled()
 	ctx := ctxFor(t)
 	for n := range 40 {
-		if err := k.store("a").Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, []byte("v"), time.Time{}); err != nil {
+		if err := k.store("a").Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, []byte("v"),
+			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,7 +127,8 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 		return nil
 	})
 	for n := range 40 {
-		if _, found, err := k.store("c").Get(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
+		if _, found, err := k.store("c").Get(ctx,
+			Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
 			t.Fatalf("p%d: %v, %v", n, found, err)
 		}
 	}

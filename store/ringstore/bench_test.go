@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// BenchmarkPutFirst writes returns of one job after the other, as minions send them: durable on a write quorum, over
-// real gRPC between stores that share this machine's processors and disk. writes/s is the figure to compare with Salt's
-// 340 returns/s (not durable, not copied).
+// BenchmarkPutFirst writes returns of one job after the other, as minions send them: durable on a
+// write quorum, over real gRPC between stores that share this machine's processors and disk.
+// writes/s is the figure to compare with Salt's 340 returns/s (not durable, not copied).
 func BenchmarkPutFirst(b *testing.B) {
 	for _, names := range [][]string{{"m1/a"}, {"m1/a", "m2/b", "m3/c"}} {
 		for _, callers := range []int{1, 64, 256} {
@@ -35,7 +35,8 @@ func BenchmarkPutFirst(b *testing.B) {
 						n := int(i.Add(1))
 						s := k.store(names[n%len(names)])
 						res, err := s.Write(ctx, fmt.Sprintf("202611210933%08d", n/1000), Put{
-							Space: SpaceJobs, Name: fmt.Sprintf("r/minion%d", n), Value: value, Expires: expires, First: true, Exact: true,
+							Space: SpaceJobs, Name: fmt.Sprintf("r/minion%d", n), Value: value,
+							Expires: expires, First: true, Exact: true,
 						})
 						if err != nil || !res[0].Stored {
 							b.Error(res, err)
@@ -50,7 +51,8 @@ func BenchmarkPutFirst(b *testing.B) {
 	}
 }
 
-// processCPU is what this process has used of the processors: on a busy machine a better measure than the clock.
+// processCPU is what this process has used of the processors: on a busy machine a better measure
+// than the clock.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -91,7 +93,8 @@ func BenchmarkList(b *testing.B) {
 	for job := range 100 {
 		var puts []Put
 		for m := range 1000 {
-			puts = append(puts, Put{Space: SpaceJobs, Name: fmt.Sprintf("r/minion%d", m), Value: make([]byte, 300), First: true, Exact: true,
+			puts = append(puts, Put{Space: SpaceJobs, Name: fmt.Sprintf("r/minion%d", m),
+				Value: make([]byte, 300), First: true, Exact: true,
 				Expires: time.Now().Add(time.Duration(job%24+1) * time.Hour)})
 		}
 		if _, err := s.Write(ctx, fmt.Sprint("job", job), puts...); err != nil {

@@ -14,8 +14,8 @@ type cellID struct {
 	partition uint16
 }
 
-// cell sums over a cell's records. Sum is the xor of their sums: independent of order, changed by adding and taking
-// away alike.
+// cell sums over a cell's records. Sum is the xor of their sums: independent of order, changed by
+// adding and taking away alike.
 type cell struct {
 	sum    uint64
 	count  int64
@@ -30,8 +30,8 @@ func (x cell) plus(d cell) cell {
 	return cell{x.sum ^ d.sum, x.count + d.count, x.bytes + d.bytes, max(x.newest, d.newest)}
 }
 
-// cells are the digests of all that is on this disk; about 40 bytes for each of at most buckets*spaces*partitions
-// cells. The committer changes them as it writes.
+// cells are the digests of all that is on this disk; about 40 bytes for each of at most
+// buckets*spaces*partitions cells. The committer changes them as it writes.
 type cells struct {
 	ready chan struct{} // closed when the records found at start are counted, by counted
 	once  sync.Once
@@ -106,13 +106,15 @@ type sumOf struct {
 	count int64
 }
 
-// digest sums the cells of a space (0: all) in the wanted partitions (nil: all), whole partitions or each cell, sorted.
-// Cells of buckets that ended at or before past are left out: some masters may have dropped them already.
+// digest sums the cells of a space (0: all) in the wanted partitions (nil: all), whole partitions
+// or each cell, sorted. Cells of buckets that ended at or before past are left out: some masters
+// may have dropped them already.
 func (c *cells) digest(space Space, partitions map[int]bool, byCell bool, past uint64) []sumOf {
 	c.mu.Lock()
 	sums := map[cellID]cell{}
 	for id, x := range c.byID {
-		if space != 0 && id.space != space || id.bucket <= past || partitions != nil && !partitions[int(id.partition)] {
+		if space != 0 && id.space != space || id.bucket <= past || partitions != nil &&
+			!partitions[int(id.partition)] {
 			continue
 		}
 		if !byCell {
@@ -131,7 +133,8 @@ func (c *cells) digest(space Space, partitions map[int]bool, byCell bool, past u
 		}
 	}
 	slices.SortFunc(out, func(a, b sumOf) int {
-		return cmp.Or(cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.space, b.space), cmp.Compare(a.partition, b.partition))
+		return cmp.Or(cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.space, b.space),
+			cmp.Compare(a.partition, b.partition))
 	})
 	return out
 }

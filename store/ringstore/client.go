@@ -22,14 +22,16 @@ func (s *Store) client(node string) (ringpb.RingClient, error) {
 	return ringpb.NewRingClient(conn), nil
 }
 
-func (s *Store) askStatus(ctx context.Context, node string, epoch uint64) (*ringpb.StatusReply, error) {
+func (s *Store) askStatus(ctx context.Context, node string, epoch uint64) (*ringpb.StatusReply,
+	error) {
 	client, err := s.client(node)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.WriteTimeout)
 	defer cancel()
-	reply, err := client.Status(ctx, &ringpb.StatusRequest{Clock: s.clock.read(), Epoch: epoch, Node: s.self})
+	reply, err := client.Status(ctx, &ringpb.StatusRequest{Clock: s.clock.read(), Epoch: epoch,
+		Node: s.self})
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its state: %w", node, err)
 	}
@@ -40,10 +42,11 @@ func (s *Store) askStatus(ctx context.Context, node string, epoch uint64) (*ring
 // chunkInfo is what a stream says beside its records.
 type chunkInfo struct{ same, behind bool }
 
-// receive reads a stream of chunks to its end and calls fn with the records. Pieces of a large record are put together,
-// at most MaxRecord bytes. A sender that says nothing for ReadTimeout is given up by cancel, which must end the stream's
-// context; the time that fn takes does not count.
-func (s *Store) receive(node string, stream grpc.ServerStreamingClient[ringpb.Chunk], cancel context.CancelFunc, fn func([]Record) error) (chunkInfo, error) {
+// receive reads a stream of chunks to its end and calls fn with the records. Pieces of a large
+// record are put together, at most MaxRecord bytes. A sender that says nothing for ReadTimeout is
+// given up by cancel, which must end the stream's context; the time that fn takes does not count.
+func (s *Store) receive(node string, stream grpc.ServerStreamingClient[ringpb.Chunk],
+	cancel context.CancelFunc, fn func([]Record) error) (chunkInfo, error) {
 	var info chunkInfo
 	var large []byte
 	silence := time.AfterFunc(s.opts.ReadTimeout, cancel)
@@ -75,7 +78,8 @@ func (s *Store) receive(node string, stream grpc.ServerStreamingClient[ringpb.Ch
 			large = append(large, chunk.Piece...)
 			if chunk.PieceEnd {
 				var r ringpb.Record
-				if err := errors.Join(proto.Unmarshal(large, &r), level.CheckMessage(&r)); err != nil {
+				if err := errors.Join(proto.Unmarshal(large, &r),
+					level.CheckMessage(&r)); err != nil {
 					return info, fmt.Errorf("read from %s: %w", node, err)
 				}
 				large = nil
@@ -93,16 +97,19 @@ func (s *Store) receive(node string, stream grpc.ServerStreamingClient[ringpb.Ch
 func toWire(r *Record) *ringpb.Record {
 	return &ringpb.Record{
 		Space: uint32(r.Space), Place: []byte(r.Place), Name: []byte(r.Name), Value: r.Value,
-		Clock: r.Version.Clock, Node: r.Version.Node, Expires: unixSeconds(r.Expires), Flags: uint32(r.flags),
+		Clock: r.Version.Clock, Node: r.Version.Node, Expires: unixSeconds(r.Expires),
+		Flags:     uint32(r.flags),
 		Partition: uint32(r.partition),
 	}
 }
 
 func fromWire(r *ringpb.Record) Record {
 	return Record{
-		Key:   Key{Space: Space(r.GetSpace()), Place: string(r.GetPlace()), Name: string(r.GetName())},
+		Key: Key{Space: Space(r.GetSpace()), Place: string(r.GetPlace()),
+			Name: string(r.GetName())},
 		Value: r.GetValue(), Version: Version{Clock: r.GetClock(), Node: r.GetNode()},
-		Expires: secondsTime(r.GetExpires()), partition: int(r.GetPartition()), flags: uint8(r.GetFlags()),
+		Expires: secondsTime(r.GetExpires()), partition: int(r.GetPartition()),
+		flags: uint8(r.GetFlags()),
 	}
 }
 

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// maxDrift is how far another master's clock may pull ours ahead. A clock further off than that is an operator's
-// problem: its records win over ours, but it must not make ours wrong as well.
+// maxDrift is how far another master's clock may pull ours ahead. A clock further off than that is
+// an operator's problem: its records win over ours, but it must not make ours wrong as well.
 const maxDrift = 5 * time.Minute
 
-// clock is a hybrid logical clock: wall microseconds << 12 and a counter. Every message between masters carries it, so a
-// write that follows another one, on whichever master, has a later version although wall clocks differ: surely once a
-// message went between the two, which happens each second, and before that as far as their wall clocks agree.
+// clock is a hybrid logical clock: wall microseconds << 12 and a counter. Every message between
+// masters carries it, so a write that follows another one, on whichever master, has a later version
+// although wall clocks differ: surely once a message went between the two, which happens each
+// second, and before that as far as their wall clocks agree.
 type clock struct {
 	now func() time.Time
 

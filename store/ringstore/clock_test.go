@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestWritesFollowThoseOfAFastClock writes records with a clock that is ahead, and then with the right one.
+// TestWritesFollowThoseOfAFastClock writes records with a clock that is ahead, and then with the
+// right one.
 func TestWritesFollowThoseOfAFastClock(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
@@ -28,8 +29,10 @@ func TestWritesFollowThoseOfAFastClock(t *testing.T) {
 				t.Fatalf("%v ahead: write %d: %v", ahead, n, err)
 			}
 			for _, reader := range []string{"m1/a", "m2/b", "m3/c"} {
-				if got, found, err := k.store(reader).Get(ctx, key); err != nil || !found || string(got.Value) != value {
-					t.Errorf("%v ahead: %s reads %q, %t, %v; want %q", ahead, reader, got.Value, found, err, value)
+				if got, found, err := k.store(reader).Get(ctx, key); err != nil || !found ||
+					string(got.Value) != value {
+					t.Errorf("%v ahead: %s reads %q, %t, %v; want %q", ahead, reader, got.Value,
+						found, err, value)
 				}
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Reads that go on while a store is closed end with an error: none finds a database that is closed under it.
+// Reads that go on while a store is closed end with an error: none finds a database that is closed
+// under it.
 func TestReadsWhileItCloses(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -18,7 +19,8 @@ func TestReadsWhileItCloses(t *testing.T) {
 		}
 		ctx := t.Context()
 		for n := range 20 {
-			if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, []byte("value"), time.Time{}); err != nil {
+			if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, []byte("value"),
+				time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 		}

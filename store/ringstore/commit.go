@@ -31,10 +31,11 @@ type kept struct {
 type task struct {
 	epoch   uint64 // ring of the writer; 0: not checked
 	changes []change
-	run     func(b *pebble.Batch, g *group) error // instead of changes; what it adds to b is durable when done is called
+	// instead of changes; what it adds to b is durable when done is called
+	run func(b *pebble.Batch, g *group) error
 
-	// done is called once, by another goroutine, when the changes are on stable storage or err is set.
-	// It must not block.
+	// done is called once, by another goroutine, when the changes are on stable storage or err is
+	// set. It must not block.
 	done func(*task)
 
 	kept  []kept
@@ -45,7 +46,8 @@ type task struct {
 func (t *task) size() int {
 	n := 0
 	for i := range t.changes {
-		n += len(t.changes[i].rec.Value) + len(t.changes[i].rec.Name) + len(t.changes[i].rec.Place) + 64
+		n += len(t.changes[i].rec.Value) + len(t.changes[i].rec.Name) +
+			len(t.changes[i].rec.Place) + 64
 	}
 	return n
 }
@@ -56,9 +58,9 @@ const (
 	groupBytes = 4 << 20
 )
 
-// committer is the only writer of the disk. It takes all tasks that wait, merges them in one Pebble batch and hands
-// that to the syncer, so that the next group is merged while the log is being synced: one fsync for many writes, and
-// read-merge-write without locks.
+// committer is the only writer of the disk. It takes all tasks that wait, merges them in one Pebble
+// batch and hands that to the syncer, so that the next group is merged while the log is being
+// synced: one fsync for many writes, and read-merge-write without locks.
 type committer struct {
 	disk  *disk
 	cells *cells
@@ -102,10 +104,12 @@ type group struct {
 	closed     bool // the batch removes records by range: nothing may come after it in this group
 }
 
-func startCommitter(d *disk, c *cells, o *owed, p *parts, met *metrics, opts Options, floor uint64, kept bool) *committer {
+func startCommitter(d *disk, c *cells, o *owed, p *parts, met *metrics, opts Options, floor uint64,
+	kept bool) *committer {
 	k := &committer{
 		disk: d, cells: c, owed: o, parts: p, met: met, width: opts.BucketWidth, room: opts.Room,
-		queue: make(chan *task, opts.WriteQueue), synced: make(chan *group, 4), swaps: make(chan func()), stop: make(chan struct{}),
+		queue: make(chan *task, opts.WriteQueue), synced: make(chan *group, 4),
+		swaps: make(chan func()), stop: make(chan struct{}),
 		last: make(chan struct{}), floor: floor, kept: kept,
 	}
 	k.wg.Add(2)
@@ -126,9 +130,11 @@ func (k *committer) close() {
 	k.wg.Wait()
 }
 
-// admit refuses records while the disk is almost full. Deleting goes on, and so does the store's own housekeeping.
+// admit refuses records while the disk is almost full. Deleting goes on, and so does the store's
+// own housekeeping.
 func (k *committer) admit(t *task) error {
-	if len(t.changes) == 0 || !slices.ContainsFunc(t.changes, func(c change) bool { return !c.rec.deleted() }) {
+	if len(t.changes) == 0 || !slices.ContainsFunc(t.changes,
+		func(c change) bool { return !c.rec.deleted() }) {
 		return nil
 	}
 	if err := k.room(); err != nil {
@@ -265,7 +271,8 @@ func (g *group) fail(err error) {
 	}
 }
 
-// sync waits for each group in turn, so a task that only saw what an earlier group wrote is not answered before that.
+// sync waits for each group in turn, so a task that only saw what an earlier group wrote is not
+// answered before that.
 func (k *committer) sync() {
 	defer k.wg.Done()
 	for g := range k.synced {
@@ -336,7 +343,7 @@ func (k *committer) home(r *Record) uint64 {
 	return bucketEnd(unixSeconds(r.Expires), k.width)
 }
 
-// mergeRecord puts r where it belongs unless what is there wins; then it tells so.
+// mergeRecord puts r where it belongs unless the stored record wins; it reports which.
 func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 	if r.expired(k.disk.now()) {
 		return nil, nil
@@ -389,7 +396,8 @@ func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 	}
 	var deltas []delta
 	for _, f := range there {
-		deltas = append(deltas, delta{k.cellOf(f.bucket, r), cell{sum: sum(r.Place, r.Name, f.head.version), count: -1, bytes: -int64(f.size)}})
+		deltas = append(deltas, delta{k.cellOf(f.bucket, r),
+			cell{sum: sum(r.Place, r.Name, f.head.version), count: -1, bytes: -int64(f.size)}})
 		if f.bucket == home {
 			continue
 		}
@@ -407,7 +415,8 @@ func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 	}
 	g.overlay[string(key)] = value
 	if r.deleted() && !r.Expires.IsZero() {
-		if err := g.batch.Set(tombKey(bucketEnd(r.Expires.Unix(), k.width), key), nil, nil); err != nil {
+		if err := g.batch.Set(tombKey(bucketEnd(r.Expires.Unix(), k.width), key), nil,
+			nil); err != nil {
 			return nil, fmt.Errorf("write tombstone: %w", err)
 		}
 	}
@@ -415,7 +424,8 @@ func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 		g.changed = append(g.changed, changedRecord{tableID{r.Space, r.Name, r.partition}, r.Place})
 	}
 	g.deltas = append(g.deltas, deltas...)
-	g.deltas = append(g.deltas, delta{k.cellOf(home, r), cell{sum(r.Place, r.Name, r.Version), 1, int64(len(key) + len(value)), r.Version.Clock}})
+	g.deltas = append(g.deltas, delta{k.cellOf(home, r),
+		cell{sum(r.Place, r.Name, r.Version), 1, int64(len(key) + len(value)), r.Version.Clock}})
 	return nil, nil
 }
 
@@ -423,9 +433,10 @@ func (k *committer) cellOf(bucket uint64, r *Record) cellID {
 	return cellID{bucket: bucket, space: r.Space, partition: uint16(r.partition)}
 }
 
-// head returns the header under key, nil if there is none, and the whole size of key and value. It is valid until the next
-// call. Most keys are new, so the search goes by the bloom filters of all levels: Pebble's Get leaves out those of the last
-// level, where nearly all records lie, and reads a block of records there for nothing.
+// head returns the header under key, nil if there is none, and the whole size of key and value. It
+// is valid until the next call. Most keys are new, so the search goes by the bloom filters of all
+// levels: Pebble's Get leaves out those of the last level, where nearly all records lie, and reads
+// a block of records there for nothing.
 func (k *committer) head(g *group, key []byte) ([]byte, int, error) {
 	if v, ok := g.overlay[string(key)]; ok {
 		return v, len(key) + len(v), nil
@@ -455,7 +466,8 @@ func (k *committer) hold(g *group, c *change) error {
 	if c.rec.expired(k.disk.now()) {
 		return nil
 	}
-	value := append(c.rec.header().append(make([]byte, 0, headerLen+len(c.rec.Value))), c.rec.Value...)
+	value := append(c.rec.header().append(make([]byte, 0, headerLen+len(c.rec.Value))),
+		c.rec.Value...)
 	for _, node := range c.owed {
 		if err := k.owe(g, node, c, value); err != nil {
 			return err
@@ -502,7 +514,8 @@ func (k *committer) owe(g *group, node string, c *change, copy []byte) error {
 		return fmt.Errorf("note a debt: %w", err)
 	}
 	g.overlay[string(key)] = value
-	g.hints = append(g.hints, hintDelta{node: node, partition: c.rec.partition, old: old, new: value})
+	g.hints = append(g.hints, hintDelta{node: node, partition: c.rec.partition, old: old,
+		new: value})
 	if !k.owed.has(node) {
 		since := binary.BigEndian.AppendUint64(nil, uint64(k.disk.now().Unix()))
 		if _, done := g.overlay[string(sinceKey(node))]; !done {

@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// crashChild writes as fast as it can from several goroutines and prints each key once it is acknowledged.
+// crashChild writes as fast as it can from several goroutines and prints each key once it is
+// acknowledged.
 func crashChild(dir string) {
 	s, err := Open(dir, newAlone(), Options{}, nil, nil)
 	if err != nil {
@@ -57,8 +58,10 @@ func crashChild(dir string) {
 			for i := 0; ; i++ {
 				place := fmt.Sprintf("job%d-%d", w, i)
 				_, err := s.Write(context.Background(), place,
-					Put{Space: SpaceJobHeads, Name: "load", Value: []byte(place), Expires: time.Now().Add(time.Hour)},
-					Put{Space: SpaceJobs, Name: "r/web1", Value: []byte(place), Expires: time.Now().Add(time.Hour), First: true})
+					Put{Space: SpaceJobHeads, Name: "load", Value: []byte(place),
+						Expires: time.Now().Add(time.Hour)},
+					Put{Space: SpaceJobs, Name: "r/web1", Value: []byte(place),
+						Expires: time.Now().Add(time.Hour), First: true})
 				if err != nil {
 					return
 				}
@@ -106,13 +109,16 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 		ctx := ctxFor(t)
 		for _, place := range acked {
 			for _, k := range []Key{{SpaceJobHeads, place, "load"}, {SpaceJobs, place, "r/web1"}} {
-				if got, found, err := s.Get(ctx, k); err != nil || !found || string(got.Value) != place {
-					t.Fatalf("round %d: %v was acknowledged and is %q (found %v, %v)", round, k, got.Value, found, err)
+				if got, found, err := s.Get(ctx, k); err != nil || !found ||
+					string(got.Value) != place {
+					t.Fatalf("round %d: %v was acknowledged and is %q (found %v, %v)", round, k,
+						got.Value, found, err)
 				}
 			}
 		}
 		seen := 0
-		if _, err := s.Scan(ctx, SpaceJobHeads, "", func(Record) error { seen++; return nil }); err != nil || seen < len(acked) {
+		if _, err := s.Scan(ctx, SpaceJobHeads, "",
+			func(Record) error { seen++; return nil }); err != nil || seen < len(acked) {
 			t.Errorf("scan after the kill: %d records of %d, %v", seen, len(acked), err)
 		}
 		if err := s.Close(); err != nil {
@@ -149,7 +155,8 @@ func TestAnotherFormatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	if _, err := Open(dir, newAlone(), Options{}, nil, nil); err == nil || !strings.Contains(err.Error(), `format "99"`) {
+	if _, err := Open(dir, newAlone(), Options{}, nil, nil); err == nil ||
+		!strings.Contains(err.Error(), `format "99"`) {
 		t.Errorf("open of another format: %v", err)
 	}
 }

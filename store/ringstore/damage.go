@@ -13,9 +13,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A damaged store is moved aside as a whole and begun anew: what it held is fetched from the other owners. Until that is
-// done this master takes writes, and does not count as an owner that was heard: a record that was acknowledged by it and
-// one other owner is on that one only.
+// A damaged store is moved aside as a whole and begun anew: what it held is fetched from the other
+// owners. Until that is done this master takes writes, and does not count as an owner that was
+// heard: a record that was acknowledged by it and one other owner is on that one only.
 
 // errAside is what reads get while a damaged store is being replaced.
 var errAside = errors.New("the ring store was damaged and is being replaced")
@@ -26,8 +26,8 @@ var errRefilling = errors.New("this master fetches its records anew, for its sto
 // refillMeta is there until all that a damaged store held has been fetched.
 const refillMeta = "refill"
 
-// use returns the database; done must be called when it is used no more. It does not wait: while the database is being
-// replaced there is none.
+// use returns the database; done must be called when it is used no more. It does not wait: while
+// the database is being replaced there is none.
 func (d *disk) use() (db *pebble.DB, done func(), err error) {
 	switch {
 	case d.closed.Load():
@@ -49,10 +49,11 @@ func (d *disk) close() error {
 	return d.db.Close()
 }
 
-// isDamage reports whether a store can't be opened or read because of what its files hold, or because some are gone.
-// Pebble has no mark for a manifest that it can't read.
+// isDamage reports whether a store can't be opened or read because of what its files hold, or
+// because some are gone. Pebble has no mark for a manifest that it can't read.
 func isDamage(err error) bool {
-	return err != nil && (pebble.IsCorruptionError(err) || errors.Is(err, ErrCorrupt) || errors.Is(err, fs.ErrNotExist) ||
+	return err != nil && (pebble.IsCorruptionError(err) || errors.Is(err, ErrCorrupt) ||
+		errors.Is(err, fs.ErrNotExist) ||
 		strings.Contains(err.Error(), "malformed manifest"))
 }
 
@@ -90,7 +91,8 @@ const (
 func (s *Store) beginAnew(d *disk) error {
 	b := d.db.NewBatch()
 	err := errors.Join(
-		b.Set(metaKey(refillMeta), []byte{1}, nil), b.Set(metaKey(tallyMeta), []byte(tallyVersion+d.openAs), nil), b.Commit(pebble.Sync))
+		b.Set(metaKey(refillMeta), []byte{1}, nil), b.Set(metaKey(tallyMeta),
+			[]byte(tallyVersion+d.openAs), nil), b.Commit(pebble.Sync))
 	if err != nil {
 		return fmt.Errorf("begin ring store anew: %w", err)
 	}
@@ -112,8 +114,8 @@ func (s *Store) watchDamage() {
 	}
 }
 
-// replace puts an empty store in place of the damaged one. It runs on the committer's goroutine: no write is under way.
-// Reads that are under way end first.
+// replace puts an empty store in place of the damaged one. It runs on the committer's goroutine: no
+// write is under way. Reads that are under way end first.
 func (s *Store) replace(message, what string) {
 	s.disk.swap.Lock()
 	defer s.disk.swap.Unlock()
@@ -158,8 +160,9 @@ func (d *disk) take(next *disk) {
 	d.buckets.Store(next.buckets.Load())
 }
 
-// endRefill notes that nothing is lacking any more, once this master has compared copies with all others of the ring
-// that have something to give. Missed is what it had missed before: if the store was replaced since, nothing ends.
+// endRefill notes that nothing is lacking any more, once this master has compared copies with all
+// others of the ring that have something to give. Missed is what it had missed before: if the store
+// was replaced since, nothing ends.
 func (s *Store) endRefill(ctx context.Context, v *view, missed uint64) error {
 	for _, node := range v.latest().Members() {
 		if node == s.self {
@@ -171,7 +174,8 @@ func (s *Store) endRefill(ctx context.Context, v *view, missed uint64) error {
 	}
 	ended := false
 	err := s.commit.do(ctx, &task{run: func(b *pebble.Batch, _ *group) error {
-		if ended = s.heard.missedNothingSince(missed); !ended { // the store is replaced on this goroutine
+		// the store is replaced on this goroutine
+		if ended = s.heard.missedNothingSince(missed); !ended {
 			return nil
 		}
 		s.refilling.Store(false)

@@ -33,7 +33,8 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// damage changes a bit in the middle, and one at the start, of every file of dir whose name matches, or takes it away.
+// damage changes a bit in the middle, and one at the start, of every file of dir whose name
+// matches, or takes it away.
 func damage(t *testing.T, dir, pattern string, gone bool) (names []string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -60,8 +61,8 @@ func damage(t *testing.T, dir, pattern string, gone bool) (names []string) {
 	return names
 }
 
-// A store whose files are damaged is moved aside and filled from the others, at the start or while it runs. Reads and
-// writes go on by every member, and the log names the file.
+// A store whose files are damaged is moved aside and filled from the others, at the start or while
+// it runs. Reads and writes go on by every member, and the log names the file.
 func TestDamagedStoreIsFilledAnew(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -69,7 +70,8 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 		gone          bool
 		running       bool // found while it runs, by reading all records
 	}{
-		{"flipped bit in a table", "*.sst", false, false}, {"missing table", "*.sst", true, false}, {"garbage for a manifest", "MANIFEST-*", false, false},
+		{"flipped bit in a table", "*.sst", false, false}, {"missing table", "*.sst", true, false},
+		{"garbage for a manifest", "MANIFEST-*", false, false},
 		{"flipped bit while it runs", "*.sst", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,7 +83,8 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 			for n := range 300 {
 				key := Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}
 				keys = append(keys, key)
-				if err := k.store("a").Put(ctx, key, []byte(strings.Repeat(key.Place, 1000)), time.Time{}); err != nil {
+				if err := k.store("a").Put(ctx, key, []byte(strings.Repeat(key.Place, 1000)),
+					time.Time{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -116,7 +119,8 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 			}
 			for _, key := range keys {
 				for _, name := range []string{"a", "c"} {
-					if got, found, err := k.store(name).Get(ctx, key); err != nil || !found || string(got.Value) != strings.Repeat(key.Place, 1000) {
+					if got, found, err := k.store(name).Get(ctx, key); err != nil || !found ||
+						string(got.Value) != strings.Repeat(key.Place, 1000) {
 						t.Fatalf("%v by %s: %v, %v", key, name, found, err)
 					}
 				}
@@ -126,7 +130,8 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 					return errors.New("it is being filled")
 				}
 				for _, key := range keys {
-					if _, ok, err := n.store.disk.get(key, n.store.partitionOf(key)); err != nil || !ok {
+					if _, ok, err := n.store.disk.get(key,
+						n.store.partitionOf(key)); err != nil || !ok {
 						return fmt.Errorf("%v is there %v, %v", key, ok, err)
 					}
 				}
@@ -140,7 +145,8 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 				t.Errorf("moved aside: %v", aside)
 			}
 			seen := 0
-			cover, err := n.store.Scan(ctx, SpaceJobs, "", func(Record) error { seen++; return nil })
+			cover, err := n.store.Scan(ctx, SpaceJobs, "",
+				func(Record) error { seen++; return nil })
 			if err != nil || !cover.Complete() || seen != len(keys) {
 				t.Errorf("scan: %d of %d, %v, %v", seen, len(keys), cover, err)
 			}
@@ -169,12 +175,14 @@ func (s *Store) partitionOf(k Key) int {
 	return 0
 }
 
-// While a store is filled anew it does not count as an owner: what it had lost is not taken for missing. Each record is
-// acknowledged by a and b, never got to c, and is lost on b, which does not reach a and so can't end its filling.
+// While a store is filled anew it does not count as an owner: what it had lost is not taken for
+// missing. Each record is acknowledged by a and b, never got to c, and is lost on b, which does not
+// reach a and so can't end its filling.
 func TestRefillingStoreIsNoWitness(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
-	k.opts.WriteTimeout, k.opts.ReadTimeout = 20*time.Second, 20*time.Second // nobody is silent here, but a machine may be busy
+	// nobody is silent here, but a machine may be busy
+	k.opts.WriteTimeout, k.opts.ReadTimeout = 20*time.Second, 20*time.Second
 	k.setRing("a", "b", "c")
 	for _, name := range []string{"a", "b", "c"} {
 		k.start(name)
@@ -192,7 +200,8 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 	a, b, c := k.node("a"), k.node("b"), k.node("c")
 	for n := range records {
 		err := c.store.commit.do(ctx, &task{run: func(batch *pebble.Batch, _ *group) error {
-			return batch.Delete(appendRecordKey(nil, never, key(n), c.store.partitionOf(key(n))), nil)
+			return batch.Delete(appendRecordKey(nil, never, key(n),
+				c.store.partitionOf(key(n))), nil)
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -218,7 +227,8 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 		if !b.holds(key(n)) && !c.holds(key(n)) && a.holds(key(n)) {
 			lost++
 		}
-		eventually(t, "read while b is filled", func() error { // on a busy machine a may take too long to answer
+		// on a busy machine a may take too long to answer
+		eventually(t, "read while b is filled", func() error {
 			_, found, err := c.store.Get(ctx, key(n))
 			if err == nil && !found {
 				t.Fatalf("p%d is said not to be there", n)
@@ -243,7 +253,8 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 	})
 }
 
-// A comparison that was under way when a store was replaced says nothing of the new one: the filling does not end by it.
+// A comparison that was under way when a store was replaced says nothing of the new one: the
+// filling does not end by it.
 func TestComparisonOfAReplacedStoreDoesNotCount(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
@@ -262,7 +273,8 @@ func TestComparisonOfAReplacedStoreDoesNotCount(t *testing.T) {
 	}
 }
 
-// The last record of the log may be cut off at any byte: what came before it is there, and the store opens.
+// The last record of the log may be cut off at any byte: what came before it is there, and the
+// store opens.
 func TestTornLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -272,7 +284,8 @@ func TestTornLog(t *testing.T) {
 	}
 	ctx := ctxFor(t)
 	put := func(n int) {
-		if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, []byte("value"), time.Time{}); err != nil {
+		if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, []byte("value"),
+			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -305,7 +318,8 @@ func TestTornLog(t *testing.T) {
 		if err := os.CopyFS(at, os.DirFS(kept)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(at, filepath.Base(log)), whole[:cut], 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(at, filepath.Base(log)), whole[:cut],
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		s, err := Open(at, newAlone(), Options{}, nil, nil)
@@ -316,8 +330,10 @@ func TestTornLog(t *testing.T) {
 			t.Errorf("cut at byte %d of %d: it is taken for damage", cut, len(whole))
 		}
 		for n := range 5 {
-			if _, found, err := s.Get(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
-				t.Errorf("cut at byte %d of %d: p%d is found %v, %v", cut, len(whole), n, found, err)
+			if _, found, err := s.Get(ctx,
+				Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
+				t.Errorf("cut at byte %d of %d: p%d is found %v, %v", cut, len(whole), n,
+					found, err)
 			}
 		}
 		<-s.cells.ready
@@ -340,7 +356,8 @@ func TestScrubFindsWhatIsGone(t *testing.T) {
 	}
 	k.settled()
 	s := k.store("b")
-	if err := s.disk.db.Delete(appendRecordKey(nil, never, key, s.partitionOf(key)), pebble.Sync); err != nil {
+	if err := s.disk.db.Delete(appendRecordKey(nil, never, key, s.partitionOf(key)),
+		pebble.Sync); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.scrub(ctx); err != nil {

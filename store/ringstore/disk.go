@@ -20,13 +20,15 @@ import (
 	"clustermaster/store/ringstore/diskfs"
 )
 
-// disk is what this master holds, as records; it knows nothing of owners. Reads may come from any goroutine, writes
-// only from the committer.
+// disk is what this master holds, as records; it knows nothing of owners. Reads may come from any
+// goroutine, writes only from the committer.
 type disk struct {
-	swap             sync.RWMutex // read-held while db is used, but by the committer; held while a damaged db is replaced
-	db               *pebble.DB
-	closed           atomic.Bool
-	openedAs, openAs string        // newest of Pebble's OPTIONS files before this opening, and since
+	// read-held while db is used, but by the committer; held while a damaged db is replaced
+	swap   sync.RWMutex
+	db     *pebble.DB
+	closed atomic.Bool
+	// newest of Pebble's OPTIONS files before this opening, and since
+	openedAs, openAs string
 	width            time.Duration // of the time buckets made from now on
 	now              func() time.Time
 
@@ -36,8 +38,8 @@ type disk struct {
 // formatVersion is the layout of keys and values; a store of another one is refused.
 var formatVersion = strconv.Itoa(level.FormatAt("ring", level.Base))
 
-// openDisk opens or makes the Pebble database in dir. Its memory is small by intent: the whole master is to idle below
-// 40 MB, and the operating system's page cache serves reads that miss.
+// openDisk opens or makes the Pebble database in dir. Its memory is small by intent: the whole
+// master is to idle below 40 MB, and the operating system's page cache serves reads that miss.
 func openDisk(dir string, opts Options, log *slog.Logger, damage damageReport) (*disk, error) {
 	cache := pebble.NewCache(opts.CacheBytes)
 	defer cache.Unref()
@@ -58,8 +60,11 @@ func openDisk(dir string, opts Options, log *slog.Logger, damage damageReport) (
 		BytesPerSync:                512 << 10,
 		WALBytesPerSync:             0,
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { log.Error("write ring store in the background", "err", err) },
-			DataCorruption:  damage.note,
+			BackgroundError: func(err error) {
+				log.Error("write ring store in the background",
+					"err", err)
+			},
+			DataCorruption: damage.note,
 		},
 	}
 	for i := range po.Levels {
@@ -74,7 +79,8 @@ func openDisk(dir string, opts Options, log *slog.Logger, damage damageReport) (
 	if err != nil {
 		return nil, fmt.Errorf("open ring store %s: %w", dir, err)
 	}
-	d := &disk{db: db, openedAs: before, openAs: newestOptions(files, dir), width: opts.BucketWidth, now: opts.Now}
+	d := &disk{db: db, openedAs: before, openAs: newestOptions(files, dir), width: opts.BucketWidth,
+		now: opts.Now}
 	if err := d.checkFormat(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -105,7 +111,8 @@ func pebbleAt(at int) pebble.FormatMajorVersion {
 	return pebble.FormatMajorVersion(level.FormatAt("pebble", at))
 }
 
-// raise brings the files to the formats of the cluster's level; no older release can open them after that.
+// raise brings the files to the formats of the cluster's level; no older release can open them
+// after that.
 func (d *disk) raise(to pebble.FormatMajorVersion) error {
 	db, done, err := d.use()
 	if err != nil {
@@ -140,7 +147,8 @@ func (d *disk) checkFormat() error {
 
 // findBuckets hops from bucket to bucket, without reading the records between.
 func (d *disk) findBuckets() error {
-	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord}, UpperBound: []byte{kindRecord + 1}})
+	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord},
+		UpperBound: []byte{kindRecord + 1}})
 	if err != nil {
 		return fmt.Errorf("read buckets: %w", err)
 	}
@@ -182,7 +190,10 @@ func (d *disk) addBucket(b uint64) {
 
 // dropBucket is called by the committer when it has removed a bucket's range.
 func (d *disk) dropBucket(b uint64) {
-	next := slices.DeleteFunc(slices.Clone(d.live()), func(x uint64) bool { return x == b && b != never })
+	next := slices.DeleteFunc(slices.Clone(d.live()), func(x uint64) bool {
+		return x == b &&
+			b != never
+	})
 	d.buckets.Store(&next)
 }
 
@@ -245,13 +256,15 @@ func decodeValue(v []byte, k Key, partition int) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	return Record{Key: k, Value: v[headerLen:], Version: h.version, Expires: secondsTime(h.expires), partition: partition, flags: h.flags}, nil
+	return Record{Key: k, Value: v[headerLen:], Version: h.version, Expires: secondsTime(h.expires),
+		partition: partition, flags: h.flags}, nil
 }
 
 // span is a part of one bucket in key order.
 type span struct{ from, to []byte }
 
-// spans lists the parts of the key space that hold the wanted partitions (nil: all) of a space, in key order.
+// spans lists the parts of the key space that hold the wanted partitions (nil: all) of a space, in
+// key order.
 func (d *disk) spans(space Space, partitions []int) []span {
 	var out []span
 	for _, b := range d.live() {
@@ -268,9 +281,10 @@ func (d *disk) spans(space Space, partitions []int) []span {
 	return out
 }
 
-// page reads records of a span in key order until about limit bytes are together; next is where to go on, nil at the
-// end. The iterator is closed before it returns, so a slow reader pins nothing.
-func (d *disk) page(s span, limit int, keysOnly bool, keep func(Key) bool) (records []Record, next []byte, err error) {
+// page reads records of a span in key order until about limit bytes are together; next is where to
+// go on, nil at the end. The iterator is closed before it returns, so a slow reader pins nothing.
+func (d *disk) page(s span, limit int, keysOnly bool, keep func(Key) bool) (records []Record,
+	next []byte, err error) {
 	db, done, err := d.use()
 	if err != nil {
 		return nil, nil, err
@@ -320,7 +334,8 @@ func (d *disk) page(s span, limit int, keysOnly bool, keep func(Key) bool) (reco
 }
 
 // each calls fn with pages of the records of the spans.
-func (d *disk) each(spans []span, limit int, keysOnly bool, keep func(Key) bool, fn func([]Record) error) error {
+func (d *disk) each(spans []span, limit int, keysOnly bool, keep func(Key) bool,
+	fn func([]Record) error) error {
 	for _, s := range spans {
 		for {
 			records, next, err := d.page(s, limit, keysOnly, keep)
@@ -341,8 +356,9 @@ func (d *disk) each(spans []span, limit int, keysOnly bool, keep func(Key) bool,
 	return nil
 }
 
-// pebbleLog sends Pebble's messages to slog. Pebble calls Fatalf when it can't promise durability any more (the device
-// refused a write, and not for want of space: see diskfs.Patient); there is nothing to go on with then.
+// pebbleLog sends Pebble's messages to slog. Pebble calls Fatalf when it can't promise durability
+// any more (the device refused a write, and not for want of space: see diskfs.Patient); there is
+// nothing to go on with then.
 type pebbleLog struct{ log *slog.Logger }
 
 func (l pebbleLog) Infof(format string, args ...any) {
@@ -354,6 +370,7 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 }
 
 func (l pebbleLog) Fatalf(format string, args ...any) {
-	l.log.Error("the device does not take what the ring store writes; replace it and start again", "msg", fmt.Sprintf(format, args...))
+	l.log.Error("the device does not take what the ring store writes; replace it and start again",
+		"msg", fmt.Sprintf(format, args...))
 	panic("ring store: " + fmt.Sprintf(format, args...))
 }

@@ -49,7 +49,8 @@ func (s *Store) expire(ctx context.Context) error {
 				return err
 			}
 			g.dropped = append(g.dropped, b)
-			g.after = append(g.after, func() { s.cells.drop(func(id cellID) bool { return id.bucket == b }) })
+			g.after = append(g.after,
+				func() { s.cells.drop(func(id cellID) bool { return id.bucket == b }) })
 			return nil
 		}})
 		if err != nil {
@@ -63,7 +64,8 @@ func (s *Store) expire(ctx context.Context) error {
 	return s.expireTombstones(ctx, past)
 }
 
-// expireTombstones removes tombstones that ended. They have an index by time, so no other record is looked at.
+// expireTombstones removes tombstones that ended. They have an index by time, so no other record is
+// looked at.
 func (s *Store) expireTombstones(ctx context.Context, past uint64) error {
 	removed := 0
 	defer func() {
@@ -78,7 +80,8 @@ func (s *Store) expireTombstones(ctx context.Context, past uint64) error {
 			return err
 		}
 		it, err := db.NewIter(&pebble.IterOptions{
-			LowerBound: []byte{kindTomb}, UpperBound: binary.BigEndian.AppendUint64([]byte{kindTomb}, past+1),
+			LowerBound: []byte{kindTomb},
+			UpperBound: binary.BigEndian.AppendUint64([]byte{kindTomb}, past+1),
 		})
 		if err != nil {
 			done()
@@ -95,14 +98,19 @@ func (s *Store) expireTombstones(ctx context.Context, past uint64) error {
 		if len(keys) == 0 {
 			return nil
 		}
-		if err := s.commit.do(ctx, &task{run: func(b *pebble.Batch, g *group) error { return s.bury(b, g, keys) }}); err != nil {
+		if err := s.commit.do(ctx,
+			&task{run: func(b *pebble.Batch,
+				g *group) error {
+				return s.bury(b, g, keys)
+			}}); err != nil {
 			return fmt.Errorf("drop tombstones: %w", err)
 		}
 		removed += len(keys)
 	}
 }
 
-// bury removes tombstones by their index keys; one that became a record again, or a later tombstone, stays.
+// bury removes tombstones by their index keys; one that became a record again, or a later
+// tombstone, stays.
 func (s *Store) bury(b *pebble.Batch, g *group, keys [][]byte) error {
 	if err := s.noteLacking(b, g); err != nil {
 		return err
@@ -138,20 +146,26 @@ func (s *Store) bury(b *pebble.Batch, g *group, keys [][]byte) error {
 		}
 		g.overlay[string(key)] = nil
 		if s.parts.watches(k.Space) {
-			g.changed = append(g.changed, changedRecord{tableID{k.Space, k.Name, partition}, k.Place})
+			g.changed = append(g.changed, changedRecord{tableID{k.Space, k.Name, partition},
+				k.Place})
 		}
 		g.deltas = append(g.deltas, delta{
-			cellID{bucket, k.Space, uint16(partition)}, cell{sum: sum(k.Place, k.Name, h.version), count: -1, bytes: -int64(size)},
+			cellID{bucket, k.Space, uint16(partition)},
+			cell{sum: sum(k.Place, k.Name, h.version), count: -1, bytes: -int64(size)},
 		})
 	}
 	return nil
 }
 
-// dropCells removes the records of cells by range, unless the ring has moved on since; done is false then.
-func (s *Store) dropCells(ctx context.Context, ids []cellID, ring *hashring.Ring) (done bool, err error) {
+// dropCells removes the records of cells by range, unless the ring has moved on since; done is
+// false then.
+func (s *Store) dropCells(ctx context.Context, ids []cellID, ring *hashring.Ring) (done bool,
+	err error) {
 	t := &task{run: func(b *pebble.Batch, g *group) error {
 		if s.commit.floor != ring.Epoch() || len(g.deltas) > 0 {
-			return nil // writes of a newer ring, or of this group, may be among them; the next step looks again
+			// writes of a newer ring, or of this group, may be among them; the next step looks
+			// again
+			return nil
 		}
 		gone := make(map[cellID]bool, len(ids))
 		for _, id := range ids {

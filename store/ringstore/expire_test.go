@@ -12,7 +12,8 @@ import (
 // stored counts the keys of a kind on a disk.
 func stored(t *testing.T, s *Store, kind byte) int {
 	t.Helper()
-	it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kind}, UpperBound: []byte{kind + 1}})
+	it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kind},
+		UpperBound: []byte{kind + 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,19 +33,22 @@ func TestExpiryDropsWholeBuckets(t *testing.T) {
 	s := k.store("m1/a")
 	for i := range 90 {
 		// 30 each for one, two and three hours.
-		_, err := s.Write(ctx, jobKey(i).Place, Put{Space: SpaceJobs, Name: jobKey(i).Name, Value: []byte("x"), First: true,
-			Expires: k.now.Now().Add(time.Duration(i%3+1) * time.Hour), Exact: i%2 == 0})
+		_, err := s.Write(ctx, jobKey(i).Place,
+			Put{Space: SpaceJobs, Name: jobKey(i).Name, Value: []byte("x"), First: true,
+				Expires: k.now.Now().Add(time.Duration(i%3+1) * time.Hour), Exact: i%2 == 0})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Put(ctx, Key{SpaceMinions, "web1", "grains"}, []byte("x"), time.Time{}); err != nil {
+	if err := s.Put(ctx, Key{SpaceMinions, "web1", "grains"}, []byte("x"),
+		time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	for hour, want := range []int{90, 60, 30, 0} {
 		eventually(t, fmt.Sprint("after hours: ", hour), func() error {
 			seen := 0
-			cover, err := k.store("m2/b").Scan(ctx, SpaceJobs, "", func(Record) error { seen++; return nil })
+			cover, err := k.store("m2/b").Scan(ctx, SpaceJobs, "",
+				func(Record) error { seen++; return nil })
 			if err != nil || seen != want || !cover.Complete() {
 				return fmt.Errorf("%d records, want %d; %v %v", seen, want, cover, err)
 			}
@@ -59,7 +63,8 @@ func TestExpiryDropsWholeBuckets(t *testing.T) {
 				return fmt.Errorf("%d records on disk, want the one that never expires", got)
 			}
 			if records, _ := n.store.cells.totals(); records != 1 || len(n.store.disk.live()) != 1 {
-				return fmt.Errorf("%d records counted, %d buckets", records, len(n.store.disk.live()))
+				return fmt.Errorf("%d records counted, %d buckets", records,
+					len(n.store.disk.live()))
 			}
 			return nil
 		})
@@ -111,7 +116,8 @@ func TestHintsForAMasterThatStaysAwayAreDropped(t *testing.T) {
 	k.settled()
 	k.node("m3/c").kill()
 	for i := range 20 {
-		if err := k.store("m1/a").Put(ctx, Key{SpaceMinions, fmt.Sprint("web", i), "grains"}, []byte("x"), time.Time{}); err != nil {
+		if err := k.store("m1/a").Put(ctx, Key{SpaceMinions, fmt.Sprint("web", i), "grains"},
+			[]byte("x"), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,7 +127,8 @@ func TestHintsForAMasterThatStaysAwayAreDropped(t *testing.T) {
 	}
 	k.now.add(2 * time.Hour)
 	eventually(t, "hints dropped", func() error {
-		if hints, _ := k.store("m1/a").owed.totals(); hints != 0 || stored(t, k.store("m1/a"), kindHint) != 0 {
+		if hints, _ := k.store("m1/a").owed.totals(); hints != 0 ||
+			stored(t, k.store("m1/a"), kindHint) != 0 {
 			return errors.New("still there")
 		}
 		return nil
@@ -143,10 +150,12 @@ func TestFirstWinsAcrossBuckets(t *testing.T) {
 	ctx := ctxFor(t)
 	s := k.store("m1/a")
 	key := Key{SpaceJobs, "myjob", "r/web1"}
-	if first, err := s.PutFirst(ctx, key, []byte("a"), k.now.Now().Add(time.Hour)); err != nil || !first {
+	if first, err := s.PutFirst(ctx, key, []byte("a"), k.now.Now().Add(time.Hour)); err != nil ||
+		!first {
 		t.Fatal(first, err)
 	}
-	if first, err := s.PutFirst(ctx, key, []byte("b"), k.now.Now().Add(9*time.Hour)); err != nil || first {
+	if first, err := s.PutFirst(ctx, key, []byte("b"), k.now.Now().Add(9*time.Hour)); err != nil ||
+		first {
 		t.Fatal(first, err)
 	}
 	if got := stored(t, s, kindRecord); got != 1 {
@@ -156,7 +165,8 @@ func TestFirstWinsAcrossBuckets(t *testing.T) {
 	if _, found, _ := s.Get(ctx, key); found {
 		t.Error("found after its expiry")
 	}
-	if first, err := s.PutFirst(ctx, key, []byte("c"), k.now.Now().Add(time.Hour)); err != nil || !first {
+	if first, err := s.PutFirst(ctx, key, []byte("c"), k.now.Now().Add(time.Hour)); err != nil ||
+		!first {
 		t.Error("an expired record still wins:", first, err)
 	}
 	// An ordinary record whose expiry changes moves between buckets and leaves nothing behind.
@@ -170,7 +180,8 @@ func TestFirstWinsAcrossBuckets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, found, err := s.Get(ctx, k2); err != nil || !found || string(got.Value) != "0" || !got.Expires.IsZero() {
+	if got, found, err := s.Get(ctx, k2); err != nil || !found || string(got.Value) != "0" ||
+		!got.Expires.IsZero() {
 		t.Errorf("%+v %v %v", got, found, err)
 	}
 	if records, _ := s.cells.totals(); int(records) != stored(t, s, kindRecord) {

@@ -25,7 +25,8 @@ func TestHintsAreHandedOver(t *testing.T) {
 	k.settled()
 	k.node("m3/c").kill()
 	for i := range 200 {
-		if _, err := k.store([]string{"m1/a", "m2/b"}[i%2]).PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+		if _, err := k.store([]string{"m1/a", "m2/b"}[i%2]).PutFirst(ctx, jobKey(i), []byte("x"),
+			inAnHour(k)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,7 +34,8 @@ func TestHintsAreHandedOver(t *testing.T) {
 	for _, n := range []string{"m1/a", "m2/b"} {
 		hints += k.store(n).Info().Nodes[2].Owed
 		if under := k.store(n).status().Under; under != 0 {
-			t.Errorf("%s counts %d copies as under-replicated though two of three were written", n, under)
+			t.Errorf("%s counts %d copies as under-replicated though two of three were written",
+				n, under)
 		}
 	}
 	if hints != 200 {
@@ -65,7 +67,8 @@ func TestAloneIsDurableAndCountedUnderReplicated(t *testing.T) {
 	// It survives a restart, and the survivor still answers.
 	k.node("m1/a").kill()
 	k.start("m1/a")
-	if got, found, err := k.store("m1/a").Get(ctx, key); err != nil || !found || string(got.Value) != "x" {
+	if got, found, err := k.store("m1/a").Get(ctx, key); err != nil || !found ||
+		string(got.Value) != "x" {
 		t.Fatalf("after restart: %q %v %v", got.Value, found, err)
 	}
 	cover, err := k.store("m1/a").Scan(ctx, SpaceJobs, "", func(Record) error { return nil })
@@ -112,7 +115,8 @@ func TestStandInsKeepTheQuorum(t *testing.T) {
 			t.Fatalf("read at %s: %q %v %v", n, got.Value, found, err)
 		}
 		seen := 0
-		if _, err := k.store(n).Scan(ctx, SpaceMinions, "", func(Record) error { seen++; return nil }); err != nil || seen != 1 {
+		if _, err := k.store(n).Scan(ctx, SpaceMinions, "",
+			func(Record) error { seen++; return nil }); err != nil || seen != 1 {
 			t.Fatalf("scan at %s: %d records, %v", n, seen, err)
 		}
 	}
@@ -134,7 +138,8 @@ func TestStandInsKeepTheQuorum(t *testing.T) {
 		if n == owners[2] {
 			continue
 		}
-		if got, found, err := k.store(n).Get(ctx, key); err != nil || !found || string(got.Value) != "x" {
+		if got, found, err := k.store(n).Get(ctx, key); err != nil || !found ||
+			string(got.Value) != "x" {
 			t.Fatalf("read at %s with all owners dead: %q %v %v", n, got.Value, found, err)
 		}
 	}
@@ -178,7 +183,8 @@ func TestReadRepairsACopy(t *testing.T) {
 	if err := lost.store.disk.db.Delete(appendRecordKey(nil, never, key, p), nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, found, err := lost.store.Get(ctx, key); err != nil || !found || string(got.Value) != "x" {
+	if got, found, err := lost.store.Get(ctx, key); err != nil || !found ||
+		string(got.Value) != "x" {
 		t.Fatalf("read at the master that lost it: %q %v %v", got.Value, found, err)
 	}
 	eventually(t, "repair", func() error {
@@ -196,7 +202,8 @@ func TestWritesOfBothSidesOfACutMeet(t *testing.T) {
 	k.settled()
 	k.isolate("m2/b", true)
 	for i := range 40 {
-		if _, err := k.store([]string{"m1/a", "m2/b"}[i%2]).PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+		if _, err := k.store([]string{"m1/a", "m2/b"}[i%2]).PutFirst(ctx, jobKey(i), []byte("x"),
+			inAnHour(k)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,13 +254,15 @@ func TestAWriterWithAnOldRingIsRefusedAndComesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.settled()
-	if got, found, err := k.store("m4/d").Get(ctx, jobKey(1)); err != nil || !found || string(got.Value) != "x" {
+	if got, found, err := k.store("m4/d").Get(ctx, jobKey(1)); err != nil || !found ||
+		string(got.Value) != "x" {
 		t.Fatalf("%q %v %v", got.Value, found, err)
 	}
 }
 
-// TestALateRefusalIsOwed: an owner that knows a newer ring refuses a write when the others have made its quorum already. The owners of the
-// partition stay the same, so no comparison of the new ring would find what is missing there.
+// TestALateRefusalIsOwed: an owner that knows a newer ring refuses a write when the others have
+// made its quorum already. The owners of the partition stay the same, so no comparison of the new
+// ring would find what is missing there.
 func TestALateRefusalIsOwed(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
@@ -290,8 +299,8 @@ func TestALateRefusalIsOwed(t *testing.T) {
 	})
 }
 
-// load writes first-wins records and counters all the time, and checks that no read misses what was acknowledged before
-// it began.
+// load writes first-wins records and counters all the time, and checks that no read misses what was
+// acknowledged before it began.
 type load struct {
 	t     *testing.T
 	k     *kit
@@ -351,7 +360,8 @@ func (l *load) returns(w int) {
 
 // quiet errors are those of a master that is being killed under the test.
 func quiet(err error) bool {
-	return errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "closed")
+	return errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled) ||
+		strings.Contains(err.Error(), "closed")
 }
 
 func (l *load) counter(w int) {
@@ -374,7 +384,8 @@ func (l *load) counter(w int) {
 			n := 0
 			fmt.Sscan(string(got.Value), &n)
 			if acked > 0 && (!found || n < acked) {
-				l.t.Errorf("%v: read %q (found %v) after %d was acknowledged", key, got.Value, found, acked)
+				l.t.Errorf("%v: read %q (found %v) after %d was acknowledged", key, got.Value,
+					found, acked)
 			}
 		} else if !quiet(err) {
 			l.t.Errorf("read %v: %v", key, err)
@@ -396,7 +407,8 @@ func (l *load) end() {
 			got, found, err := l.k.store(n).Get(ctx, key.(Key))
 			if err != nil || !found || string(got.Value) != value {
 				if missing++; missing < 4 {
-					l.t.Errorf("%s: %v is %q (found %v, %v), want %q", n, key, got.Value, found, err, value)
+					l.t.Errorf("%s: %v is %q (found %v, %v), want %q", n, key, got.Value, found,
+						err, value)
 				}
 			}
 			return true
@@ -410,7 +422,8 @@ func (l *load) end() {
 			return nil
 		})
 		if err != nil || !cover.Complete() || len(seen) < int(l.wrote.Load()) {
-			l.t.Errorf("scan at %s: %d records of %d, %q, %v", n, len(seen), l.wrote.Load(), cover, err)
+			l.t.Errorf("scan at %s: %d records of %d, %q, %v", n, len(seen), l.wrote.Load(),
+				cover, err)
 		}
 	}
 	if l.wrote.Load() == 0 {
@@ -454,7 +467,10 @@ func TestRingGrowsUnderLoad(t *testing.T) {
 	// Copies that others own now are gone from the first disk, and each owner has its own.
 	eventually(t, "foreign copies dropped", func() error {
 		for _, n := range k.all() {
-			if f := n.store.cells.list(func(id cellID) bool { return !k.ring.Owns(n.name, int(id.partition)) }); len(f) > 0 {
+			if f := n.store.cells.list(func(id cellID) bool {
+				return !k.ring.Owns(n.name,
+					int(id.partition))
+			}); len(f) > 0 {
 				return fmt.Errorf("%s has %d cells of others", n.name, len(f))
 			}
 		}
@@ -520,13 +536,15 @@ func TestALostDiskIsFilledAnew(t *testing.T) {
 	ctx := ctxFor(t)
 	k.settled()
 	for i := range 300 {
-		if _, err := k.store("m1/a").PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+		if _, err := k.store("m1/a").PutFirst(ctx, jobKey(i), []byte("x"),
+			inAnHour(k)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	k.node("m2/b").kill()
 	for i := 300; i < 400; i++ {
-		if _, err := k.store("m3/c").PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+		if _, err := k.store("m3/c").PutFirst(ctx, jobKey(i), []byte("x"),
+			inAnHour(k)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -551,8 +569,8 @@ func TestALostDiskIsFilledAnew(t *testing.T) {
 	})
 }
 
-// A read that a read quorum of owners did not answer, though they are alive, fails: what was acknowledged is never said
-// not to be there. Owners that are known to be away are done without.
+// A read that a read quorum of owners did not answer, though they are alive, fails: what was
+// acknowledged is never said not to be there. Owners that are known to be away are done without.
 func TestSilentOwnersFailTheRead(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
@@ -568,7 +586,8 @@ func TestSilentOwnersFailTheRead(t *testing.T) {
 	defer cancel()
 	for _, n := range []string{"m1/a", "m4/d"} { // with a copy, and without
 		if got, found, err := k.store(n).Get(short, jobKey(1)); err == nil {
-			t.Errorf("%s reads %q (found %v) from a minority in too short a time", n, got.Value, found)
+			t.Errorf("%s reads %q (found %v) from a minority in too short a time", n,
+				got.Value, found)
 		}
 	}
 	if got, found, err := k.store("m4/d").Get(ctx, jobKey(1)); err == nil {
@@ -579,20 +598,22 @@ func TestSilentOwnersFailTheRead(t *testing.T) {
 	}
 	k.hang("m2/b", false)
 	for _, n := range []string{"m1/a", "m4/d"} {
-		if got, found, err := k.store(n).Get(ctx, jobKey(1)); err != nil || !found || string(got.Value) != "x" {
+		if got, found, err := k.store(n).Get(ctx, jobKey(1)); err != nil || !found ||
+			string(got.Value) != "x" {
 			t.Errorf("%s reads %q (found %v), %v from a majority", n, got.Value, found, err)
 		}
 	}
 	k.hang("m3/c", false)
 	k.node("m2/b").kill()
 	k.node("m3/c").kill()
-	if got, found, err := k.store("m1/a").Get(ctx, jobKey(1)); err != nil || !found || string(got.Value) != "x" {
+	if got, found, err := k.store("m1/a").Get(ctx, jobKey(1)); err != nil || !found ||
+		string(got.Value) != "x" {
 		t.Errorf("the last owner reads %q (found %v), %v", got.Value, found, err)
 	}
 }
 
-// A master that is stopped, and not yet known to be, delays no write that the others can make durable; what it missed
-// is owed to it.
+// A master that is stopped, and not yet known to be, delays no write that the others can make
+// durable; what it missed is owed to it.
 func TestAHungMasterDelaysNoWrite(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
@@ -601,11 +622,13 @@ func TestAHungMasterDelaysNoWrite(t *testing.T) {
 	k.hang("m3/c", true)
 	begin := time.Now()
 	for i := range 100 {
-		if _, err := k.store("m1/a").PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+		if _, err := k.store("m1/a").PutFirst(ctx, jobKey(i), []byte("x"),
+			inAnHour(k)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if took := time.Since(begin); took > 20*k.opts.WriteTimeout { // waiting for it would take 100 times that
+	// waiting for it would take 100 times that
+	if took := time.Since(begin); took > 20*k.opts.WriteTimeout {
 		t.Errorf("100 writes took %v", took)
 	}
 	eventually(t, "debts noted", func() error {
@@ -623,8 +646,8 @@ func TestAHungMasterDelaysNoWrite(t *testing.T) {
 	}
 }
 
-// With two masters a write waits for the other one while it counts as alive, and fails rather than being acknowledged on
-// one disk only.
+// With two masters a write waits for the other one while it counts as alive, and fails rather than
+// being acknowledged on one disk only.
 func TestAWriteIsNotAcknowledgedThinWhileTheOwnerIsAlive(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b")
@@ -632,12 +655,14 @@ func TestAWriteIsNotAcknowledgedThinWhileTheOwnerIsAlive(t *testing.T) {
 	k.hang("m2/b", true)
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
-	if _, err := k.store("m1/a").PutFirst(ctx, jobKey(1), []byte("x"), inAnHour(k)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := k.store("m1/a").PutFirst(ctx, jobKey(1), []byte("x"), inAnHour(k)); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("write with the other owner hung: %v", err)
 	}
 	// Once it is known to be away, the one that is left is enough.
 	k.isolate("m2/b", true)
-	if _, err := k.store("m1/a").PutFirst(ctxFor(t), jobKey(2), []byte("x"), inAnHour(k)); err != nil {
+	if _, err := k.store("m1/a").PutFirst(ctxFor(t), jobKey(2), []byte("x"),
+		inAnHour(k)); err != nil {
 		t.Error(err)
 	}
 }

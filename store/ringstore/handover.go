@@ -30,8 +30,9 @@ func (s *Store) handOverLoop(ctx context.Context) {
 	}
 }
 
-// handOver gives node all its hints if it is alive; hints of a master that left the cluster go to the owners of today;
-// those of one that is away for longer than tombstones are kept are dropped: it will be compared and filled anew.
+// handOver gives node all its hints if it is alive; hints of a master that left the cluster go to
+// the owners of today; those of one that is away for longer than tombstones are kept are dropped:
+// it will be compared and filled anew.
 func (s *Store) handOver(ctx context.Context, node string) error {
 	if !s.alive(node) {
 		if !slices.Contains(s.others(), node) {
@@ -96,7 +97,8 @@ func (s *Store) strike(ctx context.Context, node string, hints []hint) error {
 				return err
 			}
 			g.overlay[string(hints[i].key)] = nil
-			g.hints = append(g.hints, hintDelta{node: node, partition: hints[i].partition, old: hints[i].value})
+			g.hints = append(g.hints, hintDelta{node: node, partition: hints[i].partition,
+				old: hints[i].value})
 		}
 		return nil
 	}
@@ -121,7 +123,8 @@ func (s *Store) forgetHints(ctx context.Context, node string) error {
 			return errBusy // hints in the same group are not on disk yet; the next round does it
 		}
 		prefix := hintPrefix(node)
-		it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: prefix,
+			UpperBound: after(prefix)})
 		if err != nil {
 			return err
 		}
@@ -135,7 +138,8 @@ func (s *Store) forgetHints(ctx context.Context, node string) error {
 			if err != nil {
 				return err
 			}
-			g.hints = append(g.hints, hintDelta{node: node, partition: partition, old: append([]byte(nil), v[:min(1, len(v))]...)})
+			g.hints = append(g.hints, hintDelta{node: node, partition: partition,
+				old: append([]byte(nil), v[:min(1, len(v))]...)})
 			n++
 		}
 		if err := it.Error(); err != nil {

@@ -8,8 +8,8 @@ import (
 	"clustermaster/store/ringstore/ringpb"
 )
 
-// Info is the true state of the ring as this master knows it, for cluster.ring_info. Figures of other masters are at
-// most a second or so old.
+// Info is the true state of the ring as this master knows it, for cluster.ring_info. Figures of
+// other masters are at most a second or so old.
 type Info struct {
 	Epoch       uint64 // newest ring known; 0: none yet
 	Base        uint64 // ring that reads use; below Epoch while records still move
@@ -20,27 +20,29 @@ type Info struct {
 	Vnodes      int // points on the circle for each member
 	Nodes       []NodeInfo
 
-	Pending         int       // partitions still to be filled, over all masters that answered
-	TransferBytes   uint64    // fetched for the pending ring, over all masters that answered
-	TransferBegun   time.Time // on this master; zero when nothing is pending
-	HintsPending    uint64    // copies owed to absent owners, over all masters that answered
-	UnderReplicated uint64    // of these, for records acknowledged on fewer owners than the write quorum
+	Pending       int       // partitions still to be filled, over all masters that answered
+	TransferBytes uint64    // fetched for the pending ring, over all masters that answered
+	TransferBegun time.Time // on this master; zero when nothing is pending
+	HintsPending  uint64    // copies owed to absent owners, over all masters that answered
+	// of these, for records acknowledged on fewer owners than the write quorum
+	UnderReplicated uint64
 }
 
 // NodeInfo is one member of the newest ring.
 type NodeInfo struct {
-	Node      string
-	Share     float64 // of all copies, 0 to 1
-	Primary   float64 // of all partitions, 0 to 1
-	Alive     bool
-	Answered  bool          // the figures below are known
-	Records   uint64        // on its disk
-	Bytes     uint64        // of keys and values
-	Hints     uint64        // copies that it owes to absent owners
-	Owed      int           // copies that this master owes it
-	Pending   int           // its partitions still to be filled
-	Fetched   uint64        // bytes, for those and the ones filled already
-	Expected  uint64        // bytes, of which Fetched is a part, judged by the partitions filled already; 0: none is
+	Node     string
+	Share    float64 // of all copies, 0 to 1
+	Primary  float64 // of all partitions, 0 to 1
+	Alive    bool
+	Answered bool   // the figures below are known
+	Records  uint64 // on its disk
+	Bytes    uint64 // of keys and values
+	Hints    uint64 // copies that it owes to absent owners
+	Owed     int    // copies that this master owes it
+	Pending  int    // its partitions still to be filled
+	Fetched  uint64 // bytes, for those and the ones filled already
+	// bytes, of which Fetched is a part, judged by the partitions filled already; 0: none is
+	Expected  uint64
 	ETA       time.Duration // until none is pending, judged alike; negative: none is filled yet
 	Epoch     uint64        // newest ring that it knows
 	Seen      time.Time
@@ -56,12 +58,14 @@ func (s *Store) Info() Info {
 	}
 	ring := v.latest()
 	info := Info{
-		Epoch: ring.Epoch(), Base: v.base.Epoch(), Partitions: ring.Partitions(), Replicas: ring.Replicas(),
+		Epoch: ring.Epoch(), Base: v.base.Epoch(), Partitions: ring.Partitions(),
+		Replicas:    ring.Replicas(),
 		WriteQuorum: ring.WriteQuorum(), ReadQuorum: ring.ReadQuorum(), Vnodes: hashring.Vnodes,
 	}
 	owed := s.owed.pending()
 	for _, node := range v.members() {
-		n := NodeInfo{Node: node, Share: ring.Share(node), Primary: ring.PrimaryShare(node), Alive: s.alive(node), Owed: owed[node]}
+		n := NodeInfo{Node: node, Share: ring.Share(node), Primary: ring.PrimaryShare(node),
+			Alive: s.alive(node), Owed: owed[node]}
 		status, _, at := s.heard.statusOf(node)
 		if node == s.self {
 			status, at = s.status(), s.opts.Now()
@@ -69,7 +73,8 @@ func (s *Store) Info() Info {
 		if status != nil {
 			n.Answered, n.Seen = true, at
 			n.Refuses, n.Refilling = status.Refuses, status.Refilling
-			n.Records, n.Bytes, n.Hints, n.Epoch, n.Pending = status.Records, status.Bytes, status.Owed, status.Epoch, int(status.Pending)
+			n.Records, n.Bytes, n.Hints, n.Epoch, n.Pending = status.Records, status.Bytes,
+				status.Owed, status.Epoch, int(status.Pending)
 			if n.Pending > 0 {
 				n.Fetched = status.Moved
 				n.Expected, n.ETA = outlook(status)
@@ -106,7 +111,8 @@ func outlook(r *ringpb.StatusReply) (expected uint64, eta time.Duration) {
 		return 0, -1
 	}
 	took := time.Duration(r.Filling) * time.Microsecond
-	return max(r.Moved, uint64(float64(r.Moved)*float64(r.Changing)/done)), time.Duration(float64(took) * float64(r.Pending) / done)
+	return max(r.Moved, uint64(float64(r.Moved)*float64(r.Changing)/done)),
+		time.Duration(float64(took) * float64(r.Pending) / done)
 }
 
 // Settled reports whether no change of the ring is under way as far as this master knows.

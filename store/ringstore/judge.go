@@ -16,11 +16,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Compiler knows the questions that can be put about the records of one space. It is safe for concurrent use.
+// Compiler knows the questions that can be put about the records of one space. It is safe for
+// concurrent use.
 type Compiler interface {
 	// Compile reads a question, which may come from another master.
 	Compile(question []byte) (Judge, error)
-	// Parts finds the parts of a record's value that keys name, in parts[keys[key]]. Parts that are not there stay as they are.
+	// Parts finds the parts of a record's value that keys name, in parts[keys[key]]. Parts that are
+	// not there stay as they are.
 	Parts(value []byte, keys map[string]int, parts []Part) error
 }
 
@@ -66,7 +68,8 @@ var (
 // codeTooCostly is how ErrTooCostly travels.
 const codeTooCostly = codes.OutOfRange
 
-// flushEvery is the longest silence of a master that judges: the asker gives up on one that says nothing.
+// flushEvery is the longest silence of a master that judges: the asker gives up on one that says
+// nothing.
 const flushEvery = time.Second
 
 // verdict is what a question found in one record.
@@ -91,7 +94,8 @@ type asked struct {
 
 func (s *Store) compile(space Space, question []byte) (*asked, error) {
 	if len(question) > maxQuestion {
-		return nil, fmt.Errorf("question of %d bytes, at most %d: %w", len(question), maxQuestion, ErrTooLarge)
+		return nil, fmt.Errorf("question of %d bytes, at most %d: %w", len(question), maxQuestion,
+			ErrTooLarge)
 	}
 	a := &asked{space: space, compiler: s.opts.Compilers[space]}
 	if a.compiler == nil {
@@ -114,7 +118,8 @@ func (s *Store) compile(space Space, question []byte) (*asked, error) {
 }
 
 // Ask answers another master.
-func (v *server) Ask(req *ringpb.AskRequest, stream grpc.ServerStreamingServer[ringpb.Verdicts]) error {
+func (v *server) Ask(req *ringpb.AskRequest,
+	stream grpc.ServerStreamingServer[ringpb.Verdicts]) error {
 	if !v.enter(stream.Context()) {
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
@@ -141,11 +146,13 @@ func (v *server) Ask(req *ringpb.AskRequest, stream grpc.ServerStreamingServer[r
 	return err
 }
 
-// answer judges what is on this disk and sends verdicts in chunks, for another master or this one. Digests are taken before
-// anything is judged, so a verdict never stands on less than they say.
-func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest, send func(*ringpb.Verdicts) error) error {
+// answer judges what is on this disk and sends verdicts in chunks, for another master or this one.
+// Digests are taken before anything is judged, so a verdict never stands on less than they say.
+func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest,
+	send func(*ringpb.Verdicts) error) error {
 	if len(req.Partitions) > maxShapePartitions || len(req.Places) > maxPlaces {
-		return fmt.Errorf("question about %d partitions and %d places: %w", len(req.Partitions), len(req.Places), ErrTooLarge)
+		return fmt.Errorf("question about %d partitions and %d places: %w", len(req.Partitions),
+			len(req.Places), ErrTooLarge)
 	}
 	a, err := s.compile(Space(req.Space), req.Question)
 	if err != nil {
@@ -186,18 +193,22 @@ func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest, send func(*r
 	if !a.versions {
 		for p, x := range s.cells.sums(a.space, v.latest().Partitions(), s.disk.live(), s.past()) {
 			if x.count != 0 || x.sum != 0 {
-				first.Cells = append(first.Cells, &ringpb.Cell{Space: req.Space, Partition: uint32(p), Sum: x.sum, Count: uint64(x.count)})
+				first.Cells = append(first.Cells,
+					&ringpb.Cell{Space: req.Space, Partition: uint32(p), Sum: x.sum,
+						Count: uint64(x.count)})
 			}
 		}
 	}
 	if err := send(first); err != nil {
 		return err
 	}
-	out := &chunks{s: s, versions: a.versions, send: send, chunk: &ringpb.Verdicts{}, at: time.Now()}
+	out := &chunks{s: s, versions: a.versions, send: send, chunk: &ringpb.Verdicts{},
+		at: time.Now()}
 	if err := s.judge(ctx, a, out.add); err != nil {
 		return err
 	}
-	// A master drops records of partitions that are not its own any more only after it has left the ring by which they were.
+	// A master drops records of partitions that are not its own any more only after it has left the
+	// ring by which they were.
 	left := true
 	if v := s.view.Load(); v != nil && v.ring(req.Base) != nil {
 		left = false
@@ -242,8 +253,8 @@ func (c *chunks) flush() error {
 	return err
 }
 
-// judge calls fn with the verdicts on this disk's records: on all that were hit, or with versions on all; a verdict without
-// hits only says that work goes on.
+// judge calls fn with the verdicts on this disk's records: on all that were hit, or with versions
+// on all; a verdict without hits only says that work goes on.
 func (s *Store) judge(ctx context.Context, a *asked, fn func(verdict) error) error {
 	hits := make([]byte, a.judge.Width())
 	now := s.opts.Now()
@@ -316,7 +327,8 @@ func anyBit(b []byte) bool {
 // judgeHeld judges the copies in a partition that are held for others.
 func (s *Store) judgeHeld(a *asked, partition int, hits []byte, fn func(verdict) error) error {
 	for _, node := range s.owingNodes() {
-		prefix := binary.BigEndian.AppendUint16(append(hintPrefix(node), byte(a.space)), uint16(partition))
+		prefix := binary.BigEndian.AppendUint16(append(hintPrefix(node), byte(a.space)),
+			uint16(partition))
 		err := s.disk.heldIn(span{prefix, after(prefix)}, func(records []Record) error {
 			for i := range records {
 				n := slices.Index(a.names, records[i].Name)
@@ -360,7 +372,8 @@ func (a *asked) whole(name int) bool {
 	return slices.ContainsFunc(a.looks[name], func(l int) bool { return a.judge.Looks()[l].Whole })
 }
 
-// rowsFor returns the rows of one name in a partition, or of the places asked for, and where their parts lie.
+// rowsFor returns the rows of one name in a partition, or of the places asked for, and where their
+// parts lie.
 func (s *Store) rowsFor(a *asked, name, partition int) ([]row, map[string]int, error) {
 	keys := a.keys(name)
 	if len(a.places) > 0 {
@@ -397,12 +410,13 @@ func (s *Store) rowsFor(a *asked, name, partition int) ([]row, map[string]int, e
 func (s *Store) readRows(a *asked, name int, id tableID, keys map[string]int) ([]row, error) {
 	var list []row
 	keep := func(k Key) bool { return k.Name == id.name }
-	err := s.disk.each(s.disk.spans(id.space, []int{id.partition}), pageBytes, false, keep, func(records []Record) error {
-		for i := range records {
-			list = append(list, s.rowOf(a, name, &records[i], keys))
-		}
-		return nil
-	})
+	err := s.disk.each(s.disk.spans(id.space, []int{id.partition}), pageBytes, false, keep,
+		func(records []Record) error {
+			for i := range records {
+				list = append(list, s.rowOf(a, name, &records[i], keys))
+			}
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -431,7 +445,8 @@ func (s *Store) rowOf(a *asked, name int, r *Record, keys map[string]int) row {
 	}
 	out.parts = make([]Part, len(keys))
 	if err := a.compiler.Parts(r.Value, keys, out.parts); err != nil {
-		s.log.Warn("record does not decode; questions leave it out", "place", r.Place, "name", r.Name, "err", err)
+		s.log.Warn("record does not decode; questions leave it out", "place", r.Place, "name",
+			r.Name, "err", err)
 		out.bad = true
 	}
 	return out

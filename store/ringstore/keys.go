@@ -10,7 +10,7 @@ import (
 // Keys on disk, first byte:
 //
 //	d  bucket(8) space(1) partition(2) len(place)(2) place name   a record
-//	h  len(node)(2) node space(1) partition(2) len(place)(2) place name   a copy or a debt owed to node
+//	h  len(node)(2) node space(1) partition(2) len(place)(2) place name   a copy owed to node
 //	o  node   since when something is owed to node
 //	t  bucket(8) record key   a tombstone to be removed when the bucket ends
 //	c  bucket(8) space(1) partition(2)   the digest of the records in a cell
@@ -27,8 +27,9 @@ const (
 // never is the bucket of records that don't expire, and of tombstones.
 const never = uint64(math.MaxUint64)
 
-// bucketEnd returns the end, in seconds since 1970, of the time bucket in which a record with this expiry lies. A
-// bucket is dropped as a whole when its end has passed, so the end is never before the expiry.
+// bucketEnd returns the end, in seconds since 1970, of the time bucket in which a record with this
+// expiry lies. A bucket is dropped as a whole when its end has passed, so the end is never before
+// the expiry.
 func bucketEnd(expires int64, width time.Duration) uint64 {
 	if expires <= 0 {
 		return never
@@ -71,7 +72,8 @@ func parseTail(b []byte) (k Key, partition int, err error) {
 	partition = int(binary.BigEndian.Uint16(b[1:]))
 	n := int(binary.BigEndian.Uint16(b[3:]))
 	if len(b) < 5+n {
-		return Key{}, 0, fmt.Errorf("key tail of %d bytes with a place of %d: %w", len(b), n, ErrCorrupt)
+		return Key{}, 0, fmt.Errorf("key tail of %d bytes with a place of %d: %w", len(b), n,
+			ErrCorrupt)
 	}
 	k.Place = string(b[5 : 5+n])
 	k.Name = string(b[5+n:])

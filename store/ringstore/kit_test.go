@@ -34,11 +34,12 @@ type kit struct {
 	nodes map[string]*kitNode
 	ring  *hashring.Ring
 	epoch uint64
-	also  []string                 // members beside those of the ring
-	cut   map[[2]string]bool       // who does not reach whom
-	hung  map[string]bool          // who takes requests and answers none, as when stopped by a signal
-	slow  map[string]chan struct{} // nodes whose answers wait for its end
-	old   map[string]bool          // who knows no questions, as the program did once
+	also  []string           // members beside those of the ring
+	cut   map[[2]string]bool // who does not reach whom
+	// who takes requests and answers none, as when stopped by a signal
+	hung map[string]bool
+	slow map[string]chan struct{} // nodes whose answers wait for its end
+	old  map[string]bool          // who knows no questions, as the program did once
 }
 
 type kitNode struct {
@@ -76,8 +77,12 @@ func (c *shiftClock) add(d time.Duration) {
 
 func newKit(t testing.TB, names ...string) *kit {
 	t.Helper()
-	k := &kit{t: t, dir: t.TempDir(), now: &shiftClock{}, nodes: map[string]*kitNode{}, cut: map[[2]string]bool{}, hung: map[string]bool{}, old: map[string]bool{}}
-	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond, ExpireEvery: 50 * time.Millisecond, StatusEvery: 50 * time.Millisecond, LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second, Compilers: map[Space]Compiler{SpaceMinions: fields{}}}
+	k := &kit{t: t, dir: t.TempDir(), now: &shiftClock{}, nodes: map[string]*kitNode{},
+		cut: map[[2]string]bool{}, hung: map[string]bool{}, old: map[string]bool{}}
+	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond,
+		ExpireEvery: 50 * time.Millisecond, StatusEvery: 50 * time.Millisecond,
+		LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second,
+		ReadTimeout: 2 * time.Second, Compilers: map[Space]Compiler{SpaceMinions: fields{}}}
 	t.Cleanup(func() {
 		for _, n := range k.all() {
 			n.kill()
@@ -121,14 +126,16 @@ func (k *kit) start(name string) *kitNode {
 	k.t.Helper()
 	n := k.node(name)
 	if n == nil {
-		n = &kitNode{kit: k, name: name, dir: filepath.Join(k.dir, strings.ReplaceAll(name, "/", "_"))}
+		n = &kitNode{kit: k, name: name,
+			dir: filepath.Join(k.dir, strings.ReplaceAll(name, "/", "_"))}
 		k.mu.Lock()
 		k.nodes[name] = n
 		k.mu.Unlock()
 	}
 	log := n.log
 	if os.Getenv("RINGSTORE_LOG") != "" {
-		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)
+		log = slog.New(slog.NewTextHandler(os.Stderr,
+			&slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)
 	}
 	n.conns = map[string]*grpc.ClientConn{}
 	addr := "127.0.0.1:0"
@@ -158,7 +165,8 @@ func (k *kit) start(name string) *kitNode {
 	return n
 }
 
-// kill stops a node; nothing that it acknowledged may depend on an orderly end, and the crash test has the disorderly one.
+// kill stops a node; nothing that it acknowledged may depend on an orderly end, and the crash test
+// has the disorderly one.
 func (n *kitNode) kill() {
 	n.kit.mu.Lock()
 	up := n.up
@@ -202,7 +210,8 @@ func (n *kitNode) isHung() bool {
 	return n.kit.hung[n.name]
 }
 
-func (n *kitNode) hangUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+func (n *kitNode) hangUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+	h grpc.UnaryHandler) (any, error) {
 	if n.isHung() {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -216,7 +225,8 @@ func (n *kitNode) hangUnary(ctx context.Context, req any, _ *grpc.UnaryServerInf
 	return h(ctx, req)
 }
 
-func (n *kitNode) hangStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+func (n *kitNode) hangStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
+	h grpc.StreamHandler) error {
 	n.kit.mu.Lock()
 	old := n.kit.old[n.name]
 	n.kit.mu.Unlock()
@@ -264,7 +274,8 @@ func (n *kitNode) Conn(node string) (grpc.ClientConnInterface, error) {
 	if c := n.conns[node]; c != nil {
 		return c, nil
 	}
-	c, err := grpc.NewClient("passthrough:///"+other.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	c, err := grpc.NewClient("passthrough:///"+other.addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}, MinConnectTimeout: time.Second}))
 	if err != nil {
 		return nil, err
@@ -303,7 +314,8 @@ func (k *kit) settled() {
 			if !n.store.heard.caughtUp(n.Alive) {
 				return fmt.Errorf("%s has not caught up", n.name)
 			}
-			if hints, _ := n.store.owed.totals(); hints > 0 && len(k.all()) == len(k.ring.Members()) {
+			if hints, _ := n.store.owed.totals(); hints > 0 &&
+				len(k.all()) == len(k.ring.Members()) {
 				return fmt.Errorf("%s owes %d", n.name, hints)
 			}
 		}

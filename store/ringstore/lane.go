@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// messageBytes is about how large a message between masters gets; a larger record goes in pieces. It stays well below
-// gRPC's default limit of 4 MiB, so the store needs no special server options.
+// messageBytes is about how large a message between masters gets; a larger record goes in pieces.
+// It stays well below gRPC's default limit of 4 MiB, so the store needs no special server options.
 const messageBytes = 1 << 20
 
 // send is one group on its way to another master.
@@ -24,7 +24,8 @@ type send struct {
 	done  func(node string, reply *ringpb.GroupReply, err error) // called once; must not block
 }
 
-// lane carries writes to one other master: what waits while RPCs are under way goes together in the next one.
+// lane carries writes to one other master: what waits while RPCs are under way goes together in the
+// next one.
 type lane struct {
 	store *Store
 	node  string
@@ -44,7 +45,8 @@ func (s *Store) lane(node string) *lane {
 	if l != nil {
 		return l
 	}
-	l = &lane{store: s, node: node, queue: make(chan *send, s.opts.LaneRecords), stop: make(chan struct{})}
+	l = &lane{store: s, node: node, queue: make(chan *send, s.opts.LaneRecords),
+		stop: make(chan struct{})}
 	for range s.opts.WriteRPCs {
 		if !s.spawn(l.run) {
 			return nil
@@ -78,7 +80,8 @@ func (l *lane) put(x *send) error {
 		return l.gone()
 	default:
 	}
-	if waiting := l.bytes.Add(int64(x.size)); waiting > l.store.opts.LaneBytes && waiting > int64(x.size) {
+	if waiting := l.bytes.Add(int64(x.size)); waiting > l.store.opts.LaneBytes &&
+		waiting > int64(x.size) {
 		l.bytes.Add(-int64(x.size))
 		l.store.met.lanesFull.WithLabelValues(l.node).Inc()
 		return errLaneFull
@@ -139,7 +142,8 @@ func (l *lane) collect(first *send) []*send {
 }
 
 func (l *lane) deliver(batch []*send) {
-	req := &ringpb.WriteRequest{Clock: l.store.clock.read(), Groups: make([]*ringpb.Group, len(batch))}
+	req := &ringpb.WriteRequest{Clock: l.store.clock.read(),
+		Groups: make([]*ringpb.Group, len(batch))}
 	size := 0
 	for i, x := range batch {
 		req.Groups[i] = x.group
@@ -149,7 +153,8 @@ func (l *lane) deliver(batch []*send) {
 	reply, err := l.store.callWrite(ctx, l.node, req, size)
 	cancel()
 	if err == nil && len(reply.Groups) != len(batch) {
-		err = fmt.Errorf("write to %s: %d answers to %d groups", l.node, len(reply.Groups), len(batch))
+		err = fmt.Errorf("write to %s: %d answers to %d groups", l.node, len(reply.Groups),
+			len(batch))
 	}
 	for i, x := range batch {
 		l.bytes.Add(-int64(x.size))
@@ -172,7 +177,8 @@ func (s *Store) writeTimeout(size int) time.Duration {
 }
 
 // callWrite sends one request, in pieces if it is large.
-func (s *Store) callWrite(ctx context.Context, node string, req *ringpb.WriteRequest, size int) (*ringpb.WriteReply, error) {
+func (s *Store) callWrite(ctx context.Context, node string, req *ringpb.WriteRequest,
+	size int) (*ringpb.WriteReply, error) {
 	client, err := s.client(node)
 	if err != nil {
 		return nil, err
@@ -190,7 +196,8 @@ func (s *Store) callWrite(ctx context.Context, node string, req *ringpb.WriteReq
 	return reply, nil
 }
 
-func writePieces(ctx context.Context, client ringpb.RingClient, req *ringpb.WriteRequest) (*ringpb.WriteReply, error) {
+func writePieces(ctx context.Context, client ringpb.RingClient,
+	req *ringpb.WriteRequest) (*ringpb.WriteReply, error) {
 	b, err := proto.Marshal(req)
 	if err != nil {
 		return nil, err

@@ -20,10 +20,11 @@ import (
 
 // view is the rings in play at one moment: immutable.
 //
-// While the ring changes, writes go to the owners in every ring of the list, with a quorum in each, and reads ask the
-// owners in base. Base moves to the newest ring when all its members have filled their partitions; an older ring is
-// left out when no member of the cluster has it as its base any more. So whichever member writes, each member's base
-// has every acknowledged record. DESIGN.md has the argument.
+// While the ring changes, writes go to the owners in every ring of the list, with a quorum in each,
+// and reads ask the owners in base. Base moves to the newest ring when all its members have filled
+// their partitions; an older ring is left out when no member of the cluster has it as its base any
+// more. So whichever member writes, each member's base has every acknowledged record. DESIGN.md has
+// the argument.
 type view struct {
 	rings []*hashring.Ring // ascending epochs, the last is the newest; never empty
 	base  *hashring.Ring   // one of rings
@@ -103,12 +104,17 @@ func (l lineage) view() (*view, error) {
 	}
 	v := &view{}
 	for _, s := range l.Rings {
-		if len(s.Members) > maxShapeMembers || s.Partitions < 1 || s.Partitions > maxShapePartitions {
-			return nil, fmt.Errorf("ring of %d members and %d partitions: %w", len(s.Members), s.Partitions, ErrCorrupt)
+		if len(s.Members) > maxShapeMembers || s.Partitions < 1 ||
+			s.Partitions > maxShapePartitions {
+			return nil, fmt.Errorf("ring of %d members and %d partitions: %w", len(s.Members),
+				s.Partitions, ErrCorrupt)
 		}
 		v.rings = append(v.rings, hashring.New(s.Members, s.Partitions, s.Replicas, s.Epoch))
 	}
-	slices.SortFunc(v.rings, func(a, b *hashring.Ring) int { return cmp.Compare(a.Epoch(), b.Epoch()) })
+	slices.SortFunc(v.rings, func(a, b *hashring.Ring) int {
+		return cmp.Compare(a.Epoch(),
+			b.Epoch())
+	})
 	if v.base = v.ring(l.Base); v.base == nil {
 		return nil, fmt.Errorf("lineage without its base %d: %w", l.Base, ErrCorrupt)
 	}
@@ -117,10 +123,12 @@ func (l lineage) view() (*view, error) {
 
 // rings keeps the view, on disk and in memory.
 type rings struct {
-	mu sync.Mutex // held over one change of the view, its disk write included; never while calling another master
+	// held over one change of the view, its disk write included; never while calling another master
+	mu sync.Mutex
 }
 
-// loadView reads the view that was in force when the store closed, and returns its newest epoch; 0 without one.
+// loadView reads the view that was in force when the store closed, and returns its newest epoch; 0
+// without one.
 func (s *Store) loadView() (epoch uint64, err error) {
 	b, err := s.disk.meta("lineage")
 	if err != nil || b == nil {
@@ -138,8 +146,8 @@ func (s *Store) loadView() (epoch uint64, err error) {
 	return v.latest().Epoch(), nil
 }
 
-// setView makes next the view: durable first, then in force for all later writes at once. When it returns no write of
-// an epoch older than next's is under way on this disk any more.
+// setView makes next the view: durable first, then in force for all later writes at once. When it
+// returns no write of an epoch older than next's is under way on this disk any more.
 func (s *Store) setView(ctx context.Context, next *view) error {
 	b, err := json.Marshal(next.lineage())
 	if err != nil {
@@ -159,8 +167,8 @@ func (s *Store) setView(ctx context.Context, next *view) error {
 	return nil
 }
 
-// current returns the view to act on, having taken over the ring that the cluster agreed on, if that is newer. It
-// waits for other masters when this one has none yet.
+// current returns the view to act on, having taken over the ring that the cluster agreed on, if
+// that is newer. It waits for other masters when this one has none yet.
 func (s *Store) current(ctx context.Context) (*view, error) {
 	ring := s.peers.Ring()
 	v := s.view.Load()
@@ -205,13 +213,15 @@ func (s *Store) extend(ctx context.Context, ring *hashring.Ring) (*view, error) 
 	if err := s.setView(ctx, next); err != nil {
 		return nil, err
 	}
-	s.log.Info("ring changes", "epoch", ring.Epoch(), "n", len(ring.Members()), "base", v.base.Epoch())
+	s.log.Info("ring changes", "epoch", ring.Epoch(), "n", len(ring.Members()), "base",
+		v.base.Epoch())
 	s.wake()
 	return next, nil
 }
 
-// adopt gives a store that has never seen a ring its first view: a lone member starts with its ring, any other one
-// takes over what some member knows, or starts afresh when every member of the ring says that it knows none either.
+// adopt gives a store that has never seen a ring its first view: a lone member starts with its
+// ring, any other one takes over what some member knows, or starts afresh when every member of the
+// ring says that it knows none either.
 func (s *Store) adopt(ctx context.Context) (*view, error) {
 	ring := s.peers.Ring()
 	if ring == nil || len(ring.Members()) == 0 {
@@ -252,7 +262,8 @@ func (s *Store) adopt(ctx context.Context) (*view, error) {
 	if err := s.setView(ctx, next); err != nil {
 		return nil, err
 	}
-	s.log.Info("ring taken over", "epoch", next.latest().Epoch(), "n", len(next.latest().Members()), "base", next.base.Epoch())
+	s.log.Info("ring taken over", "epoch", next.latest().Epoch(), "n", len(next.latest().Members()),
+		"base", next.base.Epoch())
 	s.wake()
 	return next, nil
 }
@@ -306,18 +317,19 @@ func (s *Store) leaveOut(ctx context.Context, epoch uint64, bases map[uint64]boo
 	return nil
 }
 
-// isLeft reports whether another master refused a read because the ring by which it was made is no more.
+// isLeft reports whether another master refused a read because the ring changed since it was made.
 func isLeft(err error) bool {
 	return errors.Is(err, errLeft) || status.Code(err) == codes.FailedPrecondition
 }
 
-// gaveUp reports whether a member that knows all of this one's rings has dropped its base from its list. It did so while
-// this master was away and without a share of the data.
+// gaveUp reports whether a member that knows all of this one's rings has dropped its base from its
+// list. It did so while this master was away and without a share of the data.
 func gaveUp(reply *ringpb.StatusReply, v *view) bool {
 	if reply.Base == 0 || reply.Epoch < v.latest().Epoch() {
 		return false
 	}
-	return !slices.ContainsFunc(reply.Rings, func(r *ringpb.RingShape) bool { return r.Epoch == v.base.Epoch() })
+	return !slices.ContainsFunc(reply.Rings,
+		func(r *ringpb.RingShape) bool { return r.Epoch == v.base.Epoch() })
 }
 
 // takeOver makes the rings of a member that has gone on without this one its own.
@@ -334,12 +346,14 @@ func (s *Store) takeOver(ctx context.Context, reply *ringpb.StatusReply) error {
 	if err := s.setView(ctx, next); err != nil {
 		return err
 	}
-	s.log.Info("ring taken over; the others have gone on without this master", "epoch", next.latest().Epoch(), "base", next.base.Epoch())
+	s.log.Info("ring taken over; the others have gone on without this master", "epoch",
+		next.latest().Epoch(), "base", next.base.Epoch())
 	s.wake()
 	return nil
 }
 
-// notOvertaken reads, and reads again by the rings of the others if they have given up the one that it read by.
+// notOvertaken reads, and reads again by the rings of the others if they have given up the one that
+// it read by.
 func (s *Store) notOvertaken(ctx context.Context, read func() error) error {
 	for try := 1; ; try++ {
 		err := read()
@@ -352,7 +366,8 @@ func (s *Store) notOvertaken(ctx context.Context, read func() error) error {
 			if v == nil || !s.peers.Alive(node) {
 				continue
 			}
-			if reply, err := s.askStatus(ctx, node, v.latest().Epoch()); err == nil && gaveUp(reply, v) {
+			if reply, err := s.askStatus(ctx, node, v.latest().Epoch()); err == nil &&
+				gaveUp(reply, v) {
 				if err := s.takeOver(ctx, reply); err != nil {
 					return err
 				}

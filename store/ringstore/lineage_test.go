@@ -23,8 +23,9 @@ func (k *kit) dies(name string, rest ...string) {
 	k.setRing(rest...)
 }
 
-// Old rings are given up although a dead master was never removed. When it is back it takes over the rings of the others
-// before it answers by its own: it misses nothing that was written without it.
+// Old rings are given up although a dead master was never removed. When it is back it takes over
+// the rings of the others before it answers by its own: it misses nothing that was written without
+// it.
 func TestDeadMasterKeepsNoRing(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "a", "b", "c", "d")
@@ -32,7 +33,8 @@ func TestDeadMasterKeepsNoRing(t *testing.T) {
 	ctx := ctxFor(t)
 	put := func(by string, n int, value string) {
 		t.Helper()
-		if err := k.store(by).Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, []byte(value), time.Time{}); err != nil {
+		if err := k.store(by).Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, []byte(value),
+			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,8 +47,10 @@ func TestDeadMasterKeepsNoRing(t *testing.T) {
 		t.Helper()
 		eventually(t, "old rings are given up", func() error {
 			for _, name := range names {
-				if v := k.store(name).view.Load(); !v.settled() || v.base != v.latest() || v.latest().Epoch() != k.epoch {
-					return fmt.Errorf("%s has %d rings, base %d of %d", name, len(v.rings), v.base.Epoch(), v.latest().Epoch())
+				if v := k.store(name).view.Load(); !v.settled() || v.base != v.latest() ||
+					v.latest().Epoch() != k.epoch {
+					return fmt.Errorf("%s has %d rings, base %d of %d", name, len(v.rings),
+						v.base.Epoch(), v.latest().Epoch())
 				}
 			}
 			return nil
@@ -154,7 +158,8 @@ func TestScanTellsOfARingThatIsGivenUp(t *testing.T) {
 	k.settled()
 	ctx := ctxFor(t)
 	for n := range 100 {
-		if err := k.store("a").Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, nil, time.Time{}); err != nil {
+		if err := k.store("a").Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, nil,
+			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,8 +190,16 @@ func TestReadsByARingThatWasGivenUpAreRefused(t *testing.T) {
 	key := Key{SpaceMinions, "p", "n"}
 	p := old.latest().Partition(key.Place)
 	for what, read := range map[string]func(v *view) error{
-		"fetch": func(v *view) error { _, err := s.fetchFrom(ctx, v, "b", p, []Key{key}); return err },
-		"list":  func(v *view) error { _, err := s.listFrom(ctx, v, "b", key, p, false, placeSum{}); return err },
+		"fetch": func(v *view) error {
+			_,
+				err := s.fetchFrom(ctx, v, "b", p, []Key{key})
+			return err
+		},
+		"list": func(v *view) error {
+			_,
+				err := s.listFrom(ctx, v, "b", key, p, false, placeSum{})
+			return err
+		},
 		"scan": func(v *view) error {
 			c := scanner{s: s, v: v, space: key.Space}
 			return c.read(ctx, "b", []int{p}, false, func([]Record) error { return nil })

@@ -55,20 +55,32 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
 	m.all = []prometheus.Collector{
-		m.writes, m.under, m.lanesFull, m.standIns, m.debtsLost, m.handedOver, m.hintsOld, m.repaired, m.fetched, m.quarantined, m.scrubbed, m.mended,
+		m.writes, m.under, m.lanesFull, m.standIns, m.debtsLost, m.handedOver, m.hintsOld,
+		m.repaired, m.fetched, m.quarantined, m.scrubbed, m.mended,
 		m.asked, m.askSeconds, m.dropped, m.stale, m.refused, m.syncSeconds, m.groupTasks,
-		gauge("clustermaster_ring_refilling", "1 while this master fetches all of its records anew, for its store was damaged.", func() float64 {
-			if s.refilling.Load() {
-				return 1
-			}
-			return 0
-		}),
-		gauge("clustermaster_ring_records", "Records on this master.", func() float64 { n, _ := s.cells.totals(); return float64(n) }),
-		gauge("clustermaster_ring_record_bytes", "Bytes of keys and values on this master.", func() float64 { _, n := s.cells.totals(); return float64(n) }),
-		gauge("clustermaster_ring_part_bytes", "Memory of the parts of records that questions looked at.", func() float64 { return float64(s.parts.bytes.Load()) }),
-		gauge("clustermaster_ring_hints", "Copies that this master owes to absent owners.", func() float64 { n, _ := s.owed.totals(); return float64(n) }),
-		gauge("clustermaster_ring_under_replicated", "Copies owed for records written below the write quorum.", func() float64 { _, n := s.owed.totals(); return float64(n) }),
-		gauge("clustermaster_ring_pending_partitions", "Own partitions still to be filled for the newest ring.", func() float64 { return float64(s.syncing.left()) }),
+		gauge("clustermaster_ring_refilling",
+			"1 while this master fetches all of its records anew, for its store was damaged.",
+			func() float64 {
+				if s.refilling.Load() {
+					return 1
+				}
+				return 0
+			}),
+		gauge("clustermaster_ring_records", "Records on this master.",
+			func() float64 { n, _ := s.cells.totals(); return float64(n) }),
+		gauge("clustermaster_ring_record_bytes", "Bytes of keys and values on this master.",
+			func() float64 { _, n := s.cells.totals(); return float64(n) }),
+		gauge("clustermaster_ring_part_bytes",
+			"Memory of the parts of records that questions looked at.",
+			func() float64 { return float64(s.parts.bytes.Load()) }),
+		gauge("clustermaster_ring_hints", "Copies that this master owes to absent owners.",
+			func() float64 { n, _ := s.owed.totals(); return float64(n) }),
+		gauge("clustermaster_ring_under_replicated",
+			"Copies owed for records written below the write quorum.",
+			func() float64 { _, n := s.owed.totals(); return float64(n) }),
+		gauge("clustermaster_ring_pending_partitions",
+			"Own partitions still to be filled for the newest ring.",
+			func() float64 { return float64(s.syncing.left()) }),
 	}
 	if reg != nil {
 		for _, c := range m.all {

@@ -101,10 +101,12 @@ func (o *owed) totals() (hints, under int) {
 	return hints, o.under
 }
 
-// loadOwed counts the hints on disk. Their number is bounded by what was written while an owner was away.
+// loadOwed counts the hints on disk. Their number is bounded by what was written while an owner was
+// away.
 func loadOwed(d *disk) (*owed, error) {
 	o := &owed{nodes: map[string]int{}, copies: map[int]int{}}
-	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindHint}, UpperBound: []byte{kindHint + 1}})
+	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindHint},
+		UpperBound: []byte{kindHint + 1}})
 	if err != nil {
 		return nil, fmt.Errorf("read hints: %w", err)
 	}
@@ -126,7 +128,8 @@ func loadOwed(d *disk) (*owed, error) {
 	return o, nil
 }
 
-// owedSince returns when the first of the hints for node was noted; the zero time if nothing is owed.
+// owedSince returns when the first of the hints for node was noted; the zero time if nothing is
+// owed.
 func (d *disk) owedSince(node string) (time.Time, error) {
 	v, err := d.value(sinceKey(node))
 	if err != nil {
@@ -171,7 +174,8 @@ func (d *disk) hints(node string, limit int) ([]hint, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read hints: %w", err)
 		}
-		h := hint{key: append([]byte(nil), it.Key()...), value: append([]byte(nil), v...), partition: partition}
+		h := hint{key: append([]byte(nil), it.Key()...), value: append([]byte(nil), v...),
+			partition: partition}
 		if len(v) > 0 && v[0]&hintCopy != 0 {
 			h.rec, err = decodeValue(h.value[1:], k, partition)
 			h.gone = err == nil && h.rec.expired(d.now())
@@ -215,8 +219,8 @@ func (d *disk) heldFor(nodes []string, k Key, partition int) (Record, bool, erro
 	return best, found, nil
 }
 
-// eachHeld calls fn with every copy held for others for which keep says yes. It reads all hints of all nodes, which
-// there are only while an owner is away.
+// eachHeld calls fn with every copy held for others for which keep says yes. It reads all hints of
+// all nodes, which there are only while an owner is away.
 func (d *disk) eachHeld(keep func(k Key, partition int) bool, fn func([]Record) error) error {
 	next := []byte{kindHint}
 	for next != nil {
@@ -234,7 +238,8 @@ func (d *disk) eachHeld(keep func(k Key, partition int) bool, fn func([]Record) 
 	return nil
 }
 
-func (d *disk) heldPage(from []byte, keep func(Key, int) bool) (page []Record, next []byte, err error) {
+func (d *disk) heldPage(from []byte, keep func(Key, int) bool) (page []Record, next []byte,
+	err error) {
 	db, done, err := d.use()
 	if err != nil {
 		return nil, nil, err

@@ -36,7 +36,8 @@ func (r *row) size() int64 {
 	return int64(n)
 }
 
-// rows are the rows of one table with the parts that were asked for. They don't change: a reader needs no lock.
+// rows are the rows of one table with the parts that were asked for. They don't change: a reader
+// needs no lock.
 type rows struct {
 	keys  map[string]int // where a part lies in each row
 	list  []row          // sorted by place
@@ -67,14 +68,15 @@ type tableID struct {
 	partition int
 }
 
-// table keeps the rows of some records between questions. The committer notes which records change; the next question
-// reads those again, and no others.
+// table keeps the rows of some records between questions. The committer notes which records change;
+// the next question reads those again, and no others.
 type table struct {
 	mu   sync.Mutex // held while the disk is read; guards rows
 	rows *rows      // nil: none are kept
 
-	noted   sync.Mutex // after mu and parts.mu, for moments: the committer waits for it; guards all below
-	watched bool       // rows are kept or being read
+	// after mu and parts.mu, for moments: the committer waits for it; guards all below
+	noted   sync.Mutex
+	watched bool // rows are kept or being read
 	changed map[string]struct{}
 	all     bool // rather than changed
 }
@@ -128,8 +130,9 @@ type lookUse struct {
 // maxLooks bounds the different parts that are kept.
 const maxLooks = 64
 
-// parts keep, of records that questions looked at, the parts that they read, in memory: a question costs no disk and no
-// decoding for what did not change. They take at most limit bytes; what was not asked about for longest goes first.
+// parts keep, of records that questions looked at, the parts that they read, in memory: a question
+// costs no disk and no decoding for what did not change. They take at most limit bytes; what was
+// not asked about for longest goes first.
 type parts struct {
 	limit  int64
 	spaces map[Space]Compiler
@@ -142,7 +145,8 @@ type parts struct {
 }
 
 func newParts(opts Options) *parts {
-	return &parts{limit: opts.PartBytes, spaces: opts.Compilers, tables: map[tableID]*table{}, looks: map[lookID]*lookUse{}}
+	return &parts{limit: opts.PartBytes, spaces: opts.Compilers, tables: map[tableID]*table{},
+		looks: map[lookID]*lookUse{}}
 }
 
 // changedRecord names a record that a group of writes changed.
@@ -154,8 +158,8 @@ type changedRecord struct {
 // watches reports whether changes in a space matter.
 func (p *parts) watches(space Space) bool { return p.spaces[space] != nil }
 
-// note tells the tables what changed. The committer calls it when the changes can be read, and before the digests have them:
-// who read a digest finds everything that it counts.
+// note tells the tables what changed. The committer calls it when the changes can be read, and
+// before the digests have them: who read a digest finds everything that it counts.
 func (p *parts) note(changed []changedRecord) {
 	if len(changed) == 0 {
 		return
@@ -233,8 +237,8 @@ func (p *parts) use(space Space, name string, keys map[string]int) bool {
 	return kept
 }
 
-// trim makes room until the parts keep to their limits. Parts of a question that are too large alone are refused
-// from then on. The caller holds no table.
+// trim makes room until the parts keep to their limits. Parts of a question that are too large
+// alone are refused from then on. The caller holds no table.
 func (p *parts) trim(space Space, name string, keys map[string]int) {
 	for {
 		gone, found := p.victim(space, name, keys)
@@ -261,7 +265,8 @@ func (p *parts) trim(space Space, name string, keys map[string]int) {
 	}
 }
 
-// victim picks what has to go; the zero value is everything. Found is false when the limits are kept.
+// victim picks what has to go; the zero value is everything. Found is false when the limits are
+// kept.
 func (p *parts) victim(space Space, name string, keys map[string]int) (gone lookID, found bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -326,8 +331,8 @@ func (r *rows) without(key string) *rows {
 	return newRows(keys, list)
 }
 
-// keptRows returns the rows of a table, as they are on disk, with at least the parts that keys name; it reads what changed
-// since it was last asked, or everything.
+// keptRows returns the rows of a table, as they are on disk, with at least the parts that keys
+// name; it reads what changed since it was last asked, or everything.
 func (s *Store) keptRows(a *asked, name int, id tableID, keys map[string]int) (*rows, error) {
 	t := s.parts.table(id)
 	t.mu.Lock()
@@ -358,7 +363,8 @@ func (s *Store) keptRows(a *asked, name int, id tableID, keys map[string]int) (*
 				s.parts.keep(t, nil)
 				return nil, err
 			}
-			at, have := slices.BinarySearchFunc(list, place, func(r row, place string) int { return strings.Compare(r.place, place) })
+			at, have := slices.BinarySearchFunc(list, place,
+				func(r row, place string) int { return strings.Compare(r.place, place) })
 			switch {
 			case found && have:
 				list[at] = s.rowOf(a, name, &rec, r.keys)

@@ -57,8 +57,8 @@ type vfsError struct{ name string }
 func (e *vfsError) Error() string { return e.name + ": full" }
 func (e *vfsError) Unwrap() error { return syscall.ENOSPC }
 
-// On a full disk writes wait, nothing ends, reads go on; with space again everything that was taken is there, also after
-// the store was opened anew.
+// On a full disk writes wait, nothing ends, reads go on; with space again everything that was taken
+// is there, also after the store was opened anew.
 func TestFullDiskWaits(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewMem()
@@ -70,7 +70,8 @@ func TestFullDiskWaits(t *testing.T) {
 	}
 	ctx := ctxFor(t)
 	put := func(ctx context.Context, n int) error {
-		return s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, make([]byte, 4096), time.Time{})
+		return s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, make([]byte, 4096),
+			time.Time{})
 	}
 	for n := range 10 {
 		if err := put(ctx, n); err != nil {
@@ -104,7 +105,8 @@ func TestFullDiskWaits(t *testing.T) {
 	}
 	for range 2 {
 		for n := range 60 {
-			if _, found, err := s.Get(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
+			if _, found, err := s.Get(ctx,
+				Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
 				t.Errorf("p%d is found %v, %v", n, found, err)
 			}
 		}
@@ -118,7 +120,8 @@ func TestFullDiskWaits(t *testing.T) {
 	s.Close()
 }
 
-// Without room records are refused, and their deletion is not; when there is room they are taken again.
+// Without room records are refused, and their deletion is not; when there is room they are taken
+// again.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
@@ -153,7 +156,8 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// A cluster with one full disk goes on with the two others, and the full one is made up for when it has room again.
+// A cluster with one full disk goes on with the two others, and the full one is made up for when it
+// has room again.
 func TestOneFullDiskOfThree(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool

@@ -60,8 +60,8 @@ func (s *Store) owingNodes() []string {
 	return out
 }
 
-// localList calls fn with pages of the records of a place whose names begin with k.Name, tombstones and copies held for
-// others included, in no particular order.
+// localList calls fn with pages of the records of a place whose names begin with k.Name, tombstones
+// and copies held for others included, in no particular order.
 func (s *Store) localList(k Key, partition int, keysOnly bool, fn func([]Record) error) error {
 	if s.stale.Load() {
 		return errAway
@@ -124,8 +124,10 @@ func (d *disk) heldIn(s span, fn func([]Record) error) error {
 	return it.Error()
 }
 
-// localScan calls fn with pages of the records of a space in some partitions, those whose names begin with prefix.
-func (s *Store) localScan(space Space, partitions []int, prefix string, keysOnly bool, fn func([]Record) error) error {
+// localScan calls fn with pages of the records of a space in some partitions, those whose names
+// begin with prefix.
+func (s *Store) localScan(space Space, partitions []int, prefix string, keysOnly bool,
+	fn func([]Record) error) error {
 	var keep func(Key) bool
 	if prefix != "" {
 		keep = func(k Key) bool { return strings.HasPrefix(k.Name, prefix) }
@@ -142,10 +144,12 @@ type answer struct {
 	behind  bool
 }
 
-// gather asks owners of a partition, and stand-ins of owners that are away, until a read quorum of owners that are up
-// to date has answered; with fewer than that alive, all that are. Ask fills an answer from one node. An owner that is
-// alive and does not answer may have what the others lack: it is asked again for ReadTimeout, and then the read fails.
-func (s *Store) gather(ctx context.Context, v *view, partition int, ask func(ctx context.Context, node string) (answer, error)) ([]answer, error) {
+// gather asks owners of a partition, and stand-ins of owners that are away, until a read quorum of
+// owners that are up to date has answered; with fewer than that alive, all that are. Ask fills an
+// answer from one node. An owner that is alive and does not answer may have what the others lack:
+// it is asked again for ReadTimeout, and then the read fails.
+func (s *Store) gather(ctx context.Context, v *view, partition int,
+	ask func(ctx context.Context, node string) (answer, error)) ([]answer, error) {
 	if len(v.base.Owners(partition)) == 0 {
 		return nil, ErrUnavailable
 	}
@@ -172,9 +176,11 @@ func (s *Store) gather(ctx context.Context, v *view, partition int, ask func(ctx
 	}
 }
 
-// gatherOnce is one try of gather. Where it did not reach a read quorum, silent are the owners that gave no answer, and
-// err says why one of them did not.
-func (s *Store) gatherOnce(ctx context.Context, v *view, partition int, ask func(ctx context.Context, node string) (answer, error)) (answers []answer, silent []string, err error) {
+// gatherOnce is one try of gather. Where it did not reach a read quorum, silent are the owners that
+// gave no answer, and err says why one of them did not.
+func (s *Store) gatherOnce(ctx context.Context, v *view, partition int,
+	ask func(ctx context.Context, node string) (answer,
+		error)) (answers []answer, silent []string, err error) {
 	owners := v.base.Owners(partition)
 	order := slices.Clone(owners)
 	if at := slices.Index(order, s.self); at > 0 {
@@ -206,12 +212,14 @@ func (s *Store) gatherOnce(ctx context.Context, v *view, partition int, ask func
 				silent = append(silent, o)
 			}
 		}
-		// Owners are away: what they should have may lie with stand-ins, or with new owners of a pending ring.
+		// Owners are away: what they should have may lie with stand-ins, or with new owners of a
+		// pending ring.
 		rest := s.standIns(v, partition, owners)
 		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), maxStandIns)], ask, &err)...)
 	} else if len(order) > need && s.someAway(order) {
 		rest := s.standIns(v, partition, owners)
-		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), len(order)-need)], ask, &err)...)
+		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), len(order)-need)], ask,
+			&err)...)
 	}
 	return answers, silent, err
 }
@@ -224,7 +232,8 @@ func (s *Store) someAway(nodes []string) bool {
 }
 
 // askAll asks nodes at once and returns the answers of those that gave one.
-func (s *Store) askAll(ctx context.Context, nodes []string, ask func(context.Context, string) (answer, error), firstErr *error) []answer {
+func (s *Store) askAll(ctx context.Context, nodes []string,
+	ask func(context.Context, string) (answer, error), firstErr *error) []answer {
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -233,7 +242,8 @@ func (s *Store) askAll(ctx context.Context, nodes []string, ask func(context.Con
 		err    error
 	}
 	results := make([]result, len(nodes))
-	// The answer of this master is made here, or the last one if it isn't among them: most reads need no goroutine more.
+	// The answer of this master is made here, or the last one if it isn't among them: most reads
+	// need no goroutine more.
 	here := slices.Index(nodes, s.self)
 	if here < 0 {
 		here = len(nodes) - 1
@@ -276,8 +286,8 @@ func keepBest(set map[Key]*Record, r *Record) {
 	}
 }
 
-// Get returns the record kept under k; found is false if there is none, or none any more. With fewer owners alive than
-// a read needs it answers from those that are.
+// Get returns the record kept under k; found is false if there is none, or none any more. With
+// fewer owners alive than a read needs it answers from those that are.
 func (s *Store) Get(ctx context.Context, k Key) (rec Record, found bool, err error) {
 	err = s.notOvertaken(ctx, func() error {
 		rec, found, err = s.getOnce(ctx, k)
@@ -295,9 +305,10 @@ func (s *Store) getOnce(ctx context.Context, k Key) (rec Record, found bool, err
 		return Record{}, false, fmt.Errorf("read %q: %w", k.Place, err)
 	}
 	partition := v.latest().Partition(k.Place)
-	answers, err := s.gather(ctx, v, partition, func(ctx context.Context, node string) (answer, error) {
-		return s.fetchFrom(ctx, v, node, partition, []Key{k})
-	})
+	answers, err := s.gather(ctx, v, partition,
+		func(ctx context.Context, node string) (answer, error) {
+			return s.fetchFrom(ctx, v, node, partition, []Key{k})
+		})
 	if err != nil {
 		return Record{}, false, fmt.Errorf("read %q: %w", k.Place, err)
 	}
@@ -316,7 +327,8 @@ func (s *Store) getOnce(ctx context.Context, k Key) (rec Record, found bool, err
 }
 
 // fetchFrom asks one node for records by their keys.
-func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition int, keys []Key) (answer, error) {
+func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition int,
+	keys []Key) (answer, error) {
 	a := answer{records: make(map[Key]*Record, len(keys))}
 	if node == s.self {
 		for _, k := range keys {
@@ -337,9 +349,11 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
 	defer cancel()
-	req := &ringpb.FetchRequest{Clock: s.clock.read(), Epoch: v.latest().Epoch(), Base: v.base.Epoch()}
+	req := &ringpb.FetchRequest{Clock: s.clock.read(), Epoch: v.latest().Epoch(),
+		Base: v.base.Epoch()}
 	for _, k := range keys {
-		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place), Name: []byte(k.Name), Partition: uint32(partition)})
+		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place),
+			Name: []byte(k.Name), Partition: uint32(partition)})
 	}
 	stream, err := client.Fetch(ctx, req)
 	if err != nil {
@@ -355,8 +369,9 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 	return a, err
 }
 
-// List returns the records of a place whose names begin with prefix, sorted by name. It merges a read quorum of the
-// owners; a copy that differs is repaired. More than MaxList bytes are ErrTooLarge.
+// List returns the records of a place whose names begin with prefix, sorted by name. It merges a
+// read quorum of the owners; a copy that differs is repaired. More than MaxList bytes are
+// ErrTooLarge.
 func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]Record, error) {
 	return s.list(ctx, Key{space, place, prefix}, false)
 }
@@ -402,12 +417,13 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 		}
 		mine.behind = s.isBehind()
 	}
-	answers, err := s.gather(ctx, v, partition, func(ctx context.Context, node string) (answer, error) {
-		if node == s.self && v.base.Owns(s.self, partition) {
-			return mine, mineErr
-		}
-		return s.listFrom(ctx, v, node, k, partition, keysOnly, have)
-	})
+	answers, err := s.gather(ctx, v, partition,
+		func(ctx context.Context, node string) (answer, error) {
+			if node == s.self && v.base.Owns(s.self, partition) {
+				return mine, mineErr
+			}
+			return s.listFrom(ctx, v, node, k, partition, keysOnly, have)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("list %q: %w", place, err)
 	}
@@ -442,7 +458,8 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 	return out, nil
 }
 
-// collect returns a function that adds pages of records to a set, with keysOnly without their values, up to MaxList bytes.
+// collect returns a function that adds pages of records to a set, with keysOnly without their
+// values, up to MaxList bytes.
 func (s *Store) collect(set map[Key]*Record, keysOnly bool) func([]Record) error {
 	size := 0
 	return func(records []Record) error {
@@ -460,7 +477,8 @@ func (s *Store) collect(set map[Key]*Record, keysOnly bool) func([]Record) error
 	}
 }
 
-func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, partition int, keysOnly bool, have placeSum) (answer, error) {
+func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, partition int,
+	keysOnly bool, have placeSum) (answer, error) {
 	a := answer{records: map[Key]*Record{}}
 	if node == s.self {
 		return a, s.localList(k, partition, keysOnly, s.collect(a.records, keysOnly))
@@ -472,7 +490,8 @@ func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, parti
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
 	stream, err := client.List(ctx, &ringpb.ListRequest{
-		Clock: s.clock.read(), Epoch: v.latest().Epoch(), Space: uint32(k.Space), Place: []byte(k.Place), Prefix: []byte(k.Name),
+		Clock: s.clock.read(), Epoch: v.latest().Epoch(), Space: uint32(k.Space),
+		Place: []byte(k.Place), Prefix: []byte(k.Name),
 		Partition: uint32(partition), Have: have.sum, HaveCount: have.count, KeysOnly: keysOnly,
 		Base: v.base.Epoch(),
 	})
@@ -484,7 +503,8 @@ func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, parti
 	return a, err
 }
 
-// repair gives owners that answered, and lack what another one has, the winner; in the background, bounded.
+// repair gives owners that answered, and lack what another one has, the winner; in the background,
+// bounded.
 func (s *Store) repair(v *view, partition int, answers []answer, best map[Key]*Record) {
 	now := s.opts.Now()
 	for _, a := range answers {
@@ -540,11 +560,14 @@ func (s *Store) give(ctx context.Context, v *view, node string, changes []change
 		for len(changes) > 0 && (size == 0 || size < messageBytes/2) {
 			c := &changes[0]
 			size += len(c.rec.Value) + len(c.rec.Name) + len(c.rec.Place) + 64
-			group.Changes = append(group.Changes, &ringpb.Change{Record: toWire(&c.rec), Owed: c.owed, StandIn: c.standIn, Under: c.under})
+			group.Changes = append(group.Changes,
+				&ringpb.Change{Record: toWire(&c.rec), Owed: c.owed, StandIn: c.standIn,
+					Under: c.under})
 			changes = changes[1:]
 		}
 		once, cancel := context.WithTimeout(ctx, s.writeTimeout(size))
-		reply, err := s.callWrite(once, node, &ringpb.WriteRequest{Clock: s.clock.read(), Groups: []*ringpb.Group{group}}, size)
+		reply, err := s.callWrite(once, node,
+			&ringpb.WriteRequest{Clock: s.clock.read(), Groups: []*ringpb.Group{group}}, size)
 		cancel()
 		if err != nil {
 			return err

@@ -16,8 +16,9 @@ type Space uint8
 
 // The spaces in use. What is in them is known to their packages only.
 const (
-	SpaceJobs     Space = 1 // package jobcache: minion lists and returns of a job
-	SpaceJobHeads Space = 2 // package jobcache: one small record per job, to list jobs without their returns
+	SpaceJobs Space = 1 // package jobcache: minion lists and returns of a job
+	// package jobcache: one small record per job, to list jobs without their returns
+	SpaceJobHeads Space = 2
 	SpaceMinions  Space = 3 // package miniondata
 	SpacePushed   Space = 4 // package pushed
 	SpaceBanks    Space = 5 // package banks
@@ -60,7 +61,8 @@ func (k Key) check() error {
 	return nil
 }
 
-// Version orders the writes of a record: by the writer's hybrid logical clock, then by the writer's incarnation.
+// Version orders the writes of a record: by the writer's hybrid logical clock, then by the writer's
+// incarnation.
 type Version struct {
 	Clock uint64 // microseconds since 1970 << 12 | counter
 	Node  uint64 // incarnation of the master that took the write
@@ -95,11 +97,15 @@ func (r *Record) deleted() bool { return r.flags&flagDeleted != 0 }
 func (r *Record) exact() bool   { return r.flags&flagExact != 0 }
 
 // expired reports whether the record counts as gone at now.
-func (r *Record) expired(now time.Time) bool { return !r.Expires.IsZero() && !now.Before(r.Expires) }
+func (r *Record) expired(now time.Time) bool {
+	return !r.Expires.IsZero() &&
+		!now.Before(r.Expires)
+}
 
-// wins reports whether a is kept when a and b meet on one key. It is a total order over flags and versions, so merging
-// is commutative, associative and idempotent, and all owners end with the same record: an ordinary record or tombstone
-// beats a first-wins record; among first-wins the lower version, else the higher one wins. False for equal versions.
+// wins reports whether a is kept when a and b meet on one key. It is a total order over flags and
+// versions, so merging is commutative, associative and idempotent, and all owners end with the same
+// record: an ordinary record or tombstone beats a first-wins record; among first-wins the lower
+// version, else the higher one wins. False for equal versions.
 func wins(aFlags uint8, a Version, bFlags uint8, b Version) bool {
 	af, bf := aFlags&flagFirst != 0, bFlags&flagFirst != 0
 	switch {
@@ -150,8 +156,9 @@ func parseHeader(b []byte) (header, error) {
 		return header{}, fmt.Errorf("value of %d bytes: %w", len(b), ErrCorrupt)
 	}
 	return header{
-		flags:   b[0],
-		version: Version{Clock: binary.BigEndian.Uint64(b[1:]), Node: binary.BigEndian.Uint64(b[9:])},
+		flags: b[0],
+		version: Version{Clock: binary.BigEndian.Uint64(b[1:]),
+			Node: binary.BigEndian.Uint64(b[9:])},
 		expires: int64(binary.BigEndian.Uint64(b[17:])),
 	}, nil
 }

@@ -20,7 +20,8 @@ func TestMergeIsATotalOrder(t *testing.T) {
 	for range 2000 {
 		set := make([]copy, 2+rnd.IntN(6))
 		for i := range set {
-			set[i] = copy{[]uint8{0, flagFirst, flagDeleted, flagFirst | flagExact}[rnd.IntN(4)], Version{uint64(rnd.IntN(5)), uint64(i)}}
+			set[i] = copy{[]uint8{0, flagFirst, flagDeleted, flagFirst | flagExact}[rnd.IntN(4)],
+				Version{uint64(rnd.IntN(5)), uint64(i)}}
 		}
 		var want copy
 		for round := range 10 {
@@ -74,7 +75,8 @@ func TestBucketEndIsNotBeforeTheExpiry(t *testing.T) {
 		width   time.Duration
 		want    uint64
 	}{
-		{0, time.Hour, never}, {1, time.Hour, 3600}, {3600, time.Hour, 3600}, {3601, time.Hour, 7200}, {5, 0, 5}, {1700000001, time.Second, 1700000001},
+		{0, time.Hour, never}, {1, time.Hour, 3600}, {3600, time.Hour, 3600},
+		{3601, time.Hour, 7200}, {5, 0, 5}, {1700000001, time.Second, 1700000001},
 	} {
 		if got := bucketEnd(tc.expires, tc.width); got != tc.want {
 			t.Errorf("bucketEnd(%d, %v) = %d, want %d", tc.expires, tc.width, got, tc.want)
@@ -140,7 +142,8 @@ func FuzzHeader(f *testing.F) {
 
 func TestAfter(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ in, want string }{{"a", "b"}, {"a\xff", "b"}, {"\xff\xff", ""}, {"", ""}} {
+	for _, tc := range []struct{ in, want string }{{"a", "b"}, {"a\xff", "b"}, {"\xff\xff", ""},
+		{"", ""}} {
 		if got := string(after([]byte(tc.in))); got != tc.want {
 			t.Errorf("after(%q) = %q, want %q", tc.in, got, tc.want)
 		}

@@ -10,7 +10,8 @@ import (
 	"clustermaster/store/ringstore/ringpb"
 )
 
-// heard is what this master knows of the others: what they said last, and with whom it must still compare copies.
+// heard is what this master knows of the others: what they said last, and with whom it must still
+// compare copies.
 type heard struct {
 	mu     sync.Mutex // guards all below
 	peers  map[string]*peer
@@ -21,7 +22,8 @@ type peer struct {
 	status *ringpb.StatusReply // last answer; nil: none yet
 	at     time.Time           // of it
 	alive  bool                // at the last look
-	dirty  bool                // writes may have gone past one of the two of us since we last compared
+	// writes may have gone past one of the two of us since we last compared
+	dirty bool
 }
 
 func (h *heard) start(members []string, self string) {
@@ -33,7 +35,8 @@ func (h *heard) start(members []string, self string) {
 	}
 }
 
-// caughtUp reports whether this master has compared copies with every live one since it, or that one, came back.
+// caughtUp reports whether this master has compared copies with every live one since it, or that
+// one, came back.
 func (h *heard) caughtUp(alive func(string) bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,8 +48,8 @@ func (h *heard) caughtUp(alive func(string) bool) bool {
 	return true
 }
 
-// look notes which masters are alive now; it returns the live ones that have to be compared with, and what clean needs
-// after that.
+// look notes which masters are alive now; it returns the live ones that have to be compared with,
+// and what clean needs after that.
 func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string, missed uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,8 +101,8 @@ func (h *heard) isDirty(node string) bool {
 	return p == nil || p.dirty
 }
 
-// clean notes that copies were compared with a node. It counts only if nothing was missed since the look before it: the
-// copies that were compared may have been replaced meanwhile.
+// clean notes that copies were compared with a node. It counts only if nothing was missed since the
+// look before it: the copies that were compared may have been replaced meanwhile.
 func (h *heard) clean(node string, missed uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,11 +128,13 @@ func (h *heard) statusOf(node string) (reply *ringpb.StatusReply, alive bool, at
 	return nil, false, time.Time{}
 }
 
-// Run keeps the copies together until ctx ends: it takes over rings, hands over hints, compares copies with masters
-// that came back, fills partitions on a ring change, and drops what expired. It returns nil when ctx ends.
+// Run keeps the copies together until ctx ends: it takes over rings, hands over hints, compares
+// copies with masters that came back, fills partitions on a ring change, and drops what expired. It
+// returns nil when ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	for _, loop := range []func(context.Context){s.ringLoop, s.statusLoop, s.handOverLoop, s.expireLoop, s.scrubLoop} {
+	for _, loop := range []func(context.Context){s.ringLoop, s.statusLoop, s.handOverLoop,
+		s.expireLoop, s.scrubLoop} {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -140,8 +145,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// others returns all other masters: members of the cluster and of the newest ring. One that was in an older ring only
-// was removed: nobody waits for it.
+// others returns all other masters: members of the cluster and of the newest ring. One that was in
+// an older ring only was removed: nobody waits for it.
 func (s *Store) others() []string {
 	out := slices.Clone(s.peers.Members())
 	if v := s.view.Load(); v != nil {
@@ -178,11 +183,12 @@ func (s *Store) ringLoop(ctx context.Context) {
 	}
 }
 
-// tidyEvery is how many steps go by between looks for records that are not this master's any more. One look is not
-// enough: masters that settle later still write to the old owners.
+// tidyEvery is how many steps go by between looks for records that are not this master's any more.
+// One look is not enough: masters that settle later still write to the old owners.
 const tidyEvery = 25
 
-// ringStep does what is to be done now, compareAll and tidy if asked; again wants another step at once.
+// ringStep does what is to be done now, compareAll and tidy if asked; again wants another step at
+// once.
 func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool) {
 	// A master that is gone for good must not be waited for, so every step is bounded.
 	stepCtx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
@@ -255,7 +261,8 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 	return again
 }
 
-// compareWith fetches from a master what it has and this one lacks, in the partitions that this one owns.
+// compareWith fetches from a master what it has and this one lacks, in the partitions that this one
+// owns.
 func (s *Store) compareWith(ctx context.Context, v *view, node string) error {
 	var both []int
 	for p := range v.latest().Partitions() {
@@ -266,15 +273,16 @@ func (s *Store) compareWith(ctx context.Context, v *view, node string) error {
 	return s.pullFrom(ctx, node, both, 0, "comparison")
 }
 
-// settle asks all members how far they are, and moves this one's base and ring list on when that is safe.
+// settle asks all members how far they are, and moves this one's base and ring list on when that is
+// safe.
 func (s *Store) settle(ctx context.Context, v *view, others []string) error {
 	epoch := v.latest().Epoch()
 	bases := map[uint64]bool{}
 	filled, all := s.syncing.done() >= epoch && !s.refilling.Load() || !v.latest().Has(s.self), true
 	for _, node := range others {
 		if !s.peers.Alive(node) {
-			// One that has lost its share of the data is not waited for: when it is back, the others refuse its reads by
-			// a ring that they have given up, and it takes over theirs.
+			// One that has lost its share of the data is not waited for: when it is back, the
+			// others refuse its reads by a ring that they have given up, and it takes over theirs.
 			all = all && !v.latest().Has(node)
 			filled = filled && !v.latest().Has(node)
 			continue
@@ -307,8 +315,8 @@ func (s *Store) settle(ctx context.Context, v *view, others []string) error {
 	return errors.Join(errs...)
 }
 
-// knownEpoch takes over a newer ring that this master's cluster state has, and returns the newest epoch known here;
-// 0 if there was never one.
+// knownEpoch takes over a newer ring that this master's cluster state has, and returns the newest
+// epoch known here; 0 if there was never one.
 func (s *Store) knownEpoch(ctx context.Context) uint64 {
 	v := s.view.Load()
 	if v == nil {
@@ -332,22 +340,26 @@ func (s *Store) status() *ringpb.StatusReply {
 		reply.Epoch, reply.Base = v.latest().Epoch(), v.base.Epoch()
 		for _, r := range v.rings {
 			reply.Rings = append(reply.Rings, &ringpb.RingShape{
-				Epoch: r.Epoch(), Members: r.Members(), Partitions: uint32(r.Partitions()), Replicas: uint32(r.Replicas()),
+				Epoch: r.Epoch(), Members: r.Members(), Partitions: uint32(r.Partitions()),
+				Replicas: uint32(r.Replicas()),
 			})
 		}
 	}
 	records, bytes := s.cells.totals()
 	hints, under := s.owed.totals()
-	reply.Records, reply.Bytes, reply.Owed, reply.Under = uint64(max(records, 0)), uint64(max(bytes, 0)), uint64(hints), uint64(under)
+	reply.Records, reply.Bytes, reply.Owed, reply.Under = uint64(max(records, 0)), uint64(max(bytes,
+		0)), uint64(hints), uint64(under)
 	s.syncing.mu.Lock()
 	defer s.syncing.mu.Unlock()
-	reply.Completed, reply.Pending, reply.Moved = s.syncing.completed, uint32(s.syncing.pending), s.syncing.moved
+	reply.Completed, reply.Pending, reply.Moved = s.syncing.completed, uint32(s.syncing.pending),
+		s.syncing.moved
 	reply.Lacking = s.lackers()
 	if reply.Refilling = s.refilling.Load(); reply.Refilling {
 		reply.Completed = 0
 	}
 	if s.syncing.pending > 0 {
-		reply.Changing, reply.Filling = uint32(s.syncing.changing), uint64(s.opts.Now().Sub(s.syncing.begun).Microseconds())
+		reply.Changing, reply.Filling = uint32(s.syncing.changing),
+			uint64(s.opts.Now().Sub(s.syncing.begun).Microseconds())
 	}
 	return reply
 }
@@ -390,8 +402,9 @@ func (s *Store) statusLoop(ctx context.Context) {
 	}
 }
 
-// dropForeign removes the records of partitions that this master does not own any more, once the ring is settled and
-// nothing is owed from here. A master outside the ring keeps what it has: it will be asked for it, or be back.
+// dropForeign removes the records of partitions that this master does not own any more, once the
+// ring is settled and nothing is owed from here. A master outside the ring keeps what it has: it
+// will be asked for it, or be back.
 func (s *Store) dropForeign(ctx context.Context, v *view) error {
 	ring := v.latest()
 	if hints, _ := s.owed.totals(); hints > 0 || !ring.Has(s.self) {
@@ -408,7 +421,8 @@ func (s *Store) dropForeign(ctx context.Context, v *view) error {
 	}
 	done, err := s.dropCells(ctx, foreign, ring)
 	if done && err == nil {
-		s.log.Info("dropped copies that other masters own", "epoch", ring.Epoch(), "n", len(foreign))
+		s.log.Info("dropped copies that other masters own", "epoch", ring.Epoch(), "n",
+			len(foreign))
 	}
 	return err
 }

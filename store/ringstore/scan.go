@@ -13,13 +13,15 @@ import (
 // Coverage says what part of the ring an answer about many records stands on.
 type Coverage struct {
 	Partitions int // of the ring
-	Incomplete int // of them, those for which fewer owners answered than it takes to be sure of every record
+	// of them, those for which fewer owners answered than it takes to be sure of every record
+	Incomplete int
 }
 
 // Complete reports whether nothing can be missing.
 func (c Coverage) Complete() bool { return c.Incomplete == 0 }
 
-// String is empty for a complete answer, else "incomplete: n of N partitions", n being those that may lack records.
+// String is empty for a complete answer, else "incomplete: n of N partitions", n being those that
+// may lack records.
 func (c Coverage) String() string {
 	if c.Complete() {
 		return ""
@@ -27,7 +29,8 @@ func (c Coverage) String() string {
 	return fmt.Sprintf("incomplete: %d of %d partitions", c.Incomplete, c.Partitions)
 }
 
-// disputedAtOnce is how many partitions, of which masters have different copies, are merged in memory together.
+// disputedAtOnce is how many partitions, of which masters have different copies, are merged in
+// memory together.
 const disputedAtOnce = 16
 
 // survey is what the live members said they hold.
@@ -39,13 +42,15 @@ type survey struct {
 	held  map[int][]string // partition to nodes that hold copies for others
 }
 
-// Scan calls fn with every record of a space whose name begins with prefix, each once, in no particular order, not
-// concurrently. All live members are asked for digests; where they agree one copy is read (this master's own, if it has
-// one), where they differ the copies are merged. An error from fn ends the scan and is returned.
+// Scan calls fn with every record of a space whose name begins with prefix, each once, in no
+// particular order, not concurrently. All live members are asked for digests; where they agree one
+// copy is read (this master's own, if it has one), where they differ the copies are merged. An
+// error from fn ends the scan and is returned.
 //
-// When the ring by which the records were read was given up meanwhile, none of them is vouched for: all partitions count as
-// incomplete.
-func (s *Store) Scan(ctx context.Context, space Space, prefix string, fn func(Record) error) (Coverage, error) {
+// When the ring by which the records were read was given up meanwhile, none of them is vouched for:
+// all partitions count as incomplete.
+func (s *Store) Scan(ctx context.Context, space Space, prefix string,
+	fn func(Record) error) (Coverage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
 	var v *view
@@ -67,7 +72,8 @@ func (s *Store) Scan(ctx context.Context, space Space, prefix string, fn func(Re
 }
 
 // scanBy reads what the survey found.
-func (s *Store) scanBy(ctx context.Context, v *view, found *survey, space Space, prefix string, fn func(Record) error) (Coverage, error) {
+func (s *Store) scanBy(ctx context.Context, v *view, found *survey, space Space, prefix string,
+	fn func(Record) error) (Coverage, error) {
 	cover := Coverage{Partitions: v.latest().Partitions()}
 	agreed := map[string][]int{}
 	disputed := map[int][]string{}
@@ -91,7 +97,8 @@ func (s *Store) scanBy(ctx context.Context, v *view, found *survey, space Space,
 			return cover, err
 		}
 		for _, p := range lost { // the node went away while answering: the other copies do
-			if readers := slices.DeleteFunc(found.owners(v, p), func(n string) bool { return n == node }); len(readers) > 0 {
+			if readers := slices.DeleteFunc(found.owners(v, p),
+				func(n string) bool { return n == node }); len(readers) > 0 {
 				disputed[p] = readers
 			} else {
 				cover.Incomplete++
@@ -115,7 +122,8 @@ func (s *Store) scanBy(ctx context.Context, v *view, found *survey, space Space,
 
 // surveyAll asks this and all live members for their digests of a space.
 func (s *Store) surveyAll(ctx context.Context, v *view, space Space) (*survey, error) {
-	found := &survey{sums: map[int]map[string]sumOf{}, heard: map[string]bool{}, held: map[int][]string{}}
+	found := &survey{sums: map[int]map[string]sumOf{}, heard: map[string]bool{},
+		held: map[int][]string{}}
 	select {
 	case <-s.cells.ready:
 	case <-ctx.Done():
@@ -137,7 +145,8 @@ func (s *Store) surveyAll(ctx context.Context, v *view, space Space) (*survey, e
 		wg.Add(1)
 		ok := s.spawn(func() {
 			defer wg.Done()
-			reply, err := s.askDigest(ctx, node, &ringpb.DigestRequest{Space: uint32(space), Base: v.base.Epoch()})
+			reply, err := s.askDigest(ctx, node,
+				&ringpb.DigestRequest{Space: uint32(space), Base: v.base.Epoch()})
 			if err != nil {
 				if isLeft(err) {
 					found.mu.Lock()
@@ -162,7 +171,8 @@ func (s *Store) surveyAll(ctx context.Context, v *view, space Space) (*survey, e
 	return found, found.left
 }
 
-func (s *Store) askDigest(ctx context.Context, node string, req *ringpb.DigestRequest) (*ringpb.DigestReply, error) {
+func (s *Store) askDigest(ctx context.Context, node string,
+	req *ringpb.DigestRequest) (*ringpb.DigestReply, error) {
 	client, err := s.client(node)
 	if err != nil {
 		return nil, err
@@ -201,11 +211,13 @@ func (f *survey) add(node string, sums []sumOf) {
 
 // owners returns the base owners of a partition that answered.
 func (f *survey) owners(v *view, p int) []string {
-	return slices.DeleteFunc(slices.Clone(v.base.Owners(p)), func(n string) bool { return !f.heard[n] })
+	return slices.DeleteFunc(slices.Clone(v.base.Owners(p)),
+		func(n string) bool { return !f.heard[n] })
 }
 
-// readers returns who has to be read for a partition: one of each group of owners that agree, and the members that hold
-// copies for others. Sure is false when too few owners answered. No readers: nobody has anything.
+// readers returns who has to be read for a partition: one of each group of owners that agree, and
+// the members that hold copies for others. Sure is false when too few owners answered. No readers:
+// nobody has anything.
 func (f *survey) readers(s *Store, v *view, p int) (nodes []string, sure bool) {
 	owners := f.owners(v, p)
 	sure = len(owners) >= v.base.ReadQuorum()
@@ -247,8 +259,10 @@ type scanner struct {
 	found  *survey
 }
 
-// agreed reads partitions from one node that all copies agree with. It returns the partitions that it could not read.
-func (c *scanner) agreed(ctx context.Context, node string, partitions []int) (lost []int, err error) {
+// agreed reads partitions from one node that all copies agree with. It returns the partitions that
+// it could not read.
+func (c *scanner) agreed(ctx context.Context, node string, partitions []int) (lost []int,
+	err error) {
 	begun := map[int]bool{}
 	var fromFn error
 	err = c.read(ctx, node, partitions, false, func(records []Record) error {
@@ -278,8 +292,10 @@ func (c *scanner) agreed(ctx context.Context, node string, partitions []int) (lo
 	return partitions, nil
 }
 
-// disputed merges the copies of some partitions; unsure is how many partitions lack a copy that should have been read.
-func (c *scanner) disputed(ctx context.Context, partitions []int, readers map[int][]string) (unsure int, err error) {
+// disputed merges the copies of some partitions; unsure is how many partitions lack a copy that
+// should have been read.
+func (c *scanner) disputed(ctx context.Context, partitions []int,
+	readers map[int][]string) (unsure int, err error) {
 	byNode := map[string][]int{}
 	for _, p := range partitions {
 		for _, n := range readers[p] {
@@ -291,7 +307,8 @@ func (c *scanner) disputed(ctx context.Context, partitions []int, readers map[in
 	bad := map[int]bool{}
 	for node, list := range byNode {
 		err := c.read(ctx, node, list, false, collect)
-		if err == nil && slices.ContainsFunc(list, func(p int) bool { return slices.Contains(c.found.held[p], node) }) {
+		if err == nil && slices.ContainsFunc(list,
+			func(p int) bool { return slices.Contains(c.found.held[p], node) }) {
 			err = c.read(ctx, node, list, true, collect)
 		}
 		if ctx.Err() != nil {
@@ -316,11 +333,13 @@ func (c *scanner) disputed(ctx context.Context, partitions []int, readers map[in
 }
 
 // read streams records of some partitions from a node, or the copies that it holds for others.
-func (c *scanner) read(ctx context.Context, node string, partitions []int, held bool, fn func([]Record) error) error {
+func (c *scanner) read(ctx context.Context, node string, partitions []int, held bool,
+	fn func([]Record) error) error {
 	if node == c.s.self {
 		if held {
 			return c.s.disk.eachHeld(func(k Key, p int) bool {
-				return k.Space == c.space && slices.Contains(partitions, p) && strings.HasPrefix(k.Name, c.prefix)
+				return k.Space == c.space && slices.Contains(partitions, p) &&
+					strings.HasPrefix(k.Name, c.prefix)
 			}, fn)
 		}
 		return c.s.localScan(c.space, partitions, c.prefix, false, fn)
@@ -329,7 +348,8 @@ func (c *scanner) read(ctx context.Context, node string, partitions []int, held 
 	if err != nil {
 		return err
 	}
-	req := &ringpb.ScanRequest{Clock: c.s.clock.read(), Epoch: c.v.latest().Epoch(), Space: uint32(c.space), Prefix: []byte(c.prefix), Held: held, Base: c.v.base.Epoch()}
+	req := &ringpb.ScanRequest{Clock: c.s.clock.read(), Epoch: c.v.latest().Epoch(),
+		Space: uint32(c.space), Prefix: []byte(c.prefix), Held: held, Base: c.v.base.Epoch()}
 	for _, p := range partitions {
 		req.Partitions = append(req.Partitions, uint32(p))
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// scrubLoop reads all records from time to time, slowly: rot is found while the other owners still have what it hit, and
-// the digests, by which copies are compared, are what is really there.
+// scrubLoop reads all records from time to time, slowly: rot is found while the other owners still
+// have what it hit, and the digests, by which copies are compared, are what is really there.
 func (s *Store) scrubLoop(ctx context.Context) {
 	select {
 	case <-s.cells.ready:
@@ -37,7 +37,8 @@ func (s *Store) scrub(ctx context.Context) error {
 			return err
 		}
 		read += found.bytes
-		if now := s.cells.get(id); now == noted && (found.sum != now.sum || found.count != now.count) {
+		if now := s.cells.get(id); now == noted &&
+			(found.sum != now.sum || found.count != now.count) {
 			if err := s.mendCell(ctx, id, now, found); err != nil {
 				return err
 			}
@@ -59,7 +60,8 @@ func (s *Store) countCell(ctx context.Context, id cellID) (cell, error) {
 			return cell{}, fmt.Errorf("read cell: %w", err)
 		}
 		out = out.plus(page)
-		if err := pause(ctx, time.Duration(float64(page.bytes)/float64(s.opts.ScrubRate)*float64(time.Second))); err != nil {
+		if err := pause(ctx,
+			time.Duration(float64(page.bytes)/float64(s.opts.ScrubRate)*float64(time.Second))); err != nil {
 			return cell{}, err
 		}
 		if next == nil {
@@ -69,7 +71,8 @@ func (s *Store) countCell(ctx context.Context, id cellID) (cell, error) {
 	}
 }
 
-// whole counts records in key order, expired ones too, until about limit bytes are read; next is where to go on.
+// whole counts records in key order, expired ones too, until about limit bytes are read; next is
+// where to go on.
 func (d *disk) whole(s span, limit int64) (out cell, next []byte, err error) {
 	db, done, err := d.use()
 	if err != nil {
@@ -97,20 +100,22 @@ func (d *disk) whole(s span, limit int64) (out cell, next []byte, err error) {
 		if err != nil {
 			return cell{}, nil, err
 		}
-		out = out.plus(cell{sum(k.Place, k.Name, h.version), 1, int64(len(it.Key()) + len(v)), h.version.Clock})
+		out = out.plus(cell{sum(k.Place, k.Name, h.version), 1, int64(len(it.Key()) + len(v)),
+			h.version.Clock})
 	}
 	return out, nil, it.Error()
 }
 
-// mendCell brings a digest to what was found, unless the cell has changed since; then comparing with the other owners
-// fetches what is lacking.
+// mendCell brings a digest to what was found, unless the cell has changed since; then comparing
+// with the other owners fetches what is lacking.
 func (s *Store) mendCell(ctx context.Context, id cellID, noted, found cell) error {
 	mended := false
 	err := s.commit.do(ctx, &task{run: func(_ *pebble.Batch, g *group) error {
 		if len(g.deltas) > 0 || s.cells.get(id) != noted {
 			return nil
 		}
-		g.deltas = append(g.deltas, delta{id, cell{noted.sum ^ found.sum, found.count - noted.count, found.bytes - noted.bytes, found.newest}})
+		g.deltas = append(g.deltas, delta{id, cell{noted.sum ^ found.sum, found.count - noted.count,
+			found.bytes - noted.bytes, found.newest}})
 		mended = true
 		return nil
 	}})
@@ -119,7 +124,8 @@ func (s *Store) mendCell(ctx context.Context, id cellID, noted, found cell) erro
 	}
 	s.met.mended.Inc()
 	s.heard.miss()
-	s.log.Warn("records are not those that were noted; copies are compared with the other masters", "bucket", id.bucket, "space", id.space,
+	s.log.Warn("records are not those that were noted; copies are compared with the other masters",
+		"bucket", id.bucket, "space", id.space,
 		"partition", id.partition, "n", found.count, "noted", noted.count)
 	s.wake()
 	return nil

@@ -61,7 +61,8 @@ func TestSealedFilesReadAsWritten(t *testing.T) {
 	for range 200 {
 		from := rand.IntN(len(text))
 		p := make([]byte, 1+rand.IntN(len(text)-from))
-		if _, err := f.ReadAt(p, int64(from)); err != nil || !bytes.Equal(p, text[from:from+len(p)]) {
+		if _, err := f.ReadAt(p, int64(from)); err != nil ||
+			!bytes.Equal(p, text[from:from+len(p)]) {
 			t.Fatalf("%d bytes at %d differ, %v", len(p), from, err)
 		}
 	}
@@ -73,12 +74,14 @@ func TestSealedFilesReadAsWritten(t *testing.T) {
 	}
 }
 
-// TestSealedStore opens a store again, looks for its records in all files, and refuses the files without the key.
+// TestSealedStore opens a store again, looks for its records in all files, and refuses the files
+// without the key.
 func TestSealedStore(t *testing.T) {
 	t.Parallel()
 	dir, key := filepath.Join(t.TempDir(), "ring"), sealKey(t)
 	open := func(k *seal.Key) (*pebble.DB, error) {
-		return pebble.Open(dir, &pebble.Options{FS: Options{Seal: k}.sealed(vfs.Default), Logger: quietLog{}})
+		return pebble.Open(dir, &pebble.Options{FS: Options{Seal: k}.sealed(vfs.Default),
+			Logger: quietLog{}})
 	}
 	for round := range 3 {
 		db, err := open(key)
@@ -87,7 +90,8 @@ func TestSealedStore(t *testing.T) {
 		}
 		for i := range 200 {
 			name := fmt.Sprintf("name-%d-%d", round, i)
-			if err := db.Set([]byte(name), []byte(strings.Repeat("password of "+name, 40)), pebble.Sync); err != nil {
+			if err := db.Set([]byte(name), []byte(strings.Repeat("password of "+name, 40)),
+				pebble.Sync); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -78,7 +78,8 @@ func (v *server) taskOf(g *ringpb.Group) (*task, error) {
 		return nil, ErrTooLarge
 	}
 	for i, c := range g.GetChanges() {
-		t.changes[i] = change{rec: fromWire(c.GetRecord()), owed: c.GetOwed(), standIn: c.GetStandIn(), under: c.GetUnder()}
+		t.changes[i] = change{rec: fromWire(c.GetRecord()), owed: c.GetOwed(),
+			standIn: c.GetStandIn(), under: c.GetUnder()}
 		if err := t.changes[i].rec.check(v.s.opts.MaxRecord); err != nil {
 			return nil, err
 		}
@@ -93,12 +94,14 @@ func groupReply(t *task) *ringpb.GroupReply {
 		r.Error = t.err.Error()
 	}
 	for _, k := range t.kept {
-		r.Outcomes = append(r.Outcomes, &ringpb.Outcome{Index: uint32(k.index), Clock: k.version.Clock, Node: k.version.Node, Flags: uint32(k.flags)})
+		r.Outcomes = append(r.Outcomes, &ringpb.Outcome{Index: uint32(k.index),
+			Clock: k.version.Clock, Node: k.version.Node, Flags: uint32(k.flags)})
 	}
 	return r
 }
 
-func (v *server) WriteLarge(stream grpc.ClientStreamingServer[ringpb.Piece, ringpb.WriteReply]) error {
+func (v *server) WriteLarge(stream grpc.ClientStreamingServer[ringpb.Piece,
+	ringpb.WriteReply]) error {
 	if !v.enter(stream.Context()) {
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
@@ -149,8 +152,8 @@ func (v *server) enter(ctx context.Context) bool {
 
 func (v *server) leave() { <-v.s.streams }
 
-// fence refuses reads by a ring that this member has left: it may have dropped records that were its own by that ring,
-// and later writes did not go to the owners of that ring any more.
+// fence refuses reads by a ring that this member has left: it may have dropped records that were
+// its own by that ring, and later writes did not go to the owners of that ring any more.
 func (v *server) fence(base uint64) error {
 	if view := v.s.view.Load(); base == 0 || view == nil || view.ring(base) != nil {
 		return nil
@@ -231,7 +234,8 @@ func (r *reader) flush() error {
 // maxKeys bounds one Fetch.
 const maxKeys = 1024
 
-func (v *server) Fetch(req *ringpb.FetchRequest, stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
+func (v *server) Fetch(req *ringpb.FetchRequest,
+	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
 	if len(req.Keys) > maxKeys {
 		return v.refuse(codes.InvalidArgument, "too_large", ErrTooLarge)
 	}
@@ -260,8 +264,10 @@ func (v *server) Fetch(req *ringpb.FetchRequest, stream grpc.ServerStreamingServ
 	return out.end(req.Base)
 }
 
-func (v *server) List(req *ringpb.ListRequest, stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
-	key, partition := Key{Space(req.Space), string(req.Place), string(req.Prefix)}, int(req.Partition)
+func (v *server) List(req *ringpb.ListRequest,
+	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
+	key, partition := Key{Space(req.Space), string(req.Place),
+		string(req.Prefix)}, int(req.Partition)
 	if err := key.check(); err != nil || partition >= maxShapePartitions {
 		return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
 	}
@@ -291,7 +297,8 @@ func (v *server) List(req *ringpb.ListRequest, stream grpc.ServerStreamingServer
 	return out.end(req.Base)
 }
 
-func (v *server) Scan(req *ringpb.ScanRequest, stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
+func (v *server) Scan(req *ringpb.ScanRequest,
+	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
 	if v.s.refilling.Load() || v.s.stale.Load() {
 		return v.refuse(codes.Unavailable, "refilling", errRefilling)
 	}
@@ -312,7 +319,8 @@ func (v *server) Scan(req *ringpb.ScanRequest, stream grpc.ServerStreamingServer
 	case req.Held:
 		wanted := partitionSet(req.Partitions)
 		err = v.s.disk.eachHeld(func(k Key, p int) bool {
-			return wanted[p] && (req.Space == 0 || k.Space == Space(req.Space)) && hasPrefix(k.Name, req.Prefix)
+			return wanted[p] && (req.Space == 0 || k.Space == Space(req.Space)) &&
+				hasPrefix(k.Name, req.Prefix)
 		}, out.add)
 	case len(req.Cells) > 0:
 		spans := make([]span, len(req.Cells))
@@ -346,7 +354,8 @@ func partitionSet(list []uint32) map[int]bool {
 	return set
 }
 
-func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb.DigestReply, error) {
+func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb.DigestReply,
+	error) {
 	v.s.suspect()
 	if v.s.refilling.Load() || v.s.stale.Load() {
 		return nil, v.refuse(codes.Unavailable, "refilling", errRefilling)
@@ -373,7 +382,8 @@ func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb
 	}
 	for _, x := range v.s.cells.digest(Space(req.Space), wanted, req.ByCell, v.s.past()) {
 		reply.Cells = append(reply.Cells, &ringpb.Cell{
-			Bucket: x.bucket, Space: uint32(x.space), Partition: uint32(x.partition), Sum: x.sum, Count: uint64(x.count),
+			Bucket: x.bucket, Space: uint32(x.space), Partition: uint32(x.partition), Sum: x.sum,
+			Count: uint64(x.count),
 		})
 	}
 	for p := range v.s.owed.heldPartitions() {
@@ -384,7 +394,8 @@ func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb
 	return reply, nil
 }
 
-func (v *server) Status(ctx context.Context, req *ringpb.StatusRequest) (*ringpb.StatusReply, error) {
+func (v *server) Status(ctx context.Context, req *ringpb.StatusRequest) (*ringpb.StatusReply,
+	error) {
 	v.s.clock.observe(req.Clock)
 	if req.Epoch > v.s.knownEpoch(ctx) {
 		v.s.wake()

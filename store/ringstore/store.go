@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Peers is what the store needs of the cluster. All methods are called often and from many goroutines and must not
-// block, but for Conn, which may dial.
+// Peers is what the store needs of the cluster. All methods are called often and from many
+// goroutines and must not block, but for Conn, which may dial.
 type Peers interface {
 	// Self returns this master's node name ("id/incarnation").
 	Self() string
@@ -34,34 +34,43 @@ type Peers interface {
 
 // Options bound and time the store. The zero value of each field means the default.
 type Options struct {
-	BucketWidth     time.Duration // expiring records are dropped in steps of this; default 1 h, best keep_jobs_seconds/24
-	TombstoneFor    time.Duration // ring_tombstone_seconds; default 72 h; hints live no longer
-	WriteTimeout    time.Duration // of one RPC that writes; default 5 s
-	ReadTimeout     time.Duration // of one read, and the longest silence within a list or scan; default 10 s
-	ReadyTimeout    time.Duration // how long an operation waits for the first ring; default 5 s
-	StreamTimeout   time.Duration // of one list or scan of another master as a whole; default 10 min
-	StatusEvery     time.Duration // between questions to each other master; default 1 s
-	RepairEvery     time.Duration // between comparisons with all others when nothing happened; default 10 min
-	ExpireEvery     time.Duration // between looks for buckets that ended; default 1 min
-	TransferRate    int64         // cluster_transfer_rate, bytes per second fetched for repair and ring changes; default 64 MiB
-	ScrubEvery      time.Duration // between reads of all records, to find rot; default 24 h
-	ScrubRate       int64         // bytes per second read for that; default 4 MiB
-	MaxRecord       int           // bytes of one value; default 160 MiB: max_frame_size and what surrounds it
-	MaxList         int           // bytes of the answer to one List; default 512 MiB
-	WriteQueue      int           // writes that wait for the disk; default 4096
-	LaneRecords     int           // records that wait for one other master; default 16384
-	LaneBytes       int64         // bytes that wait for one other master; default 64 MiB
-	Streams         int           // reads and scans served to other masters at once; default 64
-	CacheBytes      int64         // Pebble's block cache; default 4 MiB
-	MemTableBytes   int           // one of at most three; default 4 MiB
-	Now             func() time.Time
-	Tick            time.Duration // pace of the loops in Run; default 200 ms
-	WriteRPCs       int           // writes under way to one other master; default 2
-	LookAgain       time.Duration // how often a write looks whether the owners it waits for are still alive; default 50 ms
-	RepairsInFlight int           // read repairs under way; default 64
-	Room            func() error  // says why this disk takes no more records (it is almost full), or nil; default: always nil
-	Seal            *seal.Key     // seals all files; nil leaves them open
-	PartBytes       int64         // memory for the parts of records that questions looked at; default 32 MiB
+	// expiring records are dropped in steps of this; default 1 h, best keep_jobs_seconds/24
+	BucketWidth  time.Duration
+	TombstoneFor time.Duration // ring_tombstone_seconds; default 72 h; hints live no longer
+	WriteTimeout time.Duration // of one RPC that writes; default 5 s
+	// of one read, and the longest silence within a list or scan; default 10 s
+	ReadTimeout  time.Duration
+	ReadyTimeout time.Duration // how long an operation waits for the first ring; default 5 s
+	// of one list or scan of another master as a whole; default 10 min
+	StreamTimeout time.Duration
+	StatusEvery   time.Duration // between questions to each other master; default 1 s
+	// between comparisons with all others when nothing happened; default 10 min
+	RepairEvery time.Duration
+	ExpireEvery time.Duration // between looks for buckets that ended; default 1 min
+	// cluster_transfer_rate, bytes per second fetched for repair and ring changes; default 64 MiB
+	TransferRate int64
+	ScrubEvery   time.Duration // between reads of all records, to find rot; default 24 h
+	ScrubRate    int64         // bytes per second read for that; default 4 MiB
+	// bytes of one value; default 160 MiB: max_frame_size and what surrounds it
+	MaxRecord     int
+	MaxList       int   // bytes of the answer to one List; default 512 MiB
+	WriteQueue    int   // writes that wait for the disk; default 4096
+	LaneRecords   int   // records that wait for one other master; default 16384
+	LaneBytes     int64 // bytes that wait for one other master; default 64 MiB
+	Streams       int   // reads and scans served to other masters at once; default 64
+	CacheBytes    int64 // Pebble's block cache; default 4 MiB
+	MemTableBytes int   // one of at most three; default 4 MiB
+	Now           func() time.Time
+	Tick          time.Duration // pace of the loops in Run; default 200 ms
+	WriteRPCs     int           // writes under way to one other master; default 2
+	// how often a write looks whether the owners it waits for are still alive; default 50 ms
+	LookAgain       time.Duration
+	RepairsInFlight int // read repairs under way; default 64
+	// says why this disk takes no more records (it is almost full), or nil; default: always nil
+	Room func() error
+	Seal *seal.Key // seals all files; nil leaves them open
+	// memory for the parts of records that questions looked at; default 32 MiB
+	PartBytes int64
 
 	fs vfs.FS // tests: another file system; nil: the machine's
 
@@ -123,7 +132,8 @@ type Store struct {
 	dir    string
 	damage damageReport
 
-	contact   atomic.Int64    // when this master was last in contact with others, seconds since 1970; 0: not known
+	// when this master was last in contact with others, seconds since 1970; 0: not known
+	contact   atomic.Int64
 	noted     int64           // contact as it is on disk; the ring loop's
 	stale     atomic.Bool     // what is here may have been deleted: nothing is answered by it
 	lackingMu sync.Mutex      // guards lacking
@@ -152,13 +162,16 @@ type Store struct {
 	closed  chan struct{}
 	once    sync.Once
 	wg      sync.WaitGroup // goroutines that Close waits for
-	closing sync.RWMutex   // read-held while a goroutine is added to wg, so that none is after Close
-	closeOK bool           // under closing
+	// read-held while a goroutine is added to wg, so that none is after Close
+	closing sync.RWMutex
+	closeOK bool // under closing
 }
 
-// Open opens or makes the store in dir. It serves reads and writes from then on; Run keeps the copies together and must
-// run beside. Log nil discards, reg nil registers no metrics. The caller closes the store.
-func Open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
+// Open opens or makes the store in dir. It serves reads and writes from then on; Run keeps the
+// copies together and must run beside. Log nil discards, reg nil registers no metrics. The caller
+// closes the store.
+func Open(dir string, peers Peers, opts Options, log *slog.Logger,
+	reg prometheus.Registerer) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -180,7 +193,8 @@ func Open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheu
 	return open(dir, peers, opts, log, reg, true)
 }
 
-func open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheus.Registerer, anew bool) (*Store, error) {
+func open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheus.Registerer,
+	anew bool) (*Store, error) {
 	damage := make(damageReport, 1)
 	d, err := openDisk(dir, opts, log, damage)
 	if err != nil {
@@ -196,8 +210,9 @@ func open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheu
 		clock: &clock{now: opts.Now}, disk: d, cells: newCells(), owed: o, parts: newParts(opts),
 		dir: dir, damage: damage, lacking: map[string]bool{},
 		lanes:   map[string]*lane{},
-		streams: make(chan struct{}, opts.Streams), repairs: make(chan struct{}, opts.RepairsInFlight),
-		kick: make(chan struct{}, 1), closed: make(chan struct{}),
+		streams: make(chan struct{}, opts.Streams),
+		repairs: make(chan struct{}, opts.RepairsInFlight),
+		kick:    make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.met = newMetrics(reg, s)
@@ -254,7 +269,8 @@ func (s *Store) prepare() error {
 			return
 		}
 		if err := s.keepCells(); err != nil {
-			s.log.Warn("keep the digests of records; they are counted again at the next start", "err", err)
+			s.log.Warn("keep the digests of records; they are counted again at the next start",
+				"err", err)
 		}
 		s.cells.counted()
 		s.wake()
@@ -288,7 +304,8 @@ func (s *Store) wake() {
 	}
 }
 
-// Close finishes what is queued and closes the disk. Run must have returned and the RPC server must have stopped.
+// Close finishes what is queued and closes the disk. Run must have returned and the RPC server must
+// have stopped.
 func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {

@@ -12,7 +12,8 @@ import (
 
 func TestPutGetListDelete(t *testing.T) {
 	t.Parallel()
-	for _, names := range [][]string{{"m1/a"}, {"m1/a", "m2/b"}, {"m1/a", "m2/b", "m3/c"}, {"m1/a", "m2/b", "m3/c", "m4/d", "m5/e"}} {
+	for _, names := range [][]string{{"m1/a"}, {"m1/a", "m2/b"}, {"m1/a", "m2/b", "m3/c"},
+		{"m1/a", "m2/b", "m3/c", "m4/d", "m5/e"}} {
 		t.Run(fmt.Sprintf("members=%d", len(names)), func(t *testing.T) {
 			t.Parallel()
 			k := newKit(t, names...)
@@ -32,11 +33,13 @@ func TestPutGetListDelete(t *testing.T) {
 				}
 				s, far = far, s
 			}
-			first, err := s.PutFirst(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"}, []byte("a"), time.Now().Add(time.Hour))
+			first, err := s.PutFirst(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"},
+				[]byte("a"), time.Now().Add(time.Hour))
 			if err != nil || !first {
 				t.Fatalf("first put: %v, %v", first, err)
 			}
-			first, err = far.PutFirst(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"}, []byte("b"), time.Now().Add(time.Hour))
+			first, err = far.PutFirst(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"},
+				[]byte("b"), time.Now().Add(time.Hour))
 			if err != nil || first {
 				t.Fatalf("second put: first %v, %v", first, err)
 			}
@@ -45,7 +48,8 @@ func TestPutGetListDelete(t *testing.T) {
 				t.Fatalf("kept %q %v %v, want the first", got.Value, found, err)
 			}
 			for _, n := range []string{"mine/b", "mine/a", "mine/\x00\xff odd", "mine/", "other"} {
-				if err := s.Put(ctx, Key{SpaceMinions, "web1", n}, []byte(n), time.Time{}); err != nil {
+				if err := s.Put(ctx, Key{SpaceMinions, "web1", n}, []byte(n),
+					time.Time{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -60,19 +64,24 @@ func TestPutGetListDelete(t *testing.T) {
 				}
 				return strings.Join(out, " ")
 			}
-			if got, want := names("mine/"), `"mine/" "mine/\x00\xff odd" "mine/a" "mine/b"`; got != want {
+			if got, want := names("mine/"),
+				`"mine/" "mine/\x00\xff odd" "mine/a" "mine/b"`; got != want {
 				t.Errorf("list: %s, want %s", got, want)
 			}
-			if err := far.Delete(ctx, SpaceMinions, "web1", "mine/a", "mine/", "never was"); err != nil {
+			if err := far.Delete(ctx, SpaceMinions, "web1", "mine/a", "mine/",
+				"never was"); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := names(""), `"grains" "mine/\x00\xff odd" "mine/b" "other"`; got != want {
+			if got, want := names(""),
+				`"grains" "mine/\x00\xff odd" "mine/b" "other"`; got != want {
 				t.Errorf("list after delete: %s, want %s", got, want)
 			}
-			if err := s.Put(ctx, Key{SpaceMinions, "web1", "mine/a"}, []byte("again"), time.Time{}); err != nil {
+			if err := s.Put(ctx, Key{SpaceMinions, "web1", "mine/a"}, []byte("again"),
+				time.Time{}); err != nil {
 				t.Fatal(err)
 			}
-			if r, found, err := far.Get(ctx, Key{SpaceMinions, "web1", "mine/a"}); err != nil || !found || string(r.Value) != "again" {
+			if r, found, err := far.Get(ctx, Key{SpaceMinions, "web1", "mine/a"}); err != nil ||
+				!found || string(r.Value) != "again" {
 				t.Errorf("put after delete: %+v %v %v", r, found, err)
 			}
 		})
@@ -93,7 +102,8 @@ func TestNamesOfLargeRecords(t *testing.T) {
 	var want []string
 	for i := range n {
 		name := fmt.Sprintf("r/%02d", i)
-		if err := k.store("m1/a").Put(ctx, Key{SpaceJobs, "big", name}, make([]byte, 1<<10), time.Now().Add(time.Hour)); err != nil {
+		if err := k.store("m1/a").Put(ctx, Key{SpaceJobs, "big", name}, make([]byte, 1<<10),
+			time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, name)
@@ -106,19 +116,23 @@ func TestNamesOfLargeRecords(t *testing.T) {
 	}
 	want = slices.Delete(want, 7, 8)
 	for _, node := range k.all() {
-		if got, err := node.store.Names(ctx, SpaceJobs, "big", "r/"); err != nil || !slices.Equal(got, want) {
+		if got, err := node.store.Names(ctx, SpaceJobs, "big", "r/"); err != nil ||
+			!slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v", node.name, got, err)
 		}
 		if _, err := node.store.List(ctx, SpaceJobs, "big", "r/"); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: list: %v, want ErrTooLarge", node.name, err)
 		}
-		for _, name := range want { // a list without values must not have been taken for a copy to repair
-			if r, found, err := node.store.Get(ctx, Key{SpaceJobs, "big", name}); err != nil || !found || len(r.Value) != 1<<10 {
+		// a list without values must not have been taken for a copy to repair
+		for _, name := range want {
+			if r, found, err := node.store.Get(ctx, Key{SpaceJobs, "big", name}); err != nil ||
+				!found || len(r.Value) != 1<<10 {
 				t.Fatalf("%s: %s has %d bytes, %v %v", node.name, name, len(r.Value), found, err)
 			}
 		}
 	}
-	if _, err := k.store("m1/a").Names(ctx, SpaceJobs, strings.Repeat("p", MaxPlace+1), ""); !errors.Is(err, ErrTooLarge) {
+	if _, err := k.store("m1/a").Names(ctx, SpaceJobs, strings.Repeat("p", MaxPlace+1),
+		""); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("names of a long place: %v", err)
 	}
 }

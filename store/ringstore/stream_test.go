@@ -31,18 +31,22 @@ func (c *madeUp) Recv() (*ringpb.Chunk, error) {
 	return m, err
 }
 
-// Whatever another master streams: no more than one record's bytes are held, records that no master of ours sends don't
-// get through the check that comes before the disk, and a stream that ends inside a record is an error.
+// Whatever another master streams: no more than one record's bytes are held, records that no master
+// of ours sends don't get through the check that comes before the disk, and a stream that ends
+// inside a record is an error.
 func FuzzReceive(f *testing.F) {
-	rec := toWire(&Record{Key: Key{SpaceJobs, "20261121093335299638", "r/web1"}, Value: []byte("value"), Version: Version{7, 8}, partition: 3})
+	rec := toWire(&Record{Key: Key{SpaceJobs, "20261121093335299638", "r/web1"},
+		Value: []byte("value"), Version: Version{7, 8}, partition: 3})
 	packed, err := proto.Marshal(rec)
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, list := range [][]*ringpb.Chunk{
 		{{Clock: 1, Same: true}, {Records: []*ringpb.Record{rec, rec}, Behind: true}},
-		{{Piece: packed[:9]}, {Piece: packed[9:], PieceEnd: true}, {Records: []*ringpb.Record{{Partition: 1 << 31, Expires: -5}}}},
-		{{Piece: packed[:9]}}, {{PieceEnd: true}}, {{Piece: bytes.Repeat([]byte{0}, 3000)}, {Piece: bytes.Repeat([]byte{0}, 3000)}},
+		{{Piece: packed[:9]}, {Piece: packed[9:], PieceEnd: true},
+			{Records: []*ringpb.Record{{Partition: 1 << 31, Expires: -5}}}},
+		{{Piece: packed[:9]}}, {{PieceEnd: true}},
+		{{Piece: bytes.Repeat([]byte{0}, 3000)}, {Piece: bytes.Repeat([]byte{0}, 3000)}},
 	} {
 		var stream []byte
 		for _, m := range list {
@@ -66,11 +70,14 @@ func FuzzReceive(f *testing.F) {
 				if r.check(limit) != nil {
 					continue
 				}
-				if len(r.Value) > limit || r.partition < 0 || r.partition >= maxShapePartitions || r.Key.check() != nil {
+				if len(r.Value) > limit || r.partition < 0 || r.partition >= maxShapePartitions ||
+					r.Key.check() != nil {
 					t.Errorf("%+v passes the check", r)
 				}
 				again := fromWire(toWire(r))
-				if again.Key != r.Key || again.Version != r.Version || !bytes.Equal(again.Value, r.Value) || again.partition != r.partition || again.flags != r.flags {
+				if again.Key != r.Key || again.Version != r.Version ||
+					!bytes.Equal(again.Value, r.Value) || again.partition != r.partition ||
+					again.flags != r.flags {
 					t.Errorf("%+v becomes %+v", r, again)
 				}
 			}

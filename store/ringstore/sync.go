@@ -42,10 +42,11 @@ func (y *syncing) done() uint64 {
 	return y.completed
 }
 
-// countCells adds up what was on disk when the store opened, and brings the clock past all versions there. It reads every
-// record: a store does so once, when it has no digests on disk that hold.
+// countCells adds up what was on disk when the store opened, and brings the clock past all versions
+// there. It reads every record: a store does so once, when it has no digests on disk that hold.
 func (s *Store) countCells(snapshot *pebble.Snapshot) error {
-	it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord}, UpperBound: []byte{kindRecord + 1}})
+	it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord},
+		UpperBound: []byte{kindRecord + 1}})
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,8 @@ func (s *Store) countCells(snapshot *pebble.Snapshot) error {
 		s.clock.observe(h.version.Clock)
 		deltas = append(deltas, delta{
 			cellID{bucket, key.Space, uint16(partition)},
-			cell{sum(key.Place, key.Name, h.version), 1, int64(len(it.Key()) + len(value)), h.version.Clock},
+			cell{sum(key.Place, key.Name, h.version), 1, int64(len(it.Key()) + len(value)),
+				h.version.Clock},
 		})
 		if n++; len(deltas) == 1024 {
 			s.cells.apply(deltas)
@@ -87,9 +89,11 @@ func (s *Store) countCells(snapshot *pebble.Snapshot) error {
 // past is the end of the newest bucket whose records count as gone.
 func (s *Store) past() uint64 { return uint64(max(s.opts.Now().Unix(), 0)) }
 
-// pullFrom compares partitions with one other master and fetches what this one lacks. It does so as far as that master
-// knows a ring at least as new as epoch, so that no write of an older ring can slip past the comparison.
-func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epoch uint64, by string) error {
+// pullFrom compares partitions with one other master and fetches what this one lacks. It does so as
+// far as that master knows a ring at least as new as epoch, so that no write of an older ring can
+// slip past the comparison.
+func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epoch uint64,
+	by string) error {
 	if len(partitions) == 0 {
 		return nil
 	}
@@ -126,16 +130,21 @@ func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epo
 			return err
 		}
 	}
-	if held := slices.DeleteFunc(reply.Held, func(p uint32) bool { return !wanted[int(p)] }); len(held) > 0 {
+	if held := slices.DeleteFunc(reply.Held,
+		func(p uint32) bool { return !wanted[int(p)] }); len(held) > 0 {
 		req := &ringpb.ScanRequest{Epoch: epoch, Partitions: held, Held: true}
-		return s.pullScan(ctx, node, req, func(records []Record) error { return s.take(ctx, records, by) })
+		return s.pullScan(ctx, node, req,
+			func(records []Record) error { return s.take(ctx, records, by) })
 	}
 	return nil
 }
 
-// pullPartitions compares cell by cell, then key by key, and fetches the records that this master lacks.
-func (s *Store) pullPartitions(ctx context.Context, node string, partitions []uint32, epoch uint64, by string) error {
-	reply, err := s.askDigest(ctx, node, &ringpb.DigestRequest{Epoch: epoch, Partitions: partitions, ByCell: true})
+// pullPartitions compares cell by cell, then key by key, and fetches the records that this master
+// lacks.
+func (s *Store) pullPartitions(ctx context.Context, node string, partitions []uint32, epoch uint64,
+	by string) error {
+	reply, err := s.askDigest(ctx, node, &ringpb.DigestRequest{Epoch: epoch, Partitions: partitions,
+		ByCell: true})
 	if err != nil {
 		return err
 	}
@@ -173,7 +182,8 @@ func (s *Store) pullPartitions(ctx context.Context, node string, partitions []ui
 	})
 }
 
-func (s *Store) pullScan(ctx context.Context, node string, req *ringpb.ScanRequest, fn func([]Record) error) error {
+func (s *Store) pullScan(ctx context.Context, node string, req *ringpb.ScanRequest,
+	fn func([]Record) error) error {
 	client, err := s.client(node)
 	if err != nil {
 		return err
@@ -189,7 +199,8 @@ func (s *Store) pullScan(ctx context.Context, node string, req *ringpb.ScanReque
 	return err
 }
 
-func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch uint64, by string) error {
+func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch uint64,
+	by string) error {
 	client, err := s.client(node)
 	if err != nil {
 		return err
@@ -197,7 +208,8 @@ func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch
 	req := &ringpb.FetchRequest{Clock: s.clock.read(), Epoch: epoch}
 	for i := range keys {
 		k := &keys[i]
-		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place), Name: []byte(k.Name), Partition: uint32(k.partition)})
+		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place),
+			Name: []byte(k.Name), Partition: uint32(k.partition)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
@@ -205,11 +217,13 @@ func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch
 	if err != nil {
 		return fmt.Errorf("fetch from %s: %w", node, err)
 	}
-	_, err = s.receive(node, stream, cancel, func(records []Record) error { return s.take(ctx, records, by) })
+	_, err = s.receive(node, stream, cancel,
+		func(records []Record) error { return s.take(ctx, records, by) })
 	return err
 }
 
-// take merges fetched records into this disk, durable when it returns, and keeps to the transfer rate.
+// take merges fetched records into this disk, durable when it returns, and keeps to the transfer
+// rate.
 func (s *Store) take(ctx context.Context, records []Record, by string) error {
 	bytes := 0
 	changes := make([]change, 0, len(records))
@@ -229,7 +243,8 @@ func (s *Store) take(ctx context.Context, records []Record, by string) error {
 	s.syncing.mu.Lock()
 	s.syncing.moved += uint64(bytes)
 	s.syncing.mu.Unlock()
-	return pause(ctx, time.Duration(float64(bytes)/float64(s.opts.TransferRate)*float64(time.Second)))
+	return pause(ctx,
+		time.Duration(float64(bytes)/float64(s.opts.TransferRate)*float64(time.Second)))
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -246,8 +261,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fill brings this master's partitions of the newest ring up to date from all live members. It returns nil when for
-// each partition whose owners change enough owners of the base ring were heard that no acknowledged record is missing.
+// fill brings this master's partitions of the newest ring up to date from all live members. It
+// returns nil when for each partition whose owners change enough owners of the base ring were heard
+// that no acknowledged record is missing.
 func (s *Store) fill(ctx context.Context, v *view) error {
 	next := v.latest()
 	var todo []int
@@ -262,7 +278,8 @@ func (s *Store) fill(ctx context.Context, v *view) error {
 	}
 	s.syncing.pending, s.syncing.changing = len(todo), len(todo)
 	s.syncing.mu.Unlock()
-	// The newest epoch is in force here already, so own writes of older ones can't slip past either.
+	// The newest epoch is in force here already, so own writes of older ones can't slip past
+	// either.
 	var errs []error
 	left := 0
 	for part := range slices.Chunk(todo, 32) {
@@ -291,7 +308,8 @@ func (s *Store) fill(ctx context.Context, v *view) error {
 		}
 	}
 	if left > 0 {
-		return fmt.Errorf("fill %d of %d partitions of ring %d: %w", left, len(todo), next.Epoch(), errors.Join(append(errs, errors.New("too few of their owners answered"))...))
+		return fmt.Errorf("fill %d of %d partitions of ring %d: %w", left, len(todo), next.Epoch(),
+			errors.Join(append(errs, errors.New("too few of their owners answered"))...))
 	}
 	s.syncing.mu.Lock()
 	s.syncing.completed = max(s.syncing.completed, next.Epoch())
@@ -299,8 +317,8 @@ func (s *Store) fill(ctx context.Context, v *view) error {
 	return nil
 }
 
-// enoughHeard reports whether the nodes heard hold every acknowledged record of a partition among them: a read quorum
-// of its base owners, or all of those that the cluster still has.
+// enoughHeard reports whether the nodes heard hold every acknowledged record of a partition among
+// them: a read quorum of its base owners, or all of those that the cluster still has.
 func (s *Store) enoughHeard(v *view, p int, heard map[string]bool) bool {
 	members := s.peers.Members()
 	owners := v.base.Owners(p)

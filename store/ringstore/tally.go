@@ -10,9 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The digests of all cells are kept on disk, each in the batch that changes it, so that a start reads them and no record.
-// A release that does not know them leaves them as they are. So the note that they hold names the OPTIONS file, of which
-// each opening by Pebble makes a new one: opened by somebody else in between, they are counted again.
+// The digests of all cells are kept on disk, each in the batch that changes it, so that a start
+// reads them and no record. A release that does not know them leaves them as they are. So the note
+// that they hold names the OPTIONS file, of which each opening by Pebble makes a new one: opened by
+// somebody else in between, they are counted again.
 const (
 	tallyMeta    = "cells"
 	tallyVersion = "1 "
@@ -20,7 +21,8 @@ const (
 )
 
 func tallyKey(id cellID) []byte {
-	return binary.BigEndian.AppendUint16(append(tallyBucket(id.bucket), byte(id.space)), id.partition)
+	return binary.BigEndian.AppendUint16(append(tallyBucket(id.bucket), byte(id.space)),
+		id.partition)
 }
 
 // tallyBucket is what the keys of a bucket's cells begin with.
@@ -30,12 +32,14 @@ func tallyBucket(bucket uint64) []byte {
 
 func parseTally(key, value []byte) (cellID, cell, error) {
 	if len(key) != 1+8+1+2 || len(value) != tallyLen {
-		return cellID{}, cell{}, fmt.Errorf("digest of %d and %d bytes: %w", len(key), len(value), ErrCorrupt)
+		return cellID{}, cell{}, fmt.Errorf("digest of %d and %d bytes: %w", len(key), len(value),
+			ErrCorrupt)
 	}
 	id := cellID{binary.BigEndian.Uint64(key[1:]), Space(key[9]), binary.BigEndian.Uint16(key[10:])}
 	return id, cell{
 		sum: binary.BigEndian.Uint64(value), count: int64(binary.BigEndian.Uint64(value[8:])),
-		bytes: int64(binary.BigEndian.Uint64(value[16:])), newest: binary.BigEndian.Uint64(value[24:]),
+		bytes:  int64(binary.BigEndian.Uint64(value[16:])),
+		newest: binary.BigEndian.Uint64(value[24:]),
 	}, nil
 }
 
@@ -50,7 +54,8 @@ func (x cell) write(b *pebble.Batch, id cellID) error {
 	return b.Set(tallyKey(id), binary.BigEndian.AppendUint64(v, x.newest), nil)
 }
 
-// tally puts the digests that a group changes into its batch, all of them where they were not on disk before.
+// tally puts the digests that a group changes into its batch, all of them where they were not on
+// disk before.
 func (k *committer) tally(g *group) error {
 	if g.tallied {
 		k.kept = true
@@ -88,7 +93,8 @@ func (s *Store) loadCells() (found bool, err error) {
 	if err != nil || s.disk.openedAs == "" || string(note) != tallyVersion+s.disk.openedAs {
 		return false, err
 	}
-	it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindTally}, UpperBound: []byte{kindTally + 1}})
+	it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindTally},
+		UpperBound: []byte{kindTally + 1}})
 	if err != nil {
 		return false, fmt.Errorf("read digests: %w", err)
 	}
@@ -111,7 +117,8 @@ func (s *Store) loadCells() (found bool, err error) {
 	return true, s.disk.db.Set(metaKey(tallyMeta), []byte(tallyVersion+s.disk.openAs), pebble.Sync)
 }
 
-// keepCells puts all digests on disk, which have just been counted, and has each commit keep them from now on.
+// keepCells puts all digests on disk, which have just been counted, and has each commit keep them
+// from now on.
 func (s *Store) keepCells() error {
 	return s.commit.do(s.life, &task{run: func(b *pebble.Batch, g *group) error {
 		g.tallied = true
@@ -127,7 +134,8 @@ func newestOptions(files vfs.FS, dir string) string {
 	}
 	newest := ""
 	for _, n := range names {
-		if strings.HasPrefix(n, "OPTIONS-") && (len(n) > len(newest) || len(n) == len(newest) && n > newest) {
+		if strings.HasPrefix(n, "OPTIONS-") &&
+			(len(n) > len(newest) || len(n) == len(newest) && n > newest) {
 			newest = n
 		}
 	}

@@ -70,7 +70,8 @@ func sameCells(t *testing.T, what string, got, want map[cellID]cell) {
 	}
 }
 
-// A start reads no records: it takes next to no time however much is stored. CLUSTERMASTER_LONG makes the store 5 GB.
+// A start reads no records: it takes next to no time however much is stored. CLUSTERMASTER_LONG
+// makes the store 5 GB.
 func TestStartReadsNoRecords(t *testing.T) {
 	t.Parallel()
 	records, size, long := 4000, 16<<10, os.Getenv("CLUSTERMASTER_LONG") != ""
@@ -92,7 +93,8 @@ func TestStartReadsNoRecords(t *testing.T) {
 			random := rand.NewChaCha8([32]byte{byte(w)})
 			for i := w; i < records; i += 16 {
 				random.Read(value)
-				put := Put{Space: SpaceJobs, Name: "r", Value: value, Expires: time.Now().Add(24 * time.Hour), Exact: true}
+				put := Put{Space: SpaceJobs, Name: "r", Value: value,
+					Expires: time.Now().Add(24 * time.Hour), Exact: true}
 				if _, err := s.Write(ctx, fmt.Sprintf("job%d", i), put); err != nil {
 					t.Error(err)
 					return
@@ -123,12 +125,14 @@ func TestStartReadsNoRecords(t *testing.T) {
 		}
 		took := time.Since(began)
 		if n, most := files.n.Load(), int64(records*size/20); n > most && !long {
-			t.Errorf("round %d: the start read %d bytes of %d, want at most %d", round, n, records*size, most)
+			t.Errorf("round %d: the start read %d bytes of %d, want at most %d", round, n,
+				records*size, most)
 		}
 		if took > 2*time.Second {
 			t.Errorf("round %d: the start took %v", round, took)
 		}
-		t.Logf("start of a store of %d MB: %v, %d KB read", records*size>>20, took, files.n.Load()>>10)
+		t.Logf("start of a store of %d MB: %v, %d KB read", records*size>>20, took,
+			files.n.Load()>>10)
 		sameCells(t, "after a start", s.cells.all(), want)
 		if s.clock.read() < last {
 			t.Errorf("the clock is at %d, before %d", s.clock.read(), last)
@@ -157,7 +161,8 @@ func TestDigestsAreKept(t *testing.T) {
 			if err := s.Put(ctx, k, []byte(fmt.Sprint(round)), time.Time{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("j%d-%d", round, i), "r"}, nil, now.Now().Add(90*time.Second)); err != nil {
+			if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("j%d-%d", round, i), "r"}, nil,
+				now.Now().Add(90*time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			if i%3 == round%3 {
@@ -179,7 +184,8 @@ func TestDigestsAreKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := db.DeleteRange(bucketKey(never), []byte{kindRecord + 1}, pebble.Sync); err != nil {
+			if err := db.DeleteRange(bucketKey(never), []byte{kindRecord + 1},
+				pebble.Sync); err != nil {
 				t.Fatal(err)
 			}
 			if err := db.Close(); err != nil {
@@ -189,7 +195,8 @@ func TestDigestsAreKept(t *testing.T) {
 	}
 }
 
-// A machine that loses power has on disk all that was acknowledged, and digests that fit what is there.
+// A machine that loses power has on disk all that was acknowledged, and digests that fit the
+// records.
 func TestPowerLossKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashableMem()
@@ -204,7 +211,8 @@ func TestPowerLossKeepsWhatWasAcknowledged(t *testing.T) {
 		for r := range round {
 			for i := range 200 {
 				k := Key{SpaceJobs, fmt.Sprintf("j%d-%d", r, i), "r"}
-				if got, found, err := s.Get(ctx, k); err != nil || !found || string(got.Value) != k.Place {
+				if got, found, err := s.Get(ctx, k); err != nil || !found ||
+					string(got.Value) != k.Place {
 					t.Fatalf("round %d: %v was acknowledged: %v, %v", round, k, found, err)
 				}
 			}
@@ -217,14 +225,16 @@ func TestPowerLossKeepsWhatWasAcknowledged(t *testing.T) {
 			wg.Go(func() {
 				for i := w; i < 200; i += 8 {
 					place := fmt.Sprintf("j%d-%d", round, i)
-					if err := s.Put(ctx, Key{SpaceJobs, place, "r"}, []byte(place), time.Time{}); err != nil {
+					if err := s.Put(ctx, Key{SpaceJobs, place, "r"}, []byte(place),
+						time.Time{}); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		wg.Wait()
-		crashed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50 * (round % 2), RNG: rand.New(rand.NewPCG(uint64(round), 1))})
+		crashed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50 * (round % 2),
+			RNG: rand.New(rand.NewPCG(uint64(round), 1))})
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,9 @@ type Put struct {
 	Value   []byte
 	Expires time.Time // zero: never; counted in whole seconds, rounded up
 	First   bool      // the first write wins, later ones change nothing
-	// Exact vouches that every write of this key carries this very expiry, so that the store need not search other
-	// time buckets for an earlier write. Records written so can't be deleted, only expire.
+	// Exact vouches that every write of this key carries this very expiry, so that the store need
+	// not search other time buckets for an earlier write. Records written so can't be deleted, only
+	// expire.
 	Exact bool
 
 	deleted bool
@@ -28,7 +29,8 @@ type Put struct {
 
 // Result is what became of one Put.
 type Result struct {
-	// Stored is true when this value is the one that is kept; false only for First, when an earlier one stays.
+	// Stored is true when this value is the one that is kept; false only for First, when an earlier
+	// one stays.
 	Stored  bool
 	Version Version // of the record that is kept
 }
@@ -36,13 +38,14 @@ type Result struct {
 // writeTries is how often a write is made later than those that it lost against.
 const writeTries = 5
 
-// Write stores records of one place, all on the same owners, in one message to each and one commit there. It returns
-// when a write quorum of the owners has each on stable storage; with fewer masters alive than that, when all that are
-// alive have (then the copies are owed, see Info). After an error other than of the arguments the records may have been
-// stored or not; writing them again is safe.
+// Write stores records of one place, all on the same owners, in one message to each and one commit
+// there. It returns when a write quorum of the owners has each on stable storage; with fewer
+// masters alive than that, when all that are alive have (then the copies are owed, see Info). After
+// an error other than of the arguments the records may have been stored or not; writing them again
+// is safe.
 //
-// Two masters that take a First write of the same key at the same moment may both be told that theirs is stored; the
-// copies agree on the one with the lower version.
+// Two masters that take a First write of the same key at the same moment may both be told that
+// theirs is stored; the copies agree on the one with the lower version.
 func (s *Store) Write(ctx context.Context, place string, puts ...Put) ([]Result, error) {
 	results, err := s.write(ctx, place, puts)
 	if err != nil {
@@ -63,7 +66,8 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 			return nil, fmt.Errorf("write %q: %w", place, err)
 		}
 		if len(puts[i].Value) > s.opts.MaxRecord {
-			return nil, fmt.Errorf("write %q: value of %d bytes, at most %d: %w", place, len(puts[i].Value), s.opts.MaxRecord, ErrTooLarge)
+			return nil, fmt.Errorf("write %q: value of %d bytes, at most %d: %w", place,
+				len(puts[i].Value), s.opts.MaxRecord, ErrTooLarge)
 		}
 	}
 	results := make([]Result, len(puts))
@@ -101,8 +105,8 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 			case puts[at].First:
 				results[at] = Result{Version: b.version}
 			default:
-				// Another master's clock is ahead. The next try comes later than that write, however far that is; this
-				// master's clock follows only so far as it may.
+				// Another master's clock is ahead. The next try comes later than that write,
+				// however far that is; this master's clock follows only so far as it may.
 				s.clock.observe(b.version.Clock)
 				floor = max(floor, b.version.Clock+1)
 				again = append(again, at)
@@ -120,7 +124,8 @@ func (s *Store) stamp(place string, partition int, puts []Put, which []int, floo
 	out := make([]Record, len(which))
 	for i, at := range which {
 		p := &puts[at]
-		r := Record{Key: Key{p.Space, place, p.Name}, Value: p.Value, Version: Version{max(s.clock.next(), floor), s.node}, partition: partition}
+		r := Record{Key: Key{p.Space, place, p.Name}, Value: p.Value,
+			Version: Version{max(s.clock.next(), floor), s.node}, partition: partition}
 		if !p.Expires.IsZero() {
 			r.Expires = p.Expires.Add(time.Second - 1).Truncate(time.Second).UTC()
 		}
@@ -165,13 +170,14 @@ type replication struct {
 	records   []Record
 	size      int
 
-	mu      sync.Mutex // guards all below; no call to a lane or the committer is made under it
-	out     []target   // sends not answered yet
-	again   []target   // sends that went wrong though the owner is alive: made again at the next look
-	copies  []string   // nodes that have the records on stable storage
-	covered []string   // owners for which a stand-in has them
-	tried   []string   // stand-ins used or given up
-	beaten  []*kept    // by record: the winner that some owner kept instead
+	mu  sync.Mutex // guards all below; no call to a lane or the committer is made under it
+	out []target   // sends not answered yet
+	// sends that went wrong though the owner is alive: made again at the next look
+	again   []target
+	copies  []string // nodes that have the records on stable storage
+	covered []string // owners for which a stand-in has them
+	tried   []string // stand-ins used or given up
+	beaten  []*kept  // by record: the winner that some owner kept instead
 	stale   uint64
 	err     error // of the last send that went wrong
 	ended   bool
@@ -183,9 +189,11 @@ type target struct {
 	node, owner string
 }
 
-// replicate writes records to the owners and waits for the quorum. beaten has, for each record, the winner if another
-// one is kept. A stale epoch is not an error: the caller takes over the newer ring and comes again.
-func (s *Store) replicate(ctx context.Context, v *view, partition int, records []Record) (beaten []*kept, stale uint64, err error) {
+// replicate writes records to the owners and waits for the quorum. beaten has, for each record, the
+// winner if another one is kept. A stale epoch is not an error: the caller takes over the newer
+// ring and comes again.
+func (s *Store) replicate(ctx context.Context, v *view, partition int,
+	records []Record) (beaten []*kept, stale uint64, err error) {
 	owners := v.owners(partition)
 	if len(owners) == 0 {
 		return nil, 0, ErrUnavailable
@@ -193,7 +201,8 @@ func (s *Store) replicate(ctx context.Context, v *view, partition int, records [
 	if len(owners) == 1 && owners[0] == s.self {
 		return s.writeAlone(ctx, v, records)
 	}
-	w := &replication{s: s, v: v, partition: partition, records: records, beaten: make([]*kept, len(records)), done: make(chan struct{})}
+	w := &replication{s: s, v: v, partition: partition, records: records,
+		beaten: make([]*kept, len(records)), done: make(chan struct{})}
 	for i := range records {
 		w.size += len(records[i].Value) + len(records[i].Name) + len(records[i].Place) + 64
 	}
@@ -225,7 +234,8 @@ func (s *Store) replicate(ctx context.Context, v *view, partition int, records [
 }
 
 // writeAlone is replicate for a ring of one: a group commit and nothing else.
-func (s *Store) writeAlone(ctx context.Context, v *view, records []Record) ([]*kept, uint64, error) {
+func (s *Store) writeAlone(ctx context.Context, v *view, records []Record) ([]*kept, uint64,
+	error) {
 	t := &task{epoch: v.latest().Epoch(), changes: make([]change, len(records))}
 	for i := range records {
 		t.changes[i].rec = records[i]
@@ -297,8 +307,8 @@ func (w *replication) enough(to []target) bool {
 	return true
 }
 
-// standIn picks the next live member that is no owner; "" if there is none. All masters ask in the same order, so that
-// reads know where to look.
+// standIn picks the next live member that is no owner; "" if there is none. All masters ask in the
+// same order, so that reads know where to look.
 func (w *replication) standIn(owners []string) string {
 	for _, n := range w.s.standIns(w.v, w.partition, owners) {
 		w.mu.Lock()
@@ -341,24 +351,28 @@ func (w *replication) send(t target, owed []string, under bool) {
 			changes[i] = change{rec: w.records[i], owed: owed, standIn: standIn, under: under}
 		}
 		epoch := w.v.latest().Epoch()
-		k := &task{epoch: epoch, changes: changes, done: func(k *task) { w.answered(t, k.kept, k.stale, k.err) }}
+		k := &task{epoch: epoch, changes: changes,
+			done: func(k *task) { w.answered(t, k.kept, k.stale, k.err) }}
 		// The write waits here for room in the queue: that is the push-back on a busy disk.
 		if err := w.s.commit.submit(w.s.life, k); err != nil {
 			w.answered(t, nil, 0, err)
 		}
 		return
 	}
-	group := &ringpb.Group{Epoch: w.v.latest().Epoch(), Changes: make([]*ringpb.Change, len(w.records))}
+	group := &ringpb.Group{Epoch: w.v.latest().Epoch(),
+		Changes: make([]*ringpb.Change, len(w.records))}
 	for i := range w.records {
-		group.Changes[i] = &ringpb.Change{Record: toWire(&w.records[i]), Owed: owed, StandIn: standIn, Under: under}
+		group.Changes[i] = &ringpb.Change{Record: toWire(&w.records[i]), Owed: owed,
+			StandIn: standIn, Under: under}
 	}
-	x := &send{group: group, size: w.size, done: func(_ string, reply *ringpb.GroupReply, err error) {
-		if err != nil {
-			w.answered(t, nil, 0, err)
-			return
-		}
-		w.answered(t, keptOf(reply), reply.Stale, nil)
-	}}
+	x := &send{group: group, size: w.size,
+		done: func(_ string, reply *ringpb.GroupReply, err error) {
+			if err != nil {
+				w.answered(t, nil, 0, err)
+				return
+			}
+			w.answered(t, keptOf(reply), reply.Stale, nil)
+		}}
 	if err := w.s.lane(t.node).put(x); err != nil {
 		w.answered(t, nil, 0, err)
 	}
@@ -367,12 +381,14 @@ func (w *replication) send(t target, owed []string, under bool) {
 func keptOf(reply *ringpb.GroupReply) []kept {
 	var out []kept
 	for _, o := range reply.Outcomes {
-		out = append(out, kept{index: int(o.Index), version: Version{o.Clock, o.Node}, flags: uint8(o.Flags)})
+		out = append(out, kept{index: int(o.Index), version: Version{o.Clock, o.Node},
+			flags: uint8(o.Flags)})
 	}
 	return out
 }
 
-// answered takes the end of one send. It runs on a lane, on the committer's syncer or on the caller.
+// answered takes the end of one send. It runs on a lane, on the committer's syncer or on the
+// caller.
 func (w *replication) answered(t target, lost []kept, stale uint64, err error) {
 	w.mu.Lock()
 	at := slices.Index(w.out, t)
@@ -402,7 +418,8 @@ func (w *replication) answered(t target, lost []kept, stale uint64, err error) {
 			if k.index < 0 || k.index >= len(w.beaten) {
 				continue
 			}
-			if old := w.beaten[k.index]; old == nil || wins(k.flags, k.version, old.flags, old.version) {
+			if old := w.beaten[k.index]; old == nil ||
+				wins(k.flags, k.version, old.flags, old.version) {
 				w.beaten[k.index] = k
 			}
 		}
@@ -411,8 +428,8 @@ func (w *replication) answered(t target, lost []kept, stale uint64, err error) {
 	w.mu.Unlock()
 }
 
-// replace finds another place for the copy of an owner that did not take it: a stand-in; else, where the write depends
-// on it and the owner is alive, the owner again; else a debt here.
+// replace finds another place for the copy of an owner that did not take it: a stand-in; else,
+// where the write depends on it and the owner is alive, the owner again; else a debt here.
 func (w *replication) replace(t target, err error) {
 	w.s.log.Debug("copy not taken", "peer", t.node, "err", err)
 	if errors.Is(err, ErrClosed) {
@@ -457,7 +474,8 @@ func (w *replication) sendAgain() {
 	}
 }
 
-// abandon ends the write without a quorum: owners are alive and did not take it in time. What they lack is owed.
+// abandon ends the write without a quorum: owners are alive and did not take it in time. What they
+// lack is owed.
 func (w *replication) abandon() {
 	w.mu.Lock()
 	again := w.again
@@ -469,7 +487,8 @@ func (w *replication) abandon() {
 	}
 }
 
-// owe notes at this master that an owner lacks the records, without waiting: comparing copies would find it as well.
+// owe notes at this master that an owner lacks the records, without waiting: comparing copies would
+// find it as well.
 func (w *replication) owe(t target) {
 	if t.owner == w.s.self {
 		return
@@ -484,14 +503,16 @@ func (w *replication) owe(t target) {
 	under := !w.enough(hoped)
 	changes := make([]change, len(w.records))
 	for i := range w.records {
-		changes[i] = change{rec: w.records[i], owed: []string{t.owner}, standIn: !mine, under: under}
+		changes[i] = change{rec: w.records[i], owed: []string{t.owner}, standIn: !mine,
+			under: under}
 	}
 	if !w.s.commit.try(&task{changes: changes, done: func(*task) {}}) {
 		w.s.met.debtsLost.Inc()
 	}
 }
 
-// makeUp sees to the copy of an owner that refused the write for its old ring after the write had ended.
+// makeUp sees to the copy of an owner that refused the write for its old ring after the write had
+// ended.
 func (w *replication) makeUp(t target) {
 	if t.owner != w.s.self {
 		w.owe(t)
@@ -506,7 +527,8 @@ func (w *replication) makeUp(t target) {
 	}
 }
 
-// judge ends the write if it can be: a quorum in each ring, or nobody left to wait for. Called with mu held.
+// judge ends the write if it can be: a quorum in each ring, or nobody left to wait for. Called with
+// mu held.
 func (w *replication) judge(err error) {
 	if w.ended {
 		return
@@ -534,7 +556,8 @@ func (w *replication) judge(err error) {
 	}
 }
 
-// payLater turns sends that would be made again into debts: the write does not depend on them. Called with mu held.
+// payLater turns sends that would be made again into debts: the write does not depend on them.
+// Called with mu held.
 func (w *replication) payLater() {
 	for _, t := range w.again {
 		w.s.spawn(func() { w.owe(t) })
@@ -578,13 +601,17 @@ func (w *replication) giveUpDead() {
 
 // Put stores one record; a later Put replaces it.
 func (s *Store) Put(ctx context.Context, k Key, value []byte, expires time.Time) error {
-	_, err := s.Write(ctx, k.Place, Put{Space: k.Space, Name: k.Name, Value: value, Expires: expires})
+	_, err := s.Write(ctx, k.Place, Put{Space: k.Space, Name: k.Name, Value: value,
+		Expires: expires})
 	return err
 }
 
-// PutFirst stores one record unless there is one already; first is false, and the earlier one kept, if there is.
-func (s *Store) PutFirst(ctx context.Context, k Key, value []byte, expires time.Time) (first bool, err error) {
-	res, err := s.Write(ctx, k.Place, Put{Space: k.Space, Name: k.Name, Value: value, Expires: expires, First: true})
+// PutFirst stores one record unless there is one already; first is false, and the earlier one kept,
+// if there is.
+func (s *Store) PutFirst(ctx context.Context, k Key, value []byte, expires time.Time) (first bool,
+	err error) {
+	res, err := s.Write(ctx, k.Place, Put{Space: k.Space, Name: k.Name, Value: value,
+		Expires: expires, First: true})
 	if err != nil {
 		return false, err
 	}

@@ -13,10 +13,12 @@ import (
 	"clustermaster/store/durable"
 )
 
-// ErrOpen says that a value was changed, is cut, or was sealed with another key or for another place.
+// ErrOpen says that a value was changed, is cut, or was sealed with another key or for another
+// place.
 var ErrOpen = errors.New("does not open: it is damaged, or was sealed with another key")
 
-// Box seals small values of one purpose with XChaCha20-Poly1305 under random nonces. A nil Box leaves values as they are.
+// Box seals small values of one purpose with XChaCha20-Poly1305 under random nonces. A nil Box
+// leaves values as they are.
 type Box struct{ aead cipher.AEAD }
 
 // Box makes the box of a purpose.
@@ -31,7 +33,8 @@ func (k *Key) Box(purpose string) *Box {
 	return &Box{aead}
 }
 
-// Seal returns nonce and ciphertext. place is what the value is bound to, such as its index; it is not stored.
+// Seal returns nonce and ciphertext. place is what the value is bound to, such as its index; it is
+// not stored.
 func (b *Box) Seal(plain, place []byte) []byte {
 	if b == nil {
 		return plain
@@ -60,8 +63,9 @@ func (b *Box) Open(sealed, place []byte) ([]byte, error) {
 // markFile tells that a folder is sealed, and by its contents with which key.
 const markFile = "sealed"
 
-// Check compares dir with the key, before anything in it is read. empty says that nothing is in it yet: then a mark is
-// written for the key. Otherwise an open folder must stay open, and a sealed one needs its key.
+// Check compares dir with the key, before anything in it is read. empty says that nothing is in it
+// yet: then a mark is written for the key. Otherwise an open folder must stay open, and a sealed
+// one needs its key.
 func Check(dir string, k *Key, empty bool) error {
 	path := filepath.Join(dir, markFile)
 	mark, err := os.ReadFile(path)
@@ -81,7 +85,8 @@ func Check(dir string, k *Key, empty bool) error {
 		return fmt.Errorf("seal_key is set, but %s holds unsealed data of this master; nothing was changed. Take seal_key out, "+
 			"or move one master after the other: see docs/security.md, \"Secrets at rest\"", dir)
 	}
-	if err := durable.WriteFile(path, k.Box("mark").Seal([]byte("clustermaster"), nil)); err != nil {
+	if err := durable.WriteFile(path, k.Box("mark").Seal([]byte("clustermaster"),
+		nil)); err != nil {
 		return fmt.Errorf("write mark of sealed folder: %w", err)
 	}
 	return nil

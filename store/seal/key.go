@@ -61,7 +61,8 @@ func Load(ctx context.Context, source string, getenv func(string) string) (*Key,
 	case "credential":
 		dir := getenv("CREDENTIALS_DIRECTORY")
 		if dir == "" {
-			return nil, errors.New("systemd gave this process no credentials; add LoadCredential=" + rest + ":/path to the unit")
+			return nil, errors.New("systemd gave this process no credentials; add LoadCredential=" +
+				rest + ":/path to the unit")
 		}
 		secret, err = readPrivate(filepath.Join(dir, rest))
 	}
@@ -70,7 +71,8 @@ func Load(ctx context.Context, source string, getenv func(string) string) (*Key,
 	}
 	secret = bytes.TrimRight(secret, " \t\r\n")
 	if len(secret) < minKey {
-		return nil, fmt.Errorf("%s gives %d bytes, at least %d are needed; make a key with: openssl rand -base64 48", source, len(secret), minKey)
+		return nil,
+			fmt.Errorf("%s gives %d bytes, at least %d are needed; make a key with: openssl rand -base64 48", source, len(secret), minKey)
 	}
 	return &Key{secret}, nil
 }
@@ -86,7 +88,8 @@ func readPrivate(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
 	if !st.Mode().IsRegular() || st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s has mode %04o; it must be a file that only its owner can read: chmod 400", path, st.Mode().Perm())
+		return nil,
+			fmt.Errorf("%s has mode %04o; it must be a file that only its owner can read: chmod 400", path, st.Mode().Perm())
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxKey))
 	if err != nil {

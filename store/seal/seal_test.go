@@ -51,11 +51,13 @@ func TestSources(t *testing.T) {
 		"file:":                                   "names no source",
 	} {
 		k, err := Load(t.Context(), source, env)
-		if part == "" && (err != nil || !bytes.Equal(k.secret, []byte(long))) || part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
+		if part == "" && (err != nil || !bytes.Equal(k.secret, []byte(long))) || part != "" &&
+			(err == nil || !strings.Contains(err.Error(), part)) {
 			t.Errorf("%s: %v, want %q", source, err, part)
 		}
 	}
-	if _, err := Load(t.Context(), "credential:good", noEnv); err == nil || !strings.Contains(err.Error(), "LoadCredential=") {
+	if _, err := Load(t.Context(), "credential:good", noEnv); err == nil ||
+		!strings.Contains(err.Error(), "LoadCredential=") {
 		t.Errorf("without credentials: %v", err)
 	}
 	if k, err := Load(t.Context(), "", noEnv); k != nil || err != nil {
@@ -76,11 +78,14 @@ func TestBox(t *testing.T) {
 	changed := bytes.Clone(sealed)
 	changed[len(changed)-1] ^= 1
 	for name, f := range map[string]func() ([]byte, error){
-		"another key":     func() ([]byte, error) { return b.Open(sealed, []byte("7")) },
-		"another place":   func() ([]byte, error) { return a.Open(sealed, []byte("8")) },
-		"another purpose": func() ([]byte, error) { return key(t, "a").Box("x").Open(sealed, []byte("7")) },
-		"changed":         func() ([]byte, error) { return a.Open(changed, []byte("7")) },
-		"cut":             func() ([]byte, error) { return a.Open(sealed[:10], []byte("7")) },
+		"another key":   func() ([]byte, error) { return b.Open(sealed, []byte("7")) },
+		"another place": func() ([]byte, error) { return a.Open(sealed, []byte("8")) },
+		"another purpose": func() ([]byte,
+			error) {
+			return key(t, "a").Box("x").Open(sealed, []byte("7"))
+		},
+		"changed": func() ([]byte, error) { return a.Open(changed, []byte("7")) },
+		"cut":     func() ([]byte, error) { return a.Open(sealed[:10], []byte("7")) },
 	} {
 		if _, err := f(); !errors.Is(err, ErrOpen) {
 			t.Errorf("%s: %v", name, err)
@@ -95,7 +100,8 @@ func TestBox(t *testing.T) {
 func TestStream(t *testing.T) {
 	t.Parallel()
 	k := key(t, "a")
-	for _, size := range []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, 2 * chunkSize, 3*chunkSize + 17} {
+	for _, size := range []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, 2 * chunkSize,
+		3*chunkSize + 17} {
 		text := make([]byte, size)
 		for i := range text {
 			text[i] = byte(rand.Uint32())
@@ -151,11 +157,13 @@ func TestCheck(t *testing.T) {
 		empty bool
 		part  string // of the error; "" is none
 	}{
-		{nil, true, ""}, {a, false, "holds unsealed data"}, {a, true, ""}, {a, false, ""}, {nil, false, "is sealed, and seal_key is not set"},
+		{nil, true, ""}, {a, false, "holds unsealed data"}, {a, true, ""}, {a, false, ""},
+		{nil, false, "is sealed, and seal_key is not set"},
 		{b, false, "with another key"}, {b, true, "with another key"}, {a, false, ""},
 	} {
 		err := Check(dir, step.k, step.empty)
-		if step.part == "" && err != nil || step.part != "" && (err == nil || !strings.Contains(err.Error(), step.part)) {
+		if step.part == "" && err != nil || step.part != "" &&
+			(err == nil || !strings.Contains(err.Error(), step.part)) {
 			t.Errorf("%+v: %v", step, err)
 		}
 	}
@@ -175,7 +183,8 @@ func FuzzReader(f *testing.F) {
 		if err == nil {
 			content, err = io.ReadAll(r)
 		}
-		if err == nil && string(content) != "seed" { // each process that fuzzes seals a seed of its own
+		// each process that fuzzes seals a seed of its own
+		if err == nil && string(content) != "seed" {
 			t.Errorf("%x opens as %q", b, content)
 		}
 	})

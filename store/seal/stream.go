@@ -10,9 +10,10 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// A stream is a random salt of 16 bytes and chunks of 64 KiB, each sealed with ChaCha20-Poly1305 under the stream's own
-// key and a nonce of its number and whether it is the last. So chunks can't be moved, left out or cut off unnoticed
-// (the construction is STREAM: Hoang, Reyhanitabar, Rogaway, Vizár, 2015).
+// A stream is a random salt of 16 bytes and chunks of 64 KiB, each sealed with ChaCha20-Poly1305
+// under the stream's own key and a nonce of its number and whether it is the last. So chunks can't
+// be moved, left out or cut off unnoticed (the construction is STREAM: Hoang, Reyhanitabar,
+// Rogaway, Vizár, 2015).
 const (
 	saltSize  = 16
 	chunkSize = 64 << 10
@@ -47,7 +48,8 @@ func (k *Key) NewWriter(w io.Writer, purpose string) (*Writer, error) {
 	if _, err := w.Write(salt); err != nil {
 		return nil, err
 	}
-	return &Writer{w: w, aead: k.ofStream(purpose, salt), buf: make([]byte, 0, chunkSize+overhead)}, nil
+	return &Writer{w: w, aead: k.ofStream(purpose, salt),
+		buf: make([]byte, 0, chunkSize+overhead)}, nil
 }
 
 func (k *Key) ofStream(purpose string, salt []byte) cipher.AEAD {

@@ -1,6 +1,7 @@
 // Package smallfile reads files that are to be small, whatever lies at their paths.
 //
-// Lives here: the bound, and that only regular files are read. Does not: say which files, or what is in them.
+// Lives here: the bound, and that only regular files are read. Does not: say which files, or what
+// is in them.
 package smallfile
 
 import (
@@ -10,7 +11,8 @@ import (
 	"syscall"
 )
 
-// Read reads a regular file of at most limit bytes. Links are followed; a pipe or device is an error and is not waited for.
+// Read reads a regular file of at most limit bytes. Links are followed; a pipe or device is an
+// error and is not waited for.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"clustermaster/wire"
 )
 
-// Export writes a file below dir and returns its path. It writes beside the place and renames, so that
-// nobody reads half a file.
+// Export writes a file below dir and returns its path. It writes beside the place and renames, so
+// that nobody reads half a file.
 func (f *Files) Export(ctx context.Context, dir, id, path string) (string, error) {
 	if !wire.ValidID(id) || !filepath.IsLocal(path) {
 		return "", fmt.Errorf("%s of %s is no path below a minion's folder", path, id)

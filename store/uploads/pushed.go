@@ -2,9 +2,11 @@
 //
 // Lives here: the pieces of a file on the ring, putting them together, reading and listing them.
 //
-// Does not: decide who may push and what a path may be (package master), where records lie (package ringstore).
+// Does not: decide who may push and what a path may be (package master), where records lie (package
+// ringstore).
 //
-// Guarantee: a file is readable through every master once all of it was taken, and not before; until then the former one is.
+// Guarantee: a file is readable through every master once all of it was taken, and not before;
+// until then the former one is.
 package uploads
 
 import (
@@ -32,7 +34,8 @@ const stateName = "state"
 // maxPieces bounds the pieces of one file: a minion that pushes byte by byte is refused.
 const maxPieces = 4096
 
-// What a file and a piece of it cost beside its content, in bytes: keys, the state, and the store's own.
+// What a file and a piece of it cost beside its content, in bytes: keys, the state, and the store's
+// own.
 const (
 	fileCost  = 1024
 	pieceCost = 256
@@ -47,10 +50,12 @@ type records interface {
 	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
 	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
 	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
-	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
+	Scan(ctx context.Context, space ringstore.Space, prefix string,
+		fn func(ringstore.Record) error) (ringstore.Coverage, error)
 }
 
-// Files are the pushed files of the whole cluster. They are safe for concurrent use; one file is pushed by one minion at a time.
+// Files are the pushed files of the whole cluster. They are safe for concurrent use; one file is
+// pushed by one minion at a time.
 type Files struct {
 	store records
 	kept  *allotment.Meter
@@ -62,7 +67,8 @@ type Files struct {
 // New makes the room on the ring store.
 func New(store records) *Files { return &Files{store: store, now: time.Now} }
 
-// Limit bounds what is stored, before the first use. Append refuses what is beyond with allotment.ErrSpent.
+// Limit bounds what is stored, before the first use. Append refuses what is beyond with
+// allotment.ErrSpent.
 func (f *Files) Limit(l allotment.Limits) { f.kept = allotment.New(l, f.count, f.now) }
 
 // count tells what is stored of each minion.
@@ -111,7 +117,8 @@ func place(id, path string) string { return id + "/" + path }
 func pieceName(upload string, loc int64) string { return fmt.Sprintf("%s/%012x", upload, loc) }
 
 func (f *Files) state(ctx context.Context, id, path string) (s state, err error) {
-	r, found, err := f.store.Get(ctx, ringstore.Key{Space: ringstore.SpacePushed, Place: place(id, path), Name: stateName})
+	r, found, err := f.store.Get(ctx, ringstore.Key{Space: ringstore.SpacePushed,
+		Place: place(id, path), Name: stateName})
 	if err != nil || !found {
 		return s, err
 	}
@@ -128,10 +135,12 @@ func decode(b []byte, s *state) error {
 	return dec.Decode(s)
 }
 
-// Append adds a piece that begins at loc; loc 0 begins the file anew. size is the whole file's, below 0 if it is not known: then what
-// there is after each piece is the file. False: the piece does not begin where a former one began or the last one ended. A piece that
-// comes again takes the place of the former one and of those behind it. Error: allotment.ErrSpent, or that of the store.
-func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool, error) {
+// Append adds a piece that begins at loc; loc 0 begins the file anew. size is the whole file's,
+// below 0 if it is not known: then what there is after each piece is the file. False: the piece
+// does not begin where a former one began or the last one ended. A piece that comes again takes the
+// place of the former one and of those behind it. Error: allotment.ErrSpent, or that of the store.
+func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool,
+	error) {
 	turn := &f.turns[xxhash.Sum64String(place(id, path))%uint64(len(f.turns))]
 	turn.Lock()
 	defer turn.Unlock()
@@ -157,7 +166,8 @@ func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, da
 		behind.Pieces = slices.Clone(u.Pieces[first+1:])
 	}
 	before := u.cost()
-	u.Pieces, u.Size, u.At = append(u.Pieces[:first:first], loc), loc+int64(len(data)), f.now().Unix()
+	u.Pieces, u.Size, u.At = append(u.Pieces[:first:first], loc), loc+
+		int64(len(data)), f.now().Unix()
 	cost := u.cost() - before
 	if !known {
 		cost += fileCost
@@ -218,7 +228,9 @@ func (f *Files) WriteTo(ctx context.Context, id, path string, w io.Writer) error
 	}
 	at := int64(0)
 	for i, loc := range s.Whole.Pieces {
-		r, found, err := f.store.Get(ctx, ringstore.Key{Space: ringstore.SpacePushed, Place: place(id, path), Name: pieceName(s.Whole.Name, loc)})
+		r, found, err := f.store.Get(ctx,
+			ringstore.Key{Space: ringstore.SpacePushed, Place: place(id, path),
+				Name: pieceName(s.Whole.Name, loc)})
 		if err != nil {
 			return err
 		}

@@ -63,26 +63,30 @@ func TestPieces(t *testing.T) {
 		}
 	}
 	var list []File
-	if _, err := f.List(ctx, func(file File) { list = append(list, file) }); err != nil || len(list) != 1 || list[0].ID != "web1" || list[0].Path != "etc/x" || list[0].Size != 2 {
+	if _, err := f.List(ctx, func(file File) { list = append(list, file) }); err != nil ||
+		len(list) != 1 || list[0].ID != "web1" || list[0].Path != "etc/x" || list[0].Size != 2 {
 		t.Fatal(list, err)
 	}
 	if err := f.Delete(ctx, "web1", "etc/x"); err != nil || read() != "-" {
 		t.Fatal(err)
 	}
 	left := 0
-	if _, err := f.store.Scan(ctx, ringstore.SpacePushed, "", func(ringstore.Record) error { left++; return nil }); err != nil || left > 0 {
+	if _, err := f.store.Scan(ctx, ringstore.SpacePushed, "",
+		func(ringstore.Record) error { left++; return nil }); err != nil || left > 0 {
 		t.Errorf("%d records are left, %v", left, err)
 	}
 }
 
 func TestReadNothing(t *testing.T) {
 	t.Parallel()
-	if err := open(t).WriteTo(context.Background(), "web1", "x", &bytes.Buffer{}); !errors.Is(err, ErrNotFound) {
+	if err := open(t).WriteTo(context.Background(), "web1", "x", &bytes.Buffer{}); !errors.Is(err,
+		ErrNotFound) {
 		t.Fatal(err)
 	}
 }
 
-// TestLimits: what is stored of one minion and of all has a limit, whatever it is pushed as, and what goes makes room.
+// TestLimits: what is stored of one minion and of all has a limit, whatever it is pushed as, and
+// what goes makes room.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	f, ctx := open(t), t.Context()
@@ -98,7 +102,8 @@ func TestLimits(t *testing.T) {
 		return err
 	}
 	stored := func() (bytes int) {
-		_, err := f.store.Scan(ctx, ringstore.SpacePushed, "", func(r ringstore.Record) error { bytes += len(r.Value); return nil })
+		_, err := f.store.Scan(ctx, ringstore.SpacePushed, "",
+			func(r ringstore.Record) error { bytes += len(r.Value); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,12 +149,14 @@ func TestLimits(t *testing.T) {
 	// Another master counts what this one has stored.
 	other := New(f.store)
 	other.Limit(allotment.Limits{One: 100_000})
-	if _, err := other.Append(ctx, "c", "y", 0, 50_000, make([]byte, 50_000)); !errors.Is(err, allotment.ErrOne) {
+	if _, err := other.Append(ctx, "c", "y", 0, 50_000, make([]byte, 50_000)); !errors.Is(err,
+		allotment.ErrOne) {
 		t.Errorf("through another master: %v", err)
 	}
 }
 
-// TestPiecesAtOnce: whoever sends the pieces of a file side by side leaves nothing that no upload names.
+// TestPiecesAtOnce: whoever sends the pieces of a file side by side leaves nothing that no upload
+// names.
 func TestPiecesAtOnce(t *testing.T) {
 	t.Parallel()
 	f, ctx := open(t), t.Context()
@@ -165,7 +172,8 @@ func TestPiecesAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	records := 0
-	if _, err := f.store.Scan(ctx, ringstore.SpacePushed, "", func(ringstore.Record) error { records++; return nil }); err != nil || records != 2 {
+	if _, err := f.store.Scan(ctx, ringstore.SpacePushed, "",
+		func(ringstore.Record) error { records++; return nil }); err != nil || records != 2 {
 		t.Errorf("%d records are left of a state and a piece, %v", records, err)
 	}
 }

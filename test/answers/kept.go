@@ -1,7 +1,10 @@
-// Package answers holds answers of the real Salt in files, so that tests can compare ours with them without asking it each time.
+// Package answers holds answers of the real Salt in files, so that tests can compare ours with them
+// without asking it each time.
 //
-// An answer is bound to its question's full text and to the settings under which it was asked: an edited question, one more or one less, or other settings
-// fail the test until Salt was asked anew. Lives here: the form of the files, this check, and when Salt is asked. Does not: how Salt is asked, what is masked in its answers.
+// An answer is bound to its question's full text and to the settings under which it was asked: an
+// edited question, one more or one less, or other settings fail the test until Salt was asked anew.
+// Lives here: the form of the files, this check, and when Salt is asked. Does not: how Salt is
+// asked, what is masked in its answers.
 package answers
 
 import (
@@ -17,7 +20,8 @@ import (
 	"testing"
 )
 
-// Long tells whether this run asks Salt whether kept answers are still its own: it is `make test-long`, for they change with Salt's release only.
+// Long tells whether this run asks Salt whether kept answers are still its own: it is
+// `make test-long`, for they change with Salt's release only.
 func Long() bool { return os.Getenv("CLUSTERMASTER_LONG") != "" }
 
 // OnlyLong leaves a test that asks Salt so to long runs, and to those that update what is kept.
@@ -53,12 +57,14 @@ type entry[T any] struct {
 	Said  T      `json:"said"`
 }
 
-// Open reads the file of a test's answers, which may not be there before the first update. Settings are the text of all that the answers depend on beside
-// their questions. With update the file is written when the test ends.
+// Open reads the file of a test's answers, which may not be there before the first update. Settings
+// are the text of all that the answers depend on beside their questions. With update the file is
+// written when the test ends.
 func Open[T any](t testing.TB, path, settings string, update bool) *Answers[T] {
 	t.Helper()
 	sum := sha256.Sum256([]byte(settings))
-	a := &Answers[T]{path: path, settings: hex.EncodeToString(sum[:16]), update: update, now: map[int]entry[T]{}}
+	a := &Answers[T]{path: path, settings: hex.EncodeToString(sum[:16]), update: update,
+		now: map[int]entry[T]{}}
 	b, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(b, &a.kept)
@@ -73,7 +79,8 @@ func Open[T any](t testing.TB, path, settings string, update bool) *Answers[T] {
 				t.Error(err)
 			}
 		case !t.Failed() && a.asked != len(a.kept.Answers):
-			t.Errorf("%s has %d answers to %d questions: %s", path, len(a.kept.Answers), a.asked, renew)
+			t.Errorf("%s has %d answers to %d questions: %s", path, len(a.kept.Answers),
+				a.asked, renew)
 		}
 	})
 	return a
@@ -87,7 +94,8 @@ func (a *Answers[T]) Turn() int {
 	return a.asked - 1
 }
 
-// Salt is what Salt answers to the question of a turn: what is kept, if ask is nil. What ask returns else has to be what is kept, unless that is updated.
+// Salt is what Salt answers to the question of a turn: what is kept, if ask is nil. What ask
+// returns else has to be what is kept, unless that is updated.
 func (a *Answers[T]) Salt(t testing.TB, turn int, question string, ask func() T) T {
 	t.Helper()
 	var now T
@@ -102,7 +110,8 @@ func (a *Answers[T]) Salt(t testing.TB, turn int, question string, ask func() T)
 	}
 	switch {
 	case turn >= len(a.kept.Answers) || a.kept.Answers[turn].Asked != question:
-		t.Errorf("%s has no answer of Salt's to question %d: %s: %s", a.path, turn+1, question, renew)
+		t.Errorf("%s has no answer of Salt's to question %d: %s: %s", a.path, turn+1,
+			question, renew)
 		return now
 	case a.kept.Settings != a.settings:
 		t.Errorf("%s: the answers are of other settings than today's: %s", a.path, renew)
@@ -112,7 +121,8 @@ func (a *Answers[T]) Salt(t testing.TB, turn int, question string, ask func() T)
 		return said
 	}
 	if was, is := text(said), text(now); was != is {
-		t.Errorf("%s: Salt's answer to %s is no longer what is kept (%s)\n--- kept\n%s--- now\n%s", a.path, question, renew, was, is)
+		t.Errorf("%s: Salt's answer to %s is no longer what is kept (%s)\n--- kept\n%s--- now\n%s",
+			a.path, question, renew, was, is)
 	}
 	return now
 }

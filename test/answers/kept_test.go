@@ -25,7 +25,8 @@ func (r *recorder) says(text string) bool {
 }
 
 // round asks questions and returns what was wrong.
-func round(t *testing.T, path, settings string, update bool, live func(question string) string, questions ...string) (answers []string, r *recorder) {
+func round(t *testing.T, path, settings string, update bool, live func(question string) string,
+	questions ...string) (answers []string, r *recorder) {
 	t.Helper()
 	r = &recorder{TB: t}
 	a := Open[string](r, path, settings, update)
@@ -50,7 +51,8 @@ func TestAnswersAreBound(t *testing.T) {
 		t.Fatal(r.errors)
 	}
 	got, r := round(t, path, "s", false, nil, "a", "b", "a")
-	if want := []string{upper("a"), upper("b"), upper("a")}; r.Failed() || strings.Join(got, "") != strings.Join(want, "") {
+	if want := []string{upper("a"), upper("b"), upper("a")}; r.Failed() ||
+		strings.Join(got, "") != strings.Join(want, "") {
 		t.Errorf("%q, want %q: %v", got, want, r.errors)
 	}
 	if _, r := round(t, path, "s", false, upper, "a", "b", "a"); r.Failed() {
@@ -62,17 +64,23 @@ func TestAnswersAreBound(t *testing.T) {
 		questions []string
 		want      string
 	}{
-		"an edited question":  {"s", nil, []string{"a", "B", "a"}, "no answer of Salt's to question 2: B: make salt-answers"},
-		"one question more":   {"s", nil, []string{"a", "b", "a", "c"}, "no answer of Salt's to question 4: c: make salt-answers"},
-		"one question less":   {"s", nil, []string{"a", "b"}, "has 3 answers to 2 questions: make salt-answers"},
-		"other settings":      {"S", nil, []string{"a", "b", "a"}, "are of other settings than today's: make salt-answers"},
-		"Salt says otherwise": {"s", strings.ToUpper, []string{"a", "b", "a"}, "is no longer what is kept (make salt-answers)"},
+		"an edited question": {"s", nil, []string{"a", "B", "a"},
+			"no answer of Salt's to question 2: B: make salt-answers"},
+		"one question more": {"s", nil, []string{"a", "b", "a", "c"},
+			"no answer of Salt's to question 4: c: make salt-answers"},
+		"one question less": {"s", nil, []string{"a", "b"},
+			"has 3 answers to 2 questions: make salt-answers"},
+		"other settings": {"S", nil, []string{"a", "b", "a"},
+			"are of other settings than today's: make salt-answers"},
+		"Salt says otherwise": {"s", strings.ToUpper, []string{"a", "b", "a"},
+			"is no longer what is kept (make salt-answers)"},
 	} {
 		if _, r := round(t, path, tt.settings, false, tt.live, tt.questions...); !r.says(tt.want) {
 			t.Errorf("%s: %q, want %q", name, r.errors, tt.want)
 		}
 	}
-	if _, r := round(t, filepath.Join(t.TempDir(), "none.json"), "s", false, nil, "a"); !r.says("no answer of Salt's") {
+	if _, r := round(t, filepath.Join(t.TempDir(), "none.json"), "s", false, nil,
+		"a"); !r.says("no answer of Salt's") {
 		t.Errorf("no file: %q", r.errors)
 	}
 }

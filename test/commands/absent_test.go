@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// absentScenes are about minions and masters that don't answer. They come last, for they end with the masters stopped.
+// absentScenes are about minions and masters that don't answer. They come last, for they end with
+// the masters stopped.
 func absentScenes() []scene {
 	return []scene{
 		{name: "02_silent_minion", alone: true, together: true,
@@ -29,12 +30,15 @@ func absentScenes() []scene {
 		{name: "02_silent_minion_later", alone: true,
 			lines: []line{
 				salt("ghost", "test.ping", "--async").saves("GHOST"),
-				run("jobs.lookup_jid", "$GHOST", "missing=True"), run("jobs.exit_success", "$GHOST"), run("jobs.list_job", "$GHOST"),
+				run("jobs.lookup_jid", "$GHOST", "missing=True"),
+				run("jobs.exit_success", "$GHOST"), run("jobs.list_job", "$GHOST"),
 			},
 			do: func(t *testing.T, p *pair) {
 				p.both(func(s *side) {
 					// -t and gather_job_timeout, of options.
-					if r := s.call(t, "salt", call{args: []string{"-t", "2", "ghost", "test.ping"}}); r.took < 5*time.Second || r.code != 1 {
+					if r := s.call(t, "salt",
+						call{args: []string{"-t", "2", "ghost",
+							"test.ping"}}); r.took < 5*time.Second || r.code != 1 {
 						t.Errorf("%s did not wait for 2 s and 3 s: %v", s.kind, r)
 					}
 				})
@@ -48,7 +52,8 @@ func absentScenes() []scene {
 			together: true,
 			lines: []line{
 				salt("web-b", "test.ping", "-t", "1"),
-				run("manage.not_present").unlike("Minions on one address", prints("- web-b\n", "", 0)),
+				run("manage.not_present").unlike("Minions on one address",
+					prints("- web-b\n", "", 0)),
 			}},
 		{name: "40_master_stopped", alone: true,
 			before: func(t *testing.T, p *pair) {
@@ -56,14 +61,20 @@ func absentScenes() []scene {
 				p.both(func(s *side) { s.End() })
 			},
 			lines: []line{
-				key("-L"), key("-l", "un"), key("-L", "--out=json"), key("-p", "late-1"), key("-f", "late-1").unlike("Fingerprints", bodies),
-				key("-a", "late-1", "-y").unlike("Keys without a master", func(_, ours result) error {
-					if ours.code != 1 || !strings.HasPrefix(ours.stderr, "ERROR: the master does not run; ") || strings.Contains(ours.stdout, "accepted.") {
-						return errors.New("want a refusal with the reason")
-					}
-					return nil
-				}),
-				key("-L").unlike("Keys without a master", begins("Accepted Keys:\nweb-a\nweb-b\nDenied Keys:\nUnaccepted Keys:\nlate-1\n", "", 0)),
+				key("-L"), key("-l", "un"), key("-L", "--out=json"), key("-p", "late-1"),
+				key("-f", "late-1").unlike("Fingerprints", bodies),
+				key("-a", "late-1", "-y").unlike("Keys without a master",
+					func(_, ours result) error {
+						if ours.code != 1 ||
+							!strings.HasPrefix(ours.stderr, "ERROR: the master does not run; ") ||
+							strings.Contains(ours.stdout, "accepted.") {
+							return errors.New("want a refusal with the reason")
+						}
+						return nil
+					}),
+				key("-L").unlike("Keys without a master",
+					begins("Accepted Keys:\nweb-a\nweb-b\nDenied Keys:\nUnaccepted Keys:\nlate-1\n",
+						"", 0)),
 			}},
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// TestAccessPage gives a master the configuration and the users that docs/access.md shows, and runs the page's commands.
+// TestAccessPage gives a master the configuration and the users that docs/access.md shows, and runs
+// the page's commands.
 func TestAccessPage(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join(e2e.Root(t), "docs", "access.md"))
@@ -29,14 +30,16 @@ func TestAccessPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Run(t)
-	web := e2e.NewMinion(t, c.Dir, e2e.MinionOptions{ID: "web1", Release: reference, Master: m.Addr, Extra: minionOptions})
+	web := e2e.NewMinion(t, c.Dir, e2e.MinionOptions{ID: "web1", Release: reference, Master: m.Addr,
+		Extra: minionOptions})
 	web.Run(t)
 	e2e.Eventually(t, 90*time.Second, "the minion answers", func() error {
 		if err := m.Ready(); err != nil {
 			return err
 		}
 		m.Key(t, "-A", "-y")
-		if r := m.Salt(t, "-t", "2", "--out=txt", "web1", "test.ping"); strings.TrimSpace(r.Stdout) != "web1: True" {
+		if r := m.Salt(t, "-t", "2", "--out=txt", "web1",
+			"test.ping"); strings.TrimSpace(r.Stdout) != "web1: True" {
 			return fmt.Errorf("%v", r)
 		}
 		return nil
@@ -48,9 +51,11 @@ func TestAccessPage(t *testing.T) {
 	own := filepath.Dir(e2e.Ours(t).Salt)
 	for _, s := range shown(string(b)) {
 		cmd := exec.Command("bash", "-c", s.command)
-		cmd.Env = append(os.Environ(), "PATH="+own+":"+os.Getenv("PATH"), "SALT_CONFIG_DIR="+m.ConfDir, "HOME="+home)
+		cmd.Env = append(os.Environ(), "PATH="+own+":"+os.Getenv("PATH"),
+			"SALT_CONFIG_DIR="+m.ConfDir, "HOME="+home)
 		out, err := cmd.Output()
-		if got := trailing.ReplaceAllString(string(out), ""); err != nil && !errors.As(err, new(*exec.ExitError)) || !s.matches(got) {
+		if got := trailing.ReplaceAllString(string(out), ""); err != nil &&
+			!errors.As(err, new(*exec.ExitError)) || !s.matches(got) {
 			t.Errorf("$ %s\n%s--- shown as\n%s(error %v)", s.command, got, s.output, err)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 
 const badBatch = "Invalid batch specification 'foo': must be an integer or percentage string like '10' or '25%'.\n"
 
-// whichever hides which of the two minions is meant: a batch takes them in the order in which they answered.
+// whichever hides which of the two minions is meant: a batch takes them in the order in which they
+// answered.
 func (l line) whichever() line { return l.mask(`web-[ab]`, "web-N") }
 
 func batchScenes() []scene {
@@ -27,12 +28,15 @@ func batchScenes() []scene {
 			salt("-b", "1", "nosuch", "test.ping"),
 			salt("--batch-safe-limit=2", "--batch-safe-size=1", "web-*", "test.ping").whichever(),
 			salt("--batch-safe-limit=3", "web-a", "test.ping"),
-			salt("-b", "foo", "web-*", "test.ping").whichever().unlike("Python's tracebacks", func(theirs, ours result) error {
-				if ours.code != theirs.code || ours.stdout != theirs.stdout || !strings.Contains(theirs.stderr, badBatch) || ours.stderr != "ERROR: "+badBatch {
-					return errors.New("exit code and text are to be Salt's, without the traceback")
-				}
-				return nil
-			}),
+			salt("-b", "foo", "web-*", "test.ping").whichever().unlike("Python's tracebacks",
+				func(theirs, ours result) error {
+					if ours.code != theirs.code || ours.stdout != theirs.stdout ||
+						!strings.Contains(theirs.stderr, badBatch) ||
+						ours.stderr != "ERROR: "+badBatch {
+						return errors.New("exit code and text are to be Salt's, without the traceback")
+					}
+					return nil
+				}),
 		}},
 		{name: "15_failhard", lines: []line{
 			salt("-b", "1", "--failhard", "web-*", "cmd.run", "exit 3").whichever(),

@@ -5,13 +5,16 @@ import "testing"
 // scenes are all lines of the checklist, in an order in which they can run.
 func scenes() []scene {
 	var all []scene
-	for _, list := range [][]scene{saltScenes(), accessScenes(), externalScenes(), targetScenes(), outputScenes(), batchScenes(), copyScenes(), runnerScenes(), cacheScenes(), familyScenes(), stateRunScenes(), orchestrationScenes(), keyScenes(), absentScenes()} {
+	for _, list := range [][]scene{saltScenes(), accessScenes(), externalScenes(), targetScenes(),
+		outputScenes(), batchScenes(), copyScenes(), runnerScenes(), cacheScenes(), familyScenes(),
+		stateRunScenes(), orchestrationScenes(), keyScenes(), absentScenes()} {
 		all = append(all, list...)
 	}
 	return all
 }
 
-// TestCommands runs the checklist. First those that only look, beside each other; then those that need the masters for themselves.
+// TestCommands runs the checklist. First those that only look, beside each other; then those that
+// need the masters for themselves.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)

@@ -8,10 +8,12 @@ import (
 )
 
 func copyScenes() []scene {
-	big := bytes.Repeat([]byte("0123456789abcdef\x00\xff\n"), 20000) // several pieces of salt_cp_chunk_size
+	// several pieces of salt_cp_chunk_size
+	big := bytes.Repeat([]byte("0123456789abcdef\x00\xff\n"), 20000)
 	tree := func(t *testing.T, p *pair) {
 		for _, s := range p.sides() {
-			for name, text := range map[string][]byte{"motd": []byte("hello\n"), "big": big, "tree/a.conf": []byte("a\n"), "tree/sub/b.sh": []byte("b\n")} {
+			for name, text := range map[string][]byte{"motd": []byte("hello\n"), "big": big,
+				"tree/a.conf": []byte("a\n"), "tree/sub/b.sh": []byte("b\n")} {
 				path := filepath.Join(s.Dir, "src", name)
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 					t.Fatal(err)
@@ -42,11 +44,13 @@ func copyScenes() []scene {
 		salt("web-a", "file.directory_exists", "DIR/to/tree/none"),
 		cp("web-a", "DIR/src/tree", "DIR/to/x"),
 		cp("-C", "web-a", "DIR/src/nosuch", "DIR/to/x"),
-		cp("web-a", "DIR/src/nosuch", "DIR/to/x").unlike("Missing sources of salt-cp", prints("", "none of the source files is there\n", 0)),
+		cp("web-a", "DIR/src/nosuch", "DIR/to/x").unlike("Missing sources of salt-cp",
+			prints("", "none of the source files is there\n", 0)),
 		cp("web-a", "DIR/src/motd", "/dev/null/x"),
 		cp("nosuch", "DIR/src/motd", "DIR/to/x"),
 		cp("-C", "nosuch", "DIR/src/motd", "DIR/to/x"),
 		cp("web-a", "DIR/src/motd", "DIR/to/motd", "--out=json"),
-		cp("web-a", "DIR/src/motd").unlike("Help", begins("Usage: salt-cp [options] '<target>' SOURCE DEST\n", "", 64)),
+		cp("web-a", "DIR/src/motd").unlike("Help",
+			begins("Usage: salt-cp [options] '<target>' SOURCE DEST\n", "", 64)),
 	}}}
 }

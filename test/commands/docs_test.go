@@ -14,14 +14,16 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// TestDocs runs what the console blocks of the docs show on a playground of three masters, and compares.
+// TestDocs runs what the console blocks of the docs show on a playground of three masters, and
+// compares.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	own := filepath.Dir(e2e.Ours(t).Salt)
 	dir := e2e.Folder(t)
 	tour := &e2e.Process{Name: "clustermaster dev", Output: filepath.Join(dir, "dev.log")}
 	e2e.ShowOnFailure(t, tour.Output)
-	tour.Start(t, filepath.Join(own, "clustermaster"), "dev", "--dir", filepath.Join(dir, "dev"), "--minions", "3")
+	tour.Start(t, filepath.Join(own, "clustermaster"), "dev", "--dir", filepath.Join(dir, "dev"),
+		"--minions", "3")
 	t.Cleanup(func() {
 		tour.Signal(t, syscall.SIGTERM) // it ends its masters
 		if _, err := tour.Wait(20 * time.Second); err != nil {
@@ -29,12 +31,14 @@ func TestDocs(t *testing.T) {
 		}
 	})
 	e2e.Eventually(t, 120*time.Second, "the end of the tour", func() error {
-		if b, err := os.ReadFile(tour.Output); err != nil || !strings.Contains(string(b), "Go on playing") {
+		if b, err := os.ReadFile(tour.Output); err != nil ||
+			!strings.Contains(string(b), "Go on playing") {
 			return fmt.Errorf("not there: %w", err)
 		}
 		return nil
 	})
-	for _, name := range []string{"README.md", "docs/upgrade.md", "docs/commands.md", "docs/operations.md"} {
+	for _, name := range []string{"README.md", "docs/upgrade.md", "docs/commands.md",
+		"docs/operations.md"} {
 		b, err := os.ReadFile(filepath.Join(e2e.Root(t), name))
 		if err != nil {
 			t.Fatal(err)
@@ -45,10 +49,13 @@ func TestDocs(t *testing.T) {
 		}
 		for _, s := range steps {
 			cmd := exec.Command("bash", "-c", s.command)
-			cmd.Env = append(os.Environ(), "PATH="+own+":"+os.Getenv("PATH"), "SALT_CONFIG_DIR="+filepath.Join(dir, "dev", "m1"))
+			cmd.Env = append(os.Environ(), "PATH="+own+":"+os.Getenv("PATH"),
+				"SALT_CONFIG_DIR="+filepath.Join(dir, "dev", "m1"))
 			out, err := cmd.Output()
-			if got := trailing.ReplaceAllString(string(out), ""); err != nil || s.output != "" && !s.matches(got) {
-				t.Errorf("%s: $ %s\n%s--- shown as\n%s(error %v)", name, s.command, got, s.output, err)
+			if got := trailing.ReplaceAllString(string(out), ""); err != nil || s.output != "" &&
+				!s.matches(got) {
+				t.Errorf("%s: $ %s\n%s--- shown as\n%s(error %v)", name, s.command, got,
+					s.output, err)
 			}
 		}
 	}

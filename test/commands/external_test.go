@@ -82,17 +82,26 @@ func externalScenes() []scene {
 			frank(salt("web-a", "test.version")),
 			frank(salt("*", "test.version", "--out=txt")).anyOrder(),
 			frank(salt("web-a", "test.echo", "x")),
-			frank(salt("web-a", "test.arg", "one", "a=1")).unlike("`__pub_tgt` within rights", idsAreSent),
+			frank(salt("web-a", "test.arg", "one", "a=1")).unlike("`__pub_tgt` within rights",
+				idsAreSent),
 			frank(salt("web-b", "test.ping")),
 			frank(salt("web-a", "test.version", "--async")),
 			dev(salt("web-a", "cmd.run", "echo hi")),
 			secret("frank", salt("web-a", "test.ping")),
 			secret("zed", salt("web-a", "test.version")),
 			salt("web-a", "test.ping").by("auto", "dev1", "anything"),
-			salt("web-a", "test.ping").by("file", "ops1", "pass-ops1").unlike("Names of users in `external_auth`", prints("web-a:\n    True\n", "", 0)),
-			salt("web-a", "test.version").by("file", "fr*", "pass-star").unlike("Names of users in `external_auth`", prints("Authorization error occurred.\n", "", 0)),
-			salt("-a", "file", "--username", "frank", "web-a", "test.version").in("pass-frank\n").at("home").unlike("Asking for a password", prints("web-a:\n    "+reference+"\n", "password:", 0)),
-			salt("-a", "file", "web-a", "test.version").in("frank\npass-frank\n").at("home").unlike("Asking for a password", prints("username: web-a:\n    "+reference+"\n", "password:", 0)),
+			salt("web-a", "test.ping").by("file", "ops1",
+				"pass-ops1").unlike("Names of users in `external_auth`",
+				prints("web-a:\n    True\n", "", 0)),
+			salt("web-a", "test.version").by("file", "fr*",
+				"pass-star").unlike("Names of users in `external_auth`",
+				prints("Authorization error occurred.\n", "", 0)),
+			salt("-a", "file", "--username", "frank", "web-a",
+				"test.version").in("pass-frank\n").at("home").unlike("Asking for a password",
+				prints("web-a:\n    "+reference+"\n", "password:", 0)),
+			salt("-a", "file", "web-a",
+				"test.version").in("frank\npass-frank\n").at("home").unlike("Asking for a password",
+				prints("username: web-a:\n    "+reference+"\n", "password:", 0)),
 			salt("-T", "web-a", "test.ping").at("home"),
 		}},
 		{name: "21_external_auth_batch", lines: []line{
@@ -109,18 +118,24 @@ func externalScenes() []scene {
 			frank(salt("web-a", "test.arg", "one")),
 			frank(salt("web-a", "test.ping")),
 			frank(salt("web-a", "cmd.run", "id", "--out=json")),
-			frank(salt("web-a", "test.version", "--static")).unlike(asked, noBatch("Authorization error occurred.")),
-			frank(salt("web-a", "test.version", "-b", "1")).unlike(asked, noBatch("Authorization error occurred.")),
-			frank(salt("web-a", "cmd.run", "id", "--async")).unlike(asked, prints("Authorization error occurred.\n", "", 1)),
+			frank(salt("web-a", "test.version", "--static")).unlike(asked,
+				noBatch("Authorization error occurred.")),
+			frank(salt("web-a", "test.version", "-b", "1")).unlike(asked,
+				noBatch("Authorization error occurred.")),
+			frank(salt("web-a", "cmd.run", "id", "--async")).unlike(asked,
+				prints("Authorization error occurred.\n", "", 1)),
 			dev(salt("web-a", "cmd.script", "x")),
 			salt("web-a", "test.version").by("file", "frank", "wrong"),
 			salt("web-a", "test.version").by("file", "nosuch", "pass-frank"),
 			salt("web-a", "test.version").by("file", "zed", "pass-zed"),
 			salt("web-a", "test.version").by("file", "ivan", "pass-ivan"),
 			salt("web-a", "test.version", "--out=json").by("file", "frank", "wrong"),
-			salt("web-a", "test.version", "--static").by("file", "frank", "wrong").unlike(asked, noBatch("Authentication error occurred.")),
-			salt("web-a", "test.version", "-b", "1").by("file", "frank", "wrong").unlike(asked, noBatch("Authentication error occurred.")),
-			salt("web-a", "test.version", "--async").by("file", "frank", "wrong").unlike(asked, prints("Authentication error occurred.\n", "", 1)),
+			salt("web-a", "test.version", "--static").by("file", "frank", "wrong").unlike(asked,
+				noBatch("Authentication error occurred.")),
+			salt("web-a", "test.version", "-b", "1").by("file", "frank", "wrong").unlike(asked,
+				noBatch("Authentication error occurred.")),
+			salt("web-a", "test.version", "--async").by("file", "frank", "wrong").unlike(asked,
+				prints("Authentication error occurred.\n", "", 1)),
 			salt("web-a", "test.version").by("pam", "frank", "pass-frank"),
 			salt("web-a", "test.version").by("django", "frank", "pass-frank"),
 			salt("nosuch", "test.version").by("file", "frank", "wrong"),
@@ -165,24 +180,31 @@ func externalScenes() []scene {
 			frank(salt("-T", "web-a", "test.version")).at("home1"),
 			frank(salt("-T", "web-a", "test.ping")).at("home2"),
 			salt("-T", "web-a", "test.version").by("file", "frank", "wrong").at("home3"),
-			dev(run("-T", "test.arg", "a")).at("home4").unlike("Making a token", prints("args:\n    - a\nkwargs:\n    ----------\n", "", 0)),
+			dev(run("-T", "test.arg", "a")).at("home4").unlike("Making a token",
+				prints("args:\n    - a\nkwargs:\n    ----------\n", "", 0)),
 			dev(key("-T", "-l", "acc")).at("home5"),
-			run("auth.mk_token", "username=frank", "password=pass-frank", "eauth=file").mask(tokenText, "TOKEN").mask(`[0-9]{10}\.[0-9]+`, "TIME"),
-			run("auth.mk_token", "username=dev1", "password=pass-dev1", "eauth=file", "token_expire=60", "--out=json").mask(tokenText, "TOKEN").mask(`[0-9]{10}\.[0-9]+`, "TIME"),
+			run("auth.mk_token", "username=frank", "password=pass-frank",
+				"eauth=file").mask(tokenText, "TOKEN").mask(`[0-9]{10}\.[0-9]+`, "TIME"),
+			run("auth.mk_token", "username=dev1", "password=pass-dev1", "eauth=file",
+				"token_expire=60", "--out=json").mask(tokenText, "TOKEN").mask(`[0-9]{10}\.[0-9]+`,
+				"TIME"),
 			run("auth.mk_token", "username=frank", "password=wrong", "eauth=file"),
 			run("auth.mk_token", "username=frank", "password=pass-frank", "eauth=pam"),
 			run("auth.mk_token"),
 			run("auth.del_token", "6556760736e4077daa601baec2b67c24"),
 		}, do: func(t *testing.T, p *pair) {
 			p.both(func(s *side) {
-				for home, made := range map[string]bool{"home1": true, "home2": true, "home3": false, "home4": true, "home5": true} {
+				for home, made := range map[string]bool{"home1": true, "home2": true,
+					"home3": false, "home4": true, "home5": true} {
 					path := filepath.Join(s.Dir, home, "salt_token")
 					b, err := os.ReadFile(path)
 					info, statErr := os.Stat(path)
 					switch {
 					case !made && !errors.Is(err, os.ErrNotExist):
 						t.Errorf("%s: %s has a token after a wrong password: %v", s.kind, home, err)
-					case made && (errors.Join(err, statErr) != nil || !regexp.MustCompile("^"+tokenText+"$").Match(b) || info.Mode().Perm() != 0o600):
+					case made && (errors.Join(err, statErr) != nil ||
+						!regexp.MustCompile("^"+tokenText+"$").Match(b) ||
+						info.Mode().Perm() != 0o600):
 						t.Errorf("%s: %s has %q, %v", s.kind, path, b, errors.Join(err, statErr))
 					}
 				}

@@ -17,7 +17,8 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// What Salt answers to the lines is kept in testdata/answers, a file per scene, masked as for the comparison. `make salt-answers` asks it anew.
+// What Salt answers to the lines is kept in testdata/answers, a file per scene, masked as for the
+// comparison. `make salt-answers` asks it anew.
 var update = flag.Bool("update", false, "ask Salt anew, and keep its answers")
 
 // live tells whether Salt is asked in this run; its answers have to be those that are kept.
@@ -37,7 +38,8 @@ func TestSaltStillSays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			answers := answers.Open[said](t, answersOf(c.name), settings(), false)
 			for _, l := range c.lines {
-				answers.Salt(t, answers.Turn(), l.String(), func() said { return l.on(t, salts).said() })
+				answers.Salt(t, answers.Turn(), l.String(),
+					func() said { return l.on(t, salts).said() })
 			}
 		})
 	}
@@ -46,7 +48,8 @@ func TestSaltStillSays(t *testing.T) {
 // settings are what Salt's answers depend on beside the lines.
 var settings = sync.OnceValue(func() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, reference, options, salts, rootOptions, accessOptions, externalOptions, users, minionOptions+"--")
+	fmt.Fprintln(&b, reference, options, salts, rootOptions, accessOptions, externalOptions, users,
+		minionOptions+"--")
 	for _, files := range []map[string]string{rootFiles, runFiles, applied} {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			fmt.Fprintf(&b, "%s %q\n", name, files[name])
@@ -57,14 +60,17 @@ var settings = sync.OnceValue(func() string {
 
 // unnamed hides the names of this run's places, and of the user who runs it.
 func (s *side) unnamed(text string) string {
-	text = strings.NewReplacer(s.Dir, "DIR", s.Addr, "ADDR", filepath.Dir(filepath.Dir(s.program.Salt)), "PROGRAMS").Replace(text)
+	text = strings.NewReplacer(s.Dir, "DIR", s.Addr, "ADDR",
+		filepath.Dir(filepath.Dir(s.program.Salt)), "PROGRAMS").Replace(text)
 	if u, err := user.Current(); err == nil && u.Username != "root" {
-		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(u.Username)+`\b`).ReplaceAllString(text, "root")
+		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(u.Username)+`\b`).ReplaceAllString(text,
+			"root")
 	}
 	return text
 }
 
-// brief is a text, of a long one its digest: that is kept of it, for pages of documentation are Salt's.
+// brief is a text, of a long one its digest: that is kept of it, for pages of documentation are
+// Salt's.
 func brief(text string) string {
 	if len(text) <= 10000 {
 		return text
@@ -80,9 +86,11 @@ type said struct {
 }
 
 func (r result) said() said {
-	return said{slices.Collect(strings.Lines(brief(r.stdout))), slices.Collect(strings.Lines(brief(r.stderr))), r.code}
+	return said{slices.Collect(strings.Lines(brief(r.stdout))),
+		slices.Collect(strings.Lines(brief(r.stderr))), r.code}
 }
 
 func (s said) result() result {
-	return result{stdout: strings.Join(s.Stdout, ""), stderr: strings.Join(s.Stderr, ""), code: s.Code}
+	return result{stdout: strings.Join(s.Stdout, ""), stderr: strings.Join(s.Stderr, ""),
+		code: s.Code}
 }

@@ -14,13 +14,16 @@ func offering(ids ...string) func(t *testing.T, p *pair) {
 
 var fingerprint = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){31}`)
 
-// bodies checks a list of fingerprints: Salt's but for the figures, which are those of the keys' bodies.
+// bodies checks a list of fingerprints: Salt's but for the figures, which are those of the keys'
+// bodies.
 func bodies(theirs, ours result) error {
 	hide := func(s string) string { return fingerprint.ReplaceAllString(s, "PRINT") }
 	switch {
-	case hide(theirs.stdout) != hide(ours.stdout) || theirs.stderr != ours.stderr || theirs.code != ours.code:
+	case hide(theirs.stdout) != hide(ours.stdout) || theirs.stderr != ours.stderr ||
+		theirs.code != ours.code:
 		return errors.New("more differs than the fingerprints")
-	case slices.Equal(fingerprint.FindAllString(theirs.stdout, -1), fingerprint.FindAllString(ours.stdout, -1)):
+	case slices.Equal(fingerprint.FindAllString(theirs.stdout, -1),
+		fingerprint.FindAllString(ours.stdout, -1)):
 		return errors.New("the fingerprints are those of the whole text")
 	}
 	return nil
@@ -28,11 +31,16 @@ func bodies(theirs, ours result) error {
 
 func keyScenes() []scene {
 	var lists []line
-	for _, word := range []string{"pre", "un", "unaccepted", "acc", "accepted", "den", "denied", "rej", "rejected", "all", "bogus", ""} {
+	for _, word := range []string{"pre", "un", "unaccepted", "acc", "accepted", "den", "denied",
+		"rej", "rejected", "all", "bogus", ""} {
 		lists = append(lists, key("-l", word))
 	}
-	lists = append(lists, key("-L"), key(), key("--list-all"), key("stray"), key("-L", "-a", "new-1"), key("-q", "-L"), key("-L", "--out=json"), key("-L", "--out=yaml"), key("-L", "--out=nested"),
-		key("-L", "--out=txt"), key("-L", "--out=raw"), key("-L", "--out=pprint"), key("-L", "--force-color"), key("-l", "un", "--out=json"), key("-l", "acc", "--out=yaml", "--no-color"))
+	lists = append(lists, key("-L"), key(), key("--list-all"), key("stray"),
+		key("-L", "-a", "new-1"), key("-q", "-L"), key("-L", "--out=json"), key("-L", "--out=yaml"),
+		key("-L", "--out=nested"),
+		key("-L", "--out=txt"), key("-L", "--out=raw"), key("-L", "--out=pprint"), key("-L",
+			"--force-color"), key("-l", "un", "--out=json"),
+		key("-l", "acc", "--out=yaml", "--no-color"))
 	return []scene{
 		{name: "33_key_lists", lines: lists, alone: true, before: func(t *testing.T, p *pair) {
 			p.offer(t, 0, "new-1", "new-2", "new-3", "rej-1", "rej-2", "den-1")
@@ -43,44 +51,68 @@ func keyScenes() []scene {
 			p.offer(t, 1, "den-1")
 		}},
 		{name: "35_keys_no_match", alone: true, lines: []line{
-			key("-a", "nosuch"), key("-a", "nosuch", "--include-rejected"), key("-a", "nosuch", "--include-denied"), key("-a", "nosuch", "--include-all"), key("-a", "nosuch", "--include-all", "--include-denied"),
-			key("-r", "nosuch"), key("-r", "nosuch", "--include-accepted"), key("-r", "nosuch", "--include-all"), key("-r", "nosuch", "--include-denied"),
-			key("-d", "nosuch"), key("-d", "nosuch", "--include-all"), key("-d", "nosuch", "--include-denied"), key("-f", "nosuch"), key("-p", "nosuch"),
+			key("-a", "nosuch"), key("-a", "nosuch", "--include-rejected"),
+			key("-a", "nosuch", "--include-denied"), key("-a", "nosuch", "--include-all"),
+			key("-a", "nosuch", "--include-all", "--include-denied"),
+			key("-r", "nosuch"), key("-r", "nosuch", "--include-accepted"),
+			key("-r", "nosuch", "--include-all"), key("-r", "nosuch", "--include-denied"),
+			key("-d", "nosuch"), key("-d", "nosuch", "--include-all"),
+			key("-d", "nosuch", "--include-denied"), key("-f", "nosuch"), key("-p", "nosuch"),
 			key("-a", "web-a"), key("-r", "web-a"), key("-a", "nosuch", "--out=json"),
 		}},
 		{name: "36_fingerprints", alone: true, lines: []line{
-			key("-f", "new-1").unlike("Fingerprints", bodies), key("-f", "new-1,new-2").unlike("Fingerprints", bodies), key("-f", "new-*", "--out=json").unlike("Fingerprints", bodies),
-			key("-f", "*", "--out=yaml").mask(fingerprint.String(), "PRINT").unlike("Fingerprints", begins("local:\n  master.pub: PRINT\n", "", 0)),
-			key("-F", "--out=json").mask(fingerprint.String(), "PRINT").unlike("Fingerprints", begins("{\n    \"minions_pre\": {\n        \"new-1\": \"PRINT\"", "", 0)),
-			key("-p", "new-1"), key("-p", "new-*", "--out=json"), key("-p", "den-1"), key("-p", "rej-1", "--out=yaml"),
+			key("-f", "new-1").unlike("Fingerprints", bodies),
+			key("-f", "new-1,new-2").unlike("Fingerprints", bodies),
+			key("-f", "new-*", "--out=json").unlike("Fingerprints", bodies),
+			key("-f", "*", "--out=yaml").mask(fingerprint.String(), "PRINT").unlike("Fingerprints",
+				begins("local:\n  master.pub: PRINT\n", "", 0)),
+			key("-F", "--out=json").mask(fingerprint.String(), "PRINT").unlike("Fingerprints",
+				begins("{\n    \"minions_pre\": {\n        \"new-1\": \"PRINT\"", "", 0)),
+			key("-p", "new-1"), key("-p", "new-*", "--out=json"), key("-p", "den-1"),
+			key("-p", "rej-1", "--out=yaml"),
 		}, do: func(t *testing.T, p *pair) {
 			ours := p.ours.must(t, "salt-key", "-f", "web-a").stdout
 			minion := p.ours.must(t, "salt", "web-a", "key.finger", "--out=txt").stdout
-			if a, b := fingerprint.FindString(ours), fingerprint.FindString(minion); a == "" || a != b {
+			if a, b := fingerprint.FindString(ours), fingerprint.FindString(minion); a == "" ||
+				a != b {
 				t.Errorf("salt-key -f shows %q, the minion %q", a, b)
 			}
 		}},
 		{name: "34_prompts", alone: true, lines: []line{
-			key("-a", "new-1").in("n\n"), key("-a", "new-1").in("no\n"), key("-a", "new-1").in("x\n"), key("-r", "new-1").in("n\n"), key("-d", "new-1").in("\n"), key("-d", "new-1").in("n\n"), key("-L"),
-			key("-a", "new-1").in("\n"), key("-L"), key("-r", "new-2").in("Y\n"), key("-L"), key("-d", "new-1").in("yes\n"), key("-L"), key("-a", "new-3").in("y\n"), key("-d", "new-3").in("y\n"), key("-L"),
+			key("-a", "new-1").in("n\n"), key("-a", "new-1").in("no\n"),
+			key("-a", "new-1").in("x\n"), key("-r", "new-1").in("n\n"), key("-d", "new-1").in("\n"),
+			key("-d", "new-1").in("n\n"), key("-L"),
+			key("-a", "new-1").in("\n"), key("-L"), key("-r", "new-2").in("Y\n"), key("-L"),
+			key("-d", "new-1").in("yes\n"), key("-L"), key("-a", "new-3").in("y\n"),
+			key("-d", "new-3").in("y\n"), key("-L"),
 		}},
 		{name: "34_prompt_without_answer", alone: true, before: offering("eof-1"), lines: []line{
-			key("-a", "eof-1").unlike("Prompts at the end of the input", prints("The following keys are going to be accepted:\nUnaccepted Keys:\neof-1\nProceed? [n/Y]", "", 0)),
+			key("-a", "eof-1").unlike("Prompts at the end of the input",
+				prints("The following keys are going to be accepted:\nUnaccepted Keys:\neof-1\nProceed? [n/Y]", "", 0)),
 		}},
-		{name: "37_globs_and_lists", alone: true, before: offering("g-1", "g-2", "g-3", "h-1", "h-2"), lines: []line{
-			key("-a", "g-[12]", "-y"), key("-L"), key("-a", "g-3,h-1", "-y", "--out=json"), key("-r", "h-2", "-y"), key("-a", "h-2", "-y"), key("-a", "h-2", "-y", "--include-rejected"),
-			key("-r", "h-2", "-y", "--include-accepted"), key("-r", "g-1", "-y", "--include-all"), key("-a", "g-1", "-y", "--include-all"), key("-L"),
-			key("-d", "g-*", "-y"), key("-d", "h-?,x", "-y", "--preserve-minions", "True"), key("-L"),
-			key("-d", "web-a", "--preserve-minions"), key("--rotate-aes-key"),
-		}},
+		{name: "37_globs_and_lists", alone: true,
+			before: offering("g-1", "g-2", "g-3", "h-1", "h-2"), lines: []line{
+				key("-a", "g-[12]", "-y"), key("-L"), key("-a", "g-3,h-1", "-y", "--out=json"),
+				key("-r", "h-2", "-y"), key("-a", "h-2", "-y"),
+				key("-a", "h-2", "-y", "--include-rejected"),
+				key("-r", "h-2", "-y", "--include-accepted"),
+				key("-r", "g-1", "-y", "--include-all"),
+				key("-a", "g-1", "-y", "--include-all"), key("-L"),
+				key("-d", "g-*", "-y"), key("-d", "h-?,x", "-y", "--preserve-minions", "True"),
+				key("-L"),
+				key("-d", "web-a", "--preserve-minions"), key("--rotate-aes-key"),
+			}},
 		{name: "37_denied", alone: true, lines: []line{
-			key("-a", "den-*", "-y"), key("-r", "den-*", "-y"), key("-L"), key("-r", "den-1", "-y", "--include-denied"), key("-L"), key("-a", "den-1", "-y", "--include-rejected"), key("-L"),
+			key("-a", "den-*", "-y"), key("-r", "den-*", "-y"), key("-L"),
+			key("-r", "den-1", "-y", "--include-denied"), key("-L"),
+			key("-a", "den-1", "-y", "--include-rejected"), key("-L"),
 		}},
 		{name: "33_accept_all", alone: true, before: offering("all-1", "all-2"), lines: []line{
 			key("-A", "-y"), key("-L"), key("-d", "all-*", "-y"), key("-L"), key("-A", "-y"),
 		}},
 		{name: "33_reject_all", alone: true, before: offering("all-3", "all-4"), lines: []line{
-			key("-R", "-y"), key("-L"), key("-d", "all-*,rej-*,new-*,den-*,eof-*", "-y"), key("-L"), key("-R", "-y"),
+			key("-R", "-y"), key("-L"), key("-d", "all-*,rej-*,new-*,den-*,eof-*", "-y"), key("-L"),
+			key("-R", "-y"),
 		}},
 		{name: "38_key_events", alone: true, do: func(t *testing.T, p *pair) {
 			k := keyNumber(t, 0)
@@ -94,9 +126,12 @@ func keyScenes() []scene {
 			})
 		}},
 		{name: "usage_of_keys", masterless: true, lines: []line{
-			key("--foo"), key("-a"), key("--keysize", "5", "--gen-keys", "x"), key("--keysize", "x"), key("-v"), key("--hash-type", "md5"),
-			key("-h").mask(`(?s)\nOptions:.*`, "\n").unlike("Help", begins("Usage: salt-key [options]\n", "", 0)),
-			key("--version").unlike("Versions", begins("salt-key "+reference+" (clustermaster ", "", 0)),
+			key("--foo"), key("-a"), key("--keysize", "5", "--gen-keys", "x"),
+			key("--keysize", "x"), key("-v"), key("--hash-type", "md5"),
+			key("-h").mask(`(?s)\nOptions:.*`, "\n").unlike("Help",
+				begins("Usage: salt-key [options]\n", "", 0)),
+			key("--version").unlike("Versions",
+				begins("salt-key "+reference+" (clustermaster ", "", 0)),
 		}},
 	}
 }

@@ -45,11 +45,13 @@ type result struct {
 
 // equal tells whether two results are the same but for the time that they took.
 func (r result) equal(o result) bool {
-	return brief(r.stdout) == brief(o.stdout) && brief(r.stderr) == brief(o.stderr) && r.code == o.code
+	return brief(r.stdout) == brief(o.stdout) && brief(r.stderr) == brief(o.stderr) &&
+		r.code == o.code
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("exit %d after %v\nstdout:\n%s\nstderr:\n%s", r.code, r.took.Round(time.Millisecond), r.stdout, r.stderr)
+	return fmt.Sprintf("exit %d after %v\nstdout:\n%s\nstderr:\n%s", r.code,
+		r.took.Round(time.Millisecond), r.stdout, r.stderr)
 }
 
 // programs runs the programs of a folder.
@@ -68,7 +70,8 @@ func (p programs) run(t testing.TB, name string, c call) result {
 		t.Errorf("run %s: %v", name, err)
 		return result{code: -1}
 	}
-	timer := time.AfterFunc(commandLimit, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	timer := time.AfterFunc(commandLimit,
+		func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	err := cmd.Wait()
 	timer.Stop()
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
@@ -102,7 +105,8 @@ func startLibrary(t testing.TB, release string) *library {
 		t.Fatal(err)
 	}
 	l := &library{dir: dir, temp: e2e.Folder(t), in: in, waiting: map[int]chan syscall.WaitStatus{}}
-	l.cmd = exec.Command(filepath.Join(dir, "python3"), filepath.Join("testdata", "salt_commands.py"))
+	l.cmd = exec.Command(filepath.Join(dir, "python3"),
+		filepath.Join("testdata", "salt_commands.py"))
 	l.cmd.ExtraFiles = []*os.File{requests, replies}
 	l.cmd.Stderr = os.Stderr
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -130,7 +134,8 @@ func startLibrary(t testing.TB, release string) *library {
 	}()
 	t.Cleanup(func() {
 		in.Close()
-		_ = syscall.Kill(-l.cmd.Process.Pid, syscall.SIGKILL) // it is unwaited, so the number is still its own
+		// it is unwaited, so the number is still its own
+		_ = syscall.Kill(-l.cmd.Process.Pid, syscall.SIGKILL)
 		_ = l.cmd.Wait()
 		<-ended
 		out.Close()
@@ -146,7 +151,10 @@ func (l *library) run(t testing.TB, name string, c call) result {
 	done := make(chan syscall.WaitStatus, 1)
 	l.waiting[id] = done
 	l.mu.Unlock()
-	path := func(what string) string { return filepath.Join(l.temp, fmt.Sprintf("%d.%s", id, what)) }
+	path := func(what string) string {
+		return filepath.Join(l.temp,
+			fmt.Sprintf("%d.%s", id, what))
+	}
 	read := func(what string) string {
 		b, err := os.ReadFile(path(what))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -164,7 +172,8 @@ func (l *library) run(t testing.TB, name string, c call) result {
 		env[k] = v
 	}
 	b, err := json.Marshal(map[string]any{
-		"id": id, "prog": name, "path": filepath.Join(l.dir, name), "args": append([]string{}, c.args...), "env": env,
+		"id": id, "prog": name, "path": filepath.Join(l.dir, name),
+		"args": append([]string{}, c.args...), "env": env,
 		"stdin": path("stdin"), "stdout": path("stdout"), "stderr": path("stderr"),
 	})
 	start := time.Now()
@@ -179,7 +188,8 @@ func (l *library) run(t testing.TB, name string, c call) result {
 	case s := <-done:
 		return result{read("stdout"), read("stderr"), s.ExitStatus(), time.Since(start)}
 	case <-time.After(commandLimit):
-		t.Errorf("%s %q still runs after %v\n%s%s", name, c.args, commandLimit, read("stdout"), read("stderr"))
+		t.Errorf("%s %q still runs after %v\n%s%s", name, c.args, commandLimit, read("stdout"),
+			read("stderr"))
 		return result{code: -1}
 	}
 }

@@ -31,16 +31,17 @@ type scene struct {
 	before, do func(t *testing.T, p *pair)
 }
 
-// A line is one command line and what to make of what it prints. In arguments DIR is the folder of the side's master, $NAME what an earlier line saved or
-// what recent says.
+// A line is one command line and what to make of what it prints. In arguments DIR is the folder of
+// the side's master, $NAME what an earlier line saved or what recent says.
 type line struct {
 	program string
 	call
-	masks   []mask
-	order   *regexp.Regexp // begins each of the blocks that come in no order
-	file    string         // holds what was printed, to be compared as well
-	save    string         // the name under which the first job id in the output is kept
-	told    string         // in the output when what the line asks about has begun: it is asked again until then
+	masks []mask
+	order *regexp.Regexp // begins each of the blocks that come in no order
+	file  string         // holds what was printed, to be compared as well
+	save  string         // the name under which the first job id in the output is kept
+	// in the output when what the line asks about has begun: it is asked again until then
+	told    string
 	differs *difference
 }
 
@@ -88,8 +89,10 @@ func prints(stdout, stderr string, code int) func(theirs, ours result) error {
 // begins is a check for ours: how standard output and error begin.
 func begins(stdout, stderr string, code int) func(theirs, ours result) error {
 	return func(_, ours result) error {
-		if !strings.HasPrefix(ours.stdout, stdout) || !strings.HasPrefix(ours.stderr, stderr) || ours.code != code {
-			return fmt.Errorf("want exit %d, stdout that begins\n%s\nand stderr that begins\n%s", code, stdout, stderr)
+		if !strings.HasPrefix(ours.stdout, stdout) || !strings.HasPrefix(ours.stderr, stderr) ||
+			ours.code != code {
+			return fmt.Errorf("want exit %d, stdout that begins\n%s\nand stderr that begins\n%s",
+				code, stdout, stderr)
 		}
 		return nil
 	}
@@ -113,7 +116,9 @@ var masks = []mask{
 	{regexp.MustCompile(`("ts": )[0-9]+`), "${1}SECONDS"},
 	{regexp.MustCompile(`(?m)^unclosed .*\n`), ""}, // Python's own complaints about sockets
 	{regexp.MustCompile(`Traceback \(most recent call last\):\n(?:[ \t].*\n)*`), "TRACEBACK\n"},
-	{regexp.MustCompile(`Traceback \(most recent call last\):(?:\\n (?:[^\\\n]|\\[^n])*)+\\n`), "TRACEBACK "}, // in JSON
+	// in JSON
+	{regexp.MustCompile(`Traceback \(most recent call last\):(?:\\n (?:[^\\\n]|\\[^n])*)+\\n`),
+		"TRACEBACK "},
 	{regexp.MustCompile(`(?m)^\S+/python3\.\d+/\S+:\d+: \w+Warning: .*\n(?: .*\n)?`), ""},
 }
 
@@ -128,7 +133,8 @@ func (l line) hide(s *side, text string) string {
 
 var trailing = regexp.MustCompile(`(?m)[ \t]+$`)
 
-// sorted brings blocks into one order. A block goes on with lines that are indented or close a bracket.
+// sorted brings blocks into one order. A block goes on with lines that are indented or close a
+// bracket.
 func (l line) sorted(text string) string {
 	if l.order == nil {
 		return text
@@ -157,7 +163,8 @@ func (l line) sorted(text string) string {
 func (l line) on(t testing.TB, s *side) result {
 	t.Helper()
 	r := s.call(t, l.program, l.call)
-	for end := time.Now().Add(commandLimit); !strings.Contains(r.stdout, l.told) && time.Now().Before(end); {
+	for end := time.Now().Add(commandLimit); !strings.Contains(r.stdout, l.told) &&
+		time.Now().Before(end); {
 		r = s.call(t, l.program, l.call)
 	}
 	if l.save != "" {
@@ -207,7 +214,8 @@ func (l line) String() string {
 	return text
 }
 
-// ask has a line answered on the sides that there are, beside each other, and takes Salt's answer from what is kept where it has none.
+// ask has a line answered on the sides that there are, beside each other, and takes Salt's answer
+// from what is kept where it has none.
 func (p *pair) ask(t *testing.T, turn int, l line, on func(s *side) result) (theirs, ours result) {
 	t.Helper()
 	var salts func() said
@@ -235,7 +243,8 @@ func (p *pair) compareAt(t *testing.T, turn int, l line) {
 	case l.differs == nil && !same:
 		t.Errorf("%s %q\n--- Salt: %v\n--- ours: %v", l.program, l.args, theirs, ours)
 	case l.differs != nil && same:
-		t.Errorf("%s %q is said to differ (%s) and doesn't: %v", l.program, l.args, l.differs.title, ours)
+		t.Errorf("%s %q is said to differ (%s) and doesn't: %v", l.program, l.args,
+			l.differs.title, ours)
 	case l.differs != nil:
 		if err := l.differs.check(theirs, ours); err != nil {
 			t.Errorf("%s %q: %v\n--- Salt: %v\n--- ours: %v", l.program, l.args, err, theirs, ours)
@@ -303,7 +312,8 @@ func (s *side) fill(arg string) string {
 	return strings.ReplaceAll(arg, "DIR", s.Dir)
 }
 
-// recent lets job ids be written that both masters still keep: $JUST and six digits is one of two hours ago, $BEFORE and $AFTER are times around it.
+// recent lets job ids be written that both masters still keep: $JUST and six digits is one of two
+// hours ago, $BEFORE and $AFTER are times around it.
 func (s *side) recent() {
 	at := time.Now().Add(-2 * time.Hour)
 	const clock = "2006, Jan 02 15:04"
@@ -314,7 +324,8 @@ func (s *side) recent() {
 
 func (s *side) keep(name, text string) { s.notes.keep(name, text) }
 
-// TestDifferencesAreWritten reads docs/differences.md: each line that is meant to differ has its title in the section Commands.
+// TestDifferencesAreWritten reads docs/differences.md: each line that is meant to differ has its
+// title in the section Commands.
 func TestDifferencesAreWritten(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join(e2e.Root(t), "docs", "differences.md"))

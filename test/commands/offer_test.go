@@ -15,7 +15,8 @@ import (
 	"clustermaster/wire"
 )
 
-// keyNumber is one of two RSA keys, the same for both masters and always, for Salt's answers show them.
+// keyNumber is one of two RSA keys, the same for both masters and always, for Salt's answers show
+// them.
 func keyNumber(t testing.TB, n int) *wire.PrivateKey {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("offered-%d.pem", n)))
@@ -48,11 +49,13 @@ func (s *side) offer(id string, key *wire.PrivateKey) error {
 	if err != nil {
 		return err
 	}
-	packed, err := wire.AuthRequest{ID: id, Version: 3, Key: key, Nonce: nonce, EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1}.Pack()
+	packed, err := wire.AuthRequest{ID: id, Version: 3, Key: key, Nonce: nonce,
+		EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1}.Pack()
 	if err != nil {
 		return err
 	}
-	c, err := transport.DialRequests(ctx, net.JoinHostPort(s.Addr, strconv.Itoa(e2e.RequestPort)), transport.ClientOptions{})
+	c, err := transport.DialRequests(ctx, net.JoinHostPort(s.Addr, strconv.Itoa(e2e.RequestPort)),
+		transport.ClientOptions{})
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,13 @@ import (
 
 // applied are the state files that orchestrations have minions apply, and what they need.
 var applied = map[string]string{
-	"apply/changes.sls": "changed:\n  test.succeed_with_changes: []\n", "apply/nothing.sls": "same:\n  test.succeed_without_changes: []\n",
-	"apply/fails.sls": "wrong:\n  test.fail_without_changes: []\n", "apply/broken.sls": "one: {test.nop: []}\none {\n",
-	"apply/pillar.sls": "told:\n  test.show_notification:\n    - text: {{ pillar['word'] }}\n", "apply/top.sls": "base:\n  'web-*': [apply.changes]\n",
-	"apply/script.sh": "#!/bin/sh\necho \"args $*: {{ word }}\"\necho err >&2\n",
+	"apply/changes.sls": "changed:\n  test.succeed_with_changes: []\n",
+	"apply/nothing.sls": "same:\n  test.succeed_without_changes: []\n",
+	"apply/fails.sls":   "wrong:\n  test.fail_without_changes: []\n",
+	"apply/broken.sls":  "one: {test.nop: []}\none {\n",
+	"apply/pillar.sls":  "told:\n  test.show_notification:\n    - text: {{ pillar['word'] }}\n",
+	"apply/top.sls":     "base:\n  'web-*': [apply.changes]\n",
+	"apply/script.sh":   "#!/bin/sh\necho \"args $*: {{ word }}\"\necho err >&2\n",
 }
 
 // orchestration is one of testdata/orchestrations.yaml.
@@ -35,8 +38,9 @@ type orchestration struct {
 	name, file, sls string
 	args            []string
 	unlike          []string // ids of states that are meant to differ
-	grains          bool     // commands want to know the shell; Salt's runners take a second for grains
-	tag, data       string   // of an event that is fired until it ends
+	// commands want to know the shell; Salt's runners take a second for grains
+	grains    bool
+	tag, data string // of an event that is fired until it ends
 }
 
 // String is all that an answer depends on.
@@ -76,14 +80,17 @@ func orchestrations(t *testing.T) []orchestration {
 		fires, _ := m.Get("fires")
 		event, _ := fires.(value.Map)
 		out = append(out, orchestration{
-			name: m.String("name"), file: strings.ReplaceAll(strings.ReplaceAll(m.String("name"), " ", "_"), "'", ""), sls: m.String("sls"), args: words("args"), unlike: words("unlike"),
+			name: m.String("name"), file: strings.ReplaceAll(strings.ReplaceAll(m.String("name"),
+				" ", "_"), "'", ""), sls: m.String("sls"), args: words("args"),
+			unlike: words("unlike"),
 			grains: grains == true, tag: event.String("tag"), data: event.String("data"),
 		})
 	}
 	return out
 }
 
-// orchestrationScenes run the same orchestrations on both masters, and compare what they return and which events they fire.
+// orchestrationScenes run the same orchestrations on both masters, and compare what they return and
+// which events they fire.
 func orchestrationScenes() []scene {
 	return []scene{{name: "50_orchestrations", alone: true, do: func(t *testing.T, p *pair) {
 		site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +111,8 @@ func orchestrationScenes() []scene {
 			}
 			for name, text := range files {
 				path := filepath.Join(s.Dir, "srv", name)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+					os.WriteFile(path, []byte(text), 0o644)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -129,7 +137,10 @@ func orchestrationScenes() []scene {
 				jid := fmt.Sprintf("$JUST1%05d", i)
 				var salts func() outcome
 				if p.theirs != nil {
-					salts = func() outcome { return p.theirs.orchestrate(t, o, jid, site.URL, listeners[p.theirs]) }
+					salts = func() outcome {
+						return p.theirs.orchestrate(t, o, jid, site.URL,
+							listeners[p.theirs])
+					}
 				}
 				var got outcome
 				var wg sync.WaitGroup
@@ -145,13 +156,14 @@ func orchestrationScenes() []scene {
 // writeTop writes the top file that all other scenes have.
 func writeTop(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "srv", "top.sls"), []byte(rootFiles["srv/top.sls"]), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "srv", "top.sls"), []byte(rootFiles["srv/top.sls"]),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// outcome is what an orchestration returned, masked: the return of each state by its tag in the order of the document, what stands around it, and the
-// events, sorted.
+// outcome is what an orchestration returned, masked: the return of each state by its tag in the
+// order of the document, what stands around it, and the events, sorted.
 type outcome struct {
 	Tags   []string          `json:"tags"`
 	States map[string]string `json:"states"`
@@ -172,12 +184,14 @@ func compareOutcomes(t *testing.T, o orchestration, want, got outcome) {
 			t.Errorf("%s\nSalt %s\nours %s", tag, want.States[tag], got.States[tag])
 		case same && differs:
 			t.Errorf("%s is said to differ and doesn't: %s", tag, got.States[tag])
-		case differs && !strings.Contains(got.States[tag], `"result": true`) && o.name != "by ssh" && o.name != "orchestrations beside each other":
+		case differs && !strings.Contains(got.States[tag], `"result": true`) &&
+			o.name != "by ssh" && o.name != "orchestrations beside each other":
 			t.Errorf("%s is to be true: %s", tag, got.States[tag])
 		}
 	}
 	if len(o.unlike) == 0 && !slices.Equal(want.Events, got.Events) {
-		t.Errorf("events\n--- Salt\n%s\n--- ours\n%s", strings.Join(want.Events, "\n"), strings.Join(got.Events, "\n"))
+		t.Errorf("events\n--- Salt\n%s\n--- ours\n%s", strings.Join(want.Events, "\n"),
+			strings.Join(got.Events, "\n"))
 	}
 }
 
@@ -190,7 +204,8 @@ type listener struct {
 // listen starts salt-run state.event and waits until it hears something.
 func (s *side) listen(t *testing.T) *listener {
 	t.Helper()
-	l := &listener{Process: e2e.Process{Name: "events of " + s.kind, Output: filepath.Join(s.Dir, "events")}}
+	l := &listener{Process: e2e.Process{Name: "events of " + s.kind,
+		Output: filepath.Join(s.Dir, "events")}}
 	l.Start(t, s.program.Run, "-c", s.ConfDir, "--skip-grains", "state.event", "*")
 	e2e.Eventually(t, 60*time.Second, "events of "+s.kind, func() error {
 		s.must(t, "salt-run", "--skip-grains", "event.send", "my/start", "{a: 1}")
@@ -235,7 +250,8 @@ func (l *listener) until(t *testing.T, tag string) (lines []string) {
 }
 
 // orchestrate runs an orchestration on one side.
-func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string, events *listener) outcome {
+func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string,
+	events *listener) outcome {
 	jid = s.fill(jid) // events have it
 	args := []string{"--jid", jid, "state.orchestrate", "orch." + o.file, "--out=json"}
 	if !o.grains {
@@ -248,7 +264,8 @@ func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string, even
 		for tick := time.NewTicker(time.Second); o.tag != ""; {
 			select {
 			case <-tick.C:
-				s.call(t, "salt-run", call{args: []string{"--skip-grains", "--quiet", "event.send", o.tag, o.data}})
+				s.call(t, "salt-run", call{args: []string{"--skip-grains", "--quiet", "event.send",
+					o.tag, o.data}})
 			case <-ended:
 				tick.Stop()
 				return
@@ -294,7 +311,8 @@ func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string, even
 			out.States[tag] = mask(asJSON(byMinion(st.Value)))
 		}
 	}
-	slices.Sort(out.Tags) // value.Map keeps the order; the order of states is the compiler's to prove
+	// value.Map keeps the order; the order of states is the compiler's to prove
+	slices.Sort(out.Tags)
 	out.Rest += fmt.Sprintf(" exit %d %s", r.code, mask(asJSON(doc.Without("data"))))
 	for _, line := range events.until(t, "salt/run/"+jid+"/ret") {
 		if e := eventLine(line, jid); e != "" {
@@ -305,7 +323,8 @@ func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string, even
 	return out
 }
 
-// eventLine is an event without what differs from run to run; "" for those that are no part of an orchestration.
+// eventLine is an event without what differs from run to run; "" for those that are no part of an
+// orchestration.
 func eventLine(line, jid string) string {
 	tag, text, _ := strings.Cut(strings.TrimSpace(line), "\t")
 	v, err := yaml11.Load([]byte(text))
@@ -317,12 +336,15 @@ func eventLine(line, jid string) string {
 	switch {
 	case tag == "salt/run/"+jid+"/ret":
 		data = data.Without("return") // the document has it
-	case data.String("fun") == "test.sleep" && strings.Contains(text, `"fun_args": [12]`): // of 44_jobs_active, which may still run
+	case data.String("fun") == "test.sleep" &&
+		strings.Contains(text, `"fun_args": [12]`): // of 44_jobs_active, which may still run
 		return ""
-	case data.String("fun") == "saltutil.find_job", data.String("fun") == "runner.event.send", strings.HasPrefix(tag, "my/"):
+	case data.String("fun") == "saltutil.find_job", data.String("fun") == "runner.event.send",
+		strings.HasPrefix(tag, "my/"):
 		return ""
 	case strings.HasPrefix(tag, "salt/run/"), strings.HasPrefix(tag, "salt/wheel/"):
-	case strings.HasPrefix(tag, "salt/job/") && len(parts) > 3 && (parts[3] == "new" || parts[3] == "ret"):
+	case strings.HasPrefix(tag, "salt/job/") && len(parts) > 3 &&
+		(parts[3] == "new" || parts[3] == "ret"):
 		data = data.Without("return") // of states and functions that list much
 	default:
 		return ""
@@ -341,7 +363,10 @@ func byMinion(v any) any {
 			ids = ids && isMinion(p.Key)
 		}
 		if ids {
-			slices.SortFunc(out, func(a, b value.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+			slices.SortFunc(out, func(a, b value.Pair) int {
+				return strings.Compare(a.Key.(string),
+					b.Key.(string))
+			})
 		}
 		return out
 	case []any:
@@ -352,7 +377,10 @@ func byMinion(v any) any {
 			ids = ids && isMinion(e)
 		}
 		if ids {
-			slices.SortFunc(out, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+			slices.SortFunc(out, func(a,
+				b any) int {
+				return strings.Compare(a.(string), b.(string))
+			})
 		}
 		return out
 	}

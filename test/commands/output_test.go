@@ -11,21 +11,30 @@ func outputScenes() []scene {
 		return salt(append([]string{"web-a", "state.single"}, args...)...)
 	}
 	var forms, states []line
-	for _, out := range []string{"nested", "json", "yaml", "txt", "text", "raw", "pprint", "highstate", "no_return"} {
+	for _, out := range []string{"nested", "json", "yaml", "txt", "text", "raw", "pprint",
+		"highstate", "no_return"} {
 		forms = append(forms, outputter("--out="+out))
 	}
-	forms = append(forms, outputter("--out=key").unlike("Outputters that fail", begins("web-a:\n    ----------\n    /:\n", "", 0)))
+	forms = append(forms, outputter("--out=key").unlike("Outputters that fail",
+		begins("web-a:\n    ----------\n    /:\n", "", 0)))
 	for _, out := range []string{"json", "yaml", "pprint"} {
-		forms = append(forms, outputter("--out="+out, "--out-indent=-1"), outputter("--out="+out, "--out-indent=2"))
+		forms = append(forms, outputter("--out="+out, "--out-indent=-1"),
+			outputter("--out="+out, "--out-indent=2"))
 	}
 	for _, mode := range []string{"full", "terse", "mixed", "changes", "filter", "terse_id"} {
-		states = append(states, state("test.succeed_with_changes", "name=x", "--state-output="+mode))
+		states = append(states, state("test.succeed_with_changes", "name=x",
+			"--state-output="+mode))
 	}
 	states = append(states,
-		state("test.nop", "name=x"), state("test.fail_without_changes", "name=x"), state("test.fail_with_changes", "name=x"),
-		state("test.succeed_with_changes", "name=x", "test=True"), state("test.nop", "name=x", "--state-verbose=False"),
-		state("test.nop", "name=x", "--output-diff"), state("test.nop", "name=x", "--out=nested").mask(`SPAN|(?m)^( *duration:\n *)[0-9.]+`, "${1}SPAN"),
-		state("test.succeed_with_changes", "name=x", "--force-color"), state("test.fail_without_changes", "name=x", "--force-color"), state("no.such", "name=x"),
+		state("test.nop", "name=x"), state("test.fail_without_changes", "name=x"),
+		state("test.fail_with_changes", "name=x"),
+		state("test.succeed_with_changes", "name=x", "test=True"),
+		state("test.nop", "name=x", "--state-verbose=False"),
+		state("test.nop", "name=x", "--output-diff"),
+		state("test.nop", "name=x", "--out=nested").mask(`SPAN|(?m)^( *duration:\n *)[0-9.]+`,
+			"${1}SPAN"),
+		state("test.succeed_with_changes", "name=x", "--force-color"),
+		state("test.fail_without_changes", "name=x", "--force-color"), state("no.such", "name=x"),
 		state("test.nop", "name=x", "--state-output=terse", "--force-color"),
 	)
 	return []scene{
@@ -45,16 +54,20 @@ func outputScenes() []scene {
 		}},
 		{name: "10_outputters_that_are_gone", lines: []line{
 			salt("web-a", "test.ping", "--out=nosuch"),
-			salt("web-a", "test.ping", "--out=quiet").unlike("Outputters of 3006", prints("", "", 0)),
-			salt("web-a", "cmd.run", "echo a", "--out=newline_values_only").unlike("Outputters of 3006", prints("a\n", "", 0)),
+			salt("web-a", "test.ping", "--out=quiet").unlike("Outputters of 3006",
+				prints("", "", 0)),
+			salt("web-a", "cmd.run", "echo a",
+				"--out=newline_values_only").unlike("Outputters of 3006", prints("a\n", "", 0)),
 			salt("web-a", "test.outputter", "[{a: 1, b: 2}, {a: 3, b: 4}]", "--out=table"),
 		}},
 		{name: "23_out_file", lines: []line{
 			salt("web-a", "test.ping", "--out-file=DIR/out").writes("DIR/out"),
 			salt("web-a", "test.echo", "x", "--out-file=DIR/out").writes("DIR/out"),
-			salt("web-a", "test.echo", "y", "--out-file=DIR/out", "--out-file-append", "--out=json").writes("DIR/out"),
+			salt("web-a", "test.echo", "y", "--out-file=DIR/out", "--out-file-append",
+				"--out=json").writes("DIR/out"),
 			salt("web-a", "cmd.run", "exit 3", "--output-file=DIR/out").writes("DIR/out"),
-			salt("web-a", "test.echo", "z", "--out-file=DIR/out", "--force-color").writes("DIR/out"),
+			salt("web-a", "test.echo", "z", "--out-file=DIR/out",
+				"--force-color").writes("DIR/out"),
 		}},
 		{name: "24_colours", lines: []line{
 			outputter("--force-color"),

@@ -25,7 +25,8 @@ type side struct {
 	notes   notes
 }
 
-// options are what both masters have. A minion may take its time on a busy machine; lines that wait for a silent one say -t or timeout=.
+// options are what both masters have. A minion may take its time on a busy machine; lines that wait
+// for a silent one say -t or timeout=.
 const options = `timeout: 15
 gather_job_timeout: 3
 keep_jobs_seconds: 86400
@@ -41,19 +42,23 @@ const salts = "worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\n"
 func newSide(t testing.TB, kind string, cmd command, p e2e.Programs) *side {
 	t.Helper()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
-	s := &side{Master: c.Masters[0], kind: kind, program: p, cmd: cmd, minions: map[string]*e2e.Minion{}}
+	s := &side{Master: c.Masters[0], kind: kind, program: p, cmd: cmd,
+		minions: map[string]*e2e.Minion{}}
 	s.recent()
 	writeRoots(t, s.Dir)
 	writeRuns(t, s.Dir)
 	writeUsers(t, s.Dir)
-	text := regexp.MustCompile(`(?m)^(file|pillar)_roots:.*\n`).ReplaceAllString(s.Config(t), "") + strings.ReplaceAll(rootOptions, "DIR", s.Dir) + options + accessOptions + strings.ReplaceAll(externalOptions, "DIR", s.Dir)
+	text := regexp.MustCompile(`(?m)^(file|pillar)_roots:.*\n`).ReplaceAllString(s.Config(t), "") +
+		strings.ReplaceAll(rootOptions, "DIR", s.Dir) + options + accessOptions +
+		strings.ReplaceAll(externalOptions, "DIR", s.Dir)
 	if kind == "salt" {
 		text += salts
 	}
 	s.Configure(t, text)
 	s.configureDown(t)
 	for _, id := range []string{"web-a", "web-b"} {
-		s.minions[id] = e2e.NewMinion(t, c.Dir, e2e.MinionOptions{ID: id, Release: reference, Master: s.Addr, Extra: minionOptions})
+		s.minions[id] = e2e.NewMinion(t, c.Dir,
+			e2e.MinionOptions{ID: id, Release: reference, Master: s.Addr, Extra: minionOptions})
 	}
 	return s
 }
@@ -63,7 +68,8 @@ func (s *side) configureDown(t testing.TB) {
 	t.Helper()
 	dir := filepath.Join(s.Dir, "down")
 	text := fmt.Sprintf("root_dir: %[1]s\nsock_dir: %[1]s/run\nlog_file: %[1]s/log\nlog_level: error\n", dir)
-	err := errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o755), os.WriteFile(filepath.Join(dir, "master"), []byte(text), 0o644))
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o755),
+		os.WriteFile(filepath.Join(dir, "master"), []byte(text), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +112,8 @@ func (p *pair) sides() []*side {
 	return []*side{p.theirs, p.ours}
 }
 
-// both does the same on the sides that there are, at the same time. What f reports it reports as an error, never as fatal.
+// both does the same on the sides that there are, at the same time. What f reports it reports as an
+// error, never as fatal.
 func (p *pair) both(f func(s *side)) {
 	var wg sync.WaitGroup
 	for _, s := range p.sides() {
@@ -156,9 +163,11 @@ func startPairWith(t *testing.T, prepare func(s *side)) *pair {
 func (s *side) waitMinions(t *testing.T) {
 	t.Helper()
 	e2e.Eventually(t, 60*time.Second, "minions at "+s.kind, func() error {
-		r := s.call(t, "salt", call{args: []string{"-t", "1", "--static", "--out=txt", "*", "test.ping"}})
+		r := s.call(t, "salt", call{args: []string{"-t", "1", "--static", "--out=txt", "*",
+			"test.ping"}})
 		if r.stdout != "web-a: True\nweb-b: True\n" && r.stdout != "web-b: True\nweb-a: True\n" {
-			if s.kind == "salt" { // a minion that asks just when its key is accepted is pending again
+			// a minion that asks just when its key is accepted is pending again
+			if s.kind == "salt" {
 				s.call(t, "salt-key", call{args: []string{"-A", "-y"}})
 			}
 			return fmt.Errorf("%v", r)

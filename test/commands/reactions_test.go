@@ -50,7 +50,8 @@ const reactorOptions = `reactor:
   - 'salt/beacon/*/load/': [DIR/react/beacon.sls]
 `
 
-// scheduleOptions: what the events of the schedule's returns have to be like. Salt's master looks when its smallest interval has passed.
+// scheduleOptions: what the events of the schedule's returns have to be like. Salt's master looks
+// when its smallest interval has passed.
 const scheduleOptions = `schedule:
   plain: {function: test.arg, seconds: 3, args: [q]}
   full: {function: test.arg, seconds: 4, args: [1, {a: b}], kwargs: {k: [v]}, metadata: {m: x}, maxrunning: 2}
@@ -63,7 +64,8 @@ const scheduleOptions = `schedule:
   named: {function: test.arg, seconds: 4, name: by another name}
 `
 
-// reactions are the SLS files, below DIR. Each reaction carries its own name, so that it is known in the events.
+// reactions are the SLS files, below DIR. Each reaction carries its own name, so that it is known
+// in the events.
 var reactions = map[string]string{
 	"react/local.sls": `
 local-args-list:
@@ -257,7 +259,8 @@ type reacting struct {
 	Data map[string]any
 }
 
-// reactionLine says of an event which reaction it is of, or "": the tag's kind, the function, its arguments, user and outcome.
+// reactionLine says of an event which reaction it is of, or "": the tag's kind, the function, its
+// arguments, user and outcome.
 func reactionLine(e reacting) string {
 	if e.Tag == "__schedule_return" {
 		delete(e.Data, "pid")
@@ -298,7 +301,8 @@ func reactionLine(e reacting) string {
 		} else if ok && strings.HasPrefix(ret, "\nPassed invalid arguments") {
 			d["return"], _, _ = strings.Cut(ret, "\n\nUsage:")
 		}
-		return parts[1] + " " + parts[3] + " " + text("fun", "fun_args", "user", "success", "retcode", "return")
+		return parts[1] + " " + parts[3] + " " + text("fun", "fun_args", "user", "success",
+			"retcode", "return")
 	}
 	return ""
 }
@@ -336,32 +340,37 @@ func (s *reactorSide) lines(t *testing.T) []string {
 		if !ok || json.Unmarshal([]byte(data), &e.Data) != nil {
 			continue
 		}
-		if line := reactionLine(e); line != "" && !strings.Contains(line, `"fun":"event.send"`) && !strings.Contains(line, `fun="event.send"`) {
+		if line := reactionLine(e); line != "" && !strings.Contains(line, `"fun":"event.send"`) &&
+			!strings.Contains(line, `fun="event.send"`) {
 			out = append(out, strings.ReplaceAll(s.unnamed(line), s.ID, "MASTER"))
 		}
 	}
 	return out
 }
 
-// reacted is what the events of one side tell: how often each came, and the jobs whose order follows from requisites.
+// reacted is what the events of one side tell: how often each came, and the jobs whose order
+// follows from requisites.
 type reacted struct {
 	Events map[string]int `json:"events"`
 	Order  []string       `json:"order"`
 }
 
-// inOrder are those of the reactions whose order follows from requisites, in the order in which they were published.
+// inOrder are those of the reactions whose order follows from requisites, in the order in which
+// they were published.
 func inOrder(lines []string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool {
 		return !strings.HasPrefix(l, "job ") || !strings.Contains(l, `["order-`)
 	})
 }
 
-// reactorLines are the functions of the family reactor, in this order, on sides with reactorOptions.
+// reactorLines are the functions of the family reactor, in this order, on sides with
+// reactorOptions.
 func reactorLines() []line {
 	// Salt prints its request to the reactor, the master's key in it, before the answer.
 	answer := func(theirs, ours result) error {
 		request, ok := strings.CutSuffix(theirs.stdout, ours.stdout)
-		if !ok || ours.stdout == "" || !strings.Contains(request, "salt/reactors/manage/") || ours.stderr != theirs.stderr || ours.code != theirs.code {
+		if !ok || ours.stdout == "" || !strings.Contains(request, "salt/reactors/manage/") ||
+			ours.stderr != theirs.stderr || ours.code != theirs.code {
 			return errors.New("ours is to be Salt's without the request before it")
 		}
 		return nil
@@ -369,30 +378,39 @@ func reactorLines() []line {
 	var lines []line
 	for _, args := range [][]string{
 		{"reactor.list"}, {"reactor.list", "--out=json"},
-		{"reactor.add", "more/*", "DIR/react/more.sls"}, {"reactor.add", "more/*", "DIR/react/other.sls"},
-		{"reactor.add", "most/*", "reactors=[DIR/react/a.sls, DIR/react/b.sls]", "--out=json"}, {"reactor.add", "t/local", "x.sls"},
-		{"reactor.delete", "more/*"}, {"reactor.delete", "more/*", "--out=json"}, {"reactor.delete", "nosuch"},
-		{"reactor.delete", "t/runner"}, {"reactor.delete", "t/runner"}, {"reactor.add", "t/runner", "DIR/react/runner2.sls"},
+		{"reactor.add", "more/*", "DIR/react/more.sls"},
+		{"reactor.add", "more/*", "DIR/react/other.sls"},
+		{"reactor.add", "most/*", "reactors=[DIR/react/a.sls, DIR/react/b.sls]", "--out=json"},
+		{"reactor.add", "t/local", "x.sls"},
+		{"reactor.delete", "more/*"}, {"reactor.delete", "more/*", "--out=json"},
+		{"reactor.delete", "nosuch"},
+		{"reactor.delete", "t/runner"}, {"reactor.delete", "t/runner"},
+		{"reactor.add", "t/runner", "DIR/react/runner2.sls"},
 		{"reactor.list", "--out=yaml"},
-		{"reactor.is_leader"}, {"reactor.set_leader", "False"}, {"reactor.is_leader", "--out=json"}, {"reactor.set_leader", "value=True"}, {"reactor.set_leader"},
+		{"reactor.is_leader"}, {"reactor.set_leader", "False"}, {"reactor.is_leader", "--out=json"},
+		{"reactor.set_leader", "value=True"}, {"reactor.set_leader"},
 	} {
-		lines = append(lines, run(args...).mask(`[A-Za-z0-9+/]{75}=`, "KEY").unlike("The key in what reactor functions print", answer))
+		lines = append(lines, run(args...).mask(`[A-Za-z0-9+/]{75}=`,
+			"KEY").unlike("The key in what reactor functions print", answer))
 	}
 	return append(lines, run("reactor.add").unlike("Texts of the runner functions",
 		ownText("\nPassed invalid arguments: add() missing 2 required positional arguments: 'event' and 'reactors'\n\nUsage:\n\n")))
 }
 
-// TestReactions fires the same events at Salt's master and at ours and compares the jobs, returns and runner and wheel events of all reactions.
+// TestReactions fires the same events at Salt's master and at ours and compares the jobs, returns
+// and runner and wheel events of all reactions.
 func TestReactions(t *testing.T) {
 	t.Parallel()
 	p := startPairWith(t, func(s *side) {
 		for name, text := range reactions {
 			path := filepath.Join(s.Dir, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(s.fill(text)), 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, []byte(s.fill(text)), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s.Configure(t, s.Config(t)+strings.ReplaceAll(reactorOptions, "DIR", s.Dir)+scheduleOptions+"unique_jid: True\n")
+		s.Configure(t, s.Config(t)+strings.ReplaceAll(reactorOptions, "DIR", s.Dir)+scheduleOptions+
+			"unique_jid: True\n")
 	})
 	answers := answers.Open[reacted](t, answersOf("reactions"), reactionSettings(), *update)
 	var sides []*reactorSide
@@ -400,12 +418,17 @@ func TestReactions(t *testing.T) {
 		sides = append(sides, &reactorSide{side: s})
 	}
 	for _, s := range sides {
-		s.listener = &e2e.Process{Name: s.kind + " events", Output: filepath.Join(s.Dir, "events.log")}
+		s.listener = &e2e.Process{Name: s.kind + " events",
+			Output: filepath.Join(s.Dir, "events.log")}
 		s.listener.Start(t, s.program.Run, "-c", s.ConfDir, "state.event")
 	}
-	fire := func(tag, data string) { p.both(func(s *side) { s.must(t, "salt-run", "event.send", tag, data) }) }
+	fire := func(tag,
+		data string) {
+		p.both(func(s *side) { s.must(t, "salt-run", "event.send", tag, data) })
+	}
 	has := func(s *reactorSide, text string) error {
-		if lines := s.lines(t); !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, text) }) {
+		if lines := s.lines(t); !slices.ContainsFunc(lines,
+			func(l string) bool { return strings.Contains(l, text) }) {
 			return fmt.Errorf("no %q among\n%s", text, strings.Join(lines, "\n"))
 		}
 		return nil
@@ -416,7 +439,10 @@ func TestReactions(t *testing.T) {
 			return has(s, `"n":"ready"`)
 		})
 	}
-	for _, tag := range []string{"t/local", "t/forms", "t/runner", "t/wheel", "t/tgt", "t/glob", "t/salt", "t/twice", "t/wrong/a", "t/wrong/b", "t/wrong/c", "t/wrong/d", "t/wrong/e", "t/wrong/f", "t/args", "t/renderers", "t/nocache", "t/order", "t/order/missing", "t/order/circle", "t/order/prereq"} {
+	for _, tag := range []string{"t/local", "t/forms", "t/runner", "t/wheel", "t/tgt", "t/glob",
+		"t/salt", "t/twice", "t/wrong/a", "t/wrong/b", "t/wrong/c", "t/wrong/d", "t/wrong/e",
+		"t/wrong/f", "t/args", "t/renderers", "t/nocache", "t/order", "t/order/missing",
+		"t/order/circle", "t/order/prereq"} {
 		fire(tag, "{a: 1}")
 	}
 	fire("t/data/run", "{x: [1, {y: z}], to: web-b}")
@@ -430,12 +456,17 @@ func TestReactions(t *testing.T) {
 	// too take minutes. How fast reactions are is measured elsewhere.
 	const all = 4 * time.Minute
 	for _, s := range sides {
-		e2e.Eventually(t, all, s.kind+" reacts to the start of a minion", func() error { return has(s, `return fun="test.arg" id="web-b" fun_args=["start of web-b"]`) })
+		e2e.Eventually(t, all, s.kind+" reacts to the start of a minion",
+			func() error {
+				return has(s,
+					`return fun="test.arg" id="web-b" fun_args=["start of web-b"]`)
+			})
 	}
 	fire("t/end", "{n: last}")
 	for _, s := range sides {
 		e2e.Eventually(t, all, s.kind+" comes to the end", func() error {
-			for _, sign := range []string{`return fun="test.arg" id="web-a" fun_args=["last"]`, `run ret fun="runner.test.arg" fun_args=[{"n":"last"}]`} {
+			for _, sign := range []string{`return fun="test.arg" id="web-a" fun_args=["last"]`,
+				`run ret fun="runner.test.arg" fun_args=[{"n":"last"}]`} {
 				if err := has(s, sign); err != nil {
 					return err
 				}
@@ -448,8 +479,10 @@ func TestReactions(t *testing.T) {
 		for _, l := range lines {
 			switch {
 			case strings.Contains(l, "ready"), strings.Contains(l, "test.ping"): // of the beginning
-			case strings.Contains(l, "saltutil.find_job"): // a busy machine's minions are asked whether they are at it
-			case strings.Contains(l, "ret of runner.event.send by root"), strings.HasPrefix(l, "scheduled "): // as often as it took
+			case strings.Contains(l,
+				"saltutil.find_job"): // a busy machine's minions are asked whether they are at it
+			case strings.Contains(l, "ret of runner.event.send by root"),
+				strings.HasPrefix(l, "scheduled "): // as often as it took
 				n[l] = 1
 			default:
 				n[keyHash.ReplaceAllString(l, "FINGERPRINT")]++
@@ -490,15 +523,23 @@ func TestReactions(t *testing.T) {
 		}
 	}
 	theirs := answers.Salt(t, answers.Turn(), "reactions", salts)
-	e2e.Eventually(t, all, "all reactions are Salt's", func() error { return compare(theirs.Events, count(ours.lines(t))) })
+	e2e.Eventually(t, all, "all reactions are Salt's",
+		func() error { return compare(theirs.Events, count(ours.lines(t))) })
 	if got := inOrder(ours.lines(t)); len(theirs.Order) != 10 || !slices.Equal(theirs.Order, got) {
-		t.Errorf("requisites order reactions\n%s\nin Salt, here\n%s", strings.Join(theirs.Order, "\n"), strings.Join(got, "\n"))
+		t.Errorf("requisites order reactions\n%s\nin Salt, here\n%s",
+			strings.Join(theirs.Order, "\n"), strings.Join(got, "\n"))
 	}
 	t.Run("family", func(t *testing.T) { p.play(t, scene{name: "reactor", lines: reactorLines()}) })
 	t.Run("ids", func(t *testing.T) { p.play(t, scene{name: "job_ids", lines: jobIDLines()}) })
-	// Salt's signs in as a minion for the first such reaction, and reacts to nothing more until that is done.
+	// Salt's signs in as a minion for the first such reaction, and reacts to nothing more until
+	// that is done.
 	p.ours.must(t, "salt-run", "event.send", "t/caller", "{}")
 	for _, name := range []string{"caller-args", "caller-old"} {
-		e2e.Eventually(t, 30*time.Second, name, func() error { _, err := os.Stat(filepath.Join(p.ours.Dir, "react", name)); return err })
+		e2e.Eventually(t, 30*time.Second, name,
+			func() error {
+				_, err := os.Stat(filepath.Join(p.ours.Dir, "react",
+					name))
+				return err
+			})
 	}
 }

@@ -12,7 +12,8 @@ import (
 // ownText checks that ours ends as Salt's command does, with a text of its own that begins so.
 func ownText(stdout string) func(theirs, ours result) error {
 	return func(theirs, ours result) error {
-		if ours.code != theirs.code || ours.stderr != theirs.stderr || !strings.HasPrefix(ours.stdout, stdout) {
+		if ours.code != theirs.code || ours.stderr != theirs.stderr ||
+			!strings.HasPrefix(ours.stdout, stdout) {
 			return fmt.Errorf("exit code and standard error are to be Salt's, and standard output begins\n%s", stdout)
 		}
 		return nil
@@ -25,20 +26,29 @@ func runnerScenes() []scene {
 	return []scene{
 		{name: "41_runner_calls", lines: []line{
 			run("nosuch.fun"), run("nosuch"), run("nosuch.fun", "--out=json"),
-			run("test.arg", "1", "a=b", "c=[1, 2]", "x==y"), run("test.arg", "1", "a=b", "--out=json"), run("test.arg", "1", "a=b", "--out=yaml"),
-			run("test.arg", "--no-parse", "a", "a=1", "b=1"), run("--args-stdin", "test.arg").in("1\na=b\n-c\nDIR/etc\n"),
+			run("test.arg", "1", "a=b", "c=[1, 2]", "x==y"),
+			run("test.arg", "1", "a=b", "--out=json"), run("test.arg", "1", "a=b", "--out=yaml"),
+			run("test.arg", "--no-parse", "a", "a=1", "b=1"),
+			run("--args-stdin", "test.arg").in("1\na=b\n-c\nDIR/etc\n"),
 			run("test.raw_arg", "1", "__a=b").mask(`(?m)^    __pub.*\n(?:        .*\n)*`, ""),
-			run("test.metasyntactic"), run("test.metasyntactic", "locality=uk"), run("test.metasyntactic", "locality=de"),
-			run("test.stdout_print"), run("test.stdout_print", "--quiet"), run("test.stdout_print", "--out=json"),
+			run("test.metasyntactic"), run("test.metasyntactic", "locality=uk"),
+			run("test.metasyntactic", "locality=de"),
+			run("test.stdout_print"), run("test.stdout_print", "--quiet"),
+			run("test.stdout_print", "--out=json"),
 			run("test.sleep", "0.1"), run("test.sleep", "s_time=0.1", "--out=json"),
-			run("test.sleep", "a", "b", "c").unlike("Texts of the runner functions", ownText(wrongSleep)),
-			run("jobs.lookup_jid").unlike("Texts of the runner functions", ownText("\nPassed invalid arguments: lookup_jid() missing 1 required positional argument: 'jid'\n\nUsage:\n\n")),
-			run("test.sleep", "nosuch=1").unlike("Texts of the runner functions", ownText("test.sleep:\n\n        Sleep ")),
+			run("test.sleep", "a", "b", "c").unlike("Texts of the runner functions",
+				ownText(wrongSleep)),
+			run("jobs.lookup_jid").unlike("Texts of the runner functions",
+				ownText("\nPassed invalid arguments: lookup_jid() missing 1 required positional argument: 'jid'\n\nUsage:\n\n")),
+			run("test.sleep", "nosuch=1").unlike("Texts of the runner functions",
+				ownText("test.sleep:\n\n        Sleep ")),
 			run("event.send", "my/tag", "{a: 1}"), run("event.send", "my/tag"),
-			run("event.send", "my/tag", "text").unlike("Python's tracebacks", begins("Exception occurred in runner event.send: ", "", 1)),
+			run("event.send", "my/tag", "text").unlike("Python's tracebacks",
+				begins("Exception occurred in runner event.send: ", "", 1)),
 			run("test.arg", "1", "--async"),
 			run("--jid", "$JUST244628", "test.arg", "1"),
-			run("-d", "test.arg").unlike("Texts of the runner functions", ownText("test.arg:\n\n    ")),
+			run("-d", "test.arg").unlike("Texts of the runner functions",
+				ownText("test.arg:\n\n    ")),
 			run("-d", "nosuch"), run("-d", "a", "b"), run("--foo"), run("-t", "x", "test.arg"),
 			run().unlike("Texts of the runner functions", ownText("auth.")),
 			run("test.arg", "-a", "pam", "--username", "x", "--password", "y"),
@@ -50,55 +60,84 @@ func runnerScenes() []scene {
 			run("jobs.lookup_jid", "$JUST244630", "--out=json"),
 			run("jobs.list_job", "$JUST244630"),
 		}, do: func(t *testing.T, p *pair) {
-			p.watch(t, run("state.event", "salt/run/$JUST244632/*", "count=2").blocks(`^salt/`), calling(t, "--jid", "$JUST244632", "test.arg", "1", "a=b"))
+			p.watch(t, run("state.event", "salt/run/$JUST244632/*", "count=2").blocks(`^salt/`),
+				calling(t, "--jid", "$JUST244632", "test.arg", "1", "a=b"))
 		}},
 		{name: "43_state_event", do: func(t *testing.T, p *pair) {
-			p.watch(t, run("state.event", "my/event/[ab]", "count=1"), calling(t, "event.send", "my/event/a", "{b: 1, a: [x]}"))
-			p.watch(t, run("state.event", "my/pretty", "pretty=True", "count=1"), calling(t, "event.send", "my/pretty", "{b: {d: 1, c: 2}, a: null}"))
-			p.watch(t, run("state.event", "my/*/two", "count=2", "quiet=True"), calling(t, "event.send", "my/x/two", "{n: 2}"))
+			p.watch(t, run("state.event", "my/event/[ab]", "count=1"),
+				calling(t, "event.send", "my/event/a", "{b: 1, a: [x]}"))
+			p.watch(t, run("state.event", "my/pretty", "pretty=True", "count=1"),
+				calling(t, "event.send", "my/pretty", "{b: {d: 1, c: 2}, a: null}"))
+			p.watch(t, run("state.event", "my/*/two", "count=2", "quiet=True"),
+				calling(t, "event.send", "my/x/two", "{n: 2}"))
 		}},
 		{name: "44_jobs", lines: []line{
-			salt("web-a", "test.arg", "1", "a=b", "--metadata", "{who: me}", "--show-jid").saves("PLAIN").mask(`JID`, "JID"),
+			salt("web-a", "test.arg", "1", "a=b", "--metadata", "{who: me}",
+				"--show-jid").saves("PLAIN").mask(`JID`, "JID"),
 			salt("web-a", "cmd.run", "exit 3", "--show-jid").saves("FAILED"),
-			salt("web-*", "test.ping,test.echo", ",", "x", "--show-jid").saves("COMPOUND").anyOrder(),
+			salt("web-*", "test.ping,test.echo", ",", "x",
+				"--show-jid").saves("COMPOUND").anyOrder(),
 			salt("web-a", "state.single", "test.nop", "name=x", "--show-jid").saves("STATE"),
-			run("jobs.lookup_jid", "$PLAIN"), run("jobs.lookup_jid", "$PLAIN", "--out=json"), run("jobs.lookup_jid", "$FAILED"), run("jobs.lookup_jid", "$STATE"),
-			run("jobs.lookup_jid", "$COMPOUND").blocks(`^web-`), run("jobs.lookup_jid", "$PLAIN", "returned=False"), run("jobs.lookup_jid", "$PLAIN", "missing=True"),
+			run("jobs.lookup_jid", "$PLAIN"), run("jobs.lookup_jid", "$PLAIN", "--out=json"),
+			run("jobs.lookup_jid", "$FAILED"), run("jobs.lookup_jid", "$STATE"),
+			run("jobs.lookup_jid", "$COMPOUND").blocks(`^web-`),
+			run("jobs.lookup_jid", "$PLAIN", "returned=False"),
+			run("jobs.lookup_jid", "$PLAIN", "missing=True"),
 			run("jobs.lookup_jid", "20001121093513244628"), run("jobs.lookup_jid", "nonsense"),
-			run("jobs.list_job", "$PLAIN"), run("jobs.list_job", "$FAILED"), run("jobs.list_job", "$COMPOUND").mask(`(?m)^ *- web-.*\n`, ""), run("jobs.list_job", "20001121093513244628"),
+			run("jobs.list_job", "$PLAIN"), run("jobs.list_job", "$FAILED"),
+			run("jobs.list_job", "$COMPOUND").mask(`(?m)^ *- web-.*\n`, ""),
+			run("jobs.list_job", "20001121093513244628"),
 			run("jobs.print_job", "$FAILED"), run("jobs.print_job", "20001121093513244628"),
-			run("jobs.exit_success", "$PLAIN"), run("jobs.exit_success", "$FAILED"), run("jobs.exit_success", "20001121093513244628"),
-			run("jobs.list_jobs", "search_metadata={who: me}"), run("jobs.list_jobs", "search_metadata={who: nobody}"),
+			run("jobs.exit_success", "$PLAIN"), run("jobs.exit_success", "$FAILED"),
+			run("jobs.exit_success", "20001121093513244628"),
+			run("jobs.list_jobs", "search_metadata={who: me}"),
+			run("jobs.list_jobs", "search_metadata={who: nobody}"),
 			run("jobs.list_jobs", "start_time=2000, Jan 1", "end_time=2000, Jan 2"),
 			salt("web-a", "test.kwarg", "x=1", "--show-jid").mask(`(?s)web-a:.*`, ""),
-			run("jobs.list_jobs", "search_function=test.kw*,no").unlike("Searching jobs of several functions", func(_, ours result) error {
-				if ours.code != 0 || strings.Count(ours.stdout, "JID:") != 1 || !strings.Contains(ours.stdout, "test.kwarg") {
-					return errors.New("want the one job")
-				}
-				return nil
-			}),
-			run("jobs.last_run", "metadata={who: me}"), run("jobs.last_run", "metadata={who: nobody}"),
+			run("jobs.list_jobs",
+				"search_function=test.kw*,no").unlike("Searching jobs of several functions",
+				func(_, ours result) error {
+					if ours.code != 0 || strings.Count(ours.stdout, "JID:") != 1 ||
+						!strings.Contains(ours.stdout, "test.kwarg") {
+						return errors.New("want the one job")
+					}
+					return nil
+				}),
+			run("jobs.last_run", "metadata={who: me}"),
+			run("jobs.last_run", "metadata={who: nobody}"),
 		}},
 		{name: "44_jobs_active", lines: []line{
 			run("jobs.master").mask(`(pid:\n *)[0-9]+`, "${1}PID"),
 			salt("web-a", "test.sleep", "12", "--async").saves("SLEEP"),
-			run("jobs.active", "--out=json").until(`"web-a": `).mask(`("web-[ab]": )[0-9]+`, "${1}PID"),
+			run("jobs.active", "--out=json").until(`"web-a": `).mask(`("web-[ab]": )[0-9]+`,
+				"${1}PID"),
 		}, alone: true},
 		{name: "45_manage", lines: []line{
-			run("manage.up"), run("manage.down"), run("manage.status"), run("manage.status", "--out=json"), run("manage.versions"),
-			run("manage.present"), run("manage.not_present"), run("manage.joined"), run("manage.list_state"), run("manage.list_not_state"), run("manage.alived"), run("manage.allowed"),
-			run("manage.reaped"), run("manage.not_alived"), run("manage.up", "tgt=web-a"), run("manage.status", "tgt=web-a,x", "tgt_type=list"), run("manage.present", "subset=[web-b]"),
+			run("manage.up"), run("manage.down"), run("manage.status"),
+			run("manage.status", "--out=json"), run("manage.versions"),
+			run("manage.present"), run("manage.not_present"), run("manage.joined"),
+			run("manage.list_state"), run("manage.list_not_state"), run("manage.alived"),
+			run("manage.allowed"),
+			run("manage.reaped"), run("manage.not_alived"), run("manage.up", "tgt=web-a"),
+			run("manage.status", "tgt=web-a,x", "tgt_type=list"),
+			run("manage.present", "subset=[web-b]"),
 		}, alone: true},
 		{name: "47_cluster", lines: []line{
-			run("cluster.members", "--out=json").unlike("cluster.members and cluster.ring_info", sameKeys("node_id", "voters", "learners", "membership_version", "voter_count", "learner_count",
-				"leader_id", "term", "unhealthy_voters", "recently_demoted")),
-			run("cluster.ring_info", "--out=json").unlike("cluster.members and cluster.ring_info", sameKeys("is_clustered", "node_count", "nodes", "vnodes")),
+			run("cluster.members", "--out=json").unlike("cluster.members and cluster.ring_info",
+				sameKeys("node_id", "voters", "learners", "membership_version", "voter_count",
+					"learner_count",
+					"leader_id", "term", "unhealthy_voters", "recently_demoted")),
+			run("cluster.ring_info", "--out=json").unlike("cluster.members and cluster.ring_info",
+				sameKeys("is_clustered", "node_count", "nodes", "vnodes")),
 		}},
-		{name: "49_runners_that_are_gone", lines: []line{run("virt.list"), run("lxc.list"), run("thin.generate")}},
+		{name: "49_runners_that_are_gone",
+			lines: []line{run("virt.list"), run("lxc.list"), run("thin.generate")}},
 		{name: "caches", lines: []line{
-			run("cache.grains", "web-a", "--out=json").mask(`(?s)\{.*"e2e": ("?[0-9.]+"?).*\}`, "$1"), run("cache.grains", "nosuch"),
+			run("cache.grains", "web-a", "--out=json").mask(`(?s)\{.*"e2e": ("?[0-9.]+"?).*\}`,
+				"$1"), run("cache.grains", "nosuch"),
 			run("salt.execute", "web-a", "test.arg", "arg=[1]", "kwarg={a: b}", "--out=json"),
-			run("config.get", "timeout"), run("config.get", "nosuch"), run("config.get", "nosuch", "x"), run("config.get", "nodegroups:one"),
+			run("config.get", "timeout"), run("config.get", "nosuch"),
+			run("config.get", "nosuch", "x"), run("config.get", "nodegroups:one"),
 		}},
 	}
 }
@@ -124,7 +163,8 @@ func sameKeys(names ...string) func(theirs, ours result) error {
 	}
 }
 
-// watch runs a line with state.event on both sides, and a step again and again until the events that it waits for came; what it printed must be equal.
+// watch runs a line with state.event on both sides, and a step again and again until the events
+// that it waits for came; what it printed must be equal.
 func (p *pair) watch(t *testing.T, listen line, step func(s *side)) {
 	t.Helper()
 	listens := func(s *side) (r result) {

@@ -24,7 +24,8 @@ func saltScenes() []scene {
 			salt("nosuch", "-d", "test.ping"),
 		}},
 		{name: "06_static", lines: []line{
-			salt("web-*", "test.ping", "--static", "--out=json").blocks(`^    "web-`).mask(`true,`, "true").mask(`(?m)^}$`, ""),
+			salt("web-*", "test.ping", "--static", "--out=json").blocks(`^    "web-`).mask(`true,`,
+				"true").mask(`(?m)^}$`, ""),
 			salt("web-a", "cmd.run", "exit 3", "--static", "--out=json"),
 			salt("web-a", "test.ping", "-s"),
 			salt("web-a", "test.ping", "-s", "--out=txt"),
@@ -32,9 +33,13 @@ func saltScenes() []scene {
 			salt("web-a", "state.single", "test.nop", "name=x", "-s"),
 		}},
 		{name: "11_arguments", lines: []line{
-			salt("web-a", "test.arg_type", "1", "0x1f", "1e3", "2021-01-01", "'q'", "null", "~", "None", "yes", "true", "Off", "", "[1, 2]", "{a: 1}", "foo#bar", "!", "a: b", "1_000", "1:30", "017", "a\tb"),
-			salt("web-a", "test.arg", "1", "0x1f", "1e3", "2021-01-01", "'q'", "null", "~", "None", "yes", "true", "Off", "", "[1, 2]", "{a: 1}", "foo#bar", "!", "a: b", "--out=json"),
-			salt("web-a", "test.arg", "a=1", "b=b c", "c=[1, 2]", "d={x: y}", "e=", "f=None", "--out=json"),
+			salt("web-a", "test.arg_type", "1", "0x1f", "1e3", "2021-01-01", "'q'", "null", "~",
+				"None", "yes", "true", "Off", "", "[1, 2]", "{a: 1}", "foo#bar", "!", "a: b",
+				"1_000", "1:30", "017", "a\tb"),
+			salt("web-a", "test.arg", "1", "0x1f", "1e3", "2021-01-01", "'q'", "null", "~", "None",
+				"yes", "true", "Off", "", "[1, 2]", "{a: 1}", "foo#bar", "!", "a: b", "--out=json"),
+			salt("web-a", "test.arg", "a=1", "b=b c", "c=[1, 2]", "d={x: y}", "e=", "f=None",
+				"--out=json"),
 			salt("web-a", "test.arg", "a==b", "x=", "k=v\nw", "1x=2", "a-b.c=3", "--out=json"),
 			salt("web-a", "test.arg", "--no-parse", "a,b", "a=1", "b=[1]", "c=1", "--out=json"),
 			salt("--args-stdin", "web-a").in("test.arg\n1\na=b\n--out=json\n-c\nDIR/etc\n"),
@@ -45,18 +50,21 @@ func saltScenes() []scene {
 		{name: "13_compound", lines: []line{
 			salt("web-a", "test.ping,test.echo", ",", "hi"),
 			salt("web-a", "test.echo,test.echo", "a,b", ",", "c"),
-			salt("web-a", "test.echo,test.echo", "--args-separator", "::", "a,b", "::", "c", "--out=json"),
+			salt("web-a", "test.echo,test.echo", "--args-separator", "::", "a,b", "::", "c",
+				"--out=json"),
 			salt("web-a", "test.ping,test.echo"),
 			salt("web-a", "test.ping,test.echo", "1,2,3"),
 			salt("web-a", "test.ping,cmd.run", ",", "exit 4"),
-			salt("web-a", "test.ping,test.exception", ",", "x").mask(`File ".*?", line [0-9]+`, "FILE"),
+			salt("web-a", "test.ping,test.exception", ",", "x").mask(`File ".*?", line [0-9]+`,
+				"FILE"),
 		}},
 		{name: "16_async", lines: []line{
 			salt("web-a", "test.ping", "--async"),
 			salt("web-a", "test.ping", "--async", "--show-jid"),
 			salt("web-a", "test.ping", "--async", "-v"),
 			salt("web-a", "test.ping", "--async", "-b", "1").unlike("Batches in the background",
-				prints("", "ERROR: --batch with --async needs a batch manager in the master, which is not there yet; leave one of them out\n", 2)),
+				prints("",
+					"ERROR: --batch with --async needs a batch manager in the master, which is not there yet; leave one of them out\n", 2)),
 		}},
 		{name: "17_verbose_and_summary", lines: []line{
 			salt("web-a", "test.ping", "-v"),
@@ -68,7 +76,8 @@ func saltScenes() []scene {
 			salt("web-a", "test.ping", "-v", "--out=json"),
 			salt("web-a", "test.ping", "--hide-timeout"),
 			salt("web-a", "test.ping", "--show-timeout"),
-			salt("web-a", "test.ping", "--progress").unlike("The progress bar", prints("web-a:\n    True\n", "", 0)),
+			salt("web-a", "test.ping", "--progress").unlike("The progress bar",
+				prints("web-a:\n    True\n", "", 0)),
 		}},
 		{name: "18_subset_and_preview", lines: []line{
 			salt("web-a", "test.ping", "--subset", "1"),
@@ -79,7 +88,8 @@ func saltScenes() []scene {
 		}, do: func(t *testing.T, p *pair) {
 			p.both(func(s *side) {
 				r := s.call(t, "salt", call{args: []string{"web-*", "test.ping", "--subset", "1"}})
-				if r.stdout != "web-a:\n    True\n" && r.stdout != "web-b:\n    True\n" || r.code != 0 {
+				if r.stdout != "web-a:\n    True\n" && r.stdout != "web-b:\n    True\n" ||
+					r.code != 0 {
 					t.Errorf("%s: --subset 1 of two: %v", s.kind, r)
 				}
 			})
@@ -110,15 +120,18 @@ func saltScenes() []scene {
 			salt("-d", "web-a", "test.ping", "test.echo", "test.arg"),
 			salt("--out-indent", "x", "web-a", "test.ping"),
 			salt("--saltfile", "DIR/nosuch", "web-a", "test.ping"),
-			salt().unlike("Help", incomplete("\nCannot execute command without defining a target.\n\n")),
+			salt().unlike("Help",
+				incomplete("\nCannot execute command without defining a target.\n\n")),
 			salt("web-a").unlike("Help", incomplete("\nIncomplete options passed.\n\n")),
 			salt("--version").unlike("Versions", func(_, ours result) error {
-				if ours.code != 0 || !strings.HasPrefix(ours.stdout, "salt "+reference+" (clustermaster ") {
+				if ours.code != 0 || !strings.HasPrefix(ours.stdout,
+					"salt "+reference+" (clustermaster ") {
 					return errors.New("no version")
 				}
 				return nil
 			}),
-			salt("-h").unlike("Help", begins("Usage: salt [options] '<target>' <function> [arguments]\n", "", 0)),
+			salt("-h").unlike("Help",
+				begins("Usage: salt [options] '<target>' <function> [arguments]\n", "", 0)),
 		}},
 		{name: "documentation", lines: []line{
 			salt("web-a", "-d", "test.ping"),
@@ -131,13 +144,15 @@ func saltScenes() []scene {
 	}
 }
 
-// incomplete checks a call that lacks its target or function: the whole help, then Salt's line and code.
+// incomplete checks a call that lacks its target or function: the whole help, then Salt's line and
+// code.
 func incomplete(stderr string) func(theirs, ours result) error {
 	return func(theirs, ours result) error {
 		if ours.code != theirs.code || ours.stderr != theirs.stderr || ours.stderr != stderr {
 			return errors.New("exit code and standard error are to be Salt's")
 		}
-		if !strings.HasPrefix(ours.stdout, "Usage: salt [options] '<target>' <function> [arguments]\n") {
+		if !strings.HasPrefix(ours.stdout,
+			"Usage: salt [options] '<target>' <function> [arguments]\n") {
 			return errors.New("no help")
 		}
 		return nil
@@ -146,17 +161,23 @@ func incomplete(stderr string) func(theirs, ours result) error {
 
 // targetScenes compare what each kind of target matches.
 func targetScenes() []scene {
-	preview := func(args ...string) line { return salt(append(args, "--preview-target")...).blocks(`^- `) }
-	// Salt's own command resolves the target and says what it stumbled over; ours leaves that to the master.
+	preview := func(args ...string) line {
+		return salt(append(args,
+			"--preview-target")...).blocks(`^- `)
+	}
+	// Salt's own command resolves the target and says what it stumbled over; ours leaves that to
+	// the master.
 	broken := func(args ...string) line {
-		return preview(args...).unlike("Errors of targets in previews", prints("", "ERROR: No return received\n", 2))
+		return preview(args...).unlike("Errors of targets in previews",
+			prints("", "ERROR: No return received\n", 2))
 	}
 	return []scene{
 		{name: "04_list", lines: []line{
 			salt("-L", "web-a,web-b", "test.ping").anyOrder(),
 			salt("-L", "web-a web-b", "test.ping").anyOrder(),
 			salt("-L", "web-a, web-b", "test.ping").anyOrder(),
-			salt("-L", " web-a , ", "test.ping").unlike("Lists with empty names", prints("web-a:\n    True\n", "", 0)),
+			salt("-L", " web-a , ", "test.ping").unlike("Lists with empty names",
+				prints("web-a:\n    True\n", "", 0)),
 			salt("-L", "nosuch", "test.ping"),
 			salt("-L", "web-a,nosuch", "test.ping", "-t", "1"),
 		}},
@@ -169,14 +190,19 @@ func targetScenes() []scene {
 		}},
 		{name: "targets", lines: []line{
 			preview("web-[ab]"), preview("web-?"), preview("[!w]*"), preview("*"),
-			preview("-E", "web-(a|b)"), preview("-E", "eb-a"), preview("-E", "web"), broken("-E", "("),
+			preview("-E", "web-(a|b)"), preview("-E", "eb-a"), preview("-E", "web"),
+			broken("-E", "("),
 			preview("-L", "web-a,nosuch"),
-			preview("-G", "e2e:3008*"), preview("-G", "e2e:2*"), preview("-G", "os:*"), preview("-G", "nosuch:*"), preview("-G", "e2e"),
+			preview("-G", "e2e:3008*"), preview("-G", "e2e:2*"), preview("-G", "os:*"),
+			preview("-G", "nosuch:*"), preview("-G", "e2e"),
 			preview("-P", `e2e:3\d+`), preview("-P", "e2e:8"),
 			preview("-I", "role:web"), preview("-J", "role:w.*"),
-			preview("-S", "127.0.0.1"), preview("-S", "127.0.0.0/8"), preview("-S", "10.99.0.0/16"), broken("-S", "nosuch"),
-			preview("-C", "web-a or web-b"), preview("-C", "web-* and not web-a"), preview("-C", "G@e2e:3008* and E@web-a"),
-			preview("-C", "( web-a or web-b ) and L@web-b,x"), preview("-C", "(("), broken("-C", "not"), preview("-C", "S@127.0.0.1 and web-a"),
+			preview("-S", "127.0.0.1"), preview("-S", "127.0.0.0/8"), preview("-S", "10.99.0.0/16"),
+			broken("-S", "nosuch"),
+			preview("-C", "web-a or web-b"), preview("-C", "web-* and not web-a"),
+			preview("-C", "G@e2e:3008* and E@web-a"),
+			preview("-C", "( web-a or web-b ) and L@web-b,x"), preview("-C", "(("),
+			broken("-C", "not"), preview("-C", "S@127.0.0.1 and web-a"),
 			preview("-C", "nosuch"), broken("-C", ""),
 		}},
 		{name: "target_options", lines: []line{
@@ -189,7 +215,9 @@ func targetScenes() []scene {
 			salt("-I", "nosuch:x", "test.ping"),
 			salt("-C", "((", "test.ping"),
 			salt("-R", "%x", "test.ping"),
-			salt("-G", "e2e|3008*", "--delimiter=|", "--preview-target").blocks(`^- `).unlike("Delimiters in previews", prints("- web-a\n- web-b\n", "", 0)),
+			salt("-G", "e2e|3008*", "--delimiter=|",
+				"--preview-target").blocks(`^- `).unlike("Delimiters in previews",
+				prints("- web-a\n- web-b\n", "", 0)),
 		}},
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// TestCommandWaitsForItsMaster: a command that is typed while its master starts waits until it serves.
+// TestCommandWaitsForItsMaster: a command that is typed while its master starts waits until it
+// serves.
 func TestCommandWaitsForItsMaster(t *testing.T) {
 	t.Parallel()
 	m := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true}).Masters[0]
@@ -27,18 +28,22 @@ func TestCommandWaitsForItsMaster(t *testing.T) {
 	})
 }
 
-// TestCommandSaysWhyItsMasterDoesNotServe: a master that neither finds its cluster nor may found one keeps a command no longer than its -t.
+// TestCommandSaysWhyItsMasterDoesNotServe: a master that neither finds its cluster nor may found
+// one keeps a command no longer than its -t.
 func TestCommandSaysWhyItsMasterDoesNotServe(t *testing.T) {
 	t.Parallel()
 	m := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3}).Masters[1]
 	m.Run(t)
 	e2e.Eventually(t, 30*time.Second, "an answer of "+filepath.Base(m.Dir), func() error {
-		for _, words := range [][]string{{"*", "test.ping"}, {"*", "test.ping", "--static"}, {"-b", "1", "*", "test.ping"}, {"*", "test.ping", "--async"}} {
+		for _, words := range [][]string{{"*", "test.ping"}, {"*", "test.ping", "--static"},
+			{"-b", "1", "*", "test.ping"}, {"*", "test.ping", "--async"}} {
 			r := m.Salt(t, append([]string{"-t", "1"}, words...)...)
 			if strings.Contains(r.Stdout, "could not be contacted") {
 				return errors.New(r.Stdout)
 			}
-			if r.Stdout != "" || r.Code != 1 || !strings.Contains(r.Stderr, "this master does not serve: it has not joined its cluster: none of cluster_peers has let it in") {
+			if r.Stdout != "" || r.Code != 1 ||
+				!strings.Contains(r.Stderr,
+					"this master does not serve: it has not joined its cluster: none of cluster_peers has let it in") {
 				t.Errorf("salt %q: %v", words, r)
 			}
 		}

@@ -55,7 +55,8 @@ func (m *subject) changeKey(t testing.TB, args ...string) {
 	}
 }
 
-// offer is a row of section 6.2: an offered key and everything that it must lead to. Rows of one id follow each other.
+// offer is a row of section 6.2: an offered key and everything that it must lead to. Rows of one id
+// follow each other.
 type offer struct {
 	id     string
 	key    int
@@ -65,7 +66,8 @@ type offer struct {
 	before func(t *testing.T, m *subject, id string)
 }
 
-// testSignIn is line 33: the table of 6.2 for every version. Ids carry the version, for each starts anew.
+// testSignIn is line 33: the table of 6.2 for every version. Ids carry the version, for each starts
+// anew.
 func (s *suite) testSignIn(t *testing.T, m *subject) {
 	events := s.listen(t, m)
 	m.masterKey(t)
@@ -80,16 +82,19 @@ func (s *suite) testSignIn(t *testing.T, m *subject) {
 		offers []offer
 	}{
 		{"1 invalid ids", []offer{
-			{id: "a/b", want: false}, {id: `a\b`, want: false}, {id: "", want: false}, {id: ".", want: false}, {id: "..", want: false}, {id: "../minions/x", want: false},
+			{id: "a/b", want: false}, {id: `a\b`, want: false}, {id: "", want: false},
+			{id: ".", want: false}, {id: "..", want: false}, {id: "../minions/x", want: false},
 		}},
 		{"4 rejected", []offer{
 			{id: "rejected-V", want: false, event: "reject false", lists: "minions_rejected"},
-			{id: "rejected-V", key: 1, want: false, event: "reject false", lists: "minions_rejected"},
+			{id: "rejected-V", key: 1, want: false, event: "reject false",
+				lists: "minions_rejected"},
 		}},
 		{"5 accepted", []offer{
 			{id: "ok-V", want: "accept", event: "accept true", lists: "minions"},
 			{id: "ok-V", want: "accept", event: "accept true", lists: "minions"},
-			{id: "ok-V", key: 1, want: false, event: "denied false", lists: "minions minions_denied"},
+			{id: "ok-V", key: 1, want: false, event: "denied false",
+				lists: "minions minions_denied"},
 			{id: "ok-V", want: "accept", event: "accept true", lists: "minions minions_denied"},
 		}},
 		{"6 autoreject", []offer{
@@ -98,12 +103,18 @@ func (s *suite) testSignIn(t *testing.T, m *subject) {
 		{"6, 7 pending", []offer{
 			{id: "pending-V", want: true, event: "pend true", lists: "minions_pre"},
 			{id: "pending-V", want: true, event: "pend true", lists: "minions_pre"},
-			{id: "pending-V", key: 1, want: false, event: "denied false", lists: "minions_pre minions_denied"},
+			{id: "pending-V", key: 1, want: false, event: "denied false",
+				lists: "minions_pre minions_denied"},
 			{id: "pending-V", want: true, event: "pend true", lists: "minions_pre minions_denied"},
 		}},
 		{"7 pending, autosign", []offer{
 			{id: "late-V", want: true, event: "pend true", lists: "minions_pre"},
-			{id: "late-V", key: 1, want: false, event: "denied false", lists: "minions_pre minions_denied", before: func(t *testing.T, m *subject, id string) { m.appendTo(t, "autosign.conf", id) }},
+			{id: "late-V", key: 1, want: false, event: "denied false",
+				lists: "minions_pre minions_denied",
+				before: func(t *testing.T, m *subject,
+					id string) {
+					m.appendTo(t, "autosign.conf", id)
+				}},
 			{id: "late-V", want: "accept", event: "accept true", lists: "minions minions_denied"},
 		}},
 	} {
@@ -150,7 +161,8 @@ func (o offer) check(t *testing.T, m *subject, events *stream, version, step int
 		}
 	} else {
 		h := events.wait(t, mark, 10*time.Second, what, auth(o.id))
-		if got := fmt.Sprint(h.Data["act"], " ", h.Data["result"]); got != o.event || h.Data["pub"] != c.Key.Public().Text() || h.Data["_stamp"] == nil || len(h.Data) != 5 {
+		if got := fmt.Sprint(h.Data["act"], " ", h.Data["result"]); got != o.event ||
+			h.Data["pub"] != c.Key.Public().Text() || h.Data["_stamp"] == nil || len(h.Data) != 5 {
 			t.Errorf("%s: event is %v, want %s", what, h, o.event)
 		}
 	}
@@ -175,7 +187,8 @@ func (m *subject) appendTo(t testing.TB, name, text string) {
 	}
 }
 
-// testNotAKey: with Salt's master what is no key becomes pending all the same, and is worth nothing once accepted. Ours says so at once.
+// testNotAKey: with Salt's master what is no key becomes pending all the same, and is worth nothing
+// once accepted. Ours says so at once.
 func testNotAKey(t *testing.T, m *subject, events *stream) {
 	for _, pub := range []string{"not a key", ""} {
 		id := "odd-" + fmt.Sprint(len(pub))
@@ -184,8 +197,10 @@ func testNotAKey(t *testing.T, m *subject, events *stream) {
 		err := c.auth(t, with("pub", pub))
 		if !m.salt() {
 			events.flush(t, m)
-			if list := events.since(mark, auth(id)); show(t, c.reply) != badLoad || len(list) > 0 || m.folders(t, id) != "" {
-				t.Errorf("%q: %s, events %v, key in %q", pub, show(t, c.reply), list, m.folders(t, id))
+			if list := events.since(mark, auth(id)); show(t, c.reply) != badLoad || len(list) > 0 ||
+				m.folders(t, id) != "" {
+				t.Errorf("%q: %s, events %v, key in %q", pub, show(t, c.reply), list,
+					m.folders(t, id))
 			}
 			continue
 		}
@@ -202,7 +217,8 @@ func testNotAKey(t *testing.T, m *subject, events *stream) {
 	}
 }
 
-// testLineBreaks: an id with a control character is a key's name to Salt's master, and no valid id to ours.
+// testLineBreaks: an id with a control character is a key's name to Salt's master, and no valid id
+// to ours.
 func testLineBreaks(t *testing.T, m *subject, events *stream) {
 	id := "web\nbreak"
 	c := m.newClient(t, id, 3)
@@ -212,7 +228,8 @@ func testLineBreaks(t *testing.T, m *subject, events *stream) {
 		t.Errorf("%v, %s", err, show(t, c.reply))
 	}
 	events.flush(t, m)
-	if list := events.since(mark, auth(id)); len(list) > 0 != want || m.folders(t, id) != map[bool]string{true: "minions_pre"}[want] {
+	if list := events.since(mark, auth(id)); len(list) > 0 != want ||
+		m.folders(t, id) != map[bool]string{true: "minions_pre"}[want] {
 		t.Errorf("events %v, key in %q", list, m.folders(t, id))
 	}
 }
@@ -222,7 +239,8 @@ func testSigAlgo(t *testing.T, m *subject) {
 	for version := 2; version <= 3; version++ {
 		for _, id := range []string{"ok-algo", "pending-algo", "no-algo"} {
 			c := m.newClient(t, id, version)
-			if err := c.auth(t, with("sig_algo", "FOO")); show(t, c.reply) != badSig || !errors.Is(err, wire.ErrRefusedAlgorithm) {
+			if err := c.auth(t, with("sig_algo", "FOO")); show(t, c.reply) != badSig ||
+				!errors.Is(err, wire.ErrRefusedAlgorithm) {
 				t.Errorf("version %d, %s: %s, %v", version, id, show(t, c.reply), err)
 			}
 		}
@@ -241,7 +259,8 @@ func testEncAlgo(t *testing.T, m *subject) {
 		if m.salt() && !token {
 			want = failed
 		}
-		if got := show(t, c.reply); got != want || (want == badEnc && !errors.Is(err, wire.ErrRefusedAlgorithm)) {
+		if got := show(t, c.reply); got != want ||
+			(want == badEnc && !errors.Is(err, wire.ErrRefusedAlgorithm)) {
 			t.Errorf("token %v: %s, %v", token, got, err)
 		}
 	}
@@ -285,7 +304,8 @@ func testGarbledToken(t *testing.T, m *subject) {
 			t.Errorf("version %d: %v, %s", version, err, show(t, c.reply))
 		}
 	}
-	for name, token := range map[string]any{"random": make([]byte, 256), "short": "abc", "empty": ""} {
+	for name, token := range map[string]any{"random": make([]byte, 256), "short": "abc",
+		"empty": ""} {
 		c := m.newClient(t, "ok-garbled", 3)
 		if err := c.auth(t, with("token", token)); err != nil || show(t, c.reply) != formAccept {
 			t.Errorf("%s: %v, %s", name, err, show(t, c.reply))
@@ -297,7 +317,8 @@ func testGarbledToken(t *testing.T, m *subject) {
 func testKeyForms(t *testing.T, m *subject) {
 	c := m.newClient(t, "ok-forms", 3)
 	plain := c.Key.Public().Text()
-	for _, pub := range []string{plain, strings.ReplaceAll(plain, "\n", "\r\n"), plain + "\n", "\n" + strings.ReplaceAll(plain, "\n", "\r\n") + "\r\n\r\n"} {
+	for _, pub := range []string{plain, strings.ReplaceAll(plain, "\n", "\r\n"), plain + "\n",
+		"\n" + strings.ReplaceAll(plain, "\n", "\r\n") + "\r\n\r\n"} {
 		if err := c.auth(t, with("pub", pub)); err != nil || !c.got.Accepted {
 			t.Errorf("%q: %v, %s", pub[:30], err, show(t, c.reply))
 		}
@@ -307,7 +328,8 @@ func testKeyForms(t *testing.T, m *subject) {
 	}
 }
 
-// testPubSig is line 39: pub_sig verifies over the key's cleaned text with the algorithm of the request.
+// testPubSig is line 39: pub_sig verifies over the key's cleaned text with the algorithm of the
+// request.
 func testPubSig(t *testing.T, m *subject) {
 	for _, algo := range []string{wire.SigSHA1, wire.SigSHA224} {
 		c := m.newClient(t, "ok-first", 3)

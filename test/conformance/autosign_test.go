@@ -64,7 +64,8 @@ func testStub(t *testing.T, m *subject) {
 
 // testAutosignFile is line 41.
 func testAutosignFile(t *testing.T, m *subject) {
-	for id, want := range map[string]any{"ok-1-41": "accept", "re41x": "accept", "re41xy": true, "are41x": true, "else-41": true} {
+	for id, want := range map[string]any{"ok-1-41": "accept", "re41x": "accept", "re41xy": true,
+		"are41x": true, "else-41": true} {
 		if got := m.first(t, id); got != want {
 			t.Errorf("%s: %v, want %v", id, got, want)
 		}
@@ -128,15 +129,17 @@ func testAutoreject(t *testing.T, m *subject) {
 	}
 }
 
-// testMaxMinions is line 44. Salt counts minions whose grains name the address of a publish connection, ours those
-// that signed in; so the clients do both.
+// testMaxMinions is line 44. Salt counts minions whose grains name the address of a publish
+// connection, ours those that signed in; so the clients do both.
 func testMaxMinions(t *testing.T, m *subject) {
-	// A loopback address of its own: Salt takes 127.0.0.1 for the addresses of the master's machine.
+	// A loopback address of its own: Salt takes 127.0.0.1 for the addresses of the master's
+	// machine.
 	const from = "127.3.3.3"
 	subscribeFrom(t, net.ParseIP(from), m.Addr, "")
 	for _, id := range []string{"ok-44-1", "ok-44-2"} {
 		c := m.signIn(t, id, 3)
-		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", value.Map{{Key: "ipv4", Value: []any{from}}, {Key: "id", Value: id}})))
+		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains",
+			value.Map{{Key: "ipv4", Value: []any{from}}, {Key: "id", Value: id}})))
 	}
 	c := m.newClient(t, "ok-44-3", 3)
 	c.AuthRequest.Master = m.key
@@ -162,7 +165,8 @@ func testOpenMode(t *testing.T, m *subject) {
 		t.Fatalf("changed key: %v, %s", err, show(t, changed.reply))
 	}
 	e2e.Eventually(t, 5*time.Second, "file replaced", func() error {
-		if got := string(readFile(t, m.path("pki", "minions", "open-45"))); wire.CleanKey(got) != changed.Key.Public().Text() {
+		if got := string(readFile(t, m.path("pki", "minions",
+			"open-45"))); wire.CleanKey(got) != changed.Key.Public().Text() {
 			return errors.New("the old key is still there")
 		}
 		return nil
@@ -175,7 +179,9 @@ func testOpenMode(t *testing.T, m *subject) {
 		t.Errorf("request with the old key: %s", got)
 	}
 	c = m.newClient(t, "open-45", 3)
-	if err := c.auth(t, with("pub", "")); m.salt() && (err != nil || show(t, c.reply) != formOf(3, false)) || !m.salt() && show(t, c.reply) != badLoad {
+	if err := c.auth(t, with("pub", "")); m.salt() &&
+		(err != nil || show(t, c.reply) != formOf(3, false)) || !m.salt() &&
+		show(t, c.reply) != badLoad {
 		t.Errorf("empty key: %v, %s", err, show(t, c.reply))
 	}
 	if got := m.first(t, "a/b"); got != false {

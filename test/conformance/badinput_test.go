@@ -18,11 +18,13 @@ import (
 	"clustermaster/value"
 )
 
-// target is the master of testBadInput: nobody else talks to it, so its counters and its log are about that alone.
+// target is the master of testBadInput: nobody else talks to it, so its counters and its log are
+// about that alone.
 var target = variant{name: "target", options: strict.options, files: strict.files}
 
-// testBadInput sends each kind of bad input several times: each sender gets its refusal or loses the connection, a counter
-// says how many there were, the log has a line for the first, and nothing else is touched.
+// testBadInput sends each kind of bad input several times: each sender gets its refusal or loses
+// the connection, a counter says how many there were, the log has a line for the first, and nothing
+// else is touched.
 func testBadInput(t *testing.T, m *subject) {
 	const times = 20
 	honest := m.signIn(t, "ok-honest", 3)
@@ -39,7 +41,8 @@ func testBadInput(t *testing.T, m *subject) {
 			halfOpen = append(halfOpen, m.say(t, port, greeting[:i%len(greeting)]))
 		}
 	}
-	want := map[string]int{`minion_closed_total{endpoint="request",reason="handshake"}`: times, `minion_closed_total{endpoint="publish",reason="handshake"}`: times}
+	want := map[string]int{`minion_closed_total{endpoint="request",reason="handshake"}`: times,
+		`minion_closed_total{endpoint="publish",reason="handshake"}`: times}
 	for _, tt := range []struct {
 		reason  string
 		payload func() []byte
@@ -48,17 +51,36 @@ func testBadInput(t *testing.T, m *subject) {
 		{"routing", func() []byte { return []byte{0xc1} }, routing},
 		{"no_envelope", func() []byte { return pack(t, []any{1, "x"}) }, badLoad},
 		{"unknown_id", func() []byte {
-			return pack(t, append(envelope("aes", 3, bytes.Repeat([]byte{7}, 96)), value.Pair{Key: "id", Value: "claimed"}))
+			return pack(t, append(envelope("aes", 3, bytes.Repeat([]byte{7}, 96)),
+				value.Pair{Key: "id", Value: "claimed"}))
 		}, badLoad},
-		{"session_key", func() []byte { return honest.seal(t, honest.load(t, "_pillar"), with("id", other.ID)) }, badLoad},
-		{"id_mismatch", func() []byte { return key(honest.load(t, "_pillar").Set("id", other.ID)) }, badLoad},
-		{"token", func() []byte { return key(honest.load(t, "_pillar").Set("tok", otherToken(t))) }, badLoad},
-		{"ttl", func() []byte { return key(honest.load(t, "_pillar").Set("ts", time.Now().Unix()-3600)) }, badLoad},
-		{"minimum_version", func() []byte { return pack(t, envelope("clear", 2, value.Map{{Key: "cmd", Value: "_auth"}})) }, badLoad},
-		{"clear_command", func() []byte { return pack(t, envelope("clear", 3, value.Map{{Key: "cmd", Value: "nosuch"}})) }, "{}"},
+		{"session_key", func() []byte {
+			return honest.seal(t, honest.load(t, "_pillar"),
+				with("id", other.ID))
+		}, badLoad},
+		{"id_mismatch", func() []byte { return key(honest.load(t, "_pillar").Set("id", other.ID)) },
+			badLoad},
+		{"token", func() []byte { return key(honest.load(t, "_pillar").Set("tok", otherToken(t))) },
+			badLoad},
+		{"ttl",
+			func() []byte {
+				return key(honest.load(t, "_pillar").Set("ts",
+					time.Now().Unix()-3600))
+			}, badLoad},
+		{"minimum_version",
+			func() []byte {
+				return pack(t,
+					envelope("clear", 2, value.Map{{Key: "cmd", Value: "_auth"}}))
+			}, badLoad},
+		{"clear_command",
+			func() []byte {
+				return pack(t,
+					envelope("clear", 3, value.Map{{Key: "cmd", Value: "nosuch"}}))
+			}, "{}"},
 		{"unknown_command", func() []byte { return key(honest.load(t, "__init__")) }, sealedNil},
 		{"auth_pub", func() []byte {
-			return pack(t, envelope("clear", 3, value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "claimed"}}))
+			return pack(t, envelope("clear", 3,
+				value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "claimed"}}))
 		}, badLoad},
 	} {
 		for range times {
@@ -75,8 +97,11 @@ func testBadInput(t *testing.T, m *subject) {
 	}{
 		{"garbage", e2e.RequestPort, "GET / HTTP/1.1\r\n\r\n"},
 		{"garbage", e2e.PublishPort, "\x82\xa4head\x80\xa4body"},
-		{"too_large", e2e.RequestPort, greeting + "\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REQ" + "\x01\x00\x02\x40\x00\x00\x00\x00\x00\x00\x00"},
-		{"unexpected", e2e.RequestPort, greeting + "\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB"},
+		{"too_large", e2e.RequestPort, greeting +
+			"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REQ" +
+			"\x01\x00\x02\x40\x00\x00\x00\x00\x00\x00\x00"},
+		{"unexpected", e2e.RequestPort, greeting +
+			"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB"},
 	} {
 		for range times {
 			conn := m.say(t, tt.port, tt.bytes)
@@ -84,7 +109,9 @@ func testBadInput(t *testing.T, m *subject) {
 				t.Errorf("%s on port %d: still connected", tt.reason, tt.port)
 			}
 		}
-		want[fmt.Sprintf(`minion_closed_total{endpoint="%s",reason="%s"}`, map[int]string{e2e.RequestPort: "request", e2e.PublishPort: "publish"}[tt.port], tt.reason)] = times
+		want[fmt.Sprintf(`minion_closed_total{endpoint="%s",reason="%s"}`,
+			map[int]string{e2e.RequestPort: "request",
+				e2e.PublishPort: "publish"}[tt.port], tt.reason)] = times
 	}
 
 	// With all that and the half-open ones about, an honest minion is served.
@@ -104,7 +131,8 @@ func testBadInput(t *testing.T, m *subject) {
 		}
 		_, reason, _ := strings.Cut(strings.TrimSuffix(name, `"}`), `reason="`)
 		// One line per reason, or for connections one per endpoint, in ten seconds.
-		if lines := strings.Count(log, "reason="+reason+" "); strings.HasPrefix(name, "requests") && (lines < 1 || lines > 3) {
+		if lines := strings.Count(log, "reason="+reason+" "); strings.HasPrefix(name, "requests") &&
+			(lines < 1 || lines > 3) {
 			t.Errorf("%d lines of the log say %s", lines, reason)
 		}
 	}
@@ -118,13 +146,18 @@ func testBadInput(t *testing.T, m *subject) {
 		t.Errorf("keys are now %s, were %s", got, keys)
 	}
 	events.flush(t, m)
-	if list := events.since(mark, func(h happening) bool { return !strings.HasPrefix(fmt.Sprint(h.Data["id"]), "marker") }); len(list) > 0 {
+	if list := events.since(mark,
+		func(h happening) bool {
+			return !strings.HasPrefix(fmt.Sprint(h.Data["id"]),
+				"marker")
+		}); len(list) > 0 {
 		t.Errorf("events %v", list)
 	}
 }
 
 // greeting is that of ZMTP 3.1 without security, as a client.
-var greeting = "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x01NULL" + strings.Repeat("\x00", 16) + "\x00" + strings.Repeat("\x00", 31)
+var greeting = "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x01NULL" + strings.Repeat("\x00", 16) +
+	"\x00" + strings.Repeat("\x00", 31)
 
 // say connects and sends bytes; the connection ends with the test.
 func (m *subject) say(t testing.TB, port int, text string) net.Conn {

@@ -2,7 +2,8 @@ package conformance
 
 import "testing"
 
-// TestChannel is the checklist of the channel, line by line. README.md says where the lines are proven that are not here.
+// TestChannel is the checklist of the channel, line by line. README.md says where the lines are
+// proven that are not here.
 func TestChannel(t *testing.T) {
 	s := newSuite(t)
 	for _, l := range []line{
@@ -38,7 +39,8 @@ func TestChannel(t *testing.T) {
 	t.Run("48_verify_master_pubkey_sign", s.testVerify)
 	t.Run("50_releases", s.testReleases)
 	t.Run("50_legacy_releases", s.testLegacyReleases)
-	t.Run("62_order_at_start", s.testStartOrder) // before the restart, for the events of the start are looked at
+	// before the restart, for the events of the start are looked at
+	t.Run("62_order_at_start", s.testStartOrder)
 	t.Run("51_restart", s.testRestart)
 	t.Run("52_session_key_replaced", s.testSessionReplaced)
 	t.Run("53_AES_key_rotated", s.testRotation)

@@ -14,8 +14,8 @@ import (
 	"clustermaster/value"
 )
 
-// clearOptions let users order on the request port. Salt's master writes keys for users that the system does not know only without
-// client_acl_verify.
+// clearOptions let users order on the request port. Salt's master writes keys for users that the
+// system does not know only without client_acl_verify.
 const clearOptions = `enable_clear_commands: True
 autosign_file: DIR/autosign.conf
 autoreject_file: DIR/autoreject.conf
@@ -55,7 +55,8 @@ token_expire_user_override: {auto: [alice]}
 type ordered struct {
 	name string
 	load value.Map
-	// ours is what ours says and does where that differs on purpose; the reasons stand in docs/differences.md.
+	// ours is what ours says and does where that differs on purpose; the reasons stand in
+	// docs/differences.md.
 	ours string
 	// ret says that the call's ret event is waited for. In the silent ones Salt's dies without it.
 	ret, silent bool
@@ -65,14 +66,20 @@ type ordered struct {
 func clearMaster(t *testing.T, k kind, more string) *subject {
 	t.Helper()
 	m := newMaster(t, k, variant{
-		name: "orders", options: clearOptions + more, files: map[string]string{"autosign.conf": "web-*\n", "autoreject.conf": "marker*\n"},
+		name: "orders", options: clearOptions + more,
+		files: map[string]string{"autosign.conf": "web-*\n", "autoreject.conf": "marker*\n"},
 	})
 	m.start(t)
-	for id, os := range map[string]string{"web-a": "Plan9", "web-b": "Inferno"} { // Salt lists several that have a grain in no order
+	// Salt lists several that have a grain in no order
+	for id, os := range map[string]string{"web-a": "Plan9", "web-b": "Inferno"} {
 		c := m.signIn(t, id, 3)
 		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", dict("os", os, "id", id))))
 	}
-	e2e.Eventually(t, 20*time.Second, "keys are written", func() error { return errors.Join(m.hasKey("root"), m.hasKey("carol"), m.hasKey("nobodyinhere")) })
+	e2e.Eventually(t, 20*time.Second, "keys are written",
+		func() error {
+			return errors.Join(m.hasKey("root"), m.hasKey("carol"),
+				m.hasKey("nobodyinhere"))
+		})
 	m.events = listen(t, t, m)
 	return m
 }
@@ -101,7 +108,8 @@ func (m *subject) filled(t *testing.T, v any) any {
 			return string(readFile(t, m.path("cache", "."+user+"_key")))
 		}
 		if user, is := strings.CutPrefix(v, "TOKEN:"); is {
-			token, _ := unpack(t, m.clear(t, 3, dict("cmd", "mk_token", "eauth", "auto", "username", user, "password", "pw-secret"))).(value.Map)
+			token, _ := unpack(t, m.clear(t, 3, dict("cmd", "mk_token", "eauth", "auto", "username",
+				user, "password", "pw-secret"))).(value.Map)
 			if token.String("token") == "" {
 				t.Fatalf("%s: no token for %s", m.kind, user)
 			}
@@ -128,13 +136,15 @@ func (m *subject) outcome(t *testing.T, o ordered) string {
 	reply := unpack(t, m.clear(t, 3, load))
 	if o.ret && !(o.silent && m.salt()) { // a call runs on after the reply
 		if r, ok := reply.(value.Map); ok && r.String("tag") != "" {
-			_, _ = m.events.find(mark, 20*time.Second, func(h happening) bool { return h.Tag == r.String("tag")+"/ret" })
+			_, _ = m.events.find(mark, 20*time.Second,
+				func(h happening) bool { return h.Tag == r.String("tag")+"/ret" })
 		}
 	}
 	m.events.flush(t, m)
 	lines := []string{say(t, m, reply)}
 	for _, h := range m.events.since(mark, func(h happening) bool {
-		return strings.HasPrefix(h.Tag, "salt/job/") || strings.HasPrefix(h.Tag, "salt/run/") || strings.HasPrefix(h.Tag, "salt/wheel/")
+		return strings.HasPrefix(h.Tag, "salt/job/") || strings.HasPrefix(h.Tag, "salt/run/") ||
+			strings.HasPrefix(h.Tag, "salt/wheel/")
 	}) {
 		delete(h.Data, "_stamp")
 		withoutSecrets(h.Data)
@@ -147,8 +157,10 @@ func (m *subject) outcome(t *testing.T, o ordered) string {
 	text := strings.Join(lines, "\n")
 	text = trace.ReplaceAllString(text, "TRACE $1")
 	text = strings.ReplaceAll(text, m.Dir, "DIR")
-	text = local.ReplaceAllString(marker.ReplaceAllString(stamped.ReplaceAllString(text, ""), ""), "LOCAL")
-	return epoch.ReplaceAllString(tokenText.ReplaceAllString(jids.ReplaceAllString(text, "JID"), "TOKEN"), "EPOCH")
+	text = local.ReplaceAllString(marker.ReplaceAllString(stamped.ReplaceAllString(text, ""), ""),
+		"LOCAL")
+	return epoch.ReplaceAllString(tokenText.ReplaceAllString(jids.ReplaceAllString(text, "JID"),
+		"TOKEN"), "EPOCH")
 }
 
 // withoutSecrets takes out what Salt's master tells in events.
@@ -161,7 +173,8 @@ func withoutSecrets(data map[string]any) {
 	}
 }
 
-// TestClearOrders sends orders of users and compares replies and events with those of Salt's master.
+// TestClearOrders sends orders of users and compares replies and events with those of Salt's
+// master.
 func TestClearOrders(t *testing.T) {
 	for _, mode := range []struct {
 		name, options string
@@ -216,12 +229,14 @@ func (m *subject) secretsAreNotTold(t *testing.T) {
 	defer m.events.mu.Unlock()
 	key := string(readFile(t, m.path("cache", ".root_key")))
 	for _, h := range m.events.seen {
-		if text := fmt.Sprint(h); strings.Contains(text, "pw-secret") || strings.Contains(text, key) {
+		if text := fmt.Sprint(h); strings.Contains(text, "pw-secret") ||
+			strings.Contains(text, key) {
 			t.Errorf("a secret in an event: %s", text)
 		}
 	}
 	for _, file := range []string{m.Log, m.Output} {
-		if text := string(readFile(t, file)); strings.Contains(text, "pw-secret") || strings.Contains(text, key) || tokenText.MatchString(text) {
+		if text := string(readFile(t, file)); strings.Contains(text, "pw-secret") ||
+			strings.Contains(text, key) || tokenText.MatchString(text) {
 			t.Errorf("a secret in %s", file)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"clustermaster/wire"
 )
 
-// TestClearOrdersOnAllMasters: what one master wrote or handed out for a user is good on every one and through the balancer, also when
-// a master has died; a rotation takes it back everywhere.
+// TestClearOrdersOnAllMasters: what one master wrote or handed out for a user is good on every one
+// and through the balancer, also when a master has died; a rotation takes it back everywhere.
 func TestClearOrdersOnAllMasters(t *testing.T) {
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: `enable_clear_commands: True
 auto_accept: True
@@ -55,7 +55,8 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 					key = have
 				}
 				if _, err := wire.ParseKey(have); err != nil || have != key || have == not {
-					return fmt.Errorf("%s: %w, equal %v, old %v", m.ID, err, have == key, have == not)
+					return fmt.Errorf("%s: %w, equal %v, old %v", m.ID, err, have == key,
+						have == not)
 				}
 				if info, err := os.Stat(file(m, user)); err != nil || info.Mode() != 0o600 {
 					return fmt.Errorf("%s: mode %v, %w", m.ID, info.Mode(), err)
@@ -110,13 +111,18 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	if keys["root"] == keys["carol"] {
 		t.Error("two users have one key")
 	}
-	// Who listens on one master's local bus hears of an order at another one, and of a return at a third, once.
+	// Who listens on one master's local bus hears of an order at another one, and of a return at a
+	// third, once.
 	var buses []*heard
 	for _, m := range c.Masters {
 		buses = append(buses, hear(t, filepath.Join(m.Dir, "run")))
 	}
-	order := func(m *subject) string { return ordered(m, jobOf("user", "root", "key", keys["root"])) }
-	for _, door := range doors[:len(c.Masters)] { // a bus hears another master from when that one knows of it
+	order := func(m *subject) string {
+		return ordered(m,
+			jobOf("user", "root", "key", keys["root"]))
+	}
+	// a bus hears another master from when that one knows of it
+	for _, door := range doors[:len(c.Masters)] {
 		var tags []string
 		e2e.Eventually(t, 20*time.Second, "all hear of orders at "+door.Addr, func() error {
 			tags = append(tags, "salt/job/"+order(door)+"/new")
@@ -129,7 +135,9 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 		})
 	}
 	jid := order(doors[1])
-	doors[0].send(t, web.seal(t, web.load(t, "_return", dict("id", "web-a", "jid", jid, "fun", "test.ping", "fun_args", []any{}, "return", true, "retcode", int64(0), "success", true)...)))
+	doors[0].send(t, web.seal(t, web.load(t, "_return",
+		dict("id", "web-a", "jid", jid, "fun", "test.ping", "fun_args", []any{}, "return", true,
+			"retcode", int64(0), "success", true)...)))
 	for i, bus := range buses {
 		for _, tag := range []string{"salt/job/" + jid + "/new", "salt/job/" + jid + "/ret/web-a"} {
 			bus.wait(t, tag)
@@ -141,7 +149,8 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 
 	var tokens []string
 	for _, door := range doors {
-		token := ask(door, dict("cmd", "mk_token", "eauth", "auto", "username", "alice", "password", "x")).String("token")
+		token := ask(door, dict("cmd", "mk_token", "eauth", "auto", "username", "alice", "password",
+			"x")).String("token")
 		if len(token) != 64 {
 			t.Fatalf("%s: token %q", door.Addr, token)
 		}
@@ -151,7 +160,8 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 		t.Helper()
 		for _, door := range doors {
 			for _, token := range tokens {
-				if name := ask(door, dict("cmd", "get_token", "token", token)).String("name"); name != "alice" {
+				if name := ask(door, dict("cmd", "get_token", "token",
+					token)).String("name"); name != "alice" {
 					t.Errorf("%s: a token of %q", door.Addr, name)
 				}
 				if ordered(door, byToken("alice", "kwargs", dict("token", token))) == "" {
@@ -164,7 +174,8 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 
 	// Whoever guesses waits: a refusal takes about a second.
 	began := time.Now()
-	if reply := unpack(t, doors[0].clear(t, 3, dict("cmd", "mk_token", "eauth", "pam", "username", "alice", "password", "guess"))); reply != "" {
+	if reply := unpack(t, doors[0].clear(t, 3, dict("cmd", "mk_token", "eauth", "pam", "username",
+		"alice", "password", "guess"))); reply != "" {
 		t.Errorf("a guess: %v", reply)
 	}
 	if took := time.Since(began); took < 500*time.Millisecond {
@@ -172,9 +183,11 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	}
 
 	// What a runner did on one master is looked up on another.
-	jid = ask(doors[1], dict("cmd", "runner", "fun", "test.arg", "token", tokens[0], "kwarg", dict("arg", []any{"told"}, "kwarg", dict()))).String("jid")
+	jid = ask(doors[1], dict("cmd", "runner", "fun", "test.arg", "token", tokens[0], "kwarg",
+		dict("arg", []any{"told"}, "kwarg", dict()))).String("jid")
 	e2e.Eventually(t, 20*time.Second, "the call is in the job cache", func() error {
-		if r := c.Masters[2].Runner(t, "jobs.lookup_jid", jid, "--out=json"); !strings.Contains(r.Stdout, "told") {
+		if r := c.Masters[2].Runner(t, "jobs.lookup_jid", jid,
+			"--out=json"); !strings.Contains(r.Stdout, "told") {
 			return fmt.Errorf("%v", r)
 		}
 		return nil
@@ -182,9 +195,11 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 
 	dead := c.Leader(t, c.Masters[0])
 	dead.Kill(t)
-	living := slices.DeleteFunc(slices.Clone(doors), func(d *subject) bool { return d.Addr == dead.Addr })
+	living := slices.DeleteFunc(slices.Clone(doors),
+		func(d *subject) bool { return d.Addr == dead.Addr })
 	rest := c.Others(dead)
-	e2e.Eventually(t, 60*time.Second, "the rest serves", func() error { return c.Leader(t, rest[0]).Ready() })
+	e2e.Eventually(t, 60*time.Second, "the rest serves",
+		func() error { return c.Leader(t, rest[0]).Ready() })
 	c.WaitReady(t, 60*time.Second, rest...)
 	for _, user := range users {
 		good(keys[user], user, living...)

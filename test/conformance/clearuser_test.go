@@ -16,7 +16,8 @@ import (
 	"clustermaster/wire"
 )
 
-// TestKeyFiles: both masters write the same files for users of the system, which these and nobody else can read.
+// TestKeyFiles: both masters write the same files for users of the system, which these and nobody
+// else can read.
 func TestKeyFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: files are given to another user")
@@ -35,7 +36,8 @@ func TestKeyFiles(t *testing.T) {
 auto_accept: True
 publisher_acl: {nobody: ['test.*'], nosuchuser: ['.*'], 'nobod[y]': [test.version]}
 `})
-			for _, dir := range []string{filepath.Dir(m.Dir), m.Dir} { // as /var/cache and /var/cache/salt are
+			// as /var/cache and /var/cache/salt are
+			for _, dir := range []string{filepath.Dir(m.Dir), m.Dir} {
 				if err := os.Chmod(dir, 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -46,9 +48,12 @@ publisher_acl: {nobody: ['test.*'], nosuchuser: ['.*'], 'nobod[y]': [test.versio
 			}
 			m.start(t)
 			m.signIn(t, "web-a", 3)
-			e2e.Eventually(t, 20*time.Second, "root and nobody have keys", func() error { return errors.Join(m.hasKey("root"), m.hasKey("nobody")) })
+			e2e.Eventually(t, 20*time.Second, "root and nobody have keys",
+				func() error { return errors.Join(m.hasKey("root"), m.hasKey("nobody")) })
 			files, err := filepath.Glob(filepath.Join(cache, ".*_key"))
-			if err != nil || fmt.Sprint(files) != fmt.Sprint([]string{filepath.Join(cache, ".nobody_key"), filepath.Join(cache, ".root_key")}) {
+			if err != nil ||
+				fmt.Sprint(files) != fmt.Sprint([]string{filepath.Join(cache, ".nobody_key"),
+					filepath.Join(cache, ".root_key")}) {
 				t.Errorf("files %v, %v", files, err)
 			}
 			for name, owner := range map[string]uint32{"root": 0, "nobody": uint32(uid)} {
@@ -56,7 +61,8 @@ publisher_acl: {nobody: ['test.*'], nosuchuser: ['.*'], 'nobod[y]': [test.versio
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := info.Sys().(*syscall.Stat_t).Uid; info.Mode() != 0o600 || got != owner || info.Size() != 76 {
+				if got := info.Sys().(*syscall.Stat_t).Uid; info.Mode() != 0o600 || got != owner ||
+					info.Size() != 76 {
 					t.Errorf("%s: mode %v, owner %d, %d bytes", name, info.Mode(), got, info.Size())
 				}
 			}
@@ -84,7 +90,9 @@ publisher_acl: {nobody: ['test.*'], nosuchuser: ['.*'], 'nobod[y]': [test.versio
 				"test.ping": "{enc: clear, load: {jid: JID, minions: [web-a], missing: []}}",
 				"cmd.run":   "{error: {message: Authorization error occurred., name: AuthorizationError}}",
 			} {
-				if got := say(t, m, unpack(t, m.clear(t, 3, jobOf("user", "nobody", "key", string(key), "fun", fun)))); got != want {
+				if got := say(t, m, unpack(t,
+					m.clear(t, 3, jobOf("user", "nobody", "key", string(key), "fun",
+						fun)))); got != want {
 					t.Errorf("%s: %s", fun, got)
 				}
 			}

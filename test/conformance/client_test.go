@@ -26,7 +26,8 @@ func hostPort(addr string, port int) string { return net.JoinHostPort(addr, strc
 func exchange(addr string, payload []byte, limit time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	c, err := transport.DialRequests(ctx, hostPort(addr, e2e.RequestPort), transport.ClientOptions{})
+	c, err := transport.DialRequests(ctx, hostPort(addr, e2e.RequestPort),
+		transport.ClientOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,10 @@ func keyNumber(t testing.TB, n int) *wire.PrivateKey {
 
 var keys = func() (list [3]func() (*wire.PrivateKey, error)) {
 	for i := range list {
-		list[i] = sync.OnceValues(func() (*wire.PrivateKey, error) { return wire.GeneratePrivateKey(2048) })
+		list[i] = sync.OnceValues(func() (*wire.PrivateKey,
+			error) {
+			return wire.GeneratePrivateKey(2048)
+		})
 	}
 	return list
 }()
@@ -106,7 +110,8 @@ type client struct {
 // newClient makes a minion that has not signed in.
 func (m *subject) newClient(t testing.TB, id string, version int) *client {
 	t.Helper()
-	c := &client{m: m, AuthRequest: wire.AuthRequest{ID: id, Version: version, Key: keyNumber(t, 0)}}
+	c := &client{m: m, AuthRequest: wire.AuthRequest{ID: id, Version: version,
+		Key: keyNumber(t, 0)}}
 	if version > 2 {
 		c.EncAlgo, c.SigAlgo = wire.EncSHA1, wire.SigSHA1
 	}
@@ -116,7 +121,8 @@ func (m *subject) newClient(t testing.TB, id string, version int) *client {
 	return c
 }
 
-// auth sends the sign-in, changed by edit, and has the answer judged as the release with that version does.
+// auth sends the sign-in, changed by edit, and has the answer judged as the release with that
+// version does.
 func (c *client) auth(t testing.TB, edit ...func(load value.Map) value.Map) error {
 	t.Helper()
 	c.Nonce = newNonce(t)
@@ -180,7 +186,8 @@ func (c *client) seal(t testing.TB, load any, edit ...func(outer value.Map) valu
 	return c.sealWith(t, c.crypt(), load, edit...)
 }
 
-func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any, edit ...func(outer value.Map) value.Map) []byte {
+func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any,
+	edit ...func(outer value.Map) value.Map) []byte {
 	t.Helper()
 	sealed, err := key.Seal(pack(t, load), "")
 	if err != nil {
@@ -188,7 +195,9 @@ func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any, edit ...f
 	}
 	outer := envelope("aes", c.Version, sealed)
 	if c.Version > 2 {
-		outer = append(outer, value.Pair{Key: "id", Value: c.ID}, value.Pair{Key: "enc_algo", Value: c.EncAlgo}, value.Pair{Key: "sig_algo", Value: c.SigAlgo})
+		outer = append(outer, value.Pair{Key: "id", Value: c.ID},
+			value.Pair{Key: "enc_algo", Value: c.EncAlgo}, value.Pair{Key: "sig_algo",
+				Value: c.SigAlgo})
 	}
 	for _, f := range edit {
 		outer = f(outer)
@@ -224,14 +233,19 @@ func (c *client) request(t testing.TB, cmd string, more ...value.Pair) any {
 // pillarLoad is what a minion sends for its pillar.
 func (c *client) pillarLoad(t testing.TB) value.Map {
 	t.Helper()
-	return c.load(t, "_pillar", value.Pair{Key: "id", Value: c.ID}, value.Pair{Key: "grains", Value: value.Map{{Key: "os", Value: "Debian"}, {Key: "ipv4", Value: []any{c.m.Addr}}}},
-		value.Pair{Key: "saltenv", Value: nil}, value.Pair{Key: "pillarenv", Value: nil}, value.Pair{Key: "pillar_override", Value: value.Map{}},
-		value.Pair{Key: "extra_minion_data", Value: value.Map{}}, value.Pair{Key: "ver", Value: "2"}, value.Pair{Key: "tok", Value: c.tok})
+	return c.load(t, "_pillar", value.Pair{Key: "id", Value: c.ID},
+		value.Pair{Key: "grains", Value: value.Map{{Key: "os", Value: "Debian"},
+			{Key: "ipv4", Value: []any{c.m.Addr}}}},
+		value.Pair{Key: "saltenv", Value: nil}, value.Pair{Key: "pillarenv", Value: nil},
+		value.Pair{Key: "pillar_override", Value: value.Map{}},
+		value.Pair{Key: "extra_minion_data", Value: value.Map{}}, value.Pair{Key: "ver",
+			Value: "2"}, value.Pair{Key: "tok", Value: c.tok})
 }
 
 // sender is what wire needs to judge private replies.
 func (c *client) sender() wire.Sender {
-	return wire.Sender{Version: c.Version, ID: c.ID, Tok: c.tok, EncAlgo: c.EncAlgo, SigAlgo: c.SigAlgo}
+	return wire.Sender{Version: c.Version, ID: c.ID, Tok: c.tok, EncAlgo: c.EncAlgo,
+		SigAlgo: c.SigAlgo}
 }
 
 // with sets a key, without takes keys away, in a map that is being edited.
@@ -259,7 +273,8 @@ func subscribeFrom(t testing.TB, from net.IP, addr string, topics ...string) *su
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := transport.DialSubscribe(ctx, hostPort(addr, e2e.PublishPort), topics, transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: from}})
+	conn, err := transport.DialSubscribe(ctx, hostPort(addr, e2e.PublishPort), topics,
+		transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: from}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 func (s *suite) cluster(t *testing.T) []*subject {
 	t.Helper()
 	if s.three == nil {
-		s.three = e2e.NewCluster(s.t, e2e.ClusterOptions{Masters: 3, Extra: "auto_accept: True\nminimum_auth_version: 0\n"})
+		s.three = e2e.NewCluster(s.t, e2e.ClusterOptions{Masters: 3,
+			Extra: "auto_accept: True\nminimum_auth_version: 0\n"})
 		s.three.StartMasters(s.t)
 	}
 	var list []*subject
@@ -31,7 +32,8 @@ func (s *suite) testCluster(t *testing.T) {
 	old := masters[1].signIn(t, "ok-55-old", 2)
 	for _, m := range masters {
 		again := m.signIn(t, "ok-55", 3)
-		if again.got.AES != c.got.AES || again.got.Session != c.got.Session || again.got.Master.Text() != c.got.Master.Text() {
+		if again.got.AES != c.got.AES || again.got.Session != c.got.Session ||
+			again.got.Master.Text() != c.got.Master.Text() {
 			t.Errorf("%s hands out other keys", m.ID)
 		}
 		c.m, old.m = m, m
@@ -42,7 +44,8 @@ func (s *suite) testCluster(t *testing.T) {
 			t.Errorf("%s, version 2: %v", m.ID, v)
 		}
 		load := c.pillarLoad(t)
-		if _, err := wire.OpenPrivate(c.Key, c.got.Master, c.sender(), m.send(t, c.seal(t, load)), "pillar", load.String("nonce")); err != nil {
+		if _, err := wire.OpenPrivate(c.Key, c.got.Master, c.sender(), m.send(t, c.seal(t, load)),
+			"pillar", load.String("nonce")); err != nil {
 			t.Errorf("%s: %v", m.ID, err)
 		}
 	}
@@ -55,7 +58,8 @@ func (s *suite) testCluster(t *testing.T) {
 			if _, ok := load.Get("serial"); ok {
 				t.Errorf("from %s at %s: there is a serial", from.ID, at.ID)
 			}
-			if got, err := reader.OpenPublication(pack(t, outer)); err != nil || got.String("jid") != jid {
+			if got, err := reader.OpenPublication(pack(t, outer)); err != nil ||
+				got.String("jid") != jid {
 				t.Errorf("from %s at %s: %v, %v", from.ID, at.ID, got, err)
 			}
 		}

@@ -17,13 +17,14 @@ import (
 // legacy are releases whose minions speak version 2 of the protocol.
 var legacy = []string{"3006.0", "3006.9", "3007.1"}
 
-// crowd is the real minions of the lines marked A. All of them start together, because most of the time of their lines is
-// waiting.
+// crowd is the real minions of the lines marked A. All of them start together, because most of the
+// time of their lines is waiting.
 type crowd struct {
 	busy   *subject
 	events *stream
 
-	new, old  []*member // of the busy master, behind relays of their own: today's releases, legacy ones
+	// of the busy master, behind relays of their own: today's releases, legacy ones
+	new, old  []*member
 	foreign   []*member // 47
 	verifying []*member // 48: verify and sign, verify only, sign only
 	rejected  []*member // 49
@@ -44,7 +45,10 @@ func (m *member) String() string { return m.ID }
 const quick = "recon_default: 500\nrecon_max: 1500\nrecon_randomize: True\nauth_timeout: 5\nrandom_reauth_delay: 1\nmultiprocessing: False\n"
 
 // id makes a minion's id of a prefix and its release.
-func id(prefix, release string) string { return prefix + "-" + strings.ReplaceAll(release, ".", "-") }
+func id(prefix, release string) string {
+	return prefix + "-" + strings.ReplaceAll(release,
+		".", "-")
+}
 
 func haveRelease(t testing.TB, release string) bool {
 	_, err := os.Stat(filepath.Join(e2e.Venvs(t), "salt-"+release, "bin", "salt-minion"))
@@ -80,7 +84,9 @@ func (s *suite) minions(t *testing.T) *crowd {
 			m.relay = newRelay(s.t, at.base.Master(100+relayed), at.Addr)
 			addr = m.relay.addr
 		}
-		m.Minion = e2e.NewMinion(s.t, dir, e2e.MinionOptions{ID: id(prefix, release), Release: release, Master: addr, Extra: quick + extra})
+		m.Minion = e2e.NewMinion(s.t, dir,
+			e2e.MinionOptions{ID: id(prefix, release), Release: release, Master: addr,
+				Extra: quick + extra})
 		*list = append(*list, m)
 		return m
 	}
@@ -103,9 +109,11 @@ func (s *suite) minions(t *testing.T) *crowd {
 		add(&c.rejected, "no", r, "", c.busy, 0)
 	}
 	proving := s.master(t, real(), open)
-	add(&c.verifying, "ok-verify-signed", reference, "verify_master_pubkey_sign: True\n", proving, 0).
+	add(&c.verifying, "ok-verify-signed", reference, "verify_master_pubkey_sign: True\n",
+		proving, 0).
 		write(t, "master_sign.pub", string(readFile(t, proving.path("pki", "master_sign.pub"))))
-	add(&c.verifying, "ok-verify-unsigned", reference, "verify_master_pubkey_sign: True\n", c.busy, 0).
+	add(&c.verifying, "ok-verify-unsigned", reference, "verify_master_pubkey_sign: True\n",
+		c.busy, 0).
 		write(t, "master_sign.pub", string(readFile(t, proving.path("pki", "master_sign.pub"))))
 	add(&c.verifying, "ok-trust-signed", reference, "", proving, 0)
 	c.signer = s.master(t, real(), signing(""))
@@ -115,13 +123,15 @@ func (s *suite) minions(t *testing.T) *crowd {
 		add(&c.signed, "signed", r, "sign_pub_messages: True\n", c.signer, n)
 		add(&c.filtering, "ok-61", r, "zmq_filtering: True\n", strictMaster, 0)
 	}
-	for _, list := range [][]*member{c.new, c.old, c.rejected, c.foreign, c.verifying, c.filtering, c.signed} {
+	for _, list := range [][]*member{c.new, c.old, c.rejected, c.foreign, c.verifying, c.filtering,
+		c.signed} {
 		for _, m := range list {
 			m.Run(s.t)
 		}
 	}
 	s.t.Cleanup(func() { // first of all: they end one after the other else, and take their time
-		for _, m := range slices.Concat(c.new, c.old, c.foreign, c.verifying, c.rejected, c.signed, c.filtering) {
+		for _, m := range slices.Concat(c.new, c.old, c.foreign, c.verifying, c.rejected, c.signed,
+			c.filtering) {
 			if m.Running() {
 				m.Kill(s.t)
 			}
@@ -194,7 +204,10 @@ func connected(t testing.TB, members []*member, limit time.Duration) {
 // returns are the return events of a job, counted per minion.
 func (s *stream) returns(jid string) map[string]int {
 	count := map[string]int{}
-	for _, h := range s.since(0, func(h happening) bool { return strings.HasPrefix(h.Tag, "salt/job/"+jid+"/ret/") }) {
+	for _, h := range s.since(0, func(h happening) bool {
+		return strings.HasPrefix(h.Tag,
+			"salt/job/"+jid+"/ret/")
+	}) {
 		count[strings.TrimPrefix(h.Tag, "salt/job/"+jid+"/ret/")]++
 	}
 	return count

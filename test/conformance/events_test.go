@@ -29,8 +29,8 @@ type stream struct {
 	seen []happening
 }
 
-// listen starts the stream of a master's events, which goes on until the test that owns the master ends, and waits until it is
-// open. It is made once per master.
+// listen starts the stream of a master's events, which goes on until the test that owns the master
+// ends, and waits until it is open. It is made once per master.
 func (s *suite) listen(t *testing.T, m *subject) *stream {
 	t.Helper()
 	if m.events != nil {
@@ -43,7 +43,8 @@ func (s *suite) listen(t *testing.T, m *subject) *stream {
 func listen(t, owner *testing.T, m *subject) *stream {
 	t.Helper()
 	st := &stream{}
-	cmd := exec.Command(filepath.Join(filepath.Dir(programs(t, m.kind).Run), "salt-run"), "-c", m.ConfDir, "state.event")
+	cmd := exec.Command(filepath.Join(filepath.Dir(programs(t, m.kind).Run), "salt-run"), "-c",
+		m.ConfDir, "state.event")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -109,14 +110,16 @@ func (s *stream) find(mark int, limit time.Duration, is func(happening) bool) (h
 		if !time.Now().Before(deadline) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return happening{}, fmt.Errorf("not among the %d events since: %v", len(s.seen)-mark, s.seen[mark:])
+			return happening{}, fmt.Errorf("not among the %d events since: %v", len(s.seen)-mark,
+				s.seen[mark:])
 		}
 		<-time.After(20 * time.Millisecond)
 	}
 }
 
 // wait is find for an event that must come.
-func (s *stream) wait(t testing.TB, mark int, limit time.Duration, what string, is func(happening) bool) happening {
+func (s *stream) wait(t testing.TB, mark int, limit time.Duration, what string,
+	is func(happening) bool) happening {
 	t.Helper()
 	h, err := s.find(mark, limit, is)
 	if err != nil {

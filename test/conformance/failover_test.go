@@ -10,7 +10,8 @@ import (
 	"clustermaster/tools/simminion"
 )
 
-// testFailover is line 66: a minion with two masters of one cluster goes to the second when the first is away, and back.
+// testFailover is line 66: a minion with two masters of one cluster goes to the second when the
+// first is away, and back.
 func (s *suite) testFailover(t *testing.T) {
 	e2e.Venvs(t)
 	masters := s.cluster(t)
@@ -22,9 +23,11 @@ func (s *suite) testFailover(t *testing.T) {
 	var minions []string
 	for n, release := range releases {
 		first := newRelay(t, s.three.Base.Master(110+n), masters[0].Addr)
-		m := e2e.NewMinion(t, e2e.Folder(t), e2e.MinionOptions{ID: id("failover", release), Release: release,
-			Master: fmt.Sprintf("[%s, %s]", first.addr, masters[1].Addr),
-			Extra:  quick + "master_type: failover\nmaster_alive_interval: 2\nmaster_failback: True\nmaster_failback_interval: 2\nretry_dns: 0\n"})
+		m := e2e.NewMinion(t, e2e.Folder(t),
+			e2e.MinionOptions{ID: id("failover", release), Release: release,
+				Master: fmt.Sprintf("[%s, %s]", first.addr, masters[1].Addr),
+				Extra: quick +
+					"master_type: failover\nmaster_alive_interval: 2\nmaster_failback: True\nmaster_failback_interval: 2\nretry_dns: 0\n"})
 		m.Run(t)
 		firsts, minions = append(firsts, first), append(minions, m.ID)
 	}
@@ -35,7 +38,8 @@ func (s *suite) testFailover(t *testing.T) {
 					return fmt.Errorf("%s is at the other one", minions[i])
 				}
 			}
-			return pinged(t, masters[2], minions) // its publications reach the minions wherever they are
+			// its publications reach the minions wherever they are
+			return pinged(t, masters[2], minions)
 		})
 	}
 	at("at the first", true)
@@ -49,7 +53,8 @@ func (s *suite) testFailover(t *testing.T) {
 	at("back at the first", true)
 }
 
-// testCrowd is line 67, with simulated minions: 200 start at once, with the first keys of their lives.
+// testCrowd is line 67, with simulated minions: 200 start at once, with the first keys of their
+// lives.
 func (s *suite) testCrowd(t *testing.T) {
 	const crowd = 200
 	m := s.cluster(t)[0]
@@ -62,7 +67,8 @@ func (s *suite) testCrowd(t *testing.T) {
 		keys = append(keys, k)
 	}
 	for _, round := range []string{"first start", "all start again"} {
-		fleet, err := simminion.NewFleet(simminion.Config{Master: hostPort(m.Addr, e2e.RequestPort), AcceptanceWait: time.Second}, "crowd-", crowd, keys, 0)
+		fleet, err := simminion.NewFleet(simminion.Config{Master: hostPort(m.Addr, e2e.RequestPort),
+			AcceptanceWait: time.Second}, "crowd-", crowd, keys, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

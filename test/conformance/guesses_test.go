@@ -18,7 +18,8 @@ import (
 	"clustermaster/value"
 )
 
-// guessed is a master with users in a file, whose passwords take a while to compare, and those of PAM if there is a service for it.
+// guessed is a master with users in a file, whose passwords take a while to compare, and those of
+// PAM if there is a service for it.
 func guessed(t *testing.T, service string) *subject {
 	t.Helper()
 	var users strings.Builder
@@ -29,26 +30,31 @@ func guessed(t *testing.T, service string) *subject {
 		}
 		fmt.Fprintf(&users, "user%d:%s\n", i, hash)
 	}
-	options := "enable_clear_commands: True\nauth.pam.service: " + service + "\nexternal_auth:\n  file: {^filename: DIR/users, ^filetype: htpasswd, '*': [test.ping]}\n"
+	options := "enable_clear_commands: True\nauth.pam.service: " + service +
+		"\nexternal_auth:\n  file: {^filename: DIR/users, ^filetype: htpasswd, '*': [test.ping]}\n"
 	if service != "" {
 		options += "  pam: {root: [test.ping]}\n"
 	}
-	m := newMaster(t, ours, variant{name: "guessed", options: options, files: map[string]string{"users": users.String()}})
+	m := newMaster(t, ours, variant{name: "guessed", options: options,
+		files: map[string]string{"users": users.String()}})
 	m.start(t)
 	return m
 }
 
 // proves asks for a token from an address of this machine, and tells how long the answer took.
-func (m *subject) proves(t testing.TB, from, eauth, user, password string, limit time.Duration) (ok bool, took time.Duration, err error) {
+func (m *subject) proves(t testing.TB, from, eauth, user, password string,
+	limit time.Duration) (ok bool, took time.Duration, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	c, err := transport.DialRequests(ctx, hostPort(m.Addr, e2e.RequestPort), transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}})
+	c, err := transport.DialRequests(ctx, hostPort(m.Addr, e2e.RequestPort),
+		transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}})
 	if err != nil {
 		return false, 0, err
 	}
 	defer c.Close()
-	payload := pack(t, envelope("clear", 3, dict("cmd", "mk_token", "eauth", eauth, "username", user, "password", password)))
+	payload := pack(t, envelope("clear", 3, dict("cmd", "mk_token", "eauth", eauth, "username",
+		user, "password", password)))
 	answer, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	began := time.Now()
@@ -61,12 +67,14 @@ func (m *subject) proves(t testing.TB, from, eauth, user, password string, limit
 	return token.String("token") != "", took, nil
 }
 
-// TestGuesses: many connections of one source guess one user's password less than five times a second, whether they wait for the answers or
-// not, keep nobody else out, and not even that user once they end.
+// TestGuesses: many connections of one source guess one user's password less than five times a
+// second, whether they wait for the answers or not, keep nobody else out, and not even that user
+// once they end.
 func TestGuesses(t *testing.T) {
 	m := guessed(t, "")
 	const attacker, beside, earlier = "127.0.0.66", "127.0.0.67", "127.0.0.68"
-	if ok, took, err := m.proves(t, earlier, "file", "user1", "word1", 20*time.Second); !ok || err != nil {
+	if ok, took, err := m.proves(t, earlier, "file", "user1", "word1", 20*time.Second); !ok ||
+		err != nil {
 		t.Fatalf("the right password: %v after %v", err, took)
 	}
 	asked := func() int { return m.counters(t)["auth_back_end_seconds_count"] }
@@ -89,7 +97,8 @@ func TestGuesses(t *testing.T) {
 	}
 	others := 0
 	for time.Since(began) < length {
-		for _, other := range [][3]string{{beside, "user2", "word2"}, {earlier, "user1", "word1"}, {attacker, "user3", "word3"}} {
+		for _, other := range [][3]string{{beside, "user2", "word2"}, {earlier, "user1", "word1"},
+			{attacker, "user3", "word3"}} {
 			ok, took, err := m.proves(t, other[0], "file", other[1], other[2], 10*time.Second)
 			if others++; !ok || took > 2*time.Second {
 				t.Errorf("%s from %s: confirmed %v, %v after %v", other[1], other[0], ok, err, took)
@@ -118,7 +127,9 @@ func TestRefusalTimes(t *testing.T) {
 	if long() && os.Geteuid() == 0 {
 		service = fmt.Sprint("cmguess", os.Getpid())
 		path := "/etc/pam.d/" + service
-		if err := os.WriteFile(path, []byte("auth required pam_unix.so\naccount required pam_unix.so\n"), 0o644); err != nil {
+		if err := os.WriteFile(path,
+			[]byte("auth required pam_unix.so\naccount required pam_unix.so\n"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.Remove(path) })
@@ -141,7 +152,8 @@ func TestRefusalTimes(t *testing.T) {
 						if strings.Contains(user, "%") {
 							user = fmt.Sprintf(user, (lane+i)%10)
 						}
-						ok, took, err := m.proves(t, fmt.Sprintf("127.0.%d.%d", 1+i, 1+lane), eauth, user, "guess", 25*time.Second)
+						ok, took, err := m.proves(t, fmt.Sprintf("127.0.%d.%d", 1+i, 1+lane), eauth,
+							user, "guess", 25*time.Second)
 						if ok || err != nil {
 							t.Errorf("%s %s: confirmed %v, %v", eauth, user, ok, err)
 						}
@@ -157,9 +169,12 @@ func TestRefusalTimes(t *testing.T) {
 			slices.Sort(times[is])
 			return times[is][len(times[is])/2]
 		}
-		if diff := (median(true) - median(false)).Abs(); diff >= 20*time.Millisecond || len(times[true]) != 50 || len(times[false]) != 50 {
-			t.Errorf("%s: refusals take %v for known names and %v for others\n%v\n%v", eauth, median(true), median(false), times[true], times[false])
+		if diff := (median(true) - median(false)).Abs(); diff >= 20*time.Millisecond ||
+			len(times[true]) != 50 || len(times[false]) != 50 {
+			t.Errorf("%s: refusals take %v for known names and %v for others\n%v\n%v", eauth,
+				median(true), median(false), times[true], times[false])
 		}
-		t.Logf("%s: median %v for %d known names, %v for %d others", eauth, median(true), len(times[true]), median(false), len(times[false]))
+		t.Logf("%s: median %v for %d known names, %v for %d others", eauth, median(true),
+			len(times[true]), median(false), len(times[false]))
 	}
 }

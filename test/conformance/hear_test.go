@@ -14,7 +14,8 @@ import (
 
 var errNotHeard = errors.New("not heard")
 
-// heard is what a listener on a master's local bus was told, as bytes: tags stand in them as they are.
+// heard is what a listener on a master's local bus was told, as bytes: tags stand in them as they
+// are.
 type heard struct {
 	mu  sync.Mutex // guards all
 	all []byte

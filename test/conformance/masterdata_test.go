@@ -17,8 +17,8 @@ import (
 	"clustermaster/value"
 )
 
-// asked is one request of a minion, sent to both masters in the order of the table. ours is our reply where it differs on purpose; the
-// reasons stand in docs/differences.md.
+// asked is one request of a minion, sent to both masters in the order of the table. ours is our
+// reply where it differs on purpose; the reasons stand in docs/differences.md.
 type asked struct {
 	name string
 	load value.Map
@@ -58,14 +58,19 @@ minimum_auth_version: 0
 // dataFiles and dataLinks are the tree.
 var (
 	dataFiles = map[string]string{
-		"srv/top.sls": "base: {}\n", "srv/sub/hello.txt": "hello", "srv/sub/deep/x.txt": "x", "srv/both.txt": "first", "srv2/both.txt": "second", "srv2/only2.txt": "2",
-		"srv2/sub/more.txt": "more", "srv/with blank.txt": "b", "srv/ünï.txt": "u", "srv/.dot": "d", "srv/q?x=1.txt": "q", "srv/a|b": "p", "srv/empty.txt": "", "srv/one": "1",
-		"srv/x.swp": "s", "srv/hidden/h.txt": "h", "srv/old.bak": "o", "dev/d.txt": "d", "any/feat/f.txt": "f", "outside/secret.txt": "s", "srv/star*.txt": "*",
-		"srv/exact": strings.Repeat("x", 4096), "srv/exact1": strings.Repeat("x", 4097), "srv/three": strings.Repeat("abc", 4000), "srv/new\nline": "n",
+		"srv/top.sls": "base: {}\n", "srv/sub/hello.txt": "hello", "srv/sub/deep/x.txt": "x",
+		"srv/both.txt": "first", "srv2/both.txt": "second", "srv2/only2.txt": "2",
+		"srv2/sub/more.txt": "more", "srv/with blank.txt": "b", "srv/ünï.txt": "u", "srv/.dot": "d",
+		"srv/q?x=1.txt": "q", "srv/a|b": "p", "srv/empty.txt": "", "srv/one": "1",
+		"srv/x.swp": "s", "srv/hidden/h.txt": "h", "srv/old.bak": "o", "dev/d.txt": "d",
+		"any/feat/f.txt": "f", "outside/secret.txt": "s", "srv/star*.txt": "*",
+		"srv/exact": strings.Repeat("x", 4096), "srv/exact1": strings.Repeat("x", 4097),
+		"srv/three": strings.Repeat("abc", 4000), "srv/new\nline": "n",
 		"saltclass/nodes/data-a.yml": "environment: dev\nclasses: [common]\nstates: ['{{ __grains__.os }}', a.b]\n", "saltclass/classes/common.yml": "states: [ssh]\n",
 	}
 	dataLinks = map[string]string{
-		"srv/in.lnk": "sub/hello.txt", "srv/dir.lnk": "sub", "srv/out.lnk": "../outside/secret.txt", "srv/outdir.lnk": "../outside", "srv/dangling": "nosuch", "srv/sub/up.lnk": "../both.txt",
+		"srv/in.lnk": "sub/hello.txt", "srv/dir.lnk": "sub", "srv/out.lnk": "../outside/secret.txt",
+		"srv/outdir.lnk": "../outside", "srv/dangling": "nosuch", "srv/sub/up.lnk": "../both.txt",
 	}
 )
 
@@ -75,7 +80,9 @@ func dataTree(t *testing.T, m *subject) {
 	for path, text := range dataFiles {
 		m.write(t, text, path)
 	}
-	if err := os.Chmod(m.write(t, "#!/bin/sh\necho 'environment: dev'\necho \"classes: {a.b: x, $1: y}\"\n", "nodes.sh"), 0o755); err != nil {
+	if err := os.Chmod(m.write(t,
+		"#!/bin/sh\necho 'environment: dev'\necho \"classes: {a.b: x, $1: y}\"\n", "nodes.sh"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"srv/emptydir", "srv/sub/emptytoo"} {
@@ -102,7 +109,8 @@ func dataTree(t *testing.T, m *subject) {
 func fileQuestions() []asked {
 	var out []asked
 	for _, env := range []any{"base", "dev", "feat", "nosuch", "__env__", "../x", nil} {
-		for _, cmd := range []string{"_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list"} {
+		for _, cmd := range []string{"_file_list", "_file_list_emptydirs", "_dir_list",
+			"_symlink_list"} {
 			for _, prefix := range []any{nil, "sub", "/sub/", "nosuch"} {
 				load := dict("cmd", cmd, "saltenv", env)
 				if env == nil {
@@ -116,21 +124,29 @@ func fileQuestions() []asked {
 		}
 	}
 	for _, path := range []string{
-		"top.sls", "sub/hello.txt", "sub/./hello.txt", "sub//hello.txt", "sub/../top.sls", "../outside/secret.txt", "/etc/passwd", "sub", "sub/", "", ".", "..", "nosuch", "both.txt", "only2.txt",
-		"sub/more.txt", "with blank.txt", "ünï.txt", ".dot", "q?x=1.txt", "|q?x=1.txt", "a|b", "empty.txt", "x.swp", "hidden/h.txt", "old.bak", "d.txt", "d.txt?saltenv=dev", "f.txt?saltenv=feat",
-		"both.txt?index=1", "both.txt?index=0", "star*.txt", "in.lnk", "dir.lnk/hello.txt", "out.lnk", "outdir.lnk/secret.txt", "dangling", "sub/up.lnk", "emptydir", "new\nline", "dir.lnk",
+		"top.sls", "sub/hello.txt", "sub/./hello.txt", "sub//hello.txt", "sub/../top.sls",
+		"../outside/secret.txt", "/etc/passwd", "sub", "sub/", "", ".", "..", "nosuch", "both.txt",
+		"only2.txt",
+		"sub/more.txt", "with blank.txt", "ünï.txt", ".dot", "q?x=1.txt", "|q?x=1.txt", "a|b",
+		"empty.txt", "x.swp", "hidden/h.txt", "old.bak", "d.txt", "d.txt?saltenv=dev",
+		"f.txt?saltenv=feat",
+		"both.txt?index=1", "both.txt?index=0", "star*.txt", "in.lnk", "dir.lnk/hello.txt",
+		"out.lnk", "outdir.lnk/secret.txt", "dangling", "sub/up.lnk", "emptydir", "new\nline",
+		"dir.lnk",
 	} {
 		for _, cmd := range []string{"_file_find", "_file_hash", "_file_hash_and_stat"} {
 			if cmd != "_file_find" && strings.Contains(path, "index=") {
 				continue // Salt keeps hashes by name, and gives now one root's, now the other's
 			}
-			out = append(out, asked{fmt.Sprintf("%s %q", cmd, path), dict("cmd", cmd, "path", path, "saltenv", "base"), ""})
+			out = append(out, asked{fmt.Sprintf("%s %q", cmd, path),
+				dict("cmd", cmd, "path", path, "saltenv", "base"), ""})
 		}
 		served := "" // Salt finds and hashes what another environment has, but serves nothing of it
 		if bare, _, ok := strings.Cut(path, "?saltenv="); ok {
 			served = fmt.Sprintf("{data: %.1s, dest: %s}", bare, bare)
 		}
-		out = append(out, asked{fmt.Sprintf("_serve_file %q", path), dict("cmd", "_serve_file", "path", path, "saltenv", "base", "loc", int64(0)), served})
+		out = append(out, asked{fmt.Sprintf("_serve_file %q", path),
+			dict("cmd", "_serve_file", "path", path, "saltenv", "base", "loc", int64(0)), served})
 	}
 	for _, path := range []string{"empty.txt", "one", "exact", "exact1", "three"} {
 		for _, loc := range []int64{0, 1, 4095, 4096, 4097, 8192, 12000, 1 << 40} {
@@ -139,76 +155,132 @@ func fileQuestions() []asked {
 				if level > 0 {
 					load = append(load, dict("gzip", level)...)
 				}
-				out = append(out, asked{fmt.Sprint("_serve_file ", path, " ", loc, " ", level), load, ""})
+				out = append(out, asked{fmt.Sprint("_serve_file ", path, " ", loc, " ", level),
+					load, ""})
 			}
 		}
 	}
 	for _, level := range []any{int64(-1), "", false, int64(10), "x"} {
-		out = append(out, asked{fmt.Sprintf("_serve_file with gzip %#v", level), dict("cmd", "_serve_file", "path", "three", "saltenv", "base", "loc", int64(0), "gzip", level), ""})
+		out = append(out, asked{fmt.Sprintf("_serve_file with gzip %#v", level),
+			dict("cmd", "_serve_file", "path", "three", "saltenv", "base", "loc", int64(0), "gzip",
+				level), ""})
 	}
 	return append(out,
-		asked{"_serve_file below 0", dict("cmd", "_serve_file", "path", "one", "saltenv", "base", "loc", int64(-1)), ""},
-		asked{"_serve_file without loc", dict("cmd", "_serve_file", "path", "one", "saltenv", "base"), ""},
-		asked{"_serve_file without path", dict("cmd", "_serve_file", "saltenv", "base", "loc", int64(0)), ""},
+		asked{"_serve_file below 0", dict("cmd", "_serve_file", "path", "one", "saltenv", "base",
+			"loc", int64(-1)), ""},
+		asked{"_serve_file without loc", dict("cmd", "_serve_file", "path", "one", "saltenv",
+			"base"), ""},
+		asked{"_serve_file without path", dict("cmd", "_serve_file", "saltenv", "base", "loc",
+			int64(0)), ""},
 		asked{"_file_find without path", dict("cmd", "_file_find", "saltenv", "base"), ""},
 		asked{"_file_find without saltenv", dict("cmd", "_file_find", "path", "one"), ""},
 		asked{"_file_hash without saltenv", dict("cmd", "_file_hash", "path", "one"), ""},
-		asked{"_file_hash_and_stat without path", dict("cmd", "_file_hash_and_stat", "saltenv", "base"), ""},
+		asked{"_file_hash_and_stat without path",
+			dict("cmd", "_file_hash_and_stat", "saltenv", "base"), ""},
 		asked{"_file_envs", dict("cmd", "_file_envs"), ""},
-		asked{"_file_find in an environment of __env__", dict("cmd", "_file_find", "path", "f.txt", "saltenv", "feat"), ""},
+		asked{"_file_find in an environment of __env__",
+			dict("cmd", "_file_find", "path", "f.txt", "saltenv", "feat"), ""},
 	)
 }
 
 func dataQuestions() []asked {
 	acl := func(v, tgt any, kind string) value.Map {
-		return dict("__data__", v, "__saltmine_acl__", int64(1), "allow_tgt", tgt, "allow_tgt_type", kind)
+		return dict("__data__", v, "__saltmine_acl__", int64(1), "allow_tgt", tgt,
+			"allow_tgt_type", kind)
 	}
-	event := func(more ...any) value.Map { return append(dict("cmd", "_minion_event"), dict(more...)...) }
+	event := func(more ...any) value.Map {
+		return append(dict("cmd", "_minion_event"),
+			dict(more...)...)
+	}
 	get := func(more ...any) value.Map { return append(dict("cmd", "_mine_get"), dict(more...)...) }
 	push := func(path any, loc int64, data string) value.Map {
-		return dict("cmd", "_file_recv", "path", path, "loc", loc, "data", []byte(data), "size", int64(len(data))+max(loc, 0))
+		return dict("cmd", "_file_recv", "path", path, "loc", loc, "data", []byte(data), "size",
+			int64(len(data))+max(loc, 0))
 	}
 	pub := func(more ...any) value.Map {
-		load := dict("cmd", "minion_pub", "fun", "test.ping", "arg", []any{}, "tgt", "nobody*", "ret", "")
+		load := dict("cmd", "minion_pub", "fun", "test.ping", "arg", []any{}, "tgt", "nobody*",
+			"ret", "")
 		for i := 0; i < len(more); i += 2 {
 			load = load.Set(more[i].(string), more[i+1])
 		}
 		return load
 	}
 	return []asked{
-		{"unknown command", dict("cmd", "_nosuch"), ""}, {"private command", dict("cmd", "__init__"), ""}, {"run_func", dict("cmd", "run_func"), ""}, {"_ext_nodes", dict("cmd", "_ext_nodes"), ""},
-		{"_master_opts", dict("cmd", "_master_opts"), ""}, {"_master_opts env_only", dict("cmd", "_master_opts", "env_only", true), ""},
-		{"_master_tops", dict("cmd", "_master_tops", "opts", dict("id", "data-a", "grains", dict("os", "x"))), ""},
-		{"_register_resources", dict("cmd", "_register_resources", "resources", dict(), "resource_grains", dict()), ""},
+		{"unknown command", dict("cmd", "_nosuch"), ""},
+		{"private command", dict("cmd", "__init__"), ""}, {"run_func", dict("cmd", "run_func"), ""},
+		{"_ext_nodes", dict("cmd", "_ext_nodes"), ""},
+		{"_master_opts", dict("cmd", "_master_opts"), ""},
+		{"_master_opts env_only", dict("cmd", "_master_opts", "env_only", true), ""},
+		{"_master_tops", dict("cmd", "_master_tops", "opts",
+			dict("id", "data-a", "grains", dict("os", "x"))), ""},
+		{"_register_resources", dict("cmd", "_register_resources", "resources", dict(),
+			"resource_grains", dict()), ""},
 		{"_register_resources without", dict("cmd", "_register_resources"), ""},
-		{"event", event("tag", "own/tag", "data", "text", "pretag", nil), ""}, {"event without data", event("tag", "own/tag"), ""},
-		{"events", event("events", []any{dict("tag", "own/a", "data", dict("x", int64(1))), dict("tag", "salt/key", "data", dict())}, "pretag", "base"), ""},
-		{"mine", dict("cmd", "_mine", "data", dict("test.a", "1", "own", dict("x", []any{int64(1)}), "priv", acl("p", "data-b", "glob"), "never", acl("n", "nobody", "glob"), "test.hidden", "h", "test.null", acl("n", nil, "glob"), "test.empty", acl("e", "", "glob")), "clear", false), ""},
+		{"event", event("tag", "own/tag", "data", "text", "pretag", nil), ""},
+		{"event without data", event("tag", "own/tag"), ""},
+		{"events", event("events", []any{dict("tag", "own/a", "data", dict("x", int64(1))),
+			dict("tag", "salt/key", "data", dict())}, "pretag", "base"), ""},
+		{"mine", dict("cmd", "_mine", "data", dict("test.a", "1", "own", dict("x", []any{int64(1)}),
+			"priv", acl("p", "data-b", "glob"), "never", acl("n", "nobody", "glob"), "test.hidden",
+			"h", "test.null", acl("n", nil, "glob"), "test.empty", acl("e", "", "glob")), "clear",
+			false), ""},
 		{"mine without data", dict("cmd", "_mine"), ""},
-		{"one function", get("tgt", "*", "fun", "test.a"), ""}, {"as a list", get("tgt", "*", "fun", []any{"test.a"}), ""}, {"several", get("tgt", "*", "fun", "test.a,own"), ""},
-		{"several with blanks", get("tgt", "*", "fun", "test.a, own"), ""}, {"several as a list", get("tgt", "*", "fun", []any{"test.a", "own", "test.nosuch"}), ""},
-		{"not by mine_get", get("tgt", "*", "fun", "network.ip_addrs"), ""}, {"some by mine_get", get("tgt", "*", "fun", []any{"cmd.run", "own"}), ""},
+		{"one function", get("tgt", "*", "fun", "test.a"), ""},
+		{"as a list", get("tgt", "*", "fun", []any{"test.a"}), ""},
+		{"several", get("tgt", "*", "fun", "test.a,own"), ""},
+		{"several with blanks", get("tgt", "*", "fun", "test.a, own"), ""},
+		{"several as a list", get("tgt", "*", "fun", []any{"test.a", "own", "test.nosuch"}), ""},
+		{"not by mine_get", get("tgt", "*", "fun", "network.ip_addrs"), ""},
+		{"some by mine_get", get("tgt", "*", "fun", []any{"cmd.run", "own"}), ""},
 		{"for nobody", get("tgt", "*", "fun", []any{"test.null", "test.empty"}), ""},
-		{"for others only", get("tgt", "*", "fun", "priv"), ""}, {"expr_form", get("tgt", "os:Plan9", "fun", "own", "expr_form", "grain"), ""}, {"grain", get("tgt", "os:Plan*", "fun", "own", "tgt_type", "grain"), ""},
-		{"pattern on pillar", get("tgt", "color:*", "fun", "own", "tgt_type", "pillar"), ""}, {"compound", get("tgt", "data-* and G@os:Plan9", "fun", "own", "tgt_type", "compound"), ""},
-		{"list", get("tgt", []any{"data-a"}, "fun", "own", "tgt_type", "list"), ""}, {"nobody", get("tgt", "x*", "fun", "own"), ""}, {"without fun", get("tgt", "*"), ""}, {"fun is a number", get("tgt", "*", "fun", int64(5)), ""},
-		{"delete", dict("cmd", "_mine_delete", "fun", "own"), ""}, {"delete what is not there", dict("cmd", "_mine_delete", "fun", "nosuch"), ""}, {"delete nothing", dict("cmd", "_mine_delete"), ""},
+		{"for others only", get("tgt", "*", "fun", "priv"), ""},
+		{"expr_form", get("tgt", "os:Plan9", "fun", "own", "expr_form", "grain"), ""},
+		{"grain", get("tgt", "os:Plan*", "fun", "own", "tgt_type", "grain"), ""},
+		{"pattern on pillar", get("tgt", "color:*", "fun", "own", "tgt_type", "pillar"), ""},
+		{"compound", get("tgt", "data-* and G@os:Plan9", "fun", "own", "tgt_type", "compound"), ""},
+		{"list", get("tgt", []any{"data-a"}, "fun", "own", "tgt_type", "list"), ""},
+		{"nobody", get("tgt", "x*", "fun", "own"), ""}, {"without fun", get("tgt", "*"), ""},
+		{"fun is a number", get("tgt", "*", "fun", int64(5)), ""},
+		{"delete", dict("cmd", "_mine_delete", "fun", "own"), ""},
+		{"delete what is not there", dict("cmd", "_mine_delete", "fun", "nosuch"), ""},
+		{"delete nothing", dict("cmd", "_mine_delete"), ""},
 		{"after delete", get("tgt", "*", "fun", []any{"own", "test.a"}), ""},
-		{"clear", dict("cmd", "_mine", "data", dict("test.b", "2"), "clear", true), "true"}, // Salt's dies of it
+		// Salt's dies of it
+		{"clear", dict("cmd", "_mine", "data", dict("test.b", "2"), "clear", true), "true"},
 		{"after clear", get("tgt", "*", "fun", []any{"test.a", "test.b"}), "{test.b: {data-a: 2}}"},
-		{"flush", dict("cmd", "_mine_flush"), ""}, {"after flush", get("tgt", "*", "fun", []any{"test.a", "test.b"}), ""},
-		{"push", push([]any{"etc", "x"}, 0, "abc"), ""}, {"push more", push([]any{"etc", "x"}, 3, "def"), ""}, {"push text", push("etc/x", 0, "a"), ""}, {"push up", push([]any{"..", "x"}, 0, "a"), ""},
-		{"push up later", push([]any{"a", "..", "..", "x"}, 0, "a"), ""}, {"push absolute", push([]any{"/etc/x"}, 0, "a"), ""}, {"push before", push([]any{"x"}, -1, "a"), ""},
-		{"push too much", push([]any{"x"}, 0, strings.Repeat("x", 1<<20+1)), ""}, {"push just enough", push([]any{"x"}, 0, strings.Repeat("x", 1<<20)), ""},
-		{"push nothing", dict("cmd", "_file_recv"), ""}, {"push without data", dict("cmd", "_file_recv", "path", []any{"x"}, "loc", int64(0)), ""},
-		{"publish to nobody", pub(), ""}, {"publish what is not allowed", pub("fun", "cmd.run"), ""}, {"publish again", pub("fun", "publish.publish"), ""}, {"publish without arguments", pub().Without("arg"), ""},
-		{"publish to an unknown nodegroup", pub("tgt", "nosuch", "tgt_type", "nodegroup"), ""}, {"publish by patterns on pillar", pub("tgt", "I@color:*", "tgt_type", "compound"), ""},
-		{"returns of an unknown job", dict("cmd", "pub_ret", "jid", "20200101000000000000"), ""}, {"returns of no job", dict("cmd", "pub_ret"), ""},
-		{"runner that is not allowed", dict("cmd", "minion_runner", "fun", "manage.up", "arg", []any{}), ""}, {"runner without arguments", dict("cmd", "minion_runner", "fun", "test.arg"), ""},
-		{"runner that there is not", dict("cmd", "minion_runner", "fun", "test.argue", "arg", []any{}), ""},
-		{"return", dict("cmd", "_return", "jid", "20261121000000000001", "fun", "test.ping", "return", true, "retcode", int64(0), "success", true), ""},
-		{"return without a job", dict("cmd", "_return", "jid", "req", "fun", "test.ping", "fun_args", []any{}, "return", true, "retcode", int64(0), "success", true, "schedule", "j"), ""},
-		{"syndic return", dict("cmd", "_syndic_return", "load", []any{dict("jid", "20261121000000000002", "fun", "test.ping", "return", dict("x1", dict("return", true, "retcode", int64(0))), "id", "data-a")}), "false"}, // it is no syndic
+		{"flush", dict("cmd", "_mine_flush"), ""},
+		{"after flush", get("tgt", "*", "fun", []any{"test.a", "test.b"}), ""},
+		{"push", push([]any{"etc", "x"}, 0, "abc"), ""},
+		{"push more", push([]any{"etc", "x"}, 3, "def"), ""},
+		{"push text", push("etc/x", 0, "a"), ""}, {"push up", push([]any{"..", "x"}, 0, "a"), ""},
+		{"push up later", push([]any{"a", "..", "..", "x"}, 0, "a"), ""},
+		{"push absolute", push([]any{"/etc/x"}, 0, "a"), ""},
+		{"push before", push([]any{"x"}, -1, "a"), ""},
+		{"push too much", push([]any{"x"}, 0, strings.Repeat("x", 1<<20+1)), ""},
+		{"push just enough", push([]any{"x"}, 0, strings.Repeat("x", 1<<20)), ""},
+		{"push nothing", dict("cmd", "_file_recv"), ""},
+		{"push without data", dict("cmd", "_file_recv", "path", []any{"x"}, "loc", int64(0)), ""},
+		{"publish to nobody", pub(), ""}, {"publish what is not allowed", pub("fun", "cmd.run"),
+			""}, {"publish again", pub("fun", "publish.publish"), ""},
+		{"publish without arguments", pub().Without("arg"), ""},
+		{"publish to an unknown nodegroup", pub("tgt", "nosuch", "tgt_type", "nodegroup"), ""},
+		{"publish by patterns on pillar", pub("tgt", "I@color:*", "tgt_type", "compound"), ""},
+		{"returns of an unknown job", dict("cmd", "pub_ret", "jid", "20200101000000000000"), ""},
+		{"returns of no job", dict("cmd", "pub_ret"), ""},
+		{"runner that is not allowed", dict("cmd", "minion_runner", "fun", "manage.up", "arg",
+			[]any{}), ""}, {"runner without arguments",
+			dict("cmd", "minion_runner", "fun", "test.arg"), ""},
+		{"runner that there is not", dict("cmd", "minion_runner", "fun", "test.argue", "arg",
+			[]any{}), ""},
+		{"return", dict("cmd", "_return", "jid", "20261121000000000001", "fun", "test.ping",
+			"return", true, "retcode", int64(0), "success", true), ""},
+		{"return without a job", dict("cmd", "_return", "jid", "req", "fun", "test.ping",
+			"fun_args", []any{}, "return", true, "retcode", int64(0), "success", true, "schedule",
+			"j"), ""},
+		// it is no syndic
+		{"syndic return", dict("cmd", "_syndic_return", "load",
+			[]any{dict("jid", "20261121000000000002", "fun", "test.ping", "return",
+				dict("x1", dict("return", true, "retcode", int64(0))), "id", "data-a")}), "false"},
 		{"verify_minion", dict("cmd", "verify_minion"), ""},
 	}
 }
@@ -265,7 +337,8 @@ func sayValue(t *testing.T, v any) string {
 	return fmt.Sprint(v)
 }
 
-// TestMasterData compares what ours replies to requests of minions about files, mine, events, pushed files and peers with what Salt's does.
+// TestMasterData compares what ours replies to requests of minions about files, mine, events,
+// pushed files and peers with what Salt's does.
 func TestMasterData(t *testing.T) {
 	for _, mode := range []struct {
 		follow, ignore string
@@ -276,7 +349,8 @@ func TestMasterData(t *testing.T) {
 			questions := append(fileQuestions(), dataQuestions()...)
 			replies := map[kind][]string{}
 			for _, k := range kinds() {
-				c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: programs(t, k)})
+				c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true,
+					Programs: programs(t, k)})
 				m := &subject{Master: c.Masters[0], kind: k, cfg: "data", base: c.Base}
 				var lines []string
 				for line := range strings.Lines(m.Config(t)) {
@@ -284,7 +358,8 @@ func TestMasterData(t *testing.T) {
 						lines = append(lines, line)
 					}
 				}
-				options := strings.NewReplacer("DIR", m.Dir, "FOLLOW", mode.follow, "IGNORE", mode.ignore).Replace(dataConfig)
+				options := strings.NewReplacer("DIR", m.Dir, "FOLLOW", mode.follow, "IGNORE",
+					mode.ignore).Replace(dataConfig)
 				if k == theirs {
 					options += "worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\nloop_interval: 1\n"
 				}
@@ -293,20 +368,28 @@ func TestMasterData(t *testing.T) {
 				m.start(t)
 				a, b := m.signIn(t, "data-a", mode.version), m.signIn(t, "data-b", mode.version)
 				for _, who := range []*client{a, b} {
-					m.send(t, who.seal(t, who.pillarLoad(t).Set("grains", dict("os", "Plan9", "id", who.ID))))
+					m.send(t, who.seal(t,
+						who.pillarLoad(t).Set("grains", dict("os", "Plan9", "id", who.ID))))
 				}
 				for _, q := range questions {
 					load := a.load(t, q.load.String("cmd"))
 					for _, p := range q.load {
 						load = load.Set(p.Key.(string), p.Value)
 					}
-					// Every release names itself and proves it in the load, whatever the envelope's version.
-					v, err := a.open(m.send(t, a.seal(t, load.Set("id", a.ID).Set("tok", a.tok))), load)
+					// Every release names itself and proves it in the load, whatever the envelope's
+					// version.
+					v, err := a.open(m.send(t,
+						a.seal(t, load.Set("id", a.ID).Set("tok", a.tok))), load)
 					if err != nil {
 						t.Fatalf("%s: %s: %v", k, q.name, err)
 					}
-					if list, ok := v.([]any); ok && q.name == "_file_envs" { // in no order that is promised
-						slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+					// in no order that is promised
+					if list, ok := v.([]any); ok && q.name == "_file_envs" {
+						slices.SortFunc(list,
+							func(a, b any) int {
+								return strings.Compare(fmt.Sprint(a),
+									fmt.Sprint(b))
+							})
 					}
 					replies[k] = append(replies[k], say(t, m, v))
 				}
@@ -316,7 +399,8 @@ func TestMasterData(t *testing.T) {
 			for _, q := range questions {
 				asked = append(asked, worded(q.name, q.load))
 			}
-			salts := saltsText(t, name, fmt.Sprint(dataConfig, dataFiles, dataLinks), asked, replies)
+			salts := saltsText(t, name, fmt.Sprint(dataConfig, dataFiles, dataLinks), asked,
+				replies)
 			same := 0
 			for i, q := range questions {
 				got, want := replies[ours][i], salts[i]

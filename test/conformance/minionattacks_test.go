@@ -42,7 +42,8 @@ minion_jobs_max_stored: 1
 minion_jobs_max_stored_total: 2
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
 
-// TestMinionAttacks has an accepted minion attack a running master: the others, root's jobs and the master itself stay as they were.
+// TestMinionAttacks has an accepted minion attack a running master: the others, root's jobs and the
+// master itself stay as they were.
 func TestMinionAttacks(t *testing.T) {
 	s := newSuite(t)
 	for _, l := range []line{
@@ -124,15 +125,20 @@ func testForgedReturns(t *testing.T, m *subject) {
 	}
 	jid := order(t, m, "ok-victim,ok-thief")
 	mark := events.mark()
-	ret := []value.Pair{pair("jid", jid), pair("fun", "cmd.run"), pair("fun_args", []any{}), pair("user", "thief"), pair("return", "forged"), pair("retcode", 0), pair("success", true)}
+	ret := []value.Pair{pair("jid", jid), pair("fun", "cmd.run"), pair("fun_args", []any{}),
+		pair("user", "thief"), pair("return", "forged"), pair("retcode", 0), pair("success", true)}
 	refusals(t, m, "resource_return", 1, func() {
 		thief.request(t, "_return", append(slices.Clone(ret), pair("resource_id", victim.ID))...)
 	})
 	refusals(t, m, "no_syndic", 1, func() {
-		thief.request(t, "_syndic_return", pair("load", []any{dict("jid", jid, "id", "ok-thief", "fun", "cmd.run", "load", dict("fun", "cmd.run", "user", "thief", "jid", jid),
-			"return", dict(victim.ID, dict("return", "forged", "retcode", int64(0))))}))
+		thief.request(t, "_syndic_return",
+			pair("load", []any{dict("jid", jid, "id", "ok-thief", "fun", "cmd.run", "load",
+				dict("fun", "cmd.run", "user", "thief", "jid", jid),
+				"return", dict(victim.ID, dict("return", "forged", "retcode", int64(0))))}))
 	})
-	if got := show(t, m.send(t, thief.seal(t, thief.load(t, "_return", ret...).Set("id", victim.ID)))); got != badLoad {
+	if got := show(t,
+		m.send(t, thief.seal(t, thief.load(t, "_return", ret...).Set("id",
+			victim.ID)))); got != badLoad {
 		t.Errorf("under the victim's id: %s", got)
 	}
 	for _, c := range []*client{thief, victim} {
@@ -140,7 +146,8 @@ func testForgedReturns(t *testing.T, m *subject) {
 	}
 	untouched(t, m, jid, map[string]string{"ok-victim": "own", "ok-thief": "own"})
 	events.flush(t, m)
-	for _, h := range events.since(mark, func(h happening) bool { return h.Data["return"] == "forged" }) {
+	for _, h := range events.since(mark,
+		func(h happening) bool { return h.Data["return"] == "forged" }) {
 		t.Errorf("event %v", h)
 	}
 }
@@ -149,10 +156,14 @@ func testSyndic(t *testing.T, m *subject) {
 	victim, syndic := m.signIn(t, "ok-victim", 3), m.signIn(t, "ok-syndic-1", 3)
 	jid := order(t, m, "ok-victim")
 	refusals(t, m, "syndic_return", 1, func() {
-		syndic.request(t, "_syndic_return", pair("load", []any{dict("jid", jid, "id", syndic.ID, "fun", "test.arg", "load", dict("fun", "cmd.run", "user", "syndic", "jid", jid),
-			"return", dict(victim.ID, dict("return", "forged", "retcode", int64(0)), "below-1", dict("return", "below", "retcode", int64(0))))}))
+		syndic.request(t, "_syndic_return",
+			pair("load", []any{dict("jid", jid, "id", syndic.ID, "fun", "test.arg", "load",
+				dict("fun", "cmd.run", "user", "syndic", "jid", jid),
+				"return", dict(victim.ID, dict("return", "forged", "retcode", int64(0)), "below-1",
+					dict("return", "below", "retcode", int64(0))))}))
 	})
-	victim.request(t, "_return", pair("jid", jid), pair("fun", "test.arg"), pair("return", "own"), pair("retcode", 0))
+	victim.request(t, "_return", pair("jid", jid), pair("fun", "test.arg"), pair("return", "own"),
+		pair("retcode", 0))
 	untouched(t, m, jid, map[string]string{"ok-victim": "own", "below-1": "below"})
 }
 
@@ -164,22 +175,34 @@ func testForgedEvents(t *testing.T, m *subject) {
 		events = listen(t, t, m)
 	}
 	mark := events.mark()
-	tags := []string{"salt/auth", "salt/minion/ok-victim/start", "salt/wheel/1/ret", "salt/presence/change", "salt/master/x/start", "salt/job/1/ret/ok-victim", "salt/key", "syndic/x/start"}
+	tags := []string{"salt/auth", "salt/minion/ok-victim/start", "salt/wheel/1/ret",
+		"salt/presence/change", "salt/master/x/start", "salt/job/1/ret/ok-victim", "salt/key",
+		"syndic/x/start"}
 	refusals(t, m, "event_tag", 3*len(tags), func() {
 		for _, tag := range tags {
 			base, rest, _ := strings.Cut(tag, "/")
 			thief.request(t, "_minion_event", pair("tag", tag), pair("data", "forged"))
-			thief.request(t, "_minion_event", pair("events", []any{dict("tag", tag, "data", dict("data", "forged"))}))
-			thief.request(t, "_minion_event", pair("pretag", base), pair("events", []any{dict("tag", rest, "data", dict("data", "forged", "plain", true))}))
+			thief.request(t, "_minion_event",
+				pair("events", []any{dict("tag", tag, "data", dict("data", "forged"))}))
+			thief.request(t, "_minion_event", pair("pretag", base),
+				pair("events",
+					[]any{dict("tag", rest, "data", dict("data", "forged", "plain", true))}))
 		}
 	})
-	thief.request(t, "_minion_event", pair("events", []any{dict("tag", "salt/minion/ok-thief/start", "data", dict("id", "ok-victim", "data", "forged"))}))
-	for _, tag := range []string{"salt/minion/ok-thief/start", "salt/beacon/ok-thief/load/", "own/tag"} {
+	thief.request(t, "_minion_event", pair("events",
+		[]any{dict("tag", "salt/minion/ok-thief/start", "data",
+			dict("id", "ok-victim", "data", "forged"))}))
+	for _, tag := range []string{"salt/minion/ok-thief/start", "salt/beacon/ok-thief/load/",
+		"own/tag"} {
 		thief.request(t, "_minion_event", pair("tag", tag), pair("data", "honest"))
-		events.wait(t, mark, 10*time.Second, tag, func(h happening) bool { return h.Tag == tag && h.Data["data"] == "honest" })
+		events.wait(t, mark, 10*time.Second, tag, func(h happening) bool {
+			return h.Tag == tag &&
+				h.Data["data"] == "honest"
+		})
 	}
 	events.flush(t, m)
-	for _, h := range events.since(mark, func(h happening) bool { return h.Data["data"] == "forged" && h.Data["plain"] == nil }) {
+	for _, h := range events.since(mark,
+		func(h happening) bool { return h.Data["data"] == "forged" && h.Data["plain"] == nil }) {
 		t.Errorf("event %v", h)
 	}
 	for _, h := range events.since(mark, func(h happening) bool {
@@ -195,10 +218,14 @@ func testWithoutToken(t *testing.T, m *subject) {
 	victim.request(t, "_mine", pair("data", dict("secret", "own")))
 	thief := m.signIn(t, "ok-thief", 2)
 	jid := order(t, m, "ok-victim")
-	for name, tok := range map[string]any{"none": nil, "empty": []byte{}, "another's": otherToken(t)} {
+	for name, tok := range map[string]any{"none": nil, "empty": []byte{},
+		"another's": otherToken(t)} {
 		for _, load := range []value.Map{
-			thief.load(t, "_return", pair("jid", jid), pair("fun", "test.arg"), pair("return", "forged")), thief.load(t, "_mine_flush"), thief.load(t, "revoke_auth"),
-			thief.load(t, "_minion_event", pair("tag", "own/tag"), pair("data", "forged")), thief.load(t, "_pillar", pair("grains", dict("os", "Plan9")), pair("ver", "2")),
+			thief.load(t, "_return", pair("jid", jid), pair("fun", "test.arg"),
+				pair("return", "forged")), thief.load(t, "_mine_flush"),
+			thief.load(t, "revoke_auth"),
+			thief.load(t, "_minion_event", pair("tag", "own/tag"), pair("data", "forged")),
+			thief.load(t, "_pillar", pair("grains", dict("os", "Plan9")), pair("ver", "2")),
 		} {
 			load = load.Set("id", victim.ID)
 			if tok != nil {
@@ -210,22 +237,28 @@ func testWithoutToken(t *testing.T, m *subject) {
 		}
 	}
 	untouched(t, m, jid, map[string]string{})
-	if got := victim.request(t, "_mine_get", pair("tgt", victim.ID), pair("fun", "secret")); showValue(got) != "{ok-victim: own}" {
+	if got := victim.request(t, "_mine_get", pair("tgt", victim.ID),
+		pair("fun", "secret")); showValue(got) != "{ok-victim: own}" {
 		t.Errorf("mine is %v", got)
 	}
-	e2e.Eventually(t, 10*time.Second, "the victim signs in with its key", func() error { return victim.auth(t) })
+	e2e.Eventually(t, 10*time.Second, "the victim signs in with its key",
+		func() error { return victim.auth(t) })
 }
 
 // testCommandsByID: the id of a minion is no command of the master.
 func testCommandsByID(t *testing.T, m *subject) {
 	master := m.masterKey(t)
 	for id, want := range map[string]string{
-		"ok-$(echo pwned)": "{said: ok-$(echo pwned)}", "ok-`echo pwned`": "{said: ok-`echo pwned`}", "ok-|echo pwned": "{said: ok-|echo pwned}", "ok-;echo pwned": "{said: ok-;echo pwned}",
-		"ok-'; echo pwned; '": "{said: ok-'; echo pwned; '}", "ok-plain.1@x": "{said: ok-plain.1@x}",
+		"ok-$(echo pwned)": "{said: ok-$(echo pwned)}",
+		"ok-`echo pwned`":  "{said: ok-`echo pwned`}", "ok-|echo pwned": "{said: ok-|echo pwned}",
+		"ok-;echo pwned":      "{said: ok-;echo pwned}",
+		"ok-'; echo pwned; '": "{said: ok-'; echo pwned; '}",
+		"ok-plain.1@x":        "{said: ok-plain.1@x}",
 	} {
 		c := m.signIn(t, id, 3)
 		load := c.pillarLoad(t)
-		v, err := wire.OpenPrivate(c.Key, master, c.sender(), m.send(t, c.seal(t, load)), "pillar", load.String("nonce"))
+		v, err := wire.OpenPrivate(c.Key, master, c.sender(), m.send(t, c.seal(t, load)), "pillar",
+			load.String("nonce"))
 		if err != nil || showRaw(v) != want {
 			t.Errorf("%s: %s, %v", id, showRaw(v), err)
 		}
@@ -245,7 +278,8 @@ func processorTime(t *testing.T, m *subject) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// testHeavyTargets: what a minion may have the master search for is bounded, and others are served meanwhile.
+// testHeavyTargets: what a minion may have the master search for is bounded, and others are served
+// meanwhile.
 func testHeavyTargets(t *testing.T, m *subject) {
 	long := "ok-" + strings.Repeat("a", 60) + "!"
 	victim, thief := m.signIn(t, "ok-victim", 3), m.signIn(t, long, 3)
@@ -254,14 +288,19 @@ func testHeavyTargets(t *testing.T, m *subject) {
 		c.request(t, "_mine", pair("data", dict("own", c.ID)))
 	}
 	const endless = "ok-(?=a)(a+)+$"
-	many := func(word string) string { return strings.TrimSuffix(strings.Repeat(word+" or ", 20_000), " or ") }
+	many := func(word string) string {
+		return strings.TrimSuffix(strings.Repeat(word+" or ",
+			20_000), " or ")
+	}
 	var some []string
 	for i := range 400 {
 		some = append(some, fmt.Sprintf("E@%s%d", endless, i))
 	}
 	heavy := []value.Map{
-		dict("tgt", many("ok-*"), "tgt_type", "compound"), dict("tgt", endless, "tgt_type", "pcre"), dict("tgt", "id:"+endless, "tgt_type", "grain_pcre"),
-		dict("tgt", "not P@id:"+endless, "tgt_type", "compound"), dict("tgt", strings.Join(some, " or "), "tgt_type", "compound"),
+		dict("tgt", many("ok-*"), "tgt_type", "compound"), dict("tgt", endless, "tgt_type", "pcre"),
+		dict("tgt", "id:"+endless, "tgt_type", "grain_pcre"),
+		dict("tgt", "not P@id:"+endless, "tgt_type", "compound"),
+		dict("tgt", strings.Join(some, " or "), "tgt_type", "compound"),
 	}
 	name := `requests_refused_total{reason="target_cost"}`
 	refused, used := m.counters(t)[name], processorTime(t, m)
@@ -269,24 +308,29 @@ func testHeavyTargets(t *testing.T, m *subject) {
 	for _, load := range heavy {
 		for _, full := range []value.Map{
 			thief.load(t, "_mine_get", append(slices.Clone(load), pair("fun", "own"))...),
-			thief.load(t, "minion_pub", append(slices.Clone(load), pair("fun", "test.ping"), pair("arg", []any{}), pair("ret", ""))...),
+			thief.load(t, "minion_pub", append(slices.Clone(load), pair("fun", "test.ping"),
+				pair("arg", []any{}), pair("ret", ""))...),
 		} {
 			payload := thief.seal(t, full)
 			go func() {
 				reply, err := exchange(m.Addr, payload, time.Minute)
 				v, errOpen := thief.open(reply, full)
-				replies <- fmt.Sprintf("%s of %.60s: %s %v", full.String("cmd"), full.String("tgt"), showValue(v), errors.Join(err, errOpen))
+				replies <- fmt.Sprintf("%s of %.60s: %s %v", full.String("cmd"), full.String("tgt"),
+					showValue(v), errors.Join(err, errOpen))
 			}()
 		}
 	}
 	for range 5 {
 		began := time.Now()
-		if got := showValue(victim.request(t, "_master_opts", pair("env_only", true))); !strings.Contains(got, "file_roots") || time.Since(began) > 3*time.Second {
+		if got := showValue(victim.request(t, "_master_opts",
+			pair("env_only", true))); !strings.Contains(got, "file_roots") ||
+			time.Since(began) > 3*time.Second {
 			t.Errorf("another minion waits %v for %s", time.Since(began), got)
 		}
 	}
 	for range 2 * len(heavy) {
-		if r := <-replies; !strings.HasSuffix(r, ": {} <nil>") && !strings.HasSuffix(r, ":  <nil>") {
+		if r := <-replies; !strings.HasSuffix(r, ": {} <nil>") &&
+			!strings.HasSuffix(r, ":  <nil>") {
 			t.Error(r)
 		}
 	}
@@ -296,7 +340,8 @@ func testHeavyTargets(t *testing.T, m *subject) {
 	if n := m.counters(t)[name] - refused; n < len(heavy) {
 		t.Errorf("%d refusals were counted", n)
 	}
-	if got := showValue(victim.request(t, "_mine_get", pair("tgt", "ok-v*"), pair("fun", "own"))); got != "{ok-victim: ok-victim}" {
+	if got := showValue(victim.request(t, "_mine_get", pair("tgt", "ok-v*"),
+		pair("fun", "own"))); got != "{ok-victim: ok-victim}" {
 		t.Errorf("honest _mine_get: %s", got)
 	}
 }
@@ -312,11 +357,16 @@ func testQuotas(t *testing.T, m *subject) {
 	}
 	piece := strings.Repeat("x", 400_000)
 	push := func(c *client, name string) any {
-		return c.request(t, "_file_recv", pair("path", []any{name}), pair("loc", 0), pair("data", []byte(piece)), pair("size", len(piece)))
+		return c.request(t, "_file_recv", pair("path", []any{name}), pair("loc", 0),
+			pair("data", []byte(piece)), pair("size", len(piece)))
 	}
-	mine := func(c *client, fun string) any { return c.request(t, "_mine", pair("data", dict(fun, piece[:600]))) }
+	mine := func(c *client, fun string) any {
+		return c.request(t, "_mine",
+			pair("data", dict(fun, piece[:600])))
+	}
 	job := func(c *client) any {
-		return c.request(t, "_return", pair("jid", "req"), pair("fun", "test.ping"), pair("return", true), pair("retcode", 0))
+		return c.request(t, "_return", pair("jid", "req"), pair("fun", "test.ping"),
+			pair("return", true), pair("retcode", 0))
 	}
 	refusals(t, m, "quota_files", 1, func() {
 		ok("file 1", push(greedy, "1"), "true")
@@ -330,7 +380,8 @@ func testQuotas(t *testing.T, m *subject) {
 		ok("more mine", mine(greedy, "b"), "false")
 		ok("mine of another", mine(modest, "b"), "true")
 	})
-	ok("what is kept", greedy.request(t, "_mine_get", pair("tgt", "*"), pair("fun", "b")), "{ok-modest: "+piece[:600]+"}")
+	ok("what is kept", greedy.request(t, "_mine_get", pair("tgt", "*"), pair("fun", "b")),
+		"{ok-modest: "+piece[:600]+"}")
 	refusals(t, m, "quota_jobs", 2, func() {
 		for range 5 {
 			ok("job", job(greedy), "<nil>")
@@ -341,22 +392,26 @@ func testQuotas(t *testing.T, m *subject) {
 	})
 	refusals(t, m, "quota_pillarenv", 1, func() {
 		for _, env := range []string{"a", "b", "c", "a"} {
-			if got := show(t, m.send(t, greedy.seal(t, greedy.pillarLoad(t).Set("pillarenv", env)))); !strings.Contains(got, "key") {
+			if got := show(t,
+				m.send(t, greedy.seal(t,
+					greedy.pillarLoad(t).Set("pillarenv", env)))); !strings.Contains(got, "key") {
 				t.Errorf("pillar of %s: %s", env, got)
 			}
 		}
 	})
 }
 
-// testStored: what is stored of pushed files and of jobs that nobody published is bounded for each minion and for all; what was stored stays,
-// and an operator makes room.
+// testStored: what is stored of pushed files and of jobs that nobody published is bounded for each
+// minion and for all; what was stored stays, and an operator makes room.
 func testStored(t *testing.T, m *subject) {
 	piece := strings.Repeat("x", 600_000)
 	push := func(c *client, name string) string {
-		return showValue(c.request(t, "_file_recv", pair("path", []any{name}), pair("loc", 0), pair("data", []byte(piece)), pair("size", len(piece))))
+		return showValue(c.request(t, "_file_recv", pair("path", []any{name}), pair("loc", 0),
+			pair("data", []byte(piece)), pair("size", len(piece))))
 	}
 	job := func(c *client, jid string) string {
-		return showValue(c.request(t, "_return", pair("jid", jid), pair("fun", "test.arg"), pair("return", piece), pair("retcode", 0)))
+		return showValue(c.request(t, "_return", pair("jid", jid), pair("fun", "test.arg"),
+			pair("return", piece), pair("retcode", 0)))
 	}
 	minions := map[string]*client{}
 	for _, id := range []string{"ok-greedy", "ok-second", "ok-third", "ok-fourth"} {
@@ -377,7 +432,8 @@ func testStored(t *testing.T, m *subject) {
 		},
 	} {
 		refusals(t, m, "quota_"+what+"_stored", 1, func() {
-			if first, second := store(minions["ok-greedy"], 1), store(minions["ok-greedy"], 2); first != "true" || second != "false" {
+			if first, second := store(minions["ok-greedy"], 1), store(minions["ok-greedy"],
+				2); first != "true" || second != "false" {
 				t.Errorf("%s of one: %s, %s", what, first, second)
 			}
 		})

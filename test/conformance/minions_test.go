@@ -20,7 +20,8 @@ func signing(options string) variant {
 	return v
 }
 
-// testPending is line 46: a pending key is accepted, and the minion is signed in with its next attempt.
+// testPending is line 46: a pending key is accepted, and the minion is signed in with its next
+// attempt.
 func (s *suite) testPending(t *testing.T) {
 	c := s.minions(t)
 	for _, m := range c.new {
@@ -44,7 +45,8 @@ func (s *suite) testPending(t *testing.T) {
 		t.Errorf("signed in %v after salt-key ended", after)
 	}
 	for _, m := range c.new {
-		c.events.wait(t, mark, 60*time.Second, m.ID+" has started", func(h happening) bool { return h.Tag == "salt/minion/"+m.ID+"/start" })
+		c.events.wait(t, mark, 60*time.Second, m.ID+" has started",
+			func(h happening) bool { return h.Tag == "salt/minion/"+m.ID+"/start" })
 	}
 }
 
@@ -57,7 +59,10 @@ func (s *suite) testForeignMasterKey(t *testing.T) {
 			t.Errorf("%s signed in %d times", m.ID, n)
 		}
 	}
-	if list := c.events.since(0, func(h happening) bool { return strings.HasPrefix(h.Tag, "salt/minion/ok-foreign") }); len(list) > 0 {
+	if list := c.events.since(0, func(h happening) bool {
+		return strings.HasPrefix(h.Tag,
+			"salt/minion/ok-foreign")
+	}); len(list) > 0 {
 		t.Errorf("%v", list)
 	}
 	if err := pinged(t, c.busy, ids(c.new)); err != nil {
@@ -72,7 +77,8 @@ func (s *suite) testVerify(t *testing.T) {
 	verifies.WaitFor(t, 90*time.Second, 0, "The master did not send its public-key signature")
 	signs.WaitFor(t, 90*time.Second, 0, "verification is not enabled on the minion")
 	m := s.master(t, real(), open)
-	e2e.Eventually(t, 60*time.Second, "the one that verifies answers", func() error { return pinged(t, m, []string{both.ID}) })
+	e2e.Eventually(t, 60*time.Second, "the one that verifies answers",
+		func() error { return pinged(t, m, []string{both.ID}) })
 	both.WaitFor(t, time.Second, 0, "Received signed and verified master pubkey")
 	for _, m := range []*member{verifies, signs} {
 		if strings.Contains(m.LogSince(t, 0), "Minion is ready to receive requests") {
@@ -81,7 +87,8 @@ func (s *suite) testVerify(t *testing.T) {
 	}
 }
 
-// testRejected is line 49. Minions of 3008.3 lose the exit code on their way out, with Salt's master too.
+// testRejected is line 49. Minions of 3008.3 lose the exit code on their way out, with Salt's
+// master too.
 func (s *suite) testRejected(t *testing.T) {
 	for _, m := range s.minions(t).rejected {
 		want := 77
@@ -108,7 +115,8 @@ func (s *suite) testLegacyReleases(t *testing.T) {
 	if len(c.old) < len(legacy) {
 		t.Skip("needs salt 3006.0, 3006.9 and 3007.1 in CLUSTERMASTER_SALT_VENVS; run make test-long")
 	}
-	e2e.Eventually(t, 60*time.Second, "legacy minions answer", func() error { return pinged(t, c.busy, ids(c.old)) })
+	e2e.Eventually(t, 60*time.Second, "legacy minions answer",
+		func() error { return pinged(t, c.busy, ids(c.old)) })
 	want := map[string]any{}
 	for _, m := range c.old {
 		want[m.ID] = m.Release
@@ -139,14 +147,16 @@ func (s *suite) testRestart(t *testing.T) {
 	if err := pinged(t, c.busy, ids(c.new)); err != nil {
 		t.Errorf("first ping after the restart: %v", err)
 	}
-	// A minion of 3006.0 that lost the reply to a request waits a minute for it before it sends another.
-	e2e.Eventually(t, 90*time.Second, "legacy minions answer", func() error { return pinged(t, c.busy, ids(c.old)) })
+	// A minion of 3006.0 that lost the reply to a request waits a minute for it before it sends
+	// another.
+	e2e.Eventually(t, 90*time.Second, "legacy minions answer",
+		func() error { return pinged(t, c.busy, ids(c.old)) })
 	c.busy.events = nil // they ended with the process
 	c.events = s.listen(t, c.busy)
 }
 
-// testSessionReplaced is line 52: the key of a session changes while a job runs, here because the minion's key is deleted and
-// accepted anew.
+// testSessionReplaced is line 52: the key of a session changes while a job runs, here because the
+// minion's key is deleted and accepted anew.
 func (s *suite) testSessionReplaced(t *testing.T) {
 	c := s.minions(t)
 	for _, m := range c.new {
@@ -196,7 +206,8 @@ func (s *suite) testRotation(t *testing.T) {
 	rotated := make(chan error, 1)
 	go func() {
 		for n := range rotations {
-			r := e2e.Command(t, programs(t, c.busy.kind).Key, "-c", c.busy.ConfDir, "-y", "-d", fmt.Sprintf("ok-dummy-%d", n))
+			r := e2e.Command(t, programs(t, c.busy.kind).Key, "-c", c.busy.ConfDir, "-y", "-d",
+				fmt.Sprintf("ok-dummy-%d", n))
 			if r.Code != 0 {
 				rotated <- fmt.Errorf("%v", r)
 				return
@@ -209,7 +220,8 @@ func (s *suite) testRotation(t *testing.T) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for n := range jobs {
-		jids = append(jids, publish(t, c.busy.Master, "-L", strings.Join(ids(c.all()), ","), "test.echo", fmt.Sprint(n)))
+		jids = append(jids, publish(t, c.busy.Master, "-L", strings.Join(ids(c.all()), ","),
+			"test.echo", fmt.Sprint(n)))
 		<-tick.C
 	}
 	if err := <-rotated; err != nil {
@@ -226,7 +238,8 @@ func (s *suite) testRotation(t *testing.T) {
 		}
 		return nil
 	})
-	// A minion of version 2 that has signed in anew can't read the answer to a return that it sealed before, and sends it again.
+	// A minion of version 2 that has signed in anew can't read the answer to a return that it
+	// sealed before, and sends it again.
 	for _, jid := range jids {
 		for _, m := range c.new {
 			if n := c.events.returns(jid)[m.ID]; n != 1 {
@@ -297,7 +310,8 @@ func (s *suite) testSignedPublications(t *testing.T) {
 		c.signer.start(t)
 		connected(t, c.signed, 60*time.Second)
 		if tt.heard {
-			e2e.Eventually(t, 60*time.Second, tt.options+" answers", func() error { return pinged(t, c.signer, who) })
+			e2e.Eventually(t, 60*time.Second, tt.options+" answers",
+				func() error { return pinged(t, c.signer, who) })
 			continue
 		}
 		publish(t, c.signer.Master, "-L", strings.Join(who, ","), "test.ping")
@@ -321,7 +335,8 @@ func (s *suite) testFilteringMinions(t *testing.T) {
 	c := s.minions(t)
 	m := s.master(t, real(), strict)
 	who := ids(c.filtering)
-	e2e.Eventually(t, 60*time.Second, "minions with zmq_filtering answer", func() error { return pinged(t, m, who) })
+	e2e.Eventually(t, 60*time.Second, "minions with zmq_filtering answer",
+		func() error { return pinged(t, m, who) })
 	for _, target := range [][]string{{"ok-61-*"}, {"-E", "ok-61-.*"}, {"-G", "e2e:300*"}} {
 		got, r := callTarget(t, m, append(target, "test.ping")...)
 		for _, id := range who {
@@ -333,8 +348,8 @@ func (s *suite) testFilteringMinions(t *testing.T) {
 	}
 }
 
-// testStartOrder is line 62: what a minion did from its first connection to its start event, as the master's events and the
-// relay saw it.
+// testStartOrder is line 62: what a minion did from its first connection to its start event, as the
+// master's events and the relay saw it.
 func (s *suite) testStartOrder(t *testing.T) {
 	c := s.minions(t)
 	for _, m := range c.all() {
@@ -358,13 +373,15 @@ func (s *suite) testStartOrder(t *testing.T) {
 			}
 			return nil
 		})
-		// The probe that sends nothing, sign-in, publications, long-lived requests, pillar; one that waited for acceptance opens no more.
+		// The probe that sends nothing, sign-in, publications, long-lived requests, pillar; one
+		// that waited for acceptance opens no more.
 		ports := m.relay.ports()
 		if len(ports) >= 5 { // two ports' connections of one moment may be taken in either order
 			ports = ports[:5]
 			slices.Sort(ports[2:])
 		}
-		if want := []int{-e2e.RequestPort, e2e.RequestPort, e2e.PublishPort, e2e.RequestPort, e2e.RequestPort}; !slices.Equal(ports, want) {
+		if want := []int{-e2e.RequestPort, e2e.RequestPort, e2e.PublishPort, e2e.RequestPort,
+			e2e.RequestPort}; !slices.Equal(ports, want) {
 			t.Errorf("%s: connections %v, want %v first", m.ID, ports, want)
 		}
 	}
@@ -392,7 +409,8 @@ func (s *suite) testPings(t *testing.T) {
 	c := s.minions(t)
 	mark := c.events.mark()
 	for _, m := range c.all() {
-		c.events.wait(t, mark, 100*time.Second, m.ID+" pings", func(h happening) bool { return h.Tag == "minion_ping" && h.Data["id"] == m.ID })
+		c.events.wait(t, mark, 100*time.Second, m.ID+" pings",
+			func(h happening) bool { return h.Tag == "minion_ping" && h.Data["id"] == m.ID })
 	}
 }
 
@@ -404,8 +422,10 @@ func (s *suite) testAlive(t *testing.T) {
 		m.relay.cut(e2e.PublishPort, false)
 	}
 	connected(t, c.all(), 30*time.Second)
-	e2e.Eventually(t, 30*time.Second, "all answer", func() error { return pinged(t, c.busy, ids(c.all())) })
-	// From here on the minions look at their connection several times and have nothing to complain about.
+	e2e.Eventually(t, 30*time.Second, "all answer",
+		func() error { return pinged(t, c.busy, ids(c.all())) })
+	// From here on the minions look at their connection several times and have nothing to complain
+	// about.
 	offsets := map[*member]int64{}
 	for _, m := range c.all() {
 		offsets[m] = m.LogSize()
@@ -428,7 +448,8 @@ func (s *suite) testCut(t *testing.T) {
 		mark := c.events.mark()
 		<-time.After(4 * time.Second)
 		for _, m := range c.new {
-			if late := c.events.since(mark, func(h happening) bool { return startStep(h, m.ID) != "" }); len(late) > 0 {
+			if late := c.events.since(mark,
+				func(h happening) bool { return startStep(h, m.ID) != "" }); len(late) > 0 {
 				return fmt.Errorf("%s: %v", m.ID, late[0].Tag)
 			}
 		}
@@ -443,11 +464,13 @@ func (s *suite) testCut(t *testing.T) {
 		m.relay.up(s.t)
 	}
 	for _, m := range c.new {
-		want := map[string][]string{"3007.15": {"signed in", "minion_start", "start"}, "3008.3": {"signed in", "minion_start", "start", "resources"}}[m.Release]
+		want := map[string][]string{"3007.15": {"signed in", "minion_start", "start"},
+			"3008.3": {"signed in", "minion_start", "start", "resources"}}[m.Release]
 		if want == nil {
 			continue
 		}
-		c.events.wait(t, mark, 30*time.Second, m.ID+" starts again", func(h happening) bool { return h.Tag == "salt/minion/"+m.ID+"/start" })
+		c.events.wait(t, mark, 30*time.Second, m.ID+" starts again",
+			func(h happening) bool { return h.Tag == "salt/minion/"+m.ID+"/start" })
 		var got []string
 		for _, h := range c.events.since(mark, func(happening) bool { return true }) {
 			if step := startStep(h, m.ID); step != "" {
@@ -466,5 +489,6 @@ func (s *suite) testCut(t *testing.T) {
 	if err := pinged(t, c.busy, ids(c.new)); err != nil {
 		t.Error(err)
 	}
-	e2e.Eventually(t, 90*time.Second, "legacy minions answer", func() error { return pinged(t, c.busy, ids(c.old)) })
+	e2e.Eventually(t, 90*time.Second, "legacy minions answer",
+		func() error { return pinged(t, c.busy, ids(c.old)) })
 }

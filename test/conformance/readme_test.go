@@ -19,8 +19,8 @@ var (
 	holeForm = regexp.MustCompile(`^\| [^|]{20,} \| ([^|]*) \|$`)
 )
 
-// TestReadme: README.md has a row for every line of the checklist in order, every test that it names exists, and every subtest
-// of TestChannel is named.
+// TestReadme: README.md has a row for every line of the checklist in order, every test that it
+// names exists, and every subtest of TestChannel is named.
 func TestReadme(t *testing.T) {
 	text := string(readFile(t, "README.md"))
 	subtests := map[string]bool{}
@@ -75,7 +75,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// testExists looks for a test function, and for a subtest for its name as a text, among the files of a package.
+// testExists looks for a test function among the files of a package, and for a subtest's name as a
+// text.
 func testExists(t *testing.T, dir, name string) bool {
 	t.Helper()
 	name, sub, _ := strings.Cut(name, "/")

@@ -15,10 +15,11 @@ import (
 )
 
 // recorded is a master whose publications somebody records, and sends again.
-var recorded = variant{name: "recorded", options: "autosign_file: DIR/autosign.conf\n", files: map[string]string{"autosign.conf": "ok-*\n"}}
+var recorded = variant{name: "recorded", options: "autosign_file: DIR/autosign.conf\n",
+	files: map[string]string{"autosign.conf": "ok-*\n"}}
 
-// TestReplay sends recorded publications to real minions again, as docs/security.md tells it: the memory of job ids and a new AES key
-// are what keeps a minion from running them twice.
+// TestReplay sends recorded publications to real minions again, as docs/security.md tells it: the
+// memory of job ids and a new AES key are what keeps a minion from running them twice.
 func TestReplay(t *testing.T) {
 	e2e.Venvs(t)
 	s := newSuite(t)
@@ -37,11 +38,14 @@ func testReplay(t *testing.T, m *subject, release string, n int) {
 	dir := e2e.Folder(t)
 	r := newRelay(t, m.base.Master(110+n), m.Addr)
 	minion := &member{relay: r, Minion: e2e.NewMinion(t, dir, e2e.MinionOptions{
-		ID: id("ok-replay", release), Release: release, Master: r.addr, Extra: quick + fmt.Sprintf("sign_pub_messages: True\nminion_jid_queue_hwm: %d\n", remembered),
+		ID: id("ok-replay", release), Release: release, Master: r.addr,
+		Extra: quick + fmt.Sprintf("sign_pub_messages: True\nminion_jid_queue_hwm: %d\n",
+			remembered),
 	})}
 	minion.Run(t)
 	ids := []string{minion.ID}
-	e2e.Eventually(t, 90*time.Second, minion.ID+" answers", func() error { return pinged(t, m, ids) })
+	e2e.Eventually(t, 90*time.Second, minion.ID+" answers",
+		func() error { return pinged(t, m, ids) })
 
 	spy := m.signIn(t, id("ok-spy", release), 3) // any minion can read all publications
 	listener := subscribe(t, m.Addr, "")
@@ -52,7 +56,8 @@ func testReplay(t *testing.T, m *subject, release string, n int) {
 	var publication []byte
 	for fun := ""; fun != "cmd.run"; {
 		publication = listener.next(t, 10*time.Second)[0]
-		load, err := wire.NewPubReader(wire.NewCrypticle(spy.got.AES), nil).OpenPublication(publication)
+		load, err := wire.NewPubReader(wire.NewCrypticle(spy.got.AES),
+			nil).OpenPublication(publication)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +70,8 @@ func testReplay(t *testing.T, m *subject, release string, n int) {
 		}
 		return strings.Count(string(b), "once\n")
 	}
-	// The minion takes one publication after the other: when it has answered one it has seen those before.
+	// The minion takes one publication after the other: when it has answered one it has seen those
+	// before.
 	again := func() {
 		t.Helper()
 		if err := r.inject(e2e.PublishPort, publication); err != nil {
@@ -98,18 +104,21 @@ func testReplay(t *testing.T, m *subject, release string, n int) {
 	if res := m.Runner(t, "cluster.rotate_keys"); res.Code != 0 {
 		t.Fatal(res)
 	}
-	e2e.Eventually(t, 30*time.Second, minion.ID+" has the new key", func() error { return pinged(t, m, ids) })
+	e2e.Eventually(t, 30*time.Second, minion.ID+" has the new key",
+		func() error { return pinged(t, m, ids) })
 	ping(remembered)
 	offset := minion.LogSize()
 	again()
-	minion.WaitFor(t, 30*time.Second, offset, "Payload decryption failed even after re-authenticating")
+	minion.WaitFor(t, 30*time.Second, offset,
+		"Payload decryption failed even after re-authenticating")
 	ping(1)
 	if n := ran(); n != 2 {
 		t.Errorf("it ran %d times: a publication from before the rotation is good", n)
 	}
 }
 
-// inject sends a message of one frame to the minion on its connection to a port, while the master sends nothing.
+// inject sends a message of one frame to the minion on its connection to a port, while the master
+// sends nothing.
 func (r *relay) inject(port int, payload []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,7 +31,8 @@ func publish(t testing.TB, m *e2e.Master, args ...string) string {
 func testFiltering(t *testing.T, m *subject) {
 	for _, id := range []string{"ok-8-a", "ok-8-b", "ok-8-c"} {
 		c := m.signIn(t, id, 3)
-		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", value.Map{{Key: "os", Value: "Plan9"}, {Key: "id", Value: id}})))
+		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains",
+			value.Map{{Key: "os", Value: "Plan9"}, {Key: "id", Value: id}})))
 	}
 	all := subscribe(t, m.Addr, "")
 	two := subscribe(t, m.Addr, wire.BroadcastTopic, wire.Topic("ok-8-b"))
@@ -60,7 +61,8 @@ func testFiltering(t *testing.T, m *subject) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%v: topics %q, want %q", tt.target, got, want)
 		}
-		if slices.Contains(want, wire.BroadcastTopic) || slices.Contains(want, wire.Topic("ok-8-b")) {
+		if slices.Contains(want, wire.BroadcastTopic) ||
+			slices.Contains(want, wire.Topic("ok-8-b")) {
 			if frames := two.next(t, 5*time.Second); !bytes.Equal(frames[1], payload) {
 				t.Errorf("%v: the minion of one id hears something else", tt.target)
 			}
@@ -79,10 +81,12 @@ func testFiltering(t *testing.T, m *subject) {
 func testNonces(t *testing.T, m *subject) {
 	for version := range 4 {
 		c := m.signIn(t, "ok-56", version)
-		load := c.load(t, "_minion_event", value.Pair{Key: "id", Value: c.ID}, value.Pair{Key: "tag", Value: "t56"}, value.Pair{Key: "data", Value: "x"},
+		load := c.load(t, "_minion_event", value.Pair{Key: "id", Value: c.ID},
+			value.Pair{Key: "tag", Value: "t56"}, value.Pair{Key: "data", Value: "x"},
 			value.Pair{Key: "tok", Value: c.tok})
 		reply := m.send(t, c.seal(t, load))
-		want := map[bool]string{false: "64 bytes", true: "96 bytes"}[version > 1] // with a nonce: 32 more
+		// with a nonce: 32 more
+		want := map[bool]string{false: "64 bytes", true: "96 bytes"}[version > 1]
 		if v, err := c.open(reply, load); err != nil || v != nil || show(t, reply) != want {
 			t.Errorf("version %d: %v, %v, %s", version, v, err, show(t, reply))
 		}
@@ -100,22 +104,26 @@ func testPillarReplies(t *testing.T, m *subject) {
 	for _, tt := range []struct {
 		version  int
 		enc, sig string
-	}{{0, "", ""}, {2, "", ""}, {2, wire.EncSHA224, wire.SigSHA224}, {3, wire.EncSHA1, wire.SigSHA1}, {3, wire.EncSHA224, wire.SigSHA224}} {
+	}{{0, "", ""}, {2, "", ""}, {2, wire.EncSHA224, wire.SigSHA224}, {3, wire.EncSHA1,
+		wire.SigSHA1}, {3, wire.EncSHA224, wire.SigSHA224}} {
 		c := m.signIn(t, "ok-57", tt.version)
 		load := c.pillarLoad(t).Set("tok", c.tok)
 		reply := m.send(t, c.seal(t, load, func(o value.Map) value.Map {
 			if o = o.Without("enc_algo", "sig_algo"); tt.enc != "" {
-				o = append(o, value.Pair{Key: "enc_algo", Value: tt.enc}, value.Pair{Key: "sig_algo", Value: tt.sig})
+				o = append(o, value.Pair{Key: "enc_algo", Value: tt.enc},
+					value.Pair{Key: "sig_algo", Value: tt.sig})
 			}
 			return o
 		}))
 		c.EncAlgo, c.SigAlgo = tt.enc, tt.sig
 		v, err := wire.OpenPrivate(c.Key, master, c.sender(), reply, "pillar", load.String("nonce"))
 		if err != nil || showRaw(v) != "{}" {
-			t.Errorf("version %d, %s, %s: %s, %v in %s", tt.version, tt.enc, tt.sig, showRaw(v), err, show(t, reply))
+			t.Errorf("version %d, %s, %s: %s, %v in %s", tt.version, tt.enc, tt.sig, showRaw(v),
+				err, show(t, reply))
 		}
 		if tt.version > 1 {
-			if got := show(t, m.send(t, c.seal(t, c.pillarLoad(t).Without("nonce")))); got != noNonce {
+			if got := show(t,
+				m.send(t, c.seal(t, c.pillarLoad(t).Without("nonce")))); got != noNonce {
 				t.Errorf("version %d without nonce: %s", tt.version, got)
 			}
 		}
@@ -134,10 +142,12 @@ func showRaw(r value.Raw) string {
 func testLarge(t *testing.T, m *subject) {
 	c := m.signIn(t, "ok-58", 3)
 	text := strings.Repeat("0123456789abcdef", 5<<20/16)
-	if v := c.request(t, "_mine", value.Pair{Key: "data", Value: value.Map{{Key: "big.text", Value: text}}}); v != true {
+	if v := c.request(t, "_mine", value.Pair{Key: "data",
+		Value: value.Map{{Key: "big.text", Value: text}}}); v != true {
 		t.Errorf("_mine: %v", v)
 	}
-	v := c.request(t, "_mine_get", value.Pair{Key: "tgt", Value: "ok-58"}, value.Pair{Key: "fun", Value: "big.text"}, value.Pair{Key: "tgt_type", Value: "glob"})
+	v := c.request(t, "_mine_get", value.Pair{Key: "tgt", Value: "ok-58"},
+		value.Pair{Key: "fun", Value: "big.text"}, value.Pair{Key: "tgt_type", Value: "glob"})
 	if got, ok := v.(value.Map); !ok || got.String("ok-58") != text {
 		t.Errorf("_mine_get: %.200v", v)
 	}
@@ -147,7 +157,8 @@ func testLarge(t *testing.T, m *subject) {
 	for _, version := range []int{2, 3} {
 		c := m.signIn(t, "ok-58", version)
 		load := c.pillarLoad(t).Set("tok", c.tok)
-		raw, err := wire.OpenPrivate(c.Key, m.masterKey(t), c.sender(), m.send(t, c.seal(t, load)), "pillar", load.String("nonce"))
+		raw, err := wire.OpenPrivate(c.Key, m.masterKey(t), c.sender(), m.send(t, c.seal(t, load)),
+			"pillar", load.String("nonce"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,8 +179,8 @@ func published(t testing.TB, aes wire.Key, payload []byte) (outer, load value.Ma
 	return outer, unpack(t, p).(value.Map)
 }
 
-// job waits for the publication of a job. What comes before it is passed over: a master whose subscribers went sends their jobs
-// again to those that come.
+// job waits for the publication of a job. What comes before it is passed over: a master whose
+// subscribers went sends their jobs again to those that come.
 func (s *subscriber) job(t testing.TB, aes wire.Key, jid string) (outer, load value.Map) {
 	t.Helper()
 	for {
@@ -180,7 +191,8 @@ func (s *subscriber) job(t testing.TB, aes wire.Key, jid string) (outer, load va
 	}
 }
 
-// testSerial is line 60. Salt's single master counts, its cluster and ours don't; and ours keeps its AES key over a restart.
+// testSerial is line 60. Salt's single master counts, its cluster and ours don't; and ours keeps
+// its AES key over a restart.
 func testSerial(t *testing.T, m *subject) {
 	var last int64
 	var aes wire.Key
@@ -204,7 +216,8 @@ func testSerial(t *testing.T, m *subject) {
 		for range 2 {
 			jid := publish(t, m.Master, "-L", "ok-60", "test.arg", "x", "a=1")
 			outer, load := s.job(t, aes, jid)
-			want := "{fun: test.arg, arg: [x, {__kwarg__: true, a: 1}], tgt: [ok-60], jid: " + jid + ", ret: , tgt_type: list, user: root"
+			want := "{fun: test.arg, arg: [x, {__kwarg__: true, a: 1}], tgt: [ok-60], jid: " + jid +
+				", ret: , tgt_type: list, user: root"
 			if m.salt() {
 				n, _ := load.Get("serial")
 				serial, ok := n.(int64)
@@ -220,14 +233,16 @@ func testSerial(t *testing.T, m *subject) {
 			if got := showValue(outer.Without("load")); got != "{enc: aes, sig_algo: PKCS1v15-SHA1, sig: 256 bytes}" {
 				t.Errorf("publication is %s", got)
 			}
-			if err := m.masterKey(t).Verify(wire.SigSHA1, outer.Bytes("load"), outer.Bytes("sig")); err != nil {
+			if err := m.masterKey(t).Verify(wire.SigSHA1, outer.Bytes("load"),
+				outer.Bytes("sig")); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 }
 
-// testForeignGreeting is line 69 as far as it is about our ports: who doesn't speak ZMTP, or has the wrong socket, is put out.
+// testForeignGreeting is line 69 as far as it is about our ports: who doesn't speak ZMTP, or has
+// the wrong socket, is put out.
 func testForeignGreeting(t *testing.T, m *subject) {
 	for _, port := range []int{e2e.RequestPort, e2e.PublishPort} {
 		for name, hello := range map[string]string{"tcp transport": "\x82\xa4head\x80\xa4body\x81\xa3enc\xa5clear", "HTTP": "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"} {
@@ -255,8 +270,8 @@ func isTimeout(err error) bool {
 	return ok && n.Timeout()
 }
 
-// testStartReplies is the other half of line 62: what a minion asks between its sign-in and its first job gets the same answers
-// from both masters.
+// testStartReplies is the other half of line 62: what a minion asks between its sign-in and its
+// first job gets the same answers from both masters.
 func (s *suite) testStartReplies(t *testing.T) {
 	base := pair("saltenv", "base")
 	for _, tt := range []struct {
@@ -265,28 +280,47 @@ func (s *suite) testStartReplies(t *testing.T) {
 		load []value.Pair
 		want string // "" where only Salt's master knows
 	}{
-		{"legacy start event", "_minion_event", []value.Pair{pair("pretag", nil), pair("tag", "minion_start"), pair("data", "Minion ok-62 started")}, "<nil>"},
-		{"start event", "_minion_event", []value.Pair{pair("pretag", nil), pair("tag", "salt/minion/ok-62/start"), pair("data", "Minion ok-62 started")}, "<nil>"},
-		{"resources", "_register_resources", []value.Pair{pair("resources", value.Map{}), pair("resource_grains", value.Map{})}, "true"},
+		{"legacy start event", "_minion_event",
+			[]value.Pair{pair("pretag", nil), pair("tag", "minion_start"),
+				pair("data", "Minion ok-62 started")}, "<nil>"},
+		{"start event", "_minion_event",
+			[]value.Pair{pair("pretag", nil), pair("tag", "salt/minion/ok-62/start"),
+				pair("data", "Minion ok-62 started")}, "<nil>"},
+		{"resources", "_register_resources",
+			[]value.Pair{pair("resources", value.Map{}), pair("resource_grains", value.Map{})},
+			"true"},
 		{"master_opts", "_master_opts", nil, ""},
 		{"master_opts of one env", "_master_opts", []value.Pair{pair("env_only", true)}, ""},
 		{"file_envs", "_file_envs", nil, "[base]"},
-		{"file_list", "_file_list", []value.Pair{base, pair("prefix", "")}, "[deep/a.txt, top.sls]"},
+		{"file_list", "_file_list", []value.Pair{base, pair("prefix", "")},
+			"[deep/a.txt, top.sls]"},
 		{"dir_list", "_dir_list", []value.Pair{base, pair("prefix", "")}, ""},
 		{"symlink_list", "_symlink_list", []value.Pair{base, pair("prefix", "")}, "{}"},
-		{"file_list_emptydirs", "_file_list_emptydirs", []value.Pair{base, pair("prefix", "")}, "[]"},
+		{"file_list_emptydirs", "_file_list_emptydirs",
+			[]value.Pair{base, pair("prefix", "")}, "[]"},
 		{"file_hash", "_file_hash", []value.Pair{base, pair("path", "top.sls")}, ""},
 		{"file_hash of none", "_file_hash", []value.Pair{base, pair("path", "nosuch.sls")}, ""},
-		{"serve_file", "_serve_file", []value.Pair{base, pair("path", "deep/a.txt"), pair("loc", 0)}, ""},
-		{"serve_file, past the end", "_serve_file", []value.Pair{base, pair("path", "deep/a.txt"), pair("loc", 10)}, ""},
-		{"serve_file of none", "_serve_file", []value.Pair{base, pair("path", "nosuch.sls"), pair("loc", 0)}, ""},
-		{"master_tops", "_master_tops", []value.Pair{pair("opts", value.Map{{Key: "id", Value: "ok-62"}, {Key: "grains", Value: value.Map{}}})}, "{}"},
+		{"serve_file", "_serve_file", []value.Pair{base, pair("path", "deep/a.txt"),
+			pair("loc", 0)}, ""},
+		{"serve_file, past the end", "_serve_file",
+			[]value.Pair{base, pair("path", "deep/a.txt"), pair("loc", 10)}, ""},
+		{"serve_file of none", "_serve_file",
+			[]value.Pair{base, pair("path", "nosuch.sls"), pair("loc", 0)}, ""},
+		{"master_tops", "_master_tops",
+			[]value.Pair{pair("opts", value.Map{{Key: "id", Value: "ok-62"},
+				{Key: "grains", Value: value.Map{}}})}, "{}"},
 		{"mine", "_mine", []value.Pair{pair("data", value.Map{{Key: "f", Value: "v"}})}, "true"},
-		{"mine_get", "_mine_get", []value.Pair{pair("tgt", "ok-62"), pair("fun", "f"), pair("tgt_type", "glob")}, "{ok-62: v}"},
-		{"mine_get of two", "_mine_get", []value.Pair{pair("tgt", "ok-62"), pair("fun", []any{"f", "g"}), pair("tgt_type", "glob")}, "{f: {ok-62: v}}"},
+		{"mine_get", "_mine_get", []value.Pair{pair("tgt", "ok-62"), pair("fun", "f"),
+			pair("tgt_type", "glob")}, "{ok-62: v}"},
+		{"mine_get of two", "_mine_get",
+			[]value.Pair{pair("tgt", "ok-62"), pair("fun", []any{"f", "g"}),
+				pair("tgt_type", "glob")}, "{f: {ok-62: v}}"},
 		{"mine_delete", "_mine_delete", []value.Pair{pair("fun", "f")}, "true"},
 		{"mine_flush", "_mine_flush", nil, "true"},
-		{"return of a state run", "_return", []value.Pair{pair("success", true), pair("return", true), pair("retcode", 0), pair("jid", "req"), pair("fun", "state.highstate"), pair("fun_args", []any{})}, "<nil>"},
+		{"return of a state run", "_return",
+			[]value.Pair{pair("success", true), pair("return", true), pair("retcode", 0),
+				pair("jid", "req"), pair("fun", "state.highstate"), pair("fun_args", []any{})},
+			"<nil>"},
 		{"unknown", "_nosuch", nil, "{}"},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "_"), func(t *testing.T) {
@@ -295,13 +329,17 @@ func (s *suite) testStartReplies(t *testing.T) {
 				c := s.master(t, k, lenient).signIn(t, "ok-62", 3)
 				values[k] = c.request(t, tt.cmd, tt.load...)
 				if l, ok := values[k].([]any); ok { // lists of files have no order
-					slices.SortFunc(l, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+					slices.SortFunc(l, func(a, b any) int {
+						return strings.Compare(fmt.Sprint(a),
+							fmt.Sprint(b))
+					})
 				}
 				if got := showValue(values[k]); tt.want != "" && got != tt.want {
 					t.Errorf("%s: got %s, want %s", k, got, tt.want)
 				}
 			}
-			if theirs, ok := values[theirs]; ok && !reflect.DeepEqual(sorted(values[ours]), sorted(theirs)) {
+			if theirs, ok := values[theirs]; ok &&
+				!reflect.DeepEqual(sorted(values[ours]), sorted(theirs)) {
 				t.Errorf("ours says\n%v\nSalt says\n%v", values[ours], theirs)
 			}
 		})
@@ -318,6 +356,9 @@ func sorted(v any) any {
 	for i := range m {
 		m[i].Value = sorted(m[i].Value)
 	}
-	slices.SortFunc(m, func(a, b value.Pair) int { return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)) })
+	slices.SortFunc(m, func(a, b value.Pair) int {
+		return strings.Compare(fmt.Sprint(a.Key),
+			fmt.Sprint(b.Key))
+	})
 	return m
 }

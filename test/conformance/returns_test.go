@@ -13,11 +13,13 @@ import (
 	"clustermaster/tools/simminion"
 )
 
-// TestLargeReturns: what 100 minions return at once, 1 MB each, is printed whole by salt, and shown by salt-run, on whichever of three
-// masters: below max_event_size, where events are lost on their way, and 3 MB, where they are trimmed and no one message could hold the job.
+// TestLargeReturns: what 100 minions return at once, 1 MB each, is printed whole by salt, and shown
+// by salt-run, on whichever of three masters: below max_event_size, where events are lost on their
+// way, and 3 MB, where they are trimmed and no one message could hold the job.
 func TestLargeReturns(t *testing.T) {
 	const minions, size = 100, 1_000_000
-	three := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: "auto_accept: True\ntimeout: 60\n"})
+	three := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3,
+		Extra: "auto_accept: True\ntimeout: 60\n"})
 	three.StartMasters(t)
 	key, err := simminion.KeyOf(keyNumber(t, 0))
 	if err != nil {
@@ -39,8 +41,10 @@ func TestLargeReturns(t *testing.T) {
 		fleet := new(simminion.Fleet)
 		for i := n; i < minions; i += len(three.Masters) {
 			id := fmt.Sprintf("large-%03d", i)
-			minion, err := simminion.New(simminion.Config{ID: id, Key: key, Master: hostPort(m.Addr, e2e.RequestPort), AcceptanceWait: time.Second,
-				Functions: map[string]simminion.Func{"large.text": func(_ context.Context, c simminion.Call) (any, error) {
+			minion, err := simminion.New(simminion.Config{ID: id, Key: key,
+				Master: hostPort(m.Addr, e2e.RequestPort), AcceptanceWait: time.Second,
+				Functions: map[string]simminion.Func{"large.text": func(_ context.Context,
+					c simminion.Call) (any, error) {
 					n, _ := c.Args[0].(int64)
 					return text(id, int(n)), nil
 				}}})

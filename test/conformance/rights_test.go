@@ -15,7 +15,8 @@ import (
 	"clustermaster/value"
 )
 
-// limitedOptions give carol, by a key, and alice, by external_auth, rights on web-* alone, and erin on db-* alone.
+// limitedOptions give carol, by a key, and alice, by external_auth, rights on web-* alone, and erin
+// on db-* alone.
 const limitedOptions = `enable_clear_commands: True
 auto_accept: True
 client_acl_verify: False
@@ -27,14 +28,15 @@ nodegroups:
   slylist: [web-a, or, "web-b or *"]
 `
 
-// A wider is a target that this master reads without the minions db-*, or refuses, and that minions, of some release at least, may read
-// with them.
+// A wider is a target that this master reads without the minions db-*, or refuses, and that
+// minions, of some release at least, may read with them.
 type wider struct {
 	tgtType string
 	tgt     any
 }
 
-// widers are the classes of differences between masters and minions, each by itself and in larger expressions.
+// widers are the classes of differences between masters and minions, each by itself and in larger
+// expressions.
 func widers() []wider {
 	var out []wider
 	add := func(tgtType string, tgts ...any) {
@@ -43,25 +45,41 @@ func widers() []wider {
 		}
 	}
 	// Separators of words: Python's, Go's, and those of lists.
-	for _, sep := range []string{"\x1c", "\x1d", "\x1e", "\x1f", "\x0b", "\x0c", "\r", "\n", "\t", "\u0085", "\u00a0", "\u1680", "\u2003", "\u2028", "\u202f", "\u205f", "\u3000", "\u200b", "\u180e", "\ufeffx"} {
-		add("compound", "web-a or web-b"+sep+"or"+sep+"*", "web-a or L@web-b,x"+sep+"or"+sep+"db-*", "web-* and not x"+sep+"or"+sep+"db-*")
+	for _, sep := range []string{"\x1c", "\x1d", "\x1e", "\x1f", "\x0b", "\x0c", "\r", "\n", "\t",
+		"\u0085", "\u00a0", "\u1680", "\u2003", "\u2028", "\u202f", "\u205f", "\u3000", "\u200b",
+		"\u180e", "\ufeffx"} {
+		add("compound", "web-a or web-b"+sep+"or"+sep+"*", "web-a or L@web-b,x"+sep+"or"+sep+"db-*",
+			"web-* and not x"+sep+"or"+sep+"db-*")
 		add("list", "web-a,x"+sep+"db-3008.3", "web-a"+sep+",db-3008.3")
 	}
 	// Words of a list that are more than one word.
 	add("compound",
-		[]any{"web-a", "or", "web-b or *"}, []any{"web-a", "or", "L@web-b or *"}, []any{"web-a", "or", "x\x1cor\x1c*"}, []any{"web-a", "or", "E@x or db-.*"},
-		[]any{"web-a or *"}, []any{"web-a", "or", "( db-* )"}, []any{"web-*", "and", "web-a or db-*"}, []any{"web-a", "or", "x) or (db-*"},
-		[]any{"not", "x or db-*", "and", "web-a"}, []any{"web-a", "or", "N@sly or *"}, "N@sly", "N@slylist", "web-a or N@sly", []any{"N@slylist"})
+		[]any{"web-a", "or", "web-b or *"}, []any{"web-a", "or", "L@web-b or *"},
+		[]any{"web-a", "or", "x\x1cor\x1c*"}, []any{"web-a", "or", "E@x or db-.*"},
+		[]any{"web-a or *"}, []any{"web-a", "or", "( db-* )"},
+		[]any{"web-*", "and", "web-a or db-*"}, []any{"web-a", "or", "x) or (db-*"},
+		[]any{"not", "x or db-*", "and", "web-a"}, []any{"web-a", "or",
+			"N@sly or *"}, "N@sly", "N@slylist", "web-a or N@sly", []any{"N@slylist"})
 	add("nodegroup", "sly", "slylist")
 	// Words that are no words to one of the two, and brackets.
-	add("compound", "web-a or not not db-*", "web-a ( or db-* )", "web-a or ( db-*", "web-a or db-* )", "web-a or )db-*(", "web-a or True", "web-a or 1==1", "web-a or NOT x",
-		"web-a and or db-*", "( web-a ) or ( ) or db-*", "web-a not db-*", "web-a , db-*", "web-a or db-*", "* and * or web-a", "web-a or ( not web-a )", "not web-x", "*", "db-*", "web-a or ?b-*")
+	add("compound", "web-a or not not db-*", "web-a ( or db-* )", "web-a or ( db-*",
+		"web-a or db-* )", "web-a or )db-*(", "web-a or True", "web-a or 1==1", "web-a or NOT x",
+		"web-a and or db-*", "( web-a ) or ( ) or db-*", "web-a not db-*", "web-a , db-*",
+		"web-a or db-*", "* and * or web-a", "web-a or ( not web-a )", "not web-x", "*", "db-*",
+		"web-a or ?b-*")
 	// Dialects of regular expressions.
 	for _, expr := range []string{
-		"[a-z-[d]]?b-.*", "[a-z-[d-f]]b-.*", "d{,1}b-.*", "dx{,1}b-.*", "d{1,}b-.*", "d{,}b-.*", "d{ 1}?b-.*", "(?P<a>d)b-.*", "(?P<a>d)(?P=a)?b-.*", "(?x) d b - .*", "(?x: d b - .* )",
-		"(?a:d)b-.*", "(?u)db-.*", "(?L)db-.*", "(?s-i:db)-.*", "(?-s:db-.*)", "(?#x)db-.*", "(?i)DB-.*", "(?i)\u212a?db-.*", `\Adb-.*`, `db-.*\Z`, `db-.*$`, `\144b-.*`, `\x64b-.*`, `\u0064b-.*`, `\N{LATIN SMALL LETTER D}b-.*`,
-		`\0144?db-.*`, `[\144]b-.*`, `[[:alpha:]d]b-.*`, `[]d]b-.*`, `[^]w]b-.*`, `[d&&[x]]?b-.*`, `[d--x]b-.*`, `[\w-x]b-.*`, `(d)(?(1)b|x)-.*`, `(?(1)x|d)b-.*`, `(?<!x)db-.*`, `(?<=)db-.*`, `(?=d).*`, `(?!w).*`, `(?>d)b-.*`, `d++b-.*`,
-		`d?+db-.*`, `\Gdb-.*`, `\bdb-.*`, `\p{Ll}b-.*`, `\hdb-.*|db`, `\R?db-.*`, `\Kdb-.*`, `\e?db-.*`, `d\cMb-.*|db`, `(?n)(d)b-.*`, `(?<n>d)b-.*|db`, `(?'n'd)b-.*|db`, `\k<n>|db-.*`, `db-(?i:3)?.*`, ".{4,}\\.[0-9]+", "\\D+-3.*", "[^w].*", "|db-.*", "",
+		"[a-z-[d]]?b-.*", "[a-z-[d-f]]b-.*", "d{,1}b-.*", "dx{,1}b-.*", "d{1,}b-.*", "d{,}b-.*",
+		"d{ 1}?b-.*", "(?P<a>d)b-.*", "(?P<a>d)(?P=a)?b-.*", "(?x) d b - .*", "(?x: d b - .* )",
+		"(?a:d)b-.*", "(?u)db-.*", "(?L)db-.*", "(?s-i:db)-.*", "(?-s:db-.*)", "(?#x)db-.*",
+		"(?i)DB-.*", "(?i)\u212a?db-.*", `\Adb-.*`, `db-.*\Z`, `db-.*$`, `\144b-.*`, `\x64b-.*`,
+		`\u0064b-.*`, `\N{LATIN SMALL LETTER D}b-.*`,
+		`\0144?db-.*`, `[\144]b-.*`, `[[:alpha:]d]b-.*`, `[]d]b-.*`, `[^]w]b-.*`, `[d&&[x]]?b-.*`,
+		`[d--x]b-.*`, `[\w-x]b-.*`, `(d)(?(1)b|x)-.*`, `(?(1)x|d)b-.*`, `(?<!x)db-.*`, `(?<=)db-.*`,
+		`(?=d).*`, `(?!w).*`, `(?>d)b-.*`, `d++b-.*`,
+		`d?+db-.*`, `\Gdb-.*`, `\bdb-.*`, `\p{Ll}b-.*`, `\hdb-.*|db`, `\R?db-.*`, `\Kdb-.*`,
+		`\e?db-.*`, `d\cMb-.*|db`, `(?n)(d)b-.*`, `(?<n>d)b-.*|db`, `(?'n'd)b-.*|db`, `\k<n>|db-.*`,
+		`db-(?i:3)?.*`, ".{4,}\\.[0-9]+", "\\D+-3.*", "[^w].*", "|db-.*", "",
 	} {
 		add("pcre", "web-a|"+expr)
 		if expr != "" && !strings.ContainsAny(expr, " ") {
@@ -72,42 +90,64 @@ func widers() []wider {
 	add("pcre", "web-a|(?=d)(.|.|.|.|.|.)*x|db-")
 	// Engines that not all know, and terms of data that is not at hand.
 	for _, id := range []string{"db-3006.28", "db-3007.15", "db-3008.3"} {
-		add("compound", "web-a or M@"+id, "web-a or T@"+id, "web-a or L@"+id, "web-a or I@"+id, "M@"+id)
+		add("compound", "web-a or M@"+id, "web-a or T@"+id, "web-a or L@"+id, "web-a or I@"+id,
+			"M@"+id)
 		add("managing_minion", id)
 	}
-	add("compound", "web-a or R@x", "web-a or D@x:y", "web-a or T@x", "web-a or not M@x", "web-a or not T@x:y", "web-a or X@db-*", "web-a or E@", "web-a or G@", "web-a or L@", "web-a or S@127.0.0.1", "web-a or S@127.0.0.0/8", "web-a or S@::1",
-		"web-a or S@0.0.0.0/0", "web-a or S@127.0.0.1/8", "web-a or S@127.0.0.1/32", "web-a or S@0/0", "S@127.0.0.1", "not S@10.0.0.0/8")
-	for _, tgtType := range []string{"ipcidr", "range", "resource", "data", "cache", "confirm_top", "compound_pillar_exact", "pillar_exact", "GLOB", "glob ", "nodegroup", "external_nodes", "", "match", "list_match.match#"} {
+	add("compound", "web-a or R@x", "web-a or D@x:y", "web-a or T@x", "web-a or not M@x",
+		"web-a or not T@x:y", "web-a or X@db-*", "web-a or E@", "web-a or G@", "web-a or L@",
+		"web-a or S@127.0.0.1", "web-a or S@127.0.0.0/8", "web-a or S@::1",
+		"web-a or S@0.0.0.0/0", "web-a or S@127.0.0.1/8", "web-a or S@127.0.0.1/32",
+		"web-a or S@0/0", "S@127.0.0.1", "not S@10.0.0.0/8")
+	for _, tgtType := range []string{"ipcidr", "range", "resource", "data", "cache", "confirm_top",
+		"compound_pillar_exact", "pillar_exact", "GLOB", "glob ", "nodegroup", "external_nodes", "",
+		"match", "list_match.match#"} {
 		add(tgtType, "web-a", "*", "web-a,db-3008.3", "127.0.0.1", "db-*")
 	}
 	// Case, and keys that are no text.
-	add("compound", "web-a or G@word:οδος", "web-a or G@word:οδοσ", "web-a or G@word:ΟΔΟΣ", "web-a or G@dotted:i\u0307x", "web-a or G@dotted:ix", "web-a or G@dotted:İX", "web-a or P@word:οδο[ς]", "web-a or P@dotted:i.x",
-		"web-a or G@True:a:b", "web-a or G@true:a:b", "web-* or not G@True:a:b", "web-* or not G@1:a:b", "web-a or G@1:a:b", "web-a or G@yes:a:b", "web-* or not G@7:a:b", "web-a or G@7:a:b", "web-a or G@None:a:b", "web-* or not G@None:a:b",
-		"web-a or G@nest:*:x", "web-a or G@nest:l:0:x", "web-a or G@nest:l:-1:x", "web-a or G@nest:*", "web-a or G@*:x", "web-a or G|@nest|k|x", "web-* or not G@nest:k:x", "web-a or not G@os:Plan9", "web-* or not G@nosuch:x", "web-a or not I@a:b")
+	add("compound", "web-a or G@word:οδος", "web-a or G@word:οδοσ", "web-a or G@word:ΟΔΟΣ",
+		"web-a or G@dotted:i\u0307x", "web-a or G@dotted:ix", "web-a or G@dotted:İX",
+		"web-a or P@word:οδο[ς]", "web-a or P@dotted:i.x",
+		"web-a or G@True:a:b", "web-a or G@true:a:b", "web-* or not G@True:a:b",
+		"web-* or not G@1:a:b", "web-a or G@1:a:b", "web-a or G@yes:a:b", "web-* or not G@7:a:b",
+		"web-a or G@7:a:b", "web-a or G@None:a:b", "web-* or not G@None:a:b",
+		"web-a or G@nest:*:x", "web-a or G@nest:l:0:x", "web-a or G@nest:l:-1:x",
+		"web-a or G@nest:*", "web-a or G@*:x", "web-a or G|@nest|k|x", "web-* or not G@nest:k:x",
+		"web-a or not G@os:Plan9", "web-* or not G@nosuch:x", "web-a or not I@a:b")
 	add("grain", "word:οδος", "dotted:i\u0307x", "True:a:b", "os:*", "nest:k:x")
 	add("grain_pcre", "word:οδο[ς]", "os:(?!Plan9).*", "os:[a-z-[p]].*", "kernel:l{,1}inux")
 	add("pillar", "*", "a:b")
-	add("glob", "web-a\n*", "*", "[!w]*", "[^w]*", "d[b-a]*", "[]d]*", "?b-*", "db-3008.3", "web-a,db-*", []any{"web-a", "db-3008.3"}, []any{"*"}, "[[]db*", "d[!]]-*", "D*", "web-[a", "{web,db}-*")
-	add("list", "*", "web-a,db-3008.3", []any{"web-a", "db-3008.3"}, []any{"web-a", "*"}, []any{",db-3008.3,"}, ",db-3008.3,", "web-a,,db-3008.3", []any{[]any{"db-3008.3"}}, []any{"web-a,db-3008.3"}, " db-3008.3")
+	add("glob", "web-a\n*", "*", "[!w]*", "[^w]*", "d[b-a]*", "[]d]*", "?b-*", "db-3008.3",
+		"web-a,db-*", []any{"web-a", "db-3008.3"}, []any{"*"}, "[[]db*", "d[!]]-*", "D*", "web-[a",
+		"{web,db}-*")
+	add("list", "*", "web-a,db-3008.3", []any{"web-a", "db-3008.3"}, []any{"web-a", "*"},
+		[]any{",db-3008.3,"}, ",db-3008.3,", "web-a,,db-3008.3", []any{[]any{"db-3008.3"}},
+		[]any{"web-a,db-3008.3"}, " db-3008.3")
 	return out
 }
 
-// TestLimitedRights: whatever target a user with rights on web-* sends, with any credentials and by any way in, reaches no minion db-*, of any
-// release, also where the master has syndics. The minions web-* are told by hand, so that only those that must not run anything do.
+// TestLimitedRights: whatever target a user with rights on web-* sends, with any credentials and by
+// any way in, reaches no minion db-*, of any release, also where the master has syndics. The
+// minions web-* are told by hand, so that only those that must not run anything do.
 func TestLimitedRights(t *testing.T) {
-	m := newMaster(t, ours, variant{name: "limited", options: limitedOptions + "order_masters: True\n"})
+	m := newMaster(t, ours, variant{name: "limited",
+		options: limitedOptions + "order_masters: True\n"})
 	m.start(t)
 	for _, id := range []string{"web-a", "web-b"} {
 		c := m.signIn(t, id, 3)
-		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", dict("os", "Plan9", "id", id, "ipv4", []any{"192.168.7.7"}))))
+		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains",
+			dict("os", "Plan9", "id", id, "ipv4", []any{"192.168.7.7"}))))
 	}
 	m.events = listen(t, t, m)
-	e2e.Eventually(t, 20*time.Second, "carol and root have keys", func() error { return errors.Join(m.hasKey("carol"), m.hasKey("root")) })
+	e2e.Eventually(t, 20*time.Second, "carol and root have keys",
+		func() error { return errors.Join(m.hasKey("carol"), m.hasKey("root")) })
 	var minions []string
 	for _, release := range e2e.Releases {
-		minion := e2e.NewMinion(t, m.Dir, e2e.MinionOptions{ID: "db-" + release, Release: release, Master: m.Addr, Extra: quick})
+		minion := e2e.NewMinion(t, m.Dir, e2e.MinionOptions{ID: "db-" + release, Release: release,
+			Master: m.Addr, Extra: quick})
 		const grains = "word: ΟΔΟΣ\ndotted: İx\ntrue: {a: b}\n7: {a: b}\n1: {a: b}\nnest: {k: x, l: [x]}\n"
-		if err := os.WriteFile(filepath.Join(minion.Dir, "etc", "grains"), []byte(grains), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(minion.Dir, "etc", "grains"), []byte(grains),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		minion.Run(t)
@@ -128,30 +168,36 @@ func TestLimitedRights(t *testing.T) {
 		}
 	}
 	for _, id := range minions {
-		m.events.wait(t, 0, 120*time.Second, id+" has started", func(h happening) bool { return h.Tag == "salt/minion/"+id+"/start" })
+		m.events.wait(t, 0, 120*time.Second, id+" has started",
+			func(h happening) bool { return h.Tag == "salt/minion/"+id+"/start" })
 	}
 	order := func(load value.Map, word string) any {
-		return unpack(t, m.clear(t, 3, m.filled(t, setIn(load, "fun", "test.echo", "arg", []any{word}))))
+		return unpack(t,
+			m.clear(t, 3, m.filled(t, setIn(load, "fun", "test.echo", "arg", []any{word}))))
 	}
 	alice, erin := m.filled(t, "TOKEN:alice").(string), m.filled(t, "TOKEN:erin").(string)
 
 	// What is allowed arrives: a list is read by all releases.
 	mark := m.events.mark()
-	order(byToken("erin", "kwargs", dict("token", erin), "tgt", "db-* and not web-*", "tgt_type", "compound"), "allowed")
+	order(byToken("erin", "kwargs", dict("token", erin), "tgt", "db-* and not web-*", "tgt_type",
+		"compound"), "allowed")
 	e2e.Eventually(t, 60*time.Second, "erin's order is carried out", returned(mark, "allowed"))
 
 	mark = m.events.mark()
 	attempts := map[string]string{} // by the word that the minions would echo
 	for i, w := range widers() {
 		for way, load := range map[string]value.Map{
-			"a key": as("carol", "carol", "tgt", w.tgt, "tgt_type", w.tgtType), "a token": byToken("alice", "kwargs", dict("token", alice), "tgt", w.tgt, "tgt_type", w.tgtType),
+			"a key": as("carol", "carol", "tgt", w.tgt, "tgt_type", w.tgtType),
+			"a token": byToken("alice", "kwargs", dict("token", alice), "tgt", w.tgt, "tgt_type",
+				w.tgtType),
 		} {
 			word := fmt.Sprintf("attack-%s-%d", way[2:], i)
 			attempts[word] = fmt.Sprintf("%s %q by %s", w.tgtType, w.tgt, way)
 			order(load, word)
 		}
 	}
-	flags := map[string]string{"compound": "-C", "pcre": "-E", "list": "-L", "nodegroup": "-N", "grain": "-G", "grain_pcre": "-P", "pillar": "-I", "ipcidr": "-S"}
+	flags := map[string]string{"compound": "-C", "pcre": "-E", "list": "-L", "nodegroup": "-N",
+		"grain": "-G", "grain_pcre": "-P", "pillar": "-I", "ipcidr": "-S"}
 	salt := programs(t, ours).Salt
 	for i, w := range widers() {
 		text, isText := w.tgt.(string)
@@ -161,7 +207,8 @@ func TestLimitedRights(t *testing.T) {
 		}
 		word := fmt.Sprintf("attack-socket-%d", i)
 		attempts[word] = fmt.Sprintf("%s %q by salt", w.tgtType, w.tgt)
-		args := []string{"-c", m.ConfDir, "-a", "auto", "--username", "alice", "--password", "x", "--async"}
+		args := []string{"-c", m.ConfDir, "-a", "auto", "--username", "alice", "--password", "x",
+			"--async"}
 		if is {
 			args = append(args, flag)
 		}
@@ -172,20 +219,24 @@ func TestLimitedRights(t *testing.T) {
 	e2e.Eventually(t, 120*time.Second, "root's order is carried out", returned(mark, "end"))
 	e2e.Eventually(t, 60*time.Second, "nothing runs any more", func() error {
 		r := e2e.Command(t, salt, "-c", m.ConfDir, "db-*", "saltutil.running", "--out=txt")
-		if n := len(regexp.MustCompile(`(?m)^db-[0-9.]+: \[\]$`).FindAllString(r.Stdout, -1)); n != len(minions) {
+		if n := len(regexp.MustCompile(`(?m)^db-[0-9.]+: \[\]$`).FindAllString(r.Stdout,
+			-1)); n != len(minions) {
 			return fmt.Errorf("%s%s", r.Stdout, r.Stderr)
 		}
 		return nil
 	})
 	var reached []string
 	for _, h := range m.events.since(mark, func(h happening) bool {
-		return h.Data["return"] != nil && strings.HasPrefix(fmt.Sprint(h.Data["fun_args"]), "[attack")
+		return h.Data["return"] != nil &&
+			strings.HasPrefix(fmt.Sprint(h.Data["fun_args"]), "[attack")
 	}) {
-		reached = append(reached, fmt.Sprintf("%v ran %s", h.Data["id"], attempts[strings.Trim(fmt.Sprint(h.Data["fun_args"]), "[]")]))
+		reached = append(reached, fmt.Sprintf("%v ran %s", h.Data["id"],
+			attempts[strings.Trim(fmt.Sprint(h.Data["fun_args"]), "[]")]))
 	}
 	if len(attempts) < 318 || len(reached) > 0 {
 		slices.Sort(reached)
-		t.Errorf("of %d attempts, %d were carried out:\n%s", len(attempts), len(reached), strings.Join(reached, "\n"))
+		t.Errorf("of %d attempts, %d were carried out:\n%s", len(attempts), len(reached),
+			strings.Join(reached, "\n"))
 	}
 	t.Logf("%d attempts", len(attempts))
 }

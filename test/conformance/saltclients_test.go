@@ -17,8 +17,9 @@ import (
 	"clustermaster/tools/simminion"
 )
 
-// TestSaltsOwnClients lets Salt's own library and commands of three releases order, and wait for returns and events on the local bus. With
-// CLUSTERMASTER_CONFORMANCE_MASTER they do so with Salt's master, which must answer the same.
+// TestSaltsOwnClients lets Salt's own library and commands of three releases order, and wait for
+// returns and events on the local bus. With CLUSTERMASTER_CONFORMANCE_MASTER they do so with Salt's
+// master, which must answer the same.
 func TestSaltsOwnClients(t *testing.T) {
 	venvs := e2e.Venvs(t)
 	m := newMaster(t, real(), variant{name: "clients", options: `enable_clear_commands: True
@@ -49,8 +50,12 @@ func (m *subject) run(t *testing.T, ids ...string) {
 	var fleet simminion.Fleet
 	for _, id := range ids {
 		minion, err := simminion.New(simminion.Config{
-			ID: id, Key: key, Master: hostPort(m.Addr, e2e.RequestPort), AcceptanceWait: time.Second, Grains: dict("role", "role of "+id),
-			Functions: map[string]simminion.Func{"test.fails": func(context.Context, simminion.Call) (any, error) { return nil, errors.New("it fails") }},
+			ID: id, Key: key, Master: hostPort(m.Addr, e2e.RequestPort),
+			AcceptanceWait: time.Second, Grains: dict("role", "role of "+id),
+			Functions: map[string]simminion.Func{"test.fails": func(context.Context,
+				simminion.Call) (any, error) {
+				return nil, errors.New("it fails")
+			}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +84,8 @@ ghost:
     salt-run jobs.lookup_jid JID
 `
 
-// A saltLine is what a command of Salt's prints. Lines of several minions come in any order and are sorted.
+// A saltLine is what a command of Salt's prints. Lines of several minions come in any order and are
+// sorted.
 type saltLine struct {
 	line, out, err string
 	code           int
@@ -89,17 +95,24 @@ type saltLine struct {
 // saltLines are what all releases run, then what the newest one does.
 var saltLines = []saltLine{
 	{line: "salt * test.ping", out: "    True\n    True\nweb-a:\nweb-b:\n", sorted: true},
-	{line: "salt -L web-a,ghost test.ping", out: notThere, err: "ERROR: Minions returned with non-zero exit code\n", code: 1},
+	{line: "salt -L web-a,ghost test.ping", out: notThere,
+		err: "ERROR: Minions returned with non-zero exit code\n", code: 1},
 	{line: "salt --async web-* test.ping", out: "Executed command with job ID: JID\n"},
-	{line: "salt web-a test.fails", out: "web-a:\n    ERROR: it fails\n", err: "ERROR: Minions returned with non-zero exit code\n", code: 1},
-	{line: "salt -a auto --username=alice --password=pw web-a test.ping", out: "web-a:\n    True\n"},
+	{line: "salt web-a test.fails", out: "web-a:\n    ERROR: it fails\n",
+		err: "ERROR: Minions returned with non-zero exit code\n", code: 1},
+	{line: "salt -a auto --username=alice --password=pw web-a test.ping",
+		out: "web-a:\n    True\n"},
 	{line: "salt-run jobs.lookup_jid JID", out: "web-a:\n    True\nweb-b:\n    True\n"},
 	{line: "salt -G role:*web-b test.echo x --out=json", out: "{\n    \"web-b\": \"x\"\n}\n"},
-	{line: "salt nosuch* test.ping", out: "No minions matched the target. No command was sent, no jid was assigned.\n", err: "ERROR: No return received\n", code: 2},
-	{line: "salt -b 1 web-* test.ping --static --out=txt", out: "web-a: True\nweb-b: True\n", sorted: true},
+	{line: "salt nosuch* test.ping",
+		out: "No minions matched the target. No command was sent, no jid was assigned.\n",
+		err: "ERROR: No return received\n", code: 2},
+	{line: "salt -b 1 web-* test.ping --static --out=txt", out: "web-a: True\nweb-b: True\n",
+		sorted: true},
 	{line: "salt --show-jid web-a test.ping", out: "jid: JID\nweb-a:\n    True\n"},
 	{line: "salt -t 1 web-a test.sleep 3", out: "web-a:\n    True\n"},
-	{line: "salt -a auto --username=mallory --password=pw web-a test.ping", out: "Authorization error occurred.\n"},
+	{line: "salt -a auto --username=mallory --password=pw web-a test.ping",
+		out: "Authorization error occurred.\n"},
 	{line: "salt-run jobs.exit_success JID", out: "web-a:\n    True\nweb-b:\n    True\n"},
 	{line: "salt-run manage.up", out: "- web-a\n- web-b\n"},
 	{line: "salt-run event.send my/line", out: "True\n"},
@@ -124,7 +137,8 @@ func (m *subject) saltsOwnClients(t *testing.T, python, release string) {
 		t.Fatal(err)
 	}
 	bus := hear(t, m.path("run"))
-	cmd := exec.Command(python, filepath.Join("testdata", "salt_clients.py"), m.ConfDir, string(packed))
+	cmd := exec.Command(python, filepath.Join("testdata", "salt_clients.py"), m.ConfDir,
+		string(packed))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -159,7 +173,8 @@ func (m *subject) saltsOwnClients(t *testing.T, python, release string) {
 		"wheel client":                 "[web-a web-b]",
 		"wheel client, eauth":          "map[minions:[web-a web-b]]",
 	} {
-		text := jids.ReplaceAllString(tokenText.ReplaceAllString(fmt.Sprint(got[name]), "TOKEN"), "JID")
+		text := jids.ReplaceAllString(tokenText.ReplaceAllString(fmt.Sprint(got[name]),
+			"TOKEN"), "JID")
 		if text = epoch.ReplaceAllString(text, "EPOCH"); !strings.HasPrefix(text, want) {
 			t.Errorf("%s: %s, want %s", name, text, want)
 		}
@@ -174,12 +189,15 @@ func (m *subject) saltsOwnClients(t *testing.T, python, release string) {
 			t.Errorf("%s: %v", l.line, got[l.line])
 			continue
 		}
-		out, err := jids.ReplaceAllString(fmt.Sprint(ended[0]), "JID"), unclosed.ReplaceAllString(jids.ReplaceAllString(fmt.Sprint(ended[1]), "JID"), "")
+		out, err := jids.ReplaceAllString(fmt.Sprint(ended[0]),
+			"JID"), unclosed.ReplaceAllString(jids.ReplaceAllString(fmt.Sprint(ended[1]),
+			"JID"), "")
 		if l.sorted {
 			out, l.out = sortedLines(out), sortedLines(l.out)
 		}
 		if out != l.out || err != l.err || ended[2] != float64(l.code) {
-			t.Errorf("%s\nexit %v, want %d\n%s\nwant\n%s\nstderr %s\nwant   %s", l.line, ended[2], l.code, out, l.out, err, l.err)
+			t.Errorf("%s\nexit %v, want %d\n%s\nwant\n%s\nstderr %s\nwant   %s", l.line, ended[2],
+				l.code, out, l.out, err, l.err)
 		}
 	}
 }

@@ -27,8 +27,8 @@ func unpack(t testing.TB, b []byte) any {
 	return v
 }
 
-// show writes a reply so that two of them can be compared: keys in wire order, of keys, signatures and ciphertexts only the kind
-// and the length. Packed maps inside byte strings are opened.
+// show writes a reply so that two of them can be compared: keys in wire order, of keys, signatures
+// and ciphertexts only the kind and the length. Packed maps inside byte strings are opened.
 func show(t testing.TB, reply []byte) string {
 	t.Helper()
 	v, err := value.Unpack(reply)
@@ -65,7 +65,8 @@ func showValue(v any) string {
 			return "PEM"
 		case nonce.MatchString(v):
 			return "NONCE"
-		case len(v) >= 32 && strings.HasPrefix(v, "\x82"), len(v) >= 32 && strings.HasPrefix(v, "\x88"):
+		case len(v) >= 32 && strings.HasPrefix(v, "\x82"), len(v) >= 32 &&
+			strings.HasPrefix(v, "\x88"):
 			if m, err := value.UnpackMap([]byte(v)); err == nil {
 				return "packed" + showValue(m)
 			}

@@ -30,7 +30,8 @@ max_connections_per_source: 120
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
 
 // narrow takes small requests only.
-var narrow = variant{name: "narrow", options: "autosign_file: DIR/autosign.conf\nmax_frame_size: 1048576\n", files: besieged.files}
+var narrow = variant{name: "narrow",
+	options: "autosign_file: DIR/autosign.conf\nmax_frame_size: 1048576\n", files: besieged.files}
 
 // TestStrangers has strangers attack a running master, which serves its minions meanwhile.
 func TestStrangers(t *testing.T) {
@@ -55,7 +56,8 @@ func garrison(t *testing.T, m *subject, prefix string, n int) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet, err := simminion.NewFleet(simminion.Config{Master: hostPort(m.Addr, e2e.RequestPort), LocalAddr: net.ParseIP(m.base.Master(151)), AcceptanceWait: time.Second},
+	fleet, err := simminion.NewFleet(simminion.Config{Master: hostPort(m.Addr, e2e.RequestPort),
+		LocalAddr: net.ParseIP(m.base.Master(151)), AcceptanceWait: time.Second},
 		prefix, n, []*simminion.Key{key}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -96,15 +98,18 @@ func resident(t testing.TB, pid int) int64 {
 	return kb << 10
 }
 
-// dense are messages of about n bytes that took thousands of times their length to decode, or tens of times.
+// dense are messages of about n bytes that took thousands of times their length to decode, or tens
+// of times.
 func dense(n int) [][]byte {
 	head := func(code byte, n int) []byte {
 		return []byte{code, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
 	}
 	var heads [][]byte
 	left := n
-	for range 120 { // a constant that holds an array that claims all that it has left, and the next constant
-		heads = append(heads, head(0xdd, left), []byte{0x92, 0xa1, 'x'}, append(head(0xc9, left+8), 79))
+	// a constant that holds an array that claims all that it has left, and the next constant
+	for range 120 {
+		heads = append(heads, head(0xdd, left), []byte{0x92, 0xa1, 'x'},
+			append(head(0xc9, left+8), 79))
 		left += 14
 	}
 	slices.Reverse(heads)
@@ -120,16 +125,21 @@ func dense(n int) [][]byte {
 		return b
 	}
 	clear := func(val []byte) []byte {
-		return packed(envelope("clear", 3, value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-1"}, {Key: "autosign_grains", Value: value.Raw(val)}}))
+		return packed(envelope("clear", 3,
+			value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-1"},
+				{Key: "autosign_grains", Value: value.Raw(val)}}))
 	}
 	return [][]byte{
-		nested, clear(nested), clear(list(0xdf, 0x00, 0x80)), list(0xdd, 0x90), clear(list(0xdf, 0xa1, 'k', 0x90)),
+		nested, clear(nested), clear(list(0xdf, 0x00, 0x80)), list(0xdd, 0x90),
+		clear(list(0xdf, 0xa1, 'k', 0x90)),
 		append(head(0xdf, n/2), bytes.Repeat([]byte{0xc0}, n)...),
-		packed(append(envelope("aes", 3, bytes.Repeat([]byte{7}, n)), value.Pair{Key: "id", Value: "ok-keep1"})),
+		packed(append(envelope("aes", 3, bytes.Repeat([]byte{7}, n)),
+			value.Pair{Key: "id", Value: "ok-keep1"})),
 	}
 }
 
-// 64 senders of messages that are small, and huge when they are decoded, leave minions their master.
+// 64 senders of messages that are small, and huge when they are decoded, leave minions their
+// master.
 func testDenseMessages(t *testing.T, m *subject) {
 	ids := garrison(t, m, "ok-keep", 5)
 	if err := pinged(t, m, ids); err != nil {
@@ -149,7 +159,8 @@ func testDenseMessages(t *testing.T, m *subject) {
 		peak = max(peak, resident(t, m.PID()))
 	}
 	sent, heard := siege()
-	t.Logf("%d messages, %d of them answered; %d MB, before %d; the slowest ping took %v", sent, heard, peak>>20, before>>20, slowest)
+	t.Logf("%d messages, %d of them answered; %d MB, before %d; the slowest ping took %v", sent,
+		heard, peak>>20, before>>20, slowest)
 	if heard == 0 || sent < 128 {
 		t.Errorf("%d messages were sent and %d answered", sent, heard)
 	}
@@ -161,11 +172,12 @@ func testDenseMessages(t *testing.T, m *subject) {
 	}
 }
 
-// assailants is the variable of the environment that makes this program senders of dense messages: to whom, and where from.
+// assailants is the variable of the environment that makes this program senders of dense messages:
+// to whom, and where from.
 const assailants = "CLUSTERMASTER_CONFORMANCE_ASSAILANTS"
 
-// besiege starts 64 senders, in a process of their own, and returns what stops them and says how many messages they sent and how
-// many of them were answered.
+// besiege starts 64 senders, in a process of their own, and returns what stops them and says how
+// many messages they sent and how many of them were answered.
 func besiege(t *testing.T, m *subject) (stop func() (sent, heard int)) {
 	t.Helper()
 	self, err := os.Executable()
@@ -173,7 +185,8 @@ func besiege(t *testing.T, m *subject) (stop func() (sent, heard int)) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), assailants+"="+hostPort(m.Addr, e2e.RequestPort)+" "+m.stranger().String())
+	cmd.Env = append(os.Environ(), assailants+"="+hostPort(m.Addr, e2e.RequestPort)+" "+
+		m.stranger().String())
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -198,7 +211,8 @@ func besiege(t *testing.T, m *subject) (stop func() (sent, heard int)) {
 	}
 }
 
-// assail sends dense messages until standard input ends, and prints how many there were and how many were answered.
+// assail sends dense messages until standard input ends, and prints how many there were and how
+// many were answered.
 func assail(order string) error {
 	var to, from string
 	if _, err := fmt.Sscan(order, &to, &from); err != nil {
@@ -230,7 +244,8 @@ func assail(order string) error {
 func assault(ctx context.Context, to string, from net.IP, payload []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	c, err := transport.DialRequests(ctx, to, transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: from}})
+	c, err := transport.DialRequests(ctx, to,
+		transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: from}})
 	if err != nil {
 		return err
 	}
@@ -244,12 +259,15 @@ func testDenseRequest(t *testing.T, m *subject) {
 	minion := m.signIn(t, "ok-dense", 3)
 	before := m.counters(t)
 	empty := func(n int) value.Raw {
-		return append(value.Raw{0xdd, 0, byte(n >> 16), byte(n >> 8), byte(n)}, bytes.Repeat([]byte{0x90}, n)...)
+		return append(value.Raw{0xdd, 0, byte(n >> 16), byte(n >> 8), byte(n)},
+			bytes.Repeat([]byte{0x90}, n)...)
 	}
-	if v := minion.request(t, "_minion_event", pair("tag", "t"), pair("data", value.Map{{Key: "list", Value: empty(10_000)}})); v == "bad load" {
+	if v := minion.request(t, "_minion_event", pair("tag", "t"),
+		pair("data", value.Map{{Key: "list", Value: empty(10_000)}})); v == "bad load" {
 		t.Errorf("a short list: %v", v)
 	}
-	load := minion.load(t, "_minion_event", pair("tag", "t"), pair("data", value.Map{{Key: "list", Value: empty(800_000)}}))
+	load := minion.load(t, "_minion_event", pair("tag", "t"),
+		pair("data", value.Map{{Key: "list", Value: empty(800_000)}}))
 	if got := show(t, m.send(t, minion.seal(t, load))); got != badLoad {
 		t.Errorf("a list that takes 32 MB: %s", got)
 	}
@@ -286,7 +304,8 @@ func testConnectionShare(t *testing.T, m *subject) {
 			return nil
 		})
 	}
-	if log := string(readFile(t, m.Log)); !strings.Contains(log, "addr="+m.stranger().String()) || !strings.Contains(log, "reason=source_full") {
+	if log := string(readFile(t, m.Log)); !strings.Contains(log, "addr="+m.stranger().String()) ||
+		!strings.Contains(log, "reason=source_full") {
 		t.Error("the log does not say whose connections are too many")
 	}
 }
@@ -308,24 +327,28 @@ func testFleetingSubscribers(t *testing.T, m *subject) {
 		var crowd []*transport.SubscribeClient
 		for range 60 {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			c, err := transport.DialSubscribe(ctx, to, []string{""}, transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: m.stranger()}})
+			c, err := transport.DialSubscribe(ctx, to, []string{""},
+				transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: m.stranger()}})
 			cancel()
 			if err != nil {
 				t.Fatal(err)
 			}
 			crowd = append(crowd, c)
 		}
-		e2e.Eventually(t, 10*time.Second, "the crowd has subscribed", func() error { return m.subscribed(t, len(ids)+len(crowd)) })
+		e2e.Eventually(t, 10*time.Second, "the crowd has subscribed",
+			func() error { return m.subscribed(t, len(ids)+len(crowd)) })
 		for _, c := range crowd {
 			c.Close()
 		}
-		e2e.Eventually(t, 10*time.Second, "the crowd is gone", func() error { return m.subscribed(t, len(ids)) })
+		e2e.Eventually(t, 10*time.Second, "the crowd is gone",
+			func() error { return m.subscribed(t, len(ids)) })
 	}
 	// The job is watched for 15 s. It would have been sent again a second after each loss.
 	watched := time.Now().Add(4 * time.Second)
 	e2e.Eventually(t, 10*time.Second, "time for what must not happen", func() error {
 		after := m.counters(t)
-		for _, name := range []string{"jobs_resent_total", `minion_subscriber_losses_total{endpoint="publish"}`} {
+		for _, name := range []string{"jobs_resent_total",
+			`minion_subscriber_losses_total{endpoint="publish"}`} {
 			if n := after[name] - before[name]; n != 0 {
 				t.Fatalf("%s grew by %d", name, n)
 			}

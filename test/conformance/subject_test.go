@@ -66,7 +66,8 @@ type variant struct {
 }
 
 var (
-	// lenient serves all versions and signs by itself what the files say: keys of ok-* are accepted, those of no-* rejected.
+	// lenient serves all versions and signs by itself what the files say: keys of ok-* are
+	// accepted, those of no-* rejected.
 	lenient = variant{name: "lenient", options: `minimum_auth_version: 0
 autosign_file: DIR/autosign.conf
 autoreject_file: DIR/autoreject.conf
@@ -79,7 +80,8 @@ autosign_timeout: 2
 		"srv/top.sls":     "base: {}\n",
 		"srv/deep/a.txt":  "some text\n",
 	}}
-	// strict has Salt's default version, and two things that are off by default: an age limit and topics.
+	// strict has Salt's default version, and two things that are off by default: an age limit and
+	// topics.
 	strict = variant{name: "strict", options: `request_server_ttl: 30
 zmq_filtering: True
 autosign_file: DIR/autosign.conf
@@ -110,8 +112,8 @@ type suite struct {
 
 func newSuite(t *testing.T) *suite { return &suite{t: t, masters: map[string]*subject{}} }
 
-// real is the make that real minions are set on: ours, unless CLUSTERMASTER_CONFORMANCE_MASTER names the other, to prove what
-// the lines expect.
+// real is the make that real minions are set on: ours, unless CLUSTERMASTER_CONFORMANCE_MASTER
+// names the other, to prove what the lines expect.
 func real() kind {
 	if k := kind(os.Getenv("CLUSTERMASTER_CONFORMANCE_MASTER")); k != "" {
 		return k
@@ -122,7 +124,8 @@ func real() kind {
 // update has Salt's answers asked anew: `make salt-answers`.
 var update = flag.Bool("update", false, "ask Salt anew, and keep its answers")
 
-// kinds are the makes that are run. What Salt's says is written in the tests or kept in testdata/answers; in long runs it is asked whether that is so.
+// kinds are the makes that are run. What Salt's says is written in the tests or kept in
+// testdata/answers; in long runs it is asked whether that is so.
 func kinds() []kind {
 	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" || !*update && !long() {
 		return []kind{ours}
@@ -139,10 +142,13 @@ func worded(name string, load value.Map) string {
 	return name + " " + text
 }
 
-// saltsText is what Salt's master said in this run, or what is kept of an earlier one, to the questions; got are the answers of the makes that ran.
-func saltsText(t *testing.T, file, settings string, questions []string, got map[kind][]string) []string {
+// saltsText is what Salt's master said in this run, or what is kept of an earlier one, to the
+// questions; got are the answers of the makes that ran.
+func saltsText(t *testing.T, file, settings string, questions []string,
+	got map[kind][]string) []string {
 	t.Helper()
-	answers := answers.Open[string](t, filepath.Join("testdata", "answers", file+".json"), reference+settings, *update)
+	answers := answers.Open[string](t, filepath.Join("testdata", "answers", file+".json"),
+		reference+settings, *update)
 	texts := make([]string, len(questions))
 	for i, q := range questions {
 		var ask func() string
@@ -203,7 +209,9 @@ func (m *subject) start(t *testing.T) {
 		if err := m.Ready(); err != nil {
 			return err
 		}
-		_, err := exchange(m.Addr, pack(t, value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "cmd", Value: "ping"}}}}), 2*time.Second)
+		_, err := exchange(m.Addr, pack(t,
+			value.Map{{Key: "enc", Value: "clear"},
+				{Key: "load", Value: value.Map{{Key: "cmd", Value: "ping"}}}}), 2*time.Second)
 		return err
 	})
 }

@@ -12,7 +12,8 @@ import (
 	"clustermaster/wire"
 )
 
-// undecidedOptions have patterns that go on trying: what they forbid stays forbidden, what they allow is not.
+// undecidedOptions have patterns that go on trying: what they forbid stays forbidden, what they
+// allow is not.
 const undecidedOptions = `enable_clear_commands: True
 client_acl_verify: False
 autosign_file: DIR/autosign.conf
@@ -21,13 +22,14 @@ publisher_acl: {carol: ['.*'], dave: ['(?=y)(y+)+$', test.ping]}
 publisher_acl_blacklist: {modules: ['(?=x)(x+)+$']}
 `
 
-// TestUndecided: a running master with patterns that can't be decided hides the files and blocks the functions that they may mean, grants nothing
-// by them, and goes on serving.
+// TestUndecided: a running master with patterns that can't be decided hides the files and blocks
+// the functions that they may mean, grants nothing by them, and goes on serving.
 func TestUndecided(t *testing.T) {
 	endless := strings.Repeat("a", 64) + "!"
-	m := newMaster(t, ours, variant{name: "undecided", options: undecidedOptions, files: map[string]string{
-		"autosign.conf": "ok-*\n", "srv/" + endless: "secret", "srv/b.txt": "text",
-	}})
+	m := newMaster(t, ours, variant{name: "undecided", options: undecidedOptions,
+		files: map[string]string{
+			"autosign.conf": "ok-*\n", "srv/" + endless: "secret", "srv/b.txt": "text",
+		}})
 	m.start(t)
 	c := m.signIn(t, "ok-a", 3)
 	began := time.Now()
@@ -37,8 +39,10 @@ func TestUndecided(t *testing.T) {
 	}
 	for path, want := range map[string]bool{endless: false, "b.txt": true} {
 		found := fmt.Sprint(c.request(t, "_file_hash", pair("saltenv", "base"), pair("path", path)))
-		data := fmt.Sprint(c.request(t, "_serve_file", pair("saltenv", "base"), pair("path", path), pair("loc", 0)))
-		if strings.Contains(found, "hsum") != want || strings.Contains(data, "secret") || strings.Contains(data, "text") != want {
+		data := fmt.Sprint(c.request(t, "_serve_file", pair("saltenv", "base"), pair("path", path),
+			pair("loc", 0)))
+		if strings.Contains(found, "hsum") != want || strings.Contains(data, "secret") ||
+			strings.Contains(data, "text") != want {
 			t.Errorf("%.10s: %s, %s", path, found, data)
 		}
 	}
@@ -49,10 +53,13 @@ func TestUndecided(t *testing.T) {
 		user, fun string
 		published bool
 	}{
-		{"carol", "test.ping", true}, {"carol", strings.Repeat("x", 64) + "!", false}, {"dave", "test.ping", true}, {"dave", strings.Repeat("y", 64) + "!", false},
+		{"carol", "test.ping", true}, {"carol", strings.Repeat("x", 64) + "!", false},
+		{"dave", "test.ping", true}, {"dave", strings.Repeat("y", 64) + "!", false},
 	} {
-		reply := unpack(t, m.clear(t, 3, m.filled(t, jobOf("user", o.user, "key", "KEY:"+o.user, "tgt", "ok-a", "fun", o.fun))))
-		if got := showValue(reply); strings.Contains(got, "jid") != o.published || strings.Contains(got, "error") == o.published {
+		reply := unpack(t, m.clear(t, 3,
+			m.filled(t, jobOf("user", o.user, "key", "KEY:"+o.user, "tgt", "ok-a", "fun", o.fun))))
+		if got := showValue(reply); strings.Contains(got, "jid") != o.published ||
+			strings.Contains(got, "error") == o.published {
 			t.Errorf("%s %.10s: %s", o.user, o.fun, got)
 		}
 	}
@@ -61,21 +68,25 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// TestNoDecryptionOracle: a running master decrypts its own pillar for a minion, and nothing that the minion sends along.
+// TestNoDecryptionOracle: a running master decrypts its own pillar for a minion, and nothing that
+// the minion sends along.
 func TestNoDecryptionOracle(t *testing.T) {
 	if _, err := exec.LookPath("gpg"); err != nil {
 		t.Fatal("gpg is needed: apt install gnupg")
 	}
-	home, err := os.MkdirTemp("", "gpg") // a folder of the test's is too long for the agent's socket
+	// a folder of the test's is too long for the agent's socket
+	home, err := os.MkdirTemp("", "gpg")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() //nolint:errcheck // it may be gone
+		exec.Command("gpgconf", "--homedir", home, "--kill",
+			"all").Run() //nolint:errcheck // it may be gone
 		os.RemoveAll(home)
 	})
 	gpg := func(in string, args ...string) string {
-		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--yes", "--trust-model", "always"}, args...)...)
+		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--yes",
+			"--trust-model", "always"}, args...)...)
 		cmd.Stdin = strings.NewReader(in)
 		out, err := cmd.Output()
 		if err != nil {
@@ -83,7 +94,8 @@ func TestNoDecryptionOracle(t *testing.T) {
 		}
 		return string(out)
 	}
-	gpg("", "--pinentry-mode", "loopback", "--passphrase", "", "--quick-generate-key", "salt@example.net", "future-default", "default", "never")
+	gpg("", "--pinentry-mode", "loopback", "--passphrase", "", "--quick-generate-key",
+		"salt@example.net", "future-default", "default", "never")
 	own := gpg("s3cret", "--armor", "--encrypt", "-r", "salt@example.net")
 	stolen := gpg("an0ther", "--armor", "--encrypt", "-r", "salt@example.net")
 	indented := strings.ReplaceAll(strings.TrimSpace(own), "\n", "\n  ")
@@ -92,14 +104,16 @@ gpg_keydir: ` + home + `
 decrypt_pillar: [{own: gpg}, {stolen: gpg}, {deep: gpg}]
 ext_pillar: [{gpg: {}}]
 `, files: map[string]string{
-		"autosign.conf": "ok-*\n", "pillar/top.sls": "base: {'*': [a]}\n", "pillar/a.sls": "own: |\n  " + indented + "\ndeep: {a: x}\n",
+		"autosign.conf": "ok-*\n", "pillar/top.sls": "base: {'*': [a]}\n",
+		"pillar/a.sls": "own: |\n  " + indented + "\ndeep: {a: x}\n",
 	}})
 	m.start(t)
 	master := m.masterKey(t)
 	c := m.signIn(t, "ok-thief", 3)
 	for _, field := range []string{"pillar_override", "extra_minion_data"} {
 		load := c.pillarLoad(t).Set(field, dict("stolen", stolen, "deep", dict("stolen", stolen)))
-		v, err := wire.OpenPrivate(c.Key, master, c.sender(), m.send(t, c.seal(t, load)), "pillar", load.String("nonce"))
+		v, err := wire.OpenPrivate(c.Key, master, c.sender(), m.send(t, c.seal(t, load)), "pillar",
+			load.String("nonce"))
 		if err != nil {
 			t.Fatal(err)
 		}

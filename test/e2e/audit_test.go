@@ -28,14 +28,16 @@ type auditRecord struct {
 }
 
 func (r auditRecord) String() string {
-	return fmt.Sprintf("%s: %s/%s from %s by %s: %s %s %v: %s", r.Master, r.Eauth, r.User, r.From, r.Order, r.Kind, r.Action, r.Subjects, r.Result)
+	return fmt.Sprintf("%s: %s/%s from %s by %s: %s %s %v: %s", r.Master, r.Eauth, r.User, r.From,
+		r.Order, r.Kind, r.Action, r.Subjects, r.Result)
 }
 
 // audits asks a master for the orders of operators.
 func audits(t *testing.T, m *Master, args ...string) (list []string) {
 	t.Helper()
 	var records []auditRecord
-	if err := m.RunnerJSON(t, &records, append([]string{"cluster.audit", "limit=0"}, args...)...); err != nil {
+	if err := m.RunnerJSON(t, &records, append([]string{"cluster.audit", "limit=0"},
+		args...)...); err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range records {
@@ -56,8 +58,8 @@ client = salt.wheel.WheelClient(salt.config.master_config(sys.argv[1]))
 print(json.dumps(client.cmd_sync(json.loads(sys.argv[2]))))
 `
 
-// Orders of several users by several doors at several masters are told by every master, without a secret, also after the
-// leader died and all have restarted.
+// Orders of several users by several doors at several masters are told by every master, without a
+// secret, also after the leader died and all have restarted.
 func TestAuditTrail(t *testing.T) {
 	t.Parallel()
 	python := filepath.Join(Venvs(t), "salt-3008.3", "bin", "python")
@@ -67,11 +69,13 @@ func TestAuditTrail(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range c.Masters {
-		m.Configure(t, m.Config(t)+"external_auth:\n  file:\n    ^filename: "+users+"\n    carol: ['test.*', '@wheel']\n")
+		m.Configure(t, m.Config(t)+"external_auth:\n  file:\n    ^filename: "+users+
+			"\n    carol: ['test.*', '@wheel']\n")
 	}
 	c.StartMasters(t)
 	m1, m2, m3, m4 := c.Masters[0], c.Masters[1], c.Masters[2], c.Masters[3]
-	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3", Master: m1.Addr, Extra: quick})
+	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3", Master: m1.Addr,
+		Extra: quick})
 	minion.Run(t)
 	Eventually(t, 60*time.Second, "the cluster is at level 2", func() error {
 		var v struct {
@@ -83,7 +87,8 @@ func TestAuditTrail(t *testing.T) {
 		return nil
 	})
 	Eventually(t, 90*time.Second, "the minion's key is pending", func() error {
-		if keys, err := m2.Keys(t); err != nil || !slices.Equal(keys["minions_pre"], []string{"minion"}) {
+		if keys, err := m2.Keys(t); err != nil ||
+			!slices.Equal(keys["minions_pre"], []string{"minion"}) {
 			return fmt.Errorf("%v, %v", keys, err)
 		}
 		return nil
@@ -101,7 +106,8 @@ func TestAuditTrail(t *testing.T) {
 		return Command(t, python, "-c", wheel4506, filepath.Join(m2.ConfDir, "master"),
 			fmt.Sprintf(`{"fun": "key.accept", "match": "minion", "eauth": "file", "username": "carol", "password": %q}`, password))
 	}
-	if r := wheel("wrong"); r.Code != 1 || !strings.Contains(r.Stderr, "EauthAuthenticationError") { // and leaves no record
+	// and leaves no record
+	if r := wheel("wrong"); r.Code != 1 || !strings.Contains(r.Stderr, "EauthAuthenticationError") {
 		t.Fatalf("a stranger: %v", r)
 	}
 	if out := ok(wheel("carols-word")); !strings.Contains(out, `"success": true`) {
@@ -109,13 +115,15 @@ func TestAuditTrail(t *testing.T) {
 	}
 	ok(m1.Key(t, "-d", "minion", "-y"))
 	var token struct{ Token string }
-	if err := m3.RunnerJSON(t, &token, "auth.mk_token", "username=carol", "password=carols-word", "eauth=file"); err != nil || token.Token == "" {
+	if err := m3.RunnerJSON(t, &token, "auth.mk_token", "username=carol", "password=carols-word",
+		"eauth=file"); err != nil || token.Token == "" {
 		t.Fatalf("%+v, %v", token, err)
 	}
 	var rotated struct {
 		Secret string `json:"cluster_secret"`
 	}
-	if err := m2.RunnerJSON(t, &rotated, "cluster.rotate_secret"); err != nil || rotated.Secret == "" {
+	if err := m2.RunnerJSON(t, &rotated, "cluster.rotate_secret"); err != nil ||
+		rotated.Secret == "" {
 		t.Fatalf("%+v, %v", rotated, err)
 	}
 	ok(m1.Runner(t, "cluster.remove", "master4", "keep_secret=True"))
@@ -131,7 +139,8 @@ func TestAuditTrail(t *testing.T) {
 		return fmt.Sprintf("%s: /%s from %s by %s: %s", m.ID, me, uid, order, what)
 	}
 	want := []string{
-		fmt.Sprintf("%s: file/carol from %s by wheel.key.accept: keys accept [minion]: changed", m2.ID, "ADDRESS"),
+		fmt.Sprintf("%s: file/carol from %s by wheel.key.accept: keys accept [minion]: changed",
+			m2.ID, "ADDRESS"),
 		line(m1, "salt-key", "keys delete [minion]: changed"),
 		line(m1, "salt-key", "secrets rotate [aes]: changed"),
 		line(m3, "auth.mk_token", "tokens make [file/carol]: changed"),
@@ -155,21 +164,26 @@ func TestAuditTrail(t *testing.T) {
 			got[0] = strings.Replace(got[0], from, "ADDRESS", 1)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s, %s tells\n%s\nwant\n%s", when, m.ID, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s, %s tells\n%s\nwant\n%s", when, m.ID, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
 		}
 	}
 	left := []*Master{m1, m2, m3}
 	for _, m := range left {
 		check(m, "at once")
 	}
-	if got := audits(t, m3, "kind=members", "since=1h"); len(got) < 3 || !strings.HasSuffix(got[len(got)-1], "[nobody]: unchanged") {
+	if got := audits(t, m3, "kind=members", "since=1h"); len(got) < 3 ||
+		!strings.HasSuffix(got[len(got)-1], "[nobody]: unchanged") {
 		t.Errorf("members alone: %v", got)
 	}
 	var newest []auditRecord
-	if err := m3.RunnerJSON(t, &newest, "cluster.audit", "limit=1", "kind=tokens"); err != nil || len(newest) != 1 || newest[0].Action != "make" {
+	if err := m3.RunnerJSON(t, &newest, "cluster.audit", "limit=1", "kind=tokens"); err != nil ||
+		len(newest) != 1 || newest[0].Action != "make" {
 		t.Errorf("the newest of tokens: %v, %v", newest, err)
 	}
-	if r := m3.Runner(t, "cluster.audit", "kind=secret"); r.Code != 1 || !strings.Contains(r.Stdout+r.Stderr, "the kinds are keys, members, secrets, tokens, state") {
+	if r := m3.Runner(t, "cluster.audit", "kind=secret"); r.Code != 1 ||
+		!strings.Contains(r.Stdout+r.Stderr,
+			"the kinds are keys, members, secrets, tokens, state") {
 		t.Errorf("an unknown kind: %v", r)
 	}
 
@@ -198,7 +212,9 @@ func TestAuditTrail(t *testing.T) {
 		if !json.Valid([]byte(all)) {
 			t.Errorf("no JSON: %s", all)
 		}
-		for name, secret := range map[string]string{"token": token.Token, "old cluster_secret": c.Secret, "new cluster_secret": rotated.Secret, "password": "carols-word"} {
+		for name, secret := range map[string]string{"token": token.Token,
+			"old cluster_secret": c.Secret, "new cluster_secret": rotated.Secret,
+			"password": "carols-word"} {
 			if strings.Contains(all, secret) {
 				t.Errorf("%s tells the %s", m.ID, name)
 			}

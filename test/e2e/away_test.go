@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAwayTooLong keeps one of three masters away for longer than tombstones live, by the clocks of all three. What was
-// deleted meanwhile does not come back with it; what was not is on all masters.
+// TestAwayTooLong keeps one of three masters away for longer than tombstones live, by the clocks of
+// all three. What was deleted meanwhile does not come back with it; what was not is on all masters.
 func TestAwayTooLong(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -65,7 +65,8 @@ func TestAwayTooLong(t *testing.T) {
 	// Masters look once a minute for what has ended.
 	Eventually(t, 3*time.Minute, "the tombstones are gone", func() error {
 		for _, m := range c.Masters[:2] {
-			if b, err := os.ReadFile(m.Log); err != nil || !strings.Contains(string(b), "tombstones are removed; masters that are away") {
+			if b, err := os.ReadFile(m.Log); err != nil ||
+				!strings.Contains(string(b), "tombstones are removed; masters that are away") {
 				return fmt.Errorf("%s has them: %v", m.ID, err)
 			}
 		}
@@ -76,12 +77,14 @@ func TestAwayTooLong(t *testing.T) {
 	look("after it came back")
 	Eventually(t, time.Minute, "its log says that it begins anew", func() error {
 		b, err := os.ReadFile(away.Log)
-		if err == nil && !strings.Contains(string(b), "deletions were forgotten while this master was away") {
+		if err == nil && !strings.Contains(string(b),
+			"deletions were forgotten while this master was away") {
 			err = fmt.Errorf("no such line")
 		}
 		return err
 	})
-	if aside, _ := filepath.Glob(filepath.Join(away.Dir, "cache", "clustermaster", "ring.damaged-*")); len(aside) != 1 {
+	if aside, _ := filepath.Glob(filepath.Join(away.Dir, "cache", "clustermaster",
+		"ring.damaged-*")); len(aside) != 1 {
 		t.Errorf("kept aside: %v", aside)
 	}
 	Eventually(t, time.Minute, "it is filled", func() error {

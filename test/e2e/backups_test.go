@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestScheduledBackups: the leader alone makes dated, verified backups and keeps the newest; another leader goes on where it
-// stopped; a backup that can't be made is named by cluster.health on every master until one succeeds.
+// TestScheduledBackups: the leader alone makes dated, verified backups and keeps the newest;
+// another leader goes on where it stopped; a backup that can't be made is named by cluster.health
+// on every master until one succeeds.
 func TestScheduledBackups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -25,8 +26,9 @@ func TestScheduledBackups(t *testing.T) {
 		}
 	}
 	write(0o600)
-	c := NewCluster(t, ClusterOptions{Programs: Ours(t), Extra: fmt.Sprintf("backup_dir: %s\nbackup_passphrase_file: %s\nbackup_interval: 5\n"+
-		"backup_keep: 1\nbackup_jobs: true\n", folder, phrase)})
+	c := NewCluster(t, ClusterOptions{Programs: Ours(t),
+		Extra: fmt.Sprintf("backup_dir: %s\nbackup_passphrase_file: %s\nbackup_interval: 5\n"+
+			"backup_keep: 1\nbackup_jobs: true\n", folder, phrase)})
 	c.StartMasters(t)
 	one := func() (string, error) {
 		names, err := filepath.Glob(filepath.Join(folder, "*"))
@@ -43,7 +45,8 @@ func TestScheduledBackups(t *testing.T) {
 		return err
 	})
 	m := c.Masters[0]
-	if r := m.Runner(t, "cluster.restore", first, "passphrase_file="+phrase, "test=True"); r.Code != 0 || !strings.Contains(r.Stdout, "written_by") {
+	if r := m.Runner(t, "cluster.restore", first, "passphrase_file="+phrase,
+		"test=True"); r.Code != 0 || !strings.Contains(r.Stdout, "written_by") {
 		t.Errorf("a dry restore: %v", r)
 	}
 	if info, err := os.Stat(first); err != nil || info.Mode().Perm() != 0o600 {
@@ -65,25 +68,29 @@ func TestScheduledBackups(t *testing.T) {
 		}
 		return nil
 	})
-	Eventually(t, 30*time.Second, "the new leader makes the next, and the old one is removed", func() error {
-		name, err := one()
-		if err == nil && (!strings.HasSuffix(name, "-"+next.ID+".sealed") || name <= first) {
-			err = fmt.Errorf("there is %s", name)
-		}
-		return err
-	})
+	Eventually(t, 30*time.Second, "the new leader makes the next, and the old one is removed",
+		func() error {
+			name, err := one()
+			if err == nil && (!strings.HasSuffix(name, "-"+next.ID+".sealed") || name <= first) {
+				err = fmt.Errorf("there is %s", name)
+			}
+			return err
+		})
 	write(0o644)
 	for _, asked := range c.Masters {
 		Eventually(t, 30*time.Second, "the failure is told by "+asked.ID, func() error {
 			r := asked.Runner(t, "cluster.health")
-			if r.Code != 1 || !strings.Contains(r.Stdout, next.ID+": the last scheduled backup failed: backup_passphrase_file "+phrase+" is open to every user") {
+			if r.Code != 1 || !strings.Contains(r.Stdout,
+				next.ID+": the last scheduled backup failed: backup_passphrase_file "+phrase+
+					" is open to every user") {
 				return fmt.Errorf("%v", r)
 			}
 			return nil
 		})
 	}
 	Eventually(t, 40*time.Second, "its age is told", func() error {
-		if r := m.Runner(t, "cluster.health"); !strings.Contains(r.Stdout, "one is due every 5s (backup_interval)") {
+		if r := m.Runner(t, "cluster.health"); !strings.Contains(r.Stdout,
+			"one is due every 5s (backup_interval)") {
 			return fmt.Errorf("%v", r)
 		}
 		return nil

@@ -41,12 +41,14 @@ func StartBalancer(t testing.TB, dir, addr string, masters []string, o BalancerO
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Balancer{Process: Process{Name: "haproxy", Output: filepath.Join(dir, "haproxy.log")}, Addr: addr, dir: dir, socket: filepath.Join(dir, "haproxy.sock")}
+	b := &Balancer{Process: Process{Name: "haproxy", Output: filepath.Join(dir, "haproxy.log")},
+		Addr: addr, dir: dir, socket: filepath.Join(dir, "haproxy.sock")}
 	text, err := fillIn(string(shipped), addr, masters, o.Idle)
 	if err != nil {
 		t.Fatalf("%s: %v", o.File, err)
 	}
-	text = strings.Replace(text, "global\n", "global\n    stats socket "+b.socket+" mode 600 level admin\n", 1)
+	text = strings.Replace(text, "global\n", "global\n    stats socket "+b.socket+
+		" mode 600 level admin\n", 1)
 	file := filepath.Join(dir, "haproxy.cfg")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -56,13 +58,15 @@ func StartBalancer(t testing.TB, dir, addr string, masters []string, o BalancerO
 	}
 	ShowOnFailure(t, b.Output)
 	b.Start(t, program, "-db", "-f", file)
-	Eventually(t, 10*time.Second, "haproxy answers", func() error { _, err := b.Up("publish"); return err })
+	Eventually(t, 10*time.Second, "haproxy answers",
+		func() error { _, err := b.Up("publish"); return err })
 	return b
 }
 
 var idleLine = regexp.MustCompile(`^(\s*timeout (?:client|server)) \S+\s*$`)
 
-// fillIn does what the head of lb/haproxy.cfg tells a person to do, and puts another idle limit in place of the shipped ones, unless that is 0.
+// fillIn does what the head of lb/haproxy.cfg tells a person to do, and puts another idle limit in
+// place of the shipped ones, unless that is 0.
 func fillIn(shipped, addr string, masters []string, idle time.Duration) (string, error) {
 	servers := make([]lb.Server, len(masters))
 	for i, m := range masters {
@@ -74,8 +78,10 @@ func fillIn(shipped, addr string, masters []string, idle time.Duration) (string,
 	}
 	var out strings.Builder
 	for line := range strings.Lines(text) {
-		if code, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "#"); idleLine.MatchString(code) {
-			line = idleLine.ReplaceAllString(code, fmt.Sprintf("${1} %dms", idle.Milliseconds())) + "\n"
+		if code, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"),
+			"#"); idleLine.MatchString(code) {
+			line = idleLine.ReplaceAllString(code,
+				fmt.Sprintf("${1} %dms", idle.Milliseconds())) + "\n"
 		}
 		out.WriteString(line)
 	}
@@ -113,7 +119,8 @@ func (b *Balancer) Up(prefix string) (map[string][]int, error) {
 	up := map[string][]int{}
 	for _, line := range lines {
 		cols := strings.Split(line, ",")
-		if len(cols) < 18 || !strings.HasPrefix(cols[0], prefix) || !strings.HasPrefix(cols[1], "master") {
+		if len(cols) < 18 || !strings.HasPrefix(cols[0], prefix) ||
+			!strings.HasPrefix(cols[1], "master") {
 			continue
 		}
 		n, err := strconv.Atoi(strings.TrimPrefix(cols[1], "master"))

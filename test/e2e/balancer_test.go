@@ -165,7 +165,8 @@ func TestShippedBalancer(t *testing.T) {
 		if err := mine.SetReadDeadline(start.Add(4 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := mine.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		if _, err := mine.Read(make([]byte, 1)); err == nil ||
+			strings.Contains(err.Error(), "timeout") {
 			t.Errorf("the session on master%d is still open after %v", n, time.Since(start))
 		}
 		t.Logf("session on master%d closed after %v", n, time.Since(start).Round(time.Millisecond))
@@ -193,7 +194,8 @@ func TestFillIn(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
 	}
-	if got, err := fillIn(shipped, "x", []string{"y"}, 1500*time.Millisecond); err != nil || !strings.Contains(got, "timeout server 1500ms\n") {
+	if got, err := fillIn(shipped, "x", []string{"y"}, 1500*time.Millisecond); err != nil ||
+		!strings.Contains(got, "timeout server 1500ms\n") {
 		t.Errorf("idle: %v\n%s", err, got)
 	}
 	if _, err := fillIn("global\n", "x", []string{"y"}, 0); err == nil {
@@ -206,7 +208,8 @@ func TestShippedFilesAreValid(t *testing.T) {
 	t.Parallel()
 	program := HAProxyProgram(t)
 	for _, f := range []string{"lb/haproxy.cfg", "lb/haproxy-salt.cfg"} {
-		if r := Command(t, program, "-c", "-f", Root(t)+"/"+f); r.Code != 0 || strings.Contains(r.Stderr, "WARNING") {
+		if r := Command(t, program, "-c", "-f", Root(t)+"/"+f); r.Code != 0 ||
+			strings.Contains(r.Stderr, "WARNING") {
 			t.Errorf("%v", r)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestCacheBanks: what cache.store acknowledged every master fetches, whichever one of three is dead, and the dead one too when it is back.
+// TestCacheBanks: what cache.store acknowledged every master fetches, whichever one of three is
+// dead, and the dead one too when it is back.
 func TestCacheBanks(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})
@@ -16,7 +17,8 @@ func TestCacheBanks(t *testing.T) {
 	var want []string // the keys of bank shared; each holds its own name
 	store := func(m *Master, keys ...string) {
 		for _, key := range keys {
-			if r := m.Runner(t, "cache.store", "shared", key, "value of "+key); r.Code != 0 || r.Stdout+r.Stderr != "None\n" {
+			if r := m.Runner(t, "cache.store", "shared", key, "value of "+key); r.Code != 0 ||
+				r.Stdout+r.Stderr != "None\n" {
 				t.Errorf("store %s on %s: %v", key, m.ID, r)
 			}
 			want = append(want, key)
@@ -27,11 +29,13 @@ func TestCacheBanks(t *testing.T) {
 		slices.Sort(want)
 		for _, m := range masters {
 			var got []string
-			if err := m.RunnerJSON(t, &got, "cache.list", "shared"); err != nil || !slices.Equal(got, want) {
+			if err := m.RunnerJSON(t, &got, "cache.list", "shared"); err != nil ||
+				!slices.Equal(got, want) {
 				t.Errorf("%s lists %v, want %v; %v", m.ID, got, want, err)
 			}
 			for _, key := range want {
-				if r := m.Runner(t, "cache.fetch", "shared", key); r.Stdout != "value of "+key+"\n" {
+				if r := m.Runner(t, "cache.fetch", "shared", key); r.Stdout != "value of "+
+					key+"\n" {
 					t.Errorf("fetch %s on %s: %v", key, m.ID, r)
 				}
 			}
@@ -43,7 +47,8 @@ func TestCacheBanks(t *testing.T) {
 	check(c.Masters...)
 	for i, dead := range c.Masters {
 		dead.Kill(t)
-		alive := slices.DeleteFunc(slices.Clone(c.Masters), func(m *Master) bool { return m == dead })
+		alive := slices.DeleteFunc(slices.Clone(c.Masters),
+			func(m *Master) bool { return m == dead })
 		check(alive...)
 		store(alive[0], fmt.Sprintf("while%d", i))
 		gone := fmt.Sprintf("second%d", i)
@@ -59,7 +64,8 @@ func TestCacheBanks(t *testing.T) {
 		t.Errorf("flush of the bank: %v", r)
 	}
 	for _, m := range c.Masters {
-		if r := m.Runner(t, "cache.list", "shared"); r.Code != 0 || strings.Contains(r.Stdout, "-") {
+		if r := m.Runner(t, "cache.list", "shared"); r.Code != 0 ||
+			strings.Contains(r.Stdout, "-") {
 			t.Errorf("%s after the flush: %v", m.ID, r)
 		}
 	}

@@ -15,11 +15,14 @@ const PreviousRelease = "6536d4f10b11eb276dd913eee726510b996e6db2"
 func Previous(t testing.TB) Programs {
 	t.Helper()
 	root := Root(t)
-	if out, err := exec.Command("git", "-C", root, "cat-file", "-e", PreviousRelease+"^{commit}").CombinedOutput(); err != nil {
-		t.Skipf("needs the history with commit %s, for the previous release: %v\n%s", PreviousRelease[:7], err, out)
+	if out, err := exec.Command("git", "-C", root, "cat-file", "-e",
+		PreviousRelease+"^{commit}").CombinedOutput(); err != nil {
+		t.Skipf("needs the history with commit %s, for the previous release: %v\n%s",
+			PreviousRelease[:7], err, out)
 	}
 	src := t.TempDir()
-	archive := exec.Command("sh", "-c", `git -C "$0" archive "$1" | tar -x -C "$2"`, root, PreviousRelease, src)
+	archive := exec.Command("sh", "-c", `git -C "$0" archive "$1" | tar -x -C "$2"`, root,
+		PreviousRelease, src)
 	if out, err := archive.CombinedOutput(); err != nil {
 		t.Fatalf("unpack the previous release: %v\n%s", err, out)
 	}
@@ -56,7 +59,8 @@ func built(t testing.TB, src, name string, flags ...string) Programs {
 		t.Fatal(err)
 	}
 	args := append([]string{"build", "-trimpath"}, flags...)
-	build := exec.Command("go", append(args, "-o", filepath.Join(dir, "clustermaster"), "./cmd/clustermaster")...)
+	build := exec.Command("go", append(args, "-o", filepath.Join(dir, "clustermaster"),
+		"./cmd/clustermaster")...)
 	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build in %s: %v\n%s", src, err, out)

@@ -13,12 +13,14 @@ import (
 	"time"
 )
 
-// TestWrongClock moves the clock of one of three masters by an hour and a day, forwards and backwards, while it follows
-// and while it leads. The others write and run their schedule as before, and cluster.health names it.
+// TestWrongClock moves the clock of one of three masters by an hour and a day, forwards and
+// backwards, while it follows and while it leads. The others write and run their schedule as
+// before, and cluster.health names it.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	ours := Ours(t)
-	c := NewCluster(t, ClusterOptions{Programs: ours, Extra: "schedule:\n  often: {function: test.stdout_print, seconds: 2}\n"})
+	c := NewCluster(t, ClusterOptions{Programs: ours,
+		Extra: "schedule:\n  often: {function: test.stdout_print, seconds: 2}\n"})
 	bad, good := c.Masters[2], c.Masters[0]
 	file := filepath.Join(t.TempDir(), "clock")
 	set := func(off string) {
@@ -46,21 +48,25 @@ func TestWrongClock(t *testing.T) {
 		for _, m := range c.Masters {
 			Eventually(t, 15*time.Second, m.ID+" says that the clock is off by "+off, func() error {
 				r := m.Runner(t, "cluster.health")
-				if r.Code != 1 || !strings.Contains(r.Stdout, bad.ID+" has a clock that is "+says+" those of the others") {
+				if r.Code != 1 || !strings.Contains(r.Stdout, bad.ID+" has a clock that is "+says+
+					" those of the others") {
 					return fmt.Errorf("%v", r)
 				}
 				return nil
 			})
 		}
-		for _, writer := range []*Master{bad, good, c.Masters[1]} { // each writes over what the one before wrote
+		// each writes over what the one before wrote
+		for _, writer := range []*Master{bad, good, c.Masters[1]} {
 			n++
 			value := fmt.Sprintf("value-%d", n)
 			if r := writer.Runner(t, "cache.store", "clock", "key", value); r.Code != 0 {
 				t.Fatalf("with %s: %v", off, r)
 			}
 			for _, reader := range c.Masters {
-				if r := reader.Runner(t, "cache.fetch", "clock", "key"); strings.TrimSpace(r.Stdout) != value {
-					t.Errorf("with %s: %s wrote %s, %s reads\n%v", off, writer.ID, value, reader.ID, r)
+				if r := reader.Runner(t, "cache.fetch", "clock",
+					"key"); strings.TrimSpace(r.Stdout) != value {
+					t.Errorf("with %s: %s wrote %s, %s reads\n%v", off, writer.ID, value,
+						reader.ID, r)
 				}
 			}
 		}

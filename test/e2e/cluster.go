@@ -41,7 +41,8 @@ type ClusterOptions struct {
 	Extra   string // YAML for every master
 }
 
-// Network gives masters addresses other than those on loopback, and may come between them. Masters count from 1.
+// Network gives masters addresses other than those on loopback, and may come between them. Masters
+// count from 1.
 type Network interface {
 	Host(n int) string // the address of a master's ports
 	Peer(n int) string // where other masters reach it
@@ -60,14 +61,16 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	if o.Programs == (Programs{}) {
 		o.Programs = Ours(t)
 	}
-	c := &Cluster{Base: FreeBase(t, o.Masters+1), Dir: Folder(t), Secret: "e2e-secret-0123456789abcdef", programs: o.Programs, options: o}
+	c := &Cluster{Base: FreeBase(t, o.Masters+1), Dir: Folder(t),
+		Secret: "e2e-secret-0123456789abcdef", programs: o.Programs, options: o}
 	for n := 1; n <= o.Masters; n++ {
 		c.Masters = append(c.Masters, c.newMaster(t, n))
 	}
 	return c
 }
 
-// Folder makes a folder with a short name for the test. The name's length is always the same, for texts are wrapped and sockets moved by it.
+// Folder makes a folder with a short name for the test. The name's length is always the same, for
+// texts are wrapped and sockets moved by it.
 func Folder(t testing.TB) string {
 	t.Helper()
 	dir, err := "", os.ErrExist
@@ -142,7 +145,8 @@ func (c *Cluster) WaitReady(t testing.TB, limit time.Duration, masters ...*Maste
 		Eventually(t, limit, m.ID+" is ready", m.Ready)
 	}
 	if c.Balancer != nil {
-		Eventually(t, limit, "the balancer sees the ready masters", func() error { return c.balancerSees(masters) })
+		Eventually(t, limit, "the balancer sees the ready masters",
+			func() error { return c.balancerSees(masters) })
 	}
 }
 
@@ -171,7 +175,8 @@ func (c *Cluster) AddMinions(t testing.TB, prefix, extra string, releases ...str
 	var list []*Minion
 	for _, r := range releases {
 		id := prefix + "-" + strings.ReplaceAll(r, ".", "-")
-		list = append(list, NewMinion(t, c.Dir, MinionOptions{ID: id, Release: r, Master: c.Base.Balancer(), Extra: extra}))
+		list = append(list, NewMinion(t, c.Dir,
+			MinionOptions{ID: id, Release: r, Master: c.Base.Balancer(), Extra: extra}))
 	}
 	for _, m := range list {
 		m.Run(t)
@@ -243,14 +248,16 @@ type Master struct {
 func (c *Cluster) newMaster(t testing.TB, n int) *Master {
 	t.Helper()
 	id := fmt.Sprintf("master%d", n)
-	m := &Master{ID: id, Number: n, Addr: c.Base.Master(n), Dir: filepath.Join(c.Dir, id), programs: c.programs, plain: c.options.Plain, network: c.options.Network}
+	m := &Master{ID: id, Number: n, Addr: c.Base.Master(n), Dir: filepath.Join(c.Dir, id),
+		programs: c.programs, plain: c.options.Plain, network: c.options.Network}
 	if m.network != nil {
 		m.Addr = m.network.Host(n)
 	}
 	m.ConfDir = filepath.Join(m.Dir, "etc")
 	m.Log = filepath.Join(m.Dir, "master.log")
 	m.Process = Process{Name: id, Output: filepath.Join(m.Dir, "output.log")}
-	for _, d := range []string{m.ConfDir, filepath.Join(m.Dir, "run"), filepath.Join(m.Dir, "srv"), filepath.Join(m.Dir, "pillar")} {
+	for _, d := range []string{m.ConfDir, filepath.Join(m.Dir, "run"), filepath.Join(m.Dir, "srv"),
+		filepath.Join(m.Dir, "pillar")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -290,9 +297,11 @@ pillar_roots: {base: [%[4]s/pillar]}
 		}
 	}
 	if m.network != nil {
-		text += fmt.Sprintf("cluster_advertise: %s\nmetrics_listen: %s:%d\n", c.peer(m.Number), m.Addr, MetricsPort)
+		text += fmt.Sprintf("cluster_advertise: %s\nmetrics_listen: %s:%d\n", c.peer(m.Number),
+			m.Addr, MetricsPort)
 	}
-	return text + fmt.Sprintf("cluster_id: e2e\ncluster_peers: [%s]\ncluster_secret: %s\n", strings.Join(peers, ", "), c.Secret)
+	return text + fmt.Sprintf("cluster_id: e2e\ncluster_peers: [%s]\ncluster_secret: %s\n",
+		strings.Join(peers, ", "), c.Secret)
 }
 
 // peer is the address of master n for other masters.
@@ -478,7 +487,8 @@ func PingFrom(masters []*Master, target string) []Pinged {
 	var wg sync.WaitGroup
 	for i, m := range masters {
 		wg.Go(func() {
-			r, err := run(m.test, m.programs.Salt, "-c", m.ConfDir, "--out=json", "--static", target, "test.ping")
+			r, err := run(m.test, m.programs.Salt, "-c", m.ConfDir, "--out=json", "--static",
+				target, "test.ping")
 			list[i] = Pinged{From: m, IDs: answered(r), Result: r, Err: err}
 		})
 	}

@@ -17,8 +17,9 @@ const (
 	fastLimit   = 10 * time.Second
 	// What starting the command may add.
 	slack = 2 * time.Second
-	// For minions of tests that aren't about how a minion of a default configuration connects again: after that 3007 and 3008 look at
-	// their connection each second, in a process of its own.
+	// For minions of tests that aren't about how a minion of a default configuration connects
+	// again: after that 3007 and 3008 look at their connection each second, in a process of its
+	// own.
 	quick = "recon_default: 200\nrecon_max: 1000\nrandom_reauth_delay: 1\nmaster_alive_interval: 3600\n"
 	// Idle limit of the balancer in these tests, above the masters' PING interval.
 	idleLimit = 15 * time.Second
@@ -51,7 +52,8 @@ func TestCluster(t *testing.T) {
 	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}})
 	c.Start(t)
 	c.AddMinions(t, "minion", "", Releases...)
-	c.AddMinions(t, "fast", "recon_default: 1000\nrecon_max: 2000\nrecon_randomize: True\n", Releases...)
+	c.AddMinions(t, "fast", "recon_default: 1000\nrecon_max: 2000\nrecon_randomize: True\n",
+		Releases...)
 	inTurn(t, c, []step{
 		{"AcceptOnce", testAcceptOnce},
 		{"PingFromEveryMaster", testPingFromEvery},
@@ -68,9 +70,10 @@ func TestCluster(t *testing.T) {
 
 // All masters end, in good order or not, and some or all come back.
 //
-// A minion of 3007.15 that loses its master while it returns a job may hang for good, with Salt's own master as well: it makes a ZeroMQ
-// context that nobody closes, and waits in the context's end when Python collects it. Without its socket monitor it leaves connections
-// to ZeroMQ, as 3006 does; docs/operations.md tells administrators.
+// A minion of 3007.15 that loses its master while it returns a job may hang for good, with Salt's
+// own master as well: it makes a ZeroMQ context that nobody closes, and waits in the context's end
+// when Python collects it. Without its socket monitor it leaves connections to ZeroMQ, as 3006
+// does; docs/operations.md tells administrators.
 func TestAllMastersEnd(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -92,12 +95,16 @@ func TestAllMastersEnd(t *testing.T) {
 
 // ids are the minions' ids with a prefix.
 func ids(c *Cluster, prefix string) []string {
-	return slices.DeleteFunc(c.IDs(), func(id string) bool { return !strings.HasPrefix(id, prefix) })
+	return slices.DeleteFunc(c.IDs(), func(id string) bool {
+		return !strings.HasPrefix(id,
+			prefix)
+	})
 }
 
 func testAcceptOnce(t *testing.T, c *Cluster) {
 	for _, m := range c.Masters {
-		Eventually(t, 90*time.Second, "all keys are pending on "+m.ID, func() error { return hasKeys(t, m, "minions_pre", c.IDs()) })
+		Eventually(t, 90*time.Second, "all keys are pending on "+m.ID,
+			func() error { return hasKeys(t, m, "minions_pre", c.IDs()) })
 	}
 	r := c.Masters[1].Key(t, "-A", "-y")
 	if r.Code != 0 {
@@ -153,7 +160,8 @@ func pingAll(t *testing.T, c *Cluster) {
 func testMinionLogs(t *testing.T, c *Cluster) {
 	for _, m := range c.Minions {
 		for _, line := range m.Errors(t, 0) {
-			if !strings.Contains(line, "has cached the public key for this node") { // until it was accepted
+			// until it was accepted
+			if !strings.Contains(line, "has cached the public key for this node") {
 				t.Errorf("%s: %s", m.ID, line)
 			}
 		}
@@ -185,7 +193,8 @@ func testMembersAndRing(t *testing.T, c *Cluster) {
 		if err := m.RunnerJSON(t, &ring, "cluster.ring_info"); err != nil {
 			t.Fatal(err)
 		}
-		if !ring.Clustered || ring.Count != 3 || !slices.Equal(ring.Nodes, want) || ring.Replicas != 3 || len(ring.Shares) != 3 {
+		if !ring.Clustered || ring.Count != 3 || !slices.Equal(ring.Nodes, want) ||
+			ring.Replicas != 3 || len(ring.Shares) != 3 {
 			t.Errorf("%s: ring_info is %+v", m.ID, ring)
 		}
 	}
@@ -224,7 +233,8 @@ func testReturnsEverywhere(t *testing.T, c *Cluster) {
 	for _, from := range c.Masters {
 		jid := job(t, from, "*", "test.echo", "from "+from.ID)
 		for _, m := range c.Masters {
-			Eventually(t, 20*time.Second, "all returns", func() error { return hasReturns(t, m, jid, "from "+from.ID, c.IDs()) })
+			Eventually(t, 20*time.Second, "all returns",
+				func() error { return hasReturns(t, m, jid, "from "+from.ID, c.IDs()) })
 		}
 	}
 }
@@ -243,12 +253,14 @@ func thaw(t *testing.T, m *Master) { m.Thaw(t) }
 // answers within Salt's default gathering, those with short reconnect waits
 // within ten seconds; what was returned before and during is found on every
 // survivor; no minion signs in again. Then the master comes back.
-func testLoss(choose func(*testing.T, *Cluster) *Master, take func(*Process, testing.TB), back func(*testing.T, *Master)) func(*testing.T, *Cluster) {
+func testLoss(choose func(*testing.T, *Cluster) *Master, take func(*Process, testing.TB),
+	back func(*testing.T, *Master)) func(*testing.T, *Cluster) {
 	return func(t *testing.T, c *Cluster) {
 		lost := choose(t, c)
 		others := c.Others(lost)
 		before := job(t, lost, "*", "test.echo", "before")
-		Eventually(t, 20*time.Second, "returns before", func() error { return hasReturns(t, others[0], before, "before", c.IDs()) })
+		Eventually(t, 20*time.Second, "returns before",
+			func() error { return hasReturns(t, others[0], before, "before", c.IDs()) })
 		offsets := logSizes(c)
 
 		start := time.Now()
@@ -257,25 +269,31 @@ func testLoss(choose func(*testing.T, *Cluster) *Master, take func(*Process, tes
 		go func() { done <- PingFrom(others[1:], "fast-*") }()
 		all := PingFrom(others[:1], "*")[0]
 		fast := (<-done)[0]
-		t.Logf("without %s: all answered after %v, those with short waits after %v", lost.ID, all.Took.Round(time.Millisecond), fast.Took.Round(time.Millisecond))
+		t.Logf("without %s: all answered after %v, those with short waits after %v", lost.ID,
+			all.Took.Round(time.Millisecond), fast.Took.Round(time.Millisecond))
 		if all.Err != nil || !slices.Equal(all.IDs, c.IDs()) || all.Took > gatherLimit+slack {
-			t.Errorf("%s lost, ping from %s: want all of %v within %v\n%v %v", lost.ID, all.From.ID, c.IDs(), gatherLimit, all.Result, all.Err)
+			t.Errorf("%s lost, ping from %s: want all of %v within %v\n%v %v", lost.ID, all.From.ID,
+				c.IDs(), gatherLimit, all.Result, all.Err)
 		}
-		if want := ids(c, "fast-"); fast.Err != nil || !slices.Equal(fast.IDs, want) || fast.Took > fastLimit+slack {
-			t.Errorf("%s lost, ping from %s: want all of %v within %v\n%v %v", lost.ID, fast.From.ID, want, fastLimit, fast.Result, fast.Err)
+		if want := ids(c, "fast-"); fast.Err != nil || !slices.Equal(fast.IDs, want) ||
+			fast.Took > fastLimit+slack {
+			t.Errorf("%s lost, ping from %s: want all of %v within %v\n%v %v", lost.ID,
+				fast.From.ID, want, fastLimit, fast.Result, fast.Err)
 		}
 		after := job(t, others[1], "*", "test.echo", "after")
 		for _, m := range others {
 			if err := hasReturns(t, m, before, "before", c.IDs()); err != nil {
 				t.Errorf("a return that was there before is gone: %v", err)
 			}
-			Eventually(t, gatherLimit+slack, "returns after", func() error { return hasReturns(t, m, after, "after", c.IDs()) })
+			Eventually(t, gatherLimit+slack, "returns after",
+				func() error { return hasReturns(t, m, after, "after", c.IDs()) })
 		}
 
 		back(t, lost)
 		c.WaitReady(t, 60*time.Second, c.Masters...)
 		t.Logf("%s was away for %v", lost.ID, time.Since(start).Round(time.Second))
-		Eventually(t, 30*time.Second, "all returns on the master that came back", func() error { return hasReturns(t, lost, after, "after", c.IDs()) })
+		Eventually(t, 30*time.Second, "all returns on the master that came back",
+			func() error { return hasReturns(t, lost, after, "after", c.IDs()) })
 		pingAll(t, c)
 		noSignIns(t, c, offsets)
 	}
@@ -296,7 +314,8 @@ func noSignIns(t *testing.T, c *Cluster, since map[*Minion]int64) {
 	t.Helper()
 	for _, m := range c.Minions {
 		if n, lost := m.SignIns(t, since[m]), m.Losses(t, since[m]); n > lost {
-			t.Errorf("%s signed in again %d times, and lost its publish session %d times", m.ID, n, lost)
+			t.Errorf("%s signed in again %d times, and lost its publish session %d times", m.ID,
+				n, lost)
 		}
 	}
 }
@@ -307,7 +326,8 @@ func testOrderlyStop(t *testing.T, c *Cluster) {
 		offsets := logSizes(c)
 		code, took := m.Stop(t, 30*time.Second)
 		if code != 0 || took > stopLimit {
-			t.Errorf("%s: SIGTERM ended with %d after %v, want 0 within %v", m.ID, code, took, stopLimit)
+			t.Errorf("%s: SIGTERM ended with %d after %v, want 0 within %v", m.ID, code, took,
+				stopLimit)
 		}
 		if _, err := os.Stat(filepath.Join(m.Dir, "master.pid")); err == nil {
 			t.Errorf("%s: its pidfile is still there", m.ID)
@@ -344,7 +364,8 @@ func testIdle(t *testing.T, c *Cluster) {
 	for _, m := range c.Masters {
 		got, r := m.Ping(t)
 		if !slices.Equal(got, c.IDs()) || r.Took > 5*time.Second {
-			t.Errorf("after %v without a job, from %s, want all of %v at once\n%v", still, m.ID, c.IDs(), r)
+			t.Errorf("after %v without a job, from %s, want all of %v at once\n%v", still, m.ID,
+				c.IDs(), r)
 		}
 	}
 }
@@ -371,7 +392,8 @@ func testWrongSecret(t *testing.T, c *Cluster) {
 		return nil
 	})
 	v, err := asked.Members(t)
-	if err != nil || !slices.Equal(v.Voters, []string{"master1", "master2", "master3"}) || len(v.Learners) != 0 {
+	if err != nil || !slices.Equal(v.Voters, []string{"master1", "master2", "master3"}) ||
+		len(v.Learners) != 0 {
 		t.Errorf("members are %+v, %v", v, err)
 	}
 	refused := slices.ContainsFunc(c.Masters, func(m *Master) bool {
@@ -389,7 +411,8 @@ func testWrongSecret(t *testing.T, c *Cluster) {
 
 func testStopAndStart(t *testing.T, c *Cluster) {
 	jid := job(t, c.Masters[0], "*", "test.echo", "kept")
-	Eventually(t, 20*time.Second, "all returns", func() error { return hasReturns(t, c.Masters[2], jid, "kept", c.IDs()) })
+	Eventually(t, 20*time.Second, "all returns",
+		func() error { return hasReturns(t, c.Masters[2], jid, "kept", c.IDs()) })
 	offsets := logSizes(c)
 	for _, m := range c.Masters {
 		if code, took := m.Stop(t, 30*time.Second); code != 0 || took > stopLimit {
@@ -401,7 +424,8 @@ func testStopAndStart(t *testing.T, c *Cluster) {
 		if err := hasKeys(t, m, "minions", c.IDs()); err != nil {
 			t.Errorf("%s: %v", m.ID, err)
 		}
-		Eventually(t, 20*time.Second, "the job is there", func() error { return hasReturns(t, m, jid, "kept", c.IDs()) })
+		Eventually(t, 20*time.Second, "the job is there",
+			func() error { return hasReturns(t, m, jid, "kept", c.IDs()) })
 	}
 	testMembersAndRing(t, c)
 	Eventually(t, 30*time.Second, "all minions answer", func() error {
@@ -422,7 +446,8 @@ func testSingleSurvivor(t *testing.T, c *Cluster) {
 	}
 	alone := c.Masters[2]
 	alone.Run(t)
-	Eventually(t, 60*time.Second, "the survivor serves", func() error { return alone.Probe("/livez") })
+	Eventually(t, 60*time.Second, "the survivor serves",
+		func() error { return alone.Probe("/livez") })
 	Eventually(t, 60*time.Second, "all minions answer the survivor", func() error {
 		if got, r := alone.Ping(t); !slices.Equal(got, c.IDs()) {
 			return fmt.Errorf("%v", r)
@@ -437,10 +462,12 @@ func testSingleSurvivor(t *testing.T, c *Cluster) {
 		t.Errorf("want all of %v at once\n%v", c.IDs(), r)
 	}
 	jid := job(t, alone, "*", "test.echo", "alone")
-	Eventually(t, 20*time.Second, "returns on the survivor", func() error { return hasReturns(t, alone, jid, "alone", c.IDs()) })
+	Eventually(t, 20*time.Second, "returns on the survivor",
+		func() error { return hasReturns(t, alone, jid, "alone", c.IDs()) })
 
 	r = alone.Key(t, "-d", c.IDs()[0], "-y")
-	if r.Code == 0 || !strings.Contains(r.Stdout+r.Stderr, "quorum") && !strings.Contains(r.Stdout+r.Stderr, "majority") {
+	if r.Code == 0 || !strings.Contains(r.Stdout+r.Stderr, "quorum") &&
+		!strings.Contains(r.Stdout+r.Stderr, "majority") {
 		t.Errorf("a key was to be refused deletion, with the reason\n%v", r)
 	}
 
@@ -452,7 +479,8 @@ func testSingleSurvivor(t *testing.T, c *Cluster) {
 		if err := hasKeys(t, m, "minions", c.IDs()); err != nil {
 			t.Errorf("%s: %v", m.ID, err)
 		}
-		Eventually(t, 30*time.Second, "the survivor's job is everywhere", func() error { return hasReturns(t, m, jid, "alone", c.IDs()) })
+		Eventually(t, 30*time.Second, "the survivor's job is everywhere",
+			func() error { return hasReturns(t, m, jid, "alone", c.IDs()) })
 	}
 	pingAll(t, c)
 }
@@ -462,7 +490,8 @@ func testSingleSurvivor(t *testing.T, c *Cluster) {
 func testFounderWiped(t *testing.T, c *Cluster) {
 	founder := c.Masters[0]
 	jid := job(t, c.Masters[1], "*", "test.echo", "old")
-	Eventually(t, 20*time.Second, "all returns", func() error { return hasReturns(t, c.Masters[1], jid, "old", c.IDs()) })
+	Eventually(t, 20*time.Second, "all returns",
+		func() error { return hasReturns(t, c.Masters[1], jid, "old", c.IDs()) })
 	founder.Kill(t)
 	founder.Wipe(t)
 	offsets := logSizes(c)
@@ -473,7 +502,8 @@ func testFounderWiped(t *testing.T, c *Cluster) {
 		if err := hasKeys(t, m, "minions", c.IDs()); err != nil {
 			t.Errorf("%s: %v", m.ID, err)
 		}
-		Eventually(t, 30*time.Second, "the old job", func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
+		Eventually(t, 30*time.Second, "the old job",
+			func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
 	}
 	pingAll(t, c)
 	noSignIns(t, c, offsets)

@@ -25,7 +25,9 @@ func checkTree(t *testing.T, who, dir string) {
 // testCopyFolders asks for whole folders, both ways.
 func testCopyFolders(t *testing.T, c *Cluster) {
 	for _, m := range c.Minions {
-		if got := answers(t, c.Masters[0], m.ID, "cp.get_dir", "salt://web/tree", filepath.Join(m.Dir, "got")); len(got[m.ID].([]any)) != len(tree)+1 { // and the empty folder
+		// and the empty folder
+		if got := answers(t, c.Masters[0], m.ID, "cp.get_dir", "salt://web/tree",
+			filepath.Join(m.Dir, "got")); len(got[m.ID].([]any)) != len(tree)+1 {
 			t.Errorf("%s: cp.get_dir %v", m.ID, got)
 		}
 		checkTree(t, m.ID+": cp.get_dir", filepath.Join(m.Dir, "got/tree"))
@@ -74,7 +76,8 @@ func testCopyFolders(t *testing.T, c *Cluster) {
 	}
 	for _, m := range c.Minions {
 		dir := filepath.Join(m.Dir, "got/tree")
-		if got := answers(t, c.Masters[2], m.ID, "cp.push_dir", dir, "glob=*.txt"); got[m.ID] != true {
+		if got := answers(t, c.Masters[2], m.ID, "cp.push_dir", dir,
+			"glob=*.txt"); got[m.ID] != true {
 			t.Errorf("%s: cp.push_dir %v", m.ID, got)
 		}
 		var listed map[string]map[string]any
@@ -86,24 +89,28 @@ func testCopyFolders(t *testing.T, c *Cluster) {
 			if listed[m.ID][full] == nil {
 				t.Errorf("%s: cp.push_dir pushed no %s, but %v", m.ID, full, listed)
 			}
-			if r := c.Masters[1].Runner(t, "pushed.read", m.ID, full); strings.TrimSuffix(r.Stdout, "\n") != strings.TrimSuffix(want, "\n") {
+			if r := c.Masters[1].Runner(t, "pushed.read", m.ID, full); strings.TrimSuffix(r.Stdout,
+				"\n") != strings.TrimSuffix(want, "\n") {
 				t.Errorf("%s: pushed %s is %v", m.ID, path, r)
 			}
 		}
 	}
 }
 
-// testLinks: file.recurse makes links of links where it is told to, and a source may name its environment.
+// testLinks: file.recurse makes links of links where it is told to, and a source may name its
+// environment.
 func testLinks(t *testing.T, c *Cluster) {
 	got := answers(t, c.Masters[0], "*", "state.sls", "linked,env")
 	for _, m := range c.Minions {
 		if err := checkApplied(got[m.ID], 2); err != nil {
 			t.Errorf("%s: %v", m.ID, err)
 		}
-		if to, err := os.Readlink(filepath.Join(m.Dir, "linked/b.lnk")); err != nil || to != "a.txt" {
+		if to, err := os.Readlink(filepath.Join(m.Dir, "linked/b.lnk")); err != nil ||
+			to != "a.txt" {
 			t.Errorf("%s: the link is %q, %v", m.ID, to, err)
 		}
-		if b, err := os.ReadFile(filepath.Join(m.Dir, "dev.txt")); err != nil || string(b) != "of dev\n" {
+		if b, err := os.ReadFile(filepath.Join(m.Dir, "dev.txt")); err != nil ||
+			string(b) != "of dev\n" {
 			t.Errorf("%s: dev.txt is %q, %v", m.ID, b, err)
 		}
 	}
@@ -113,19 +120,23 @@ func testLinks(t *testing.T, c *Cluster) {
 func testLargePillar(t *testing.T, c *Cluster) {
 	large := strings.Repeat("0123456789abcdef", 1<<16)
 	for _, m := range c.Masters {
-		writeBelow(t, m.Dir, "pillar/common.sls", []byte(stateFiles["pillar/common.sls"]+"large: "+large+"\nkinds: {true: 'yes', 2: two, null: none, 2.5: half, 'ünï': [[1, [2]], {z: 1, a: 2}]}\n"))
+		writeBelow(t, m.Dir, "pillar/common.sls",
+			[]byte(stateFiles["pillar/common.sls"]+"large: "+large+
+				"\nkinds: {true: 'yes', 2: two, null: none, 2.5: half, 'ünï': [[1, [2]], {z: 1, a: 2}]}\n"))
 	}
 	answers(t, c.Masters[0], "*", "saltutil.refresh_pillar", "wait=True")
 	// The minions take the sum, for returns of more than max_event_size are cut short by them.
 	want := fmt.Sprintf("map[sum:%x]", sha256.Sum256([]byte(large)))
-	for id, v := range answers(t, c.Masters[1], "*", "slsutil.renderer", "string=sum: {{ pillar.large | sha256 }}") {
+	for id, v := range answers(t, c.Masters[1], "*", "slsutil.renderer",
+		"string=sum: {{ pillar.large | sha256 }}") {
 		if fmt.Sprint(v) != want {
 			t.Errorf("%s: %v, want %s", id, v, want)
 		}
 	}
 	for _, m := range c.Minions {
 		r := c.Masters[2].Salt(t, "--out=raw", m.ID, "pillar.raw", "kinds")
-		if want := "{'" + m.ID + "': {True: 'yes', 2: 'two', None: 'none', 2.5: 'half', 'ünï': [[1, [2]], {'z': 1, 'a': 2}]}}\n"; r.Stdout != want {
+		if want := "{'" + m.ID +
+			"': {True: 'yes', 2: 'two', None: 'none', 2.5: 'half', 'ünï': [[1, [2]], {'z': 1, 'a': 2}]}}\n"; r.Stdout != want {
 			t.Errorf("%v, want %s", r, want)
 		}
 	}
@@ -143,7 +154,8 @@ func testBrokenPillar(t *testing.T, c *Cluster) {
 	for _, m := range c.Minions {
 		r := c.Masters[1].Salt(t, "--out=json", "--static", "--timeout=60", m.ID, "state.apply")
 		broken := strings.HasPrefix(m.Release, "3008")
-		if refused := strings.Contains(r.Stdout, "Pillar failed to render"); refused != broken || refused && !strings.Contains(r.Stdout, "Rendering SLS 'new' failed") {
+		if refused := strings.Contains(r.Stdout, "Pillar failed to render"); refused != broken ||
+			refused && !strings.Contains(r.Stdout, "Rendering SLS 'new' failed") {
 			t.Errorf("%s: %v", m.ID, r)
 		}
 	}

@@ -30,7 +30,8 @@ func sessions(t testing.TB, addr string, port int) int {
 	}
 	ip := slices.Clone(net.ParseIP(addr).To4())
 	slices.Reverse(ip) // the table has it as a number of this machine's byte order
-	local := strings.ToUpper(hex.EncodeToString(ip) + ":" + strconv.FormatInt(0x10000+int64(port), 16)[1:])
+	local := strings.ToUpper(hex.EncodeToString(ip) + ":" + strconv.FormatInt(0x10000+int64(port),
+		16)[1:])
 	const established = "01"
 	n := 0
 	for line := range strings.Lines(string(table)) {

@@ -31,7 +31,8 @@ func masterFingerprint(t *testing.T, m *Master) string {
 	t.Helper()
 	r := m.Key(t, "-F", "master")
 	for line := range strings.Lines(r.Stdout) {
-		if name, sum, ok := strings.Cut(strings.TrimSpace(line), ":  "); ok && strings.HasSuffix(name, ".pub") {
+		if name, sum, ok := strings.Cut(strings.TrimSpace(line), ":  "); ok &&
+			strings.HasSuffix(name, ".pub") {
 			return sum
 		}
 	}
@@ -57,11 +58,13 @@ func oneCluster(t *testing.T, c *Cluster, fingerprint string) {
 	}
 }
 
-// A stand-alone master gets cluster_id, cluster_secret and cluster_peers, and two new masters beside it: in every order of
-// their starts there is one cluster, with the key, minions, jobs and pillar of the old master.
+// A stand-alone master gets cluster_id, cluster_secret and cluster_peers, and two new masters
+// beside it: in every order of their starts there is one cluster, with the key, minions, jobs and
+// pillar of the old master.
 func TestFromOneMasterToThree(t *testing.T) {
 	t.Parallel()
-	for name, order := range map[string][]int{"OldFirst": {1, 0, 2}, "OldLast": {0, 2, 1}, "OldInBetween": {0, 1, 2}} {
+	for name, order := range map[string][]int{"OldFirst": {1, 0, 2}, "OldLast": {0, 2, 1},
+		"OldInBetween": {0, 1, 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fromOneToThree(t, order, name == "OldLast")
@@ -74,18 +77,22 @@ func fromOneToThree(t *testing.T, order []int, withMinion bool) {
 	old := c.Masters[1]
 	clustered := old.Config(t)
 	old.Configure(t, withoutCluster(clustered))
-	put(t, pillarDir(old), map[string]string{"top.sls": "base: {'*': [who]}\n", "who.sls": "who: the old master\n"})
+	put(t, pillarDir(old), map[string]string{"top.sls": "base: {'*': [who]}\n",
+		"who.sls": "who: the old master\n"})
 	old.Run(t)
 	c.WaitReady(t, 30*time.Second, old)
 	var before string
 	if withMinion {
-		minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3006.28", Master: old.Addr, Extra: quick})
+		minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3006.28",
+			Master: old.Addr, Extra: quick})
 		c.Minions = []*Minion{minion}
 		minion.Run(t)
 		acceptAll(t, c, old)
-		Eventually(t, 90*time.Second, "the minion answers", func() error { return answersAll(t, c, old) })
+		Eventually(t, 90*time.Second, "the minion answers",
+			func() error { return answersAll(t, c, old) })
 		before = job(t, old, "minion", "test.echo", "before")
-		Eventually(t, 30*time.Second, "the job has returned", func() error { return hasReturns(t, old, before, "before", c.IDs()) })
+		Eventually(t, 30*time.Second, "the job has returned",
+			func() error { return hasReturns(t, old, before, "before", c.IDs()) })
 	}
 	fingerprint := masterFingerprint(t, old)
 	offsets := logSizes(c)
@@ -97,7 +104,9 @@ func fromOneToThree(t *testing.T, order []int, withMinion bool) {
 		m := c.Masters[i]
 		m.Run(t)
 		Eventually(t, 30*time.Second, m.ID+" runs", func() error {
-			if b, err := os.ReadFile(m.Log); err != nil || !strings.Contains(string(b), "not a member of the cluster yet") && m.Ready() != nil {
+			if b, err := os.ReadFile(m.Log); err != nil ||
+				!strings.Contains(string(b), "not a member of the cluster yet") &&
+					m.Ready() != nil {
 				return errors.New("neither ready nor waiting")
 			}
 			return nil
@@ -113,24 +122,30 @@ func fromOneToThree(t *testing.T, order []int, withMinion bool) {
 		return
 	}
 	for _, m := range c.Masters {
-		Eventually(t, 90*time.Second, "the minion answers "+m.ID, func() error { return answersAll(t, c, m) })
+		Eventually(t, 90*time.Second, "the minion answers "+m.ID,
+			func() error { return answersAll(t, c, m) })
 		if err := hasReturns(t, m, before, "before", c.IDs()); err != nil {
 			t.Errorf("%s has lost the job of before: %v", m.ID, err)
 		}
-		if r := m.Salt(t, "minion", "pillar.get", "who", "--out=txt"); strings.TrimSpace(r.Stdout) != "minion: the old master" {
+		if r := m.Salt(t, "minion", "pillar.get", "who",
+			"--out=txt"); strings.TrimSpace(r.Stdout) != "minion: the old master" {
 			t.Errorf("%s: pillar: %v", m.ID, r)
 		}
 	}
 	noComplaint(t, c, offsets)
 }
 
-// Of three boxes the last one has what a Salt master left in pki_dir: it founds, with its key and minions, although its
-// cluster_pki_dir is another folder, and another box has a key that no minion knows.
+// Of three boxes the last one has what a Salt master left in pki_dir: it founds, with its key and
+// minions, although its cluster_pki_dir is another folder, and another box has a key that no minion
+// knows.
 func TestTheFormerMasterFounds(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 3})
 	old := c.Masters[2]
-	old.Configure(t, old.Config(t)+fmt.Sprintf("cluster_pki_dir: %s/cluster_pki\ncluster_isolated_filesystem: True\n", old.Dir))
+	old.Configure(t,
+		old.Config(t)+
+			fmt.Sprintf("cluster_pki_dir: %s/cluster_pki\ncluster_isolated_filesystem: True\n",
+				old.Dir))
 	for _, m := range []*Master{c.Masters[1], old} {
 		private, _ := keyPair(t)
 		put(t, filepath.Join(m.Dir, "pki"), map[string]string{"master.pem": private})
@@ -147,7 +162,8 @@ func TestTheFormerMasterFounds(t *testing.T) {
 			t.Errorf("%s: %v", m.ID, err)
 		}
 	}
-	for m, want := range map[*Master]string{old: old.Dir + "/pki/master.pem", c.Masters[1]: "RSA key left out: the cluster has another"} {
+	for m, want := range map[*Master]string{old: old.Dir + "/pki/master.pem",
+		c.Masters[1]: "RSA key left out: the cluster has another"} {
 		if b, err := os.ReadFile(m.Log); err != nil || !strings.Contains(string(b), want) {
 			t.Errorf("%s has not logged %q: %v", m.ID, want, err)
 		}
@@ -170,7 +186,8 @@ func keyPair(t *testing.T) (private, public string) {
 	return block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), block("PUBLIC KEY", pub)
 }
 
-// The key that minions know can be taken to another master: a minion of ours goes on with Salt's own, untouched.
+// The key that minions know can be taken to another master: a minion of ours goes on with Salt's
+// own, untouched.
 func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 	t.Parallel()
 	salts := Theirs(t, "3008.3")
@@ -179,7 +196,8 @@ func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 	m.Configure(t, withoutCluster(m.Config(t)))
 	m.Run(t)
 	c.WaitReady(t, 30*time.Second, m)
-	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3006.28", Master: m.Addr, Extra: quick})
+	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3006.28", Master: m.Addr,
+		Extra: quick})
 	c.Minions = []*Minion{minion}
 	minion.Run(t)
 	acceptAll(t, c, m)
@@ -199,7 +217,8 @@ func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 		{[]string{dir, "confirm=True"}, 0, dir + "/cluster.pem"},
 		{[]string{dir, "confirm=True"}, 1, "cluster.pem is there already; name another folder"},
 	} {
-		if r := m.Runner(t, append([]string{"cluster.export_key"}, tt.args...)...); r.Code != tt.code || !strings.Contains(r.Stdout, tt.want) {
+		if r := m.Runner(t, append([]string{"cluster.export_key"},
+			tt.args...)...); r.Code != tt.code || !strings.Contains(r.Stdout, tt.want) {
 			t.Errorf("want %q, got %v", tt.want, r)
 		}
 	}
@@ -210,7 +229,8 @@ func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 	}
 	offsets := logSizes(c)
 	m.Stop(t, 20*time.Second)
-	for from, to := range map[string]string{"cluster.pem": "master.pem", "cluster.pub": "master.pub"} {
+	for from, to := range map[string]string{"cluster.pem": "master.pem",
+		"cluster.pub": "master.pub"} {
 		if err := os.Rename(filepath.Join(dir, from), filepath.Join(m.Dir, "pki", to)); err != nil {
 			t.Fatal(err)
 		}
@@ -218,17 +238,20 @@ func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 	m.Use(salts)
 	m.plain = true
 	m.Run(t)
-	Eventually(t, 120*time.Second, "the minion answers Salt's master", func() error { return answersAll(t, c, m) })
+	Eventually(t, 120*time.Second, "the minion answers Salt's master",
+		func() error { return answersAll(t, c, m) })
 	noComplaint(t, c, offsets)
 }
 
-// A second master with the first one's cachedir is refused, and nothing tells it to take away what the first one needs.
+// A second master with the first one's cachedir is refused, and nothing tells it to take away what
+// the first one needs.
 func TestASharedCachedirIsRefused(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 2})
 	first, second := c.Masters[0], c.Masters[1]
 	first.Configure(t, withoutCluster(first.Config(t)))
-	shared := strings.NewReplacer("cachedir: "+second.Dir, "cachedir: "+first.Dir, "root_dir: "+second.Dir, "root_dir: /")
+	shared := strings.NewReplacer("cachedir: "+second.Dir, "cachedir: "+first.Dir,
+		"root_dir: "+second.Dir, "root_dir: /")
 	second.Configure(t, withoutCluster(shared.Replace(second.Config(t))))
 	first.Run(t)
 	c.WaitReady(t, 30*time.Second, first)
@@ -237,7 +260,8 @@ func TestASharedCachedirIsRefused(t *testing.T) {
 		t.Errorf("the second master ended with %d, %v", code, err)
 	}
 	said := tail(second.Log, 1<<20) + tail(second.Output, 1<<20)
-	if !strings.Contains(said, "give each master a cachedir of its own") || strings.Contains(said, "remove the") || strings.Contains(said, "delete") {
+	if !strings.Contains(said, "give each master a cachedir of its own") ||
+		strings.Contains(said, "remove the") || strings.Contains(said, "delete") {
 		t.Errorf("it says %s", said)
 	}
 	if err := first.Ready(); err != nil {
@@ -248,7 +272,8 @@ func TestASharedCachedirIsRefused(t *testing.T) {
 	c.WaitReady(t, 30*time.Second, first)
 }
 
-// All masters get new addresses and keep their disks: no recovery is needed, and keys can be changed again.
+// All masters get new addresses and keep their disks: no recovery is needed, and keys can be
+// changed again.
 func TestAllMastersGetNewAddresses(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 3})

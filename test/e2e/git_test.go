@@ -27,7 +27,8 @@ func gitIn(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
+	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
+		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -71,7 +72,8 @@ func servesGit(t *testing.T, m *Master, commit, file string) error {
 func TestGit(t *testing.T) {
 	t.Parallel()
 	repo := gitRepo(t)
-	extra := "fileserver_backend: [git, roots]\ngitfs_remotes:\n  - file://" + repo + ":\n    - name: states\n    - update_interval: 1\n"
+	extra := "fileserver_backend: [git, roots]\ngitfs_remotes:\n  - file://" + repo +
+		":\n    - name: states\n    - update_interval: 1\n"
 	c := NewCluster(t, ClusterOptions{Extra: extra})
 	c.StartMasters(t)
 	all := func(what string, masters []*Master, commit, file string) {
@@ -93,13 +95,15 @@ func TestGit(t *testing.T) {
 	leader := c.Leader(t, c.Masters[0])
 	others := c.Others(leader)
 	second := gitCommit(t, repo, map[string]string{"second": "2"})
-	Eventually(t, time.Minute, "one master serves the second commit", func() error { return servesGit(t, others[0], second, "second") })
+	Eventually(t, time.Minute, "one master serves the second commit",
+		func() error { return servesGit(t, others[0], second, "second") })
 	leader.Kill(t)
 	all("two masters serve the second commit", others, second, "second")
 	third := gitCommit(t, repo, map[string]string{"third": "3"})
 	all("the next leader fetches", others, third, "third")
 
-	// The leader that died comes back, and another master joins, while the repository is away: commits come from the others.
+	// The leader that died comes back, and another master joins, while the repository is away:
+	// commits come from the others.
 	if err := os.Rename(repo, repo+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +120,8 @@ func TestGit(t *testing.T) {
 		Changed bool     `json:"changed"`
 		Files   []string `json:"files"`
 	}
-	if err := from.RunnerJSON(t, &change, "cluster.git_rollback", "states", "base", "test=True"); err != nil {
+	if err := from.RunnerJSON(t, &change, "cluster.git_rollback", "states", "base",
+		"test=True"); err != nil {
 		t.Fatal(err)
 	}
 	if change.To != second || change.Changed || !slices.Equal(change.Files, []string{"D third"}) {

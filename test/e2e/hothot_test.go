@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// TestMinionOfSeveralMasters has minions that know no balancer: each is signed in to every master at once (Salt's hot-hot list). Every
-// publication reaches such a minion once per master; it must run it once.
+// TestMinionOfSeveralMasters has minions that know no balancer: each is signed in to every master
+// at once (Salt's hot-hot list). Every publication reaches such a minion once per master; it must
+// run it once.
 func TestMinionOfSeveralMasters(t *testing.T) {
 	t.Parallel()
 	Venvs(t)
@@ -22,7 +23,8 @@ func TestMinionOfSeveralMasters(t *testing.T) {
 	c.StartMasters(t)
 	all := "[" + strings.Join(c.Addrs(), ", ") + "]"
 	for _, release := range Releases {
-		m := NewMinion(t, c.Dir, MinionOptions{ID: "hot-" + strings.ReplaceAll(release, ".", "-"), Release: release, Master: all, Extra: quick})
+		m := NewMinion(t, c.Dir, MinionOptions{ID: "hot-" + strings.ReplaceAll(release, ".", "-"),
+			Release: release, Master: all, Extra: quick})
 		m.Run(t)
 		c.Minions = append(c.Minions, m)
 	}
@@ -38,10 +40,12 @@ func TestMinionOfSeveralMasters(t *testing.T) {
 		})
 	}
 	for _, m := range c.Masters {
-		Eventually(t, 60*time.Second, "all minions answer "+m.ID, func() error { return allAnswer(t, c, m) })
+		Eventually(t, 60*time.Second, "all minions answer "+m.ID,
+			func() error { return allAnswer(t, c, m) })
 	}
 	for _, m := range c.Masters {
-		if lists, err := m.Keys(t); err != nil || !slices.Equal(lists["minions"], c.IDs()) || len(lists["minions_denied"]) > 0 {
+		if lists, err := m.Keys(t); err != nil || !slices.Equal(lists["minions"], c.IDs()) ||
+			len(lists["minions_denied"]) > 0 {
 			t.Errorf("keys on %s: %v %v", m.ID, lists, err)
 		}
 	}
@@ -77,7 +81,8 @@ func (k *marks) order(t *testing.T, c *Cluster, masters ...*Master) {
 	var wg sync.WaitGroup
 	for i, m := range masters {
 		wg.Go(func() {
-			r, err := run(m.test, m.programs.Salt, "-c", m.ConfDir, "--out=json", "--static", "--timeout=30", "*",
+			r, err := run(m.test, m.programs.Salt, "-c", m.ConfDir, "--out=json", "--static",
+				"--timeout=30", "*",
 				"cmd.retcode", `echo {{ grains["id"] }} >> `+k.path, "template=jinja")
 			got := map[string]any{}
 			if err == nil {
@@ -95,7 +100,8 @@ func (k *marks) order(t *testing.T, c *Cluster, masters ...*Master) {
 	k.ordered += len(masters)
 }
 
-// check tells whether each minion ran each job once. The answers were there before, so nothing is still to come but a second run.
+// check tells whether each minion ran each job once. The answers were there before, so nothing is
+// still to come but a second run.
 func (k *marks) check(t *testing.T, c *Cluster) {
 	t.Helper()
 	b, err := os.ReadFile(k.path)
@@ -113,14 +119,16 @@ func (k *marks) check(t *testing.T, c *Cluster) {
 	}
 }
 
-// testHotLoss kills a master: the minions' sessions with the others don't notice, and the one that comes back is found again.
+// testHotLoss kills a master: the minions' sessions with the others don't notice, and the one that
+// comes back is found again.
 func testHotLoss(t *testing.T, c *Cluster, k *marks) {
 	dead := c.Masters[1]
 	dead.Kill(t)
 	k.order(t, c, c.Others(dead)...)
 	dead.Run(t)
 	Eventually(t, 60*time.Second, dead.ID+" is ready", dead.Ready)
-	Eventually(t, 90*time.Second, "all minions answer "+dead.ID, func() error { return allAnswer(t, c, dead) })
+	Eventually(t, 90*time.Second, "all minions answer "+dead.ID,
+		func() error { return allAnswer(t, c, dead) })
 	k.order(t, c, c.Masters...)
 	k.check(t, c)
 }

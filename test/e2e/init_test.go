@@ -15,7 +15,8 @@ func TestInit(t *testing.T) {
 	c := NewCluster(t, ClusterOptions{})
 	dir := filepath.Join(c.Dir, "init")
 	program := filepath.Join(filepath.Dir(c.programs.Master), "clustermaster")
-	r := Command(t, program, "init", "--peers", strings.Join(c.Addrs(), ","), "--dir", dir, "--balancer", c.Base.Balancer())
+	r := Command(t, program, "init", "--peers", strings.Join(c.Addrs(), ","), "--dir", dir,
+		"--balancer", c.Base.Balancer())
 	if r.Code != 0 || !strings.Contains(r.Stdout, "salt-run cluster.members") {
 		t.Fatal(r)
 	}
@@ -24,7 +25,8 @@ func TestInit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		own, _, _ := strings.Cut(m.Config(t), "cluster_id:") // folders of the test, in place of /etc/salt and /srv
+		// folders of the test, in place of /etc/salt and /srv
+		own, _, _ := strings.Cut(m.Config(t), "cluster_id:")
 		_, own, _ = strings.Cut(own, "\nuser:")
 		shared, _, _ := strings.Cut(string(b), "file_roots:")
 		m.Configure(t, shared+"user:"+own)

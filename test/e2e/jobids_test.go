@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// jobIDsOptions let an event publish jobs whose ids it chooses; the returns of the first are not to be kept.
+// jobIDsOptions let an event publish jobs whose ids it chooses; the returns of the first are not to
+// be kept.
 const jobIDsOptions = "unique_jid: True\nreactor: ['own/jobs': ['DIR/jobs.sls']]\n"
 
 const jobIDsSLS = `
@@ -33,8 +34,9 @@ func describe(t *testing.T, m *Master, jid string) (d described, err error) {
 	return d, m.RunnerJSON(t, &d, "jobs.list_job", jid)
 }
 
-// testJobIDs: ids of unique_jid are those of one master, minions work under them, and nocache of a publish holds on every master, though the one that
-// published dies and knows nothing when the returns come.
+// testJobIDs: ids of unique_jid are those of one master, minions work under them, and nocache of a
+// publish holds on every master, though the one that published dies and knows nothing when the
+// returns come.
 func testJobIDs(t *testing.T, c *Cluster) {
 	form := regexp.MustCompile(`20\d{18}_\d{7}(\d{10})\b`)
 	made := map[string]bool{}
@@ -46,7 +48,8 @@ func testJobIDs(t *testing.T, c *Cluster) {
 		}
 		made[jid[1]] = true
 		Eventually(t, 60*time.Second, "returns of "+jid[0], func() error {
-			if d, err := describe(t, c.Masters[0], jid[0]); err != nil || len(d.Result) < len(c.Minions) {
+			if d, err := describe(t, c.Masters[0], jid[0]); err != nil ||
+				len(d.Result) < len(c.Minions) {
 				return fmt.Errorf("%+v, %v", d, err)
 			}
 			return nil
@@ -59,7 +62,8 @@ func testJobIDs(t *testing.T, c *Cluster) {
 	publisher, others := c.Masters[0], c.Others(c.Masters[0])
 	now := strings.Replace(time.Now().UTC().Format("20060102150405.000000"), ".", "", 1)
 	gone, kept := now+"_1", now+"_2"
-	if r := publisher.Runner(t, "event.send", "own/jobs", fmt.Sprintf("{gone: '%s', kept: '%s'}", gone, kept)); r.Code != 0 {
+	if r := publisher.Runner(t, "event.send", "own/jobs",
+		fmt.Sprintf("{gone: '%s', kept: '%s'}", gone, kept)); r.Code != 0 {
 		t.Fatalf("%v", r)
 	}
 	Eventually(t, 60*time.Second, "all minions run the jobs", func() error {
@@ -77,7 +81,8 @@ func testJobIDs(t *testing.T, c *Cluster) {
 	publisher.Run(t)
 	Eventually(t, 90*time.Second, "the returns have come", func() error {
 		d, err := describe(t, others[0], kept)
-		if n := early + uncached(t, c.Masters); err != nil || len(d.Result) < len(c.Minions) || n < len(c.Minions) {
+		if n := early + uncached(t, c.Masters); err != nil || len(d.Result) < len(c.Minions) ||
+			n < len(c.Minions) {
 			return fmt.Errorf("%+v, %v; %d of %s", d, err, n, gone)
 		}
 		return nil
@@ -85,7 +90,8 @@ func testJobIDs(t *testing.T, c *Cluster) {
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 	for _, m := range c.Masters {
 		d, err := describe(t, m, gone)
-		if slices.Sort(d.Minions); err != nil || d.Function != "test.sleep" || len(d.Result) > 0 || !slices.Equal(d.Minions, c.IDs()) {
+		if slices.Sort(d.Minions); err != nil || d.Function != "test.sleep" || len(d.Result) > 0 ||
+			!slices.Equal(d.Minions, c.IDs()) {
 			t.Errorf("%s says %+v, %v", m.ID, d, err)
 		}
 	}
@@ -107,7 +113,8 @@ func uncached(t *testing.T, masters []*Master) (n int) {
 		}
 		for line := range strings.Lines(string(b)) {
 			var more int
-			if strings.HasPrefix(line, "clustermaster_returns_total{") && strings.Contains(line, `"nocache"`) {
+			if strings.HasPrefix(line, "clustermaster_returns_total{") &&
+				strings.Contains(line, `"nocache"`) {
 				if _, err := fmt.Sscan(line[strings.LastIndex(line, " "):], &more); err != nil {
 					t.Fatal(err)
 				}

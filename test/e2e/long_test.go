@@ -47,7 +47,8 @@ func TestLossesAtRandom(t *testing.T) {
 		text := fmt.Sprintf("job %d", len(jobs))
 		jid := job(t, from, "*", "test.echo", text)
 		jobs[jid] = text
-		Eventually(t, 2*gatherLimit, "all returns of "+text, func() error { return hasReturns(t, from, jid, text, c.IDs()) })
+		Eventually(t, 2*gatherLimit, "all returns of "+text,
+			func() error { return hasReturns(t, from, jid, text, c.IDs()) })
 	}
 	for round := range 12 {
 		lost := c.Masters[rng.IntN(len(c.Masters))]

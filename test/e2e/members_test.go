@@ -20,11 +20,13 @@ func TestMembers(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
-	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}, Extra: "cluster_voter_timeout: 5\n"})
+	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit},
+		Extra: "cluster_voter_timeout: 5\n"})
 	c.Start(t)
 	c.AddMinions(t, "minion", quick, Releases...)
 	acceptAll(t, c, c.Masters[0])
-	Eventually(t, 60*time.Second, "all minions answer", func() error { return answersAll(t, c, c.Masters[0]) })
+	Eventually(t, 60*time.Second, "all minions answer",
+		func() error { return answersAll(t, c, c.Masters[0]) })
 
 	m := &orders{c: c}
 	for _, step := range []struct {
@@ -49,7 +51,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// serveAlone is when a started master that hears no leader serves minions from what it has (cluster.Config.ServeWithout).
+// serveAlone is when a started master that hears no leader serves minions from what it has
+// (cluster.Config.ServeWithout).
 const serveAlone = 15 * time.Second
 
 // orders is the cluster that orders are given to, and the secrets that it had.
@@ -113,11 +116,14 @@ func (o *orders) describes(t *testing.T) {
 			r := report(t, m)
 			for _, p := range o.c.Masters {
 				got := r.Peers[p.ID]
-				if got.State != "voter" || got.Phase != "member" || !got.Ready || got.Address != p.Addr+":4520" || got.Version == "" || got.Lag == nil || got.LastContact == nil || *got.LastContact > 5 {
+				if got.State != "voter" || got.Phase != "member" || !got.Ready ||
+					got.Address != p.Addr+":4520" || got.Version == "" || got.Lag == nil ||
+					got.LastContact == nil || *got.LastContact > 5 {
 					return fmt.Errorf("%s is %+v", p.ID, got)
 				}
 			}
-			if r.Node != m.ID || r.Version <= 0 || r.Term <= 0 || r.Leader == "" || len(r.Unhealthy)+len(r.Demoted)+len(r.Removed) != 0 {
+			if r.Node != m.ID || r.Version <= 0 || r.Term <= 0 || r.Leader == "" ||
+				len(r.Unhealthy)+len(r.Demoted)+len(r.Removed) != 0 {
 				return fmt.Errorf("%+v", r)
 			}
 			return nil
@@ -135,14 +141,16 @@ func (o *orders) refuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"cluster.remove", "nosuch"}, 1, "Exception occurred in runner cluster.remove: peer nosuch: not in the cluster; see salt-run cluster.members"},
+		{[]string{"cluster.remove", "nosuch"}, 1,
+			"Exception occurred in runner cluster.remove: peer nosuch: not in the cluster; see salt-run cluster.members"},
 		{[]string{"cluster.remove", m.ID}, 1, "is this master"},
 		{[]string{"cluster.promote", "nosuch"}, 1, "not in the cluster"},
 		{[]string{"cluster.transfer_leader", "nosuch"}, 1, "not in the cluster"},
 		{[]string{"cluster.remove"}, 0, "missing 1 required positional argument: 'peer'"},
 		{[]string{"cluster.ring_create", "jobs", "master1"}, 1, "see salt-run cluster.ring_info"},
 	} {
-		if r := m.Runner(t, tt.args...); r.Code != tt.code || !strings.Contains(r.Stdout+r.Stderr, tt.want) {
+		if r := m.Runner(t, tt.args...); r.Code != tt.code ||
+			!strings.Contains(r.Stdout+r.Stderr, tt.want) {
 			t.Errorf("want code %d and %q\n%v", tt.code, tt.want, r)
 		}
 	}
@@ -159,17 +167,21 @@ func (o *orders) votes(t *testing.T) {
 	if v := report(t, by); v.Leader != peer.ID {
 		t.Errorf("the leader is %s", v.Leader)
 	}
-	if v := order(t, by, "cluster.demote", peer.Addr); v["demoted"] != peer.ID || v["voter_count"] != 2.0 {
+	if v := order(t, by, "cluster.demote", peer.Addr); v["demoted"] != peer.ID ||
+		v["voter_count"] != 2.0 {
 		t.Errorf("%v", v)
 	}
 	v := report(t, o.c.Masters[1])
-	if !slices.Equal(v.Learners, []string{peer.ID}) || !slices.Equal(v.Demoted, []string{peer.ID}) || v.Peers[peer.ID].State != "learner" || v.Leader == peer.ID {
+	if !slices.Equal(v.Learners, []string{peer.ID}) ||
+		!slices.Equal(v.Demoted, []string{peer.ID}) || v.Peers[peer.ID].State != "learner" ||
+		v.Leader == peer.ID {
 		t.Errorf("after demotion of the leader: %+v", v)
 	}
 	if err := answersAll(t, o.c, peer); err != nil {
 		t.Errorf("through a learner: %v", err)
 	}
-	if v := order(t, peer, "cluster.promote", peer.ID); v["promoted"] != peer.ID || v["voter"] != true {
+	if v := order(t, peer, "cluster.promote", peer.ID); v["promoted"] != peer.ID ||
+		v["voter"] != true {
 		t.Errorf("%v", v)
 	}
 	if v := report(t, by); len(v.Voters) != 3 || len(v.Demoted) != 0 {
@@ -188,7 +200,8 @@ func (o *orders) drains(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 	if peer.Probe("/readyz") == nil || peer.Probe("/livez") != nil {
-		t.Errorf("a drained master must live and not be ready: %v, %v", peer.Probe("/livez"), peer.Probe("/readyz"))
+		t.Errorf("a drained master must live and not be ready: %v, %v", peer.Probe("/livez"),
+			peer.Probe("/readyz"))
 	}
 	Eventually(t, 30*time.Second, "the balancer leaves it out", func() error {
 		up, err := o.c.Balancer.Up("")
@@ -205,10 +218,12 @@ func (o *orders) drains(t *testing.T) {
 	if v := report(t, by); v.Peers[peer.ID].State != "draining" || v.Leader == peer.ID {
 		t.Errorf("after the drain: %+v", v)
 	}
-	if r := by.Runner(t, "cluster.health"); r.Code != 1 || !strings.Contains(r.Stdout, "is drained; salt-run cluster.undrain ends that") {
+	if r := by.Runner(t, "cluster.health"); r.Code != 1 ||
+		!strings.Contains(r.Stdout, "is drained; salt-run cluster.undrain ends that") {
 		t.Errorf("%v", r)
 	}
-	Eventually(t, 30*time.Second, "all minions answer", func() error { return answersAll(t, o.c, by) })
+	Eventually(t, 30*time.Second, "all minions answer",
+		func() error { return answersAll(t, o.c, by) })
 	// Maintenance: it stops and comes back, still drained.
 	if code, _ := peer.Stop(t, 30*time.Second); code != 0 {
 		t.Errorf("it ended with %d", code)
@@ -225,7 +240,8 @@ func (o *orders) drains(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 	o.c.WaitReady(t, 60*time.Second, o.c.Masters...)
-	Eventually(t, 30*time.Second, "all minions answer", func() error { return answersAll(t, o.c, by) })
+	Eventually(t, 30*time.Second, "all minions answer",
+		func() error { return answersAll(t, o.c, by) })
 	noSignIns(t, o.c, offsets)
 }
 
@@ -293,7 +309,8 @@ func (o *orders) rotatesSecret(t *testing.T) {
 	}
 	last.Run(t)
 	o.c.WaitReady(t, 60*time.Second, o.c.Masters...)
-	if !strings.Contains(tail(last.Log, 1<<20), "cluster_secret in the configuration is not the cluster's") {
+	if !strings.Contains(tail(last.Log, 1<<20),
+		"cluster_secret in the configuration is not the cluster's") {
 		t.Error("it does not say that its configuration is old")
 	}
 	o.c.Secret = secret
@@ -327,7 +344,8 @@ func (o *orders) gone(t *testing.T, peer *Master, flags ...string) map[string]an
 	return v
 }
 
-// shut is nil once the minion ports of m are closed and no session is left on them, as the kernel has it.
+// shut is nil once the minion ports of m are closed and no session is left on them, as the kernel
+// has it.
 func shut(t *testing.T, m *Master) error {
 	t.Helper()
 	for _, port := range []int{PublishPort, RequestPort} {
@@ -347,17 +365,20 @@ func (o *orders) lists(t *testing.T) {
 	alive := o.c.Others(dead)
 	for _, m := range alive {
 		Eventually(t, 30*time.Second, m.ID+" lists the dead voter", func() error {
-			if r := report(t, m); !slices.Equal(r.Unhealthy, []string{dead.ID}) || r.Peers[dead.ID].State != "unreachable" {
+			if r := report(t, m); !slices.Equal(r.Unhealthy, []string{dead.ID}) ||
+				r.Peers[dead.ID].State != "unreachable" {
 				return fmt.Errorf("%+v", r)
 			}
 			return nil
 		})
 	}
-	if r := alive[0].Runner(t, "cluster.health"); r.Code != 1 || !strings.Contains(r.Stdout, dead.ID+" is unreachable") {
+	if r := alive[0].Runner(t, "cluster.health"); r.Code != 1 ||
+		!strings.Contains(r.Stdout, dead.ID+" is unreachable") {
 		t.Errorf("%v", r)
 	}
 	// Two of three: removing the living one would leave no quorum.
-	if r := alive[0].Runner(t, "cluster.remove", alive[1].ID); r.Code != 1 || !strings.Contains(r.Stdout, "no quorum") {
+	if r := alive[0].Runner(t, "cluster.remove", alive[1].ID); r.Code != 1 ||
+		!strings.Contains(r.Stdout, "no quorum") {
 		t.Errorf("%v", r)
 	}
 	dead.Run(t)
@@ -374,7 +395,8 @@ func (o *orders) removes(t *testing.T) {
 	o.secrets = append(o.secrets, secret)
 	rest := o.c.Masters[:2]
 	for _, m := range rest {
-		Eventually(t, 60*time.Second, "all minions answer "+m.ID, func() error { return answersAll(t, o.c, m) })
+		Eventually(t, 60*time.Second, "all minions answer "+m.ID,
+			func() error { return answersAll(t, o.c, m) })
 	}
 	// A restart does not help it, nor a wiped disk, nor the new secret.
 	if code, _ := peer.Stop(t, 30*time.Second); code != 0 {
@@ -425,7 +447,8 @@ func (o *orders) allows(t *testing.T) {
 	}
 	o.c.WaitReady(t, 90*time.Second, o.c.Masters...)
 	for _, m := range o.c.Masters {
-		Eventually(t, 60*time.Second, "all minions answer "+m.ID, func() error { return answersAll(t, o.c, m) })
+		Eventually(t, 60*time.Second, "all minions answer "+m.ID,
+			func() error { return answersAll(t, o.c, m) })
 		if v := report(t, m); len(v.Voters) != 3 || slices.Contains(v.Removed, peer.ID) {
 			t.Errorf("%+v", v)
 		}
@@ -461,7 +484,8 @@ func (o *orders) removesByFile(t *testing.T) {
 		}
 		return nil
 	})
-	Eventually(t, 60*time.Second, "all minions answer", func() error { return answersAll(t, o.c, m) })
+	Eventually(t, 60*time.Second, "all minions answer",
+		func() error { return answersAll(t, o.c, m) })
 	order(t, m, "cluster.allow", peer.ID)
 	o.c.WaitReady(t, 90*time.Second, o.c.Masters...)
 	Eventually(t, 20*time.Second, "its file is back", func() error {
@@ -477,7 +501,8 @@ func (o *orders) keepsSecrets(t *testing.T) {
 		t.Fatalf("%d secrets known", len(o.secrets))
 	}
 	has := func(text []byte) bool {
-		return slices.ContainsFunc(o.secrets, func(s string) bool { return bytes.Contains(text, []byte(s)) })
+		return slices.ContainsFunc(o.secrets,
+			func(s string) bool { return bytes.Contains(text, []byte(s)) })
 	}
 	jobs := map[string]struct{ Function string }{}
 	if err := o.c.Masters[0].RunnerJSON(t, &jobs, "jobs.list_jobs"); err != nil {
@@ -489,8 +514,10 @@ func (o *orders) keepsSecrets(t *testing.T) {
 			continue
 		}
 		looked++
-		if r := o.c.Masters[0].Runner(t, "jobs.print_job", jid, "--out=json"); r.Code != 0 || has([]byte(r.Stdout)) || !strings.Contains(r.Stdout, "cluster.r") {
-			t.Errorf("job %s of %s tells a secret, or was not found: exit code %d", jid, job.Function, r.Code)
+		if r := o.c.Masters[0].Runner(t, "jobs.print_job", jid, "--out=json"); r.Code != 0 ||
+			has([]byte(r.Stdout)) || !strings.Contains(r.Stdout, "cluster.r") {
+			t.Errorf("job %s of %s tells a secret, or was not found: exit code %d", jid,
+				job.Function, r.Code)
 		}
 	}
 	if looked < 4 {
@@ -548,11 +575,14 @@ func TestQuorumLostForGood(t *testing.T) {
 	c.Start(t)
 	c.AddMinions(t, "minion", quick, "3008.3", "3006.28")
 	acceptAll(t, c, c.Masters[0])
-	Eventually(t, 60*time.Second, "all minions answer", func() error { return answersAll(t, c, c.Masters[0]) })
+	Eventually(t, 60*time.Second, "all minions answer",
+		func() error { return answersAll(t, c, c.Masters[0]) })
 	jid := job(t, c.Masters[0], "*", "test.echo", "old")
-	Eventually(t, 20*time.Second, "all returns", func() error { return hasReturns(t, c.Masters[0], jid, "old", c.IDs()) })
+	Eventually(t, 20*time.Second, "all returns",
+		func() error { return hasReturns(t, c.Masters[0], jid, "old", c.IDs()) })
 	survivor, wiped := c.Masters[2], c.Masters[:2]
-	if r := survivor.Runner(t, "cluster.recover", "confirm=e2e"); r.Code != 1 || !strings.Contains(r.Stdout, "there is a quorum") {
+	if r := survivor.Runner(t, "cluster.recover", "confirm=e2e"); r.Code != 1 ||
+		!strings.Contains(r.Stdout, "there is a quorum") {
 		t.Errorf("%v", r)
 	}
 	for _, m := range wiped {
@@ -574,16 +604,20 @@ func TestQuorumLostForGood(t *testing.T) {
 	if r := survivor.Key(t, "-d", c.IDs()[0], "-y"); r.Code == 0 {
 		t.Errorf("the survivor deletes a key alone\n%v", r)
 	}
-	if r := survivor.Runner(t, "cluster.health"); r.Code != 1 || !strings.Contains(r.Stdout, "salt-run cluster.recover") {
+	if r := survivor.Runner(t, "cluster.health"); r.Code != 1 ||
+		!strings.Contains(r.Stdout, "salt-run cluster.recover") {
 		t.Errorf("%v", r)
 	}
 	for _, args := range [][]string{{"cluster.recover"}, {"cluster.recover", "confirm=yes"}} {
-		if r := survivor.Runner(t, args...); r.Code != 1 || !strings.Contains(r.Stdout, "nothing done yet") || !strings.Contains(r.Stdout, "confirm=e2e") {
+		if r := survivor.Runner(t, args...); r.Code != 1 ||
+			!strings.Contains(r.Stdout, "nothing done yet") ||
+			!strings.Contains(r.Stdout, "confirm=e2e") {
 			t.Errorf("%v", r)
 		}
 	}
 	pid := survivor.PID()
-	if r := survivor.Runner(t, "cluster.recover", "confirm=e2e"); r.Code != 0 || !strings.Contains(r.Stdout, "given_up") {
+	if r := survivor.Runner(t, "cluster.recover", "confirm=e2e"); r.Code != 0 ||
+		!strings.Contains(r.Stdout, "given_up") {
 		t.Fatalf("%v", r)
 	}
 	c.WaitReady(t, 90*time.Second, c.Masters...)
@@ -594,8 +628,10 @@ func TestQuorumLostForGood(t *testing.T) {
 		if err := hasKeys(t, m, "minions", c.IDs()); err != nil {
 			t.Errorf("%s: %v", m.ID, err)
 		}
-		Eventually(t, 60*time.Second, "all minions answer "+m.ID, func() error { return answersAll(t, c, m) })
-		Eventually(t, 30*time.Second, "the old job on "+m.ID, func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
+		Eventually(t, 60*time.Second, "all minions answer "+m.ID,
+			func() error { return answersAll(t, c, m) })
+		Eventually(t, 30*time.Second, "the old job on "+m.ID,
+			func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
 		if v := report(t, m); len(v.Voters) != 3 {
 			t.Errorf("%s: %+v", m.ID, v)
 		}
@@ -608,16 +644,19 @@ func TestQuorumLostForGood(t *testing.T) {
 func TestBackupBringsAClusterBack(t *testing.T) {
 	t.Parallel()
 	Venvs(t)
-	c := NewCluster(t, ClusterOptions{Extra: "keys.cache_driver: mmap_key\n"}) // with which Salt's own masters never join
+	// with which Salt's own masters never join
+	c := NewCluster(t, ClusterOptions{Extra: "keys.cache_driver: mmap_key\n"})
 	c.StartMasters(t)
-	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3", Master: c.Masters[1].Addr, Extra: quick})
+	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3",
+		Master: c.Masters[1].Addr, Extra: quick})
 	minion.Run(t)
 	c.Minions = []*Minion{minion}
 	acceptAll(t, c, c.Masters[0])
 	m := c.Masters[1]
 	Eventually(t, 60*time.Second, "the minion answers", func() error { return answersAll(t, c, m) })
 	jid := job(t, m, "*", "test.echo", "old")
-	Eventually(t, 20*time.Second, "all returns", func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
+	Eventually(t, 20*time.Second, "all returns",
+		func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
 
 	file, phrase := filepath.Join(c.Dir, "cluster.backup"), filepath.Join(c.Dir, "passphrase")
 	if err := os.WriteFile(phrase, []byte("correct horse battery staple\n"), 0o600); err != nil {
@@ -661,10 +700,12 @@ func TestBackupBringsAClusterBack(t *testing.T) {
 	if err := hasKeys(t, m, "minions", nil); err != nil {
 		t.Fatalf("the new cluster knows a key: %v", err)
 	}
-	if r := m.Runner(t, "cluster.restore", file, "passphrase=not the right one"); r.Code != 1 || !strings.Contains(r.Stdout, "wrong passphrase") {
+	if r := m.Runner(t, "cluster.restore", file, "passphrase=not the right one"); r.Code != 1 ||
+		!strings.Contains(r.Stdout, "wrong passphrase") {
 		t.Errorf("%v", r)
 	}
-	if v := order(t, m, "cluster.restore", file, "passphrase_file="+phrase, "jobs=True"); v["restored"] != true || v["keys"] != 1.0 {
+	if v := order(t, m, "cluster.restore", file, "passphrase_file="+phrase,
+		"jobs=True"); v["restored"] != true || v["keys"] != 1.0 {
 		t.Errorf("restored %v", v)
 	}
 	for _, m := range c.Masters {
@@ -674,15 +715,19 @@ func TestBackupBringsAClusterBack(t *testing.T) {
 	}
 	offset := minion.LogSize()
 	minion.Thaw(t)
-	Eventually(t, 90*time.Second, "the minion answers the new cluster", func() error { return answersAll(t, c, m) })
+	Eventually(t, 90*time.Second, "the minion answers the new cluster",
+		func() error { return answersAll(t, c, m) })
 	for _, line := range minion.Errors(t, offset) {
 		if strings.Contains(line, "public key") || strings.Contains(line, "master key") {
 			t.Errorf("the minion complains: %s", line)
 		}
 	}
-	Eventually(t, 30*time.Second, "the old job", func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
+	Eventually(t, 30*time.Second, "the old job",
+		func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
 	for _, m := range c.Masters {
-		if log, err := os.ReadFile(m.Log); err != nil || bytes.Contains(log, []byte("correct horse")) || bytes.Contains(log, []byte("not the right one")) {
+		if log, err := os.ReadFile(m.Log); err != nil ||
+			bytes.Contains(log, []byte("correct horse")) ||
+			bytes.Contains(log, []byte("not the right one")) {
 			t.Errorf("%s has the passphrase in its log, or none: %v", m.ID, err)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 
 // daemon are the shell commands that start and stop a master in the background.
 func daemonCommands(m *Master, p Programs) (start, stop string) {
-	return fmt.Sprintf("%s -c %s -d >/dev/null 2>&1", p.Master, m.ConfDir), fmt.Sprintf("kill $(cat %s)", filepath.Join(m.Dir, "master.pid"))
+	return fmt.Sprintf("%s -c %s -d >/dev/null 2>&1", p.Master, m.ConfDir),
+		fmt.Sprintf("kill $(cat %s)", filepath.Join(m.Dir, "master.pid"))
 }
 
 // endDaemon ends the master of the pidfile.
@@ -39,7 +40,8 @@ func (m *Master) endDaemon(t *testing.T) {
 	}
 }
 
-// pinger pings a minion again and again, a second after each answer, by the command of the master that runs.
+// pinger pings a minion again and again, a second after each answer, by the command of the master
+// that runs.
 type pinger struct {
 	mu           sync.Mutex // guards what follows
 	good, missed int
@@ -58,7 +60,8 @@ func startPinger(t *testing.T, m *Master, id string, ours, theirs Programs) *pin
 			if _, err := os.Stat(filepath.Join(m.Dir, "run", "clustermaster.sock")); err == nil {
 				prog = ours
 			}
-			r, err := run("", prog.Salt, "-c", m.ConfDir, "--out=json", "--static", "-t", "5", id, "test.ping")
+			r, err := run("", prog.Salt, "-c", m.ConfDir, "--out=json", "--static", "-t", "5", id,
+				"test.ping")
 			p.mu.Lock()
 			if err == nil && slices.Contains(answered(r), id) {
 				p.good++
@@ -87,7 +90,8 @@ func (p *pinger) stop() {
 	<-p.ended
 }
 
-// answer waits until a ping that begins from now on is answered, and tells what was since the last call.
+// answer waits until a ping that begins from now on is answered, and tells what was since the last
+// call.
 func (p *pinger) answer(t *testing.T, after string) {
 	t.Helper()
 	p.mu.Lock()
@@ -103,12 +107,13 @@ func (p *pinger) answer(t *testing.T, after string) {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.Logf("%s: %d pings answered, %d missed, longest time without an answer %v", after, p.good, p.missed, p.gap.Round(100*time.Millisecond))
+	t.Logf("%s: %d pings answered, %d missed, longest time without an answer %v", after, p.good,
+		p.missed, p.gap.Round(100*time.Millisecond))
 	p.good, p.missed, p.gap = 0, 0, 0
 }
 
-// TestMigration takes a real Salt master with a real minion to this master and back, under pings. The minion keeps its key and is
-// not restarted.
+// TestMigration takes a real Salt master with a real minion to this master and back, under pings.
+// The minion keeps its key and is not restarted.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CLUSTERMASTER_LONG") == "" {
@@ -119,7 +124,8 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// TestMigrationSteps applies and rolls back without a Salt: a folder of keys as Salt leaves it, and this master in Salt's place.
+// TestMigrationSteps applies and rolls back without a Salt: a folder of keys as Salt leaves it, and
+// this master in Salt's place.
 func TestMigrationSteps(t *testing.T) {
 	t.Parallel()
 	ours := Ours(t)
@@ -147,21 +153,27 @@ func TestMigrationSteps(t *testing.T) {
 	start, stop := daemonCommands(m, ours)
 	t.Cleanup(func() { m.endDaemon(t) })
 	tool := func(args ...string) Result {
-		return Command(t, filepath.Join(filepath.Dir(ours.Master), "clustermaster"), append([]string{"migrate", "-c", m.ConfDir}, args...)...)
+		return Command(t, filepath.Join(filepath.Dir(ours.Master), "clustermaster"),
+			append([]string{"migrate", "-c", m.ConfDir}, args...)...)
 	}
-	if r := tool("plan"); r.Code == 1 || !strings.Contains(r.Stdout, "Keys: 1 accepted, 1 pending") {
+	if r := tool("plan"); r.Code == 1 ||
+		!strings.Contains(r.Stdout, "Keys: 1 accepted, 1 pending") {
 		t.Errorf("plan: %v", r)
 	}
-	if r := tool("apply", "--stop", "true", "--start", "echo no such package; exit 1", "--undo", start); r.Code != 1 || !strings.Contains(r.Stderr, "Salt's master was put back") {
+	if r := tool("apply", "--stop", "true", "--start", "echo no such package; exit 1", "--undo",
+		start); r.Code != 1 || !strings.Contains(r.Stderr, "Salt's master was put back") {
 		t.Fatalf("apply that fails: %v", r)
 	}
 	m.endDaemon(t)
-	for _, left := range []string{filepath.Join(m.Dir, "cache", "clustermaster"), filepath.Join(pki, ".clustermaster_export")} { // Salt's master would leave neither
+	// Salt's master would leave neither
+	for _, left := range []string{filepath.Join(m.Dir, "cache", "clustermaster"),
+		filepath.Join(pki, ".clustermaster_export")} {
 		if err := os.RemoveAll(left); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if r := tool("apply", "--stop", "true", "--start", start, "--undo", "true"); r.Code != 0 || !strings.Contains(r.Stdout, "compared 2 keys") {
+	if r := tool("apply", "--stop", "true", "--start", start, "--undo", "true"); r.Code != 0 ||
+		!strings.Contains(r.Stdout, "compared 2 keys") {
 		t.Fatalf("apply: %v", r)
 	}
 	if r := m.Key(t, "-y", "-a", "web2"); r.Code != 0 {
@@ -171,25 +183,32 @@ func TestMigrationSteps(t *testing.T) {
 		t.Fatalf("rollback: %v", r)
 	}
 	for path, there := range map[string]bool{
-		filepath.Join(pki, "minions", "web2"): true, filepath.Join(pki, "minions_pre", "web2"): false, filepath.Join(m.ConfDir, "master.d", "clustermaster.conf"): false,
+		filepath.Join(pki, "minions", "web2"):                      true,
+		filepath.Join(pki, "minions_pre", "web2"):                  false,
+		filepath.Join(m.ConfDir, "master.d", "clustermaster.conf"): false,
 	} {
 		if _, err := os.Stat(path); (err == nil) != there {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if r := tool("plan"); r.Code != 1 || !strings.Contains(r.Stdout, "data of this master are there already") {
+	if r := tool("plan"); r.Code != 1 ||
+		!strings.Contains(r.Stdout, "data of this master are there already") {
 		t.Errorf("plan where this master has data: %v", r)
 	}
 }
 
 func migrate(t *testing.T, release string) {
 	ours, theirs := Ours(t), Theirs(t, release)
-	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: theirs, Extra: "auto_accept: True\nworker_threads: 3\n"})
+	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: theirs,
+		Extra: "auto_accept: True\nworker_threads: 3\n"})
 	m := c.Masters[0]
 	tool := func(args ...string) Result {
-		return Command(t, filepath.Join(filepath.Dir(ours.Master), "clustermaster"), append([]string{"migrate", "-c", m.ConfDir, "--salt-master", theirs.Master}, args...)...)
+		return Command(t, filepath.Join(filepath.Dir(ours.Master), "clustermaster"),
+			append([]string{"migrate", "-c", m.ConfDir, "--salt-master", theirs.Master},
+				args...)...)
 	}
-	if r := tool("plan"); r.Code != 1 || !strings.Contains(r.Stdout, "is this the box of the Salt master?") {
+	if r := tool("plan"); r.Code != 1 ||
+		!strings.Contains(r.Stdout, "is this the box of the Salt master?") {
 		t.Errorf("plan without a key: %v", r)
 	}
 	startTheirs, stop := daemonCommands(m, theirs)
@@ -204,7 +223,8 @@ func migrate(t *testing.T, release string) {
 	pings.answer(t, "before")
 	pid := minion.PID()
 	var ran struct{ JID string }
-	r := Command(t, theirs.Salt, "-c", m.ConfDir, "--out=json", "--show-jid", minion.ID, "test.echo", "from before")
+	r := Command(t, theirs.Salt, "-c", m.ConfDir, "--out=json", "--show-jid", minion.ID,
+		"test.echo", "from before")
 	if _, after, ok := strings.Cut(r.Stdout, "jid: "); ok {
 		ran.JID, _, _ = strings.Cut(after, "\n")
 	}
@@ -218,12 +238,15 @@ func migrate(t *testing.T, release string) {
 		Keys     map[string]int
 		Blockers []string
 	}
-	if err := json.Unmarshal([]byte(r.Stdout), &p); err != nil || r.Code == 1 || p.Keys["minions"] != 1 || !strings.Contains(p.Release, release) || len(p.Blockers) > 0 {
+	if err := json.Unmarshal([]byte(r.Stdout), &p); err != nil || r.Code == 1 ||
+		p.Keys["minions"] != 1 || !strings.Contains(p.Release, release) || len(p.Blockers) > 0 {
 		t.Fatalf("plan: %v\n%v", err, r)
 	}
 	// A master that can't start puts Salt's back, with nothing changed.
-	r = tool("apply", "--stop", stop, "--start", "echo there is no such package; exit 1", "--undo", startTheirs)
-	if r.Code != 1 || !strings.Contains(r.Stderr, "there is no such package; Salt's master was put back") {
+	r = tool("apply", "--stop", stop, "--start", "echo there is no such package; exit 1", "--undo",
+		startTheirs)
+	if r.Code != 1 || !strings.Contains(r.Stderr,
+		"there is no such package; Salt's master was put back") {
 		t.Fatalf("apply that fails: %v", r)
 	}
 	if _, err := os.Stat(filepath.Join(m.ConfDir, "master.d", "clustermaster.conf")); err == nil {
@@ -243,7 +266,8 @@ func migrate(t *testing.T, release string) {
 	if r := m.Salt(t, "-G", "e2e:"+release, "test.ping"); !strings.Contains(r.Stdout, minion.ID) {
 		t.Errorf("grains of before: %v", r)
 	}
-	if r := tool("apply", "--stop", stop, "--start", startOurs); r.Code != 1 || !strings.Contains(r.Stderr, "it is applied already") {
+	if r := tool("apply", "--stop", stop, "--start", startOurs); r.Code != 1 ||
+		!strings.Contains(r.Stderr, "it is applied already") {
 		t.Errorf("a second apply: %v", r)
 	}
 	fresh := NewMinion(t, c.Dir, MinionOptions{ID: "fresh", Release: release, Master: m.Addr})
@@ -261,19 +285,23 @@ func migrate(t *testing.T, release string) {
 	t.Log(r.Stdout)
 	pings.answer(t, "rollback")
 	m.Use(theirs)
-	if r := m.Key(t, "-l", "acc"); !strings.Contains(r.Stdout, "kept") || !strings.Contains(r.Stdout, "fresh") {
+	if r := m.Key(t, "-l", "acc"); !strings.Contains(r.Stdout, "kept") ||
+		!strings.Contains(r.Stdout, "fresh") {
 		t.Errorf("keys after the return: %v", r)
 	}
-	Eventually(t, 60*time.Second, "the minion that was accepted meanwhile answers Salt's master", func() error {
-		if ids := answered(m.Salt(t, "--out=json", "--static", "fresh", "test.ping")); len(ids) != 1 {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	Eventually(t, 60*time.Second, "the minion that was accepted meanwhile answers Salt's master",
+		func() error {
+			if ids := answered(m.Salt(t, "--out=json", "--static", "fresh",
+				"test.ping")); len(ids) != 1 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
 	if !minion.Running() || minion.PID() != pid {
 		t.Error("the minion was restarted")
 	}
-	if r := tool("rollback", "--stop", stop, "--start", startTheirs); r.Code != 1 || !strings.Contains(r.Stderr, "no migration is recorded") {
+	if r := tool("rollback", "--stop", stop, "--start", startTheirs); r.Code != 1 ||
+		!strings.Contains(r.Stderr, "no migration is recorded") {
 		t.Errorf("a second rollback: %v", r)
 	}
 }

@@ -38,7 +38,8 @@ func NewMinion(t testing.TB, dir string, o MinionOptions) *Minion {
 	m.confDir = filepath.Join(m.Dir, "etc")
 	m.Log = filepath.Join(m.Dir, "minion.log")
 	m.Process = Process{Name: "salt-minion " + m.ID, Output: filepath.Join(m.Dir, "output.log")}
-	for _, d := range []string{m.confDir, filepath.Join(m.Dir, "pki"), filepath.Join(m.Dir, "run")} {
+	for _, d := range []string{m.confDir, filepath.Join(m.Dir, "pki"),
+		filepath.Join(m.Dir, "run")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
 		}

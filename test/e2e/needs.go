@@ -92,5 +92,6 @@ func Theirs(t testing.TB, release string) Programs {
 }
 
 func programs(dir string) Programs {
-	return Programs{Master: filepath.Join(dir, "salt-master"), Salt: filepath.Join(dir, "salt"), Key: filepath.Join(dir, "salt-key"), Run: filepath.Join(dir, "salt-run")}
+	return Programs{Master: filepath.Join(dir, "salt-master"), Salt: filepath.Join(dir, "salt"),
+		Key: filepath.Join(dir, "salt-key"), Run: filepath.Join(dir, "salt-run")}
 }

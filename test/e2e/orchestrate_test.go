@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// longWay is an orchestration of every kind of step. MARKS is a folder in which each minion says that it is at the second one.
+// longWay is an orchestration of every kind of step. MARKS is a folder in which each minion says
+// that it is at the second one.
 const longWay = `
 ping:
   salt.function: [{name: test.ping}, {tgt: '*'}, {expect_minions: True}]
@@ -42,8 +43,9 @@ both:
 
 const shortWay = "one:\n  salt.function: [{name: test.ping}, {tgt: '*'}, {expect_minions: True}]\n"
 
-// TestOrchestration: an orchestration ends right, every minion in every step, though another master than the one that runs it is killed while the
-// minions are at work: the leader first, then a follower. The event that it waits for is fired at a third master.
+// TestOrchestration: an orchestration ends right, every minion in every step, though another master
+// than the one that runs it is killed while the minions are at work: the leader first, then a
+// follower. The event that it waits for is fired at a third master.
 func TestOrchestration(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -52,7 +54,8 @@ func TestOrchestration(t *testing.T) {
 	c.Start(t)
 	c.AddMinions(t, "minion", quick, Releases...)
 	for _, m := range c.Masters {
-		Eventually(t, 90*time.Second, "all keys are pending on "+m.ID, func() error { return hasKeys(t, m, "minions_pre", c.IDs()) })
+		Eventually(t, 90*time.Second, "all keys are pending on "+m.ID,
+			func() error { return hasKeys(t, m, "minions_pre", c.IDs()) })
 	}
 	if r := c.Masters[0].Key(t, "-A", "-y"); r.Code != 0 {
 		t.Fatal(r)
@@ -80,13 +83,16 @@ func TestOrchestration(t *testing.T) {
 	}
 }
 
-// orchestrated runs longWay on a master, lets something happen while all minions are at work, and fires the event it waits for at another master.
+// orchestrated runs longWay on a master, lets something happen while all minions are at work, and
+// fires the event it waits for at another master.
 func orchestrated(t *testing.T, c *Cluster, m *Master, happen func(), fires *Master) {
 	t.Helper()
 	marks := t.TempDir()
-	for name, text := range map[string]string{"long.sls": strings.ReplaceAll(longWay, "MARKS", marks), "short.sls": shortWay, "apply.sls": "changed:\n  test.succeed_with_changes: []\n"} {
+	for name, text := range map[string]string{"long.sls": strings.ReplaceAll(longWay, "MARKS",
+		marks), "short.sls": shortWay, "apply.sls": "changed:\n  test.succeed_with_changes: []\n"} {
 		for _, one := range c.Masters {
-			if err := os.WriteFile(filepath.Join(one.Dir, "srv", name), []byte(text), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(one.Dir, "srv", name), []byte(text),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -97,7 +103,8 @@ func orchestrated(t *testing.T, c *Cluster, m *Master, happen func(), fires *Mas
 	}
 	ended := make(chan end, 1)
 	go func() {
-		r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "state.orchestrate", "long", "--out=json")
+		r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "state.orchestrate", "long",
+			"--out=json")
 		ended <- end{r, err}
 	}()
 	Eventually(t, 60*time.Second, "all minions are at work", func() error {
@@ -129,7 +136,8 @@ func orchestrated(t *testing.T, c *Cluster, m *Master, happen func(), fires *Mas
 	}
 }
 
-// wentWell looks through the document of longWay: every state true, and every minion in those that say what minions did.
+// wentWell looks through the document of longWay: every state true, and every minion in those that
+// say what minions did.
 func wentWell(r Result, ids []string) error {
 	var doc struct {
 		Retcode int
@@ -147,7 +155,8 @@ func wentWell(r Result, ids []string) error {
 		return err
 	}
 	if r.Code != 0 || doc.Retcode != 0 || len(doc.Data) != 1 {
-		return fmt.Errorf("exit code %d, retcode %d, %d masters", r.Code, doc.Retcode, len(doc.Data))
+		return fmt.Errorf("exit code %d, retcode %d, %d masters", r.Code, doc.Retcode,
+			len(doc.Data))
 	}
 	var errs []error
 	for _, states := range doc.Data {

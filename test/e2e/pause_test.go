@@ -20,8 +20,8 @@ const steps = `
 {% endfor %}
 `
 
-// TestPausedFromOtherMasters: what other masters ask of an orchestration reaches it: to wait, to go on, to end. One whose salt-run is interrupted ends
-// as well.
+// TestPausedFromOtherMasters: what other masters ask of an orchestration reaches it: to wait, to go
+// on, to end. One whose salt-run is interrupted ends as well.
 func TestPausedFromOtherMasters(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})
@@ -29,7 +29,8 @@ func TestPausedFromOtherMasters(t *testing.T) {
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 	runs, second, third := c.Masters[0], c.Masters[1], c.Masters[2]
 	marks := t.TempDir()
-	if err := os.WriteFile(filepath.Join(runs.Dir, "srv", "steps.sls"), []byte(strings.ReplaceAll(steps, "MARKS", marks)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(runs.Dir, "srv", "steps.sls"),
+		[]byte(strings.ReplaceAll(steps, "MARKS", marks)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	marked := func(name string) error {
@@ -49,7 +50,9 @@ func TestPausedFromOtherMasters(t *testing.T) {
 	start := func(jid string, args ...string) chan Result {
 		ended := make(chan Result, 1)
 		go func() {
-			r, err := run(runs.test, runs.programs.Run, append([]string{"-c", runs.ConfDir, "--jid", jid, "state.orchestrate", "steps"}, args...)...)
+			r, err := run(runs.test, runs.programs.Run,
+				append([]string{"-c", runs.ConfDir, "--jid", jid, "state.orchestrate", "steps"},
+					args...)...)
 			if err != nil {
 				r.Stderr += err.Error()
 			}
@@ -73,18 +76,21 @@ func TestPausedFromOtherMasters(t *testing.T) {
 
 	clean()
 	must(third, "state.soft_kill", ends, "two")
-	if r := <-start(ends); r.Code != 0 || marked("one") != nil || marked("two") == nil || !strings.Contains(r.Stdout, "Total states run:     1") {
+	if r := <-start(ends); r.Code != 0 || marked("one") != nil || marked("two") == nil ||
+		!strings.Contains(r.Stdout, "Total states run:     1") {
 		t.Errorf("it did not end before the second step: %v", r)
 	}
 	Eventually(t, 10*time.Second, "nothing is left of it", func() error {
-		if r := second.Runner(t, "cache.list", "state_pause", "--out=json"); strings.Contains(r.Stdout, ends) || strings.Contains(r.Stdout, waits) {
+		if r := second.Runner(t, "cache.list", "state_pause",
+			"--out=json"); strings.Contains(r.Stdout, ends) || strings.Contains(r.Stdout, waits) {
 			return errors.New(r.Stdout)
 		}
 		return nil
 	})
 
 	clean()
-	cmd := exec.Command(runs.programs.Run, "-c", runs.ConfDir, "state.orchestrate", "steps", "pillar={two: sleep 600}")
+	cmd := exec.Command(runs.programs.Run, "-c", runs.ConfDir, "state.orchestrate", "steps",
+		"pillar={two: sleep 600}")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +100,8 @@ func TestPausedFromOtherMasters(t *testing.T) {
 		t.Error("exit code 0 of an interrupted orchestration")
 	}
 	Eventually(t, 30*time.Second, "the end on the master", func() error {
-		if r := runs.Runner(t, "jobs.master", "--out=json"); strings.Contains(r.Stdout, "state.orchestrate") {
+		if r := runs.Runner(t, "jobs.master", "--out=json"); strings.Contains(r.Stdout,
+			"state.orchestrate") {
 			return fmt.Errorf("still running: %s", r.Stdout)
 		}
 		return nil

@@ -186,7 +186,8 @@ type Result struct {
 }
 
 func (r Result) String() string {
-	return fmt.Sprintf("$ %s\n(exit %d after %v)\n%s%s", r.Command, r.Code, r.Took.Round(time.Millisecond), r.Stdout, r.Stderr)
+	return fmt.Sprintf("$ %s\n(exit %d after %v)\n%s%s", r.Command, r.Code,
+		r.Took.Round(time.Millisecond), r.Stdout, r.Stderr)
 }
 
 // commandLimit is when a command that hangs is ended.
@@ -220,7 +221,8 @@ func run(test, path string, args ...string) (Result, error) {
 	err := cmd.Wait()
 	timer.Stop()
 	discharge(pid, cmd.ProcessState)
-	r := Result{Command: strings.Join(append([]string{path}, args...), " "), Stdout: stdout.String(), Stderr: stderr.String(), Took: watch.took()}
+	r := Result{Command: strings.Join(append([]string{path}, args...), " "),
+		Stdout: stdout.String(), Stderr: stderr.String(), Took: watch.took()}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):

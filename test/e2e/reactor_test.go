@@ -107,14 +107,16 @@ react:
     - args: {match: '{{ mark }}'}
 `
 
-// TestReactorAndSchedule: an event is reacted to once in the cluster, whatever master it enters; an entry of the schedule runs once a period; both while
-// masters are killed.
+// TestReactorAndSchedule: an event is reacted to once in the cluster, whatever master it enters; an
+// entry of the schedule runs once a period; both while masters are killed.
 func TestReactorAndSchedule(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
 	dir := Folder(t)
-	for name, text := range map[string]string{"react.sls": reactSLS, "orchestrate.sls": orchestrateSLS, "files.sls": filesSLS, "loop.sls": "loop:\n  runner.test.arg: [{args: {n: 'mark loop of {{ data.user }}'}}]\n"} {
+	for name, text := range map[string]string{"react.sls": reactSLS,
+		"orchestrate.sls": orchestrateSLS, "files.sls": filesSLS,
+		"loop.sls": "loop:\n  runner.test.arg: [{args: {n: 'mark loop of {{ data.user }}'}}]\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +124,8 @@ func TestReactorAndSchedule(t *testing.T) {
 	c := NewCluster(t, ClusterOptions{Extra: strings.ReplaceAll(reactorExtra, "DIR", dir)})
 	for _, m := range c.Masters {
 		path := filepath.Join(m.Dir, "srv", "orch", "one.sls")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(orchestrateOne), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(orchestrateOne), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +135,8 @@ func TestReactorAndSchedule(t *testing.T) {
 	rest := c.Others(lead)
 	stays, dies := rest[0], rest[1] // a watcher is on the one that is never killed
 	w := watch(t, stays)
-	Eventually(t, 90*time.Second, "all keys are pending", func() error { return hasKeys(t, stays, "minions_pre", c.IDs()) })
+	Eventually(t, 90*time.Second, "all keys are pending",
+		func() error { return hasKeys(t, stays, "minions_pre", c.IDs()) })
 	if r := stays.Key(t, "-A", "-y"); r.Code != 0 {
 		t.Fatalf("%v", r)
 	}
@@ -152,7 +156,8 @@ func TestReactorAndSchedule(t *testing.T) {
 	Eventually(t, 90*time.Second, "reactions to the starts of minions", func() error {
 		for _, id := range c.IDs() {
 			starts := len(w.events(t, regexp.MustCompile(`^salt/minion/`+id+`/start$`)))
-			if got := w.reactedTo(t, "start "+id); starts == 0 || got != [3]int{starts, starts, starts} {
+			if got := w.reactedTo(t, "start "+id); starts == 0 ||
+				got != [3]int{starts, starts, starts} {
 				return fmt.Errorf("%s: %d starts, reactions %v", id, starts, got)
 			}
 		}
@@ -191,7 +196,8 @@ func TestReactorAndSchedule(t *testing.T) {
 
 	// Every master finds a change in its own tree; it is told, and reacted to, once.
 	for _, m := range c.Masters {
-		if err := os.WriteFile(filepath.Join(m.Dir, "srv", "once.txt"), []byte("x"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(m.Dir, "srv", "once.txt"), []byte("x"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +218,9 @@ func TestReactorAndSchedule(t *testing.T) {
 	Eventually(t, 60*time.Second, "an orchestration is run by a reaction", func() error {
 		runs := w.events(t, regexp.MustCompile(`^salt/run/\d+/ret$`))
 		if !slices.ContainsFunc(runs, func(e string) bool {
-			return strings.Contains(e, `"fun": "runner.state.orchestrate"`) && strings.Contains(e, "mark orchestrated") && strings.Contains(e, `"user": "Reactor"`) && strings.Contains(e, `"success": true`)
+			return strings.Contains(e, `"fun": "runner.state.orchestrate"`) &&
+				strings.Contains(e, "mark orchestrated") &&
+				strings.Contains(e, `"user": "Reactor"`) && strings.Contains(e, `"success": true`)
 		}) {
 			return fmt.Errorf("not among %d runs", len(runs))
 		}
@@ -268,7 +276,9 @@ func TestReactorAndSchedule(t *testing.T) {
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 
 	// What operators change holds on every master, also on one that was dead.
-	if r := lead.Runner(t, "reactor.add", "my/other", filepath.Join(dir, "react.sls")); r.Code != 0 || !strings.Contains(r.Stdout, "Reactor added.") {
+	if r := lead.Runner(t, "reactor.add", "my/other",
+		filepath.Join(dir, "react.sls")); r.Code != 0 ||
+		!strings.Contains(r.Stdout, "Reactor added.") {
 		t.Errorf("%v", r)
 	}
 	for _, m := range c.Masters {
@@ -321,7 +331,8 @@ func TestReactorAndSchedule(t *testing.T) {
 	}
 }
 
-// ticks are the times of all runs of the entry tick, from the logs of all masters: the jid is the time at which the leader looked.
+// ticks are the times of all runs of the entry tick, from the logs of all masters: the jid is the
+// time at which the leader looked.
 func ticks(t *testing.T, c *Cluster) (at []time.Time) {
 	t.Helper()
 	run := regexp.MustCompile(`scheduled job runs name=tick fun=test.arg jid=(\d{20})`)
@@ -331,7 +342,8 @@ func ticks(t *testing.T, c *Cluster) (at []time.Time) {
 			t.Fatal(err)
 		}
 		for _, found := range run.FindAllSubmatch(b, -1) {
-			when, err := time.Parse("20060102150405.000000", string(found[1][:14])+"."+string(found[1][14:]))
+			when, err := time.Parse("20060102150405.000000",
+				string(found[1][:14])+"."+string(found[1][14:]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -379,8 +391,11 @@ func checkReturns(t *testing.T, w *watched) {
 		}
 		got := fmt.Sprint(e.Cmd, e.Fun, e.JID, e.FunArgs, e.Return, e.Retcode, e.Success)
 		want := map[string]string{
-			"tick":    fmt.Sprint("_return", "test.arg", "req", []any{"tick"}, map[string]any{"args": []any{"tick"}, "kwargs": map[string]any{}}, 0, true),
-			"failing": fmt.Sprint("_return", "error.error", "req", []any{map[string]any{"name": "ValueError", "message": "wrong"}}, "Unhandled exception running error.error", 254, false),
+			"tick": fmt.Sprint("_return", "test.arg", "req", []any{"tick"},
+				map[string]any{"args": []any{"tick"}, "kwargs": map[string]any{}}, 0, true),
+			"failing": fmt.Sprint("_return", "error.error", "req",
+				[]any{map[string]any{"name": "ValueError", "message": "wrong"}},
+				"Unhandled exception running error.error", 254, false),
 		}[e.Schedule]
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

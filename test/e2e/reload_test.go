@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestReloadedNodegroups changes nodegroups while a master runs: after SIGHUP targets mean the new ones.
+// TestReloadedNodegroups changes nodegroups while a master runs: after SIGHUP targets mean the new
+// ones.
 func TestReloadedNodegroups(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Ours(t)})
@@ -33,7 +34,8 @@ func TestReloadedNodegroups(t *testing.T) {
 	c.WaitReady(t, 60*time.Second, m)
 	means := func(id string) error {
 		r := m.Salt(t, "-N", "group", "--preview-target")
-		if got := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(r.Stdout), "- ")); got != id {
+		if got := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(r.Stdout),
+			"- ")); got != id {
 			return fmt.Errorf("want %s: %v", id, r)
 		}
 		return nil

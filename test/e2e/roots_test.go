@@ -56,7 +56,8 @@ func put(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for path, text := range files {
 		full := filepath.Join(dir, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o755),
+			os.WriteFile(full, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +129,8 @@ func equalTrees(a, b string) error {
 		}
 	}
 	slices.Sort(diff)
-	return fmt.Errorf("%s and %s differ in %d of %d: %s", a, b, len(diff), len(la), strings.Join(diff[:min(len(diff), 10)], "; "))
+	return fmt.Errorf("%s and %s differ in %d of %d: %s", a, b, len(diff), len(la),
+		strings.Join(diff[:min(len(diff), 10)], "; "))
 }
 
 func syncRoots(t testing.TB, m *Master, args ...string) rootsReports {
@@ -179,7 +181,8 @@ func testFoundersRoots(t *testing.T, c *Cluster) {
 		}
 	}
 	two := c.Masters[1]
-	if b, err := os.ReadFile(filepath.Join(srv(two), "extra.sls")); err != nil || string(b) != "of master2" {
+	if b, err := os.ReadFile(filepath.Join(srv(two), "extra.sls")); err != nil ||
+		string(b) != "of master2" {
 		t.Errorf("the extra file: %q, %v", b, err)
 	}
 	kept, err := filepath.Glob(filepath.Join(srv(two), ".clustermaster-staging/kept/*/top.sls"))
@@ -198,13 +201,15 @@ func testSyncRoots(t *testing.T, c *Cluster) {
 		t.Errorf("%+v", r)
 	}
 	for _, m := range []*Master{one, three} {
-		if p := r.File.Peers[m.ID]; p.Result != "ok" || p.Added != 1 || p.Changed != 0 || p.Deleted != 0 || p.Head != 1 {
+		if p := r.File.Peers[m.ID]; p.Result != "ok" || p.Added != 1 || p.Changed != 0 ||
+			p.Deleted != 0 || p.Head != 1 {
 			t.Errorf("%s: %+v", m.ID, p)
 		}
 		if err := equalTrees(srv(two), srv(m)); err != nil {
 			t.Error(err)
 		}
-		if log := tail(m.Log, 1<<20); !strings.Contains(log, "state-sync file_roots installed 1 items") {
+		if log := tail(m.Log, 1<<20); !strings.Contains(log,
+			"state-sync file_roots installed 1 items") {
 			t.Errorf("%s: no line in the log about it", m.ID)
 		}
 	}
@@ -234,8 +239,10 @@ func testRootsTable(t *testing.T, c *Cluster) {
 		t.Errorf("%v", r)
 	}
 	lines := strings.Split(r.Stdout, "\n")
-	if len(lines) < 5 || strings.Join(strings.Fields(lines[1]), " ") != "peer result added changed deleted bytes seconds" ||
-		strings.Join(strings.Fields(lines[2]), " ") != "master1 source - - - - -" || !strings.HasPrefix(strings.Join(strings.Fields(lines[3]), " "), "master2 ok 1 0 0 ") {
+	if len(lines) < 5 || strings.Join(strings.Fields(lines[1]),
+		" ") != "peer result added changed deleted bytes seconds" ||
+		strings.Join(strings.Fields(lines[2]), " ") != "master1 source - - - - -" ||
+		!strings.HasPrefix(strings.Join(strings.Fields(lines[3]), " "), "master2 ok 1 0 0 ") {
 		t.Errorf("%v", r)
 	}
 	for _, bad := range [][]string{{"roots=none"}, {"saltenv=nosuch"}} {
@@ -244,7 +251,8 @@ func testRootsTable(t *testing.T, c *Cluster) {
 		}
 	}
 	r = one.Runner(t, "cluster.roots_status")
-	if r.Code != 0 || !strings.Contains(r.Stdout, "file_roots: head 3, published by master1 at ") || strings.Count(r.Stdout, " ok ") != 6 {
+	if r.Code != 0 || !strings.Contains(r.Stdout, "file_roots: head 3, published by master1 at ") ||
+		strings.Count(r.Stdout, " ok ") != 6 {
 		t.Errorf("%v", r)
 	}
 }
@@ -254,7 +262,8 @@ func testRootsDrift(t *testing.T, c *Cluster) {
 	put(t, srv(two), map[string]string{"a.sls": "by hand", "mine.sls": "by hand"})
 	put(t, srv(one), map[string]string{"a.sls": "a 2", "b.sls": "b"})
 	r := syncRoots(t, one, "roots=file")
-	if p := r.File.Peers[two.ID]; p.Result != "drift" || p.Drifted != 2 || p.Added != 1 || p.Drift[0]["item"] != "base:0 a.sls" || p.Drift[0]["what"] != "edited" {
+	if p := r.File.Peers[two.ID]; p.Result != "drift" || p.Drifted != 2 || p.Added != 1 ||
+		p.Drift[0]["item"] != "base:0 a.sls" || p.Drift[0]["what"] != "edited" {
 		t.Errorf("%+v", p)
 	}
 	if b, _ := os.ReadFile(filepath.Join(srv(two), "a.sls")); string(b) != "by hand" {
@@ -264,7 +273,8 @@ func testRootsDrift(t *testing.T, c *Cluster) {
 	if err := three.RunnerJSON(t, &st, "cluster.roots_status"); err != nil {
 		t.Fatal(err)
 	}
-	if st.File.Peers[two.ID].Drifted != 2 || st.File.Peers[one.ID].Drifted != 0 || st.File.Peers[two.ID].Head != r.File.Head {
+	if st.File.Peers[two.ID].Drifted != 2 || st.File.Peers[one.ID].Drifted != 0 ||
+		st.File.Peers[two.ID].Head != r.File.Head {
 		t.Errorf("status %+v", st)
 	}
 	r = syncRoots(t, one, "force=True")
@@ -285,7 +295,8 @@ func testRootsTest(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	r := syncRoots(t, one, "test=True", "roots=file")
-	if p := r.File.Peers[two.ID]; r.File.Published || !slices.Equal(p.Changes, []string{"~ base:0 b.sls", "+ base:0 c.sls"}) {
+	if p := r.File.Peers[two.ID]; r.File.Published ||
+		!slices.Equal(p.Changes, []string{"~ base:0 b.sls", "+ base:0 c.sls"}) {
 		t.Errorf("%+v", r)
 	}
 	if after, err := listing(srv(two)); err != nil || !maps.Equal(before, after) {
@@ -310,7 +321,8 @@ func testRootsAway(t *testing.T, c *Cluster) {
 	put(t, srv(one), map[string]string{"while away.sls": "2"})
 	syncRoots(t, one)
 	three.Run(t)
-	Eventually(t, 60*time.Second, "it catches up by itself", func() error { return equalTrees(srv(one), srv(three)) })
+	Eventually(t, 60*time.Second, "it catches up by itself",
+		func() error { return equalTrees(srv(one), srv(three)) })
 	c.WaitReady(t, 60*time.Second, three)
 	Eventually(t, 20*time.Second, "it counts as there", func() error {
 		if err := one.RunnerJSON(t, &r, "cluster.sync_roots"); err != nil {
@@ -326,7 +338,8 @@ func testRootsAway(t *testing.T, c *Cluster) {
 // fillTree makes n files of all kinds of names, and a sparse one.
 func fillTree(t testing.TB, dir string, n int, sparse int64) {
 	t.Helper()
-	names := []string{"plain", "with space", "grün 日本", "new\nline", "not\xffutf8", "-dash", "'quote\""}
+	names := []string{"plain", "with space", "grün 日本", "new\nline", "not\xffutf8", "-dash",
+		"'quote\""}
 	for i := range n {
 		sub := filepath.Join(dir, fmt.Sprintf("d%d", i%50), names[i%len(names)])
 		if i < 350 {
@@ -334,16 +347,19 @@ func fillTree(t testing.TB, dir string, n int, sparse int64) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(sub, fmt.Sprintf("%s %d", names[(i/7)%len(names)], i)), fmt.Appendf(nil, "file %d\n%s", i, strings.Repeat("x", i%3000)), 0o640); err != nil {
+		if err := os.WriteFile(filepath.Join(sub, fmt.Sprintf("%s %d", names[(i/7)%len(names)], i)),
+			fmt.Appendf(nil, "file %d\n%s", i, strings.Repeat("x", i%3000)), 0o640); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for link, target := range map[string]string{"link": "d1/plain", "d2/link": "../d1", "absolute": dir + "/d3", "dangling": "nowhere"} {
+	for link, target := range map[string]string{"link": "d1/plain", "d2/link": "../d1",
+		"absolute": dir + "/d3", "dangling": "nowhere"} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "hollow"), 0o711), os.Chmod(filepath.Join(dir, "d4"), 0o750)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "hollow"), 0o711),
+		os.Chmod(filepath.Join(dir, "d4"), 0o750)); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Create(filepath.Join(dir, "sparse"))
@@ -413,14 +429,16 @@ func bigSync(t *testing.T, c *Cluster, files int, sparse int64) {
 	took := time.Since(start)
 	for id, n := range stop() {
 		n -= idle[id]
-		t.Logf("%s: %.1f MB above the %.1f MB of idling at most", id, float64(n)/1e6, float64(idle[id])/1e6)
+		t.Logf("%s: %.1f MB above the %.1f MB of idling at most", id, float64(n)/1e6,
+			float64(idle[id])/1e6)
 		if n > memoryLimit {
 			t.Errorf("%s used %d bytes more than idle, want at most %d", id, n, memoryLimit)
 		}
 	}
 	for _, m := range c.Masters[1:] {
 		p := r.File.Peers[m.ID]
-		t.Logf("%s: +%d, %d bytes; all after %v", m.ID, p.Added, p.Bytes, took.Round(time.Millisecond))
+		t.Logf("%s: +%d, %d bytes; all after %v", m.ID, p.Added, p.Bytes,
+			took.Round(time.Millisecond))
 		if p.Result != "ok" || p.Added < files || p.Bytes < sparse {
 			t.Errorf("%s: %+v", m.ID, p)
 		}
@@ -432,8 +450,10 @@ func bigSync(t *testing.T, c *Cluster, files int, sparse int64) {
 	start = time.Now()
 	r = syncRoots(t, one, "roots=file")
 	p := r.File.Peers[c.Masters[1].ID]
-	t.Logf("again: +%d ~%d, %d bytes after %v", p.Added, p.Changed, p.Bytes, time.Since(start).Round(time.Millisecond))
-	if limit := int64(files)*150 + 10_000; p.Added != 2 || p.Bytes > limit { // the list of files, and two of them
+	t.Logf("again: +%d ~%d, %d bytes after %v", p.Added, p.Changed, p.Bytes,
+		time.Since(start).Round(time.Millisecond))
+	// the list of files, and two of them
+	if limit := int64(files)*150 + 10_000; p.Added != 2 || p.Bytes > limit {
 		t.Errorf("second sync: %+v, want at most %d bytes", p, limit)
 	}
 }
@@ -450,7 +470,9 @@ func joiner(t *testing.T, c *Cluster, number int, extra string) *Master {
 			lines = append(lines, line)
 		}
 	}
-	m.Configure(t, strings.Join(lines, "")+fmt.Sprintf("cluster_id: e2e\ncluster_secret: %s\ncluster_peers: [%s]\n", c.Secret, c.Masters[0].Addr)+extra)
+	m.Configure(t, strings.Join(lines, "")+
+		fmt.Sprintf("cluster_id: e2e\ncluster_secret: %s\ncluster_peers: [%s]\n", c.Secret,
+			c.Masters[0].Addr)+extra)
 	return m
 }
 
@@ -463,7 +485,8 @@ func testRootsJoiner(t *testing.T, c *Cluster) {
 	if err := os.Remove(filepath.Join(srv(m), "here before")); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(equalTrees(srv(c.Masters[0]), srv(m)), equalTrees(pillarDir(c.Masters[0]), pillarDir(m))); err != nil {
+	if err := errors.Join(equalTrees(srv(c.Masters[0]), srv(m)),
+		equalTrees(pillarDir(c.Masters[0]), pillarDir(m))); err != nil {
 		t.Error(err)
 	}
 	var v struct {
@@ -477,7 +500,8 @@ func testRootsJoiner(t *testing.T, c *Cluster) {
 			if err := asked.RunnerJSON(t, &v, "cluster.members"); err != nil {
 				return err
 			}
-			if p := v.Peers[m.ID]; p.Roots["file_roots"] < 5 || p.Roots["file_roots"] != v.Peers["master1"].Roots["file_roots"] {
+			if p := v.Peers[m.ID]; p.Roots["file_roots"] < 5 ||
+				p.Roots["file_roots"] != v.Peers["master1"].Roots["file_roots"] {
 				return fmt.Errorf("on %s: %+v", asked.ID, v)
 			}
 		}
@@ -502,7 +526,8 @@ func noise(t testing.TB, path string, size int64) {
 func fetching(t *testing.T, m *Master) {
 	t.Helper()
 	Eventually(t, 60*time.Second, m.ID+" fetches", func() error {
-		parts, err := filepath.Glob(filepath.Join(m.Dir, "cache/clustermaster/statesync/blobs/parts/*"))
+		parts, err := filepath.Glob(filepath.Join(m.Dir,
+			"cache/clustermaster/statesync/blobs/parts/*"))
 		if err != nil {
 			return err
 		}
@@ -588,7 +613,8 @@ func testReceiverKilled(t *testing.T, c *Cluster) {
 		t.Error(err)
 	}
 	three.Run(t)
-	Eventually(t, 60*time.Second, "it goes on by itself", func() error { return equalTrees(srv(one), srv(three)) })
+	Eventually(t, 60*time.Second, "it goes on by itself",
+		func() error { return equalTrees(srv(one), srv(three)) })
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 }
 
@@ -616,7 +642,9 @@ func testJoinerKilled(t *testing.T, c *Cluster) {
 				return err
 			}
 			p := v.Peers[m.ID]
-			if p.State != "syncing" || p.Sync.Bytes <= 0 || p.Sync.Total < 24<<20 || p.Sync.Percent <= 0 || p.Sync.Percent >= 100 || p.Sync.Rate <= 0 || !slices.Contains(v.Learners, m.ID) {
+			if p.State != "syncing" || p.Sync.Bytes <= 0 || p.Sync.Total < 24<<20 ||
+				p.Sync.Percent <= 0 || p.Sync.Percent >= 100 || p.Sync.Rate <= 0 ||
+				!slices.Contains(v.Learners, m.ID) {
 				return fmt.Errorf("%+v", v)
 			}
 			return nil
@@ -656,7 +684,8 @@ func testLeaderKilledMidJoin(t *testing.T, c *Cluster) {
 	m := joiner(t, c, 5, "")
 	dead := c.Leader(t, c.Masters[1])
 	if dead == c.Masters[0] { // which the joiner asks
-		m.Configure(t, strings.Replace(m.Config(t), c.Masters[0].Addr+"]", c.Masters[1].Addr+"]", 1))
+		m.Configure(t, strings.Replace(m.Config(t), c.Masters[0].Addr+"]",
+			c.Masters[1].Addr+"]", 1))
 	}
 	m.Run(t)
 	fetching(t, m)

@@ -38,13 +38,16 @@ type saltAPI struct {
 func startSaltAPI(t *testing.T, m *Master, release string) *saltAPI {
 	t.Helper()
 	a := &saltAPI{
-		Process: Process{Name: "salt-api of " + m.ID, Output: filepath.Join(m.Dir, "api-"+release+".log")},
-		url:     fmt.Sprintf("http://%s:%d", m.Addr, saltAPIPort),
+		Process: Process{Name: "salt-api of " + m.ID,
+			Output: filepath.Join(m.Dir, "api-"+release+".log")},
+		url: fmt.Sprintf("http://%s:%d", m.Addr, saltAPIPort),
 	}
 	ShowOnFailure(t, a.Output)
 	bin := filepath.Dir(Theirs(t, release).Master)
-	a.Start(t, filepath.Join(bin, "salt-api"), "-c", m.ConfDir, "-l", "warning", "--pid-file", filepath.Join(m.Dir, "api.pid"))
-	Eventually(t, 60*time.Second, "a login at the salt-api of "+m.ID, func() error { return a.login() })
+	a.Start(t, filepath.Join(bin, "salt-api"), "-c", m.ConfDir, "-l", "warning", "--pid-file",
+		filepath.Join(m.Dir, "api.pid"))
+	Eventually(t, 60*time.Second, "a login at the salt-api of "+m.ID,
+		func() error { return a.login() })
 	return a
 }
 
@@ -56,7 +59,8 @@ func (a *saltAPI) login() error {
 			Perms []any
 		}
 	}
-	if err := a.post("/login", map[string]string{"username": "alice", "password": "any", "eauth": "auto"}, &answer); err != nil {
+	if err := a.post("/login", map[string]string{"username": "alice", "password": "any",
+		"eauth": "auto"}, &answer); err != nil {
 		return err
 	}
 	if len(answer.Return) != 1 || len(answer.Return[0].Perms) != 3 {
@@ -108,7 +112,8 @@ func (a *saltAPI) call(low map[string]any) (string, error) {
 	return string(answer.Return[0]), nil
 }
 
-// events follows the stream of server-sent events and returns its lines; the channel is closed when the stream ends.
+// events follows the stream of server-sent events and returns its lines; the channel is closed when
+// the stream ends.
 func (a *saltAPI) events(t *testing.T) <-chan string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/events", nil)
@@ -136,8 +141,8 @@ func (a *saltAPI) events(t *testing.T) <-chan string {
 	return lines
 }
 
-// TestSaltAPI runs Salt's own salt-api beside masters of a cluster: logins, calls of every client, the stream of events
-// and a web hook, and the same again once a master is dead.
+// TestSaltAPI runs Salt's own salt-api beside masters of a cluster: logins, calls of every client,
+// the stream of events and a web hook, and the same again once a master is dead.
 func TestSaltAPI(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})
@@ -166,7 +171,8 @@ func TestSaltAPI(t *testing.T) {
 	two.hook(t, two.events(t), m2.ID)
 	// A salt-api whose master is dead says so, and works again with its master.
 	var nothing struct{}
-	if err := one.post("/", map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"}, &nothing); err == nil {
+	if err := one.post("/", map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"},
+		&nothing); err == nil {
 		t.Error("the salt-api of a dead master answers")
 	}
 	m1.Run(t)
@@ -194,14 +200,20 @@ func (a *saltAPI) calls(t *testing.T, minion string) {
 		low  map[string]any
 		want []string // texts of the answer
 	}{
-		{map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"}, []string{`"` + minion + `": true`}},
-		{map[string]any{"client": "local", "tgt": "*", "fun": "test.arg", "arg": []any{1}, "kwarg": map[string]any{"a": "b"}}, []string{`"args": [1]`, `"a": "b"`}},
-		{map[string]any{"client": "local_async", "tgt": "*", "fun": "test.ping"}, []string{`"jid"`, minion}},
+		{map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"},
+			[]string{`"` + minion + `": true`}},
+		{map[string]any{"client": "local", "tgt": "*", "fun": "test.arg", "arg": []any{1},
+			"kwarg": map[string]any{"a": "b"}}, []string{`"args": [1]`, `"a": "b"`}},
+		{map[string]any{"client": "local_async", "tgt": "*", "fun": "test.ping"},
+			[]string{`"jid"`, minion}},
 		{map[string]any{"client": "runner", "fun": "manage.up"}, []string{minion}},
 		{map[string]any{"client": "runner_async", "fun": "test.arg"}, []string{"salt/run/"}},
-		{map[string]any{"client": "wheel", "fun": "key.list_all"}, []string{`"success": true`, minion}},
-		{map[string]any{"client": "wheel", "fun": "minions.connected"}, []string{`"return": ["` + minion + `"]`}},
-		{map[string]any{"client": "wheel", "fun": "config.values"}, []string{`"cluster_secret": "[redacted]"`, `"cluster_id": "e2e"`, `"timeout": 5`}},
+		{map[string]any{"client": "wheel", "fun": "key.list_all"},
+			[]string{`"success": true`, minion}},
+		{map[string]any{"client": "wheel", "fun": "minions.connected"},
+			[]string{`"return": ["` + minion + `"]`}},
+		{map[string]any{"client": "wheel", "fun": "config.values"},
+			[]string{`"cluster_secret": "[redacted]"`, `"cluster_id": "e2e"`, `"timeout": 5`}},
 	} {
 		got, err := a.call(c.low)
 		if err != nil {
@@ -214,17 +226,20 @@ func (a *saltAPI) calls(t *testing.T, minion string) {
 			}
 		}
 	}
-	if got, err := a.call(map[string]any{"client": "local", "tgt": "*", "fun": "cmd.run", "arg": []any{"id"}}); err == nil {
+	if got, err := a.call(map[string]any{"client": "local", "tgt": "*", "fun": "cmd.run",
+		"arg": []any{"id"}}); err == nil {
 		t.Errorf("%s: alice may run cmd.run: %s", a.Name, got)
 	}
 }
 
-// hook posts to the web hook and waits for the event of it, and for the master's reaction to it, in a stream.
+// hook posts to the web hook and waits for the event of it, and for the master's reaction to it, in
+// a stream.
 func (a *saltAPI) hook(t *testing.T, events <-chan string, master string) {
 	t.Helper()
 	build := fmt.Sprint(time.Now().UnixNano())
 	var answer struct{ Success bool }
-	if err := a.post("/hook/build", map[string]string{"build": build}, &answer); err != nil || !answer.Success {
+	if err := a.post("/hook/build", map[string]string{"build": build}, &answer); err != nil ||
+		!answer.Success {
 		t.Fatalf("hook: %+v, %v", answer, err)
 	}
 	limit := time.After(30 * time.Second)
@@ -238,7 +253,8 @@ func (a *saltAPI) hook(t *testing.T, events <-chan string, master string) {
 				continue
 			}
 			heard = heard || strings.Contains(line, `"tag": "salt/netapi/hook/build"`)
-			reacted = reacted || strings.Contains(line, `"tag": "hook/seen"`) && strings.Contains(line, `"where": "`+master+`"`)
+			reacted = reacted || strings.Contains(line, `"tag": "hook/seen"`) &&
+				strings.Contains(line, `"where": "`+master+`"`)
 		case <-limit:
 			t.Fatalf("in 30 s: event of the hook %v, reaction %v", heard, reacted)
 		}

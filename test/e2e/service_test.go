@@ -90,7 +90,8 @@ func TestService(t *testing.T) {
 	notify := listenNotify(t, m.Dir)
 	alone := regexp.MustCompile(`(?m)^cluster_.*\n`).ReplaceAllString(m.Config(t), "")
 	m.Configure(t, alone)
-	m.Start(t, "/usr/bin/env", "NOTIFY_SOCKET="+notify.path, "WATCHDOG_USEC=1500000", "TMPDIR="+m.Dir, m.programs.Master, "-c", m.ConfDir)
+	m.Start(t, "/usr/bin/env", "NOTIFY_SOCKET="+notify.path, "WATCHDOG_USEC=1500000",
+		"TMPDIR="+m.Dir, m.programs.Master, "-c", m.ConfDir)
 	ready := notify.waitFor(t, "READY=1")
 	if err := dial(m.Addr, RequestPort); err != nil {
 		t.Errorf("READY=1 while the request port is shut: %v", err)
@@ -142,7 +143,8 @@ func testRenamedLog(t *testing.T, m *Master) {
 			if r := m.Key(t, "-L"); r.Code != 0 {
 				return errors.New(r.String())
 			}
-			if conn, err := net.Dial("tcp", net.JoinHostPort(m.Addr, fmt.Sprint(RequestPort))); err == nil {
+			if conn, err := net.Dial("tcp",
+				net.JoinHostPort(m.Addr, fmt.Sprint(RequestPort))); err == nil {
 				fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n") // a stranger whose hand-shake is logged
 				conn.Close()
 			}
@@ -155,7 +157,8 @@ func testReload(t *testing.T, m *Master, notify *notifySocket, alone string) {
 	m.Configure(t, alone+"log_fmt_logfile: json\nworker_threads: 7\n")
 	m.Signal(t, syscall.SIGHUP)
 	notify.waitFor(t, "RELOADING=1\nMONOTONIC_USEC=")
-	Eventually(t, 30*time.Second, "the log tells of the reload", fileHas(m.Log, `"options":"worker_threads"`))
+	Eventually(t, 30*time.Second, "the log tells of the reload",
+		fileHas(m.Log, `"options":"worker_threads"`))
 	b, err := os.ReadFile(m.Log)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +169,8 @@ func testReload(t *testing.T, m *Master, notify *notifySocket, alone string) {
 			Message string
 			Fields  map[string]any
 		}
-		if json.Unmarshal([]byte(line), &l) == nil && l.Message == "options reloaded" && l.Fields["in_force"] == "log_fmt_logfile" {
+		if json.Unmarshal([]byte(line), &l) == nil && l.Message == "options reloaded" &&
+			l.Fields["in_force"] == "log_fmt_logfile" {
 			found = true
 		}
 	}
@@ -175,7 +179,8 @@ func testReload(t *testing.T, m *Master, notify *notifySocket, alone string) {
 	}
 	m.Configure(t, alone+"log_fmt_logfile: '%(massage)s'\n")
 	m.Signal(t, syscall.SIGHUP)
-	Eventually(t, 30*time.Second, "a wrong option is refused", fileHas(m.Log, "those in force stay: "+filepath.Join(m.ConfDir, "master")+":"))
+	Eventually(t, 30*time.Second, "a wrong option is refused",
+		fileHas(m.Log, "those in force stay: "+filepath.Join(m.ConfDir, "master")+":"))
 	if err := m.Ready(); err != nil {
 		t.Error(err)
 	}
@@ -189,7 +194,8 @@ func TestDaemon(t *testing.T) {
 	m.Configure(t, regexp.MustCompile(`(?m)^cluster_.*\n`).ReplaceAllString(m.Config(t), ""))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, m.programs.Master, "-c", m.ConfDir, "-d").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, m.programs.Master, "-c", m.ConfDir,
+		"-d").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	pidfile := filepath.Join(m.Dir, "master.pid")

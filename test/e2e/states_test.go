@@ -93,7 +93,8 @@ peer: {'state-.*': ['test.*']}
 peer_run: {'state-.*': ['manage.up']}
 `})
 	for _, m := range c.Masters {
-		m.Configure(t, strings.Replace(m.Config(t), "/srv]}", "/srv], dev: ["+m.Dir+"/dev]}", 1)+strings.ReplaceAll(jobIDsOptions, "DIR", m.Dir))
+		m.Configure(t, strings.Replace(m.Config(t), "/srv]}", "/srv], dev: ["+m.Dir+"/dev]}", 1)+
+			strings.ReplaceAll(jobIDsOptions, "DIR", m.Dir))
 		writeBelow(t, m.Dir, "jobs.sls", []byte(jobIDsSLS))
 	}
 	big := bytes.Repeat([]byte("0123456789abcdef"), 100<<20/16)
@@ -161,7 +162,8 @@ func testStatePillar(t *testing.T, c *Cluster) {
 	for _, m := range c.Minions {
 		p, _ := got[m.ID].(map[string]any)
 		delete(p, "schedule") // the minion's own
-		want := map[string]any{"motd": m.ID + " says 22", "who": m.ID, "master": "run", "ports": map[string]any{"ssh": 22.0}}
+		want := map[string]any{"motd": m.ID + " says 22", "who": m.ID, "master": "run",
+			"ports": map[string]any{"ssh": 22.0}}
 		if strings.HasPrefix(m.Release, "3008") {
 			want["release"] = "new"
 		}
@@ -169,18 +171,22 @@ func testStatePillar(t *testing.T, c *Cluster) {
 			t.Errorf("%s: pillar %v, want %v", m.ID, p, want)
 		}
 		var shown map[string]any
-		if err := c.Masters[2].RunnerJSON(t, &shown, "pillar.show_pillar", m.ID); err != nil || fmt.Sprint(shown) != fmt.Sprint(want) {
+		if err := c.Masters[2].RunnerJSON(t, &shown, "pillar.show_pillar", m.ID); err != nil ||
+			fmt.Sprint(shown) != fmt.Sprint(want) {
 			t.Errorf("%s: pillar.show_pillar %v %v", m.ID, shown, err)
 		}
 	}
 	// What one command overrides is seen by it alone.
-	if got := answers(t, c.Masters[0], "*", "pillar.items", `pillar={"color": "LEAK"}`); len(got) != len(c.Minions) {
+	if got := answers(t, c.Masters[0], "*", "pillar.items",
+		`pillar={"color": "LEAK"}`); len(got) != len(c.Minions) {
 		t.Errorf("override: %v", got)
 	}
-	if r := c.Masters[1].Salt(t, "-I", "color:LEAK", "test.ping"); !strings.Contains(r.Stdout+r.Stderr, "No minions matched") {
+	if r := c.Masters[1].Salt(t, "-I", "color:LEAK", "test.ping"); !strings.Contains(r.Stdout+
+		r.Stderr, "No minions matched") {
 		t.Errorf("targets follow an override: %v", r)
 	}
-	if r := c.Masters[1].Salt(t, "-I", "release:new", "--out=json", "--static", "test.ping"); !strings.Contains(r.Stdout, "3008") || strings.Contains(r.Stdout, "3006") {
+	if r := c.Masters[1].Salt(t, "-I", "release:new", "--out=json", "--static",
+		"test.ping"); !strings.Contains(r.Stdout, "3008") || strings.Contains(r.Stdout, "3006") {
 		t.Errorf("target on pillar: %v", r)
 	}
 }
@@ -188,7 +194,8 @@ func testStatePillar(t *testing.T, c *Cluster) {
 func testSyncAll(t *testing.T, c *Cluster) {
 	got := answers(t, c.Masters[1], "*", "saltutil.sync_all")
 	for _, m := range c.Minions {
-		if text := fmt.Sprint(got[m.ID]); !strings.Contains(text, "modules.demo") || !strings.Contains(text, "states.demo") || !strings.Contains(text, "grains.demo") {
+		if text := fmt.Sprint(got[m.ID]); !strings.Contains(text, "modules.demo") ||
+			!strings.Contains(text, "states.demo") || !strings.Contains(text, "grains.demo") {
 			t.Errorf("%s synced %s", m.ID, text)
 		}
 	}
@@ -198,7 +205,8 @@ func testSyncAll(t *testing.T, c *Cluster) {
 		}
 	}
 	Eventually(t, 30*time.Second, "the new grain is known to the masters", func() error {
-		if r := c.Masters[0].Salt(t, "-G", "demo_grain:here", "--out=json", "--static", "test.ping"); strings.Count(r.Stdout, "true") != len(c.Minions) {
+		if r := c.Masters[0].Salt(t, "-G", "demo_grain:here", "--out=json", "--static",
+			"test.ping"); strings.Count(r.Stdout, "true") != len(c.Minions) {
 			return fmt.Errorf("%v", r)
 		}
 		return nil
@@ -231,7 +239,8 @@ func testApply(t *testing.T, c *Cluster) {
 	for _, m := range c.Minions {
 		dir := filepath.Join(m.Dir, "applied")
 		for path, want := range map[string]string{
-			"motd": m.ID + " says 22 on port 22 of " + m.ID + ", from-context\n", "tree/a.txt": "a\n", "tree/sub/b.txt": "b\n", "runs": "changed\n",
+			"motd":       m.ID + " says 22 on port 22 of " + m.ID + ", from-context\n",
+			"tree/a.txt": "a\n", "tree/sub/b.txt": "b\n", "runs": "changed\n",
 			"mark": strings.ToUpper(m.ID + " says 22"),
 		} {
 			if b, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(b) != want {
@@ -249,7 +258,8 @@ func testApply(t *testing.T, c *Cluster) {
 	<-time.After(time.Second)
 	answers(t, c.Masters[2], "*", "state.sls", "web")
 	for _, m := range c.Minions {
-		if b, err := os.ReadFile(filepath.Join(m.Dir, "applied/tree/new.txt")); err != nil || string(b) != "new\n" {
+		if b, err := os.ReadFile(filepath.Join(m.Dir, "applied/tree/new.txt")); err != nil ||
+			string(b) != "new\n" {
 			t.Errorf("%s: a new file is not there: %q %v", m.ID, b, err)
 		}
 	}
@@ -277,7 +287,8 @@ func testCopy(t *testing.T, c *Cluster) {
 			t.Errorf("%s: cp.push %v", m.ID, got)
 		}
 		for _, from := range c.Masters {
-			if r := from.Runner(t, "pushed.read", m.ID, path); !strings.Contains(r.Stdout, m.ID+" says 22") {
+			if r := from.Runner(t, "pushed.read", m.ID, path); !strings.Contains(r.Stdout,
+				m.ID+" says 22") {
 				t.Errorf("read from %s: %v", from.ID, r)
 			}
 		}
@@ -286,7 +297,8 @@ func testCopy(t *testing.T, c *Cluster) {
 
 func testMineCommands(t *testing.T, c *Cluster) {
 	for _, m := range c.Minions {
-		if got := answers(t, c.Masters[0], m.ID, "mine.send", "test.echo", "mine of "+m.ID); got[m.ID] != true {
+		if got := answers(t, c.Masters[0], m.ID, "mine.send", "test.echo",
+			"mine of "+m.ID); got[m.ID] != true {
 			t.Errorf("%s: mine.send %v", m.ID, got)
 		}
 	}
@@ -300,13 +312,15 @@ func testMineCommands(t *testing.T, c *Cluster) {
 		}
 	}
 	var got map[string]any
-	if err := c.Masters[2].RunnerJSON(t, &got, "mine.get", "*", "test.echo"); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+	if err := c.Masters[2].RunnerJSON(t, &got, "mine.get", "*", "test.echo"); err != nil ||
+		fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("salt-run mine.get: %v %v", got, err)
 	}
 	answers(t, c.Masters[0], c.Minions[0].ID, "mine.delete", "test.echo")
 	answers(t, c.Masters[0], c.Minions[1].ID, "mine.flush")
 	got = nil
-	if err := c.Masters[1].RunnerJSON(t, &got, "mine.get", "*", "test.echo"); err != nil || len(got) != len(c.Minions)-2 {
+	if err := c.Masters[1].RunnerJSON(t, &got, "mine.get", "*", "test.echo"); err != nil ||
+		len(got) != len(c.Minions)-2 {
 		t.Errorf("after delete and flush: %v %v", got, err)
 	}
 }
@@ -323,7 +337,8 @@ func testPublish(t *testing.T, c *Cluster) {
 			}
 		}
 	}
-	for id, v := range answers(t, c.Masters[1], "*", "publish.publish", "state-*", "cmd.run", "id") {
+	for id, v := range answers(t, c.Masters[1], "*", "publish.publish", "state-*", "cmd.run",
+		"id") {
 		if got, _ := v.(map[string]any); len(got) != 0 {
 			t.Errorf("%s: a function that is not allowed: %v", id, v)
 		}
@@ -341,7 +356,8 @@ func testEventSend(t *testing.T, c *Cluster) {
 	seen := make(chan outcome, len(c.Masters))
 	for _, m := range c.Masters {
 		go func() {
-			r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "state.event", "own/tag", "count=1", "quiet=False")
+			r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "state.event", "own/tag",
+				"count=1", "quiet=False")
 			if err != nil {
 				r.Stderr += err.Error()
 			}
@@ -353,7 +369,8 @@ func testEventSend(t *testing.T, c *Cluster) {
 		answers(t, c.Masters[0], c.Minions[0].ID, "event.send", "own/tag", `{"said": "hello"}`)
 		select {
 		case o := <-seen:
-			if left--; !strings.Contains(o.r.Stdout, "own/tag") || !strings.Contains(o.r.Stdout, "hello") {
+			if left--; !strings.Contains(o.r.Stdout, "own/tag") ||
+				!strings.Contains(o.r.Stdout, "hello") {
 				t.Errorf("%v", o.r)
 			}
 		case <-time.After(time.Second):
@@ -363,8 +380,8 @@ func testEventSend(t *testing.T, c *Cluster) {
 	}
 }
 
-// testTargetsWithoutOne: targets by grains, pillar and mine are right from the moment that a master dies, wherever they are asked
-// and whichever died, and when it is back.
+// testTargetsWithoutOne: targets by grains, pillar and mine are right from the moment that a master
+// dies, wherever they are asked and whichever died, and when it is back.
 func testTargetsWithoutOne(t *testing.T, c *Cluster) {
 	answers(t, c.Masters[0], "*", "saltutil.refresh_pillar", "wait=True")
 	answers(t, c.Masters[0], "*", "mine.send", "test.echo", "mine-text")
@@ -380,8 +397,10 @@ func testTargetsWithoutOne(t *testing.T, c *Cluster) {
 		{[]string{"-J", "motd:state-.* SAYS 22"}, func(*Minion) bool { return true }},
 		{[]string{"-S", "127.0.0.0/8"}, func(*Minion) bool { return true }},
 		{[]string{"-S", "203.0.113.0/24"}, func(*Minion) bool { return false }},
-		{[]string{"-C", "state-* and not I@release:new"}, func(m *Minion) bool { return !isNew(m) }},
-		{[]string{"-C", "( G@e2e:3006* or J@release:n.w ) and S@127.0.0.1"}, func(m *Minion) bool { return isNew(m) || strings.HasPrefix(m.Release, "3006") }},
+		{[]string{"-C", "state-* and not I@release:new"},
+			func(m *Minion) bool { return !isNew(m) }},
+		{[]string{"-C", "( G@e2e:3006* or J@release:n.w ) and S@127.0.0.1"},
+			func(m *Minion) bool { return isNew(m) || strings.HasPrefix(m.Release, "3006") }},
 	}
 	check := func(when string, asked ...*Master) {
 		t.Helper()
@@ -400,7 +419,8 @@ func testTargetsWithoutOne(t *testing.T, c *Cluster) {
 				}
 				slices.Sort(got)
 				if !slices.Equal(got, want) || strings.Contains(r.Stderr, "incomplete") {
-					t.Errorf("%s, asked at %s: %v means %v, want %v\n%v", when, m.ID, tt.args, got, want, r)
+					t.Errorf("%s, asked at %s: %v means %v, want %v\n%v", when, m.ID, tt.args, got,
+						want, r)
 				}
 			}
 		}
@@ -410,7 +430,8 @@ func testTargetsWithoutOne(t *testing.T, c *Cluster) {
 		others := c.Others(lost)
 		lost.Kill(t)
 		check(lost.ID+" just died", others...)
-		got := answers(t, others[0], "-C", "G@e2e:* and I@ports:ssh:22", "mine.get", "I@release:new", "test.echo", "compound")
+		got := answers(t, others[0], "-C", "G@e2e:* and I@ports:ssh:22", "mine.get",
+			"I@release:new", "test.echo", "compound")
 		for _, m := range c.Minions {
 			mine, _ := got[m.ID].(map[string]any)
 			for _, other := range c.Minions {
@@ -434,7 +455,9 @@ func testBigFile(t *testing.T, c *Cluster, big []byte) {
 		dest := filepath.Join(m.Dir, "big.bin")
 		victim := c.Masters[1+i%2]
 		go func() {
-			r, err := run(operator.test, operator.programs.Salt, "-c", operator.ConfDir, "--out=json", "--static", "--timeout=90", m.ID, "cp.get_file", "salt://big.bin", dest)
+			r, err := run(operator.test, operator.programs.Salt, "-c", operator.ConfDir,
+				"--out=json", "--static", "--timeout=90", m.ID, "cp.get_file",
+				"salt://big.bin", dest)
 			if err != nil {
 				r.Stderr += err.Error()
 			}
@@ -446,7 +469,8 @@ func testBigFile(t *testing.T, c *Cluster, big []byte) {
 				return nil
 			}
 			found := fmt.Errorf("nothing below %s", cached)
-			filepath.WalkDir(cached, func(path string, d os.DirEntry, err error) error { //nolint:errcheck // it is looked at again
+			filepath.WalkDir(cached, func(path string, d os.DirEntry,
+				err error) error { //nolint:errcheck // it is looked at again
 				if err == nil && !d.IsDir() && strings.Contains(path, "big.bin") {
 					found = nil
 				}

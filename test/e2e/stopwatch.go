@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// stopwatch tells how long something took on a machine that has time for it: the processor time that others
-// used meanwhile does not count. Others are all processes but those that the test has started, and the test
-// itself; so a master that burns processor time earns no longer limit by it. Waiting for anything else (a
-// timer, a peer, a disk) counts in full.
+// stopwatch tells how long something took on a machine that has time for it: the processor time
+// that others used meanwhile does not count. Others are all processes but those that the test has
+// started, and the test itself; so a master that burns processor time earns no longer limit by it.
+// Waiting for anything else (a timer, a peer, a disk) counts in full.
 type stopwatch struct {
 	test   string
 	start  time.Time
@@ -30,7 +30,8 @@ func (w stopwatch) took() time.Duration {
 	return undisturbed(time.Since(w.start), othersTime(w.test)-w.others)
 }
 
-// undisturbed is at least a quarter of the time that has passed, so that limits end on the busiest machine.
+// undisturbed is at least a quarter of the time that has passed, so that limits end on the busiest
+// machine.
 func undisturbed(passed, others time.Duration) time.Duration {
 	return min(passed, max(passed-others, passed/4))
 }
@@ -71,7 +72,8 @@ func discharge(group int, state *os.ProcessState) {
 // tick is the unit of times in /proc.
 const tick = time.Second / 100
 
-// othersTime is the processor time that all but a test used since the machine's start, per processor.
+// othersTime is the processor time that all but a test used since the machine's start, per
+// processor.
 func othersTime(test string) time.Duration {
 	busy, processors := machineTime()
 	if processors == 0 {
@@ -127,7 +129,8 @@ func testTime(test string) time.Duration {
 		if err != nil {
 			continue // it has ended
 		}
-		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // from the state on: the name may hold anything
+		// from the state on: the name may hold anything
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		if len(f) < 15 {
 			continue
 		}

@@ -10,18 +10,22 @@ import (
 	"time"
 )
 
-// TestSyndic: below our master of masters a real salt-syndic has a real Salt master with a minion. Jobs go down to the minion, and its
-// returns come up.
+// TestSyndic: below our master of masters a real salt-syndic has a real Salt master with a minion.
+// Jobs go down to the minion, and its returns come up.
 func TestSyndic(t *testing.T) {
 	t.Parallel()
-	const release = "3006.28" // the syndic of 3008.3 makes the requests that bring returns up and never sends them
-	upper := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Extra: "order_masters: True\nsyndics: ['syndic-*']\nauto_accept: True\n"})
-	lower := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Theirs(t, release), Extra: fewWorkers + "auto_accept: True\nsyndic_master: " + upper.Masters[0].Addr + "\n"})
+	// the syndic of 3008.3 makes the requests that bring returns up and never sends them
+	const release = "3006.28"
+	upper := NewCluster(t, ClusterOptions{Masters: 1, Plain: true,
+		Extra: "order_masters: True\nsyndics: ['syndic-*']\nauto_accept: True\n"})
+	lower := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Theirs(t, release),
+		Extra: fewWorkers + "auto_accept: True\nsyndic_master: " + upper.Masters[0].Addr + "\n"})
 	top, below := upper.Masters[0], lower.Masters[0]
 	top.Run(t)
 	below.Run(t)
 	Eventually(t, 30*time.Second, "our master serves", top.Ready)
-	minion := NewMinion(t, lower.Dir, MinionOptions{ID: "below-1", Release: release, Master: below.Addr, Extra: quick})
+	minion := NewMinion(t, lower.Dir, MinionOptions{ID: "below-1", Release: release,
+		Master: below.Addr, Extra: quick})
 	minion.Run(t)
 
 	dir := filepath.Join(lower.Dir, "syndic")
@@ -29,12 +33,14 @@ func TestSyndic(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf := fmt.Sprintf("id: syndic-1\nroot_dir: %[1]s\npki_dir: %[1]s/pki\nsock_dir: %[1]s/run\n%[2]s", dir, quick)
-	if err := os.WriteFile(filepath.Join(below.ConfDir, "minion"), []byte(conf), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(below.ConfDir, "minion"), []byte(conf),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	syndic := Process{Name: "salt-syndic", Output: filepath.Join(dir, "output.log")}
 	ShowOnFailure(t, syndic.Output)
-	syndic.Start(t, filepath.Join(Venvs(t), "salt-"+release, "bin", "salt-syndic"), "-c", below.ConfDir, "-l", "debug")
+	syndic.Start(t, filepath.Join(Venvs(t), "salt-"+release, "bin", "salt-syndic"), "-c",
+		below.ConfDir, "-l", "debug")
 
 	Eventually(t, 60*time.Second, "the syndic's key is accepted", func() error {
 		keys, err := top.Keys(t)

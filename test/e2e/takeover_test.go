@@ -35,7 +35,8 @@ func takeOver(t *testing.T, extra, keyFile string, working bool) {
 	t.Helper()
 	HAProxyProgram(t)
 	c := NewCluster(t, ClusterOptions{
-		Masters: 1, Plain: true, Programs: Theirs(t, "3008.3"), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"}, Extra: fewWorkers + extra,
+		Masters: 1, Plain: true, Programs: Theirs(t, "3008.3"),
+		Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"}, Extra: fewWorkers + extra,
 	})
 	c.Start(t)
 	m := c.Masters[0]
@@ -52,7 +53,8 @@ func takeOver(t *testing.T, extra, keyFile string, working bool) {
 		})
 		for _, minion := range c.Minions {
 			r := m.Salt(t, minion.ID, "grains.get", "e2e", "--out=txt")
-			if want := minion.ID + ": " + minion.Release; r.Code != 0 || strings.TrimSpace(r.Stdout) != want {
+			if want := minion.ID + ": " + minion.Release; r.Code != 0 ||
+				strings.TrimSpace(r.Stdout) != want {
 				t.Errorf("want %s, got\n%v", want, r)
 			}
 		}
@@ -78,7 +80,8 @@ func takeOver(t *testing.T, extra, keyFile string, working bool) {
 	}
 	answers("our master")
 	noComplaint(t, c, offsets)
-	if now, err := os.ReadFile(filepath.Join(m.Dir, "pki", keyFile)); err != nil || !bytes.Equal(now, key) {
+	if now, err := os.ReadFile(filepath.Join(m.Dir, "pki", keyFile)); err != nil ||
+		!bytes.Equal(now, key) {
 		t.Errorf("%s has changed: %v", keyFile, err)
 	}
 	if code, took := m.Stop(t, 20*time.Second); code != 0 || took > stopLimit {
@@ -109,7 +112,8 @@ func noComplaint(t *testing.T, c *Cluster, since map[*Minion]int64) {
 	for _, m := range c.Minions {
 		for _, line := range m.Errors(t, since[m]) {
 			low := strings.ToLower(line)
-			if strings.Contains(low, "public key") || strings.Contains(low, "master key") || strings.Contains(low, "[critical") {
+			if strings.Contains(low, "public key") || strings.Contains(low, "master key") ||
+				strings.Contains(low, "[critical") {
 				t.Errorf("%s: %s", m.ID, line)
 			}
 		}
@@ -135,7 +139,8 @@ func TestOursTakeOverFromSaltsCluster(t *testing.T) {
 func takeOverCluster(t *testing.T, release string, shared bool) {
 	HAProxyProgram(t)
 	c := NewCluster(t, ClusterOptions{
-		Masters: 2, Plain: true, Programs: Theirs(t, release), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"}, Extra: fewWorkers,
+		Masters: 2, Plain: true, Programs: Theirs(t, release),
+		Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"}, Extra: fewWorkers,
 	})
 	folder := func(m *Master) string {
 		if shared {
@@ -165,7 +170,8 @@ func takeOverCluster(t *testing.T, release string, shared bool) {
 	// That they answer is not asked: through a balancer in front of two masters a
 	// 3008 minion gets no pillar of Salt's own.
 	signedIn(t, c)
-	// Salt's masters tell each other of a key after the minion was let in. Ours take over what the first one has.
+	// Salt's masters tell each other of a key after the minion was let in. Ours take over what the
+	// first one has.
 	for _, id := range c.IDs() {
 		Eventually(t, 60*time.Second, c.Masters[0].ID+" has the key of "+id, func() error {
 			_, err := os.Stat(filepath.Join(folder(c.Masters[0]), "minions", id))
@@ -198,10 +204,12 @@ func takeOverCluster(t *testing.T, release string, shared bool) {
 		})
 	}
 	noComplaint(t, c, offsets)
-	if now, err := os.ReadFile(filepath.Join(folder(c.Masters[0]), "cluster.pem")); err != nil || !bytes.Equal(now, key) {
+	if now, err := os.ReadFile(filepath.Join(folder(c.Masters[0]), "cluster.pem")); err != nil ||
+		!bytes.Equal(now, key) {
 		t.Errorf("cluster.pem has changed: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(folder(c.Masters[0]), ".clustermaster_export")); (err == nil) == shared {
+	if _, err := os.Stat(filepath.Join(folder(c.Masters[0]),
+		".clustermaster_export")); (err == nil) == shared {
 		t.Errorf("keys are exported to a shared folder, or not to an own one: %v", err)
 	}
 }
@@ -225,8 +233,8 @@ func acceptAll(t *testing.T, c *Cluster, m *Master) {
 	}
 }
 
-// stayAccepted accepts keys on Salt's master until all minions have signed in: it writes a key as pending again whose minion asks in the
-// moment of its acceptance.
+// stayAccepted accepts keys on Salt's master until all minions have signed in: it writes a key as
+// pending again whose minion asks in the moment of its acceptance.
 func stayAccepted(t *testing.T, c *Cluster, m *Master) {
 	t.Helper()
 	Eventually(t, 2*time.Minute, "all minions have signed in to Salt's "+m.ID, func() error {

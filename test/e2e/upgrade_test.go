@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// upgrade is a cluster in which masters change their releases, with a minion that answers and somebody who writes.
+// upgrade is a cluster in which masters change their releases, with a minion that answers and
+// somebody who writes.
 type upgrade struct {
 	c        *Cluster
 	old, new Programs
@@ -35,8 +36,8 @@ func TestUpgradeToTheNextRelease(t *testing.T) {
 	u.run(t, &future{u})
 }
 
-// run upgrades one master after the other, with a look at each combination: new as follower and leader, old and new
-// joining, snapshots, restarts, rolling back.
+// run upgrades one master after the other, with a look at each combination: new as follower and
+// leader, old and new joining, snapshots, restarts, rolling back.
 func (u *upgrade) run(t *testing.T, f *future) {
 	HAProxyProgram(t)
 	u.c = NewCluster(t, ClusterOptions{Programs: u.old, Balancer: BalancerOptions{Idle: idleLimit}})
@@ -44,7 +45,8 @@ func (u *upgrade) run(t *testing.T, f *future) {
 	c.Start(t)
 	c.AddMinions(t, "minion", quick, Releases[len(Releases)-1])
 	acceptAll(t, c, c.Masters[0])
-	Eventually(t, 60*time.Second, "the minion answers", func() error { return answersAll(t, c, c.Masters[0]) })
+	Eventually(t, 60*time.Second, "the minion answers",
+		func() error { return answersAll(t, c, c.Masters[0]) })
 	stop := u.load(t)
 	defer stop()
 	first, second, third := c.Masters[0], c.Masters[1], c.Masters[2]
@@ -82,8 +84,8 @@ func (u *upgrade) run(t *testing.T, f *future) {
 	u.nothingLost(t)
 }
 
-// TestDefectOfTheNextRelease has a leader of the next release write, against the rule, what the others don't know. They
-// stop rather than drop it, and go on from there in the next release.
+// TestDefectOfTheNextRelease has a leader of the next release write, against the rule, what the
+// others don't know. They stop rather than drop it, and go on from there in the next release.
 func TestDefectOfTheNextRelease(t *testing.T) {
 	t.Parallel()
 	u := &upgrade{old: Ours(t), new: Next(t), level: 2}
@@ -93,7 +95,8 @@ func TestDefectOfTheNextRelease(t *testing.T) {
 	bad := c.Masters[2]
 	u.change(t, bad, u.new)
 	u.leads(t, bad)
-	_ = bad.Runner(t, "future.note", "defect", "force=True") // its answer depends on who stops first
+	// its answer depends on who stops first
+	_ = bad.Runner(t, "future.note", "defect", "force=True")
 	for _, m := range c.Masters[:2] {
 		if code, err := m.Wait(20 * time.Second); err != nil || code == 0 {
 			t.Fatalf("%s: exit code %d, %v", m.ID, code, err)
@@ -106,25 +109,28 @@ func TestDefectOfTheNextRelease(t *testing.T) {
 	u.atLevel(t, bad, 3)
 	for _, m := range c.Masters {
 		var got []string
-		if err := m.RunnerJSON(t, &got, "future.notes"); err != nil || !slices.Equal(got, []string{"defect"}) {
+		if err := m.RunnerJSON(t, &got, "future.notes"); err != nil ||
+			!slices.Equal(got, []string{"defect"}) {
 			t.Errorf("%s: %q, %v", m.ID, got, err)
 		}
 	}
 }
 
-// TestRollingUpgrade has cluster.upgrade bring the next release to a cluster, by a command that asks this test to
-// restart the master that it names.
+// TestRollingUpgrade has cluster.upgrade bring the next release to a cluster, by a command that
+// asks this test to restart the master that it names.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	u := &upgrade{old: Ours(t), new: Next(t), level: 2}
 	dir := t.TempDir()
 	hook := filepath.Join(dir, "hook")
-	script := "#!/bin/sh\necho \"$1 $3\" >" + dir + "/asked.new && mv " + dir + "/asked.new " + dir + "/asked\n" +
+	script := "#!/bin/sh\necho \"$1 $3\" >" + dir + "/asked.new && mv " + dir + "/asked.new " +
+		dir + "/asked\n" +
 		"while [ ! -e " + dir + "/$1.done ]; do sleep 0.1; done\necho restarted $2\n"
 	if err := os.WriteFile(hook, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	u.c = NewCluster(t, ClusterOptions{Programs: u.old, Extra: "cluster_upgrade_command: [" + hook + "]\n"})
+	u.c = NewCluster(t, ClusterOptions{Programs: u.old, Extra: "cluster_upgrade_command: [" + hook +
+		"]\n"})
 	c := u.c
 	c.StartMasters(t)
 	first := c.Masters[0]
@@ -134,7 +140,8 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Helper()
 		ended := make(chan Result, 1)
 		go func() {
-			r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "cluster.upgrade", "0.3.0", "timeout=60")
+			r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "cluster.upgrade", "0.3.0",
+				"timeout=60")
 			if err != nil {
 				t.Error(err)
 			}
@@ -149,7 +156,8 @@ func TestRollingUpgrade(t *testing.T) {
 				}
 				return err
 			})
-			p := c.Masters[slices.IndexFunc(c.Masters, func(m *Master) bool { return m.ID == name })]
+			p := c.Masters[slices.IndexFunc(c.Masters,
+				func(m *Master) bool { return m.ID == name })]
 			if err := p.Ready(); err == nil {
 				t.Errorf("%s is ready while it is to be restarted", name)
 			}
@@ -166,7 +174,8 @@ func TestRollingUpgrade(t *testing.T) {
 		return <-ended
 	}
 	r := roll(first, "master3", "master2") // the leader last
-	for _, want := range []string{"master3: drain", "master3: restarted " + c.Masters[2].Addr + ":4520", "master2: upgraded", "master1 is this master"} {
+	for _, want := range []string{"master3: drain", "master3: restarted " + c.Masters[2].Addr +
+		":4520", "master2: upgraded", "master1 is this master"} {
 		if r.Code != 0 || !strings.Contains(r.Stdout, want) {
 			t.Fatalf("want %q in\n%v", want, r)
 		}
@@ -195,7 +204,8 @@ func (u *upgrade) load(t *testing.T) (stop func()) {
 				continue
 			}
 			key := fmt.Sprintf("k%d", i)
-			r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "--out=json", "cache.store", "upgrade", key, key)
+			r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "--out=json", "cache.store",
+				"upgrade", key, key)
 			if err == nil && r.Code == 0 && strings.TrimSpace(r.Stdout) == "null" {
 				u.mu.Lock()
 				u.acked = append(u.acked, key)
@@ -225,14 +235,17 @@ func (u *upgrade) nothingLost(t *testing.T) {
 	}
 	for _, key := range acked {
 		if !slices.Contains(have, key) {
-			t.Errorf("%s was acknowledged and is gone (%d of %d are there)", key, len(have), len(acked))
+			t.Errorf("%s was acknowledged and is gone (%d of %d are there)", key, len(have),
+				len(acked))
 		}
 	}
-	Eventually(t, 30*time.Second, "the minion answers", func() error { return answersAll(t, u.c, m) })
+	Eventually(t, 30*time.Second, "the minion answers",
+		func() error { return answersAll(t, u.c, m) })
 	t.Logf("%d writes acknowledged, all there", len(acked))
 }
 
-// change gives a master another release and waits until it votes, serves and is ready, as the others see it.
+// change gives a master another release and waits until it votes, serves and is ready, as the
+// others see it.
 func (u *upgrade) change(t *testing.T, m *Master, to Programs) {
 	t.Helper()
 	if m.Running() {
@@ -286,28 +299,30 @@ func (u *upgrade) leads(t *testing.T, m *Master) {
 // atLevel waits until a new master sees the cluster at a level, held back by these.
 func (u *upgrade) atLevel(t *testing.T, m *Master, want int, heldBackBy ...string) {
 	t.Helper()
-	Eventually(t, 20*time.Second, fmt.Sprintf("the cluster is at level %d, says %s", want, m.ID), func() error {
-		for _, fun := range []string{"cluster.members", "cluster.health"} {
-			var r struct {
-				Level struct {
-					Cluster    int                 `json:"cluster"`
-					Highest    int                 `json:"highest"`
-					HeldBackBy []string            `json:"held_back_by"`
-					Releases   map[string][]string `json:"releases"`
-					Skew       bool                `json:"skew"`
-				} `json:"level"`
+	Eventually(t, 20*time.Second, fmt.Sprintf("the cluster is at level %d, says %s", want, m.ID),
+		func() error {
+			for _, fun := range []string{"cluster.members", "cluster.health"} {
+				var r struct {
+					Level struct {
+						Cluster    int                 `json:"cluster"`
+						Highest    int                 `json:"highest"`
+						HeldBackBy []string            `json:"held_back_by"`
+						Releases   map[string][]string `json:"releases"`
+						Skew       bool                `json:"skew"`
+					} `json:"level"`
+				}
+				if err := m.RunnerJSON(t, &r, fun); err != nil {
+					return err
+				}
+				l := r.Level
+				if l.Cluster != want || l.Highest != u.level+1 ||
+					!slices.Equal(l.HeldBackBy, heldBackBy) || l.Skew != (len(heldBackBy) > 0) ||
+					l.Skew != (len(l.Releases) == 2) {
+					return fmt.Errorf("%s: %+v", fun, l)
+				}
 			}
-			if err := m.RunnerJSON(t, &r, fun); err != nil {
-				return err
-			}
-			l := r.Level
-			if l.Cluster != want || l.Highest != u.level+1 || !slices.Equal(l.HeldBackBy, heldBackBy) || l.Skew != (len(heldBackBy) > 0) ||
-				l.Skew != (len(l.Releases) == 2) {
-				return fmt.Errorf("%s: %+v", fun, l)
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 }
 
 // tooOld starts a master in the old release again, which must end and say why, and change nothing.
@@ -360,11 +375,12 @@ func logged(path, text string) error {
 	return nil
 }
 
-// future tries what only a release of the next level has; nil where the new release has nothing of the kind.
+// future tries what only a release of the next level has; nil where the new release has nothing of
+// the kind.
 type future struct{ u *upgrade }
 
-// refused tries it while the cluster is below the level: the release itself refuses, and where it would not, the others
-// do. Nothing changes.
+// refused tries it while the cluster is below the level: the release itself refuses, and where it
+// would not, the others do. Nothing changes.
 func (f *future) refused(t *testing.T, m, other *Master) {
 	if f == nil {
 		return
@@ -374,21 +390,26 @@ func (f *future) refused(t *testing.T, m, other *Master) {
 		args []string
 		want string
 	}{
-		{[]string{"future.note", "early"}, "this needs level 3, and the cluster is at level 2; held back by " + other.ID},
+		{[]string{"future.note", "early"},
+			"this needs level 3, and the cluster is at level 2; held back by " + other.ID},
 		{[]string{"future.allow", "nobody"}, "this needs level 3"},
 		{[]string{"future.ping", other.ID}, "needs level 3, and the cluster is at level 2"},
-		{[]string{"future.field", other.ID}, "field 7777 of clustermaster.cluster.StatusRequest is unknown to release 0.2.0"},
+		{[]string{"future.field", other.ID},
+			"field 7777 of clustermaster.cluster.StatusRequest is unknown to release 0.2.0"},
 	} {
-		if r := m.Runner(t, tt.args...); r.Code == 0 || !strings.Contains(r.Stdout+r.Stderr, tt.want) {
+		if r := m.Runner(t, tt.args...); r.Code == 0 ||
+			!strings.Contains(r.Stdout+r.Stderr, tt.want) {
 			t.Errorf("want %q in\n%v", tt.want, r)
 		}
 	}
 	if v, err := m.Members(t); err != nil || v.Leader == m.ID {
 		return // who leads may write what it likes; TestDefectOfTheNextRelease does
 	}
-	for _, args := range []string{"future.note early force=True", "future.allow nobody force=True"} {
+	for _, args := range []string{"future.note early force=True",
+		"future.allow nobody force=True"} {
 		want := "written at level 3, and this master runs release 0.2.0"
-		if r := m.Runner(t, strings.Fields(args)...); r.Code == 0 || !strings.Contains(r.Stdout+r.Stderr, want) {
+		if r := m.Runner(t, strings.Fields(args)...); r.Code == 0 ||
+			!strings.Contains(r.Stdout+r.Stderr, want) {
 			t.Errorf("want %q in\n%v", want, r)
 		}
 	}
@@ -401,7 +422,8 @@ func (f *future) allowed(t *testing.T, m *Master) {
 		return
 	}
 	t.Helper()
-	for _, args := range [][]string{{"future.note", "late"}, {"future.allow", "nobody"}, {"future.ping", f.u.c.Masters[1].ID}} {
+	for _, args := range [][]string{{"future.note", "late"}, {"future.allow", "nobody"},
+		{"future.ping", f.u.c.Masters[1].ID}} {
 		if r := m.Runner(t, args...); r.Code != 0 {
 			t.Errorf("at the new level: %v", r)
 		}
@@ -409,7 +431,8 @@ func (f *future) allowed(t *testing.T, m *Master) {
 	for _, o := range f.u.c.Masters {
 		Eventually(t, 20*time.Second, o.ID+" has the note", func() error {
 			var got []string
-			if err := o.RunnerJSON(t, &got, "future.notes"); err != nil || !slices.Contains(got, "late") || slices.Contains(got, "early") {
+			if err := o.RunnerJSON(t, &got, "future.notes"); err != nil ||
+				!slices.Contains(got, "late") || slices.Contains(got, "early") {
 				return fmt.Errorf("%q, %v", got, err)
 			}
 			return nil
@@ -425,7 +448,8 @@ func (f *future) notes(t *testing.T, m *Master) {
 	}
 }
 
-// snapshot has a new master write a snapshot and forget its log before it, so that who joins or restarts reads it.
+// snapshot has a new master write a snapshot and forget its log before it, so that who joins or
+// restarts reads it.
 func (f *future) snapshot(t *testing.T, m *Master) {
 	if f == nil {
 		return

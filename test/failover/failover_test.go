@@ -12,17 +12,17 @@ import (
 func TestMain(m *testing.M) { e2e.Main(m, 0) }
 
 const (
-	// budget is what may pass on the wall from kill -9 of a master until the others agree on a change, and
-	// until all minions have answered one of them.
+	// budget is what may pass on the wall from kill -9 of a master until the others agree on a
+	// change, and until all minions have answered one of them.
 	budget = 5 * time.Second
 	// The waits of Salt's minions are not ours: these look for another master at once.
 	quick = "recon_default: 200\nrecon_max: 1000\nrandom_reauth_delay: 1\nmaster_alive_interval: 3600\n"
 )
 
-// Right after the kill one survivor accepts a key, which needs a leader, and another one pings all minions,
-// which needs those of the dead master to have found a living one. The command that accepts goes on for 5 s
-// when the other one has the key already: it waits for the dead master, which might only be cut off and act
-// on the old keys.
+// Right after the kill one survivor accepts a key, which needs a leader, and another one pings all
+// minions, which needs those of the dead master to have found a living one. The command that
+// accepts goes on for 5 s when the other one has the key already: it waits for the dead master,
+// which might only be cut off and act on the old keys.
 func TestLossOfAMaster(t *testing.T) {
 	e2e.HAProxyProgram(t)
 	e2e.Venvs(t)
@@ -69,12 +69,15 @@ func TestLossOfAMaster(t *testing.T) {
 			return err
 		})
 		if took := time.Since(begin); took > budget {
-			t.Errorf("the %s was killed; a key was accepted after %v, at most %v are allowed", lost.name, took, budget)
+			t.Errorf("the %s was killed; a key was accepted after %v, at most %v are allowed",
+				lost.name, took, budget)
 		} else {
 			t.Logf("the %s was killed; a key was accepted after %v", lost.name, took)
 		}
-		if p := <-pinged; p.ping.Err != nil || !slices.Equal(p.ping.IDs, answering) || p.took > budget {
-			t.Errorf("the %s was killed; all answered after %v, at most %v are allowed\n%v", lost.name, p.took, budget, p.ping)
+		if p := <-pinged; p.ping.Err != nil || !slices.Equal(p.ping.IDs, answering) ||
+			p.took > budget {
+			t.Errorf("the %s was killed; all answered after %v, at most %v are allowed\n%v",
+				lost.name, p.took, budget, p.ping)
 		} else {
 			t.Logf("the %s was killed; all minions answered after %v", lost.name, p.took)
 		}

@@ -39,7 +39,8 @@ func newCluster(t *testing.T, masters int, extra string) *cluster {
 func prepareCluster(t *testing.T, masters int, extra string) *cluster {
 	t.Helper()
 	n := newNetwork(t, masters+2)
-	return &cluster{e2e.NewCluster(t, e2e.ClusterOptions{Masters: masters, Network: n, Extra: extra}), n}
+	return &cluster{e2e.NewCluster(t, e2e.ClusterOptions{Masters: masters, Network: n,
+		Extra: extra}), n}
 }
 
 // joiner is a further master, which isn't started, and counts among the masters from now on.
@@ -63,7 +64,8 @@ func same(config string) string { return config }
 
 // others are all masters but these.
 func (c *cluster) others(not ...*e2e.Master) []*e2e.Master {
-	return slices.DeleteFunc(slices.Clone(c.Masters), func(m *e2e.Master) bool { return slices.Contains(not, m) })
+	return slices.DeleteFunc(slices.Clone(c.Masters),
+		func(m *e2e.Master) bool { return slices.Contains(not, m) })
 }
 
 // members is what cluster.members says.
@@ -97,7 +99,8 @@ func ids(masters []*e2e.Master) []string {
 	return list
 }
 
-// oneHistory waits until all these masters tell the same of keys and members: one leader, just these members, all ready.
+// oneHistory waits until all these masters tell the same of keys and members: one leader, just
+// these members, all ready.
 func oneHistory(t *testing.T, masters ...*e2e.Master) {
 	t.Helper()
 	e2e.Eventually(t, healed, "one history on "+strings.Join(ids(masters), ", "), func() error {
@@ -129,11 +132,13 @@ func oneHistory(t *testing.T, masters ...*e2e.Master) {
 				}
 				continue
 			}
-			if v.Leader != first.Leader || v.Version != first.Version || v.Term != first.Term || !slices.Equal(v.Voters, first.Voters) {
+			if v.Leader != first.Leader || v.Version != first.Version || v.Term != first.Term ||
+				!slices.Equal(v.Voters, first.Voters) {
 				return fmt.Errorf("%s says %+v, %s says %+v", masters[0].ID, first, m.ID, v)
 			}
 			if text := withoutLocal(t, keys.Stdout); text != firstKeys {
-				return fmt.Errorf("%s has the keys\n%s%s has\n%s", masters[0].ID, firstKeys, m.ID, text)
+				return fmt.Errorf("%s has the keys\n%s%s has\n%s", masters[0].ID, firstKeys,
+					m.ID, text)
 			}
 		}
 		return nil
@@ -192,7 +197,8 @@ func succeeds(t testing.TB, r e2e.Result) {
 	}
 }
 
-// logged waits until a master's log, from an offset on, has a line with all these words, and returns it.
+// logged waits until a master's log, from an offset on, has a line with all these words, and
+// returns it.
 func logged(t testing.TB, m *e2e.Master, from int64, words ...string) (line string) {
 	t.Helper()
 	e2e.Eventually(t, healed, m.ID+" logs "+strings.Join(words, " ... "), func() error {
@@ -229,7 +235,10 @@ func logSize(m *e2e.Master) int64 {
 }
 
 // hostPort is one of a master's ports.
-func hostPort(m *e2e.Master, port int) string { return net.JoinHostPort(m.Addr, strconv.Itoa(port)) }
+func hostPort(m *e2e.Master, port int) string {
+	return net.JoinHostPort(m.Addr,
+		strconv.Itoa(port))
+}
 
 // seed is what CLUSTERMASTER_SEED says, else chosen; it is printed.
 func seed(t testing.TB) *rand.Rand {

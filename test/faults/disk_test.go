@@ -17,7 +17,8 @@ import (
 	"clustermaster/value"
 )
 
-// smallDisk is a file system of its own below the cachedir of a master that has not been started yet.
+// smallDisk is a file system of its own below the cachedir of a master that has not been started
+// yet.
 type smallDisk struct{ dir string }
 
 func mountSmallDisk(t *testing.T, m *e2e.Master, size string) smallDisk {
@@ -29,7 +30,8 @@ func mountSmallDisk(t *testing.T, m *e2e.Master, size string) smallDisk {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", d.dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs",
+		d.dir).CombinedOutput(); err != nil {
 		t.Skipf("needs to mount a file system: %v: %s", err, out)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(d.dir, unix.MNT_DETACH) })
@@ -71,8 +73,9 @@ func (d smallDisk) empty(t *testing.T) {
 	}
 }
 
-// A master whose disk fills up refuses what would fill it further and says so, and goes on with keys and members. With
-// not a byte left, through changes of leaders, it neither ends nor lies; when space returns it serves again by itself.
+// A master whose disk fills up refuses what would fill it further and says so, and goes on with
+// keys and members. With not a byte left, through changes of leaders, it neither ends nor lies;
+// when space returns it serves again by itself.
 func TestFullDisk(t *testing.T) {
 	c := prepareCluster(t, 3, "disk_reserve: 8M\ncluster_isolated_filesystem: True\n")
 	full, rest := c.Masters[2], c.Masters[:2]
@@ -98,14 +101,16 @@ func TestFullDisk(t *testing.T) {
 	})
 	refusedBefore := metric(t, full, "clustermaster_requests_refused_total", `reason="disk"`)
 	for _, load := range []value.Map{
-		{{Key: "cmd", Value: "_return"}, {Key: "id", Value: "writer0"}, {Key: "jid", Value: "20260102000000000001"},
+		{{Key: "cmd", Value: "_return"}, {Key: "id", Value: "writer0"},
+			{Key: "jid", Value: "20260102000000000001"},
 			{Key: "fun", Value: "test.echo"}, {Key: "return", Value: "x"}},
 	} {
 		if reply, err := w.minions[0].ask(within(t, 10*time.Second), full, load); err == nil {
 			t.Errorf("below the reserve a return is answered: %v", reply)
 		}
 	}
-	if got := metric(t, full, "clustermaster_requests_refused_total", `reason="disk"`); got != refusedBefore+1 {
+	if got := metric(t, full, "clustermaster_requests_refused_total",
+		`reason="disk"`); got != refusedBefore+1 {
 		t.Errorf("requests refused for the disk: %v, want %v", got, refusedBefore+1)
 	}
 	refused(t, full.Runner(t, "cluster.sync_roots"), "disk: ")
@@ -113,8 +118,10 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(phrase, []byte("correct horse battery staple"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, full.Runner(t, "cluster.backup", filepath.Join(full.Dir, "c.backup"), "passphrase_file="+phrase), "disk: ")
-	refused(t, rest[0].Runner(t, "cluster.backup", filepath.Join(disk.dir, "c.backup"), "passphrase_file="+phrase), "disk: ")
+	refused(t, full.Runner(t, "cluster.backup", filepath.Join(full.Dir, "c.backup"),
+		"passphrase_file="+phrase), "disk: ")
+	refused(t, rest[0].Runner(t, "cluster.backup", filepath.Join(disk.dir, "c.backup"),
+		"passphrase_file="+phrase), "disk: ")
 	newMinion(t, "late").comes(t, full)
 	succeeds(t, full.Key(t, "-a", "late", "-y"))
 	e2e.Eventually(t, healed, "a key is accepted on the full master", func() error {
@@ -170,8 +177,9 @@ func TestFullDisk(t *testing.T) {
 	oneHistory(t, c.Masters...)
 }
 
-// A flipped bit in a file of the ring store costs a master nothing but the time to fetch its records again: it signs
-// minions in, takes keys and is ready meanwhile, its log names the file, and the damaged store is kept aside.
+// A flipped bit in a file of the ring store costs a master nothing but the time to fetch its
+// records again: it signs minions in, takes keys and is ready meanwhile, its log names the file,
+// and the damaged store is kept aside.
 func TestDamagedRingStore(t *testing.T) {
 	c := newCluster(t, 3, "")
 	hurt := c.Masters[2]

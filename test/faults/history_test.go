@@ -37,8 +37,8 @@ func newHistory() *history { return &history{start: time.Now()} }
 
 func (h *history) now() int64 { return int64(time.Since(h.start)) }
 
-// add records a call that began at the given time and ends now. One whose outcome is unknown never ends: it may take effect
-// at any later time, and after everything else means that it never did.
+// add records a call that began at the given time and ends now. One whose outcome is unknown never
+// ends: it may take effect at any later time, and after everything else means that it never did.
 func (h *history) add(client int, begun int64, c call, out outcome) {
 	end := h.now()
 	if out.unknown {
@@ -46,10 +46,12 @@ func (h *history) add(client int, begun int64, c call, out outcome) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: c, Call: begun, Output: out, Return: end})
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: c, Call: begun, Output: out,
+		Return: end})
 }
 
-// byRegister is sound: a history is linearizable if and only if its part of each register is (Herlihy and Wing, 1990).
+// byRegister is sound: a history is linearizable if and only if its part of each register is
+// (Herlihy and Wing, 1990).
 func byRegister(ops []porcupine.Operation) [][]porcupine.Operation {
 	parts := map[string][]porcupine.Operation{}
 	for _, op := range ops {
@@ -99,7 +101,8 @@ func keyModel() porcupine.Model {
 				case !out.unknown && out.value != "pending" || state != absent:
 					return []any{state} // a known key is answered for from memory
 				}
-				return []any{pending, absent} // a master without quorum says pending and stores nothing
+				// a master without quorum says pending and stores nothing
+				return []any{pending, absent}
 			case "look":
 				if out.value != state {
 					return nil
@@ -157,7 +160,8 @@ func (h *history) check(t *testing.T, what string, model porcupine.Model) {
 	}
 	begun := time.Now()
 	result, info := porcupine.CheckOperationsVerbose(model, h.ops, checkLimit)
-	t.Logf("%s: %d calls, %d of them with unknown outcome, checked in %v: %s", what, len(h.ops), unknown, time.Since(begun).Round(time.Millisecond), result)
+	t.Logf("%s: %d calls, %d of them with unknown outcome, checked in %v: %s", what, len(h.ops),
+		unknown, time.Since(begun).Round(time.Millisecond), result)
 	if result == porcupine.Ok {
 		return
 	}
@@ -168,7 +172,8 @@ func (h *history) check(t *testing.T, what string, model porcupine.Model) {
 		}
 		var text strings.Builder
 		for _, op := range part {
-			fmt.Fprintf(&text, "%9.3f %9.3f  %s\n", float64(op.Call)/1e9, float64(op.Return)/1e9, describe(op.Input, op.Output))
+			fmt.Fprintf(&text, "%9.3f %9.3f  %s\n", float64(op.Call)/1e9, float64(op.Return)/1e9,
+				describe(op.Input, op.Output))
 		}
 		t.Logf("the calls of %s:\n%s", part[0].Input.(call).register, text.String())
 	}
@@ -199,29 +204,57 @@ func TestChecker(t *testing.T) {
 		ops   []op
 		want  porcupine.CheckResult
 	}{
-		{"read own write", keyModel(), append(accepted[:2:2], op{4, 5, key("look"), saw("minions")}), porcupine.Ok},
-		{"stale read", keyModel(), append(accepted[:2:2], op{4, 5, key("look"), saw("minions_pre")}), porcupine.Illegal},
-		{"read while it changes", keyModel(), append(accepted[:1:1], op{2, 6, key("accept"), did}, op{3, 4, key("look"), saw("minions_pre")}), porcupine.Ok},
-		{"back in time", keyModel(), append(accepted[:1:1], op{2, 9, key("accept"), did}, op{3, 4, key("look"), saw("minions")}, op{5, 6, key("look"), saw("minions_pre")}), porcupine.Illegal},
-		{"lost write", keyModel(), append(accepted[:2:2], op{4, 5, key("delete"), did}, op{6, 7, key("look"), saw("minions")}), porcupine.Illegal},
-		{"both sides of a split accept", keyModel(), append(accepted[:1:1], op{2, 5, key("accept"), did}, op{3, 6, key("accept"), did}), porcupine.Illegal},
-		{"one of two says that it did", keyModel(), append(accepted[:1:1], op{2, 5, key("accept"), did}, op{3, 6, key("accept"), not}), porcupine.Ok},
-		{"unknown took effect", keyModel(), append(accepted[:1:1], op{2, forever, key("accept"), lost}, op{4, 5, key("look"), saw("minions")}), porcupine.Ok},
-		{"unknown took none", keyModel(), append(accepted[:1:1], op{2, forever, key("accept"), lost}, op{4, 5, key("look"), saw("minions_pre")}), porcupine.Ok},
-		{"unknown took effect late", keyModel(), append(accepted[:1:1], op{2, forever, key("accept"), lost}, op{4, 5, key("look"), saw("minions_pre")}, op{6, 7, key("look"), saw("minions")}), porcupine.Ok},
-		{"unknown was undone", keyModel(), append(accepted[:1:1], op{2, forever, key("accept"), lost}, op{4, 5, key("look"), saw("minions")}, op{6, 7, key("look"), saw("minions_pre")}), porcupine.Illegal},
-		{"unknown before it was asked", keyModel(), append(accepted[:1:1], op{4, forever, key("accept"), lost}, op{2, 3, key("look"), saw("minions")}), porcupine.Illegal},
-		{"refused a minion that nobody rejected", keyModel(), append(accepted[:2:2], op{4, 5, key("offer"), saw("rejected")}), porcupine.Illegal},
-		{"a vote comes back by itself", switchModel("on"), []op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("on")}}, porcupine.Illegal},
-		{"a vote is taken", switchModel("on"), []op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("off")}}, porcupine.Ok},
-		{"registers are apart", switchModel("on"), []op{{0, 1, key("off"), did}, {2, 3, call{register: "other", verb: "look"}, saw("on")}}, porcupine.Ok},
+		{"read own write", keyModel(), append(accepted[:2:2],
+			op{4, 5, key("look"), saw("minions")}), porcupine.Ok},
+		{"stale read", keyModel(), append(accepted[:2:2],
+			op{4, 5, key("look"), saw("minions_pre")}), porcupine.Illegal},
+		{"read while it changes", keyModel(), append(accepted[:1:1], op{2, 6, key("accept"), did},
+			op{3, 4, key("look"), saw("minions_pre")}), porcupine.Ok},
+		{"back in time", keyModel(), append(accepted[:1:1], op{2, 9, key("accept"), did},
+			op{3, 4, key("look"), saw("minions")}, op{5, 6, key("look"), saw("minions_pre")}),
+			porcupine.Illegal},
+		{"lost write", keyModel(), append(accepted[:2:2], op{4, 5, key("delete"), did},
+			op{6, 7, key("look"), saw("minions")}), porcupine.Illegal},
+		{"both sides of a split accept", keyModel(),
+			append(accepted[:1:1], op{2, 5, key("accept"), did}, op{3, 6, key("accept"), did}),
+			porcupine.Illegal},
+		{"one of two says that it did", keyModel(),
+			append(accepted[:1:1], op{2, 5, key("accept"), did}, op{3, 6, key("accept"), not}),
+			porcupine.Ok},
+		{"unknown took effect", keyModel(),
+			append(accepted[:1:1], op{2, forever, key("accept"), lost},
+				op{4, 5, key("look"), saw("minions")}), porcupine.Ok},
+		{"unknown took none", keyModel(),
+			append(accepted[:1:1], op{2, forever, key("accept"), lost},
+				op{4, 5, key("look"), saw("minions_pre")}), porcupine.Ok},
+		{"unknown took effect late", keyModel(),
+			append(accepted[:1:1], op{2, forever, key("accept"), lost},
+				op{4, 5, key("look"), saw("minions_pre")}, op{6, 7, key("look"), saw("minions")}),
+			porcupine.Ok},
+		{"unknown was undone", keyModel(),
+			append(accepted[:1:1], op{2, forever, key("accept"), lost},
+				op{4, 5, key("look"), saw("minions")}, op{6, 7, key("look"), saw("minions_pre")}),
+			porcupine.Illegal},
+		{"unknown before it was asked", keyModel(),
+			append(accepted[:1:1], op{4, forever, key("accept"), lost},
+				op{2, 3, key("look"), saw("minions")}), porcupine.Illegal},
+		{"refused a minion that nobody rejected", keyModel(),
+			append(accepted[:2:2], op{4, 5, key("offer"), saw("rejected")}), porcupine.Illegal},
+		{"a vote comes back by itself", switchModel("on"),
+			[]op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("on")}}, porcupine.Illegal},
+		{"a vote is taken", switchModel("on"),
+			[]op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("off")}}, porcupine.Ok},
+		{"registers are apart", switchModel("on"),
+			[]op{{0, 1, key("off"), did}, {2, 3, call{register: "other", verb: "look"}, saw("on")}},
+			porcupine.Ok},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var ops []porcupine.Operation
 			for i, o := range tt.ops {
-				ops = append(ops, porcupine.Operation{ClientId: i, Input: o.call, Call: o.from, Output: o.outcome, Return: o.to})
+				ops = append(ops, porcupine.Operation{ClientId: i, Input: o.call, Call: o.from,
+					Output: o.outcome, Return: o.to})
 			}
 			if got := porcupine.CheckOperationsTimeout(tt.model, ops, checkLimit); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)

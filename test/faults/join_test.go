@@ -21,8 +21,9 @@ import (
 // slowly is a transfer rate at which a few megabytes take seconds.
 const slowly = "cluster_transfer_rate: 1000000\n"
 
-// Two boxes join at the same time, while one of them is killed after its admission, in the middle of the sync and once it
-// has its files but may not have its vote. Both end as members; none is there twice or half.
+// Two boxes join at the same time, while one of them is killed after its admission, in the middle
+// of the sync and once it has its files but may not have its vote. Both end as members; none is
+// there twice or half.
 func TestTwoJoinAtOnce(t *testing.T) {
 	t.Parallel()
 	c := prepareCluster(t, 3, slowly+"cluster_isolated_filesystem: True\n")
@@ -45,9 +46,13 @@ func TestTwoJoinAtOnce(t *testing.T) {
 		name    string
 		reached func() error
 	}{
-		{"after its admission", func() error { return logHas(t, killed, 0, "admitted to the cluster") }},
+		{"after its admission", func() error {
+			return logHas(t, killed, 0,
+				"admitted to the cluster")
+		}},
 		{"in the middle of the sync", func() error {
-			if n := sizeBelow(filepath.Join(killed.Dir, "cache", "clustermaster", "statesync")); n < 100_000 || n > int64(len(content)) {
+			if n := sizeBelow(filepath.Join(killed.Dir, "cache", "clustermaster",
+				"statesync")); n < 100_000 || n > int64(len(content)) {
 				return fmt.Errorf("%d bytes were fetched", n)
 			}
 			return nil
@@ -66,7 +71,8 @@ func TestTwoJoinAtOnce(t *testing.T) {
 	}
 	for _, m := range []*e2e.Master{steady, killed} {
 		e2e.Eventually(t, 2*healed, m.ID+" is ready", m.Ready)
-		if got, err := os.ReadFile(filepath.Join(m.Dir, "srv", "large")); err != nil || !bytes.Equal(got, content) {
+		if got, err := os.ReadFile(filepath.Join(m.Dir, "srv", "large")); err != nil ||
+			!bytes.Equal(got, content) {
 			t.Errorf("%s has other files: %v", m.ID, err)
 		}
 		equal(t, "a key on "+m.ID, keyState(t, m, "known"), "minions")
@@ -135,15 +141,16 @@ func node(t testing.TB, m *e2e.Master) string {
 		var v struct {
 			Incarnation string `json:"incarnation"`
 		}
-		if b, err := os.ReadFile(f); err == nil && json.Unmarshal(b, &v) == nil && v.Incarnation != "" {
+		if b, err := os.ReadFile(f); err == nil && json.Unmarshal(b, &v) == nil &&
+			v.Incarnation != "" {
 			return m.ID + "/" + v.Incarnation
 		}
 	}
 	return ""
 }
 
-// A member that lost its disk comes back as somebody else: without a vote until it is filled, never beside its old self,
-// and what was acknowledged while it was away is on its disk when it is ready.
+// A member that lost its disk comes back as somebody else: without a vote until it is filled, never
+// beside its old self, and what was acknowledged while it was away is on its disk when it is ready.
 func TestWipedMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, slowly)

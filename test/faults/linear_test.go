@@ -21,7 +21,8 @@ const (
 	callLimit = 12 * time.Second // for one call; longer than a master tries
 )
 
-// operators are clients that call through the operators' sockets of different masters and record it.
+// operators are clients that call through the operators' sockets of different masters and record
+// it.
 type operators struct {
 	masters []*e2e.Master
 	keys    *history
@@ -51,15 +52,18 @@ func (o *operators) run(ctx context.Context, t testing.TB, number int, rng *rand
 		case n < 4:
 			o.offer(number, m, minions[i])
 		case n < 12:
-			o.change(number, m, o.ids[i], []string{"accept", "accept", "reject", "delete"}[rng.IntN(4)])
+			o.change(number, m, o.ids[i],
+				[]string{"accept", "accept", "reject", "delete"}[rng.IntN(4)])
 		case n < 16:
 			o.lookKeys(number, m)
 		case n < 18:
 			o.lookMembers(number, m)
 		case n < 19:
-			o.order(number, m, o.votes, o.voter.ID, []string{"cluster.demote", "cluster.promote"}, rng.IntN(2))
+			o.order(number, m, o.votes, o.voter.ID, []string{"cluster.demote", "cluster.promote"},
+				rng.IntN(2))
 		default:
-			o.order(number, m, o.drains, o.masters[rng.IntN(len(o.masters))].ID, []string{"cluster.drain", "cluster.undrain"}, rng.IntN(2))
+			o.order(number, m, o.drains, o.masters[rng.IntN(len(o.masters))].ID,
+				[]string{"cluster.drain", "cluster.undrain"}, rng.IntN(2))
 		}
 		select {
 		case <-time.After(time.Duration(rng.IntN(120)) * time.Millisecond):
@@ -73,7 +77,8 @@ func (o *operators) offer(number int, m *e2e.Master, who *minion) {
 	defer cancel()
 	begun := o.keys.now()
 	word, err := who.signIn(ctx, m)
-	o.keys.add(number, begun, call{who.id, "offer", m.ID}, outcome{unknown: err != nil, value: word})
+	o.keys.add(number, begun, call{who.id, "offer", m.ID},
+		outcome{unknown: err != nil, value: word})
 }
 
 func (o *operators) change(number int, m *e2e.Master, id, action string) {
@@ -83,7 +88,8 @@ func (o *operators) change(number int, m *e2e.Master, id, action string) {
 	}
 	defer c.Close()
 	states := map[string][]string{
-		"accept": {"minions_pre"}, "reject": {"minions_pre", "minions"}, "delete": {"minions_pre", "minions", "minions_rejected", "minions_denied"},
+		"accept": {"minions_pre"}, "reject": {"minions_pre", "minions"},
+		"delete": {"minions_pre", "minions", "minions_rejected", "minions_denied"},
 	}
 	var keys []operator.Key
 	for _, s := range states[action] {
@@ -92,8 +98,10 @@ func (o *operators) change(number int, m *e2e.Master, id, action string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
 	begun := o.keys.now()
-	done, err := c.Change(ctx, operator.KeyChange{Action: action, Keys: keys, KeepAESKey: true, PreserveMinions: true})
-	o.keys.add(number, begun, call{id, action, m.ID}, outcome{unknown: err != nil, changed: len(done.Changed) > 0})
+	done, err := c.Change(ctx, operator.KeyChange{Action: action, Keys: keys, KeepAESKey: true,
+		PreserveMinions: true})
+	o.keys.add(number, begun, call{id, action, m.ID},
+		outcome{unknown: err != nil, changed: len(done.Changed) > 0})
 }
 
 // lookKeys reads all keys at once. A list that the master itself calls old proves nothing.
@@ -135,15 +143,16 @@ func runner(m *e2e.Master, fun string, args ...any) (ret any, text string, err e
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit+15*time.Second)
 	defer cancel()
-	r, err := c.Run(ctx, operator.RunRequest{Fun: fun, Args: args}, func(_ string, v any) { text += fmt.Sprint(v) })
+	r, err := c.Run(ctx, operator.RunRequest{Fun: fun, Args: args},
+		func(_ string, v any) { text += fmt.Sprint(v) })
 	if err == nil && !r.Success {
 		err = fmt.Errorf("%s: %v", fun, r.Return)
 	}
 	return r.Return, text, err
 }
 
-// lookMembers reads votes and drains. What a master that can't ask the leader shows proves nothing, nor does the one
-// word for a member that isn't in contact, which hides whether it is drained.
+// lookMembers reads votes and drains. What a master that can't ask the leader shows proves nothing,
+// nor does the one word for a member that isn't in contact, which hides whether it is drained.
 func (o *operators) lookMembers(number int, m *e2e.Master) error {
 	begun := o.votes.now()
 	drainsBegun := o.drains.now()
@@ -180,8 +189,10 @@ func (o *operators) lookMembers(number int, m *e2e.Master) error {
 	return nil
 }
 
-// order changes a member; which is 0 for the first function, and the register's name of that is given by on.
-func (o *operators) order(number int, m *e2e.Master, h *history, id string, functions []string, which int) {
+// order changes a member; which is 0 for the first function, and the register's name of that is
+// given by on.
+func (o *operators) order(number int, m *e2e.Master, h *history, id string, functions []string,
+	which int) {
 	verb := []string{"on", "off"}[which]
 	if h == o.votes {
 		verb = []string{"off", "on"}[which]
@@ -210,7 +221,8 @@ func notTried(err error) bool {
 	return false
 }
 
-// trouble brings faults over the masters, one after the other, until ctx ends, and then leaves them in order.
+// trouble brings faults over the masters, one after the other, until ctx ends, and then leaves them
+// in order.
 func trouble(ctx context.Context, t *testing.T, c *cluster, rng *rand.Rand) {
 	wait := func(most time.Duration) {
 		select {
@@ -253,8 +265,8 @@ func trouble(ctx context.Context, t *testing.T, c *cluster, rng *rand.Rand) {
 	}
 }
 
-// Keys and members, changed and looked at through all masters at the same time under partitions, kills and stops, are as
-// if there were one master. CLUSTERMASTER_LONG=1 makes it longer.
+// Keys and members, changed and looked at through all masters at the same time under partitions,
+// kills and stops, are as if there were one master. CLUSTERMASTER_LONG=1 makes it longer.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	rng := seed(t)

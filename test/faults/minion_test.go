@@ -22,7 +22,10 @@ type minion struct {
 }
 
 // minionKey is shared by all: a master tells minions by their ids.
-var minionKey = sync.OnceValues(func() (*wire.PrivateKey, error) { return wire.GeneratePrivateKey(2048) })
+var minionKey = sync.OnceValues(func() (*wire.PrivateKey,
+	error) {
+	return wire.GeneratePrivateKey(2048)
+})
 
 func newMinion(t testing.TB, id string) *minion {
 	t.Helper()
@@ -34,7 +37,8 @@ func newMinion(t testing.TB, id string) *minion {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &minion{id: id, key: key, sender: wire.Sender{Version: 3, ID: id, Tok: tok, EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1}}
+	return &minion{id: id, key: key, sender: wire.Sender{Version: 3, ID: id, Tok: tok,
+		EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1}}
 }
 
 // send makes one request on a connection of its own.
@@ -53,7 +57,8 @@ func (m *minion) signIn(ctx context.Context, at *e2e.Master) (word string, err e
 	if err != nil {
 		return "", err
 	}
-	a := wire.AuthRequest{Version: 3, ID: m.id, Key: m.key, Nonce: nonce, EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1}
+	a := wire.AuthRequest{Version: 3, ID: m.id, Key: m.key, Nonce: nonce, EncAlgo: wire.EncSHA1,
+		SigAlgo: wire.SigSHA1}
 	packed, err := a.Pack()
 	if err != nil {
 		return "", err

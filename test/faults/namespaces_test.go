@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces has each master in a network namespace of its own, joined by one bridge, on which the test has an address
-// too. A cut gives the sender a wrong hardware address for the receiver, so frames get lost on the wire.
+// namespaces has each master in a network namespace of its own, joined by one bridge, on which the
+// test has an address too. A cut gives the sender a wrong hardware address for the receiver, so
+// frames get lost on the wire.
 type namespaces struct {
 	name   string // of the bridge; namespaces are named name-1, name-2, ...
 	prefix string // of addresses, with its last dot
@@ -28,11 +29,13 @@ type namespaces struct {
 // here is the test's own place on the bridge.
 const here = 254
 
-// newNamespaces fails where this process may not make namespaces, or where they don't hear each other.
+// newNamespaces fails where this process may not make namespaces, or where they don't hear each
+// other.
 func newNamespaces(t testing.TB, masters int) (*namespaces, error) {
 	n := &namespaces{
-		name: fmt.Sprintf("cm%x", rand.Uint32()), prefix: fmt.Sprintf("10.%d.%d.", 64+rand.IntN(128), rand.IntN(256)),
-		cuts: map[[2]int]bool{}, hosts: masters,
+		name:   fmt.Sprintf("cm%x", rand.Uint32()),
+		prefix: fmt.Sprintf("10.%d.%d.", 64+rand.IntN(128), rand.IntN(256)),
+		cuts:   map[[2]int]bool{}, hosts: masters,
 	}
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("make namespaces: not root")
@@ -46,7 +49,8 @@ func newNamespaces(t testing.TB, masters int) (*namespaces, error) {
 }
 
 func (n *namespaces) make() error {
-	if err := ip("link add " + n.name + " address " + mac(here) + " type bridge forward_delay 0"); err != nil {
+	if err := ip("link add " + n.name + " address " + mac(here) +
+		" type bridge forward_delay 0"); err != nil {
 		return err
 	}
 	if err := ip("addr add "+n.Host(here)+"/24 dev "+n.name, "link set "+n.name+" up"); err != nil {
@@ -152,7 +156,8 @@ func (n *namespaces) heal(t testing.TB) {
 
 // neighbour tells host i where frames for host j go.
 func (n *namespaces) neighbour(i, j int, to string) error {
-	return ip("-n " + n.space(i) + " neigh replace " + n.Host(j) + " lladdr " + to + " dev eth0 nud permanent")
+	return ip("-n " + n.space(i) + " neigh replace " + n.Host(j) + " lladdr " + to +
+		" dev eth0 nud permanent")
 }
 
 func mac(i int) string { return fmt.Sprintf("02:00:00:00:00:%02x", i) }

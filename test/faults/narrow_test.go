@@ -20,15 +20,17 @@ func manyKeys(t *testing.T, dir string, n int) {
 		t.Fatal(err)
 	}
 	for i := range n {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("web-%06d.example.com", i)), []byte(madeKey(t, i)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("web-%06d.example.com", i)),
+			[]byte(madeKey(t, i)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// A master behind a line of 50 Mbit/s, 20 ms from the others, joins a cluster with 100,000 keys. Nobody stands for
-// election meanwhile, nobody is held for down, and the others serve. The short form has a tenth of the keys and a fifth of
-// the line; it only tells of elections, for it runs beside other tests, and those may keep a master from its processor.
+// A master behind a line of 50 Mbit/s, 20 ms from the others, joins a cluster with 100,000 keys.
+// Nobody stands for election meanwhile, nobody is held for down, and the others serve. The short
+// form has a tenth of the keys and a fifth of the line; it only tells of elections, for it runs
+// beside other tests, and those may keep a master from its processor.
 func TestJoinOverANarrowLine(t *testing.T) {
 	t.Parallel()
 	complain := t.Logf
@@ -45,7 +47,8 @@ func TestJoinOverANarrowLine(t *testing.T) {
 	joiner := c.Stranger(t, same)
 	manyKeys(t, filepath.Join(first.Dir, "pki", "minions"), keys)
 	c.StartMasters(t)
-	e2e.Eventually(t, limit, "all keys are taken in", func() error { return hasKeys(t, first, keys) })
+	e2e.Eventually(t, limit, "all keys are taken in",
+		func() error { return hasKeys(t, first, keys) })
 
 	before, err := membersOf(t, first)
 	if err != nil {
@@ -90,10 +93,12 @@ func TestJoinOverANarrowLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after.Term != before.Term || after.Leader != before.Leader {
-		complain("term and leader were %d, %s, and are %d, %s", before.Term, before.Leader, after.Term, after.Leader)
+		complain("term and leader were %d, %s, and are %d, %s", before.Term, before.Leader,
+			after.Term, after.Leader)
 	}
 	for i, m := range []*e2e.Master{first, second} {
-		for _, word := range []string{"peer does not answer", "lost leadership", "entering candidate state"} {
+		for _, word := range []string{"peer does not answer", "lost leadership",
+			"entering candidate state"} {
 			if logHas(t, m, offsets[i], word) == nil {
 				complain("%s logged %q", m.ID, word)
 			}
@@ -104,7 +109,8 @@ func TestJoinOverANarrowLine(t *testing.T) {
 	if down < int64(keys)*400 {
 		t.Errorf("%d bytes came through the line: that is not the keys", down)
 	}
-	t.Logf("%d keys over %d Mbit/s: a voter and ready after %v; %.1f MB came, which take %v", keys, mbit, took.Round(100*time.Millisecond),
+	t.Logf("%d keys over %d Mbit/s: a voter and ready after %v; %.1f MB came, which take %v", keys,
+		mbit, took.Round(100*time.Millisecond),
 		float64(down)/1e6, least.Round(100*time.Millisecond))
 }
 

@@ -6,8 +6,9 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// network is where masters run, with links that can be cut. Masters count from 1; the test itself reaches them always.
-// A cut loses packets, and tells nobody: connections stay open until somebody gives them up.
+// network is where masters run, with links that can be cut. Masters count from 1; the test itself
+// reaches them always. A cut loses packets, and tells nobody: connections stay open until somebody
+// gives them up.
 type network interface {
 	e2e.Network
 	// cutOneWay loses what from sends to to.

@@ -10,8 +10,9 @@ import (
 	"clustermaster/value"
 )
 
-// The side of a partition without a majority takes no key and no member and says why, goes on serving whom it knows, and
-// has the others' history afterwards. It is the leader that is cut off, which has to notice.
+// The side of a partition without a majority takes no key and no member and says why, goes on
+// serving whom it knows, and has the others' history afterwards. It is the leader that is cut off,
+// which has to notice.
 func TestMinority(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, "")
@@ -42,7 +43,8 @@ func TestMinority(t *testing.T) {
 	})
 	t.Run("members", func(t *testing.T) {
 		for _, args := range [][]string{
-			{"cluster.remove", majority[0].ID}, {"cluster.demote", majority[0].ID}, {"cluster.promote", majority[0].ID},
+			{"cluster.remove", majority[0].ID}, {"cluster.demote", majority[0].ID},
+			{"cluster.promote", majority[0].ID},
 			{"cluster.drain", majority[0].ID}, {"cluster.rotate_secret"}, {"cluster.rotate_keys"},
 		} {
 			refused(t, lone.Runner(t, args...), missing...)
@@ -54,7 +56,8 @@ func TestMinority(t *testing.T) {
 	}
 	t.Run("joiner", func(t *testing.T) {
 		joiner.Run(t)
-		logged(t, joiner, 0, "not a member of the cluster yet", "no quorum", majority[0].ID, majority[1].ID)
+		logged(t, joiner, 0, "not a member of the cluster yet", "no quorum", majority[0].ID,
+			majority[1].ID)
 		v, err := membersOf(t, lone)
 		if err != nil || len(v.Voters) != 3 || len(v.Learners) != 0 {
 			t.Errorf("members are %+v, %v", v, err)
@@ -62,17 +65,21 @@ func TestMinority(t *testing.T) {
 		joiner.Kill(t)
 	})
 	t.Run("minions", func(t *testing.T) {
-		if word, err := known.signIn(within(t, 5*time.Second), lone); err != nil || word != "accepted" {
+		if word, err := known.signIn(within(t, 5*time.Second), lone); err != nil ||
+			word != "accepted" {
 			t.Errorf("a known minion signs in: %s, %v", word, err)
 		}
 		if _, err := known.ask(within(t, 10*time.Second), lone, value.Map{
-			{Key: "cmd", Value: "_return"}, {Key: "id", Value: known.id}, {Key: "jid", Value: "20260101000000000001"},
-			{Key: "fun", Value: "test.ping"}, {Key: "return", Value: true}, {Key: "retcode", Value: int64(0)}, {Key: "success", Value: true},
+			{Key: "cmd", Value: "_return"}, {Key: "id", Value: known.id},
+			{Key: "jid", Value: "20260101000000000001"},
+			{Key: "fun", Value: "test.ping"}, {Key: "return", Value: true},
+			{Key: "retcode", Value: int64(0)}, {Key: "success", Value: true},
 		}); err != nil {
 			t.Errorf("a known minion returns: %v", err)
 		}
 		stranger := newMinion(t, "stranger")
-		if word, err := stranger.signIn(within(t, 10*time.Second), lone); err != nil || word != "pending" {
+		if word, err := stranger.signIn(within(t, 10*time.Second), lone); err != nil ||
+			word != "pending" {
 			t.Errorf("an unknown minion signs in: %s, %v", word, err)
 		}
 		equal(t, "stranger on the lone master", keyState(t, lone, stranger.id), "")

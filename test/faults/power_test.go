@@ -12,8 +12,9 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// powerDisk is an ext4 file system in a file, below the cachedir of a master. What was written and not synced is in the
-// kernel's memory and not in the file, so a copy of the file is what a loss of power leaves.
+// powerDisk is an ext4 file system in a file, below the cachedir of a master. What was written and
+// not synced is in the kernel's memory and not in the file, so a copy of the file is what a loss of
+// power leaves.
 type powerDisk struct {
 	dir, image string
 	copies     int
@@ -58,7 +59,8 @@ func (d *powerDisk) cut(t *testing.T, m *e2e.Master) {
 	m.Freeze(t)
 	d.copies++
 	left := filepath.Join(m.Dir, fmt.Sprintf("disk.%d", d.copies))
-	if out, err := exec.Command("cp", "--sparse=always", d.image, left).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "--sparse=always", d.image,
+		left).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	m.Kill(t)
@@ -72,8 +74,9 @@ func (d *powerDisk) cut(t *testing.T, m *e2e.Master) {
 	m.Run(t)
 }
 
-// A master that loses power right after it has acknowledged a key, a return or new secrets has them when it starts again.
-// It is alone, so nobody can tell it what it has forgotten. Without the sync of Raft's log this fails.
+// A master that loses power right after it has acknowledged a key, a return or new secrets has them
+// when it starts again. It is alone, so nobody can tell it what it has forgotten. Without the sync
+// of Raft's log this fails.
 func TestPowerLoss(t *testing.T) {
 	c := prepareCluster(t, 1, "")
 	m := c.Masters[0]

@@ -10,8 +10,8 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// proxies has masters on loopback, each behind a proxy at its peer port. The proxy knows by its address who calls, and
-// while a link is cut takes connections and bytes and hands nothing on.
+// proxies has masters on loopback, each behind a proxy at its peer port. The proxy knows by its
+// address who calls, and while a link is cut takes connections and bytes and hands nothing on.
 type proxies struct {
 	base    e2e.Base
 	mu      sync.Mutex
@@ -26,7 +26,8 @@ const proxyAt = 150
 
 func newProxies(t testing.TB, masters int) *proxies {
 	t.Helper()
-	p := &proxies{base: e2e.FreeBase(t, masters), cuts: map[[2]int]bool{}, conns: map[net.Conn]bool{}}
+	p := &proxies{base: e2e.FreeBase(t, masters), cuts: map[[2]int]bool{},
+		conns: map[net.Conn]bool{}}
 	p.changed = sync.NewCond(&p.mu)
 	var wg sync.WaitGroup
 	for i := 1; i <= masters; i++ {
@@ -64,7 +65,10 @@ func (p *proxies) Host(i int) string { return p.base.Master(i) }
 func (p *proxies) Peer(i int) string { return p.base.Master(proxyAt + i) }
 
 // Command implements e2e.Network.
-func (p *proxies) Command(_ int, path string, args []string) (string, []string) { return path, args }
+func (p *proxies) Command(_ int, path string, args []string) (string,
+	[]string) {
+	return path, args
+}
 
 func (p *proxies) cutOneWay(_ testing.TB, from, to int) {
 	p.mu.Lock()

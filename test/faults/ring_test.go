@@ -55,8 +55,10 @@ func (w *writer) one(m *minion, size int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	_, err := m.ask(ctx, at, value.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "jid", Value: jid}, {Key: "fun", Value: "test.echo"},
-		{Key: "return", Value: val}, {Key: "retcode", Value: int64(0)}, {Key: "success", Value: true},
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "jid", Value: jid},
+		{Key: "fun", Value: "test.echo"},
+		{Key: "return", Value: val}, {Key: "retcode", Value: int64(0)},
+		{Key: "success", Value: true},
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,26 +122,31 @@ func (w *writer) found(t *testing.T, masters ...*e2e.Master) {
 		missing, example := 0, ""
 		for jid, val := range w.acked {
 			var got any
-			err := c.ReadReturns(within(t, 15*time.Second), jid, []string{w.by[jid]}, func(_ string, r gather.Return) (err error) {
-				got, err = value.Unpack(r.Return)
-				return err
-			})
+			err := c.ReadReturns(within(t, 15*time.Second), jid, []string{w.by[jid]},
+				func(_ string, r gather.Return) (err error) {
+					got, err = value.Unpack(r.Return)
+					return err
+				})
 			if err != nil || got != val {
-				missing, example = missing+1, fmt.Sprintf("%s of %s: %.40v, %v", jid, w.by[jid], got, err)
+				missing, example = missing+1, fmt.Sprintf("%s of %s: %.40v, %v", jid, w.by[jid],
+					got, err)
 			}
 		}
 		if missing > 0 {
-			t.Errorf("%s lacks %d of %d acknowledged returns, such as %s", m.ID, missing, len(w.acked), example)
+			t.Errorf("%s lacks %d of %d acknowledged returns, such as %s", m.ID, missing,
+				len(w.acked), example)
 		}
 		for jid, val := range w.acked { // and by the command
 			var got map[string]any
-			if err := m.RunnerJSON(t, &got, "jobs.lookup_jid", jid); err != nil || got[w.by[jid]] != val {
+			if err := m.RunnerJSON(t, &got, "jobs.lookup_jid", jid); err != nil ||
+				got[w.by[jid]] != val {
 				t.Errorf("jobs.lookup_jid %s on %s: %v, %.60v", jid, m.ID, err, got)
 			}
 			break
 		}
 	}
-	t.Logf("%d acknowledged returns are on each of %v; %d had no answer", len(w.acked), ids(masters), w.lost)
+	t.Logf("%d acknowledged returns are on each of %v; %d had no answer", len(w.acked),
+		ids(masters), w.lost)
 }
 
 // settled waits until nothing moves on the ring any more and no copy is owed.
@@ -153,7 +160,8 @@ func settled(t *testing.T, c *cluster, masters ...*e2e.Master) {
 				}
 			}
 			r := ringOf(t, m)
-			if len(r.Nodes) != len(masters) || len(r.Transfers) > 0 || r.Hints != 0 || r.Under != 0 {
+			if len(r.Nodes) != len(masters) || len(r.Transfers) > 0 || r.Hints != 0 ||
+				r.Under != 0 {
 				return fmt.Errorf("%s says %+v", m.ID, r)
 			}
 		}
@@ -170,8 +178,9 @@ func records(t *testing.T, masters ...*e2e.Master) (sum int) {
 	return sum
 }
 
-// The ring changes under writes, by a join whose transfer is cut short by a kill, a removal, a death and a return: every
-// acknowledged return is found everywhere afterwards, and each record has its three copies.
+// The ring changes under writes, by a join whose transfer is cut short by a kill, a removal, a
+// death and a return: every acknowledged return is found everywhere afterwards, and each record has
+// its three copies.
 func TestRingChanges(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, slowly+"runner_returns: False\n") // looking shall not add records
@@ -186,12 +195,14 @@ func TestRingChanges(t *testing.T) {
 	begun := time.Now()
 	pending := func(enough int64) func() error {
 		return func() error {
-			if fourth.Ready() != nil && logLine(t, fourth, 0, "minion ports open") == "" && fourth.Probe("/livez") != nil {
+			if fourth.Ready() != nil && logLine(t, fourth, 0, "minion ports open") == "" &&
+				fourth.Probe("/livez") != nil {
 				return errors.New("it doesn't serve yet")
 			}
 			for _, tr := range ringOf(t, three[0]).Transfers {
 				if tr.To == fourth.ID && tr.Partitions > 0 && tr.Bytes >= enough && tr.ETA != nil {
-					t.Logf("pending: %d partitions, %d of about %d bytes, %d s to go", tr.Partitions, tr.Bytes, tr.Total, *tr.ETA)
+					t.Logf("pending: %d partitions, %d of about %d bytes, %d s to go",
+						tr.Partitions, tr.Bytes, tr.Total, *tr.ETA)
 					return nil
 				}
 			}
@@ -209,7 +220,8 @@ func TestRingChanges(t *testing.T) {
 	settled(t, c, c.Masters...)
 	fetched := metric(t, fourth, "clustermaster_ring_transfer_bytes_total", "")
 	rate := fetched / time.Since(again).Seconds()
-	t.Logf("then %.1f MB more; all took %v, the rest %v", fetched/1e6, time.Since(begun).Round(time.Second), time.Since(again).Round(time.Second))
+	t.Logf("then %.1f MB more; all took %v, the rest %v", fetched/1e6,
+		time.Since(begun).Round(time.Second), time.Since(again).Round(time.Second))
 	if rate > 1.2e6 {
 		t.Errorf("%.0f bytes/s were fetched, with a limit of 1000000", rate)
 	}
@@ -233,7 +245,8 @@ func TestRingChanges(t *testing.T) {
 	w.to(three...)
 	settled(t, c, three...)
 	for _, m := range three {
-		equal(t, "records on "+m.ID+", of which four masters had three copies each", records(t, m), four/3)
+		equal(t, "records on "+m.ID+", of which four masters had three copies each", records(t, m),
+			four/3)
 	}
 
 	stop = w.during(t, 40, 1000)
@@ -241,7 +254,8 @@ func TestRingChanges(t *testing.T) {
 	dead.Kill(t)
 	w.to(three[:2]...)
 	e2e.Eventually(t, healed, "copies for the dead one are kept", func() error {
-		if metric(t, three[0], "clustermaster_ring_hints", "")+metric(t, three[1], "clustermaster_ring_hints", "") == 0 {
+		if metric(t, three[0], "clustermaster_ring_hints", "")+
+			metric(t, three[1], "clustermaster_ring_hints", "") == 0 {
 			return errors.New("none")
 		}
 		return nil

@@ -13,12 +13,13 @@ import (
 	"clustermaster/transport/peer"
 )
 
-// TestSealedDisks: with seal_key no file below cachedir has a secret of the cluster, in a founder, a joiner and after restarts. A
-// disk that was copied opens with its own key only.
+// TestSealedDisks: with seal_key no file below cachedir has a secret of the cluster, in a founder,
+// a joiner and after restarts. A disk that was copied opens with its own key only.
 func TestSealedDisks(t *testing.T) {
 	t.Parallel()
 	word := "pillar password " + rand.Text()
-	u := &used{cluster: prepareCluster(t, 3, "pillar_opts: True\nsharedsecret: shared "+rand.Text()+"\n"), t: t, secret: secrets{}, told: map[string]string{}}
+	u := &used{cluster: prepareCluster(t, 3, "pillar_opts: True\nsharedsecret: shared "+rand.Text()+
+		"\n"), t: t, secret: secrets{}, told: map[string]string{}}
 	keyFile := func(m *e2e.Master) string { return filepath.Join(m.ConfDir, "seal.key") }
 	for _, m := range u.Masters {
 		if err := os.WriteFile(keyFile(m), []byte(rand.Text()+rand.Text()), 0o400); err != nil {
@@ -29,7 +30,8 @@ func TestSealedDisks(t *testing.T) {
 			source = "'command: cat " + keyFile(m) + "'"
 		}
 		m.Configure(t, m.Config(t)+"seal_key: "+source+"\n")
-		for name, text := range map[string]string{"pillar/top.sls": "base:\n  '*': [site]\n", "pillar/site.sls": "password: " + word + "\n"} {
+		for name, text := range map[string]string{"pillar/top.sls": "base:\n  '*': [site]\n",
+			"pillar/site.sls": "password: " + word + "\n"} {
 			if err := os.WriteFile(filepath.Join(m.Dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +73,8 @@ func TestSealedDisks(t *testing.T) {
 	config := thief.Config(t)
 	thief.Configure(t, strings.Replace(config, "seal_key:", "#", 1))
 	refused("is sealed, and seal_key is not set")
-	if err := os.WriteFile(filepath.Join(thief.ConfDir, "other.key"), []byte(rand.Text()+rand.Text()), 0o400); err != nil {
+	if err := os.WriteFile(filepath.Join(thief.ConfDir, "other.key"),
+		[]byte(rand.Text()+rand.Text()), 0o400); err != nil {
 		t.Fatal(err)
 	}
 	thief.Configure(t, strings.Replace(config, "seal.key", "other.key", 1))
@@ -85,22 +88,23 @@ func TestSealedDisks(t *testing.T) {
 func (u *used) sealed(m *e2e.Master) {
 	u.t.Helper()
 	files := 0
-	err := filepath.WalkDir(filepath.Join(m.Dir, "cache"), func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+	err := filepath.WalkDir(filepath.Join(m.Dir, "cache"),
+		func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case path == embedded(m):
+				return fs.SkipDir
+			case !d.Type().IsRegular():
+				return nil
+			}
+			files++
+			b, err := os.ReadFile(path)
+			if names := u.secret.found(string(b)); len(names) > 0 {
+				u.t.Errorf("%s has %v", path, names)
+			}
 			return err
-		case path == embedded(m):
-			return fs.SkipDir
-		case !d.Type().IsRegular():
-			return nil
-		}
-		files++
-		b, err := os.ReadFile(path)
-		if names := u.secret.found(string(b)); len(names) > 0 {
-			u.t.Errorf("%s has %v", path, names)
-		}
-		return err
-	})
+		})
 	if err != nil || files < 10 {
 		u.t.Error(fmt.Errorf("%d files of %s: %w", files, m.ID, err))
 	}

@@ -35,11 +35,14 @@ func (s secrets) bytes(name string, b []byte) {
 	if len(b) < 8 {
 		return // would be found by chance
 	}
-	s[name] = append(s[name], string(b), hex.EncodeToString(b), strings.ToUpper(hex.EncodeToString(b)), strings.Trim(fmt.Sprint(b), "[]"),
-		strings.Trim(strconv.Quote(string(b)), `"`), strings.Trim(strconv.QuoteToASCII(string(b)), `"`))
+	s[name] = append(s[name], string(b), hex.EncodeToString(b),
+		strings.ToUpper(hex.EncodeToString(b)), strings.Trim(fmt.Sprint(b), "[]"),
+		strings.Trim(strconv.Quote(string(b)),
+			`"`), strings.Trim(strconv.QuoteToASCII(string(b)), `"`))
 	for skip := range 3 { // wherever it begins in something that is given as base64
 		part := b[skip : len(b)-(len(b)-skip)%3]
-		s[name] = append(s[name], base64.StdEncoding.EncodeToString(part), base64.URLEncoding.EncodeToString(part))
+		s[name] = append(s[name], base64.StdEncoding.EncodeToString(part),
+			base64.URLEncoding.EncodeToString(part))
 	}
 }
 
@@ -72,7 +75,8 @@ func (s secrets) found(text string) (names []string) {
 	return names
 }
 
-// used is a cluster whose whole life is recorded: what commands printed, all events, what its ports told.
+// used is a cluster whose whole life is recorded: what commands printed, all events, what its ports
+// told.
 type used struct {
 	*cluster
 	t      *testing.T
@@ -83,7 +87,8 @@ type used struct {
 // run runs a runner function, with something on stdin, and keeps what it printed.
 func (u *used) run(m *e2e.Master, stdin string, args ...string) string {
 	u.t.Helper()
-	cmd := exec.Command(e2e.Ours(u.t).Run, append([]string{"-c", m.ConfDir, "--out=json"}, args...)...)
+	cmd := exec.Command(e2e.Ours(u.t).Run,
+		append([]string{"-c", m.ConfDir, "--out=json"}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -129,10 +134,12 @@ func (u *used) signIn(m *minion, at *e2e.Master) {
 	u.secret.bytes("session key of "+m.id, m.answer.Session[:])
 }
 
-// asks has a minion ask for its options and its pillar, in which pillar_opts has the master's options.
+// asks has a minion ask for its options and its pillar, in which pillar_opts has the master's
+// options.
 func (u *used) asks(m *minion, at *e2e.Master) {
 	u.t.Helper()
-	raw, err := m.ask(within(u.t, 30*time.Second), at, value.Map{{Key: "cmd", Value: "_master_opts"}})
+	raw, err := m.ask(within(u.t, 30*time.Second), at,
+		value.Map{{Key: "cmd", Value: "_master_opts"}})
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -142,7 +149,9 @@ func (u *used) asks(m *minion, at *e2e.Master) {
 		u.t.Fatal(err)
 	}
 	packed, err := m.sender.SealRequest(wire.NewCrypticle(m.answer.Session), value.Map{
-		{Key: "cmd", Value: "_pillar"}, {Key: "id", Value: m.id}, {Key: "grains", Value: value.Map{}}, {Key: "saltenv", Value: "base"}, {Key: "pillarenv", Value: nil},
+		{Key: "cmd", Value: "_pillar"}, {Key: "id", Value: m.id},
+		{Key: "grains", Value: value.Map{}}, {Key: "saltenv", Value: "base"},
+		{Key: "pillarenv", Value: nil},
 		{Key: "pillar_override", Value: value.Map{}}, {Key: "ver", Value: "2"},
 	}, nonce, time.Now())
 	if err != nil {
@@ -180,7 +189,8 @@ func (u *used) metrics(m *e2e.Master) {
 // externalAuth has one user.
 const externalAuth = "\nexternal_auth: {sharedsecret: {carol: ['.*', '@runner', '@wheel']}}\n"
 
-// logsIn has a user of external_auth give orders with a password, a wrong one and a token, and adds the tokens.
+// logsIn has a user of external_auth give orders with a password, a wrong one and a token, and adds
+// the tokens.
 func (u *used) logsIn(a, b *e2e.Master, password, guess string) {
 	u.t.Helper()
 	home := filepath.Join(u.Dir, "home")
@@ -208,7 +218,8 @@ func (u *used) logsIn(a, b *e2e.Master, password, guess string) {
 	}
 	u.secret.text("saved token", string(saved))
 	u.run(a, "", "auth.mk_token", "username=carol", "password="+guess, "eauth=sharedsecret")
-	made := u.run(a, "", "auth.mk_token", "username=carol", "password="+password, "eauth=sharedsecret")
+	made := u.run(a, "", "auth.mk_token", "username=carol", "password="+password,
+		"eauth=sharedsecret")
 	_, token, _ := strings.Cut(made, `"token": "`)
 	if token, _, _ = strings.Cut(token, `"`); len(token) != 64 {
 		u.t.Fatalf("no token in %s", made)
@@ -224,26 +235,35 @@ func (u *used) logsIn(a, b *e2e.Master, password, guess string) {
 	}
 }
 
-// Every secret of a cluster, searched for by its value, in all that the cluster says in a long day at the highest log level:
-// logs, events, metrics, stored jobs, what commands print and what minions get. Then every file that it wrote is its own.
+// Every secret of a cluster, searched for by its value, in all that the cluster says in a long day
+// at the highest log level: logs, events, metrics, stored jobs, what commands print and what
+// minions get. Then every file that it wrote is its own.
 func TestSecretsAreToldToNobody(t *testing.T) {
 	t.Parallel()
 	shared, guess := "shared "+rand.Text(), "guess "+rand.Text()
-	u := &used{cluster: prepareCluster(t, 3, "pillar_opts: True\ncluster_isolated_filesystem: True\nsharedsecret: "+shared+externalAuth), t: t, secret: secrets{}, told: map[string]string{}}
+	u := &used{cluster: prepareCluster(t, 3,
+		"pillar_opts: True\ncluster_isolated_filesystem: True\nsharedsecret: "+shared+externalAuth),
+		t: t, secret: secrets{}, told: map[string]string{}}
 	u.secret.text("sharedsecret", shared)
 	u.secret.text("guessed password", guess)
-	loud := strings.NewReplacer("log_level: error", "log_level: all", "log_level_logfile: debug", "log_level_logfile: all")
+	loud := strings.NewReplacer("log_level: error", "log_level: all", "log_level_logfile: debug",
+		"log_level_logfile: all")
 	for _, m := range u.Masters {
 		m.Configure(t, loud.Replace(m.Config(t)))
 	}
-	for name, text := range map[string]string{ // a template, so that the renderer's files are there too
-		"pillar/top.sls": "base:\n  '*': [site]\n", "pillar/site.sls": "site: {{ [1, 2] | length }}\n", "srv/top.sls": "base: {}\n",
+	// a template, so that the renderer's files are there too
+	for name, text := range map[string]string{
+		"pillar/top.sls":  "base:\n  '*': [site]\n",
+		"pillar/site.sls": "site: {{ [1, 2] | length }}\n", "srv/top.sls": "base: {}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(u.Masters[0].Dir, name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(u.Masters[0].Dir, name), []byte(text),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wide := syscall.Umask(0) // what the masters make must not depend on who starts them; masters of other tests may get it too
+	// what the masters make must not depend on who starts them; masters of other tests may get it
+	// too
+	wide := syscall.Umask(0)
 	u.StartMasters(t)
 	syscall.Umask(wide)
 	a, b := u.Masters[0], u.Masters[1]
@@ -254,7 +274,8 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	events.Start(t, e2e.Ours(t).Run, "-c", b.ConfDir, "state.event")
 	e2e.Eventually(t, healed, "events are recorded", func() error {
 		u.run(a, "", "event.send", "begin", "{x: 1}")
-		if text, err := os.ReadFile(events.Output); err != nil || !bytes.Contains(text, []byte("begin")) {
+		if text, err := os.ReadFile(events.Output); err != nil ||
+			!bytes.Contains(text, []byte("begin")) {
 			return fmt.Errorf("no event yet: %w", err)
 		}
 		return nil
@@ -284,7 +305,8 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	u.run(a, "", "cluster.rotate_keys")
 	succeeds(t, b.Key(t, "-d", "db", "-y"))
 	u.save(b, "third.backup", filed, "passphrase_file="+file)
-	u.run(a, "", "cluster.restore", filepath.Join(u.Dir, "third.backup"), "passphrase="+filed, "test=True")
+	u.run(a, "", "cluster.restore", filepath.Join(u.Dir, "third.backup"), "passphrase="+filed,
+		"test=True")
 	u.run(b, filed+"\n", "cluster.restore", filepath.Join(u.Dir, "third.backup"), "jobs=True")
 	u.signIn(web, a)
 	u.asks(web, b)
@@ -300,18 +322,23 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	u.secret.bytes("rotated join key", peer.JoinKey(next, "e2e"))
 	wrong := "a-wrong-secret-" + rand.Text()
 	u.secret.text("wrong cluster_secret", wrong)
-	joiner := u.joiner(t, func(text string) string { return strings.Replace(loud.Replace(text), u.Secret, wrong, 1) })
+	joiner := u.joiner(t, func(text string) string {
+		return strings.Replace(loud.Replace(text),
+			u.Secret, wrong, 1)
+	})
 	turnedAway(t, a, joiner.Addr, func() { joiner.Run(t) }, "join_proof")
 	joiner.Kill(t)
 	joiner.Configure(t, strings.Replace(joiner.Config(t), wrong, next, 1))
 	joiner.Run(t)
 	e2e.Eventually(t, healed, "it joins with the rotated secret", joiner.Ready)
 
-	for _, fun := range []string{"cluster.members", "cluster.ring_info", "cluster.roots_status", "jobs.list_jobs", "jobs.active",
+	for _, fun := range []string{"cluster.members", "cluster.ring_info", "cluster.roots_status",
+		"jobs.list_jobs", "jobs.active",
 		"manage.status", "-d"} {
 		u.run(b, "", fun)
 	}
-	u.keep("cluster.health", b.Runner(t, "cluster.health").String()) // ends with 1 while something heals
+	// ends with 1 while something heals
+	u.keep("cluster.health", b.Runner(t, "cluster.health").String())
 	for _, m := range u.Masters {
 		u.metrics(m)
 		for _, flag := range []string{"-L", "-F", "-P"} {
@@ -333,7 +360,8 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	}
 
 	text, err := os.ReadFile(events.Output)
-	if err != nil || !bytes.Contains(text, []byte("cluster.rotate_secret")) || !bytes.Contains(text, []byte("cluster.backup")) {
+	if err != nil || !bytes.Contains(text, []byte("cluster.rotate_secret")) ||
+		!bytes.Contains(text, []byte("cluster.backup")) {
 		t.Errorf("the events of the orders weren't recorded: %v", err)
 	}
 	u.keep("events", string(text))
@@ -345,7 +373,8 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 			}
 			u.keep(name, string(text))
 		}
-		if !strings.Contains(u.told[m.Log], "[TRACE") && !strings.Contains(u.told[m.Log], "[DEBUG") {
+		if !strings.Contains(u.told[m.Log], "[TRACE") &&
+			!strings.Contains(u.told[m.Log], "[DEBUG") {
 			t.Errorf("%s isn't loud", m.ID)
 		}
 	}
@@ -360,7 +389,8 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	}
 }
 
-// kept expects the disks to have what was searched for: a search for other values would find nothing anywhere.
+// kept expects the disks to have what was searched for: a search for other values would find
+// nothing anywhere.
 func (u *used) kept() {
 	u.t.Helper()
 	kept := map[string]bool{}
@@ -389,7 +419,8 @@ func (u *used) kept() {
 			u.t.Errorf("the %s is on a disk", name)
 		}
 	}
-	for _, name := range []string{"cluster key", "AES key of first.backup", "session secret of first.backup", "AES key of third.backup", "AES key of minions",
+	for _, name := range []string{"cluster key", "AES key of first.backup",
+		"session secret of first.backup", "AES key of third.backup", "AES key of minions",
 		"cluster_secret", "join key", "rotated join key", "node key of master1"} {
 		if !kept[name] {
 			u.t.Errorf("no disk has the %s, so the search for it was in vain", name)
@@ -398,14 +429,19 @@ func (u *used) kept() {
 }
 
 // embedded is the folder of Python, as it is in the program.
-func embedded(m *e2e.Master) string { return filepath.Join(m.Dir, "cache", "clustermaster", "render") }
+func embedded(m *e2e.Master) string {
+	return filepath.Join(m.Dir, "cache", "clustermaster",
+		"render")
+}
 
-// ownFilesAlone expects whatever a master wrote to be for its user alone. Its log has what Salt's has, 0640.
+// ownFilesAlone expects whatever a master wrote to be for its user alone. Its log has what Salt's
+// has, 0640.
 func ownFilesAlone(t *testing.T, m *e2e.Master) {
 	t.Helper()
 	others := map[string]bool{ // not the master's, or nothing of its state
-		m.ConfDir: true, m.Output: true, filepath.Join(m.Dir, "srv"): true, filepath.Join(m.Dir, "pillar"): true,
-		m.Log: true, filepath.Join(m.Dir, "master.pid"): true,
+		m.ConfDir: true, m.Output: true, filepath.Join(m.Dir, "srv"): true,
+		filepath.Join(m.Dir, "pillar"): true,
+		m.Log:                          true, filepath.Join(m.Dir, "master.pid"): true,
 		embedded(m):                             true,
 		filepath.Join(m.Dir, "cache", "health"): true, // times, for supervisors
 	}

@@ -36,7 +36,8 @@ const (
 	maxPerSource = 20
 )
 
-// reactorOfSalt is how Salt's documentation has a master accept the keys of its own machines: the id stands there unquoted.
+// reactorOfSalt is how Salt's documentation has a master accept the keys of its own machines: the
+// id stands there unquoted.
 const reactorOfSalt = `{% if 'act' in data and data['act'] == 'pend' and data['id'].startswith('ink') %}
 minion_add:
   wheel.key.accept:
@@ -44,18 +45,20 @@ minion_add:
 {% endif %}
 `
 
-// TestSignInAttacks does to running masters what anybody can do who reaches their request port. Nothing is stored that has no
-// bound, and nothing is run.
+// TestSignInAttacks does to running masters what anybody can do who reaches their request port.
+// Nothing is stored that has no bound, and nothing is run.
 func TestSignInAttacks(t *testing.T) {
 	t.Parallel()
 	sls := filepath.Join(e2e.Folder(t), "auth.sls")
 	if err := os.WriteFile(sls, []byte(reactorOfSalt), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := newCluster(t, 3, fmt.Sprintf("max_pending_keys: %d\nmax_pending_keys_per_source: %d\nproxy_protocol: True\n"+
-		"proxy_protocol_from: [0.0.0.0/0]\nunknown_key_processors: 2\nreactor:\n  - salt/auth: [%s]\n", maxPending, maxPerSource, sls))
+	c := newCluster(t, 3,
+		fmt.Sprintf("max_pending_keys: %d\nmax_pending_keys_per_source: %d\nproxy_protocol: True\n"+
+			"proxy_protocol_from: [0.0.0.0/0]\nunknown_key_processors: 2\nreactor:\n  - salt/auth: [%s]\n", maxPending, maxPerSource, sls))
 	s := stranger{c.Masters[0], c.Masters}
-	equal(t, "processors for strangers", metric(t, s.m, "clustermaster_sign_in_processors", `who="strangers"`), float64(min(2, runtime.GOMAXPROCS(0))))
+	equal(t, "processors for strangers", metric(t, s.m, "clustermaster_sign_in_processors",
+		`who="strangers"`), float64(min(2, runtime.GOMAXPROCS(0))))
 	t.Run("keys of a megabyte", s.largeKeys)
 	t.Run("nonces that are signed", s.nonces)
 	t.Run("a line break in the id", s.lineBreaks)
@@ -72,10 +75,12 @@ type stranger struct {
 // offer is the load of a sign-in.
 func offer(t testing.TB, id, pub, nonce string) []byte {
 	t.Helper()
-	b, err := value.Pack(value.Map{{Key: "enc", Value: "clear"}, {Key: "version", Value: 3}, {Key: "load", Value: value.Map{
-		{Key: "cmd", Value: "_auth"}, {Key: "id", Value: id}, {Key: "pub", Value: pub}, {Key: "nonce", Value: nonce},
-		{Key: "enc_algo", Value: wire.EncSHA1}, {Key: "sig_algo", Value: wire.SigSHA1},
-	}}})
+	b, err := value.Pack(value.Map{{Key: "enc", Value: "clear"}, {Key: "version", Value: 3},
+		{Key: "load", Value: value.Map{
+			{Key: "cmd", Value: "_auth"}, {Key: "id", Value: id}, {Key: "pub", Value: pub},
+			{Key: "nonce", Value: nonce},
+			{Key: "enc_algo", Value: wire.EncSHA1}, {Key: "sig_algo", Value: wire.SigSHA1},
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +146,8 @@ func proxied(t testing.TB, to, from string) string {
 			return
 		}
 		defer out.Close()
-		if _, err := fmt.Fprintf(out, "PROXY %s %s %[2]s 40000 4506\r\n", family, from); err != nil {
+		if _, err := fmt.Fprintf(out, "PROXY %s %s %[2]s 40000 4506\r\n", family,
+			from); err != nil {
 			return
 		}
 		wg.Go(func() { _, _ = io.Copy(in, out); in.Close() })
@@ -174,7 +180,8 @@ func goodKey(t testing.TB) string {
 func madeKey(t testing.TB, number int) string {
 	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), 2047)
-	der, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n.Add(n, big.NewInt(int64(2*number+1))), E: 65537})
+	der, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n.Add(n, big.NewInt(int64(2*number+1))),
+		E: 65537})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,19 +261,23 @@ func residentKB(t testing.TB, m *e2e.Master) int {
 	return n
 }
 
-// largeKeys are 300 unknown ids with keys of a megabyte: they took key management away, and a gigabyte of each master.
+// largeKeys are 300 unknown ids with keys of a megabyte: they took key management away, and a
+// gigabyte of each master.
 func (s stranger) largeKeys(t *testing.T) {
-	index, length, kind := s.quiet(t), s.refusals(t, "auth_pub_length"), s.refusals(t, "auth_pub_not_a_key")
+	index, length, kind := s.quiet(t), s.refusals(t, "auth_pub_length"), s.refusals(t,
+		"auth_pub_not_a_key")
 	memory := residentKB(t, s.all[1])
 	c := s.connect(t, "")
 	good := goodKey(t)
 	junk := strings.Repeat("k", 1_000_000)
 	for i := range 300 {
-		if got := ask(t, c, offer(t, fmt.Sprintf("large%d", i), []string{junk, good + "\n" + junk}[i%2], someNonce)); got != "bad load" {
+		if got := ask(t, c, offer(t, fmt.Sprintf("large%d", i),
+			[]string{junk, good + "\n" + junk}[i%2], someNonce)); got != "bad load" {
 			t.Fatalf("large%d: got %v", i, got)
 		}
 	}
-	for i, pub := range []string{"not a key", "", good + "\nfoo:\n  local.cmd.run: []", "foo\n" + good, madeKey(t, 1)[:200]} {
+	for i, pub := range []string{"not a key", "", good + "\nfoo:\n  local.cmd.run: []",
+		"foo\n" + good, madeKey(t, 1)[:200]} {
 		if got := ask(t, c, offer(t, fmt.Sprintf("odd%d", i), pub, someNonce)); got != "bad load" {
 			t.Errorf("%.40q: got %v", pub, got)
 		}
@@ -286,7 +297,8 @@ func (s stranger) largeKeys(t *testing.T) {
 // nonces of another length are refused: the reply that repeats them is signed like a publication.
 func (s stranger) nonces(t *testing.T) {
 	c := s.connect(t, "")
-	for _, nonce := range []string{"", someNonce[1:], someNonce + "0", strings.Repeat("x", 64), strings.Repeat("x", 256), someNonce[1:] + "\n"} {
+	for _, nonce := range []string{"", someNonce[1:], someNonce + "0", strings.Repeat("x", 64),
+		strings.Repeat("x", 256), someNonce[1:] + "\n"} {
 		if got := ask(t, c, offer(t, "nonces", goodKey(t), nonce)); got != "bad load" {
 			t.Errorf("nonce of %d characters: got %v", len(nonce), got)
 		}
@@ -302,13 +314,15 @@ func (s stranger) lineBreaks(t *testing.T) {
 	}
 	index := s.quiet(t)
 	for _, end := range []string{"\n", "\r", "\r\n", "\u0085", "\u2028", "\u2029"} {
-		id := strings.ReplaceAll("ink1\nowned:\n  wheel.key.accept:\n    - match: outsider", "\n", end)
+		id := strings.ReplaceAll("ink1\nowned:\n  wheel.key.accept:\n    - match: outsider",
+			"\n", end)
 		if got := ask(t, c, offer(t, id, goodKey(t), someNonce)); got != false {
 			t.Errorf("id with %q: got %v", end, got)
 		}
 	}
 	s.unmoved(t, "applied index", index)
-	// Events are reacted to in order, so an honest one that comes later tells that there was nothing.
+	// Events are reacted to in order, so an honest one that comes later tells that there was
+	// nothing.
 	if got := ask(t, c, offer(t, "ink2", goodKey(t), someNonce)); got != true {
 		t.Fatalf("ink2: got %v", got)
 	}
@@ -324,13 +338,15 @@ func (s stranger) lineBreaks(t *testing.T) {
 	}
 }
 
-// fullList: what comes once a list is full is answered from memory. Each source has its own share, also behind a balancer.
+// fullList: what comes once a list is full is answered from memory. Each source has its own share,
+// also behind a balancer.
 func (s stranger) fullList(t *testing.T) {
 	pub := goodKey(t)
 	fill := func(c *transport.RequestClient, prefix string, n int, want any) {
 		t.Helper()
 		for i := range n {
-			if got := ask(t, c, offer(t, fmt.Sprintf("%s-%d", prefix, i), pub, someNonce)); got != want {
+			if got := ask(t, c, offer(t, fmt.Sprintf("%s-%d", prefix, i), pub,
+				someNonce)); got != want {
 				t.Fatalf("%s-%d: got %v, want %v", prefix, i, got, want)
 			}
 		}
@@ -354,7 +370,8 @@ func (s stranger) fullList(t *testing.T) {
 		fill(s.connect(t, from), "late", 200, "full")
 	}
 	s.unmoved(t, "applied index after the list was full", index)
-	equal(t, "counted", metric(t, s.m, "clustermaster_keystore_unkept_total", `full="pending"`)-kept, 800.0)
+	equal(t, "counted", metric(t, s.m, "clustermaster_keystore_unkept_total",
+		`full="pending"`)-kept, 800.0)
 	lists, err := s.m.Keys(t)
 	if err != nil || len(lists["minions_pre"]) != maxPending {
 		t.Errorf("%d keys are pending, %v", len(lists["minions_pre"]), err)
@@ -391,7 +408,8 @@ func (s stranger) deniedKeys(t *testing.T) {
 		}
 		s.unmoved(t, "applied index after more keys of "+id, after)
 	}
-	equal(t, "the list of own-0", slices.Contains([]string{"minions", "minions_denied"}, keyState(t, s.m, "own-0")), true)
+	equal(t, "the list of own-0", slices.Contains([]string{"minions", "minions_denied"},
+		keyState(t, s.m, "own-0")), true)
 }
 
 // TestLongKeyLists: with all lists full salt-key lists, shows and deletes, in time and in pages.
@@ -409,12 +427,15 @@ func TestLongKeyLists(t *testing.T) {
 		name string
 		n    int
 		text string
-	}{{"minions_pre", pending, goodKey(t)}, {"minions_rejected", rejected, goodKey(t) + strings.Repeat("junk\n", 12_000)}} {
+	}{{"minions_pre", pending, goodKey(t)}, {"minions_rejected", rejected,
+		goodKey(t) + strings.Repeat("junk\n", 12_000)}} {
 		if err := os.MkdirAll(filepath.Join(dir, list.name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		for i := range list.n {
-			if err := os.WriteFile(filepath.Join(dir, list.name, fmt.Sprintf("%s-%d.example.com", list.name, i)), []byte(list.text), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, list.name,
+				fmt.Sprintf("%s-%d.example.com", list.name, i)), []byte(list.text),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -422,32 +443,42 @@ func TestLongKeyLists(t *testing.T) {
 	c.StartMasters(t)
 	e2e.Eventually(t, healed, "all keys are taken in", func() error {
 		lists, err := m.Keys(t)
-		if err == nil && (len(lists["minions_pre"]) != pending || len(lists["minions_rejected"]) != rejected) {
-			err = fmt.Errorf("%d and %d are there", len(lists["minions_pre"]), len(lists["minions_rejected"]))
+		if err == nil && (len(lists["minions_pre"]) != pending ||
+			len(lists["minions_rejected"]) != rejected) {
+			err = fmt.Errorf("%d and %d are there", len(lists["minions_pre"]),
+				len(lists["minions_rejected"]))
 		}
 		return err
 	})
 	for _, words := range [][]string{{"-L"}, {"-L", "--out=json"}, {"-l", "pre"}} {
 		began := time.Now()
 		r := m.Key(t, words...)
-		if took := time.Since(began); r.Code != 0 || took > 2*time.Second || strings.Count(r.Stdout, "minions_pre-") != pending {
-			t.Errorf("salt-key %v took %v, and ended with %d after %d lines\n%s", words, took, r.Code, strings.Count(r.Stdout, "\n"), r.Stderr)
+		if took := time.Since(began); r.Code != 0 || took > 2*time.Second ||
+			strings.Count(r.Stdout, "minions_pre-") != pending {
+			t.Errorf("salt-key %v took %v, and ended with %d after %d lines\n%s", words, took,
+				r.Code, strings.Count(r.Stdout, "\n"), r.Stderr)
 		}
 	}
-	if r := m.Key(t, "-P", "--out=json"); r.Code != 0 || strings.Count(r.Stdout, "BEGIN PUBLIC KEY") < pending+rejected {
+	if r := m.Key(t, "-P", "--out=json"); r.Code != 0 ||
+		strings.Count(r.Stdout, "BEGIN PUBLIC KEY") < pending+rejected {
 		t.Errorf("salt-key -P ended with %d after %d bytes: %s", r.Code, len(r.Stdout), r.Stderr)
 	}
 	began := time.Now()
-	if r := m.Key(t, "-d", "minions_*", "-y"); r.Code != 0 || strings.Count(r.Stdout, " deleted.") != pending+rejected {
-		t.Errorf("salt-key -d ended with %d after %d lines: %s", r.Code, strings.Count(r.Stdout, "\n"), r.Stderr)
+	if r := m.Key(t, "-d", "minions_*", "-y"); r.Code != 0 ||
+		strings.Count(r.Stdout, " deleted.") != pending+rejected {
+		t.Errorf("salt-key -d ended with %d after %d lines: %s", r.Code,
+			strings.Count(r.Stdout, "\n"), r.Stderr)
 	}
 	t.Logf("salt-key -d of all took %v", time.Since(began))
-	if lists, err := m.Keys(t); err != nil || len(lists["minions_pre"])+len(lists["minions_rejected"]) > 0 {
-		t.Errorf("after -d there are %d and %d, %v", len(lists["minions_pre"]), len(lists["minions_rejected"]), err)
+	if lists, err := m.Keys(t); err != nil ||
+		len(lists["minions_pre"])+len(lists["minions_rejected"]) > 0 {
+		t.Errorf("after -d there are %d and %d, %v", len(lists["minions_pre"]),
+			len(lists["minions_rejected"]), err)
 	}
 }
 
-// TestSignInFlood: while strangers have their sign-ins answered as fast as they can ask, the cluster works.
+// TestSignInFlood: while strangers have their sign-ins answered as fast as they can ask, the
+// cluster works.
 func TestSignInFlood(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, "max_pending_keys_per_source: 100\n")
@@ -478,7 +509,8 @@ func TestSignInFlood(t *testing.T) {
 		m := c.Masters[n%len(c.Masters)]
 		began := time.Now()
 		r := m.Salt(t, "--out=txt", "known*", "test.ping")
-		if took := time.Since(began); took > 3*time.Second || r.Code != 0 || strings.Count(r.Stdout, ": True") != known {
+		if took := time.Since(began); took > 3*time.Second || r.Code != 0 ||
+			strings.Count(r.Stdout, ": True") != known {
 			t.Errorf("test.ping on %s took %v\n%v", m.ID, took, r)
 		}
 		waited += metric(t, m, "clustermaster_sign_ins_waiting", `who="strangers"`)
@@ -490,7 +522,8 @@ func TestSignInFlood(t *testing.T) {
 		t.Fatalf("only %d returns and %d sign-ins were answered", len(returns), answers)
 	}
 	p99 := returns[len(returns)*99/100]
-	t.Logf("in %v: %d sign-ins of strangers, %d returns, p99 %v, slowest %v", lasts, answers, len(returns), p99, returns[len(returns)-1])
+	t.Logf("in %v: %d sign-ins of strangers, %d returns, p99 %v, slowest %v", lasts, answers,
+		len(returns), p99, returns[len(returns)-1])
 	if p99 > time.Second {
 		t.Errorf("p99 of _return is %v", p99)
 	}
@@ -499,7 +532,8 @@ func TestSignInFlood(t *testing.T) {
 	}
 	after, err := membersOf(t, c.Masters[0])
 	if err != nil || after.Leader != before.Leader || after.Term != before.Term {
-		t.Errorf("the leader was %s in term %d, and is %s in term %d, %v", before.Leader, before.Term, after.Leader, after.Term, err)
+		t.Errorf("the leader was %s in term %d, and is %s in term %d, %v", before.Leader,
+			before.Term, after.Leader, after.Term, err)
 	}
 }
 
@@ -521,7 +555,8 @@ func startKnown(t *testing.T, c *cluster, n int) {
 	for i := range n {
 		id := fmt.Sprintf("known%d", i)
 		m, err := simminion.New(simminion.Config{
-			ID: id, Key: key, Master: hostPort(c.Masters[i%len(c.Masters)], e2e.RequestPort), AcceptanceWait: 200 * time.Millisecond,
+			ID: id, Key: key, Master: hostPort(c.Masters[i%len(c.Masters)], e2e.RequestPort),
+			AcceptanceWait: 200 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -547,8 +582,8 @@ func startKnown(t *testing.T, c *cluster, n int) {
 	}
 }
 
-// startFlood loops sign-ins of keys that nobody knows on so many connections. What it returns ends that, and tells how many
-// were answered.
+// startFlood loops sign-ins of unknown keys on so many connections. What it returns ends that, and
+// tells how many were answered.
 func startFlood(t *testing.T, masters []*e2e.Master, connections int) (end func() int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -562,7 +597,8 @@ func startFlood(t *testing.T, masters []*e2e.Master, connections int) (end func(
 		for n := range payloads {
 			id := fmt.Sprintf("flood-%d-%d", i, n)
 			if n%5 == 0 {
-				id = fmt.Sprintf("known%d", i%2) // whose key is another one: the leader is asked before that is said
+				// whose key is another one: the leader is asked before that is said
+				id = fmt.Sprintf("known%d", i%2)
 			}
 			payloads[n] = offer(t, id, madeKey(t, n), someNonce)
 		}
@@ -581,7 +617,8 @@ func startFlood(t *testing.T, masters []*e2e.Master, connections int) (end func(
 	return end
 }
 
-// returns sends returns of jobs of its own, one after the other, until ctx ends, and gives how long each took.
+// returns sends returns of jobs of its own, one after the other, until ctx ends, and gives how long
+// each took.
 func (m *minion) returns(ctx context.Context, t *testing.T, at *e2e.Master) (took []time.Duration) {
 	c, err := transport.DialRequests(ctx, hostPort(at, e2e.RequestPort), transport.ClientOptions{})
 	if err != nil {
@@ -598,8 +635,11 @@ func (m *minion) returns(ctx context.Context, t *testing.T, at *e2e.Master) (too
 		}
 		began := time.Now()
 		packed, err := m.sender.SealRequest(crypt, value.Map{
-			{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "success", Value: true}, {Key: "return", Value: true}, {Key: "retcode", Value: 0},
-			{Key: "jid", Value: began.UTC().Format("20060102150405") + fmt.Sprintf("%06d", began.Nanosecond()/1000)}, {Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: []any{}},
+			{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "success", Value: true},
+			{Key: "return", Value: true}, {Key: "retcode", Value: 0},
+			{Key: "jid", Value: began.UTC().Format("20060102150405") +
+				fmt.Sprintf("%06d", began.Nanosecond()/1000)}, {Key: "fun", Value: "test.ping"},
+			{Key: "fun_args", Value: []any{}},
 		}, nonce, began)
 		if err != nil {
 			t.Error(err)

@@ -13,15 +13,16 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// slowLinks has masters on loopback, each behind a proxy at its peer port that hands on what it gets as late
-// as a long link that loses packets would.
+// slowLinks has masters on loopback, each behind a proxy at its peer port that hands on what it
+// gets as late as a long link that loses packets would.
 type slowLinks struct {
 	base  e2e.Base
 	delay time.Duration // each way
 	loss  float64       // part of the packets
 	end   chan struct{} // closed with the test
 
-	narrow   int // number of a master whose line takes so many bytes a second each way; 0: all lines are wide
+	// number of a master whose line takes so many bytes a second each way; 0: all lines are wide
+	narrow   int
 	up, down *line
 }
 
@@ -63,7 +64,8 @@ func (l *line) carried() int64 {
 
 func newSlowLinks(t testing.TB, masters int, delay time.Duration, loss float64) *slowLinks {
 	t.Helper()
-	s := &slowLinks{base: e2e.FreeBase(t, masters), delay: delay, loss: loss, end: make(chan struct{})}
+	s := &slowLinks{base: e2e.FreeBase(t, masters), delay: delay, loss: loss,
+		end: make(chan struct{})}
 	var wg sync.WaitGroup
 	var listeners []net.Listener
 	t.Cleanup(func() {
@@ -99,13 +101,16 @@ func (s *slowLinks) Host(i int) string { return s.base.Master(i) }
 func (s *slowLinks) Peer(i int) string { return s.base.Master(proxyAt + i) }
 
 // Command implements e2e.Network.
-func (s *slowLinks) Command(_ int, path string, args []string) (string, []string) { return path, args }
+func (s *slowLinks) Command(_ int, path string, args []string) (string,
+	[]string) {
+	return path, args
+}
 
 // packet is about how much of a stream a packet holds.
 const packet = 1448
 
-// late is how long n bytes take to the other end. A lost packet is sent again after a round trip and what
-// Linux adds, twice as late each time.
+// late is how long n bytes take to the other end. A lost packet is sent again after a round trip
+// and what Linux adds, twice as late each time.
 func (s *slowLinks) late(n int) time.Duration {
 	late := s.delay
 	for ; n > 0; n -= packet {
@@ -231,8 +236,9 @@ func (s *slowLinks) give(dst, src net.Conn, sent <-chan piece) {
 	}
 }
 
-// Three masters on links with 300 ms of delay each way that lose 2 % of the packets. With time-outs that fit,
-// they form a cluster, keep their leader, hold nobody for down, and agree on what a follower is ordered.
+// Three masters on links with 300 ms of delay each way that lose 2 % of the packets. With time-outs
+// that fit, they form a cluster, keep their leader, hold nobody for down, and agree on what a
+// follower is ordered.
 func TestSlowLinks(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{
@@ -270,7 +276,8 @@ func TestSlowLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.Term != before.Term || after.Leader != before.Leader || !slices.Equal(after.Voters, before.Voters) {
+	if after.Term != before.Term || after.Leader != before.Leader ||
+		!slices.Equal(after.Voters, before.Voters) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 	for i, m := range c.Masters {

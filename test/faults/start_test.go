@@ -40,11 +40,13 @@ type heap struct{ minions, jobs, returns, size int }
 
 func (h heap) bytes() int { return h.jobs * h.returns * h.size }
 
-// fill writes jobs, returns and grains into the store of a master that is stopped, as its own rooms write them.
+// fill writes jobs, returns and grains into the store of a master that is stopped, as its own rooms
+// write them.
 func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replicas int) {
 	t.Helper()
 	ring := hashring.New([]string{self}, 256, replicas, uint64(epoch))
-	store, err := ringstore.Open(filepath.Join(m.Dir, "cache", "clustermaster", "ring"), lone{self, ring}, ringstore.Options{}, nil, nil)
+	store, err := ringstore.Open(filepath.Join(m.Dir, "cache", "clustermaster", "ring"),
+		lone{self, ring}, ringstore.Options{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +64,14 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 			random := rand.NewChaCha8([32]byte{byte(w)})
 			val := make([]byte, h.size)
 			for i := w; i < h.jobs; i += writers {
-				jid := now.Add(-20*time.Hour + time.Duration(i)*3*time.Second).Format("20060102150405.000000")
+				jid := now.Add(-20*time.Hour +
+					time.Duration(i)*3*time.Second).Format("20060102150405.000000")
 				jid = strings.Replace(jid, ".", "", 1)
-				load := value.Map{{Key: "jid", Value: jid}, {Key: "fun", Value: "state.apply"}, {Key: "tgt", Value: "*"}, {Key: "tgt_type", Value: "glob"},
+				load := value.Map{{Key: "jid", Value: jid}, {Key: "fun", Value: "state.apply"},
+					{Key: "tgt", Value: "*"}, {Key: "tgt_type", Value: "glob"},
 					{Key: "arg", Value: []any{"web", "test=True"}}, {Key: "user", Value: "root"}}
-				if err := jobs.SaveLoad(t.Context(), jid, load, []string{webID(0), webID(1)}); err != nil {
+				if err := jobs.SaveLoad(t.Context(), jid, load,
+					[]string{webID(0), webID(1)}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -74,7 +79,8 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 					random.Read(val)
 					packed, err := value.Pack(val)
 					if err == nil {
-						_, err = jobs.SaveReturn(t.Context(), jid, webID(r), jobcache.Return{Return: packed}, nil)
+						_, err = jobs.SaveReturn(t.Context(), jid, webID(r),
+							jobcache.Return{Return: packed}, nil)
 					}
 					if err != nil {
 						t.Error(err)
@@ -83,7 +89,9 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 				}
 			}
 			for i := w; i < h.minions; i += writers {
-				grains := value.Map{{Key: "id", Value: webID(i)}, {Key: "os", Value: []string{"Debian", "Rocky"}[i%2]}, {Key: "notes", Value: strings.Repeat("x", 3000)}}
+				grains := value.Map{{Key: "id", Value: webID(i)},
+					{Key: "os", Value: []string{"Debian", "Rocky"}[i%2]},
+					{Key: "notes", Value: strings.Repeat("x", 3000)}}
 				packed, err := value.Pack(grains)
 				if err == nil {
 					err = data.SetGrains(t.Context(), webID(i), packed)
@@ -100,7 +108,8 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 
 func webID(n int) string { return fmt.Sprintf("web-%06d.example.com", n) }
 
-// A master lists jobs and resolves targets as soon after its start with 5 GB in its store as with little.
+// A master lists jobs and resolves targets as soon after its start with 5 GB in its store as with
+// little.
 func TestStartWithMuchInTheStore(t *testing.T) {
 	if !long() {
 		t.Skip("takes minutes; run make test-long")
@@ -117,7 +126,8 @@ func TestStartWithMuchInTheStore(t *testing.T) {
 		return time.Since(began)
 	}
 	empty := start()
-	e2e.Eventually(t, 3*time.Minute, "all keys are taken in", func() error { return hasKeys(t, m, h.minions) })
+	e2e.Eventually(t, 3*time.Minute, "all keys are taken in",
+		func() error { return hasKeys(t, m, h.minions) })
 	var v ring
 	if err := m.RunnerJSON(t, &v, "cluster.ring_info"); err != nil {
 		t.Fatal(err)
@@ -125,7 +135,8 @@ func TestStartWithMuchInTheStore(t *testing.T) {
 	m.Stop(t, 30*time.Second)
 	began := time.Now()
 	h.fill(t, m, nodeOf(t, m), v.Epoch, v.Replicas)
-	t.Logf("%d MB of returns were written in %v", h.bytes()>>20, time.Since(began).Round(time.Second))
+	t.Logf("%d MB of returns were written in %v", h.bytes()>>20,
+		time.Since(began).Round(time.Second))
 	for range 3 {
 		ready := start()
 		began := time.Now()
@@ -142,7 +153,8 @@ func TestStartWithMuchInTheStore(t *testing.T) {
 			t.Errorf("%d of %d minions are resolved: %.300v", n, (h.minions+1)/2, r)
 		}
 		t.Logf("ready after %v (%v with nothing in the store), then list_jobs of %d jobs took %v and a target on grains of %d minions %v",
-			ready.Round(time.Millisecond), empty.Round(time.Millisecond), len(jobs), listed.Round(time.Millisecond), h.minions, resolved.Round(time.Millisecond))
+			ready.Round(time.Millisecond), empty.Round(time.Millisecond), len(jobs),
+			listed.Round(time.Millisecond), h.minions, resolved.Round(time.Millisecond))
 		if listed > 2*time.Second || resolved > 2*time.Second {
 			t.Errorf("an answer took more than 2 s: %v, %v", listed, resolved)
 		}
@@ -153,7 +165,8 @@ func TestStartWithMuchInTheStore(t *testing.T) {
 // nodeOf is the name of a master's node in the ring.
 func nodeOf(t *testing.T, m *e2e.Master) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(m.Dir, "cache", "clustermaster", "cluster", "identity.json"))
+	b, err := os.ReadFile(filepath.Join(m.Dir, "cache", "clustermaster", "cluster",
+		"identity.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

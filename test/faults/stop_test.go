@@ -8,8 +8,9 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// SIGTERM ends a master in good order whatever its peers do: those that say nothing any more, so that a leader can't hand
-// over and requests get no answer, those that it was cut off from long ago, and those that it waits for to let it in.
+// SIGTERM ends a master in good order whatever its peers do: those that say nothing any more, so
+// that a leader can't hand over and requests get no answer, those that it was cut off from long
+// ago, and those that it waits for to let it in.
 func TestStopWhenPeersAreSilent(t *testing.T) {
 	c := newCluster(t, 3, "")
 	for name, choose := range map[string]func() *e2e.Master{

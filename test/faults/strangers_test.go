@@ -34,7 +34,8 @@ import (
 // metric adds up a counter or gauge of a master over all labels that hold the given text.
 func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 5 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + hostPort(m, e2e.MetricsPort) + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,8 @@ func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 	sum := 0.0
 	for s := bufio.NewScanner(resp.Body); s.Scan(); {
 		series, value, _ := strings.Cut(s.Text(), " ")
-		if base, labels, _ := strings.Cut(series, "{"); base == name && strings.Contains(labels, label) {
+		if base, labels, _ := strings.Cut(series, "{"); base == name &&
+			strings.Contains(labels, label) {
 			f, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				t.Fatalf("%s: %v", s.Text(), err)
@@ -56,7 +58,8 @@ func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 
 const refusedTotal = "clustermaster_peer_refused_total"
 
-// turnedAway expects what do causes at a master's peer port to be counted for one of the reasons and logged with an address.
+// turnedAway expects what do causes at a master's peer port to be counted for one of the reasons
+// and logged with an address.
 func turnedAway(t *testing.T, m *e2e.Master, addr string, do func(), reasons ...string) {
 	t.Helper()
 	count := func() (sum float64) {
@@ -67,20 +70,22 @@ func turnedAway(t *testing.T, m *e2e.Master, addr string, do func(), reasons ...
 	}
 	before, from := count(), logSize(m)
 	do()
-	e2e.Eventually(t, healed, fmt.Sprintf("%s counts a refusal for %v", m.ID, reasons), func() error {
-		if count() <= before {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	e2e.Eventually(t, healed, fmt.Sprintf("%s logs a refusal of %s for %v", m.ID, addr, reasons), func() error {
-		for _, r := range reasons {
-			if logLine(t, m, from, "peer connection refused", "addr="+addr, "reason="+r) != "" {
-				return nil
+	e2e.Eventually(t, healed, fmt.Sprintf("%s counts a refusal for %v", m.ID, reasons),
+		func() error {
+			if count() <= before {
+				return errors.New("not yet")
 			}
-		}
-		return errors.New("not there")
-	})
+			return nil
+		})
+	e2e.Eventually(t, healed, fmt.Sprintf("%s logs a refusal of %s for %v", m.ID, addr, reasons),
+		func() error {
+			for _, r := range reasons {
+				if logLine(t, m, from, "peer connection refused", "addr="+addr, "reason="+r) != "" {
+					return nil
+				}
+			}
+			return errors.New("not there")
+		})
 }
 
 // ownCertificate is what anybody can make.
@@ -90,7 +95,8 @@ func ownCertificate(t testing.TB) (tls.Certificate, [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	form := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +105,8 @@ func ownCertificate(t testing.TB) (tls.Certificate, [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 }
 
 // knock opens a connection, has f talk on it and waits until the other end closes.
@@ -122,16 +129,20 @@ func knock(t testing.TB, addr string, f func(net.Conn) error) (heard []byte) {
 	return heard
 }
 
-// attempt is a try at the join channel by somebody who doesn't know the secret. It returns what came after the hellos.
+// attempt is a try at the join channel by somebody who doesn't know the secret. It returns what
+// came after the hellos.
 func attempt(conn net.Conn, cert tls.Certificate, spki [32]byte) ([]byte, error) {
-	c := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"join"}, Certificates: []tls.Certificate{cert}})
+	c := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true,
+		NextProtos: []string{"join"}, Certificates: []tls.Certificate{cert}})
 	hello, err := proto.Marshal(&peerpb.JoinHello{
-		Protocol: 1, Id: "stranger", Addr: "192.0.2.1:4520", Incarnation: "0123456789abcdef", ClusterId: "e2e", Version: "0", Spki: spki[:], Nonce: make([]byte, 32),
+		Protocol: 1, Id: "stranger", Addr: "192.0.2.1:4520", Incarnation: "0123456789abcdef",
+		ClusterId: "e2e", Version: "0", Spki: spki[:], Nonce: make([]byte, 32),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(hello))), hello...)); err != nil {
+	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(hello))),
+		hello...)); err != nil {
 		return nil, err
 	}
 	var size [4]byte
@@ -145,14 +156,15 @@ func attempt(conn net.Conn, cert tls.Certificate, spki [32]byte) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(proof))), proof...)); err != nil {
+	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(proof))),
+		proof...)); err != nil {
 		return nil, err
 	}
 	return io.ReadAll(c)
 }
 
-// Nobody gets in at a real cluster's port who isn't a member or doesn't know the present secret, and everybody who tries
-// is counted and logged.
+// Nobody gets in at a real cluster's port who isn't a member or doesn't know the present secret,
+// and everybody who tries is counted and logged.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, "")
@@ -178,28 +190,36 @@ func TestStrangers(t *testing.T) {
 			return err
 		}, []string{"tls"}},
 		{"gRPC in clear", func(c net.Conn) error {
-			_, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+			_, err := io.WriteString(c,
+				"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 			return err
 		}, []string{"tls"}},
-		// hashicorp/raft's stream begins with the number of the call, 0 for appendEntries, and msgpack.
+		// hashicorp/raft's stream begins with the number of the call, 0 for appendEntries, and
+		// msgpack.
 		{"Raft in clear", func(c net.Conn) error {
-			_, err := c.Write(append([]byte{0}, bytes.Repeat([]byte{0x8b, 0xa4, 'T', 'e', 'r', 'm', 0xff}, 100)...))
+			_, err := c.Write(append([]byte{0},
+				bytes.Repeat([]byte{0x8b, 0xa4, 'T', 'e', 'r', 'm', 0xff}, 100)...))
 			return err
 		}, []string{"tls"}},
 		{"TLS for a browser", func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}).Handshake()
+			return tls.Client(c, &tls.Config{InsecureSkipVerify: true,
+				NextProtos: []string{"h2", "http/1.1"}}).Handshake()
 		}, []string{"alpn"}},
 		{"TLS without protocol", func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}).Handshake()
+			return tls.Client(c, &tls.Config{InsecureSkipVerify: true,
+				Certificates: []tls.Certificate{cert}}).Handshake()
 		}, []string{"alpn"}},
 		{"TLS 1.2", func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, NextProtos: []string{"raft"}, Certificates: []tls.Certificate{cert}}).Handshake()
+			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
+				NextProtos: []string{"raft"}, Certificates: []tls.Certificate{cert}}).Handshake()
 		}, []string{"tls"}},
 		{"Raft with another's certificate", func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"raft"}, Certificates: []tls.Certificate{cert}}).Handshake()
+			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"raft"},
+				Certificates: []tls.Certificate{cert}}).Handshake()
 		}, []string{"unpinned"}},
 		{"gRPC with another's certificate", func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"rpc"}, Certificates: []tls.Certificate{cert}}).Handshake()
+			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"rpc"},
+				Certificates: []tls.Certificate{cert}}).Handshake()
 		}, []string{"unpinned"}},
 		{"Raft without a certificate", func(c net.Conn) error {
 			t := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"raft"}})
@@ -241,7 +261,8 @@ func TestStrangers(t *testing.T) {
 	t.Run("wrong secret", func(t *testing.T) {
 		joiner.Configure(t, strings.Replace(good, c.Secret, "another-secret-9876543210", 1))
 		turnedAway(t, m, joiner.Addr, func() { joiner.Run(t) }, "join_proof")
-		logged(t, joiner, 0, "not a member of the cluster yet", "cluster_secret or cluster_id differ")
+		logged(t, joiner, 0, "not a member of the cluster yet",
+			"cluster_secret or cluster_id differ")
 		joiner.Kill(t)
 	})
 	t.Run("empty secret", func(t *testing.T) {
@@ -251,7 +272,8 @@ func TestStrangers(t *testing.T) {
 		if err != nil || code == 0 {
 			t.Errorf("it ended with %d, %v", code, err)
 		}
-		if text, err := os.ReadFile(joiner.Output); err != nil || !strings.Contains(string(text), "cluster_secret") {
+		if text, err := os.ReadFile(joiner.Output); err != nil ||
+			!strings.Contains(string(text), "cluster_secret") {
 			t.Errorf("it doesn't say why: %s, %v", text, err)
 		}
 	})
@@ -269,7 +291,8 @@ func TestStrangers(t *testing.T) {
 			}
 			return nil
 		})
-		equal(t, "joins after the replay", metric(t, m, "clustermaster_peer_joins_total", ""), joins)
+		equal(t, "joins after the replay",
+			metric(t, m, "clustermaster_peer_joins_total", ""), joins)
 	})
 	e2e.Eventually(t, healed, "the recorded joiner is ready", joiner.Ready)
 
@@ -306,7 +329,11 @@ func TestStrangers(t *testing.T) {
 		for range 10 {
 			wg.Go(func() {
 				for range tries / 10 {
-					knock(t, port, func(conn net.Conn) error { _, err := attempt(conn, cert, spki); return err })
+					knock(t, port, func(conn net.Conn) error {
+						_,
+							err := attempt(conn, cert, spki)
+						return err
+					})
 				}
 			})
 		}
@@ -330,7 +357,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// record has a joiner join through a relay at the test's place, and returns what it said in the session that let it in.
+// record has a joiner join through a relay at the test's place, and returns what it said in the
+// session that let it in.
 func record(t *testing.T, c *cluster, joiner *e2e.Master, config, to string) []byte {
 	t.Helper()
 	probe, err := net.Dial("tcp", to)
@@ -382,7 +410,8 @@ func closedFolder(root, path string) bool {
 	return false
 }
 
-// nothingTold expects secrets in no log, and files that hold any, and all of the master's own data, to be the master's alone.
+// nothingTold expects secrets in no log, and files that hold any, and all of the master's own data,
+// to be the master's alone.
 func nothingTold(t *testing.T, c *cluster, secrets ...string) {
 	t.Helper()
 	for _, m := range c.Masters {
@@ -394,7 +423,8 @@ func nothingTold(t *testing.T, c *cluster, secrets ...string) {
 		}
 		files := 0
 		err := filepath.WalkDir(m.Dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() || path == m.Log || path == m.Output || strings.HasPrefix(path, m.ConfDir) {
+			if err != nil || !d.Type().IsRegular() || path == m.Log || path == m.Output ||
+				strings.HasPrefix(path, m.ConfDir) {
 				return err
 			}
 			b, err := os.ReadFile(path)
@@ -422,7 +452,8 @@ func nothingTold(t *testing.T, c *cluster, secrets ...string) {
 				return nil
 			}
 			files++
-			if st, err := d.Info(); err == nil && st.Mode().Perm()&0o077 != 0 && !closedFolder(m.Dir, path) {
+			if st, err := d.Info(); err == nil && st.Mode().Perm()&0o077 != 0 &&
+				!closedFolder(m.Dir, path) {
 				t.Errorf("%s has mode %v", path, st.Mode())
 			}
 			return nil

@@ -1,4 +1,5 @@
-// Package logtest is where tests collect log lines of many goroutines, to read them while more come.
+// Package logtest is where tests collect log lines of many goroutines, to read them while more
+// come.
 package logtest
 
 import (

@@ -1,7 +1,9 @@
-// Package salttrees is the kit of tests that compare what becomes of a tree of files with what Salt makes of it.
+// Package salttrees is the kit of tests that compare what becomes of a tree of files with what Salt
+// makes of it.
 //
-// A tree is a file of testdata/trees in the form of txtar: options of the master (config), what is asked (request), files, and Salt's answer
-// (want). Where ours is another, it stands there as well (ours), with the reason (why).
+// A tree is a file of testdata/trees in the form of txtar: options of the master (config), what is
+// asked (request), files, and Salt's answer (want). Where ours is another, it stands there as well
+// (ours), with the reason (why).
 package salttrees
 
 import (
@@ -61,7 +63,8 @@ func (t *Tree) Write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, t.Name+".txtar"), []byte(t.Text()), 0o644)
 }
 
-// Place puts the files of the tree, the parts with a slash in their names, below root, whose name stands as ROOT in them.
+// Place puts the files of the tree, the parts with a slash in their names, below root, whose name
+// stands as ROOT in them.
 func (t *Tree) Place(tb testing.TB, root string) {
 	tb.Helper()
 	for _, p := range t.Parts {
@@ -107,7 +110,9 @@ func Grains(tb testing.TB, script string) value.Map {
 
 // Corpus is the trees of a package.
 type Corpus struct {
-	Script string                   // below testdata: asks Salt for the trees of the folder in its argument, and prints JSON of name to answer
+	// below testdata: asks Salt for the trees of the folder in its argument, and prints JSON of
+	// name to answer
+	Script string
 	Least  int                      // so many trees are there, so that none gets lost
 	Normal func(text string) string // takes out of an answer what is not compared
 }
@@ -130,7 +135,8 @@ func (c Corpus) Read(t *testing.T) []*Tree {
 		}
 		out[i] = &Tree{Name: strings.TrimSuffix(filepath.Base(path), ".txtar")}
 		for line := range strings.Lines(string(b)) {
-			if name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "-- "); ok && strings.HasSuffix(name, " --") {
+			if name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "-- "); ok &&
+				strings.HasSuffix(name, " --") {
 				out[i].Parts = append(out[i].Parts, Part{Name: strings.TrimSuffix(name, " --")})
 			} else if n := len(out[i].Parts); n > 0 {
 				out[i].Parts[n-1].Text += line
@@ -172,8 +178,10 @@ func Indent(t *testing.T, raw []byte) string {
 	return b.String() + "\n"
 }
 
-// Compare makes each tree, below an empty folder of its own, and compares with the kept answers. With update Salt is asked for those first.
-func (c Corpus) Compare(t *testing.T, update bool, ours func(t *testing.T, tree *Tree, root string) string) {
+// Compare makes each tree, below an empty folder of its own, and compares with the kept answers.
+// With update Salt is asked for those first.
+func (c Corpus) Compare(t *testing.T, update bool,
+	ours func(t *testing.T, tree *Tree, root string) string) {
 	t.Helper()
 	all := c.Read(t)
 	if update {

@@ -30,10 +30,13 @@ func (m *masterProcess) figures(ctx context.Context) (ringFigures, error) {
 		return ringFigures{}, err
 	}
 	f := ringFigures{
-		records: v["clustermaster_ring_records"], pending: v["clustermaster_ring_pending_partitions"], owed: v["clustermaster_ring_hints"],
-		fetched: v["clustermaster_ring_transfer_bytes_total"], blobs: v["clustermaster_statesync_fetched_bytes_total"],
+		records: v["clustermaster_ring_records"],
+		pending: v["clustermaster_ring_pending_partitions"], owed: v["clustermaster_ring_hints"],
+		fetched: v["clustermaster_ring_transfer_bytes_total"],
+		blobs:   v["clustermaster_statesync_fetched_bytes_total"],
 	}
-	for _, name := range []string{"clustermaster_ring_records", "clustermaster_ring_pending_partitions", "clustermaster_ring_hints",
+	for _, name := range []string{"clustermaster_ring_records",
+		"clustermaster_ring_pending_partitions", "clustermaster_ring_hints",
 		"clustermaster_ring_transfer_bytes_total", "clustermaster_statesync_fetched_bytes_total"} {
 		if _, ok := v[name]; !ok {
 			return f, fmt.Errorf("read metrics of %s: %s is missing", m.id, name)
@@ -44,8 +47,10 @@ func (m *masterProcess) figures(ctx context.Context) (ringFigures, error) {
 
 // metrics is what /metrics of a master says: values by name and labels, as they are written there.
 func (m *masterProcess) metrics(ctx context.Context) (map[string]float64, error) {
-	client := &http.Client{Timeout: requestPatience, Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/metrics", m.host, healthPort+1), nil)
+	client := &http.Client{Timeout: requestPatience,
+		Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://%s:%d/metrics", m.host, healthPort+1), nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for metrics: %w", m.id, err)
 	}
@@ -73,8 +78,10 @@ func (m *masterProcess) metrics(ctx context.Context) (map[string]float64, error)
 }
 
 // order runs a function of salt-run, which must succeed.
-func order(ctx context.Context, client *operator.Client, fun string, kwargs value.Map, args ...any) (value.Map, error) {
-	r, err := client.Run(ctx, operator.RunRequest{Fun: fun, Args: args, Kwargs: kwargs}, func(string, any) {})
+func order(ctx context.Context, client *operator.Client, fun string, kwargs value.Map,
+	args ...any) (value.Map, error) {
+	r, err := client.Run(ctx, operator.RunRequest{Fun: fun, Args: args, Kwargs: kwargs},
+		func(string, any) {})
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", fun, err)
 	}

@@ -49,7 +49,8 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	r := &Report{Made: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), LoadAverage: thisLoad()}
+	r := &Report{Made: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(),
+		LoadAverage: thisLoad()}
 	err = b.run(ctx, f, r)
 	b.progress.clear()
 	if f.json != "" && len(r.Columns) > 0 {
@@ -117,7 +118,8 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		}
 	}
 	if f.compare != "" {
-		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds, masters: f.sizes,
+		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds,
+			masters: f.sizes,
 			minions: f.minions, workers: f.workers, fleets: f.fleets}
 		if err := b.compare(ctx, p, r); err != nil {
 			return err
@@ -125,11 +127,13 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		if f.docs != "" {
 			return r.writePage(f.docs)
 		}
-		_, err := io.WriteString(b.out, "\n"+r.performance("clustermaster bench --compare "+f.compare))
+		_, err := io.WriteString(b.out, "\n"+
+			r.performance("clustermaster bench --compare "+f.compare))
 		return err
 	}
 	if f.self {
-		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions, workers: f.workers, fleets: f.fleets, profile: f.profile, fill: f.fill}
+		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions,
+			workers: f.workers, fleets: f.fleets, profile: f.profile, fill: f.fill}
 		if err := b.self(ctx, s, r); err != nil {
 			return err
 		}
@@ -176,7 +180,8 @@ func (b *bencher) remote(ctx context.Context, f flags, r *Report) error {
 			}
 		}
 	}
-	g, err := b.connect(ctx, Crowd{Masters: f.masters, Minions: f.minions, Workers: f.workers, Prefix: f.prefix, SaltEnv: f.env, File: f.file})
+	g, err := b.connect(ctx, Crowd{Masters: f.masters, Minions: f.minions, Workers: f.workers,
+		Prefix: f.prefix, SaltEnv: f.env, File: f.file})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ args, want string }{
 		{"", "give one of --master HOST, --self, --grow, --compare VENV and --from FILE"},
-		{"--self --master a", "give one of --master HOST, --self, --grow, --compare VENV and --from FILE"},
+		{"--self --master a",
+			"give one of --master HOST, --self, --grow, --compare VENV and --from FILE"},
 		{"--master a b", `unexpected argument "b"`},
 		{"--master a:0", "want HOST, HOST:PORT"},
 		{"--master a:b:c", "want HOST, HOST:PORT"},
@@ -43,13 +44,17 @@ func TestCommandLine(t *testing.T) {
 		{"--nosuch", "unknown flag: --nosuch"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := Command(t.Context(), strings.Fields(tt.args), &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), tt.want) || stdout.Len() > 0 {
+		if code := Command(t.Context(), strings.Fields(tt.args), &stdout,
+			&stderr); code != exitUsage || !strings.Contains(stderr.String(), tt.want) ||
+			stdout.Len() > 0 {
 			t.Errorf("%q: exit code %d: %s", tt.args, code, stderr.String())
 		}
 	}
 	var stdout, stderr bytes.Buffer
-	if code := Command(t.Context(), []string{"--help"}, &stdout, &stderr); code != exitGood || stderr.Len() > 0 ||
-		!strings.Contains(stdout.String(), "Examples:") || !strings.Contains(stdout.String(), "--only return,minion_event --rate 50%\n") {
+	if code := Command(t.Context(), []string{"--help"}, &stdout, &stderr); code != exitGood ||
+		stderr.Len() > 0 ||
+		!strings.Contains(stdout.String(), "Examples:") ||
+		!strings.Contains(stdout.String(), "--only return,minion_event --rate 50%\n") {
 		t.Errorf("--help: %d: %s%s", code, stdout.String(), stderr.String())
 	}
 }
@@ -64,12 +69,19 @@ func TestDefaults(t *testing.T) {
 		kinds                    string
 		perSecond, share, warmup float64
 	}{
-		{"--master salt", "salt:4506", 100, 32, 5, "_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0, 1},
-		{"--master salt:99 --minions 7", "salt:99", 7, 7, 5, "_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0, 1},
-		{"--master ::1 --quick --rate 50%", "[::1]:4506", 32, 16, 1, "_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0.5, 0.3},
-		{"--master [::1]:9 --quick --seconds 2 --rate 700", "[::1]:9", 32, 16, 2, "_auth _return _minion_event _pillar _mine _mine_get _file_list", 700, 0, 0.3},
-		{"--master a --file x --only _return,serve_file,auth+token", "a:4506", 100, 32, 5, "_return _serve_file _auth+token", 0, 0, 1},
-		{"--master a --file x", "a:4506", 100, 32, 5, "_auth _return _minion_event _pillar _mine _mine_get _file_list _file_hash _serve_file", 0, 0, 1},
+		{"--master salt", "salt:4506", 100, 32, 5,
+			"_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0, 1},
+		{"--master salt:99 --minions 7", "salt:99", 7, 7, 5,
+			"_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0, 1},
+		{"--master ::1 --quick --rate 50%", "[::1]:4506", 32, 16, 1,
+			"_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0.5, 0.3},
+		{"--master [::1]:9 --quick --seconds 2 --rate 700", "[::1]:9", 32, 16, 2,
+			"_auth _return _minion_event _pillar _mine _mine_get _file_list", 700, 0, 0.3},
+		{"--master a --file x --only _return,serve_file,auth+token", "a:4506", 100, 32, 5,
+			"_return _serve_file _auth+token", 0, 0, 1},
+		{"--master a --file x", "a:4506", 100, 32, 5,
+			"_auth _return _minion_event _pillar _mine _mine_get _file_list _file_hash _serve_file",
+			0, 0, 1},
 	} {
 		f, _, err := parseFlags(strings.Fields(tt.args))
 		if err != nil {
@@ -85,7 +97,8 @@ func TestDefaults(t *testing.T) {
 		for _, k := range b.plan.kinds {
 			names = append(names, k.name)
 		}
-		if f.masters[0] != tt.master || f.minions != tt.minions || f.workers != tt.workers || f.seconds != tt.seconds || f.warmup != tt.warmup ||
+		if f.masters[0] != tt.master || f.minions != tt.minions || f.workers != tt.workers ||
+			f.seconds != tt.seconds || f.warmup != tt.warmup ||
 			strings.Join(names, " ") != tt.kinds || b.plan.rate != (rate{tt.perSecond, tt.share}) {
 			t.Errorf("%q: %+v, kinds %v, rate %v", tt.args, f, names, b.plan.rate)
 		}
@@ -101,7 +114,9 @@ func TestNobodyThere(t *testing.T) {
 	addr := ln.Addr().String()
 	ln.Close()
 	var stdout, stderr bytes.Buffer
-	if code := Command(t.Context(), []string{"--master", addr, "--quick", "--keys", filepath.Join(t.TempDir(), "keys.pem")}, &stdout, &stderr); code != exitBad || !strings.Contains(stderr.String(), "connection refused") {
+	if code := Command(t.Context(), []string{"--master", addr, "--quick", "--keys",
+		filepath.Join(t.TempDir(), "keys.pem")}, &stdout, &stderr); code != exitBad ||
+		!strings.Contains(stderr.String(), "connection refused") {
 		t.Errorf("%d: %s", code, stderr.String())
 	}
 }
@@ -120,7 +135,8 @@ func TestAgainstRealMaster(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("root_dir: %s\ninterface: %s\nid: real\nuser: root\nauto_accept: true\nworker_threads: 2\nlog_level: warning\n"+
-		"enable_fqdns_grains: false\nfile_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n", dir, host, files, dir)
+		"enable_fqdns_grains: false\nfile_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n", dir,
+		host, files, dir)
 	if err := os.WriteFile(filepath.Join(dir, "master"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +153,8 @@ func TestAgainstRealMaster(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		syscall.Kill(-master.Process.Pid, syscall.SIGTERM)
-		late := time.AfterFunc(10*time.Second, func() { syscall.Kill(-master.Process.Pid, syscall.SIGKILL) })
+		late := time.AfterFunc(10*time.Second,
+			func() { syscall.Kill(-master.Process.Pid, syscall.SIGKILL) })
 		defer late.Stop()
 		master.Wait()
 	})
@@ -147,8 +164,10 @@ func TestAgainstRealMaster(t *testing.T) {
 
 	report, keys := filepath.Join(dir, "report.json"), filepath.Join(dir, "new", "keys.pem")
 	var stdout, stderr bytes.Buffer
-	code := Command(ctx, []string{"--master", host, "--quick", "--minions", "8", "--workers", "4", "--seconds", "0.5", "--file", benchFile,
-		"--only", "auth,auth+token,return,minion_event,pillar,pillar+grains,mine,mine_get,file_list,file_hash,serve_file", "--rate", "30%", "--keys", keys,
+	code := Command(ctx, []string{"--master", host, "--quick", "--minions", "8", "--workers", "4",
+		"--seconds", "0.5", "--file", benchFile,
+		"--only",
+		"auth,auth+token,return,minion_event,pillar,pillar+grains,mine,mine_get,file_list,file_hash,serve_file", "--rate", "30%", "--keys", keys,
 		"--pid", fmt.Sprint(master.Process.Pid), "--json", report}, &stdout, &stderr)
 	t.Log(stdout.String())
 	if code != exitGood || stderr.Len() > 0 {
@@ -157,11 +176,13 @@ func TestAgainstRealMaster(t *testing.T) {
 	checkReport(t, report, 1, 22, 2)
 
 	// A second run has the keys that the master knows; one with others is told what to do.
-	args := []string{"--master", host, "--quick", "--minions", "2", "--seconds", "0.1", "--only", "minion_event", "--keys"}
+	args := []string{"--master", host, "--quick", "--minions", "2", "--seconds", "0.1", "--only",
+		"minion_event", "--keys"}
 	if code := Command(ctx, append(args, keys), &stdout, &stderr); code != exitGood {
 		t.Errorf("second run: exit code %d: %s", code, stderr.String())
 	}
-	if code := Command(ctx, append(args, filepath.Join(dir, "others.pem")), &stdout, &stderr); code != exitBad || !strings.Contains(stderr.String(), "take another --prefix") {
+	if code := Command(ctx, append(args, filepath.Join(dir, "others.pem")), &stdout,
+		&stderr); code != exitBad || !strings.Contains(stderr.String(), "take another --prefix") {
 		t.Errorf("other keys: exit code %d: %s", code, stderr.String())
 	}
 }
@@ -175,7 +196,8 @@ func awaitMaster(ctx context.Context, t *testing.T, addr, log string) {
 	}
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 3*time.Second)
-		g, err := newGenerator(attempt, Crowd{Masters: []string{addr}, Minions: 1, Workers: 1, Prefix: "await"}, keys, new(meter), nil)
+		g, err := newGenerator(attempt, Crowd{Masters: []string{addr}, Minions: 1, Workers: 1,
+			Prefix: "await"}, keys, new(meter), nil)
 		cancel()
 		if err == nil {
 			g.Close()
@@ -204,10 +226,13 @@ func checkReport(t *testing.T, path string, columns, loads, figures int) {
 	}
 	for _, c := range r.Columns {
 		if len(c.Loads) != loads || len(c.Figures) < figures {
-			t.Errorf("%s: %d loads and %d figures, want %d and at least %d", c.Name, len(c.Loads), len(c.Figures), loads, figures)
+			t.Errorf("%s: %d loads and %d figures, want %d and at least %d", c.Name, len(c.Loads),
+				len(c.Figures), loads, figures)
 		}
 		for _, l := range c.Loads {
-			if l.Answered == 0 || l.PerSecond <= 0 || l.Failed > 0 || l.Err != "" || l.Due != l.Answered+l.Unsent || l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.Max || l.GeneratorCPU <= 0 {
+			if l.Answered == 0 || l.PerSecond <= 0 || l.Failed > 0 || l.Err != "" ||
+				l.Due != l.Answered+l.Unsent || l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.Max ||
+				l.GeneratorCPU <= 0 {
 				t.Errorf("%s: %+v", c.Name, l)
 			}
 		}
@@ -231,8 +256,11 @@ func TestSelf(t *testing.T) {
 	dir := t.TempDir()
 	report := filepath.Join(dir, "report.json")
 	var stdout, stderr bytes.Buffer
-	code := Command(t.Context(), []string{"--self", "--quick", "--binary", program, "--dir", dir, "--json", report, "--seconds", "0.4", "--minions", "12",
-		"--workers", "6", "--fleet", "4,9", "--only", "auth,return,return+job,minion_event,pillar,pillar+grains,mine,mine_get,file_list", "--fill", "200"}, &stdout, &stderr)
+	code := Command(t.Context(), []string{"--self", "--quick", "--binary", program, "--dir", dir,
+		"--json", report, "--seconds", "0.4", "--minions", "12",
+		"--workers", "6", "--fleet", "4,9", "--only",
+		"auth,return,return+job,minion_event,pillar,pillar+grains,mine,mine_get,file_list",
+		"--fill", "200"}, &stdout, &stderr)
 	t.Log(stdout.String())
 	if code != exitGood || stderr.Len() > 0 {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
@@ -241,7 +269,8 @@ func TestSelf(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, "cm-bench-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if out := stdout.String(); !strings.Contains(out, "kill -9 of the leader to the answer of all 9 minions") {
+	if out := stdout.String(); !strings.Contains(out,
+		"kill -9 of the leader to the answer of all 9 minions") {
 		t.Error("no figure of the leader's death")
 	}
 }
@@ -252,7 +281,8 @@ func TestGrowByOne(t *testing.T) {
 	dir := t.TempDir()
 	report := filepath.Join(dir, "report.json")
 	var stdout, stderr bytes.Buffer
-	code := Command(t.Context(), []string{"--grow", "--parts", "join", "--binary", program, "--dir", dir, "--json", report, "--accepted-keys", "12", "--workers", "4",
+	code := Command(t.Context(), []string{"--grow", "--parts", "join", "--binary", program, "--dir",
+		dir, "--json", report, "--accepted-keys", "12", "--workers", "4",
 		"--roots", "3", "--returns", "240"}, &stdout, &stderr)
 	t.Log(stdout.String())
 	if code != exitGood || stderr.Len() > 0 {
@@ -288,8 +318,10 @@ func TestSelfWithBrokenProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code := Command(t.Context(), []string{"--self", "--quick", "--binary", broken, "--dir", dir}, &stdout, &stderr)
-	if code != exitBad || !strings.Contains(stderr.String(), "m1 ended at its start (exit status 3)") {
+	code := Command(t.Context(), []string{"--self", "--quick", "--binary", broken, "--dir", dir},
+		&stdout, &stderr)
+	if code != exitBad || !strings.Contains(stderr.String(),
+		"m1 ended at its start (exit status 3)") {
 		t.Errorf("%d: %s", code, stderr.String())
 	}
 	outs, _ := filepath.Glob(filepath.Join(dir, "cm-bench-*", "1", "m1", "out"))

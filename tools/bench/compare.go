@@ -24,7 +24,8 @@ type comparePlan struct {
 	fleets             []int // simulated minions, of the first round and single masters
 }
 
-// mostPillars is how large a fleet may be whose minions fetch their pillars: Salt's master makes some 13 in a second.
+// mostPillars is how large a fleet may be whose minions fetch their pillars: Salt's master makes
+// some 13 in a second.
 const mostPillars = 1000
 
 // fleetMost is how long a fleet may take to start, so that a comparison ends.
@@ -40,7 +41,8 @@ const (
 	figureLoaded = "memory (PSS) of a master, under load"
 )
 
-// compare measures Salt's own masters and ours in turns, so that whatever else the machine does befalls both.
+// compare measures Salt's own masters and ours in turns, so that whatever else the machine does
+// befalls both.
 func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) error {
 	program, err := programOf(p.program)
 	if err != nil {
@@ -68,11 +70,13 @@ func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) error {
 				slices.Reverse(order)
 			}
 			for i, prod := range order {
-				c, err := b.compareColumn(ctx, p, prod, filepath.Join(dir, fmt.Sprintf("%d%d%d", round, n, i)), n, round)
+				c, err := b.compareColumn(ctx, p, prod,
+					filepath.Join(dir, fmt.Sprintf("%d%d%d", round, n, i)), n, round)
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				if err != nil { // the others go on: a cluster of Salt's may fail to come about on a busy machine
+				// the others go on: a cluster of Salt's may fail to come about on a busy machine
+				if err != nil {
 					c.Err = err.Error()
 					b.say("%s: %v", c.Name, err)
 				}
@@ -84,8 +88,10 @@ func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) error {
 	return nil
 }
 
-func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product, dir string, n, round int) (Column, error) {
-	c := Column{Name: fmt.Sprintf("%s, %d of %d rounds, %s", prod.name, round, p.rounds, plural(n, "master")), Product: prod.name, Size: n, Round: round,
+func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product, dir string, n,
+	round int) (Column, error) {
+	c := Column{Name: fmt.Sprintf("%s, %d of %d rounds, %s", prod.name, round, p.rounds,
+		plural(n, "master")), Product: prod.name, Size: n, Round: round,
 		Minions: p.minions, Workers: p.workers}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return c, fmt.Errorf("make folder: %w", err)
@@ -113,7 +119,8 @@ func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product
 		return c, err
 	}
 	c.addMemory(figureIdle, idle)
-	gen, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: p.minions, Workers: p.workers, Prefix: "bench", SaltEnv: "base", File: benchFile})
+	gen, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: p.minions, Workers: p.workers,
+		Prefix: "bench", SaltEnv: "base", File: benchFile})
 	if err != nil {
 		return c, err
 	}
@@ -170,8 +177,9 @@ func thousands(n int) string {
 	return text
 }
 
-// rsaRate is how many RSA-2048 private operations all processors could make together in a second, with the code that
-// masters and minions here use: counted by processor time, so that other work on the machine is left out.
+// rsaRate is how many RSA-2048 private operations all processors could make together in a second,
+// with the code that masters and minions here use: counted by processor time, so that other work on
+// the machine is left out.
 func rsaRate(k *keyPair) (float64, error) {
 	const operations = 500
 	start := ownCPU()
@@ -190,7 +198,8 @@ type row struct {
 	more         bool      // more is better
 }
 
-// ratios are the rounds' ratios, the better the greater: how many times as much, or as little, ours is.
+// ratios are the rounds' ratios, the better the greater: how many times as much, or as little, ours
+// is.
 func (r row) ratios() []float64 {
 	var out []float64
 	for i := range min(len(r.theirs), len(r.ours)) {

@@ -49,13 +49,15 @@ func (f *fleet) failover(ctx context.Context) (took time.Duration, published int
 		return 0, 0, err
 	}
 	for {
-		n, _, err := f.own.product.ping(ctx, survivor, ping{tgt: fleetPrefix + "*", tgtType: "glob", minions: f.n})
+		n, _, err := f.own.product.ping(ctx, survivor,
+			ping{tgt: fleetPrefix + "*", tgtType: "glob", minions: f.n})
 		published++
 		if n == f.n {
 			return time.Since(killed), published, nil
 		}
 		if !sleepUntil(ctx, time.Now().Add(100*time.Millisecond)) {
-			return 0, published, fmt.Errorf("after the leader's death %d of %d minions answered %d pings within %s: %w", n, f.n, published, failoverPatience, err)
+			return 0, published,
+				fmt.Errorf("after the leader's death %d of %d minions answered %d pings within %s: %w", n, f.n, published, failoverPatience, err)
 		}
 	}
 }

@@ -38,8 +38,8 @@ func (f *filler) Request(ctx context.Context) error {
 	return err
 }
 
-// fill puts n returns into the job cache, of jobs that all minions of the crowd return for, and measures what that
-// takes on disk and how long it takes to look a job up and to list all jobs.
+// fill puts n returns into the job cache, of jobs that all minions of the crowd return for, and
+// measures what that takes on disk and how long it takes to look a job up and to list all jobs.
 func (b *bencher) fill(ctx context.Context, g *Generator, o *group, n int, c *Column) error {
 	before, err := o.disk()
 	if err != nil {
@@ -72,14 +72,17 @@ func (b *bencher) fill(ctx context.Context, g *Generator, o *group, n int, c *Co
 	}
 	what := fmt.Sprintf("%s in the job cache: ", plural(kept, "return"))
 	c.add(what+"time to take them", took.Seconds(), "s", "")
-	c.add(what+"disk, all masters", mb(after.bytes), "MB", fmt.Sprintf("%s before", chart.Number(mb(before.bytes))))
-	c.add(what+"files, all masters", float64(after.files), "files", fmt.Sprintf("%d before", before.files))
+	c.add(what+"disk, all masters", mb(after.bytes), "MB",
+		fmt.Sprintf("%s before", chart.Number(mb(before.bytes))))
+	c.add(what+"files, all masters", float64(after.files), "files",
+		fmt.Sprintf("%d before", before.files))
 	client, err := operator.Dial(ctx, o.masters[0].sockDir())
 	if err != nil {
 		return fmt.Errorf("look into the job cache: %w", err)
 	}
 	defer client.Close()
-	for _, q := range []operator.RunRequest{{Fun: "jobs.lookup_jid", Args: []any{g.job.sharedJID(0)}}, {Fun: "jobs.list_jobs"}} {
+	for _, q := range []operator.RunRequest{{Fun: "jobs.lookup_jid",
+		Args: []any{g.job.sharedJID(0)}}, {Fun: "jobs.list_jobs"}} {
 		var times []time.Duration
 		for range 5 {
 			start := time.Now()

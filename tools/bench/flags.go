@@ -26,8 +26,8 @@ bench1, bench2, ... (auto_accept: True, or salt-key -a 'bench*'). With --self it
 masters on loopback addresses, one and then three, and also measures their memory, their start
 and the time from the leader's death until all minions answer. With --grow it measures how cost grows
 with minions, masters, the size of jobs and subscribers that stall, and how a fourth master joins three
-that are full of keys, roots and job returns. With --compare it starts Salt's own masters and ours in turns, alone and as
-clusters of three behind HAProxy.
+that are full of keys, roots and job returns. With --compare it starts Salt's own masters and ours in
+turns, alone and as clusters of three behind HAProxy.
 
 Requests:
 %s
@@ -73,40 +73,59 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs := pflag.NewFlagSet("bench", pflag.ContinueOnError)
 	fs.SortFlags = false
 	fs.SetOutput(io.Discard)
-	fs.StringSliceVar(&f.masters, "master", nil, "measure the master at `HOST[:PORT]` (request port, default 4506); several are measured together, connections spread over them")
+	fs.StringSliceVar(&f.masters, "master", nil,
+		"measure the master at `HOST[:PORT]` (request port, default 4506); several are measured together, connections spread over them")
 	fs.BoolVar(&f.self, "self", false, "start our own masters and measure them")
 	fs.BoolVar(&f.grow, "grow", false, "start our own masters and measure how cost grows")
 	fs.StringSliceVar(&f.parts, "parts", growParts, "with --grow: what grows")
-	fs.IntSliceVar(&f.jobSizes, "job-sizes", []int{1, 10, 100, 1000}, "with --grow, sizes: `KB` of a job and of each of its returns, 1,000 bytes each")
+	fs.IntSliceVar(&f.jobSizes, "job-sizes", []int{1, 10, 100, 1000},
+		"with --grow, sizes: `KB` of a job and of each of its returns, 1,000 bytes each")
 	fs.IntVar(&f.subscribers, "subscribers", 10_000, "with --grow, subscribers: number of them")
 	fs.IntVar(&f.bad, "bad", 100, "with --grow, subscribers: number of them that stall")
-	fs.IntVar(&f.accepted, "accepted-keys", 10_000, "with --grow, join: number of minions whose keys are accepted")
+	fs.IntVar(&f.accepted, "accepted-keys", 10_000,
+		"with --grow, join: number of minions whose keys are accepted")
 	fs.IntVar(&f.roots, "roots", 1000, "with --grow, join: `MB` of file_roots, a file each")
-	fs.IntVar(&f.returns, "returns", 100_000, "with --grow, join: number of returns in the job cache")
-	fs.StringVar(&f.compare, "compare", "", "measure Salt's own master, installed in the virtual environment `VENV`, and ours in turns")
-	fs.IntSliceVar(&f.sizes, "sizes", []int{1, 3}, "with --self, --grow and --compare: numbers of masters to measure (with --grow default 1,3,5,7)")
+	fs.IntVar(&f.returns, "returns", 100_000,
+		"with --grow, join: number of returns in the job cache")
+	fs.StringVar(&f.compare, "compare", "",
+		"measure Salt's own master, installed in the virtual environment `VENV`, and ours in turns")
+	fs.IntSliceVar(&f.sizes, "sizes", []int{1, 3},
+		"with --self, --grow and --compare: numbers of masters to measure (with --grow default 1,3,5,7)")
 	fs.IntVar(&f.rounds, "rounds", 3, "with --compare: how often each is measured")
-	fs.StringVar(&f.docs, "docs", "", "write the figures into `DIR`: performance.md with --compare, benchmarks.md with --self, growth.md with --grow, and plots")
-	fs.StringVar(&f.from, "from", "", "with --docs: write them from the JSON `FILE` of an earlier run")
+	fs.StringVar(&f.docs, "docs", "",
+		"write the figures into `DIR`: performance.md with --compare, benchmarks.md with --self, growth.md with --grow, and plots")
+	fs.StringVar(&f.from, "from", "",
+		"with --docs: write them from the JSON `FILE` of an earlier run")
 	fs.StringVar(&f.svg, "svg", "", "also draw the latencies into `FILE`")
-	fs.BoolVar(&f.quick, "quick", false, "shorter and smaller, for a first look (with --self about 40 s)")
+	fs.BoolVar(&f.quick, "quick", false,
+		"shorter and smaller, for a first look (with --self about 40 s)")
 	fs.IntVar(&f.minions, "minions", 100, "number of minions, each with its own id and session key")
 	fs.IntVar(&f.workers, "workers", 32, "number of connections; the minions take turns on them")
 	fs.Float64Var(&f.seconds, "seconds", 5, "measured time of each request")
 	fs.Float64Var(&f.warmup, "warmup", 1, "seconds before that")
-	fs.StringVar(&f.rate, "rate", "", "open loop: requests per second, or a share such as 50% of what the closed loop reached")
-	fs.StringVar(&f.only, "only", "", "measure only the `REQUESTS` of this list, such as auth,return")
-	fs.StringVar(&f.file, "file", "", "file for _file_hash and _serve_file, a `PATH` below file_roots")
+	fs.StringVar(&f.rate, "rate", "",
+		"open loop: requests per second, or a share such as 50% of what the closed loop reached")
+	fs.StringVar(&f.only, "only", "",
+		"measure only the `REQUESTS` of this list, such as auth,return")
+	fs.StringVar(&f.file, "file", "",
+		"file for _file_hash and _serve_file, a `PATH` below file_roots")
 	fs.StringVar(&f.env, "saltenv", "base", "environment of file requests")
 	fs.StringVar(&f.prefix, "prefix", "bench", "of the minions' ids")
-	fs.StringVar(&f.keys, "keys", "", "with --master: `FILE` that keeps the minions' private keys from run to run (default below the user's cache folder)")
-	fs.IntVar(&f.pid, "pid", 0, "with --master: also measure memory (PSS) and CPU of this local process and its descendants")
-	fs.IntSliceVar(&f.fleets, "fleet", []int{100}, "with --self, --grow and --compare: numbers of simulated minions that listen and answer, rising (default with --compare 1000,10000, with --grow 1,10,100,1000,10000); 0 for none")
+	fs.StringVar(&f.keys, "keys", "",
+		"with --master: `FILE` that keeps the minions' private keys from run to run (default below the user's cache folder)")
+	fs.IntVar(&f.pid, "pid", 0,
+		"with --master: also measure memory (PSS) and CPU of this local process and its descendants")
+	fs.IntSliceVar(&f.fleets, "fleet", []int{100},
+		"with --self, --grow and --compare: numbers of simulated minions that listen and answer, rising (default with --compare 1000,10000, with --grow 1,10,100,1000,10000); 0 for none")
 	fs.StringVar(&f.json, "json", "", "also write everything to `FILE`")
-	fs.StringVar(&f.binary, "binary", "", "with --self and --grow: the `PROGRAM` to start (default this one)")
-	fs.IntVar(&f.fill, "fill", 0, "with --self: put so many returns into the job cache, then measure disk, files and look-ups")
-	fs.StringVar(&f.profile, "profile", "", "with --self: `DIR` for profiles of the masters (CPU, allocations, blocking, mutexes), for go tool pprof")
-	fs.StringVar(&f.dir, "dir", "", "with --self and --grow: where the masters' folders are made, for a look at another disk (default the system's temporary folder)")
+	fs.StringVar(&f.binary, "binary", "",
+		"with --self and --grow: the `PROGRAM` to start (default this one)")
+	fs.IntVar(&f.fill, "fill", 0,
+		"with --self: put so many returns into the job cache, then measure disk, files and look-ups")
+	fs.StringVar(&f.profile, "profile", "",
+		"with --self: `DIR` for profiles of the masters (CPU, allocations, blocking, mutexes), for go tool pprof")
+	fs.StringVar(&f.dir, "dir", "",
+		"with --self and --grow: where the masters' folders are made, for a look at another disk (default the system's temporary folder)")
 	err := fs.Parse(args)
 	f.set = func(name string) bool { return fs.Changed(name) }
 	if err == nil {
@@ -118,9 +137,12 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 // growPlan is what the flags of --grow say.
 func (f *flags) growPlan() growPlan {
 	g := growPlan{
-		program: f.binary, dir: f.dir, parts: f.parts, minions: f.fleets, masters: f.sizes, crowd: f.minions, workers: f.workers, fleet: f.minions,
-		stalled: stalledPlan{subscribers: f.subscribers, bad: f.bad, publications: 80, size: 8000, every: 400 * time.Millisecond, queue: 20, putOut: true},
-		join:    joinPlan{keys: f.accepted, workers: min(f.workers, f.accepted), roots: f.roots, returns: f.returns},
+		program: f.binary, dir: f.dir, parts: f.parts, minions: f.fleets, masters: f.sizes,
+		crowd: f.minions, workers: f.workers, fleet: f.minions,
+		stalled: stalledPlan{subscribers: f.subscribers, bad: f.bad, publications: 80, size: 8000,
+			every: 400 * time.Millisecond, queue: 20, putOut: true},
+		join: joinPlan{keys: f.accepted, workers: min(f.workers, f.accepted), roots: f.roots,
+			returns: f.returns},
 	}
 	if f.quick {
 		g.stalled.every, g.stalled.putOut = 50*time.Millisecond, false
@@ -136,7 +158,8 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
 	ways := 0
-	for _, given := range []bool{f.self, f.grow, f.compare != "", f.from != "", len(f.masters) > 0} {
+	for _, given := range []bool{f.self, f.grow, f.compare != "", f.from != "",
+		len(f.masters) > 0} {
 		if given {
 			ways++
 		}
@@ -148,10 +171,12 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		return errors.New("--from needs --docs DIR")
 	}
 	if f.compare != "" {
-		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1000, 10_000} }, "seconds": func() { f.seconds = 2.5 }, "warmup": func() { f.warmup = 0.5 }})
+		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1000, 10_000} },
+			"seconds": func() { f.seconds = 2.5 }, "warmup": func() { f.warmup = 0.5 }})
 	}
 	if f.grow {
-		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1, 10, 100, 1000, 10_000} }, "sizes": func() { f.sizes = []int{1, 3, 5, 7} },
+		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1, 10, 100, 1000, 10_000} },
+			"sizes":   func() { f.sizes = []int{1, 3, 5, 7} },
 			"seconds": func() { f.seconds = 2 }, "warmup": func() { f.warmup = 0.5 }})
 	}
 	for i, m := range f.masters {
@@ -164,9 +189,11 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	if f.quick {
 		f.defaults(map[string]func(){
 			"seconds": func() { f.seconds = 1 }, "warmup": func() { f.warmup = 0.3 },
-			"minions": func() { f.minions = 32 }, "workers": func() { f.workers = 16 }, "fleet": func() { f.fleets = []int{30} },
+			"minions": func() { f.minions = 32 }, "workers": func() { f.workers = 16 },
+			"fleet":       func() { f.fleets = []int{30} },
 			"subscribers": func() { f.subscribers = 200 }, "bad": func() { f.bad = 20 },
-			"accepted-keys": func() { f.accepted = 200 }, "roots": func() { f.roots = 20 }, "returns": func() { f.returns = 4000 },
+			"accepted-keys": func() { f.accepted = 200 }, "roots": func() { f.roots = 20 },
+			"returns": func() { f.returns = 4000 },
 		})
 	}
 	if !f.set("workers") {
@@ -178,11 +205,14 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		min  float64
 		max  float64
 	}{
-		{"minions", float64(f.minions), 1, 100_000}, {"workers", float64(f.workers), 1, float64(f.minions)}, {"seconds", f.seconds, 0.1, 86_400},
+		{"minions", float64(f.minions), 1, 100_000},
+		{"workers", float64(f.workers), 1, float64(f.minions)}, {"seconds", f.seconds, 0.1, 86_400},
 		{"warmup", f.warmup, 0, 3600}, {"rounds", float64(f.rounds), 1, 99},
 		{"fill", float64(f.fill), 0, 100_000_000}, {"pid", float64(f.pid), 0, 1 << 30},
-		{"accepted-keys", float64(f.accepted), 1, 100_000}, {"roots", float64(f.roots), 1, 100_000}, {"returns", float64(f.returns), 1, 10_000_000},
-		{"subscribers", float64(f.subscribers), 2, 15_000}, {"bad", float64(f.bad), 1, float64(f.subscribers - 1)},
+		{"accepted-keys", float64(f.accepted), 1, 100_000}, {"roots", float64(f.roots), 1, 100_000},
+		{"returns", float64(f.returns), 1, 10_000_000},
+		{"subscribers", float64(f.subscribers), 2, 15_000},
+		{"bad", float64(f.bad), 1, float64(f.subscribers - 1)},
 	} {
 		if !(c.v >= c.min && c.v <= c.max) {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)

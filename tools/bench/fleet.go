@@ -33,41 +33,49 @@ const (
 var fleetReleases = []string{"3006.28", "3007.15", "3008.3"}
 
 const (
-	fleetPatience     = 150 * time.Second      // for all minions to start: a request that was cut costs one 60 s, as with libzmq; and
-	fleetPatienceEach = 200 * time.Millisecond // for each: Salt's own master makes few pillars in a second
+	// for all minions to start: a request that was cut costs one 60 s, as with libzmq; and
+	fleetPatience = 150 * time.Second
+	// for each: Salt's own master makes few pillars in a second
+	fleetPatienceEach = 200 * time.Millisecond
 )
 
-// fleetStarting bounds how many of a fleet's minions are between their sign-in and their start event. So few keep a
-// master busy; were it all of ten thousand, it would answer most of them after they gave up.
+// fleetStarting bounds how many of a fleet's minions are between their sign-in and their start
+// event. So few keep a master busy; were it all of ten thousand, it would answer most of them after
+// they gave up.
 const fleetStarting = 64
 
-// filesReserve is what a process has open beside minions' connections: a master's databases, its ports, its peers; and for
-// each minion that starts a connection of its sign-in and one of its pillar.
+// filesReserve is what a process has open beside minions' connections: a master's databases, its
+// ports, its peers; and for each minion that starts a connection of its sign-in and one of its
+// pillar.
 const filesReserve = 768 + 2*fleetStarting
 
-// requestSlots is how many request connections those minions share that can't keep one of their own.
+// requestSlots is how many request connections those minions share that can't keep one of their
+// own.
 const requestSlots = 256
 
-// minionsPerSource is how many minions have one source address: a source address has some 28,000 ports.
+// minionsPerSource is how many minions have one source address: a source address has some 28,000
+// ports.
 const minionsPerSource = 2000
 
 // fleet is a growing number of simulated minions of a set of masters.
 type fleet struct {
 	own   *group
-	addr  string             // the request port that the minions know
-	files int                // connections that may be open, theirs or the master's
-	keys  []*simminion.Key   // shared by all
-	n     int                // minions that have started
-	keep  int                // of these have a request connection of their own
-	slots chan struct{}      // a place for each request connection of the others
-	most  time.Duration      // that a step may take; 0: as long as it needs
-	bare  bool               // those to come fetch no pillar, so the master knows no grains of theirs
+	addr  string           // the request port that the minions know
+	files int              // connections that may be open, theirs or the master's
+	keys  []*simminion.Key // shared by all
+	n     int              // minions that have started
+	keep  int              // of these have a request connection of their own
+	slots chan struct{}    // a place for each request connection of the others
+	most  time.Duration    // that a step may take; 0: as long as it needs
+	// those to come fetch no pillar, so the master knows no grains of theirs
+	bare  bool
 	run   context.Context    //nolint:containedctx // the life of all minions, which grow starts and stop ends
 	end   context.CancelFunc // of run
 	lives sync.WaitGroup
 }
 
-// newFleet is a fleet without minions at one master's port, or at the built-in balancer before several.
+// newFleet is a fleet without minions at one master's port, or at the built-in balancer before
+// several.
 func (b *bencher) newFleet(ctx context.Context, o *group) (*fleet, error) {
 	f := &fleet{own: o, addr: o.requestAddrs()[0], slots: make(chan struct{}, requestSlots)}
 	var err error
@@ -89,7 +97,8 @@ func (b *bencher) newFleet(ctx context.Context, o *group) (*fleet, error) {
 	f.files /= 3 // a connection through the balancer has three ends in this process
 	f.lives.Go(func() {
 		// A balancer that can't listen leaves minions that never start, and these say so.
-		dev.NewBalancer(o.hosts(), healthPort, slog.New(slog.DiscardHandler)).Serve(f.run, o.front, pubPort, reqPort)
+		dev.NewBalancer(o.hosts(), healthPort, slog.New(slog.DiscardHandler)).Serve(f.run, o.front,
+			pubPort, reqPort)
 	})
 	return f, nil
 }
@@ -101,11 +110,12 @@ type unstartedError struct {
 }
 
 func (e *unstartedError) Error() string {
-	return fmt.Sprintf("did not finish in %.0f s: %s of %s started", e.patience.Seconds(), thousands(e.started), plural(e.of, "minion"))
+	return fmt.Sprintf("did not finish in %.0f s: %s of %s started", e.patience.Seconds(),
+		thousands(e.started), plural(e.of, "minion"))
 }
 
-// grow starts minions until there are n, and waits until all have fired their start event. took is the time from the first
-// sign-in to that. The error is *unstartedError if the patience ended.
+// grow starts minions until there are n, and waits until all have fired their start event. took is
+// the time from the first sign-in to that. The error is *unstartedError if the patience ended.
 func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration, err error) {
 	more, err := f.more(n)
 	if err != nil {
@@ -122,7 +132,8 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 	f.lives.Go(func() { ended <- more.Run(f.run) })
 	ready := make(chan error, 1)
 	go func() { ready <- more.WaitReady(limited) }()
-	defer b.progress.follow("sign in and start simulated minions", n, func() int { return f.n + more.Started() })()
+	defer b.progress.follow("sign in and start simulated minions", n,
+		func() int { return f.n + more.Started() })()
 	select {
 	case err = <-ready:
 	case err = <-ended:
@@ -142,23 +153,26 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 	return time.Since(begun), nil
 }
 
-// more makes the minions that are missing for n. All have a publish connection, and as many as the open files allow
-// a request connection of their own.
+// more makes the minions that are missing for n. All have a publish connection, and as many as the
+// open files allow a request connection of their own.
 func (f *fleet) more(n int) (*simminion.Fleet, error) {
 	f.keep = n
 	if room := f.files - filesReserve; 2*n > room {
 		f.keep = room - requestSlots - n
 	}
 	if f.keep < 0 {
-		return nil, fmt.Errorf("start simulated minions: %s want %d connections, and the limit of open files allows %d: raise it (ulimit -n)",
-			plural(n, "minion"), 2*n, f.files-filesReserve)
+		return nil,
+			fmt.Errorf("start simulated minions: %s want %d connections, and the limit of open files allows %d: raise it (ulimit -n)",
+				plural(n, "minion"), 2*n, f.files-filesReserve)
 	}
 	sources := f.own.sources()
 	out := &simminion.Fleet{Starting: fleetStarting}
 	for i := f.n; i < n; i++ {
 		c := simminion.Config{
-			ID: fmt.Sprintf("%s%d", fleetPrefix, i+1), Key: f.keys[i%len(f.keys)], Master: f.addr, LocalAddr: sources[i/minionsPerSource%len(sources)],
-			Release: fleetReleases[i%len(fleetReleases)], ReconDefault: reconDefault, ReconMax: reconMax, Functions: fleetFunctions, NoPillar: f.bare,
+			ID: fmt.Sprintf("%s%d", fleetPrefix, i+1), Key: f.keys[i%len(f.keys)], Master: f.addr,
+			LocalAddr: sources[i/minionsPerSource%len(sources)],
+			Release:   fleetReleases[i%len(fleetReleases)], ReconDefault: reconDefault,
+			ReconMax: reconMax, Functions: fleetFunctions, NoPillar: f.bare,
 		}
 		if i >= f.keep {
 			c.RequestSlots = f.slots
@@ -201,14 +215,16 @@ func figureResolve(n int) string {
 	return "a compound target of " + plural(n, "minion") + ", resolved"
 }
 
-// measure lets the fleet grow to n and measures what needs minions that listen. Pings that not all answer are a note.
+// measure lets the fleet grow to n and measures what needs minions that listen. Pings that not all
+// answer are a note.
 func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error {
 	before := f.n
 	took, err := f.grow(ctx, b, n)
 	if err != nil {
 		return err
 	}
-	c.add(figureSignIn(n), took.Seconds(), "s", fmt.Sprintf("%s a second%s", chart.Number(float64(n-before)/took.Seconds()), after(before)))
+	c.add(figureSignIn(n), took.Seconds(), "s",
+		fmt.Sprintf("%s a second%s", chart.Number(float64(n-before)/took.Seconds()), after(before)))
 	if f.bare {
 		c.remark("these fetched no pillar")
 	}
@@ -221,14 +237,17 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 	}
 	c.addMemory(figureFleet(n), memory)
 	c.remark(f.note())
-	for _, p := range []struct{ name, tgt, tgtType string }{{figurePing(n), fleetPrefix + "*", "glob"}, {figureGrainPing(n), fleetGrain, "grain"}} {
+	for _, p := range []struct{ name, tgt, tgtType string }{{figurePing(n), fleetPrefix + "*",
+		"glob"}, {figureGrainPing(n), fleetGrain, "grain"}} {
 		if f.bare && p.tgtType == "grain" {
 			continue
 		}
 		err := f.median(ctx, b, p.name, c, func(ctx context.Context) (int, time.Duration, error) {
-			return f.own.product.ping(ctx, f.own.masters[0], ping{tgt: p.tgt, tgtType: p.tgtType, minions: n})
+			return f.own.product.ping(ctx, f.own.masters[0],
+				ping{tgt: p.tgt, tgtType: p.tgtType, minions: n})
 		})
-		if err != nil && f.most > 0 && ctx.Err() == nil { // it is a figure of a master that it does not answer
+		// it is a figure of a master that it does not answer
+		if err != nil && f.most > 0 && ctx.Err() == nil {
 			b.say("%s: %v", p.name, err)
 			why, _, _ := strings.Cut(err.Error(), ". ")
 			c.add(p.name, 0, "", why)
@@ -239,9 +258,11 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 		}
 	}
 	if resolve := f.own.product.resolve; resolve != nil && !f.bare && n > 0 {
-		return f.median(ctx, b, figureResolve(n), c, func(ctx context.Context) (int, time.Duration, error) {
-			return resolve(ctx, f.own.masters[0], ping{tgt: "G@" + fleetGrain + " and " + fleetPrefix + "*", tgtType: "compound"})
-		})
+		return f.median(ctx, b, figureResolve(n), c,
+			func(ctx context.Context) (int, time.Duration, error) {
+				return resolve(ctx, f.own.masters[0],
+					ping{tgt: "G@" + fleetGrain + " and " + fleetPrefix + "*", tgtType: "compound"})
+			})
 	}
 	return nil
 }
@@ -268,7 +289,8 @@ const (
 )
 
 // median repeats what is for all minions, and notes the median time and how many answered at worst.
-func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column, once func(context.Context) (answered int, took time.Duration, err error)) error {
+func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column,
+	once func(context.Context) (answered int, took time.Duration, err error)) error {
 	var took []time.Duration
 	least := f.n
 	for i, begun := 0, time.Now(); i < pings && (i == 0 || time.Since(begun) < pingsPatience); i++ {

@@ -7,7 +7,8 @@ import (
 	"clustermaster/tools/simminion"
 )
 
-// With few open files some minions share request connections; with fewer than one each, it is said what is missing.
+// With few open files some minions share request connections; with fewer than one each, it is said
+// what is missing.
 func TestFleetWithinOpenFiles(t *testing.T) {
 	t.Parallel()
 	keys, err := newKeys(1)
@@ -23,11 +24,14 @@ func TestFleetWithinOpenFiles(t *testing.T) {
 		note, err      string
 	}{
 		{n: 3000, files: 6000 + filesReserve, keep: 3000},
-		{n: 3000, files: 5999 + filesReserve, keep: 2999 - requestSlots, note: "2,743 of them keep a request connection, the others share 256"},
+		{n: 3000, files: 5999 + filesReserve, keep: 2999 - requestSlots,
+			note: "2,743 of them keep a request connection, the others share 256"},
 		{n: 3000, files: 3000 + requestSlots + filesReserve, keep: 0, note: "0 of them keep"},
-		{n: 3000, files: 2999 + requestSlots + filesReserve, err: "3,000 minions want 6000 connections, and the limit of open files allows 3255: raise it (ulimit -n)"},
+		{n: 3000, files: 2999 + requestSlots + filesReserve,
+			err: "3,000 minions want 6000 connections, and the limit of open files allows 3255: raise it (ulimit -n)"},
 	} {
-		f := &fleet{own: &group{front: "127.9.8.100"}, addr: "127.9.8.1:4506", files: tt.files, keys: []*simminion.Key{key}, slots: make(chan struct{}, requestSlots)}
+		f := &fleet{own: &group{front: "127.9.8.100"}, addr: "127.9.8.1:4506", files: tt.files,
+			keys: []*simminion.Key{key}, slots: make(chan struct{}, requestSlots)}
 		more, err := f.more(tt.n)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
@@ -40,8 +44,10 @@ func TestFleetWithinOpenFiles(t *testing.T) {
 			continue
 		}
 		f.n = tt.n
-		if len(more.Minions) != tt.n || f.keep != tt.keep || !strings.HasPrefix(f.note(), tt.note) || (f.note() == "") != (tt.note == "") {
-			t.Errorf("%d files: %d minions, %d keep, %q", tt.files, len(more.Minions), f.keep, f.note())
+		if len(more.Minions) != tt.n || f.keep != tt.keep ||
+			!strings.HasPrefix(f.note(), tt.note) || (f.note() == "") != (tt.note == "") {
+			t.Errorf("%d files: %d minions, %d keep, %q", tt.files, len(more.Minions), f.keep,
+				f.note())
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // such a master says enough with 10 s).
 const requestPatience = 10 * time.Second
 
-// The sign-in of all minions together may take signInPatience and for each of them signInEach: an unknown one's key is
-// a change of the replicated state.
+// The sign-in of all minions together may take signInPatience and for each of them signInEach: an
+// unknown one's key is a change of the replicated state.
 const (
 	signInPatience = 2 * time.Minute
 	signInEach     = 50 * time.Millisecond
@@ -42,9 +42,11 @@ type Crowd struct {
 
 // newGenerator signs all minions in. onPending, if not nil, is called once when the master
 // keeps one waiting for its key to be accepted.
-func newGenerator(ctx context.Context, c Crowd, keys []*keyPair, m *meter, onPending func()) (*Generator, error) {
+func newGenerator(ctx context.Context, c Crowd, keys []*keyPair, m *meter,
+	onPending func()) (*Generator, error) {
 	if c.Workers < 1 || c.Minions < c.Workers {
-		return nil, fmt.Errorf("%d minions can't share %d connections: each connection needs one", c.Minions, c.Workers)
+		return nil, fmt.Errorf("%d minions can't share %d connections: each connection needs one",
+			c.Minions, c.Workers)
 	}
 	g := &Generator{job: job{saltenv: c.SaltEnv, file: c.File}}
 	for i := range c.Workers {
@@ -52,7 +54,8 @@ func newGenerator(ctx context.Context, c Crowd, keys []*keyPair, m *meter, onPen
 	}
 	for i := range c.Minions {
 		w := g.crews[i%c.Workers]
-		w.sessions = append(w.sessions, newSession(fmt.Sprintf("%s%d", c.Prefix, i+1), keys[i%len(keys)]))
+		w.sessions = append(w.sessions, newSession(fmt.Sprintf("%s%d", c.Prefix, i+1),
+			keys[i%len(keys)]))
 	}
 	patience := signInPatience + time.Duration(c.Minions)*signInEach
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
@@ -127,8 +130,8 @@ func (c *crew) attempt(ctx context.Context, s *session) error {
 	return s.signIn(ctx, &c.line)
 }
 
-// Check sends one request of a kind from the first minion of every connection, so that a kind which can't
-// work is found before it is measured. The error is of the first that failed.
+// Check sends one request of a kind from the first minion of every connection, so that a kind which
+// can't work is found before it is measured. The error is of the first that failed.
 func (g *Generator) Check(ctx context.Context, k kind) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -154,7 +157,8 @@ func (g *Generator) Check(ctx context.Context, k kind) error {
 }
 
 // drive measures one kind.
-func (g *Generator) drive(ctx context.Context, k kind, p pace, m *meter, begin func() func()) account {
+func (g *Generator) drive(ctx context.Context, k kind, p pace, m *meter,
+	begin func() func()) account {
 	workers := make([]requester, len(g.crews))
 	for i, c := range g.crews {
 		c.kind = k

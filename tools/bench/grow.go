@@ -63,7 +63,8 @@ func (b *bencher) grow(ctx context.Context, s growPlan, r *Report) (err error) {
 }
 
 // growMinions lets more and more simulated minions come to one master.
-func (b *bencher) growMinions(ctx context.Context, s growPlan, program, dir string, r *Report) error {
+func (b *bencher) growMinions(ctx context.Context, s growPlan, program, dir string,
+	r *Report) error {
 	b.progress.show("start a master")
 	o, err := startGroup(ctx, clustermaster(program), filepath.Join(dir, "minions"), 1, "")
 	if err != nil {
@@ -76,7 +77,8 @@ func (b *bencher) growMinions(ctx context.Context, s growPlan, program, dir stri
 	}
 	defer f.stop()
 	for _, n := range append([]int{0}, s.minions...) {
-		c := Column{Part: partMinions, Name: plural(n, "minion"), Masters: o.requestAddrs(), Minions: n}
+		c := Column{Part: partMinions, Name: plural(n, "minion"), Masters: o.requestAddrs(),
+			Minions: n}
 		if n == 0 {
 			sleepUntil(ctx, time.Now().Add(settleTime))
 			memory, err := o.memory()
@@ -94,7 +96,8 @@ func (b *bencher) growMinions(ctx context.Context, s growPlan, program, dir stri
 }
 
 // growMasters measures clusters of more and more masters.
-func (b *bencher) growMasters(ctx context.Context, s growPlan, program, dir string, r *Report) error {
+func (b *bencher) growMasters(ctx context.Context, s growPlan, program, dir string,
+	r *Report) error {
 	plan := b.plan
 	defer func() { b.plan = plan }()
 	var err error
@@ -102,7 +105,9 @@ func (b *bencher) growMasters(ctx context.Context, s growPlan, program, dir stri
 		return err
 	}
 	for _, n := range s.masters {
-		c, err := b.selfColumn(ctx, selfPlan{minions: s.crowd, workers: s.workers, fleets: []int{s.fleet}}, program, filepath.Join(dir, fmt.Sprintf("masters%d", n)), plural(n, "master"), n)
+		c, err := b.selfColumn(ctx, selfPlan{minions: s.crowd, workers: s.workers,
+			fleets: []int{s.fleet}}, program, filepath.Join(dir, fmt.Sprintf("masters%d", n)),
+			plural(n, "master"), n)
 		c.Part = partMasters
 		r.Columns = append(r.Columns, c)
 		if err != nil {
@@ -118,21 +123,24 @@ func (b *bencher) growSizes(ctx context.Context, s growPlan, program, dir string
 	plan := b.plan
 	defer func() { b.plan = plan }()
 	for _, masters := range []int{1, 3} {
-		if err := b.growSizesOf(ctx, s, program, filepath.Join(dir, fmt.Sprintf("sizes%d", masters)), masters, r); err != nil {
+		if err := b.growSizesOf(ctx, s, program,
+			filepath.Join(dir, fmt.Sprintf("sizes%d", masters)), masters, r); err != nil {
 			return fmt.Errorf("measure sizes with %s: %w", plural(masters, "master"), err)
 		}
 	}
 	return nil
 }
 
-func (b *bencher) growSizesOf(ctx context.Context, s growPlan, program, dir string, masters int, r *Report) error {
+func (b *bencher) growSizesOf(ctx context.Context, s growPlan, program, dir string, masters int,
+	r *Report) error {
 	b.progress.show("start %s", plural(masters, "master"))
 	o, err := startGroup(ctx, clustermaster(program), dir, masters, "")
 	if err != nil {
 		return err
 	}
 	defer o.stop()
-	g, err := b.connect(ctx, Crowd{Masters: o.requestAddrs(), Minions: s.crowd, Workers: s.workers, Prefix: "bench", SaltEnv: "base"})
+	g, err := b.connect(ctx, Crowd{Masters: o.requestAddrs(), Minions: s.crowd, Workers: s.workers,
+		Prefix: "bench", SaltEnv: "base"})
 	if err != nil {
 		return err
 	}
@@ -146,7 +154,9 @@ func (b *bencher) growSizesOf(ctx context.Context, s growPlan, program, dir stri
 		return err
 	}
 	for _, size := range s.sizes {
-		c := Column{Part: partSizes, Name: plural(masters, "master") + ", jobs of " + sizeName(size), Masters: o.requestAddrs(), Minions: s.crowd, Workers: s.workers, Bytes: size}
+		c := Column{Part: partSizes, Name: plural(masters, "master") + ", jobs of " +
+			sizeName(size), Masters: o.requestAddrs(), Minions: s.crowd, Workers: s.workers,
+			Bytes: size}
 		b.plan.kinds = []kind{returnOf(textOf(size))}
 		if c.Loads, err = b.loads(ctx, g, o.pids(), nil); err != nil {
 			return err

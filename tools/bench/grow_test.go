@@ -12,13 +12,15 @@ import (
 	"time"
 )
 
-// growQuickly runs parts of --grow with our own masters, and returns what was measured and the page of it.
+// growQuickly runs parts of --grow with our own masters, and returns what was measured and the page
+// of it.
 func growQuickly(t *testing.T, args ...string) (*Report, string) {
 	t.Helper()
 	program, dir := ownProgram(t), t.TempDir()
 	report, docs := filepath.Join(dir, "report.json"), filepath.Join(dir, "docs")
 	var stdout, stderr bytes.Buffer
-	code := Command(t.Context(), append([]string{"--grow", "--quick", "--binary", program, "--dir", dir, "--json", report, "--docs", docs}, args...), &stdout, &stderr)
+	code := Command(t.Context(), append([]string{"--grow", "--quick", "--binary", program, "--dir",
+		dir, "--json", report, "--docs", docs}, args...), &stdout, &stderr)
 	t.Log(stdout.String())
 	if code != exitGood || stderr.Len() > 0 {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
@@ -56,14 +58,17 @@ func checkPlot(t *testing.T, path string) {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
-	if !bytes.Contains(b, []byte("<circle")) && bytes.Count(b, []byte("<rect")) < 3 || bytes.Contains(b, []byte("NaN")) {
+	if !bytes.Contains(b, []byte("<circle")) && bytes.Count(b, []byte("<rect")) < 3 ||
+		bytes.Contains(b, []byte("NaN")) {
 		t.Errorf("%s shows nothing:\n%s", path, b)
 	}
 }
 
-// More minions come to one master, and all of them answer, by glob and by grain; larger jobs go to two sizes of clusters.
+// More minions come to one master, and all of them answer, by glob and by grain; larger jobs go to
+// two sizes of clusters.
 func TestGrowMinionsAndSizes(t *testing.T) {
-	r, page := growQuickly(t, "--parts", "minions,sizes", "--fleet", "1,7", "--job-sizes", "1,300", "--minions", "5", "--workers", "2", "--seconds", "0.3", "--warmup", "0")
+	r, page := growQuickly(t, "--parts", "minions,sizes", "--fleet", "1,7", "--job-sizes", "1,300",
+		"--minions", "5", "--workers", "2", "--seconds", "0.3", "--warmup", "0")
 	var names []string
 	for _, c := range r.Columns {
 		names = append(names, c.Name)
@@ -78,10 +83,12 @@ func TestGrowMinionsAndSizes(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(names, "; "); got != "0 minions; 1 minion; 7 minions; 1 master, jobs of 1 KB; 1 master, jobs of 300 KB; 3 masters, jobs of 1 KB; 3 masters, jobs of 300 KB" {
+	if got := strings.Join(names,
+		"; "); got != "0 minions; 1 minion; 7 minions; 1 master, jobs of 1 KB; 1 master, jobs of 300 KB; 3 masters, jobs of 1 KB; 3 masters, jobs of 300 KB" {
 		t.Errorf("measured %s", got)
 	}
-	for _, want := range []string{"## Minions", "\n| 7 | ", "## Size of jobs", "\n| 3 masters, jobs of 300 KB | "} {
+	for _, want := range []string{"## Minions", "\n| 7 | ", "## Size of jobs",
+		"\n| 3 masters, jobs of 300 KB | "} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page:\n%s", want, page)
 		}
@@ -89,8 +96,10 @@ func TestGrowMinionsAndSizes(t *testing.T) {
 }
 
 func TestGrowMasters(t *testing.T) {
-	r, page := growQuickly(t, "--parts", "masters", "--sizes", "1,2", "--minions", "4", "--workers", "4", "--seconds", "0.3", "--warmup", "0")
-	if len(r.Columns) != 2 || len(r.Columns[1].Masters) != 2 || !strings.Contains(page, "| figure | 1 master | 2 masters |") {
+	r, page := growQuickly(t, "--parts", "masters", "--sizes", "1,2", "--minions", "4", "--workers",
+		"4", "--seconds", "0.3", "--warmup", "0")
+	if len(r.Columns) != 2 || len(r.Columns[1].Masters) != 2 ||
+		!strings.Contains(page, "| figure | 1 master | 2 masters |") {
 		t.Fatalf("%+v\n%s", r.Columns, page)
 	}
 	for _, c := range r.Columns {
@@ -105,8 +114,8 @@ func TestGrowMasters(t *testing.T) {
 	}
 }
 
-// Whatever ails some subscribers, the others get every publication in order, and what the master keeps for those
-// that ail is bounded by pub_hwm.
+// Whatever ails some subscribers, the others get every publication in order, and what the master
+// keeps for those that ail is bounded by pub_hwm.
 func TestStalledSubscribers(t *testing.T) {
 	program := ownProgram(t)
 	keys, err := newKeys(1)
@@ -115,7 +124,8 @@ func TestStalledSubscribers(t *testing.T) {
 	}
 	var out bytes.Buffer
 	b := &bencher{out: &out, progress: newProgress(io.Discard), keys: keys}
-	plan := stalledPlan{subscribers: 60, bad: 8, publications: 60, size: 20_000, every: 20 * time.Millisecond, queue: 10}
+	plan := stalledPlan{subscribers: 60, bad: 8, publications: 60, size: 20_000,
+		every: 20 * time.Millisecond, queue: 10}
 	var r Report
 	if err := b.stalled(t.Context(), plan, program, t.TempDir(), &r); err != nil {
 		t.Fatal(err)
@@ -140,9 +150,11 @@ func TestStalledSubscribers(t *testing.T) {
 		}
 		dropped, queued := value(figureDropped), value(figureQueued)
 		if queued > float64(plan.queue) {
-			t.Errorf("%s: %v publications are queued for each, pub_hwm is %d", c.Name, queued, plan.queue)
+			t.Errorf("%s: %v publications are queued for each, pub_hwm is %d", c.Name, queued,
+				plan.queue)
 		}
-		if takesNothing := i < 3; takesNothing && (dropped == 0 || dropped > float64(plan.publications-plan.queue)) {
+		if takesNothing := i < 3; takesNothing &&
+			(dropped == 0 || dropped > float64(plan.publications-plan.queue)) {
 			t.Errorf("%s: %v publications were dropped for each", c.Name, dropped)
 		}
 	}
@@ -164,7 +176,8 @@ func TestEditions(t *testing.T) {
 
 func TestSizeNames(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]string{1: "1 byte", 500: "500 bytes", 1000: "1 KB", 1500: "1.5 KB", 100_000: "100 KB", 1_000_000: "1 MB"} {
+	for n, want := range map[int]string{1: "1 byte", 500: "500 bytes", 1000: "1 KB", 1500: "1.5 KB",
+		100_000: "100 KB", 1_000_000: "1 MB"} {
 		if got := sizeName(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}

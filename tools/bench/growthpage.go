@@ -15,7 +15,8 @@ func (r *Report) growth(command string) *page {
 	p.origin(r, command)
 	p.say("- All masters, minions and subscribers share this machine, its processors and its one disk.")
 	for _, part := range growParts {
-		columns := slices.DeleteFunc(slices.Clone(r.Columns), func(c Column) bool { return c.Part != part })
+		columns := slices.DeleteFunc(slices.Clone(r.Columns),
+			func(c Column) bool { return c.Part != part })
 		if len(columns) == 0 {
 			continue
 		}
@@ -39,8 +40,10 @@ func (p *page) minions(columns []Column) {
 	p.say("\n## Minions\n")
 	p.say("Simulated minions come to one master, step by step: each signs in for the first time, fetches its pillar, subscribes and fires its start")
 	p.say("events, at most %d at a time; their own RSA operations are part of that. Then `test.ping` of all, by glob and by a grain, from the", fleetStarting)
-	p.say("order to the last return, and the compound target `G@%s and %s*` without a job.\n", fleetGrain, fleetPrefix)
-	rows := [][]string{{"minions", "to sign in and start", "memory (PSS)", "of that each", "`test.ping`", "`test.ping -G`", "target resolved"}}
+	p.say("order to the last return, and the compound target `G@%s and %s*` without a job.\n",
+		fleetGrain, fleetPrefix)
+	rows := [][]string{{"minions", "to sign in and start", "memory (PSS)", "of that each",
+		"`test.ping`", "`test.ping -G`", "target resolved"}}
 	memory, start := chart.Line{Name: "PSS"}, chart.Line{Name: "sign-in and start"}
 	glob, grain := chart.Line{Name: "test.ping"}, chart.Line{Name: "test.ping -G"}
 	none, _ := columns[0].figure(figureFleet(0))
@@ -51,12 +54,15 @@ func (p *page) minions(columns []Column) {
 		if n > 0 {
 			each = chart.Number((m.Value-none.Value)*1024/float64(n)) + " KB"
 		}
-		rows = append(rows, []string{thousands(n), c.cellOf(figureSignIn(n)), c.cellOf(figureFleet(n)), each, c.cellOf(figurePing(n)), c.cellOf(figureGrainPing(n)), c.cellOf(figureResolve(n))})
+		rows = append(rows, []string{thousands(n), c.cellOf(figureSignIn(n)),
+			c.cellOf(figureFleet(n)), each, c.cellOf(figurePing(n)), c.cellOf(figureGrainPing(n)),
+			c.cellOf(figureResolve(n))})
 		for _, l := range []struct {
 			line  *chart.Line
 			name  string
 			scale float64
-		}{{&memory, figureFleet(n), 1}, {&start, figureSignIn(n), 1000}, {&glob, figurePing(n), 1}, {&grain, figureGrainPing(n), 1}} {
+		}{{&memory, figureFleet(n), 1}, {&start, figureSignIn(n), 1000}, {&glob, figurePing(n),
+			1}, {&grain, figureGrainPing(n), 1}} {
 			if f, ok := c.figure(l.name); ok && n > 0 && f.Value > 0 {
 				l.line.Points = append(l.line.Points, [2]float64{float64(n), f.Value * l.scale})
 			}
@@ -64,8 +70,10 @@ func (p *page) minions(columns []Column) {
 	}
 	p.table(rows)
 	p.remarks(columns)
-	p.plot("growth-minions-memory.svg", chart.Plot{Title: "Memory of a master by minions", X: "minions", Y: "MB", LogX: true, LogY: true, Lines: []chart.Line{memory}}.SVG())
-	p.plot("growth-minions-time.svg", chart.Plot{Title: "Time by minions", X: "minions", Y: "ms", LogX: true, LogY: true, Lines: []chart.Line{glob, grain, start}}.SVG())
+	p.plot("growth-minions-memory.svg", chart.Plot{Title: "Memory of a master by minions",
+		X: "minions", Y: "MB", LogX: true, LogY: true, Lines: []chart.Line{memory}}.SVG())
+	p.plot("growth-minions-time.svg", chart.Plot{Title: "Time by minions", X: "minions", Y: "ms",
+		LogX: true, LogY: true, Lines: []chart.Line{glob, grain, start}}.SVG())
 }
 
 // remarks are the notes that are no mere count of repetitions.
@@ -83,18 +91,21 @@ func (p *page) masters(columns []Column) {
 	p.say("%d minions on %d connections, spread over all masters; requests per second with the 99th percentile of the latency in ms.", columns[0].Minions, columns[0].Workers)
 	p.say("More masters on one machine share its processors: what is seen is the price of more copies and of agreement, not what more machines give.\n")
 	p.summary(&Report{Columns: columns})
-	rate := chart.Plot{Title: "Requests per second by masters on one machine", X: "masters", Y: "requests per second", LogY: true, Ticks: []chart.Tick{}}
+	rate := chart.Plot{Title: "Requests per second by masters on one machine", X: "masters",
+		Y: "requests per second", LogY: true, Ticks: []chart.Tick{}}
 	for _, c := range columns {
 		n := len(c.Masters)
 		rate.Ticks = append(rate.Ticks, chart.Tick{At: float64(n), Label: strconv.Itoa(n)})
 		for _, l := range c.Loads {
-			i := slices.IndexFunc(rate.Lines, func(x chart.Line) bool { return x.Name == l.Request })
+			i := slices.IndexFunc(rate.Lines,
+				func(x chart.Line) bool { return x.Name == l.Request })
 			if i < 0 {
 				i = len(rate.Lines)
 				rate.Lines = append(rate.Lines, chart.Line{Name: l.Request})
 			}
 			if l.PerSecond > 0 {
-				rate.Lines[i].Points = append(rate.Lines[i].Points, [2]float64{float64(n), l.PerSecond})
+				rate.Lines[i].Points = append(rate.Lines[i].Points,
+					[2]float64{float64(n), l.PerSecond})
 			}
 		}
 	}
@@ -105,27 +116,34 @@ func (p *page) sizes(columns []Column) {
 	p.say("\n## Size of jobs\n")
 	p.say("`_return`s of a text, each of a new job, synced on a write quorum before the answer; then jobs to %s, from the order to the last right", plural(columns[0].Minions, "simulated minion"))
 	p.say("return: one with such an argument and a small return, and one with a small argument and such returns. KB and MB are 1,000 and 1,000,000 bytes here.\n")
-	rows := [][]string{{"size", "returns per second", "p99 of a return", "returns taken", "such an argument", "such returns"}}
-	rate := chart.Plot{Title: "Returns by size", X: "bytes of a return", Y: "MB/s", LogX: true, LogY: true}
-	job := chart.Plot{Title: "Jobs by size, publish to last return", X: "bytes of the argument, or of each return", Y: "ms", LogX: true, LogY: true}
+	rows := [][]string{{"size", "returns per second", "p99 of a return", "returns taken",
+		"such an argument", "such returns"}}
+	rate := chart.Plot{Title: "Returns by size", X: "bytes of a return", Y: "MB/s", LogX: true,
+		LogY: true}
+	job := chart.Plot{Title: "Jobs by size, publish to last return",
+		X: "bytes of the argument, or of each return", Y: "ms", LogX: true, LogY: true}
 	for _, c := range columns {
 		masters := plural(len(c.Masters), "master")
-		cells := []string{c.Name, "-", "-", c.cellOf(figureReturned), c.cellOf(figureArgument), c.cellOf(figureAnswer)}
+		cells := []string{c.Name, "-", "-", c.cellOf(figureReturned), c.cellOf(figureArgument),
+			c.cellOf(figureAnswer)}
 		if len(c.Loads) > 0 && c.Loads[0].Answered > 0 {
-			cells[1], cells[2] = chart.Number(c.Loads[0].PerSecond), chart.Number(c.Loads[0].P99)+" ms"
+			cells[1], cells[2] = chart.Number(c.Loads[0].PerSecond), chart.Number(c.Loads[0].P99)+
+				" ms"
 		}
 		rows = append(rows, cells)
 		for _, l := range []struct {
 			plot       *chart.Plot
 			name, line string
-		}{{&rate, figureReturned, masters}, {&job, figureArgument, masters + ", argument"}, {&job, figureAnswer, masters + ", returns"}} {
+		}{{&rate, figureReturned, masters}, {&job, figureArgument, masters + ", argument"}, {&job,
+			figureAnswer, masters + ", returns"}} {
 			i := slices.IndexFunc(l.plot.Lines, func(x chart.Line) bool { return x.Name == l.line })
 			if i < 0 {
 				i = len(l.plot.Lines)
 				l.plot.Lines = append(l.plot.Lines, chart.Line{Name: l.line})
 			}
 			if f, ok := c.figure(l.name); ok && f.Value > 0 {
-				l.plot.Lines[i].Points = append(l.plot.Lines[i].Points, [2]float64{float64(c.Bytes), f.Value})
+				l.plot.Lines[i].Points = append(l.plot.Lines[i].Points,
+					[2]float64{float64(c.Bytes), f.Value})
 			}
 		}
 	}
@@ -159,7 +177,8 @@ func (p *page) subscribers(columns []Column) {
 		queued, _ := last.figure(figureQueued)
 		p.say("\nThose that were not queued are %s publications; %s.", f.Note, queued.Note)
 	}
-	bars := chart.Bars{Title: "Delivery of a publication to those that read", Unit: "ms (shorter is better)"}
+	bars := chart.Bars{Title: "Delivery of a publication to those that read",
+		Unit: "ms (shorter is better)"}
 	for _, name := range []string{figureDelay, figureDelay99, figureDelayX} {
 		g := chart.Group{Name: name[len("delivery to the others, "):]}
 		for _, c := range columns {

@@ -25,7 +25,8 @@ func TestHistogramAgainstSortedSamples(t *testing.T) {
 		{"one", 1, func() time.Duration { return 1234567 }},
 		{"two", 2, func() time.Duration { return time.Duration(1 + r.IntN(1e9)) }},
 		{"small values", 5000, func() time.Duration { return time.Duration(r.IntN(300)) }},
-		{"uniform", 20000, func() time.Duration { return time.Duration(r.Int64N(int64(time.Second))) }},
+		{"uniform", 20000,
+			func() time.Duration { return time.Duration(r.Int64N(int64(time.Second))) }},
 		{"log-normal with a tail", 20000, func() time.Duration {
 			return time.Duration(math.Exp(r.NormFloat64()*2) * float64(time.Millisecond))
 		}},
@@ -44,7 +45,8 @@ func TestHistogramAgainstSortedSamples(t *testing.T) {
 		}
 		slices.Sort(samples)
 		if all.Count() != uint64(tt.n) || all.Min() != samples[0] || all.Max() != samples[tt.n-1] {
-			t.Errorf("%s: %d from %v to %v, want %d from %v to %v", tt.name, all.Count(), all.Min(), all.Max(), tt.n, samples[0], samples[tt.n-1])
+			t.Errorf("%s: %d from %v to %v, want %d from %v to %v", tt.name, all.Count(), all.Min(),
+				all.Max(), tt.n, samples[0], samples[tt.n-1])
 		}
 		var sum float64
 		for _, d := range samples {
@@ -56,7 +58,8 @@ func TestHistogramAgainstSortedSamples(t *testing.T) {
 		for _, q := range []float64{0, 0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999, 1} {
 			got, want := all.Quantile(q), quantileOf(samples, q)
 			if got < want || float64(got) > float64(want)*(1+1.0/subBuckets)+1 {
-				t.Errorf("%s: quantile %v is %v, want %v or at most 1/%d more", tt.name, q, got, want, subBuckets)
+				t.Errorf("%s: quantile %v is %v, want %v or at most 1/%d more", tt.name, q, got,
+					want, subBuckets)
 			}
 		}
 	}
@@ -71,8 +74,10 @@ func TestHistogramEdges(t *testing.T) {
 	h.Merge(new(Histogram))
 	h.Record(-time.Second)
 	h.Record(100 * time.Hour)
-	if h.Min() != 0 || h.Max() != maxLatency || h.Quantile(0.5) != 0 || h.Quantile(1) != maxLatency {
-		t.Errorf("min %v, max %v, p50 %v, p100 %v", h.Min(), h.Max(), h.Quantile(0.5), h.Quantile(1))
+	if h.Min() != 0 || h.Max() != maxLatency || h.Quantile(0.5) != 0 ||
+		h.Quantile(1) != maxLatency {
+		t.Errorf("min %v, max %v, p50 %v, p100 %v", h.Min(), h.Max(), h.Quantile(0.5),
+			h.Quantile(1))
 	}
 }
 
@@ -82,7 +87,8 @@ func TestBucketsAreContiguous(t *testing.T) {
 	last := bucket(uint64(maxLatency))
 	for i := range last {
 		if bucket(upper(i)) != i || bucket(upper(i)+1) != i+1 {
-			t.Fatalf("bucket %d ends at %d, which is in %d; the next value is in %d", i, upper(i), bucket(upper(i)), bucket(upper(i)+1))
+			t.Fatalf("bucket %d ends at %d, which is in %d; the next value is in %d", i, upper(i),
+				bucket(upper(i)), bucket(upper(i)+1))
 		}
 	}
 	if last > 6000 {

@@ -27,7 +27,8 @@ const (
 	joinPatience = 30 * time.Minute
 )
 
-// joinOne starts three masters with keys, roots and returns, lets a fourth one join, and kills one of them.
+// joinOne starts three masters with keys, roots and returns, lets a fourth one join, and kills one
+// of them.
 func (b *bencher) joinOne(ctx context.Context, s joinPlan, program, dir string, r *Report) error {
 	p := clustermaster(program)
 	p.isolated = true
@@ -38,7 +39,8 @@ func (b *bencher) joinOne(ctx context.Context, s joinPlan, program, dir string, 
 		return err
 	}
 	defer o.stop()
-	c := Column{Part: partJoin, Name: fmt.Sprintf("%d masters and one more", joinMasters), Masters: o.requestAddrs(), Minions: s.keys, Workers: s.workers}
+	c := Column{Part: partJoin, Name: fmt.Sprintf("%d masters and one more", joinMasters),
+		Masters: o.requestAddrs(), Minions: s.keys, Workers: s.workers}
 	err = b.joinColumn(ctx, s, o, &c)
 	r.Columns = append(r.Columns, c)
 	if err != nil {
@@ -49,14 +51,17 @@ func (b *bencher) joinOne(ctx context.Context, s joinPlan, program, dir string, 
 }
 
 func (b *bencher) joinColumn(ctx context.Context, s joinPlan, o *group, c *Column) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, joinPatience, fmt.Errorf("not within %s", joinPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, joinPatience,
+		fmt.Errorf("not within %s", joinPatience))
 	defer cancel()
 	begun := time.Now()
-	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: s.keys, Workers: s.workers, Prefix: "bench", SaltEnv: "base"})
+	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: s.keys, Workers: s.workers,
+		Prefix: "bench", SaltEnv: "base"})
 	if err != nil {
 		return err
 	}
-	c.add(plural(s.keys, "minion key")+" accepted by their first sign-ins", time.Since(begun).Seconds(), "s", "")
+	c.add(plural(s.keys, "minion key")+" accepted by their first sign-ins",
+		time.Since(begun).Seconds(), "s", "")
 	err = b.fill(ctx, g, o, s.returns, c)
 	g.Close()
 	if err != nil {
@@ -77,8 +82,10 @@ func (b *bencher) joinColumn(ctx context.Context, s joinPlan, o *group, c *Colum
 		name string
 		run  func(context.Context) error
 	}{
-		{"sync the roots of three masters", w.syncRoots}, {"count records", w.count}, {"a fourth master joins", w.join},
-		{"copies that others own now are dropped", w.dropped}, {"kill -9 and cluster.remove of a master", w.lose},
+		{"sync the roots of three masters", w.syncRoots}, {"count records", w.count},
+		{"a fourth master joins", w.join},
+		{"copies that others own now are dropped", w.dropped},
+		{"kill -9 and cluster.remove of a master", w.lose},
 	} {
 		b.progress.show("%s", step.name)
 		if err := step.run(ctx); err != nil {
@@ -98,7 +105,8 @@ func makeBulk(dir string, n int) error {
 		var seed [32]byte
 		binary.BigEndian.PutUint64(seed[:], uint64(i))
 		mathrand.NewChaCha8(seed).Read(content)
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%06d.bin", i)), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%06d.bin", i)), content,
+			0o644); err != nil {
 			return fmt.Errorf("make file root: %w", err)
 		}
 	}

@@ -25,8 +25,8 @@ type joining struct {
 	distinct float64 // records, each counted once
 }
 
-// syncRoots brings the first master's file_roots to the two others. Its time is that of the whole order, with the
-// source's look at its own files.
+// syncRoots brings the first master's file_roots to the two others. Its time is that of the whole
+// order, with the source's look at its own files.
 func (w *joining) syncRoots(ctx context.Context) error {
 	begun := time.Now()
 	v, err := order(ctx, w.client, "cluster.sync_roots", value.Map{{Key: "roots", Value: "file"}})
@@ -45,7 +45,8 @@ func (w *joining) syncRoots(ctx context.Context) error {
 			return fmt.Errorf("%s did not take all roots: %v", to.id, one)
 		}
 	}
-	w.c.add("cluster.sync_roots to two masters, for each", float64(w.plan.roots)/took, "MB/s", fmt.Sprintf("%d MB in %s s", w.plan.roots, chart.Number(took)))
+	w.c.add("cluster.sync_roots to two masters, for each", float64(w.plan.roots)/took, "MB/s",
+		fmt.Sprintf("%d MB in %s s", w.plan.roots, chart.Number(took)))
 	return nil
 }
 
@@ -70,7 +71,8 @@ func (w *joining) living() []*masterProcess {
 	return slices.DeleteFunc(slices.Clone(w.o.masters), (*masterProcess).ended)
 }
 
-// held is how many copies the living masters have, all together, and whether none of them waits for more.
+// held is how many copies the living masters have, all together, and whether none of them waits for
+// more.
 func (w *joining) held(ctx context.Context) (copies float64, whole bool, err error) {
 	whole = true
 	for _, m := range w.living() {
@@ -93,7 +95,8 @@ func (w *joining) count(ctx context.Context) error {
 	})
 }
 
-// join starts a fourth master and follows it until it votes, is ready and has its share of the records.
+// join starts a fourth master and follows it until it votes, is ready and has its share of the
+// records.
 func (w *joining) join(ctx context.Context) error {
 	m, err := w.o.add(ctx)
 	if err != nil {
@@ -103,13 +106,15 @@ func (w *joining) join(ctx context.Context) error {
 	if err := m.start(append(slices.Clone(w.o.product.argv), "-c", m.dir)); err != nil {
 		return err
 	}
-	// Both transfers begin when they were last seen not to have begun, and end when the last byte was seen to have come.
+	// Both transfers begin when they were last seen not to have begun, and end when the last byte
+	// was seen to have come.
 	var voter, roots, rootsEnd, ring, ringEnd time.Time
 	var had ringFigures
 	roots, ring = begun, begun
 	err = w.until(ctx, func(v clusterView) (bool, error) {
 		if m.ended() {
-			return false, fmt.Errorf("%s ended (%v); its output is %s", m.id, m.err, filepath.Join(m.dir, "out"))
+			return false, fmt.Errorf("%s ended (%v); its output is %s", m.id, m.err,
+				filepath.Join(m.dir, "out"))
 		}
 		if had.blobs == 0 && !slices.Contains(v.members, m.id) {
 			roots = v.at
@@ -131,18 +136,24 @@ func (w *joining) join(ctx context.Context) error {
 			ringEnd = time.Now()
 		}
 		had = f
-		return !voter.IsZero() && f.blobs > 0 && f.fetched > 0 && f.pending == 0 && v.settled(w.o.masters) && readyz(ctx, m), nil
+		return !voter.IsZero() && f.blobs > 0 && f.fetched > 0 && f.pending == 0 &&
+			v.settled(w.o.masters) && readyz(ctx, m), nil
 	})
 	if err != nil {
 		return err
 	}
-	with := fmt.Sprintf("with %s, %d MB of roots and %s", plural(w.plan.keys, "key"), w.plan.roots, plural(w.plan.returns, "job return"))
+	with := fmt.Sprintf("with %s, %d MB of roots and %s", plural(w.plan.keys, "key"), w.plan.roots,
+		plural(w.plan.returns, "job return"))
 	w.c.add("start of a fourth master to voter", voter.Sub(begun).Seconds(), "s", with)
-	w.c.add("start of a fourth master to ready, with its share of records", time.Since(begun).Seconds(), "s", "")
+	w.c.add("start of a fourth master to ready, with its share of records",
+		time.Since(begun).Seconds(), "s", "")
 	w.c.add("its copy of the roots", mb(int64(had.blobs))/rootsEnd.Sub(roots).Seconds(), "MB/s",
-		fmt.Sprintf("%s MB in %s s from its admission on", chart.Number(mb(int64(had.blobs))), chart.Number(rootsEnd.Sub(roots).Seconds())))
-	w.c.add("its ring transfer", ringEnd.Sub(ring).Seconds(), "s", "from the change of the ring to the last byte")
-	w.c.add("its ring transfer, bytes", mb(int64(had.fetched)), "MB", fmt.Sprintf("%.0f records", had.records))
+		fmt.Sprintf("%s MB in %s s from its admission on", chart.Number(mb(int64(had.blobs))),
+			chart.Number(rootsEnd.Sub(roots).Seconds())))
+	w.c.add("its ring transfer", ringEnd.Sub(ring).Seconds(), "s",
+		"from the change of the ring to the last byte")
+	w.c.add("its ring transfer, bytes", mb(int64(had.fetched)), "MB",
+		fmt.Sprintf("%.0f records", had.records))
 	return nil
 }
 
@@ -150,7 +161,8 @@ func (w *joining) join(ctx context.Context) error {
 func (o *group) add(ctx context.Context) (*masterProcess, error) {
 	first := o.masters[0].host
 	id := fmt.Sprintf("m%d", len(o.masters)+1)
-	m := &masterProcess{id: id, host: fmt.Sprintf("%s%d", first[:strings.LastIndex(first, ".")+1], len(o.masters)+1), dir: filepath.Join(o.dir, id)}
+	m := &masterProcess{id: id, host: fmt.Sprintf("%s%d", first[:strings.LastIndex(first, ".")+1],
+		len(o.masters)+1), dir: filepath.Join(o.dir, id)}
 	if !portsFree(ctx, m.host) {
 		return nil, fmt.Errorf("add master %s: a port of %s is taken", id, m.host)
 	}
@@ -177,7 +189,8 @@ func (w *joining) lose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.c.add("copies per record after kill -9 of a master", copies/w.distinct, "copies", fmt.Sprintf("%.0f records", w.distinct))
+	w.c.add("copies per record after kill -9 of a master", copies/w.distinct, "copies",
+		fmt.Sprintf("%.0f records", w.distinct))
 	for {
 		_, err := order(ctx, w.client, "cluster.remove", nil, dead.id)
 		if err == nil {
@@ -199,7 +212,9 @@ func (w *joining) lose(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%.0f copies of %.0f records: %w", copies, w.distinct, err)
 	}
-	w.c.add("kill -9 to all copies again", time.Since(killed).Seconds(), "s", fmt.Sprintf("under_replicated %.0f", under))
-	w.c.add("copies per record then", copies/w.distinct, "copies", fmt.Sprintf("on %s", plural(len(w.living()), "master")))
+	w.c.add("kill -9 to all copies again", time.Since(killed).Seconds(), "s",
+		fmt.Sprintf("under_replicated %.0f", under))
+	w.c.add("copies per record then", copies/w.distinct, "copies",
+		fmt.Sprintf("on %s", plural(len(w.living()), "master")))
 	return nil
 }

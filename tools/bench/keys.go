@@ -83,7 +83,9 @@ func loadKeys(path string) ([]*keyPair, error) {
 		keys = append(keys, k)
 	}
 	if len(keys) != poolKeys {
-		return nil, fmt.Errorf("read minion keys of %s: %d keys, want %d; remove the file to have new ones", path, len(keys), poolKeys)
+		return nil,
+			fmt.Errorf("read minion keys of %s: %d keys, want %d; remove the file to have new ones",
+				path, len(keys), poolKeys)
 	}
 	return keys, nil
 }

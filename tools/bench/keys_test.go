@@ -23,7 +23,8 @@ func TestKeysAreKept(t *testing.T) {
 		t.Fatalf("%d keys, then %d, %v", len(first), len(again), err)
 	}
 	for i := range first {
-		if first[i].private.Public().Text() != again[i].private.Public().Text() || string(first[i].tok) != string(again[i].tok) {
+		if first[i].private.Public().Text() != again[i].private.Public().Text() ||
+			string(first[i].tok) != string(again[i].tok) {
 			t.Errorf("key %d changed", i)
 		}
 	}

@@ -71,9 +71,10 @@ type masterProcess struct {
 // profileEnv makes a master write profiles, to files of this prefix, when it ends.
 const profileEnv = "CLUSTERMASTER_PROFILE"
 
-// startGroup starts n masters, empty and with auto_accept, below dir, and waits until all are ready. profiles is a folder
-// for their profiles, "" for none.
-func startGroup(ctx context.Context, p product, dir string, n int, profiles string) (*group, error) {
+// startGroup starts n masters, empty and with auto_accept, below dir, and waits until all are
+// ready. profiles is a folder for their profiles, "" for none.
+func startGroup(ctx context.Context, p product, dir string, n int, profiles string) (*group,
+	error) {
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
 		return nil, fmt.Errorf("make secret: %w", err)
@@ -90,7 +91,8 @@ func startGroup(ctx context.Context, p product, dir string, n int, profiles stri
 	start := time.Now()
 	for _, m := range o.masters {
 		if profiles != "" {
-			m.env = append(m.env, profileEnv+"="+filepath.Join(profiles, fmt.Sprintf("%s-of-%d", m.id, n)))
+			m.env = append(m.env, profileEnv+"="+filepath.Join(profiles,
+				fmt.Sprintf("%s-of-%d", m.id, n)))
 		}
 		if err := m.start(append(slices.Clone(p.argv), "-c", m.dir)); err != nil {
 			o.stop()
@@ -115,7 +117,8 @@ func (o *group) address(ctx context.Context, n int) error {
 		free := portsFree(ctx, o.front)
 		for i := range n {
 			id := fmt.Sprintf("m%d", i+1)
-			m := &masterProcess{id: id, host: fmt.Sprintf("%s%d", base, i+1), dir: filepath.Join(o.dir, id)}
+			m := &masterProcess{id: id, host: fmt.Sprintf("%s%d", base, i+1),
+				dir: filepath.Join(o.dir, id)}
 			o.masters = append(o.masters, m)
 			free = free && portsFree(ctx, m.host)
 		}
@@ -147,7 +150,8 @@ func makeFiles(root string) error {
 		err = os.WriteFile(filepath.Join(root, largeFile), make([]byte, largePieces<<20), 0o644)
 	}
 	for i := 0; err == nil && i < benchFiles; i++ {
-		err = os.WriteFile(filepath.Join(root, "bench", fmt.Sprintf("state%d.sls", i)), []byte("# empty\n"), 0o644)
+		err = os.WriteFile(filepath.Join(root, "bench", fmt.Sprintf("state%d.sls", i)),
+			[]byte("# empty\n"), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("make file root: %w", err)
@@ -155,13 +159,15 @@ func makeFiles(root string) error {
 	return nil
 }
 
-// makePillar makes a pillar root with one small SLS for everybody, and manySLS for those who have the grain.
+// makePillar makes a pillar root with one small SLS for everybody, and manySLS for those who have
+// the grain.
 func makePillar(root string) error {
 	err := os.MkdirAll(root, 0o755)
 	top := "base:\n  '*':\n    - small\n  '" + manyGrain + ":many':\n    - match: grain\n"
 	for i := 0; err == nil && i < manySLS; i++ {
 		top += fmt.Sprintf("    - part%d\n", i)
-		err = os.WriteFile(filepath.Join(root, fmt.Sprintf("part%d.sls", i)), fmt.Appendf(nil, manyText, i, i), 0o644)
+		err = os.WriteFile(filepath.Join(root, fmt.Sprintf("part%d.sls", i)),
+			fmt.Appendf(nil, manyText, i, i), 0o644)
 	}
 	for name, text := range map[string]string{
 		"top.sls":   top,
@@ -177,7 +183,8 @@ func makePillar(root string) error {
 	return nil
 }
 
-// manyText is one of the SLS files with Jinja: grains in conditions, loops and filters, as in formulas' pillars.
+// manyText is one of the SLS files with Jinja: grains in conditions, loops and filters, as in
+// formulas' pillars.
 const manyText = `{%% set n = %d %%}
 part%d:
   host: {{ grains['id'] }}
@@ -201,7 +208,8 @@ func (o *group) rootsOf(m *masterProcess) (files, pillar string) {
 	return filepath.Join(dir, "files"), filepath.Join(dir, "pillar")
 }
 
-// configure writes a master's config, Salt's defaults but for addresses, folders and auto_accept, and its roots.
+// configure writes a master's config, Salt's defaults but for addresses, folders and auto_accept,
+// and its roots.
 func (o *group) configure(m *masterProcess) error {
 	name := "root"
 	if u, err := user.Current(); err == nil {
@@ -213,7 +221,8 @@ func (o *group) configure(m *masterProcess) error {
 	}
 	files, pillar := o.rootsOf(m)
 	text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-		"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", id, m.host, m.dir, sockFolder, name, files, pillar, o.product.options)
+		"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", id, m.host, m.dir, sockFolder,
+		name, files, pillar, o.product.options)
 	if len(o.masters) > 1 {
 		text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", o.secret)
 		for _, p := range o.masters {
@@ -271,15 +280,19 @@ func (m *masterProcess) ended() bool {
 }
 
 // await asks a master again and again until it is ready.
-func (m *masterProcess) await(ctx context.Context, ready func(context.Context, *masterProcess) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyPatience, fmt.Errorf("not within %s", readyPatience))
+func (m *masterProcess) await(ctx context.Context,
+	ready func(context.Context, *masterProcess) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyPatience,
+		fmt.Errorf("not within %s", readyPatience))
 	defer cancel()
 	for !ready(ctx, m) {
 		if m.ended() {
-			return fmt.Errorf("%s ended at its start (%v); its output is %s", m.id, m.err, filepath.Join(m.dir, "out"))
+			return fmt.Errorf("%s ended at its start (%v); its output is %s", m.id, m.err,
+				filepath.Join(m.dir, "out"))
 		}
 		if !sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) {
-			return fmt.Errorf("wait for %s: %w; its output is %s", m.id, context.Cause(ctx), filepath.Join(m.dir, "out"))
+			return fmt.Errorf("wait for %s: %w; its output is %s", m.id, context.Cause(ctx),
+				filepath.Join(m.dir, "out"))
 		}
 	}
 	return nil

@@ -32,7 +32,8 @@ func parseRate(s string) (rate, error) {
 	v, err := strconv.ParseFloat(number, 64)
 	switch {
 	case err != nil || !(v > 0) || v > 1e7:
-		return rate{}, fmt.Errorf("rate %q: want requests per second, such as 500, or a share of the closed loop's throughput, such as 50%%", s)
+		return rate{},
+			fmt.Errorf("rate %q: want requests per second, such as 500, or a share of the closed loop's throughput, such as 50%%", s)
 	case percent:
 		return rate{share: v / 100}, nil
 	}
@@ -64,7 +65,8 @@ func (b *bencher) connect(ctx context.Context, c Crowd) (*Generator, error) {
 
 // loads measures every kind of the plan. pids are the masters' processes, if known: their CPU
 // share is noted, and sampled, if not nil, is called about twice a second under load.
-func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled func()) ([]Load, error) {
+func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled func()) ([]Load,
+	error) {
 	var out []Load
 	for _, k := range b.plan.kinds {
 		if err := g.Check(ctx, k); err != nil {
@@ -108,10 +110,12 @@ func (b *bencher) openWanted(k kind) bool {
 const sampleEvery = 500 * time.Millisecond
 
 // load measures one kind at one pace.
-func (b *bencher) load(ctx context.Context, g *Generator, k kind, perSecond float64, pids []int, sampled func()) Load {
+func (b *bencher) load(ctx context.Context, g *Generator, k kind, perSecond float64, pids []int,
+	sampled func()) Load {
 	l := Load{Request: k.name, Rate: perSecond}
 	m := new(meter)
-	p := pace{warmup: b.plan.warmup, measure: b.plan.length, rate: perSecond, patience: requestPatience}
+	p := pace{warmup: b.plan.warmup, measure: b.plan.length, rate: perSecond,
+		patience: requestPatience}
 	stop := b.progress.watch(l.title(), m, p.warmup+p.measure)
 	a := g.drive(ctx, k, p, m, func() func() {
 		start, own, theirs := time.Now(), ownCPU(), cpuOf(pids)

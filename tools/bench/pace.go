@@ -58,7 +58,8 @@ const failurePause = 20 * time.Millisecond
 // drive lets every worker send requests at the given pace and returns the account when
 // the last answer is in or its patience is over. begin, if not nil, is called when the
 // measured time begins and its result when that ends.
-func drive(ctx context.Context, workers []requester, p pace, m *meter, begin func() (end func())) account {
+func drive(ctx context.Context, workers []requester, p pace, m *meter,
+	begin func() (end func())) account {
 	if m == nil {
 		m = new(meter)
 	}

@@ -21,8 +21,8 @@ func (s steady) Request(ctx context.Context) error {
 	return nil
 }
 
-// scripted is a master that all workers share; do says what a request that comes the given time after
-// the start gets.
+// scripted is a master that all workers share; do says what a request that comes the given time
+// after the start gets.
 type scripted struct {
 	start time.Time
 	do    func(at time.Duration) (takes time.Duration, err error)
@@ -47,7 +47,8 @@ func crowd(r requester, n int) []requester {
 func balanced(t *testing.T, a *account) {
 	t.Helper()
 	if a.Due != a.Answered+a.Failed+a.Unsent {
-		t.Errorf("%d due, but %d answered, %d failed, %d unsent", a.Due, a.Answered, a.Failed, a.Unsent)
+		t.Errorf("%d due, but %d answered, %d failed, %d unsent", a.Due, a.Answered, a.Failed,
+			a.Unsent)
 	}
 }
 
@@ -56,7 +57,8 @@ func TestClosedLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, ended := time.Duration(0), time.Duration(0)
 		start := time.Now()
-		a := drive(t.Context(), crowd(steady(10*time.Millisecond), 4), pace{warmup: time.Second, measure: 2 * time.Second, patience: time.Second}, nil,
+		a := drive(t.Context(), crowd(steady(10*time.Millisecond), 4),
+			pace{warmup: time.Second, measure: 2 * time.Second, patience: time.Second}, nil,
 			func() func() {
 				began = time.Since(start)
 				return func() { ended = time.Since(start) }
@@ -64,9 +66,11 @@ func TestClosedLoop(t *testing.T) {
 		balanced(t, &a)
 		// 4 workers, 100 answers a second each; those that come at the very end are out.
 		if a.Answered != 800 || a.Failed != 0 || a.Completed != 800 && a.Completed != 796 {
-			t.Errorf("%d answered, %d completed, %d failed, want 800, 800 and none", a.Answered, a.Completed, a.Failed)
+			t.Errorf("%d answered, %d completed, %d failed, want 800, 800 and none", a.Answered,
+				a.Completed, a.Failed)
 		}
-		if a.Latency.Max() != 10*time.Millisecond || a.Latency.Min() != 10*time.Millisecond || a.Latency.Count() != a.Due {
+		if a.Latency.Max() != 10*time.Millisecond || a.Latency.Min() != 10*time.Millisecond ||
+			a.Latency.Count() != a.Due {
 			t.Errorf("latency %v to %v of %d", a.Latency.Min(), a.Latency.Max(), a.Latency.Count())
 		}
 		if began != time.Second || ended != 3*time.Second {
@@ -78,20 +82,23 @@ func TestClosedLoop(t *testing.T) {
 func TestOpenLoopAtEase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := drive(t.Context(), crowd(steady(5*time.Millisecond), 4), pace{measure: 2 * time.Second, rate: 100, patience: time.Second}, nil, nil)
+		a := drive(t.Context(), crowd(steady(5*time.Millisecond), 4),
+			pace{measure: 2 * time.Second, rate: 100, patience: time.Second}, nil, nil)
 		balanced(t, &a)
-		if a.Due != 200 || a.Answered != 200 || a.Unsent != 0 || a.Latency.Max() != 5*time.Millisecond {
+		if a.Due != 200 || a.Answered != 200 || a.Unsent != 0 ||
+			a.Latency.Max() != 5*time.Millisecond {
 			t.Errorf("%+v", a)
 		}
 	})
 }
 
-// A stall of the master must show in the latency of everything that was due meanwhile: this is what a
-// closed loop leaves out.
+// A stall of the master must show in the latency of everything that was due meanwhile: this is what
+// a closed loop leaves out.
 func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// One worker, one request due each 10 ms, each takes 1 ms; nothing is answered from 1 s to 2 s.
+		// One worker, one request due each 10 ms, each takes 1 ms; nothing is answered from 1 s to
+		// 2 s.
 		master := &scripted{start: time.Now(), do: func(at time.Duration) (time.Duration, error) {
 			if at >= time.Second && at < 2*time.Second {
 				return 2*time.Second - at + time.Millisecond, nil
@@ -108,7 +115,8 @@ func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 		if d := a.Latency.Max(); d != 1001*time.Millisecond {
 			t.Errorf("max %v, want 1.001 s", d)
 		}
-		if p90 := a.Latency.Quantile(0.9); p90 < 600*time.Millisecond || p90 > 720*time.Millisecond {
+		if p90 := a.Latency.Quantile(0.9); p90 < 600*time.Millisecond ||
+			p90 > 720*time.Millisecond {
 			t.Errorf("p90 %v: 40 of 400 requests waited longer than 0.6 to 0.7 s", p90)
 		}
 		if p50 := a.Latency.Quantile(0.5); p50.Round(10*time.Microsecond) != time.Millisecond {
@@ -118,20 +126,25 @@ func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 		// The same in a closed loop sees one slow request: that is the difference.
 		master.start = time.Now()
 		p.rate = 0
-		if c := drive(t.Context(), []requester{master}, p, nil, nil); c.Latency.Quantile(0.99).Round(10*time.Microsecond) != time.Millisecond {
+		if c := drive(t.Context(), []requester{master}, p, nil,
+			nil); c.Latency.Quantile(0.99).Round(10*time.Microsecond) != time.Millisecond {
 			t.Errorf("closed loop: p99 %v", c.Latency.Quantile(0.99))
 		}
 	})
 }
 
-// What the workers don't come round to stays in the account, and in the latency with the time that it waited.
+// What the workers don't come round to stays in the account, and in the latency with the time that
+// it waited.
 func TestOpenLoopBeyondCapacity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := drive(t.Context(), crowd(steady(100*time.Millisecond), 2), pace{warmup: time.Second, measure: 9 * time.Second, rate: 100, patience: time.Second}, nil, nil)
+		a := drive(t.Context(), crowd(steady(100*time.Millisecond), 2),
+			pace{warmup: time.Second, measure: 9 * time.Second, rate: 100,
+				patience: time.Second}, nil, nil)
 		balanced(t, &a)
 		if a.Due != 900 || a.Latency.Count() != 900 {
-			t.Errorf("%d due, %d latencies, want 900: 100 a second for 9 s", a.Due, a.Latency.Count())
+			t.Errorf("%d due, %d latencies, want 900: 100 a second for 9 s", a.Due,
+				a.Latency.Count())
 		}
 		if n := a.PerSecond(); n < 19 || n > 20 {
 			t.Errorf("%v a second, want 20: two workers at 10", n)
@@ -158,9 +171,12 @@ func TestFailures(t *testing.T) {
 				return time.Millisecond, nil
 			}}
 			m := new(meter)
-			a := drive(t.Context(), []requester{master}, pace{measure: 10 * time.Second, rate: rate, patience: 250 * time.Millisecond}, m, nil)
+			a := drive(t.Context(), []requester{master},
+				pace{measure: 10 * time.Second, rate: rate,
+					patience: 250 * time.Millisecond}, m, nil)
 			balanced(t, &a)
-			if a.Answered == 0 || a.Failed == 0 || a.Err == nil || m.answered.Load() != a.Answered || m.failed.Load() != a.Failed {
+			if a.Answered == 0 || a.Failed == 0 || a.Err == nil ||
+				m.answered.Load() != a.Answered || m.failed.Load() != a.Failed {
 				t.Errorf("rate %v: %+v", rate, a)
 			}
 			if a.Latency.Max() < 250*time.Millisecond {
@@ -169,8 +185,13 @@ func TestFailures(t *testing.T) {
 		}
 		// A master that refuses at once is not asked in a busy loop.
 		asked := 0
-		refusing := &scripted{do: func(time.Duration) (time.Duration, error) { asked++; return 0, bad }}
-		a := drive(t.Context(), []requester{refusing}, pace{measure: time.Second, patience: time.Second}, nil, nil)
+		refusing := &scripted{do: func(time.Duration) (time.Duration,
+			error) {
+			asked++
+			return 0, bad
+		}}
+		a := drive(t.Context(), []requester{refusing},
+			pace{measure: time.Second, patience: time.Second}, nil, nil)
 		if asked > 60 || a.Answered != 0 || a.PerSecond() != 0 || !errors.Is(a.Err, bad) {
 			t.Errorf("asked %d times; %+v", asked, a)
 		}
@@ -183,7 +204,9 @@ func TestDriveEndsWithItsContext(t *testing.T) {
 		for _, rate := range []float64{0, 100} {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			start := time.Now()
-			a := drive(ctx, crowd(steady(500*time.Millisecond), 3), pace{warmup: time.Second, measure: time.Hour, rate: rate, patience: time.Minute}, nil, func() func() { return func() {} })
+			a := drive(ctx, crowd(steady(500*time.Millisecond), 3),
+				pace{warmup: time.Second, measure: time.Hour, rate: rate,
+					patience: time.Minute}, nil, func() func() { return func() {} })
 			cancel()
 			if time.Since(start) != 3*time.Second || a.Took != 2*time.Second {
 				t.Errorf("rate %v: ended after %v, measured %v", rate, time.Since(start), a.Took)

@@ -33,13 +33,15 @@ func (p *page) plot(name string, svg []byte) {
 func (p *page) origin(r *Report, command string) {
 	p.say("Written by a program; to repeat it:\n\n    %s\n", command)
 	p.say("- Machine: %s.", r.Machine)
-	p.say("- Made: %s. Load average of the machine when it began (1, 5, 15 minutes): %s.", r.Made.Format("2006-01-02 15:04 MST"), r.LoadAverage)
+	p.say("- Made: %s. Load average of the machine when it began (1, 5, 15 minutes): %s.",
+		r.Made.Format("2006-01-02 15:04 MST"), r.LoadAverage)
 	if r.LoadAverage.busy(r.Machine.CPUs) {
 		p.say("  Other work was on the machine: a quiet one gives more.")
 	}
 }
 
-// table writes rows, the first of which is the head; the first column is to the left, the others to the right.
+// table writes rows, the first of which is the head; the first column is to the left, the others to
+// the right.
 func (p *page) table(rows [][]string) {
 	for i, r := range rows {
 		p.say("| %s |", strings.Join(r, " | "))
@@ -84,8 +86,10 @@ func (r *Report) writePage(dir string) error {
 	}
 	var self, grown Report
 	self, grown = *r, *r
-	self.Columns = slices.DeleteFunc(slices.Clone(r.Columns), func(c Column) bool { return c.Part != "" })
-	grown.Columns = slices.DeleteFunc(slices.Clone(r.Columns), func(c Column) bool { return c.Part == "" })
+	self.Columns = slices.DeleteFunc(slices.Clone(r.Columns),
+		func(c Column) bool { return c.Part != "" })
+	grown.Columns = slices.DeleteFunc(slices.Clone(r.Columns),
+		func(c Column) bool { return c.Part == "" })
 	var err error
 	if len(self.Columns) > 0 {
 		err = self.benchmarks(benchCommand).write(dir, "benchmarks.md")
@@ -117,9 +121,10 @@ What the requests mean:
 - ` + "`_file_list`" + `: the list of 203 files. ` + "`_file_hash`, `_serve_file`" + `: a file of 4 KiB.
   ` + "`_serve_file+1mib`" + `: a MiB of a larger one in each answer, so the figure is MiB/s too.
 
-PSS is the memory of a process with shared pages counted once over all who share them. A figure counts only answers that were
-checked to be the right ones. In the open loop a latency begins when the request was due, so a stall of the master is in the
-latencies of all requests that it kept waiting.
+PSS is the memory of a process with shared pages counted once over all who share them. A figure
+counts only answers that were checked to be the right ones. In the open loop a latency begins when
+the request was due, so a stall of the master is in the latencies of all requests that it kept
+waiting.
 `)
 	first := r.Columns[0]
 	p.say("%d minions on %d connections.\n", first.Minions, first.Workers)
@@ -128,7 +133,8 @@ latencies of all requests that it kept waiting.
 	for _, c := range r.Columns {
 		for _, l := range c.Loads {
 			if l.Failed > 0 || l.Err != "" {
-				failures = append(failures, fmt.Sprintf("- %s, `%s`: %d failed; the first: %s", c.Name, l.title(), l.Failed, l.Err))
+				failures = append(failures, fmt.Sprintf("- %s, `%s`: %d failed; the first: %s",
+					c.Name, l.title(), l.Failed, l.Err))
 			}
 		}
 	}
@@ -149,7 +155,8 @@ var medianOnly = regexp.MustCompile(`^median of \d+$`)
 func (r *Report) notes() (out []string) {
 	for _, c := range r.Columns {
 		for _, f := range c.Figures {
-			if f.Note != "" && f.Unit != "" && !medianOnly.MatchString(f.Note) && !strings.HasPrefix(f.Note, "the largest of") {
+			if f.Note != "" && f.Unit != "" && !medianOnly.MatchString(f.Note) &&
+				!strings.HasPrefix(f.Note, "the largest of") {
 				out = append(out, fmt.Sprintf("- %s, %s: %s", c.Name, f.Name, f.Note))
 			}
 		}

@@ -23,20 +23,26 @@ func sampleGrowth() *Report {
 	many.add(figureGrainPing(10_000), 2500, "ms", "median of 3; only 9999 at worst")
 	many.add(figureResolve(10_000), 5, "ms", "median of 3")
 	add(many)
-	for i, masters := range [][]string{{"127.64.1.1:4506"}, {"127.64.2.1:4506", "127.64.2.2:4506", "127.64.2.3:4506"}} {
-		c := Column{Part: partMasters, Name: plural(len(masters), "master"), Masters: masters, Minions: 100, Workers: 32}
-		c.Loads = []Load{{Request: "_return", PerSecond: 9000 / float64(1+i), Answered: 9, P50: 2, P99: 10}}
+	for i, masters := range [][]string{{"127.64.1.1:4506"},
+		{"127.64.2.1:4506", "127.64.2.2:4506", "127.64.2.3:4506"}} {
+		c := Column{Part: partMasters, Name: plural(len(masters), "master"), Masters: masters,
+			Minions: 100, Workers: 32}
+		c.Loads = []Load{{Request: "_return", PerSecond: 9000 / float64(1+i), Answered: 9, P50: 2,
+			P99: 10}}
 		add(c)
-		s := Column{Part: partSizes, Name: plural(len(masters), "master") + ", jobs of 10 KB", Masters: masters, Minions: 100, Workers: 32, Bytes: 10_000}
+		s := Column{Part: partSizes, Name: plural(len(masters), "master") + ", jobs of 10 KB",
+			Masters: masters, Minions: 100, Workers: 32, Bytes: 10_000}
 		s.Loads = []Load{{Request: "_return of 10 KB", PerSecond: 2000, Answered: 9, P99: 30}}
 		s.add(figureReturned, 20, "MB/s", "")
 		s.add(figureArgument, 30, "ms", "median of 3")
 		s.add(figureAnswer, 40, "ms", "median of 3")
 		add(s)
 	}
-	for i, name := range []string{"10,000 subscribers, all read", "10,000 subscribers, 100 of them stop reading"} {
+	for i, name := range []string{"10,000 subscribers, all read",
+		"10,000 subscribers, 100 of them stop reading"} {
 		c := Column{Part: partStalled, Name: name, Minions: 10_000}
-		c.add(figureDelay, 100+float64(i), "ms", "of 800,000, from the order of a job to its arrival")
+		c.add(figureDelay, 100+float64(i), "ms",
+			"of 800,000, from the order of a job to its arrival")
 		c.add(figureDelay99, 200, "ms", "")
 		c.add(figureDelayX, 300, "ms", "")
 		c.add(figureMissed, 0, "publications", "")
@@ -88,7 +94,9 @@ func TestUnmeasured(t *testing.T) {
 	if i < 0 {
 		t.Fatal("no row of the sign-in")
 	}
-	if theirs, ours := r.cell(rows[i], 1, r.Products[0]), r.cell(rows[i], 1, r.Products[1]); theirs != "did not finish in 180 s: 2,100 of 10,000 minions started" || ours != "50.0 s" {
+	if theirs, ours := r.cell(rows[i], 1, r.Products[0]), r.cell(rows[i], 1,
+		r.Products[1]); theirs != "did not finish in 180 s: 2,100 of 10,000 minions started" ||
+		ours != "50.0 s" {
 		t.Errorf("%q, %q", theirs, ours)
 	}
 	if len(rows[i].ratios()) != 0 {

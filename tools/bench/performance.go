@@ -33,15 +33,18 @@ func (r *Report) sizes() []int {
 
 // charts are the plots of one size by file name.
 func (r *Report) charts(size int) map[string]chart.Bars {
-	throughput := chart.Bars{Title: "Requests per second, " + plural(size, "master"), Unit: "requests per second (longer is better)", Series: r.Products}
-	memory := chart.Bars{Title: "Memory of a master (PSS), " + plural(size, "master"), Unit: "MB (shorter is better)", Series: r.Products}
+	throughput := chart.Bars{Title: "Requests per second, " + plural(size, "master"),
+		Unit: "requests per second (longer is better)", Series: r.Products}
+	memory := chart.Bars{Title: "Memory of a master (PSS), " + plural(size, "master"),
+		Unit: "MB (shorter is better)", Series: r.Products}
 	for _, x := range r.rows(size) {
 		g := chart.Group{Name: x.name, Values: []float64{median(x.theirs), median(x.ours)}}
 		switch x.unit {
 		case "/s":
 			throughput.Groups = append(throughput.Groups, g)
 		case "MB":
-			g.Name = strings.TrimPrefix(strings.TrimPrefix(g.Name, "memory (PSS) of a master"), ", ")
+			g.Name = strings.TrimPrefix(strings.TrimPrefix(g.Name,
+				"memory (PSS) of a master"), ", ")
 			memory.Groups = append(memory.Groups, g)
 		}
 	}
@@ -59,7 +62,8 @@ func (r *Report) performance(command string) string {
 	say("# %s and %s, measured side by side\n", ours, theirs)
 	say("Written by a program; to repeat it:\n\n    %s\n", command)
 	say("- Machine: %s.", r.Machine)
-	say("- Made: %s. Load average of the machine when it began (1, 5, 15 minutes): %s.", r.Made.Format("2006-01-02 15:04 MST"), r.LoadAverage)
+	say("- Made: %s. Load average of the machine when it began (1, 5, 15 minutes): %s.",
+		r.Made.Format("2006-01-02 15:04 MST"), r.LoadAverage)
 	if r.LoadAverage.busy(r.Machine.CPUs) {
 		say("  Other work was on the machine: the absolute figures are too low for both, the ratios are what counts.")
 	}
@@ -74,7 +78,8 @@ func (r *Report) performance(command string) string {
 	}
 	for _, size := range r.sizes() {
 		say("\n## %s\n", strings.ToUpper(plural(size, "master")[:1])+plural(size, "master")[1:])
-		say("| what | %s | %s | ratio, the better the greater |\n|---|---:|---:|---:|", theirs, ours)
+		say("| what | %s | %s | ratio, the better the greater |\n|---|---:|---:|---:|",
+			theirs, ours)
 		for _, x := range r.rows(size) {
 			ratios := x.ratios()
 			ratio := "-"
@@ -82,14 +87,17 @@ func (r *Report) performance(command string) string {
 				ratio = "**" + chart.Number(median(ratios)) + "**"
 			}
 			if len(ratios) > 1 {
-				ratio += fmt.Sprintf(" (%s to %s)", chart.Number(ratios[0]), chart.Number(ratios[len(ratios)-1]))
+				ratio += fmt.Sprintf(" (%s to %s)", chart.Number(ratios[0]),
+					chart.Number(ratios[len(ratios)-1]))
 			}
-			say("| %s | %s | %s | %s |", title(x), r.cell(x, size, theirs), r.cell(x, size, ours), ratio)
+			say("| %s | %s | %s | %s |", title(x), r.cell(x, size, theirs),
+				r.cell(x, size, ours), ratio)
 		}
 		say("\n![requests per second](performance-throughput-%d.svg)\n\n![memory](performance-memory-%d.svg)", size, size)
 	}
 	say("\n## Latency and processors\n")
-	say("Of the closed loop, %d minions on %d connections: median of the rounds.\n", r.Columns[0].Minions, r.Columns[0].Workers)
+	say("Of the closed loop, %d minions on %d connections: median of the rounds.\n",
+		r.Columns[0].Minions, r.Columns[0].Workers)
 	say("| masters | request | product | p50 ms | p99 ms | masters' CPU | generator's CPU | failed |\n|---:|---|---|---:|---:|---:|---:|---:|")
 	for _, size := range r.sizes() {
 		for _, x := range r.rows(size) {
@@ -102,18 +110,22 @@ func (r *Report) performance(command string) string {
 					say("| %d | `%s` | %s | - | - | - | - | - |", size, x.name, product)
 					continue
 				}
-				say("| %d | `%s` | %s | %s | %s | %.0f %% | %.0f %% | %d |", size, x.name, product, chart.Number(m.P50), chart.Number(m.P99), 100*m.MastersCPU, 100*m.GeneratorCPU, m.Failed)
+				say("| %d | `%s` | %s | %s | %s | %.0f %% | %.0f %% | %d |", size, x.name, product,
+					chart.Number(m.P50), chart.Number(m.P99), 100*m.MastersCPU, 100*m.GeneratorCPU,
+					m.Failed)
 			}
 		}
 	}
 	say("\nCPU is the share of all processors of the machine. A failed request is one without the right answer within %s; none of these is in the throughput.", requestPatience)
 	for _, c := range r.Columns {
 		if c.Err != "" {
-			say("\n%s was not measured to the end: %s.", c.Name, strings.TrimSuffix(withoutPath(c.Err), "."))
+			say("\n%s was not measured to the end: %s.", c.Name,
+				strings.TrimSuffix(withoutPath(c.Err), "."))
 		}
 		for _, l := range c.Loads {
 			if l.Err != "" {
-				say("\n%s, `%s`: the first failure was: %s.", c.Name, l.Request, strings.TrimSuffix(l.Err, "."))
+				say("\n%s, `%s`: the first failure was: %s.", c.Name, l.Request,
+					strings.TrimSuffix(l.Err, "."))
 			}
 		}
 		for _, f := range c.Figures {
@@ -167,12 +179,14 @@ func (r *Report) loadOf(size int, product, request string) Load {
 		for _, l := range c.Loads {
 			if c.Size == size && c.Product == product && l.Request == request && l.Rate == 0 {
 				p50, p99 = append(p50, l.P50), append(p99, l.P99)
-				masters, generator = append(masters, l.MastersCPU), append(generator, l.GeneratorCPU)
+				masters, generator = append(masters, l.MastersCPU), append(generator,
+					l.GeneratorCPU)
 				out.Failed += l.Failed
 			}
 		}
 	}
-	out.P50, out.P99, out.MastersCPU, out.GeneratorCPU = median(p50), median(p99), median(masters), median(generator)
+	out.P50, out.P99, out.MastersCPU, out.GeneratorCPU = median(p50), median(p99), median(masters),
+		median(generator)
 	return out
 }
 

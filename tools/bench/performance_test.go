@@ -10,12 +10,16 @@ import (
 
 // sampleComparison is two rounds of one size.
 func sampleComparison() *Report {
-	r := &Report{Made: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), Machine: Machine{CPUs: 2, CPU: "Some CPU", MemoryMB: 4096, Kernel: "6.18", Go: "go1.26"},
-		Products: []string{"Salt 3008.3", "clustermaster"}, RSA: 2712, LoadAverage: LoadAverage{1.25, 0.5, 0.25}}
+	r := &Report{Made: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		Machine: Machine{CPUs: 2, CPU: "Some CPU", MemoryMB: 4096, Kernel: "6.18", Go: "go1.26"},
+		Products: []string{"Salt 3008.3",
+			"clustermaster"}, RSA: 2712, LoadAverage: LoadAverage{1.25, 0.5, 0.25}}
 	for round, rate := range []float64{300, 400} {
 		for i, product := range r.Products {
-			l := Load{Request: "_return", PerSecond: rate * float64(1+24*i), Answered: 900, P50: 10, P99: 20, GeneratorCPU: 0.1, MastersCPU: 0.8}
-			c := Column{Name: product, Product: product, Size: 1, Round: round + 1, Minions: 100, Workers: 32, Loads: []Load{l}}
+			l := Load{Request: "_return", PerSecond: rate * float64(1+24*i), Answered: 900, P50: 10,
+				P99: 20, GeneratorCPU: 0.1, MastersCPU: 0.8}
+			c := Column{Name: product, Product: product, Size: 1, Round: round + 1, Minions: 100,
+				Workers: 32, Loads: []Load{l}}
 			c.addMemory(figureIdle, []int64{int64(260-240*i) << 20})
 			r.Columns = append(r.Columns, c)
 		}
@@ -32,7 +36,8 @@ func TestPerformance(t *testing.T) {
 	if err := sampleComparison().writePerformance(dir, "make bench-compare"); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"performance.md", "performance-throughput-1.svg", "performance-memory-1.svg"} {
+	for _, name := range []string{"performance.md", "performance-throughput-1.svg",
+		"performance-memory-1.svg"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +52,8 @@ func TestRatios(t *testing.T) {
 		row  row
 		want []float64
 	}{
-		{row{more: true, theirs: []float64{100, 200, 0}, ours: []float64{2000, 3000, 9}}, []float64{15, 20}},
+		{row{more: true, theirs: []float64{100, 200, 0}, ours: []float64{2000, 3000, 9}},
+			[]float64{15, 20}},
 		{row{theirs: []float64{100, 200}, ours: []float64{50, 50, 7}}, []float64{2, 4}},
 		{row{theirs: []float64{100}}, nil},
 	} {

@@ -87,7 +87,8 @@ func pssBelow(pid int) (int64, error) {
 	return max(all-own, 0), err
 }
 
-// pssOf is that of some processes. It is an error if the first can't be read; the others may have ended meanwhile.
+// pssOf is that of some processes. It is an error if the first can't be read; the others may have
+// ended meanwhile.
 func pssOf(pids []int) (int64, error) {
 	var sum int64
 	for i, p := range pids {
@@ -143,8 +144,8 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// openFilesLimit is how many files this process may have open, and a master that it starts: the Go runtime has raised the
-// soft limit to the hard one, as Salt's master does.
+// openFilesLimit is how many files this process may have open, and a master that it starts: the Go
+// runtime has raised the soft limit to the hard one, as Salt's master does.
 func openFilesLimit() (int, error) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
@@ -192,7 +193,8 @@ func thisMachine() Machine {
 }
 
 func (m Machine) String() string {
-	return fmt.Sprintf("%d CPUs (%s), %d MB, Linux %s, %s", m.CPUs, m.CPU, m.MemoryMB, m.Kernel, m.Go)
+	return fmt.Sprintf("%d CPUs (%s), %d MB, Linux %s, %s", m.CPUs, m.CPU, m.MemoryMB,
+		m.Kernel, m.Go)
 }
 
 // LoadAverage is the mean number of runnable processes over 1, 5 and 15 minutes.

@@ -15,8 +15,11 @@ func TestParseStat(t *testing.T) {
 		want     procStat
 		bad      bool
 	}{
-		{"plain", "12 (salt-master) S 1 12 12 0 -1 4194560 100 200 0 0 150 50 7 8 20 0 9 0 1000", procStat{1, 2 * time.Second}, false},
-		{"brackets and blanks in the name", "12 (a) b) (c) R 77 1 1 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 5", procStat{77, 30 * time.Millisecond}, false},
+		{"plain", "12 (salt-master) S 1 12 12 0 -1 4194560 100 200 0 0 150 50 7 8 20 0 9 0 1000",
+			procStat{1, 2 * time.Second}, false},
+		{"brackets and blanks in the name",
+			"12 (a) b) (c) R 77 1 1 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 5",
+			procStat{77, 30 * time.Millisecond}, false},
 		{"short", "12 (x) S 1 2", procStat{}, true},
 		{"no name", "12 x S 1 2", procStat{}, true},
 		{"empty", "", procStat{}, true},

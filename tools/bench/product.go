@@ -24,15 +24,19 @@ type product struct {
 	argv []string // starts a master in the foreground; -c and its folder follow
 	// options are lines of configuration that this product needs.
 	options string
-	// sharedKeys: the masters of a cluster need one cluster_pki_dir together, and know each other by address: that is their id.
+	// sharedKeys: the masters of a cluster need one cluster_pki_dir together, and know each other
+	// by address: that is their id.
 	sharedKeys bool
 	// isolated: each master has roots of its own.
 	isolated bool
 	ready    func(ctx context.Context, m *masterProcess) bool
-	// ping publishes one test.ping and returns how many answered, and how long the last one took from the publication on.
-	ping func(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration, err error)
+	// ping publishes one test.ping and returns how many answered, and how long the last one took
+	// from the publication on.
+	ping func(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration,
+		err error)
 	// resolve asks a master whom a target means; nil if it can't be asked without a job.
-	resolve func(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration, err error)
+	resolve func(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration,
+		err error)
 }
 
 // ping is a test.ping of simulated minions.
@@ -48,10 +52,12 @@ func (p ping) timeout() time.Duration {
 
 // clustermaster is our own product, ready when it says so.
 func clustermaster(program string) product {
-	return product{name: "clustermaster", argv: []string{program, "salt-master"}, ready: readyz, ping: operatorPing, resolve: operatorTargets}
+	return product{name: "clustermaster", argv: []string{program, "salt-master"}, ready: readyz,
+		ping: operatorPing, resolve: operatorTargets}
 }
 
-// saltProduct is Salt's own master out of a virtual environment salt-RELEASE; it is ready when it answers a minion.
+// saltProduct is Salt's own master out of a virtual environment salt-RELEASE; it is ready when it
+// answers a minion.
 func saltProduct(venv string, key *keyPair) (product, error) {
 	program := filepath.Join(venv, "bin", "salt-master")
 	if _, err := os.Stat(program); err != nil {
@@ -59,8 +65,9 @@ func saltProduct(venv string, key *keyPair) (product, error) {
 	}
 	release := strings.TrimPrefix(filepath.Base(venv), "salt-")
 	return product{
-		name: "Salt " + release, argv: []string{program}, sharedKeys: true, options: "enable_fqdns_grains: false\n",
-		ready: answers(key),
+		name: "Salt " + release, argv: []string{program}, sharedKeys: true,
+		options: "enable_fqdns_grains: false\n",
+		ready:   answers(key),
 		ping: func(ctx context.Context, m *masterProcess, p ping) (int, time.Duration, error) {
 			return clientPing(ctx, filepath.Join(venv, "bin", "python"), m, p)
 		},
@@ -69,8 +76,10 @@ func saltProduct(venv string, key *keyPair) (product, error) {
 
 // readyz asks /readyz.
 func readyz(ctx context.Context, m *masterProcess) bool {
-	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/readyz", m.host, healthPort), nil)
+	client := &http.Client{Timeout: time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://%s:%d/readyz", m.host, healthPort), nil)
 	if err != nil {
 		return false
 	}
@@ -82,8 +91,8 @@ func readyz(ctx context.Context, m *masterProcess) bool {
 	return r.StatusCode == http.StatusOK
 }
 
-// answers tries the sign-in of a minion and a request: ports may be open before anybody answers, and a member of Salt's
-// clusters signs minions in before it serves them.
+// answers tries the sign-in of a minion and a request: ports may be open before anybody answers,
+// and a member of Salt's clusters signs minions in before it serves them.
 func answers(key *keyPair) func(context.Context, *masterProcess) bool {
 	return func(ctx context.Context, m *masterProcess) bool {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -95,14 +104,16 @@ func answers(key *keyPair) func(context.Context, *masterProcess) bool {
 }
 
 // operatorPing publishes through our master's operator socket.
-func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration, err error) {
+func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration,
+	err error) {
 	client, err := operator.Dial(ctx, m.sockDir())
 	if err != nil {
 		return 0, 0, fmt.Errorf("ping through %s: %w", m.id, err)
 	}
 	defer client.Close()
 	start := time.Now()
-	_, err = gather.Run(ctx, client, gather.Publish{Tgt: p.tgt, TgtType: p.tgtType, Fun: "test.ping", User: "root"},
+	_, err = gather.Run(ctx, client, gather.Publish{Tgt: p.tgt, TgtType: p.tgtType,
+		Fun: "test.ping", User: "root"},
 		gather.Options{Timeout: p.timeout()}, func(string, gather.Return) {
 			answered++
 			took = time.Since(start)
@@ -114,7 +125,8 @@ func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, 
 }
 
 // operatorTargets resolves through our master's operator socket.
-func operatorTargets(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration, err error) {
+func operatorTargets(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration,
+	err error) {
 	client, err := operator.Dial(ctx, m.sockDir())
 	if err != nil {
 		return 0, 0, fmt.Errorf("resolve a target through %s: %w", m.id, err)
@@ -128,8 +140,10 @@ func operatorTargets(ctx context.Context, m *masterProcess, p ping) (found int, 
 	return len(targeted.Minions), time.Since(begun), nil
 }
 
-// clientPing publishes through Salt's own LocalClient, which is started first and not part of the time.
-func clientPing(ctx context.Context, python string, m *masterProcess, p ping) (answered int, took time.Duration, err error) {
+// clientPing publishes through Salt's own LocalClient, which is started first and not part of the
+// time.
+func clientPing(ctx context.Context, python string, m *masterProcess, p ping) (answered int,
+	took time.Duration, err error) {
 	const script = `import json, sys, time
 import salt.client
 client = salt.client.LocalClient(sys.argv[1])
@@ -142,7 +156,8 @@ for answer in client.cmd_iter(sys.argv[2], "test.ping", tgt_type=sys.argv[3], ti
             last = time.time()
 json.dump([len(ids), last - start], sys.stdout)
 `
-	cmd := exec.CommandContext(ctx, python, "-c", script, filepath.Join(m.dir, "master"), p.tgt, p.tgtType, fmt.Sprint(p.timeout().Seconds()))
+	cmd := exec.CommandContext(ctx, python, "-c", script, filepath.Join(m.dir, "master"), p.tgt,
+		p.tgtType, fmt.Sprint(p.timeout().Seconds()))
 	out, err := cmd.Output()
 	if err != nil {
 		var ended *exec.ExitError
@@ -163,7 +178,8 @@ func lastLine(b []byte) string {
 	return lines[len(lines)-1]
 }
 
-// balance starts HAProxy at g.front, as Salt's documentation has it: TCP sessions to the masters in turn.
+// balance starts HAProxy at g.front, as Salt's documentation has it: TCP sessions to the masters in
+// turn.
 func (o *group) balance(ctx context.Context) error {
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -190,7 +206,8 @@ func (o *group) balance(ctx context.Context) error {
 	}
 	o.haproxy = h
 	return h.await(ctx, func(ctx context.Context, h *masterProcess) bool {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(h.host, strconv.Itoa(reqPort)))
+		c, err := new(net.Dialer).DialContext(ctx, "tcp",
+			net.JoinHostPort(h.host, strconv.Itoa(reqPort)))
 		if err == nil {
 			c.Close()
 		}

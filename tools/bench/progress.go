@@ -54,7 +54,10 @@ func (p *progress) clear() {
 
 // follow shows how a count comes nearer to its end until the returned function is called.
 func (p *progress) follow(name string, of int, count func() int) (stop func()) {
-	return p.tick(func(since time.Duration) { p.show("%s  %.0f s  %d of %d", name, since.Seconds(), count(), of) })
+	return p.tick(func(since time.Duration) {
+		p.show("%s  %.0f s  %d of %d", name, since.Seconds(),
+			count(), of)
+	})
 }
 
 // tick calls f again and again until the returned function is called; on no terminal, never.
@@ -93,6 +96,7 @@ func (p *progress) watch(name string, m *meter, of time.Duration) (stop func()) 
 		n := m.answered.Load()
 		rate := float64(n-last) / (since - at).Seconds()
 		last, at = n, since
-		p.show("%s  %.0f%s s  %s/s  %d answers  %d failed", name, since.Seconds(), limit, chart.Number(rate), n, m.failed.Load())
+		p.show("%s  %.0f%s s  %s/s  %d answers  %d failed", name, since.Seconds(), limit,
+			chart.Number(rate), n, m.failed.Load())
 	})
 }

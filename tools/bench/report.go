@@ -47,8 +47,10 @@ type Column struct {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Unit  string  `json:"unit"` // MB, MB/s, s, ms, %, files, copies or publications; "" if nothing was measured, which the note explains
-	Note  string  `json:"note,omitempty"`
+	// MB, MB/s, s, ms, %, files, copies or publications; "" if nothing was measured, which the note
+	// explains
+	Unit string `json:"unit"`
+	Note string `json:"note,omitempty"`
 }
 
 // Load is one kind of request at one pace. Latencies are in milliseconds; shares of CPU are of
@@ -68,7 +70,8 @@ type Load struct {
 	P999      float64 `json:"p999_ms"`
 	Max       float64 `json:"max_ms"`
 	Mean      float64 `json:"mean_ms"`
-	// GeneratorCPU and MastersCPU are shares; MastersCPU is 0 where the masters' processes are not known.
+	// GeneratorCPU and MastersCPU are shares; MastersCPU is 0 where the masters' processes are not
+	// known.
 	GeneratorCPU float64 `json:"generator_cpu"`
 	MastersCPU   float64 `json:"masters_cpu,omitempty"`
 	Err          string  `json:"error,omitempty"` // the first failure
@@ -78,7 +81,8 @@ func (l *Load) fill(a *account) {
 	l.Seconds, l.PerSecond = a.Took.Seconds(), a.PerSecond()
 	l.Due, l.Answered, l.Failed, l.Unsent = a.Due, a.Answered, a.Failed, a.Unsent
 	h := &a.Latency
-	l.P50, l.P90, l.P99, l.P999 = ms(h.Quantile(0.5)), ms(h.Quantile(0.9)), ms(h.Quantile(0.99)), ms(h.Quantile(0.999))
+	l.P50, l.P90, l.P99, l.P999 = ms(h.Quantile(0.5)), ms(h.Quantile(0.9)), ms(h.Quantile(0.99)),
+		ms(h.Quantile(0.999))
 	l.Max, l.Mean = ms(h.Max()), ms(h.Mean())
 	if a.Err != nil {
 		l.Err = a.Err.Error()
@@ -120,7 +124,8 @@ func table(w io.Writer, rows [][]string) {
 	}
 }
 
-var loadHead = []string{"request", "per second", "p50 ms", "p99 ms", "max ms", "failed", "unsent", "generator CPU", "masters CPU"}
+var loadHead = []string{"request", "per second", "p50 ms", "p99 ms", "max ms", "failed", "unsent",
+	"generator CPU", "masters CPU"}
 
 func (l *Load) row() []string {
 	masters := "-"
@@ -128,9 +133,11 @@ func (l *Load) row() []string {
 		masters = fmt.Sprintf("%.0f %%", 100*l.MastersCPU)
 	}
 	if l.Answered == 0 {
-		return []string{l.title(), "none", "-", "-", "-", fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent), fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
+		return []string{l.title(), "none", "-", "-", "-", fmt.Sprint(l.Failed),
+			fmt.Sprint(l.Unsent), fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
 	}
-	return []string{l.title(), chart.Number(l.PerSecond), chart.Number(l.P50), chart.Number(l.P99), chart.Number(l.Max), fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
+	return []string{l.title(), chart.Number(l.PerSecond), chart.Number(l.P50), chart.Number(l.P99),
+		chart.Number(l.Max), fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
 		fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
 }
 
@@ -179,7 +186,8 @@ func printSummary(w io.Writer, r *Report) {
 	table(w, r.summary())
 }
 
-// summary are the columns side by side: throughput with p50/p99 of the closed loops, then the open ones and the figures.
+// summary are the columns side by side: throughput with p50/p99 of the closed loops, then the open
+// ones and the figures.
 func (r *Report) summary() [][]string {
 	head := []string{"figure"}
 	for _, c := range r.Columns {
@@ -288,8 +296,10 @@ func (r *Report) write(path string) error {
 
 // latencies plots how long the slowest parts of each load's answers took.
 func (r *Report) latencies() chart.Plot {
-	p := chart.Plot{Title: "Latency by share of answers", X: "share of answers that were at least this fast", Y: "ms", LogY: true,
-		Ticks: []chart.Tick{{At: 0, Label: "50 %"}, {At: 1, Label: "90 %"}, {At: 2, Label: "99 %"}, {At: 3, Label: "99.9 %"}, {At: 4, Label: "max"}}}
+	p := chart.Plot{Title: "Latency by share of answers",
+		X: "share of answers that were at least this fast", Y: "ms", LogY: true,
+		Ticks: []chart.Tick{{At: 0, Label: "50 %"}, {At: 1, Label: "90 %"}, {At: 2, Label: "99 %"},
+			{At: 3, Label: "99.9 %"}, {At: 4, Label: "max"}}}
 	for _, c := range r.Columns {
 		for _, l := range c.Loads {
 			if l.Answered == 0 {
@@ -299,7 +309,8 @@ func (r *Report) latencies() chart.Plot {
 			if len(r.Columns) > 1 {
 				name = c.Name + ", " + name
 			}
-			p.Lines = append(p.Lines, chart.Line{Name: name, Points: [][2]float64{{0, l.P50}, {1, l.P90}, {2, l.P99}, {3, l.P999}, {4, l.Max}}})
+			p.Lines = append(p.Lines, chart.Line{Name: name,
+				Points: [][2]float64{{0, l.P50}, {1, l.P90}, {2, l.P99}, {3, l.P999}, {4, l.Max}}})
 		}
 	}
 	return p

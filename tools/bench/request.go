@@ -32,21 +32,31 @@ type kind struct {
 // kinds are measured in this order.
 func kinds() []kind {
 	return []kind{
-		{name: "_auth", about: "sign-in of an accepted minion that has not seen this master before", send: sendAuth},
-		{name: "_auth+token", about: "sign-in with the token of a minion that has", unasked: true, send: sendAuthToken},
-		{name: "_return", about: "the return of test.ping, each with a new jid that was never published", send: sendReturn},
-		{name: "_return+job", about: "the same, but each jid is that of all minions once (Salt's own master wants such a jid published)", unasked: true, send: sendJobReturn},
+		{name: "_auth", about: "sign-in of an accepted minion that has not seen this master before",
+			send: sendAuth},
+		{name: "_auth+token", about: "sign-in with the token of a minion that has", unasked: true,
+			send: sendAuthToken},
+		{name: "_return",
+			about: "the return of test.ping, each with a new jid that was never published",
+			send:  sendReturn},
+		{name: "_return+job",
+			about: "the same, but each jid is that of all minions once (Salt's own master wants such a jid published)", unasked: true, send: sendJobReturn},
 		{name: "_minion_event", about: "one event of 100 bytes", send: sendEvent},
 		{name: "_pillar", about: "the pillar, with grains of a usual size", send: sendPillar},
-		{name: "_pillar+grains", about: "the same, with a grain that changes each time", unasked: true, send: sendPillarGrains},
-		{name: "_pillar+40sls", about: "the pillar of 40 SLS files with Jinja; with --self", unasked: true, send: sendPillarMany},
-		{name: "_pillar+40sls+grains", about: "the same, with a grain that changes each time", unasked: true, send: sendPillarManyGrains},
+		{name: "_pillar+grains", about: "the same, with a grain that changes each time",
+			unasked: true, send: sendPillarGrains},
+		{name: "_pillar+40sls", about: "the pillar of 40 SLS files with Jinja; with --self",
+			unasked: true, send: sendPillarMany},
+		{name: "_pillar+40sls+grains", about: "the same, with a grain that changes each time",
+			unasked: true, send: sendPillarManyGrains},
 		{name: "_mine", about: "what one mine function returned, 100 bytes", send: sendMine},
-		{name: "_mine_get", about: "a mine function of ten minions", prepare: fillMine, send: sendMineGet},
+		{name: "_mine_get", about: "a mine function of ten minions", prepare: fillMine,
+			send: sendMineGet},
 		{name: "_file_list", about: "the list of all files of an environment", send: sendFileList},
 		{name: "_file_hash", about: "the hash of one file", file: true, send: sendFileHash},
 		{name: "_serve_file", about: "the first MiB of one file", file: true, send: sendFile},
-		{name: "_serve_file+1mib", about: "a file of 8 MiB, a MiB in each answer; with --self", unasked: true, send: sendLargeFile},
+		{name: "_serve_file+1mib", about: "a file of 8 MiB, a MiB in each answer; with --self",
+			unasked: true, send: sendLargeFile},
 	}
 }
 
@@ -205,8 +215,10 @@ func returnPing(ctx context.Context, s *session, l *line, jid string) error {
 
 func returnValue(ctx context.Context, s *session, l *line, jid, fun string, val any) error {
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true}, {Key: "return", Value: val},
-		{Key: "retcode", Value: 0}, {Key: "jid", Value: jid}, {Key: "fun", Value: fun}, {Key: "fun_args", Value: []any{}},
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true},
+		{Key: "return", Value: val},
+		{Key: "retcode", Value: 0}, {Key: "jid", Value: jid}, {Key: "fun", Value: fun},
+		{Key: "fun_args", Value: []any{}},
 		{Key: "user", Value: "root"}, {Key: "_stamp", Value: wire.Stamp(time.Now())},
 	})
 	if err != nil {
@@ -223,7 +235,8 @@ var eventText = strings.Repeat("0123456789", 10)
 func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
 	v, err := s.call(ctx, l, value.Map{
 		{Key: "id", Value: s.id}, {Key: "cmd", Value: "_minion_event"}, {Key: "pretag", Value: nil},
-		{Key: "data", Value: value.Map{{Key: "text", Value: eventText}}}, {Key: "tag", Value: "clustermaster/tools/bench"},
+		{Key: "data", Value: value.Map{{Key: "text", Value: eventText}}},
+		{Key: "tag", Value: "clustermaster/tools/bench"},
 	})
 	if err != nil {
 		return fmt.Errorf("_minion_event: %w", err)
@@ -237,8 +250,10 @@ func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
 // pillarLoad is the request of session s.
 func (s *session) pillarLoad(grains value.Map) value.Map {
 	return value.Map{
-		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: nil},
-		{Key: "pillar_override", Value: value.Map{}}, {Key: "extra_minion_data", Value: value.Map{}},
+		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil},
+		{Key: "pillarenv", Value: nil},
+		{Key: "pillar_override", Value: value.Map{}},
+		{Key: "extra_minion_data", Value: value.Map{}},
 		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"},
 	}
 }
@@ -305,7 +320,8 @@ const mineFunction = "bench.value"
 
 func sendMine(ctx context.Context, s *session, l *line, _ *job) error {
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "cmd", Value: "_mine"}, {Key: "data", Value: value.Map{{Key: mineFunction, Value: eventText}}}, {Key: "id", Value: s.id},
+		{Key: "cmd", Value: "_mine"}, {Key: "data",
+			Value: value.Map{{Key: mineFunction, Value: eventText}}}, {Key: "id", Value: s.id},
 	})
 	if err != nil {
 		return fmt.Errorf("_mine: %w", err)
@@ -319,7 +335,8 @@ func sendMine(ctx context.Context, s *session, l *line, _ *job) error {
 // mineMinions is how many minions' values _mine_get asks for, if there are so many.
 const mineMinions = 10
 
-// fillMine gives the first minions grains, for a mine knows only minions that have some, and a value in the mine.
+// fillMine gives the first minions grains, for a mine knows only minions that have some, and a
+// value in the mine.
 func fillMine(ctx context.Context, g *Generator) error {
 	g.job.mine = nil
 	for _, c := range g.crews {
@@ -327,7 +344,8 @@ func fillMine(ctx context.Context, g *Generator) error {
 			if len(g.job.mine) == mineMinions {
 				return nil
 			}
-			for _, send := range []func(context.Context, *session, *line, *job) error{openPillar, sendMine} {
+			for _, send := range []func(context.Context, *session, *line, *job) error{openPillar,
+				sendMine} {
 				if err := send(ctx, s, &c.line, &g.job); err != nil {
 					return fmt.Errorf("fill the mine: %w", err)
 				}
@@ -340,7 +358,9 @@ func fillMine(ctx context.Context, g *Generator) error {
 
 func sendMineGet(ctx context.Context, s *session, l *line, j *job) error {
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "cmd", Value: "_mine_get"}, {Key: "tgt", Value: j.mine}, {Key: "fun", Value: mineFunction}, {Key: "tgt_type", Value: "list"}, {Key: "id", Value: s.id},
+		{Key: "cmd", Value: "_mine_get"}, {Key: "tgt", Value: j.mine},
+		{Key: "fun", Value: mineFunction}, {Key: "tgt_type", Value: "list"},
+		{Key: "id", Value: s.id},
 	})
 	if err != nil {
 		return fmt.Errorf("_mine_get: %w", err)
@@ -359,7 +379,8 @@ func sendMineGet(ctx context.Context, s *session, l *line, j *job) error {
 
 func sendFileList(ctx context.Context, s *session, l *line, j *job) error {
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "saltenv", Value: j.saltenv}, {Key: "prefix", Value: ""}, {Key: "cmd", Value: "_file_list"},
+		{Key: "saltenv", Value: j.saltenv}, {Key: "prefix", Value: ""},
+		{Key: "cmd", Value: "_file_list"},
 	})
 	if err != nil {
 		return fmt.Errorf("_file_list: %w", err)
@@ -374,7 +395,8 @@ var errNoFile = errors.New("the master has no such file")
 
 func sendFileHash(ctx context.Context, s *session, l *line, j *job) error {
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv}, {Key: "cmd", Value: "_file_hash"},
+		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv},
+		{Key: "cmd", Value: "_file_hash"},
 	})
 	if err == nil {
 		var m value.RawMap
@@ -390,7 +412,8 @@ func sendFileHash(ctx context.Context, s *session, l *line, j *job) error {
 
 func sendFile(ctx context.Context, s *session, l *line, j *job) error {
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: 0}, {Key: "cmd", Value: "_serve_file"},
+		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: 0},
+		{Key: "cmd", Value: "_serve_file"},
 	})
 	if err == nil {
 		var m value.RawMap
@@ -407,7 +430,8 @@ func sendFile(ctx context.Context, s *session, l *line, j *job) error {
 func sendLargeFile(ctx context.Context, s *session, l *line, j *job) error {
 	s.piece = (s.piece + 1) % largePieces
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "path", Value: largeFile}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: s.piece << 20}, {Key: "cmd", Value: "_serve_file"},
+		{Key: "path", Value: largeFile}, {Key: "saltenv", Value: j.saltenv},
+		{Key: "loc", Value: s.piece << 20}, {Key: "cmd", Value: "_serve_file"},
 	})
 	if err == nil {
 		var m value.RawMap
@@ -424,13 +448,18 @@ func sendLargeFile(ctx context.Context, s *session, l *line, j *job) error {
 // grains of a usual size, 3 to 4 kB: what a pillar request carries.
 func grains(id string) value.Map {
 	g := value.Map{
-		{Key: "id", Value: id}, {Key: "host", Value: id}, {Key: "fqdn", Value: id + ".example.net"}, {Key: "nodename", Value: id},
-		{Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Debian"}, {Key: "os_family", Value: "Debian"}, {Key: "osarch", Value: "amd64"},
-		{Key: "cpuarch", Value: "x86_64"}, {Key: "num_cpus", Value: 4}, {Key: "mem_total", Value: 7942}, {Key: "ipv4", Value: []any{"10.0.0.7", "127.0.0.1"}},
-		{Key: "saltversion", Value: "3008.3"}, {Key: "pythonversion", Value: []any{3, 11, 9, "final", 0}},
+		{Key: "id", Value: id}, {Key: "host", Value: id}, {Key: "fqdn", Value: id + ".example.net"},
+		{Key: "nodename", Value: id},
+		{Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Debian"},
+		{Key: "os_family", Value: "Debian"}, {Key: "osarch", Value: "amd64"},
+		{Key: "cpuarch", Value: "x86_64"}, {Key: "num_cpus", Value: 4},
+		{Key: "mem_total", Value: 7942}, {Key: "ipv4", Value: []any{"10.0.0.7", "127.0.0.1"}},
+		{Key: "saltversion", Value: "3008.3"},
+		{Key: "pythonversion", Value: []any{3, 11, 9, "final", 0}},
 	}
 	for i := range 40 {
-		g = append(g, value.Pair{Key: "cpu_flag_or_disk_" + strconv.Itoa(i), Value: strings.Repeat("value ", 10)})
+		g = append(g, value.Pair{Key: "cpu_flag_or_disk_" + strconv.Itoa(i),
+			Value: strings.Repeat("value ", 10)})
 	}
 	return g
 }

@@ -66,7 +66,8 @@ func (b *bencher) self(ctx context.Context, s selfPlan, r *Report) (err error) {
 }
 
 // workspace makes a folder for masters. done removes it, unless they failed: their logs are there.
-func (b *bencher) workspace(ctx context.Context, parent string) (dir string, done func(err error), err error) {
+func (b *bencher) workspace(ctx context.Context, parent string) (dir string, done func(err error),
+	err error) {
 	dir, err = os.MkdirTemp(parent, "cm-bench-")
 	if err != nil {
 		return "", nil, fmt.Errorf("make folder: %w", err)
@@ -80,7 +81,8 @@ func (b *bencher) workspace(ctx context.Context, parent string) (dir string, don
 	}, nil
 }
 
-func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name string, n int) (Column, error) {
+func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name string,
+	n int) (Column, error) {
 	c := Column{Name: name, Minions: s.minions, Workers: s.workers}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return c, fmt.Errorf("make folder: %w", err)
@@ -103,11 +105,13 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 	}
 	c.addMemory("memory (PSS) of a master, idle", idle)
 
-	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: s.minions, Workers: s.workers, Prefix: "bench", SaltEnv: "base", File: benchFile})
+	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: s.minions, Workers: s.workers,
+		Prefix: "bench", SaltEnv: "base", File: benchFile})
 	if err != nil {
 		return c, err
 	}
-	if slices.ContainsFunc(b.plan.kinds, func(k kind) bool { return strings.HasPrefix(k.name, "_pillar") }) {
+	if slices.ContainsFunc(b.plan.kinds,
+		func(k kind) bool { return strings.HasPrefix(k.name, "_pillar") }) {
 		if err := b.firstPillars(ctx, g, &c); err != nil {
 			g.Close()
 			return c, err
@@ -127,7 +131,8 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 		return c, err
 	}
 	if s.fill > 0 {
-		g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: fillMinions, Workers: min(2*s.workers, fillMinions), Prefix: "fill", SaltEnv: "base"})
+		g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: fillMinions,
+			Workers: min(2*s.workers, fillMinions), Prefix: "fill", SaltEnv: "base"})
 		if err != nil {
 			return c, err
 		}
@@ -145,8 +150,9 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 // repeatedPillars is how often the pillar is asked for again.
 const repeatedPillars = 20
 
-// firstPillars measures one minion's pillar of manySLS files with Jinja: the first that the masters make after their start, which unpacks
-// the embedded Python and starts a worker; another minion's, in warm workers; and the first minion's again.
+// firstPillars measures one minion's pillar of manySLS files with Jinja: the first that the masters
+// make after their start, which unpacks the embedded Python and starts a worker; another minion's,
+// in warm workers; and the first minion's again.
 func (b *bencher) firstPillars(ctx context.Context, g *Generator, c *Column) error {
 	w := g.crews[0]
 	ask := func(s *session) (time.Duration, error) {
@@ -174,7 +180,8 @@ func (b *bencher) firstPillars(ctx context.Context, g *Generator, c *Column) err
 	what := fmt.Sprintf("pillar of %d SLS with Jinja, ", manySLS)
 	c.add(what+"the first after the start", ms(first), "ms", "")
 	c.add(what+"another minion's first", ms(other), "ms", "")
-	c.add(what+"a minion's again", ms(again[len(again)/2]), "ms", fmt.Sprintf("median of %d", repeatedPillars))
+	c.add(what+"a minion's again", ms(again[len(again)/2]), "ms",
+		fmt.Sprintf("median of %d", repeatedPillars))
 	return nil
 }
 
@@ -202,7 +209,8 @@ func (b *bencher) selfFleet(ctx context.Context, s selfPlan, o *group, c *Column
 	if published > 1 {
 		note = fmt.Sprintf("test.ping number %d; those before it came back incomplete", published)
 	}
-	c.add(fmt.Sprintf("kill -9 of the leader to the answer of all %d minions", f.n), took.Seconds(), "s", note)
+	c.add(fmt.Sprintf("kill -9 of the leader to the answer of all %d minions", f.n), took.Seconds(),
+		"s", note)
 	return nil
 }
 

@@ -86,7 +86,8 @@ func (s *session) call(ctx context.Context, line *line, load value.Map) (value.R
 }
 
 // send seals and sends a request and returns the answer as it came.
-func (s *session) send(ctx context.Context, line *line, load value.Map) (nonce string, reply []byte, err error) {
+func (s *session) send(ctx context.Context, line *line, load value.Map) (nonce string, reply []byte,
+	err error) {
 	if s.crypt == nil {
 		if err := s.signIn(ctx, line); err != nil {
 			return "", nil, fmt.Errorf("sign in again: %w", err)

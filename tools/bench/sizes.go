@@ -68,12 +68,14 @@ func sizeName(n int) string {
 
 // returnOf is the return of a text, each with a new jid.
 func returnOf(text string) kind {
-	return kind{name: "_return of " + sizeName(len(text)), send: func(ctx context.Context, s *session, l *line, j *job) error {
-		return returnValue(ctx, s, l, j.jid(), "test.echo", text)
-	}}
+	return kind{name: "_return of " + sizeName(len(text)),
+		send: func(ctx context.Context, s *session, l *line, j *job) error {
+			return returnValue(ctx, s, l, j.jid(), "test.echo", text)
+		}}
 }
 
-// measureSize publishes a job with a large argument and a small return, and one with a small argument and a large return.
+// measureSize publishes a job with a large argument and a small return, and one with a small
+// argument and a large return.
 func (f *fleet) measureSize(ctx context.Context, b *bencher, size int, c *Column) error {
 	client, err := operator.Dial(ctx, f.own.masters[0].sockDir())
 	if err != nil {
@@ -89,7 +91,11 @@ func (f *fleet) measureSize(ctx context.Context, b *bencher, size int, c *Column
 		if err != nil {
 			return err
 		}
-		err = f.median(ctx, b, x.name, c, func(ctx context.Context) (int, time.Duration, error) { return f.job(ctx, client, x.fun, x.arg, want) })
+		err = f.median(ctx, b, x.name, c,
+			func(ctx context.Context) (int, time.Duration,
+				error) {
+				return f.job(ctx, client, x.fun, x.arg, want)
+			})
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", x.fun, sizeName(size), err)
 		}
@@ -97,11 +103,14 @@ func (f *fleet) measureSize(ctx context.Context, b *bencher, size int, c *Column
 	return nil
 }
 
-// job publishes one job to all minions. It returns how many returned, and the time to the last one; a wrong return is an error.
-func (f *fleet) job(ctx context.Context, client *operator.Client, fun string, arg any, want []byte) (answered int, last time.Duration, err error) {
+// job publishes one job to all minions. It returns how many returned, and the time to the last one;
+// a wrong return is an error.
+func (f *fleet) job(ctx context.Context, client *operator.Client, fun string, arg any,
+	want []byte) (answered int, last time.Duration, err error) {
 	wrong := 0
 	start := time.Now()
-	_, err = gather.Run(ctx, client, gather.Publish{Tgt: fleetPrefix + "*", TgtType: "glob", Fun: fun, Arg: []any{arg}, User: "root"},
+	_, err = gather.Run(ctx, client, gather.Publish{Tgt: fleetPrefix + "*", TgtType: "glob",
+		Fun: fun, Arg: []any{arg}, User: "root"},
 		gather.Options{Timeout: ping{minions: f.n}.timeout()}, func(_ string, r gather.Return) {
 			if !bytes.Equal(r.Return, want) {
 				wrong++

@@ -22,24 +22,29 @@ type stalledPlan struct {
 	size         int           // bytes of a job's argument
 	every        time.Duration // between two publications
 	queue        int           // pub_hwm of the master
-	putOut       bool          // wait until those that take nothing are put out
+	putOut       bool          // wait until those that take nothing are disconnected
 }
 
 // stalledPatience is how long the last publication may take to reach all.
 const stalledPatience = time.Minute
 
-// putOutPatience is how long a master may keep a subscriber that takes nothing: it is silent to a PING after 10 s for 30 s more, or a
-// write makes no progress for 30 s.
+// putOutPatience is how long a master may keep a subscriber that takes nothing: it is silent to a
+// PING after 10 s for 30 s more, or a write makes no progress for 30 s.
 const putOutPatience = 60 * time.Second
 
-// stalled measures the delivery of publications to all, and then with some that ail in each way, each time by a new master.
-func (b *bencher) stalled(ctx context.Context, s stalledPlan, program, dir string, r *Report) error {
+// stalled measures the delivery of publications to all, and then with some that ail in each way,
+// each time by a new master.
+func (b *bencher) stalled(ctx context.Context, s stalledPlan, program, dir string,
+	r *Report) error {
 	for i, ails := range []ailment{healthy, stalls, vanishes, readsSlow} {
-		c := Column{Part: partStalled, Name: fmt.Sprintf("%s, all read", plural(s.subscribers, "subscriber")), Minions: s.subscribers}
+		c := Column{Part: partStalled, Name: fmt.Sprintf("%s, all read",
+			plural(s.subscribers, "subscriber")), Minions: s.subscribers}
 		if ails != healthy {
-			c.Name = fmt.Sprintf("%s, %d of them %s", plural(s.subscribers, "subscriber"), s.bad, ails)
+			c.Name = fmt.Sprintf("%s, %d of them %s", plural(s.subscribers, "subscriber"),
+				s.bad, ails)
 		}
-		err := b.stalledColumn(ctx, s, ails, program, filepath.Join(dir, fmt.Sprintf("stalled%d", i)), &c)
+		err := b.stalledColumn(ctx, s, ails, program,
+			filepath.Join(dir, fmt.Sprintf("stalled%d", i)), &c)
 		r.Columns = append(r.Columns, c)
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", c.Name, err)
@@ -49,7 +54,8 @@ func (b *bencher) stalled(ctx context.Context, s stalledPlan, program, dir strin
 	return nil
 }
 
-func (b *bencher) stalledColumn(ctx context.Context, s stalledPlan, ails ailment, program, dir string, c *Column) error {
+func (b *bencher) stalledColumn(ctx context.Context, s stalledPlan, ails ailment, program,
+	dir string, c *Column) error {
 	b.progress.show("start a master")
 	p := clustermaster(program)
 	p.options = fmt.Sprintf("pub_hwm: %d\n", s.queue)
@@ -59,7 +65,8 @@ func (b *bencher) stalledColumn(ctx context.Context, s stalledPlan, ails ailment
 	}
 	defer o.stop()
 	c.Masters = o.requestAddrs()
-	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: 1, Workers: 1, Prefix: "bench"}) // a job must be for somebody
+	// a job must be for somebody
+	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: 1, Workers: 1, Prefix: "bench"})
 	if err != nil {
 		return err
 	}
@@ -70,7 +77,8 @@ func (b *bencher) stalledColumn(ctx context.Context, s stalledPlan, ails ailment
 	}
 	defer client.Close()
 	b.progress.show("%s: connect", c.Name)
-	a, err := subscribe(ctx, net.JoinHostPort(o.masters[0].host, strconv.Itoa(pubPort)), o.sources(), s.subscribers, s.bad, ails, s.publications)
+	a, err := subscribe(ctx, net.JoinHostPort(o.masters[0].host, strconv.Itoa(pubPort)),
+		o.sources(), s.subscribers, s.bad, ails, s.publications)
 	if err != nil {
 		return err
 	}
@@ -82,7 +90,8 @@ func (b *bencher) stalledColumn(ctx context.Context, s stalledPlan, ails ailment
 		}
 	}
 	defer shut()
-	if err := o.masters[0].awaitSubscribers(ctx, func(n int) bool { return n == s.subscribers }); err != nil {
+	if err := o.masters[0].awaitSubscribers(ctx,
+		func(n int) bool { return n == s.subscribers }); err != nil {
 		return err
 	}
 	if err := a.sicken(s.every); err != nil {
@@ -114,7 +123,8 @@ func (b *bencher) stalledColumn(ctx context.Context, s stalledPlan, ails ailment
 	var putOut time.Duration
 	if s.putOut && (ails == stalls || ails == vanishes) {
 		b.progress.show("%s: wait until the master puts them out", c.Name)
-		if err := o.masters[0].awaitSubscribers(ctx, func(n int) bool { return n <= s.subscribers-s.bad }); err != nil {
+		if err := o.masters[0].awaitSubscribers(ctx,
+			func(n int) bool { return n <= s.subscribers-s.bad }); err != nil {
 			return err
 		}
 		putOut = time.Since(begun)
@@ -123,10 +133,13 @@ func (b *bencher) stalledColumn(ctx context.Context, s stalledPlan, ails ailment
 	return s.figures(a, counted, before[0], peak[0], putOut, c)
 }
 
-// publish orders the publications at their times, and waits until all healthy subscribers have the last one.
-func (s stalledPlan) publish(ctx context.Context, b *bencher, client *operator.Client, a *audience) error {
+// publish orders the publications at their times, and waits until all healthy subscribers have the
+// last one.
+func (s stalledPlan) publish(ctx context.Context, b *bencher, client *operator.Client,
+	a *audience) error {
 	var sent atomic.Int64
-	defer b.progress.follow("publications", s.publications, func() int { return int(sent.Load()) })()
+	defer b.progress.follow("publications", s.publications,
+		func() int { return int(sent.Load()) })()
 	arg := strings.Repeat("x", s.size)
 	start := time.Now()
 	for i := range s.publications {
@@ -134,14 +147,16 @@ func (s stalledPlan) publish(ctx context.Context, b *bencher, client *operator.C
 			return ctx.Err()
 		}
 		a.editions.sent[i].Store(time.Now().UnixNano())
-		_, err := client.Publish(ctx, gather.Publish{Tgt: []string{"bench1"}, TgtType: "list", Fun: "test.echo", Arg: []any{arg}, User: "root"})
+		_, err := client.Publish(ctx, gather.Publish{Tgt: []string{"bench1"}, TgtType: "list",
+			Fun: "test.echo", Arg: []any{arg}, User: "root"})
 		if err != nil {
 			return fmt.Errorf("publish: %w", err)
 		}
 		sent.Add(1)
 	}
 	late := time.Now().Add(stalledPatience)
-	for healthy := len(a.all) - a.bad(); a.complete(s.publications) < healthy && time.Now().Before(late); {
+	for healthy := len(a.all) - a.bad(); a.complete(s.publications) < healthy &&
+		time.Now().Before(late); {
 		if !sleepUntil(ctx, time.Now().Add(20*time.Millisecond)) {
 			return ctx.Err()
 		}
@@ -172,7 +187,8 @@ const (
 	figurePutOut  = "first publication to the last of those that ail put out"
 )
 
-func (s stalledPlan) figures(a *audience, counted map[string]float64, before, peak int64, putOut time.Duration, c *Column) error {
+func (s stalledPlan) figures(a *audience, counted map[string]float64, before, peak int64,
+	putOut time.Duration, c *Column) error {
 	missed := 0
 	for i, x := range a.all {
 		if x.strange {
@@ -183,18 +199,22 @@ func (s stalledPlan) figures(a *audience, counted map[string]float64, before, pe
 		}
 	}
 	h := a.latency()
-	c.add(figureDelay, ms(h.Quantile(0.5)), "ms", fmt.Sprintf("of %s, from the order of a job to its arrival", thousands(int(h.Count()))))
+	c.add(figureDelay, ms(h.Quantile(0.5)), "ms",
+		fmt.Sprintf("of %s, from the order of a job to its arrival", thousands(int(h.Count()))))
 	c.add(figureDelay99, ms(h.Quantile(0.99)), "ms", "")
 	c.add(figureDelayX, ms(h.Max()), "ms", "")
 	c.add(figureMissed, float64(missed), "publications", "")
 	c.add(figurePeak, mb(peak), "MB", "")
-	c.add(figureRise, mb(peak-before), "MB", fmt.Sprintf("from %.0f MB with all connected", mb(before)))
+	c.add(figureRise, mb(peak-before), "MB",
+		fmt.Sprintf("from %.0f MB with all connected", mb(before)))
 	if bad := float64(a.bad()); bad > 0 {
 		copies := func(result string) float64 {
 			return counted[`clustermaster_minion_publication_copies_total{endpoint="publish",result="`+result+`"}`]
 		}
-		c.add(figureDropped, copies("slow")/bad, "publications", fmt.Sprintf("of %d", s.publications))
-		c.add(figureQueued, (copies("queued")-copies("sent"))/bad, "publications", fmt.Sprintf("pub_hwm is %d", s.queue))
+		c.add(figureDropped, copies("slow")/bad, "publications",
+			fmt.Sprintf("of %d", s.publications))
+		c.add(figureQueued, (copies("queued")-copies("sent"))/bad, "publications",
+			fmt.Sprintf("pub_hwm is %d", s.queue))
 	}
 	if putOut > 0 {
 		c.add(figurePutOut, putOut.Seconds(), "s", "")
@@ -209,7 +229,8 @@ func (c *Column) share(name string, used time.Duration, since time.Time) {
 
 // awaitSubscribers waits until a master's number of subscribers is enough.
 func (m *masterProcess) awaitSubscribers(ctx context.Context, enough func(n int) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, putOutPatience, fmt.Errorf("not within %s", putOutPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, putOutPatience,
+		fmt.Errorf("not within %s", putOutPatience))
 	defer cancel()
 	for {
 		v, err := m.metrics(ctx)
@@ -221,7 +242,8 @@ func (m *masterProcess) awaitSubscribers(ctx context.Context, enough func(n int)
 			return nil
 		}
 		if !sleepUntil(ctx, time.Now().Add(lookEvery)) {
-			return fmt.Errorf("wait for subscribers of %s, there are %d: %w", m.id, n, context.Cause(ctx))
+			return fmt.Errorf("wait for subscribers of %s, there are %d: %w", m.id, n,
+				context.Cause(ctx))
 		}
 	}
 }

@@ -26,8 +26,8 @@ const (
 	readsSlow ailment = "read at an eighth of the pace"
 )
 
-// audience is a number of subscribers of a master, some of which ail. They are bare connections, not minions: what is measured is
-// how publications reach them.
+// audience is a number of subscribers of a master, some of which ail. They are bare connections,
+// not minions: what is measured is how publications reach them.
 type audience struct {
 	editions editions
 	all      []*subscriber
@@ -54,8 +54,8 @@ type shard struct {
 
 const shards = 64
 
-// editions knows publications by their bytes, which all subscribers get alike, in the order in which the fastest saw
-// them: the order of publishing.
+// editions knows publications by their bytes, which all subscribers get alike, in the order in
+// which the fastest saw them: the order of publishing.
 type editions struct {
 	seed maphash.Seed
 	sent []atomic.Int64 // by publication: UnixNano when it was ordered
@@ -65,7 +65,8 @@ type editions struct {
 }
 
 func newEditions(n int) editions {
-	return editions{seed: maphash.MakeSeed(), sent: make([]atomic.Int64, n), index: make(map[uint64]int, n)}
+	return editions{seed: maphash.MakeSeed(), sent: make([]atomic.Int64, n),
+		index: make(map[uint64]int, n)}
 }
 
 // of is the number of a publication, from 0.
@@ -86,12 +87,14 @@ func (e *editions) of(payload []byte) int {
 	return i
 }
 
-// small makes a socket of small buffers and small segments, before it connects: the kernels between a master and a minion
-// that does not read hold little, as over a real network, and the master's own queue begins soon.
+// small makes a socket of small buffers and small segments, before it connects: the kernels between
+// a master and a minion that does not read hold little, as over a real network, and the master's
+// own queue begins soon.
 func small(_, _ string, c syscall.RawConn) error {
 	var err error
 	if failed := c.Control(func(fd uintptr) {
-		err = errors.Join(syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096),
+		err = errors.Join(syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET,
+			syscall.SO_RCVBUF, 4096),
 			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, 536))
 	}); failed != nil {
 		return failed
@@ -99,22 +102,26 @@ func small(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
-// vanish makes the kernel drop all that comes for the socket, unseen: no acknowledgement, no FIN, no RST, as when a
-// machine loses its power or its route.
+// vanish makes the kernel drop all that comes for the socket, unseen: no acknowledgement, no FIN,
+// no RST, as when a machine loses its power or its route.
 func vanish(c syscall.RawConn) error {
 	all := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}} // keep 0 bytes of each
 	var err error
 	if failed := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(all)), Filter: &all[0]})
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(all)), Filter: &all[0]})
 	}); failed != nil {
 		return failed
 	}
 	return err
 }
 
-// subscribe connects n subscribers, the first bad of which ail, from several source addresses. publications is how many they will get.
-func subscribe(ctx context.Context, addr string, sources []net.IP, n, bad int, ails ailment, publications int) (*audience, error) {
-	a := &audience{editions: newEditions(publications), done: make(chan struct{}), all: make([]*subscriber, n)}
+// subscribe connects n subscribers, the first bad of which ail, from several source addresses.
+// publications is how many they will get.
+func subscribe(ctx context.Context, addr string, sources []net.IP, n, bad int, ails ailment,
+	publications int) (*audience, error) {
+	a := &audience{editions: newEditions(publications), done: make(chan struct{}),
+		all: make([]*subscriber, n)}
 	histograms := make([]shard, shards)
 	errs := make([]error, n)
 	starting := make(chan struct{}, fleetStarting)
@@ -128,7 +135,8 @@ func subscribe(ctx context.Context, addr string, sources []net.IP, n, bad int, a
 			if i < bad {
 				s.ails, o.Control = ails, small
 			}
-			if s.client, errs[i] = transport.DialSubscribe(ctx, addr, []string{""}, o); errs[i] == nil {
+			if s.client, errs[i] = transport.DialSubscribe(ctx, addr, []string{""},
+				o); errs[i] == nil {
 				a.all[i] = s
 			}
 		})
@@ -213,7 +221,8 @@ func (a *audience) close() {
 	a.readers.Wait()
 }
 
-// latency is of all publications that healthy subscribers got, from the order to the arrival. Call close first.
+// latency is of all publications that healthy subscribers got, from the order to the arrival. Call
+// close first.
 func (a *audience) latency() *Histogram {
 	h := new(Histogram)
 	done := make(map[*shard]bool)

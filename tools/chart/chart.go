@@ -9,7 +9,8 @@ import (
 )
 
 // Colours that people with any colour vision tell apart (Okabe and Ito).
-var palette = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000"}
+var palette = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442",
+	"#000000"}
 
 // Measures of all charts, in pixels.
 const (
@@ -68,11 +69,13 @@ func (c Bars) SVG() []byte {
 				continue
 			}
 			y := float64(top + j*barHeight)
-			fmt.Fprintf(d, `<rect x="%d" y="%.1f" width="%.1f" height="%d" fill="%s"/>`+"\n", chartLeft, y, x(v)-chartLeft, barHeight-2, palette[j%len(palette)])
+			fmt.Fprintf(d, `<rect x="%d" y="%.1f" width="%.1f" height="%d" fill="%s"/>`+"\n",
+				chartLeft, y, x(v)-chartLeft, barHeight-2, palette[j%len(palette)])
 			d.text(x(v)+4, y+9, "start", Number(v))
 		}
 	}
-	d.text((chartWidth+chartLeft-chartRight)/2, float64(height-6), "middle", c.Unit+", logarithmic scale")
+	d.text((chartWidth+chartLeft-chartRight)/2, float64(height-6), "middle",
+		c.Unit+", logarithmic scale")
 	return d.end()
 }
 
@@ -136,12 +139,15 @@ func (p Plot) SVG() []byte {
 	for i, l := range p.Lines {
 		var path strings.Builder
 		for j, at := range l.Points {
-			fmt.Fprintf(&path, "%s%.1f %.1f", map[bool]string{true: "M", false: " L"}[j == 0], xs.place(at[0]), ys.place(at[1]))
+			fmt.Fprintf(&path, "%s%.1f %.1f", map[bool]string{true: "M", false: " L"}[j == 0],
+				xs.place(at[0]), ys.place(at[1]))
 		}
 		colour := palette[i%len(palette)]
-		fmt.Fprintf(d, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", path.String(), colour)
+		fmt.Fprintf(d, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n",
+			path.String(), colour)
 		for _, at := range l.Points {
-			fmt.Fprintf(d, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", xs.place(at[0]), ys.place(at[1]), colour)
+			fmt.Fprintf(d, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", xs.place(at[0]),
+				ys.place(at[1]), colour)
 		}
 	}
 	d.text(chartWidth/2, plotHeight-8, "middle", p.X)
@@ -204,27 +210,32 @@ type drawing struct{ bytes.Buffer }
 
 func newDrawing(title string, height int) *drawing {
 	d := new(drawing)
-	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", chartWidth, height, chartWidth, height)
+	fmt.Fprintf(d,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", chartWidth, height, chartWidth, height)
 	fmt.Fprintf(d, `<rect width="%d" height="%d" fill="white"/>`+"\n", chartWidth, height)
-	fmt.Fprintf(d, `<text x="8" y="18" font-size="14" font-weight="bold">%s</text>`+"\n", escaped(title))
+	fmt.Fprintf(d, `<text x="8" y="18" font-size="14" font-weight="bold">%s</text>`+"\n",
+		escaped(title))
 	return d
 }
 
 func (d *drawing) legend(names []string) {
 	at := 8.0
 	for i, n := range names {
-		fmt.Fprintf(d, `<rect x="%.1f" y="28" width="10" height="10" fill="%s"/>`+"\n", at, palette[i%len(palette)])
+		fmt.Fprintf(d, `<rect x="%.1f" y="28" width="10" height="10" fill="%s"/>`+"\n", at,
+			palette[i%len(palette)])
 		d.text(at+14, 37, "start", n)
 		at += 26 + 6.2*float64(len([]rune(n)))
 	}
 }
 
 func (d *drawing) text(x, y float64, anchor, s string) {
-	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, escaped(s))
+	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor,
+		escaped(s))
 }
 
 func (d *drawing) line(x1, y1, x2, y2 float64, colour string) {
-	fmt.Fprintf(d, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2, y2, colour)
+	fmt.Fprintf(d, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2,
+		y2, colour)
 }
 
 func (d *drawing) end() []byte {

@@ -21,7 +21,8 @@ func userName() string {
 	return "root"
 }
 
-// startBalancer puts HAProxy with the shipped config, or the built-in balancer, in front of the masters.
+// startBalancer puts HAProxy with the shipped config, or the built-in balancer, in front of the
+// masters.
 func (p *Playground) startBalancer(ctx context.Context) error {
 	if p.cfg.HAProxy == "" {
 		p.say("a TCP balancer on %s", p.front)
@@ -82,7 +83,8 @@ func (p *Playground) startMinions(ctx context.Context) error {
 	}
 	programs, err := filepath.Glob(filepath.Join(p.cfg.Venvs, "salt-*", "bin", "salt-minion"))
 	if err != nil || len(programs) == 0 {
-		return fmt.Errorf("find salt-minion: no %s/salt-*/bin/salt-minion; make venvs makes them", p.cfg.Venvs)
+		return fmt.Errorf("find salt-minion: no %s/salt-*/bin/salt-minion; make venvs makes them",
+			p.cfg.Venvs)
 	}
 	slices.Sort(programs)
 	p.say("real salt-minion of %d releases sign in through %s", len(programs), p.front)

@@ -59,7 +59,8 @@ func (b *Balancer) Serve(ctx context.Context, addr string, ports ...int) error {
 	defer wg.Wait()
 	errs := make(chan error, len(ports))
 	for _, port := range ports {
-		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(addr, fmt.Sprint(port)))
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp",
+			net.JoinHostPort(addr, fmt.Sprint(port)))
 		if err != nil {
 			return fmt.Errorf("listen for the balancer: %w", err)
 		}
@@ -79,7 +80,8 @@ func (b *Balancer) Serve(ctx context.Context, addr string, ports ...int) error {
 	}
 }
 
-func (b *Balancer) accept(ctx context.Context, ln net.Listener, port int, wg *sync.WaitGroup) error {
+func (b *Balancer) accept(ctx context.Context, ln net.Listener, port int,
+	wg *sync.WaitGroup) error {
 	for {
 		c, err := ln.Accept()
 		if err != nil {
@@ -128,7 +130,8 @@ func (b *Balancer) session(ctx context.Context, client net.Conn, port int) {
 func (b *Balancer) dial(ctx context.Context, port int) (*target, net.Conn) {
 	for _, t := range b.choice() {
 		d := net.Dialer{Timeout: time.Second}
-		if c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(t.host, fmt.Sprint(port))); err == nil {
+		if c, err := d.DialContext(ctx, "tcp",
+			net.JoinHostPort(t.host, fmt.Sprint(port))); err == nil {
 			return t, c
 		}
 	}
@@ -165,13 +168,15 @@ func (b *Balancer) inUse() []*target {
 }
 
 func (b *Balancer) check(ctx context.Context, t *target) {
-	client := &http.Client{Timeout: checkTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: checkTimeout,
+		Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
 		for probe, path := range []string{"/readyz", "/livez"} {
 			ok := false
-			if req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.health+path, nil); err == nil {
+			if req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.health+path,
+				nil); err == nil {
 				if r, err := client.Do(req); err == nil {
 					r.Body.Close()
 					ok = r.StatusCode == http.StatusOK
@@ -201,7 +206,8 @@ func (b *Balancer) record(t *target, probe int, ok bool) {
 	if is := t.failed[probe] < fallAfter; is == was {
 		return
 	} else {
-		b.log.Info("balancer check changed", "addr", t.health, "probe", []string{"readyz", "livez"}[probe], "up", is)
+		b.log.Info("balancer check changed", "addr", t.health, "probe",
+			[]string{"readyz", "livez"}[probe], "up", is)
 	}
 	use := make(map[*target]bool)
 	for _, u := range b.inUse() {

@@ -25,13 +25,18 @@ func Command(ctx context.Context, args []string) int {
 	var level string
 	fs := pflag.NewFlagSet("clustermaster dev", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&cfg.Dir, "dir", "", "folder for configs, state and logs; kept (default: a temporary one, removed)")
+	fs.StringVar(&cfg.Dir, "dir", "",
+		"folder for configs, state and logs; kept (default: a temporary one, removed)")
 	fs.IntVar(&cfg.Masters, "masters", 3, "number of masters, 1 to 9")
 	fs.IntVar(&cfg.Simulated, "minions", 3, "number of simulated minions")
-	fs.StringVar(&cfg.HAProxy, "haproxy", "", "HAProxy program to balance with (default: a built-in balancer)")
-	fs.StringVar(&cfg.Template, "haproxy-config", "lb/haproxy.cfg", "HAProxy config whose addresses are filled in")
-	fs.StringVar(&cfg.Venvs, "venvs", "", "folder with virtual environments salt-RELEASE: one real salt-minion of each instead of simulated ones")
-	fs.BoolVar(&cfg.Leave, "leave", false, "stop everything after the tour instead of waiting for Ctrl-C")
+	fs.StringVar(&cfg.HAProxy, "haproxy", "",
+		"HAProxy program to balance with (default: a built-in balancer)")
+	fs.StringVar(&cfg.Template, "haproxy-config", "lb/haproxy.cfg",
+		"HAProxy config whose addresses are filled in")
+	fs.StringVar(&cfg.Venvs, "venvs", "",
+		"folder with virtual environments salt-RELEASE: one real salt-minion of each instead of simulated ones")
+	fs.BoolVar(&cfg.Leave, "leave", false,
+		"stop everything after the tour instead of waiting for Ctrl-C")
 	fs.StringVarP(&level, "log-level", "l", "error", "log level of balancer and simulated minions")
 	err := fs.Parse(args)
 	lv, lerr := saltlog.ParseLevel(level)
@@ -45,7 +50,8 @@ func Command(ctx context.Context, args []string) int {
 		err = lerr
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "Usage: clustermaster dev [options]\n\nclustermaster dev: error: %v\n", err)
+		fmt.Fprintf(os.Stderr,
+			"Usage: clustermaster dev [options]\n\nclustermaster dev: error: %v\n", err)
 		return exitUsage
 	}
 	exe, err := os.Executable()
@@ -56,7 +62,8 @@ func Command(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "clustermaster dev: find own program:", err)
 		return 1
 	}
-	cfg.Log = slog.New(saltlog.New(saltlog.Output{To: saltlog.Stream(os.Stderr), Level: lv, Layout: saltlog.Console}))
+	cfg.Log = slog.New(saltlog.New(saltlog.Output{To: saltlog.Stream(os.Stderr), Level: lv,
+		Layout: saltlog.Console}))
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := Run(ctx, cfg); err != nil {

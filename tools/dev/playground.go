@@ -39,9 +39,11 @@ type Config struct {
 	Binary  string // clustermaster itself
 	Dir     string // "" makes a temporary one, removed at the end
 	Masters int
-	// HAProxy is the program and Template the config (lb/haproxy.cfg) that balance; empty: the built-in balancer.
+	// HAProxy is the program and Template the config (lb/haproxy.cfg) that balance; empty: the
+	// built-in balancer.
 	HAProxy, Template string
-	// Venvs is a folder with virtual environments salt-<release>, one real minion each; empty: simulated minions.
+	// Venvs is a folder with virtual environments salt-<release>, one real minion each; empty:
+	// simulated minions.
 	Venvs     string
 	Simulated int  // number of simulated minions where Venvs is empty
 	Leave     bool // end after the tour instead of waiting for Ctrl-C
@@ -97,7 +99,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	p.say("Go on playing, in another terminal:\n"+
 		"  %s -c %s '*' test.ping\n  %s -c %s state.event pretty=True\n  %s -c %s -L\nlogs are in %s. Ctrl-C here stops all of it.",
-		p.link("salt"), p.configDir(p.alive()), p.link("salt-run"), p.configDir(p.alive()), p.link("salt-key"), p.configDir(p.alive()), p.dir)
+		p.link("salt"), p.configDir(p.alive()), p.link("salt-run"), p.configDir(p.alive()),
+		p.link("salt-key"), p.configDir(p.alive()), p.dir)
 	<-ctx.Done()
 	return nil
 }
@@ -105,7 +108,8 @@ func Run(ctx context.Context, cfg Config) error {
 // tour is what the playground shows.
 func (p *Playground) tour(ctx context.Context) error {
 	steps := []func(context.Context) error{
-		p.address, p.startMasters, p.startBalancer, p.startMinions, p.acceptKeys, p.ping, p.showCluster, p.killLeader, p.ping, p.bringBack,
+		p.address, p.startMasters, p.startBalancer, p.startMinions, p.acceptKeys, p.ping,
+		p.showCluster, p.killLeader, p.ping, p.bringBack,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -147,7 +151,10 @@ func free(ctx context.Context, hosts []string) bool {
 	return true
 }
 
-func (p *Playground) configDir(i int) string { return filepath.Join(p.dir, fmt.Sprintf("m%d", i+1)) }
+func (p *Playground) configDir(i int) string {
+	return filepath.Join(p.dir,
+		fmt.Sprintf("m%d", i+1))
+}
 func (p *Playground) link(name string) string {
 	return filepath.Join(filepath.Dir(p.cfg.Binary), name)
 }
@@ -157,7 +164,8 @@ func (p *Playground) startMasters(ctx context.Context) error {
 	if _, err := rand.Read(secret); err != nil {
 		return fmt.Errorf("make secret: %w", err)
 	}
-	p.say("%d masters on %s: each with its own folders, nothing shared but cluster_secret", p.cfg.Masters, strings.Join(p.hosts, " "))
+	p.say("%d masters on %s: each with its own folders, nothing shared but cluster_secret",
+		p.cfg.Masters, strings.Join(p.hosts, " "))
 	for i, host := range p.hosts {
 		var peers []string
 		for _, h := range p.hosts {
@@ -169,7 +177,8 @@ func (p *Playground) startMasters(ctx context.Context) error {
 		text := fmt.Sprintf("id: m%d\ninterface: %s\nroot_dir: %s\nuser: %s\nlog_file: log\nlog_level_logfile: info\n"+
 			"cluster_id: dev\ncluster_secret: %s\ncluster_peers:\n%s\nmax_pending_keys_per_source: 0\n"+
 			"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n",
-			i+1, host, dir, userName(), base64.RawURLEncoding.EncodeToString(secret), strings.Join(peers, "\n"),
+			i+1, host, dir, userName(), base64.RawURLEncoding.EncodeToString(secret),
+			strings.Join(peers, "\n"),
 			filepath.Join(dir, "srv/salt"), filepath.Join(dir, "srv/pillar"))
 		if p.cfg.Masters == 1 {
 			text = strings.Replace(text, "cluster_peers:\n\n", "", 1)
@@ -206,14 +215,16 @@ func (p *Playground) startMaster(i int) error {
 
 // start runs a program until the playground ends; its output goes to DIR/NAME.out.
 func (p *Playground) start(name, program string, args ...string) error {
-	out, err := os.OpenFile(filepath.Join(p.dir, name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(filepath.Join(p.dir, name+".out"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
 	defer out.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the playground, which ends them in order
+	// Ctrl-C is for the playground, which ends them in order
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
@@ -277,7 +288,8 @@ func (p *Playground) waitReady(ctx context.Context, host string) error {
 		return r.StatusCode == http.StatusOK
 	})
 	if err != nil {
-		return fmt.Errorf("master %s does not become ready: %w; see the logs in %s", host, err, p.dir)
+		return fmt.Errorf("master %s does not become ready: %w; see the logs in %s", host,
+			err, p.dir)
 	}
 	return nil
 }
@@ -332,7 +344,8 @@ func quoted(args []string) string {
 }
 
 // capture runs a command with --out=json and decodes its one document.
-func (p *Playground) capture(ctx context.Context, master int, v any, name string, args ...string) error {
+func (p *Playground) capture(ctx context.Context, master int, v any, name string,
+	args ...string) error {
 	full := append([]string{name, "-c", p.configDir(master), "--out=json"}, args...)
 	b, err := exec.CommandContext(ctx, p.cfg.Binary, full...).Output()
 	if err != nil {
@@ -348,7 +361,8 @@ func (p *Playground) acceptKeys(ctx context.Context) error {
 	p.say("The minions' keys wait on every master, whichever they arrived at")
 	err := p.until(ctx, func() bool {
 		var lists map[string][]string
-		return p.capture(ctx, 0, &lists, "salt-key", "-L") == nil && len(lists["minions_pre"])+len(lists["minions"]) >= len(p.minions)
+		return p.capture(ctx, 0, &lists, "salt-key", "-L") == nil &&
+			len(lists["minions_pre"])+len(lists["minions"]) >= len(p.minions)
 	})
 	if err != nil {
 		return fmt.Errorf("the minions' keys do not arrive: %w; see the logs in %s", err, p.dir)
@@ -363,7 +377,8 @@ func (p *Playground) acceptKeys(ctx context.Context) error {
 	p.say("Accepted once, accepted everywhere; the minions sign in")
 	return p.until(ctx, func() bool {
 		var up []string
-		return p.capture(ctx, last, &up, "salt-run", "manage.up", "timeout=1", "gather_job_timeout=1") == nil && len(up) >= len(p.minions)
+		return p.capture(ctx, last, &up, "salt-run", "manage.up", "timeout=1",
+			"gather_job_timeout=1") == nil && len(up) >= len(p.minions)
 	})
 }
 

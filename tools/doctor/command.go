@@ -19,8 +19,9 @@ import (
 
 const usage = `Usage: clustermaster doctor [--all] [options]
 
-Checks this machine for the master of its configuration: ports, names, other masters, clock, disk, limits, memory, folders, roots,
-certificates. With a running master also what is wrong in its cluster. It changes nothing.
+Checks this machine for the master of its configuration: ports, names, other masters, clock, disk, limits,
+memory, folders, roots, certificates. With a running master also what is wrong in its cluster.
+It changes nothing.
 
 Options:
 %s
@@ -57,10 +58,12 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs := pflag.NewFlagSet("doctor", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	dir := fs.StringP("config-dir", "c", "", "folder of the file \"master\" (default /etc/salt)")
-	all := fs.Bool("all", false, "have every master of the cluster check itself, and compare their configurations and roots")
+	all := fs.Bool("all", false,
+		"have every master of the cluster check itself, and compare their configurations and roots")
 	asJSON := fs.Bool("json", false, "write JSON")
 	quiet := fs.BoolP("quiet", "q", false, "leave out what is as it should be")
-	balancer := fs.String("balancer", "", "address or name of the balancer: try its ports as a minion does")
+	balancer := fs.String("balancer", "",
+		"address or name of the balancer: try its ports as a minion does")
 	switch err := fs.Parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprintf(stdout, usage, fs.FlagUsages())
@@ -99,12 +102,14 @@ func examine(ctx context.Context, dir string, all bool, balancer string) page {
 	running := err == nil
 	switch {
 	case errors.Is(err, cli.ErrDown):
-		p.add(checkup.Finding{Check: "master", Level: checkup.Notice, Text: "no master runs here", Remedy: "systemctl start salt-master"})
+		p.add(checkup.Finding{Check: "master", Level: checkup.Notice, Text: "no master runs here",
+			Remedy: "systemctl start salt-master"})
 	case err != nil:
 		p.add(checkup.Finding{Check: "master", Level: checkup.Error, Text: err.Error()})
 	default:
 		for _, text := range health.Problems {
-			p.Cluster = append(p.Cluster, checkup.Finding{Check: "cluster", Level: checkup.Error, Text: text})
+			p.Cluster = append(p.Cluster, checkup.Finding{Check: "cluster", Level: checkup.Error,
+				Text: text})
 		}
 	}
 	if running {
@@ -112,7 +117,8 @@ func examine(ctx context.Context, dir string, all bool, balancer string) page {
 	} else {
 		p.Masters[0].Findings = append(p.Masters[0].Findings, checkup.Local(ctx, o, false)...)
 		if all {
-			p.Cluster = append(p.Cluster, checkup.Finding{Check: "masters", Level: checkup.Error, Text: "the other masters can't be asked without a master that runs here",
+			p.Cluster = append(p.Cluster, checkup.Finding{Check: "masters", Level: checkup.Error,
+				Text:   "the other masters can't be asked without a master that runs here",
 				Remedy: "start it, or run doctor --all on another master"})
 		}
 	}
@@ -136,7 +142,9 @@ func (p *page) ask(ctx context.Context, dir string, all bool) {
 		err = json.Unmarshal([]byte(answer.Reports), &reports)
 	}
 	if err != nil {
-		p.add(checkup.Finding{Check: "master", Level: checkup.Error, Text: "the master does not report: " + err.Error(), Remedy: "restart it, so that it is of the release of this command"})
+		p.add(checkup.Finding{Check: "master", Level: checkup.Error,
+			Text: "the master does not report: " +
+				err.Error(), Remedy: "restart it, so that it is of the release of this command"})
 		return
 	}
 	for _, r := range reports {
@@ -148,7 +156,8 @@ func (p *page) ask(ctx context.Context, dir string, all bool) {
 	}
 	for _, id := range answer.Missing {
 		p.Masters = append(p.Masters, place{Master: id, Findings: []checkup.Finding{{
-			Check: "master", Level: checkup.Error, Text: "it gave no report", Remedy: "run clustermaster doctor there; a master of an older release gives none",
+			Check: "master", Level: checkup.Error, Text: "it gave no report",
+			Remedy: "run clustermaster doctor there; a master of an older release gives none",
 		}}})
 	}
 	p.Cluster = append(p.Cluster, checkup.Compare(reports)...)
@@ -157,20 +166,24 @@ func (p *page) ask(ctx context.Context, dir string, all bool) {
 // configured turns what the loader of options says into findings.
 func configured(err error, warnings []config.Warning) (found []checkup.Finding) {
 	for _, p := range config.Problems(err) {
-		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Error, Text: p.Error(), Remedy: "change it; clustermaster config check reads it again"})
+		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Error,
+			Text: p.Error(), Remedy: "change it; clustermaster config check reads it again"})
 	}
 	if err != nil && len(found) == 0 {
-		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Error, Text: err.Error()})
+		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Error,
+			Text: err.Error()})
 	}
 	for _, w := range warnings {
 		level := checkup.Notice
 		if w.Severe {
 			level = checkup.Warning
 		}
-		found = append(found, checkup.Finding{Check: "configuration", Level: level, Text: w.String()})
+		found = append(found, checkup.Finding{Check: "configuration", Level: level,
+			Text: w.String()})
 	}
 	if len(found) == 0 {
-		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Good, Text: "every option that is set is in force"})
+		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Good,
+			Text: "every option that is set is in force"})
 	}
 	return found
 }
@@ -178,16 +191,19 @@ func configured(err error, warnings []config.Warning) (found []checkup.Finding) 
 // greetingTime bounds how long a port of the balancer may be silent.
 const greetingTime = 5 * time.Second
 
-// knock tries the minion ports of a balancer: ZeroMQ greets first, so a greeting shows that a master is behind it.
+// knock tries the minion ports of a balancer: ZeroMQ greets first, so a greeting shows that a
+// master is behind it.
 func knock(ctx context.Context, host string, o *config.Options) (found []checkup.Finding) {
 	for _, port := range []int{o.PublishPort, o.RetPort} {
 		addr := net.JoinHostPort(host, fmt.Sprint(port))
 		if err := greeted(ctx, addr); err != nil {
-			found = append(found, checkup.Finding{Check: "balancer", Level: checkup.Error, Text: fmt.Sprintf("%s: %v", addr, err),
+			found = append(found, checkup.Finding{Check: "balancer", Level: checkup.Error,
+				Text:   fmt.Sprintf("%s: %v", addr, err),
 				Remedy: "see which masters the balancer takes for ready (its health checks ask /readyz on port 4521), and let minions through to it"})
 			continue
 		}
-		found = append(found, checkup.Finding{Check: "balancer", Level: checkup.Good, Text: "a master answers at " + addr})
+		found = append(found, checkup.Finding{Check: "balancer", Level: checkup.Good,
+			Text: "a master answers at " + addr})
 	}
 	return found
 }
@@ -208,7 +224,8 @@ func greeted(ctx context.Context, addr string) error {
 	// Some endpoints wait for the other side's first bytes: the signature of ZMTP 3.
 	signature := []byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3}
 	if _, err := conn.Write(signature); err != nil {
-		return fmt.Errorf("the connection is taken, and ends at once: no master is behind it: %w", err)
+		return fmt.Errorf("the connection is taken, and ends at once: no master is behind it: %w",
+			err)
 	}
 	var got [10]byte
 	if _, err := io.ReadFull(conn, got[:]); err != nil {

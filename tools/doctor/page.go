@@ -40,7 +40,8 @@ func (p page) code() int {
 
 // print writes findings by place, the worst first.
 func (p page) print(w io.Writer, quiet bool) {
-	for _, m := range append(slices.Clone(p.Masters), place{Master: "cluster", Findings: p.Cluster}) {
+	for _, m := range append(slices.Clone(p.Masters),
+		place{Master: "cluster", Findings: p.Cluster}) {
 		shown := false
 		for _, level := range worst {
 			for _, f := range m.Findings {
@@ -58,5 +59,6 @@ func (p page) print(w io.Writer, quiet bool) {
 			}
 		}
 	}
-	fmt.Fprintf(w, "%d errors, %d warnings, %d notices\n", p.count(checkup.Error), p.count(checkup.Warning), p.count(checkup.Notice))
+	fmt.Fprintf(w, "%d errors, %d warnings, %d notices\n", p.count(checkup.Error),
+		p.count(checkup.Warning), p.count(checkup.Notice))
 }

@@ -34,8 +34,8 @@ type migration struct {
 // say tells of a step that is done.
 func (m *migration) say(format string, args ...any) { fmt.Fprintf(m.out, format+"\n", args...) }
 
-// apply replaces Salt's master. Until Salt's master is stopped nothing but files of this package's own was written; from then on
-// a failure puts everything back.
+// apply replaces Salt's master. Until Salt's master is stopped nothing but files of this package's
+// own was written; from then on a failure puts everything back.
 func (m *migration) apply(ctx context.Context) error {
 	p, err := look(ctx, m.dir, m.salt, m.others, m.functions, os.Getenv)
 	if err != nil {
@@ -64,8 +64,10 @@ func (m *migration) apply(ctx context.Context) error {
 		return err
 	}
 	j := &journal{
-		Began: time.Now().UTC(), State: applying, Conf: filepath.Dir(o.ConfFile), Pki: o.KeysDir(), Sock: o.SockDir, Key: p.MasterKey,
-		Added: filepath.Join(filepath.Dir(o.ConfFile), "master.d", added), dir: stateDir(o.CacheDir),
+		Began: time.Now().UTC(), State: applying, Conf: filepath.Dir(o.ConfFile), Pki: o.KeysDir(),
+		Sock: o.SockDir, Key: p.MasterKey,
+		Added: filepath.Join(filepath.Dir(o.ConfFile), "master.d", added),
+		dir:   stateDir(o.CacheDir),
 	}
 	if err := m.keep(j, o); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
@@ -121,7 +123,8 @@ func (m *migration) keep(j *journal, o *config.Options) error {
 }
 
 // replace does the steps that change the box.
-func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, text string, wanted map[string]string) error {
+func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, text string,
+	wanted map[string]string) error {
 	if err := os.MkdirAll(filepath.Dir(j.Added), 0o755); err != nil {
 		return err
 	}
@@ -160,7 +163,8 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	if _, err := cli.Query(ctx, os.Getenv, m.dir, &jobs, "cluster.adopt_jobs"); err != nil {
 		return fmt.Errorf("take over jobs: %w", err)
 	}
-	m.say("took in  %d jobs with %d returns (%d files could not be read), and caches:\n%s", jobs.Jobs, jobs.Returns, jobs.Failed, indent(cached))
+	m.say("took in  %d jobs with %d returns (%d files could not be read), and caches:\n%s",
+		jobs.Jobs, jobs.Returns, jobs.Failed, indent(cached))
 	j.State = applied
 	if err := j.save(); err != nil {
 		return err
@@ -213,7 +217,8 @@ func (m *migration) until(ctx context.Context, check func() error) error {
 	}
 }
 
-// halt stops the master that runs, and waits until its process is gone: it removes its pidfile last.
+// halt stops the master that runs, and waits until its process is gone: it removes its pidfile
+// last.
 func (m *migration) halt(ctx context.Context, o *config.Options) error {
 	pid := process(o.PidFile)
 	if err := m.shell(ctx, m.stop); err != nil {
@@ -236,7 +241,8 @@ func (m *migration) freed(ctx context.Context, o *config.Options) error {
 		for _, port := range []int{o.PublishPort, o.RetPort} {
 			ln, err := new(net.ListenConfig).Listen(ctx, "tcp", o.ListenAddr(port))
 			if errors.Is(err, syscall.EADDRINUSE) {
-				return fmt.Errorf("the master that was stopped (--stop) still has %s", o.ListenAddr(port))
+				return fmt.Errorf("the master that was stopped (--stop) still has %s",
+					o.ListenAddr(port))
 			}
 			if err != nil {
 				return err
@@ -315,8 +321,10 @@ func (m *migration) sameKeys(ctx context.Context, wanted map[string]string) erro
 	})
 }
 
-// marks are files in sock_dir that say to Salt's clients that a master runs; Salt's master stops at a plain one.
-var marks = []string{"publish_pull.ipc", "workers.ipc", "master_event_pub.ipc", "master_event_pull.ipc"}
+// marks are files in sock_dir that say to Salt's clients that a master runs; Salt's master stops at
+// a plain one.
+var marks = []string{"publish_pull.ipc", "workers.ipc", "master_event_pub.ipc",
+	"master_event_pull.ipc"}
 
 func removeMarks(sock string) {
 	for _, name := range marks {
@@ -353,16 +361,18 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	return m.forget(j)
 }
 
-// aside moves the data of this master, which was stopped, to the journal. Data that stayed would count at the next apply in
-// place of the keys that Salt's master has by then.
+// aside moves the data of this master, which was stopped, to the journal. Data that stayed would
+// count at the next apply in place of the keys that Salt's master has by then.
 func (m *migration) aside(j *journal, data string) error {
 	if _, err := os.Stat(data); err == nil {
-		if err := os.Rename(data, filepath.Join(j.dir, fmt.Sprintf("data-%d", time.Now().UnixNano()))); err != nil {
+		if err := os.Rename(data, filepath.Join(j.dir,
+			fmt.Sprintf("data-%d", time.Now().UnixNano()))); err != nil {
 			return err
 		}
 	}
 	// Without it the keys in the folder are Salt's again, and the next apply takes them in.
-	if err := os.Remove(filepath.Join(j.Pki, keystore.JournalName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(j.Pki, keystore.JournalName)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -386,12 +396,14 @@ func (m *migration) rollback(ctx context.Context) error {
 		return err
 	}
 	if j == nil {
-		return fmt.Errorf("no migration is recorded in %s; nothing was changed", stateDir(o.CacheDir))
+		return fmt.Errorf("no migration is recorded in %s; nothing was changed",
+			stateDir(o.CacheDir))
 	}
 	keys, err := m.live(ctx)
 	switch {
 	case errors.Is(err, cli.ErrDown):
-		m.say("note     this master does not run: the keys in %s count, as it wrote them last", j.Pki)
+		m.say("note     this master does not run: the keys in %s count, as it wrote them last",
+			j.Pki)
 	case err != nil:
 		return fmt.Errorf("nothing was changed: %w", err)
 	default:
@@ -463,7 +475,8 @@ func (m *migration) masterKey(j *journal) error {
 		if err != nil {
 			return err
 		}
-		if err := copyFile(path, filepath.Join(j.Pki, filepath.Base(path)), info.Mode().Perm()); err != nil {
+		if err := copyFile(path, filepath.Join(j.Pki, filepath.Base(path)),
+			info.Mode().Perm()); err != nil {
 			return err
 		}
 	}

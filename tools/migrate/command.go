@@ -20,14 +20,16 @@ rollback  gives the box back to Salt's master, with the keys that were accepted 
 
 Options:
 %s
-Exit codes: 0 done, or everything works; 1 refused or failed, and Salt's master is as before; 3 (plan) it can be applied, and something
-is not as before; 64 the command line is wrong.
+Exit codes: 0 done, or everything works; 1 refused or failed, and Salt's master is as before; 3 (plan) it can be
+applied, and something is not as before; 64 the command line is wrong.
 
 Examples:
   clustermaster migrate plan
   clustermaster migrate plan --other /root/pki-of-master2 --json
-  clustermaster migrate apply --start 'apt-get install -y ./clustermaster_0.2.0_amd64.deb && systemctl start salt-master'
-  clustermaster migrate rollback --start 'apt-get install -y salt-master=3008.3 && systemctl start salt-master'
+  clustermaster migrate apply \
+    --start 'apt-get install -y ./clustermaster_0.2.0_amd64.deb && systemctl start salt-master'
+  clustermaster migrate rollback \
+    --start 'apt-get install -y salt-master=3008.3 && systemctl start salt-master'
 `
 
 // flags are what a command line says.
@@ -43,21 +45,28 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 	var f flags
 	set := pflag.NewFlagSet("migrate", pflag.ContinueOnError)
 	set.SetOutput(io.Discard)
-	set.StringVarP(&f.dir, "config-dir", "c", "", "folder of the file \"master\" (default /etc/salt)")
-	set.StringArrayVar(&f.others, "other", nil, "copy of the pki folder of another master, to compare keys with; may be given again")
+	set.StringVarP(&f.dir, "config-dir", "c", "",
+		"folder of the file \"master\" (default /etc/salt)")
+	set.StringArrayVar(&f.others, "other", nil,
+		"copy of the pki folder of another master, to compare keys with; may be given again")
 	set.StringVar(&f.salt, "salt-master", "salt-master", "Salt's program, asked for its release")
 	set.BoolVar(&f.json, "json", false, "plan: write JSON")
-	set.StringVar(&f.stop, "stop", "systemctl stop salt-master", "shell command that stops the master that runs")
-	set.StringVar(&f.start, "start", "systemctl start salt-master", "shell command that starts the other master")
-	set.StringVar(&f.undo, "undo", "systemctl start salt-master", "apply: shell command that starts Salt's master again if a step fails")
-	set.StringVar(&f.extra, "options", "", "apply: file of options to add in master.d, such as cluster_id, cluster_peers and cluster_secret")
+	set.StringVar(&f.stop, "stop", "systemctl stop salt-master",
+		"shell command that stops the master that runs")
+	set.StringVar(&f.start, "start", "systemctl start salt-master",
+		"shell command that starts the other master")
+	set.StringVar(&f.undo, "undo", "systemctl start salt-master",
+		"apply: shell command that starts Salt's master again if a step fails")
+	set.StringVar(&f.extra, "options", "",
+		"apply: file of options to add in master.d, such as cluster_id, cluster_peers and cluster_secret")
 	set.Float64Var(&f.wait, "wait", 120, "seconds that the started master may take")
 	err := set.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprintf(stdout, usage, set.FlagUsages())
 		return exitGood
-	case err == nil && (set.NArg() != 1 || !strings.Contains(" plan apply rollback ", " "+set.Arg(0)+" ")):
+	case err == nil && (set.NArg() != 1 ||
+		!strings.Contains(" plan apply rollback ", " "+set.Arg(0)+" ")):
 		err = errors.New("say plan, apply or rollback; --help tells more")
 	}
 	if err != nil {

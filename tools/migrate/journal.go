@@ -48,7 +48,8 @@ func readJournal(dir string) (*journal, error) {
 	}
 	j := &journal{dir: dir}
 	if err := json.Unmarshal(b, j); err != nil {
-		return nil, fmt.Errorf("%s: %w; what was there before is beside it, in the folder before", filepath.Join(dir, journalFile), err)
+		return nil, fmt.Errorf("%s: %w; what was there before is beside it, in the folder before",
+			filepath.Join(dir, journalFile), err)
 	}
 	return j, nil
 }

@@ -19,9 +19,12 @@ func (p *Plan) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "Master %s, %s (%s), configuration %s\n", p.Master, p.Setup, release, p.ConfFile)
 	fmt.Fprintf(w, "Founder: %s\nMaster key: %s\n", p.Founder, p.MasterKey)
-	fmt.Fprintf(w, "Keys: %d accepted, %d pending, %d rejected, %d denied\n", p.Keys["minions"], p.Keys["minions_pre"], p.Keys["minions_rejected"], p.Keys["minions_denied"])
-	fmt.Fprintf(w, "Taken over: keys of all states, %d jobs, data of %d minions, %d auto-sign stubs; not taken over: %d tokens\n", p.Caches.Jobs, p.Caches.Minions, p.Caches.Stubs, p.Caches.Tokens)
-	fmt.Fprintf(w, "Disk %s: %d MiB free, %d MiB needed\n", p.Disk.Path, p.Disk.Free>>20, p.Disk.Need>>20)
+	fmt.Fprintf(w, "Keys: %d accepted, %d pending, %d rejected, %d denied\n", p.Keys["minions"],
+		p.Keys["minions_pre"], p.Keys["minions_rejected"], p.Keys["minions_denied"])
+	fmt.Fprintf(w,
+		"Taken over: keys of all states, %d jobs, data of %d minions, %d auto-sign stubs; not taken over: %d tokens\n", p.Caches.Jobs, p.Caches.Minions, p.Caches.Stubs, p.Caches.Tokens)
+	fmt.Fprintf(w, "Disk %s: %d MiB free, %d MiB needed\n", p.Disk.Path, p.Disk.Free>>20,
+		p.Disk.Need>>20)
 	for _, port := range p.Ports {
 		state := "free"
 		if port.Text != "" {
@@ -67,7 +70,8 @@ func (p *Plan) print(w io.Writer) {
 	}
 	blockers := p.blockers()
 	if len(blockers) == 0 {
-		fmt.Fprintf(w, "\nNothing keeps this master from being replaced: clustermaster migrate apply\n")
+		fmt.Fprintf(w,
+			"\nNothing keeps this master from being replaced: clustermaster migrate apply\n")
 		return
 	}
 	fmt.Fprintf(w, "\nTo be changed before clustermaster migrate apply:\n")

@@ -80,13 +80,16 @@ type Caches struct {
 	Stubs   int `json:"autosign_stubs"`
 }
 
-// look makes a plan. others are copies of the pki folders of other masters; names the functions that templates here have.
-func look(ctx context.Context, dir, salt string, others, names []string, getenv func(string) string) (*Plan, error) {
+// look makes a plan. others are copies of the pki folders of other masters; names the functions
+// that templates here have.
+func look(ctx context.Context, dir, salt string, others, names []string,
+	getenv func(string) string) (*Plan, error) {
 	o, verdicts, err := config.Inspect(dir, getenv)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Master: o.ID, ConfFile: o.ConfFile, Options: verdicts, Keys: map[string]int{}, options: o, Modules: []Module{}, Conflicts: []Conflict{}, Errors: []string{}}
+	p := &Plan{Master: o.ID, ConfFile: o.ConfFile, Options: verdicts, Keys: map[string]int{},
+		options: o, Modules: []Module{}, Conflicts: []Conflict{}, Errors: []string{}}
 	p.Release = release(ctx, salt)
 	p.modules(names)
 	p.keys(others)
@@ -131,10 +134,13 @@ func (p *Plan) setup(others int) {
 	}
 }
 
-// Folders of file_roots whose Python files a master of Salt loads, and those that only minions load.
+// Folders of file_roots whose Python files a master of Salt loads, and those that only minions
+// load.
 var (
-	masterCode = []string{"_runners", "_engines", "_pillar", "_returners", "_wheel", "_tops", "_output", "_queues", "_renderers", "_roster", "_sdb", "_auth", "_tokens", "_fileserver", "_netapi", "_cache", "_executors"}
-	pipes      = []string{"jinja", "yaml", "json", "gpg", "py"}
+	masterCode = []string{"_runners", "_engines", "_pillar", "_returners", "_wheel", "_tops",
+		"_output", "_queues", "_renderers", "_roster", "_sdb", "_auth", "_tokens", "_fileserver",
+		"_netapi", "_cache", "_executors"}
+	pipes = []string{"jinja", "yaml", "json", "gpg", "py"}
 )
 
 var called = regexp.MustCompile(`(?:__salt__|salt)\[['"]([a-z_0-9]+\.[a-z_0-9]+)['"]\]|\bsalt\.([a-z_0-9]+\.[a-z_0-9]+)\(`)
@@ -142,7 +148,8 @@ var called = regexp.MustCompile(`(?:__salt__|salt)\[['"]([a-z_0-9]+\.[a-z_0-9]+)
 // maxFiles bounds how many files of roots are looked into.
 const maxFiles = 20000
 
-// modules looks for code that the master runs: its own modules, renderers and functions of templates.
+// modules looks for code that the master runs: its own modules, renderers and functions of
+// templates.
 func (p *Plan) modules(names []string) {
 	o := p.options
 	for _, env := range o.FileRoots {
@@ -150,7 +157,9 @@ func (p *Plan) modules(names []string) {
 			for _, sub := range masterCode {
 				found, _ := filepath.Glob(filepath.Join(dir, sub, "*.py"))
 				for _, path := range found {
-					p.Modules = append(p.Modules, Module{Path: path, Fate: config.Python, Text: "code of the master's; minions do not need it"})
+					p.Modules = append(p.Modules,
+						Module{Path: path, Fate: config.Python,
+							Text: "code of the master's; minions do not need it"})
 				}
 			}
 		}
@@ -158,7 +167,8 @@ func (p *Plan) modules(names []string) {
 	if ext, _ := o.Extra["extension_modules"].(string); ext != "" {
 		found, _ := filepath.Glob(filepath.Join(ext, "*", "*.py"))
 		for _, path := range found {
-			p.Modules = append(p.Modules, Module{Path: path, Fate: config.Python, Text: "code in extension_modules"})
+			p.Modules = append(p.Modules,
+				Module{Path: path, Fate: config.Python, Text: "code in extension_modules"})
 		}
 	}
 	files := 0
@@ -189,16 +199,23 @@ func (p *Plan) template(path string, names []string) {
 	sc.Buffer(nil, 1<<20)
 	for line := 1; sc.Scan(); line++ {
 		text := sc.Text()
-		if pipe, ok := strings.CutPrefix(text, "#!"); ok && line == 1 && strings.HasSuffix(path, ".sls") {
+		if pipe, ok := strings.CutPrefix(text, "#!"); ok && line == 1 &&
+			strings.HasSuffix(path, ".sls") {
 			for _, r := range strings.Split(pipe, "|") {
-				if name, _, _ := strings.Cut(strings.TrimSpace(r), " "); name != "" && !slices.Contains(pipes, name) {
-					p.Modules = append(p.Modules, Module{Path: path, Line: line, Fate: config.Refused, Text: "the renderer " + name + " is not built in: write it in jinja or py"})
+				if name, _, _ := strings.Cut(strings.TrimSpace(r), " "); name != "" &&
+					!slices.Contains(pipes, name) {
+					p.Modules = append(p.Modules,
+						Module{Path: path, Line: line, Fate: config.Refused,
+							Text: "the renderer " + name +
+								" is not built in: write it in jinja or py"})
 				}
 			}
 		}
 		for _, m := range called.FindAllStringSubmatch(text, -1) {
 			if name := m[1] + m[2]; !slices.Contains(names, name) {
-				p.Modules = append(p.Modules, Module{Path: path, Line: line, Fate: config.Python, Text: "the function " + name + " is not built in: the pillar would have an error in its place"})
+				p.Modules = append(p.Modules, Module{Path: path, Line: line, Fate: config.Python,
+					Text: "the function " + name +
+						" is not built in: the pillar would have an error in its place"})
 			}
 		}
 	}
@@ -224,15 +241,20 @@ func (p *Plan) keys(others []string) {
 			mine, both := own[id]
 			switch {
 			case !both && k.State == keystore.Accepted:
-				p.conflict(id, fmt.Sprintf("it is accepted in %s and not known here", dir), "copy "+filepath.Join(dir, "minions", id)+" into the folder minions here, or accept it later")
+				p.conflict(id, fmt.Sprintf("it is accepted in %s and not known here", dir),
+					"copy "+filepath.Join(dir, "minions", id)+
+						" into the folder minions here, or accept it later")
 			case both && mine.Pub != k.Pub:
-				p.conflict(id, fmt.Sprintf("its key here differs from that in %s", dir), "find out which the minion has (salt-call --local key.finger there), and delete the other")
+				p.conflict(id, fmt.Sprintf("its key here differs from that in %s", dir),
+					"find out which the minion has (salt-call --local key.finger there), and delete the other")
 			case both && mine.State != k.State:
-				p.conflict(id, fmt.Sprintf("it is in %s here and in %s in %s", mine.State, k.State, dir), "decide, and make both the same; what is here counts")
+				p.conflict(id, fmt.Sprintf("it is in %s here and in %s in %s", mine.State, k.State,
+					dir), "decide, and make both the same; what is here counts")
 			}
 		}
 		if a, b := masterPub(p.options.PkiDir), masterPub(dir); a != "" && b != "" && a != b {
-			p.conflict("master key", fmt.Sprintf("the master in %s has another key; minions that know only that one will refuse this master's", dir),
+			p.conflict("master key",
+				fmt.Sprintf("the master in %s has another key; minions that know only that one will refuse this master's", dir),
 				"decide whose key the cluster keeps (the founder's), and delete minion_master.pub on minions that know only the other")
 		}
 	}
@@ -252,7 +274,8 @@ func (p *Plan) read(dir string) (map[string]keystore.Key, bool) {
 	}
 	out := make(map[string]keystore.Key)
 	for _, k := range list {
-		if before, ok := out[k.ID]; ok && (k.State == keystore.Denied || before.State != keystore.Denied) {
+		if before, ok := out[k.ID]; ok &&
+			(k.State == keystore.Denied || before.State != keystore.Denied) {
 			continue
 		}
 		out[k.ID] = k
@@ -296,8 +319,10 @@ func (p *Plan) ports(ctx context.Context) {
 		option, addr string
 		salts        bool
 	}{
-		{"publish_port", o.ListenAddr(o.PublishPort), true}, {"ret_port", o.ListenAddr(o.RetPort), true},
-		{"cluster_pool_port", o.ListenAddr(o.ClusterPoolPort), o.ClusterID != ""}, {"health_listen", o.ResolveHealthListen(), false},
+		{"publish_port", o.ListenAddr(o.PublishPort), true},
+		{"ret_port", o.ListenAddr(o.RetPort), true},
+		{"cluster_pool_port", o.ListenAddr(o.ClusterPoolPort), o.ClusterID != ""},
+		{"health_listen", o.ResolveHealthListen(), false},
 		{"metrics_listen", o.ResolveMetricsListen(), false},
 	} {
 		port := Port{Option: n.option, Addr: n.addr, Free: true}
@@ -310,7 +335,8 @@ func (p *Plan) ports(ctx context.Context) {
 		case errors.Is(err, syscall.EADDRINUSE) && n.salts:
 			port.Text = "taken, likely by Salt's master, which is stopped first"
 		default:
-			port.Free, port.Text = false, fmt.Sprintf("%v; set %s otherwise, or stop the program that has it", err, n.option)
+			port.Free, port.Text = false,
+				fmt.Sprintf("%v; set %s otherwise, or stop the program that has it", err, n.option)
 		}
 		p.Ports = append(p.Ports, port)
 	}
@@ -337,16 +363,17 @@ func (p *Plan) caches() {
 	p.Disk.Path = o.CacheDir
 	var bytes uint64
 	count := func(sub string, each func(path string, d fs.DirEntry)) {
-		_ = filepath.WalkDir(filepath.Join(o.CacheDir, sub), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
+		_ = filepath.WalkDir(filepath.Join(o.CacheDir, sub),
+			func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return nil
+				}
+				if info, err := d.Info(); err == nil {
+					bytes += uint64(info.Size())
+				}
+				each(path, d)
 				return nil
-			}
-			if info, err := d.Info(); err == nil {
-				bytes += uint64(info.Size())
-			}
-			each(path, d)
-			return nil
-		})
+			})
 	}
 	count("jobs", func(_ string, d fs.DirEntry) {
 		if d.Name() == "jid" {
@@ -386,7 +413,8 @@ const (
 func (p *Plan) blockers() (list []string) {
 	list = append(list, p.Errors...)
 	for _, v := range p.Options {
-		if v.Fate == config.Refused || v.Fate == config.Python && v.Text != "" && !strings.HasPrefix(v.Text, "is not used") {
+		if v.Fate == config.Refused || v.Fate == config.Python && v.Text != "" &&
+			!strings.HasPrefix(v.Text, "is not used") {
 			list = append(list, fmt.Sprintf("%s: %s: %s", place(v), v.Option, v.Text))
 		}
 	}
@@ -396,13 +424,17 @@ func (p *Plan) blockers() (list []string) {
 		}
 	}
 	if p.Disk.Free < p.Disk.Need {
-		list = append(list, fmt.Sprintf("cachedir %s: %d MiB are free, and %d MiB are needed: free space there, or set cachedir elsewhere", p.Disk.Path, p.Disk.Free>>20, p.Disk.Need>>20))
+		list = append(list,
+			fmt.Sprintf("cachedir %s: %d MiB are free, and %d MiB are needed: free space there, or set cachedir elsewhere", p.Disk.Path, p.Disk.Free>>20, p.Disk.Need>>20))
 	}
 	if dir := p.options.DataDir(); holds(dir) {
-		list = append(list, dir+": data of this master are there already, and would count in place of Salt's keys; move the folder away")
+		list = append(list,
+			dir+
+				": data of this master are there already, and would count in place of Salt's keys; move the folder away")
 	}
 	if p.MasterKey == "" {
-		list = append(list, "there is no master key in "+p.options.PkiDir+": is this the box of the Salt master? -c names its configuration")
+		list = append(list, "there is no master key in "+p.options.PkiDir+
+			": is this the box of the Salt master? -c names its configuration")
 	}
 	return list
 }

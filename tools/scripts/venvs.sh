@@ -1,7 +1,7 @@
 #!/bin/bash
 # venvs.sh DIR [RELEASE...] - puts Salt releases, if none is named those that we
-# serve, into DIR/salt-<release>, for tests and the demo. Uses what is there
-# already. Exit code 1 if one is missing at the end.
+# serve, into DIR/salt-<release>, for tests and the demo. Keeps those that
+# are installed. Exit code 1 if one is missing at the end.
 set -u
 dir=${1:?usage: venvs.sh DIR [RELEASE...]}
 shift

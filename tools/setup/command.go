@@ -29,7 +29,8 @@ Examples:
 func Command(args []string, stdout, stderr io.Writer) int {
 	fs := pflag.NewFlagSet("init", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	peers := fs.String("peers", "", "addresses or host names of all masters, with commas; ID=ADDRESS gives one its id")
+	peers := fs.String("peers", "",
+		"addresses or host names of all masters, with commas; ID=ADDRESS gives one its id")
 	id := fs.String("cluster-id", "salt", "the cluster's name (option cluster_id)")
 	dir := fs.String("dir", "clustermaster-init", "folder to write to; it must not be there yet")
 	balancer := fs.String("balancer", "*", "address on which HAProxy takes minions")
@@ -77,20 +78,27 @@ cluster_peers:
 `
 
 func (c Cluster) next(w io.Writer, dir string) {
-	fmt.Fprintf(w, "Written to %s: a configuration for each of %d masters, and haproxy.cfg. Next:\n\n", dir, len(c.Masters))
+	fmt.Fprintf(w,
+		"Written to %s: a configuration for each of %d masters, and haproxy.cfg. Next:\n\n", dir,
+		len(c.Masters))
 	for _, m := range c.Masters {
-		fmt.Fprintf(w, "  scp -p %s root@%s:/etc/salt/master\n", filepath.Join(dir, m.Name, "master"), m.Addr)
+		fmt.Fprintf(w, "  scp -p %s root@%s:/etc/salt/master\n",
+			filepath.Join(dir, m.Name, "master"), m.Addr)
 	}
-	fmt.Fprintf(w, "\nOn each master:\n\n  clustermaster config check\n  systemctl enable --now salt-master\n")
+	fmt.Fprintf(w,
+		"\nOn each master:\n\n  clustermaster config check\n  systemctl enable --now salt-master\n")
 	fmt.Fprintf(w, "\nOn the balancer:\n\n  haproxy -c -f haproxy.cfg\n")
-	fmt.Fprintf(w, "\nOn any master, once all are up:\n\n  salt-run cluster.members\n  salt-key -L\n")
+	fmt.Fprintf(w,
+		"\nOn any master, once all are up:\n\n  salt-run cluster.members\n  salt-key -L\n")
 	switch n := len(c.Masters); {
 	case n == 1:
 		fmt.Fprintf(w, "\nOne master alone starts its cluster with `salt-master --found`, once.\n")
 	case n == 2:
-		fmt.Fprintf(w, "\nTwo masters: the death of either stops changes of keys and members. Three are recommended.\n")
+		fmt.Fprintf(w,
+			"\nTwo masters: the death of either stops changes of keys and members. Three are recommended.\n")
 	}
 	if _, err := os.Stat("/etc/salt/pki/master/minions"); err == nil {
-		fmt.Fprintf(w, "\nThis box has keys of a Salt master: the cluster takes them over from it, whichever master starts first.\n")
+		fmt.Fprintf(w,
+			"\nThis box has keys of a Salt master: the cluster takes them over from it, whichever master starts first.\n")
 	}
 }

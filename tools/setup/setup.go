@@ -36,8 +36,9 @@ var (
 	hostName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 )
 
-// ParseMasters reads addresses or host names with commas between them, each with an id before it as in
-// m1=10.0.0.1, or without one. Ids that are missing are host names, and master1, master2, ... for addresses.
+// ParseMasters reads addresses or host names with commas between them, each with an id before it as
+// in m1=10.0.0.1, or without one. Ids that are missing are host names, and master1, master2, ...
+// for addresses.
 func ParseMasters(list string) ([]lb.Server, error) {
 	var masters []lb.Server
 	names, addrs := make(map[string]bool), make(map[string]bool)
@@ -54,7 +55,8 @@ func ParseMasters(list string) ([]lb.Server, error) {
 		case err == nil:
 			addr = ip.String()
 		case !hostName.MatchString(addr):
-			return nil, fmt.Errorf("--peers: %q is no address and no host name; write them with commas, like 10.0.0.1,10.0.0.2,10.0.0.3", addr)
+			return nil,
+				fmt.Errorf("--peers: %q is no address and no host name; write them with commas, like 10.0.0.1,10.0.0.2,10.0.0.3", addr)
 		}
 		if name == "" {
 			if name = addr; err == nil {
@@ -62,7 +64,8 @@ func ParseMasters(list string) ([]lb.Server, error) {
 			}
 		}
 		if !plainName.MatchString(name) {
-			return nil, fmt.Errorf("--peers: %q can't be an id; use letters, digits, dots and dashes", name)
+			return nil,
+				fmt.Errorf("--peers: %q can't be an id; use letters, digits, dots and dashes", name)
 		}
 		if names[name] || addrs[addr] {
 			return nil, fmt.Errorf("--peers: %s is there twice; name each master once", word)
@@ -73,7 +76,8 @@ func ParseMasters(list string) ([]lb.Server, error) {
 	return masters, nil
 }
 
-// Write makes dir and in it ID/master for each master, mode 0600, and haproxy.cfg. It refuses a folder that is there.
+// Write makes dir and in it ID/master for each master, mode 0600, and haproxy.cfg. It refuses a
+// folder that is there.
 func (c Cluster) Write(dir string) error {
 	balancer, err := lb.FillIn(lb.HAProxy, c.Balancer, c.Masters)
 	if err != nil {
@@ -89,7 +93,8 @@ func (c Cluster) Write(dir string) error {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return fmt.Errorf("make folder: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(sub, "master"), []byte(c.Config(m)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(sub, "master"), []byte(c.Config(m)),
+			0o600); err != nil {
 			return fmt.Errorf("write configuration: %w", err)
 		}
 	}
@@ -103,7 +108,8 @@ func (c Cluster) Write(dir string) error {
 func (c Cluster) Config(m lb.Server) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# %s, one of %d masters of the cluster %s. Copy to /etc/salt/master, mode 0600.", m.Name, len(c.Masters), c.ID)
+	line("# %s, one of %d masters of the cluster %s. Copy to /etc/salt/master, mode 0600.", m.Name,
+		len(c.Masters), c.ID)
 	line("")
 	line("# This master: a name of its own, and the address of its ports.")
 	line("id: %s", quoted(m.Name))

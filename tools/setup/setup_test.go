@@ -22,7 +22,8 @@ func TestWrittenFilesAreGood(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		var out, errs strings.Builder
-		if code := Command([]string{"--peers", peers, "--dir", dir, "--balancer", "10.0.0.100"}, &out, &errs); code != 0 {
+		if code := Command([]string{"--peers", peers, "--dir", dir, "--balancer", "10.0.0.100"},
+			&out, &errs); code != 0 {
 			t.Fatalf("%s: exit %d, %s", peers, code, errs.String())
 		}
 		secret := ""
@@ -31,7 +32,8 @@ func TestWrittenFilesAreGood(t *testing.T) {
 			if err != nil || len(warnings) > 0 {
 				t.Fatalf("%s: %v %v", id, err, warnings)
 			}
-			if o.ID != id || len(o.PeerAddrs()) != len(strings.Fields(ids))-1 || !o.ClusterIsolatedFilesystem || o.ClusterID != "salt" {
+			if o.ID != id || len(o.PeerAddrs()) != len(strings.Fields(ids))-1 ||
+				!o.ClusterIsolatedFilesystem || o.ClusterID != "salt" {
 				t.Errorf("%s: id %s, peers %v", id, o.ID, o.PeerAddrs())
 			}
 			if s := o.ClusterSecret.Reveal(); len(s) < 40 || secret != "" && s != secret {
@@ -48,15 +50,21 @@ func TestWrittenFilesAreGood(t *testing.T) {
 			}
 		}
 		haproxy := filepath.Join(dir, "haproxy.cfg")
-		if b, err := os.ReadFile(haproxy); err != nil || strings.Contains(string(b), "server master1 192.0.2") || !strings.Contains(string(b), "bind 10.0.0.100:4505") {
+		if b, err := os.ReadFile(haproxy); err != nil ||
+			strings.Contains(string(b), "server master1 192.0.2") ||
+			!strings.Contains(string(b), "bind 10.0.0.100:4505") {
 			t.Errorf("haproxy.cfg: %v\n%s", err, b)
 		}
-		if program, err := exec.LookPath("haproxy"); err == nil && !strings.Contains(peers, "example") { // names must resolve
-			if text, err := exec.Command(program, "-c", "-f", haproxy).CombinedOutput(); err != nil {
+		// names must resolve
+		if program, err := exec.LookPath("haproxy"); err == nil &&
+			!strings.Contains(peers, "example") {
+			if text, err := exec.Command(program, "-c", "-f",
+				haproxy).CombinedOutput(); err != nil {
 				t.Errorf("%s: haproxy: %v\n%s", peers, err, text)
 			}
 		}
-		if code := Command([]string{"--peers", peers, "--dir", dir}, &out, &errs); code != 1 || !strings.Contains(errs.String(), "nothing was written") {
+		if code := Command([]string{"--peers", peers, "--dir", dir}, &out, &errs); code != 1 ||
+			!strings.Contains(errs.String(), "nothing was written") {
 			t.Errorf("written over: exit %d, %s", code, errs.String())
 		}
 	}
@@ -65,12 +73,14 @@ func TestWrittenFilesAreGood(t *testing.T) {
 func TestBadPeers(t *testing.T) {
 	t.Parallel()
 	for peers, part := range map[string]string{
-		"10.0.0.1,10.0.0.1": "twice", "a=10.0.0.1,a=10.0.0.2": "twice", "10.0.0.1,": "no address", "0.0.0.0": "no address of a single", "../x=10.0.0.1": "can't be an id",
+		"10.0.0.1,10.0.0.1": "twice", "a=10.0.0.1,a=10.0.0.2": "twice", "10.0.0.1,": "no address",
+		"0.0.0.0": "no address of a single", "../x=10.0.0.1": "can't be an id",
 		"a b": "no address and no host name",
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		var out, errs strings.Builder
-		if code := Command([]string{"--peers", peers, "--dir", dir}, &out, &errs); code != 1 || !strings.Contains(errs.String(), part) {
+		if code := Command([]string{"--peers", peers, "--dir", dir}, &out, &errs); code != 1 ||
+			!strings.Contains(errs.String(), part) {
 			t.Errorf("%s: exit %d, %q; want %q", peers, code, errs.String(), part)
 		}
 		if _, err := os.Stat(dir); err == nil {

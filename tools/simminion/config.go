@@ -46,8 +46,9 @@ type Config struct {
 	ReturnRetryTimer time.Duration // return_retry_timer (5 s), at most twice that
 	ReconDefault     time.Duration // recon_default (1 s)
 	ReconMax         time.Duration // recon_max (10 s)
-	// RequestSlots, if not nil, has a place for each request connection that may be open: the minions that share it open one
-	// for each request and close it, as those of Salt 3005 and before did. nil: the minion keeps one open, as today's do.
+	// RequestSlots, if not nil, has a place for each request connection that may be open: the
+	// minions that share it open one for each request and close it, as those of Salt 3005 and
+	// before did. nil: the minion keeps one open, as today's do.
 	RequestSlots chan struct{}
 
 	JIDQueue int // minion_jid_queue_hwm (100)
@@ -70,7 +71,8 @@ func (c Config) withDefaults() (Config, error) {
 	setTo(&c.Release, "3008.3")
 	setTo(&c.Version, 3)
 	if c.Version != 2 && c.Version != 3 {
-		errs = append(errs, fmt.Errorf("protocol version %d: only 2 and 3 are simulated", c.Version))
+		errs = append(errs, fmt.Errorf("protocol version %d: only 2 and 3 are simulated",
+			c.Version))
 	}
 	setTo(&c.EncAlgo, wire.EncSHA1)
 	setTo(&c.SigAlgo, wire.SigSHA1)

@@ -71,8 +71,9 @@ type fakeMaster struct {
 
 func newFakeMaster(t testing.TB) *fakeMaster {
 	t.Helper()
-	f := &fakeMaster{t: t, answers: map[string][]any{}, mute: map[string]int{}, returns: map[string][]value.Map{},
-		pubs: map[string]*wire.PublicKey{}, remotes: map[string]bool{}}
+	f := &fakeMaster{t: t, answers: map[string][]any{}, mute: map[string]int{},
+		returns: map[string][]value.Map{},
+		pubs:    map[string]*wire.PublicKey{}, remotes: map[string]bool{}}
 	f.rotate()
 	f.pub = transport.NewPubServer(transport.Limits{}, false, nil, nil)
 	requests := f.serve(func(ctx context.Context, ln net.Listener) error {
@@ -152,7 +153,8 @@ func (f *fakeMaster) Handle(_ context.Context, r transport.Request) ([]byte, err
 	}
 	switch request.Cmd {
 	case "_pillar":
-		return wire.PrivateReply(masterKey(), f.pubs[request.ID], e.EncAlgo, e.SigAlgo, request.Nonce, e.Version, "pillar",
+		return wire.PrivateReply(masterKey(), f.pubs[request.ID], e.EncAlgo, e.SigAlgo,
+			request.Nonce, e.Version, "pillar",
 			value.Map{{Key: "from", Value: "fake"}})
 	case "_minion_event":
 		f.events = append(f.events, load.String("tag"))
@@ -178,7 +180,8 @@ func (f *fakeMaster) auth(e wire.Envelope) ([]byte, error) {
 		if queue[0] == "bad load" {
 			return wire.ClearReply("bad load")
 		}
-		return wire.SignedAuth(masterKey(), e.SigAlgo, value.Map{{Key: "ret", Value: queue[0]}, {Key: "nonce", Value: nonce}})
+		return wire.SignedAuth(masterKey(), e.SigAlgo,
+			value.Map{{Key: "ret", Value: queue[0]}, {Key: "nonce", Value: nonce}})
 	}
 	pub, err := wire.ParsePublicKey(e.Clear.String("pub"))
 	if err != nil {
@@ -195,8 +198,10 @@ func (f *fakeMaster) auth(e wire.Envelope) ([]byte, error) {
 	aes, err1 := pub.Encrypt(e.EncAlgo, []byte(f.aes.String()))
 	session, err2 := pub.Encrypt(e.EncAlgo, []byte(f.session(id).String()))
 	sig, err3 := wire.KeySignature(masterKey(), f.aes)
-	load := value.Map{{Key: "enc", Value: "pub"}, {Key: "pub_key", Value: masterKey().Public().Text()},
-		{Key: "publish_port", Value: f.port}, {Key: "aes", Value: aes}, {Key: "session", Value: session}, {Key: "sig", Value: sig}, {Key: "nonce", Value: nonce}}
+	load := value.Map{{Key: "enc", Value: "pub"},
+		{Key: "pub_key", Value: masterKey().Public().Text()},
+		{Key: "publish_port", Value: f.port}, {Key: "aes", Value: aes},
+		{Key: "session", Value: session}, {Key: "sig", Value: sig}, {Key: "nonce", Value: nonce}}
 	if sealed := e.Clear.Bytes("token"); sealed != nil {
 		token, err := masterKey().Decrypt(e.EncAlgo, sealed)
 		if err != nil {
@@ -239,7 +244,8 @@ func (f *fakeMaster) again(jid, tgtType string, tgt, fun any, args []any) {
 	aes := f.aes
 	f.mu.Unlock()
 	payload, err := wire.Publication(wire.NewCrypticle(aes), masterKey(), wire.SigSHA1, value.Map{
-		{Key: "fun", Value: fun}, {Key: "arg", Value: args}, {Key: "tgt", Value: tgt}, {Key: "jid", Value: jid},
+		{Key: "fun", Value: fun}, {Key: "arg", Value: args}, {Key: "tgt", Value: tgt},
+		{Key: "jid", Value: jid},
 		{Key: "ret", Value: ""}, {Key: "tgt_type", Value: tgtType}, {Key: "user", Value: "root"}})
 	if err != nil {
 		f.t.Fatal(err)
@@ -291,8 +297,10 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // fast are a minion's settings for tests.
 func fast(t testing.TB, f *fakeMaster, id string) Config {
 	return Config{ID: id, Key: testKeys()[0], Master: f.addr, Log: logTo(t),
-		AcceptanceWait: 20 * time.Millisecond, AuthTimeout: 2 * time.Second, RequestTimeout: 300 * time.Millisecond,
-		ReturnRetryTimer: 10 * time.Millisecond, ReconDefault: 10 * time.Millisecond, ReconMax: 20 * time.Millisecond}
+		AcceptanceWait: 20 * time.Millisecond, AuthTimeout: 2 * time.Second,
+		RequestTimeout:   300 * time.Millisecond,
+		ReturnRetryTimer: 10 * time.Millisecond, ReconDefault: 10 * time.Millisecond,
+		ReconMax: 20 * time.Millisecond}
 }
 
 // start runs a minion until the test ends.

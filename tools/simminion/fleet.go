@@ -11,8 +11,9 @@ import (
 // Fleet is a number of minions that share a few keys.
 type Fleet struct {
 	Minions []*Minion
-	// Starting, if not 0, bounds how many are at one time between their start and their first start event: a master that
-	// gets the sign-ins of thousands at once answers many after they gave up, and then again.
+	// Starting, if not 0, bounds how many are at one time between their start and their first start
+	// event: a master that gets the sign-ins of thousands at once answers many after they gave up,
+	// and then again.
 	Starting int
 	perStep  time.Duration
 }
@@ -95,7 +96,8 @@ func (f *Fleet) WaitReady(ctx context.Context) error {
 		select {
 		case <-m.Ready():
 		case <-ctx.Done():
-			return fmt.Errorf("wait for minion %q, %d of %d are ready: %w", m.ID(), i, len(f.Minions), ctx.Err())
+			return fmt.Errorf("wait for minion %q, %d of %d are ready: %w", m.ID(), i,
+				len(f.Minions), ctx.Err())
 		}
 	}
 	return nil

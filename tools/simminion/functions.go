@@ -41,7 +41,8 @@ func (m *Minion) callFunction(ctx context.Context, c Call, args []any) outcome {
 		f = m.builtin(c.Fun)
 	}
 	if f == nil {
-		return outcome{value: "'" + c.Fun + "' is not available.", retcode: 1, success: false, out: "nested"}
+		return outcome{value: "'" + c.Fun + "' is not available.", retcode: 1, success: false,
+			out: "nested"}
 	}
 	val, err := f(ctx, c)
 	if err != nil {
@@ -62,7 +63,8 @@ func (m *Minion) builtin(fun string) Func {
 			if args == nil {
 				args = []any{}
 			}
-			return value.Map{{Key: "args", Value: args}, {Key: "kwargs", Value: append(value.Map{}, c.Kwargs...)}}, nil
+			return value.Map{{Key: "args", Value: args},
+				{Key: "kwargs", Value: append(value.Map{}, c.Kwargs...)}}, nil
 		}
 	case "test.sleep":
 		return sleep
@@ -152,11 +154,16 @@ func (m *Minion) runningJobs(except string) []any {
 
 // grains are few, but those that targets and pillar tops commonly use.
 func (m *Minion) grains() value.Map {
-	g := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "host", Value: m.cfg.ID}, {Key: "fqdn", Value: m.cfg.ID},
-		{Key: "nodename", Value: m.cfg.ID}, {Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Simulated"},
-		{Key: "os_family", Value: "Debian"}, {Key: "osarch", Value: "amd64"}, {Key: "cpuarch", Value: "x86_64"},
-		{Key: "num_cpus", Value: 1}, {Key: "mem_total", Value: 512}, {Key: "ipv4", Value: []any{"127.0.0.1"}},
-		{Key: "saltversion", Value: m.cfg.Release}, {Key: "pythonversion", Value: []any{3, 11, 0, "final", 0}}}
+	g := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "host", Value: m.cfg.ID},
+		{Key: "fqdn", Value: m.cfg.ID},
+		{Key: "nodename", Value: m.cfg.ID}, {Key: "kernel", Value: "Linux"},
+		{Key: "os", Value: "Simulated"},
+		{Key: "os_family", Value: "Debian"}, {Key: "osarch", Value: "amd64"},
+		{Key: "cpuarch", Value: "x86_64"},
+		{Key: "num_cpus", Value: 1}, {Key: "mem_total", Value: 512},
+		{Key: "ipv4", Value: []any{"127.0.0.1"}},
+		{Key: "saltversion", Value: m.cfg.Release},
+		{Key: "pythonversion", Value: []any{3, 11, 0, "final", 0}}}
 	for _, p := range m.cfg.Grains {
 		if key, ok := p.Key.(string); ok {
 			g = g.Set(key, p.Value)

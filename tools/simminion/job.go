@@ -79,12 +79,14 @@ func (m *Minion) run(ctx context.Context, jid string, load value.Map) {
 	if ctx.Err() != nil {
 		return
 	}
-	reply := value.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.cfg.ID}, {Key: "success", Value: r.success},
+	reply := value.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.cfg.ID},
+		{Key: "success", Value: r.success},
 		{Key: "return", Value: r.value}, {Key: "retcode", Value: r.retcode}}
 	if r.out != "" {
 		reply = append(reply, value.Pair{Key: "out", Value: r.out})
 	}
-	reply = append(reply, value.Pair{Key: "jid", Value: jid}, value.Pair{Key: "fun", Value: funs}, value.Pair{Key: "fun_args", Value: argList})
+	reply = append(reply, value.Pair{Key: "jid", Value: jid}, value.Pair{Key: "fun", Value: funs},
+		value.Pair{Key: "fun_args", Value: argList})
 	if user, ok := load.Get("user"); ok && m.cfg.Version > 2 {
 		reply = append(reply, value.Pair{Key: "user", Value: user})
 	}
@@ -111,7 +113,8 @@ func (m *Minion) sendReturn(ctx context.Context, load value.Map) {
 			m.counts.lost.Add(1)
 			return
 		}
-		if err := pause(ctx, between(m.cfg.ReturnRetryTimer, 2*m.cfg.ReturnRetryTimer)); err != nil {
+		if err := pause(ctx, between(m.cfg.ReturnRetryTimer,
+			2*m.cfg.ReturnRetryTimer)); err != nil {
 			return
 		}
 	}

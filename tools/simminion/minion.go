@@ -55,7 +55,8 @@ type Minion struct {
 	jobs   sync.WaitGroup
 	slots  chan struct{}
 	counts struct {
-		signIns, pending, jobs, duplicates, foreign, undecoded, returns, lost, reconnects atomic.Int64
+		signIns, pending, jobs, duplicates, foreign, undecoded, returns, lost,
+		reconnects atomic.Int64
 	}
 }
 
@@ -75,7 +76,8 @@ func New(cfg Config) (*Minion, error) {
 		return nil, fmt.Errorf("simulate minion: %w", err)
 	}
 	m := &Minion{cfg: cfg, ready: make(chan struct{}), slots: make(chan struct{}, cfg.MaxJobs)}
-	m.sender = wire.Sender{Version: cfg.Version, ID: cfg.ID, EncAlgo: cfg.EncAlgo, SigAlgo: cfg.SigAlgo}
+	m.sender = wire.Sender{Version: cfg.Version, ID: cfg.ID, EncAlgo: cfg.EncAlgo,
+		SigAlgo: cfg.SigAlgo}
 	if cfg.Version > 2 {
 		m.sender.Tok = cfg.Key.tok
 	}
@@ -219,12 +221,14 @@ func (m *Minion) start(ctx context.Context, subscribed <-chan struct{}, withPill
 			m.cfg.Log.Debug("fetch pillar", "err", err)
 		}
 	}
-	text := "Minion " + m.cfg.ID + " started at " + time.Now().UTC().Format("Mon Jan _2 15:04:05 2006")
+	text := "Minion " + m.cfg.ID + " started at " +
+		time.Now().UTC().Format("Mon Jan _2 15:04:05 2006")
 	if err := m.fire(ctx, "minion_start", text); err != nil {
 		m.cfg.Log.Debug("fire start event", "err", err)
 	}
 	if m.cfg.registersResources() {
-		load := value.Map{{Key: "cmd", Value: "_register_resources"}, {Key: "resources", Value: value.Map{}},
+		load := value.Map{{Key: "cmd", Value: "_register_resources"},
+			{Key: "resources", Value: value.Map{}},
 			{Key: "resource_grains", Value: value.Map{}}, {Key: "id", Value: m.cfg.ID}}
 		if _, err := m.call(ctx, load); err != nil {
 			m.cfg.Log.Debug("register resources", "err", err)
@@ -249,7 +253,8 @@ func (m *Minion) start(ctx context.Context, subscribed <-chan struct{}, withPill
 
 // fire sends an event to the master.
 func (m *Minion) fire(ctx context.Context, tag, data string) error {
-	load := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "cmd", Value: "_minion_event"}, {Key: "pretag", Value: nil}}
+	load := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "cmd", Value: "_minion_event"},
+		{Key: "pretag", Value: nil}}
 	if m.cfg.Version < 3 {
 		load = append(load, value.Pair{Key: "tok", Value: m.cfg.Key.tok})
 	}

@@ -20,7 +20,8 @@ func TestStartOrder(t *testing.T) {
 		version  int
 		commands []string
 	}{
-		{"3008.3", 3, []string{"_auth", "_pillar", "_minion_event", "_register_resources", "_minion_event"}},
+		{"3008.3", 3, []string{"_auth", "_pillar", "_minion_event", "_register_resources",
+			"_minion_event"}},
 		{"3006.28", 3, []string{"_auth", "_pillar", "_minion_event", "_minion_event"}},
 	} {
 		f := newFakeMaster(t)
@@ -109,23 +110,29 @@ func TestJobs(t *testing.T) {
 	}{
 		{"ping", "test.ping", nil, true, int64(0), true, ""},
 		{"echo", "test.echo", []any{"héllo"}, "héllo", int64(0), true, ""},
-		{"arg", "test.arg", []any{"x", yes}, value.Map{{Key: "args", Value: []any{"x"}}, {Key: "kwargs", Value: value.Map{{Key: "a", Value: int64(1)}}}}, int64(0), true, ""},
+		{"arg", "test.arg", []any{"x", yes},
+			value.Map{{Key: "args", Value: []any{"x"}},
+				{Key: "kwargs", Value: value.Map{{Key: "a", Value: int64(1)}}}}, int64(0),
+			true, ""},
 		{"sleep", "test.sleep", []any{0.01}, true, int64(0), true, ""},
 		{"version", "test.version", nil, "3008.3", int64(0), true, ""},
 		{"unknown", "nosuch.fun", nil, "'nosuch.fun' is not available.", int64(1), false, "nested"},
-		{"missing argument", "test.echo", nil, "ERROR: test.echo: argument text is missing", int64(1), false, "nested"},
+		{"missing argument", "test.echo", nil, "ERROR: test.echo: argument text is missing",
+			int64(1), false, "nested"},
 		{"compound", []any{"test.ping", "test.echo"}, []any{[]any{}, []any{"b"}},
 			value.Map{{Key: "test.ping", Value: true}, {Key: "test.echo", Value: "b"}},
 			value.Map{{Key: "test.ping", Value: int64(0)}, {Key: "test.echo", Value: int64(0)}},
 			value.Map{{Key: "test.ping", Value: true}, {Key: "test.echo", Value: true}}, ""},
-		{"no job", "saltutil.find_job", []any{"20200101000000000000"}, value.Map{}, int64(0), true, ""},
+		{"no job", "saltutil.find_job", []any{"20200101000000000000"}, value.Map{}, int64(0),
+			true, ""},
 		{"nothing runs", "saltutil.running", nil, []any{}, int64(0), true, ""},
 	} {
 		got := f.returned(f.publish("glob", "web*", tt.fun, tt.args...), 1)["web1"]
 		ret, _ := got.Get("return")
 		retcode, _ := got.Get("retcode")
 		success, _ := got.Get("success")
-		if !reflect.DeepEqual(ret, tt.ret) || !reflect.DeepEqual(retcode, tt.retcode) || !reflect.DeepEqual(success, tt.success) || got.String("out") != tt.outputter {
+		if !reflect.DeepEqual(ret, tt.ret) || !reflect.DeepEqual(retcode, tt.retcode) ||
+			!reflect.DeepEqual(success, tt.success) || got.String("out") != tt.outputter {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -155,9 +162,12 @@ func TestTargets(t *testing.T) {
 	}{
 		{"glob", "web?.*", true}, {"glob", "db*", false}, {"glob", "[!d]eb1.example", true},
 		{"pcre", `web\d`, true}, {"pcre", "example", false},
-		{"list", []any{"db1", "web1.example"}, true}, {"list", []any{"db1"}, false}, {"list", "db1,web1.example", true},
-		{"grain", "os:Simul*", true}, {"grain", "os:Debian", false}, {"compound", "G@os:Simulated and web*", true},
-		{"compound", "G@os:Simulated and db*", false}, {"pillar", "from:fake", true}, {"pillar", "from:other", false},
+		{"list", []any{"db1", "web1.example"}, true}, {"list", []any{"db1"}, false},
+		{"list", "db1,web1.example", true},
+		{"grain", "os:Simul*", true}, {"grain", "os:Debian", false},
+		{"compound", "G@os:Simulated and web*", true},
+		{"compound", "G@os:Simulated and db*", false}, {"pillar", "from:fake", true},
+		{"pillar", "from:other", false},
 		{"nosuch", "*", false},
 	} {
 		before := m.Counts()
@@ -208,7 +218,8 @@ func TestKeysRotate(t *testing.T) {
 		f.mu.Unlock()
 		f.returned(f.publish("glob", "*", "test.ping"), 1)
 		if want := int64(version); m.Counts().SignIns != want {
-			t.Errorf("version %d: %d sign-ins after the session changed, want %d", version, m.Counts().SignIns, want)
+			t.Errorf("version %d: %d sign-ins after the session changed, want %d", version,
+				m.Counts().SignIns, want)
 		}
 		eventually(t, "both taken", func() bool { return m.Counts().Returns == 2 })
 	}
@@ -252,11 +263,18 @@ func TestPublishConnectionLost(t *testing.T) {
 		ready(t, m)
 		f.returned(f.publish("glob", "*", "test.ping"), 1)
 		relay.cut(func() {
-			eventually(t, "lost", func() bool { return m.Counts().Reconnects == 1 && f.pub.Subscribers() == 0 })
+			eventually(t, "lost", func() bool {
+				return m.Counts().Reconnects == 1 &&
+					f.pub.Subscribers() == 0
+			})
 		})
 		eventually(t, "back", func() bool { return f.pub.Subscribers() == 1 })
 		f.returned(f.publish("glob", "*", "test.ping"), 1)
-		eventually(t, "start events", func() bool { _, events := f.seen(); return len(events) == tt.events })
+		eventually(t, "start events", func() bool {
+			_,
+				events := f.seen()
+			return len(events) == tt.events
+		})
 		if n := m.Counts().SignIns; n != int64(tt.signIns) {
 			t.Errorf("%s: %d sign-ins, want %d", tt.release, n, tt.signIns)
 		}
@@ -271,7 +289,8 @@ func TestFleet(t *testing.T) {
 	f := newFakeMaster(t)
 	const n = 50
 	template := fast(t, f, "")
-	template.Log, template.RequestTimeout, template.LocalAddr = nil, 20*time.Second, net.IPv4(127, 0, 0, 2)
+	template.Log, template.RequestTimeout, template.LocalAddr = nil, 20*time.Second, net.IPv4(127,
+		0, 0, 2)
 	template.RequestSlots, template.NoPillar = make(chan struct{}, 2), true
 	fleet, err := NewFleet(template, "m", n, testKeys(), 1000)
 	if err != nil {
@@ -320,7 +339,8 @@ func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []Config{
 		{ID: "", Key: testKeys()[0], Master: "h:1"}, {ID: "a/b", Key: testKeys()[0], Master: "h:1"},
-		{ID: "m", Master: "h:1"}, {ID: "m", Key: testKeys()[0], Master: "h"}, {ID: "m", Key: testKeys()[0], Master: "h:1", Version: 1},
+		{ID: "m", Master: "h:1"}, {ID: "m", Key: testKeys()[0], Master: "h"},
+		{ID: "m", Key: testKeys()[0], Master: "h:1", Version: 1},
 	} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)

@@ -95,7 +95,8 @@ func (m *Minion) authRequest() (wire.AuthRequest, error) {
 	if err != nil {
 		return wire.AuthRequest{}, err
 	}
-	a := wire.AuthRequest{Version: m.cfg.Version, ID: m.cfg.ID, Key: m.cfg.Key.Private, Nonce: nonce,
+	a := wire.AuthRequest{Version: m.cfg.Version, ID: m.cfg.ID, Key: m.cfg.Key.Private,
+		Nonce:   nonce,
 		EncAlgo: m.cfg.EncAlgo, SigAlgo: m.cfg.SigAlgo, Master: m.cfg.MasterKey}
 	if c := m.crypt.Load(); c != nil {
 		a.Master = c.master
@@ -142,7 +143,8 @@ func (m *Minion) accept(a wire.AuthAnswer) {
 // attempt sends one request on *client, which it connects if need be, and waits. As
 // with libzmq nothing tells that a connection broke after the request was sent: the
 // time runs out. The caller closes the client after an error.
-func (m *Minion) attempt(ctx context.Context, client **transport.RequestClient, packed []byte, timeout time.Duration) ([]byte, error) {
+func (m *Minion) attempt(ctx context.Context, client **transport.RequestClient, packed []byte,
+	timeout time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if *client != nil {
@@ -186,7 +188,8 @@ func (m *Minion) call(ctx context.Context, load value.Map) (value.Raw, error) {
 
 // sealed makes request_channel_tries attempts. A reply that doesn't open means that
 // the keys changed: sign in and repeat, once.
-func (m *Minion) sealed(ctx context.Context, client **transport.RequestClient, load value.Map) (value.Raw, error) {
+func (m *Minion) sealed(ctx context.Context, client **transport.RequestClient,
+	load value.Map) (value.Raw, error) {
 	var errLast error
 	signedIn := false
 	for try := 0; try < m.cfg.RequestTries; try++ {
@@ -237,8 +240,10 @@ func (m *Minion) fetchPillar(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	load := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "grains", Value: m.grains()}, {Key: "saltenv", Value: nil},
-		{Key: "pillarenv", Value: nil}, {Key: "pillar_override", Value: value.Map{}}, {Key: "extra_minion_data", Value: value.Map{}},
+	load := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "grains", Value: m.grains()},
+		{Key: "saltenv", Value: nil},
+		{Key: "pillarenv", Value: nil}, {Key: "pillar_override", Value: value.Map{}},
+		{Key: "extra_minion_data", Value: value.Map{}},
 		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"}}
 	var client *transport.RequestClient
 	defer func() {

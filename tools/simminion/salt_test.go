@@ -51,7 +51,8 @@ func TestUnderRealMaster(t *testing.T) {
 			pub, ret := freePorts(t)
 			config := fmt.Sprintf("root_dir: %s\ninterface: 127.0.0.1\npublish_port: %d\nret_port: %d\nauto_accept: true\n"+
 				"worker_threads: 2\nkeysize: 2048\nlog_level: warning\nzmq_filtering: true\nenable_fqdns_grains: false\nid: real\n", dir, pub, ret)
-			if err := os.WriteFile(filepath.Join(dir, "master"), []byte(config), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "master"), []byte(config),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			master := exec.Command(program, "-c", dir)
@@ -62,7 +63,8 @@ func TestUnderRealMaster(t *testing.T) {
 			}
 			t.Cleanup(func() {
 				syscall.Kill(-master.Process.Pid, syscall.SIGTERM)
-				ended := time.AfterFunc(10*time.Second, func() { syscall.Kill(-master.Process.Pid, syscall.SIGKILL) })
+				ended := time.AfterFunc(10*time.Second,
+					func() { syscall.Kill(-master.Process.Pid, syscall.SIGKILL) })
 				defer ended.Stop()
 				master.Wait()
 			})
@@ -70,8 +72,10 @@ func TestUnderRealMaster(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			var fleet Fleet
 			for i, release := range []string{"3006.28", "3007.15", "3008.3"} {
-				cfg := Config{ID: fmt.Sprintf("sim%d", i+1), Key: testKeys()[i%2], Master: fmt.Sprintf("127.0.0.1:%d", ret), Log: logTo(t),
-					Release: release, AcceptanceWait: time.Second, CheckSignatures: true, Filtering: release == "3006.28"}
+				cfg := Config{ID: fmt.Sprintf("sim%d", i+1), Key: testKeys()[i%2],
+					Master: fmt.Sprintf("127.0.0.1:%d", ret), Log: logTo(t),
+					Release: release, AcceptanceWait: time.Second, CheckSignatures: true,
+					Filtering: release == "3006.28"}
 				if release == "3008.3" {
 					cfg.EncAlgo, cfg.SigAlgo = "OAEP-SHA224", "PKCS1v15-SHA224"
 				}
@@ -96,20 +100,27 @@ func TestUnderRealMaster(t *testing.T) {
 				args []string
 				want map[string]any
 			}{
-				{[]string{"sim*", "test.ping"}, map[string]any{"sim1": true, "sim2": true, "sim3": true}},
-				{[]string{"-L", "sim2,sim3", "test.echo", "hi"}, map[string]any{"sim2": "hi", "sim3": "hi"}},
-				{[]string{"-E", "sim[13]", "test.version"}, map[string]any{"sim1": "3006.28", "sim3": "3008.3"}},
+				{[]string{"sim*", "test.ping"},
+					map[string]any{"sim1": true, "sim2": true, "sim3": true}},
+				{[]string{"-L", "sim2,sim3", "test.echo", "hi"},
+					map[string]any{"sim2": "hi", "sim3": "hi"}},
+				{[]string{"-E", "sim[13]", "test.version"},
+					map[string]any{"sim1": "3006.28", "sim3": "3008.3"}},
 			} {
 				var stdout bytes.Buffer
-				cmd := exec.CommandContext(ctx, filepath.Join(bin, "salt"), append([]string{"-c", dir, "--out=json", "--static", "-t", "10"}, tt.args...)...)
+				cmd := exec.CommandContext(ctx, filepath.Join(bin, "salt"),
+					append([]string{"-c", dir, "--out=json", "--static", "-t", "10"},
+						tt.args...)...)
 				cmd.Stdout, cmd.Stderr = &stdout, testLog{t}
 				err := cmd.Run()
 				var got map[string]any
-				if errJSON := json.Unmarshal(stdout.Bytes(), &got); err != nil || errJSON != nil || !reflect.DeepEqual(got, tt.want) {
+				if errJSON := json.Unmarshal(stdout.Bytes(), &got); err != nil || errJSON != nil ||
+					!reflect.DeepEqual(got, tt.want) {
 					t.Errorf("salt %q: %v, %v: %s", tt.args, err, errJSON, stdout.String())
 				}
 			}
-			if c := fleet.Counts(); c.Undecoded != 0 || c.Lost != 0 || fleet.Minions[0].Pillar() == nil {
+			if c := fleet.Counts(); c.Undecoded != 0 || c.Lost != 0 ||
+				fleet.Minions[0].Pillar() == nil {
 				t.Errorf("%+v", c)
 			}
 		})

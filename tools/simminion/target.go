@@ -28,7 +28,8 @@ func (m *Minion) isTarget(load value.Map) bool {
 		}
 		return false
 	default:
-		found, err := target.Match(context.Background(), kind, tgt, load.String("delimiter"), own{m}, true)
+		found, err := target.Match(context.Background(), kind, tgt, load.String("delimiter"),
+			own{m}, true)
 		return err == nil && len(found.Minions) > 0
 	}
 }
@@ -42,10 +43,14 @@ func (o own) AcceptedIDs() []string        { return []string{o.cfg.ID} }
 func (o own) DataCache() bool              { return true }
 func (o own) Nodegroup(string) (any, bool) { return nil, false }
 
-func (o own) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
+func (o own) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string,
+	error) {
 	j := q.Judge()
 	fn(o.cfg.ID, j.Minion(false, o.grains()))
-	if !slices.ContainsFunc(q.Terms, func(t target.Term) bool { return strings.HasPrefix(t.Kind, "pillar") }) {
+	if !slices.ContainsFunc(q.Terms, func(t target.Term) bool {
+		return strings.HasPrefix(t.Kind,
+			"pillar")
+	}) {
 		return "", nil
 	}
 	pillar, err := value.UnpackMap(o.Pillar())

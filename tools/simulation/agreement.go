@@ -15,15 +15,16 @@ type Agreement struct {
 	Minions int
 	// EntryBytes is the mean length of a log entry that stores a new key.
 	EntryBytes float64
-	// NewKeys is how many such entries one processor decodes and applies in a second: more a master can't take in, however
-	// fast disk and network are.
+	// NewKeys is how many such entries one processor decodes and applies in a second: more a master
+	// can't take in, however fast disk and network are.
 	NewKeys float64
 	// Known is how many look-ups of a known key it does in a second; those write nothing.
 	Known float64
 	// Accept is how long one command takes that accepts all of them, AcceptBytes its length.
 	Accept      time.Duration
 	AcceptBytes int
-	// Heap is what the state holds, in bytes; SnapshotBytes what it is on disk; the times are those of writing and reading it.
+	// Heap is what the state holds, in bytes; SnapshotBytes what it is on disk; the times are those
+	// of writing and reading it.
 	Heap           uint64
 	SnapshotBytes  int
 	Write, Restore time.Duration
@@ -36,10 +37,12 @@ var at = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // publicKey makes a text as long as a minion's public key.
 func publicKey(i int) string {
-	return "-----BEGIN PUBLIC KEY-----\n" + strings.Repeat(fmt.Sprintf("%08x", i), 49) + "\n-----END PUBLIC KEY-----"
+	return "-----BEGIN PUBLIC KEY-----\n" + strings.Repeat(fmt.Sprintf("%08x", i), 49) +
+		"\n-----END PUBLIC KEY-----"
 }
 
-// Agree founds a cluster of some masters, has minions offer their keys, accepts them and takes a snapshot.
+// Agree founds a cluster of some masters, has minions offer their keys, accepts them and takes a
+// snapshot.
 func Agree(masters, minions int) (Agreement, error) {
 	a := Agreement{Minions: minions}
 	before := heap()
@@ -81,7 +84,8 @@ func Agree(masters, minions int) (Agreement, error) {
 	a.EntryBytes = float64(bytes) / float64(minions)
 
 	start = time.Now()
-	r, n, err := apply(&fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: ids, From: fsm.StateSet(fsm.KeyPending), At: at})
+	r, n, err := apply(&fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: ids,
+		From: fsm.StateSet(fsm.KeyPending), At: at})
 	if err != nil {
 		return a, err
 	}
@@ -107,13 +111,16 @@ func found(masters int, apply func(fsm.Command) (fsm.Result, int, error)) error 
 	var nodes []string
 	for i, node := range Members(masters) {
 		id, incarnation, _ := strings.Cut(node, "/")
-		m := fsm.Member{Node: node, ID: id, Incarnation: incarnation, Addr: fmt.Sprintf("10.1.%d.%d:4520", i/250, i%250+1), SPKI: [32]byte{byte(i), byte(i >> 8), 1}}
+		m := fsm.Member{Node: node, ID: id, Incarnation: incarnation,
+			Addr: fmt.Sprintf("10.1.%d.%d:4520", i/250, i%250+1), SPKI: [32]byte{byte(i),
+				byte(i >> 8), 1}}
 		nodes = append(nodes, node)
 		var err error
 		if i == 0 {
 			_, _, err = apply(&fsm.Found{
-				Cluster: fsm.Cluster{UUID: strings.Repeat("0", 32), ClusterID: "simulated", ClusterKey: "key", JoinKey: make([]byte, 32), Partitions: 256},
-				Member:  m, AES: strings.Repeat("A", 76), Session: make([]byte, 32), At: at,
+				Cluster: fsm.Cluster{UUID: strings.Repeat("0", 32), ClusterID: "simulated",
+					ClusterKey: "key", JoinKey: make([]byte, 32), Partitions: 256},
+				Member: m, AES: strings.Repeat("A", 76), Session: make([]byte, 32), At: at,
 			})
 		} else if _, _, err = apply(&fsm.PutMember{Member: m, At: at}); err == nil {
 			_, _, err = apply(&fsm.SetRing{Epoch: uint64(i) + 1, Members: nodes, At: at})

@@ -17,8 +17,8 @@ type Placement struct {
 	// MostMinions is how many minions' data the fullest master holds, over the mean.
 	MostMinions float64
 
-	// Copies of minions' data that are fetched when one master more joins, over all copies, and the same for one that is
-	// removed; Ideal is the share of that master if all had the same.
+	// Copies of minions' data that are fetched when one master more joins, over all copies, and the
+	// same for one that is removed; Ideal is the share of that master if all had the same.
 	Join, Leave, IdealJoin, IdealLeave float64
 	// JoinMost is the share of all copies that the joiner itself fetches.
 	JoinMost float64
@@ -63,7 +63,8 @@ func Place(masters int, weight []int) (Placement, error) {
 				load += weight[i]
 			}
 		}
-		p.LeastPartitions, p.MostPartitions = min(p.LeastPartitions, owned), max(p.MostPartitions, owned)
+		p.LeastPartitions, p.MostPartitions = min(p.LeastPartitions,
+			owned), max(p.MostPartitions, owned)
 		p.MeanPartitions += float64(owned) / float64(masters)
 		p.MostMinions = max(p.MostMinions, float64(load))
 	}
@@ -78,7 +79,8 @@ func Place(masters int, weight []int) (Placement, error) {
 	after := float64(p.Minions * more.Replicas())
 	p.Join, p.JoinMost = moved/after, own/after
 	// Below three masters one more also makes one more copy of everything.
-	p.IdealJoin = max(1/float64(masters+1), float64(more.Replicas()-now.Replicas())/float64(more.Replicas()))
+	p.IdealJoin = max(1/float64(masters+1),
+		float64(more.Replicas()-now.Replicas())/float64(more.Replicas()))
 	if masters > 1 {
 		fewer := hashring.New(members[1:masters], partitions, hashring.MaxReplicas, 3)
 		if moved, _, err = volume(now, fewer, weight, ""); err != nil {

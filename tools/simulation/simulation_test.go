@@ -11,8 +11,9 @@ import (
 	"clustermaster/hashring"
 )
 
-// What the text says of placement holds for any size: all copies are placed, no master is empty or far above the mean
-// up to 20 masters, and a change moves about the share of the one that comes or goes.
+// What the text says of placement holds for any size: all copies are placed, no master is empty or
+// far above the mean up to 20 masters, and a change moves about the share of the one that comes or
+// goes.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
 	weight := Weigh(50_000, hashring.DefaultPartitions)
@@ -21,10 +22,13 @@ func TestPlacement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := float64(256*min(n, 3)) / float64(n); p.MeanPartitions < want-0.001 || p.MeanPartitions > want+0.001 || p.Minions != 50_000 {
-			t.Errorf("%d masters: %.3f partitions of %d minions, want %.3f", n, p.MeanPartitions, p.Minions, want)
+		if want := float64(256*min(n, 3)) / float64(n); p.MeanPartitions < want-0.001 ||
+			p.MeanPartitions > want+0.001 || p.Minions != 50_000 {
+			t.Errorf("%d masters: %.3f partitions of %d minions, want %.3f", n, p.MeanPartitions,
+				p.Minions, want)
 		}
-		if p.LeastPartitions < 1 || n <= 20 && (p.MostMinions > 1.4 || float64(p.LeastPartitions) < 0.5*p.MeanPartitions) {
+		if p.LeastPartitions < 1 || n <= 20 &&
+			(p.MostMinions > 1.4 || float64(p.LeastPartitions) < 0.5*p.MeanPartitions) {
 			t.Errorf("%d masters are out of balance: %+v", n, p)
 		}
 		if p.Join > 1.5*p.IdealJoin || p.JoinMost > p.Join || p.Leave > 1.6*p.IdealLeave+0.001 {
@@ -43,7 +47,8 @@ func TestAgreement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Refused != 0 || a.NewKeys <= 0 || a.Known <= 0 || a.SnapshotBytes < 2000*400 || a.EntryBytes < 400 || a.EntryBytes > 700 {
+	if a.Refused != 0 || a.NewKeys <= 0 || a.Known <= 0 || a.SnapshotBytes < 2000*400 ||
+		a.EntryBytes < 400 || a.EntryBytes > 700 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -52,17 +57,22 @@ func TestCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var stdout, stderr bytes.Buffer
-	if code := Command(t.Context(), []string{"--masters", "1,3,5", "--minions", "100,200", "--docs", dir}, &stdout, &stderr); code != 0 {
+	if code := Command(t.Context(), []string{"--masters", "1,3,5", "--minions", "100,200", "--docs",
+		dir}, &stdout, &stderr); code != 0 {
 		t.Fatal(code, stderr.String())
 	}
-	for name, want := range map[string]string{"scale.md": "| 5 | 144, 153.6, 165 |", "scale-balance.svg": "</svg>", "scale-transfer.svg": "</svg>", "scale-state.svg": "</svg>"} {
-		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(b), want) {
+	for name, want := range map[string]string{"scale.md": "| 5 | 144, 153.6, 165 |",
+		"scale-balance.svg": "</svg>", "scale-transfer.svg": "</svg>",
+		"scale-state.svg": "</svg>"} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil ||
+			!strings.Contains(string(b), want) {
 			t.Errorf("%s: %v\n%s", name, err, b)
 		}
 	}
 	for _, args := range []string{"--masters 0", "--minions 1,99999999", "extra", "--nosuch"} {
 		stderr.Reset()
-		if code := Command(t.Context(), strings.Fields(args), &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), "--help") {
+		if code := Command(t.Context(), strings.Fields(args), &stdout,
+			&stderr); code != exitUsage || !strings.Contains(stderr.String(), "--help") {
 			t.Errorf("%s: %d %s", args, code, stderr.String())
 		}
 	}

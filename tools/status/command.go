@@ -51,12 +51,14 @@ func parse(name string, args []string) (flags, *pflag.FlagSet, error) {
 	var f flags
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVarP(&f.dir, "config-dir", "c", "", "folder of the file \"master\" (default /etc/salt)")
+	fs.StringVarP(&f.dir, "config-dir", "c", "",
+		"folder of the file \"master\" (default /etc/salt)")
 	fs.BoolVar(&f.json, "json", false, "write JSON")
 	if name == "watch" {
 		fs.Float64VarP(&f.interval, "interval", "n", 2, "seconds between two looks, 0.2 to 3600")
 		fs.Float64Var(&f.timeout, "timeout", 0, "seconds after which it ends; 0 is never")
-		fs.StringVar(&f.until, "until", "", "end with exit code 0 as soon as the cluster is `healthy`, or \"settled\": healthy and nothing moved")
+		fs.StringVar(&f.until, "until", "",
+			"end with exit code 0 as soon as the cluster is `healthy`, or \"settled\": healthy and nothing moved")
 	}
 	err := fs.Parse(args)
 	switch {

@@ -27,7 +27,8 @@ func memberTable(w io.Writer, v view) {
 		if s, ok := v.Ring.Shares[id]; ok {
 			share = fmt.Sprintf("%.0f%%", 100*s)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", id, p.State, v.Members.role(id), ready, p.Address, p.Version, p.Lag, heard, clock, share)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", id, p.State, v.Members.role(id),
+			ready, p.Address, p.Version, p.Lag, heard, clock, share)
 	}
 	t.Flush()
 }
@@ -48,8 +49,10 @@ func statusPage(w io.Writer, v view) {
 		if leader == "" {
 			leader = "none"
 		}
-		fmt.Fprintf(w, "%s: %d of %d masters ready, %d of %d voters in contact (%d needed), leader %s, term %d\n\n",
-			state, v.Health.Ready, v.Health.Members, v.Health.Voters.InContact, v.Health.Voters.Count, v.Health.Voters.Needed, leader, v.Members.Term)
+		fmt.Fprintf(w,
+			"%s: %d of %d masters ready, %d of %d voters in contact (%d needed), leader %s, term %d\n\n",
+			state, v.Health.Ready, v.Health.Members, v.Health.Voters.InContact,
+			v.Health.Voters.Count, v.Health.Voters.Needed, leader, v.Members.Term)
 		memberTable(w, v)
 	}
 	if bars := movements(v); len(bars) > 0 {
@@ -77,7 +80,8 @@ func movements(v view) (lines []string) {
 	for _, id := range v.Members.names() {
 		p := v.Members.Peers[id]
 		if s := p.Sync; s != nil {
-			lines = append(lines, fmt.Sprintf("%-12s roots    %s %s of %s%s", id, bar(s.Percent/100), size(s.Bytes), size(s.Total), left(s.ETA)))
+			lines = append(lines, fmt.Sprintf("%-12s roots    %s %s of %s%s", id,
+				bar(s.Percent/100), size(s.Bytes), size(s.Total), left(s.ETA)))
 		}
 		if p.Trouble != "" {
 			lines = append(lines, fmt.Sprintf("%-12s roots    %s", id, p.Trouble))
@@ -85,7 +89,8 @@ func movements(v view) (lines []string) {
 	}
 	for _, t := range v.Ring.Transfers {
 		if t.Total == nil || *t.Total <= 0 {
-			lines = append(lines, fmt.Sprintf("%-12s records  %d partitions to fetch, %s so far", t.To, t.Partitions, size(t.Bytes)))
+			lines = append(lines, fmt.Sprintf("%-12s records  %d partitions to fetch, %s so far",
+				t.To, t.Partitions, size(t.Bytes)))
 			continue
 		}
 		eta := int64(-1)
@@ -93,7 +98,8 @@ func movements(v view) (lines []string) {
 			eta = *t.ETA
 		}
 		lines = append(lines, fmt.Sprintf("%-12s records  %s %s of %s, %d partitions to fetch%s",
-			t.To, bar(float64(t.Bytes)/float64(*t.Total)), size(t.Bytes), size(*t.Total), t.Partitions, left(eta)))
+			t.To, bar(float64(t.Bytes)/float64(*t.Total)), size(t.Bytes), size(*t.Total),
+			t.Partitions, left(eta)))
 	}
 	return lines
 }
@@ -103,7 +109,8 @@ const barWidth = 24
 // bar draws a share between 0 and 1.
 func bar(share float64) string {
 	full := int(min(1, max(0, share)) * barWidth)
-	return fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*min(1, max(0, share)))
+	return fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full),
+		strings.Repeat(".", barWidth-full), 100*min(1, max(0, share)))
 }
 
 // left is how long something takes still; nothing if that is not known.

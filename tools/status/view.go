@@ -12,7 +12,8 @@ import (
 	"clustermaster/salt/cli"
 )
 
-// view is what the master of this machine tells of its cluster: the answers of cluster.health, members and ring_info.
+// view is what the master of this machine tells of its cluster: the answers of cluster.health,
+// members and ring_info.
 type view struct {
 	Health  health   `json:"health"`
 	Members members  `json:"members"`
@@ -89,7 +90,8 @@ func look(ctx context.Context, getenv func(string) string, dir string) (view, er
 	for _, q := range []struct {
 		fun string
 		to  any
-	}{{"cluster.members", &v.Members}, {"cluster.health", &v.Health}, {"cluster.ring_info", &v.Ring}} {
+	}{{"cluster.members", &v.Members}, {"cluster.health", &v.Health}, {"cluster.ring_info",
+		&v.Ring}} {
 		notes, err := cli.Query(ctx, getenv, dir, q.to, q.fun)
 		if err != nil {
 			return v, err

@@ -1,14 +1,14 @@
-// Command testreport runs the parts of the test suite one after the other, whatever became of those before,
-// and sums up what failed, and what was skipped or left out and why.
+// Command testreport runs the parts of the test suite one after the other, whatever became of those
+// before, and sums up what failed, and what was skipped or left out and why.
 //
 //	testreport [-allow FILE] NAME=COMMAND...
 //
-// A part is a shell command. What `go test -json` writes becomes one line per package and the output of what
-// failed; other lines pass. A line that begins with "left out: ", also in the log of a test, names what this
-// machine lacks.
+// A part is a shell command. What `go test -json` writes becomes one line per package and the
+// output of what failed; other lines pass. A line that begins with "left out: ", also in the log of
+// a test, names what this machine lacks.
 //
-// The exit code is 1 if a test or a part failed. With CI=true it is 1 too if something was skipped or left
-// out for a reason that is not a line of FILE.
+// The exit code is 1 if a test or a part failed. With CI=true it is 1 too if something was skipped
+// or left out for a reason that is not a line of FILE.
 package main
 
 import (
@@ -21,7 +21,8 @@ import (
 )
 
 func main() {
-	allow := flag.String("allow", "", "file with the reasons for which CI may skip, one per line; # begins a comment")
+	allow := flag.String("allow", "",
+		"file with the reasons for which CI may skip, one per line; # begins a comment")
 	flag.Parse()
 	os.Exit(run(os.Stdout, *allow, os.Getenv("CI") == "true", flag.Args()))
 }

@@ -48,7 +48,8 @@ type pkg struct {
 	racing bool // within such a report
 }
 
-// race keeps a line of a report of the race detector, also if the test in whose output it stands passes.
+// race keeps a line of a report of the race detector, also if the test in whose output it stands
+// passes.
 func (p *pkg) race(line string) {
 	p.racing = p.racing || strings.Contains(line, "WARNING: DATA RACE")
 	if !p.racing {
@@ -200,7 +201,8 @@ func (r *report) testEvent(e event) {
 		r.why[reason] = append(r.why[reason], e.Package+" "+e.Test)
 	case "fail":
 		t.failed, t.ended = true, true
-		if !t.parent || !slices.ContainsFunc(p.failed, func(f string) bool { return strings.HasPrefix(f, e.Test+"/") }) {
+		if !t.parent || !slices.ContainsFunc(p.failed,
+			func(f string) bool { return strings.HasPrefix(f, e.Test+"/") }) {
 			p.failed = append(p.failed, e.Test)
 		}
 		return

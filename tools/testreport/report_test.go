@@ -50,16 +50,21 @@ func TestEveryFateIsReported(t *testing.T) {
 	code := run(&out, "", false, []string{
 		"first=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./...",
 		"second=echo 'left out: a checker (not installed)'; exit 4",
-		"third=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./good", // what failed before hides nothing
+		// what failed before hides nothing
+		"third=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./good",
 	})
 	text := out.String()
 	for _, want := range []string{
-		"ok  \tprobe/good\t", "4 passed, 1 skipped\n", "bad_test.go:4: the sum is wrong\n", "FAIL\tprobe/bad\t2 passed, 1 failed\n",
+		"ok  \tprobe/good\t", "4 passed, 1 skipped\n", "bad_test.go:4: the sum is wrong\n",
+		"FAIL\tprobe/bad\t2 passed, 1 failed\n",
 		"undefined: nothing", "panic: out of luck",
-		"  needs a thing; run make test\n      probe/good TestLacks\n", "  name spaces (a proxy stands in)\n      probe/good TestStandIn\n",
+		"  needs a thing; run make test\n      probe/good TestLacks\n",
+		"  name spaces (a proxy stands in)\n      probe/good TestStandIn\n",
 		"  a checker (not installed)\n      second\n",
-		"  first: probe/bad TestBad/sub\n", "  first: probe/broken does not build\n", "  first: probe/panics TestPanics\n",
-		"  first: probe/exits TestExits (did not end)\n", "  first: probe/main failed outside of its tests\n",
+		"  first: probe/bad TestBad/sub\n", "  first: probe/broken does not build\n",
+		"  first: probe/panics TestPanics\n",
+		"  first: probe/exits TestExits (did not end)\n",
+		"  first: probe/main failed outside of its tests\n",
 		"  second: exit status 4, and no test failed\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -79,7 +84,8 @@ func TestEveryFateIsReported(t *testing.T) {
 
 func TestSkipsInCI(t *testing.T) {
 	allow := filepath.Join(t.TempDir(), "skips")
-	if err := os.WriteFile(allow, []byte("# what CI may lack\na checker # it has another\n"), 0o644); err != nil {
+	if err := os.WriteFile(allow, []byte("# what CI may lack\na checker # it has another\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -87,12 +93,16 @@ func TestSkipsInCI(t *testing.T) {
 		strict              bool
 		code                int
 	}{
-		{"allowed", "echo left out: a checker", "  a checker\n      part\n\n0 passed, 0 failed, 0 skipped\n", true, 0},
-		{"not allowed", "echo left out: haproxy", "  CI: skipped or left out: haproxy\n\n0 passed, 1 failed, 0 skipped\n", true, 1},
-		{"elsewhere", "echo left out: haproxy", "  haproxy\n      part\n\n0 passed, 0 failed, 0 skipped\n", false, 0},
+		{"allowed", "echo left out: a checker",
+			"  a checker\n      part\n\n0 passed, 0 failed, 0 skipped\n", true, 0},
+		{"not allowed", "echo left out: haproxy",
+			"  CI: skipped or left out: haproxy\n\n0 passed, 1 failed, 0 skipped\n", true, 1},
+		{"elsewhere", "echo left out: haproxy",
+			"  haproxy\n      part\n\n0 passed, 0 failed, 0 skipped\n", false, 0},
 	} {
 		var out bytes.Buffer
-		if code := run(&out, allow, tt.strict, []string{"part=" + tt.command}); code != tt.code || !strings.HasSuffix(out.String(), tt.want) {
+		if code := run(&out, allow, tt.strict, []string{"part=" + tt.command}); code != tt.code ||
+			!strings.HasSuffix(out.String(), tt.want) {
 			t.Errorf("%s: exit code %d\n%s", tt.name, code, &out)
 		}
 	}

@@ -28,7 +28,8 @@ type ClientOptions struct {
 	Control func(network, address string, c syscall.RawConn) error
 }
 
-func dial(ctx context.Context, addr string, own zmq4.SocketType, o *ClientOptions, peers ...zmq4.SocketType) (*link, error) {
+func dial(ctx context.Context, addr string, own zmq4.SocketType, o *ClientOptions,
+	peers ...zmq4.SocketType) (*link, error) {
 	setTo(&o.Timeout, 10*time.Second)
 	setTo(&o.MaxFrame, 128<<20)
 	deadline := time.Now().Add(o.Timeout)
@@ -177,7 +178,8 @@ type SubscribeClient struct {
 
 // DialSubscribe connects to a publish endpoint and subscribes to topics; "" is all. A
 // PING follows the subscriptions, which a real minion doesn't send: see Confirmed.
-func DialSubscribe(ctx context.Context, addr string, topics []string, o ClientOptions) (*SubscribeClient, error) {
+func DialSubscribe(ctx context.Context, addr string, topics []string,
+	o ClientOptions) (*SubscribeClient, error) {
 	l, err := dial(ctx, addr, zmq4.Sub, &o, zmq4.Pub, zmq4.XPub)
 	if err != nil {
 		return nil, err

@@ -31,9 +31,10 @@ type endpoint struct {
 	quiet *quietLog
 	met   *metrics
 
-	own    zmq4.SocketType
-	peers  []zmq4.SocketType
-	linger time.Duration // how long a connection that fell silent keeps its buffer and its grown stack
+	own   zmq4.SocketType
+	peers []zmq4.SocketType
+	// how long a connection that fell silent keeps its buffer and its grown stack
+	linger time.Duration
 	begin  func(l *link) session
 
 	readers sync.Pool      // *bufio.Reader, of connections from which something comes
@@ -51,7 +52,9 @@ func newEndpoint(name string, lim Limits, log *slog.Logger, met *metrics) *endpo
 	}
 	log = log.With("component", "transport/minion", "endpoint", name)
 	e := &endpoint{lim: lim.withDefaults(), log: log, met: met,
-		quiet: &quietLog{log: log, interval: 10 * time.Second}, links: make(map[*link]struct{}), sources: make(map[source]int)}
+		quiet: &quietLog{log: log,
+			interval: 10 * time.Second}, links: make(map[*link]struct{}),
+		sources: make(map[source]int)}
 	e.readers.New = func() any { return bufio.NewReaderSize(nil, readBuffer) }
 	return e
 }
@@ -183,8 +186,9 @@ func (e *endpoint) serveConn(ctx context.Context, conn net.Conn) {
 
 // attend serves what l sends, from when something comes until l falls silent; then wait takes over.
 //
-// A connection goes back and forth between the two, each time in a new goroutine: a stack that the work of a request has
-// grown never becomes small again, and most connections wait most of the time.
+// A connection goes back and forth between the two, each time in a new goroutine: a stack that the
+// work of a request has grown never becomes small again, and most connections wait most of the
+// time.
 func (e *endpoint) attend(ctx context.Context, l *link, err error) {
 	switch {
 	case err == nil:
@@ -264,8 +268,8 @@ func (e *endpoint) more(l *link) (bool, error) {
 	return err == nil, err
 }
 
-// ping asks a peer that was silent for PingInterval for a sign of life, and gives it up without one after PingTimeout. One
-// that knows no PING was silent for SilentTimeout.
+// ping asks a peer that was silent for PingInterval for a sign of life, and gives it up without one
+// after PingTimeout. One that knows no PING was silent for SilentTimeout.
 func (e *endpoint) ping(l *link) error {
 	if l.writing() { // who doesn't take it meets WriteTimeout
 		l.pinged = time.Time{}
@@ -314,7 +318,8 @@ func (e *endpoint) end(l *link, err error) {
 	}
 	e.untrack(l)
 	if loud {
-		e.quiet.warn("close minion connection", "addr", l.peer.String(), "reason", label, "err", err)
+		e.quiet.warn("close minion connection", "addr", l.peer.String(), "reason", label,
+			"err", err)
 	}
 }
 
@@ -338,7 +343,8 @@ func (e *endpoint) greet(l *link) error {
 	return l.conn.SetDeadline(time.Time{})
 }
 
-// shakeHands learns who the peer is: its address, from a trusted balancer, and its side of the ZMTP hand-shake.
+// shakeHands learns who the peer is: its address, from a trusted balancer, and its side of the ZMTP
+// hand-shake.
 func (e *endpoint) shakeHands(l *link) error {
 	e.lendReader(l)
 	if !contains(e.lim.ProxyFrom, l.peer.Addr()) {
@@ -405,7 +411,8 @@ func (l *link) send(bufs ...[]byte) error {
 			room -= len(b)
 			l.part = append(l.part, b)
 		}
-		if now := time.Now(); l.writeBy.Sub(now) < l.wait { // moved on by a quarter at a time: setting it is not free
+		// moved on by a quarter at a time: setting it is not free
+		if now := time.Now(); l.writeBy.Sub(now) < l.wait {
 			l.writeBy = now.Add(l.wait + l.wait/4)
 			if err := l.conn.SetWriteDeadline(l.writeBy); err != nil {
 				return err
@@ -418,15 +425,16 @@ func (l *link) send(bufs ...[]byte) error {
 	return nil
 }
 
-// readWithin bounds the next read, 0: not at all. With about a deadline that is at most half as near is good enough: most
-// reads end long before it, and setting one is not free. When the endpoint stops serve has set one in the past, which
-// must stand.
+// readWithin bounds the next read, 0: not at all. With about a deadline that is at most half as
+// near is good enough: most reads end long before it, and setting one is not free. When the
+// endpoint stops serve has set one in the past, which must stand.
 func (e *endpoint) readWithin(l *link, limit time.Duration, about bool) error {
 	var deadline time.Time
 	if limit > 0 {
 		deadline = time.Now().Add(limit)
 	}
-	if early := deadline.Sub(l.readBy); limit == 0 && !l.readBy.IsZero() || limit > 0 && (early < 0 || !about || early > limit/2) {
+	if early := deadline.Sub(l.readBy); limit == 0 && !l.readBy.IsZero() || limit > 0 &&
+		(early < 0 || !about || early > limit/2) {
 		if err := l.conn.SetReadDeadline(deadline); err != nil {
 			return err
 		}

@@ -14,7 +14,8 @@ var (
 	ErrGarbage = errors.New("not ZMTP 3")
 	// ErrTooLarge: a claimed length, or the sum of a message, is over the limit.
 	ErrTooLarge = errors.New("over the frame limit")
-	// ErrMemory: requests in flight hold Limits.MaxInFlight already, or those of strangers Limits.MaxStrangers.
+	// ErrMemory: requests in flight hold Limits.MaxInFlight already, or those of strangers
+	// Limits.MaxStrangers.
 	ErrMemory = errors.New("requests in flight hold too much memory")
 	// ErrUnexpected: well-formed, but nothing that this endpoint takes.
 	ErrUnexpected = errors.New("unexpected message")
@@ -36,7 +37,8 @@ type header struct {
 // readHeader reads the rest of a header whose first byte was read already. A frame
 // larger than limit is ErrTooLarge; nothing has been allocated by then.
 func readHeader(r *bufio.Reader, flags byte, limit int64) (header, error) {
-	if flags&^(flagMore|flagLong|flagCommand) != 0 || flags&flagCommand != 0 && flags&flagMore != 0 {
+	if flags&^(flagMore|flagLong|flagCommand) != 0 || flags&flagCommand != 0 &&
+		flags&flagMore != 0 {
 		return header{}, fmt.Errorf("frame flags %#02x: %w", flags, ErrGarbage)
 	}
 	h := header{more: flags&flagMore != 0, command: flags&flagCommand != 0}

@@ -66,7 +66,8 @@ func FuzzReceive(f *testing.F) {
 func FuzzHandshake(f *testing.F) {
 	f.Add(append(greetingBytes(1), readyFrame("REQ", "id")...))
 	f.Add(append(greetingBytes(0), readyFrame("FOO", "")...))
-	f.Add(append(greetingBytes(1), appendCommand(nil, cmdReady, append([]byte{200}, "Socket-Type"...)...)...))
+	f.Add(append(greetingBytes(1), appendCommand(nil, cmdReady,
+		append([]byte{200}, "Socket-Type"...)...)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := script(b)
 		minor, err := shake(l.conn, l.r, zmq4.Router, "", true, zmq4.Req, zmq4.Dealer)
@@ -81,7 +82,8 @@ func FuzzSubscription(f *testing.F) {
 	f.Add([]byte("\x04\x0a\x09SUBSCRIBE\x00\x02\x01x\x00\x02\x00x\x04\x07\x06CANCEL"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := NewPubServer(Limits{}, true, nil, nil)
-		p.Publish(Publication{Topics: []string{"a", "broadcast"}, Payload: []byte("x"), JID: "1", Hold: time.Hour})
+		p.Publish(Publication{Topics: []string{"a", "broadcast"}, Payload: []byte("x"), JID: "1",
+			Hold: time.Hour})
 		s := newSubscriber(script(b), p)
 		var err error
 		for err == nil { // a finite input has an end

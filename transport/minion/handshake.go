@@ -32,9 +32,11 @@ type guard struct {
 // shake makes the ZMTP hand-shake as the socket type own with a peer of one of the
 // types peers. The caller has set a deadline on conn. It returns the minor version
 // that both ends speak: 0, or 1 with PING and SUBSCRIBE commands.
-func shake(conn net.Conn, r *bufio.Reader, own zmq4.SocketType, identity string, server bool, peers ...zmq4.SocketType) (minor byte, err error) {
+func shake(conn net.Conn, r *bufio.Reader, own zmq4.SocketType, identity string, server bool,
+	peers ...zmq4.SocketType) (minor byte, err error) {
 	g := &guard{Conn: conn, r: r, peers: peers, checked: bytes.NewReader(nil)}
-	if _, err := zmq4.Open(g, null.Security(), own, zmq4.SocketIdentity(identity), server, nil); err != nil {
+	if _, err := zmq4.Open(g, null.Security(), own, zmq4.SocketIdentity(identity), server,
+		nil); err != nil {
 		return 0, err
 	}
 	return min(g.minor, 1), nil

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A connection that waits costs one goroutine with the smallest stack there is, whatever it did before.
-// It is not parallel to other tests, for it counts what the process has.
+// A connection that waits costs one goroutine with the smallest stack there is, whatever it did
+// before. It is not parallel to other tests, for it counts what the process has.
 func TestIdleConnectionIsSmall(t *testing.T) {
 	const n = 300
 	s, requests, _ := startRequests(t, echo, Limits{})

@@ -63,12 +63,15 @@ func TestLibzmqRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, addr, _ := startRequests(t, echo, Limits{})
-			_, lines := python(t, interpreter, "req", "tcp://"+addr, "0", "1", "252", "253", "300", "70000", "9000000")
-			if got, want := read(lines), []string{"3", "4", "255", "256", "303", "70003", "9000003"}; !slices.Equal(got, want) {
+			_, lines := python(t, interpreter, "req", "tcp://"+addr, "0", "1", "252", "253", "300",
+				"70000", "9000000")
+			if got, want := read(lines), []string{"3", "4", "255", "256", "303", "70003",
+				"9000003"}; !slices.Equal(got, want) {
 				t.Errorf("replies of %v bytes, want %v", got, want)
 			}
 			_, lines = python(t, interpreter, "pair", "tcp://"+addr, "salt-req/minion/m1/1/0")
-			if got, want := read(lines), []string{"re:a1", "re:b1", "re:b2", "re:a2"}; !slices.Equal(got, want) {
+			if got, want := read(lines), []string{"re:a1", "re:b1", "re:b2",
+				"re:a2"}; !slices.Equal(got, want) {
 				t.Errorf("equal identities: %v, want %v", got, want)
 			}
 		})
@@ -84,7 +87,8 @@ func TestLibzmqHeartbeat(t *testing.T) {
 			_, lines := python(t, interpreter, "sub", "tcp://"+addr, "")
 			lines.Scan()
 			eventually(t, "subscribed", subscribers(p, 1))
-			eventually(t, "answers PINGs for longer than the timeout", func() bool { return value(t, p.met.pingsSent) > 120 })
+			eventually(t, "answers PINGs for longer than the timeout",
+				func() bool { return value(t, p.met.pingsSent) > 120 })
 			if n := value(t, p.met.accepted); n != 1 {
 				t.Errorf("%v connections: it was cut", n)
 			}
@@ -107,16 +111,26 @@ func TestLibzmqSubscriptions(t *testing.T) {
 			heard := make(chan []string, 1)
 			go func() { heard <- read(lines) }()
 			eventually(t, "first", func() bool {
-				return p.Publish(Publication{Topics: []string{"broadcast"}, Payload: []byte("first")}) == 1
+				return p.Publish(Publication{Topics: []string{"broadcast"},
+					Payload: []byte("first")}) == 1
 			})
-			eventually(t, "second topic", func() bool { return p.Publish(Publication{Topics: []string{id}, Payload: []byte("first")}) == 1 })
+			eventually(t, "second topic",
+				func() bool {
+					return p.Publish(Publication{Topics: []string{id},
+						Payload: []byte("first")}) == 1
+				})
 			p.Publish(Publication{Topics: []string{"other"}, Payload: []byte("not for it")})
 			p.Publish(Publication{Topics: []string{"broadcast", id}, Payload: payloadOf(1 << 20)})
 			p.Publish(Publication{Topics: []string{"broadcast"}, Payload: []byte("unsubscribe")})
 			eventually(t, "unsubscribed", func() bool {
-				return p.Publish(Publication{Topics: []string{"broadcast"}, Payload: []byte("late")}) == 0
+				return p.Publish(Publication{Topics: []string{"broadcast"},
+					Payload: []byte("late")}) == 0
 			})
-			eventually(t, "subscribed anew", func() bool { return p.Publish(Publication{Topics: []string{"newer"}, Payload: []byte("end")}) == 1 })
+			eventually(t, "subscribed anew",
+				func() bool {
+					return p.Publish(Publication{Topics: []string{"newer"},
+						Payload: []byte("end")}) == 1
+				})
 			big := 0
 			for _, line := range <-heard {
 				frames := strings.Fields(line)
@@ -191,7 +205,8 @@ func TestLibzmqReconnectGetsHeld(t *testing.T) {
 			lines.Scan()
 			eventually(t, "subscribed", subscribers(p, 1))
 			stop()
-			if n := p.Publish(Publication{JID: "1", Payload: []byte("end"), Hold: time.Minute}); n != 0 {
+			if n := p.Publish(Publication{JID: "1", Payload: []byte("end"),
+				Hold: time.Minute}); n != 0 {
 				t.Errorf("queued for %d", n)
 			}
 			ln, err := Listen(t.Context(), first, Limits{})

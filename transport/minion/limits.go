@@ -74,13 +74,15 @@ type Limits struct {
 
 // Bounds that no option moves: they limit what is not payload.
 const (
-	maxFrames        = 16      // frames of one request
-	maxCommand       = 4096    // bytes of a command (READY, PING, SUBSCRIBE)
-	maxTopic         = 512     // bytes of one subscription; Salt's are at most 40
-	maxTopics        = 64      // subscriptions of one connection; Salt's minions make 2
-	maxPingContext   = 16      // ZMTP 3.1: the context of PING is at most 16 bytes
-	firstBody        = 1 << 13 // bodies up to this size are allocated before they arrive; larger ones are counted
-	longBody         = 1 << 16 // bodies up to this size are refused to no stranger; a request for a pillar has some 20 KiB
+	maxFrames      = 16   // frames of one request
+	maxCommand     = 4096 // bytes of a command (READY, PING, SUBSCRIBE)
+	maxTopic       = 512  // bytes of one subscription; Salt's are at most 40
+	maxTopics      = 64   // subscriptions of one connection; Salt's minions make 2
+	maxPingContext = 16   // ZMTP 3.1: the context of PING is at most 16 bytes
+	// bodies up to this size are allocated before they arrive; larger ones are counted
+	firstBody = 1 << 13
+	// bodies up to this size are refused to no stranger; a request for a pillar has some 20 KiB
+	longBody         = 1 << 16
 	maxWriteBytes    = 1 << 18 // bytes handed to the kernel under one write deadline
 	maxWriteMessages = 64      // publications taken from a queue for one write
 	maxHeader        = 9       // bytes of a frame's header
@@ -88,8 +90,8 @@ const (
 	replyBuffer      = 1 << 13 // bytes that a handler gets for its reply
 )
 
-// requestLinger is how long a request connection stays as it is after a request; longer than a minion takes for the next
-// one when it has more to ask.
+// requestLinger is how long a request connection stays as it is after a request; longer than a
+// minion takes for the next one when it has more to ask.
 const requestLinger = 250 * time.Millisecond
 
 func (l Limits) withDefaults() Limits {

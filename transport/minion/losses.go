@@ -9,8 +9,8 @@ const (
 	lossWindow = 2 * time.Second  // a loss: half of the subscribers went within it
 	lossMemory = 30 * time.Second // how long a loss is remembered
 
-	// Strangers can make losses too, by subscribing for long enough and in numbers. Jobs are sent again for at most
-	// lossesAtMost of them within lossPeriod; no balancer fails more often.
+	// Strangers can make losses too, by subscribing for long enough and in numbers. Jobs are sent
+	// again for at most lossesAtMost of them within lossPeriod; no balancer fails more often.
 	lossesAtMost = 5
 	lossPeriod   = 10 * time.Minute
 )
@@ -34,7 +34,8 @@ const (
 	ignored                  // it would, but there were lossesAtMost
 )
 
-// left notes that a subscriber went at now and left `remaining` others. Departures within lossWindow of a loss belong to it.
+// left notes that a subscriber went at now and left `remaining` others. Departures within
+// lossWindow of a loss belong to it.
 func (l *losses) left(now time.Time, remaining int) departure {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,8 +20,11 @@ func (s *RequestServer) gauges(reg prometheus.Registerer) {
 		name, help string
 		of         func() int64
 	}{
-		{"in_flight_bytes", "Memory that large requests hold, with what they are decoded to.", s.inFlight.Load},
-		{"strangers_in_flight_bytes", "The part of in_flight_bytes from where no accepted minion has spoken.", s.strangers.Load},
+		{"in_flight_bytes", "Memory that large requests hold, with what they are decoded to.",
+			s.inFlight.Load},
+		{"strangers_in_flight_bytes",
+			"The part of in_flight_bytes from where no accepted minion has spoken.",
+			s.strangers.Load},
 	} {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "clustermaster", Subsystem: "minion", Name: g.name, Help: g.help,
@@ -56,7 +59,8 @@ type metrics struct {
 func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
 	labels := prometheus.Labels{"endpoint": endpoint}
 	opts := func(name, help string) prometheus.Opts {
-		return prometheus.Opts{Namespace: "clustermaster", Subsystem: "minion", Name: name, Help: help, ConstLabels: labels}
+		return prometheus.Opts{Namespace: "clustermaster", Subsystem: "minion", Name: name,
+			Help: help, ConstLabels: labels}
 	}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts(opts(name, help)))
@@ -76,19 +80,24 @@ func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts(opts("requests_total",
 			"Requests handled, by result.")), []string{"result"}),
 		handling: gauge("requests_handling", "Requests in a handler now."),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "clustermaster", Subsystem: "minion",
-			Name: "request_duration_seconds", Help: "Time that handlers took.", ConstLabels: labels,
-			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60}}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "clustermaster",
+			Subsystem: "minion",
+			Name:      "request_duration_seconds", Help: "Time that handlers took.",
+			ConstLabels: labels,
+			Buckets:     []float64{.001, .005, .02, .1, .5, 2, 10, 60}}),
 
 		subscribers:  gauge("subscribers", "Connections with at least one subscription."),
 		publications: counter("publications_total", "Publications handed to this endpoint."),
 		copies: prometheus.NewCounterVec(prometheus.CounterOpts(opts("publication_copies_total",
 			"Copies of publications per subscriber, by result: queued, slow (queue full, dropped), sent.")), []string{"result"}),
-		held:        gauge("held_publications", "Publications kept for returning subscribers."),
-		heldDropped: counter("held_dropped_total", "Held publications dropped because too many are held."),
-		losses:      counter("subscriber_losses_total", "Times at which half of the subscribers went at once."),
+		held: gauge("held_publications", "Publications kept for returning subscribers."),
+		heldDropped: counter("held_dropped_total",
+			"Held publications dropped because too many are held."),
+		losses: counter("subscriber_losses_total",
+			"Times at which half of the subscribers went at once."),
 
-		lossesIgnored: counter("subscriber_losses_ignored_total", "Losses beyond those that jobs are sent again for."),
+		lossesIgnored: counter("subscriber_losses_ignored_total",
+			"Losses beyond those that jobs are sent again for."),
 	}
 	m.answered = m.requests.WithLabelValues("answered")
 	if reg != nil {
@@ -96,7 +105,8 @@ func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
 		if endpoint == "request" {
 			reg.MustRegister(m.received, m.requests, m.handling, m.took)
 		} else {
-			reg.MustRegister(m.subscribers, m.publications, m.copies, m.held, m.heldDropped, m.losses, m.lossesIgnored)
+			reg.MustRegister(m.subscribers, m.publications, m.copies, m.held, m.heldDropped,
+				m.losses, m.lossesIgnored)
 		}
 	}
 	return m

@@ -24,7 +24,8 @@ const (
 // address that the header names, or peer where there is none or it names none (LOCAL,
 // UNKNOWN). A header from a peer outside trusted is ErrProxy.
 // Source: haproxy.org/download/2.9/doc/proxy-protocol.txt
-func readProxy(r *bufio.Reader, peer netip.AddrPort, trusted []netip.Prefix) (netip.AddrPort, error) {
+func readProxy(r *bufio.Reader, peer netip.AddrPort, trusted []netip.Prefix) (netip.AddrPort,
+	error) {
 	first, err := r.Peek(1)
 	if err != nil {
 		return peer, err
@@ -66,7 +67,8 @@ func readProxyV1(r *bufio.Reader, peer netip.AddrPort) (netip.AddrPort, error) {
 	addr, errAddr := netip.ParseAddr(fields[2])
 	var port uint16
 	_, errPort := fmt.Sscanf(fields[4], "%d", &port)
-	if errAddr != nil || errPort != nil || addr.Zone() != "" || addr.Is4() != (fields[1] == "TCP4") {
+	if errAddr != nil || errPort != nil || addr.Zone() != "" ||
+		addr.Is4() != (fields[1] == "TCP4") {
 		return peer, fmt.Errorf("line %q: %w", line, ErrProxy)
 	}
 	return netip.AddrPortFrom(addr.Unmap(), port), nil

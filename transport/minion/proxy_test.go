@@ -10,14 +10,16 @@ import (
 )
 
 func v2(command, family string, body string) string {
-	return proxyV2Signature + command + family + string([]byte{byte(len(body) >> 8), byte(len(body))}) + body
+	return proxyV2Signature + command + family +
+		string([]byte{byte(len(body) >> 8), byte(len(body))}) + body
 }
 
 func TestReadProxy(t *testing.T) {
 	t.Parallel()
 	peer := netip.MustParseAddrPort("10.0.0.9:5000")
 	v4 := "\xc0\x00\x02\x01\x0a\x00\x00\x01\x12\x67\x11\x9a"
-	v6 := strings.Repeat("\x20\x01\x0d\xb8"+strings.Repeat("\x00", 11)+"\x01", 2) + "\x12\x67\x11\x9a"
+	v6 := strings.Repeat("\x20\x01\x0d\xb8"+strings.Repeat("\x00", 11)+"\x01", 2) +
+		"\x12\x67\x11\x9a"
 	for _, tt := range []struct {
 		name, in, want string
 		err            error
@@ -67,7 +69,8 @@ func TestReadProxy(t *testing.T) {
 			}
 		})
 	}
-	_, err := readProxy(bufio.NewReader(strings.NewReader("PROXY UNKNOWN\r\n")), netip.MustParseAddrPort("192.0.2.9:1"),
+	_, err := readProxy(bufio.NewReader(strings.NewReader("PROXY UNKNOWN\r\n")),
+		netip.MustParseAddrPort("192.0.2.9:1"),
 		[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")})
 	if !errors.Is(err, ErrProxy) {
 		t.Errorf("from a stranger: %v", err)

@@ -31,7 +31,8 @@ type PubServer struct {
 	filtering bool
 	losses    losses
 
-	mu          sync.Mutex // before subscriber.mu; guards the following, and the order of publications
+	// before subscriber.mu; guards the following, and the order of publications
+	mu          sync.Mutex
 	subscribers map[*subscriber]struct{}
 	young       map[*subscriber]struct{} // those of subscribers that are not yet long-lived
 	longLived   int                      // the others
@@ -46,10 +47,12 @@ type heldEdition struct {
 
 // NewPubServer makes a publish endpoint. filtering is the option zmq_filtering: two
 // frames, topic and payload. log and reg may be nil.
-func NewPubServer(lim Limits, filtering bool, log *slog.Logger, reg prometheus.Registerer) *PubServer {
+func NewPubServer(lim Limits, filtering bool, log *slog.Logger,
+	reg prometheus.Registerer) *PubServer {
 	setTo(&lim.SilentTimeout, time.Hour)
 	p := &PubServer{endpoint: newEndpoint("publish", lim, log, newMetrics("publish", reg)),
-		filtering: filtering, subscribers: make(map[*subscriber]struct{}), young: make(map[*subscriber]struct{})}
+		filtering: filtering, subscribers: make(map[*subscriber]struct{}),
+		young: make(map[*subscriber]struct{})}
 	p.own = zmq4.Pub
 	p.begin = func(l *link) session { return newSubscriber(l, p) }
 	p.peers = []zmq4.SocketType{zmq4.Sub, zmq4.XSub}
@@ -68,7 +71,8 @@ func (p *PubServer) Serve(ctx context.Context, ln net.Listener) error {
 	return p.serve(ctx, ln)
 }
 
-// age drops held publications in time when nothing else happens, and notes which subscribers are long-lived.
+// age drops held publications in time when nothing else happens, and notes which subscribers are
+// long-lived.
 func (p *PubServer) age(ctx context.Context) {
 	tick := time.NewTicker(min(time.Second, p.lim.LongLived/4))
 	defer tick.Stop()
@@ -99,7 +103,10 @@ func (p *PubServer) Publish(pub Publication) (subscribers int) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.release(func(h heldEdition) bool { return h.until.Before(now) || pub.Hold > 0 && h.jid == pub.JID })
+	p.release(func(h heldEdition) bool {
+		return h.until.Before(now) || pub.Hold > 0 &&
+			h.jid == pub.JID
+	})
 	if pub.Hold > 0 {
 		p.held = append(p.held, heldEdition{jid: pub.JID, until: now.Add(pub.Hold), edition: e})
 		if len(p.held) > p.lim.MaxHeld {
@@ -207,8 +214,9 @@ func (p *PubServer) subscribe(s *subscriber, topic string, on bool) error {
 	return nil
 }
 
-// leave takes s out for good and notes a loss if many went with it. Those who come and go at once are no part of one: what they
-// miss is no job, and jobs are not sent again to everybody because of them.
+// leave takes s out for good and notes a loss if many went with it. Those who come and go at once
+// are no part of one: what they miss is no job, and jobs are not sent again to everybody because of
+// them.
 func (p *PubServer) leave(s *subscriber) {
 	p.mu.Lock()
 	counts := p.forget(s) && s.longLived

@@ -32,7 +32,10 @@ func dialSub(t testing.TB, addr string, topics ...string) *raw {
 	return c
 }
 
-func subscribers(p *PubServer, n int) func() bool { return func() bool { return p.Subscribers() == n } }
+func subscribers(p *PubServer,
+	n int) func() bool {
+	return func() bool { return p.Subscribers() == n }
+}
 
 // Line 2 of the conformance list, and the ends of subscriptions.
 func TestSubscriptionForms(t *testing.T) {
@@ -45,7 +48,8 @@ func TestSubscriptionForms(t *testing.T) {
 		{"3.1 command", 1, []byte("\x04\x0a\x09SUBSCRIBE"), []byte("\x04\x07\x06CANCEL")},
 		{"3.0 message", 0, []byte("\x00\x01\x01"), []byte("\x00\x01\x00")},
 		{"3.1 peer, message", 1, []byte("\x00\x01\x01"), []byte("\x00\x01\x00")},
-		{"long frames", 1, []byte("\x06\x00\x00\x00\x00\x00\x00\x00\x0a\x09SUBSCRIBE"), []byte("\x00\x01\x00")},
+		{"long frames", 1, []byte("\x06\x00\x00\x00\x00\x00\x00\x00\x0a\x09SUBSCRIBE"),
+			[]byte("\x00\x01\x00")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +75,8 @@ func TestSubscriptionForms(t *testing.T) {
 // Line 8: the frames with and without zmq_filtering.
 func TestFiltering(t *testing.T) {
 	t.Parallel()
-	id1, id2 := "bb80758810b7fc09140b929d1f558950eefe67b8", "aa80758810b7fc09140b929d1f558950eefe67b8"
+	id1, id2 := "bb80758810b7fc09140b929d1f558950eefe67b8",
+		"aa80758810b7fc09140b929d1f558950eefe67b8"
 	p, addr, _ := startPub(t, Limits{}, true)
 	one := dialSub(t, addr, id1, "broadcast")
 	two := dialSub(t, addr, "broadcast", id2)
@@ -83,7 +88,8 @@ func TestFiltering(t *testing.T) {
 			p.Publish(Publication{Topics: []string{id1}, Payload: []byte("?")}) == 2 &&
 			p.Publish(Publication{Topics: []string{id2}, Payload: []byte("?")}) == 2
 	})
-	if n := p.Publish(Publication{Topics: []string{id1, id2, id1}, Payload: payloadOf(300)}); n != 3 {
+	if n := p.Publish(Publication{Topics: []string{id1, id2, id1},
+		Payload: payloadOf(300)}); n != 3 {
 		t.Errorf("queued for %d", n)
 	}
 	p.Publish(Publication{Topics: []string{"broadcast", "syndic"}, Payload: []byte("end")})
@@ -126,7 +132,8 @@ func TestFiltering(t *testing.T) {
 func TestSlowSubscriber(t *testing.T) {
 	t.Parallel()
 	const hwm, count = 10, 400
-	p, addr, _ := startPub(t, Limits{PubHWM: hwm, WriteTimeout: time.Minute, DrainTimeout: 50 * time.Millisecond}, false)
+	p, addr, _ := startPub(t, Limits{PubHWM: hwm, WriteTimeout: time.Minute,
+		DrainTimeout: 50 * time.Millisecond}, false)
 	slow := dialSub(t, addr, "")
 	slow.Conn.(*net.TCPConn).SetReadBuffer(1 << 12)
 	eventually(t, "subscribed", subscribers(p, 1))
@@ -279,7 +286,8 @@ func TestRefusedSubscribers(t *testing.T) {
 		{"multipart", "SUB", []byte("\x01\x01\x01"), "unexpected"},
 		{"empty message", "SUB", []byte{0, 0}, "unexpected"},
 		{"2^62", "SUB", []byte("\x02\x40\x00\x00\x00\x00\x00\x00\x00"), "too_large"},
-		{"long topic", "SUB", appendCommand(nil, cmdSubscribe, payloadOf(maxTopic+1)...), "too_large"},
+		{"long topic", "SUB", appendCommand(nil, cmdSubscribe, payloadOf(maxTopic+1)...),
+			"too_large"},
 		{"many topics", "SUB", many, "too_large"},
 		{"unknown command", "SUB", appendCommand(nil, "JOIN"), "unexpected"},
 	} {
@@ -304,7 +312,8 @@ func TestRefusedSubscribers(t *testing.T) {
 
 func TestPublishHeartbeat(t *testing.T) {
 	t.Parallel()
-	p, addr, _ := startPub(t, Limits{PingInterval: 20 * time.Millisecond, PingTimeout: 150 * time.Millisecond}, false)
+	p, addr, _ := startPub(t, Limits{PingInterval: 20 * time.Millisecond,
+		PingTimeout: 150 * time.Millisecond}, false)
 	silent := dialSub(t, addr, "")
 	eventually(t, "subscribed", subscribers(p, 1))
 	c := dialSub(t, addr, "")
@@ -347,7 +356,8 @@ func TestLossesRecord(t *testing.T) {
 		{"two of five", []step{{0, 4}, {100, 3}}, nil},
 		{"half of four, slowly", []step{{0, 3}, {2100, 2}}, nil},
 		{"half of four", []step{{0, 3}, {1900, 2}}, []int{1900}},
-		{"all of six are one loss", []step{{0, 5}, {10, 4}, {20, 3}, {30, 2}, {40, 1}, {50, 0}}, []int{20}},
+		{"all of six are one loss", []step{{0, 5}, {10, 4}, {20, 3}, {30, 2}, {40, 1}, {50, 0}},
+			[]int{20}},
 		{"two losses", []step{{0, 1}, {100, 0}, {9000, 1}, {9100, 0}}, []int{100, 9100}},
 		{"forgotten", []step{{0, 1}, {100, 0}, {31000, 9}}, nil},
 	} {
@@ -498,7 +508,8 @@ func TestStopFlushes(t *testing.T) {
 
 func TestSubscribeClient(t *testing.T) {
 	t.Parallel()
-	p, addr, _ := startPub(t, Limits{PingInterval: 10 * time.Millisecond, PingTimeout: 100 * time.Millisecond}, true)
+	p, addr, _ := startPub(t, Limits{PingInterval: 10 * time.Millisecond,
+		PingTimeout: 100 * time.Millisecond}, true)
 	c, err := DialSubscribe(t.Context(), addr, []string{"broadcast", "x"}, ClientOptions{})
 	if err != nil {
 		t.Fatal(err)

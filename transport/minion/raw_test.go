@@ -53,7 +53,8 @@ func property(name, value string) []byte {
 }
 
 func readyFrame(socketType, identity string) []byte {
-	return appendCommand(nil, cmdReady, append(property("Socket-Type", socketType), property("Identity", identity)...)...)
+	return appendCommand(nil, cmdReady, append(property("Socket-Type", socketType),
+		property("Identity", identity)...)...)
 }
 
 // greet makes a whole hand-shake.

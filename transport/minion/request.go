@@ -26,8 +26,8 @@ type Request struct {
 	// Remote is the minion's address; behind a trusted balancer the one that its PROXY
 	// header names.
 	Remote netip.AddrPort
-	// Buffer is empty memory of replyBuffer bytes in which the reply may be made. It is the endpoint's again when Handle
-	// has returned and the reply is sent.
+	// Buffer is empty memory of replyBuffer bytes in which the reply may be made. It is the
+	// endpoint's again when Handle has returned and the reply is sent.
 	Buffer []byte
 	// Sender is the connection that the request came on, until Handle returns.
 	Sender Sender
@@ -35,11 +35,12 @@ type Request struct {
 
 // Sender is what a handler tells the endpoint about a connection.
 type Sender interface {
-	// Hold notes n more bytes of memory that this request takes until its reply is sent: those that its payload is
-	// decoded to. With false there is not that much; the handler must not decode it, and should end without a reply.
-	// Small ones are not counted.
+	// Hold notes n more bytes of memory that this request takes until its reply is sent: those that
+	// its payload is decoded to. With false there is not that much; the handler must not decode it,
+	// and should end without a reply. Small ones are not counted.
 	Hold(n int64) bool
-	// Vouch says that an accepted minion sealed this request: what it is decoded to counts as a minion's.
+	// Vouch says that an accepted minion sealed this request: what it is decoded to counts as a
+	// minion's.
 	Vouch()
 }
 
@@ -65,9 +66,11 @@ type RequestServer struct {
 }
 
 // NewRequestServer makes an endpoint whose requests h answers. log and reg may be nil.
-func NewRequestServer(h Handler, lim Limits, log *slog.Logger, reg prometheus.Registerer) *RequestServer {
+func NewRequestServer(h Handler, lim Limits, log *slog.Logger,
+	reg prometheus.Registerer) *RequestServer {
 	setTo(&lim.SilentTimeout, 10*time.Minute)
-	s := &RequestServer{endpoint: newEndpoint("request", lim, log, newMetrics("request", reg)), handler: h}
+	s := &RequestServer{endpoint: newEndpoint("request", lim, log, newMetrics("request", reg)),
+		handler: h}
 	s.buffers.New = func() any { return new([replyBuffer]byte) }
 	s.own, s.linger = zmq4.Router, requestLinger
 	if s.lim.PingInterval > 0 {
@@ -82,7 +85,8 @@ func NewRequestServer(h Handler, lim Limits, log *slog.Logger, reg prometheus.Re
 }
 
 // ServeRequests is NewRequestServer and Serve in one.
-func ServeRequests(ctx context.Context, ln net.Listener, h Handler, lim Limits, log *slog.Logger, reg prometheus.Registerer) error {
+func ServeRequests(ctx context.Context, ln net.Listener, h Handler, lim Limits, log *slog.Logger,
+	reg prometheus.Registerer) error {
 	return NewRequestServer(h, lim, log, reg).Serve(ctx, ln)
 }
 
@@ -144,9 +148,9 @@ func (r *requester) Vouch() {
 // stranger says that no accepted minion is known to speak from where the connection comes.
 func (r *requester) stranger() bool { return !r.proved && !r.s.proved.has(r.l.peer.Addr()) }
 
-// hold counts n more bytes for the present request. Strangers have a small part of all to share, and a pace to keep, so that they
-// leave memory and processors for minions. What is not long is not refused, and a single one may be long: it may be a minion's
-// first request.
+// hold counts n more bytes for the present request. Strangers have a small part of all to share,
+// and a pace to keep, so that they leave memory and processors for minions. What is not long is not
+// refused, and a single one may be long: it may be a minion's first request.
 func (r *requester) hold(n int64) error {
 	r.held += n
 	if r.s.inFlight.Add(n) > r.s.lim.MaxInFlight {
@@ -156,7 +160,8 @@ func (r *requester) hold(n int64) error {
 		return nil
 	}
 	r.strange += n
-	if all := r.s.strangers.Add(n); all > r.s.lim.MaxStrangers && all > r.strange && r.strange > longBody {
+	if all := r.s.strangers.Add(n); all > r.s.lim.MaxStrangers && all > r.strange &&
+		r.strange > longBody {
 		return fmt.Errorf("of strangers: %w", ErrMemory)
 	}
 	time.Sleep(r.s.pace.next(n, r.s.lim.StrangersRate, time.Now()))
@@ -210,7 +215,8 @@ func (r *requester) writing() bool { return false }
 
 func (r *requester) end(err error) error { return err }
 
-// receive reads frames up to the end of a message, and commands on the way; whole is false after a command before one.
+// receive reads frames up to the end of a message, and commands on the way; whole is false after a
+// command before one.
 func (r *requester) receive() (payload []byte, whole bool, err error) {
 	s, l := r.s, r.l
 	room := s.lim.MaxFrame
@@ -249,7 +255,8 @@ func (r *requester) receive() (payload []byte, whole bool, err error) {
 		case frame == 0 && (h.size != 0 || !h.more):
 			return nil, false, fmt.Errorf("message without empty delimiter: %w", ErrUnexpected)
 		case frame == maxFrames:
-			return nil, false, fmt.Errorf("message of more than %d frames: %w", maxFrames, ErrTooLarge)
+			return nil, false, fmt.Errorf("message of more than %d frames: %w", maxFrames,
+				ErrTooLarge)
 		case frame == 1:
 			payload, err = readBody(&patient{l, s.endpoint}, h.size, r.hold)
 		default: // the delimiter, which is empty, or frames that nobody reads
@@ -277,7 +284,8 @@ func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte
 	buffer := s.buffers.Get().(*[replyBuffer]byte)
 	defer s.buffers.Put(buffer)
 	s.met.handling.Inc()
-	reply, err := s.call(ctx, Request{Payload: payload, Remote: l.peer, Buffer: buffer[:0], Sender: r})
+	reply, err := s.call(ctx, Request{Payload: payload, Remote: l.peer, Buffer: buffer[:0],
+		Sender: r})
 	s.met.handling.Dec()
 	s.met.took.Observe(time.Since(start).Seconds())
 	if err != nil || reply == nil {
@@ -287,7 +295,8 @@ func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte
 		}
 		return errHandler
 	}
-	if err := l.send(appendHeader(append(l.head[:0], flagMore, 0), 0, len(reply)), reply); err != nil {
+	if err := l.send(appendHeader(append(l.head[:0], flagMore, 0), 0, len(reply)),
+		reply); err != nil {
 		s.met.requests.WithLabelValues("unsent").Inc()
 		return err
 	}
@@ -301,14 +310,16 @@ func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte
 func (s *RequestServer) call(ctx context.Context, r Request) (reply []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("handler panics", "addr", r.Remote.String(), "err", p, "stack", string(debug.Stack()))
+			s.log.Error("handler panics", "addr", r.Remote.String(), "err", p, "stack",
+				string(debug.Stack()))
 			reply, err = nil, fmt.Errorf("handler panics: %v", p)
 		}
 	}()
 	return s.handler.Handle(ctx, r)
 }
 
-// pingHandled sends a PING, every PingInterval at most, to peers whose request is being handled for long.
+// pingHandled sends a PING, every PingInterval at most, to peers whose request is being handled for
+// long.
 func (s *RequestServer) pingHandled(ctx context.Context) {
 	tick := time.NewTicker(max(s.lim.PingInterval/4, time.Millisecond))
 	defer tick.Stop()
@@ -322,11 +333,13 @@ func (s *RequestServer) pingHandled(ctx context.Context) {
 			due := now.Add(-s.lim.PingInterval * 3 / 4).UnixNano()
 			s.each(func(l *link) {
 				began := l.handling.Load()
-				if began == 0 || began > due || l.minor < 1 || !l.handling.CompareAndSwap(began, now.UnixNano()) {
+				if began == 0 || began > due || l.minor < 1 ||
+					!l.handling.CompareAndSwap(began, now.UnixNano()) {
 					return
 				}
 				sending.Go(func() { // the peer may not read
-					if err := l.send([]byte(pingFrame)); err == nil { // else the reply will meet the same error
+					// else the reply will meet the same error
+					if err := l.send([]byte(pingFrame)); err == nil {
 						s.met.pingsSent.Inc()
 					}
 				})

@@ -35,7 +35,8 @@ func TestRequestConformance(t *testing.T) {
 		for range 20 {
 			dialRaw(t, addr).Close()
 		}
-		eventually(t, "probes counted", func() bool { return value(t, s.met.closed.WithLabelValues("gone")) >= 20 })
+		eventually(t, "probes counted",
+			func() bool { return value(t, s.met.closed.WithLabelValues("gone")) >= 20 })
 		eventually(t, "no connection left", func() bool { return s.Connections() == 0 })
 	})
 	t.Run("3 PING context", func(t *testing.T) {
@@ -65,7 +66,8 @@ func TestRequestConformance(t *testing.T) {
 				c := dialRaw(t, addr).greet("REQ", "", minor)
 				go c.request(payloadOf(n))
 				got := c.message()
-				if len(got) != 2 || len(got[0]) != 0 || len(got[1]) != n+3 || !bytes.HasSuffix(got[1], payloadOf(n)) {
+				if len(got) != 2 || len(got[0]) != 0 || len(got[1]) != n+3 ||
+					!bytes.HasSuffix(got[1], payloadOf(n)) {
 					t.Errorf("reply of %d frames", len(got))
 				}
 			}
@@ -87,7 +89,8 @@ func TestClientGoesWhileHandled(t *testing.T) {
 	t.Parallel()
 	started, finish := make(chan struct{}), make(chan struct{})
 	finished := make(chan error, 1)
-	s, addr, _ := startRequests(t, handlerFunc(func(ctx context.Context, r Request) ([]byte, error) {
+	s, addr, _ := startRequests(t, handlerFunc(func(ctx context.Context, r Request) ([]byte,
+		error) {
 		close(started)
 		<-finish
 		finished <- ctx.Err()
@@ -119,23 +122,34 @@ func TestRefusals(t *testing.T) {
 		{"http", false, []byte("GET / HTTP/1.1\r\n\r\n"), "garbage"},
 		{"salt tcp transport", false, []byte("\x82\xa4head"), "garbage"},
 		{"tls", false, []byte("\x16\x03\x01\x02\x00"), "garbage"},
-		{"ZMTP 2", false, []byte("\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01\x03\x00\x00"), "garbage"},
-		{"PLAIN", false, bytes.Replace(greetingBytes(1), []byte("NULL\x00"), []byte("PLAIN"), 1), "garbage"},
+		{"ZMTP 2", false, []byte("\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01\x03\x00\x00"),
+			"garbage"},
+		{"PLAIN", false, bytes.Replace(greetingBytes(1), []byte("NULL\x00"), []byte("PLAIN"), 1),
+			"garbage"},
 		{"proxy from stranger", false, []byte("PROXY TCP4 1.2.3.4 1.2.3.4 1 2\r\n"), "garbage"},
 		{"message before READY", false, append(greetingBytes(1), 0, 1, 'x'), "garbage"},
-		{"2^62 before READY", false, append(greetingBytes(1), append([]byte{flagLong | flagCommand}, huge[1:]...)...), "too_large"},
+		{"2^62 before READY", false, append(greetingBytes(1),
+			append([]byte{flagLong | flagCommand}, huge[1:]...)...), "too_large"},
 		{"truncated metadata", false, append(greetingBytes(1), truncated...), "garbage"},
-		{"metadata value past the end", false, append(greetingBytes(1), appendCommand(nil, cmdReady, []byte("\x01a\xff\xff\xff\xff")...)...), "garbage"},
-		{"unknown socket type", false, append(greetingBytes(1), readyFrame("FOO", "")...), "unexpected"},
-		{"SUB on the request port", false, append(greetingBytes(1), readyFrame("SUB", "")...), "unexpected"},
-		{"no socket type", false, append(greetingBytes(1), appendCommand(nil, cmdReady)...), "unexpected"},
+		{"metadata value past the end", false,
+			append(greetingBytes(1), appendCommand(nil, cmdReady,
+				[]byte("\x01a\xff\xff\xff\xff")...)...), "garbage"},
+		{"unknown socket type", false, append(greetingBytes(1), readyFrame("FOO", "")...),
+			"unexpected"},
+		{"SUB on the request port", false, append(greetingBytes(1), readyFrame("SUB", "")...),
+			"unexpected"},
+		{"no socket type", false, append(greetingBytes(1), appendCommand(nil, cmdReady)...),
+			"unexpected"},
 		{"ERROR", false, append(greetingBytes(1), appendCommand(nil, cmdError, 0)...), "garbage"},
 		{"2^62 delimiter", true, huge, "too_large"},
 		{"2^62 payload", true, append([]byte{flagMore, 0}, huge...), "too_large"},
 		{"2^64-1 payload", true, append([]byte{flagMore, 0}, minus...), "too_large"},
 		{"2^62 command", true, append([]byte{flagLong | flagCommand}, huge[1:]...), "too_large"},
-		{"limit + 1", true, append([]byte{flagMore, 0}, appendHeader(nil, 0, 1<<20+1)...), "too_large"},
-		{"sum of frames", true, append([]byte{flagMore, 0}, append(appendHeader(nil, flagMore, 1<<20), append(payloadOf(1<<20), 0, 1)...)...), "too_large"},
+		{"limit + 1", true, append([]byte{flagMore, 0}, appendHeader(nil, 0, 1<<20+1)...),
+			"too_large"},
+		{"sum of frames", true, append([]byte{flagMore, 0},
+			append(appendHeader(nil, flagMore, 1<<20), append(payloadOf(1<<20), 0, 1)...)...),
+			"too_large"},
 		{"endless frames", true, bytes.Repeat([]byte{flagMore, 0}, 100), "too_large"},
 		{"reserved flags", true, []byte{0x80, 0}, "garbage"},
 		{"command with MORE", true, []byte{flagCommand | flagMore, 0}, "garbage"},
@@ -205,10 +219,14 @@ func TestMemoryInFlight(t *testing.T) {
 	c.request([]byte("x"))
 	c.message()
 	e := dialRaw(t, addr).greet("REQ", "", 1)
-	e.Write(append(append([]byte{flagMore, 0}, appendHeader(nil, 0, 8<<20)...), payloadOf(8<<20)...))
+	e.Write(append(append([]byte{flagMore, 0}, appendHeader(nil, 0, 8<<20)...),
+		payloadOf(8<<20)...))
 	e.closedByPeer()
 	eventually(t, "closed for memory", counted(t, s.endpoint, "memory"))
-	eventually(t, "memory given back", func() bool { return s.inFlight.Load() == 0 && s.strangers.Load() == 0 })
+	eventually(t, "memory given back", func() bool {
+		return s.inFlight.Load() == 0 &&
+			s.strangers.Load() == 0
+	})
 }
 
 // part sends the first bytes of a large request.
@@ -227,7 +245,8 @@ func TestStrangersShareMemory(t *testing.T) {
 		}
 		return []byte("served"), nil
 	})
-	s, addr, _ := startRequests(t, vouch, Limits{MaxFrame: 16 << 20, MaxInFlight: 64 << 20, MaxStrangers: 1 << 20})
+	s, addr, _ := startRequests(t, vouch, Limits{MaxFrame: 16 << 20, MaxInFlight: 64 << 20,
+		MaxStrangers: 1 << 20})
 	lone := dialFrom(t, addr, "127.0.0.2").greet("REQ", "", 1)
 	lone.request(payloadOf(4 << 20))
 	lone.message() // a minion's first request may be a long one
@@ -235,9 +254,11 @@ func TestStrangersShareMemory(t *testing.T) {
 
 	const sent = 1 << 20
 	a := dialFrom(t, addr, "127.0.0.2").greet("REQ", "", 1).part(4<<20, sent+1)
-	eventually(t, "the first holds more than the share", func() bool { return s.strangers.Load() == 2*sent })
+	eventually(t, "the first holds more than the share",
+		func() bool { return s.strangers.Load() == 2*sent })
 	b := dialFrom(t, addr, "127.0.0.3").greet("REQ", "", 1)
-	b.Write(append(append([]byte{flagMore, 0}, appendHeader(nil, 0, 4<<20)...), payloadOf(4<<20)...))
+	b.Write(append(append([]byte{flagMore, 0}, appendHeader(nil, 0, 4<<20)...),
+		payloadOf(4<<20)...))
 	b.closedByPeer()
 	eventually(t, "closed for memory", counted(t, s.endpoint, "memory"))
 
@@ -253,7 +274,10 @@ func TestStrangersShareMemory(t *testing.T) {
 	again.message()
 
 	a.Close()
-	eventually(t, "memory given back", func() bool { return s.inFlight.Load() == 0 && s.strangers.Load() == 0 })
+	eventually(t, "memory given back", func() bool {
+		return s.inFlight.Load() == 0 &&
+			s.strangers.Load() == 0
+	})
 }
 
 // Whatever strangers send in large requests, they send it slowly.
@@ -266,7 +290,8 @@ func TestPaceOfStrangers(t *testing.T) {
 		bytes int64
 		want  time.Duration
 	}{
-		{0, 1 << 20, 0}, {0, 1 << 20, time.Second}, {0, 1 << 19, 2 * time.Second}, {500 * time.Millisecond, 1, 2 * time.Second}, {time.Hour, 1 << 20, 0},
+		{0, 1 << 20, 0}, {0, 1 << 20, time.Second}, {0, 1 << 19, 2 * time.Second},
+		{500 * time.Millisecond, 1, 2 * time.Second}, {time.Hour, 1 << 20, 0},
 	} {
 		now = now.Add(tt.after)
 		if got := p.next(tt.bytes, 1<<20, now).Round(time.Millisecond); got != tt.want {
@@ -278,7 +303,8 @@ func TestPaceOfStrangers(t *testing.T) {
 		return []byte("served"), nil
 	}), Limits{StrangersRate: 1 << 20})
 	c := dialRaw(t, addr).greet("REQ", "", 1)
-	for i, atLeast := range []time.Duration{400 * time.Millisecond, 0} { // the second comes from a known minion
+	// the second comes from a known minion
+	for i, atLeast := range []time.Duration{400 * time.Millisecond, 0} {
 		start := time.Now()
 		c.request(payloadOf(1 << 20))
 		c.message()
@@ -340,7 +366,8 @@ func TestHandlerFailures(t *testing.T) {
 		c.request([]byte(bad))
 		c.closedByPeer()
 	}
-	eventually(t, "counted", func() bool { return value(t, s.met.closed.WithLabelValues("handler")) == 3 })
+	eventually(t, "counted",
+		func() bool { return value(t, s.met.closed.WithLabelValues("handler")) == 3 })
 	c := dialRaw(t, addr).greet("REQ", "", 1)
 	c.request([]byte("fine"))
 	if got := c.message(); len(got) != 2 || len(got[1]) != 0 {
@@ -388,7 +415,8 @@ func TestHeartbeats(t *testing.T) {
 	half.closedByPeer()
 }
 
-// A peer that can't be asked for a sign of life is given up when it is silent for long; others are not.
+// A peer that can't be asked for a sign of life is given up when it is silent for long; others are
+// not.
 func TestSilentOldPeers(t *testing.T) {
 	t.Parallel()
 	lim := Limits{SilentTimeout: 300 * time.Millisecond}
@@ -456,7 +484,8 @@ func TestStopAnswersWhatItHas(t *testing.T) {
 func TestStopDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	started := make(chan struct{})
-	_, addr, stop := startRequests(t, handlerFunc(func(ctx context.Context, _ Request) ([]byte, error) {
+	_, addr, stop := startRequests(t, handlerFunc(func(ctx context.Context, _ Request) ([]byte,
+		error) {
 		close(started)
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -487,7 +516,8 @@ func TestProxiedRequest(t *testing.T) {
 
 func TestRequestClient(t *testing.T) {
 	t.Parallel()
-	s, addr, _ := startRequests(t, echo, Limits{PingInterval: 10 * time.Millisecond, PingTimeout: 100 * time.Millisecond})
+	s, addr, _ := startRequests(t, echo,
+		Limits{PingInterval: 10 * time.Millisecond, PingTimeout: 100 * time.Millisecond})
 	c, err := DialRequests(t.Context(), addr, ClientOptions{Identity: "salt-req/minion/m1/1/0"})
 	if err != nil {
 		t.Fatal(err)

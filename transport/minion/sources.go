@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// source is whom a connection counts for: an IPv4 address, or the /64 that an IPv6 host may choose its addresses from.
+// source is whom a connection counts for: an IPv4 address, or the /64 that an IPv6 host may choose
+// its addresses from.
 type source struct{ netip.Prefix }
 
 func sourceOf(addr netip.Addr) source {
@@ -21,10 +22,12 @@ func sourceOf(addr netip.Addr) source {
 }
 
 func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
-	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
+	return slices.ContainsFunc(prefixes,
+		func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
 
-// admit counts a connection for its source, once, and refuses it where the source has its share already.
+// admit counts a connection for its source, once, and refuses it where the source has its share
+// already.
 func (e *endpoint) admit(l *link) error {
 	from := sourceOf(l.peer.Addr())
 	e.mu.Lock()
@@ -55,7 +58,8 @@ func (e *endpoint) leaveSource(l *link) {
 	}
 }
 
-// maxAddresses bounds addresses: beyond it those are forgotten that were not used since it was last reached.
+// maxAddresses bounds addresses: beyond it those are forgotten that were not used since it was last
+// reached.
 const maxAddresses = 1 << 15
 
 // addresses remembers sources. The zero value is ready.

@@ -10,7 +10,9 @@ import (
 func TestSourceOf(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32", "2001:db8::1": "2001:db8::/64", "2001:db8::ffff:0:0:1": "2001:db8::/64", "fe80::1%eth0": "fe80::/64",
+		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32",
+		"2001:db8::1": "2001:db8::/64", "2001:db8::ffff:0:0:1": "2001:db8::/64",
+		"fe80::1%eth0": "fe80::/64",
 	} {
 		if got := sourceOf(netip.MustParseAddr(addr)).String(); got != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
@@ -24,7 +26,10 @@ func TestSourceOf(t *testing.T) {
 func TestMaxPerSource(t *testing.T) {
 	t.Parallel()
 	const crowd, other, balancer = "127.0.0.2", "127.0.0.3", "127.0.0.9"
-	header := func(addr string) []byte { return fmt.Appendf(nil, "PROXY TCP4 %s 192.0.2.9 4711 4506\r\n", addr) }
+	header := func(addr string) []byte {
+		return fmt.Appendf(nil,
+			"PROXY TCP4 %s 192.0.2.9 4711 4506\r\n", addr)
+	}
 	trusted := []netip.Prefix{netip.MustParsePrefix(balancer + "/32")}
 	for _, tt := range []struct {
 		name     string
@@ -35,13 +40,21 @@ func TestMaxPerSource(t *testing.T) {
 		others   bool   // whether another address, or one in another header, is admitted then
 	}{
 		{name: "option", lim: Limits{MaxPerSource: 3}, from: crowd, admitted: 3, others: true},
-		{name: "balancer", lim: Limits{MaxPerSource: 3, Unlimited: trusted}, from: balancer, admitted: 24, others: true},
-		{name: "sources behind a balancer", lim: Limits{MaxPerSource: 3, ProxyFrom: trusted, Unlimited: trusted}, from: balancer, header: "192.0.2.1", admitted: 3, others: true},
-		{name: "default behind a balancer", lim: Limits{MaxConns: 25, ProxyFrom: trusted, Unlimited: trusted}, from: balancer, header: "192.0.2.1", admitted: 16, others: true},
-		// All minions may come from one address: it has nine tenths of all, and the others what is left.
+		{name: "balancer", lim: Limits{MaxPerSource: 3, Unlimited: trusted}, from: balancer,
+			admitted: 24, others: true},
+		{name: "sources behind a balancer",
+			lim: Limits{MaxPerSource: 3, ProxyFrom: trusted, Unlimited: trusted}, from: balancer,
+			header: "192.0.2.1", admitted: 3, others: true},
+		{name: "default behind a balancer",
+			lim: Limits{MaxConns: 25, ProxyFrom: trusted, Unlimited: trusted}, from: balancer,
+			header: "192.0.2.1", admitted: 16, others: true},
+		// All minions may come from one address: it has nine tenths of all, and the others what is
+		// left.
 		{name: "default", lim: Limits{MaxConns: 20}, from: crowd, admitted: 18, others: true},
-		{name: "default, room", lim: Limits{MaxConns: 100}, from: crowd, admitted: 24, others: true},
-		{name: "default, the balancer is named", lim: Limits{MaxConns: 20, Unlimited: trusted}, from: balancer, admitted: 20},
+		{name: "default, room", lim: Limits{MaxConns: 100}, from: crowd, admitted: 24,
+			others: true},
+		{name: "default, the balancer is named", lim: Limits{MaxConns: 20, Unlimited: trusted},
+			from: balancer, admitted: 20},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +80,8 @@ func TestMaxPerSource(t *testing.T) {
 				if tt.admitted == tt.lim.MaxConns {
 					reason = "full"
 				}
-				eventually(t, "counted", func() bool { return value(t, s.met.closed.WithLabelValues(reason)) == 3 })
+				eventually(t, "counted",
+					func() bool { return value(t, s.met.closed.WithLabelValues(reason)) == 3 })
 			}
 			if tt.others {
 				from, header := other, tt.header
@@ -78,7 +92,8 @@ func TestMaxPerSource(t *testing.T) {
 			}
 			in[0].Close()
 			in[1].Close()
-			eventually(t, "two have gone", func() bool { return value(t, s.met.closed.WithLabelValues("gone")) == 2 })
+			eventually(t, "two have gone",
+				func() bool { return value(t, s.met.closed.WithLabelValues("gone")) == 2 })
 			dial(tt.from, tt.header).greet("REQ", "", 1)
 		})
 	}

@@ -27,7 +27,8 @@ type edition struct {
 
 func newEdition(topics []string, payload []byte, filtering bool) *edition {
 	if !filtering {
-		return &edition{copies: []frames{{head: appendHeader(nil, 0, len(payload)), payload: payload}}}
+		return &edition{copies: []frames{{head: appendHeader(nil, 0, len(payload)),
+			payload: payload}}}
 	}
 	e := &edition{topics: slices.Clone(topics)}
 	slices.Sort(e.topics)
@@ -231,7 +232,8 @@ func (s *subscriber) subscription() (topic string, on, is bool, err error) {
 		return string(data), name == cmdSubscribe, true, nil
 	}
 	if h.more || len(body) == 0 || body[0] > 1 {
-		return "", false, false, fmt.Errorf("%s from a subscriber: %w", bytes.TrimSpace(body[:min(len(body), 16)]), ErrUnexpected)
+		return "", false, false, fmt.Errorf("%s from a subscriber: %w",
+			bytes.TrimSpace(body[:min(len(body), 16)]), ErrUnexpected)
 	}
 	return string(body[1:]), body[0] == 1, true, nil
 }
@@ -250,7 +252,10 @@ func (e *edition) added(before, after []string) []frames {
 	}
 	var fresh []frames
 	for _, f := range now {
-		if !slices.ContainsFunc(before, func(p string) bool { return strings.HasPrefix(f.topic, p) }) {
+		if !slices.ContainsFunc(before, func(p string) bool {
+			return strings.HasPrefix(f.topic,
+				p)
+		}) {
 			fresh = append(fresh, f)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 func TestZmq4AloneIsNotEnough(t *testing.T) {
 	open := func(after []byte) (c *zmq4.Conn, panicked any) {
 		defer func() { panicked = recover() }()
-		c, err := zmq4.Open(scripted{Reader: bytes.NewReader(append(greetingBytes(1), after...))}, null.Security(), zmq4.Router, nil, true, nil)
+		c, err := zmq4.Open(scripted{Reader: bytes.NewReader(append(greetingBytes(1), after...))},
+			null.Security(), zmq4.Router, nil, true, nil)
 		if err != nil {
 			t.Logf("open: %v", err)
 		}
@@ -23,7 +24,8 @@ func TestZmq4AloneIsNotEnough(t *testing.T) {
 	if _, p := open(readyFrame("FOO", "")); p == nil {
 		t.Error("an unknown socket type no longer panics")
 	}
-	if _, p := open(appendCommand(nil, cmdReady, append([]byte{11}, "Socket-Type\x00"...)...)); p == nil {
+	if _, p := open(appendCommand(nil, cmdReady,
+		append([]byte{11}, "Socket-Type\x00"...)...)); p == nil {
 		t.Error("truncated metadata no longer panics")
 	}
 	c, _ := open(append(readyFrame("SUB", ""), 0)) // ROUTER does refuse SUB
@@ -33,7 +35,8 @@ func TestZmq4AloneIsNotEnough(t *testing.T) {
 
 	ping := appendCommand(nil, cmdPing, append([]byte{0, 0}, "ctx4"...)...)
 	subscribe := appendCommand(nil, cmdSubscribe, 'a')
-	c, p := open(bytes.Join([][]byte{readyFrame("REQ", ""), subscribe, ping, {flagLong}, {0, 0, 0, 0, 8, 0, 0, 0}}, nil))
+	c, p := open(bytes.Join([][]byte{readyFrame("REQ", ""), subscribe, ping, {flagLong},
+		{0, 0, 0, 0, 8, 0, 0, 0}}, nil))
 	if p != nil || c == nil {
 		t.Fatalf("hand-shake: %v", p)
 	}
@@ -42,7 +45,8 @@ func TestZmq4AloneIsNotEnough(t *testing.T) {
 		t.Errorf("SUBSCRIBE is %q, %v: the command's name is no longer lost", msg.Frames, err)
 	}
 	var before, after runtime.MemStats
-	if _, err := c.RecvMsg(); err != nil { // its PONG has no context: RecvMsg calls SendCmd(CmdPong, nil)
+	// its PONG has no context: RecvMsg calls SendCmd(CmdPong, nil)
+	if _, err := c.RecvMsg(); err != nil {
 		t.Errorf("PING: %v", err)
 	}
 	runtime.ReadMemStats(&before)

@@ -50,7 +50,7 @@ func (b *backOff) note() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gap = min(max(firstGap, b.gap*8/5), longGap)
-	b.next = time.Now().Add(b.gap + rand.N(b.gap/5)) // masters shall not dial in step
+	b.next = time.Now().Add(b.gap + rand.N(b.gap/5)) // so that masters don't dial in step
 }
 
 // reset makes the next dial due at once, also one that waits already.

@@ -27,7 +27,8 @@ func TestBackOff(t *testing.T) {
 			}
 		}
 		between("first dial", waits(), 0, 0)
-		for _, least := range []time.Duration{firstGap, 160 * time.Millisecond, 256 * time.Millisecond} {
+		for _, least := range []time.Duration{firstGap, 160 * time.Millisecond,
+			256 * time.Millisecond} {
 			b.note()
 			between("after a dial", waits(), least, least*6/5)
 		}

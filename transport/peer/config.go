@@ -38,7 +38,8 @@ type Config struct {
 	MaxJoins         int           // proved join requests being answered; 16
 	MaxMessage       int           // bytes of one RPC message, more than max_frame_size; 136 MiB
 
-	JoinTries      int           // wrong or broken join attempts that one source may make in a row; 10
+	// wrong or broken join attempts that one source may make in a row; 10
+	JoinTries      int
 	JoinTriesTotal int           // the same over all sources; 100
 	JoinTryEvery   time.Duration // one more per source in this time, ten more in total; 2 s
 

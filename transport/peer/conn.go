@@ -28,8 +28,8 @@ type conn struct {
 	refused func() // called when the other end refuses this side's key
 }
 
-// Read sees what the other end thinks of a dialled connection: a TLS 1.3 hand-shake ends here before the other end has
-// looked at our key, so its refusal is the first thing to be read.
+// Read sees what the other end thinks of a dialled connection: a TLS 1.3 hand-shake ends here
+// before the other end has looked at our key, so its refusal is the first thing to be read.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {

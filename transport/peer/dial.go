@@ -14,7 +14,8 @@ var ErrUnknownPeer = errors.New("not a member of this cluster")
 
 // keepAlive finds idle connections whose other end is gone within about 11 s.
 // Heartbeats are faster; this is for connections that they do not cover.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second,
+	Count: 3}
 
 // userTimeout ends a connection whose sent data stays unacknowledged, or whose
 // peer's window stays shut, for so long.
@@ -26,7 +27,8 @@ func (p *Port) dialNode(ctx context.Context, node, proto string) (*conn, error) 
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", node, ErrUnknownPeer)
 	}
-	t, raw, err := p.dial(ctx, addr, proto, func(spki [32]byte) error { return p.checkPin(node, spki) })
+	t, raw, err := p.dial(ctx, addr, proto,
+		func(spki [32]byte) error { return p.checkPin(node, spki) })
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +43,8 @@ func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) 
 			return err
 		}
 		if at, ok := p.cfg.Pins.AddrOf(node); !ok || at != addr {
-			return fmt.Errorf("%s answers at %s, its record says %q: %w", node, addr, at, errUnpinned)
+			return fmt.Errorf("%s answers at %s, its record says %q: %w", node, addr, at,
+				errUnpinned)
 		}
 		return nil
 	})
@@ -54,7 +57,8 @@ func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) 
 func (p *Port) dialled(t *tls.Conn, raw net.Conn, node, proto string) (*conn, error) {
 	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
 	if err == nil {
-		c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: proto, dialled: true, refused: func() { p.noteDisowned(node) }}
+		c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: proto, dialled: true,
+			refused: func() { p.noteDisowned(node) }}
 		if err = p.establish(c); err == nil {
 			return c, nil
 		}
@@ -65,7 +69,8 @@ func (p *Port) dialled(t *tls.Conn, raw net.Conn, node, proto string) (*conn, er
 
 // dial connects, shakes hands and checks the key, all within ctx, the
 // hand-shake within HandshakeTimeout too. The caller closes raw.
-func (p *Port) dial(ctx context.Context, addr, proto string, check func(spki [32]byte) error) (*tls.Conn, net.Conn, error) {
+func (p *Port) dial(ctx context.Context, addr, proto string,
+	check func(spki [32]byte) error) (*tls.Conn, net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
 	d := net.Dialer{KeepAliveConfig: keepAlive}

@@ -84,7 +84,8 @@ func (p *Port) newClientTLS(proto string, check func(spki [32]byte) error) *tls.
 		SessionTicketsDisabled: true,
 		Certificates:           []tls.Certificate{p.cfg.Key.cert},
 		NextProtos:             []string{proto},
-		InsecureSkipVerify:     true, // there are no chains: VerifyConnection compares the pinned key
+		// there are no chains: VerifyConnection compares the pinned key
+		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if s.NegotiatedProtocol != proto {
 				return errALPN
@@ -210,6 +211,7 @@ func (p *Port) refuse(addr net.Addr, err error) {
 	}
 	p.m.refused.WithLabelValues(reason).Inc()
 	if n, ok := p.quiet.allow(sourceOf(addr), reason, time.Now()); ok {
-		p.cfg.Log.Warn("peer connection refused", "addr", addr.String(), "reason", reason, "err", err, "n", n)
+		p.cfg.Log.Warn("peer connection refused", "addr", addr.String(), "reason", reason, "err",
+			err, "n", n)
 	}
 }

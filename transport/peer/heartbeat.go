@@ -79,8 +79,9 @@ func (p *Port) LastHeard(node string) time.Time {
 	return l.heard
 }
 
-// DisownedAt is when a member last proved its own key and refused ours, as one does that does not know, or no longer knows,
-// this master as a member. The zero time: never, or it has answered a heartbeat since.
+// DisownedAt is when a member last proved its own key and refused ours, as one does that does not
+// know, or no longer knows, this master as a member. The zero time: never, or it has answered a
+// heartbeat since.
 func (p *Port) DisownedAt(node string) time.Time {
 	l, err := p.linkTo(node)
 	if err != nil {
@@ -262,7 +263,8 @@ func (p *Port) wentDown(l *link, why string) {
 	}
 	p.conns.kill(l.node, "down", func(c *conn) bool { return c.dialled && c.proto == protoRPC })
 	if wasUp {
-		p.cfg.Log.Warn("peer does not answer; its calls fail until it does", "peer", l.node, "reason", why)
+		p.cfg.Log.Warn("peer does not answer; its calls fail until it does", "peer", l.node,
+			"reason", why)
 		p.tellDown(l.node)
 	}
 }

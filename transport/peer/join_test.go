@@ -70,7 +70,8 @@ func newClusterKey(t *testing.T) *clusterKey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &clusterKey{key: key, pub: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}
+	return &clusterKey{key: key,
+		pub: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}
 }
 
 func (c *clusterKey) SignJoin(msg []byte) (string, []byte, error) {
@@ -90,11 +91,13 @@ type noKeyYet struct{}
 func (noKeyYet) SignJoin([]byte) (string, []byte, error) { return "", nil, ErrNoClusterKey }
 
 func helloOf(id string) Hello {
-	return Hello{ID: id, Addr: id + ".example:4520", Incarnation: "00ff", ClusterID: "kc", Version: "1"}
+	return Hello{ID: id, Addr: id + ".example:4520", Incarnation: "00ff", ClusterID: "kc",
+		Version: "1"}
 }
 
 // newJoinPair is a member that takes joins and a joiner that is not pinned.
-func newJoinPair(t *testing.T, secrets Secrets, signer ClusterSigner, tune ...func(*Config)) (member, joiner *master, asked *recorder) {
+func newJoinPair(t *testing.T, secrets Secrets, signer ClusterSigner,
+	tune ...func(*Config)) (member, joiner *master, asked *recorder) {
 	t.Helper()
 	_, ms := newMasters(t, 1, tune...)
 	asked = &recorder{}
@@ -125,17 +128,20 @@ func TestJoin(t *testing.T) {
 		}
 	}
 	got := asked.from[0]
-	if got.ID != "j1" || got.Addr != "j1.example:4520" || got.SPKI != joiner.key.SPKI() || got.Nonce == asked.from[1].Nonce {
+	if got.ID != "j1" || got.Addr != "j1.example:4520" || got.SPKI != joiner.key.SPKI() ||
+		got.Nonce == asked.from[1].Nonce {
 		t.Errorf("joiner came as %+v", got)
 	}
 	if n := member.count("clustermaster_peer_joins_total", "answered"); n != 3 {
 		t.Errorf("%v joins counted", n)
 	}
-	if _, _, err := member.AskJoin(context.Background(), member.Addr().String(), helloOf("m1"), testK(), "", nil); !errors.Is(err, ErrSelf) {
+	if _, _, err := member.AskJoin(context.Background(), member.Addr().String(), helloOf("m1"),
+		testK(), "", nil); !errors.Is(err, ErrSelf) {
 		t.Errorf("join of itself: %v", err)
 	}
 	asked.err = errors.New("no leader")
-	if _, _, err := joiner.askJoin(member, testK(), ""); !errors.Is(err, ErrUnanswered) || strings.Contains(err.Error(), "no leader") {
+	if _, _, err := joiner.askJoin(member, testK(), ""); !errors.Is(err, ErrUnanswered) ||
+		strings.Contains(err.Error(), "no leader") {
 		t.Errorf("failing handler: %v", err)
 	}
 	eventually(t, "logged", func() bool { return member.logs.Contains("no leader") })
@@ -148,7 +154,8 @@ func TestJoinKeyRefusesWeakSecrets(t *testing.T) {
 			t.Errorf("secret %q is taken", secret)
 		}
 	}
-	if bytes.Equal(JoinKey(testSecret, "other"), testK()) || bytes.Equal(JoinKey(testSecret+".", "kc"), testK()) {
+	if bytes.Equal(JoinKey(testSecret, "other"), testK()) ||
+		bytes.Equal(JoinKey(testSecret+".", "kc"), testK()) {
 		t.Error("K does not depend on secret and cluster_id")
 	}
 	// A golden value: two releases must agree on K.
@@ -171,19 +178,33 @@ func TestJoinRefusals(t *testing.T) {
 		want        error
 		reason      string // at the member
 	}{
-		{name: "wrong secret", secrets: fixedKey(testK()), k: wrong, want: ErrRefused, reason: "join_proof"},
-		{name: "member of another secret", secrets: fixedKey(wrong), k: testK(), want: ErrRefused, reason: "join_proof"},
+		{name: "wrong secret", secrets: fixedKey(testK()), k: wrong, want: ErrRefused,
+			reason: "join_proof"},
+		{name: "member of another secret", secrets: fixedKey(wrong), k: testK(), want: ErrRefused,
+			reason: "join_proof"},
 		{name: "no secret here", secrets: fixedKey(testK()), k: JoinKey("", "kc"), want: ErrSecret},
-		{name: "short secret here", secrets: fixedKey(testK()), k: JoinKey("short", "kc"), want: ErrSecret},
-		{name: "no secret there", secrets: fixedKey(nil), k: testK(), want: ErrRefused, reason: "join_closed"},
-		{name: "short secret there", secrets: fixedKey("short"), k: testK(), want: ErrRefused, reason: "join_closed"},
-		{name: "another cluster_id", secrets: fixedKey(testK()), k: testK(), self: func(h *Hello) { h.ClusterID = "other" }, want: ErrRefused, reason: "join_cluster"},
-		{name: "bad id", secrets: fixedKey(testK()), k: testK(), self: func(h *Hello) { h.ID = "../x" }, want: errJoinHello},
-		{name: "wrong fingerprint", secrets: fixedKey(testK()), signer: cluster, k: testK(), fingerprint: other.fingerprint(), want: ErrFingerprint, reason: "join_left"},
-		{name: "fingerprint is no hex", secrets: fixedKey(testK()), signer: cluster, k: testK(), fingerprint: "x", want: ErrFingerprint, reason: "join_left"},
-		{name: "key shown, not held", secrets: fixedKey(testK()), signer: &clusterKey{key: other.key, pub: cluster.pub}, k: testK(), fingerprint: cluster.fingerprint(), want: ErrFingerprint, reason: "join_left"},
-		{name: "no cluster key yet", secrets: fixedKey(testK()), signer: noKeyYet{}, k: testK(), fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_left"},
-		{name: "no signer", secrets: fixedKey(testK()), k: testK(), fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_left"},
+		{name: "short secret here", secrets: fixedKey(testK()), k: JoinKey("short", "kc"),
+			want: ErrSecret},
+		{name: "no secret there", secrets: fixedKey(nil), k: testK(), want: ErrRefused,
+			reason: "join_closed"},
+		{name: "short secret there", secrets: fixedKey("short"), k: testK(), want: ErrRefused,
+			reason: "join_closed"},
+		{name: "another cluster_id", secrets: fixedKey(testK()), k: testK(),
+			self: func(h *Hello) { h.ClusterID = "other" }, want: ErrRefused,
+			reason: "join_cluster"},
+		{name: "bad id", secrets: fixedKey(testK()), k: testK(),
+			self: func(h *Hello) { h.ID = "../x" }, want: errJoinHello},
+		{name: "wrong fingerprint", secrets: fixedKey(testK()), signer: cluster, k: testK(),
+			fingerprint: other.fingerprint(), want: ErrFingerprint, reason: "join_left"},
+		{name: "fingerprint is no hex", secrets: fixedKey(testK()), signer: cluster, k: testK(),
+			fingerprint: "x", want: ErrFingerprint, reason: "join_left"},
+		{name: "key shown, not held", secrets: fixedKey(testK()),
+			signer: &clusterKey{key: other.key, pub: cluster.pub}, k: testK(),
+			fingerprint: cluster.fingerprint(), want: ErrFingerprint, reason: "join_left"},
+		{name: "no cluster key yet", secrets: fixedKey(testK()), signer: noKeyYet{}, k: testK(),
+			fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_left"},
+		{name: "no signer", secrets: fixedKey(testK()), k: testK(),
+			fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_left"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +213,8 @@ func TestJoinRefusals(t *testing.T) {
 			if tc.self != nil {
 				tc.self(&self)
 			}
-			_, reply, err := joiner.AskJoin(context.Background(), member.Addr().String(), self, tc.k, tc.fingerprint, []byte("let me in"))
+			_, reply, err := joiner.AskJoin(context.Background(), member.Addr().String(), self,
+				tc.k, tc.fingerprint, []byte("let me in"))
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
@@ -200,8 +222,10 @@ func TestJoinRefusals(t *testing.T) {
 				t.Errorf("reply %q, handler asked %d times", reply, asked.asked())
 			}
 			if tc.reason != "" {
-				eventually(t, "counted as "+tc.reason, func() bool { return member.refusedFor(tc.reason) == 1 })
-				eventually(t, "logged with address", func() bool { return member.logs.Contains("addr=127.0.0.1:") })
+				eventually(t, "counted as "+tc.reason,
+					func() bool { return member.refusedFor(tc.reason) == 1 })
+				eventually(t, "logged with address",
+					func() bool { return member.logs.Contains("addr=127.0.0.1:") })
 			}
 			if member.logs.Contains(testSecret) || joiner.logs.Contains(testSecret) {
 				t.Error("the secret is in a log")
@@ -214,7 +238,8 @@ func TestJoinRefusals(t *testing.T) {
 func rawJoin(t *testing.T, addr string, key *NodeKey) *tls.Conn {
 	t.Helper()
 	c, err := tls.Dial("tcp", addr, &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{key.cert}, NextProtos: []string{protoJoin}, InsecureSkipVerify: true,
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{key.cert},
+		NextProtos: []string{protoJoin}, InsecureSkipVerify: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -261,12 +286,14 @@ func TestJoinOneAttemptPerConnection(t *testing.T) {
 // A joiner that stops half-way costs only its connection.
 func TestJoinHasADeadline(t *testing.T) {
 	t.Parallel()
-	member, joiner, asked := newJoinPair(t, fixedKey(testK()), nil, func(c *Config) { c.HandshakeTimeout = 300 * time.Millisecond })
+	member, joiner, asked := newJoinPair(t, fixedKey(testK()), nil,
+		func(c *Config) { c.HandshakeTimeout = 300 * time.Millisecond })
 	ours, err := packHello(helloOf("j1"), joiner.key.SPKI(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, say := range map[string][]byte{"nothing": nil, "half a length": {0, 0}, "a hello": append([]byte{0, 0, 0, byte(len(ours))}, ours...)} {
+	for name, say := range map[string][]byte{"nothing": nil, "half a length": {0, 0},
+		"a hello": append([]byte{0, 0, 0, byte(len(ours))}, ours...)} {
 		c := rawJoin(t, member.Addr().String(), joiner.key)
 		if _, err := c.Write(say); err != nil {
 			t.Fatal(err)
@@ -318,9 +345,11 @@ func tap(t *testing.T, to string) (addr string, sent func() []byte) {
 // its bytes on the wire nor, had TLS been opened, its frames.
 func TestJoinReplayIsUseless(t *testing.T) {
 	t.Parallel()
-	member, joiner, asked := newJoinPair(t, fixedKey(testK()), nil, func(c *Config) { c.HandshakeTimeout = time.Second })
+	member, joiner, asked := newJoinPair(t, fixedKey(testK()), nil,
+		func(c *Config) { c.HandshakeTimeout = time.Second })
 	addr, sent := tap(t, member.Addr().String())
-	if _, _, err := joiner.AskJoin(context.Background(), addr, helloOf("j1"), testK(), "", []byte("let me in")); err != nil {
+	if _, _, err := joiner.AskJoin(context.Background(), addr, helloOf("j1"), testK(), "",
+		[]byte("let me in")); err != nil {
 		t.Fatal(err)
 	}
 	if asked.asked() != 1 || len(sent()) == 0 {
@@ -336,7 +365,8 @@ func TestJoinReplayIsUseless(t *testing.T) {
 	}
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, _ = io.Copy(io.Discard, c) // the member's hand-shake, then its end
-	eventually(t, "wire replay refused", func() bool { return member.count("clustermaster_peer_refused_total") == 1 })
+	eventually(t, "wire replay refused",
+		func() bool { return member.count("clustermaster_peer_refused_total") == 1 })
 
 	// The frames of one session, replayed in another by the very same key.
 	record := func() (hello, proof []byte) {
@@ -380,7 +410,8 @@ func TestJoinReplayIsUseless(t *testing.T) {
 		t.Fatal(err)
 	}
 	readsNothing(t, again)
-	eventually(t, "frame replay refused", func() bool { return member.refusedFor("join_proof") == 1 })
+	eventually(t, "frame replay refused",
+		func() bool { return member.refusedFor("join_proof") == 1 })
 	// Under another key it does not even get a hello.
 	thief, err := LoadNodeKey(t.TempDir(), nil)
 	if err != nil {
@@ -406,7 +437,8 @@ func TestJoinRelayIsUseless(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{mallory.cert}, NextProtos: []string{protoJoin}, ClientAuth: tls.RequireAnyClientCert,
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{mallory.cert},
+		NextProtos: []string{protoJoin}, ClientAuth: tls.RequireAnyClientCert,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -430,7 +462,9 @@ func TestJoinRelayIsUseless(t *testing.T) {
 			return
 		}
 		defer in.Close()
-		out, err := tls.Dial("tcp", member.Addr().String(), &tls.Config{Certificates: []tls.Certificate{mallory.cert}, NextProtos: []string{protoJoin}, InsecureSkipVerify: true})
+		out, err := tls.Dial("tcp", member.Addr().String(),
+			&tls.Config{Certificates: []tls.Certificate{mallory.cert},
+				NextProtos: []string{protoJoin}, InsecureSkipVerify: true})
 		if err != nil {
 			return
 		}
@@ -440,14 +474,17 @@ func TestJoinRelayIsUseless(t *testing.T) {
 			return err == nil && writeFrame(to, change(b)) == nil
 		}
 		keep := func(b []byte) []byte { return b }
-		_ = relay(in, out, swap) && relay(out, in, swap) && relay(in, out, keep) && relay(out, in, keep)
+		_ = relay(in, out, swap) && relay(out, in, swap) && relay(in, out, keep) &&
+			relay(out, in, keep)
 	}()
-	_, _, err = joiner.AskJoin(context.Background(), ln.Addr().String(), helloOf("j1"), testK(), "", nil)
+	_, _, err = joiner.AskJoin(context.Background(), ln.Addr().String(), helloOf("j1"), testK(),
+		"", nil)
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("joiner: %v, want ErrRefused", err)
 	}
 	<-done
-	eventually(t, "refused at the member", func() bool { return member.refusedFor("join_proof") == 1 })
+	eventually(t, "refused at the member",
+		func() bool { return member.refusedFor("join_proof") == 1 })
 	if asked.asked() != 0 {
 		t.Error("the handler was asked")
 	}
@@ -462,7 +499,8 @@ func TestJoinerChecksTheMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{impostor.cert}, NextProtos: []string{protoJoin}, ClientAuth: tls.RequireAnyClientCert,
+		Certificates: []tls.Certificate{impostor.cert}, NextProtos: []string{protoJoin},
+		ClientAuth: tls.RequireAnyClientCert,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -483,7 +521,8 @@ func TestJoinerChecksTheMember(t *testing.T) {
 		b, _ := io.ReadAll(c)
 		got <- b
 	}()
-	_, _, err = joiner.AskJoin(context.Background(), ln.Addr().String(), helloOf("j1"), testK(), "", []byte("let me in"))
+	_, _, err = joiner.AskJoin(context.Background(), ln.Addr().String(), helloOf("j1"), testK(), "",
+		[]byte("let me in"))
 	if !errors.Is(err, ErrMemberProof) {
 		t.Errorf("joiner: %v, want ErrMemberProof", err)
 	}
@@ -535,7 +574,8 @@ func TestAskJoinEnds(t *testing.T) {
 	joiner := newPort(t, newMembers(), "j1/00ff").serve()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, _, err := joiner.AskJoin(ctx, ln.Addr().String(), helloOf("j1"), testK(), "", nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := joiner.AskJoin(ctx, ln.Addr().String(), helloOf("j1"), testK(), "",
+		nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ended with %v", err)
 	}
 
@@ -544,7 +584,8 @@ func TestAskJoinEnds(t *testing.T) {
 	member.ServeJoins(helloOf("m1"), fixedKey(testK()), hang, nil)
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := joiner.AskJoin(context.Background(), member.Addr().String(), helloOf("j1"), testK(), "", nil)
+		_, _, err := joiner.AskJoin(context.Background(), member.Addr().String(), helloOf("j1"),
+			testK(), "", nil)
 		ended <- err
 	}()
 	<-hang

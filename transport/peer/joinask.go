@@ -45,7 +45,8 @@ var (
 // only then the request. Of self, SPKI and Nonce are filled in. fingerprint is
 // cluster_pub_fingerprint: the SHA-256 of cluster.pub in hex. The member is
 // returned also with ErrUnanswered. It ends with ctx, or JoinTimeout.
-func (p *Port) AskJoin(ctx context.Context, addr string, self Hello, k []byte, fingerprint string, request []byte) (member Hello, reply []byte, err error) {
+func (p *Port) AskJoin(ctx context.Context, addr string, self Hello, k []byte, fingerprint string,
+	request []byte) (member Hello, reply []byte, err error) {
 	member, reply, err = p.askJoin(ctx, addr, self, k, fingerprint, request)
 	if err != nil {
 		err = fmt.Errorf("ask %s to join: %w", addr, err)
@@ -53,7 +54,8 @@ func (p *Port) AskJoin(ctx context.Context, addr string, self Hello, k []byte, f
 	return member, reply, err
 }
 
-func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, fingerprint string, request []byte) (Hello, []byte, error) {
+func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, fingerprint string,
+	request []byte) (Hello, []byte, error) {
 	if len(k) != joinKeySize {
 		return Hello{}, nil, ErrSecret
 	}
@@ -103,7 +105,8 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, f
 }
 
 // proveJoin goes through hellos, signature and both proofs.
-func (p *Port) proveJoin(t *tls.Conn, spki [32]byte, self Hello, k []byte, fingerprint string) (Hello, error) {
+func (p *Port) proveJoin(t *tls.Conn, spki [32]byte, self Hello, k []byte,
+	fingerprint string) (Hello, error) {
 	ours, err := packHello(self, p.cfg.Key.SPKI(), fingerprint != "")
 	if err != nil {
 		return Hello{}, err

@@ -179,7 +179,8 @@ func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []by
 	defer cancel()
 	defer p.endWithPort(cancel, t)()
 	deadline, _ := ctx.Deadline()
-	err := t.SetDeadline(deadline.Add(time.Second)) // a handler that used all its time can still be answered for
+	// a handler that used all its time can still be answered for
+	err := t.SetDeadline(deadline.Add(time.Second))
 	if err == nil {
 		err = writeMessage(t, &peerpb.JoinProof{Mac: proof})
 	}
@@ -205,7 +206,8 @@ func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []by
 }
 
 // answer reads the request and fills reply with the handler's.
-func (js *joinService) answer(ctx context.Context, t *tls.Conn, joiner Hello, reply *peerpb.JoinReply) (result string, err error) {
+func (js *joinService) answer(ctx context.Context, t *tls.Conn, joiner Hello,
+	reply *peerpb.JoinReply) (result string, err error) {
 	var request peerpb.JoinRequest
 	if err := readMessage(t, maxRequest, &request); err != nil {
 		return "broken", err

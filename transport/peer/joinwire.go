@@ -138,8 +138,10 @@ func packHello(h Hello, spki [32]byte, wantSignature bool) ([]byte, error) {
 		return nil, err
 	}
 	b, err := proto.Marshal(&peerpb.JoinHello{
-		Protocol: joinProtocol, Id: h.ID, Addr: h.Addr, Incarnation: h.Incarnation, ClusterId: h.ClusterID,
-		Version: h.Version, Spki: spki[:], Nonce: h.Nonce[:], WantSignature: wantSignature, Level: uint32(h.Level),
+		Protocol: joinProtocol, Id: h.ID, Addr: h.Addr, Incarnation: h.Incarnation,
+		ClusterId: h.ClusterID,
+		Version:   h.Version, Spki: spki[:], Nonce: h.Nonce[:], WantSignature: wantSignature,
+		Level: uint32(h.Level),
 	})
 	if err != nil {
 		return nil, err
@@ -157,7 +159,8 @@ func parseHello(b []byte) (h Hello, wantSignature bool, err error) {
 		return Hello{}, false, fmt.Errorf("%w: %w", errJoinHello, err)
 	}
 	if m.GetProtocol() != joinProtocol {
-		return Hello{}, false, fmt.Errorf("join protocol %d, this is %d: %w", m.GetProtocol(), joinProtocol, errJoinHello)
+		return Hello{}, false, fmt.Errorf("join protocol %d, this is %d: %w", m.GetProtocol(),
+			joinProtocol, errJoinHello)
 	}
 	wrong := ""
 	switch {
@@ -182,14 +185,16 @@ func parseHello(b []byte) (h Hello, wantSignature bool, err error) {
 		return Hello{}, false, fmt.Errorf("bad %s: %w", wrong, errJoinHello)
 	}
 	return Hello{
-		ID: m.GetId(), Addr: m.GetAddr(), Incarnation: m.GetIncarnation(), ClusterID: m.GetClusterId(),
-		Version: m.GetVersion(), SPKI: [32]byte(m.GetSpki()), Nonce: [32]byte(m.GetNonce()),
+		ID: m.GetId(), Addr: m.GetAddr(), Incarnation: m.GetIncarnation(),
+		ClusterID: m.GetClusterId(),
+		Version:   m.GetVersion(), SPKI: [32]byte(m.GetSpki()), Nonce: [32]byte(m.GetNonce()),
 		Level: max(int(m.GetLevel()), level.Base),
 	}, m.GetWantSignature(), nil
 }
 
 func validID(id string) bool {
-	return id != "" && id != "." && id != ".." && len(id) <= 255 && !strings.ContainsAny(id, "/\\\x00\r\n")
+	return id != "" && id != "." && id != ".." && len(id) <= 255 &&
+		!strings.ContainsAny(id, "/\\\x00\r\n")
 }
 
 func validAddr(addr string) bool {

@@ -42,8 +42,9 @@ func TestHelloShape(t *testing.T) {
 	t.Parallel()
 	good := func() *peerpb.JoinHello {
 		return &peerpb.JoinHello{
-			Protocol: joinProtocol, Id: "m1", Addr: "10.0.0.1:4520", Incarnation: "00ff", ClusterId: "kc",
-			Version: "1", Spki: make([]byte, 32), Nonce: make([]byte, 32),
+			Protocol: joinProtocol, Id: "m1", Addr: "10.0.0.1:4520", Incarnation: "00ff",
+			ClusterId: "kc",
+			Version:   "1", Spki: make([]byte, 32), Nonce: make([]byte, 32),
 		}
 	}
 	for _, tc := range []struct {
@@ -78,7 +79,8 @@ func TestHelloShape(t *testing.T) {
 				t.Fatal(err)
 			}
 			h, _, err := parseHello(b)
-			if (err == nil) != tc.ok || (err != nil && (!errors.Is(err, errJoinHello) || h != Hello{})) {
+			if (err == nil) != tc.ok || (err != nil &&
+				(!errors.Is(err, errJoinHello) || h != Hello{})) {
 				t.Errorf("%+v, %v; want ok %t", h, err, tc.ok)
 			}
 		})
@@ -138,7 +140,8 @@ func FuzzClusterKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pub string, sig []byte) {
 		var c clusterKey
 		c.pub = pub
-		if checkClusterKey(&peerpb.JoinSignature{ClusterPub: pub, Signature: sig}, c.fingerprint(), []byte("msg")) == nil {
+		if checkClusterKey(&peerpb.JoinSignature{ClusterPub: pub, Signature: sig}, c.fingerprint(),
+			[]byte("msg")) == nil {
 			t.Fatalf("accepted a signature of nobody: %q %x", pub, sig)
 		}
 	})

@@ -174,7 +174,8 @@ func (m *master) count(name string, values ...string) float64 {
 			for _, l := range s.GetLabel() {
 				have = append(have, l.GetValue())
 			}
-			missing := slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(have, v) })
+			missing := slices.ContainsFunc(values,
+				func(v string) bool { return !slices.Contains(have, v) })
 			if !missing {
 				sum += s.GetCounter().GetValue() + s.GetGauge().GetValue()
 			}

@@ -25,7 +25,8 @@ type lane struct {
 }
 
 func newLane(addr net.Addr, closing <-chan struct{}) *lane {
-	return &lane{addr: addr, queue: make(chan *conn, laneBacklog), closed: make(chan struct{}), closing: closing}
+	return &lane{addr: addr, queue: make(chan *conn, laneBacklog), closed: make(chan struct{}),
+		closing: closing}
 }
 
 // Accept returns the next proved connection, net.ErrClosed after Close or the

@@ -63,7 +63,8 @@ func TestTryLimit(t *testing.T) {
 	take(a, false)
 
 	for i := range 3 * maxSources {
-		l.take(from(netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8), byte(i)}).String()), now)
+		l.take(from(netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8),
+			byte(i)}).String()), now)
 	}
 	if len(l.bySource) > maxSources {
 		t.Errorf("%d sources kept", len(l.bySource))
@@ -91,7 +92,8 @@ func TestLogLimit(t *testing.T) {
 	}
 	lines := 0
 	for i := range 3 * maxSources {
-		if _, ok := q.allow(from(netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8), byte(i)}).String()), "tls", now.Add(logEvery)); ok {
+		if _, ok := q.allow(from(netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8),
+			byte(i)}).String()), "tls", now.Add(logEvery)); ok {
 			lines++
 		}
 	}

@@ -117,7 +117,8 @@ func (l *link) close() {
 }
 
 // dialLink is the dialler of both conns of a link.
-func (p *Port) dialLink(ctx context.Context, l *link, gap *backOff, refused func()) (net.Conn, error) {
+func (p *Port) dialLink(ctx context.Context, l *link, gap *backOff, refused func()) (net.Conn,
+	error) {
 	l.mu.Lock()
 	broken := l.broken
 	l.mu.Unlock()
@@ -159,7 +160,8 @@ func (l *link) failFast() error {
 	if l.state != linkDown {
 		return nil
 	}
-	return status.Error(codes.Unavailable, fmt.Sprintf("peer %s has not answered since %s", l.node, l.since.UTC().Format(time.RFC3339)))
+	return status.Error(codes.Unavailable, fmt.Sprintf("peer %s has not answered since %s", l.node,
+		l.since.UTC().Format(time.RFC3339)))
 }
 
 // noteUp records an answer and reports what changed.

@@ -63,7 +63,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.refused, m.conns, m.handshakes, m.dropped, m.joins, m.unknown, m.beats, m.downs, m.disowned,
+		m.refused, m.conns, m.handshakes, m.dropped, m.joins, m.unknown, m.beats, m.downs,
+		m.disowned,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register peer metrics: %w", err)

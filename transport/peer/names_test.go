@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// names is a DNS server on loopback that the machine's resolver asks in these tests. It gives every name one address.
+// names is a DNS server on loopback that the machine's resolver asks in these tests. It gives every
+// name one address.
 type names struct {
 	conn   net.PacketConn
 	answer atomic.Pointer[net.IP]
@@ -20,13 +21,14 @@ var nameServer atomic.Pointer[names]
 
 // What net.Dialer asks, as the product uses it.
 func init() {
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		if s := nameServer.Load(); s != nil {
-			network, address = "udp", s.conn.LocalAddr().String()
-		}
-		var d net.Dialer
-		return d.DialContext(ctx, network, address)
-	}}
+	net.DefaultResolver = &net.Resolver{PreferGo: true,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if s := nameServer.Load(); s != nil {
+				network, address = "udp", s.conn.LocalAddr().String()
+			}
+			var d net.Dialer
+			return d.DialContext(ctx, network, address)
+		}}
 }
 
 func serveNames(t *testing.T, ip net.IP) *names {
@@ -60,7 +62,8 @@ func serveNames(t *testing.T, ip net.IP) *names {
 	return s
 }
 
-// reply answers one question (RFC 1035, section 4): with the address if it is asked for one of IPv4, else with nothing.
+// reply answers one question (RFC 1035, section 4): with the address if it is asked for one of
+// IPv4, else with nothing.
 func (s *names) reply(q []byte) []byte {
 	end := 12
 	for end < len(q) && q[end] != 0 {
@@ -78,12 +81,14 @@ func (s *names) reply(q []byte) []byte {
 	}
 	s.asked.Add(1)
 	binary.BigEndian.PutUint16(out[6:], 1)
-	out = append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0x2c, 0, 4) // the name asked for, type A, IN, 300 s, 4 bytes
+	// the name asked for, type A, IN, 300 s, 4 bytes
+	out = append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0x2c, 0, 4)
 	return append(out, s.answer.Load().To4()...)
 }
 
-// A member that is advertised by name is looked up again at each new connection: when it gets another address, and its
-// name says so, it is reached there, although the old answer was good for 300 s more.
+// A member that is advertised by name is looked up again at each new connection: when it gets
+// another address, and its name says so, it is reached there, although the old answer was good for
+// 300 s more.
 func TestNamesAreResolvedAgain(t *testing.T) {
 	s := serveNames(t, net.IPv4(127, 0, 0, 1))
 	pins := newMembers()

@@ -56,7 +56,8 @@ func (k *NodeKey) SPKI() [32]byte { return k.spki }
 
 // Public is the key's public part as PEM text, what SPKI is the sum of.
 func (k *NodeKey) Public() string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: k.cert.Leaf.RawSubjectPublicKeyInfo}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY",
+		Bytes: k.cert.Leaf.RawSubjectPublicKeyInfo}))
 }
 
 // LogValue keeps the private key out of logs.
@@ -103,7 +104,9 @@ func readNodeKey(path string, box *seal.Box) (ed25519.PrivateKey, error) {
 		return nil, err
 	}
 	if st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("mode %04o lets others read it: chmod 600, or remove it and join again", st.Mode().Perm())
+		return nil,
+			fmt.Errorf("mode %04o lets others read it: chmod 600, or remove it and join again",
+				st.Mode().Perm())
 	}
 	text := make([]byte, 4096)
 	n, err := f.Read(text)
@@ -144,7 +147,8 @@ func makeNodeKey(dir, path string, box *seal.Box) error {
 		return err
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	if err := durable.WriteNew(path, box.Seal(text, nil)); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := durable.WriteNew(path, box.Seal(text, nil)); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
@@ -153,10 +157,12 @@ func makeNodeKey(dir, path string, box *seal.Box) error {
 // certSPKI returns the pin of the one certificate that a peer showed.
 func certSPKI(certs []*x509.Certificate) ([32]byte, error) {
 	if len(certs) != 1 {
-		return [32]byte{}, fmt.Errorf("%d certificates where one is due: %w", len(certs), errCertificate)
+		return [32]byte{}, fmt.Errorf("%d certificates where one is due: %w", len(certs),
+			errCertificate)
 	}
 	if _, ok := certs[0].PublicKey.(ed25519.PublicKey); !ok {
-		return [32]byte{}, fmt.Errorf("a %s key where ed25519 is due: %w", certs[0].PublicKeyAlgorithm, errCertificate)
+		return [32]byte{}, fmt.Errorf("a %s key where ed25519 is due: %w",
+			certs[0].PublicKeyAlgorithm, errCertificate)
 	}
 	return sha256.Sum256(certs[0].RawSubjectPublicKeyInfo), nil
 }

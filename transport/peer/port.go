@@ -150,7 +150,8 @@ func (p *Port) accept() error {
 			}
 			// Out of descriptors, most likely: wait for some to come back.
 			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-			p.cfg.Log.Warn("cannot accept peers; raise the limit of open files if this persists", "err", err)
+			p.cfg.Log.Warn("cannot accept peers; raise the limit of open files if this persists",
+				"err", err)
 			select {
 			case <-p.closing:
 				return nil
@@ -159,7 +160,8 @@ func (p *Port) accept() error {
 			continue
 		}
 		delay = 0
-		// Here and not in the goroutine: goroutines start in any order, and a member that came last must not count as the oldest.
+		// Here and not in the goroutine: goroutines start in any order, and a member that came last
+		// must not count as the oldest.
 		e, ok := p.waiting.enter(raw, sourceOf(raw.RemoteAddr()))
 		if ok && !p.spawn(func() { p.welcome(e) }) {
 			ok = false

@@ -70,7 +70,8 @@ func TestNodeKey(t *testing.T) {
 	if _, err := LoadNodeKey(dir, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a key that others read: %v", err)
 	}
-	for name, text := range map[string]string{"empty": "", "garbage": "garbage", "certificate": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
+	for name, text := range map[string]string{"empty": "", "garbage": "garbage",
+		"certificate": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, nodeKeyFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -155,16 +156,28 @@ func TestStrangersAreRefused(t *testing.T) {
 			_, _ = raw.Write([]byte{0x16, 0x03, 0x01, 0x02, 0x00, 0x01})
 			readsNothing(t, raw)
 		}},
-		{"TLS 1.2", "tls", tlsAs(&tls.Config{MaxVersion: tls.VersionTLS12, Certificates: own, NextProtos: []string{"raft"}}, raftVote)},
+		{"TLS 1.2", "tls", tlsAs(&tls.Config{MaxVersion: tls.VersionTLS12, Certificates: own,
+			NextProtos: []string{"raft"}}, raftVote)},
 		{"no ALPN", "alpn", tlsAs(&tls.Config{Certificates: own}, raftVote)},
-		{"ALPN h2", "alpn", tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"h2"}}, "PRI")},
-		{"two protocols", "alpn", tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"raft", "join"}}, raftVote)},
+		{"ALPN h2", "alpn", tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"h2"}},
+			"PRI")},
+		{"two protocols", "alpn", tlsAs(&tls.Config{Certificates: own,
+			NextProtos: []string{"raft", "join"}}, raftVote)},
 		{"no certificate", "tls", tlsAs(&tls.Config{NextProtos: []string{"raft"}}, raftVote)},
-		{"another kind of key", "certificate", tlsAs(&tls.Config{Certificates: []tls.Certificate{otherKeyCert(t)}, NextProtos: []string{"rpc"}}, "PRI")},
-		{"another kind of key, join", "certificate", tlsAs(&tls.Config{Certificates: []tls.Certificate{otherKeyCert(t)}, NextProtos: []string{"join"}}, "")},
-		{"unpinned key, raft", "unpinned", tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"raft"}}, raftVote)},
-		{"unpinned key, rpc", "unpinned", tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"rpc"}}, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")},
-		{"join before ServeJoins", "join_closed", tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"join"}}, "\x00\x00\x00\x01x")},
+		{"another kind of key", "certificate",
+			tlsAs(&tls.Config{Certificates: []tls.Certificate{otherKeyCert(t)},
+				NextProtos: []string{"rpc"}}, "PRI")},
+		{"another kind of key, join", "certificate",
+			tlsAs(&tls.Config{Certificates: []tls.Certificate{otherKeyCert(t)},
+				NextProtos: []string{"join"}}, "")},
+		{"unpinned key, raft", "unpinned",
+			tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"raft"}}, raftVote)},
+		{"unpinned key, rpc", "unpinned",
+			tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"rpc"}},
+				"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")},
+		{"join before ServeJoins", "join_closed",
+			tlsAs(&tls.Config{Certificates: own, NextProtos: []string{"join"}},
+				"\x00\x00\x00\x01x")},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -179,9 +192,12 @@ func TestStrangersAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.knock(t, raw)
-			eventually(t, "counted as "+tc.reason, func() bool { return ms[0].refusedFor(tc.reason) == 1 })
-			eventually(t, "logged with the address", func() bool { return ms[0].logs.Contains("addr=" + raw.LocalAddr().String()) })
-			eventually(t, "a member is served", func() bool { return ms[1].ping(ms[0].node) == nil })
+			eventually(t, "counted as "+tc.reason,
+				func() bool { return ms[0].refusedFor(tc.reason) == 1 })
+			eventually(t, "logged with the address",
+				func() bool { return ms[0].logs.Contains("addr=" + raw.LocalAddr().String()) })
+			eventually(t, "a member is served",
+				func() bool { return ms[1].ping(ms[0].node) == nil })
 			if n := ms[0].count("clustermaster_peer_refused_total"); n != 1 {
 				t.Errorf("%v refusals in all, want 1", n)
 			}
@@ -205,7 +221,8 @@ func TestImpostorIsNotDialled(t *testing.T) {
 		t.Error("dialled an address where nobody is")
 	}
 	addr, _ := pins.AddrOf("m2/02")
-	if _, err := ms[0].dialAddr(context.Background(), addr, protoRaft); !errors.Is(err, errUnpinned) {
+	if _, err := ms[0].dialAddr(context.Background(), addr, protoRaft); !errors.Is(err,
+		errUnpinned) {
 		t.Errorf("dial by address: %v, want errUnpinned", err)
 	}
 	if _, err := ms[0].DialNode(context.Background(), "m2/02"); !errors.Is(err, errUnpinned) {
@@ -219,7 +236,8 @@ func TestImpostorIsNotDialled(t *testing.T) {
 	}
 	// A true member at another's address is not taken for it either.
 	pins.add("m3/03", impostor.key.SPKI(), "127.0.0.1:9")
-	if _, err := ms[0].dialAddr(context.Background(), addr, protoRaft); !errors.Is(err, errUnpinned) {
+	if _, err := ms[0].dialAddr(context.Background(), addr, protoRaft); !errors.Is(err,
+		errUnpinned) {
 		t.Errorf("dial of a member at another address: %v, want errUnpinned", err)
 	}
 }
@@ -231,7 +249,8 @@ func whoAmI(t *testing.T, pins *members) *master {
 	pins.add(m.node, m.key.SPKI(), m.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
 	srv := grpc.NewServer(append(m.ServerOptions(), grpc.UnaryInterceptor(
-		func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+		func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any,
+			error) {
 			node, ok := PeerNode(ctx)
 			return nil, status.Errorf(codes.Aborted, "%s %t", node, ok)
 		}))...)
@@ -267,12 +286,14 @@ func TestRPCCarriesTheNode(t *testing.T) {
 	wrong := grpc.NewServer(srv.ServerOptions()...)
 	go func() { _ = wrong.Serve(ln) }()
 	defer wrong.Stop()
-	cc, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := grpc.NewClient(ln.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cc.Close()
-	if _, err := healthpb.NewHealthClient(cc).Check(context.Background(), &healthpb.HealthCheckRequest{}); err == nil {
+	if _, err := healthpb.NewHealthClient(cc).Check(context.Background(),
+		&healthpb.HealthCheckRequest{}); err == nil {
 		t.Error("an RPC without TLS was served")
 	}
 }
@@ -307,7 +328,8 @@ func TestSilentHandshakesDoNotBlockMembers(t *testing.T) {
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("member waited %s", took)
 			}
-			eventually(t, "evictions counted", func() bool { return ms[0].refusedFor("evicted") >= 32 })
+			eventually(t, "evictions counted",
+				func() bool { return ms[0].refusedFor("evicted") >= 32 })
 			if err := silent[0].SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
@@ -360,7 +382,8 @@ func TestDropEndsLiveConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := healthpb.NewHealthClient(cc).Watch(context.Background(), &healthpb.HealthCheckRequest{})
+		s, err := healthpb.NewHealthClient(cc).Watch(context.Background(),
+			&healthpb.HealthCheckRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +406,8 @@ func TestDropEndsLiveConnections(t *testing.T) {
 		}
 	}
 	for name, conn := range map[string]net.Conn{"dialled": dialled, "accepted": atB} {
-		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil && name == "dialled" {
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil &&
+			name == "dialled" {
 			t.Error(err)
 		}
 		readsNothing(t, conn)
@@ -423,7 +447,8 @@ func TestUnpinnedLinkEnds(t *testing.T) {
 	})
 }
 
-// A member that was removed and doesn't know it dials ever more rarely, though its hand-shakes succeed at its own end.
+// A member that was removed and doesn't know it dials ever more rarely, though its hand-shakes
+// succeed at its own end.
 func TestRemovedMemberDialsRarely(t *testing.T) {
 	t.Parallel()
 	old, now := newMembers(), newMembers()
@@ -436,14 +461,18 @@ func TestRemovedMemberDialsRarely(t *testing.T) {
 	gone.serve().Watch(peer.node)
 	eventually(t, "refused", func() bool { return peer.refusedFor("unpinned") > 0 })
 	time.Sleep(3 * time.Second)
-	if n := peer.refusedFor("unpinned"); n > 20 { // two connections, each with gaps of 0.1, 0.16, ... 1 s
+	// two connections, each with gaps of 0.1, 0.16, ... 1 s
+	if n := peer.refusedFor("unpinned"); n > 20 {
 		t.Errorf("it was refused %v times in 3 s", n)
 	}
 }
 
 // A peer that returns is alive as soon as it dials: nobody waits for the next heartbeat.
 func TestReturningPeerIsAliveAtOnce(t *testing.T) {
-	pins, ms := newMasters(t, 1, func(c *Config) { c.HeartbeatEvery, c.DownAfter = time.Hour, 2*time.Second })
+	pins, ms := newMasters(t, 1, func(c *Config) {
+		c.HeartbeatEvery, c.DownAfter = time.Hour,
+			2*time.Second
+	})
 	back := newPort(t, pins, "m2/02")
 	pins.add(back.node, back.key.SPKI(), back.Addr().String())
 	l, err := ms[0].linkTo(back.node)
@@ -532,13 +561,15 @@ func TestConfigIsChecked(t *testing.T) {
 	}{
 		{"no key", Config{Pins: newMembers()}, "no node key"},
 		{"no pins", Config{Key: key}, "no pins"},
-		{"bad address", Config{Key: key, Pins: newMembers(), Listen: "nowhere"}, "cluster_pool_port"},
+		{"bad address", Config{Key: key, Pins: newMembers(), Listen: "nowhere"},
+			"cluster_pool_port"},
 	} {
 		if _, err := New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
 	}
-	p, err := New(Config{Key: key, Pins: newMembers(), Listen: "127.0.0.1:0", Advertise: "m1.example:4520"})
+	p, err := New(Config{Key: key, Pins: newMembers(), Listen: "127.0.0.1:0",
+		Advertise: "m1.example:4520"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,8 @@ func startChild(t *testing.T, dir, listen string, parent *master) *child {
 	}
 	spki := parent.key.SPKI()
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %x %s", childEnv, dir, listen, spki[:], parent.Addr()))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %x %s", childEnv, dir, listen, spki[:],
+		parent.Addr()))
 	cmd.Stderr = os.Stderr
 	if _, err = cmd.StdinPipe(); err != nil { // closed at our end, which ends the child
 		t.Fatal(err)
@@ -169,7 +170,8 @@ func TestStoppedAndKilledPeerIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A stream that is open when the peer stops.
-	stream, err := healthpb.NewHealthClient(cc).Watch(context.Background(), &healthpb.HealthCheckRequest{})
+	stream, err := healthpb.NewHealthClient(cc).Watch(context.Background(),
+		&healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +206,8 @@ func TestStoppedAndKilledPeerIsNoticed(t *testing.T) {
 	}
 
 	other.signal(t, syscall.SIGCONT)
-	within(t, "continued peer is alive", 2500*time.Millisecond, func() bool { return m.Alive(node) })
+	within(t, "continued peer is alive", 2500*time.Millisecond,
+		func() bool { return m.Alive(node) })
 	eventually(t, "OnUp twice", func() bool { return ups.Load() == 2 })
 	eventually(t, "calls go through again", func() bool { return m.ping(node) == nil })
 
@@ -213,7 +216,8 @@ func TestStoppedAndKilledPeerIsNoticed(t *testing.T) {
 	eventually(t, "OnDown twice", func() bool { return downs.Load() == 2 })
 
 	startChild(t, dir, other.addr, m)
-	within(t, "restarted peer is alive", 2500*time.Millisecond, func() bool { return m.Alive(node) })
+	within(t, "restarted peer is alive", 2500*time.Millisecond,
+		func() bool { return m.Alive(node) })
 	eventually(t, "calls reach the new process", func() bool { return m.ping(node) == nil })
 }
 
@@ -234,11 +238,13 @@ func TestStoppedMasterDoesNotBlameItsPeers(t *testing.T) {
 	watcher.signal(t, syscall.SIGSTOP)
 	eventually(t, "child is down", func() bool { return !m.Alive(node) })
 	asleep := m.LastHeard(node)
-	eventually(t, "child slept through its own limit", func() bool { return time.Since(asleep) > 3*time.Second })
+	eventually(t, "child slept through its own limit",
+		func() bool { return time.Since(asleep) > 3*time.Second })
 	watcher.signal(t, syscall.SIGCONT)
 	eventually(t, "child is back", func() bool { return m.Alive(node) })
 	back := m.LastHeard(node)
-	eventually(t, "child had time to judge", func() bool { return m.LastHeard(node).Sub(back) > time.Second })
+	eventually(t, "child had time to judge",
+		func() bool { return m.LastHeard(node).Sub(back) > time.Second })
 	m.stop()
 	line, err := watcher.out.ReadString('\n')
 	if err != nil || line != "down\n" {

@@ -61,7 +61,8 @@ func newRaftMaster(t *testing.T, m *master) *raftMaster {
 	})
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raft.ServerID(m.node)
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = 500*time.Millisecond, 500*time.Millisecond, 250*time.Millisecond
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = 500*time.Millisecond,
+		500*time.Millisecond, 250*time.Millisecond
 	cfg.Logger = log
 	store, fsm := raft.NewInmemStore(), &journal{}
 	r, err := raft.NewRaft(cfg, fsm, store, store, raft.NewInmemSnapshotStore(), trans)
@@ -97,7 +98,8 @@ func TestRaftOverTheLayer(t *testing.T) {
 	var ms []*raftMaster
 	var cfg raft.Configuration
 	for _, m := range masters {
-		cfg.Servers = append(cfg.Servers, raft.Server{ID: raft.ServerID(m.node), Address: raft.ServerAddress(m.Addr().String())})
+		cfg.Servers = append(cfg.Servers,
+			raft.Server{ID: raft.ServerID(m.node), Address: raft.ServerAddress(m.Addr().String())})
 		ms = append(ms, newRaftMaster(t, m))
 	}
 	if err := ms[0].raft.BootstrapCluster(cfg).Error(); err != nil {
@@ -153,7 +155,8 @@ func TestLayerReopensAndCarriesBulk(t *testing.T) {
 		t.Error("a closed layer accepts")
 	}
 	// With nobody to take it, a stream is refused as backlog, at once.
-	if c, err := ms[0].RaftLayer().Dial(raft.ServerAddress(ms[1].Addr().String()), time.Second); err == nil {
+	if c, err := ms[0].RaftLayer().Dial(raft.ServerAddress(ms[1].Addr().String()),
+		time.Second); err == nil {
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 		readsNothing(t, c)
 		c.Close()
@@ -186,7 +189,8 @@ func TestLayerReopensAndCarriesBulk(t *testing.T) {
 	}
 }
 
-// The end of a layer doesn't wait for peers that say nothing: neither for an answer nor for a hand-shake.
+// The end of a layer doesn't wait for peers that say nothing: neither for an answer nor for a
+// hand-shake.
 func TestLayerCloseEndsWhatWaits(t *testing.T) {
 	t.Parallel()
 	pins, ms := newMasters(t, 2, func(c *Config) { c.HandshakeTimeout = time.Hour })

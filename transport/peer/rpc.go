@@ -39,7 +39,8 @@ type nodeCredentials struct{}
 
 var _ credentials.TransportCredentials = nodeCredentials{}
 
-func (nodeCredentials) ClientHandshake(_ context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (nodeCredentials) ClientHandshake(_ context.Context, _ string, raw net.Conn) (net.Conn,
+	credentials.AuthInfo, error) {
 	return identify(raw)
 }
 
@@ -77,10 +78,12 @@ func (p *Port) ServerOptions() []grpc.ServerOption {
 		grpc.ConnectionTimeout(p.cfg.HandshakeTimeout),
 		grpc.MaxRecvMsgSize(p.cfg.MaxMessage),
 		grpc.MaxConcurrentStreams(4096),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 3 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second,
+			Timeout: 3 * time.Second}),
 		grpc.ChainUnaryInterceptor(p.checkUnary),
 		grpc.ChainStreamInterceptor(p.checkStream),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second,
+			PermitWithoutStream: true}),
 	}
 }
 
@@ -100,9 +103,13 @@ func (p *Port) Conn(node string) (*grpc.ClientConn, error) {
 
 // newClient makes a client conn of l whose dials gap keeps apart; refused, if
 // not nil, hears of those that found nobody listening.
-func (p *Port) newClient(l *link, gap *backOff, refused func(), more ...grpc.DialOption) (*grpc.ClientConn, error) {
+func (p *Port) newClient(l *link, gap *backOff, refused func(),
+	more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///peer", append(more,
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dialLink(ctx, l, gap, refused) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+			error) {
+			return p.dialLink(ctx, l, gap, refused)
+		}),
 		grpc.WithTransportCredentials(nodeCredentials{}),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
@@ -112,7 +119,8 @@ func (p *Port) newClient(l *link, gap *backOff, refused func(), more ...grpc.Dia
 			MinConnectTimeout: p.cfg.HandshakeTimeout,
 		}),
 		// 10 s is the least that grpc-go allows; heartbeats do the fast work.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second,
+			Timeout: 3 * time.Second, PermitWithoutStream: true}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(p.cfg.MaxMessage)),
 	)...)
 }
@@ -121,7 +129,8 @@ func (p *Port) newClient(l *link, gap *backOff, refused func(), more ...grpc.Dia
 // that both sides know all that they say to each other.
 func (p *Port) newRPCClient(l *link) (*grpc.ClientConn, error) {
 	return p.newClient(l, l.rpcGap, nil,
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
+			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			if err := p.mayCall(method); err != nil {
 				return err
 			}
@@ -133,7 +142,9 @@ func (p *Port) newRPCClient(l *link) (*grpc.ClientConn, error) {
 			}
 			return p.knownReply(reply)
 		}),
-		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc,
+			cc *grpc.ClientConn, method string, open grpc.Streamer,
+			opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			if err := p.mayCall(method); err != nil {
 				return nil, err
 			}

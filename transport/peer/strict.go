@@ -14,16 +14,18 @@ import (
 	"clustermaster/cluster/level"
 )
 
-// checkUnary and checkStream refuse requests with a field that this release does not know: what it would drop, the
-// caller believes done.
-func (p *Port) checkUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+// checkUnary and checkStream refuse requests with a field that this release does not know: what it
+// would drop, the caller believes done.
+func (p *Port) checkUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (any, error) {
 	if err := p.known(ctx, req, info.FullMethod); err != nil {
 		return nil, err
 	}
 	return handle(ctx, req)
 }
 
-func (p *Port) checkStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (p *Port) checkStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
 	return handle(srv, &checkedServerStream{s, p, info.FullMethod})
 }
 
@@ -86,7 +88,8 @@ func (p *Port) mayCall(method string) error {
 		return nil
 	}
 	if of, at := level.OfRPC(method), p.cfg.Level(); of > at {
-		return status.Errorf(codes.Unimplemented, "%s needs level %d, and the cluster is at level %d: upgrade all members first, see salt-run cluster.members",
+		return status.Errorf(codes.Unimplemented,
+			"%s needs level %d, and the cluster is at level %d: upgrade all members first, see salt-run cluster.members",
 			method, of, at)
 	}
 	return nil
@@ -107,7 +110,8 @@ func (s *checkedClientStream) RecvMsg(m any) error {
 	return err
 }
 
-// unmarshalKnown reads a frame of the join channel; a field that this release does not know is an error.
+// unmarshalKnown reads a frame of the join channel; a field that this release does not know is an
+// error.
 func unmarshalKnown(b []byte, m proto.Message) error {
 	return errors.Join(proto.Unmarshal(b, m), level.CheckMessage(m))
 }

@@ -19,7 +19,8 @@ import (
 
 // newer gives a message a field that nobody knows.
 func newer[M proto.Message](m M) M {
-	m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 7777, protowire.VarintType), 1))
+	m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 7777,
+		protowire.VarintType), 1))
 	return m
 }
 

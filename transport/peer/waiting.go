@@ -50,7 +50,8 @@ type entrant struct {
 }
 
 func newWaiting(total, perSource int, count prometheus.Gauge) *waiting {
-	return &waiting{max: total, maxPer: perSource, count: count, bySource: make(map[source][]*entrant)}
+	return &waiting{max: total, maxPer: perSource, count: count,
+		bySource: make(map[source][]*entrant)}
 }
 
 // enter takes conn in and closes the connection that has to make room, if any.

@@ -1,4 +1,5 @@
-// Package fnmatch matches names with shell globs as Python's fnmatch does: * and ? take any character, "/" included, and a class is negated by "!".
+// Package fnmatch matches names with shell globs as Python's fnmatch does: * and ? take any
+// character, "/" included, and a class is negated by "!".
 //
 // Go's path.Match differs in all three, so it can't stand in for the globs of Salt users.
 package fnmatch
@@ -9,10 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// Match reports whether the whole of name matches pattern, with regard to case. A "[" without its "]" stands for itself. Time is bounded by
-// len(pattern) * len(name).
+// Match reports whether the whole of name matches pattern, with regard to case. A "[" without its
+// "]" stands for itself. Time is bounded by len(pattern) * len(name).
 func Match(pattern, name string) bool {
-	// Only the last star needs to be remembered: what an earlier one could take, a later one can take too.
+	// Only the last star needs to be remembered: what an earlier one could take, a later one can
+	// take too.
 	star, retry := -1, 0
 	p, n := 0, 0
 	for n < len(name) {
@@ -55,7 +57,8 @@ func one(pattern string, p int, name string, n int) (pNext, nNext int, ok bool) 
 	return p + width, n + size, want == r && (r != utf8.RuneError || pattern[p] == name[n])
 }
 
-// classEnd is the position of the "]" that ends the class at p, or 0. A "]" right after "[" or "[!" belongs to the class.
+// classEnd is the position of the "]" that ends the class at p, or 0. A "]" right after "[" or "[!"
+// belongs to the class.
 func classEnd(pattern string, p int) int {
 	i := p + 1
 	if i < len(pattern) && pattern[i] == '!' {

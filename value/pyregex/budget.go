@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Budget is the time that backtracking may take, over all texts on which it takes long. Several expressions may share one. It is for one
-// goroutine.
+// Budget is the time that backtracking may take, over all texts on which it takes long. Several
+// expressions may share one. It is for one goroutine.
 type Budget struct {
 	left  time.Duration
 	spent bool
@@ -15,7 +15,8 @@ type Budget struct {
 // NewBudget makes a budget of so much time.
 func NewBudget(d time.Duration) *Budget { return &Budget{left: d} }
 
-// Spent reports whether a text went undecided: backtracking took too long, or there was no time left. Tests say no then.
+// Spent reports whether a text went undecided: backtracking took too long, or there was no time
+// left. Tests say no then.
 func (b *Budget) Spent() bool { return b.spent }
 
 // try spends time on one text.
@@ -44,7 +45,10 @@ func StartIn(b *Budget, expr string) (test func(string) bool, ok bool) {
 func Forbids(expr string) (test func(string) bool, ok bool) { return forbids("(?:", expr, ")") }
 
 // FullForbids is Forbids for Python's re.fullmatch.
-func FullForbids(expr string) (test func(string) bool, ok bool) { return forbids(`\A(?:`, expr, `)\z`) }
+func FullForbids(expr string) (test func(string) bool,
+	ok bool) {
+	return forbids(`\A(?:`, expr, `)\z`)
+}
 
 func forbids(before, expr, after string) (test func(string) bool, ok bool) {
 	b := NewBudget(regexBudget)
@@ -61,10 +65,12 @@ func forbids(before, expr, after string) (test func(string) bool, ok bool) {
 	}, true
 }
 
-// recovers is the share of the time, one of so many, that what is forbidden may take on and on: its tests live as long as the master.
+// recovers is the share of the time, one of so many, that what is forbidden may take on and on: its
+// tests live as long as the master.
 const recovers = 10
 
-// maxProgram bounds the instructions of what is on top of Go's regexp: it writes counted repeats out, and takes time in proportion.
+// maxProgram bounds the instructions of what is on top of Go's regexp: it writes counted repeats
+// out, and takes time in proportion.
 const maxProgram = 10_000
 
 // small reports whether Go's regexp makes no large program of an expression.

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// refused is what regexp2 does not compile. Expressions that Python refuses must not mean something here.
+// refused is what regexp2 does not compile. Expressions that Python refuses must not mean something
+// here.
 const refused = "("
 
 var (
@@ -17,15 +18,17 @@ var (
 	again  = regexp.MustCompile(`^\(\?P=([A-Za-z_][A-Za-z0-9_]*)\)`)
 )
 
-// Letters that may follow a backslash in Python and mean the same to both, outside of classes and in them.
+// Letters that may follow a backslash in Python and mean the same to both, outside of classes and
+// in them.
 const (
 	escapes      = "abBAdDfnrsStuvwWx"
 	classEscapes = "abdDfnrsStuvwWx"
 )
 
-// dialect writes a Python expression in the dialect of regexp2 (.NET): groups by their names, \Z, which is the very end, as \z, {,n} as
-// {0,n}, brackets in classes as themselves, for they subtract classes there, and blanks with U+001C to U+001F. What Python refuses, or
-// only its newest releases take, is refused.
+// dialect writes a Python expression in the dialect of regexp2 (.NET): groups by their names, \Z,
+// which is the very end, as \z, {,n} as {0,n}, brackets in classes as themselves, for they subtract
+// classes there, and blanks with U+001C to U+001F. What Python refuses, or only its newest releases
+// take, is refused.
 func dialect(p string) string {
 	var b strings.Builder
 	for i := 0; i < len(p); {
@@ -53,7 +56,8 @@ func dialect(p string) string {
 	return b.String()
 }
 
-// opened writes the beginning of a special group at the start of s, of n bytes; 0 if Python refuses it.
+// opened writes the beginning of a special group at the start of s, of n bytes; 0 if Python refuses
+// it.
 func opened(s string) (text string, n int) {
 	if m := named.FindStringSubmatch(s); m != nil {
 		return "(?<" + m[1] + ">", len(m[0])
@@ -98,7 +102,8 @@ func escaped(s, letters string) (text string, n int) {
 	return s[:2], 2
 }
 
-// classOf writes the class at the start of s, of n bytes; 0 if it does not end, or Python refuses it.
+// classOf writes the class at the start of s, of n bytes; 0 if it does not end, or Python refuses
+// it.
 func classOf(s string) (text string, n int) {
 	var b strings.Builder
 	b.WriteByte('[')

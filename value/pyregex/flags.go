@@ -27,8 +27,9 @@ const (
 // maxBacktracked bounds the texts on which backtracking is tried, letters.
 const maxBacktracked = 8 << 20
 
-// SearchText compiles an expression for re.search on text. A search that backtracking makes too long, or that has all in all taken
-// longer than three seconds, is an error. The search is for one goroutine.
+// SearchText compiles an expression for re.search on text. A search that backtracking makes too
+// long, or that has all in all taken longer than three seconds, is an error. The search is for one
+// goroutine.
 func SearchText(expr string, flags Flags) (search func(string) (bool, error), err error) {
 	if flags&(ASCII|Locale) != 0 {
 		return nil, errors.New("the flags ASCII and LOCALE are not built in for text")
@@ -36,8 +37,8 @@ func SearchText(expr string, flags Flags) (search func(string) (bool, error), er
 	return finder(expr, flags)
 }
 
-// SearchBytes is SearchText for an expression of bytes on bytes, each of which is one letter; those from 0x80 are in no class but by
-// themselves.
+// SearchBytes is SearchText for an expression of bytes on bytes, each of which is one letter; those
+// from 0x80 are in no class but by themselves.
 func SearchBytes(expr []byte, flags Flags) (search func([]byte) (bool, error), err error) {
 	if flags&Unicode != 0 {
 		return nil, errors.New("cannot use UNICODE flag with a bytes pattern")
@@ -52,8 +53,10 @@ func SearchBytes(expr []byte, flags Flags) (search func([]byte) (bool, error), e
 	if err != nil {
 		return nil, err
 	}
-	// A "$" that is no end of a line may stand before the last one, which Go's regexp does not know.
-	exact := linear(string(expr)) && flags&Verbose == 0 && (flags&Multiline != 0 || bytes.IndexByte(expr, '$') < 0)
+	// A "$" that is no end of a line may stand before the last one, which Go's regexp does not
+	// know.
+	exact := linear(string(expr)) && flags&Verbose == 0 &&
+		(flags&Multiline != 0 || bytes.IndexByte(expr, '$') < 0)
 	if !exact {
 		return func(b []byte) (bool, error) { return find(lift(b)) }, nil
 	}
@@ -72,7 +75,8 @@ func SearchBytes(expr []byte, flags Flags) (search func([]byte) (bool, error), e
 // numbered finds escapes such as \xe9 and \351, which mean bytes.
 var numbered = regexp.MustCompile(`\\(x[89a-fA-F]|[1-3][0-7][0-7])`)
 
-// lift makes each byte a letter; those from 0x80 letters that are for private use, which belong to no class.
+// lift makes each byte a letter; those from 0x80 letters that are for private use, which belong to
+// no class.
 func lift(b []byte) string {
 	var s strings.Builder
 	s.Grow(len(b))
@@ -110,7 +114,8 @@ func finder(expr string, flags Flags) (func(string) (bool, error), error) {
 	}
 	var options regexp2.RegexOptions
 	for flag, option := range map[Flags]regexp2.RegexOptions{
-		IgnoreCase: regexp2.IgnoreCase, Multiline: regexp2.Multiline, DotAll: regexp2.Singleline, Verbose: regexp2.IgnorePatternWhitespace,
+		IgnoreCase: regexp2.IgnoreCase, Multiline: regexp2.Multiline, DotAll: regexp2.Singleline,
+		Verbose: regexp2.IgnorePatternWhitespace,
 	} {
 		if flags&flag != 0 {
 			options |= option
@@ -122,7 +127,8 @@ func finder(expr string, flags Flags) (func(string) (bool, error), error) {
 	}
 	return func(s string) (bool, error) {
 		if len(s) > maxBacktracked {
-			return false, fmt.Errorf("searching for %q in more than %d bytes is not built in", expr, maxBacktracked)
+			return false, fmt.Errorf("searching for %q in more than %d bytes is not built in", expr,
+				maxBacktracked)
 		}
 		found, err := try(s)
 		if errors.Is(err, errSpent) {

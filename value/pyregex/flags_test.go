@@ -14,10 +14,17 @@ func TestFlags(t *testing.T) {
 		s           string
 		text, bytes bool
 	}{
-		{"^b", 0, "a\nb", false, false}, {"^b", Multiline, "a\nb", true, true}, {"a$", 0, "a\nb", false, false}, {"a$", Multiline, "a\nb", true, true}, {"b$", 0, "a\nb\n", true, true},
-		{"a.b", 0, "a\nb", false, false}, {"a.b", DotAll, "a\nb", true, true}, {"A b", IgnoreCase, "a B", true, true}, {"a b # c", Verbose, "ab", true, true}, {"a b", Verbose | Multiline, "a b", false, false},
-		{"^a.b$", Multiline, "aüb", true, false}, {"^a..b$", Multiline, "aüb", false, true}, {`a\wb`, Multiline, "aüb", true, false}, {`a\W\Wb`, Multiline, "aüb", false, true}, {"Ü", IgnoreCase, "ü", true, false}, {"[ü]{2}", 0, "ü", false, true},
-		{`a\sb`, Multiline, "a\vb", true, true}, {`a(?=b)`, Multiline, "ab", true, true}, {`(?P<x>a)(?P=x)`, 0, "aa", true, true}, {`\bü`, 0, " ü", true, false},
+		{"^b", 0, "a\nb", false, false}, {"^b", Multiline, "a\nb", true, true},
+		{"a$", 0, "a\nb", false, false}, {"a$", Multiline, "a\nb", true, true},
+		{"b$", 0, "a\nb\n", true, true},
+		{"a.b", 0, "a\nb", false, false}, {"a.b", DotAll, "a\nb", true, true},
+		{"A b", IgnoreCase, "a B", true, true}, {"a b # c", Verbose, "ab", true, true},
+		{"a b", Verbose | Multiline, "a b", false, false},
+		{"^a.b$", Multiline, "aüb", true, false}, {"^a..b$", Multiline, "aüb", false, true},
+		{`a\wb`, Multiline, "aüb", true, false}, {`a\W\Wb`, Multiline, "aüb", false, true},
+		{"Ü", IgnoreCase, "ü", true, false}, {"[ü]{2}", 0, "ü", false, true},
+		{`a\sb`, Multiline, "a\vb", true, true}, {`a(?=b)`, Multiline, "ab", true, true},
+		{`(?P<x>a)(?P=x)`, 0, "aa", true, true}, {`\bü`, 0, " ü", true, false},
 	} {
 		text, err := SearchText(tt.expr, tt.flags)
 		if err != nil {

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// printable reports whether a text is of those in which classes, boundaries and the end mean the same to Python and to Go.
+// printable reports whether a text is of those in which classes, boundaries and the end mean the
+// same to Python and to Go.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -23,8 +24,9 @@ var (
 // sameEscapes may follow a backslash and mean the same to both, besides punctuation.
 const sameEscapes = "dDwWsS"
 
-// linear reports whether an expression means the same to Python and to Go's regexp, on printable texts. It knows the common ones;
-// of the others, and of what Go's regexp can't do (looking around, references, possessive repeats), it says no.
+// linear reports whether an expression means the same to Python and to Go's regexp, on printable
+// texts. It knows the common ones; of the others, and of what Go's regexp can't do (looking around,
+// references, possessive repeats), it says no.
 func linear(expr string) bool {
 	if !printable(expr) {
 		return false
@@ -57,7 +59,8 @@ func escape(s, letters string) int {
 	switch {
 	case len(s) < 2:
 		return 0
-	case strings.IndexByte(letters, s[1]) >= 0, strings.IndexByte("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", s[1]) >= 0:
+	case strings.IndexByte(letters, s[1]) >= 0,
+		strings.IndexByte("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", s[1]) >= 0:
 		return 2
 	}
 	return 0

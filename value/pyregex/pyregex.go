@@ -1,12 +1,13 @@
-// Package pyregex matches Python's regular expressions, as Salt's options and targets use them, with a bound on time.
+// Package pyregex matches Python's regular expressions, as Salt's options and targets use them,
+// with a bound on time.
 //
-// Lives here: re.match, re.fullmatch and re.search, on top of Go's regexp for expressions and texts that mean the same there,
-// on top of regexp2 for the others.
+// Lives here: re.match, re.fullmatch and re.search, on top of Go's regexp for expressions and texts
+// that mean the same there, on top of regexp2 for the others.
 //
 // Does not: know what is matched, or shell patterns (value/fnmatch).
 //
-// Guarantee: no expression and no text makes a match run for longer than a second; what is on top of Go's regexp takes time in
-// proportion to the text, and is right however busy the machine is.
+// Guarantee: no expression and no text makes a match run for longer than a second; what is on top
+// of Go's regexp takes time in proportion to the text, and is right however busy the machine is.
 package pyregex
 
 import (
@@ -25,9 +26,10 @@ const (
 	takesLong    = time.Millisecond
 )
 
-// Start returns the test of a regular expression as Python's re.match: anchored at the start, not at the end. ok is false
-// if it does not compile. A text on which backtracking takes too long does not match; nor does any text once those on which
-// it took long have used up three seconds. The test is for one goroutine.
+// Start returns the test of a regular expression as Python's re.match: anchored at the start, not
+// at the end. ok is false if it does not compile. A text on which backtracking takes too long does
+// not match; nor does any text once those on which it took long have used up three seconds. The
+// test is for one goroutine.
 func Start(expr string) (test func(string) bool, ok bool) { return own(`\A(?:`, expr, ")") }
 
 // Full is Start for Python's re.fullmatch.
@@ -76,7 +78,8 @@ func backtrack(b *Budget, before, expr, after string) (test func(string) bool, o
 var errSpent = errors.New("its time is spent")
 
 // patient matches with regexp2 as long as the bounds of time let it; that it gave up is an error.
-func patient(b *Budget, expr string, options regexp2.RegexOptions) (func(string) (bool, error), error) {
+func patient(b *Budget, expr string, options regexp2.RegexOptions) (func(string) (bool, error),
+	error) {
 	re, err := regexp2.Compile(expr, options)
 	if err != nil {
 		return nil, err

@@ -13,10 +13,14 @@ func TestKinds(t *testing.T) {
 		expr, s             string
 		start, full, search bool
 	}{
-		{"we", "web", true, false, true}, {"web", "web", true, true, true}, {"w|web", "web", true, true, true},
-		{"eb", "web", false, false, true}, {"web$", "web\n", true, false, true}, {`we\Z`, "web", false, false, false},
-		{`(?P<x>w)e(?P=x)?b`, "web", true, true, true}, {"", "web", true, false, true}, {`\.swp$`, "a/.b.swp", false, false, true},
-		{"(?i)WEB", "web", true, true, true}, {"^d/", "d/f", true, false, true}, {"^d/", "x\nd/f", false, false, false},
+		{"we", "web", true, false, true}, {"web", "web", true, true, true},
+		{"w|web", "web", true, true, true},
+		{"eb", "web", false, false, true}, {"web$", "web\n", true, false, true},
+		{`we\Z`, "web", false, false, false},
+		{`(?P<x>w)e(?P=x)?b`, "web", true, true, true}, {"", "web", true, false, true},
+		{`\.swp$`, "a/.b.swp", false, false, true},
+		{"(?i)WEB", "web", true, true, true}, {"^d/", "d/f", true, false, true},
+		{"^d/", "x\nd/f", false, false, false},
 	}
 	for _, tt := range tests {
 		for kind, c := range map[string]struct {
@@ -44,19 +48,31 @@ func TestDialect(t *testing.T) {
 		expr, s string
 		hit     bool
 	}{
-		{"[a-z-[d]]?b-1", "db-1", true}, {"[a-z-[d]]?b-1", "]b-1", false}, {"[[]x", "[x", true}, {"[]d]b", "db", true}, {"[]d]b", "]b", true}, {"[^]d]b", "]b", false}, {`[\]d]b`, "]b", true},
-		{"d{,1}b", "db", true}, {"d{,1}b", "b", true}, {"d{,1}b", "d{,1}b", false}, {"d{,}b", "dddb", true}, {"d{}b", "d{}b", true}, {"d{a}", "d{a}", true},
-		{"(?P<a>d)(?P=a)b", "ddb", true}, {"(?u)db", "db", true}, {"(?iu:D)b", "db", true}, {"(?#x)db", "db", true}, {"(?i)DB", "db", true}, {"(?x) d b", "db", true}, {"(?<!x)db", "db", true}, {"(?(1)x|d)b", "db", false},
-		{"(?<n>d)b|db", "db", false}, {"(?'n'd)b|db", "db", false}, {"(?n)(d)b|db", "db", false}, {"(?L)db", "db", false}, {"(?P>a)|db", "db", false}, {"(?#x", "x", false}, {"(?", "x", false},
-		{`\pLb|db`, "db", false}, {`\k<n>|db`, "db", false}, {`\Gdb`, "db", false}, {`\zdb|db`, "db", false}, {`\hdb|db`, "db", false}, {`db\Z`, "db", true}, {`[\Z]|db`, "db", false}, {`[\B]|db`, "db", false},
-		{`a\sb`, "a\x1cb", true}, {`a\Sb`, "a\x1cb", false}, {`a[\s.]b`, "a\x1fb", true}, {`a\s+b`, "a \tb", true},
-		{"[d", "d", false}, {`[d\`, "d", false}, {`db\`, "db", false}, {`\x64b`, "db", true}, {`\u0064b`, "db", true}, {`\144b`, "db", true}, {`\-b`, "-b", true},
+		{"[a-z-[d]]?b-1", "db-1", true}, {"[a-z-[d]]?b-1", "]b-1", false}, {"[[]x", "[x", true},
+		{"[]d]b", "db", true}, {"[]d]b", "]b", true}, {"[^]d]b", "]b", false},
+		{`[\]d]b`, "]b", true},
+		{"d{,1}b", "db", true}, {"d{,1}b", "b", true}, {"d{,1}b", "d{,1}b", false},
+		{"d{,}b", "dddb", true}, {"d{}b", "d{}b", true}, {"d{a}", "d{a}", true},
+		{"(?P<a>d)(?P=a)b", "ddb", true}, {"(?u)db", "db", true}, {"(?iu:D)b", "db", true},
+		{"(?#x)db", "db", true}, {"(?i)DB", "db", true}, {"(?x) d b", "db", true},
+		{"(?<!x)db", "db", true}, {"(?(1)x|d)b", "db", false},
+		{"(?<n>d)b|db", "db", false}, {"(?'n'd)b|db", "db", false}, {"(?n)(d)b|db", "db", false},
+		{"(?L)db", "db", false}, {"(?P>a)|db", "db", false}, {"(?#x", "x", false},
+		{"(?", "x", false},
+		{`\pLb|db`, "db", false}, {`\k<n>|db`, "db", false}, {`\Gdb`, "db", false},
+		{`\zdb|db`, "db", false}, {`\hdb|db`, "db", false}, {`db\Z`, "db", true},
+		{`[\Z]|db`, "db", false}, {`[\B]|db`, "db", false},
+		{`a\sb`, "a\x1cb", true}, {`a\Sb`, "a\x1cb", false}, {`a[\s.]b`, "a\x1fb", true},
+		{`a\s+b`, "a \tb", true},
+		{"[d", "d", false}, {`[d\`, "d", false}, {`db\`, "db", false}, {`\x64b`, "db", true},
+		{`\u0064b`, "db", true}, {`\144b`, "db", true}, {`\-b`, "-b", true},
 	} {
 		test, ok := Start(tt.expr)
 		if hit := ok && test(tt.s); hit != tt.hit {
 			t.Errorf("%q in %q: %v", tt.expr, tt.s, hit)
 		}
-		if slow, ok := backtrack(NewBudget(regexBudget), `\A(?:`, tt.expr, ")"); (ok && slow(tt.s)) != tt.hit {
+		if slow, ok := backtrack(NewBudget(regexBudget), `\A(?:`, tt.expr, ")"); (ok &&
+			slow(tt.s)) != tt.hit {
 			t.Errorf("%q in %q, backtracking: %v", tt.expr, tt.s, !tt.hit)
 		}
 	}
@@ -80,15 +96,18 @@ func TestTimeIsBounded(t *testing.T) {
 }
 
 // endless is an expression that goes on trying for ever on a text.
-const endless, on = "(?=a)(a+)+$", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"
+const endless, on = "(?=a)(a+)+$",
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"
 
-// TestForbids: what takes too long to tell is no match where that grants something, and one where it forbids something.
+// TestForbids: what takes too long to tell is no match where that grants something, and one where
+// it forbids something.
 func TestForbids(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(string) (func(string) bool, bool)
 		want bool
-	}{"search": {Search, false}, "full": {Full, false}, "search forbids": {Forbids, true}, "full forbids": {FullForbids, true}} {
+	}{"search": {Search, false}, "full": {Full, false}, "search forbids": {Forbids,
+		true}, "full forbids": {FullForbids, true}} {
 		test, ok := c.make(endless)
 		if !ok {
 			t.Fatal("does not compile")
@@ -99,7 +118,8 @@ func TestForbids(t *testing.T) {
 			}
 		}
 	}
-	for expr, want := range map[string]bool{"a": true, "b": false, "(?=a)a": true, "(?=b)a": false} {
+	for expr, want := range map[string]bool{"a": true, "b": false, "(?=a)a": true,
+		"(?=b)a": false} {
 		if test, ok := Forbids(expr); !ok || test("xa") != want {
 			t.Errorf("%s forbids: %v", expr, !want)
 		}
@@ -129,7 +149,8 @@ func TestForbidsRecovers(t *testing.T) {
 	}
 }
 
-// TestOneBudget: expressions that share a budget take no more time than it has, and it says that they went undecided.
+// TestOneBudget: expressions that share a budget take no more time than it has, and it says that
+// they went undecided.
 func TestOneBudget(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(300 * time.Millisecond)
@@ -144,7 +165,8 @@ func TestOneBudget(t *testing.T) {
 		t.Errorf("took %v, spent %v", took, b.Spent())
 	}
 	fresh := NewBudget(time.Second)
-	if test, ok := StartIn(fresh, "(?=w)web"); !ok || !test("web1") || test("db1") || fresh.Spent() {
+	if test, ok := StartIn(fresh, "(?=w)web"); !ok || !test("web1") || test("db1") ||
+		fresh.Spent() {
 		t.Error("a plain match spent the budget")
 	}
 }
@@ -153,7 +175,8 @@ func TestOneBudget(t *testing.T) {
 func TestRepeatsAreNotWrittenOut(t *testing.T) {
 	t.Parallel()
 	for expr, want := range map[string]bool{
-		"web.*": true, "(web|db)[0-9]{1,4}": true, "a{1000}": true, "(a{100}){9}": true, "((a{30}){30}){30}": false, "(((a{1,9}){1,9}){1,9}){1,99}": false,
+		"web.*": true, "(web|db)[0-9]{1,4}": true, "a{1000}": true, "(a{100}){9}": true,
+		"((a{30}){30}){30}": false, "(((a{1,9}){1,9}){1,9}){1,99}": false,
 		strings.Repeat("(a|b)?", 5000): false,
 	} {
 		if small(expr) != want {
@@ -178,8 +201,11 @@ func FuzzStart(f *testing.F) {
 // FuzzLinear: where an expression is taken to Go's regexp, both give the same answer.
 func FuzzLinear(f *testing.F) {
 	for _, expr := range []string{
-		"web.*", "(web|db)0", `web\d+\.a$`, "(?i)cache", ".*9\\..*", "[a-c].*", "[^a-c]x?", "a{2,3}b{1}", "^$", "(?P<n>x)|y", "a??b*?c+?", `\bweb\B`, "a**", "a*+", "[a-z&&b]", "{,2}", "a{,2}",
-		"x{1001}", "[]a]", "[\\d-x]", "]", "a|", "(", "(?i)(?i)a", "a$b", "\\_", "[z-a]", "a{3,2}", "a{1}{2}", "(?P<a>x)(?P<a>y)", "(?:)", "()", "[a\\]b]",
+		"web.*", "(web|db)0", `web\d+\.a$`, "(?i)cache", ".*9\\..*", "[a-c].*", "[^a-c]x?",
+		"a{2,3}b{1}", "^$", "(?P<n>x)|y", "a??b*?c+?", `\bweb\B`, "a**", "a*+", "[a-z&&b]", "{,2}",
+		"a{,2}",
+		"x{1001}", "[]a]", "[\\d-x]", "]", "a|", "(", "(?i)(?i)a", "a$b", "\\_", "[z-a]", "a{3,2}",
+		"a{1}{2}", "(?P<a>x)(?P<a>y)", "(?:)", "()", "[a\\]b]",
 	} {
 		f.Add(expr, "web01.a.net")
 		f.Add(expr, "aabbc")
@@ -198,7 +224,8 @@ func FuzzLinear(f *testing.F) {
 			if !ok {
 				continue // then it is refused before
 			}
-			if began := time.Now(); slow(s) != re.MatchString(s) && time.Since(began) < regexTimeout/2 {
+			if began := time.Now(); slow(s) != re.MatchString(s) &&
+				time.Since(began) < regexTimeout/2 {
 				t.Fatalf("%q on %q: Go says %v", ends[0]+expr+ends[1], s, re.MatchString(s))
 			}
 		}

@@ -1,4 +1,5 @@
-// Package valuetest holds messages that are dear to decode, and measures what decoding takes: a kit of tests.
+// Package valuetest holds messages that are dear to decode, and measures what decoding takes: a kit
+// of tests.
 package valuetest
 
 import (
@@ -20,7 +21,8 @@ func allocated(fn func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Bounded fails if fn allocates more than a constant times the input's length. The slack is for other goroutines.
+// Bounded fails if fn allocates more than a constant times the input's length. The slack is for
+// other goroutines.
 func Bounded(t *testing.T, in []byte, fn func()) {
 	t.Helper()
 	if got, limit := allocated(fn), uint64(1<<20+100*len(in)); got > limit {
@@ -43,7 +45,8 @@ func Within(t *testing.T, limit int64, fn func()) {
 	t.Errorf("%d bytes were allocated, more than %d", got, limit)
 }
 
-// Dense are messages that take much more memory than their length when they are decoded without care; each is about n bytes long.
+// Dense are messages that take much more memory than their length when they are decoded without
+// care; each is about n bytes long.
 func Dense(n int) map[string][]byte {
 	head := func(code byte, n int) []byte {
 		return []byte{code, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
@@ -65,7 +68,8 @@ func Dense(n int) map[string][]byte {
 	var heads [][]byte
 	left := n
 	for range value.MaxDepth / 4 {
-		heads = append(heads, head(0xdd, left), []byte{0x92, 0xa1, 'x'}, append(head(0xc9, left+8), value.ExtConst))
+		heads = append(heads, head(0xdd, left), []byte{0x92, 0xa1, 'x'},
+			append(head(0xc9, left+8), value.ExtConst))
 		left += 14
 	}
 	slices.Reverse(heads)

@@ -105,7 +105,8 @@ func splitKwarg(s string) (name, text string, ok bool) {
 		return "", "", false
 	}
 	for i, r := range name {
-		word := unicode.IsLetter(r) || r == '_' || unicode.Is(unicode.Nl, r) || unicode.Is(unicode.No, r)
+		word := unicode.IsLetter(r) || r == '_' || unicode.Is(unicode.Nl, r) ||
+			unicode.Is(unicode.No, r)
 		if i > 0 {
 			word = word || unicode.Is(unicode.Nd, r) || r == '.' || r == '-'
 		}

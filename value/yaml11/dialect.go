@@ -42,8 +42,9 @@ func allowVersion12(b []byte) []byte {
 	return b
 }
 
-// hideQuestions puts a private character in the place of each ? inside a word,
-// because the old scanner ends a plain scalar in a flow collection there. It returns that character, or 0 if nothing was replaced.
+// hideQuestions puts a private character in the place of each ? inside a word, because the old
+// scanner ends a plain scalar in a flow collection there. It returns that character, or 0 if
+// nothing was replaced.
 func hideQuestions(b []byte) ([]byte, rune) {
 	if !bytes.ContainsRune(b, '?') || !bytes.ContainsAny(b, "[{") || !utf8.Valid(b) {
 		return b, 0
@@ -85,7 +86,8 @@ func hideQuestions(b []byte) ([]byte, rune) {
 }
 
 func isWord(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80 || c == '?'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80 ||
+		c == '?'
 }
 
 // showQuestions undoes hideQuestions in every value.
@@ -114,7 +116,9 @@ func vet(n *yaml.Node, flow bool, anchors map[string]bool) *Error {
 		}
 		anchors[n.Anchor] = true
 	}
-	if n.Kind == yaml.ScalarNode && flow && n.Style&^yaml.TaggedStyle == 0 && (strings.HasSuffix(n.Value, ":") || strings.Contains(n.Value, ":?") || strings.HasPrefix(n.Value, "?")) {
+	if n.Kind == yaml.ScalarNode && flow && n.Style&^yaml.TaggedStyle == 0 &&
+		(strings.HasSuffix(n.Value, ":") || strings.Contains(n.Value, ":?") ||
+			strings.HasPrefix(n.Value, "?")) {
 		return fault(n, "found unexpected ':' or '?'")
 	}
 	flow = flow || n.Style&yaml.FlowStyle != 0

@@ -109,7 +109,10 @@ func mapTree(m value.Map, s Style) *tree {
 }
 
 func (t *tree) ofScalars() bool {
-	return !slices.ContainsFunc(t.items, func(item *tree) bool { return item.shape != scalarShape || item.literal })
+	return !slices.ContainsFunc(t.items, func(item *tree) bool {
+		return item.shape != scalarShape ||
+			item.literal
+	})
 }
 
 func plain(s string) *tree { return &tree{text: s, plainOK: true} }

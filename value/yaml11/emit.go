@@ -238,7 +238,8 @@ func (e *emitter) analyze(s string) analysis {
 		}
 		blankBefore = isBlank(r)
 	}
-	noPlain := leading || trailingSpace || trailingBreak || breakSpace || spaceBreak || special || breaks
+	noPlain := leading || trailingSpace || trailingBreak || breakSpace || spaceBreak ||
+		special || breaks
 	return analysis{
 		multiline:    breaks,
 		flowPlain:    !noPlain && !flowIndicator,
@@ -259,7 +260,8 @@ func (e *emitter) shows(r rune) bool { return isPrintable(r) && (!e.ascii || r <
 
 // isPrintable follows libyaml, which escapes everything outside the basic plane.
 func isPrintable(r rune) bool {
-	return r == '\n' || r >= 0x20 && r <= 0x7e || r >= 0xa0 && r <= 0xd7ff || r >= 0xe000 && r <= 0xfffd && r != 0xfeff
+	return r == '\n' || r >= 0x20 && r <= 0x7e || r >= 0xa0 && r <= 0xd7ff || r >= 0xe000 &&
+		r <= 0xfffd && r != 0xfeff
 }
 
 func (e *emitter) plain(s string, fold bool) {

@@ -76,7 +76,8 @@ func parse(b []byte) (root *yaml.Node, err error) {
 	}
 	var second yaml.Node
 	if err := dec.Decode(&second); err == nil {
-		return nil, &Error{Line: second.Line, Problem: "expected a single document, but found another one"}
+		return nil, &Error{Line: second.Line,
+			Problem: "expected a single document, but found another one"}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, syntaxError(err)
 	}
@@ -122,7 +123,8 @@ func (l *loader) construct(n *yaml.Node, depth int) (any, error) {
 		return nil, err
 	}
 	if depth > maxDepth {
-		return nil, fault(n, "nested deeper than %d levels, or an alias inside its own anchor", maxDepth)
+		return nil, fault(n, "nested deeper than %d levels, or an alias inside its own anchor",
+			maxDepth)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -290,7 +292,8 @@ func (l *loader) mapping(n *yaml.Node, depth int) (any, error) {
 			return nil, err
 		}
 		if _, again := seen[id]; again {
-			return nil, fault(e.key, "found conflicting ID '%v': this key stands twice in one mapping", k)
+			return nil,
+				fault(e.key, "found conflicting ID '%v': this key stands twice in one mapping", k)
 		}
 		seen[id] = struct{}{}
 		m = append(m, value.Pair{Key: k, Value: v})
@@ -318,7 +321,8 @@ func (l *loader) flatten(n *yaml.Node, depth int) ([]entry, error) {
 		}
 		k, v := target(n.Content[i]), target(n.Content[i+1])
 		if k.Kind == yaml.ScalarNode && l.tag(k) == tagValue {
-			own = append(own, entry{&yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: k.Value, Line: k.Line, Column: k.Column}, n.Content[i+1]})
+			own = append(own, entry{&yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle,
+				Value: k.Value, Line: k.Line, Column: k.Column}, n.Content[i+1]})
 			continue
 		}
 		if k.Kind != yaml.ScalarNode || l.tag(k) != tagMerge {
@@ -377,7 +381,8 @@ func parseBinary(s string) (any, error) {
 		if c >= 0x80 {
 			return nil, errors.New("binary value is not ASCII")
 		}
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' ||
+			c == '/' {
 			kept = append(kept, c)
 		}
 	}

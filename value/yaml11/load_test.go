@@ -27,12 +27,17 @@ func TestLoadDocumentKnowsLines(t *testing.T) {
 func TestLoadErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, want string }{
-		{"duplicate key", "a: 1\nb: 2\na: 3\n", "line 3, column 1: found conflicting ID 'a': this key stands twice in one mapping"},
-		{"nested duplicate", "x:\n  a: 1\n  a: 2\n", "line 3, column 3: found conflicting ID 'a': this key stands twice in one mapping"},
+		{"duplicate key", "a: 1\nb: 2\na: 3\n",
+			"line 3, column 1: found conflicting ID 'a': this key stands twice in one mapping"},
+		{"nested duplicate", "x:\n  a: 1\n  a: 2\n",
+			"line 3, column 3: found conflicting ID 'a': this key stands twice in one mapping"},
 		{"bad int", "a: !!int x\n", `line 1, column 4: "x" is not an integer`},
-		{"foreign tag", "a: !!python/object:os.system x\n", "line 1, column 4: no value has the tag !!python/object:os.system here"},
-		{"list as key", "? [a]\n: b\n", "line 1, column 3: found unacceptable key: a list or mapping can't be one"},
-		{"second document", "a: 1\n---\nb: 2\n", "line 2: expected a single document, but found another one"},
+		{"foreign tag", "a: !!python/object:os.system x\n",
+			"line 1, column 4: no value has the tag !!python/object:os.system here"},
+		{"list as key", "? [a]\n: b\n",
+			"line 1, column 3: found unacceptable key: a list or mapping can't be one"},
+		{"second document", "a: 1\n---\nb: 2\n",
+			"line 2: expected a single document, but found another one"},
 		{"open list", "a: [1,\nb: 2\n", "line 3: did not find expected ',' or ']'"},
 		{"tab", "\ta: 1\n", "line 1: found character that cannot start any token"},
 		{"anchor twice", "a: &x 1\nb: &x 2\n", `line 2, column 4: found duplicate anchor "x"`},
@@ -59,10 +64,12 @@ func TestLoadBoundsAliases(t *testing.T) {
 	b.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
 	prev := "a0"
 	for _, n := range []string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9"} {
-		b.WriteString(n + ": &" + n + " [" + strings.TrimSuffix(strings.Repeat("*"+prev+", ", 10), ", ") + "]\n")
+		b.WriteString(n + ": &" + n + " [" + strings.TrimSuffix(strings.Repeat("*"+prev+", ", 10),
+			", ") + "]\n")
 		prev = n
 	}
-	if v, err := Load([]byte(b.String())); err == nil || !strings.Contains(err.Error(), "too large") || v != nil {
+	if v, err := Load([]byte(b.String())); err == nil ||
+		!strings.Contains(err.Error(), "too large") || v != nil {
 		t.Errorf("ten to the tenth nodes: got %v, %v", v, err)
 	}
 }
@@ -73,7 +80,8 @@ func TestParseArgsKeepsText(t *testing.T) {
 	if !same([]any{int64(1)}, any(args)) {
 		t.Errorf("args = %#v", args)
 	}
-	if want := (value.Map{{Key: "a", Value: "1"}, {Key: "b", Value: []any{int64(1)}}}); !same(want, kwargs) {
+	if want := (value.Map{{Key: "a", Value: "1"}, {Key: "b", Value: []any{int64(1)}}}); !same(want,
+		kwargs) {
 		t.Errorf("kwargs = %#v, want %#v", kwargs, want)
 	}
 }
@@ -81,22 +89,26 @@ func TestParseArgsKeepsText(t *testing.T) {
 func TestDumpTakesForeignValues(t *testing.T) {
 	t.Parallel()
 	v := value.Map{
-		{Key: "b", Value: int8(1)}, {Key: "a", Value: map[string]any{"z": []string{"x"}, "y": uint(7)}},
+		{Key: "b", Value: int8(1)}, {Key: "a",
+			Value: map[string]any{"z": []string{"x"}, "y": uint(7)}},
 		{Key: "c", Value: value.Raw{1}}, {Key: "d", Value: struct{}{}},
 	}
 	const want = "a:\n  y: 7\n  z:\n  - x\nb: 1\nc: 1\nd: NULL\n"
 	if got := string(Dump(v)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := string(DumpStyle(v[:2], Style{Unsorted: true})); !strings.HasPrefix(got, "b: 1\na:\n") {
+	if got := string(DumpStyle(v[:2], Style{Unsorted: true})); !strings.HasPrefix(got,
+		"b: 1\na:\n") {
 		t.Errorf("unsorted: got\n%s", got)
 	}
 }
 
 func FuzzLoad(f *testing.F) {
 	for _, s := range []string{
-		"a: 1\n", "a: &x [1, *x]\n", "b: &b {p: 1}\nc: {<<: *b}\n", "a: |\n  x\n", "- ? a\n", "[a?b, http://x/?y]", "%YAML 1.2\n---\na", "a: !!binary aGk=", "a: ! ''", "{a:, b}",
-		"a: 0x_", "a: 1:60:3", "\xff\xfe", "a: \"\\x41\"", "? |\n x\n: y", "!!set {a}", "a: 12:30:45.5", "--- >\n x\n\n\n  y\n",
+		"a: 1\n", "a: &x [1, *x]\n", "b: &b {p: 1}\nc: {<<: *b}\n", "a: |\n  x\n", "- ? a\n",
+		"[a?b, http://x/?y]", "%YAML 1.2\n---\na", "a: !!binary aGk=", "a: ! ''", "{a:, b}",
+		"a: 0x_", "a: 1:60:3", "\xff\xfe", "a: \"\\x41\"", "? |\n x\n: y", "!!set {a}",
+		"a: 12:30:45.5", "--- >\n x\n\n\n  y\n",
 	} {
 		f.Add([]byte(s))
 	}
@@ -112,7 +124,8 @@ func FuzzLoad(f *testing.F) {
 			// What was read prints to something that reads back as the same.
 			again, err := Load(DumpStyle(v, Style{Unsorted: true}))
 			if err != nil {
-				t.Fatalf("dump of %#v does not load: %v\n%s", v, err, DumpStyle(v, Style{Unsorted: true}))
+				t.Fatalf("dump of %#v does not load: %v\n%s", v, err,
+					DumpStyle(v, Style{Unsorted: true}))
 			}
 			if !same(v, again) {
 				t.Fatalf("dump of %#v loads as %#v", v, again)
@@ -146,7 +159,8 @@ func plainValue(v any) bool {
 }
 
 func FuzzParseArg(f *testing.F) {
-	for _, s := range []string{"1", "[1, {a: b}]", "a#b", "!", "{a: 1}", "1_0", "20261121093513244628"} {
+	for _, s := range []string{"1", "[1, {a: b}]", "a#b", "!", "{a: 1}", "1_0",
+		"20261121093513244628"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

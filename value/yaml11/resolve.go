@@ -39,7 +39,8 @@ func resolve(s string) string {
 		switch s {
 		case "~", "null", "Null", "NULL":
 			return tagNull
-		case "yes", "Yes", "YES", "no", "No", "NO", "true", "True", "TRUE", "false", "False", "FALSE", "on", "On", "ON", "off", "Off", "OFF":
+		case "yes", "Yes", "YES", "no", "No", "NO", "true", "True", "TRUE", "false", "False",
+			"FALSE", "on", "On", "ON", "off", "Off", "OFF":
 			return tagBool
 		}
 	case '-', '+', '.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
@@ -79,7 +80,8 @@ func parseBool(s string) (any, error) {
 
 func parseInt(s string) (any, error) {
 	text := s
-	if text != "0" && strings.HasPrefix(text, "0") && !strings.HasPrefix(text, "0b") && !strings.HasPrefix(text, "0x") {
+	if text != "0" && strings.HasPrefix(text, "0") && !strings.HasPrefix(text, "0b") &&
+		!strings.HasPrefix(text, "0x") {
 		if text = strings.TrimLeft(text, "0"); text == "" { // Salt's loader, see doc.go
 			text = "0"
 		}

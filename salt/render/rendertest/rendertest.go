@@ -1,4 +1,5 @@
-// Package rendertest is the renderer of other rooms' tests: one for all tests of a package, made when first asked for.
+// Package rendertest is the renderer of other packages' tests: one for all tests of a package, made
+// when first asked for.
 package rendertest
 
 import (

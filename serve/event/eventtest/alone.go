@@ -1,4 +1,5 @@
-// Package eventtest is the cluster of one, whose mesh is that master's bus, for tests of those who follow a mesh.
+// Package eventtest is the cluster of one, whose mesh is that master's bus, for tests of those who
+// follow a mesh.
 package eventtest
 
 import (

@@ -12,9 +12,10 @@ import (
 // restTimeout is how long the rest of a frame may take.
 const restTimeout = 30 * time.Second
 
-// take fires the events of one connection to the pulling socket until it ends. Nearly any tag may be fired, as in Salt: salt-ssh, salt-cloud,
-// runners and batches that run in processes of their own report with salt/job/JID/ret/ID, salt/run/JID/new and the like, nothing here believes
-// an event, and whoever comes here may order all minions anyway.
+// take fires the events of one connection to the pulling socket until it ends. Nearly any tag may
+// be fired, as in Salt: salt-ssh, salt-cloud, runners and batches that run in processes of their
+// own report with salt/job/JID/ret/ID, salt/run/JID/new and the like, nothing here believes an
+// event, and whoever comes here may order all minions anyway.
 func (s *Server) take(conn *net.UnixConn) {
 	r := bufio.NewReaderSize(conn, 1<<14)
 	for {
@@ -55,5 +56,6 @@ func (s *Server) refuse(err error) {
 		why = whySlow
 	}
 	s.metrics.refused.WithLabelValues(why).Inc()
-	s.log.Warn("a local process fired what is no event; its connection ends", "path", s.pull.path, "err", err)
+	s.log.Warn("a local process fired what is no event; its connection ends", "path", s.pull.path,
+		"err", err)
 }

@@ -15,9 +15,10 @@ import (
 	"clustermaster/value"
 )
 
-// A frame is the map {"head": {}, "body": TAG "\n\n" DATA} in msgpack, body as bytes, DATA a map in msgpack (salt/transport/frame.py and
-// SaltEvent.pack, Salt 3006 to 3008). Some releases write its length before it, as 4 bytes big-endian: then unprefixed frames mean nothing
-// to them, and the other way round.
+// A frame is the map {"head": {}, "body": TAG "\n\n" DATA} in msgpack, body as bytes, DATA a map in
+// msgpack (salt/transport/frame.py and SaltEvent.pack, Salt 3006 to 3008). Some releases write its
+// length before it, as 4 bytes big-endian: then unprefixed frames mean nothing to them, and the
+// other way round.
 const (
 	lengthBytes = 4
 	frameStart  = "\x82\xa4head\x80\xa4body" // as all releases write it
@@ -32,7 +33,8 @@ var (
 	errTooLarge = errors.New("event too large")
 )
 
-// appendFrame adds an event with the length before it, which listeners of most releases are not sent.
+// appendFrame adds an event with the length before it, which listeners of most releases are not
+// sent.
 func appendFrame(dst []byte, e event.Event) ([]byte, error) {
 	data, err := renewed(e.Data)
 	if err != nil {
@@ -52,7 +54,8 @@ func appendFrame(dst []byte, e event.Event) ([]byte, error) {
 	return append(dst, data...), nil
 }
 
-// renewed is data as Salt has it on its local bus, text and bytes apart: clients fail at text that is not UTF-8.
+// renewed is data as Salt has it on its local bus, text and bytes apart: clients fail at text that
+// is not UTF-8.
 func renewed(data value.Raw) ([]byte, error) {
 	if data.AllText() {
 		return data, nil
@@ -64,8 +67,8 @@ func renewed(data value.Raw) ([]byte, error) {
 	return value.PackNew(m)
 }
 
-// readBody reads the body of the next frame, whether its length stands before it or not; most bounds it before anything is allocated. io.EOF
-// is the end of the stream between two frames.
+// readBody reads the body of the next frame, whether its length stands before it or not; most
+// bounds it before anything is allocated. io.EOF is the end of the stream between two frames.
 func readBody(r *bufio.Reader, most int) ([]byte, error) {
 	first, err := r.Peek(1)
 	if err != nil {

@@ -22,10 +22,12 @@ const (
 	maxSource = 1 << 20 // bytes read of a file of Salt's
 )
 
-// framingOf tells the framing of the Salt that process pid runs. A listener sends nothing by which its release could be told, and sockets,
-// names and options are the same; so its process is looked at. Python has mapped libraries of the folder in which its packages lie, beside
-// which Salt's sources are: those of 3006 have a subscriber of their own, which reads lengths if its module uses struct. Where nothing can be
-// seen (another container, another user, no Salt) the answer is what most releases read.
+// framingOf tells the framing of the Salt that process pid runs. A listener sends nothing by which
+// its release could be told, and sockets, names and options are the same; so its process is looked
+// at. Python has mapped libraries of the folder in which its packages lie, beside which Salt's
+// sources are: those of 3006 have a subscriber of their own, which reads lengths if its module uses
+// struct. Where nothing can be seen (another container, another user, no Salt) the answer is what
+// most releases read.
 func framingOf(pid int32) framing {
 	if pid <= 0 {
 		return streamed
@@ -49,7 +51,8 @@ func framingOf(pid int32) framing {
 	return streamed
 }
 
-// packageFolders are the folders of Python packages that a process has mapped files of, or, where that can't be read, those beside its program.
+// packageFolders are the folders of Python packages that a process has mapped files of, or, where
+// that can't be read, those beside its program.
 func packageFolders(proc string) []string {
 	maps, err := readSome(filepath.Join(proc, "maps"), maxMaps)
 	if err != nil {
@@ -72,7 +75,8 @@ func packageFolders(proc string) []string {
 	return dirs
 }
 
-// besideProgram guesses from the command line, which everybody may read: the first word of a Python program is its interpreter.
+// besideProgram guesses from the command line, which everybody may read: the first word of a Python
+// program is its interpreter.
 func besideProgram(proc string) []string {
 	cmdline, err := readSome(filepath.Join(proc, "cmdline"), 4096)
 	if err != nil {
@@ -83,7 +87,8 @@ func besideProgram(proc string) []string {
 	if !filepath.IsAbs(program) {
 		return nil
 	}
-	dirs, _ := filepath.Glob(filepath.Join(prefix, "lib", "python3*", "*-packages")) // fails on patterns only
+	// fails on patterns only
+	dirs, _ := filepath.Glob(filepath.Join(prefix, "lib", "python3*", "*-packages"))
 	return dirs
 }
 

@@ -28,10 +28,12 @@ func newListener(s *Server, conn *net.UnixConn) *listener {
 	return &listener{s: s, conn: conn, wake: make(chan struct{}, 1)}
 }
 
-// offer queues a frame and never blocks. One that is too much ends the connection, also where a write waits for the other end.
+// offer queues a frame and never blocks. One that is too much ends the connection, also where a
+// write waits for the other end.
 func (l *listener) offer(frame []byte) {
 	l.mu.Lock()
-	if l.full = l.full || len(l.queue) >= l.s.opts.Queue || l.bytes+len(frame) > maxQueuedBytes; l.full {
+	if l.full = l.full || len(l.queue) >= l.s.opts.Queue ||
+		l.bytes+len(frame) > maxQueuedBytes; l.full {
 		l.queue, l.bytes = nil, 0
 		l.conn.Close()
 	} else {
@@ -55,7 +57,8 @@ func (l *listener) take() (frames [][]byte, full bool) {
 
 var errSlow = errors.New("it reads too slowly")
 
-// serve writes what is offered until the other end leaves, reads too slowly, or the connection is closed.
+// serve writes what is offered until the other end leaves, reads too slowly, or the connection is
+// closed.
 func (l *listener) serve(pid int32) error {
 	cut := lengthBytes
 	if framingOf(pid) == prefixed {
@@ -92,7 +95,8 @@ func (l *listener) serve(pid int32) error {
 		for i, f := range frames {
 			parts[i] = f[cut:]
 		}
-		_ = l.conn.SetWriteDeadline(time.Now().Add(l.s.opts.WriteTimeout)) // fails on a closed connection, as the write does
+		// fails on a closed connection, as the write does
+		_ = l.conn.SetWriteDeadline(time.Now().Add(l.s.opts.WriteTimeout))
 		_, err := parts.WriteTo(l.conn)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return errSlow

@@ -40,7 +40,8 @@ func serve(t *testing.T, opts Options) *world {
 	w := &world{dir: t.TempDir(), log: new(logtest.Buffer), bus: event.NewBus(0, nil, nil)}
 	var err error
 	w.s, err = Listen(w.dir, opts, Deps{
-		Mesh: eventtest.Alone(w.bus), Bus: w.bus, Log: slog.New(slog.NewTextHandler(w.log, nil)), Reg: prometheus.NewRegistry(),
+		Mesh: eventtest.Alone(w.bus), Bus: w.bus, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		Reg: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -107,25 +108,30 @@ func TestEventsGoRound(t *testing.T) {
 		t.Error("the bus is followed though nobody listens")
 	}
 	one, two := bufio.NewReader(w.listen(t)), bufio.NewReader(w.listen(t))
-	frame, err := appendFrame(nil, event.Event{Tag: "my/tag", Data: pack(t, value.Map{{Key: "n", Value: int64(7)}, {Key: "_stamp", Value: "theirs"}})})
+	frame, err := appendFrame(nil, event.Event{Tag: "my/tag",
+		Data: pack(t, value.Map{{Key: "n", Value: int64(7)}, {Key: "_stamp", Value: "theirs"}})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	puller := w.dial(t, PullSocket)
-	for _, form := range [][]byte{frame, frame[lengthBytes:]} { // of all releases, with the length before it and without
+	// of all releases, with the length before it and without
+	for _, form := range [][]byte{frame, frame[lengthBytes:]} {
 		if _, err := puller.Write(form); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range []*bufio.Reader{one, two} {
 			tag, data := hear(t, r)
-			if n, _ := data.Int("n"); tag != "my/tag" || n != 7 || data.String("_stamp") == "theirs" || data.String("_stamp") == "" {
+			if n, _ := data.Int("n"); tag != "my/tag" || n != 7 ||
+				data.String("_stamp") == "theirs" || data.String("_stamp") == "" {
 				t.Errorf("heard %s %v", tag, data)
 			}
 		}
 	}
-	w.bus.Fire("salt/auth", value.Map{{Key: "bytes", Value: []byte{0xff, 0xfe}}, {Key: "text", Value: "é"}})
+	w.bus.Fire("salt/auth", value.Map{{Key: "bytes", Value: []byte{0xff, 0xfe}},
+		{Key: "text", Value: "é"}})
 	tag, data := hear(t, one)
-	if raw, _ := data.Get("bytes"); tag != "salt/auth" || data.String("text") != "é" || !bytes.Equal(raw, []byte{0xc4, 2, 0xff, 0xfe}) {
+	if raw, _ := data.Get("bytes"); tag != "salt/auth" || data.String("text") != "é" ||
+		!bytes.Equal(raw, []byte{0xc4, 2, 0xff, 0xfe}) {
 		t.Errorf("heard %s %v: bytes are not written as such", tag, data)
 	}
 	w.end()
@@ -170,7 +176,8 @@ func TestSlowListener(t *testing.T) {
 	n := 0
 	for ; figure(t, w.s.metrics.dropped) == 0 && n < 1000; n++ {
 		w.bus.Fire("x", data)
-		eventually(t, func() bool { return heard.Load() == int64(n+1) }) // the quick one misses nothing
+		// the quick one misses nothing
+		eventually(t, func() bool { return heard.Load() == int64(n+1) })
 	}
 	if n < 50 || n == 1000 {
 		t.Errorf("put out after %d events", n)
@@ -186,7 +193,8 @@ func TestSlowListener(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	w := serve(t, Options{MaxEvent: 1000, Untrue: map[string]string{"salt/key": "use another program"}})
+	w := serve(t, Options{MaxEvent: 1000,
+		Untrue: map[string]string{"salt/key": "use another program"}})
 	long := value.Map{{Key: "x", Value: strings.Repeat("x", 10000)}}
 	frame := func(tag string, data value.Raw) []byte {
 		b, err := appendFrame(nil, event.Event{Tag: tag, Data: data})
@@ -206,7 +214,8 @@ func TestRefusals(t *testing.T) {
 		{"another map without a length", []byte("\x82\xa4body\xa4head\x80\xa4body"), whyFrame},
 		{"no body", append([]byte{0, 0, 0, 1}, 0xc0), whyFrame},
 		{"a length that nobody has", []byte{0x7f, 0xff, 0xff, 0xff}, whyLarge},
-		{"a length that nobody has, without a prefix", append([]byte(frameStart), 0xc6, 0xff, 0xff, 0xff, 0xff), whyLarge},
+		{"a length that nobody has, without a prefix",
+			append([]byte(frameStart), 0xc6, 0xff, 0xff, 0xff, 0xff), whyLarge},
 		{"a large event", frame("x", pack(t, long)), whyLarge},
 		{"no tag", frame("", pack(t, nil)), whyFrame},
 		{"a tag that is no text", frame("\xff", pack(t, nil)), whyFrame},
@@ -236,7 +245,8 @@ func TestRefusals(t *testing.T) {
 	if tag, _ := hear(t, listener); tag != "salt/keys" {
 		t.Errorf("%s was fired", tag)
 	}
-	if n := figure(t, w.s.metrics.refused.WithLabelValues(whyTag)); n != 1 || !strings.Contains(w.log.String(), "use another program") {
+	if n := figure(t, w.s.metrics.refused.WithLabelValues(whyTag)); n != 1 ||
+		!strings.Contains(w.log.String(), "use another program") {
 		t.Errorf("%v tags refused: %s", n, w.log)
 	}
 }
@@ -258,7 +268,8 @@ func TestSockets(t *testing.T) {
 	t.Parallel()
 	w := serve(t, Options{})
 	for _, name := range []string{PubSocket, PullSocket} {
-		if info, err := os.Stat(filepath.Join(w.dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+		if info, err := os.Stat(filepath.Join(w.dir, name)); err != nil ||
+			info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
@@ -269,16 +280,20 @@ func TestSockets(t *testing.T) {
 		}
 		return err
 	}
-	if err := try(w.dir); err == nil || !strings.Contains(err.Error(), "another salt-master answers there") {
+	if err := try(w.dir); err == nil || !strings.Contains(err.Error(),
+		"another salt-master answers there") {
 		t.Errorf("beside a master that runs: %v", err)
 	}
-	if err := try(filepath.Join(w.dir, strings.Repeat("d", 100))); err == nil || !strings.Contains(err.Error(), "set a shorter sock_dir") {
+	if err := try(filepath.Join(w.dir, strings.Repeat("d", 100))); err == nil ||
+		!strings.Contains(err.Error(), "set a shorter sock_dir") {
 		t.Errorf("in a long sock_dir: %v", err)
 	}
 
 	stale := t.TempDir()
-	for _, name := range []string{PubSocket, PullSocket, RunningFile, WorkersFile} { // as a master leaves them that was killed
-		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(stale, name), Net: "unix"})
+	// as a master leaves them that was killed
+	for _, name := range []string{PubSocket, PullSocket, RunningFile, WorkersFile} {
+		ln, err := net.ListenUnix("unix",
+			&net.UnixAddr{Name: filepath.Join(stale, name), Net: "unix"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +305,8 @@ func TestSockets(t *testing.T) {
 	}
 
 	other := t.TempDir()
-	if err := os.WriteFile(filepath.Join(other, PullSocket), []byte("precious"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(other, PullSocket), []byte("precious"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := try(other); err == nil || !strings.Contains(err.Error(), "no socket") {
@@ -301,12 +317,14 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// TestFraming lets a process that has mapped a file of a folder of packages be told by what lies there.
+// TestFraming lets a process that has mapped a file of a folder of packages be told by what lies
+// there.
 func TestFraming(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(text string, elem ...string) string {
-		path := filepath.Join(append([]string{dir, "lib", "python3.11", "site-packages"}, elem...)...)
+		path := filepath.Join(append([]string{dir, "lib", "python3.11", "site-packages"},
+			elem...)...)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +337,8 @@ func TestFraming(t *testing.T) {
 	if err := os.MkdirAll(proc, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(proc, "cmdline"), []byte(filepath.Join(dir, "bin", "python3")+"\x00-m\x00x\x00"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(proc, "cmdline"),
+		[]byte(filepath.Join(dir, "bin", "python3")+"\x00-m\x00x\x00"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	write("import struct\n", "msgpack", "c.so")
@@ -327,7 +346,9 @@ func TestFraming(t *testing.T) {
 	if got := packageFolders(proc); len(got) != 1 || filepath.Clean(got[0]) != want {
 		t.Errorf("beside the program: %q, want %s", got, want)
 	}
-	maps := "7f00-7f01 r--p 00000000 08:01 42    " + want + "/msgpack/c.so\n7f01-7f02 r--p 00000000 08:01 42  " + want + "/zmq/z.so (deleted)\n7f02-7f03 rw-p 0 00:00 0\n"
+	maps := "7f00-7f01 r--p 00000000 08:01 42    " + want +
+		"/msgpack/c.so\n7f01-7f02 r--p 00000000 08:01 42  " + want +
+		"/zmq/z.so (deleted)\n7f02-7f03 rw-p 0 00:00 0\n"
 	if err := os.WriteFile(filepath.Join(proc, "maps"), []byte(maps), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +362,9 @@ func TestFraming(t *testing.T) {
 
 func FuzzReadBody(f *testing.F) {
 	for _, e := range []event.Event{
-		{Tag: "salt/job/1/ret/a", Data: pack(f, value.Map{{Key: "id", Value: "a"}, {Key: "b", Value: []byte{0xff}}})}, {Tag: "x", Data: value.Raw{0x80}},
+		{Tag: "salt/job/1/ret/a", Data: pack(f,
+			value.Map{{Key: "id", Value: "a"}, {Key: "b", Value: []byte{0xff}}})},
+		{Tag: "x", Data: value.Raw{0x80}},
 	} {
 		b, err := appendFrame(nil, e)
 		if err != nil {
@@ -390,7 +413,8 @@ func FuzzReadBody(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if tagBack, dataBack, err := parseBody(back); err != nil || tagBack != tag || len(dataBack) != len(data) {
+				if tagBack, dataBack, err := parseBody(back); err != nil || tagBack != tag ||
+					len(dataBack) != len(data) {
 					t.Fatalf("%q %v came back as %q %v, %v", tag, data, tagBack, dataBack, err)
 				}
 			}
@@ -400,8 +424,10 @@ func FuzzReadBody(f *testing.F) {
 
 func BenchmarkFrame(b *testing.B) {
 	e := event.Event{Tag: "salt/job/20261121093513244628/ret/web-a", Data: pack(b, value.Map{
-		{Key: "id", Value: "web-a"}, {Key: "jid", Value: "20261121093513244628"}, {Key: "return", Value: true}, {Key: "retcode", Value: int64(0)},
-		{Key: "success", Value: true}, {Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: []any{}}, {Key: "cmd", Value: "_return"},
+		{Key: "id", Value: "web-a"}, {Key: "jid", Value: "20261121093513244628"},
+		{Key: "return", Value: true}, {Key: "retcode", Value: int64(0)},
+		{Key: "success", Value: true}, {Key: "fun", Value: "test.ping"},
+		{Key: "fun_args", Value: []any{}}, {Key: "cmd", Value: "_return"},
 		{Key: "_stamp", Value: "2026-11-21T09:35:13.244628"},
 	})}
 	b.ReportAllocs()

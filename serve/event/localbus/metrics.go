@@ -14,22 +14,27 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		listeners: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "clustermaster_localbus_listeners", Help: "Processes that listen on master_event_pub.ipc.",
+			Name: "clustermaster_localbus_listeners",
+			Help: "Processes that listen on master_event_pub.ipc.",
 		}),
 		told: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_localbus_told_total", Help: "Events written to listeners.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_localbus_dropped_listeners_total", Help: "Listeners whose connection was ended because they read too slowly.",
+			Name: "clustermaster_localbus_dropped_listeners_total",
+			Help: "Listeners whose connection was ended because they read too slowly.",
 		}),
 		unframed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_localbus_unframed_total", Help: "Events that listeners could not be told.",
+			Name: "clustermaster_localbus_unframed_total",
+			Help: "Events that listeners could not be told.",
 		}),
 		fired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_localbus_fired_total", Help: "Events that processes fired through master_event_pull.ipc.",
+			Name: "clustermaster_localbus_fired_total",
+			Help: "Events that processes fired through master_event_pull.ipc.",
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_localbus_refused_total", Help: "Connections, frames and events that were refused, by why.",
+			Name: "clustermaster_localbus_refused_total",
+			Help: "Connections, frames and events that were refused, by why.",
 		}, []string{"why"}),
 	}
 	for _, why := range []string{whyUser, whyMany, whyFrame, whyLarge, whySlow, whyTag} {

@@ -22,9 +22,11 @@ import (
 const (
 	PubSocket  = "master_event_pub.ipc"
 	PullSocket = "master_event_pull.ipc"
-	// RunningFile is a socket in Salt, to which its own processes write publications. Clients look whether it is there before they order.
+	// RunningFile is a socket in Salt, to which its own processes write publications. Clients look
+	// whether it is there before they order.
 	RunningFile = "publish_pull.ipc"
-	// WorkersFile is a socket or a file in Salt, behind which its workers are. salt-api looks whether it is there before it orders.
+	// WorkersFile is a socket or a file in Salt, behind which its workers are. salt-api looks
+	// whether it is there before it orders.
 	WorkersFile = "workers.ipc"
 )
 
@@ -49,10 +51,14 @@ type Deps struct {
 
 // Options bound a Server.
 type Options struct {
-	MaxEvent     int           // bytes of an event's data that a process may fire; 0 means event.DefaultMaxEventSize
-	Queue        int           // events that wait for one listener (pub_server_write_queue_size); 0 means 10000
-	WriteTimeout time.Duration // how long a listener may take nothing (publish_drain_timeout); 0 means a minute
-	// Untrue are tags that no process may fire, with the reason: they would tell of what was not done.
+	// bytes of an event's data that a process may fire; 0 means event.DefaultMaxEventSize
+	MaxEvent int
+	// events that wait for one listener (pub_server_write_queue_size); 0 means 10000
+	Queue int
+	// how long a listener may take nothing (publish_drain_timeout); 0 means a minute
+	WriteTimeout time.Duration
+	// Untrue are tags that no process may fire, with the reason: they would tell of what was not
+	// done.
 	Untrue map[string]string
 }
 
@@ -69,8 +75,9 @@ type Server struct {
 	closing sync.Once
 }
 
-// Listen binds the sockets below sockDir, for root and the user of this process. What a master that is gone left there is replaced; a socket
-// that somebody answers at is an error, and so is a sockDir that is too long for a socket's name.
+// Listen binds the sockets below sockDir, for root and the user of this process. What a master that
+// is gone left there is replaced; a socket that somebody answers at is an error, and so is a
+// sockDir that is too long for a socket's name.
 func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +91,8 @@ func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
 	if opts.WriteTimeout <= 0 {
 		opts.WriteTimeout = time.Minute
 	}
-	s := &Server{deps: deps, opts: opts, log: deps.Log.With("component", "localbus"), metrics: newMetrics(deps.Reg)}
+	s := &Server{deps: deps, opts: opts, log: deps.Log.With("component", "localbus"),
+		metrics: newMetrics(deps.Reg)}
 	s.hub = &hub{s: s, listeners: make(map[*listener]struct{})}
 	var err error
 	if s.pub, err = bind(filepath.Join(sockDir, PubSocket)); err != nil {
@@ -103,8 +111,9 @@ func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
 	return s, nil
 }
 
-// sayRunning makes a file that Salt's clients look for. One that a killed master left is taken over, and
-// removed at the end: a Salt master that starts later stops at a plain file in the place of its socket.
+// sayRunning makes a file that Salt's clients look for. One that a killed master left is taken
+// over, and removed at the end: a Salt master that starts later stops at a plain file in the place
+// of its socket.
 func (s *Server) sayRunning(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {

@@ -27,7 +27,8 @@ func bind(path string) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &socket{path: path, ln: ln, conns: connections{open: make(map[*net.UnixConn]struct{})}}, nil
+	return &socket{path: path, ln: ln,
+		conns: connections{open: make(map[*net.UnixConn]struct{})}}, nil
 }
 
 // close ends the socket and its connections; the file goes with it.
@@ -36,8 +37,10 @@ func (k *socket) close() {
 	k.conns.end()
 }
 
-// serve hands each connection of root and the master's user to handle, in a goroutine of its own, until the socket is closed.
-func (k *socket) serve(ctx context.Context, s *Server, handle func(conn *net.UnixConn, pid int32)) error {
+// serve hands each connection of root and the master's user to handle, in a goroutine of its own,
+// until the socket is closed.
+func (k *socket) serve(ctx context.Context, s *Server,
+	handle func(conn *net.UnixConn, pid int32)) error {
 	for {
 		conn, err := k.ln.AcceptUnix()
 		if err != nil {
@@ -62,7 +65,8 @@ func (k *socket) serve(ctx context.Context, s *Server, handle func(conn *net.Uni
 		}
 		if why != "" {
 			s.metrics.refused.WithLabelValues(why).Inc()
-			s.log.Warn("a local process was not let onto the bus", "path", k.path, "why", why, "err", err)
+			s.log.Warn("a local process was not let onto the bus", "path", k.path, "why", why,
+				"err", err)
 			conn.Close()
 			continue
 		}

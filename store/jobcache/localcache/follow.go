@@ -41,7 +41,8 @@ func (c *Cache) follow(jid string, minions []string) {
 	}
 }
 
-// take writes returns until all minions have returned, which a batch may add to for a while, or time is over.
+// take writes returns until all minions have returned, which a batch may add to for a while, or
+// time is over.
 func (c *Cache) take(jid string, f *follower, sub *event.Subscription) {
 	ctx, cancel := context.WithTimeout(c.life, followFor)
 	defer cancel()
@@ -79,19 +80,22 @@ func (c *Cache) over(jid string, f *follower, anyway bool) bool {
 	return true
 }
 
-// takeReturn writes the return of which an event told: events are cut down to max_event_size, and what is kept is not.
+// takeReturn writes the return of which an event told: events are cut down to max_event_size, and
+// what is kept is not.
 func (c *Cache) takeReturn(ctx context.Context, jid string, f *follower, id string) {
-	err := c.deps.Jobs.ReadReturns(ctx, jid, []string{id}, func(id string, r jobcache.Return) error {
-		if err := c.writeReturn(jid, id, r); err != nil {
-			return err
-		}
-		c.mu.Lock()
-		delete(f.waiting, id)
-		c.mu.Unlock()
-		return nil
-	})
+	err := c.deps.Jobs.ReadReturns(ctx, jid, []string{id},
+		func(id string, r jobcache.Return) error {
+			if err := c.writeReturn(jid, id, r); err != nil {
+				return err
+			}
+			c.mu.Lock()
+			delete(f.waiting, id)
+			c.mu.Unlock()
+			return nil
+		})
 	if err != nil && ctx.Err() == nil {
 		c.failed.Inc()
-		c.log.Warn("return not written for Salt's own clients", "jid", jid, "minion", id, "err", err)
+		c.log.Warn("return not written for Salt's own clients", "jid", jid, "minion", id,
+			"err", err)
 	}
 }

@@ -49,7 +49,8 @@ type Mesh interface {
 
 // Returns reads what minions returned.
 type Returns interface {
-	ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r jobcache.Return) error) error
+	ReadReturns(ctx context.Context, jid string, ids []string,
+		fn func(id string, r jobcache.Return) error) error
 }
 
 // Options say where the files are and how long.
@@ -86,25 +87,30 @@ type Cache struct {
 	running  sync.WaitGroup
 }
 
-// New makes a cache. A hash that there is not is an error.
+// New makes a cache. An unknown hash is an error.
 func New(o Options, d Deps) (*Cache, error) {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Cache{
-		opts: o, deps: d, log: d.Log.With("component", "localcache"), now: time.Now, followed: make(map[string]*follower),
+		opts: o, deps: d, log: d.Log.With("component", "localcache"), now: time.Now,
+		followed: make(map[string]*follower),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_localcache_failed_total", Help: "Files for Salt's own clients that could not be written.",
+			Name: "clustermaster_localcache_failed_total",
+			Help: "Files for Salt's own clients that could not be written.",
 		}),
 		missed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_localcache_unfollowed_total", Help: "Jobs whose returns were not written for Salt's own clients, because too many were under way.",
+			Name: "clustermaster_localcache_unfollowed_total",
+			Help: "Jobs whose returns were not written for Salt's own clients, because too many were under way.",
 		}),
 	}
 	c.newHash = map[string]func() hash.Hash{
-		"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "": sha256.New, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
+		"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "": sha256.New,
+		"sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
 	}[o.HashType]
 	if c.newHash == nil {
-		return nil, fmt.Errorf("hash_type %q: not one of md5, sha1, sha224, sha256, sha384, sha512", o.HashType)
+		return nil, fmt.Errorf("hash_type %q: not one of md5, sha1, sha224, sha256, sha384, sha512",
+			o.HashType)
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	if d.Reg != nil {
@@ -113,8 +119,8 @@ func New(o Options, d Deps) (*Cache, error) {
 	return c, nil
 }
 
-// Keep writes a job before its order is answered, and its returns as they come. The job may have been kept before: its minions add up. The
-// returns of a nocache job are not written.
+// Keep writes a job before its order is answered, and its returns as they come. The job may have
+// been kept before: its minions add up. The returns of a nocache job are not written.
 func (c *Cache) Keep(jid string, load value.Map, minions []string, nocache bool) {
 	err := c.write(jid, load, minions)
 	if err == nil && nocache {
@@ -140,7 +146,8 @@ func (c *Cache) write(jid string, load value.Map, minions []string) error {
 	if err := replace(filepath.Join(dir, jidFile), []byte(jid)); err != nil {
 		return err
 	}
-	if err := replacePacked(filepath.Join(dir, minionsFile), union(filepath.Join(dir, minionsFile), minions)); err != nil {
+	if err := replacePacked(filepath.Join(dir, minionsFile),
+		union(filepath.Join(dir, minionsFile), minions)); err != nil {
 		return err
 	}
 	return replacePacked(filepath.Join(dir, loadFile), jobcache.Redact(load))
@@ -216,7 +223,8 @@ func replacePacked(path string, v any) error {
 	return replace(path, b)
 }
 
-// replace writes a file so that readers see the old or the new one. It may be lost in a crash, and nobody needs it then.
+// replace writes a file so that readers see the old or the new one. It may be lost in a crash, and
+// nobody needs it then.
 func replace(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -251,7 +259,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 }
 
-// clean removes jobs of before keep_jobs_seconds, those that a Salt master left too, as it would have done.
+// clean removes jobs of before keep_jobs_seconds, those that a Salt master left too, as it would
+// have done.
 func (c *Cache) clean() {
 	if c.opts.Keep <= 0 {
 		return

@@ -25,7 +25,8 @@ type returned struct {
 	by map[string]jobcache.Return
 }
 
-func (r *returned) ReadReturns(_ context.Context, _ string, ids []string, fn func(string, jobcache.Return) error) error {
+func (r *returned) ReadReturns(_ context.Context, _ string, ids []string,
+	fn func(string, jobcache.Return) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range ids {
@@ -48,7 +49,8 @@ type world struct {
 
 func open(t *testing.T, keep time.Duration) *world {
 	t.Helper()
-	w := &world{bus: event.NewBus(0, nil, nil), jobs: &returned{by: map[string]jobcache.Return{}}, log: new(logtest.Buffer), dir: filepath.Join(t.TempDir(), "jobs")}
+	w := &world{bus: event.NewBus(0, nil, nil), jobs: &returned{by: map[string]jobcache.Return{}},
+		log: new(logtest.Buffer), dir: filepath.Join(t.TempDir(), "jobs")}
 	var err error
 	w.c, err = New(Options{Dir: w.dir, HashType: "sha256", Keep: keep}, Deps{
 		Mesh: eventtest.Alone(w.bus), Jobs: w.jobs, Log: slog.New(slog.NewTextHandler(w.log, nil)),
@@ -74,7 +76,8 @@ func (w *world) arrive(t *testing.T, jid, id string, r jobcache.Return) {
 	w.jobs.mu.Lock()
 	w.jobs.by[id] = r
 	w.jobs.mu.Unlock()
-	w.bus.Fire("salt/job/"+jid+"/ret/"+id, value.Map{{Key: "id", Value: id}, {Key: "return", Value: "VALUE_TRIMMED"}})
+	w.bus.Fire("salt/job/"+jid+"/ret/"+id,
+		value.Map{{Key: "id", Value: id}, {Key: "return", Value: "VALUE_TRIMMED"}})
 }
 
 func (w *world) read(t *testing.T, elem ...string) any {
@@ -109,8 +112,9 @@ func pack(t *testing.T, v any) value.Raw {
 }
 
 const (
-	jid         = "20261121093513244628"
-	saltsFolder = "3e/640105d5055ff74d3aa0551c20dbe96b59b10b81d2e04496252145df0b853b" // salt.utils.jid.jid_dir, Salt 3008.3
+	jid = "20261121093513244628"
+	// salt.utils.jid.jid_dir, Salt 3008.3
+	saltsFolder = "3e/640105d5055ff74d3aa0551c20dbe96b59b10b81d2e04496252145df0b853b"
 )
 
 // TestKeepNoCache: the job is there as Salt's has it, and nobody waits for its returns.
@@ -121,7 +125,8 @@ func TestKeepNoCache(t *testing.T) {
 	if load, _ := w.read(t, saltsFolder, ".load.p").(value.Map); load.String("fun") != "test.ping" {
 		t.Errorf("load: %v", load)
 	}
-	if info, err := os.Stat(filepath.Join(w.dir, saltsFolder, "nocache")); err != nil || info.Size() > 0 {
+	if info, err := os.Stat(filepath.Join(w.dir, saltsFolder, "nocache")); err != nil ||
+		info.Size() > 0 {
 		t.Errorf("the mark: %v, %v", info, err)
 	}
 	if len(w.c.followed) > 0 {
@@ -132,7 +137,8 @@ func TestKeepNoCache(t *testing.T) {
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	w := open(t, time.Hour)
-	w.c.Keep(jid, value.Map{{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "secret"}, {Key: "token", Value: "secret"}}, []string{"web-b", "web-a"}, false)
+	w.c.Keep(jid, value.Map{{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "secret"},
+		{Key: "token", Value: "secret"}}, []string{"web-b", "web-a"}, false)
 	rel, err := filepath.Rel(w.dir, w.c.folder(jid))
 	if err != nil || rel != saltsFolder {
 		t.Errorf("the job lies in %s, Salt looks in %s", rel, saltsFolder)
@@ -147,11 +153,13 @@ func TestKeep(t *testing.T) {
 		t.Errorf("minions: %v", names)
 	}
 
-	w.arrive(t, jid, "web-a", jobcache.Return{Return: pack(t, []any{true, []byte{0xff}}), Retcode: pack(t, int64(3)), Success: pack(t, false), Out: "nested"})
+	w.arrive(t, jid, "web-a", jobcache.Return{Return: pack(t, []any{true, []byte{0xff}}),
+		Retcode: pack(t, int64(3)), Success: pack(t, false), Out: "nested"})
 	eventually(t, func() bool { return w.read(t, rel, "web-a", "return.p") != nil })
 	ret, _ := w.read(t, rel, "web-a", "return.p").(value.Map)
 	code, _ := ret.Get("retcode")
-	if val, _ := ret.Get("return"); code != int64(3) || !slices.Equal(pack(t, val), pack(t, []any{true, []byte{0xff}})) {
+	if val, _ := ret.Get("return"); code != int64(3) ||
+		!slices.Equal(pack(t, val), pack(t, []any{true, []byte{0xff}})) {
 		t.Errorf("return: %v", ret)
 	}
 	if out := w.read(t, rel, "web-a", "out.p"); out != "nested" {
@@ -161,10 +169,12 @@ func TestKeep(t *testing.T) {
 	w.arrive(t, jid, "web-a", jobcache.Return{Return: pack(t, "again")})
 	w.arrive(t, jid, "web-b", jobcache.Return{Return: pack(t, true)})
 	eventually(t, func() bool { return w.read(t, rel, "web-b", "return.p") != nil })
-	if again, _ := w.read(t, rel, "web-a", "return.p").(value.Map); again.String("return") == "again" {
+	if again, _ := w.read(t, rel, "web-a",
+		"return.p").(value.Map); again.String("return") == "again" {
 		t.Error("a second return replaced the first one")
 	}
-	if strings.Count(w.log.String(), "level=WARN") != 1 || !strings.Contains(w.log.String(), "has no folder") {
+	if strings.Count(w.log.String(), "level=WARN") != 1 ||
+		!strings.Contains(w.log.String(), "has no folder") {
 		t.Errorf("log: %s", w.log)
 	}
 	if left, _ := filepath.Glob(filepath.Join(w.dir, "*", "*", ".new-*")); len(left) > 0 {
@@ -176,12 +186,15 @@ func TestFollowersEnd(t *testing.T) {
 	t.Parallel()
 	w := open(t, 0)
 	for i := range maxFollowed + 1 {
-		w.c.Keep(wire.JID(time.Unix(int64(i), 0)), value.Map{{Key: "fun", Value: "x"}}, []string{"web-a"}, false)
+		w.c.Keep(wire.JID(time.Unix(int64(i), 0)), value.Map{{Key: "fun", Value: "x"}},
+			[]string{"web-a"}, false)
 	}
-	if !strings.Contains(w.log.String(), "too many jobs at a time") || strings.Count(w.log.String(), "level=WARN") != 1 {
+	if !strings.Contains(w.log.String(), "too many jobs at a time") ||
+		strings.Count(w.log.String(), "level=WARN") != 1 {
 		t.Errorf("log: %s", w.log)
 	}
-	if jobs, _ := filepath.Glob(filepath.Join(w.dir, "*", "*", ".load.p")); len(jobs) != maxFollowed+1 {
+	if jobs, _ := filepath.Glob(filepath.Join(w.dir, "*", "*",
+		".load.p")); len(jobs) != maxFollowed+1 {
 		t.Errorf("%d jobs are on disk", len(jobs))
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Patient is a file system whose writes wait while the disk is full, and go on when there is space again. Pebble can't
-// go on after a write that was refused: it would end the process. What was not written is not acknowledged meanwhile.
+// Patient is a file system whose writes wait while the disk is full, and go on when there is space
+// again. Pebble can't go on after a write that was refused: it would end the process. What was not
+// written is not acknowledged meanwhile.
 //
 // A sync that fails is not tried again: the kernel may have dropped what it could not write.
 type Patient struct {
@@ -38,7 +39,10 @@ func NewPatient(fs vfs.FS, log *slog.Logger) Patient {
 	return Patient{fs, &waiter{log: log, retry: retryFull}}
 }
 
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) ||
+		errors.Is(err, syscall.EDQUOT)
+}
 
 // out calls f until the disk takes what it writes.
 func (w *waiter) out(name string, f func() error) error {
@@ -84,8 +88,12 @@ func (p Patient) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 }
 
 // OpenReadWrite implements vfs.FS.
-func (p Patient) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return p.open(name, func() (vfs.File, error) { return p.FS.OpenReadWrite(name, category, opts...) })
+func (p Patient) OpenReadWrite(name string, category vfs.DiskWriteCategory,
+	opts ...vfs.OpenOption) (vfs.File, error) {
+	return p.open(name, func() (vfs.File, error) {
+		return p.FS.OpenReadWrite(name, category,
+			opts...)
+	})
 }
 
 // ReuseForWrite implements vfs.FS.

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Private is a file system whose new files are their owner's alone: Pebble asks for 0666, and returns, grains and
-// pillars are nobody else's, also where the folder is copied.
+// Private is a file system whose new files are their owner's alone: Pebble asks for 0666, and
+// returns, grains and pillars are nobody else's, also where the folder is copied.
 type Private struct{ vfs.FS }
 
 // Create implements vfs.FS.
@@ -21,7 +21,8 @@ func (p Private) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 }
 
 // OpenReadWrite implements vfs.FS; it makes the file where there is none.
-func (p Private) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (p Private) OpenReadWrite(name string, category vfs.DiskWriteCategory,
+	opts ...vfs.OpenOption) (vfs.File, error) {
 	return private(name)(p.FS.OpenReadWrite(name, category, opts...))
 }
 
@@ -50,7 +51,8 @@ func private(name string) func(vfs.File, error) (vfs.File, error) {
 	}
 }
 
-// MakePrivate takes the files of a store that was written before Private. There may be no store yet.
+// MakePrivate takes the files of a store that was written before Private. There may be no store
+// yet.
 func MakePrivate(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -16,11 +16,13 @@ import (
 	"clustermaster/store/seal"
 )
 
-// Sealed is a file system whose files are sealed: a random salt of 16 bytes, then the contents under AES-256 in counter
-// mode with a key of that salt, so that any place can be read without the ones before it. Counter mode hides; it does not
-// protect against changes: Pebble's checksums find rot, and who can write to the disk of a master owns it.
+// Sealed is a file system whose files are sealed: a random salt of 16 bytes, then the contents
+// under AES-256 in counter mode with a key of that salt, so that any place can be read without the
+// ones before it. Counter mode hides; it does not protect against changes: Pebble's checksums find
+// rot, and who can write to the disk of a master owns it.
 //
-// No byte of a file is written twice under one key: files are only appended to, and a file that is used again gets a new salt.
+// No byte of a file is written twice under one key: files are only appended to, and a file that is
+// used again gets a new salt.
 type Sealed struct {
 	vfs.FS
 	Key *seal.Key
@@ -51,7 +53,8 @@ func (s Sealed) block(salt []byte) cipher.Block {
 	return block
 }
 
-// Open implements vfs.FS. A file without a whole salt was cut off by a crash before it had contents.
+// Open implements vfs.FS. A file without a whole salt was cut off by a crash before it had
+// contents.
 func (s Sealed) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := s.FS.Open(name, opts...)
 	if err != nil {
@@ -65,7 +68,8 @@ func (s Sealed) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 }
 
 // OpenReadWrite implements vfs.FS. Pebble needs it for shared caches only.
-func (s Sealed) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
+func (s Sealed) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File,
+	error) {
 	return nil, fmt.Errorf("open %s for writing in place: sealed files are only appended to", name)
 }
 

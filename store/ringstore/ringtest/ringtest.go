@@ -22,10 +22,12 @@ func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
 func (a alone) Alive(string) bool { return false }
 func (a alone) Members() []string { return []string{"m1/a"} }
 
-// Alone opens the store of the only master of a cluster, in a folder of its own; it is closed when the test ends.
+// Alone opens the store of the only master of a cluster, in a folder of its own; it is closed when
+// the test ends.
 func Alone(t testing.TB, opts ringstore.Options) *ringstore.Store {
 	t.Helper()
-	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)}, opts, nil, nil)
+	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)},
+		opts, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ const probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('sa
 
 const probeTimeout = 20 * time.Second
 
-// Find returns the interpreter that the option python_host names; "" looks for Salt's own, and for a python3 in PATH that has Salt. The
-// error says what to install.
+// Find returns the interpreter that the option python_host names; "" looks for Salt's own, and for
+// a python3 in PATH that has Salt. The error says what to install.
 func Find(option string) (string, error) {
 	switch option {
 	case None:
@@ -35,7 +35,8 @@ func Find(option string) (string, error) {
 				return path, nil
 			}
 		}
-		return "", errors.New("no Python with Salt is installed: install the package salt-common or salt-master, or name an interpreter with python_host")
+		return "",
+			errors.New("no Python with Salt is installed: install the package salt-common or salt-master, or name an interpreter with python_host")
 	}
 	path, err := exec.LookPath(option)
 	if err != nil {
@@ -62,7 +63,8 @@ func has(path string) error {
 	case errors.As(err, &exit) && exit.ExitCode() == 1 && len(out) == 0:
 		return errors.New("it has no Salt; install Salt for it")
 	case err != nil:
-		return fmt.Errorf("it does not run: %w: %s", err, strings.TrimSpace(string(out[:min(len(out), 500)])))
+		return fmt.Errorf("it does not run: %w: %s", err,
+			strings.TrimSpace(string(out[:min(len(out), 500)])))
 	}
 	probed.Store(path, true)
 	return nil

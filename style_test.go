@@ -1,0 +1,104 @@
+package clustermaster_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	textColumns = 100 // of pages and comments
+	codeColumns = 120
+	longText    = 40 // characters of a literal that stays in one piece
+)
+
+var (
+	rulePattern = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+	longLiteral = regexp.MustCompile("[\"`]")
+	unwrappable = regexp.MustCompile(`^( *\||#|    |.*\]\(|.*https?://)`)
+	directive   = regexp.MustCompile(`^//(go:|nolint|line )|https?://`)
+)
+
+// TestStyle finds the phrases that docs/style.md rules out, and lines that are too long. A tab
+// counts four columns.
+func TestStyle(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/style.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var phrases []string
+	for _, m := range rulePattern.FindAllStringSubmatch(string(page), -1) {
+		phrases = append(phrases, strings.ReplaceAll(m[1], `\|`, "|"))
+	}
+	if len(phrases) < 10 {
+		t.Fatalf("docs/style.md lists %d phrases", len(phrases))
+	}
+	ruledOut := regexp.MustCompile(strings.Join(phrases, "|"))
+	for _, name := range sources(t) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		if strings.HasPrefix(text, "// Code generated") {
+			continue
+		}
+		fenced := false
+		for i, line := range strings.Split(text, "\n") {
+			if m := ruledOut.FindString(line); m != "" && name != "docs/style.md" &&
+				!strings.HasSuffix(name, "_test.go") {
+				t.Errorf("%s:%d: %q; docs/style.md has a plainer word", name, i+1, m)
+			}
+			columns := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			switch {
+			case strings.HasSuffix(name, ".md"):
+				if strings.HasPrefix(strings.TrimSpace(line), "```") {
+					fenced = !fenced
+				}
+				if !fenced && columns > textColumns && !unwrappable.MatchString(line) {
+					t.Errorf("%s:%d: %d columns, at most %d", name, i+1, columns, textColumns)
+				}
+			case !strings.HasSuffix(name, ".go"):
+			case strings.HasPrefix(strings.TrimSpace(line), "//"):
+				if columns > textColumns && !directive.MatchString(strings.TrimSpace(line)) {
+					t.Errorf("%s:%d: %d columns, at most %d", name, i+1, columns, textColumns)
+				}
+			case columns > codeColumns && !strings.HasSuffix(name, "_test.go") && !hasLongText(line):
+				t.Errorf("%s:%d: %d columns, at most %d", name, i+1, columns, codeColumns)
+			}
+		}
+	}
+}
+
+// hasLongText reports whether a line of code holds a literal that is better not broken, or a part
+// of a raw one.
+func hasLongText(line string) bool {
+	for _, piece := range longLiteral.Split(line, -1) {
+		if utf8.RuneCountInString(piece) >= longText && strings.ContainsAny(line, "\"`") {
+			return true
+		}
+	}
+	return strings.Contains(line, "`")
+}
+
+// sources are the pages and programs of the tree, without test data.
+func sources(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "*.go", "*.md",
+		"*.sh").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	var names []string
+	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if !strings.Contains(filepath.ToSlash(name), "testdata/") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
