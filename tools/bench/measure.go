@@ -112,10 +112,27 @@ const sampleEvery = 500 * time.Millisecond
 // load measures one kind at one pace.
 func (b *bencher) load(ctx context.Context, g *Generator, k kind, perSecond float64, pids []int,
 	sampled func()) Load {
+	length := b.plan.length
+	if perSecond > 0 {
+		length = max(length, time.Duration(fewest/perSecond*float64(time.Second)))
+	}
+	for {
+		l, a := b.loadFor(ctx, g, k, perSecond, length, pids, sampled)
+		if a.Completed > 0 || a.Failed > 0 || ctx.Err() != nil {
+			return l
+		}
+		length *= 4 // the answers came after the end; a request that outlives its patience fails
+	}
+}
+
+// fewest is how many requests are due in an open loop, however slow it is.
+const fewest = 5
+
+func (b *bencher) loadFor(ctx context.Context, g *Generator, k kind, perSecond float64,
+	length time.Duration, pids []int, sampled func()) (Load, account) {
 	l := Load{Request: k.name, Rate: perSecond}
 	m := new(meter)
-	p := pace{warmup: b.plan.warmup, measure: b.plan.length, rate: perSecond,
-		patience: requestPatience}
+	p := pace{warmup: b.plan.warmup, measure: length, rate: perSecond, patience: requestPatience}
 	stop := b.progress.watch(l.title(), m, p.warmup+p.measure)
 	a := g.drive(ctx, k, p, m, func() func() {
 		start, own, theirs := time.Now(), ownCPU(), cpuOf(pids)
@@ -129,7 +146,7 @@ func (b *bencher) load(ctx context.Context, g *Generator, k kind, perSecond floa
 	})
 	stop()
 	l.fill(&a)
-	return l
+	return l, a
 }
 
 // every calls f again and again until the returned function is called, which calls it once more.
