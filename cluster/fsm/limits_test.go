@@ -390,13 +390,15 @@ func TestLimitsAreDocumented(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# Bounds of what all masters agree on
 
-Every list, map and text in the replicated state has a bound. What would exceed one is refused as a whole: the answer
-names the bound, and nothing is changed. The bounds hold once the cluster's level is 2 (see [upgrade.md](upgrade.md)).
-What a cluster had above a bound before stays, and is not added to. No key is ever dropped to make room.
+Every list, map and text in the replicated state has a bound. What would exceed one is refused as a
+whole: the answer names the bound, and nothing is changed. The bounds hold once the cluster's level
+is 2 (see [upgrade.md](upgrade.md)). What a cluster had above a bound before stays, and is not added
+to. No key is ever dropped to make room.
 
-Options bound what minions cause far below this (` + "`max_pending_keys`, `max_pending_keys_per_source`" + `). A minion whose key is
-one too many is told "full" and tries again; ` + "`clustermaster_keystore_unkept_total{bound=\"keys\"}`" + ` counts that. One log
-entry has 4 MiB at most. ` + "`go test ./cluster/fsm -run TestLimitsAreDocumented -args -update-limits`" + ` writes this page.
+Options bound what minions cause far below this (` + "`" + `max_pending_keys` + "`" + `, ` + "`" + `max_pending_keys_per_source` + "`" + `).
+A minion whose key is one too many is told "full" and tries again;
+` + "`" + `clustermaster_keystore_unkept_total{bound="keys"}` + "`" + ` counts that. One log entry has 4 MiB at most.
+` + "`" + `go test ./cluster/fsm -run TestLimitsAreDocumented -args -update-limits` + "`" + ` writes this page.
 
 | at most | of what | more is | remedy |
 |---|---|---|---|
