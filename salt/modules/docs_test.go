@@ -19,11 +19,12 @@ func TestDocs(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# Functions in templates
 
-What ` + "`salt['module.function'](...)`" + ` may call in pillar and top files. Grains, pillar and options are the minion's (but ` + "`opts.id`" + `, which
-functions see as the master's, as in Salt); commands, files and addresses are the master's. Parameters and results are those of Salt 3008's
-module of that name (salt/modules/MODULE.py); an unknown function is an error that names it. Where no shell is named it is the master's $SHELL, or
-/bin/sh. The list is written by
-` + "`go test ./salt/modules -run TestDocs -update`" + `.
+What ` + "`" + `salt['module.function'](...)` + "`" + ` may call in pillar and top files. Grains, pillar and options are
+the minion's (but ` + "`" + `opts.id` + "`" + `, which functions see as the master's, as in Salt); commands, files and
+addresses are the master's. Parameters and results are those of Salt 3008's module of that name
+(salt/modules/MODULE.py); an unknown function is an error that names it. Where no shell is named it
+is the master's $SHELL, or /bin/sh. The list is written by
+` + "`" + `go test ./salt/modules -run TestDocs -update` + "`" + `.
 
 | function | parameters |
 |---|---|

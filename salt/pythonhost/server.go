@@ -180,7 +180,7 @@ func (s *server) ready() error {
 	for {
 		m, err := s.receive()
 		if err != nil {
-			if errors.Is(err, io.EOF) {
+			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 				err = errors.New("the interpreter ended before Salt was loaded")
 			}
 			return err

@@ -28,7 +28,11 @@ var renderer = sync.OnceValues(func() (*render.Renderer, error) {
 		return nil, err
 	}
 	unpacked = dir
-	return render.New(render.Options{Dir: dir}, nil, nil), nil
+	r := render.New(render.Options{Dir: dir}, nil, nil)
+	// The interpreter is made at its first use. The race detector makes that slow: 15 s.
+	_, err = r.Render(context.Background(), render.Source{Path: "warm.sls", Data: []byte("a: {{ 1 }}")},
+		"jinja|yaml", render.Context{}, nothing{})
+	return r, err
 })
 
 var unpacked string

@@ -30,11 +30,12 @@ func TestDocs(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# Functions of states
 
-What states of an orchestration (` + "`salt-run state.orchestrate`" + `) may call. They run on the master where the orchestration was started, as the
-master's user: commands, files and addresses are that machine's, jobs go to the minions of all masters, events are those of the whole cluster. Parameters,
-results and texts are Salt 3008's; docs/differences.md says where they are not. Any other function fails with Salt's text,
-"State 'x.y' was not found in SLS 'z'". ` + "`module.run`" + ` calls the functions of template-functions.md. The list is written by
-` + "`go test ./salt/statemodules -run TestDocs -update`" + `.
+What states of an orchestration (` + "`" + `salt-run state.orchestrate` + "`" + `) may call. They run on the master
+where the orchestration was started, as the master's user: commands, files and addresses are that
+machine's, jobs go to the minions of all masters, events are those of the whole cluster. Parameters,
+results and texts are Salt 3008's; docs/differences.md says where they are not. Any other function
+fails with Salt's text, "State 'x.y' was not found in SLS 'z'". ` + "`" + `module.run` + "`" + ` calls the functions of
+template-functions.md. The list is written by ` + "`" + `go test ./salt/statemodules -run TestDocs -update` + "`" + `.
 
 | function | parameters | source |
 |---|---|---|
