@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
-	"time"
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/backup"
@@ -16,12 +14,12 @@ import (
 	"clustermaster/salt/runner"
 	"clustermaster/serve/auth"
 	"clustermaster/serve/clusterview"
+	"clustermaster/serve/fileview"
 	"clustermaster/serve/master"
 	"clustermaster/serve/orders"
 	"clustermaster/statesync"
 	"clustermaster/store/cache"
 	"clustermaster/store/miniondata"
-	"clustermaster/store/uploads"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -84,9 +82,9 @@ func (r *process) openFunctions() error {
 		runner.CacheBanks(cacheBanks{r.banks}, o.CacheDir),
 		runner.Pillar(pillar.Shown{Compiler: r.pillar, Data: r.data}, r.orders),
 		runner.Mine(mines(func() *master.Master { return r.master }), r.orders),
-		runner.Fileserver(servedFiles{r}),
-		runner.Git(gitRemotes{r}),
-		runner.Pushed(pushedFiles{r.pushed, filepath.Join(o.CacheDir, "minions")}, r.orders),
+		runner.Fileserver(fileview.Files{Server: r.files, Git: r.git, Changed: r.fileChanges}),
+		runner.Git(r.gitView()),
+		runner.Pushed(fileview.Pushed{Files: r.pushed, Dir: filepath.Join(o.CacheDir, "minions")}, r.orders),
 		runner.Config(func() value.Map { m, _ := settings.Value(o.Extra).(value.Map); return m }),
 		runner.Documentation(
 			func() *runner.Registry { return registry },
@@ -175,37 +173,6 @@ type mines func() *master.Master
 
 func (m mines) MineGet(ctx context.Context, tgt, fun any, tgtType string) (value.Map, error) {
 	return m().MineGet(ctx, "", tgt, fun, tgtType)
-}
-
-// pushedFiles are the files that minions pushed, for the family pushed.
-type pushedFiles struct {
-	files *uploads.Files
-	dir   string // where files are exported to
-}
-
-func (p pushedFiles) List(ctx context.Context) ([]runner.PushedFile, string, error) {
-	var out []runner.PushedFile
-	cover, err := p.files.List(ctx, func(f uploads.File) {
-		out = append(out, runner.PushedFile{ID: f.ID, Path: f.Path, Size: f.Size,
-			At: f.At.Format(time.RFC3339)})
-	})
-	incomplete := ""
-	if !cover.Complete() {
-		incomplete = cover.String()
-	}
-	return out, incomplete, err
-}
-
-func (p pushedFiles) Read(ctx context.Context, id, path string, to *bytes.Buffer) error {
-	return p.files.WriteTo(ctx, id, path, to)
-}
-
-func (p pushedFiles) Delete(ctx context.Context, id, path string) error {
-	return p.files.Delete(ctx, id, path)
-}
-
-func (p pushedFiles) Export(ctx context.Context, id, path string) (string, error) {
-	return p.files.Export(ctx, p.dir, id, path)
 }
 
 // tokenMaker makes tokens for the family auth.

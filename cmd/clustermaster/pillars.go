@@ -47,7 +47,7 @@ func (r *process) openPillars() error {
 			found, err := target.Match(ctx, "compound", compound, "", r.targets(), true)
 			return found.Minions, err
 		},
-		Git: r.gitFolders,
+		Git: r.gitView().Folders,
 	}, settings.Pillar(o), r.log, r.reg)
 	return nil
 }

@@ -23,7 +23,7 @@ func Auth(o *config.Options) auth.Options {
 	var backEnds value.Map
 	for name, v := range o.Extra {
 		if strings.HasPrefix(name, "auth.") {
-			backEnds = append(backEnds, value.Pair{Key: name, Value: revealed(v)})
+			backEnds = append(backEnds, value.Pair{Key: name, Value: Revealed(v)})
 		}
 	}
 	slices.SortFunc(backEnds, func(a, b value.Pair) int {
@@ -37,12 +37,4 @@ func Auth(o *config.Options) auth.Options {
 		HashType:     o.HashType,
 		SharedSecret: o.SharedSecret.Reveal(), BackEnds: backEnds,
 	}
-}
-
-// revealed is an option that a back end uses, with its secret.
-func revealed(v any) any {
-	if s, ok := v.(interface{ Reveal() string }); ok {
-		return s.Reveal()
-	}
-	return Value(v)
 }

@@ -2,11 +2,8 @@ package auth
 
 import (
 	"context"
-	"crypto/md5"
 	"crypto/rand"
-	"crypto/sha1"
 	"crypto/sha256"
-	"crypto/sha512"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,6 +12,7 @@ import (
 
 	"clustermaster/serve/acl"
 	"clustermaster/value"
+	"clustermaster/value/hashtype"
 )
 
 // Bounds of tokens.
@@ -221,28 +219,13 @@ func newTokenText(hashType string) (string, error) {
 	if _, err := rand.Read(random); err != nil {
 		return "", fmt.Errorf("make token: %w", err)
 	}
-	var sum []byte
-	switch hashType {
-	case "md5":
-		s := md5.Sum(random)
-		sum = s[:]
-	case "sha1":
-		s := sha1.Sum(random)
-		sum = s[:]
-	case "sha224":
-		s := sha256.Sum224(random)
-		sum = s[:]
-	case "sha384":
-		s := sha512.Sum384(random)
-		sum = s[:]
-	case "sha512":
-		s := sha512.Sum512(random)
-		sum = s[:]
-	default:
-		s := sha256.Sum256(random)
-		sum = s[:]
+	newHash, err := hashtype.Of(hashType)
+	if err != nil {
+		return "", err
 	}
-	return hex.EncodeToString(sum), nil
+	h := newHash()
+	h.Write(random)
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // seconds is a time as Salt writes it: since the epoch, with a fraction.

@@ -2,10 +2,6 @@ package fileserver
 
 import (
 	"context"
-	"crypto/md5"  //nolint:gosec // hash_type is the operator's choice
-	"crypto/sha1" //nolint:gosec // hash_type is the operator's choice
-	"crypto/sha256"
-	"crypto/sha512"
 	"fmt"
 	"hash"
 	"log/slog"
@@ -17,6 +13,7 @@ import (
 
 	"clustermaster/value"
 	"clustermaster/value/fnmatch"
+	"clustermaster/value/hashtype"
 	"clustermaster/value/pyregex"
 )
 
@@ -119,22 +116,9 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 			Help: "Pieces of files that were served from memory.",
 		}),
 	}
-	switch o.HashType {
-	case "md5":
-		s.newHash = md5.New
-	case "sha1":
-		s.newHash = sha1.New
-	case "sha224":
-		s.newHash = sha256.New224
-	case "sha256":
-		s.newHash = sha256.New
-	case "sha384":
-		s.newHash = sha512.New384
-	case "sha512":
-		s.newHash = sha512.New
-	default:
-		return nil, fmt.Errorf("hash_type %q: not one of md5, sha1, sha224, sha256, sha384, sha512",
-			o.HashType)
+	var err error
+	if s.newHash, err = hashtype.Of(o.HashType); err != nil {
+		return nil, err
 	}
 	for _, expr := range o.IgnoreRegex {
 		test, ok := pyregex.Forbids(expr)

@@ -6,7 +6,7 @@
 // the agreement of all masters on the commits that are served.
 //
 // Does not: answer minions (package fileserver), compile pillars (package pillar), know how masters
-// agree (an interface that the composition root fills).
+// agree (type Cluster, which a node is).
 //
 // Guarantee: git runs in a locked environment, without a terminal, hooks or submodules, only over
 // the transports that are allowed, and its whole process group ends at a timeout. Nothing outside

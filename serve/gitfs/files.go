@@ -399,7 +399,7 @@ func (c *content) Sum(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	h := c.s.opts.NewHash()
+	h := c.s.newHash()
 	if file == "" {
 		h.Write(data)
 	} else {

@@ -3,10 +3,8 @@ package gitfs
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/pem"
 	"fmt"
-	"hash"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,8 +26,7 @@ func open(t testing.TB, o Options, remotes ...any) (*Store, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	dir := t.TempDir()
-	o.Dir, o.CacheDir, o.NewHash = filepath.Join(dir,
-		"git"), dir, func() hash.Hash { return sha256.New() }
+	o.Dir, o.CacheDir = filepath.Join(dir, "git"), dir
 	o.Files = Config{Role: RoleFiles, Remotes: remotes,
 		Global: func(option string) any { return defaults[option] }}
 	s, problems, err := New(o, newAlone(), nil, slog.New(slog.NewTextHandler(&log, nil)), nil)

@@ -131,7 +131,7 @@ func (s *Store) ask(ctx context.Context) map[string]map[string]*gitpb.Mirror {
 		}
 		out[node] = nil
 		wg.Go(func() {
-			c, err := s.peers.Git(node)
+			c, err := s.client(node)
 			if err != nil || !s.peers.Alive(node) {
 				return
 			}

@@ -33,6 +33,8 @@ func (p Problem) Error() string {
 type Config struct {
 	Role    string
 	Remotes []any // texts, and maps of one text to a list of options
+	// Shown are the remotes with secrets hidden, by which a request names them; nil: as Remotes.
+	Shown []any
 	// Global returns an option of the whole role by its name without prefix; nil: not set.
 	Global func(option string) any
 }

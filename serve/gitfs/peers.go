@@ -205,7 +205,7 @@ func patient(ctx context.Context,
 
 // hold asks another master to hold commits that this one has.
 func (s *Store) hold(ctx context.Context, node, key string, commits []string) error {
-	c, err := s.peers.Git(node)
+	c, err := s.client(node)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (s *Store) take(ctx context.Context, m *mirror, from string, commits []stri
 	if err := s.opts.Low(); err != nil {
 		return err
 	}
-	c, err := s.peers.Git(from)
+	c, err := s.client(from)
 	if err != nil {
 		return err
 	}
@@ -329,7 +329,7 @@ func (s *Store) Update(ctx context.Context, keys []string) (map[string]Outcome, 
 	if !ok || s.peers == nil {
 		return nil, errors.New("the cluster has no leader now; try again")
 	}
-	c, err := s.peers.Git(node)
+	c, err := s.client(node)
 	if err != nil {
 		return nil, err
 	}
@@ -349,4 +349,13 @@ func (s *Store) Update(ctx context.Context, keys []string) (map[string]Outcome, 
 		out[o.GetMirror()] = one
 	}
 	return out, s.with.Refresh(ctx)
+}
+
+// client is another master's service.
+func (s *Store) client(node string) (gitpb.GitClient, error) {
+	conn, err := s.peers.Conn(node)
+	if err != nil {
+		return nil, err
+	}
+	return gitpb.NewGitClient(conn), nil
 }

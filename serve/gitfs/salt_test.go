@@ -2,13 +2,11 @@ package gitfs
 
 import (
 	"bytes"
-	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"hash"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -202,15 +200,12 @@ var defaults = map[string]any{
 // openWith opens a store with options as they stand in a configuration.
 func openWith(t testing.TB, options map[string]any) (*Store, []Problem) {
 	t.Helper()
-	newHash := func() hash.Hash { return sha256.New() }
-	if options["hash_type"] == "md5" {
-		newHash = md5.New
-	}
+	hashType, _ := options["hash_type"].(string)
 	remotes, _ := wired(options["gitfs_remotes"]).([]any)
 	dir := t.TempDir()
 	alone := newAlone()
 	s, problems, err := New(Options{
-		Dir: filepath.Join(dir, "git"), CacheDir: dir, NewHash: newHash,
+		Dir: filepath.Join(dir, "git"), CacheDir: dir, HashType: hashType,
 		Files: Config{Role: RoleFiles, Remotes: remotes, Global: func(option string) any {
 			if v, ok := options["gitfs_"+option]; ok {
 				return wired(v)

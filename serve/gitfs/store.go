@@ -15,9 +15,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 
-	"clustermaster/serve/gitfs/gitpb"
 	"clustermaster/value"
+	"clustermaster/value/hashtype"
 )
 
 // Options are what a Store is made of.
@@ -27,8 +28,7 @@ type Options struct {
 	Git      string // the program; "" is the one in PATH
 	Files    Config // role gitfs
 	Pillars  []Config
-	HashType string
-	NewHash  func() hash.Hash
+	HashType string        // option hash_type; "" is sha256
 	Timeout  time.Duration // of one run of git; 0 is 10 minutes
 	Rate     int64         // bytes per second to other masters; 0: no limit
 	Signers  string        // allowed signers file of ssh-keygen; "": all commits are taken
@@ -58,6 +58,7 @@ type Store struct {
 	writing sync.Map   // id of a large content to the lock of its file
 	warned  sync.Map   // what is said once
 	rate    *throttle
+	newHash func() hash.Hash
 	calm    atomic.Bool // everything agreed on is served here
 
 	fetches, failures, requests prometheus.Counter
@@ -69,7 +70,7 @@ type Peers interface {
 	Self() string
 	Members() []string // nodes, this one too
 	Alive(node string) bool
-	Git(node string) (gitpb.GitClient, error)
+	Conn(node string) (grpc.ClientConnInterface, error)
 }
 
 // Agreement is what the masters agree on.
@@ -127,6 +128,10 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	newHash, err := hashtype.Of(o.HashType)
+	if err != nil {
+		return nil, nil, err
+	}
 	git, err := newProgram(o.Git, o.Dir, o.Timeout)
 	if err != nil {
 		return nil, nil, err
@@ -135,7 +140,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		opts: o, log: log.With("component", "gitfs"), git: git,
 		caches:  newCaches(filepath.Join(o.Dir, "blobs")),
 		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1),
-		rate: newThrottle(o.Rate),
+		rate: newThrottle(o.Rate), newHash: newHash,
 	}
 	s.register(reg)
 	if err := os.MkdirAll(s.caches.folder, 0o700); err != nil {
@@ -146,7 +151,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 	for _, c := range o.Pillars {
 		remotes, more := Parse(c)
 		problems = append(problems, more...)
-		s.pillars = append(s.pillars, pillarGroup{conf: confKey(c.Remotes), remotes: remotes})
+		s.pillars = append(s.pillars, pillarGroup{conf: c.confKey(), remotes: remotes})
 	}
 	all := slices.Clone(s.files)
 	for _, g := range s.pillars {
@@ -304,6 +309,13 @@ func (s *Store) Kick() {
 func (s *Store) Behind() bool { return !s.calm.Load() }
 
 // confKey tells lists of remotes apart.
+func (c Config) confKey() string {
+	if c.Shown != nil {
+		return confKey(c.Shown)
+	}
+	return confKey(c.Remotes)
+}
+
 func confKey(remotes []any) string {
 	b, err := value.Pack(remotes)
 	if err != nil {

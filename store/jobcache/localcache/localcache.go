@@ -2,10 +2,6 @@ package localcache
 
 import (
 	"context"
-	"crypto/md5"
-	"crypto/sha1"
-	"crypto/sha256"
-	"crypto/sha512"
 	"errors"
 	"fmt"
 	"hash"
@@ -23,6 +19,7 @@ import (
 	"clustermaster/serve/event"
 	"clustermaster/store/jobcache"
 	"clustermaster/value"
+	"clustermaster/value/hashtype"
 	"clustermaster/wire"
 )
 
@@ -104,13 +101,9 @@ func New(o Options, d Deps) (*Cache, error) {
 			Help: "Jobs whose returns were not written for Salt's own clients, because too many were under way.",
 		}),
 	}
-	c.newHash = map[string]func() hash.Hash{
-		"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "": sha256.New,
-		"sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
-	}[o.HashType]
-	if c.newHash == nil {
-		return nil, fmt.Errorf("hash_type %q: not one of md5, sha1, sha224, sha256, sha384, sha512",
-			o.HashType)
+	var err error
+	if c.newHash, err = hashtype.Of(o.HashType); err != nil {
+		return nil, err
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	if d.Reg != nil {
