@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"clustermaster/value"
@@ -33,6 +34,8 @@ func (o *Options) Values() value.Map {
 			v = o.PkiDir
 		case "sock_dir":
 			v = o.SockDir
+		case "extension_modules":
+			v = o.extensionModules(v)
 		case "root_dir":
 			v = o.RootDir
 		case "user":
@@ -47,6 +50,22 @@ func (o *Options) Values() value.Map {
 		out = append(out, value.Pair{Key: name, Value: v})
 	}
 	return out
+}
+
+// extensionModules is the folder of the site's modules, below root_dir as Salt has it.
+func (o *Options) extensionModules(v any) any {
+	dir, isText := v.(string)
+	if !isText {
+		return v
+	}
+	if dir == "" {
+		return filepath.Join(o.CacheDir, "extmods")
+	}
+	root, err := filepath.Abs(o.RootDir)
+	if err != nil {
+		root = o.RootDir
+	}
+	return prefix(root, dir)
 }
 
 func (r Roots) values() value.Map {

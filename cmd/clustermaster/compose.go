@@ -93,7 +93,6 @@ type process struct {
 	modules     *modules.Modules
 	hosted      *hosted.Functions // modules, and those of Salt's loader
 	python      *pythonhost.Host
-	pythonAdmin pythonAdmin
 	pillar      *pillar.Compiler
 	files       *fileserver.Server // file_roots
 	render      *render.Renderer

@@ -29,22 +29,31 @@ var Answered = []string{
 type Deps struct {
 	Native *modules.Modules
 	Host   *pythonhost.Host
-	// Available says why there is no interpreter with Salt; nil if there is one.
-	Available func() error
-	// Modules, Pillars and Renderers are the site's own.
-	Modules, Pillars, Renderers *pythonhost.Site
-	Log                         *slog.Logger
+	// Find names the interpreter with Salt, or says why there is none.
+	Find    func() (string, error)
+	Folders Folders // of the site's own modules
+	Log     *slog.Logger
 }
 
 // Functions are the execution modules of this master and of Salt. They are safe for concurrent use.
-type Functions struct{ d Deps }
+type Functions struct {
+	d                Deps
+	modules, pillars *pythonhost.Site // the site's own
+}
 
 // New joins them.
 func New(d Deps) *Functions {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Functions{d}
+	return &Functions{d, d.Folders.site("modules", d.Folders.ModuleDirs),
+		d.Folders.site("pillar", d.Folders.PillarDirs)}
+}
+
+// available says why there is no interpreter with Salt; nil if there is one.
+func (f *Functions) available() error {
+	_, err := f.d.Find()
+	return err
 }
 
 var (
@@ -94,7 +103,7 @@ func (f *Functions) native(fun string) bool {
 // Overrides reports whether the site has a module of its own in place of a native one.
 func (f *Functions) Overrides(fun string) bool {
 	module, _, _ := strings.Cut(fun, ".")
-	return f.d.Modules.Has(module)
+	return f.modules.Has(module)
 }
 
 // bound is the functions of one pillar: one child, made when Python is first needed.
@@ -148,7 +157,7 @@ func (b *bound) HasFor(m modules.Minion, name string) bool {
 	if b.f.native(name) {
 		return true
 	}
-	if !strings.Contains(name, ".") || d.Available() != nil {
+	if !strings.Contains(name, ".") || b.f.available() != nil {
 		return d.Native.Has(name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hasTimeout)
@@ -168,7 +177,7 @@ func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []a
 	if b.f.native(fun) {
 		return d.Native.Call(ctx, m, fun, args, kwargs)
 	}
-	if err := d.Available(); err != nil {
+	if err := b.f.available(); err != nil {
 		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)
 	}
 	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Module, Fun: fun,
@@ -183,12 +192,12 @@ func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []a
 func (b *bound) Overrides(fun string) bool { return b.f.Overrides(fun) }
 
 // OverridesExtPillar implements pillar.ExtPillars.
-func (b *bound) OverridesExtPillar(name string) bool { return b.f.d.Pillars.Has(name) }
+func (b *bound) OverridesExtPillar(name string) bool { return b.f.pillars.Has(name) }
 
 // ExtPillar implements pillar.ExtPillars.
 func (b *bound) ExtPillar(ctx context.Context, m modules.Minion, name string, soFar value.Map,
 	given any, extra value.Map) (any, bool, error) {
-	if err := b.f.d.Available(); err != nil {
+	if err := b.f.available(); err != nil {
 		return nil, true, err
 	}
 	v, err := b.of(m, true).Call(ctx, pythonhost.Call{Kind: pythonhost.Pillar, Fun: name,
@@ -205,7 +214,7 @@ func (b *bound) HasRenderer(name string, src render.Source) bool {
 	if name == "py" && !importsSalt(src.Data) {
 		return false
 	}
-	return b.f.d.Available() == nil
+	return b.f.available() == nil
 }
 
 func importsSalt(text []byte) bool {

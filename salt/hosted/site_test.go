@@ -105,7 +105,7 @@ func texts(m value.Map, name string) []string {
 	return out
 }
 
-// newSite joins the rooms as the master does. Without an interpreter, exe is "".
+// newSite joins the packages as the master does. Without an interpreter, exe is "".
 func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 	t.Helper()
 	s := &site{root: place(t), lines: &lines{}}
@@ -129,30 +129,22 @@ func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 			return value.Map{{Key: "db1", Value: []any{tgt, fun}}}, nil
 		},
 	})
-	o := pythonhost.Options{
-		Python: func() (string, error) { return exe, nil }, ConfFile: s.root + "/master",
-		Natives: map[string][]string{"module": {"mine.get"}},
-		Answer: func(ctx context.Context, q pythonhost.Question) (any, error) {
-			return native.Call(ctx, modules.Minion{ID: q.Minion.ID, Grains: q.Minion.Grains,
-				Pillar: q.Minion.Pillar}, q.Fun, q.Args, q.Kwargs)
-		},
+	find := func() (string, error) {
+		if exe == "" {
+			return "", errors.New("no Python with Salt is installed")
+		}
+		return exe, nil
 	}
+	o := pythonhost.Options{Python: find, ConfFile: s.root + "/master"}
 	if change != nil {
 		change(&o)
 	}
-	s.host = pythonhost.New(o, log, nil)
+	s.host = hosted.NewHost(native, o, nil, log, nil)
 	t.Cleanup(func() { s.host.Close() })
-	missing := error(nil)
-	if exe == "" {
-		missing = errors.New("no Python with Salt is installed")
-	}
-	own := func(kind string) *pythonhost.Site {
-		return pythonhost.NewSite(config.String("extension_modules"), texts(config, "module_dirs"),
-			nil, kind)
-	}
 	functions := hosted.New(hosted.Deps{
-		Native: native, Host: s.host, Available: func() error { return missing },
-		Modules: own("modules"), Pillars: own("pillar"), Renderers: own("renderers"), Log: log,
+		Native: native, Host: s.host, Find: find, Log: log,
+		Folders: hosted.Folders{ExtensionModules: config.String("extension_modules"),
+			ModuleDirs: texts(config, "module_dirs")},
 	})
 	ext, _ := config.Get("ext_pillar")
 	s.deps = pillar.Deps{Files: files{server(s.root + "/pillar")}, Renderer: rendertest.Renderer(),

@@ -69,3 +69,27 @@ func has(path string) error {
 	probed.Store(path, true)
 	return nil
 }
+
+// pause is how long a search without success is believed.
+const pause = time.Minute
+
+// Finder looks for the interpreter when it is first asked, and again a minute after it found none.
+func Finder(option string) func() (string, error) {
+	return finder(func() (string, error) { return Find(option) })
+}
+
+func finder(find func() (string, error)) func() (string, error) {
+	var mu sync.Mutex
+	var path string
+	var err error
+	var until time.Time
+	return func() (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if path == "" && time.Now().After(until) {
+			path, err = find()
+			until = time.Now().Add(pause)
+		}
+		return path, err
+	}
+}

@@ -1,0 +1,59 @@
+package settings
+
+import (
+	"clustermaster/config"
+	"clustermaster/salt/hosted"
+	"clustermaster/salt/pythonhost"
+	"clustermaster/value"
+)
+
+// ofSalt are the options that Salt is told as this master has them; the others it reads from the
+// configuration itself.
+var ofSalt = []string{
+	"cachedir", "cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist",
+	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order",
+	"pillar_roots", "pki_dir", "render_dirs", "root_dir", "sock_dir", "user", "utils_dirs",
+}
+
+// Python is what the host of Python code takes from the options.
+func Python(o *config.Options) pythonhost.Options {
+	opts := pythonhost.Options{
+		ConfFile:  o.ConfFile,
+		Timeout:   o.PythonTimeout,
+		Memory:    int64(o.PythonMemory),
+		Output:    int64(o.PythonOutput),
+		Processes: o.PythonProcesses,
+		Children:  o.PythonChildren,
+		Idle:      o.PythonIdle,
+	}
+	values, _ := Value(o.Values()).(value.Map)
+	for _, name := range ofSalt {
+		if v, ok := values.Get(name); ok && v != nil {
+			opts.Opts = append(opts.Opts, value.Pair{Key: name, Value: v})
+		}
+	}
+	return opts
+}
+
+// Modules are the folders of the site's own Python modules.
+func Modules(o *config.Options) hosted.Folders {
+	values, _ := Value(o.Values()).(value.Map)
+	return hosted.Folders{
+		ExtensionModules: values.String("extension_modules"),
+		ModuleDirs:       texts(values, "module_dirs"),
+		PillarDirs:       texts(values, "pillar_dirs"),
+	}
+}
+
+// texts is an option that is a list of texts.
+func texts(m value.Map, name string) []string {
+	v, _ := m.Get(name)
+	list, _ := v.([]any)
+	var out []string
+	for _, e := range list {
+		if s, ok := e.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}

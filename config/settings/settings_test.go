@@ -1,0 +1,86 @@
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"clustermaster/config"
+	"clustermaster/value"
+)
+
+// load reads a configuration from a folder of its own.
+func load(t *testing.T, text string) *config.Options {
+	t.Helper()
+	dir := t.TempDir()
+	text = "root_dir: " + dir + "\nid: m1\n" + text
+	if err := os.WriteFile(filepath.Join(dir, "master"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, _, err := config.Load(dir, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestPython tells Salt the options that this master computes, and where a site's modules are.
+func TestPython(t *testing.T) {
+	t.Parallel()
+	o := load(t, "module_dirs: [/srv/modules]\npillar_dirs: [/srv/pillars]\npython_timeout: 7\n")
+	got := Python(o)
+	if got.Timeout != 7*time.Second || got.ConfFile != o.ConfFile {
+		t.Errorf("timeout %v, conf_file %q", got.Timeout, got.ConfFile)
+	}
+	for name, want := range map[string]string{"id": "m1", "cachedir": o.CacheDir,
+		"sock_dir": o.SockDir} {
+		if got.Opts.String(name) != want {
+			t.Errorf("%s: %q, want %q", name, got.Opts.String(name), want)
+		}
+	}
+	folders := Modules(o)
+	if folders.ExtensionModules != filepath.Join(o.RootDir, "/var/cache/salt/master/extmods") ||
+		!slices.Equal(folders.ModuleDirs, []string{"/srv/modules"}) ||
+		!slices.Equal(folders.PillarDirs, []string{"/srv/pillars"}) {
+		t.Errorf("folders %+v", folders)
+	}
+}
+
+// TestGit reads remotes with their secrets, and shows them without.
+func TestGit(t *testing.T) {
+	t.Parallel()
+	if _, some := Git(load(t, "gitfs_remotes: [https://a.example/r]\n")); some {
+		t.Error("gitfs_remotes counts without the back end gitfs")
+	}
+	got, some := Git(load(t, `
+fileserver_backend: [roots, gitfs]
+gitfs_remotes: [https://a.example/r]
+gitfs_base: trunk
+ext_pillar:
+  - cmd_yaml: "true"
+  - git: master https://one.example/r
+  - git:
+    - master https://two.example/r:
+      - user: ada
+      - password: secretword
+`))
+	if !some || len(got.Files.Remotes) != 1 || got.Files.Global("base") != "trunk" {
+		t.Errorf("got %v, %v", some, got.Files.Remotes)
+	}
+	if len(got.Pillars) != 2 {
+		t.Fatalf("got %d entries of git_pillar, want 2", len(got.Pillars))
+	}
+	password := func(remotes []any) any {
+		m, _ := remotes[0].(value.Map)
+		options, _ := m[0].Value.([]any)
+		last, _ := options[1].(value.Map)
+		v, _ := last.Get("password")
+		return v
+	}
+	two := got.Pillars[1]
+	if password(two.Remotes) != "secretword" || password(two.Shown) != "[redacted]" {
+		t.Errorf("remotes %v, shown as %v", two.Remotes, two.Shown)
+	}
+}

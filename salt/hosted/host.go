@@ -1,0 +1,79 @@
+package hosted
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/salt/modules"
+	"clustermaster/salt/pythonhost"
+	"clustermaster/salt/runner"
+	"clustermaster/value"
+)
+
+// NewHost makes the host of Python code, and answers what that code asks of this master: the
+// functions Answered that package modules has. opts are the master's options, with its id. It
+// starts nothing.
+func NewHost(native *modules.Modules, o pythonhost.Options, opts value.Map, log *slog.Logger,
+	reg prometheus.Registerer) *pythonhost.Host {
+	o.Natives = map[string][]string{"module": slices.DeleteFunc(slices.Clone(Answered),
+		func(fun string) bool { return !native.Has(fun) })}
+	o.Answer = func(ctx context.Context, q pythonhost.Question) (any, error) {
+		if q.What != "module" {
+			return nil, fmt.Errorf("this master does not answer questions about %s", q.What)
+		}
+		v, err := native.Call(ctx, modules.Minion{
+			ID: q.Minion.ID, Grains: q.Minion.Grains, Pillar: q.Minion.Pillar,
+			Saltenv: q.Minion.Saltenv, Pillarenv: q.Minion.Pillarenv, Opts: opts,
+		}, q.Fun, q.Args, q.Kwargs)
+		if errors.Is(err, modules.ErrUnknown) {
+			return nil, fmt.Errorf("function %s can't be called on this master", q.Fun)
+		}
+		return v, err
+	}
+	return pythonhost.New(o, log, reg)
+}
+
+// Folders are where a site keeps its own modules, by the names of the options.
+type Folders struct {
+	ExtensionModules       string
+	ModuleDirs, PillarDirs []string
+}
+
+func (f Folders) site(kind string, own []string) *pythonhost.Site {
+	return pythonhost.NewSite(f.ExtensionModules, f.ModuleDirs, own, kind)
+}
+
+var _ runner.PythonHost = (*Functions)(nil)
+
+// Status implements runner.PythonHost.
+func (f *Functions) Status() runner.PythonStatus {
+	s := f.d.Host.Status()
+	out := runner.PythonStatus{Python: s.Python, Salt: s.Salt, PID: s.PID, Children: s.Started,
+		Modules: f.modules.Names()}
+	var err error
+	if out.Interpreter, err = f.d.Find(); err != nil {
+		out.Problem = err.Error()
+	}
+	for _, c := range s.Calls {
+		out.Calls = append(out.Calls, runner.PythonCall(c))
+	}
+	return out
+}
+
+// Runner implements runner.PythonHost. A runner may have written modules of the site.
+func (f *Functions) Runner(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+	error) {
+	if err := f.available(); err != nil {
+		return nil, fmt.Errorf("%s needs Salt: %w", fun, err)
+	}
+	session := f.d.Host.Session(pythonhost.Minion{})
+	defer session.Close()
+	defer f.modules.Forget()
+	return session.Call(ctx, pythonhost.Call{Kind: pythonhost.Runner, Fun: fun, Args: args,
+		Kwargs: kwargs})
+}
