@@ -49,6 +49,7 @@ func (n *Node) contact(ctx context.Context) error {
 		wg.Wait()
 		n.followClocks()
 		n.compareStates()
+		n.m.peers.tell(n)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -20,6 +21,7 @@ import (
 // GetCommitIndex therefore tells raft 0.
 type trackedLog struct {
 	raft.LogStore
+	wrote func(time.Duration) // is told how long a write took; nil: nobody is
 
 	mu     sync.Mutex // guards staged
 	staged uint64
@@ -73,7 +75,12 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 		c.Extensions = ext
 		marked[i] = &c
 	}
-	return t.LogStore.StoreLogs(marked)
+	began := time.Now()
+	err := t.LogStore.StoreLogs(marked)
+	if err == nil && t.wrote != nil {
+		t.wrote(time.Since(began))
+	}
+	return err
 }
 
 // GetLog reads an entry without the mark.

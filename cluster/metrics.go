@@ -3,6 +3,9 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +19,8 @@ type metrics struct {
 	proposals  *prometheus.CounterVec
 	proposeDur prometheus.Histogram
 	joins      *prometheus.CounterVec
+	leaders    leaderChanges
+	peers      peerGauges
 }
 
 func newMetrics(reg prometheus.Registerer, n *Node) (*metrics, error) {
@@ -45,8 +50,24 @@ func newMetrics(reg prometheus.Registerer, n *Node) (*metrics, error) {
 			Help: "Answers to proved joiners, by kind.",
 		}, []string{"kind"}),
 	}
+	m.leaders.changes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "clustermaster_cluster_leader_changes_total",
+		Help: "Leaders that this master came to know, the first one after its start included.",
+	})
+	m.peers = newPeerGauges()
 	m.all = []prometheus.Collector{
-		m.proposals, m.proposeDur, m.joins,
+		m.proposals, m.proposeDur, m.joins, m.leaders.changes, m.peers.lag, m.peers.silent,
+		n.logSync,
+		gauge("voters", "Members with a vote.",
+			func() float64 { return float64(len(n.agreedVoters())) }),
+		gauge("quorum_margin",
+			"Voters that may still be lost before no majority is left, as this master sees them; below 0 there is none.",
+			func() float64 { return float64(n.quorumMargin()) }),
+		gauge("snapshot_age_seconds",
+			"Age of this master's last snapshot of the replicated state; without one, since its start.",
+			func() float64 { return n.snapshotAge().Seconds() }),
+		gauge("unsnapshotted_entries", "Raft log entries since this master's last snapshot.",
+			func() float64 { return float64(n.unsnapshotted()) }),
 		gauge("leader", "1 on the leader.",
 			func() float64 { return truth(n.raft.State() == raft.Leader) }),
 		gauge("ready", "1 while this master serves and hears the leader.",
@@ -105,4 +126,123 @@ func (m *metrics) proposed(err error, took time.Duration) {
 		m.proposeDur.Observe(took.Seconds())
 	}
 	m.proposals.WithLabelValues(outcome).Inc()
+}
+
+// newLogSync measures writes of raft's log, each of which ends on stable storage.
+func newLogSync() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "clustermaster_cluster_log_sync_seconds",
+		Help:    "Time until entries of Raft's log were on this master's stable storage (fsync).",
+		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
+	})
+}
+
+// leaderChanges counts leaders that follow each other.
+type leaderChanges struct {
+	changes prometheus.Counter
+
+	mu   sync.Mutex // guards last
+	last string
+}
+
+// saw notes that a node leads; "" is the time between two leaders.
+func (l *leaderChanges) saw(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if node == "" || node == l.last {
+		return
+	}
+	l.last = node
+	l.changes.Inc()
+}
+
+// peerGauges are figures of the other members, by id.
+type peerGauges struct {
+	lag    *prometheus.GaugeVec
+	silent *prometheus.GaugeVec
+	told   map[string]bool // ids; of the goroutine that calls tell
+}
+
+func newPeerGauges() peerGauges {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "clustermaster_cluster_" + name,
+			Help: help}, []string{"peer"})
+	}
+	return peerGauges{
+		lag: gauge("peer_lag_entries",
+			"Raft log entries that this master has applied and the other member, when it last answered, had not."),
+		silent: gauge("peer_silent_seconds",
+			"Time since the other member was last heard; of one that was never heard, since this master's start."),
+		told: map[string]bool{},
+	}
+}
+
+// tell sets the figures of all present members, and drops those of former ones.
+func (p *peerGauges) tell(n *Node) {
+	now, present := time.Now(), map[string]bool{}
+	applied := n.machine.applied.Load()
+	for _, m := range n.state.Members() {
+		if m.Node == n.self.Node {
+			continue
+		}
+		n.mu.Lock()
+		c, heard := n.contacts[m.Node]
+		n.mu.Unlock()
+		present[m.ID] = true
+		if heard {
+			p.lag.WithLabelValues(m.ID).Set(float64(applied - min(applied, c.applied)))
+		}
+		last := n.port.LastHeard(m.Node)
+		if last.Before(n.started) {
+			last = n.started
+		}
+		p.silent.WithLabelValues(m.ID).Set(now.Sub(last).Seconds())
+	}
+	for id := range p.told {
+		if !present[id] {
+			p.lag.DeleteLabelValues(id)
+			p.silent.DeleteLabelValues(id)
+		}
+	}
+	p.told = present
+}
+
+// quorumMargin is how many voters may still be lost. Below 0 those in contact are no majority.
+func (n *Node) quorumMargin() int {
+	voters, alive := n.agreedVoters(), 0
+	for node := range voters {
+		if node == n.self.Node || n.port != nil && n.port.Alive(node) {
+			alive++
+		}
+	}
+	return alive - (len(voters)/2 + 1)
+}
+
+// snapshotAge is since when this master has its last snapshot, else how long it runs.
+func (n *Node) snapshotAge() time.Duration {
+	if meta := n.lastSnapshot(); meta != nil {
+		// raft names a snapshot term-index-milliseconds
+		at := strings.LastIndexByte(meta.ID, '-') + 1
+		if ms, err := strconv.ParseInt(meta.ID[at:], 10, 64); err == nil {
+			return max(0, time.Since(time.UnixMilli(ms)))
+		}
+	}
+	return time.Since(n.started)
+}
+
+func (n *Node) unsnapshotted() uint64 {
+	last := n.raft.LastIndex()
+	if meta := n.lastSnapshot(); meta != nil {
+		return last - min(last, meta.Index)
+	}
+	return last
+}
+
+// lastSnapshot is nil without one.
+func (n *Node) lastSnapshot() *raft.SnapshotMeta {
+	all, err := n.snapshots.List()
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	return all[0]
 }

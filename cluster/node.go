@@ -63,6 +63,9 @@ type Node struct {
 	log  *slog.Logger
 	m    *metrics
 
+	logSync   prometheus.Histogram // made before raft starts, which writes at once
+	snapshots raft.SnapshotStore   // opened ones
+
 	state   *fsm.State
 	machine *machine
 	feed    *feed
@@ -160,6 +163,7 @@ func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer
 		retiredSeen: map[string]map[uint64]time.Time{},
 		stagedSeen:  map[string]sighting{},
 		checks:      checks{ready: make(chan struct{}, 1)},
+		logSync:     newLogSync(),
 	}
 	n.secrets.Store(&Secrets{})
 	n.leaderless.Store(n.started.UnixNano())
@@ -241,7 +245,10 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("open raft log: %w", err), n.close())
 	}
-	logs := &trackedLog{LogStore: cache}
+	n.snapshots = snapshots
+	logs := &trackedLog{LogStore: cache, wrote: func(took time.Duration) {
+		n.logSync.Observe(took.Seconds())
+	}}
 	err = n.replay(logs, snapshots)
 	if err == nil {
 		err = n.checkClusterID()
@@ -344,10 +351,16 @@ func (n *Node) Run(ctx context.Context) error {
 	// one that finds it full says nothing that the first did not
 	leaders := make(chan raft.Observation, 1)
 	observer := raft.NewObserver(leaders, false, func(o *raft.Observation) bool {
-		_, is := o.Data.(raft.LeaderObservation)
+		seen, is := o.Data.(raft.LeaderObservation)
+		if is {
+			n.m.leaders.saw(string(seen.LeaderID))
+		}
 		return is
 	})
 	n.raft.RegisterObserver(observer)
+	if leader, ok := n.Leader(); ok { // elected before anybody observed
+		n.m.leaders.saw(leader)
+	}
 	g.Go(func() error {
 		defer n.raft.DeregisterObserver(observer)
 		for {

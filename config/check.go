@@ -16,6 +16,7 @@ import (
 func (l *loader) check() {
 	l.checkLogging()
 	l.checkNetwork()
+	l.checkMetrics()
 	l.checkKeys()
 	l.checkCluster()
 	l.checkBackups()
@@ -84,6 +85,42 @@ func (l *loader) checkNetwork() {
 		if _, _, err := splitHostPort(listen[1]); err != nil {
 			l.refuse(listen[0], "%v; write it as 127.0.0.1:4521", err)
 		}
+	}
+}
+
+// checkMetrics refuses a listener for metrics that strangers could read.
+func (l *loader) checkMetrics() {
+	o := l.o
+	for _, f := range [][2]string{{"metrics_tls_cert", o.MetricsTLSCert},
+		{"metrics_tls_key", o.MetricsTLSKey}, {"metrics_client_ca", o.MetricsClientCA},
+		{"metrics_users", o.MetricsUsers}} {
+		if f[1] != "" && !filepath.IsAbs(f[1]) {
+			l.refuse(f[0], "is %q; an absolute path is needed", f[1])
+		}
+	}
+	switch {
+	case o.MetricsTLSCert != "" && o.MetricsTLSKey == "":
+		l.refuse("metrics_tls_cert", "has no key; name the file of its key in metrics_tls_key")
+	case o.MetricsTLSKey != "" && o.MetricsTLSCert == "":
+		l.refuse("metrics_tls_key",
+			"has no certificate; name the file of its certificate in metrics_tls_cert")
+	case o.MetricsClientCA != "" && o.MetricsTLSCert == "":
+		l.refuse("metrics_client_ca", "needs TLS; set metrics_tls_cert and metrics_tls_key")
+	}
+	if o.MetricsListen == "" {
+		return
+	}
+	host, _, err := splitHostPort(o.MetricsListen)
+	if err != nil {
+		return // checkNetwork has refused it
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.IsLoopback() || host == "localhost" {
+		return
+	}
+	if o.MetricsTLSCert == "" || o.MetricsUsers == "" && o.MetricsClientCA == "" {
+		l.refuse("metrics_listen", "is %q, which others on the network can read; set "+
+			"metrics_tls_cert and metrics_tls_key, and metrics_users or metrics_client_ca, "+
+			"or listen on a loopback address", o.MetricsListen)
 	}
 }
 

@@ -122,6 +122,10 @@ type Options struct {
 	EnableClearCommands         bool          `opt:"enable_clear_commands" own:"false"`
 	HealthListen                string        `opt:"health_listen" own:"''"`
 	MetricsListen               string        `opt:"metrics_listen" own:"''"`
+	MetricsTLSCert              string        `opt:"metrics_tls_cert" own:"''"`
+	MetricsTLSKey               string        `opt:"metrics_tls_key" own:"''"`
+	MetricsClientCA             string        `opt:"metrics_client_ca" own:"''"`
+	MetricsUsers                string        `opt:"metrics_users" own:"''"`
 	ProxyProtocol               bool          `opt:"proxy_protocol" own:"false"`
 	ProxyProtocolFrom           []string      `opt:"proxy_protocol_from" own:"[]"`
 	MaxFrameSize                int           `opt:"max_frame_size" own:"134217728" min:"65536" max:"2147483647"`

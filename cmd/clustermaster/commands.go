@@ -12,6 +12,7 @@ import (
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
 	"clustermaster/serve/daemon"
+	"clustermaster/serve/health"
 	"clustermaster/serve/operator"
 	"clustermaster/serve/orders"
 )
@@ -62,6 +63,9 @@ func configCommand(_ context.Context, args []string) int {
 				errors.New("nobody is asked")
 		}
 		_, err = auth.New(settings.Auth(o), auth.Deps{Python: noPython})
+	}
+	if err == nil {
+		_, err = health.NewDoor(doorFiles(o))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -62,7 +62,7 @@ import (
 type process struct {
 	opts  *config.Options
 	log   *slog.Logger
-	reg   *prometheus.Registry
+	reg   registry
 	began time.Time
 
 	seal      *seal.Key // nil leaves what lies in DataDir open
@@ -110,10 +110,19 @@ type process struct {
 	sock        *operator.Server
 	local       *localbus.Server
 
+	givenBack prometheus.Counter // times that memory was
+	door      *health.Door       // of those who read metrics
+
 	rules    *acl.Rules
 	groups   atomic.Pointer[config.Options] // whose nodegroups are in force; nil: those of opts
 	userKeys *userkeys.Keys                 // nil without enable_clear_commands
 	onDisk   *localcache.Cache              // nil without enable_clear_commands
+}
+
+// registry is where every package's metrics are.
+type registry interface {
+	prometheus.Registerer
+	prometheus.Gatherer
 }
 
 // saltMaster is the daemon's command.
@@ -141,43 +150,83 @@ func saltMaster(ctx context.Context, args []string) int {
 // serveMaster makes the parts from the bottom up, and runs them until ctx ends.
 func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
 	log *slog.Logger, running *atomic.Pointer[process]) error {
-	r := &process{opts: o, log: log, reg: prometheus.NewRegistry(), began: time.Now(),
-		systemd: systemd, listening: make(chan struct{})}
-	r.reg.MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r := newProcess(o, prometheus.NewRegistry(), systemd, log)
 	log.Info("master starts", "id", o.ID, "version", Version, "interface", o.Interface)
+	defer r.close()
+	if err := r.open(ctx, found); err != nil {
+		return err
+	}
+	running.Store(r)
+	defer running.Store(nil)
+	return r.run(ctx)
+}
+
+// doorFiles are the options for readers of metrics.
+func doorFiles(o *config.Options) health.DoorFiles {
+	return health.DoorFiles{Cert: o.MetricsTLSCert, Key: o.MetricsTLSKey,
+		ClientCA: o.MetricsClientCA, Users: o.MetricsUsers}
+}
+
+func newProcess(o *config.Options, reg registry, systemd *health.Systemd,
+	log *slog.Logger) *process {
+	reg.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &process{opts: o, log: log, reg: reg, began: time.Now(), systemd: systemd,
+		listening: make(chan struct{})}
+}
+
+// open makes all parts. After an error the node is closed; close must be called in any case.
+func (r *process) open(ctx context.Context, found bool) error {
 	if err := r.openDisk(); err != nil {
 		return err
 	}
 	if err := r.openSeal(ctx); err != nil {
 		return err
 	}
+	r.givenBack = daemon.NewGivenBack(r.reg)
 	var err error
-	if r.backups, err = backup.NewSchedule(settings.Backups(o), log, r.reg); err != nil {
+	if r.door, err = health.NewDoor(doorFiles(r.opts)); err != nil {
+		return err
+	}
+	if r.door.NotAfter().Unix() > 0 {
+		r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "clustermaster_metrics_certificate_seconds",
+			Help: "Time until the certificate of metrics_tls_cert ends.",
+		}, func() float64 { return time.Until(r.door.NotAfter()).Seconds() }))
+	}
+	if r.backups, err = backup.NewSchedule(settings.Backups(r.opts), r.log, r.reg); err != nil {
 		return err
 	}
 	if err := r.openCluster(found); err != nil {
 		return err
 	}
-	if err := r.openStores(); err != nil {
-		return errors.Join(err, r.node.Close())
+	for _, open := range []func() error{
+		r.openStores, func() error { return r.openMaster(ctx) }, r.openOperator,
+	} {
+		if err := open(); err != nil {
+			return errors.Join(err, r.node.Close())
+		}
 	}
-	defer r.store.Close()
+	return nil
+}
+
+// close closes what open has made, but for the node and the ports, which run closes.
+func (r *process) close() {
+	if r.python != nil {
+		r.python.Close()
+	}
+	if r.render != nil {
+		r.render.Close()
+	}
+	if r.master != nil {
+		r.master.Close()
+	}
 	if r.export != nil {
-		defer r.export.Close()
+		r.export.Close()
 	}
-	if err := r.openMaster(ctx); err != nil {
-		return errors.Join(err, r.node.Close())
+	if r.store != nil {
+		r.store.Close()
 	}
-	defer r.master.Close()
-	defer r.render.Close()
-	defer r.python.Close()
-	if err := r.openOperator(); err != nil {
-		return errors.Join(err, r.node.Close())
-	}
-	running.Store(r)
-	defer running.Store(nil)
-	return r.run(ctx)
 }
 
 // openDisk begins to watch the space that the stores share.
@@ -488,7 +537,7 @@ func (r *process) run(ctx context.Context) error {
 	lower.Go(func() error { return fail(r.disk.Run(lctx)) })
 	upper.Go(func() error { return r.node.Run(uctx) })
 	upper.Go(func() error { return r.mesh.Run(uctx) })
-	upper.Go(func() error { daemon.GiveMemoryBack(uctx, r.reg); return nil })
+	upper.Go(func() error { daemon.GiveMemoryBack(uctx, r.givenBack); return nil })
 	if r.opts.Extra["fileserver_events"] == true {
 		upper.Go(func() error { return r.files.Watch(uctx, time.Minute, r.fileChanges) })
 	}
@@ -518,7 +567,7 @@ func (r *process) run(ctx context.Context) error {
 	upper.Go(func() error { return r.local.Serve(uctx) })
 	upper.Go(func() error {
 		return health.Serve(uctx, r.opts.ResolveHealthListen(), r.opts.ResolveMetricsListen(),
-			r.node, r.reg, r.log)
+			r.node, r.reg, r.door, r.log)
 	})
 	upper.Go(func() error {
 		return health.Supervise(uctx, r.systemd, health.Supervised{

@@ -21,7 +21,8 @@ import (
 var byNature = []string{
 	"cluster_advertise", "cluster_peers", "conf_file", "health_listen", "id", "interface",
 	"log_file", "log_level", "log_level_logfile", "master_id",
-	"metrics_listen", "pidfile", "user", "root_dir", "pki_dir", "cachedir", "sock_dir",
+	"metrics_listen", "metrics_tls_cert", "metrics_tls_key", "metrics_client_ca", "metrics_users",
+	"pidfile", "user", "root_dir", "pki_dir", "cachedir", "sock_dir",
 	"cluster_pki_dir", "rest_cherrypy", "rest_tornado", "backup_dir",
 	"file_roots", "pillar_roots", // compared by what is in them
 }

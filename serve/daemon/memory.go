@@ -48,15 +48,20 @@ func memorySamples() []metrics.Sample {
 	}
 }
 
-// GiveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say.
-// The runtime by itself keeps up to twice the live heap, and the grown stacks of all connections,
-// until something is allocated again.
-func GiveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
+// NewGivenBack makes the counter for GiveMemoryBack.
+func NewGivenBack(reg prometheus.Registerer) prometheus.Counter {
 	times := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "clustermaster_memory_given_back_total",
 		Help: "Times that memory was given back to the system after a burst.",
 	})
 	reg.MustRegister(times)
+	return times
+}
+
+// GiveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say.
+// The runtime by itself keeps up to twice the live heap, and the grown stacks of all connections,
+// until something is allocated again.
+func GiveMemoryBack(ctx context.Context, times prometheus.Counter) {
 	tick := time.NewTicker(calmLook)
 	defer tick.Stop()
 	samples := memorySamples()

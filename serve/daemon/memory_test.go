@@ -13,7 +13,7 @@ import (
 func TestMemoryIsGivenBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); GiveMemoryBack(ctx, prometheus.NewRegistry()) }()
+	go func() { defer close(done); GiveMemoryBack(ctx, NewGivenBack(prometheus.NewRegistry())) }()
 	defer func() { cancel(); <-done }()
 	samples := memorySamples()
 	var burst [][]byte

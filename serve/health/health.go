@@ -44,12 +44,13 @@ func Probes(ctx context.Context, ln net.Listener, s State, log *slog.Logger) err
 	return serve(ctx, ln, mux, log)
 }
 
-// Metrics serves /metrics on ln until ctx ends.
-func Metrics(ctx context.Context, ln net.Listener, g prometheus.Gatherer, log *slog.Logger) error {
+// Metrics serves /metrics on ln, to those that the door lets in, until ctx ends.
+func Metrics(ctx context.Context, ln net.Listener, g prometheus.Gatherer, d *Door,
+	log *slog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(g,
 		promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
-	return serve(ctx, ln, mux, log)
+	return serve(ctx, d.listen(ln), d.guard(mux), log)
 }
 
 func serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {

@@ -38,11 +38,15 @@ func TestProbesAndMetrics(t *testing.T) {
 		return ln
 	}
 	probes, metrics := listen(), listen()
+	door, err := NewDoor(DoorFiles{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan error, 2)
 	go func() { done <- Probes(ctx, probes, &s, slog.New(slog.DiscardHandler)) }()
 	go func() {
 		done <- Metrics(ctx, metrics, prometheus.NewRegistry(),
-			slog.New(slog.DiscardHandler))
+			door, slog.New(slog.DiscardHandler))
 	}()
 	base := "http://" + probes.Addr().String()
 	for _, step := range []struct {

@@ -48,7 +48,7 @@ func (s Supervised) status() string {
 }
 
 // Serve answers probes on one address and metrics on the other, until ctx ends.
-func Serve(ctx context.Context, probes, metrics string, s State, g prometheus.Gatherer,
+func Serve(ctx context.Context, probes, metrics string, s State, g prometheus.Gatherer, d *Door,
 	log *slog.Logger) error {
 	var lc net.ListenConfig
 	p, err := lc.Listen(ctx, "tcp", probes)
@@ -62,6 +62,6 @@ func Serve(ctx context.Context, probes, metrics string, s State, g prometheus.Ga
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return Probes(ctx, p, s, log) })
-	group.Go(func() error { return Metrics(ctx, m, g, log) })
+	group.Go(func() error { return Metrics(ctx, m, g, d, log) })
 	return group.Wait()
 }

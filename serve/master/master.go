@@ -35,6 +35,7 @@ type Master struct {
 	gate     *gate
 	known    *knownJobs
 	signedIn *signedIn
+	heard    *heard
 	jids     jids
 	orders   orders
 
@@ -96,6 +97,10 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 		ownFiles:  newQuota(opts.FileRecvPerDay, 24*time.Hour),
 		signedIn:  newSignedIn(),
 		slots:     make(chan struct{}, maxTrackers),
+	}
+	m.heard = newHeard(func() time.Time { return m.now() })
+	if reg != nil {
+		reg.MustRegister(m.heard)
 	}
 	if m.deps.Presence == nil {
 		m.deps.Presence = m.signedIn
@@ -178,6 +183,9 @@ type private struct{ value any }
 // serve runs the command of a call and seals its reply.
 func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 	began := time.Now()
+	if c.key != nil {
+		m.heard.note(c.key.ID)
+	}
 	run, label := m.command(c.Cmd)
 	if label == unknownCommand {
 		m.refused.note("unknown_command", c.ID, c.remote)

@@ -15,6 +15,11 @@ type metrics struct {
 	signInProcessors *prometheus.GaugeVec
 	signInsWaiting   *prometheus.GaugeVec
 
+	stateSucceeded prometheus.Counter
+	stateFailed    prometheus.Counter
+	stateWould     prometheus.Counter
+	stateChanges   prometheus.Counter
+
 	unauthorized prometheus.Counter
 	orders       *prometheus.CounterVec
 }
@@ -68,7 +73,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Orders of users on the request port, by command and by the proof that was accepted, or refused.",
 		}, []string{"cmd", "result"}),
 	}
+	states := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "clustermaster_state_results_total",
+		Help: "States in the returns of state runs, by result: succeeded, failed, or would_change (test mode).",
+	}, []string{"result"})
+	m.stateSucceeded = states.WithLabelValues("succeeded")
+	m.stateFailed = states.WithLabelValues("failed")
+	m.stateWould = states.WithLabelValues("would_change")
+	m.stateChanges = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "clustermaster_state_changes_total",
+		Help: "States in the returns of state runs that changed something, or would in test mode.",
+	})
 	if reg != nil {
+		reg.MustRegister(states, m.stateChanges)
 		reg.MustRegister(m.requests, m.refused, m.auth, m.returns, m.events, m.published, m.resent,
 			m.delivered,
 			m.signInProcessors, m.signInsWaiting, m.unauthorized, m.orders)

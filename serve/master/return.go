@@ -130,6 +130,8 @@ func (m *Master) takeReturn(ctx context.Context, c *call, id string, load value.
 			m.metrics.returns.WithLabelValues("failed").Inc()
 			return fmt.Errorf("%w: %w", errUnacknowledged, err)
 		}
+	} else {
+		m.countStates(load)
 	}
 	// After it is stored, so that who saw the event finds the return in the job cache of every
 	// master.
@@ -228,6 +230,7 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
 	if nocache {
 		m.known.add(jid, knownJob{nocache: true, own: true})
 		m.metrics.returns.WithLabelValues("nocache").Inc()
+		m.countStates(load)
 		return nil
 	}
 	var account value.Map
@@ -250,6 +253,7 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
 	m.known.add(jid, knownJob{own: true})
 	if first {
 		m.metrics.returns.WithLabelValues("saved").Inc()
+		m.countStates(load)
 	} else {
 		m.metrics.returns.WithLabelValues("repeated").Inc()
 	}

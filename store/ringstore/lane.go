@@ -56,6 +56,16 @@ func (s *Store) lane(node string) *lane {
 	return l
 }
 
+// waitingBytes is the size of what waits in all lanes.
+func (s *Store) waitingBytes() (sum int64) {
+	s.lanesMu.Lock()
+	defer s.lanesMu.Unlock()
+	for _, l := range s.lanes {
+		sum += l.bytes.Load()
+	}
+	return sum
+}
+
 // dropLanes ends the lanes to masters that are no members any more.
 func (s *Store) dropLanes(member func(string) bool) {
 	s.lanesMu.Lock()

@@ -1,0 +1,81 @@
+package master
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// windows are the times for which heard counts, the longest last.
+var windows = []struct {
+	label string
+	time.Duration
+}{{"1m", time.Minute}, {"10m", 10 * time.Minute}, {"1h", time.Hour}, {"1d", 24 * time.Hour},
+	{"7d", 7 * 24 * time.Hour}}
+
+// heard is when minions were last heard on this master. It is a collector: of all minions it tells
+// five numbers.
+type heard struct {
+	now  func() time.Time
+	desc *prometheus.Desc
+
+	mu sync.RWMutex             // guards the map
+	at map[string]*atomic.Int64 // by id, UnixNano
+}
+
+func newHeard(now func() time.Time) *heard {
+	return &heard{now: now, at: make(map[string]*atomic.Int64), desc: prometheus.NewDesc(
+		"clustermaster_minions_heard",
+		"Minions from which this master has heard a request within the time that the label names.",
+		[]string{"within"}, nil)}
+}
+
+// note says that a minion was heard. Its id must be that of an accepted key: they bound the map.
+func (h *heard) note(id string) {
+	now := h.now().UnixNano()
+	h.mu.RLock()
+	at := h.at[id]
+	h.mu.RUnlock()
+	if at != nil {
+		at.Store(now)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at = h.at[id]; at == nil {
+		if len(h.at) >= maxSignedIn {
+			return
+		}
+		at = new(atomic.Int64)
+		h.at[id] = at
+	}
+	at.Store(now)
+}
+
+// Describe implements prometheus.Collector.
+func (h *heard) Describe(to chan<- *prometheus.Desc) { to <- h.desc }
+
+// Collect implements prometheus.Collector. It forgets minions that no window holds.
+func (h *heard) Collect(to chan<- prometheus.Metric) {
+	now := h.now().UnixNano()
+	counts := make([]int, len(windows))
+	h.mu.Lock()
+	for id, at := range h.at {
+		ago := time.Duration(now - at.Load())
+		for i, w := range windows {
+			if ago <= w.Duration {
+				counts[i]++
+			}
+		}
+		if ago > windows[len(windows)-1].Duration {
+			delete(h.at, id)
+		}
+	}
+	h.mu.Unlock()
+	for i, w := range windows {
+		to <- prometheus.MustNewConstMetric(h.desc, prometheus.GaugeValue, float64(counts[i]),
+			w.label)
+	}
+}
