@@ -24,7 +24,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}),
 		unkept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_keystore_unkept_total",
-			Help: "Offered keys that were not stored, by the list that is full: pending, source (the pending ones of one address) or denied.",
+			Help: "Offered keys that were not stored, by the list that is full: pending, source (the pending ones of one address), denied or keys (all together).",
 		}, []string{"full"}),
 	}
 	if reg == nil {

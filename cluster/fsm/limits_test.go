@@ -397,7 +397,7 @@ to. No key is ever dropped to make room.
 
 Options bound what minions cause far below this (` + "`" + `max_pending_keys` + "`" + `, ` + "`" + `max_pending_keys_per_source` + "`" + `).
 A minion whose key is one too many is told "full" and tries again;
-` + "`" + `clustermaster_keystore_unkept_total{bound="keys"}` + "`" + ` counts that. One log entry has 4 MiB at most.
+` + "`" + `clustermaster_keystore_unkept_total{full="keys"}` + "`" + ` counts that. One log entry has 4 MiB at most.
 ` + "`" + `go test ./cluster/fsm -run TestLimitsAreDocumented -args -update-limits` + "`" + ` writes this page.
 
 | at most | of what | more is | remedy |
