@@ -23,7 +23,9 @@ type PillarTree struct {
 	Mounted bool // it is there for the includes of others only
 	s       *Store
 	b       *bound
-	tree    string
+	repo    string // the commit's tree; links may lead anywhere in it
+	root    string // of the folder in it
+	tree    string // of the folder
 	commit  string
 	mount   string
 }
@@ -96,8 +98,8 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 		}
 		return nil, err
 	}
-	tree := node{modeFolder, t.tree}
-	if root := b.Root(""); root != "" {
+	tree, root := node{modeFolder, t.tree}, ""
+	if root = b.Root(""); root != "" {
 		tree, err = b.m.at(ctx, t.tree, path.Clean(root))
 		if errors.Is(err, errMissing) || err == nil && !tree.is(modeFolder) {
 			s.once("git_pillar remote has no folder of the option root; it gives no pillar",
@@ -112,7 +114,7 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 	return &PillarTree{
 		Dir: filepath.Join(s.opts.CacheDir, RolePillar, b.key, name, b.Root(""), mount), Env: env,
 		Mounted: mount != "",
-		s:       s, b: b, tree: tree.id, commit: t.commit, mount: mount,
+		s:       s, b: b, repo: t.tree, root: root, tree: tree.id, commit: t.commit, mount: mount,
 	}, nil
 }
 
@@ -172,15 +174,20 @@ func (t *PillarTree) List(ctx context.Context) ([]string, error) {
 // maxLinkedFolders is how many links to folders may lead into each other.
 const maxLinkedFolders = 4
 
-// open finds what lies at a path, through links anywhere in it that stay in the folder.
+// open finds what lies at a path in the folder, through links anywhere in it that stay in the
+// repository.
 func (t *PillarTree) open(ctx context.Context, rel string) (node, error) {
+	if rel = path.Clean(rel); rel == ".." || strings.HasPrefix(rel, "../") {
+		return node{}, errMissing
+	}
+	rel = path.Join(t.root, rel)
 	for range maxLinks {
 		done, rest := "", strings.Split(path.Clean(rel), "/")
 		next := ""
-		n := node{modeFolder, t.tree}
+		n := node{modeFolder, t.repo}
 		for i, part := range rest {
 			var err error
-			if n, err = t.b.m.at(ctx, t.tree, path.Join(done, part)); err != nil {
+			if n, err = t.b.m.at(ctx, t.repo, path.Join(done, part)); err != nil {
 				return node{}, err
 			}
 			if !n.is(modeLink) {

@@ -26,6 +26,7 @@ type question struct {
 	Name    string         `json:"name"`
 	Options map[string]any `json:"options"`
 	Ask     []string       `json:"ask,omitempty"`
+	Pillar  []any          `json:"pillar,omitempty"` // remotes of git_pillar, in place of gitfs
 }
 
 type envAnswer struct {
@@ -39,6 +40,8 @@ type answer struct {
 	Refused bool                 `json:"refused,omitempty"`
 	Envs    []string             `json:"envs"`
 	Env     map[string]envAnswer `json:"env"`
+	// Pillars are, by saltenv and pillarenv, lists of environment, whether it is mounted, and files.
+	Pillars map[string][][]any `json:"pillars,omitempty"`
 }
 
 // saltAnswers is the file of Salt's answers; Asked is the hash of the questions and of the
@@ -61,7 +64,10 @@ func questions(ids map[string]string) []question {
 	remote := func(url string, options ...any) map[string]any { return m(url, options) }
 	var out []question
 	add := func(name string, options map[string]any, ask ...string) {
-		out = append(out, question{name, options, ask})
+		out = append(out, question{Name: name, Options: options, Ask: ask})
+	}
+	pillar := func(name string, options map[string]any, remotes ...any) {
+		out = append(out, question{Name: name, Options: options, Pillar: remotes})
 	}
 	rs := "gitfs_remotes"
 	add("plain", m(rs, list("R")), ids["first"], ids["dev"][:8], "absent", "v0.1", "abc123")
@@ -129,6 +135,23 @@ func questions(ids map[string]string) []question {
 	add("the same remote twice", m(rs, list("R", "R")))
 	add("hexadecimal base", m(rs, list("R"), "gitfs_base", "1234"))
 	add("numbers as values", m(rs, list(remote("S", m("base", 3.1), m("mountpoint", 7)))))
+	pillar("pillar: branch", m(), "master R", "dev R")
+	pillar("pillar: global branch", m("git_pillar_branch", "qa"), "R")
+	pillar("pillar: __env__", m(), "__env__ R")
+	pillar("pillar: __env__ with base and fallback", m(),
+		remote("__env__ R", m("base", "dev"), m("fallback", "v1.0")), "__env__ S")
+	pillar("pillar: env", m(), remote("master R", m("env", "dev")),
+		remote("qa R", m("env", "qa"), m("root", "web")))
+	pillar("pillar: env of all", m("git_pillar_env", "dev"), "master R", "prod S")
+	pillar("pillar: root", m("git_pillar_root", "states"), "master R", "qa R")
+	pillar("pillar: mountpoint", m(), remote("master R", m("mountpoint", "a/b"), m("root", "web")),
+		"master S")
+	pillar("pillar: all_saltenvs", m(), remote("__env__ R", m("all_saltenvs", "dev")),
+		remote("master S", m("name", "x")))
+	pillar("pillar: absent branch", m(), "nothing R", "v1.0 R", remote("none R", m("fallback", "qa")))
+	pillar("pillar: base", m("git_pillar_base", "dev"), "dev R", "master R")
+	pillar("pillar: unknown option", m(), remote("master R", m("saltenv", "x")))
+	pillar("pillar: base without __env__", m(), remote("master R", m("base", "dev")))
 	return out
 }
 
@@ -147,6 +170,9 @@ func second(t testing.TB) *repo {
 func fill(v any, places map[string]string) any {
 	switch v := v.(type) {
 	case string:
+		if branch, r, ok := strings.Cut(v, " "); ok && places[r] != "" {
+			return branch + " " + places[r]
+		}
 		if p, ok := places[strings.TrimSpace(v)]; ok {
 			if strings.HasSuffix(v, " ") {
 				p += "/"
@@ -198,14 +224,29 @@ var defaults = map[string]any{
 }
 
 // openWith opens a store with options as they stand in a configuration.
-func openWith(t testing.TB, options map[string]any) (*Store, []Problem) {
+func openWith(t testing.TB, options map[string]any, pillar []any) (*Store, []Problem) {
 	t.Helper()
 	hashType, _ := options["hash_type"].(string)
+	var pillars []Config
+	if len(pillar) > 0 {
+		remotes, _ := wired(pillar).([]any)
+		global := func(option string) any {
+			if v, ok := options["git_pillar_"+option]; ok {
+				return wired(v)
+			}
+			if option == "branch" {
+				return "master"
+			}
+			return defaults[option]
+		}
+		pillars = []Config{{Role: RolePillar, Remotes: remotes, Global: global}}
+	}
 	remotes, _ := wired(options["gitfs_remotes"]).([]any)
 	dir := t.TempDir()
 	alone := newAlone()
 	s, problems, err := New(Options{
 		Dir: filepath.Join(dir, "git"), CacheDir: dir, HashType: hashType,
+		Pillars: pillars,
 		Files: Config{Role: RoleFiles, Remotes: remotes, Global: func(option string) any {
 			if v, ok := options["gitfs_"+option]; ok {
 				return wired(v)
@@ -256,7 +297,8 @@ func TestServesAsSaltDoes(t *testing.T) {
 			if !ok {
 				t.Fatal("Salt was not asked this")
 			}
-			s, problems := openWith(t, fill(q.Options, places).(map[string]any))
+			remotes, _ := fill(q.Pillar, places).([]any)
+			s, problems := openWith(t, fill(q.Options, places).(map[string]any), remotes)
 			if want.Refused != (len(problems) > 0) {
 				t.Fatalf("Salt refuses: %v; our problems: %v", want.Refused, problems)
 			}
@@ -267,6 +309,10 @@ func TestServesAsSaltDoes(t *testing.T) {
 				if o.Err != nil {
 					t.Fatalf("mirror %s: %v", key, o.Err)
 				}
+			}
+			if len(remotes) > 0 {
+				comparePillars(t, s, wired(remotes).([]any), want)
+				return
 			}
 			compare(t, s, q, want)
 		})
@@ -313,6 +359,33 @@ func compare(t *testing.T, s *Store, q question, want answer) {
 	}
 }
 
+// comparePillars compares the folders that git_pillar gives to each pair of environments.
+func comparePillars(t *testing.T, s *Store, remotes []any, want answer) {
+	t.Helper()
+	for _, asked := range sorted(want.Pillars) {
+		saltenv, pillarenv, _ := strings.Cut(strings.ReplaceAll(asked, "None", ""), " ")
+		trees, err := s.Pillars(t.Context(), remotes, saltenv, pillarenv)
+		if err != nil {
+			t.Errorf("%s: %v", asked, err)
+		}
+		var got [][]any
+		for _, tree := range trees {
+			files, err := tree.List(t.Context())
+			if err != nil {
+				t.Errorf("%s: %v", asked, err)
+			}
+			list := make([]any, len(files))
+			for i, f := range files {
+				list[i] = f
+			}
+			got = append(got, []any{tree.Env, tree.Mounted, list})
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want.Pillars[asked]) {
+			t.Errorf("saltenv and pillarenv %s: got %v, Salt has %v", asked, got, want.Pillars[asked])
+		}
+	}
+}
+
 // served reads a file in pieces, and says what ask.py says.
 func served(t *testing.T, s *Store, name, env string) any {
 	t.Helper()
@@ -353,7 +426,8 @@ func askSalt(t *testing.T, file, bound string, asked []question, places map[stri
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
 	filled := make([]question, len(asked))
 	for i, q := range asked {
-		filled[i] = question{q.Name, fill(q.Options, places).(map[string]any), q.Ask}
+		pillar, _ := fill(q.Pillar, places).([]any)
+		filled[i] = question{q.Name, fill(q.Options, places).(map[string]any), q.Ask, pillar}
 	}
 	in, err := json.Marshal(filled)
 	if err != nil {

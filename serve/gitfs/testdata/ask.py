@@ -10,6 +10,7 @@ import tempfile
 
 import salt.config
 import salt.fileserver.gitfs
+import salt.pillar.git_pillar
 import salt.utils.gitfs
 
 logging.disable(logging.CRITICAL)
@@ -64,13 +65,53 @@ def answer(question, root):
     return out
 
 
+def pillars(question, root):
+    """The folders of git_pillar for each pair of saltenv and pillarenv."""
+    out = {}
+    opts = copy.deepcopy(salt.config.DEFAULT_MASTER_OPTS)
+    opts["__role"] = "master"
+    opts["git_pillar_provider"] = "gitpython"
+    opts.update(question["options"])
+    for saltenv in (None, "base", "dev"):
+        for pillarenv in (None, "dev", "qa"):
+            cachedir = tempfile.mkdtemp(dir=root)
+            opts["cachedir"] = opts["sock_dir"] = cachedir
+            opts["saltenv"], opts["pillarenv"] = saltenv, pillarenv
+            git = salt.utils.gitfs.GitPillar(
+                copy.deepcopy(opts),
+                question["pillar"],
+                per_remote_overrides=salt.pillar.git_pillar.PER_REMOTE_OVERRIDES,
+                per_remote_only=salt.pillar.git_pillar.PER_REMOTE_ONLY,
+                global_only=salt.pillar.git_pillar.GLOBAL_ONLY,
+            )
+            git.fetch_remotes()
+            git.checkout()
+            dirs = []
+            for path, env in git.pillar_dirs.items():
+                if env == "__env__":
+                    env = pillarenv or saltenv or opts["git_pillar_base"]
+                files = []
+                for at, _, names in os.walk(path, followlinks=True):
+                    for name in names:
+                        full = os.path.join(at, name)
+                        rel = os.path.relpath(full, path)
+                        if ".git" not in rel.split("/") and os.path.isfile(full):
+                            if os.path.realpath(full).startswith(root):
+                                files.append(rel)
+                mounted = path in git.pillar_linked_dirs
+                dirs.append([env, mounted, sorted(files)])
+            out[f"{saltenv} {pillarenv}"] = dirs
+    return {"pillars": out}
+
+
 def main():
     asked = json.load(sys.stdin)
     answers = {}
     with tempfile.TemporaryDirectory() as root:
         for question in asked:
             try:
-                answers[question["name"]] = answer(question, root)
+                ask = pillars if question.get("pillar") else answer
+                answers[question["name"]] = ask(question, root)
             except salt.exceptions.FileserverConfigError as exc:
                 answers[question["name"]] = {"refused": True}
     json.dump(answers, sys.stdout, indent=1, sort_keys=True)
