@@ -347,8 +347,10 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 	if err != nil {
 		return a, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
+	// Only silence ends it: a large record takes its time on a slow line.
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	silence := time.AfterFunc(s.opts.ReadTimeout, cancel)
 	req := &ringpb.FetchRequest{Clock: s.clock.read(), Epoch: v.latest().Epoch(),
 		Base: v.base.Epoch()}
 	for _, k := range keys {
@@ -356,6 +358,7 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 			Name: []byte(k.Name), Partition: uint32(partition)})
 	}
 	stream, err := client.Fetch(ctx, req)
+	silence.Stop()
 	if err != nil {
 		return a, fmt.Errorf("read from %s: %w", node, err)
 	}

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// firstPatience is how long the first pillar after a start may take, as Salt's minions wait.
+const firstPatience = time.Minute
+
 // requestPatience is how long one request may take (Salt's minions wait 60 s; a figure of
 // such a master says enough with 10 s).
 const requestPatience = 10 * time.Second

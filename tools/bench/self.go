@@ -156,7 +156,7 @@ const repeatedPillars = 20
 func (b *bencher) firstPillars(ctx context.Context, g *Generator, c *Column) error {
 	w := g.crews[0]
 	ask := func(s *session) (time.Duration, error) {
-		ctx, cancel := context.WithTimeout(ctx, requestPatience)
+		ctx, cancel := context.WithTimeout(ctx, firstPatience)
 		defer cancel()
 		begun := time.Now()
 		err := sendPillarMany(ctx, s, &w.line, &g.job)
