@@ -40,7 +40,7 @@ type answer struct {
 	Refused bool                 `json:"refused,omitempty"`
 	Envs    []string             `json:"envs"`
 	Env     map[string]envAnswer `json:"env"`
-	// Pillars are, by saltenv and pillarenv, lists of environment, whether it is mounted, and files.
+	// Pillars are, by saltenv and pillarenv, lists of environment, whether it is mounted, and files
 	Pillars map[string][][]any `json:"pillars,omitempty"`
 }
 
