@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"clustermaster/cluster"
@@ -83,6 +83,7 @@ type process struct {
 	backupFiles *backup.Files
 	jobs        *jobcache.Cache
 	data        *miniondata.Data
+	world       *miniondata.World // what targets are matched with
 	pushed      *uploads.Files
 	banks       *cache.Cache
 	bus         *event.Bus
@@ -114,9 +115,8 @@ type process struct {
 	door      *health.Door       // of those who read metrics
 
 	rules    *acl.Rules
-	groups   atomic.Pointer[config.Options] // whose nodegroups are in force; nil: those of opts
-	userKeys *userkeys.Keys                 // nil without enable_clear_commands
-	onDisk   *localcache.Cache              // nil without enable_clear_commands
+	userKeys *userkeys.Keys    // nil without enable_clear_commands
+	onDisk   *localcache.Cache // nil without enable_clear_commands
 }
 
 // registry is where every package's metrics are.
@@ -331,6 +331,8 @@ func (r *process) openStores() error {
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
 		return err
 	}
+	groups, _ := settings.Value(o.Nodegroups).(value.Map)
+	r.world = miniondata.NewWorld(r.keys, r.data, o.MinionDataCache, groups)
 	if err := r.openExports(); err != nil {
 		return err
 	}
@@ -407,8 +409,8 @@ func (r *process) openMaster(ctx context.Context) error {
 	r.openSchedule()
 	r.openCheckup()
 	deps := master.Deps{
-		Keys: r.keyOrders, Cluster: r.node, Jobs: r.jobs, Data: requestData{r.data},
-		Targets: r.targets(),
+		Keys: r.keyOrders, Cluster: r.node, Jobs: r.jobs, Data: r.data,
+		Targets: r.world,
 		Bus:     r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub},
 		Peers: r.node.NearPeers(r.began),
 		Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed,
@@ -462,7 +464,7 @@ func (r *process) openOrders(ctx context.Context) {
 		RotateAESKey:    o.RotateAESKey,
 	})
 	r.orders = orders.NewJobs(orders.JobsDeps{
-		Node: r.node, Jobs: r.jobs, Mesh: r.mesh, Targets: r.targets(), NewJID: r.newJID,
+		Node: r.node, Jobs: r.jobs, Mesh: r.mesh, Targets: r.world, NewJID: r.newJID,
 		Publish: func(ctx context.Context, q master.PublishRequest) (master.Published, error) {
 			return r.master.Publish(ctx, q)
 		},
@@ -504,88 +506,65 @@ func (r *process) openOperator() error {
 // then the node hands leadership over; then the peer port, which that needs; the
 // stores close last, by serveMaster.
 func (r *process) run(ctx context.Context) error {
-	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopBase()
-	upper, uctx := errgroup.WithContext(ctx)
-	lower, lctx := errgroup.WithContext(base)
-	fail := func(err error) error { // a lower part's end ends the upper ones
-		if err == nil && lctx.Err() == nil && ctx.Err() == nil {
-			err = errors.New("a part of the master ended without a reason")
-		}
-		return err
-	}
+	lower := []daemon.Part{r.store.Run, r.disk.Run}
 	if r.port != nil {
-		lower.Go(func() error { return fail(r.port.Serve(lctx)) })
-		lower.Go(func() error {
-			stop := context.AfterFunc(lctx, r.rpc.Stop)
-			defer stop()
-			if err := r.rpc.Serve(r.port.RPCListener()); err != nil && lctx.Err() == nil {
-				return fmt.Errorf("serve peers: %w", err)
-			}
-			return nil
+		lower = append(lower, r.port.Serve, r.serveRPC)
+	}
+	upper := []daemon.Part{
+		r.node.Run, r.mesh.Run, r.reactor.Run, r.runSchedule, r.checkup.Run, r.sock.Serve,
+		r.local.Serve, r.serveHealth, r.superviseHealth,
+		func(ctx context.Context) error { daemon.GiveMemoryBack(ctx, r.givenBack); return nil },
+		func(ctx context.Context) error { return r.node.WhileServing(ctx, r.serveMinions) },
+	}
+	if r.opts.Extra["fileserver_events"] == true {
+		upper = append(upper, func(ctx context.Context) error {
+			return r.files.Watch(ctx, time.Minute, r.fileChanges)
 		})
 	}
-	lower.Go(func() error { return fail(r.store.Run(lctx)) })
-	upper.Go(func() error {
-		select {
-		case <-lctx.Done():
-			return context.Cause(lctx)
-		case <-uctx.Done():
-			return nil
-		}
-	})
-	lower.Go(func() error { return fail(r.disk.Run(lctx)) })
-	upper.Go(func() error { return r.node.Run(uctx) })
-	upper.Go(func() error { return r.mesh.Run(uctx) })
-	upper.Go(func() error { daemon.GiveMemoryBack(uctx, r.givenBack); return nil })
-	if r.opts.Extra["fileserver_events"] == true {
-		upper.Go(func() error { return r.files.Watch(uctx, time.Minute, r.fileChanges) })
-	}
 	if r.export != nil {
-		upper.Go(func() error { return r.export.Run(uctx) })
+		upper = append(upper, r.export.Run)
 	}
 	if r.peers != nil {
-		upper.Go(func() error { return r.peers.Run(uctx) })
+		upper = append(upper, r.peers.Run)
 	}
 	if r.backups != nil {
-		upper.Go(func() error { return r.backups.Run(uctx, r.backupFiles) })
+		upper = append(upper, func(ctx context.Context) error {
+			return r.backups.Run(ctx, r.backupFiles)
+		})
 	}
 	if r.roots != nil {
-		upper.Go(func() error { return r.roots.Run(uctx) })
+		upper = append(upper, r.roots.Run)
 	}
 	if r.git != nil {
-		upper.Go(func() error { defer r.git.Close(); return r.git.Run(uctx) })
+		defer r.git.Close()
+		upper = append(upper, r.git.Run)
 	}
-	upper.Go(func() error { return r.reactor.Run(uctx) })
 	if r.userKeys != nil {
-		upper.Go(func() error { return r.userKeys.Run(uctx) })
-		upper.Go(func() error { return r.onDisk.Run(uctx) })
+		upper = append(upper, r.userKeys.Run, r.onDisk.Run)
 	}
-	upper.Go(func() error { return r.runSchedule(uctx) })
-	upper.Go(func() error { return r.checkup.Run(uctx) })
-	upper.Go(func() error { return r.sock.Serve(uctx) })
-	upper.Go(func() error { return r.local.Serve(uctx) })
-	upper.Go(func() error {
-		return health.Serve(uctx, r.opts.ResolveHealthListen(), r.opts.ResolveMetricsListen(),
-			r.node, r.reg, r.door, r.log)
-	})
-	upper.Go(func() error {
-		return health.Supervise(uctx, r.systemd, health.Supervised{
-			State: r.node, Loops: r.loops(), Listening: r.listening, NotServing: r.node.NotServing,
-			Dir: filepath.Join(r.opts.CacheDir, "health"),
-		}, r.log)
-	})
-	upper.Go(func() error { return r.node.WhileServing(uctx, r.serveMinions) })
-	err := upper.Wait()
-	r.functions.Wait()
-	stopBase()
-	if lerr := lower.Wait(); lerr != nil && err == nil && !errors.Is(lerr, context.Canceled) {
-		err = lerr
+	return daemon.Parts{Lower: lower, Upper: upper, Between: r.functions.Wait}.Run(ctx)
+}
+
+// serveRPC answers other masters.
+func (r *process) serveRPC(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, r.rpc.Stop)
+	defer stop()
+	if err := r.rpc.Serve(r.port.RPCListener()); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve peers: %w", err)
 	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return nil
+}
+
+func (r *process) serveHealth(ctx context.Context) error {
+	return health.Serve(ctx, r.opts.ResolveHealthListen(), r.opts.ResolveMetricsListen(), r.node,
+		r.reg, r.door, r.log)
+}
+
+func (r *process) superviseHealth(ctx context.Context) error {
+	return health.Supervise(ctx, r.systemd, health.Supervised{
+		State: r.node, Loops: r.loops(), Listening: r.listening, NotServing: r.node.NotServing,
+		Dir: filepath.Join(r.opts.CacheDir, "health"),
+	}, r.log)
 }
 
 // loops are checked before each sign of life. None of them needs another master: a liveness that
@@ -603,28 +582,19 @@ func (r *process) loops() *health.Loops {
 // unheard is a tag that no event has.
 const unheard = "clustermaster/liveness"
 
-// serveMinions opens the minion ports, and closes them with all that minions have open there when
-// ctx ends.
+// serveMinions serves on the minion ports until ctx ends.
 func (r *process) serveMinions(ctx context.Context) error {
-	lim := minion.Limits{Backlog: r.opts.ZmqBacklog}
-	pub, err := minion.Listen(ctx, r.opts.ListenAddr(r.opts.PublishPort), lim)
-	if err != nil {
-		return err
-	}
-	req, err := minion.Listen(ctx, r.opts.ListenAddr(r.opts.RetPort), lim)
-	if err != nil {
-		pub.Close()
-		return err
-	}
-	r.opened.Do(func() { close(r.listening) })
-	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took",
-		time.Since(r.began).Round(time.Millisecond))
-	if len(r.keys.AcceptedIDs()) > 0 {
-		r.pub.ExpectBack()
-	}
-	defer r.log.Info("minion ports closed")
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.pub.Serve(ctx, pub) })
-	g.Go(func() error { return r.req.Serve(ctx, req) })
-	return g.Wait()
+	return minion.Ports{
+		Publish: r.opts.ListenAddr(r.opts.PublishPort), Request: r.opts.ListenAddr(r.opts.RetPort),
+		Pub: r.pub, Req: r.req, Limits: minion.Limits{Backlog: r.opts.ZmqBacklog},
+		Opened: func(publish, request net.Addr) (closed func()) {
+			r.opened.Do(func() { close(r.listening) })
+			r.log.Info("minion ports open", "publish", publish, "request", request, "took",
+				time.Since(r.began).Round(time.Millisecond))
+			if len(r.keys.AcceptedIDs()) > 0 {
+				r.pub.ExpectBack()
+			}
+			return func() { r.log.Info("minion ports closed") }
+		},
+	}.Serve(ctx)
 }

@@ -35,7 +35,7 @@ func (r *process) moduleDeps() modules.Deps {
 			m, ok := settings.Value(o.Extra[profile]).(value.Map)
 			return m, ok
 		},
-		Nodegroup: r.nodegroup,
+		Nodegroup: r.world.Nodegroup,
 		Datastore: modules.KeptDatastore{Cache: r.banks}, Version: saltVersion,
 		HashType: o.HashType, Log: r.log.With("component", "modules"),
 	}

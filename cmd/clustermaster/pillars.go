@@ -44,7 +44,7 @@ func (r *process) openPillars() error {
 	r.pillar = pillar.New(pillar.Deps{
 		Files: opened{r.items}, Renderer: r.render, Functions: r.hosted, Kept: keptPillars{r.data},
 		Matches: func(ctx context.Context, compound any) ([]string, error) {
-			found, err := target.Match(ctx, "compound", compound, "", r.targets(), true)
+			found, err := target.Match(ctx, "compound", compound, "", r.world, true)
 			return found.Minions, err
 		},
 		Git: r.gitView().Folders,

@@ -38,7 +38,7 @@ func (r *process) reload(now *config.Options, changed []string) (applied []strin
 	}
 	if slices.Contains(changed, "nodegroups") {
 		groups, _ := settings.Value(now.Nodegroups).(value.Map)
-		r.groups.Store(now)
+		r.world.SetNodegroups(groups)
 		r.master.SetNodegroups(groups)
 		r.pillar.SetNodegroups(groups)
 		applied = append(applied, "nodegroups")

@@ -10,11 +10,11 @@ import (
 )
 
 // MinionData reads what minions sent of themselves, from the whole cluster. A minion without a
-// record has nil and false.
+// record has nil, and false.
 type MinionData interface {
 	Grains(ctx context.Context, id string) (value.Map, bool, error)
 	Pillar(ctx context.Context, id string) (value.Map, bool, error)
-	Mine(ctx context.Context, id string) (value.Map, bool, error)
+	Mine(ctx context.Context, id string) (value.Map, error)
 }
 
 // MinionForgetter removes what is kept of a minion.
@@ -117,6 +117,10 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 			Doc: doc("grains")},
 		{Name: "cache.pillar", Params: all, VarKwargs: true, Run: read(data.Pillar),
 			Doc: doc("pillar")},
-		{Name: "cache.mine", Params: all, VarKwargs: true, Run: read(data.Mine), Doc: doc("mine")},
+		{Name: "cache.mine", Params: all, VarKwargs: true, Doc: doc("mine"), Run: read(
+			func(ctx context.Context, id string) (value.Map, bool, error) {
+				m, err := data.Mine(ctx, id)
+				return m, m != nil, err
+			})},
 	}
 }

@@ -8,9 +8,7 @@ import (
 )
 
 // MineReader reads mines as an operator may: all of them.
-type MineReader interface {
-	MineGet(ctx context.Context, tgt, fun any, tgtType string) (value.Map, error)
-}
+type MineReader func(ctx context.Context, tgt, fun any, tgtType string) (value.Map, error)
 
 // Mine is the family mine.
 func Mine(mines MineReader, asker Asker) []Function {
@@ -20,7 +18,7 @@ func Mine(mines MineReader, asker Asker) []Function {
 			Doc: "Show mine values: one function gives minion to value, several (with commas) give function to minion to value.\n\nExample:\n\n" +
 				"    salt-run mine.get '*' network.ip_addrs\n    salt-run mine.get 'os:Debian' network.ip_addrs tgt_type=grain",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				return mines.MineGet(ctx, c.Arg("tgt"), c.Arg("fun"), c.Text("tgt_type"))
+				return mines(ctx, c.Arg("tgt"), c.Arg("fun"), c.Text("tgt_type"))
 			}},
 		{Name: "mine.update", Params: []function.Param{function.Need("tgt"),
 			function.Opt("tgt_type", "glob"), function.Opt("clear", false),

@@ -241,7 +241,7 @@ type noData struct{}
 
 func (noData) Grains(context.Context, string) (value.Map, bool, error) { return nil, false, nil }
 func (noData) Pillar(context.Context, string) (value.Map, bool, error) { return nil, false, nil }
-func (noData) Mine(context.Context, string) (value.Map, bool, error)   { return nil, false, nil }
+func (noData) Mine(context.Context, string) (value.Map, error)         { return nil, nil }
 
 // stream is a Watcher over a list.
 type stream struct {

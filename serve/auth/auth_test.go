@@ -400,3 +400,18 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestRun makes a token for salt-run, where refused credentials are no error.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	a, tokens, _ := opened(t, shared(), auth.Deps{})
+	run := auth.Run{Auth: a}
+	made, ok, err := run.MakeToken(t.Context(), creds("sharedsecret", "carol", "wrong"))
+	if made != nil || ok || err != nil || tokens.Tokens() != 0 {
+		t.Errorf("wrong password: %v, %v, %v, %d tokens", made, ok, err, tokens.Tokens())
+	}
+	made, ok, err = run.MakeToken(t.Context(), creds("sharedsecret", "carol", "open sesame"))
+	if made.String("token") == "" || !ok || err != nil || tokens.Tokens() != 1 {
+		t.Errorf("right password: %v, %v, %v, %d tokens", made, ok, err, tokens.Tokens())
+	}
+}

@@ -124,9 +124,6 @@ func (m *Master) Close() error {
 	return nil
 }
 
-// ErrQuota refuses what is beyond the quota of a minion.
-var ErrQuota = errors.New("beyond what one minion may keep")
-
 // errUnacknowledged marks a failure after which the minion must not hear a reply, for it would take
 // it for success.
 var errUnacknowledged = errors.New("not acknowledged")

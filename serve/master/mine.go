@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermaster/salt/target"
+	"clustermaster/store/allotment"
 	"clustermaster/value"
 )
 
@@ -37,7 +38,7 @@ func (m *Master) mine(ctx context.Context, c *call) (any, error) {
 	}
 	replace, _ := c.Load.Get("clear")
 	err = m.deps.Data.MergeMine(ctx, c.ID, data, isTrue(replace))
-	if errors.Is(err, ErrQuota) {
+	if errors.Is(err, allotment.ErrQuota) {
 		m.refused.note("quota_mine", c.ID, c.remote)
 		return false, nil
 	}

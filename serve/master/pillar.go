@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"clustermaster/store/allotment"
 	"clustermaster/value"
 )
 
@@ -62,7 +63,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	}
 	if made.Keep != nil && (m.opts.MinionDataCache || m.opts.PillarCache) {
 		err := m.deps.Data.SetPillar(ctx, c.ID, made.Env, made.Keep)
-		if errors.Is(err, ErrQuota) { // it is made anew when it is wanted
+		if errors.Is(err, allotment.ErrQuota) { // it is made anew when it is wanted
 			m.refused.note("quota_pillarenv", c.ID, c.remote)
 		} else if err != nil && m.space(c) == nil {
 			return wrap(""), fmt.Errorf("%w: save pillar of %q: %w", errUnacknowledged, c.ID, err)

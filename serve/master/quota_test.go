@@ -97,7 +97,7 @@ func TestQuotas(t *testing.T) {
 			t.Errorf("%s: counted %v times, %v", reason, counted.Counter.GetValue(), err)
 		}
 	}
-	k.data.err = fmt.Errorf("full: %w", ErrQuota)
+	k.data.err = fmt.Errorf("full: %w", allotment.ErrQuota)
 	if got := m.call(dict("cmd", "_mine", "data", dict("a", true))); got != false {
 		t.Errorf("mine: %v", got)
 	}

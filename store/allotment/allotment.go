@@ -23,6 +23,10 @@ type Limits struct {
 	All int64 // of all together
 }
 
+// ErrQuota refuses what is beyond the quota of one minion: of mine values and pillars, which are
+// counted where they are kept.
+var ErrQuota = errors.New("beyond what is kept of one minion")
+
 // Refusals by a Meter. Both match ErrSpent.
 var (
 	ErrSpent = errors.New("no more is stored")

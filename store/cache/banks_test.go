@@ -231,14 +231,14 @@ func TestMigrate(t *testing.T) {
 	}
 	want := map[string]int{"grains": 2, "pillar": 1, "mine": 1, "minions/web3": 2,
 		"cloud/active": 1, "cloud": 2}
-	done, err := c.Migrate(ctx, dir, "", true)
-	if err != nil || !reflect.DeepEqual(done.Keys, want) || done.Errors != 0 ||
+	keys, failed, err := c.Migrate(ctx, dir, "", true)
+	if err != nil || !reflect.DeepEqual(keys, want) || failed != 0 ||
 		list(t, c, "") != "grains" {
-		t.Fatalf("dry: %v %v, then %q", done, err, list(t, c, ""))
+		t.Fatalf("dry: %v %v, then %q", keys, err, list(t, c, ""))
 	}
-	done, err = c.Migrate(ctx, dir, "", false)
-	if err != nil || !reflect.DeepEqual(done.Keys, want) || done.Errors != 1 {
-		t.Fatal(done, err)
+	keys, failed, err = c.Migrate(ctx, dir, "", false)
+	if err != nil || !reflect.DeepEqual(keys, want) || failed != 1 {
+		t.Fatal(keys, failed, err)
 	}
 	for bank, want := range map[string]string{"": "cloud grains mine pillar",
 		"grains": "web1 web2 web3", "pillar": "web1:dev web3", "mine": "web1 web3",
@@ -252,15 +252,15 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("grains of %s: %v %v", id, g, err)
 		}
 	}
-	if done, err = c.Migrate(ctx, dir, "jobs/ab", true); err != nil ||
-		done.Keys["jobs/ab/cd"] != 1 {
-		t.Error(done, err)
+	if keys, failed, err = c.Migrate(ctx, dir, "jobs/ab", true); err != nil ||
+		keys["jobs/ab/cd"] != 1 {
+		t.Error(keys, err)
 	}
-	if done, err = c.Migrate(ctx, dir, "nosuch", false); err != nil || len(done.Keys) != 0 ||
-		done.Errors != 0 {
-		t.Error(done, err)
+	if keys, failed, err = c.Migrate(ctx, dir, "nosuch", false); err != nil || len(keys) != 0 ||
+		failed != 0 {
+		t.Error(keys, err)
 	}
-	if _, err = c.Migrate(ctx, dir, "../x", false); !errors.Is(err, ErrOutside) {
+	if _, _, err = c.Migrate(ctx, dir, "../x", false); !errors.Is(err, ErrOutside) {
 		t.Error(err)
 	}
 }

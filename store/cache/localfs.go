@@ -24,25 +24,20 @@ const maxFile = 64 << 20
 // lists of files, tokens, and our own state.
 var noBanks = []string{"clustermaster", "file_lists", "jobs", "tokens"}
 
-// Migrated says what a migration found.
-type Migrated struct {
-	Keys   map[string]int // by bank
-	Errors int            // keys that were not taken in; the log has each
-}
-
 // Migrate takes in the values that a master of Salt's kept as files below cachedir (driver
 // localfs): of one bank and those in it, or of all if bank is "". A value replaces what there is,
 // but for grains, pillar and mine, in which what a minion told since stays. With dry nothing is
-// written.
-func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (Migrated, error) {
-	done := Migrated{Keys: map[string]int{}}
+// written. It returns the keys found per bank, and how many were not taken in; the log has each.
+func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (keys map[string]int,
+	failed int, err error) {
+	keys = make(map[string]int)
 	from, err := bankPath(bank)
 	if err != nil {
-		return done, fmt.Errorf("migrate: %w", err)
+		return keys, failed, fmt.Errorf("migrate: %w", err)
 	}
 	root, err := os.OpenRoot(cachedir) // no link leads out of it
 	if err != nil {
-		return done, fmt.Errorf("migrate: %w", err)
+		return keys, failed, fmt.Errorf("migrate: %w", err)
 	}
 	defer root.Close()
 	if from == "" {
@@ -55,7 +50,7 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (M
 		case errors.Is(err, fs.ErrNotExist): // no such bank, or gone while walking
 			return nil
 		case err != nil:
-			done.Errors++
+			failed++
 			c.log.Error("read a folder of the cache", "cachedir", cachedir, "path", p, "err", err)
 			return fs.SkipDir
 		case d.IsDir():
@@ -68,7 +63,7 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (M
 		if !ok || !d.Type().IsRegular() || path.Dir(p) == "." {
 			return nil
 		}
-		done.Keys[path.Dir(p)]++
+		keys[path.Dir(p)]++
 		if dry {
 			return nil
 		}
@@ -76,12 +71,12 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (M
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			done.Errors++
+			failed++
 			c.log.Error("take in a file of the cache", "cachedir", cachedir, "path", p, "err", err)
 		}
 		return nil
 	})
-	return done, err
+	return keys, failed, err
 }
 
 // take stores the content of one file.

@@ -1,7 +1,6 @@
 package miniondata
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"syscall"
@@ -16,22 +15,6 @@ import (
 
 // fleet is how many minions the benchmarks have.
 const fleet = 10_000
-
-// fleetSource is what a master knows of them.
-type fleetSource struct {
-	ids  []string
-	data *Data
-}
-
-func (s fleetSource) AcceptedIDs() []string        { return s.ids }
-func (s fleetSource) DataCache() bool              { return true }
-func (s fleetSource) Nodegroup(string) (any, bool) { return nil, false }
-
-func (s fleetSource) Ask(ctx context.Context, q target.Question,
-	fn func(string, target.Hits)) (string, error) {
-	cover, err := s.data.Ask(ctx, q, fn)
-	return cover.String(), err
-}
 
 // grainsOf makes grains of the size that a real minion's have: 60 keys, 4 KB.
 func grainsOf(i int, id string) value.Map {
@@ -103,7 +86,7 @@ func BenchmarkTarget(b *testing.B) {
 			ids := a.fillFleet(b)
 			resolve := func(name, kind, tgt string, want int) {
 				b.Run(name, func(b *testing.B) {
-					src := fleetSource{ids, a.node("m1/a").data}
+					src := NewWorld(accepted(ids), a.node("m1/a").data, true, nil)
 					match := func() {
 						got, err := target.Match(b.Context(), kind, tgt, "", src, true)
 						if err != nil || got.Incomplete != "" || len(got.Minions) != want {

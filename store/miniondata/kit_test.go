@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"clustermaster/hashring"
-	"clustermaster/salt/target"
 	"clustermaster/salt/target/targettest"
 	"clustermaster/store/ringstore"
 	"clustermaster/value"
@@ -194,16 +193,9 @@ func (n *node) Conn(name string) (grpc.ClientConnInterface, error) {
 	return c, nil
 }
 
-// world is what a master knows of a world of synthetic minions whose data lies on the ring.
-type world struct {
-	*targettest.World
-	data *Data
-}
-
-func (w world) Ask(ctx context.Context, q target.Question, fn func(string, target.Hits)) (string,
-	error) {
-	cover, err := w.data.Ask(ctx, q, fn)
-	return cover.String(), err
+// source is what a master knows of a world of synthetic minions whose data lies on the ring.
+func source(w *targettest.World, data *Data) *World {
+	return NewWorld(w, data, true, w.Nodegroups)
 }
 
 // fill writes a world's data.
@@ -226,3 +218,8 @@ func (a *masters) fill(ctx context.Context, w *targettest.World) {
 		}
 	}
 }
+
+// accepted are ids with an accepted key.
+type accepted []string
+
+func (a accepted) AcceptedIDs() []string { return a }

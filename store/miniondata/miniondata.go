@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
 
+	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
 	"clustermaster/value"
 )
@@ -38,9 +39,6 @@ type Quotas struct {
 	MineBytes  int // of all functions, packed
 	Pillarenvs int // pillars for different pillarenvs
 }
-
-// ErrQuota refuses what is beyond them.
-var ErrQuota = errors.New("beyond what is kept of one minion")
 
 // ErrNoID refuses data without a minion id.
 var ErrNoID = errors.New("minion data without an id")
@@ -123,7 +121,7 @@ func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar value
 		}
 		if len(names) >= d.quotas.Pillarenvs && !slices.Contains(names, pillarRecord(pillarenv)) {
 			return fmt.Errorf("keep a pillar of %q for one more than %d pillarenvs: %w", id,
-				len(names), ErrQuota)
+				len(names), allotment.ErrQuota)
 		}
 	}
 	return d.set(ctx, id, pillarRecord(pillarenv), packed)
@@ -238,7 +236,7 @@ func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, gi
 	}
 	if total > d.quotas.MineBytes {
 		return fmt.Errorf("keep more than %d bytes of the mine of %q: %w", d.quotas.MineBytes, id,
-			ErrQuota)
+			allotment.ErrQuota)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

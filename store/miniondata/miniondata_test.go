@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermaster/salt/target"
+	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
 	"clustermaster/store/ringstore/ringtest"
 	"clustermaster/value"
@@ -242,9 +243,9 @@ func TestQuotas(t *testing.T) {
 		want  error
 	}{
 		{"a", text(500), false, nil}, {"a", text(900), false, nil},
-		{"a", text(1100), false, ErrQuota}, {"a", other, false, ErrQuota}, {"b", other, false, nil},
-		{"a", text(100), false, nil}, {"a", other, false, nil}, {"a", text(900), false, ErrQuota},
-		{"a", text(900), true, nil}, {"a", text(1100), true, ErrQuota},
+		{"a", text(1100), false, allotment.ErrQuota}, {"a", other, false, allotment.ErrQuota}, {"b", other, false, nil},
+		{"a", text(100), false, nil}, {"a", other, false, nil}, {"a", text(900), false, allotment.ErrQuota},
+		{"a", text(900), true, nil}, {"a", text(1100), true, allotment.ErrQuota},
 	} {
 		if err := d.MergeMine(ctx, step.id, step.data, step.clear); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v", i, err)
@@ -257,7 +258,7 @@ func TestQuotas(t *testing.T) {
 	for _, step := range []struct {
 		env  string
 		want error
-	}{{"dev", nil}, {"test", nil}, {"third", ErrQuota}, {"dev", nil}, {"", nil}} {
+	}{{"dev", nil}, {"test", nil}, {"third", allotment.ErrQuota}, {"dev", nil}, {"", nil}} {
 		if err := d.SetPillar(ctx, "a", step.env, pillar); !errors.Is(err, step.want) {
 			t.Errorf("%q: %v", step.env, err)
 		}

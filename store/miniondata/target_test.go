@@ -61,7 +61,7 @@ func TestTargetsOnTheRing(t *testing.T) {
 					if !n.up {
 						continue
 					}
-					if err := sameAnswer(ctx, q, world{w, n.data}, want[i]); err != nil {
+					if err := sameAnswer(ctx, q, source(w, n.data), want[i]); err != nil {
 						t.Errorf("%d masters, %s, asked at %s: %v", len(names), when, n.name, err)
 					}
 				}
@@ -97,7 +97,7 @@ func TestTargetsWhileTheRingChanges(t *testing.T) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			src := world{w, a.node(name).data}
+			src := source(w, a.node(name).data)
 			for n := i; asking.Err() == nil; n++ {
 				at := n * 13 % len(w.Targets)
 				if err := sameAnswer(asking, w.Targets[at], src, want[at]); err != nil &&
@@ -119,4 +119,21 @@ func TestTargetsWhileTheRingChanges(t *testing.T) {
 	enough()
 	wg.Wait()
 	t.Logf("%d targets", asked.Load())
+}
+
+// TestNodegroups replaces the groups of a world.
+func TestNodegroups(t *testing.T) {
+	t.Parallel()
+	w := NewWorld(accepted{"web1"}, nil, true, nil)
+	if _, ok := w.Nodegroup("web"); ok {
+		t.Error("a group without the option")
+	}
+	w.SetNodegroups(m("web", "L@web1"))
+	if v, ok := w.Nodegroup("web"); !ok || v != "L@web1" {
+		t.Errorf("got %v, %v", v, ok)
+	}
+	got, err := target.Match(t.Context(), "nodegroup", "web", "", w, true)
+	if err != nil || !slices.Equal(got.Minions, []string{"web1"}) {
+		t.Errorf("%v, %v", got.Minions, err)
+	}
 }
