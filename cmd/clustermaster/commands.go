@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
 	"clustermaster/config"
 	"clustermaster/config/settings"
 	"clustermaster/salt/cli"
-	"clustermaster/serve/acl"
-	"clustermaster/serve/auth"
 	"clustermaster/serve/daemon"
-	"clustermaster/serve/health"
 	"clustermaster/serve/operator"
 	"clustermaster/serve/orders"
 )
@@ -52,20 +48,7 @@ func configCommand(_ context.Context, args []string) int {
 		fmt.Println("warning:", w)
 	}
 	if err == nil {
-		_, err = settings.Master(o)
-	}
-	if err == nil {
-		_, err = acl.New(settings.ACL(o))
-	}
-	if err == nil {
-		noPython := func(context.Context) ([]string, error) {
-			return nil,
-				errors.New("nobody is asked")
-		}
-		_, err = auth.New(settings.Auth(o), auth.Deps{Python: noPython})
-	}
-	if err == nil {
-		_, err = health.NewDoor(doorFiles(o))
+		err = settings.Check(o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

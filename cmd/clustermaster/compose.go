@@ -44,7 +44,6 @@ import (
 	"clustermaster/serve/orders"
 	"clustermaster/serve/userkeys"
 	"clustermaster/statesync"
-	"clustermaster/store/allotment"
 	"clustermaster/store/cache"
 	"clustermaster/store/diskspace"
 	"clustermaster/store/jobcache"
@@ -161,12 +160,6 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *he
 	return r.run(ctx)
 }
 
-// doorFiles are the options for readers of metrics.
-func doorFiles(o *config.Options) health.DoorFiles {
-	return health.DoorFiles{Cert: o.MetricsTLSCert, Key: o.MetricsTLSKey,
-		ClientCA: o.MetricsClientCA, Users: o.MetricsUsers}
-}
-
 func newProcess(o *config.Options, reg registry, systemd *health.Systemd,
 	log *slog.Logger) *process {
 	reg.MustRegister(collectors.NewGoCollector(),
@@ -185,15 +178,10 @@ func (r *process) open(ctx context.Context, found bool) error {
 	}
 	r.givenBack = daemon.NewGivenBack(r.reg)
 	var err error
-	if r.door, err = health.NewDoor(doorFiles(r.opts)); err != nil {
+	if r.door, err = health.NewDoor(settings.Door(r.opts)); err != nil {
 		return err
 	}
-	if r.door.NotAfter().Unix() > 0 {
-		r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "clustermaster_metrics_certificate_seconds",
-			Help: "Time until the certificate of metrics_tls_cert ends.",
-		}, func() float64 { return time.Until(r.door.NotAfter()).Seconds() }))
-	}
+	r.door.Register(r.reg)
 	if r.backups, err = backup.NewSchedule(settings.Backups(r.opts), r.log, r.reg); err != nil {
 		return err
 	}
@@ -320,13 +308,11 @@ func (r *process) openStores() error {
 	})
 	r.jobs = jobcache.New(r.store, o.KeepJobsSeconds, r.log)
 	r.data = miniondata.New(r.store, r.log)
-	r.data.Limit(miniondata.Quotas{MineBytes: r.opts.MinionMineMaxSize,
-		Pillarenvs: r.opts.MinionPillarenvsMax})
 	r.pushed = uploads.New(r.store)
-	r.pushed.Limit(allotment.Limits{One: int64(o.FileRecvMaxStored) << 20,
-		All: int64(o.FileRecvMaxStoredTotal) << 20})
-	r.jobs.Limit(allotment.Limits{One: int64(o.MinionJobsMaxStored) << 20,
-		All: int64(o.MinionJobsMaxStoredTotal) << 20})
+	ofData, ofFiles, ofJobs := settings.Stored(o)
+	r.data.Limit(ofData)
+	r.pushed.Limit(ofFiles)
+	r.jobs.Limit(ofJobs)
 	r.banks = cache.New(r.store, r.data, r.log)
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
 		return err
@@ -367,11 +353,7 @@ func (r *process) openMaster(ctx context.Context) error {
 	o := r.opts
 	r.bus = event.NewBus(o.MaxEventSize, r.log, r.reg)
 	r.mesh = event.NewMesh(r.bus, r.node.NearPeers(r.began), r.log)
-	lim := minion.Limits{
-		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog,
-		MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
-		MaxPerSource: o.MaxConnectionsPerSource, Unlimited: o.Balancers(),
-	}
+	lim := settings.Minions(o)
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
 	files, err := daemon.OpenFilesLimit()
 	if err != nil {
@@ -419,10 +401,8 @@ func (r *process) openMaster(ctx context.Context) error {
 	}
 	if r.userKeys != nil { // enable_clear_commands
 		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.functions
-		if r.onDisk, err = localcache.New(localcache.Options{
-			Dir: filepath.Join(o.CacheDir, "jobs"), HashType: o.HashType,
-			Keep: time.Duration(o.KeepJobsSeconds) * time.Second,
-		}, localcache.Deps{Mesh: r.mesh, Jobs: r.jobs, Log: r.log, Reg: r.reg}); err != nil {
+		if r.onDisk, err = localcache.New(settings.LocalCache(o),
+			localcache.Deps{Mesh: r.mesh, Jobs: r.jobs, Log: r.log, Reg: r.reg}); err != nil {
 			return err
 		}
 		deps.OnDisk = r.onDisk
@@ -479,11 +459,8 @@ func (r *process) openOrders(ctx context.Context) {
 // openOperator opens the commands' socket, and those of Salt's own clients.
 func (r *process) openOperator() error {
 	var err error
-	r.local, err = localbus.Listen(r.opts.SockDir, localbus.Options{
-		MaxEvent: r.opts.MaxEventSize, Queue: r.opts.PubServerWriteQueueSize,
-		WriteTimeout: r.opts.PublishDrainTimeout,
-		Untrue:       map[string]string{"salt/key": "Salt's own salt-key changes files that are a copy; use the salt-key of this master"},
-	}, localbus.Deps{Mesh: r.mesh, Bus: r.bus, Log: r.log, Reg: r.reg})
+	r.local, err = localbus.Listen(r.opts.SockDir, settings.LocalBus(r.opts),
+		localbus.Deps{Mesh: r.mesh, Bus: r.bus, Log: r.log, Reg: r.reg})
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,8 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"clustermaster/salt/cli"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/runner"
 	"clustermaster/serve/checkup"
@@ -15,33 +14,26 @@ import (
 )
 
 // operatingCommands look at a master or a cluster from the outside.
-func operatingCommands() []command {
-	looking := func(name string) func(context.Context, []string) int {
-		return func(ctx context.Context, args []string) int {
-			ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			return status.Command(ctx, name, args, os.Stdout, os.Stderr)
-		}
+func operatingCommands() []cli.Command {
+	looking := func(name, help string) cli.Command {
+		return cli.Command{Name: name, Help: help, Run: cli.UntilSignal(
+			func(ctx context.Context, args []string) int {
+				return status.Command(ctx, name, args, os.Stdout, os.Stderr)
+			})}
 	}
-	return []command{
-		{"doctor", "check this machine, its configuration and its cluster",
-			func(ctx context.Context, args []string) int {
-				ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-				defer stop()
+	return []cli.Command{
+		{Name: "doctor", Help: "check this machine, its configuration and its cluster",
+			Run: cli.UntilSignal(func(ctx context.Context, args []string) int {
 				return doctor.Command(ctx, args, os.Stdout, os.Stderr)
-			}},
-		{"migrate", "migrate plan|apply|rollback: from a Salt master to this one, and back",
-			func(ctx context.Context, args []string) int {
-				ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-				defer stop()
+			})},
+		{Name: "migrate", Help: "migrate plan|apply|rollback: from a Salt master to this one, and back",
+			Run: cli.UntilSignal(func(ctx context.Context, args []string) int {
 				return migrate.Command(ctx, args, modules.New(modules.Deps{}).Names(), os.Stdout,
 					os.Stderr)
-			}},
-		{"status", "show the cluster: masters, what is being moved, what is wrong",
-			looking("status")},
-		{"members", "list the masters of the cluster", looking("members")},
-		{"watch", "show the cluster again and again, or wait until it is healthy",
-			looking("watch")},
+			})},
+		looking("status", "show the cluster: masters, what is being moved, what is wrong"),
+		looking("members", "list the masters of the cluster"),
+		looking("watch", "show the cluster again and again, or wait until it is healthy"),
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/spf13/pflag"
-
 	"clustermaster/salt/cli"
 	"clustermaster/serve/daemon"
 )
@@ -21,24 +19,14 @@ func programs() []cli.Program {
 		Examples: []string{"clustermaster init", "clustermaster config check -c /etc/salt"},
 	}
 	for _, c := range commands() {
-		own.Words = append(own.Words, c.name)
+		own.Words = append(own.Words, c.Name)
 	}
-	flags := daemon.Flags()
 	master := cli.Program{
 		Name: "salt-master", Usage: "[OPTIONS]",
 		About: "The Salt master; with cluster_id set, one of a cluster's.", Words: []string{},
+		Options:  cli.OptionsOf(daemon.Flags()),
 		Examples: []string{"salt-master -c /etc/salt -l info", "salt-master -d"},
 	}
-	flags.VisitAll(func(f *pflag.Flag) {
-		o := cli.Option{Names: "--" + f.Name, Help: f.Usage}
-		if f.Shorthand != "" {
-			o.Names = "-" + f.Shorthand + " " + o.Names
-		}
-		if f.Value.Type() != "bool" {
-			o.Value = "VALUE"
-		}
-		master.Options = append(master.Options, o)
-	})
 	return []cli.Program{own, master}
 }
 

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"clustermaster/config/settings"
-	"clustermaster/salt/gather"
 	"clustermaster/salt/mastergrains"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/reactor"
@@ -26,23 +23,10 @@ func (r *process) openReactor() {
 			Minion: modules.Minion{ID: o.ID, Grains: grains, Saltenv: "base", Opts: opts},
 		}, File: opened{r.files}.Open,
 		Changes: r.reactions.Changes,
-		Publish: func(ctx context.Context, j reactor.Job) error {
-			done, err := r.orders.Publish(ctx, gather.Publish{
-				Tgt: j.Tgt, TgtType: j.TgtType, Fun: j.Fun, Arg: j.Args, Ret: j.Ret, JID: j.JID,
-				User: o.User, Kwargs: j.Kwargs,
-			})
-			if err == nil && done.Error != "" {
-				err = errors.New(done.Error)
-			}
-			return err
-		},
-		Run: r.functions.React,
+		Publish: func(ctx context.Context, j reactor.Job) error { return r.orders.React(ctx, j, o.User) },
+		Run:     r.functions.React,
 		Caller: func(ctx context.Context, c reactor.Call) error {
-			_, found, err := r.onMaster().Run(ctx, c.Fun, c.Args, c.Kwargs)
-			if err == nil && !found {
-				err = fmt.Errorf("function %s: %w", c.Fun, modules.ErrUnknown)
-			}
-			return err
+			return r.onMaster().Do(ctx, c.Fun, c.Args, c.Kwargs)
 		},
 		Signature: r.functions.Signature,
 	}, reactor.Options{

@@ -19,7 +19,7 @@ var ofDoor = []string{"metrics_tls_cert", "metrics_tls_key", "metrics_client_ca"
 // start: publisher_acl that comes or goes needs a restart.
 func (r *process) reload(now *config.Options, changed []string) (applied []string, err error) {
 	// their contents may be new though the options are the same
-	later, err := r.door.Reload(doorFiles(now))
+	later, err := r.door.Reload(settings.Door(now))
 	if err != nil {
 		return nil, err
 	}

@@ -27,9 +27,5 @@ func (r *process) masterTops() (func(ctx context.Context, id string, opts value.
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, id string, opts value.Map) value.Map {
-		grains, _ := opts.Get("grains")
-		own, _ := grains.(value.Map)
-		return t.Ask(ctx, mastertops.Request{ID: id, Opts: opts, Grains: own})
-	}, nil
+	return t.Answer, nil
 }

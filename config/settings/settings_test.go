@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,5 +83,22 @@ ext_pillar:
 	two := got.Pillars[1]
 	if password(two.Remotes) != "secretword" || password(two.Shown) != "[redacted]" {
 		t.Errorf("remotes %v, shown as %v", two.Remotes, two.Shown)
+	}
+}
+
+// TestCheck finds what a start would refuse.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	if err := Check(load(t, "publisher_acl: {ada: [test.*]}\n")); err != nil {
+		t.Error(err)
+	}
+	for text, want := range map[string]string{
+		"metrics_tls_cert: /nowhere/cert\nmetrics_tls_key: /nowhere/key\n": "/nowhere/cert",
+		"master_sign_pubkey: true\nmaster_use_pubkey_signature: true\n" +
+			"pki_dir: /nowhere\n": "/nowhere",
+	} {
+		if err := Check(load(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }

@@ -97,3 +97,10 @@ func (t *Tops) Ask(ctx context.Context, r Request) value.Map {
 	}
 	return all
 }
+
+// Answer is Ask for a minion that sent these options, with its grains among them.
+func (t *Tops) Answer(ctx context.Context, id string, opts value.Map) value.Map {
+	grains, _ := opts.Get("grains")
+	own, _ := grains.(value.Map)
+	return t.Ask(ctx, Request{ID: id, Opts: opts, Grains: own})
+}

@@ -2,6 +2,7 @@ package modules
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"clustermaster/value"
@@ -26,4 +27,13 @@ func (m OnMaster) Run(ctx context.Context, fun string, args []any, kwargs value.
 	as := Minion{ID: m.ID, Saltenv: "base", Opts: m.Opts.Set("id", m.ID)}
 	value, err = m.Modules.Call(ctx, as, fun, args, kwargs)
 	return value, true, err
+}
+
+// Do calls a function for what it does. An unknown one is an error.
+func (m OnMaster) Do(ctx context.Context, fun string, args []any, kwargs value.Map) error {
+	_, found, err := m.Run(ctx, fun, args, kwargs)
+	if err == nil && !found {
+		err = fmt.Errorf("function %s: %w", fun, ErrUnknown)
+	}
+	return err
 }

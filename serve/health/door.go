@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/crypto/bcrypt"
 
 	"clustermaster/store/smallfile"
@@ -153,6 +154,16 @@ func readUsers(path, text string) (map[string][]byte, error) {
 			"hash (htpasswd -B)", path, len(users), maxUsers)
 	}
 	return users, nil
+}
+
+// Register shows how long the listener's certificate is good, where there is one.
+func (d *Door) Register(reg prometheus.Registerer) {
+	if d.NotAfter().Unix() > 0 {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "clustermaster_metrics_certificate_seconds",
+			Help: "Time until the certificate of metrics_tls_cert ends.",
+		}, func() float64 { return time.Until(d.NotAfter()).Seconds() }))
+	}
 }
 
 // NotAfter is when the listener's certificate ends; zero without TLS.

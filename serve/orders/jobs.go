@@ -2,12 +2,14 @@ package orders
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"clustermaster/salt/gather"
+	"clustermaster/salt/reactor"
 	"clustermaster/salt/runner"
 	"clustermaster/salt/target"
 	"clustermaster/serve/acl"
@@ -59,6 +61,18 @@ func (j *Jobs) NewJID(context.Context) (string, error) { return j.d.NewJID(), ni
 // Publish implements gather.Master.
 func (j *Jobs) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
 	return j.PublishAs(ctx, p, nil)
+}
+
+// React publishes the job of a reaction as a user.
+func (j *Jobs) React(ctx context.Context, r reactor.Job, user string) error {
+	done, err := j.Publish(ctx, gather.Publish{
+		Tgt: r.Tgt, TgtType: r.TgtType, Fun: r.Fun, Arg: r.Args, Ret: r.Ret, JID: r.JID,
+		User: user, Kwargs: r.Kwargs,
+	})
+	if err == nil && done.Error != "" {
+		err = errors.New(done.Error)
+	}
+	return err
 }
 
 // PublishAs implements operator.Minions.

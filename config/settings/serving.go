@@ -1,0 +1,76 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"clustermaster/config"
+	"clustermaster/serve/acl"
+	"clustermaster/serve/auth"
+	"clustermaster/serve/event/localbus"
+	"clustermaster/serve/health"
+	"clustermaster/store/allotment"
+	"clustermaster/store/jobcache/localcache"
+	"clustermaster/store/miniondata"
+	"clustermaster/transport/minion"
+)
+
+// Check builds what can fail for the options alone. It changes nothing but the keys that Master
+// makes.
+func Check(o *config.Options) error {
+	if _, err := Master(o); err != nil {
+		return err
+	}
+	if _, err := acl.New(ACL(o)); err != nil {
+		return err
+	}
+	noPython := func(context.Context) ([]string, error) {
+		return nil, errors.New("a check starts no Python")
+	}
+	if _, err := auth.New(Auth(o), auth.Deps{Python: noPython}); err != nil {
+		return err
+	}
+	_, err := health.NewDoor(Door(o))
+	return err
+}
+
+// Door are the files for readers of metrics.
+func Door(o *config.Options) health.DoorFiles {
+	return health.DoorFiles{Cert: o.MetricsTLSCert, Key: o.MetricsTLSKey,
+		ClientCA: o.MetricsClientCA, Users: o.MetricsUsers}
+}
+
+// Minions is what the minion ports take from the options.
+func Minions(o *config.Options) minion.Limits {
+	return minion.Limits{
+		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog,
+		MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
+		MaxPerSource: o.MaxConnectionsPerSource, Unlimited: o.Balancers(),
+	}
+}
+
+// LocalBus is what the event bus for Salt's own clients takes from the options.
+func LocalBus(o *config.Options) localbus.Options {
+	return localbus.Options{
+		MaxEvent: o.MaxEventSize, Queue: o.PubServerWriteQueueSize,
+		WriteTimeout: o.PublishDrainTimeout,
+		Untrue:       map[string]string{"salt/key": "Salt's own salt-key changes files that are a copy; use the salt-key of this master"},
+	}
+}
+
+// LocalCache is what the jobs for Salt's own clients take from the options.
+func LocalCache(o *config.Options) localcache.Options {
+	return localcache.Options{Dir: filepath.Join(o.CacheDir, "jobs"), HashType: o.HashType,
+		Keep: time.Duration(o.KeepJobsSeconds) * time.Second}
+}
+
+// Stored bounds what is stored of minions: data of one, pushed files and jobs of one and of all.
+func Stored(o *config.Options) (data miniondata.Quotas, files, jobs allotment.Limits) {
+	return miniondata.Quotas{MineBytes: o.MinionMineMaxSize, Pillarenvs: o.MinionPillarenvsMax},
+		allotment.Limits{One: int64(o.FileRecvMaxStored) << 20,
+			All: int64(o.FileRecvMaxStoredTotal) << 20},
+		allotment.Limits{One: int64(o.MinionJobsMaxStored) << 20,
+			All: int64(o.MinionJobsMaxStoredTotal) << 20}
+}

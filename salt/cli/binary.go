@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+// Command is one command of a Binary.
+type Command struct {
+	Name, Help string
+	Run        func(ctx context.Context, args []string) int
+}
+
+// Binary is a program of many commands. A link by a command's name runs that command.
+type Binary struct {
+	Name, Version, About string
+	Commands             []Command
+	Examples             []string
+}
+
+// Run runs the command that the program's name or its first argument names, and returns its exit
+// code. args are those of the process.
+func (b Binary) Run(ctx context.Context, args []string, out, errs io.Writer) int {
+	if c, ok := b.find(filepath.Base(args[0])); ok {
+		return c.Run(ctx, args[1:])
+	}
+	if len(args) > 1 {
+		if c, ok := b.find(args[1]); ok {
+			return c.Run(ctx, args[2:])
+		}
+		switch args[1] {
+		case "-h", "--help", "help":
+			b.usage(out)
+			return 0
+		case "--version":
+			fmt.Fprintln(out, b.Name+" "+b.Version)
+			return 0
+		}
+		fmt.Fprintf(errs, "%s: no command %q\n", b.Name, args[1])
+	}
+	b.usage(errs)
+	return ExitUsage
+}
+
+func (b Binary) find(name string) (Command, bool) {
+	i := slices.IndexFunc(b.Commands, func(c Command) bool { return c.Name == name })
+	if i < 0 {
+		return Command{}, false
+	}
+	return b.Commands[i], true
+}
+
+func (b Binary) usage(w io.Writer) {
+	fmt.Fprintf(w, "Usage: %s COMMAND [ARGUMENTS]\n\n%s Each salt* command is also a link to this binary.\n\n",
+		b.Name, b.About)
+	for _, c := range b.Commands {
+		fmt.Fprintf(w, "  %-12s %s\n", c.Name, c.Help)
+	}
+	fmt.Fprint(w, "\nExamples:\n")
+	for _, e := range b.Examples {
+		fmt.Fprintln(w, "  "+e)
+	}
+}
+
+// UntilSignal ends a command's context at SIGINT and SIGTERM, so that it ends in order: it says
+// which job goes on without it.
+func UntilSignal(run func(context.Context, []string) int) func(context.Context, []string) int {
+	return func(ctx context.Context, args []string) int {
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		return run(ctx, args)
+	}
+}
+
+// OptionsOf describes the options of a set of flags.
+func OptionsOf(flags *pflag.FlagSet) []Option {
+	var all []Option
+	flags.VisitAll(func(f *pflag.Flag) {
+		o := Option{Names: "--" + f.Name, Help: f.Usage}
+		if f.Shorthand != "" {
+			o.Names = "-" + f.Shorthand + " " + o.Names
+		}
+		if f.Value.Type() != "bool" {
+			o.Value = "VALUE"
+		}
+		all = append(all, o)
+	})
+	return all
+}
