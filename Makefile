@@ -9,6 +9,9 @@
 #   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
 #   make packages  deb and rpm packages for amd64 and arm64, in dist/
 #   make test-packages  tries them in a Debian root of their own
+#   make release   archives, packages, SBOMs, checksums and their signature in dist/release; RELEASE_KEY=PATH of an ssh key
+#   make reproduce  builds a release twice and compares the bytes
+#   make test-containers  tries the image's steps and entry point in a Debian root of its own; needs root
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
 #   make lint       go vet, the words and columns of docs/style.md, staticcheck and govulncheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
@@ -38,7 +41,7 @@ PROCESSES := e2e commands conformance faults
 # Measures the wall clock, so nothing runs beside it.
 SERIAL := failover
 
-.PHONY: build packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz lint style vet staticcheck govulncheck generate venvs install-tests clean
+.PHONY: build test-containers release reproduce packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz lint style vet staticcheck govulncheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
@@ -110,6 +113,15 @@ fuzz:
 # Installs, upgrades, removes and purges them in a Debian root of its own; needs root.
 test-packages: packages
 	@tools/packaging/try.sh
+
+test-containers: build
+	@tools/containers/try.sh
+
+release:
+	@tools/release/release.sh $(NFPM)
+
+reproduce:
+	@tools/release/reproduce.sh $(NFPM)
 
 packages:
 	@tools/packaging/build.sh $(NFPM)

@@ -27,10 +27,12 @@ func cliEnv() cli.Env {
 }
 
 func printVersions(prog string, all bool) {
-	fmt.Printf("%s %s (clustermaster %s)\n", prog, saltVersion, Version)
 	if all {
-		fmt.Println("\n" + daemon.Versions())
+		fmt.Printf("Salt Version:\n          Salt: %s (clustermaster %s)\n\n%s\n", saltVersion, Version,
+			daemon.Versions())
+		return
 	}
+	fmt.Printf("%s %s (clustermaster %s)\n", prog, saltVersion, Version)
 }
 
 // configCommand is "clustermaster config check".

@@ -51,6 +51,9 @@ func newGate(processors, share int, m *metrics) *gate {
 	share = min(share, processors)
 	m.signInProcessors.WithLabelValues("minions").Set(float64(processors))
 	m.signInProcessors.WithLabelValues("strangers").Set(float64(share))
+	for _, who := range []string{"minions", "strangers"} {
+		m.signInsWaiting.WithLabelValues(who) // 0 until somebody waits, not missing
+	}
 	return &gate{
 		waiting: m.signInsWaiting, free: processors,
 		minions: lane{name: "minions", patience: minionPatience, free: processors},

@@ -1,0 +1,17 @@
+// Package monitoring carries what a site's Prometheus and Grafana load: alert rules, their tests
+// and a dashboard.
+//
+// Lives here: alerts.yml, alerts_test.yml, dashboard.json. Does not: make metrics.
+package monitoring
+
+import _ "embed"
+
+// Alerts are the alert rules of Prometheus, as they are shipped.
+//
+//go:embed alerts.yml
+var Alerts string
+
+// Dashboard is the dashboard of Grafana, as it is shipped.
+//
+//go:embed dashboard.json
+var Dashboard []byte
