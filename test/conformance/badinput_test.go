@@ -98,7 +98,7 @@ func testBadInput(t *testing.T, m *subject) {
 		{"garbage", e2e.RequestPort, "GET / HTTP/1.1\r\n\r\n"},
 		{"garbage", e2e.PublishPort, "\x82\xa4head\x80\xa4body"},
 		{"too_large", e2e.RequestPort, greeting +
-			"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REQ" +
+			"\x04\x19\x05READY\x0bSoCket-TYpe\x00\x00\x00\x03REQ" + // names have no case
 			"\x01\x00\x02\x40\x00\x00\x00\x00\x00\x00\x00"},
 		{"unexpected", e2e.RequestPort, greeting +
 			"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB"},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,8 @@ import (
 )
 
 const greetingSize = 64
+
+var errPanic = errors.New("the hand-shake panicked")
 
 // guard stands between zmq4 and a stranger during the hand-shake. zmq4 sees only a
 // greeting and one READY command that guard has checked, because zmq4 v0.17 allocates
@@ -34,6 +37,12 @@ type guard struct {
 // that both ends speak: 0, or 1 with PING and SUBSCRIBE commands.
 func shake(conn net.Conn, r *bufio.Reader, own zmq4.SocketType, identity string, server bool,
 	peers ...zmq4.SocketType) (minor byte, err error) {
+	// A stranger's bytes that make zmq4 panic cost that stranger's connection only.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v: %w", errPanic, p, ErrGarbage)
+		}
+	}()
 	g := &guard{Conn: conn, r: r, peers: peers, checked: bytes.NewReader(nil)}
 	if _, err := zmq4.Open(g, null.Security(), own, zmq4.SocketIdentity(identity), server,
 		nil); err != nil {
@@ -134,10 +143,22 @@ func (g *guard) ready() ([]byte, error) {
 	claimed, ok := properties["socket-type"]
 	for _, p := range g.peers {
 		if ok && claimed == string(p) {
-			return append(appendHeader(nil, flagCommand, len(body)), body...), nil
+			return readyOf(claimed, properties["identity"]), nil
 		}
 	}
 	return nil, fmt.Errorf("socket type %q: %w", claimed, ErrUnexpected)
+}
+
+// readyOf is a READY command with no more than zmq4 needs. Names of properties have no case, but
+// zmq4 finds them in one spelling only and panics where the socket type is missing.
+func readyOf(socketType, identity string) []byte {
+	return appendCommand(nil, cmdReady, append(appendProperty(nil, "Socket-Type", socketType),
+		appendProperty(nil, "Identity", identity)...)...)
+}
+
+func appendProperty(dst []byte, name, v string) []byte {
+	dst = append(append(dst, byte(len(name))), name...)
+	return append(binary.BigEndian.AppendUint32(dst, uint32(len(v))), v...)
 }
 
 // splitMetadata cuts the metadata of READY into properties, names in lower case.

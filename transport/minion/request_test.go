@@ -136,6 +136,8 @@ func TestRefusals(t *testing.T) {
 				[]byte("\x01a\xff\xff\xff\xff")...)...), "garbage"},
 		{"unknown socket type", false, append(greetingBytes(1), readyFrame("FOO", "")...),
 			"unexpected"},
+		{"a property in another case", false, append(greetingBytes(1), append(appendCommand(nil, cmdReady,
+			[]byte("\x0bSoCket-TYpe\x00\x00\x00\x03REQ")...), huge...)...), "too_large"},
 		{"SUB on the request port", false, append(greetingBytes(1), readyFrame("SUB", "")...),
 			"unexpected"},
 		{"no socket type", false, append(greetingBytes(1), appendCommand(nil, cmdReady)...),
