@@ -13,6 +13,7 @@
 #   make reproduce  builds a release twice and compares the bytes
 #   make test-containers  tries the image's steps and entry point in a Debian root of its own; needs root
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
+#   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
 #   make lint       go vet, the words and columns of docs/style.md, staticcheck and govulncheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
 #   make venvs      Salt's releases for tests and demo, in .build/venvs
@@ -128,6 +129,11 @@ packages:
 
 generate:
 	@tools/scripts/generate.sh $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
+
+# Files of docs/changes/ to CHANGELOG.md; VERSION=0.3.0 releases the next ones.
+.PHONY: changelog
+changelog:
+	$(PLAIN) $(GO) run -trimpath ./tools/changelog $(VERSION)
 
 venvs:
 	@tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)"

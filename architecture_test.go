@@ -136,6 +136,7 @@ var packages = map[string]arrows{
 	"salt/target": {[]string{"value/fnmatch", "value/pyregex", "value"},
 		"matchers are functions of what a Source says"},
 	"test/logtest":     {nil, "a kit of tests"},
+	"tools/changelog":  {nil, "makes a page of files"},
 	"tools/testreport": {nil, "runs the tests of any package and knows none"},
 	"test/salttrees": {[]string{"test/answers", "value/yaml11", "value"},
 		"a kit of tests"},
