@@ -14,6 +14,7 @@
 #   make test-containers  tries the image's steps and entry point in a Debian root of its own; needs root
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
 #   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
+#   make references  the pages of docs/ that are made of the code
 #   make lint       go vet, the words and columns of docs/style.md, staticcheck and govulncheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
 #   make venvs      Salt's releases for tests and demo, in .build/venvs
@@ -134,6 +135,13 @@ generate:
 .PHONY: changelog
 changelog:
 	$(PLAIN) $(GO) run -trimpath ./tools/changelog $(VERSION)
+
+# Pages of docs/ that are made of the code; tests compare them.
+.PHONY: references
+references:
+	$(PLAIN) $(GO) test -trimpath ./config -run TestOptionsAreDocumented -update-options
+	$(PLAIN) $(GO) test -trimpath ./cluster/fsm -run TestLimitsAreDocumented -update-limits
+	$(PLAIN) $(GO) test -trimpath ./cmd/clustermaster -run 'AreDocumented$$' -update-metrics -update-functions
 
 venvs:
 	@tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)"

@@ -398,7 +398,7 @@ to. No key is ever dropped to make room.
 Options bound what minions cause far below this (` + "`" + `max_pending_keys` + "`" + `, ` + "`" + `max_pending_keys_per_source` + "`" + `).
 A minion whose key is one too many is told "full" and tries again;
 ` + "`" + `clustermaster_keystore_unkept_total{full="keys"}` + "`" + ` counts that. One log entry has 4 MiB at most.
-` + "`" + `go test ./cluster/fsm -run TestLimitsAreDocumented -args -update-limits` + "`" + ` writes this page.
+` + "`" + `make references` + "`" + ` writes this page.
 
 | at most | of what | more is | remedy |
 |---|---|---|---|
@@ -425,6 +425,6 @@ A minion whose key is one too many is told "full" and tries again;
 		t.Fatal(err)
 	}
 	if string(got) != b.String() {
-		t.Error("docs/limits.md is not what Limits says: run this test with -args -update-limits")
+		t.Error("docs/limits.md is not what Limits says: run make references")
 	}
 }

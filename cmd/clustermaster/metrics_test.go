@@ -124,8 +124,8 @@ func kindOf(t *testing.T, c prometheus.Collector, d *prometheus.Desc) string {
 	return ""
 }
 
-// ownMetrics opens a master with everything that has metrics, and lists them, sorted by name.
-func ownMetrics(t *testing.T) []metric {
+// openWhole opens a master with all of its parts.
+func openWhole(t *testing.T, reg registry) *process {
 	t.Helper()
 	dir := t.TempDir()
 	if out, err := exec.Command("git", "init", "-q", filepath.Join(dir, "remote")).
@@ -175,7 +175,6 @@ metrics_tls_key: %[1]s/door.pem
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg := &catalogue{Registry: prometheus.NewRegistry()}
 	r := newProcess(o, reg, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		r.close()
@@ -193,6 +192,14 @@ metrics_tls_key: %[1]s/door.pem
 			t.Error(err)
 		}
 	})
+	return r
+}
+
+// ownMetrics opens a master with everything that has metrics, and lists them, sorted by name.
+func ownMetrics(t *testing.T) []metric {
+	t.Helper()
+	reg := &catalogue{Registry: prometheus.NewRegistry()}
+	openWhole(t, reg)
 	byName := map[string]metric{}
 	for _, c := range reg.all {
 		for _, m := range metricsOf(t, c) {
@@ -238,7 +245,7 @@ Every master serves these at ` + "`/metrics`" + ` (option ` + "`metrics_listen`"
 names a minion or a job; ` + "`peer`" + ` and ` + "`node`" + ` name masters, others have the fixed values that the
 text or the source lists.
 
-` + "`go test ./cmd/clustermaster -run TestMetricsAreDocumented -args -update-metrics`" + ` writes this page.
+` + "`make references`" + ` writes this page.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -267,8 +274,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != b.String() {
-		t.Error("docs/metrics.md is not what the masters serve: run this test with " +
-			"-args -update-metrics")
+		t.Error("docs/metrics.md is not what the masters serve: run make references")
 	}
 }
 
