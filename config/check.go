@@ -118,7 +118,7 @@ func (l *loader) checkMetrics() {
 		return
 	}
 	if o.MetricsTLSCert == "" || o.MetricsUsers == "" && o.MetricsClientCA == "" {
-		l.refuse("metrics_listen", "is %q, which others on the network can read; set "+
+		l.warn("metrics_listen", "is %q, which others on the network can read; set "+
 			"metrics_tls_cert and metrics_tls_key, and metrics_users or metrics_client_ca, "+
 			"or listen on a loopback address", o.MetricsListen)
 	}
