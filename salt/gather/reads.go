@@ -11,8 +11,9 @@ const (
 	// lossDelay is how long after a notice of loss the missing returns are read: a burst loses
 	// many, and what still waits behind the notice need not be read.
 	lossDelay = 250 * time.Millisecond
-	// readSilence ends a read of the job cache that has brought nothing for so long. A read that
-	// goes on has no other limit.
+	// readSilence ends a read of the job cache that has brought nothing for so long; each barren
+	// read before makes that three times as long, for a busy master is slow. A read that goes on
+	// has no other limit.
 	readSilence = 3 * time.Second
 	// maxBarren is how many reads in a row may end in an error and bring nothing before trimmed
 	// returns are handed on as they are.
@@ -92,17 +93,21 @@ func (r *reads) start(ctx context.Context, g *gathering) {
 	}
 	r.found, r.ended = make(chan kept), make(chan error, 1)
 	ctx, r.cancel = context.WithCancel(ctx)
-	go read(ctx, r.cancel, g.master, g.jid, ids, r.found, r.ended)
+	patience := readSilence
+	for range min(r.barren, maxBarren-1) {
+		patience *= 3
+	}
+	go read(ctx, r.cancel, patience, g.master, g.jid, ids, r.found, r.ended)
 }
 
 // read hands returns to found. Waiting for whoever takes them does not count as silence.
-func read(ctx context.Context, cancel context.CancelFunc, m Master, jid string, ids []string,
-	found chan<- kept, ended chan<- error) {
-	silence := time.AfterFunc(readSilence, cancel)
+func read(ctx context.Context, cancel context.CancelFunc, patience time.Duration, m Master,
+	jid string, ids []string, found chan<- kept, ended chan<- error) {
+	silence := time.AfterFunc(patience, cancel)
 	defer silence.Stop()
 	ended <- m.ReadReturns(ctx, jid, ids, func(id string, r Return) error {
 		silence.Stop()
-		defer silence.Reset(readSilence)
+		defer silence.Reset(patience)
 		select {
 		case found <- kept{id, r}:
 			return nil
