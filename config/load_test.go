@@ -334,8 +334,8 @@ func TestDifferencesPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n## Configuration\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	_, section, _ := strings.Cut(string(page), "\n### Configuration\n")
+	section, _, _ = strings.Cut(section, "\n#")
 	read := func(names ...string) (all string) {
 		for _, name := range names {
 			b, err := os.ReadFile(filepath.Join("testdata", name))

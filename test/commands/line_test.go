@@ -325,23 +325,46 @@ func (s *side) recent() {
 func (s *side) keep(name, text string) { s.notes.keep(name, text) }
 
 // TestDifferencesAreWritten reads docs/differences.md: each line that is meant to differ has its
-// title in the section Commands.
+// title in a section Commands.
 func TestDifferencesAreWritten(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join(e2e.Root(t), "docs", "differences.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(b), "\n## Commands\n")
-	if !found {
+	section := ""
+	for _, part := range strings.Split(string(b), "\n### Commands\n")[1:] {
+		part, _, _ = strings.Cut(part, "\n#")
+		section += part
+	}
+	if section == "" {
 		t.Fatal("docs/differences.md has no section Commands")
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
 	for _, c := range scenes() {
 		for _, l := range c.lines {
 			if l.differs != nil && !strings.Contains(section, "**"+l.differs.title+"**") {
 				t.Errorf("%s: docs/differences.md lacks **%s**", c.name, l.differs.title)
 			}
 		}
+	}
+}
+
+// TestDifferencesAreGrouped reads docs/differences.md: what may break something comes first.
+func TestDifferencesAreGrouped(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(filepath.Join(e2e.Root(t), "docs", "differences.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for l := range strings.Lines(string(b)) {
+		if title, ok := strings.CutPrefix(l, "## "); ok {
+			got = append(got, strings.TrimSpace(title))
+		}
+	}
+	want := []string{"May break something you use", "Safer",
+		"Cosmetic, or works where it fails in Salt"}
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/differences.md has the parts %q, want %q", got, want)
 	}
 }
