@@ -1,6 +1,7 @@
 #!/bin/bash
 # reproduce.sh NFPM-VERSION [ARCH...] - builds the checked out commit twice and compares the bytes: in clones at two
-# paths of different length, the second with a build cache of its own, later times of the files and another umask.
+# paths of different length, the second with later times of the files and another umask. With FRESH=1 the second also
+# has an empty build cache, so that every package is compiled again: that takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 nfpm=${1:?usage: reproduce.sh NFPM-VERSION [ARCH...]}
@@ -16,7 +17,8 @@ find "$two" -path "$two/.git" -prune -o -type f -exec touch -d '+1 day' {} +
 echo "first build"
 (umask 022; cd "$one"; RELEASE_KEY=none tools/release/release.sh "$nfpm" "$@" >/dev/null)
 echo "second build"
-(umask 027; cd "$two"; GOCACHE=$work/cache RELEASE_KEY=none tools/release/release.sh "$nfpm" "$@" >/dev/null)
+[ -z "${FRESH:-}" ] || export GOCACHE=$work/cache
+(umask 027; cd "$two"; RELEASE_KEY=none tools/release/release.sh "$nfpm" "$@" >/dev/null)
 if ! diff "$one/dist/release/SHA256SUMS" "$two/dist/release/SHA256SUMS"; then
     echo "reproduce.sh: two builds of $(git rev-parse --short HEAD) differ in the files above" >&2
     exit 1
