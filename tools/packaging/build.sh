@@ -2,6 +2,7 @@
 # build.sh NFPM-VERSION [ARCH...] - deb and rpm packages for the architectures (amd64 and arm64) in dist/.
 # SOURCE_DATE_EPOCH is the time of the last commit, so that two builds of one commit give the same bytes.
 set -euo pipefail
+umask 022
 cd "$(dirname "$0")/../.."
 module=github.com/goreleaser/nfpm/v2/cmd/nfpm@${1:?usage: build.sh NFPM-VERSION [ARCH...]}
 shift
@@ -16,7 +17,8 @@ fi
 VERSION=$(tools/scripts/version.sh)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export VERSION SOURCE_DATE_EPOCH
-mkdir -p dist
+dist=$PWD/dist
+mkdir -p "$dist"
 native=$("$go" env GOARCH)
 for ARCH; do
     STAGE=$PWD/.build/stage/$ARCH
@@ -35,10 +37,14 @@ for ARCH; do
     for shell in bash zsh fish; do
         "$program" completion $shell >"$STAGE/completion.$shell"
     done
-    # The program's time of change would be that of this build.
+    # Packages keep modes and times of change: those of the program would be this build's, those of the rest this checkout's.
+    cp -r --parents LICENSE README.md docs lb tools/packaging tools/monitoring "$STAGE"
+    find "$STAGE" -type d -exec chmod 755 {} +
+    find "$STAGE" -type f -perm -u+x -exec chmod 755 {} +
+    find "$STAGE" -type f ! -perm -u+x -exec chmod 644 {} +
     find "$STAGE" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
     for form in deb rpm; do
-        "$bin/nfpm" package -f tools/packaging/nfpm.yaml -p $form -t dist/
+        (cd "$STAGE" && "$bin/nfpm" package -f tools/packaging/nfpm.yaml -p $form -t "$dist/")
     done
 done
 ls -l dist
