@@ -11,6 +11,7 @@ base=$PWD/.build/debian-root
 work=$(mktemp -d)
 pids=()
 cleanup() {
+    exec 2>/dev/null # the shell tells of each process that it kills
     for pid in "${pids[@]}"; do kill -KILL -- "-$pid" 2>/dev/null || true; done
     for m in $(awk -v w="$work" 'index($2, w) == 1 {print $2}' /proc/mounts | sort -r); do umount -l "$m"; done
     rm -rf "$work"
