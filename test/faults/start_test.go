@@ -40,8 +40,8 @@ type heap struct{ minions, jobs, returns, size int }
 
 func (h heap) bytes() int { return h.jobs * h.returns * h.size }
 
-// fill writes jobs, returns and grains into the store of a master that is stopped, as its own rooms
-// write them.
+// fill writes jobs, returns and grains into the store of a master that is stopped, as its own
+// packages write them.
 func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replicas int) {
 	t.Helper()
 	ring := hashring.New([]string{self}, 256, replicas, uint64(epoch))
