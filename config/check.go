@@ -203,8 +203,6 @@ func (l *loader) checkMissing() {
 		{"enable_ssh_minions", "salt-ssh is not built in; take it out", is("enable_ssh_minions")},
 		{"engines",
 			"engines are not built in; run them beside the master, with salt-run state.event or the event stream, and take the option out", set("engines")},
-		{"runner_dirs", "runners written in Python can't be loaded; take it out",
-			set("runner_dirs")},
 		{"event_return", "returners for events are not built in; take it out", set("event_return")},
 		{"ext_job_cache", "returners are not built in, jobs are kept in the cluster; take it out",
 			set("ext_job_cache")},
@@ -230,6 +228,11 @@ func (l *loader) checkMissing() {
 		}
 	}
 	l.checkGit()
+	if set("runner_dirs") {
+		if _, err := saltpython.Find(o.PythonHost); err != nil {
+			l.refuse("runner_dirs", "runners are modules in Python: %v", err)
+		}
+	}
 	for _, name := range moduleNames(o.Extra["ext_pillar"]) {
 		if slices.Contains([]string{"cmd_json", "cmd_yaml", "extra_minion_data_in_pillar",
 			"file_tree", "git", "gpg", "nodegroups", "stack"}, name) {
@@ -246,16 +249,21 @@ func (l *loader) checkMissing() {
 			l.warn("external_auth",
 				"the back end auto lets everybody in with any password; it is for tests only")
 		case !slices.Contains([]string{"file", "ldap", "pam", "rest", "sharedsecret"}, name):
-			l.refuse("external_auth",
-				"the back end %q is not built in; use auto, file, ldap, pam, rest or sharedsecret",
-				name)
+			if _, err := saltpython.Find(o.PythonHost); err != nil {
+				l.refuse("external_auth",
+					"the back end %q is not built in, but one of Salt's or your own in Python: %v",
+					name, err)
+			}
 		}
 	}
 	if tops, ok := o.Extra["master_tops"].(value.Map); ok {
 		for _, e := range tops {
-			if e.Key != "ext_nodes" && e.Key != "saltclass" {
-				l.refuse("master_tops",
-					"%q is not built in, its states would be missing from every highstate; take it out, or have a command print them for ext_nodes", value.Str(e.Key))
+			if e.Key == "ext_nodes" || e.Key == "saltclass" {
+				continue
+			}
+			if _, err := saltpython.Find(o.PythonHost); err != nil {
+				l.refuse("master_tops", "%q is one of Salt's modules or your own in Python: %v",
+					value.Str(e.Key), err)
 			}
 		}
 	}

@@ -24,6 +24,16 @@ const DefaultDir = "/etc/salt"
 // join of *Problem, one for each option to change (see Problems). Warnings come
 // with an error as well.
 func Load(dir string, getenv func(string) string) (*Options, []Warning, error) {
+	return loadHere(dir, getenv, false)
+}
+
+// LoadForCommand is Load for a command that asks a running master. It leaves sdb:// addresses where
+// they stand in secrets and in options that only masters read, and needs no look-up for them.
+func LoadForCommand(dir string, getenv func(string) string) (*Options, []Warning, error) {
+	return loadHere(dir, getenv, true)
+}
+
+func loadHere(dir string, getenv func(string) string, command bool) (*Options, []Warning, error) {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
 		name = "localhost"
@@ -32,11 +42,15 @@ func Load(dir string, getenv func(string) string) (*Options, []Warning, error) {
 	if u, err := user.Current(); err == nil {
 		login = u.Username
 	}
-	return load(mainFile(dir, getenv), host{name: name, user: login, home: getenv("HOME")})
+	return load(mainFile(dir, getenv),
+		host{name: name, user: login, home: getenv("HOME"), command: command})
 }
 
-// host is what of the machine shows in defaults.
-type host struct{ name, user, home string }
+// host is what of the machine shows in defaults, and whether a command reads them.
+type host struct {
+	name, user, home string
+	command          bool
+}
 
 func mainFile(dir string, getenv func(string) string) string {
 	if dir != "" {
@@ -65,7 +79,7 @@ func load(path string, h host) (*Options, []Warning, error) {
 	l := &loader{o: o, warnings: s.warnings}
 	l.aliases(&s)
 	l.hours(&s)
-	l.fill(s.values)
+	l.fill(l.resolve(s.values, h.command))
 	l.hideGit()
 	o.paths(h)
 	l.check()
@@ -173,9 +187,7 @@ func (l *loader) fill(values value.Map) {
 			continue
 		case e.Value == nil: // a name without a value: as if it weren't there
 			continue
-		case isSDB(e.Value):
-			l.refuse(name,
-				"is an sdb:// address, which is not looked up here; write the value itself")
+		case isSDB(e.Value): // refused by resolve
 			continue
 		}
 		if err := conform(k.types, e.Value); err != nil {
@@ -196,11 +208,6 @@ func hide(name string, err error) error {
 		return errors.New("is not text; put the secret in quotes")
 	}
 	return err
-}
-
-func isSDB(v any) bool {
-	s, ok := v.(string)
-	return ok && strings.HasPrefix(s, "sdb://")
 }
 
 func (l *loader) unknown(name string, names []string) {

@@ -118,11 +118,12 @@ var servedElsewhere = func() map[string]bool {
 		"gpg_decrypt_must_succeed", "no_parse",
 		// Of Salt's loader, which reads them itself.
 		"cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist",
-		"extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "utils_dirs",
+		"extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "runner_dirs",
+		"utils_dirs", "wheel_dirs",
 		// Refused by checkMissing where they would be missed.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions",
 		"engines", "event_return", "ext_job_cache",
-		"fips_mode", "master_job_cache", "pillar.cache_driver", "runner_dirs", "ssl",
+		"fips_mode", "master_job_cache", "pillar.cache_driver", "ssl",
 	} {
 		all[name] = true
 	}

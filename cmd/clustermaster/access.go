@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"clustermaster/config/settings"
+	"clustermaster/salt/hosted"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
 	"clustermaster/serve/master"
@@ -66,6 +67,7 @@ func (u users) ByToken(ctx context.Context, token string) (master.Identity, erro
 func (r *process) newAuth() (*auth.Auth, error) {
 	return auth.New(settings.Auth(r.opts), auth.Deps{
 		Now: r.node.Now, Tokens: auth.Agreed{Cluster: r.node}, Log: r.log, Registry: r.reg,
+		Others: hosted.Auth{Host: r.python, Site: settings.Modules(r.opts).Site("auth")},
 		Python: auth.FindPython(r.opts.Extra["auth.pam.python"], r.render.Interpreter),
 	})
 }

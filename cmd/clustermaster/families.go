@@ -102,7 +102,11 @@ func (r *process) openFunctions() error {
 	if o.RunnerReturns {
 		deps.Store = r.orders
 	}
+	deps.Others = r.hosted.Runners
 	r.functions.Runners = runner.New(runner.RunnerClient, registry, deps)
+	deps.Others = r.hosted.Wheels
 	r.functions.Wheels = runner.New(runner.WheelClient, wheels, deps)
+	r.python.Native("runner", r.pythonOrders().Natives())
+	r.python.Native("returner", orders.JobCache)
 	return nil
 }

@@ -35,8 +35,9 @@ func (r *process) moduleDeps() modules.Deps {
 			m, ok := settings.Value(o.Extra[profile]).(value.Map)
 			return m, ok
 		},
-		Nodegroup: r.world.Nodegroup,
-		Datastore: modules.KeptDatastore{Cache: r.banks}, Version: saltVersion,
+		ForeignSDB: settings.Modules(o).Site("sdb").Has,
+		Nodegroup:  r.world.Nodegroup,
+		Datastore:  modules.KeptDatastore{Cache: r.banks}, Version: saltVersion,
 		HashType: o.HashType, Log: r.log.With("component", "modules"),
 	}
 }

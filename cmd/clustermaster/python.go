@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
+
 	"clustermaster/config/settings"
 	"clustermaster/salt/hosted"
+	"clustermaster/salt/pythonhost"
 	"clustermaster/salt/saltpython"
+	"clustermaster/serve/orders"
 	"clustermaster/value"
 )
 
@@ -13,7 +17,15 @@ func (r *process) openPython() {
 	o := settings.Python(r.opts)
 	o.Python = saltpython.Finder(r.opts.PythonHost)
 	opts, _ := settings.Value(r.opts.Extra).(value.Map)
-	r.python = hosted.NewHost(r.modules, o, opts.Set("id", r.opts.ID), r.log, r.reg)
+	r.python = hosted.NewHost(r.modules, o, opts.Set("id", r.opts.ID),
+		func(ctx context.Context, q pythonhost.Question) (any, bool, error) {
+			return r.pythonOrders().Answer(ctx, q)
+		}, r.log, r.reg)
 	r.hosted = hosted.New(hosted.Deps{Native: r.modules, Host: r.python, Find: o.Python,
 		Folders: settings.Modules(r.opts), Log: r.log})
+}
+
+// pythonOrders carries out what Python code orders of this master.
+func (r *process) pythonOrders() orders.Python {
+	return orders.Python{Minions: r.orders, Functions: r.functions, Jobs: r.jobs, NewJID: r.newJID}
 }

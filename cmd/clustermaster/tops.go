@@ -23,6 +23,10 @@ func (r *process) masterTops() (func(ctx context.Context, id string, opts value.
 			return text, err
 		},
 		Renderer: r.render, Log: r.log,
+		Other: func(ctx context.Context, name string, q mastertops.Request) (value.Map, error) {
+			return r.hosted.Top(ctx, name, q.Opts, q.Grains)
+		},
+		Overrides: settings.Modules(r.opts).Site("tops").Has,
 	})
 	if err != nil {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 var ofSalt = []string{
 	"cachedir", "cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist",
 	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order",
-	"pillar_roots", "pki_dir", "render_dirs", "root_dir", "sock_dir", "user", "utils_dirs",
+	"pillar_roots", "pki_dir", "render_dirs", "root_dir", "runner_dirs", "sock_dir", "user",
+	"utils_dirs",
 }
 
 // Python is what the host of Python code takes from the options.
@@ -41,7 +42,12 @@ func Modules(o *config.Options) hosted.Folders {
 	return hosted.Folders{
 		ExtensionModules: values.String("extension_modules"),
 		ModuleDirs:       texts(values, "module_dirs"),
-		PillarDirs:       texts(values, "pillar_dirs"),
+		Own: map[string][]string{
+			"modules": texts(values, "module_dirs"), "pillar": texts(values, "pillar_dirs"),
+			"runners": texts(values, "runner_dirs"), "wheel": texts(values, "wheel_dirs"),
+			"sdb": texts(values, "sdb_dirs"), "tops": texts(values, "top_dirs"),
+			"auth": texts(values, "auth_dirs"),
+		},
 	}
 }
 

@@ -44,7 +44,7 @@ func TestPython(t *testing.T) {
 	folders := Modules(o)
 	if folders.ExtensionModules != filepath.Join(o.RootDir, "/var/cache/salt/master/extmods") ||
 		!slices.Equal(folders.ModuleDirs, []string{"/srv/modules"}) ||
-		!slices.Equal(folders.PillarDirs, []string{"/srv/pillars"}) {
+		!slices.Equal(folders.Own["pillar"], []string{"/srv/pillars"}) {
 		t.Errorf("folders %+v", folders)
 	}
 }

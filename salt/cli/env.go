@@ -55,7 +55,7 @@ type Env struct {
 	// Offline reads the last state of the keys from the disk of a master that does not run; nil if
 	// that can't be done.
 	Offline func(ctx context.Context, o *config.Options) (operator.KeyLists, error)
-	// Load reads the configuration; nil is config.Load.
+	// Load reads the configuration; nil is config.LoadForCommand.
 	Load func(dir string, getenv func(string) string) (*config.Options, []config.Warning, error)
 	// Versions lists program parts and versions, one a line, for --versions-report; nil prints the
 	// version only.
@@ -139,7 +139,7 @@ func (e Env) configuration(v values) (*config.Options, int, bool) {
 	}
 	load := e.Load
 	if load == nil {
-		load = config.Load
+		load = config.LoadForCommand
 	}
 	o, _, err := load(dir, e.Getenv) // the daemon logs the warnings
 	if err != nil {

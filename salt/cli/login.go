@@ -18,6 +18,7 @@ import (
 
 	"clustermaster/config"
 	"clustermaster/serve/operator"
+	"clustermaster/value"
 )
 
 // Salt's texts.
@@ -59,7 +60,8 @@ func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, s
 	if eauth == "" {
 		return nil
 	}
-	if !slices.Contains(eauthTypes, eauth) {
+	named := slices.ContainsFunc(o.ExternalAuth, func(p value.Pair) bool { return p.Key == eauth })
+	if !named && !slices.Contains(eauthTypes, eauth) { // named: one of the site's or of Salt's
 		e.println(fmt.Sprintf(eauthUnknown, eauth) + "\nAvailable eauth types: " +
 			strings.Join(eauthTypes, ", "))
 		return errNoLogin

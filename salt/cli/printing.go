@@ -66,6 +66,13 @@ func (e Env) printer(v values, o *config.Options) (*printer, error) {
 		words(o.Extra["state_output_terse"])
 
 	p := &printer{env: e, opts: out, file: o.OutputFile}
+	others := &outputters{conf: o, stderr: e.Stderr}
+	p.opts.Other = func(name string, r output.Result) (string, bool, error) {
+		if others.opts == nil {
+			others.opts = outputterOptions(p.opts)
+		}
+		return others.text(name, r)
+	}
 	if v.given("output_file") {
 		p.file = v.text("output_file")
 	}

@@ -15,16 +15,23 @@ import (
 	"clustermaster/value"
 )
 
+// Orders does what q asks of this master; known is false if it is nothing that it knows.
+type Orders func(ctx context.Context, q pythonhost.Question) (v any, known bool, err error)
+
 // NewHost makes the host of Python code, and answers what that code asks of this master: the
-// functions Answered that package modules has. opts are the master's options, with its id. It
-// starts nothing.
-func NewHost(native *modules.Modules, o pythonhost.Options, opts value.Map, log *slog.Logger,
-	reg prometheus.Registerer) *pythonhost.Host {
+// functions Answered that package modules has, and what orders answers. opts are the master's
+// options, with its id. It starts nothing.
+func NewHost(native *modules.Modules, o pythonhost.Options, opts value.Map, orders Orders,
+	log *slog.Logger, reg prometheus.Registerer) *pythonhost.Host {
 	o.Natives = map[string][]string{"module": slices.DeleteFunc(slices.Clone(Answered),
 		func(fun string) bool { return !native.Has(fun) })}
 	o.Answer = func(ctx context.Context, q pythonhost.Question) (any, error) {
 		if q.What != "module" {
-			return nil, fmt.Errorf("this master does not answer questions about %s", q.What)
+			v, known, err := orders(ctx, q)
+			if !known && err == nil {
+				err = fmt.Errorf("this master does not answer questions about %s", q.What)
+			}
+			return v, err
 		}
 		v, err := native.Call(ctx, modules.Minion{
 			ID: q.Minion.ID, Grains: q.Minion.Grains, Pillar: q.Minion.Pillar,
@@ -40,12 +47,14 @@ func NewHost(native *modules.Modules, o pythonhost.Options, opts value.Map, log 
 
 // Folders are where a site keeps its own modules, by the names of the options.
 type Folders struct {
-	ExtensionModules       string
-	ModuleDirs, PillarDirs []string
+	ExtensionModules string
+	ModuleDirs       []string
+	Own              map[string][]string // of one kind alone, such as "runners"
 }
 
-func (f Folders) site(kind string, own []string) *pythonhost.Site {
-	return pythonhost.NewSite(f.ExtensionModules, f.ModuleDirs, own, kind)
+// Site are the site's own modules of a kind.
+func (f Folders) Site(kind string) *pythonhost.Site {
+	return pythonhost.NewSite(f.ExtensionModules, f.ModuleDirs, f.Own[kind], kind)
 }
 
 var _ runner.PythonHost = (*Functions)(nil)
@@ -54,7 +63,8 @@ var _ runner.PythonHost = (*Functions)(nil)
 func (f *Functions) Status() runner.PythonStatus {
 	s := f.d.Host.Status()
 	out := runner.PythonStatus{Python: s.Python, Salt: s.Salt, PID: s.PID, Children: s.Started,
-		Modules: f.modules.Names()}
+		Modules: f.modules.Names(), Runners: f.Runners.Site.Names(),
+		Wheels: f.Wheels.Site.Names()}
 	var err error
 	if out.Interpreter, err = f.d.Find(); err != nil {
 		out.Problem = err.Error()
@@ -73,7 +83,14 @@ func (f *Functions) Runner(ctx context.Context, fun string, args []any, kwargs v
 	}
 	session := f.d.Host.Session(pythonhost.Minion{})
 	defer session.Close()
-	defer f.modules.Forget()
-	return session.Call(ctx, pythonhost.Call{Kind: pythonhost.Runner, Fun: fun, Args: args,
+	defer func() {
+		f.modules.Forget()
+		f.Runners.Forget()
+		f.Wheels.Forget()
+	}()
+	ended, err := session.Call(ctx, pythonhost.Call{Kind: pythonhost.Runner, Fun: fun, Args: args,
 		Kwargs: kwargs})
+	m, _ := ended.(value.Map)
+	ret, _ := m.Get("return")
+	return ret, err
 }

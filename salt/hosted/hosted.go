@@ -39,6 +39,8 @@ type Deps struct {
 type Functions struct {
 	d                Deps
 	modules, pillars *pythonhost.Site // the site's own
+	// Runners and Wheels are the runner and the wheel functions of the site and of Salt.
+	Runners, Wheels *Runners
 }
 
 // New joins them.
@@ -46,8 +48,12 @@ func New(d Deps) *Functions {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Functions{d, d.Folders.site("modules", d.Folders.ModuleDirs),
-		d.Folders.site("pillar", d.Folders.PillarDirs)}
+	f := &Functions{d: d, modules: d.Folders.Site("modules"), pillars: d.Folders.Site("pillar")}
+	f.Runners = &Runners{Host: d.Host, Kind: pythonhost.Runner, Available: f.available,
+		Site: d.Folders.Site("runners"), Log: d.Log}
+	f.Wheels = &Runners{Host: d.Host, Kind: pythonhost.Wheel, Available: f.available,
+		Site: d.Folders.Site("wheel"), Log: d.Log}
+	return f
 }
 
 // available says why there is no interpreter with Salt; nil if there is one.
@@ -175,7 +181,10 @@ func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []a
 	kwargs value.Map) (any, error) {
 	d := &b.f.d
 	if b.f.native(fun) {
-		return d.Native.Call(ctx, m, fun, args, kwargs)
+		v, err := d.Native.Call(ctx, m, fun, args, kwargs)
+		if !errors.Is(err, modules.ErrOutside) || b.f.available() != nil {
+			return v, err
+		}
 	}
 	if err := b.f.available(); err != nil {
 		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)

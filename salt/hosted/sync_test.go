@@ -36,7 +36,7 @@ func TestSync(t *testing.T) {
 				pythonhost.Call{Kind: pythonhost.Runner, Fun: "saltutil.sync_modules",
 					Kwargs: value.Map{{Key: "saltenv", Value: "base"}}})
 			sync.Close()
-			if err != nil || fmt.Sprint(got) != "[modules.synced]" {
+			if err != nil || fmt.Sprint(got) != "[{return [modules.synced]} {success true} {retcode 0}]" {
 				t.Fatalf("got %v %v", got, err)
 			}
 			after := s.host.Session(pythonhost.Minion{ID: "web1",

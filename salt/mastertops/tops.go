@@ -22,6 +22,10 @@ type Deps struct {
 	Output   func(ctx context.Context, command string) (string, error)
 	Renderer renderer
 	Log      *slog.Logger
+	// Other asks a module that is not native. Overrides reports a site's module in place of a
+	// native one. Nil: there are none.
+	Other     func(ctx context.Context, name string, r Request) (value.Map, error)
+	Overrides func(name string) bool
 }
 
 type renderer interface {
@@ -50,13 +54,19 @@ type Tops struct {
 	log     *slog.Logger
 }
 
-// New reads the option master_tops: module to its own options. Salt's other modules want software
-// of their own (reclass, varstack, a Cobbler or Mongo server). Error: an unknown module, or options
-// of the wrong shape.
+// New reads the option master_tops: module to its own options. Error: an unknown module where there
+// are no others than native ones, or options of the wrong shape.
 func New(option value.Map, d Deps) (*Tops, error) {
 	t := &Tops{log: d.Log.With("component", "tops")}
 	for _, p := range option {
 		name, _ := p.Key.(string)
+		if d.Other != nil && (name != "ext_nodes" && name != "saltclass" || d.Overrides(name)) {
+			t.modules = append(t.modules, module{name,
+				func(ctx context.Context, r Request) (value.Map, error) {
+					return d.Other(ctx, name, r)
+				}})
+			continue
+		}
 		switch name {
 		case "ext_nodes":
 			command, ok := p.Value.(string)

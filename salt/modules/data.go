@@ -219,12 +219,12 @@ func serialize(_ context.Context, c *call) (any, error) {
 				style)), "\n"), "\n..."), nil
 		}
 	default:
-		return nil, fmt.Errorf("serializer %s is not built in; yaml and json are", name)
+		return nil, outside("serializer " + name + " is not built in; yaml and json are")
 	}
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		if !strings.HasPrefix(name, "__") {
-			return nil,
-				fmt.Errorf("option %s of a serializer is not built in; indent, sort_keys, default_flow_style and allow_unicode are", name)
+			return nil, outside("option " + name +
+				" of a serializer is not built in; indent, sort_keys, default_flow_style and allow_unicode are")
 		}
 	}
 	return out()
@@ -233,7 +233,7 @@ func serialize(_ context.Context, c *call) (any, error) {
 func deserialize(ctx context.Context, c *call) (any, error) {
 	name := c.text("serializer")
 	if (name != "json" && name != "yaml") || c.deps.Render == nil {
-		return nil, fmt.Errorf("serializer %s is not built in; yaml and json are", name)
+		return nil, outside("serializer " + name + " is not built in; yaml and json are")
 	}
 	return c.deps.Render(ctx, c.who, "", "\n"+c.text("stream_or_string"), name, nil)
 }

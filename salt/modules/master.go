@@ -108,7 +108,7 @@ func masterFunctions() []function {
 			run: func(ctx context.Context, c *call) (any, error) {
 				v, err := c.sdbGet(ctx, c.text("uri"))
 				if err == nil && v == nil {
-					err = errors.New("nothing is stored there, and drivers that store are not built in")
+					err = outside("nothing is stored there, and drivers that store are not built in")
 				}
 				return v, err
 			}},
@@ -131,7 +131,11 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 	if !ok || profile.String("driver") == "" {
 		return uri, nil
 	}
-	switch driver := profile.String("driver"); driver {
+	driver := profile.String("driver")
+	if c.deps.ForeignSDB != nil && c.deps.ForeignSDB(driver) {
+		return nil, outside("sdb profile " + name + " has a driver of the site's")
+	}
+	switch driver {
 	case "env":
 		if v, ok := os.LookupEnv(key); ok {
 			return v, nil
@@ -142,8 +146,9 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 	case "file":
 		return sdbFile(profile, key)
 	default:
-		return nil,
-			fmt.Errorf("sdb profile %s has the driver %s, which is not built in; env, file and yaml are", name, driver)
+		return nil, outside(fmt.Sprintf(
+			"sdb profile %s has the driver %s, which is not built in; env, file and yaml are", name,
+			driver))
 	}
 }
 

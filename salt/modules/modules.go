@@ -45,6 +45,8 @@ type Deps struct {
 	Render func(ctx context.Context, m Minion, path, text, pipe string, vars value.Map) (any, error)
 	// SDB is the master's options of sdb profiles: a profile's name to its map.
 	SDB func(profile string) (value.Map, bool)
+	// ForeignSDB reports whether a driver is one of the site's.
+	ForeignSDB func(driver string) bool
 	// Nodegroup is the definition of a nodegroup.
 	Nodegroup func(name string) (any, bool)
 	Datastore Datastore
@@ -55,6 +57,16 @@ type Deps struct {
 
 // ErrUnknown is returned for a function that is not here.
 var ErrUnknown = errors.New("no such function")
+
+// ErrOutside is wrapped by errors about what a function has in Salt and not here, such as a driver
+// of sdb: Salt's own function may have it.
+var ErrOutside = errors.New("not built in")
+
+// outside is an ErrOutside with its text.
+type outside string
+
+func (o outside) Error() string        { return string(o) }
+func (o outside) Is(target error) bool { return target == ErrOutside }
 
 // Modules is the functions. It is safe for concurrent use.
 type Modules struct {

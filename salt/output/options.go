@@ -28,6 +28,9 @@ type Options struct {
 	StateExclude   []string
 	StateTerse     []string
 
+	// Other prints with an outputter that is not native; known is false if there is none of that
+	// name. Nil: there are none.
+	Other func(name string, r Result) (text string, known bool, err error)
 	// Warn receives sentences for the log on standard error; nil drops them.
 	Warn func(text string)
 }

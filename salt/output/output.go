@@ -55,6 +55,18 @@ func Names() []string {
 // Choose is the outputter that a result goes through, by Salt's order: the user's, the result's,
 // highstate for --static state.*, nested.
 func (o Options) Choose(asked string) string {
+	out := o.wanted(asked)
+	if !Known(out) {
+		if out != "grains" {
+			o.warn("Invalid outputter " + out + " specified, fall back to nested")
+		}
+		out = "nested"
+	}
+	return out
+}
+
+// wanted is Choose without a look at whether there is such an outputter.
+func (o Options) wanted(asked string) string {
 	out := asked
 	if o.Output != "" && o.Output != "highstate" {
 		out = o.Output
@@ -70,12 +82,6 @@ func (o Options) Choose(asked string) string {
 	case out == "":
 		out = "nested"
 	}
-	if !Known(out) {
-		if out != "grains" {
-			o.warn("Invalid outputter " + out + " specified, fall back to nested")
-		}
-		out = "nested"
-	}
 	return out
 }
 
@@ -83,6 +89,16 @@ func (o Options) Choose(asked string) string {
 // goes through nested and then raw.
 func (o Options) Text(r Result) string {
 	r.Value = plain(r.Value)
+	if name := o.wanted(r.Outputter); !Known(name) && name != "grains" && o.Other != nil {
+		text, known, err := o.Other(name, r)
+		if err != nil {
+			o.warn(fmt.Sprintf("Outputter %s can't print this result (%s), fall back to nested", name,
+				err))
+			r.Outputter, o.Output = "nested", ""
+		} else if known {
+			return strings.TrimRightFunc(text, value.IsSpace)
+		}
+	}
 	name := o.Choose(r.Outputter)
 	for i, n := range []string{name, "nested", "raw"} {
 		text, err := formats[n](o, r)

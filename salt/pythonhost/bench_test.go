@@ -27,7 +27,7 @@ func BenchmarkChild(b *testing.B) {
 			b.ReportMetric(float64(pss(b, pid))/1024, "MB-child")
 			b.Run("fork", func(b *testing.B) {
 				for range b.N {
-					c, err := s.host.take(b.Context())
+					c, err := s.host.take(b.Context(), false)
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -154,6 +154,7 @@ type conversation struct {
 	child   *child
 	call    Call
 	left    time.Duration // of the child's time
+	endless bool          // the time is not limited
 	file    string
 	depth   int
 	mu      sync.Mutex
@@ -201,6 +202,10 @@ func (c *conversation) talk(ctx context.Context, m value.Map) (any, error) {
 			c.child.place(m.String("fun"), c.file)
 		case "log":
 			c.session.h.record(m, "fun", c.call.Fun, "minion", c.session.minion.ID)
+		case "show":
+			if v, _ := m.Get("value"); c.call.Output != nil {
+				c.call.Output(m.String("kind"), v)
+			}
 		case "cb":
 			if err := c.answer(ctx, m); err != nil {
 				return nil, err
@@ -217,7 +222,7 @@ func (c *conversation) failed(m value.Map) error {
 	switch reason {
 	case reasonFailed, reasonUnknown:
 		e := &Error{Reason: reason, Fun: c.call.Fun, File: c.file, Class: m.String("class"),
-			Text: m.String("text"), Trace: m.String("trace")}
+			Text: m.String("text"), Trace: m.String("trace"), Shown: m.String("shown")}
 		v, _ := m.Get("mro")
 		list, _ := v.([]any)
 		for _, name := range list {
@@ -282,7 +287,7 @@ func (c *conversation) nested(ctx context.Context, call Call) (any, error) {
 		return nil, fmt.Errorf("calls nested deeper than %d", maxNesting)
 	}
 	inner := &conversation{session: c.session, child: c.child, call: call, left: c.left,
-		depth: c.depth + 1}
+		endless: c.endless, depth: c.depth + 1}
 	v, err := inner.talk(ctx, call.message())
 	c.left = inner.left
 	return v, err
@@ -295,7 +300,7 @@ func (c *conversation) send(m value.Map) error {
 		return fmt.Errorf("pack for the Python host: %w", err)
 	}
 	began := time.Now()
-	_ = c.child.conn.SetWriteDeadline(began.Add(c.left))
+	_ = c.child.conn.SetWriteDeadline(c.deadline(began))
 	_, err = c.child.conn.Write(frame(raw))
 	c.left -= time.Since(began)
 	return c.broken(err)
@@ -303,10 +308,18 @@ func (c *conversation) send(m value.Map) error {
 
 func (c *conversation) receive() (value.Map, error) {
 	began := time.Now()
-	_ = c.child.conn.SetReadDeadline(began.Add(c.left))
+	_ = c.child.conn.SetReadDeadline(c.deadline(began))
 	m, err := c.child.receive(c.session.h.opts.Output + frameSpare)
 	c.left -= time.Since(began)
 	return m, c.broken(err)
+}
+
+// deadline is when the child's time is over; zero means never.
+func (c *conversation) deadline(now time.Time) time.Time {
+	if c.endless {
+		return time.Time{}
+	}
+	return now.Add(c.left)
 }
 
 var errOutput = errors.New("message is too long")

@@ -40,6 +40,7 @@ type Error struct {
 	Class  string // of the exception
 	Text   string
 	Trace  string   // the frames of the function
+	Shown  string   // the whole traceback, as Python prints it
 	bases  []string // the exception's classes, its own first
 }
 

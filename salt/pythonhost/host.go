@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"sync"
 	"time"
@@ -96,7 +97,11 @@ const (
 	// path.
 	Renderer Kind = "render"
 	Runner   Kind = "runner"
+	Wheel    Kind = "wheel"
+	Top      Kind = "top"  // master_tops; the keywords are opts and grains
+	Auth     Kind = "auth" // back ends of external_auth
 	has      Kind = "has"
+	describe Kind = "describe"
 )
 
 // Call is one call.
@@ -110,6 +115,11 @@ type Call struct {
 	Given  any
 	Pillar value.Map
 	Extra  value.Map
+	// Of a runner or wheel function: the job, and where what it shows goes while it runs. Kinds are
+	// "print" and "warning" (text for standard output and error), and "event" (a map of suffix and
+	// data, for an event below Tag). Nil drops all.
+	JID, User, Tag string
+	Output         func(kind string, v any)
 }
 
 // Host runs functions of Python. It is safe for concurrent use.
@@ -146,6 +156,18 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) *Host {
 	return h
 }
 
+// Native adds functions that Answer runs, before the first call.
+func (h *Host) Native(kind string, names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := maps.Clone(h.opts.Natives)
+	if all == nil {
+		all = map[string][]string{}
+	}
+	all[kind] = names
+	h.opts.Natives = all
+}
+
 // Close ends the fork server and its children, busy ones too.
 func (h *Host) Close() error {
 	h.mu.Lock()
@@ -167,6 +189,7 @@ func (h *Host) Close() error {
 type Session struct {
 	h      *Host
 	minion Minion
+	job    bool // of a function that an operator started: no limit of time, no share of Children
 
 	mu    sync.Mutex // held by a call
 	child *child
@@ -175,6 +198,58 @@ type Session struct {
 
 // Session begins one. It starts nothing before the first call; Close ends its child.
 func (h *Host) Session(m Minion) *Session { return &Session{h: h, minion: m} }
+
+// Job begins a session of the master itself for a runner or wheel function. Such a function may
+// take as long as it likes, until its context ends; its child does not count as one of
+// Options.Children.
+func (h *Host) Job() *Session { return &Session{h: h, job: true} }
+
+// Description is how a runner or wheel function is called and what it says of itself.
+type Description struct {
+	Params             []Param
+	VarArgs, VarKwargs bool
+	Doc, Usage         string // the documentation as Salt shows it, and as it is in the file
+	File               string
+}
+
+// Param is a parameter of a function.
+type Param struct {
+	Name     string
+	Required bool
+	Default  any
+}
+
+// Describe describes functions of a kind by name: one, or with an empty name all.
+func (s *Session) Describe(ctx context.Context, kind Kind, fun string) (map[string]Description,
+	error) {
+	v, err := s.Call(ctx, Call{Kind: describe, Fun: fun, Args: []any{string(kind)}})
+	if err != nil {
+		return nil, err
+	}
+	all, _ := v.(value.Map)
+	out := make(map[string]Description, len(all))
+	for _, p := range all {
+		name, _ := p.Key.(string)
+		m, _ := p.Value.(value.Map)
+		d := Description{VarArgs: truth(m, "varargs"), VarKwargs: truth(m, "varkw"),
+			Doc: m.String("doc"), Usage: m.String("usage"), File: m.String("file")}
+		params, _ := m.Get("params")
+		list, _ := params.([]any)
+		for _, e := range list {
+			p, _ := e.(value.Map)
+			fallback, _ := p.Get("default")
+			d.Params = append(d.Params, Param{Name: p.String("name"),
+				Required: truth(p, "required"), Default: fallback})
+		}
+		out[name] = d
+	}
+	return out, nil
+}
+
+func truth(m value.Map, key string) bool {
+	v, _ := m.Get(key)
+	return v == true
+}
 
 // Used tells whether anything was asked of Python.
 func (s *Session) Used() bool {
@@ -231,12 +306,13 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 	m := c.message()
 	if s.child == nil {
 		var err error
-		if s.child, err = s.h.take(ctx); err != nil {
+		if s.child, err = s.h.take(ctx, s.job); err != nil {
 			return nil, err
 		}
 		m = append(m, value.Pair{Key: "bind", Value: s.minion.message()})
 	}
 	talk := &conversation{session: s, child: s.child, call: c, left: s.h.opts.Timeout}
+	talk.endless = s.job && (c.Kind == Runner || c.Kind == Wheel)
 	v, err := talk.run(ctx, m)
 	if s.child.reason != "" {
 		s.drop()
@@ -261,13 +337,17 @@ func (c Call) message() value.Map {
 		out = append(out, value.Pair{Key: "given", Value: c.Given},
 			value.Pair{Key: "pillar", Value: c.Pillar}, value.Pair{Key: "extra", Value: c.Extra})
 	}
+	if c.Tag != "" {
+		out = append(out, value.Pair{Key: "jid", Value: c.JID},
+			value.Pair{Key: "user", Value: c.User}, value.Pair{Key: "tag", Value: c.Tag})
+	}
 	return out
 }
 
 // take returns a new child. A call that a child waits for needs no token: those that have them may
-// all wait for such calls.
-func (h *Host) take(ctx context.Context) (*child, error) {
-	token := conversationOf(ctx) == nil
+// all wait for such calls. Nor does a job: pillars must not wait for it.
+func (h *Host) take(ctx context.Context, job bool) (*child, error) {
+	token := !job && conversationOf(ctx) == nil
 	if token {
 		select {
 		case <-h.free:

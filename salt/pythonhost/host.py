@@ -158,6 +158,33 @@ class Printed:
         return 1
 
 
+class Terminal(Printed):
+    """What a runner function prints: text for the operator's terminal, by lines."""
+
+    def __init__(self, send, name):
+        super().__init__(None)
+        self.send, self.name, self.pid = send, name, os.getpid()
+
+    def write(self, text):
+        self.rest += str(text)
+        head, newline, self.rest = self.rest.rpartition("\n")
+        if newline or len(self.rest) > MAX_LOG_TEXT:
+            self.show(head + newline)
+        return len(str(text))
+
+    def show(self, text):
+        if os.getpid() != self.pid:  # of a process that the function forked
+            os.write(1, text.encode("utf-8", "replace"))
+            return
+        while text:
+            self.send({"op": "show", "kind": self.name, "value": text[: 1 << 16]})
+            text = text[1 << 16 :]
+
+    def end(self):
+        self.show(self.rest)
+        self.rest = ""
+
+
 # Loaders look through the same folders for each minion; this remembers what they found.
 
 
@@ -170,7 +197,7 @@ class Scans:
     def changed(self):
         """Whether a folder did that every child needs."""
         return any(
-            [_stamp(d) for d in key[1]] != scan.stamps for key, scan in self.kept.items() if key[0] in ("module", "pillar", "utils")
+            [_stamp(d) for d in key[1]] != scan.stamps for key, scan in self.kept.items() if key[0] in ("module", "pillar", "utils", "runners", "wheel")
         )
 
     def install(self, lazy):
@@ -279,6 +306,9 @@ class Salt:
     """Salt as the fork server loads it: options, loaders."""
 
     def __init__(self, config):
+        import salt.channel.client
+        import salt.client
+        import salt.client.mixins
         import salt.config
         import salt.exceptions
         import salt.loader
@@ -317,6 +347,7 @@ class Salt:
             self.opts = salt.config.apply_master_config(given)
         self.opts["__role"] = "master"
         self.opts["file_client"] = "local"
+        orders_by_pipe()
         self.opts.setdefault("grains", {})
         points = list(salt.utils.entrypoints.iter_entry_points("salt.loader"))
         every = salt.utils.entrypoints.iter_entry_points
@@ -363,6 +394,136 @@ def _never(var):
     return Unmasked()
 
 
+CHILD = []  # the one that this process is
+
+
+def asked(what, name, args, kwargs):
+    if not CHILD:
+        raise RuntimeError("the fork server orders nothing")
+    return CHILD[0].ask(what, name, args, kwargs)
+
+
+class Orders:
+    """Stands for a channel to port 4506: what a client would order there goes to the master by the child's own socket."""
+
+    def __init__(self, opts):
+        self.opts = opts
+
+    def send(self, load, *_, **__):
+        return asked("order", load["cmd"], [], load)
+
+    def connect(self):
+        return True
+
+    def close(self):
+        pass
+
+    destroy = close
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def orders_by_pipe():
+    """Have Salt's clients order of this master by the child's socket; ports need not be open for it."""
+    import salt.channel.client
+    import salt.client.mixins
+    import salt.loader
+    import salt.minion
+    import salt.utils.args
+    from salt.exceptions import SaltInvocationError
+
+    channels = salt.channel.client.ReqChannel
+    factory = channels.factory
+
+    def channel(opts, **kwargs):
+        return Orders(opts) if kwargs.get("crypt") == "clear" else factory(opts, **kwargs)
+
+    channels.factory = staticmethod(channel)
+
+    sync, unsync = salt.client.mixins.SyncClientMixin, salt.client.mixins.AsyncClientMixin
+
+    def low(client, fun, low, print_event=True, full_return=False):
+        if not ("arg" in low and "kwarg" in low):
+            order = {"kwargs": {k: v for k, v in low.items() if k != "fun"}, "by_name": True}
+        else:
+            order = {"args": list(low["arg"]), "kwargs": low["kwarg"]}
+        order.update(user=low.get("__user__", ""), jid=low.get("__jid__", ""))
+        done = asked("run", f"{client.client}.{fun}", [], order)
+        if print_event and hasattr(client, "print_async_event"):
+            client.print_async_event("ret", done)
+        return done if full_return else done["return"]
+
+    def cmd(client, fun, arg=None, pub_data=None, kwarg=None, print_event=True, full_return=False):
+        for given, kinds, text in (
+            (arg, (list, tuple), "arg must be formatted as a list/tuple"),
+            (pub_data, dict, "pub_data must be formatted as a dictionary"),
+            (kwarg, dict, "kwarg must be formatted as a dictionary"),
+        ):
+            if given is not None and not isinstance(given, kinds):
+                raise SaltInvocationError(text)
+        if not asked("has", f"{client.client}.{fun}", [], {}):
+            raise KeyError(fun)
+        args, named = [], dict(kwarg or {})
+        for one in salt.utils.args.parse_input(arg or [], no_parse=client.opts.get("no_parse", [])):
+            if isinstance(one, dict) and one.get("__kwarg__") is True:
+                named.update({k: v for k, v in one.items() if k != "__kwarg__"})
+            else:
+                args.append(one)
+        named.pop("__kwarg__", None)
+        order = {"fun": fun, "arg": args, "kwarg": named}
+        if pub_data and "user" in pub_data:
+            order["__user__"] = pub_data["user"]
+        return client.low(fun, order, print_event=print_event, full_return=full_return)
+
+    def asynchronous(client, fun, low, user="UNKNOWN", pub=None, local=True):
+        low = dict(low)
+        if "arg" in low and "kwarg" in low:
+            order = {"args": list(low["arg"]), "kwargs": low["kwarg"]}
+        else:
+            order = {"kwargs": {k: v for k, v in low.items() if k != "fun"}, "by_name": True}
+        order.update(user=user, jid=(pub or {}).get("jid", ""))
+        return asked("start", f"{client.client}.{fun}", [], order)
+
+    sync.low, sync.cmd, unsync.asynchronous = low, cmd, asynchronous
+
+    returners = salt.loader.returners
+
+    def with_jobs(*args, **kwargs):
+        lazy = returners(*args, **kwargs)
+        if CHILD:
+            CHILD[0].stubs(lazy, "returner")
+        return lazy
+
+    salt.loader.returners = with_jobs
+
+
+def _jids(loads):
+    import salt.utils.jid
+
+    return {jid: salt.utils.jid.format_jid_instance(jid, load) for jid, load in loads.items()}
+
+
+AFTER = {"local_cache.get_jids": _jids}  # what Salt makes of an answer of the master
+
+
+class JobEvents:
+    """What runner functions find as __jid_event__: events below the call's own tag."""
+
+    def __init__(self, child):
+        self.child = child
+
+    def fire_event(self, data, tag):
+        self.child.channel.send({"op": "show", "kind": "event", "value": {"suffix": tag, "data": data}})
+        return True
+
+    def destroy(self):
+        pass
+
+
 class Bound:
     """The loaders of one minion, or of the master itself. Nothing in them is shared with those of another."""
 
@@ -387,7 +548,7 @@ class Bound:
         self.functions = loader.minion_mods(
             self.opts, context=self.context, utils=self.utils, loaded_base_name=self.base, **kept
         )
-        self._pillars = self._renderers = self._runners = None
+        self._pillars = self._renderers = self._runners = self._wheels = self._tops = self._auth = None
         if child:
             child.stubs(self.functions, "module")
 
@@ -433,7 +594,27 @@ class Bound:
             self._runners = self.loader.runner(
                 self.opts, utils=self.utils, context=self.context, loaded_base_name=self.base
             )
+            if self.child:
+                self.child.stubs(self._runners, "runner")
         return self._runners
+
+    @property
+    def wheels(self):
+        if self._wheels is None:
+            self._wheels = self.loader.wheels(self.opts, context=self.context, loaded_base_name=self.base)
+        return self._wheels
+
+    @property
+    def tops(self):
+        if self._tops is None:
+            self._tops = self.loader.tops(self.opts, loaded_base_name=self.base)
+        return self._tops
+
+    @property
+    def auth(self):
+        if self._auth is None:
+            self._auth = self.loader.auth(self.opts, loaded_base_name=self.base)
+        return self._auth
 
     def find(self, kind, name):
         """A function and the file that it comes from. A name that none has is a Problem."""
@@ -446,6 +627,12 @@ class Bound:
             return self._of(self.renderers._dict, name + ".render", name)
         if kind == "runner":
             return self._of(self.runners, name)
+        if kind == "wheel":
+            return self._of(self.wheels, name)
+        if kind == "top":
+            return self._of(getattr(self.tops, "_dict", self.auth), name + ".top", name)
+        if kind == "auth":
+            return self._of(self.auth, name + ".auth", name)
         raise Problem("refused", f"the host has no functions of kind {kind}")
 
     def _of(self, lazy, full, shown=None):
@@ -486,7 +673,93 @@ class Bound:
             return self._ext_pillar(function, message)
         if kind == "render":
             return self._render(function, args[0], kwargs)
+        if kind in ("runner", "wheel"):
+            return self._job(function, args, kwargs)
+        if kind == "auth":
+            return self._authenticate(name, function, kwargs)
         return function(*args, **kwargs)
+
+    def _authenticate(self, name, function, load):
+        """As salt.auth.LoadAuth asks a module: whether a password is good, and what the module knows of the user; or,
+        with a list, what the user may order after all."""
+        import salt.auth
+        from salt.exceptions import SaltInvocationError
+        from salt.utils.args import format_call
+
+        def ask(part):
+            full = f"{name}.{part}"
+            if full not in self.auth:
+                return None
+            got = format_call(self.auth[full], dict(load), expected_extra_kws=salt.auth.AUTH_INTERNAL_KEYWORDS)
+            return self.auth[full](*got["args"], **got.get("kwargs", {}))
+
+        if "auth_list" in load:
+            if f"{name}.process_acl" not in self.auth:
+                return load["auth_list"]
+            return self.auth[f"{name}.process_acl"](load["auth_list"], self.opts)
+        try:
+            good = bool(ask("auth"))
+        except SaltInvocationError:  # it wants other credentials
+            good = False
+        if not good:
+            return {"good": False}
+        return {"good": True, "groups": list(ask("groups") or ()), "acl": ask("acl")}
+
+    def prepare(self, kind, message):
+        """What each module of a call of salt-run finds about it as a global."""
+        lazy = self.runners if kind == "runner" else self.wheels
+        given = {
+            "__jid__": message.get("jid"), "__user__": message.get("user"), "__tag__": message.get("tag"),
+            "__jid_event__": JobEvents(self.child),
+        }
+        load = lazy._load_module
+
+        def marked(name):
+            done = load(name)
+            for function in vars(lazy)["_dict"].values():
+                own = getattr(inspect.unwrap(function), "__globals__", globals())
+                if own is not globals() and own.get("__jid_event__") is not given["__jid_event__"]:
+                    own.update(given)
+            return done
+
+        lazy._load_module = marked
+
+    def _job(self, function, args, kwargs):
+        """As salt.client.mixins calls a runner function. Returns what it returned, its success and the exit code of salt-run."""
+        import salt.utils.state
+
+        try:
+            value = function(*args, **kwargs)
+        except TypeError as exc:
+            text = f"\nPassed invalid arguments: {exc}\n\nUsage:\n{function.__doc__}"
+            return {"return": text, "success": self.context.get("retcode", 0) == 0, "retcode": 0}
+        success, code = self.context.get("retcode", 0) == 0, 0
+        if isinstance(value, dict):
+            if "data" in value:
+                success = salt.utils.state.check_result(value["data"])
+            if "retcode" in value:
+                code = value["retcode"]
+            elif isinstance(value.get("data"), dict):
+                code = value["data"].get("retcode", 0)
+        return {"return": value, "success": success, "retcode": code if isinstance(code, int) else 0}
+
+    def describe(self, kind, name):
+        """How functions are called and what they say of themselves: of one, or with "" of all."""
+        import salt.utils.doc
+
+        lazy = self.runners if kind == "runner" else self.wheels
+        names = [name] if name else sorted(lazy)
+        out = {}
+        for full in names:
+            try:
+                function, file = self.find(kind, full)
+            except Problem:
+                if name:
+                    raise
+                continue
+            text = salt.utils.doc.strip_rst({full: function.__doc__})[full]
+            out[full] = {"doc": str(text), "usage": str(function.__doc__), "file": file, **signature(function)}
+        return out
 
     def _render(self, function, data, place):
         """As salt.template.compile_template calls a renderer."""
@@ -519,6 +792,28 @@ class Bound:
         return function(*head, given, **more)
 
 
+def signature(function):
+    """Parameters as Salt's argument checks see them; values that can't travel are their text."""
+    import salt.utils.args
+
+    try:
+        spec = salt.utils.args.get_function_argspec(function)
+    except TypeError:
+        return {"params": [], "varargs": True, "varkw": True}
+    needed = len(spec.args) - len(spec.defaults or ())
+    params = []
+    for i, name in enumerate(spec.args):
+        param = {"name": name, "required": i < needed}
+        if i >= needed:
+            try:
+                unpack(pack(spec.defaults[i - needed]))
+                param["default"] = spec.defaults[i - needed]
+            except Exception:
+                param["default"] = str(spec.defaults[i - needed])
+        params.append(param)
+    return {"params": params, "varargs": bool(spec.varargs), "varkw": bool(spec.keywords)}
+
+
 class Child:
     """One child: it answers calls until its socket ends."""
 
@@ -526,7 +821,9 @@ class Child:
         self.salt, self.config = server.salt, server.config
         self.channel = Channel(sock, server.config["output"])
         self.bound = None
+        self.asking = threading.RLock()
         self.records = Records(self.log, server.config["log_level"])
+        CHILD[:] = [self]
 
     def serve(self):
         root = logging.getLogger()
@@ -554,7 +851,10 @@ class Child:
         except MemoryError:
             answer = {"op": "error", "kind": "memory", "text": ""}
         except SystemExit as exc:
-            answer = {"op": "error", "kind": "exit", "text": str(exc.code)}
+            if message.get("kind") in ("runner", "wheel"):
+                answer = failure(exc)
+            else:
+                answer = {"op": "error", "kind": "exit", "text": str(exc.code)}
         except BaseException as exc:
             answer = failure(exc)
         self.leftovers()
@@ -571,7 +871,23 @@ class Child:
         kind, name = message["kind"], message["fun"]
         if kind == "has":
             return self.has(name)
+        if kind == "describe":
+            return self.bound.describe(message["args"][0], name)
+        if kind in ("runner", "wheel"):
+            return self.job(kind, name, message)
         return self.bound.call(kind, name, message)
+
+    def job(self, kind, name, message):
+        """A call of salt-run: what it prints goes to the operator."""
+        logs = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = Terminal(self.channel.send, "print"), Terminal(self.channel.send, "warning")
+        try:
+            self.bound.prepare(kind, message)
+            return self.bound.call(kind, name, message)
+        finally:
+            sys.stdout.end()
+            sys.stderr.end()
+            sys.stdout, sys.stderr = logs
 
     def has(self, name):
         """Whether a function is there; a name with a dot at its end asks for any of that module."""
@@ -595,13 +911,15 @@ class Child:
             if module in lazy.file_mapping and not is_salts(lazy.file_mapping[module][0]):
                 continue
             # The loader that modules see as __salt__ may be another one.
-            for one in (lazy, vars(lazy).get("_dunder_salt"), lazy.pack.get("__salt__")):
+            others = () if what == "returner" else (vars(lazy).get("_dunder_salt"), lazy.pack.get("__salt__"))
+            for one in (lazy, *others):
                 if isinstance(one, self.salt.lazy):
                     vars(one)["_dict"][name] = self.stub(what, name)
 
     def stub(self, what, name):
         def call(*args, **kwargs):
-            return self.ask(what, name, args, {k: v for k, v in kwargs.items() if not k.startswith("__")})
+            got = self.ask(what, name, args, {k: v for k, v in kwargs.items() if not k.startswith("__")})
+            return AFTER[name](got) if name in AFTER else got
 
         call.__name__ = name.partition(".")[2]
         return call
@@ -610,17 +928,18 @@ class Child:
         """Have the master do something, and serve what it asks meanwhile."""
         if not self.channel.own():
             raise RuntimeError(f"{name} can't be called from a process that a module forked")
-        self.channel.send({"op": "cb", "what": what, "fun": name, "args": list(args), "kwargs": kwargs})
-        while True:
-            message = self.channel.receive()
-            if message["op"] != "cbret":
-                self.handle(message)
-                continue
-            if message.get("error") is not None:
-                from salt.exceptions import CommandExecutionError
+        with self.asking:  # threads of a module ask one after the other
+            self.channel.send({"op": "cb", "what": what, "fun": name, "args": list(args), "kwargs": kwargs})
+            while True:
+                message = self.channel.receive()
+                if message["op"] != "cbret":
+                    self.handle(message)
+                    continue
+                if message.get("error") is not None:
+                    from salt.exceptions import CommandExecutionError
 
-                raise CommandExecutionError(message["error"])
-            return message.get("value")
+                    raise CommandExecutionError(message["error"])
+                return message.get("value")
 
     def leftovers(self):
         """End the processes that a call started and left."""
@@ -644,8 +963,10 @@ def failure(exc):
     """An error of a function, with its class and with the frames that are not the host's."""
     frames = [f for f in traceback.extract_tb(exc.__traceback__) if f.filename != "<host.py>"]
     trace = "".join(traceback.format_list(frames[-12:]))
+    shown = "Traceback (most recent call last):\n" + trace + "".join(traceback.format_exception_only(type(exc), exc))
     return {
         "op": "error", "kind": "failed", "class": type(exc).__name__, "text": _text(exc), "trace": trace[:MAX_LOG_TEXT],
+        "shown": shown[:MAX_LOG_TEXT],
         "mro": [c.__name__ for c in type(exc).__mro__],
     }
 

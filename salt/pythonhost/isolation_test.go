@@ -152,7 +152,7 @@ func TestMistakesAreSeen(t *testing.T) {
 				t.Fatal("nothing was changed")
 			}
 			s := newSite(t, "3008.3", isolationSite, func(o *Options) { o.program = changed })
-			shared, err := s.host.take(t.Context())
+			shared, err := s.host.take(t.Context(), false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,16 +14,28 @@ import (
 type Call struct {
 	JID  string
 	User string
+	Tag  string // that the call's events begin with
 
-	bound    function.Bound
-	print    func(text string)
-	progress func(data value.Map)
-	warn     func(text string)
-	show     func(kind, text string)
+	bound  function.Bound
+	args   []any
+	kwargs value.Map
+	print  func(text string)
+	event  func(suffix string, data value.Map)
+	warn   func(text string)
+	show   func(kind, text string)
 }
 
 // Print writes one line to the operator's standard output, outside the result.
 func (c *Call) Print(line string) { c.print(line + "\n") }
+
+// Write writes text to the operator's standard output as it is, or with warning to standard error.
+func (c *Call) Write(text string, warning bool) {
+	if warning {
+		c.warn(text)
+		return
+	}
+	c.print(text)
+}
 
 // Warn writes one line to the operator's standard error: what the result does not cover, say.
 func (c *Call) Warn(line string) { c.warn(line + "\n") }
@@ -36,7 +48,13 @@ func (c *Call) Show(text string) { c.show("show", text+"\n") }
 func (c *Call) Meter(line string) { c.show("meter", line) }
 
 // Progress fires a progress event of this call and shows it to the operator.
-func (c *Call) Progress(data value.Map) { c.progress(data) }
+func (c *Call) Progress(data value.Map) { c.event("progress", data) }
+
+// Event fires an event below the call's tag and shows its data to the operator.
+func (c *Call) Event(suffix string, data value.Map) { c.event(suffix, data) }
+
+// Raw are the arguments as they came.
+func (c *Call) Raw() ([]any, value.Map) { return c.args, c.kwargs }
 
 // Arg is the value of a parameter: what the caller gave, or the default.
 func (c *Call) Arg(name string) any { return c.bound.Named[name] }

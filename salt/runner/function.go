@@ -25,6 +25,11 @@ type Function struct {
 	Params    []function.Param
 	VarArgs   bool // takes any further positional arguments
 	VarKwargs bool // takes any further keyword arguments
+	// Unbound says that the function takes its arguments as they came (Call.Raw) and checks them
+	// itself.
+	Unbound bool
+	// Usage is HelpText of a function that has no text of our form; Doc then is what is shown.
+	Usage string
 	// Run does the work. The value returned is the function's return as a wire value. An error ends
 	// the call as failed, with the error's text; *function.ArgumentError instead tells the caller
 	// how the function is used.
@@ -103,6 +108,9 @@ func matchesDoc(name, prefix string) bool {
 // HelpText is the function's text the way Salt keeps it: a line break first, every line indented by
 // four blanks, a line of four blanks at the end.
 func (f Function) HelpText() string {
+	if f.Usage != "" {
+		return f.Usage
+	}
 	var b strings.Builder
 	b.WriteByte('\n')
 	for _, line := range strings.Split(strings.Trim(f.Doc, "\n"), "\n") {
@@ -113,6 +121,14 @@ func (f Function) HelpText() string {
 	}
 	b.WriteString("    ")
 	return b.String()
+}
+
+// shownDoc is the text of salt-run -d.
+func (f Function) shownDoc() string {
+	if f.Usage != "" {
+		return f.Doc
+	}
+	return f.HelpText()
 }
 
 // public is req without the values of secret parameters. Where a function has one, keywords that it

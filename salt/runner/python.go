@@ -24,7 +24,8 @@ type PythonStatus struct {
 	PID          int
 	Children     uint64 // started so far
 	Calls        []PythonCall
-	Modules      []string // the site's own execution modules
+	// Modules, Runners and Wheels are the site's own.
+	Modules, Runners, Wheels []string
 }
 
 // PythonCall is a call under way.
@@ -73,16 +74,13 @@ func Python(host PythonHost) []Function {
 }
 
 func pythonStatus(s PythonStatus) value.Map {
-	calls, modules := []any{}, []any{}
+	calls := []any{}
 	for _, c := range s.Calls {
 		calls = append(calls, value.Map{
 			{Key: "pid", Value: c.PID}, {Key: "function", Value: c.Fun},
 			{Key: "file", Value: c.File},
 			{Key: "seconds", Value: time.Since(c.Since).Seconds()},
 		})
-	}
-	for _, m := range s.Modules {
-		modules = append(modules, m)
 	}
 	out := value.Map{{Key: "interpreter", Value: s.Interpreter}}
 	if s.Problem != "" {
@@ -91,6 +89,8 @@ func pythonStatus(s PythonStatus) value.Map {
 	return append(out, value.Map{
 		{Key: "python", Value: s.Python}, {Key: "salt", Value: s.Salt}, {Key: "pid", Value: s.PID},
 		{Key: "children_started", Value: int64(s.Children)}, {Key: "calls", Value: calls},
-		{Key: "site_modules", Value: modules},
+		{Key: "site_modules", Value: texts(s.Modules)},
+		{Key: "site_runners", Value: texts(s.Runners)},
+		{Key: "site_wheels", Value: texts(s.Wheels)},
 	}...)
 }

@@ -11,34 +11,65 @@ import (
 // as a job. Progress is fired below tag. The value is what is told of a failed call, too.
 func (r *Runner) Quiet(ctx context.Context, tag, jid, fun string, args []any,
 	kwargs value.Map) (val any, retcode int, err error) {
-	f, ok := r.reg.Lookup(fun)
-	if !ok {
-		text := fmt.Sprintf("'%s' is not available.", fun)
-		return text, 0, fmt.Errorf("%s; salt-run -d lists the functions", text)
+	f, err := r.find(fun)
+	if err != nil {
+		return err.Error(), 0, fmt.Errorf("%w; salt-run -d lists the functions", err)
 	}
 	req := f.public(Request{Fun: fun, Args: args, Kwargs: kwargs})
 	now := value.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())}
 	r.enter(jid, value.Map{{Key: "fun", Value: r.client.Name + "." + fun}, {Key: "jid", Value: jid},
 		{Key: "user", Value: "UNKNOWN"}, {Key: "fun_args", Value: funArgs(req)}, now}, true)
 	defer r.leave(jid)
-	c := &Call{
-		JID: jid, User: "UNKNOWN", print: func(string) {}, warn: func(string) {},
-		show: func(string, string) {},
-		progress: func(data value.Map) {
-			if r.deps.Events != nil {
-				r.deps.Events.Fire(tag+"/progress", append(value.Map(nil), data...))
-			}
-		},
-	}
-	if c.bound, err = f.Signature().Bind(args, kwargs); err == nil {
-		val, err = r.guarded(ctx, f, c)
-	}
+	val, err = r.quietly(ctx, f, tag, jid, args, kwargs)
 	if err != nil {
 		return "Unhandled exception running " + fun, 0, err
 	}
-	if told, ok := val.(Told); ok {
-		val = told.Kept
+	switch done := val.(type) {
+	case Told:
+		val = done.Kept
+	case Ended:
+		return done.Return, done.Retcode, nil
 	}
 	retcode, _ = envelope(val)
 	return val, retcode, nil
 }
+
+// quietly calls a function without the events of a call.
+func (r *Runner) quietly(ctx context.Context, f Function, tag, jid string, args []any,
+	kwargs value.Map) (any, error) {
+	c := &Call{
+		JID: jid, User: "UNKNOWN", Tag: tag, args: args, kwargs: kwargs,
+		print: func(string) {}, warn: func(string) {}, show: func(string, string) {},
+		event: func(suffix string, data value.Map) {
+			if r.deps.Events != nil {
+				r.deps.Events.Fire(tag+"/"+suffix, append(value.Map(nil), data...))
+			}
+		},
+	}
+	var err error
+	if !f.Unbound {
+		if c.bound, err = f.Signature().Bind(args, kwargs); err != nil {
+			return nil, err
+		}
+	}
+	return r.guarded(ctx, f, c)
+}
+
+// Native calls a native function for another one, without events of its own. The return is the
+// function's alone.
+func (r *Runner) Native(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+	error) {
+	f, ok := r.reg.Lookup(fun)
+	if !ok {
+		return nil, fmt.Errorf("'%s' is not available.", fun) //nolint:staticcheck // Salt's text
+	}
+	jid := r.deps.NewJID()
+	val, err := r.quietly(ctx, f, r.Tag(jid), jid, args, kwargs)
+	if told, ok := val.(Told); ok {
+		val = told.Value
+	}
+	return val, err
+}
+
+// NativeNames are the native functions, sorted. The slice is shared: read only.
+func (r *Runner) NativeNames() []string { return r.reg.Names() }

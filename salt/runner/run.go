@@ -45,6 +45,7 @@ type Deps struct {
 	ID        string // the master's id; the target of stored calls
 	Events    events
 	Store     Store                    // nil: calls are not stored (runner_returns: False)
+	Others    Others                   // nil: native functions only
 	NewJID    func() string            // a job id that was never given
 	Now       func() time.Time         // nil: time.Now
 	Stamp     func(t time.Time) string // nil: wire.Stamp; the _stamp of progress documents
@@ -136,10 +137,13 @@ func New(client Client, reg *Registry, deps Deps) *Runner {
 }
 
 // Docs is Registry.Docs of the runner's functions.
-func (r *Runner) Docs(prefix string) value.Map { return r.reg.Docs(prefix) }
+func (r *Runner) Docs(prefix string) value.Map { return r.docs(prefix) }
 
 // Lookup finds a function by its full name.
-func (r *Runner) Lookup(fun string) (Function, bool) { return r.reg.Lookup(fun) }
+func (r *Runner) Lookup(fun string) (Function, bool) {
+	f, err := r.find(fun)
+	return f, err == nil
+}
 
 // Tag is the tag that the events of a call begin with.
 func (r *Runner) Tag(jid string) string { return r.client.Prefix + "/" + jid }
@@ -169,17 +173,16 @@ func (r *Runner) Wait() { r.calls.Wait() }
 
 // Takes reports whether a function has a parameter of that name.
 func (r *Runner) Takes(fun, param string) bool {
-	f, _ := r.reg.Lookup(fun)
+	f, _ := r.find(fun)
 	return slices.ContainsFunc(f.Params, func(p function.Param) bool { return p.Name == param })
 }
 
 // Check returns a request as others may see it, without the values of secret parameters, or says
 // why its call can't begin.
 func (r *Runner) Check(req Request) (Request, error) {
-	f, ok := r.reg.Lookup(req.Fun)
-	if !ok {
-		return req, fmt.Errorf("'%s' is not available.",
-			req.Fun) //nolint:staticcheck // Salt's text
+	f, err := r.find(req.Fun)
+	if err != nil {
+		return req, err
 	}
 	req = f.public(req)
 	return req, f.Signature().CheckKeywords(req.Kwargs)
@@ -196,18 +199,18 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	if req.User == "" {
 		req.User = "UNKNOWN"
 	}
-	f, ok := r.reg.Lookup(req.Fun)
+	f, unknown := r.find(req.Fun)
 	if req.ByName {
 		// without parameters if there is no such function
 		req.Args, req.Kwargs = f.Signature().ByName(req.Kwargs, clientKeys)
 	}
-	if !ok {
-		return r.refuse(req, fmt.Sprintf("'%s' is not available.", req.Fun))
+	if unknown != nil {
+		return r.refuse(req, unknown.Error())
 	}
 	public := f.public(req)
 	if err := f.Signature().CheckKeywords(public.Kwargs); err != nil && !req.Low {
 		res := r.refuse(public, err.Error())
-		res.Return = r.reg.Docs(req.Fun)
+		res.Return = value.Map{{Key: req.Fun, Value: f.shownDoc()}}
 		return res
 	}
 	data := value.Map{
@@ -250,17 +253,25 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 		print: func(text string) { out("print", text) },
 		warn:  func(text string) { out("warning", text) },
 		show:  func(kind, text string) { out(kind, text) },
-		progress: func(data value.Map) {
+		Tag:   r.Tag(req.JID), args: req.Args, kwargs: req.Kwargs,
+		event: func(suffix string, data value.Map) {
 			data = append(append(value.Map(nil), data...),
 				value.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
-			r.fire(req.JID, "progress", data)
+			r.fire(req.JID, suffix, data)
 			out("progress", data)
 		}}
 	var val any
-	b, err := f.Signature().Bind(req.Args, req.Kwargs)
+	var err error
+	if !f.Unbound {
+		c.bound, err = f.Signature().Bind(req.Args, req.Kwargs)
+	}
 	if err == nil {
-		c.bound = b
 		val, err = r.guarded(ctx, f, c)
+	}
+	if done, ok := val.(Ended); ok && err == nil {
+		res.Return, res.Success, res.Retcode = done.Return, done.Success, done.Retcode
+		_, res.Outputter = envelope(done.Return)
+		return res, false
 	}
 	var wrong *function.ArgumentError
 	switch {

@@ -46,6 +46,34 @@ type Deps struct {
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	Now      func() time.Time // nil: time.Now
+	Others   Others           // nil: native back ends only
+}
+
+// Others are back ends that are no part of this program.
+type Others interface {
+	// Overrides reports whether one stands in place of the native one of that name.
+	Overrides(name string) bool
+	// Check reports whether a password is a user's, the user's groups, and what the user may order;
+	// nil leaves that to external_auth.
+	Check(ctx context.Context, name, user, password string) (groups []string, list []any, good bool,
+		err error)
+	// Expand replaces parts of a list that users may order.
+	Expand(ctx context.Context, name string, list []any) ([]any, error)
+}
+
+// other is one of Others.
+type other struct {
+	name string
+	of   Others
+}
+
+func (o other) check(ctx context.Context, user, password string) (known, bool, error) {
+	groups, list, good, err := o.of.Check(ctx, o.name, user, password)
+	return known{groups: groups, list: list, decided: list != nil}, good, err
+}
+
+func (o other) expand(ctx context.Context, list []any) ([]any, error) {
+	return o.of.Expand(ctx, o.name, list)
 }
 
 // Identity is somebody who has been authenticated.
@@ -67,7 +95,9 @@ type backEnd interface {
 // known is what a back end says of a user.
 type known struct {
 	groups []string
-	list   []any // what he may order beside what external_auth says; of rest only
+	list   []any // what the user may order beside what external_auth says; of rest and Others only
+	// decided says that list holds in place of external_auth.
+	decided bool
 }
 
 // expander is a back end that replaces parts of a list that users may order.
@@ -127,6 +157,9 @@ func New(o Options, d Deps) (*Auth, error) {
 var Supported = []string{"auto", "file", "ldap", "pam", "rest", "sharedsecret"}
 
 func (a *Auth) open(name string, section value.Map) (backEnd, error) {
+	if o := a.deps.Others; o != nil && (!slices.Contains(Supported, name) || o.Overrides(name)) {
+		return other{name, o}, nil
+	}
 	switch name {
 	case "auto":
 		return auto{}, nil
@@ -176,7 +209,8 @@ func sectionOf(name string, v any) (value.Map, error) {
 
 // isParameter tells the parameters of a back end, such as ^filename, from patterns of users.
 func isParameter(backEnd, key string) bool {
-	return strings.HasPrefix(key, "^") && (backEnd == "file" || backEnd == "rest")
+	return strings.HasPrefix(key, "^") &&
+		(backEnd == "file" || backEnd == "rest" || !slices.Contains(Supported, backEnd))
 }
 
 // Enabled lists the back ends that external_auth names.
@@ -238,6 +272,10 @@ func (a *Auth) identify(ctx context.Context, eauth, user, password string, knows
 	module := eauth
 	if a.opts.ACLModule != "" {
 		module = a.opts.ACLModule
+	}
+	if knows.decided {
+		id.Rights = acl.FromList(knows.list)
+		return id, nil
 	}
 	section := a.section(eauth)
 	var list []any

@@ -151,7 +151,11 @@ func (s ForStates) Check(o statemodules.Order) (statemodules.Order, error) {
 }
 
 func (s ForStates) Run(ctx context.Context, o statemodules.Order) (statemodules.Outcome, error) {
-	res := s.of(o.Wheel).Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs,
-		User: o.User, Shown: true}, nil)
+	run := s.of(o.Wheel)
+	if f, ok := run.Lookup(o.Fun); ok && f.Unbound && f.VarKwargs { // they see who ordered them
+		o.Kwargs = append(slices.Clip(o.Kwargs), value.Pair{Key: "__pub_user", Value: o.User})
+	}
+	res := run.Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, User: o.User,
+		Shown: true}, nil)
 	return statemodules.Outcome{JID: res.JID, Return: res.Return, Success: res.Success}, ctx.Err()
 }

@@ -29,6 +29,8 @@ type scene struct {
 	together bool
 	// before prepares both sides; do is what lines can't say.
 	before, do func(t *testing.T, p *pair)
+	// more is what Salt's answers depend on beside settings.
+	more func() string
 }
 
 // A line is one command line and what to make of what it prints. In arguments DIR is the folder of
@@ -257,7 +259,11 @@ func (p *pair) play(t *testing.T, c scene) {
 	t.Helper()
 	scene := *p
 	p = &scene
-	p.answers = answers.Open[said](t, answersOf(c.name), settings(), *update)
+	bound := settings()
+	if c.more != nil {
+		bound += c.more()
+	}
+	p.answers = answers.Open[said](t, answersOf(c.name), bound, *update)
 	if c.before != nil {
 		c.before(t, p)
 	}

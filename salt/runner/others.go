@@ -1,0 +1,86 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"clustermaster/value"
+)
+
+// Others are functions that are no part of this program: a site's own and Salt's. It is safe for
+// concurrent use.
+type Others interface {
+	// Overrides reports whether one of them stands in place of the native function of that name.
+	Overrides(fun string) bool
+	// Lookup finds a function. The error wraps ErrUnknown if there is none, and says why where a
+	// module can't be loaded.
+	Lookup(fun string) (Function, error)
+	// All are the functions beside the native ones.
+	All() []Function
+}
+
+// ErrUnknown is wrapped by the errors of Others.Lookup about functions that don't exist.
+var ErrUnknown = errors.New("unknown function")
+
+// Ended is the return of a function that decides by itself whether it succeeded.
+type Ended struct {
+	Return  any
+	Success bool
+	Retcode int
+}
+
+// operated is the family that stays native where a site's module of its name lacks a function:
+// without it nobody could look after the masters.
+const operated = "cluster."
+
+// find looks a function up: the site's own, then a native one, then Salt's. The error is what a
+// caller is shown.
+func (r *Runner) find(fun string) (Function, error) {
+	native, known := r.reg.Lookup(fun)
+	others := r.deps.Others
+	if known && (others == nil || !others.Overrides(fun)) {
+		return native, nil
+	}
+	missing := fmt.Errorf("'%s' is not available.", fun) //nolint:staticcheck // Salt's text
+	if others == nil {
+		return Function{}, missing
+	}
+	f, err := others.Lookup(fun)
+	switch {
+	case err == nil:
+		return f, nil
+	case known && len(fun) > len(operated) && fun[:len(operated)] == operated:
+		return native, nil
+	case errors.Is(err, ErrUnknown):
+		return Function{}, err
+	}
+	return Function{}, fmt.Errorf("%w %w", missing, err)
+}
+
+// docs are the texts of the native functions and of the others, sorted by name.
+func (r *Runner) docs(prefix string) value.Map {
+	out := r.reg.Docs(prefix)
+	if r.deps.Others == nil {
+		return out
+	}
+	if _, native := r.reg.Lookup(prefix); native && !r.deps.Others.Overrides(prefix) {
+		return out
+	}
+	out = slices.DeleteFunc(out, func(p value.Pair) bool {
+		name, _ := p.Key.(string)
+		return r.deps.Others.Overrides(name)
+	})
+	for _, f := range r.deps.Others.All() {
+		if _, taken := out.Get(f.Name); !taken && matchesDoc(f.Name, prefix) {
+			out = append(out, value.Pair{Key: f.Name, Value: f.Doc})
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool {
+		a, _ := out[i].Key.(string)
+		b, _ := out[j].Key.(string)
+		return a < b
+	})
+	return out
+}

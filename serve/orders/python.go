@@ -1,0 +1,332 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"clustermaster/salt/gather"
+	"clustermaster/salt/pythonhost"
+	"clustermaster/salt/runner"
+	"clustermaster/serve/operator"
+	"clustermaster/serve/origin"
+	"clustermaster/store/jobcache"
+	"clustermaster/value"
+	"clustermaster/wire"
+)
+
+// Python carries out what the site's and Salt's code in Python orders of this master: jobs, runner
+// and wheel functions by Salt's clients, and questions about the job cache. That code runs as the
+// master's user, so it may order anything.
+type Python struct {
+	Minions   operator.Minions
+	Functions *Functions
+	Jobs      *jobcache.Cache
+	NewJID    func() string
+}
+
+// JobCache are the functions of Salt's returner local_cache that are answered from the cluster's
+// job cache.
+var JobCache = []string{
+	"local_cache.clean_old_jobs", "local_cache.get_endtime", "local_cache.get_jid",
+	"local_cache.get_jids", "local_cache.get_load",
+	"local_cache.prep_jid", "local_cache.returner", "local_cache.save_load",
+	"local_cache.save_minions", "local_cache.update_endtime",
+}
+
+// Natives are the runner functions that code in Python has here as its own __salt__.
+func (p Python) Natives() []string {
+	return slices.DeleteFunc(slices.Clone(p.Functions.Runners.NativeNames()),
+		func(fun string) bool { return strings.HasPrefix(fun, "saltutil.") })
+}
+
+// Answer does what q asks; known is false if it asks for none of these.
+func (p Python) Answer(ctx context.Context, q pythonhost.Question) (v any, known bool, err error) {
+	switch q.What {
+	case "runner":
+		v, err = p.Functions.Runners.Native(ctx, q.Fun, q.Args, q.Kwargs)
+	case "returner":
+		v, err = p.jobCache(ctx, q)
+	case "order":
+		v, err = p.order(ctx, q.Fun, q.Kwargs)
+	case "has":
+		run, fun := p.client(q.Fun)
+		_, v = run.Lookup(fun)
+	case "run":
+		v, err = p.run(ctx, q.Fun, q.Kwargs)
+	case "start":
+		run, fun := p.client(q.Fun)
+		v, err = p.start(ctx, run, request(fun, q.Kwargs))
+	default:
+		return nil, false, nil
+	}
+	return v, true, err
+}
+
+// client are the functions that "runner.module.function" or "wheel.module.function" belongs to.
+func (p Python) client(full string) (*runner.Runner, string) {
+	client, fun, _ := strings.Cut(full, ".")
+	return p.Functions.of(client == "wheel"), fun
+}
+
+func request(fun string, m value.Map) runner.Request {
+	r := runner.Request{Fun: fun, JID: m.String("jid"), User: m.String("user")}
+	v, _ := m.Get("args")
+	r.Args, _ = v.([]any)
+	v, _ = m.Get("kwargs")
+	r.Kwargs, _ = v.(value.Map)
+	v, _ = m.Get("by_name")
+	r.ByName = v == true
+	return r
+}
+
+// run makes a call, and returns the data of its ret event as Salt's clients have it.
+func (p Python) run(ctx context.Context, full string, m value.Map) (any, error) {
+	run, fun := p.client(full)
+	req := request(fun, m)
+	if req.User == "" {
+		req.User = "UNKNOWN"
+	}
+	res := run.Run(ctx, req, nil)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if told, ok := res.Return.(runner.Told); ok {
+		res.Return = told.Value
+	}
+	args := append([]any{}, req.Args...)
+	if len(req.Kwargs) > 0 {
+		args = append(args, req.Kwargs)
+	}
+	done := value.Map{
+		{Key: "fun", Value: full}, {Key: "jid", Value: res.JID}, {Key: "user", Value: req.User},
+		{Key: "fun_args", Value: args}, {Key: "return", Value: res.Return},
+		{Key: "success", Value: res.Success}, {Key: "_stamp", Value: wire.Stamp(time.Now())},
+	}
+	if res.Retcode != 0 {
+		done = append(done, value.Pair{Key: "retcode", Value: int64(res.Retcode)})
+	}
+	return done, nil
+}
+
+func (p Python) start(ctx context.Context, run *runner.Runner, req runner.Request) (any, error) {
+	jid, err := run.Start(origin.Hand(p.Functions.Life, ctx), req)
+	if err != nil {
+		return nil, err
+	}
+	return value.Map{{Key: "tag", Value: run.Tag(jid)}, {Key: "jid", Value: jid}}, nil
+}
+
+// order is what a client would send to port 4506.
+func (p Python) order(ctx context.Context, cmd string, load value.Map) (any, error) {
+	switch cmd {
+	case "publish":
+		return p.publish(ctx, load)
+	case "runner", "wheel":
+		return p.call(ctx, cmd, load)
+	}
+	return nil, fmt.Errorf("the order %.40q can't be given from Python on this master", cmd)
+}
+
+func (p Python) publish(ctx context.Context, load value.Map) (any, error) {
+	tgt, _ := load.Get("tgt")
+	fun, _ := load.Get("fun")
+	arg, _ := load.Get("arg")
+	args, ok := arg.([]any)
+	if tgt == nil || fun == nil || !ok {
+		return nil, errors.New("a job needs tgt, fun and arg")
+	}
+	kw, _ := load.Get("kwargs")
+	kwargs, _ := kw.(value.Map)
+	r := gather.Publish{Tgt: tgt, TgtType: load.String("tgt_type"), Fun: fun, Arg: args,
+		Ret: load.String("ret"), JID: load.String("jid"), User: load.String("user"), Kwargs: kwargs,
+		Timeout: seconds(load)}
+	done, err := p.Minions.PublishAs(ctx, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	reply := value.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: texts(done.Minions)},
+		{Key: "missing", Value: texts(done.Missing)}}
+	if done.Error != "" {
+		reply = value.Map{{Key: "jid", Value: nil}, {Key: "minions", Value: []any{}},
+			{Key: "error", Value: done.Error}}
+	}
+	return value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: reply}}, nil
+}
+
+// seconds is the field "to" of a job: how long its client waits.
+func seconds(load value.Map) time.Duration {
+	var to float64
+	switch v, _ := load.Get("to"); v := v.(type) {
+	case int64:
+		to = float64(v)
+	case float64:
+		to = v
+	}
+	if to <= 0 || to > 1e9 || math.IsNaN(to) {
+		return 0
+	}
+	return time.Duration(to * float64(time.Second))
+}
+
+func texts(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
+
+// call is a runner or wheel function in the forms of low data that clients send.
+func (p Python) call(ctx context.Context, cmd string, load value.Map) (any, error) {
+	fun := load.String("fun")
+	low := load
+	if cmd == "runner" {
+		v, _ := load.Get("kwarg")
+		low, _ = v.(value.Map)
+	}
+	m := value.Map{{Key: "user", Value: load.String("user")}}
+	arg, hasArg := low.Get("arg")
+	kwarg, hasKwarg := low.Get("kwarg")
+	if hasArg && hasKwarg {
+		m = append(m, value.Pair{Key: "args", Value: arg}, value.Pair{Key: "kwargs", Value: kwarg})
+	} else {
+		m = append(m, value.Pair{Key: "kwargs", Value: low.Without("cmd", "fun", "user", "key")},
+			value.Pair{Key: "by_name", Value: true})
+	}
+	if cmd == "runner" {
+		return p.start(ctx, p.Functions.Runners, request(fun, m))
+	}
+	done, err := p.run(ctx, "wheel."+fun, m)
+	if err != nil {
+		return nil, err
+	}
+	data, _ := done.(value.Map)
+	tag := p.Functions.Wheels.Tag(data.String("jid"))
+	return value.Map{{Key: "tag", Value: tag},
+		{Key: "data", Value: append(data, value.Pair{Key: "tag", Value: tag})}}, nil
+}
+
+// jobCache answers a function of the returner local_cache.
+func (p Python) jobCache(ctx context.Context, q pythonhost.Question) (any, error) {
+	named := func(i int, name string) any {
+		if v, ok := q.Kwargs.Get(name); ok {
+			return v
+		}
+		if i < len(q.Args) {
+			return q.Args[i]
+		}
+		return nil
+	}
+	jid, _ := named(0, "jid").(string)
+	switch _, fun, _ := strings.Cut(q.Fun, "."); fun {
+	case "clean_old_jobs":
+		return nil, nil
+	case "prep_jid":
+		if given, _ := named(1, "passed_jid").(string); given != "" {
+			return given, nil
+		}
+		return p.NewJID(), nil
+	case "get_load":
+		job, found, err := p.Jobs.Job(ctx, jid)
+		if !found || err != nil {
+			return value.Map{}, err
+		}
+		if len(job.Minions) > 0 {
+			return job.Load.Set("Minions", texts(job.Minions)), nil
+		}
+		return job.Load, nil
+	case "get_endtime":
+		job, _, err := p.Jobs.Job(ctx, jid)
+		if job.EndTime == "" {
+			return false, err
+		}
+		return job.EndTime, err
+	case "get_jid":
+		return p.returns(ctx, jid)
+	case "get_jids":
+		jobs, _, err := p.Jobs.Jobs(ctx)
+		out := make(value.Map, 0, len(jobs))
+		for _, job := range jobs {
+			out = append(out, value.Pair{Key: job.JID, Value: job.Load})
+		}
+		return out, err
+	case "save_load":
+		load, _ := named(1, "clear_load").(value.Map)
+		ids, _ := named(2, "minions").([]any)
+		return nil, p.Jobs.SaveLoad(ctx, jid, load, plain(ids))
+	case "save_minions":
+		ids, _ := named(1, "minions").([]any)
+		source, _ := named(2, "syndic_id").(string)
+		return nil, p.Jobs.SaveMinions(ctx, jid, source, plain(ids))
+	case "update_endtime":
+		return nil, p.Jobs.SaveEndTime(ctx, jid, value.Str(named(1, "time")))
+	case "returner":
+		load, _ := named(0, "load").(value.Map)
+		return nil, p.saveReturn(ctx, load)
+	}
+	return nil, fmt.Errorf("function %s can't be called on this master", q.Fun)
+}
+
+func plain(list []any) []string {
+	var out []string
+	for _, e := range list {
+		if s, ok := e.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (p Python) returns(ctx context.Context, jid string) (any, error) {
+	returns, err := JobReader{p.Jobs}.Returns(ctx, jid)
+	if err != nil {
+		return nil, err
+	}
+	out := make(value.Map, 0, len(returns))
+	for id, r := range returns {
+		one := value.Map{{Key: "return", Value: r.Return}}
+		if r.Retcode != nil {
+			one = append(one, value.Pair{Key: "retcode", Value: r.Retcode})
+		}
+		if r.Success != nil {
+			one = append(one, value.Pair{Key: "success", Value: r.Success})
+		}
+		if r.Out != "" {
+			one = append(one, value.Pair{Key: "out", Value: r.Out})
+		}
+		out = append(out, value.Pair{Key: id, Value: one})
+	}
+	sort.Slice(out, func(i, j int) bool { return value.Str(out[i].Key) < value.Str(out[j].Key) })
+	return out, nil
+}
+
+// saveReturn keeps a return that code in Python makes, such as of a job of its own.
+func (p Python) saveReturn(ctx context.Context, load value.Map) error {
+	id, jid := load.String("id"), load.String("jid")
+	if id == "" || jid == "" || jid == "req" {
+		return errors.New("a return needs the fields id and jid")
+	}
+	var r jobcache.Return
+	r.Out = load.String("out")
+	for _, f := range []struct {
+		key string
+		to  *value.Raw
+	}{{"return", &r.Return}, {"retcode", &r.Retcode}, {"success", &r.Success}} {
+		v, given := load.Get(f.key)
+		if !given {
+			continue
+		}
+		var err error
+		if *f.to, err = value.Pack(v); err != nil {
+			return fmt.Errorf("pack return of job %s: %w", jid, err)
+		}
+	}
+	_, err := p.Jobs.SaveReturn(ctx, jid, id, r, nil)
+	return err
+}
