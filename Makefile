@@ -15,13 +15,15 @@
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
 #   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
 #   make references  the pages of docs/ that are made of the code
-#   make lint       go vet, the words and columns of docs/style.md, staticcheck and govulncheck
+#   make lint       go vet, the words and columns of docs/style.md, staticcheck, golangci-lint and govulncheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
 #   make venvs      Salt's releases for tests and demo, in .build/venvs
 
 SHELL := /bin/bash
 GO ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 PROTOC_GEN_GO := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 NFPM := v2.45.0
@@ -94,7 +96,15 @@ bench: build
 bench-compare: install-tests build
 	bin/clustermaster bench --compare "$(CLUSTERMASTER_SALT_VENVS)/salt-3008.3" --docs docs $(BENCH_FLAGS)
 
-lint: vet style staticcheck govulncheck
+lint: vet style staticcheck golangci govulncheck
+
+.PHONY: golangci deadcode
+golangci:
+	@tools/scripts/golangci.sh $(GOLANGCI)
+
+# Functions that neither a program nor a test reaches.
+deadcode:
+	@CGO_ENABLED=0 GOFLAGS=-trimpath "$$(tools/scripts/gotool.sh $(DEADCODE))" -test ./...
 
 style:
 	$(PLAIN) $(GO) test -trimpath -run TestStyle .

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"os/user"
@@ -148,6 +147,3 @@ func unusedClass(name string) string {
 	}
 	return ""
 }
-
-// IsFileError tells whether the main file can't be read at all.
-func IsFileError(err error) bool { return errors.As(err, new(*FileError)) }

@@ -146,9 +146,9 @@ func (l *loader) hours(s *source) {
 	if n, isNumber := whole(v); ok && isNumber && n != 24 { // 24 is the default
 		if seconds, given := s.values.Get("keep_jobs_seconds"); !given ||
 			reflect.DeepEqual(seconds, table()["keep_jobs_seconds"].fallback) {
-			s.values = s.values.Set("keep_jobs_seconds", int64(n)*3600)
+			s.values = s.values.Set("keep_jobs_seconds", n*3600)
 			s.origins["keep_jobs_seconds"] = s.origins["keep_jobs"]
-			l.warn("keep_jobs", "old name, use keep_jobs_seconds: %d", int64(n)*3600)
+			l.warn("keep_jobs", "old name, use keep_jobs_seconds: %d", n*3600)
 		} else {
 			l.warn("keep_jobs", "ignored, keep_jobs_seconds is set as well")
 		}

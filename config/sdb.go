@@ -244,7 +244,7 @@ func (b *bounded) ReadFrom(from *os.File) (int64, error) {
 		}
 		_, _ = b.Write(buf[:got])
 		if err != nil {
-			return n, nil //nolint:nilerr // the end of a pipe
+			return n, nil // the end of a pipe
 		}
 	}
 }

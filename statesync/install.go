@@ -161,7 +161,7 @@ func (s *Store) stage(ctx context.Context, todo []prepared, j *journal) error {
 		if err := unix.Stat(p.dir, &st); err != nil {
 			return fmt.Errorf("stat root %s: %w", p.dir, err)
 		}
-		dev := uint64(st.Dev) //nolint:unconvert // types differ between machines
+		dev := uint64(st.Dev) //nolint:unconvert // by CPU
 		need[dev] += p.need
 		free, err := s.opts.room(p.dir)
 		if err != nil {

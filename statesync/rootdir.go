@@ -34,8 +34,8 @@ func openDir(path string) (*rootDir, error) {
 		_ = unix.Close(fd) // only opened
 		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return &rootDir{path: path, fd: fd, dev: uint64(st.Dev), lastFD: -1},
-		nil //nolint:unconvert // types differ between machines
+	return &rootDir{path: path, fd: fd, dev: uint64(st.Dev), lastFD: -1}, //nolint:unconvert // by CPU
+		nil
 }
 
 // sub opens a folder below r as one to work below.
@@ -150,8 +150,8 @@ type stat struct {
 
 func statusOf(st *unix.Stat_t) stat {
 	s := stat{
-		mode: st.Mode & modeBits, size: st.Size, dev: uint64(st.Dev),
-		ino:   st.Ino, //nolint:unconvert // types differ between machines
+		mode: st.Mode & modeBits, size: st.Size, dev: uint64(st.Dev), //nolint:unconvert // by CPU
+		ino:   st.Ino,
 		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), kind: other,
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -337,5 +337,5 @@ func room(path string) (uint64, error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	return st.Bavail * uint64(st.Bsize), nil //nolint:unconvert // types differ between machines
+	return st.Bavail * uint64(st.Bsize), nil
 }

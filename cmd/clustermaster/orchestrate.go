@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"clustermaster/config/settings"
 	"clustermaster/salt/mastergrains"
@@ -41,7 +40,7 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 func (r *process) stateFunctions() orchestrate.Functions {
 	o := r.opts
 	return statemodules.New(statemodules.Deps{
-		Minions: r.orders, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout,
+		Minions: r.orders, Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout,
 		Failhard: o.Failhard,
 		Runners:  orders.ForStates{Functions: r.functions},
 		Fire:     func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.hosted,

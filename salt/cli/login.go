@@ -37,7 +37,7 @@ var eauthTypes = []string{"auto", "file", "ldap", "pam", "rest", "sharedsecret"}
 const maxTokenFile = 4096
 
 // errNoLogin says that there are no credentials to try.
-var errNoLogin = errors.New("Authentication failed") //nolint:staticcheck // Salt's text
+var errNoLogin = errors.New("Authentication failed") // Salt's text
 
 // login makes the daemon's calls those of a user of external_auth, where the command line or a
 // saved token asks for it: with -a by name and password, or by the token that -T makes and saves; a

@@ -48,7 +48,7 @@ func (o *outputters) text(name string, r output.Result) (text string, known bool
 	if o.cmd == nil {
 		python, err := saltpython.Find(o.conf.PythonHost)
 		if err != nil {
-			return "", false, nil //nolint:nilerr // as if there were no such outputter
+			return "", false, nil // as if there were no such outputter
 		}
 		if o.err = o.start(python); o.err != nil {
 			return "", false, o.err
@@ -64,7 +64,7 @@ func (o *outputters) text(name string, r output.Result) (text string, known bool
 		return "", false, nil
 	}
 	if failed := reply.String("error"); failed != "" {
-		return "", true, fmt.Errorf("%s", failed) //nolint:err113 // the outputter's own words
+		return "", true, fmt.Errorf("%s", failed) // the outputter's own words
 	}
 	return reply.String("text"), true, nil
 }

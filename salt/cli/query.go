@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"clustermaster/config"
@@ -63,17 +62,6 @@ func Query(ctx context.Context, getenv func(string) string, dir string, to any, 
 		return warnings, fmt.Errorf("%s: more than one answer", fun)
 	}
 	return warnings, nil
-}
-
-// ConfigDir is the folder that commands read when none is named.
-func ConfigDir(dir string) string {
-	if dir != "" {
-		return dir
-	}
-	if env := os.Getenv("SALT_CONFIG_DIR"); env != "" {
-		return env
-	}
-	return "/etc/salt"
 }
 
 // KeyLists reads the ids of keys by state (minions, minions_pre, ...) from the running master. The

@@ -272,10 +272,10 @@ func compound(funs string, args []string, separator string) (names []string, gro
 	switch {
 	case len(names) > len(groups):
 		return nil, nil,
-			errors.New("Cannot execute compound command without defining all arguments.") //nolint:staticcheck // Salt's text
+			errors.New("Cannot execute compound command without defining all arguments.") // Salt's text
 	case len(names) < len(groups):
 		return nil, nil,
-			errors.New("Cannot execute compound command with more arguments than commands.") //nolint:staticcheck // Salt's text
+			errors.New("Cannot execute compound command with more arguments than commands.") // Salt's text
 	}
 	return names, groups, nil
 }

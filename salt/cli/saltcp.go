@@ -133,7 +133,7 @@ func loadFiles(paths []string) (value.Map, int, error) {
 		}
 		if info.IsDir() {
 			return nil, ExitFailed,
-				fmt.Errorf("%s is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.", path) //nolint:staticcheck // Salt's text
+				fmt.Errorf("%s is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.", path) // Salt's text
 		}
 		if !info.Mode().IsRegular() {
 			continue

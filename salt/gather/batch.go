@@ -214,7 +214,7 @@ func Having(ctx context.Context, m Master, job Publish, o Options, fun string) (
 
 // batchSize reads a number of minions or a percentage of n: rounded up below one, down above.
 func batchSize(spec string, n int) (int, error) {
-	bad := fmt.Errorf("Invalid batch specification %s: must be an integer or percentage string like '10' or '25%%'.", value.Repr(spec)) //nolint:staticcheck // Salt's text
+	bad := fmt.Errorf("Invalid batch specification %s: must be an integer or percentage string like '10' or '25%%'.", value.Repr(spec)) // Salt's text
 	if strings.Contains(spec, "%") {
 		percent, err := strconv.ParseFloat(strings.TrimSpace(strings.Trim(spec, "%")), 64)
 		if err != nil || math.IsNaN(percent) || math.IsInf(percent, 0) {

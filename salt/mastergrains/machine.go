@@ -21,9 +21,9 @@ func machineGrains() value.Map {
 	if unix.Sysinfo(&mem) == nil {
 		grains = append(grains,
 			value.Map{{Key: "mem_total",
-				Value: int64(uint64(mem.Totalram) * uint64(mem.Unit) >> 20)},
+				Value: int64(uint64(mem.Totalram) * uint64(mem.Unit) >> 20)}, //nolint:unconvert // by CPU
 				{Key: "swap_total",
-					Value: int64(uint64(mem.Totalswap) * uint64(mem.Unit) >> 20)}}...)
+					Value: int64(uint64(mem.Totalswap) * uint64(mem.Unit) >> 20)}}...) //nolint:unconvert // by CPU
 	}
 	if b, err := os.ReadFile("/etc/machine-id"); err == nil {
 		grains = append(grains, value.Pair{Key: "machine_id", Value: strings.TrimSpace(string(b))})

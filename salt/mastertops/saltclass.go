@@ -235,7 +235,7 @@ func (f folder) File(_ context.Context, _, path string) ([]byte, bool, error) {
 func walk(dir string, left *int, fn func(path string)) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil //nolint:nilerr // as os.walk does
+		return nil // as os.walk does
 	}
 	for _, e := range entries {
 		if *left--; *left < 0 {

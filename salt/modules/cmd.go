@@ -120,7 +120,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 		return ran{}, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0],
-		argv[1:]...) //nolint:gosec // templates of pillar_roots run commands, that is what this is for
+		argv[1:]...) // templates of pillar_roots run commands, that is what this is for
 	as, err := c.identity()
 	if err != nil {
 		return ran{}, err
@@ -237,7 +237,7 @@ func (c *call) masked(argv []string) ([]string, error) {
 	mask, err := strconv.ParseUint(strings.TrimPrefix(text(given), "0o"), 8, 12)
 	if err != nil {
 		return nil, fmt.Errorf("Invalid umask: '%s'",
-			text(given)) //nolint:staticcheck // Salt's text
+			text(given)) // Salt's text
 	}
 	return append([]string{"/bin/sh", "-c", fmt.Sprintf(`umask %04o && exec "$@"`, mask), "sh"},
 		argv...), nil
@@ -265,7 +265,7 @@ func (c *call) argv() ([]string, error) {
 	if info, err := os.Stat(shell); err != nil || !info.Mode().IsRegular() ||
 		info.Mode()&0o111 == 0 {
 		return nil, fmt.Errorf("The shell %s is not available",
-			shell) //nolint:staticcheck // Salt's text
+			shell) // Salt's text
 	}
 	if c.any("python_shell") == true {
 		return []string{shell, "-c", line}, nil

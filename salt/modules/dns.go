@@ -25,7 +25,7 @@ func dnsFunctions() []function {
 				found, err := net.DefaultResolver.LookupNetIP(ctx, network, c.text("host"))
 				if err != nil {
 					return "Unable to resolve " + c.text("host"),
-						nil //nolint:nilerr // Salt's answer
+						nil // Salt's answer
 				}
 				out := make([]any, len(found))
 				for i, a := range found {
@@ -47,7 +47,7 @@ func dnsFunctions() []function {
 			if hosts == "" {
 				b, err := os.ReadFile(c.text("hostsfile"))
 				if err != nil {
-					return "Error: hosts data was not found", nil //nolint:nilerr // Salt's answer
+					return "Error: hosts data was not found", nil // Salt's answer
 				}
 				hosts = string(b)
 			}

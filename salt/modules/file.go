@@ -272,7 +272,7 @@ func findFiles(ctx context.Context, c *call) (any, error) {
 	out := []any{}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // what cannot be read is not found
+			return nil // what cannot be read is not found
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

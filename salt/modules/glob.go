@@ -79,7 +79,7 @@ func namesLike(dir, part string) ([]string, error) {
 	}
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, nil //nolint:nilerr // as said
+		return nil, nil // as said
 	}
 	defer f.Close()
 	var out []string
@@ -97,7 +97,7 @@ func namesLike(dir, part string) ([]string, error) {
 			if errors.Is(err, io.EOF) {
 				return out, nil
 			}
-			return nil, nil //nolint:nilerr // not a folder
+			return nil, nil // not a folder
 		}
 	}
 }

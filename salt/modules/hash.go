@@ -3,8 +3,8 @@ package modules
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/md5"  //nolint:gosec // Salt's functions of that name
-	"crypto/sha1" //nolint:gosec // Salt's functions of that name
+	"crypto/md5"  // Salt's functions of that name
+	"crypto/sha1" // Salt's functions of that name
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -20,9 +20,9 @@ import (
 func newHash(name string) (hash.Hash, error) {
 	switch strings.ToLower(name) {
 	case "md5":
-		return md5.New(), nil //nolint:gosec // see above
+		return md5.New(), nil // see above
 	case "sha1":
-		return sha1.New(), nil //nolint:gosec // see above
+		return sha1.New(), nil // see above
 	case "sha224":
 		return sha256.New224(), nil
 	case "sha256", "":
@@ -177,9 +177,9 @@ func decodeBase64(b []byte) ([]byte, error) {
 	switch rest := len(letters) % 4; {
 	case rest == 1:
 		return nil,
-			fmt.Errorf("Invalid base64-encoded string: number of data characters (%d) cannot be 1 more than a multiple of 4", len(letters)) //nolint:staticcheck // Python's text
+			fmt.Errorf("Invalid base64-encoded string: number of data characters (%d) cannot be 1 more than a multiple of 4", len(letters)) // Python's text
 	case rest != 0 && !ended:
-		return nil, errors.New("Incorrect padding") //nolint:staticcheck // Python's text
+		return nil, errors.New("Incorrect padding") // Python's text
 	}
 	return base64.RawStdEncoding.DecodeString(string(letters))
 }

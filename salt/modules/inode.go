@@ -63,14 +63,14 @@ func lstat(p string) (value.Map, error) {
 	}
 	var st syscall.Stat_t
 	if err := syscall.Lstat(p, &st); err != nil {
-		return value.Map{}, nil //nolint:nilerr // Salt's answer
+		return value.Map{}, nil // Salt's answer
 	}
 	return value.Map{
 		{Key: "st_atime", Value: seconds(st.Atim)}, {Key: "st_ctime", Value: seconds(st.Ctim)},
 		{Key: "st_gid", Value: int64(st.Gid)}, {Key: "st_mode", Value: int64(st.Mode)},
 		{Key: "st_mtime", Value: seconds(st.Mtim)}, {Key: "st_nlink", Value: int64(st.Nlink)},
 		{Key: "st_size", Value: st.Size},
-		{Key: "st_uid", Value: int64(st.Uid)}, //nolint:unconvert // Nlink's type is the system's
+		{Key: "st_uid", Value: int64(st.Uid)},
 	}, nil
 }
 
@@ -114,12 +114,12 @@ func diskUsage(ctx context.Context, c *call) (any, error) {
 			return ctx.Err()
 		}
 		if err != nil || d.IsDir() {
-			return nil //nolint:nilerr // what cannot be read counts nothing
+			return nil // what cannot be read counts nothing
 		}
 		var st syscall.Stat_t
 		if err := syscall.Stat(p, &st); err != nil || st.Mode&syscall.S_IFMT == syscall.S_IFDIR ||
 			seen[st.Ino] {
-			return nil //nolint:nilerr // as above
+			return nil // as above
 		}
 		if len(seen) == maxInodes {
 			return fmt.Errorf("more than %d files below %s", maxInodes, c.text("path"))

@@ -75,7 +75,7 @@ func networkFunctions() []function {
 		{name: "network.interface_ip", params: []param{need("iface")},
 			run: func(_ context.Context, c *call) (any, error) {
 				if _, err := net.InterfaceByName(c.text("iface")); err != nil {
-					return absent(c.text("iface")), nil //nolint:nilerr // as in Salt
+					return absent(c.text("iface")), nil // as in Salt
 				}
 				for _, a := range interfaceAddrs(c.text("iface")) {
 					if a.Addr().Is4() {

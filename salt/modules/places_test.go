@@ -18,7 +18,7 @@ func TestRoutesOfIP(t *testing.T) {
 		`:`:                     "[] <nil>",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "ip"), []byte("#!/bin/sh\n"+script+"\n"),
-			0o755); err != nil { //nolint:gosec // it is to run
+			0o755); err != nil { // it is to run
 			t.Fatal(err)
 		}
 		c := &call{Modules: New(Deps{})}

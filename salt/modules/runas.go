@@ -32,7 +32,7 @@ func runAs(name, group string) (identity, error) {
 		u, err := user.Lookup(name)
 		if err != nil {
 			return identity{}, fmt.Errorf("User '%s' is not available",
-				name) //nolint:staticcheck // Salt's text
+				name) // Salt's text
 		}
 		if who.Uid, err = systemID(u.Uid); err != nil {
 			return identity{}, fmt.Errorf("run as %q: %w", name, err)
@@ -57,7 +57,7 @@ func runAs(name, group string) (identity, error) {
 		g, err := user.LookupGroup(group)
 		if err != nil {
 			return identity{}, fmt.Errorf("Group '%s' is not available",
-				group) //nolint:staticcheck // Salt's text
+				group) // Salt's text
 		}
 		if who.Gid, err = systemID(g.Gid); err != nil {
 			return identity{}, fmt.Errorf("run in group %q: %w", group, err)

@@ -35,7 +35,7 @@ func searchFunctions() []function {
 func readText(p string) (content string, found bool, err error) {
 	info, err := os.Stat(p)
 	if err != nil || info.IsDir() {
-		return "", false, nil //nolint:nilerr // Salt's answer
+		return "", false, nil // Salt's answer
 	}
 	b, err := readFile(p)
 	if errors.Is(err, fs.ErrPermission) {

@@ -399,11 +399,11 @@ func unify(ret value.Map, err error) (value.Map, error) {
 
 func malformed(ret value.Map) error {
 	if ret == nil {
-		return errors.New("Malformed state return. Data must be a dictionary type.") //nolint:staticcheck // Salt's text
+		return errors.New("Malformed state return. Data must be a dictionary type.") // Salt's text
 	}
 	changes, _ := ret.Get("changes")
 	if _, ok := changes.(value.Map); !ok {
-		return errors.New("'Changes' should be a dictionary.") //nolint:staticcheck // Salt's text
+		return errors.New("'Changes' should be a dictionary.") // Salt's text
 	}
 	var missing []string
 	for _, key := range []string{"name", "result", "changes", "comment"} {
@@ -413,7 +413,7 @@ func malformed(ret value.Map) error {
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("The following keys were not present in the state return: %s.",
-			strings.Join(missing, ", ")) //nolint:staticcheck // Salt's text
+			strings.Join(missing, ", ")) // Salt's text
 	}
 	return nil
 }

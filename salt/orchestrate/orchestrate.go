@@ -114,7 +114,7 @@ func (r *Request) tests(o Options) bool {
 }
 
 // ErrPillar is returned where a pillar with errors is no answer.
-var ErrPillar = errors.New("Pillar failed to render") //nolint:staticcheck // Salt's text
+var ErrPillar = errors.New("Pillar failed to render") // Salt's text
 
 // SLS runs SLS files. The result is a map from the tags of states to their returns, or a list of
 // texts that say what is wrong with the files.

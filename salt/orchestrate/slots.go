@@ -164,7 +164,7 @@ func shellTokens(text string) (tokens []string, err error) {
 			}
 		case c == '\\':
 			if i++; i == len(runes) {
-				return nil, errors.New("No escaped character") //nolint:staticcheck // Python's text
+				return nil, errors.New("No escaped character") // Python's text
 			}
 			token.WriteRune(runes[i])
 		case c == '\'' || c == '"':
@@ -172,7 +172,7 @@ func shellTokens(text string) (tokens []string, err error) {
 			for i++; ; i++ {
 				if i >= len(runes) {
 					return nil,
-						errors.New("No closing quotation") //nolint:staticcheck // Python's text
+						errors.New("No closing quotation") // Python's text
 				}
 				if runes[i] == c {
 					break

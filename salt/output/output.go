@@ -46,12 +46,6 @@ func Known(name string) bool {
 	return ok || name == "text"
 }
 
-// Names lists the outputters that a user may ask for, sorted.
-func Names() []string {
-	return []string{"highstate", "json", "key", "nested", "newline_values_only", "no_return",
-		"pprint", "quiet", "raw", "table", "txt", "yaml"}
-}
-
 // Choose is the outputter that a result goes through, by Salt's order: the user's, the result's,
 // highstate for --static state.*, nested.
 func (o Options) Choose(asked string) string {

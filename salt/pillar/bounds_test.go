@@ -184,7 +184,7 @@ func TestDecrypt(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		exec.Command("gpgconf", "--homedir", home, "--kill",
-			"all").Run() //nolint:errcheck // it may be gone
+			"all").Run() // it may be gone
 		os.RemoveAll(home)
 	})
 	gpg := func(in string, args ...string) string {

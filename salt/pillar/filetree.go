@@ -137,7 +137,7 @@ func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo)
 	self, err := os.Stat(dir)
 	if err != nil || len(above) > maxTreeDepth ||
 		slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
-		return value.Map{}, nil //nolint:nilerr // what cannot be read, or contains itself, is empty
+		return value.Map{}, nil // what cannot be read, or contains itself, is empty
 	}
 	above = append(slices.Clip(above), self)
 	entries, err := os.ReadDir(dir)

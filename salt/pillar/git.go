@@ -79,7 +79,7 @@ func (p *compilation) alone(ctx context.Context, files Files, roots Env) (value.
 
 // gitFiles are the folders of one environment: the first that has a file wins.
 type gitFiles struct {
-	ctx     context.Context //nolint:containedctx // of one compilation
+	ctx     context.Context // of one compilation
 	env     string
 	folders []GitFolder
 	err     error

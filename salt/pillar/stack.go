@@ -189,7 +189,7 @@ func stackFiles(item, id string) ([]string, error) {
 		return paths, err
 	}
 	if _, err := os.Lstat(item); err != nil {
-		return nil, nil //nolint:nilerr // as of a glob that matches nothing
+		return nil, nil // as of a glob that matches nothing
 	}
 	return []string{item}, nil
 }
@@ -243,7 +243,7 @@ func (t stackTemplates) File(_ context.Context, _, path string) ([]byte, bool, e
 		return nil, false, nil
 	}
 	text, err := smallfile.Read(filepath.Join(t.base, path), maxStackFile)
-	return text, err == nil, nil //nolint:nilerr // what cannot be read is not there
+	return text, err == nil, nil // what cannot be read is not there
 }
 
 // stackMerge lays b over a as the "__" in b says. Neither is written to.

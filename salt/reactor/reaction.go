@@ -28,7 +28,7 @@ type Call struct {
 }
 
 // errFormat is said of an empty or wrong `args`.
-var errFormat = errors.New("Incorrect argument format, check the Reactor System documentation for the correct format.") //nolint:staticcheck // Salt's text
+var errFormat = errors.New("Incorrect argument format, check the Reactor System documentation for the correct format.") // Salt's text
 
 // errNoFunction is said of an unknown function of the master.
 var errNoFunction = errors.New("function not available")

@@ -238,7 +238,7 @@ func (j *job) stage(ctx context.Context, s stage, val any) (any, error) {
 	switch s.name {
 	case "jinja":
 		if s.args != "" && s.args != "-s" {
-			return nil, fmt.Errorf("Unknown renderer option: %s", s.args) //nolint // Salt's text
+			return nil, fmt.Errorf("Unknown renderer option: %s", s.args) // Salt's text
 		}
 		return j.jinja(ctx, text)
 	case "yaml":

@@ -124,10 +124,10 @@ func Git(g GitRemotes) []Function {
 					return done, nil
 				case c.Given("branch") || c.Given("repo"):
 					return nil,
-						errors.New("Specified git branch/repo not found in ext_pillar config") //nolint:staticcheck // as Salt says it
+						errors.New("Specified git branch/repo not found in ext_pillar config") // as Salt says it
 				}
 				return nil,
-					errors.New("No git_pillar remotes are configured") //nolint:staticcheck // as Salt says it
+					errors.New("No git_pillar remotes are configured") // as Salt says it
 			},
 		},
 	}

@@ -43,7 +43,7 @@ func (r *Runner) find(fun string) (Function, error) {
 	if known && (others == nil || !others.Overrides(fun)) {
 		return native, nil
 	}
-	missing := fmt.Errorf("'%s' is not available.", fun) //nolint:staticcheck // Salt's text
+	missing := fmt.Errorf("'%s' is not available.", fun) // Salt's text
 	if others == nil {
 		return Function{}, missing
 	}

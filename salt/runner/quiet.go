@@ -61,7 +61,7 @@ func (r *Runner) Native(ctx context.Context, fun string, args []any, kwargs valu
 	error) {
 	f, ok := r.reg.Lookup(fun)
 	if !ok {
-		return nil, fmt.Errorf("'%s' is not available.", fun) //nolint:staticcheck // Salt's text
+		return nil, fmt.Errorf("'%s' is not available.", fun) // Salt's text
 	}
 	jid := r.deps.NewJID()
 	val, err := r.quietly(ctx, f, r.Tag(jid), jid, args, kwargs)

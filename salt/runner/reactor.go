@@ -26,7 +26,7 @@ type Reactors interface {
 }
 
 // errNoReactor is Salt's answer where the option reactor is not set.
-var errNoReactor = errors.New("Reactor system is not running.") //nolint:staticcheck // Salt's text
+var errNoReactor = errors.New("Reactor system is not running.") // Salt's text
 
 // ReactorFamily is the family reactor.
 func ReactorFamily(r Reactors) []Function {

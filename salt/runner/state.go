@@ -131,7 +131,7 @@ func Events(fire func(tag string, data value.Map)) []Function {
 				m, ok := value.Plain(c.Arg("data")).(value.Map)
 				if !ok {
 					return nil, fmt.Errorf("Dict object expected, not '%s'.",
-						value.Str(c.Arg("data"))) //nolint:staticcheck // Salt's text
+						value.Str(c.Arg("data"))) // Salt's text
 				}
 				data = m
 			}

@@ -244,7 +244,7 @@ func (e *Entry) times(m value.Map) error {
 		// Salt says that they don't go together, and runs the interval.
 	case len(kinds) > 1:
 		return fmt.Errorf(`Unable to use "%s" options together. Ignoring; keep one of them`,
-			strings.Join(kinds, `", "`)) //nolint:staticcheck // Salt's text
+			strings.Join(kinds, `", "`)) // Salt's text
 	}
 	e.RunOnStart = interval
 	if v, ok := m.Get("run_on_start"); ok {
@@ -266,7 +266,7 @@ func (e *Entry) moments(m value.Map) (err error) {
 		c, err := parseCron(value.Str(v))
 		if err != nil {
 			return fmt.Errorf("Invalid cron string. Ignoring job %s; %s: %w", e.Name, value.Repr(v),
-				err) //nolint:staticcheck // Salt's text
+				err) // Salt's text
 		}
 		e.cron = &c
 	}
@@ -277,7 +277,7 @@ func (e *Entry) moments(m value.Map) (err error) {
 		}
 		if e.once, err = strptime(value.Str(v), form); err != nil {
 			return fmt.Errorf("Date string could not be parsed: %s, %s. Ignoring job %s; %w",
-				value.Str(v), form, e.Name, err) //nolint:staticcheck // Salt's text
+				value.Str(v), form, e.Name, err) // Salt's text
 		}
 	}
 	if v, ok := m.Get("when"); ok {
@@ -300,12 +300,12 @@ func (e *Entry) moment(key string, v any) (*when, error) {
 	text, ok := v.(string)
 	if !ok {
 		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s; write it in quotes",
-			value.Str(v), key, e.Name) //nolint:staticcheck // Salt's text
+			value.Str(v), key, e.Name) // Salt's text
 	}
 	w, err := parseWhen(text)
 	if err != nil {
 		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s: %w", text, key,
-			e.Name, err) //nolint:staticcheck // Salt's text
+			e.Name, err) // Salt's text
 	}
 	return &w, nil
 }

@@ -47,7 +47,7 @@ func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (value.Map, er
 	}
 	if !asked {
 		return nil,
-			errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
+			errors.New("Missing required argument text.") // Salt's text
 	}
 	failed, fine := value.Map{}, value.Map{} // key to the text of what is wrong, or of its type
 	for _, t := range pillarTypes {

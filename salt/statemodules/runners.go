@@ -162,7 +162,7 @@ type parallel struct {
 }
 
 // errRunners is the comment of a state without runners.
-var errRunners = errors.New("The runners parameter must be a string or dict.") //nolint:staticcheck // Salt's text
+var errRunners = errors.New("The runners parameter must be a string or dict.") // Salt's text
 
 // parallelOrders reads the parameter runners: a name, or id to a list of maps with name and kwarg.
 func parallelOrders(c orchestrate.Call) ([]parallel, error) {

@@ -156,7 +156,7 @@ func (p *prepared) Takes(_ bool, fun, param string) bool {
 // Check implements Runners.
 func (p *prepared) Check(o Order) (Order, error) {
 	if _, ok := p.functions(o.Fun); !ok {
-		return o, fmt.Errorf("'%s' is not available.", o.Fun) //nolint:staticcheck // Salt's text
+		return o, fmt.Errorf("'%s' is not available.", o.Fun) // Salt's text
 	}
 	return o, nil
 }

@@ -90,7 +90,7 @@ func truthWord(data value.Map) (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("Failed parsing boolean value: %s",
-		value.Str(v)) //nolint:staticcheck // Salt's text
+		value.Str(v)) // Salt's text
 }
 
 // shown is the output without what the command said of itself: its last line, of which Salt leaves

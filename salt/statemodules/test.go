@@ -95,7 +95,7 @@ func testConfigurable(_ context.Context, c orchestrate.Call) (value.Map, error) 
 		ret = ret.Set("warnings", w)
 	default:
 		return nil,
-			errors.New("You have specified the state option 'warnings' with invalid arguments. It must be a string or a list of strings") //nolint:staticcheck // Salt's text
+			errors.New("You have specified the state option 'warnings' with invalid arguments. It must be a string or a list of strings") // Salt's text
 	}
 	if !c.Test {
 		return ret, nil
@@ -128,7 +128,7 @@ func choice(v any, wrong string) (bool, error) {
 func testNotification(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	if !value.Truth(c.Arg("text")) {
 		return nil,
-			errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
+			errors.New("Missing required argument text.") // Salt's text
 	}
 	return orchestrate.Return(c.Name, nil, true, c.Arg("text")), nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrSyntax refuses a runner or wheel function whose name is not module.function, with Salt's text.
-var ErrSyntax = errors.New("A command invocation error occurred: Check syntax.") //nolint:staticcheck // Salt's text
+var ErrSyntax = errors.New("A command invocation error occurred: Check syntax.") // Salt's text
 
 // anybody is the name of the entry that stands in where no other matches.
 const anybody = "*"

@@ -40,7 +40,7 @@ func (s *Server) Look(ctx context.Context) (Changes, error) {
 		for _, root := range env.Roots {
 			err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 				if err != nil {
-					return nil //nolint:nilerr // what cannot be read is not served
+					return nil // what cannot be read is not served
 				}
 				if d.IsDir() && d.Name() == StagingDir {
 					return filepath.SkipDir

@@ -67,7 +67,7 @@ func (s *Server) sum(ctx context.Context, f found) (string, error) {
 	after, err := file.Stat()
 	if err != nil || !after.ModTime().Equal(info.ModTime()) || after.Size() != info.Size() ||
 		time.Since(info.ModTime()) < settled {
-		return sum, nil //nolint:nilerr // what was read is what it was; only not worth keeping
+		return sum, nil // what was read is what it was; only not worth keeping
 	}
 	s.hashMu.Lock()
 	defer s.hashMu.Unlock()

@@ -15,7 +15,8 @@ func stat(info fs.FileInfo) []any {
 			info.Size(), info.ModTime().Unix(), info.ModTime().Unix(), info.ModTime().Unix()}
 	}
 	return []any{
-		int64(st.Mode), uint64(st.Ino), uint64(st.Dev), uint64(st.Nlink), int64(st.Uid),
+		int64(st.Mode), uint64(st.Ino), uint64(st.Dev), uint64(st.Nlink), //nolint:unconvert // by CPU
+		int64(st.Uid),
 		int64(st.Gid), st.Size,
 		st.Atim.Sec, st.Mtim.Sec, st.Ctim.Sec,
 	}

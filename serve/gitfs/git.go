@@ -200,7 +200,7 @@ func (p *program) do(ctx context.Context, r run) ([]byte, error) {
 // command makes the process: a session of its own, without a terminal.
 func (p *program) command(ctx context.Context, r run) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.path,
-		r.args...) //nolint:gosec // git, with arguments that were checked
+		r.args...) // git, with arguments that were checked
 	cmd.Dir, cmd.Env = r.dir, p.environment(r.remote, r.conf...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -49,7 +49,7 @@ type Master struct {
 	trackers sync.WaitGroup
 	slots    chan struct{} // bounds the trackers
 	stop     context.CancelFunc
-	stopped  context.Context //nolint:containedctx // ends the trackers, which outlive the call that started them
+	stopped  context.Context // ends the trackers, which outlive the call that started them
 }
 
 // Request is one request as it came.

@@ -246,7 +246,7 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 // peerTarget reports whether a target finds no more minions by patterns on pillar than by exact
 // values: a minion must not guess its way through another's pillar.
 func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool, error) {
-	exact := tgtType
+	var exact string
 	switch tgtType {
 	case "pillar", "pillar_pcre":
 		exact = "pillar_exact"

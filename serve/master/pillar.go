@@ -27,7 +27,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	}
 	grains, err := raw.Map()
 	if err != nil {
-		return wrap(false), nil //nolint:nilerr // the reply says it
+		return wrap(false), nil // the reply says it
 	}
 	grains = grains.Set("id", c.ID)
 	if m.opts.MinionDataCache {

@@ -311,7 +311,7 @@ func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
 	raw, _ := c.Load.Get("load")
 	v, err := raw.Unpack()
 	if err != nil {
-		return nil, nil //nolint:nilerr // not a syndic's load: nothing happens, as in Salt
+		return nil, nil // not a syndic's load: nothing happens, as in Salt
 	}
 	list, ok := v.([]any)
 	if !ok {

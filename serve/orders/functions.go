@@ -24,7 +24,7 @@ type Functions struct {
 	Runners, Wheels *runner.Runner
 
 	// Life is the context of calls that go on after their caller has left.
-	Life   context.Context //nolint:containedctx // see above
+	Life   context.Context // see above
 	NewJID func() string
 	User   string // the option user, for calls of templates and of this master itself
 }

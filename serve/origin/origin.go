@@ -31,7 +31,7 @@ func Of(ctx context.Context) (Origin, bool) {
 
 // Hand returns life with the origin of ctx: for what goes on after ctx has ended.
 func Hand(life,
-	ctx context.Context) context.Context { //nolint:revive // the one that it is made from comes first
+	ctx context.Context) context.Context { // the one that it is made from comes first
 	if o, ok := Of(ctx); ok {
 		return With(life, o)
 	}

@@ -252,7 +252,7 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("grains of %s: %v %v", id, g, err)
 		}
 	}
-	if keys, failed, err = c.Migrate(ctx, dir, "jobs/ab", true); err != nil ||
+	if keys, _, err = c.Migrate(ctx, dir, "jobs/ab", true); err != nil ||
 		keys["jobs/ab/cd"] != 1 {
 		t.Error(keys, err)
 	}

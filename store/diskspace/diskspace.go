@@ -101,7 +101,7 @@ func space(dir string) (free, total uint64, err error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	size := uint64(st.Bsize) //nolint:unconvert // types differ between machines
+	size := uint64(st.Bsize)
 	return st.Bavail * size, st.Blocks * size, nil
 }
 

@@ -39,8 +39,6 @@ type member struct {
 	relay *relay // nil for one that is directly connected
 }
 
-func (m *member) String() string { return m.ID }
-
 // quick are options that make a test's minion lose no time where Salt's defaults spread load.
 const quick = "recon_default: 500\nrecon_max: 1500\nrecon_randomize: True\nauth_timeout: 5\nrandom_reauth_delay: 1\nmultiprocessing: False\n"
 

@@ -266,7 +266,7 @@ func testForeignGreeting(t *testing.T, m *subject) {
 }
 
 func isTimeout(err error) bool {
-	n, ok := err.(net.Error) //nolint:errorlint // as io.Copy returns it
+	n, ok := err.(net.Error) // as io.Copy returns it
 	return ok && n.Timeout()
 }
 

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -121,12 +120,6 @@ func (m *Minion) Errors(t testing.TB, offset int64) []string {
 	t.Helper()
 	lines := complaint.FindAllString(m.LogSince(t, offset), -1)
 	return slices.DeleteFunc(lines, func(s string) bool { return strings.Contains(s, "[asyncio ") })
-}
-
-// HasKey tells whether the minion has made its key pair.
-func (m *Minion) HasKey() bool {
-	b, err := os.ReadFile(filepath.Join(m.Dir, "pki", "minion.pub"))
-	return err == nil && bytes.Contains(b, []byte("PUBLIC KEY"))
 }
 
 // WaitFor waits until the log from an offset on holds a text.

@@ -470,7 +470,7 @@ func testBigFile(t *testing.T, c *Cluster, big []byte) {
 			}
 			found := fmt.Errorf("nothing below %s", cached)
 			filepath.WalkDir(cached, func(path string, d os.DirEntry,
-				err error) error { //nolint:errcheck // it is looked at again
+				err error) error { // it is looked at again
 				if err == nil && !d.IsDir() && strings.Contains(path, "big.bin") {
 					found = nil
 				}

@@ -109,7 +109,7 @@ func (o *group) disk() (usage, error) {
 	for _, m := range o.masters {
 		err := filepath.WalkDir(m.dir, func(_ string, d fs.DirEntry, err error) error {
 			if err != nil {
-				return nil //nolint:nilerr // a file may go meanwhile
+				return nil // a file may go meanwhile
 			}
 			if info, err := d.Info(); err == nil {
 				sum.files++

@@ -69,7 +69,7 @@ type fleet struct {
 	most  time.Duration    // that a step may take; 0: as long as it needs
 	// those to come fetch no pillar, so the master knows no grains of theirs
 	bare  bool
-	run   context.Context    //nolint:containedctx // the life of all minions, which grow starts and stop ends
+	run   context.Context    // the life of all minions, which grow starts and stop ends
 	end   context.CancelFunc // of run
 	lives sync.WaitGroup
 }

@@ -113,7 +113,7 @@ func (w *joining) join(ctx context.Context) error {
 	roots, ring = begun, begun
 	err = w.until(ctx, func(v clusterView) (bool, error) {
 		if m.ended() {
-			return false, fmt.Errorf("%s ended (%v); its output is %s", m.id, m.err,
+			return false, fmt.Errorf("%s ended (%v); its output is %s", m.id, m.err, //nolint:errorlint // nil after exit 0
 				filepath.Join(m.dir, "out"))
 		}
 		if had.blobs == 0 && !slices.Contains(v.members, m.id) {
@@ -127,7 +127,7 @@ func (w *joining) join(ctx context.Context) error {
 		}
 		f, err := m.figures(ctx)
 		if err != nil { // it doesn't answer yet
-			return false, nil //nolint:nilerr // its end is noticed above
+			return false, nil // its end is noticed above
 		}
 		if f.blobs > had.blobs {
 			rootsEnd = time.Now()

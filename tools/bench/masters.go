@@ -287,7 +287,7 @@ func (m *masterProcess) await(ctx context.Context,
 	defer cancel()
 	for !ready(ctx, m) {
 		if m.ended() {
-			return fmt.Errorf("%s ended at its start (%v); its output is %s", m.id, m.err,
+			return fmt.Errorf("%s ended at its start (%v); its output is %s", m.id, m.err, //nolint:errorlint // nil after exit 0
 				filepath.Join(m.dir, "out"))
 		}
 		if !sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) {

@@ -178,7 +178,7 @@ func thisMachine() Machine {
 	}
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) == nil {
-		m.MemoryMB = int64(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+		m.MemoryMB = int64(uint64(info.Totalram) * uint64(info.Unit) >> 20) //nolint:unconvert // by CPU
 	}
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {
 		defer f.Close()

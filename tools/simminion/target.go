@@ -55,7 +55,7 @@ func (o own) Ask(_ context.Context, q target.Question, fn func(string, target.Hi
 	}
 	pillar, err := value.UnpackMap(o.Pillar())
 	if err != nil {
-		return "the minion has no pillar yet", nil //nolint:nilerr // then nothing of it matches
+		return "the minion has no pillar yet", nil // then nothing of it matches
 	}
 	fn(o.cfg.ID, j.Minion(true, pillar))
 	return "", nil

@@ -2,8 +2,8 @@
 package hashtype
 
 import (
-	"crypto/md5"  //nolint:gosec // hash_type is the operator's choice
-	"crypto/sha1" //nolint:gosec // hash_type is the operator's choice
+	"crypto/md5"  // hash_type is the operator's choice
+	"crypto/sha1" // hash_type is the operator's choice
 	"crypto/sha256"
 	"crypto/sha512"
 	"fmt"
