@@ -12,6 +12,7 @@
 #   make release   archives, packages, SBOMs, checksums and their signature in dist/release; RELEASE_KEY=PATH of an ssh key
 #   make reproduce  builds a release twice and compares the bytes
 #   make test-containers  tries the image's steps and entry point in a Debian root of its own; needs root
+#   make salt-suite  Salt's own tests against our master and against Salt's; ONLY=integration/cli/test_salt_key.py some
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
 #   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
 #   make references  the pages of docs/ that are made of the code
@@ -45,7 +46,7 @@ PROCESSES := e2e commands conformance faults
 # Measures the wall clock, so nothing runs beside it.
 SERIAL := failover
 
-.PHONY: build test-containers release reproduce packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz lint style vet staticcheck govulncheck generate venvs install-tests clean
+.PHONY: build test-containers release reproduce packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz salt-suite lint style vet staticcheck govulncheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
@@ -117,6 +118,13 @@ staticcheck:
 
 govulncheck:
 	@tools/scripts/govulncheck.sh $(GOVULNCHECK)
+
+SALT_SUITE = test/saltsuite/referee $(addprefix --only ,$(ONLY))
+salt-suite: build
+	@mkdir -p .build/saltsuite && rm -f .build/saltsuite/ours.json .build/saltsuite/salts.json
+	@$(SALT_SUITE) --bin bin --json .build/saltsuite/ours.json
+	@$(SALT_SUITE) --peer --json .build/saltsuite/salts.json
+	@test/saltsuite/referee --compare .build/saltsuite/ours.json .build/saltsuite/salts.json
 
 FUZZTIME ?= 60s
 fuzz:

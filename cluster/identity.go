@@ -49,6 +49,12 @@ func loadIdentity(dir, id string) (identity, error) {
 		return have, nil
 	}
 	if _, err := os.Stat(filepath.Join(dir, "raft", "raft.db")); err == nil {
+		// Another master may have begun in this directory since the first look.
+		if found, err := readJSON(path, &have); err == nil && found && have.ID == id {
+			return have, nil
+		} else if err == nil && found {
+			return identity{}, foreign(dir, have.ID, id)
+		}
 		return identity{},
 			fmt.Errorf("data directory %s has a raft log but no %s: put that file back, or move the directory to another place to join as a new member", dir, identityFile)
 	}

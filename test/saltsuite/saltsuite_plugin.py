@@ -1,0 +1,198 @@
+"""A pytest plugin: Salt's own tests against a master that isn't Salt's.
+
+What it does: keeps all helper servers of salt-factories on 127.0.0.1, leaves
+out what exclude.txt names, writes each test's outcome as a line of JSON, waits
+while the file that SALTSUITE_QUIET names exists, and, for our master, rewrites each master's config file
+as it is written (options that it refuses by design, the ones it needs).
+"""
+
+import fnmatch
+import json
+import os
+import sys
+import time
+
+import pytest
+from pytestshellutils.utils import ports
+
+SLOW = float(os.environ.get("SALTSUITE_SLOW", "3"))
+OURS = os.environ.get("SALTSUITE_SIDE") == "ours"
+RESULTS = os.environ.get("SALTSUITE_RESULTS")
+EXCLUDE = os.environ.get("SALTSUITE_EXCLUDE")
+
+# What our master refuses at its start. Salt's fixtures set these on every master; hardly a test is
+# about them.
+DROP = (
+    "engines", "engines_dirs", "event_return", "ext_job_cache",
+    "enable_ssh_minions", "returner_dirs", "log_handlers_dirs",
+)
+# No secret of anybody: the masters of a test live on loopback for a minute.
+CLUSTER_SECRET = "a-secret-of-the-referee-for-loopback-only"
+
+
+def our_config(config):
+    """Changes a master's config in place into one that our master takes."""
+    for name in DROP:
+        config.pop(name, None)
+    # Salt's and the suite's own Python runs beside our master.
+    config.setdefault("python_host", sys.executable)
+    # Ports that Salt's master hasn't: by default the same for all masters of an address.
+    for name in ("health_listen", "metrics_listen"):
+        config[name] = f"127.0.0.1:{ports.get_unused_localhost_port()}"
+    # Salt's own clients (LocalClient, RunnerClient, get_event) need it.
+    config["enable_clear_commands"] = True
+    if config.get("cluster_id") and len(config.get("cluster_secret") or "") < 16:
+        config["cluster_secret"] = CLUSTER_SECRET
+
+
+def pytest_configure(config):
+    import saltfactories.bases as bases
+    import saltfactories.daemons.master as master
+    import saltfactories.manager as manager
+    import saltfactories.plugins.log_server as log_server
+
+    start = log_server.LogServer.start
+
+    def start_on_loopback(self):
+        self.log_host = "127.0.0.1"
+        start(self)
+
+    log_server.LogServer.start = start_on_loopback
+
+    # Salt asks PAM with a Python that may not have what it needs; the venv's has.
+    common = manager.FactoriesManager.final_common_config_tweaks
+
+    def with_python(self, config, role):
+        common(self, config, role)
+        if role == "master" and not OURS:
+            config.setdefault("auth.pam.python", sys.executable)
+
+    manager.FactoriesManager.final_common_config_tweaks = with_python
+
+    import saltfactories.plugins.event_listener as event_listener
+
+    listen = event_listener.EventListener.__attrs_post_init__
+
+    def listen_on_loopback(self):
+        self.host, self.address = "127.0.0.1", f"tcp://127.0.0.1:{self.port}"
+        listen(self)
+
+    event_listener.EventListener.__attrs_post_init__ = listen_on_loopback
+
+    # A busy machine is slow; that is nobody's failure. What a command itself
+    # is told (--timeout) stays Salt's, only the test waits longer for it.
+    slow = SLOW
+    bases.SALT_TIMEOUT_FLAG_INCREASE *= 2 * slow
+    post_init = manager.FactoriesManager.__attrs_post_init__
+
+    def more_time(self):
+        post_init(self)
+        self.start_timeout *= slow
+
+    manager.FactoriesManager.__attrs_post_init__ = more_time
+    if not OURS:
+        return
+    write = bases.SaltDaemon.write_config.__func__
+
+    @classmethod
+    def write_config(cls, config):
+        if issubclass(cls, master.SaltMaster):
+            our_config(config)
+        return write(cls, config)
+
+    bases.SaltDaemon.write_config = write_config
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session):
+    if OURS:
+        # Salt's tests clean up by deleting key files, which to our master are
+        # but an export: it is told with its own salt-key too.
+        registry = pytest.helpers._registry
+        original = registry["remove_stale_minion_key"]
+
+        def remove_stale_minion_key(master, minion_id):
+            original(master, minion_id)
+            if master.is_running():
+                master.salt_key_cli().run("-y", "-d", minion_id)
+
+        registry["remove_stale_minion_key"] = remove_stale_minion_key
+    # Outside a box no test makes users of the system: where tests sign in with
+    # the back end "auto", a name is enough.
+    if os.environ.get("SALTSUITE_BOX"):
+        return
+    from tests.support.pytest.helpers import TestAccount
+
+    TestAccount.__enter__ = lambda self: self
+    TestAccount.__exit__ = lambda self, *args: None
+
+
+def excluded():
+    rules = []
+    if EXCLUDE:
+        with open(EXCLUDE, encoding="utf-8") as f:
+            for line in f:
+                line = line.split("  #")[0].strip()
+                if line and not line.startswith("#"):
+                    rules.append(line)
+    return rules
+
+
+def matches(nodeid, rule):
+    name = nodeid.removeprefix("tests/pytests/")
+    # Square brackets of parameters are no sets of characters here.
+    rule = rule.replace("[", "[[]")
+    return any(fnmatch.fnmatchcase(name, rule + end) for end in ("", "::*", "[[]*", "/*"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    rules = excluded()
+    only = [r for r in os.environ.get("SALTSUITE_ONLY", "").split("\n") if r]
+    keep, gone = [], []
+    for item in items:
+        out = any(matches(item.nodeid, r) for r in rules)
+        if only:
+            out = out or not any(matches(item.nodeid, r) for r in only)
+        (gone if out else keep).append(item)
+    items[:] = keep
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+    for item in keep:
+        marks = [m for m in item.iter_markers() if m.name in ("timeout", "timeout_unless_on_windows") and m.args]
+        if marks:
+            kwargs = {**({"func_only": True} if marks[0].name != "timeout" else {}), **marks[0].kwargs}
+            item.add_marker(pytest.mark.timeout(marks[0].args[0] * SLOW, **kwargs), append=False)
+        elif "/scenarios/" not in item.nodeid:
+            # What Salt's conftest gives to all others.
+            item.add_marker(pytest.mark.timeout(90 * SLOW, func_only=True), append=False)
+    emit({"collected": [i.nodeid for i in keep]})
+
+
+def emit(row):
+    if RESULTS:
+        with open(RESULTS, "a", encoding="utf-8") as f:
+            f.write(json.dumps(row) + "\n")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logstart(nodeid, location):
+    while os.path.exists(os.environ.get("SALTSUITE_QUIET", "/nonexistent")):
+        time.sleep(5)
+    emit({"start": nodeid, "at": time.time()})
+
+
+def pytest_runtest_logreport(report):
+    row = {"test": report.nodeid, "when": report.when, "outcome": report.outcome, "seconds": round(report.duration, 2)}
+    if hasattr(report, "wasxfail"):
+        row["xfail"] = True
+    if report.outcome == "failed":
+        row["text"] = str(report.longrepr)[-6000:]
+    elif report.outcome == "skipped":
+        row["text"] = str(report.longrepr)[-300:]
+    emit(row)
+
+
+def pytest_collectreport(report):
+    if report.failed:
+        emit({"broken": report.nodeid, "text": str(report.longrepr)[-3000:]})
