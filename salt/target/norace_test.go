@@ -7,9 +7,6 @@ import (
 	"testing"
 )
 
-// slower is by how much the race detector slows this package down.
-const slower = 1
-
 // TestNotCostly: what sites do is no matter of limits.
 func TestNotCostly(t *testing.T) {
 	t.Parallel()
