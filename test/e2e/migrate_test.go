@@ -116,9 +116,7 @@ func (p *pinger) answer(t *testing.T, after string) {
 // The minion keeps its key and is not restarted.
 func TestMigration(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("CLUSTERMASTER_LONG") == "" {
-		t.Skip("takes minutes; run make test-long")
-	}
+	long(t)
 	for _, release := range Releases {
 		t.Run(release, func(t *testing.T) { migrate(t, release) })
 	}

@@ -144,9 +144,7 @@ func (a *saltAPI) events(t *testing.T) <-chan string {
 // TestSaltAPI runs Salt's own salt-api beside masters of a cluster: logins, calls of every client,
 // the stream of events and a web hook, and the same again once a master is dead.
 func TestSaltAPI(t *testing.T) {
-	if os.Getenv("CLUSTERMASTER_LONG") == "" {
-		t.Skip("takes minutes; run make test-long")
-	}
+	long(t)
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})
 	for _, m := range c.Masters {
