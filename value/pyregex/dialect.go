@@ -1,7 +1,10 @@
 package pyregex
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,6 +15,8 @@ const refused = "("
 var (
 	// openRepeat is a repeat without a lower bound, which .NET takes for text.
 	openRepeat = regexp.MustCompile(`^\{,([0-9]*)\}`)
+	repeats    = regexp.MustCompile(`^(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\}|\{,[0-9]*\})`)
+	anchors    = regexp.MustCompile(`^(?:[$^]|\\[AbBZ])$`)
 	// groups are the forms of groups that both have, and the flags that mean the same to both.
 	groups = regexp.MustCompile(`^\(\?(?:[:=!#>(]|<[=!]|[imsxu]*(?:-[imsx]+)?[:)])`)
 	named  = regexp.MustCompile(`^\(\?P<([A-Za-z_][A-Za-z0-9_]*)>`)
@@ -31,11 +36,18 @@ const (
 // take, is refused.
 func dialect(p string) string {
 	var b strings.Builder
+	var so groupsSoFar
+	anchor := false // what comes before is one, which Python does not repeat
 	for i := 0; i < len(p); {
+		if anchor && repeats.MatchString(p[i:]) {
+			return refused
+		}
 		text, n := p[i:i+1], 1
 		switch p[i] {
 		case '\\':
-			text, n = escaped(p[i:], escapes)
+			if text, n = so.number(p[i:]); n == 0 {
+				text, n = escaped(p[i:], escapes)
+			}
 		case '[':
 			text, n = classOf(p[i:])
 		case '{':
@@ -46,14 +58,108 @@ func dialect(p string) string {
 			if strings.HasPrefix(p[i:], "(?") {
 				text, n = opened(p[i:])
 			}
+			so.open(p[i : i+n])
+		case ')':
+			so.close()
 		}
-		if n == 0 {
+		if n <= 0 {
 			return refused
 		}
 		b.WriteString(text)
+		if text != "" {
+			anchor = anchors.MatchString(p[i : i+n])
+		}
 		i += n
 	}
 	return b.String()
+}
+
+// groupsSoFar are the groups to the left of a place in an expression. Python numbers them all in
+// their order, regexp2 those without a name first.
+type groupsSoFar struct {
+	refs    []string // how regexp2 refers to each group
+	unnamed int
+	nested  []int // what is open: a number of refs, 0 for a group that is not one of them
+}
+
+// open notes the beginning of a group, as Python writes it.
+func (g *groupsSoFar) open(text string) {
+	switch m := named.FindStringSubmatch(text); {
+	case text == "(":
+		g.unnamed++
+		g.refs = append(g.refs, `(?:\`+strconv.Itoa(g.unnamed)+")")
+	case m != nil:
+		g.refs = append(g.refs, `\k<`+m[1]+">")
+	case strings.HasSuffix(text, ")") || text == "": // flags, a reference, a comment
+		return
+	default:
+		g.nested = append(g.nested, 0)
+		return
+	}
+	g.nested = append(g.nested, len(g.refs))
+}
+
+func (g *groupsSoFar) close() {
+	if len(g.nested) > 0 {
+		g.nested = g.nested[:len(g.nested)-1]
+	}
+}
+
+// number writes the escape of a backslash and digits at the start of s, of n bytes: a letter by its
+// octal number, or a reference. n is 0 if s begins with no such escape, and below 0 if Python
+// refuses it, as a reference to a group that is open or has not begun.
+func (g *groupsSoFar) number(s string) (text string, n int) {
+	if len(s) < 2 || s[1] < '0' || s[1] > '9' {
+		return "", 0
+	}
+	if text, n := octal(s); n != 0 {
+		return text, n
+	}
+	n = 2
+	if len(s) > 2 && s[2] >= '0' && s[2] <= '9' {
+		n = 3
+	}
+	ref, _ := strconv.Atoi(s[1:n])
+	if ref > len(g.refs) || slices.Contains(g.nested, ref) {
+		return "", -1
+	}
+	return g.refs[ref-1], n
+}
+
+// octal writes a letter by its octal number: a zero and up to two digits, or three digits.
+func octal(s string) (text string, n int) {
+	end := 1
+	for end < len(s) && end < 4 && s[end] >= '0' && s[end] <= '7' {
+		end++
+	}
+	if end == 1 || s[1] != '0' && end < 4 {
+		return "", 0
+	}
+	return letter(s[1:end], end)
+}
+
+// numberInClass is number in a class, where one to three octal digits are a letter.
+func numberInClass(s string) (text string, n int) {
+	end := 1
+	for end < len(s) && end < 4 && s[end] >= '0' && s[end] <= '7' {
+		end++
+	}
+	if end == 1 {
+		if len(s) > 1 && (s[1] == '8' || s[1] == '9') {
+			return "", -1
+		}
+		return "", 0
+	}
+	return letter(s[1:end], end)
+}
+
+// letter writes the letter of an octal number; n is below 0 if it is none of a byte's.
+func letter(digits string, length int) (text string, n int) {
+	v, _ := strconv.ParseUint(digits, 8, 16)
+	if v > 0o377 {
+		return "", -1
+	}
+	return fmt.Sprintf(`\x%02x`, v), length
 }
 
 // opened writes the beginning of a special group at the start of s, of n bytes; 0 if Python refuses
@@ -121,8 +227,11 @@ func classOf(s string) (text string, n int) {
 			b.WriteString(`\` + string(c))
 			i++
 		case c == '\\':
-			text, n := escaped(s[i:], classEscapes)
+			text, n := numberInClass(s[i:])
 			if n == 0 {
+				text, n = escaped(s[i:], classEscapes)
+			}
+			if n <= 0 {
 				return "", 0
 			}
 			b.WriteString(text)

@@ -13,6 +13,7 @@ package pyregex
 import (
 	"errors"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/dlclark/regexp2"
@@ -65,6 +66,12 @@ func compile(b *Budget, before, expr, after string) (test func(string) bool, ok 
 
 // backtrack compiles with regexp2, which can do all that Python can.
 func backtrack(b *Budget, before, expr, after string) (test func(string) bool, ok bool) {
+	// ")|.*(" is whole only between our parentheses; Python refuses it.
+	if strings.Contains(expr, ")") {
+		if _, err := regexp2.Compile(dialect(expr), regexp2.None); err != nil {
+			return nil, false
+		}
+	}
 	try, err := patient(b, before+dialect(expr)+after, regexp2.None)
 	if err != nil {
 		return nil, false
