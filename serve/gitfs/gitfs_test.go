@@ -225,6 +225,71 @@ func TestForcePushDeleteAndRestart(t *testing.T) {
 	}
 }
 
+// TestWorkThatIsCutShort gives commits up at any moment of their being checked and kept, as the
+// leader does with slow masters once a majority holds them: the next try finds no lock in its way.
+func TestWorkThatIsCutShort(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.commit("first")
+	s, _ := open(t, Options{}, "file://"+r.dir)
+	m := s.mirrors[s.keys[0]]
+	for i := range 120 {
+		id := r.commit(fmt.Sprintf("commit %d", i))
+		if _, err := m.fetch(t.Context(), m.remote); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
+		err := m.keep(ctx, []string{id})
+		cancel()
+		if err != nil {
+			err = m.keep(t.Context(), []string{id})
+		}
+		if err != nil {
+			t.Fatalf("after try %d was cut short: %v", i, err)
+		}
+	}
+}
+
+// TestLocksOfRunsThatAreGone puts locks into a mirror that git leaves when it is killed.
+func TestLocksOfRunsThatAreGone(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write(map[string]string{"a": "1"})
+	r.commit("first")
+	s, _ := open(t, Options{}, "file://"+r.dir)
+	s.all(t)
+	m := s.mirrors[s.keys[0]]
+	r.write(map[string]string{"a": "2"})
+	id := r.commit("second")
+	leave := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			full := filepath.Join(m.dir, name+".lock")
+			if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(full, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.Close()
+	leave("refs/remotes/origin/master", keepRefs+id, "packed-refs", "shallow")
+	again, _, err := New(s.opts, s.with, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for key, o := range again.all(t) {
+		if o.Err != nil {
+			t.Errorf("%s: %v", key, o.Err)
+		}
+	}
+	if got := again.read(t, "a", "base"); got != "2" {
+		t.Errorf("after a restart among locks: %q", got)
+	}
+}
+
 // TestPins holds, rolls back and frees an environment.
 func TestPins(t *testing.T) {
 	t.Parallel()

@@ -98,17 +98,31 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 			return nil, err
 		}
 	}
+	m.unlock("refs")
 	if err := m.readHeld(ctx); err != nil {
 		// A mirror that can't be read is made anew: all that is in it comes from elsewhere.
 		if err := errors.Join(os.RemoveAll(m.dir), m.initialise(ctx)); err != nil {
 			return nil, err
 		}
 	}
-	// Locks of a run that a crash cut short.
-	for _, lock := range []string{"packed-refs.lock", "config.lock", "shallow.lock", "gc.pid"} {
-		_ = os.Remove(filepath.Join(m.dir, lock))
-	}
 	return m, nil
+}
+
+// unlock removes the locks that a killed git leaves behind, below dirs of refs. No git that writes
+// there may run.
+func (m *mirror) unlock(dirs ...string) {
+	for _, name := range []string{"packed-refs.lock", "config.lock", "shallow.lock", "gc.pid"} {
+		_ = os.Remove(filepath.Join(m.dir, name))
+	}
+	for _, dir := range dirs {
+		_ = filepath.WalkDir(filepath.Join(m.dir, dir),
+			func(path string, e fs.DirEntry, err error) error {
+				if err == nil && e.Type().IsRegular() && strings.HasSuffix(path, ".lock") {
+					_ = os.Remove(path)
+				}
+				return nil
+			})
+	}
 }
 
 func (m *mirror) initialise(ctx context.Context) error {
@@ -147,6 +161,7 @@ func (m *mirror) fetch(ctx context.Context, r *Remote) (Refs, error) {
 	args := slices.Concat([]string{"fetch", "-q", "--prune", "--force", "--no-write-fetch-head",
 		"--", r.URL}, r.Refspecs)
 	if _, err := m.git.do(ctx, run{dir: m.dir, remote: r, args: args}); err != nil {
+		m.unlock("refs/remotes", "refs/tags")
 		return nil, err
 	}
 	return m.refs(ctx)
@@ -197,6 +212,8 @@ func safeRef(name string) bool {
 }
 
 // keep notes that everything of commits is here. The refs protect them from being cleaned away.
+// It is short and does not end with ctx: a killed update-ref leaves locks, and no later run could
+// keep the same commit.
 func (m *mirror) keep(ctx context.Context, commits []string) error {
 	m.mu.Lock()
 	var in strings.Builder
@@ -211,7 +228,8 @@ func (m *mirror) keep(ctx context.Context, commits []string) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	if _, err := m.run(ctx, []byte(in.String()), "update-ref", "--stdin"); err != nil {
+	if _, err := m.run(context.WithoutCancel(ctx), []byte(in.String()), "update-ref",
+		"--stdin"); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -305,7 +323,8 @@ func (m *mirror) tidy(ctx context.Context, named map[string]bool) error {
 	}
 	m.mu.Unlock()
 	if in.Len() > 0 {
-		if _, err := m.run(ctx, []byte(in.String()), "update-ref", "--stdin"); err != nil {
+		if _, err := m.run(context.WithoutCancel(ctx), []byte(in.String()), "update-ref",
+			"--stdin"); err != nil {
 			return err
 		}
 	}
