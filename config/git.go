@@ -93,9 +93,14 @@ func (l *loader) checkGit() {
 	for _, name := range o.FileserverBackend {
 		switch name {
 		case "roots", "gitfs":
+		case "minionfs":
+			if !o.FileRecv {
+				l.warn("fileserver_backend",
+					"names minionfs, which serves nothing without file_recv: True")
+			}
 		default:
 			l.refuse("fileserver_backend",
-				"the back end %q is not built in; only roots and gitfs are", name)
+				"the back end %q is not built in; roots, gitfs and minionfs are", name)
 		}
 	}
 	if !isEmpty(o.Extra["gitfs_remotes"]) && !slices.Contains(o.FileserverBackend, "gitfs") {

@@ -198,6 +198,7 @@ type Options struct {
 	Peer                     value.Map     `opt:"peer"`
 	PeerRun                  value.Map     `opt:"peer_run" own:"{}"`
 	FileRecv                 bool          `opt:"file_recv"`
+	FileRecvCopies           bool          `opt:"file_recv_copies" own:"True"`
 	FileRecvMaxSize          int           `opt:"file_recv_max_size" min:"0"`
 	FileRecvMaxDaily         int           `opt:"file_recv_max_daily" own:"10240" min:"0"`
 	FileRecvMaxStored        int           `opt:"file_recv_max_stored" own:"10240" min:"0"`
@@ -216,6 +217,10 @@ type Options struct {
 	FileserverIgnoreSymlinks    bool          `opt:"fileserver_ignoresymlinks"`
 	FileIgnoreRegex             []string      `opt:"file_ignore_regex"`
 	FileIgnoreGlob              []string      `opt:"file_ignore_glob"`
+	MinionfsEnv                 string        `opt:"minionfs_env"`
+	MinionfsMountpoint          string        `opt:"minionfs_mountpoint"`
+	MinionfsWhitelist           []string      `opt:"minionfs_whitelist"`
+	MinionfsBlacklist           []string      `opt:"minionfs_blacklist"`
 	FileBufferSize              int           `opt:"file_buffer_size" min:"1024" max:"67108864"`
 	DefaultTop                  string        `opt:"default_top"`
 	StateTop                    string        `opt:"state_top"`

@@ -312,6 +312,7 @@ func (r *process) openStores() error {
 	ofData, ofFiles, ofJobs := settings.Stored(o)
 	r.data.Limit(ofData)
 	r.pushed.Limit(ofFiles)
+	r.pushed.CopyTo(settings.PushedCopies(o), r.log)
 	r.jobs.Limit(ofJobs)
 	r.banks = cache.New(r.store, r.data, r.log)
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {

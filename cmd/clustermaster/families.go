@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 
 	"clustermaster/cluster/nextlevel"
 	"clustermaster/config/settings"
@@ -75,8 +74,8 @@ func (r *process) openFunctions() error {
 			return r.master.MineGet(ctx, "", tgt, fun, tgtType) // made after the functions
 		}, r.orders),
 		runner.Fileserver(fileview.Files{Server: r.files, Git: r.git, Changed: r.fileChanges}),
-		runner.Git(r.gitView()),
-		runner.Pushed(fileview.Pushed{Files: r.pushed, Dir: filepath.Join(o.CacheDir, "minions")}, r.orders),
+		runner.Git(fileview.Git{Store: r.git, ID: o.ID}),
+		runner.Pushed(fileview.Pushed{Files: r.pushed, Dir: settings.MinionFiles(o)}, r.orders),
 		runner.Config(func() value.Map { m, _ := settings.Value(o.Extra).(value.Map); return m }),
 		runner.Documentation(
 			func() *runner.Registry { return registry },

@@ -4,15 +4,22 @@ import (
 	"clustermaster/cluster/fsm"
 	"clustermaster/config/settings"
 	"clustermaster/serve/fileserver"
-	"clustermaster/serve/fileview"
 	"clustermaster/serve/gitfs"
+	"clustermaster/serve/minionfs"
 	"clustermaster/value"
 )
 
-// openGit opens what serves from git, and sets the file server's back ends. Without a remote there
-// is none.
+// openGit opens the file server's back ends: pushed files, and git unless no option names a remote.
 func (r *process) openGit() error {
-	backends := []fileserver.Backend{}
+	var backends []fileserver.Backend
+	if o, on := settings.Minionfs(r.opts); on {
+		o.Ignored = r.files.Ignored
+		pushed, err := minionfs.New(o, r.pushed)
+		if err != nil {
+			return err
+		}
+		backends = append(backends, pushed)
+	}
 	if o, some := settings.Git(r.opts); some {
 		o.Low, o.Changed = func() error { return r.disk.Refuse("git", "") }, r.gitChanged
 		var peers gitfs.Peers
@@ -40,9 +47,6 @@ func (r *process) openGit() error {
 	r.files.Use(r.opts.FileserverBackend, backends...)
 	return nil
 }
-
-// gitView shows the git remotes.
-func (r *process) gitView() fileview.Git { return fileview.Git{Store: r.git, ID: r.opts.ID} }
 
 // gitChanged fires the event of new commits: once in the cluster, for only the master that
 // published calls it.

@@ -10,6 +10,7 @@ import (
 	"clustermaster/salt/render"
 	"clustermaster/salt/target"
 	"clustermaster/serve/fileserver"
+	"clustermaster/serve/fileview"
 	"clustermaster/serve/master"
 	"clustermaster/store/miniondata"
 	"clustermaster/value"
@@ -47,7 +48,7 @@ func (r *process) openPillars() error {
 			found, err := target.Match(ctx, "compound", compound, "", r.world, true)
 			return found.Minions, err
 		},
-		Git: r.gitView().Folders,
+		Git: fileview.Git{Store: r.git}.Folders,
 	}, settings.Pillar(o), r.log, r.reg)
 	return nil
 }

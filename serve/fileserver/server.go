@@ -216,6 +216,9 @@ func safeEnv(env string) bool {
 // staged reports whether a path relative to a root leads to where contents are prepared.
 func staged(rel string) bool { return slices.Contains(strings.Split(rel, "/"), StagingDir) }
 
+// Ignored applies file_ignore_regex and file_ignore_glob, for other back ends.
+func (s *Server) Ignored(path string) bool { return s.ignored(path) }
+
 // ignored applies file_ignore_regex and file_ignore_glob.
 func (s *Server) ignored(path string) bool {
 	if len(s.ignore) > 0 {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"clustermaster/value"
-	"clustermaster/value/fnmatch"
 	"clustermaster/value/pyregex"
 )
 
@@ -394,24 +393,7 @@ func (r *Remote) reverse() {
 }
 
 // exposed applies saltenv_whitelist and saltenv_blacklist.
-func (r *Remote) exposed(env string) bool {
-	in := func(list []string) bool {
-		return slices.ContainsFunc(list, func(expr string) bool {
-			if fnmatch.Match(expr, env) {
-				return true
-			}
-			full, ok := pyregex.Full(expr)
-			return ok && full(env)
-		})
-	}
-	switch white, black := len(r.Whitelist) > 0, len(r.Blacklist) > 0; {
-	case black && in(r.Blacklist):
-		return false
-	case white:
-		return in(r.Whitelist)
-	}
-	return true
-}
+func (r *Remote) exposed(env string) bool { return pyregex.Exposed(env, r.Whitelist, r.Blacklist) }
 
 // ref is what an environment is served from; false if nothing is.
 func (r *Remote) ref(env string) (string, bool) {

@@ -2,6 +2,7 @@ package uploads
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ func (f *Files) Export(ctx context.Context, dir, id, path string) (string, error
 	if !wire.ValidID(id) || !filepath.IsLocal(path) {
 		return "", fmt.Errorf("%s of %s is no path below a minion's folder", path, id)
 	}
-	full := filepath.Join(dir, id, "files", path)
+	full := exported(dir, id, path)
 	if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
 		return "", err
 	}
@@ -28,8 +29,11 @@ func (f *Files) Export(ctx context.Context, dir, id, path string) (string, error
 		tmp.Close()
 		return "", err
 	}
-	if err := tmp.Close(); err != nil {
+	if err := errors.Join(tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return "", err
 	}
 	return full, os.Rename(tmp.Name(), full)
 }
+
+// exported is where a file of a minion lies below dir, as with Salt.
+func exported(dir, id, path string) string { return filepath.Join(dir, id, "files", path) }

@@ -16,6 +16,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +29,7 @@ import (
 
 	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
+	"clustermaster/wire"
 )
 
 // stateName is the record that says what there is of a file; pieces are named by upload and place.
@@ -57,9 +61,11 @@ type records interface {
 // Files are the pushed files of the whole cluster. They are safe for concurrent use; one file is
 // pushed by one minion at a time.
 type Files struct {
-	store records
-	kept  *allotment.Meter
-	now   func() time.Time
+	store  records
+	kept   *allotment.Meter
+	now    func() time.Time
+	copies string // folder for copies of whole files; "": none are made
+	log    *slog.Logger
 
 	turns [64]sync.Mutex // pieces of one file are taken one after the other, by a hash of its place
 }
@@ -70,6 +76,11 @@ func New(store records) *Files { return &Files{store: store, now: time.Now} }
 // Limit bounds what is stored, before the first use. Append refuses what is beyond with
 // allotment.ErrSpent.
 func (f *Files) Limit(l allotment.Limits) { f.kept = allotment.New(l, f.count, f.now) }
+
+// CopyTo has each file that becomes whole through this master written below dir, too, as Export
+// does, before its last piece is acknowledged. It is called before the first use. A copy that can't
+// be written is logged: the file itself is on the ring.
+func (f *Files) CopyTo(dir string, log *slog.Logger) { f.copies, f.log = dir, log }
 
 // count tells what is stored of each minion.
 func (f *Files) count(ctx context.Context, add func(id string, bytes int64)) error {
@@ -200,7 +211,17 @@ func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, da
 		}
 		f.kept.Give(id, o.cost())
 	}
-	return true, f.drop(ctx, id, path, behind)
+	if err := f.drop(ctx, id, path, behind); err != nil {
+		return true, err
+	}
+	// Without a size each piece would write all of the file again.
+	if f.copies != "" && size >= 0 && u.Size >= size {
+		if _, err := f.Export(ctx, f.copies, id, path); err != nil {
+			f.log.Warn("a pushed file is not written to cachedir; export it with salt-run pushed.export",
+				"component", "uploads", "minion", id, "path", path, "err", err)
+		}
+	}
+	return true, nil
 }
 
 // drop removes the pieces of an upload.
@@ -217,34 +238,90 @@ func (f *Files) drop(ctx context.Context, id, path string, u upload) error {
 	return nil
 }
 
+// Content is a whole file as it was when it was opened. It can be read until it is pushed anew.
+type Content struct {
+	f        *Files
+	id, path string
+	whole    upload
+}
+
+// Open returns a whole file; ErrNotFound if there is none.
+func (f *Files) Open(ctx context.Context, id, path string) (*Content, error) {
+	s, err := f.state(ctx, id, path)
+	if err != nil {
+		return nil, err
+	}
+	if s.Whole.Name == "" {
+		return nil, fmt.Errorf("read %s of %s: %w", path, id, ErrNotFound)
+	}
+	return &Content{f, id, path, s.Whole}, nil
+}
+
+// Size is its length in bytes.
+func (c *Content) Size() int64 { return c.whole.Size }
+
+// At is when its last piece came.
+func (c *Content) At() time.Time { return time.Unix(c.whole.At, 0).UTC() }
+
+// Version differs between two contents of one path.
+func (c *Content) Version() string { return fmt.Sprintf("%s/%d", c.whole.Name, c.whole.Size) }
+
+// pushed returns the i-th piece as it was pushed, without what a later one replaced.
+func (c *Content) pushed(ctx context.Context, i int) ([]byte, error) {
+	loc, end := c.whole.Pieces[i], c.whole.Size
+	if i+1 < len(c.whole.Pieces) {
+		end = c.whole.Pieces[i+1]
+	}
+	r, found, err := c.f.store.Get(ctx, ringstore.Key{Space: ringstore.SpacePushed,
+		Place: place(c.id, c.path), Name: pieceName(c.whole.Name, loc)})
+	if err != nil {
+		return nil, err
+	}
+	if !found || int64(len(r.Value)) < end-loc {
+		return nil, fmt.Errorf("read %s of %s: a piece at %d is missing, it may be pushed anew just now; try again", c.path, c.id, loc)
+	}
+	return r.Value[:end-loc], nil
+}
+
+// Piece returns up to n bytes at loc, none at the end.
+func (c *Content) Piece(ctx context.Context, loc int64, n int) ([]byte, error) {
+	if loc < 0 || n <= 0 || loc >= c.whole.Size {
+		return nil, nil
+	}
+	i, exact := slices.BinarySearch(c.whole.Pieces, loc)
+	if !exact {
+		i--
+	}
+	var out []byte
+	for want := min(int64(n), c.whole.Size-loc); int64(len(out)) < want; i++ {
+		data, err := c.pushed(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		data = data[loc+int64(len(out))-c.whole.Pieces[i]:]
+		data = data[:min(int64(len(data)), want-int64(len(out)))]
+		if out == nil && int64(len(data)) == want {
+			return data, nil
+		}
+		out = append(out, data...)
+	}
+	return out, nil
+}
+
 // WriteTo writes a file's content to w, piece by piece.
 func (f *Files) WriteTo(ctx context.Context, id, path string, w io.Writer) error {
-	s, err := f.state(ctx, id, path)
+	c, err := f.Open(ctx, id, path)
 	if err != nil {
 		return err
 	}
-	if s.Whole.Name == "" {
-		return fmt.Errorf("read %s of %s: %w", path, id, ErrNotFound)
-	}
-	at := int64(0)
-	for i, loc := range s.Whole.Pieces {
-		r, found, err := f.store.Get(ctx,
-			ringstore.Key{Space: ringstore.SpacePushed, Place: place(id, path),
-				Name: pieceName(s.Whole.Name, loc)})
+	for i := range c.whole.Pieces {
+		data, err := c.pushed(ctx, i)
 		if err != nil {
 			return err
 		}
-		end := s.Whole.Size
-		if i+1 < len(s.Whole.Pieces) {
-			end = s.Whole.Pieces[i+1]
-		}
-		if !found || loc != at || int64(len(r.Value)) < end-loc {
-			return fmt.Errorf("read %s of %s: a piece at %d is missing, it may be pushed anew just now; try again", path, id, loc)
-		}
-		if _, err := w.Write(r.Value[:end-loc]); err != nil {
+		if _, err := w.Write(data); err != nil {
 			return err
 		}
-		at = end
 	}
 	return nil
 }
@@ -285,5 +362,8 @@ func (f *Files) Delete(ctx context.Context, id, path string) error {
 		freed += s.Present.cost()
 	}
 	f.kept.Give(id, freed)
+	if f.copies != "" && filepath.IsLocal(path) && wire.ValidID(id) {
+		_ = os.Remove(exported(f.copies, id, path))
+	}
 	return nil
 }

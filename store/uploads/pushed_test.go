@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -74,6 +78,81 @@ func TestPieces(t *testing.T) {
 	if _, err := f.store.Scan(ctx, ringstore.SpacePushed, "",
 		func(ringstore.Record) error { left++; return nil }); err != nil || left > 0 {
 		t.Errorf("%d records are left, %v", left, err)
+	}
+}
+
+// TestPiecesOfContent reads a file of several pieces from every place, in steps of every length.
+func TestPiecesOfContent(t *testing.T) {
+	t.Parallel()
+	f, ctx := open(t), t.Context()
+	const whole = "0123456789abcdefghijklm"
+	for loc := 0; loc < len(whole); loc += 5 {
+		piece := whole[loc:min(loc+5, len(whole))]
+		if ok, err := f.Append(ctx, "web1", "x", int64(loc), int64(len(whole)),
+			[]byte(piece)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	c, err := f.Open(ctx, "web1", "x")
+	if err != nil || c.Size() != int64(len(whole)) {
+		t.Fatal(c, err)
+	}
+	for loc := -1; loc <= len(whole)+1; loc++ {
+		for n := -1; n <= len(whole)+1; n++ {
+			got, err := c.Piece(ctx, int64(loc), n)
+			want := ""
+			if loc >= 0 && loc < len(whole) && n > 0 {
+				want = whole[loc:min(loc+n, len(whole))]
+			}
+			if err != nil || string(got) != want {
+				t.Fatalf("%d bytes at %d: %q, %v, want %q", n, loc, got, err, want)
+			}
+		}
+	}
+	before := c.Version()
+	if ok, err := f.Append(ctx, "web1", "x", 0, 1, []byte("n")); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, err := c.Piece(ctx, 0, 1); err == nil {
+		t.Error("a content that was pushed anew is still read")
+	}
+	if c, err = f.Open(ctx, "web1", "x"); err != nil || c.Version() == before {
+		t.Error("a new content has the former version", err)
+	}
+}
+
+// TestCopies writes whole files to a folder as well, and removes them with the file. A copy that
+// fails does not refuse the file.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	f, ctx := open(t), t.Context()
+	var log bytes.Buffer
+	dir := t.TempDir()
+	f.CopyTo(dir, slog.New(slog.NewTextHandler(&log, nil)))
+	push := func(path string, loc int64, data string) {
+		t.Helper()
+		if ok, err := f.Append(ctx, "web1", path, loc, 6, []byte(data)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	full := filepath.Join(dir, "web1", "files", "etc", "x")
+	push("etc/x", 0, "abc")
+	if _, err := os.Stat(full); err == nil {
+		t.Error("half a file is copied")
+	}
+	push("etc/x", 3, "def")
+	if b, err := os.ReadFile(full); err != nil || string(b) != "abcdef" {
+		t.Errorf("%q, %v", b, err)
+	}
+	push("etc/x/y", 0, "abcdef") // a folder where a file lies
+	if !strings.Contains(log.String(), "etc/x/y") {
+		t.Errorf("log %q", &log)
+	}
+	if err := f.Delete(ctx, "web1", "etc/x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(full); err == nil {
+		t.Error("the copy of a deleted file stays")
 	}
 }
 

@@ -45,6 +45,9 @@ file_ignore_regex: ['\.bak$']
 file_buffer_size: 4096
 file_recv: True
 file_recv_max_size: 1
+fileserver_backend: [roots, minion]
+minionfs_mountpoint: salt://pushed
+minionfs_blacklist: [data-b]
 auto_accept: True
 mine_get: {'data-.*': ['test.*', 'own', 'priv'], 'data-z': ['.*']}
 peer: {'data-a': ['test.*']}
@@ -197,6 +200,9 @@ func dataQuestions() []asked {
 		return dict("cmd", "_file_recv", "path", path, "loc", loc, "data", []byte(data), "size",
 			int64(len(data))+max(loc, 0))
 	}
+	file := func(cmd string, more ...any) value.Map {
+		return append(dict("cmd", cmd, "saltenv", "base"), dict(more...)...)
+	}
 	pub := func(more ...any) value.Map {
 		load := dict("cmd", "minion_pub", "fun", "test.ping", "arg", []any{}, "tgt", "nobody*",
 			"ret", "")
@@ -259,7 +265,23 @@ func dataQuestions() []asked {
 		{"push too much", push([]any{"x"}, 0, strings.Repeat("x", 1<<20+1)), ""},
 		{"push just enough", push([]any{"x"}, 0, strings.Repeat("x", 1<<20)), ""},
 		{"push nothing", dict("cmd", "_file_recv"), ""},
+		{"push a top file", push([]any{"top.sls"}, 0, "base: {'*': [evil]}"), ""},
 		{"push without data", dict("cmd", "_file_recv", "path", []any{"x"}, "loc", int64(0)), ""},
+		{"pushed files", file("_file_list"), ""},
+		{"pushed files below a prefix", file("_file_list", "prefix", "pushed/data-a/etc"), ""},
+		{"folders of pushed files", file("_dir_list"), ""},
+		{"a pushed file", file("_serve_file", "path", "pushed/data-a/etc/x", "loc", int64(0)), ""},
+		{"its end", file("_serve_file", "path", "pushed/data-a/etc/x", "loc", int64(4)), ""},
+		{"behind its end", file("_serve_file", "path", "pushed/data-a/etc/x", "loc", int64(9)), ""},
+		{"its hash", file("_file_hash", "path", "pushed/data-a/etc/x"), ""},
+		{"its hash and stat", file("_file_hash_and_stat", "path", "pushed/data-a/etc/x"), ""},
+		{"a pushed top file", file("_serve_file", "path", "pushed/data-a/top.sls", "loc",
+			int64(0)), ""},
+		{"a file that was not pushed", file("_file_hash", "path", "pushed/data-a/etc/y"), ""},
+		{"a pushed file elsewhere", file("_file_hash", "path", "pushed/data-a/etc/x", "saltenv",
+			"dev"), ""},
+		{"a minion without pushed files", file("_file_hash", "path", "pushed/data-b/etc/x"), ""},
+		{"the whole mount point", file("_file_hash", "path", "pushed"), ""},
 		{"publish to nobody", pub(), ""}, {"publish what is not allowed", pub("fun", "cmd.run"),
 			""}, {"publish again", pub("fun", "publish.publish"), ""},
 		{"publish without arguments", pub().Without("arg"), ""},
@@ -392,6 +414,11 @@ func TestMasterData(t *testing.T) {
 							})
 					}
 					replies[k] = append(replies[k], say(t, m, v))
+				}
+				// Where scripts look for pushed files.
+				pushed := filepath.Join(m.Dir, "cache", "minions", "data-a", "files", "etc", "x")
+				if b, err := os.ReadFile(pushed); err != nil || string(b) != "abcdef" {
+					t.Errorf("%s: pushed file %q, %v", k, b, err)
 				}
 				m.Stop(t, 10*time.Second)
 			}

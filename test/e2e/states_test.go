@@ -89,6 +89,7 @@ func TestStates(t *testing.T) {
 	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}, Extra: `
 auto_accept: True
 file_recv: True
+fileserver_backend: [roots, minionfs]
 peer: {'state-.*': ['test.*']}
 peer_run: {'state-.*': ['manage.up']}
 `})
@@ -290,6 +291,12 @@ func testCopy(t *testing.T, c *Cluster) {
 			if r := from.Runner(t, "pushed.read", m.ID, path); !strings.Contains(r.Stdout,
 				m.ID+" says 22") {
 				t.Errorf("read from %s: %v", from.ID, r)
+			}
+		}
+		// Other minions read it, each through the master that it is connected to.
+		for id, v := range answers(t, c.Masters[0], "*", "cp.get_file_str", "salt://"+m.ID+path) {
+			if text, _ := v.(string); !strings.HasPrefix(text, m.ID+" says 22") {
+				t.Errorf("%s reads what %s pushed: %v", id, m.ID, v)
 			}
 		}
 	}
