@@ -41,8 +41,9 @@ REPORT = CGO_ENABLED=0 $(GO) run -trimpath ./tools/testreport -allow .ci/skips
 SUBMAKE = $(MAKE) --no-print-directory
 # What is built and tested as it is shipped is compiled once.
 PLAIN := CGO_ENABLED=0
-# The packages that run real masters and minions, those that take longest first.
-PROCESSES := e2e commands conformance faults
+# The packages that run real masters and minions, those that take longest first, and the simulator,
+# which takes ten times as long under the race detector.
+PROCESSES := e2e commands conformance faults sim
 # Measures the wall clock, so nothing runs beside it.
 SERIAL := failover
 

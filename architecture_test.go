@@ -45,6 +45,8 @@ var packages = map[string]arrows{
 		"black-box tests know processes only"},
 	"test/failover": {nil, "black-box tests know processes only"},
 	"test/faults":   {nil, "black-box tests know processes only"},
+	"test/history":  {nil, "what clients saw, and whether one machine could have said so"},
+	"test/sim":      {nil, "masters of real parts on a network and disks of the test's own"},
 	"test/conformance": {[]string{"tools/simminion", "transport/minion"},
 		"a minion's side, against any master"},
 	"test/commands": {[]string{"test/e2e", "transport/minion"},

@@ -268,6 +268,16 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int,
 	return reply, nil
 }
 
+// turn is a mutex that is held across waits. Being a channel, it lets a test on fake time see that
+// who wants it waits.
+type turn chan struct{}
+
+// Lock waits for the turn.
+func (t turn) Lock() { t <- struct{}{} }
+
+// Unlock gives it to the next one.
+func (t turn) Unlock() { <-t }
+
 // align makes raft's configuration follow the members: joiners become nonvoters, those who left go,
 // addresses follow.
 func (n *Node) align(ctx context.Context) error {

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"clustermaster/store/seal"
 )
@@ -86,6 +89,9 @@ type Config struct {
 
 	Now func() time.Time // this machine's clock; nil: time.Now
 
+	// OpenLog opens Raft's log, terms and votes in the folder of Raft; nil: in a bbolt file there.
+	OpenLog func(dir string) (RaftLog, error)
+
 	// HeartbeatTimeout is how long a follower waits for the leader before it calls an election;
 	// default 1 s: three masters, a balancer and minions on 2 busy cores stay calm, and a dead
 	// leader is replaced in 1 to 3 s.
@@ -110,6 +116,13 @@ type Config struct {
 	// ServeWithout is how long a master looks for a leader at start before it serves what it has;
 	// default 15 s.
 	ServeWithout time.Duration
+}
+
+// RaftLog keeps Raft's log, terms and votes. What it has acknowledged survives a loss of power.
+type RaftLog interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
 }
 
 // FoundingKey is a place where an existing Salt master may have left the key that minions know it

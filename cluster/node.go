@@ -122,7 +122,7 @@ type Node struct {
 	secretsMu   sync.Mutex // guards retiredSeen; held while secrets are replaced
 	retiredSeen map[string]map[uint64]time.Time
 
-	aligning sync.Mutex // one at a time changes raft's configuration and the ring
+	aligning turn // one at a time changes raft's configuration and the ring
 
 	mu       sync.Mutex // guards all below; never held across I/O
 	onApply  []func(index uint64, change fsm.Change)
@@ -164,6 +164,7 @@ func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer
 		stagedSeen:  map[string]sighting{},
 		checks:      checks{ready: make(chan struct{}, 1)},
 		logSync:     newLogSync(),
+		aligning:    make(turn, 1),
 	}
 	n.secrets.Store(&Secrets{})
 	n.leaderless.Store(n.started.UnixNano())
@@ -225,21 +226,21 @@ func (n *Node) open(reg prometheus.Registerer) error {
 // openRaft opens the stores and starts raft, which applies what is known to be committed.
 func (n *Node) openRaft() error {
 	dir := filepath.Join(n.cfg.DataDir, "raft")
-	bolt, err := openBolt(filepath.Join(dir, "raft.db"), n.log)
+	store, err := n.openLog(dir)
 	if err != nil {
 		return fmt.Errorf("open raft log: %w", err)
 	}
-	n.store = bolt
+	n.store = store
 	hl := newRaftLog(n.log)
 	files, err := raft.NewFileSnapshotStoreWithLogger(dir, keptSnapshots, hl)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open snapshots: %w", err), n.close())
 	}
 	var snapshots raft.SnapshotStore = privateSnapshots{files, filepath.Join(dir, "snapshots")}
-	var onDisk raft.LogStore = bolt
+	var onDisk raft.LogStore = store
 	if n.cfg.Seal != nil {
 		snapshots = sealedSnapshotStore{snapshots, n.cfg.Seal}
-		onDisk = sealedLog{bolt, n.cfg.Seal.Box(sealedLogs)}
+		onDisk = sealedLog{store, n.cfg.Seal.Box(sealedLogs)}
 	}
 	cache, err := raft.NewLogCache(512, onDisk)
 	if err != nil {
@@ -281,7 +282,7 @@ func (n *Node) openRaft() error {
 	conf.NoSnapshotRestoreOnStart = true // replay did it
 	conf.NoLegacyTelemetry = true
 	conf.Logger = hl
-	renewed, err := n.recoverRaft(conf, logs, bolt, snapshots, trans)
+	renewed, err := n.recoverRaft(conf, logs, store, snapshots, trans)
 	if err == nil && renewed {
 		err = errors.Join(n.replay(logs, snapshots), n.forgetRemoved())
 	}
@@ -289,7 +290,7 @@ func (n *Node) openRaft() error {
 		return errors.Join(err, n.close())
 	}
 	n.machine.onCheck = n.checks.offer
-	n.raft, err = raft.NewRaft(conf, n.machine, logs, patientStable{bolt, n.log}, snapshots, trans)
+	n.raft, err = raft.NewRaft(conf, n.machine, logs, patientStable{store, n.log}, snapshots, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())
 	}
@@ -297,6 +298,13 @@ func (n *Node) openRaft() error {
 		return errors.Join(err, n.close())
 	}
 	return nil
+}
+
+func (n *Node) openLog(dir string) (RaftLog, error) {
+	if n.cfg.OpenLog != nil {
+		return n.cfg.OpenLog(dir)
+	}
+	return openBolt(filepath.Join(dir, "raft.db"), n.log)
 }
 
 // electAlone makes the only voter of a group its leader at once: there is no leader whose silence

@@ -151,3 +151,32 @@ func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
 		t.Fatal("raft doesn't end")
 	}
 }
+
+// Heartbeats that come after the end of raft, on a connection that is still open, reach it no more:
+// the log is closed by then.
+func TestHeartbeatsEndWithTheTransport(t *testing.T) {
+	t.Parallel()
+	layer := newLoopback(t)
+	trans := newTransport(layer, nil, hclog.NewNullLogger())
+	var heard atomic.Int64
+	trans.SetHeartbeatHandler(func(rpc raft.RPC) {
+		heard.Add(1)
+		rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+	})
+	peer := raft.NewNetworkTransport(newLoopback(t), 3, time.Second, nil)
+	defer peer.Close()
+	beat := func() error {
+		var answer raft.AppendEntriesResponse
+		return peer.AppendEntries("follower", raft.ServerAddress(layer.Addr().String()),
+			&raft.AppendEntriesRequest{Term: 1, RPCHeader: raft.RPCHeader{Addr: []byte("leader")}}, &answer)
+	}
+	if err := beat(); err != nil || heard.Load() != 1 {
+		t.Fatalf("%d heartbeats, %v", heard.Load(), err)
+	}
+	if err := trans.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := beat(); err == nil || heard.Load() != 1 {
+		t.Errorf("after the end: %d heartbeats, %v", heard.Load(), err)
+	}
+}

@@ -92,8 +92,8 @@ func openDisk(dir string, opts Options, log *slog.Logger, damage damageReport) (
 
 // files is the file system of the store.
 func (o Options) files() vfs.FS {
-	if o.fs != nil {
-		return o.fs
+	if o.FS != nil {
+		return o.FS
 	}
 	return diskfs.Private{FS: vfs.Default}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"clustermaster/hashring"
@@ -124,7 +123,7 @@ func (l lineage) view() (*view, error) {
 // rings keeps the view, on disk and in memory.
 type rings struct {
 	// held over one change of the view, its disk write included; never while calling another master
-	mu sync.Mutex
+	mu turn
 }
 
 // loadView reads the view that was in force when the store closed, and returns its newest epoch; 0
@@ -194,6 +193,16 @@ func (s *Store) current(ctx context.Context) (*view, error) {
 		}
 	}
 }
+
+// turn is a mutex that is held across waits for the disk. Being a channel, it lets a test on fake
+// time see that who wants it waits.
+type turn chan struct{}
+
+// Lock waits for the turn.
+func (t turn) Lock() { t <- struct{}{} }
+
+// Unlock gives it to the next one.
+func (t turn) Unlock() { <-t }
 
 // extend adds a newer ring to the view.
 func (s *Store) extend(ctx context.Context, ring *hashring.Ring) (*view, error) {

@@ -63,7 +63,7 @@ func TestFullDiskWaits(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewMem()
 	disk := &fullFS{FS: mem}
-	opts := Options{fs: disk, MemTableBytes: 64 << 10}
+	opts := Options{FS: disk, MemTableBytes: 64 << 10}
 	s, err := Open("ring", newAlone(), opts, nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ type Options struct {
 	// memory for the parts of records that questions looked at; default 32 MiB
 	PartBytes int64
 
-	fs vfs.FS // tests: another file system; nil: the machine's
+	FS vfs.FS // where the files lie, for tests; nil: the machine's file system
 
 	Compilers map[Space]Compiler // of the questions that can be put about spaces; see Ask
 }
@@ -212,6 +212,7 @@ func open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheu
 		lanes:   map[string]*lane{},
 		streams: make(chan struct{}, opts.Streams),
 		repairs: make(chan struct{}, opts.RepairsInFlight),
+		rings:   rings{mu: make(turn, 1)},
 		kick:    make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())

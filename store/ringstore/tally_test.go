@@ -80,7 +80,7 @@ func TestStartReadsNoRecords(t *testing.T) {
 	if long {
 		records, files.FS, dir = 5<<30/size, diskfs.Private{FS: vfs.Default}, t.TempDir()
 	}
-	opts := Options{fs: files}
+	opts := Options{FS: files}
 	s, err := Open(dir, newAlone(), opts, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestStartReadsNoRecords(t *testing.T) {
 func TestDigestsAreKept(t *testing.T) {
 	t.Parallel()
 	mem, now := vfs.NewMem(), &shiftClock{}
-	opts := Options{fs: mem, Now: now.Now, TombstoneFor: time.Minute, BucketWidth: time.Minute}
+	opts := Options{FS: mem, Now: now.Now, TombstoneFor: time.Minute, BucketWidth: time.Minute}
 	ctx := ctxFor(t)
 	for round := range 6 {
 		s, err := Open("ring", newAlone(), opts, nil, nil)
@@ -201,7 +201,7 @@ func TestPowerLossKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashableMem()
 	for round := range 4 {
-		s, err := Open("ring", newAlone(), Options{fs: mem, MemTableBytes: 64 << 10}, nil, nil)
+		s, err := Open("ring", newAlone(), Options{FS: mem, MemTableBytes: 64 << 10}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

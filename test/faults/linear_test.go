@@ -13,6 +13,7 @@ import (
 
 	"clustermaster/serve/operator"
 	"clustermaster/test/e2e"
+	"clustermaster/test/history"
 	"clustermaster/value"
 )
 
@@ -25,9 +26,9 @@ const (
 // it.
 type operators struct {
 	masters []*e2e.Master
-	keys    *history
-	votes   *history
-	drains  *history
+	keys    *history.History
+	votes   *history.History
+	drains  *history.History
 	ids     []string // of minions
 	voter   *e2e.Master
 }
@@ -75,10 +76,10 @@ func (o *operators) run(ctx context.Context, t testing.TB, number int, rng *rand
 func (o *operators) offer(number int, m *e2e.Master, who *minion) {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	begun := o.keys.now()
+	begun := o.keys.Now()
 	word, err := who.signIn(ctx, m)
-	o.keys.add(number, begun, call{who.id, "offer", m.ID},
-		outcome{unknown: err != nil, value: word})
+	o.keys.Add(number, begun, history.Call{Register: who.id, Verb: "offer", At: m.ID},
+		history.Outcome{Unknown: err != nil, Value: word})
 }
 
 func (o *operators) change(number int, m *e2e.Master, id, action string) {
@@ -97,11 +98,11 @@ func (o *operators) change(number int, m *e2e.Master, id, action string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	begun := o.keys.now()
+	begun := o.keys.Now()
 	done, err := c.Change(ctx, operator.KeyChange{Action: action, Keys: keys, KeepAESKey: true,
 		PreserveMinions: true})
-	o.keys.add(number, begun, call{id, action, m.ID},
-		outcome{unknown: err != nil, changed: len(done.Changed) > 0})
+	o.keys.Add(number, begun, history.Call{Register: id, Verb: action, At: m.ID},
+		history.Outcome{Unknown: err != nil, Changed: len(done.Changed) > 0})
 }
 
 // lookKeys reads all keys at once. A list that the master itself calls old proves nothing.
@@ -113,7 +114,7 @@ func (o *operators) lookKeys(number int, m *e2e.Master) error {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	begun := o.keys.now()
+	begun := o.keys.Now()
 	lists, err := c.Lists(ctx, false)
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func (o *operators) lookKeys(number int, m *e2e.Master) error {
 		states[k.ID] = k.State
 	}
 	for _, id := range o.ids {
-		o.keys.add(number, begun, call{id, "look", m.ID}, outcome{value: states[id]})
+		o.keys.Add(number, begun, history.Call{Register: id, Verb: "look", At: m.ID}, history.Outcome{Value: states[id]})
 	}
 	return nil
 }
@@ -154,8 +155,8 @@ func runner(m *e2e.Master, fun string, args ...any) (ret any, text string, err e
 // lookMembers reads votes and drains. What a master that can't ask the leader shows proves nothing,
 // nor does the one word for a member that isn't in contact, which hides whether it is drained.
 func (o *operators) lookMembers(number int, m *e2e.Master) error {
-	begun := o.votes.now()
-	drainsBegun := o.drains.now()
+	begun := o.votes.Now()
+	drainsBegun := o.drains.Now()
 	ret, note, err := runner(m, "cluster.members")
 	if err != nil {
 		return err
@@ -173,7 +174,7 @@ func (o *operators) lookMembers(number int, m *e2e.Master) error {
 			}
 		}
 	}
-	o.votes.add(number, begun, call{o.voter.ID, "look", m.ID}, outcome{value: val})
+	o.votes.Add(number, begun, history.Call{Register: o.voter.ID, Verb: "look", At: m.ID}, history.Outcome{Value: val})
 	peers, _ := view.Get("peers")
 	list, _ := peers.(value.Map)
 	for _, p := range list {
@@ -181,9 +182,9 @@ func (o *operators) lookMembers(number int, m *e2e.Master) error {
 		one, _ := p.Value.(value.Map)
 		switch state := one.String("state"); state {
 		case "draining":
-			o.drains.add(number, drainsBegun, call{id, "look", m.ID}, outcome{value: "on"})
+			o.drains.Add(number, drainsBegun, history.Call{Register: id, Verb: "look", At: m.ID}, history.Outcome{Value: "on"})
 		case "voter", "learner":
-			o.drains.add(number, drainsBegun, call{id, "look", m.ID}, outcome{value: "off"})
+			o.drains.Add(number, drainsBegun, history.Call{Register: id, Verb: "look", At: m.ID}, history.Outcome{Value: "off"})
 		}
 	}
 	return nil
@@ -191,24 +192,24 @@ func (o *operators) lookMembers(number int, m *e2e.Master) error {
 
 // order changes a member; which is 0 for the first function, and the register's name of that is
 // given by on.
-func (o *operators) order(number int, m *e2e.Master, h *history, id string, functions []string,
+func (o *operators) order(number int, m *e2e.Master, h *history.History, id string, functions []string,
 	which int) {
 	verb := []string{"on", "off"}[which]
 	if h == o.votes {
 		verb = []string{"off", "on"}[which]
 	}
-	begun := h.now()
+	begun := h.Now()
 	ret, _, err := runner(m, functions[which], id)
 	if err != nil && (errors.Is(err, errNotSent) || notTried(err)) {
 		return
 	}
-	out := outcome{unknown: err != nil, changed: true}
+	out := history.Outcome{Unknown: err != nil, Changed: true}
 	if view, ok := ret.(value.Map); ok && functions[which] == "cluster.promote" {
 		if voter, _ := view.Get("voter"); voter != true {
-			out.unknown = true // the vote comes once it has caught up
+			out.Unknown = true // the vote comes once it has caught up
 		}
 	}
-	h.add(number, begun, call{id, verb, m.ID}, out)
+	h.Add(number, begun, history.Call{Register: id, Verb: verb, At: m.ID}, out)
 }
 
 // notTried tells refusals, after which nothing has changed, from all else.
@@ -282,7 +283,7 @@ func TestLinearizable(t *testing.T) {
 func linearizable(t *testing.T, rng *rand.Rand, during time.Duration) {
 	c := newCluster(t, 3, "")
 	o := &operators{
-		masters: c.Masters, keys: newHistory(), votes: newHistory(), drains: newHistory(),
+		masters: c.Masters, keys: history.New(), votes: history.New(), drains: history.New(),
 		ids: []string{"ada", "bob", "cyd"}, voter: c.Masters[rng.IntN(3)],
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), during)
@@ -305,9 +306,9 @@ func linearizable(t *testing.T, rng *rand.Rand, during time.Duration) {
 		}
 		return nil
 	})
-	o.keys.check(t, "keys", keyModel())
-	o.votes.check(t, "votes", switchModel("on"))
-	o.drains.check(t, "drains", switchModel("off"))
+	o.keys.Check(t, "keys", history.KeyModel())
+	o.votes.Check(t, "votes", history.SwitchModel("on"))
+	o.drains.Check(t, "drains", history.SwitchModel("off"))
 	for _, m := range c.Masters {
 		succeeds(t, m.Runner(t, "cluster.undrain"))
 	}

@@ -1,8 +1,10 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +22,15 @@ type Pins interface {
 	AddrOf(node string) (addr string, ok bool)
 }
 
+// Network is what connections between masters run over. Its errors are those of package net: a port
+// where nobody listens is syscall.ECONNREFUSED. Safe for concurrent use.
+type Network interface {
+	// Listen binds host:port.
+	Listen(ctx context.Context, addr string) (net.Listener, error)
+	// Dial connects to host:port, within ctx.
+	Dial(ctx context.Context, addr string) (net.Conn, error)
+}
+
 // Config tells New what to bind and whom to trust. Zero values of the numbers
 // mean the defaults named beside them.
 type Config struct {
@@ -29,6 +40,8 @@ type Config struct {
 	Pins      Pins
 	Level     func() int // the cluster's level, above which no RPC is called; nil: any is
 	DialFrom  string     // local source address of outgoing connections, or ""
+
+	Network Network // makes the connections; nil: the machine's TCP
 
 	HandshakeTimeout time.Duration // TLS, and on join the proofs too; 5 s
 	JoinTimeout      time.Duration // answering one proved join request; 30 s
@@ -80,6 +93,9 @@ func (c Config) withDefaults() (Config, error) {
 	setInt(&c.MaxMessage, 136<<20)
 	setInt(&c.JoinTries, 10)
 	setInt(&c.JoinTriesTotal, 100)
+	if c.Network == nil {
+		c.Network = machine{from: c.DialFrom}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -73,15 +73,7 @@ func (p *Port) dial(ctx context.Context, addr, proto string,
 	check func(spki [32]byte) error) (*tls.Conn, net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
-	d := net.Dialer{KeepAliveConfig: keepAlive}
-	if p.cfg.DialFrom != "" {
-		ip := net.ParseIP(p.cfg.DialFrom)
-		if ip == nil {
-			return nil, nil, fmt.Errorf("dial from %q: not an address", p.cfg.DialFrom)
-		}
-		d.LocalAddr = &net.TCPAddr{IP: ip}
-	}
-	raw, err := d.DialContext(ctx, "tcp", addr)
+	raw, err := p.cfg.Network.Dial(ctx, addr)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,4 +84,26 @@ func (p *Port) dial(ctx context.Context, addr, proto string,
 		return nil, nil, fmt.Errorf("shake hands with %s: %w", addr, err)
 	}
 	return t, raw, nil
+}
+
+// machine is the TCP of this machine.
+type machine struct{ from string } // local address of what is dialled, or ""
+
+// Listen implements Network.
+func (machine) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	return lc.Listen(ctx, "tcp", addr)
+}
+
+// Dial implements Network.
+func (m machine) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: keepAlive}
+	if m.from != "" {
+		ip := net.ParseIP(m.from)
+		if ip == nil {
+			return nil, fmt.Errorf("dial from %q: not an address", m.from)
+		}
+		d.LocalAddr = &net.TCPAddr{IP: ip}
+	}
+	return d.DialContext(ctx, "tcp", addr)
 }

@@ -50,8 +50,7 @@ func New(cfg Config) (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open peer port: %w", err)
 	}
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
-	ln, err := lc.Listen(context.Background(), "tcp", cfg.Listen)
+	ln, err := cfg.Network.Listen(context.Background(), cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("open peer port (cluster_pool_port): %w", err)
 	}

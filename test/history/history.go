@@ -1,0 +1,188 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Call is one operation on one register: a minion key, a vote, a drain.
+type Call struct {
+	Register string
+	Verb     string
+	At       string // the master asked; for people
+}
+
+// Outcome is how a call ended.
+type Outcome struct {
+	Unknown bool   // no answer, or one that leaves open whether the call took effect, then or ever
+	Changed bool   // what a change said of itself
+	Value   string // what a look saw
+}
+
+// History collects calls as they happen. Safe for concurrent use.
+type History struct {
+	start time.Time
+	mu    sync.Mutex
+	ops   []porcupine.Operation
+}
+
+// New makes an empty history that begins now.
+func New() *History { return &History{start: time.Now()} }
+
+// Now is when a call begins, in nanoseconds since New.
+func (h *History) Now() int64 { return int64(time.Since(h.start)) }
+
+// Add records a call that began at the given time and ends now. One whose outcome is unknown never
+// ends: it may take effect at any later time, and after everything else means that it never did.
+func (h *History) Add(client int, begun int64, c Call, out Outcome) {
+	end := h.Now()
+	if out.Unknown {
+		end = math.MaxInt64
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: c, Call: begun, Output: out,
+		Return: end})
+}
+
+// byRegister is sound: a history is linearizable if and only if its part of each register is
+// (Herlihy and Wing, 1990).
+func byRegister(ops []porcupine.Operation) [][]porcupine.Operation {
+	parts := map[string][]porcupine.Operation{}
+	for _, op := range ops {
+		r := op.Input.(Call).Register
+		parts[r] = append(parts[r], op)
+	}
+	var out [][]porcupine.Operation
+	for _, p := range parts {
+		out = append(out, p)
+	}
+	return out
+}
+
+// KeyModel is a minion key: absent, pending, accepted or rejected. Init is absent.
+func KeyModel() porcupine.Model {
+	const absent, pending, accepted, rejected = "", "minions_pre", "minions", "minions_rejected"
+	// become is a change from some states; it says truly whether it changed anything.
+	become := func(state, to string, out Outcome, from ...string) []any {
+		changes := false
+		for _, f := range from {
+			changes = changes || state == f
+		}
+		switch {
+		case !out.Unknown && out.Changed != changes:
+			return nil
+		case changes:
+			return []any{to}
+		}
+		return []any{state}
+	}
+	m := porcupine.NondeterministicModel{
+		Partition: byRegister,
+		Init:      func() []any { return []any{absent} },
+		Step: func(s, input, output any) []any {
+			state, in, out := s.(string), input.(Call), output.(Outcome)
+			switch in.Verb {
+			case "accept":
+				return become(state, accepted, out, pending)
+			case "reject":
+				return become(state, rejected, out, pending, accepted)
+			case "delete":
+				return become(state, absent, out, pending, accepted, rejected)
+			case "offer":
+				switch {
+				case !out.Unknown && out.Value == "rejected" && state != rejected:
+					return nil // ends a minion for good, so it must be true
+				case !out.Unknown && out.Value != "pending" || state != absent:
+					return []any{state} // a known key is answered for from memory
+				}
+				// a master without quorum says pending and stores nothing
+				return []any{pending, absent}
+			case "look":
+				if out.Value != state {
+					return nil
+				}
+				return []any{state}
+			}
+			panic("no verb " + in.Verb)
+		},
+		DescribeOperation: describe,
+	}
+	return m.ToModel()
+}
+
+// SwitchModel is a fact about a member, such as its vote: on or off. Init is as given.
+func SwitchModel(initially string) porcupine.Model {
+	return porcupine.Model{
+		Partition: byRegister,
+		Init:      func() any { return initially },
+		Step: func(s, input, output any) (bool, any) {
+			in, out := input.(Call), output.(Outcome)
+			if in.Verb == "look" {
+				return out.Value == s, s
+			}
+			return true, in.Verb // "on" or "off"
+		},
+		DescribeOperation: describe,
+	}
+}
+
+func describe(input, output any) string {
+	in, out := input.(Call), output.(Outcome)
+	text := in.Verb + " " + in.Register + " at " + in.At
+	switch {
+	case out.Unknown:
+		return text + " -> ?"
+	case in.Verb == "look" || in.Verb == "offer":
+		return text + " -> " + out.Value
+	}
+	return fmt.Sprintf("%s -> %t", text, out.Changed)
+}
+
+// checkLimit is for one history; the check's time grows steeply with the calls that have no end.
+const checkLimit = time.Minute
+
+// Check fails the test if a history can't have happened on one machine.
+func (h *History) Check(t testing.TB, what string, model porcupine.Model) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	unknown := 0
+	for _, op := range h.ops {
+		if op.Output.(Outcome).Unknown {
+			unknown++
+		}
+	}
+	begun := time.Now()
+	result, info := porcupine.CheckOperationsVerbose(model, h.ops, checkLimit)
+	t.Logf("%s: %d calls, %d of them with unknown outcome, checked in %v: %s", what, len(h.ops),
+		unknown, time.Since(begun).Round(time.Millisecond), result)
+	if result == porcupine.Ok {
+		return
+	}
+	t.Errorf("%s: the history is not linearizable (%s)", what, result)
+	for _, part := range byRegister(h.ops) {
+		if porcupine.CheckOperationsTimeout(model, part, checkLimit) == porcupine.Ok {
+			continue
+		}
+		var text strings.Builder
+		for _, op := range part {
+			fmt.Fprintf(&text, "%9.3f %9.3f  %s\n", float64(op.Call)/1e9, float64(op.Return)/1e9,
+				describe(op.Input, op.Output))
+		}
+		t.Logf("the calls of %s:\n%s", part[0].Input.(Call).Register, text.String())
+	}
+	if f, err := os.CreateTemp("", "history-*.html"); err == nil {
+		if porcupine.Visualize(model, info, f) == nil {
+			t.Logf("drawn in %s", f.Name())
+		}
+		f.Close()
+	}
+}

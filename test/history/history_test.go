@@ -1,0 +1,86 @@
+package history
+
+import (
+	"math"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The check can fail: what one machine can't have answered is refused, what it can have is not.
+func TestChecker(t *testing.T) {
+	t.Parallel()
+	type op struct {
+		from, to int64
+		Call
+		Outcome
+	}
+	key := func(verb string) Call { return Call{Register: "k", Verb: verb} }
+	did, not, lost := Outcome{Changed: true}, Outcome{}, Outcome{Unknown: true}
+	saw := func(s string) Outcome { return Outcome{Value: s} }
+	const forever = math.MaxInt64
+	accepted := []op{{0, 1, key("offer"), saw("pending")}, {2, 3, key("accept"), did}}
+	tests := []struct {
+		name  string
+		model porcupine.Model
+		ops   []op
+		want  porcupine.CheckResult
+	}{
+		{"read own write", KeyModel(), append(accepted[:2:2],
+			op{4, 5, key("look"), saw("minions")}), porcupine.Ok},
+		{"stale read", KeyModel(), append(accepted[:2:2],
+			op{4, 5, key("look"), saw("minions_pre")}), porcupine.Illegal},
+		{"read while it changes", KeyModel(), append(accepted[:1:1], op{2, 6, key("accept"), did},
+			op{3, 4, key("look"), saw("minions_pre")}), porcupine.Ok},
+		{"back in time", KeyModel(), append(accepted[:1:1], op{2, 9, key("accept"), did},
+			op{3, 4, key("look"), saw("minions")}, op{5, 6, key("look"), saw("minions_pre")}),
+			porcupine.Illegal},
+		{"lost write", KeyModel(), append(accepted[:2:2], op{4, 5, key("delete"), did},
+			op{6, 7, key("look"), saw("minions")}), porcupine.Illegal},
+		{"both sides of a split accept", KeyModel(),
+			append(accepted[:1:1], op{2, 5, key("accept"), did}, op{3, 6, key("accept"), did}),
+			porcupine.Illegal},
+		{"one of two says that it did", KeyModel(),
+			append(accepted[:1:1], op{2, 5, key("accept"), did}, op{3, 6, key("accept"), not}),
+			porcupine.Ok},
+		{"unknown took effect", KeyModel(),
+			append(accepted[:1:1], op{2, forever, key("accept"), lost},
+				op{4, 5, key("look"), saw("minions")}), porcupine.Ok},
+		{"unknown took none", KeyModel(),
+			append(accepted[:1:1], op{2, forever, key("accept"), lost},
+				op{4, 5, key("look"), saw("minions_pre")}), porcupine.Ok},
+		{"unknown took effect late", KeyModel(),
+			append(accepted[:1:1], op{2, forever, key("accept"), lost},
+				op{4, 5, key("look"), saw("minions_pre")}, op{6, 7, key("look"), saw("minions")}),
+			porcupine.Ok},
+		{"unknown was undone", KeyModel(),
+			append(accepted[:1:1], op{2, forever, key("accept"), lost},
+				op{4, 5, key("look"), saw("minions")}, op{6, 7, key("look"), saw("minions_pre")}),
+			porcupine.Illegal},
+		{"unknown before it was asked", KeyModel(),
+			append(accepted[:1:1], op{4, forever, key("accept"), lost},
+				op{2, 3, key("look"), saw("minions")}), porcupine.Illegal},
+		{"refused a minion that nobody rejected", KeyModel(),
+			append(accepted[:2:2], op{4, 5, key("offer"), saw("rejected")}), porcupine.Illegal},
+		{"a vote comes back by itself", SwitchModel("on"),
+			[]op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("on")}}, porcupine.Illegal},
+		{"a vote is taken", SwitchModel("on"),
+			[]op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("off")}}, porcupine.Ok},
+		{"registers are apart", SwitchModel("on"),
+			[]op{{0, 1, key("off"), did}, {2, 3, Call{Register: "other", Verb: "look"}, saw("on")}},
+			porcupine.Ok},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var ops []porcupine.Operation
+			for i, o := range tt.ops {
+				ops = append(ops, porcupine.Operation{ClientId: i, Input: o.Call, Call: o.from,
+					Output: o.Outcome, Return: o.to})
+			}
+			if got := porcupine.CheckOperationsTimeout(tt.model, ops, checkLimit); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,426 @@
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"clustermaster/cluster"
+	"clustermaster/cluster/fsm"
+	"clustermaster/keystore"
+	"clustermaster/store/jobcache"
+	"clustermaster/test/history"
+	"clustermaster/value"
+)
+
+// callLimit is for one call of a client.
+const callLimit = 12 * time.Second
+
+// errCrashed is the end of a call whose master lost power: nobody knows what became of it.
+var errCrashed = errors.New("the master crashed")
+
+// errDown says that nothing was asked: the master does not run.
+var errDown = errors.New("the master is down")
+
+// on calls f on a master, for as long as it lives.
+func (m *master) on(f func(context.Context, *instance) error) error {
+	m.mu.Lock()
+	i := m.now
+	if i == nil || i.life.Err() != nil {
+		m.mu.Unlock()
+		return errDown
+	}
+	i.parts.Add(1)
+	m.mu.Unlock()
+	defer i.parts.Done()
+	ctx, cancel := context.WithTimeout(i.life, callLimit)
+	defer cancel()
+	err := f(ctx, i)
+	if i.crash.Load() {
+		return errCrashed
+	}
+	return err
+}
+
+// ack is an acknowledged write.
+type ack struct {
+	text string
+	by   *master
+	at   time.Time
+	// some other master was out of reach there, so fewer than the write quorum may have it
+	thin bool
+}
+
+// excused says that a write may be gone all the same. One that was taken while masters were out of
+// reach lives on if they are back before deletions are forgotten: copies that are owed die then,
+// and a master that was away for longer begins anew (see the ring store's design).
+func (a ack) excused() bool {
+	return a.by != nil && a.thin && !a.by.w.wellWithin(a.at, a.by.w.tombstones)
+}
+
+// thin says that some other master is out of reach here.
+func (i *instance) thin() bool {
+	peers := i.node.Peers()
+	for _, n := range peers.Members() {
+		if !peers.Alive(n) {
+			return true
+		}
+	}
+	return len(peers.Members()) < len(i.m.w.masters)
+}
+
+// writes is on for a write to the ring store.
+func (m *master) writes(f func(context.Context, *instance) error) (a ack, err error) {
+	err = m.on(func(ctx context.Context, i *instance) error {
+		thin := i.thin()
+		err := f(ctx, i)
+		a = ack{by: m, at: time.Now(), thin: thin || i.thin()}
+		return err
+	})
+	return a, err
+}
+
+// load is the clients of a run and what they were told.
+type load struct {
+	w    *world
+	keys *history.History
+	ids  []string
+
+	mu      sync.Mutex // guards all below
+	excused int
+	calls   map[string]int
+	acked   map[string]int
+	returns map[string]ack // by jid, what was acknowledged
+	cells   []*cell
+	heard   int      // events of other masters
+	tokens  []*token // the token client's
+}
+
+func newLoad(w *world) *load {
+	return &load{w: w, keys: history.New(), ids: []string{"ada", "bob", "cyd"},
+		calls: map[string]int{}, acked: map[string]int{}, returns: map[string]ack{}}
+}
+
+// count notes a call and its end; the trace has both.
+func (l *load) count(client int, what string, m *master, err error, said string) {
+	end := "ok"
+	if err != nil {
+		end = "failed"
+	}
+	l.w.note("client %d: %s at %s: %s %s", client, what, m.id, end, said)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls[what]++
+	if err == nil {
+		l.acked[what]++
+	}
+}
+
+// start starts all clients; they end with ctx.
+func (l *load) start(ctx context.Context, wg *sync.WaitGroup) {
+	for n := range 3 {
+		wg.Go(func() { l.loop(ctx, n, rng(l.w.seed, "keys", fmt.Sprint(n)), l.keyCall) })
+	}
+	for n := 10; n < 13; n++ {
+		c := &cell{id: fmt.Sprintf("web%d", n), fun: "status"}
+		l.cells = append(l.cells, c)
+		wg.Go(func() {
+			l.loop(ctx, n, rng(l.w.seed, "data", fmt.Sprint(n)),
+				func(n int, m *master, chance *rand.Rand) { l.dataCall(n, m, chance, c) })
+		})
+	}
+	wg.Go(func() { l.loop(ctx, 20, rng(l.w.seed, "tokens"), l.tokenCall) })
+}
+
+// loop makes one call after the other on masters chosen by chance.
+func (l *load) loop(ctx context.Context, number int, chance *rand.Rand,
+	call func(int, *master, *rand.Rand)) {
+	for ctx.Err() == nil {
+		call(number, l.w.masters[chance.IntN(len(l.w.masters))], chance)
+		select {
+		case <-time.After(time.Duration(10+chance.IntN(240)) * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (l *load) keyCall(number int, m *master, chance *rand.Rand) {
+	id := l.ids[chance.IntN(len(l.ids))]
+	switch n := chance.IntN(20); {
+	case n < 6:
+		l.offer(number, m, id)
+	case n < 14:
+		l.change(number, m, id, []string{"accept", "accept", "reject", "delete"}[chance.IntN(4)])
+	default:
+		l.look(number, m)
+	}
+}
+
+func (l *load) offer(number int, m *master, id string) {
+	begun := l.keys.Now()
+	var said string
+	err := m.on(func(ctx context.Context, i *instance) error {
+		out, err := i.keys.Offer(ctx, id, minionKey(), keystore.Policy{MaxPending: 100, MaxPerSource: 100,
+			Source: "192.0.2.1"})
+		said = map[string]string{"pend": "pending", "reject": "rejected"}[out.Act]
+		return err
+	})
+	if !errors.Is(err, errDown) {
+		l.keys.Add(number, begun, history.Call{Register: id, Verb: "offer", At: m.id},
+			history.Outcome{Unknown: err != nil, Value: said})
+		l.count(number, "offer", m, err, said)
+	}
+}
+
+func (l *load) change(number int, m *master, id, action string) {
+	states := map[string][]keystore.State{
+		"accept": {keystore.Pending}, "reject": {keystore.Pending, keystore.Accepted},
+		"delete": {keystore.Pending, keystore.Accepted, keystore.Rejected, keystore.Denied},
+	}
+	verb := map[string]keystore.Action{"accept": keystore.AcceptKeys, "reject": keystore.RejectKeys,
+		"delete": keystore.DeleteKeys}
+	begun := l.keys.Now()
+	changed := false
+	err := m.on(func(ctx context.Context, i *instance) error {
+		done, _, err := i.keys.Change(ctx, verb[action], []string{id}, states[action]...)
+		if warning := (*keystore.Warning)(nil); errors.As(err, &warning) {
+			err = nil
+		}
+		changed = len(done) > 0
+		return err
+	})
+	unknown := (*cluster.UnknownOutcomeError)(nil)
+	switch {
+	case errors.Is(err, errDown):
+		return
+	case err != nil && !errors.Is(err, errCrashed) && !errors.As(err, &unknown) &&
+		errors.Is(err, cluster.ErrNoQuorum):
+		// The master says that nothing happened, and must be right.
+	default:
+		l.keys.Add(number, begun, history.Call{Register: id, Verb: action, At: m.id},
+			history.Outcome{Unknown: err != nil, Changed: changed})
+	}
+	l.count(number, action, m, err, fmt.Sprint(changed))
+}
+
+func (l *load) look(number int, m *master) error {
+	begun := l.keys.Now()
+	states := map[string]string{}
+	err := m.on(func(ctx context.Context, i *instance) error {
+		if err := i.keys.Fresh(ctx); err != nil {
+			return err
+		}
+		for _, id := range l.ids {
+			if k, ok := i.keys.Key(id); ok {
+				states[id] = k.State.String()
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errDown) {
+		return err
+	}
+	l.count(number, "look", m, err, fmt.Sprint(states))
+	if err == nil {
+		for _, id := range l.ids {
+			l.keys.Add(number, begun, history.Call{Register: id, Verb: "look", At: m.id},
+				history.Outcome{Value: states[id]})
+		}
+	}
+	return err
+}
+
+// cell is what one client writes of one minion: a value of its mine and its grains. Only that
+// client writes it, so the last acknowledged value counts, or one whose outcome is unknown since.
+type cell struct {
+	id, fun string
+	n       int
+	mine    register
+	grains  register
+}
+
+// register is a value with one writer; 0 is absent.
+type register struct {
+	acked int
+	last  ack
+	maybe []int // tried since, outcome unknown
+	// what it was before acknowledgements that may be excused
+	before []int
+}
+
+// sure says that only the acknowledged value is right.
+func (r *register) sure() bool { return len(r.maybe) == 0 && !r.last.excused() }
+
+func (r *register) wrote(n int, a ack, err error) {
+	switch {
+	case err == nil && a.thin:
+		// what was there before comes back if this one is excused
+		r.before = append(r.before, r.acked)
+		r.before = append(r.before, r.maybe...)
+		r.acked, r.maybe, r.last = n, nil, a
+	case err == nil:
+		r.acked, r.maybe, r.before, r.last = n, nil, nil, a
+	case !errors.Is(err, errDown):
+		r.maybe = append(r.maybe, n)
+	}
+}
+
+func (r *register) allows(n int) bool {
+	if n == r.acked {
+		return true
+	}
+	return slices.Contains(r.maybe, n) || r.last.excused() && slices.Contains(r.before, n)
+}
+
+func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
+	c.n++
+	n := c.n
+	text := fmt.Sprintf("%d of %s", n, c.id)
+	switch k := chance.IntN(20); {
+	case k < 7:
+		jid := fmt.Sprintf("2026%04d%012d", number, n)
+		packed, err := value.Pack(text)
+		if err != nil {
+			panic(err)
+		}
+		a, err := m.writes(func(ctx context.Context, i *instance) error {
+			_, err := i.jobs.SaveReturn(ctx, jid, c.id, jobcache.Return{Return: packed}, nil)
+			return err
+		})
+		if a.text = string(packed); err == nil {
+			l.mu.Lock()
+			l.returns[jid] = a
+			l.mu.Unlock()
+		}
+		l.count(number, "return", m, err, jid)
+	case k < 10:
+		a, err := m.writes(func(ctx context.Context, i *instance) error {
+			return i.data.MergeMine(ctx, c.id, value.Map{}.Set(c.fun, int64(n)), false)
+		})
+		c.mine.wrote(n, a, err)
+		l.count(number, "mine", m, err, fmt.Sprint(n))
+	case k < 12:
+		a, err := m.writes(func(ctx context.Context, i *instance) error {
+			return i.data.DeleteMine(ctx, c.id, c.fun)
+		})
+		c.mine.wrote(0, a, err)
+		l.count(number, "mine.delete", m, err, "")
+	case k < 14:
+		packed, err := value.Pack(value.Map{}.Set("n", int64(n)))
+		if err != nil {
+			panic(err)
+		}
+		a, err := m.writes(func(ctx context.Context, i *instance) error {
+			return i.data.SetGrains(ctx, c.id, packed)
+		})
+		c.grains.wrote(n, a, err)
+		l.count(number, "grains", m, err, fmt.Sprint(n))
+	case k < 15:
+		a, err := m.writes(func(ctx context.Context, i *instance) error {
+			return i.data.DropGrains(ctx, c.id)
+		})
+		c.grains.wrote(0, a, err)
+		l.count(number, "grains.drop", m, err, "")
+	default:
+		l.readCell(number, m, c)
+	}
+}
+
+// readCell looks at a cell from a master; what it says must be what was acknowledged, if the
+// cluster was well all the time: a side that can't reach most owners serves what it has.
+func (l *load) readCell(number int, m *master, c *cell) error {
+	var mine, grains int
+	calm := l.w.calm()
+	err := m.on(func(ctx context.Context, i *instance) error {
+		have, err := i.data.Mine(ctx, c.id)
+		if err != nil {
+			return err
+		}
+		mine = number1(have, c.fun)
+		of, _, err := i.data.Grains(ctx, c.id)
+		grains = number1(of, "n")
+		return err
+	})
+	if errors.Is(err, errDown) {
+		return err
+	}
+	l.count(number, "read", m, err, fmt.Sprint(mine, grains))
+	if err != nil || !calm || !l.w.calm() {
+		return err
+	}
+	l.mu.Lock()
+	l.calls["read.judged"]++
+	l.acked["read.judged"]++
+	l.mu.Unlock()
+	if !c.mine.allows(mine) {
+		l.w.fault("%s shows mine value %d of %s; acknowledged is %d, unknown %v", m.id, mine, c.id,
+			c.mine.acked, c.mine.maybe)
+	}
+	if !c.grains.allows(grains) {
+		l.w.fault("%s shows grains %d of %s; acknowledged is %d, unknown %v", m.id, grains, c.id,
+			c.grains.acked, c.grains.maybe)
+	}
+	return nil
+}
+
+func number1(m value.Map, key string) int {
+	v, _ := m.Get(key)
+	switch n := v.(type) {
+	case int64:
+		return int(n)
+	case uint64:
+		return int(n)
+	case int:
+		return n
+	}
+	return 0
+}
+
+// token is one that a client took; what became of it is unknown while a call was not answered.
+type token struct {
+	hash        [32]byte
+	there, sure bool
+}
+
+// tokenCall takes or drops a token; one client does so.
+func (l *load) tokenCall(number int, m *master, chance *rand.Rand) {
+	now := time.Now().UTC()
+	if n := len(l.tokens); n > 0 && chance.IntN(3) == 0 {
+		t := l.tokens[chance.IntN(n)]
+		err := m.on(func(ctx context.Context, i *instance) error {
+			_, _, err := i.node.Propose(ctx, &fsm.DropToken{Hash: t.hash, At: now})
+			return err
+		})
+		if errors.Is(err, errDown) {
+			return
+		}
+		if err == nil && t.sure {
+			t.there = false
+		} else {
+			t.sure = false
+		}
+		l.count(number, "token.drop", m, err, "")
+		return
+	}
+	t := &token{hash: sha256.Sum256(fmt.Append(nil, "token ", len(l.tokens)))}
+	err := m.on(func(ctx context.Context, i *instance) error {
+		r, _, err := i.node.Propose(ctx, &fsm.PutToken{Token: fsm.Token{Hash: t.hash,
+			Owner: "file/carol", Data: []byte("x"), Expire: now.Add(24 * time.Hour)}, Max: 10000,
+			MaxPerOwner: 10000, At: now})
+		if err == nil && r.Refused != "" {
+			err = errors.New(string(r.Refused))
+		}
+		return err
+	})
+	if errors.Is(err, errDown) {
+		return
+	}
+	t.there, t.sure = err == nil, err == nil
+	l.tokens = append(l.tokens, t)
+	l.count(number, "token", m, err, "")
+}

@@ -1,0 +1,411 @@
+package sim
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/grpc"
+
+	"clustermaster/cluster"
+	"clustermaster/keystore"
+	"clustermaster/serve/event"
+	"clustermaster/store/jobcache"
+	"clustermaster/store/miniondata"
+	"clustermaster/store/ringstore"
+	"clustermaster/test/logtest"
+	"clustermaster/transport/peer"
+)
+
+const (
+	clusterID = "sim"
+	peerPort  = 4520
+	ringDir   = "ring"
+)
+
+var joinKey = sync.OnceValue(func() []byte { return peer.JoinKey("a secret of the simulator", clusterID) })
+
+// clusterKey is made once: it costs more than all else of a small run.
+var clusterKey = sync.OnceValue(func() []byte {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		panic(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+})
+
+// minionKey is the public key of all minions.
+var minionKey = sync.OnceValue(func() string {
+	block, _ := pem.Decode(clusterKey())
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		panic(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.(*rsa.PrivateKey).Public())
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
+})
+
+// master is one box: a host and a disk, on which instances run one after the other.
+type master struct {
+	w     *world
+	no    int
+	id    string
+	addr  string
+	ip    netip.Addr
+	log   *logtest.Buffer
+	small string // folder of the small files
+
+	mu      sync.Mutex // guards all below
+	files   *disk
+	now     *instance // nil while it is down
+	gen     int
+	claimed bool
+}
+
+// instance is one process of a master.
+type instance struct {
+	m      *master
+	host   *host
+	files  *disk
+	port   *peer.Port
+	node   *cluster.Node
+	store  *ringstore.Store
+	keys   *keystore.Store
+	jobs   *jobcache.Cache
+	data   *miniondata.Data
+	bus    *event.Bus
+	mesh   *event.Mesh
+	server *grpc.Server
+	began  time.Time
+	gen    int
+	crash  atomic.Bool
+	heard  map[string]int  // the last event by tag; load.mu's
+	life   context.Context // ends with the process
+	end    context.CancelFunc
+	parts  sync.WaitGroup
+	ended  chan struct{} // closed when it is closed down
+}
+
+// up is the running instance, if there is one.
+func (m *master) up() *instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+func (m *master) start() error {
+	m.mu.Lock()
+	files := m.files
+	m.gen++
+	gen := m.gen
+	m.mu.Unlock()
+	i := &instance{m: m, host: &host{f: m.w.net, ip: m.ip, dead: make(chan struct{})}, files: files,
+		began: time.Now(), gen: gen, ended: make(chan struct{})}
+	log := slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log = log.With("gen", gen)
+	key, err := peer.LoadNodeKey(m.small, nil)
+	if err != nil {
+		return err
+	}
+	pins := cluster.NewPins()
+	if i.port, err = peer.New(peer.Config{Network: i.host, Listen: m.addr, Key: key, Pins: pins,
+		Level: pins.Level, Log: log, JoinTries: 1000, JoinTriesTotal: 1000}); err != nil {
+		return err
+	}
+	cfg := cluster.Config{
+		ID: m.id, Addr: m.addr, Version: "sim", ClusterID: clusterID, JoinKey: joinKey(),
+		DataDir: filepath.Join(m.small, "cluster"), SPKI: key.SPKI(), NodePub: key.Public(), Pins: pins,
+		SnapshotThreshold: 64, Partitions: m.w.partitions, RingDeadAfter: m.w.deadAfter,
+		FoundingKeys: []cluster.FoundingKey{{From: "simulator",
+			Read: func() ([]byte, error) { return clusterKey(), nil }}},
+		OpenLog: func(string) (cluster.RaftLog, error) { return openRaftLog(files, m.w.ledger) },
+	}
+	for _, o := range m.w.masters {
+		if o != m {
+			cfg.Peers = append(cfg.Peers, o.addr)
+		}
+	}
+	if i.node, err = cluster.Open(cfg, i.port, log, nil); err != nil {
+		i.port.Close()
+		return fmt.Errorf("open node of %s: %w", m.id, err)
+	}
+	i.store, err = ringstore.Open(ringDir, i.node.Peers(), ringstore.Options{
+		FS: files, Now: i.node.Now, Room: files.room, TombstoneFor: m.w.tombstones,
+		BucketWidth: 4 * time.Second, ExpireEvery: 2 * time.Second, RepairEvery: 30 * time.Second,
+		MemTableBytes: 256 << 10, CacheBytes: 256 << 10,
+		Compilers: map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
+	}, log, nil)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open ring store of %s: %w", m.id, err), i.node.Close())
+	}
+	if i.keys, err = keystore.New(i.node, log, nil); err != nil {
+		return err
+	}
+	i.jobs, i.data = jobcache.New(i.store, 86400, log), miniondata.New(i.store, log)
+	i.bus = event.NewBus(0, log, nil)
+	i.mesh = event.NewMesh(i.bus, i.node.NearPeers(i.began), log)
+	i.server = grpc.NewServer(i.port.ServerOptions()...)
+	for _, r := range []interface{ RegisterRPC(grpc.ServiceRegistrar) }{i.port, i.node, i.store, i.mesh} {
+		r.RegisterRPC(i.server)
+	}
+	i.life, i.end = context.WithCancel(context.Background())
+	m.w.onStart(i)
+	m.mu.Lock()
+	m.now = i
+	m.mu.Unlock()
+	serve, stopServing := context.WithCancel(context.Background())
+	run, stop := context.WithCancel(context.Background())
+	served := make(chan struct{}, 2)
+	go func() { i.server.Serve(i.port.RPCListener()); served <- struct{}{} }()
+	go func() { i.port.Serve(serve); served <- struct{}{} }()
+	var stores, node sync.WaitGroup
+	stores.Go(func() { i.store.Run(run) })
+	stores.Go(func() { i.mesh.Run(run) })
+	node.Go(func() {
+		if err := i.node.Run(run); err != nil && !i.crash.Load() {
+			m.w.fault("%s ended by itself: %v", m.id, err)
+		}
+	})
+	node.Go(func() { m.w.watchLeader(i, run) })
+	go func() {
+		defer close(i.ended)
+		<-i.life.Done()
+		stop()
+		node.Wait()
+		stores.Wait()
+		i.server.Stop()
+		stopServing()
+		<-served
+		<-served
+		i.parts.Wait()
+		if err := i.store.Close(); err != nil && !i.crash.Load() {
+			m.w.fault("%s: close ring store: %v", m.id, err)
+		}
+	}()
+	return nil
+}
+
+// stop ends a master in good order.
+func (m *master) stop() {
+	i := m.up()
+	if i == nil {
+		return
+	}
+	i.end()
+	<-i.ended
+	i.host.kill(false)
+	m.mu.Lock()
+	m.now = nil
+	m.mu.Unlock()
+}
+
+// kill ends a master at this very moment, by a loss of power: what its disk has not synced is
+// gone. What is left of the process sees neither the network nor the new disk.
+func (m *master) kill(silently bool) {
+	i := m.up()
+	if i == nil {
+		return
+	}
+	i.crash.Store(true)
+	i.host.kill(silently)
+	m.mu.Lock()
+	m.files = newDisk(i.files.crashed(rng(m.w.seed, "crash", m.id, fmt.Sprint(i.gen))),
+		rng(m.w.seed, "disk", m.id, fmt.Sprint(i.gen)))
+	m.now = nil
+	m.mu.Unlock()
+	next := filepath.Join(filepath.Dir(m.small), fmt.Sprintf("%s-%d", m.id, i.gen+1))
+	if err := copyTree(m.small, next); err != nil {
+		m.w.fault("copy the small files of %s: %v", m.id, err)
+	}
+	m.small = next
+	i.files.setFull(false)
+	i.files.setSlow(0)
+	m.w.zombies.Go(func() {
+		i.end()
+		<-i.ended
+	})
+}
+
+// wipe gives a master that is down an empty disk.
+func (m *master) wipe() {
+	m.mu.Lock()
+	m.files = newDisk(vfs.NewCrashableMem(), rng(m.w.seed, "wiped", m.id))
+	m.mu.Unlock()
+	m.small += "-wiped"
+	if err := os.MkdirAll(m.small, 0o700); err != nil {
+		m.w.fault("%v", err)
+	}
+}
+
+// copyTree copies what is there; a file that goes away meanwhile was not there.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rel), 0o700)
+		}
+		b, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), b, 0o600)
+	})
+}
+
+// world is a cluster under simulation.
+type world struct {
+	seed       uint64
+	net        *fabric
+	ledger     *ledger
+	masters    []*master
+	partitions int
+	deadAfter  time.Duration
+	// how long deletions are remembered; in half of the runs masters are away for longer
+	tombstones time.Duration
+	zombies    sync.WaitGroup
+	began      time.Time
+
+	onStart  func(*instance)
+	underWay atomic.Int64 // faults
+
+	mu     sync.Mutex // guards all below
+	faults []string
+	trace  []string
+	count  int         // faults that were brought
+	well   []time.Time // when the cluster was well
+}
+
+func newWorld(seed uint64, n int, dir string) *world {
+	chance := rng(seed, "world")
+	w := &world{seed: seed, ledger: newLedger(), partitions: 64, began: time.Now(),
+		deadAfter: time.Duration(15+chance.IntN(600)) * time.Second,
+		net:       newFabric(seed, time.Duration(1+chance.IntN(20))*time.Millisecond)}
+	w.tombstones = []time.Duration{20 * time.Second, 10 * time.Minute}[chance.IntN(2)]
+	for i := range n {
+		m := &master{w: w, no: i, id: fmt.Sprintf("m%d", i+1), log: new(logtest.Buffer),
+			ip: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
+		m.addr = netip.AddrPortFrom(m.ip, peerPort).String()
+		m.small = filepath.Join(dir, m.id+"-0")
+		if err := os.MkdirAll(m.small, 0o700); err != nil {
+			w.fault("%v", err)
+		}
+		m.files = newDisk(vfs.NewCrashableMem(), rng(seed, "disk", m.id))
+		w.masters = append(w.masters, m)
+	}
+	return w
+}
+
+// fault notes what must not be.
+func (w *world) fault(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	w.faults = append(w.faults, fmt.Sprintf("at %v: %s", time.Since(w.began), text))
+}
+
+// note adds a line to the trace, by which two runs of one seed are compared.
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trace = append(w.trace, fmt.Sprintf("%12v ", time.Since(w.began))+fmt.Sprintf(format, args...))
+}
+
+// watchLeader notes in which terms an instance says that it leads.
+func (w *world) watchLeader(i *instance, ctx context.Context) {
+	t := time.NewTicker(50 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		if i.crash.Load() {
+			return
+		}
+		term := i.node.Term()
+		if i.node.IsLeader() && i.node.Term() == term {
+			w.ledger.leads(term, i.node.Self().Node)
+		}
+	}
+}
+
+// running lists the instances that are up.
+func (w *world) running() []*instance {
+	var out []*instance
+	for _, m := range w.masters {
+		if i := m.up(); i != nil {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// until waits on fake time for a condition.
+func (w *world) until(most time.Duration, f func() error) error {
+	deadline := time.Now().Add(most)
+	for {
+		err := f()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond) // fake time, between looks
+	}
+}
+
+func (w *world) allReady() error {
+	for _, m := range w.masters {
+		i := m.up()
+		if i == nil || !i.node.Ready() {
+			return fmt.Errorf("%s is not ready", m.id)
+		}
+		if r := len(i.node.State().Ring().Members); r != len(w.masters) {
+			return fmt.Errorf("%s: %d in the ring", m.id, r)
+		}
+	}
+	return nil
+}
+
+// dirOf is where small files go: memory if the machine has a folder there, for they are synced.
+func dirOf(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "sim-*")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

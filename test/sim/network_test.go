@@ -1,0 +1,460 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Times of the network.
+const (
+	// what was sent and is unacknowledged for so long ends a connection, as TCP_USER_TIMEOUT of the
+	// peer port says
+	userTimeout = 5 * time.Second
+	keepAlive   = 11 * time.Second // the same for a connection on which nobody speaks
+	synRetry    = time.Second
+)
+
+// fabric is the network between the masters. What is written on a connection arrives in order and
+// late; connections don't wait for each other. Writes never wait: there is no window.
+type fabric struct {
+	seed uint64
+
+	mu        sync.Mutex // guards all below, and what the conns hold
+	listeners map[string]*listener
+	paths     map[[2]string]*path // from one host to another
+	conns     map[*end]bool
+	dialled   map[[2]string]uint64
+	delay     time.Duration // the longest of one message, when nothing is wrong
+	broken    int           // connections that ended by faults
+}
+
+// path is one direction between two hosts.
+type path struct {
+	cut   bool
+	epoch int // counts cuts
+	slow  time.Duration
+	lossy float64 // share of messages that have to be sent again
+}
+
+func newFabric(seed uint64, delay time.Duration) *fabric {
+	return &fabric{seed: seed, listeners: map[string]*listener{}, paths: map[[2]string]*path{},
+		conns: map[*end]bool{}, dialled: map[[2]string]uint64{}, delay: delay}
+}
+
+func (f *fabric) path(from, to string) *path {
+	p := f.paths[[2]string{from, to}]
+	if p == nil {
+		p = &path{}
+		f.paths[[2]string{from, to}] = p
+	}
+	return p
+}
+
+// rng is chance that depends on the seed and a name, not on who asked before.
+func rng(seed uint64, name ...string) *rand.Rand {
+	h := fnv.New64a()
+	for _, n := range name {
+		io.WriteString(h, n+"\x00")
+	}
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// chunk is one message on its way; nil data is the end of the stream.
+type chunk struct {
+	at   time.Time
+	data []byte
+}
+
+// end is one side of a connection.
+type end struct {
+	f             *fabric
+	local, remote netip.AddrPort
+	peer          *end
+	rng           *rand.Rand // of what this side sends
+	cond          *sync.Cond // on fabric.mu
+
+	in          []chunk
+	lastIn      time.Time
+	err         error // why this side is broken
+	closed      bool
+	spoke       bool // since the path was cut
+	readBy      time.Time
+	writeBy     time.Time
+	watchedSend bool
+}
+
+func (e *end) from() *path { return e.f.path(e.local.Addr().String(), e.remote.Addr().String()) }
+func (e *end) to() *path   { return e.f.path(e.remote.Addr().String(), e.local.Addr().String()) }
+
+func (e *end) LocalAddr() net.Addr  { return net.TCPAddrFromAddrPort(e.local) }
+func (e *end) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(e.remote) }
+
+func (e *end) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: e.LocalAddr(), Addr: e.RemoteAddr(), Err: err}
+}
+
+func (e *end) Read(b []byte) (int, error) {
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	for {
+		now := time.Now()
+		switch {
+		case e.closed:
+			return 0, e.opError("read", net.ErrClosed)
+		case !e.readBy.IsZero() && !now.Before(e.readBy):
+			return 0, e.opError("read", os.ErrDeadlineExceeded)
+		case len(e.in) > 0 && !e.in[0].at.After(now) && !e.to().cut:
+			c := &e.in[0]
+			if c.data == nil {
+				return 0, io.EOF
+			}
+			n := copy(b, c.data)
+			if c.data = c.data[n:]; len(c.data) == 0 {
+				e.in = e.in[1:]
+			}
+			return n, nil
+		case e.err != nil:
+			return 0, e.opError("read", e.err)
+		}
+		e.cond.Wait()
+	}
+}
+
+func (e *end) Write(b []byte) (int, error) {
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	switch {
+	case e.closed:
+		return 0, e.opError("write", net.ErrClosed)
+	case e.err != nil:
+		return 0, e.opError("write", e.err)
+	case !e.writeBy.IsZero() && !time.Now().Before(e.writeBy):
+		return 0, e.opError("write", os.ErrDeadlineExceeded)
+	}
+	e.spoke = true
+	if e.cutOff() {
+		e.watch()
+	} else if e.peer.closed {
+		e.after(e.f.delay, func() { e.breaks(syscall.ECONNRESET) })
+		return len(b), nil
+	}
+	e.send(append([]byte{}, b...))
+	return len(b), nil
+}
+
+// cutOff says that nothing that this side sends is acknowledged. The caller holds mu.
+func (e *end) cutOff() bool { return e.from().cut || e.to().cut }
+
+// after calls f later, with mu held.
+func (e *end) after(d time.Duration, f func()) {
+	time.AfterFunc(d, func() {
+		e.f.mu.Lock()
+		defer e.f.mu.Unlock()
+		f()
+	})
+}
+
+// watch ends this side when what it sends stays unacknowledged.
+func (e *end) watch() {
+	if e.watchedSend {
+		return
+	}
+	e.watchedSend = true
+	a, b := e.from().epoch, e.to().epoch
+	e.after(userTimeout, func() {
+		e.watchedSend = false
+		if e.cutOff() && a == e.from().epoch && b == e.to().epoch {
+			e.breaks(syscall.ETIMEDOUT)
+		}
+	})
+}
+
+// send puts data on the way; nil is the end of the stream.
+func (e *end) send(data []byte) {
+	p := e.from()
+	d := e.f.delay/4 + time.Duration(e.rng.Int64N(int64(e.f.delay))) + p.slow
+	if p.lossy > 0 && e.rng.Float64() < p.lossy {
+		d += 200 * time.Millisecond
+	}
+	at := time.Now().Add(d)
+	if at.Before(e.peer.lastIn) {
+		at = e.peer.lastIn
+	}
+	e.peer.lastIn = at
+	e.peer.in = append(e.peer.in, chunk{at, data})
+	time.AfterFunc(time.Until(at), e.peer.cond.Broadcast)
+}
+
+// breaks ends this side. The caller holds mu.
+func (e *end) breaks(err error) {
+	if e.err == nil && !e.closed {
+		e.err = err
+		e.f.broken++
+		e.cond.Broadcast()
+	}
+}
+
+func (e *end) Close() error {
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	if e.closed {
+		return e.opError("close", net.ErrClosed)
+	}
+	e.close()
+	e.send(nil)
+	return nil
+}
+
+func (e *end) close() {
+	e.closed = true
+	delete(e.f.conns, e)
+	e.in = nil
+	e.cond.Broadcast()
+}
+
+func (e *end) SetDeadline(t time.Time) error {
+	return errors.Join(e.SetReadDeadline(t), e.SetWriteDeadline(t))
+}
+
+func (e *end) SetReadDeadline(t time.Time) error {
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	e.readBy = t
+	e.cond.Broadcast()
+	if d := time.Until(t); !t.IsZero() && d > 0 {
+		time.AfterFunc(d, e.cond.Broadcast)
+	}
+	return nil
+}
+
+func (e *end) SetWriteDeadline(t time.Time) error {
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	e.writeBy = t
+	return nil
+}
+
+type listener struct {
+	f      *fabric
+	addr   netip.AddrPort
+	queue  chan *end
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case e := <-l.queue:
+		return e, nil
+	case <-l.closed:
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: net.ErrClosed}
+	}
+}
+
+func (l *listener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.addr) }
+
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		close(l.closed)
+		l.f.mu.Lock()
+		defer l.f.mu.Unlock()
+		if l.f.listeners[l.addr.String()] == l {
+			delete(l.f.listeners, l.addr.String())
+		}
+		for len(l.queue) > 0 {
+			(<-l.queue).close()
+		}
+	})
+	return nil
+}
+
+// host is the network as one running master sees it.
+type host struct {
+	f    *fabric
+	ip   netip.Addr
+	dead chan struct{}
+}
+
+// Listen implements peer.Network.
+func (h *host) Listen(_ context.Context, addr string) (net.Listener, error) {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	if h.f.listeners[addr] != nil {
+		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
+	}
+	l := &listener{f: h.f, addr: at, queue: make(chan *end, 128), closed: make(chan struct{})}
+	h.f.listeners[addr] = l
+	return l, nil
+}
+
+// Dial implements peer.Network.
+func (h *host) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	fails := func(err error) error {
+		return &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(at), Err: err}
+	}
+	from, to := h.ip.String(), at.Addr().String()
+	h.f.mu.Lock()
+	h.f.dialled[[2]string{from, to}]++
+	n := h.f.dialled[[2]string{from, to}]
+	port := uint16(20000 + n%40000)
+	local := netip.AddrPortFrom(h.ip, port)
+	chance := rng(h.f.seed, "dial", local.String(), at.String())
+	h.f.mu.Unlock()
+	for wait := h.f.delay/2 + time.Duration(chance.Int64N(int64(h.f.delay))); ; wait = synRetry {
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, fails(ctx.Err())
+		case <-h.dead:
+			t.Stop()
+			return nil, fails(net.ErrClosed)
+		}
+		h.f.mu.Lock()
+		if h.f.path(from, to).cut || h.f.path(to, from).cut {
+			h.f.mu.Unlock()
+			continue
+		}
+		l := h.f.listeners[addr]
+		if l == nil || len(l.queue) == cap(l.queue) {
+			h.f.mu.Unlock()
+			return nil, fails(syscall.ECONNREFUSED)
+		}
+		select {
+		case <-h.dead:
+			h.f.mu.Unlock()
+			return nil, fails(net.ErrClosed)
+		default:
+		}
+		a := &end{f: h.f, local: local, remote: at, cond: sync.NewCond(&h.f.mu),
+			rng: rng(h.f.seed, "out", local.String(), at.String())}
+		b := &end{f: h.f, local: at, remote: local, cond: sync.NewCond(&h.f.mu),
+			rng: rng(h.f.seed, "in", local.String(), at.String())}
+		a.peer, b.peer = b, a
+		h.f.conns[a], h.f.conns[b] = true, true
+		l.queue <- b
+		h.f.mu.Unlock()
+		return a, nil
+	}
+}
+
+// kill is what the end of a process does to its connections and ports: the others' are reset. A
+// machine without power says nothing; then the others find out by themselves.
+func (h *host) kill(silently bool) {
+	h.f.mu.Lock()
+	var listening []*listener
+	for _, l := range h.f.listeners {
+		if l.addr.Addr() == h.ip {
+			listening = append(listening, l)
+		}
+	}
+	close(h.dead)
+	for e := range h.f.conns {
+		if e.local.Addr() != h.ip {
+			continue
+		}
+		peer := e.peer
+		e.close()
+		if !silently && !peer.closed && !peer.cutOff() {
+			e.after(h.f.delay, func() { peer.breaks(syscall.ECONNRESET) })
+		}
+	}
+	h.f.mu.Unlock()
+	for _, l := range listening {
+		l.Close()
+	}
+}
+
+// cut stops what goes from one host to another.
+func (f *fabric) cut(from, to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.path(from, to)
+	if p.cut {
+		return
+	}
+	p.cut = true
+	p.epoch++
+	epoch := p.epoch
+	over := func(e *end) bool {
+		a, b := e.local.Addr().String(), e.remote.Addr().String()
+		return a == from && b == to || a == to && b == from
+	}
+	for e := range f.conns {
+		if over(e) {
+			e.spoke = false
+		}
+	}
+	expire := func(after time.Duration, which func(*end) bool) {
+		time.AfterFunc(after, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if !p.cut || p.epoch != epoch {
+				return
+			}
+			for e := range f.conns {
+				if over(e) && which(e) {
+					e.breaks(syscall.ETIMEDOUT)
+				}
+			}
+		})
+	}
+	expire(keepAlive, func(*end) bool { return true })
+}
+
+// heal ends all cuts, slowness and loss between two hosts.
+func (f *fabric) heal(from, to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.path(from, to)
+	p.cut, p.slow, p.lossy = false, 0, 0
+	p.epoch++
+	for e := range f.conns {
+		a, b := e.local.Addr().String(), e.remote.Addr().String()
+		if a == from && b == to || a == to && b == from {
+			if e.peer.closed && !e.cutOff() {
+				peer := e
+				e.after(f.delay, func() { peer.breaks(syscall.ECONNRESET) })
+			}
+			e.cond.Broadcast()
+		}
+	}
+}
+
+// reset breaks the connections between two hosts, as middle boxes do.
+func (f *fabric) reset(a, b string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for e := range f.conns {
+		x, y := e.local.Addr().String(), e.remote.Addr().String()
+		if x == a && y == b || x == b && y == a {
+			e.breaks(syscall.ECONNRESET)
+		}
+	}
+}
+
+// disturb makes a path slow and lossy.
+func (f *fabric) disturb(from, to string, slow time.Duration, lossy float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.path(from, to)
+	p.slow, p.lossy = slow, lossy
+}

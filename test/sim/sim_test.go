@@ -1,0 +1,385 @@
+package sim
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"clustermaster/hashring"
+	"clustermaster/store/jobcache"
+	"clustermaster/store/miniondata"
+	"clustermaster/store/ringstore"
+	"clustermaster/test/history"
+
+	"google.golang.org/grpc"
+)
+
+var (
+	oneSeed = flag.Uint64("seed", 0, "run this seed alone")
+	seeds   = flag.Int("seeds", 0, "run so many; 0: as many as make test does")
+)
+
+// during is how long a run has faults, on fake time.
+const during = 40 * time.Second
+
+// outcome is what a run left behind.
+type outcome struct {
+	faults  []string
+	trace   []string
+	calls   map[string]int
+	acked   map[string]int
+	heard   int
+	count   int // faults that were brought
+	excused int // returns of which nothing is claimed
+	log     string
+	keys    *history.History
+	real    time.Duration
+	fake    time.Duration
+}
+
+// simulate runs one seed in a bubble of fake time.
+func simulate(t *testing.T, seed uint64) *outcome {
+	clusterKey()
+	joinKey()
+	out := &outcome{}
+	began := time.Now()
+	dir := dirOf(t)
+	over := make(chan struct{})
+	defer close(over)
+	go func() { // on real time: a run that hangs says which it is
+		select {
+		case <-over:
+		case <-time.After(5 * time.Minute):
+			stacks := make([]byte, 64<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			panic(fmt.Sprintf("seed %d hangs; repeat it: %s\n%s", seed, again(seed), stacks))
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) { out.run(seed, dir) })
+	out.real = time.Since(began)
+	return out
+}
+
+func again(seed uint64) string {
+	return fmt.Sprintf("go test ./test/sim -run TestSeeds -seed=%d", seed)
+}
+
+// sizes are how many masters a run has.
+var sizes = []int{3, 3, 3, 3, 4, 5, 5, 7}
+
+func (out *outcome) run(seed uint64, dir string) {
+	chance := rng(seed, "run")
+	w := newWorld(seed, sizes[chance.IntN(len(sizes))], dir)
+	l := newLoad(w)
+	w.onStart = func(i *instance) {
+		i.heard = map[string]int{}
+		i.parts.Go(func() { l.speak(i) })
+		i.parts.Go(func() { l.listen(i) })
+	}
+	defer func() {
+		w.ledger.mu.Lock()
+		w.faults = append(w.faults, w.ledger.faults...)
+		w.ledger.mu.Unlock()
+		out.faults, out.trace, out.calls, out.acked = w.faults, w.trace, l.calls, l.acked
+		out.excused = l.excused
+		out.heard, out.count, out.keys = l.heard, w.count, l.keys
+		out.fake = time.Since(w.began)
+		if len(w.faults) > 0 {
+			var logs strings.Builder
+			for _, m := range w.masters {
+				fmt.Fprintf(&logs, "log of %s:\n%s\n", m.id, m.log)
+			}
+			out.log = logs.String()
+		}
+	}()
+	defer w.zombies.Wait()
+	defer func() {
+		for _, m := range w.masters {
+			m.stop()
+		}
+	}()
+	for _, m := range w.masters {
+		if err := m.start(); err != nil {
+			w.fault("%v", err)
+			return
+		}
+	}
+	if err := w.until(time.Minute, w.allReady); err != nil {
+		w.fault("no start: %v", err)
+		return
+	}
+	w.note("%d masters are ready", len(w.masters))
+	ctx, cancel := context.WithTimeout(context.Background(), during)
+	defer cancel()
+	var clients sync.WaitGroup
+	watched, stopWatching := context.WithCancel(context.Background())
+	w.zombies.Go(func() { w.watchCalm(watched) })
+	defer stopWatching()
+	l.start(ctx, &clients)
+	w.trouble(ctx, chance)
+	clients.Wait()
+	if err := w.heal(); err != nil {
+		w.fault("no healing: %v", err)
+		return
+	}
+	w.note("healed")
+	l.final()
+}
+
+// settled waits until no copy is missing anywhere.
+func (w *world) settled() error {
+	if n := len(w.running()); n < len(w.masters) {
+		return fmt.Errorf("%d of %d masters run", n, len(w.masters))
+	}
+	for _, i := range w.running() {
+		info := i.store.Info()
+		if !i.store.Settled() || info.Pending > 0 || info.HintsPending > 0 || info.UnderReplicated > 0 {
+			return fmt.Errorf("%s: settled %v, %d partitions pending, %d copies owed", i.m.id,
+				i.store.Settled(), info.Pending, info.HintsPending)
+		}
+		if len(info.Nodes) < len(w.masters) || i.thin() {
+			return fmt.Errorf("%s does not reach all masters", i.m.id)
+		}
+		for _, n := range info.Nodes {
+			if !n.Answered || n.Refilling || n.Refuses != "" {
+				return fmt.Errorf("%s: %s answered %v, refilling %v, refuses %q", i.m.id, n.Node,
+					n.Answered, n.Refilling, n.Refuses)
+			}
+		}
+	}
+	return nil
+}
+
+// final checks what must hold when all is well again: on every master, then on every disk.
+func (l *load) final() {
+	w := l.w
+	if err := w.until(3*time.Minute, w.settled); err != nil {
+		w.fault("copies are missing for long: %v", err)
+		return
+	}
+	time.Sleep(2 * time.Second) // fake time: figures of others are a second old at most
+	for _, m := range w.masters {
+		if err := w.until(20*time.Second, func() error { return l.look(100, m) }); err != nil {
+			w.fault("keys can't be read at %s: %v", m.id, err)
+		}
+		for _, c := range l.cells {
+			if err := l.readCell(100, m, c); err != nil {
+				w.fault("data of %s can't be read at %s: %v", c.id, m.id, err)
+			}
+		}
+		err := m.on(func(ctx context.Context, i *instance) error {
+			for _, jid := range sorted(l.returns) {
+				if got, err := returned(ctx, i.jobs, jid); err != nil || got != l.returns[jid].text && !l.returns[jid].excused() {
+					w.fault("return %s was acknowledged; %s says %q, %v", jid, m.id, got, err)
+				}
+			}
+			for n, tk := range l.tokens {
+				if _, there := i.node.State().Token(tk.hash); tk.sure && there != tk.there {
+					w.fault("token %d at %s: there %v, acknowledged %v", n, m.id, there, tk.there)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			w.fault("%s can't be asked: %v", m.id, err)
+		}
+	}
+	if err := l.allHear(); err != nil {
+		w.fault("%v", err)
+	}
+	members := map[string]int{}
+	for _, m := range w.masters {
+		m.on(func(_ context.Context, i *instance) error {
+			var all []string
+			for _, o := range i.node.Members() {
+				all = append(all, o.Node)
+			}
+			slices.Sort(all)
+			members[strings.Join(all, " ")]++
+			return nil
+		})
+	}
+	if len(members) != 1 {
+		w.fault("masters know different members: %v", members)
+	}
+	l.disks()
+	for _, a := range l.returns {
+		if a.excused() {
+			l.excused++
+		}
+	}
+}
+
+func returned(ctx context.Context, jobs *jobcache.Cache, jid string) (string, error) {
+	all, err := jobs.Returns(ctx, jid)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range all {
+		return string(r.Return), nil
+	}
+	return "", nil
+}
+
+func sorted[V any](m map[string]V) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// disks counts on how many disks each acknowledged record is: each is opened alone.
+func (l *load) disks() {
+	w := l.w
+	copies := map[string]int{}
+	mines, grains := map[string]int{}, map[string]int{}
+	for _, m := range w.masters {
+		i := m.up()
+		epoch := i.node.Ring().Epoch()
+		self := i.node.Self().Node
+		m.stop()
+		store, err := ringstore.Open(ringDir, solitary{self, hashring.New([]string{self}, w.partitions, 3,
+			epoch+1000)}, ringstore.Options{FS: m.files, TombstoneFor: w.tombstones,
+			BucketWidth: 4 * time.Second}, nil, nil)
+		if err != nil {
+			w.fault("open the disk of %s: %v", m.id, err)
+			continue
+		}
+		jobs, data := jobcache.New(store, 86400, nil), miniondata.New(store, nil)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		for jid, want := range l.returns {
+			if got, err := returned(ctx, jobs, jid); err == nil && got == want.text {
+				copies[jid]++
+			}
+		}
+		for _, c := range l.cells {
+			have, err := data.Mine(ctx, c.id)
+			if err == nil && c.mine.sure() && c.mine.acked > 0 && number1(have, c.fun) == c.mine.acked {
+				mines[c.id]++
+			}
+			of, _, err := data.Grains(ctx, c.id)
+			if err == nil && c.grains.sure() && c.grains.acked > 0 && number1(of, "n") == c.grains.acked {
+				grains[c.id]++
+			}
+		}
+		cancel()
+		if err := store.Close(); err != nil {
+			w.fault("close the disk of %s: %v", m.id, err)
+		}
+	}
+	promised := min(3, len(w.masters))
+	for _, jid := range sorted(l.returns) {
+		if copies[jid] != promised && !l.returns[jid].excused() {
+			w.fault("return %s is on %d disks, promised are %d", jid, copies[jid], promised)
+		}
+	}
+	for _, c := range l.cells {
+		if c.mine.sure() && c.mine.acked > 0 && mines[c.id] != promised {
+			w.fault("mine of %s is on %d disks, promised are %d", c.id, mines[c.id], promised)
+		}
+		if c.grains.sure() && c.grains.acked > 0 && grains[c.id] != promised {
+			w.fault("grains of %s are on %d disks, promised are %d", c.id, grains[c.id], promised)
+		}
+	}
+}
+
+// solitary is a cluster of one, to look at one disk.
+type solitary struct {
+	self string
+	ring *hashring.Ring
+}
+
+func (s solitary) Self() string         { return s.self }
+func (s solitary) Ring() *hashring.Ring { return s.ring }
+func (s solitary) Conn(n string) (grpc.ClientConnInterface, error) {
+	return nil, fmt.Errorf("no way to %s", n)
+}
+func (s solitary) Alive(n string) bool { return n == s.self }
+func (s solitary) Members() []string   { return []string{s.self} }
+
+// least is how many calls a run must have had acknowledged, so that it shows anything.
+var least = map[string]int{"offer": 20, "accept": 10, "reject": 3, "delete": 3, "look": 20, "return": 40,
+	"mine": 12, "mine.delete": 5, "grains": 5, "grains.drop": 2, "read": 20, "token": 15,
+	"token.drop": 5}
+
+const (
+	leastHeard  = 300 // events
+	leastFaults = 5
+)
+
+// judge fails the test for all that is wrong with a run.
+func judge(t *testing.T, seed uint64, out *outcome) {
+	faults := slices.Clone(out.faults)
+	if len(faults) == 0 {
+		for _, what := range sorted(least) {
+			if out.acked[what] < least[what] {
+				faults = append(faults, fmt.Sprintf("too little was done: %d of %s, at least %d", out.acked[what],
+					what, least[what]))
+			}
+		}
+		if out.heard < leastHeard || out.count < leastFaults {
+			faults = append(faults, fmt.Sprintf("too little happened: %d events, %d faults", out.heard, out.count))
+		}
+	}
+	if out.keys != nil {
+		out.keys.Check(t, fmt.Sprintf("seed %d: keys", seed), history.KeyModel())
+	}
+	for n, f := range faults {
+		if n < 20 {
+			t.Errorf("seed %d: %s", seed, f)
+		}
+	}
+	if t.Failed() {
+		t.Errorf("seed %d fails; repeat it: %s", seed, again(seed))
+		if *oneSeed != 0 {
+			name := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%d.log", seed))
+			text := strings.Join(out.trace, "\n") + "\n" + strings.Join(out.faults, "\n") + "\n" + out.log
+			if err := os.WriteFile(name, []byte(text), 0o600); err == nil {
+				t.Logf("calls, faults and logs are in %s", name)
+			}
+		}
+	}
+	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d of %d returns excused", seed,
+		out.fake, out.real, total(out.calls), out.heard, out.count, out.excused, out.acked["return"])
+}
+
+func total(calls map[string]int) int {
+	n := 0
+	for _, c := range calls {
+		n += c
+	}
+	return n
+}
+
+// TestSeeds runs seeds; see docs/testing.md.
+func TestSeeds(t *testing.T) {
+	if *oneSeed != 0 {
+		judge(t, *oneSeed, simulate(t, *oneSeed))
+		return
+	}
+	n := 50
+	if os.Getenv("CLUSTERMASTER_LONG") == "1" {
+		n = 1000
+	}
+	if *seeds > 0 {
+		n = *seeds
+	}
+	for seed := 1; seed <= n; seed++ {
+		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+			t.Parallel()
+			judge(t, uint64(seed), simulate(t, uint64(seed)))
+		})
+	}
+}
