@@ -12,6 +12,7 @@
 #   make release   archives, packages, SBOMs, checksums and their signature in dist/release; RELEASE_KEY=PATH of an ssh key
 #   make reproduce  builds a release twice and compares the bytes
 #   make test-containers  tries the image's steps and entry point in a Debian root of its own; needs root
+#   make known-bugs  the simulator against bugs that are put back; BUG=stale-reads one of them
 #   make salt-suite  Salt's own tests against our master and against Salt's; ONLY=integration/cli/test_salt_key.py some
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
 #   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
@@ -140,6 +141,11 @@ test-containers: build
 
 release:
 	@tools/release/release.sh $(NFPM)
+
+# Puts known bugs back, one at a time, and says how many seeds the simulator needs to find each.
+.PHONY: known-bugs
+known-bugs:
+	$(PLAIN) $(GO) test -trimpath -tags knownbugs -timeout 120m -count 1 ./test/sim -run TestKnownBug -bug=$(BUG) -v
 
 reproduce:
 	@tools/release/reproduce.sh $(NFPM)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"clustermaster/test/knownbug"
 )
 
 // newTransport makes raft's way to its peers.
@@ -19,9 +21,13 @@ import (
 // that of before a move.
 func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider,
 	log hclog.Logger) *transport {
+	inFlight := 1
+	if knownbug.Is(knownbug.Pipelined) {
+		inFlight = 2
+	}
 	return &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(
 		&raft.NetworkTransportConfig{
-			Stream: streams, MaxPool: 3, MaxRPCsInFlight: 1, Timeout: raftTimeout, Logger: log,
+			Stream: streams, MaxPool: 3, MaxRPCsInFlight: inFlight, Timeout: raftTimeout, Logger: log,
 			ServerAddressProvider: addrs,
 		})}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"clustermaster/test/knownbug"
 )
 
 // change is one record to be merged into this disk, or to be held for others.
@@ -247,11 +249,16 @@ func (k *committer) collect(first *task) *group {
 		return g
 	}
 	if !g.batch.Empty() {
-		if err := k.disk.db.ApplyNoSyncWait(g.batch, pebble.Sync); err != nil {
+		apply := k.disk.db.ApplyNoSyncWait
+		sync := pebble.Sync
+		if g.waits = !knownbug.Is(knownbug.RingNoSync); !g.waits {
+			apply, sync = k.disk.db.Apply, pebble.NoSync
+		}
+		if err := apply(g.batch, sync); err != nil {
+			g.waits = false
 			g.fail(fmt.Errorf("commit records: %w", err))
 			return g
 		}
-		g.waits = true
 	}
 	k.parts.note(g.changed)
 	k.cells.apply(g.deltas)
@@ -299,7 +306,7 @@ func (k *committer) add(g *group, t *task) error {
 	if t.run != nil {
 		return t.run(g.batch, g)
 	}
-	if t.epoch != 0 && t.epoch < k.floor {
+	if t.epoch != 0 && t.epoch < k.floor && !knownbug.Is(knownbug.NoFence) {
 		t.stale = k.floor
 		return nil
 	}

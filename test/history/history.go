@@ -149,6 +149,14 @@ func describe(input, output any) string {
 // checkLimit is for one history; the check's time grows steeply with the calls that have no end.
 const checkLimit = time.Minute
 
+// Linearizable says whether a history can have happened on one machine; not if the check takes too
+// long to tell.
+func (h *History) Linearizable(model porcupine.Model) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return porcupine.CheckOperationsTimeout(model, h.ops, checkLimit) == porcupine.Ok
+}
+
 // Check fails the test if a history can't have happened on one machine.
 func (h *History) Check(t testing.TB, what string, model porcupine.Model) {
 	t.Helper()

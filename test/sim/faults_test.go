@@ -242,3 +242,55 @@ func (w *world) wellWithin(at time.Time, d time.Duration) bool {
 	}
 	return false
 }
+
+// found starts all masters for the first time: in half of the runs one after the other, and some
+// don't hear each other meanwhile.
+func (w *world) found(chance *rand.Rand) error {
+	rough := chance.IntN(2) == 0
+	for _, m := range w.masters {
+		if err := m.start(); err != nil {
+			return err
+		}
+		if !rough {
+			continue
+		}
+		if o := w.masters[chance.IntN(len(w.masters))]; o != m {
+			w.net.cut(m.ip.String(), o.ip.String())
+		}
+		time.Sleep(time.Duration(chance.IntN(5000)) * time.Millisecond) // fake time
+	}
+	for _, m := range w.masters {
+		for _, o := range w.masters {
+			if m != o {
+				w.net.heal(m.ip.String(), o.ip.String())
+			}
+		}
+	}
+	return nil
+}
+
+// majorityLost gives most masters empty disks, in some runs, and lets them start before those that
+// have the keys: they must not found another cluster.
+func (w *world) majorityLost() {
+	chance := rng(w.seed, "majority")
+	if chance.IntN(4) > 0 {
+		return
+	}
+	w.note("most disks are lost")
+	lost := w.masters[:len(w.masters)/2+1]
+	if chance.IntN(2) == 0 { // whichever has the lowest address
+		lost = w.masters[len(w.masters)-len(lost):]
+	}
+	for _, m := range lost {
+		m.wipe()
+		if err := m.start(); err != nil {
+			w.fault("%s does not start with an empty disk: %v", m.id, err)
+		}
+	}
+	time.Sleep(45 * time.Second) // fake time; longer than founding ever waited
+	for _, i := range w.running() {
+		if c, founded := i.node.State().Cluster(); founded {
+			w.fault("%s has founded a cluster %s while others have the keys", i.m.id, c.UUID)
+		}
+	}
+}

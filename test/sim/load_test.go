@@ -52,34 +52,54 @@ type ack struct {
 	text string
 	by   *master
 	at   time.Time
-	// some other master was out of reach there, so fewer than the write quorum may have it
+	// two masters or more were out of reach there, so one alone may have it: all other owners are
+	// away, and the ring store then goes on below the write quorum
 	thin bool
 }
 
-// excused says that a write may be gone all the same. One that was taken while masters were out of
-// reach lives on if they are back before deletions are forgotten: copies that are owed die then,
+// excused says that a write may be gone all the same. One that was taken while most owners were out
+// of reach lives on if they are back before deletions are forgotten: copies that are owed die then,
 // and a master that was away for longer begins anew (see the ring store's design).
 func (a ack) excused() bool {
-	return a.by != nil && a.thin && !a.by.w.wellWithin(a.at, a.by.w.tombstones)
+	return a.by != nil && a.thin &&
+		(!a.by.w.wellWithin(a.at, a.by.w.tombstones) || a.by.droppedLater(a.at))
 }
 
-// thin says that some other master is out of reach here.
-func (i *instance) thin() bool {
-	peers := i.node.Peers()
-	for _, n := range peers.Members() {
-		if !peers.Alive(n) {
-			return true
+// droppedLater says that the master began anew after a moment, and did not yet know then that it
+// was away for too long.
+func (m *master) droppedLater(at time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var knew time.Time
+	for _, n := range m.notes {
+		if n.anew && n.at.After(at) {
+			return knew.After(at)
+		}
+		if !n.anew {
+			knew = n.at
 		}
 	}
-	return len(peers.Members()) < len(i.m.w.masters)
+	return false
+}
+
+// away counts the masters that are out of reach here.
+func (i *instance) away() int {
+	peers := i.node.Peers()
+	n := len(i.m.w.masters)
+	for _, node := range peers.Members() {
+		if peers.Alive(node) {
+			n--
+		}
+	}
+	return n
 }
 
 // writes is on for a write to the ring store.
 func (m *master) writes(f func(context.Context, *instance) error) (a ack, err error) {
 	err = m.on(func(ctx context.Context, i *instance) error {
-		thin := i.thin()
+		away := i.away()
 		err := f(ctx, i)
-		a = ack{by: m, at: time.Now(), thin: thin || i.thin()}
+		a = ack{by: m, at: time.Now(), thin: max(away, i.away()) >= 2}
 		return err
 	})
 	return a, err
@@ -103,7 +123,8 @@ type load struct {
 
 func newLoad(w *world) *load {
 	return &load{w: w, keys: history.New(), ids: []string{"ada", "bob", "cyd"},
-		calls: map[string]int{}, acked: map[string]int{}, returns: map[string]ack{}}
+		calls: map[string]int{}, acked: map[string]int{}, returns: map[string]ack{},
+		cells: []*cell{{id: "web1", fun: "status"}, {id: "web2", fun: "status"}, {id: "web3", fun: "status"}}}
 }
 
 // count notes a call and its end; the trace has both.
@@ -122,19 +143,17 @@ func (l *load) count(client int, what string, m *master, err error, said string)
 }
 
 // start starts all clients; they end with ctx.
-func (l *load) start(ctx context.Context, wg *sync.WaitGroup) {
+func (l *load) start(ctx context.Context, wg *sync.WaitGroup, phase string) {
 	for n := range 3 {
-		wg.Go(func() { l.loop(ctx, n, rng(l.w.seed, "keys", fmt.Sprint(n)), l.keyCall) })
+		wg.Go(func() { l.loop(ctx, n, rng(l.w.seed, phase, "keys", fmt.Sprint(n)), l.keyCall) })
 	}
-	for n := 10; n < 13; n++ {
-		c := &cell{id: fmt.Sprintf("web%d", n), fun: "status"}
-		l.cells = append(l.cells, c)
+	for n, c := range l.cells {
 		wg.Go(func() {
-			l.loop(ctx, n, rng(l.w.seed, "data", fmt.Sprint(n)),
+			l.loop(ctx, 10+n, rng(l.w.seed, phase, "data", c.id),
 				func(n int, m *master, chance *rand.Rand) { l.dataCall(n, m, chance, c) })
 		})
 	}
-	wg.Go(func() { l.loop(ctx, 20, rng(l.w.seed, "tokens"), l.tokenCall) })
+	wg.Go(func() { l.loop(ctx, 20, rng(l.w.seed, phase, "tokens"), l.tokenCall) })
 }
 
 // loop makes one call after the other on masters chosen by chance.

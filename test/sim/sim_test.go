@@ -26,11 +26,15 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "run this seed alone")
+	replays = flag.Int("replays", 0, "run so many seeds twice and compare")
 	seeds   = flag.Int("seeds", 0, "run so many; 0: as many as make test does")
 )
 
 // during is how long a run has faults, on fake time.
 const during = 40 * time.Second
+
+// afterwards is how long clients go on when all is well again.
+const afterwards = 4 * time.Second
 
 // outcome is what a run left behind.
 type outcome struct {
@@ -108,11 +112,9 @@ func (out *outcome) run(seed uint64, dir string) {
 			m.stop()
 		}
 	}()
-	for _, m := range w.masters {
-		if err := m.start(); err != nil {
-			w.fault("%v", err)
-			return
-		}
+	if err := w.found(rng(seed, "found")); err != nil {
+		w.fault("%v", err)
+		return
 	}
 	if err := w.until(time.Minute, w.allReady); err != nil {
 		w.fault("no start: %v", err)
@@ -125,7 +127,7 @@ func (out *outcome) run(seed uint64, dir string) {
 	watched, stopWatching := context.WithCancel(context.Background())
 	w.zombies.Go(func() { w.watchCalm(watched) })
 	defer stopWatching()
-	l.start(ctx, &clients)
+	l.start(ctx, &clients, "faults")
 	w.trouble(ctx, chance)
 	clients.Wait()
 	if err := w.heal(); err != nil {
@@ -133,6 +135,10 @@ func (out *outcome) run(seed uint64, dir string) {
 		return
 	}
 	w.note("healed")
+	calm, endCalm := context.WithTimeout(context.Background(), afterwards)
+	defer endCalm()
+	l.start(calm, &clients, "calm")
+	clients.Wait()
 	l.final()
 }
 
@@ -147,7 +153,7 @@ func (w *world) settled() error {
 			return fmt.Errorf("%s: settled %v, %d partitions pending, %d copies owed", i.m.id,
 				i.store.Settled(), info.Pending, info.HintsPending)
 		}
-		if len(info.Nodes) < len(w.masters) || i.thin() {
+		if len(info.Nodes) < len(w.masters) || i.away() > 0 {
 			return fmt.Errorf("%s does not reach all masters", i.m.id)
 		}
 		for _, n := range info.Nodes {
@@ -205,7 +211,8 @@ func (l *load) final() {
 				all = append(all, o.Node)
 			}
 			slices.Sort(all)
-			members[strings.Join(all, " ")]++
+			c, _ := i.node.State().Cluster()
+			members[c.UUID+": "+strings.Join(all, " ")]++
 			return nil
 		})
 	}
@@ -213,6 +220,7 @@ func (l *load) final() {
 		w.fault("masters know different members: %v", members)
 	}
 	l.disks()
+	w.majorityLost()
 	for _, a := range l.returns {
 		if a.excused() {
 			l.excused++
@@ -319,40 +327,53 @@ const (
 	leastFaults = 5
 )
 
+const unlinear = "the keys' history is not linearizable"
+
+// verdict lists all that is wrong with a run.
+func (out *outcome) verdict() []string {
+	wrong := slices.Clone(out.faults)
+	if out.keys != nil && !out.keys.Linearizable(history.KeyModel()) {
+		wrong = append(wrong, unlinear)
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
+	for _, what := range sorted(least) {
+		if out.acked[what] < least[what] {
+			wrong = append(wrong, fmt.Sprintf("too little was done: %d of %s, at least %d",
+				out.acked[what], what, least[what]))
+		}
+	}
+	if out.heard < leastHeard || out.count < leastFaults {
+		wrong = append(wrong, fmt.Sprintf("too little happened: %d events, %d faults", out.heard,
+			out.count))
+	}
+	return wrong
+}
+
 // judge fails the test for all that is wrong with a run.
 func judge(t *testing.T, seed uint64, out *outcome) {
-	faults := slices.Clone(out.faults)
-	if len(faults) == 0 {
-		for _, what := range sorted(least) {
-			if out.acked[what] < least[what] {
-				faults = append(faults, fmt.Sprintf("too little was done: %d of %s, at least %d", out.acked[what],
-					what, least[what]))
-			}
-		}
-		if out.heard < leastHeard || out.count < leastFaults {
-			faults = append(faults, fmt.Sprintf("too little happened: %d events, %d faults", out.heard, out.count))
-		}
+	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d of %d returns excused",
+		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.excused,
+		out.acked["return"])
+	wrong := out.verdict()
+	if len(wrong) == 0 {
+		return
 	}
-	if out.keys != nil {
-		out.keys.Check(t, fmt.Sprintf("seed %d: keys", seed), history.KeyModel())
-	}
-	for n, f := range faults {
+	for n, w := range wrong {
 		if n < 20 {
-			t.Errorf("seed %d: %s", seed, f)
+			t.Errorf("seed %d: %s", seed, w)
 		}
 	}
-	if t.Failed() {
-		t.Errorf("seed %d fails; repeat it: %s", seed, again(seed))
-		if *oneSeed != 0 {
-			name := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%d.log", seed))
-			text := strings.Join(out.trace, "\n") + "\n" + strings.Join(out.faults, "\n") + "\n" + out.log
-			if err := os.WriteFile(name, []byte(text), 0o600); err == nil {
-				t.Logf("calls, faults and logs are in %s", name)
-			}
-		}
+	t.Errorf("seed %d fails; repeat it: %s", seed, again(seed))
+	if out.keys != nil && slices.Contains(wrong, unlinear) {
+		out.keys.Check(t, "keys", history.KeyModel())
 	}
-	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d of %d returns excused", seed,
-		out.fake, out.real, total(out.calls), out.heard, out.count, out.excused, out.acked["return"])
+	name := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%d.log", seed))
+	text := strings.Join(out.trace, "\n") + "\n" + strings.Join(out.faults, "\n") + "\n" + out.log
+	if err := os.WriteFile(name, []byte(text), 0o600); err == nil {
+		t.Logf("calls, faults and logs are in %s", name)
+	}
 }
 
 func total(calls map[string]int) int {
@@ -361,6 +382,43 @@ func total(calls map[string]int) int {
 		n += c
 	}
 	return n
+}
+
+// TestReplays runs each seed twice and compares what was called and said, and when. It measures;
+// goroutines that are ready at the same moment run in any order, so not all runs can be the same.
+func TestReplays(t *testing.T) {
+	if *replays == 0 {
+		t.Skip("measures how many runs repeat themselves; -replays=20 does so")
+	}
+	same, plans, share := 0, 0, 0.0
+	for seed := uint64(1); seed <= uint64(*replays); seed++ {
+		a, b := simulate(t, seed), simulate(t, seed)
+		n := 0
+		for n < min(len(a.trace), len(b.trace)) && a.trace[n] == b.trace[n] {
+			n++
+		}
+		if n == len(a.trace) && n == len(b.trace) {
+			same++
+		}
+		share += float64(n) / float64(max(len(a.trace), 1))
+		if slices.Equal(planned(a.trace), planned(b.trace)) {
+			plans++
+		}
+		t.Logf("seed %d: the first %d of %d lines are the same", seed, n, len(a.trace))
+	}
+	t.Logf("%d of %d runs are the same in all calls, answers and times; on average the first %.0f %%; %d have the same faults",
+		same, *replays, 100*share/float64(*replays), plans)
+}
+
+// planned are the faults of a trace, without their times.
+func planned(trace []string) []string {
+	var out []string
+	for _, line := range trace {
+		if _, fault, is := strings.Cut(line, "fault: "); is {
+			out = append(out, fault)
+		}
+	}
+	return out
 }
 
 // TestSeeds runs seeds; see docs/testing.md.
