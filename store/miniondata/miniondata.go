@@ -379,7 +379,11 @@ func (d *Data) DropGrains(ctx context.Context, id string) error {
 	if id == "" {
 		return ErrNoID
 	}
-	return d.remove(ctx, id, grainsName, nil)
+	// Whatever this master sees of them: one that is cut off may lack what others have.
+	if err := d.store.Delete(ctx, ringstore.SpaceMinions, id, grainsName); err != nil {
+		return fmt.Errorf("delete grains of %q: %w", id, err)
+	}
+	return nil
 }
 
 // DropPillar removes a minion's pillars, those of all pillarenvs.

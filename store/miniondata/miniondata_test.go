@@ -312,3 +312,30 @@ func TestMineIsRarelyRead(t *testing.T) {
 		t.Errorf("stored about %d of 320,000", stored)
 	}
 }
+
+// cutOff is the ring store of a master that is cut off: it sees nothing of a place.
+type cutOff struct{ *ringstore.Store }
+
+func (cutOff) List(context.Context, ringstore.Space, string, string) ([]ringstore.Record, error) {
+	return nil, nil
+}
+
+// Grains are dropped whatever the master that drops them can see of them: others may have them.
+func TestDropGrainsUnseen(t *testing.T) {
+	t.Parallel()
+	store := ringtest.Alone(t, ringstore.Options{})
+	ctx := t.Context()
+	packed, err := value.Pack(value.Map{}.Set("os", "Debian"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := New(store, nil).SetGrains(ctx, "web1", packed); err != nil {
+		t.Fatal(err)
+	}
+	if err := New(cutOff{store}, nil).DropGrains(ctx, "web1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, found, err := New(store, nil).Grains(ctx, "web1"); err != nil || found {
+		t.Errorf("found %v, %v", found, err)
+	}
+}

@@ -133,3 +133,34 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 		}
 	}
 }
+
+// A master that was away for longer than deletions are remembered, and is still cut off, takes
+// nothing alone: it may have to begin anew, and what it took would be gone.
+func TestAMasterThatWasAwayTakesNothingAlone(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b", "c")
+	k.settled()
+	ctx := ctxFor(t)
+	put := func(place string) error {
+		return k.store("c").Put(ctx, Key{SpaceMinions, place, "n"}, []byte("v"), time.Time{})
+	}
+	k.now.add(2 * contactEvery)
+	eventually(t, "contact is noted", func() error {
+		if b, err := k.store("c").disk.meta(contactMeta); err != nil || b == nil {
+			return fmt.Errorf("%v, %v", b, err)
+		}
+		return nil
+	})
+	k.isolate("c", true)
+	if err := put("soon"); err != nil {
+		t.Fatalf("cut off for a moment: %v", err)
+	}
+	k.node("c").kill()
+	k.now.add(80 * time.Hour)
+	k.start("c")
+	if err := put("late"); !errors.Is(err, errAway) {
+		t.Errorf("cut off after 80 hours: %v", err)
+	}
+	k.isolate("c", false)
+	eventually(t, "it takes records again", func() error { return put("back") })
+}
