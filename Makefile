@@ -88,7 +88,7 @@ test-long:
 		'long=$(SUBMAKE) build && CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -p 1 -timeout 60m ./...'
 
 salt-answers: install-tests build
-	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions' -update
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn' -update
 	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/conformance -run 'TestMasterData|TestClearOrders$$|TestOrdersReachMinions' -update
 
 # About 20 minutes; BENCH_FLAGS such as "--self --quick" make it what they say, and nothing is written.

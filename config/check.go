@@ -203,7 +203,6 @@ func (l *loader) checkMissing() {
 		{"enable_ssh_minions", "salt-ssh is not built in; take it out", is("enable_ssh_minions")},
 		{"engines",
 			"engines are not built in; run them beside the master, with salt-run state.event or the event stream, and take the option out", set("engines")},
-		{"event_return", "returners for events are not built in; take it out", set("event_return")},
 		{"ext_job_cache", "returners are not built in, jobs are kept in the cluster; take it out",
 			set("ext_job_cache")},
 	} {
@@ -231,6 +230,11 @@ func (l *loader) checkMissing() {
 	if set("runner_dirs") {
 		if _, err := saltpython.Find(o.PythonHost); err != nil {
 			l.refuse("runner_dirs", "runners are modules in Python: %v", err)
+		}
+	}
+	if set("event_return") {
+		if _, err := saltpython.Find(o.PythonHost); err != nil {
+			l.refuse("event_return", "returners are modules in Python: %v", err)
 		}
 	}
 	for _, name := range moduleNames(o.Extra["ext_pillar"]) {

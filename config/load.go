@@ -183,7 +183,9 @@ func (l *loader) fill(values value.Map) {
 			if names == nil {
 				names = knownNames()
 			}
-			l.unknown(name, names)
+			if !ofReturner(name, values) {
+				l.unknown(name, names)
+			}
 			continue
 		case e.Value == nil: // a name without a value: as if it weren't there
 			continue
@@ -223,4 +225,21 @@ func (l *loader) unknown(name string, names []string) {
 		return
 	}
 	l.warn(name, "unknown option, not used%s", hint)
+}
+
+// ofReturner tells whether an option is one of a returner, which reads it itself: returner.*, or
+// begins with the name of one that is in use, such as mysql.host.
+func ofReturner(name string, values value.Map) bool {
+	module, _, dotted := strings.Cut(name, ".")
+	if !dotted || module == "returner" {
+		return dotted
+	}
+	for _, option := range []string{"event_return"} {
+		v, _ := values.Get(option)
+		list, isList := v.([]any)
+		if v == module || isList && slices.Contains(list, any(module)) {
+			return true
+		}
+	}
+	return false
 }

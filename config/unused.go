@@ -47,7 +47,6 @@ var unusedTexts = map[string]string{
 	"redis":         "is not used: tokens are kept in the cluster",
 	"removed":       "is not used: current releases of Salt don't read it either",
 	"resources":     "is not used: resources of minions are not kept",
-	"returner":      "is not used without event_return",
 	"roster":        "is not used: it is for remote minions without salt-minion",
 	"session":       "is not used: session keys live as long as publish_session says, on all masters",
 	"showtimeout":   "is not used: minions that did not return are always shown; use the option --hide-timeout",
@@ -122,7 +121,9 @@ var servedElsewhere = func() map[string]bool {
 		"utils_dirs", "wheel_dirs",
 		// Refused by checkMissing where they would be missed.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions",
-		"engines", "event_return", "ext_job_cache",
+		"engines", "ext_job_cache",
+		"event_return", "event_return_blacklist", "event_return_queue",
+		"event_return_queue_max_seconds", "event_return_whitelist", "returner_dirs",
 		"fips_mode", "master_job_cache", "pillar.cache_driver", "ssl",
 	} {
 		all[name] = true

@@ -29,6 +29,7 @@ import (
 	"clustermaster/salt/pythonhost"
 	"clustermaster/salt/reactor"
 	"clustermaster/salt/render"
+	"clustermaster/salt/returner"
 	"clustermaster/salt/schedule"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
@@ -49,6 +50,7 @@ import (
 	"clustermaster/store/jobcache"
 	"clustermaster/store/jobcache/localcache"
 	"clustermaster/store/miniondata"
+	"clustermaster/store/outbox"
 	"clustermaster/store/ringstore"
 	"clustermaster/store/seal"
 	"clustermaster/store/uploads"
@@ -86,6 +88,8 @@ type process struct {
 	pushed      *uploads.Files
 	banks       *cache.Cache
 	bus         *event.Bus
+	outbox      *outbox.Box         // nil where no returner is named, as returners
+	returners   *returner.Returners // of the master: event_return and the like
 	mesh        *event.Mesh
 	pub         *minion.PubServer
 	req         *minion.RequestServer
@@ -211,6 +215,9 @@ func (r *process) close() {
 	}
 	if r.export != nil {
 		r.export.Close()
+	}
+	if r.outbox != nil {
+		r.outbox.Close()
 	}
 	if r.store != nil {
 		r.store.Close()
@@ -353,6 +360,9 @@ func (r *process) openExports() error {
 func (r *process) openMaster(ctx context.Context) error {
 	o := r.opts
 	r.bus = event.NewBus(o.MaxEventSize, r.log, r.reg)
+	if err := r.openReturners(); err != nil {
+		return err
+	}
 	r.mesh = event.NewMesh(r.bus, r.node.NearPeers(r.began), r.log)
 	lim := settings.Minions(o)
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
@@ -399,6 +409,9 @@ func (r *process) openMaster(ctx context.Context) error {
 		Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed,
 		Runner: r.functions.ForTemplate,
 		ACL:    r.rules, Disk: r.disk,
+	}
+	if r.returners != nil {
+		deps.Kept = r.returners
 	}
 	if r.userKeys != nil { // enable_clear_commands
 		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.functions
@@ -498,6 +511,9 @@ func (r *process) run(ctx context.Context) error {
 		upper = append(upper, func(ctx context.Context) error {
 			return r.files.Watch(ctx, time.Minute, r.fileChanges)
 		})
+	}
+	if r.returners != nil {
+		upper = append(upper, r.returners.Run)
 	}
 	if r.export != nil {
 		upper = append(upper, r.export.Run)

@@ -97,7 +97,7 @@ func (r *process) openFunctions() error {
 	if err != nil {
 		return err
 	}
-	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: r.newJID, Log: r.log}
+	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: r.newJID, Log: r.log, Settle: r.settle}
 	if o.RunnerReturns {
 		deps.Store = r.orders
 	}

@@ -161,6 +161,8 @@ gitfs_remotes: ['file://%[1]s/remote']
 external_auth: {auto: {alice: ['test.*']}}
 metrics_tls_cert: %[1]s/door.pem
 metrics_tls_key: %[1]s/door.pem
+event_return: pgjsonb
+python_host: /bin/true
 `, dir, port)
 	selfSigned(t, filepath.Join(dir, "door.pem"))
 	if err := os.WriteFile(filepath.Join(dir, "master"), []byte(options), 0o600); err != nil {

@@ -29,6 +29,7 @@ const (
 // child is a process that the fork server made. One goroutine at a time talks to it.
 type child struct {
 	h      *Host
+	of     *server // that made it
 	pid    int
 	conn   *net.UnixConn
 	read   *bufio.Reader

@@ -100,6 +100,9 @@ const (
 	Wheel    Kind = "wheel"
 	Top      Kind = "top"  // master_tops; the keywords are opts and grains
 	Auth     Kind = "auth" // back ends of external_auth
+	// Returner are the functions of returners; HandOver gives a returner what waits for it.
+	Returner Kind = "returner"
+	handOver Kind = "hand over"
 	has      Kind = "has"
 	describe Kind = "describe"
 )
@@ -280,6 +283,38 @@ func (s *Session) Has(ctx context.Context, name string) (bool, error) {
 	return found, err
 }
 
+// Keeper begins a session of the master itself that may stay open for long; its child does not
+// count as one of Options.Children.
+func (h *Host) Keeper() *Session { return &Session{h: h, job: true} }
+
+// HandOver gives a returner items, and tells how many it has taken; why is what kept it from taking
+// more, "" for nothing. An item is a map with a kind: event (tag, data), load (jid, load, minions),
+// minions (jid, minions, syndic), return (jid, load, end) or result (load). The error tells that
+// the call failed, and then how many were taken is not known.
+func (s *Session) HandOver(ctx context.Context, returner string, items []any) (taken int,
+	why string, err error) {
+	v, err := s.Call(ctx, Call{Kind: handOver, Fun: returner, Args: items})
+	if err != nil {
+		return 0, "", err
+	}
+	m, _ := v.(value.Map)
+	taken = integer(m, "done")
+	if taken < 0 || taken > len(items) {
+		return 0, "", fmt.Errorf("returner %s: its process says that it took %d of %d", returner,
+			taken, len(items))
+	}
+	return taken, m.String("error"), nil
+}
+
+// Stale tells that the session's child was made by a fork server that is not in use any more.
+func (s *Session) Stale() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.child != nil && s.child.of != s.h.server
+}
+
 // Call runs a function. Errors of the call are *Error; others tell that the host can't run, or are
 // the context's.
 func (s *Session) Call(ctx context.Context, c Call) (any, error) {
@@ -376,6 +411,7 @@ func (h *Host) fork(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.of = s
 	h.m.fork.Observe(time.Since(began).Seconds())
 	h.m.started.Inc()
 	h.m.children.Inc()

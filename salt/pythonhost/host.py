@@ -8,6 +8,7 @@ length, then msgpack. Standard output belongs to nobody and reaches the log.
 
 import copy
 import ctypes
+import functools
 import gc
 import inspect
 import logging
@@ -118,8 +119,12 @@ class Records(logging.Handler):
     def __init__(self, send, level):
         super().__init__(level)
         self.send_record, self.left = send, MAX_LOG_RECORDS
+        self.held = None  # errors of a returner that are told with its failure, or later
 
     def emit(self, record):
+        if self.held is not None and record.levelno >= logging.ERROR:
+            self.held.append(record)
+            return
         if self.left <= 0:
             return
         self.left -= 1
@@ -492,6 +497,7 @@ def orders_by_pipe():
 
     returners = salt.loader.returners
 
+    @functools.wraps(returners)
     def with_jobs(*args, **kwargs):
         lazy = returners(*args, **kwargs)
         if CHILD:
@@ -549,6 +555,7 @@ class Bound:
             self.opts, context=self.context, utils=self.utils, loaded_base_name=self.base, **kept
         )
         self._pillars = self._renderers = self._runners = self._wheels = self._tops = self._auth = None
+        self._returners = None
         if child:
             child.stubs(self.functions, "module")
 
@@ -616,6 +623,15 @@ class Bound:
             self._auth = self.loader.auth(self.opts, loaded_base_name=self.base)
         return self._auth
 
+    @property
+    def returners(self):
+        if self._returners is None:
+            kept = {"context": self.context} if takes(self.loader.returners, "context") else {}
+            if takes(self.loader.returners, "loaded_base_name"):
+                kept["loaded_base_name"] = self.base
+            self._returners = self.loader.returners(self.opts, self.functions, **kept)
+        return self._returners
+
     def find(self, kind, name):
         """A function and the file that it comes from. A name that none has is a Problem."""
         if kind == "module":
@@ -633,6 +649,8 @@ class Bound:
             return self._of(getattr(self.tops, "_dict", self.auth), name + ".top", name)
         if kind == "auth":
             return self._of(self.auth, name + ".auth", name)
+        if kind == "returner":
+            return self._of(self.returners, name)
         raise Problem("refused", f"the host has no functions of kind {kind}")
 
     def _of(self, lazy, full, shown=None):
@@ -678,6 +696,49 @@ class Bound:
         if kind == "auth":
             return self._authenticate(name, function, kwargs)
         return function(*args, **kwargs)
+
+    def hand_over(self, name, items):
+        """Give a returner what waits for it. Returns how many items it took, and why not more."""
+        done = 0
+        for count, calls in steps(items):
+            for fun, args, kwargs in calls:
+                try:
+                    function, file = self.find("returner", f"{name}.{fun}")
+                except Problem as exc:
+                    if fun in OPTIONAL:
+                        continue
+                    return {"done": done, "error": str(exc)}
+                self.child.running(f"{name}.{fun}", file)
+                error = self._took(function, args, kwargs)
+                if error is not None:
+                    return {"done": done, "error": error}
+            done += count
+        return {"done": done, "error": None}
+
+    def _took(self, function, args, kwargs):
+        """Why a returner did not take something; None if it did.
+
+        Many of Salt's returners catch the error of a database that is down and log it: a critical record of their file,
+        or one with an exception, is such an error."""
+        records = self.child.records
+        records.held = held = []
+        try:
+            function(*args, **kwargs)
+        except (MemoryError, SystemExit):
+            raise
+        except BaseException as exc:
+            return f"{type(exc).__name__}: {_text(exc)}"
+        finally:
+            records.held = None
+        for record in held:
+            if "returners" in record.pathname and (record.levelno >= logging.CRITICAL or record.exc_info):
+                text = record.getMessage()
+                if record.exc_info and record.exc_info[1] is not None:
+                    text += f": {type(record.exc_info[1]).__name__}: {_text(record.exc_info[1])}"
+                return text[:MAX_LOG_TEXT]
+        for record in held:
+            records.emit(record)
+        return None
 
     def _authenticate(self, name, function, load):
         """As salt.auth.LoadAuth asks a module: whether a password is good, and what the module knows of the user; or,
@@ -792,6 +853,43 @@ class Bound:
         return function(*head, given, **more)
 
 
+OPTIONAL = ("save_minions", "update_endtime")  # functions that a returner may lack
+
+
+def steps(items):
+    """The calls that items mean, in order, with the number of items that they end: events are one call."""
+    events = []
+    for item in items:
+        kind = item["kind"]
+        if kind == "event":
+            events.append({"tag": item["tag"], "data": item["data"]})
+            continue
+        if events:
+            yield len(events), [("event_return", [events], {})]
+            events = []
+        yield 1, list(calls_for(kind, item))
+    if events:
+        yield len(events), [("event_return", [events], {})]
+
+
+def calls_for(kind, item):
+    """The calls for one item of a job, as Salt's master makes them."""
+    load = item.get("load")
+    if kind == "load":
+        yield "save_load", [item["jid"], load], {"minions": item["minions"]}
+    elif kind == "minions":
+        yield "save_minions", [item["jid"], item["minions"]], {"syndic_id": item["syndic"]}
+    elif kind == "return":
+        yield "save_load", [item["jid"], load], {}
+        yield "returner", [load], {}
+        if item["end"]:
+            yield "update_endtime", [item["jid"], item["end"]], {}
+    elif kind == "result":
+        yield "returner", [load], {}
+    else:
+        raise Problem("refused", f"the host knows no items of kind {kind}")
+
+
 def signature(function):
     """Parameters as Salt's argument checks see them; values that can't travel are their text."""
     import salt.utils.args
@@ -875,6 +973,8 @@ class Child:
             return self.bound.describe(message["args"][0], name)
         if kind in ("runner", "wheel"):
             return self.job(kind, name, message)
+        if kind == "hand over":
+            return self.bound.hand_over(name, message["args"])
         return self.bound.call(kind, name, message)
 
     def job(self, kind, name, message):

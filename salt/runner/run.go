@@ -50,6 +50,7 @@ type Deps struct {
 	Now       func() time.Time         // nil: time.Now
 	Stamp     func(t time.Time) string // nil: wire.Stamp; the _stamp of progress documents
 	StoreTime time.Duration            // how long storing may take; 0 means 10 s
+	Settle    func()                   // nil, or waits for the disk to have the events of a call
 	MaxRuns   int                      // calls at the same time; 0 means 256
 	Log       *slog.Logger
 }
@@ -241,6 +242,9 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	}
 	r.store(ctx, req, data)
 	r.fire(req.JID, "ret", data)
+	if r.deps.Settle != nil {
+		r.deps.Settle()
+	}
 	r.log.Info("runner call ended", "fun", data[0].Value, "jid", req.JID, "success", res.Success)
 	return res
 }

@@ -31,6 +31,9 @@ type Bus struct {
 	metrics *metrics
 	now     func() time.Time
 
+	keeps func(tag string) bool
+	keep  func(Event)
+
 	mu   sync.RWMutex // guards subs
 	subs map[*Subscription]struct{}
 }
@@ -53,9 +56,16 @@ func NewBus(maxEventSize int, log *slog.Logger, reg prometheus.Registerer) *Bus 
 	}
 }
 
+// Keep has keep called with each event whose tag keeps takes, before any subscriber has it. It must
+// not block. Call Keep once, before the first event.
+func (b *Bus) Keep(keeps func(tag string) bool, keep func(Event)) { b.keeps, b.keep = keeps, keep }
+
 // Wanted reports whether anybody is subscribed to tag, so that a caller can save itself the making
 // of an event.
 func (b *Bus) Wanted(tag string) bool {
+	if b.keeps != nil && b.keeps(tag) {
+		return true
+	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for s := range b.subs {
@@ -131,6 +141,9 @@ func (b *Bus) send(e Event) {
 		}
 		b.metrics.trimmed.Inc()
 		e.Data = trimmed
+	}
+	if b.keeps != nil && b.keeps(e.Tag) {
+		b.keep(e)
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -33,6 +33,7 @@ type Deps struct {
 	Presence    Presence // optional: who signed in here
 	Pushed      Pushed   // optional: pushed files are refused
 	Disk        Disk     // optional: there is always space
+	Kept        Kept     // optional: no returner gets events and jobs
 	// Runner runs a runner function for a minion (peer_run) and returns its return, with an error
 	// what salt-run would tell. Optional: none runs.
 	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
@@ -45,6 +46,12 @@ type Deps struct {
 	// OnDisk writes jobs for Salt's own clients, which read them from disk. nil: they wait for no
 	// returns.
 	OnDisk OnDisk
+}
+
+// Kept is what waits for returners.
+type Kept interface {
+	// Sync returns when the events that were fired before are on stable storage.
+	Sync() error
 }
 
 // Disk tells of the space that this master's data has.

@@ -148,7 +148,10 @@ func (m *Master) Handle(ctx context.Context, r Request) (reply []byte, err error
 		return m.refuse(refusal, "", r.Remote), nil
 	}
 	if env.Enc == "clear" {
-		return m.clear(ctx, env, r.Remote)
+		if reply, err = m.clear(ctx, env, r.Remote); err == nil {
+			err = m.settle()
+		}
+		return reply, err
 	}
 	c, refusal := m.open(env, r.Sender)
 	if refusal != nil {
@@ -188,6 +191,9 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 		m.refused.note("unknown_command", c.ID, c.remote)
 	}
 	val, err := run(ctx, c)
+	if err == nil {
+		err = m.settle()
+	}
 	m.metrics.requests.WithLabelValues(label).Observe(time.Since(began).Seconds())
 	if err != nil {
 		if errors.Is(err, errUnacknowledged) {
@@ -208,6 +214,17 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 		reply, err = wire.SealedReply(c.crypt, "", c.ReplyNonce(c.env))
 	}
 	return reply, err
+}
+
+// settle returns when what a request left for returners is on stable storage.
+func (m *Master) settle() error {
+	if m.deps.Kept == nil {
+		return nil
+	}
+	if err := m.deps.Kept.Sync(); err != nil {
+		return fmt.Errorf("%w: %w", errUnacknowledged, err)
+	}
+	return nil
 }
 
 // sealPrivate makes the reply to _pillar.

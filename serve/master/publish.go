@@ -123,6 +123,9 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	}
 	m.metrics.published.Inc()
 	m.track(job)
+	if err := m.settle(); err != nil {
+		return Published{}, err
+	}
 	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing,
 		Incomplete: found.Incomplete}, nil
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs what the tests use beside Go: a C compiler (for the race detector), haproxy, ip, gpg, slapd,
-# prometheus and Python's venv from the distribution, Salt's releases into virtual environments. What can't be
+# prometheus, PostgreSQL and Python's venv from the distribution, Salt's releases into virtual environments. What can't be
 # installed is said; the tests that need it are left out and say so too.
 set -u
 cd "$(dirname "$0")/../.."
@@ -58,6 +58,10 @@ fi
 # promtool, and a real Prometheus for the queries of the dashboard. Debian would start one of its own.
 if ! command -v promtool >/dev/null || ! command -v prometheus >/dev/null; then
     packages prometheus && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now prometheus >/dev/null 2>&1
+fi
+# A real database for returners. Debian would start one of its own.
+if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+    packages postgresql && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now postgresql >/dev/null 2>&1
 fi
 tools/scripts/venvs.sh "${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}" || true
 exit 0

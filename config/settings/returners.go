@@ -1,0 +1,37 @@
+package settings
+
+import (
+	"time"
+
+	"clustermaster/config"
+	"clustermaster/salt/returner"
+	"clustermaster/value"
+)
+
+// Returners is what the returners of the master take from the options.
+func Returners(o *config.Options) returner.Options {
+	values, _ := Value(o.Extra).(value.Map)
+	out := returner.Options{
+		Events: texts(values, "event_return"),
+		Allow:  texts(values, "event_return_whitelist"),
+		Deny:   texts(values, "event_return_blacklist"),
+		Queue:  int(whole(values, "event_return_queue")),
+		MaxAge: time.Duration(whole(values, "event_return_queue_max_seconds")) * time.Second,
+	}
+	if name := values.String("event_return"); name != "" {
+		out.Events = []string{name}
+	}
+	return out
+}
+
+// whole is an option that is a number from 0 on.
+func whole(m value.Map, name string) int64 {
+	v, _ := m.Get(name)
+	switch n := v.(type) {
+	case int64:
+		return max(n, 0)
+	case int:
+		return int64(max(n, 0))
+	}
+	return 0
+}

@@ -1,0 +1,261 @@
+package returner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"clustermaster/store/outbox"
+	"clustermaster/value"
+)
+
+// table stands for a returner and its database.
+type table struct {
+	mu     sync.Mutex
+	rows   []string
+	calls  []int  // items of each good call
+	down   bool   // the database is
+	hates  string // a tag that it never takes
+	closed int
+	slow   time.Duration
+}
+
+func (d *table) HandOver(ctx context.Context, _ string, items []any) (int, string, error) {
+	select {
+	case <-time.After(d.slow):
+	case <-ctx.Done():
+		return 0, "", ctx.Err()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.down {
+		return 0, "", errors.New("the database is down")
+	}
+	for i, item := range items {
+		tag := item.(value.Map).String("tag")
+		if d.hates != "" && strings.HasPrefix(tag, d.hates) {
+			return i, "it does not like " + tag, nil
+		}
+		d.rows = append(d.rows, tag)
+	}
+	d.calls = append(d.calls, len(items))
+	return len(items), "", nil
+}
+
+func (d *table) Stale() bool { return false }
+func (d *table) Close()      { d.set(func() { d.closed++ }) }
+
+func (d *table) set(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+func (d *table) has() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(d.rows, " ")
+}
+
+type log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *log) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// running is a Returners with a table, and hands over until the test stops it.
+func running(t *testing.T, dir string, d *table, o Options) (r *Returners, lines *log,
+	stop func()) {
+	t.Helper()
+	box, err := outbox.Open(dir, outbox.Options{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = &log{}
+	r = New(Deps{Box: box, Session: func() Session { return d },
+		Log: slog.New(slog.NewTextHandler(lines, nil))}, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return r, lines, func() {
+		cancel()
+		if err := errors.Join(<-done, box.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func fire(r *Returners, tags ...string) {
+	for _, tag := range tags {
+		if r.Wants(tag) {
+			r.Event(tag, value.Raw{0x80})
+		}
+	}
+}
+
+var one = Options{Events: []string{"db"}}
+
+// TestDown has a database that is down for an hour: nothing is lost, the order stays, and the log
+// says so once.
+func TestDown(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	synctest.Test(t, func(t *testing.T) {
+		d := &table{down: true}
+		r, lines, stop := running(t, dir, d, one)
+		var want []string
+		for n := range 1200 {
+			want = append(want, fmt.Sprintf("e%04d", n))
+			fire(r, want[n])
+			time.Sleep(3 * time.Second)
+		}
+		d.set(func() { d.down = false })
+		time.Sleep(maxPause + time.Second)
+		if got := d.has(); got != strings.Join(want, " ") {
+			t.Errorf("rows %s", got)
+		}
+		if n := lines.count("does not take what"); n != 1 {
+			t.Errorf("the log says %d times that it is down", n)
+		}
+		if n := lines.count("takes what waited"); n != 1 {
+			t.Errorf("the log says %d times that it is back", n)
+		}
+		stop()
+	})
+}
+
+// TestRefused has events that the database never takes: the others are written, in order, and they
+// are set aside.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	synctest.Test(t, func(t *testing.T) {
+		d := &table{hates: "bad"}
+		r, lines, stop := running(t, dir, d, one)
+		fire(r, "a", "bad1", "bad2", "bad3", "b", "c", "bad4", "d")
+		time.Sleep(time.Minute)
+		if got := d.has(); got != "a b c d" {
+			t.Errorf("rows %s", got)
+		}
+		if lines.count("it is set aside") != 4 || lines.count("it does not like bad2") != 1 ||
+			r.d.Box.Len(outbox.Aside("event_return/db")) != 4 {
+			t.Errorf("log: %s", lines.text.String())
+		}
+		stop()
+	})
+}
+
+// TestQueue waits for the number of events, or for the age of the first.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	synctest.Test(t, func(t *testing.T) {
+		d := &table{}
+		o := one
+		o.Queue, o.MaxAge = 3, 10*time.Second
+		o.Allow, o.Deny = []string{"e*", "x"}, []string{"*no"}
+		r, _, stop := running(t, dir, d, o)
+		fire(r, "e1", "other", "e2", "e-no")
+		time.Sleep(8 * time.Second)
+		if got := d.has(); got != "" {
+			t.Errorf("two of three: %s", got)
+		}
+		fire(r, "x")
+		time.Sleep(time.Second)
+		if got := d.has(); got != "e1 e2 x" {
+			t.Errorf("three: %s", got)
+		}
+		fire(r, "e4")
+		time.Sleep(9 * time.Second)
+		if got := d.has(); got != "e1 e2 x" {
+			t.Errorf("young: %s", got)
+		}
+		time.Sleep(4 * time.Second)
+		if got := d.has(); got != "e1 e2 x e4" {
+			t.Errorf("old: %s", got)
+		}
+		fire(r, "e5")
+		stop()
+		// What was left is written at the next start, whatever its number.
+		_, _, stop = running(t, dir, d, o)
+		time.Sleep(time.Second)
+		if got := d.has(); got != "e1 e2 x e4 e5" {
+			t.Errorf("after a start: %s", got)
+		}
+		time.Sleep(2 * idle)
+		d.set(func() {
+			if d.closed == 0 {
+				t.Error("its process stays without work")
+			}
+		})
+		stop()
+	})
+}
+
+// TestStop lets a call that is under way end, so that nothing is written twice.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	synctest.Test(t, func(t *testing.T) {
+		d := &table{slow: lastCall / 2}
+		r, _, stop := running(t, dir, d, one)
+		fire(r, "a")
+		synctest.Wait()
+		fire(r, "b")
+		stop()
+		_, _, stop = running(t, dir, d, one)
+		time.Sleep(time.Minute)
+		if got := d.has(); got != "a b" {
+			t.Errorf("rows %s", got)
+		}
+		stop()
+	})
+}
+
+// TestTwo keeps a returner that is down from delaying another.
+func TestTwo(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := &table{down: true}, &table{}
+		box, err := outbox.Open(dir, outbox.Options{}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables := []*table{bad, good}
+		r := New(Deps{Box: box}, Options{Events: []string{"bad", "good"}})
+		for i, w := range r.workers {
+			w.session = tables[i]
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		fire(r, "a", "b")
+		time.Sleep(time.Second)
+		if good.has() != "a b" || bad.has() != "" {
+			t.Errorf("rows %s and %s", good.has(), bad.has())
+		}
+		cancel()
+		if err := errors.Join(<-done, box.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,386 @@
+package outbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/store/ringstore/diskfs"
+	"clustermaster/store/seal"
+)
+
+// ErrFull refuses an item for which there is no room.
+var ErrFull = errors.New("the outbox is full")
+
+// DefaultSize is the default of Options.Size.
+const DefaultSize = 1 << 30
+
+// perItem is what an item costs beside its content, in bytes.
+const perItem = 64
+
+// Options of a Box.
+type Options struct {
+	Size int64        // of all that waits, in bytes; 0 means DefaultSize
+	Room func() error // says that the disk is full; nil: it never is
+	Seal *seal.Key    // seals all files; nil leaves them open
+
+	fs vfs.FS // in tests
+}
+
+// Item is one that waits.
+type Item struct {
+	Value []byte
+	At    uint64 // its place in the queue
+}
+
+// Box is a set of queues on disk. It is safe for concurrent use.
+type Box struct {
+	db   *pebble.DB
+	opts Options
+	m    *metrics
+
+	// of syncs: how many puts there were, and how many of them are on stable storage
+	puts    atomic.Uint64
+	syncing sync.Mutex // held by a sync
+	synced  uint64     // guarded by syncing
+
+	mu     sync.Mutex // guards what follows
+	queues map[string]*queue
+	bytes  int64 // of all queues
+	closed bool
+}
+
+// queue is the account of one. Its items are at head to next, and some of these may be gone.
+type queue struct {
+	next  uint64
+	count int
+	bytes int64
+	more  chan struct{} // holds one notice of an item
+}
+
+// Keys are a kind, the length of the queue's name, the name, and the place, eight bytes.
+const (
+	kindItem = 'i'
+	kindMeta = 'm'
+)
+
+// format is the layout of keys; a box of another one is refused.
+const format = "1"
+
+// Open opens or makes the box in a folder. The log and reg may be nil.
+func Open(dir string, o Options, log *slog.Logger, reg prometheus.Registerer) (*Box, error) {
+	if o.Size <= 0 {
+		o.Size = DefaultSize
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	files := o.fs
+	if files == nil {
+		if err := diskfs.MakePrivate(dir); err != nil {
+			return nil, err
+		}
+		files = diskfs.Private{FS: vfs.Default}
+	}
+	files = diskfs.NewPatient(files, log)
+	if o.Seal != nil {
+		files = diskfs.Sealed{FS: files, Key: o.Seal}
+	}
+	cache := pebble.NewCache(1 << 20)
+	defer cache.Unref()
+	db, err := pebble.Open(dir, &pebble.Options{
+		Cache: cache, FS: files, Logger: quiet{log}, MemTableSize: 4 << 20, MaxOpenFiles: 32,
+		FormatMajorVersion:         pebble.FormatMajorVersion(24),
+		CompactionConcurrencyRange: func() (int, int) { return 1, 1 },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open outbox %s: %w", dir, err)
+	}
+	b := &Box{db: db, opts: o, queues: make(map[string]*queue), m: newMetrics(reg)}
+	if err := b.read(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), db.Close())
+	}
+	if reg != nil {
+		reg.MustRegister(b)
+	}
+	return b, nil
+}
+
+// read checks the format and counts what waits.
+func (b *Box) read() error {
+	got, closer, err := b.db.Get([]byte{kindMeta})
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		err = b.db.Set([]byte{kindMeta}, []byte(format), pebble.Sync)
+	case err == nil && string(got) != format:
+		err = fmt.Errorf("it has format %q, this program knows %q; use the program that wrote it",
+			got, format)
+	}
+	if closer != nil {
+		err = errors.Join(err, closer.Close())
+	}
+	if err != nil {
+		return err
+	}
+	it, err := b.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindItem},
+		UpperBound: []byte{kindItem + 1}})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		name, at, good := splitKey(it.Key())
+		if !good {
+			return fmt.Errorf("key %q is damaged", it.Key())
+		}
+		value := it.LazyValue()
+		size := int64(value.Len()) + perItem
+		q := b.queue(name)
+		q.next, q.count, q.bytes, b.bytes = at+1, q.count+1, q.bytes+size, b.bytes+size
+	}
+	return it.Error()
+}
+
+func itemKey(name string, at uint64) []byte {
+	key := append([]byte{kindItem, byte(len(name))}, name...)
+	return binary.BigEndian.AppendUint64(key, at)
+}
+
+func splitKey(key []byte) (name string, at uint64, ok bool) {
+	if len(key) < 2 || len(key) != 2+int(key[1])+8 {
+		return "", 0, false
+	}
+	n := 2 + int(key[1])
+	return string(key[2:n]), binary.BigEndian.Uint64(key[n:]), true
+}
+
+// queue returns one, made if there is none. The caller holds mu, or is alone.
+func (b *Box) queue(name string) *queue {
+	q := b.queues[name]
+	if q == nil {
+		q = &queue{more: make(chan struct{}, 1)}
+		b.queues[name] = q
+	}
+	return q
+}
+
+// maxName bounds the name of a queue, in bytes.
+const maxName = 200
+
+// Put adds items to a queue, all or none. They are on stable storage once a Sync has returned that
+// began later. Errors: ErrFull, that of Options.Room.
+func (b *Box) Put(name string, values ...[]byte) error {
+	if len(name) > maxName {
+		return fmt.Errorf("queue %.40q: its name is longer than %d bytes", name, maxName)
+	}
+	var size int64
+	for _, v := range values {
+		size += int64(len(v)) + perItem
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.room(size); err != nil {
+		b.m.refused.WithLabelValues(name).Add(float64(len(values)))
+		return fmt.Errorf("put into queue %s: %w", name, err)
+	}
+	q := b.queue(name)
+	batch := b.db.NewBatch()
+	defer batch.Close()
+	for i, v := range values {
+		if err := batch.Set(itemKey(name, q.next+uint64(i)), v, nil); err != nil {
+			return fmt.Errorf("put into queue %s: %w", name, err)
+		}
+	}
+	if err := batch.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("put into queue %s: %w", name, err)
+	}
+	q.next += uint64(len(values))
+	q.count += len(values)
+	q.bytes += size
+	b.bytes += size
+	b.puts.Add(1)
+	select {
+	case q.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (b *Box) room(size int64) error {
+	if b.closed {
+		return pebble.ErrClosed
+	}
+	if b.bytes+size > b.opts.Size {
+		return ErrFull
+	}
+	if b.opts.Room == nil {
+		return nil
+	}
+	return b.opts.Room()
+}
+
+// Sync returns when all that was put before is on stable storage. Those who call it at the same
+// time share one write to the disk.
+func (b *Box) Sync() error {
+	want := b.puts.Load()
+	b.syncing.Lock()
+	defer b.syncing.Unlock()
+	if b.synced >= want {
+		return nil
+	}
+	now := b.puts.Load()
+	if err := b.db.LogData([]byte{kindMeta}, pebble.Sync); err != nil {
+		return fmt.Errorf("sync outbox: %w", err)
+	}
+	b.synced = now
+	return nil
+}
+
+// Wait gives a notice when something was put into a queue since the last one.
+func (b *Box) Wait(name string) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue(name).more
+}
+
+// Len is how many items wait in a queue.
+func (b *Box) Len(name string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue(name).count
+}
+
+// Queues lists those in which something waits.
+func (b *Box) Queues() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for name, q := range b.queues {
+		if q.count > 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Peek returns the first items of a queue: at most count, and no more than bytes unless the first
+// alone has more.
+func (b *Box) Peek(name string, count int, bytes int64) ([]Item, error) {
+	it, err := b.db.NewIter(&pebble.IterOptions{LowerBound: itemKey(name, 0),
+		UpperBound: append(itemKey(name, ^uint64(0)), 0)})
+	if err != nil {
+		return nil, fmt.Errorf("read queue %s: %w", name, err)
+	}
+	defer it.Close()
+	var out []Item
+	for ok := it.First(); ok && len(out) < count; ok = it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return nil, fmt.Errorf("read queue %s: %w", name, err)
+		}
+		if bytes -= int64(len(v)); bytes < 0 && len(out) > 0 {
+			break
+		}
+		_, at, _ := splitKey(it.Key())
+		out = append(out, Item{Value: append([]byte(nil), v...), At: at})
+	}
+	if err := it.Error(); err != nil {
+		return nil, fmt.Errorf("read queue %s: %w", name, err)
+	}
+	return out, nil
+}
+
+// Take removes items that were handed over.
+func (b *Box) Take(name string, items ...Item) error { return b.remove(name, items, false) }
+
+// Aside is the name of the queue in which SetAside puts the items of another.
+func Aside(name string) string { return "aside/" + name }
+
+// SetAside moves items to the queue Aside. What is set aside of all queues may be a quarter of the
+// size; what is beyond that is removed.
+func (b *Box) SetAside(name string, items ...Item) error { return b.remove(name, items, true) }
+
+func (b *Box) remove(name string, items []Item, aside bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q, to := b.queue(name), new(queue)
+	if aside {
+		to = b.queue(Aside(name))
+	}
+	var size int64
+	for _, i := range items {
+		size += int64(len(i.Value)) + perItem
+	}
+	kept := aside && b.asideBytes()+size <= b.opts.Size/4
+	batch := b.db.NewBatch()
+	defer batch.Close()
+	for n, i := range items {
+		err := batch.Delete(itemKey(name, i.At), nil)
+		if kept && err == nil {
+			err = batch.Set(itemKey(Aside(name), to.next+uint64(n)), i.Value, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("take from queue %s: %w", name, err)
+		}
+	}
+	if err := batch.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("take from queue %s: %w", name, err)
+	}
+	q.count -= len(items)
+	q.bytes -= size
+	counter := b.m.taken
+	if aside {
+		counter = b.m.aside
+	}
+	counter.WithLabelValues(name).Add(float64(len(items)))
+	if !kept {
+		b.bytes -= size
+		return nil
+	}
+	to.next += uint64(len(items))
+	to.count += len(items)
+	to.bytes += size
+	return nil
+}
+
+func (b *Box) asideBytes() int64 {
+	var sum int64
+	for name, q := range b.queues {
+		if strings.HasPrefix(name, Aside("")) {
+			sum += q.bytes
+		}
+	}
+	return sum
+}
+
+// Close closes the box; what waits is there again at the next Open.
+func (b *Box) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.syncing.Lock()
+	defer b.syncing.Unlock()
+	return b.db.Close()
+}
+
+// quiet leaves Pebble's news to the debug log.
+type quiet struct{ log *slog.Logger }
+
+func (q quiet) Infof(format string, args ...any) {}
+func (q quiet) Errorf(format string, args ...any) {
+	q.log.Error("outbox: " + fmt.Sprintf(format, args...))
+}
+func (q quiet) Fatalf(format string, args ...any) {
+	q.log.Error("outbox can't be written: " + fmt.Sprintf(format, args...))
+	panic(fmt.Sprintf(format, args...))
+}

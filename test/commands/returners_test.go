@@ -1,0 +1,199 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermaster/test/answers"
+	"clustermaster/test/e2e"
+)
+
+// returning is a master with a database, and one minion.
+type returning struct {
+	*e2e.Master
+	db     *postgres
+	minion *e2e.Minion
+}
+
+// eventOptions are what both masters have.
+const eventOptions = `event_return: [pgjsonb]
+event_return_blacklist: ['salt/auth', 'salt/*/start', 'minion*', 'site/unwanted']
+auto_accept: True
+timeout: 15
+`
+
+// newReturning makes a master of a kind with a database; neither runs.
+func newReturning(t *testing.T, kind, options string) *returning {
+	t.Helper()
+	r := &returning{db: newPostgres(t)}
+	p, own := e2e.Ours(t), "python_host: "+filepath.Join(e2e.Venvs(t),
+		"salt-"+reference, "bin", "python3")+"\n"
+	if kind == "salt" {
+		p, own = e2e.Theirs(t, reference), salts
+	}
+	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
+	r.Master = c.Masters[0]
+	r.Configure(t, r.Config(t)+options+r.db.options()+own)
+	r.minion = e2e.NewMinion(t, c.Dir, e2e.MinionOptions{ID: "web", Release: reference,
+		Master: r.Addr, Extra: minionOptions})
+	return r
+}
+
+// meet starts the minion and waits for it.
+func (r *returning) meet(t *testing.T) {
+	t.Helper()
+	r.minion.Run(t)
+	r.answers(t)
+}
+
+func (r *returning) answers(t *testing.T) {
+	t.Helper()
+	e2e.Eventually(t, 90*time.Second, "the minion answers", func() error {
+		if got := r.Salt(t, "-t", "3", "web", "test.ping"); !strings.Contains(got.Stdout, "True") {
+			return errors.New(got.String())
+		}
+		return nil
+	})
+}
+
+// send has the minion fire an event, and comes back once the master has acknowledged it.
+func (r *returning) send(t *testing.T, tag, data string) {
+	t.Helper()
+	got := r.Salt(t, "web", "event.send", tag, data)
+	if !strings.Contains(got.Stdout, "True") {
+		t.Fatalf("event %s: %v", tag, got)
+	}
+}
+
+// sent are the numbers of the events below a tag in the database.
+func (r *returning) sent(t *testing.T, tag string) (string, error) {
+	t.Helper()
+	out, err := r.db.ask("salt", "SELECT data->'data'->>'n' FROM salt_events WHERE tag = '"+tag+
+		"' ORDER BY id")
+	return strings.Join(strings.Fields(out), " "), err
+}
+
+var (
+	numbers = regexp.MustCompile(`\b20\d{18}\b`)
+	stamps  = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+`)
+)
+
+// eventRows plays what is compared, and returns the rows of it.
+func (r *returning) eventRows(t *testing.T) string {
+	t.Helper()
+	r.db.run(t)
+	r.Run(t)
+	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
+	r.meet(t)
+	r.send(t, "site/types", `{n: 1, float: 1.5, big: 12345678901, yes: true, none: null, `+
+		`text: "äöü\t\"", list: [1, [2, {x: y}]], map: {a: {b: c}}, empty: {}}`)
+	r.send(t, "site/unwanted", "{n: 1}")
+	r.Salt(t, "web", "test.arg", "1", "2.5", "x", "a={b: [c]}")
+	r.Salt(t, "web", "test.exception", "no")
+	r.Runner(t, "test.arg", "1", "a=b")
+	r.send(t, "site/end", "{n: 2}")
+	e2e.Eventually(t, 60*time.Second, "the last row", func() error {
+		got, err := r.sent(t, "site/end")
+		if err == nil && got != "2" {
+			err = fmt.Errorf("sent %q", got)
+		}
+		return err
+	})
+	rows := r.db.query(t, "salt", `SELECT tag || ' ' || master_id || ' ' || data FROM salt_events
+		WHERE id >= (SELECT min(id) FROM salt_events WHERE tag = 'site/types') AND tag NOT LIKE '%/end'
+		AND (tag LIKE 'site/%' OR tag LIKE 'salt/job/%' OR tag LIKE 'salt/run/%') ORDER BY id`)
+	rows = strings.NewReplacer(r.Dir, "DIR", r.Addr, "ADDR").Replace(rows)
+	rows = regexp.MustCompile(`"ts": \d+`).ReplaceAllString(rows, `"ts": TS`)
+	rows = stamps.ReplaceAllString(numbers.ReplaceAllString(rows, "JID"), "STAMP")
+	return regexp.MustCompile(`File \\".*?line \d+`).ReplaceAllString(rows, "FILE")
+}
+
+// TestEventReturn compares the rows of event_return in a real PostgreSQL with those of Salt's own
+// master.
+func TestEventReturn(t *testing.T) {
+	t.Parallel()
+	kept := answers.Open[[]string](t, answersOf("event_return"), eventOptions, *update)
+	var ask func() []string
+	if live() {
+		ask = func() []string {
+			return strings.Split(newReturning(t, "salt", eventOptions).eventRows(t), "\n")
+		}
+	}
+	want := kept.Salt(t, kept.Turn(), "rows", ask)
+	got := strings.Split(newReturning(t, "ours", eventOptions).eventRows(t), "\n")
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("ours\n%s\nSalt's\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestDatabaseAway has a database that is not there when events are acknowledged, a master that is
+// killed then, and a database that hangs: nothing is lost or written twice, the order stays, nobody
+// waits, and the log says it once.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	r := newReturning(t, "ours", eventOptions+"python_timeout: 5\n")
+	r.Run(t)
+	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
+	r.meet(t)
+	var want []string
+	send := func(n int) {
+		want = append(want, fmt.Sprint(n))
+		r.send(t, "site/n", fmt.Sprintf("{n: %d}", n))
+	}
+	for n := range 4 {
+		send(n)
+	}
+	r.Kill(t) // after the acknowledgement, before any row was written
+	r.Run(t)
+	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
+	r.answers(t)
+	send(4)
+	r.db.run(t)
+	rows := func() {
+		t.Helper()
+		e2e.Eventually(t, 60*time.Second, "all rows", func() error {
+			got, err := r.sent(t, "site/n")
+			if err == nil && got != strings.Join(want, " ") {
+				err = fmt.Errorf("rows %s, want %s", got, strings.Join(want, " "))
+			}
+			return err
+		})
+	}
+	rows()
+	// An event that no jsonb takes stops none of the others.
+	r.send(t, "site/n", `{n: 99, text: "\0"}`)
+	ping := func() time.Duration {
+		t.Helper()
+		began := time.Now()
+		if got := r.Salt(t, "web", "test.ping"); !strings.Contains(got.Stdout, "True") {
+			t.Errorf("ping: %v", got)
+		}
+		return time.Since(began)
+	}
+	before := min(ping(), ping(), ping())
+	r.db.Freeze(t)
+	send(5)
+	during := min(ping(), ping(), ping())
+	t.Logf("test.ping takes %v, and %v while the database hangs", before, during)
+	if during > 2*before+500*time.Millisecond {
+		t.Errorf("test.ping takes %v while the database hangs, %v before", during, before)
+	}
+	r.db.Thaw(t)
+	rows()
+	text, err := os.ReadFile(r.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "returner does not take"); n > 9 || n < 2 {
+		t.Errorf("the log says %d times that the database is away", n)
+	}
+	if n := strings.Count(string(text), "it is set aside"); n < 1 || n > 4 {
+		t.Errorf("the log says %d times that an event was set aside", n)
+	}
+}
