@@ -163,7 +163,7 @@ func call(t testing.TB, m *subject, who []string, args ...string) (map[string]an
 
 func callTarget(t testing.TB, m *subject, args ...string) (map[string]any, e2e.Result) {
 	t.Helper()
-	r := m.Salt(t, append([]string{"--out=json", "--static", "-t", "10"}, args...)...)
+	r := m.Salt(t, append([]string{"--out=json", "--static", "-t", "60"}, args...)...)
 	answers := map[string]any{}
 	if err := json.Unmarshal([]byte(r.Stdout), &answers); err != nil {
 		return nil, r
