@@ -13,6 +13,7 @@
 #   make reproduce  builds a release twice and compares the bytes
 #   make test-containers  tries the image's steps and entry point in a Debian root of its own; needs root
 #   make known-bugs  the simulator against bugs that are put back; BUG=stale-reads one of them
+#   make mutations  puts faults into a copy of the sources, one at a time; a test must find each; ONLY=founder some
 #   make salt-suite  Salt's own tests against our master and against Salt's; ONLY=integration/cli/test_salt_key.py some
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
 #   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
@@ -48,7 +49,7 @@ PROCESSES := e2e commands conformance faults sim
 # Measures the wall clock, so nothing runs beside it.
 SERIAL := failover
 
-.PHONY: build test-containers release reproduce packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz salt-suite lint style vet staticcheck govulncheck generate venvs install-tests clean
+.PHONY: build test-containers release reproduce packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz mutations salt-suite lint style vet staticcheck govulncheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
@@ -122,6 +123,9 @@ govulncheck:
 	@tools/scripts/govulncheck.sh $(GOVULNCHECK)
 
 SALT_SUITE = test/saltsuite/referee $(addprefix --only ,$(ONLY))
+mutations:
+	$(PLAIN) $(GO) run -trimpath ./tools/mutate $(if $(ONLY),-only $(ONLY),-page docs/testing.md)
+
 salt-suite: build
 	@mkdir -p .build/saltsuite && rm -f .build/saltsuite/ours.json .build/saltsuite/salts.json
 	@$(SALT_SUITE) --bin bin --json .build/saltsuite/ours.json

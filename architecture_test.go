@@ -22,6 +22,7 @@ type arrows struct {
 var packages = map[string]arrows{
 	"cmd/clustermaster": {[]string{"*"},
 		"the composition root joins everything; nothing imports it"},
+	"tools/mutate": {nil, "it changes a copy of the sources, and imports none of them"},
 	"tools/setup": {[]string{"lb"},
 		"first configurations are texts; config reads them"},
 	"tools/migrate": {[]string{"config", "keystore", "salt/cli", "wire"},
