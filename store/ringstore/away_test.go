@@ -5,6 +5,11 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"clustermaster/store/ringstore/ringpb"
 )
 
 // What was deleted while a master was away for longer than tombstones live does not come back with
@@ -163,4 +168,19 @@ func TestAMasterThatWasAwayTakesNothingAlone(t *testing.T) {
 	}
 	k.isolate("c", false)
 	eventually(t, "it takes records again", func() error { return put("back") })
+}
+
+// What others hand over to such a master would be gone with its store, and they would have
+// forgotten it.
+func TestAMasterThatWasAwayTakesNothingFromOthers(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b")
+	k.settled()
+	k.isolate("b", true) // so that it can't ask
+	b := k.store("b")
+	b.stale.Store(true)
+	_, err := (&server{s: b}).Write(ctxFor(t), &ringpb.WriteRequest{})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("it answers %v", err)
+	}
 }

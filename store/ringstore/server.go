@@ -33,6 +33,9 @@ func (v *server) refuse(code codes.Code, reason string, err error) error {
 }
 
 func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.WriteReply, error) {
+	if v.s.stale.Load() { // whoever hands something over would forget it, and this store may go
+		return nil, v.refuse(codes.Unavailable, "away", errAway)
+	}
 	v.s.clock.observe(req.Clock)
 	reply := &ringpb.WriteReply{Groups: make([]*ringpb.GroupReply, len(req.Groups))}
 	tasks := make([]*task, len(req.Groups))

@@ -213,36 +213,6 @@ func (w *world) heal() error {
 // calm says that no fault is under way and what faults left behind is mended.
 func (w *world) calm() bool { return w.underWay.Load() == 0 && w.settled() == nil }
 
-// watchCalm notes when the cluster is well.
-func (w *world) watchCalm(ctx context.Context) {
-	t := time.NewTicker(250 * time.Millisecond)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			if w.settled() == nil {
-				w.mu.Lock()
-				w.well = append(w.well, time.Now())
-				w.mu.Unlock()
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// wellWithin says that all copies were in place at some time within d after at.
-func (w *world) wellWithin(at time.Time, d time.Duration) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, t := range w.well {
-		if t.After(at) && t.Sub(at) < d {
-			return true
-		}
-	}
-	return false
-}
-
 // found starts all masters for the first time: in half of the runs one after the other, and some
 // don't hear each other meanwhile.
 func (w *world) found(chance *rand.Rand) error {

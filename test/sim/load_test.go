@@ -57,30 +57,10 @@ type ack struct {
 	thin bool
 }
 
-// excused says that a write may be gone all the same. One that was taken while most owners were out
-// of reach lives on if they are back before deletions are forgotten: copies that are owed die then,
-// and a master that was away for longer begins anew (see the ring store's design).
-func (a ack) excused() bool {
-	return a.by != nil && a.thin &&
-		(!a.by.w.wellWithin(a.at, a.by.w.tombstones) || a.by.droppedLater(a.at))
-}
-
-// droppedLater says that the master began anew after a moment, and did not yet know then that it
-// was away for too long.
-func (m *master) droppedLater(at time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var knew time.Time
-	for _, n := range m.notes {
-		if n.anew && n.at.After(at) {
-			return knew.After(at)
-		}
-		if !n.anew {
-			knew = n.at
-		}
-	}
-	return false
-}
+// excused says that a write may be gone all the same: one that was taken while most owners were out
+// of reach, where masters are away for longer than deletions are remembered. Copies that are owed
+// to such a master are dropped, and it begins anew itself (see the ring store's design).
+func (a ack) excused() bool { return a.by != nil && a.thin && a.by.w.forgetful() }
 
 // away counts the masters that are out of reach here.
 func (i *instance) away() int {
@@ -182,6 +162,7 @@ func (l *load) keyCall(number int, m *master, chance *rand.Rand) {
 
 func (l *load) offer(number int, m *master, id string) {
 	begun := l.keys.Now()
+	began := time.Now()
 	var said string
 	err := m.on(func(ctx context.Context, i *instance) error {
 		out, err := i.keys.Offer(ctx, id, minionKey(), keystore.Policy{MaxPending: 100, MaxPerSource: 100,
@@ -191,7 +172,8 @@ func (l *load) offer(number int, m *master, id string) {
 	})
 	if !errors.Is(err, errDown) {
 		l.keys.Add(number, begun, history.Call{Register: id, Verb: "offer", At: m.id},
-			history.Outcome{Unknown: err != nil, Value: said})
+			// One that gave up waiting says pending too; what it proposed may yet come.
+			history.Outcome{Unknown: err != nil || time.Since(began) > 3*time.Second, Value: said})
 		l.count(number, "offer", m, err, said)
 	}
 }

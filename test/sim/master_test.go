@@ -82,7 +82,6 @@ type master struct {
 	now     *instance // nil while it is down
 	gen     int
 	claimed bool
-	notes   []note
 }
 
 // instance is one process of a master.
@@ -124,7 +123,7 @@ func (m *master) start() error {
 	m.mu.Unlock()
 	i := &instance{m: m, host: &host{f: m.w.net, ip: m.ip, dead: make(chan struct{})}, files: files,
 		began: time.Now(), gen: gen, ended: make(chan struct{})}
-	log := slog.New(&handler{m, slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})})
+	log := slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	log = log.With("gen", gen)
 	key, err := peer.LoadNodeKey(m.small, nil)
 	if err != nil {
@@ -306,8 +305,7 @@ type world struct {
 	mu     sync.Mutex // guards all below
 	faults []string
 	trace  []string
-	count  int         // faults that were brought
-	well   []time.Time // when the cluster was well
+	count  int // faults that were brought
 }
 
 func newWorld(seed uint64, n int, dir string) *world {
@@ -329,6 +327,9 @@ func newWorld(seed uint64, n int, dir string) *world {
 	}
 	return w
 }
+
+// forgetful says that masters are away for longer than deletions are remembered.
+func (w *world) forgetful() bool { return w.tombstones < time.Minute }
 
 // fault notes what must not be.
 func (w *world) fault(format string, args ...any) {
@@ -409,33 +410,4 @@ func dirOf(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
-}
-
-// note is what a ring store says of itself in the log: that it was away for longer than deletions
-// are remembered, or that it begins anew for that.
-type note struct {
-	at   time.Time
-	anew bool
-}
-
-// handler writes the log of a master and keeps such notes.
-type handler struct {
-	m *master
-	slog.Handler
-}
-
-// Handle implements slog.Handler.
-func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	anew := strings.HasPrefix(r.Message, "deletions were forgotten while this master was away")
-	if anew || strings.HasPrefix(r.Message, "this master was away for longer than deletions") {
-		h.m.mu.Lock()
-		h.m.notes = append(h.m.notes, note{time.Now(), anew})
-		h.m.mu.Unlock()
-	}
-	return h.Handler.Handle(ctx, r)
-}
-
-// WithAttrs implements slog.Handler.
-func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{h.m, h.Handler.WithAttrs(attrs)}
 }

@@ -124,9 +124,6 @@ func (out *outcome) run(seed uint64, dir string) {
 	ctx, cancel := context.WithTimeout(context.Background(), during)
 	defer cancel()
 	var clients sync.WaitGroup
-	watched, stopWatching := context.WithCancel(context.Background())
-	w.zombies.Go(func() { w.watchCalm(watched) })
-	defer stopWatching()
 	l.start(ctx, &clients, "faults")
 	w.trouble(ctx, chance)
 	clients.Wait()
@@ -421,6 +418,9 @@ func planned(trace []string) []string {
 	return out
 }
 
+// pinned are seeds that found something: grains that came back after they were dropped.
+var pinned = []uint64{71, 74}
+
 // TestSeeds runs seeds; see docs/testing.md.
 func TestSeeds(t *testing.T) {
 	if *oneSeed != 0 {
@@ -434,10 +434,15 @@ func TestSeeds(t *testing.T) {
 	if *seeds > 0 {
 		n = *seeds
 	}
+	list := slices.Clone(pinned)
 	for seed := 1; seed <= n; seed++ {
-		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+		list = append(list, uint64(seed))
+	}
+	slices.Sort(list)
+	for _, seed := range slices.Compact(list) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
-			judge(t, uint64(seed), simulate(t, uint64(seed)))
+			judge(t, seed, simulate(t, seed))
 		})
 	}
 }
