@@ -203,8 +203,6 @@ func (l *loader) checkMissing() {
 		{"enable_ssh_minions", "salt-ssh is not built in; take it out", is("enable_ssh_minions")},
 		{"engines",
 			"engines are not built in; run them beside the master, with salt-run state.event or the event stream, and take the option out", set("engines")},
-		{"ext_job_cache", "returners are not built in, jobs are kept in the cluster; take it out",
-			set("ext_job_cache")},
 	} {
 		if r.set {
 			l.refuse(r.option, "%s", r.text)
@@ -214,7 +212,7 @@ func (l *loader) checkMissing() {
 		option  string
 		allowed []string
 	}{
-		{"cache", []string{"localfs", "mmap_cache"}}, {"master_job_cache", []string{"local_cache"}},
+		{"cache", []string{"localfs", "mmap_cache"}},
 		{"keys.cache_driver", []string{"localfs_key", "mmap_key"}},
 		{"pillar.cache_driver", []string{"localfs", "mmap_cache"}},
 		{"eauth_tokens.cache_driver", []string{"localfs", "mmap_cache"}},
@@ -232,9 +230,12 @@ func (l *loader) checkMissing() {
 			l.refuse("runner_dirs", "runners are modules in Python: %v", err)
 		}
 	}
-	if set("event_return") {
+	for _, option := range []string{"event_return", "ext_job_cache", "master_job_cache"} {
+		if !set(option) || o.Extra[option] == "local_cache" {
+			continue
+		}
 		if _, err := saltpython.Find(o.PythonHost); err != nil {
-			l.refuse("event_return", "returners are modules in Python: %v", err)
+			l.refuse(option, "returners are modules in Python: %v", err)
 		}
 	}
 	for _, name := range moduleNames(o.Extra["ext_pillar"]) {

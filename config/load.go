@@ -234,7 +234,7 @@ func ofReturner(name string, values value.Map) bool {
 	if !dotted || module == "returner" {
 		return dotted
 	}
-	for _, option := range []string{"event_return"} {
+	for _, option := range []string{"event_return", "ext_job_cache", "master_job_cache"} {
 		v, _ := values.Get(option)
 		list, isList := v.([]any)
 		if v == module || isList && slices.Contains(list, any(module)) {

@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	"clustermaster/salt/saltpython"
 	"clustermaster/value"
 )
 
@@ -33,8 +34,11 @@ func (l *loader) checkSchedule() {
 				"%s has no time and is not run: write seconds, minutes, hours, days, cron, when or once", name)
 		}
 		if has("returner") {
-			l.warn("schedule",
-				"%s has a returner, which is not built in: its returns are events only", name)
+			if _, err := saltpython.Find(l.o.PythonHost); err != nil {
+				l.warn("schedule",
+					"%s has a returner, a module in Python, and its returns are events only: %v", name,
+					err)
+			}
 		}
 	}
 }

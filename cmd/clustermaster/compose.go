@@ -457,7 +457,12 @@ func (r *process) openOrders(ctx context.Context) {
 		PreserveMinions: o.PreserveMinionCache,
 		RotateAESKey:    o.RotateAESKey,
 	})
+	var keep func(jid string, load value.RawMap, end string)
+	if r.returners != nil {
+		keep = r.returners.Return
+	}
 	r.orders = orders.NewJobs(orders.JobsDeps{
+		Keep: keep,
 		Node: r.node, Jobs: r.jobs, Mesh: r.mesh, Targets: r.world, NewJID: r.newJID,
 		Publish: func(ctx context.Context, q master.PublishRequest) (master.Published, error) {
 			return r.master.Publish(ctx, q)

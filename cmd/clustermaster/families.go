@@ -62,7 +62,7 @@ func (r *process) openFunctions() error {
 		runner.SaltCluster(o.ID),
 		runner.Roots(clusterview.Roots{Store: r.roots, Heads: statesync.Agreed{Cluster: r.node}}),
 		runner.Jobs(runner.JobsDeps{
-			Jobs: orders.JobReader{Cache: r.jobs}, Minions: r.orders,
+			Jobs: r.jobReader(), Other: r.otherJobs, Minions: r.orders,
 			Running: func() []value.Map { return r.functions.Runners.Running() },
 		}),
 		runner.Manage(minions),

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 
 	"clustermaster/config/settings"
 	"clustermaster/salt/returner"
+	"clustermaster/salt/runner"
+	"clustermaster/salt/saltpython"
 	"clustermaster/serve/event"
+	"clustermaster/serve/orders"
 	"clustermaster/store/outbox"
 )
 
@@ -40,4 +44,25 @@ func (r *process) settle() {
 	if err := r.returners.Sync(); err != nil {
 		r.log.Error("events of a call may be lost for returners", "err", err)
 	}
+}
+
+// jobReader is where jobs are looked up.
+func (r *process) jobReader() runner.JobReader {
+	ring := orders.JobReader{Cache: r.jobs}
+	o := settings.Returners(r.opts)
+	switch {
+	case o.ExtJobCache != "": // minions write there what they return
+		return orders.Database{Host: r.python, Returner: o.ExtJobCache, Ring: ring}
+	case o.JobCache != "":
+		return orders.Database{Host: r.python, Returner: o.JobCache, Ring: ring}
+	}
+	return ring
+}
+
+// otherJobs are the jobs of a returner that ext_source names.
+func (r *process) otherJobs(returner string) (runner.JobReader, error) {
+	if _, err := saltpython.Find(r.opts.PythonHost); err != nil {
+		return nil, fmt.Errorf("ext_source %s is a returner in Python: %w", returner, err)
+	}
+	return orders.Database{Host: r.python, Returner: returner}, nil
 }

@@ -1,10 +1,12 @@
 package settings
 
 import (
+	"slices"
 	"time"
 
 	"clustermaster/config"
 	"clustermaster/salt/returner"
+	"clustermaster/salt/schedule"
 	"clustermaster/value"
 )
 
@@ -20,6 +22,19 @@ func Returners(o *config.Options) returner.Options {
 	}
 	if name := values.String("event_return"); name != "" {
 		out.Events = []string{name}
+	}
+	out.ExtJobCache = values.String("ext_job_cache")
+	if cache := values.String("master_job_cache"); cache != "local_cache" {
+		out.JobCache = cache
+	}
+	entries, _ := Value(o.Schedule).(value.Map)
+	for _, e := range entries {
+		entry, _ := e.Value.(value.Map)
+		for _, name := range schedule.Returners(entry) {
+			if !slices.Contains(out.Schedule, name) {
+				out.Schedule = append(out.Schedule, name)
+			}
+		}
 	}
 	return out
 }

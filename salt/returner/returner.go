@@ -20,10 +20,15 @@ type Options struct {
 	Allow, Deny []string      // event_return_whitelist, event_return_blacklist
 	Queue       int           // event_return_queue: events that wait before a call
 	MaxAge      time.Duration // event_return_queue_max_seconds: or so long; 0: for ever
+	ExtJobCache string        // ext_job_cache: it gets the jobs, and minions write the returns
+	JobCache    string        // master_job_cache: it gets jobs and returns; "" for the cluster's own
+	Schedule    []string      // named by entries of the schedule
 }
 
 // Needed reports whether any returner is named.
-func (o Options) Needed() bool { return len(o.Events) > 0 }
+func (o Options) Needed() bool {
+	return len(o.Events) > 0 || o.ExtJobCache != "" || o.JobCache != "" || len(o.Schedule) > 0
+}
 
 // Session is a process in which returners run; see pythonhost.Session.
 type Session interface {
@@ -47,6 +52,9 @@ type Returners struct {
 	o       Options
 	workers []*worker
 	events  []string // names of queues
+	ext     string   // name of a queue, "" for none
+	jobs    string
+	runs    map[string]string // returner to queue
 }
 
 // New makes it. Run hands over.
@@ -58,6 +66,16 @@ func New(d Deps, o Options) *Returners {
 	r := &Returners{d: d, o: o}
 	for _, name := range o.Events {
 		r.events = append(r.events, r.worker("event_return", name, o.Queue, o.MaxAge))
+	}
+	if o.ExtJobCache != "" {
+		r.ext = r.worker("ext_job_cache", o.ExtJobCache, 0, 0)
+	}
+	if o.JobCache != "" {
+		r.jobs = r.worker("master_job_cache", o.JobCache, 0, 0)
+	}
+	r.runs = make(map[string]string, len(o.Schedule))
+	for _, name := range o.Schedule {
+		r.runs[name] = r.worker("schedule", name, 0, 0)
 	}
 	for _, name := range d.Box.Queues() {
 		if !strings.HasPrefix(name, outbox.Aside("")) && !r.has(name) {

@@ -41,7 +41,9 @@ type JobReader interface {
 
 // JobsDeps is what the family jobs asks for.
 type JobsDeps struct {
-	Jobs    JobReader
+	Jobs JobReader
+	// Other is the job cache of a returner; the error says why there is none.
+	Other   func(returner string) (JobReader, error)
 	Minions Asker
 	Running func() []value.Map // Runner.Running of the runner that the family is part of
 	Now     func() time.Time   // nil: time.Now
@@ -50,14 +52,20 @@ type JobsDeps struct {
 // localCache is Salt's name of the job cache that needs no server: here, the cluster's.
 const localCache = "local_cache"
 
-// here refuses to look into other job caches.
-func here(run func(context.Context, *Call) (any, error)) func(context.Context, *Call) (any, error) {
+// from has a function read the job cache that ext_source names.
+func (d JobsDeps) from(run func(JobsDeps, context.Context, *Call) (any,
+	error)) func(context.Context, *Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
 		if source := c.Text("ext_source"); source != "" && source != localCache {
-			return nil,
-				fmt.Errorf("the returner %s is not built in; jobs are kept in the cluster, take ext_source out", source)
+			jobs, err := d.Other(source)
+			if err != nil {
+				return nil, err
+			}
+			other := d
+			other.Jobs = jobs
+			return run(other, ctx, c)
 		}
-		return run(ctx, c)
+		return run(d, ctx, c)
 	}
 }
 
@@ -77,17 +85,17 @@ func Jobs(d JobsDeps) []Function {
 		{
 			Name: "jobs.lookup_jid", Params: []function.Param{function.Need("jid"), ext,
 				function.Opt("returned", true), function.Opt("missing", false), progress},
-			Run: here(d.lookupJID),
+			Run: d.from(JobsDeps.lookupJID),
 			Doc: "Show what the minions returned for a job.\n\njid\n    The job's id.\n\nreturned : True\n    Include minions that returned.\n\n" +
 				"missing : False\n    Include minions that did not.\n\nExample:\n\n    salt-run jobs.lookup_jid 20130916125524463507",
 		},
 		{
 			Name: "jobs.list_job", Params: []function.Param{function.Need("jid"), ext, progress},
-			Run: here(d.listJob),
+			Run: d.from(JobsDeps.listJob),
 			Doc: "Show a job: what was asked, of whom, and what came back.\n\nExample:\n\n    salt-run jobs.list_job 20130916125524463507",
 		},
 		{
-			Name: "jobs.list_jobs", Run: here(d.listJobs),
+			Name: "jobs.list_jobs", Run: d.from(JobsDeps.listJobs),
 			Params: []function.Param{ext, out, function.Opt("search_metadata", nil),
 				function.Opt("search_function", nil), function.Opt("search_target", nil),
 				function.Opt("start_time", nil),
@@ -100,24 +108,24 @@ func Jobs(d JobsDeps) []Function {
 		{
 			Name: "jobs.list_jobs_filter",
 			Params: []function.Param{function.Need("count"), function.Opt("filter_find_job", true),
-				ext, out, progress}, Run: here(d.listJobsFilter),
+				ext, out, progress}, Run: d.from(JobsDeps.listJobsFilter),
 			Doc: "List the newest jobs.\n\ncount\n    How many.\n\nfilter_find_job : True\n    Leave out the saltutil.find_job calls of waiting commands.\n\n" +
 				"Example:\n\n    salt-run jobs.list_jobs_filter 50",
 		},
 		{
 			Name: "jobs.print_job", Params: []function.Param{function.Need("jid"), ext},
-			Run: here(d.printJob),
+			Run: d.from(JobsDeps.printJob),
 			Doc: "Show a job, with its returns, below its id.\n\nExample:\n\n    salt-run jobs.print_job 20130916125524463507",
 		},
 		{
 			Name: "jobs.exit_success", Params: []function.Param{function.Need("jid"), ext},
-			Run: here(d.exitSuccess),
+			Run: d.from(JobsDeps.exitSuccess),
 			Doc: "Tell for each minion of a job whether it returned something true.\n\nExample:\n\n    salt-run jobs.exit_success 20160520145827701627",
 		},
 		{
 			Name: "jobs.last_run", Params: []function.Param{ext, out, function.Opt("metadata", nil),
 				function.Opt("function", nil), function.Opt("target", nil), progress},
-			Run: here(d.lastRun),
+			Run: d.from(JobsDeps.lastRun),
 			Doc: "Show the newest job that passes the filters; False if there is none.\n\nExample:\n\n    salt-run jobs.last_run function=cmd.run target='web*'",
 		},
 		{

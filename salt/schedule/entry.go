@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ type Entry struct {
 	Args     []any
 	Kwargs   value.Map
 	Metadata value.Map // nil for none
+
+	Returners                []string // that get the result
+	ReturnConfig, ReturnArgs any      // return_config, return_kwargs; nil for none
 
 	Enabled    bool
 	ReturnJob  bool
@@ -148,6 +152,21 @@ func (g globals) entry(name string, m value.Map) (e *Entry, notes []string, err 
 	return e, notes, errors.Join(e.times(m), e.spans(m, g))
 }
 
+// Returners are those that an entry names, each once.
+func Returners(entry value.Map) (names []string) {
+	v, _ := entry.Get("returner")
+	list, isList := v.([]any)
+	if !isList {
+		list = []any{v}
+	}
+	for _, one := range list {
+		if name, ok := one.(string); ok && name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // flags reads what turns things on and off.
 func (e *Entry) flags(m value.Map) (notes []string) {
 	truth := func(key string, to *bool) bool {
@@ -182,8 +201,10 @@ func (e *Entry) flags(m value.Map) (notes []string) {
 				"The metadata parameter must be specified as a dictionary.  Ignoring.")
 		}
 	}
-	for _, key := range []string{"returner", "return_config", "return_kwargs", "run_explicit",
-		"skip_explicit"} {
+	e.Returners = Returners(m)
+	e.ReturnConfig, _ = m.Get("return_config")
+	e.ReturnArgs, _ = m.Get("return_kwargs")
+	for _, key := range []string{"run_explicit", "skip_explicit"} {
 		if _, ok := m.Get(key); ok {
 			notes = append(notes, key+" is not used on this master; take it out")
 		}

@@ -62,7 +62,9 @@ type Deps struct {
 	// Run runs a runner function without the events of salt-run, and returns when it has ended.
 	Run func(ctx context.Context, jid, fun string, args []any, kwargs value.Map) Outcome
 	// Fire fires an event.
-	Fire   func(tag string, data value.Map)
+	Fire func(tag string, data value.Map)
+	// Return hands the result of a run to a returner; nil hands over nothing.
+	Return func(returner string, result value.Map)
 	NewJID func() string
 	Now    func() time.Time // nil: time.Now
 }
@@ -317,6 +319,9 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 	if e.NoCache {
 		ret = ret.Set("jid", "nocache")
 	}
+	if len(e.Returners) > 0 { // which see the job by its own id
+		ret = ret.Set("jid", jid)
+	}
 	if e.Metadata != nil {
 		ret = append(ret, value.Pair{Key: "metadata", Value: s.stamped(e.Metadata)})
 	}
@@ -327,14 +332,28 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 		s.log.Error("Unhandled exception running "+fun, "name", e.Name, "jid", jid, "err", out.Err)
 	}
 	s.m.ran.WithLabelValues(outcome).Inc()
+	ret = append(
+		ret,
+		value.Pair{Key: "pid", Value: int64(os.Getpid())},
+		value.Pair{Key: "return", Value: out.Return},
+		value.Pair{Key: "retcode", Value: int64(out.Retcode)},
+		value.Pair{Key: "success", Value: out.Err == nil},
+	)
+	if out.Err == nil && len(e.Returners) > 0 {
+		if e.ReturnConfig != nil {
+			ret = append(ret, value.Pair{Key: "ret_config", Value: e.ReturnConfig})
+		}
+		if e.ReturnArgs != nil {
+			ret = append(ret, value.Pair{Key: "ret_kwargs", Value: e.ReturnArgs})
+		}
+		for _, name := range e.Returners {
+			if s.deps.Return != nil {
+				s.deps.Return(name, ret.Without("cmd"))
+			}
+		}
+	}
 	if e.ReturnJob {
-		s.deps.Fire("__schedule_return", append(
-			ret,
-			value.Pair{Key: "pid", Value: int64(os.Getpid())},
-			value.Pair{Key: "return", Value: out.Return},
-			value.Pair{Key: "retcode", Value: int64(out.Retcode)},
-			value.Pair{Key: "success", Value: out.Err == nil},
-		))
+		s.deps.Fire("__schedule_return", ret)
 	}
 }
 

@@ -24,6 +24,7 @@ type masters struct {
 	mu    sync.Mutex // guards what follows, and Apply
 	runs  []string   // TIME NAME NODE
 	fired []value.Map
+	given []string                 // to returners
 	going map[string]chan struct{} // of runs that wait
 	block bool                     // runs wait
 	down  map[string]bool
@@ -138,6 +139,11 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 				m.t.Errorf("event %s", tag)
 			}
 			m.fired = append(m.fired, data)
+		},
+		Return: func(returner string, result value.Map) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.given = append(m.given, fmt.Sprint(returner, " ", result.Without("pid")))
 		},
 	}, Options{Entries: entries, ID: node +
 		"_master", Node: node, Alone: alone, Window: time.Minute}, nil, nil)
@@ -365,6 +371,28 @@ func TestReturnEvent(t *testing.T) {
 		}
 		if runs := m.took(); len(runs) != 4 {
 			t.Errorf("runs %s", runs)
+		}
+	})
+}
+
+// TestReturners hands the results of runs to the returners that entries name, by the id of the run.
+func TestReturners(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, m *masters) {
+		m.start(ctx, "m1", `{one: {function: f, hours: 1, returner: db, return_config: alt},
+ bad: {function: fails, hours: 1, returner: db},
+ two: {function: f, hours: 1, returner: [a, b, a], return_kwargs: {k: v}, return_job: False}}`,
+			false).set(true, false)
+		time.Sleep(3 * time.Second)
+		m.mu.Lock()
+		got := slices.Sorted(slices.Values(m.given))
+		m.mu.Unlock()
+		want := []string{
+			"a [{id m1_master} {fun f} {fun_args []} {schedule two} {jid m1-3} {return of f} {retcode 3} {success true} {ret_kwargs [{k v}]}]",
+			"b [{id m1_master} {fun f} {fun_args []} {schedule two} {jid m1-3} {return of f} {retcode 3} {success true} {ret_kwargs [{k v}]}]",
+			"db [{id m1_master} {fun f} {fun_args []} {schedule one} {jid m1-1} {return of f} {retcode 3} {success true} {ret_config alt}]",
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }

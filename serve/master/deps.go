@@ -50,8 +50,14 @@ type Deps struct {
 
 // Kept is what waits for returners.
 type Kept interface {
-	// Sync returns when the events that were fired before are on stable storage.
+	// Sync returns when the events that were fired before, and what was kept, are on stable
+	// storage.
 	Sync() error
+	// Job keeps a job that was published, Minions those that a syndic names for it, and Return a
+	// return that the job cache has; end may be "". None of them blocks.
+	Job(jid string, load value.Map, minions []string)
+	Minions(jid, syndic string, minions []string)
+	Return(jid string, load value.RawMap, end string)
 }
 
 // Disk tells of the space that this master's data has.

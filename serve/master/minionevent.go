@@ -107,6 +107,9 @@ func (m *Master) locally(ctx context.Context, c *call, tag string, data value.Ma
 	if err := m.deps.Jobs.SaveMinions(ctx, jid, c.ID, ids); err != nil {
 		return fmt.Errorf("%w: save minions of job %s: %w", errUnacknowledged, jid, err)
 	}
+	if m.deps.Kept != nil {
+		m.deps.Kept.Minions(jid, c.ID, ids)
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"clustermaster/salt/target"
@@ -62,6 +63,9 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	}
 	if r.JID != "" && !validJID(r.JID) {
 		return Published{Error: noJID}, nil
+	}
+	if cache := m.opts.ExtJobCache; cache != "" && r.Load == nil { // else the client did so
+		r.Ret = strings.TrimPrefix(r.Ret+","+cache, ",")
 	}
 	r.TgtType, r.Tgt = target.ForMinions(r.TgtType, r.Tgt, m.deps.Targets)
 	delimiter := r.Kwargs.String("delimiter")
@@ -218,6 +222,9 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 	}
 	if r.Load != nil && m.deps.OnDisk != nil { // ordered on port 4506
 		m.deps.OnDisk.Keep(r.JID, load, found.Minions, nocache)
+	}
+	if m.deps.Kept != nil {
+		m.deps.Kept.Job(r.JID, load, found.Minions)
 	}
 	m.known.add(r.JID, knownJob{nocache: nocache})
 	return nil

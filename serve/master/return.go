@@ -251,6 +251,9 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
 	}
 	m.known.add(jid, knownJob{own: true})
+	if m.deps.Kept != nil { // also what came before: then its acknowledgement was lost
+		m.deps.Kept.Return(jid, load, end)
+	}
 	if first {
 		m.metrics.returns.WithLabelValues("saved").Inc()
 		m.countStates(load)

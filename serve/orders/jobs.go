@@ -38,6 +38,9 @@ type JobsDeps struct {
 
 	Timeout          time.Duration // the option timeout
 	GatherJobTimeout time.Duration // the option gather_job_timeout
+
+	// Keep keeps a return for master_job_cache. Nil keeps none.
+	Keep func(jid string, load value.RawMap, end string)
 }
 
 // Jobs orders jobs of minions and follows them, for the commands' socket and for runner functions.
@@ -266,6 +269,21 @@ func (j *Jobs) SaveRun(ctx context.Context, jid string, load value.Map, id strin
 	if err != nil {
 		return fmt.Errorf("pack result of job %s: %w", jid, err)
 	}
-	_, err = j.d.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{Return: packed}, nil)
-	return err
+	if _, err = j.d.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{Return: packed}, nil); err != nil {
+		return err
+	}
+	if j.d.Keep != nil {
+		whole, err := value.Pack(value.Map{{Key: "id", Value: id}, {Key: "tgt", Value: id},
+			{Key: "jid", Value: jid}, {Key: "return", Value: ret},
+			{Key: "fun", Value: load.String("fun")}, {Key: "user", Value: load.String("user")}})
+		if err != nil {
+			return fmt.Errorf("pack result of job %s: %w", jid, err)
+		}
+		kept, err := value.UnpackRawMap(whole)
+		if err != nil {
+			return fmt.Errorf("pack result of job %s: %w", jid, err)
+		}
+		j.d.Keep(jid, kept, "")
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"clustermaster/cluster/level"
 	"clustermaster/store/ringstore/diskfs"
 	"clustermaster/store/seal"
 )
@@ -73,8 +75,11 @@ const (
 	kindMeta = 'm'
 )
 
-// format is the layout of keys; a box of another one is refused.
-const format = "1"
+// format is the layout of keys and items; a box of another one is refused.
+var format = strconv.Itoa(level.FormatAt("outbox", since))
+
+// since is the level that brought the outbox.
+const since = 2
 
 // Open opens or makes the box in a folder. The log and reg may be nil.
 func Open(dir string, o Options, log *slog.Logger, reg prometheus.Registerer) (*Box, error) {
@@ -99,7 +104,7 @@ func Open(dir string, o Options, log *slog.Logger, reg prometheus.Registerer) (*
 	defer cache.Unref()
 	db, err := pebble.Open(dir, &pebble.Options{
 		Cache: cache, FS: files, Logger: quiet{log}, MemTableSize: 4 << 20, MaxOpenFiles: 32,
-		FormatMajorVersion:         pebble.FormatMajorVersion(24),
+		FormatMajorVersion:         pebble.FormatMajorVersion(level.FormatAt("pebble", since)),
 		CompactionConcurrencyRange: func() (int, int) { return 1, 1 },
 	})
 	if err != nil {

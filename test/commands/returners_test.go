@@ -137,7 +137,7 @@ func TestEventReturn(t *testing.T) {
 // waits, and the log says it once.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	r := newReturning(t, "ours", eventOptions+"python_timeout: 5\n")
+	r := newReturning(t, "ours", eventOptions+"master_job_cache: pgjsonb\npython_timeout: 5\n")
 	r.Run(t)
 	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
 	r.meet(t)
@@ -166,6 +166,14 @@ func TestDatabaseAway(t *testing.T) {
 		})
 	}
 	rows()
+	e2e.Eventually(t, 60*time.Second, "all returns", func() error {
+		out, err := r.db.ask("salt", `SELECT DISTINCT full_ret->'fun_args'->1->>'n' FROM salt_returns
+			WHERE fun = 'event.send' ORDER BY 1`)
+		if got := strings.Join(strings.Fields(out), " "); err == nil && got != "0 1 2 3 4" {
+			err = errors.New("returns of " + got)
+		}
+		return err
+	})
 	// An event that no jsonb takes stops none of the others.
 	r.send(t, "site/n", `{n: 99, text: "\0"}`)
 	ping := func() time.Duration {
@@ -190,10 +198,87 @@ func TestDatabaseAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), "returner does not take"); n > 9 || n < 2 {
+	if n := strings.Count(string(text), "returner does not take"); n > 18 || n < 2 {
 		t.Errorf("the log says %d times that the database is away", n)
 	}
-	if n := strings.Count(string(text), "it is set aside"); n < 1 || n > 4 {
+	if n := strings.Count(string(text), "it is set aside"); n < 1 || n > 9 {
 		t.Errorf("the log says %d times that an event was set aside", n)
+	}
+}
+
+// jobOptions are what both masters have.
+const jobOptions = `master_job_cache: pgjsonb
+auto_accept: True
+timeout: 15
+`
+
+// extOptions are what both masters have.
+const extOptions = `ext_job_cache: pgjsonb
+auto_accept: True
+timeout: 15
+`
+
+// jobRows orders jobs and returns the rows of them, and what salt-run shows of one.
+func (r *returning) jobRows(t *testing.T) string {
+	t.Helper()
+	r.db.run(t)
+	r.Run(t)
+	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
+	r.meet(t)
+	r.Salt(t, "web", "test.arg", "1", "2.5", "x", "a={b: [c]}", "d=äöü", "e=null", "--metadata",
+		"{who: you}")
+	r.Salt(t, "web", "test.false")
+	r.Salt(t, "web", "test.ping,test.echo", ",", "hi")
+	r.Salt(t, "web", "event.send", "site/x")
+	r.Runner(t, "test.arg", "1", "a=b")
+	r.Salt(t, "web", "test.echo", "the end")
+	e2e.Eventually(t, 60*time.Second, "the last row", func() error {
+		out, err := r.db.ask("salt", "SELECT count(*) FROM salt_returns WHERE return::text LIKE '%the end%'")
+		if err == nil && out != "1\n" {
+			err = fmt.Errorf("%s rows", out)
+		}
+		return err
+	})
+	// From the first job on: what the minion answered while it was waited for is left out.
+	const since = `jid >= (SELECT min(jid) FROM jids WHERE load->>'fun' = 'test.arg')`
+	rows := r.db.query(t, "salt", "SELECT 'load ' || jid || ' ' || load FROM jids WHERE "+since+
+		" AND load->>'fun' NOT LIKE 'saltutil.%' ORDER BY jid") + "\n" +
+		r.db.query(t, "salt", `SELECT fun || ' ' || jid || ' ' || return || ' ' || id || ' ' ||
+		success || ' ' || full_ret FROM salt_returns WHERE fun NOT LIKE 'saltutil.%' AND
+		fun NOT LIKE 'runner.jobs.%' AND `+since+" ORDER BY jid")
+	jid := r.db.query(t, "salt", "SELECT max(jid) FROM salt_returns WHERE fun = 'test.false'")
+	shown := r.Runner(t, "jobs.lookup_jid", jid, "--out=json").Stdout +
+		r.Runner(t, "jobs.lookup_jid", jid, "ext_source=pgjsonb", "--out=json").Stdout
+	rows = strings.NewReplacer(r.Dir, "DIR", r.Addr, "ADDR").Replace(rows + "\n" + shown)
+	rows = regexp.MustCompile(`"(ts|pid)": \d+`).ReplaceAllString(rows, `"$1": N`)
+	return stamps.ReplaceAllString(numbers.ReplaceAllString(rows, "JID"), "STAMP")
+}
+
+// TestJobCaches compares the rows of master_job_cache and of ext_job_cache in a real PostgreSQL
+// with those of Salt's own master.
+func TestJobCaches(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]string{"master_job_cache": jobOptions,
+		"ext_job_cache": extOptions} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kept := answers.Open[[]string](t, answersOf(name), options, *update)
+			rows := func(kind string) []string {
+				r := newReturning(t, kind, options)
+				if name == "ext_job_cache" { // the minion writes its returns
+					r.minion = e2e.NewMinion(t, filepath.Dir(r.Dir), e2e.MinionOptions{ID: "web",
+						Release: reference, Master: r.Addr, Extra: minionOptions + r.db.options()})
+				}
+				return strings.Split(r.jobRows(t), "\n")
+			}
+			var ask func() []string
+			if live() {
+				ask = func() []string { return rows("salt") }
+			}
+			want := kept.Salt(t, kept.Turn(), "rows", ask)
+			if got := rows("ours"); strings.Join(got, "\n") != strings.Join(want, "\n") {
+				t.Errorf("ours\n%s\nSalt's\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
 	}
 }

@@ -1,0 +1,125 @@
+package orders
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"clustermaster/salt/pythonhost"
+	"clustermaster/salt/runner"
+	"clustermaster/value"
+)
+
+// Database shows the jobs of a returner to the runner family jobs.
+type Database struct {
+	Host     *pythonhost.Host
+	Returner string
+	// Ring, if not nil, is asked first for one job, and its jobs are listed too: it has what the
+	// returner was not given yet.
+	Ring runner.JobReader
+}
+
+func (d Database) call(ctx context.Context, fun string, args ...any) (value.Map, error) {
+	session := d.Host.Session(pythonhost.Minion{})
+	defer session.Close()
+	v, err := session.Call(ctx, pythonhost.Call{Kind: pythonhost.Returner,
+		Fun: d.Returner + "." + fun, Args: args})
+	if err != nil {
+		return nil, fmt.Errorf("returner %s: %w", d.Returner, err)
+	}
+	if v == nil {
+		return nil, nil
+	}
+	m, ok := v.(value.Map)
+	if !ok {
+		return nil, fmt.Errorf("returner %s: %s returned %T, not a map", d.Returner, fun, v)
+	}
+	return m, nil
+}
+
+// Job implements runner.JobReader.
+func (d Database) Job(ctx context.Context, jid string) (runner.JobRecord, bool, error) {
+	if d.Ring != nil {
+		if rec, found, err := d.Ring.Job(ctx, jid); found && err == nil {
+			return rec, true, nil
+		}
+	}
+	load, err := d.call(ctx, "get_load", jid)
+	rec := runner.JobRecord{JID: jid, Load: load}
+	for _, key := range []string{"Minions", "minions"} {
+		v, _ := load.Get(key)
+		if list, _ := v.([]any); len(list) > 0 && rec.Minions == nil {
+			rec.Minions = plain(list)
+			slices.Sort(rec.Minions)
+		}
+	}
+	return rec, len(load) > 0, err
+}
+
+// Returns implements runner.JobReader.
+func (d Database) Returns(ctx context.Context, jid string) (map[string]runner.JobReturn, error) {
+	if d.Ring != nil {
+		if got, err := d.Ring.Returns(ctx, jid); len(got) > 0 && err == nil {
+			return got, nil
+		}
+	}
+	m, err := d.call(ctx, "get_jid", jid)
+	out := make(map[string]runner.JobReturn, len(m))
+	for _, p := range m {
+		id, _ := p.Key.(string)
+		one, ok := p.Value.(value.Map)
+		if !ok {
+			one = value.Map{{Key: "return", Value: p.Value}}
+		}
+		r := runner.JobReturn{Out: one.String("out")}
+		r.Return, _ = one.Get("return")
+		r.Retcode, _ = one.Get("retcode")
+		r.Success, _ = one.Get("success")
+		out[id] = r
+	}
+	return out, err
+}
+
+// Returned implements runner.JobReader.
+func (d Database) Returned(ctx context.Context, jid string) ([]string, error) {
+	returns, err := d.Returns(ctx, jid)
+	out := make([]string, 0, len(returns))
+	for id := range returns {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out, err
+}
+
+// Jobs implements runner.JobReader.
+func (d Database) Jobs(ctx context.Context) (out []runner.JobRecord, incomplete string, err error) {
+	known := map[string]bool{}
+	if d.Ring != nil {
+		if out, incomplete, err = d.Ring.Jobs(ctx); err != nil {
+			return nil, "", err
+		}
+		for _, rec := range out {
+			known[rec.JID] = true
+		}
+	}
+	m, err := d.call(ctx, "get_jids")
+	for _, p := range m {
+		shown, _ := p.Value.(value.Map)
+		if jid := value.Str(p.Key); !known[jid] {
+			out = append(out, runner.JobRecord{JID: jid, Load: loadOf(shown)})
+		}
+	}
+	return out, incomplete, err
+}
+
+// loadOf is the load of a job that a returner describes as Salt shows jobs.
+func loadOf(shown value.Map) value.Map {
+	var load value.Map
+	for _, f := range [][2]string{{"Function", "fun"}, {"Arguments", "arg"}, {"Target", "tgt"},
+		{"Target-type", "tgt_type"}, {"User", "user"}, {"Metadata", "metadata"}} {
+		if v, ok := shown.Get(f[0]); ok {
+			load = append(load, value.Pair{Key: f[1], Value: v})
+		}
+	}
+	return load
+}
