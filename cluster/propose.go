@@ -338,6 +338,7 @@ func (n *Node) readIndexHere(ctx context.Context) (uint64, error) {
 	}
 	term, index := n.raft.CurrentTerm(), n.machine.applied.Load()
 	if knownbug.Is(knownbug.StaleReads) {
+		n.verified.Store(time.Now().UnixNano())
 		return index, nil
 	}
 	if err := await(ctx, n.raft.VerifyLeader()); err != nil {

@@ -149,12 +149,12 @@ func describe(input, output any) string {
 // checkLimit is for one history; the check's time grows steeply with the calls that have no end.
 const checkLimit = time.Minute
 
-// Linearizable says whether a history can have happened on one machine; not if the check takes too
-// long to tell.
-func (h *History) Linearizable(model porcupine.Model) bool {
+// Judge says whether a history can have happened on one machine: Ok, Illegal, or Unknown if that
+// takes too long to tell.
+func (h *History) Judge(model porcupine.Model) porcupine.CheckResult {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return porcupine.CheckOperationsTimeout(model, h.ops, checkLimit) == porcupine.Ok
+	return porcupine.CheckOperationsTimeout(model, h.ops, checkLimit)
 }
 
 // Check fails the test if a history can't have happened on one machine.

@@ -21,6 +21,7 @@ import (
 	"clustermaster/store/ringstore"
 	"clustermaster/test/history"
 
+	"github.com/anishathalye/porcupine"
 	"google.golang.org/grpc"
 )
 
@@ -329,8 +330,13 @@ const unlinear = "the keys' history is not linearizable"
 // verdict lists all that is wrong with a run.
 func (out *outcome) verdict() []string {
 	wrong := slices.Clone(out.faults)
-	if out.keys != nil && !out.keys.Linearizable(history.KeyModel()) {
-		wrong = append(wrong, unlinear)
+	if out.keys != nil {
+		switch out.keys.Judge(history.KeyModel()) {
+		case porcupine.Illegal:
+			wrong = append(wrong, unlinear)
+		case porcupine.Unknown:
+			wrong = append(wrong, "too little time to check the keys' history")
+		}
 	}
 	if len(wrong) > 0 {
 		return wrong
