@@ -520,6 +520,9 @@ func (r *process) run(ctx context.Context) error {
 	if r.returners != nil {
 		upper = append(upper, r.returners.Run)
 	}
+	if r.port != nil {
+		upper = append(upper, r.everywhere().Run)
+	}
 	if r.export != nil {
 		upper = append(upper, r.export.Run)
 	}

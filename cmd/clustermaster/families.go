@@ -90,7 +90,7 @@ func (r *process) openFunctions() error {
 		runner.OnMaster(r.onMaster()),
 		runner.Matching(r.orders),
 		runner.ReactorFamily(reactor.Admin{Reactor: r.reactor, Agreed: r.reactions}),
-		runner.Python(r.hosted),
+		runner.Python(r.everywhere()),
 		runner.Test(),
 		nextlevel.Functions(r.node, r.port),
 	)

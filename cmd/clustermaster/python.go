@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 
 	"clustermaster/config/settings"
 	"clustermaster/salt/hosted"
@@ -23,6 +24,13 @@ func (r *process) openPython() {
 		}, r.log, r.reg)
 	r.hosted = hosted.New(hosted.Deps{Native: r.modules, Host: r.python, Find: o.Python,
 		Folders: settings.Modules(r.opts), Log: r.log})
+}
+
+// everywhere copies modules of the site on all masters.
+func (r *process) everywhere() orders.Everywhere {
+	return orders.Everywhere{PythonHost: r.hosted, ID: r.opts.ID, Members: r.node.Peers().Members,
+		Alive: r.node.Peers().Alive,
+		Bus:   r.bus, Mesh: r.mesh, NewID: rand.Text, Log: r.log}
 }
 
 // pythonOrders carries out what Python code orders of this master.

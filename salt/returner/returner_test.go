@@ -243,7 +243,7 @@ func TestTwo(t *testing.T) {
 		tables := []*table{bad, good}
 		r := New(Deps{Box: box}, Options{Events: []string{"bad", "good"}})
 		for i, w := range r.workers {
-			w.session = tables[i]
+			w.session, w.began = tables[i], time.Now()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

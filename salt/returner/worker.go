@@ -19,6 +19,7 @@ const (
 	probes               = 8                // of these
 	probing              = 2 * time.Second  // for so long
 	idle                 = 30 * time.Second // after which a process without work ends
+	renew                = 5 * time.Minute  // after which a process is replaced: modules may have changed
 	lastCall             = 2 * time.Second  // that a call under way has when the master stops
 	maxErrorText         = 2000             // bytes of a returner's error in the log
 	poll                 = time.Second      // how often the age of what waits is looked at
@@ -35,6 +36,7 @@ type worker struct {
 
 	// Of run alone.
 	session Session
+	began   time.Time // when session did
 	limit   int       // items of the next call
 	old     int       // items that are handed over whatever their number is: first those of before
 	since   time.Time // when the first of the others was seen
@@ -142,11 +144,11 @@ func (w *worker) hand(ctx context.Context, items []outbox.Item) (taken int, why 
 			return 0, "", errors.Join(err, w.r.d.Box.SetAside(w.queue, item))
 		}
 	}
-	if w.session != nil && w.session.Stale() {
+	if w.session != nil && (w.session.Stale() || time.Since(w.began) > renew) {
 		w.leave()
 	}
 	if w.session == nil {
-		w.session = w.r.d.Session()
+		w.session, w.began = w.r.d.Session(), time.Now()
 	}
 	// A call that ends with the master may have done its work: it would be done again.
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))

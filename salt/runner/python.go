@@ -59,7 +59,7 @@ func Python(host PythonHost) []Function {
 			Params: []function.Param{function.Opt("saltenv", "base"),
 				function.Opt("extmod_whitelist", nil), function.Opt("extmod_blacklist", nil)},
 			Doc: "Copy modules (" + kind +
-				") from the folders of file_roots such as salt://_modules to extension_modules of this master. " +
+				") from the folders of file_roots such as salt://_modules to extension_modules of every master. " +
 				"Needs a Python with Salt.\n\nExample:\n\n    salt-run " + name,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return host.Runner(ctx, name, nil, value.Map{

@@ -41,8 +41,11 @@ func Compare(reports []Report) []Finding {
 		}
 		for _, l := range differences(parts) {
 			same = false
-			c.say("roots", Warning, "salt-run cluster.sync_roots on the master that has them right",
-				"%s: %s", name, l)
+			remedy := "salt-run cluster.sync_roots on the master that has them right"
+			if name == extensions {
+				remedy = "salt-run cluster.sync_roots, then salt-run saltutil.sync_all"
+			}
+			c.say("roots", Warning, remedy, "%s: %s", name, l)
 		}
 	}
 	if same {

@@ -52,11 +52,19 @@ const (
 	maxBytes = 256 << 20
 )
 
+// extensions is the name in Roots of what is below extension_modules.
+const extensions = "extension_modules"
+
 // Roots are digests of what is below file_roots and pillar_roots, by environment and first part of
-// the path.
+// the path, and of what is below extension_modules.
 func Roots(ctx context.Context, o *config.Options) map[string]map[string]string {
 	out := make(map[string]map[string]string)
 	left := int64(maxBytes)
+	if dir, _ := o.Values().Get("extension_modules"); dir != nil {
+		parts := make(map[string]string)
+		tree(ctx, value.Str(dir), 0, parts, &left)
+		out[extensions] = parts
+	}
 	for _, r := range []struct {
 		option string
 		roots  config.Roots
@@ -77,7 +85,7 @@ func tree(ctx context.Context, root string, place int, parts map[string]string, 
 	files := 0
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil || d.IsDir() {
-			if d != nil && d.IsDir() && d.Name() == ".git" {
+			if d != nil && d.IsDir() && (d.Name() == ".git" || d.Name() == "__pycache__") {
 				return fs.SkipDir
 			}
 			return ctx.Err() // what can't be read is not served either

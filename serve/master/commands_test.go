@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"clustermaster/serve/event"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -172,6 +174,56 @@ func TestSignedReturn(t *testing.T) {
 		t.Errorf("reply %v", got)
 	}
 	k.event("salt/job/20261121093500438490/ret/m1")
+}
+
+// kept notes what is kept for returners, and how much of it was synced.
+type kept struct {
+	mu            sync.Mutex
+	items, synced int
+	err           error
+}
+
+func (f *kept) add() { f.mu.Lock(); f.items++; f.mu.Unlock() }
+
+func (f *kept) Job(string, value.Map, []string)     { f.add() }
+func (f *kept) Minions(string, string, []string)    { f.add() }
+func (f *kept) Return(string, value.RawMap, string) { f.add() }
+func (f *kept) Sync() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.synced = f.items
+	return f.err
+}
+
+// TestKeptForReturners: what is kept for returners is on stable storage before the acknowledgement,
+// and without that there is none.
+func TestKeptForReturners(t *testing.T) {
+	t.Parallel()
+	f := &kept{}
+	k := newKit(t, func(_ *Options, d *Deps) {
+		d.Kept = f
+		d.Bus.Keep(func(string) bool { return true }, func(event.Event) { f.add() })
+	})
+	m := k.accept("m1")
+	for _, load := range []value.Map{
+		dict("cmd", "_return", "return", true, "jid", "20261121093500438490", "fun", "x"),
+		dict("cmd", "_minion_event", "tag", "site/x", "data", dict("a", int64(1))),
+	} {
+		before := f.items
+		m.call(load)
+		if f.items == before || f.synced != f.items {
+			t.Errorf("%s: %d items kept, %d of them synced", load.String("cmd"), f.items, f.synced)
+		}
+		f.err = errors.New("the disk is gone")
+		if _, err := k.Handle(context.Background(), Request{Payload: m.seal(load, nonce())}); err == nil {
+			t.Errorf("%s is acknowledged without a sync", load.String("cmd"))
+		}
+		f.err = nil
+	}
+	if _, err := k.Publish(context.Background(), PublishRequest{Tgt: "m1", Fun: "test.ping"}); err !=
+		nil || f.synced != f.items {
+		t.Errorf("a job: %v, %d items kept, %d of them synced", err, f.items, f.synced)
+	}
 }
 
 // TestUnstoredReturn: what is not on stable storage is not acknowledged, and the minion sends it
