@@ -243,6 +243,15 @@ type cell struct {
 	n       int
 	mine    register
 	grains  register
+	once    []*once
+}
+
+// once is a mine value that is written once, may be deleted once, and is left alone then.
+type once struct {
+	fun     string
+	n       int
+	value   register
+	deleted bool // was tried
 }
 
 // register is a value with one writer; 0 is absent.
@@ -299,6 +308,8 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 			l.mu.Unlock()
 		}
 		l.count(number, "return", m, err, jid)
+	case k == 19:
+		l.onceCall(number, m, c)
 	case k < 10:
 		a, err := m.writes(func(ctx context.Context, i *instance) error {
 			return i.data.MergeMine(ctx, c.id, value.Map{}.Set(c.fun, int64(n)), false)
@@ -332,10 +343,33 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 	}
 }
 
+// onceCall writes a value that nobody writes again, or deletes the oldest such.
+func (l *load) onceCall(number int, m *master, c *cell) {
+	if live := slices.IndexFunc(c.once, func(o *once) bool { return !o.deleted }); live >= 0 &&
+		c.n-c.once[live].n > 8 {
+		o := c.once[live]
+		a, err := m.writes(func(ctx context.Context, i *instance) error {
+			return i.data.DeleteMine(ctx, c.id, o.fun)
+		})
+		o.deleted = !errors.Is(err, errDown)
+		o.value.wrote(0, a, err)
+		l.count(number, "once.delete", m, err, o.fun)
+		return
+	}
+	o := &once{fun: fmt.Sprintf("once%d", c.n), n: c.n}
+	a, err := m.writes(func(ctx context.Context, i *instance) error {
+		return i.data.MergeMine(ctx, c.id, value.Map{}.Set(o.fun, int64(o.n)), false)
+	})
+	o.value.wrote(o.n, a, err)
+	c.once = append(c.once, o)
+	l.count(number, "once", m, err, o.fun)
+}
+
 // readCell looks at a cell from a master; what it says must be what was acknowledged, if the
 // cluster was well all the time: a side that can't reach most owners serves what it has.
 func (l *load) readCell(number int, m *master, c *cell) error {
 	var mine, grains int
+	values := map[string]int{}
 	calm := l.w.calm()
 	err := m.on(func(ctx context.Context, i *instance) error {
 		have, err := i.data.Mine(ctx, c.id)
@@ -343,6 +377,9 @@ func (l *load) readCell(number int, m *master, c *cell) error {
 			return err
 		}
 		mine = number1(have, c.fun)
+		for _, o := range c.once {
+			values[o.fun] = number1(have, o.fun)
+		}
 		of, _, err := i.data.Grains(ctx, c.id)
 		grains = number1(of, "n")
 		return err
@@ -361,6 +398,12 @@ func (l *load) readCell(number int, m *master, c *cell) error {
 	if !c.mine.allows(mine) {
 		l.w.fault("%s shows mine value %d of %s; acknowledged is %d, unknown %v", m.id, mine, c.id,
 			c.mine.acked, c.mine.maybe)
+	}
+	for _, o := range c.once {
+		if !o.value.allows(values[o.fun]) {
+			l.w.fault("%s shows %d as %s of %s; acknowledged is %d, unknown %v", m.id, values[o.fun],
+				o.fun, c.id, o.value.acked, o.value.maybe)
+		}
 	}
 	if !c.grains.allows(grains) {
 		l.w.fault("%s shows grains %d of %s; acknowledged is %d, unknown %v", m.id, grains, c.id,
