@@ -23,7 +23,9 @@ func (w *world) trouble(ctx context.Context, chance *rand.Rand) {
 		other := w.masters[(m.no+1+chance.IntN(len(w.masters)-1))%len(w.masters)]
 		lasts := time.Duration(500+chance.IntN(9000)) * time.Millisecond
 		kind, dice := chance.IntN(12), chance.IntN(100)
-		if chance.IntN(4) == 0 && kind < 4 {
+		// Where that matters only one master is: with two, both may begin anew, and drop what no
+		// other has.
+		if chance.IntN(4) < 2 && kind < 4 && (!w.forgetful() || m.no == int(w.seed)%len(w.masters)) {
 			lasts += 20 * time.Second // longer than deletions are remembered
 		}
 		slow := time.Duration(20+chance.IntN(400)) * time.Millisecond
