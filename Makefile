@@ -149,7 +149,7 @@ release:
 # Puts known bugs back, one at a time, and says how many seeds the simulator needs to find each.
 .PHONY: known-bugs
 known-bugs:
-	$(PLAIN) $(GO) test -trimpath -tags knownbugs -timeout 120m -count 1 ./test/sim -run TestKnownBug -bug=$(BUG) -v
+	CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -trimpath -tags knownbugs -timeout 120m -count 1 ./test/sim -run TestKnownBug -bug=$(BUG) -v
 
 reproduce:
 	@tools/release/reproduce.sh $(NFPM)

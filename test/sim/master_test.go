@@ -314,6 +314,9 @@ func newWorld(seed uint64, n int, dir string) *world {
 		deadAfter: time.Duration(15+chance.IntN(600)) * time.Second,
 		net:       newFabric(seed, time.Duration(1+chance.IntN(20))*time.Millisecond)}
 	w.tombstones = []time.Duration{20 * time.Second, 10 * time.Minute}[chance.IntN(2)]
+	if os.Getenv("CLUSTERMASTER_LONG") != "1" {
+		w.tombstones = 10 * time.Minute
+	}
 	for i := range n {
 		m := &master{w: w, no: i, id: fmt.Sprintf("m%d", i+1), log: new(logtest.Buffer),
 			ip: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}

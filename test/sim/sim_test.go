@@ -76,6 +76,9 @@ func simulate(t *testing.T, seed uint64) *outcome {
 }
 
 func again(seed uint64) string {
+	if os.Getenv("CLUSTERMASTER_LONG") == "1" {
+		return fmt.Sprintf("CLUSTERMASTER_LONG=1 go test ./test/sim -run TestSeeds -seed=%d", seed)
+	}
 	return fmt.Sprintf("go test ./test/sim -run TestSeeds -seed=%d", seed)
 }
 
