@@ -5,9 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,6 +107,45 @@ func (o Options) sealed(files vfs.FS) vfs.FS {
 		return files
 	}
 	return diskfs.Sealed{FS: files, Key: o.Seal}
+}
+
+// checkSealed refuses a key for a store whose files are open. Without this they would count as
+// damaged, and the store as lost.
+func (o Options) checkSealed(dir string) error {
+	if o.Seal == nil {
+		return nil
+	}
+	files := o.files()
+	names, err := files.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open ring store: %w", err)
+	}
+	const begin = "[Version]" // of Pebble's options, as text
+	for _, name := range names {
+		if !strings.HasPrefix(name, "OPTIONS-") {
+			continue
+		}
+		f, err := files.Open(files.PathJoin(dir, name))
+		if err != nil {
+			return fmt.Errorf("open ring store: %w", err)
+		}
+		head := make([]byte, len(begin))
+		n, err := f.ReadAt(head, 0)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("open ring store: %w", err)
+		}
+		if string(head[:n]) == begin {
+			return fmt.Errorf("seal_key is set, but the ring store %s is not sealed; nothing was changed. Move this master as "+
+				"docs/security.md, \"Secrets at rest\", says", dir)
+		}
+	}
+	return nil
 }
 
 // pebbleAt is the newest format of Pebble that all members of a cluster at a level can open.

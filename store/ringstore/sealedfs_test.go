@@ -139,3 +139,33 @@ func (quietLog) Errorf(string, ...any) {}
 func (quietLog) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }
+
+// TestSealNeedsNewStore: a key for a store that lies open on the disk is refused; the store stays.
+func TestSealNeedsNewStore(t *testing.T) {
+	t.Parallel()
+	dir, key := filepath.Join(t.TempDir(), "ring"), sealKey(t)
+	begin := func(k *seal.Key) error {
+		s, err := Open(dir, newAlone(), Options{Seal: k}, nil, nil)
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	if err := begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin(key); err == nil || !strings.Contains(err.Error(), "is not sealed") {
+		t.Errorf("with a key: %v", err)
+	}
+	if err := begin(nil); err != nil {
+		t.Errorf("without it again: %v", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := begin(key); err != nil {
+			t.Fatalf("a new store: %v", err)
+		}
+	}
+}

@@ -177,6 +177,9 @@ func Open(dir string, peers Peers, opts Options, log *slog.Logger,
 	}
 	log = log.With("component", "ringstore")
 	opts = opts.withDefaults()
+	if err := opts.checkSealed(dir); err != nil {
+		return nil, err
+	}
 	s, err := open(dir, peers, opts, log, reg, false)
 	if !isDamage(err) {
 		return s, err
