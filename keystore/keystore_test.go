@@ -324,6 +324,11 @@ func TestChange(t *testing.T) {
 	if err != nil || len(changed) != 1 {
 		t.Errorf("rejected: %+v %v", changed, err)
 	}
+	if changed, _, err := s.Change(t.Context(), keystore.Action(99),
+		[]string{"bad"}); err == nil || len(changed) > 0 ||
+		!strings.Contains(err.Error(), "refused") {
+		t.Errorf("what the state refuses: %+v %v", changed, err)
+	}
 	g.quorum = false
 	if _, _, err := s.Change(t.Context(), keystore.AcceptKeys, []string{"bad"}, keystore.Rejected,
 		keystore.Denied); err != nil && !errors.Is(err, cluster.ErrNoQuorum) &&

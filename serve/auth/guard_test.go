@@ -120,6 +120,46 @@ func TestCrowd(t *testing.T) {
 	})
 }
 
+// TestFailuresAreBounded: one source with ever new names, and one name from ever new sources, guess
+// no more than a bound lets them; who was confirmed before may go on.
+func TestFailuresAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, pairOf := range map[string]func(i int) (source, user string){
+		"a source": func(i int) (string, string) { return "10.0.0.1", fmt.Sprint("user", i) },
+		"a name":   func(i int) (string, string) { return fmt.Sprint("10.1.0.", i), "carol" },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(newMetrics(nil, nil))
+			if _, err := g.do(t.Context(), "10.0.0.1", "file", "carol", slowly(0, nil)); err != nil {
+				t.Fatal(err)
+			}
+			asked := 0
+			const seconds = 60
+			for i := range 20 * seconds {
+				source, user := pairOf(i)
+				if user == "carol" && source == "10.0.0.1" {
+					continue
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				_, _ = g.do(ctx, source, "file", user, func(context.Context) (Identity, error) {
+					asked++
+					return Identity{}, ErrRefused
+				})
+				<-ctx.Done()
+				cancel()
+			}
+			if most := failuresAtOnce + failuresASecond*seconds + 1; asked > most ||
+				asked < most/2 {
+				t.Errorf("%s: %d guesses in a minute, at most %d", name, asked, most)
+			}
+			if _, err := g.do(t.Context(), "10.0.0.1", "file", "carol", slowly(0, nil)); err != nil {
+				t.Errorf("%s: who was confirmed before: %v", name, err)
+			}
+			time.Sleep(longestPause)
+		})
+	}
+}
+
 // TestSlowAnswers: refusals take as long as the slowest lately, for all names alike, and short
 // again after some minutes; who is right never waits for that.
 func TestSlowAnswers(t *testing.T) {

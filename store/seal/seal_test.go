@@ -159,6 +159,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{nil, true, ""}, {a, false, "holds unsealed data"}, {a, true, ""}, {a, false, ""},
 		{nil, false, "is sealed, and seal_key is not set"},
+		{nil, true, "is sealed, and seal_key is not set"},
 		{b, false, "with another key"}, {b, true, "with another key"}, {a, false, ""},
 	} {
 		err := Check(dir, step.k, step.empty)

@@ -1,7 +1,7 @@
 // Command mutate puts faults into a copy of the project, one at a time, and expects that a test
 // finds each. The faults are in mutations.txt.
 //
-//	go run ./tools/mutate [-only TEXT] [-page docs/testing.md]
+//	go run ./tools/mutate [-only EXPRESSION] [-page docs/testing.md]
 //
 // A fault that no test finds, that does not fit the code any more, or that does not compile is an
 // error. So is a test that fails without a fault.
@@ -40,7 +40,7 @@ type result struct {
 }
 
 func main() {
-	only := flag.String("only", "", "only faults whose name or file contains this `text`")
+	only := flag.String("only", "", "only faults whose name or file this `expression` matches")
 	page := flag.String("page", "", "write the table into this `file`, between its marks")
 	flag.Parse()
 	if err := run(*only, *page); err != nil {
@@ -50,6 +50,10 @@ func main() {
 }
 
 func run(only, page string) error {
+	which, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
 	all, err := parse(table)
 	if err != nil {
 		return err
@@ -66,7 +70,7 @@ func run(only, page string) error {
 	var failed []error
 	sound := make(map[string]bool) // tests that pass without a fault
 	for _, m := range all {
-		if only != "" && !strings.Contains(m.name, only) && !strings.Contains(m.file, only) {
+		if !which.MatchString(m.name) && !which.MatchString(m.file) {
 			continue
 		}
 		r := try(dir, m, sound)
@@ -123,9 +127,10 @@ func parse(text string) ([]mutation, error) {
 	return out, nil
 }
 
-// checkOut copies the files that git knows, as they are now.
+// checkOut copies the project's files as they are now, without what git ignores.
 func checkOut(dir string) error {
-	out, err := exec.Command("git", "ls-files", "-z").Output()
+	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others",
+		"--exclude-standard").Output()
 	if err != nil {
 		return fmt.Errorf("list the project's files: %w", err)
 	}

@@ -118,6 +118,18 @@ func TestHeaderRoundTrip(t *testing.T) {
 	}
 }
 
+// TestCommandsAreShort: a command is refused beyond its own bound, however long frames may be.
+func TestCommandsAreShort(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]error{maxCommand: nil, maxCommand + 1: ErrTooLarge} {
+		b := appendHeader(nil, flagCommand, size)
+		h, err := readHeader(bufio.NewReader(bytes.NewReader(b[1:])), b[0], 1<<27)
+		if !errors.Is(err, want) || err == nil && !h.command {
+			t.Errorf("a command of %d bytes: %+v, %v", size, h, err)
+		}
+	}
+}
+
 // A claim of 100 MiB with 100 KiB behind it must not cost 100 MiB.
 func TestBodyGrowsAsItArrives(t *testing.T) {
 	t.Parallel()
