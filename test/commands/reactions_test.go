@@ -259,6 +259,12 @@ type reacting struct {
 	Data map[string]any
 }
 
+// Names of days and months stand for each other: what Salt answered was kept on some day.
+var (
+	days   = regexp.MustCompile(`\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`)
+	months = regexp.MustCompile(`\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\b`)
+)
+
 // reactionLine says of an event which reaction it is of, or "": the tag's kind, the function, its
 // arguments, user and outcome.
 func reactionLine(e reacting) string {
@@ -268,6 +274,7 @@ func reactionLine(e reacting) string {
 		if meta, ok := e.Data["metadata"].(map[string]any); ok {
 			for _, at := range []string{"_TOS", "_TS", "_TT"} {
 				if text, ok := meta[at].(string); ok {
+					text = months.ReplaceAllString(days.ReplaceAllString(text, "Day"), "Month")
 					meta[at] = digits.ReplaceAllString(text, "9")
 				}
 			}
