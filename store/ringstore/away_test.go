@@ -3,6 +3,7 @@ package ringstore
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -182,5 +183,80 @@ func TestAMasterThatWasAwayTakesNothingFromOthers(t *testing.T) {
 	_, err := (&server{s: b}).Write(ctxFor(t), &ringpb.WriteRequest{})
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("it answers %v", err)
+	}
+}
+
+// TestLateTombstones: a tombstone whose time is over deletes what comes back until it is removed,
+// but does not go on from owner to owner where it deletes nothing.
+func TestLateTombstones(t *testing.T) {
+	t.Parallel()
+	ctx, now := t.Context(), time.Unix(1_800_000_000, 0)
+	var mu sync.Mutex
+	opts := Options{TombstoneFor: time.Hour, ExpireEvery: 24 * time.Hour, Now: func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}}
+	key := Key{SpaceMinions, "web1", "n"}
+	begin := func() *Store {
+		s, err := Open(t.TempDir(), newAlone(), opts, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	take := func(s *Store, r Record) {
+		t.Helper()
+		if err := s.commit.do(ctx, &task{changes: []change{{rec: r}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b, c := begin(), begin(), begin()
+	if err := a.Put(ctx, key, []byte("v"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	partition := a.partitionOf(key)
+	here := func(s *Store) (Record, bool) {
+		t.Helper()
+		r, found, err := s.disk.get(key, partition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, found
+	}
+	old, found := here(a)
+	if !found {
+		t.Fatal("not written")
+	}
+	take(b, old)
+	if r, found := here(b); !found || string(r.Value) != "v" {
+		t.Fatalf("no copy: %+v", r)
+	}
+	if err := a.Delete(ctx, key.Space, key.Place, key.Name); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	now = now.Add(2 * time.Hour)
+	mu.Unlock()
+	tomb, found := here(a)
+	if !found || !tomb.deleted() {
+		t.Fatal("the tombstone counts no more, and was not removed")
+	}
+	take(b, tomb)
+	if r, found := here(b); !found || !r.deleted() {
+		t.Errorf("a late tombstone left the record: %+v", r)
+	}
+	take(c, tomb)
+	if r, found := here(c); found {
+		t.Errorf("a late tombstone is kept where it deletes nothing: %+v", r)
+	}
+	for name, s := range map[string]*Store{"a": a, "b": b} {
+		if err := s.expireTombstones(ctx, s.past()); err != nil {
+			t.Fatal(err)
+		}
+		if r, found := here(s); found {
+			t.Errorf("%s: removed, and still here: %+v", name, r)
+		}
 	}
 }

@@ -401,6 +401,9 @@ func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 		}
 		there = append(there, found{b, h, size})
 	}
+	if len(there) == 0 && r.over(k.disk.now()) {
+		return nil, nil // a late tombstone that deletes nothing would go from owner to owner for ever
+	}
 	var deltas []delta
 	for _, f := range there {
 		deltas = append(deltas, delta{k.cellOf(f.bucket, r),
@@ -470,7 +473,7 @@ func (k *committer) head(g *group, key []byte) ([]byte, int, error) {
 
 // hold keeps a copy for owners that are away.
 func (k *committer) hold(g *group, c *change) error {
-	if c.rec.expired(k.disk.now()) {
+	if c.rec.over(k.disk.now()) {
 		return nil
 	}
 	value := append(c.rec.header().append(make([]byte, 0, headerLen+len(c.rec.Value))),

@@ -59,7 +59,7 @@ func openDisk(dir string, opts Options, log *slog.Logger, damage damageReport) (
 		LBaseMaxBytes:               32 << 20,
 		FormatMajorVersion:          pebbleAt(level.Base), // RaiseLevel raises it
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 1 },
-		FlushDelayDeleteRange:       10 * time.Second,
+		FlushDelayDeleteRange:       max(0, opts.FlushDelay),
 		BytesPerSync:                512 << 10,
 		WALBytesPerSync:             0,
 		EventListener: &pebble.EventListener{

@@ -178,7 +178,7 @@ func (d *disk) hints(node string, limit int) ([]hint, error) {
 			partition: partition}
 		if len(v) > 0 && v[0]&hintCopy != 0 {
 			h.rec, err = decodeValue(h.value[1:], k, partition)
-			h.gone = err == nil && h.rec.expired(d.now())
+			h.gone = err == nil && h.rec.over(d.now())
 		} else {
 			var found bool
 			h.rec, found, err = d.get(k, partition)

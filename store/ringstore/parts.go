@@ -20,7 +20,10 @@ type row struct {
 
 func (r *row) deleted() bool { return r.flags&flagDeleted != 0 }
 
-func (r *row) expired(now time.Time) bool { return r.expires != 0 && now.Unix() >= r.expires }
+// expired is that of Record.
+func (r *row) expired(now time.Time) bool {
+	return !r.deleted() && r.expires != 0 && now.Unix() >= r.expires
+}
 
 // Sizes in memory, about, in bytes.
 const (

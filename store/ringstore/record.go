@@ -96,11 +96,13 @@ const (
 func (r *Record) deleted() bool { return r.flags&flagDeleted != 0 }
 func (r *Record) exact() bool   { return r.flags&flagExact != 0 }
 
-// expired reports whether the record counts as gone at now.
-func (r *Record) expired(now time.Time) bool {
-	return !r.Expires.IsZero() &&
-		!now.Before(r.Expires)
-}
+// expired reports whether the record counts as gone at now. A tombstone counts until it is removed:
+// until then nobody is noted to lack it, so a master that was away may come back with what was
+// deleted.
+func (r *Record) expired(now time.Time) bool { return !r.deleted() && r.over(now) }
+
+// over reports whether the time of a record or tombstone has ended.
+func (r *Record) over(now time.Time) bool { return !r.Expires.IsZero() && !now.Before(r.Expires) }
 
 // wins reports whether a is kept when a and b meet on one key. It is a total order over flags and
 // versions, so merging is commutative, associative and idempotent, and all owners end with the same

@@ -73,6 +73,8 @@ type Options struct {
 	PartBytes int64
 
 	FS vfs.FS // where the files lie, for tests; nil: the machine's file system
+	// how long deleted ranges wait for a flush of their own; default 10 s; negative: they get none
+	FlushDelay time.Duration
 
 	Compilers map[Space]Compiler // of the questions that can be put about spaces; see Ask
 }
@@ -110,6 +112,7 @@ func (o Options) withDefaults() Options {
 	def(&o.LookAgain, 50*time.Millisecond)
 	def(&o.RepairsInFlight, 64)
 	def(&o.PartBytes, 32<<20)
+	def(&o.FlushDelay, 10*time.Second)
 	if o.Room == nil {
 		o.Room = func() error { return nil }
 	}
