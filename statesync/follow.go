@@ -151,10 +151,7 @@ func (s *Store) catchUp(ctx context.Context, t *treeState, p *progress) (*Report
 			return nil, fmt.Errorf("%s have no head", t.tree)
 		}
 		if t.record().head.is(head) {
-			if last, ok := t.lastInstall(head); ok {
-				return last, nil
-			}
-			return s.rehearse(ctx, t, t.record().manifest, false)
+			return s.installed(ctx, t, head)
 		}
 		began := time.Now()
 		m, err := s.hold(ctx, t, head.Manifest, head.Size, s.sources(head.Source), p)
@@ -165,6 +162,16 @@ func (s *Store) catchUp(ctx context.Context, t *treeState, p *progress) (*Report
 			return report, err
 		}
 	}
+}
+
+// installed reports on a head that is installed, or is just being so by somebody else.
+func (s *Store) installed(ctx context.Context, t *treeState, head Head) (*Report, error) {
+	t.mu.Lock() // the record says that a head is installed before the report of it is complete
+	defer t.mu.Unlock()
+	if last, ok := t.lastInstall(head); ok {
+		return last, nil
+	}
+	return s.foresee(ctx, t, t.rec.manifest, false)
 }
 
 // installIf installs a head if it still is the one, and not installed by somebody else meanwhile;

@@ -422,6 +422,11 @@ func (s *Store) rehearse(ctx context.Context, t *treeState, m *Manifest, force b
 	error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return s.foresee(ctx, t, m, force)
+}
+
+// foresee is rehearse for a caller that holds t.mu.
+func (s *Store) foresee(ctx context.Context, t *treeState, m *Manifest, force bool) (*Report, error) {
 	report := &Report{Tree: t.tree, Node: s.peers.Self(), Seq: t.rec.head.Seq}
 	_, _, err := s.prepare(ctx, t.rec, m, force, report)
 	return report, err

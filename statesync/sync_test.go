@@ -520,3 +520,34 @@ func TestTheLinkBackMayComeLater(t *testing.T) {
 	}
 	expect(t, "b", b.file, tree{"f": "644 1"})
 }
+
+// Who asks while somebody else's install ends gets the report of that install, complete.
+func TestReportsOfInstallsAreWhole(t *testing.T) {
+	t.Parallel()
+	var b *box
+	asked := make(chan *Report, 1)
+	c := newCompany(t, 2, func(i int, o *Options) {
+		if i != 1 {
+			return
+		}
+		o.OnInstalled = func(tree Tree) {
+			go func() {
+				r, err := b.catchUp(b.c.t.Context(), b.trees[tree], nil)
+				if err != nil {
+					t.Error(err)
+				}
+				asked <- r
+			}()
+			time.Sleep(50 * time.Millisecond) // the other one looks at the record meanwhile
+		}
+	}).settled()
+	b = c.boxes[1]
+	tree{"top.sls": "644 t"}.write(t, c.boxes[0].file)
+	c.boxes[0].sync(Request{})
+	if r := <-asked; r == nil || counts(*r) != "+1 ~0 -0 drift 0 kept 0 " {
+		t.Errorf("told %+v", r)
+	}
+	if log := b.log.String(); strings.Count(log, "state-sync file_roots installed 1 items") != 1 {
+		t.Error("the log does not say once what was installed")
+	}
+}
