@@ -1,9 +1,14 @@
 package mastergrains
 
 import (
+	"cmp"
+	"context"
+	"net"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
+	"time"
 
 	"clustermaster/value"
 )
@@ -14,12 +19,13 @@ func Of(id, release string) value.Map {
 	if err != nil {
 		name = "localhost"
 	}
-	host, domain, _ := strings.Cut(name, ".")
+	full := fullName(name)
+	host, domain, _ := strings.Cut(full, ".")
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	grains := value.Map{
 		{Key: "id", Value: id}, {Key: "master", Value: id}, {Key: "host", Value: host},
 		{Key: "nodename", Value: name}, {Key: "localhost", Value: name},
-		{Key: "fqdn", Value: name}, {Key: "domain", Value: domain}, {Key: "kernel", Value: "Linux"},
+		{Key: "fqdn", Value: full}, {Key: "domain", Value: domain}, {Key: "kernel", Value: "Linux"},
 		{Key: "cpuarch", Value: arch},
 		{Key: "num_cpus", Value: int64(runtime.NumCPU())}, {Key: "path", Value: os.Getenv("PATH")},
 		{Key: "pid", Value: int64(os.Getpid())},
@@ -29,4 +35,21 @@ func Of(id, release string) value.Map {
 		grains = grains.Set("kernelrelease", strings.TrimSpace(string(b)))
 	}
 	return append(append(grains, systemGrains()...), machineGrains()...)
+}
+
+// forName is how long the name servers have to tell the full name of this machine.
+const forName = 5 * time.Second
+
+var fullNames sync.Map // of host names, each asked for once, as Salt does
+
+// fullName is the canonical name of a host by /etc/hosts or its name server, or else the name
+// itself (Salt: salt.utils.network.get_fqhostname).
+func fullName(host string) string {
+	once, _ := fullNames.LoadOrStore(host, sync.OnceValue(func() string {
+		ctx, cancel := context.WithTimeout(context.Background(), forName)
+		defer cancel()
+		name, _ := net.DefaultResolver.LookupCNAME(ctx, host) // "" if it is unknown
+		return cmp.Or(strings.TrimSuffix(name, "."), host)
+	}))
+	return once.(func() string)()
 }

@@ -84,16 +84,19 @@ func addressGrains() value.Map {
 			hardware = append(hardware, value.Pair{Key: i.Name, Value: mac})
 		}
 	}
-	slices.Sort(ipv4)
-	slices.SortFunc(ipv6, func(a, b string) int { // by number, as Python's ipaddress does
-		x, _ := netip.ParseAddr(a) // net made the texts
-		y, _ := netip.ParseAddr(b)
-		return x.Compare(y)
-	})
+	slices.SortFunc(ipv4, byNumber)
+	slices.SortFunc(ipv6, byNumber)
 	return value.Map{
 		{Key: "ip_interfaces", Value: all}, {Key: "ip4_interfaces", Value: v4},
 		{Key: "ip6_interfaces", Value: v6}, {Key: "hwaddr_interfaces", Value: hardware},
 		{Key: "ipv4", Value: anyList(slices.Compact(ipv4))},
 		{Key: "ipv6", Value: anyList(slices.Compact(ipv6))},
 	}
+}
+
+// byNumber orders addresses as Python's ipaddress does.
+func byNumber(a, b string) int {
+	x, _ := netip.ParseAddr(a) // net made the texts
+	y, _ := netip.ParseAddr(b)
+	return x.Compare(y)
 }
