@@ -39,6 +39,9 @@ type Outcome struct {
 	Result bool         // result of the event
 	Ret    any          // what the reply's ret is unless accepted: true, false or "full"
 	Key    *AcceptedKey // when accepted
+	// The cluster could not be asked, or did not answer in time. The minion is told to wait; what
+	// was proposed may yet come.
+	Undecided bool
 }
 
 func outcome(act string) Outcome {
@@ -180,5 +183,7 @@ func (s *Store) finish(id, act string) Outcome {
 func (s *Store) undecided(id string, err error) Outcome {
 	s.m.undecided.Inc()
 	s.log.Debug("offered key undecided", "minion", id, "err", err)
-	return outcome("pend")
+	o := outcome("pend")
+	o.Undecided = true
+	return o
 }

@@ -162,18 +162,17 @@ func (l *load) keyCall(number int, m *master, chance *rand.Rand) {
 
 func (l *load) offer(number int, m *master, id string) {
 	begun := l.keys.Now()
-	began := time.Now()
+	var out keystore.Outcome
 	var said string
-	err := m.on(func(ctx context.Context, i *instance) error {
-		out, err := i.keys.Offer(ctx, id, minionKey(), keystore.Policy{MaxPending: 100, MaxPerSource: 100,
+	err := m.on(func(ctx context.Context, i *instance) (err error) {
+		out, err = i.keys.Offer(ctx, id, minionKey(), keystore.Policy{MaxPending: 100, MaxPerSource: 100,
 			Source: "192.0.2.1"})
 		said = map[string]string{"pend": "pending", "reject": "rejected"}[out.Act]
 		return err
 	})
 	if !errors.Is(err, errDown) {
 		l.keys.Add(number, begun, history.Call{Register: id, Verb: "offer", At: m.id},
-			// One that gave up waiting says pending too; what it proposed may yet come.
-			history.Outcome{Unknown: err != nil || time.Since(began) > 3*time.Second, Value: said})
+			history.Outcome{Unknown: err != nil || out.Undecided, Value: said})
 		l.count(number, "offer", m, err, said)
 	}
 }

@@ -157,7 +157,12 @@ func logTo(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(test
 // run serves in the background until the test ends, and checks that it ends in time.
 func run(t testing.TB, serve func(context.Context, net.Listener) error) (addr string, stop func()) {
 	t.Helper()
-	ln, err := Listen(t.Context(), "127.0.0.1:0", Limits{})
+	return runAt(t, "127.0.0.1:0", serve)
+}
+
+func runAt(t testing.TB, at string, serve func(context.Context, net.Listener) error) (addr string, stop func()) {
+	t.Helper()
+	ln, err := Listen(t.Context(), at, Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
