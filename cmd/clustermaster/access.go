@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 
 	"clustermaster/config/settings"
 	"clustermaster/salt/hosted"
@@ -18,7 +16,6 @@ import (
 // users.
 func (r *process) openAccess() error {
 	o := r.opts
-	publisher, _ := settings.Value(o.PublisherACL).(value.Map)
 	var err error
 	if r.rules, err = acl.New(settings.ACL(o)); err != nil {
 		return err
@@ -31,20 +28,13 @@ func (r *process) openAccess() error {
 			return err
 		}
 	}
-	passwd, err := os.ReadFile("/etc/passwd")
+	wanted := settings.UserKeys(o)
+	wanted.Matches = func(user string) bool { return r.rules.Of(user) != nil }
+	users, err := userkeys.OfSystem(wanted)
 	if err != nil {
-		return fmt.Errorf("read users of the system: %w", err)
+		return err
 	}
-	wanted := userkeys.Wanted{
-		Master: o.User, Verify: o.ClientACLVerify,
-		Matches: func(user string) bool { return r.rules.Of(user) != nil },
-	}
-	for _, p := range publisher {
-		if name, ok := p.Key.(string); ok {
-			wanted.Named = append(wanted.Named, name)
-		}
-	}
-	r.userKeys = userkeys.New(r.node, o.CacheDir, userkeys.Users(string(passwd), wanted), r.log)
+	r.userKeys = userkeys.New(r.node, o.CacheDir, users, r.log)
 	r.node.OnApply(r.userKeys.Follow)
 	return nil
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"clustermaster/config"
-	"clustermaster/config/settings"
 	"clustermaster/salt/cli"
 	"clustermaster/serve/daemon"
 	"clustermaster/serve/operator"
@@ -33,29 +31,4 @@ func printVersions(prog string, all bool) {
 		return
 	}
 	fmt.Printf("%s %s (clustermaster %s)\n", prog, saltVersion, Version)
-}
-
-// configCommand is "clustermaster config check".
-func configCommand(_ context.Context, args []string) int {
-	dir := ""
-	if len(args) == 3 && args[1] == "-c" {
-		dir, args = args[2], args[:1]
-	}
-	if len(args) != 1 || args[0] != "check" {
-		fmt.Fprintln(os.Stderr, "Usage: clustermaster config check [-c DIR]")
-		return daemon.ExitUsage
-	}
-	o, warnings, err := config.Load(dir, os.Getenv)
-	for _, w := range warnings {
-		fmt.Println("warning:", w)
-	}
-	if err == nil {
-		err = settings.Check(o)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return daemon.ExitConfig
-	}
-	fmt.Printf("%s: good\n", o.ConfFile)
-	return 0
 }

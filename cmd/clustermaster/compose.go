@@ -504,57 +504,34 @@ func (r *process) openOperator() error {
 func (r *process) run(ctx context.Context) error {
 	lower := []daemon.Part{r.store.Run, r.disk.Run}
 	if r.port != nil {
-		lower = append(lower, r.port.Serve, r.serveRPC)
+		lower = append(lower, r.port.Serve, func(ctx context.Context) error {
+			return r.port.ServeRPC(ctx, r.rpc)
+		})
 	}
 	upper := []daemon.Part{
 		r.node.Run, r.mesh.Run, r.reactor.Run, r.runSchedule, r.checkup.Run, r.sock.Serve,
 		r.local.Serve, r.serveHealth, r.superviseHealth,
 		func(ctx context.Context) error { daemon.GiveMemoryBack(ctx, r.givenBack); return nil },
 		func(ctx context.Context) error { return r.node.WhileServing(ctx, r.serveMinions) },
-	}
-	if r.opts.Extra["fileserver_events"] == true {
-		upper = append(upper, func(ctx context.Context) error {
-			return r.files.Watch(ctx, time.Minute, r.fileChanges)
-		})
-	}
-	if r.returners != nil {
-		upper = append(upper, r.returners.Run)
-	}
-	if r.port != nil {
-		upper = append(upper, r.everywhere().Run)
-	}
-	if r.export != nil {
-		upper = append(upper, r.export.Run)
-	}
-	if r.peers != nil {
-		upper = append(upper, r.peers.Run)
-	}
-	if r.backups != nil {
-		upper = append(upper, func(ctx context.Context) error {
+		daemon.If(r.fileEvents().On, func(ctx context.Context) error {
+			return r.files.Watch(ctx, time.Minute, r.fileEvents().Roots)
+		}),
+		daemon.If(r.returners != nil, r.returners.Run),
+		daemon.If(r.port != nil, r.everywhere().Run),
+		daemon.If(r.export != nil, r.export.Run),
+		daemon.If(r.peers != nil, r.peers.Run),
+		daemon.If(r.backups != nil, func(ctx context.Context) error {
 			return r.backups.Run(ctx, r.backupFiles)
-		})
-	}
-	if r.roots != nil {
-		upper = append(upper, r.roots.Run)
+		}),
+		daemon.If(r.roots != nil, r.roots.Run),
+		daemon.If(r.git != nil, r.git.Run),
+		daemon.If(r.userKeys != nil, r.userKeys.Run),
+		daemon.If(r.onDisk != nil, r.onDisk.Run),
 	}
 	if r.git != nil {
 		defer r.git.Close()
-		upper = append(upper, r.git.Run)
-	}
-	if r.userKeys != nil {
-		upper = append(upper, r.userKeys.Run, r.onDisk.Run)
 	}
 	return daemon.Parts{Lower: lower, Upper: upper, Between: r.functions.Wait}.Run(ctx)
-}
-
-// serveRPC answers other masters.
-func (r *process) serveRPC(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, r.rpc.Stop)
-	defer stop()
-	if err := r.rpc.Serve(r.port.RPCListener()); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("serve peers: %w", err)
-	}
-	return nil
 }
 
 func (r *process) serveHealth(ctx context.Context) error {

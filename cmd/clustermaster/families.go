@@ -62,7 +62,8 @@ func (r *process) openFunctions() error {
 		runner.SaltCluster(o.ID),
 		runner.Roots(clusterview.Roots{Store: r.roots, Heads: statesync.Agreed{Cluster: r.node}}),
 		runner.Jobs(runner.JobsDeps{
-			Jobs: r.jobReader(), Other: r.otherJobs, Minions: r.orders,
+			Jobs: r.databases().Reader(settings.Returners(o).Source()), Other: r.databases().Other,
+			Minions: r.orders,
 			Running: func() []value.Map { return r.functions.Runners.Running() },
 		}),
 		runner.Manage(minions),
@@ -73,7 +74,7 @@ func (r *process) openFunctions() error {
 		runner.Mine(func(ctx context.Context, tgt, fun any, tgtType string) (value.Map, error) {
 			return r.master.MineGet(ctx, "", tgt, fun, tgtType) // made after the functions
 		}, r.orders),
-		runner.Fileserver(fileview.Files{Server: r.files, Git: r.git, Changed: r.fileChanges}),
+		runner.Fileserver(fileview.Files{Server: r.files, Git: r.git, Changed: r.fileEvents().Roots}),
 		runner.Git(fileview.Git{Store: r.git, ID: o.ID}),
 		runner.Pushed(fileview.Pushed{Files: r.pushed, Dir: settings.MinionFiles(o)}, r.orders),
 		runner.Config(func() value.Map { m, _ := settings.Value(o.Extra).(value.Map); return m }),
@@ -97,7 +98,7 @@ func (r *process) openFunctions() error {
 	if err != nil {
 		return err
 	}
-	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: r.newJID, Log: r.log, Settle: r.settle}
+	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: r.newJID, Log: r.log, Settle: r.returners.Settle}
 	if o.RunnerReturns {
 		deps.Store = r.orders
 	}

@@ -6,7 +6,6 @@ import (
 	"clustermaster/serve/fileserver"
 	"clustermaster/serve/gitfs"
 	"clustermaster/serve/minionfs"
-	"clustermaster/value"
 )
 
 // openGit opens the file server's back ends: pushed files, and git unless no option names a remote.
@@ -21,7 +20,7 @@ func (r *process) openGit() error {
 		backends = append(backends, pushed)
 	}
 	if o, some := settings.Git(r.opts); some {
-		o.Low, o.Changed = func() error { return r.disk.Refuse("git", "") }, r.gitChanged
+		o.Low, o.Changed = func() error { return r.disk.Refuse("git", "") }, r.fileEvents().Git
 		var peers gitfs.Peers
 		if r.port != nil {
 			peers = r.node.Peers()
@@ -46,13 +45,4 @@ func (r *process) openGit() error {
 	}
 	r.files.Use(r.opts.FileserverBackend, backends...)
 	return nil
-}
-
-// gitChanged fires the event of new commits: once in the cluster, for only the master that
-// published calls it.
-func (r *process) gitChanged() {
-	if r.opts.Extra["fileserver_events"] == true {
-		r.bus.Fire("salt/fileserver/gitfs/update",
-			value.Map{{Key: "changed", Value: true}, {Key: "backend", Value: gitfs.RoleFiles}})
-	}
 }

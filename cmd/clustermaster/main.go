@@ -6,7 +6,9 @@ import (
 	"os"
 
 	"clustermaster/cluster/level"
+	"clustermaster/config/settings"
 	"clustermaster/salt/cli"
+	"clustermaster/serve/daemon"
 	"clustermaster/tools/bench"
 	"clustermaster/tools/dev"
 	"clustermaster/tools/setup"
@@ -60,13 +62,17 @@ func commands() []cli.Command {
 				return setup.Command(args, os.Stdout, os.Stderr)
 			}},
 		{Name: "config", Help: "config check [-c DIR]: read the configuration as a start would, and say what is wrong",
-			Run: configCommand},
+			Run: func(_ context.Context, args []string) int {
+				return daemon.CheckConfig(args, settings.Check)
+			}},
 		{Name: "completion", Help: "completion bash|zsh|fish: print the shell completion",
 			Run: func(_ context.Context, args []string) int {
 				return cli.Completion(args, env, programs()...)
 			}},
 		{Name: "manuals", Help: "manuals DIR: write the manual pages of all commands into a folder",
-			Run: manualsCommand},
+			Run: func(_ context.Context, args []string) int {
+				return cli.Manuals(args, env, "clustermaster "+Version, programs()...)
+			}},
 		{Name: "version", Help: "print the version", Run: func(context.Context, []string) int {
 			fmt.Println("clustermaster " + Version)
 			return 0

@@ -7,6 +7,7 @@ import (
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/serve/fileserver"
+	"clustermaster/serve/fileview"
 	"clustermaster/value"
 )
 
@@ -48,10 +49,8 @@ func (r *process) onMaster() modules.OnMaster {
 	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts}
 }
 
-// fileChanges fires the event of an update with fileserver_events: once in the cluster, for every
-// master finds the same in its own tree.
-func (r *process) fileChanges(c fileserver.Changes) {
-	if r.opts.Extra["fileserver_events"] == true && r.node.IsLeader() {
-		r.bus.Fire("salt/fileserver/roots/update", c.Data())
-	}
+// fileEvents are what fileserver_events fires.
+func (r *process) fileEvents() fileview.Events {
+	return fileview.Events{On: r.opts.Extra["fileserver_events"] == true, Leads: r.node.IsLeader,
+		Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }}
 }

@@ -1,10 +1,6 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"os"
-
 	"clustermaster/salt/cli"
 	"clustermaster/serve/daemon"
 )
@@ -28,17 +24,4 @@ func programs() []cli.Program {
 		Examples: []string{"salt-master -c /etc/salt -l info", "salt-master -d"},
 	}
 	return []cli.Program{own, master}
-}
-
-// manualsCommand is "clustermaster manuals DIR".
-func manualsCommand(_ context.Context, args []string) int {
-	if len(args) != 1 {
-		fmt.Fprintln(os.Stderr, "Usage: clustermaster manuals DIR")
-		return daemon.ExitUsage
-	}
-	if err := cli.WriteManuals(args[0], "clustermaster "+Version, programs()...); err != nil {
-		fmt.Fprintln(os.Stderr, "clustermaster:", err)
-		return 1
-	}
-	return 0
 }

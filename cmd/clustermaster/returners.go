@@ -1,13 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 
 	"clustermaster/config/settings"
 	"clustermaster/salt/returner"
-	"clustermaster/salt/runner"
-	"clustermaster/salt/saltpython"
 	"clustermaster/serve/event"
 	"clustermaster/serve/orders"
 	"clustermaster/store/outbox"
@@ -36,33 +33,8 @@ func (r *process) openReturners() error {
 	return nil
 }
 
-// settle waits until the disk has what is for returners.
-func (r *process) settle() {
-	if r.returners == nil {
-		return
-	}
-	if err := r.returners.Sync(); err != nil {
-		r.log.Error("events of a call may be lost for returners", "err", err)
-	}
-}
-
-// jobReader is where jobs are looked up.
-func (r *process) jobReader() runner.JobReader {
-	ring := orders.JobReader{Cache: r.jobs}
-	o := settings.Returners(r.opts)
-	switch {
-	case o.ExtJobCache != "": // minions write there what they return
-		return orders.Database{Host: r.python, Returner: o.ExtJobCache, Ring: ring}
-	case o.JobCache != "":
-		return orders.Database{Host: r.python, Returner: o.JobCache, Ring: ring}
-	}
-	return ring
-}
-
-// otherJobs are the jobs of a returner that ext_source names.
-func (r *process) otherJobs(returner string) (runner.JobReader, error) {
-	if _, err := saltpython.Find(r.opts.PythonHost); err != nil {
-		return nil, fmt.Errorf("ext_source %s is a returner in Python: %w", returner, err)
-	}
-	return orders.Database{Host: r.python, Returner: returner}, nil
+// databases are the jobs that returners have.
+func (r *process) databases() orders.Databases {
+	return orders.Databases{Host: r.python, Interpreter: r.opts.PythonHost,
+		Ring: orders.JobReader{Cache: r.jobs}}
 }

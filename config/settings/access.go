@@ -7,6 +7,7 @@ import (
 	"clustermaster/config"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
+	"clustermaster/serve/userkeys"
 	"clustermaster/value"
 )
 
@@ -15,6 +16,18 @@ func ACL(o *config.Options) acl.Options {
 	publisher, _ := Value(o.PublisherACL).(value.Map)
 	blacklist, _ := Value(o.PublisherACLBlacklist).(value.Map)
 	return acl.Options{PublisherACL: publisher, Blacklist: blacklist, SudoACL: o.SudoACL}
+}
+
+// UserKeys is whose keys clear commands take, by the options.
+func UserKeys(o *config.Options) userkeys.Wanted {
+	w := userkeys.Wanted{Master: o.User, Verify: o.ClientACLVerify}
+	publisher, _ := Value(o.PublisherACL).(value.Map)
+	for _, p := range publisher {
+		if name, ok := p.Key.(string); ok {
+			w.Named = append(w.Named, name)
+		}
+	}
+	return w
 }
 
 // Auth is what external_auth takes from the options.

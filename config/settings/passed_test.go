@@ -70,7 +70,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 			"WriteTimeout ReadTimeout ReadyTimeout StreamTimeout StatusEvery" +
 				" RepairEvery ExpireEvery ScrubEvery ScrubRate MaxList WriteQueue" +
 				" LaneRecords LaneBytes Streams CacheBytes MemTableBytes Now Tick" +
-				" WriteRPCs LookAgain RepairsInFlight Room Seal PartBytes FS Compilers"},
+				" WriteRPCs LookAgain RepairsInFlight Room Seal PartBytes FS FlushDelay Compilers"},
 		{"backups", func(o *config.Options) any { return Backups(o) }, ""},
 		{"roots", func(o *config.Options) any { return Roots(o) },
 			"Tick KeepAside BlobGrace Settle Low OnInstalled"},

@@ -8,9 +8,22 @@ import (
 	"strings"
 )
 
-// WriteManuals writes a manual page of section 1 for each command and for the other programs into
+// Manuals is "clustermaster manuals DIR".
+func Manuals(args []string, env Env, release string, others ...Program) int {
+	if len(args) != 1 {
+		fmt.Fprintln(env.Stderr, "Usage: clustermaster manuals DIR")
+		return ExitUsage
+	}
+	if err := writeManuals(args[0], release, others...); err != nil {
+		fmt.Fprintln(env.Stderr, "clustermaster:", err)
+		return ExitFailed
+	}
+	return ExitOK
+}
+
+// writeManuals writes a manual page of section 1 for each command and for the other programs into
 // dir. release is what the pages say they are of.
-func WriteManuals(dir, release string, others ...Program) error {
+func writeManuals(dir, release string, others ...Program) error {
 	for _, p := range completed(others) {
 		f, err := os.Create(filepath.Join(dir, p.prog+".1"))
 		if err != nil {

@@ -38,7 +38,7 @@ func Of(id, release string) value.Map {
 }
 
 // forName is how long the name servers have to tell the full name of this machine.
-const forName = 5 * time.Second
+const forName = 2 * time.Second
 
 var fullNames sync.Map // of host names, each asked for once, as Salt does
 

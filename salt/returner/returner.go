@@ -1,6 +1,7 @@
 package returner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,10 @@ type Options struct {
 func (o Options) Needed() bool {
 	return len(o.Events) > 0 || o.ExtJobCache != "" || o.JobCache != "" || len(o.Schedule) > 0
 }
+
+// Source is the returner that jobs are looked up with, or "": minions write what they return to
+// that of ext_job_cache.
+func (o Options) Source() string { return cmp.Or(o.ExtJobCache, o.JobCache) }
 
 // Session is a process in which returners run; see pythonhost.Session.
 type Session interface {
@@ -113,6 +118,17 @@ func (r *Returners) Run(ctx context.Context) error {
 
 // Sync returns when all that was kept before is on stable storage.
 func (r *Returners) Sync() error { return r.d.Box.Sync() }
+
+// Settle waits until the disk has what is for returners; a failure is logged. No returners have
+// nothing to wait for.
+func (r *Returners) Settle() {
+	if r == nil {
+		return
+	}
+	if err := r.Sync(); err != nil {
+		r.d.Log.Error("events of a call may be lost for returners", "err", err)
+	}
+}
 
 // Wants reports whether an event is kept, by its tag.
 func (r *Returners) Wants(tag string) bool {

@@ -10,6 +10,14 @@ import (
 // Part runs until its context ends. An error ends the others.
 type Part func(ctx context.Context) error
 
+// If is a part that a master has under a condition only.
+func If(there bool, p Part) Part {
+	if !there {
+		return func(context.Context) error { return nil }
+	}
+	return p
+}
+
 // Parts are what runs in the process. The upper ones stand on the lower ones.
 type Parts struct {
 	Lower, Upper []Part

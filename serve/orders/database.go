@@ -7,6 +7,7 @@ import (
 
 	"clustermaster/salt/pythonhost"
 	"clustermaster/salt/runner"
+	"clustermaster/salt/saltpython"
 	"clustermaster/value"
 )
 
@@ -17,6 +18,29 @@ type Database struct {
 	// Ring, if not nil, is asked first for one job, and its jobs are listed too: it has what the
 	// returner was not given yet.
 	Ring runner.JobReader
+}
+
+// Databases are the jobs that returners have, and those of the ring.
+type Databases struct {
+	Host        *pythonhost.Host
+	Interpreter string // python_host
+	Ring        runner.JobReader
+}
+
+// Reader shows the jobs of a returner and of the ring, or with "" of the ring alone.
+func (d Databases) Reader(returner string) runner.JobReader {
+	if returner == "" {
+		return d.Ring
+	}
+	return Database{Host: d.Host, Returner: returner, Ring: d.Ring}
+}
+
+// Other shows the jobs of a returner that ext_source names.
+func (d Databases) Other(returner string) (runner.JobReader, error) {
+	if _, err := saltpython.Find(d.Interpreter); err != nil {
+		return nil, fmt.Errorf("ext_source %s is a returner in Python: %w", returner, err)
+	}
+	return Database{Host: d.Host, Returner: returner}, nil
 }
 
 func (d Database) call(ctx context.Context, fun string, args ...any) (value.Map, error) {

@@ -1,6 +1,8 @@
 package userkeys
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +20,15 @@ type Wanted struct {
 	Named   []string               // users and patterns of publisher_acl
 	Matches func(user string) bool // whether a pattern of publisher_acl means a user
 	Verify  bool                   // client_acl_verify: only users that the system knows
+}
+
+// OfSystem lists who has a key on this machine, sorted by name.
+func OfSystem(w Wanted) ([]User, error) {
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return nil, fmt.Errorf("read users of the system: %w", err)
+	}
+	return Users(string(passwd), w), nil
 }
 
 // Users lists who has a key, sorted by name: as salt.daemons.masterapi, Salt 3008. passwd is the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
 )
 
 // laneBacklog is how many proved connections of one protocol may wait for an
@@ -150,6 +151,16 @@ func (p *Port) DialNode(ctx context.Context, node string) (net.Conn, error) {
 		return nil, fmt.Errorf("dial raft peer %s: %w", node, err)
 	}
 	return c, nil
+}
+
+// ServeRPC answers other masters until ctx ends.
+func (p *Port) ServeRPC(ctx context.Context, server *grpc.Server) error {
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	if err := server.Serve(p.RPCListener()); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve peers: %w", err)
+	}
+	return nil
 }
 
 // RPCListener returns the listener for the gRPC server that has

@@ -1,0 +1,34 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+
+	"clustermaster/config"
+)
+
+// CheckConfig is "clustermaster config check": it reads the configuration as a start would. check is
+// what a start refuses beyond what package config does.
+func CheckConfig(args []string, check func(*config.Options) error) int {
+	dir := ""
+	if len(args) == 3 && args[1] == "-c" {
+		dir, args = args[2], args[:1]
+	}
+	if len(args) != 1 || args[0] != "check" {
+		fmt.Fprintln(os.Stderr, "Usage: clustermaster config check [-c DIR]")
+		return ExitUsage
+	}
+	o, warnings, err := config.Load(dir, os.Getenv)
+	for _, w := range warnings {
+		fmt.Println("warning:", w)
+	}
+	if err == nil {
+		err = check(o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return ExitConfig
+	}
+	fmt.Printf("%s: good\n", o.ConfFile)
+	return 0
+}
