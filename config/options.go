@@ -138,6 +138,7 @@ type Options struct {
 	GitPillarProvider           string        `opt:"git_pillar_provider" own:"''"`
 	GitFetchTimeout             time.Duration `opt:"git_fetch_timeout" own:"600" min:"1"`
 	GitAllowedSigners           string        `opt:"git_allowed_signers" own:"''"`
+	GitKnownHosts               string        `opt:"git_known_hosts" own:"''"`
 	RenderPython                string        `opt:"render_python" own:"''"`
 	RenderWorkers               int           `opt:"render_workers" own:"0" min:"0" max:"256"`
 	RenderTimeout               time.Duration `opt:"render_timeout" own:"30" min:"1"`

@@ -17,8 +17,8 @@ func Git(o *config.Options) (gitfs.Options, bool) {
 	out := gitfs.Options{
 		Dir: filepath.Join(o.DataDir(), "git"), CacheDir: o.CacheDir, HashType: o.HashType,
 		Timeout: o.GitFetchTimeout, Rate: int64(o.ClusterTransferRate),
-		Signers: o.GitAllowedSigners,
-		Files:   gitfs.Config{Role: gitfs.RoleFiles, Global: global("gitfs_")},
+		Signers: o.GitAllowedSigners, KnownHosts: o.GitKnownHosts,
+		Files: gitfs.Config{Role: gitfs.RoleFiles, Global: global("gitfs_")},
 	}
 	if slices.Contains(o.FileserverBackend, gitfs.RoleFiles) {
 		out.Files.Remotes, _ = Revealed(o.Option("gitfs_remotes")).([]any)

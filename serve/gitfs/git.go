@@ -37,9 +37,10 @@ esac
 
 // program is the installed git and how it is run.
 type program struct {
-	path    string
-	dir     string // of this package: askpass lies there
-	timeout time.Duration
+	path       string
+	dir        string // of this package: askpass lies there
+	timeout    time.Duration
+	knownHosts string // a file of ssh; "": those that ssh looks in
 }
 
 func newProgram(path, dir string, timeout time.Duration) (*program, error) {
@@ -114,17 +115,7 @@ func (p *program) environment(r *Remote, extra ...[2]string) []string {
 func (p *program) withAccess(env []string, conf [][2]string, r *Remote) ([]string, [][2]string) {
 	a := r.Access
 	ask := filepath.Join(p.dir, "askpass")
-	ssh := "ssh -o ConnectTimeout=30 -o ServerAliveInterval=15"
-	if a.Privkey != "" {
-		ssh += " -o IdentitiesOnly=yes -i " + quoted(a.Privkey)
-	}
-	if a.Passphrase == "" {
-		ssh += " -o BatchMode=yes"
-	} else {
-		env = append(env, "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force", "DISPLAY=:none",
-			"CM_GIT_PASSPHRASE="+a.Passphrase)
-	}
-	env = append(env, "GIT_SSH_COMMAND="+ssh, "GIT_SSH_VARIANT=ssh")
+	env = p.withSSH(env, a, ask)
 	switch scheme(r.URL) {
 	case "http", "https":
 		if a.User != "" {
@@ -192,6 +183,9 @@ func (p *program) do(ctx context.Context, r run) ([]byte, error) {
 		text = err.Error()
 	}
 	if r.remote != nil {
+		if why := p.sshReason(told.b, r.remote); why != "" && scheme(r.remote.URL) == "ssh" {
+			text = why
+		}
 		text = redactAll(text, r.remote)
 	}
 	return out.Bytes(), &gitError{what: "git " + r.args[0], text: text, err: err}

@@ -32,7 +32,9 @@ type Options struct {
 	Timeout  time.Duration // of one run of git; 0 is 10 minutes
 	Rate     int64         // bytes per second to other masters; 0: no limit
 	Signers  string        // allowed signers file of ssh-keygen; "": all commits are taken
-	Tick     time.Duration // how often the leader looks what is due; 0 is one second
+	// KnownHosts is a file with the host keys of servers reached over ssh; "": where ssh looks.
+	KnownHosts string
+	Tick       time.Duration // how often the leader looks what is due; 0 is one second
 	// Low says why nothing may be written now; nil: the disk has room.
 	Low func() error
 	// Changed is told of each change of role gitfs that this master published.
@@ -136,6 +138,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 	if err != nil {
 		return nil, nil, err
 	}
+	git.knownHosts = o.KnownHosts
 	s := &Store{
 		opts: o, log: log.With("component", "gitfs"), git: git,
 		caches:  newCaches(filepath.Join(o.Dir, "blobs")),

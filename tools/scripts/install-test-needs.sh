@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what the tests use beside Go: a C compiler (for the race detector), haproxy, ip, gpg, slapd,
+# Installs what the tests use beside Go: a C compiler (for the race detector), haproxy, ip, gpg, sshd, slapd,
 # prometheus, PostgreSQL and Python's venv from the distribution, Salt's releases into virtual environments. What can't be
 # installed is said; the tests that need it are left out and say so too.
 set -u
@@ -46,6 +46,10 @@ fi
 # Git remotes; ssh-keygen signs commits.
 if ! command -v git >/dev/null || ! command -v ssh-keygen >/dev/null; then
     packages git openssh-client
+fi
+# A real server for git remotes over ssh. Debian would start one of its own.
+if [ ! -x /usr/sbin/sshd ]; then
+    packages openssh-server && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now ssh >/dev/null 2>&1
 fi
 # The gpg renderer.
 if ! command -v gpg >/dev/null; then

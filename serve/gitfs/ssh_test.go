@@ -1,0 +1,311 @@
+package gitfs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sshServer is a real sshd on a loopback address of its own, that takes the keys in authorized.
+type sshServer struct {
+	addr, user, dir string
+	port            int
+	authorized      string
+}
+
+// startSSH starts sshd with a configuration of its own, as the user that runs the test.
+func startSSH(t *testing.T) *sshServer {
+	t.Helper()
+	const program = "/usr/sbin/sshd"
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%v: install openssh-server", err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 {
+		// Root's sshd wants this folder, which Debian makes when the service starts.
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &sshServer{user: me.Username, dir: t.TempDir(), addr: "127.91.15.1"}
+	s.authorized = filepath.Join(s.dir, "authorized")
+	s.key(t, "host", "")
+	if err := os.WriteFile(s.authorized, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", s.addr+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.port = ln.Addr().(*net.TCPAddr).Port
+	ln.Close()
+	conf := filepath.Join(s.dir, "sshd_config")
+	text := fmt.Sprintf("Port %d\nListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s\n"+
+		"StrictModes no\nUsePAM no\nPidFile none\nMaxStartups 100\n"+
+		"PasswordAuthentication no\nKbdInteractiveAuthentication no\n",
+		s.port, s.addr, filepath.Join(s.dir, "host"), s.authorized)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	ctx, stop := context.WithCancel(context.Background())
+	sshd := exec.CommandContext(ctx, program, "-D", "-e", "-f", conf)
+	sshd.Stderr = &log
+	if err := sshd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = sshd.Wait()
+		if t.Failed() {
+			t.Logf("sshd: %s", log.String())
+		}
+	})
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		c, err := net.DialTimeout("tcp", fmt.Sprintf("%s:%d", s.addr, s.port), time.Second)
+		if err == nil {
+			c.Close()
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("sshd does not listen")
+		}
+	}
+}
+
+// key makes a private key and returns its path; the public one lies beside it.
+func (s *sshServer) key(t *testing.T, name, passphrase string) string {
+	t.Helper()
+	file := filepath.Join(s.dir, name)
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", name,
+		"-f", file).CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen: %v %s", err, out)
+	}
+	return file
+}
+
+// accepts makes a key that the server accepts.
+func (s *sshServer) accepts(t *testing.T, name, passphrase string) string {
+	t.Helper()
+	file := s.key(t, name, passphrase)
+	pub, err := os.ReadFile(file + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(s.authorized, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(pub); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// known writes a file of known hosts with the public key of a file; "" leaves it empty.
+func (s *sshServer) known(t *testing.T, file, key string) string {
+	t.Helper()
+	line := ""
+	if key != "" {
+		pub, err := os.ReadFile(key + ".pub")
+		if err != nil {
+			t.Fatal(err)
+		}
+		line = fmt.Sprintf("[%s]:%d %s", s.addr, s.port, pub)
+	}
+	file = filepath.Join(s.dir, file)
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// url is a repository behind the server.
+func (s *sshServer) url(r *repo) string {
+	return fmt.Sprintf("ssh://%s@%s:%d%s", s.user, s.addr, s.port, r.dir)
+}
+
+// TestSSH fetches from a real sshd with keys, passphrases, known hosts and an agent, for gitfs and
+// for git_pillar. What is wrong is one line with remote and option.
+func TestSSH(t *testing.T) {
+	srv := startSSH(t)
+	r := newRepo(t)
+	r.write(map[string]string{"a": "over ssh", "top.sls": "{}"})
+	r.commit("one")
+	plain, sealed := srv.accepts(t, "plain", ""), srv.accepts(t, "it's sealed", "pass $'phrase")
+	stranger := srv.key(t, "stranger", "")
+	loose, noKey := srv.accepts(t, "loose", ""), filepath.Join(srv.dir, "no key")
+	if err := os.Chmod(loose, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(noKey, []byte("no key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	known := srv.known(t, "known hosts", filepath.Join(srv.dir, "host"))
+	url := srv.url(r)
+	t.Setenv("SSH_AUTH_SOCK", "")
+	for _, c := range []struct {
+		name, known string
+		options     []any
+		want        string // of the error; "" for none
+	}{
+		{"key", known, []any{"pubkey", plain + ".pub", "privkey", plain}, ""},
+		{"key with passphrase", known, []any{"pubkey", sealed + ".pub", "privkey", sealed,
+			"passphrase", "pass $'phrase"}, ""},
+		{"wrong passphrase", known, []any{"privkey", sealed, "passphrase", "secretword"},
+			"option passphrase: it is wrong"},
+		{"no passphrase", known, []any{"privkey", sealed}, "option passphrase: it is not set"},
+		{"strange key", known, []any{"privkey", stranger},
+			"option privkey: the server does not accept"},
+		{"no key", known, []any{"privkey", noKey}, "is no private key"},
+		{"loose key", known, []any{"privkey", loose}, "chmod 600"},
+		{"unknown host", srv.known(t, "empty", ""), []any{"privkey", plain},
+			fmt.Sprintf("option git_known_hosts: the host key of [%s]:%d is not known", srv.addr,
+				srv.port)},
+		{"unknown host, passphrase", filepath.Join(srv.dir, "absent"),
+			[]any{"privkey", sealed, "passphrase", "pass $'phrase"}, "option git_known_hosts: "},
+		{"unknown host, ssh's own files", "", []any{"privkey", plain},
+			"is not known; check it with the server's administrator and add it to ~/.ssh/known_hosts"},
+		{"changed host", srv.known(t, "changed", stranger), []any{"privkey", plain},
+			fmt.Sprintf("option git_known_hosts: the host key of [%s]:%d has changed", srv.addr,
+				srv.port)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			// Beside it is a remote that works.
+			s, log := open(t, Options{KnownHosts: c.known},
+				with(url, append([]any{"name", "states"}, c.options...)...),
+				with("file://"+r.dir, "mountpoint", "beside"))
+			key := s.files[0].key
+			for range 2 {
+				o := s.round(t.Context(), s.keys)[key]
+				if (o.Err == nil) != (c.want == "") || o.Err != nil &&
+					!strings.Contains(o.Err.Error(), c.want) {
+					t.Errorf("got %v, want %q", o.Err, c.want)
+				}
+			}
+			if got := s.read(t, "a", "base"); c.want == "" && got != "over ssh" {
+				t.Errorf("served %q", got)
+			}
+			if got := s.read(t, "beside/a", "base"); got != "over ssh" {
+				t.Errorf("the remote beside it: served %q", got)
+			}
+			said := strings.Count(log.String(), "gitfs remote states can't be updated: ")
+			if c.want == "" && said != 0 || c.want != "" && said != 1 {
+				t.Errorf("the error is said %d times: %s", said, log)
+			}
+			if strings.Contains(log.String(), "secretword") {
+				t.Errorf("the log shows a passphrase: %s", log)
+			}
+		})
+	}
+	t.Run("host changes", func(t *testing.T) {
+		t.Parallel()
+		known := srv.known(t, "changes", filepath.Join(srv.dir, "host"))
+		r := newRepo(t)
+		r.write(map[string]string{"a": "1"})
+		r.commit("one")
+		s, log := open(t, Options{KnownHosts: known}, with(srv.url(r), "privkey", plain))
+		s.all(t)
+		r.write(map[string]string{"a": "2"})
+		r.commit("two")
+		srv.known(t, "changes", stranger)
+		s.all(t)
+		if got := s.read(t, "a", "base"); got != "1" {
+			t.Errorf("served %q, want the last commit of before", got)
+		}
+		if !strings.Contains(log.String(), "has changed, or somebody poses as the server") {
+			t.Errorf("the log: %s", log)
+		}
+		srv.known(t, "changes", filepath.Join(srv.dir, "host"))
+		s.all(t)
+		if got := s.read(t, "a", "base"); got != "2" {
+			t.Errorf("once the key is right again: served %q", got)
+		}
+	})
+	t.Run("pillar", func(t *testing.T) {
+		t.Parallel()
+		right := []any{with("master "+url, "name", "pillars", "privkey", sealed, "pubkey",
+			sealed+".pub", "passphrase", "pass $'phrase")}
+		wrong := []any{with("master "+url, "name", "wrong", "privkey", stranger)}
+		var conf []Config
+		for _, remotes := range [][]any{right, wrong} {
+			conf = append(conf, Config{Role: RolePillar, Remotes: remotes,
+				Global: func(option string) any { return defaults[option] }})
+		}
+		dir, log := t.TempDir(), &bytes.Buffer{}
+		s, problems, err := New(Options{Dir: dir, CacheDir: dir, KnownHosts: known, Pillars: conf},
+			newAlone(), nil, slog.New(slog.NewTextHandler(log, nil)), nil)
+		if err != nil || len(problems) > 0 {
+			t.Fatal(err, problems)
+		}
+		defer s.Close()
+		s.all(t)
+		trees, err := s.Pillars(t.Context(), right, "", "")
+		if err != nil || len(trees) != 1 {
+			t.Fatalf("got %v, %v, want one tree", trees, err)
+		}
+		if _, data, ok, err := trees[0].Open(t.Context(), "a"); !ok || string(data) != "over ssh" {
+			t.Errorf("a: %q, %v, %v", data, ok, err)
+		}
+		want := "git_pillar remote wrong can't be updated: git fetch: option privkey: "
+		if n := strings.Count(log.String(), want); n != 1 {
+			t.Errorf("%q is said %d times: %s", want, n, log)
+		}
+	})
+}
+
+// TestSSHAgent fetches with a key that only an agent has.
+func TestSSHAgent(t *testing.T) {
+	srv := startSSH(t)
+	r := newRepo(t)
+	r.write(map[string]string{"a": "by an agent"})
+	r.commit("one")
+	known := srv.known(t, "known", filepath.Join(srv.dir, "host"))
+	key := srv.accepts(t, "agent's", "")
+	socket := filepath.Join(t.TempDir(), "agent")
+	ctx, stop := context.WithCancel(t.Context())
+	agent := exec.CommandContext(ctx, "ssh-agent", "-D", "-a", socket)
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(); _ = agent.Wait() })
+	t.Setenv("SSH_AUTH_SOCK", socket)
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		out, err := exec.Command("ssh-add", "-q", key).CombinedOutput()
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ssh-add: %v %s", err, out)
+		}
+	}
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	s, log := open(t, Options{KnownHosts: known}, srv.url(r))
+	s.all(t)
+	if got := s.read(t, "a", "base"); got != "by an agent" {
+		t.Errorf("served %q; the log: %s", got, log)
+	}
+	t.Setenv("SSH_AUTH_SOCK", "")
+	for _, o := range s.all(t) {
+		if o.Err == nil || !strings.Contains(o.Err.Error(), "option privkey: it is not set") {
+			t.Errorf("without the agent: %v", o.Err)
+		}
+	}
+}
