@@ -49,8 +49,9 @@ func TestPowerLoss(t *testing.T) {
 }
 
 // A master that loses power right after it has reported synced roots as installed has all of their
-// files: without the sync of the roots' file system the first part fails. Contents of an agreed head
-// are on a majority's disks when it is agreed: without the sync of the blobs the second part fails.
+// files: without the sync of the roots' file system the first part fails. Contents of an agreed
+// head are on a majority's disks when it is agreed: without the sync of the blobs the second part
+// fails.
 func TestPowerLossOfRoots(t *testing.T) {
 	c := prepareCluster(t, 3, "cluster_isolated_filesystem: True\n")
 	roots := func(m *e2e.Master) string { return filepath.Join(m.Dir, "srv") }

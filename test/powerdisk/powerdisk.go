@@ -1,7 +1,7 @@
 // Package powerdisk takes the power away from a file system, for tests.
 //
-// Lives here: an ext4 file system in a file, and what a loss of power leaves of it. Does not: start or
-// end what writes there.
+// Lives here: an ext4 file system in a file, and what a loss of power leaves of it. Does not: start
+// or end what writes there.
 package powerdisk
 
 import (
