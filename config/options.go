@@ -139,6 +139,8 @@ type Options struct {
 	GitFetchTimeout             time.Duration `opt:"git_fetch_timeout" own:"600" min:"1"`
 	GitAllowedSigners           string        `opt:"git_allowed_signers" own:"''"`
 	GitKnownHosts               string        `opt:"git_known_hosts" own:"''"`
+	GitJobFunctions             []string      `opt:"git_job_functions" own:"[]"`
+	GitJobLimit                 time.Duration `opt:"git_job_limit" own:"3600" min:"1" max:"604800"`
 	RenderPython                string        `opt:"render_python" own:"''"`
 	RenderWorkers               int           `opt:"render_workers" own:"0" min:"0" max:"256"`
 	RenderTimeout               time.Duration `opt:"render_timeout" own:"30" min:"1"`

@@ -18,6 +18,7 @@ func Git(o *config.Options) (gitfs.Options, bool) {
 		Dir: filepath.Join(o.DataDir(), "git"), CacheDir: o.CacheDir, HashType: o.HashType,
 		Timeout: o.GitFetchTimeout, Rate: int64(o.ClusterTransferRate),
 		Signers: o.GitAllowedSigners, KnownHosts: o.GitKnownHosts,
+		JobFunctions: o.GitJobFunctions, JobLimit: o.GitJobLimit,
 		Files: gitfs.Config{Role: gitfs.RoleFiles, Global: global("gitfs_")},
 	}
 	if slices.Contains(o.FileserverBackend, gitfs.RoleFiles) {

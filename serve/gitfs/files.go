@@ -23,6 +23,9 @@ import (
 // smallContent is how many bytes a content may have to be kept in memory; larger ones lie in files.
 const smallContent = 64 << 10
 
+// maxTargets is of how many environments of a remote it is remembered what they are served from.
+const maxTargets = maxRefs
+
 // lists are the names of one environment.
 type lists = fileserver.Lists
 
@@ -92,8 +95,11 @@ func (b *bound) target(ctx context.Context, env string) (target, error) {
 	if err != nil && !errors.Is(err, errMissing) {
 		return target{}, err
 	}
-	if t.tree != "" && len(env) <= maxRefLen { // names that minions make up are not kept
-		b.targets.Store(env, t)
+	// Minions can make up names of commits, and any name where there is a fallback.
+	if t.tree != "" && len(env) <= maxRefLen && b.kept.Load() < maxTargets {
+		if _, had := b.targets.Swap(env, t); !had {
+			b.kept.Add(1)
+		}
 	}
 	return t, nil
 }
@@ -177,7 +183,7 @@ func (b *bound) base(ctx context.Context, env string) (node, error) {
 
 // Lists lists an environment's files.
 func (s *Store) Lists(ctx context.Context, env string) (lists, error) {
-	v := s.view.Load()
+	v := s.viewFor(ctx)
 	type part struct {
 		b    *bound
 		tree string
@@ -261,7 +267,7 @@ func (s *Store) once(text, key string, args ...any) {
 
 // Find looks a file up: the first remote that has it wins.
 func (s *Store) Find(ctx context.Context, name, env string) (fileserver.File, bool, error) {
-	v := s.view.Load()
+	v := s.viewFor(ctx)
 	for _, b := range v.files {
 		mount := b.Mountpoint(env)
 		if mount != "" && !strings.HasPrefix(name, mount+"/") || !v.asked(b, env) {

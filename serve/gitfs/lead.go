@@ -35,6 +35,7 @@ func (s *Store) Run(ctx context.Context) error {
 		for _, m := range s.mirrors {
 			m.rest(time.Now().Add(-idleReader))
 		}
+		s.jobs.expire(time.Now())
 		if time.Since(tidied) > tidyEvery {
 			tidied = time.Now()
 			s.tidy(ctx)
@@ -352,6 +353,9 @@ func (s *Store) tidy(ctx context.Context) {
 		}
 		for _, pin := range t.Pins {
 			named[pin.Commit] = true
+		}
+		for _, v := range s.jobs.known() {
+			v.names(key, named)
 		}
 		if err := m.tidy(ctx, named); err != nil && ctx.Err() == nil {
 			s.log.Warn("mirror is not tidied; trying again later", "remote", m.remote.Label(),

@@ -174,6 +174,22 @@ func (v *service) Status(context.Context, *gitpb.StatusRequest) (*gitpb.StatusRe
 	return out, nil
 }
 
+// PinJob implements gitpb.GitServer.
+func (v *service) PinJob(ctx context.Context, r *gitpb.PinJobRequest) (*gitpb.PinJobReply, error) {
+	limit := time.Duration(r.GetLimitMs()) * time.Millisecond
+	if r.GetJid() == "" || len(r.GetMinions()) > maxMinions || limit <= 0 || limit > maxJobLimit {
+		return nil, status.Error(codes.InvalidArgument, "no job, too many minions or no good limit")
+	}
+	return &gitpb.PinJobReply{Known: v.s.jobs.pinSoon(ctx, r.GetView(), r.GetJid(), r.GetMinions(),
+		limit)}, nil
+}
+
+// NoteJob implements gitpb.GitServer.
+func (v *service) NoteJob(_ context.Context, r *gitpb.NoteJobRequest) (*gitpb.NoteJobReply, error) {
+	v.s.jobs.note(r.GetWhat(), r.GetMinion(), r.GetJid(), time.Now())
+	return &gitpb.NoteJobReply{}, nil
+}
+
 // patient reads a stream to its last step; a master that says nothing for too long is given up.
 func patient(ctx context.Context,
 	start func(context.Context) (grpc.ServerStreamingClient[gitpb.Step],

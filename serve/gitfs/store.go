@@ -34,7 +34,11 @@ type Options struct {
 	Signers  string        // allowed signers file of ssh-keygen; "": all commits are taken
 	// KnownHosts is a file with the host keys of servers reached over ssh; "": where ssh looks.
 	KnownHosts string
-	Tick       time.Duration // how often the leader looks what is due; 0 is one second
+	// JobFunctions are globs of the functions whose files come from the commits with which the job
+	// began; JobLimit is how long at most, 0 an hour.
+	JobFunctions []string
+	JobLimit     time.Duration
+	Tick         time.Duration // how often the leader looks what is due; 0 is one second
 	// Low says why nothing may be written now; nil: the disk has room.
 	Low func() error
 	// Changed is told of each change of role gitfs that this master published.
@@ -54,7 +58,9 @@ type Store struct {
 	with    Agreement
 	peers   Peers
 
+	looking sync.Mutex // held while the view is made
 	view    atomic.Pointer[view]
+	jobs    *jobs
 	kick    chan struct{}
 	working sync.Mutex // what moves commits: fetch rounds, orders
 	writing sync.Map   // id of a large content to the lock of its file
@@ -121,6 +127,9 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 	if o.Tick <= 0 {
 		o.Tick = time.Second
 	}
+	if o.JobLimit <= 0 {
+		o.JobLimit = time.Hour
+	}
 	if o.Low == nil {
 		o.Low = func() error { return nil }
 	}
@@ -143,7 +152,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		opts: o, log: log.With("component", "gitfs"), git: git,
 		caches:  newCaches(filepath.Join(o.Dir, "blobs")),
 		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1),
-		rate: newThrottle(o.Rate), newHash: newHash,
+		rate: newThrottle(o.Rate), newHash: newHash, jobs: newJobs(),
 	}
 	s.register(reg)
 	if err := os.MkdirAll(s.caches.folder, 0o700); err != nil {
@@ -207,6 +216,7 @@ func (s *Store) Close() {
 
 // view is what is served at one moment.
 type view struct {
+	name  string // the same on masters that serve the same
 	files []*bound
 	by    map[*Remote]*bound
 	envs  []string
@@ -219,27 +229,37 @@ type bound struct {
 	refs    Refs
 	pins    map[string]Pin
 	targets sync.Map // environment to target
+	kept    atomic.Int32
 }
 
 // target is what an environment of a remote is served from; the zero value is nothing.
 type target struct{ commit, tree string }
 
-// look makes the view anew.
+// look makes the view anew, if what is served has changed.
 func (s *Store) look() {
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	tables := s.with.Tables()
-	v := &view{by: make(map[*Remote]*bound)}
-	bind := func(r *Remote) *bound {
-		m := s.mirrors[r.key]
+	seqs, served := make(map[string]uint64), make(map[string]Refs)
+	held := make(map[string]map[string]Pin)
+	for _, key := range s.keys {
+		m := s.mirrors[key]
 		m.mu.Lock()
-		refs := m.served
+		seqs[key], served[key] = m.seq, m.served
 		m.mu.Unlock()
-		pins := maps.Clone(tables[r.key].Pins)
-		for env, pin := range pins {
-			if len(m.lacks([]string{pin.Commit})) > 0 {
-				delete(pins, env)
+		held[key] = make(map[string]Pin)
+		for env, pin := range tables[key].Pins {
+			if len(m.lacks([]string{pin.Commit})) == 0 {
+				held[key][env] = pin
 			}
 		}
-		b := &bound{Remote: r, m: m, refs: refs, pins: pins}
+	}
+	v := &view{name: nameOf(s.keys, seqs, held), by: make(map[*Remote]*bound)}
+	if was := s.view.Load(); was != nil && was.name == v.name {
+		return // what it has found out stays good
+	}
+	bind := func(r *Remote) *bound {
+		b := &bound{Remote: r, m: s.mirrors[r.key], refs: served[r.key], pins: held[r.key]}
 		v.by[r] = b
 		return b
 	}
@@ -253,6 +273,7 @@ func (s *Store) look() {
 	}
 	v.envs = envsOf(v.files)
 	s.view.Store(v)
+	s.jobs.saw(v)
 }
 
 // adopt serves what was agreed on, as far as it is here. It reports whether all of it is.

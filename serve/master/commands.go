@@ -85,6 +85,9 @@ func (m *Master) files(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.deps.Commits != nil && c.ID != "" {
+		ctx = m.deps.Commits.For(ctx, c.ID)
+	}
 	return m.deps.Files.Serve(ctx, c.Cmd, load)
 }
 

@@ -29,6 +29,7 @@ type Deps struct {
 	Subscribers Subscribers
 	Peers       Peers    // optional: alone
 	Files       Files    // optional: no files
+	Commits     Commits  // optional: files come from the newest commits
 	Pillars     Pillars  // optional: empty pillars
 	Presence    Presence // optional: who signed in here
 	Pushed      Pushed   // optional: pushed files are refused
@@ -184,6 +185,18 @@ type Files interface {
 	// Serve answers one of the _file_ commands and their kin, with the exact reply. An error is
 	// told to the minion as the empty text.
 	Serve(ctx context.Context, cmd string, load value.Map) (any, error)
+}
+
+// Commits keeps the files of a job at the commits with which it began.
+type Commits interface {
+	// Begin holds minions at the commits of now, on all masters. fun is a name or a list of names.
+	Begin(ctx context.Context, fun any, jid string, minions []string)
+	// End lets a minion go that returns for the job.
+	End(ctx context.Context, fun any, jid, minion string)
+	// Started lets a minion go that has started anew.
+	Started(ctx context.Context, minion string)
+	// For makes the context of a minion's file request.
+	For(ctx context.Context, minion string) context.Context
 }
 
 // PillarRequest is what a pillar is made from.

@@ -41,6 +41,9 @@ func (m *Master) minionEvent(ctx context.Context, c *call) (any, error) {
 	if _, ok := c.Load.Get("data"); !ok || !m.mayFire(c, tag, says) {
 		return nil, nil
 	}
+	if m.deps.Commits != nil && (tag == "minion_start" || tag == "salt/minion/"+c.ID+"/start") {
+		m.deps.Commits.Started(ctx, c.ID)
+	}
 	m.deps.Bus.FireRawMap(tag, c.Load)
 	m.metrics.events.WithLabelValues("fired").Inc()
 	return nil, nil

@@ -120,6 +120,9 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		sub.Close()
 		return Published{}, err
 	}
+	if m.deps.Commits != nil {
+		m.deps.Commits.Begin(ctx, textual(r.Fun), r.JID, found.Minions)
+	}
 	m.deps.Bus.Fire("salt/job/"+r.JID+"/publish", job.load)
 	if err := job.send(ctx, job.load, sent.TgtType, found.Minions); err != nil {
 		sub.Close()

@@ -38,6 +38,11 @@ func (m *Master) minionReturn(ctx context.Context, c *call) (any, error) {
 		m.refused.note("quota_jobs", c.ID, c.remote)
 		return false, nil
 	}
+	if raw, _ := c.Load.Get("fun"); m.deps.Commits != nil && c.ID != "" {
+		if fun, err := raw.Unpack(); err == nil {
+			m.deps.Commits.End(ctx, fun, c.Load.String("jid"), c.ID)
+		}
+	}
 	if err := m.takeReturn(ctx, c, c.ID, c.Load); err != nil {
 		return false, m.quotaOf(c, "quota_jobs", err)
 	}

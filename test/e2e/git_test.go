@@ -137,3 +137,108 @@ func TestGit(t *testing.T) {
 	}
 	all("all follow the branch again", append(slices.Clip(c.Masters), m), third, "third")
 }
+
+// deploySLS takes a file, waits until somebody lets it go on, and takes another one.
+const deploySLS = `{% set dir = salt['config.get']('root_dir') %}
+{{ dir }}/one:
+  file.managed:
+    - source: salt://one
+held:
+  cmd.run:
+    - name: touch {{ dir }}/held; while [ ! -e {{ dir }}/go ]; do sleep 0.1; done
+{{ dir }}/two:
+  file.managed:
+    - source: salt://two
+`
+
+// TestGitJobs has minions run jobs while the repository changes and the leader dies: all files of a
+// job come from the commit with which it began, if the option names its function.
+func TestGitJobs(t *testing.T) {
+	t.Parallel()
+	HAProxyProgram(t)
+	Venvs(t)
+	repo := gitRepo(t)
+	version := func(n string) string {
+		return gitCommit(t, repo, map[string]string{"deploy.sls": deploySLS, "one": n, "two": n})
+	}
+	extra := "auto_accept: True\nfileserver_backend: [git]\ngit_job_functions: [state.apply]\n" +
+		"gitfs_remotes:\n  - file://" + repo + ":\n    - name: states\n    - update_interval: 1\n"
+	c := NewCluster(t, ClusterOptions{Extra: extra})
+	first := version("1")
+	c.Start(t)
+	c.AddMinions(t, "git", "recon_default: 1000\nrecon_max: 2000\n", Releases...)
+	served := func(commit string) {
+		t.Helper()
+		Eventually(t, time.Minute, "all masters serve "+commit, func() error {
+			for _, m := range c.Running() {
+				if err := servesGit(t, m, commit, "two"); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	served(first)
+	from := c.Others(c.Leader(t, c.Masters[0]))[0]
+	Eventually(t, 90*time.Second, "all minions answer", func() error {
+		if got, r := from.Ping(t); !slices.Equal(got, c.IDs()) {
+			return fmt.Errorf("%v\n%v", got, r)
+		}
+		return nil
+	})
+	each := func(do func(m *Minion) error) error {
+		for _, m := range c.Minions {
+			if err := do(m); err != nil {
+				return fmt.Errorf("%s: %w", m.ID, err)
+			}
+		}
+		return nil
+	}
+	// run orders a job, changes the repository while it is held in the middle, and lets it go on.
+	run := func(what, function, change, one, two string, meanwhile func()) {
+		t.Helper()
+		if err := each(func(m *Minion) error {
+			for _, name := range []string{"held", "go", "one", "two"} {
+				_ = os.Remove(filepath.Join(m.Dir, name))
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		job(t, from, "*", function, "deploy")
+		exists := func(name string) func(*Minion) error {
+			return func(m *Minion) error { _, err := os.Stat(filepath.Join(m.Dir, name)); return err }
+		}
+		Eventually(t, 90*time.Second, what+" is held", func() error { return each(exists("held")) })
+		served(version(change))
+		meanwhile()
+		if err := each(func(m *Minion) error {
+			return os.WriteFile(filepath.Join(m.Dir, "go"), nil, 0o644)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		Eventually(t, 90*time.Second, what+" ends", func() error { return each(exists("two")) })
+		Eventually(t, 30*time.Second, what+" took its files", func() error {
+			return each(func(m *Minion) error {
+				for name, want := range map[string]string{"one": one, "two": two} {
+					got, err := os.ReadFile(filepath.Join(m.Dir, name))
+					if err != nil || string(got) != want {
+						return fmt.Errorf("%s is %q, want %q; %v", name, got, want, err)
+					}
+				}
+				return nil
+			})
+		})
+		Eventually(t, 60*time.Second, "no job runs", func() error {
+			r := from.Salt(t, "*", "saltutil.is_running", "state.*", "--out=json", "--static")
+			if n := strings.Count(r.Stdout, "[]"); n != len(c.Minions) {
+				return fmt.Errorf("%d minions run no state\n%v", n, r)
+			}
+			return nil
+		})
+	}
+	run("a job whose function is not named", "state.sls", "2", "1", "2", func() {})
+	run("a job while the leader dies", "state.apply", "3", "2", "2",
+		func() { c.Leader(t, from).Kill(t) })
+	run("the next job", "state.apply", "4", "3", "3", func() {})
+}

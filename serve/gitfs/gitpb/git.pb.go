@@ -24,6 +24,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type NoteJobRequest_What int32
+
+const (
+	NoteJobRequest_NOTHING  NoteJobRequest_What = 0
+	NoteJobRequest_USED     NoteJobRequest_What = 1 // asked for the first file
+	NoteJobRequest_RETURNED NoteJobRequest_What = 2
+	NoteJobRequest_STARTED  NoteJobRequest_What = 3 // the minion runs no job
+)
+
+// Enum value maps for NoteJobRequest_What.
+var (
+	NoteJobRequest_What_name = map[int32]string{
+		0: "NOTHING",
+		1: "USED",
+		2: "RETURNED",
+		3: "STARTED",
+	}
+	NoteJobRequest_What_value = map[string]int32{
+		"NOTHING":  0,
+		"USED":     1,
+		"RETURNED": 2,
+		"STARTED":  3,
+	}
+)
+
+func (x NoteJobRequest_What) Enum() *NoteJobRequest_What {
+	p := new(NoteJobRequest_What)
+	*p = x
+	return p
+}
+
+func (x NoteJobRequest_What) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NoteJobRequest_What) Descriptor() protoreflect.EnumDescriptor {
+	return file_gitpb_git_proto_enumTypes[0].Descriptor()
+}
+
+func (NoteJobRequest_What) Type() protoreflect.EnumType {
+	return &file_gitpb_git_proto_enumTypes[0]
+}
+
+func (x NoteJobRequest_What) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NoteJobRequest_What.Descriptor instead.
+func (NoteJobRequest_What) EnumDescriptor() ([]byte, []int) {
+	return file_gitpb_git_proto_rawDescGZIP(), []int{11, 0}
+}
+
 type PackRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mirror        string                 `protobuf:"bytes,1,opt,name=mirror,proto3" json:"mirror,omitempty"`
@@ -517,6 +569,214 @@ func (x *Mirror) GetRefused() string {
 	return ""
 }
 
+type PinJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jid           string                 `protobuf:"bytes,1,opt,name=jid,proto3" json:"jid,omitempty"`
+	Minions       []string               `protobuf:"bytes,2,rep,name=minions,proto3" json:"minions,omitempty"`
+	View          string                 `protobuf:"bytes,3,opt,name=view,proto3" json:"view,omitempty"`                       // names the commits and pins of all remotes
+	LimitMs       int64                  `protobuf:"varint,4,opt,name=limit_ms,json=limitMs,proto3" json:"limit_ms,omitempty"` // how long it lasts at most
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinJobRequest) Reset() {
+	*x = PinJobRequest{}
+	mi := &file_gitpb_git_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinJobRequest) ProtoMessage() {}
+
+func (x *PinJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gitpb_git_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinJobRequest.ProtoReflect.Descriptor instead.
+func (*PinJobRequest) Descriptor() ([]byte, []int) {
+	return file_gitpb_git_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PinJobRequest) GetJid() string {
+	if x != nil {
+		return x.Jid
+	}
+	return ""
+}
+
+func (x *PinJobRequest) GetMinions() []string {
+	if x != nil {
+		return x.Minions
+	}
+	return nil
+}
+
+func (x *PinJobRequest) GetView() string {
+	if x != nil {
+		return x.View
+	}
+	return ""
+}
+
+func (x *PinJobRequest) GetLimitMs() int64 {
+	if x != nil {
+		return x.LimitMs
+	}
+	return 0
+}
+
+type PinJobReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Known         bool                   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinJobReply) Reset() {
+	*x = PinJobReply{}
+	mi := &file_gitpb_git_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinJobReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinJobReply) ProtoMessage() {}
+
+func (x *PinJobReply) ProtoReflect() protoreflect.Message {
+	mi := &file_gitpb_git_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinJobReply.ProtoReflect.Descriptor instead.
+func (*PinJobReply) Descriptor() ([]byte, []int) {
+	return file_gitpb_git_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PinJobReply) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+type NoteJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          NoteJobRequest_What    `protobuf:"varint,1,opt,name=what,proto3,enum=clustermaster.git.v1.NoteJobRequest_What" json:"what,omitempty"`
+	Minion        string                 `protobuf:"bytes,2,opt,name=minion,proto3" json:"minion,omitempty"`
+	Jid           string                 `protobuf:"bytes,3,opt,name=jid,proto3" json:"jid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteJobRequest) Reset() {
+	*x = NoteJobRequest{}
+	mi := &file_gitpb_git_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteJobRequest) ProtoMessage() {}
+
+func (x *NoteJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gitpb_git_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteJobRequest.ProtoReflect.Descriptor instead.
+func (*NoteJobRequest) Descriptor() ([]byte, []int) {
+	return file_gitpb_git_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *NoteJobRequest) GetWhat() NoteJobRequest_What {
+	if x != nil {
+		return x.What
+	}
+	return NoteJobRequest_NOTHING
+}
+
+func (x *NoteJobRequest) GetMinion() string {
+	if x != nil {
+		return x.Minion
+	}
+	return ""
+}
+
+func (x *NoteJobRequest) GetJid() string {
+	if x != nil {
+		return x.Jid
+	}
+	return ""
+}
+
+type NoteJobReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteJobReply) Reset() {
+	*x = NoteJobReply{}
+	mi := &file_gitpb_git_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteJobReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteJobReply) ProtoMessage() {}
+
+func (x *NoteJobReply) ProtoReflect() protoreflect.Message {
+	mi := &file_gitpb_git_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteJobReply.ProtoReflect.Descriptor instead.
+func (*NoteJobReply) Descriptor() ([]byte, []int) {
+	return file_gitpb_git_proto_rawDescGZIP(), []int{12}
+}
+
 var File_gitpb_git_proto protoreflect.FileDescriptor
 
 const file_gitpb_git_proto_rawDesc = "" +
@@ -551,12 +811,31 @@ const file_gitpb_git_proto_rawDesc = "" +
 	"\x04good\x18\x04 \x01(\x03R\x04good\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12\x16\n" +
 	"\x06failed\x18\x06 \x01(\x03R\x06failed\x12\x18\n" +
-	"\arefused\x18\a \x01(\tR\arefused2\xb7\x02\n" +
+	"\arefused\x18\a \x01(\tR\arefused\"j\n" +
+	"\rPinJobRequest\x12\x10\n" +
+	"\x03jid\x18\x01 \x01(\tR\x03jid\x12\x18\n" +
+	"\aminions\x18\x02 \x03(\tR\aminions\x12\x12\n" +
+	"\x04view\x18\x03 \x01(\tR\x04view\x12\x19\n" +
+	"\blimit_ms\x18\x04 \x01(\x03R\alimitMs\"#\n" +
+	"\vPinJobReply\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\"\xb3\x01\n" +
+	"\x0eNoteJobRequest\x12=\n" +
+	"\x04what\x18\x01 \x01(\x0e2).clustermaster.git.v1.NoteJobRequest.WhatR\x04what\x12\x16\n" +
+	"\x06minion\x18\x02 \x01(\tR\x06minion\x12\x10\n" +
+	"\x03jid\x18\x03 \x01(\tR\x03jid\"8\n" +
+	"\x04What\x12\v\n" +
+	"\aNOTHING\x10\x00\x12\b\n" +
+	"\x04USED\x10\x01\x12\f\n" +
+	"\bRETURNED\x10\x02\x12\v\n" +
+	"\aSTARTED\x10\x03\"\x0e\n" +
+	"\fNoteJobReply2\xde\x03\n" +
 	"\x03Git\x12H\n" +
 	"\x04Pack\x12!.clustermaster.git.v1.PackRequest\x1a\x1b.clustermaster.git.v1.Piece0\x01\x12G\n" +
 	"\x04Hold\x12!.clustermaster.git.v1.HoldRequest\x1a\x1a.clustermaster.git.v1.Step0\x01\x12K\n" +
 	"\x06Update\x12#.clustermaster.git.v1.UpdateRequest\x1a\x1a.clustermaster.git.v1.Step0\x01\x12P\n" +
-	"\x06Status\x12#.clustermaster.git.v1.StatusRequest\x1a!.clustermaster.git.v1.StatusReplyB!Z\x1fclustermaster/serve/gitfs/gitpbb\x06proto3"
+	"\x06Status\x12#.clustermaster.git.v1.StatusRequest\x1a!.clustermaster.git.v1.StatusReply\x12P\n" +
+	"\x06PinJob\x12#.clustermaster.git.v1.PinJobRequest\x1a!.clustermaster.git.v1.PinJobReply\x12S\n" +
+	"\aNoteJob\x12$.clustermaster.git.v1.NoteJobRequest\x1a\".clustermaster.git.v1.NoteJobReplyB!Z\x1fclustermaster/serve/gitfs/gitpbb\x06proto3"
 
 var (
 	file_gitpb_git_proto_rawDescOnce sync.Once
@@ -570,34 +849,45 @@ func file_gitpb_git_proto_rawDescGZIP() []byte {
 	return file_gitpb_git_proto_rawDescData
 }
 
-var file_gitpb_git_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_gitpb_git_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_gitpb_git_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_gitpb_git_proto_goTypes = []any{
-	(*PackRequest)(nil),   // 0: clustermaster.git.v1.PackRequest
-	(*Piece)(nil),         // 1: clustermaster.git.v1.Piece
-	(*HoldRequest)(nil),   // 2: clustermaster.git.v1.HoldRequest
-	(*Step)(nil),          // 3: clustermaster.git.v1.Step
-	(*Outcome)(nil),       // 4: clustermaster.git.v1.Outcome
-	(*UpdateRequest)(nil), // 5: clustermaster.git.v1.UpdateRequest
-	(*StatusRequest)(nil), // 6: clustermaster.git.v1.StatusRequest
-	(*StatusReply)(nil),   // 7: clustermaster.git.v1.StatusReply
-	(*Mirror)(nil),        // 8: clustermaster.git.v1.Mirror
+	(NoteJobRequest_What)(0), // 0: clustermaster.git.v1.NoteJobRequest.What
+	(*PackRequest)(nil),      // 1: clustermaster.git.v1.PackRequest
+	(*Piece)(nil),            // 2: clustermaster.git.v1.Piece
+	(*HoldRequest)(nil),      // 3: clustermaster.git.v1.HoldRequest
+	(*Step)(nil),             // 4: clustermaster.git.v1.Step
+	(*Outcome)(nil),          // 5: clustermaster.git.v1.Outcome
+	(*UpdateRequest)(nil),    // 6: clustermaster.git.v1.UpdateRequest
+	(*StatusRequest)(nil),    // 7: clustermaster.git.v1.StatusRequest
+	(*StatusReply)(nil),      // 8: clustermaster.git.v1.StatusReply
+	(*Mirror)(nil),           // 9: clustermaster.git.v1.Mirror
+	(*PinJobRequest)(nil),    // 10: clustermaster.git.v1.PinJobRequest
+	(*PinJobReply)(nil),      // 11: clustermaster.git.v1.PinJobReply
+	(*NoteJobRequest)(nil),   // 12: clustermaster.git.v1.NoteJobRequest
+	(*NoteJobReply)(nil),     // 13: clustermaster.git.v1.NoteJobReply
 }
 var file_gitpb_git_proto_depIdxs = []int32{
-	4, // 0: clustermaster.git.v1.Step.outcomes:type_name -> clustermaster.git.v1.Outcome
-	8, // 1: clustermaster.git.v1.StatusReply.mirrors:type_name -> clustermaster.git.v1.Mirror
-	0, // 2: clustermaster.git.v1.Git.Pack:input_type -> clustermaster.git.v1.PackRequest
-	2, // 3: clustermaster.git.v1.Git.Hold:input_type -> clustermaster.git.v1.HoldRequest
-	5, // 4: clustermaster.git.v1.Git.Update:input_type -> clustermaster.git.v1.UpdateRequest
-	6, // 5: clustermaster.git.v1.Git.Status:input_type -> clustermaster.git.v1.StatusRequest
-	1, // 6: clustermaster.git.v1.Git.Pack:output_type -> clustermaster.git.v1.Piece
-	3, // 7: clustermaster.git.v1.Git.Hold:output_type -> clustermaster.git.v1.Step
-	3, // 8: clustermaster.git.v1.Git.Update:output_type -> clustermaster.git.v1.Step
-	7, // 9: clustermaster.git.v1.Git.Status:output_type -> clustermaster.git.v1.StatusReply
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	5,  // 0: clustermaster.git.v1.Step.outcomes:type_name -> clustermaster.git.v1.Outcome
+	9,  // 1: clustermaster.git.v1.StatusReply.mirrors:type_name -> clustermaster.git.v1.Mirror
+	0,  // 2: clustermaster.git.v1.NoteJobRequest.what:type_name -> clustermaster.git.v1.NoteJobRequest.What
+	1,  // 3: clustermaster.git.v1.Git.Pack:input_type -> clustermaster.git.v1.PackRequest
+	3,  // 4: clustermaster.git.v1.Git.Hold:input_type -> clustermaster.git.v1.HoldRequest
+	6,  // 5: clustermaster.git.v1.Git.Update:input_type -> clustermaster.git.v1.UpdateRequest
+	7,  // 6: clustermaster.git.v1.Git.Status:input_type -> clustermaster.git.v1.StatusRequest
+	10, // 7: clustermaster.git.v1.Git.PinJob:input_type -> clustermaster.git.v1.PinJobRequest
+	12, // 8: clustermaster.git.v1.Git.NoteJob:input_type -> clustermaster.git.v1.NoteJobRequest
+	2,  // 9: clustermaster.git.v1.Git.Pack:output_type -> clustermaster.git.v1.Piece
+	4,  // 10: clustermaster.git.v1.Git.Hold:output_type -> clustermaster.git.v1.Step
+	4,  // 11: clustermaster.git.v1.Git.Update:output_type -> clustermaster.git.v1.Step
+	8,  // 12: clustermaster.git.v1.Git.Status:output_type -> clustermaster.git.v1.StatusReply
+	11, // 13: clustermaster.git.v1.Git.PinJob:output_type -> clustermaster.git.v1.PinJobReply
+	13, // 14: clustermaster.git.v1.Git.NoteJob:output_type -> clustermaster.git.v1.NoteJobReply
+	9,  // [9:15] is the sub-list for method output_type
+	3,  // [3:9] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_gitpb_git_proto_init() }
@@ -610,13 +900,14 @@ func file_gitpb_git_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gitpb_git_proto_rawDesc), len(file_gitpb_git_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   9,
+			NumEnums:      1,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_gitpb_git_proto_goTypes,
 		DependencyIndexes: file_gitpb_git_proto_depIdxs,
+		EnumInfos:         file_gitpb_git_proto_enumTypes,
 		MessageInfos:      file_gitpb_git_proto_msgTypes,
 	}.Build()
 	File_gitpb_git_proto = out.File

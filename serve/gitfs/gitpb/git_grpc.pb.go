@@ -22,10 +22,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Git_Pack_FullMethodName   = "/clustermaster.git.v1.Git/Pack"
-	Git_Hold_FullMethodName   = "/clustermaster.git.v1.Git/Hold"
-	Git_Update_FullMethodName = "/clustermaster.git.v1.Git/Update"
-	Git_Status_FullMethodName = "/clustermaster.git.v1.Git/Status"
+	Git_Pack_FullMethodName    = "/clustermaster.git.v1.Git/Pack"
+	Git_Hold_FullMethodName    = "/clustermaster.git.v1.Git/Hold"
+	Git_Update_FullMethodName  = "/clustermaster.git.v1.Git/Update"
+	Git_Status_FullMethodName  = "/clustermaster.git.v1.Git/Status"
+	Git_PinJob_FullMethodName  = "/clustermaster.git.v1.Git/PinJob"
+	Git_NoteJob_FullMethodName = "/clustermaster.git.v1.Git/NoteJob"
 )
 
 // GitClient is the client API for Git service.
@@ -41,6 +43,10 @@ type GitClient interface {
 	Update(ctx context.Context, in *UpdateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Step], error)
 	// Status answers what the receiver has, and what it knows of its last fetches.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
+	// PinJob makes the receiver serve minions from what all masters agreed on when a job began.
+	PinJob(ctx context.Context, in *PinJobRequest, opts ...grpc.CallOption) (*PinJobReply, error)
+	// NoteJob says what a minion did that a job held.
+	NoteJob(ctx context.Context, in *NoteJobRequest, opts ...grpc.CallOption) (*NoteJobReply, error)
 }
 
 type gitClient struct {
@@ -118,6 +124,26 @@ func (c *gitClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *gitClient) PinJob(ctx context.Context, in *PinJobRequest, opts ...grpc.CallOption) (*PinJobReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PinJobReply)
+	err := c.cc.Invoke(ctx, Git_PinJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *gitClient) NoteJob(ctx context.Context, in *NoteJobRequest, opts ...grpc.CallOption) (*NoteJobReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NoteJobReply)
+	err := c.cc.Invoke(ctx, Git_NoteJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GitServer is the server API for Git service.
 // All implementations must embed UnimplementedGitServer
 // for forward compatibility.
@@ -131,6 +157,10 @@ type GitServer interface {
 	Update(*UpdateRequest, grpc.ServerStreamingServer[Step]) error
 	// Status answers what the receiver has, and what it knows of its last fetches.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
+	// PinJob makes the receiver serve minions from what all masters agreed on when a job began.
+	PinJob(context.Context, *PinJobRequest) (*PinJobReply, error)
+	// NoteJob says what a minion did that a job held.
+	NoteJob(context.Context, *NoteJobRequest) (*NoteJobReply, error)
 	mustEmbedUnimplementedGitServer()
 }
 
@@ -152,6 +182,12 @@ func (UnimplementedGitServer) Update(*UpdateRequest, grpc.ServerStreamingServer[
 }
 func (UnimplementedGitServer) Status(context.Context, *StatusRequest) (*StatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedGitServer) PinJob(context.Context, *PinJobRequest) (*PinJobReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method PinJob not implemented")
+}
+func (UnimplementedGitServer) NoteJob(context.Context, *NoteJobRequest) (*NoteJobReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method NoteJob not implemented")
 }
 func (UnimplementedGitServer) mustEmbedUnimplementedGitServer() {}
 func (UnimplementedGitServer) testEmbeddedByValue()             {}
@@ -225,6 +261,42 @@ func _Git_Status_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Git_PinJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PinJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GitServer).PinJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Git_PinJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GitServer).PinJob(ctx, req.(*PinJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Git_NoteJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NoteJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GitServer).NoteJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Git_NoteJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GitServer).NoteJob(ctx, req.(*NoteJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Git_ServiceDesc is the grpc.ServiceDesc for Git service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -235,6 +307,14 @@ var Git_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Status",
 			Handler:    _Git_Status_Handler,
+		},
+		{
+			MethodName: "PinJob",
+			Handler:    _Git_PinJob_Handler,
+		},
+		{
+			MethodName: "NoteJob",
+			Handler:    _Git_NoteJob_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
