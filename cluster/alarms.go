@@ -6,6 +6,7 @@ import "time"
 const (
 	maxAlarms    = 16
 	maxAlarmText = 500 // bytes
+	maxDigest    = 64  // bytes
 )
 
 // Alarms lists what the operator is to look into on this master, one line each.
@@ -23,6 +24,16 @@ func boundAlarms(all []string) []string {
 	}
 	return out
 }
+
+// extensions is the digest of this master's extension_modules; "" while there is none.
+func (n *Node) extensions() string {
+	if n.cfg.Extensions == nil {
+		return ""
+	}
+	return boundDigest(n.cfg.Extensions())
+}
+
+func boundDigest(s string) string { return s[:min(len(s), maxDigest)] }
 
 // LastBackup is when the last good scheduled backup was made, on this master or by one that told of
 // it; zero: none that this master knows of.

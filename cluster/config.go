@@ -107,6 +107,9 @@ type Config struct {
 	// Alarms lists what the operator is to look into on this master, one line each; nil: nothing
 	// ever.
 	Alarms func() []string
+	// Extensions is the digest of this master's extension_modules, "" while there is none; nil:
+	// never. It must not block.
+	Extensions func() string
 
 	// SnapshotThreshold is the number of log entries after which a snapshot is taken; default 8192.
 	SnapshotThreshold uint64

@@ -26,7 +26,9 @@ type contact struct {
 	clock   reading
 	backup  time.Time // of the last good scheduled backup that it knows of; zero: none
 	alarms  []string
-	check   checkpoint
+	// digest of its extension_modules; "": it does not tell
+	extensions string
+	check      checkpoint
 
 	compared uint64 // the index at which its state was last compared with this master's
 	differs  bool   // and was not the same
@@ -78,6 +80,7 @@ func (n *Node) ask(ctx context.Context, node string) {
 		fromSyncStatus(r.GetSync())
 	c.clock, c.level = clock, max(int(r.GetLevel()), level.Base)
 	c.backup, c.alarms = fromSeconds(r.GetBackup()), boundAlarms(r.GetAlarms())
+	c.extensions = boundDigest(r.GetExtensions())
 	c.check = checkpoint{r.GetChecked(), string(r.GetChecksum())}
 	n.contacts[node] = c
 }

@@ -34,7 +34,9 @@ type Member struct {
 	Compared uint64
 	// as of the last contact: what the operator is to look into there
 	Alarms []string
-	Since  time.Time
+	// digest of its extension_modules, as of the last contact; "none": no files; "": not known
+	Extensions string
+	Since      time.Time
 	// of another master by what it tells, or by the ring if it is silent
 	Phase Phase
 }
@@ -74,6 +76,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Memb
 		v.Phase = n.Phase()
 		v.Serving, v.Ready, v.Applied = n.Serving(), n.Ready(), n.machine.applied.Load()
 		v.Sync, v.Level, v.Alarms = n.syncState(), level.Supported(), n.Alarms()
+		v.Extensions = n.extensions()
 		return v
 	}
 	if n.port == nil {
@@ -86,7 +89,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Memb
 	v.Compared = c.compared
 	v.Applied, v.Sync, v.Level = c.applied, c.sync, c.level
 	if v.Reachable {
-		v.Alarms = c.alarms
+		v.Alarms, v.Extensions = c.alarms, c.extensions
 		// what it said may be older than the order
 		v.Serving, v.Ready = c.serving, c.ready && !m.Draining
 	}

@@ -152,6 +152,6 @@ func (s *service) Status(ctx context.Context, _ *clusterpb.StatusRequest) (*clus
 		Sync:  toSyncStatus(s.n.syncState()),
 		Level: uint32(level.Supported()), Now: s.n.cfg.Now().UnixMicro(),
 		Backup: toSeconds(s.n.LastBackup()), Alarms: s.n.Alarms(), Checked: check.index,
-		Checksum: []byte(check.sum),
+		Checksum: []byte(check.sum), Extensions: s.n.extensions(),
 	}, nil
 }

@@ -617,12 +617,13 @@ type StatusReply struct {
 	Ready         bool                   `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
 	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	Sync          *SyncStatus            `protobuf:"bytes,7,opt,name=sync,proto3" json:"sync,omitempty"`
-	Level         uint32                 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`       // the highest that the callee supports, as in Peer
-	Now           int64                  `protobuf:"varint,9,opt,name=now,proto3" json:"now,omitempty"`           // the callee's clock, microseconds since 1970; 0: it does not tell
-	Backup        int64                  `protobuf:"varint,10,opt,name=backup,proto3" json:"backup,omitempty"`    // when the last good scheduled backup was made that the callee knows of, seconds since 1970; 0: none
-	Alarms        []string               `protobuf:"bytes,11,rep,name=alarms,proto3" json:"alarms,omitempty"`     // what cluster.health tells of the callee
-	Checked       uint64                 `protobuf:"varint,12,opt,name=checked,proto3" json:"checked,omitempty"`  // Raft index of the last checkpoint that the callee has applied; 0: none
-	Checksum      []byte                 `protobuf:"bytes,13,opt,name=checksum,proto3" json:"checksum,omitempty"` // SHA-256 of its state there
+	Level         uint32                 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`           // the highest that the callee supports, as in Peer
+	Now           int64                  `protobuf:"varint,9,opt,name=now,proto3" json:"now,omitempty"`               // the callee's clock, microseconds since 1970; 0: it does not tell
+	Backup        int64                  `protobuf:"varint,10,opt,name=backup,proto3" json:"backup,omitempty"`        // when the last good scheduled backup was made that the callee knows of, seconds since 1970; 0: none
+	Alarms        []string               `protobuf:"bytes,11,rep,name=alarms,proto3" json:"alarms,omitempty"`         // what cluster.health tells of the callee
+	Checked       uint64                 `protobuf:"varint,12,opt,name=checked,proto3" json:"checked,omitempty"`      // Raft index of the last checkpoint that the callee has applied; 0: none
+	Checksum      []byte                 `protobuf:"bytes,13,opt,name=checksum,proto3" json:"checksum,omitempty"`     // SHA-256 of its state there
+	Extensions    string                 `protobuf:"bytes,14,opt,name=extensions,proto3" json:"extensions,omitempty"` // digest of the callee's extension_modules; "none": no files; empty: it does not tell
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -746,6 +747,13 @@ func (x *StatusReply) GetChecksum() []byte {
 		return x.Checksum
 	}
 	return nil
+}
+
+func (x *StatusReply) GetExtensions() string {
+	if x != nil {
+		return x.Extensions
+	}
+	return ""
 }
 
 // SyncStatus is how far the callee is with file_roots and pillar_roots.
@@ -1143,7 +1151,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03not\x18\x02 \x01(\tR\x03not\"\x1f\n" +
 	"\rTransferReply\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\"\x0f\n" +
-	"\rStatusRequest\"\xe2\x02\n" +
+	"\rStatusRequest\"\x82\x03\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x16\n" +
@@ -1158,7 +1166,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	" \x01(\x03R\x06backup\x12\x16\n" +
 	"\x06alarms\x18\v \x03(\tR\x06alarms\x12\x18\n" +
 	"\achecked\x18\f \x01(\x04R\achecked\x12\x1a\n" +
-	"\bchecksum\x18\r \x01(\fR\bchecksum\"\xe0\x01\n" +
+	"\bchecksum\x18\r \x01(\fR\bchecksum\x12\x1e\n" +
+	"\n" +
+	"extensions\x18\x0e \x01(\tR\n" +
+	"extensions\"\xe0\x01\n" +
 	"\n" +
 	"SyncStatus\x12\x18\n" +
 	"\ajoining\x18\x01 \x01(\bR\ajoining\x12\x14\n" +

@@ -122,4 +122,5 @@ var table = append([]Entry{
 	{RPC, "/clustermaster.git.v1.Git/PinJob", 0, 2},
 	{RPC, "/clustermaster.git.v1.Git/NoteJob", 0, 2},
 	{Format, "outbox", 1, 2}, // keys and items of what waits for returners
+	{Field, "clustermaster.cluster.StatusReply.extensions", 0, 2},
 }, later...)

@@ -96,6 +96,7 @@ type process struct {
 	master      *master.Master
 	modules     *modules.Modules
 	hosted      *hosted.Functions // modules, and those of Salt's loader
+	extensions  *hosted.Extensions
 	python      *pythonhost.Host
 	pillar      *pillar.Compiler
 	files       *fileserver.Server // file_roots
@@ -255,6 +256,8 @@ func (r *process) openCluster(found bool) error {
 	cfg.Version, cfg.Found, cfg.Seal = Version, found, r.seal
 	cfg.Now = daemon.Clock(os.Getenv(daemon.ClockEnv))
 	cfg.StateSync, cfg.Unfit = r.syncState, r.disk.Low
+	r.extensions = hosted.NewExtensions(settings.Modules(o).ExtensionModules)
+	cfg.Extensions = r.extensions.Digest
 	cfg.Alarms, cfg.LastBackup = r.backups.Alarms, r.backups.LastGood
 	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error {
 		return r.keys.ImportDirs(ctx,
@@ -512,7 +515,7 @@ func (r *process) run(ctx context.Context) error {
 		})
 	}
 	upper := []daemon.Part{
-		r.node.Run, r.mesh.Run, r.reactor.Run, r.runSchedule, r.checkup.Run, r.sock.Serve,
+		r.node.Run, r.extensions.Run, r.mesh.Run, r.reactor.Run, r.runSchedule, r.checkup.Run, r.sock.Serve,
 		r.local.Serve, r.serveHealth, r.superviseHealth,
 		func(ctx context.Context) error { daemon.GiveMemoryBack(ctx, r.givenBack); return nil },
 		func(ctx context.Context) error { return r.node.WhileServing(ctx, r.serveMinions) },

@@ -23,7 +23,7 @@ func (r *process) openPython() {
 			return r.pythonOrders().Answer(ctx, q)
 		}, r.log, r.reg)
 	r.hosted = hosted.New(hosted.Deps{Native: r.modules, Host: r.python, Find: o.Python,
-		Folders: settings.Modules(r.opts), Log: r.log})
+		Folders: settings.Modules(r.opts), Changed: r.extensions.Look, Log: r.log})
 }
 
 // everywhere copies modules of the site on all masters.

@@ -87,6 +87,9 @@ func (f *Functions) Runner(ctx context.Context, fun string, args []any, kwargs v
 		f.modules.Forget()
 		f.Runners.Forget()
 		f.Wheels.Forget()
+		if f.d.Changed != nil {
+			f.d.Changed()
+		}
 	}()
 	ended, err := session.Call(ctx, pythonhost.Call{Kind: pythonhost.Runner, Fun: fun, Args: args,
 		Kwargs: kwargs})

@@ -32,6 +32,8 @@ type Deps struct {
 	// Find names the interpreter with Salt, or says why there is none.
 	Find    func() (string, error)
 	Folders Folders // of the site's own modules
+	// Changed is called when a runner may have changed the site's modules; nil does nothing.
+	Changed func()
 	Log     *slog.Logger
 }
 

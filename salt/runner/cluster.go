@@ -52,6 +52,7 @@ type PeerView struct {
 	ClockKnown  bool
 	ClockLimit  time.Duration // beyond which a clock is wrong
 	LastContact time.Duration // since this master last heard from it; negative if never
+	Extensions  string        // digest of its extension_modules; "": not known
 	More        value.Map     // what other packages add to it, shown after the rest
 }
 
@@ -93,7 +94,7 @@ func Cluster(status ClusterStatus) []Function {
 		{
 			Name: "cluster.members",
 			Doc: "List the masters of this cluster: voters, learners and the leader, and for each peer its address, state, version, level, lag (log entries)\n" +
-				"the seconds since it was last heard, and by how many its clock is ahead. States: joining, syncing, learner, voter, draining, unreachable.\n" +
+				"the seconds since it was last heard, by how many its clock is ahead, and the digest of its extension_modules. States: joining, syncing, learner, voter, draining, unreachable.\n" +
 				"Phases, from a new master to one that was removed: new, founding, admitted, syncing, member, removed.\n\nExample:\n\n    salt-run cluster.members",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, err := status.View(ctx)
@@ -154,10 +155,13 @@ func membersMap(v ClusterView) value.Map {
 			{Key: "phase", Value: p.Phase}, {Key: "version", Value: p.Version},
 			{Key: "level", Value: nil}, {Key: "lag", Value: int64(p.Lag)},
 			{Key: "last_contact", Value: nil},
-			{Key: "clock", Value: nil},
+			{Key: "clock", Value: nil}, {Key: "extensions", Value: nil},
 		}
 		if p.Level > 0 {
 			one = one.Set("level", int64(p.Level))
+		}
+		if p.Extensions != "" {
+			one = one.Set("extensions", p.Extensions)
 		}
 		if p.ClockKnown {
 			one = one.Set("clock", float64(p.ClockAhead.Milliseconds())/1000)
@@ -266,6 +270,9 @@ func healthMap(v ClusterView, ring RingView) value.Map {
 	if len(v.Differing) > 0 {
 		say("%s", differenceText(v))
 	}
+	if text := extensionsText(v.Peers); text != "" {
+		say("%s", text)
+	}
 	for _, a := range v.Alarms {
 		say("%s", a)
 	}
@@ -298,6 +305,26 @@ func healthMap(v ClusterView, ring RingView) value.Map {
 		{Key: "level", Value: levelMap(v)},
 		{Key: "retcode", Value: retcode},
 	}
+}
+
+// extensionsText names the masters in contact whose extension_modules differ; "" for none.
+func extensionsText(peers []PeerView) string {
+	by := map[string][]string{}
+	for _, p := range peers {
+		if p.Reachable && p.Extensions != "" {
+			by[p.Extensions] = append(by[p.Extensions], p.ID)
+		}
+	}
+	if len(by) < 2 {
+		return ""
+	}
+	var groups []string
+	for _, digest := range slices.Sorted(maps.Keys(by)) {
+		slices.Sort(by[digest])
+		groups = append(groups, fmt.Sprintf("%s: %s", strings.Join(by[digest], ", "), digest))
+	}
+	return "the files below extension_modules differ (" + strings.Join(groups, "; ") + "): copy them with salt-run saltutil.sync_all; " +
+		"clustermaster doctor --all names the folders"
 }
 
 // differenceText names the members whose states are not the same, and which of them is to be

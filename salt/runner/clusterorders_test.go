@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -180,6 +181,16 @@ func TestClusterHealth(t *testing.T) {
 		v.Differing, v.Odd, v.Alarms = ids, odd, alarms
 		return v
 	}
+	extensions := func(digests ...string) ClusterView {
+		v := well
+		v.Peers = slices.Clone(well.Peers)
+		for i, digest := range digests {
+			v.Peers[i].Extensions = digest
+		}
+		return v
+	}
+	away := extensions("abc", "none", "abc")
+	away.Peers[1].Reachable = false
 	for _, tt := range []struct {
 		name string
 		v    ClusterView
@@ -205,6 +216,12 @@ func TestClusterHealth(t *testing.T) {
 		{"own state differs", differs(true, nil, "m2", "m3"), RingView{},
 			"['the replicated state of this master, m1, differs from that of m2, m3, which are the most: take m1 out with", 1},
 		{"alarms", differs(false, []string{"m2: no backup"}), RingView{}, "['m2: no backup']", 1},
+		{"extensions differ", extensions("none", "abc", "none"), RingView{},
+			"['the files below extension_modules differ (m2: abc; m1, m3: none): copy them with", 1},
+		{"an older release tells none", extensions("none", "", "none"), RingView{},
+			"'healthy': True", 0},
+		{"of one away nothing is known", away, RingView{},
+			"'problems': ['no voter may die: 2 of 3 are in contact, and 2 are needed']", 1},
 		{"copies", well, RingView{UnderReplicated: 3, HintsPending: 2,
 			Transfers: []TransferView{{To: "m3", Partitions: 9}}},
 			"['3 records have fewer copies than they should', '2 records wait to be handed to a master that was away', 'm3 still has to fetch 9 partitions']", 1},

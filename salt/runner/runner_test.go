@@ -370,8 +370,8 @@ func TestClusterFunctions(t *testing.T) {
 		func(_ string, v any) { warned += v.(string) })
 	want := "{'node_id': 'm1', 'voters': ['m1'], 'learners': ['m2'], 'membership_version': 7, 'voter_count': 1, 'learner_count': 1, 'leader_id': 'm1', 'term': 3, " +
 		"'unhealthy_voters': [], 'recently_demoted': ['m2'], 'removed': ['m9'], 'level': {'cluster': 1, 'highest': 2, 'held_back_by': ['m2'], 'releases': {'1': ['m2'], '2': ['m1']}, 'skew': True}, " +
-		"'peers': {'m1': {'address': '10.0.0.1:4520', 'state': 'voter', 'phase': 'member', 'version': '2', 'level': 2, 'lag': 0, 'last_contact': 0.0, 'clock': None, 'ready': True}, " +
-		"'m2': {'address': '10.0.0.2:4520', 'state': 'learner', 'phase': 'syncing', 'version': '1', 'level': 1, 'lag': 4, 'last_contact': None, 'clock': None, 'ready': False, 'roots': 5}}}"
+		"'peers': {'m1': {'address': '10.0.0.1:4520', 'state': 'voter', 'phase': 'member', 'version': '2', 'level': 2, 'lag': 0, 'last_contact': 0.0, 'clock': None, 'extensions': None, 'ready': True}, " +
+		"'m2': {'address': '10.0.0.2:4520', 'state': 'learner', 'phase': 'syncing', 'version': '1', 'level': 1, 'lag': 4, 'last_contact': None, 'clock': None, 'extensions': 'none', 'ready': False, 'roots': 5}}}"
 	if got := value.Repr(res.Return); got != want || warned != "no quorum\n" {
 		t.Errorf("members %s, want %s; warned %q", got, want, warned)
 	}
@@ -393,7 +393,7 @@ func (twoMasters) View(context.Context) (ClusterView, error) {
 	return ClusterView{ID: "m1", MembershipIndex: 7, Leader: "m1", Term: 3, Level: 1, Supported: 2,
 		Note: "no quorum", Demoted: []string{"m2"}, Barred: []string{"m9"}, Peers: []PeerView{
 			{ID: "m2", Addr: "10.0.0.2:4520", Version: "1", Level: 1, State: "learner",
-				Phase: "syncing", Lag: 4, LastContact: -time.Second,
+				Phase: "syncing", Lag: 4, LastContact: -time.Second, Extensions: "none",
 				More: value.Map{{Key: "roots", Value: int64(5)}}},
 			{ID: "m1", Addr: "10.0.0.1:4520", Version: "2", Level: 2, State: "voter",
 				Phase: "member",

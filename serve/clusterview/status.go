@@ -52,7 +52,7 @@ func (s Status) View(ctx context.Context) (runner.ClusterView, error) {
 			ClockKnown: m.ClockKnown,
 			ClockLimit: s.ClockLimit, State: stateOf(m), Phase: m.Phase.String(), Voter: m.Voter,
 			Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
-			Lag: head - min(head, m.Applied), LastContact: -1, More: rootsMore(m),
+			Lag: head - min(head, m.Applied), LastContact: -1, Extensions: m.Extensions, More: rootsMore(m),
 		}
 		if !m.LastContact.IsZero() {
 			p.LastContact = time.Since(m.LastContact)

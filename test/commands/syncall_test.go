@@ -1,7 +1,9 @@
 package commands
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +45,27 @@ func TestSyncOnAllMasters(t *testing.T) {
 	if !strings.Contains(r.Stdout, "extension_modules: runners differs between") {
 		t.Errorf("different modules: %v", r)
 	}
+	e2e.Eventually(t, 30*time.Second, "different modules have three digests", func() error {
+		digests, health := extensionsOf(t, c.Masters[0])
+		if len(digests) != 3 || !strings.Contains(health, "below extension_modules differ (") ||
+			strings.Count(health, c.Masters[2].ID+": ") != 1 {
+			return fmt.Errorf("members %v, health %s", digests, health)
+		}
+		return nil
+	})
+	for _, m := range c.Masters {
+		write(m, "srv/_runners/hello.py", "def world():\n    return 'hello'\n")
+	}
+	if r := c.Masters[1].Runner(t, "saltutil.sync_runners"); r.Code != 0 {
+		t.Fatalf("sync: %v", r)
+	}
+	e2e.Eventually(t, 30*time.Second, "equal modules have one digest", func() error {
+		digests, health := extensionsOf(t, c.Masters[0])
+		if len(digests) != 1 || strings.Contains(health, "extension_modules") {
+			return fmt.Errorf("members %v, health %s", digests, health)
+		}
+		return nil
+	})
 	last := c.Masters[2]
 	last.Kill(t)
 	e2e.Eventually(t, 60*time.Second, "a master that is away is named", func() error {
@@ -52,4 +75,22 @@ func TestSyncOnAllMasters(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// extensionsOf are the digests that a master shows of its own and the others' modules, with the
+// masters that have them, and what it says of the cluster's health.
+func extensionsOf(t *testing.T, m *e2e.Master) (digests map[string][]string, health string) {
+	t.Helper()
+	var members struct {
+		Peers map[string]struct{ Extensions string }
+	}
+	r := m.Runner(t, "cluster.members", "--out=json")
+	if err := json.Unmarshal([]byte(r.Stdout), &members); err != nil {
+		t.Fatalf("members: %v: %v", err, r)
+	}
+	digests = map[string][]string{}
+	for id, p := range members.Peers {
+		digests[p.Extensions] = append(digests[p.Extensions], id)
+	}
+	return digests, m.Runner(t, "cluster.health").Stdout
 }
