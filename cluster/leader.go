@@ -377,3 +377,15 @@ func (n *Node) abandoned(kind string, staged fsm.Epoch) bool {
 	}
 	return staged.Number != 0 && time.Since(seen.at) >= stagedAge
 }
+
+// ConfirmLead asks a majority whether this master leads now, and returns the term in which it does.
+func (n *Node) ConfirmLead(ctx context.Context) (term uint64, err error) {
+	term = n.established.Load()
+	if _, err := n.readIndexHere(ctx); err != nil {
+		return 0, err
+	}
+	if term == 0 || n.established.Load() != term {
+		return 0, errElsewhere
+	}
+	return term, nil
+}

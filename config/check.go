@@ -201,8 +201,6 @@ func (l *loader) checkMissing() {
 		{"discovery",
 			"answers to discovery (SSDP) are not built in; take it out and name the masters in the minions' files", set("discovery") && o.Extra["discovery"] != false},
 		{"enable_ssh_minions", "salt-ssh is not built in; take it out", is("enable_ssh_minions")},
-		{"engines",
-			"engines are not built in; run them beside the master, with salt-run state.event or the event stream, and take the option out", set("engines")},
 	} {
 		if r.set {
 			l.refuse(r.option, "%s", r.text)
@@ -272,6 +270,7 @@ func (l *loader) checkMissing() {
 			}
 		}
 	}
+	l.checkEngines()
 	l.checkReactor()
 	l.checkSchedule()
 	l.warnUnused()

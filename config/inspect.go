@@ -36,7 +36,7 @@ var needless = []string{"api", "cloud", "interface", "minion", "modes", "openfil
 // withPython are options that are refused, or do nothing, because what they name is written in
 // Python.
 var withPython = []string{
-	"engines", "event_return", "ext_job_cache", "ext_pillar", "extension_modules", "external_auth",
+	"engines", "engines_dirs", "event_return", "ext_job_cache", "ext_pillar", "extension_modules", "external_auth",
 	"master_job_cache", "master_tops", "module_dirs",
 	"pillar_dirs", "runner_dirs", "utils_dirs", "outputter_dirs", "render_dirs", "returner_dirs",
 	"top_module_dirs", "tops_dirs", "wheel_dirs", "auth_dirs",

@@ -156,6 +156,7 @@ type Options struct {
 	PythonChildren              int           `opt:"python_children" own:"0" min:"0" max:"1024"`
 	PythonIdle                  time.Duration `opt:"python_idle" own:"300" min:"1"`
 	ReturnerQueueSize           int           `opt:"returner_queue_size" own:"1073741824" min:"1048576"`
+	EnginesEverywhere           []string      `opt:"engines_everywhere" own:"[]"`
 
 	// Keys and messages.
 	OpenMode                  bool          `opt:"open_mode"`

@@ -116,7 +116,8 @@ var servedElsewhere = func() map[string]bool {
 		"state_output_profile", "state_tabular",
 		"gpg_decrypt_must_succeed", "no_parse",
 		// Of Salt's loader, which reads them itself.
-		"cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist",
+		"cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules",
+		"extmod_blacklist",
 		"extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "runner_dirs",
 		"utils_dirs", "wheel_dirs",
 		// Refused by checkMissing where they would be missed.

@@ -23,6 +23,7 @@ import (
 	"clustermaster/config"
 	"clustermaster/config/settings"
 	"clustermaster/keystore"
+	"clustermaster/salt/engine"
 	"clustermaster/salt/hosted"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
@@ -97,6 +98,7 @@ type process struct {
 	modules     *modules.Modules
 	hosted      *hosted.Functions // modules, and those of Salt's loader
 	extensions  *hosted.Extensions
+	engines     *engine.Engines
 	python      *pythonhost.Host
 	pillar      *pillar.Compiler
 	files       *fileserver.Server // file_roots
@@ -485,7 +487,7 @@ func (r *process) openOrders(ctx context.Context) {
 func (r *process) openOperator() error {
 	var err error
 	r.local, err = localbus.Listen(r.opts.SockDir, settings.LocalBus(r.opts),
-		localbus.Deps{Mesh: r.mesh, Bus: r.bus, Log: r.log, Reg: r.reg})
+		localbus.Deps{Mesh: r.mesh, Bus: r.bus, Guard: r.python.Guard, Log: r.log, Reg: r.reg})
 	if err != nil {
 		return err
 	}
@@ -515,10 +517,11 @@ func (r *process) run(ctx context.Context) error {
 		})
 	}
 	upper := []daemon.Part{
-		r.node.Run, r.extensions.Run, r.mesh.Run, r.reactor.Run, r.runSchedule, r.checkup.Run, r.sock.Serve,
-		r.local.Serve, r.serveHealth, r.superviseHealth,
+		r.node.Run, r.extensions.Run, r.mesh.Run, r.reactor.Run, r.runSchedule, r.checkup.Run,
+		r.sock.Serve, r.local.Serve, r.serveHealth, r.superviseHealth,
 		func(ctx context.Context) error { daemon.GiveMemoryBack(ctx, r.givenBack); return nil },
 		func(ctx context.Context) error { return r.node.WhileServing(ctx, r.serveMinions) },
+		func(ctx context.Context) error { return r.node.WhileServing(ctx, r.engines.Run) },
 		daemon.If(r.fileEvents().On, func(ctx context.Context) error {
 			return r.files.Watch(ctx, time.Minute, r.fileEvents().Roots)
 		}),

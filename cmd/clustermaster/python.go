@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 
 	"clustermaster/config/settings"
+	"clustermaster/salt/engine"
 	"clustermaster/salt/hosted"
 	"clustermaster/salt/pythonhost"
 	"clustermaster/salt/saltpython"
@@ -23,7 +24,11 @@ func (r *process) openPython() {
 			return r.pythonOrders().Answer(ctx, q)
 		}, r.log, r.reg)
 	r.hosted = hosted.New(hosted.Deps{Native: r.modules, Host: r.python, Find: o.Python,
-		Folders: settings.Modules(r.opts), Changed: r.extensions.Look, Log: r.log})
+		Folders: settings.Modules(r.opts), Changed: r.extensions.Look, Log: r.log,
+		Engines: func() value.Map { return r.engines.View() }})
+	r.engines = engine.New(settings.Engines(r.opts), engine.Deps{Lead: r.node, Alone: r.port == nil,
+		Session:    func(guard engine.Guard) engine.Session { return r.python.Engine(guard) },
+		Extensions: r.extensions.Digest, ID: r.opts.ID, Log: r.log, Reg: r.reg})
 }
 
 // everywhere copies modules of the site on all masters.

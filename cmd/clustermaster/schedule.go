@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"clustermaster/config/settings"
 	"clustermaster/salt/schedule"
@@ -33,11 +32,8 @@ func (r *process) openSchedule() {
 
 // runSchedule runs the schedule once this master knows what the cluster knows.
 func (r *process) runSchedule(ctx context.Context) error {
-	if err := r.node.WaitServing(ctx); err != nil {
-		if ctx.Err() != nil || errors.Is(err, context.Canceled) {
-			return nil
-		}
-		return err
+	if r.node.WaitServing(ctx) != nil { // ctx has ended
+		return nil
 	}
 	return r.sched.Run(ctx)
 }

@@ -10,7 +10,7 @@ import (
 // ofSalt are the options that Salt is told as this master has them; the others it reads from the
 // configuration itself.
 var ofSalt = []string{
-	"cachedir", "cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist",
+	"cachedir", "cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules", "extmod_blacklist",
 	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order",
 	"pillar_roots", "pki_dir", "render_dirs", "root_dir", "runner_dirs", "sock_dir", "user",
 	"utils_dirs",

@@ -21,6 +21,8 @@ UNLISTED = {
     "logstash_udp_handler": "dict", "logstash_zmq_handler": "dict", "sentry_handler": "dict", "fluent_handler": "dict", "raas": "dict",
     "autoload_dynamic_modules": "bool", "pillar_env": "str", "state_output": "str", "state_tabular": "any", "state_output_pct": "bool", "no_parse": "list",
 }
+# Taken by Salt's code in more forms than its tables say.
+WIDER = {"engines": "list|dict"}
 DROP = {"user", "ssh_config_file", "conf_file"}
 
 
@@ -48,5 +50,7 @@ for k, v in salt.config.DEFAULT_MASTER_OPTS.items():
     if v is None and t != "any" and "null" not in t:
         t += "|null"
     rows[k] = (t, "" if k in DROP else json.dumps(plain(v)))
+for k, t in WIDER.items():
+    rows[k] = (t, rows[k][1])
 for k, (t, d) in sorted(rows.items()):
     print(k, t, d, sep="\t")

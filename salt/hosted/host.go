@@ -64,7 +64,10 @@ func (f *Functions) Status() runner.PythonStatus {
 	s := f.d.Host.Status()
 	out := runner.PythonStatus{Python: s.Python, Salt: s.Salt, PID: s.PID, Children: s.Started,
 		Modules: f.modules.Names(), Runners: f.Runners.Site.Names(),
-		Wheels: f.Wheels.Site.Names()}
+		Wheels: f.Wheels.Site.Names(), Engines: value.Map{}}
+	if f.d.Engines != nil {
+		out.Engines = f.d.Engines()
+	}
 	var err error
 	if out.Interpreter, err = f.d.Find(); err != nil {
 		out.Problem = err.Error()

@@ -34,6 +34,7 @@ type Deps struct {
 	Folders Folders // of the site's own modules
 	// Changed is called when a runner may have changed the site's modules; nil does nothing.
 	Changed func()
+	Engines func() value.Map // name to its state
 	Log     *slog.Logger
 }
 

@@ -24,6 +24,8 @@ const (
 	// watchAfter is how long a call lasts before its processes are counted, watchEvery how often
 	// that is done.
 	watchAfter, watchEvery = 200 * time.Millisecond, 250 * time.Millisecond
+	// of a call that has lasted for longer than longAfter
+	longAfter, watchLongEvery = time.Minute, 5 * time.Second
 )
 
 // child is a process that the fork server made. One goroutine at a time talks to it.
@@ -133,7 +135,11 @@ func (c *child) watch() {
 		go c.kill()
 		return
 	}
-	c.timer.Reset(watchEvery)
+	every := watchEvery
+	if time.Since(c.at.Since) > longAfter {
+		every = watchLongEvery
+	}
+	c.timer.Reset(every)
 }
 
 // running tells what the child does.
@@ -249,6 +255,13 @@ func (c *conversation) answer(ctx context.Context, m value.Map) error {
 	reply := value.Map{{Key: "op", Value: "cbret"}}
 	var v any
 	err := errors.New("this master answers no questions")
+	if c.session.guard != nil {
+		if refused := c.session.guard(ctx); refused != nil {
+			c.session.h.log.Warn("an order of Python code is refused", "from", c.call.Fun,
+				"what", m.String("what"), "fun", m.String("fun"), "err", refused)
+			return c.send(append(reply, value.Pair{Key: "error", Value: refused.Error()}))
+		}
+	}
 	if do := c.session.h.opts.Answer; do != nil {
 		c.setOpen(true)
 		v, err = do(context.WithValue(ctx, conversationKey{}, c), Question{

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -102,6 +103,8 @@ const (
 	Auth     Kind = "auth" // back ends of external_auth
 	// Returner are the functions of returners; HandOver gives a returner what waits for it.
 	Returner Kind = "returner"
+	// Engine are functions that run until they are stopped, such as logstash.start.
+	Engine   Kind = "engine"
 	handOver Kind = "hand over"
 	has      Kind = "has"
 	describe Kind = "describe"
@@ -131,6 +134,8 @@ type Host struct {
 	log  *slog.Logger
 	m    *metrics
 	free chan struct{} // one token per child that may run
+
+	guards guards
 
 	mu      sync.Mutex // guards what follows
 	server  *server    // nil while none runs
@@ -192,7 +197,9 @@ func (h *Host) Close() error {
 type Session struct {
 	h      *Host
 	minion Minion
-	job    bool // of a function that an operator started: no limit of time, no share of Children
+	job    bool                        // of a function that an operator started: no limit of time, no share of Children
+	guard  func(context.Context) error // of an engine; nil: it may always order
+	at     atomic.Pointer[child]       // of the call under way
 
 	mu    sync.Mutex // held by a call
 	child *child
@@ -344,10 +351,15 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 		if s.child, err = s.h.take(ctx, s.job); err != nil {
 			return nil, err
 		}
+		if s.guard != nil {
+			s.h.guards.add(s.child.pid, s.guard)
+		}
 		m = append(m, value.Pair{Key: "bind", Value: s.minion.message()})
 	}
+	s.at.Store(s.child)
+	defer s.at.Store(nil)
 	talk := &conversation{session: s, child: s.child, call: c, left: s.h.opts.Timeout}
-	talk.endless = s.job && (c.Kind == Runner || c.Kind == Wheel)
+	talk.endless = s.job && (c.Kind == Runner || c.Kind == Wheel || c.Kind == Engine)
 	v, err := talk.run(ctx, m)
 	if s.child.reason != "" {
 		s.drop()

@@ -21,6 +21,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 import traceback
 
 import msgpack
@@ -28,7 +29,8 @@ import msgpack
 LENGTH = struct.Struct(">I")
 PR_SET_PDEATHSIG = 1
 MAX_LOG_TEXT = 8192  # characters of one record
-MAX_LOG_RECORDS = 500  # of one call
+MAX_LOG_RECORDS = 500  # of one call; of an engine, within LOG_PERIOD
+LOG_PERIOD = 10  # seconds
 BASE_NAME = "salt.loaded"
 
 
@@ -114,20 +116,25 @@ class Channel:
 
 
 class Records(logging.Handler):
-    """Sends log records to the master, at most MAX_LOG_RECORDS for one call."""
+    """Sends log records to the master, at most MAX_LOG_RECORDS for one call or, where that is endless, in LOG_PERIOD."""
 
     def __init__(self, send, level):
         super().__init__(level)
         self.send_record, self.left = send, MAX_LOG_RECORDS
+        self.endless, self.since = False, 0
         self.held = None  # errors of a returner that are told with its failure, or later
 
     def emit(self, record):
         if self.held is not None and record.levelno >= logging.ERROR:
             self.held.append(record)
             return
-        if self.left <= 0:
-            return
+        if self.endless and time.monotonic() - self.since > LOG_PERIOD:
+            dropped, self.left, self.since = -self.left, MAX_LOG_RECORDS, time.monotonic()
+            if dropped > 0:
+                self.send_record(logging.WARNING, "clustermaster", f"{dropped} log records were left out: too many at once")
         self.left -= 1
+        if self.left < 0:
+            return
         try:
             text = record.getMessage()
             if record.exc_info and record.exc_info[0]:
@@ -555,7 +562,7 @@ class Bound:
             self.opts, context=self.context, utils=self.utils, loaded_base_name=self.base, **kept
         )
         self._pillars = self._renderers = self._runners = self._wheels = self._tops = self._auth = None
-        self._returners = None
+        self._returners = self._engines = None
         if child:
             child.stubs(self.functions, "module")
 
@@ -632,6 +639,13 @@ class Bound:
             self._returners = self.loader.returners(self.opts, self.functions, **kept)
         return self._returners
 
+    @property
+    def engines(self):
+        if self._engines is None:
+            kept = {"loaded_base_name": self.base} if takes(self.loader.engines, "loaded_base_name") else {}
+            self._engines = self.loader.engines(self.opts, self.functions, self.runners, self.utils, **kept)
+        return self._engines
+
     def find(self, kind, name):
         """A function and the file that it comes from. A name that none has is a Problem."""
         if kind == "module":
@@ -651,6 +665,8 @@ class Bound:
             return self._of(self.auth, name + ".auth", name)
         if kind == "returner":
             return self._of(self.returners, name)
+        if kind == "engine":
+            return self._of(self.engines, name)
         raise Problem("refused", f"the host has no functions of kind {kind}")
 
     def _of(self, lazy, full, shown=None):
@@ -975,6 +991,10 @@ class Child:
             return self.job(kind, name, message)
         if kind == "hand over":
             return self.bound.hand_over(name, message["args"])
+        if kind == "engine":
+            self.records.endless = True
+            self.bound.call(kind, name, message)
+            return None
         return self.bound.call(kind, name, message)
 
     def job(self, kind, name, message):
@@ -1085,6 +1105,7 @@ class Server:
         self.config = config
         self.control = socket.socket(fileno=3)
         self.pids = set()
+        self.leases = {}  # process id to when it is ended unless its lease is made longer
         self.salt = None
 
     def tell(self, message):
@@ -1118,18 +1139,41 @@ class Server:
         poll.register(wake, select.POLLIN)
         self.tell({"op": "ready", "python": sys.version.split()[0], "salt": self.salt.version, "pid": os.getpid()})
         while True:
-            for fd, _ in poll.poll():
+            for fd, _ in poll.poll(self.patience()):
                 if fd == wake:
                     os.read(wake, 512)
                     self.reap()
                     continue
                 self.order(wake, waker)
+            self.expire()
+
+    def patience(self):
+        """Milliseconds until a lease ends; None where there is none."""
+        if not self.leases:
+            return None
+        return max(0, int((min(self.leases.values()) - time.monotonic()) * 1000) + 1)
+
+    def expire(self):
+        """End the children whose lease is over: the master that should make it longer has stopped."""
+        for pid, end in list(self.leases.items()):
+            if time.monotonic() < end:
+                continue
+            del self.leases[pid]
+            for kill, what in ((os.killpg, pid), (os.kill, pid)):
+                try:
+                    kill(what, signal.SIGKILL)
+                except OSError:
+                    pass
 
     def order(self, wake, waker):
         data, fds, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
         if not data:
             os._exit(0)
         order = unpack(data)
+        if order["op"] == "lease":
+            if order["pid"] in self.pids:
+                self.leases[order["pid"]] = time.monotonic() + order["ms"] / 1000
+            return
         sock = socket.socket(fileno=fds[0])
         try:
             self.salt.refresh()
@@ -1173,6 +1217,7 @@ class Server:
             if pid == 0:
                 return
             self.pids.discard(pid)
+            self.leases.pop(pid, None)
             self.tell({"op": "ended", "pid": pid, "status": os.waitstatus_to_exitcode(status)})
 
 

@@ -26,6 +26,7 @@ type PythonStatus struct {
 	Calls        []PythonCall
 	// Modules, Runners and Wheels are the site's own.
 	Modules, Runners, Wheels []string
+	Engines                  value.Map // name to its state
 }
 
 // PythonCall is a call under way.
@@ -48,8 +49,8 @@ var synced = []string{
 func Python(host PythonHost) []Function {
 	out := []Function{{
 		Name: "python.status",
-		Doc: "Show the Python host of this master: interpreter, versions, process, children started, calls under way and the site's " +
-			"own modules.\n\nExample:\n\n    salt-run python.status",
+		Doc: "Show the Python host of this master: interpreter, versions, process, children started, calls under way, the site's " +
+			"own modules, and the engines.\n\nExample:\n\n    salt-run python.status",
 		Run: func(context.Context, *Call) (any, error) { return pythonStatus(host.Status()), nil },
 	}}
 	for _, kind := range synced {
@@ -91,6 +92,6 @@ func pythonStatus(s PythonStatus) value.Map {
 		{Key: "children_started", Value: int64(s.Children)}, {Key: "calls", Value: calls},
 		{Key: "site_modules", Value: texts(s.Modules)},
 		{Key: "site_runners", Value: texts(s.Runners)},
-		{Key: "site_wheels", Value: texts(s.Wheels)},
+		{Key: "site_wheels", Value: texts(s.Wheels)}, {Key: "engines", Value: s.Engines},
 	}...)
 }

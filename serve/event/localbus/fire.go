@@ -2,6 +2,7 @@ package localbus
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -16,7 +17,11 @@ const restTimeout = 30 * time.Second
 // be fired, as in Salt: salt-ssh, salt-cloud, runners and batches that run in processes of their
 // own report with salt/job/JID/ret/ID, salt/run/JID/new and the like, nothing here believes an
 // event, and whoever comes here may order all minions anyway.
-func (s *Server) take(conn *net.UnixConn) {
+func (s *Server) take(ctx context.Context, conn *net.UnixConn, pid int32) {
+	var guard func(context.Context) error
+	if s.deps.Guard != nil {
+		guard = s.deps.Guard(pid)
+	}
 	r := bufio.NewReaderSize(conn, 1<<14)
 	for {
 		_ = conn.SetReadDeadline(time.Time{}) // fails on a closed connection, as the read does
@@ -38,6 +43,13 @@ func (s *Server) take(conn *net.UnixConn) {
 			s.metrics.refused.WithLabelValues(whyTag).Inc()
 			s.log.Warn("a local process fired an event that is not passed on: "+why, "tag", tag)
 			continue
+		}
+		if guard != nil {
+			if err := guard(ctx); err != nil {
+				s.metrics.refused.WithLabelValues(whyGuard).Inc()
+				s.log.Warn("an event of an engine is refused", "tag", tag, "pid", pid, "err", err)
+				continue
+			}
 		}
 		s.metrics.fired.Inc()
 		s.deps.Bus.FireRawMap(tag, data)

@@ -37,11 +37,17 @@ type world struct {
 
 func serve(t *testing.T, opts Options) *world {
 	t.Helper()
+	return serveGuarded(t, opts, nil)
+}
+
+// serveGuarded serves with what refuses events.
+func serveGuarded(t *testing.T, opts Options, guard func(int32) func(context.Context) error) *world {
+	t.Helper()
 	w := &world{dir: t.TempDir(), log: new(logtest.Buffer), bus: event.NewBus(0, nil, nil)}
 	var err error
 	w.s, err = Listen(w.dir, opts, Deps{
 		Mesh: eventtest.Alone(w.bus), Bus: w.bus, Log: slog.New(slog.NewTextHandler(w.log, nil)),
-		Reg: prometheus.NewRegistry(),
+		Reg: prometheus.NewRegistry(), Guard: guard,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -248,6 +254,49 @@ func TestRefusals(t *testing.T) {
 	if n := figure(t, w.s.metrics.refused.WithLabelValues(whyTag)); n != 1 ||
 		!strings.Contains(w.log.String(), "use another program") {
 		t.Errorf("%v tags refused: %s", n, w.log)
+	}
+}
+
+// TestGuard refuses the events of a process while something is lost, and no others.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	var lost atomic.Bool
+	w := serveGuarded(t, Options{}, func(pid int32) func(context.Context) error {
+		if pid != int32(os.Getpid()) {
+			t.Errorf("process %d is asked for", pid)
+		}
+		return func(context.Context) error {
+			if lost.Load() {
+				return errors.New("the lead is lost")
+			}
+			return nil
+		}
+	})
+	listener := bufio.NewReader(w.listen(t))
+	puller := w.dial(t, PullSocket)
+	fire := func(tag string) {
+		b, err := appendFrame(nil, event.Event{Tag: tag, Data: pack(t, nil)})
+		if err == nil {
+			_, err = puller.Write(b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fire("one")
+	if tag, _ := hear(t, listener); tag != "one" {
+		t.Errorf("%s was fired", tag)
+	}
+	lost.Store(true)
+	fire("two")
+	eventually(t, func() bool { return strings.Contains(w.log.String(), "the lead is lost") })
+	lost.Store(false)
+	fire("three")
+	if tag, _ := hear(t, listener); tag != "three" {
+		t.Errorf("%s was fired", tag)
+	}
+	if n := figure(t, w.s.metrics.refused.WithLabelValues(whyGuard)); n != 1 {
+		t.Errorf("%v events refused: %s", n, w.log)
 	}
 }
 

@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Connections, frames and events that were refused, by why.",
 		}, []string{"why"}),
 	}
-	for _, why := range []string{whyUser, whyMany, whyFrame, whyLarge, whySlow, whyTag} {
+	for _, why := range []string{whyUser, whyMany, whyFrame, whyLarge, whySlow, whyTag, whyGuard} {
 		m.refused.WithLabelValues(why)
 	}
 	if reg != nil {
@@ -52,6 +52,7 @@ const (
 	whyMany  = "many"  // connections
 	whyFrame = "frame" // that is none
 	whyLarge = "large"
-	whySlow  = "slow" // to send the rest of a frame
-	whyTag   = "tag"  // of what was not done; the connection stays
+	whySlow  = "slow"   // to send the rest of a frame
+	whyTag   = "tag"    // of what was not done; the connection stays
+	whyGuard = "engine" // whose master has lost the lead; the connection stays
 )

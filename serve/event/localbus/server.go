@@ -45,8 +45,11 @@ type Bus interface {
 type Deps struct {
 	Mesh Mesh
 	Bus  Bus
-	Log  *slog.Logger // nil discards
-	Reg  prometheus.Registerer
+	// Guard returns what refuses events that a process fires, nil for one that may always fire; a
+	// nil Guard allows all.
+	Guard func(pid int32) func(context.Context) error
+	Log   *slog.Logger // nil discards
+	Reg   prometheus.Registerer
 }
 
 // Options bound a Server.
@@ -149,7 +152,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer stop()
 	g.Go(func() error { return s.pub.serve(ctx, s, s.listen) })
 	g.Go(func() error {
-		return s.pull.serve(ctx, s, func(c *net.UnixConn, _ int32) { s.take(c) })
+		return s.pull.serve(ctx, s, func(c *net.UnixConn, pid int32) { s.take(ctx, c, pid) })
 	})
 	err := g.Wait()
 	s.hub.running.Wait()
