@@ -244,8 +244,8 @@ engines:
 		}
 	}
 
-	if r := c.Others(leader)[0].Runner(t, "state.event", "site/tick/"+leader.ID, "count=2"); r.Code != 0 ||
-		strings.Count(r.Stdout, "site/tick/"+leader.ID) != 2 {
+	r := c.Others(leader)[0].Runner(t, "state.event", "site/tick/"+leader.ID, "count=2")
+	if r.Code != 0 || strings.Count(r.Stdout, "site/tick/"+leader.ID) != 2 {
 		t.Errorf("events of an engine: %v", r)
 	}
 	leader.Freeze(t)
