@@ -3,74 +3,20 @@ package faults
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"clustermaster/test/e2e"
+	"clustermaster/test/powerdisk"
 )
 
-// powerDisk is an ext4 file system in a file, below the cachedir of a master. What was written and
-// not synced is in the kernel's memory and not in the file, so a copy of the file is what a loss of
-// power leaves.
-type powerDisk struct {
-	dir, image string
-	copies     int
-}
-
-func mountPowerDisk(t *testing.T, m *e2e.Master) *powerDisk {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount a file system")
-	}
-	d := &powerDisk{dir: filepath.Join(m.Dir, "cache"), image: filepath.Join(m.Dir, "disk.0")}
-	if err := os.MkdirAll(d.dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{
-		{"truncate", "-s", "128M", d.image},
-		{"mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", d.image},
-	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("needs %s: %v: %s", args[0], err, out)
-		}
-	}
-	if err := d.mount(); err != nil {
-		t.Skipf("needs to mount a file system: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(d.dir, unix.MNT_DETACH) })
-	return d
-}
-
-// mount keeps the journal from being written by itself: only what is synced reaches the file.
-func (d *powerDisk) mount() error {
-	out, err := exec.Command("mount", "-o", "loop,commit=600", d.image, d.dir).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
-}
-
-// cut takes the power away from a master, and gives it back.
-func (d *powerDisk) cut(t *testing.T, m *e2e.Master) {
+// losePower takes the power away from a master, and gives it back.
+func losePower(t *testing.T, d *powerdisk.Disk, m *e2e.Master) {
 	t.Helper()
 	m.Freeze(t)
-	d.copies++
-	left := filepath.Join(m.Dir, fmt.Sprintf("disk.%d", d.copies))
-	if out, err := exec.Command("cp", "--sparse=always", d.image,
-		left).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	left := d.Lose(t)
 	m.Kill(t)
-	if err := unix.Unmount(d.dir, 0); err != nil {
-		t.Fatal(err)
-	}
-	d.image = left
-	if err := d.mount(); err != nil {
-		t.Fatal(err)
-	}
+	d.Return(t, left)
 	m.Run(t)
 }
 
@@ -80,14 +26,14 @@ func (d *powerDisk) cut(t *testing.T, m *e2e.Master) {
 func TestPowerLoss(t *testing.T) {
 	c := prepareCluster(t, 1, "")
 	m := c.Masters[0]
-	disk := mountPowerDisk(t, m)
+	disk := powerdisk.Mount(t, filepath.Join(m.Dir, "cache"), m.Dir)
 	m.Run(t, "--found")
 	c.WaitReady(t, healed, m)
 	w := newWriter(t, c, c.Masters)
 	for round := range 3 {
 		id := fmt.Sprintf("late%d", round)
 		late := accepted(t, m, id)
-		disk.cut(t, m)
+		losePower(t, disk, m)
 		c.WaitReady(t, healed, m)
 		if s := keyState(t, m, id); s != "minions" {
 			t.Errorf("round %d: the accepted key is in %q after a loss of power", round, s)
@@ -96,8 +42,67 @@ func TestPowerLoss(t *testing.T) {
 			t.Errorf("round %d: sign-in after a loss of power: %s, %v", round, word, err)
 		}
 		w.write(t, 20, 2000)
-		disk.cut(t, m)
+		losePower(t, disk, m)
 		c.WaitReady(t, healed, m)
 		w.found(t, m)
 	}
+}
+
+// A master that loses power right after it has reported synced roots as installed has all of their
+// files: without the sync of the roots' file system the first part fails. Contents of an agreed
+// head are on a majority's disks when it is agreed: without the sync of the blobs the second part
+// fails.
+func TestPowerLossOfRoots(t *testing.T) {
+	c := prepareCluster(t, 3, "cluster_isolated_filesystem: True\n")
+	roots := func(m *e2e.Master) string { return filepath.Join(m.Dir, "srv") }
+	source, m := c.Masters[0], c.Masters[2]
+	disk := powerdisk.Mount(t, roots(m), m.Dir)
+	var caches []*powerdisk.Disk
+	for _, o := range c.Masters[:2] {
+		caches = append(caches, powerdisk.Mount(t, filepath.Join(o.Dir, "cache"), o.Dir))
+	}
+	c.StartMasters(t)
+	text := fmt.Sprintf("a state: %0100d", 1)
+	sync := func(name string, code int) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(roots(source), name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := source.Runner(t, "cluster.sync_roots", "roots=file"); r.Code != code {
+			t.Fatal(r)
+		}
+	}
+	sync("one.sls", 0)
+	losePower(t, disk, m)
+	c.WaitReady(t, healed, m)
+	if got, err := os.ReadFile(filepath.Join(roots(m), "one.sls")); err != nil || string(got) != text {
+		t.Errorf("after a loss of power the master has %q, %v", got, err)
+	}
+
+	m.Kill(t)
+	text = fmt.Sprintf("a state: %0100d", 2)
+	sync("two.sls", 1) // says that one master is away
+	var left []string
+	for i, o := range c.Masters[:2] {
+		o.Freeze(t)
+		left = append(left, caches[i].Lose(t))
+	}
+	for i, o := range c.Masters[:2] {
+		o.Kill(t)
+		caches[i].Return(t, left[i])
+		if err := os.Remove(filepath.Join(roots(o), "two.sls")); err != nil { // only blobs are left
+			t.Fatal(err)
+		}
+	}
+	for _, o := range c.Masters {
+		o.Run(t)
+	}
+	c.WaitReady(t, healed, c.Masters...)
+	e2e.Eventually(t, healed, "the absent master gets the file", func() error {
+		got, err := os.ReadFile(filepath.Join(roots(m), "two.sls"))
+		if err == nil && string(got) != text {
+			err = fmt.Errorf("it has %q", got)
+		}
+		return err
+	})
 }
