@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -273,5 +275,28 @@ func TestListing(t *testing.T) {
 	if len(folders) > 16 {
 		t.Errorf("%d folders on top, at most 16: %v", len(folders),
 			slices.Sorted(maps.Keys(folders)))
+	}
+}
+
+// The command joins packages, and decides nothing.
+func TestCommandIsShort(t *testing.T) {
+	const most = 1500
+	files, err := filepath.Glob("cmd/clustermaster/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += strings.Count(string(text), "\n")
+	}
+	if lines == 0 || lines > most {
+		t.Errorf("cmd/clustermaster has %d lines, at most %d: move what decides to its package", lines, most)
 	}
 }

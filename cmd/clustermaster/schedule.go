@@ -16,12 +16,8 @@ func (r *process) openSchedule() {
 		_, ok := r.functions.Runners.Lookup(fun)
 		return ok
 	}, r.log)
-	var hand func(returner string, result value.Map)
-	if r.returners != nil {
-		hand = r.returners.Ran
-	}
 	r.sched = schedule.New(schedule.Deps{
-		Return:  hand,
+		Return:  r.returners.Ran,
 		Cluster: schedule.Agreed{Node: r.node, Reachable: r.node.Peers().Alive},
 		Run:     r.functions.Scheduled,
 		Fire:    r.bus.Fire, NewJID: r.newJID, Now: r.node.Now,

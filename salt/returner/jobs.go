@@ -37,8 +37,12 @@ func (r *Returners) Return(jid string, load value.RawMap, end string) {
 	r.keep(r.jobs, item, err)
 }
 
-// Ran keeps the result of a scheduled run for a returner that its entry names.
+// Ran keeps the result of a scheduled run for a returner that its entry names. No returners keep
+// nothing.
 func (r *Returners) Ran(returner string, result value.Map) {
+	if r == nil {
+		return
+	}
 	r.keepMap(value.Map{{Key: "kind", Value: "result"}, {Key: "load", Value: result}},
 		r.runs[returner])
 }
