@@ -20,7 +20,7 @@ import (
 	"clustermaster/value"
 )
 
-// smallContent is how many bytes a content may have to be kept in memory; larger ones lie in files.
+// smallContent is how many bytes a content may have to be kept in memory.
 const smallContent = 64 << 10
 
 // maxTargets is of how many environments of a remote it is remembered what they are served from.
@@ -324,19 +324,23 @@ func (c *content) small(ctx context.Context) (data []byte, file string, err erro
 		return data, "", nil
 	}
 	file = filepath.Join(c.s.caches.folder, c.node.id[:2], c.node.id)
-	if _, err := os.Stat(file); err == nil {
+	if data, large, err := readContent(file); err == nil && large {
 		return nil, file, nil
+	} else if err == nil {
+		c.s.caches.blobs.put(c.node.id, data, len(data)+128)
+		return data, "", nil
 	}
 	lock, _ := c.s.writing.LoadOrStore(c.node.id, &sync.Mutex{})
 	lock.(*sync.Mutex).Lock()
 	defer lock.(*sync.Mutex).Unlock()
 	defer c.s.writing.Delete(c.node.id)
+	small := false
 	err = c.m.object(ctx, c.node.id, func(_, kind string, size int64, from io.Reader) error {
 		switch {
 		case kind != "blob":
 			return errMissing
 		case size <= smallContent:
-			file, data = "", make([]byte, size)
+			small, data = true, make([]byte, size)
 			_, err := io.ReadFull(from, data)
 			return err
 		}
@@ -345,10 +349,30 @@ func (c *content) small(ctx context.Context) (data []byte, file string, err erro
 		}
 		return writeContent(file, from)
 	})
-	if err == nil && file == "" {
-		c.s.caches.blobs.put(c.node.id, data, len(data)+128)
+	if err != nil || !small {
+		return nil, file, err
 	}
-	return data, file, err
+	c.s.caches.blobs.put(c.node.id, data, len(data)+128)
+	if c.s.opts.Low() == nil { // without the file it is read from the mirror again
+		_ = writeContent(file, bytes.NewReader(data))
+	}
+	return data, "", nil
+}
+
+// readContent reads a file of a content that is small, or says that it is large.
+func readContent(file string) (data []byte, large bool, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() > smallContent {
+		return nil, err == nil, err
+	}
+	data = make([]byte, info.Size())
+	_, err = io.ReadFull(f, data)
+	return data, false, err
 }
 
 // writeContent writes a file that is there as a whole or not at all.
@@ -399,7 +423,7 @@ func (c *content) Piece(ctx context.Context, loc int64, n int) ([]byte, error) {
 
 func (c *content) Sum(ctx context.Context) (string, error) {
 	if sum, ok := c.s.caches.sums.get(c.node.id); ok {
-		return sum, nil
+		return hex.EncodeToString([]byte(sum)), nil
 	}
 	data, file, err := c.small(ctx)
 	if err != nil {
@@ -418,9 +442,9 @@ func (c *content) Sum(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	sum := hex.EncodeToString(h.Sum(nil))
-	c.s.caches.sums.put(c.node.id, sum, len(sum)+160)
-	return sum, nil
+	sum := h.Sum(nil)
+	c.s.caches.sums.put(c.node.id, string(sum))
+	return hex.EncodeToString(sum), nil
 }
 
 func (c *content) Whole(ctx context.Context, most int64) ([]byte, error) {
@@ -438,7 +462,7 @@ func (c *content) Whole(ctx context.Context, most int64) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// contentAge is how long a large content stays in a file after its last use.
+// contentAge is how long a content stays in a file after it was made.
 const contentAge = 24 * time.Hour
 
 // dropContents removes files of contents that are old; they are made anew when they are asked for.

@@ -2,8 +2,60 @@ package gitfs
 
 import (
 	"container/list"
+	"encoding/hex"
 	"sync"
 )
+
+// maxSums is how many hashes of contents are kept: about 100 bytes each.
+const maxSums = 1 << 16
+
+// sums keeps hashes of contents by their ids, in binary. It is safe for concurrent use.
+type sums struct {
+	mu sync.RWMutex // guards at
+	at map[[20]byte]string
+}
+
+func (s *sums) get(id string) (sum string, ok bool) {
+	var key [20]byte
+	if len(id) != 2*len(key) {
+		return "", false
+	}
+	if _, err := hex.Decode(key[:], []byte(id)); err != nil {
+		return "", false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	sum, ok = s.at[key]
+	return sum, ok
+}
+
+func (s *sums) put(id, sum string) {
+	var key [20]byte
+	if len(id) != 2*len(key) {
+		return
+	}
+	if _, err := hex.Decode(key[:], []byte(id)); err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil {
+		s.at = make(map[[20]byte]string)
+	}
+	for other := range s.at { // any of them
+		if len(s.at) < maxSums {
+			break
+		}
+		delete(s.at, other)
+	}
+	s.at[key] = sum
+}
+
+func (s *sums) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.at)
+}
 
 // lru keeps what was used last, up to a cost. It is safe for concurrent use.
 type lru[K comparable, V any] struct {

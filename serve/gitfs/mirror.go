@@ -31,20 +31,21 @@ const keepRefs = "refs/clustermaster/keep/"
 // commit that it leads to in hexadecimal.
 type Refs map[string]string
 
-// caches are what all mirrors remember together, each with a bound in bytes.
+// caches are what all mirrors remember together, each with a bound in bytes. They hold what many
+// minions ask for at a time; all else is read from files, which the system caches.
 type caches struct {
 	trees  *lru[string, []byte] // by id
 	paths  *lru[string, node]   // by tree and path
 	blobs  *lru[string, []byte] // small contents, by id; never written to
-	sums   *lru[string, string] // hash_type of contents, by id
+	sums   sums                 // hash_type of contents
 	lists  *lru[string, *lists] // by environment and what it is made of
-	folder string               // of contents that are too large for memory
+	folder string               // of contents that were asked for, by id
 }
 
 func newCaches(folder string) *caches {
 	return &caches{
-		trees: newLRU[string, []byte](16 << 20), paths: newLRU[string, node](8 << 20),
-		blobs: newLRU[string, []byte](8 << 20), sums: newLRU[string, string](4 << 20),
+		trees: newLRU[string, []byte](8 << 20), paths: newLRU[string, node](1 << 20),
+		blobs: newLRU[string, []byte](1 << 20),
 		lists: newLRU[string, *lists](24 << 20), folder: folder,
 	}
 }

@@ -58,16 +58,17 @@ type Store struct {
 	with    Agreement
 	peers   Peers
 
-	looking sync.Mutex // held while the view is made
-	view    atomic.Pointer[view]
-	jobs    *jobs
-	kick    chan struct{}
-	working sync.Mutex // what moves commits: fetch rounds, orders
-	writing sync.Map   // id of a large content to the lock of its file
-	warned  sync.Map   // what is said once
-	rate    *throttle
-	newHash func() hash.Hash
-	calm    atomic.Bool // everything agreed on is served here
+	looking  sync.Mutex // held while the view is made
+	view     atomic.Pointer[view]
+	jobs     *jobs
+	kick     chan struct{}
+	working  sync.Mutex // what moves commits: fetch rounds, orders
+	writing  sync.Map   // id of a large content to the lock of its file
+	warned   sync.Map   // what is said once
+	rate     *throttle
+	newHash  func() hash.Hash
+	dropping sync.WaitGroup // of old contents
+	calm     atomic.Bool    // everything agreed on is served here
 
 	fetches, failures, requests prometheus.Counter
 	moved                       *prometheus.CounterVec
@@ -155,6 +156,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		rate: newThrottle(o.Rate), newHash: newHash, jobs: newJobs(),
 	}
 	s.register(reg)
+	s.dropAll()
 	if err := os.MkdirAll(s.caches.folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make folder for contents: %w", err)
 	}
@@ -207,8 +209,19 @@ func (s *Store) register(reg prometheus.Registerer) {
 	}
 }
 
+// dropAll drops the contents of an earlier run: a crash of the machine may have cut files short.
+func (s *Store) dropAll() {
+	old := s.caches.folder + ".old"
+	if err := os.MkdirAll(old, 0o700); err != nil {
+		return // the next step says why
+	}
+	_ = os.Rename(s.caches.folder, filepath.Join(old, fmt.Sprint(time.Now().UnixNano())))
+	s.dropping.Go(func() { _ = os.RemoveAll(old) })
+}
+
 // Close ends the processes that read.
 func (s *Store) Close() {
+	s.dropping.Wait()
 	for _, m := range s.mirrors {
 		m.rest(time.Now().Add(time.Hour))
 	}

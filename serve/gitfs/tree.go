@@ -63,12 +63,12 @@ func entries(raw []byte, idSize int, fn func(name string, n node) bool) error {
 	for len(raw) > 0 {
 		sp := bytes.IndexByte(raw, ' ')
 		if sp < 1 || sp > 8 {
-			return errors.New("a tree is damaged")
+			return errDamaged
 		}
 		mode, err := strconv.ParseUint(string(raw[:sp]), 8, 32)
 		nul := bytes.IndexByte(raw[sp:], 0)
 		if err != nil || nul < 0 || len(raw) < sp+nul+1+idSize {
-			return errors.New("a tree is damaged")
+			return errDamaged
 		}
 		nul += sp
 		id := hex.EncodeToString(raw[nul+1 : nul+1+idSize])
@@ -79,6 +79,31 @@ func entries(raw []byte, idSize int, fn func(name string, n node) bool) error {
 	}
 	return nil
 }
+
+// entryNamed finds an entry of a tree by its name; the zero value if there is none.
+func entryNamed(raw []byte, idSize int, name string) (node, error) {
+	for len(raw) > 0 {
+		sp := bytes.IndexByte(raw, ' ')
+		if sp < 1 || sp > 8 {
+			return node{}, errDamaged
+		}
+		nul := bytes.IndexByte(raw[sp:], 0) + sp
+		if nul < sp || len(raw) < nul+1+idSize {
+			return node{}, errDamaged
+		}
+		if string(raw[sp+1:nul]) == name {
+			mode, err := strconv.ParseUint(string(raw[:sp]), 8, 32)
+			if err != nil {
+				return node{}, errDamaged
+			}
+			return node{uint32(mode), hex.EncodeToString(raw[nul+1 : nul+1+idSize])}, nil
+		}
+		raw = raw[nul+1+idSize:]
+	}
+	return node{}, nil
+}
+
+var errDamaged = errors.New("a tree is damaged")
 
 // commitTree is the tree of a commit, and the commit's full id.
 func (m *mirror) commitTree(ctx context.Context, name string) (commit, tree string, err error) {
@@ -117,13 +142,7 @@ func (m *mirror) at(ctx context.Context, tree, rel string) (node, error) {
 		if err != nil {
 			return node{}, err
 		}
-		n = node{}
-		if err := entries(raw, len(tree)/2, func(entry string, e node) bool {
-			if entry == name {
-				n = e
-			}
-			return entry != name
-		}); err != nil {
+		if n, err = entryNamed(raw, len(tree)/2, name); err != nil {
 			return node{}, err
 		}
 	}

@@ -108,7 +108,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringVar(&f.only, "only", "",
 		"measure only the `REQUESTS` of this list, such as auth,return")
 	fs.StringVar(&f.file, "file", "",
-		"file for _file_hash and _serve_file, a `PATH` below file_roots")
+		"file for _file_hash and _serve_file, a `PATH` below file_roots; {N} in it stands for the numbers 1 to N, all in turn")
 	fs.StringVar(&f.env, "saltenv", "base", "environment of file requests")
 	fs.StringVar(&f.prefix, "prefix", "bench", "of the minions' ids")
 	fs.StringVar(&f.keys, "keys", "",

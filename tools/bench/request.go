@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,11 +99,30 @@ func kindNames() string {
 // job is what the requests of one run have in common.
 type job struct {
 	saltenv, file string
-	mine          []any        // ids whose mine is asked for
-	lastJID       atomic.Int64 // microseconds since the epoch
+	asked         atomic.Uint64 // files that were asked for
+	mine          []any         // ids whose mine is asked for
+	lastJID       atomic.Int64  // microseconds since the epoch
 
 	mu     sync.Mutex // guards shared
 	shared []string   // the jids of jobs that all minions return for, in turn
+}
+
+// numbers stands in a file's name for the numbers from 1 to the one in it.
+var numbers = regexp.MustCompile(`\{([1-9][0-9]{0,5})\}`)
+
+// path is the file that is asked for next. Of a name with numbers all files come in turn, spread
+// over the folders by a stride that is a prime.
+func (j *job) path() string {
+	if !strings.Contains(j.file, "{") {
+		return j.file
+	}
+	n := j.asked.Add(1) * 7919
+	return numbers.ReplaceAllStringFunc(j.file, func(s string) string {
+		most, _ := strconv.ParseUint(s[1:len(s)-1], 10, 32)
+		one := n%most + 1
+		n /= most
+		return strconv.FormatUint(one, 10)
+	})
 }
 
 // sharedJID is the jid of a minion's nth return for jobs of all, from 0.
@@ -395,7 +415,7 @@ var errNoFile = errors.New("the master has no such file")
 
 func sendFileHash(ctx context.Context, s *session, l *line, j *job) error {
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv},
+		{Key: "path", Value: j.path()}, {Key: "saltenv", Value: j.saltenv},
 		{Key: "cmd", Value: "_file_hash"},
 	})
 	if err == nil {
@@ -412,7 +432,7 @@ func sendFileHash(ctx context.Context, s *session, l *line, j *job) error {
 
 func sendFile(ctx context.Context, s *session, l *line, j *job) error {
 	v, err := s.call(ctx, l, value.Map{
-		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: 0},
+		{Key: "path", Value: j.path()}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: 0},
 		{Key: "cmd", Value: "_serve_file"},
 	})
 	if err == nil {
