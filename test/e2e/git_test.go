@@ -2,11 +2,14 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -241,4 +244,141 @@ func TestGitJobs(t *testing.T) {
 	run("a job while the leader dies", "state.apply", "3", "2", "2",
 		func() { c.Leader(t, from).Kill(t) })
 	run("the next job", "state.apply", "4", "3", "3", func() {})
+}
+
+// gate stands between masters and a git server. While it is shut, connections are taken and nothing
+// is ever said on them.
+type gate struct {
+	addr, server string
+
+	mu   sync.Mutex // guards all below
+	shut bool
+	held []net.Conn
+}
+
+func newGate(t *testing.T, server string) *gate {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{addr: ln.Addr().String(), server: server}
+	t.Cleanup(func() { ln.Close(); g.open() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go g.pass(c)
+		}
+	}()
+	return g
+}
+
+func (g *gate) pass(c net.Conn) {
+	g.mu.Lock()
+	if g.shut {
+		g.held = append(g.held, c)
+		g.mu.Unlock()
+		return
+	}
+	g.mu.Unlock()
+	defer c.Close()
+	s, err := net.Dial("tcp", g.server)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	go func() { _, _ = io.Copy(s, c) }()
+	_, _ = io.Copy(c, s)
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = false
+	for _, c := range g.held {
+		c.Close()
+	}
+	g.held = nil
+}
+
+// holds is nil when so many connections wait.
+func (g *gate) holds(least int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.held) < least {
+		return fmt.Errorf("%d connections wait, not %d", len(g.held), least)
+	}
+	return nil
+}
+
+// TestGitServerHangs kills the leader while the git server has taken its connection and says
+// nothing: the next leader meets the same, gives up in time, and goes on when the server does.
+func TestGitServerHangs(t *testing.T) {
+	t.Parallel()
+	repo := gitRepo(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	ln.Close()
+	daemon := exec.Command(filepath.Join(gitIn(t, repo, "--exec-path"), "git-daemon"),
+		"--listen=127.0.0.1", "--port="+port, "--export-all", "--base-path="+filepath.Dir(repo),
+		"--reuseaddr")
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill(); _ = daemon.Wait() })
+	g := newGate(t, "127.0.0.1:"+port)
+	c := NewCluster(t, ClusterOptions{Extra: "fileserver_backend: [git]\ngit_fetch_timeout: 3\n" +
+		"gitfs_remotes:\n  - git://" + g.addr + "/states/.git:\n    - name: states\n" +
+		"    - update_interval: 1\n"})
+	c.StartMasters(t)
+	serve := func(commit string, masters ...*Master) {
+		t.Helper()
+		Eventually(t, time.Minute, "masters serve "+commit, func() error {
+			for _, m := range masters {
+				if err := servesGit(t, m, commit, "n"); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	first := gitIn(t, repo, "rev-parse", "HEAD")
+	serve(first, c.Masters...)
+	leader := c.Leader(t, c.Masters[0])
+	others := c.Others(leader)
+	g.close()
+	second := gitCommit(t, repo, map[string]string{"second": "2"})
+	Eventually(t, 30*time.Second, "the leader's fetch hangs", func() error { return g.holds(1) })
+	leader.Kill(t)
+	g.open()
+	g.close() // what waits from now on is the next leader's
+	Eventually(t, 30*time.Second, "the next leader tells that its fetch hangs", func() error {
+		var status map[string]struct {
+			Error string `json:"error"`
+		}
+		if err := others[0].RunnerJSON(t, &status, "cluster.git_status"); err != nil {
+			return err
+		}
+		if e := status["states"].Error; !strings.Contains(e, "was stopped") {
+			return fmt.Errorf("its last error is %q", e)
+		}
+		return g.holds(2)
+	})
+	serve(first, others...)
+	g.open()
+	serve(second, others...)
+	leader.Run(t)
+	serve(second, c.Masters...)
 }
