@@ -33,7 +33,7 @@ func (r *process) openPython() {
 
 // everywhere copies modules of the site on all masters.
 func (r *process) everywhere() orders.Everywhere {
-	return orders.Everywhere{PythonHost: r.hosted, ID: r.opts.ID, Members: r.node.Peers().Members,
+	return orders.Everywhere{PythonHost: r.hosted, Stager: r.hosted, ID: r.opts.ID, Members: r.node.Peers().Members,
 		Alive: r.node.Peers().Alive, Bus: r.bus, Mesh: r.mesh, NewID: rand.Text, Log: r.log}
 }
 

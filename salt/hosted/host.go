@@ -81,19 +81,28 @@ func (f *Functions) Status() runner.PythonStatus {
 // Runner implements runner.PythonHost. A runner may have written modules of the site.
 func (f *Functions) Runner(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
 	error) {
+	defer f.changed()
+	return f.run(ctx, fun, args, kwargs, nil)
+}
+
+// changed has modules of the site looked for anew.
+func (f *Functions) changed() {
+	f.modules.Forget()
+	f.Runners.Forget()
+	f.Wheels.Forget()
+	if f.d.Changed != nil {
+		f.d.Changed()
+	}
+}
+
+// run runs one of Salt's own runner functions, which sees some options with other values.
+func (f *Functions) run(ctx context.Context, fun string, args []any, kwargs, opts value.Map) (any,
+	error) {
 	if err := f.available(); err != nil {
 		return nil, fmt.Errorf("%s needs Salt: %w", fun, err)
 	}
-	session := f.d.Host.Session(pythonhost.Minion{})
+	session := f.d.Host.Session(pythonhost.Minion{Opts: opts})
 	defer session.Close()
-	defer func() {
-		f.modules.Forget()
-		f.Runners.Forget()
-		f.Wheels.Forget()
-		if f.d.Changed != nil {
-			f.d.Changed()
-		}
-	}()
 	ended, err := session.Call(ctx, pythonhost.Call{Kind: pythonhost.Runner, Fun: fun, Args: args,
 		Kwargs: kwargs})
 	m, _ := ended.(value.Map)

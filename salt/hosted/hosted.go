@@ -44,6 +44,7 @@ type Functions struct {
 	modules, pillars *pythonhost.Site // the site's own
 	// Runners and Wheels are the runner and the wheel functions of the site and of Salt.
 	Runners, Wheels *Runners
+	staged          stages
 }
 
 // New joins them.

@@ -76,6 +76,7 @@ type Minion struct {
 	Grains, Pillar     value.Map
 	Saltenv, Pillarenv string // "" for none
 	PillarRoots        value.Map
+	Opts               value.Map // in place of the master's
 }
 
 // Question is what Python code asks of the master.
@@ -372,6 +373,7 @@ func (m Minion) message() value.Map {
 		{Key: "id", Value: m.ID}, {Key: "grains", Value: m.Grains},
 		{Key: "pillar", Value: m.Pillar}, {Key: "saltenv", Value: m.Saltenv},
 		{Key: "pillarenv", Value: m.Pillarenv}, {Key: "pillar_roots", Value: m.PillarRoots},
+		{Key: "opts", Value: m.Opts},
 	}
 }
 

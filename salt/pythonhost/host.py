@@ -549,6 +549,7 @@ class Bound:
         self.base = f"{BASE_NAME}{Bound.count or ''}"  # two loaders of one name would share modules
         Bound.count += 1
         self.opts = copy.copy(salt.opts)
+        self.opts.update(minion.get("opts") or {})
         self.opts["grains"] = minion.get("grains") or {}
         self.pillar = minion.get("pillar") or {}
         self.opts["pillar"] = self.pillar

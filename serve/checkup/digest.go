@@ -85,7 +85,7 @@ func tree(ctx context.Context, root string, place int, parts map[string]string, 
 	files := 0
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil || d.IsDir() {
-			if d != nil && d.IsDir() && (d.Name() == ".git" || d.Name() == "__pycache__") {
+			if d != nil && d.IsDir() && (d.Name() == ".git" || d.Name() == "__pycache__" || d.Name() == ".staged") {
 				return fs.SkipDir
 			}
 			return ctx.Err() // what can't be read is not served either

@@ -15,9 +15,11 @@ import (
 )
 
 // Everywhere runs what copies modules of the site (saltutil.sync_*) on all masters at once: an
-// event asks the others, and each says when it is done.
+// event asks the others, and each says when it is done. First each master copies beside its own
+// modules; once all have, they are told to switch.
 type Everywhere struct {
 	runner.PythonHost // this master's
+	Stager            Stager
 	ID                string
 	Members           func() []string // nodes of the cluster, this one among them
 	Alive             func(node string) bool
@@ -27,78 +29,115 @@ type Everywhere struct {
 	Log               *slog.Logger
 }
 
+// Stager copies modules of this master in two steps.
+type Stager interface {
+	Stage(ctx context.Context, id, fun string, kwargs value.Map) (any, error)
+	Switch(ctx context.Context, id string) error
+	Drop(id string)
+}
+
 // Tags of the exchange; the id of a question follows. Minions can't fire them.
 const (
 	syncAskTag    = "salt/cluster/extensions/ask/"
 	syncAnswerTag = "salt/cluster/extensions/answer/"
 )
 
+// Steps of a question.
+const (
+	stepStage  = "stage"
+	stepSwitch = "switch"
+	stepDrop   = "drop" // nobody answers
+)
+
 // askAgain is how often masters are asked that have not answered.
 const askAgain = 2 * time.Second
 
-// syncTime bounds the copying on the other masters.
+// syncTime bounds each step on the other masters.
 const syncTime = time.Minute
 
+// exchange is one call on all masters.
+type exchange struct {
+	e      Everywhere
+	id     string
+	fun    string
+	kwargs value.Map
+	sub    *event.Subscription
+}
+
 // Runner implements runner.PythonHost. It returns what this master's function does, or the error
-// that names the masters that have not copied.
-func (e Everywhere) Runner(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+// that names the masters that have not copied. Where one in contact can't copy, none has switched.
+func (e Everywhere) Runner(ctx context.Context, fun string, _ []any, kwargs value.Map) (any,
 	error) {
-	left := slices.DeleteFunc(slices.Clone(e.Members()),
+	others := slices.DeleteFunc(slices.Clone(e.Members()),
 		func(node string) bool { return idOf(node) == e.ID })
-	question := e.NewID()
-	sub, err := e.Mesh.Subscribe(ctx, syncAnswerTag+question)
-	if err != nil {
+	x := exchange{e: e, id: e.NewID(), fun: fun, kwargs: kwargs}
+	var err error
+	if x.sub, err = e.Mesh.Subscribe(ctx, syncAnswerTag+x.id); err != nil {
 		return nil, fmt.Errorf("ask the other masters: %w", err)
 	}
-	defer sub.Close()
-	ask := func() {
-		e.Bus.Fire(syncAskTag+question, value.Map{{Key: "master", Value: e.ID},
-			{Key: "fun", Value: fun}, {Key: "kwargs", Value: kwargs}})
+	defer x.sub.Close()
+	x.ask(stepStage)
+	done, err := e.Stager.Stage(ctx, x.id, fun, kwargs)
+	var ready, away []string
+	if err == nil {
+		ready, away, err = x.wait(ctx, stepStage, others)
 	}
-	ask()
-	done, err := e.PythonHost.Runner(ctx, fun, args, kwargs)
 	if err != nil {
-		return done, err
+		x.ask(stepDrop)
+		e.Stager.Drop(x.id)
+		return done, fmt.Errorf("%w; no master has switched to other modules", err)
 	}
-	return done, e.wait(ctx, sub, ask, left)
+	x.ask(stepSwitch)
+	err = e.Stager.Switch(ctx, x.id)
+	_, lost, late := x.wait(ctx, stepSwitch, ready)
+	var failed []error
+	for _, node := range append(away, lost...) {
+		failed = append(failed, fmt.Errorf(
+			"%s can't be reached: the other masters have copied their modules; call it again later",
+			idOf(node)))
+	}
+	return done, errors.Join(append(failed, err, late)...)
+}
+
+func (x exchange) ask(step string) {
+	x.e.Bus.Fire(syncAskTag+x.id, value.Map{{Key: "master", Value: x.e.ID},
+		{Key: "step", Value: step}, {Key: "fun", Value: x.fun}, {Key: "kwargs", Value: x.kwargs}})
 }
 
 func idOf(node string) string { id, _, _ := strings.Cut(node, "/"); return id }
 
 // wait hears the other masters' answers, and asks again: one that has just started may not have
-// heard.
-func (e Everywhere) wait(ctx context.Context, sub *event.Subscription, ask func(),
-	left []string) error {
+// heard. The error names those that failed or said nothing.
+func (x exchange) wait(ctx context.Context, step string, left []string) (ready, away []string,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
 	var failed []error
 	gone := func(node string) bool {
-		if e.Alive(node) {
+		if x.e.Alive(node) {
 			return false
 		}
-		failed = append(failed, fmt.Errorf(
-			"%s can't be reached: the other masters have copied their modules; call it again later",
-			idOf(node)))
+		away = append(away, node)
 		return true
 	}
-	left = slices.DeleteFunc(left, gone)
+	left = slices.DeleteFunc(slices.Clone(left), gone)
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
 	for len(left) > 0 {
 		select {
 		case <-again.C:
 			left = slices.DeleteFunc(left, gone)
-			ask()
+			x.ask(step)
 		case <-ctx.Done():
-			return errors.Join(append(failed, fmt.Errorf(
+			return ready, away, errors.Join(append(failed, fmt.Errorf(
 				"%s did not answer in time: call it again, and look at its log",
 				strings.Join(ids(left), ", ")))...)
-		case a, ok := <-sub.C:
+		case a, ok := <-x.sub.C:
 			if !ok {
-				return context.Canceled
+				return ready, away, context.Canceled
 			}
 			data, err := a.Map()
-			if err != nil {
+			if err != nil || data.String("step") != step {
 				continue
 			}
 			at := slices.IndexFunc(left,
@@ -108,11 +147,13 @@ func (e Everywhere) wait(ctx context.Context, sub *event.Subscription, ask func(
 			}
 			if text := data.String("error"); text != "" {
 				failed = append(failed, fmt.Errorf("%s: %s", idOf(left[at]), text))
+			} else {
+				ready = append(ready, left[at])
 			}
 			left = slices.Delete(left, at, at+1)
 		}
 	}
-	return errors.Join(failed...)
+	return ready, away, errors.Join(failed...)
 }
 
 // Run does what other masters ask for until ctx ends, one thing at a time.
@@ -133,27 +174,41 @@ func (e Everywhere) Run(ctx context.Context) error {
 				!strings.HasPrefix(data.String("fun"), "saltutil.sync_") {
 				continue
 			}
-			question := a.Tag[len(syncAskTag):]
-			if question != last {
-				last, reply = question, e.answer(ctx, data)
+			id, step := a.Tag[len(syncAskTag):], data.String("step")
+			if step == stepDrop {
+				e.Stager.Drop(id)
+				continue
 			}
-			e.Bus.Fire(syncAnswerTag+question, reply)
+			if last != step+id {
+				last, reply = step+id, e.answer(ctx, id, step, data)
+			}
+			e.Bus.Fire(syncAnswerTag+id, reply)
 		}
 	}
 }
 
 // answer does what was asked, and returns what this master says of it.
-func (e Everywhere) answer(ctx context.Context, data value.Map) value.Map {
+func (e Everywhere) answer(ctx context.Context, id, step string, data value.Map) value.Map {
 	fun := data.String("fun")
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
 	given, _ := data.Get("kwargs")
 	kwargs, _ := given.(value.Map)
-	e.Log.Info("modules are copied, as another master asked", "fun", fun, "master",
+	e.Log.Info("modules are copied, as another master asked", "step", step, "fun", fun, "master",
 		data.String("master"))
-	reply := value.Map{{Key: "master", Value: e.ID}, {Key: "error", Value: ""}}
-	if _, err := e.PythonHost.Runner(ctx, fun, nil, kwargs); err != nil {
-		e.Log.Error("modules can't be copied", "fun", fun, "err", err)
+	var err error
+	switch step {
+	case stepStage:
+		_, err = e.Stager.Stage(ctx, id, fun, kwargs)
+	case stepSwitch:
+		err = e.Stager.Switch(ctx, id)
+	default:
+		err = fmt.Errorf("the step %q is unknown to this release", step)
+	}
+	reply := value.Map{{Key: "master", Value: e.ID}, {Key: "step", Value: step},
+		{Key: "error", Value: ""}}
+	if err != nil {
+		e.Log.Error("modules can't be copied", "step", step, "fun", fun, "err", err)
 		reply = reply.Set("error", err.Error())
 	}
 	return reply

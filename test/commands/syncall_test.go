@@ -17,7 +17,7 @@ import (
 // where their modules differ.
 func TestSyncOnAllMasters(t *testing.T) {
 	t.Parallel()
-	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: "python_host: " +
+	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: "fileserver_list_cache_time: 0\npython_host: " +
 		filepath.Join(e2e.Venvs(t), "salt-"+reference, "bin", "python3") + "\n"})
 	write := func(m *e2e.Master, name, text string) {
 		t.Helper()
@@ -67,6 +67,47 @@ func TestSyncOnAllMasters(t *testing.T) {
 		return nil
 	})
 	last := c.Masters[2]
+	for _, m := range c.Masters {
+		write(m, "srv/_runners/hello.py", "def world():\n    return 'new'\n")
+	}
+	staged := filepath.Join(last.Dir, "var/cache/salt/master/extmods/.staged")
+	if err := os.WriteFile(staged, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Masters[1].Runner(t, "saltutil.sync_all"); r.Code == 0 ||
+		!strings.Contains(r.Stdout, last.ID+": modules can't be copied") ||
+		!strings.Contains(r.Stdout, "no master has switched") {
+		t.Errorf("a master that can't copy: %v", r)
+	}
+	for _, m := range c.Masters {
+		if r := m.Runner(t, "hello.world"); r.Stdout != "hello\n" {
+			t.Errorf("%s has switched though one could not copy: %v", m.ID, r)
+		}
+	}
+	if err := os.Remove(staged); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.Masters {
+		if err := os.Remove(filepath.Join(m.Dir, "srv/_runners/hello.py")); err != nil {
+			t.Fatal(err)
+		}
+		write(m, "srv/_runners/other.py", "def world():\n    return 'other'\n")
+	}
+	if r := c.Masters[1].Runner(t, "saltutil.sync_all"); r.Code != 0 {
+		t.Errorf("sync_all: %v", r)
+	}
+	for _, m := range c.Masters {
+		if r := m.Runner(t, "other.world"); r.Stdout != "other\n" {
+			t.Errorf("%s has no other runner: %v", m.ID, r)
+		}
+		if r := m.Runner(t, "hello.world"); !strings.Contains(r.Stdout, "is not available") {
+			t.Errorf("%s has a runner that was taken away: %v", m.ID, r)
+		}
+		staged := filepath.Join(m.Dir, "var/cache/salt/master/extmods/.staged")
+		if _, err := os.Lstat(staged); err == nil {
+			t.Errorf("%s keeps copies that nobody uses", m.ID)
+		}
+	}
 	last.Kill(t)
 	e2e.Eventually(t, 60*time.Second, "a master that is away is named", func() error {
 		r := c.Masters[0].Runner(t, "saltutil.sync_runners")

@@ -1,0 +1,229 @@
+package hosted
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"clustermaster/value"
+)
+
+// stagedIn is the folder of extension_modules in which modules wait to be switched to. Salt's
+// loader does not look there.
+const stagedIn = ".staged"
+
+// stages are the copies that were made and not used yet, by the ids of their questions.
+type stages struct {
+	mu sync.Mutex // also held while folders are switched
+	by map[string]stage
+}
+
+// stage is a copy of extension_modules that a function of Salt has changed.
+type stage struct {
+	dir    string
+	kinds  []string // folders in which it differs
+	fun    string
+	kwargs value.Map
+}
+
+// Stage runs a function that copies modules (saltutil.sync_*) on a copy of extension_modules. It
+// returns what the function does; Switch puts the copy in place, Drop takes it away.
+func (f *Functions) Stage(ctx context.Context, id, fun string, kwargs value.Map) (any, error) {
+	root := f.d.Folders.ExtensionModules
+	waiting := filepath.Join(root, stagedIn)
+	f.staged.mu.Lock()
+	entries, _ := os.ReadDir(waiting)
+	for _, e := range entries { // of a process that has ended
+		if _, known := f.staged.by[e.Name()]; !known {
+			_ = os.RemoveAll(filepath.Join(waiting, e.Name()))
+		}
+	}
+	if f.staged.by == nil {
+		f.staged.by = map[string]stage{}
+	}
+	s := stage{dir: filepath.Join(waiting, id), fun: fun, kwargs: kwargs}
+	f.staged.by[id] = s
+	f.staged.mu.Unlock()
+	ret, err := f.stage(ctx, root, &s)
+	if err != nil {
+		f.Drop(id)
+		return nil, fmt.Errorf("modules can't be copied beside those of %s: %w", root, err)
+	}
+	f.staged.mu.Lock()
+	f.staged.by[id] = s
+	f.staged.mu.Unlock()
+	return ret, nil
+}
+
+func (f *Functions) stage(ctx context.Context, root string, s *stage) (any, error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := copyTree(root, s.dir); err != nil {
+		return nil, err
+	}
+	ret, err := f.run(ctx, s.fun, nil, s.kwargs,
+		value.Map{{Key: "extension_modules", Value: s.dir}})
+	if err != nil {
+		return nil, err
+	}
+	kinds := map[string]bool{}
+	for _, dir := range []string{root, s.dir} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			kinds[e.Name()] = e.Name() != stagedIn
+		}
+	}
+	for kind, counts := range kinds {
+		new := filepath.Join(s.dir, kind)
+		if !counts || digestOf(new) == digestOf(filepath.Join(root, kind)) {
+			continue
+		}
+		if err := os.MkdirAll(new, 0o700); err != nil { // Salt takes an empty one away
+			return nil, err
+		}
+		s.kinds = append(s.kinds, kind)
+	}
+	return ret, nil
+}
+
+func digestOf(dir string) string {
+	e := NewExtensions(dir)
+	e.Look()
+	return e.Digest()
+}
+
+// Switch puts the modules of a stage in the place of those that were there, each kind by one
+// rename. Where a folder can't be renamed, such as one that is a link or a mount point, the
+// function runs again and writes there.
+func (f *Functions) Switch(ctx context.Context, id string) error {
+	f.staged.mu.Lock()
+	s, ok := f.staged.by[id]
+	if !ok {
+		f.staged.mu.Unlock()
+		return errors.New("nothing was copied to switch to: the master was started meanwhile")
+	}
+	var err error
+	for _, kind := range s.kinds {
+		if err = exchange(filepath.Join(s.dir, kind),
+			filepath.Join(f.d.Folders.ExtensionModules, kind)); err != nil {
+			break
+		}
+	}
+	f.staged.mu.Unlock()
+	f.Drop(id)
+	if err != nil {
+		f.d.Log.Warn("a folder of modules can't be replaced at one step; it is written to", "err", err)
+		_, err = f.run(ctx, s.fun, nil, s.kwargs, nil)
+	}
+	f.changed()
+	return err
+}
+
+// Drop takes a stage away. One that is not there is no error.
+func (f *Functions) Drop(id string) {
+	f.staged.mu.Lock()
+	defer f.staged.mu.Unlock()
+	s, ok := f.staged.by[id]
+	if !ok {
+		return
+	}
+	delete(f.staged.by, id)
+	_ = os.RemoveAll(s.dir)
+	_ = unix.Rmdir(filepath.Dir(s.dir)) // not while another one waits
+}
+
+// exchange puts the folder from in the place of to, and what was there in the place of from.
+func exchange(from, to string) error {
+	info, err := os.Lstat(to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.Rename(from, to)
+	}
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no folder, but %s", to, info.Mode().Type())
+	}
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
+	}
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the file system can't
+		if err = os.Rename(to, from+".before"); err == nil {
+			err = os.Rename(from, to)
+		}
+	}
+	return err
+}
+
+// copyTree copies folders, files and links with their modes and owners, without what Python
+// compiled and what begins with a dot. A folder that is not there has nothing to copy.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if path == from {
+			if errors.Is(err, fs.ErrNotExist) {
+				return fs.SkipAll
+			}
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if d.Name() == "__pycache__" || d.Name()[0] == '.' {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return copyOne(path, filepath.Join(to, rel), info)
+	})
+}
+
+func copyOne(from, to string, info fs.FileInfo) error {
+	var err error
+	switch {
+	case info.IsDir():
+		err = os.Mkdir(to, info.Mode().Perm())
+	case info.Mode()&fs.ModeSymlink != 0:
+		var target string
+		if target, err = os.Readlink(from); err == nil {
+			err = os.Symlink(target, to)
+		}
+	case info.Mode().IsRegular():
+		err = copyFile(from, to, info)
+	}
+	var st unix.Stat_t
+	if err == nil && unix.Lstat(from, &st) == nil {
+		_ = os.Lchown(to, int(st.Uid), int(st.Gid)) // only root may give files away
+	}
+	return err
+}
+
+func copyFile(from, to string, info fs.FileInfo) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
+}
