@@ -3,6 +3,7 @@
 package rendertest
 
 import (
+	"context"
 	"os"
 	"sync"
 	"testing"
@@ -17,7 +18,13 @@ var shared = sync.OnceValue(func() *render.Renderer {
 	if dir, err = os.MkdirTemp("", "render"); err != nil {
 		panic(err)
 	}
-	return render.New(render.Options{Dir: dir}, nil, nil)
+	r := render.New(render.Options{Dir: dir}, nil, nil)
+	// Python is unpacked here, and not within a test's time: a slow disk takes a minute for that.
+	src := render.Source{Path: "first.sls", Data: []byte("first: {{ 1 + 1 }}")}
+	if _, err := r.Render(context.Background(), src, "jinja|yaml", render.Context{}, nil); err != nil {
+		panic(err)
+	}
+	return r
 })
 
 // Renderer is the one of this package's tests; its TestMain calls Main.
