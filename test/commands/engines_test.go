@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"clustermaster/test/e2e"
 )
 
@@ -104,15 +106,11 @@ func stampsOf(t *testing.T, path string) (out []stamp) {
 // uptime is the clock of the stamps.
 func uptime(t *testing.T) float64 {
 	t.Helper()
-	b, err := os.ReadFile("/proc/uptime")
-	if err != nil {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		t.Fatal(err)
 	}
-	v, err := strconv.ParseFloat(strings.Fields(string(b))[0], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return float64(now.Nano()) / 1e9
 }
 
 // oneAtATime reports two processes whose times overlap.
