@@ -58,3 +58,41 @@ func BenchmarkFiles(b *testing.B) {
 		}
 	}
 }
+
+// TestEntriesOfTrees finds the entries of trees in any order, and refuses damaged ones.
+func TestEntriesOfTrees(t *testing.T) {
+	t.Parallel()
+	one := func(mode, name string, id byte) string {
+		return mode + " " + name + "\x00" + strings.Repeat(string(rune(id)), 20)
+	}
+	raw := one("100644", "z", 'a') + one("40000", "a b", 'b') + one("100755", "a", 'c') +
+		one("40000", "z", 'd') + one("120000", "0 x", 'e')
+	tree, err := newTree([]byte(raw), 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]node{
+		"z": {0o100644, "61"}, "a b": {0o40000, "62"}, "a": {0o100755, "63"},
+		"0 x": {0o120000, "65"}, "": {}, "b": {}, "zz": {}, "A": {},
+	} {
+		want.id = strings.Repeat(want.id, 20)
+		if got, err := tree.entry(name); got != want || err != nil {
+			t.Errorf("%q: got %v, %v, want %v", name, got, err, want)
+		}
+	}
+	for n := 1; n < len(raw); n++ {
+		if tree, err := newTree([]byte(raw[:n]), 20); err == nil && len(tree.order) == 0 {
+			t.Errorf("%d bytes are taken for an empty tree", n)
+		}
+	}
+	for _, bad := range []string{"100644", "100644 a", "100644 a\x00abc", " a\x00" + raw,
+		"123456789 a\x00" + raw, one("10x644", "a", 'a')} {
+		tree, err := newTree([]byte(bad), 20)
+		if err == nil {
+			_, err = tree.entry("a")
+		}
+		if err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}

@@ -34,8 +34,7 @@ type Refs map[string]string
 // caches are what all mirrors remember together, each with a bound in bytes. They hold what many
 // minions ask for at a time; all else is read from files, which the system caches.
 type caches struct {
-	trees  *lru[string, []byte] // by id
-	paths  *lru[string, node]   // by tree and path
+	trees  *lru[string, *tree]  // by id
 	blobs  *lru[string, []byte] // small contents, by id; never written to
 	sums   sums                 // hash_type of contents
 	lists  *lru[string, *lists] // by environment and what it is made of
@@ -44,7 +43,7 @@ type caches struct {
 
 func newCaches(folder string) *caches {
 	return &caches{
-		trees: newLRU[string, []byte](8 << 20), paths: newLRU[string, node](1 << 20),
+		trees: newLRU[string, *tree](8 << 20),
 		blobs: newLRU[string, []byte](1 << 20),
 		lists: newLRU[string, *lists](24 << 20), folder: folder,
 	}
@@ -52,7 +51,6 @@ func newCaches(folder string) *caches {
 
 func (c *caches) clear() {
 	c.trees.clear()
-	c.paths.clear()
 	c.blobs.clear()
 	c.sums.clear()
 	c.lists.clear()

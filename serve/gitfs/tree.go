@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -45,17 +46,68 @@ func safeName(name string) bool {
 	return !strings.EqualFold(name, ".git")
 }
 
-// tree reads the bytes of a tree, or remembers them.
-func (m *mirror) tree(ctx context.Context, id string) ([]byte, error) {
-	if raw, ok := m.caches.trees.get(id); ok {
-		return raw, nil
+// tree is a folder of a repository: its entries as git writes them, and where they begin in the
+// order of their names.
+type tree struct {
+	raw    []byte
+	order  []uint32
+	idSize int
+}
+
+// newTree checks the entries of a tree. Their own order is not relied on.
+func newTree(raw []byte, idSize int) (*tree, error) {
+	t := &tree{raw: raw, idSize: idSize}
+	for at := 0; at < len(raw); {
+		sp := bytes.IndexByte(raw[at:], ' ')
+		if sp < 1 || sp > 8 {
+			return nil, errDamaged
+		}
+		nul := bytes.IndexByte(raw[at+sp:], 0)
+		if nul < 0 || len(raw) < at+sp+nul+1+idSize {
+			return nil, errDamaged
+		}
+		t.order = append(t.order, uint32(at))
+		at += sp + nul + 1 + idSize
+	}
+	slices.SortStableFunc(t.order, func(a, b uint32) int { return bytes.Compare(t.name(a), t.name(b)) })
+	t.order = slices.Clip(t.order)
+	return t, nil
+}
+
+// name is that of the entry that begins at an offset.
+func (t *tree) name(at uint32) []byte {
+	_, rest, _ := bytes.Cut(t.raw[at:min(int(at)+9, len(t.raw))], []byte(" "))
+	from := int(at) + min(9, len(t.raw)-int(at)) - len(rest)
+	return t.raw[from : from+bytes.IndexByte(t.raw[from:], 0)]
+}
+
+// entry finds an entry, the first of those with a name; the zero value if there is none.
+func (t *tree) entry(name string) (node, error) {
+	i, found := slices.BinarySearchFunc(t.order, []byte(name),
+		func(at uint32, name []byte) int { return bytes.Compare(t.name(at), name) })
+	if !found {
+		return node{}, nil
+	}
+	var n node
+	err := entries(t.raw[t.order[i]:], t.idSize, func(_ string, e node) bool { n = e; return false })
+	return n, err
+}
+
+// tree reads a tree, or remembers it.
+func (m *mirror) tree(ctx context.Context, id string) (*tree, error) {
+	if t, ok := m.caches.trees.get(id); ok {
+		return t, nil
 	}
 	_, raw, err := m.whole(ctx, id, "tree", maxTree)
 	if err != nil {
 		return nil, err
 	}
-	m.caches.trees.put(id, raw, len(raw)+128)
-	return raw, nil
+	t, err := newTree(raw, len(id)/2)
+	if err != nil {
+		return nil, err
+	}
+	m.caches.trees.put(id, t, len(raw)+4*len(t.order)+160)
+	return t, nil
 }
 
 // entries calls fn with each entry of a tree until it returns false.
@@ -80,29 +132,6 @@ func entries(raw []byte, idSize int, fn func(name string, n node) bool) error {
 	return nil
 }
 
-// entryNamed finds an entry of a tree by its name; the zero value if there is none.
-func entryNamed(raw []byte, idSize int, name string) (node, error) {
-	for len(raw) > 0 {
-		sp := bytes.IndexByte(raw, ' ')
-		if sp < 1 || sp > 8 {
-			return node{}, errDamaged
-		}
-		nul := bytes.IndexByte(raw[sp:], 0) + sp
-		if nul < sp || len(raw) < nul+1+idSize {
-			return node{}, errDamaged
-		}
-		if string(raw[sp+1:nul]) == name {
-			mode, err := strconv.ParseUint(string(raw[:sp]), 8, 32)
-			if err != nil {
-				return node{}, errDamaged
-			}
-			return node{uint32(mode), hex.EncodeToString(raw[nul+1 : nul+1+idSize])}, nil
-		}
-		raw = raw[nul+1+idSize:]
-	}
-	return node{}, nil
-}
-
 var errDamaged = errors.New("a tree is damaged")
 
 // commitTree is the tree of a commit, and the commit's full id.
@@ -125,28 +154,20 @@ func (m *mirror) at(ctx context.Context, tree, rel string) (node, error) {
 	if rel == "." || rel == "" {
 		return n, nil
 	}
-	key := tree + ":" + rel
-	if found, ok := m.caches.paths.get(key); ok {
-		if found.id == "" {
-			return node{}, errMissing
-		}
-		return found, nil
-	}
 	depth := 0
 	for name := range strings.SplitSeq(rel, "/") {
 		if depth++; !n.is(modeFolder) || !safeName(name) || depth > maxDepth {
 			n = node{}
 			break
 		}
-		raw, err := m.tree(ctx, n.id)
+		t, err := m.tree(ctx, n.id)
 		if err != nil {
 			return node{}, err
 		}
-		if n, err = entryNamed(raw, len(tree)/2, name); err != nil {
+		if n, err = t.entry(name); err != nil {
 			return node{}, err
 		}
 	}
-	m.caches.paths.put(key, n, len(key)+100)
 	if n.id == "" {
 		return node{}, errMissing
 	}
@@ -168,12 +189,12 @@ func (m *mirror) walk(ctx context.Context, tree string, fn func(walked) error) (
 		if depth > maxDepth {
 			return fmt.Errorf("folders are more than %d deep", maxDepth)
 		}
-		raw, err := m.tree(ctx, id)
+		t, err := m.tree(ctx, id)
 		if err != nil {
 			return err
 		}
 		var inner error
-		err = entries(raw, len(id)/2, func(name string, e node) bool {
+		err = entries(t.raw, t.idSize, func(name string, e node) bool {
 			if !safeName(name) {
 				unsafe++
 				return true
