@@ -15,6 +15,6 @@ if ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$("$go" env
 fi
 mapfile -t counting < <(find . -name norace_test.go -printf '%h\n' | sort)
 status=0
-CGO_ENABLED=1 "$go" test -race "$@" "${packages[@]}" || status=$?
+CGO_ENABLED=1 "$go" test -race -exec "$PWD/tools/scripts/raced.sh" "$@" "${packages[@]}" || status=$?
 plain "$@" "${counting[@]}" || status=$?
 exit $status
