@@ -119,7 +119,7 @@ var servedElsewhere = func() map[string]bool {
 		"cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules",
 		"extmod_blacklist",
 		"extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "runner_dirs",
-		"utils_dirs", "wheel_dirs",
+		"utils_dirs", "wheel_dirs", "sdb_dirs", "pillar_dirs", "auth_dirs", "top_dirs",
 		// Refused by checkMissing where they would be missed.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions",
 		"engines", "ext_job_cache",

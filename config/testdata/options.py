@@ -10,7 +10,7 @@ import salt.config
 
 # Read by Salt's code though not in its tables.
 UNLISTED = {
-    "engines_dirs": "list",
+    "auth_dirs": "list", "engines_dirs": "list", "pillar_dirs": "list", "sdb_dirs": "list", "top_dirs": "list", "wheel_dirs": "list",
     "append_domain": "str", "api_logfile": "str", "api_pidfile": "str", "autoreject_file": "str", "autosign_file": "str",
     "autosign_grains_dir": "str", "cluster_election_max": "int", "cluster_election_min": "int", "cluster_join_timeout": "float",
     "cluster_port": "int", "color": "bool", "color_theme": "str", "environment": "str", "include": "str|list", "log_dir": "str",
