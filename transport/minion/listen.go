@@ -2,16 +2,30 @@ package minion
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"syscall"
+	"time"
+)
+
+// A port that was closed a moment ago may be in use still: a process that this one starts has it
+// from its fork to its exec. So a port in use is tried again, after listenPause, for listenTries.
+const (
+	listenPause = 20 * time.Millisecond
+	listenTries = 50
 )
 
 // Listen opens a TCP listener on addr ("host:port") whose accept queue has the length
-// Limits.Backlog; the kernel caps it at net.core.somaxconn.
+// Limits.Backlog; the kernel caps it at net.core.somaxconn. A port that stays in use is an error
+// after a second.
 func Listen(ctx context.Context, addr string, lim Limits) (net.Listener, error) {
 	lim = lim.withDefaults()
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	for try := 0; try < listenTries && errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil; try++ {
+		time.Sleep(listenPause)
+		ln, err = new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
