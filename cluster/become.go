@@ -66,10 +66,10 @@ func (n *Node) become(ctx context.Context) error {
 			if err := n.correctRecord(ctx); err != nil {
 				trouble.say(n, "own address not published yet, trying again", err)
 			}
-			if n.port != nil && (n.lost() || n.disowned()) && time.Since(asked) > longPause {
+			if n.port != nil && (n.lost() || n.disowned() || n.barred()) && time.Since(asked) > longPause {
 				asked = time.Now()
 				if err := n.join(ctx, n.addresses()); err != nil {
-					trouble.say(n, "no leader heard, and nobody can name one", err)
+					trouble.say(n, "not in touch with the cluster, asking its members again", err)
 				}
 			}
 		case n.founding() && len(n.servers()) > 0:

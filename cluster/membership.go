@@ -99,6 +99,12 @@ func (n *Node) disowned() bool {
 	return f.disowned
 }
 
+// barred says that this master was removed, and no member has admitted it again.
+func (n *Node) barred() bool {
+	_, f := n.membership.is()
+	return f.barred
+}
+
 // joined says that the state has listed this master since the process began.
 func (n *Node) joined() bool {
 	_, f := n.membership.is()

@@ -1,6 +1,11 @@
 package cluster
 
-import "testing"
+import (
+	"log/slog"
+	"testing"
+
+	"clustermaster/cluster/fsm"
+)
 
 func TestNextPhase(t *testing.T) {
 	t.Parallel()
@@ -66,5 +71,46 @@ func TestPhasesAreSafeAndStable(t *testing.T) {
 				t.Errorf("%v becomes %v and then %v with %+v", from, to, again, f)
 			}
 		}
+	}
+}
+
+// One that slept through its removal and was admitted again reads of the removal afterwards, from a
+// state that is older than the admission.
+func TestOldRemovalMeansNothing(t *testing.T) {
+	t.Parallel()
+	founder := fsm.Member{ID: "m1", Incarnation: "1", Node: "m1/1", Addr: "127.0.0.1:1",
+		SPKI: [32]byte{1}}
+	self := fsm.Member{ID: "m2", Incarnation: "2", Node: "m2/2", Addr: "127.0.0.1:2",
+		SPKI: [32]byte{2}}
+	n := &Node{cfg: Config{DataDir: t.TempDir()}, self: self, state: fsm.New(), pins: NewPins(),
+		log: slog.New(slog.DiscardHandler)}
+	n.pins.open(n.state, self)
+	apply := func(index uint64, c fsm.Command) {
+		t.Helper()
+		if r, _ := n.state.Apply(index, c); r.Refused != "" {
+			t.Fatal(r.Refused)
+		}
+	}
+	apply(1, &fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: founder,
+		AES: "a", Session: []byte("s")})
+	apply(2, &fsm.PutMember{Member: self})
+	apply(3, &fsm.RemoveMember{Node: self.Node})
+	n.pins.learn([]fsm.Member{founder, self}, 4)
+	if n.noteRemoved(""); n.barred() {
+		t.Error("a removal at index 3 counts after the admission at index 4")
+	}
+	apply(4, &fsm.PutMember{Member: self})
+	if n.noteRemoved(""); n.barred() {
+		t.Error("it is a member, and barred")
+	}
+	apply(5, &fsm.RemoveMember{Node: self.Node})
+	if n.noteRemoved(""); !n.barred() {
+		t.Error("a removal after the admission means nothing")
+	}
+	if err := n.forgetRemoved(); err != nil || n.barred() {
+		t.Errorf("barred %v, %v", n.barred(), err)
+	}
+	if n.noteRemoved("127.0.0.1:2"); !n.barred() {
+		t.Error("what a member says means nothing")
 	}
 }

@@ -79,6 +79,7 @@ type Node struct {
 	serving chan struct{} // closed when this master began to serve
 
 	membership membership // from new to removed
+	barring    sync.Mutex // held while the removal is noted or forgotten, in memory and on disk
 	served     pulse      // Serving has changed
 
 	// term in which this leader has all earlier commands applied; 0: not the leader

@@ -96,6 +96,18 @@ func (p *Pins) known() []fsm.Member {
 	return p.state.Members()
 }
 
+// lists says whether node is a member by the newest that is known: what a member said counts as
+// long as the state here is older.
+func (p *Pins) lists(node string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if _, ok := p.hearsay()[node]; ok {
+		return true
+	}
+	_, ok := p.state.MemberByNode(node)
+	return ok
+}
+
 func (p *Pins) member(node string) (fsm.Member, bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

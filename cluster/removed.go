@@ -40,8 +40,15 @@ const removedText = "this master was removed from the cluster and serves no more
 	"cluster.allow with its id on a member, write the cluster's present cluster_secret into its configuration and restart it"
 
 // noteRemoved keeps that this master was removed, as the member at addr said, or the state itself:
-// what is committed there may not be known as such after a restart.
+// what is committed there may not be known as such after a restart. The state says nothing as long
+// as it is older than an admission: one that was removed, slept through it and came back reads of
+// its removal last.
 func (n *Node) noteRemoved(addr string) {
+	n.barring.Lock()
+	defer n.barring.Unlock()
+	if addr == "" && n.pins.lists(n.self.Node) {
+		return
+	}
 	if _, news := n.membership.note(func(f *facts) { f.barred = true }); !news {
 		return
 	}
@@ -55,6 +62,8 @@ func (n *Node) noteRemoved(addr string) {
 
 // forgetRemoved ends the removal: this master was admitted again, or begins a history of its own.
 func (n *Node) forgetRemoved() error {
+	n.barring.Lock()
+	defer n.barring.Unlock()
 	path := filepath.Join(n.cfg.DataDir, removedFile)
 	switch err := os.Remove(path); {
 	case err == nil:

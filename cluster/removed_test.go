@@ -146,3 +146,25 @@ func TestRemovedServesNoMore(t *testing.T) {
 		t.Errorf("its ports were opened %d times", n)
 	}
 }
+
+// A member that holds itself for removed, though the others count on it, asks them and serves.
+func TestNotRemovedAfterAll(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	wrong := others(c, c.Leader())[0]
+	wrong.Stop()
+	note := filepath.Join(wrong.Dir, "removed.json")
+	err := os.WriteFile(note, []byte(`{"at": "2026-11-23T05:52:17Z", "by": ""}`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong.Start()
+	if wrong.Serving() {
+		t.Error("it serves before it has asked")
+	}
+	c.WaitVoters(3)
+	if _, err := os.Stat(note); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the note is still there: %v", err)
+	}
+}

@@ -260,7 +260,8 @@ func (s *suite) testRotation(t *testing.T) {
 	for _, jid := range jids {
 		for _, m := range c.new {
 			if n := c.events.returns(jid)[m.ID]; n != 1 {
-				t.Errorf("job %s: %s returned %d times", jid, m.ID, n)
+				t.Errorf("job %s: %s returned %d times; since the first order it logged\n%s", jid, m.ID, n,
+					sinceLine(m.LogSince(t, 0), jids[0]))
 			}
 		}
 	}
@@ -272,6 +273,13 @@ func (s *suite) testRotation(t *testing.T) {
 			}
 		}
 	}
+}
+
+// sinceLine is a log from the first line with text on, at most 64 KiB of it.
+func sinceLine(log, text string) string {
+	at := max(strings.Index(log, text), 0)
+	at = strings.LastIndexByte(log[:at], '\n') + 1
+	return log[at:min(len(log), at+1<<16)]
 }
 
 // testDeletedKey is line 54.

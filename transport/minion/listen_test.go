@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A port opens again although a process has it still for a moment, as one between fork and exec has.
+// A port opens again although a process has it still for a moment, as between fork and exec.
 func TestListenAgain(t *testing.T) {
 	t.Parallel()
 	ln, err := Listen(t.Context(), "127.0.0.1:0", Limits{})
