@@ -23,6 +23,17 @@ type happening struct {
 
 func (h happening) String() string { return fmt.Sprintf("%s %v", h.Tag, h.Data) }
 
+// stamp is when the master fired it.
+func (h happening) stamp(t testing.TB) time.Time {
+	t.Helper()
+	text, _ := h.Data["_stamp"].(string)
+	at, err := time.Parse("2006-01-02T15:04:05.999999", text)
+	if err != nil {
+		t.Fatalf("%v: %v", h, err)
+	}
+	return at
+}
+
 // stream is a running `salt-run state.event`.
 type stream struct {
 	mu   sync.Mutex // guards seen
