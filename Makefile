@@ -38,8 +38,8 @@ export CLUSTERMASTER_SALT_VENVS ?= $(CURDIR)/.build/venvs
 # vet has been run by then, on tests too.
 TEST_FLAGS ?= -p 2 -timeout 30m -vet=off
 # Runs each NAME=COMMAND whatever became of those before, and says at the end what failed and what was left out. With CI=true
-# only reasons in .ci/skips may leave something out.
-REPORT = CGO_ENABLED=0 $(GO) run -trimpath ./tools/testreport -allow .ci/skips
+# only reasons in .ci/skips may leave something out. AGAIN=N runs up to N failed tests again, alone, and names those that pass.
+REPORT = CGO_ENABLED=0 $(GO) run -trimpath ./tools/testreport -allow .ci/skips $(if $(AGAIN),-again $(AGAIN) -with tools/scripts/again.sh)
 SUBMAKE = $(MAKE) --no-print-directory
 # What is built and tested as it is shipped is compiled once.
 PLAIN := CGO_ENABLED=0

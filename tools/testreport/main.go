@@ -1,11 +1,15 @@
 // Command testreport runs the parts of the test suite one after the other, whatever became of those
 // before, and sums up what failed, and what was skipped or left out and why.
 //
-//	testreport [-allow FILE] NAME=COMMAND...
+//	testreport [-allow FILE] [-again N -with SCRIPT] NAME=COMMAND...
 //
 // A part is a shell command. What `go test -json` writes becomes one line per package and the
 // output of what failed; other lines pass. A line that begins with "left out: ", also in the log of
 // a test, names what this machine lacks.
+//
+// With -again N, at most N failed tests run once more, alone, by SCRIPT PACKAGE PATTERN. One that
+// passes then is listed as unsteady and does not fail the run: a gate wants to know what is broken,
+// and the list what is to be mended.
 //
 // The exit code is 1 if a test or a part failed. With CI=true it is 1 too if something was skipped
 // or left out for a reason that is not a line of FILE.
@@ -23,11 +27,19 @@ import (
 func main() {
 	allow := flag.String("allow", "",
 		"file with the reasons for which CI may skip, one per line; # begins a comment")
+	most := flag.Int("again", 0, "failed tests that may run once more")
+	script := flag.String("with", "", "what runs the tests matching a pattern of a package")
 	flag.Parse()
-	os.Exit(run(os.Stdout, *allow, os.Getenv("CI") == "true", flag.Args()))
+	os.Exit(run(os.Stdout, *allow, os.Getenv("CI") == "true", second{*most, *script}, flag.Args()))
 }
 
-func run(out io.Writer, allow string, strict bool, parts []string) (code int) {
+// second is the second attempt of failed tests.
+type second struct {
+	most   int
+	script string
+}
+
+func run(out io.Writer, allow string, strict bool, again second, parts []string) (code int) {
 	var allowed []string
 	if strict && allow != "" {
 		text, err := os.ReadFile(allow)
@@ -45,6 +57,9 @@ func run(out io.Writer, allow string, strict bool, parts []string) (code int) {
 			return 2
 		}
 		r.part(name, exec.Command("/bin/bash", "-c", command))
+	}
+	if again.most > 0 && len(r.failures) > 0 {
+		r.again(again.most, again.script)
 	}
 	if strict {
 		r.refuseSkips(allowed)

@@ -47,7 +47,7 @@ const goTest = "go test -json -vet=off "
 func TestEveryFateIsReported(t *testing.T) {
 	dir := module(t)
 	var out bytes.Buffer
-	code := run(&out, "", false, []string{
+	code := run(&out, "", false, second{}, []string{
 		"first=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./...",
 		"second=echo 'left out: a checker (not installed)'; exit 4",
 		// what failed before hides nothing
@@ -101,13 +101,65 @@ func TestSkipsInCI(t *testing.T) {
 			"  haproxy\n      part\n\n0 passed, 0 failed, 0 skipped\n", false, 0},
 	} {
 		var out bytes.Buffer
-		if code := run(&out, allow, tt.strict, []string{"part=" + tt.command}); code != tt.code ||
+		if code := run(&out, allow, tt.strict, second{}, []string{"part=" + tt.command}); code != tt.code ||
 			!strings.HasSuffix(out.String(), tt.want) {
 			t.Errorf("%s: exit code %d\n%s", tt.name, code, &out)
 		}
 	}
 	var out bytes.Buffer
-	if code := run(&out, allow+"x", true, nil); code != 2 {
+	if code := run(&out, allow+"x", true, second{}, nil); code != 2 {
 		t.Errorf("without the file: exit code %d\n%s", code, &out)
+	}
+}
+
+// What fails once passes alone and is named; what fails twice, races or is one of many fails.
+func TestUnsteady(t *testing.T) {
+	write := func(dir, name, text string, mode os.FileMode) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const once = `func TestOnce(t *testing.T) { t.Run("sub", func(t *testing.T) {
+	if f, err := os.OpenFile("was.here", os.O_CREATE|os.O_EXCL, 0o600); err == nil { f.Close(); t.Error("the first time") } }) }
+`
+	const always = "func TestAlways(t *testing.T) { t.Error(\"as ever\") }\n"
+	for _, tt := range []struct {
+		name, tests string
+		most, code  int
+		want        []string
+		end         string
+	}{
+		{"once", once, 1, 0, []string{"once_test.go", "the first time",
+			"probe TestOnce failed; it runs again, alone\n", "ok  \tprobe\t",
+			"passed alone):\n  unit: probe TestOnce/sub\n"},
+			"\n2 passed, 0 failed, 0 skipped, 1 unsteady\n"},
+		{"always", always, 1, 1, []string{"failed:\n  alone: probe TestAlways\n  unit: probe TestAlways\n"},
+			"\n1 passed, 2 failed, 0 skipped\n"},
+		{"one of them", once + always, 1, 1, nil, "\n1 passed, 2 failed, 0 skipped\n"},
+		{"raced", `func TestRace(t *testing.T) { fmt.Println("WARNING: DATA RACE"); TestOnce(t) }
+` + once, 2, 1, nil, "failed, 0 skipped\n"},
+		{"no second attempt", once, 0, 1, nil, "\n1 passed, 1 failed, 0 skipped\n"},
+	} {
+		dir := t.TempDir()
+		write(dir, "go.mod", "module probe\n\ngo 1.24\n", 0o644)
+		write(dir, "once_test.go", "package probe\nimport (\"fmt\"; \"os\"; \"testing\")\nvar _ = os.Args\n"+
+			"func TestGood(*testing.T) { fmt.Print() }\n"+tt.tests, 0o644)
+		write(dir, "again.sh", "#!/bin/sh\ncd "+dir+" && CGO_ENABLED=0 "+goTest+"-run \"$2\" \"$1\"\n", 0o755)
+		var out bytes.Buffer
+		code := run(&out, "", false, second{tt.most, filepath.Join(dir, "again.sh")},
+			[]string{"unit=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./..."})
+		for _, want := range tt.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: not in the report: %q\n%s", tt.name, want, &out)
+			}
+		}
+		if !strings.HasSuffix(out.String(), tt.end) || code != tt.code {
+			t.Errorf("%s: exit code %d\n%s", tt.name, code, &out)
+		}
 	}
 }
