@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,13 +108,18 @@ type expander interface {
 
 // Auth answers for the options. It is safe for concurrent use.
 type Auth struct {
-	opts     Options
 	deps     Deps
 	log      *slog.Logger
 	m        *metrics
-	backEnds map[string]backEnd
 	guard    *guard
 	refusals refusals
+	now      atomic.Pointer[inForce]
+}
+
+// inForce is what the options say, with the back ends that they name. It never changes.
+type inForce struct {
+	opts     Options
+	backEnds map[string]backEnd
 }
 
 // New makes the back ends that external_auth names. Error: an unknown one, or one that lacks an
@@ -125,58 +131,70 @@ func New(o Options, d Deps) (*Auth, error) {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
+	a := &Auth{deps: d, log: d.Log.With("component", "auth")}
+	use, err := a.Prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	use()
+	a.m = newMetrics(d.Registry, d.Tokens)
+	a.guard = newGuard(a.m)
+	return a, nil
+}
+
+// Prepare makes other options ready; use puts them in force, for tokens that were made before too.
+// Errors are those of New, and change nothing.
+func (a *Auth) Prepare(o Options) (use func(), err error) {
 	if o.TokenExpire <= 0 {
 		o.TokenExpire = 12 * time.Hour
 	}
-	a := &Auth{opts: o, deps: d, log: d.Log.With("component", "auth"),
-		backEnds: make(map[string]backEnd)}
-	a.m = newMetrics(d.Registry, d.Tokens)
-	a.guard = newGuard(a.m)
+	f := &inForce{opts: o, backEnds: make(map[string]backEnd)}
 	for _, p := range o.External {
 		name, _ := p.Key.(string)
 		section, err := sectionOf(name, p.Value)
 		if err != nil {
 			return nil, err
 		}
-		if a.backEnds[name], err = a.open(name, section); err != nil {
+		if f.backEnds[name], err = a.open(name, section, o); err != nil {
 			return nil, fmt.Errorf("external_auth: %s: %w", name, err)
 		}
 		// Salt's master forces it: the list comes with the password only
-		if name == "rest" && !a.opts.KeepACLInToken {
-			a.opts.KeepACLInToken = true
+		if name == "rest" {
+			f.opts.KeepACLInToken = true
 		}
 	}
 	if m := o.ACLModule; m != "" && !slices.Contains(Supported, m) {
 		return nil, fmt.Errorf("eauth_acl_module: there is no back end %q; use one of %s", m,
 			strings.Join(Supported, ", "))
 	}
-	return a, nil
+	return func() { a.now.Store(f) }, nil
 }
 
 // Supported are the names of the back ends, which are those of Salt 3008.
 var Supported = []string{"auto", "file", "ldap", "pam", "rest", "sharedsecret"}
 
-func (a *Auth) open(name string, section value.Map) (backEnd, error) {
-	if o := a.deps.Others; o != nil && (!slices.Contains(Supported, name) || o.Overrides(name)) {
-		return other{name, o}, nil
+func (a *Auth) open(name string, section value.Map, o Options) (backEnd, error) {
+	if of := a.deps.Others; of != nil &&
+		(!slices.Contains(Supported, name) || of.Overrides(name)) {
+		return other{name, of}, nil
 	}
 	switch name {
 	case "auto":
 		return auto{}, nil
 	case "sharedsecret":
-		if a.opts.SharedSecret == "" {
+		if o.SharedSecret == "" {
 			return nil,
 				errors.New("the option sharedsecret is empty, everybody could guess it; set it")
 		}
-		return sharedSecret(a.opts.SharedSecret), nil
+		return sharedSecret(o.SharedSecret), nil
 	case "file":
 		return newFile(section)
 	case "rest":
-		return newRest(section, a.opts.RestTimeout)
+		return newRest(section, o.RestTimeout)
 	case "pam":
-		return newPAM(a.opts.BackEnds, a.deps.Python)
+		return newPAM(o.BackEnds, a.deps.Python)
 	case "ldap":
-		return newLDAP(a.opts.BackEnds, a.log)
+		return newLDAP(o.BackEnds, a.log)
 	}
 	return nil, fmt.Errorf("there is no such back end; use one of %s",
 		strings.Join(Supported, ", "))
@@ -214,17 +232,18 @@ func isParameter(backEnd, key string) bool {
 }
 
 // Enabled lists the back ends that external_auth names.
-func (a *Auth) Enabled() []string { return slices.Sorted(maps.Keys(a.backEnds)) }
+func (a *Auth) Enabled() []string { return slices.Sorted(maps.Keys(a.now.Load().backEnds)) }
 
 // Open reports whether external_auth lets anybody in.
-func (a *Auth) Open() bool { return len(a.backEnds) > 0 }
+func (a *Auth) Open() bool { return len(a.now.Load().backEnds) > 0 }
 
 // Authenticate confirms the credentials of a request: eauth, username and password, all text;
 // whatever else is in creds is not looked at. source is where it comes from, such as an address:
 // attempts are bounded by it. Error: ErrRefused after about a second, or that of ctx.
 func (a *Auth) Authenticate(ctx context.Context, source string, creds value.Map) (Identity, error) {
 	eauth, user := creds.String("eauth"), creds.String("username")
-	end, enabled := a.backEnds[eauth]
+	f := a.now.Load()
+	end, enabled := f.backEnds[eauth]
 	if !enabled {
 		eauth = "unknown" // of metrics and logs: nobody chooses those
 	}
@@ -249,7 +268,7 @@ func (a *Auth) Authenticate(ctx context.Context, source string, creds value.Map)
 		case !right:
 			return Identity{}, ErrRefused
 		}
-		return a.identify(ctx, eauth, user, word, knows)
+		return f.identify(ctx, eauth, user, word, knows)
 	})
 	if err != nil && ctx.Err() == nil {
 		a.refusals.tell(a.log, eauth, source, shown(user), err)
@@ -266,22 +285,22 @@ func shown(user string) string {
 }
 
 // identify puts together what a confirmed user may order.
-func (a *Auth) identify(ctx context.Context, eauth, user, password string, knows known) (Identity,
+func (f *inForce) identify(ctx context.Context, eauth, user, password string, knows known) (Identity,
 	error) {
 	id := Identity{Name: user, Eauth: eauth, Groups: knows.groups}
 	module := eauth
-	if a.opts.ACLModule != "" {
-		module = a.opts.ACLModule
+	if f.opts.ACLModule != "" {
+		module = f.opts.ACLModule
 	}
 	if knows.decided {
 		id.Rights = acl.FromList(knows.list)
 		return id, nil
 	}
-	section := a.section(eauth)
+	section := f.section(eauth)
 	var list []any
 	if module == "rest" {
 		if eauth != "rest" {
-			rest, ok := a.backEnds["rest"]
+			rest, ok := f.backEnds["rest"]
 			if !ok {
 				return Identity{},
 					errors.New("eauth_acl_module is rest, and external_auth has no such section")
@@ -294,21 +313,21 @@ func (a *Auth) identify(ctx context.Context, eauth, user, password string, knows
 				knows.list = also.list
 			}
 		}
-		own, _ := a.section("rest").Get(user)
+		own, _ := f.section("rest").Get(user)
 		mine, _ := own.([]any)
 		list = append(slices.Clone(mine), knows.list...)
 	}
 	if len(list) == 0 {
-		list = acl.Granted(section, user, knows.groups, a.opts.PermissiveACL).List()
+		list = acl.Granted(section, user, knows.groups, f.opts.PermissiveACL).List()
 	}
-	rights, err := a.expanded(ctx, eauth, list)
+	rights, err := f.expanded(ctx, eauth, list)
 	id.Rights = rights
 	return id, err
 }
 
 // section is what external_auth has below a back end, without the back end's parameters.
-func (a *Auth) section(eauth string) value.Map {
-	v, _ := a.opts.External.Get(eauth)
+func (f *inForce) section(eauth string) value.Map {
+	v, _ := f.opts.External.Get(eauth)
 	section, _ := v.(value.Map)
 	return slices.DeleteFunc(slices.Clone(section), func(p value.Pair) bool {
 		key, _ := p.Key.(string)
@@ -317,8 +336,8 @@ func (a *Auth) section(eauth string) value.Map {
 }
 
 // expanded asks a back end for the parts of a list that only it understands.
-func (a *Auth) expanded(ctx context.Context, eauth string, list []any) (*acl.Rights, error) {
-	if e, ok := a.backEnds[eauth].(expander); ok {
+func (f *inForce) expanded(ctx context.Context, eauth string, list []any) (*acl.Rights, error) {
+	if e, ok := f.backEnds[eauth].(expander); ok {
 		var err error
 		if list, err = e.expand(ctx, list); err != nil {
 			return nil, fmt.Errorf("expand what users of %s may order: %w", eauth, err)

@@ -350,6 +350,57 @@ func TestKeptList(t *testing.T) {
 	})
 }
 
+// Other options count for the next password and for tokens that there are; options with an error
+// change nothing.
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _ := opened(t, shared(), auth.Deps{})
+		carol := creds("sharedsecret", "carol", "open sesame")
+		token, err := a.MakeToken(t.Context(), "here", carol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := shared()
+		bad.SharedSecret = ""
+		if _, err := a.Prepare(bad); err == nil {
+			t.Error("an empty sharedsecret is taken")
+		}
+		next := shared()
+		next.SharedSecret = "open wider"
+		next.External = dict("sharedsecret", dict("carol", list("test.version")))
+		use, err := a.Prepare(next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, err := a.Authenticate(t.Context(), "here", carol); err != nil ||
+			allowed(t, id) != "test.ping test.version saltutil.find_job runner" {
+			t.Errorf("prepared options count before they are used: %v", err)
+		}
+		use()
+		if _, err := a.Authenticate(t.Context(), "here", carol); !errors.Is(err, auth.ErrRefused) {
+			t.Errorf("the former sharedsecret: %v", err)
+		}
+		if _, err := a.Authenticate(t.Context(), "here",
+			creds("auto", "eve", "x")); !errors.Is(err, auth.ErrRefused) {
+			t.Errorf("a back end that is gone: %v", err)
+		}
+		for name, get := range map[string]func() (auth.Identity, error){
+			"password": func() (auth.Identity, error) {
+				return a.Authenticate(t.Context(), "here",
+					creds("sharedsecret", "carol", "open wider"))
+			},
+			"token": func() (auth.Identity, error) {
+				return a.ByToken(t.Context(), token.String("token"))
+			},
+		} {
+			if id, err := get(); err != nil || allowed(t, id) != "test.version saltutil.find_job" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -57,12 +57,13 @@ func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (v
 	if err != nil {
 		return nil, err
 	}
-	age, err := a.age(id, creds)
+	f := a.now.Load()
+	age, err := f.age(id, creds)
 	if err != nil {
 		a.log.Warn("no token made", "eauth", id.Eauth, "user", id.Name, "err", err)
 		return nil, err
 	}
-	text, err := newTokenText(a.opts.HashType)
+	text, err := newTokenText(f.opts.HashType)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (v
 		{Key: "start", Value: seconds(now)}, {Key: "expire", Value: seconds(expire)},
 		{Key: "name", Value: id.Name}, {Key: "eauth", Value: id.Eauth},
 	}
-	if a.opts.KeepACLInToken {
+	if f.opts.KeepACLInToken {
 		data = append(data, value.Pair{Key: "auth_list", Value: id.Rights.List()})
 	}
 	if len(id.Groups) > 0 {
@@ -103,10 +104,10 @@ func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (v
 }
 
 // age is how long a new token lives.
-func (a *Auth) age(id Identity, creds value.Map) (time.Duration, error) {
+func (f *inForce) age(id Identity, creds value.Map) (time.Duration, error) {
 	asked, given := creds.Get("token_expire")
-	if !given || !a.mayChoose(id) {
-		return a.opts.TokenExpire, nil
+	if !given || !f.mayChoose(id) {
+		return f.opts.TokenExpire, nil
 	}
 	var s float64
 	switch v := asked.(type) {
@@ -127,8 +128,8 @@ func (a *Auth) age(id Identity, creds value.Map) (time.Duration, error) {
 }
 
 // mayChoose reports whether token_expire_user_override lets a user say how long his token lives.
-func (a *Auth) mayChoose(id Identity) bool {
-	switch o := a.opts.ExpireOverride.(type) {
+func (f *inForce) mayChoose(id Identity) bool {
+	switch o := f.opts.ExpireOverride.(type) {
 	case bool:
 		return o
 	case value.Map:
@@ -172,7 +173,8 @@ func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 		return Identity{}, ErrRefused
 	}
 	id := Identity{Name: data.String("name"), Eauth: data.String("eauth"), Expire: timeOf(data)}
-	if _, enabled := a.backEnds[id.Eauth]; !enabled {
+	f := a.now.Load()
+	if _, enabled := f.backEnds[id.Eauth]; !enabled {
 		a.log.Warn("token refused: its back end is not enabled in external_auth", "eauth", id.Eauth,
 			"user", id.Name)
 		return Identity{}, ErrRefused
@@ -184,15 +186,15 @@ func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 			id.Groups = append(id.Groups, name)
 		}
 	}
-	if kept, has := data.Get("auth_list"); has && a.opts.KeepACLInToken {
+	if kept, has := data.Get("auth_list"); has && f.opts.KeepACLInToken {
 		list, _ := kept.([]any)
 		id.Rights = acl.FromList(list)
 		return id, nil
 	}
 	var err error
-	if id.Rights, err = a.expanded(ctx, id.Eauth,
-		acl.Granted(a.section(id.Eauth), id.Name, id.Groups,
-			a.opts.PermissiveACL).List()); err != nil {
+	if id.Rights, err = f.expanded(ctx, id.Eauth,
+		acl.Granted(f.section(id.Eauth), id.Name, id.Groups,
+			f.opts.PermissiveACL).List()); err != nil {
 		a.log.Warn("token refused", "eauth", id.Eauth, "user", id.Name, "err", err)
 		return Identity{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,5 +53,51 @@ func TestReloadedNodegroups(t *testing.T) {
 	Eventually(t, 10*time.Second, "the log tells", fileHas(m.Log, "in_force=nodegroups"))
 	if err := fileHas(m.Log, "options=worker_threads")(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestReloadedExternalAuth changes who may order what while a master runs; a configuration with an
+// error changes nothing.
+func TestReloadedExternalAuth(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Ours(t)})
+	m := c.Masters[0]
+	users := filepath.Join(c.Dir, "users")
+	if err := os.WriteFile(users, []byte("carol:carols-word\ndave:daves-word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := m.Config(t)
+	with := func(file, rights string) string {
+		return plain + "external_auth: {file: {" + file + rights + ": ['@runner']}}\n"
+	}
+	file := "^filename: " + users + ", "
+	m.Configure(t, with(file, "carol"))
+	m.Run(t)
+	c.WaitReady(t, 60*time.Second, m)
+	may := func(who string, want bool) error {
+		r := m.Runner(t, "-a", "file", "--username", who, "--password", who+"s-word", "--out=json",
+			"test.arg", "x")
+		if got := strings.Contains(r.Stdout, `"args"`); got != want ||
+			!want && !strings.Contains(r.Stdout, "Authentication failure") {
+			return fmt.Errorf("%s may: want %v: %v", who, want, r)
+		}
+		return nil
+	}
+	both := func(carol, dave bool) func() error {
+		return func() error { return errors.Join(may("carol", carol), may("dave", dave)) }
+	}
+	if err := both(true, false)(); err != nil {
+		t.Fatal(err)
+	}
+	m.Configure(t, with(file, "dave"))
+	m.Signal(t, syscall.SIGHUP)
+	Eventually(t, 30*time.Second, "the new rights count", both(false, true))
+	Eventually(t, 10*time.Second, "the log tells", fileHas(m.Log, "in_force=external_auth"))
+
+	m.Configure(t, with("", "carol")) // without ^filename
+	m.Signal(t, syscall.SIGHUP)
+	Eventually(t, 10*time.Second, "the log tells", fileHas(m.Log, "options not reloaded"))
+	if err := both(false, true)(); err != nil {
+		t.Errorf("after a configuration with an error: %v", err)
 	}
 }
