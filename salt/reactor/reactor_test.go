@@ -16,37 +16,13 @@ import (
 
 	"clustermaster/salt/function"
 	"clustermaster/salt/render"
+	"clustermaster/salt/render/rendertest"
 	"clustermaster/serve/event"
 	"clustermaster/test/logtest"
 	"clustermaster/value"
 )
 
-// renderer is one for all tests: its Python is unpacked once.
-var renderer = sync.OnceValues(func() (*render.Renderer, error) {
-	dir, err := os.MkdirTemp("", "reactor")
-	if err != nil {
-		return nil, err
-	}
-	unpacked = dir
-	r := render.New(render.Options{Dir: dir}, nil, nil)
-	// The interpreter is made at its first use. The race detector makes that slow: 15 s.
-	_, err = r.Render(context.Background(), render.Source{Path: "warm.sls", Data: []byte("a: {{ 1 }}")},
-		"jinja|yaml", render.Context{}, nothing{})
-	return r, err
-})
-
-var unpacked string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if unpacked != "" {
-		if r, err := renderer(); err == nil {
-			_ = r.Close()
-		}
-		_ = os.RemoveAll(unpacked)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { rendertest.Main(m) }
 
 // nothing is a Host without functions and files.
 type nothing struct{}
@@ -95,10 +71,7 @@ func (w *world) change(c Changes) {
 // newWorld runs a reactor with these rules (tag to files below its folder) and files.
 func newWorld(t testing.TB, rules map[string][]string, files map[string]string, o Options) *world {
 	t.Helper()
-	r, err := renderer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := rendertest.Renderer()
 	w := &world{bus: event.NewBus(0, nil, nil), dir: t.TempDir(), log: &logtest.Buffer{},
 		metrics: prometheus.NewRegistry()}
 	for name, text := range files {

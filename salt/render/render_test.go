@@ -10,27 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"clustermaster/test/unpacked"
 	"clustermaster/value"
 )
-
-// unpacked is shared by the tests of this package: unpacking takes seconds.
-var unpacked string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "render")
-	if err != nil {
-		panic(err)
-	}
-	unpacked = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
 
 func newRenderer(t testing.TB, o Options) *Renderer {
 	t.Helper()
 	if o.Dir == "" {
-		o.Dir = unpacked
+		o.Dir = unpacked.Dir()
 	}
 	r := New(o, testLog(t), nil)
 	t.Cleanup(func() { r.Close() })

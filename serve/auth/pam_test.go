@@ -14,6 +14,7 @@ import (
 
 	"clustermaster/salt/render"
 	"clustermaster/serve/auth"
+	"clustermaster/test/unpacked"
 )
 
 // services are files of /etc/pam.d that go away with the test.
@@ -68,7 +69,7 @@ func TestPAM(t *testing.T) {
 	})
 	user, group := "cmuser"+suffix, "cmgroup"+suffix
 	account(t, user, group, password)
-	r := render.New(render.Options{Dir: filepath.Join(t.TempDir(), "render")}, nil, nil)
+	r := render.New(render.Options{Dir: unpacked.Dir()}, nil, nil)
 	t.Cleanup(func() { r.Close() })
 	// unpacks, which takes a busy machine longer than an answer may
 	if _, err := r.Interpreter(); err != nil {

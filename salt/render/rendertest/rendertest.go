@@ -9,16 +9,14 @@ import (
 	"testing"
 
 	"clustermaster/salt/render"
+	"clustermaster/test/unpacked"
 )
 
-var dir string
+var used bool
 
 var shared = sync.OnceValue(func() *render.Renderer {
-	var err error
-	if dir, err = os.MkdirTemp("", "render"); err != nil {
-		panic(err)
-	}
-	r := render.New(render.Options{Dir: dir}, nil, nil)
+	used = true
+	r := render.New(render.Options{Dir: unpacked.Dir()}, nil, nil)
 	// Python is unpacked here, and not within a test's time: a slow disk takes a minute for that.
 	src := render.Source{Path: "first.sls", Data: []byte("first: {{ 1 + 1 }}")}
 	if _, err := r.Render(context.Background(), src, "jinja|yaml", render.Context{}, nil); err != nil {
@@ -33,9 +31,8 @@ func Renderer() *render.Renderer { return shared() }
 // Main runs the tests, and ends the renderer's workers.
 func Main(m *testing.M) {
 	code := m.Run()
-	if dir != "" {
+	if used {
 		shared().Close()
-		os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
