@@ -1,6 +1,7 @@
 package ringstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -50,5 +51,31 @@ func TestReadsWhileItCloses(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
+	}
+}
+
+// Who gives up waiting for the committer shares nothing with it any more. The race detector sees
+// what is wrong here.
+func TestGivenUpOrders(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.TempDir(), newAlone(), Options{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), Key{SpaceJobs, "p", "n"}, []byte("value"),
+		time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	given, stop := context.WithCancel(t.Context())
+	stop()
+	ring := s.view.Load().latest()
+	var gone []cellID
+	for n := range 200 {
+		if _, err := s.dropCells(given, gone, ring); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("%d: %v", n, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -161,6 +161,7 @@ func (s *Store) bury(b *pebble.Batch, g *group, keys [][]byte) error {
 // false then.
 func (s *Store) dropCells(ctx context.Context, ids []cellID, ring *hashring.Ring) (done bool,
 	err error) {
+	dropped := false // the committer's; when ctx ends first it writes it later than this returns
 	t := &task{run: func(b *pebble.Batch, g *group) error {
 		if s.commit.floor != ring.Epoch() || len(g.deltas) > 0 {
 			// writes of a newer ring, or of this group, may be among them; the next step looks
@@ -178,7 +179,7 @@ func (s *Store) dropCells(ctx context.Context, ids []cellID, ring *hashring.Ring
 			}
 			gone[id] = true
 		}
-		g.closed, done = true, true
+		g.closed, dropped = true, true
 		g.after = append(g.after, func() {
 			s.parts.dropped(gone)
 			s.cells.drop(func(id cellID) bool { return gone[id] })
@@ -188,5 +189,5 @@ func (s *Store) dropCells(ctx context.Context, ids []cellID, ring *hashring.Ring
 	if err := s.commit.do(ctx, t); err != nil {
 		return false, fmt.Errorf("drop %d ranges: %w", len(ids), err)
 	}
-	return done, nil
+	return dropped, nil
 }
