@@ -1,6 +1,6 @@
 #!/bin/bash
 # unit.sh FLAGS - the tests of all packages but PROCESSES (folders), once: under the race detector where there is a C compiler, plainly elsewhere.
-# Packages with a norace_test.go count what the detector changes, such as allocations, and run plainly as well.
+# What counts things that the detector changes, such as allocations, runs plainly as well: the tests of a norace_test.go, and those that ask its constant.
 set -eu
 cd "$(dirname "$0")/../.."
 go=${GO:-go}
@@ -13,8 +13,20 @@ if ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$("$go" env
     plain "$@" "${packages[@]}"
     exit
 fi
-mapfile -t counting < <(find . -name norace_test.go -printf '%h\n' | sort)
 status=0
 CGO_ENABLED=1 "$go" test -race -exec "$PWD/tools/scripts/raced.sh" "$@" "${packages[@]}" || status=$?
-plain "$@" "${counting[@]}" || status=$?
+
+# counting DIR - those tests of a package
+counting() {
+    awk -v constant="$(grep -oP '^const \K\w+' "$1/norace_test.go")" '
+        FNR == 1 { test = ""; whole = FILENAME ~ /\/norace_test\.go$/ }
+        /^func / { test = $2 ~ /^Test/ ? substr($2, 1, index($2, "(") - 1) : "" }
+        test != "" && (whole || constant != "" && index($0, constant)) { print test }' "$1"/*_test.go | sort -u
+}
+while read -r file; do
+    dir=$(dirname "$file")
+    tests=$(counting "$dir" | paste -sd'|')
+    [ -n "$tests" ] || { echo "$file: no test of its package counts anything" && status=1; }
+    plain "$@" -run "^($tests)$" "$dir" </dev/null || status=$?
+done < <(find . -name norace_test.go -not -path './.build/*' | sort)
 exit $status
