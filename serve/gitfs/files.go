@@ -139,9 +139,11 @@ func (b *bound) resolve(ctx context.Context, name string) (ref string, t target,
 			refs = []string{"refs/tags/" + name}
 		case "sha":
 			if abbreviated.MatchString(name) {
-				if t, err := b.commit(ctx, strings.ToLower(name)); err == nil {
+				t, err := b.commit(ctx, strings.ToLower(name))
+				switch {
+				case err == nil && (b.known == nil || b.known[t.commit]):
 					return "", t, nil
-				} else if !errors.Is(err, errMissing) {
+				case err != nil && !errors.Is(err, errMissing):
 					return "", t, err
 				}
 			}

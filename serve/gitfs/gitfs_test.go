@@ -101,6 +101,12 @@ func TestHostileTrees(t *testing.T) {
 	if got := s.read(t, "good", "base"); got != "secret" {
 		t.Errorf("good: %q", got)
 	}
+	for _, env := range []string{"../..", "/etc", "..", "-c", "--exec=id", "HEAD", "master~0",
+		"master^{tree}", ":/hostile", "master:good", "@{-1}", "refs/../master", "base\n", "\x00"} {
+		if got := s.read(t, "good", env); got != "(absent)" {
+			t.Errorf("environment %q: %q", env, got)
+		}
+	}
 	if !strings.Contains(log.String(), "unsafe") {
 		t.Errorf("nothing is said of unsafe names: %s", log)
 	}
@@ -386,6 +392,21 @@ func TestAllowedSigners(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "no allowed signer has signed dev at ") {
 		t.Errorf("the log: %s", log)
+	}
+	// The commit was fetched; nobody gets it by its id either.
+	unsigned, signed := r.git("rev-parse", "HEAD"), r.git("rev-parse", "HEAD~1")
+	for _, id := range []string{unsigned, unsigned[:12], strings.ToUpper(unsigned)} {
+		if got := s.read(t, "a", id); got != "(absent)" {
+			t.Errorf("environment %s: served %q", id, got)
+		}
+		if _, err := s.Pin(t.Context(), "file://"+r.dir, "base", id, "ada", false); err == nil {
+			t.Errorf("base is pinned to %s", id)
+		}
+	}
+	for _, id := range []string{signed, signed[:12]} {
+		if got := s.read(t, "a", id); got != "signed" {
+			t.Errorf("environment %s: served %q", id, got)
+		}
 	}
 }
 

@@ -259,8 +259,12 @@ func (s *Store) Pin(ctx context.Context, remote, env, rev, by string, dry bool) 
 	b := s.view.Load().by[r]
 	_, to, err := b.resolve(ctx, rev)
 	if errors.Is(err, errMissing) || err == nil && to.commit == "" {
+		hint := ""
+		if s.opts.Signers != "" {
+			hint = "; with git_allowed_signers the id of a commit is known while a branch or tag stands at it, or did lately"
+		}
 		return Change{},
-			fmt.Errorf("remote %s has no commit, branch or tag %q here; fetch it first with fileserver.update", r.Label(), rev)
+			fmt.Errorf("remote %s has no commit, branch or tag %q here; fetch it first with fileserver.update%s", r.Label(), rev, hint)
 	}
 	if err != nil {
 		return Change{}, err
@@ -347,7 +351,7 @@ func (s *Store) Unpin(ctx context.Context, remote, env, by string, dry bool) (Ch
 	if _, ok := s.with.Tables()[r.key].Pins[env]; !ok {
 		return Change{}, fmt.Errorf("environment %q of remote %s is not pinned", env, r.Label())
 	}
-	free := &bound{Remote: b.Remote, m: b.m, refs: b.refs}
+	free := &bound{Remote: b.Remote, m: b.m, refs: b.refs, known: b.known}
 	to, err := s.now(ctx, free, env)
 	if err != nil {
 		return Change{}, err

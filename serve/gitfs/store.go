@@ -238,9 +238,12 @@ type view struct {
 // bound is a remote with the commits that it is served from.
 type bound struct {
 	*Remote
-	m       *mirror
-	refs    Refs
-	pins    map[string]Pin
+	m    *mirror
+	refs Refs
+	pins map[string]Pin
+	// commits that may be named by their ids: with git_allowed_signers those that a ref stands at
+	// or stood at before, else nil for all
+	known   map[string]bool
 	targets sync.Map // environment to target
 	kept    atomic.Int32
 }
@@ -273,6 +276,9 @@ func (s *Store) look() {
 	}
 	bind := func(r *Remote) *bound {
 		b := &bound{Remote: r, m: s.mirrors[r.key], refs: served[r.key], pins: held[r.key]}
+		if s.opts.Signers != "" {
+			b.known = known(b.refs, tables[r.key].Before)
+		}
 		v.by[r] = b
 		return b
 	}
@@ -287,6 +293,20 @@ func (s *Store) look() {
 	v.envs = envsOf(v.files)
 	s.view.Store(v)
 	s.jobs.saw(v)
+}
+
+// known are the commits of refs, now and before.
+func known(refs Refs, before map[string][]string) map[string]bool {
+	ids := make(map[string]bool)
+	for _, id := range refs {
+		ids[id] = true
+	}
+	for _, list := range before {
+		for _, id := range list {
+			ids[id] = true
+		}
+	}
+	return ids
 }
 
 // adopt serves what was agreed on, as far as it is here. It reports whether all of it is.

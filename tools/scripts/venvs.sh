@@ -18,25 +18,22 @@ for p in python3.11 python3.12 python3.10 python3; do
     fi
 done
 
-missing=0
-for release; do
-    venv=$dir/salt-$release
+# install RELEASE - exit code 1 if it can't be had
+install() {
+    local release=$1 venv=$dir/salt-$1 log=$dir/salt-$1.log
     if [ -x "$venv/bin/salt-minion" ] && "$venv/bin/python" -c 'import salt.minion' 2>/dev/null; then
-        continue
+        return 0
     fi
     if [ -z "$python" ]; then
         echo "left out: salt $release (no Python 3.9 to 3.12; apt-get install python3 python3-venv)"
-        missing=1
-        continue
+        return 1
     fi
     echo "installing salt $release into $venv"
-    log=$dir/salt-$release.log
     rm -rf "$venv"
     if ! "$python" -m venv "$venv" >"$log" 2>&1; then
         rm -rf "$venv"
         echo "left out: salt $release (python -m venv failed, see $log; apt-get install python3-venv)"
-        missing=1
-        continue
+        return 1
     fi
     "$venv/bin/pip" install -q --disable-pip-version-check "salt==$release" >>"$log" 2>&1
     # Early releases forget to name what they need: it is what 3006.28 needs.
@@ -47,8 +44,19 @@ for release; do
     if ! "$venv/bin/python" -c 'import salt.minion' >>"$log" 2>&1; then
         echo "left out: salt $release (pip install failed, see $log)"
         rm -rf "$venv"
-        missing=1
+        return 1
     fi
+}
+
+# All at once: each waits for the network, then for one processor.
+pids=()
+for release; do
+    install "$release" &
+    pids+=($!)
+done
+missing=0
+for pid in "${pids[@]}"; do
+    wait "$pid" || missing=1
 done
 # The returner of PostgreSQL, which tests compare with Salt's own.
 venv=$dir/salt-3008.3
