@@ -120,6 +120,7 @@ var servedElsewhere = func() map[string]bool {
 		"extmod_blacklist",
 		"extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "runner_dirs",
 		"utils_dirs", "wheel_dirs", "sdb_dirs", "pillar_dirs", "auth_dirs", "top_dirs",
+		"outputter_dirs",
 		// Refused by checkMissing where they would be missed.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions",
 		"engines", "ext_job_cache",

@@ -11,8 +11,8 @@ import (
 // configuration itself.
 var ofSalt = []string{
 	"cachedir", "cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules", "extmod_blacklist",
-	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order",
-	"pillar_roots", "pki_dir", "render_dirs", "root_dir", "runner_dirs", "sock_dir", "user",
+	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order", "outputter_dirs",
+	"pillar_roots", "pki_dir", "render_dirs", "returner_dirs", "root_dir", "runner_dirs", "sock_dir", "user",
 	"utils_dirs",
 }
 
