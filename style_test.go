@@ -102,3 +102,58 @@ func sources(t *testing.T) []string {
 	}
 	return names
 }
+
+var (
+	shownPath = regexp.MustCompile("`([a-z0-9_]+/[A-Za-z0-9_./-]*[A-Za-z0-9_])`")
+	fileName  = regexp.MustCompile(`\.(go|sh|py|md|tsv|json|yml)$`)
+)
+
+// TestPathsInPages finds paths that were right before something moved: those that are there only
+// below another folder, and files below a folder of the tree that has no such file.
+func TestPathsInPages(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	names := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	there, below := map[string]bool{}, map[string]string{}
+	for _, name := range names {
+		for path := name; path != "."; path = filepath.Dir(path) {
+			if there[path] {
+				break
+			}
+			there[path] = true
+			for rest := path; ; {
+				_, tail, ok := strings.Cut(rest, "/")
+				if !ok {
+					break
+				}
+				rest = tail
+				below[rest] = path
+			}
+		}
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".md") || strings.HasPrefix(name, "docs/changes/") ||
+			strings.Contains(name, "testdata/") || name == "CHANGELOG.md" {
+			continue
+		}
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range shownPath.FindAllStringSubmatch(string(page), -1) {
+			path := m[1]
+			first, _, _ := strings.Cut(path, "/")
+			switch is, moved := below[path]; {
+			case there[path], there[filepath.Join(filepath.Dir(name), path)], first == "testdata",
+				first == "salt" && strings.HasSuffix(path, ".py"): // Salt's own
+			case moved:
+				t.Errorf("%s names `%s`, which is `%s`", name, path, is)
+			case there[first] && fileName.MatchString(path):
+				t.Errorf("%s names `%s`, which is not there", name, path)
+			}
+		}
+	}
+}
