@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	"clustermaster/statesync/syncpb"
+	"clustermaster/transport/pace"
 )
 
 // remote is another master's service.
@@ -34,31 +34,20 @@ func idOf(node string) string {
 	return id
 }
 
-// steps reads a stream to its last step. A master that says nothing for too long is given up.
+// steps reads a stream to its last step, as pace.Last does.
 func (r *remote) steps(ctx context.Context,
 	start func(ctx context.Context) (grpc.ServerStreamingClient[syncpb.Step],
 		error), show func(Progress)) (*syncpb.Step, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(silence,
-		func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
-	defer quiet.Stop()
-	stream, err := start(ctx)
-	for err == nil {
-		var step *syncpb.Step
-		if step, err = stream.Recv(); err != nil {
-			break
-		}
-		quiet.Reset(silence)
-		if step.GetDone() {
-			return step, nil
-		}
+	step, err := pace.Last(ctx, start, func(step *syncpb.Step) {
 		if show != nil {
 			show(Progress{Bytes: step.GetBytes(), BytesTotal: step.GetBytesTotal(),
 				Items: step.GetItems(), ItemsTotal: step.GetItemsTotal()})
 		}
+	})
+	if err != nil {
+		return nil, r.wrap(ctx, err)
 	}
-	return nil, r.wrap(ctx, err)
+	return step, nil
 }
 
 // wrap words what went wrong at the other master as that master said it.

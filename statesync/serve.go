@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"clustermaster/statesync/syncpb"
+	"clustermaster/transport/pace"
 )
 
 // Bounds of the service.
@@ -21,7 +22,7 @@ const (
 	maxSends     = 4
 	stepEvery    = 500 * time.Millisecond // a task under way says so
 	acquaintance = 5 * time.Second        // how long the link back to a master that asks may take
-	silence      = 20 * time.Second       // a master that says nothing for so long is given up
+	silence      = pace.Silence           // without a sign of life from another master
 )
 
 // RegisterRPC puts the service that other masters call on the server behind the peer port, which
@@ -142,7 +143,7 @@ func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index ui
 			return err
 		}
 		offset += int64(len(piece))
-		if err := v.s.rate.wait(stream.Context(), len(piece)); err != nil {
+		if err := v.s.rate.Wait(stream.Context(), len(piece)); err != nil {
 			return err
 		}
 		if err := stream.Send(&syncpb.Piece{Index: index, Data: piece,

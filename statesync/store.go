@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+
+	"clustermaster/transport/pace"
 )
 
 // Env is one environment of a tree and its folders, as the config has them.
@@ -87,7 +89,7 @@ type Store struct {
 	heads   Heads
 	blobs   *blobs
 	hashes  *hashes
-	rate    *throttle
+	rate    *pace.Throttle
 	log     *slog.Logger
 	met     *metrics
 	trees   map[Tree]*treeState
@@ -214,7 +216,7 @@ func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger,
 	}
 	s := &Store{
 		opts: o, dir: filepath.Join(dir, "roots"), peers: peers, heads: heads,
-		rate: newThrottle(o.Rate), log: log.With("component", "statesync"),
+		rate: pace.NewThrottle(o.Rate), log: log.With("component", "statesync"),
 		trees: make(map[Tree]*treeState), kick: make(chan struct{}, 1),
 		sends: make(chan struct{}, maxSends), holding: make(chan struct{}, 1),
 	}

@@ -33,7 +33,7 @@ type accountGroup struct {
 
 func (g accountGroup) info() value.Map {
 	return value.Map{{Key: "name", Value: g.name}, {Key: "passwd", Value: g.password},
-		{Key: "gid", Value: g.gid}, {Key: "members", Value: texts(g.members)}}
+		{Key: "gid", Value: g.gid}, {Key: "members", Value: value.Texts(g.members)}}
 }
 
 // accountFunctions are the families user and group, and those of file that turn names into numbers.
@@ -74,7 +74,7 @@ func accountFunctions() []function {
 					names[i] = a.name
 				}
 				slices.Sort(names)
-				return texts(names), err
+				return value.Texts(names), err
 			}},
 		{name: "user.list_groups", params: []param{need("name")},
 			run: func(_ context.Context, c *call) (any, error) {
@@ -361,5 +361,5 @@ func (in memberships) of(name string) []any {
 		out = append(out, in.names[gid]...)
 	}
 	slices.Sort(out)
-	return texts(slices.Compact(out))
+	return value.Texts(slices.Compact(out))
 }

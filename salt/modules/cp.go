@@ -90,13 +90,13 @@ func cpFunctions() []function {
 					}
 				}
 				slices.Sort(names)
-				return texts(slices.Compact(names)), nil
+				return value.Texts(slices.Compact(names)), nil
 			}},
 		{name: "cp.envs", run: func(_ context.Context, c *call) (any, error) {
 			if c.deps.Files == nil {
 				return []any{}, nil
 			}
-			return texts(c.deps.Files.Envs()), nil
+			return value.Texts(c.deps.Files.Envs()), nil
 		}},
 	}
 }

@@ -62,7 +62,7 @@ func dnsFunctions() []function {
 				}
 				v, _ := out.Get(names[0])
 				have, _ := v.([]any)
-				out = out.Set(names[0], append(append([]any{}, have...), texts(names[1:])...))
+				out = out.Set(names[0], append(append([]any{}, have...), value.Texts(names[1:])...))
 			}
 			return out, nil
 		}},

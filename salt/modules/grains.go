@@ -48,7 +48,7 @@ func grainsFunctions() []function {
 				names[i] = text(p.Key)
 			}
 			slices.Sort(names)
-			return texts(names), nil
+			return value.Texts(names), nil
 		}},
 		{name: "grains.equals", params: []param{need("key"), need("value")},
 			run: func(_ context.Context, c *call) (any, error) {

@@ -129,7 +129,7 @@ func defaultRoute(ctx context.Context, c *call) (any, error) {
 
 // table runs a program and gives the words of its lines.
 func (c *call) table(ctx context.Context, argv ...string) ([][]string, error) {
-	v, err := c.Call(ctx, c.who, "cmd.run_stdout", []any{texts(argv)}, nil)
+	v, err := c.Call(ctx, c.who, "cmd.run_stdout", []any{value.Texts(argv)}, nil)
 	if err != nil {
 		return nil, err
 	}

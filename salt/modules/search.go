@@ -233,7 +233,7 @@ func grep(ctx context.Context, c *call) (any, error) {
 			return nil,
 				fmt.Errorf("Passing multiple command line arguments in a single string is not supported, please pass the following arguments separately: %s", option)
 		}
-		argv = append(argv, texts(words)...)
+		argv = append(argv, value.Texts(words)...)
 	}
 	p := expand(c.text("path"))
 	hits, err := glob(p)
@@ -244,5 +244,5 @@ func grep(ctx context.Context, c *call) (any, error) {
 		hits = []string{p}
 	}
 	return c.Call(ctx, c.who, "cmd.run_all",
-		[]any{append(append(argv, c.text("pattern")), texts(hits)...)}, nil)
+		[]any{append(append(argv, c.text("pattern")), value.Texts(hits)...)}, nil)
 }

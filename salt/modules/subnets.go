@@ -188,7 +188,7 @@ func fqdns(ctx context.Context, _ *call) (any, error) {
 			set[name] = true
 		}
 	}
-	return value.Map{{Key: "fqdns", Value: texts(slices.Sorted(maps.Keys(set)))}}, nil
+	return value.Map{{Key: "fqdns", Value: value.Texts(slices.Sorted(maps.Keys(set)))}}, nil
 }
 
 // qualified is Python's socket.getfqdn: the first name with a dot of the host's.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/value"
 	"clustermaster/value/fnmatch"
 )
 
@@ -58,5 +59,5 @@ func (c *call) told(means func(name, asked string) bool, tell func(name string) 
 		}
 	}
 	slices.Sort(out)
-	return texts(slices.Compact(out)), nil
+	return value.Texts(slices.Compact(out)), nil
 }

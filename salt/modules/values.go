@@ -41,14 +41,6 @@ func number(v any) (int64, bool) {
 	return 0, false
 }
 
-func texts(list []string) []any {
-	out := make([]any, len(list))
-	for i, s := range list {
-		out[i] = s
-	}
-	return out
-}
-
 func keys(m value.Map) []any {
 	out := make([]any, len(m))
 	for i, p := range m {

@@ -134,7 +134,7 @@ func (o *Orchestrator) sls(ctx context.Context, req Request) (any, error) {
 		return pillarFaults(who), nil
 	}
 	if len(c.errors) > 0 {
-		return texts(c.errors), nil
+		return value.Texts(c.errors), nil
 	}
 	if len(req.Exclude) > 0 {
 		high.set("__exclude__", append(high.list("__exclude__"), req.Exclude...))
@@ -154,7 +154,7 @@ func (o *Orchestrator) Show(ctx context.Context, req Request) (any, error) {
 	c.high = high
 	c.verifyHigh()
 	if len(c.errors) > 0 {
-		return texts(c.errors), nil
+		return value.Texts(c.errors), nil
 	}
 	return value.Map(high.pairs), nil
 }
@@ -203,7 +203,7 @@ func (o *Orchestrator) high(ctx context.Context, c *compilation, high *dict, req
 		return nil, err
 	}
 	if len(faults) > 0 {
-		return texts(faults), nil
+		return value.Texts(faults), nil
 	}
 	o.metrics.states.Add(float64(len(chunks)))
 	x := o.run(req, g, who)
@@ -253,7 +253,7 @@ func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs valu
 	}...))
 	x := o.run(req, newGraph(), who)
 	if _, _, wrong := x.verify(ch); len(wrong) > 0 {
-		return texts(wrong), nil
+		return value.Texts(wrong), nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ret, err := x.call(ctx, ch)
@@ -350,16 +350,8 @@ func faultsOf(who modules.Minion) []string {
 }
 
 func pillarFaults(who modules.Minion) any {
-	return texts(append([]string{"Pillar failed to render with the following messages:"},
+	return value.Texts(append([]string{"Pillar failed to render with the following messages:"},
 		faultsOf(who)...))
-}
-
-func texts(list []string) []any {
-	out := make([]any, len(list))
-	for i, s := range list {
-		out[i] = s
-	}
-	return out
 }
 
 // pauseLook is how often a waiting orchestration looks whether it may go on.

@@ -1,6 +1,7 @@
 package pythonhost
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -53,20 +54,14 @@ type Options struct {
 }
 
 func (o *Options) fill() {
-	orElse(&o.Timeout, DefaultTimeout)
-	orElse(&o.Memory, DefaultMemory)
-	orElse(&o.Output, DefaultOutput)
-	orElse(&o.Processes, DefaultProcesses)
-	orElse(&o.Children, max(4, 2*runtime.GOMAXPROCS(0)))
-	orElse(&o.Idle, DefaultIdle)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Memory = cmp.Or(o.Memory, DefaultMemory)
+	o.Output = cmp.Or(o.Output, DefaultOutput)
+	o.Processes = cmp.Or(o.Processes, DefaultProcesses)
+	o.Children = cmp.Or(o.Children, max(4, 2*runtime.GOMAXPROCS(0)))
+	o.Idle = cmp.Or(o.Idle, DefaultIdle)
 	if o.program == "" {
 		o.program = program
-	}
-}
-
-func orElse[T int | int64 | time.Duration](v *T, def T) {
-	if *v == 0 {
-		*v = def
 	}
 }
 

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,18 +47,12 @@ type Options struct {
 }
 
 func (o *Options) fill() {
-	orElse(&o.Workers, max(2, runtime.GOMAXPROCS(0)))
-	orElse(&o.Timeout, DefaultTimeout)
-	orElse(&o.MemoryLimit, DefaultMemoryLimit)
-	orElse(&o.OutputLimit, DefaultOutputLimit)
-	orElse(&o.IdleStop, DefaultIdleStop)
-	orElse(&o.CacheSize, DefaultCacheSize)
-}
-
-func orElse[T int | int64 | time.Duration](v *T, def T) {
-	if *v == 0 {
-		*v = def
-	}
+	o.Workers = cmp.Or(o.Workers, max(2, runtime.GOMAXPROCS(0)))
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.MemoryLimit = cmp.Or(o.MemoryLimit, DefaultMemoryLimit)
+	o.OutputLimit = cmp.Or(o.OutputLimit, DefaultOutputLimit)
+	o.IdleStop = cmp.Or(o.IdleStop, DefaultIdleStop)
+	o.CacheSize = cmp.Or(o.CacheSize, DefaultCacheSize)
 }
 
 // Source is a file to render.

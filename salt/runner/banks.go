@@ -72,7 +72,7 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 				if incomplete != "" {
 					c.Warn(incomplete + ": entries may be missing here")
 				}
-				return texts(names), err
+				return value.Texts(names), err
 			})},
 		{Name: "cache.flush", Params: []function.Param{function.Need("bank"),
 			function.Opt("key", nil), elsewhere},

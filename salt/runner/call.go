@@ -146,12 +146,3 @@ func textList(v any) []string {
 		return []string{value.Str(x)}
 	}
 }
-
-// texts makes a list value.
-func texts(ids []string) []any {
-	out := make([]any, len(ids))
-	for i, id := range ids {
-		out[i] = id
-	}
-	return out
-}

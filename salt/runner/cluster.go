@@ -177,15 +177,15 @@ func membersMap(v ClusterView) value.Map {
 		leader = v.Leader
 	}
 	return value.Map{
-		{Key: "node_id", Value: v.ID}, {Key: "voters", Value: texts(voters)},
-		{Key: "learners", Value: texts(learners)},
+		{Key: "node_id", Value: v.ID}, {Key: "voters", Value: value.Texts(voters)},
+		{Key: "learners", Value: value.Texts(learners)},
 		{Key: "membership_version", Value: v.MembershipIndex},
 		{Key: "voter_count", Value: int64(len(voters))},
 		{Key: "learner_count", Value: int64(len(learners))}, {Key: "leader_id", Value: leader},
 		{Key: "term", Value: int64(v.Term)},
-		{Key: "unhealthy_voters", Value: texts(v.Unhealthy)},
-		{Key: "recently_demoted", Value: texts(v.Demoted)},
-		{Key: "removed", Value: texts(v.Barred)}, {Key: "level", Value: levelMap(v)},
+		{Key: "unhealthy_voters", Value: value.Texts(v.Unhealthy)},
+		{Key: "recently_demoted", Value: value.Texts(v.Demoted)},
+		{Key: "removed", Value: value.Texts(v.Barred)}, {Key: "level", Value: levelMap(v)},
 		{Key: "peers", Value: detail},
 	}
 }
@@ -199,7 +199,7 @@ func levelMap(v ClusterView) value.Map {
 	}
 	releases := value.Map{}
 	for _, r := range slices.Sorted(maps.Keys(byRelease)) {
-		releases = append(releases, value.Pair{Key: r, Value: texts(byRelease[r])})
+		releases = append(releases, value.Pair{Key: r, Value: value.Texts(byRelease[r])})
 	}
 	heldBackBy := []string{}
 	for _, p := range v.Peers {
@@ -209,7 +209,7 @@ func levelMap(v ClusterView) value.Map {
 	}
 	return value.Map{
 		{Key: "cluster", Value: int64(v.Level)}, {Key: "highest", Value: int64(highest)},
-		{Key: "held_back_by", Value: texts(heldBackBy)},
+		{Key: "held_back_by", Value: value.Texts(heldBackBy)},
 		{Key: "releases", Value: releases}, {Key: "skew", Value: len(byRelease) > 1},
 	}
 }
@@ -297,7 +297,7 @@ func healthMap(v ClusterView, ring RingView) value.Map {
 		leader = v.Leader
 	}
 	return value.Map{
-		{Key: "healthy", Value: len(problems) == 0}, {Key: "problems", Value: texts(problems)},
+		{Key: "healthy", Value: len(problems) == 0}, {Key: "problems", Value: value.Texts(problems)},
 		{Key: "members", Value: int64(len(v.Peers))},
 		{Key: "ready", Value: int64(ready)}, {Key: "leader_id", Value: leader},
 		{Key: "voters", Value: value.Map{{Key: "count", Value: int64(voters)},
@@ -364,7 +364,7 @@ func ringMap(v RingView) value.Map {
 	}
 	return value.Map{
 		{Key: "is_clustered", Value: v.Clustered}, {Key: "node_count", Value: int64(len(nodes))},
-		{Key: "nodes", Value: texts(nodes)},
+		{Key: "nodes", Value: value.Texts(nodes)},
 		{Key: "vnodes", Value: int64(v.VirtualNodes)}, {Key: "epoch", Value: int64(v.Epoch)},
 		{Key: "replicas", Value: int64(v.Replicas)},
 		{Key: "partitions", Value: int64(v.Partitions)}, {Key: "shares", Value: shares},

@@ -126,7 +126,7 @@ func auditMap(r AuditView) value.Map {
 	m = append(m, value.Map{
 		{Key: "from", Value: r.From}, {Key: "order", Value: r.Order}, {Key: "kind", Value: r.Kind},
 		{Key: "action", Value: r.Action},
-		{Key: "subjects", Value: texts(r.Subjects)}, {Key: "result", Value: result},
+		{Key: "subjects", Value: value.Texts(r.Subjects)}, {Key: "result", Value: result},
 	}...)
 	if r.More > 0 {
 		m = append(m, value.Pair{Key: "more_subjects", Value: int64(r.More)})

@@ -36,7 +36,7 @@ func Doctor(status ClusterStatus, report func(ctx context.Context, nonce string,
 				return nil, err
 			}
 			return value.Map{{Key: "reports", Value: reports},
-				{Key: "missing", Value: texts(append(missing, away...))}}, nil
+				{Key: "missing", Value: value.Texts(append(missing, away...))}}, nil
 		},
 	}}
 }

@@ -40,7 +40,7 @@ func Identity(id ClusterIdentity) []Function {
 			if err != nil {
 				return nil, err
 			}
-			return value.Map{{Key: "files", Value: texts(files)},
+			return value.Map{{Key: "files", Value: value.Texts(files)},
 				{Key: "fingerprint", Value: fingerprint}}, nil
 		},
 	}}

@@ -88,7 +88,7 @@ func Backups(b ClusterBackups) []Function {
 				}
 				return append(value.Map{{Key: "restored", Value: !c.True("test")}},
 					append(v.rows(), value.Pair{Key: "keys_dropped",
-						Value: texts(v.Dropped)})...), nil
+						Value: value.Texts(v.Dropped)})...), nil
 			},
 		},
 	}
@@ -98,7 +98,7 @@ func (v BackupView) rows() value.Map {
 	return value.Map{
 		{Key: "cluster_id", Value: v.ClusterID}, {Key: "written_by", Value: v.Master},
 		{Key: "written_at", Value: v.At.Format(time.RFC3339)},
-		{Key: "members", Value: texts(v.Members)}, {Key: "keys", Value: int64(v.Keys)},
+		{Key: "members", Value: value.Texts(v.Members)}, {Key: "keys", Value: int64(v.Keys)},
 		{Key: "jobs", Value: int64(v.Jobs)},
 	}
 }
@@ -155,7 +155,7 @@ func Rescue(r ClusterRescue) []Function {
 				c.Warn("this master opens its cluster anew now; salt-run cluster.members shows when it is ready. Never start " +
 					"the masters given up with their old data directories")
 				return value.Map{{Key: "recovering", Value: true},
-					{Key: "given_up", Value: texts(lost)}}, nil
+					{Key: "given_up", Value: value.Texts(lost)}}, nil
 			},
 		},
 	}

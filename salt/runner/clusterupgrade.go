@@ -67,14 +67,14 @@ func (u *rollingUpgrade) run(ctx context.Context, test bool) (any, error) {
 	}
 	result := func() value.Map {
 		return value.Map{{Key: "release", Value: u.release},
-			{Key: "upgraded", Value: texts(u.done)}, {Key: "left", Value: texts(left)}}
+			{Key: "upgraded", Value: value.Texts(u.done)}, {Key: "left", Value: value.Texts(left)}}
 	}
 	if test {
 		names := []string{}
 		for _, p := range todo {
 			names = append(names, p.ID)
 		}
-		return append(result(), value.Pair{Key: "would_upgrade", Value: texts(names)}), nil
+		return append(result(), value.Pair{Key: "would_upgrade", Value: value.Texts(names)}), nil
 	}
 	for _, p := range todo {
 		if err := u.one(ctx, p); err != nil {

@@ -141,7 +141,7 @@ func previewDrain(v ClusterView, c *Call) (value.Map, error) {
 		c.Warn("no other master is ready: the balancer would have none to send minions to")
 	}
 	return value.Map{{Key: "would_drain", Value: p.ID}, {Key: "leads", Value: p.ID == v.Leader},
-		{Key: "ready_without_it", Value: texts(ready)}}, nil
+		{Key: "ready_without_it", Value: value.Texts(ready)}}, nil
 }
 
 func previewTransfer(v ClusterView, c *Call) (value.Map, error) {

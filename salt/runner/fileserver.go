@@ -86,22 +86,22 @@ func Fileserver(files FileServer) []Function {
 					if only == nil {
 						only = files.Backends()
 					}
-					return texts(slices.Sorted(slices.Values(only))), nil
+					return value.Texts(slices.Sorted(slices.Values(only))), nil
 				}
 				envs := slices.Clone(files.Envs(only))
 				sort.Strings(envs)
-				return texts(envs), nil
+				return value.Texts(envs), nil
 			}},
 		list("file_list", "files", func(env string,
 			only []string) any {
-			return texts(files.List(env, only))
+			return value.Texts(files.List(env, only))
 		}),
 		list("dir_list", "folders", func(env string,
 			only []string) any {
-			return texts(files.Dirs(env, only))
+			return value.Texts(files.Dirs(env, only))
 		}),
 		list("empty_dir_list", "empty folders",
-			func(env string, only []string) any { return texts(files.EmptyDirs(env, only)) }),
+			func(env string, only []string) any { return value.Texts(files.EmptyDirs(env, only)) }),
 		list("symlink_list", "links", func(env string, only []string) any {
 			if l := files.Links(env, only); l != nil {
 				return l
@@ -135,7 +135,7 @@ func Fileserver(files FileServer) []Function {
 				}
 				cleared, out := files.Forget(c.Text("saltenv"), only), value.Map{}
 				for _, name := range slices.Sorted(maps.Keys(cleared)) {
-					out = append(out, value.Pair{Key: name, Value: texts(cleared[name])})
+					out = append(out, value.Pair{Key: name, Value: value.Texts(cleared[name])})
 				}
 				return out, nil
 			}},

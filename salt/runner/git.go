@@ -63,7 +63,7 @@ func Git(g GitRemotes) []Function {
 					{Key: "remote", Value: done.Remote}, {Key: "environment", Value: done.Env},
 					{Key: "from", Value: done.From},
 					{Key: "to", Value: done.To}, {Key: "changed", Value: !c.True("test") &&
-						done.From != done.To}, {Key: "files", Value: texts(done.Files)},
+						done.From != done.To}, {Key: "files", Value: value.Texts(done.Files)},
 				}
 				if done.More > 0 {
 					out = append(out, value.Pair{Key: "more", Value: int64(done.More)})
@@ -155,7 +155,7 @@ func gitRemote(r GitRemote) value.Map {
 	out := value.Map{
 		{Key: "role", Value: r.Role}, {Key: "url", Value: r.URL},
 		{Key: "last_fetch", Value: ago(r.Fetched)},
-		{Key: "holders", Value: texts(r.Holders)}, {Key: "behind", Value: texts(r.Behind)},
+		{Key: "holders", Value: value.Texts(r.Holders)}, {Key: "behind", Value: value.Texts(r.Behind)},
 		{Key: "environments", Value: envs},
 	}
 	for _, more := range []struct{ key, text string }{{"error", r.Error}, {"refused", r.Refused}} {

@@ -203,7 +203,7 @@ func (d JobsDeps) oneJob(ctx context.Context, jid string) (value.Map, error) {
 	if ok && len(rec.Load) > 0 {
 		job = describe(rec)
 		if len(rec.Minions) > 0 {
-			job = append(job, value.Pair{Key: "Minions", Value: texts(rec.Minions)})
+			job = append(job, value.Pair{Key: "Minions", Value: value.Texts(rec.Minions)})
 		}
 	}
 	job = append(job, value.Pair{Key: "StartTime", Value: wire.JIDTime(jid)},
@@ -249,7 +249,7 @@ func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
 	sort.Strings(ids)
 	if c.True("display_progress") {
 		c.Progress(value.Map{{Key: "message", Value: "Attempting to contact minions: " +
-			value.Repr(texts(ids))}})
+			value.Repr(value.Texts(ids))}})
 	}
 	running := map[string]value.Map{}
 	var jids []string
@@ -284,7 +284,7 @@ func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
 			return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
 		}
 		ret = append(ret, value.Pair{Key: jid,
-			Value: running[jid].Set("Returned", texts(returned))})
+			Value: running[jid].Set("Returned", value.Texts(returned))})
 	}
 	return ret, nil
 }

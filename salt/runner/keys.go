@@ -158,7 +158,7 @@ func (d KeyFamilyDeps) listAll(ctx context.Context, c *Call) (any, error) {
 	}
 	ret := value.Map{}
 	for _, state := range KeyStates {
-		ret = append(ret, value.Pair{Key: state, Value: texts(lists[state])})
+		ret = append(ret, value.Pair{Key: state, Value: value.Texts(lists[state])})
 	}
 	local, err := d.local()
 	if err != nil {
@@ -169,7 +169,7 @@ func (d KeyFamilyDeps) listAll(ctx context.Context, c *Call) (any, error) {
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	return append(ret, value.Pair{Key: "local", Value: texts(names)}), nil
+	return append(ret, value.Pair{Key: "local", Value: value.Texts(names)}), nil
 }
 
 func (d KeyFamilyDeps) list(ctx context.Context, c *Call) (any, error) {
@@ -183,7 +183,7 @@ func (d KeyFamilyDeps) list(ctx context.Context, c *Call) (any, error) {
 	}
 	ret := value.Map{}
 	for _, state := range states {
-		ret = append(ret, value.Pair{Key: state, Value: texts(lists[state])})
+		ret = append(ret, value.Pair{Key: state, Value: value.Texts(lists[state])})
 	}
 	return ret, nil
 }
@@ -218,7 +218,7 @@ func (d KeyFamilyDeps) nameMatch(ctx context.Context, c *Call) (any, error) {
 	ret := value.Map{}
 	for _, state := range KeyStates {
 		if len(found[state]) > 0 {
-			ret = append(ret, value.Pair{Key: state, Value: texts(found[state])})
+			ret = append(ret, value.Pair{Key: state, Value: value.Texts(found[state])})
 		}
 	}
 	return ret, nil

@@ -45,8 +45,8 @@ func Manage(d ManageDeps) []Function {
 				if err != nil {
 					return nil, err
 				}
-				return value.Map{{Key: "up", Value: texts(up)},
-					{Key: "down", Value: texts(down)}}, nil
+				return value.Map{{Key: "up", Value: value.Texts(up)},
+					{Key: "down", Value: value.Texts(down)}}, nil
 			},
 		},
 		{
@@ -54,7 +54,7 @@ func Manage(d ManageDeps) []Function {
 				example("up"),
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				up, _, err := d.ping(ctx, c)
-				return texts(up), err
+				return value.Texts(up), err
 			},
 		},
 		{
@@ -101,7 +101,7 @@ func ConnectedWheel(d ManageDeps) []Function {
 			if err != nil {
 				return nil, err
 			}
-			return texts(slices.Sorted(maps.Keys(found))), nil
+			return value.Texts(slices.Sorted(maps.Keys(found))), nil
 		},
 	}}
 }
@@ -149,7 +149,7 @@ func (d ManageDeps) down(ctx context.Context, c *Call) (any, error) {
 			c.Warn(w)
 		}
 	}
-	return texts(down), nil
+	return value.Texts(down), nil
 }
 
 // versions keeps Salt's labels. A minion that returned an error counts as offline, as there.
@@ -208,7 +208,7 @@ func (d ManageDeps) present(ctx context.Context, c *Call) (any, error) {
 	}
 	sort.Strings(ids)
 	if !c.True("show_ip") {
-		return texts(ids), nil
+		return value.Texts(ids), nil
 	}
 	ret := value.Map{}
 	for _, id := range ids {
@@ -236,7 +236,7 @@ func (d ManageDeps) notPresent(ctx context.Context, c *Call) (any, error) {
 		}
 	}
 	sort.Strings(absent)
-	return texts(absent), nil
+	return value.Texts(absent), nil
 }
 
 func (d ManageDeps) connected(ctx context.Context, c *Call) (map[string]string, error) {

@@ -90,8 +90,8 @@ func pythonStatus(s PythonStatus) value.Map {
 	return append(out, value.Map{
 		{Key: "python", Value: s.Python}, {Key: "salt", Value: s.Salt}, {Key: "pid", Value: s.PID},
 		{Key: "children_started", Value: int64(s.Children)}, {Key: "calls", Value: calls},
-		{Key: "site_modules", Value: texts(s.Modules)},
-		{Key: "site_runners", Value: texts(s.Runners)},
-		{Key: "site_wheels", Value: texts(s.Wheels)}, {Key: "engines", Value: s.Engines},
+		{Key: "site_modules", Value: value.Texts(s.Modules)},
+		{Key: "site_runners", Value: value.Texts(s.Runners)},
+		{Key: "site_wheels", Value: value.Texts(s.Wheels)}, {Key: "engines", Value: s.Engines},
 	}...)
 }

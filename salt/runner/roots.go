@@ -262,7 +262,7 @@ func rootsMap(views []RootsView, synced bool) value.Map {
 			}{{"changes", p.Changes}, {"kept_in", p.KeptIn}, {"missing_roots",
 				p.Missing}, {"skipped", p.Skipped}} {
 				if len(l.list) > 0 {
-					one = append(one, value.Pair{Key: l.key, Value: texts(l.list)})
+					one = append(one, value.Pair{Key: l.key, Value: value.Texts(l.list)})
 				}
 			}
 			if p.Error != "" {

@@ -41,9 +41,9 @@ func Test() []Function {
 			Run: func(_ context.Context, c *Call) (any, error) {
 				switch c.Text("locality") {
 				case "us":
-					return texts(strings.Fields("foo bar baz qux quux quuz corge grault garply waldo fred plugh xyzzy thud")), nil
+					return value.Texts(strings.Fields("foo bar baz qux quux quuz corge grault garply waldo fred plugh xyzzy thud")), nil
 				case "uk":
-					return texts(strings.Fields("wibble wobble wubble flob")), nil
+					return value.Texts(strings.Fields("wibble wobble wubble flob")), nil
 				}
 				return nil, nil
 			},

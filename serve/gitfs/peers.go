@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"clustermaster/serve/gitfs/gitpb"
+	"clustermaster/transport/pace"
 )
 
 // Bounds of what masters ask each other.
@@ -20,7 +21,7 @@ const (
 	pieceSize  = 256 << 10
 	maxAsked   = 50_000 // commits in one request
 	signOfLife = 5 * time.Second
-	silence    = 20 * time.Second // a master that says nothing for so long is given up
+	silence    = pace.Silence // without a sign of life from another master
 )
 
 // RegisterRPC puts the service that other masters call on the server behind the peer port.
@@ -76,7 +77,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	for len(b) > 0 {
 		part := b[:min(len(b), pieceSize)]
 		b = b[len(part):]
-		if err := p.s.rate.wait(p.stream.Context(), len(part)); err != nil {
+		if err := p.s.rate.Wait(p.stream.Context(), len(part)); err != nil {
 			return 0, err
 		}
 		if err := p.stream.Send(&gitpb.Piece{Data: append([]byte(nil), part...)}); err != nil {
@@ -190,33 +191,15 @@ func (v *service) NoteJob(_ context.Context, r *gitpb.NoteJobRequest) (*gitpb.No
 	return &gitpb.NoteJobReply{}, nil
 }
 
-// patient reads a stream to its last step; a master that says nothing for too long is given up.
+// patient reads a stream to its last step, as pace.Last does.
 func patient(ctx context.Context,
 	start func(context.Context) (grpc.ServerStreamingClient[gitpb.Step],
 		error)) (*gitpb.Step, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(silence,
-		func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
-	defer quiet.Stop()
-	stream, err := start(ctx)
-	for err == nil {
-		var step *gitpb.Step
-		if step, err = stream.Recv(); err != nil {
-			break
-		}
-		quiet.Reset(silence)
-		if step.GetDone() {
-			return step, nil
-		}
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return nil, cause
-	}
-	if st, ok := status.FromError(err); ok {
+	step, err := pace.Last(ctx, start, nil)
+	if st, ok := status.FromError(err); err != nil && ok {
 		return nil, errors.New(st.Message())
 	}
-	return nil, err
+	return step, err
 }
 
 // hold asks another master to hold commits that this one has.

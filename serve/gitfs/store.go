@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"clustermaster/transport/pace"
 	"clustermaster/value"
 	"clustermaster/value/hashtype"
 )
@@ -65,7 +66,7 @@ type Store struct {
 	working  sync.Mutex // what moves commits: fetch rounds, orders
 	writing  sync.Map   // id of a large content to the lock of its file
 	warned   sync.Map   // what is said once
-	rate     *throttle
+	rate     *pace.Throttle
 	newHash  func() hash.Hash
 	dropping sync.WaitGroup // of old contents
 	calm     atomic.Bool    // everything agreed on is served here
@@ -153,7 +154,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		opts: o, log: log.With("component", "gitfs"), git: git,
 		caches:  newCaches(filepath.Join(o.Dir, "blobs")),
 		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1),
-		rate: newThrottle(o.Rate), newHash: newHash, jobs: newJobs(),
+		rate: pace.NewThrottle(o.Rate), newHash: newHash, jobs: newJobs(),
 	}
 	s.register(reg)
 	s.dropAll()

@@ -150,8 +150,8 @@ func (p Python) publish(ctx context.Context, load value.Map) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	reply := value.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: texts(done.Minions)},
-		{Key: "missing", Value: texts(done.Missing)}}
+	reply := value.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: value.Texts(done.Minions)},
+		{Key: "missing", Value: value.Texts(done.Missing)}}
 	if done.Error != "" {
 		reply = value.Map{{Key: "jid", Value: nil}, {Key: "minions", Value: []any{}},
 			{Key: "error", Value: done.Error}}
@@ -172,14 +172,6 @@ func seconds(load value.Map) time.Duration {
 		return 0
 	}
 	return time.Duration(to * float64(time.Second))
-}
-
-func texts(list []string) []any {
-	out := make([]any, len(list))
-	for i, s := range list {
-		out[i] = s
-	}
-	return out
 }
 
 // call is a runner or wheel function in the forms of low data that clients send.
@@ -238,7 +230,7 @@ func (p Python) jobCache(ctx context.Context, q pythonhost.Question) (any, error
 			return value.Map{}, err
 		}
 		if len(job.Minions) > 0 {
-			return job.Load.Set("Minions", texts(job.Minions)), nil
+			return job.Load.Set("Minions", value.Texts(job.Minions)), nil
 		}
 		return job.Load, nil
 	case "get_endtime":

@@ -36,17 +36,12 @@ func WriteFile(path string, b []byte) error { return writeFile(machine{}, path, 
 
 func writeFile(on folder, path string, b []byte) error {
 	dir := filepath.Dir(path)
-	f, name, err := on.create(dir)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
+	name, err := writeBeside(on, dir, b)
 	if err == nil {
 		err = on.rename(name, path)
 	}
 	if err != nil {
-		_ = on.remove(name) // the error above says more
+		_ = on.remove(name) // "" does no harm; the error above says more
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return on.sync(dir)
@@ -59,12 +54,7 @@ func WriteNew(path string, b []byte) error { return writeNew(machine{}, path, b)
 
 func writeNew(on folder, path string, b []byte) error {
 	dir := filepath.Dir(path)
-	f, name, err := on.create(dir)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
+	name, err := writeBeside(on, dir, b)
 	if err == nil {
 		err = on.link(name, path)
 	}
@@ -80,6 +70,17 @@ func writeNew(on folder, path string, b []byte) error {
 		return fmt.Errorf("write %s: %w", path, fs.ErrExist)
 	}
 	return nil
+}
+
+// writeBeside writes b to a new file in dir and syncs its contents. It returns the file's name, ""
+// if it made none. After an error the file may exist.
+func writeBeside(on folder, dir string, b []byte) (name string, err error) {
+	f, name, err := on.create(dir)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(b)
+	return name, errors.Join(err, f.Sync(), f.Close())
 }
 
 // SyncDir puts the entries of a folder on stable storage.

@@ -1,6 +1,7 @@
 package simminion
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,25 +69,25 @@ func (c Config) withDefaults() (Config, error) {
 	if _, _, err := net.SplitHostPort(c.Master); err != nil {
 		errs = append(errs, fmt.Errorf("master address: %w", err))
 	}
-	setTo(&c.Release, "3008.3")
-	setTo(&c.Version, 3)
+	c.Release = cmp.Or(c.Release, "3008.3")
+	c.Version = cmp.Or(c.Version, 3)
 	if c.Version != 2 && c.Version != 3 {
 		errs = append(errs, fmt.Errorf("protocol version %d: only 2 and 3 are simulated",
 			c.Version))
 	}
-	setTo(&c.EncAlgo, wire.EncSHA1)
-	setTo(&c.SigAlgo, wire.SigSHA1)
-	setTo(&c.AcceptanceWait, 10*time.Second)
-	setTo(&c.AuthTimeout, 5*time.Second)
-	setTo(&c.AuthTries, 7)
-	setTo(&c.RequestTimeout, time.Minute)
-	setTo(&c.RequestTries, 3)
-	setTo(&c.ReturnRetryTries, 3)
-	setTo(&c.ReturnRetryTimer, 5*time.Second)
-	setTo(&c.ReconDefault, time.Second)
-	setTo(&c.ReconMax, 10*time.Second)
-	setTo(&c.JIDQueue, 100)
-	setTo(&c.MaxJobs, 100)
+	c.EncAlgo = cmp.Or(c.EncAlgo, wire.EncSHA1)
+	c.SigAlgo = cmp.Or(c.SigAlgo, wire.SigSHA1)
+	c.AcceptanceWait = cmp.Or(c.AcceptanceWait, 10*time.Second)
+	c.AuthTimeout = cmp.Or(c.AuthTimeout, 5*time.Second)
+	c.AuthTries = cmp.Or(c.AuthTries, 7)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, time.Minute)
+	c.RequestTries = cmp.Or(c.RequestTries, 3)
+	c.ReturnRetryTries = cmp.Or(c.ReturnRetryTries, 3)
+	c.ReturnRetryTimer = cmp.Or(c.ReturnRetryTimer, 5*time.Second)
+	c.ReconDefault = cmp.Or(c.ReconDefault, time.Second)
+	c.ReconMax = cmp.Or(c.ReconMax, 10*time.Second)
+	c.JIDQueue = cmp.Or(c.JIDQueue, 100)
+	c.MaxJobs = cmp.Or(c.MaxJobs, 100)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -99,13 +100,6 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) monitors() bool { return !strings.HasPrefix(c.Release, "3006") }
 
 func (c Config) registersResources() bool { return strings.HasPrefix(c.Release, "3008") }
-
-func setTo[T comparable](field *T, val T) {
-	var zero T
-	if *field == zero {
-		*field = val
-	}
-}
 
 // between returns a random duration in [from, to].
 func between(from, to time.Duration) time.Duration {

@@ -2,6 +2,7 @@ package minion
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ type ClientOptions struct {
 
 func dial(ctx context.Context, addr string, own zmq4.SocketType, o *ClientOptions,
 	peers ...zmq4.SocketType) (*link, error) {
-	setTo(&o.Timeout, 10*time.Second)
-	setTo(&o.MaxFrame, 128<<20)
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.MaxFrame = cmp.Or(o.MaxFrame, 128<<20)
 	deadline := time.Now().Add(o.Timeout)
 	dialer := net.Dialer{Deadline: deadline, LocalAddr: o.LocalAddr, Control: o.Control}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)

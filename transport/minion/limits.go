@@ -1,6 +1,7 @@
 package minion
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 )
@@ -95,29 +96,22 @@ const (
 const requestLinger = 250 * time.Millisecond
 
 func (l Limits) withDefaults() Limits {
-	setTo(&l.MaxFrame, 128<<20)
-	setTo(&l.MaxInFlight, max(1<<30, 8*l.MaxFrame))
-	setTo(&l.MaxStrangers, min(32<<20, l.MaxInFlight/2))
-	setTo(&l.StrangersRate, 32<<20)
-	setTo(&l.HandshakeTimeout, 10*time.Second)
-	setTo(&l.WriteTimeout, 30*time.Second)
-	setTo(&l.PingInterval, 10*time.Second)
-	setTo(&l.PingTimeout, 30*time.Second)
-	setTo(&l.DrainTimeout, 5*time.Second)
-	setTo(&l.PubHWM, 1000)
-	setTo(&l.MaxHeld, 1024)
-	setTo(&l.LongLived, 15*time.Second)
-	setTo(&l.Backlog, 1000)
-	setTo(&l.MaxConns, 1<<16)
-	setTo(&l.KeepAliveIdle, 60*time.Second)
-	setTo(&l.KeepAliveInterval, 15*time.Second)
-	setTo(&l.KeepAliveCount, 3)
+	l.MaxFrame = cmp.Or(l.MaxFrame, 128<<20)
+	l.MaxInFlight = cmp.Or(l.MaxInFlight, max(1<<30, 8*l.MaxFrame))
+	l.MaxStrangers = cmp.Or(l.MaxStrangers, min(32<<20, l.MaxInFlight/2))
+	l.StrangersRate = cmp.Or(l.StrangersRate, 32<<20)
+	l.HandshakeTimeout = cmp.Or(l.HandshakeTimeout, 10*time.Second)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
+	l.PingInterval = cmp.Or(l.PingInterval, 10*time.Second)
+	l.PingTimeout = cmp.Or(l.PingTimeout, 30*time.Second)
+	l.DrainTimeout = cmp.Or(l.DrainTimeout, 5*time.Second)
+	l.PubHWM = cmp.Or(l.PubHWM, 1000)
+	l.MaxHeld = cmp.Or(l.MaxHeld, 1024)
+	l.LongLived = cmp.Or(l.LongLived, 15*time.Second)
+	l.Backlog = cmp.Or(l.Backlog, 1000)
+	l.MaxConns = cmp.Or(l.MaxConns, 1<<16)
+	l.KeepAliveIdle = cmp.Or(l.KeepAliveIdle, 60*time.Second)
+	l.KeepAliveInterval = cmp.Or(l.KeepAliveInterval, 15*time.Second)
+	l.KeepAliveCount = cmp.Or(l.KeepAliveCount, 3)
 	return l
-}
-
-func setTo[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

@@ -1,6 +1,7 @@
 package minion
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -49,7 +50,7 @@ type heldEdition struct {
 // frames, topic and payload. log and reg may be nil.
 func NewPubServer(lim Limits, filtering bool, log *slog.Logger,
 	reg prometheus.Registerer) *PubServer {
-	setTo(&lim.SilentTimeout, time.Hour)
+	lim.SilentTimeout = cmp.Or(lim.SilentTimeout, time.Hour)
 	p := &PubServer{endpoint: newEndpoint("publish", lim, log, newMetrics("publish", reg)),
 		filtering: filtering, subscribers: make(map[*subscriber]struct{}),
 		young: make(map[*subscriber]struct{})}

@@ -1,6 +1,7 @@
 package minion
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ type RequestServer struct {
 // NewRequestServer makes an endpoint whose requests h answers. log and reg may be nil.
 func NewRequestServer(h Handler, lim Limits, log *slog.Logger,
 	reg prometheus.Registerer) *RequestServer {
-	setTo(&lim.SilentTimeout, 10*time.Minute)
+	lim.SilentTimeout = cmp.Or(lim.SilentTimeout, 10*time.Minute)
 	s := &RequestServer{endpoint: newEndpoint("request", lim, log, newMetrics("request", reg)),
 		handler: h}
 	s.buffers.New = func() any { return new([replyBuffer]byte) }

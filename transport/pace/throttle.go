@@ -1,4 +1,4 @@
-package statesync
+package pace
 
 import (
 	"context"
@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// throttle spreads what is sent over time. Safe for concurrent use.
-type throttle struct {
+// Throttle limits the bytes per second of all senders together. It is safe for concurrent use.
+type Throttle struct {
 	rate int64 // bytes per second; 0: no limit
 
 	mu   sync.Mutex // guards free
 	free time.Time  // when the next byte may go
 }
 
-func newThrottle(rate int64) *throttle { return &throttle{rate: max(0, rate)} }
+// NewThrottle makes a throttle of rate bytes per second; 0 or less means no limit.
+func NewThrottle(rate int64) *Throttle { return &Throttle{rate: max(0, rate)} }
 
-// wait returns when n bytes may be sent.
-func (t *throttle) wait(ctx context.Context, n int) error {
+// Wait returns when n bytes may be sent, or with the cause of ctx's end.
+func (t *Throttle) Wait(ctx context.Context, n int) error {
 	if t.rate == 0 || n == 0 {
 		return context.Cause(ctx)
 	}

@@ -1,48 +1,15 @@
 package statesync
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-func TestThrottleSpreadsWhatIsSent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(1000)
-		start := time.Now()
-		var wg sync.WaitGroup
-		for range 4 { // who sends shares the rate
-			wg.Go(func() {
-				for range 5 {
-					if err := th.wait(t.Context(), 100); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		// the last piece may go when the others are paid for
-		if took := time.Since(start); took != 1900*time.Millisecond {
-			t.Errorf("2000 bytes at 1000 a second took %v", took)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := th.wait(ctx, 100); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-		none := newThrottle(0)
-		start = time.Now()
-		if err := none.wait(t.Context(), 1<<40); err != nil || time.Since(start) != 0 {
-			t.Errorf("%v after %v", err, time.Since(start))
-		}
-	})
-}
+	"clustermaster/transport/pace"
+)
 
 func TestProgress(t *testing.T) {
 	t.Parallel()
@@ -79,7 +46,7 @@ func TestManyReceivers(t *testing.T) {
 		want[fmt.Sprintf("f%d", i)] = "644 " + strings.Repeat(string(rune('a'+i)), 400_000)
 	}
 	want.write(t, a.file)
-	a.rate = newThrottle(40 << 20)
+	a.rate = pace.NewThrottle(40 << 20)
 	var mu sync.Mutex
 	seen := map[string]Progress{}
 	r, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}},

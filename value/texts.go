@@ -1,0 +1,10 @@
+package value
+
+// Texts is a list of texts as a list value.
+func Texts(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
