@@ -27,7 +27,8 @@ var (
 	_ peer.ClusterSigner = (*Node)(nil)
 )
 
-// JoinKey implements peer.Secrets: the cluster's K, before there is one that of the own config.
+// JoinKey implements peer.Secrets. It returns the cluster's K, or before founding the
+// configuration's.
 func (n *Node) JoinKey() ([]byte, bool) {
 	if c, ok := n.state.Cluster(); ok && !n.standsAlone() {
 		return c.JoinKey, len(c.JoinKey) > 0
@@ -35,8 +36,8 @@ func (n *Node) JoinKey() ([]byte, bool) {
 	return n.cfg.JoinKey, len(n.cfg.JoinKey) > 0
 }
 
-// JoinKeyOf implements peer.SecretsByNode: a removed peer may prove itself with the K that it knew.
-// HandleJoin then tells it that it is out.
+// JoinKeyOf implements peer.SecretsByNode. A removed peer may prove itself with the K that it knew;
+// HandleJoin then tells it that it was removed.
 func (n *Node) JoinKeyOf(spki [32]byte) ([]byte, bool) {
 	b, ok := n.state.BarBySPKI(spki)
 	return b.JoinKey, ok && len(b.JoinKey) > 0
@@ -55,7 +56,7 @@ func (n *Node) SignJoin(msg []byte) (string, []byte, error) {
 	return key.Public().Text(), sig, nil
 }
 
-// HandleJoin implements peer.JoinHandler: it answers a master that has proved to know the secret. A
+// HandleJoin implements peer.JoinHandler. It answers a master that has proved to know the secret. A
 // member that is not the leader asks the leader.
 func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) ([]byte, error) {
 	var r clusterpb.JoinRequest
@@ -145,8 +146,8 @@ func unmarshalKnown(b []byte, m proto.Message) error {
 	return errors.Join(proto.Unmarshal(b, m), level.CheckMessage(m))
 }
 
-// noteAsker wakes the founding or joining here when a master asks for the first time: it was not
-// there when this one looked for it.
+// noteAsker wakes founding or joining on this master when another master asks for the first time:
+// that master did not answer when this one looked for it.
 func (n *Node) noteAsker(addr string) {
 	n.mu.Lock()
 	first := !n.askers[addr] && len(n.askers) < maxAsked
@@ -169,8 +170,8 @@ func (n *Node) askersKnown() int {
 // foundingHold is how long a joiner's question may wait for the founding: less than askTimeout.
 const foundingHold = 2 * time.Second
 
-// awaitFounding holds a joiner's question while this master is the one to found: its answer is then
-// the admission.
+// awaitFounding holds a joiner's question while this master is about to found, so that the answer
+// can be the admission.
 func (n *Node) awaitFounding(ctx context.Context) {
 	limit := time.NewTimer(foundingHold)
 	defer limit.Stop()
@@ -190,8 +191,8 @@ func (n *Node) awaitFounding(ctx context.Context) {
 	}
 }
 
-// admitHere, on the leader, makes a joiner a member and a nonvoter of raft; a repeat only says so
-// again.
+// admitHere, on the leader, makes a joiner a member and a nonvoter of raft. A repeat only gives the
+// same answer again.
 func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int,
 	uuid string) (*clusterpb.JoinReply, error) {
 	if !n.IsLeader() {
@@ -249,7 +250,7 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int,
 	case fsm.RefusedKeyTaken:
 		return refuse("the node key of %s belongs to another member: a data directory was copied; stop this master, move its data directory to another place, and start it as a new member", joiner.ID)
 	case fsm.RefusedIDTaken:
-		return nil, errElsewhere // it came back in between
+		return nil, errElsewhere // the member came back in between
 	default:
 		return refuse("%s", r.Refused)
 	}
@@ -268,18 +269,18 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int,
 	return reply, nil
 }
 
-// turn is a mutex that is held across waits. Being a channel, it lets a test on fake time see that
-// who wants it waits.
+// turn is a mutex that is held across waits. It is a channel so that a test on fake time sees a
+// waiting goroutine as blocked.
 type turn chan struct{}
 
-// Lock waits for the turn.
+// Lock waits until the turn is free and takes it.
 func (t turn) Lock() { t <- struct{}{} }
 
-// Unlock gives it to the next one.
+// Unlock frees the turn for the next goroutine.
 func (t turn) Unlock() { <-t }
 
-// align makes raft's configuration follow the members: joiners become nonvoters, those who left go,
-// addresses follow.
+// align makes raft's configuration follow the members: it adds joiners as nonvoters, removes
+// members that left, and updates addresses.
 func (n *Node) align(ctx context.Context) error {
 	n.aligning.Lock()
 	defer n.aligning.Unlock()

@@ -11,15 +11,15 @@ import (
 	"clustermaster/transport/peer"
 )
 
-// standsAlone says whether the state is that of a stand-alone master, whose configuration names a
-// cluster by now.
+// standsAlone reports whether the state is that of a stand-alone master whose configuration now
+// names a cluster.
 func (n *Node) standsAlone() bool {
 	c, founded := n.state.Cluster()
 	return founded && c.ClusterID == "" && n.port != nil
 }
 
-// claim is what this master has that minions know: a stand-alone master's own state, else the
-// former master's keys.
+// claim returns what minions know of this master: a stand-alone master's own state, else the former
+// master's keys.
 func (n *Node) claim() *clusterpb.Former {
 	key := n.ClusterKey()
 	if !n.standsAlone() || key == nil {
@@ -35,9 +35,9 @@ func (n *Node) claim() *clusterpb.Former {
 	return m
 }
 
-// adopt makes this master, which stood alone, the first member of its cluster. It goes on serving
-// its minions until then, and where it may not be: when a peer has a cluster already, or another
-// former master's minions.
+// adopt makes this master, which stood alone, the first member of its cluster. It serves its
+// minions until then, and goes on serving them if it may not adopt: because a peer already has a
+// cluster, or another former master's minions.
 func (n *Node) adopt(ctx context.Context) error {
 	if err := n.mayAdopt(n.askAll(ctx, n.cfg.set(),
 		&clusterpb.JoinRequest{Found: true})); err != nil {
@@ -57,9 +57,9 @@ func (n *Node) adopt(ctx context.Context) error {
 	return nil
 }
 
-// mayAdopt judges the answers of peers. Who has nothing joins later, and so does who is absent for
-// JoinTimeout; an operator's order (Config.Found) chooses among those who have something of their
-// own, but goes against no cluster.
+// mayAdopt judges the answers of peers. Peers without state join later, and so do peers that stay
+// absent for JoinTimeout. An operator's order (Config.Found) chooses among masters that have state
+// of their own, but never overrides an existing cluster.
 func (n *Node) mayAdopt(answers map[string]answer) error {
 	mine, _ := n.state.Cluster()
 	fresh := map[string]*clusterpb.Former{n.cfg.Addr: n.claim()}
@@ -85,15 +85,14 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 	return errors.Join(errs...)
 }
 
-// otherCluster says how to choose between two histories, each of which has keys that nobody else
-// may have.
+// otherCluster explains how to choose between two histories. Each has keys that exist nowhere else.
 func otherCluster(id, uuid, addr, other string) string {
 	return fmt.Sprintf("%s belongs to cluster %s, and %s to cluster %s: they can't be one, for each has a key and minions of its own. "+
 		"Choose one; on each master of the other, stop it and move its data directory to another place, as a copy of its keys; "+
 		"started again it joins", id, uuid, addr, other)
 }
 
-// checkClusterID refuses a cluster_id that is not that of the cluster whose member this master is.
+// checkClusterID refuses a cluster_id other than that of the cluster this master is a member of.
 func (n *Node) checkClusterID() error {
 	c, founded := n.state.Cluster()
 	if !founded || c.ClusterID == "" || c.ClusterID == n.cfg.ClusterID {

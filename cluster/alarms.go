@@ -2,14 +2,14 @@ package cluster
 
 import "time"
 
-// What a member tells of itself is bounded before it is kept.
+// Bounds on what a member reports about itself, applied before it is stored.
 const (
 	maxAlarms    = 16
 	maxAlarmText = 500 // bytes
 	maxDigest    = 64  // bytes
 )
 
-// Alarms lists what the operator is to look into on this master, one line each.
+// Alarms lists what needs an operator's attention on this master, one line each.
 func (n *Node) Alarms() []string {
 	if n.cfg.Alarms == nil {
 		return nil
@@ -25,7 +25,7 @@ func boundAlarms(all []string) []string {
 	return out
 }
 
-// extensions is the digest of this master's extension_modules; "" while there is none.
+// extensions returns the digest of this master's extension_modules; "" without any.
 func (n *Node) extensions() string {
 	if n.cfg.Extensions == nil {
 		return ""
@@ -35,8 +35,8 @@ func (n *Node) extensions() string {
 
 func boundDigest(s string) string { return s[:min(len(s), maxDigest)] }
 
-// LastBackup is when the last good scheduled backup was made, on this master or by one that told of
-// it; zero: none that this master knows of.
+// LastBackup returns the time of the last good scheduled backup on this master or on one that
+// reported one; zero if this master knows of none.
 func (n *Node) LastBackup() time.Time {
 	var last time.Time
 	if n.cfg.LastBackup != nil {

@@ -8,8 +8,8 @@ import (
 	"clustermaster/serve/origin"
 )
 
-// audited adds to an audited command who ordered it, as ctx says; what nobody ordered is this
-// master's own doing. The trail begins when the cluster's level has it.
+// audited records in an audited command who ordered it, as ctx says. Without an order in ctx it
+// names this master. Below the level that has the audit trail it adds nothing.
 func (n *Node) audited(ctx context.Context, c fsm.Command) (fsm.Command, error) {
 	if n.state.Level() < level.OfCommand(uint8(fsm.OpAudited)) {
 		return c, nil

@@ -20,19 +20,20 @@ import (
 	"clustermaster/transport/peer"
 )
 
-// Times of becoming and staying a member.
+// Times for becoming and staying a member.
 const (
 	askTimeout  = 10 * time.Second // of one question over the join channel
 	firstPause  = 200 * time.Millisecond
 	longPause   = 5 * time.Second
 	memberPause = 500 * time.Millisecond // between looks while this master is a member
-	// without a leader: ask around, addresses and keys may have changed
+	// time without a leader after which this master asks around: addresses and keys may have
+	// changed
 	lostAfter = 4 * time.Second
 	sayAgain  = 30 * time.Second // before a log line about the same trouble is repeated
 )
 
-// become makes this master a member and keeps it one: it founds, joins, or resumes, and asks around
-// when it hears nobody. It ends with ctx.
+// become makes this master a member and keeps it one: it founds, joins or resumes, and asks around
+// when it hears no leader. It returns when ctx ends.
 func (n *Node) become(ctx context.Context) error {
 	pause := firstPause
 	var asked time.Time
@@ -40,7 +41,7 @@ func (n *Node) become(ctx context.Context) error {
 	trouble := &complaint{}
 	for {
 		moved := n.moved.next()
-		// the disk alone need not have said that founding was committed
+		// at Open the disk may not have shown yet that the founding was committed
 		if err := n.checkClusterID(); err != nil {
 			return err
 		}
@@ -73,9 +74,9 @@ func (n *Node) become(ctx context.Context) error {
 				}
 			}
 		case n.founding() && len(n.servers()) > 0:
-			wait = memberPause // bootstrapped: the leader's duties do the rest
+			wait = memberPause // bootstrapped: the leader's duties finish the founding
 		case len(n.pins.known()) > 0 && !n.lost():
-			wait = memberPause // admitted, and the leader brings the state
+			wait = memberPause // admitted: the leader sends the state
 		case n.port == nil:
 			if err := n.bootstrap(); err != nil {
 				return err
@@ -115,7 +116,7 @@ func (n *Node) become(ctx context.Context) error {
 	}
 }
 
-// complaint says each trouble once, and again when it lasts.
+// complaint logs each trouble once, and again if it lasts.
 type complaint struct {
 	text string
 	at   time.Time
@@ -135,13 +136,14 @@ func (c *complaint) due(text string) bool {
 	return true
 }
 
-// lost says that no leader has been known for a while.
+// lost reports whether this master has known no leader for lostAfter.
 func (n *Node) lost() bool {
 	since := n.leaderless.Load()
 	return since != 0 && time.Since(time.Unix(0, since)) > lostAfter
 }
 
-// addresses lists where other masters may be: the option's first, then the known members'.
+// addresses lists where other masters may be: first those of cluster_peers, then those of known
+// members.
 func (n *Node) addresses() []string {
 	addrs := sortedSet(n.cfg.Peers)
 	var known []string
@@ -154,7 +156,7 @@ func (n *Node) addresses() []string {
 	return append(addrs, sortedSet(known)...)
 }
 
-// foundOrJoin makes one attempt. Done means that this master has decided to found, or was admitted.
+// foundOrJoin makes one attempt. Done means that this master has decided to found or was admitted.
 func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
 	if n.mightFound() {
 		if done, err := n.tryFound(ctx); done || err != nil {
@@ -167,8 +169,8 @@ func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// bootstrap makes this master the only voter of a new group. The marker comes first: a crash in
-// between is taken up by the next start.
+// bootstrap makes this master the only voter of a new group. It writes the marker first, so that
+// the next start finishes the founding after a crash.
 func (n *Node) bootstrap() error {
 	if err := durable.WriteFile(filepath.Join(n.cfg.DataDir, foundingFile), nil); err != nil {
 		return err
@@ -212,8 +214,7 @@ func (n *Node) afterFounding(ctx context.Context) error {
 	return nil
 }
 
-// correctRecord publishes this master's address, node key and version where the members have
-// others.
+// correctRecord publishes this master's address, node key and version if the members have others.
 func (n *Node) correctRecord(ctx context.Context) error {
 	m, ok := n.state.MemberByNode(n.self.Node)
 	if !ok || m.Addr == n.self.Addr && m.SPKI == n.self.SPKI && m.Version == n.self.Version &&
@@ -230,14 +231,15 @@ func (n *Node) correctRecord(ctx context.Context) error {
 	return refused(r)
 }
 
-// hello is what this master says of itself on the join channel.
+// hello is what this master says about itself on the join channel.
 func (n *Node) hello() peer.Hello {
 	return peer.Hello{ID: n.self.ID, Addr: n.self.Addr, Incarnation: n.self.Incarnation,
 		ClusterID: n.cfg.ClusterID, Version: n.self.Version, Level: level.Supported()}
 }
 
-// askPeer puts one question to the master at addr. A member's own K comes first: cluster_secret may
-// have been rotated since its config was written, or the config may be newer than its state.
+// askPeer asks the master at addr one question. It tries a member's own K first: cluster_secret may
+// have been rotated since its configuration was written, or the configuration may be newer than its
+// state.
 func (n *Node) askPeer(ctx context.Context, addr string,
 	r *clusterpb.JoinRequest) (*clusterpb.JoinReply, fsm.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -268,9 +270,9 @@ func (n *Node) askPeer(ctx context.Context, addr string,
 	return reply, fsm.Member{Node: from.Node(), ID: from.ID, Addr: from.Addr}, nil
 }
 
-// joinKeys are the keys to prove: the state's and the configuration's where they differ. The one
-// that was refused last comes last, for members allow few wrong attempts: the right one would never
-// get its turn.
+// joinKeys lists the keys to prove: the state's and, if it differs, the configuration's. The key
+// that was refused last comes last: members allow few wrong attempts, so the right key would
+// otherwise never be tried.
 func (n *Node) joinKeys(ofState []byte) [][]byte {
 	if len(ofState) == 0 || slices.Equal(ofState, n.cfg.JoinKey) {
 		return [][]byte{n.cfg.JoinKey}
@@ -281,7 +283,7 @@ func (n *Node) joinKeys(ofState []byte) [][]byte {
 	return [][]byte{ofState, n.cfg.JoinKey}
 }
 
-// believe takes the address of a master that proved its node key, where it is a member.
+// believe takes the address of a master that proved its node key, if it is a member.
 func (n *Node) believe(from peer.Hello) {
 	if n.pins.believe(from.SPKI, from.Addr) {
 		n.log.Info("peer has moved", "peer", from.ID, "addr", from.Addr)
@@ -289,14 +291,15 @@ func (n *Node) believe(from peer.Hello) {
 	}
 }
 
-// join asks the given addresses, one after the other, to be admitted; nil once one has.
+// join asks the given addresses, one after the other, for admission. It returns nil once one admits
+// this master.
 func (n *Node) join(ctx context.Context, addrs []string) error {
 	if len(addrs) == 0 {
 		return errors.New("cluster_peers is empty: nobody to ask; start once with --found to found a cluster")
 	}
 	var errs []error
 	queue, asked := slices.Clone(addrs), map[string]bool{n.cfg.Addr: true}
-	// by address: those without a cluster
+	// masters without a cluster, by address
 	fresh := map[string]*clusterpb.Former{n.cfg.Addr: n.claim()}
 	for len(queue) > 0 && len(asked) < maxAsked {
 		addr := queue[0]
@@ -329,11 +332,11 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 	return errors.Join(append(errs, conflict(fresh))...)
 }
 
-// maxAsked bounds the masters that one attempt asks: peers may name further ones.
+// maxAsked bounds the masters that one attempt asks, as peers may name further ones.
 const maxAsked = 64
 
-// learnt is the file that keeps what a member said at admission, until the state itself has
-// arrived.
+// learnt is the content of the file that keeps what a member said at admission until the state
+// itself arrives.
 type learnt struct {
 	Index   uint64       `json:"index"`
 	Members []fsm.Member `json:"members"`
@@ -359,7 +362,7 @@ func (n *Node) learnFrom(addr string, reply *clusterpb.JoinReply) error {
 		return err
 	}
 	n.pins.learn(l.Members, l.Index)
-	// give the leader time to come
+	// give the leader time to make contact
 	n.leaderless.CompareAndSwap(n.leaderless.Load(), time.Now().UnixNano())
 	if _, ok := n.state.MemberByNode(n.self.Node); !ok {
 		n.log.Info("admitted to the cluster, waiting for its state", "addr", addr, "n",

@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boltAhead is how much of the disk raft's log has for itself, so that keys and members can still
-// be changed when others have filled it to the last byte. bbolt grows its file by 16 MiB and may
-// cut off what lies beyond the pages that it maps, so it must be a power of two below that.
+// boltAhead is how many bytes of the disk are reserved for raft's log, so that keys and members can
+// still change when other programs have filled the disk. bbolt grows its file by 16 MiB and may
+// truncate what lies beyond the pages that it maps, so this must be a power of two below that.
 const boltAhead = 8 << 20
 
-// openBolt opens raft's log, and sees to it that its first boltAhead bytes are on the disk.
+// openBolt opens raft's log and makes sure that its first boltAhead bytes are allocated on the
+// disk.
 func openBolt(path string, log *slog.Logger) (*raftboltdb.BoltStore, error) {
 	if err := readBolt(path); err != nil {
 		return nil, err
@@ -45,16 +46,15 @@ func openBolt(path string, log *slog.Logger) (*raftboltdb.BoltStore, error) {
 	if st.Size() >= boltAhead {
 		return bolt, nil
 	}
-	// bbolt must map the file as large as it is now, or it cuts off what was added.
+	// bbolt must map the file at its present size, or it truncates what was added.
 	if err := bolt.Close(); err != nil {
 		return nil, err
 	}
 	return open()
 }
 
-// readBolt reads all of raft's log, and changes nothing. bbolt maps the file and takes its pages
-// for good: one that is garbage, or behind the end of a file that was cut off, would end the
-// process.
+// readBolt reads all of raft's log and changes nothing. bbolt maps the file and trusts its pages: a
+// garbage page, or one beyond the end of a truncated file, would end the process.
 func readBolt(path string) (err error) {
 	if st, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() == 0 {
 		return nil
@@ -98,8 +98,8 @@ func damagedLog(path string, err error) error {
 	return fmt.Errorf("raft's log %s is damaged: %w; %s", path, err, rejoinRemedy)
 }
 
-// allocate gives a file that many bytes of the disk, zeros behind its end. A file system that can't
-// is no error.
+// allocate reserves size bytes of the disk for a file; bytes beyond the old end are zero. A file
+// system that can't do this is not an error.
 func allocate(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// clockFresh is how old what a member said of its clock may be.
+// clockFresh is the greatest age of a clock reading that is still used.
 const clockFresh = 5 * time.Second
 
-// reading is what a member's clock showed: how far it is ahead of this master's own.
+// reading is what a member's clock showed: how far it is ahead of this master's.
 type reading struct {
 	at    time.Time // by this master's monotonic clock
 	ahead time.Duration
-	told  bool // release 0.1.0 does not tell
+	told  bool // false: release 0.1.0 reports no clock
 }
 
-// readClock takes the time in an answer as that of the middle between question and answer.
+// readClock assumes that the answer's time was read halfway between question and answer.
 func readClock(micros int64, asked, answered time.Time) reading {
 	if micros == 0 {
 		return reading{at: time.Now()}
@@ -24,16 +24,16 @@ func readClock(micros int64, asked, answered time.Time) reading {
 	return reading{at: time.Now(), ahead: time.UnixMicro(micros).Sub(middle.Round(0)), told: true}
 }
 
-// anchor is the time that was found right at a moment. From then on the monotonic clock counts, so
-// that a step of this machine's clock does no harm before it is noticed.
+// anchor is a time found right at one moment. The monotonic clock counts on from there, so that a
+// step of this machine's clock does no harm before it is noticed.
 type anchor struct {
 	at  time.Time // when, by the monotonic clock
 	now time.Time // wall clock
 }
 
-// Now is the time by the clocks of most members: this master's own, unless that is further off than
-// Config.ClockLimit. Whatever goes into the replicated state, or is compared with it, is by this
-// time.
+// Now returns the time by the clocks of most members: this master's own time, unless that is off by
+// more than Config.ClockLimit. Every time that goes into the replicated state, or is compared with
+// one there, comes from Now.
 func (n *Node) Now() time.Time {
 	if a := n.anchored.Load(); a != nil {
 		return a.now.Add(time.Since(a.at))
@@ -43,15 +43,15 @@ func (n *Node) Now() time.Time {
 
 func (n *Node) utc() time.Time { return n.Now().UTC() }
 
-// judgement is what the clocks of the members in contact say.
+// judgement is the result of comparing the clocks of the members in contact.
 type judgement struct {
-	median  time.Duration            // of all, how far it is ahead of this master's
-	decided bool                     // false: they differ, and no side has a majority
-	enough  bool                     // more than half of those that can tell have told
-	ahead   map[string]time.Duration // by node, of those that told, this master included
+	median  time.Duration            // of all clocks, how far it is ahead of this master's
+	decided bool                     // false: the clocks differ, and no side has a majority
+	enough  bool                     // more than half of those that can report a clock did
+	ahead   map[string]time.Duration // by node, for those that reported, this master included
 }
 
-// judgeClocks compares the clocks. Of an odd number the middle one is right; of an even number the
+// judgeClocks compares the clocks. Of an odd number it takes the middle one. Of an even number the
 // two in the middle must agree within the limit.
 func (n *Node) judgeClocks() judgement {
 	j := judgement{ahead: map[string]time.Duration{n.self.Node: 0}}
@@ -81,7 +81,7 @@ func (n *Node) judgeClocks() judgement {
 }
 
 // followClocks corrects this master's time if its clock is off, and warns of every clock that is.
-// While nobody can tell which of two clocks is right, what was found before holds.
+// While the clocks give no majority, the previous finding holds.
 func (n *Node) followClocks() {
 	j := n.judgeClocks()
 	if !j.decided || !j.enough {
@@ -113,13 +113,13 @@ func (n *Node) followClocks() {
 	}
 }
 
-// ClocksDiffer says that the clocks of the members in contact differ by more than the limit, and
-// none has a majority.
+// ClocksDiffer reports whether the clocks of the members in contact differ by more than the limit,
+// without a majority for any time.
 func (n *Node) ClocksDiffer() bool { return !n.judgeClocks().decided }
 
-// ClockAhead is how far this master's own clock is ahead of that of most members.
+// ClockAhead returns how far this master's own clock is ahead of that of most members.
 func (n *Node) ClockAhead() time.Duration { return -n.judgeClocks().median }
 
-// foreseen says that a time in the state lies so far in the future that a wrong clock must have
-// made it.
+// foreseen reports whether a time in the state lies so far in the future that a wrong clock must
+// have produced it.
 func (n *Node) foreseen(at time.Time) bool { return at.Sub(n.Now()) > n.cfg.ClockLimit }

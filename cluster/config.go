@@ -18,7 +18,7 @@ import (
 	"clustermaster/store/seal"
 )
 
-// Config says who this master is and how it keeps company. It is read only after Open.
+// Config describes this master and how it takes part in the cluster. It is read only after Open.
 type Config struct {
 	ID      string   // option id
 	Addr    string   // host:port at which peers reach this master; "" makes it stand-alone
@@ -26,7 +26,7 @@ type Config struct {
 	Version string   // of this program, shown to peers
 	SPKI    [32]byte // SHA-256 of the node key's SubjectPublicKeyInfo, transport/peer.NodeKey.SPKI
 	NodePub string   // the node key's public part, PEM; members export it as peers/<id>.pub
-	Pins    *Pins    // the one that the peer port was made with; Open makes it answer
+	Pins    *Pins    // those that the peer port was made with; Open connects them to the state
 
 	ClusterID string
 	// JoinKey is K, made from cluster_secret by transport/peer.JoinKey. It serves founding and
@@ -34,90 +34,92 @@ type Config struct {
 	JoinKey []byte
 	// PubFingerprint is the option cluster_pub_fingerprint: the cluster key that a joiner expects.
 	PubFingerprint string
-	// Found founds without those peers that do not answer; one that answers may still forbid it
+	// Found founds without the peers that do not answer. A peer that answers may still forbid it
 	// (salt-master --found).
 	Found bool
 
 	DataDir string    // raft/, identity and grants; made with mode 0700
-	Seal    *seal.Key // seals Raft's log and snapshots on disk; nil leaves them open
+	Seal    *seal.Key // seals Raft's log and snapshots on disk; nil: they are not sealed
 
 	MaxVoters int // option cluster_max_voters, default 5
-	// option cluster_min_voters: automatic replacement leaves at least so many; default 3
+	// option cluster_min_voters: automatic replacement leaves at least this many; default 3
 	MinVoters     int
 	ReplaceVoters bool // option cluster_auto_replace_voters
 	// option cluster_voter_timeout: silence after which a voter is unhealthy; default 10 s
 	VoterTimeout time.Duration
 	VoterCheck   time.Duration // option cluster_voter_health_check_interval; default 1 s
-	// option cluster_demote_cooldown: before a demoted voter gets a vote again; default 60 s
+	// option cluster_demote_cooldown: time until a demoted voter may vote again; default 60 s
 	DemoteCooldown time.Duration
 	// option ring_dead_after: silence after which a member's share of the data goes to others;
 	// default 10 min
 	RingDeadAfter time.Duration
-	// option cluster_join_timeout: founding in vain for so long, the log names --found; default 30
-	// s
+	// option cluster_join_timeout: after this long without founding, the log names --found; default
+	// 30 s
 	JoinTimeout time.Duration
-	// option cluster_clock_limit: a clock that is further off is wrong; default 30 s
+	// option cluster_clock_limit: a clock that is off by more is wrong; default 30 s
 	ClockLimit time.Duration
 	StaleLimit time.Duration // option cluster_stale_limit, default 10 s
-	// after a removal the leader sees to the rotation that its proposer did not do; default 30 s
+	// time after a removal until the leader does a rotation that its proposer left out; default 30
+	// s
 	OwedAfter time.Duration
 	// option publish_session: age at which AES and session secrets rotate; 0: never
 	PublishSession time.Duration
-	// how long a replaced session secret opens requests; default 10 min
+	// how long a replaced session secret still opens requests; default 10 min
 	SessionGrace time.Duration
-	AESGrace     time.Duration // how long a replaced AES key opens requests; default 60 s
+	AESGrace     time.Duration // how long a replaced AES key still opens requests; default 60 s
 
-	// FoundingKeys are where the RSA key that signs Salt's messages may be at founding: of those
-	// with accepted minion keys beside them the first, else the first that is there, else a new one
-	// of KeySize bits.
+	// FoundingKeys are the places where founding looks for the RSA key that signs Salt's messages.
+	// It takes the first key with accepted minion keys beside it, else the first key, else makes a
+	// new one of KeySize bits.
 	FoundingKeys []FoundingKey
 	KeySize      int // option keysize, default 2048
 	Partitions   int // of the ring, fixed at founding; default 256
 
-	// StateSync says how far this master is with the roots; promotion waits for a joiner's copy.
-	// nil: there is nothing to copy. It is called from Run on, must not block, and is safe for
+	// StateSync reports how far this master is with the roots; promotion waits for a joiner's copy.
+	// Nil: there is nothing to copy. It is called from Run on, must not block, and must be safe for
 	// concurrent use.
 	StateSync func() SyncState
 
-	// Unfit says why this master should be given no minions although it serves them: its disk is
-	// almost full. nil: it never is unfit. It must not block and is safe for concurrent use.
+	// Unfit says why this master should get no minions although it serves, for example because its
+	// disk is almost full. Nil: it is always fit. It must not block and must be safe for concurrent
+	// use.
 	Unfit func() error
 
-	// OnFounded runs on the founder after founding, again after a crash until it has succeeded
-	// once: import of keys.
+	// OnFounded runs on the founder after founding, again at each start until it has succeeded
+	// once. It imports keys.
 	OnFounded func(ctx context.Context, n *Node) error
 
 	Now func() time.Time // this machine's clock; nil: time.Now
 
-	// OpenLog opens Raft's log, terms and votes in the folder of Raft; nil: in a bbolt file there.
+	// OpenLog opens Raft's log, terms and votes in Raft's folder. Nil: a bbolt file there.
 	OpenLog func(dir string) (RaftLog, error)
 
 	// HeartbeatTimeout is how long a follower waits for the leader before it calls an election;
-	// default 1 s: three masters, a balancer and minions on 2 busy cores stay calm, and a dead
-	// leader is replaced in 1 to 3 s.
+	// default 1 s. With that, three masters, a balancer and minions on 2 busy cores keep their
+	// leader, and a dead leader is replaced in 1 to 3 s.
 	HeartbeatTimeout time.Duration
-	// ElectionTimeout is how long a candidate waits for votes before it asks again, up to twice as
-	// long by chance; default and least HeartbeatTimeout.
+	// ElectionTimeout is how long a candidate waits for votes before it asks again, plus a random
+	// part of up to as long; default and minimum HeartbeatTimeout.
 	ElectionTimeout time.Duration
 	// CheckEvery is how often the members compare their states; default a minute.
 	CheckEvery time.Duration
-	// LastBackup tells when this master last made a good scheduled backup; zero: never. Nil: it
+	// LastBackup returns when this master last made a good scheduled backup; zero: never. Nil: it
 	// makes none.
 	LastBackup func() time.Time
-	// Alarms lists what the operator is to look into on this master, one line each; nil: nothing
-	// ever.
+	// Alarms lists what needs an operator's attention on this master, one line each. Nil: never
+	// anything.
 	Alarms func() []string
-	// Extensions is the digest of this master's extension_modules, "" while there is none; nil:
-	// never. It must not block.
+	// Extensions returns the digest of this master's extension_modules, "" without any. Nil: always
+	// "". It must not block.
 	Extensions func() string
 
 	// SnapshotThreshold is the number of log entries after which a snapshot is taken; default 8192.
 	SnapshotThreshold uint64
 	// IsolatedServe is how long a master that hears no leader goes on serving
-	// (cluster_isolated_serve_seconds); 0: for ever.
+	// (cluster_isolated_serve_seconds); 0: without limit.
 	IsolatedServe time.Duration
-	// ServeWithout is how long a master looks for a leader at start before it serves what it has;
-	// default 15 s.
+	// ServeWithout is how long a starting master looks for a leader before it serves from the state
+	// that it has; default 15 s.
 	ServeWithout time.Duration
 }
 
@@ -128,17 +130,16 @@ type RaftLog interface {
 	io.Closer
 }
 
-// FoundingKey is a place where an existing Salt master may have left the key that minions know it
-// by.
+// FoundingKey is a place where an existing Salt master may have left the key that minions know.
 type FoundingKey struct {
 	From string                 // for the log and errors
 	Read func() ([]byte, error) // PEM; fs.ErrNotExist where there is none
-	Pass string                 // that it is encrypted with; "" if it is not
+	Pass string                 // passphrase of the key; "": it is not encrypted
 	// Accepted counts the accepted minion keys beside it; nil: there are none.
 	Accepted func() (int, error)
 }
 
-// withDefaults returns c complete, or all that is wrong with it.
+// withDefaults returns c completed, or an error with everything that is wrong with it.
 func (c Config) withDefaults() (Config, error) {
 	def := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
@@ -212,8 +213,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// set is own address and peers, in the order in which they found where no former master decides:
-// lowest address first.
+// set lists this master's own address and its peers in founding order, lowest address first. It
+// decides when no former master does.
 func (c Config) set() []string { return sortedSet(append([]string{c.Addr}, c.Peers...)) }
 
 func sortedSet(addrs []string) []string {

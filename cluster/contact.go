@@ -15,28 +15,28 @@ const (
 	contactTimeout = time.Second
 )
 
-// contact is what a member said when it was last asked.
+// contact is what a member said when it last answered.
 type contact struct {
 	at      time.Time // of the last answer
 	applied uint64
 	serving bool
 	ready   bool
 	sync    SyncState
-	level   int // the highest that it supports
+	level   int // the highest level that it supports
 	clock   reading
 	backup  time.Time // of the last good scheduled backup that it knows of; zero: none
 	alarms  []string
-	// digest of its extension_modules; "": it does not tell
+	// digest of its extension_modules; "": not reported
 	extensions string
 	check      checkpoint
 
-	compared uint64 // the index at which its state was last compared with this master's
-	differs  bool   // and was not the same
+	compared uint64 // Raft index at which its state was last compared with this master's
+	differs  bool   // the states differed there
 
-	clockWarned time.Time // when the log last said that its clock is off; also this master's own
+	clockWarned time.Time // when the log last said that its clock (or this master's own) is off
 }
 
-// contact asks every other member for its state, once a second.
+// contact asks every other member for its state once a second.
 func (n *Node) contact(ctx context.Context) error {
 	tick := time.NewTicker(contactEvery)
 	defer tick.Stop()
@@ -70,7 +70,7 @@ func (n *Node) ask(ctx context.Context, node string) {
 	asked := n.cfg.Now()
 	r, err := client.Status(ctx, &clusterpb.StatusRequest{})
 	if err != nil {
-		return // Alive says the same within a second
+		return // Alive shows the failure within a second
 	}
 	now, clock := time.Now(), readClock(r.GetNow(), asked, n.cfg.Now())
 	n.mu.Lock()
@@ -85,9 +85,9 @@ func (n *Node) ask(ctx context.Context, node string) {
 	n.contacts[node] = c
 }
 
-// mayServe says whether a member may be acting on its state now: it answers, or did until so short
-// a time ago that it need not have noticed the leader's silence. One that this process never heard
-// counts as heard at the start.
+// mayServe reports whether a member may be acting on its state now: it answers, or it answered so
+// recently that it may not have noticed the leader's silence. A member that this process never
+// heard counts as heard at the start.
 func (n *Node) mayServe(node string) bool {
 	if n.port.Alive(node) {
 		return true

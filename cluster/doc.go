@@ -6,9 +6,9 @@
 // duties. Does not: what a command changes (package cluster/fsm), sockets and proofs between peers
 // (package transport/peer), Salt's protocol, placement (package hashring).
 //
-// Guarantee: what Propose returned is on the disks of a majority and applied here; what
-// ConfirmEverywhere confirmed is applied on every ready member; after a restart the state on disk
-// is there before anybody is heard.
+// Guarantees: what Propose returned is on the disks of a majority and applied here. What
+// ConfirmEverywhere confirmed is applied on every ready member. After a restart a node restores the
+// state on its disk before it listens to any peer.
 //
 // A stand-alone master is a group of one: the same code with an in-memory transport.
 package cluster

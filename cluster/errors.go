@@ -8,16 +8,16 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// ErrNoQuorum is what errors.Is finds in a *NoQuorumError.
+// ErrNoQuorum is the target for errors.Is that matches a *NoQuorumError.
 var ErrNoQuorum = errors.New("no quorum")
 
 // ErrNotFounded says that this master does not belong to a cluster yet.
 var ErrNotFounded = errors.New("not a member of a cluster yet")
 
-// ErrTooLarge says that a command would not fit into an entry of the log.
+// ErrTooLarge says that a command does not fit into an entry of the log.
 var ErrTooLarge = fmt.Errorf("a change has at most %d bytes; make it in parts", maxEntry)
 
-// NoQuorumError says that nothing can be agreed on now, and what to do.
+// NoQuorumError says that the cluster can't agree on anything now, and what to do.
 type NoQuorumError struct {
 	Reachable int      // voters that this master reaches, itself included if it is one
 	Voters    int      // of the cluster
@@ -37,13 +37,13 @@ func (e *NoQuorumError) Error() string {
 // Is makes errors.Is(err, ErrNoQuorum) true.
 func (e *NoQuorumError) Is(target error) bool { return target == ErrNoQuorum }
 
-// Unwrap returns what the last attempt ended with.
+// Unwrap returns the error of the last attempt.
 func (e *NoQuorumError) Unwrap() error { return e.cause }
 
-// UnknownOutcomeError is an order that may have been carried out, or may still be: its answer was
+// UnknownOutcomeError says that an order may have been carried out, or may still be: its answer was
 // lost.
 type UnknownOutcomeError struct {
-	Check string // the command that tells
+	Check string // the command that shows the outcome
 	cause error
 }
 
@@ -51,10 +51,11 @@ func (e *UnknownOutcomeError) Error() string {
 	return fmt.Sprintf("%v. It is not known whether this was done, and it may still happen; check with %s", e.cause, e.Check)
 }
 
-// Unwrap returns what the last attempt ended with.
+// Unwrap returns the error of the last attempt.
 func (e *UnknownOutcomeError) Unwrap() error { return e.cause }
 
-// thinQuorumError says that an order is refused because it would leave no quorum in contact now.
+// thinQuorumError says that an order was refused because it would leave too few voters in contact
+// for a quorum.
 type thinQuorumError struct{ text string }
 
 func (e *thinQuorumError) Error() string { return e.text }

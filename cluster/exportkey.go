@@ -11,12 +11,12 @@ import (
 	"clustermaster/wire"
 )
 
-// ExportKey writes the RSA key pair that minions know this cluster by into a folder: cluster.pem
-// and cluster.pub. Both files are new and on stable storage, or there is none. The fingerprint is
-// of the public key, by the digest hashType.
+// ExportKey writes the RSA key pair that minions know this cluster by into a folder, as cluster.pem
+// and cluster.pub. On success both files are new and on stable storage; an error leaves no new
+// file. The fingerprint is the public key's, by the digest hashType.
 func (n *Node) ExportKey(ctx context.Context, dir, hashType string) (files []string,
 	fingerprint string, err error) {
-	// a lone survivor's key is the cluster's too
+	// without a quorum the key of a lone survivor is still the cluster's
 	if err := n.ReadIndex(ctx); err != nil && !errors.Is(err, ErrNoQuorum) {
 		return nil, "", err
 	}
@@ -54,8 +54,8 @@ func (n *Node) ExportKey(ctx context.Context, dir, hashType string) (files []str
 	return files, fingerprint, durable.SyncDir(dir)
 }
 
-// writeNew writes a file that must not be there yet, whatever the umask; made says whether there is
-// one now.
+// writeNew writes a file that must not exist yet, with exactly this mode whatever the umask. Made
+// reports whether the file exists now.
 func writeNew(path string, mode os.FileMode, text []byte) (made bool, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {

@@ -24,15 +24,15 @@ import (
 	"clustermaster/wire"
 )
 
-// former is what this box has of the Salt master that ran on it before there was a cluster. The
-// zero value is nothing.
+// former is what this machine has of the Salt master that ran on it before. The zero value means
+// none.
 type former struct {
 	key      *wire.PrivateKey
 	sum      string // of the public key, as peers compare it
 	accepted int    // minion keys beside it
 	from     string
-	others   []string // where keys are that differ from it
-	trouble  error    // why it can't be told
+	others   []string // places of other keys that differ from it
+	trouble  error    // why the former master can't be read
 }
 
 // findFormer reads the places of FoundingKeys. The key that minions know is the one with accepted
@@ -71,7 +71,7 @@ func (c Config) findFormer() former {
 	return best
 }
 
-// keySum is how peers compare keys: the SHA-256 of the public key's text.
+// keySum returns the SHA-256 of the public key's text, by which peers compare keys.
 func keySum(key *wire.PrivateKey) string {
 	sum := sha256.Sum256([]byte(key.Public().Text()))
 	return hex.EncodeToString(sum[:])
@@ -85,7 +85,7 @@ func (f *former) message() *clusterpb.Former {
 	return m
 }
 
-// sayOthers names the keys that were left out at founding.
+// sayOthers logs the keys that were left out at founding.
 func (f *former) sayOthers(log *slog.Logger) {
 	for _, from := range f.others {
 		log.Warn("RSA key left out at founding: it differs from the one taken; it stays where it is, "+
@@ -93,7 +93,7 @@ func (f *former) sayOthers(log *slog.Logger) {
 	}
 }
 
-// sayLeftOut says once, on a master that joined, that the key it came with is not the cluster's.
+// sayLeftOut logs once, on a master that joined, that the key it had before is not the cluster's.
 func (n *Node) sayLeftOut() {
 	if n.leftOut || n.former.key == nil || n.founding() {
 		return
@@ -110,11 +110,11 @@ func (n *Node) sayLeftOut() {
 		"path", n.former.from, "n", n.former.accepted)
 }
 
-// holds says whether there is a key and minions that know it.
+// holds reports whether f has a key and minions that know it.
 func holds(f *clusterpb.Former) bool { return f.GetKey() != "" && f.GetAccepted() > 0 }
 
-// compareFounders orders masters by their right to found: those who hold a former master's key and
-// accepted minions, those who have a key only, the rest; then by address.
+// compareFounders orders masters by their right to found: first those with a former master's key
+// and accepted minions, then those with only a key, then the rest; among equals by address.
 func compareFounders(a *clusterpb.Former, addrA string, b *clusterpb.Former, addrB string) int {
 	rank := func(f *clusterpb.Former) int {
 		switch {
@@ -128,8 +128,8 @@ func compareFounders(a *clusterpb.Former, addrA string, b *clusterpb.Former, add
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), compareAddrs(addrA, addrB))
 }
 
-// conflict is an error where masters without a cluster hold keys of different masters, or can't say
-// what they hold: nobody founds then without an order.
+// conflict returns an error if masters without a cluster hold keys of different masters, or can't
+// say what they hold. Founding then needs an operator's order.
 func conflict(fresh map[string]*clusterpb.Former) error {
 	var holders, troubles []string
 	keys := make(map[string]bool)
@@ -160,22 +160,22 @@ func conflict(fresh map[string]*clusterpb.Former) error {
 	return errors.Join(errs...)
 }
 
-// mightFound says whether this master may found the cluster.
+// mightFound reports whether this master may found the cluster.
 func (n *Node) mightFound() bool {
 	return n.port == nil || n.cfg.Found || n.former.key != nil || n.cfg.set()[0] == n.cfg.Addr
 }
 
-// grant is this master's promise to be founded by another, kept on disk: a later order to found
-// here must know of it.
+// grant is this master's promise to let another one found. It is kept on disk, so that a later
+// order to found here knows of it.
 type grant struct {
 	Node string `json:"node"`
 	Addr string `json:"addr"`
 }
 
-// promise answers one that wants to found: yes to an operator's order, and to who has a better
-// right to than this master has. The last promise counts, for who founds asks all and is told of a
-// cluster that was founded since; own founding that is under way ends with it. The order is this:
-// promise, then no own founding; or founding, then no promise.
+// promise answers another master that wants to found. It says yes to an operator's order and to a
+// master with a better right than this one. The last promise counts, because a founder asks all
+// masters and learns of a cluster founded since. A promise ends founding under way here. A master
+// never does both: after a promise it does not found, and while it founds it promises nothing.
 func (n *Node) promise(from peer.Hello, r *clusterpb.JoinRequest) (bool, error) {
 	better := compareFounders(r.GetFormer(), from.Addr, n.former.message(), n.cfg.Addr) < 0
 	if n.cfg.Found || !r.GetOrdered() && !better {
@@ -197,19 +197,20 @@ func (n *Node) promise(from peer.Hello, r *clusterpb.JoinRequest) (bool, error) 
 	return true, writeJSON(filepath.Join(n.cfg.DataDir, grantFile), next)
 }
 
-// promised says whom the founding was promised to, and how often it was promised by this process.
+// promised returns the master that founding was promised to, and how often this process has
+// promised it.
 func (n *Node) promised() (grant, uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.grant, n.given
 }
 
-// tryFound asks everybody, and everybody whom they name, whether they have state, and founds when
-// all of them are there, have none, name the same masters and leave the founding to this one. A
-// part of them founds nothing, however long the rest is silent: two masters with empty disks would
-// begin a second cluster beside the third, which has the keys. Config.Found, an operator's order,
-// goes on without those who do not answer, but not against one who does. False and no error: ask to
-// join.
+// tryFound asks all configured masters, and those that they name, whether they have state. It
+// founds if all of them answer, have no state, name the same masters and leave the founding to this
+// one. Some of them are never enough, however long the others are silent: two masters with empty
+// disks would begin a second cluster beside a third master that has the keys. Config.Found, an
+// operator's order, goes on without masters that do not answer, but not against one that does.
+// False without an error: ask to join.
 func (n *Node) tryFound(ctx context.Context) (bool, error) {
 	if n.port == nil {
 		return true, n.bootstrap()
@@ -277,7 +278,7 @@ func (n *Node) mayFound(answers map[string]answer) (bool, error) {
 				fmt.Errorf("%s has other peers: %v here, %v there: make cluster_peers name the same masters",
 					addr, n.cfg.set(), a.reply.GetSet()))
 		case !n.cfg.Found && compareFounders(f, a.from.Addr, mine, n.cfg.Addr) < 0:
-			return false, conflict(fresh) // it founds
+			return false, conflict(fresh) // the other master founds
 		case !a.reply.GetGranted():
 			against = append(against,
 				fmt.Errorf("%s was started with --found itself, or founds just now", addr))
@@ -293,7 +294,8 @@ func (n *Node) mayFound(answers map[string]answer) (bool, error) {
 	return n.withoutThose(absent, len(answers)+1)
 }
 
-// withoutThose decides whether to found although some of all masters do not answer.
+// withoutThose decides whether to found although some of the masters do not answer; all is their
+// number.
 func (n *Node) withoutThose(absent []error, all int) (bool, error) {
 	if len(absent) == 0 || knownbug.Is(knownbug.PartFounds) && 2*len(absent) < all {
 		return true, nil
@@ -312,8 +314,8 @@ func (n *Node) withoutThose(absent []error, all int) (bool, error) {
 			len(absent), all, remedy, errors.Join(absent...))
 }
 
-// sameMasters says whether two lists of addresses mean the same masters; names gives the node of an
-// address that answered. An address that did not answer stands for itself.
+// sameMasters reports whether two lists of addresses mean the same masters. Names maps an address
+// that answered to its node. An address that did not answer stands for itself.
 func sameMasters(a, b []string, names map[string]string) bool {
 	nodes := func(addrs []string) []string {
 		var list []string
@@ -326,8 +328,7 @@ func sameMasters(a, b []string, names map[string]string) bool {
 	return slices.Equal(nodes(a), nodes(b))
 }
 
-// isThere says whether a question that went wrong shows a master that runs, so one that may have
-// state.
+// isThere reports whether a failed question shows a running master, which may have state.
 func isThere(err error) bool {
 	for _, e := range []error{peer.ErrRefused, peer.ErrUnanswered, peer.ErrMemberProof,
 		peer.ErrFingerprint, peer.ErrNoClusterKey} {
@@ -344,7 +345,8 @@ type answer struct {
 	err   error
 }
 
-// askAll asks the set and all whom they name, at the same time, and returns the answers by address.
+// askAll asks the set and all masters that they name, concurrently, and returns the answers by
+// address.
 func (n *Node) askAll(ctx context.Context, set []string,
 	r *clusterpb.JoinRequest) map[string]answer {
 	answers := make(map[string]answer)

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// freshPatience bounds how long a look waits for the leader.
+// freshPatience bounds how long a read waits for the leader.
 const freshPatience = 3 * time.Second
 
-// Fresh waits until this master knows what the leader knows. Without a quorum it returns a note for
-// the operator soon: a look changes nothing, so what this master knew last may be shown with it.
+// Fresh waits until this master knows what the leader knows. Without a quorum it soon returns a
+// note for the operator: a read changes nothing, so the caller may show this master's last state
+// with the note.
 func (n *Node) Fresh(ctx context.Context) (note string) {
 	ctx, cancel := context.WithTimeout(ctx, freshPatience)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// Force proposes a command whatever the cluster's level is, as a release with a defect would.
+// Force proposes a command whatever the cluster's level is, as a defective release would.
 func (n *Node) Force(ctx context.Context, c fsm.Command) error {
 	entry, err := fsm.Encode(c)
 	if err != nil {

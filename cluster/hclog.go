@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftLog hands raft's messages to slog. What raft calls info is detail to an operator; what it
-// repeats every heartbeat for as long as a peer is away is said once in repeatEvery.
+// raftLog passes raft's messages to slog. Raft's info is debug detail to an operator. What raft
+// repeats at every heartbeat while a peer is away is logged once per repeatEvery.
 type raftLog struct {
 	log  *slog.Logger
 	name string
@@ -35,7 +35,7 @@ type seenLines struct {
 	at map[string]time.Time
 }
 
-// again says whether the line was said within repeatEvery.
+// again reports whether the line was logged within repeatEvery.
 func (s *seenLines) again(line string) bool {
 	now := time.Now()
 	s.mu.Lock()
@@ -57,7 +57,7 @@ func newRaftLog(l *slog.Logger) *raftLog {
 
 func slogLevel(l hclog.Level) slog.Level {
 	switch l {
-	case hclog.Warn, hclog.Error: // an error of raft is nearly always a peer that is away
+	case hclog.Warn, hclog.Error: // raft's errors are nearly always about a peer that is away
 		return slog.LevelWarn
 	default:
 		return slog.LevelDebug
@@ -70,14 +70,14 @@ func (r *raftLog) Log(l hclog.Level, msg string, args ...any) {
 	if !r.log.Enabled(context.Background(), lvl) {
 		return
 	}
-	// at each start without a commit index: nothing was skipped
+	// raft logs this at each start without a commit index; nothing was skipped
 	if msg == "skipping application of old log" {
 		lvl = slog.LevelDebug
 	}
 	if msg == "heartbeat timeout reached, starting election" &&
 		slices.Equal(args, []any{"last-leader-addr", raft.ServerAddress(""), "last-leader-id",
 			raft.ServerID("")}) {
-		// no leader was lost: this master is started, and may be the only voter
+		// no leader was lost: this master has just started, and may be the only voter
 		lvl = slog.LevelDebug
 	}
 	all := append(append([]any{}, r.args...), args...)

@@ -18,21 +18,21 @@ const (
 	identityFile = "identity.json"
 	grantFile    = "grant.json"
 	peersFile    = "peers.json"
-	foundingFile = "founding" // present from the decision to found until OnFounded has succeeded
+	foundingFile = "founding" // exists from the decision to found until OnFounded has succeeded
 )
 
-// identity is made with the data directory and dies with it.
+// identity is made with the data directory and stays with it.
 type identity struct {
 	ID          string `json:"id"`
 	Incarnation string `json:"incarnation"`
 }
 
-// loadIdentity reads or makes the identity of dir, which is made if absent.
+// loadIdentity reads or makes the identity in dir. It makes dir if needed.
 func loadIdentity(dir, id string) (identity, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "raft"), 0o700); err != nil {
 		return identity{}, fmt.Errorf("make data directory: %w", err)
 	}
-	// snapshots below it are written with the umask
+	// raft writes the snapshots below it with the umask
 	if err := os.Chmod(filepath.Join(dir, "raft"), 0o700); err != nil {
 		return identity{}, fmt.Errorf("make data directory: %w", err)
 	}
@@ -66,8 +66,8 @@ func loadIdentity(dir, id string) (identity, error) {
 	return claimDir(dir, have)
 }
 
-// claimDir writes the identity of a new data directory. Of two masters that begin in one at the
-// same time the first has it.
+// claimDir writes the identity of a new data directory. If two masters begin in one directory at
+// the same time, the first one gets it.
 func claimDir(dir string, id identity) (identity, error) {
 	path := filepath.Join(dir, identityFile)
 	b, err := json.Marshal(id)
@@ -87,14 +87,14 @@ func claimDir(dir string, id identity) (identity, error) {
 	return id, nil
 }
 
-// foreign refuses the data directory of another master, which may run, and whose only disk it may
-// be.
+// foreign refuses the data directory of another master. That master may be running, and this may be
+// its only disk.
 func foreign(dir, owner, id string) error {
 	return fmt.Errorf("data directory %s is that of the master %q, not of %q: give each master a cachedir of its own, or, if this is %q "+
 		"under another name, set its id back; nothing was changed", dir, owner, id, owner)
 }
 
-// readJSON decodes a file; false and no error if it is not there.
+// readJSON decodes a file. It returns false and no error if the file does not exist.
 func readJSON(path string, v any) (bool, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +109,7 @@ func readJSON(path string, v any) (bool, error) {
 	return true, nil
 }
 
-// writeJSON replaces a file durably: synced, then renamed, then the folder synced.
+// writeJSON replaces a file durably: it syncs, renames, and then syncs the folder.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {

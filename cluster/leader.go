@@ -17,20 +17,20 @@ import (
 
 const (
 	dutyEvery = 250 * time.Millisecond
-	// the same while a master that answers has yet to get its vote or its share
+	// the same while a master that answers has no vote or share yet
 	joinEvery  = 50 * time.Millisecond
-	quietAfter = time.Second // after the last change the leader writes a no-op
+	quietAfter = time.Second // from the last change until the leader writes a no-op
 	verifyGap  = time.Second // between confirmations of leadership by a majority
-	// a joiner has caught up when it has what was applied so long ago
+	// a joiner has caught up when it has what the leader had applied this long ago
 	markAge = 2 * time.Second
-	// a staged secret whose proposer has not activated it by then is taken over
+	// age at which the leader takes over a staged secret that its proposer has not activated
 	stagedAge = 30 * time.Second
 	dutyLimit = 10 * time.Second // of one round of duties
 )
 
-// lead does the leader's work for as long as this master is the leader: first a barrier, then, on a
-// timer, what keeps the cluster in order. Everything it does is decided by the state again each
-// time, so the next leader takes up whatever this one leaves.
+// lead does the leader's work while this master is the leader: first a barrier, then, on a timer,
+// the duties that keep the cluster in order. It decides everything from the state each time, so the
+// next leader continues whatever this one leaves undone.
 func (n *Node) lead(ctx context.Context) error {
 	var marks []mark
 	trouble := &complaint{}
@@ -71,7 +71,7 @@ func (n *Node) lead(ctx context.Context) error {
 	}
 }
 
-// mark is how far the leader was at a time.
+// mark is how far the leader's log was at a time.
 type mark struct {
 	at      time.Time
 	applied uint64
@@ -126,8 +126,8 @@ func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
 	return nil
 }
 
-// establish waits until all that earlier leaders acknowledged is applied here, and founds the
-// cluster where this leader is the founder.
+// establish waits until everything that earlier leaders acknowledged is applied here, and founds
+// the cluster if this leader is the founder.
 func (n *Node) establish(ctx context.Context) error {
 	term := n.raft.CurrentTerm()
 	if err := await(ctx, n.raft.Barrier(enqueueTimeout)); err != nil {
@@ -146,7 +146,7 @@ func (n *Node) establish(ctx context.Context) error {
 	return nil
 }
 
-// do applies a command as the leader; a refusal is an error.
+// do applies a command as the leader. A refusal is an error.
 func (n *Node) do(ctx context.Context, c fsm.Command) error {
 	if why := fsm.TooLong(c); why != "" {
 		return fmt.Errorf("apply %T: %w", c, &RefusedError{why})
@@ -206,7 +206,7 @@ func (n *Node) found(ctx context.Context) error {
 	if err := n.do(ctx, c); err != nil {
 		return fmt.Errorf("found cluster: %w", err)
 	}
-	if err := n.raise(ctx); err != nil { // no older member is there yet
+	if err := n.raise(ctx); err != nil { // no older member exists yet
 		return fmt.Errorf("found cluster: %w", err)
 	}
 	if err := n.refreshSecrets(); err != nil {
@@ -218,7 +218,7 @@ func (n *Node) found(ctx context.Context) error {
 	return nil
 }
 
-// foundingKey is the former master's, or a new one.
+// foundingKey returns the former master's key, or a new one.
 func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
 	if n.former.trouble != nil {
 		return nil, "", n.former.trouble
@@ -238,8 +238,8 @@ func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
 	return key, "new", nil
 }
 
-// makeKeyAhead begins to make the cluster key of a cluster that this master is about to found with
-// a new one: it takes longer than all else at a first start.
+// makeKeyAhead begins to make the cluster's key early if this master is about to found with a new
+// one. That takes longer than everything else at a first start.
 func (n *Node) makeKeyAhead() {
 	if _, founded := n.state.Cluster(); founded || len(n.pins.known()) > 0 || !n.mightFound() ||
 		n.former.key != nil || n.former.trouble != nil {
@@ -247,7 +247,7 @@ func (n *Node) makeKeyAhead() {
 	}
 	n.spareKey = make(chan *wire.PrivateKey, 1)
 	go func() { // ends by itself, within a second or so
-		defer close(n.spareKey) // empty: whoever wants one makes it, and says what is wrong
+		defer close(n.spareKey) // if empty, the founding makes the key and reports the error
 		if key, err := wire.GeneratePrivateKey(n.cfg.KeySize); err == nil {
 			n.spareKey <- key
 		}
@@ -255,7 +255,7 @@ func (n *Node) makeKeyAhead() {
 }
 
 // promote gives a vote to nonvoters that have caught up, up to MaxVoters, and then a share of the
-// data; members that left, or were silent for RingDeadAfter, lose theirs.
+// data. Members that left, or were silent for RingDeadAfter, lose theirs.
 func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	voters := n.voters()
 	ring := n.state.Ring()
@@ -301,7 +301,7 @@ func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	return nil
 }
 
-// hasCaughtUp asks a member how far it is: with the log, and with the roots.
+// hasCaughtUp asks a member how far it is with the log and the roots.
 func (n *Node) hasCaughtUp(ctx context.Context, m fsm.Member, mark uint64) bool {
 	if m.Node == n.self.Node {
 		return true
@@ -313,7 +313,7 @@ func (n *Node) hasCaughtUp(ctx context.Context, m fsm.Member, mark uint64) bool 
 	return time.Since(c.at) < 2*contactEvery && c.applied >= max(mark, m.Index) && !c.sync.Joining
 }
 
-// rotate starts the rotation that is due, if none is under way: by age (publish_session), or one
+// rotate starts the rotation that is due unless one is under way: by age (publish_session), or one
 // that its proposer left half done.
 func (n *Node) rotate(ctx context.Context) {
 	aes, session := n.state.AES(), n.state.Session()
@@ -367,8 +367,9 @@ type sighting struct {
 	at     time.Time
 }
 
-// abandoned says that a staged secret stands for too long: its proposer does not activate it any
-// more. Its age counts from when this leader first saw it, for the proposer's clock may be wrong.
+// abandoned reports whether a staged secret has stood for so long that its proposer will not
+// activate it. Its age counts from when this leader first saw it, because the proposer's clock may
+// be wrong.
 func (n *Node) abandoned(kind string, staged fsm.Epoch) bool {
 	seen := n.stagedSeen[kind]
 	if seen.number != staged.Number {

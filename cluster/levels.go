@@ -13,7 +13,7 @@ import (
 // LevelError says that an order is above the cluster's level.
 type LevelError struct {
 	Needs, Have int
-	Older       []string // members that don't support it, or have not told, with their releases
+	Older       []string // members that don't support it or have not reported, with their releases
 }
 
 func (e *LevelError) Error() string {
@@ -25,9 +25,9 @@ func (e *LevelError) Error() string {
 		"see docs/upgrade.md", e.Needs, e.Have, older, level.Release(e.Needs))
 }
 
-// mayPropose refuses a command above the cluster's level: a member that does not know it would
-// stop. The state here may be older than the cluster, so a command that is above it is looked at
-// again when the state is new.
+// mayPropose refuses a command above the cluster's level: a member that does not know the command
+// would stop. The state here may be older than the cluster's, so mayPropose checks such a command
+// again once the state is new.
 func (n *Node) mayPropose(ctx context.Context, c fsm.Command) error {
 	needs := fsm.Needs(c)
 	if needs <= n.state.Level() {
@@ -54,7 +54,7 @@ func (n *Node) withinLevel(needs int) error {
 }
 
 // raise, on the leader, raises the cluster's level to the highest that all members support. Each
-// must have said so just now: one that is away may come back with another release.
+// must have said so just now, because an absent member may come back with another release.
 func (n *Node) raise(ctx context.Context) error {
 	have, want := n.state.Level(), level.Supported()
 	if want <= have {

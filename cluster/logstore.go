@@ -10,18 +10,18 @@ import (
 )
 
 // trackedLog is a log store that remembers how far the log is known to be committed, so that a
-// restart applies it before any leader is heard. The commit index must be written atomically with
-// entries: it rides in their Extensions, which nothing else uses and peers never see. Safe for
-// concurrent use.
+// restarted master applies it before it hears any leader. The commit index must be written
+// atomically with entries, so it is stored in their Extensions, which nothing else uses and peers
+// never see. Safe for concurrent use.
 //
-// Raft stages commit indexes here because its RestoreCommittedLogs is on, but the replay is our own
-// (Node.replay): raft 1.8.0 forgets the configuration entries among those that it replays, so a
-// restarted master would know no peers and never call an election, and it queues them before
-// anybody takes them out of the queue of 128 batches, so a long log would hang the start.
-// GetCommitIndex therefore tells raft 0.
+// Raft stages commit indexes here because its RestoreCommittedLogs is on, but this package does the
+// replay (Node.replay), for two reasons. Raft 1.8.0 forgets the configuration entries among those
+// that it replays, so a restarted master would know no peers and never call an election. It also
+// queues the entries before anything drains the queue of 128 batches, so a long log would hang the
+// start. GetCommitIndex therefore returns 0 to raft.
 type trackedLog struct {
 	raft.LogStore
-	wrote func(time.Duration) // is told how long a write took; nil: nobody is
+	wrote func(time.Duration) // gets the duration of each write; nil: nothing does
 
 	mu     sync.Mutex // guards staged
 	staged uint64
@@ -37,7 +37,7 @@ func (t *trackedLog) StageCommitIndex(index uint64) error {
 	return nil
 }
 
-// GetCommitIndex keeps raft from replaying; see above.
+// GetCommitIndex returns 0, which keeps raft from replaying; see trackedLog.
 func (t *trackedLog) GetCommitIndex() (uint64, error) { return 0, nil }
 
 // committed returns the commit index that the last entry carries; 0 if there is none.
@@ -62,9 +62,9 @@ func (t *trackedLog) committed() (uint64, error) {
 // StoreLog implements raft.LogStore.
 func (t *trackedLog) StoreLog(entry *raft.Log) error { return t.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs writes entries with the staged commit index. Every entry carries it: a later truncation
-// may leave any of them as the last. The caller's entries are not touched: raft sends them to
-// peers.
+// StoreLogs writes entries with the staged commit index. Every entry carries it, because a later
+// truncation may leave any of them as the last. It does not touch the caller's entries, which raft
+// sends to peers.
 func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	t.mu.Lock()
 	ext := binary.BigEndian.AppendUint64(nil, t.staged)

@@ -13,24 +13,24 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// machine is raft's view of the state: it applies entries, tells waiters how far it is, and feeds
-// followers of changes.
+// machine is raft's view of the state. It applies entries, tells waiters how far it is, and passes
+// changes to followers.
 type machine struct {
 	state *fsm.State
 	feed  *feed
 
 	applied atomic.Uint64 // index of the last command or change of voters applied
-	// of the last change of voters applied since the start or the last snapshot
+	// voters after the last change of them since the start or the last snapshot
 	servers atomic.Pointer[[]raft.Server]
 
 	mu     sync.Mutex // guards all below; never held across a call out of this type
 	moved  chan struct{}
 	quiet  bool      // the last command was a Noop
 	lastAt time.Time // when the last command was applied, here
-	broken error     // an entry that this master can't apply: nothing after it is applied
+	broken error     // why this master can't apply an entry; it applies nothing after it
 	onFail func(error)
 
-	// told of checkpoints; nil while the log is replayed. Must not block
+	// receives checkpoints; nil while the log is replayed; must not block
 	onCheck func(index uint64, state *fsm.Snapshot)
 }
 
@@ -40,20 +40,20 @@ func newMachine(state *fsm.State, feed *feed, onFail func(error)) *machine {
 	return &machine{state: state, feed: feed, moved: make(chan struct{}), onFail: onFail}
 }
 
-// outcome is what Apply hands to the proposer through raft.
+// outcome is what Apply returns to the proposer through raft.
 type outcome struct {
 	result fsm.Result
 	err    error
 }
 
-// Apply implements raft.FSM. An entry that does not decode, or is of a newer version, stops the
-// node: what comes after it can't be right here.
+// Apply implements raft.FSM. An entry that does not decode, or has a newer version, stops the node,
+// because every later entry would be applied to a wrong state.
 func (m *machine) Apply(entry *raft.Log) any {
 	if err := m.failure(); err != nil {
 		return outcome{err: err}
 	}
 	if entry.Index <= m.applied.Load() {
-		return outcome{} // applied at start already, from the log on disk
+		return outcome{} // already applied at start, from the log on disk
 	}
 	cmd, err := fsm.Decode(entry.Data)
 	if err != nil {
@@ -72,9 +72,9 @@ func (m *machine) Apply(entry *raft.Log) any {
 	return outcome{result: result}
 }
 
-// StoreConfiguration implements raft.ConfigurationStore: it is called in the order of the log, once
-// a change is committed. Snapshots don't count it among what is applied; the Noop that follows it
-// does that for whoever begins with one.
+// StoreConfiguration implements raft.ConfigurationStore. Raft calls it in the order of the log,
+// once a change is committed. Raft's snapshots don't count the change as applied; the Noop that
+// follows it does that for a node that begins with such a snapshot.
 func (m *machine) StoreConfiguration(index uint64, c raft.Configuration) {
 	if index <= m.applied.Load() {
 		return // at start: raft's own configuration is at least as new
@@ -129,7 +129,7 @@ func (m *machine) wait(ctx context.Context, index uint64) error {
 	}
 }
 
-// restless says whether the last command is a real one that has stood for at least d.
+// restless reports whether the last command is not a Noop and was applied at least d ago.
 func (m *machine) restless(d time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +153,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// restore replaces the state by a snapshot's and closes r; on error nothing changes.
+// restore replaces the state by a snapshot's and closes r. On error nothing changes.
 func (m *machine) restore(r io.ReadCloser) error {
 	defer r.Close()
 	if err := m.state.Restore(r); err != nil {
@@ -184,12 +184,11 @@ func (p persister) Persist(sink raft.SnapshotSink) error {
 // Release implements raft.FSMSnapshot.
 func (persister) Release() {}
 
-// feedBound is how many changes may wait for their followers. Beyond it they are given up for one
-// "compare everything", which is what a follower does after a snapshot anyhow: the state machine
-// never waits.
+// feedBound is how many changes may wait for the followers. Beyond it one "compare everything"
+// replaces them, which followers also do after a snapshot, so the state machine never waits.
 const feedBound = 4096
 
-// feed carries changes from the state machine to those who follow it, in order.
+// feed carries changes from the state machine to its followers, in order.
 type feed struct {
 	mu    sync.Mutex // guards queue
 	queue []fed

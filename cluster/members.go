@@ -9,7 +9,7 @@ import (
 	"clustermaster/cluster/level"
 )
 
-// Member is a master of the cluster as this one sees it now.
+// Member describes a master of the cluster as this master sees it now.
 type Member struct {
 	ID, Addr, Node, Version string
 	SPKI                    [32]byte
@@ -23,25 +23,25 @@ type Member struct {
 	Learner                 bool          // stays without a vote, by order
 	Demoted                 time.Time     // when it last lost its vote; zero: never
 	Index                   uint64        // Raft index of its admission
-	ClockAhead              time.Duration // of most members' clocks, as of the last contact
-	ClockKnown              bool          // and it has told, and the clocks of most agree
-	// the highest that it supports, by the last contact; 0: not known
+	ClockAhead              time.Duration // ahead of most members' clocks, as of the last contact
+	ClockKnown              bool          // it reported its clock, and most clocks agree
+	// the highest level that it supports, by the last contact; 0: unknown
 	Level       int
 	Applied     uint64    // Raft index it had applied at the last contact
 	LastContact time.Time // zero: never since this process began
 	Sync        SyncState // as of the last contact
 	// Raft index at which its state was last compared with this master's; 0: never
 	Compared uint64
-	// as of the last contact: what the operator is to look into there
+	// what needs an operator's attention there, as of the last contact
 	Alarms []string
-	// digest of its extension_modules, as of the last contact; "none": no files; "": not known
+	// digest of its extension_modules, as of the last contact; "none": no files; "": unknown
 	Extensions string
 	Since      time.Time
-	// of another master by what it tells, or by the ring if it is silent
+	// of another master: by what it reports, or by the ring if it is silent
 	Phase Phase
 }
 
-// Self is this master, member or not.
+// Self describes this master, whether it is a member or not.
 func (n *Node) Self() Member {
 	m, ok := n.state.MemberByNode(n.self.Node)
 	if !ok {
@@ -90,7 +90,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Memb
 	v.Applied, v.Sync, v.Level = c.applied, c.sync, c.level
 	if v.Reachable {
 		v.Alarms, v.Extensions = c.alarms, c.extensions
-		// what it said may be older than the order
+		// the report may be older than the order to drain
 		v.Serving, v.Ready = c.serving, c.ready && !m.Draining
 	}
 	v.Phase = n.phaseOf(m.Node, v.Reachable, v.Serving)
@@ -98,11 +98,11 @@ func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Memb
 }
 
 // voters returns the nodes with a vote in raft's latest configuration, which a new leader may undo.
-// Raft counts by it.
+// Raft uses this one for its majorities.
 func (n *Node) voters() map[string]bool { return votersOf(n.servers()) }
 
-// agreedVoters returns the nodes with a vote by what is committed and applied here: what operators
-// are told.
+// agreedVoters returns the nodes with a vote by what is committed and applied here. Operators see
+// this one.
 func (n *Node) agreedVoters() map[string]bool {
 	if s := n.machine.servers.Load(); s != nil {
 		return votersOf(*s)
@@ -128,15 +128,15 @@ func (n *Node) servers() []raft.Server {
 	return f.Configuration().Servers
 }
 
-// Level is the cluster's level: what is above it is not written.
+// Level returns the cluster's level. No member writes anything above it.
 func (n *Node) Level() int { return n.state.Level() }
 
-// Term is raft's current term.
+// Term returns raft's current term.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
 
 // UnhealthyVoters lists the ids of voters that this master has not heard for longer than
-// Config.VoterTimeout, sorted. One that it never heard counts from its own start, so a voter that
-// died before any election is listed as well.
+// Config.VoterTimeout, sorted. For one that it never heard, the time counts from this master's own
+// start, so the list includes a voter that died before any election.
 func (n *Node) UnhealthyVoters() []string {
 	var out []string
 	for _, m := range n.Members() {
@@ -160,7 +160,7 @@ func (n *Node) RecentlyDemoted() []string {
 	return out
 }
 
-// silent is how long ago a member was last heard; 0 while it answers.
+// silent returns how long ago a member was last heard; 0 while it answers.
 func (n *Node) silent(node string) time.Duration {
 	if node == n.self.Node || n.port == nil || n.port.Alive(node) {
 		return 0
@@ -172,11 +172,11 @@ func (n *Node) silent(node string) time.Duration {
 	return time.Since(heard)
 }
 
-// acquaintance is how long after this master's start, or after a member came, its first answer may
-// be on its way.
+// acquaintance is how long after this master's start, or after a member came, the member's first
+// answer may still be on its way.
 const acquaintance = 3 * time.Second
 
-// near says whether a member answers, or may well do so as soon as it is asked.
+// near reports whether a member answers, or is likely to as soon as it is asked.
 func (n *Node) near(node string) bool {
 	if n.silent(node) == 0 {
 		return true

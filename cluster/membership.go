@@ -10,10 +10,10 @@ type Phase uint8
 
 // The phases. They are shown, never stored or sent: each master derives them from what it knows.
 const (
-	New      Phase = iota // no member has let it in, and it has founded nothing
+	New      Phase = iota // no member has admitted it, and it has founded nothing
 	Founding              // it founds the cluster; what it brings is not imported yet
-	Admitted              // a member let it in; the replicated state that says so is on its way
-	// a member that catches up, and whose share of the ring is not its own yet
+	Admitted              // a member admitted it; the replicated state that says so has not arrived
+	// a member that is catching up, and has no share of the ring yet
 	Syncing
 	Joined // a member that has begun to serve
 	// it must not serve: removed, or every member that it reaches refuses its key
@@ -25,20 +25,20 @@ func (p Phase) String() string {
 	return [...]string{"new", "founding", "admitted", "syncing", "member", "removed"}[p]
 }
 
-// facts are what the phase follows from.
+// facts are what determines the phase.
 type facts struct {
 	listed   bool // the replicated state lists this master
-	joined   bool // it did so once since this process began
-	founding bool // founded by this master, and OnFounded has not succeeded yet
+	joined   bool // the state has listed it at some time since this process began
+	founding bool // this master founded, and OnFounded has not succeeded yet
 	admitted bool // a member has named the others
-	// it may serve: its share of the ring is its own, and it knows what the leader knows
+	// it may serve: it has its share of the ring and knows what the leader knows
 	caughtUp bool
 	barred   bool // a member said that it was removed
 	disowned bool // no member answers, and one refuses this master's node key
 }
 
-// next is the phase that follows. A master that has begun to serve goes on without a leader; one
-// that was out begins again with catching up.
+// next returns the phase that follows. A master that has begun to serve goes on without a leader.
+// One that was removed begins again with catching up.
 func next(p Phase, f facts) Phase {
 	switch {
 	case f.barred, f.disowned, f.joined && !f.listed:
@@ -62,7 +62,7 @@ type membership struct {
 	phase Phase
 }
 
-// note changes facts and moves to the phase that follows; changed says whether a fact did.
+// note changes facts and moves to the phase that follows. Changed reports whether a fact changed.
 func (m *membership) note(change func(*facts)) (now Phase, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,38 +81,39 @@ func (m *membership) is() (Phase, facts) {
 	return m.phase, m.facts
 }
 
-// Phase is this master's own.
+// Phase returns this master's own phase.
 func (n *Node) Phase() Phase {
 	p, _ := n.membership.is()
 	return p
 }
 
-// founding says that this master founds, and has not ended it.
+// founding reports whether this master is founding.
 func (n *Node) founding() bool {
 	_, f := n.membership.is()
 	return f.founding
 }
 
-// disowned says that every member that this master reaches refuses its node key.
+// disowned reports whether every member that this master reaches refuses its node key.
 func (n *Node) disowned() bool {
 	_, f := n.membership.is()
 	return f.disowned
 }
 
-// barred says that this master was removed, and no member has admitted it again.
+// barred reports whether this master was removed and no member has admitted it again.
 func (n *Node) barred() bool {
 	_, f := n.membership.is()
 	return f.barred
 }
 
-// joined says that the state has listed this master since the process began.
+// joined reports whether the state has listed this master since the process began.
 func (n *Node) joined() bool {
 	_, f := n.membership.is()
 	return f.joined
 }
 
-// phaseOf is the phase of another master that the state lists. Nothing is sent for it: one that
-// answers says whether it serves; one that is silent had caught up if the ring gave it its share.
+// phaseOf returns the phase of another master that the state lists. It needs no message of its own:
+// a master that answers says whether it serves, and a silent one had caught up if the ring gave it
+// a share.
 func (n *Node) phaseOf(node string, reachable, serving bool) Phase {
 	caughtUp := serving || !reachable && slices.Contains(n.state.Ring().Members, node)
 	return next(New, facts{listed: true, joined: true, caughtUp: caughtUp})

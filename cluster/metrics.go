@@ -128,7 +128,7 @@ func (m *metrics) proposed(err error, took time.Duration) {
 	m.proposals.WithLabelValues(outcome).Inc()
 }
 
-// newLogSync measures writes of raft's log, each of which ends on stable storage.
+// newLogSync measures writes of raft's log. Each ends on stable storage.
 func newLogSync() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "clustermaster_cluster_log_sync_seconds",
@@ -137,7 +137,7 @@ func newLogSync() prometheus.Histogram {
 	})
 }
 
-// leaderChanges counts leaders that follow each other.
+// leaderChanges counts changes from one leader to another.
 type leaderChanges struct {
 	changes prometheus.Counter
 
@@ -145,7 +145,7 @@ type leaderChanges struct {
 	last string
 }
 
-// saw notes that a node leads; "" is the time between two leaders.
+// saw notes that a node leads; "" means that none does.
 func (l *leaderChanges) saw(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,11 +156,11 @@ func (l *leaderChanges) saw(node string) {
 	l.changes.Inc()
 }
 
-// peerGauges are figures of the other members, by id.
+// peerGauges are metrics of the other members, by id.
 type peerGauges struct {
 	lag    *prometheus.GaugeVec
 	silent *prometheus.GaugeVec
-	told   map[string]bool // ids; of the goroutine that calls tell
+	told   map[string]bool // ids; only the goroutine that calls tell uses it
 }
 
 func newPeerGauges() peerGauges {
@@ -177,7 +177,7 @@ func newPeerGauges() peerGauges {
 	}
 }
 
-// tell sets the figures of all present members, and drops those of former ones.
+// tell sets the metrics of all present members and drops those of former ones.
 func (p *peerGauges) tell(n *Node) {
 	now, present := time.Now(), map[string]bool{}
 	applied := n.machine.applied.Load()
@@ -207,7 +207,7 @@ func (p *peerGauges) tell(n *Node) {
 	p.told = present
 }
 
-// quorumMargin is how many voters may still be lost. Below 0 those in contact are no majority.
+// quorumMargin returns how many more voters may fail. Below 0 those in contact are no majority.
 func (n *Node) quorumMargin() int {
 	voters, alive := n.agreedVoters(), 0
 	for node := range voters {
@@ -218,7 +218,7 @@ func (n *Node) quorumMargin() int {
 	return alive - (len(voters)/2 + 1)
 }
 
-// snapshotAge is since when this master has its last snapshot, else how long it runs.
+// snapshotAge returns the age of this master's last snapshot, or without one how long it has run.
 func (n *Node) snapshotAge() time.Duration {
 	if meta := n.lastSnapshot(); meta != nil {
 		// raft names a snapshot term-index-milliseconds
@@ -238,7 +238,7 @@ func (n *Node) unsnapshotted() uint64 {
 	return last
 }
 
-// lastSnapshot is nil without one.
+// lastSnapshot returns nil if there is no snapshot.
 func (n *Node) lastSnapshot() *raft.SnapshotMeta {
 	all, err := n.snapshots.List()
 	if err != nil || len(all) == 0 {

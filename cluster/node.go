@@ -42,29 +42,29 @@ type PeerPort interface {
 
 var _ PeerPort = (*peer.Port)(nil)
 
-// Raft's own bounds.
+// Bounds for raft.
 const (
 	maxAppendEntries = 64 // in one message to a peer, which has raftTimeout to take it
-	// bytes; minions cause 10 KB at most, lists of keys and backups come in parts of 32 KiB, so
+	// bytes; minions cause 10 KB at most, and lists of keys and backups come in parts of 32 KiB, so
 	// that a slow line takes 64 of them in raftTimeout
 	maxEntry       = 4 << 20
 	keptSnapshots  = 2
 	raftTimeout    = 5 * time.Second // of one message to a peer; snapshots get more by their size
 	enqueueTimeout = 3 * time.Second
-	// for requests to peers that are under way when the node ends
+	// for requests to peers that are under way when the node closes
 	streamGrace = 500 * time.Millisecond
 )
 
 // Node is this master's part of the cluster. Safe for concurrent use.
 type Node struct {
 	cfg  Config
-	self fsm.Member // what this master says of itself
+	self fsm.Member // what this master says about itself
 	port PeerPort   // nil when stand-alone
 	log  *slog.Logger
 	m    *metrics
 
-	logSync   prometheus.Histogram // made before raft starts, which writes at once
-	snapshots raft.SnapshotStore   // opened ones
+	logSync   prometheus.Histogram // made before raft starts, because raft writes at once
+	snapshots raft.SnapshotStore   // with their seals opened
 
 	state   *fsm.State
 	machine *machine
@@ -80,40 +80,42 @@ type Node struct {
 
 	membership membership // from new to removed
 	barring    sync.Mutex // held while the removal is noted or forgotten, in memory and on disk
-	served     pulse      // Serving has changed
+	served     pulse      // beats when Serving changes
 
-	// term in which this leader has all earlier commands applied; 0: not the leader
+	// term in which this leader has applied all earlier commands; 0: not the leader
 	established atomic.Uint64
 	verified    atomic.Int64 // when this leader last heard a majority, UnixNano
-	leaderless  atomic.Int64 // since when no leader is known, UnixNano; 0: one is known
+	leaderless  atomic.Int64 // since when no leader has been known, UnixNano; 0: one is known
 	rotating    atomic.Bool
-	// when the leader last looked for dead voters; its own goroutine's
+	// when the leader last looked for dead voters; only its goroutine uses it
 	checked time.Time
-	// when the leader last tried to hand over; its own goroutine's
+	// when the leader last tried to hand over; only its goroutine uses it
 	handing time.Time
-	// a member that answers has not caught up yet; the leader's goroutine's
+	// a member that answers has not caught up yet; only the leader's goroutine uses it
 	awaited bool
-	owed    map[string]owing // by id and time of the bar; the leader's goroutine's
-	// the uuid of the new history while recovery is under way; the leader's goroutine's after Open
+	owed    map[string]owing // by id and time of the bar; only the leader's goroutine uses it
+	// the uuid of the new history while recovery is under way; after Open only the leader's
+	// goroutine uses it
 	recovering string
 	anchored   atomic.Pointer[anchor] // nil: this machine's own clock counts
-	// this master's clock was compared with those of most members, or there are no others
+	// this master's clock was compared with those of most members, or it has no peers
 	clockJudged atomic.Bool
-	stagedSeen  map[string]sighting // by kind of secret; the leader's goroutine's
+	stagedSeen  map[string]sighting // by kind of secret; only the leader's goroutine uses it
 
-	// members, ring, leader, or who answers: the loops of Run look at once
+	// beats when members, ring, leader or reachability change, so that the loops of Run look at
+	// once
 	moved    pulse
 	staleKey atomic.Pointer[[]byte] // join key that a member refused last
-	// before founding: a master asks that this one had not heard before
+	// beats before founding when a master asks for the first time
 	newcomer pulse
-	// capacity 1: the cluster key that founding will want, made ahead; nil: it is not expected to
+	// capacity 1: the cluster key for the founding, made ahead; nil: none is expected
 	spareKey chan *wire.PrivateKey
 
-	former    former     // what ran here before the cluster; read only after Open
-	leftOut   bool       // sayLeftOut has spoken; become's own goroutine's
-	promising sync.Mutex // one at a time decides to found, or promises the founding to another
+	former    former     // what ran on this machine before the cluster; read only after Open
+	leftOut   bool       // sayLeftOut has logged; only become's goroutine uses it
+	promising sync.Mutex // held to decide to found, or to promise the founding to another master
 
-	checkedState time.Time // when the leader last wrote a checkpoint; its own goroutine's
+	checkedState time.Time // when the leader last wrote a checkpoint; only its goroutine uses it
 	checks       checks    // of the state at checkpoints
 
 	secrets    atomic.Pointer[Secrets]
@@ -123,12 +125,12 @@ type Node struct {
 	secretsMu   sync.Mutex // guards retiredSeen; held while secrets are replaced
 	retiredSeen map[string]map[uint64]time.Time
 
-	aligning turn // one at a time changes raft's configuration and the ring
+	aligning turn // held to change raft's configuration and the ring
 
 	mu       sync.Mutex // guards all below; never held across I/O
 	onApply  []func(index uint64, change fsm.Change)
 	contacts map[string]contact // by node
-	refusal  complaint          // of joiners
+	refusal  complaint          // about joiners
 	askers   map[string]bool    // addresses of masters that asked over the join channel
 	grant    grant
 	given    uint64 // promises of the founding to others, in this process
@@ -138,10 +140,10 @@ type Node struct {
 	wg       sync.WaitGroup
 }
 
-// Open reads the state from disk; after it, State, Members, Secrets and ClusterKey answer with what
-// this master last knew to be agreed. It starts no conversation but Raft's own; Run does. port nil
-// makes it stand-alone. The caller runs Run once, which also closes the node; an error of Open
-// leaves nothing open.
+// Open reads the state from disk. After it, State, Members, Secrets and ClusterKey return what this
+// master last knew to be agreed. Open starts no conversation but Raft's own; Run starts the rest. A
+// nil port makes the master stand-alone. The caller runs Run once, which also closes the node. On
+// error Open leaves nothing open.
 func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -224,7 +226,7 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	return nil
 }
 
-// openRaft opens the stores and starts raft, which applies what is known to be committed.
+// openRaft opens the stores and starts raft. It applies what is known to be committed.
 func (n *Node) openRaft() error {
 	dir := filepath.Join(n.cfg.DataDir, "raft")
 	store, err := n.openLog(dir)
@@ -279,7 +281,7 @@ func (n *Node) openRaft() error {
 	conf.SnapshotInterval = 20 * time.Second
 	conf.TrailingLogs = trailingSnapshots * n.cfg.SnapshotThreshold
 	conf.ShutdownOnRemove = false
-	conf.RestoreCommittedLogs = true     // only so that commit indexes are staged, see trackedLog
+	conf.RestoreCommittedLogs = true     // only makes raft stage commit indexes, see trackedLog
 	conf.NoSnapshotRestoreOnStart = true // replay did it
 	conf.NoLegacyTelemetry = true
 	conf.Logger = hl
@@ -308,9 +310,9 @@ func (n *Node) openLog(dir string) (RaftLog, error) {
 	return openBolt(filepath.Join(dir, "raft.db"), n.log)
 }
 
-// electAlone makes the only voter of a group its leader at once: there is no leader whose silence
-// it should wait for first. In any other group it does nothing. It must be called while this master
-// follows, so right after start or founding.
+// electAlone makes the only voter of a group its leader at once, because no leader exists whose
+// silence it should wait for first. In any other group it does nothing. Call it while this master
+// follows, right after start or founding.
 func (n *Node) electAlone() error {
 	if servers := n.servers(); len(servers) != 1 || string(servers[0].ID) != n.self.Node {
 		return nil
@@ -319,7 +321,7 @@ func (n *Node) electAlone() error {
 	longer := now
 	longer.HeartbeatTimeout += time.Millisecond
 	longer.ElectionTimeout += time.Millisecond
-	// When the timeout becomes shorter raft looks at once, and sees that it never heard a leader.
+	// When the timeout becomes shorter raft checks at once, and sees that it never heard a leader.
 	if err := errors.Join(n.raft.ReloadConfig(longer), n.raft.ReloadConfig(now)); err != nil {
 		return fmt.Errorf("elect this master alone: %w", err)
 	}
@@ -334,9 +336,9 @@ func (n *Node) stop(reason error) {
 	}
 }
 
-// OnApply registers f to be told of every change, in order, one at a time; f may block, raft does
-// not wait for it. Register before Run: the first call is a Change with Restored for what was on
-// disk.
+// OnApply registers f to receive every change, in order, one at a time. F may block; raft does not
+// wait for it. Register before Run: the first call is a Change with Restored for the state that was
+// on disk.
 func (n *Node) OnApply(f func(index uint64, change fsm.Change)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -344,9 +346,9 @@ func (n *Node) OnApply(f func(index uint64, change fsm.Change)) {
 }
 
 // Run founds, joins or resumes, does the leader's duties while this master is the leader, and
-// blocks until ctx ends or the node can't go on. Then it hands leadership over and closes the node:
-// the peer port and the gRPC server must still work, so end those after Run has returned. It
-// returns nil at the end of ctx.
+// blocks until ctx ends or the node can't go on. Then it hands leadership over and closes the node.
+// It needs the peer port and the gRPC server until it returns, so close those afterwards. It
+// returns nil when ctx ends.
 func (n *Node) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -357,7 +359,7 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		}
 	})
-	// one that finds it full says nothing that the first did not
+	// when the channel is full, the waiting observation already says enough
 	leaders := make(chan raft.Observation, 1)
 	observer := raft.NewObserver(leaders, false, func(o *raft.Observation) bool {
 		seen, is := o.Data.(raft.LeaderObservation)
@@ -367,7 +369,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return is
 	})
 	n.raft.RegisterObserver(observer)
-	if leader, ok := n.Leader(); ok { // elected before anybody observed
+	if leader, ok := n.Leader(); ok { // elected before the observer was registered
 		n.m.leaders.saw(leader)
 	}
 	g.Go(func() error {
@@ -431,8 +433,8 @@ func (n *Node) close() error {
 	return errors.Join(errs...)
 }
 
-// shutDownRaft ends raft, which waits for its requests to peers; those that a silent peer holds up
-// are ended.
+// shutDownRaft closes raft, which waits for its requests to peers. It cuts off those that a silent
+// peer holds up.
 func (n *Node) shutDownRaft() error {
 	ended := make(chan error, 1)
 	go func() { ended <- n.raft.Shutdown().Error() }()
@@ -457,7 +459,7 @@ func (n *Node) spawn(f func()) bool {
 	return true
 }
 
-// follow hands changes to those who registered, beginning with the state that was on disk.
+// follow passes changes to those that registered, beginning with the state that was on disk.
 func (n *Node) follow(ctx context.Context) error {
 	n.mu.Lock()
 	followers := n.onApply
@@ -479,7 +481,7 @@ func (n *Node) follow(ctx context.Context) error {
 		}
 		return nil
 	}
-	_ = n.feed.take() // what was replayed at start is covered by the first call
+	_ = n.feed.take() // the first call covers what was replayed at start
 	if err := tell(n.state.AppliedIndex(), fsm.Change{Restored: true}); err != nil {
 		return err
 	}
@@ -497,7 +499,7 @@ func (n *Node) follow(ctx context.Context) error {
 	}
 }
 
-// membersChanged lets go of those who left and begins to watch those who came.
+// membersChanged disconnects members that left and begins to watch new ones.
 func (n *Node) membersChanged(c fsm.Change) {
 	for _, m := range c.Removed {
 		if m.Node == n.self.Node {
@@ -524,10 +526,10 @@ func (n *Node) membersChanged(c fsm.Change) {
 	}
 }
 
-// State is the replicated state; its read methods are safe for concurrent use.
+// State returns the replicated state. Its read methods are safe for concurrent use.
 func (n *Node) State() *fsm.State { return n.state }
 
-// Ring is the placement of data, computed once per epoch. Before founding it has no members.
+// Ring returns the placement of data, computed once per epoch. Before founding it has no members.
 func (n *Node) Ring() *hashring.Ring {
 	c, _ := n.state.Cluster()
 	r := n.state.Ring()

@@ -15,23 +15,23 @@ import (
 	"clustermaster/wire"
 )
 
-// orderTimeout is how long an order waits for its effect; the effect comes all the same, or says
-// why not in the log.
+// orderTimeout is how long an order waits for its effect. The effect still comes afterwards, or the
+// log says why not.
 const orderTimeout = 15 * time.Second
 
-// ErrStandalone says that the order is about peers, and there are none.
+// ErrStandalone says that an order about peers came to a master without any.
 var ErrStandalone = errors.New("no cluster_id configured; this master is not a cluster member")
 
 // Removal is what Remove did.
 type Removal struct {
 	Member      fsm.Member
-	Secret      string   // the new cluster_secret; "" if it was kept. It is nowhere else.
+	Secret      string   // the new cluster_secret, "" if it was kept; it is stored nowhere else
 	Unconfirmed []string // ids of masters that did not confirm the removal in time
-	Warnings    []string // what is left to do
+	Warnings    []string // what the operator still has to do
 }
 
-// find names a member by its id, or by its address with or without port. An error ends with what to
-// do.
+// find looks up a member by its id, or by its address with or without port. An error ends with the
+// remedy.
 func (n *Node) find(ctx context.Context, name string) (fsm.Member, error) {
 	if n.port == nil {
 		return fsm.Member{}, ErrStandalone
@@ -61,7 +61,7 @@ func (n *Node) find(ctx context.Context, name string) (fsm.Member, error) {
 		fmt.Errorf("peer %s: not in the cluster; see salt-run cluster.members", name)
 }
 
-// quorumWithout refuses what would leave the voters without a majority in contact.
+// quorumWithout refuses an order that would leave the voters without a majority in contact.
 func (n *Node) quorumWithout(m fsm.Member, what string) error {
 	left, reachable := 0, 0
 	for node := range n.voters() {
@@ -84,9 +84,9 @@ func (n *Node) quorumWithout(m fsm.Member, what string) error {
 	return nil
 }
 
-// Remove takes a peer out for good: at once, its id and node key barred until Allow, the secrets of
-// minions' sessions and, unless keepSecret, cluster_secret rotated. An error means that it is a
-// member still, perhaps without its vote; with an *UnknownOutcomeError it may be removed later. The
+// Remove removes a peer at once and bars its id and node key until Allow. It rotates the secrets of
+// minions' sessions and, unless keepSecret, cluster_secret. An error means that the peer is still a
+// member, perhaps without its vote. With an *UnknownOutcomeError it may still be removed later; the
 // leader then rotates the secrets of sessions (see owes), and cluster_secret is left to the
 // operator.
 func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Removal, error) {
@@ -113,7 +113,7 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 		}
 	}
 	if n.voters()[m.Node] {
-		// Its vote first: once it is barred it gives none, and of two voters the other could not be
+		// Take its vote first: once barred it gives none, and of two voters the other could not be
 		// elected while raft still counts both.
 		if _, err := n.propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: fsm.MarkLearner,
 			At: n.utc()}); err != nil {
@@ -155,7 +155,7 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 	return out, nil
 }
 
-// Allow lets a removed id and its node key join again. It is false if the id was not barred.
+// Allow lets a removed id and its node key join again. It returns false if the id was not barred.
 func (n *Node) Allow(ctx context.Context, id string) (bool, error) {
 	if n.port == nil {
 		return false, ErrStandalone
@@ -171,7 +171,7 @@ func (n *Node) Allow(ctx context.Context, id string) (bool, error) {
 	return r.Changed, nil
 }
 
-// mark proposes a mark and returns when every serving master has it.
+// mark proposes a mark and returns when every serving master has applied it.
 func (n *Node) mark(ctx context.Context, m fsm.Member, mark fsm.Mark) error {
 	r, index, err := n.Propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: mark, At: n.utc()})
 	if err == nil {
@@ -184,9 +184,9 @@ func (n *Node) mark(ctx context.Context, m fsm.Member, mark fsm.Mark) error {
 	return nil
 }
 
-// Drain makes a member not ready, until it is called with on false; "" is this master. It stays a
-// member and serves those that still come; leadership goes elsewhere if it can. The string is the
-// member's id.
+// Drain makes a member not ready until it is called with on false; "" names this master. The member
+// stays in the cluster and serves the minions that still come. Leadership goes to another voter if
+// one can take it. Drain returns the member's id.
 func (n *Node) Drain(ctx context.Context, name string, on bool) (string, error) {
 	m, err := n.find(ctx, name)
 	if err != nil {
@@ -217,7 +217,8 @@ func (n *Node) Drain(ctx context.Context, name string, on bool) (string, error) 
 	return m.ID, nil
 }
 
-// Promote gives a member a vote; promoted is false if it gets it later, once it has caught up.
+// Promote gives a member a vote. Promoted is false if the member gets it later, once it has caught
+// up.
 func (n *Node) Promote(ctx context.Context, name string) (id string, promoted bool, err error) {
 	m, err := n.find(ctx, name)
 	if err != nil {
@@ -237,7 +238,7 @@ func (n *Node) Promote(ctx context.Context, name string) (id string, promoted bo
 	return m.ID, n.until(ctx, func() bool { return n.agreedVoters()[m.Node] }) == nil, nil
 }
 
-// Demote takes a member's vote until Promote; left is how many voters there are then.
+// Demote takes a member's vote until Promote. Left is the number of voters that remain.
 func (n *Node) Demote(ctx context.Context, name string) (id string, left int, err error) {
 	m, err := n.find(ctx, name)
 	if err != nil {
@@ -259,8 +260,8 @@ func (n *Node) Demote(ctx context.Context, name string) (id string, left int, er
 	return m.ID, len(n.agreedVoters()), nil
 }
 
-// TransferLeader makes another voter the leader: the named one, or with "" the one that is
-// furthest.
+// TransferLeader makes another voter the leader: the named one, or with "" the one with the longest
+// log.
 func (n *Node) TransferLeader(ctx context.Context, name string) (id string, err error) {
 	if n.port == nil {
 		return "", ErrStandalone
@@ -294,7 +295,7 @@ func (n *Node) transfer(ctx context.Context, to, not string) (string, error) {
 	var got string
 	err := n.withLeader(ctx, func(leader string) error {
 		if leader == to || to == "" && leader != before {
-			got = leader // done, or done by somebody else
+			got = leader // another order may have done it
 			return nil
 		}
 		if leader == n.self.Node {
@@ -325,8 +326,8 @@ func (n *Node) transfer(ctx context.Context, to, not string) (string, error) {
 	return got, nil
 }
 
-// RotateSecret makes a new cluster_secret and returns it; the old one lets nobody in any more, on
-// no master that is in contact. It is stored nowhere but as K.
+// RotateSecret makes a new cluster_secret and returns it. The old one no longer admits a joiner on
+// any master that is in contact. Only its K is stored.
 func (n *Node) RotateSecret(ctx context.Context) (string, error) {
 	if n.port == nil {
 		return "", ErrStandalone
@@ -363,8 +364,8 @@ func (n *Node) RotateKeys(ctx context.Context) error {
 	return n.rotateUserKeys(ctx)
 }
 
-// rotateUserKeys replaces the keys that users have; the old ones are good for nothing on any member
-// that is in contact.
+// rotateUserKeys replaces the keys that users have. No member in contact accepts the old ones
+// afterwards.
 func (n *Node) rotateUserKeys(ctx context.Context) error {
 	keys := n.state.UserKeys()
 	if len(keys) == 0 {
@@ -389,7 +390,7 @@ func (n *Node) rotateUserKeys(ctx context.Context) error {
 	return nil
 }
 
-// until waits for an effect.
+// until waits until effect returns true.
 func (n *Node) until(ctx context.Context, effect func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()

@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// patientStable keeps raft's term and vote. While the disk is full it waits with them: raft ends
-// the process when it can't keep a new term. A master that waits here neither votes nor leads, as
-// it must be; its log refuses entries by itself, and raft goes on.
+// patientStable keeps raft's term and vote. It waits while the disk is full, because raft ends the
+// process when it can't store a new term. A master that waits here neither votes nor leads, which
+// is right. Its log refuses entries without help, and raft goes on.
 type patientStable struct {
 	raft.StableStore
 	log *slog.Logger
@@ -28,7 +28,7 @@ func (p patientStable) SetUint64(key []byte, value uint64) error {
 	return p.wait(func() error { return p.StableStore.SetUint64(key, value) })
 }
 
-// Pace of the tries on a full disk, and of the log about them.
+// Pauses between tries on a full disk and between log lines about them.
 const (
 	retryFull = 100 * time.Millisecond
 	tellFull  = 10 * time.Second
@@ -49,7 +49,7 @@ func (p patientStable) wait(write func() error) error {
 	}
 }
 
-// diskFull also knows bbolt's errors, some of which have the cause as text only.
+// diskFull also recognizes bbolt's errors, some of which have the cause only as text.
 func diskFull(err error) bool {
 	if err == nil {
 		return false

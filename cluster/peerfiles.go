@@ -20,9 +20,9 @@ import (
 // peerIndexFile, beside the files, says which of them were written, and as of which change.
 const peerIndexFile = ".clustermaster_export"
 
-// PeerFiles keeps the folder peers/ of a cluster_pki_dir equal to the members, one way: <id>.pub
-// holds the public part of each member's node key. Raft is the truth, with one exception, which is
-// how Salt's manual removes a peer: a file that was deleted while this master was stopped is an
+// PeerFiles keeps the folder peers/ of a cluster_pki_dir equal to the members, in one direction:
+// <id>.pub holds the public part of each member's node key. Raft decides, with one exception, which
+// is how Salt's manual removes a peer: a file that was deleted while this master was stopped is an
 // order to remove that peer.
 type PeerFiles struct {
 	node *Node
@@ -31,18 +31,18 @@ type PeerFiles struct {
 
 	mu    sync.Mutex // guards all below, and the files
 	index peerIndex
-	gone  string // id whose file was deleted: not written again until that was decided
+	gone  string // id whose file was deleted; not written again until that is decided
 }
 
-// peerIndex is what was written.
+// peerIndex records what was written.
 type peerIndex struct {
 	UUID  string            `json:"uuid"`  // of the cluster
 	Index uint64            `json:"index"` // Raft index of the change that led to it
 	Peers map[string]string `json:"peers"` // id to node
 }
 
-// NewPeerFiles makes dir and looks for a file that is missing. Register Follow with OnApply and
-// call Run once.
+// NewPeerFiles makes dir and looks for a missing file. Register Follow with OnApply and call Run
+// once.
 func NewPeerFiles(n *Node, dir string, log *slog.Logger) (*PeerFiles, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -81,7 +81,7 @@ func NewPeerFiles(n *Node, dir string, log *slog.Logger) (*PeerFiles, error) {
 
 func (p *PeerFiles) path(id string) string { return filepath.Join(p.dir, id+".pub") }
 
-// Follow is what Node.OnApply calls.
+// Follow handles a change; register it with Node.OnApply.
 func (p *PeerFiles) Follow(index uint64, c fsm.Change) {
 	if !c.Restored && len(c.Added) == 0 && len(c.Removed) == 0 {
 		return
@@ -94,13 +94,13 @@ func (p *PeerFiles) Follow(index uint64, c fsm.Change) {
 	}
 }
 
-// sync writes what differs, then the index; a file goes before its entry and comes before it. The
-// caller holds mu.
+// sync writes the files that differ, then the index. It deletes a file before its entry in the
+// index and adds it before. The caller holds mu.
 func (p *PeerFiles) sync(index uint64) error {
 	c, founded := p.node.state.Cluster()
 	if !founded || c.UUID == p.index.UUID && index < p.index.Index {
-		// after a restart the state may be older than the files, until the leader says what was
-		// agreed since
+		// after a restart the state may be older than the files, until the leader reports newer
+		// changes
 		return nil
 	}
 	next := make(map[string]string)
@@ -111,7 +111,7 @@ func (p *PeerFiles) sync(index uint64) error {
 			continue
 		}
 		if m.Pub == "" {
-			continue // it has not told it yet
+			continue // the member has not reported its key yet
 		}
 		if have, err := os.ReadFile(p.path(m.ID)); err != nil || string(have) != m.Pub {
 			if err := durable.WriteFile(p.path(m.ID), []byte(m.Pub)); err != nil {
@@ -136,7 +136,7 @@ func (p *PeerFiles) sync(index uint64) error {
 	return errors.Join(errs...)
 }
 
-// Run removes the peer whose file was deleted, once a leader can be asked, and ends with ctx.
+// Run removes the peer whose file was deleted, once it can ask a leader, and returns when ctx ends.
 func (p *PeerFiles) Run(ctx context.Context) error {
 	tick := time.NewTicker(memberPause)
 	defer tick.Stop()
@@ -162,7 +162,7 @@ func (p *PeerFiles) Run(ctx context.Context) error {
 	return nil
 }
 
-// removeGone decides about the peer whose file is missing; done says that it is decided.
+// removeGone decides about the peer whose file is missing. Done reports that it has decided.
 func (p *PeerFiles) removeGone(ctx context.Context) (done bool, err error) {
 	if err := p.node.ReadIndex(ctx); err != nil {
 		return false, err

@@ -9,19 +9,19 @@ import (
 	"clustermaster/hashring"
 )
 
-// Peers are all masters, for the packages that talk to them.
+// Peers gives other packages access to all masters of the cluster.
 type Peers struct{ node *Node }
 
-// Peers are all masters of the node's cluster.
+// Peers returns all masters of the node's cluster.
 func (n *Node) Peers() Peers { return Peers{n} }
 
-// Self is this master's node name.
+// Self returns this master's node name.
 func (p Peers) Self() string { return p.node.self.Node }
 
-// Ring is the newest ring that the masters agreed on; nil while this one knows none.
+// Ring returns the newest ring that the masters agreed on; nil while this master knows none.
 func (p Peers) Ring() *hashring.Ring { return p.node.Ring() }
 
-// Alive says whether a master is reachable now; this one always is.
+// Alive reports whether a master is reachable now. This master always is.
 func (p Peers) Alive(node string) bool {
 	return node == p.Self() || p.node.port != nil && p.node.port.Alive(node)
 }
@@ -36,7 +36,7 @@ func (p Peers) Members() []string {
 	return out
 }
 
-// Conn is the connection to another master.
+// Conn returns the connection to another master.
 func (p Peers) Conn(node string) (grpc.ClientConnInterface, error) {
 	if p.node.port == nil {
 		return nil, fmt.Errorf("connect to %s: this master stands alone", node)
@@ -44,14 +44,14 @@ func (p Peers) Conn(node string) (grpc.ClientConnInterface, error) {
 	return p.node.port.Conn(node)
 }
 
-// NearPeers are the masters that can be reached now: those that publications and interest in events
-// go to. One that serves no minions yet has no subscribers, which does no harm.
+// NearPeers are the masters that can be reached now. Publications and interest in events go to
+// them. One that serves no minions yet has no subscribers, which does no harm.
 type NearPeers struct {
 	Peers
 	began time.Time
 }
 
-// NearPeers are those of a master that started at began.
+// NearPeers returns the near peers of a master that started at began.
 func (n *Node) NearPeers(began time.Time) NearPeers { return NearPeers{n.Peers(), began} }
 
 // Members lists the nodes that can be reached now.

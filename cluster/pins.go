@@ -13,24 +13,24 @@ import (
 )
 
 // Pins tells the peer port which node key belongs to which member. It is made before the port,
-// which is made before the Node; until Open it knows nobody. Safe for concurrent use.
+// which is made before the Node; until Open it knows no member. Safe for concurrent use.
 //
 // Beside the replicated members it holds those that a proved member named in the join channel: a
-// joiner must know the leader before it has any state, and a member that slept through a change of
-// members must find the others. They count only as long as the state here is older than the
-// members' index.
+// joiner must know the leader before it has any state, and a member that missed a change of members
+// must find the others. They count only while the state here is older than the members' index.
 type Pins struct {
-	// guards all below; never held across a call out of this package but the state's reads
+	// guards all below; never held across a call out of this package except the state's reads
 	mu       sync.RWMutex
 	state    *fsm.State
 	self     fsm.Member
 	learnt   map[string]fsm.Member // by node
 	learntAt uint64
-	// by node: members that named another address than their record does
+	// by node: members that named an address other than the one in their record
 	moved map[string]newAddr
 }
 
-// newAddr is where a member is by its own word, as long as its record stays what it was then.
+// newAddr is the address that a member named. It counts while the member's record stays as it was
+// then.
 type newAddr struct{ addr, instead string }
 
 var (
@@ -38,7 +38,7 @@ var (
 	_ raft.ServerAddressProvider = (*Pins)(nil)
 )
 
-// NewPins returns pins that know nobody yet.
+// NewPins returns pins that know no member yet.
 func NewPins() *Pins { return &Pins{} }
 
 func (p *Pins) open(state *fsm.State, self fsm.Member) {
@@ -47,7 +47,7 @@ func (p *Pins) open(state *fsm.State, self fsm.Member) {
 	p.state, p.self = state, self
 }
 
-// Level is the cluster's level, as far as this master knows.
+// Level returns the cluster's level as far as this master knows it.
 func (p *Pins) Level() int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -79,7 +79,7 @@ func (p *Pins) hearsay() map[string]fsm.Member {
 	return p.learnt
 }
 
-// known says whether any members are known, from the state or by hearsay.
+// known lists the members that are known, from the state or by hearsay.
 func (p *Pins) known() []fsm.Member {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -96,8 +96,8 @@ func (p *Pins) known() []fsm.Member {
 	return p.state.Members()
 }
 
-// lists says whether node is a member by the newest that is known: what a member said counts as
-// long as the state here is older.
+// lists reports whether node is a member by the newest knowledge: what a member said counts while
+// the state here is older.
 func (p *Pins) lists(node string) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -159,8 +159,8 @@ func (p *Pins) AddrOf(node string) (string, bool) {
 	return m.Addr, ok && m.Addr != ""
 }
 
-// ServerAddr implements raft.ServerAddressProvider: raft's own configuration may have the address
-// of before a move.
+// ServerAddr implements raft.ServerAddressProvider. Raft's own configuration may hold an address
+// from before a move.
 func (p *Pins) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if addr, ok := p.AddrOf(string(id)); ok {
 		return raft.ServerAddress(addr), nil
@@ -178,8 +178,8 @@ func (p *Pins) said(node string) (newAddr, bool) {
 // believe takes the address that the owner of a node key names. It reports whether a member has
 // moved by that.
 //
-// All masters may get new addresses at once, and without a quorum nobody can change a record. So a
-// member's own word counts instead of its record, until the record changes.
+// All masters may get new addresses at once, and without a quorum no record can change. So a
+// member's own word counts instead of its record until the record changes.
 func (p *Pins) believe(spki [32]byte, addr string) bool {
 	node, ok := p.NodeBySPKI(spki)
 	if !ok {
@@ -197,7 +197,7 @@ func (p *Pins) believe(spki [32]byte, addr string) bool {
 	if p.moved == nil {
 		p.moved = make(map[string]newAddr)
 	}
-	p.moved[node] = newAddr{addr: addr, instead: m.Addr} // bounded: only members get here
+	p.moved[node] = newAddr{addr: addr, instead: m.Addr} // bounded, as only members get here
 	return true
 }
 
@@ -206,7 +206,7 @@ func toPeer(m fsm.Member) *clusterpb.Peer {
 		Spki: m.SPKI[:], Version: m.Version}
 }
 
-// fromPeer reads a member from a message; false if it is none.
+// fromPeer reads a member from a message. It returns false if the message holds none.
 func fromPeer(p *clusterpb.Peer) (fsm.Member, bool) {
 	m := fsm.Member{Node: p.GetNode(), ID: p.GetId(), Incarnation: p.GetIncarnation(),
 		Addr: p.GetAddr(), Version: p.GetVersion()}

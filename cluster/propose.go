@@ -26,21 +26,21 @@ const (
 	confirmRetry   = 200 * time.Millisecond // between attempts at one member
 )
 
-// errElsewhere says that this master is not, or no longer, the leader: ask again.
+// errElsewhere says that this master is not the leader, or no longer: ask again.
 var errElsewhere = errors.New("not the leader")
 
-// errLost says that this master stopped being the leader while an entry was under way: a later
-// leader may commit it.
+// errLost says that this master stopped being the leader while an entry was under way. A later
+// leader may commit the entry.
 var errLost = fmt.Errorf("%w any more", errElsewhere)
 
-// Propose applies a command on the cluster, through the leader wherever it is, and returns when it
-// is applied here too: with what it did and its index. A refusal by the state is in the Result, not
-// an error.
+// Propose applies a command on the cluster, through the leader wherever it is, and returns once it
+// is applied here too: its result and its index. A refusal by the state is in the Result, not an
+// error.
 //
-// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most).
-// Audited changes, deletions of tokens and claims of scheduled runs happen once all the same and
-// give their first Result; a repeat of any other command does no harm. Without a quorum it gives up
-// early with a *NoQuorumError. If the command may have reached the log by then, the error is an
+// If a connection or the leader is lost on the way, it tries again until ctx ends (10 s at most).
+// Audited changes, deletions of tokens and claims of scheduled runs still happen only once and give
+// their first Result; repeating any other command does no harm. Without a quorum it gives up early
+// with a *NoQuorumError. If the command may have reached the log by then, the error is an
 // *UnknownOutcomeError as well.
 func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error) {
 	audited, err := n.audited(ctx, c)
@@ -88,8 +88,9 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 	return result, index, nil
 }
 
-// encodeOnce makes the entry of a proposal. A second effect of what an operator ordered would undo
-// what was ordered in between, and its second result would say that nothing had changed.
+// encodeOnce makes the entry of a proposal that must take effect only once. A second effect of an
+// operator's order would undo what was ordered in between, and its second result would say that
+// nothing had changed.
 func encodeOnce(c fsm.Command) ([]byte, error) {
 	if knownbug.Is(knownbug.OrdersRepeat) {
 		return fsm.Encode(c)
@@ -111,8 +112,8 @@ func encodeOnce(c fsm.Command) ([]byte, error) {
 	return fsm.Encode(c)
 }
 
-// withLeader calls f with the leader until it succeeds, ends with an error that trying again can't
-// mend, ctx ends, or there is no leader to be expected.
+// withLeader calls f with the leader until f succeeds or fails with an error that a new try can't
+// mend, ctx ends, or no leader can be expected.
 func (n *Node) withLeader(ctx context.Context, f func(leader string) error) error {
 	err := errElsewhere
 	for {
@@ -137,17 +138,18 @@ func (n *Node) withLeader(ctx context.Context, f func(leader string) error) erro
 	}
 }
 
-// mayHappen says whether an attempt that ended so may have its effect all the same, or has had it.
+// mayHappen reports whether an attempt that ended with err may still have its effect, or has had
+// it.
 func mayHappen(err error) bool {
 	switch status.Code(err) {
 	case codes.FailedPrecondition, codes.InvalidArgument, codes.PermissionDenied,
 		codes.Unimplemented:
-		return false // the leader said so before it did anything
+		return false // the leader refused before it did anything
 	}
 	return !errors.Is(err, errElsewhere) || errors.Is(err, errLost)
 }
 
-// checkOf names how an operator finds out whether a command was carried out.
+// checkOf names the command that shows an operator whether c was carried out.
 func checkOf(c fsm.Command) string {
 	switch c.(type) {
 	case *fsm.ChangeKeys, *fsm.Restore:
@@ -173,7 +175,7 @@ func retryable(err error) bool {
 	return false
 }
 
-// hopeless says that no leader has been known for longer than an election takes.
+// hopeless reports whether no leader has been known for longer than an election takes.
 func (n *Node) hopeless() bool {
 	since := n.leaderless.Load()
 	return since != 0 && time.Since(time.Unix(0, since)) > 4*n.cfg.HeartbeatTimeout
@@ -216,11 +218,11 @@ func (n *Node) applyHere(ctx context.Context, entry []byte) (fsm.Result, uint64,
 	return out.result, f.Index(), out.err
 }
 
-// await waits for a raft future, which ends by itself when leadership is lost, and tells errors
-// that another leader mends from the others.
+// await waits for a raft future, which ends when leadership is lost, and separates errors that
+// another leader mends from the others.
 func await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
-	// ends with the future; a future ends with the leadership at the latest
+	// this goroutine ends with the future, and the future ends with the leadership at the latest
 	go func() { done <- f.Error() }()
 	var err error
 	select {
@@ -256,17 +258,17 @@ func (n *Node) applyThere(ctx context.Context, leader string, entry []byte) (fsm
 	return result, r.GetIndex(), nil
 }
 
-// readBatch is one question to the leader, shared by all who asked before it was sent.
+// readBatch is one question to the leader, shared by all callers that asked before it was sent.
 type readBatch struct {
 	done chan struct{}
 	err  error
 }
 
-// ReadIndex returns when the local state is at least as new as any command acknowledged, by any
-// master, before the call. Callers that come while one question is under way share the next one.
+// ReadIndex returns when the local state is at least as new as any command that any master
+// acknowledged before the call. Callers that come while a question is under way share the next one.
 func (n *Node) ReadIndex(ctx context.Context) error {
 	n.mu.Lock()
-	if n.stopped { // Run waits for the loop, which goes on as long as it finds questions
+	if n.stopped { // Run waits for the loop, which goes on while it finds questions
 		n.mu.Unlock()
 		return fmt.Errorf("read index: %w", raft.ErrRaftShutdown)
 	}
@@ -329,9 +331,9 @@ func (n *Node) readIndex(ctx context.Context) error {
 	return n.machine.wait(ctx, index)
 }
 
-// readIndexHere, on the leader: all that was acknowledged before is applied here, by this leader
-// itself or before its barrier; a majority then confirms that there was no newer leader that could
-// have acknowledged more.
+// readIndexHere, on the leader, ensures that everything acknowledged before is applied here, by
+// this leader or before its barrier. A majority then confirms that no newer leader could have
+// acknowledged more.
 func (n *Node) readIndexHere(ctx context.Context) (uint64, error) {
 	if !n.IsLeader() {
 		return 0, errElsewhere
@@ -344,17 +346,17 @@ func (n *Node) readIndexHere(ctx context.Context) (uint64, error) {
 	if err := await(ctx, n.raft.VerifyLeader()); err != nil {
 		return 0, err
 	}
-	if n.raft.CurrentTerm() != term { // another one led in between, and may have acknowledged more
+	if n.raft.CurrentTerm() != term { // another leader may have acknowledged more
 		return 0, errElsewhere
 	}
 	n.verified.Store(time.Now().UnixNano())
 	return index, nil
 }
 
-// ConfirmEverywhere waits until every member that serves has applied index, 5 s at most, and names
-// the ids of those that did not confirm: they stop being ready when they have not heard the leader
-// for Config.StaleLimit. A member that does not serve yet, or has been out of contact for longer,
-// is not waited for.
+// ConfirmEverywhere waits, 5 s at most, until every serving member has applied index. It returns
+// the ids of those that did not confirm; they stop being ready when they have not heard the leader
+// for Config.StaleLimit. It does not wait for a member that does not serve yet, or has been out of
+// contact for longer.
 func (n *Node) ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed []string) {
 	if n.port == nil {
 		return nil

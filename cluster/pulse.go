@@ -2,8 +2,8 @@ package cluster
 
 import "sync"
 
-// pulse wakes loops that would otherwise find out at their next look. A loop takes next before it
-// looks at anything, so that no beat falls between the look and the wait. The zero value is ready.
+// pulse wakes loops before their next timed look. A loop takes next before it looks at anything, so
+// that no beat is lost between the look and the wait. The zero value is ready.
 type pulse struct {
 	mu sync.Mutex // guards ch
 	ch chan struct{}

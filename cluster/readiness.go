@@ -9,12 +9,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// watch keeps the facts that readiness follows from: membership, a known leader, and catching up at
+// watch keeps the facts that readiness depends on: membership, a known leader, and catching up at
 // start.
 func (n *Node) watch(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	// away: was out, so that only a leader can tell what has changed since
+	// away: was removed, so that only a leader can tell what has changed since
 	caughtUp, away, serving := false, false, false
 	var asked, refreshed time.Time
 	for {
@@ -37,7 +37,7 @@ func (n *Node) watch(ctx context.Context) error {
 		if phase == Removed {
 			away, caughtUp = true, false
 		}
-		// The state has listed this master by now, so it is asked to confirm changes before it asks
+		// The state lists this master by now, so proposers ask it to confirm changes before it asks
 		// the leader.
 		if phase == Syncing && n.mayBegin() {
 			if !caughtUp && leader != "" && now.Sub(asked) > 500*time.Millisecond {
@@ -79,14 +79,14 @@ func (n *Node) watch(ctx context.Context) error {
 	}
 }
 
-// mayBegin says whether the state knows this master as a member whose share of the data is its own.
+// mayBegin reports whether the state knows this master as a member with its share of the data.
 func (n *Node) mayBegin() bool {
 	_, member := n.state.MemberByNode(n.self.Node)
 	return member && !n.founding() && slices.Contains(n.state.Ring().Members, n.self.Node)
 }
 
-// knowsTime says whether this master's clock was compared with those of most members; it asks the
-// leader for that.
+// knowsTime reports whether this master's clock was compared with those of most members. It asks
+// the leader for that.
 func (n *Node) knowsTime(ctx context.Context, leader string) bool {
 	if !n.clockJudged.Load() {
 		if leader != n.self.Node {
@@ -106,8 +106,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// LeaderHeard is when this master last heard the leader, or as the leader a majority; the zero time
-// if never since it was started.
+// LeaderHeard returns when this master last heard the leader or, as the leader, a majority; the
+// zero time if never since its start.
 func (n *Node) LeaderHeard() time.Time {
 	heard := n.raft.LastContact()
 	if v := n.verified.Load(); v != 0 {
@@ -118,9 +118,9 @@ func (n *Node) LeaderHeard() time.Time {
 	return heard
 }
 
-// Serving says whether the minion ports should be open: this master is a member and in the ring,
-// and at start it had caught up with the leader or looked for one in vain for Config.ServeWithout.
-// Cut off for longer than Config.IsolatedServe, or removed, it serves no more.
+// Serving reports whether the minion ports should be open: this master is a member and in the ring,
+// and at start it caught up with the leader or looked for one in vain for Config.ServeWithout. It
+// stops serving when it is removed, or cut off for longer than Config.IsolatedServe.
 func (n *Node) Serving() bool {
 	if n.Phase() != Joined {
 		return false
@@ -135,7 +135,7 @@ func (n *Node) Serving() bool {
 	return time.Since(heard) <= n.cfg.IsolatedServe
 }
 
-// NotServing says in an operator's words why this master does not serve; "" if it does.
+// NotServing says, for an operator, why this master does not serve; "" if it does.
 func (n *Node) NotServing() string {
 	_, led := n.Leader()
 	phase, f := n.membership.is()
@@ -156,8 +156,8 @@ func (n *Node) NotServing() string {
 	return "it has not caught up with the leader of its cluster"
 }
 
-// Ready says whether this master serves, is not being drained, its state is no older than
-// Config.StaleLimit, and it is fit (Config.Unfit).
+// Ready reports whether this master serves, is not being drained, has a state no older than
+// Config.StaleLimit, and is fit (Config.Unfit).
 func (n *Node) Ready() bool {
 	if n.cfg.Unfit != nil && n.cfg.Unfit() != nil {
 		return false
@@ -166,7 +166,7 @@ func (n *Node) Ready() bool {
 	return n.Serving() && !m.Draining && time.Since(n.LeaderHeard()) <= n.cfg.StaleLimit
 }
 
-// WaitServing returns when this master has begun to serve, whether or not it was removed since.
+// WaitServing returns when this master has begun to serve, even if it was removed since.
 func (n *Node) WaitServing(ctx context.Context) error {
 	select {
 	case <-n.serving:
@@ -176,14 +176,14 @@ func (n *Node) WaitServing(ctx context.Context) error {
 	}
 }
 
-// Leader names the leader as far as this master knows.
+// Leader returns the leader's node as far as this master knows it.
 func (n *Node) Leader() (node string, ok bool) {
 	_, id := n.raft.LeaderWithID()
 	return string(id), id != ""
 }
 
-// IsLeader says whether this master is the leader and has applied all that earlier leaders
-// acknowledged.
+// IsLeader reports whether this master is the leader and has applied everything that earlier
+// leaders acknowledged.
 func (n *Node) IsLeader() bool {
 	term := n.established.Load()
 	return term != 0 && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term

@@ -16,23 +16,23 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// recoveryFile is there from the order to recover until the new history has begun.
+// recoveryFile exists from the order to recover until the new history has begun.
 const recoveryFile = "recover.json"
 
-// ErrReopen is what Run ends with after Recover: the node must be closed and opened again.
+// ErrReopen is the error that ends Run after Recover: close the node and open it again.
 var ErrReopen = errors.New("recovery was ordered: the cluster is opened again")
 
-// reopenAfter lets the answer to the order leave before the node closes.
+// reopenAfter is the delay before the node closes, so that the answer to the order gets out.
 const reopenAfter = time.Second
 
-// recovery is an order to go on alone, under a new uuid.
+// recovery is an order to go on alone under a new uuid.
 type recovery struct {
 	UUID string `json:"uuid"`
 }
 
-// Recover makes this member the whole cluster, after the quorum was lost for good. It is refused
-// while there is a quorum, and unless confirm is the cluster_id. It returns the ids of those who
-// are given up; Run ends with ErrReopen soon after, and the next Open begins a new history with all
+// Recover makes this member the whole cluster after the quorum was lost for good. It refuses while
+// there is a quorum, and unless confirm is the cluster_id. It returns the ids of the members that
+// are given up. Run ends with ErrReopen soon after, and the next Open begins a new history with all
 // that this member knows, committed or not.
 func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 	if n.port == nil {
@@ -78,8 +78,8 @@ func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 	return lost, nil
 }
 
-// recoverRaft makes this master the only voter where recovery was ordered, before raft starts. It
-// reports whether there is new state to read.
+// recoverRaft runs before raft starts. If recovery was ordered it makes this master the only voter.
+// It reports whether the state must be read again.
 func (n *Node) recoverRaft(conf *raft.Config, logs raft.LogStore, stable raft.StableStore,
 	snapshots raft.SnapshotStore, trans raft.Transport) (bool, error) {
 	var r recovery

@@ -14,14 +14,14 @@ import (
 	"clustermaster/store/durable"
 )
 
-// removedFile says that a member told this master that it was removed. It stays until this master
-// is admitted again, so that a restart beside dead peers does not serve from a state that does not
-// know of the removal.
+// removedFile says that a member told this master of its removal. It stays until this master is
+// admitted again, so that a restart among dead peers does not serve from a state that does not know
+// of the removal.
 const removedFile = "removed.json"
 
 // removal is the content of removedFile.
 type removal struct {
-	At time.Time `json:"at"` // by the clock of this master
+	At time.Time `json:"at"` // by this master's clock
 	By string    `json:"by"` // address of the member that said so; "": the replicated state
 }
 
@@ -39,10 +39,10 @@ func (n *Node) loadRemoved() error {
 const removedText = "this master was removed from the cluster and serves no more; to bring it back run salt-run " +
 	"cluster.allow with its id on a member, write the cluster's present cluster_secret into its configuration and restart it"
 
-// noteRemoved keeps that this master was removed, as the member at addr said, or the state itself:
-// what is committed there may not be known as such after a restart. The state says nothing as long
-// as it is older than an admission: one that was removed, slept through it and came back reads of
-// its removal last.
+// noteRemoved stores that this master was removed, as the member at addr or the state itself said:
+// after a restart the state may not know that the removal is committed. The state doesn't count
+// while it is older than an admission: a master that was removed, missed that and came back reads
+// of its removal last.
 func (n *Node) noteRemoved(addr string) {
 	n.barring.Lock()
 	defer n.barring.Unlock()
@@ -77,9 +77,9 @@ func (n *Node) forgetRemoved() error {
 	return nil
 }
 
-// noteDisowned keeps whether the members turn this master away: one that proved its own key has
-// refused this master's since a leader was heard, and no other answers. A removed master that
-// sleeps through its removal, or runs from an old copy of its disk, learns it so, even if its
+// noteDisowned keeps whether the members turn this master away: since it last heard a leader, one
+// that proved its own key has refused this master's, and no other answers. A removed master that
+// missed its removal, or runs from an old copy of its disk, learns of it this way even if its
 // secret is too old to ask.
 func (n *Node) noteDisowned() {
 	if n.port == nil {
@@ -89,8 +89,8 @@ func (n *Node) noteDisowned() {
 	if heard.Before(n.started) {
 		heard = n.started
 	}
-	// Who joins may not know the leader yet, or another member. A leader sends five heartbeats in
-	// the time below.
+	// A joiner may not know the leader or another member yet. A leader sends five heartbeats in the
+	// time below.
 	if n.raft.State() == raft.Leader || time.Since(heard) < n.cfg.HeartbeatTimeout/2 {
 		n.membership.note(func(f *facts) { f.disowned = false })
 		return
@@ -110,15 +110,15 @@ func (n *Node) noteDisowned() {
 		return
 	}
 	if _, news := n.membership.note(func(f *facts) { f.disowned = true }); news {
-		n.moved.beat() // become asks why
+		n.moved.beat() // so that become asks why
 		n.log.Warn("the members that this master reaches refuse its node key: it was removed, or its disk is an "+
 			"old copy; it serves no more until a member answers; see salt-run cluster.members there", "peer", refusing)
 	}
 }
 
-// WhileServing runs f each time this master begins to serve, and ends f's context when it serves no
-// more: it was removed, or heard no leader for Config.IsolatedServe. It returns nil when ctx ends,
-// or else what f ended with.
+// WhileServing runs f each time this master begins to serve, and ends f's context when it stops
+// serving because it was removed or heard no leader for Config.IsolatedServe. It returns nil when
+// ctx ends, or else f's error.
 func (n *Node) WhileServing(ctx context.Context, f func(context.Context) error) error {
 	for {
 		if !n.awaitServing(ctx, true) {
@@ -138,7 +138,7 @@ func (n *Node) WhileServing(ctx context.Context, f func(context.Context) error) 
 	}
 }
 
-// awaitServing returns true when Serving is what is wanted, false when ctx ends first.
+// awaitServing returns true when Serving equals want, false if ctx ends first.
 func (n *Node) awaitServing(ctx context.Context, want bool) bool {
 	for {
 		changed := n.served.next()
@@ -155,19 +155,19 @@ func (n *Node) awaitServing(ctx context.Context, want bool) bool {
 	}
 }
 
-// owing is the leader's memory of a removal after which no secrets were rotated.
+// owing is the leader's record of a removal after which no secrets were rotated.
 type owing struct {
-	since time.Time // it was seen, or tried last
+	since time.Time // when the leader saw it first or tried last
 	tries int
 }
 
-// mostOwed bounds the rotations for one removal: by a clock far ahead it would look as if none had
+// mostOwed bounds the rotations for one removal: with a clock far ahead none would seem to have
 // helped.
 const mostOwed = 3
 
-// owes names a removed member that still knows the secrets of sessions, and whose remover has had
-// time to rotate them: its master died, or the removal was committed after it had given up. "" if
-// there is none.
+// owes names a removed member that still knows the secrets of sessions although its remover has had
+// time to rotate them: the remover died, or the removal was committed after the remover had given
+// up. "" if there is none.
 func (n *Node) owes(now time.Time) string {
 	aes, session := n.state.AES().Active, n.state.Session().Active
 	seen := map[string]owing{}

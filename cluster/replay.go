@@ -14,16 +14,16 @@ import (
 )
 
 // trailingSnapshots is how many times SnapshotThreshold the log keeps behind a snapshot: enough to
-// begin from the snapshot before it, should the newest be damaged.
+// begin from the previous snapshot if the newest is damaged.
 const trailingSnapshots = 3
 
-// damagedSnapshots is the folder, beside the one of the snapshots, where damaged ones are kept for
-// whoever looks into it.
+// damagedSnapshots is the folder, beside that of the snapshots, where damaged ones are kept for
+// inspection.
 const damagedSnapshots = "snapshots.damaged"
 
-// replay applies what the disk says is committed: the newest snapshot that is whole and the log
-// after it. Raft will hand the same entries to the machine again once a leader tells it that they
-// are committed; the machine skips them.
+// replay applies what the disk shows as committed: the newest whole snapshot and the log after it.
+// Raft passes the same entries to the machine again once a leader says that they are committed, and
+// the machine skips them.
 func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 	have, err := snapshots.List()
 	if err != nil {
@@ -49,7 +49,7 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 		began = n.machine.applied.Load()
 	}
 	if len(have) > 0 {
-		// what is in a snapshot, even in a damaged one, is committed
+		// the content of a snapshot, even of a damaged one, is committed
 		commit = max(commit, have[0].Index)
 	}
 	if last > began && first > began+1 {
@@ -70,18 +70,18 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 			return err
 		}
 	}
-	// raft stages from 0 again: what is known must not be forgotten
+	// raft stages from 0 again and must not forget what is known
 	return logs.StageCommitIndex(commit)
 }
 
-// rejoinRemedy is for a member whose Raft state can't be used while other members have it.
+// rejoinRemedy is for a member whose Raft state can't be used while other members have theirs.
 const rejoinRemedy = "nothing was changed; put the file back from a copy of this disk, or, where other masters serve, take this " +
 	"one out there with salt-run cluster.remove and let it join anew with another data directory"
 
-// restoreNewest restores the newest of have, newest first, that is whole, and returns the index it
-// is of, which can be that of an entry which is no command; 0 if there is no snapshot. An older one
-// will do only if the log leads from it to the newest; the damaged ones are then moved aside, so
-// that raft does not believe in them.
+// restoreNewest restores the newest whole snapshot of have, which is sorted newest first, and
+// returns its index, which may be that of an entry that is no command; 0 if there is no snapshot.
+// An older snapshot will do only if the log leads from it to the newest. The damaged ones are then
+// moved aside, so that raft does not use them.
 func (n *Node) restoreNewest(logs raft.LogStore, snapshots raft.SnapshotStore,
 	have []*raft.SnapshotMeta) (uint64, error) {
 	var errs []error
@@ -112,7 +112,7 @@ func (n *Node) restoreNewest(logs raft.LogStore, snapshots raft.SnapshotStore,
 	return 0, nil
 }
 
-// complete says whether the log has every entry from first to last.
+// complete reports whether the log has every entry from first to last.
 func complete(logs raft.LogStore, first, last uint64) bool {
 	for i := first; i <= last; i++ {
 		if logs.GetLog(i, new(raft.Log)) != nil {
@@ -122,7 +122,7 @@ func complete(logs raft.LogStore, first, last uint64) bool {
 	return true
 }
 
-// putAside moves damaged snapshots to a folder of their own; reasons has one error for each.
+// putAside moves damaged snapshots to a folder of their own. Reasons has one error for each.
 func (n *Node) putAside(damaged []*raft.SnapshotMeta, reasons []error) error {
 	if len(damaged) == 0 {
 		return nil

@@ -10,13 +10,12 @@ import (
 )
 
 const (
-	// bytes of one log entry of a restore: raft sends up to maxAppendEntries of them in raftTimeout
+	// bytes of one log entry of a restore; raft sends up to maxAppendEntries of them in raftTimeout
 	restorePart = 32 << 10
-	restoreAge  = 10 * time.Minute // after its last part a restore is given up
+	restoreAge  = 10 * time.Minute // a restore without a new part for this long is given up
 )
 
-// Save returns what a backup keeps, as new as the last acknowledged command, and the index that it
-// is of.
+// Save returns the content of a backup, as new as the last acknowledged command, and its index.
 func (n *Node) Save(ctx context.Context) (fsm.Saved, uint64, error) {
 	if err := n.ReadIndex(ctx); err != nil {
 		return fsm.Saved{}, 0, fmt.Errorf("save state: %w", err)
@@ -28,9 +27,9 @@ func (n *Node) Save(ctx context.Context) (fsm.Saved, uint64, error) {
 	return n.state.Saved(), index, nil
 }
 
-// PutBack brings back what Save returned, here or on another cluster: the cluster key, the secrets
-// of minions' sessions and exactly those minion keys, all at one index. Members stay as they are.
-// It names the masters that did not confirm in time.
+// PutBack restores what Save returned, here or on another cluster: the cluster key, the secrets of
+// minions' sessions and exactly those minion keys, all at one index. Members stay as they are. It
+// returns the masters that did not confirm in time.
 func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []string, err error) {
 	token := make([]byte, 16)
 	if _, err := rand.Read(token); err != nil {
@@ -58,7 +57,7 @@ func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []stri
 	return unconfirmed, nil
 }
 
-// propose is Propose where a refusal is an error.
+// propose is Propose with a refusal as an error.
 func (n *Node) propose(ctx context.Context, c fsm.Command) (index uint64, err error) {
 	r, index, err := n.Propose(ctx, c)
 	if err == nil {
@@ -67,7 +66,7 @@ func (n *Node) propose(ctx context.Context, c fsm.Command) (index uint64, err er
 	return index, err
 }
 
-// forgetRestore throws away the parts of a restore whose master went away in the middle of it.
+// forgetRestore discards the parts of a restore whose master went away in the middle of it.
 func (n *Node) forgetRestore(ctx context.Context) error {
 	if since, ok := n.state.Unfinished(); !ok || n.Now().Sub(since) < restoreAge &&
 		!n.foreseen(since) {

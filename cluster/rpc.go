@@ -15,7 +15,7 @@ import (
 	"clustermaster/transport/peer"
 )
 
-// RegisterRPC puts the service that other members call on the server behind the peer port.
+// RegisterRPC registers the service that other members call with the server behind the peer port.
 func (n *Node) RegisterRPC(s grpc.ServiceRegistrar) {
 	clusterpb.RegisterClusterServer(s, &service{n: n})
 }
@@ -25,8 +25,7 @@ type service struct {
 	n *Node
 }
 
-// caller names the member that calls. The port lets in nobody else; this is the second lock on the
-// door.
+// caller names the calling member. The port admits only members; this checks a second time.
 func (s *service) caller(ctx context.Context) (string, error) {
 	node, ok := peer.PeerNode(ctx)
 	if !ok {
@@ -56,8 +55,8 @@ func (s *service) Propose(ctx context.Context,
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
-	// What this master can't read, or is above the cluster's level, must not get into the log: it
-	// would stop all that are as old.
+	// A command that this master can't read, or that is above the cluster's level, must not get
+	// into the log: it would stop every member whose release is as old.
 	c, err := fsm.Decode(r.GetCommand())
 	if err == nil {
 		err = s.n.withinLevel(fsm.Needs(c))
@@ -94,7 +93,7 @@ func (s *service) WaitApplied(ctx context.Context,
 		return nil, err
 	}
 	if !s.n.joined() {
-		// before it serves it catches up with all that was acknowledged
+		// it catches up with everything acknowledged before it serves
 		return &clusterpb.WaitAppliedReply{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
@@ -102,7 +101,7 @@ func (s *service) WaitApplied(ctx context.Context,
 	if err := s.n.machine.wait(ctx, r.GetIndex()); err != nil {
 		return nil, code(err)
 	}
-	// Keys that follow from the state count as applied only when they are in use.
+	// Keys derived from the state count as applied only when they are in use.
 	if err := s.n.refreshSecrets(); err != nil {
 		return nil, code(err)
 	}

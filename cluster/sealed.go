@@ -10,14 +10,14 @@ import (
 	"clustermaster/store/seal"
 )
 
-// Purposes of what is sealed; they are part of the keys.
+// Purposes of sealing. They are part of the keys.
 const (
 	sealedLogs      = "raft log"
 	sealedSnapshots = "raft snapshot"
 )
 
 // sealedLog keeps the data of log entries sealed on disk, each bound to its index, term and type.
-// Log cache and peers get them open.
+// The log cache and peers get them unsealed.
 type sealedLog struct {
 	raft.LogStore
 	box *seal.Box
@@ -55,7 +55,7 @@ func (s sealedLog) GetLog(index uint64, entry *raft.Log) error {
 	return nil
 }
 
-// sealedSnapshotStore keeps snapshots sealed on disk. Peers get them open, over TLS.
+// sealedSnapshotStore keeps snapshots sealed on disk. Peers get them unsealed, over TLS.
 type sealedSnapshotStore struct {
 	raft.SnapshotStore
 	key *seal.Key
@@ -88,8 +88,8 @@ func (s sealedSnapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	return list, err
 }
 
-// Open implements raft.SnapshotStore. The size that it tells is that of the contents: raft sends it
-// to peers.
+// Open implements raft.SnapshotStore. It returns the size of the unsealed contents, which raft
+// sends to peers.
 func (s sealedSnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, file, err := s.SnapshotStore.Open(id)
 	if err != nil {

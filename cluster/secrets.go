@@ -13,10 +13,10 @@ import (
 	"clustermaster/wire"
 )
 
-// Secrets are the keys in use at one moment: immutable, shared by all who read them. The first of
-// each list is the one to seal with and to hand out; all of them open. A member that has not heard
-// of an activation yet may get messages sealed by one that has: so the lists end with the staged
-// epoch, if there is one.
+// Secrets are the keys in use at one moment: immutable and shared by all readers. Seal with the
+// first of each list and hand that one out; any of them may open a message. A member that has not
+// heard of an activation yet may get messages sealed by one that has, so the lists end with the
+// staged epoch, if there is one.
 type Secrets struct {
 	AES     []AESEpoch
 	Session []SessionEpoch
@@ -35,8 +35,8 @@ type AESEpoch struct {
 // LogValue keeps secrets out of logs.
 func (AESEpoch) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// SessionEpoch is one generation of the secret that wire.DeriveSession makes minions' session keys
-// of.
+// SessionEpoch is one generation of the secret from which wire.DeriveSession makes minions' session
+// keys.
 type SessionEpoch struct {
 	Epoch  uint64
 	Secret []byte
@@ -45,8 +45,8 @@ type SessionEpoch struct {
 // LogValue keeps secrets out of logs.
 func (SessionEpoch) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// Secrets returns the keys in use: the same pointer until they change. Before founding it is empty,
-// never nil.
+// Secrets returns the keys in use, as the same pointer until they change. Before founding it is
+// empty, never nil.
 func (n *Node) Secrets() *Secrets { return n.secrets.Load() }
 
 // ClusterKey returns the RSA key that signs Salt's messages; nil before founding.
@@ -62,8 +62,8 @@ type parsedKey struct {
 	key *wire.PrivateKey
 }
 
-// refreshSecrets makes the immutable copies anew after a change, or when an epoch's time of grace
-// has ended.
+// refreshSecrets makes new immutable copies after a change, or when an epoch's time of grace has
+// ended.
 func (n *Node) refreshSecrets() error {
 	n.secretsMu.Lock()
 	defer n.secretsMu.Unlock()
@@ -76,7 +76,7 @@ func (n *Node) refreshSecrets() error {
 			return fmt.Errorf("read AES key of epoch %d: %w", e.Number, err)
 		}
 		ae := AESEpoch{Epoch: e.Number, Key: key}
-		for _, h := range have.AES { // a Crypticle keeps prepared state: use it on
+		for _, h := range have.AES { // reuse a Crypticle, which holds prepared state
 			if h.Epoch == e.Number && h.Key == key {
 				ae.Crypt = h.Crypt
 			}
@@ -99,7 +99,7 @@ func (n *Node) refreshSecrets() error {
 		}
 	}
 	if !sameSecrets(have, next) {
-		n.secrets.Store(next) // readers keep what they made of a pointer until it changes
+		n.secrets.Store(next) // readers keep what they derived from a pointer until it changes
 	}
 	return nil
 }
@@ -114,9 +114,9 @@ func sameSecrets(a, b *Secrets) bool {
 		})
 }
 
-// inUse orders epochs as Secrets has them and leaves out those whose grace has ended. Grace counts
-// from when this master first saw the epoch retired, by its own clock: clocks of masters differ.
-// The caller holds secretsMu.
+// inUse returns epochs in the order that Secrets has, without those whose grace has ended. Grace
+// counts from when this master first saw the epoch retired, by its own clock, because clocks of
+// masters differ. The caller holds secretsMu.
 func (n *Node) inUse(kind string, e fsm.Epochs, grace time.Duration, now time.Time) []fsm.Epoch {
 	if e.Active.Number == 0 {
 		return nil
@@ -140,10 +140,10 @@ func (n *Node) inUse(kind string, e fsm.Epochs, grace time.Duration, now time.Ti
 	return out
 }
 
-// RotateAES gives the cluster a new AES key: staged until every ready member has it, then
-// activated. It returns when every ready member seals with it. Members that did not confirm within
-// 5 s are no reason to stop: they are not ready without the leader, and catch up before they are
-// again.
+// RotateAES gives the cluster a new AES key. It stages the key until every ready member has it,
+// then activates it, and returns when every ready member seals with it. It does not wait longer
+// than 5 s for a confirmation: a member that gives none is not ready without the leader, and
+// catches up before it is ready again.
 func (n *Node) RotateAES(ctx context.Context) error {
 	if err := n.rotateAES(ctx); err != nil {
 		return fmt.Errorf("rotate AES key: %w", err)
@@ -168,8 +168,8 @@ func (n *Node) rotateAES(ctx context.Context) error {
 	return n.activate(ctx, &fsm.ActivateAES{Epoch: r.Epoch, At: n.utc()})
 }
 
-// RotateSession gives the cluster a new session secret, as RotateAES. Minions' session keys of the
-// old one open requests for Config.SessionGrace.
+// RotateSession gives the cluster a new session secret, in the same way as RotateAES. Minions'
+// session keys of the old secret open requests for Config.SessionGrace.
 func (n *Node) RotateSession(ctx context.Context) error {
 	if err := n.rotateSession(ctx); err != nil {
 		return fmt.Errorf("rotate session secret: %w", err)

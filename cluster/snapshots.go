@@ -9,14 +9,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// privateSnapshots keeps snapshots, which hold every key of the cluster, from other users: raft
+// privateSnapshots hides snapshots, which hold every key of the cluster, from other users: raft
 // writes them with the umask.
 type privateSnapshots struct {
 	raft.SnapshotStore
 	dir string // where the store makes a folder for each
 }
 
-// Create implements raft.SnapshotStore. The files are there, and empty, when the store returns.
+// Create implements raft.SnapshotStore. When the store returns, the files exist and are empty.
 func (s privateSnapshots) Create(version raft.SnapshotVersion, index, term uint64,
 	configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport,

@@ -10,17 +10,18 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// checkpoint is the sum of the state after the log entry at index.
+// checkpoint is the checksum of the state after the log entry at index.
 type checkpoint struct {
 	index uint64
-	sum   string // SHA-256 of the snapshot; empty: there is none
+	sum   string // SHA-256 of the snapshot; "": none
 }
 
-// keptChecks is how many checkpoints a master remembers, so that one who is a little behind can
-// still be compared.
+// keptChecks is how many checkpoints a master remembers, so that a member a little behind can still
+// be compared.
 const keptChecks = 8
 
-// checks sums states away from the state machine, which waits for nothing.
+// checks computes checksums of states in a goroutine of its own; the state machine does not wait
+// for it.
 type checks struct {
 	ready chan struct{} // capacity 1
 
@@ -30,7 +31,7 @@ type checks struct {
 	kept  []checkpoint // oldest first
 }
 
-// offer takes a state to be summed; one that is still waiting gives way to it.
+// offer takes a state to compute a checksum of. It replaces one that is still waiting.
 func (c *checks) offer(index uint64, state *fsm.Snapshot) {
 	c.mu.Lock()
 	c.index, c.state = index, state
@@ -66,7 +67,7 @@ func (c *checks) run(ctx context.Context) error {
 	}
 }
 
-// last is the newest checkpoint; its index is 0 if there is none yet.
+// last returns the newest checkpoint. Its index is 0 if there is none yet.
 func (c *checks) last() checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +77,7 @@ func (c *checks) last() checkpoint {
 	return c.kept[len(c.kept)-1]
 }
 
-// at returns this master's sum at an index; "" if it has none.
+// at returns this master's checksum at an index; "" if it has none.
 func (c *checks) at(index uint64) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +89,7 @@ func (c *checks) at(index uint64) string {
 	return ""
 }
 
-// checkpoint, on the leader, writes one when it is time: once every Config.CheckEvery.
+// checkpoint, on the leader, writes a checkpoint once every Config.CheckEvery.
 func (n *Node) checkpoint(ctx context.Context) error {
 	check := fsm.Noop{Check: true}
 	if n.port == nil || n.Level() < fsm.Needs(check) ||
@@ -99,7 +100,7 @@ func (n *Node) checkpoint(ctx context.Context) error {
 	return n.do(ctx, check)
 }
 
-// compareStates compares what the members said of their last checkpoints with this master's states
+// compareStates compares the last checkpoints that members reported with this master's states
 // there.
 func (n *Node) compareStates() {
 	for _, m := range n.state.Members() {
@@ -139,8 +140,8 @@ func (n *Node) differing() []string {
 	return out
 }
 
-// StatesDiffer lists the ids of members whose replicated state is not this master's, sorted. Where
-// there are more than two, the state of most is right: odd says that this master is the one to
+// StatesDiffer lists the ids of members whose replicated state differs from this master's, sorted.
+// Among more than two members the state of most is right; odd means that this master is the one to
 // replace.
 func (n *Node) StatesDiffer() (ids []string, odd bool) {
 	ids = n.differing()

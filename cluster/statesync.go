@@ -7,20 +7,20 @@ import (
 	"clustermaster/cluster/clusterpb"
 )
 
-// SyncState is how far a member is with file_roots and pillar_roots, as Config.StateSync says it.
+// SyncState reports how far a member is with file_roots and pillar_roots, from Config.StateSync.
 type SyncState struct {
-	// still copying what a joiner must have: it gets neither a vote nor a share of the data yet
+	// still copying what a joiner needs before it gets a vote and a share of the data
 	Joining    bool
-	Bytes      int64         // fetched so far by the copying that is under way
-	BytesTotal int64         // 0: not known yet, or nothing is under way
+	Bytes      int64         // fetched so far by the present copy
+	BytesTotal int64         // 0: not known yet, or no copy is under way
 	Rate       int64         // bytes per second
-	ETA        time.Duration // until all bytes are here; 0: not known
-	FileHead   uint64        // number of the head of file_roots that is installed; 0: none
+	ETA        time.Duration // until all bytes have arrived; 0: unknown
+	FileHead   uint64        // number of the installed head of file_roots; 0: none
 	PillarHead uint64        // the same of pillar_roots
-	Trouble    string        // why it is behind; empty when all is well
+	Trouble    string        // why it is behind; "": nothing is wrong
 }
 
-// Percent is how much of what is being fetched has arrived.
+// Percent returns how much of the present copy has arrived.
 func (s SyncState) Percent() float64 {
 	if s.BytesTotal <= 0 {
 		return 0
@@ -28,8 +28,8 @@ func (s SyncState) Percent() float64 {
 	return min(100, 100*float64(s.Bytes)/float64(s.BytesTotal))
 }
 
-// InRing says whether this master holds a share of the data: it founded the cluster, or its join is
-// complete.
+// InRing reports whether this master holds a share of the data: it founded the cluster, or its join
+// is complete.
 func (n *Node) InRing() bool { return slices.Contains(n.state.Ring().Members, n.self.Node) }
 
 // syncState is this master's own.

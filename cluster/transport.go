@@ -9,16 +9,16 @@ import (
 	"clustermaster/test/knownbug"
 )
 
-// newTransport makes raft's way to its peers.
+// newTransport makes raft's transport to its peers.
 //
-// Requests are not pipelined: raft 1.8.0 stops reading a pipeline's answers after one that refuses,
-// but may write two more requests, and the second of those waits for a reader for ever. The
-// follower would get no entry any more, for as long as this leader leads, and the end of the node
-// would wait too. What pipelining gives up is the overlap of two requests; entries that come
-// meanwhile travel together in the next one.
+// It does not pipeline requests: raft 1.8.0 stops reading a pipeline's answers after one that
+// refuses, but may write two more requests, and the second of those waits forever for a reader. The
+// follower would get no entries while this leader leads, and closing the node would also wait.
+// Without pipelining two requests don't overlap; entries that come meanwhile travel together in the
+// next one.
 //
-// Members are dialled where addrs says that they are: the address in raft's configuration may be
-// that of before a move.
+// It dials members at the address that addrs returns, because the one in raft's configuration may
+// be from before a move.
 func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider,
 	log hclog.Logger) *transport {
 	inFlight := 1
@@ -32,14 +32,14 @@ func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider,
 		})}
 }
 
-// transport refuses heartbeats once it is closed: raft 1.8.0 answers them beside its main loop,
-// also after its end, and one of a later term ends the process when the log is closed by then.
+// transport refuses heartbeats once it is closed. Raft 1.8.0 answers them outside its main loop,
+// even after that has ended, and one of a later term ends the process if the log is closed by then.
 type transport struct {
 	*raft.NetworkTransport
 
 	mu     sync.Mutex // guards closed, and the start of a heartbeat
 	closed bool
-	beats  sync.WaitGroup // heartbeats that are being answered
+	beats  sync.WaitGroup // heartbeats being answered
 }
 
 // SetHeartbeatHandler implements raft.Transport.
@@ -60,7 +60,7 @@ func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
 	})
 }
 
-// Close ends all requests; none is being answered when it returns.
+// Close ends all requests. None is being answered when it returns.
 func (t *transport) Close() error {
 	t.mu.Lock()
 	t.closed = true

@@ -11,17 +11,17 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// handGap is how long a leader that should not be one waits between attempts at handing over.
+// handGap is how long a leader that should hand over waits between attempts.
 const handGap = 5 * time.Second
 
-// mayVote says whether a member may be given a vote: nobody ordered otherwise, and it did not just
-// lose it.
+// mayVote reports whether a member may get a vote: no order forbids it, and it did not just lose
+// one.
 func (n *Node) mayVote(m fsm.Member) bool {
 	return !m.Learner && (m.Demoted.IsZero() || n.Now().Sub(m.Demoted) >= n.cfg.DemoteCooldown ||
 		n.foreseen(m.Demoted))
 }
 
-// demote takes the vote of members that are to have none. The leader itself hands over first.
+// demote takes the vote of members that should have none. The leader itself hands over first.
 func (n *Node) demote(ctx context.Context) error {
 	voters := n.voters()
 	for _, m := range n.state.Members() {
@@ -47,7 +47,7 @@ func (n *Node) yield(ctx context.Context) error {
 		return nil
 	}
 	if n.successor("") == "" {
-		return nil // nobody else: better this leader than none
+		return nil // no other voter can lead: better this leader than none
 	}
 	return n.handOver(ctx)
 }
@@ -62,8 +62,8 @@ func (n *Node) handOver(ctx context.Context) error {
 }
 
 // replaceVoter takes the vote of one voter that was not heard for longer than VoterTimeout, one at
-// a time. A nonvoter that has caught up gets its vote first; without one at least MinVoters must be
-// left.
+// a time. A nonvoter that has caught up gets its vote first; without such a nonvoter at least
+// MinVoters must remain.
 func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 	if !n.cfg.ReplaceVoters || time.Since(n.checked) < n.cfg.VoterCheck {
 		return nil
@@ -96,7 +96,7 @@ func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 	if next == "" && len(voters)-1 < n.cfg.MinVoters {
 		return nil
 	}
-	// The mark first: after a crash in between, the next leader must not give the vote back at
+	// Set the mark first: after a crash in between, the next leader must not give the vote back at
 	// once.
 	if err := n.do(ctx, &fsm.MarkMember{Node: dead.Node, Mark: fsm.MarkDemoted,
 		At: n.utc()}); err != nil {
@@ -134,8 +134,7 @@ func (n *Node) successor(not string) string {
 	return best
 }
 
-// transferHere, on the leader, hands leadership to a node, or to the best one that is not the named
-// one.
+// transferHere, on the leader, hands leadership to a node, or to the best one other than not.
 func (n *Node) transferHere(ctx context.Context, to, not string) (string, error) {
 	if !n.IsLeader() {
 		return "", errElsewhere
