@@ -7,6 +7,7 @@
 #   make salt-answers  asks Salt anew for the answers that tests of commands and of the channel compare with
 #   make bench      figures of our own masters; writes docs/benchmarks.md and docs/growth.md
 #   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
+#   make scale      a hundred masters and a million minions, simulated; writes docs/scale.md
 #   make packages  deb and rpm packages for amd64 and arm64, in dist/
 #   make test-packages  tries them in a Debian root of their own
 #   make release   archives, packages, SBOMs, checksums and their signature in dist/release; RELEASE_KEY=PATH of an ssh key
@@ -98,7 +99,16 @@ bench: build
 
 # About 15 minutes; BENCH_FLAGS such as --rounds 1 --seconds 1 make it shorter.
 bench-compare: install-tests build
-	bin/clustermaster bench --compare "$(CLUSTERMASTER_SALT_VENVS)/salt-3008.3" --docs docs $(BENCH_FLAGS)
+	@mkdir -p .build/figures
+	bin/clustermaster bench --compare "$(CLUSTERMASTER_SALT_VENVS)/salt-3008.3" --json .build/figures/comparison.json $(BENCH_FLAGS)
+	$(PLAIN) $(GO) run -trimpath ./tools/pages --docs docs .build/figures/comparison.json
+
+# About 20 seconds and 3 GB.
+.PHONY: scale
+scale: build
+	@mkdir -p .build/figures
+	bin/clustermaster simulate --json .build/figures/simulation.json
+	$(PLAIN) $(GO) run -trimpath ./tools/pages --docs docs --simulation .build/figures/simulation.json
 
 lint: vet style staticcheck golangci govulncheck
 

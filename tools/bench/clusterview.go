@@ -47,7 +47,7 @@ func (m *masterProcess) figures(ctx context.Context) (ringFigures, error) {
 
 // metrics is what /metrics of a master says: values by name and labels, as they are written there.
 func (m *masterProcess) metrics(ctx context.Context) (map[string]float64, error) {
-	client := &http.Client{Timeout: requestPatience,
+	client := &http.Client{Timeout: RequestPatience,
 		Transport: &http.Transport{DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		fmt.Sprintf("http://%s:%d/metrics", m.host, healthPort+1), nil)

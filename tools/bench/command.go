@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -19,12 +18,6 @@ const (
 	exitGood  = 0
 	exitBad   = 1  // something could not be measured
 	exitUsage = 64 // EX_USAGE
-)
-
-// What repeats the figures of the pages in docs.
-const (
-	compareCommand = "make bench-compare"
-	benchCommand   = "make bench"
 )
 
 // Command is `clustermaster bench`. It returns the exit code: 0, or 1 when something could not be
@@ -55,9 +48,6 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	b.progress.clear()
 	if f.json != "" && len(r.Columns) > 0 {
 		err = errors.Join(err, r.write(f.json))
-	}
-	if f.svg != "" && len(r.Columns) > 0 {
-		err = errors.Join(err, os.WriteFile(f.svg, r.latencies().SVG(), 0o644))
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "clustermaster bench: %v\n", err)
@@ -102,13 +92,6 @@ func newBencher(f flags, stdout, stderr io.Writer) (*bencher, error) {
 }
 
 func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
-	if f.from != "" {
-		old, err := readReport(f.from)
-		if err != nil {
-			return err
-		}
-		return old.writePage(f.docs)
-	}
 	b.say("%s", r.Machine)
 	b.progress.show("make %d keys", poolKeys)
 	var err error
@@ -121,15 +104,7 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds,
 			masters: f.sizes,
 			minions: f.minions, workers: f.workers, fleets: f.fleets}
-		if err := b.compare(ctx, p, r); err != nil {
-			return err
-		}
-		if f.docs != "" {
-			return r.writePage(f.docs)
-		}
-		_, err := io.WriteString(b.out, "\n"+
-			r.performance("clustermaster bench --compare "+f.compare))
-		return err
+		return b.compare(ctx, p, r)
 	}
 	if f.self {
 		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions,
@@ -145,9 +120,6 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		}
 	}
 	if f.self || f.grow {
-		if f.docs != "" {
-			return r.writePage(f.docs)
-		}
 		return nil
 	}
 	if f.keys == "" {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"clustermaster/tools/figure"
 	"clustermaster/wire"
 )
 
@@ -24,9 +25,9 @@ type comparePlan struct {
 	fleets             []int // simulated minions, of the first round and single masters
 }
 
-// mostPillars is how large a fleet may be whose minions fetch their pillars: Salt's master makes
+// MostPillars is how large a fleet may be whose minions fetch their pillars: Salt's master makes
 // some 13 in a second.
-const mostPillars = 1000
+const MostPillars = 1000
 
 // fleetMost is how long a fleet may take to start, so that a comparison ends.
 const fleetMost = 3 * time.Minute
@@ -91,7 +92,7 @@ func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) error {
 func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product, dir string, n,
 	round int) (Column, error) {
 	c := Column{Name: fmt.Sprintf("%s, %d of %d rounds, %s", prod.name, round, p.rounds,
-		plural(n, "master")), Product: prod.name, Size: n, Round: round,
+		figure.Plural(n, "master")), Product: prod.name, Size: n, Round: round,
 		Minions: p.minions, Workers: p.workers}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return c, fmt.Errorf("make folder: %w", err)
@@ -145,7 +146,7 @@ func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product
 	defer f.stop()
 	f.most = fleetMost
 	for i, size := range p.fleets {
-		f.bare = size > mostPillars
+		f.bare = size > MostPillars
 		err := f.measure(ctx, b, size, &c)
 		var late *unstartedError
 		if errors.As(err, &late) { // it is a figure of the master that it can't have so many
@@ -161,22 +162,6 @@ func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product
 	return c, nil
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return thousands(n) + " " + noun + "s"
-}
-
-// thousands writes a number with commas.
-func thousands(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
 // rsaRate is how many RSA-2048 private operations all processors could make together in a second,
 // with the code that masters and minions here use: counted by processor time, so that other work on
 // the machine is left out.
@@ -189,79 +174,4 @@ func rsaRate(k *keyPair) (float64, error) {
 		}
 	}
 	return operations / (ownCPU() - start).Seconds() * float64(runtime.NumCPU()), nil
-}
-
-// row is one line of the comparison: a figure of both products in every round.
-type row struct {
-	name, unit   string
-	theirs, ours []float64 // by round; 0: not measured
-	more         bool      // more is better
-}
-
-// ratios are the rounds' ratios, the better the greater: how many times as much, or as little, ours
-// is.
-func (r row) ratios() []float64 {
-	var out []float64
-	for i := range min(len(r.theirs), len(r.ours)) {
-		if r.theirs[i] <= 0 || r.ours[i] <= 0 {
-			continue
-		}
-		if r.more {
-			out = append(out, r.ours[i]/r.theirs[i])
-		} else {
-			out = append(out, r.theirs[i]/r.ours[i])
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// rows puts the columns of one size together.
-func (r *Report) rows(size int) []row {
-	var out []row
-	put := func(c *Column, name, unit string, more bool, v float64) {
-		i := slices.IndexFunc(out, func(x row) bool { return x.name == name })
-		if i < 0 {
-			i = len(out)
-			out = append(out, row{name: name, unit: unit, more: more})
-		}
-		if out[i].unit == "" { // the first that was looked at was not measured
-			out[i].unit = unit
-		}
-		of := &out[i].ours
-		if c.Product == r.Products[0] {
-			of = &out[i].theirs
-		}
-		for len(*of) < c.Round {
-			*of = append(*of, 0)
-		}
-		(*of)[c.Round-1] = v
-	}
-	for i := range r.Columns {
-		c := &r.Columns[i]
-		if c.Size != size {
-			continue
-		}
-		for _, l := range c.Loads {
-			if l.Rate == 0 {
-				put(c, l.Request, "/s", true, l.PerSecond)
-			}
-		}
-		for _, f := range c.Figures {
-			put(c, f.Name, f.Unit, false, f.Value)
-		}
-	}
-	return out
-}
-
-// median is of those that are not 0; 0 if there are none.
-func median(v []float64) float64 {
-	s := slices.DeleteFunc(slices.Sorted(slices.Values(v)), func(x float64) bool { return x == 0 })
-	if len(s) == 0 {
-		return 0
-	}
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
 }

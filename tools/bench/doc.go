@@ -3,9 +3,9 @@
 //
 // Lives here: the load generator (sign-in, sealed requests, closed and open loop), its
 // histogram, the figures of whole masters that it starts itself (memory, start, death of
-// the leader; growth of minions, masters, jobs; subscribers that stall), tables, pages, JSON.
+// the leader; growth of minions, masters, jobs; one master more), tables, JSON.
 // Does not: the bytes of messages (package wire), sockets (package transport/minion), a
-// minion's life (package simminion), a master.
+// minion's life (package simminion), a master, the pages of docs/ (command pages).
 //
 // Guarantee: a figure counts only answers that were checked to be the right ones, every
 // request that was due is in the account, and in the open loop a latency begins when the

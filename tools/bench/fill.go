@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"clustermaster/serve/operator"
-	"clustermaster/tools/chart"
+	"clustermaster/tools/figure"
 )
 
 // fillPatience bounds the filling of the job cache.
@@ -29,7 +29,7 @@ func (f *filler) Request(ctx context.Context) error {
 		<-ctx.Done() // until those under way are answered
 		return ctx.Err()
 	}
-	one, cancel := context.WithTimeout(ctx, requestPatience)
+	one, cancel := context.WithTimeout(ctx, RequestPatience)
 	err := f.crew.Request(one)
 	cancel()
 	if f.open.Add(-1) == 0 {
@@ -70,10 +70,10 @@ func (b *bencher) fill(ctx context.Context, g *Generator, o *group, n int, c *Co
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%s in the job cache: ", plural(kept, "return"))
+	what := fmt.Sprintf("%s in the job cache: ", figure.Plural(kept, "return"))
 	c.add(what+"time to take them", took.Seconds(), "s", "")
 	c.add(what+"disk, all masters", mb(after.bytes), "MB",
-		fmt.Sprintf("%s before", chart.Number(mb(before.bytes))))
+		fmt.Sprintf("%s before", figure.Number(mb(before.bytes))))
 	c.add(what+"files, all masters", float64(after.files), "files",
 		fmt.Sprintf("%d before", before.files))
 	client, err := operator.Dial(ctx, o.masters[0].sockDir())

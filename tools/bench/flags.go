@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -25,7 +24,7 @@ With --master it measures any master, ours or Salt's; it needs to accept the min
 bench1, bench2, ... (auto_accept: True, or salt-key -a 'bench*'). With --self it starts our own
 masters on loopback addresses, one and then three, and also measures their memory, their start
 and the time from the leader's death until all minions answer. With --grow it measures how cost grows
-with minions, masters, the size of jobs and subscribers that stall, and how a fourth master joins three
+with minions, masters and the size of jobs, and how a fourth master joins three
 that are full of keys, roots and job returns. With --compare it starts Salt's own masters and ours in
 turns, alone and as clusters of three behind HAProxy.
 
@@ -39,10 +38,10 @@ Examples:
   clustermaster bench --self --only return --profile profiles
   clustermaster bench --self --sizes 1 --minions 1000 --only file_list --fill 1000000
   clustermaster bench --self --sizes 1,3,5,7 --only return,minion_event
-  clustermaster bench --grow --docs docs
+  clustermaster bench --grow --json growth.json
   clustermaster bench --grow --parts minions --fleet 1,100,5000
   clustermaster bench --grow --parts join --accepted-keys 2000 --roots 200 --returns 20000
-  clustermaster bench --compare .build/venvs/salt-3008.3 --docs docs
+  clustermaster bench --compare .build/venvs/salt-3008.3 --json comparison.json
   clustermaster bench --master salt.example.net --minions 500 --workers 64 --seconds 20
   clustermaster bench --master 10.0.0.1,10.0.0.2,10.0.0.3 --only return,minion_event --rate 50%%
   clustermaster bench --master 127.0.0.1 --only serve_file --file apache/init.sls --pid $(cat /var/run/salt-master.pid)
@@ -54,14 +53,12 @@ type flags struct {
 	minions, workers, pid         int
 	fleets, jobSizes              []int
 	parts                         []string
-	subscribers, bad              int
 	fill                          int
 	accepted, roots, returns      int
 	seconds, warmup               float64
 	rate, only, file, env, prefix string
 	keys, json, binary, dir       string
-	profile, svg, compare, docs   string
-	from                          string
+	profile, compare              string
 	rounds                        int
 	sizes                         []int
 	self, grow, quick             bool
@@ -80,8 +77,6 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringSliceVar(&f.parts, "parts", growParts, "with --grow: what grows")
 	fs.IntSliceVar(&f.jobSizes, "job-sizes", []int{1, 10, 100, 1000},
 		"with --grow, sizes: `KB` of a job and of each of its returns, 1,000 bytes each")
-	fs.IntVar(&f.subscribers, "subscribers", 10_000, "with --grow, subscribers: number of them")
-	fs.IntVar(&f.bad, "bad", 100, "with --grow, subscribers: number of them that stall")
 	fs.IntVar(&f.accepted, "accepted-keys", 10_000,
 		"with --grow, join: number of minions whose keys are accepted")
 	fs.IntVar(&f.roots, "roots", 1000, "with --grow, join: `MB` of file_roots, a file each")
@@ -92,11 +87,6 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.IntSliceVar(&f.sizes, "sizes", []int{1, 3},
 		"with --self, --grow and --compare: numbers of masters to measure (with --grow default 1,3,5,7)")
 	fs.IntVar(&f.rounds, "rounds", 3, "with --compare: how often each is measured")
-	fs.StringVar(&f.docs, "docs", "",
-		"write the figures into `DIR`: performance.md with --compare, benchmarks.md with --self, growth.md with --grow, and plots")
-	fs.StringVar(&f.from, "from", "",
-		"with --docs: write them from the JSON `FILE` of an earlier run")
-	fs.StringVar(&f.svg, "svg", "", "also draw the latencies into `FILE`")
 	fs.BoolVar(&f.quick, "quick", false,
 		"shorter and smaller, for a first look (with --self about 40 s)")
 	fs.IntVar(&f.minions, "minions", 100, "number of minions, each with its own id and session key")
@@ -139,13 +129,8 @@ func (f *flags) growPlan() growPlan {
 	g := growPlan{
 		program: f.binary, dir: f.dir, parts: f.parts, minions: f.fleets, masters: f.sizes,
 		crowd: f.minions, workers: f.workers, fleet: f.minions,
-		stalled: stalledPlan{subscribers: f.subscribers, bad: f.bad, publications: 80, size: 8000,
-			every: 400 * time.Millisecond, queue: 20, putOut: true},
 		join: joinPlan{keys: f.accepted, workers: min(f.workers, f.accepted), roots: f.roots,
 			returns: f.returns},
-	}
-	if f.quick {
-		g.stalled.every, g.stalled.putOut = 50*time.Millisecond, false
 	}
 	for _, n := range f.jobSizes {
 		g.sizes = append(g.sizes, n*1000)
@@ -158,17 +143,13 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
 	ways := 0
-	for _, given := range []bool{f.self, f.grow, f.compare != "", f.from != "",
-		len(f.masters) > 0} {
+	for _, given := range []bool{f.self, f.grow, f.compare != "", len(f.masters) > 0} {
 		if given {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return errors.New("give one of --master HOST, --self, --grow, --compare VENV and --from FILE")
-	}
-	if f.from != "" && f.docs == "" {
-		return errors.New("--from needs --docs DIR")
+		return errors.New("give one of --master HOST, --self, --grow and --compare VENV")
 	}
 	if f.compare != "" {
 		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1000, 10_000} },
@@ -190,8 +171,7 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		f.defaults(map[string]func(){
 			"seconds": func() { f.seconds = 1 }, "warmup": func() { f.warmup = 0.3 },
 			"minions": func() { f.minions = 32 }, "workers": func() { f.workers = 16 },
-			"fleet":       func() { f.fleets = []int{30} },
-			"subscribers": func() { f.subscribers = 200 }, "bad": func() { f.bad = 20 },
+			"fleet":         func() { f.fleets = []int{30} },
 			"accepted-keys": func() { f.accepted = 200 }, "roots": func() { f.roots = 20 },
 			"returns": func() { f.returns = 4000 },
 		})
@@ -211,8 +191,6 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		{"fill", float64(f.fill), 0, 100_000_000}, {"pid", float64(f.pid), 0, 1 << 30},
 		{"accepted-keys", float64(f.accepted), 1, 100_000}, {"roots", float64(f.roots), 1, 100_000},
 		{"returns", float64(f.returns), 1, 10_000_000},
-		{"subscribers", float64(f.subscribers), 2, 15_000},
-		{"bad", float64(f.bad), 1, float64(f.subscribers - 1)},
 	} {
 		if !(c.v >= c.min && c.v <= c.max) {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/tools/chart"
 	"clustermaster/tools/dev"
+	"clustermaster/tools/figure"
 	"clustermaster/tools/simminion"
 )
 
@@ -39,15 +39,15 @@ const (
 	fleetPatienceEach = 200 * time.Millisecond
 )
 
-// fleetStarting bounds how many of a fleet's minions are between their sign-in and their start
+// FleetStarting bounds how many of a fleet's minions are between their sign-in and their start
 // event. So few keep a master busy; were it all of ten thousand, it would answer most of them after
 // they gave up.
-const fleetStarting = 64
+const FleetStarting = 64
 
 // filesReserve is what a process has open beside minions' connections: a master's databases, its
 // ports, its peers; and for each minion that starts a connection of its sign-in and one of its
 // pillar.
-const filesReserve = 768 + 2*fleetStarting
+const filesReserve = 768 + 2*FleetStarting
 
 // requestSlots is how many request connections those minions share that can't keep one of their
 // own.
@@ -111,7 +111,7 @@ type unstartedError struct {
 
 func (e *unstartedError) Error() string {
 	return fmt.Sprintf("did not finish in %.0f s: %s of %s started", e.patience.Seconds(),
-		thousands(e.started), plural(e.of, "minion"))
+		figure.Thousands(e.started), figure.Plural(e.of, "minion"))
 }
 
 // grow starts minions until there are n, and waits until all have fired their start event. took is
@@ -163,10 +163,10 @@ func (f *fleet) more(n int) (*simminion.Fleet, error) {
 	if f.keep < 0 {
 		return nil,
 			fmt.Errorf("start simulated minions: %s want %d connections, and the limit of open files allows %d: raise it (ulimit -n)",
-				plural(n, "minion"), 2*n, f.files-filesReserve)
+				figure.Plural(n, "minion"), 2*n, f.files-filesReserve)
 	}
 	sources := f.own.sources()
-	out := &simminion.Fleet{Starting: fleetStarting}
+	out := &simminion.Fleet{Starting: FleetStarting}
 	for i := f.n; i < n; i++ {
 		c := simminion.Config{
 			ID: fmt.Sprintf("%s%d", fleetPrefix, i+1), Key: f.keys[i%len(f.keys)], Master: f.addr,
@@ -192,7 +192,7 @@ func (f *fleet) note() string {
 		return ""
 	}
 	return fmt.Sprintf("%s of them keep a request connection, the others share %d: a process may have %s open files here",
-		thousands(f.keep), requestSlots, thousands(f.files))
+		figure.Thousands(f.keep), requestSlots, figure.Thousands(f.files))
 }
 
 // stop ends all minions, and the balancer.
@@ -202,17 +202,17 @@ func (f *fleet) stop() {
 }
 
 // Names of a fleet's figures.
-func figureSignIn(n int) string { return "sign-in and start of " + plural(n, "minion") }
-func figureFleet(n int) string  { return "memory (PSS) of a master with " + plural(n, "minion") }
-func figurePing(n int) string {
-	return "test.ping of " + plural(n, "minion") + ", publish to last return"
+func FigureSignIn(n int) string { return "sign-in and start of " + figure.Plural(n, "minion") }
+func FigureFleet(n int) string  { return "memory (PSS) of a master with " + figure.Plural(n, "minion") }
+func FigurePing(n int) string {
+	return "test.ping of " + figure.Plural(n, "minion") + ", publish to last return"
 }
-func figureGrainPing(n int) string {
-	return "test.ping -G of " + plural(n, "minion") + ", publish to last return"
+func FigureGrainPing(n int) string {
+	return "test.ping -G of " + figure.Plural(n, "minion") + ", publish to last return"
 }
 
-func figureResolve(n int) string {
-	return "a compound target of " + plural(n, "minion") + ", resolved"
+func FigureResolve(n int) string {
+	return "a compound target of " + figure.Plural(n, "minion") + ", resolved"
 }
 
 // measure lets the fleet grow to n and measures what needs minions that listen. Pings that not all
@@ -223,8 +223,8 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 	if err != nil {
 		return err
 	}
-	c.add(figureSignIn(n), took.Seconds(), "s",
-		fmt.Sprintf("%s a second%s", chart.Number(float64(n-before)/took.Seconds()), after(before)))
+	c.add(FigureSignIn(n), took.Seconds(), "s",
+		fmt.Sprintf("%s a second%s", figure.Number(float64(n-before)/took.Seconds()), after(before)))
 	if f.bare {
 		c.remark("these fetched no pillar")
 	}
@@ -235,10 +235,10 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 	if err != nil {
 		return err
 	}
-	c.addMemory(figureFleet(n), memory)
+	c.addMemory(FigureFleet(n), memory)
 	c.remark(f.note())
-	for _, p := range []struct{ name, tgt, tgtType string }{{figurePing(n), fleetPrefix + "*",
-		"glob"}, {figureGrainPing(n), fleetGrain, "grain"}} {
+	for _, p := range []struct{ name, tgt, tgtType string }{{FigurePing(n), fleetPrefix + "*",
+		"glob"}, {FigureGrainPing(n), fleetGrain, "grain"}} {
 		if f.bare && p.tgtType == "grain" {
 			continue
 		}
@@ -258,7 +258,7 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 		}
 	}
 	if resolve := f.own.product.resolve; resolve != nil && !f.bare && n > 0 {
-		return f.median(ctx, b, figureResolve(n), c,
+		return f.median(ctx, b, FigureResolve(n), c,
 			func(ctx context.Context) (int, time.Duration, error) {
 				return resolve(ctx, f.own.masters[0],
 					ping{tgt: "G@" + fleetGrain + " and " + fleetPrefix + "*", tgtType: "compound"})
@@ -269,7 +269,7 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 
 // unmeasured notes why there are no figures of n minions.
 func (c *Column) unmeasured(n int, why error) {
-	for _, name := range []string{figureSignIn(n), figureFleet(n), figurePing(n)} {
+	for _, name := range []string{FigureSignIn(n), FigureFleet(n), FigurePing(n)} {
 		c.add(name, 0, "", why.Error())
 	}
 }
@@ -279,7 +279,7 @@ func after(before int) string {
 	if before == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", with %s before", thousands(before))
+	return fmt.Sprintf(", with %s before", figure.Thousands(before))
 }
 
 // pings is how often a job of all minions is measured, unless that takes longer than pingsPatience.

@@ -11,9 +11,9 @@ import (
 // firstPatience is how long the first pillar after a start may take, as Salt's minions wait.
 const firstPatience = time.Minute
 
-// requestPatience is how long one request may take (Salt's minions wait 60 s; a figure of
+// RequestPatience is how long one request may take (Salt's minions wait 60 s; a figure of
 // such a master says enough with 10 s).
-const requestPatience = 10 * time.Second
+const RequestPatience = 10 * time.Second
 
 // The sign-in of all minions together may take signInPatience and for each of them signInEach: an
 // unknown one's key is a change of the replicated state.
@@ -128,7 +128,7 @@ func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error 
 }
 
 func (c *crew) attempt(ctx context.Context, s *session) error {
-	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	ctx, cancel := context.WithTimeout(ctx, RequestPatience)
 	defer cancel()
 	return s.signIn(ctx, &c.line)
 }
@@ -136,7 +136,7 @@ func (c *crew) attempt(ctx context.Context, s *session) error {
 // Check sends one request of a kind from the first minion of every connection, so that a kind which
 // can't work is found before it is measured. The error is of the first that failed.
 func (g *Generator) Check(ctx context.Context, k kind) error {
-	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	ctx, cancel := context.WithTimeout(ctx, RequestPatience)
 	defer cancel()
 	if k.prepare != nil {
 		if err := k.prepare(ctx, g); err != nil {

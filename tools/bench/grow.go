@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"clustermaster/tools/figure"
 )
 
 // Parts of --grow, in their order.
 const (
-	partJoin    = "join"
-	partMinions = "minions"
-	partMasters = "masters"
-	partSizes   = "sizes"
-	partStalled = "subscribers"
+	PartJoin    = "join"
+	PartMinions = "minions"
+	PartMasters = "masters"
+	PartSizes   = "sizes"
 )
 
-var growParts = []string{partMinions, partMasters, partSizes, partStalled, partJoin}
+var growParts = []string{PartMinions, PartMasters, PartSizes, PartJoin}
 
 // growPlan is what --grow does.
 type growPlan struct {
@@ -26,7 +27,6 @@ type growPlan struct {
 	sizes            []int // bytes of a job and of each return of it
 	crowd, workers   int   // of the generator, when masters and sizes grow
 	fleet            int   // simulated minions, when masters and sizes grow
-	stalled          stalledPlan
 	join             joinPlan
 }
 
@@ -44,15 +44,13 @@ func (b *bencher) grow(ctx context.Context, s growPlan, r *Report) (err error) {
 	for _, part := range s.parts {
 		b.say("\nGrowth: %s", part)
 		switch part {
-		case partMinions:
+		case PartMinions:
 			err = b.growMinions(ctx, s, program, dir, r)
-		case partMasters:
+		case PartMasters:
 			err = b.growMasters(ctx, s, program, dir, r)
-		case partSizes:
+		case PartSizes:
 			err = b.growSizes(ctx, s, program, dir, r)
-		case partStalled:
-			err = b.stalled(ctx, s.stalled, program, dir, r)
-		case partJoin:
+		case PartJoin:
 			err = b.joinOne(ctx, s.join, program, filepath.Join(dir, "join"), r)
 		}
 		if err != nil {
@@ -77,7 +75,7 @@ func (b *bencher) growMinions(ctx context.Context, s growPlan, program, dir stri
 	}
 	defer f.stop()
 	for _, n := range append([]int{0}, s.minions...) {
-		c := Column{Part: partMinions, Name: plural(n, "minion"), Masters: o.requestAddrs(),
+		c := Column{Part: PartMinions, Name: figure.Plural(n, "minion"), Masters: o.requestAddrs(),
 			Minions: n}
 		if n == 0 {
 			sleepUntil(ctx, time.Now().Add(settleTime))
@@ -85,7 +83,7 @@ func (b *bencher) growMinions(ctx context.Context, s growPlan, program, dir stri
 			if err != nil {
 				return err
 			}
-			c.addMemory(figureFleet(0), memory)
+			c.addMemory(FigureFleet(0), memory)
 		} else if err := f.measure(ctx, b, n, &c); err != nil {
 			return fmt.Errorf("measure %s: %w", c.Name, err)
 		}
@@ -107,8 +105,8 @@ func (b *bencher) growMasters(ctx context.Context, s growPlan, program, dir stri
 	for _, n := range s.masters {
 		c, err := b.selfColumn(ctx, selfPlan{minions: s.crowd, workers: s.workers,
 			fleets: []int{s.fleet}}, program, filepath.Join(dir, fmt.Sprintf("masters%d", n)),
-			plural(n, "master"), n)
-		c.Part = partMasters
+			figure.Plural(n, "master"), n)
+		c.Part = PartMasters
 		r.Columns = append(r.Columns, c)
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", c.Name, err)
@@ -125,7 +123,7 @@ func (b *bencher) growSizes(ctx context.Context, s growPlan, program, dir string
 	for _, masters := range []int{1, 3} {
 		if err := b.growSizesOf(ctx, s, program,
 			filepath.Join(dir, fmt.Sprintf("sizes%d", masters)), masters, r); err != nil {
-			return fmt.Errorf("measure sizes with %s: %w", plural(masters, "master"), err)
+			return fmt.Errorf("measure sizes with %s: %w", figure.Plural(masters, "master"), err)
 		}
 	}
 	return nil
@@ -133,7 +131,7 @@ func (b *bencher) growSizes(ctx context.Context, s growPlan, program, dir string
 
 func (b *bencher) growSizesOf(ctx context.Context, s growPlan, program, dir string, masters int,
 	r *Report) error {
-	b.progress.show("start %s", plural(masters, "master"))
+	b.progress.show("start %s", figure.Plural(masters, "master"))
 	o, err := startGroup(ctx, clustermaster(program), dir, masters, "")
 	if err != nil {
 		return err
@@ -154,14 +152,14 @@ func (b *bencher) growSizesOf(ctx context.Context, s growPlan, program, dir stri
 		return err
 	}
 	for _, size := range s.sizes {
-		c := Column{Part: partSizes, Name: plural(masters, "master") + ", jobs of " +
+		c := Column{Part: PartSizes, Name: figure.Plural(masters, "master") + ", jobs of " +
 			sizeName(size), Masters: o.requestAddrs(), Minions: s.crowd, Workers: s.workers,
 			Bytes: size}
 		b.plan.kinds = []kind{returnOf(textOf(size))}
 		if c.Loads, err = b.loads(ctx, g, o.pids(), nil); err != nil {
 			return err
 		}
-		c.add(figureReturned, c.Loads[0].PerSecond*float64(size)/1e6, "MB/s", "")
+		c.add(FigureReturned, c.Loads[0].PerSecond*float64(size)/1e6, "MB/s", "")
 		if err := f.measureSize(ctx, b, size, &c); err != nil {
 			return err
 		}

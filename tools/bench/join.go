@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermaster/serve/operator"
+	"clustermaster/tools/figure"
 )
 
 // joinPlan is of the part join.
@@ -39,7 +40,7 @@ func (b *bencher) joinOne(ctx context.Context, s joinPlan, program, dir string, 
 		return err
 	}
 	defer o.stop()
-	c := Column{Part: partJoin, Name: fmt.Sprintf("%d masters and one more", joinMasters),
+	c := Column{Part: PartJoin, Name: fmt.Sprintf("%d masters and one more", joinMasters),
 		Masters: o.requestAddrs(), Minions: s.keys, Workers: s.workers}
 	err = b.joinColumn(ctx, s, o, &c)
 	r.Columns = append(r.Columns, c)
@@ -60,7 +61,7 @@ func (b *bencher) joinColumn(ctx context.Context, s joinPlan, o *group, c *Colum
 	if err != nil {
 		return err
 	}
-	c.add(plural(s.keys, "minion key")+" accepted by their first sign-ins",
+	c.add(figure.Plural(s.keys, "minion key")+" accepted by their first sign-ins",
 		time.Since(begun).Seconds(), "s", "")
 	err = b.fill(ctx, g, o, s.returns, c)
 	g.Close()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"clustermaster/serve/operator"
-	"clustermaster/tools/chart"
+	"clustermaster/tools/figure"
 	"clustermaster/value"
 )
 
@@ -46,7 +46,7 @@ func (w *joining) syncRoots(ctx context.Context) error {
 		}
 	}
 	w.c.add("cluster.sync_roots to two masters, for each", float64(w.plan.roots)/took, "MB/s",
-		fmt.Sprintf("%d MB in %s s", w.plan.roots, chart.Number(took)))
+		fmt.Sprintf("%d MB in %s s", w.plan.roots, figure.Number(took)))
 	return nil
 }
 
@@ -142,14 +142,14 @@ func (w *joining) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	with := fmt.Sprintf("with %s, %d MB of roots and %s", plural(w.plan.keys, "key"), w.plan.roots,
-		plural(w.plan.returns, "job return"))
+	with := fmt.Sprintf("with %s, %d MB of roots and %s", figure.Plural(w.plan.keys, "key"), w.plan.roots,
+		figure.Plural(w.plan.returns, "job return"))
 	w.c.add("start of a fourth master to voter", voter.Sub(begun).Seconds(), "s", with)
 	w.c.add("start of a fourth master to ready, with its share of records",
 		time.Since(begun).Seconds(), "s", "")
 	w.c.add("its copy of the roots", mb(int64(had.blobs))/rootsEnd.Sub(roots).Seconds(), "MB/s",
-		fmt.Sprintf("%s MB in %s s from its admission on", chart.Number(mb(int64(had.blobs))),
-			chart.Number(rootsEnd.Sub(roots).Seconds())))
+		fmt.Sprintf("%s MB in %s s from its admission on", figure.Number(mb(int64(had.blobs))),
+			figure.Number(rootsEnd.Sub(roots).Seconds())))
 	w.c.add("its ring transfer", ringEnd.Sub(ring).Seconds(), "s",
 		"from the change of the ring to the last byte")
 	w.c.add("its ring transfer, bytes", mb(int64(had.fetched)), "MB",
@@ -215,6 +215,6 @@ func (w *joining) lose(ctx context.Context) error {
 	w.c.add("kill -9 to all copies again", time.Since(killed).Seconds(), "s",
 		fmt.Sprintf("under_replicated %.0f", under))
 	w.c.add("copies per record then", copies/w.distinct, "copies",
-		fmt.Sprintf("on %s", plural(len(w.living()), "master")))
+		fmt.Sprintf("on %s", figure.Plural(len(w.living()), "master")))
 	return nil
 }

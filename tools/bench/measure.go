@@ -132,8 +132,8 @@ func (b *bencher) loadFor(ctx context.Context, g *Generator, k kind, perSecond f
 	length time.Duration, pids []int, sampled func()) (Load, account) {
 	l := Load{Request: k.name, Rate: perSecond}
 	m := new(meter)
-	p := pace{warmup: b.plan.warmup, measure: length, rate: perSecond, patience: requestPatience}
-	stop := b.progress.watch(l.title(), m, p.warmup+p.measure)
+	p := pace{warmup: b.plan.warmup, measure: length, rate: perSecond, patience: RequestPatience}
+	stop := b.progress.watch(l.Title(), m, p.warmup+p.measure)
 	a := g.drive(ctx, k, p, m, func() func() {
 		start, own, theirs := time.Now(), ownCPU(), cpuOf(pids)
 		stopSampling := every(ctx, sampleEvery, sampled)

@@ -212,6 +212,3 @@ func thisLoad() LoadAverage {
 }
 
 func (l LoadAverage) String() string { return fmt.Sprintf("%.2f, %.2f, %.2f", l[0], l[1], l[2]) }
-
-// busy reports whether others used a good part of the processors.
-func (l LoadAverage) busy(cpus int) bool { return l[0] > 0.3*float64(cpus) }

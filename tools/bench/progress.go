@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/tools/chart"
+	"clustermaster/tools/figure"
 )
 
 // progress shows what runs: on a terminal one line that is written over again and again,
@@ -97,6 +97,6 @@ func (p *progress) watch(name string, m *meter, of time.Duration) (stop func()) 
 		rate := float64(n-last) / (since - at).Seconds()
 		last, at = n, since
 		p.show("%s  %.0f%s s  %s/s  %d answers  %d failed", name, since.Seconds(), limit,
-			chart.Number(rate), n, m.failed.Load())
+			figure.Number(rate), n, m.failed.Load())
 	})
 }

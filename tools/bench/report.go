@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
-	"clustermaster/tools/chart"
+	"clustermaster/tools/figure"
 )
 
 // Report is a whole run, as --json writes it. Fields are only ever added.
@@ -91,10 +92,10 @@ func (l *Load) fill(a *account) {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// title names the load in a table.
-func (l *Load) title() string {
+// Title names the load in a table.
+func (l *Load) Title() string {
 	if l.Rate > 0 {
-		return fmt.Sprintf("%s at %s/s", l.Request, chart.Number(l.Rate))
+		return fmt.Sprintf("%s at %s/s", l.Request, figure.Number(l.Rate))
 	}
 	return l.Request
 }
@@ -133,11 +134,11 @@ func (l *Load) row() []string {
 		masters = fmt.Sprintf("%.0f %%", 100*l.MastersCPU)
 	}
 	if l.Answered == 0 {
-		return []string{l.title(), "none", "-", "-", "-", fmt.Sprint(l.Failed),
+		return []string{l.Title(), "none", "-", "-", "-", fmt.Sprint(l.Failed),
 			fmt.Sprint(l.Unsent), fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
 	}
-	return []string{l.title(), chart.Number(l.PerSecond), chart.Number(l.P50), chart.Number(l.P99),
-		chart.Number(l.Max), fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
+	return []string{l.Title(), figure.Number(l.PerSecond), figure.Number(l.P50), figure.Number(l.P99),
+		figure.Number(l.Max), fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
 		fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
 }
 
@@ -157,7 +158,7 @@ func printColumn(w io.Writer, c Column) {
 	}
 	for i := range c.Loads {
 		if l := &c.Loads[i]; l.Err != "" {
-			fmt.Fprintf(w, "%s: first failure: %s\n", l.title(), l.Err)
+			fmt.Fprintf(w, "%s: first failure: %s\n", l.Title(), l.Err)
 		}
 	}
 	if len(c.Loads) > 0 && len(c.Figures) > 0 {
@@ -173,7 +174,7 @@ func (f Figure) String() string {
 	if f.Unit == "" {
 		return f.Note
 	}
-	s := chart.Number(f.Value) + " " + f.Unit
+	s := figure.Number(f.Value) + " " + f.Unit
 	if f.Note != "" {
 		s += " (" + f.Note + ")"
 	}
@@ -183,12 +184,12 @@ func (f Figure) String() string {
 // printSummary prints the columns side by side.
 func printSummary(w io.Writer, r *Report) {
 	fmt.Fprintln(w)
-	table(w, r.summary())
+	table(w, r.Summary())
 }
 
-// summary are the columns side by side: throughput with p50/p99 of the closed loops, then the open
+// Summary are the columns side by side: throughput with p50/p99 of the closed loops, then the open
 // ones and the figures.
-func (r *Report) summary() [][]string {
+func (r *Report) Summary() [][]string {
 	head := []string{"figure"}
 	for _, c := range r.Columns {
 		head = append(head, c.Name)
@@ -213,7 +214,7 @@ func (r *Report) summary() [][]string {
 	}
 	for _, name := range figureNames(r) {
 		addRow(name, func(c *Column) string {
-			return c.cellOf(name)
+			return c.Cell(name)
 		})
 	}
 	return rows
@@ -231,11 +232,11 @@ func (l *Load) cell() string {
 	if l.Answered == 0 {
 		return "none"
 	}
-	latency := chart.Number(l.P50) + "/" + chart.Number(l.P99)
+	latency := figure.Number(l.P50) + "/" + figure.Number(l.P99)
 	if l.Rate > 0 {
-		return fmt.Sprintf("%s at %s/s", latency, chart.Number(l.Rate))
+		return fmt.Sprintf("%s at %s/s", latency, figure.Number(l.Rate))
 	}
-	return fmt.Sprintf("%s, %s", chart.Number(l.PerSecond), latency)
+	return fmt.Sprintf("%s, %s", figure.Number(l.PerSecond), latency)
 }
 
 func loadTitles(r *Report) []string {
@@ -269,17 +270,25 @@ func distinct(r *Report, each func(c *Column, add func(string))) []string {
 	return out
 }
 
-// readReport reads what write wrote.
-func readReport(path string) (*Report, error) {
-	b, err := os.ReadFile(path)
-	r := new(Report)
-	if err == nil {
-		err = json.Unmarshal(b, r)
+// Figure finds one by its name.
+func (c *Column) Figure(name string) (Figure, bool) {
+	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == name })
+	if i < 0 {
+		return Figure{}, false
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read report: %w", err)
+	return c.Figures[i], true
+}
+
+// Cell is a figure for a table.
+func (c *Column) Cell(name string) string {
+	f, ok := c.Figure(name)
+	if !ok {
+		return "-"
 	}
-	return r, nil
+	if f.Unit == "" {
+		return f.Note
+	}
+	return figure.Number(f.Value) + " " + f.Unit
 }
 
 // write puts the report into a file as JSON.
@@ -292,26 +301,4 @@ func (r *Report) write(path string) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
-}
-
-// latencies plots how long the slowest parts of each load's answers took.
-func (r *Report) latencies() chart.Plot {
-	p := chart.Plot{Title: "Latency by share of answers",
-		X: "share of answers that were at least this fast", Y: "ms", LogY: true,
-		Ticks: []chart.Tick{{At: 0, Label: "50 %"}, {At: 1, Label: "90 %"}, {At: 2, Label: "99 %"},
-			{At: 3, Label: "99.9 %"}, {At: 4, Label: "max"}}}
-	for _, c := range r.Columns {
-		for _, l := range c.Loads {
-			if l.Answered == 0 {
-				continue
-			}
-			name := l.title()
-			if len(r.Columns) > 1 {
-				name = c.Name + ", " + name
-			}
-			p.Lines = append(p.Lines, chart.Line{Name: name,
-				Points: [][2]float64{{0, l.P50}, {1, l.P90}, {2, l.P99}, {3, l.P999}, {4, l.Max}}})
-		}
-	}
-	return p
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/tools/chart"
+	"clustermaster/tools/figure"
 )
 
 // selfPlan is what --self does.
@@ -238,7 +238,7 @@ func (c *Column) addMemory(name string, each []int64) {
 	if len(each) > 1 {
 		note = "the largest of"
 		for _, n := range each {
-			note += " " + chart.Number(mb(n))
+			note += " " + figure.Number(mb(n))
 		}
 	}
 	c.add(name, mb(slices.Max(each)), "MB", note)

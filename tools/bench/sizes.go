@@ -11,16 +11,16 @@ import (
 
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator"
-	"clustermaster/tools/chart"
+	"clustermaster/tools/figure"
 	"clustermaster/tools/simminion"
 	"clustermaster/value"
 )
 
 // Names of figures of a size of jobs.
 const (
-	figureReturned = "returns taken"
-	figureArgument = "a job with such an argument, publish to last return"
-	figureAnswer   = "a job with such returns, publish to last return"
+	FigureReturned = "returns taken"
+	FigureArgument = "a job with such an argument, publish to last return"
+	FigureAnswer   = "a job with such returns, publish to last return"
 )
 
 // Functions of the simulated minions.
@@ -59,11 +59,11 @@ func textOf(n int) string {
 func sizeName(n int) string {
 	switch {
 	case n >= 1e6:
-		return chart.Short(float64(n)/1e6) + " MB"
+		return fmt.Sprintf("%g MB", float64(n)/1e6)
 	case n >= 1e3:
-		return chart.Short(float64(n)/1e3) + " KB"
+		return fmt.Sprintf("%g KB", float64(n)/1e3)
 	}
-	return plural(n, "byte")
+	return figure.Plural(n, "byte")
 }
 
 // returnOf is the return of a text, each with a new jid.
@@ -86,7 +86,7 @@ func (f *fleet) measureSize(ctx context.Context, b *bencher, size int, c *Column
 	for _, x := range []struct {
 		name, fun string
 		arg, want any
-	}{{figureArgument, funLength, text, size}, {figureAnswer, funText, size, text}} {
+	}{{FigureArgument, funLength, text, size}, {FigureAnswer, funText, size, text}} {
 		want, err := value.Pack(x.want)
 		if err != nil {
 			return err

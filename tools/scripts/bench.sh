@@ -1,7 +1,7 @@
 #!/bin/bash
 # bench.sh [OPTIONS] - figures: Go's benchmarks beside the code, printed; then `clustermaster bench` of our own masters,
-# which writes docs/benchmarks.md, and of how cost grows, which writes docs/growth.md. With options only those of
-# `clustermaster bench` that they say, printed. Nothing here passes or fails.
+# for docs/benchmarks.md, and of how cost grows, for docs/growth.md; tools/pages writes both. With options only those
+# of `clustermaster bench` that they say, printed. Nothing here passes or fails.
 set -u
 cd "$(dirname "$0")/../.."
 go=${GO:-go}
@@ -10,5 +10,8 @@ if [ $# -gt 0 ]; then
 fi
 "$go" test -run '^$' -bench . -benchmem -timeout 30m ./... | grep -v -e 'no test files' -e '^ok .*\[no tests'
 requests=auth,return,return+job,minion_event,pillar,pillar+grains,pillar+40sls,pillar+40sls+grains,mine,mine_get,file_list,file_hash,serve_file,serve_file+1mib
-bin/clustermaster bench --self --seconds 2 --only $requests --fill 1000000 --docs docs &&
-	bin/clustermaster bench --grow --docs docs
+out=.build/figures
+mkdir -p "$out"
+bin/clustermaster bench --self --seconds 2 --only $requests --fill 1000000 --json "$out/self.json" &&
+	bin/clustermaster bench --grow --json "$out/growth.json" &&
+	"$go" run -trimpath ./tools/pages --docs docs "$out/self.json" "$out/growth.json"

@@ -3,6 +3,6 @@
 // facts (package cluster/fsm), without disks, sockets and clocks.
 //
 // Lives here: balance of partitions and of minions' data, what a joining or dying master makes the
-// others move, size and speed of the replicated state, the text and plots of docs/scale.md. Does
-// not: measure a running master (package bench).
+// others move, size and speed of the replicated state. Does not: write docs/scale.md
+// (command pages), measure a running master (package bench).
 package simulation

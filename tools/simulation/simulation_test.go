@@ -2,9 +2,11 @@ package simulation
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -55,19 +57,23 @@ func TestAgreement(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	path := filepath.Join(t.TempDir(), "simulation.json")
 	var stdout, stderr bytes.Buffer
-	if code := Command(t.Context(), []string{"--masters", "1,3,5", "--minions", "100,200", "--docs",
-		dir}, &stdout, &stderr); code != 0 {
+	if code := Command(t.Context(), []string{"--masters", "1,3,5", "--minions", "100,200", "--json",
+		path}, &stdout, &stderr); code != 0 {
 		t.Fatal(code, stderr.String())
 	}
-	for name, want := range map[string]string{"scale.md": "| 5 | 144, 153.6, 165 |",
-		"scale-balance.svg": "</svg>", "scale-transfer.svg": "</svg>",
-		"scale-state.svg": "</svg>"} {
-		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil ||
-			!strings.Contains(string(b), want) {
-			t.Errorf("%s: %v\n%s", name, err, b)
-		}
+	var r Result
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil || len(r.Placements) != 3 || r.Placements[2].LeastPartitions != 144 ||
+		len(r.Agreements) != 2 || r.Agreements[1].Minions != 200 {
+		t.Errorf("%v\n%s", err, b)
+	}
+	if !regexp.MustCompile(`(?m)^ +5 +144 +153\.6 +165 `).Match(stdout.Bytes()) {
+		t.Errorf("printed %s", stdout.String())
 	}
 	for _, args := range []string{"--masters 0", "--minions 1,99999999", "extra", "--nosuch"} {
 		stderr.Reset()
