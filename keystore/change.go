@@ -12,11 +12,12 @@ import (
 	"clustermaster/wire"
 )
 
-// entryBytes is about how large a command may get: Raft sends several of them in one message.
+// entryBytes is the approximate maximum size of a command: Raft sends several of them in one
+// message.
 const entryBytes = 32 << 10
 
-// inParts cuts a list into parts of entryBytes; size tells how many bytes of a command one of the
-// list takes.
+// inParts cuts a list into parts of entryBytes. Size returns how many bytes of a command one
+// element takes.
 func inParts[T any](list []T, size func(T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		begin, sum := 0, 0
@@ -46,10 +47,10 @@ const (
 	DeleteKeys = fsm.DeleteKeys
 )
 
-// Warning is the error of a change that happened, and that calls for a remark.
+// Warning is the error of a change that happened but needs the operator's attention.
 type Warning struct {
-	Unconfirmed []string // ids of masters that may act on the old state for a while
-	NotKeys     []string // ids of minions whose text is no public key: not accepted
+	Unconfirmed []string // ids of masters that may still act on the old state
+	NotKeys     []string // ids of minions whose text is no public key, so it was not accepted
 }
 
 func (w *Warning) Error() string {
@@ -65,10 +66,10 @@ func (w *Warning) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// Change accepts, rejects or deletes the keys of ids that are in one of the given states; with none
-// given those are Pending for accept and reject, all for delete. It returns what changed and the
-// Raft index, when every serving master has applied it. A *Warning beside a change says what is not
-// as it should be; with any other error changed lists what happened before it.
+// Change accepts, rejects or deletes the keys of ids that are in one of the given states. With none
+// given those are Pending for accept and reject, all for delete. When every serving master has
+// applied the change, it returns what changed and the Raft index. A *Warning beside a change says
+// what the operator must know; with any other error, changed lists what happened before it.
 func (s *Store) Change(ctx context.Context, action Action, ids []string,
 	from ...State) (changed []Key, index uint64, err error) {
 	if len(from) == 0 {
@@ -121,7 +122,7 @@ func verb(a Action) string {
 	return "delete"
 }
 
-// sortOut takes out ids whose key can't be accepted because it is none.
+// sortOut takes out the ids whose key can't be accepted because it is no public key.
 func (s *Store) sortOut(ids []string, from fsm.KeyStates) (keys, notKeys []string) {
 	for _, id := range ids {
 		k, ok := s.node.State().Key(id)
@@ -136,7 +137,7 @@ func (s *Store) sortOut(ids []string, from fsm.KeyStates) (keys, notKeys []strin
 	return keys, notKeys
 }
 
-// Import takes in keys whose id is unknown, in batches; n is how many were taken.
+// Import adds keys of unknown ids, in batches. N is the number of added keys.
 func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
 	for part := range inParts(keys, func(k Key) int { return len(k.ID) + len(k.Pub) + 100 }) {
 		c := &fsm.ImportKeys{At: time.Now().UTC()}
@@ -156,8 +157,8 @@ func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
 	return n, nil
 }
 
-// ImportDir takes in the keys of a pki directory, in Salt's localfs_key or mmap_key form; n is how
-// many were taken. The log names those that were left out because their id has another key already.
+// ImportDir adds the keys of a pki directory in Salt's localfs_key or mmap_key form. N is the
+// number of added keys. The log names those left out because their id already has another key.
 func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
 	keys, err := ReadDir(dir)
 	if err != nil {
@@ -188,8 +189,8 @@ func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
 // maxNamed bounds the ids in a log line.
 const maxNamed = 20
 
-// ImportDirs takes over the key folders of an existing Salt master, one after the other; a folder
-// that is named twice once.
+// ImportDirs imports the key folders of an existing Salt master one after the other, each only
+// once.
 func (s *Store) ImportDirs(ctx context.Context, dirs ...string) error {
 	for _, dir := range slices.Compact(dirs) {
 		if _, err := s.ImportDir(ctx, dir); err != nil {

@@ -5,7 +5,7 @@
 // mmap_key. Does not: replication (package cluster), the _auth message (packages wire and master),
 // the decision table itself (cluster/fsm), signing options such as autosign files (package master).
 //
-// Guarantee: a refusal is told, and a new key stored, only by a master that knows every change
-// acknowledged before; a change by an operator returns when every serving master acts on it, or
-// names those that might not.
+// Guarantee: a master sends a refusal, or stores a new key, only once it knows every change
+// acknowledged before. An operator's change returns when every serving master acts on it, or names
+// the masters that might not.
 package keystore

@@ -18,8 +18,8 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// JournalName is the file beside the key folders that says which of their files we wrote, and up to
-// which Raft index.
+// JournalName is the file beside the key folders that lists the files that this program wrote, and
+// the Raft index that they show.
 const JournalName = ".clustermaster_export"
 
 const (
@@ -27,19 +27,19 @@ const (
 	compactAfter = 20_000 // lines of the journal
 )
 
-// Exporter keeps the folders of a pki directory equal to the keys, one way: Raft is the truth. It
-// also takes in files that somebody puts into minions/ (preseeding). A file in minions/ is
-// somebody's if the journal does not list it; so a key that was deleted while this master was down
-// is never taken for a preseeded one.
+// Exporter keeps the folders of a pki directory equal to the keys, in one direction: Raft decides.
+// It also imports files that others put into minions/ (preseeding). A file in minions/ counts as
+// preseeded only if the journal does not list it, so a key that was deleted while this master was
+// down is never imported again.
 //
-// One Exporter per directory; its methods are called from one goroutine each, Follow from that of
-// the changes.
+// Use one Exporter per directory. Call each method from one goroutine only, and Follow from the one
+// that delivers the changes.
 type Exporter struct {
 	store *Store
 	dir   string
 	log   *slog.Logger
 
-	mu      sync.Mutex // guards all below, and the files: export and taking in must not meet
+	mu      sync.Mutex // guards all below, and the files: export and import must not overlap
 	ours    map[string]bool
 	journal *os.File
 	lines   int
@@ -75,15 +75,15 @@ func (e *Exporter) Close() error {
 	return e.journal.Close()
 }
 
-// Index is the Raft index up to which the folders follow the keys.
+// Index returns the Raft index up to which the folders show the keys.
 func (e *Exporter) Index() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.index
 }
 
-// Follow is what cluster.Node.OnApply calls: it writes what changed, or after a snapshot compares
-// everything.
+// Follow handles a change; register it with cluster.Node.OnApply. It writes what changed, or after
+// a snapshot compares everything.
 func (e *Exporter) Follow(index uint64, c fsm.Change) {
 	var err error
 	switch {
@@ -110,7 +110,7 @@ func (e *Exporter) desired(id string) map[State]string {
 		want[State(k.State)] = k.Pub
 	}
 	if d := st.Denied(id); len(d) > 0 {
-		// one file for all: the last offered, as 3006 and 3007 have it
+		// one file for all: the last one offered, as in Salt 3006 and 3007
 		want[Denied] = d[len(d)-1].Pub
 	}
 	return want
@@ -136,8 +136,8 @@ func (e *Exporter) export(index uint64, ids []string) error {
 	return errors.Join(errs...)
 }
 
-// write makes the files of an id what they should be. The journal has a file before it is there,
-// and until it is gone.
+// write brings the files of an id up to date. The journal lists a file before it is written and
+// until it is deleted.
 func (e *Exporter) write(id string) error {
 	want := e.desired(id)
 	for _, st := range States {
@@ -198,7 +198,8 @@ func (e *Exporter) Sync(index uint64) error {
 	return errors.Join(errs...)
 }
 
-// adopt counts the files of a known id as ours, in whichever folder they lie: the state decides.
+// adopt counts the files of a known id as this program's own, in whichever folder they are: the
+// state decides.
 func (e *Exporter) adopt(id string) error {
 	for _, st := range States {
 		name := st.String() + "/" + id
@@ -220,7 +221,7 @@ func (e *Exporter) adopt(id string) error {
 	return nil
 }
 
-// Run takes in preseeded keys until ctx ends.
+// Run imports preseeded keys until ctx ends.
 func (e *Exporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(takeInEvery)
 	defer tick.Stop()
@@ -237,8 +238,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// TakeIn proposes the keys that somebody put into minions/ for ids that are unknown, and says how
-// many were taken. A file of another folder, or of a known id, is left alone.
+// TakeIn proposes the keys that others put into minions/ for unknown ids, and returns how many were
+// accepted. It leaves files of other folders and of known ids alone.
 func (e *Exporter) TakeIn(ctx context.Context) (int, error) {
 	found, err := e.preseeded()
 	if err != nil || len(found) == 0 {
@@ -276,7 +277,7 @@ func (e *Exporter) preseeded() ([]Key, error) {
 		}
 		pub, err := readKeyFile(filepath.Join(folder, id))
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.Contains(pub, "-----END") {
-			continue // gone, or still being written
+			continue // deleted meanwhile, or still being written
 		}
 		if err != nil {
 			return nil, err
@@ -286,10 +287,10 @@ func (e *Exporter) preseeded() ([]Key, error) {
 	return found, nil
 }
 
-// note appends to the journal.
+// note appends a line to the journal.
 func (e *Exporter) note(op, what string) error {
 	if e.journal == nil {
-		return nil // written as a whole at the end of Sync
+		return nil // Sync writes the journal as a whole at its end
 	}
 	e.lines++
 	if _, err := e.journal.WriteString(op + what + "\n"); err != nil {
@@ -327,7 +328,7 @@ func (e *Exporter) readJournal() error {
 	return sc.Err()
 }
 
-// writeJournal writes the journal anew, without what was undone.
+// writeJournal rewrites the journal without undone lines.
 func (e *Exporter) writeJournal() error {
 	f, err := os.CreateTemp(e.dir, ".new-*")
 	if err != nil {
@@ -348,7 +349,7 @@ func (e *Exporter) writeJournal() error {
 		return fmt.Errorf("write key export journal: %w", err)
 	}
 	if e.journal != nil {
-		_ = e.journal.Close() // replaced; nothing in it counts any more
+		_ = e.journal.Close() // replaced; its contents no longer count
 	}
 	e.journal, e.lines = f, len(e.ours)+1
 	return nil

@@ -13,19 +13,19 @@ import (
 	"clustermaster/wire"
 )
 
-// Node is what a key store needs of the cluster; *cluster.Node is one.
+// Node is what a key store needs from the cluster; *cluster.Node implements it.
 type Node interface {
 	State() *fsm.State
-	// Propose applies a command and returns when it is applied here; without a quorum it fails
+	// Propose applies a command and returns when it is applied here. Without a quorum it fails
 	// soon.
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
-	// ReadIndex returns when the state here has all that was acknowledged before.
+	// ReadIndex returns when the state here includes everything acknowledged before the call.
 	ReadIndex(ctx context.Context) error
-	// ConfirmEverywhere names the members that did not confirm in time that they applied index.
+	// ConfirmEverywhere returns the members that did not confirm in time that they applied index.
 	ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed []string)
 }
 
-// State is the state of a key. The zero value is an id that was never seen.
+// State is the state of a key. The zero value means an id that was never seen.
 type State uint8
 
 // The states of a key.
@@ -37,10 +37,11 @@ const (
 	Denied   = State(fsm.KeyDenied)
 )
 
-// States are all states in the order in which Salt lists them.
+// States lists all states in the order in which Salt lists them.
 var States = []State{Accepted, Denied, Pending, Rejected}
 
-// String is Salt's name of the state, which is that of its folder in the pki directory.
+// String returns Salt's name of the state, which is also the name of its folder in the pki
+// directory.
 func (s State) String() string {
 	switch s {
 	case Accepted:
@@ -69,13 +70,13 @@ func ParseState(name string) (State, bool) {
 type Key struct {
 	ID    string
 	State State
-	Pub   string    // PEM text, cleaned; whatever the minion sent if it is no key
-	Since time.Time // of the state
+	Pub   string    // PEM text, cleaned; if it is no key, what the minion sent
+	Since time.Time // time of the last change of State
 	Index uint64    // Raft index at which it got this state
-	From  State     // in what Change returns: the state before
+	From  State     // in results of Change: the previous state
 }
 
-// AcceptedKey is an accepted key, parsed once. It is shared and never written to.
+// AcceptedKey is an accepted key, parsed once. It is shared: read only.
 type AcceptedKey struct {
 	ID     string
 	Pub    *wire.PublicKey // nil if the accepted text is no key
@@ -85,7 +86,7 @@ type AcceptedKey struct {
 	text string
 }
 
-// Store answers for the keys of the cluster. Safe for concurrent use.
+// Store holds the keys of the cluster. Safe for concurrent use.
 type Store struct {
 	node Node
 	log  *slog.Logger
@@ -98,7 +99,7 @@ type Store struct {
 	idsSet bool
 }
 
-// New makes a store on a node. A nil log discards, a nil reg registers nowhere.
+// New makes a store on a node. A nil log discards messages; a nil reg registers no metrics.
 func New(node Node, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -121,7 +122,7 @@ func fromFSM(k fsm.Key) Key {
 	return Key{ID: k.ID, State: State(k.State), Pub: k.Pub, Since: k.Since, Index: k.Index}
 }
 
-// DeniedKeys returns the keys that were offered for an id which has another one, oldest first.
+// DeniedKeys returns the keys that were offered for an id with another key, oldest first.
 func (s *Store) DeniedKeys(id string) []Key {
 	var out []Key
 	for _, d := range s.node.State().Denied(id) {
@@ -130,7 +131,8 @@ func (s *Store) DeniedKeys(id string) []Key {
 	return out
 }
 
-// Accepted returns the accepted key of an id: from memory, without allocation once it was parsed.
+// Accepted returns the accepted key of an id from memory. It allocates only to parse a key for the
+// first time.
 func (s *Store) Accepted(id string) (*AcceptedKey, bool) {
 	k, ok := s.node.State().Key(id)
 	if !ok || k.State != fsm.KeyAccepted {
@@ -148,7 +150,7 @@ func (s *Store) Accepted(id string) (*AcceptedKey, bool) {
 		a.Pub = pub
 	}
 	s.mu.Lock()
-	s.parsed[id] = a // bounded by the accepted keys: forget takes out the others
+	s.parsed[id] = a // bounded by the accepted keys: forget removes the others
 	s.mu.Unlock()
 	return a, true
 }
@@ -193,7 +195,7 @@ func (s *Store) AcceptedIDs() []string {
 	return ids
 }
 
-// List returns the ids by state, sorted; every state is there.
+// List returns the ids by state, sorted; it has an entry for every state.
 func (s *Store) List() map[State][]string {
 	out := map[State][]string{Accepted: {}, Pending: {}, Rejected: {}, Denied: {}}
 	keys, _ := s.node.State().Keys()
@@ -204,8 +206,8 @@ func (s *Store) List() map[State][]string {
 	return out
 }
 
-// Fresh returns when List and Key show every change that any master acknowledged before; operators'
-// reads start with it.
+// Fresh returns when List and Key show every change that any master acknowledged before the call.
+// Operators' reads start with it.
 func (s *Store) Fresh(ctx context.Context) error { return s.node.ReadIndex(ctx) }
 
 // Text returns the PEM text of an id's key in a state; of several denied keys the last one offered.

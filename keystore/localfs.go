@@ -15,13 +15,13 @@ import (
 // maxKeyFile bounds a key file; a public key of 16384 bits has 3 KiB.
 const maxKeyFile = 64 << 10
 
-// lookup is the order in which Salt looks for an id: the first folder that has it decides.
+// lookup is the order in which Salt looks for an id: the first folder with the id decides.
 var lookup = []State{Rejected, Pending, Accepted, Denied}
 
-// ReadDir reads the keys of a pki directory of Salt 3006 to 3008: the folders of localfs_key, and
-// the files of mmap_key where there are any; for an id in both the latter count. Symlinks, dot
-// files and names that are no id are left out, as Salt does. Absent folders are empty. Of an id in
-// several folders the first in Salt's order counts; denied keys come beside it.
+// ReadDir reads the keys of a pki directory of Salt 3006 to 3008: the folders of localfs_key and,
+// if present, the files of mmap_key, which win for an id in both. Like Salt it skips symlinks, dot
+// files and names that are no id. Absent folders count as empty. For an id in several folders the
+// first in Salt's order counts; its denied keys are added.
 func ReadDir(dir string) ([]Key, error) {
 	keys, err := readMmapDir(dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func ReadDir(dir string) ([]Key, error) {
 			}
 			pub, err := readKeyFile(filepath.Join(folder, id))
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // gone in between
+				continue // deleted meanwhile
 			}
 			if err != nil {
 				return nil, err
@@ -75,10 +75,10 @@ func CountAccepted(dir string) (int, error) {
 	return n, err
 }
 
-// keyName says whether a file name in a key folder is a minion's id.
+// keyName reports whether a file name in a key folder is a minion's id.
 func keyName(name string) bool { return !strings.HasPrefix(name, ".") && wire.ValidID(name) }
 
-// readKeyFile reads a regular file of bounded size; it follows no symlink.
+// readKeyFile reads a regular file of bounded size. It follows no symlink.
 func readKeyFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	if err != nil {
@@ -95,8 +95,8 @@ func readKeyFile(path string) (string, error) {
 	return string(b), nil
 }
 
-// writeKeyFile replaces a key file: written beside it, then renamed, so a reader never sees half a
-// key.
+// writeKeyFile replaces a key file: it writes a file beside it and renames that, so that a reader
+// never sees half a key.
 func writeKeyFile(dir string, state State, id, pub string) error {
 	folder := filepath.Join(dir, state.String())
 	f, err := os.CreateTemp(folder, ".new-*")

@@ -17,8 +17,8 @@ import (
 	"clustermaster/wire"
 )
 
-// MmapLayout are the options of Salt's mmap_key driver (2-master-functions.md 10.3). The zero value
-// means its defaults.
+// MmapLayout holds the options of Salt's mmap_key driver (2-master-functions.md 10.3). The zero
+// value means its defaults.
 type MmapLayout struct {
 	Slots    int // mmap_key_size, 1,000,000
 	SlotSize int // mmap_key_slot_size in bytes, 96
@@ -43,12 +43,12 @@ func (l MmapLayout) withDefaults() (MmapLayout, error) {
 	return l, nil
 }
 
-// The form of the index (salt/utils/mmap_cache.py, Salt 3008).
+// The format of the index (salt/utils/mmap_cache.py, Salt 3008).
 const (
 	mmapMagic    = 0xAB
 	slotFixed    = 21 // status, heap pointer, length, mtime
 	slotOccupied = 1
-	heapOffset   = 1<<48 - 1 // the low bits of a heap pointer; the others number the segment
+	heapOffset   = 1<<48 - 1 // low bits of a heap pointer; the high bits number the segment
 	heapSum      = 8         // XXH3-64 before each value
 	maxSegment   = 1 << 30
 	maxIndex     = 4 << 30
@@ -61,15 +61,15 @@ const (
 	masterBank = ".mmap_master.idx"
 )
 
-// ErrMmap says that files of the mmap_key driver are not of its form.
+// ErrMmap says that files are not in the format of the mmap_key driver.
 var ErrMmap = errors.New("not in the form of mmap_key")
 
-// readMmapDir reads the keys of the mmap_key driver with its default layout; without its files
-// there are none.
+// readMmapDir reads the keys of the mmap_key driver with its default layout. Without files it
+// returns none.
 func readMmapDir(dir string) ([]Key, error) { return ReadMmap(dir, MmapLayout{}) }
 
-// ReadMmap reads the keys of a pki directory of the mmap_key driver. No Salt master may be writing
-// to it.
+// ReadMmap reads the keys of a pki directory of the mmap_key driver. No Salt master may write to it
+// meanwhile.
 func ReadMmap(dir string, l MmapLayout) ([]Key, error) {
 	l, err := l.withDefaults()
 	if err != nil {
@@ -99,8 +99,8 @@ func ReadMmap(dir string, l MmapLayout) ([]Key, error) {
 	return keys, nil
 }
 
-// ReadMmapMaster reads a file of the master itself, such as master.pem, that the mmap_key driver
-// keeps in dir; without it the error is fs.ErrNotExist.
+// ReadMmapMaster reads one of the master's own files, such as master.pem, that the mmap_key driver
+// keeps in dir. If absent the error is fs.ErrNotExist.
 func ReadMmapMaster(dir, name string) ([]byte, error) {
 	l, err := MmapLayout{}.withDefaults()
 	if err != nil {
@@ -123,7 +123,7 @@ func ReadMmapMaster(dir, name string) ([]byte, error) {
 	return found, nil
 }
 
-// readBank opens the files of one bank; none are an empty bank.
+// readBank opens the files of one bank. If absent the bank is empty.
 func readBank(path string, l MmapLayout,
 	each func(id string, mtime time.Time, value []byte) error) error {
 	f, err := os.Open(path)
@@ -212,8 +212,8 @@ func scanIndex(index io.Reader, l MmapLayout, heap func(segment uint16) (io.Read
 	}
 }
 
-// WriteMmap writes all keys of the store into dir as the mmap_key driver has them with its default
-// layout.
+// WriteMmap writes all keys of the store into dir in the format of the mmap_key driver with its
+// default layout.
 func (s *Store) WriteMmap(dir string) error {
 	var keys []Key
 	for state, ids := range s.List() {
@@ -226,9 +226,9 @@ func (s *Store) WriteMmap(dir string) error {
 	return WriteMmap(dir, MmapLayout{}, keys)
 }
 
-// WriteMmap writes keys as the mmap_key driver has them, in place of the present contents. Of
-// several denied keys of an id the first counts, as in Salt. No Salt master may be running on the
-// directory: three files per bank are replaced one after the other.
+// WriteMmap writes keys in the format of the mmap_key driver and replaces the present contents. Of
+// several denied keys of an id the first counts, as in Salt. No Salt master may use the directory
+// meanwhile: WriteMmap replaces three files per bank one after the other.
 func WriteMmap(dir string, l MmapLayout, keys []Key) error {
 	l, err := l.withDefaults()
 	if err != nil {
@@ -329,7 +329,7 @@ func writeBank(path string, l MmapLayout, keys []Key) (err error) {
 		}
 		_, _ = records.Write(binary.LittleEndian.AppendUint64(nil, xxh3.Hash(value)))
 		_, _ = records.Write(value)
-		// bufio keeps the error for Flush
+		// bufio keeps the error until Flush
 		_, _ = slots.Write(binary.LittleEndian.AppendUint32(nil, uint32(number)))
 		segmentAt += heapSum + int64(len(value))
 	}
@@ -343,7 +343,7 @@ func writeBank(path string, l MmapLayout, keys []Key) (err error) {
 	if err := errors.Join(records.Flush(), slots.Flush()); err != nil {
 		return err
 	}
-	for n := 1; ; n++ { // segments of what was there before
+	for n := 1; ; n++ { // segments of the previous contents
 		err := os.Remove(fmt.Sprintf("%s.heap.%d", path, n))
 		if errors.Is(err, fs.ErrNotExist) {
 			break

@@ -8,13 +8,14 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// offerTimeout bounds an answer to _auth: a minion gives up after 5 s.
+// offerTimeout bounds the time of an answer to _auth: a minion gives up after 5 s.
 const offerTimeout = 3500 * time.Millisecond
 
-// acceptTimeout bounds how long a minion that the options accept waits until every master knows.
+// acceptTimeout bounds how long a minion that the options accept waits until every master knows its
+// key.
 const acceptTimeout = time.Second
 
-// Auto is what the options say about a key that nobody has decided on.
+// Auto is what the options say about a key that no operator has decided on.
 type Auto = fsm.Auto
 
 // The decisions of the options: auto_accept and autosign, autoreject.
@@ -27,20 +28,20 @@ const (
 // Policy is what the options say about an offered key.
 type Policy struct {
 	Open         bool   // open_mode
-	Auto         Auto   // of this id and these grains
-	MaxPending   int    // max_pending_keys: unvetted keys in all; 0: no bound
-	MaxPerSource int    // max_pending_keys_per_source: of these from one Source; 0: no bound
-	Source       string // address of the minion, or a network of such
+	Auto         Auto   // for this id and these grains
+	MaxPending   int    // max_pending_keys: bound on all unvetted keys; 0: none
+	MaxPerSource int    // max_pending_keys_per_source: bound on those from one Source; 0: none
+	Source       string // address of the minion, or its network
 }
 
 // Outcome is the answer to an offered key.
 type Outcome struct {
 	Act    string       // accept, pend, reject, denied, full or error: act of the event salt/auth
 	Result bool         // result of the event
-	Ret    any          // what the reply's ret is unless accepted: true, false or "full"
+	Ret    any          // ret of the reply unless accepted: true, false or "full"
 	Key    *AcceptedKey // when accepted
-	// The cluster could not be asked, or did not answer in time. The minion is told to wait; what
-	// was proposed may yet come.
+	// The cluster was unreachable or did not answer in time. The minion is told to wait. What was
+	// proposed may still take effect.
 	Undecided bool
 }
 
@@ -58,13 +59,13 @@ func outcome(act string) Outcome {
 }
 
 // Offer decides on the key that a minion shows when it signs in (rows 3 to 10 of the order of
-// checks in 1-channel.md 6.2). pub is the cleaned PEM text.
+// checks in 1-channel.md 6.2). Pub is the cleaned PEM text.
 //
-// A known key in an unchanged state costs no message and no write, and neither does a new one where
-// the list of those is full. Anything that may end in a refusal, which makes a stock minion exit
-// for good, is first made sure of with the leader; without a quorum the minion is told to wait, as
-// if pending, and nothing is stored. A refused key that is not kept costs no write either. The
-// error is nil; it is there for stores that can fail otherwise.
+// A known key in an unchanged state costs no message and no write, nor does a new key when the
+// bound on unvetted keys is reached. Offer checks with the leader before it sends a refusal,
+// because a stock minion exits for good on one. Without a quorum it tells the minion to wait, as if
+// pending, and stores nothing. A refused key that is not stored costs no write either. The error is
+// always nil; the signature has it for stores that can fail in other ways.
 func (s *Store) Offer(ctx context.Context, id, pub string, p Policy) (Outcome, error) {
 	out := s.offer(ctx, id, pub, p)
 	s.m.offers.WithLabelValues(out.Act).Inc()
@@ -98,7 +99,7 @@ func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
 		return s.undecided(id, err)
 	}
 	if r.Changed && r.Act == "accept" {
-		// The minion's next request may reach any master, and one that has not heard of the key yet
+		// The minion's next request may reach any master, and one that doesn't know the key yet
 		// would refuse it.
 		everywhere, cancel := context.WithTimeout(ctx, acceptTimeout)
 		defer cancel()
@@ -110,7 +111,8 @@ func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
 	return s.finish(id, r.Act)
 }
 
-// known answers from the local state what needs no confirmation: neither a refusal nor a write.
+// known answers from the local state if no confirmation is needed: with neither a refusal nor a
+// write.
 func (s *Store) known(id, pub string, p Policy) (Outcome, bool) {
 	k, ok := s.node.State().Key(id)
 	switch {
@@ -135,8 +137,8 @@ func (s *Store) known(id, pub string, p Policy) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// settled answers, from a state that was just confirmed, what changes nothing: refusals that are on
-// record.
+// settled answers from a state that was just confirmed if nothing changes: with the recorded
+// refusals.
 func (s *Store) settled(id, pub string, p Policy) (Outcome, bool) {
 	if out, ok := s.known(id, pub, p); ok {
 		return out, true
@@ -161,15 +163,15 @@ func (s *Store) settled(id, pub string, p Policy) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// finish completes an acceptance: row 10, a stored text that is no key, is refused but stays
-// accepted.
+// finish completes an acceptance. In row 10, an accepted text that is no key, the minion is refused
+// but the key stays accepted.
 func (s *Store) finish(id, act string) Outcome {
 	o := outcome(act)
 	if act != "accept" {
 		return o
 	}
 	a, ok := s.Accepted(id)
-	if !ok { // deleted in between
+	if !ok { // deleted meanwhile
 		return outcome("pend")
 	}
 	if a.Pub == nil {
@@ -179,7 +181,8 @@ func (s *Store) finish(id, act string) Outcome {
 	return o
 }
 
-// undecided tells the minion to wait where this master can't know: a refusal would end it for good.
+// undecided tells the minion to wait if this master can't decide: after a refusal the minion would
+// exit for good.
 func (s *Store) undecided(id string, err error) Outcome {
 	s.m.undecided.Inc()
 	s.log.Debug("offered key undecided", "minion", id, "err", err)

@@ -10,40 +10,41 @@ import (
 	"clustermaster/value"
 )
 
-// Surroundings is what a change of keys has consequences for.
+// Surroundings are the parts of the master that a change of keys affects.
 type Surroundings struct {
 	// Fire fires an event on this master's bus.
 	Fire func(tag string, data value.Map)
-	// Forget removes the grains and the pillar that are cached of a minion.
+	// Forget removes the cached grains and pillar of a minion.
 	Forget func(ctx context.Context, id string) error
-	// RotateAES replaces the key that publications are sealed with.
+	// RotateAES replaces the key that seals publications.
 	RotateAES func(ctx context.Context) error
 
 	PreserveMinions bool // the option preserve_minion_cache
 	RotateAESKey    bool // the option rotate_aes_key
 }
 
-// Orders changes keys at the word of operators and minions, with all that follows from a change.
+// Orders changes keys on behalf of operators and minions, with everything that follows from a
+// change.
 type Orders struct {
 	*Store
 	around Surroundings
 }
 
-// NewOrders makes the orders of a store.
+// NewOrders returns the Orders of a store.
 func NewOrders(s *Store, around Surroundings) *Orders { return &Orders{Store: s, around: around} }
 
 // Order is one change of keys.
 type Order struct {
 	Action string   // accept, reject or delete
 	IDs    []string // of minions
-	// Salt's names of the states of the keys; none: those that Change takes then
+	// Salt's names of the keys' states; none: the defaults of Change
 	From []string
 	// keep the cached grains and pillar of deleted minions, whatever the option says
 	PreserveMinions bool
 	KeepAESKey      bool // do not rotate, whatever the option says
 }
 
-// actions are Salt's names: of the order, and of what its event says.
+// actions maps Salt's names of orders to those in the events.
 var actions = map[string]struct {
 	act   Action
 	event string
@@ -53,10 +54,10 @@ var actions = map[string]struct {
 	"delete": {DeleteKeys, "delete"},
 }
 
-// Order changes keys on every master and fires salt/key for each. A deletion also removes what is
-// cached of the minion. After a deletion or rejection the AES key is rotated, so that those minions
-// can read no further publications. Warnings say what the operator has to know of a change that
-// happened; with an error nothing else was done than the changes that Change had made.
+// Order changes keys on every master and fires salt/key for each. A deletion also removes the
+// minion's cached data. After a deletion or rejection it rotates the AES key, so that those minions
+// can read no further publications. Warnings say what the operator must know of a change that
+// happened. With an error, nothing was done except the changes that Change had made.
 func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warnings []string,
 	err error) {
 	action, ok := actions[order.Action]
@@ -120,7 +121,7 @@ func once(ids []string) []string {
 	})
 }
 
-// Revoke deletes the accepted key of a minion at its own wish.
+// Revoke deletes the accepted key of a minion at the minion's own request.
 func (o *Orders) Revoke(ctx context.Context, id string) error {
 	ctx = origin.With(ctx, origin.Origin{User: id, From: "minion", Order: "revoke_auth",
 		Automatic: true})

@@ -5,9 +5,9 @@ import "time"
 // OpAdoptCluster is the number of AdoptCluster in the log.
 const OpAdoptCluster Op = 22
 
-// AdoptCluster makes a stand-alone master the first member of a cluster: it gets the cluster's name
-// and join key, and its record says where peers reach it. All else stays: uuid, RSA key, minion
-// keys, secrets and ring.
+// AdoptCluster makes a stand-alone master the first member of a cluster: it sets the cluster's name
+// and join key, and the address of the master's record. Everything else stays: uuid, RSA key,
+// minion keys, secrets and ring.
 type AdoptCluster struct {
 	ClusterID string    `msgpack:"cluster_id"`
 	JoinKey   []byte    `msgpack:"join_key"`

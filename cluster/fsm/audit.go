@@ -12,17 +12,17 @@ import (
 // OpAudited is the number of Audited.
 const OpAudited Op = 23
 
-// Bounds of each list of the audit trail. A kind has two lists, of what operators ordered and of
-// what was automatic, so that many changes of one kind don't push out those of another, and minions
-// cause none that push out an operator's.
+// Bounds of each list of the audit trail. Each kind has two lists, one of what operators ordered
+// and one of automatic changes. So many changes of one kind don't push out those of another, and
+// changes that minions cause don't push out an operator's.
 const (
 	keptAudits     = 1000
 	keptAuditBytes = 256 << 10
 	maxAuditText   = 256 // bytes of one text
-	maxSubjects    = 20  // named in one record; the others are counted
+	maxSubjects    = 20  // named in one record; the others are only counted
 )
 
-// Orderer is who ordered a change, as the master that took the order identified him.
+// Orderer identifies who ordered a change, according to the master that took the order.
 type Orderer struct {
 	At     time.Time `msgpack:"at"`     // clock of that master, UTC
 	Master string    `msgpack:"master"` // its id
@@ -31,8 +31,8 @@ type Orderer struct {
 	// a socket and its user, an address, or the part of the master that acted
 	From  string `msgpack:"from"`
 	Order string `msgpack:"order"` // the function or command that was called
-	// Automatic says that no operator gave this order: the reactor, the schedule, a minion or the
-	// master itself did.
+	// Automatic says that no operator gave this order, but the reactor, the schedule, a minion or
+	// the master itself.
 	Automatic bool `msgpack:"automatic"`
 }
 
@@ -49,7 +49,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxAuditText)], "")
 }
 
-// AuditKind is what an audited change is about. The numbers are in snapshots: append only.
+// AuditKind is what an audited change concerns. The numbers are in snapshots: append only.
 type AuditKind uint8
 
 // The kinds.
@@ -58,19 +58,19 @@ const (
 	AuditMembers AuditKind = 2 // masters
 	AuditSecrets AuditKind = 3
 	AuditTokens  AuditKind = 4 // of external_auth
-	AuditState   AuditKind = 5 // what a backup brought back, reactors
+	AuditState   AuditKind = 5 // restored backups, reactors
 )
 
-// AuditKinds are all kinds with the words for them.
+// AuditKinds maps all kinds to the words for them.
 var AuditKinds = map[AuditKind]string{
 	AuditKeys: "keys", AuditMembers: "members", AuditSecrets: "secrets", AuditTokens: "tokens",
 	AuditState: "state",
 }
 
-// Audit is one record of the audit trail. Action and subjects are read from the command, so no
-// secret gets in.
+// Audit is one record of the audit trail. Action and subjects are taken from the command without
+// any secret.
 type Audit struct {
-	// 1, 2, ... of all records; what is missing in between has given way
+	// counts all records from 1; missing numbers were dropped to make room
 	Number uint64    `msgpack:"number"`
 	By     Orderer   `msgpack:"by"`
 	Kind   AuditKind `msgpack:"kind"`
@@ -80,12 +80,12 @@ type Audit struct {
 	More     int      `msgpack:"more"` // subjects that are not named
 	Refused  Refusal  `msgpack:"refused"`
 	Changed  bool     `msgpack:"changed"`
-	// how often it came, one after the other; more than 1 only if nothing changed
+	// how often it occurred in succession; more than 1 only if nothing changed
 	Times int       `msgpack:"times"`
-	Last  time.Time `msgpack:"last"` // the last time, UTC
+	Last  time.Time `msgpack:"last"` // time of the last occurrence, UTC
 }
 
-// bytes is about what a record takes.
+// bytes estimates the size of a record.
 func (a *Audit) bytes() int {
 	n := overhead + len(a.By.Master) + len(a.By.User) + len(a.By.Eauth) + len(a.By.From) +
 		len(a.By.Order)
@@ -95,7 +95,7 @@ func (a *Audit) bytes() int {
 	return n
 }
 
-// repeats says that b tells the same as a, but for the time, and that neither changed anything.
+// repeats reports whether b equals a except for the time, and neither changed anything.
 func (a *Audit) repeats(b *Audit) bool {
 	x, y := a.By, b.By
 	x.At, y.At = time.Time{}, time.Time{}
@@ -104,8 +104,8 @@ func (a *Audit) repeats(b *Audit) bool {
 		a.More == b.More && slices.Equal(a.Subjects, b.Subjects)
 }
 
-// Audited is a command with who ordered it: the change and its record happen together or not at
-// all.
+// Audited is a command together with who ordered it: the change and its record happen together or
+// not at all.
 type Audited struct {
 	By    Orderer `msgpack:"by"`
 	Entry []byte  `msgpack:"entry"` // the command, as Encode wrote it
@@ -113,7 +113,7 @@ type Audited struct {
 	command Command
 }
 
-// NewAudited adds to a command who ordered it; ok is false for a command that is not audited.
+// NewAudited adds the orderer to a command. Ok is false for a command that is not audited.
 func NewAudited(by Orderer, c Command) (a *Audited, ok bool, err error) {
 	if kind, _, _ := auditOf(c); kind == 0 {
 		return nil, false, nil
@@ -139,7 +139,7 @@ func (c *Audited) unwrap() (err error) {
 func (c *Audited) apply(s *State, index uint64) Result {
 	kind, action, subjects := auditOf(c.command)
 	switch inner := c.command.(type) {
-	case *PutMember: // each start of a member puts it again
+	case *PutMember: // each start of a member proposes it again
 		if _, member := s.members[inner.Member.Node]; member {
 			kind = 0
 		}
@@ -163,8 +163,8 @@ func (c *Audited) apply(s *State, index uint64) Result {
 	return r
 }
 
-// record adds a record to the list of its kind. What was not ordered counts only if it changed
-// something, and has a list of its own: a minion may be its cause.
+// record adds a record to the list of its kind. An automatic order counts only if it changed
+// something, and has a separate list because a minion may have caused it.
 func (s *State) record(by Orderer, a Audit, subjects []string) {
 	if by.Automatic && !a.Changed {
 		return
@@ -197,7 +197,8 @@ type auditList struct {
 	automatic bool
 }
 
-// auditsMade is how many records there ever were: the newest one is never dropped.
+// auditsMade returns how many records were ever made. That works because the newest record is never
+// dropped.
 func (s *State) auditsMade() (n uint64) {
 	for _, list := range s.audits {
 		n = max(n, list[len(list)-1].Number)
@@ -213,7 +214,7 @@ func (s *State) Audits() []Audit {
 	return sortedAudits(lists)
 }
 
-// AuditsMade is how many audit records there ever were, and how many of them are kept.
+// AuditsMade returns how many audit records were ever made, and how many of them are kept.
 func (s *State) AuditsMade() (made uint64, kept int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -229,7 +230,7 @@ func sortedAudits(lists map[auditList][]Audit) []Audit {
 	return out
 }
 
-// putAudit takes a record of a snapshot in.
+// putAudit adds a record from a snapshot.
 func (s *State) putAudit(a Audit) {
 	a.By.At, a.Last = a.By.At.UTC(), a.Last.UTC()
 	if len(a.Subjects) == 0 {
@@ -239,8 +240,8 @@ func (s *State) putAudit(a Audit) {
 	s.audits[in] = append(s.audits[in], a)
 }
 
-// auditOf tells what the trail says of a command; kind 0 is nothing. The first step of a rotation
-// records both.
+// auditOf returns what the trail records of a command; kind 0: nothing. The first step of a
+// rotation records both steps.
 func auditOf(c Command) (kind AuditKind, action string, subjects []string) {
 	switch c := c.(type) {
 	case *ChangeKeys:
@@ -297,7 +298,7 @@ func auditOf(c Command) (kind AuditKind, action string, subjects []string) {
 	return 0, "", nil
 }
 
-// memberID is the id in the name of a node.
+// memberID returns the id in a node name.
 func memberID(node string) string {
 	id, _, _ := strings.Cut(node, "/")
 	return id

@@ -43,9 +43,9 @@ const (
 	OpNoop Op = 129
 )
 
-// ErrUnknown says that a log entry or snapshot was written by a newer release. The node must stop:
-// skipping what it does not know would make its state differ from the others'. A *level.TooNewError
-// comes with it.
+// ErrUnknown says that a newer release wrote a log entry or snapshot. The node must stop: if it
+// skipped the unknown part, its state would differ from the others'. A *level.TooNewError comes
+// with it.
 var ErrUnknown = errors.New("unknown to this release")
 
 // ErrCorrupt says that a log entry or snapshot does not decode. The node must stop.
@@ -54,16 +54,16 @@ var ErrCorrupt = errors.New("does not decode")
 // Command is one change of the state. Times in it are the proposer's clock in UTC; the state has
 // none of its own.
 type Command interface {
-	// Op is the command's number in the log.
+	// Op returns the command's number in the log.
 	Op() Op
-	// apply changes s, which the caller has locked, and says what happened.
+	// apply changes s, which the caller has locked, and returns what happened.
 	apply(s *State, index uint64) Result
 }
 
 // Noop changes nothing. The leader writes one after the last change of a burst, so that every log
-// on disk says that the change was committed.
+// on disk shows that the change was committed.
 type Noop struct {
-	// Check makes it a checkpoint: the members compare their states as they are after it.
+	// Check makes it a checkpoint: after it the members compare their states.
 	Check bool `msgpack:"check,omitempty"`
 }
 
@@ -102,12 +102,12 @@ func newDecoder(r io.Reader) *msgpack.Decoder {
 	return dec
 }
 
-// Decode reads a log entry. An op, field or level that this program does not know gives ErrUnknown,
-// anything else that does not decode ErrCorrupt.
+// Decode reads a log entry. It returns ErrUnknown for an op, field or level that this program does
+// not know, and ErrCorrupt for anything else that does not decode.
 func Decode(entry []byte) (Command, error) { return decode(entry, 0) }
 
-// decode is Decode for an entry, or for the one within a Once, which holds no other Once, or within
-// an Audited, which holds neither.
+// decode is Decode for a whole entry (within is 0) or for the entry inside a Once, which must not
+// hold another Once, or inside an Audited, which must hold neither.
 func decode(entry []byte, within Op) (Command, error) {
 	r := bytes.NewReader(entry)
 	dec := newDecoder(r)
@@ -160,8 +160,8 @@ func decode(entry []byte, within Op) (Command, error) {
 	return c, nil
 }
 
-// tooNew is the error about something of a level that this program does not support; 0 and "" where
-// that is unknown.
+// tooNew returns the error for something above the level that this program supports; 0 and "" mean
+// that level and release are unknown.
 func tooNew(n int, release string) error {
 	return fmt.Errorf("%w: %w", ErrUnknown, &level.TooNewError{Level: n, Release: release})
 }
@@ -179,13 +179,13 @@ func decodeInto(dec *msgpack.Decoder, v any) (err error) {
 	case err == nil:
 		return nil
 	case strings.HasPrefix(err.Error(),
-		"msgpack: unknown field "): // the library has no error of its own for it
+		"msgpack: unknown field "): // the library has no typed error for it
 		return fmt.Errorf("%w: %w", err, tooNew(0, ""))
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-// newCommand returns an empty command of the given number, nil if there is none.
+// newCommand returns an empty command with the given number; nil for an unknown number.
 func newCommand(op Op) Command {
 	if c := laterCommand(op); c != nil {
 		return c
@@ -257,7 +257,7 @@ func newCommand(op Op) Command {
 	return nil
 }
 
-// Refusal says why a command changed nothing; empty when it was taken. The values travel between
+// Refusal says why a command changed nothing; "" if it was accepted. The values travel between
 // masters: append only.
 type Refusal string
 
@@ -270,12 +270,12 @@ const (
 	RefusedKeyTaken   Refusal = "key-taken"   // another member has the node key
 	RefusedBarred     Refusal = "barred"      // the id or node key was removed; see cluster.allow
 	RefusedNotMember  Refusal = "not-member"
-	RefusedStale      Refusal = "stale" // made from an older state than the current one
+	RefusedStale      Refusal = "stale" // made from an older state than the present one
 	RefusedInvalid    Refusal = "invalid"
-	RefusedFull       Refusal = "full" // as many as may be are there
+	RefusedFull       Refusal = "full" // a bound is reached
 )
 
-// Result is what a command did, equal on every master.
+// Result is what a command did. It is equal on every master.
 type Result struct {
 	Refused Refusal `msgpack:"refused,omitempty"`
 	// Act is the outcome of OfferKey: accept, pend, reject, denied, full or error.
@@ -283,40 +283,40 @@ type Result struct {
 	// Keys lists the keys that changed: the new record, with From the state before. A deleted key
 	// has KeyUnknown.
 	Keys []KeyChange `msgpack:"keys,omitempty"`
-	// Epoch is the epoch that StageAES, StageSession or SetRing made, the number of SetRootsHead's
-	// head, or ClaimRun's turn.
+	// Epoch is the epoch that StageAES, StageSession or SetRing made, or the number of
+	// SetRootsHead's head, or ClaimRun's turn.
 	Epoch uint64 `msgpack:"epoch,omitempty"`
-	// Changed says that the state differs from before.
+	// Changed says that the command changed the state.
 	Changed bool `msgpack:"changed,omitempty"`
 
 	change Change
-	repeat bool // of a Once: nothing happened now
+	repeat bool // of a Once: the command had its effect before
 }
 
-// EncodeResult writes what a proposer on another member is told.
+// EncodeResult encodes r for a proposer on another member.
 func EncodeResult(r Result) ([]byte, error) { return msgpack.Marshal(&r) }
 
-// DecodeResult reads what EncodeResult wrote. Errors: as of Decode.
+// DecodeResult reads what EncodeResult wrote. It returns the same errors as Decode.
 func DecodeResult(b []byte) (r Result, err error) {
 	err = decodeInto(newDecoder(bytes.NewReader(b)), &r)
 	return r, err
 }
 
-// Change describes an applied command to those who follow the state: key export, events,
-// connections, ring.
+// Change describes an applied command to the state's followers: key export, events, connections,
+// ring.
 type Change struct {
 	Op      Op
 	Keys    []KeyChange // keys that changed
 	Added   []Member    // members added or updated
-	Removed []Member    // members that are none any more
-	Secrets bool        // AES, session, join or cluster key, or those of users changed
+	Removed []Member    // members removed
+	Secrets bool        // AES, session, join, cluster or users' keys changed
 	Ring    bool        // the ring changed
 	Roots   bool        // a head of the roots changed
-	Git     bool        // what is served of git remotes changed
+	Git     bool        // what the masters serve of git remotes changed
 	Level   bool        // the cluster's level rose
-	// Reactors says that what operators changed of the option reactor is another.
+	// Reactors says that operators' changes of the option reactor changed.
 	Reactors bool
-	// Restored says that the whole state was replaced by a snapshot: compare everything.
+	// Restored says that a snapshot replaced the whole state: compare everything.
 	Restored bool
 }
 

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// The commands about git remotes. They stand apart from the numbers in command.go.
+// The commands about git remotes have numbers apart from those in command.go.
 const (
 	OpSetGitRefs Op = 80
 	OpChangeGit  Op = 81
 )
 
-// Bounds of what is agreed on about git remotes.
+// Bounds of the agreed state of git remotes.
 const (
 	maxGitMirrors = 1000
 	maxGitRefs    = 10_000 // of one mirror
 	maxGitName    = 512    // bytes of a ref or environment
-	maxGitBefore  = 5      // former commits that are remembered of a ref
+	maxGitBefore  = 5      // former commits kept of a ref
 	maxGitPins    = 1000   // of one mirror
 	gitKeySize    = 32     // hexadecimal digits
 	maxCommit     = 64     // hexadecimal digits of SHA-256
 )
 
-// GitRef is a branch or tag and the commit that it leads to.
+// GitRef is a branch or tag and its commit.
 type GitRef struct {
 	Name   string `msgpack:"name"`
 	Commit string `msgpack:"commit"` // hexadecimal
-	// Before are the commits that were served before, the last first.
+	// Before lists the commits that were served before, the latest first.
 	Before []string `msgpack:"before"`
 }
 
@@ -46,10 +46,10 @@ type GitMirror struct {
 	At     time.Time `msgpack:"at"`  // of that change
 	Refs   []GitRef  `msgpack:"refs"`
 	Pins   []GitPin  `msgpack:"pins"`
-	Locked bool      `msgpack:"locked"` // it is not fetched
+	Locked bool      `msgpack:"locked"` // the mirror is not fetched
 }
 
-// GitMirrors returns all mirrors, sorted by key. They are not written to.
+// GitMirrors returns all mirrors, sorted by key. Do not write to them.
 func (s *State) GitMirrors() []*GitMirror {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -60,8 +60,8 @@ func (s *State) GitMirrors() []*GitMirror {
 	return out
 }
 
-// SetGitRefs changes the refs of a mirror. It is refused as stale unless Seq is the next one. A
-// repeat of the command that made the current refs changes nothing.
+// SetGitRefs changes the refs of a mirror. The state refuses it as stale unless Seq is the next
+// number. A repeat of the command that made the current refs changes nothing.
 type SetGitRefs struct {
 	Key  string    `msgpack:"key"`
 	Seq  uint64    `msgpack:"seq"`
@@ -134,7 +134,7 @@ const (
 )
 
 // ChangeGit pins or unpins an environment of a mirror, or locks the mirror against fetches. A
-// Result without Changed says that there was nothing to do.
+// Result without Changed says that nothing had to change.
 type ChangeGit struct {
 	Action GitAction `msgpack:"action"`
 	Key    string    `msgpack:"key"`
@@ -206,7 +206,7 @@ func (s *State) gitMirror(key string) *GitMirror {
 	return &GitMirror{Key: key}
 }
 
-// tidy makes equal ones have equal bytes.
+// tidy normalizes a mirror so that equal mirrors have equal bytes.
 func (m *GitMirror) tidy() {
 	if len(m.Refs) == 0 {
 		m.Refs = nil

@@ -10,8 +10,8 @@ import (
 // the mmap_key format.
 type KeyState uint8
 
-// The states. An id has at most one key that is accepted, pending or rejected; its denied keys are
-// a list beside it.
+// The states. An id has at most one key that is accepted, pending or rejected, and beside it a list
+// of denied keys.
 const (
 	KeyUnknown  KeyState = 0
 	KeyAccepted KeyState = 1
@@ -20,7 +20,7 @@ const (
 	KeyDenied   KeyState = 4
 )
 
-// maxDeniedPerID bounds the list of distinct denied keys of one id; the oldest gives way.
+// maxDeniedPerID bounds the list of distinct denied keys of one id; a new key replaces the oldest.
 const maxDeniedPerID = 8
 
 // Key is a minion's key and its state.
@@ -28,21 +28,21 @@ type Key struct {
 	ID    string    `msgpack:"id"`
 	State KeyState  `msgpack:"state"`
 	Pub   string    `msgpack:"pub"`   // PEM as cleaned by wire.CleanKey
-	Since time.Time `msgpack:"since"` // of the state
-	// Raft index at which it got this state and key; session keys are derived from it
+	Since time.Time `msgpack:"since"` // time of the last change of State
+	// Raft index at which the id got this state and key; session keys are derived from it
 	Index uint64 `msgpack:"index"`
 	// Unvetted says that a minion's request made this record and no operator has looked at it yet.
 	Unvetted bool   `msgpack:"unvetted,omitempty"`
-	Source   string `msgpack:"source,omitempty"` // address that offered it, when Unvetted
+	Source   string `msgpack:"source,omitempty"` // address that offered it, if Unvetted
 }
 
-// Denied is a key that was offered for an id that has another one.
+// Denied is a key that was offered for an id with another key.
 type Denied struct {
 	Pub string    `msgpack:"pub"`
 	At  time.Time `msgpack:"at"`
 }
 
-// Auto is what the options say about a key that nobody has decided on (auto_accept, autosign,
+// Auto is what the options say about a key that no operator has decided on (auto_accept, autosign,
 // autoreject).
 type Auto uint8
 
@@ -59,9 +59,9 @@ type OfferKey struct {
 	Pub  string `msgpack:"pub"` // cleaned PEM
 	Open bool   `msgpack:"open,omitempty"`
 	Auto Auto   `msgpack:"auto,omitempty"`
-	// unvetted keys, and denied ones; 0: no bound
+	// bound on unvetted keys, and on denied ones; 0: none
 	MaxPending int `msgpack:"max_pending,omitempty"`
-	// unvetted keys from one Source; 0: no bound
+	// bound on unvetted keys from one Source; 0: none
 	MaxPerSource int       `msgpack:"max_per_source,omitempty"`
 	Source       string    `msgpack:"source,omitempty"`
 	At           time.Time `msgpack:"at"`
@@ -112,7 +112,7 @@ func (c *OfferKey) apply(s *State, index uint64) Result {
 	}
 }
 
-// full says whether one more key that nobody asked for would be too many, and by which bound.
+// full returns the bound that one more unvetted key would exceed; "" if none.
 func (s *State) full(maxPending, maxPerSource int, source string) Bound {
 	switch {
 	case maxPending > 0 && s.unvetted >= maxPending:
@@ -129,14 +129,15 @@ func (s *State) settle(c *OfferKey, state KeyState, index uint64, act string) Re
 	if state != KeyAccepted {
 		k.Unvetted, k.Source = true, c.Source
 		if old, ok := s.keys[c.ID]; ok {
-			k.Pub, k.Source = old.Pub, old.Source // autoreject moves the key that is there
+			k.Pub, k.Source = old.Pub, old.Source // autoreject moves the stored key
 		}
 	}
 	from := s.putKey(k, index)
 	return Result{Act: act, Changed: true, Keys: []KeyChange{{Key: k, From: from}}}
 }
 
-// deny keeps the offered key in the list of denied ones, once, where there is room.
+// deny adds the offered key to the list of denied ones unless the list has it or the bound is
+// reached.
 func (s *State) deny(c *OfferKey, index uint64) Result {
 	list := s.denied[c.ID]
 	for _, d := range list {
@@ -170,8 +171,8 @@ func (s *State) dropDenied(id string, index uint64) {
 	s.keysAt = index
 }
 
-// putKey stores k as a new record, so that a snapshot's records never change, and returns the state
-// before.
+// putKey stores k as a new record, so that records in snapshots never change, and returns the
+// previous state.
 func (s *State) putKey(k Key, index uint64) KeyState {
 	from := s.dropKey(k.ID, index)
 	s.keys[k.ID] = &k
@@ -179,7 +180,7 @@ func (s *State) putKey(k Key, index uint64) KeyState {
 	return from
 }
 
-// countUnvetted counts a record in, by 1, or out, by -1.
+// countUnvetted adjusts the counts for a record by 1 or -1.
 func (s *State) countUnvetted(k *Key, by int) {
 	if !k.Unvetted {
 		return
@@ -226,12 +227,12 @@ func StateSet(states ...KeyState) KeyStates {
 	return set
 }
 
-// Has says whether st is in the set.
+// Has reports whether st is in the set.
 func (set KeyStates) Has(st KeyState) bool { return set&(1<<st) != 0 }
 
-// ChangeKeys accepts, rejects or deletes the keys of IDs that are in one of the states From; the
-// others are left alone. With KeyDenied in From an id without another key in From gives its last
-// denied key (accept, reject), or loses all denied ones (delete).
+// ChangeKeys accepts, rejects or deletes the keys of IDs that are in one of the states From. Other
+// keys stay as they are. With KeyDenied in From, an id without another key in From uses its last
+// denied key (accept, reject) or loses all denied keys (delete).
 type ChangeKeys struct {
 	Action KeyAction `msgpack:"action"`
 	IDs    []string  `msgpack:"ids"`
@@ -295,8 +296,8 @@ func (c *ChangeKeys) apply(s *State, index uint64) Result {
 	return Result{Changed: len(out) > 0, Keys: out}
 }
 
-// ImportKeys takes in keys from files: those whose id is unknown, or all of them with Overwrite.
-// A record with KeyDenied adds to the denied keys of its id.
+// ImportKeys adds keys from files: those of unknown ids, or all of them with Overwrite. A record
+// with KeyDenied adds to the denied keys of its id.
 type ImportKeys struct {
 	Keys      []Key     `msgpack:"keys"`
 	Overwrite bool      `msgpack:"overwrite,omitempty"`
@@ -349,7 +350,7 @@ func (s *State) Denied(id string) []Denied {
 	return s.denied[id]
 }
 
-// IsDenied says whether pub is among the denied keys of an id.
+// IsDenied reports whether pub is among the denied keys of an id.
 func (s *State) IsDenied(id, pub string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -361,16 +362,15 @@ func (s *State) IsDenied(id, pub string) bool {
 	return false
 }
 
-// KeysVersion is the Raft index of the last change of any key. It is what a cache of key lists
-// compares.
+// KeysVersion is the Raft index of the last change of any key. A cache of key lists compares it.
 func (s *State) KeysVersion() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.keysAt
 }
 
-// Keys returns all accepted, pending and rejected keys sorted by id, and the KeysVersion that they
-// belong to.
+// Keys returns all accepted, pending and rejected keys sorted by id, and the KeysVersion of the
+// list.
 func (s *State) Keys() ([]Key, uint64) {
 	s.mu.RLock()
 	out := make([]Key, 0, len(s.keys))
@@ -395,7 +395,7 @@ func (s *State) DeniedIDs() []string {
 	return out
 }
 
-// Bound names what an offered key would exceed; "" is none.
+// Bound names the bound that an offered key would exceed; "": none.
 type Bound string
 
 // The bounds.
@@ -407,15 +407,15 @@ const (
 	BoundKeys   Bound = "keys" // maxKeys
 )
 
-// Full says whether the key of an unknown id would be one unvetted key too many.
+// Full returns the bound that a new unvetted key of an unknown id would exceed; "" if none.
 func (s *State) Full(maxPending, maxPerSource int, source string) Bound {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.full(maxPending, maxPerSource, source)
 }
 
-// DeniedFull says whether a new key for an id that has another one should not be kept, because the
-// list of an id would lose its oldest key for it.
+// DeniedFull returns a bound if a new denied key for an id should not be stored, because the id's
+// list would lose its oldest key or the list of all ids is full; "" if there is room.
 func (s *State) DeniedFull(id string, maxPending int) Bound {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -430,7 +430,7 @@ func (s *State) deniedFull(maxPending int) bool {
 		s.deniedN >= s.most("State.denied")
 }
 
-// Unvetted is the number of keys that minions' requests made and no operator has looked at.
+// Unvetted returns the number of keys that minions' requests made and no operator has looked at.
 func (s *State) Unvetted() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -8,35 +8,35 @@ import (
 	"sync"
 )
 
-// Limit is the bound of one list, map or text in the state, or of a part of a command that gets
-// into it.
+// Limit is the bound of one list, map or text in the state, or of a part of a command that is
+// stored there.
 type Limit struct {
 	Of   string // field, as Type.Field; with [] each element of a list of texts
 	Most int    // elements of a list or map, bytes of a text
-	What string // what there may be no more of, or how long it may be, in an operator's words
+	What string // what is counted or measured, in an operator's words
 	Then Beyond
-	Do   string // what to do about it; "" where there is nothing but another order
+	Do   string // the remedy; "" if there is none but another order
 }
 
-// Beyond says what happens to more than may be.
+// Beyond says what happens beyond the bound.
 type Beyond string
 
-// What happens.
+// What happens beyond a bound.
 const (
 	BeyondRefused  Beyond = "refused"              // the command changes nothing
-	BeyondOldest   Beyond = "the oldest gives way" // where it is added
-	BeyondClipped  Beyond = "cut"                  // where it is stored
-	BeyondCaller   Beyond = "as its source"        // made of what has a bound of its own
+	BeyondOldest   Beyond = "the oldest gives way" // the addition drops the oldest
+	BeyondClipped  Beyond = "cut"                  // the text is cut when it is stored
+	BeyondCaller   Beyond = "as its source"        // made from something with a bound of its own
 	BeyondExpiring Beyond = "refused, expired ones make room"
 )
 
-// limitsLevel is the level since which commands are refused for what they would exceed. Release
-// 0.1.0 knew no such refusals, so below it members would differ.
+// limitsLevel is the level from which on commands are refused for exceeding a bound. Release 0.1.0
+// has no such refusals, so below this level members would differ.
 const limitsLevel = 2
 
-// The bounds of texts that several types have.
+// The bounds of texts that occur in several types.
 const (
-	maxID      = 255 // as of a file name: keys of minions are files, too
+	maxID      = 255 // as of a file name, because keys of minions are files, too
 	maxNodeLen = 512 // id and incarnation
 	maxSecret  = 1 << 10
 	maxPEM     = 64 << 10
@@ -53,7 +53,7 @@ const (
 	maxRootsTree = 2
 )
 
-// Limits are all bounds of the replicated state. A test walks the types and fails for a field
+// Limits lists all bounds of the replicated state. A test walks the types and fails for a field
 // without one.
 var Limits = []Limit{
 	// The collections of the state.
@@ -83,7 +83,7 @@ var Limits = []Limit{
 	{"denied.list", maxDeniedPerID, "denied keys of one minion", BeyondOldest, ""},
 	{"epochs.old", maxOld, "former keys of one kind", BeyondOldest, ""},
 
-	// What a record holds.
+	// Contents of records.
 	{"Cluster.UUID", maxID, "bytes in the cluster's uuid", BeyondRefused, ""},
 	{"Cluster.ClusterID", maxID, "bytes in cluster_id", BeyondRefused, ""},
 	{"Cluster.ClusterKey", maxPEM, "bytes in the cluster's RSA key", BeyondRefused, ""},
@@ -160,7 +160,7 @@ var Limits = []Limit{
 	{"Orderer.From", maxAuditText, "bytes in a text of the audit trail", BeyondClipped, ""},
 	{"Orderer.Order", maxAuditText, "bytes in a text of the audit trail", BeyondClipped, ""},
 
-	// What commands bring along.
+	// Contents of commands.
 	{"Found.AES", maxSecret, "bytes in a secret", BeyondRefused, ""},
 	{"Found.Session", maxSecret, "bytes in a secret", BeyondRefused, ""},
 	{"PutMember.Replace", maxNodeLen, "bytes in the name of a node", BeyondRefused, ""},
@@ -245,7 +245,7 @@ var limitOf = func() map[string]Limit {
 
 const limitRefusal = "limit "
 
-// Limit is the bound that a refusal names; false if it was refused for something else.
+// Limit returns the bound that a refusal names; false if it names none.
 func (r Refusal) Limit() (Limit, bool) {
 	of, ok := strings.CutPrefix(string(r), limitRefusal)
 	if !ok {
@@ -255,7 +255,7 @@ func (r Refusal) Limit() (Limit, bool) {
 	return l, known
 }
 
-// String says why in an operator's words where a bound is the reason.
+// String says why, in an operator's words if a bound is the reason.
 func (r Refusal) String() string {
 	l, ok := r.Limit()
 	if !ok {
@@ -268,8 +268,8 @@ func (r Refusal) String() string {
 	return text
 }
 
-// TooLong refuses a command in which a text or list is longer than may be; "" if none is. It knows
-// no state.
+// TooLong refuses a command with a text or list beyond its bound; "" if there is none. It does not
+// depend on the state.
 func TooLong(c Command) Refusal {
 	switch c := c.(type) {
 	case *Once:
@@ -283,11 +283,11 @@ func TooLong(c Command) Refusal {
 	return ""
 }
 
-// measured remembers by type whether a value of it can be too long; most in a record can't.
+// measured remembers by type whether a value of it can be too long. Most types in a record can't.
 var measured sync.Map // reflect.Type to bool
 
-// tooLong names the first field in v that is longer than may be. Of is the name of v, if it is a
-// text, list or map.
+// tooLong names the first field in v that exceeds its bound. Of is the name of v, if v is a text,
+// list or map.
 func tooLong(v reflect.Value, of string) string {
 	if !v.IsValid() || !mayBeLong(v.Type()) {
 		return ""
@@ -360,7 +360,7 @@ func mayBeLong(t reflect.Type) bool {
 	return may
 }
 
-// most is the bound of a collection.
+// most returns the bound of a collection.
 func (s *State) most(of string) int {
 	if n, ok := s.lowered[of]; ok {
 		return n
@@ -370,10 +370,10 @@ func (s *State) most(of string) int {
 
 func (s *State) limited() bool { return s.level >= limitsLevel }
 
-// fold applies a command, unless it would exceed a bound.
+// fold applies a command unless it would exceed a bound.
 func (s *State) fold(c Command, index uint64) Result {
 	switch c.(type) {
-	case *Once, *Audited: // they fold what they hold
+	case *Once, *Audited: // they fold the command that they hold
 		return c.apply(s, index)
 	}
 	if !s.limited() {
@@ -392,8 +392,7 @@ func (s *State) fold(c Command, index uint64) Result {
 	return c.apply(s, index)
 }
 
-// beyond refuses by a bound; members of before the bounds had names say no more than that something
-// is full.
+// beyond refuses because of a bound. Below limitsLevel the refusal doesn't name the bound.
 func (s *State) beyond(of string) Refusal {
 	if !s.limited() {
 		return RefusedFull
@@ -401,9 +400,8 @@ func (s *State) beyond(of string) Refusal {
 	return limitRefusal + Refusal(of)
 }
 
-// exceeds refuses a command after which a collection would have more than may be; "" if none would.
-// Commands that look at what they find before they know whether they add something refuse by
-// themselves.
+// exceeds refuses a command that would take a collection beyond its bound; "" if none would be.
+// Commands that must look at the state to know whether they add something check in their apply.
 func (s *State) exceeds(c Command) Refusal {
 	over := func(of string, have, more int) Refusal {
 		if more > 0 && have+more > s.most(of) {
@@ -492,7 +490,7 @@ func (s *State) exceeds(c Command) Refusal {
 	return ""
 }
 
-// undenied is how many ids without a key get one of their denied ones by c.
+// undenied counts the ids without a key that get one of their denied keys by c.
 func (s *State) undenied(c *ChangeKeys) int {
 	if c.Action == DeleteKeys || !c.From.Has(KeyDenied) {
 		return 0
@@ -506,7 +504,7 @@ func (s *State) undenied(c *ChangeKeys) int {
 	return len(added)
 }
 
-// tooMuch refuses lists of a backup that are too many together, however many parts they come in.
+// tooMuch refuses a backup whose lists are too long together, in however many parts they come.
 func (s *State) tooMuch(laid []RestorePart, more *RestorePart) Refusal {
 	keys, denied, bars, tokens := 0, 0, 0, 0
 	add := func(p *RestorePart) {
@@ -531,7 +529,7 @@ func (s *State) tooMuch(laid []RestorePart, more *RestorePart) Refusal {
 	return ""
 }
 
-// KeysFull says that there are as many keys as may be.
+// KeysFull reports whether the bound on keys is reached.
 func (s *State) KeysFull() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -2,7 +2,8 @@ package fsm
 
 import "time"
 
-// Mark is an order about a member that outlives restarts. The numbers are in the log: append only.
+// Mark is an order about a member that is kept across restarts. The numbers are in the log: append
+// only.
 type Mark uint8
 
 // The marks.
@@ -11,10 +12,11 @@ const (
 	MarkUndrain Mark = 2
 	MarkLearner Mark = 3 // loses its vote and gets none until MarkVoter
 	MarkVoter   Mark = 4 // may get a vote
-	MarkDemoted Mark = 5 // has lost its vote because it was not heard; it may get one again
+	MarkDemoted Mark = 5 // lost its vote because it was not heard; it may get one again
 )
 
-// MarkMember marks a member. A repeat changes nothing, but MarkDemoted, which sets the time anew.
+// MarkMember marks a member. A repeat changes nothing, except of MarkDemoted, which sets a new
+// time.
 type MarkMember struct {
 	Node string    `msgpack:"node"`
 	Mark Mark      `msgpack:"mark"`

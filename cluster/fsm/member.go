@@ -9,7 +9,7 @@ import (
 type Member struct {
 	// id/incarnation: Raft's ServerID and the name in the ring
 	Node        string    `msgpack:"node"`
-	ID          string    `msgpack:"id"` // what operators see
+	ID          string    `msgpack:"id"` // shown to operators
 	Incarnation string    `msgpack:"incarnation"`
 	Addr        string    `msgpack:"addr"` // host:port of the peer port; empty when stand-alone
 	SPKI        [32]byte  `msgpack:"spki"` // SHA-256 of the node key's SubjectPublicKeyInfo
@@ -17,9 +17,9 @@ type Member struct {
 	Learner     bool      `msgpack:"learner"` // stays a nonvoter: never promoted
 	Since       time.Time `msgpack:"since"`
 	Index       uint64    `msgpack:"index"` // of the command that added it
-	// the node key's public part, PEM; "" until the member has told it
+	// the node key's public part, PEM; "" until the member has sent it
 	Pub string `msgpack:"pub,omitempty"`
-	// not ready, by order: minions go elsewhere
+	// not ready, by order: minions go to other masters
 	Draining bool      `msgpack:"draining,omitempty"`
 	Demoted  time.Time `msgpack:"demoted,omitempty"` // when it last lost its vote; zero: never
 }
@@ -36,13 +36,14 @@ type Bar struct {
 	ID   string    `msgpack:"id"`
 	SPKI [32]byte  `msgpack:"spki"`
 	At   time.Time `msgpack:"at"`
-	// JoinKey is the K that the peer knew, where K has been rotated since: with it, and with its
-	// own node key, the peer may still prove who it is, in order to be told that it is out.
+	// JoinKey is the K that the peer knew, if K has been rotated since. With it and its own node
+	// key the peer may still prove its identity, to learn that it was removed.
 	JoinKey []byte `msgpack:"join_key,omitempty"`
 }
 
-// PutMember admits a member or updates its address, version or node key. Another incarnation of its
-// id is refused unless Replace names it: then it leaves in the same step.
+// PutMember admits a member or updates its address, version or node key. It refuses another
+// incarnation of a present member's id unless Replace names that member, which then leaves in the
+// same step.
 type PutMember struct {
 	Member  Member    `msgpack:"member"`
 	Replace string    `msgpack:"replace"` // node
@@ -96,7 +97,7 @@ func (c *PutMember) apply(s *State, index uint64) Result {
 		}
 	}
 	change := Change{}
-	if replaced != nil { // what an operator ordered for the id goes on
+	if replaced != nil { // operators' orders for the id continue to hold
 		c.Member.Learner, c.Member.Draining = replaced.Learner, replaced.Draining
 		s.dropMember(replaced, index)
 		change.Removed = []Member{*replaced}
@@ -105,7 +106,7 @@ func (c *PutMember) apply(s *State, index uint64) Result {
 	return Result{Changed: true, change: change}
 }
 
-// RemoveMember takes a member out. With Bar its id and node key stay out until AllowMember.
+// RemoveMember removes a member. With Bar its id and node key stay barred until AllowMember.
 type RemoveMember struct {
 	Node string    `msgpack:"node"`
 	Bar  bool      `msgpack:"bar"`
@@ -143,7 +144,7 @@ func (c *AllowMember) apply(s *State, _ uint64) Result {
 	return Result{Changed: true}
 }
 
-// putMember stores m as a new record, so that a snapshot's records never change.
+// putMember stores m as a new record, so that records in snapshots never change.
 func (s *State) putMember(m Member, at time.Time, index uint64) *Member {
 	if old, ok := s.members[m.Node]; ok {
 		m.Since, m.Index = old.Since, old.Index

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// How many results are kept for repeats: the newest so many, and of those no more than have so many
-// keys together.
+// Bounds of the results that are kept for repeats: their number, and the number of keys in all of
+// them.
 const (
 	keptResults = 256
 	keptKeys    = 20_000
 )
 
-// Once is a command that has one effect however often it is in the log: a proposer that lost its
-// answer proposes it again, and gets the first result. That holds for the newest commands only,
-// many more than are on the way at any time.
+// Once is a command that takes effect once however often it is in the log: a proposer that lost the
+// answer proposes it again and gets the first result. This holds for the newest commands only; many
+// more are kept than can be under way at any time.
 type Once struct {
 	Token string `msgpack:"token"` // random, 16 bytes
 	Entry []byte `msgpack:"entry"` // the command, as Encode wrote it
@@ -25,7 +25,7 @@ type Once struct {
 // tokenSize is the length of Once.Token in bytes.
 const tokenSize = 16
 
-// NewOnce wraps a command; token is random and the same for each repeat.
+// NewOnce wraps a command. Token is random and the same for each repeat.
 func NewOnce(token string, c Command) (*Once, error) {
 	entry, err := Encode(c)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Once) apply(s *State, index uint64) Result {
 	return r
 }
 
-// doneOnce is the result of a Once.
+// doneOnce is the stored result of a Once.
 type doneOnce struct {
 	Token  string `msgpack:"token"`
 	Result Result `msgpack:"result"`

@@ -4,7 +4,7 @@ package fsm
 
 import "github.com/vmihailenco/msgpack/v5"
 
-// What the next level may add stands in future.go; here it is nothing.
+// laterState holds what the next level may add, see future.go; here it is empty.
 type laterState struct{}
 
 func laterCommand(Op) Command { return nil }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// OpChangeReactor stands apart from the numbers in command.go, which their own authors give out.
+// OpChangeReactor is apart from the numbers in command.go.
 const OpChangeReactor Op = 64
 
-// Bounds of what operators may add to the option reactor.
+// Bounds of operators' additions to the option reactor.
 const (
 	MaxReactors     = 1000 // added and deleted tags together
 	MaxReactorTag   = 1 << 10
@@ -16,21 +16,21 @@ const (
 	MaxReactorPath  = 4 << 10
 )
 
-// Reactor is one entry of the option reactor: a pattern on tags and the SLS files that react.
+// Reactor is one entry of the option reactor: a pattern for tags and the SLS files that react.
 type Reactor struct {
 	Tag   string   `msgpack:"tag"`
 	Files []string `msgpack:"files"`
 }
 
-// Reactors is what operators changed of the option reactor while the cluster ran.
+// Reactors holds operators' changes of the option reactor while the cluster runs.
 type Reactors struct {
-	Added   []Reactor `msgpack:"added"`   // in the order of their coming, after those of the option
-	Deleted []string  `msgpack:"deleted"` // tags of the option that count no more, sorted
-	Off     bool      `msgpack:"off"`     // nobody reacts
+	Added   []Reactor `msgpack:"added"`   // in order of addition, after those of the option
+	Deleted []string  `msgpack:"deleted"` // tags of the option that are disabled, sorted
+	Off     bool      `msgpack:"off"`     // all reactors are off
 	Index   uint64    `msgpack:"index"`   // of the last change
 }
 
-// tidy makes equal ones have equal bytes.
+// tidy normalizes r so that equal ones have equal bytes.
 func (r *Reactors) tidy() {
 	if len(r.Added) == 0 {
 		r.Added = nil
@@ -42,12 +42,12 @@ func (r *Reactors) tidy() {
 
 func (r Reactors) empty() bool { return len(r.Added)+len(r.Deleted) == 0 && !r.Off }
 
-// added finds an added reactor by its tag.
+// added returns the index of an added reactor by its tag.
 func (r Reactors) added(tag string) int {
 	return slices.IndexFunc(r.Added, func(a Reactor) bool { return a.Tag == tag })
 }
 
-// Reactors returns what operators changed of the option reactor.
+// Reactors returns operators' changes of the option reactor.
 func (s *State) Reactors() Reactors {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -66,7 +66,8 @@ const (
 )
 
 // ChangeReactor adds or deletes a reactor, or turns all of them on or off. A Result without Changed
-// says that there was nothing to do: the tag was there already, or not there.
+// says that nothing had to change, because the tag to add was present or the tag to delete was
+// absent.
 type ChangeReactor struct {
 	Action ReactorAction `msgpack:"action"`
 	Tag    string        `msgpack:"tag"`

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Saved is the part of a state that a backup brings back: what minions and operators would miss.
+// Saved is the part of a state that a backup restores: what minions and operators would miss.
 // Members, ring and the join key belong to the masters that run now.
 type Saved struct {
 	ClusterKey string              `msgpack:"cluster_key"` // PEM
@@ -15,13 +15,13 @@ type Saved struct {
 	Keys       []Key               `msgpack:"keys"`
 	Denied     map[string][]Denied `msgpack:"denied"`
 	Bars       []Bar               `msgpack:"bars"`
-	// Reactors and Scheduled came later; older backups have none.
+	// Older backups have neither Reactors nor Scheduled.
 	Reactors  Reactors    `msgpack:"reactors"`
 	Scheduled []Scheduled `msgpack:"scheduled,omitempty"`
 	Tokens    []Token     `msgpack:"tokens,omitempty"`
 }
 
-// Saved returns what a backup keeps of the state.
+// Saved returns the part of the state that a backup keeps.
 func (s *State) Saved() Saved {
 	keys, _ := s.Keys()
 	s.mu.RLock()
@@ -33,7 +33,7 @@ func (s *State) Saved() Saved {
 	}
 	for _, name := range sortedNames(s.scheduled) {
 		e := s.scheduled[name]
-		e.Runs = nil // those of another life
+		e.Runs = nil // the runs ended with the old cluster
 		out.Scheduled = append(out.Scheduled, e)
 	}
 	for _, id := range sortedNames(s.bars) {
@@ -45,11 +45,11 @@ func (s *State) Saved() Saved {
 	return out
 }
 
-// Restore puts back what a backup kept: the cluster key, the secrets of minions' sessions, and
-// exactly the keys of the backup, each with the index that it had, so that minions need not sign in
-// again, and its tokens that have not expired. Bars are added to those there are, but never against
-// a present member; an entry of the schedule that this cluster knows stays as it is. It has all of
-// that itself, or the lists in Parts parts that came before it.
+// Restore restores a backup: the cluster key, the secrets of minions' sessions, exactly the keys of
+// the backup, each with its old index, so that minions need not sign in again, and the tokens that
+// have not expired. It adds the backup's bars to the present ones, except against a present member.
+// An entry of the schedule that this cluster knows stays as it is. The command holds all of that
+// itself, or the preceding Parts parts hold the lists.
 type Restore struct {
 	Saved Saved     `msgpack:"saved"`
 	At    time.Time `msgpack:"at"`
@@ -139,7 +139,7 @@ func (s *State) putBack(p *RestorePart, index uint64) {
 	}
 }
 
-// replace makes a secret the active one at once.
+// replace activates a secret at once.
 func (e *epochs) replace(secret []byte, at time.Time) {
 	if bytes.Equal(secret, e.active.Secret) {
 		return
@@ -149,8 +149,8 @@ func (e *epochs) replace(secret []byte, at time.Time) {
 	e.activate(number, at)
 }
 
-// Recover makes one member the whole cluster, under a new uuid, so that nobody of the old one ever
-// meets it again with another history. It is what the only voter does after raft was recovered.
+// Recover makes one member the whole cluster under a new uuid, so that members of the old cluster
+// never meet it with a different history. The only voter proposes it after raft was recovered.
 type Recover struct {
 	Node string    `msgpack:"node"`
 	UUID string    `msgpack:"uuid"`

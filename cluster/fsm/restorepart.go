@@ -2,12 +2,12 @@ package fsm
 
 import "time"
 
-// RestorePart lays lists of a backup aside for the Restore that follows the last of them, so that
-// no log entry is large however many keys there are, and all of them come back at one index or none
-// does. Parts come in order; number 0 of another token throws away what was laid aside before, and
-// one without any list does no more than that.
+// RestorePart stores lists of a backup for the Restore that follows the last part. So no log entry
+// is large however many keys there are, and everything is restored at one index or not at all.
+// Parts come in order. Number 0 with another token discards the stored parts; a part without any
+// list does only that.
 type RestorePart struct {
-	Token  string     `msgpack:"token"` // random, names the restore
+	Token  string     `msgpack:"token"` // random, identifies the restore
 	Number int        `msgpack:"number"`
 	Keys   []Key      `msgpack:"keys"`
 	Denied []DeniedOf `msgpack:"denied"`
@@ -16,7 +16,7 @@ type RestorePart struct {
 	At     time.Time  `msgpack:"at"`
 }
 
-// DeniedOf are the denied keys of an id.
+// DeniedOf holds the denied keys of an id.
 type DeniedOf struct {
 	ID   string   `msgpack:"id"`
 	Keys []Denied `msgpack:"keys"`
@@ -46,13 +46,12 @@ func (c *RestorePart) apply(s *State, _ uint64) Result {
 	return Result{Changed: true}
 }
 
-// collecting says that just so many parts of a restore are laid aside.
+// collecting reports whether exactly this many parts of a restore are stored.
 func (s *State) collecting(token string, parts int) bool {
 	return len(s.parts) == parts && s.parts[0].Token == token
 }
 
-// Unfinished says since when parts of a restore are laid aside that has not come to its end; false
-// if none are.
+// Unfinished returns since when parts of an unfinished restore are stored; false if none are.
 func (s *State) Unfinished() (since time.Time, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -62,7 +61,7 @@ func (s *State) Unfinished() (since time.Time, ok bool) {
 	return s.parts[len(s.parts)-1].At, true
 }
 
-// part is the lists of a backup.
+// part returns the lists of a backup.
 func (v Saved) part() *RestorePart {
 	p := &RestorePart{Keys: v.Keys, Bars: v.Bars, Tokens: v.Tokens}
 	for _, id := range sortedNames(v.Denied) {
@@ -71,10 +70,10 @@ func (v Saved) part() *RestorePart {
 	return p
 }
 
-// overhead is what a record has beside its texts, in bytes, at most.
+// overhead is the greatest size of a record without its texts, in bytes.
 const overhead = 200
 
-// Split makes the commands that put a backup back: parts of about limit bytes, and the Restore that
+// Split makes the commands that restore a backup: parts of about limit bytes, and the Restore that
 // ends them. A single record may be larger than limit.
 func (v Saved) Split(token string, at time.Time, limit int) (parts []*RestorePart, end *Restore) {
 	all := v.part()

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// MaxReplicas is R, the number of owners of a partition where there are that many members.
+// MaxReplicas is R, the number of owners of a partition if the ring has that many members.
 const MaxReplicas = 3
 
-// Ring says who owns data. Placement itself is computed (package hashring) and never stored.
+// Ring says who owns data. Package hashring computes the placement; it is never stored.
 type Ring struct {
 	Epoch   uint64   `msgpack:"epoch"`
 	Members []string `msgpack:"members"` // nodes, sorted
 }
 
-// Replicas is R for this ring.
+// Replicas returns R for this ring.
 func (r Ring) Replicas() int { return min(MaxReplicas, max(1, len(r.Members))) }
 
 // Ring returns the current ring. Its Members are shared: read only.
@@ -24,8 +24,8 @@ func (s *State) Ring() Ring {
 	return s.ring
 }
 
-// SetRing replaces the owners of data. It is refused as stale unless Epoch is the next one, so two
-// changes made from the same ring cannot both happen.
+// SetRing replaces the owners of data. The state refuses it as stale unless Epoch is the next
+// number, so two changes made from the same ring can't both happen.
 type SetRing struct {
 	Epoch   uint64    `msgpack:"epoch"`
 	Members []string  `msgpack:"members"`

@@ -14,20 +14,20 @@ const (
 	TreePillar uint8 = 2 // pillar_roots
 )
 
-// RootsHead says which contents of one tree every master is to have. The contents are in the
-// manifest, which the masters hold in their blob stores (package statesync).
+// RootsHead says which contents of one tree every master should have. The manifest lists the
+// contents; the masters hold both in their blob stores (package statesync).
 type RootsHead struct {
 	Tree     uint8    `msgpack:"tree"`
 	Seq      uint64   `msgpack:"seq"` // 1 for the first head of the tree
 	Manifest [32]byte `msgpack:"manifest"`
 	Size     int64    `msgpack:"size"`   // of the manifest in bytes
-	Source   string   `msgpack:"source"` // id of the master whose tree it was
-	// what masters changed by themselves is to be made like the source
+	Source   string   `msgpack:"source"` // id of the master whose tree it is
+	// replace local changes on other masters by the source's contents
 	Force bool      `msgpack:"force"`
 	At    time.Time `msgpack:"at"`
 }
 
-// RootsHead returns the head of a tree; false when none was published yet.
+// RootsHead returns the head of a tree; false if none was published yet.
 func (s *State) RootsHead(tree uint8) (RootsHead, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -47,9 +47,9 @@ func (s *State) RootsHeads() []RootsHead {
 	return out
 }
 
-// SetRootsHead publishes a head. It is refused as stale unless Head.Seq is the next one, so of two
-// masters that publish from the same head only one succeeds. A repeat of the command that made the
-// current head changes nothing.
+// SetRootsHead publishes a head. The state refuses it as stale unless Head.Seq is the next number,
+// so of two masters that publish from the same head only one succeeds. A repeat of the command that
+// made the current head changes nothing.
 type SetRootsHead struct {
 	Head RootsHead `msgpack:"head"`
 }

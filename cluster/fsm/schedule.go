@@ -6,35 +6,34 @@ import (
 	"time"
 )
 
-// The commands of the schedule stand apart from the numbers in command.go, which their own authors
-// give out.
+// The commands of the schedule have numbers apart from those in command.go.
 const (
 	OpClaimRun  Op = 65
 	OpClearRuns Op = 66
 )
 
-// Bounds of what is kept of a schedule.
+// Bounds of what is stored about a schedule.
 const (
 	maxScheduled     = 4096 // entries
 	maxScheduledName = 1 << 10
 	maxScheduledRuns = 256 // of one entry at the same time
 )
 
-// Scheduled is what the masters agree on about one entry of the option schedule: where it stands in
-// its periods, and which of its runs go on. Times are UTC; the zero time is none.
+// Scheduled is the agreed state of one entry of the option schedule: its position in its periods,
+// and its unfinished runs. Times are UTC; the zero time means none.
 type Scheduled struct {
 	Name string `msgpack:"name"`
-	// Turn counts the changes: a claim names the turn that it was made from.
+	// Turn counts the changes. A claim names the turn that it was made from.
 	Turn  uint64    `msgpack:"turn"`
-	Entry [32]byte  `msgpack:"entry"` // hash of the entry: one that was edited begins anew
+	Entry [32]byte  `msgpack:"entry"` // hash of the entry; an edited entry starts anew
 	Next  time.Time `msgpack:"next"`  // when it is due
 	Splay time.Time `msgpack:"splay"` // when it is due with its splay
 	Last  time.Time `msgpack:"last"`  // when it ran last, or was due and skipped
-	// when it is due because a range that held it back has ended
+	// when it is due because a range that delayed it has ended
 	After   time.Time `msgpack:"after"`
 	Started bool      `msgpack:"started"`
 	At      time.Time `msgpack:"at"`   // of the last change
-	Runs    []Run     `msgpack:"runs"` // that have not ended, oldest first
+	Runs    []Run     `msgpack:"runs"` // unfinished runs, oldest first
 }
 
 // Run is one run of an entry.
@@ -43,7 +42,7 @@ type Run struct {
 	Node string `msgpack:"node"` // the master on which it runs
 }
 
-// tidy makes equal ones have equal bytes.
+// tidy normalizes e so that equal ones have equal bytes.
 func (e *Scheduled) tidy() {
 	if len(e.Runs) == 0 {
 		e.Runs = nil
@@ -55,7 +54,7 @@ func (e *Scheduled) tidy() {
 	}
 }
 
-// Scheduled returns what is known of an entry of the schedule; false if nothing is.
+// Scheduled returns the state of an entry of the schedule; false if there is none.
 func (s *State) Scheduled(name string) (Scheduled, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -63,7 +62,7 @@ func (s *State) Scheduled(name string) (Scheduled, bool) {
 	return e, ok
 }
 
-// ScheduledEntries returns what is known of all entries, sorted by name.
+// ScheduledEntries returns the state of all entries, sorted by name.
 func (s *State) ScheduledEntries() []Scheduled {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -74,11 +73,11 @@ func (s *State) ScheduledEntries() []Scheduled {
 	return out
 }
 
-// ClaimRun moves an entry on, and with a JID claims one run of it. Of two masters that claim from
-// the same turn only one succeeds, the other is refused as stale: so no period is run twice,
-// whoever believes to lead.
+// ClaimRun advances an entry, and with a JID claims one run of it. Of two masters that claim from
+// the same turn only one succeeds, and the other is refused as stale. So no period runs twice, even
+// if two masters believe that they lead.
 type ClaimRun struct {
-	Entry Scheduled `msgpack:"entry"` // Turn is the one that it was made from; Runs is left alone
+	Entry Scheduled `msgpack:"entry"` // Turn is that of the claim; Runs is ignored
 	JID   string    `msgpack:"jid,omitempty"`
 	Node  string    `msgpack:"node,omitempty"`
 }
@@ -114,8 +113,8 @@ func (c *ClaimRun) apply(s *State, _ uint64) Result {
 	return Result{Changed: true, Epoch: e.Turn}
 }
 
-// ClearRuns says that runs have ended: those of the jobs, and all of a master that has just
-// started. Entries in Forget are forgotten, unless they moved on since Before.
+// ClearRuns records that runs have ended: those of the jobs, and all of a master that has just
+// started. It forgets the entries in Forget unless they advanced since Before.
 type ClearRuns struct {
 	JIDs   []string  `msgpack:"jids,omitempty"`
 	Node   string    `msgpack:"node,omitempty"`

@@ -13,11 +13,12 @@ const maxOld = 3
 type Epoch struct {
 	Number  uint64    `msgpack:"number"`
 	Secret  []byte    `msgpack:"secret"`
-	At      time.Time `msgpack:"at"`      // staged (or founded) at
-	Retired time.Time `msgpack:"retired"` // replaced at; zero while active or staged
+	At      time.Time `msgpack:"at"`      // when it was staged (or founded)
+	Retired time.Time `msgpack:"retired"` // when it was replaced; zero while active or staged
 }
 
-// Epochs is the history of a secret. Staged opens what others may seal already; Active seals.
+// Epochs is the history of a secret. Staged only opens, as others may seal with it already. Active
+// seals.
 type Epochs struct {
 	Staged Epoch // Number 0: none
 	Active Epoch
@@ -37,8 +38,8 @@ func (e *epochs) stage(secret []byte, at time.Time) Result {
 	if len(secret) == 0 || bytes.Equal(secret, e.active.Secret) {
 		return Result{Refused: RefusedInvalid}
 	}
-	// A second stage before activation replaces the first: its proposer died or gave up. The number
-	// goes on, for somebody may have confirmed the first.
+	// A second stage before activation replaces the first, whose proposer died or gave up. The
+	// number increases, because some member may have confirmed the first.
 	number := max(e.active.Number, e.staged.Number) + 1
 	e.staged = Epoch{Number: number, Secret: secret, At: at.UTC()}
 	return Result{Changed: true, Epoch: number, change: Change{Secrets: true}}
@@ -73,7 +74,7 @@ func (s *State) Session() Epochs {
 	return Epochs{s.session.staged, s.session.active, s.session.old}
 }
 
-// StageAES makes the next AES key known to all, before any of them seals with it.
+// StageAES announces the next AES key to all members before any of them seals with it.
 type StageAES struct {
 	Key string    `msgpack:"key"` // 76 characters, see wire.Key
 	At  time.Time `msgpack:"at"`
@@ -84,7 +85,7 @@ func (*StageAES) Op() Op { return OpStageAES }
 
 func (c *StageAES) apply(s *State, _ uint64) Result { return s.aes.stage([]byte(c.Key), c.At) }
 
-// ActivateAES makes the staged key the one that seals.
+// ActivateAES makes the staged key the sealing one.
 type ActivateAES struct {
 	Epoch uint64    `msgpack:"epoch"`
 	At    time.Time `msgpack:"at"`
@@ -95,8 +96,8 @@ func (*ActivateAES) Op() Op { return OpActivateAES }
 
 func (c *ActivateAES) apply(s *State, _ uint64) Result { return s.aes.activate(c.Epoch, c.At) }
 
-// StageSession makes the next session secret known to all, before any of them hands out keys made
-// from it.
+// StageSession announces the next session secret to all members before any of them hands out keys
+// derived from it.
 type StageSession struct {
 	Secret []byte    `msgpack:"secret"` // 32 random bytes
 	At     time.Time `msgpack:"at"`
@@ -107,7 +108,7 @@ func (*StageSession) Op() Op { return OpStageSession }
 
 func (c *StageSession) apply(s *State, _ uint64) Result { return s.session.stage(c.Secret, c.At) }
 
-// ActivateSession makes the staged session secret the one that _auth hands out keys of.
+// ActivateSession makes the staged session secret the one from which _auth derives keys.
 type ActivateSession struct {
 	Epoch uint64    `msgpack:"epoch"`
 	At    time.Time `msgpack:"at"`

@@ -9,8 +9,8 @@ import (
 	"clustermaster/cluster/level"
 )
 
-// SetLevel raises the cluster's level, when all members support it; it never falls. Later commands
-// may be of that level. A master that does not support it stops at this command.
+// SetLevel raises the cluster's level once all members support it; the level never falls. Later
+// commands may be of that level. A master that does not support it stops at this command.
 type SetLevel struct {
 	Level   int       `msgpack:"level"`
 	Release string    `msgpack:"release"` // the first one that supports the level
@@ -25,21 +25,21 @@ func (c *SetLevel) apply(s *State, _ uint64) Result {
 		return Result{Refused: RefusedNotFounded}
 	}
 	if c.Level <= max(s.level, level.Base) {
-		return Result{} // done already
+		return Result{} // a repeat
 	}
 	s.level, s.release = c.Level, c.Release
 	return Result{Changed: true, change: Change{Level: true}}
 }
 
-// Level is the cluster's level: what is above it must not be written.
+// Level returns the cluster's level. Nothing above it may be written.
 func (s *State) Level() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return max(s.level, level.Base)
 }
 
-// Needs is the level that a master must support to read c; 0 if c is not in the table of package
-// level.
+// Needs returns the level that a master must support to read c; 0 if c is not in the table of
+// package level.
 func Needs(c Command) int {
 	switch c := c.(type) {
 	case nil:
@@ -56,11 +56,11 @@ func Needs(c Command) int {
 	return max(of, needsOf(reflect.ValueOf(c)))
 }
 
-// later remembers by type whether a value of it may hold a field that came later than its struct;
-// nearly none may.
+// later remembers by type whether a value of it may hold a field that is newer than its struct.
+// Almost no type may.
 var later sync.Map // reflect.Type to bool
 
-// needsOf is the highest level of the fields in v that are set and came later than their structs.
+// needsOf returns the highest level of the fields in v that are set and newer than their structs.
 func needsOf(v reflect.Value) int {
 	if !v.IsValid() || !mayNeed(v.Type()) {
 		return 0
@@ -89,7 +89,7 @@ func mayNeed(t reflect.Type) bool {
 	if known, ok := later.Load(t); ok {
 		return known.(bool)
 	}
-	later.Store(t, false) // a type that holds itself
+	later.Store(t, false) // stops the recursion for a type that contains itself
 	may := false
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:

@@ -19,7 +19,7 @@ const snapshotMagic = "clustermaster-fsm"
 type record uint8
 
 const (
-	recordState  record = 1 // scalars: always the first
+	recordState  record = 1 // scalars; always the first
 	recordMember record = 2
 	recordBar    record = 3
 	recordKey    record = 4
@@ -37,7 +37,7 @@ const (
 	recordGit       record = 80
 )
 
-// scalars is the part of the state that there is once.
+// scalars are the parts of the state that occur once.
 type scalars struct {
 	Applied uint64      `msgpack:"applied"`
 	Version uint64      `msgpack:"version"`
@@ -57,7 +57,7 @@ type savedEpochs struct {
 	Old    []Epoch `msgpack:"old"`
 }
 
-// Snapshot is a copy of the state at one index. The records are shared with the state, which never
+// Snapshot is a copy of the state at one index. It shares its records with the state, which never
 // changes a record in place.
 type Snapshot struct {
 	scalars scalars
@@ -78,7 +78,7 @@ type Snapshot struct {
 	later     laterState
 }
 
-// Snapshot copies the state: cheap, in memory.
+// Snapshot copies the state cheaply, in memory.
 func (s *State) Snapshot() *Snapshot {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -107,8 +107,9 @@ func (s *State) Snapshot() *Snapshot {
 	}
 }
 
-// WriteTo writes the snapshot: magic, level, from level 2 on the first release that supports it,
-// then records of number and value, sorted by name, so equal states give equal bytes.
+// WriteTo writes the snapshot: magic, level, from level 2 on the first release that supports the
+// level, then records of number and value. Records are sorted by name, so equal states give equal
+// bytes.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	counted := &countingWriter{w: w}
 	buf := bufio.NewWriterSize(counted, 64<<10)
@@ -181,7 +182,7 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	return counted.n, nil
 }
 
-// Restore reads a snapshot and replaces the whole state by it; on error the state is unchanged.
+// Restore reads a snapshot and replaces the whole state with it. On error the state is unchanged.
 func (s *State) Restore(r io.Reader) error {
 	next, err := read(bufio.NewReaderSize(r, 64<<10))
 	if err != nil {
@@ -248,7 +249,7 @@ func read(r io.Reader) (*State, error) {
 	}
 }
 
-// readRecord reads the value of record n into s; end says that it was the last.
+// readRecord reads the value of record n into s. End reports that it was the last record.
 func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end bool, err error) {
 	decode := func(v any) bool {
 		err = decodeInto(dec, v)

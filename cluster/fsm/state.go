@@ -21,9 +21,9 @@ type State struct {
 	keys    map[string]*Key
 	denied  map[string][]Denied
 	deniedN int // sum of the lists' lengths
-	// keys that minions caused and nobody looked at: pending, or rejected by policy
+	// pending keys, or keys rejected by policy, that minions caused and no operator has looked at
 	unvetted int
-	offered  map[string]int // of these, by source; what has none is left out
+	offered  map[string]int // unvetted keys by source; without sources that have none
 	keysAt   uint64
 	aes      epochs
 	session  epochs
@@ -39,14 +39,14 @@ type State struct {
 	audits    map[auditList][]Audit // oldest first; no list is empty
 	git       map[string]*GitMirror // by key; never changed in place
 
-	level   int    // the cluster's; 0: the first
-	release string // the first one that supports the level
+	level   int    // the cluster's level; 0: the first one
+	release string // the first release that supports the level
 	later   laterState
 
-	lowered map[string]int // bounds of tests, see most
+	lowered map[string]int // bounds that tests lower, see most
 }
 
-// Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
+// Cluster holds what founding fixes. The zero value means: not founded.
 type Cluster struct {
 	UUID string `msgpack:"uuid"` // random, 32 hexadecimal digits
 	// the option cluster_id; empty on a stand-alone master
@@ -77,8 +77,8 @@ func New() *State {
 	}
 }
 
-// Apply folds one committed command into the state. No clock, disk, environment, config, random,
-// log or goroutine.
+// Apply applies one committed command to the state. It uses no clock, disk, environment,
+// configuration, randomness, log or goroutine.
 func (s *State) Apply(index uint64, c Command) (Result, Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *State) Apply(index uint64, c Command) (Result, Change) {
 	return r, change
 }
 
-// AppliedIndex is the Raft index of the last command applied; entries that carry no command don't
-// move it.
+// AppliedIndex returns the Raft index of the last command applied. Entries without a command don't
+// change it.
 func (s *State) AppliedIndex() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -114,7 +114,7 @@ func (s *State) Cluster() (Cluster, bool) {
 	return s.cluster, s.cluster.UUID != ""
 }
 
-// Found makes the cluster: its identity, its first member, its first secrets and its first ring.
+// Found founds the cluster: its identity, its first member, its first secrets and its first ring.
 type Found struct {
 	Cluster Cluster   `msgpack:"cluster"`
 	Member  Member    `msgpack:"member"`
@@ -144,8 +144,8 @@ func (c *Found) apply(s *State, index uint64) Result {
 		Ring: true}}
 }
 
-// SetJoinKey replaces K, so that only joiners with the new cluster_secret are admitted. The bars
-// made before keep the K that those peers knew.
+// SetJoinKey replaces K, so that only joiners with the new cluster_secret are admitted. Earlier
+// bars keep the K that the barred peers knew.
 type SetJoinKey struct {
 	JoinKey []byte `msgpack:"join_key"`
 }

@@ -13,14 +13,14 @@ const (
 	maxTokenOwner = 1 << 10  // bytes
 )
 
-// Token is what a token of external_auth stands for. The token itself is nowhere in the state: who
-// reads a master's disk or a backup can't use it.
+// Token is the record of a token of external_auth. The state does not hold the token itself, so a
+// reader of a master's disk or of a backup can't use it.
 type Token struct {
 	Hash  [32]byte `msgpack:"hash"`  // SHA-256 of the token's text
-	Owner string   `msgpack:"owner"` // back end and user, for the cap of each
-	// what Salt's token map has beside the token; the state doesn't look into it
+	Owner string   `msgpack:"owner"` // back end and user, for the cap per owner
+	// the rest of Salt's token map; the state doesn't read it
 	Data   []byte    `msgpack:"data"`
-	Expire time.Time `msgpack:"expire"` // from then on it is good for nothing
+	Expire time.Time `msgpack:"expire"` // the token is invalid from then on
 }
 
 func (t Token) valid() bool {
@@ -28,8 +28,8 @@ func (t Token) valid() bool {
 		len(t.Data) <= maxTokenData && !t.Expire.IsZero()
 }
 
-// PutToken adds a token. It is refused as full when Max tokens that have not expired are there, or
-// MaxPerOwner of one owner; expired ones make room first.
+// PutToken adds a token. It first drops expired tokens. It is refused as full if Max tokens remain,
+// or MaxPerOwner of the same owner.
 type PutToken struct {
 	Token       Token     `msgpack:"token"`
 	Max         int       `msgpack:"max"`
@@ -66,7 +66,7 @@ func (c *PutToken) apply(s *State, _ uint64) Result {
 	return Result{Changed: true}
 }
 
-// DropToken takes a token away. Changed tells that there was one.
+// DropToken deletes a token. Changed reports whether it existed.
 type DropToken struct {
 	Hash [32]byte  `msgpack:"hash"`
 	At   time.Time `msgpack:"at"`
@@ -85,7 +85,7 @@ func (c *DropToken) apply(s *State, _ uint64) Result {
 	return Result{Changed: had}
 }
 
-// pruneTokens drops what has expired by the time that a command carries.
+// pruneTokens drops the tokens that have expired by the time in a command.
 func (s *State) pruneTokens(at time.Time) bool {
 	before := len(s.tokens)
 	maps.DeleteFunc(s.tokens, func(_ [32]byte, t *Token) bool { return !t.Expire.After(at) })
@@ -103,7 +103,8 @@ func (s *State) Token(hash [32]byte) (Token, bool) {
 	return *t, true
 }
 
-// Tokens counts the tokens, with those that have expired since the last command about tokens.
+// Tokens returns the number of tokens, including those that have expired since the last command
+// about tokens.
 func (s *State) Tokens() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

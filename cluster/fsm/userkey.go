@@ -5,8 +5,7 @@ import "maps"
 // The commands about keys of users.
 const OpSetUserKeys Op = 48
 
-// maxUserKeys bounds the users that have keys: these are written by masters' administrators, a few
-// each.
+// maxUserKeys bounds the users with keys. Masters' administrators configure them, a few each.
 const maxUserKeys = 4096
 
 // Bounds of a user's key in bytes. It is text of wire.Key, which has 76.
@@ -15,15 +14,15 @@ const (
 	maxUserKeyLen = 256
 )
 
-// UserKey is the key by which a user of the masters' machines proves who he is in clear commands.
+// UserKey is the key by which a user of a master's machine proves his identity in clear commands.
 // It is the same on every master.
 type UserKey struct {
 	User string `msgpack:"user"`
 	Key  string `msgpack:"key"`
 }
 
-// SetUserKeys agrees on the keys of users. Without Replace a user that has a key keeps it: of
-// masters that propose keys for one user at the same time the first decides.
+// SetUserKeys sets the keys of users. Without Replace a user with a key keeps it: if masters
+// propose keys for one user at the same time, the first decides.
 type SetUserKeys struct {
 	Keys    []UserKey `msgpack:"keys"`
 	Replace bool      `msgpack:"replace"`
@@ -56,7 +55,7 @@ func (c *SetUserKeys) apply(s *State, _ uint64) Result {
 	return Result{Changed: true, change: Change{Secrets: true}}
 }
 
-// UserKey returns the key of a user; false if none is agreed on.
+// UserKey returns the key of a user; false if the user has none.
 func (s *State) UserKey(user string) (string, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -14,8 +14,8 @@ import (
 	"clustermaster/serve/operator/operatorpb"
 )
 
-// forUsers are the methods that users of publisher_acl may call, for jobs of their own, and those
-// that make somebody a user of external_auth.
+// forUsers are the methods that users of publisher_acl may call for jobs of their own, and the
+// methods that authenticate a user of external_auth.
 var forUsers = map[string]bool{
 	operatorpb.Operator_Login_FullMethodName:       true,
 	operatorpb.Operator_MakeToken_FullMethodName:   true,
@@ -26,18 +26,18 @@ var forUsers = map[string]bool{
 	operatorpb.Operator_Status_FullMethodName:      true,
 }
 
-// forExternal are the methods that users of external_auth may call beside those: within their
+// forExternal are the methods that users of external_auth may call in addition, within their
 // rights.
 var forExternal = map[string]bool{operatorpb.Operator_Targets_FullMethodName: true,
 	operatorpb.Operator_Run_FullMethodName: true}
 
-// open reports whether others than root and the master's user may come in.
+// open reports whether users other than root and the master's user may connect.
 func (s *Server) open() bool {
 	return s.deps.ACL.Open() || s.deps.External != nil && s.deps.External.Open()
 }
 
-// admit lets in root and the master's own user, and with publisher_acl or external_auth all users
-// to what is forUsers, so many calls of each at a time.
+// admit admits root and the master's own user to everything, and with publisher_acl or
+// external_auth all users to the methods in forUsers. It bounds each user's concurrent calls.
 func (s *Server) admit(ctx context.Context, method string) (leave func(), err error) {
 	c, ok := callerOf(ctx)
 	_, external := c.external()
@@ -61,11 +61,11 @@ func (s *Server) admit(ctx context.Context, method string) (leave func(), err er
 	return func() { s.calls.leave(c.UID) }, nil
 }
 
-// maxCalls bounds the calls of one user at a time.
+// maxCalls bounds the concurrent calls of one user.
 const maxCalls = 64
 
-// orderer tells in whose name a caller orders functions, and with which rights; nil are all.
-// refusal is not empty if the order is refused.
+// orderer returns in whose name a caller orders functions, and with which rights; nil means all.
+// Refusal is not empty if the order is refused.
 func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (user string,
 	rights *acl.Rights, refusal string) {
 	c, _ := callerOf(ctx)
@@ -89,19 +89,19 @@ func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (us
 	return user, nil, err.Error()
 }
 
-// Bounds of the job ids that were made for users; the oldest are forgotten.
+// Bounds of the job ids that were made for users. The oldest are forgotten.
 const (
 	maxClaims    = 256  // of one user
 	maxClaimants = 1024 // users
 )
 
-// claims remember for whom a job id was made. A user listens for a job before it is published; as
-// he can't choose its id, it is nobody else's on any master.
+// claims remember for whom a job id was made. A user subscribes to a job before it is published.
+// Since he can't choose its id, it belongs to nobody else on any master.
 type claims struct {
 	mu     sync.Mutex          // guards the rest
 	owners map[string]string   // by job id
 	ids    map[string][]string // by owner, oldest first
-	users  []string            // owners, the latest claimant last
+	users  []string            // owners, the one with the latest claim last
 }
 
 // add notes for whom a job id was made.
@@ -134,7 +134,7 @@ func (c *claims) forget(owner string, n int) {
 	}
 }
 
-// of returns for whom a job id was made, "" if for no user.
+// of returns the user that a job id was made for; "" if none.
 func (c *claims) of(jid string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +143,8 @@ func (c *claims) of(jid string) string {
 
 var errNotYours = status.Error(codes.PermissionDenied, "this job is not yours")
 
-// owns is nil if a caller may see a job: a user one of his own, or one that he is about to publish
-// under an id that was made for him.
+// owns returns nil if a caller may see a job: his own, or one that he is about to publish under an
+// id that was made for him.
 func (s *Server) owns(ctx context.Context, jid string) error {
 	c, _ := callerOf(ctx)
 	if c.super() {
@@ -158,7 +158,7 @@ func (s *Server) owns(ctx context.Context, jid string) error {
 		return asStatus(err)
 	}
 	id, external := c.external()
-	if !external { // names of external_auth are no names of the system
+	if !external { // names of external_auth are not names of the system
 		id.Name = c.Name
 	}
 	if found && (user != id.Name || eauth != id.Eauth) || !found && s.claims.of(jid) != c.owner() {
@@ -167,7 +167,7 @@ func (s *Server) owns(ctx context.Context, jid string) error {
 	return nil
 }
 
-// jobOf is the id of the job whose events a prefix means, empty if it means more.
+// jobOf returns the id of the job whose events a prefix covers; "" if it covers more.
 func jobOf(prefix string) string {
 	rest, ok := strings.CutPrefix(prefix, "salt/job/")
 	jid, inside, cut := strings.Cut(rest, "/")

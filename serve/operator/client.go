@@ -26,7 +26,7 @@ type Client struct {
 
 var _ gather.Master = (*Client)(nil)
 
-// Dial connects to the master of a sock_dir. The error is ErrNoMaster when none runs there.
+// Dial connects to the master of a sock_dir. It returns ErrNoMaster if none runs there.
 func Dial(ctx context.Context, sockDir string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(sockDir, SocketName),
 		grpc.WithTransportCredentials(peerCred{}),
@@ -55,8 +55,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return Status{ID: r.Id, Version: r.Version, Serving: r.Serving, Ready: r.Ready}, nil
 }
 
-// Login makes the calls of this connection those of a user of external_auth. user is empty if the
-// credentials are refused.
+// Login makes further calls on this connection those of a user of external_auth. User is empty if
+// the credentials are refused.
 func (c *Client) Login(ctx context.Context, creds Credentials) (user string, err error) {
 	r, err := c.rpc.Login(ctx, creds.pb())
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Client) Login(ctx context.Context, creds Credentials) (user string, err
 	return r.User, nil
 }
 
-// MakeToken makes a token; it is empty if the credentials are refused.
+// MakeToken makes a token. It is empty if the credentials are refused.
 func (c *Client) MakeToken(ctx context.Context, creds Credentials) (token string, err error) {
 	r, err := c.rpc.MakeToken(ctx, creds.pb())
 	if err != nil {
@@ -141,8 +141,8 @@ type events struct {
 func (e *events) C() <-chan gather.Event { return e.c }
 func (e *events) Close()                 { e.cancel() }
 
-// Subscribe streams the events of the whole cluster whose tags begin with
-// prefix. It returns when every reachable master has confirmed.
+// Subscribe streams the events of the whole cluster whose tags begin with prefix. It returns when
+// every reachable master has confirmed.
 func (c *Client) Subscribe(ctx context.Context, prefix string) (gather.Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.rpc.Events(ctx, &operatorpb.EventsRequest{Prefix: prefix})
@@ -207,7 +207,7 @@ func (c *Client) readReturns(ctx context.Context, jid string, ids []string,
 	}
 }
 
-// Run makes one call and hands prints and progress to out while it runs.
+// Run makes one call and passes prints and progress to out while it runs.
 func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v any)) (RunResult,
 	error) {
 	req := &operatorpb.RunRequest{Fun: r.Fun, Jid: r.JID, Async: r.Async}
@@ -255,7 +255,7 @@ func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v 
 	}
 }
 
-// Docs returns function to text of the runner functions under prefix.
+// Docs maps the runner functions under prefix to their texts.
 func (c *Client) Docs(ctx context.Context, prefix string) (value.Map, error) {
 	r, err := c.rpc.Docs(ctx, &operatorpb.DocsRequest{Prefix: prefix})
 	if err != nil {
@@ -264,7 +264,7 @@ func (c *Client) Docs(ctx context.Context, prefix string) (value.Map, error) {
 	return value.UnpackMap(r.Docs)
 }
 
-// Lists reads all keys; without texts their Pub is "".
+// Lists reads all keys. Without texts their Pub is "".
 func (c *Client) Lists(ctx context.Context, texts bool) (KeyLists, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -64,7 +64,7 @@ func badValue(what string, err error) error {
 	return status.Errorf(codes.InvalidArgument, "read %s: %v", what, err)
 }
 
-// asStatus carries an error's text to the command; what the operator reads is the text.
+// asStatus carries an error's text to the command, which shows it to the operator.
 func asStatus(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -75,7 +75,7 @@ func asStatus(err error) error {
 	return status.Error(codes.FailedPrecondition, err.Error())
 }
 
-// fromStatus is the other side of asStatus.
+// fromStatus reverses asStatus.
 func fromStatus(err error) error {
 	if err == nil {
 		return nil

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// Bounds of open connections. Other users than root and the master's can't take all of them, nor
-// one user those of the others.
+// Bounds of open connections. Users other than root and the master's can't take all of them, and
+// one user can't take those of the others.
 const (
 	maxConnections = 512
 	maxOfUsers     = 256
 	maxOfOneUser   = 32
 )
 
-// callerConn is an accepted connection and who holds its other end.
+// callerConn is an accepted connection with the caller at its other end.
 type callerConn struct {
 	*net.UnixConn
 	caller Caller
@@ -23,14 +23,14 @@ type callerConn struct {
 	free   func()
 }
 
-// Close gives the slot back once, however often gRPC closes it.
+// Close frees the slot once, however often gRPC calls it.
 func (c *callerConn) Close() error {
 	c.once.Do(c.free)
 	return c.UnixConn.Close()
 }
 
-// listener identifies callers and bounds the open connections: of all by waiting, of users by
-// closing what is too much.
+// listener identifies callers and bounds the open connections: it waits when all are in use, and
+// closes those beyond a user's bound.
 type listener struct {
 	net.Listener
 	slots chan struct{}

@@ -16,9 +16,9 @@ import (
 	"clustermaster/value"
 )
 
-// External confirms users of external_auth. A refusal is auth.ErrRefused.
+// External authenticates users of external_auth. A refusal is auth.ErrRefused.
 type External interface {
-	// Open reports whether it confirms anybody.
+	// Open reports whether it can authenticate anybody.
 	Open() bool
 	Authenticate(ctx context.Context, source string, creds value.Map) (auth.Identity, error)
 	ByToken(ctx context.Context, token string) (auth.Identity, error)
@@ -26,12 +26,12 @@ type External interface {
 	MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error)
 }
 
-// session is who a connection has proved to be by external_auth, beside whom the kernel says it is
-// of.
+// session is the identity that a connection has proved by external_auth, beside the one from the
+// kernel.
 type session struct {
 	mu    sync.Mutex // guards the rest
 	id    auth.Identity
-	token string // what proved it; empty: a password
+	token string // the token that proved it; "": a password did
 }
 
 func (s *session) get() (id auth.Identity, token string) {
@@ -46,7 +46,7 @@ func (s *session) set(id auth.Identity, token string) {
 	s.id, s.token = id, token
 }
 
-// external is who a caller has proved to be; false if he has not.
+// external returns the identity that a caller has proved; false if none.
 func (c Caller) external() (auth.Identity, bool) {
 	if c.session == nil {
 		return auth.Identity{}, false
@@ -55,7 +55,7 @@ func (c Caller) external() (auth.Identity, bool) {
 	return id, id.Rights != nil
 }
 
-// stillValid asks for a token again: it may have expired or been deleted.
+// stillValid checks a token again, which may have expired or been deleted.
 func (s *Server) stillValid(ctx context.Context, c Caller) error {
 	id, token := c.session.get()
 	if token == "" {
@@ -75,7 +75,7 @@ const (
 	eauthRefused = `Authentication failure of type "eauth" occurred for user %s.`
 )
 
-// Login implements the service. Root has no other rights than anybody else who proves the same.
+// Login implements the service. Root gets no more rights than anybody else with the same proof.
 func (s *Server) Login(ctx context.Context, r *operatorpb.Credentials) (*operatorpb.LoginReply,
 	error) {
 	c, ok := callerOf(ctx)
@@ -104,11 +104,11 @@ func (s *Server) Login(ctx context.Context, r *operatorpb.Credentials) (*operato
 	return &operatorpb.LoginReply{User: id.Name}, nil
 }
 
-// maxLogins bounds the attempts of one user of the system at a time, so that nobody takes the turns
-// of all others, or all of a name.
+// maxLogins bounds the concurrent attempts of one user of the system, so that nobody takes the
+// turns of all others, or all turns of a name.
 const maxLogins = 4
 
-// mayTry counts an attempt to prove something.
+// mayTry counts an attempt to authenticate.
 func (s *Server) mayTry(c Caller) (leave func(), err error) {
 	if c.owns() {
 		return func() {}, nil
@@ -153,7 +153,7 @@ func (s *Server) mayRun(ctx context.Context, r RunRequest) error {
 	c, _ := callerOf(ctx)
 	id, is := c.external()
 	if !is {
-		return nil // admit has let in nobody else
+		return nil // admit has admitted nobody else
 	}
 	var ok bool
 	var err error
@@ -173,8 +173,8 @@ func (s *Server) mayRun(ctx context.Context, r RunRequest) error {
 	return status.Error(codes.Unauthenticated, text)
 }
 
-// maySee refuses a target whose minions a user may not even ping: who they are tells of their
-// grains and pillars.
+// maySee refuses a target with minions that a user may not even ping: knowing which minions match
+// reveals their grains and pillars.
 func (s *Server) maySee(ctx context.Context, minions []string) error {
 	c, _ := callerOf(ctx)
 	id, is := c.external()

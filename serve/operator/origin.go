@@ -6,7 +6,7 @@ import (
 	"clustermaster/serve/origin"
 )
 
-// ordering returns a context which says that the caller ordered something.
+// ordering returns a context that says which caller ordered something.
 func ordering(ctx context.Context, order string) context.Context {
 	c, _ := callerOf(ctx)
 	o := origin.Origin{User: c.Name, From: "socket, " + c.source(), Order: order}

@@ -14,11 +14,11 @@ import (
 	"clustermaster/serve/unixsock"
 )
 
-// Caller is who holds the other end of the unix socket, as the kernel says.
+// Caller is the process at the other end of the unix socket, as identified by the kernel.
 type Caller struct {
 	UID  uint32
 	PID  int32
-	Name string // user name, or the number where the system knows none
+	Name string // user name, or the number if the system has no name for it
 
 	session *session // of the connection
 }
@@ -26,8 +26,8 @@ type Caller struct {
 // AuthType names the way the identity was learned.
 func (Caller) AuthType() string { return "so_peercred" }
 
-// super reports whether the caller is root or the master's own user, and has not asked to be
-// another.
+// super reports whether the caller is root or the master's own user, and has not logged in as
+// another user.
 func (c Caller) super() bool {
 	_, another := c.external()
 	return !another && c.owns()
@@ -36,7 +36,7 @@ func (c Caller) super() bool {
 // owns reports whether the caller's process belongs to root or the master's own user.
 func (c Caller) owns() bool { return c.UID == 0 || c.UID == uint32(os.Geteuid()) }
 
-// owner names whose a job is: of a user of the system, or of external_auth.
+// owner names the owner of a job: a user of the system or of external_auth.
 func (c Caller) owner() string {
 	if id, is := c.external(); is {
 		return "external/" + id.Eauth + "/" + id.Name
@@ -44,7 +44,7 @@ func (c Caller) owner() string {
 	return "user/" + c.Name
 }
 
-// source names where a caller's attempts to prove something come from.
+// source names the source of a caller's attempts to authenticate.
 func (c Caller) source() string { return "uid " + strconv.FormatUint(uint64(c.UID), 10) }
 
 // callerOf returns who made the call that ctx belongs to.
@@ -57,7 +57,7 @@ func callerOf(ctx context.Context) (Caller, bool) {
 	return c, ok
 }
 
-// callerAt asks the kernel who holds the other end.
+// callerAt asks the kernel for the process at the other end.
 func callerAt(c *net.UnixConn) (Caller, error) {
 	cred, err := unixsock.Peer(c)
 	if err != nil {
@@ -71,8 +71,7 @@ func callerAt(c *net.UnixConn) (Caller, error) {
 	return caller, nil
 }
 
-// peerCred is the transport credential of the socket: no encryption, the
-// identity from the kernel.
+// peerCred is the transport credential of the socket: no encryption, the identity from the kernel.
 type peerCred struct{}
 
 var _ credentials.TransportCredentials = peerCred{}

@@ -2,7 +2,7 @@ package operator
 
 import "sync"
 
-// perUser bounds what users have at a time.
+// perUser bounds what users have in use at a time.
 type perUser struct {
 	each int // of one user
 	all  int // of all together; 0: no bound
@@ -12,7 +12,7 @@ type perUser struct {
 	byUID map[uint32]int
 }
 
-// enter counts one more of a user, unless that is too much.
+// enter counts one more for a user. It returns false if that exceeds a bound.
 func (u *perUser) enter(uid uint32) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -34,33 +34,33 @@ const (
 	maxResult  = 1<<31 - 1
 )
 
-// Kinds of what a runner's call sends that mean something to the client itself.
+// Kinds of messages of a runner's call that the client itself handles.
 const (
-	kindPart   = "part" // of the value of the result
+	kindPart   = "part" // a part of the result's value
 	kindResult = "result"
 )
 
-// errTooLarge refuses a result that nobody could take.
+// errTooLarge refuses a result that is too large for any client.
 var errTooLarge = fmt.Errorf("more than %d bytes; ask for less at a time", maxResult)
 
 // Minions publishes jobs and reads their returns.
 type Minions interface {
 	gather.Master
-	// PublishAs publishes what rights allow; nil allows anything.
+	// PublishAs publishes within rights; nil rights allow everything.
 	PublishAs(ctx context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error)
-	// Owner tells who published a job, and which back end of external_auth knows him, "" if he is a
-	// user of the system; found is false for a job that nobody published.
+	// Owner returns who published a job, and the back end of external_auth that knows him, "" if he
+	// is a user of the system. Found is false for a job that was not published.
 	Owner(ctx context.Context, jid string) (user, eauth string, found bool, err error)
 	// Targets resolves a target among accepted minions.
 	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error)
-	// Certain resolves a compound target of an access list to the accepted minions that it means
-	// for certain.
+	// Certain resolves a compound target of an access list to the accepted minions that certainly
+	// match.
 	Certain(ctx context.Context, compound string) ([]string, error)
 }
 
 // Keys lists and changes minion keys.
 type Keys interface {
-	// Lists reads all keys; without texts their Pub is "".
+	// Lists reads all keys. Without texts their Pub is "".
 	Lists(ctx context.Context, texts bool) (KeyLists, error)
 	Change(ctx context.Context, c KeyChange) (KeysChanged, error)
 }
@@ -71,13 +71,13 @@ type Runners interface {
 	Docs(prefix string) value.Map
 }
 
-// Deps is what the service asks of the daemon.
+// Deps is what the service needs from the daemon.
 type Deps struct {
 	Minions  Minions
 	Keys     Keys
 	Runners  Runners
-	ACL      *acl.Rules // nil lets nobody in but root and the master's user
-	External External   // nil: there is no external_auth
+	ACL      *acl.Rules // nil admits nobody but root and the master's user
+	External External   // nil: external_auth is not configured
 	Status   func() Status
 	Log      *slog.Logger
 }
@@ -94,9 +94,9 @@ type Server struct {
 	logins perUser
 }
 
-// Listen binds sockDir/clustermaster.sock for the user of this process, and with
-// publisher_acl or external_auth for all users. A socket that nobody listens on any more is
-// replaced; a live one is an error.
+// Listen binds sockDir/clustermaster.sock for the user of this process, and with publisher_acl or
+// external_auth for all users. It replaces a socket that no process listens on. A live one is an
+// error.
 func Listen(sockDir string, deps Deps) (*Server, error) {
 	if deps.ACL == nil {
 		deps.ACL = new(acl.Rules)
@@ -117,8 +117,8 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 	return s, nil
 }
 
-// openTo lets all users reach a socket; who they are is asked of the kernel, and what they may is
-// acl's.
+// openTo makes a socket connectable for all users. The kernel identifies them, and package acl
+// decides what they may do.
 func openTo(path string) error {
 	dir, err := os.Stat(filepath.Dir(path))
 	if err == nil && dir.Mode().Perm()&0o001 == 0 {
@@ -224,7 +224,7 @@ func (s *Server) Publish(ctx context.Context,
 	}
 	p.Kwargs = p.Kwargs.Without(credentialFields...)
 	if c, _ := callerOf(ctx); rights != nil {
-		if id, is := c.external(); is { // as Salt's load has it, but for what proved it
+		if id, is := c.external(); is { // as in Salt's load, except for the credentials
 			p.Kwargs = append(p.Kwargs, value.Pair{Key: "eauth", Value: id.Eauth},
 				value.Pair{Key: "username", Value: id.Name})
 		}
@@ -237,7 +237,7 @@ func (s *Server) Publish(ctx context.Context,
 		Error: out.Error, Incomplete: out.Incomplete}, nil
 }
 
-// credentialFields are options of a job that only this service sets.
+// credentialFields are options of a job that only this service may set.
 var credentialFields = []string{"eauth", "username", "password", "token"}
 
 // functions lists the functions of a job.
@@ -310,7 +310,8 @@ func (s *Server) ReadReturns(r *operatorpb.ReadReturnsRequest,
 	if err := s.owns(ctx, r.Jid); err != nil {
 		return err
 	}
-	// The next return is read when the caller took this one: gRPC holds Send up for a slow one.
+	// ReadReturns reads the next return when the caller has taken this one: gRPC blocks Send for a
+	// slow caller.
 	err := s.deps.Minions.ReadReturns(ctx, r.Jid, r.Ids, func(id string, ret gather.Return) error {
 		return stream.Send(&operatorpb.Return{Id: id, Ret: ret.Return, Retcode: ret.Retcode,
 			Success: ret.Success, Out: ret.Out})
@@ -355,7 +356,7 @@ func (s *Server) Run(r *operatorpb.RunRequest,
 		o.Value = packed
 		return stream.Send(o)
 	}
-	// A caller that goes away ends the call through ctx; its prints are then lost on purpose.
+	// A caller that disconnects ends the call through ctx. Its later prints are lost on purpose.
 	res, err := s.deps.Runners.Run(ordering(stream.Context(), req.Fun), req,
 		func(kind string, v any) { _ = send(&operatorpb.RunOutput{Kind: kind}, v) })
 	if err != nil {
@@ -394,7 +395,7 @@ func (s *Server) Keys(r *operatorpb.KeysRequest,
 	}
 }
 
-// page is how many of the first keys fit into one reply: one at least, where there are any.
+// page returns how many of the first keys fit into one reply: at least one if there are any.
 func page(keys []Key) int {
 	size := 0
 	for i, k := range keys {

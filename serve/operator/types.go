@@ -6,14 +6,14 @@ import (
 	"clustermaster/value"
 )
 
-// Targeted is who a target means.
+// Targeted is the set of minions that a target matches.
 type Targeted struct {
 	Minions    []string
-	Missing    []string // asked for by name, but without an accepted key
-	Incomplete string   // not empty if minions may be missing: what of their data could not be read
+	Missing    []string // named in the target, but without an accepted key
+	Incomplete string   // "", or which data could not be read, so that minions may be missing
 }
 
-// Credentials prove a user of external_auth: eauth, username and password, or a token.
+// Credentials authenticate a user of external_auth: eauth, username and password, or a token.
 type Credentials struct{ Eauth, Username, Password, Token string }
 
 // String shows no secret.
@@ -22,7 +22,7 @@ func (c Credentials) String() string { return c.Eauth + "/" + c.Username }
 // LogValue implements slog.LogValuer.
 func (c Credentials) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// RefusedError tells that external_auth does not let a user do something.
+// RefusedError says that external_auth does not allow a user to do something.
 type RefusedError struct{ Text string } // Salt's
 
 func (e *RefusedError) Error() string { return e.Text }
@@ -51,22 +51,22 @@ type RunResult struct {
 type Key struct {
 	ID    string
 	State string // minions, minions_pre, minions_rejected or minions_denied
-	Pub   string // PEM text; "" where it was not asked for
+	Pub   string // PEM text; "" if it was not requested
 }
 
 // KeyLists is the key store at one moment.
 type KeyLists struct {
 	Keys  []Key             // by state, then id
 	Local map[string]string // file name of the master's own keys to PEM text; public parts only
-	// why the keys may be old, such as no quorum; "" when they are as new as any that was
-	// acknowledged
+	// why the keys may be out of date, such as no quorum; "" if they include every acknowledged
+	// change
 	Note string
 }
 
 // KeyChange asks to accept, reject or delete keys.
 type KeyChange struct {
 	Action          string // accept, reject or delete
-	Keys            []Key  // id and the state that it was seen in
+	Keys            []Key  // id, and the state in which the operator saw it
 	PreserveMinions bool   // keep the caches of deleted minions
 	KeepAESKey      bool   // delete and reject without a rotation of the AES key
 }
@@ -77,7 +77,7 @@ type KeysChanged struct {
 	Warnings []string // one line each, for stderr
 }
 
-// Status is what a master knows of itself.
+// Status is a master's own status.
 type Status struct {
 	ID, Version    string
 	Serving, Ready bool
