@@ -347,8 +347,8 @@ func TestDifferencesPage(t *testing.T) {
 		return all
 	}
 	for title, said := range map[string]string{
-		"What would be silently missing is refused": read("class_r.bad.txt"),
-		"What only does nothing is a warning":       read("all.good.txt", "warned.good.txt"),
+		"Options that would silently have no effect are refused": read("class_r.bad.txt"),
+		"Options without effect cause a warning":                 read("all.good.txt", "warned.good.txt"),
 	} {
 		_, entry, found := strings.Cut(section, "**"+title+"**")
 		entry, _, _ = strings.Cut(entry, "\n- ")
@@ -362,7 +362,7 @@ func TestDifferencesPage(t *testing.T) {
 				t.Errorf("%s: %s is not said at the start", title, name[1])
 			}
 		}
-		if title == "What only does nothing is a warning" {
+		if title == "Options without effect cause a warning" {
 			for name := range unusedTexts {
 				if strings.ContainsAny(name, "._") && !strings.Contains(entry, "`"+name+"`") {
 					t.Errorf("%s lacks %s", title, name)
