@@ -7,7 +7,7 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// Cluster is what the masters agree on; *cluster.Node is one.
+// Cluster is the replicated state; *cluster.Node implements it.
 type Cluster interface {
 	State() *fsm.State
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
@@ -16,7 +16,7 @@ type Cluster interface {
 	InRing() bool
 }
 
-// Agreed are the heads in the replicated state.
+// Agreed implements Heads with the replicated state.
 type Agreed struct{ Cluster Cluster }
 
 var _ Heads = Agreed{}

@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// applier does the steps of one root. Nothing that changed after the steps were worked out is
-// touched.
+// applier does the steps of one root. It touches nothing that changed after the steps were planned.
 type applier struct {
 	root   *rootDir
 	stage  *rootDir // staged contents, named by the number of the step
-	kept   string   // folder of StagingDir for what is kept aside
+	kept   string   // folder of StagingDir for items kept aside
 	aside  *rootDir // kept, once it is made
 	report *Report
 	scope  Scope
@@ -29,11 +28,11 @@ func (a *applier) close() {
 	}
 }
 
-// errChanged says that an item is no longer as it was when the steps were worked out.
+// errChanged says that an item has changed since the steps were planned.
 var errChanged = errors.New("changed meanwhile")
 
-// all does the steps in order. An error that is not about one item ends it; the journal remains, to
-// go on later.
+// all does the steps in order. An error that is not about one item stops it; the journal remains,
+// so that a later run can continue.
 func (a *applier) all(ops []op) error {
 	for i := range ops {
 		if err := a.fault("step"); err != nil {
@@ -53,8 +52,8 @@ func (a *applier) all(ops []op) error {
 	return nil
 }
 
-// blocked says that something stands in the way that was not there when the steps were worked out,
-// or that this item may not be changed.
+// blocked reports whether something stands in the way that did not when the steps were planned, or
+// the item must not be changed.
 func blocked(err error) bool {
 	for _, e := range []error{unix.ENOTDIR, unix.ELOOP, unix.EISDIR, unix.ENOTEMPTY, unix.EEXIST,
 		unix.ENOENT, unix.EACCES, unix.EPERM} {
@@ -83,7 +82,7 @@ func (a *applier) step(i int, o *op) error {
 			!errors.Is(err, unix.EEXIST) {
 			return err
 		}
-		return nil // what is in it is drift, and listed as that
+		return nil // its contents are drift, and are listed as such
 	case opMkdir:
 		if now.kind == Dir {
 			return nil
@@ -98,8 +97,7 @@ func (a *applier) step(i int, o *op) error {
 	return fmt.Errorf("step %d of kind %d: %w", i, o.kind, ErrCorrupt)
 }
 
-// unchanged compares without the time of the last change of the inode: giving it a second name
-// moves that.
+// unchanged compares without the inode's change time, which a second name changes.
 func unchanged(now, old stat) bool {
 	return now.kind == old.kind && (now.kind == 0 || now.ino == old.ino && now.size == old.size &&
 		now.mtime == old.mtime)
@@ -123,7 +121,7 @@ func (a *applier) put(staged string, o *op, now stat) error {
 	return a.stage.moveTo(staged, a.root, o.path)
 }
 
-// setAside says that the old item was moved away by this install before this master stopped.
+// setAside reports whether this install moved the old item away before this master stopped.
 func (a *applier) setAside(o *op, now stat) bool {
 	if now.kind != 0 || !o.keep || a.openAside() != nil {
 		return false
@@ -132,7 +130,7 @@ func (a *applier) setAside(o *op, now stat) bool {
 	return err == nil
 }
 
-// already says that the item is what it is to become; two roots may lead to one folder.
+// already reports whether the item is what it should become; two roots may lead to one folder.
 func (a *applier) already(o *op, now stat) bool {
 	if now.kind == Link && o.item.Kind == Link {
 		target, err := a.root.readlink(o.path)
@@ -178,8 +176,8 @@ func (a *applier) openAside() error {
 	return err
 }
 
-// keep puts an item aside: moved away, or by a second name until it is replaced, so that it is
-// never missing.
+// keep puts an item aside: it moves it away, or gives it a second name until it is replaced, so
+// that it is never missing.
 func (a *applier) keep(path string, away bool) error {
 	if err := a.openAside(); err != nil {
 		return err

@@ -18,12 +18,12 @@ import (
 	"clustermaster/store/durable"
 )
 
-// blobs keeps contents on disk under their SHA-256. What is in it after flush survives a crash;
-// what was written just before one may be damaged, so everything is hashed again when it is used.
-// Safe for concurrent use.
+// blobs keeps contents on disk under their SHA-256. Contents survive a crash once flush has
+// returned. Those written just before a crash may be damaged, so every use hashes them again. Safe
+// for concurrent use.
 type blobs struct {
 	dir string
-	low func() error // why nothing more is taken; set once after openBlobs, before any other use
+	low func() error // why it accepts no more, or nil; set before any other use
 }
 
 func openBlobs(dir string) (*blobs, error) {
@@ -37,8 +37,8 @@ func openBlobs(dir string) (*blobs, error) {
 	return b, nil
 }
 
-// recheck throws away what may have been written when the machine went down: contents that are
-// younger than the last flush and do not have their hash.
+// recheck deletes what a crash of the machine may have left: contents newer than the last flush
+// that do not have their hash.
 func (b *blobs) recheck() error {
 	var flushed time.Time
 	if st, err := os.Stat(b.stamp()); err == nil {
@@ -61,7 +61,7 @@ func (b *blobs) recheck() error {
 	})
 }
 
-// each calls fn with every file of the store; s is zero for one that is no whole content.
+// each calls fn with every file of the store; s is zero for a file that is no whole content.
 func (b *blobs) each(fn func(s Sum, path string, st fs.FileInfo) error) error {
 	dirs, err := os.ReadDir(b.dir)
 	if err != nil {
@@ -102,26 +102,26 @@ func (b *blobs) parts() string         { return filepath.Join(b.dir, "parts") }
 func (b *blobs) path(s Sum) string     { return filepath.Join(b.dir, s.String()[:2], s.String()) }
 func (b *blobs) partPath(s Sum) string { return filepath.Join(b.parts(), s.String()) }
 
-// has says whether a content is there, and if so that it is wanted still, for gc. A size below 0
-// fits any.
+// has reports whether the store has a content, and if so marks it as still wanted, for gc. A size
+// below 0 matches any.
 func (b *blobs) has(s Sum, size int64) bool {
 	st, err := os.Lstat(b.path(s))
 	if err != nil || size >= 0 && st.Size() != size {
 		return false
 	}
 	if now := time.Now(); now.Sub(st.ModTime()) > time.Minute {
-		_ = os.Chtimes(b.path(s), now, now) // at worst gc takes it, and it is fetched again
+		_ = os.Chtimes(b.path(s), now, now) // at worst gc removes it, and it is fetched again
 	}
 	return true
 }
 
 func (b *blobs) open(s Sum) (*os.File, error) { return os.Open(b.path(s)) }
 
-// drop removes a content that turned out damaged.
+// drop removes a damaged content.
 func (b *blobs) drop(s Sum) { _ = os.Remove(b.path(s)) }
 
-// place moves a whole content from where it was written to its place. The folder is made when its
-// first content comes: 256 of them would be a good part of a master's start.
+// place moves a whole content from where it was written to its place. It makes each folder with its
+// first content: making all 256 would be a good part of a master's start.
 func (b *blobs) place(from string, s Sum) error {
 	err := os.Rename(from, b.path(s))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +132,7 @@ func (b *blobs) place(from string, s Sum) error {
 	return err
 }
 
-// ingest copies from r, hashing, until its end.
+// ingest copies r to its end into the store and hashes it.
 func (b *blobs) ingest(ctx context.Context, r io.Reader, buf []byte, read func(n int64)) (Sum,
 	error) {
 	if err := b.low(); err != nil {
@@ -177,7 +177,7 @@ func (b *blobs) ingest(ctx context.Context, r io.Reader, buf []byte, read func(n
 	return s, nil
 }
 
-// put stores bytes in memory, on stable storage.
+// put stores bytes from memory, on stable storage.
 func (b *blobs) put(p []byte) (Sum, error) {
 	s := sumOf(p)
 	if b.has(s, int64(len(p))) {
@@ -198,7 +198,7 @@ func (b *blobs) put(p []byte) (Sum, error) {
 	return s, nil
 }
 
-// load reads a content that fits into memory, checking it.
+// load reads a content that fits into memory, and checks it.
 func (b *blobs) load(s Sum, limit int64) ([]byte, error) {
 	f, err := b.open(s)
 	if err != nil {
@@ -234,7 +234,7 @@ func storeError(err error) error { return fmt.Errorf("%w: %w", errStore, err) }
 // errDamaged says that fetched bytes are not what was asked for.
 var errDamaged = errors.New("what was fetched is not what was asked for")
 
-// begin opens the part of a content, hashing the part that is stored already.
+// begin opens the part of a content and hashes what is stored of it already.
 func (b *blobs) begin(s Sum, size int64) (*part, error) {
 	if err := b.low(); err != nil {
 		return nil, storeError(err)
@@ -271,7 +271,7 @@ func (p *part) write(b []byte) error {
 	return nil
 }
 
-// end makes the part a content of the store. One that is damaged is thrown away.
+// end makes the part a content of the store. It deletes a damaged one.
 func (p *part) end() error {
 	var s Sum
 	p.h.Sum(s[:0])
@@ -287,7 +287,7 @@ func (p *part) end() error {
 	return nil
 }
 
-// partSize is how much of a content has arrived before.
+// partSize returns how many bytes of a content have arrived before.
 func (b *blobs) partSize(s Sum, size int64) int64 {
 	st, err := os.Lstat(b.partPath(s))
 	if err != nil || st.Size() > size {
@@ -298,7 +298,7 @@ func (b *blobs) partSize(s Sum, size int64) int64 {
 
 func (b *blobs) dropPart(s Sum) { _ = os.Remove(b.partPath(s)) }
 
-// leave keeps the part for another try.
+// leave keeps the part for another attempt.
 func (p *part) leave() { _ = p.f.Close() } // a lost tail is fetched again
 
 // flush puts everything in the store on stable storage.
@@ -320,8 +320,8 @@ func (b *blobs) flush() error {
 	return nil
 }
 
-// gc removes what is not to be kept and was not wanted for a while: a sync under way may count on
-// it.
+// gc removes contents that are not in keep and were not wanted for the grace period: a sync under
+// way may need them.
 func (b *blobs) gc(keep map[Sum]struct{}, grace time.Duration) (n int, freed int64, err error) {
 	old := time.Now().Add(-grace)
 	err = b.each(func(s Sum, path string, st fs.FileInfo) error {

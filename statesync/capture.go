@@ -12,9 +12,9 @@ import (
 )
 
 // capture reads this master's roots of a tree, of one environment or all, and returns them as a
-// manifest; with copies their contents are in the blob store afterwards. Roots that base has and
-// this master's config has not, or that are of another environment than the one asked for, are
-// taken over from base: what others sync is not given up.
+// manifest. With copies it stores their contents in the blob store. It takes over from base the
+// roots that this master's configuration lacks, and those of environments that were not asked for,
+// so that what other masters sync is not lost.
 func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool, base *Manifest,
 	report *Report) (*Manifest, error) {
 	m := &Manifest{Tree: tree}
@@ -33,7 +33,7 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 	for _, sc := range scopes {
 		dir, _ := s.dirOf(tree, sc)
 		if seen[dir] {
-			continue // two environments may share a folder: one of them syncs it
+			continue // two environments may share a folder: only one of them syncs it
 		}
 		seen[dir] = true
 		one := scanner{hashes: s.hashes, hurry: s.opts.reading}
@@ -70,7 +70,7 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 	return m, nil
 }
 
-// manifestItems leaves out what can't be synced, and what is below it.
+// manifestItems leaves out what can't be synced, and everything below it.
 func (l *live) manifestItems() []Item {
 	out := make([]Item, 0, len(l.items))
 	for i := range l.items {
@@ -81,8 +81,8 @@ func (l *live) manifestItems() []Item {
 	return out
 }
 
-// withHeld adds to the items what the last sync had of the paths that are held here: nothing is
-// known of those now, and the other masters keep what they have.
+// withHeld adds the last sync's items of the paths that are held here. Their present contents are
+// unknown, and the other masters keep what they have.
 func (l *live) withHeld(had []Item) []Item {
 	items := l.manifestItems()
 	if len(l.held) == 0 {
@@ -98,7 +98,7 @@ func (l *live) withHeld(had []Item) []Item {
 	return items
 }
 
-// heldSet are paths that stay as they are, with all that is below them.
+// heldSet holds paths that stay as they are, with everything below them.
 type heldSet map[string]bool
 
 func heldPaths(paths []string) heldSet {
@@ -118,7 +118,7 @@ func (h heldSet) covers(path string) bool {
 	return false
 }
 
-// noSpace adds to an error that a file system is full what to do.
+// noSpace adds the remedy to an error about a full file system.
 func noSpace(err error, dir string) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("no room for contents below %s; nothing was changed in the roots; make room and sync again: %w", dir, err)

@@ -25,20 +25,20 @@ func (e *encoder) bool(v bool) {
 	}
 }
 
-// sealed adds the sum of all before it.
+// sealed appends the checksum of everything before it.
 func (e *encoder) sealed() []byte {
 	sum := sha256.Sum256(e.b)
 	return append(e.b, sum[:]...)
 }
 
-// decoder reads what encoder wrote, and only that: one value has one encoding. After the first
-// error all reads give zero values.
+// decoder reads what encoder wrote and accepts nothing else: one value has one encoding. After the
+// first error all reads return zero values.
 type decoder struct {
 	b   []byte
 	err error
 }
 
-// unseal checks and takes off the sum.
+// unseal checks and removes the checksum.
 func unseal(b []byte) (*decoder, error) {
 	n := len(b) - sha256.Size
 	if n < 0 {
@@ -98,7 +98,7 @@ func (d *decoder) magic(want string) {
 	d.b = d.b[len(want):]
 }
 
-// end says whether all went well and all was read.
+// end returns the first error, or one if bytes are left.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.b) > 0 {
 		d.fail(fmt.Sprintf("%d bytes too many", len(d.b)))

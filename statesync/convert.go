@@ -4,7 +4,7 @@ import (
 	"clustermaster/statesync/syncpb"
 )
 
-// Paths travel as bytes: names of files need not be text.
+// Paths travel as bytes, because file names need not be text.
 
 func (r *Report) toWire() *syncpb.Report {
 	p := &syncpb.Report{
@@ -23,7 +23,7 @@ func (r *Report) toWire() *syncpb.Report {
 	return p
 }
 
-// reportFrom reads a report of another master; node is whom it came from, whatever it says.
+// reportFrom reads a report of another master. Node is the sender, whatever the report says.
 func reportFrom(p *syncpb.Report, node string) Report {
 	r := Report{
 		Tree: Tree(min(p.GetTree(), 255)), Node: node, Seq: p.GetSeq(), Added: int(p.GetAdded()),

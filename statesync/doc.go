@@ -3,7 +3,7 @@
 // Lives here: manifests (path, mode, size, SHA-256) of the trees on this master; a store of file
 // contents by their hash; publishing this master's tree as the new head; fetching contents from the
 // other masters; installing a head with a journal, so that a crash ends in the old tree or the new
-// one; drift, which is what was changed on a master since its last sync; catching up by itself; the
+// one; drift, which is what was changed on a master since its last sync; automatic catching up; the
 // service between masters. Does not: who the masters are and how they connect (interface Peers),
 // agreeing on the head (interface Heads), serving files to minions (package fileserver).
 //

@@ -24,7 +24,7 @@ type need struct {
 	size int64
 }
 
-// fetchManifest brings a manifest into the blob store and reads it.
+// fetchManifest gets a manifest into the blob store and reads it.
 func (s *Store) fetchManifest(ctx context.Context, t *treeState, manifest Sum, size int64,
 	from []string) (*Manifest, error) {
 	if size <= 0 || size > maxManifest {
@@ -48,9 +48,10 @@ func (s *Store) fetchManifest(ctx context.Context, t *treeState, manifest Sum, s
 	return m, nil
 }
 
-// hold makes sure that this master's blob store has a manifest and all of its contents, on stable
-// storage. What a file of its own roots holds is taken from there, the rest is fetched: from the
-// first of the nodes that has it. One at a time does so: two would write to the same parts.
+// hold makes sure that this master's blob store has a manifest and all of its contents on stable
+// storage. It takes contents from files of this master's own roots where it can, and fetches the
+// rest from the first node that has it. Only one hold runs at a time, because two would write to
+// the same parts.
 func (s *Store) hold(ctx context.Context, t *treeState, manifest Sum, size int64, from []string,
 	p *progress) (*Manifest, error) {
 	select {
@@ -92,7 +93,7 @@ func (s *Store) hold(ctx context.Context, t *treeState, manifest Sum, size int64
 	return m, s.blobs.flush()
 }
 
-// lacking lists what the blob store does not have, in a settled order.
+// lacking lists what the blob store lacks, in a fixed order.
 func (s *Store) lacking(m *Manifest) []need {
 	var out []need
 	for sum, size := range m.sums() {
@@ -104,8 +105,8 @@ func (s *Store) lacking(m *Manifest) []need {
 	return out
 }
 
-// takeOwn copies contents that this master's roots have already: a first sync of trees that were
-// kept equal by other means moves next to nothing.
+// takeOwn copies contents that this master's roots have already, so the first sync of trees that
+// were kept equal by other means transfers almost nothing.
 func (s *Store) takeOwn(ctx context.Context, m *Manifest) error {
 	want := make(map[Sum]int64)
 	for _, n := range s.lacking(m) {
@@ -124,8 +125,8 @@ func (s *Store) takeOwn(ctx context.Context, m *Manifest) error {
 	return nil
 }
 
-// fetchAll fetches contents, trying one node after the other. count is told of bytes, p of
-// contents.
+// fetchAll fetches contents and tries one node after the other. It reports bytes to count and
+// contents to p.
 func (s *Store) fetchAll(ctx context.Context, lack []need, from []string, count func(n int64),
 	p *progress) error {
 	var failed []error
@@ -175,7 +176,7 @@ func (s *Store) fetchAll(ctx context.Context, lack []need, from []string, count 
 	return nil
 }
 
-// fetch fetches one batch from one node and returns what it did not give.
+// fetch fetches one batch from one node and returns what the node did not give.
 func (s *Store) fetch(ctx context.Context, node string, batch []need,
 	count func(n int64)) (left []need, err error) {
 	conn, err := s.peers.Conn(node)
@@ -188,13 +189,13 @@ func (s *Store) fetch(ctx context.Context, node string, batch []need,
 		func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
 	defer quiet.Stop()
 	req := &syncpb.BlobsRequest{}
-	var now *part // the one that pieces arrive for
+	var now *part // the part whose pieces are arriving
 	defer func() {
 		if now != nil {
 			now.leave()
 		}
 	}()
-	// only the first can have been cut short on this way
+	// only the first can have been cut short
 	first, err := s.blobs.begin(batch[0].sum, batch[0].size)
 	if err != nil {
 		return batch, err
@@ -217,7 +218,7 @@ func (s *Store) fetch(ctx context.Context, node string, batch []need,
 	for {
 		quiet.Reset(silence)
 		p, err := stream.Recv()
-		quiet.Stop() // the time that writing takes does not count
+		quiet.Stop() // the time of writing does not count
 		switch {
 		case errors.Is(err, io.EOF) && at == len(batch):
 			return left, nil
@@ -267,7 +268,7 @@ func (s *Store) fetch(ctx context.Context, node string, batch []need,
 	}
 }
 
-// giveUp throws away a part that can't become what it should, or for which there is no room.
+// giveUp deletes a part that can't become its content, or has no space.
 func (s *Store) giveUp(p *part, n need, err error) {
 	p.leave()
 	s.blobs.dropPart(n.sum)

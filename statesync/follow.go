@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	longestPause = 30 * time.Second // between attempts at what fails
+	longestPause = 30 * time.Second // between attempts after failures
 	tidyEvery    = time.Hour
-	sayEvery     = 5 * time.Second // how far a joiner's copy is
+	sayEvery     = 5 * time.Second // between log lines on a joiner's copy
 )
 
 // Run keeps this master's roots at the heads until ctx ends: it copies what a joiner needs, and
@@ -24,7 +24,7 @@ func (s *Store) Run(ctx context.Context) error {
 		for _, tree := range []Tree{FileRoots, PillarRoots} {
 			s.follow(ctx, s.trees[tree])
 			if !s.trees[tree].record().copied {
-				pause = s.opts.Tick / 8 // a joiner waits for this
+				pause = s.opts.Tick / 8 // a joiner is waiting for this
 			}
 		}
 		if time.Since(tidied) > tidyEvery {
@@ -33,7 +33,7 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 		wait := time.NewTimer(pause)
 		select {
-		case <-s.kick: // something changed: what failed may succeed now
+		case <-s.kick: // something changed, so what failed may succeed now
 			for _, t := range s.trees {
 				t.retryAt = time.Time{}
 			}
@@ -46,8 +46,8 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// follow brings one tree up to the head. What fails is said once, and tried again after longer and
-// longer pauses.
+// follow brings one tree up to the head. It logs a failure once, and tries again after increasing
+// pauses.
 func (s *Store) follow(ctx context.Context, t *treeState) {
 	if time.Now().Before(t.retryAt) {
 		return
@@ -89,8 +89,8 @@ func (s *Store) advance(ctx context.Context, t *treeState) error {
 		return nil
 	}
 	if head, _ := s.heads.Head(t.tree); t.record().head.Seq > head.Seq {
-		// Either this master has not read all of its log since it was started, or the masters were
-		// taken back to an older state: that has to be asked.
+		// Either this master has not read all of its log since its start, or the masters were
+		// restored to an older state. Ask which.
 		if err := s.heads.Refresh(ctx); err != nil {
 			return fmt.Errorf("learn the head of %s: %w", t.tree, err)
 		}
@@ -99,20 +99,21 @@ func (s *Store) advance(ctx context.Context, t *treeState) error {
 	return err
 }
 
-// mend finishes an install that was cut short.
+// mend finishes an interrupted install.
 func (s *Store) mend(t *treeState) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return s.replay(t)
 }
 
-// current says that the head is installed, or that there is none.
+// current reports whether the head is installed, or there is none.
 func (s *Store) current(t *treeState) bool {
 	head, ok := s.heads.Head(t.tree)
 	return !ok || t.record().head.is(head)
 }
 
-// sources lists the other masters, that of an id or node name first: there contents are asked for.
+// sources lists the other masters to fetch contents from, beginning with the one with this id or
+// node name.
 func (s *Store) sources(first string) []string {
 	var out []string
 	for _, node := range s.peers.Members() {
@@ -127,7 +128,7 @@ func (s *Store) sources(first string) []string {
 	return out
 }
 
-// installHead installs the head with a number, or a newer one.
+// installHead installs the head with this number, or a newer one.
 func (s *Store) installHead(ctx context.Context, t *treeState, seq uint64, p *progress) (*Report,
 	error) {
 	if head, _ := s.heads.Head(t.tree); head.Seq < seq {
@@ -142,8 +143,8 @@ func (s *Store) installHead(ctx context.Context, t *treeState, seq uint64, p *pr
 	return s.catchUp(ctx, t, p)
 }
 
-// catchUp installs the current head and says what that did. Where it is installed already, the
-// report is of that install, or of the drift there is.
+// catchUp installs the current head and reports the result. If the head is installed already, the
+// report is about that install, or about present drift.
 func (s *Store) catchUp(ctx context.Context, t *treeState, p *progress) (*Report, error) {
 	for {
 		head, ok := s.heads.Head(t.tree)
@@ -164,9 +165,9 @@ func (s *Store) catchUp(ctx context.Context, t *treeState, p *progress) (*Report
 	}
 }
 
-// installed reports on a head that is installed, or is just being so by somebody else.
+// installed reports on a head that is installed, or that another goroutine is installing now.
 func (s *Store) installed(ctx context.Context, t *treeState, head Head) (*Report, error) {
-	t.mu.Lock() // the record says that a head is installed before the report of it is complete
+	t.mu.Lock() // the record names a head as installed before its report is complete
 	defer t.mu.Unlock()
 	if last, ok := t.lastInstall(head); ok {
 		return last, nil
@@ -174,7 +175,7 @@ func (s *Store) installed(ctx context.Context, t *treeState, head Head) (*Report
 	return s.foresee(ctx, t, t.rec.manifest, false)
 }
 
-// installIf installs a head if it still is the one, and not installed by somebody else meanwhile;
+// installIf installs a head if it is still the current one and no other goroutine has installed it;
 // else it returns nil.
 func (s *Store) installIf(ctx context.Context, t *treeState, head Head, m *Manifest,
 	began time.Time) (*Report, error) {
@@ -183,15 +184,15 @@ func (s *Store) installIf(ctx context.Context, t *treeState, head Head, m *Manif
 	if now, _ := s.heads.Head(t.tree); !now.is(head) || t.rec.head.is(head) {
 		return nil, nil
 	}
-	// The source's own tree is what the head is of: what was changed there since is no drift to be
-	// forced back.
+	// The head was made from the source's own tree, so later changes there are not drift to
+	// overwrite.
 	g := goal{want: m, sum: head.Manifest, source: head.Source, head: head, base: m,
 		force: head.Force && head.Source != s.opts.ID}
 	return s.apply(ctx, t, g, began)
 }
 
-// apply installs a goal, logs and counts it, and keeps its report for those who ask later. The
-// caller holds t.mu.
+// apply installs a goal, logs and counts it, and stores its report for later readers. The caller
+// holds t.mu.
 func (s *Store) apply(ctx context.Context, t *treeState, g goal, began time.Time) (*Report, error) {
 	report, err := s.install(ctx, t, g)
 	report.Bytes = t.takeMoved(g.sum)
@@ -202,7 +203,7 @@ func (s *Store) apply(ctx context.Context, t *treeState, g goal, began time.Time
 	t.setLast(report, g.head)
 	level := slog.LevelInfo
 	if report.items() == 0 {
-		level = slog.LevelDebug // the source itself, say
+		level = slog.LevelDebug // the source itself, for example
 	}
 	s.log.Log(ctx, level, fmt.Sprintf("state-sync %s installed %d items", t.tree, report.items()),
 		"seq", g.head.Seq, "source", g.source,
@@ -224,7 +225,7 @@ func (s *Store) apply(ctx context.Context, t *treeState, g goal, began time.Time
 	return report, nil
 }
 
-// tidy removes contents that no head needs any more.
+// tidy removes contents that no head needs.
 func (s *Store) tidy() {
 	keep := make(map[Sum]struct{})
 	for _, tree := range []Tree{FileRoots, PillarRoots} {
@@ -232,7 +233,7 @@ func (s *Store) tidy() {
 		if head, ok := s.heads.Head(tree); ok {
 			keep[head.Manifest] = struct{}{}
 			if !rec.head.is(head) {
-				return // its contents are on their way
+				return // its contents are still on their way
 			}
 		}
 		if rec.manifest != nil {
@@ -242,7 +243,7 @@ func (s *Store) tidy() {
 		}
 	}
 	if !s.storing.TryLock() {
-		return // a sync reads the roots here: what it has stored stands in no manifest yet
+		return // a sync is reading the roots, and no manifest lists what it has stored so far
 	}
 	defer s.storing.Unlock()
 	s.pins.addTo(keep)

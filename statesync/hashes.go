@@ -16,11 +16,11 @@ import (
 
 const hashesMagic = "cmhashes1"
 
-// hashes remembers what files held, by root folder and path, so that an unchanged tree is not read
-// again. It is kept on disk between runs; losing it costs time only. Safe for concurrent use.
+// hashes remembers what files contained, by root folder and path, so that an unchanged tree is not
+// read again. It is kept on disk between runs; losing it costs only time. Safe for concurrent use.
 type hashes struct {
 	file string
-	// how long before it was read a file must have been changed last for its hash to be kept
+	// minimum age of a file's last change when it was read, for its hash to be kept
 	settle time.Duration
 
 	mu     sync.Mutex // guards all below
@@ -33,7 +33,7 @@ type hashed struct {
 	sum Sum
 }
 
-// loadHashes reads the file; one that is missing or damaged counts as empty.
+// loadHashes reads the file. A missing or damaged one counts as empty.
 func loadHashes(file string, settle time.Duration) *hashes {
 	h := &hashes{file: file, settle: settle, byRoot: make(map[string]map[string]hashed)}
 	b, err := os.ReadFile(file)
@@ -81,13 +81,13 @@ func (h *hashes) get(root, path string, st stat) (Sum, bool) {
 	return e.sum, true
 }
 
-// keepable says whether the hash of a file read at a time may be remembered: a file that is changed
-// twice within the grain of the file system's clock looks the same.
+// keepable reports whether the hash of a file read at that time may be remembered: a file that
+// changes twice within one tick of the file system's clock looks unchanged.
 func (h *hashes) keepable(st stat, read time.Time) bool {
 	return read.UnixNano()-max(st.ctime, st.mtime) > int64(h.settle)
 }
 
-// put replaces all that is remembered of a root.
+// put replaces everything remembered about a root.
 func (h *hashes) put(root string, found map[string]hashed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,8 +98,8 @@ func (h *hashes) put(root string, found map[string]hashed) {
 	h.dirty = true
 }
 
-// save writes the file if something changed. It need not survive a crash, but must never be half of
-// one.
+// save writes the file if something changed. The file may be lost in a crash, but must never be
+// half written.
 func (h *hashes) save() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +124,7 @@ func (h *hashes) save() error {
 	return durable.WriteFile(h.file, e.sealed())
 }
 
-// removeFile removes a file for good; one that is not there is fine.
+// removeFile deletes a file. A missing file is no error.
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -19,7 +19,7 @@ import (
 
 const (
 	keptDir   = "kept"             // folder of StagingDir
-	keptStamp = "20060102T150405Z" // names in it begin with the time
+	keptStamp = "20060102T150405Z" // names in it begin with the time in this form
 )
 
 // prepared is one root with its steps.
@@ -30,7 +30,7 @@ type prepared struct {
 	need int64 // bytes to be staged
 }
 
-// prepare compares a manifest with this master's roots and works out the steps. It changes nothing.
+// prepare compares a manifest with this master's roots and plans the steps. It changes nothing.
 func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force bool,
 	report *Report) ([]prepared, []installedRoot, error) {
 	var out []prepared
@@ -75,13 +75,13 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 	return out, roots, nil
 }
 
-// goal is what an install is to reach.
+// goal is the desired result of an install.
 type goal struct {
-	want   *Manifest // what the roots are made like; its contents are in the blob store
+	want   *Manifest // what the roots should contain; its contents are in the blob store
 	sum    Sum       // of want
-	source string    // id of the master whose tree it was
-	head   Head      // what is recorded as installed; Seq 0: no head
-	base   *Manifest // the head's; drift is told from it
+	source string    // id of the master whose tree it is
+	head   Head      // head to record as installed; Seq 0: none
+	base   *Manifest // the head's manifest, to detect drift
 	force  bool
 }
 
@@ -97,10 +97,10 @@ func (s *Store) install(ctx context.Context, t *treeState, g goal) (*Report, err
 	if err != nil {
 		return report, err
 	}
-	report.Changes = nil // for rehearsals
+	report.Changes = nil // only for rehearsals
 	next := &record{head: head, copied: true, roots: roots, manifest: g.base}
 	if head.Seq == 0 {
-		next.roots = nil // the first published head is a first sync all the same
+		next.roots = nil // the first published head must still be a first sync
 	}
 	j := &journal{tree: t.tree, kept: fmt.Sprintf("%s-%s-%d", time.Now().UTC().Format(keptStamp),
 		t.tree, head.Seq)}
@@ -131,7 +131,7 @@ func (s *Store) install(ctx context.Context, t *treeState, g goal) (*Report, err
 	return report, nil
 }
 
-// stageDir is this master's own folder for a tree: masters may share a file system.
+// stageDir returns this master's own folder for a tree, because masters may share a file system.
 func (s *Store) stageDir(tree Tree) string {
 	self := sumOf([]byte(s.peers.Self()))
 	return StagingDir + "/" + tree.String() + "-" + self.String()[:12]
@@ -147,7 +147,7 @@ func (e *NoRoomError) Error() string {
 	return fmt.Sprintf("no room for the new contents of %s: %d bytes needed, %d free; nothing was changed there; make room and sync again", e.Dir, e.Need, e.Have)
 }
 
-// stage copies what is new into the roots' own file systems, and puts it on stable storage.
+// stage copies new contents into the roots' own file systems, and onto stable storage.
 func (s *Store) stage(ctx context.Context, todo []prepared, j *journal) error {
 	need := make(map[uint64]int64) // by file system
 	for _, p := range todo {
@@ -255,7 +255,7 @@ func (s *Store) stageFile(stage *rootDir, name string, it *Item, buf []byte) err
 	return f.Chmod(fs.FileMode(it.Mode))
 }
 
-// unstage removes what was staged and will not be used.
+// unstage removes staged files that are not used.
 func (s *Store) unstage(j *journal) {
 	for _, r := range j.roots {
 		if err := s.clean(r.dir, j.tree); err != nil {
@@ -264,7 +264,7 @@ func (s *Store) unstage(j *journal) {
 	}
 }
 
-// clean removes this master's staging folder from a root, and old kept ones.
+// clean removes this master's staging folder and old kept folders from a root.
 func (s *Store) clean(dir string, tree Tree) error {
 	root, err := openDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -303,8 +303,8 @@ func (s *Store) recordFile(t Tree) string  { return filepath.Join(s.dir, t.Strin
 func (s *Store) nextFile(t Tree) string    { return filepath.Join(s.dir, t.String()+".next") }
 func (s *Store) journalFile(t Tree) string { return filepath.Join(s.dir, t.String()+".journal") }
 
-// commit puts the journal, and the record that will hold once it is done, on stable storage: from
-// here on the install goes through.
+// commit puts the journal, and the record that is valid once the journal is done, on stable
+// storage. From then on the install will complete.
 func (s *Store) commit(t *treeState, next *record, j *journal) error {
 	if err := durable.WriteFile(s.nextFile(t.tree), next.encode()); err != nil {
 		return err
@@ -313,13 +313,13 @@ func (s *Store) commit(t *treeState, next *record, j *journal) error {
 		return err
 	}
 	if err := durable.WriteFile(s.journalFile(t.tree), j.encode()); err != nil {
-		// It may be there in spite of the error; without what is staged it must not be.
+		// The journal may exist despite the error, and must not without the staged files.
 		return errors.Join(err, removeFile(s.journalFile(t.tree)))
 	}
 	return nil
 }
 
-// finish does what the journal says, from the beginning: steps that were done before do no harm.
+// finish does the steps of the journal from the beginning. Repeating finished steps does no harm.
 func (s *Store) finish(t *treeState, j *journal, report *Report) error {
 	if err := s.fault("journal"); err != nil {
 		return err
@@ -366,7 +366,7 @@ func (s *Store) finishRoot(r journalRoot, j *journal, report *Report) error {
 	defer root.Close()
 	stage, err := root.sub(s.stageDir(j.tree))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // this master stopped when all was done
+		return nil // this master stopped after the last step
 	}
 	if err != nil {
 		return err
@@ -385,7 +385,7 @@ func (s *Store) finishRoot(r journalRoot, j *journal, report *Report) error {
 	return root.flush()
 }
 
-// settle records a head for which there was nothing to do.
+// settle records a head that needed no steps.
 func (s *Store) settle(t *treeState, next *record) error {
 	if err := durable.WriteFile(s.recordFile(t.tree), next.encode()); err != nil {
 		return err
@@ -394,7 +394,7 @@ func (s *Store) settle(t *treeState, next *record) error {
 	return nil
 }
 
-// replay finishes an install that was cut short. The caller holds t.mu.
+// replay finishes an interrupted install. The caller holds t.mu.
 func (s *Store) replay(t *treeState) error {
 	b, err := os.ReadFile(s.journalFile(t.tree))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -417,7 +417,7 @@ func (s *Store) replay(t *treeState) error {
 	return nil
 }
 
-// rehearse says what an install of a manifest would do, and changes nothing.
+// rehearse reports what an install of a manifest would do, and changes nothing.
 func (s *Store) rehearse(ctx context.Context, t *treeState, m *Manifest, force bool) (*Report,
 	error) {
 	t.mu.Lock()

@@ -44,10 +44,10 @@ type Sum [32]byte
 
 func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 
-// Kind is what an item is. The numbers are in manifests: append only.
+// Kind is the kind of an item. The numbers are in manifests: append only.
 type Kind uint8
 
-// The kinds. Root links are those whose text begins with the root's own folder; that part differs
+// The kinds. Root links are links whose text begins with the root's own folder; that part differs
 // between masters.
 const (
 	File     Kind = 1
@@ -55,11 +55,11 @@ const (
 	Link     Kind = 3
 	RootLink Kind = 4
 
-	// pipes, sockets, devices, links that lead outside: seen here, never in a manifest
+	// pipes, sockets, devices, links that lead outside: found in scans, never in a manifest
 	other Kind = 255
 )
 
-// Scope is one root of one environment: the number of the folder in the config's list.
+// Scope names one root of one environment by its number in the configuration's list.
 type Scope struct {
 	Env  string
 	Root int
@@ -74,8 +74,8 @@ func (s Scope) compare(o Scope) int {
 	return s.Root - o.Root
 }
 
-// Item is one entry below a root. Path is relative, with slashes; names may hold any byte but 0 and
-// the slash.
+// Item is one entry below a root. Path is relative, with slashes. Names may contain any byte except
+// 0 and the slash.
 type Item struct {
 	Path   string
 	Kind   Kind
@@ -85,7 +85,7 @@ type Item struct {
 	Target string // a link's text; of a RootLink what follows the root's folder
 }
 
-// Bounds of what is taken from a manifest and from a tree.
+// Bounds of manifests and trees.
 const (
 	maxPath     = 4095 // bytes
 	maxName     = 255  // bytes
@@ -97,11 +97,11 @@ const (
 )
 
 // StagingDir is the folder in a root where contents are prepared and replaced ones kept. The file
-// server and manifests leave it out at any depth.
+// server and manifests skip it at any depth.
 const StagingDir = ".clustermaster-staging"
 
-// skippedDir says that a folder of this name is not synced: ours, and what Salt's own sync leaves
-// out.
+// skippedDir reports whether a folder with this name is not synced: this program's own, and those
+// that Salt's own sync skips.
 func skippedDir(name string) bool {
 	switch name {
 	case StagingDir, ".git", ".hg", ".svn", "__pycache__", ".tox":
@@ -110,7 +110,7 @@ func skippedDir(name string) bool {
 	return false
 }
 
-// check refuses what must never be written below a root.
+// check refuses an item that must never be written below a root.
 func (it *Item) check() error {
 	if err := checkPath(it.Path); err != nil {
 		return err
@@ -146,9 +146,9 @@ func checkPath(path string) error {
 	return nil
 }
 
-// staysInside says that a link leads to a place below the root whatever other links in the tree do.
-// After a name there may be no "..": the name could be a link to somewhere else, and ".." would
-// start from there.
+// staysInside reports whether a link leads to a place below the root whatever the other links in
+// the tree are. ".." must not follow a name: the name could be a link to another place, and ".."
+// would start from there.
 func staysInside(it *Item) bool {
 	if len(it.Target) > maxPath || strings.IndexByte(it.Target, 0) >= 0 {
 		return false

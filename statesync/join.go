@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// copyAsJoiner copies a tree to a master that joins: the head, if a member's roots are still as the
-// head has them, else the roots of the leader as they are. A master that is in the ring joined
-// before, and the first one has nobody to copy from.
+// copyAsJoiner copies a tree to a joining master: the head, if some member's roots are equal to it,
+// else the leader's roots as they are. A master in the ring has joined before, and the first master
+// has no source.
 func (s *Store) copyAsJoiner(ctx context.Context, t *treeState, p *progress) error {
 	if s.heads.InRing() {
 		return s.markCopied(t)
@@ -21,7 +21,7 @@ func (s *Store) copyAsJoiner(ctx context.Context, t *treeState, p *progress) err
 	leader, ok := s.heads.Leader()
 	switch {
 	case !ok:
-		return nil // not a member yet, or no leader: ask again
+		return nil // not a member yet, or no leader: ask again later
 	case leader == s.peers.Self():
 		return s.markCopied(t)
 	}
@@ -42,7 +42,7 @@ func (s *Store) copyAsJoiner(ctx context.Context, t *treeState, p *progress) err
 	return s.copyLive(ctx, t, head, leader, p)
 }
 
-// findClean says whether a member's roots are as the head has them.
+// findClean reports whether some member's roots are equal to the head.
 func (s *Store) findClean(ctx context.Context, tree Tree, head Head) (bool, error) {
 	var failed []error
 	answered := 0
@@ -74,9 +74,9 @@ func (s *Store) findClean(ctx context.Context, tree Tree, head Head) (bool, erro
 	return false, nil
 }
 
-// copyLive copies the leader's roots as they are; where those are not its own, those of the first
-// other member whose are. Where nobody has its own, they share a file system and there is nothing
-// to copy.
+// copyLive copies the leader's roots as they are, or if the leader has no roots of its own, those
+// of the first member that has. If no member has its own, they share a file system and there is
+// nothing to copy.
 func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, leader string,
 	p *progress) error {
 	var base *Manifest
@@ -124,7 +124,7 @@ func (s *Store) askLive(ctx context.Context, tree Tree, leader string) (node str
 			return node, sum, size, nil
 		case status.Code(err) == codes.FailedPrecondition:
 		case node == leader:
-			// it is back soon, or another one leads
+			// it will be back soon, or another one will lead
 			return "", Sum{}, 0, fmt.Errorf("%w: %w", errNobody, err)
 		case status.Code(err) != codes.Unavailable:
 			failed = append(failed, err)
@@ -136,7 +136,7 @@ func (s *Store) askLive(ctx context.Context, tree Tree, leader string) (node str
 	return "", Sum{}, 0, errNotOwn
 }
 
-// markCopied records that this master needs no copy any more.
+// markCopied records that this master needs no copy.
 func (s *Store) markCopied(t *treeState) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Store) markCopied(t *treeState) error {
 	return s.settle(t, &next)
 }
 
-// sayProgress logs how far a copy is, until the function that it returns is called.
+// sayProgress logs the progress of a copy until stop is called.
 func (s *Store) sayProgress(t *treeState, p *progress) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -174,8 +174,8 @@ func (s *Store) sayProgress(t *treeState, p *progress) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// Joining says whether this master still has to copy roots before it may take part, and how far it
-// is with that. A master that is no member yet has it all before it.
+// Joining reports whether this master must still copy roots before it may take part, and the
+// progress. A master that is no member yet has all of it to do.
 func (s *Store) Joining() (bool, Progress) {
 	joining := false
 	var sum Progress

@@ -7,11 +7,11 @@ import (
 
 const journalMagic = "cmjourn1"
 
-// journal is the steps of an install that has everything staged. Once it is on stable storage the
-// install goes through, however often this master stops on the way.
+// journal holds the steps of an install whose files are staged. Once it is on stable storage the
+// install will complete, however often this master stops meanwhile.
 type journal struct {
 	tree  Tree
-	kept  string // name of the folder for what is kept aside
+	kept  string // name of the folder for items kept aside
 	roots []journalRoot
 }
 

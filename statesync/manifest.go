@@ -9,20 +9,20 @@ import (
 
 const manifestMagic = "cmroots1"
 
-// Manifest is the contents of one tree: its roots sorted by environment and number, their items
+// Manifest is the content of one tree: its roots sorted by environment and number, their items
 // sorted by path.
 type Manifest struct {
 	Tree  Tree
 	Roots []Root
 }
 
-// Root is the items of one scope. A folder stands before what is in it.
+// Root is the items of one scope. A folder comes before its contents.
 type Root struct {
 	Scope
 	Items []Item
 }
 
-// Root returns the items of a scope; false when the manifest does not have it.
+// Root returns the items of a scope; false if the manifest lacks it.
 func (m *Manifest) Root(s Scope) ([]Item, bool) {
 	if m == nil {
 		return nil, false
@@ -45,7 +45,7 @@ func (m *Manifest) Totals() (items int, bytes int64) {
 	return items, bytes
 }
 
-// sums are the contents that the manifest needs, with their sizes. Empty files need none.
+// sums returns the contents that the manifest needs, with their sizes. Empty files need none.
 func (m *Manifest) sums() map[Sum]int64 {
 	out := make(map[Sum]int64)
 	for _, r := range m.Roots {
@@ -86,8 +86,8 @@ func (m *Manifest) Encode() []byte {
 	return e.b
 }
 
-// DecodeManifest reads a manifest and refuses any that could lead out of a root: such paths and
-// links, items whose folder is not there or is a link, unsorted and repeated ones. The error wraps
+// DecodeManifest reads a manifest. It refuses one that could lead out of a root: such paths and
+// links, items whose folder is missing or is a link, unsorted and repeated items. The error wraps
 // ErrCorrupt.
 func DecodeManifest(b []byte) (*Manifest, error) {
 	if len(b) > maxManifest {
@@ -157,7 +157,7 @@ func (d *decoder) items(r *Root, n int) {
 	}
 }
 
-// sumOf is the name of encoded bytes in the blob store.
+// sumOf returns the name of encoded bytes in the blob store.
 func sumOf(b []byte) Sum { return sha256.Sum256(b) }
 
 // sort brings the roots into a manifest's order.

@@ -2,7 +2,7 @@ package statesync
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are the store's figures; never read back.
+// metrics are the store's metrics. The store never reads them.
 type metrics struct {
 	installs  *prometheus.CounterVec
 	items     *prometheus.CounterVec

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peculiarity is what makes an entry more than path, kind, mode and contents.
+// peculiarity describes an entry beyond path, kind, mode and contents.
 type peculiarity struct {
-	mount bool     // something is mounted there: it can be neither replaced nor removed
-	notes []string // what other masters don't get of it
+	mount bool     // it is a mount point: it can be neither replaced nor removed
+	notes []string // what the other masters don't get of it
 }
 
-// peculiar looks at what a manifest does not hold.
+// peculiar finds the properties of an entry that a manifest does not hold.
 func (r *rootDir) peculiar(path string) (peculiarity, error) {
 	var p peculiarity
 	at, name, err := r.parent(path)
@@ -50,8 +50,7 @@ func (r *rootDir) peculiar(path string) (peculiarity, error) {
 	return p, nil
 }
 
-// attributes lists the extended attributes of an entry, but for labels that the machine itself
-// gives.
+// attributes lists the extended attributes of an entry, except labels that the machine itself sets.
 func attributes(path string) []string {
 	var buf [4096]byte
 	n, err := unix.Llistxattr(path, buf[:])

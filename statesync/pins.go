@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// pinnedFor bounds how long contents are kept for a sync of which nothing was heard since.
+// pinnedFor bounds how long contents are kept for a silent sync.
 const pinnedFor = 24 * time.Hour
 
-// pins are the manifests that syncs under way are about to publish or install, one for each tree:
-// their contents are not collected. The zero value is ready.
+// pins are the manifests that syncs under way are about to publish or install, one per tree. gc
+// keeps their contents. The zero value is ready.
 type pins struct {
 	mu     sync.Mutex // guards byTree
 	byTree map[Tree]pinned
@@ -30,7 +30,7 @@ func (p *pins) put(tree Tree, sum Sum, m *Manifest) {
 	p.byTree[tree] = pinned{sum, m, time.Now().Add(pinnedFor)}
 }
 
-// drop ends the pin of a tree if it is of that manifest.
+// drop removes the pin of a tree if it is for that manifest.
 func (p *pins) drop(tree Tree, sum Sum) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,7 +39,7 @@ func (p *pins) drop(tree Tree, sum Sum) {
 	}
 }
 
-// addTo adds what is pinned to what is kept.
+// addTo adds the pinned contents to keep.
 func (p *pins) addTo(keep map[Sum]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// opKind is a step of an install. The numbers are in journals: append only.
+// opKind is the kind of a step of an install. The numbers are in journals: append only.
 type opKind uint8
 
 const (
-	opClear  opKind = 1 // remove a file that a folder, or files in its folder, take the place of
-	opUnmake opKind = 2 // remove a folder that something else takes the place of
+	opClear  opKind = 1 // remove a file that a folder, or files in its folder, will replace
+	opUnmake opKind = 2 // remove a folder that something else will replace
 	opMkdir  opKind = 3
 	opPut    opKind = 4 // move a staged file or link to its place
 	opDelete opKind = 5 // remove a file
 	opRmdir  opKind = 6 // remove a folder if it is empty
-	opMode   opKind = 7 // a folder may close itself for writing: at the end
+	opMode   opKind = 7 // at the end, as a folder may become read-only
 )
 
-// op is one step on one item. Steps are made so that doing one again does no harm.
+// op is one step on one item. Repeating a step does no harm.
 type op struct {
 	kind opKind
 	path string
@@ -28,7 +28,7 @@ type op struct {
 	keep bool // the present entry is kept aside
 }
 
-// planner compares what one root is to hold with what it holds.
+// planner compares a root's planned contents with its present ones.
 type planner struct {
 	scope Scope
 	force bool
@@ -37,9 +37,9 @@ type planner struct {
 	base  map[string]*Item
 	live  map[string]*found
 
-	dirs   map[string]bool // folders that will be there
+	dirs   map[string]bool // folders that will exist
 	held   heldSet
-	busy   map[string]bool // folders in which something stays that is not in the manifest
+	busy   map[string]bool // folders with an entry that stays and is not in the manifest
 	ops    []op
 	report *Report
 }
@@ -52,8 +52,8 @@ func byPath(items []Item) map[string]*Item {
 	return m
 }
 
-// plan works out the steps for one root, adding to the report. Without force, and after the first
-// sync of the root, it touches only what is as the last sync left it.
+// plan plans the steps for one root and adds to the report. Without force, and after the root's
+// first sync, it touches only entries that are as the last sync left them.
 func plan(scope Scope, want, base []Item, now *live, first, force bool, report *Report) []op {
 	p := &planner{
 		scope: scope, force: force, first: first, want: byPath(want), base: byPath(base),
@@ -79,8 +79,8 @@ func plan(scope Scope, want, base []Item, now *live, first, force bool, report *
 	for _, path := range paths {
 		p.item(path)
 	}
-	// Removals from the deepest up; what a folder makes room for first of all, other deletions when
-	// the new files are there.
+	// Removals go from the deepest up: first of all those that make way for something else, and
+	// other deletions once the new files are in place.
 	slices.SortStableFunc(p.ops, func(a, b op) int {
 		if a.kind.phase() != b.kind.phase() {
 			return a.kind.phase() - b.kind.phase()
@@ -102,7 +102,7 @@ func (k opKind) phase() int {
 	return int(k)
 }
 
-// same says that an item is as it should be. Either may be nil: absent.
+// same reports whether an item is as it should be. Either may be nil: absent.
 func same(a, b *Item) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -117,7 +117,7 @@ func (p *planner) at(path string) (want, base, now *Item) {
 	return p.want[path], p.base[path], now
 }
 
-// stays says that what is at a path now is left alone though the manifest says otherwise.
+// stays reports whether the present entry at a path is left alone although the manifest differs.
 func (p *planner) stays(path string) bool {
 	want, base, now := p.at(path)
 	switch {
@@ -131,7 +131,7 @@ func (p *planner) stays(path string) bool {
 	return !same(base, now)
 }
 
-// findBusy marks the folders that hold something that stays.
+// findBusy marks the folders that contain an entry that stays.
 func (p *planner) findBusy(paths []string) {
 	for _, path := range paths {
 		if p.live[path] == nil || !p.stays(path) {
@@ -164,7 +164,7 @@ func (p *planner) item(path string) {
 		p.drift(path, base, now)
 		return
 	}
-	drifted := p.first || !same(base, now) // and yet not left alone
+	drifted := p.first || !same(base, now) // drifted, but still to be replaced
 	keep := drifted && now != nil && !isDir
 	switch {
 	case want == nil:
@@ -206,7 +206,8 @@ func (p *planner) item(path string) {
 	}
 }
 
-// remove takes away what is not in the manifest: at once if its folder must go, else at the end.
+// remove deletes an entry that is not in the manifest: early if its folder must go, else at the
+// end.
 func (p *planner) remove(path string, old stat, isDir, keep bool) {
 	early := false
 	for dir := parentOf(path); dir != ""; dir = parentOf(dir) {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Progress is how far a task of one master is, at one moment.
+// Progress is the progress of one master's task at one moment.
 type Progress struct {
 	Bytes, BytesTotal int64 // BytesTotal 0: not known yet
 	Items, ItemsTotal int64 // contents fetched
-	Rate              int64 // bytes per second since it knew what to fetch
+	Rate              int64 // bytes per second since the totals were known
 }
 
-// ETA is how long the rest takes at this rate; 0 when that can't be told.
+// ETA returns how long the rest takes at this rate; 0 if unknown.
 func (p Progress) ETA() time.Duration {
 	if p.Rate <= 0 || p.BytesTotal <= p.Bytes {
 		return 0

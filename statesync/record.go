@@ -12,19 +12,19 @@ import (
 
 const recordMagic = "cmrecord1"
 
-// Head says which contents of a tree every master is to have. The zero Seq means: none published
-// yet.
+// Head says which contents of a tree every master should have. A zero Seq means that none was
+// published yet.
 type Head struct {
 	Tree     Tree
 	Seq      uint64
 	Manifest Sum
 	Size     int64  // of the manifest in bytes
-	Source   string // id of the master whose tree it was
-	Force    bool   // drift is made like the source
+	Source   string // id of the master whose tree it is
+	Force    bool   // replace drift by the source's contents
 	At       time.Time
 }
 
-// is says that two heads stand for the same publication.
+// is reports whether two heads are the same publication.
 func (h Head) is(o Head) bool {
 	return h.Tree == o.Tree && h.Seq == o.Seq && h.Manifest == o.Manifest
 }
@@ -32,19 +32,18 @@ func (h Head) is(o Head) bool {
 // record is what this master installed last of a tree.
 type record struct {
 	head     Head
-	copied   bool // a joiner's copy was made, or there was no need for one
+	copied   bool // a joiner's copy was made, or none was needed
 	roots    []installedRoot
 	manifest *Manifest // nil before the first head
 }
 
-// installedRoot is a root to which the head was applied. In another folder it would be a first sync
-// again.
+// installedRoot is a root that has the head. In another folder its next sync is a first sync.
 type installedRoot struct {
 	Scope
 	dir string
 }
 
-// has says that a root was synced before, and to this folder.
+// has reports whether a root was synced before, to this folder.
 func (r *record) has(s Scope, dir string) bool {
 	return slices.Contains(r.roots, installedRoot{s, dir})
 }
@@ -109,8 +108,8 @@ func decodeRecord(b []byte) (*record, error) {
 	return r, d.end()
 }
 
-// readRecord reads a record. One that is not there is an empty one; a damaged one is an error:
-// without it this master can't tell drift from what was synced.
+// readRecord reads a record. A missing one counts as empty. A damaged one is an error, because
+// without it this master can't distinguish drift from what was synced.
 func readRecord(path string, tree Tree) (*record, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -28,7 +28,7 @@ func (s *Store) remote(node string) (*remote, error) {
 	return &remote{node: node, rpc: syncpb.NewSyncClient(conn)}, nil
 }
 
-// idOf is the id that operators know a node by.
+// idOf returns the id by which operators know a node.
 func idOf(node string) string {
 	id, _, _ := strings.Cut(node, "/")
 	return id
@@ -50,7 +50,7 @@ func (r *remote) steps(ctx context.Context,
 	return step, nil
 }
 
-// wrap words what went wrong at the other master as that master said it.
+// wrap describes a failure of the other master in that master's words.
 func (r *remote) wrap(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -62,7 +62,7 @@ func (r *remote) wrap(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", idOf(r.node), err)
 }
 
-// remoteError is what another master answered instead of a result.
+// remoteError is an error that another master answered.
 type remoteError struct {
 	node   string
 	status *status.Status
@@ -70,7 +70,7 @@ type remoteError struct {
 
 func (e *remoteError) Error() string { return e.node + ": " + e.status.Message() }
 
-// GRPCStatus lets status.Code see through.
+// GRPCStatus lets status.Code find the code.
 func (e *remoteError) GRPCStatus() *status.Status { return e.status }
 
 func (r *remote) hold(ctx context.Context, req *syncpb.HoldRequest, show func(Progress)) error {

@@ -12,30 +12,30 @@ const (
 	DriftEdited  = "edited"
 	DriftAdded   = "added"
 	DriftDeleted = "deleted"
-	DriftBlocked = "blocked" // not changed itself, but what it is in, or what is in it, is drift
+	DriftBlocked = "blocked" // unchanged itself, but its folder or contents drifted
 )
 
-// Report is what an install did on one master, or would do.
+// Report describes what an install did on one master, or would do.
 type Report struct {
 	Tree    Tree
 	Node    string
-	Seq     uint64 // of the head that this master has now
+	Seq     uint64 // number of this master's present head
 	Added   int    // items
 	Changed int
 	Deleted int
-	Bytes   int64   // fetched from other masters for it
-	Seconds float64 // Sync: from its beginning until this master had said its last word
-	Kept    int     // items that were replaced or removed and kept aside
+	Bytes   int64   // fetched from other masters for this install
+	Seconds float64 // of Sync: from its beginning until this master finished
+	Kept    int     // items that were replaced or removed, and kept aside
 
-	KeptIn  []string // folders that they are in, below the roots
+	KeptIn  []string // folders with the kept items, below the roots
 	Drift   []Drift  // at most maxListed
-	Drifted int      // how many in all
-	// with Test: what would be done, "+ env:root path" and so on; at most maxListed
+	Drifted int      // number of all drifted items
+	// with Test: planned changes, "+ env:root path" and so on; at most maxListed
 	Changes []string
-	Missing []Scope  // roots that this master's config does not have
-	Skipped []string // what is on this master and is not synced, or not in full; at most maxListed
-	Away    bool     // it can't be reached, and catches up by itself when it is back
-	Error   string   // why nothing, or not all, was done; empty when all is well
+	Missing []Scope  // roots that this master's configuration lacks
+	Skipped []string // entries that are not synced, or not fully; at most maxListed
+	Away    bool     // it is unreachable, and catches up automatically when it is back
+	Error   string   // why nothing, or not everything, was done; "": no error
 }
 
 // maxListed bounds the lists in a report.
@@ -54,7 +54,7 @@ func (r *Report) skip(s Scope, text string) {
 	}
 }
 
-// items is how many were touched.
+// items returns the number of changed items.
 func (r *Report) items() int { return r.Added + r.Changed + r.Deleted }
 
 func (r *Report) addChange(sign string, s Scope, path string) {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootDir works below one folder without ever following a link: every folder on the way is opened
-// from the one above it, refusing links. It is used by one goroutine.
+// rootDir works below one folder and never follows a link: it opens every folder on the way from
+// its parent and refuses links. Use it from one goroutine.
 type rootDir struct {
 	path string
 	fd   int
@@ -22,8 +22,8 @@ type rootDir struct {
 	lastFD int    // -1: none
 }
 
-// openDir opens the folder at an absolute path, which the config names, so links on the way to it
-// are followed.
+// openDir opens the folder at an absolute path. The configuration names that path, so openDir
+// follows links in it.
 func openDir(path string) (*rootDir, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func openDir(path string) (*rootDir, error) {
 		nil
 }
 
-// sub opens a folder below r as one to work below.
+// sub opens a folder below r as a rootDir.
 func (r *rootDir) sub(path string) (*rootDir, error) {
 	fd, err := r.openAt(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -52,8 +52,8 @@ func (r *rootDir) Close() {
 	_ = unix.Close(r.fd) // only read from
 }
 
-// forget drops the folder kept open: after a folder was made, moved or removed it may be another
-// one.
+// forget closes the cached folder: once a folder was made, moved or removed, the path may mean
+// another one.
 func (r *rootDir) forget() {
 	if r.lastFD >= 0 {
 		_ = unix.Close(r.lastFD) // only read from
@@ -68,7 +68,7 @@ func (r *rootDir) wrap(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: r.path + "/" + path, Err: err}
 }
 
-// parent opens the folder that path is in; the descriptor is good until the next call.
+// parent opens the folder that contains path. The descriptor is valid until the next call.
 func (r *rootDir) parent(path string) (fd int, name string, err error) {
 	dir := parentOf(path)
 	name = path[strings.LastIndexByte(path, '/')+1:]
@@ -117,7 +117,7 @@ func (r *rootDir) openAt(path string, flags int, mode uint32) (int, error) {
 	return at, r.wrap("open", path, err)
 }
 
-// open opens a regular file for reading. What is something else (a pipe would block) is not opened.
+// open opens a regular file for reading. It refuses anything else, because a pipe would block.
 func (r *rootDir) open(path string) (*os.File, error) {
 	fd, err := r.openAt(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *rootDir) create(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), r.path+"/"+path), nil
 }
 
-// stat is what is known of an entry without reading it.
+// stat holds an entry's metadata.
 type stat struct {
 	kind         Kind
 	mode         uint32
@@ -185,7 +185,7 @@ func (r *rootDir) lstat(path string) (stat, error) {
 	return statusOf(&st), nil
 }
 
-// names lists a folder, sorted; the empty path is r itself.
+// names lists a folder, sorted; the empty path means r itself.
 func (r *rootDir) names(path string) ([]string, error) {
 	var fd int
 	var err error
@@ -226,7 +226,7 @@ func (r *rootDir) mkdir(path string, mode uint32) error {
 	return r.wrap("mkdir", path, err)
 }
 
-// mkdirAll makes a folder and those above it; what exists and is a folder is fine.
+// mkdirAll makes a folder and its parents. Existing folders are no error.
 func (r *rootDir) mkdirAll(path string, mode uint32) error {
 	for i := range len(path) + 1 {
 		if i < len(path) && path[i] != '/' || i == 0 {
@@ -274,7 +274,7 @@ func (r *rootDir) rmdir(path string) error {
 	return r.wrap("remove", path, err)
 }
 
-// moveTo renames an entry of r to one of o, replacing a file there.
+// moveTo renames an entry of r to one of o. It replaces a file.
 func (r *rootDir) moveTo(path string, o *rootDir, to string) error {
 	return r.pair("rename", path, o, to, func(from int, name string, at int, as string) error {
 		return unix.Renameat(from, name, at, as)
@@ -304,7 +304,7 @@ func (r *rootDir) pair(op, path string, o *rootDir, to string,
 	return r.wrap(op, path, f(from, name, at, as))
 }
 
-// removeAll removes a folder or file and all in it.
+// removeAll removes a file, or a folder and everything in it.
 func (r *rootDir) removeAll(path string) error {
 	st, err := r.lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -328,10 +328,10 @@ func (r *rootDir) removeAll(path string) error {
 	return r.rmdir(path)
 }
 
-// flush puts all that was written to the file system of r on stable storage.
+// flush puts everything written to r's file system on stable storage.
 func (r *rootDir) flush() error { return r.wrap("sync", "", unix.Syncfs(r.fd)) }
 
-// room is how many bytes this process may still write to the file system of a folder.
+// room returns how many bytes this process may still write to a folder's file system.
 func room(path string) (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

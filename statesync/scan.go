@@ -24,13 +24,13 @@ type found struct {
 // live is a root as it is now, sorted by path.
 type live struct {
 	items   []found
-	skipped []string // what is not synced, and why
-	notes   []string // what of a synced item the other masters don't get
-	// paths that can't be read or replaced here: they stay as they are, with all that is below them
+	skipped []string // entries that are not synced, and why
+	notes   []string // properties of synced items that the other masters don't get
+	// paths that can't be read or replaced here; they stay as they are, with everything below them
 	held []string
 }
 
-// hold leaves what is at a path, and below it, as it is.
+// hold marks a path to stay as it is, with everything below it.
 func (l *live) hold(path, why string, st stat) {
 	st.kind = other
 	l.held = append(l.held, path)
@@ -38,21 +38,21 @@ func (l *live) hold(path, why string, st stat) {
 	l.items = append(l.items, found{Item: Item{Path: path, Kind: other}, stat: st})
 }
 
-// scanner reads a root. With blobs it also copies the contents of files that the store lacks.
+// scanner reads a root. With blobs it also copies the file contents that the store lacks.
 type scanner struct {
 	hashes *hashes
 	blobs  *blobs        // nil: only hash
 	want   map[Sum]int64 // with blobs: copy only these; nil: all
-	hurry  func(n int64) // told of bytes read; may be nil
+	hurry  func(n int64) // called with the bytes read; may be nil
 	buf    []byte        // for reading
-	out    *live         //
+	out    *live
 	kept   map[string]hashed
 	root   *rootDir
 }
 
 const pieceSize = 256 << 10 // bytes read, and sent between masters, at a time
 
-// scan reads the root at dir. A folder that does not exist gives fs.ErrNotExist.
+// scan reads the root at dir. If the folder does not exist the error is fs.ErrNotExist.
 func (sc *scanner) scan(ctx context.Context, dir string) (*live, error) {
 	root, err := openDir(dir)
 	if err != nil {
@@ -94,7 +94,7 @@ func (sc *scanner) dir(ctx context.Context, rel string, depth int) error {
 func (sc *scanner) entry(ctx context.Context, path, name string, depth int) error {
 	st, err := sc.root.lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // gone since it was listed
+		return nil // deleted since it was listed
 	}
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 		return nil
 	}
 	err = sc.dir(ctx, path, depth)
-	if why := unreadable(err); why != "" { // of its names: what fails below it was dealt with there
+	if why := unreadable(err); why != "" { // errors below the folder were handled there
 		sc.out.items = sc.out.items[:at]
 		sc.out.hold(path, why, st)
 		return nil
@@ -166,7 +166,7 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 	return err
 }
 
-// unreadable says why an entry is left as it is; "" if the error is of another kind, which ends the
+// unreadable says why an entry stays as it is; "" if the error is of another kind, which ends the
 // scan.
 func unreadable(err error) string {
 	switch {
@@ -180,7 +180,7 @@ func unreadable(err error) string {
 	return ""
 }
 
-// belowRoot takes the root's folder off the beginning of a link's text.
+// belowRoot removes the root's folder from the beginning of a link's text.
 func belowRoot(root, target string) (string, bool) {
 	rest, ok := strings.CutPrefix(target, filepath.Clean(root))
 	if !ok || rest != "" && rest[0] != '/' {
@@ -213,7 +213,7 @@ func (sc *scanner) file(ctx context.Context, path string, st stat) (stat, Sum, e
 	return stat{}, Sum{}, &fs.PathError{Op: "read", Path: sc.root.path + "/" + path, Err: errMoving}
 }
 
-// copies says whether a file with known contents must be read for the store.
+// copies reports whether the contents of a file must be copied to the store.
 func (sc *scanner) copies(sum Sum, size int64) bool {
 	if sc.blobs == nil || size == 0 {
 		return false

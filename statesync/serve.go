@@ -18,15 +18,15 @@ import (
 
 // Bounds of the service.
 const (
-	// contents are sent to so many masters at a time, others wait
+	// masters that get contents at a time; others wait
 	maxSends     = 4
-	stepEvery    = 500 * time.Millisecond // a task under way says so
-	acquaintance = 5 * time.Second        // how long the link back to a master that asks may take
-	silence      = pace.Silence           // without a sign of life from another master
+	stepEvery    = 500 * time.Millisecond // between progress steps of a task
+	acquaintance = 5 * time.Second        // time until this master can reach one that asks it
+	silence      = pace.Silence           // time without a sign of life from another master
 )
 
-// RegisterRPC puts the service that other masters call on the server behind the peer port, which
-// lets in members only.
+// RegisterRPC registers the service for other masters with the server behind the peer port, which
+// admits members only.
 func (s *Store) RegisterRPC(r grpc.ServiceRegistrar) {
 	syncpb.RegisterSyncServer(r,
 		&service{s: s})
@@ -40,10 +40,10 @@ type service struct {
 // errNotOwn says that a master's roots are shared with others.
 var errNotOwn = errors.New("the roots of this master are not its own alone: set cluster_isolated_filesystem to True where each master has roots of its own; where they share a file system there is nothing to sync")
 
-// errCopying says that a master has not got its own roots yet.
+// errCopying says that a master does not have all of its roots yet.
 var errCopying = errors.New("this master is still copying its roots from another one; run the command there, or later")
 
-// code gives an error its way over the wire; the text is what the other side shows.
+// code maps an error to a code for the wire. The other side shows the text.
 func code(err error) error {
 	switch {
 	case err == nil:
@@ -96,7 +96,7 @@ func (v *service) Blobs(r *syncpb.BlobsRequest,
 	return nil
 }
 
-// queue waits for its turn to send. Empty pieces tell the receiver that this master lives.
+// queue waits for a turn to send. Empty pieces show the receiver that this master is alive.
 func (v *service) queue(stream grpc.ServerStreamingServer[syncpb.Piece]) error {
 	tick := time.NewTicker(silence / 4)
 	defer tick.Stop()
@@ -114,7 +114,7 @@ func (v *service) queue(stream grpc.ServerStreamingServer[syncpb.Piece]) error {
 	}
 }
 
-// send sends one content. Its last piece says that it is.
+// send sends one content and marks its last piece.
 func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index uint32, sum Sum, size,
 	offset int64) error {
 	missing := &syncpb.Piece{Index: index, Missing: true, End: true}
@@ -137,7 +137,7 @@ func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index ui
 		return err
 	}
 	for {
-		// not reused: gRPC may still read it after Send
+		// don't reuse it: gRPC may still read it after Send
 		piece := make([]byte, min(pieceSize, size-offset))
 		if _, err := io.ReadFull(f, piece); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (v *service) send(stream grpc.ServerStreamingServer[syncpb.Piece], index ui
 	}
 }
 
-// work runs a task, saying how far it is while it runs, and sends its outcome as the last step.
+// work runs a task, sends its progress meanwhile, and sends its outcome as the last step.
 func (v *service) work(stream grpc.ServerStreamingServer[syncpb.Step],
 	task func(ctx context.Context, p *progress) (*syncpb.Step, error)) error {
 	ctx, cancel := context.WithCancel(stream.Context())
@@ -190,14 +190,13 @@ func (v *service) work(stream grpc.ServerStreamingServer[syncpb.Step],
 			now := p.snapshot()
 			if lost = stream.Send(&syncpb.Step{Bytes: now.Bytes, BytesTotal: now.BytesTotal,
 				Items: now.Items, ItemsTotal: now.ItemsTotal}); lost != nil {
-				cancel() // and wait for the task's end
+				cancel() // and wait for the task to end
 			}
 		}
 	}
 }
 
-// meet waits a moment until the master that asked can be reached from here, too: it may have been
-// started just now.
+// meet waits briefly until this master can reach the one that asked, which may have just started.
 func (v *service) meet(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(ctx, acquaintance)
 	defer cancel()
@@ -239,8 +238,8 @@ func (v *service) Plan(r *syncpb.HoldRequest,
 	})
 }
 
-// offered runs a task with a manifest that another master offers, and the masters to fetch it from,
-// that one first.
+// offered runs a task with a manifest that another master offers. It lists the masters to fetch
+// from, with the offering one first.
 func (v *service) offered(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step],
 	task func(ctx context.Context, t *treeState, sum Sum, from []string, p *progress) (*syncpb.Step,
 		error),

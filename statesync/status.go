@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// statusLimit is how long a master may look for drift: it reads what changed.
+// statusLimit bounds a master's search for drift, which reads changed files.
 const statusLimit = 2 * time.Minute
 
 // TreeStatus is one tree on one master.
 type TreeStatus struct {
 	Report      // Seq, Drift, Missing, Skipped and Error
-	Behind bool // a newer head has still to be installed
+	Behind bool // a newer head is not installed yet
 }
 
-// Status tells of every member which heads it has and, if asked, what was changed there since. A
+// Status reports for every member which heads it has and, if asked, what changed there since. A
 // master that can't be asked is Away or has an Error.
 func (s *Store) Status(ctx context.Context, trees []Tree, drift bool) []TreeStatus {
 	nodes := s.peers.Members()
@@ -63,7 +63,7 @@ func (s *Store) statusOf(ctx context.Context, node string, drift bool) []TreeSta
 	return all
 }
 
-// ownStatus is this master's part of Status.
+// ownStatus returns this master's part of Status.
 func (s *Store) ownStatus(ctx context.Context, drift bool) ([]TreeStatus, error) {
 	var out []TreeStatus
 	for _, tree := range []Tree{FileRoots, PillarRoots} {
@@ -86,12 +86,12 @@ func (s *Store) ownStatus(ctx context.Context, drift bool) ([]TreeStatus, error)
 	return out, nil
 }
 
-// Heads are the numbers of the heads that this master has installed; 0: none.
+// Heads returns the numbers of the heads that this master has installed; 0: none.
 func (s *Store) Heads() (file, pillar uint64) {
 	return s.trees[FileRoots].record().head.Seq, s.trees[PillarRoots].record().head.Seq
 }
 
-// Trouble says why a tree is behind; empty when none is.
+// Trouble says why a tree is behind; "" if none is.
 func (s *Store) Trouble() string {
 	for _, tree := range []Tree{FileRoots, PillarRoots} {
 		if text := s.trees[tree].trouble(); text != "" {

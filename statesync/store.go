@@ -17,44 +17,44 @@ import (
 	"clustermaster/transport/pace"
 )
 
-// Env is one environment of a tree and its folders, as the config has them.
+// Env is one environment of a tree and its folders, from the configuration.
 type Env struct {
 	Name string
 	Dirs []string
 }
 
-// anyEnv is the name of the environment that stands for those that are not configured.
+// anyEnv is the name of the environment that stands for unconfigured ones.
 const anyEnv = "__env__"
 
 // Options are a store's settings. Zero values mean the defaults.
 type Options struct {
-	ID     string // of this master, as operators know it
+	ID     string // of this master, as shown to operators
 	File   []Env  // file_roots
 	Pillar []Env  // pillar_roots
 
-	// Isolated says that the roots are this master's own, not on a file system that the masters
-	// share (option cluster_isolated_filesystem). Only such a master publishes its roots or gives
-	// them to a joiner.
+	// Isolated says that the roots are this master's own, not on a file system that masters share
+	// (option cluster_isolated_filesystem). Only such a master publishes its roots or gives them to
+	// a joiner.
 	Isolated bool
 
 	Rate      int64         // bytes per second sent to other masters; 0: no limit
-	Tick      time.Duration // between looks whether this master is behind; default 2 s
-	KeepAside time.Duration // how long what was replaced is kept; default 30 days
-	BlobGrace time.Duration // how long contents that no head needs are kept; default 1 hour
-	// how old a change must be for a file's hash to be remembered; default 2 s
+	Tick      time.Duration // between checks whether this master is behind; default 2 s
+	KeepAside time.Duration // how long replaced items are kept; default 30 days
+	BlobGrace time.Duration // how long unneeded contents are kept; default 1 hour
+	// minimum age of a file's last change for its hash to be remembered; default 2 s
 	Settle time.Duration
-	// says why this master takes no more contents (its disk is almost full), or nil; default:
-	// always nil
+	// why this master accepts no more contents (its disk is almost full), or nil; default: always
+	// nil
 	Low         func() error
 	OnInstalled func(t Tree) // called after an install changed roots; must not block
 
-	fault func(step string) error // tests: fail or die at a step
-	// told of bytes read from the roots here; for tests, may be nil
+	fault func(step string) error // for tests: fail or die at a step
+	// for tests: called with bytes read from the roots; may be nil
 	reading func(n int64)
-	room    func(path string) (uint64, error) // tests: the free space
+	room    func(path string) (uint64, error) // for tests: the free space
 }
 
-// Peers are the other masters, and the way to them.
+// Peers gives access to the other masters.
 type Peers interface {
 	Self() string      // node name of this master
 	Members() []string // all nodes, this one included
@@ -62,19 +62,19 @@ type Peers interface {
 	Conn(node string) (grpc.ClientConnInterface, error)
 }
 
-// Heads is what the masters agree on.
+// Heads is the agreed state of the heads.
 type Heads interface {
-	// Head returns the current head of a tree as this master knows it; false: none was published.
+	// Head returns the current head of a tree as this master knows it; false if none was published.
 	Head(t Tree) (Head, bool)
-	// Publish makes h the head if its Seq is the next one. Errors: ErrStale, or what keeps the
-	// masters from agreeing.
+	// Publish makes h the head if its Seq is the next one. Errors: ErrStale, or why the masters
+	// can't agree.
 	Publish(ctx context.Context, h Head) error
 	// Refresh returns when Head is at least as new as anything published before the call.
 	Refresh(ctx context.Context) error
-	// Leader names the node that leads.
+	// Leader returns the node that leads.
 	Leader() (node string, ok bool)
-	// InRing says that this master holds a share of the data: it joined, now or long ago, or
-	// founded.
+	// InRing reports whether this master holds a share of the data: it has joined, or founded the
+	// cluster.
 	InRing() bool
 }
 
@@ -94,28 +94,28 @@ type Store struct {
 	met     *metrics
 	trees   map[Tree]*treeState
 	kick    chan struct{}
-	sends   chan struct{} // one for each master that contents are sent to
-	holding chan struct{} // one for the hold under way
-	pins    pins          // manifests whose contents a sync under way counts on
-	storing sync.RWMutex  // read-locked while contents are stored that no manifest lists yet
+	sends   chan struct{} // one slot for each master that gets contents
+	holding chan struct{} // one slot for the hold under way
+	pins    pins          // manifests whose contents a sync under way needs
+	storing sync.RWMutex  // read-locked while contents without a manifest are stored
 	syncMu  sync.Mutex    // held by Sync: one at a time on a master
 }
 
-// treeState is what this master has of one tree.
+// treeState is this master's state of one tree.
 type treeState struct {
 	tree Tree
-	mu   sync.Mutex // held while the tree is installed or compared; before the one below
+	mu   sync.Mutex // held while the tree is installed or compared; lock it before show
 	rec  *record    // changed with both locks held
 
-	retryAt time.Time // for Run: when to try again what failed
+	retryAt time.Time // when Run tries again after a failure
 	pause   time.Duration
 
-	show   sync.Mutex // guards all below, and rec for those who only look
+	show   sync.Mutex // guards all below, and rec for readers
 	last   *Report    // of the last install
 	lastOf Head       // what it installed
 	moved  moved
 	wrong  string    // why this master is behind
-	work   *progress // of the fetching that Run does; nil: none
+	work   *progress // of Run's fetching; nil: none
 }
 
 // moved counts the bytes fetched for a manifest.
@@ -145,7 +145,7 @@ func (t *treeState) addMoved(manifest Sum, n int64) {
 	t.moved.n += n
 }
 
-// takeMoved returns the bytes fetched for a manifest since it was last asked.
+// takeMoved returns the bytes fetched for a manifest since the last call.
 func (t *treeState) takeMoved(manifest Sum) int64 {
 	t.show.Lock()
 	defer t.show.Unlock()
@@ -163,14 +163,14 @@ func (t *treeState) setLast(r *Report, h Head) {
 	t.last, t.lastOf = r, h
 }
 
-// lastInstall is the report of this process's last install, if it was of that head.
+// lastInstall returns the report of this process's last install if it was of that head.
 func (t *treeState) lastInstall(h Head) (*Report, bool) {
 	t.show.Lock()
 	defer t.show.Unlock()
 	return t.last, t.last != nil && t.lastOf.is(h)
 }
 
-// setTrouble says whether the trouble is a new one.
+// setTrouble reports whether the trouble is new.
 func (t *treeState) setTrouble(text string) bool {
 	t.show.Lock()
 	defer t.show.Unlock()
@@ -197,8 +197,8 @@ func (t *treeState) fetching() *progress {
 	return t.work
 }
 
-// Open opens the store: blobs below dir/blobs, records below dir/roots. An install that was cut
-// short is finished; if that fails it is tried again by Run.
+// Open opens the store: blobs below dir/blobs, records below dir/roots. It finishes an interrupted
+// install; if that fails, Run tries again.
 func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger,
 	reg prometheus.Registerer) (*Store, error) {
 	setDefault(&o.Tick, 2*time.Second)
@@ -252,7 +252,7 @@ func setDefault(d *time.Duration, v time.Duration) {
 	}
 }
 
-// fault is where tests make steps fail.
+// fault lets tests make steps fail.
 func (s *Store) fault(step string) error {
 	if s.opts.fault == nil {
 		return nil
@@ -260,7 +260,7 @@ func (s *Store) fault(step string) error {
 	return s.opts.fault(step)
 }
 
-// Kick makes Run look at once, also at what failed: a head changed, or a master came back.
+// Kick makes Run look at once, and retry failures: a head changed, or a master came back.
 func (s *Store) Kick() {
 	select {
 	case s.kick <- struct{}{}:
@@ -275,7 +275,7 @@ func (s *Store) envs(t Tree) []Env {
 	return s.opts.File
 }
 
-// dirOf finds the folder of a root in this master's config.
+// dirOf returns the folder of a root in this master's configuration.
 func (s *Store) dirOf(t Tree, sc Scope) (string, bool) {
 	var wild *Env
 	for i, e := range s.envs(t) {
@@ -295,14 +295,14 @@ func (s *Store) dirOf(t Tree, sc Scope) (string, bool) {
 	return filepath.Clean(strings.ReplaceAll(wild.Dirs[sc.Root], anyEnv, sc.Env)), true
 }
 
-// safeEnv says whether a name from elsewhere may be put into the path of a root.
+// safeEnv reports whether a name from another master may be put into the path of a root.
 func safeEnv(env string) bool {
 	return env != "" && env != "." && env != ".." && env != anyEnv && len(env) <= maxName &&
 		!strings.ContainsAny(env, "/\\\x00")
 }
 
-// scopes lists the roots of this master, of one environment or all. Environments that "__env__"
-// stands for are those for which there is a folder.
+// scopes lists the roots of this master, of one environment or all. "__env__" stands for each
+// environment that has a folder.
 func (s *Store) scopes(t Tree, env string) []Scope {
 	var out []Scope
 	named := make(map[string]bool)

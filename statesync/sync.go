@@ -10,25 +10,25 @@ import (
 	"clustermaster/statesync/syncpb"
 )
 
-// Request says what Sync is to do.
+// Request are the arguments of Sync.
 type Request struct {
 	Trees []Tree
-	Env   string // one environment only; empty: all
-	Force bool   // what was changed on other masters is made like here, the old ones are kept aside
-	Test  bool   // say what would be done, and change nothing
+	Env   string // one environment only; "": all
+	Force bool   // replace changes on other masters, and keep them aside
+	Test  bool   // report what would be done, and change nothing
 }
 
 // Result is what Sync did with one tree.
 type Result struct {
 	Tree      Tree
-	Seq       uint64 // of the head that holds now
-	Published bool   // a new head; else the roots here are as the head has them
+	Seq       uint64 // of the current head
+	Published bool   // a new head; else the roots here equal the head already
 	Items     int
 	Bytes     int64
 	Reports   []Report // of every member, this one first
 }
 
-// Watch is told how far another master is with fetching a tree; from several goroutines.
+// Watch gets another master's progress in fetching a tree. It is called from several goroutines.
 type Watch func(tree Tree, node string, p Progress)
 
 // Errors of Sync.
@@ -37,8 +37,8 @@ var (
 	ErrMajority = errors.New("less than a majority of the reachable masters hold the contents")
 )
 
-// Sync makes the roots of all masters like those of this one, and returns when every master that
-// can be reached has installed them or said why it can't.
+// Sync makes the roots of all masters like this master's, and returns when every reachable master
+// has installed them or said why it can't.
 func (s *Store) Sync(ctx context.Context, req Request, watch Watch) ([]Result, error) {
 	if !s.opts.Isolated {
 		return nil, errNotOwn
@@ -76,7 +76,7 @@ type outing struct {
 	watch Watch
 	began time.Time
 
-	head Head // the one that holds
+	head Head // the current one
 	m    *Manifest
 	sum  Sum
 	size int64
@@ -157,7 +157,7 @@ func (o *outing) wanted() *syncpb.HoldRequest {
 		From: o.peers.Self(), Force: o.req.Force}
 }
 
-// each asks all other members at the same time.
+// each asks all other members concurrently.
 func (o *outing) each(ask func(p *remote) (Report, error)) []Report {
 	var nodes []string
 	for _, node := range o.peers.Members() {
@@ -190,9 +190,9 @@ func (o *outing) askOne(node string, ask func(p *remote) (Report, error)) Report
 	return report
 }
 
-// publish makes the manifest the head, as soon as a majority of the reachable members hold its
-// contents, and has it installed everywhere. A member that is slower, or away, is no reason to wait
-// with the head: it fetches what it lacks from whom it can.
+// publish makes the manifest the head as soon as a majority of the reachable members hold its
+// contents, and has it installed everywhere. It does not wait for a member that is slower or away;
+// that member fetches what it lacks from any master that it can reach.
 func (o *outing) publish(ctx context.Context) ([]Report, error) {
 	reachable := 0
 	for _, node := range o.peers.Members() {
@@ -200,7 +200,7 @@ func (o *outing) publish(ctx context.Context) ([]Report, error) {
 			reachable++
 		}
 	}
-	held := make(chan error) // of each that is asked
+	held := make(chan error) // one value from each member that is asked
 	agreed := make(chan struct{})
 	var published error // set before agreed is closed
 	var reports []Report
@@ -247,7 +247,7 @@ func (o *outing) publish(ctx context.Context) ([]Report, error) {
 	close(agreed)
 	var own error
 	if published == nil {
-		// What was changed here since the manifest was made stays, as drift.
+		// Changes made here since the manifest stay, as drift.
 		_, own = o.catchUp(ctx, o.t, nil)
 	}
 	<-asked

@@ -8,21 +8,22 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// Cluster is what the masters agree on; *cluster.Node is one.
+// Cluster is the replicated state; *cluster.Node implements it.
 type Cluster interface {
 	State() *fsm.State
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
-	// ConfirmEverywhere returns when every serving master has applied an index, or did not in time.
+	// ConfirmEverywhere returns when every serving master has applied an index, or the masters that
+	// did not in time.
 	ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed []string)
 	Now() time.Time
 }
 
-// Agreed are the tokens of the replicated state.
+// Agreed implements Tokens with the replicated state.
 type Agreed struct{ Cluster Cluster }
 
 var _ Tokens = Agreed{}
 
-// PutToken implements Tokens, as do the next three.
+// PutToken implements Tokens; so do the next three methods.
 func (t Agreed) PutToken(ctx context.Context, token Token, most, mostPerOwner int) error {
 	r, index, err := t.Cluster.Propose(ctx,
 		&fsm.PutToken{Token: fsm.Token(token), Max: most, MaxPerOwner: mostPerOwner,

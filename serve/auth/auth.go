@@ -17,7 +17,7 @@ import (
 	"clustermaster/value"
 )
 
-// ErrRefused says that credentials or a token are not good, for whatever reason.
+// ErrRefused says that credentials or a token are not valid, for whatever reason.
 var ErrRefused = errors.New("authentication error occurred")
 
 // Bounds of credentials in bytes.
@@ -26,7 +26,7 @@ const (
 	maxPassword = 4096
 )
 
-// Options are the master's options of these names, as wire values.
+// Options are the master's options with these names, as wire values.
 type Options struct {
 	External       value.Map     // external_auth: back end to user or group to list
 	PermissiveACL  bool          // permissive_acl
@@ -36,29 +36,29 @@ type Options struct {
 	ExpireOverride any           // token_expire_user_override: true, or back end to users
 	HashType       string        // hash_type of tokens
 	SharedSecret   string        // sharedsecret
-	BackEnds       value.Map     // auth.pam.* and auth.ldap.*, by their whole names
-	RestTimeout    time.Duration // of a whole call; 0 is 10 s
+	BackEnds       value.Map     // auth.pam.* and auth.ldap.*, by their full names
+	RestTimeout    time.Duration // of a whole call; 0 means 10 s
 }
 
-// Deps is what Auth asks of the daemon.
+// Deps is what Auth needs from the daemon.
 type Deps struct {
 	Tokens   Tokens
-	Python   Python // that calls libpam; needed for pam only
+	Python   Python // calls libpam; needed for pam only
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	Now      func() time.Time // nil: time.Now
 	Others   Others           // nil: native back ends only
 }
 
-// Others are back ends that are no part of this program.
+// Others are back ends outside this program.
 type Others interface {
-	// Overrides reports whether one stands in place of the native one of that name.
+	// Overrides reports whether one of them replaces the native back end with that name.
 	Overrides(name string) bool
-	// Check reports whether a password is a user's, the user's groups, and what the user may order;
-	// nil leaves that to external_auth.
+	// Check reports whether the password is the user's. It also returns the user's groups and what
+	// the user may order; a nil list leaves that to external_auth.
 	Check(ctx context.Context, name, user, password string) (groups []string, list []any, good bool,
 		err error)
-	// Expand replaces parts of a list that users may order.
+	// Expand replaces parts of a list of what users may order.
 	Expand(ctx context.Context, name string, list []any) ([]any, error)
 }
 
@@ -77,36 +77,36 @@ func (o other) expand(ctx context.Context, list []any) ([]any, error) {
 	return o.of.Expand(ctx, o.name, list)
 }
 
-// Identity is somebody who has been authenticated.
+// Identity is an authenticated user.
 type Identity struct {
 	Name   string
 	Eauth  string   // the back end that confirmed it
-	Groups []string // as the back end tells
+	Groups []string // groups, from the back end
 	Rights *acl.Rights
-	Expire time.Time // of a token; zero for others
+	Expire time.Time // of a token; else zero
 }
 
-// backEnd confirms users. It is safe for concurrent use.
+// backEnd authenticates users. It must be safe for concurrent use.
 type backEnd interface {
-	// check reports whether a password is a user's, and what it knows of him then. An error means
-	// that it could not tell.
+	// check reports whether the password is the user's, and what the back end knows about the user.
+	// An error means that it can't decide.
 	check(ctx context.Context, user, password string) (known, bool, error)
 }
 
-// known is what a back end says of a user.
+// known is what a back end reports about a user.
 type known struct {
 	groups []string
-	list   []any // what the user may order beside what external_auth says; of rest and Others only
-	// decided says that list holds in place of external_auth.
+	list   []any // what the user may order in addition to external_auth; of rest and Others only
+	// decided says that list replaces external_auth.
 	decided bool
 }
 
-// expander is a back end that replaces parts of a list that users may order.
+// expander is a back end that replaces parts of a list of what users may order.
 type expander interface {
 	expand(ctx context.Context, list []any) ([]any, error)
 }
 
-// Auth answers for the options. It is safe for concurrent use.
+// Auth authenticates users by the options. It is safe for concurrent use.
 type Auth struct {
 	deps     Deps
 	log      *slog.Logger
@@ -116,14 +116,14 @@ type Auth struct {
 	now      atomic.Pointer[inForce]
 }
 
-// inForce is what the options say, with the back ends that they name. It never changes.
+// inForce holds the options in force with the back ends that they name. It never changes.
 type inForce struct {
 	opts     Options
 	backEnds map[string]backEnd
 }
 
-// New makes the back ends that external_auth names. Error: an unknown one, or one that lacks an
-// option.
+// New makes the back ends that external_auth names. It returns an error for an unknown one, or for
+// one without a required option.
 func New(o Options, d Deps) (*Auth, error) {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
@@ -142,8 +142,8 @@ func New(o Options, d Deps) (*Auth, error) {
 	return a, nil
 }
 
-// Prepare makes other options ready; use puts them in force, for tokens that were made before too.
-// Errors are those of New, and change nothing.
+// Prepare checks other options and makes their back ends; use puts them in force, also for older
+// tokens. The errors are those of New and change nothing.
 func (a *Auth) Prepare(o Options) (use func(), err error) {
 	if o.TokenExpire <= 0 {
 		o.TokenExpire = 12 * time.Hour
@@ -158,7 +158,7 @@ func (a *Auth) Prepare(o Options) (use func(), err error) {
 		if f.backEnds[name], err = a.open(name, section, o); err != nil {
 			return nil, fmt.Errorf("external_auth: %s: %w", name, err)
 		}
-		// Salt's master forces it: the list comes with the password only
+		// Salt's master requires it: the list comes only with the password
 		if name == "rest" {
 			f.opts.KeepACLInToken = true
 		}
@@ -170,7 +170,7 @@ func (a *Auth) Prepare(o Options) (use func(), err error) {
 	return func() { a.now.Store(f) }, nil
 }
 
-// Supported are the names of the back ends, which are those of Salt 3008.
+// Supported lists the names of the back ends, which are those of Salt 3008.
 var Supported = []string{"auto", "file", "ldap", "pam", "rest", "sharedsecret"}
 
 func (a *Auth) open(name string, section value.Map, o Options) (backEnd, error) {
@@ -225,7 +225,7 @@ func sectionOf(name string, v any) (value.Map, error) {
 	return section, nil
 }
 
-// isParameter tells the parameters of a back end, such as ^filename, from patterns of users.
+// isParameter distinguishes a back end's parameters, such as ^filename, from patterns of users.
 func isParameter(backEnd, key string) bool {
 	return strings.HasPrefix(key, "^") &&
 		(backEnd == "file" || backEnd == "rest" || !slices.Contains(Supported, backEnd))
@@ -234,18 +234,18 @@ func isParameter(backEnd, key string) bool {
 // Enabled lists the back ends that external_auth names.
 func (a *Auth) Enabled() []string { return slices.Sorted(maps.Keys(a.now.Load().backEnds)) }
 
-// Open reports whether external_auth lets anybody in.
+// Open reports whether external_auth admits anybody.
 func (a *Auth) Open() bool { return len(a.now.Load().backEnds) > 0 }
 
-// Authenticate confirms the credentials of a request: eauth, username and password, all text;
-// whatever else is in creds is not looked at. source is where it comes from, such as an address:
-// attempts are bounded by it. Error: ErrRefused after about a second, or that of ctx.
+// Authenticate checks the credentials of a request: eauth, username and password, all text. It
+// ignores everything else in creds. Source is where the request comes from, such as an address, and
+// bounds the attempts. Error: ErrRefused after about a second, or ctx's error.
 func (a *Auth) Authenticate(ctx context.Context, source string, creds value.Map) (Identity, error) {
 	eauth, user := creds.String("eauth"), creds.String("username")
 	f := a.now.Load()
 	end, enabled := f.backEnds[eauth]
 	if !enabled {
-		eauth = "unknown" // of metrics and logs: nobody chooses those
+		eauth = "unknown" // for metrics and logs, so that callers don't choose the name
 	}
 	id, err := a.guard.do(ctx, source, eauth, user, func(ctx context.Context) (Identity, error) {
 		password, isText := creds.Get("password")
@@ -276,7 +276,7 @@ func (a *Auth) Authenticate(ctx context.Context, source string, creds value.Map)
 	return id, err
 }
 
-// shown is a name that a stranger gave, as a log may have it.
+// shown makes a name from a stranger safe for a log.
 func shown(user string) string {
 	if len(user) > maxUser {
 		return user[:maxUser]
@@ -284,7 +284,7 @@ func shown(user string) string {
 	return user
 }
 
-// identify puts together what a confirmed user may order.
+// identify collects what an authenticated user may order.
 func (f *inForce) identify(ctx context.Context, eauth, user, password string, knows known) (Identity,
 	error) {
 	id := Identity{Name: user, Eauth: eauth, Groups: knows.groups}
@@ -325,7 +325,7 @@ func (f *inForce) identify(ctx context.Context, eauth, user, password string, kn
 	return id, err
 }
 
-// section is what external_auth has below a back end, without the back end's parameters.
+// section returns external_auth's section for a back end, without the back end's parameters.
 func (f *inForce) section(eauth string) value.Map {
 	v, _ := f.opts.External.Get(eauth)
 	section, _ := v.(value.Map)
@@ -335,7 +335,7 @@ func (f *inForce) section(eauth string) value.Map {
 	})
 }
 
-// expanded asks a back end for the parts of a list that only it understands.
+// expanded asks a back end to expand the parts of a list that only it understands.
 func (f *inForce) expanded(ctx context.Context, eauth string, list []any) (*acl.Rights, error) {
 	if e, ok := f.backEnds[eauth].(expander); ok {
 		var err error

@@ -22,16 +22,16 @@ import (
 // maxUserFile bounds a file of users in bytes.
 const maxUserFile = 16 << 20
 
-// file confirms users with a file that is read at each attempt.
+// file authenticates users with a file that it reads at each attempt.
 type file struct {
 	name, kind string
 
-	// Of text.
+	// for text files
 	hash           string
 	separator      string
-	user, password int // fields, from 0
+	user, password int // field numbers, from 0
 
-	realm string // of htdigest
+	realm string // for htdigest
 }
 
 // newFile reads the parameters of external_auth:file.
@@ -86,7 +86,7 @@ func newFile(section value.Map) (*file, error) {
 	return f, nil
 }
 
-// field is the number of a field, which files count from 1.
+// field returns the number of a field, which files count from 1.
 func field(v any) (int, error) {
 	n, ok := v.(int64)
 	if text, isText := v.(string); isText {
@@ -153,7 +153,7 @@ func (f *file) text(content []byte, user, password string) (bool, error) {
 	return false, nil
 }
 
-// digest is what Salt's hashutil.digest makes; empty for a hash that it does not have.
+// digest returns what Salt's hashutil.digest makes; "" for a hash that Salt does not have.
 func digest(hash, text string) string {
 	switch hash {
 	case "md5":
@@ -169,7 +169,7 @@ func digest(hash, text string) string {
 	return ""
 }
 
-// lines cuts content at line ends, which are not part of them.
+// lines splits content at line ends and drops them.
 func lines(content []byte) []string {
 	var out []string
 	in := bufio.NewScanner(bytes.NewReader(content))

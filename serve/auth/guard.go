@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	refusalTime = time.Second // of a refusal; whole multiples of it where back ends are slower
+	refusalTime = time.Second // of a refusal; whole multiples of it if back ends are slower
 	backEndTime = 15 * time.Second
 
-	maxWaiting    = 256 // attempts at a time
-	forConfirmed  = 64  // of those kept free for who was confirmed from the same source before
-	maxPerSource  = 32  // at a time, but of who was confirmed before
-	maxPerName    = 16  // at a time, but of who was confirmed before
-	maxPerPair    = 8   // at a time from one source with one name
+	maxWaiting    = 256 // concurrent attempts
+	forConfirmed  = 64  // of those, kept free for users confirmed from the same source before
+	maxPerSource  = 32  // concurrent, except of users confirmed before
+	maxPerName    = 16  // concurrent, except of users confirmed before
+	maxPerPair    = 8   // concurrent, from one source with one name
 	maxAtBackEnds = 16
 	maxOfSource   = 8 // at the back ends
 
-	// attempts of one source with one name, once it was confirmed; others go one by one
+	// attempts of one source with one name once it was confirmed; others go one by one
 	confirmedAtOnce = 4
 	longestPause    = 4 * time.Second
 	freeFailures    = 3 // before the pause grows
@@ -34,13 +34,13 @@ const (
 
 var errBusy = fmt.Errorf("too many attempts at a time; %w", ErrRefused)
 
-// guard bounds attempts and makes refusals take the same time, so that nobody guesses fast, learns
-// from the time who exists, or keeps others from being confirmed. One source tries one name once in
-// a second, and more and more seldom. Who was confirmed from a source before gets in from there
-// whatever other sources do.
+// guard bounds attempts and makes refusals take the same time, so that an attacker can't guess
+// fast, learn from the time which users exist, or keep others from authenticating. One source may
+// try one name once a second, and after failures less and less often. A user confirmed from a
+// source before can authenticate from there whatever other sources do.
 type guard struct {
 	m       *metrics
-	running chan struct{} // attempts that ask a back end
+	running chan struct{} // one slot for each attempt that asks a back end
 
 	mu        sync.Mutex // guards the rest
 	n         int
@@ -51,15 +51,15 @@ type guard struct {
 	slow      map[string]*slowest // by back end
 }
 
-// pair is a source of attempts, and the back end and name that it tries.
+// pair is a source of attempts with the back end and name that it tries.
 type pair struct{ source, name string }
 
 // tries are the attempts of a pair.
 type tries struct {
 	pair
 	turn   chan struct{}
-	n      int // attempts at a time
-	paused int // turns that are held after failures
+	n      int // concurrent attempts
+	paused int // turns held after failures
 	known  bool
 	failed int
 	at     time.Time // of the last failure
@@ -67,7 +67,7 @@ type tries struct {
 
 // party is a source, or a name.
 type party struct {
-	n        int // attempts at a time
+	n        int // concurrent attempts
 	running  chan struct{}
 	failures allowance
 }
@@ -81,7 +81,7 @@ func newGuard(m *metrics) *guard {
 }
 
 // do runs one attempt of a source. A refusal comes a second after the back end was asked, or some
-// seconds where back ends are slower.
+// seconds if back ends are slower.
 func (g *guard) do(ctx context.Context, source, eauth, user string,
 	attempt func(context.Context) (Identity, error)) (Identity, error) {
 	t, err := g.enter(pair{source, eauth + "/" + shown(user)})
@@ -94,7 +94,7 @@ func (g *guard) do(ctx context.Context, source, eauth, user string,
 	defer patience.Stop()
 	select {
 	case t.turn <- struct{}{}:
-	case <-patience.C: // whoever asked may be gone long since; those who come later get their turn
+	case <-patience.C: // the caller may be gone; later callers get their turn
 		g.m.attempts.WithLabelValues(eauth, "busy").Inc()
 		return Identity{}, errBusy
 	case <-ctx.Done():
@@ -116,7 +116,7 @@ func (g *guard) do(ctx context.Context, source, eauth, user string,
 		g.m.attempts.WithLabelValues(eauth, "failed").Inc()
 		return Identity{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	// Who hangs up has guessed all the same: his next attempt waits as long.
+	// A caller that hangs up has still guessed: its next attempt waits as long.
 	g.pause(t, began)
 	switch {
 	case ctx.Err() != nil:
@@ -125,7 +125,7 @@ func (g *guard) do(ctx context.Context, source, eauth, user string,
 		g.m.attempts.WithLabelValues(eauth, "refused").Inc()
 	default:
 		g.m.attempts.WithLabelValues(eauth, "failed").Inc()
-		asked = 0 // says nothing of the time that refusals take
+		asked = 0 // says nothing about how long refusals take
 		err = fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	answer := time.NewTimer(time.Until(began.Add(g.answerAfter(eauth, asked, time.Since(began)))))
@@ -138,8 +138,8 @@ func (g *guard) do(ctx context.Context, source, eauth, user string,
 	}
 }
 
-// ask waits for a turn at the back ends, and bounds the answer's time. asked is how long that took;
-// 0: none was asked.
+// ask waits for a turn at the back ends, and bounds the time of the answer. Asked is how long the
+// answer took; 0: no back end was asked.
 func (g *guard) ask(ctx context.Context, t *tries,
 	attempt func(context.Context) (Identity, error)) (id Identity, asked time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, backEndTime)
@@ -165,7 +165,7 @@ func (g *guard) turnsOf(source string) chan struct{} {
 	return g.sources[source].running
 }
 
-// enter counts an attempt, unless there are too many.
+// enter counts an attempt unless there are too many.
 func (g *guard) enter(p pair) (*tries, error) {
 	now := time.Now()
 	g.mu.Lock()
@@ -189,7 +189,7 @@ func (g *guard) enter(p pair) (*tries, error) {
 	return t, nil
 }
 
-// leave ends what enter counted.
+// leave ends an attempt that enter counted.
 func (g *guard) leave(t *tries) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -201,7 +201,7 @@ func (g *guard) leave(t *tries) {
 	g.m.waiting.Set(float64(g.n))
 }
 
-// forget drops tries of which nothing is to be remembered. g.mu is held.
+// forget drops tries without anything to remember. g.mu is held.
 func (g *guard) forget(t *tries) {
 	if t.idle() && t.failed == 0 {
 		delete(g.pairs, t.pair)
@@ -227,8 +227,8 @@ func (g *guard) confirm(t *tries) {
 	g.confirmed[t.pair] = time.Now()
 }
 
-// pause notes a failure of an attempt that began then, and holds its turn: for a second, after some
-// failures longer.
+// pause notes the failure of an attempt that began then, and holds its turn for a second, or longer
+// after several failures.
 func (g *guard) pause(t *tries, began time.Time) {
 	now := time.Now()
 	g.mu.Lock()
@@ -260,8 +260,8 @@ func (g *guard) party(all map[string]*party, name string, now time.Time) *party 
 	return p
 }
 
-// makeRoom takes out the entries that nothing is to be remembered of when maxRemembered is reached,
-// then any that is not in use.
+// makeRoom removes the entries without anything to remember once there are maxRemembered, and then
+// any entry that is not in use.
 func makeRoom[K comparable, V any](all map[K]V, idle, void func(V) bool) {
 	if len(all) < maxRemembered {
 		return
@@ -277,8 +277,8 @@ func makeRoom[K comparable, V any](all map[K]V, idle, void func(V) bool) {
 	}
 }
 
-// tries finds or makes the entry of a pair; nil for a stranger when too many are in use. g.mu is
-// held.
+// tries finds or makes the entry of a pair. It returns nil for a stranger if too many are in use.
+// g.mu is held.
 func (g *guard) tries(p pair, known bool, now time.Time) *tries {
 	t := g.pairs[p]
 	if t != nil {

@@ -18,17 +18,16 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Bounds of the work that a line of a file can ask for.
+// Bounds of the work that a line of a file can cause.
 const (
 	maxBcryptCost = 14
 	maxRounds     = 1_000_000
-	maxCrypted    = 512 // bytes of a password that all rounds go over
+	maxCrypted    = 512 // bytes of a password that all rounds process
 )
 
 var errScheme = errors.New("this kind of password is not supported; make it anew with htpasswd -B")
 
-// htpasswd looks for a user in a file as Apache's htpasswd writes it. The first line of a user
-// counts.
+// htpasswd looks for a user in a file of Apache's htpasswd. The first line of a user counts.
 func htpasswd(content []byte, user, password string) (bool, error) {
 	hash, found, err := record(content, user+":", 2)
 	if err != nil || !found {
@@ -37,7 +36,7 @@ func htpasswd(content []byte, user, password string) (bool, error) {
 	return checkHash(hash, password)
 }
 
-// htdigest looks for a user of a realm in a file as Apache's htdigest writes it.
+// htdigest looks for a user of a realm in a file of Apache's htdigest.
 func htdigest(content []byte, user, realm, password string) (bool, error) {
 	hash, found, err := record(content, user+":"+realm+":", 3)
 	if err != nil || !found {
@@ -47,11 +46,11 @@ func htdigest(content []byte, user, realm, password string) (bool, error) {
 	return same(strings.ToLower(hash), hex.EncodeToString(sum[:])), nil
 }
 
-// record finds the last field of the line that begins so. Every line has so many fields; empty ones
-// and comments are passed over.
+// record returns the last field of the line with this beginning. Every line must have this many
+// fields; it skips empty lines and comments.
 func record(content []byte, begin string, fields int) (last string, found bool, err error) {
 	if strings.Count(begin, ":") != fields-1 {
-		return "", false, nil // a colon in the user's name
+		return "", false, nil // the user's name contains a colon
 	}
 	for n, line := range lines(content) {
 		line = strings.TrimRight(line, " \t\r\v\f")
@@ -68,10 +67,10 @@ func record(content []byte, begin string, fields int) (last string, found bool, 
 	return last, found, nil
 }
 
-// desCrypt looks as DES hashes do, which nobody should take for a password.
+// desCrypt matches DES hashes, so that they are not mistaken for plain passwords.
 var desCrypt = regexp.MustCompile(`^[./0-9A-Za-z]{13}$`)
 
-// checkHash compares a password with what htpasswd, passlib or crypt(3) made of it.
+// checkHash compares a password with a hash of htpasswd, passlib or crypt(3).
 func checkHash(hash, password string) (bool, error) {
 	by := func(c crypt.Crypter) (bool, error) {
 		return c.Verify(hash,
@@ -83,7 +82,7 @@ func checkHash(hash, password string) (bool, error) {
 		if err != nil || cost > maxBcryptCost {
 			return false, fmt.Errorf("bcrypt of cost %d: %w", cost, errScheme)
 		}
-		if len(password) > 72 { // what bcrypt sees of it, as passlib and Apache have it
+		if len(password) > 72 { // bcrypt uses only these bytes, as in passlib and Apache
 			password = password[:72]
 		}
 		return bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil, nil
@@ -96,7 +95,7 @@ func checkHash(hash, password string) (bool, error) {
 			if err != nil || n > maxRounds {
 				return false, fmt.Errorf("%s rounds: %w", number, errScheme)
 			}
-			// the library does not write these, and so would not know them again
+			// the library does not write these, and so would not recognize them
 			if n == sha512_crypt.RoundsDefault {
 				hash = hash[:3] + salted
 			}

@@ -20,12 +20,12 @@ import (
 // Bounds of a directory's answers.
 const (
 	ldapTime      = 5 * time.Second // of each step
-	maxLDAPBytes  = 16 << 20        // that one connection may send
+	maxLDAPBytes  = 16 << 20        // per connection
 	maxLDAPGroups = 1000
 	maxComputers  = 50_000 // of an ldap(...) entry
 )
 
-// directory asks an LDAP server.
+// directory queries an LDAP server.
 type directory struct {
 	o   ldapOptions
 	log *slog.Logger
@@ -43,7 +43,7 @@ func newLDAP(options value.Map, log *slog.Logger) (*directory, error) {
 func (d *directory) searcher() bool { return d.o.bindDN != "" && d.o.bindPassword != "" }
 
 func (d *directory) check(ctx context.Context, user, password string) (known, bool, error) {
-	if password == "" { // a server confirms anybody without one
+	if password == "" { // a server accepts anybody without a password
 		return known{}, false, nil
 	}
 	dn := expandUser(d.o.bindDN, ldap.EscapeDN(user))
@@ -82,13 +82,13 @@ func (d *directory) check(ctx context.Context, user, password string) (known, bo
 		search = own
 	}
 	groups, err := d.groups(search, user)
-	if err != nil { // as in Salt: what is given to the name alone stays
+	if err != nil { // as in Salt: rights given to the name itself remain
 		d.log.Warn("groups of a user are not known", "eauth", "ldap", "user", user, "err", err)
 	}
 	return known{groups: groups}, true, nil
 }
 
-// bind makes a connection that has proved a password. It is closed at the end of ctx.
+// bind makes a connection and proves a password on it. The connection closes when ctx ends.
 func (d *directory) bind(ctx context.Context, dn, password string) (*ldap.Conn, error) {
 	dialer := net.Dialer{Timeout: ldapTime}
 	raw, err := dialer.DialContext(ctx, "tcp", d.o.address)
@@ -128,7 +128,7 @@ func (d *directory) bind(ctx context.Context, dn, password string) (*ldap.Conn, 
 	return c, nil
 }
 
-// boundedConn ends a connection whose other side says too much.
+// boundedConn closes a connection whose server sends too much.
 type boundedConn struct {
 	net.Conn
 	left int64
@@ -157,7 +157,7 @@ func find(c *ldap.Conn, base string, scope int, filter string, limit int,
 	return r.Entries, nil
 }
 
-// groups lists the groups of a user, as the options say that groups are kept.
+// groups lists the groups of a user, in the way that the options say.
 func (d *directory) groups(c *ldap.Conn, user string) ([]string, error) {
 	safe := ldap.EscapeFilter(user)
 	var out []string
@@ -223,7 +223,7 @@ func (d *directory) groups(c *ldap.Conn, user string) ([]string, error) {
 	return out, nil
 }
 
-// firstName is the value that a name such as cn=admins,ou=Groups begins with.
+// firstName returns the first value of a name such as cn=admins,ou=Groups.
 func firstName(dn string) string {
 	first, _, _ := strings.Cut(dn, ",")
 	return first[strings.LastIndex(first, "=")+1:]
@@ -265,7 +265,7 @@ func (d *directory) expand(ctx context.Context, list []any) ([]any, error) {
 	return out, nil
 }
 
-// computersOf is the part of the directory that a key of the form ldap(...) means.
+// computersOf returns the part of the directory that a key of the form ldap(...) names.
 func computersOf(key any) (base string, ok bool) {
 	text, _ := key.(string)
 	if text, ok = strings.CutPrefix(text, "ldap("); !ok {
@@ -274,7 +274,7 @@ func computersOf(key any) (base string, ok bool) {
 	return strings.CutSuffix(text, ")")
 }
 
-// ids are the minions of computers. A name that could mean more than one minion is none.
+// ids returns the minions of computers. It skips a name that could mean more than one minion.
 func (d *directory) ids(found []*ldap.Entry) []string {
 	var out []string
 	for _, e := range found {

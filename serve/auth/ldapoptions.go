@@ -29,7 +29,7 @@ type ldapOptions struct {
 	stripDomains                        []string
 }
 
-// readLDAP reads the options by their whole names.
+// readLDAP reads the options by their full names.
 func readLDAP(options value.Map) (o ldapOptions, err error) {
 	r := optionReader{options: options, prefix: "auth.ldap."}
 	o = ldapOptions{
@@ -103,7 +103,7 @@ var (
 	attributeName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.;-]*$`)
 )
 
-// expandUser puts an escaped name in.
+// expandUser inserts an escaped name into text.
 func expandUser(text, safe string) string { return userField.ReplaceAllLiteralString(text, safe) }
 
 // optionReader reads options of one family and keeps the first error.
@@ -126,7 +126,7 @@ func (r *optionReader) text(name, fallback string) string {
 		return v
 	case int64:
 		return strconv.FormatInt(v, 10)
-	case bool, nil: // False stands for nothing in examples
+	case bool, nil: // examples use False for no value
 		if v == true {
 			r.wrong(name, "text")
 		}

@@ -2,13 +2,13 @@ package auth
 
 import "time"
 
-// Failures that a source, or a name, may have.
+// Failures that a source or a name may have.
 const (
 	failuresAtOnce  = 32
 	failuresASecond = 4
 )
 
-// allowance counts failures, which the time makes good again. The zero value has none.
+// allowance counts failures, which expire with time. The zero value has none.
 type allowance struct {
 	used float64
 	at   time.Time
@@ -25,25 +25,26 @@ func (a *allowance) take(now time.Time) {
 	a.used++
 }
 
-// spent reports whether no failure is left.
+// spent reports whether no more failures are allowed.
 func (a *allowance) spent(now time.Time) bool {
 	a.refill(now)
 	return a.used >= failuresAtOnce
 }
 
-// full reports whether all failures are made good.
+// full reports whether all failures have expired.
 func (a *allowance) full(now time.Time) bool {
 	a.refill(now)
 	return a.used == 0
 }
 
-// slowWindow is how long a back end's slow refusal is remembered, at least; twice that at most.
+// slowWindow is the minimum time for which a back end's slow refusal is remembered; the maximum is
+// twice that.
 const slowWindow = 5 * time.Minute
 
-// slowest is the longest that a back end took for a refusal lately.
+// slowest is the longest time that a back end recently took for a refusal.
 type slowest struct {
 	now, before time.Duration
-	since       time.Time // of now
+	since       time.Time // start of now
 }
 
 func (s *slowest) note(took time.Duration, at time.Time) time.Duration {
@@ -56,9 +57,10 @@ func (s *slowest) note(took time.Duration, at time.Time) time.Duration {
 	return max(s.now, s.before)
 }
 
-// answerAfter is when a refusal is told, from when its turn came: after a second, or the seconds
-// that the back end took lately for any name, so that its time tells nothing of the name. asked is
-// how long the back end took, 0 if that does not count; all is what has passed.
+// answerAfter returns when to send a refusal, counted from the start of its turn: after a second,
+// or after the seconds that the back end recently took for any name, so that the time reveals
+// nothing about the name. Asked is how long the back end took, 0 if that does not count; all is the
+// time passed so far.
 func (g *guard) answerAfter(eauth string, asked, all time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

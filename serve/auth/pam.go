@@ -17,7 +17,7 @@ import (
 	"clustermaster/value"
 )
 
-// pamProgram calls libpam, which a program without C can't.
+// pamProgram calls libpam. This program can't call it, as it is built without C.
 //
 //go:embed pam.py
 var pamProgram string
@@ -27,13 +27,13 @@ const (
 	pamTime     = 10 * time.Second
 )
 
-// Python finds an interpreter: its path and flags. It may take a while at the first call.
+// Python returns an interpreter's path and flags. The first call may take a while.
 type Python func(ctx context.Context) ([]string, error)
 
-// systemPython is what calls libpam where it is there, as in Salt.
+// systemPython calls libpam if it exists, as in Salt.
 const systemPython = "/usr/bin/python3"
 
-// FindPython takes the interpreter that the option auth.pam.python names, else the system's, else
+// FindPython returns the interpreter that the option auth.pam.python names, else the system's, else
 // another one.
 func FindPython(option any, other func() ([]string, error)) Python {
 	return func(context.Context) ([]string, error) {
@@ -47,7 +47,7 @@ func FindPython(option any, other func() ([]string, error)) Python {
 	}
 }
 
-// pam asks the system's PAM, in a process of its own that ends with the attempt.
+// pam asks the system's PAM, in a separate process for each attempt.
 type pam struct {
 	service string
 	python  Python
@@ -88,7 +88,7 @@ func (p *pam) check(ctx context.Context, user, password string) (known, bool, er
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// with what PAM's modules have started
+	// also the processes that PAM's modules have started
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
@@ -112,8 +112,8 @@ func (p *pam) check(ctx context.Context, user, password string) (known, bool, er
 	return known{groups: reply.Groups}, reply.OK, nil
 }
 
-// mayReadShadow reports whether PAM's helpers confirm other users than the master's own to this
-// process.
+// mayReadShadow reports whether PAM's helpers authenticate users other than the master's own for
+// this process.
 func mayReadShadow() bool {
 	f, err := os.Open("/etc/shadow")
 	if err != nil {

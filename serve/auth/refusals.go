@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// refusalLogInterval is how often refusals of one back end are logged at most, those for too many
-// attempts apart.
+// refusalLogInterval is the minimum time between log lines on refusals of one back end; those for
+// too many attempts count separately.
 const refusalLogInterval = 10 * time.Second
 
-// refusals logs some refusals and counts the others in their lines. Back ends are those of
+// refusals logs some refusals and counts the others in those lines. Back ends are those of
 // external_auth and "unknown", so the map is bounded.
 type refusals struct {
 	mu   sync.Mutex // guards seen

@@ -15,15 +15,15 @@ import (
 	"clustermaster/value"
 )
 
-// Bounds of what a service of rest may answer.
+// Bounds of answers of a rest service.
 const (
 	maxRestReply = 1 << 20 // bytes
 	maxRestDepth = 16
 	restTime     = 10 * time.Second
 )
 
-// rest asks a service on the network: it gets username and password by POST, as a form, and answers
-// 200 with a list of what the user may order beside what external_auth says, or null.
+// rest asks a network service. It POSTs username and password as a form. The service answers 200
+// with null, or with a list of what the user may order in addition to external_auth.
 type rest struct {
 	url    string
 	client *http.Client
@@ -43,7 +43,7 @@ func newRest(section value.Map, limit time.Duration) (*rest, error) {
 	transport.MaxResponseHeaderBytes = 64 << 10
 	return &rest{url: to, client: &http.Client{
 		Transport: transport, Timeout: limit,
-		// A password goes where the option says, and nowhere else.
+		// Send a password only where the option says.
 		CheckRedirect: func(*http.Request,
 			[]*http.Request) error {
 			return http.ErrUseLastResponse
@@ -62,7 +62,7 @@ func (r *rest) check(ctx context.Context, user, password string) (known, bool, e
 	reply, err := r.client.Do(req)
 	if err != nil {
 		var at *url.Error
-		if errors.As(err, &at) { // its text has the address, in which people write secrets
+		if errors.As(err, &at) { // its text has the address, which may contain secrets
 			err = at.Err
 		}
 		return known{}, false, fmt.Errorf("ask the service: %w", err)
@@ -108,7 +108,7 @@ func restList(body []byte) ([]any, error) {
 	return plain.([]any), nil
 }
 
-// wireValue turns what encoding/json makes into wire values, maps by key.
+// wireValue turns encoding/json's values into wire values, maps sorted by key.
 func wireValue(v any, depth int) (any, error) {
 	if depth > maxRestDepth {
 		return nil, fmt.Errorf("deeper than %d", maxRestDepth)

@@ -10,8 +10,8 @@ import (
 // Run makes and deletes tokens for salt-run.
 type Run struct{ *Auth }
 
-// MakeToken returns Salt's map of a token; ok is false for credentials that are refused, which is
-// no error there.
+// MakeToken returns Salt's map of a token. Ok is false for refused credentials, which is no error
+// there.
 func (r Run) MakeToken(ctx context.Context, creds value.Map) (token value.Map, ok bool, err error) {
 	token, err = r.Auth.MakeToken(ctx, "salt-run", creds)
 	if errors.Is(err, ErrRefused) {

@@ -19,29 +19,28 @@ import (
 const (
 	maxTokens         = 10_000
 	maxTokensPerOwner = 2_000
-	maxTokenData      = 16 << 10                   // bytes of what is kept of one
-	maxTokenText      = 256                        // of what is looked up
-	maxTokenAge       = 100 * 365 * 24 * time.Hour // of token_expire that a caller asks for
+	maxTokenData      = 16 << 10                   // bytes of the stored data of one
+	maxTokenText      = 256                        // bytes of a text to look up
+	maxTokenAge       = 100 * 365 * 24 * time.Hour // maximum token_expire in a request
 	minTokenText      = 16
 )
 
 // ErrTokensFull says that a cap of tokens is reached.
 var ErrTokensFull = errors.New("too many tokens; delete some with salt-run auth.del_token, or wait until some expire")
 
-// Tokens are what the masters agree on.
+// Tokens is the replicated state of tokens.
 type Tokens interface {
-	// PutToken keeps a token on all masters. Error: ErrTokensFull, or what keeps the masters from
-	// agreeing.
+	// PutToken stores a token on all masters. Error: ErrTokensFull, or why the masters can't agree.
 	PutToken(ctx context.Context, t Token, most, mostPerOwner int) error
-	// DropToken removes a token from all masters; had tells that there was one.
+	// DropToken removes a token from all masters. Had reports whether it existed.
 	DropToken(ctx context.Context, hash [32]byte) (had bool, err error)
-	// Token finds a token, also one that has expired.
+	// Token finds a token, even an expired one.
 	Token(hash [32]byte) (Token, bool)
 	// Tokens counts them.
 	Tokens() int
 }
 
-// Token is what is kept of one.
+// Token is the stored record of a token.
 type Token struct {
 	Hash   [32]byte // SHA-256 of its text
 	Owner  string   // back end and name
@@ -49,9 +48,10 @@ type Token struct {
 	Expire time.Time
 }
 
-// MakeToken authenticates and makes a token: Salt's map of token, start, expire, name, eauth,
-// groups and, with keep_acl_in_token, auth_list. token_expire in creds counts, in seconds, where
-// token_expire_user_override lets the user say. Error: as Authenticate's, or ErrTokensFull.
+// MakeToken authenticates and makes a token. It returns Salt's map: token, start, expire, name,
+// eauth, groups and, with keep_acl_in_token, auth_list. It uses token_expire in creds, in seconds,
+// if token_expire_user_override lets the user choose. Errors: those of Authenticate, or
+// ErrTokensFull.
 func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error) {
 	id, err := a.Authenticate(ctx, source, creds)
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (v
 	return append(data, value.Pair{Key: "token", Value: text}), nil
 }
 
-// age is how long a new token lives.
+// age returns how long a new token is valid.
 func (f *inForce) age(id Identity, creds value.Map) (time.Duration, error) {
 	asked, given := creds.Get("token_expire")
 	if !given || !f.mayChoose(id) {
@@ -127,7 +127,8 @@ func (f *inForce) age(id Identity, creds value.Map) (time.Duration, error) {
 	return time.Duration(s * float64(time.Second)), nil
 }
 
-// mayChoose reports whether token_expire_user_override lets a user say how long his token lives.
+// mayChoose reports whether token_expire_user_override lets a user choose how long his token is
+// valid.
 func (f *inForce) mayChoose(id Identity) bool {
 	switch o := f.opts.ExpireOverride.(type) {
 	case bool:
@@ -144,7 +145,7 @@ func (f *inForce) mayChoose(id Identity) bool {
 	return false
 }
 
-// Token finds Salt's map of a token, with its text; false if it is unknown, expired or deleted.
+// Token returns Salt's map of a token, with its text; false if it is unknown, expired or deleted.
 func (a *Auth) Token(_ context.Context, text string) (value.Map, bool) {
 	if len(text) < minTokenText || len(text) > maxTokenText {
 		a.m.tokens.WithLabelValues("unknown").Inc()
@@ -164,8 +165,8 @@ func (a *Auth) Token(_ context.Context, text string) (value.Map, bool) {
 	return append(data, value.Pair{Key: "token", Value: text}), true
 }
 
-// ByToken is Authenticate for a token. What external_auth says now counts, but for a list that is
-// kept in the token. Error: ErrRefused, at once: nobody guesses a token.
+// ByToken is Authenticate for a token. The present external_auth counts, except for a list that the
+// token holds. Error: ErrRefused, at once, because tokens can't be guessed.
 func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 	data, ok := a.Token(ctx, text)
 	if !ok {
@@ -201,7 +202,7 @@ func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 	return id, nil
 }
 
-// DeleteToken takes a token away on all masters; had tells that there was one.
+// DeleteToken deletes a token on all masters. Had reports whether it existed.
 func (a *Auth) DeleteToken(ctx context.Context, text string) (had bool, err error) {
 	if len(text) < minTokenText || len(text) > maxTokenText {
 		return false, nil
@@ -230,7 +231,7 @@ func newTokenText(hashType string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// seconds is a time as Salt writes it: since the epoch, with a fraction.
+// seconds returns a time as Salt writes it: since the epoch, with a fraction.
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 func timeOf(data value.Map) time.Time {
