@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 
 	"google.golang.org/grpc/codes"
@@ -90,7 +91,7 @@ type hit struct {
 // reply is what one node said.
 type reply struct {
 	node   string
-	sums   map[int]sumOf
+	sums   map[int]disk.Sum
 	held   []uint32
 	chunks []*ringpb.Verdicts
 	left   bool
@@ -275,16 +276,17 @@ func (q *inquiry) merge(ctx context.Context, partitions []int) (rest []int, err 
 					!slices.Contains(q.places, k.place) {
 					continue
 				}
-				x := version{Version{c.Clocks[i], c.Nodes[i]}, uint8(c.Flags[i]),
+				x := version{Version{Clock: c.Clocks[i], Node: c.Nodes[i]}, uint8(c.Flags[i]),
 					c.Hits[i*width : (i+1)*width]}
-				if old := best[k]; old == nil || wins(x.flags, x.Version, old.flags, old.Version) {
+				if old := best[k]; old == nil ||
+					disk.Wins(x.flags, x.Version, old.flags, old.Version) {
 					best[k] = &x
 				}
 			}
 		}
 	}
 	for k, x := range best {
-		if x.flags&flagDeleted == 0 && anyBit(x.hits) {
+		if x.flags&disk.FlagDeleted == 0 && anyBit(x.hits) {
 			q.hits = append(q.hits, hit{k.place, x.hits})
 		}
 	}
@@ -311,10 +313,10 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 	var wg sync.WaitGroup
 	replies := make([]*reply, 0, len(work))
 	for node, partitions := range work {
-		r := &reply{node: node, sums: map[int]sumOf{}}
+		r := &reply{node: node, sums: map[int]disk.Sum{}}
 		replies = append(replies, r)
 		req := &ringpb.AskRequest{
-			Clock: q.s.clock.read(), Epoch: q.v.latest().Epoch(), Base: q.v.base.Epoch(),
+			Clock: q.s.clock.Read(), Epoch: q.v.latest().Epoch(), Base: q.v.base.Epoch(),
 			Space: uint32(q.a.space), Question: q.question, Versions: versions,
 		}
 		for _, p := range partitions {
@@ -374,7 +376,7 @@ func (q *inquiry) askNode(ctx context.Context, r *reply, req *ringpb.AskRequest)
 			return fmt.Errorf("answer of more than %d bytes: %w", q.s.opts.MaxList, ErrTooLarge)
 		}
 		for _, x := range c.Cells {
-			r.sums[int(x.Partition)] = sumOf{sum: x.Sum, count: int64(x.Count)}
+			r.sums[int(x.Partition)] = disk.Sum{Sum: x.Sum, Count: int64(x.Count)}
 		}
 		r.held = append(r.held, c.Held...)
 		if n > 0 {
@@ -405,7 +407,7 @@ func (q *inquiry) askNode(ctx context.Context, r *reply, req *ringpb.AskRequest)
 		if err != nil {
 			return fmt.Errorf("ask %s: %w", r.node, err)
 		}
-		q.s.clock.observe(c.Clock)
+		q.s.clock.Observe(c.Clock)
 		if err := take(c); err != nil {
 			return err
 		}

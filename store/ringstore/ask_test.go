@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 )
 
@@ -313,7 +314,7 @@ func TestAskWhileTheRingChanges(t *testing.T) {
 				if !slices.Contains(ring, n.name) {
 					continue
 				}
-				ids := n.store.cells.list(func(id cellID) bool { return !n.store.view.Load().latest().Owns(n.name, int(id.partition)) })
+				ids := foreign(n.store, n.store.view.Load().latest())
 				if len(ids) > 0 {
 					return fmt.Errorf("%s has %d", n.name, len(ids))
 				}
@@ -551,14 +552,14 @@ func TestAskAboutCopiesThatDiffer(t *testing.T) {
 	for i := range 60 {
 		id := fmt.Sprintf("minion%03d", i)
 		p := v.latest().Partition(id)
-		c := change{rec: Record{
-			Key: Key{SpaceMinions, id, "grains"}, Value: []byte("os=Debian"),
-			Version: Version{s.clock.next(), s.node}, partition: p,
+		c := disk.Change{Record: Record{
+			Key: Key{Space: SpaceMinions, Place: id, Name: "grains"}, Value: []byte("os=Debian"),
+			Version: Version{Clock: s.clock.Next(), Node: s.node}, Partition: p,
 		}}
 		var to string
 		for _, n := range []string{"m1/a", "m2/b", "m3/c"} {
 			if !v.base.Owns(n, p) {
-				to, c.standIn, c.owed = n, true, []string{"m4/d"}
+				to, c.StandIn, c.Owed = n, true, []string{"m4/d"}
 				held++
 			}
 		}
@@ -566,7 +567,7 @@ func TestAskAboutCopiesThatDiffer(t *testing.T) {
 			to = v.base.Owners(p)[2] // not the one that judges
 			alone++
 		}
-		if err := s.give(ctx, v, to, []change{c}); err != nil {
+		if err := s.give(ctx, v, to, []disk.Change{c}); err != nil {
 			t.Fatal(err)
 		}
 		want[id] = 1
@@ -623,9 +624,10 @@ func TestAskAfterRecordsWereDropped(t *testing.T) {
 	if got, _, err := asks(ctx, s, "grains os=Debian"); err != nil || !maps.Equal(got, want) {
 		t.Fatal(len(got), err)
 	}
-	gone := s.cells.list(func(id cellID) bool { return id.partition%2 == 0 })
-	if done, err := s.dropCells(ctx, gone, s.view.Load().latest()); err != nil || !done {
-		t.Fatal(done, err)
+	n, err := s.disk.DropPartitions(ctx, s.view.Load().latest().Epoch(),
+		func(p int) bool { return p%2 == 0 })
+	if err != nil || n == 0 {
+		t.Fatal(n, err)
 	}
 	maps.DeleteFunc(want, func(id string,
 		_ byte) bool {

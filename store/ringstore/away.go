@@ -4,12 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"clustermaster/test/knownbug"
 )
@@ -21,8 +17,7 @@ import (
 // for so long answers nothing by what it has.
 const (
 	// when this master was last in contact with others and had compared copies; seconds since 1970
-	contactMeta = "contact"
-	lackMeta    = "lack/" // node: that it lacks tombstones which are gone
+	contactNote = "contact"
 )
 
 // contactEvery is how often contact is noted.
@@ -33,24 +28,12 @@ var errAway = errors.New("this master was away for longer than deletions are rem
 
 // loadAway reads the notes on disk.
 func (s *Store) loadAway() error {
-	b, err := s.disk.meta(contactMeta)
+	b, err := s.disk.Note(contactNote)
 	if err != nil {
 		return err
 	}
 	if len(b) == 8 {
 		s.contact.Store(int64(binary.BigEndian.Uint64(b)))
-	}
-	prefix := metaKey(lackMeta)
-	it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
-	if err != nil {
-		return fmt.Errorf("read who lacks tombstones: %w", err)
-	}
-	defer it.Close()
-	for ok := it.First(); ok; ok = it.Next() {
-		s.lacking[string(it.Key()[len(prefix):])] = true
-	}
-	if err := it.Error(); err != nil {
-		return fmt.Errorf("read who lacks tombstones: %w", err)
 	}
 	s.suspect()
 	return nil
@@ -81,33 +64,18 @@ func (s *Store) mayForget() bool {
 	return 2*(alive+1) > len(others)+1 && !s.isBehind()
 }
 
-// noteLacking puts the masters that are away now into a batch that removes tombstones.
-func (s *Store) noteLacking(b *pebble.Batch, g *group) error {
+// absent are the masters that are away now.
+func (s *Store) absent() []string {
 	if knownbug.Is(knownbug.TombstonesMerged) {
 		return nil
 	}
-	for _, node := range s.others() {
-		if s.peers.Alive(node) {
-			continue
-		}
-		if err := b.Set(metaKey(lackMeta+node), nil, nil); err != nil {
-			return err
-		}
-		g.after = append(g.after, func() {
-			s.lackingMu.Lock()
-			defer s.lackingMu.Unlock()
-			s.lacking[node] = true
-		})
-	}
-	return nil
+	return slices.DeleteFunc(s.others(), s.peers.Alive)
 }
 
 // lackers are the masters that lack tombstones which are gone.
 func (s *Store) lackers() []string {
-	s.lackingMu.Lock()
-	defer s.lackingMu.Unlock()
 	others := s.others()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.lacking)),
+	return slices.DeleteFunc(s.disk.Lacking(),
 		func(n string) bool { return !slices.Contains(others, n) })
 }
 
@@ -151,40 +119,6 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 	}
 	s.contact.Store(now.Unix())
 	s.noted = now.Unix()
-	return s.commit.do(ctx, &task{run: func(b *pebble.Batch, _ *group) error {
-		return b.Set(metaKey(contactMeta),
-			binary.BigEndian.AppendUint64(nil, uint64(now.Unix())), nil)
-	}})
-}
-
-// filled forgets that a master lacks tombstones: it has answered with its digests, which one that
-// was noted does only when it has been filled.
-func (s *Store) filled(ctx context.Context, node string) error {
-	s.lackingMu.Lock()
-	noted := s.lacking[node]
-	delete(s.lacking, node)
-	s.lackingMu.Unlock()
-	if !noted {
-		return nil
-	}
-	return s.commit.do(ctx,
-		&task{run: func(b *pebble.Batch, _ *group) error {
-			return b.Delete(metaKey(lackMeta+node),
-				nil)
-		}})
-}
-
-// swap replaces the store by an empty one and returns when that is done. Message and why are for
-// the log.
-func (s *Store) swap(ctx context.Context, message, why string) error {
-	done := make(chan struct{})
-	select {
-	case s.commit.swaps <- func() { defer close(done); s.replace(message, why) }:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closed:
-		return ErrClosed
-	}
-	<-done
-	return nil
+	return s.disk.SetNote(ctx, contactNote,
+		binary.BigEndian.AppendUint64(nil, uint64(now.Unix())))
 }

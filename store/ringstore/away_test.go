@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 )
 
@@ -25,7 +26,10 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	}
 	k.settled()
 	ctx := ctxFor(t)
-	key := func(n int) Key { return Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"} }
+	key := func(n int) Key {
+		return Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
+			Name: "n"}
+	}
 	for n := range 60 {
 		if err := k.store("a").Put(ctx, key(n), []byte("v"), time.Time{}); err != nil {
 			t.Fatal(err)
@@ -34,7 +38,7 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	k.settled()
 	k.now.add(2 * contactEvery)
 	eventually(t, "contact is noted", func() error {
-		if b, err := k.store("c").disk.meta(contactMeta); err != nil || b == nil {
+		if b, err := k.store("c").disk.Note(contactNote); err != nil || b == nil {
 			return fmt.Errorf("%v, %v", b, err)
 		}
 		return nil
@@ -48,7 +52,7 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	k.now.add(80 * time.Hour)
 	eventually(t, "the tombstones are gone", func() error {
 		for _, name := range []string{"a", "b"} {
-			if _, found, err := k.store(name).disk.get(key(7),
+			if _, found, err := k.store(name).disk.Get(key(7),
 				k.store(name).partitionOf(key(7))); err != nil || found {
 				return fmt.Errorf("%s: %v, %v", name, found, err)
 			}
@@ -73,7 +77,7 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	look()
 	eventually(t, "it is filled anew", func() error {
 		for n := 30; n < 60; n++ {
-			if c.store.stale.Load() || c.store.refilling.Load() || c.store.view.Load() == nil ||
+			if c.store.stale.Load() || c.store.disk.Refilling() || c.store.view.Load() == nil ||
 				!c.holds(key(n)) {
 				return fmt.Errorf("p%d is not there", n)
 			}
@@ -100,7 +104,8 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 	k.settled()
 	ctx := ctxFor(t)
 	for n := range 40 {
-		if err := k.store("a").Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, []byte("v"),
+		if err := k.store("a").Put(ctx, Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
+			Name: "n"}, []byte("v"),
 			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +114,7 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 	k.now.add(2 * contactEvery)
 	eventually(t, "contact is noted", func() error {
 		for _, n := range names {
-			if b, err := k.store(n).disk.meta(contactMeta); err != nil || b == nil {
+			if b, err := k.store(n).disk.Note(contactNote); err != nil || b == nil {
 				return fmt.Errorf("%v, %v", b, err)
 			}
 		}
@@ -126,7 +131,7 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 	}
 	eventually(t, "nobody suspects itself", func() error {
 		for _, n := range names {
-			if k.store(n).stale.Load() || k.store(n).refilling.Load() {
+			if k.store(n).stale.Load() || k.store(n).disk.Refilling() {
 				return errors.New(n)
 			}
 		}
@@ -134,7 +139,8 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 	})
 	for n := range 40 {
 		if _, found, err := k.store("c").Get(ctx,
-			Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
+			Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n), Name: "n"}); err != nil ||
+			!found {
 			t.Fatalf("p%d: %v, %v", n, found, err)
 		}
 	}
@@ -148,11 +154,12 @@ func TestAMasterThatWasAwayTakesNothingAlone(t *testing.T) {
 	k.settled()
 	ctx := ctxFor(t)
 	put := func(place string) error {
-		return k.store("c").Put(ctx, Key{SpaceMinions, place, "n"}, []byte("v"), time.Time{})
+		return k.store("c").Put(ctx, Key{Space: SpaceMinions, Place: place, Name: "n"}, []byte("v"),
+			time.Time{})
 	}
 	k.now.add(2 * contactEvery)
 	eventually(t, "contact is noted", func() error {
-		if b, err := k.store("c").disk.meta(contactMeta); err != nil || b == nil {
+		if b, err := k.store("c").disk.Note(contactNote); err != nil || b == nil {
 			return fmt.Errorf("%v, %v", b, err)
 		}
 		return nil
@@ -197,7 +204,7 @@ func TestLateTombstones(t *testing.T) {
 		defer mu.Unlock()
 		return now
 	}}
-	key := Key{SpaceMinions, "web1", "n"}
+	key := Key{Space: SpaceMinions, Place: "web1", Name: "n"}
 	begin := func() *Store {
 		s, err := Open(t.TempDir(), newAlone(), opts, nil, nil)
 		if err != nil {
@@ -208,7 +215,7 @@ func TestLateTombstones(t *testing.T) {
 	}
 	take := func(s *Store, r Record) {
 		t.Helper()
-		if err := s.commit.do(ctx, &task{changes: []change{{rec: r}}}); err != nil {
+		if err := s.disk.Commit(ctx, &disk.Write{Changes: []disk.Change{{Record: r}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -219,7 +226,7 @@ func TestLateTombstones(t *testing.T) {
 	partition := a.partitionOf(key)
 	here := func(s *Store) (Record, bool) {
 		t.Helper()
-		r, found, err := s.disk.get(key, partition)
+		r, found, err := s.disk.Get(key, partition)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,11 +247,11 @@ func TestLateTombstones(t *testing.T) {
 	now = now.Add(2 * time.Hour)
 	mu.Unlock()
 	tomb, found := here(a)
-	if !found || !tomb.deleted() {
+	if !found || !tomb.Deleted() {
 		t.Fatal("the tombstone counts no more, and was not removed")
 	}
 	take(b, tomb)
-	if r, found := here(b); !found || !r.deleted() {
+	if r, found := here(b); !found || !r.Deleted() {
 		t.Errorf("a late tombstone left the record: %+v", r)
 	}
 	take(c, tomb)
@@ -252,7 +259,7 @@ func TestLateTombstones(t *testing.T) {
 		t.Errorf("a late tombstone is kept where it deletes nothing: %+v", r)
 	}
 	for name, s := range map[string]*Store{"a": a, "b": b} {
-		if err := s.expireTombstones(ctx, s.past()); err != nil {
+		if _, err := s.disk.DropTombstones(ctx, s.absent); err != nil {
 			t.Fatal(err)
 		}
 		if r, found := here(s); found {

@@ -68,7 +68,7 @@ func BenchmarkGet(b *testing.B) {
 			k := newKit(b, names...)
 			k.settled()
 			ctx := context.Background()
-			key := Key{SpaceMinions, "web1", "grains"}
+			key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
 			if err := k.store("m1/a").Put(ctx, key, make([]byte, 4000), time.Time{}); err != nil {
 				b.Fatal(err)
 			}

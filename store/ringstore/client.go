@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/level"
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 
 	"google.golang.org/grpc"
@@ -30,12 +31,12 @@ func (s *Store) askStatus(ctx context.Context, node string, epoch uint64) (*ring
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.WriteTimeout)
 	defer cancel()
-	reply, err := client.Status(ctx, &ringpb.StatusRequest{Clock: s.clock.read(), Epoch: epoch,
+	reply, err := client.Status(ctx, &ringpb.StatusRequest{Clock: s.clock.Read(), Epoch: epoch,
 		Node: s.self})
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its state: %w", node, err)
 	}
-	s.clock.observe(reply.Clock)
+	s.clock.Observe(reply.Clock)
 	return reply, nil
 }
 
@@ -64,7 +65,7 @@ func (s *Store) receive(node string, stream grpc.ServerStreamingClient[ringpb.Ch
 		if err != nil {
 			return info, fmt.Errorf("read from %s: %w", node, err)
 		}
-		s.clock.observe(chunk.Clock)
+		s.clock.Observe(chunk.Clock)
 		info.same = info.same || chunk.Same
 		info.behind = info.behind || chunk.Behind
 		records := make([]Record, 0, len(chunk.Records)+1)
@@ -97,9 +98,9 @@ func (s *Store) receive(node string, stream grpc.ServerStreamingClient[ringpb.Ch
 func toWire(r *Record) *ringpb.Record {
 	return &ringpb.Record{
 		Space: uint32(r.Space), Place: []byte(r.Place), Name: []byte(r.Name), Value: r.Value,
-		Clock: r.Version.Clock, Node: r.Version.Node, Expires: unixSeconds(r.Expires),
-		Flags:     uint32(r.flags),
-		Partition: uint32(r.partition),
+		Clock: r.Version.Clock, Node: r.Version.Node, Expires: disk.UnixSeconds(r.Expires),
+		Flags:     uint32(r.Flags),
+		Partition: uint32(r.Partition),
 	}
 }
 
@@ -108,20 +109,20 @@ func fromWire(r *ringpb.Record) Record {
 		Key: Key{Space: Space(r.GetSpace()), Place: string(r.GetPlace()),
 			Name: string(r.GetName())},
 		Value: r.GetValue(), Version: Version{Clock: r.GetClock(), Node: r.GetNode()},
-		Expires: secondsTime(r.GetExpires()), partition: int(r.GetPartition()),
-		flags: uint8(r.GetFlags()),
+		Expires: disk.SecondsTime(r.GetExpires()), Partition: int(r.GetPartition()),
+		Flags: uint8(r.GetFlags()),
 	}
 }
 
-// check refuses what no master of ours sends.
-func (r *Record) check(maxValue int) error {
+// checkRecord refuses what no master of ours sends.
+func checkRecord(r *Record, maxValue int) error {
 	switch {
-	case r.Key.check() != nil:
-		return r.Key.check()
+	case r.Key.Check() != nil:
+		return r.Key.Check()
 	case len(r.Value) > maxValue:
 		return fmt.Errorf("value of %d bytes, at most %d: %w", len(r.Value), maxValue, ErrTooLarge)
-	case r.partition < 0 || r.partition >= maxShapePartitions:
-		return fmt.Errorf("partition %d: %w", r.partition, ErrTooLarge)
+	case r.Partition < 0 || r.Partition >= maxShapePartitions:
+		return fmt.Errorf("partition %d: %w", r.Partition, ErrTooLarge)
 	case r.Expires.Unix() < 0 && !r.Expires.IsZero():
 		return fmt.Errorf("expiry %v: %w", r.Expires, ErrCorrupt)
 	}

@@ -14,7 +14,7 @@ func TestWritesFollowThoseOfAFastClock(t *testing.T) {
 	ctx := ctxFor(t)
 	k.settled()
 	for i, ahead := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
-		key := Key{SpaceMinions, fmt.Sprintf("web%d", i), "grains"}
+		key := Key{Space: SpaceMinions, Place: fmt.Sprintf("web%d", i), Name: "grains"}
 		k.now.add(ahead)
 		if err := k.store("m1/a").Put(ctx, key, []byte("tomorrow"), time.Time{}); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package ringstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -20,7 +19,8 @@ func TestReadsWhileItCloses(t *testing.T) {
 		}
 		ctx := t.Context()
 		for n := range 20 {
-			if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, []byte("value"),
+			if err := s.Put(ctx, Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"},
+				[]byte("value"),
 				time.Time{}); err != nil {
 				t.Fatal(err)
 			}
@@ -30,7 +30,8 @@ func TestReadsWhileItCloses(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				for n := 0; ; n++ {
-					_, _, err := s.Get(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n%20), "n"})
+					_, _, err := s.Get(ctx, Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n%20),
+						Name: "n"})
 					if errors.Is(err, ErrClosed) {
 						return
 					}
@@ -51,31 +52,5 @@ func TestReadsWhileItCloses(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
-	}
-}
-
-// Who gives up waiting for the committer shares nothing with it any more. The race detector sees
-// what is wrong here.
-func TestGivenUpOrders(t *testing.T) {
-	t.Parallel()
-	s, err := Open(t.TempDir(), newAlone(), Options{}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Put(t.Context(), Key{SpaceJobs, "p", "n"}, []byte("value"),
-		time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	given, stop := context.WithCancel(t.Context())
-	stop()
-	ring := s.view.Load().latest()
-	var gone []cellID
-	for n := range 200 {
-		if _, err := s.dropCells(given, gone, ring); err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatalf("%d: %v", n, err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
 	}
 }

@@ -108,7 +108,8 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 		}
 		ctx := ctxFor(t)
 		for _, place := range acked {
-			for _, k := range []Key{{SpaceJobHeads, place, "load"}, {SpaceJobs, place, "r/web1"}} {
+			for _, k := range []Key{{Space: SpaceJobHeads, Place: place, Name: "load"},
+				{Space: SpaceJobs, Place: place, Name: "r/web1"}} {
 				if got, found, err := s.Get(ctx, k); err != nil || !found ||
 					string(got.Value) != place {
 					t.Fatalf("round %d: %v was acknowledged and is %q (found %v, %v)", round, k,
@@ -136,7 +137,8 @@ func TestAfterCloseNothingHangs(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put(ctxFor(t), Key{SpaceJobs, "p", "n"}, nil, time.Time{}); err == nil {
+	if err := s.Put(ctxFor(t), Key{Space: SpaceJobs, Place: "p", Name: "n"}, nil,
+		time.Time{}); err == nil {
 		t.Error("a closed store takes a record")
 	}
 	if err := s.Close(); err != nil {
@@ -151,7 +153,7 @@ func TestAnotherFormatIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.disk.db.Set(metaKey("format"), []byte("99"), nil); err != nil {
+	if err := s.disk.SetNote(t.Context(), "format", []byte("99")); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()

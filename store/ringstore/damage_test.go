@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // lines is a log that can be read.
@@ -81,7 +79,7 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 			ctx := ctxFor(t)
 			var keys []Key
 			for n := range 300 {
-				key := Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}
+				key := Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"}
 				keys = append(keys, key)
 				if err := k.store("a").Put(ctx, key, []byte(strings.Repeat(key.Place, 1000)),
 					time.Time{}); err != nil {
@@ -90,7 +88,7 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 			}
 			k.settled()
 			n := k.node("c")
-			if err := n.store.disk.db.Flush(); err != nil {
+			if err := n.store.disk.Probe().Flush(); err != nil {
 				t.Fatal(err)
 			}
 			n.kill()
@@ -126,11 +124,11 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 				}
 			}
 			eventually(t, "the damaged store is filled anew", func() error {
-				if n.store.refilling.Load() {
+				if n.store.disk.Refilling() {
 					return errors.New("it is being filled")
 				}
 				for _, key := range keys {
-					if _, ok, err := n.store.disk.get(key,
+					if _, ok, err := n.store.disk.Get(key,
 						n.store.partitionOf(key)); err != nil || !ok {
 						return fmt.Errorf("%v is there %v, %v", key, ok, err)
 					}
@@ -152,7 +150,7 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 			}
 			n.kill()
 			k.start("c")
-			if n.store.refilling.Load() || !n.holds(keys[7]) {
+			if n.store.disk.Refilling() || !n.holds(keys[7]) {
 				t.Error("after another start it is filled again, or lacks records")
 			}
 		})
@@ -189,7 +187,10 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 	}
 	k.settled()
 	ctx := t.Context()
-	key := func(n int) Key { return Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"} }
+	key := func(n int) Key {
+		return Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
+			Name: "n"}
+	}
 	const records = 50
 	for n := range records {
 		if err := k.store("a").Put(ctx, key(n), []byte("v"), time.Time{}); err != nil {
@@ -199,11 +200,7 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 	k.settled()
 	a, b, c := k.node("a"), k.node("b"), k.node("c")
 	for n := range records {
-		err := c.store.commit.do(ctx, &task{run: func(batch *pebble.Batch, _ *group) error {
-			return batch.Delete(appendRecordKey(nil, never, key(n),
-				c.store.partitionOf(key(n))), nil)
-		}})
-		if err != nil {
+		if err := c.store.disk.Probe().Lose(key(n), c.store.partitionOf(key(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,13 +236,13 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 	if lost < records/2 {
 		t.Errorf("%d of %d records were on a only when they were read", lost, records)
 	}
-	if !b.store.refilling.Load() {
+	if !b.store.disk.Refilling() {
 		t.Error("b ended its filling without what a has")
 	}
 	cut(false)
 	eventually(t, "b is filled", func() error {
 		for n := range records {
-			if b.store.refilling.Load() || !b.holds(key(n)) {
+			if b.store.disk.Refilling() || !b.holds(key(n)) {
 				return fmt.Errorf("p%d", n)
 			}
 		}
@@ -284,7 +281,8 @@ func TestTornLog(t *testing.T) {
 	}
 	ctx := ctxFor(t)
 	put := func(n int) {
-		if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, []byte("value"),
+		if err := s.Put(ctx, Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"},
+			[]byte("value"),
 			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
@@ -326,18 +324,19 @@ func TestTornLog(t *testing.T) {
 		if err != nil {
 			t.Fatalf("cut at byte %d of %d: %v", cut, len(whole), err)
 		}
-		if s.refilling.Load() {
+		if s.disk.Refilling() {
 			t.Errorf("cut at byte %d of %d: it is taken for damage", cut, len(whole))
 		}
 		for n := range 5 {
 			if _, found, err := s.Get(ctx,
-				Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
+				Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"}); err != nil ||
+				!found {
 				t.Errorf("cut at byte %d of %d: p%d is found %v, %v", cut, len(whole), n,
 					found, err)
 			}
 		}
-		<-s.cells.ready
-		sameCells(t, fmt.Sprintf("cut at byte %d", cut), s.cells.all(), counted(t, s))
+		<-s.disk.Counted()
+		sameDigests(t, fmt.Sprintf("cut at byte %d", cut), s)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -350,14 +349,13 @@ func TestScrubFindsWhatIsGone(t *testing.T) {
 	k := newKit(t, "a", "b", "c")
 	k.settled()
 	ctx := ctxFor(t)
-	key := Key{SpaceMinions, "p", "n"}
+	key := Key{Space: SpaceMinions, Place: "p", Name: "n"}
 	if err := k.store("a").Put(ctx, key, []byte("v"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	k.settled()
 	s := k.store("b")
-	if err := s.disk.db.Delete(appendRecordKey(nil, never, key, s.partitionOf(key)),
-		pebble.Sync); err != nil {
+	if err := s.disk.Probe().Lose(key, s.partitionOf(key)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.scrub(ctx); err != nil {
@@ -369,5 +367,5 @@ func TestScrubFindsWhatIsGone(t *testing.T) {
 		}
 		return nil
 	})
-	sameCells(t, "after that", s.cells.all(), counted(t, s))
+	sameDigests(t, "after that", s)
 }

@@ -5,22 +5,22 @@ import (
 	"fmt"
 	"testing"
 	"time"
+)
 
-	"github.com/cockroachdb/pebble/v2"
+// Kinds of keys on disk; see disk/keys.go.
+const (
+	kindRecord = 'd'
+	kindHint   = 'h'
+	kindTomb   = 't'
+	kindMeta   = 'm'
 )
 
 // stored counts the keys of a kind on a disk.
 func stored(t *testing.T, s *Store, kind byte) int {
 	t.Helper()
-	it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kind},
-		UpperBound: []byte{kind + 1}})
+	n, err := s.disk.Probe().Count(kind)
 	if err != nil {
 		t.Fatal(err)
-	}
-	defer it.Close()
-	n := 0
-	for ok := it.First(); ok; ok = it.Next() {
-		n++
 	}
 	return n
 }
@@ -40,7 +40,7 @@ func TestExpiryDropsWholeBuckets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Put(ctx, Key{SpaceMinions, "web1", "grains"}, []byte("x"),
+	if err := s.Put(ctx, Key{Space: SpaceMinions, Place: "web1", Name: "grains"}, []byte("x"),
 		time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +62,16 @@ func TestExpiryDropsWholeBuckets(t *testing.T) {
 			if got := stored(t, n.store, kindRecord); got != 1 {
 				return fmt.Errorf("%d records on disk, want the one that never expires", got)
 			}
-			if records, _ := n.store.cells.totals(); records != 1 || len(n.store.disk.live()) != 1 {
+			if records, _ := n.store.disk.Totals(); records != 1 ||
+				n.store.disk.Probe().Buckets() != 1 {
 				return fmt.Errorf("%d records counted, %d buckets", records,
-					len(n.store.disk.live()))
+					n.store.disk.Probe().Buckets())
 			}
 			return nil
 		})
 	}
-	if _, found, err := s.Get(ctx, Key{SpaceMinions, "web1", "grains"}); err != nil || !found {
+	if _, found, err := s.Get(ctx, Key{Space: SpaceMinions, Place: "web1",
+		Name: "grains"}); err != nil || !found {
 		t.Errorf("the record without expiry: %v %v", found, err)
 	}
 }
@@ -79,7 +81,7 @@ func TestTombstonesGoAndNothingComesBack(t *testing.T) {
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
 	ctx := ctxFor(t)
 	k.settled()
-	key := Key{SpaceMinions, "web1", "mine/f"}
+	key := Key{Space: SpaceMinions, Place: "web1", Name: "mine/f"}
 	if err := k.store("m1/a").Put(ctx, key, []byte("x"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func TestTombstonesGoAndNothingComesBack(t *testing.T) {
 			if r, m := stored(t, n.store, kindRecord), stored(t, n.store, kindTomb); r+m != 0 {
 				return fmt.Errorf("%d records, %d tombstone notes", r, m)
 			}
-			if records, bytes := n.store.cells.totals(); records != 0 || bytes != 0 {
+			if records, bytes := n.store.disk.Totals(); records != 0 || bytes != 0 {
 				return fmt.Errorf("%d records of %d bytes counted", records, bytes)
 			}
 			return nil
@@ -116,18 +118,19 @@ func TestHintsForAMasterThatStaysAwayAreDropped(t *testing.T) {
 	k.settled()
 	k.node("m3/c").kill()
 	for i := range 20 {
-		if err := k.store("m1/a").Put(ctx, Key{SpaceMinions, fmt.Sprint("web", i), "grains"},
+		if err := k.store("m1/a").Put(ctx, Key{Space: SpaceMinions, Place: fmt.Sprint("web", i),
+			Name: "grains"},
 			[]byte("x"), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	k.now.add(71 * time.Hour)
-	if hints, _ := k.store("m1/a").owed.totals(); hints != 20 {
+	if hints, _ := k.store("m1/a").disk.OwedTotals(); hints != 20 {
 		t.Fatalf("%d hints", hints)
 	}
 	k.now.add(2 * time.Hour)
 	eventually(t, "hints dropped", func() error {
-		if hints, _ := k.store("m1/a").owed.totals(); hints != 0 ||
+		if hints, _ := k.store("m1/a").disk.OwedTotals(); hints != 0 ||
 			stored(t, k.store("m1/a"), kindHint) != 0 {
 			return errors.New("still there")
 		}
@@ -137,7 +140,8 @@ func TestHintsForAMasterThatStaysAwayAreDropped(t *testing.T) {
 	k.start("m3/c")
 	k.settled()
 	for i := range 20 {
-		if !k.node("m3/c").holds(Key{SpaceMinions, fmt.Sprint("web", i), "grains"}) {
+		if !k.node("m3/c").holds(Key{Space: SpaceMinions, Place: fmt.Sprint("web", i),
+			Name: "grains"}) {
 			t.Fatalf("record %d is missing", i)
 		}
 	}
@@ -149,7 +153,7 @@ func TestFirstWinsAcrossBuckets(t *testing.T) {
 	k := newKit(t, "m1/a")
 	ctx := ctxFor(t)
 	s := k.store("m1/a")
-	key := Key{SpaceJobs, "myjob", "r/web1"}
+	key := Key{Space: SpaceJobs, Place: "myjob", Name: "r/web1"}
 	if first, err := s.PutFirst(ctx, key, []byte("a"), k.now.Now().Add(time.Hour)); err != nil ||
 		!first {
 		t.Fatal(first, err)
@@ -170,7 +174,7 @@ func TestFirstWinsAcrossBuckets(t *testing.T) {
 		t.Error("an expired record still wins:", first, err)
 	}
 	// An ordinary record whose expiry changes moves between buckets and leaves nothing behind.
-	k2 := Key{SpaceJobs, "myjob", "end"}
+	k2 := Key{Space: SpaceJobs, Place: "myjob", Name: "end"}
 	for _, h := range []int{1, 5, 2, 0} {
 		var at time.Time
 		if h > 0 {
@@ -184,7 +188,7 @@ func TestFirstWinsAcrossBuckets(t *testing.T) {
 		!got.Expires.IsZero() {
 		t.Errorf("%+v %v %v", got, found, err)
 	}
-	if records, _ := s.cells.totals(); int(records) != stored(t, s, kindRecord) {
+	if records, _ := s.disk.Totals(); int(records) != stored(t, s, kindRecord) {
 		t.Errorf("%d records counted, %d on disk", records, stored(t, s, kindRecord))
 	}
 }

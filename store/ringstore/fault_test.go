@@ -13,7 +13,8 @@ import (
 )
 
 func jobKey(i int) Key {
-	return Key{SpaceJobs, fmt.Sprintf("2026112109%010d", i%7), fmt.Sprintf("r/minion%05d", i)}
+	return Key{Space: SpaceJobs, Place: fmt.Sprintf("2026112109%010d", i%7),
+		Name: fmt.Sprintf("r/minion%05d", i)}
 }
 
 func inAnHour(k *kit) time.Time { return k.now.Now().Add(time.Hour) }
@@ -96,7 +97,7 @@ func TestStandInsKeepTheQuorum(t *testing.T) {
 	k := newKit(t, names...)
 	ctx := ctxFor(t)
 	k.settled()
-	key := Key{SpaceMinions, "web1", "grains"}
+	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
 	owners := k.ring.Owners(k.ring.Partition(key.Place))
 	k.node(owners[0]).kill()
 	k.node(owners[1]).kill()
@@ -124,7 +125,7 @@ func TestStandInsKeepTheQuorum(t *testing.T) {
 	eventually(t, "three copies", func() error {
 		n := 0
 		for _, r := range rest {
-			if k.store(r).owed.held(k.ring.Partition(key.Place)) || k.node(r).holds(key) {
+			if k.store(r).disk.Holds(k.ring.Partition(key.Place)) || k.node(r).holds(key) {
 				n++
 			}
 		}
@@ -156,7 +157,7 @@ func TestStandInsKeepTheQuorum(t *testing.T) {
 		})
 	}
 	for _, n := range names {
-		if hints, _ := k.store(n).owed.totals(); hints != 0 {
+		if hints, _ := k.store(n).disk.OwedTotals(); hints != 0 {
 			t.Errorf("%s still owes %d", n, hints)
 		}
 	}
@@ -167,7 +168,7 @@ func TestReadRepairsACopy(t *testing.T) {
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
 	ctx := ctxFor(t)
 	k.settled()
-	key := Key{SpaceMinions, "web1", "grains"}
+	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
 	if err := k.store("m1/a").Put(ctx, key, []byte("x"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func TestReadRepairsACopy(t *testing.T) {
 	})
 	// The copy is lost behind the store's back.
 	p := k.ring.Partition(key.Place)
-	if err := lost.store.disk.db.Delete(appendRecordKey(nil, never, key, p), nil); err != nil {
+	if err := lost.store.disk.Probe().Lose(key, p); err != nil {
 		t.Fatal(err)
 	}
 	if got, found, err := lost.store.Get(ctx, key); err != nil || !found ||
@@ -367,7 +368,7 @@ func quiet(err error) bool {
 func (l *load) counter(w int) {
 	defer l.wg.Done()
 	r := rand.New(rand.NewPCG(uint64(w), 2))
-	key := Key{SpaceMinions, fmt.Sprint("minion", w), "grains"}
+	key := Key{Space: SpaceMinions, Place: fmt.Sprint("minion", w), Name: "grains"}
 	acked := 0
 	for i := 1; !l.stopped(); i++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -467,10 +468,7 @@ func TestRingGrowsUnderLoad(t *testing.T) {
 	// Copies that others own now are gone from the first disk, and each owner has its own.
 	eventually(t, "foreign copies dropped", func() error {
 		for _, n := range k.all() {
-			if f := n.store.cells.list(func(id cellID) bool {
-				return !k.ring.Owns(n.name,
-					int(id.partition))
-			}); len(f) > 0 {
+			if f := foreign(n.store, k.ring); len(f) > 0 {
 				return fmt.Errorf("%s has %d cells of others", n.name, len(f))
 			}
 		}
@@ -561,7 +559,7 @@ func TestALostDiskIsFilledAnew(t *testing.T) {
 	}
 	eventually(t, "debts to the old disk forgotten", func() error {
 		for _, n := range k.all() {
-			if hints, _ := n.store.owed.totals(); hints != 0 {
+			if hints, _ := n.store.disk.OwedTotals(); hints != 0 {
 				return fmt.Errorf("%s owes %d", n.name, hints)
 			}
 		}
@@ -632,7 +630,7 @@ func TestAHungMasterDelaysNoWrite(t *testing.T) {
 		t.Errorf("100 writes took %v", took)
 	}
 	eventually(t, "debts noted", func() error {
-		if owed := k.store("m1/a").owed.pending()["m3/c"]; owed != 100 {
+		if owed := k.store("m1/a").disk.Owed()["m3/c"]; owed != 100 {
 			return fmt.Errorf("%d", owed)
 		}
 		return nil

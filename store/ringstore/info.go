@@ -62,7 +62,7 @@ func (s *Store) Info() Info {
 		Replicas:    ring.Replicas(),
 		WriteQuorum: ring.WriteQuorum(), ReadQuorum: ring.ReadQuorum(), Vnodes: hashring.Vnodes,
 	}
-	owed := s.owed.pending()
+	owed := s.disk.Owed()
 	for _, node := range v.members() {
 		n := NodeInfo{Node: node, Share: ring.Share(node), Primary: ring.PrimaryShare(node),
 			Alive: s.alive(node), Owed: owed[node]}

@@ -2,13 +2,13 @@ package ringstore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 
 	"google.golang.org/grpc"
@@ -74,10 +74,11 @@ const flushEvery = time.Second
 
 // verdict is what a question found in one record.
 type verdict struct {
-	place string
-	name  int // which of the names that the question looks at
-	head  header
-	hits  []byte // valid until the next verdict
+	place   string
+	name    int // which of the names that the question looks at
+	flags   uint8
+	version Version
+	hits    []byte // valid until the next verdict
 }
 
 // asked is a question at work on this master.
@@ -124,7 +125,7 @@ func (v *server) Ask(req *ringpb.AskRequest,
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
 	defer v.leave()
-	v.s.clock.observe(req.Clock)
+	v.s.clock.Observe(req.Clock)
 	if req.Epoch > v.s.knownEpoch(stream.Context()) {
 		v.s.wake()
 	}
@@ -159,13 +160,13 @@ func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest,
 		return err
 	}
 	select {
-	case <-s.cells.ready:
+	case <-s.disk.Counted():
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closed:
 		return ErrClosed
 	}
-	if s.refilling.Load() || s.stale.Load() {
+	if s.disk.Refilling() || s.stale.Load() {
 		return errRefilling
 	}
 	a.versions = req.Versions
@@ -186,16 +187,16 @@ func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest,
 		a.places = append(a.places, string(place))
 	}
 
-	first := &ringpb.Verdicts{Clock: s.clock.read(), Judging: true}
-	for p := range s.owed.heldPartitions() {
+	first := &ringpb.Verdicts{Clock: s.clock.Read(), Judging: true}
+	for _, p := range s.disk.HeldPartitions() {
 		first.Held = append(first.Held, uint32(p))
 	}
 	if !a.versions {
-		for p, x := range s.cells.sums(a.space, v.latest().Partitions(), s.disk.live(), s.past()) {
-			if x.count != 0 || x.sum != 0 {
+		for p, x := range s.disk.Sums(a.space, v.latest().Partitions()) {
+			if x.Count != 0 || x.Sum != 0 {
 				first.Cells = append(first.Cells,
-					&ringpb.Cell{Space: req.Space, Partition: uint32(p), Sum: x.sum,
-						Count: uint64(x.count)})
+					&ringpb.Cell{Space: req.Space, Partition: uint32(p), Sum: x.Sum,
+						Count: uint64(x.Count)})
 			}
 		}
 	}
@@ -234,9 +235,9 @@ func (c *chunks) add(v verdict) error {
 		k.Hits = append(k.Hits, v.hits...)
 		if c.versions {
 			k.Names = append(k.Names, uint32(v.name))
-			k.Clocks = append(k.Clocks, v.head.version.Clock)
-			k.Nodes = append(k.Nodes, v.head.version.Node)
-			k.Flags = append(k.Flags, uint32(v.head.flags))
+			k.Clocks = append(k.Clocks, v.version.Clock)
+			k.Nodes = append(k.Nodes, v.version.Node)
+			k.Flags = append(k.Flags, uint32(v.flags))
 		}
 		c.size += len(v.place) + len(v.hits) + 32
 	}
@@ -247,7 +248,7 @@ func (c *chunks) add(v verdict) error {
 }
 
 func (c *chunks) flush() error {
-	c.chunk.Clock = c.s.clock.read()
+	c.chunk.Clock = c.s.clock.Read()
 	err := c.send(c.chunk)
 	c.chunk, c.size, c.at = &ringpb.Verdicts{}, 0, time.Now()
 	return err
@@ -282,12 +283,12 @@ func (s *Store) judge(ctx context.Context, a *asked, fn func(verdict) error) err
 				if !a.versions && !anyBit(hits) {
 					continue
 				}
-				if err := fn(verdict{r.place, n, r.header, hits}); err != nil {
+				if err := fn(verdict{r.place, n, r.flags, r.version, hits}); err != nil {
 					return err
 				}
 			}
 		}
-		if a.versions && s.owed.held(p) {
+		if a.versions && s.disk.Holds(p) {
 			if err := s.judgeHeld(a, p, hits, fn); err != nil {
 				return err
 			}
@@ -326,32 +327,24 @@ func anyBit(b []byte) bool {
 
 // judgeHeld judges the copies in a partition that are held for others.
 func (s *Store) judgeHeld(a *asked, partition int, hits []byte, fn func(verdict) error) error {
-	for _, node := range s.owingNodes() {
-		prefix := binary.BigEndian.AppendUint16(append(hintPrefix(node), byte(a.space)),
-			uint16(partition))
-		err := s.disk.heldIn(span{prefix, after(prefix)}, func(records []Record) error {
-			for i := range records {
-				n := slices.Index(a.names, records[i].Name)
-				if n < 0 || len(a.places) > 0 && !slices.Contains(a.places, records[i].Place) {
-					continue
-				}
-				keys := a.keys(n)
-				r := s.rowOf(a, n, &records[i], keys)
-				a.hit(n, &r, keys, hits)
-				if err := a.judge.Err(); err != nil {
-					return fmt.Errorf("%w: %w", ErrTooCostly, err)
-				}
-				if err := fn(verdict{r.place, n, r.header, hits}); err != nil {
-					return err
-				}
+	return s.disk.HeldOf(a.space, partition, func(records []Record) error {
+		for i := range records {
+			n := slices.Index(a.names, records[i].Name)
+			if n < 0 || len(a.places) > 0 && !slices.Contains(a.places, records[i].Place) {
+				continue
 			}
-			return nil
-		})
-		if err != nil {
-			return err
+			keys := a.keys(n)
+			r := s.rowOf(a, n, &records[i], keys)
+			a.hit(n, &r, keys, hits)
+			if err := a.judge.Err(); err != nil {
+				return fmt.Errorf("%w: %w", ErrTooCostly, err)
+			}
+			if err := fn(verdict{r.place, n, r.flags, r.version, hits}); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // keys numbers the parts that the looks at one name read.
@@ -382,7 +375,8 @@ func (s *Store) rowsFor(a *asked, name, partition int) ([]row, map[string]int, e
 			if s.view.Load().latest().Partition(place) != partition {
 				continue
 			}
-			r, found, err := s.disk.get(Key{a.space, place, a.names[name]}, partition)
+			r, found, err := s.disk.Get(Key{Space: a.space, Place: place, Name: a.names[name]},
+				partition)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -410,7 +404,7 @@ func (s *Store) rowsFor(a *asked, name, partition int) ([]row, map[string]int, e
 func (s *Store) readRows(a *asked, name int, id tableID, keys map[string]int) ([]row, error) {
 	var list []row
 	keep := func(k Key) bool { return k.Name == id.name }
-	err := s.disk.each(s.disk.spans(id.space, []int{id.partition}), pageBytes, false, keep,
+	err := s.disk.Scan(id.space, []int{id.partition}, keep, false,
 		func(records []Record) error {
 			for i := range records {
 				list = append(list, s.rowOf(a, name, &records[i], keys))
@@ -424,7 +418,7 @@ func (s *Store) readRows(a *asked, name int, id tableID, keys map[string]int) ([
 	out := list[:0]
 	for _, r := range list { // a record may have moved to another bucket while they were read
 		if n := len(out); n > 0 && out[n-1].place == r.place {
-			if wins(r.flags, r.version, out[n-1].flags, out[n-1].version) {
+			if disk.Wins(r.flags, r.version, out[n-1].flags, out[n-1].version) {
 				out[n-1] = r
 			}
 			continue
@@ -436,8 +430,9 @@ func (s *Store) readRows(a *asked, name int, id tableID, keys map[string]int) ([
 
 // rowOf takes out of a record what the looks at its name read.
 func (s *Store) rowOf(a *asked, name int, r *Record, keys map[string]int) row {
-	out := row{place: r.Place, header: r.header()}
-	if r.deleted() {
+	out := row{place: r.Place, flags: r.Flags, version: r.Version,
+		expires: disk.UnixSeconds(r.Expires)}
+	if r.Deleted() {
 		return out
 	}
 	if a.whole(name) {

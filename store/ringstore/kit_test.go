@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"clustermaster/hashring"
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 
 	"google.golang.org/grpc"
@@ -314,7 +315,7 @@ func (k *kit) settled() {
 			if !n.store.heard.caughtUp(n.Alive) {
 				return fmt.Errorf("%s has not caught up", n.name)
 			}
-			if hints, _ := n.store.owed.totals(); hints > 0 &&
+			if hints, _ := n.store.disk.OwedTotals(); hints > 0 &&
 				len(k.all()) == len(k.ring.Members()) {
 				return fmt.Errorf("%s owes %d", n.name, hints)
 			}
@@ -326,7 +327,7 @@ func (k *kit) settled() {
 // holds reports whether a node's own disk has a record.
 func (n *kitNode) holds(k Key) bool {
 	p := n.store.view.Load().latest().Partition(k.Place)
-	_, ok, err := n.store.disk.get(k, p)
+	_, ok, err := n.store.disk.Get(k, p)
 	if err != nil {
 		n.kit.t.Fatal(err)
 	}
@@ -337,4 +338,10 @@ func ctxFor(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// foreign are the cells on a disk that a ring gives to others.
+func foreign(s *Store, ring *hashring.Ring) []disk.Sum {
+	return slices.DeleteFunc(s.disk.Digest(0, nil, true),
+		func(x disk.Sum) bool { return ring.Owns(s.self, int(x.Partition)) })
 }

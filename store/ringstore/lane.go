@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 
 	"google.golang.org/protobuf/proto"
@@ -138,7 +139,7 @@ func (l *lane) run() {
 // collect takes what waits behind first, as much as fits one message.
 func (l *lane) collect(first *send) []*send {
 	batch := []*send{first}
-	for size := first.size; size < messageBytes/2 && len(batch) < groupTasks; {
+	for size := first.size; size < messageBytes/2 && len(batch) < disk.MaxGroup; {
 		select {
 		case x := <-l.queue:
 			batch = append(batch, x)
@@ -152,7 +153,7 @@ func (l *lane) collect(first *send) []*send {
 }
 
 func (l *lane) deliver(batch []*send) {
-	req := &ringpb.WriteRequest{Clock: l.store.clock.read(),
+	req := &ringpb.WriteRequest{Clock: l.store.clock.Read(),
 		Groups: make([]*ringpb.Group, len(batch))}
 	size := 0
 	for i, x := range batch {
@@ -202,7 +203,7 @@ func (s *Store) callWrite(ctx context.Context, node string, req *ringpb.WriteReq
 	if err != nil {
 		return nil, fmt.Errorf("write to %s: %w", node, err)
 	}
-	s.clock.observe(reply.Clock)
+	s.clock.Observe(reply.Clock)
 	return reply, nil
 }
 

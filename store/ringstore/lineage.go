@@ -12,7 +12,6 @@ import (
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/ringpb"
 
-	"github.com/cockroachdb/pebble/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -129,7 +128,7 @@ type rings struct {
 // loadView reads the view that was in force when the store closed, and returns its newest epoch; 0
 // without one.
 func (s *Store) loadView() (epoch uint64, err error) {
-	b, err := s.disk.meta("lineage")
+	b, err := s.disk.Note("lineage")
 	if err != nil || b == nil {
 		return 0, err
 	}
@@ -152,14 +151,7 @@ func (s *Store) setView(ctx context.Context, next *view) error {
 	if err != nil {
 		return fmt.Errorf("write lineage: %w", err)
 	}
-	t := &task{run: func(batch *pebble.Batch, g *group) error {
-		if err := batch.Set(metaKey("lineage"), b, nil); err != nil {
-			return err
-		}
-		s.commit.floor = max(s.commit.floor, next.latest().Epoch())
-		return nil
-	}}
-	if err := s.commit.do(ctx, t); err != nil {
+	if err := s.disk.Fence(ctx, next.latest().Epoch(), "lineage", b); err != nil {
 		return fmt.Errorf("write lineage: %w", err)
 	}
 	s.view.Store(next)

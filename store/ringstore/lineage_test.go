@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/ringpb"
 )
@@ -33,7 +31,8 @@ func TestDeadMasterKeepsNoRing(t *testing.T) {
 	ctx := ctxFor(t)
 	put := func(by string, n int, value string) {
 		t.Helper()
-		if err := k.store(by).Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, []byte(value),
+		if err := k.store(by).Put(ctx, Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
+			Name: "n"}, []byte(value),
 			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +65,8 @@ func TestDeadMasterKeepsNoRing(t *testing.T) {
 	}
 	d := k.start("d")
 	for n := range 60 {
-		got, found, err := d.store.Get(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"})
+		got, found, err := d.store.Get(ctx, Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
+			Name: "n"})
 		if err != nil || !found || string(got.Value) != "new" {
 			t.Fatalf("p%d by the one that is back: %q, %v, %v", n, got.Value, found, err)
 		}
@@ -113,7 +113,8 @@ func TestManyRingsOpen(t *testing.T) {
 	if got := s.view.Load(); len(got.rings) != 300 || got.base.Epoch() != 1 {
 		t.Errorf("%d rings, base %d", len(got.rings), got.base.Epoch())
 	}
-	if err := s.Put(ctx, Key{SpaceJobs, "p", "n"}, nil, time.Time{}); err != nil {
+	if err := s.Put(ctx, Key{Space: SpaceJobs, Place: "p", Name: "n"}, nil,
+		time.Time{}); err != nil {
 		t.Errorf("write: %v", err)
 	}
 	reply := &ringpb.StatusReply{Base: 1, Rings: make([]*ringpb.RingShape, maxShapes+1)}
@@ -135,7 +136,7 @@ func TestGarbledLineage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.disk.db.Set(metaKey("lineage"), b, pebble.Sync); err != nil {
+		if err := s.disk.SetNote(t.Context(), "lineage", b); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
@@ -144,7 +145,7 @@ func TestGarbledLineage(t *testing.T) {
 		if s, err = Open(dir, newAlone(), Options{}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if !s.refilling.Load() {
+		if !s.disk.Refilling() {
 			t.Error("it is taken for good")
 		}
 		s.Close()
@@ -158,7 +159,8 @@ func TestScanTellsOfARingThatIsGivenUp(t *testing.T) {
 	k.settled()
 	ctx := ctxFor(t)
 	for n := range 100 {
-		if err := k.store("a").Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, nil,
+		if err := k.store("a").Put(ctx, Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
+			Name: "n"}, nil,
 			time.Time{}); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +189,7 @@ func TestReadsByARingThatWasGivenUpAreRefused(t *testing.T) {
 	k.setRing("a", "b", "c")
 	k.settled()
 	ctx, s := ctxFor(t), k.store("a")
-	key := Key{SpaceMinions, "p", "n"}
+	key := Key{Space: SpaceMinions, Place: "p", Name: "n"}
 	p := old.latest().Partition(key.Place)
 	for what, read := range map[string]func(v *view) error{
 		"fetch": func(v *view) error {

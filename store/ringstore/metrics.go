@@ -61,15 +61,15 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 		gauge("clustermaster_ring_refilling",
 			"1 while this master fetches all of its records anew, for its store was damaged.",
 			func() float64 {
-				if s.refilling.Load() {
+				if s.disk.Refilling() {
 					return 1
 				}
 				return 0
 			}),
 		gauge("clustermaster_ring_records", "Records on this master.",
-			func() float64 { n, _ := s.cells.totals(); return float64(n) }),
+			func() float64 { n, _ := s.disk.Totals(); return float64(n) }),
 		gauge("clustermaster_ring_record_bytes", "Bytes of keys and values on this master.",
-			func() float64 { _, n := s.cells.totals(); return float64(n) }),
+			func() float64 { _, n := s.disk.Totals(); return float64(n) }),
 		gauge("clustermaster_ring_part_bytes",
 			"Memory of the parts of records that questions looked at.",
 			func() float64 { return float64(s.parts.bytes.Load()) }),
@@ -77,10 +77,10 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 			"Copies that wait to be sent to other masters, in bytes.",
 			func() float64 { return float64(s.waitingBytes()) }),
 		gauge("clustermaster_ring_hints", "Copies that this master owes to absent owners.",
-			func() float64 { n, _ := s.owed.totals(); return float64(n) }),
+			func() float64 { n, _ := s.disk.OwedTotals(); return float64(n) }),
 		gauge("clustermaster_ring_under_replicated",
 			"Copies owed for records written below the write quorum.",
-			func() float64 { _, n := s.owed.totals(); return float64(n) }),
+			func() float64 { _, n := s.disk.OwedTotals(); return float64(n) }),
 		gauge("clustermaster_ring_pending_partitions",
 			"Own partitions still to be filled for the newest ring.",
 			func() float64 { return float64(s.syncing.left()) }),

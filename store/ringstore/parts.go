@@ -7,18 +7,22 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"clustermaster/store/ringstore/disk"
 )
 
 // row is what questions read of one record, tombstones included.
 type row struct {
-	place string
-	header
-	bad   bool   // the value does not decode
-	whole string // the value, if a look reads all of it
-	parts []Part
+	place   string
+	flags   uint8
+	bad     bool // the value does not decode
+	version Version
+	expires int64  // seconds since 1970; 0: never
+	whole   string // the value, if a look reads all of it
+	parts   []Part
 }
 
-func (r *row) deleted() bool { return r.flags&flagDeleted != 0 }
+func (r *row) deleted() bool { return r.flags&disk.FlagDeleted != 0 }
 
 // expired is that of Record.
 func (r *row) expired(now time.Time) bool {
@@ -152,32 +156,25 @@ func newParts(opts Options) *parts {
 		looks: map[lookID]*lookUse{}}
 }
 
-// changedRecord names a record that a group of writes changed.
-type changedRecord struct {
-	table tableID
-	place string
-}
+// Watches reports whether there are questions about a space: parts are told what changes in it.
+func (p *parts) Watches(space Space) bool { return p.spaces[space] != nil }
 
-// watches reports whether changes in a space matter.
-func (p *parts) watches(space Space) bool { return p.spaces[space] != nil }
-
-// note tells the tables what changed. The committer calls it when the changes can be read, and
-// before the digests have them: who read a digest finds everything that it counts.
-func (p *parts) note(changed []changedRecord) {
+// Changed tells the tables what changed, before the digests count it.
+func (p *parts) Changed(changed []disk.Changed) {
 	if len(changed) == 0 {
 		return
 	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, c := range changed {
-		if t := p.tables[c.table]; t != nil {
-			t.note(c.place)
+		if t := p.tables[tableID{c.Key.Space, c.Key.Name, c.Partition}]; t != nil {
+			t.note(c.Key.Place)
 		}
 	}
 }
 
-// lost tells the tables that all records are gone.
-func (p *parts) lost() {
+// Lost tells the tables that all records are gone.
+func (p *parts) Lost() {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, t := range p.tables {
@@ -187,13 +184,13 @@ func (p *parts) lost() {
 	}
 }
 
-// dropped tells the tables that cells were removed.
-func (p *parts) dropped(gone map[cellID]bool) {
+// Dropped tells the tables that cells were removed.
+func (p *parts) Dropped(gone map[disk.CellID]bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for id := range gone {
 		for table, t := range p.tables {
-			if table.space == id.space && table.partition == int(id.partition) {
+			if table.space == id.Space && table.partition == int(id.Partition) {
 				t.noted.Lock()
 				t.changed, t.all = nil, true
 				t.noted.Unlock()
@@ -361,7 +358,8 @@ func (s *Store) keptRows(a *asked, name int, id tableID, keys map[string]int) (*
 	case len(changed) > 0:
 		list := slices.Clone(r.list)
 		for place := range changed {
-			rec, found, err := s.disk.get(Key{id.space, place, id.name}, id.partition)
+			rec, found, err := s.disk.Get(Key{Space: id.space, Place: place, Name: id.name},
+				id.partition)
 			if err != nil {
 				s.parts.keep(t, nil)
 				return nil, err

@@ -41,7 +41,11 @@ func TestEachFileBelongsToOnePart(t *testing.T) {
 		}
 		delete(part, name)
 	}
-	delete(part, "diskfs/")
+	for name := range part {
+		if st, err := os.Stat(name); err == nil && st.IsDir() && strings.HasSuffix(name, "/") {
+			delete(part, name)
+		}
+	}
 	for name, p := range part {
 		t.Errorf("%s.go of part %q does not exist", name, p)
 	}

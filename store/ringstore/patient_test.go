@@ -70,7 +70,8 @@ func TestFullDiskWaits(t *testing.T) {
 	}
 	ctx := ctxFor(t)
 	put := func(ctx context.Context, n int) error {
-		return s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, make([]byte, 4096),
+		return s.Put(ctx, Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"},
+			make([]byte, 4096),
 			time.Time{})
 	}
 	for n := range 10 {
@@ -94,7 +95,8 @@ func TestFullDiskWaits(t *testing.T) {
 		t.Fatalf("a write ended on a full disk: %v", err)
 	default:
 	}
-	if _, found, err := s.Get(ctx, Key{SpaceJobs, "p3", "n"}); err != nil || !found {
+	if _, found, err := s.Get(ctx, Key{Space: SpaceJobs, Place: "p3", Name: "n"}); err != nil ||
+		!found {
 		t.Errorf("read on a full disk: %v, %v", found, err)
 	}
 	disk.full.Store(false)
@@ -106,7 +108,8 @@ func TestFullDiskWaits(t *testing.T) {
 	for range 2 {
 		for n := range 60 {
 			if _, found, err := s.Get(ctx,
-				Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
+				Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"}); err != nil ||
+				!found {
 				t.Errorf("p%d is found %v, %v", n, found, err)
 			}
 		}
@@ -136,7 +139,7 @@ func TestNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, k := ctxFor(t), Key{SpaceMinions, "p", "n"}
+	ctx, k := ctxFor(t), Key{Space: SpaceMinions, Place: "p", Name: "n"}
 	if err := s.Put(ctx, k, []byte("1"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +180,7 @@ func TestOneFullDiskOfThree(t *testing.T) {
 	ctx := ctxFor(t)
 	var keys []Key
 	for n := range 50 {
-		key := Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}
+		key := Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"}
 		keys = append(keys, key)
 		if err := k.store("abc"[n%3:n%3+1]).Put(ctx, key, []byte("v"), time.Time{}); err != nil {
 			t.Fatal(err)

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // placeSum is a digest over records of a place, independent of their order.
@@ -19,7 +18,7 @@ type placeSum struct{ sum, count uint64 }
 
 func (p *placeSum) add(records []Record) error {
 	for i := range records {
-		p.sum ^= sum(records[i].Place, records[i].Name, records[i].Version)
+		p.sum ^= disk.SumOf(records[i].Place, records[i].Name, records[i].Version)
 		p.count++
 	}
 	return nil
@@ -30,34 +29,7 @@ func (s *Store) localGet(k Key, partition int) ([]Record, error) {
 	if s.stale.Load() {
 		return nil, errAway
 	}
-	r, found, err := s.disk.get(k, partition)
-	if err != nil {
-		return nil, err
-	}
-	var out []Record
-	if found {
-		out = append(out, r)
-	}
-	if s.owed.held(partition) {
-		held, ok, err := s.disk.heldFor(s.owingNodes(), k, partition)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			out = append(out, held)
-		}
-	}
-	return out, nil
-}
-
-func (s *Store) owingNodes() []string {
-	pending := s.owed.pending()
-	out := make([]string, 0, len(pending))
-	for n := range pending {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out
+	return s.disk.Copies(k, partition)
 }
 
 // localList calls fn with pages of the records of a place whose names begin with k.Name, tombstones
@@ -66,62 +38,7 @@ func (s *Store) localList(k Key, partition int, keysOnly bool, fn func([]Record)
 	if s.stale.Load() {
 		return errAway
 	}
-	var spans []span
-	for _, b := range s.disk.live() {
-		prefix := appendRecordKey(nil, b, k, partition)
-		spans = append(spans, span{prefix, after(prefix)})
-	}
-	if err := s.disk.each(spans, pageBytes, keysOnly, nil, fn); err != nil {
-		return err
-	}
-	if !s.owed.held(partition) {
-		return nil
-	}
-	for _, node := range s.owingNodes() {
-		prefix := hintKey(node, k, partition)
-		if err := s.disk.heldIn(span{prefix, after(prefix)}, fn); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// heldIn calls fn with the copies in a part of the hints.
-func (d *disk) heldIn(s span, fn func([]Record) error) error {
-	db, done, err := d.use()
-	if err != nil {
-		return err
-	}
-	defer done()
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: s.from, UpperBound: s.to})
-	if err != nil {
-		return fmt.Errorf("read hints: %w", err)
-	}
-	defer it.Close()
-	for ok := it.First(); ok; ok = it.Next() {
-		_, k, partition, err := parseHintKey(it.Key())
-		if err != nil {
-			return err
-		}
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return fmt.Errorf("read hints: %w", err)
-		}
-		if len(v) == 0 || v[0]&hintCopy == 0 {
-			continue
-		}
-		r, err := decodeValue(append([]byte(nil), v[1:]...), k, partition)
-		if err != nil {
-			return err
-		}
-		if r.expired(d.now()) {
-			continue
-		}
-		if err := fn([]Record{r}); err != nil {
-			return err
-		}
-	}
-	return it.Error()
+	return s.disk.List(k, partition, keysOnly, fn)
 }
 
 // localScan calls fn with pages of the records of a space in some partitions, those whose names
@@ -132,7 +49,7 @@ func (s *Store) localScan(space Space, partitions []int, prefix string, keysOnly
 	if prefix != "" {
 		keep = func(k Key) bool { return strings.HasPrefix(k.Name, prefix) }
 	}
-	return s.disk.each(s.disk.spans(space, partitions), pageBytes, keysOnly, keep, fn)
+	return s.disk.Scan(space, partitions, keep, keysOnly, fn)
 }
 
 // answer is what one master has for a read.
@@ -281,7 +198,7 @@ func (s *Store) askAll(ctx context.Context, nodes []string,
 
 // keepBest adds a record to a set, the winner of those with its key staying.
 func keepBest(set map[Key]*Record, r *Record) {
-	if old := set[r.Key]; old == nil || wins(r.flags, r.Version, old.flags, old.Version) {
+	if old := set[r.Key]; old == nil || disk.Wins(r.Flags, r.Version, old.Flags, old.Version) {
 		set[r.Key] = r
 	}
 }
@@ -297,7 +214,7 @@ func (s *Store) Get(ctx context.Context, k Key) (rec Record, found bool, err err
 }
 
 func (s *Store) getOnce(ctx context.Context, k Key) (rec Record, found bool, err error) {
-	if err := k.check(); err != nil {
+	if err := k.Check(); err != nil {
 		return Record{}, false, fmt.Errorf("read %q: %w", k.Place, err)
 	}
 	v, err := s.current(ctx)
@@ -320,7 +237,7 @@ func (s *Store) getOnce(ctx context.Context, k Key) (rec Record, found bool, err
 	}
 	s.repair(v, partition, answers, best)
 	r := best[k]
-	if r == nil || r.deleted() {
+	if r == nil || r.Deleted() {
 		return Record{}, false, nil
 	}
 	return *r, true, nil
@@ -351,7 +268,7 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silence := time.AfterFunc(s.opts.ReadTimeout, cancel)
-	req := &ringpb.FetchRequest{Clock: s.clock.read(), Epoch: v.latest().Epoch(),
+	req := &ringpb.FetchRequest{Clock: s.clock.Read(), Epoch: v.latest().Epoch(),
 		Base: v.base.Epoch()}
 	for _, k := range keys {
 		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place),
@@ -376,12 +293,12 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 // read quorum of the owners; a copy that differs is repaired. More than MaxList bytes are
 // ErrTooLarge.
 func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]Record, error) {
-	return s.list(ctx, Key{space, place, prefix}, false)
+	return s.list(ctx, Key{Space: space, Place: place, Name: prefix}, false)
 }
 
 // Names is List without the values: the names of the records, sorted, however large they are.
 func (s *Store) Names(ctx context.Context, space Space, place, prefix string) ([]string, error) {
-	records, err := s.list(ctx, Key{space, place, prefix}, true)
+	records, err := s.list(ctx, Key{Space: space, Place: place, Name: prefix}, true)
 	if err != nil {
 		return nil, err
 	}
@@ -402,7 +319,7 @@ func (s *Store) list(ctx context.Context, k Key, keysOnly bool) (records []Recor
 
 func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, error) {
 	place := k.Place
-	if err := k.check(); err != nil {
+	if err := k.Check(); err != nil {
 		return nil, fmt.Errorf("list %q: %w", place, err)
 	}
 	v, err := s.current(ctx)
@@ -449,7 +366,7 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 	}
 	sorted := make([]*Record, 0, len(best))
 	for _, r := range best {
-		if !r.deleted() {
+		if !r.Deleted() {
 			sorted = append(sorted, r)
 		}
 	}
@@ -493,7 +410,7 @@ func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, parti
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
 	stream, err := client.List(ctx, &ringpb.ListRequest{
-		Clock: s.clock.read(), Epoch: v.latest().Epoch(), Space: uint32(k.Space),
+		Clock: s.clock.Read(), Epoch: v.latest().Epoch(), Space: uint32(k.Space),
 		Place: []byte(k.Place), Prefix: []byte(k.Name),
 		Partition: uint32(partition), Have: have.sum, HaveCount: have.count, KeysOnly: keysOnly,
 		Base: v.base.Epoch(),
@@ -514,10 +431,10 @@ func (s *Store) repair(v *view, partition int, answers []answer, best map[Key]*R
 		if !a.owner {
 			continue
 		}
-		var missing []change
+		var missing []disk.Change
 		for k, r := range best {
-			if have := a.records[k]; (have == nil || have.Version != r.Version) && !r.expired(now) {
-				missing = append(missing, change{rec: *r})
+			if have := a.records[k]; (have == nil || have.Version != r.Version) && !r.Expired(now) {
+				missing = append(missing, disk.Change{Record: *r})
 			}
 		}
 		if len(missing) == 0 {
@@ -530,7 +447,7 @@ func (s *Store) repair(v *view, partition int, answers []answer, best map[Key]*R
 		}
 		ok := s.spawn(func() {
 			defer func() { <-s.repairs }()
-			for chunk := range slices.Chunk(missing, groupTasks) {
+			for chunk := range slices.Chunk(missing, disk.MaxGroup) {
 				if err := s.give(s.life, v, a.node, chunk); err != nil {
 					s.log.Debug("repair a copy", "node", a.node, "err", err)
 					return
@@ -546,13 +463,13 @@ func (s *Store) repair(v *view, partition int, answers []answer, best map[Key]*R
 }
 
 // give makes changes durable on one node. Stale epochs are refused there.
-func (s *Store) give(ctx context.Context, v *view, node string, changes []change) error {
+func (s *Store) give(ctx context.Context, v *view, node string, changes []disk.Change) error {
 	if node == s.self {
-		t := &task{epoch: v.latest().Epoch(), changes: changes}
-		if err := s.commit.do(ctx, t); err != nil {
+		t := &disk.Write{Epoch: v.latest().Epoch(), Changes: changes}
+		if err := s.disk.Commit(ctx, t); err != nil {
 			return err
 		}
-		if t.stale != 0 {
+		if t.Stale != 0 {
 			return errStale
 		}
 		return nil
@@ -562,15 +479,15 @@ func (s *Store) give(ctx context.Context, v *view, node string, changes []change
 		size := 0
 		for len(changes) > 0 && (size == 0 || size < messageBytes/2) {
 			c := &changes[0]
-			size += len(c.rec.Value) + len(c.rec.Name) + len(c.rec.Place) + 64
+			size += len(c.Record.Value) + len(c.Record.Name) + len(c.Record.Place) + 64
 			group.Changes = append(group.Changes,
-				&ringpb.Change{Record: toWire(&c.rec), Owed: c.owed, StandIn: c.standIn,
-					Under: c.under})
+				&ringpb.Change{Record: toWire(&c.Record), Owed: c.Owed, StandIn: c.StandIn,
+					Under: c.Under})
 			changes = changes[1:]
 		}
 		once, cancel := context.WithTimeout(ctx, s.writeTimeout(size))
 		reply, err := s.callWrite(once, node,
-			&ringpb.WriteRequest{Clock: s.clock.read(), Groups: []*ringpb.Group{group}}, size)
+			&ringpb.WriteRequest{Clock: s.clock.Read(), Groups: []*ringpb.Group{group}}, size)
 		cancel()
 		if err != nil {
 			return err

@@ -249,11 +249,11 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 			continue
 		}
 		s.heard.clean(node, missed)
-		if err := s.filled(stepCtx, node); err != nil && ctx.Err() == nil {
+		if err := s.disk.Filled(stepCtx, node); err != nil && ctx.Err() == nil {
 			s.log.Debug("forget that a master lacks tombstones", "node", node, "err", err)
 		}
 	}
-	if s.refilling.Load() {
+	if s.disk.Refilling() {
 		if err := s.endRefill(stepCtx, v, missed); err != nil && ctx.Err() == nil {
 			s.log.Warn("end fetching records anew; tried again", "err", err)
 		}
@@ -278,7 +278,7 @@ func (s *Store) compareWith(ctx context.Context, v *view, node string) error {
 func (s *Store) settle(ctx context.Context, v *view, others []string) error {
 	epoch := v.latest().Epoch()
 	bases := map[uint64]bool{}
-	filled, all := s.syncing.done() >= epoch && !s.refilling.Load() || !v.latest().Has(s.self), true
+	filled, all := s.syncing.done() >= epoch && !s.disk.Refilling() || !v.latest().Has(s.self), true
 	for _, node := range others {
 		if !s.peers.Alive(node) {
 			// One that has lost its share of the data is not waited for: when it is back, the
@@ -332,7 +332,7 @@ func (s *Store) knownEpoch(ctx context.Context) uint64 {
 
 // status is this master's answer to Status.
 func (s *Store) status() *ringpb.StatusReply {
-	reply := &ringpb.StatusReply{Clock: s.clock.read()}
+	reply := &ringpb.StatusReply{Clock: s.clock.Read()}
 	if full := s.opts.Room(); full != nil {
 		reply.Refuses = full.Error()
 	}
@@ -345,8 +345,8 @@ func (s *Store) status() *ringpb.StatusReply {
 			})
 		}
 	}
-	records, bytes := s.cells.totals()
-	hints, under := s.owed.totals()
+	records, bytes := s.disk.Totals()
+	hints, under := s.disk.OwedTotals()
 	reply.Records, reply.Bytes, reply.Owed, reply.Under = uint64(max(records, 0)), uint64(max(bytes,
 		0)), uint64(hints), uint64(under)
 	s.syncing.mu.Lock()
@@ -354,7 +354,7 @@ func (s *Store) status() *ringpb.StatusReply {
 	reply.Completed, reply.Pending, reply.Moved = s.syncing.completed, uint32(s.syncing.pending),
 		s.syncing.moved
 	reply.Lacking = s.lackers()
-	if reply.Refilling = s.refilling.Load(); reply.Refilling {
+	if reply.Refilling = s.disk.Refilling(); reply.Refilling {
 		reply.Completed = 0
 	}
 	if s.syncing.pending > 0 {
@@ -366,7 +366,7 @@ func (s *Store) status() *ringpb.StatusReply {
 
 // isBehind reports whether this master may lack records that it should have.
 func (s *Store) isBehind() bool {
-	return s.refilling.Load() || s.stale.Load() || !s.heard.caughtUp(s.peers.Alive)
+	return s.disk.Refilling() || s.stale.Load() || !s.heard.caughtUp(s.peers.Alive)
 }
 
 // statusLoop asks the others for their state: figures for Info, and a steady exchange of clocks.
@@ -407,22 +407,13 @@ func (s *Store) statusLoop(ctx context.Context) {
 // will be asked for it, or be back.
 func (s *Store) dropForeign(ctx context.Context, v *view) error {
 	ring := v.latest()
-	if hints, _ := s.owed.totals(); hints > 0 || !ring.Has(s.self) {
+	if hints, _ := s.disk.OwedTotals(); hints > 0 || !ring.Has(s.self) {
 		return nil
 	}
-	select {
-	case <-s.cells.ready:
-	default:
-		return nil // what is on disk is not known yet
-	}
-	foreign := s.cells.list(func(id cellID) bool { return !ring.Owns(s.self, int(id.partition)) })
-	if len(foreign) == 0 {
-		return nil
-	}
-	done, err := s.dropCells(ctx, foreign, ring)
-	if done && err == nil {
-		s.log.Info("dropped copies that other masters own", "epoch", ring.Epoch(), "n",
-			len(foreign))
+	n, err := s.disk.DropPartitions(ctx, ring.Epoch(),
+		func(p int) bool { return !ring.Owns(s.self, p) })
+	if n > 0 {
+		s.log.Info("dropped copies that other masters own", "epoch", ring.Epoch(), "n", n)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 )
 
@@ -36,7 +37,7 @@ const disputedAtOnce = 16
 // survey is what the live members said they hold.
 type survey struct {
 	mu    sync.Mutex // guards all below while asking
-	sums  map[int]map[string]sumOf
+	sums  map[int]map[string]disk.Sum
 	heard map[string]bool
 	left  error            // of a member that has left the ring by which it was asked
 	held  map[int][]string // partition to nodes that hold copies for others
@@ -122,19 +123,19 @@ func (s *Store) scanBy(ctx context.Context, v *view, found *survey, space Space,
 
 // surveyAll asks this and all live members for their digests of a space.
 func (s *Store) surveyAll(ctx context.Context, v *view, space Space) (*survey, error) {
-	found := &survey{sums: map[int]map[string]sumOf{}, heard: map[string]bool{},
+	found := &survey{sums: map[int]map[string]disk.Sum{}, heard: map[string]bool{},
 		held: map[int][]string{}}
 	select {
-	case <-s.cells.ready:
+	case <-s.disk.Counted():
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-s.closed:
 		return nil, ErrClosed
 	}
-	if !s.refilling.Load() && !s.stale.Load() {
-		found.add(s.self, s.cells.digest(space, nil, false, s.past()))
+	if !s.disk.Refilling() && !s.stale.Load() {
+		found.add(s.self, s.disk.Digest(space, nil, false))
 	}
-	for p := range s.owed.heldPartitions() {
+	for _, p := range s.disk.HeldPartitions() {
 		found.held[p] = append(found.held[p], s.self)
 	}
 	var wg sync.WaitGroup
@@ -179,31 +180,32 @@ func (s *Store) askDigest(ctx context.Context, node string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
 	defer cancel()
-	req.Clock = s.clock.read()
+	req.Clock = s.clock.Read()
 	reply, err := client.Digest(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for a digest: %w", node, err)
 	}
-	s.clock.observe(reply.Clock)
+	s.clock.Observe(reply.Clock)
 	return reply, nil
 }
 
-func fromCells(list []*ringpb.Cell) []sumOf {
-	out := make([]sumOf, len(list))
+func fromCells(list []*ringpb.Cell) []disk.Sum {
+	out := make([]disk.Sum, len(list))
 	for i, c := range list {
-		out[i] = sumOf{cellID{c.Bucket, Space(c.Space), uint16(c.Partition)}, c.Sum, int64(c.Count)}
+		out[i] = disk.Sum{CellID: disk.CellID{Bucket: c.Bucket, Space: Space(c.Space),
+			Partition: uint16(c.Partition)}, Sum: c.Sum, Count: int64(c.Count)}
 	}
 	return out
 }
 
-func (f *survey) add(node string, sums []sumOf) {
+func (f *survey) add(node string, sums []disk.Sum) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.heard[node] = true
 	for _, x := range sums {
-		p := int(x.partition)
+		p := int(x.Partition)
 		if f.sums[p] == nil {
-			f.sums[p] = map[string]sumOf{}
+			f.sums[p] = map[string]disk.Sum{}
 		}
 		f.sums[p][node] = x
 	}
@@ -235,10 +237,10 @@ func (f *survey) readers(s *Store, v *view, p int) (nodes []string, sure bool) {
 	seen := map[uint64]bool{}
 	for _, n := range owners {
 		x := f.sums[p][n]
-		if x.count == 0 && x.sum == 0 || seen[x.sum] {
+		if x.Count == 0 && x.Sum == 0 || seen[x.Sum] {
 			continue
 		}
-		seen[x.sum] = true
+		seen[x.Sum] = true
 		nodes = append(nodes, n)
 	}
 	for _, n := range f.held[p] {
@@ -267,8 +269,8 @@ func (c *scanner) agreed(ctx context.Context, node string, partitions []int) (lo
 	var fromFn error
 	err = c.read(ctx, node, partitions, false, func(records []Record) error {
 		for i := range records {
-			begun[records[i].partition] = true
-			if records[i].deleted() {
+			begun[records[i].Partition] = true
+			if records[i].Deleted() {
 				continue
 			}
 			if fromFn = c.fn(records[i]); fromFn != nil {
@@ -322,7 +324,7 @@ func (c *scanner) disputed(ctx context.Context, partitions []int,
 		}
 	}
 	for _, r := range set {
-		if r.deleted() {
+		if r.Deleted() {
 			continue
 		}
 		if err := c.fn(*r); err != nil {
@@ -337,7 +339,7 @@ func (c *scanner) read(ctx context.Context, node string, partitions []int, held 
 	fn func([]Record) error) error {
 	if node == c.s.self {
 		if held {
-			return c.s.disk.eachHeld(func(k Key, p int) bool {
+			return c.s.disk.Held(func(k Key, p int) bool {
 				return k.Space == c.space && slices.Contains(partitions, p) &&
 					strings.HasPrefix(k.Name, c.prefix)
 			}, fn)
@@ -348,7 +350,7 @@ func (c *scanner) read(ctx context.Context, node string, partitions []int, held 
 	if err != nil {
 		return err
 	}
-	req := &ringpb.ScanRequest{Clock: c.s.clock.read(), Epoch: c.v.latest().Epoch(),
+	req := &ringpb.ScanRequest{Clock: c.s.clock.Read(), Epoch: c.v.latest().Epoch(),
 		Space: uint32(c.space), Prefix: []byte(c.prefix), Held: held, Base: c.v.base.Epoch()}
 	for _, p := range partitions {
 		req.Partitions = append(req.Partitions, uint32(p))

@@ -80,8 +80,11 @@ func TestSealedStore(t *testing.T) {
 	t.Parallel()
 	dir, key := filepath.Join(t.TempDir(), "ring"), sealKey(t)
 	open := func(k *seal.Key) (*pebble.DB, error) {
-		return pebble.Open(dir, &pebble.Options{FS: Options{Seal: k}.sealed(vfs.Default),
-			Logger: quietLog{}})
+		files := vfs.Default
+		if k != nil {
+			files = diskfs.Sealed{FS: files, Key: k}
+		}
+		return pebble.Open(dir, &pebble.Options{FS: files, Logger: quietLog{}})
 	}
 	for round := range 3 {
 		db, err := open(key)

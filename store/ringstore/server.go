@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/level"
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 
 	"google.golang.org/grpc"
@@ -36,16 +37,16 @@ func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.W
 	if v.s.stale.Load() { // whoever hands something over would forget it, and this store may go
 		return nil, v.refuse(codes.Unavailable, "away", errAway)
 	}
-	v.s.clock.observe(req.Clock)
+	v.s.clock.Observe(req.Clock)
 	reply := &ringpb.WriteReply{Groups: make([]*ringpb.GroupReply, len(req.Groups))}
-	tasks := make([]*task, len(req.Groups))
+	tasks := make([]*disk.Write, len(req.Groups))
 	done := make(chan struct{}, len(req.Groups))
 	waiting := 0
 	for i, g := range req.Groups {
 		t, err := v.taskOf(g)
 		if err == nil {
-			t.done = func(*task) { done <- struct{}{} }
-			err = v.s.commit.submit(ctx, t)
+			t.Done = func(*disk.Write) { done <- struct{}{} }
+			err = v.s.disk.Submit(ctx, t)
 		}
 		if err != nil {
 			v.s.met.refused.WithLabelValues("write").Inc()
@@ -67,38 +68,38 @@ func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.W
 			continue
 		}
 		reply.Groups[i] = groupReply(t)
-		if t.stale != 0 {
+		if t.Stale != 0 {
 			v.s.met.stale.Inc()
 		}
 	}
-	reply.Clock = v.s.clock.read()
+	reply.Clock = v.s.clock.Read()
 	return reply, nil
 }
 
-func (v *server) taskOf(g *ringpb.Group) (*task, error) {
-	t := &task{epoch: g.GetEpoch(), changes: make([]change, len(g.GetChanges()))}
-	if len(t.changes) > groupTasks*4 {
+func (v *server) taskOf(g *ringpb.Group) (*disk.Write, error) {
+	t := &disk.Write{Epoch: g.GetEpoch(), Changes: make([]disk.Change, len(g.GetChanges()))}
+	if len(t.Changes) > disk.MaxGroup*4 {
 		return nil, ErrTooLarge
 	}
 	for i, c := range g.GetChanges() {
-		t.changes[i] = change{rec: fromWire(c.GetRecord()), owed: c.GetOwed(),
-			standIn: c.GetStandIn(), under: c.GetUnder()}
-		if err := t.changes[i].rec.check(v.s.opts.MaxRecord); err != nil {
+		t.Changes[i] = disk.Change{Record: fromWire(c.GetRecord()), Owed: c.GetOwed(),
+			StandIn: c.GetStandIn(), Under: c.GetUnder()}
+		if err := checkRecord(&t.Changes[i].Record, v.s.opts.MaxRecord); err != nil {
 			return nil, err
 		}
-		v.s.clock.observe(t.changes[i].rec.Version.Clock)
+		v.s.clock.Observe(t.Changes[i].Record.Version.Clock)
 	}
 	return t, nil
 }
 
-func groupReply(t *task) *ringpb.GroupReply {
-	r := &ringpb.GroupReply{Stale: t.stale}
-	if t.err != nil {
-		r.Error = t.err.Error()
+func groupReply(t *disk.Write) *ringpb.GroupReply {
+	r := &ringpb.GroupReply{Stale: t.Stale}
+	if t.Err != nil {
+		r.Error = t.Err.Error()
 	}
-	for _, k := range t.kept {
-		r.Outcomes = append(r.Outcomes, &ringpb.Outcome{Index: uint32(k.index),
-			Clock: k.version.Clock, Node: k.version.Node, Flags: uint32(k.flags)})
+	for _, k := range t.Kept {
+		r.Outcomes = append(r.Outcomes, &ringpb.Outcome{Index: uint32(k.Index),
+			Clock: k.Version.Clock, Node: k.Version.Node, Flags: uint32(k.Flags)})
 	}
 	return r
 }
@@ -228,7 +229,7 @@ func (r *reader) large(w *ringpb.Record) error {
 }
 
 func (r *reader) flush() error {
-	r.chunk.Clock = r.v.s.clock.read()
+	r.chunk.Clock = r.v.s.clock.Read()
 	err := r.stream.Send(r.chunk)
 	r.chunk, r.size = &ringpb.Chunk{}, 0
 	return err
@@ -246,14 +247,15 @@ func (v *server) Fetch(req *ringpb.FetchRequest,
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
 	defer v.leave()
-	v.s.clock.observe(req.Clock)
+	v.s.clock.Observe(req.Clock)
 	if err := v.fence(req.Base); err != nil {
 		return err
 	}
 	out := v.reader(stream)
 	for _, k := range req.Keys {
-		key, partition := Key{Space(k.Space), string(k.Place), string(k.Name)}, int(k.Partition)
-		if err := key.check(); err != nil || partition >= maxShapePartitions {
+		key, partition := Key{Space: Space(k.Space), Place: string(k.Place),
+			Name: string(k.Name)}, int(k.Partition)
+		if err := key.Check(); err != nil || partition >= maxShapePartitions {
 			return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
 		}
 		records, err := v.s.localGet(key, partition)
@@ -269,16 +271,16 @@ func (v *server) Fetch(req *ringpb.FetchRequest,
 
 func (v *server) List(req *ringpb.ListRequest,
 	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
-	key, partition := Key{Space(req.Space), string(req.Place),
-		string(req.Prefix)}, int(req.Partition)
-	if err := key.check(); err != nil || partition >= maxShapePartitions {
+	key, partition := Key{Space: Space(req.Space), Place: string(req.Place),
+		Name: string(req.Prefix)}, int(req.Partition)
+	if err := key.Check(); err != nil || partition >= maxShapePartitions {
 		return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
 	}
 	if !v.enter(stream.Context()) {
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
 	defer v.leave()
-	v.s.clock.observe(req.Clock)
+	v.s.clock.Observe(req.Clock)
 	if err := v.fence(req.Base); err != nil {
 		return err
 	}
@@ -302,7 +304,7 @@ func (v *server) List(req *ringpb.ListRequest,
 
 func (v *server) Scan(req *ringpb.ScanRequest,
 	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
-	if v.s.refilling.Load() || v.s.stale.Load() {
+	if v.s.disk.Refilling() || v.s.stale.Load() {
 		return v.refuse(codes.Unavailable, "refilling", errRefilling)
 	}
 	if len(req.Partitions) > maxShapePartitions || len(req.Cells) > maxShapePartitions {
@@ -312,7 +314,7 @@ func (v *server) Scan(req *ringpb.ScanRequest,
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
 	defer v.leave()
-	v.s.clock.observe(req.Clock)
+	v.s.clock.Observe(req.Clock)
 	if err := v.fence(req.Base); err != nil {
 		return err
 	}
@@ -321,17 +323,17 @@ func (v *server) Scan(req *ringpb.ScanRequest,
 	switch {
 	case req.Held:
 		wanted := partitionSet(req.Partitions)
-		err = v.s.disk.eachHeld(func(k Key, p int) bool {
+		err = v.s.disk.Held(func(k Key, p int) bool {
 			return wanted[p] && (req.Space == 0 || k.Space == Space(req.Space)) &&
 				hasPrefix(k.Name, req.Prefix)
 		}, out.add)
 	case len(req.Cells) > 0:
-		spans := make([]span, len(req.Cells))
+		cells := make([]disk.CellID, len(req.Cells))
 		for i, c := range req.Cells {
-			prefix := appendCellKey(nil, c.Bucket, Space(c.Space), int(c.Partition))
-			spans[i] = span{prefix, after(prefix)}
+			cells[i] = disk.CellID{Bucket: c.Bucket, Space: Space(c.Space),
+				Partition: uint16(c.Partition)}
 		}
-		err = v.s.disk.each(spans, pageBytes, req.KeysOnly, nil, out.add)
+		err = v.s.disk.ScanCells(cells, req.KeysOnly, out.add)
 	default:
 		partitions := make([]int, len(req.Partitions))
 		for i, p := range req.Partitions {
@@ -360,12 +362,12 @@ func partitionSet(list []uint32) map[int]bool {
 func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb.DigestReply,
 	error) {
 	v.s.suspect()
-	if v.s.refilling.Load() || v.s.stale.Load() {
+	if v.s.disk.Refilling() || v.s.stale.Load() {
 		return nil, v.refuse(codes.Unavailable, "refilling", errRefilling)
 	}
-	v.s.clock.observe(req.Clock)
+	v.s.clock.Observe(req.Clock)
 	select {
-	case <-v.s.cells.ready:
+	case <-v.s.disk.Counted():
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case <-v.s.closed:
@@ -375,7 +377,7 @@ func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb
 		return nil, err
 	}
 	epoch := v.s.knownEpoch(ctx)
-	reply := &ringpb.DigestReply{Epoch: epoch, Clock: v.s.clock.read()}
+	reply := &ringpb.DigestReply{Epoch: epoch, Clock: v.s.clock.Read()}
 	if epoch < req.Epoch {
 		return reply, nil
 	}
@@ -383,13 +385,13 @@ func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb
 	if len(req.Partitions) > 0 {
 		wanted = partitionSet(req.Partitions)
 	}
-	for _, x := range v.s.cells.digest(Space(req.Space), wanted, req.ByCell, v.s.past()) {
+	for _, x := range v.s.disk.Digest(Space(req.Space), wanted, req.ByCell) {
 		reply.Cells = append(reply.Cells, &ringpb.Cell{
-			Bucket: x.bucket, Space: uint32(x.space), Partition: uint32(x.partition), Sum: x.sum,
-			Count: uint64(x.count),
+			Bucket: x.Bucket, Space: uint32(x.Space), Partition: uint32(x.Partition), Sum: x.Sum,
+			Count: uint64(x.Count),
 		})
 	}
-	for p := range v.s.owed.heldPartitions() {
+	for _, p := range v.s.disk.HeldPartitions() {
 		if wanted == nil || wanted[p] {
 			reply.Held = append(reply.Held, uint32(p))
 		}
@@ -399,7 +401,7 @@ func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb
 
 func (v *server) Status(ctx context.Context, req *ringpb.StatusRequest) (*ringpb.StatusReply,
 	error) {
-	v.s.clock.observe(req.Clock)
+	v.s.clock.Observe(req.Clock)
 	if req.Epoch > v.s.knownEpoch(ctx) {
 		v.s.wake()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermaster/hashring"
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/seal"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -87,7 +88,6 @@ func def[T comparable](v *T, d T) {
 }
 
 func (o Options) withDefaults() Options {
-	def(&o.BucketWidth, time.Hour)
 	def(&o.TombstoneFor, 72*time.Hour)
 	def(&o.WriteTimeout, 5*time.Second)
 	def(&o.ReadTimeout, 10*time.Second)
@@ -101,18 +101,14 @@ func (o Options) withDefaults() Options {
 	def(&o.ScrubRate, 4<<20)
 	def(&o.MaxRecord, 160<<20)
 	def(&o.MaxList, 512<<20)
-	def(&o.WriteQueue, 4096)
 	def(&o.LaneRecords, 16384)
 	def(&o.LaneBytes, 64<<20)
 	def(&o.Streams, 64)
-	def(&o.CacheBytes, 4<<20)
-	def(&o.MemTableBytes, 4<<20)
 	def(&o.Tick, 200*time.Millisecond)
 	def(&o.WriteRPCs, 2)
 	def(&o.LookAgain, 50*time.Millisecond)
 	def(&o.RepairsInFlight, 64)
 	def(&o.PartBytes, 32<<20)
-	def(&o.FlushDelay, 10*time.Second)
 	if o.Room == nil {
 		o.Room = func() error { return nil }
 	}
@@ -124,29 +120,21 @@ func (o Options) withDefaults() Options {
 
 // Store keeps records on the masters that own them. It is safe for concurrent use.
 type Store struct {
-	self   string
-	node   uint64 // this master in versions
-	peers  Peers
-	opts   Options
-	log    *slog.Logger
-	met    *metrics
-	clock  *clock
-	disk   *disk
-	dir    string
-	damage damageReport
+	self  string
+	node  uint64 // this master in versions
+	peers Peers
+	opts  Options
+	log   *slog.Logger
+	met   *metrics
+	clock *disk.Clock
+	disk  *disk.Store
 
 	// when this master was last in contact with others, seconds since 1970; 0: not known
-	contact   atomic.Int64
-	noted     int64           // contact as it is on disk; the ring loop's
-	stale     atomic.Bool     // what is here may have been deleted: nothing is answered by it
-	lackingMu sync.Mutex      // guards lacking
-	lacking   map[string]bool // nodes that lack tombstones which are gone
-	refilling atomic.Bool     // the store was damaged and lacks what it held
+	contact atomic.Int64
+	noted   int64       // contact as it is on disk; the ring loop's
+	stale   atomic.Bool // what is here may have been deleted: nothing is answered by it
 
-	cells  *cells
-	owed   *owed
-	parts  *parts
-	commit *committer
+	parts *parts
 
 	rings rings
 	view  atomic.Pointer[view]
@@ -180,14 +168,15 @@ func Open(dir string, peers Peers, opts Options, log *slog.Logger,
 	}
 	log = log.With("component", "ringstore")
 	opts = opts.withDefaults()
-	if err := opts.checkSealed(dir); err != nil {
+	on := opts.disk(log)
+	if err := disk.CheckSealed(dir, on); err != nil {
 		return nil, err
 	}
-	s, err := open(dir, peers, opts, log, reg, false)
-	if !isDamage(err) {
+	s, err := open(dir, peers, opts, on, reg)
+	if !disk.IsDamage(err) {
 		return s, err
 	}
-	aside, moveErr := moveAside(opts.files(), dir, opts.Now())
+	aside, moveErr := disk.MoveAside(dir, on)
 	if moveErr != nil {
 		return nil, errors.Join(err, moveErr)
 	}
@@ -196,97 +185,74 @@ func Open(dir string, peers Peers, opts Options, log *slog.Logger,
 		message = toldAlone
 	}
 	log.Error(message, "err", err, "path", aside)
-	return open(dir, peers, opts, log, reg, true)
+	on.Anew = true
+	return open(dir, peers, opts, on, reg)
 }
 
-func open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheus.Registerer,
-	anew bool) (*Store, error) {
-	damage := make(damageReport, 1)
-	d, err := openDisk(dir, opts, log, damage)
-	if err != nil {
-		return nil, err
+// disk are those of the options that this master's disk needs.
+func (o Options) disk(log *slog.Logger) disk.Options {
+	return disk.Options{
+		BucketWidth: o.BucketWidth, WriteQueue: o.WriteQueue, CacheBytes: o.CacheBytes,
+		MemTableBytes: o.MemTableBytes, FlushDelay: o.FlushDelay, Now: o.Now, Room: o.Room,
+		Seal: o.Seal, FS: o.FS, Log: log,
 	}
-	o, err := loadOwed(d)
-	if err != nil {
-		d.db.Close()
-		return nil, fmt.Errorf("open ring store %s: %w", dir, err)
-	}
+}
+
+func open(dir string, peers Peers, opts Options, on disk.Options,
+	reg prometheus.Registerer) (*Store, error) {
 	s := &Store{
-		self: peers.Self(), node: incarnation(peers.Self()), peers: peers, opts: opts, log: log,
-		clock: &clock{now: opts.Now}, disk: d, cells: newCells(), owed: o, parts: newParts(opts),
-		dir: dir, damage: damage, lacking: map[string]bool{},
+		self: peers.Self(), node: incarnation(peers.Self()), peers: peers, opts: opts, log: on.Log,
+		clock: disk.NewClock(opts.Now), parts: newParts(opts),
 		lanes:   map[string]*lane{},
 		streams: make(chan struct{}, opts.Streams),
 		repairs: make(chan struct{}, opts.RepairsInFlight),
 		rings:   rings{mu: make(turn, 1)},
 		kick:    make(chan struct{}, 1), closed: make(chan struct{}),
 	}
+	on.Clock, on.Watch = s.clock, s.parts
+	on.Synced = func(took time.Duration, writes int) {
+		s.met.syncSeconds.Observe(took.Seconds())
+		s.met.groupTasks.Observe(float64(writes))
+	}
+	on.Refused = func() { s.met.refused.WithLabelValues("disk").Inc() }
+	d, err := disk.Open(dir, on)
+	if err != nil {
+		return nil, err
+	}
+	s.disk = d
 	s.life, s.end = context.WithCancel(context.Background())
 	s.met = newMetrics(reg, s)
 	s.heard.start(peers.Members(), s.self)
-	if err = nil; anew {
-		err = s.beginAnew(d)
-	}
-	if err == nil {
-		err = s.prepare()
-	}
-	if err != nil {
+	if err := s.prepare(); err != nil {
 		s.met.unregister()
-		d.db.Close()
+		d.Close()
 		return nil, fmt.Errorf("open ring store %s: %w", dir, err)
 	}
 	s.spawn(s.watchDamage)
+	s.spawn(func() {
+		select {
+		case <-d.Counted():
+			s.wake()
+		case <-s.closed:
+		}
+	})
 	return s, nil
 }
 
-// prepare starts the committer and the count of what is on disk.
+// prepare reads what this master noted, and lets the disk take writes.
 func (s *Store) prepare() error {
 	floor, err := s.loadView()
 	if err != nil {
 		return err
 	}
-	mark, err := s.disk.meta(refillMeta)
-	if err != nil {
-		return err
-	}
-	s.refilling.Store(mark != nil)
 	if err := s.loadAway(); err != nil {
 		return err
 	}
-	kept, err := s.loadCells()
-	if err != nil {
-		return err
-	}
-	if kept {
-		s.commit = startCommitter(s.disk, s.cells, s.owed, s.parts, s.met, s.opts, floor, true)
-		s.cells.counted()
-		return nil
-	}
-	snapshot := s.disk.db.NewSnapshot() // before the first write: later ones count themselves
-	s.commit = startCommitter(s.disk, s.cells, s.owed, s.parts, s.met, s.opts, floor, false)
-	s.spawn(func() {
-		_, done, err := s.disk.use()
-		if err == nil {
-			err = s.countCells(snapshot)
-			err = errors.Join(err, snapshot.Close())
-			done()
-		}
-		if err != nil {
-			s.log.Error("count records; copies are not compared until the next start", "err", err)
-			return
-		}
-		if err := s.keepCells(); err != nil {
-			s.log.Warn("keep the digests of records; they are counted again at the next start",
-				"err", err)
-		}
-		s.cells.counted()
-		s.wake()
-	})
-	return nil
+	return s.disk.Start(floor)
 }
 
 // RaiseLevel brings what is on disk to the formats of the cluster's level, which has risen.
-func (s *Store) RaiseLevel(to int) error { return s.disk.raise(pebbleAt(to)) }
+func (s *Store) RaiseLevel(to int) error { return s.disk.RaiseLevel(to) }
 
 // spawn runs f in a goroutine that Close waits for; it reports false, and does not, after Close.
 func (s *Store) spawn(f func()) bool {
@@ -327,8 +293,7 @@ func (s *Store) Close() error {
 		}
 		s.lanesMu.Unlock()
 		s.wg.Wait()
-		s.commit.close()
-		if e := s.disk.close(); e != nil {
+		if e := s.disk.Close(); e != nil {
 			err = fmt.Errorf("close ring store: %w", e)
 		}
 		s.met.unregister()

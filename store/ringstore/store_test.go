@@ -19,7 +19,7 @@ func TestPutGetListDelete(t *testing.T) {
 			k := newKit(t, names...)
 			ctx := ctxFor(t)
 			s, far := k.store(names[0]), k.store(names[len(names)-1])
-			key := Key{SpaceMinions, "web1", "grains"}
+			key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
 			if _, found, err := s.Get(ctx, key); err != nil || found {
 				t.Fatalf("get before put: found %v, err %v", found, err)
 			}
@@ -33,22 +33,25 @@ func TestPutGetListDelete(t *testing.T) {
 				}
 				s, far = far, s
 			}
-			first, err := s.PutFirst(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"},
+			first, err := s.PutFirst(ctx, Key{Space: SpaceJobs, Place: "20261121093335299638",
+				Name: "r/web1"},
 				[]byte("a"), time.Now().Add(time.Hour))
 			if err != nil || !first {
 				t.Fatalf("first put: %v, %v", first, err)
 			}
-			first, err = far.PutFirst(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"},
+			first, err = far.PutFirst(ctx, Key{Space: SpaceJobs, Place: "20261121093335299638",
+				Name: "r/web1"},
 				[]byte("b"), time.Now().Add(time.Hour))
 			if err != nil || first {
 				t.Fatalf("second put: first %v, %v", first, err)
 			}
-			got, found, err := s.Get(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"})
+			got, found, err := s.Get(ctx, Key{Space: SpaceJobs, Place: "20261121093335299638",
+				Name: "r/web1"})
 			if err != nil || !found || string(got.Value) != "a" {
 				t.Fatalf("kept %q %v %v, want the first", got.Value, found, err)
 			}
 			for _, n := range []string{"mine/b", "mine/a", "mine/\x00\xff odd", "mine/", "other"} {
-				if err := s.Put(ctx, Key{SpaceMinions, "web1", n}, []byte(n),
+				if err := s.Put(ctx, Key{Space: SpaceMinions, Place: "web1", Name: n}, []byte(n),
 					time.Time{}); err != nil {
 					t.Fatal(err)
 				}
@@ -76,11 +79,13 @@ func TestPutGetListDelete(t *testing.T) {
 				`"grains" "mine/\x00\xff odd" "mine/b" "other"`; got != want {
 				t.Errorf("list after delete: %s, want %s", got, want)
 			}
-			if err := s.Put(ctx, Key{SpaceMinions, "web1", "mine/a"}, []byte("again"),
+			if err := s.Put(ctx, Key{Space: SpaceMinions, Place: "web1", Name: "mine/a"},
+				[]byte("again"),
 				time.Time{}); err != nil {
 				t.Fatal(err)
 			}
-			if r, found, err := far.Get(ctx, Key{SpaceMinions, "web1", "mine/a"}); err != nil ||
+			if r, found, err := far.Get(ctx,
+				Key{Space: SpaceMinions, Place: "web1", Name: "mine/a"}); err != nil ||
 				!found || string(r.Value) != "again" {
 				t.Errorf("put after delete: %+v %v %v", r, found, err)
 			}
@@ -102,13 +107,15 @@ func TestNamesOfLargeRecords(t *testing.T) {
 	var want []string
 	for i := range n {
 		name := fmt.Sprintf("r/%02d", i)
-		if err := k.store("m1/a").Put(ctx, Key{SpaceJobs, "big", name}, make([]byte, 1<<10),
+		if err := k.store("m1/a").Put(ctx, Key{Space: SpaceJobs, Place: "big", Name: name},
+			make([]byte, 1<<10),
 			time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, name)
 	}
-	if err := k.store("m1/a").Put(ctx, Key{SpaceJobs, "big", "m/x"}, nil, time.Time{}); err != nil {
+	if err := k.store("m1/a").Put(ctx, Key{Space: SpaceJobs, Place: "big", Name: "m/x"}, nil,
+		time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.store("m2/b").Delete(ctx, SpaceJobs, "big", "r/07"); err != nil {
@@ -125,7 +132,8 @@ func TestNamesOfLargeRecords(t *testing.T) {
 		}
 		// a list without values must not have been taken for a copy to repair
 		for _, name := range want {
-			if r, found, err := node.store.Get(ctx, Key{SpaceJobs, "big", name}); err != nil ||
+			if r, found, err := node.store.Get(ctx,
+				Key{Space: SpaceJobs, Place: "big", Name: name}); err != nil ||
 				!found || len(r.Value) != 1<<10 {
 				t.Fatalf("%s: %s has %d bytes, %v %v", node.name, name, len(r.Value), found, err)
 			}
@@ -151,11 +159,13 @@ func TestRefusals(t *testing.T) {
 		size int
 		is   error
 	}{
-		{"no space", Key{0, "p", "n"}, 1, nil},
-		{"no place", Key{SpaceJobs, "", "n"}, 1, nil},
-		{"long place", Key{SpaceJobs, strings.Repeat("p", MaxPlace+1), "n"}, 1, ErrTooLarge},
-		{"long name", Key{SpaceJobs, "p", strings.Repeat("p", MaxName+1)}, 1, ErrTooLarge},
-		{"large value", Key{SpaceJobs, "p", "n"}, 1001, ErrTooLarge},
+		{"no space", Key{Space: 0, Place: "p", Name: "n"}, 1, nil},
+		{"no place", Key{Space: SpaceJobs, Place: "", Name: "n"}, 1, nil},
+		{"long place", Key{Space: SpaceJobs, Place: strings.Repeat("p", MaxPlace+1), Name: "n"}, 1,
+			ErrTooLarge},
+		{"long name", Key{Space: SpaceJobs, Place: "p", Name: strings.Repeat("p", MaxName+1)}, 1,
+			ErrTooLarge},
+		{"large value", Key{Space: SpaceJobs, Place: "p", Name: "n"}, 1001, ErrTooLarge},
 	} {
 		err := s.Put(ctx, tc.key, make([]byte, tc.size), time.Time{})
 		if err == nil || tc.is != nil && !errors.Is(err, tc.is) {
@@ -173,7 +183,7 @@ func TestLargeRecordsTravelInPieces(t *testing.T) {
 		k.start(name)
 	}
 	ctx := ctxFor(t)
-	key := Key{SpaceJobs, "big", "r"}
+	key := Key{Space: SpaceJobs, Place: "big", Name: "r"}
 	value := bytes.Repeat([]byte("0123456789abcdef"), 700<<10/16*10) // 7 MB
 	if err := k.store("m1/a").Put(ctx, key, value, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)

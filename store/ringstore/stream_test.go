@@ -35,8 +35,8 @@ func (c *madeUp) Recv() (*ringpb.Chunk, error) {
 // of ours sends don't get through the check that comes before the disk, and a stream that ends
 // inside a record is an error.
 func FuzzReceive(f *testing.F) {
-	rec := toWire(&Record{Key: Key{SpaceJobs, "20261121093335299638", "r/web1"},
-		Value: []byte("value"), Version: Version{7, 8}, partition: 3})
+	rec := toWire(&Record{Key: Key{Space: SpaceJobs, Place: "20261121093335299638", Name: "r/web1"},
+		Value: []byte("value"), Version: Version{Clock: 7, Node: 8}, Partition: 3})
 	packed, err := proto.Marshal(rec)
 	if err != nil {
 		f.Fatal(err)
@@ -67,17 +67,17 @@ func FuzzReceive(f *testing.F) {
 		info, err := s.receive("b", c, func() {}, func(records []Record) error {
 			for i := range records {
 				r := &records[i]
-				if r.check(limit) != nil {
+				if checkRecord(r, limit) != nil {
 					continue
 				}
-				if len(r.Value) > limit || r.partition < 0 || r.partition >= maxShapePartitions ||
-					r.Key.check() != nil {
+				if len(r.Value) > limit || r.Partition < 0 || r.Partition >= maxShapePartitions ||
+					r.Key.Check() != nil {
 					t.Errorf("%+v passes the check", r)
 				}
 				again := fromWire(toWire(r))
 				if again.Key != r.Key || again.Version != r.Version ||
-					!bytes.Equal(again.Value, r.Value) || again.partition != r.partition ||
-					again.flags != r.flags {
+					!bytes.Equal(again.Value, r.Value) || again.Partition != r.Partition ||
+					again.Flags != r.Flags {
 					t.Errorf("%+v becomes %+v", r, again)
 				}
 			}

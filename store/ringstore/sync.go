@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"clustermaster/hashring"
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // syncing is how far this master is with filling its partitions.
@@ -42,53 +41,6 @@ func (y *syncing) done() uint64 {
 	return y.completed
 }
 
-// countCells adds up what was on disk when the store opened, and brings the clock past all versions
-// there. It reads every record: a store does so once, when it has no digests on disk that hold.
-func (s *Store) countCells(snapshot *pebble.Snapshot) error {
-	it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord},
-		UpperBound: []byte{kindRecord + 1}})
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	var deltas []delta
-	n := 0
-	for ok := it.First(); ok; ok = it.Next() {
-		key, partition, bucket, err := parseRecordKey(it.Key())
-		if err != nil {
-			return err
-		}
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		h, err := parseHeader(value)
-		if err != nil {
-			return err
-		}
-		s.clock.observe(h.version.Clock)
-		deltas = append(deltas, delta{
-			cellID{bucket, key.Space, uint16(partition)},
-			cell{sum(key.Place, key.Name, h.version), 1, int64(len(it.Key()) + len(value)),
-				h.version.Clock},
-		})
-		if n++; len(deltas) == 1024 {
-			s.cells.apply(deltas)
-			deltas = deltas[:0]
-			select {
-			case <-s.closed:
-				return ErrClosed
-			default:
-			}
-		}
-	}
-	s.cells.apply(deltas)
-	return it.Error()
-}
-
-// past is the end of the newest bucket whose records count as gone.
-func (s *Store) past() uint64 { return uint64(max(s.opts.Now().Unix(), 0)) }
-
 // pullFrom compares partitions with one other master and fetches what this one lacks. It does so as
 // far as that master knows a ring at least as new as epoch, so that no write of an older ring can
 // slip past the comparison.
@@ -98,7 +50,7 @@ func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epo
 		return nil
 	}
 	select {
-	case <-s.cells.ready:
+	case <-s.disk.Counted():
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -115,14 +67,14 @@ func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epo
 	if reply.Epoch < epoch {
 		return fmt.Errorf("compare with %s: it knows ring %d, not yet %d", node, reply.Epoch, epoch)
 	}
-	mine := map[uint16]sumOf{}
-	for _, x := range s.cells.digest(0, wanted, false, s.past()) {
-		mine[x.partition] = x
+	mine := map[uint16]disk.Sum{}
+	for _, x := range s.disk.Digest(0, wanted, false) {
+		mine[x.Partition] = x
 	}
 	var differ []uint32
 	for _, x := range fromCells(reply.Cells) {
-		if wanted[int(x.partition)] && mine[x.partition].sum != x.sum {
-			differ = append(differ, uint32(x.partition))
+		if wanted[int(x.Partition)] && mine[x.Partition].Sum != x.Sum {
+			differ = append(differ, uint32(x.Partition))
 		}
 	}
 	for part := range slices.Chunk(differ, disputedAtOnce) {
@@ -148,13 +100,13 @@ func (s *Store) pullPartitions(ctx context.Context, node string, partitions []ui
 	if err != nil {
 		return err
 	}
-	mine := map[cellID]uint64{}
-	for _, x := range s.cells.digest(0, partitionSet(partitions), true, s.past()) {
-		mine[x.cellID] = x.sum
+	mine := map[disk.CellID]uint64{}
+	for _, x := range s.disk.Digest(0, partitionSet(partitions), true) {
+		mine[x.CellID] = x.Sum
 	}
 	req := &ringpb.ScanRequest{Epoch: epoch, KeysOnly: true}
 	for _, c := range reply.Cells {
-		id := cellID{c.Bucket, Space(c.Space), uint16(c.Partition)}
+		id := disk.CellID{Bucket: c.Bucket, Space: Space(c.Space), Partition: uint16(c.Partition)}
 		if mine[id] != c.Sum {
 			req.Cells = append(req.Cells, c)
 		}
@@ -165,11 +117,11 @@ func (s *Store) pullPartitions(ctx context.Context, node string, partitions []ui
 	return s.pullScan(ctx, node, req, func(keys []Record) error {
 		var lack []Record
 		for i := range keys {
-			have, found, err := s.disk.get(keys[i].Key, keys[i].partition)
+			have, found, err := s.disk.Get(keys[i].Key, keys[i].Partition)
 			if err != nil {
 				return err
 			}
-			if !found || wins(keys[i].flags, keys[i].Version, have.flags, have.Version) {
+			if !found || disk.Wins(keys[i].Flags, keys[i].Version, have.Flags, have.Version) {
 				lack = append(lack, keys[i])
 			}
 		}
@@ -188,7 +140,7 @@ func (s *Store) pullScan(ctx context.Context, node string, req *ringpb.ScanReque
 	if err != nil {
 		return err
 	}
-	req.Clock = s.clock.read()
+	req.Clock = s.clock.Read()
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
 	stream, err := client.Scan(ctx, req)
@@ -205,11 +157,11 @@ func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch
 	if err != nil {
 		return err
 	}
-	req := &ringpb.FetchRequest{Clock: s.clock.read(), Epoch: epoch}
+	req := &ringpb.FetchRequest{Clock: s.clock.Read(), Epoch: epoch}
 	for i := range keys {
 		k := &keys[i]
 		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place),
-			Name: []byte(k.Name), Partition: uint32(k.partition)})
+			Name: []byte(k.Name), Partition: uint32(k.Partition)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
@@ -226,16 +178,16 @@ func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch
 // rate.
 func (s *Store) take(ctx context.Context, records []Record, by string) error {
 	bytes := 0
-	changes := make([]change, 0, len(records))
+	changes := make([]disk.Change, 0, len(records))
 	for i := range records {
-		if err := records[i].check(s.opts.MaxRecord); err != nil {
+		if err := checkRecord(&records[i], s.opts.MaxRecord); err != nil {
 			return err
 		}
-		s.clock.observe(records[i].Version.Clock)
+		s.clock.Observe(records[i].Version.Clock)
 		bytes += len(records[i].Value) + len(records[i].Name) + len(records[i].Place) + 64
-		changes = append(changes, change{rec: records[i]})
+		changes = append(changes, disk.Change{Record: records[i]})
 	}
-	if err := s.commit.do(ctx, &task{changes: changes}); err != nil {
+	if err := s.disk.Commit(ctx, &disk.Write{Changes: changes}); err != nil {
 		return err
 	}
 	s.met.repaired.WithLabelValues(by).Add(float64(len(changes)))

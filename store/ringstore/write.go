@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermaster/hashring"
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 	"clustermaster/test/knownbug"
 )
@@ -62,8 +63,8 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 		return nil, nil
 	}
 	for i := range puts {
-		k := Key{puts[i].Space, place, puts[i].Name}
-		if err := k.check(); err != nil {
+		k := Key{Space: puts[i].Space, Place: place, Name: puts[i].Name}
+		if err := k.Check(); err != nil {
 			return nil, fmt.Errorf("write %q: %w", place, err)
 		}
 		if len(puts[i].Value) > s.opts.MaxRecord {
@@ -104,12 +105,12 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 			case b == nil:
 				results[at] = Result{Stored: true, Version: records[i].Version}
 			case puts[at].First:
-				results[at] = Result{Version: b.version}
+				results[at] = Result{Version: b.Version}
 			default:
 				// Another master's clock is ahead. The next try comes later than that write,
 				// however far that is; this master's clock follows only so far as it may.
-				s.clock.observe(b.version.Clock)
-				floor = max(floor, b.version.Clock+1)
+				s.clock.Observe(b.Version.Clock)
+				floor = max(floor, b.Version.Clock+1)
 				again = append(again, at)
 			}
 		}
@@ -125,19 +126,19 @@ func (s *Store) stamp(place string, partition int, puts []Put, which []int, floo
 	out := make([]Record, len(which))
 	for i, at := range which {
 		p := &puts[at]
-		r := Record{Key: Key{p.Space, place, p.Name}, Value: p.Value,
-			Version: Version{max(s.clock.next(), floor), s.node}, partition: partition}
+		r := Record{Key: Key{Space: p.Space, Place: place, Name: p.Name}, Value: p.Value,
+			Version: Version{Clock: max(s.clock.Next(), floor), Node: s.node}, Partition: partition}
 		if !p.Expires.IsZero() {
 			r.Expires = p.Expires.Add(time.Second - 1).Truncate(time.Second).UTC()
 		}
 		if p.First {
-			r.flags |= flagFirst
+			r.Flags |= disk.FlagFirst
 		}
 		if p.Exact && !p.deleted {
-			r.flags |= flagExact
+			r.Flags |= disk.FlagExact
 		}
 		if p.deleted {
-			r.flags |= flagDeleted
+			r.Flags |= disk.FlagDeleted
 			r.Expires = s.opts.Now().Add(s.opts.TombstoneFor).Truncate(time.Second).UTC()
 		}
 		out[i] = r
@@ -175,10 +176,10 @@ type replication struct {
 	out []target   // sends not answered yet
 	// sends that went wrong though the owner is alive: made again at the next look
 	again   []target
-	copies  []string // nodes that have the records on stable storage
-	covered []string // owners for which a stand-in has them
-	tried   []string // stand-ins used or given up
-	beaten  []*kept  // by record: the winner that some owner kept instead
+	copies  []string     // nodes that have the records on stable storage
+	covered []string     // owners for which a stand-in has them
+	tried   []string     // stand-ins used or given up
+	beaten  []*disk.Kept // by record: the winner that some owner kept instead
 	stale   uint64
 	err     error // of the last send that went wrong
 	ended   bool
@@ -194,7 +195,7 @@ type target struct {
 // winner if another one is kept. A stale epoch is not an error: the caller takes over the newer
 // ring and comes again.
 func (s *Store) replicate(ctx context.Context, v *view, partition int,
-	records []Record) (beaten []*kept, stale uint64, err error) {
+	records []Record) (beaten []*disk.Kept, stale uint64, err error) {
 	owners := v.owners(partition)
 	if len(owners) == 0 {
 		return nil, 0, ErrUnavailable
@@ -203,7 +204,7 @@ func (s *Store) replicate(ctx context.Context, v *view, partition int,
 		return s.writeAlone(ctx, v, records)
 	}
 	w := &replication{s: s, v: v, partition: partition, records: records,
-		beaten: make([]*kept, len(records)), done: make(chan struct{})}
+		beaten: make([]*disk.Kept, len(records)), done: make(chan struct{})}
 	for i := range records {
 		w.size += len(records[i].Value) + len(records[i].Name) + len(records[i].Place) + 64
 	}
@@ -235,20 +236,20 @@ func (s *Store) replicate(ctx context.Context, v *view, partition int,
 }
 
 // writeAlone is replicate for a ring of one: a group commit and nothing else.
-func (s *Store) writeAlone(ctx context.Context, v *view, records []Record) ([]*kept, uint64,
+func (s *Store) writeAlone(ctx context.Context, v *view, records []Record) ([]*disk.Kept, uint64,
 	error) {
-	t := &task{epoch: v.latest().Epoch(), changes: make([]change, len(records))}
+	t := &disk.Write{Epoch: v.latest().Epoch(), Changes: make([]disk.Change, len(records))}
 	for i := range records {
-		t.changes[i].rec = records[i]
+		t.Changes[i].Record = records[i]
 	}
-	if err := s.commit.do(ctx, t); err != nil {
+	if err := s.disk.Commit(ctx, t); err != nil {
 		return nil, 0, err
 	}
-	beaten := make([]*kept, len(records))
-	for i := range t.kept {
-		beaten[t.kept[i].index] = &t.kept[i]
+	beaten := make([]*disk.Kept, len(records))
+	for i := range t.Kept {
+		beaten[t.Kept[i].Index] = &t.Kept[i]
 	}
-	return beaten, t.stale, nil
+	return beaten, t.Stale, nil
 }
 
 func (s *Store) alive(node string) bool { return node == s.self || s.peers.Alive(node) }
@@ -347,15 +348,16 @@ func (w *replication) send(t target, owed []string, under bool) {
 		owed = []string{t.owner}
 	}
 	if t.node == w.s.self {
-		changes := make([]change, len(w.records))
+		changes := make([]disk.Change, len(w.records))
 		for i := range w.records {
-			changes[i] = change{rec: w.records[i], owed: owed, standIn: standIn, under: under}
+			changes[i] = disk.Change{Record: w.records[i], Owed: owed, StandIn: standIn,
+				Under: under}
 		}
 		epoch := w.v.latest().Epoch()
-		k := &task{epoch: epoch, changes: changes,
-			done: func(k *task) { w.answered(t, k.kept, k.stale, k.err) }}
+		k := &disk.Write{Epoch: epoch, Changes: changes,
+			Done: func(k *disk.Write) { w.answered(t, k.Kept, k.Stale, k.Err) }}
 		// The write waits here for room in the queue: that is the push-back on a busy disk.
-		if err := w.s.commit.submit(w.s.life, k); err != nil {
+		if err := w.s.disk.Submit(w.s.life, k); err != nil {
 			w.answered(t, nil, 0, err)
 		}
 		return
@@ -379,18 +381,19 @@ func (w *replication) send(t target, owed []string, under bool) {
 	}
 }
 
-func keptOf(reply *ringpb.GroupReply) []kept {
-	var out []kept
+func keptOf(reply *ringpb.GroupReply) []disk.Kept {
+	var out []disk.Kept
 	for _, o := range reply.Outcomes {
-		out = append(out, kept{index: int(o.Index), version: Version{o.Clock, o.Node},
-			flags: uint8(o.Flags)})
+		out = append(out, disk.Kept{Index: int(o.Index),
+			Version: Version{Clock: o.Clock, Node: o.Node},
+			Flags:   uint8(o.Flags)})
 	}
 	return out
 }
 
 // answered takes the end of one send. It runs on a lane, on the committer's syncer or on the
 // caller.
-func (w *replication) answered(t target, lost []kept, stale uint64, err error) {
+func (w *replication) answered(t target, lost []disk.Kept, stale uint64, err error) {
 	w.mu.Lock()
 	at := slices.Index(w.out, t)
 	if at < 0 {
@@ -416,12 +419,12 @@ func (w *replication) answered(t target, lost []kept, stale uint64, err error) {
 		w.covered = append(w.covered, t.owner)
 		for i := range lost {
 			k := &lost[i]
-			if k.index < 0 || k.index >= len(w.beaten) {
+			if k.Index < 0 || k.Index >= len(w.beaten) {
 				continue
 			}
-			if old := w.beaten[k.index]; old == nil ||
-				wins(k.flags, k.version, old.flags, old.version) {
-				w.beaten[k.index] = k
+			if old := w.beaten[k.Index]; old == nil ||
+				disk.Wins(k.Flags, k.Version, old.Flags, old.Version) {
+				w.beaten[k.Index] = k
 			}
 		}
 	}
@@ -502,12 +505,12 @@ func (w *replication) owe(t target) {
 	}
 	w.mu.Unlock()
 	under := !w.enough(hoped)
-	changes := make([]change, len(w.records))
+	changes := make([]disk.Change, len(w.records))
 	for i := range w.records {
-		changes[i] = change{rec: w.records[i], owed: []string{t.owner}, standIn: !mine,
-			under: under}
+		changes[i] = disk.Change{Record: w.records[i], Owed: []string{t.owner}, StandIn: !mine,
+			Under: under}
 	}
-	if !w.s.commit.try(&task{changes: changes, done: func(*task) {}}) {
+	if !w.s.disk.Try(&disk.Write{Changes: changes, Done: func(*disk.Write) {}}) {
 		w.s.met.debtsLost.Inc()
 	}
 }
@@ -519,11 +522,11 @@ func (w *replication) makeUp(t target) {
 		w.owe(t)
 		return
 	}
-	changes := make([]change, len(w.records))
+	changes := make([]disk.Change, len(w.records))
 	for i := range w.records {
-		changes[i].rec = w.records[i]
+		changes[i].Record = w.records[i]
 	}
-	if !w.s.commit.try(&task{changes: changes, done: func(*task) {}}) {
+	if !w.s.disk.Try(&disk.Write{Changes: changes, Done: func(*disk.Write) {}}) {
 		w.s.met.debtsLost.Inc()
 	}
 }
@@ -625,7 +628,7 @@ func (s *Store) PutFirst(ctx context.Context, k Key, value []byte, expires time.
 
 // Delete removes records of a place. Their tombstones stay for Options.TombstoneFor.
 func (s *Store) Delete(ctx context.Context, space Space, place string, names ...string) error {
-	for chunk := range slices.Chunk(names, groupTasks) {
+	for chunk := range slices.Chunk(names, disk.MaxGroup) {
 		puts := make([]Put, len(chunk))
 		for i, n := range chunk {
 			puts[i] = Put{Space: space, Name: n, deleted: true}

@@ -1,4 +1,4 @@
-package ringstore
+package disk
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ func TestPebbleFormatRisesOnlyByLevel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &disk{db: db}
+	d := &Store{db: db}
 	if err := d.raise(pebble.FormatColumnarBlocks); err != nil ||
 		db.FormatMajorVersion() != pebble.FormatColumnarBlocks {
 		t.Errorf("raised to the present one: got %d, %v", db.FormatMajorVersion(), err)

@@ -1,4 +1,4 @@
-package ringstore
+package disk
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func TestMergeIsATotalOrder(t *testing.T) {
 	for range 2000 {
 		set := make([]copy, 2+rnd.IntN(6))
 		for i := range set {
-			set[i] = copy{[]uint8{0, flagFirst, flagDeleted, flagFirst | flagExact}[rnd.IntN(4)],
+			set[i] = copy{[]uint8{0, FlagFirst, FlagDeleted, FlagFirst | FlagExact}[rnd.IntN(4)],
 				Version{uint64(rnd.IntN(5)), uint64(i)}}
 		}
 		var want copy
@@ -28,7 +28,7 @@ func TestMergeIsATotalOrder(t *testing.T) {
 			rnd.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
 			best := set[0]
 			for _, c := range slices.Concat(set, set) {
-				if wins(c.flags, c.v, best.flags, best.v) {
+				if Wins(c.flags, c.v, best.flags, best.v) {
 					best = c
 				}
 			}
@@ -38,7 +38,7 @@ func TestMergeIsATotalOrder(t *testing.T) {
 			want = best
 		}
 		for _, c := range set {
-			if wins(c.flags, c.v, c.flags, c.v) {
+			if Wins(c.flags, c.v, c.flags, c.v) {
 				t.Fatalf("%v wins against itself", c)
 			}
 		}
@@ -55,14 +55,14 @@ func TestMergeRules(t *testing.T) {
 	}{
 		{"later write", 0, 0, 2, 1, true},
 		{"earlier write", 0, 0, 1, 2, false},
-		{"earlier first", flagFirst, flagFirst, 1, 2, true},
-		{"later first", flagFirst, flagFirst, 2, 1, false},
-		{"tombstone over an earlier write", flagDeleted, 0, 2, 1, true},
-		{"write over an earlier tombstone", 0, flagDeleted, 2, 1, true},
-		{"tombstone over a first, however old", flagDeleted, flagFirst, 1, 2, true},
-		{"first over a tombstone", flagFirst, flagDeleted, 2, 1, false},
+		{"earlier first", FlagFirst, FlagFirst, 1, 2, true},
+		{"later first", FlagFirst, FlagFirst, 2, 1, false},
+		{"tombstone over an earlier write", FlagDeleted, 0, 2, 1, true},
+		{"write over an earlier tombstone", 0, FlagDeleted, 2, 1, true},
+		{"tombstone over a first, however old", FlagDeleted, FlagFirst, 1, 2, true},
+		{"first over a tombstone", FlagFirst, FlagDeleted, 2, 1, false},
 	} {
-		if got := wins(tc.a, Version{Clock: tc.av}, tc.b, Version{Clock: tc.bv}); got != tc.aWins {
+		if got := Wins(tc.a, Version{Clock: tc.av}, tc.b, Version{Clock: tc.bv}); got != tc.aWins {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.aWins)
 		}
 	}
@@ -87,18 +87,18 @@ func TestBucketEndIsNotBeforeTheExpiry(t *testing.T) {
 func TestClockFollowsOthersButNotFar(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
-	c := &clock{now: func() time.Time { return now }}
-	a, b := c.next(), c.next()
+	c := NewClock(func() time.Time { return now })
+	a, b := c.Next(), c.Next()
 	if a >= b {
 		t.Fatalf("%d then %d", a, b)
 	}
 	near := reading(now.Add(time.Minute))
-	c.observe(near)
-	if got := c.next(); got <= near {
+	c.Observe(near)
+	if got := c.Next(); got <= near {
 		t.Errorf("after %d comes %d", near, got)
 	}
-	c.observe(reading(now.Add(time.Hour)))
-	if got := c.next(); got > near+10 {
+	c.Observe(reading(now.Add(time.Hour)))
+	if got := c.Next(); got > near+10 {
 		t.Errorf("a clock an hour ahead pulled ours to %d", got)
 	}
 }
@@ -107,7 +107,7 @@ func FuzzRecordKey(f *testing.F) {
 	f.Add([]byte("20261121093335299638"), []byte("r/web1"), uint64(7200), uint16(12))
 	f.Add([]byte{0, 255}, []byte{}, never, uint16(65535))
 	f.Fuzz(func(t *testing.T, place, name []byte, bucket uint64, partition uint16) {
-		k := Key{SpaceJobs, string(place), string(name)}
+		k := Key{1, string(place), string(name)}
 		if len(place) > math.MaxUint16 {
 			return
 		}

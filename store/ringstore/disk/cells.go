@@ -1,4 +1,4 @@
-package ringstore
+package disk
 
 import (
 	"cmp"
@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// cellID names the records of one space and partition that expire in the same bucket.
-type cellID struct {
-	bucket    uint64
-	space     Space
-	partition uint16
+// CellID names the records of one space and partition that expire in the same bucket.
+type CellID struct {
+	Bucket    uint64 // its end, seconds since 1970; the highest number for records that stay
+	Space     Space
+	Partition uint16
 }
 
 // cell sums over a cell's records. Sum is the xor of their sums: independent of order, changed by
@@ -37,16 +37,16 @@ type cells struct {
 	once  sync.Once
 
 	mu   sync.Mutex // guards byID
-	byID map[cellID]cell
+	byID map[CellID]cell
 }
 
 func newCells() *cells {
-	return &cells{ready: make(chan struct{}), byID: map[cellID]cell{}}
+	return &cells{ready: make(chan struct{}), byID: map[CellID]cell{}}
 }
 
 // delta is one change to a cell.
 type delta struct {
-	id   cellID
+	id   CellID
 	cell cell // sum to xor, count and bytes to add
 }
 
@@ -75,21 +75,21 @@ func (c *cells) reset() {
 }
 
 // get returns what is known of one cell.
-func (c *cells) get(id cellID) cell {
+func (c *cells) get(id CellID) cell {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byID[id]
 }
 
 // all returns all cells.
-func (c *cells) all() map[cellID]cell {
+func (c *cells) all() map[CellID]cell {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.byID)
 }
 
 // drop forgets the cells that gone names.
-func (c *cells) drop(gone func(cellID) bool) {
+func (c *cells) drop(gone func(CellID) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.byID {
@@ -99,26 +99,26 @@ func (c *cells) drop(gone func(cellID) bool) {
 	}
 }
 
-// sumOf is one line of a digest; bucket is 0 in a sum over a whole partition.
-type sumOf struct {
-	cellID
-	sum   uint64
-	count int64
+// Sum is one line of a digest; Bucket and Space are 0 in a sum over a whole partition.
+type Sum struct {
+	CellID
+	Sum   uint64 // xor of SumOf of the records
+	Count int64  // of records
 }
 
 // digest sums the cells of a space (0: all) in the wanted partitions (nil: all), whole partitions
 // or each cell, sorted. Cells of buckets that ended at or before past are left out: some masters
 // may have dropped them already.
-func (c *cells) digest(space Space, partitions map[int]bool, byCell bool, past uint64) []sumOf {
+func (c *cells) digest(space Space, partitions map[int]bool, byCell bool, past uint64) []Sum {
 	c.mu.Lock()
-	sums := map[cellID]cell{}
+	sums := map[CellID]cell{}
 	for id, x := range c.byID {
-		if space != 0 && id.space != space || id.bucket <= past || partitions != nil &&
-			!partitions[int(id.partition)] {
+		if space != 0 && id.Space != space || id.Bucket <= past || partitions != nil &&
+			!partitions[int(id.Partition)] {
 			continue
 		}
 		if !byCell {
-			id = cellID{partition: id.partition}
+			id = CellID{Partition: id.Partition}
 		}
 		s := sums[id]
 		s.sum ^= x.sum
@@ -126,22 +126,22 @@ func (c *cells) digest(space Space, partitions map[int]bool, byCell bool, past u
 		sums[id] = s
 	}
 	c.mu.Unlock()
-	out := make([]sumOf, 0, len(sums))
+	out := make([]Sum, 0, len(sums))
 	for id, x := range sums {
 		if x.count != 0 || x.sum != 0 {
-			out = append(out, sumOf{id, x.sum, x.count})
+			out = append(out, Sum{id, x.sum, x.count})
 		}
 	}
-	slices.SortFunc(out, func(a, b sumOf) int {
-		return cmp.Or(cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.space, b.space),
-			cmp.Compare(a.partition, b.partition))
+	slices.SortFunc(out, func(a, b Sum) int {
+		return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(a.Space, b.Space),
+			cmp.Compare(a.Partition, b.Partition))
 	})
 	return out
 }
 
 // sums returns the sums of a space by partition, over the given buckets that end after past.
-func (c *cells) sums(space Space, partitions int, buckets []uint64, past uint64) []sumOf {
-	out := make([]sumOf, partitions)
+func (c *cells) sums(space Space, partitions int, buckets []uint64, past uint64) []Sum {
+	out := make([]Sum, partitions)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, b := range buckets {
@@ -149,9 +149,9 @@ func (c *cells) sums(space Space, partitions int, buckets []uint64, past uint64)
 			continue
 		}
 		for p := range out {
-			x := c.byID[cellID{b, space, uint16(p)}]
-			out[p].sum ^= x.sum
-			out[p].count += x.count
+			x := c.byID[CellID{b, space, uint16(p)}]
+			out[p].Sum ^= x.sum
+			out[p].Count += x.count
 		}
 	}
 	return out
@@ -169,10 +169,10 @@ func (c *cells) totals() (records, bytes int64) {
 }
 
 // list returns the ids for which keep says yes.
-func (c *cells) list(keep func(cellID) bool) []cellID {
+func (c *cells) list(keep func(CellID) bool) []CellID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []cellID
+	var out []CellID
 	for id := range c.byID {
 		if keep(id) {
 			out = append(out, id)

@@ -1,4 +1,4 @@
-package ringstore
+package disk
 
 import (
 	"context"
@@ -14,49 +14,50 @@ import (
 	"clustermaster/test/knownbug"
 )
 
-// change is one record to be merged into this disk, or to be held for others.
-type change struct {
-	rec     Record
-	owed    []string // owners that still need a copy from here
-	standIn bool     // this master is no owner: keep a copy for those in owed only
-	under   bool     // written on fewer than the write quorum
+// Change is one record to be merged into this disk, or to be held for others.
+type Change struct {
+	Record  Record
+	Owed    []string // owners that still need a copy from here
+	StandIn bool     // this master is no owner: keep a copy for those in Owed only
+	Under   bool     // written on fewer than the write quorum
 }
 
-// kept tells that a change lost against a record that was there.
-type kept struct {
-	index   int
-	version Version
-	flags   uint8
+// Kept tells that a change lost against a record that was there.
+type Kept struct {
+	Index   int // of the change
+	Version Version
+	Flags   uint8
 }
 
-// task is what the committer does at once: changes of one write, or a function of the store itself.
-type task struct {
-	epoch   uint64 // ring of the writer; 0: not checked
-	changes []change
-	// instead of changes; what it adds to b is durable when done is called
-	run func(b *pebble.Batch, g *group) error
+// Write is some changes that are committed at once, and what became of them.
+type Write struct {
+	Epoch   uint64 // ring of the writer; 0: not checked
+	Changes []Change
 
-	// done is called once, by another goroutine, when the changes are on stable storage or err is
+	// Done is called once, by another goroutine, when the changes are on stable storage or Err is
 	// set. It must not block.
-	done func(*task)
+	Done func(*Write)
 
-	kept  []kept
-	stale uint64 // not 0: refused, this store's epoch
-	err   error
+	Kept  []Kept
+	Stale uint64 // not 0: refused, the newest epoch known here
+	Err   error
+
+	// instead of changes, for the store itself; what it adds to b is durable when Done is called
+	run func(b *pebble.Batch, g *group) error
 }
 
-func (t *task) size() int {
+func (t *Write) size() int {
 	n := 0
-	for i := range t.changes {
-		n += len(t.changes[i].rec.Value) + len(t.changes[i].rec.Name) +
-			len(t.changes[i].rec.Place) + 64
+	for i := range t.Changes {
+		n += len(t.Changes[i].Record.Value) + len(t.Changes[i].Record.Name) +
+			len(t.Changes[i].Record.Place) + 64
 	}
 	return n
 }
 
 // Bounds of one group commit.
 const (
-	groupTasks = 512
+	MaxGroup   = 512 // writes
 	groupBytes = 4 << 20
 )
 
@@ -64,15 +65,14 @@ const (
 // batch and hands that to the syncer, so that the next group is merged while the log is being
 // synced: one fsync for many writes, and read-merge-write without locks.
 type committer struct {
-	disk  *disk
+	disk  *Store
 	cells *cells
 	owed  *owed
-	parts *parts
-	met   *metrics
+	watch Watcher
 	width time.Duration
-	room  func() error // an error while the disk takes no more records
+	opts  *Options
 
-	queue  chan *task
+	queue  chan *Write
 	synced chan *group
 	swaps  chan func()    // run between two groups, when what was written before is synced
 	queued sync.WaitGroup // groups on their way through the syncer
@@ -91,9 +91,9 @@ type committer struct {
 // group is one Pebble batch with the tasks that wait for it.
 type group struct {
 	batch   *pebble.Batch
-	tasks   []*task
+	tasks   []*Write
 	deltas  []delta
-	changed []changedRecord // of watched spaces
+	changed []Changed // of watched spaces
 	hints   []hintDelta
 	overlay map[string][]byte // what the batch will put under a key; nil: removed
 	reader  *pebble.Iterator  // over what earlier groups wrote; made when first needed
@@ -106,11 +106,10 @@ type group struct {
 	closed     bool // the batch removes records by range: nothing may come after it in this group
 }
 
-func startCommitter(d *disk, c *cells, o *owed, p *parts, met *metrics, opts Options, floor uint64,
-	kept bool) *committer {
+func startCommitter(d *Store, floor uint64, kept bool) *committer {
 	k := &committer{
-		disk: d, cells: c, owed: o, parts: p, met: met, width: opts.BucketWidth, room: opts.Room,
-		queue: make(chan *task, opts.WriteQueue), synced: make(chan *group, 4),
+		disk: d, cells: d.cells, owed: d.owed, watch: d.opts.Watch, width: d.opts.BucketWidth,
+		opts: &d.opts, queue: make(chan *Write, d.opts.WriteQueue), synced: make(chan *group, 4),
 		swaps: make(chan func()), stop: make(chan struct{}),
 		last: make(chan struct{}), floor: floor, kept: kept,
 	}
@@ -134,20 +133,20 @@ func (k *committer) close() {
 
 // admit refuses records while the disk is almost full. Deleting goes on, and so does the store's
 // own housekeeping.
-func (k *committer) admit(t *task) error {
-	if len(t.changes) == 0 || !slices.ContainsFunc(t.changes,
-		func(c change) bool { return !c.rec.deleted() }) {
+func (k *committer) admit(t *Write) error {
+	if len(t.Changes) == 0 || !slices.ContainsFunc(t.Changes,
+		func(c Change) bool { return !c.Record.Deleted() }) {
 		return nil
 	}
-	if err := k.room(); err != nil {
-		k.met.refused.WithLabelValues("disk").Inc()
+	if err := k.opts.Room(); err != nil {
+		k.opts.Refused()
 		return err
 	}
 	return nil
 }
 
-// submit queues a task, waiting for its turn; t.done is called unless an error is returned.
-func (k *committer) submit(ctx context.Context, t *task) error {
+// submit queues a write, waiting for its turn; t.Done is called unless an error is returned.
+func (k *committer) submit(ctx context.Context, t *Write) error {
 	if err := k.admit(t); err != nil {
 		return err
 	}
@@ -166,8 +165,8 @@ func (k *committer) submit(ctx context.Context, t *task) error {
 	}
 }
 
-// try queues a task if there is a place at once.
-func (k *committer) try(t *task) bool {
+// try queues a write if there is a place at once.
+func (k *committer) try(t *Write) bool {
 	if k.admit(t) != nil {
 		return false
 	}
@@ -184,26 +183,37 @@ func (k *committer) try(t *task) bool {
 	}
 }
 
-// do queues a task and waits until it is durable.
-func (k *committer) do(ctx context.Context, t *task) error {
+// do queues a write and waits until it is durable.
+func (k *committer) do(ctx context.Context, t *Write) error {
 	done := make(chan struct{})
-	t.done = func(*task) { close(done) }
+	t.Done = func(*Write) { close(done) }
 	if err := k.submit(ctx, t); err != nil {
 		return err
 	}
 	select {
 	case <-done:
-		return t.err
+		return t.Err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
+// Submit queues changes, waiting for room; w.Done is called unless an error is returned: ErrClosed,
+// what Options.Room says, or ctx's.
+func (d *Store) Submit(ctx context.Context, w *Write) error { return d.commit.submit(ctx, w) }
+
+// Try queues changes if there is room at once; w.Done is called if it reports true.
+func (d *Store) Try(w *Write) bool { return d.commit.try(w) }
+
+// Commit queues changes and returns when they are on stable storage; it sets w.Done. After ctx's
+// error they may be written later.
+func (d *Store) Commit(ctx context.Context, w *Write) error { return d.commit.do(ctx, w) }
+
 func (k *committer) merge() {
 	defer k.wg.Done()
 	defer close(k.synced)
 	for {
-		var first *task
+		var first *Write
 		select {
 		case first = <-k.queue:
 		case f := <-k.swaps:
@@ -223,13 +233,13 @@ func (k *committer) merge() {
 }
 
 // collect makes one group of the task and all that wait behind it.
-func (k *committer) collect(first *task) *group {
+func (k *committer) collect(first *Write) *group {
 	g := &group{batch: k.disk.db.NewBatch(), overlay: map[string][]byte{}}
 	for t, bytes := first, 0; ; {
 		g.tasks = append(g.tasks, t)
 		bytes += t.size()
-		t.err = k.add(g, t)
-		if g.closed || g.dropsHints || len(g.tasks) >= groupTasks || bytes >= groupBytes {
+		t.Err = k.add(g, t)
+		if g.closed || g.dropsHints || len(g.tasks) >= MaxGroup || bytes >= groupBytes {
 			break
 		}
 		select {
@@ -260,7 +270,7 @@ func (k *committer) collect(first *task) *group {
 			return g
 		}
 	}
-	k.parts.note(g.changed)
+	k.watch.Changed(g.changed)
 	k.cells.apply(g.deltas)
 	k.owed.apply(g.hints)
 	for _, b := range g.dropped {
@@ -274,7 +284,7 @@ func (k *committer) collect(first *task) *group {
 
 func (g *group) fail(err error) {
 	for _, t := range g.tasks {
-		t.err = errors.Join(t.err, err)
+		t.Err = errors.Join(t.Err, err)
 	}
 }
 
@@ -288,45 +298,44 @@ func (k *committer) sync() {
 			if err := g.batch.SyncWait(); err != nil {
 				g.fail(fmt.Errorf("sync records: %w", err))
 			}
-			k.met.syncSeconds.Observe(time.Since(begin).Seconds())
-			k.met.groupTasks.Observe(float64(len(g.tasks)))
+			k.opts.Synced(time.Since(begin), len(g.tasks))
 		}
 		if err := g.batch.Close(); err != nil {
 			g.fail(fmt.Errorf("commit records: %w", err))
 		}
 		for _, t := range g.tasks {
-			t.done(t)
+			t.Done(t)
 		}
 		k.queued.Done()
 	}
 }
 
 // add merges one task into the group.
-func (k *committer) add(g *group, t *task) error {
+func (k *committer) add(g *group, t *Write) error {
 	if t.run != nil {
 		return t.run(g.batch, g)
 	}
-	if t.epoch != 0 && t.epoch < k.floor && !knownbug.Is(knownbug.NoFence) {
-		t.stale = k.floor
+	if t.Epoch != 0 && t.Epoch < k.floor && !knownbug.Is(knownbug.NoFence) {
+		t.Stale = k.floor
 		return nil
 	}
-	for i := range t.changes {
-		c := &t.changes[i]
-		if c.standIn {
+	for i := range t.Changes {
+		c := &t.Changes[i]
+		if c.StandIn {
 			if err := k.hold(g, c); err != nil {
 				return err
 			}
 			continue
 		}
-		lost, err := k.mergeRecord(g, &c.rec)
+		lost, err := k.mergeRecord(g, &c.Record)
 		if err != nil {
 			return err
 		}
 		if lost != nil {
-			lost.index = i
-			t.kept = append(t.kept, *lost)
+			lost.Index = i
+			t.Kept = append(t.Kept, *lost)
 		}
-		for _, node := range c.owed {
+		for _, node := range c.Owed {
 			if err := k.owe(g, node, c, nil); err != nil {
 				return err
 			}
@@ -344,20 +353,20 @@ func (k *committer) current(g *group, key []byte) ([]byte, error) {
 }
 
 func (k *committer) home(r *Record) uint64 {
-	if r.deleted() {
+	if r.Deleted() {
 		return never
 	}
-	return bucketEnd(unixSeconds(r.Expires), k.width)
+	return bucketEnd(UnixSeconds(r.Expires), k.width)
 }
 
 // mergeRecord puts r where it belongs unless the stored record wins; it reports which.
-func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
-	if r.expired(k.disk.now()) {
+func (k *committer) mergeRecord(g *group, r *Record) (*Kept, error) {
+	if r.Expired(k.disk.now()) {
 		return nil, nil
 	}
 	home := k.home(r)
 	look := []uint64{home}
-	if !r.exact() || r.deleted() {
+	if !r.Exact() || r.Deleted() {
 		look = k.disk.live()
 	}
 	type found struct {
@@ -376,7 +385,7 @@ func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 			break
 		}
 		homeLooked = homeLooked || b == home
-		key := appendRecordKey(buf[:0], b, r.Key, r.partition)
+		key := appendRecordKey(buf[:0], b, r.Key, r.Partition)
 		v, size, err := k.head(g, key)
 		if err != nil {
 			return nil, err
@@ -388,7 +397,7 @@ func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 		if err != nil {
 			return nil, err
 		}
-		if h.expires != 0 && k.disk.now().Unix() >= h.expires && h.flags&flagDeleted == 0 {
+		if h.expires != 0 && k.disk.now().Unix() >= h.expires && h.flags&FlagDeleted == 0 {
 			// Gone already, although its bucket is not: it neither wins nor is seen.
 			there = append(there, found{b, h, size})
 			continue
@@ -396,51 +405,52 @@ func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 		if h.version == r.Version {
 			return nil, nil // a repetition
 		}
-		if wins(h.flags, h.version, r.flags, r.Version) {
-			return &kept{version: h.version, flags: h.flags}, nil
+		if Wins(h.flags, h.version, r.Flags, r.Version) {
+			return &Kept{Version: h.version, Flags: h.flags}, nil
 		}
 		there = append(there, found{b, h, size})
 	}
-	if len(there) == 0 && r.over(k.disk.now()) {
-		return nil, nil // a late tombstone that deletes nothing would go from owner to owner for ever
+	if len(there) == 0 && r.Over(k.disk.now()) {
+		// a late tombstone that deletes nothing would go from owner to owner for ever
+		return nil, nil
 	}
 	var deltas []delta
 	for _, f := range there {
 		deltas = append(deltas, delta{k.cellOf(f.bucket, r),
-			cell{sum: sum(r.Place, r.Name, f.head.version), count: -1, bytes: -int64(f.size)}})
+			cell{sum: SumOf(r.Place, r.Name, f.head.version), count: -1, bytes: -int64(f.size)}})
 		if f.bucket == home {
 			continue
 		}
-		key := appendRecordKey(nil, f.bucket, r.Key, r.partition)
+		key := appendRecordKey(nil, f.bucket, r.Key, r.Partition)
 		if err := g.batch.Delete(key, nil); err != nil {
 			return nil, fmt.Errorf("replace record: %w", err)
 		}
 		g.overlay[string(key)] = nil
 	}
 	k.disk.addBucket(home)
-	key := appendRecordKey(nil, home, r.Key, r.partition)
+	key := appendRecordKey(nil, home, r.Key, r.Partition)
 	value := append(r.header().append(make([]byte, 0, headerLen+len(r.Value))), r.Value...)
 	if err := g.batch.Set(key, value, nil); err != nil {
 		return nil, fmt.Errorf("write record: %w", err)
 	}
 	g.overlay[string(key)] = value
-	if r.deleted() && !r.Expires.IsZero() {
+	if r.Deleted() && !r.Expires.IsZero() {
 		if err := g.batch.Set(tombKey(bucketEnd(r.Expires.Unix(), k.width), key), nil,
 			nil); err != nil {
 			return nil, fmt.Errorf("write tombstone: %w", err)
 		}
 	}
-	if k.parts.watches(r.Space) {
-		g.changed = append(g.changed, changedRecord{tableID{r.Space, r.Name, r.partition}, r.Place})
+	if k.watch.Watches(r.Space) {
+		g.changed = append(g.changed, Changed{r.Key, r.Partition})
 	}
 	g.deltas = append(g.deltas, deltas...)
 	g.deltas = append(g.deltas, delta{k.cellOf(home, r),
-		cell{sum(r.Place, r.Name, r.Version), 1, int64(len(key) + len(value)), r.Version.Clock}})
+		cell{SumOf(r.Place, r.Name, r.Version), 1, int64(len(key) + len(value)), r.Version.Clock}})
 	return nil, nil
 }
 
-func (k *committer) cellOf(bucket uint64, r *Record) cellID {
-	return cellID{bucket: bucket, space: r.Space, partition: uint16(r.partition)}
+func (k *committer) cellOf(bucket uint64, r *Record) CellID {
+	return CellID{Bucket: bucket, Space: r.Space, Partition: uint16(r.Partition)}
 }
 
 // head returns the header under key, nil if there is none, and the whole size of key and value. It
@@ -472,13 +482,13 @@ func (k *committer) head(g *group, key []byte) ([]byte, int, error) {
 }
 
 // hold keeps a copy for owners that are away.
-func (k *committer) hold(g *group, c *change) error {
-	if c.rec.over(k.disk.now()) {
+func (k *committer) hold(g *group, c *Change) error {
+	if c.Record.Over(k.disk.now()) {
 		return nil
 	}
-	value := append(c.rec.header().append(make([]byte, 0, headerLen+len(c.rec.Value))),
-		c.rec.Value...)
-	for _, node := range c.owed {
+	value := append(c.Record.header().append(make([]byte, 0, headerLen+len(c.Record.Value))),
+		c.Record.Value...)
+	for _, node := range c.Owed {
 		if err := k.owe(g, node, c, value); err != nil {
 			return err
 		}
@@ -493,14 +503,14 @@ const (
 )
 
 // owe notes that node needs the record from here; copy is the record where this master is no owner.
-func (k *committer) owe(g *group, node string, c *change, copy []byte) error {
-	key := hintKey(node, c.rec.Key, c.rec.partition)
+func (k *committer) owe(g *group, node string, c *Change, copy []byte) error {
+	key := hintKey(node, c.Record.Key, c.Record.Partition)
 	old, err := k.current(g, key)
 	if err != nil {
 		return err
 	}
 	var flags byte
-	if c.under {
+	if c.Under {
 		flags |= hintUnder
 	}
 	if copy != nil {
@@ -510,7 +520,8 @@ func (k *committer) owe(g *group, node string, c *change, copy []byte) error {
 			if err != nil {
 				return err
 			}
-			if h.version == c.rec.Version || wins(h.flags, h.version, c.rec.flags, c.rec.Version) {
+			if h.version == c.Record.Version ||
+				Wins(h.flags, h.version, c.Record.Flags, c.Record.Version) {
 				return nil
 			}
 		}
@@ -524,7 +535,7 @@ func (k *committer) owe(g *group, node string, c *change, copy []byte) error {
 		return fmt.Errorf("note a debt: %w", err)
 	}
 	g.overlay[string(key)] = value
-	g.hints = append(g.hints, hintDelta{node: node, partition: c.rec.partition, old: old,
+	g.hints = append(g.hints, hintDelta{node: node, partition: c.Record.Partition, old: old,
 		new: value})
 	if !k.owed.has(node) {
 		since := binary.BigEndian.AppendUint64(nil, uint64(k.disk.now().Unix()))

@@ -1,4 +1,4 @@
-package ringstore
+package disk
 
 import (
 	"encoding/binary"
@@ -118,7 +118,7 @@ func tombKey(bucket uint64, recordKey []byte) []byte {
 	return append(b, recordKey...)
 }
 
-func metaKey(name string) []byte { return append([]byte{kindMeta}, name...) }
+func noteKey(name string) []byte { return append([]byte{kindMeta}, name...) }
 
 // after returns the first key behind all keys that begin with prefix.
 func after(prefix []byte) []byte {

@@ -1,8 +1,7 @@
-package ringstore
+package disk
 
 import (
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -14,7 +13,7 @@ func TestFilesArePrivate(t *testing.T) { // not parallel: the umask is the proce
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "ring")
 	for range 2 {
-		d, err := openDisk(dir, Options{}.withDefaults(), slog.New(slog.DiscardHandler), nil)
+		d, err := Open(dir, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package ringstore
+package disk
 
 import (
 	"encoding/binary"
@@ -15,14 +15,14 @@ import (
 // that they hold names the OPTIONS file, of which each opening by Pebble makes a new one: opened by
 // somebody else in between, they are counted again.
 const (
-	tallyMeta    = "cells"
+	tallyNote    = "cells"
 	tallyVersion = "1 "
 	tallyLen     = 8 + 8 + 8 + 8 // sum, count, bytes, newest
 )
 
-func tallyKey(id cellID) []byte {
-	return binary.BigEndian.AppendUint16(append(tallyBucket(id.bucket), byte(id.space)),
-		id.partition)
+func tallyKey(id CellID) []byte {
+	return binary.BigEndian.AppendUint16(append(tallyBucket(id.Bucket), byte(id.Space)),
+		id.Partition)
 }
 
 // tallyBucket is what the keys of a bucket's cells begin with.
@@ -30,12 +30,12 @@ func tallyBucket(bucket uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{kindTally}, bucket)
 }
 
-func parseTally(key, value []byte) (cellID, cell, error) {
+func parseTally(key, value []byte) (CellID, cell, error) {
 	if len(key) != 1+8+1+2 || len(value) != tallyLen {
-		return cellID{}, cell{}, fmt.Errorf("digest of %d and %d bytes: %w", len(key), len(value),
+		return CellID{}, cell{}, fmt.Errorf("digest of %d and %d bytes: %w", len(key), len(value),
 			ErrCorrupt)
 	}
-	id := cellID{binary.BigEndian.Uint64(key[1:]), Space(key[9]), binary.BigEndian.Uint16(key[10:])}
+	id := CellID{binary.BigEndian.Uint64(key[1:]), Space(key[9]), binary.BigEndian.Uint16(key[10:])}
 	return id, cell{
 		sum: binary.BigEndian.Uint64(value), count: int64(binary.BigEndian.Uint64(value[8:])),
 		bytes:  int64(binary.BigEndian.Uint64(value[16:])),
@@ -44,7 +44,7 @@ func parseTally(key, value []byte) (cellID, cell, error) {
 }
 
 // write puts a cell's digest into a batch.
-func (x cell) write(b *pebble.Batch, id cellID) error {
+func (x cell) write(b *pebble.Batch, id CellID) error {
 	if x.empty() {
 		return b.Delete(tallyKey(id), nil)
 	}
@@ -68,9 +68,9 @@ func (k *committer) tally(g *group) error {
 	if !k.kept {
 		return nil
 	}
-	changed := make(map[cellID]cell, len(g.deltas))
+	changed := make(map[CellID]cell, len(g.deltas))
 	for _, d := range g.deltas {
-		if slices.Contains(g.dropped, d.id.bucket) {
+		if slices.Contains(g.dropped, d.id.Bucket) {
 			continue
 		}
 		x, ok := changed[d.id]
@@ -88,12 +88,12 @@ func (k *committer) tally(g *group) error {
 }
 
 // loadCells reads the digests from disk; found is false if there are none that hold.
-func (s *Store) loadCells() (found bool, err error) {
-	note, err := s.disk.meta(tallyMeta)
-	if err != nil || s.disk.openedAs == "" || string(note) != tallyVersion+s.disk.openedAs {
+func (d *Store) loadCells() (found bool, err error) {
+	note, err := d.Note(tallyNote)
+	if err != nil || d.openedAs == "" || string(note) != tallyVersion+d.openedAs {
 		return false, err
 	}
-	it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindTally},
+	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindTally},
 		UpperBound: []byte{kindTally + 1}})
 	if err != nil {
 		return false, fmt.Errorf("read digests: %w", err)
@@ -108,22 +108,66 @@ func (s *Store) loadCells() (found bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		s.cells.byID[id] = x
-		s.clock.observe(x.newest)
+		d.cells.byID[id] = x
+		d.clock.Observe(x.newest)
 	}
 	if err := it.Error(); err != nil {
 		return false, fmt.Errorf("read digests: %w", err)
 	}
-	return true, s.disk.db.Set(metaKey(tallyMeta), []byte(tallyVersion+s.disk.openAs), pebble.Sync)
+	return true, d.db.Set(noteKey(tallyNote), []byte(tallyVersion+d.openAs), pebble.Sync)
 }
 
 // keepCells puts all digests on disk, which have just been counted, and has each commit keep them
 // from now on.
-func (s *Store) keepCells() error {
-	return s.commit.do(s.life, &task{run: func(b *pebble.Batch, g *group) error {
+func (d *Store) keepCells() error {
+	return d.Commit(d.life, &Write{run: func(b *pebble.Batch, g *group) error {
 		g.tallied = true
-		return b.Set(metaKey(tallyMeta), []byte(tallyVersion+s.disk.openAs), nil)
+		return b.Set(noteKey(tallyNote), []byte(tallyVersion+d.openAs), nil)
 	}})
+}
+
+// countCells adds up what was on disk when the store opened, and brings the clock past all versions
+// there. It reads every record: a store does so once, when it has no digests on disk that hold.
+func (d *Store) countCells(snapshot *pebble.Snapshot) error {
+	it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord},
+		UpperBound: []byte{kindRecord + 1}})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var deltas []delta
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		key, partition, bucket, err := parseRecordKey(it.Key())
+		if err != nil {
+			return err
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		h, err := parseHeader(value)
+		if err != nil {
+			return err
+		}
+		d.clock.Observe(h.version.Clock)
+		deltas = append(deltas, delta{
+			CellID{bucket, key.Space, uint16(partition)},
+			cell{SumOf(key.Place, key.Name, h.version), 1, int64(len(it.Key()) + len(value)),
+				h.version.Clock},
+		})
+		if n++; len(deltas) == 1024 {
+			d.cells.apply(deltas)
+			deltas = deltas[:0]
+			select {
+			case <-d.life.Done():
+				return ErrClosed
+			default:
+			}
+		}
+	}
+	d.cells.apply(deltas)
+	return it.Error()
 }
 
 // newestOptions names the newest of Pebble's OPTIONS files in dir; "" if there is none.

@@ -1,0 +1,189 @@
+package disk
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// past is the end of the newest bucket whose records count as gone.
+func (d *Store) past() uint64 { return uint64(max(d.now().Unix(), 0)) }
+
+// DropEnded drops the records of each bucket that has ended, by one range delete, once the records
+// are Counted. It returns the number of buckets.
+func (d *Store) DropEnded(ctx context.Context) (dropped int, err error) {
+	past := d.past()
+	select {
+	case <-d.cells.ready:
+	default:
+		return 0, nil // the count of what was on disk would come back after the drop
+	}
+	for _, b := range d.live() {
+		if b > past {
+			break
+		}
+		err := d.Commit(ctx, &Write{run: func(batch *pebble.Batch, g *group) error {
+			if err := batch.DeleteRange(bucketKey(b), bucketKey(b+1), nil); err != nil {
+				return err
+			}
+			if err := batch.DeleteRange(tallyBucket(b), tallyBucket(b+1), nil); err != nil {
+				return err
+			}
+			g.dropped = append(g.dropped, b)
+			g.after = append(g.after,
+				func() { d.cells.drop(func(id CellID) bool { return id.Bucket == b }) })
+			return nil
+		}})
+		if err != nil {
+			return dropped, fmt.Errorf("drop bucket %d: %w", b, err)
+		}
+		dropped++
+	}
+	return dropped, nil
+}
+
+// DropTombstones removes the tombstones whose time is over. They have an index by time, so no other
+// record is looked at. Away is asked for the masters that are to be noted as Lacking with them. It
+// returns the number of tombstones.
+func (d *Store) DropTombstones(ctx context.Context, away func() []string) (removed int, err error) {
+	past := d.past()
+	for {
+		keys, err := d.endedTombstones(past)
+		if err != nil {
+			return removed, fmt.Errorf("read tombstones: %w", err)
+		}
+		if len(keys) == 0 {
+			return removed, nil
+		}
+		err = d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) error {
+			if err := d.noteLacking(b, g, away()); err != nil {
+				return err
+			}
+			return d.bury(b, g, keys)
+		}})
+		if err != nil {
+			return removed, fmt.Errorf("drop tombstones: %w", err)
+		}
+		removed += len(keys)
+	}
+}
+
+// endedTombstones returns index keys of tombstones, one group's at most.
+func (d *Store) endedTombstones(past uint64) (keys [][]byte, err error) {
+	db, done, err := d.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	it, err := db.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{kindTomb},
+		UpperBound: binary.BigEndian.AppendUint64([]byte{kindTomb}, past+1),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok && len(keys) < MaxGroup; ok = it.Next() {
+		keys = append(keys, append([]byte(nil), it.Key()...))
+	}
+	return keys, it.Close()
+}
+
+// bury removes tombstones by their index keys; one that became a record again, or a later
+// tombstone, stays.
+func (d *Store) bury(b *pebble.Batch, g *group, keys [][]byte) error {
+	for _, index := range keys {
+		if err := b.Delete(index, nil); err != nil {
+			return err
+		}
+		if len(index) < 9 {
+			continue
+		}
+		key := index[9:]
+		value, size, err := d.commit.head(g, key)
+		if err != nil {
+			return err
+		}
+		if value == nil {
+			continue
+		}
+		h, err := parseHeader(value)
+		if err != nil {
+			return err
+		}
+		if h.flags&FlagDeleted == 0 || h.expires == 0 || h.expires > d.now().Unix() {
+			continue
+		}
+		k, partition, bucket, err := parseRecordKey(key)
+		if err != nil {
+			return err
+		}
+		if err := b.Delete(key, nil); err != nil {
+			return err
+		}
+		g.overlay[string(key)] = nil
+		if d.opts.Watch.Watches(k.Space) {
+			g.changed = append(g.changed, Changed{k, partition})
+		}
+		g.deltas = append(g.deltas, delta{
+			CellID{bucket, k.Space, uint16(partition)},
+			cell{sum: SumOf(k.Place, k.Name, h.version), count: -1, bytes: -int64(size)},
+		})
+	}
+	return nil
+}
+
+// DropPartitions removes the records of partitions by range, once they are Counted, unless the ring
+// has moved on since: epoch is that of the newest one. It returns the number of cells that were
+// removed.
+func (d *Store) DropPartitions(ctx context.Context, epoch uint64,
+	foreign func(partition int) bool) (cells int, err error) {
+	select {
+	case <-d.cells.ready:
+	default:
+		return 0, nil // what is on disk is not known yet
+	}
+	ids := d.cells.list(func(id CellID) bool { return foreign(int(id.Partition)) })
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	done, err := d.dropCells(ctx, ids, epoch)
+	if !done || err != nil {
+		return 0, err
+	}
+	return len(ids), nil
+}
+
+// dropCells removes the records of cells; done is false if the ring has moved on.
+func (d *Store) dropCells(ctx context.Context, ids []CellID, epoch uint64) (done bool, err error) {
+	dropped := false // the committer's; when ctx ends first it writes it later than this returns
+	t := &Write{run: func(b *pebble.Batch, g *group) error {
+		if d.commit.floor != epoch || len(g.deltas) > 0 {
+			// writes of a newer ring, or of this group, may be among them; the next step looks
+			// again
+			return nil
+		}
+		gone := make(map[CellID]bool, len(ids))
+		for _, id := range ids {
+			prefix := appendCellKey(nil, id.Bucket, id.Space, int(id.Partition))
+			if err := b.DeleteRange(prefix, after(prefix), nil); err != nil {
+				return err
+			}
+			if err := b.Delete(tallyKey(id), nil); err != nil {
+				return err
+			}
+			gone[id] = true
+		}
+		g.closed, dropped = true, true
+		g.after = append(g.after, func() {
+			d.opts.Watch.Dropped(gone)
+			d.cells.drop(func(id CellID) bool { return gone[id] })
+		})
+		return nil
+	}}
+	if err := d.Commit(ctx, t); err != nil {
+		return false, fmt.Errorf("drop %d ranges: %w", len(ids), err)
+	}
+	return dropped, nil
+}
