@@ -36,21 +36,10 @@ func newPostgres(t testing.TB) *postgres {
 	if len(found) == 0 {
 		t.Skip("needs PostgreSQL: apt-get install postgresql")
 	}
-	dir, err := os.MkdirTemp("", "cmpg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &postgres{addr: e2e.FreeBase(t, 1).Master(1), dir: filepath.Join(dir, "data"),
+	p := &postgres{addr: e2e.FreeBase(t, 1).Master(1), dir: filepath.Join(databaseFolder(t), "data"),
 		bin: filepath.Dir(found[len(found)-1])}
 	p.Process = e2e.Process{Name: "postgres", Output: filepath.Join(e2e.Folder(t), "output")}
 	e2e.ShowOnFailure(t, p.Output)
-	if os.Getuid() == 0 {
-		err = os.Chown(dir, nobody, nobody)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	path, args := p.command("initdb", "-D", p.dir, "-A", "trust", "-U", "salt", "--no-sync", "-E",
 		"UTF8", "--no-locale")
 	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
@@ -67,12 +56,7 @@ const nobody = 65534
 
 // command is a program of PostgreSQL as another user than root.
 func (p *postgres) command(name string, args ...string) (string, []string) {
-	args = append([]string{filepath.Join(p.bin, name)}, args...)
-	if os.Getuid() == 0 {
-		args = append([]string{"setpriv", fmt.Sprint("--reuid=", nobody),
-			fmt.Sprint("--regid=", nobody), "--clear-groups"}, args...)
-	}
-	return args[0], args[1:]
+	return asNobody(append([]string{filepath.Join(p.bin, name)}, args...)...)
 }
 
 func (p *postgres) run(t testing.TB) {

@@ -31,16 +31,25 @@ timeout: 15
 // newReturning makes a master of a kind with a database; neither runs.
 func newReturning(t *testing.T, kind, options string) *returning {
 	t.Helper()
-	r := &returning{db: newPostgres(t)}
+	db := newPostgres(t)
+	r := newReturningOf(t, kind, reference, options+db.options())
+	r.db = db
+	return r
+}
+
+// newReturningOf is newReturning with the returners, the minion and the reference of a release, and
+// a database of the caller's.
+func newReturningOf(t *testing.T, kind, release, options string) *returning {
+	t.Helper()
 	p, own := e2e.Ours(t), "python_host: "+filepath.Join(e2e.Venvs(t),
-		"salt-"+reference, "bin", "python3")+"\n"
+		"salt-"+release, "bin", "python3")+"\n"
 	if kind == "salt" {
-		p, own = e2e.Theirs(t, reference), salts
+		p, own = e2e.Theirs(t, release), salts
 	}
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
-	r.Master = c.Masters[0]
-	r.Configure(t, r.Config(t)+options+r.db.options()+own)
-	r.minion = e2e.NewMinion(t, c.Dir, e2e.MinionOptions{ID: "web", Release: reference,
+	r := &returning{Master: c.Masters[0]}
+	r.Configure(t, r.Config(t)+options+own)
+	r.minion = e2e.NewMinion(t, c.Dir, e2e.MinionOptions{ID: "web", Release: release,
 		Master: r.Addr, Extra: minionOptions})
 	return r
 }
@@ -218,13 +227,9 @@ auto_accept: True
 timeout: 15
 `
 
-// jobRows orders jobs and returns the rows of them, and what salt-run shows of one.
-func (r *returning) jobRows(t *testing.T) string {
+// orders are jobs of several kinds; the last one returns "the end".
+func (r *returning) orders(t *testing.T) {
 	t.Helper()
-	r.db.run(t)
-	r.Run(t)
-	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
-	r.meet(t)
 	r.Salt(t, "web", "test.arg", "1", "2.5", "x", "a={b: [c]}", "d=äöü", "e=null", "--metadata",
 		"{who: you}")
 	r.Salt(t, "web", "test.false")
@@ -232,6 +237,16 @@ func (r *returning) jobRows(t *testing.T) string {
 	r.Salt(t, "web", "event.send", "site/x")
 	r.Runner(t, "test.arg", "1", "a=b")
 	r.Salt(t, "web", "test.echo", "the end")
+}
+
+// jobRows orders jobs and returns the rows of them, and what salt-run shows of one.
+func (r *returning) jobRows(t *testing.T) string {
+	t.Helper()
+	r.db.run(t)
+	r.Run(t)
+	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
+	r.meet(t)
+	r.orders(t)
 	e2e.Eventually(t, 60*time.Second, "the last row", func() error {
 		out, err := r.db.ask("salt", "SELECT count(*) FROM salt_returns WHERE return::text LIKE '%the end%'")
 		if err == nil && out != "1\n" {
@@ -249,7 +264,12 @@ func (r *returning) jobRows(t *testing.T) string {
 	jid := r.db.query(t, "salt", "SELECT max(jid) FROM salt_returns WHERE fun = 'test.false'")
 	shown := r.Runner(t, "jobs.lookup_jid", jid, "--out=json").Stdout +
 		r.Runner(t, "jobs.lookup_jid", jid, "ext_source=pgjsonb", "--out=json").Stdout
-	rows = strings.NewReplacer(r.Dir, "DIR", r.Addr, "ADDR").Replace(rows + "\n" + shown)
+	return r.masked(rows + "\n" + shown)
+}
+
+// masked takes out what differs from run to run.
+func (r *returning) masked(rows string) string {
+	rows = strings.NewReplacer(r.Dir, "DIR", r.Addr, "ADDR").Replace(rows)
 	rows = regexp.MustCompile(`"(ts|pid)": \d+`).ReplaceAllString(rows, `"$1": N`)
 	return stamps.ReplaceAllString(numbers.ReplaceAllString(rows, "JID"), "STAMP")
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what the tests use beside Go: a C compiler (for the race detector), haproxy, ip, gpg, sshd, slapd,
-# prometheus, PostgreSQL and Python's venv from the distribution, Salt's releases into virtual environments. What can't be
-# installed is said; the tests that need it are left out and say so too.
+# prometheus, PostgreSQL, MariaDB, Redis and Python's venv from the distribution, Salt's releases into virtual environments.
+# It reports what it can't install; the tests that need it are skipped and say so.
 set -u
 cd "$(dirname "$0")/../.."
 
@@ -63,9 +63,15 @@ fi
 if ! command -v promtool >/dev/null || ! command -v prometheus >/dev/null; then
     packages prometheus && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now prometheus >/dev/null 2>&1
 fi
-# A real database for returners. Debian would start one of its own.
+# Real databases for returners. Debian would start its own.
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
     packages postgresql && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now postgresql >/dev/null 2>&1
+fi
+if ! command -v mariadb-install-db >/dev/null || [ ! -x /usr/sbin/mariadbd ]; then
+    packages mariadb-server && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now mariadb >/dev/null 2>&1
+fi
+if ! command -v redis-server >/dev/null; then
+    packages redis-server && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now redis-server >/dev/null 2>&1
 fi
 tools/scripts/venvs.sh "${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}" || true
 exit 0

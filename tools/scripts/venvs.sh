@@ -58,10 +58,16 @@ missing=0
 for pid in "${pids[@]}"; do
     wait "$pid" || missing=1
 done
-# The returner of PostgreSQL, which tests compare with Salt's own.
-venv=$dir/salt-3008.3
-if [ -x "$venv/bin/pip" ] && ! "$venv/bin/python" -c 'import psycopg2' 2>/dev/null; then
-    "$venv/bin/pip" install -q --disable-pip-version-check psycopg2-binary==2.9.13 >>"$venv.log" 2>&1 ||
-        echo "left out: psycopg2 for salt 3008.3 (pip install failed, see $venv.log)"
-fi
+# library RELEASE MODULE NAME==VERSION - for a returner that tests compare with Salt's own
+library() {
+    local venv=$dir/salt-$1
+    if [ -x "$venv/bin/pip" ] && ! "$venv/bin/python" -c "import $2" 2>/dev/null; then
+        "$venv/bin/pip" install -q --disable-pip-version-check "$3" >>"$venv.log" 2>&1 ||
+            echo "left out: $2 for salt $1 (pip install failed, see $venv.log)"
+    fi
+}
+library 3008.3 psycopg2 psycopg2-binary==2.9.13
+# 3008 has no returners mysql and redis.
+library 3007.15 pymysql PyMySQL==1.1.2
+library 3007.15 redis redis==6.4.0
 exit $missing
