@@ -42,9 +42,9 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	r := &Report{Made: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(),
-		LoadAverage: thisLoad()}
-	err = b.run(ctx, f, r)
+	r := &Report{Made: time.Now().UTC().Truncate(time.Second)}
+	r.Machine, r.LoadAverage = thisMachine()
+	err = b.run(ctx, r)
 	b.progress.clear()
 	if f.json != "" && len(r.Columns) > 0 {
 		err = errors.Join(err, r.write(f.json))
@@ -67,11 +67,11 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func newBencher(f flags, stdout, stderr io.Writer) (*bencher, error) {
+	b := &bencher{out: stdout, progress: newProgress(stderr), flags: f}
 	file := f.file
-	if f.self || f.grow || f.compare != "" {
+	if len(f.masters) == 0 {
 		file = benchFile
 	}
-	b := &bencher{out: stdout, progress: newProgress(stderr)}
 	var err error
 	if b.plan.kinds, err = choose(f.only, file); err != nil {
 		return nil, err
@@ -91,50 +91,31 @@ func newBencher(f flags, stdout, stderr io.Writer) (*bencher, error) {
 	return b, nil
 }
 
-func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
+func (b *bencher) run(ctx context.Context, r *Report) (err error) {
 	b.say("%s", r.Machine)
 	b.progress.show("make %d keys", poolKeys)
-	var err error
-	if f.self || f.grow || f.compare != "" {
-		if b.keys, err = newKeys(poolKeys); err != nil {
-			return err
+	if len(b.flags.masters) > 0 {
+		if b.keys, err = loadKeys(b.flags.keys); err == nil {
+			err = b.remote(ctx, r)
 		}
-	}
-	if f.compare != "" {
-		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds,
-			masters: f.sizes,
-			minions: f.minions, workers: f.workers, fleets: f.fleets}
-		return b.compare(ctx, p, r)
-	}
-	if f.self {
-		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions,
-			workers: f.workers, fleets: f.fleets, profile: f.profile, fill: f.fill}
-		if err := b.self(ctx, s, r); err != nil {
-			return err
-		}
-		printSummary(b.out, r)
-	}
-	if f.grow {
-		if err := b.grow(ctx, f.growPlan(), r); err != nil {
-			return err
-		}
-	}
-	if f.self || f.grow {
-		return nil
-	}
-	if f.keys == "" {
-		if f.keys, err = keyFile(); err != nil {
-			return err
-		}
-	}
-	if b.keys, err = loadKeys(f.keys); err != nil {
 		return err
 	}
-	return b.remote(ctx, f, r)
+	if b.keys, err = newKeys(poolKeys); err != nil {
+		return err
+	}
+	if b.flags.compare != "" {
+		return b.compare(ctx, r)
+	}
+	if err = b.own(ctx, r); err == nil && b.flags.self {
+		fmt.Fprintln(b.out)
+		table(b.out, r.Summary())
+	}
+	return err
 }
 
 // remote measures the masters of --master.
-func (b *bencher) remote(ctx context.Context, f flags, r *Report) error {
+func (b *bencher) remote(ctx context.Context, r *Report) error {
+	f := &b.flags
 	c := Column{Name: "master", Masters: f.masters, Minions: f.minions, Workers: f.workers}
 	var pids []int
 	var sampled func()

@@ -275,13 +275,9 @@ func TestSelf(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, "cm-bench-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if out := stdout.String(); !strings.Contains(out,
-		"kill -9 of the leader to the answer of all 9 minions") {
-		t.Error("no figure of the leader's death")
-	}
 }
 
-// A fourth master joins three, and one dies.
+// A fourth master joins three.
 func TestGrowByOne(t *testing.T) {
 	program := ownProgram(t)
 	dir := t.TempDir()
@@ -294,15 +290,11 @@ func TestGrowByOne(t *testing.T) {
 	if code != exitGood || stderr.Len() > 0 {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
-	checkReport(t, report, 1, 0, 15)
+	checkReport(t, report, 1, 0, 11)
 	r := readReport(t, report)
 	of := map[string]float64{}
 	for _, f := range r.Columns[0].Figures {
 		of[f.Name] = f.Value
-	}
-	after, then := of["copies per record after kill -9 of a master"], of["copies per record then"]
-	if after < 2 || after >= 3 || then != 3 {
-		t.Errorf("%v copies of a record after a death, %v in the end", after, then)
 	}
 	if of["start of a fourth master to voter"] > of["start of a fourth master to ready, with its share of records"] {
 		t.Error("it was ready before it voted")

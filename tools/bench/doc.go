@@ -2,8 +2,8 @@
 // same means.
 //
 // Lives here: the load generator (sign-in, sealed requests, closed and open loop), its
-// histogram, the figures of whole masters that it starts itself (memory, start, death of
-// the leader; growth of minions, masters, jobs; one master more), tables, JSON.
+// histogram, the figures of whole masters that it starts itself (memory, start,
+// growth of minions, masters, jobs; one master more), tables, JSON.
 // Does not: the bytes of messages (package wire), sockets (package transport/minion), a
 // minion's life (package simminion), a master, the pages of docs/ (command pages).
 //

@@ -22,11 +22,10 @@ figures; nothing passes or fails.
 
 With --master it measures any master, ours or Salt's; it needs to accept the minions
 bench1, bench2, ... (auto_accept: True, or salt-key -a 'bench*'). With --self it starts our own
-masters on loopback addresses, one and then three, and also measures their memory, their start
-and the time from the leader's death until all minions answer. With --grow it measures how cost grows
-with minions, masters and the size of jobs, and how a fourth master joins three
-that are full of keys, roots and job returns. With --compare it starts Salt's own masters and ours in
-turns, alone and as clusters of three behind HAProxy.
+masters on loopback addresses, one and then three, and also measures their memory and their start.
+With --grow it measures how cost grows with minions, masters and the size of jobs, and how a fourth
+master joins three that are full of keys, roots and job returns. With --compare it starts Salt's own
+masters and ours in turns, alone and as clusters of three behind HAProxy.
 
 Requests:
 %s
@@ -124,20 +123,6 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	return f, fs, err
 }
 
-// growPlan is what the flags of --grow say.
-func (f *flags) growPlan() growPlan {
-	g := growPlan{
-		program: f.binary, dir: f.dir, parts: f.parts, minions: f.fleets, masters: f.sizes,
-		crowd: f.minions, workers: f.workers, fleet: f.minions,
-		join: joinPlan{keys: f.accepted, workers: min(f.workers, f.accepted), roots: f.roots,
-			returns: f.returns},
-	}
-	for _, n := range f.jobSizes {
-		g.sizes = append(g.sizes, n*1000)
-	}
-	return g
-}
-
 func (f *flags) check(fs *pflag.FlagSet) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
@@ -180,17 +165,14 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		f.workers = min(f.workers, f.minions)
 	}
 	for _, c := range []struct {
-		name string
-		v    float64
-		min  float64
-		max  float64
+		name        string
+		v, min, max float64
 	}{
-		{"minions", float64(f.minions), 1, 100_000},
-		{"workers", float64(f.workers), 1, float64(f.minions)}, {"seconds", f.seconds, 0.1, 86_400},
-		{"warmup", f.warmup, 0, 3600}, {"rounds", float64(f.rounds), 1, 99},
-		{"fill", float64(f.fill), 0, 100_000_000}, {"pid", float64(f.pid), 0, 1 << 30},
-		{"accepted-keys", float64(f.accepted), 1, 100_000}, {"roots", float64(f.roots), 1, 100_000},
-		{"returns", float64(f.returns), 1, 10_000_000},
+		{"minions", float64(f.minions), 1, 100_000}, {"seconds", f.seconds, 0.1, 86_400},
+		{"workers", float64(f.workers), 1, float64(f.minions)}, {"warmup", f.warmup, 0, 3600},
+		{"rounds", float64(f.rounds), 1, 99}, {"fill", float64(f.fill), 0, 100_000_000},
+		{"pid", float64(f.pid), 0, 1 << 30}, {"accepted-keys", float64(f.accepted), 1, 100_000},
+		{"roots", float64(f.roots), 1, 100_000}, {"returns", float64(f.returns), 1, 10_000_000},
 	} {
 		if !(c.v >= c.min && c.v <= c.max) {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)
@@ -201,22 +183,19 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 			return fmt.Errorf("--parts %s: want some of %s", p, strings.Join(growParts, ","))
 		}
 	}
-	for _, n := range f.jobSizes {
-		if n < 1 || n > 1000 {
-			return fmt.Errorf("--job-sizes %d: want 1 to 1000", n)
-		}
-	}
-	for i, n := range f.fleets {
-		if n < 0 || n > 10_000 || i > 0 && n <= f.fleets[i-1] {
-			return fmt.Errorf("--fleet %d: want 0 to 10000, each more than the one before", n)
+	for _, l := range []struct {
+		name     string
+		list     []int
+		min, max int
+	}{{"job-sizes", f.jobSizes, 1, 1000}, {"sizes", f.sizes, 1, 9}, {"fleet", f.fleets, 0, 10_000}} {
+		for i, n := range l.list {
+			if n < l.min || n > l.max || i > 0 && n <= l.list[i-1] {
+				return fmt.Errorf("--%s %d: want %d to %d, each more than the one before", l.name, n,
+					l.min, l.max)
+			}
 		}
 	}
 	f.fleets = slices.DeleteFunc(f.fleets, func(n int) bool { return n == 0 })
-	for _, n := range f.sizes {
-		if n < 1 || n > 9 {
-			return fmt.Errorf("--sizes %d: want 1 to 9", n)
-		}
-	}
 	return nil
 }
 

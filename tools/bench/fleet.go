@@ -1,20 +1,22 @@
 package bench
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"slices"
-	"strconv"
+	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
+	"clustermaster/salt/gather"
 	"clustermaster/tools/dev"
 	"clustermaster/tools/figure"
 	"clustermaster/tools/simminion"
+	"clustermaster/value"
 )
 
 // fleetPrefix begins the ids of the fleet.
@@ -66,7 +68,6 @@ type fleet struct {
 	n     int              // minions that have started
 	keep  int              // of these have a request connection of their own
 	slots chan struct{}    // a place for each request connection of the others
-	most  time.Duration    // that a step may take; 0: as long as it needs
 	// those to come fetch no pillar, so the master knows no grains of theirs
 	bare  bool
 	run   context.Context    // the life of all minions, which grow starts and stop ends
@@ -77,27 +78,25 @@ type fleet struct {
 // newFleet is a fleet without minions at one master's port, or at the built-in balancer before
 // several.
 func (b *bencher) newFleet(ctx context.Context, o *group) (*fleet, error) {
-	f := &fleet{own: o, addr: o.requestAddrs()[0], slots: make(chan struct{}, requestSlots)}
+	f := &fleet{own: o, addr: o.requestAddrs()[0], keys: b.keys,
+		slots: make(chan struct{}, requestSlots)}
 	var err error
 	if f.files, err = openFilesLimit(); err != nil {
 		return nil, err
-	}
-	for _, k := range b.keys {
-		key, err := simminion.KeyOf(k.private)
-		if err != nil {
-			return nil, err
-		}
-		f.keys = append(f.keys, key)
 	}
 	f.run, f.end = context.WithCancel(context.WithoutCancel(ctx))
 	if len(o.masters) == 1 {
 		return f, nil
 	}
-	f.addr = net.JoinHostPort(o.front, strconv.Itoa(reqPort))
+	f.addr = fmt.Sprintf("%s:%d", o.front, reqPort)
+	var hosts []string
+	for _, m := range o.masters {
+		hosts = append(hosts, m.host)
+	}
 	f.files /= 3 // a connection through the balancer has three ends in this process
 	f.lives.Go(func() {
 		// A balancer that can't listen leaves minions that never start, and these say so.
-		dev.NewBalancer(o.hosts(), healthPort, slog.New(slog.DiscardHandler)).Serve(f.run, o.front,
+		dev.NewBalancer(hosts, healthPort, slog.New(slog.DiscardHandler)).Serve(f.run, o.front,
 			pubPort, reqPort)
 	})
 	return f, nil
@@ -122,8 +121,8 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 		return 0, err
 	}
 	patience := fleetPatience + time.Duration(len(more.Minions))*fleetPatienceEach
-	if f.most > 0 {
-		patience = min(patience, f.most)
+	if f.own.product.compared {
+		patience = min(patience, fleetMost)
 	}
 	limited, done := context.WithTimeout(ctx, patience)
 	defer done()
@@ -132,8 +131,9 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 	f.lives.Go(func() { ended <- more.Run(f.run) })
 	ready := make(chan error, 1)
 	go func() { ready <- more.WaitReady(limited) }()
-	defer b.progress.follow("sign in and start simulated minions", n,
-		func() int { return f.n + more.Started() })()
+	defer b.progress.follow("start simulated minions", func(time.Duration) string {
+		return fmt.Sprintf("%d of %d", f.n+more.Started(), n)
+	})()
 	select {
 	case err = <-ready:
 	case err = <-ended:
@@ -201,7 +201,13 @@ func (f *fleet) stop() {
 	f.lives.Wait()
 }
 
-// Names of a fleet's figures.
+// Names of a fleet's figures, and of those of a size of jobs.
+const (
+	FigureReturned = "returns taken"
+	FigureArgument = "a job with such an argument, publish to last return"
+	FigureAnswer   = "a job with such returns, publish to last return"
+)
+
 func FigureSignIn(n int) string { return "sign-in and start of " + figure.Plural(n, "minion") }
 func FigureFleet(n int) string  { return "memory (PSS) of a master with " + figure.Plural(n, "minion") }
 func FigurePing(n int) string {
@@ -215,6 +221,17 @@ func FigureResolve(n int) string {
 	return "a compound target of " + figure.Plural(n, "minion") + ", resolved"
 }
 
+// memory adds that of a master with all minions, when it has settled.
+func (f *fleet) memory(c *Column) error {
+	memory, err := f.own.each(pss)
+	if err != nil {
+		return err
+	}
+	c.addMemory(FigureFleet(f.n), memory)
+	c.remark(f.note())
+	return nil
+}
+
 // measure lets the fleet grow to n and measures what needs minions that listen. Pings that not all
 // answer are a note.
 func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error {
@@ -224,45 +241,45 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 		return err
 	}
 	c.add(FigureSignIn(n), took.Seconds(), "s",
-		fmt.Sprintf("%s a second%s", figure.Number(float64(n-before)/took.Seconds()), after(before)))
+		figure.Number(float64(n-before)/took.Seconds())+" a second")
+	if before > 0 {
+		c.Figures[len(c.Figures)-1].Note += fmt.Sprintf(", with %s before", figure.Thousands(before))
+	}
 	if f.bare {
 		c.remark("these fetched no pillar")
 	}
 	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
 		return ctx.Err()
 	}
-	memory, err := f.own.memory()
-	if err != nil {
+	if err := f.memory(c); err != nil {
 		return err
 	}
-	c.addMemory(FigureFleet(n), memory)
-	c.remark(f.note())
-	for _, p := range []struct{ name, tgt, tgtType string }{{FigurePing(n), fleetPrefix + "*",
-		"glob"}, {FigureGrainPing(n), fleetGrain, "grain"}} {
-		if f.bare && p.tgtType == "grain" {
+	p, first := f.own.product, f.own.masters[0]
+	for _, x := range []struct {
+		name, tgt, tgtType string
+		grains             bool // needs the minions' grains
+		ask                func(context.Context, *masterProcess, ping) (int, time.Duration, error)
+	}{
+		{FigurePing(n), fleetPrefix + "*", "glob", false, p.ping},
+		{FigureGrainPing(n), fleetGrain, "grain", true, p.ping},
+		{FigureResolve(n), "G@" + fleetGrain + " and " + fleetPrefix + "*", "compound", true, p.resolve},
+	} {
+		if x.ask == nil || x.grains && f.bare {
 			continue
 		}
-		err := f.median(ctx, b, p.name, c, func(ctx context.Context) (int, time.Duration, error) {
-			return f.own.product.ping(ctx, f.own.masters[0],
-				ping{tgt: p.tgt, tgtType: p.tgtType, minions: n})
+		err := f.median(ctx, b, x.name, c, func() (int, time.Duration, error) {
+			return x.ask(ctx, first, ping{tgt: x.tgt, tgtType: x.tgtType, minions: n})
 		})
 		// it is a figure of a master that it does not answer
-		if err != nil && f.most > 0 && ctx.Err() == nil {
-			b.say("%s: %v", p.name, err)
+		if err != nil && p.compared && ctx.Err() == nil {
+			b.say("%s: %v", x.name, err)
 			why, _, _ := strings.Cut(err.Error(), ". ")
-			c.add(p.name, 0, "", why)
-			continue
+			c.add(x.name, 0, "", why)
+			err = nil
 		}
 		if err != nil {
 			return err
 		}
-	}
-	if resolve := f.own.product.resolve; resolve != nil && !f.bare && n > 0 {
-		return f.median(ctx, b, FigureResolve(n), c,
-			func(ctx context.Context) (int, time.Duration, error) {
-				return resolve(ctx, f.own.masters[0],
-					ping{tgt: "G@" + fleetGrain + " and " + fleetPrefix + "*", tgtType: "compound"})
-			})
 	}
 	return nil
 }
@@ -274,14 +291,6 @@ func (c *Column) unmeasured(n int, why error) {
 	}
 }
 
-// after says how many minions were there before.
-func after(before int) string {
-	if before == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", with %s before", figure.Thousands(before))
-}
-
 // pings is how often a job of all minions is measured, unless that takes longer than pingsPatience.
 const (
 	pings         = 3
@@ -290,23 +299,97 @@ const (
 
 // median repeats what is for all minions, and notes the median time and how many answered at worst.
 func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column,
-	once func(context.Context) (answered int, took time.Duration, err error)) error {
+	once func() (answered int, took time.Duration, err error)) error {
 	var took []time.Duration
 	least := f.n
-	for i, begun := 0, time.Now(); i < pings && (i == 0 || time.Since(begun) < pingsPatience); i++ {
-		b.progress.show("%s, %d of %d", name, i+1, pings)
-		n, d, err := once(ctx)
+	for begun := time.Now(); len(took) < pings && (took == nil ||
+		time.Since(begun) < pingsPatience); {
+		b.progress.show("%s, %d of %d", name, len(took)+1, pings)
+		n, d, err := once()
 		if err != nil {
 			return err
 		}
-		took = append(took, d)
-		least = min(least, n)
+		took, least = append(took, d), min(least, n)
 	}
-	slices.Sort(took)
-	note := fmt.Sprintf("median of %d", len(took))
+	note := ""
 	if least < f.n {
-		note += fmt.Sprintf("; only %d at worst", least)
+		note = fmt.Sprintf("; only %d at worst", least)
 	}
-	c.add(name, ms(took[len(took)/2]), "ms", note)
+	c.addMedian(name, took, note)
+	return ctx.Err()
+}
+
+// Functions of the simulated minions.
+const (
+	funLength = "bench.length" // the length of its argument
+	funText   = "bench.text"   // a text of so many bytes
+)
+
+var fleetFunctions = map[string]simminion.Func{
+	funLength: func(_ context.Context, c simminion.Call) (any, error) {
+		text, ok := append(c.Args, nil)[0].(string)
+		if !ok {
+			return nil, errors.New("want a text")
+		}
+		return len(text), nil
+	},
+	funText: func(_ context.Context, c simminion.Call) (any, error) {
+		n, ok := append(c.Args, nil)[0].(int64)
+		if !ok || n < 0 || n > 1<<24 {
+			return nil, errors.New("want a number of bytes")
+		}
+		return textOf(int(n)), nil
+	},
+}
+
+// textOf is a text of n bytes that can't be compressed much, the same in each run.
+func textOf(n int) string {
+	raw := make([]byte, n)
+	mathrand.NewChaCha8([32]byte{1}).Read(raw)
+	return base64.StdEncoding.EncodeToString(raw)[:n]
+}
+
+// sizeName writes a number of bytes, in units of 1,000.
+func sizeName(n int) string {
+	switch {
+	case n >= 1e6:
+		return fmt.Sprintf("%g MB", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%g KB", float64(n)/1e3)
+	}
+	return figure.Plural(n, "byte")
+}
+
+// measureSize publishes a job with a large argument and a small return, and one with a small
+// argument and a large return. A wrong return is an error.
+func (f *fleet) measureSize(ctx context.Context, b *bencher, size int, c *Column) error {
+	text := textOf(size)
+	for _, x := range []struct {
+		name, fun string
+		arg, want any
+	}{{FigureArgument, funLength, text, size}, {FigureAnswer, funText, size, text}} {
+		want, err := value.Pack(x.want)
+		if err != nil {
+			return err
+		}
+		err = f.median(ctx, b, x.name, c, func() (int, time.Duration, error) {
+			wrong := 0
+			n, took, err := ping{tgt: fleetPrefix + "*", tgtType: "glob", minions: f.n}.publish(ctx,
+				f.own.masters[0], x.fun, []any{x.arg}, func(r gather.Return) bool {
+					if !bytes.Equal(r.Return, want) {
+						wrong++
+						return false
+					}
+					return true
+				})
+			if err == nil && wrong > 0 {
+				err = fmt.Errorf("%d of %d minions returned a wrong value", wrong, f.n)
+			}
+			return n, took, err
+		})
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", x.fun, sizeName(size), err)
+		}
+	}
 	return nil
 }

@@ -3,8 +3,6 @@ package bench
 import (
 	"strings"
 	"testing"
-
-	"clustermaster/tools/simminion"
 )
 
 // With few open files some minions share request connections; with fewer than one each, it is said
@@ -12,10 +10,6 @@ import (
 func TestFleetWithinOpenFiles(t *testing.T) {
 	t.Parallel()
 	keys, err := newKeys(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := simminion.KeyOf(keys[0].private)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +25,7 @@ func TestFleetWithinOpenFiles(t *testing.T) {
 			err: "3,000 minions want 6000 connections, and the limit of open files allows 3255: raise it (ulimit -n)"},
 	} {
 		f := &fleet{own: &group{front: "127.9.8.100"}, addr: "127.9.8.1:4506", files: tt.files,
-			keys: []*simminion.Key{key}, slots: make(chan struct{}, requestSlots)}
+			keys: keys, slots: make(chan struct{}, requestSlots)}
 		more, err := f.more(tt.n)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"clustermaster/tools/simminion"
 )
 
 // firstPatience is how long the first pillar after a start may take, as Salt's minions wait.
@@ -45,7 +49,7 @@ type Crowd struct {
 
 // newGenerator signs all minions in. onPending, if not nil, is called once when the master
 // keeps one waiting for its key to be accepted.
-func newGenerator(ctx context.Context, c Crowd, keys []*keyPair, m *meter,
+func newGenerator(ctx context.Context, c Crowd, keys []*simminion.Key, m *meter,
 	onPending func()) (*Generator, error) {
 	if c.Workers < 1 || c.Minions < c.Workers {
 		return nil, fmt.Errorf("%d minions can't share %d connections: each connection needs one",
@@ -63,41 +67,22 @@ func newGenerator(ctx context.Context, c Crowd, keys []*keyPair, m *meter,
 	patience := signInPatience + time.Duration(c.Minions)*signInEach
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 	defer cancel()
-	var wg sync.WaitGroup
+	all, ctx := errgroup.WithContext(ctx)
 	var pending sync.Once
-	errs := make([]error, len(g.crews))
-	for i, w := range g.crews {
-		wg.Go(func() {
-			errs[i] = w.signInAll(ctx, m, func() {
+	for _, w := range g.crews {
+		all.Go(func() error {
+			return w.signInAll(ctx, m, func() {
 				if onPending != nil {
 					pending.Do(onPending)
 				}
 			})
-			if errs[i] != nil {
-				cancel() // one is enough to give up
-			}
 		})
 	}
-	wg.Wait()
-	if err := firstCause(ctx, errs); err != nil {
+	if err := all.Wait(); err != nil { // one is enough to give up
 		g.Close()
 		return nil, fmt.Errorf("sign minions in: %w", err)
 	}
 	return g, nil
-}
-
-// firstCause prefers the error that ended the others.
-func firstCause(ctx context.Context, errs []error) error {
-	var out error
-	for _, err := range errs {
-		if err != nil && (out == nil || errors.Is(out, context.Canceled)) {
-			out = err
-		}
-	}
-	if cause := context.Cause(ctx); errors.Is(out, context.DeadlineExceeded) && cause != nil {
-		return fmt.Errorf("%w: %w", cause, out)
-	}
-	return out
 }
 
 // signInTries is how often a minion's sign-in may fail before the run is given up: masters drop
@@ -107,7 +92,9 @@ const signInTries = 5
 func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error {
 	for _, s := range c.sessions {
 		for failed := 0; ; {
-			err := c.attempt(ctx, s)
+			try, cancel := context.WithTimeout(ctx, RequestPatience)
+			err := s.signIn(try, &c.line)
+			cancel()
 			if err == nil {
 				break
 			}
@@ -119,18 +106,12 @@ func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error 
 				return fmt.Errorf("%s at %s: %w", s.id, c.line.addr, err)
 			}
 			if !sleepUntil(ctx, time.Now().Add(wait)) {
-				return fmt.Errorf("%s at %s: %w: %w", s.id, c.line.addr, ctx.Err(), err)
+				return fmt.Errorf("%s at %s: %w: %w", s.id, c.line.addr, context.Cause(ctx), err)
 			}
 		}
 		m.answered.Add(1)
 	}
 	return nil
-}
-
-func (c *crew) attempt(ctx context.Context, s *session) error {
-	ctx, cancel := context.WithTimeout(ctx, RequestPatience)
-	defer cancel()
-	return s.signIn(ctx, &c.line)
 }
 
 // Check sends one request of a kind from the first minion of every connection, so that a kind which
@@ -151,6 +132,9 @@ func (g *Generator) Check(ctx context.Context, k kind) error {
 		err := send(ctx, c.sessions[0], &c.line, &g.job)
 		if err != nil { // keys may just have been rotated: what didn't open is asked for again
 			err = send(ctx, c.sessions[0], &c.line, &g.job)
+		}
+		if err != nil && k.file {
+			err = fmt.Errorf("ask for the file %s: %w", g.job.file, err)
 		}
 		if err != nil {
 			return fmt.Errorf("check of %s: %w", c.line.addr, err)

@@ -1,115 +1,67 @@
 package bench
 
 import (
-	"math/bits"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A histogram counts in buckets whose width grows with the value: subBuckets to each
-// power of two, so a quantile is at most 1/subBuckets (0.8 %) above the true one.
-const (
-	subBits    = 7
-	subBuckets = 1 << subBits
-	// maxLatency is the largest value told apart; longer ones count as this long.
-	maxLatency = time.Hour
-)
+// maxLatency is the largest value told apart; longer ones count as this long.
+const maxLatency = time.Hour
 
-// Histogram is a distribution of latencies. Its zero value is empty. It is not safe for
-// concurrent use: each worker has one of its own, and they are merged.
+// Histogram is a distribution of latencies, to a thousandth of each; the longest and the shortest
+// are exact. Its zero value is empty. It is not safe for concurrent use: each worker has one of its
+// own, and they are merged.
 type Histogram struct {
-	counts   []uint64
-	n        uint64
-	sum      float64 // ns
+	counts   *hdrhistogram.Histogram // in ns; nil: empty
 	min, max time.Duration
-}
-
-// bucket is the index of the bucket that holds v nanoseconds.
-func bucket(v uint64) int {
-	if v < subBuckets {
-		return int(v)
-	}
-	shift := bits.Len64(v) - subBits - 1
-	return (shift+1)<<subBits | int(v>>shift)&(subBuckets-1)
-}
-
-// upper is the largest value of a bucket.
-func upper(i int) uint64 {
-	if i < subBuckets {
-		return uint64(i)
-	}
-	shift := i>>subBits - 1
-	return (uint64(i&(subBuckets-1)|subBuckets)+1)<<shift - 1
 }
 
 // Record counts one latency. A negative one, of a clock that was set back, counts as 0.
 func (h *Histogram) Record(d time.Duration) {
 	d = min(max(d, 0), maxLatency)
-	i := bucket(uint64(d))
-	if i >= len(h.counts) {
-		h.counts = append(h.counts, make([]uint64, i+1-len(h.counts))...)
+	h.cover(d, d)
+	h.counts.RecordValue(int64(d)) // within the bounds
+}
+
+// cover makes room for values from low to high.
+func (h *Histogram) cover(low, high time.Duration) {
+	if h.counts == nil {
+		h.counts, h.min = hdrhistogram.New(1, int64(maxLatency), 3), low
 	}
-	h.counts[i]++
-	if h.n == 0 || d < h.min {
-		h.min = d
-	}
-	h.max = max(h.max, d)
-	h.n++
-	h.sum += float64(d)
+	h.min, h.max = min(h.min, low), max(h.max, high)
 }
 
 // Merge adds what o counted.
 func (h *Histogram) Merge(o *Histogram) {
-	if o.n == 0 {
+	if o.counts == nil {
 		return
 	}
-	if len(o.counts) > len(h.counts) {
-		h.counts = append(h.counts, make([]uint64, len(o.counts)-len(h.counts))...)
-	}
-	for i, c := range o.counts {
-		h.counts[i] += c
-	}
-	if h.n == 0 || o.min < h.min {
-		h.min = o.min
-	}
-	h.max = max(h.max, o.max)
-	h.n += o.n
-	h.sum += o.sum
+	h.cover(o.min, o.max)
+	h.counts.Merge(o.counts)
 }
 
 // Count is the number of latencies.
-func (h *Histogram) Count() uint64 { return h.n }
-
-// Max is the longest latency, exactly; Min the shortest; Mean the mean. They are 0 when
-// nothing was counted.
-func (h *Histogram) Max() time.Duration { return h.max }
-
-// Min is the shortest latency, exactly.
-func (h *Histogram) Min() time.Duration { return h.min }
-
-// Mean is the mean latency, exactly.
-func (h *Histogram) Mean() time.Duration {
-	if h.n == 0 {
+func (h *Histogram) Count() uint64 {
+	if h.counts == nil {
 		return 0
 	}
-	return time.Duration(h.sum / float64(h.n))
+	return uint64(h.counts.TotalCount())
 }
 
-// Quantile is the smallest latency that at least the share q (0 to 1) of all does not
-// exceed, rounded up to its bucket's end but never past the maximum.
-func (h *Histogram) Quantile(q float64) time.Duration {
-	if h.n == 0 {
+// Mean is the mean latency.
+func (h *Histogram) Mean() time.Duration {
+	if h.counts == nil {
 		return 0
 	}
-	rank := uint64(q * float64(h.n))
-	if float64(rank) < q*float64(h.n) {
-		rank++
+	return time.Duration(h.counts.Mean())
+}
+
+// Quantile is the smallest latency that at least the share q (0 to 1) of all does not exceed, at
+// most a thousandth more.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	if h.counts == nil {
+		return 0
 	}
-	rank = min(max(rank, 1), h.n)
-	var seen uint64
-	for i, c := range h.counts {
-		if seen += c; seen >= rank {
-			return min(time.Duration(upper(i)), h.max)
-		}
-	}
-	return h.max
+	return min(max(time.Duration(h.counts.ValueAtQuantile(100*q)), h.min), h.max)
 }

@@ -44,22 +44,22 @@ func TestHistogramAgainstSortedSamples(t *testing.T) {
 			all.Merge(&parts[i])
 		}
 		slices.Sort(samples)
-		if all.Count() != uint64(tt.n) || all.Min() != samples[0] || all.Max() != samples[tt.n-1] {
-			t.Errorf("%s: %d from %v to %v, want %d from %v to %v", tt.name, all.Count(), all.Min(),
-				all.Max(), tt.n, samples[0], samples[tt.n-1])
+		if all.Count() != uint64(tt.n) || all.min != samples[0] || all.max != samples[tt.n-1] {
+			t.Errorf("%s: %d from %v to %v, want %d from %v to %v", tt.name, all.Count(), all.min,
+				all.max, tt.n, samples[0], samples[tt.n-1])
 		}
 		var sum float64
 		for _, d := range samples {
 			sum += float64(d)
 		}
-		if mean := sum / float64(tt.n); math.Abs(float64(all.Mean())-mean) > 1 {
+		if mean := sum / float64(tt.n); math.Abs(float64(all.Mean())-mean) > mean/1000+1 {
 			t.Errorf("%s: mean %v, want %v", tt.name, all.Mean(), time.Duration(mean))
 		}
 		for _, q := range []float64{0, 0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999, 1} {
 			got, want := all.Quantile(q), quantileOf(samples, q)
-			if got < want || float64(got) > float64(want)*(1+1.0/subBuckets)+1 {
-				t.Errorf("%s: quantile %v is %v, want %v or at most 1/%d more", tt.name, q, got,
-					want, subBuckets)
+			if got < want || float64(got) > float64(want)*(1+0.001)+1 {
+				t.Errorf("%s: quantile %v is %v, want %v or at most a thousandth more", tt.name, q,
+					got, want)
 			}
 		}
 	}
@@ -68,31 +68,16 @@ func TestHistogramAgainstSortedSamples(t *testing.T) {
 func TestHistogramEdges(t *testing.T) {
 	t.Parallel()
 	var h Histogram
-	if h.Quantile(0.5) != 0 || h.Max() != 0 || h.Mean() != 0 || h.Count() != 0 {
+	if h.Quantile(0.5) != 0 || h.max != 0 || h.Mean() != 0 || h.Count() != 0 {
 		t.Error("an empty histogram is not 0")
 	}
 	h.Merge(new(Histogram))
 	h.Record(-time.Second)
 	h.Record(100 * time.Hour)
-	if h.Min() != 0 || h.Max() != maxLatency || h.Quantile(0.5) != 0 ||
+	if h.min != 0 || h.max != maxLatency || h.Quantile(0.5) != 0 ||
 		h.Quantile(1) != maxLatency {
-		t.Errorf("min %v, max %v, p50 %v, p100 %v", h.Min(), h.Max(), h.Quantile(0.5),
+		t.Errorf("min %v, max %v, p50 %v, p100 %v", h.min, h.max, h.Quantile(0.5),
 			h.Quantile(1))
-	}
-}
-
-// Buckets must follow on one another without a gap or an overlap.
-func TestBucketsAreContiguous(t *testing.T) {
-	t.Parallel()
-	last := bucket(uint64(maxLatency))
-	for i := range last {
-		if bucket(upper(i)) != i || bucket(upper(i)+1) != i+1 {
-			t.Fatalf("bucket %d ends at %d, which is in %d; the next value is in %d", i, upper(i),
-				bucket(upper(i)), bucket(upper(i)+1))
-		}
-	}
-	if last > 6000 {
-		t.Errorf("an hour needs %d buckets", last)
 	}
 }
 

@@ -23,14 +23,14 @@ func TestKeysAreKept(t *testing.T) {
 		t.Fatalf("%d keys, then %d, %v", len(first), len(again), err)
 	}
 	for i := range first {
-		if first[i].private.Public().Text() != again[i].private.Public().Text() ||
-			string(first[i].tok) != string(again[i].tok) {
+		if first[i].Private.Public().Text() != again[i].Private.Public().Text() ||
+			string(first[i].Token()) != string(again[i].Token()) {
 			t.Errorf("key %d changed", i)
 		}
 	}
 	for text, want := range map[string]string{
 		"":                             "0 keys, want 4",
-		string(first[0].private.PEM()): "1 keys, want 4",
+		string(first[0].Private.PEM()): "1 keys, want 4",
 		"-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n": "read minion keys",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

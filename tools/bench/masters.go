@@ -3,22 +3,23 @@ package bench
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"clustermaster/tools/dev"
 )
 
-// Ports of every master that --self starts; each has a loopback address of its own.
+// Ports of every master that is started here; each has a loopback address of its own.
 const (
 	pubPort    = 4505
 	reqPort    = 4506
@@ -61,11 +62,9 @@ type group struct {
 
 // masterProcess is a child process, a master or the balancer before them.
 type masterProcess struct {
+	*dev.Child    // nil before its start
 	id, host, dir string
 	env           []string // beside this process's
-	cmd           *exec.Cmd
-	done          chan struct{} // closed when it has ended
-	err           error         // of Wait; read after done
 }
 
 // profileEnv makes a master write profiles, to files of this prefix, when it ends.
@@ -75,13 +74,14 @@ const profileEnv = "CLUSTERMASTER_PROFILE"
 // ready. profiles is a folder for their profiles, "" for none.
 func startGroup(ctx context.Context, p product, dir string, n int, profiles string) (*group,
 	error) {
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, fmt.Errorf("make secret: %w", err)
-	}
-	o := &group{product: p, dir: dir, secret: base64.RawURLEncoding.EncodeToString(secret)}
-	if err := o.address(ctx, n); err != nil {
+	o := &group{product: p, dir: dir, secret: rand.Text()}
+	hosts, front, err := dev.FreeBlock(ctx, n, ports...)
+	if err != nil {
 		return nil, err
+	}
+	o.front = front
+	for _, host := range hosts {
+		o.member(host)
 	}
 	for _, m := range o.masters {
 		if err := o.configure(m); err != nil {
@@ -94,91 +94,67 @@ func startGroup(ctx context.Context, p product, dir string, n int, profiles stri
 			m.env = append(m.env, profileEnv+"="+filepath.Join(profiles,
 				fmt.Sprintf("%s-of-%d", m.id, n)))
 		}
-		if err := m.start(append(slices.Clone(p.argv), "-c", m.dir)); err != nil {
-			o.stop()
-			return nil, err
+		if err == nil {
+			err = m.start(append(slices.Clone(p.argv), "-c", m.dir))
 		}
 	}
 	for _, m := range o.masters {
-		if err := m.await(ctx, p.ready); err != nil {
-			o.stop()
-			return nil, err
+		if err == nil {
+			err = m.await(ctx, p.ready)
 		}
+	}
+	if err != nil {
+		o.stop()
+		return nil, err
 	}
 	o.took = time.Since(start)
 	return o, nil
 }
 
-// address takes a free block 127.a.b.0/24.
-func (o *group) address(ctx context.Context, n int) error {
-	for range 50 {
-		base := fmt.Sprintf("127.%d.%d.", 64+mathrand.IntN(128), 1+mathrand.IntN(254))
-		o.masters, o.front = nil, base+"100"
-		free := portsFree(ctx, o.front)
-		for i := range n {
-			id := fmt.Sprintf("m%d", i+1)
-			m := &masterProcess{id: id, host: fmt.Sprintf("%s%d", base, i+1),
-				dir: filepath.Join(o.dir, id)}
-			o.masters = append(o.masters, m)
-			free = free && portsFree(ctx, m.host)
-		}
-		if free {
-			return nil
-		}
-	}
-	return errors.New("find free loopback addresses: none of 50 blocks was free")
-}
+var ports = []int{pubPort, reqPort, poolPort, healthPort, healthPort + 1}
 
-func portsFree(ctx context.Context, host string) bool {
-	for _, port := range []int{pubPort, reqPort, poolPort, healthPort, healthPort + 1} {
-		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("%s:%d", host, port))
-		if err != nil {
-			return false
-		}
-		ln.Close()
-	}
-	return true
+// member is one more master, which has no configuration yet.
+func (o *group) member(host string) *masterProcess {
+	id := fmt.Sprintf("m%d", len(o.masters)+1)
+	m := &masterProcess{id: id, host: host, dir: filepath.Join(o.dir, id)}
+	o.masters = append(o.masters, m)
+	return m
 }
 
 // makeFiles fills a file root.
 func makeFiles(root string) error {
-	err := os.MkdirAll(filepath.Join(root, "bench"), 0o755)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(root, benchFile), make([]byte, benchFileSize), 0o644)
+	files := map[string]string{benchFile: strings.Repeat("\x00", benchFileSize),
+		largeFile: strings.Repeat("\x00", largePieces<<20)}
+	for i := range benchFiles {
+		files[fmt.Sprintf("bench/state%d.sls", i)] = "# empty\n"
 	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(root, largeFile), make([]byte, largePieces<<20), 0o644)
-	}
-	for i := 0; err == nil && i < benchFiles; i++ {
-		err = os.WriteFile(filepath.Join(root, "bench", fmt.Sprintf("state%d.sls", i)),
-			[]byte("# empty\n"), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("make file root: %w", err)
-	}
-	return nil
+	return makeRoot(root, files)
 }
 
 // makePillar makes a pillar root with one small SLS for everybody, and manySLS for those who have
 // the grain.
 func makePillar(root string) error {
-	err := os.MkdirAll(root, 0o755)
 	top := "base:\n  '*':\n    - small\n  '" + manyGrain + ":many':\n    - match: grain\n"
-	for i := 0; err == nil && i < manySLS; i++ {
+	files := map[string]string{
+		"small.sls": "bench:\n  role: web\n  ports: [80, 443]\n  owner: {name: someone, mail: someone@example.net}\n"}
+	for i := range manySLS {
 		top += fmt.Sprintf("    - part%d\n", i)
-		err = os.WriteFile(filepath.Join(root, fmt.Sprintf("part%d.sls", i)),
-			fmt.Appendf(nil, manyText, i, i), 0o644)
+		files[fmt.Sprintf("part%d.sls", i)] = fmt.Sprintf(manyText, i, i)
 	}
-	for name, text := range map[string]string{
-		"top.sls":   top,
-		"small.sls": "bench:\n  role: web\n  ports: [80, 443]\n  owner: {name: someone, mail: someone@example.net}\n",
-	} {
+	files["top.sls"] = top
+	return makeRoot(root, files)
+}
+
+func makeRoot(root string, files map[string]string) error {
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(root, name), []byte(text), 0o644)
+			err = os.WriteFile(path, []byte(text), 0o644)
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("make pillar root: %w", err)
+		if err != nil {
+			return fmt.Errorf("make root: %w", err)
+		}
 	}
 	return nil
 }
@@ -199,13 +175,12 @@ part%d:
   limits: {memory: {{ grains['mem_total'] // 2 }}, cpus: {{ grains['num_cpus'] }}}
 `
 
-// rootsOf is where a master's file_roots and pillar_roots are.
-func (o *group) rootsOf(m *masterProcess) (files, pillar string) {
-	dir := o.dir
+// rootsOf is the folder with a master's file_roots and pillar_roots, files and pillar.
+func (o *group) rootsOf(m *masterProcess) string {
 	if o.product.isolated {
-		dir = m.dir
+		return m.dir
 	}
-	return filepath.Join(dir, "files"), filepath.Join(dir, "pillar")
+	return o.dir
 }
 
 // configure writes a master's config, Salt's defaults but for addresses, folders and auto_accept,
@@ -215,14 +190,13 @@ func (o *group) configure(m *masterProcess) error {
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	id := m.id
+	id, roots := m.id, o.rootsOf(m)
 	if o.product.sharedKeys {
 		id = m.host
 	}
-	files, pillar := o.rootsOf(m)
 	text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-		"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", id, m.host, m.dir, sockFolder,
-		name, files, pillar, o.product.options)
+		"file_roots: {base: [%s/files]}\npillar_roots: {base: [%s/pillar]}\n%s", id, m.host, m.dir,
+		sockFolder, name, roots, roots, o.product.options)
 	if len(o.masters) > 1 {
 		text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", o.secret)
 		for _, p := range o.masters {
@@ -237,47 +211,48 @@ func (o *group) configure(m *masterProcess) error {
 			text += "cluster_isolated_filesystem: true\n"
 		}
 	}
-	err := os.MkdirAll(m.dir, 0o755)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(m.dir, "master"), []byte(text), 0o600)
-	}
+	return errors.Join(makeRoot(m.dir, map[string]string{"master": text}),
+		makeFiles(filepath.Join(roots, "files")), makePillar(filepath.Join(roots, "pillar")))
+}
+
+// balance starts HAProxy at o.front, as Salt's documentation has it: TCP sessions to the masters in
+// turn.
+func (o *group) balance(ctx context.Context) error {
+	program, err := exec.LookPath("haproxy")
 	if err != nil {
-		return fmt.Errorf("write config of %s: %w", m.id, err)
+		return fmt.Errorf("find HAProxy: %w; apt-get install haproxy", err)
 	}
-	if err := makeFiles(files); err != nil {
+	text := "defaults\n  mode tcp\n  balance roundrobin\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n"
+	for _, port := range []int{pubPort, reqPort} {
+		text += fmt.Sprintf("listen port%d\n  bind %s:%d\n", port, o.front, port)
+		for _, m := range o.masters {
+			text += fmt.Sprintf("  server %s %s:%d check inter 500\n", m.id, m.host, port)
+		}
+	}
+	h := &masterProcess{id: "haproxy", host: o.front, dir: filepath.Join(o.dir, "haproxy")}
+	if err := makeRoot(h.dir, map[string]string{"haproxy.cfg": text}); err != nil {
 		return err
 	}
-	return makePillar(pillar)
+	if err := h.start([]string{program, "-db", "-f", filepath.Join(h.dir, "haproxy.cfg")}); err != nil {
+		return err
+	}
+	o.haproxy = h
+	return h.await(ctx, func(ctx context.Context, h *masterProcess) bool {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", h.requests())
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
 }
 
-// start runs the program in a process group of its own; its output goes to DIR/out.
-func (m *masterProcess) start(argv []string) error {
-	out, err := os.OpenFile(filepath.Join(m.dir, "out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", m.id, err)
-	}
-	defer out.Close()
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = out, out, append(os.Environ(), m.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", m.id, err)
-	}
-	m.cmd, m.done = cmd, make(chan struct{})
-	go func() { m.err = cmd.Wait(); close(m.done) }()
-	return nil
+// start runs the program; its output goes to DIR/out.
+func (m *masterProcess) start(argv []string) (err error) {
+	m.Child, err = dev.Start(m.id, filepath.Join(m.dir, "out"), m.env, argv)
+	return err
 }
 
-func (m *masterProcess) pid() int { return m.cmd.Process.Pid }
-
-func (m *masterProcess) ended() bool {
-	select {
-	case <-m.done:
-		return true
-	default:
-		return false
-	}
-}
+func (m *masterProcess) running() bool { return m.Child != nil && m.Running() }
 
 // await asks a master again and again until it is ready.
 func (m *masterProcess) await(ctx context.Context,
@@ -286,13 +261,12 @@ func (m *masterProcess) await(ctx context.Context,
 		fmt.Errorf("not within %s", readyPatience))
 	defer cancel()
 	for !ready(ctx, m) {
-		if m.ended() {
-			return fmt.Errorf("%s ended at its start (%v); its output is %s", m.id, m.err, //nolint:errorlint // nil after exit 0
-				filepath.Join(m.dir, "out"))
+		if !m.running() {
+			return fmt.Errorf("%s ended at its start (%v); its output is %s/out", m.id, m.Ended(), m.dir) //nolint:errorlint // nil after exit 0
 		}
 		if !sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) {
-			return fmt.Errorf("wait for %s: %w; its output is %s", m.id, context.Cause(ctx),
-				filepath.Join(m.dir, "out"))
+			return fmt.Errorf("wait for %s: %w; its output is %s/out", m.id, context.Cause(ctx),
+				m.dir)
 		}
 	}
 	return nil
@@ -304,51 +278,39 @@ func (m *masterProcess) sockDir() string { return filepath.Join(m.dir, sockFolde
 // sockFolder is short: a long sock_dir makes a master, as Salt does, take another one.
 const sockFolder = "/run"
 
-// kill ends the master as a power cut would.
-func (m *masterProcess) kill() error {
-	if err := syscall.Kill(-m.pid(), syscall.SIGKILL); err != nil {
-		return fmt.Errorf("kill %s: %w", m.id, err)
+// requests is its request port.
+func (m *masterProcess) requests() string { return fmt.Sprintf("%s:%d", m.host, reqPort) }
+
+// get fetches a page of our own master's health port or the one above it.
+func (m *masterProcess) get(ctx context.Context, port int, path string) (string, error) {
+	client := &http.Client{Timeout: RequestPatience,
+		Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://%s:%d%s", m.host, port, path), nil)
+	if err != nil {
+		return "", err
 	}
-	<-m.done
-	return nil
+	r, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = errors.New(r.Status)
+	}
+	return string(text), err
 }
 
-// stop ends those that still run: SIGTERM, after a grace SIGKILL.
+// stop ends those that still run.
 func (o *group) stop() {
-	all := o.masters
-	if o.haproxy != nil {
-		all = append(slices.Clone(all), o.haproxy)
-	}
-	for _, m := range all {
-		if m.cmd != nil && !m.ended() {
-			syscall.Kill(-m.pid(), syscall.SIGTERM)
+	var children []*dev.Child
+	for _, m := range append(slices.Clone(o.masters), o.haproxy) {
+		if m != nil && m.Child != nil {
+			children = append(children, m.Child)
 		}
 	}
-	late := time.After(stopGrace)
-	for _, m := range all {
-		if m.cmd == nil {
-			continue
-		}
-		select {
-		case <-m.done:
-		case <-late:
-			for _, rest := range all {
-				if rest.cmd != nil && !rest.ended() {
-					syscall.Kill(-rest.pid(), syscall.SIGKILL)
-				}
-			}
-			<-m.done
-		}
-		syscall.Kill(-m.pid(), syscall.SIGKILL) // what it left of its process group
-	}
-}
-
-func (o *group) hosts() []string {
-	var out []string
-	for _, m := range o.masters {
-		out = append(out, m.host)
-	}
-	return out
+	dev.Stop(stopGrace, children...)
 }
 
 // sources are source addresses for minions of their own, of the group's block.
@@ -361,30 +323,32 @@ func (o *group) sources() []net.IP {
 	return out
 }
 
-func (o *group) requestAddrs() []string {
-	var out []string
+func (o *group) requestAddrs() (out []string) {
 	for _, m := range o.masters {
-		out = append(out, fmt.Sprintf("%s:%d", m.host, reqPort))
+		out = append(out, m.requests())
 	}
 	return out
 }
 
-func (o *group) pids() []int {
-	var out []int
+// living are the masters that run.
+func (o *group) living() (out []*masterProcess) {
 	for _, m := range o.masters {
-		if !m.ended() {
-			out = append(out, m.pid())
+		if m.running() {
+			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// memory is the PSS of each living master with its descendants, in bytes.
-func (o *group) memory() ([]int64, error) { return o.each(pss) }
+func (o *group) pids() (out []int) {
+	for _, m := range o.living() {
+		out = append(out, m.PID())
+	}
+	return out
+}
 
-// workerMemory is the PSS of the template workers of each living master, in bytes.
-func (o *group) workerMemory() ([]int64, error) { return o.each(pssBelow) }
-
+// each measures memory of the living masters in bytes: pss with their descendants, pssBelow of
+// their template workers alone.
 func (o *group) each(measure func(pid int) (int64, error)) ([]int64, error) {
 	var out []int64
 	for _, pid := range o.pids() {
@@ -399,19 +363,15 @@ func (o *group) each(measure func(pid int) (int64, error)) ([]int64, error) {
 
 // programOf is the binary to start: the given one, or this one.
 func programOf(path string) (string, error) {
-	if path == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return "", fmt.Errorf("find own program: %w", err)
-		}
-		return exe, nil
+	abs, err := os.Executable()
+	if path != "" {
+		abs, err = filepath.Abs(path)
 	}
-	abs, err := filepath.Abs(path)
 	if err == nil {
 		_, err = os.Stat(abs)
 	}
 	if err != nil {
 		return "", fmt.Errorf("find program to start: %w", err)
 	}
-	return strings.TrimSuffix(abs, "/"), nil
+	return abs, nil
 }

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"clustermaster/tools/simminion"
 )
 
 // plan says what is measured of a master, and for how long.
@@ -44,8 +47,9 @@ func parseRate(s string) (rate, error) {
 type bencher struct {
 	out      io.Writer
 	progress *progress
-	keys     []*keyPair
+	keys     []*simminion.Key
 	plan     plan
+	flags    flags
 }
 
 // say prints a line of output.
@@ -54,10 +58,16 @@ func (b *bencher) say(format string, args ...any) {
 	fmt.Fprintf(b.out, format+"\n", args...)
 }
 
+// crowd signs in the minions of a column that starts our own masters.
+func (b *bencher) crowd(ctx context.Context, c *Column, file string) (*Generator, error) {
+	return b.connect(ctx, Crowd{Masters: c.Masters, Minions: c.Minions, Workers: c.Workers,
+		Prefix: "bench", SaltEnv: "base", File: file})
+}
+
 // connect signs a crowd in, with a progress line.
 func (b *bencher) connect(ctx context.Context, c Crowd) (*Generator, error) {
 	m := new(meter)
-	defer b.progress.watch(fmt.Sprintf("sign in %d minions", c.Minions), m, 0)()
+	defer b.progress.watch(fmt.Sprintf("sign in %d minions", c.Minions), m)()
 	return newGenerator(ctx, c, b.keys, m, func() {
 		b.say("The master has not accepted the minions' keys: accept %s*, or set auto_accept there; waiting.", c.Prefix)
 	})
@@ -80,7 +90,7 @@ func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled f
 		if open == 0 {
 			l := b.load(ctx, g, k, 0, pids, sampled)
 			out = append(out, l)
-			if b.openWanted(k) {
+			if len(b.plan.openFor) == 0 || slices.Contains(b.plan.openFor, k.name) {
 				open = b.plan.rate.share * l.PerSecond
 			}
 		}
@@ -94,22 +104,10 @@ func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled f
 	return out, nil
 }
 
-func (b *bencher) openWanted(k kind) bool {
-	if b.plan.rate.share == 0 {
-		return false
-	}
-	for _, name := range b.plan.openFor {
-		if name == k.name {
-			return true
-		}
-	}
-	return len(b.plan.openFor) == 0
-}
-
 // sampleEvery is the time between two looks at the masters' memory.
 const sampleEvery = 500 * time.Millisecond
 
-// load measures one kind at one pace.
+// load measures one kind at one pace, and longer if no answer came.
 func (b *bencher) load(ctx context.Context, g *Generator, k kind, perSecond float64, pids []int,
 	sampled func()) Load {
 	length := b.plan.length
@@ -133,7 +131,7 @@ func (b *bencher) loadFor(ctx context.Context, g *Generator, k kind, perSecond f
 	l := Load{Request: k.name, Rate: perSecond}
 	m := new(meter)
 	p := pace{warmup: b.plan.warmup, measure: length, rate: perSecond, patience: RequestPatience}
-	stop := b.progress.watch(l.Title(), m, p.warmup+p.measure)
+	stop := b.progress.watch(l.Title(), m)
 	a := g.drive(ctx, k, p, m, func() func() {
 		start, own, theirs := time.Now(), ownCPU(), cpuOf(pids)
 		stopSampling := every(ctx, sampleEvery, sampled)

@@ -69,9 +69,9 @@ func TestClosedLoop(t *testing.T) {
 			t.Errorf("%d answered, %d completed, %d failed, want 800, 800 and none", a.Answered,
 				a.Completed, a.Failed)
 		}
-		if a.Latency.Max() != 10*time.Millisecond || a.Latency.Min() != 10*time.Millisecond ||
+		if a.Latency.max != 10*time.Millisecond || a.Latency.min != 10*time.Millisecond ||
 			a.Latency.Count() != a.Due {
-			t.Errorf("latency %v to %v of %d", a.Latency.Min(), a.Latency.Max(), a.Latency.Count())
+			t.Errorf("latency %v to %v of %d", a.Latency.min, a.Latency.max, a.Latency.Count())
 		}
 		if began != time.Second || ended != 3*time.Second {
 			t.Errorf("measured from %v to %v", began, ended)
@@ -86,7 +86,7 @@ func TestOpenLoopAtEase(t *testing.T) {
 			pace{measure: 2 * time.Second, rate: 100, patience: time.Second}, nil, nil)
 		balanced(t, &a)
 		if a.Due != 200 || a.Answered != 200 || a.Unsent != 0 ||
-			a.Latency.Max() != 5*time.Millisecond {
+			a.Latency.max != 5*time.Millisecond {
 			t.Errorf("%+v", a)
 		}
 	})
@@ -112,7 +112,7 @@ func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 			t.Fatalf("%d due, %d answered, want 400", a.Due, a.Answered)
 		}
 		// 100 requests were due in the stall. The first waits 1 s, the last but a little.
-		if d := a.Latency.Max(); d != 1001*time.Millisecond {
+		if d := a.Latency.max; d != 1001*time.Millisecond {
 			t.Errorf("max %v, want 1.001 s", d)
 		}
 		if p90 := a.Latency.Quantile(0.9); p90 < 600*time.Millisecond ||
@@ -149,8 +149,8 @@ func TestOpenLoopBeyondCapacity(t *testing.T) {
 		if n := a.PerSecond(); n < 19 || n > 20 {
 			t.Errorf("%v a second, want 20: two workers at 10", n)
 		}
-		if a.Unsent < 700 || a.Latency.Max() < 7*time.Second {
-			t.Errorf("%d unsent, max %v", a.Unsent, a.Latency.Max())
+		if a.Unsent < 700 || a.Latency.max < 7*time.Second {
+			t.Errorf("%d unsent, max %v", a.Unsent, a.Latency.max)
 		}
 	})
 }
@@ -179,8 +179,8 @@ func TestFailures(t *testing.T) {
 				m.answered.Load() != a.Answered || m.failed.Load() != a.Failed {
 				t.Errorf("rate %v: %+v", rate, a)
 			}
-			if a.Latency.Max() < 250*time.Millisecond {
-				t.Errorf("rate %v: time-outs left no trace: max %v", rate, a.Latency.Max())
+			if a.Latency.max < 250*time.Millisecond {
+				t.Errorf("rate %v: time-outs left no trace: max %v", rate, a.Latency.max)
 			}
 		}
 		// A master that refuses at once is not asked in a busy loop.

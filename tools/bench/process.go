@@ -1,70 +1,36 @@
 package bench
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
-// clockTick is the unit of CPU times in /proc/PID/stat; Linux shows 1/100 s on all machines.
-const clockTick = 10 * time.Millisecond
-
-// procStat is what /proc/PID/stat says of a process.
-type procStat struct {
-	parent int
-	cpu    time.Duration // user and system, all threads
-}
-
-// readStat reads a process; the name in it, which may hold blanks and brackets, is skipped.
-func readStat(pid int) (procStat, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return procStat{}, err
-	}
-	return parseStat(b)
-}
-
-func parseStat(b []byte) (procStat, error) {
-	_, rest, ok := bytes.Cut(b[max(bytes.LastIndexByte(b, ')'), 0):], []byte(") "))
-	f := bytes.Fields(rest) // from the third field of proc(5) on
-	if !ok || len(f) < 13 {
-		return procStat{}, fmt.Errorf("read process state %.60q: unknown form", b)
-	}
-	var n [3]int64
-	for i, at := range []int{1, 11, 12} {
-		v, err := strconv.ParseInt(string(f[at]), 10, 64)
-		if err != nil {
-			return procStat{}, fmt.Errorf("read process state: %w", err)
+// stats reads what /proc says of all processes, by their number.
+func stats() map[int]procfs.ProcStat {
+	out := make(map[int]procfs.ProcStat)
+	all, _ := procfs.AllProcs()
+	for _, p := range all {
+		if st, err := p.Stat(); err == nil { // else it has ended
+			out[p.PID] = st
 		}
-		n[i] = v
 	}
-	return procStat{parent: int(n[0]), cpu: time.Duration(n[1]+n[2]) * clockTick}, nil
+	return out
 }
 
 // family is a process and all that descend from it.
-func family(pid int) []int {
-	parent := make(map[int]int)
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, d := range dirs {
-		p, err := strconv.Atoi(filepath.Base(d))
-		if err != nil {
-			continue
-		}
-		if st, err := readStat(p); err == nil {
-			parent[p] = st.parent
-		}
-	}
+func family(pid int) []int { return familyOf(pid, stats()) }
+
+func familyOf(pid int, all map[int]procfs.ProcStat) []int {
 	out := []int{pid}
 	for i := 0; i < len(out); i++ {
-		for child, p := range parent {
-			if p == out[i] {
+		for child, st := range all {
+			if st.PPID == out[i] {
 				out = append(out, child)
 			}
 		}
@@ -89,47 +55,28 @@ func pssBelow(pid int) (int64, error) {
 
 // pssOf is that of some processes. It is an error if the first can't be read; the others may have
 // ended meanwhile.
-func pssOf(pids []int) (int64, error) {
-	var sum int64
-	for i, p := range pids {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p))
+func pssOf(pids []int) (sum int64, err error) {
+	for i, pid := range pids {
+		p, err := procfs.NewProc(pid)
+		var m procfs.ProcSMapsRollup
 		if err == nil {
-			var n int64
-			if n, err = parsePSS(b); err == nil {
-				sum += n
-				continue
-			}
+			m, err = p.ProcSMapsRollup()
 		}
-		if i == 0 {
-			return 0, fmt.Errorf("read memory of process %d: %w", p, err)
+		if err != nil && i == 0 {
+			return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
 		}
+		sum += int64(m.Pss)
 	}
 	return sum, nil
 }
 
-func parsePSS(b []byte) (int64, error) {
-	for line := range strings.Lines(string(b)) {
-		rest, ok := strings.CutPrefix(line, "Pss:")
-		if !ok {
-			continue
-		}
-		f := strings.Fields(rest)
-		if len(f) == 2 && f[1] == "kB" {
-			n, err := strconv.ParseInt(f[0], 10, 64)
-			return n << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no line Pss in %d bytes of smaps_rollup", len(b))
-}
-
 // cpuOf is the CPU time of processes and their living descendants.
-func cpuOf(pids []int) time.Duration {
-	var sum time.Duration
+func cpuOf(pids []int) (sum time.Duration) {
+	all := stats()
 	for _, pid := range pids {
-		for _, p := range family(pid) {
-			if st, err := readStat(p); err == nil {
-				sum += st.cpu
-			}
+		for _, p := range familyOf(pid, all) {
+			st := all[p]
+			sum += time.Duration(st.CPUTime() * float64(time.Second))
 		}
 	}
 	return sum
@@ -163,52 +110,34 @@ type Machine struct {
 	Go       string `json:"go"`
 }
 
-func thisMachine() Machine {
+// LoadAverage is the mean number of runnable processes over 1, 5 and 15 minutes.
+type LoadAverage [3]float64
+
+// thisMachine leaves out what can't be read.
+func thisMachine() (Machine, LoadAverage) {
 	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
-	var u syscall.Utsname
-	if syscall.Uname(&u) == nil {
-		var release []byte
-		for _, c := range u.Release {
-			if c == 0 {
-				break
-			}
-			release = append(release, byte(c))
-		}
-		m.Kernel = string(release)
+	var load LoadAverage
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	m.Kernel = strings.TrimSpace(string(release))
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m, load
 	}
-	var info syscall.Sysinfo_t
-	if syscall.Sysinfo(&info) == nil {
-		m.MemoryMB = int64(uint64(info.Totalram) * uint64(info.Unit) >> 20) //nolint:unconvert // by CPU
+	if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+		m.CPU = cpus[0].ModelName
 	}
-	if f, err := os.Open("/proc/cpuinfo"); err == nil {
-		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan(); {
-			if name, ok := strings.CutPrefix(s.Text(), "model name"); ok {
-				m.CPU = strings.TrimSpace(strings.TrimLeft(name, "\t :"))
-				break
-			}
-		}
+	if memory, err := fs.Meminfo(); err == nil && memory.MemTotalBytes != nil {
+		m.MemoryMB = int64(*memory.MemTotalBytes >> 20)
 	}
-	return m
+	if l, err := fs.LoadAvg(); err == nil {
+		load = LoadAverage{l.Load1, l.Load5, l.Load15}
+	}
+	return m, load
 }
 
 func (m Machine) String() string {
 	return fmt.Sprintf("%d CPUs (%s), %d MB, Linux %s, %s", m.CPUs, m.CPU, m.MemoryMB,
 		m.Kernel, m.Go)
-}
-
-// LoadAverage is the mean number of runnable processes over 1, 5 and 15 minutes.
-type LoadAverage [3]float64
-
-func thisLoad() LoadAverage {
-	var l LoadAverage
-	var info syscall.Sysinfo_t
-	if syscall.Sysinfo(&info) == nil {
-		for i, v := range info.Loads {
-			l[i] = float64(v) / (1 << 16)
-		}
-	}
-	return l
 }
 
 func (l LoadAverage) String() string { return fmt.Sprintf("%.2f, %.2f, %.2f", l[0], l[1], l[2]) }

@@ -5,17 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator"
+	"clustermaster/tools/simminion"
 )
 
 // product is a master's program: ours, or Salt's own.
@@ -29,6 +27,8 @@ type product struct {
 	sharedKeys bool
 	// isolated: each master has roots of its own.
 	isolated bool
+	// compared: it is measured beside the other product, as that can be.
+	compared bool
 	ready    func(ctx context.Context, m *masterProcess) bool
 	// ping publishes one test.ping and returns how many answered, and how long the last one took
 	// from the publication on.
@@ -58,14 +58,14 @@ func clustermaster(program string) product {
 
 // saltProduct is Salt's own master out of a virtual environment salt-RELEASE; it is ready when it
 // answers a minion.
-func saltProduct(venv string, key *keyPair) (product, error) {
+func saltProduct(venv string, key *simminion.Key) (product, error) {
 	program := filepath.Join(venv, "bin", "salt-master")
 	if _, err := os.Stat(program); err != nil {
 		return product{}, fmt.Errorf("find Salt's own master: %w; make venvs installs it", err)
 	}
 	release := strings.TrimPrefix(filepath.Base(venv), "salt-")
 	return product{
-		name: "Salt " + release, argv: []string{program}, sharedKeys: true,
+		name: "Salt " + release, argv: []string{program}, sharedKeys: true, compared: true,
 		options: "enable_fqdns_grains: false\n",
 		ready:   answers(key),
 		ping: func(ctx context.Context, m *masterProcess, p ping) (int, time.Duration, error) {
@@ -76,50 +76,56 @@ func saltProduct(venv string, key *keyPair) (product, error) {
 
 // readyz asks /readyz.
 func readyz(ctx context.Context, m *masterProcess) bool {
-	client := &http.Client{Timeout: time.Second,
-		Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("http://%s:%d/readyz", m.host, healthPort), nil)
-	if err != nil {
-		return false
-	}
-	r, err := client.Do(req)
-	if err != nil {
-		return false
-	}
-	r.Body.Close()
-	return r.StatusCode == http.StatusOK
+	_, err := m.get(ctx, healthPort, "/readyz")
+	return err == nil
 }
 
 // answers tries the sign-in of a minion and a request: ports may be open before anybody answers,
 // and a member of Salt's clusters signs minions in before it serves them.
-func answers(key *keyPair) func(context.Context, *masterProcess) bool {
+func answers(key *simminion.Key) func(context.Context, *masterProcess) bool {
 	return func(ctx context.Context, m *masterProcess) bool {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		l := line{addr: net.JoinHostPort(m.host, strconv.Itoa(reqPort))}
+		l := line{addr: m.requests()}
 		defer l.close()
 		return sendFileList(ctx, newSession("await", key), &l, &job{saltenv: "base"}) == nil
 	}
 }
 
+// operator is a client of our master's operator socket.
+func (m *masterProcess) operator(ctx context.Context) (*operator.Client, error) {
+	client, err := operator.Dial(ctx, m.sockDir())
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", m.id, err)
+	}
+	return client, nil
+}
+
 // operatorPing publishes through our master's operator socket.
 func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration,
 	err error) {
-	client, err := operator.Dial(ctx, m.sockDir())
+	return p.publish(ctx, m, "test.ping", nil, func(gather.Return) bool { return true })
+}
+
+// publish orders a job of our master. It returns how many returned rightly, and when the last did.
+func (p ping) publish(ctx context.Context, m *masterProcess, fun string, args []any,
+	right func(gather.Return) bool) (answered int, took time.Duration, err error) {
+	client, err := m.operator(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("ping through %s: %w", m.id, err)
+		return 0, 0, err
 	}
 	defer client.Close()
 	start := time.Now()
-	_, err = gather.Run(ctx, client, gather.Publish{Tgt: p.tgt, TgtType: p.tgtType,
-		Fun: "test.ping", User: "root"},
-		gather.Options{Timeout: p.timeout()}, func(string, gather.Return) {
-			answered++
-			took = time.Since(start)
+	_, err = gather.Run(ctx, client, gather.Publish{Tgt: p.tgt, TgtType: p.tgtType, Fun: fun,
+		Arg: args, User: "root"}, gather.Options{Timeout: p.timeout()},
+		func(_ string, r gather.Return) {
+			if right(r) {
+				answered++
+				took = time.Since(start)
+			}
 		})
 	if err != nil {
-		err = fmt.Errorf("ping through %s: %w", m.id, err)
+		err = fmt.Errorf("%s through %s: %w", fun, m.id, err)
 	}
 	return answered, took, err
 }
@@ -127,9 +133,9 @@ func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, 
 // operatorTargets resolves through our master's operator socket.
 func operatorTargets(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration,
 	err error) {
-	client, err := operator.Dial(ctx, m.sockDir())
+	client, err := m.operator(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("resolve a target through %s: %w", m.id, err)
+		return 0, 0, err
 	}
 	defer client.Close()
 	begun := time.Now()
@@ -176,41 +182,4 @@ json.dump([len(ids), last - start], sys.stdout)
 func lastLine(b []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	return lines[len(lines)-1]
-}
-
-// balance starts HAProxy at g.front, as Salt's documentation has it: TCP sessions to the masters in
-// turn.
-func (o *group) balance(ctx context.Context) error {
-	program, err := exec.LookPath("haproxy")
-	if err != nil {
-		return fmt.Errorf("find HAProxy: %w; apt-get install haproxy", err)
-	}
-	var text strings.Builder
-	text.WriteString("defaults\n  mode tcp\n  balance roundrobin\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n")
-	for _, port := range []int{pubPort, reqPort} {
-		fmt.Fprintf(&text, "listen port%d\n  bind %s:%d\n", port, o.front, port)
-		for _, m := range o.masters {
-			fmt.Fprintf(&text, "  server %s %s:%d check inter 500\n", m.id, m.host, port)
-		}
-	}
-	h := &masterProcess{id: "haproxy", host: o.front, dir: filepath.Join(o.dir, "haproxy")}
-	path := filepath.Join(h.dir, "haproxy.cfg")
-	if err = os.MkdirAll(h.dir, 0o755); err == nil {
-		err = os.WriteFile(path, []byte(text.String()), 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("write HAProxy config: %w", err)
-	}
-	if err := h.start([]string{program, "-db", "-f", path}); err != nil {
-		return err
-	}
-	o.haproxy = h
-	return h.await(ctx, func(ctx context.Context, h *masterProcess) bool {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp",
-			net.JoinHostPort(h.host, strconv.Itoa(reqPort)))
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
 }

@@ -84,7 +84,7 @@ func (l *Load) fill(a *account) {
 	h := &a.Latency
 	l.P50, l.P90, l.P99, l.P999 = ms(h.Quantile(0.5)), ms(h.Quantile(0.9)), ms(h.Quantile(0.99)),
 		ms(h.Quantile(0.999))
-	l.Max, l.Mean = ms(h.Max()), ms(h.Mean())
+	l.Max, l.Mean = ms(h.max), ms(h.Mean())
 	if a.Err != nil {
 		l.Err = a.Err.Error()
 	}
@@ -129,17 +129,17 @@ var loadHead = []string{"request", "per second", "p50 ms", "p99 ms", "max ms", "
 	"generator CPU", "masters CPU"}
 
 func (l *Load) row() []string {
-	masters := "-"
+	row := []string{l.Title(), "none", "-", "-", "-", fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
+		fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), "-"}
+	if l.Answered > 0 {
+		for i, v := range []float64{l.PerSecond, l.P50, l.P99, l.Max} {
+			row[1+i] = figure.Number(v)
+		}
+	}
 	if l.MastersCPU > 0 {
-		masters = fmt.Sprintf("%.0f %%", 100*l.MastersCPU)
+		row[8] = fmt.Sprintf("%.0f %%", 100*l.MastersCPU)
 	}
-	if l.Answered == 0 {
-		return []string{l.Title(), "none", "-", "-", "-", fmt.Sprint(l.Failed),
-			fmt.Sprint(l.Unsent), fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
-	}
-	return []string{l.Title(), figure.Number(l.PerSecond), figure.Number(l.P50), figure.Number(l.P99),
-		figure.Number(l.Max), fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
-		fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
+	return row
 }
 
 // printColumn prints all of one column.
@@ -181,41 +181,31 @@ func (f Figure) String() string {
 	return s
 }
 
-// printSummary prints the columns side by side.
-func printSummary(w io.Writer, r *Report) {
-	fmt.Fprintln(w)
-	table(w, r.Summary())
-}
-
-// Summary are the columns side by side: throughput with p50/p99 of the closed loops, then the open
-// ones and the figures.
+// Summary are the columns side by side: throughput with p50/p99 of the closed loops, the open ones,
+// and the figures, each in the order of their first appearance.
 func (r *Report) Summary() [][]string {
-	head := []string{"figure"}
-	for _, c := range r.Columns {
-		head = append(head, c.Name)
-	}
-	rows := [][]string{head}
-	addRow := func(name string, cell func(c *Column) string) {
-		row := []string{name}
-		for i := range r.Columns {
-			row = append(row, cell(&r.Columns[i]))
+	rows := [][]string{{"figure"}}
+	at := make(map[string]int) // the row of each name
+	put := func(column int, name, cell string) {
+		i, ok := at[name]
+		if !ok {
+			i = len(rows)
+			at[name] = i
+			rows = append(rows, append([]string{name},
+				slices.Repeat([]string{"-"}, len(r.Columns))...))
 		}
-		rows = append(rows, row)
+		rows[i][column+1] = cell
 	}
-	for _, name := range loadTitles(r) {
-		addRow(name, func(c *Column) string {
-			for i := range c.Loads {
-				if l := &c.Loads[i]; name == l.summaryTitle() {
-					return l.cell()
-				}
-			}
-			return "-"
-		})
+	for i, c := range r.Columns {
+		rows[0] = append(rows[0], c.Name)
+		for j := range c.Loads {
+			put(i, c.Loads[j].summaryTitle(), c.Loads[j].cell())
+		}
 	}
-	for _, name := range figureNames(r) {
-		addRow(name, func(c *Column) string {
-			return c.Cell(name)
-		})
+	for i, c := range r.Columns {
+		for _, f := range c.Figures {
+			put(i, f.Name, c.Cell(f.Name))
+		}
 	}
 	return rows
 }
@@ -237,37 +227,6 @@ func (l *Load) cell() string {
 		return fmt.Sprintf("%s at %s/s", latency, figure.Number(l.Rate))
 	}
 	return fmt.Sprintf("%s, %s", figure.Number(l.PerSecond), latency)
-}
-
-func loadTitles(r *Report) []string {
-	return distinct(r, func(c *Column, add func(string)) {
-		for i := range c.Loads {
-			add(c.Loads[i].summaryTitle())
-		}
-	})
-}
-
-func figureNames(r *Report) []string {
-	return distinct(r, func(c *Column, add func(string)) {
-		for _, f := range c.Figures {
-			add(f.Name)
-		}
-	})
-}
-
-// distinct lists names in the order of their first appearance.
-func distinct(r *Report, each func(c *Column, add func(string))) []string {
-	var out []string
-	seen := make(map[string]bool)
-	for i := range r.Columns {
-		each(&r.Columns[i], func(name string) {
-			if !seen[name] {
-				seen[name] = true
-				out = append(out, name)
-			}
-		})
-	}
-	return out
 }
 
 // Figure finds one by its name.

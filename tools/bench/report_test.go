@@ -63,7 +63,8 @@ func TestPrint(t *testing.T) {
 	for _, c := range r.Columns {
 		printColumn(&out, c)
 	}
-	printSummary(&out, r)
+	out.WriteByte('\n')
+	table(&out, r.Summary())
 	golden(t, "report.txt", out.Bytes())
 }
 

@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,47 +16,70 @@ import (
 	"clustermaster/wire"
 )
 
+// sender sends one request and returns nil when the right answer came.
+type sender func(ctx context.Context, s *session, l *line, j *job) error
+
 // kind is one sort of request.
 type kind struct {
 	name  string // as figures show it
 	about string
+	send  sender
 	// file says that the kind needs a file of the file server.
 	file bool
 	// unasked kinds only run when named.
 	unasked bool
 	// prepare, if not nil, is called once before the kind is checked.
 	prepare func(ctx context.Context, g *Generator) error
-	send    func(ctx context.Context, s *session, l *line, j *job) error
 }
 
 // kinds are measured in this order.
 func kinds() []kind {
 	return []kind{
 		{name: "_auth", about: "sign-in of an accepted minion that has not seen this master before",
-			send: sendAuth},
+			send: sendAuth(nil)},
 		{name: "_auth+token", about: "sign-in with the token of a minion that has", unasked: true,
-			send: sendAuthToken},
-		{name: "_return",
-			about: "the return of test.ping, each with a new jid that was never published",
-			send:  sendReturn},
-		{name: "_return+job",
-			about: "the same, but each jid is that of all minions once (Salt's own master wants such a jid published)", unasked: true, send: sendJobReturn},
-		{name: "_minion_event", about: "one event of 100 bytes", send: sendEvent},
-		{name: "_pillar", about: "the pillar, with grains of a usual size", send: sendPillar},
+			send: sendAuth(benchToken)},
+		{name: "_return", send: returnOf("test.ping", true, (*job).newJID),
+			about: "the return of test.ping, each with a new jid that was never published"},
+		{name: "_return+job", unasked: true, send: returnOf("test.ping", true, (*job).sharedJID),
+			about: "the same, but each jid is that of all minions once (Salt's own master wants such a jid published)"},
+		{name: "_minion_event", about: "one event of 100 bytes", send: sealed("_minion_event",
+			func(s *session, _ *job) value.Map {
+				return pairs("id", s.id, "pretag", nil, "data", pairs("text", eventText), "tag",
+					"clustermaster/tools/bench")
+			}, func(v value.Raw, _ *job) bool { return len(v) == 1 })}, // nil or true, by release
+		{name: "_pillar", about: "the pillar, with grains of a usual size",
+			send: sendPillar(false, false)},
 		{name: "_pillar+grains", about: "the same, with a grain that changes each time",
-			unasked: true, send: sendPillarGrains},
+			unasked: true, send: sendPillar(false, true)},
 		{name: "_pillar+40sls", about: "the pillar of 40 SLS files with Jinja; with --self",
-			unasked: true, send: sendPillarMany},
+			unasked: true, send: sendPillar(true, false)},
 		{name: "_pillar+40sls+grains", about: "the same, with a grain that changes each time",
-			unasked: true, send: sendPillarManyGrains},
+			unasked: true, send: sendPillar(true, true)},
 		{name: "_mine", about: "what one mine function returned, 100 bytes", send: sendMine},
 		{name: "_mine_get", about: "a mine function of ten minions", prepare: fillMine,
-			send: sendMineGet},
+			send: sealed("_mine_get", func(s *session, j *job) value.Map {
+				return pairs("tgt", j.mine, "fun", mineFunction, "tgt_type", "list", "id", s.id)
+			}, func(v value.Raw, j *job) bool {
+				m, err := value.UnpackRawMap(v)
+				return err == nil && !slices.ContainsFunc(j.mine,
+					func(id any) bool { return m.String(id.(string)) != eventText })
+			})},
 		{name: "_file_list", about: "the list of all files of an environment", send: sendFileList},
-		{name: "_file_hash", about: "the hash of one file", file: true, send: sendFileHash},
-		{name: "_serve_file", about: "the first MiB of one file", file: true, send: sendFile},
+		{name: "_file_hash", about: "the hash of one file", file: true, send: sealed("_file_hash",
+			func(_ *session, j *job) value.Map {
+				return pairs("path", j.path(), "saltenv", j.saltenv)
+			}, func(v value.Raw, _ *job) bool {
+				m, err := value.UnpackRawMap(v)
+				return err == nil && m.String("hsum") != ""
+			})},
+		{name: "_serve_file", about: "the first MiB of one file", file: true,
+			send: sendFile(func(_ *session, j *job) (string, int) { return j.path(), 0 }, 1)},
 		{name: "_serve_file+1mib", about: "a file of 8 MiB, a MiB in each answer; with --self",
-			unasked: true, send: sendLargeFile},
+			unasked: true, send: sendFile(func(s *session, _ *job) (string, int) {
+				s.piece = (s.piece + 1) % largePieces
+				return largeFile, s.piece << 20
+			}, 1<<20)},
 	}
 }
 
@@ -77,7 +99,12 @@ func choose(only, file string) ([]kind, error) {
 		name = "_" + strings.TrimLeft(strings.TrimSpace(name), "_")
 		i := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("unknown request %q; there are %s", name, kindNames())
+			var names []string
+			for _, k := range kinds() {
+				names = append(names, k.name)
+			}
+			return nil, fmt.Errorf("unknown request %q; there are %s", name,
+				strings.Join(names, " "))
 		}
 		k := kinds()[i]
 		if k.file && file == "" {
@@ -86,14 +113,6 @@ func choose(only, file string) ([]kind, error) {
 		out = append(out, k)
 	}
 	return out, nil
-}
-
-func kindNames() string {
-	var names []string
-	for _, k := range kinds() {
-		names = append(names, k.name)
-	}
-	return strings.Join(names, " ")
 }
 
 // job is what the requests of one run have in common.
@@ -125,14 +144,18 @@ func (j *job) path() string {
 	})
 }
 
-// sharedJID is the jid of a minion's nth return for jobs of all, from 0.
-func (j *job) sharedJID(n int) string {
+// newJID is a jid that nobody published.
+func (j *job) newJID(*session) string { return j.jid() }
+
+// sharedJID is that of a minion's next return for jobs of all.
+func (j *job) sharedJID(s *session) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for n >= len(j.shared) {
+	for s.returned >= len(j.shared) {
 		j.shared = append(j.shared, j.jid())
 	}
-	return j.shared[n]
+	s.returned++
+	return j.shared[s.returned-1]
 }
 
 // jid makes a jid that this run has not used: the time, or the next free microsecond.
@@ -162,120 +185,95 @@ func (c *crew) Request(ctx context.Context) error {
 	return c.kind.send(ctx, s, &c.line, c.job)
 }
 
-// sendAuth signs in as on first contact. The answer's signature and nonce are checked, but
-// its keys are not decrypted: that is the minion's work, and on one machine it would
-// take from the master's time more than the master itself needs.
-func sendAuth(ctx context.Context, s *session, l *line, _ *job) error {
-	auth, err := s.authRequest()
-	if err != nil {
-		return err
+// pairs makes a map of keys and values in turn.
+func pairs(v ...any) value.Map {
+	m := make(value.Map, 0, len(v)/2)
+	for i := 0; i < len(v); i += 2 {
+		m = append(m, value.Pair{Key: v[i], Value: v[i+1]})
 	}
-	auth.Master = nil
-	return checkAuth(ctx, s, l, auth)
+	return m
+}
+
+// sealed sends a command whose answer is opened and looked at.
+func sealed(cmd string, load func(*session, *job) value.Map,
+	right func(value.Raw, *job) bool) sender {
+	return func(ctx context.Context, s *session, l *line, j *job) error {
+		v, err := s.call(ctx, l, append(load(s, j), value.Pair{Key: "cmd", Value: cmd}))
+		if err != nil {
+			return fmt.Errorf("%s: %w", cmd, err)
+		}
+		if !right(v, j) {
+			return fmt.Errorf("%s: the master answered %.60q", cmd, v)
+		}
+		return nil
+	}
 }
 
 // benchToken is what a minion with a cached master key wants to have back. A minion
 // makes a random one; here nobody looks.
 var benchToken = bytes.Repeat([]byte("t"), 76)
 
-func sendAuthToken(ctx context.Context, s *session, l *line, _ *job) error {
-	auth, err := s.authRequest()
-	if err != nil {
-		return err
+// sendAuth signs in as on first contact, or with a token. The answer's signature and nonce are
+// checked, but its keys are not decrypted: that is the minion's work, and on one machine it would
+// take from the master's time more than the master itself needs.
+func sendAuth(token []byte) sender {
+	return func(ctx context.Context, s *session, l *line, _ *job) error {
+		auth, err := s.authRequest()
+		if err != nil {
+			return err
+		}
+		if auth.Token = token; token == nil {
+			auth.Master = nil
+		}
+		var reply []byte
+		packed, err := auth.Pack()
+		if err == nil {
+			reply, err = l.do(ctx, packed)
+		}
+		if err != nil {
+			return err
+		}
+		outer, err := value.UnpackRawMap(reply)
+		if err != nil {
+			return fmt.Errorf("_auth answered %.60q: %w", reply, err)
+		}
+		signed := outer.Bytes("load")
+		err = s.master.Verify(wire.SigSHA1, signed, outer.Bytes("sig"))
+		var inner value.RawMap
+		if err == nil {
+			inner, err = value.UnpackRawMap(signed)
+		}
+		switch {
+		case err != nil:
+		case inner.String("nonce") != auth.Nonce:
+			err = wire.ErrNonce
+		case len(inner.Bytes("aes")) != keySize/8 || len(inner.Bytes("session")) != keySize/8:
+			err = errPending
+		case token != nil && len(inner.Bytes("token")) != keySize/8:
+			err = wire.ErrToken
+		}
+		if err != nil {
+			return fmt.Errorf("_auth: %w", err)
+		}
+		return nil
 	}
-	auth.Token = benchToken
-	return checkAuth(ctx, s, l, auth)
 }
 
-func checkAuth(ctx context.Context, s *session, l *line, auth wire.AuthRequest) error {
-	packed, err := auth.Pack()
-	if err != nil {
-		return err
-	}
-	reply, err := l.do(ctx, packed)
-	if err != nil {
-		return err
-	}
-	outer, err := value.UnpackRawMap(reply)
-	if err != nil {
-		return fmt.Errorf("_auth answered %.60q: %w", reply, err)
-	}
-	signed := outer.Bytes("load")
-	if err := s.master.Verify(wire.SigSHA1, signed, outer.Bytes("sig")); err != nil {
-		return fmt.Errorf("_auth: %w", err)
-	}
-	inner, err := value.UnpackRawMap(signed)
-	if err != nil {
-		return fmt.Errorf("_auth: %w", err)
-	}
-	switch {
-	case inner.String("nonce") != auth.Nonce:
-		return fmt.Errorf("_auth: %w", wire.ErrNonce)
-	case len(inner.Bytes("aes")) != keySize/8 || len(inner.Bytes("session")) != keySize/8:
-		return fmt.Errorf("_auth: %w", errPending)
-	case auth.Token != nil && len(inner.Bytes("token")) != keySize/8:
-		return fmt.Errorf("_auth: %w", wire.ErrToken)
-	}
-	return nil
-}
-
-func sendReturn(ctx context.Context, s *session, l *line, j *job) error {
-	return returnPing(ctx, s, l, j.jid())
-}
-
-func sendJobReturn(ctx context.Context, s *session, l *line, j *job) error {
-	jid := j.sharedJID(s.returned)
-	s.returned++
-	return returnPing(ctx, s, l, jid)
-}
-
-func returnPing(ctx context.Context, s *session, l *line, jid string) error {
-	return returnValue(ctx, s, l, jid, "test.ping", true)
-}
-
-func returnValue(ctx context.Context, s *session, l *line, jid, fun string, val any) error {
-	v, err := s.call(ctx, l, value.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true},
-		{Key: "return", Value: val},
-		{Key: "retcode", Value: 0}, {Key: "jid", Value: jid}, {Key: "fun", Value: fun},
-		{Key: "fun_args", Value: []any{}},
-		{Key: "user", Value: "root"}, {Key: "_stamp", Value: wire.Stamp(time.Now())},
-	})
-	if err != nil {
-		return fmt.Errorf("_return: %w", err)
-	}
-	if !v.IsNil() {
-		return fmt.Errorf("_return answered %.60q, not nil", v)
-	}
-	return nil
+// returnOf sends returns of one value.
+func returnOf(fun string, val any, jid func(*job, *session) string) sender {
+	return sealed("_return", func(s *session, j *job) value.Map {
+		return pairs("id", s.id, "success", true, "return", val, "retcode", 0, "jid", jid(j, s),
+			"fun", fun, "fun_args", []any{}, "user", "root", "_stamp", wire.Stamp(time.Now()))
+	}, func(v value.Raw, _ *job) bool { return v.IsNil() })
 }
 
 var eventText = strings.Repeat("0123456789", 10)
 
-func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
-	v, err := s.call(ctx, l, value.Map{
-		{Key: "id", Value: s.id}, {Key: "cmd", Value: "_minion_event"}, {Key: "pretag", Value: nil},
-		{Key: "data", Value: value.Map{{Key: "text", Value: eventText}}},
-		{Key: "tag", Value: "clustermaster/tools/bench"},
-	})
-	if err != nil {
-		return fmt.Errorf("_minion_event: %w", err)
-	}
-	if len(v) != 1 { // nil or true, by release
-		return fmt.Errorf("_minion_event answered %.60q", v)
-	}
-	return nil
-}
-
 // pillarLoad is the request of session s.
 func (s *session) pillarLoad(grains value.Map) value.Map {
-	return value.Map{
-		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil},
-		{Key: "pillarenv", Value: nil},
-		{Key: "pillar_override", Value: value.Map{}},
-		{Key: "extra_minion_data", Value: value.Map{}},
-		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"},
-	}
+	return pairs("id", s.id, "grains", grains, "saltenv", nil, "pillarenv", nil,
+		"pillar_override", value.Map{}, "extra_minion_data", value.Map{}, "ver", "2", "cmd",
+		"_pillar")
 }
 
 // Packed pillars are larger than this: the small one, and the one of manySLS files.
@@ -284,50 +282,37 @@ const (
 	manyPillar  = 8000
 )
 
-// many is the grain for which the top file has manySLS files.
-var many = value.Pair{Key: manyGrain, Value: "many"}
-
-// sendPillar checks the answer's shape only: opening it is a private operation with the
-// minion's key. Every minion has opened its first pillar while it was set up.
-func sendPillar(ctx context.Context, s *session, l *line, _ *job) error {
-	return sendPillarOf(ctx, s, l, s.pillarLoad(grains(s.id)), smallPillar)
-}
-
-// changedGrains make the master keep other grains, on its disks, before it answers.
-func changedGrains(id string, j *job) value.Map {
-	return append(grains(id), value.Pair{Key: "changed", Value: j.jid()})
-}
-
-func sendPillarGrains(ctx context.Context, s *session, l *line, j *job) error {
-	return sendPillarOf(ctx, s, l, s.pillarLoad(changedGrains(s.id, j)), smallPillar)
-}
-
-func sendPillarMany(ctx context.Context, s *session, l *line, _ *job) error {
-	return sendPillarOf(ctx, s, l, s.pillarLoad(append(grains(s.id), many)), manyPillar)
-}
-
-func sendPillarManyGrains(ctx context.Context, s *session, l *line, j *job) error {
-	return sendPillarOf(ctx, s, l, s.pillarLoad(append(changedGrains(s.id, j), many)), manyPillar)
-}
-
-func sendPillarOf(ctx context.Context, s *session, l *line, load value.Map, least int) error {
-	_, reply, err := s.send(ctx, l, load)
-	if err != nil {
-		return fmt.Errorf("_pillar: %w", err)
+// sendPillar asks for the small pillar, or that of manySLS files, with grains that stay or, on the
+// master's disks before it answers, change each time. It checks the answer's shape only: opening it
+// is a private operation with the minion's key. Every minion has opened its first pillar while it
+// was set up.
+func sendPillar(many, changed bool) sender {
+	return func(ctx context.Context, s *session, l *line, j *job) error {
+		g, least := grains(s.id), smallPillar
+		if many {
+			g, least = append(g, pairs(manyGrain, "many")...), manyPillar
+		}
+		if changed {
+			g = append(g, pairs("changed", j.jid())...)
+		}
+		_, reply, err := s.send(ctx, l, s.pillarLoad(g))
+		if err != nil {
+			return fmt.Errorf("_pillar: %w", err)
+		}
+		m, err := value.UnpackRawMap(reply)
+		if err != nil || len(m.Bytes("key")) != keySize/8 || len(m.Bytes("pillar")) < least {
+			s.crypt = nil
+			return fmt.Errorf("_pillar answered %.60q: %w", reply, wire.ErrAuthentication)
+		}
+		return nil
 	}
-	m, err := value.UnpackRawMap(reply)
-	if err != nil || len(m.Bytes("key")) != keySize/8 || len(m.Bytes("pillar")) < least {
-		s.crypt = nil
-		return fmt.Errorf("_pillar answered %.60q: %w", reply, wire.ErrAuthentication)
-	}
-	return nil
 }
 
 // openPillar fetches the pillar once with all checks.
 func openPillar(ctx context.Context, s *session, l *line, _ *job) error {
 	nonce, reply, err := s.send(ctx, l, s.pillarLoad(grains(s.id)))
 	if err == nil {
-		_, err = wire.OpenPrivate(s.key.private, s.master, s.sender, reply, "pillar", nonce)
+		_, err = wire.OpenPrivate(s.key.Private, s.master, s.sender, reply, "pillar", nonce)
 	}
 	if err != nil {
 		return fmt.Errorf("_pillar: %w", err)
@@ -335,25 +320,16 @@ func openPillar(ctx context.Context, s *session, l *line, _ *job) error {
 	return nil
 }
 
-// mineFunction is the one whose values the minions send.
-const mineFunction = "bench.value"
+const (
+	// mineFunction is the one whose values the minions send.
+	mineFunction = "bench.value"
+	// mineMinions is how many minions' values _mine_get asks for, if there are so many.
+	mineMinions = 10
+)
 
-func sendMine(ctx context.Context, s *session, l *line, _ *job) error {
-	v, err := s.call(ctx, l, value.Map{
-		{Key: "cmd", Value: "_mine"}, {Key: "data",
-			Value: value.Map{{Key: mineFunction, Value: eventText}}}, {Key: "id", Value: s.id},
-	})
-	if err != nil {
-		return fmt.Errorf("_mine: %w", err)
-	}
-	if len(v) != 1 || v[0] != 0xc3 { // msgpack's true
-		return fmt.Errorf("_mine answered %.60q, not true", v)
-	}
-	return nil
-}
-
-// mineMinions is how many minions' values _mine_get asks for, if there are so many.
-const mineMinions = 10
+var sendMine = sealed("_mine", func(s *session, _ *job) value.Map {
+	return pairs("data", pairs(mineFunction, eventText), "id", s.id)
+}, func(v value.Raw, _ *job) bool { return len(v) == 1 && v[0] == 0xc3 }) // msgpack's true
 
 // fillMine gives the first minions grains, for a mine knows only minions that have some, and a
 // value in the mine.
@@ -364,8 +340,7 @@ func fillMine(ctx context.Context, g *Generator) error {
 			if len(g.job.mine) == mineMinions {
 				return nil
 			}
-			for _, send := range []func(context.Context, *session, *line, *job) error{openPillar,
-				sendMine} {
+			for _, send := range []sender{openPillar, sendMine} {
 				if err := send(ctx, s, &c.line, &g.job); err != nil {
 					return fmt.Errorf("fill the mine: %w", err)
 				}
@@ -376,110 +351,31 @@ func fillMine(ctx context.Context, g *Generator) error {
 	return nil
 }
 
-func sendMineGet(ctx context.Context, s *session, l *line, j *job) error {
-	v, err := s.call(ctx, l, value.Map{
-		{Key: "cmd", Value: "_mine_get"}, {Key: "tgt", Value: j.mine},
-		{Key: "fun", Value: mineFunction}, {Key: "tgt_type", Value: "list"},
-		{Key: "id", Value: s.id},
-	})
-	if err != nil {
-		return fmt.Errorf("_mine_get: %w", err)
-	}
-	m, err := value.UnpackRawMap(v)
-	if err != nil {
-		return fmt.Errorf("_mine_get answered %.60q: %w", v, err)
-	}
-	for _, id := range j.mine {
-		if got := m.String(id.(string)); got != eventText {
-			return fmt.Errorf("_mine_get answered %.60q, which lacks %s", v, id)
-		}
-	}
-	return nil
-}
+var sendFileList = sealed("_file_list", func(_ *session, j *job) value.Map {
+	return pairs("saltenv", j.saltenv, "prefix", "")
+}, func(v value.Raw, _ *job) bool { // msgpack's arrays
+	return v[0]>>4 == 0x9 || v[0] == 0xdc || v[0] == 0xdd
+})
 
-func sendFileList(ctx context.Context, s *session, l *line, j *job) error {
-	v, err := s.call(ctx, l, value.Map{
-		{Key: "saltenv", Value: j.saltenv}, {Key: "prefix", Value: ""},
-		{Key: "cmd", Value: "_file_list"},
+// sendFile asks for a piece of a file that must have so many bytes.
+func sendFile(piece func(*session, *job) (path string, at int), least int) sender {
+	return sealed("_serve_file", func(s *session, j *job) value.Map {
+		path, at := piece(s, j)
+		return pairs("path", path, "saltenv", j.saltenv, "loc", at)
+	}, func(v value.Raw, _ *job) bool {
+		m, err := value.UnpackRawMap(v)
+		return err == nil && len(m.Bytes("data")) >= least
 	})
-	if err != nil {
-		return fmt.Errorf("_file_list: %w", err)
-	}
-	if c := v[0]; c>>4 != 0x9 && c != 0xdc && c != 0xdd { // msgpack's arrays
-		return fmt.Errorf("_file_list answered %.60q, not a list", v)
-	}
-	return nil
-}
-
-var errNoFile = errors.New("the master has no such file")
-
-func sendFileHash(ctx context.Context, s *session, l *line, j *job) error {
-	v, err := s.call(ctx, l, value.Map{
-		{Key: "path", Value: j.path()}, {Key: "saltenv", Value: j.saltenv},
-		{Key: "cmd", Value: "_file_hash"},
-	})
-	if err == nil {
-		var m value.RawMap
-		if m, err = value.UnpackRawMap(v); err != nil || m.String("hsum") == "" {
-			err = errNoFile
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("_file_hash of %s: %w", j.file, err)
-	}
-	return nil
-}
-
-func sendFile(ctx context.Context, s *session, l *line, j *job) error {
-	v, err := s.call(ctx, l, value.Map{
-		{Key: "path", Value: j.path()}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: 0},
-		{Key: "cmd", Value: "_serve_file"},
-	})
-	if err == nil {
-		var m value.RawMap
-		if m, err = value.UnpackRawMap(v); err != nil || len(m.Bytes("data")) == 0 {
-			err = errNoFile
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("_serve_file of %s: %w", j.file, err)
-	}
-	return nil
-}
-
-func sendLargeFile(ctx context.Context, s *session, l *line, j *job) error {
-	s.piece = (s.piece + 1) % largePieces
-	v, err := s.call(ctx, l, value.Map{
-		{Key: "path", Value: largeFile}, {Key: "saltenv", Value: j.saltenv},
-		{Key: "loc", Value: s.piece << 20}, {Key: "cmd", Value: "_serve_file"},
-	})
-	if err == nil {
-		var m value.RawMap
-		if m, err = value.UnpackRawMap(v); err != nil || len(m.Bytes("data")) != 1<<20 {
-			err = errNoFile
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("_serve_file of %s: %w", largeFile, err)
-	}
-	return nil
 }
 
 // grains of a usual size, 3 to 4 kB: what a pillar request carries.
 func grains(id string) value.Map {
-	g := value.Map{
-		{Key: "id", Value: id}, {Key: "host", Value: id}, {Key: "fqdn", Value: id + ".example.net"},
-		{Key: "nodename", Value: id},
-		{Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Debian"},
-		{Key: "os_family", Value: "Debian"}, {Key: "osarch", Value: "amd64"},
-		{Key: "cpuarch", Value: "x86_64"}, {Key: "num_cpus", Value: 4},
-		{Key: "mem_total", Value: 7942}, {Key: "ipv4", Value: []any{"10.0.0.7", "127.0.0.1"}},
-		{Key: "saltversion", Value: "3008.3"},
-		{Key: "pythonversion", Value: []any{3, 11, 9, "final", 0}},
-	}
+	g := pairs("id", id, "host", id, "fqdn", id+".example.net", "nodename", id, "kernel", "Linux",
+		"os", "Debian", "os_family", "Debian", "osarch", "amd64", "cpuarch", "x86_64", "num_cpus", 4,
+		"mem_total", 7942, "ipv4", []any{"10.0.0.7", "127.0.0.1"}, "saltversion", "3008.3",
+		"pythonversion", []any{3, 11, 9, "final", 0})
 	for i := range 40 {
-		g = append(g, value.Pair{Key: "cpu_flag_or_disk_" + strconv.Itoa(i),
-			Value: strings.Repeat("value ", 10)})
+		g = append(g, pairs("cpu_flag_or_disk_"+strconv.Itoa(i), strings.Repeat("value ", 10))...)
 	}
 	return g
 }

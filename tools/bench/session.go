@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"clustermaster/tools/simminion"
 	transport "clustermaster/transport/minion"
 	"clustermaster/value"
 	"clustermaster/wire"
@@ -17,7 +18,7 @@ var errPending = errors.New("the master has not accepted the key")
 // session is one signed-in minion. One worker uses it.
 type session struct {
 	id      string
-	key     *keyPair
+	key     *simminion.Key
 	sender  wire.Sender
 	master  *wire.PublicKey // known since the first sign-in
 	current wire.Key
@@ -27,15 +28,15 @@ type session struct {
 	piece    int // of the large file, that it asked for last
 }
 
-func newSession(id string, key *keyPair) *session {
+func newSession(id string, key *simminion.Key) *session {
 	return &session{id: id, key: key, sender: wire.Sender{
-		Version: 3, ID: id, Tok: key.tok, EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1,
+		Version: 3, ID: id, Tok: key.Token(), EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1,
 	}}
 }
 
 func (s *session) authRequest() (wire.AuthRequest, error) {
 	nonce, err := wire.NewNonce()
-	return wire.AuthRequest{Version: 3, ID: s.id, Key: s.key.private, Nonce: nonce,
+	return wire.AuthRequest{Version: 3, ID: s.id, Key: s.key.Private, Nonce: nonce,
 		EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1, Master: s.master}, err
 }
 

@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -61,16 +60,8 @@ type Playground struct {
 	minions []string // ids
 
 	mu       sync.Mutex // guards children
-	children []*child
+	children []*Child
 	wg       sync.WaitGroup
-}
-
-// child is a started process; it is ended by its own pid, never by name.
-type child struct {
-	name string
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error // of Wait; read after done
 }
 
 // Run starts everything, shows what a cluster does, and waits until ctx ends.
@@ -123,24 +114,31 @@ func (p *Playground) say(format string, args ...any) {
 	fmt.Fprintf(p.cfg.Stdout, "\n\033[1m# "+format+"\033[0m\n", args...)
 }
 
-// address takes a free block 127.a.b.0/24.
-func (p *Playground) address(ctx context.Context) error {
-	for range 50 {
-		base := fmt.Sprintf("127.%d.%d.", 64+mathrand.IntN(128), 1+mathrand.IntN(254))
-		p.hosts, p.front = nil, base+"100"
-		for i := range p.cfg.Masters {
-			p.hosts = append(p.hosts, fmt.Sprintf("%s%d", base, i+1))
-		}
-		if free(ctx, append(p.hosts, p.front)) {
-			return nil
-		}
-	}
-	return errors.New("find free loopback addresses: none of 50 blocks was free")
+func (p *Playground) address(ctx context.Context) (err error) {
+	p.hosts, p.front, err = FreeBlock(ctx, p.cfg.Masters, pubPort, reqPort, poolPort, healthPort)
+	return err
 }
 
-func free(ctx context.Context, hosts []string) bool {
+// FreeBlock finds a block 127.a.b.0/24 for n masters on its first addresses and a balancer on the
+// hundredth one, in which nobody listens on any of the ports.
+func FreeBlock(ctx context.Context, n int, ports ...int) (hosts []string, front string, err error) {
+	for range 50 {
+		base := fmt.Sprintf("127.%d.%d.", 64+mathrand.IntN(128), 1+mathrand.IntN(254))
+		hosts, front = nil, base+"100"
+		for i := range n {
+			hosts = append(hosts, fmt.Sprintf("%s%d", base, i+1))
+		}
+		if Free(ctx, append(hosts, front), ports...) {
+			return hosts, front, nil
+		}
+	}
+	return nil, "", errors.New("find free loopback addresses: none of 50 blocks was free")
+}
+
+// Free says whether nobody listens on any of the ports of the hosts.
+func Free(ctx context.Context, hosts []string, ports ...int) bool {
 	for _, h := range hosts {
-		for _, port := range []int{pubPort, reqPort, poolPort, healthPort} {
+		for _, port := range ports {
 			ln, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("%s:%d", h, port))
 			if err != nil {
 				return false
@@ -215,21 +213,10 @@ func (p *Playground) startMaster(i int) error {
 
 // start runs a program until the playground ends; its output goes to DIR/NAME.out.
 func (p *Playground) start(name, program string, args ...string) error {
-	out, err := os.OpenFile(filepath.Join(p.dir, name+".out"),
-		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	c, err := Start(name, filepath.Join(p.dir, name+".out"), nil, append([]string{program}, args...))
 	if err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+		return err
 	}
-	defer out.Close()
-	cmd := exec.Command(program, args...)
-	cmd.Stdout, cmd.Stderr = out, out
-	// Ctrl-C is for the playground, which ends them in order
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
-	}
-	c := &child{name: name, cmd: cmd, done: make(chan struct{})}
-	p.wg.Go(func() { c.err = cmd.Wait(); close(c.done) })
 	p.mu.Lock()
 	p.children = append(p.children, c)
 	p.mu.Unlock()
@@ -237,45 +224,23 @@ func (p *Playground) start(name, program string, args ...string) error {
 }
 
 // running finds a child that has not ended; nil if there is none.
-func (p *Playground) running(name string) *child {
+func (p *Playground) running(name string) *Child {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.children {
-		if c.name == name && !ended(c) {
+		if c.Name == name && c.Running() {
 			return c
 		}
 	}
 	return nil
 }
 
-func ended(c *child) bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// stopAll ends every child's process group: SIGTERM, after a grace SIGKILL.
+// stopAll ends every child's process group.
 func (p *Playground) stopAll() {
 	p.mu.Lock()
 	children := p.children
 	p.mu.Unlock()
-	for _, c := range children {
-		if !ended(c) {
-			syscall.Kill(-c.cmd.Process.Pid, syscall.SIGTERM)
-		}
-	}
-	late := time.After(stopGrace)
-	for _, c := range children {
-		select {
-		case <-c.done:
-		case <-late:
-			syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
-			<-c.done
-		}
-	}
+	Stop(stopGrace, children...)
 }
 
 func (p *Playground) waitReady(ctx context.Context, host string) error {
@@ -417,10 +382,7 @@ func (p *Playground) killLeader(ctx context.Context) error {
 		return fmt.Errorf("the leader %q is not one of the playground's masters", members.LeaderID)
 	}
 	p.say("kill -9 of the leader, %s; the others go on", members.LeaderID)
-	if err := syscall.Kill(c.cmd.Process.Pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("kill %s: %w", c.name, err)
-	}
-	<-c.done
+	c.Kill()
 	return nil
 }
 

@@ -127,6 +127,9 @@ type Key struct {
 	tok     []byte
 }
 
+// Token is what a minion's requests carry to show that it has the key.
+func (k *Key) Token() []byte { return k.tok }
+
 // NewKey makes a key of the given size in bits.
 func NewKey(bits int) (*Key, error) {
 	private, err := wire.GeneratePrivateKey(bits)

@@ -1,0 +1,78 @@
+package dev
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Child is a started process; it is ended by its own pid, never by name. It has a process group of
+// its own: Ctrl-C is for the parent, which ends its children in order.
+type Child struct {
+	Name string
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // of Wait; read after done
+}
+
+// Start runs a program; its output goes to the end of the file out. env is added to this process's.
+func Start(name, out string, env, argv []string) (*Child, error) {
+	f, err := os.OpenFile(out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	defer f.Close()
+	c := &Child{Name: name, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
+	c.cmd.Stdout, c.cmd.Stderr, c.cmd.Env = f, f, append(os.Environ(), env...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() { c.err = c.cmd.Wait(); close(c.done) }()
+	return c, nil
+}
+
+// PID is the process's number.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
+// Running says whether it has not ended.
+func (c *Child) Running() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Ended is how the process ended, once it has: nil for exit code 0.
+func (c *Child) Ended() error {
+	<-c.done
+	return c.err
+}
+
+// Kill ends it as a power cut would.
+func (c *Child) Kill() {
+	syscall.Kill(c.PID(), syscall.SIGKILL)
+	<-c.done
+}
+
+// Stop ends all of them and what they left of their process groups: SIGTERM, after a grace SIGKILL.
+func Stop(grace time.Duration, children ...*Child) {
+	for _, c := range children {
+		if c.Running() {
+			syscall.Kill(-c.PID(), syscall.SIGTERM)
+		}
+	}
+	late := time.Now().Add(grace)
+	for _, c := range children {
+		select {
+		case <-c.done:
+		case <-time.After(time.Until(late)):
+		}
+		syscall.Kill(-c.PID(), syscall.SIGKILL)
+		<-c.done
+	}
+}
