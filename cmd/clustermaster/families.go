@@ -42,6 +42,7 @@ func (r *process) openFunctions() error {
 		Node: r.node, Store: r.store,
 		ID: o.ID, Clustered: r.port != nil, ClockLimit: o.ClusterClockLimit,
 	}
+	files := fileview.Files{Server: r.files, Git: r.git, Changed: r.fileEvents().Roots}
 	var registry *runner.Registry
 	registry, err = runner.NewRegistry(
 		runner.Cluster(status),
@@ -74,7 +75,7 @@ func (r *process) openFunctions() error {
 		runner.Mine(func(ctx context.Context, tgt, fun any, tgtType string) (value.Map, error) {
 			return r.master.MineGet(ctx, "", tgt, fun, tgtType) // made after the functions
 		}, r.orders),
-		runner.Fileserver(fileview.Files{Server: r.files, Git: r.git, Changed: r.fileEvents().Roots}),
+		runner.Fileserver(files), runner.GitLocks(files),
 		runner.Git(fileview.Git{Store: r.git, ID: o.ID}),
 		runner.Pushed(fileview.Pushed{Files: r.pushed, Dir: settings.MinionFiles(o)}, r.orders),
 		runner.Config(func() value.Map { m, _ := settings.Value(o.Extra).(value.Map); return m }),

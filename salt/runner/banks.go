@@ -99,16 +99,6 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 			function.Opt("provider", nil)},
 			Doc: "Show what Salt Cloud has cached of minions: nothing, as there is no Salt Cloud here.\n\nExample:\n\n    salt-run cache.cloud 'web*'",
 			Run: func(context.Context, *Call) (any, error) { return value.Map{}, nil }},
-		{Name: "cache.clear_git_lock", Params: []function.Param{function.Need("role"),
-			function.Opt("remote", nil), function.Opt("type", nil)},
-			Doc: "Remove update locks of gitfs, git_pillar or winrepo: there are none, as these are not built in.\n\nExample:\n\n    salt-run cache.clear_git_lock gitfs",
-			Run: func(_ context.Context, c *Call) (any, error) {
-				if role := c.Text("role"); !slices.Contains([]string{"gitfs", "git_pillar",
-					"winrepo"}, role) {
-					return nil, &function.ArgumentError{Text: "Invalid role '" + role + "'"}
-				}
-				return "No locks were removed", nil
-			}},
 	}
 }
 

@@ -65,11 +65,7 @@ func Fileserver(files FileServer) []Function {
 				if err != nil || len(ids) == 0 {
 					return none, err
 				}
-				out := make([]any, len(ids))
-				for i, id := range ids {
-					out[i] = fmt.Sprintf(each, id)
-				}
-				return value.Map{{Key: key, Value: out}}, nil
+				return locked(key, each, ids), nil
 			},
 		}
 	}
@@ -157,11 +153,48 @@ func Fileserver(files FileServer) []Function {
 				return value.Map{{Key: "cleared", Value: out}}, nil
 			}},
 		locks("clear_lock", "Let remotes be fetched again that fileserver.lock locked.", "cleared",
-			"Removed update lock for gitfs remote '%s'", "No locks were removed", false),
+			unlocked, "No locks were removed", false),
 		locks("lock",
 			"Lock remotes against fetches, on all masters; they are served on as they are.",
 			"locked", "Set update lock for gitfs remote '%s'", "No locks were set", true),
 	}
+}
+
+const unlocked = "Removed update lock for gitfs remote '%s'"
+
+// locked is what Salt returns for remotes whose lock changed, in its words.
+func locked(key, each string, remotes []string) value.Map {
+	out := make([]any, len(remotes))
+	for i, id := range remotes {
+		out[i] = fmt.Sprintf(each, id)
+	}
+	return value.Map{{Key: key, Value: out}}
+}
+
+// GitLocks is the function of the family cache that removes the locks of fileserver.lock
+// (salt/runners/cache.py).
+func GitLocks(files FileServer) []Function {
+	return []Function{{Name: "cache.clear_git_lock", Params: []function.Param{function.Need("role"),
+		function.Opt("remote", nil), function.Opt("type", nil)},
+		Doc: "Remove update locks of gitfs, as fileserver.clear_lock does. git_pillar and winrepo have none here, and there are no locks of other types than update.\n\nExample:\n\n    salt-run cache.clear_git_lock gitfs\n    salt-run cache.clear_git_lock gitfs remote='*example.org*'",
+		Run: func(ctx context.Context, c *Call) (any, error) {
+			role := c.Text("role")
+			if !slices.Contains([]string{"gitfs", "git_pillar", "winrepo"}, role) {
+				return nil, &function.ArgumentError{Text: "Invalid role '" + role + "'"}
+			}
+			types := textList(c.Arg("type"))
+			if role == "gitfs" && (len(types) == 0 || slices.Contains(types, "update")) &&
+				slices.Contains(files.Backends(), role) {
+				ids, err := files.Lock(ctx, []string{role}, c.Text("remote"), false)
+				if err != nil {
+					return nil, err
+				}
+				if len(ids) > 0 {
+					return locked("cleared", unlocked, ids), nil
+				}
+			}
+			return "No locks were removed", nil
+		}}}
 }
 
 // backendsOf reads the parameter backend, and refuses those that are not in force by name.

@@ -412,6 +412,10 @@ func (s *Store) Rollback(ctx context.Context, remote, env, by string, dry bool) 
 // means, all for "". It lists the ids of those that changed.
 func (s *Store) SetLock(ctx context.Context, role, remote string, on bool) (ids []string,
 	err error) {
+	// Another master may have changed a lock a moment ago.
+	if err := s.with.Refresh(ctx); err != nil {
+		return nil, err
+	}
 	done := make(map[string]bool)
 	for _, r := range s.named(remote) {
 		if r.Role != role {

@@ -105,6 +105,23 @@ func TestGit(t *testing.T) {
 	third := gitCommit(t, repo, map[string]string{"third": "3"})
 	all("the next leader fetches", others, third, "third")
 
+	// A lock of one master is removed on another, and counts until then.
+	for _, step := range []struct {
+		m    *Master
+		args []string
+		says string
+	}{
+		{others[0], []string{"fileserver.lock", "backend=git"}, "Set update lock for gitfs remote 'file://" + repo + "'"},
+		{others[1], []string{"cache.clear_git_lock", "git_pillar"}, "No locks were removed"},
+		{others[1], []string{"cache.clear_git_lock", "gitfs", "type=checkout"}, "No locks were removed"},
+		{others[1], []string{"cache.clear_git_lock", "gitfs"}, "Removed update lock for gitfs remote 'file://" + repo + "'"},
+		{others[0], []string{"cache.clear_git_lock", "gitfs"}, "No locks were removed"},
+	} {
+		if r := step.m.Runner(t, step.args...); r.Code != 0 || !strings.Contains(r.Stdout, step.says) {
+			t.Errorf("%s: %v, want %q", strings.Join(step.args, " "), r, step.says)
+		}
+	}
+
 	// The leader that died comes back, and another master joins, while the repository is away:
 	// commits come from the others.
 	if err := os.Rename(repo, repo+".away"); err != nil {

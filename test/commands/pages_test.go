@@ -1,0 +1,134 @@
+package commands
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"clustermaster/test/e2e"
+)
+
+// ours are the commands whose lines in pages are checked.
+var ours = []string{"clustermaster", "salt", "salt-key", "salt-run", "salt-cp", "salt-master"}
+
+// commandLines are the command lines of a page: those in code spans and in code blocks that begin
+// with one of ours, continued lines joined.
+func commandLines(page string) []string {
+	text := strings.ReplaceAll(page, "\\\n", " ")
+	var found []string
+	fenced := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+			continue
+		}
+		pieces := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1)
+		if fenced || strings.HasPrefix(line, "    ") {
+			pieces = [][]string{{"", strings.TrimPrefix(strings.TrimSpace(line), "$ ")}}
+		}
+		for _, p := range pieces {
+			for _, command := range regexp.MustCompile(`\s*(?:&&|\|\||[|;#(]|\s>\s)\s*`).Split(p[1], -1) {
+				command = strings.TrimPrefix(command, "sudo ")
+				name, _, more := strings.Cut(command, " ")
+				if more && slices.Contains(ours, name) {
+					found = append(found, command)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// words are those of a command line, quotes taken off.
+func words(line string) []string {
+	var out []string
+	for _, w := range regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`).FindAllString(line, -1) {
+		out = append(out, strings.Trim(w, `'"[]`))
+	}
+	return out
+}
+
+// TestCommandsInPages compares each command line of the pages with what the commands know: their
+// subcommands and options, and the runner functions and the names of their arguments.
+func TestCommandsInPages(t *testing.T) {
+	t.Parallel()
+	bin := filepath.Dir(e2e.Ours(t).Salt)
+	texts := make(map[string]string)
+	help := func(words ...string) string {
+		key := strings.Join(words, " ")
+		if _, asked := texts[key]; !asked {
+			out, _ := exec.Command(filepath.Join(bin, words[0]), append(words[1:], "--help")...).CombinedOutput()
+			texts[key] = string(out)
+		}
+		return texts[key]
+	}
+	b, err := os.ReadFile(filepath.Join(e2e.Root(t), "docs", "runner-functions.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions := make(map[string]string) // to the line with its arguments
+	for _, m := range regexp.MustCompile("(?m)^### (\\S+)\n\n```text\n(.*)$").FindAllStringSubmatch(string(b), -1) {
+		functions[m[1]] = m[2] + " "
+	}
+	if len(functions) < 100 {
+		t.Fatalf("%d runner functions", len(functions))
+	}
+	pages, err := filepath.Glob(filepath.Join(e2e.Root(t), "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not in the list of functions: a site's own, one that shows an error, and names that a
+	// function takes beside its own.
+	others := regexp.MustCompile(`^(mysite\.|nosuch\.)`)
+	takesMore := []string{"fileserver.update", "http.query", "pillar.show_pillar", "salt.cmd", "test.arg", "test.raw_arg"}
+	checked := 0
+	for _, page := range append(pages, filepath.Join(e2e.Root(t), "README.md")) {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range commandLines(string(b)) {
+			checked++
+			args := words(line)
+			known := []string{args[0]}
+			if args[0] == "clustermaster" && len(args) > 1 {
+				if !strings.Contains(help(args[0]), "\n  "+args[1]+" ") {
+					t.Errorf("%s: %s: no such command", filepath.Base(page), line)
+					continue
+				}
+				known, args = append(known, args[1]), args[1:]
+			}
+			text, function := help(known...), ""
+			for _, arg := range args[1:] {
+				flag, _, _ := strings.Cut(arg, "=")
+				name, _, isNamed := strings.Cut(arg, "=")
+				switch {
+				case strings.HasPrefix(arg, "-") && len(flag) > 1:
+					if !regexp.MustCompile(`(?m)(^|[\s,])` + regexp.QuoteMeta(flag) + `\b`).MatchString(text) {
+						t.Errorf("%s: %s: no option %s", filepath.Base(page), line, flag)
+					}
+				case known[0] != "salt-run":
+				case function == "" && regexp.MustCompile(`^[a-z_]+\.[a-z_]+$`).MatchString(arg):
+					function = arg
+					if functions[function] == "" && !others.MatchString(function) {
+						t.Errorf("%s: %s: no runner function %s", filepath.Base(page), line, function)
+					}
+				case function != "" && isNamed && functions[function] != "" && !slices.Contains(takesMore, function) && regexp.MustCompile(`^[a-z_]+$`).MatchString(name):
+					takes := functions[function]
+					if !strings.Contains(takes, " "+name+"=") && !strings.Contains(takes, " "+name+" ") {
+						t.Errorf("%s: %s: %s has no argument %s; it is %s", filepath.Base(page), line, function,
+							name, takes)
+					}
+				}
+			}
+		}
+	}
+	if checked < 200 {
+		t.Errorf("only %d command lines were found", checked)
+	}
+}
