@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/query"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 )
 
 // fields is a compiler for values such as "os=Debian;n=1" and questions such as "grains os=Debian":
@@ -55,7 +57,7 @@ func (fields) Parts(value []byte, keys map[string]int, parts []Part) error {
 	for field := range strings.SplitSeq(string(value), ";") {
 		k, v, _ := strings.Cut(field, "=")
 		if i, ok := keys[k]; ok {
-			parts[i] = Part{v, true}
+			parts[i] = Part{Text: v, Found: true}
 		}
 	}
 	return nil
@@ -157,14 +159,14 @@ func TestAskSeesEveryWrite(t *testing.T) {
 					}
 					model[place] = v
 				}
-				if kept := s.parts.bytes.Load(); kept > memory {
+				if kept := s.parts.Bytes(); kept > memory {
 					t.Fatalf("%d bytes kept, at most %d", kept, memory)
 				}
 			}
-			if looks := len(s.parts.looks); looks > maxLooks {
+			if looks := s.parts.Looks(); looks > query.MaxLooks {
 				t.Errorf("%d looks kept", looks)
 			}
-			if memory == 1<<30 && s.parts.bytes.Load() == 0 {
+			if memory == 1<<30 && s.parts.Bytes() == 0 {
 				t.Error("nothing was kept")
 			}
 			// a look at the whole, and one of the parts
@@ -314,7 +316,7 @@ func TestAskWhileTheRingChanges(t *testing.T) {
 				if !slices.Contains(ring, n.name) {
 					continue
 				}
-				ids := foreign(n.store, n.store.view.Load().latest())
+				ids := foreign(n.store, n.store.view.Load().Latest())
 				if len(ids) > 0 {
 					return fmt.Errorf("%s has %d", n.name, len(ids))
 				}
@@ -343,7 +345,7 @@ func TestAskRestartsWhenItsRingIsLeft(t *testing.T) {
 	req := &ringpb.AskRequest{Base: k.epoch, Space: uint32(SpaceMinions),
 		Question: []byte("grains os=Debian"), Partitions: []uint32{1, 2, 3}}
 	last := func() (c *ringpb.Verdicts) {
-		err := k.store("m1/a").answer(ctx, req,
+		err := k.store("m1/a").query.Answer(ctx, req,
 			func(v *ringpb.Verdicts) error { c = v; return nil })
 		if err != nil || !c.Done {
 			t.Fatal(c, err)
@@ -491,14 +493,15 @@ func TestAskRefuses(t *testing.T) {
 		{"a space without questions", &ringpb.AskRequest{Space: uint32(SpaceJobs),
 			Question: []byte("grains a=b")}, "space 1"},
 		{"a large question", &ringpb.AskRequest{Space: uint32(SpaceMinions),
-			Question: make([]byte, maxQuestion+1)}, "too large"},
+			Question: make([]byte, query.MaxQuestion+1)}, "too large"},
 		{"many places", &ringpb.AskRequest{Space: uint32(SpaceMinions),
-			Question: []byte("grains a=b"), Places: make([][]byte, maxPlaces+1)}, "too large"},
+			Question: []byte("grains a=b"), Places: make([][]byte, query.MaxPlaces+1)},
+			"too large"},
 		{"a long place", &ringpb.AskRequest{Space: uint32(SpaceMinions),
 			Question: []byte("grains a=b"), Places: [][]byte{make([]byte, MaxPlace+1)}},
 			"too large"},
 		{"many partitions", &ringpb.AskRequest{Space: uint32(SpaceMinions),
-			Question: []byte("grains a=b"), Partitions: make([]uint32, maxShapePartitions+1)},
+			Question: []byte("grains a=b"), Partitions: make([]uint32, rings.MaxPartitions+1)},
 			"too large"},
 	} {
 		stream, err := client.Ask(ctx, tt.req)
@@ -524,14 +527,14 @@ func TestAskRefuses(t *testing.T) {
 			break
 		}
 	}
-	if n := len(k.store("m2/b").parts.tables); n != 0 {
+	if n := k.store("m2/b").parts.Tables(); n != 0 {
 		t.Errorf("%d tables were made for partitions that don't exist", n)
 	}
 	if _, _, err := asks(ctx, k.store("m1/a"), "nonsense"); err == nil {
 		t.Error("nonsense is answered")
 	}
 	if _, _, err := asks(ctx, k.store("m1/a"), "grains a=b",
-		make([]string, maxPlaces+1)...); !errors.Is(err, ErrTooLarge) {
+		make([]string, query.MaxPlaces+1)...); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
 }
@@ -551,20 +554,20 @@ func TestAskAboutCopiesThatDiffer(t *testing.T) {
 	alone, held := 0, 0
 	for i := range 60 {
 		id := fmt.Sprintf("minion%03d", i)
-		p := v.latest().Partition(id)
+		p := v.Latest().Partition(id)
 		c := disk.Change{Record: Record{
 			Key: Key{Space: SpaceMinions, Place: id, Name: "grains"}, Value: []byte("os=Debian"),
 			Version: Version{Clock: s.clock.Next(), Node: s.node}, Partition: p,
 		}}
 		var to string
 		for _, n := range []string{"m1/a", "m2/b", "m3/c"} {
-			if !v.base.Owns(n, p) {
+			if !v.Base.Owns(n, p) {
 				to, c.StandIn, c.Owed = n, true, []string{"m4/d"}
 				held++
 			}
 		}
 		if to == "" {
-			to = v.base.Owners(p)[2] // not the one that judges
+			to = v.Base.Owners(p)[2] // not the one that judges
 			alone++
 		}
 		if err := s.give(ctx, v, to, []disk.Change{c}); err != nil {
@@ -591,24 +594,17 @@ func TestAskWhenThoseWhoMergeGoAway(t *testing.T) {
 	k.settled()
 	want := k.fill(ctx, 60)
 	s := k.store("m1/a")
-	a, err := s.compile(SpaceMinions, []byte("grains os=Debian"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	k.hang("m2/b", true)
 	k.hang("m3/c", true)
-	q := &inquiry{s: s, v: s.view.Load(), a: a, question: []byte("grains os=Debian"),
-		failed: map[string]bool{}, held: map[int][]string{}, unsure: map[int]bool{}}
-	all := q.partitions()
-	rest, err := q.merge(ctx, all)
-	if err != nil || len(rest) != len(all) || len(q.hits) != 0 {
-		t.Fatalf("%d of %d partitions are asked about again, %d hits, %v", len(rest), len(all),
-			len(q.hits), err)
+	places := slices.Sorted(maps.Keys(want)) // with them all owners are asked to judge at once
+	partitions := map[int]bool{}
+	for _, p := range places {
+		partitions[k.ring.Partition(p)] = true
 	}
-	rest, err = q.merge(ctx, rest)
-	if err != nil || len(rest) != 0 || len(q.hits) != len(want) || len(q.unsure) != len(all) {
-		t.Errorf("%d left, %d hits of %d, %d partitions unsure, %v", len(rest), len(q.hits),
-			len(want), len(q.unsure), err)
+	got, cover, err := asks(ctx, s, "grains os=Debian", places...)
+	if err != nil || !maps.Equal(got, want) || cover.Incomplete != len(partitions) {
+		t.Errorf("%d hits of %d, %v with %d partitions asked about, %v", len(got), len(want), cover,
+			len(partitions), err)
 	}
 }
 
@@ -624,14 +620,14 @@ func TestAskAfterRecordsWereDropped(t *testing.T) {
 	if got, _, err := asks(ctx, s, "grains os=Debian"); err != nil || !maps.Equal(got, want) {
 		t.Fatal(len(got), err)
 	}
-	n, err := s.disk.DropPartitions(ctx, s.view.Load().latest().Epoch(),
+	n, err := s.disk.DropPartitions(ctx, s.view.Load().Latest().Epoch(),
 		func(p int) bool { return p%2 == 0 })
 	if err != nil || n == 0 {
 		t.Fatal(n, err)
 	}
 	maps.DeleteFunc(want, func(id string,
 		_ byte) bool {
-		return s.view.Load().latest().Partition(id)%2 == 0
+		return s.view.Load().Latest().Partition(id)%2 == 0
 	})
 	if got, _, err := asks(ctx, s, "grains os=Debian"); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%d minions, want %d, %v", len(got), len(want), err)

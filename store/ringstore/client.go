@@ -10,6 +10,7 @@ import (
 	"clustermaster/cluster/level"
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -35,6 +36,23 @@ func (s *Store) askStatus(ctx context.Context, node string, epoch uint64) (*ring
 		Node: s.self})
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its state: %w", node, err)
+	}
+	s.clock.Observe(reply.Clock)
+	return reply, nil
+}
+
+func (s *Store) askDigest(ctx context.Context, node string,
+	req *ringpb.DigestRequest) (*ringpb.DigestReply, error) {
+	client, err := s.client(node)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
+	defer cancel()
+	req.Clock = s.clock.Read()
+	reply, err := client.Digest(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for a digest: %w", node, err)
 	}
 	s.clock.Observe(reply.Clock)
 	return reply, nil
@@ -121,7 +139,7 @@ func checkRecord(r *Record, maxValue int) error {
 		return r.Key.Check()
 	case len(r.Value) > maxValue:
 		return fmt.Errorf("value of %d bytes, at most %d: %w", len(r.Value), maxValue, ErrTooLarge)
-	case r.Partition < 0 || r.Partition >= maxShapePartitions:
+	case r.Partition < 0 || r.Partition >= rings.MaxPartitions:
 		return fmt.Errorf("partition %d: %w", r.Partition, ErrTooLarge)
 	case r.Expires.Unix() < 0 && !r.Expires.IsZero():
 		return fmt.Errorf("expiry %v: %w", r.Expires, ErrCorrupt)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"clustermaster/store/ringstore/rings"
 )
 
 // A damaged store is moved aside as a whole and begun anew (package disk): what it held is fetched
@@ -55,8 +57,8 @@ func (s *Store) swap(ctx context.Context, message, why string) error {
 // endRefill notes that nothing is lacking any more, once this master has compared copies with all
 // others of the ring that have something to give. Missed is what it had missed before: if the store
 // was replaced since, nothing ends.
-func (s *Store) endRefill(ctx context.Context, v *view, missed uint64) error {
-	for _, node := range v.latest().Members() {
+func (s *Store) endRefill(ctx context.Context, v *rings.View, missed uint64) error {
+	for _, node := range v.Latest().Members() {
 		if node == s.self {
 			continue
 		}

@@ -168,7 +168,7 @@ func containsOne(text string, names []string) bool {
 
 func (s *Store) partitionOf(k Key) int {
 	if v := s.view.Load(); v != nil {
-		return v.latest().Partition(k.Place)
+		return v.Latest().Partition(k.Place)
 	}
 	return 0
 }

@@ -56,14 +56,14 @@ func (s *Store) Info() Info {
 	if v == nil {
 		return Info{Vnodes: hashring.Vnodes}
 	}
-	ring := v.latest()
+	ring := v.Latest()
 	info := Info{
-		Epoch: ring.Epoch(), Base: v.base.Epoch(), Partitions: ring.Partitions(),
+		Epoch: ring.Epoch(), Base: v.Base.Epoch(), Partitions: ring.Partitions(),
 		Replicas:    ring.Replicas(),
 		WriteQuorum: ring.WriteQuorum(), ReadQuorum: ring.ReadQuorum(), Vnodes: hashring.Vnodes,
 	}
 	owed := s.disk.Owed()
-	for _, node := range v.members() {
+	for _, node := range v.Members() {
 		n := NodeInfo{Node: node, Share: ring.Share(node), Primary: ring.PrimaryShare(node),
 			Alive: s.alive(node), Owed: owed[node]}
 		status, _, at := s.heard.statusOf(node)
@@ -118,5 +118,5 @@ func outlook(r *ringpb.StatusReply) (expected uint64, eta time.Duration) {
 // Settled reports whether no change of the ring is under way as far as this master knows.
 func (s *Store) Settled() bool {
 	v := s.view.Load()
-	return v != nil && v.settled() && v.base == v.latest()
+	return v != nil && v.Settled() && v.Base == v.Latest()
 }

@@ -326,7 +326,7 @@ func (k *kit) settled() {
 
 // holds reports whether a node's own disk has a record.
 func (n *kitNode) holds(k Key) bool {
-	p := n.store.view.Load().latest().Partition(k.Place)
+	p := n.store.view.Load().Latest().Partition(k.Place)
 	_, ok, err := n.store.disk.Get(k, p)
 	if err != nil {
 		n.kit.t.Fatal(err)

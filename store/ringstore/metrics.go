@@ -72,7 +72,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 			func() float64 { _, n := s.disk.Totals(); return float64(n) }),
 		gauge("clustermaster_ring_part_bytes",
 			"Memory of the parts of records that questions looked at.",
-			func() float64 { return float64(s.parts.bytes.Load()) }),
+			func() float64 { return float64(s.parts.Bytes()) }),
 		gauge("clustermaster_ring_lane_waiting_bytes",
 			"Copies that wait to be sent to other masters, in bytes.",
 			func() float64 { return float64(s.waitingBytes()) }),

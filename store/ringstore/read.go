@@ -11,6 +11,7 @@ import (
 
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 )
 
 // placeSum is a digest over records of a place, independent of their order.
@@ -41,22 +42,11 @@ func (s *Store) localList(k Key, partition int, keysOnly bool, fn func([]Record)
 	return s.disk.List(k, partition, keysOnly, fn)
 }
 
-// localScan calls fn with pages of the records of a space in some partitions, those whose names
-// begin with prefix.
-func (s *Store) localScan(space Space, partitions []int, prefix string, keysOnly bool,
-	fn func([]Record) error) error {
-	var keep func(Key) bool
-	if prefix != "" {
-		keep = func(k Key) bool { return strings.HasPrefix(k.Name, prefix) }
-	}
-	return s.disk.Scan(space, partitions, keep, keysOnly, fn)
-}
-
 // answer is what one master has for a read.
 type answer struct {
 	node    string
 	owner   bool
-	records map[Key]*Record
+	records disk.Winners
 	same    bool // it has exactly what this master has
 	behind  bool
 }
@@ -65,9 +55,9 @@ type answer struct {
 // owners that are up to date has answered; with fewer than that alive, all that are. Ask fills an
 // answer from one node. An owner that is alive and does not answer may have what the others lack:
 // it is asked again for ReadTimeout, and then the read fails.
-func (s *Store) gather(ctx context.Context, v *view, partition int,
+func (s *Store) gather(ctx context.Context, v *rings.View, partition int,
 	ask func(ctx context.Context, node string) (answer, error)) ([]answer, error) {
-	if len(v.base.Owners(partition)) == 0 {
+	if len(v.Base.Owners(partition)) == 0 {
 		return nil, ErrUnavailable
 	}
 	until := time.Now().Add(s.opts.ReadTimeout)
@@ -81,7 +71,7 @@ func (s *Store) gather(ctx context.Context, v *view, partition int,
 				return nil, errors.Join(ErrUnavailable, err)
 			}
 			return answers, nil
-		case isLeft(err):
+		case rings.IsLeft(err):
 			return nil, err
 		case errors.Is(err, ErrTooLarge), time.Now().After(until):
 			return nil, errors.Join(ErrUnavailable, err)
@@ -95,10 +85,10 @@ func (s *Store) gather(ctx context.Context, v *view, partition int,
 
 // gatherOnce is one try of gather. Where it did not reach a read quorum, silent are the owners that
 // gave no answer, and err says why one of them did not.
-func (s *Store) gatherOnce(ctx context.Context, v *view, partition int,
+func (s *Store) gatherOnce(ctx context.Context, v *rings.View, partition int,
 	ask func(ctx context.Context, node string) (answer,
 		error)) (answers []answer, silent []string, err error) {
-	owners := v.base.Owners(partition)
+	owners := v.Base.Owners(partition)
 	order := slices.Clone(owners)
 	if at := slices.Index(order, s.self); at > 0 {
 		order = slices.Insert(slices.Delete(order, at, at+1), 0, s.self)
@@ -109,7 +99,7 @@ func (s *Store) gatherOnce(ctx context.Context, v *view, partition int,
 			live = append(live, o)
 		}
 	}
-	need := v.base.ReadQuorum()
+	need := v.Base.ReadQuorum()
 	good := 0
 	for len(live) > 0 && good < need {
 		n := min(need-good, len(live))
@@ -196,13 +186,6 @@ func (s *Store) askAll(ctx context.Context, nodes []string,
 	return out
 }
 
-// keepBest adds a record to a set, the winner of those with its key staying.
-func keepBest(set map[Key]*Record, r *Record) {
-	if old := set[r.Key]; old == nil || disk.Wins(r.Flags, r.Version, old.Flags, old.Version) {
-		set[r.Key] = r
-	}
-}
-
 // Get returns the record kept under k; found is false if there is none, or none any more. With
 // fewer owners alive than a read needs it answers from those that are.
 func (s *Store) Get(ctx context.Context, k Key) (rec Record, found bool, err error) {
@@ -221,7 +204,7 @@ func (s *Store) getOnce(ctx context.Context, k Key) (rec Record, found bool, err
 	if err != nil {
 		return Record{}, false, fmt.Errorf("read %q: %w", k.Place, err)
 	}
-	partition := v.latest().Partition(k.Place)
+	partition := v.Latest().Partition(k.Place)
 	answers, err := s.gather(ctx, v, partition,
 		func(ctx context.Context, node string) (answer, error) {
 			return s.fetchFrom(ctx, v, node, partition, []Key{k})
@@ -229,10 +212,10 @@ func (s *Store) getOnce(ctx context.Context, k Key) (rec Record, found bool, err
 	if err != nil {
 		return Record{}, false, fmt.Errorf("read %q: %w", k.Place, err)
 	}
-	best := map[Key]*Record{}
+	best := disk.Winners{}
 	for _, a := range answers {
 		for _, r := range a.records {
-			keepBest(best, r)
+			best.Add(r)
 		}
 	}
 	s.repair(v, partition, answers, best)
@@ -244,9 +227,9 @@ func (s *Store) getOnce(ctx context.Context, k Key) (rec Record, found bool, err
 }
 
 // fetchFrom asks one node for records by their keys.
-func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition int,
+func (s *Store) fetchFrom(ctx context.Context, v *rings.View, node string, partition int,
 	keys []Key) (answer, error) {
-	a := answer{records: make(map[Key]*Record, len(keys))}
+	a := answer{records: make(disk.Winners, len(keys))}
 	if node == s.self {
 		for _, k := range keys {
 			records, err := s.localGet(k, partition)
@@ -254,7 +237,7 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 				return a, err
 			}
 			for i := range records {
-				keepBest(a.records, &records[i])
+				a.records.Add(&records[i])
 			}
 		}
 		a.behind = s.isBehind()
@@ -268,8 +251,8 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silence := time.AfterFunc(s.opts.ReadTimeout, cancel)
-	req := &ringpb.FetchRequest{Clock: s.clock.Read(), Epoch: v.latest().Epoch(),
-		Base: v.base.Epoch()}
+	req := &ringpb.FetchRequest{Clock: s.clock.Read(), Epoch: v.Latest().Epoch(),
+		Base: v.Base.Epoch()}
 	for _, k := range keys {
 		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place),
 			Name: []byte(k.Name), Partition: uint32(partition)})
@@ -281,7 +264,7 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 	}
 	info, err := s.receive(node, stream, cancel, func(records []Record) error {
 		for i := range records {
-			keepBest(a.records, &records[i])
+			a.records.Add(&records[i])
 		}
 		return nil
 	})
@@ -326,12 +309,13 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 	if err != nil {
 		return nil, fmt.Errorf("list %q: %w", place, err)
 	}
-	partition := v.latest().Partition(place)
+	partition := v.Latest().Partition(place)
 	// What this master has comes first: the others then only say whether they have the same.
 	var have placeSum
-	mine, mineErr := answer{records: map[Key]*Record{}}, error(nil)
-	if v.base.Owns(s.self, partition) {
-		mineErr = s.localList(k, partition, keysOnly, s.collect(mine.records, keysOnly))
+	mine, mineErr := answer{records: disk.Winners{}}, error(nil)
+	if v.Base.Owns(s.self, partition) {
+		mineErr = s.localList(k, partition, keysOnly,
+			mine.records.Collect(s.opts.MaxList, keysOnly))
 		for _, r := range mine.records {
 			have.add([]Record{*r})
 		}
@@ -339,7 +323,7 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 	}
 	answers, err := s.gather(ctx, v, partition,
 		func(ctx context.Context, node string) (answer, error) {
-			if node == s.self && v.base.Owns(s.self, partition) {
+			if node == s.self && v.Base.Owns(s.self, partition) {
 				return mine, mineErr
 			}
 			return s.listFrom(ctx, v, node, k, partition, keysOnly, have)
@@ -354,10 +338,10 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 	}
 	best := answers[0].records
 	if len(answers) > 1 { // else there is nothing to compare with
-		best = make(map[Key]*Record, len(best))
+		best = make(disk.Winners, len(best))
 		for i := range answers {
 			for _, r := range answers[i].records {
-				keepBest(best, r)
+				best.Add(r)
 			}
 		}
 		if !keysOnly { // without its value no copy can be repaired
@@ -378,30 +362,11 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 	return out, nil
 }
 
-// collect returns a function that adds pages of records to a set, with keysOnly without their
-// values, up to MaxList bytes.
-func (s *Store) collect(set map[Key]*Record, keysOnly bool) func([]Record) error {
-	size := 0
-	return func(records []Record) error {
-		for i := range records {
-			if keysOnly {
-				records[i].Value = nil
-			}
-			size += len(records[i].Value) + len(records[i].Name) + 64
-			if size > s.opts.MaxList {
-				return fmt.Errorf("answer of more than %d bytes: %w", s.opts.MaxList, ErrTooLarge)
-			}
-			keepBest(set, &records[i])
-		}
-		return nil
-	}
-}
-
-func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, partition int,
+func (s *Store) listFrom(ctx context.Context, v *rings.View, node string, k Key, partition int,
 	keysOnly bool, have placeSum) (answer, error) {
-	a := answer{records: map[Key]*Record{}}
+	a := answer{records: disk.Winners{}}
 	if node == s.self {
-		return a, s.localList(k, partition, keysOnly, s.collect(a.records, keysOnly))
+		return a, s.localList(k, partition, keysOnly, a.records.Collect(s.opts.MaxList, keysOnly))
 	}
 	client, err := s.client(node)
 	if err != nil {
@@ -410,22 +375,22 @@ func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, parti
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
 	stream, err := client.List(ctx, &ringpb.ListRequest{
-		Clock: s.clock.Read(), Epoch: v.latest().Epoch(), Space: uint32(k.Space),
+		Clock: s.clock.Read(), Epoch: v.Latest().Epoch(), Space: uint32(k.Space),
 		Place: []byte(k.Place), Prefix: []byte(k.Name),
 		Partition: uint32(partition), Have: have.sum, HaveCount: have.count, KeysOnly: keysOnly,
-		Base: v.base.Epoch(),
+		Base: v.Base.Epoch(),
 	})
 	if err != nil {
 		return a, fmt.Errorf("list from %s: %w", node, err)
 	}
-	info, err := s.receive(node, stream, cancel, s.collect(a.records, keysOnly))
+	info, err := s.receive(node, stream, cancel, a.records.Collect(s.opts.MaxList, keysOnly))
 	a.same, a.behind = info.same, info.behind
 	return a, err
 }
 
 // repair gives owners that answered, and lack what another one has, the winner; in the background,
 // bounded.
-func (s *Store) repair(v *view, partition int, answers []answer, best map[Key]*Record) {
+func (s *Store) repair(v *rings.View, partition int, answers []answer, best disk.Winners) {
 	now := s.opts.Now()
 	for _, a := range answers {
 		if !a.owner {
@@ -463,9 +428,9 @@ func (s *Store) repair(v *view, partition int, answers []answer, best map[Key]*R
 }
 
 // give makes changes durable on one node. Stale epochs are refused there.
-func (s *Store) give(ctx context.Context, v *view, node string, changes []disk.Change) error {
+func (s *Store) give(ctx context.Context, v *rings.View, node string, changes []disk.Change) error {
 	if node == s.self {
-		t := &disk.Write{Epoch: v.latest().Epoch(), Changes: changes}
+		t := &disk.Write{Epoch: v.Latest().Epoch(), Changes: changes}
 		if err := s.disk.Commit(ctx, t); err != nil {
 			return err
 		}
@@ -475,7 +440,7 @@ func (s *Store) give(ctx context.Context, v *view, node string, changes []disk.C
 		return nil
 	}
 	for len(changes) > 0 {
-		group := &ringpb.Group{Epoch: v.latest().Epoch()}
+		group := &ringpb.Group{Epoch: v.Latest().Epoch()}
 		size := 0
 		for len(changes) > 0 && (size == 0 || size < messageBytes/2) {
 			c := &changes[0]

@@ -8,6 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/query"
 )
 
 // Records are those of package disk.
@@ -39,7 +40,7 @@ const (
 var (
 	ErrTooLarge    = disk.ErrTooLarge
 	ErrUnavailable = errors.New("no owner of the record is reachable; see salt-run cluster.members")
-	ErrNotReady    = errors.New("this master does not know the ring yet; it asks the other masters")
+	ErrNotReady    = query.ErrNotReady
 	ErrClosed      = disk.ErrClosed
 	ErrContended   = errors.New("other writers were faster every time")
 	ErrCorrupt     = disk.ErrCorrupt

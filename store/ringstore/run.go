@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 )
 
 // heard is what this master knows of the others: what they said last, and with whom it must still
@@ -150,7 +151,7 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) others() []string {
 	out := slices.Clone(s.peers.Members())
 	if v := s.view.Load(); v != nil {
-		out = append(out, v.latest().Members()...)
+		out = append(out, v.Latest().Members()...)
 	} else if r := s.peers.Ring(); r != nil {
 		out = append(out, r.Members()...)
 	}
@@ -211,12 +212,12 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 		return false
 	}
 	s.dropLanes(func(n string) bool { return slices.Contains(others, n) })
-	if !v.settled() || v.base != v.latest() {
-		if full == nil && s.syncing.done() < v.latest().Epoch() && v.latest().Has(s.self) {
+	if !v.Settled() || v.Base != v.Latest() {
+		if full == nil && s.syncing.done() < v.Latest().Epoch() && v.Latest().Has(s.self) {
 			if err := s.fill(stepCtx, v); err != nil && ctx.Err() == nil {
 				s.log.Debug("fill partitions; tried again", "err", err)
 			} else if err == nil {
-				s.log.Info("partitions are filled", "epoch", v.latest().Epoch())
+				s.log.Info("partitions are filled", "epoch", v.Latest().Epoch())
 				again = true
 			}
 		}
@@ -225,7 +226,7 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 		}
 	} else {
 		s.syncing.mu.Lock()
-		s.syncing.completed = max(s.syncing.completed, v.latest().Epoch())
+		s.syncing.completed = max(s.syncing.completed, v.Latest().Epoch())
 		s.syncing.pending = 0
 		s.syncing.mu.Unlock()
 		if tidy {
@@ -263,10 +264,10 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 
 // compareWith fetches from a master what it has and this one lacks, in the partitions that this one
 // owns.
-func (s *Store) compareWith(ctx context.Context, v *view, node string) error {
+func (s *Store) compareWith(ctx context.Context, v *rings.View, node string) error {
 	var both []int
-	for p := range v.latest().Partitions() {
-		if slices.Contains(v.owners(p), s.self) {
+	for p := range v.Latest().Partitions() {
+		if slices.Contains(v.Owners(p), s.self) {
 			both = append(both, p)
 		}
 	}
@@ -275,33 +276,33 @@ func (s *Store) compareWith(ctx context.Context, v *view, node string) error {
 
 // settle asks all members how far they are, and moves this one's base and ring list on when that is
 // safe.
-func (s *Store) settle(ctx context.Context, v *view, others []string) error {
-	epoch := v.latest().Epoch()
+func (s *Store) settle(ctx context.Context, v *rings.View, others []string) error {
+	epoch := v.Latest().Epoch()
 	bases := map[uint64]bool{}
-	filled, all := s.syncing.done() >= epoch && !s.disk.Refilling() || !v.latest().Has(s.self), true
+	filled, all := s.syncing.done() >= epoch && !s.disk.Refilling() || !v.Latest().Has(s.self), true
 	for _, node := range others {
 		if !s.peers.Alive(node) {
 			// One that has lost its share of the data is not waited for: when it is back, the
 			// others refuse its reads by a ring that they have given up, and it takes over theirs.
-			all = all && !v.latest().Has(node)
-			filled = filled && !v.latest().Has(node)
+			all = all && !v.Latest().Has(node)
+			filled = filled && !v.Latest().Has(node)
 			continue
 		}
 		reply, err := s.askStatus(ctx, node, epoch)
 		if err != nil {
 			all = false
-			filled = filled && !v.latest().Has(node)
+			filled = filled && !v.Latest().Has(node)
 			continue
 		}
 		s.heard.said(node, reply, s.opts.Now())
 		if reply.Epoch != epoch || reply.Base == 0 {
 			all = false
 		}
-		if v.latest().Has(node) && (reply.Epoch != epoch || reply.Completed != epoch) {
+		if v.Latest().Has(node) && (reply.Epoch != epoch || reply.Completed != epoch) {
 			filled = false
 		}
 		bases[reply.Base] = true
-		if gaveUp(reply, v) {
+		if rings.GaveUp(reply, v) {
 			return s.takeOver(ctx, reply)
 		}
 	}
@@ -322,12 +323,12 @@ func (s *Store) knownEpoch(ctx context.Context) uint64 {
 	if v == nil {
 		return 0
 	}
-	if r := s.peers.Ring(); r != nil && r.Epoch() > v.latest().Epoch() {
+	if r := s.peers.Ring(); r != nil && r.Epoch() > v.Latest().Epoch() {
 		if next, err := s.extend(ctx, r); err == nil {
 			v = next
 		}
 	}
-	return v.latest().Epoch()
+	return v.Latest().Epoch()
 }
 
 // status is this master's answer to Status.
@@ -337,8 +338,8 @@ func (s *Store) status() *ringpb.StatusReply {
 		reply.Refuses = full.Error()
 	}
 	if v := s.view.Load(); v != nil {
-		reply.Epoch, reply.Base = v.latest().Epoch(), v.base.Epoch()
-		for _, r := range v.rings {
+		reply.Epoch, reply.Base = v.Latest().Epoch(), v.Base.Epoch()
+		for _, r := range v.Rings {
 			reply.Rings = append(reply.Rings, &ringpb.RingShape{
 				Epoch: r.Epoch(), Members: r.Members(), Partitions: uint32(r.Partitions()),
 				Replicas: uint32(r.Replicas()),
@@ -376,7 +377,7 @@ func (s *Store) statusLoop(ctx context.Context) {
 	for {
 		var epoch uint64
 		if v := s.view.Load(); v != nil {
-			epoch = v.latest().Epoch()
+			epoch = v.Latest().Epoch()
 		}
 		var wg sync.WaitGroup
 		for _, node := range s.others() {
@@ -405,8 +406,8 @@ func (s *Store) statusLoop(ctx context.Context) {
 // dropForeign removes the records of partitions that this master does not own any more, once the
 // ring is settled and nothing is owed from here. A master outside the ring keeps what it has: it
 // will be asked for it, or be back.
-func (s *Store) dropForeign(ctx context.Context, v *view) error {
-	ring := v.latest()
+func (s *Store) dropForeign(ctx context.Context, v *rings.View) error {
+	ring := v.Latest()
 	if hints, _ := s.disk.OwedTotals(); hints > 0 || !ring.Has(s.self) {
 		return nil
 	}

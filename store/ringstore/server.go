@@ -8,7 +8,9 @@ import (
 
 	"clustermaster/cluster/level"
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/query"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -159,10 +161,10 @@ func (v *server) leave() { <-v.s.streams }
 // fence refuses reads by a ring that this member has left: it may have dropped records that were
 // its own by that ring, and later writes did not go to the owners of that ring any more.
 func (v *server) fence(base uint64) error {
-	if view := v.s.view.Load(); base == 0 || view == nil || view.ring(base) != nil {
+	if view := v.s.view.Load(); base == 0 || view == nil || view.Ring(base) != nil {
 		return nil
 	}
-	return v.refuse(codes.FailedPrecondition, "left", errLeft)
+	return v.refuse(codes.FailedPrecondition, "left", rings.ErrLeft)
 }
 
 // end sends what is left, unless the ring was left while the records were read.
@@ -255,7 +257,7 @@ func (v *server) Fetch(req *ringpb.FetchRequest,
 	for _, k := range req.Keys {
 		key, partition := Key{Space: Space(k.Space), Place: string(k.Place),
 			Name: string(k.Name)}, int(k.Partition)
-		if err := key.Check(); err != nil || partition >= maxShapePartitions {
+		if err := key.Check(); err != nil || partition >= rings.MaxPartitions {
 			return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
 		}
 		records, err := v.s.localGet(key, partition)
@@ -273,7 +275,7 @@ func (v *server) List(req *ringpb.ListRequest,
 	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
 	key, partition := Key{Space: Space(req.Space), Place: string(req.Place),
 		Name: string(req.Prefix)}, int(req.Partition)
-	if err := key.Check(); err != nil || partition >= maxShapePartitions {
+	if err := key.Check(); err != nil || partition >= rings.MaxPartitions {
 		return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
 	}
 	if !v.enter(stream.Context()) {
@@ -307,7 +309,7 @@ func (v *server) Scan(req *ringpb.ScanRequest,
 	if v.s.disk.Refilling() || v.s.stale.Load() {
 		return v.refuse(codes.Unavailable, "refilling", errRefilling)
 	}
-	if len(req.Partitions) > maxShapePartitions || len(req.Cells) > maxShapePartitions {
+	if len(req.Partitions) > rings.MaxPartitions || len(req.Cells) > rings.MaxPartitions {
 		return v.refuse(codes.InvalidArgument, "too_large", ErrTooLarge)
 	}
 	if !v.enter(stream.Context()) {
@@ -339,7 +341,8 @@ func (v *server) Scan(req *ringpb.ScanRequest,
 		for i, p := range req.Partitions {
 			partitions[i] = int(p)
 		}
-		err = v.s.localScan(Space(req.Space), partitions, string(req.Prefix), req.KeysOnly, out.add)
+		err = v.s.disk.Scan(Space(req.Space), partitions, disk.Begins(string(req.Prefix)),
+			req.KeysOnly, out.add)
 	}
 	if err != nil {
 		return err
@@ -406,4 +409,33 @@ func (v *server) Status(ctx context.Context, req *ringpb.StatusRequest) (*ringpb
 		v.s.wake()
 	}
 	return v.s.status(), nil
+}
+
+// Ask answers another master.
+func (v *server) Ask(req *ringpb.AskRequest,
+	stream grpc.ServerStreamingServer[ringpb.Verdicts]) error {
+	if !v.enter(stream.Context()) {
+		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
+	}
+	defer v.leave()
+	v.s.clock.Observe(req.Clock)
+	if req.Epoch > v.s.knownEpoch(stream.Context()) {
+		v.s.wake()
+	}
+	err := v.s.query.Answer(stream.Context(), req, stream.Send)
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return v.refuse(codes.InvalidArgument, "too_large", err)
+	case errors.Is(err, query.ErrQuestion):
+		return v.refuse(codes.InvalidArgument, "garbage", err)
+	case errors.Is(err, errRefilling):
+		return v.refuse(codes.Unavailable, "refilling", err)
+	case errors.Is(err, query.ErrTooCostly):
+		return v.refuse(query.CodeTooCostly, "too_costly", err)
+	case errors.Is(err, ErrClosed):
+		return v.refuse(codes.Unavailable, "closing", err)
+	case stream.Context().Err() != nil:
+		return status.FromContextError(stream.Context().Err()).Err()
+	}
+	return err
 }

@@ -11,6 +11,8 @@ import (
 
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/query"
+	"clustermaster/store/ringstore/rings"
 	"clustermaster/store/seal"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -134,10 +136,11 @@ type Store struct {
 	noted   int64       // contact as it is on disk; the ring loop's
 	stale   atomic.Bool // what is here may have been deleted: nothing is answered by it
 
-	parts *parts
+	parts *query.Parts
+	query *query.Queries
 
-	rings rings
-	view  atomic.Pointer[view]
+	lineage lineage
+	view    atomic.Pointer[rings.View]
 
 	lanesMu sync.Mutex // guards lanes
 	lanes   map[string]*lane
@@ -202,11 +205,11 @@ func open(dir string, peers Peers, opts Options, on disk.Options,
 	reg prometheus.Registerer) (*Store, error) {
 	s := &Store{
 		self: peers.Self(), node: incarnation(peers.Self()), peers: peers, opts: opts, log: on.Log,
-		clock: disk.NewClock(opts.Now), parts: newParts(opts),
+		clock: disk.NewClock(opts.Now), parts: query.NewParts(opts.PartBytes, opts.Compilers),
 		lanes:   map[string]*lane{},
 		streams: make(chan struct{}, opts.Streams),
 		repairs: make(chan struct{}, opts.RepairsInFlight),
-		rings:   rings{mu: make(turn, 1)},
+		lineage: lineage{mu: make(turn, 1)},
 		kick:    make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	on.Clock, on.Watch = s.clock, s.parts
@@ -223,6 +226,7 @@ func open(dir string, peers Peers, opts Options, on disk.Options,
 	s.life, s.end = context.WithCancel(context.Background())
 	s.met = newMetrics(reg, s)
 	s.heard.start(peers.Members(), s.self)
+	s.query = s.newQueries()
 	if err := s.prepare(); err != nil {
 		s.met.unregister()
 		d.Close()

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 )
 
 // madeUp is a stream that another master made up: messages, each after its length in two bytes.
@@ -70,7 +71,7 @@ func FuzzReceive(f *testing.F) {
 				if checkRecord(r, limit) != nil {
 					continue
 				}
-				if len(r.Value) > limit || r.Partition < 0 || r.Partition >= maxShapePartitions ||
+				if len(r.Value) > limit || r.Partition < 0 || r.Partition >= rings.MaxPartitions ||
 					r.Key.Check() != nil {
 					t.Errorf("%+v passes the check", r)
 				}

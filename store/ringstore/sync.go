@@ -11,6 +11,7 @@ import (
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 )
 
 // syncing is how far this master is with filling its partitions.
@@ -40,6 +41,9 @@ func (y *syncing) done() uint64 {
 	defer y.mu.Unlock()
 	return y.completed
 }
+
+// comparedAtOnce is how many partitions are compared cell by cell in one question.
+const comparedAtOnce = 16
 
 // pullFrom compares partitions with one other master and fetches what this one lacks. It does so as
 // far as that master knows a ring at least as new as epoch, so that no write of an older ring can
@@ -72,12 +76,12 @@ func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epo
 		mine[x.Partition] = x
 	}
 	var differ []uint32
-	for _, x := range fromCells(reply.Cells) {
-		if wanted[int(x.Partition)] && mine[x.Partition].Sum != x.Sum {
-			differ = append(differ, uint32(x.Partition))
+	for _, c := range reply.Cells {
+		if wanted[int(c.Partition)] && mine[uint16(c.Partition)].Sum != c.Sum {
+			differ = append(differ, c.Partition)
 		}
 	}
-	for part := range slices.Chunk(differ, disputedAtOnce) {
+	for part := range slices.Chunk(differ, comparedAtOnce) {
 		if err := s.pullPartitions(ctx, node, part, epoch, by); err != nil {
 			return err
 		}
@@ -216,10 +220,10 @@ func pause(ctx context.Context, d time.Duration) error {
 // fill brings this master's partitions of the newest ring up to date from all live members. It
 // returns nil when for each partition whose owners change enough owners of the base ring were heard
 // that no acknowledged record is missing.
-func (s *Store) fill(ctx context.Context, v *view) error {
-	next := v.latest()
+func (s *Store) fill(ctx context.Context, v *rings.View) error {
+	next := v.Latest()
 	var todo []int
-	for _, p := range hashring.Changed(v.base, next) {
+	for _, p := range hashring.Changed(v.Base, next) {
 		if next.Owns(s.self, p) {
 			todo = append(todo, p)
 		}
@@ -236,7 +240,7 @@ func (s *Store) fill(ctx context.Context, v *view) error {
 	left := 0
 	for part := range slices.Chunk(todo, 32) {
 		heard := map[string]bool{s.self: true}
-		for _, node := range v.members() {
+		for _, node := range v.Members() {
 			if node == s.self || !s.alive(node) {
 				continue
 			}
@@ -271,17 +275,17 @@ func (s *Store) fill(ctx context.Context, v *view) error {
 
 // enoughHeard reports whether the nodes heard hold every acknowledged record of a partition among
 // them: a read quorum of its base owners, or all of those that the cluster still has.
-func (s *Store) enoughHeard(v *view, p int, heard map[string]bool) bool {
+func (s *Store) enoughHeard(v *rings.View, p int, heard map[string]bool) bool {
 	members := s.peers.Members()
-	owners := v.base.Owners(p)
+	owners := v.Base.Owners(p)
 	n, remain := 0, 0
 	for _, o := range owners {
 		if heard[o] {
 			n++
 		}
-		if o == s.self || v.latest().Has(o) || slices.Contains(members, o) {
+		if o == s.self || v.Latest().Has(o) || slices.Contains(members, o) {
 			remain++
 		}
 	}
-	return n >= min(v.base.ReadQuorum(), remain)
+	return n >= min(v.Base.ReadQuorum(), remain)
 }

@@ -202,7 +202,7 @@ func TestPowerLossKeepsWhatWasAcknowledged(t *testing.T) {
 				}
 			}
 		}
-		if v := s.view.Load(); round > 0 && (v == nil || v.latest().Epoch() != 1) {
+		if v := s.view.Load(); round > 0 && (v == nil || v.Latest().Epoch() != 1) {
 			t.Errorf("round %d: the ring that was taken over is gone", round)
 		}
 		var wg sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 	"clustermaster/test/knownbug"
 )
 
@@ -84,7 +85,7 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 		if err != nil {
 			return nil, fmt.Errorf("write %q: %w", place, err)
 		}
-		partition := v.latest().Partition(place)
+		partition := v.Latest().Partition(place)
 		if records == nil {
 			records = s.stamp(place, partition, puts, todo, floor)
 		}
@@ -167,7 +168,7 @@ func (s *Store) awaitEpoch(ctx context.Context, epoch uint64) error {
 // replication is one write on its way to its owners.
 type replication struct {
 	s         *Store
-	v         *view
+	v         *rings.View
 	partition int
 	records   []Record
 	size      int
@@ -194,9 +195,9 @@ type target struct {
 // replicate writes records to the owners and waits for the quorum. beaten has, for each record, the
 // winner if another one is kept. A stale epoch is not an error: the caller takes over the newer
 // ring and comes again.
-func (s *Store) replicate(ctx context.Context, v *view, partition int,
+func (s *Store) replicate(ctx context.Context, v *rings.View, partition int,
 	records []Record) (beaten []*disk.Kept, stale uint64, err error) {
-	owners := v.owners(partition)
+	owners := v.Owners(partition)
 	if len(owners) == 0 {
 		return nil, 0, ErrUnavailable
 	}
@@ -236,9 +237,10 @@ func (s *Store) replicate(ctx context.Context, v *view, partition int,
 }
 
 // writeAlone is replicate for a ring of one: a group commit and nothing else.
-func (s *Store) writeAlone(ctx context.Context, v *view, records []Record) ([]*disk.Kept, uint64,
+func (s *Store) writeAlone(ctx context.Context, v *rings.View, records []Record) ([]*disk.Kept,
+	uint64,
 	error) {
-	t := &disk.Write{Epoch: v.latest().Epoch(), Changes: make([]disk.Change, len(records))}
+	t := &disk.Write{Epoch: v.Latest().Epoch(), Changes: make([]disk.Change, len(records))}
 	for i := range records {
 		t.Changes[i].Record = records[i]
 	}
@@ -295,7 +297,7 @@ func (w *replication) start(owners []string) {
 
 // enough reports whether sends to all of these would make a quorum in every ring.
 func (w *replication) enough(to []target) bool {
-	for _, r := range w.v.rings {
+	for _, r := range w.v.Rings {
 		n := 0
 		for _, t := range to {
 			if r.Owns(t.owner, w.partition) {
@@ -327,9 +329,9 @@ func (w *replication) standIn(owners []string) string {
 }
 
 // standIns returns the live members that don't own the partition, best first.
-func (s *Store) standIns(v *view, partition int, owners []string) []string {
+func (s *Store) standIns(v *rings.View, partition int, owners []string) []string {
 	var free []string
-	for _, n := range v.members() {
+	for _, n := range v.Members() {
 		if !slices.Contains(owners, n) && s.alive(n) {
 			free = append(free, n)
 		}
@@ -353,7 +355,7 @@ func (w *replication) send(t target, owed []string, under bool) {
 			changes[i] = disk.Change{Record: w.records[i], Owed: owed, StandIn: standIn,
 				Under: under}
 		}
-		epoch := w.v.latest().Epoch()
+		epoch := w.v.Latest().Epoch()
 		k := &disk.Write{Epoch: epoch, Changes: changes,
 			Done: func(k *disk.Write) { w.answered(t, k.Kept, k.Stale, k.Err) }}
 		// The write waits here for room in the queue: that is the push-back on a busy disk.
@@ -362,7 +364,7 @@ func (w *replication) send(t target, owed []string, under bool) {
 		}
 		return
 	}
-	group := &ringpb.Group{Epoch: w.v.latest().Epoch(),
+	group := &ringpb.Group{Epoch: w.v.Latest().Epoch(),
 		Changes: make([]*ringpb.Change, len(w.records))}
 	for i := range w.records {
 		group.Changes[i] = &ringpb.Change{Record: toWire(&w.records[i]), Owed: owed,
@@ -440,7 +442,7 @@ func (w *replication) replace(t target, err error) {
 		w.finish(ErrClosed)
 		return
 	}
-	if n := w.standIn(w.v.owners(w.partition)); n != "" {
+	if n := w.standIn(w.v.Owners(w.partition)); n != "" {
 		next := target{n, t.owner}
 		w.mu.Lock()
 		w.out = append(w.out, next)
@@ -497,7 +499,7 @@ func (w *replication) owe(t target) {
 	if t.owner == w.s.self {
 		return
 	}
-	mine := slices.Contains(w.v.owners(w.partition), w.s.self)
+	mine := slices.Contains(w.v.Owners(w.partition), w.s.self)
 	w.mu.Lock()
 	hoped := slices.Clone(w.out)
 	for _, o := range w.covered {
@@ -538,7 +540,7 @@ func (w *replication) judge(err error) {
 		return
 	}
 	quorum := true
-	for _, r := range w.v.rings {
+	for _, r := range w.v.Rings {
 		n := 0
 		for _, o := range w.covered {
 			if r.Owns(o, w.partition) {

@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -195,6 +196,14 @@ func (d *Store) List(k Key, partition int, keysOnly bool, fn func([]Record) erro
 func (d *Store) Scan(space Space, partitions []int, keep func(Key) bool, keysOnly bool,
 	fn func([]Record) error) error {
 	return d.each(d.spans(space, partitions), keysOnly, keep, fn)
+}
+
+// Begins is for Scan: names that begin with a prefix; nil for an empty one.
+func Begins(prefix string) func(Key) bool {
+	if prefix == "" {
+		return nil
+	}
+	return func(k Key) bool { return strings.HasPrefix(k.Name, prefix) }
 }
 
 // ScanCells is Scan of cells.

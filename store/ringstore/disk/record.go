@@ -175,3 +175,32 @@ func SumOf(place, name string, v Version) uint64 {
 	d.WriteString(name)
 	return d.Sum64()
 }
+
+// Winners are records by key, of copies of each the one that Wins.
+type Winners map[Key]*Record
+
+// Add adds a copy of a record, which the set keeps if it wins.
+func (w Winners) Add(r *Record) {
+	if old := w[r.Key]; old == nil || Wins(r.Flags, r.Version, old.Flags, old.Version) {
+		w[r.Key] = r
+	}
+}
+
+// Collect returns a function that adds pages of records, with keysOnly without their values; more
+// than limit bytes, over all calls, are ErrTooLarge.
+func (w Winners) Collect(limit int, keysOnly bool) func([]Record) error {
+	size := 0
+	return func(records []Record) error {
+		for i := range records {
+			if keysOnly {
+				records[i].Value = nil
+			}
+			size += len(records[i].Value) + len(records[i].Name) + 64
+			if size > limit {
+				return fmt.Errorf("answer of more than %d bytes: %w", limit, ErrTooLarge)
+			}
+			w.Add(&records[i])
+		}
+		return nil
+	}
+}

@@ -1,4 +1,4 @@
-package ringstore
+package query
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/hashring"
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // Compiler knows the questions that can be put about the records of one space. It is safe for
@@ -53,20 +53,23 @@ type Part struct {
 
 // Bounds of one question.
 const (
-	maxQuestion = 2 << 20 // bytes of the question
-	maxPlaces   = 1024    // asked about by name
+	MaxQuestion = 2 << 20 // bytes of the question
+	MaxPlaces   = 1024    // asked about by name
 )
 
 var (
+	// ErrNotReady refuses what is asked before this master knows the ring.
+	ErrNotReady = errors.New("this master does not know the ring yet; it asks the other masters")
 	// ErrTooCostly refuses a question on which a judge worked too long.
 	ErrTooCostly = errors.New("question that takes too much work")
 
-	errQuestion = errors.New("question that no master of ours puts")
+	// ErrQuestion refuses what no master of ours asks.
+	ErrQuestion = errors.New("question that no master of ours puts")
 	errOldPeer  = errors.New("that master does not know questions yet")
 )
 
-// codeTooCostly is how ErrTooCostly travels.
-const codeTooCostly = codes.OutOfRange
+// CodeTooCostly is how ErrTooCostly travels.
+const CodeTooCostly = codes.OutOfRange
 
 // flushEvery is the longest silence of a master that judges: the asker gives up on one that says
 // nothing.
@@ -77,13 +80,14 @@ type verdict struct {
 	place   string
 	name    int // which of the names that the question looks at
 	flags   uint8
-	version Version
+	version disk.Version
 	hits    []byte // valid until the next verdict
 }
 
 // asked is a question at work on this master.
 type asked struct {
-	space      Space
+	space      disk.Space
+	ring       *hashring.Ring // by which places have partitions
 	partitions []int
 	places     []string
 	versions   bool
@@ -93,18 +97,18 @@ type asked struct {
 	looks      [][]int  // by name
 }
 
-func (s *Store) compile(space Space, question []byte) (*asked, error) {
-	if len(question) > maxQuestion {
-		return nil, fmt.Errorf("question of %d bytes, at most %d: %w", len(question), maxQuestion,
-			ErrTooLarge)
+func (s *Queries) compile(space disk.Space, question []byte) (*asked, error) {
+	if len(question) > MaxQuestion {
+		return nil, fmt.Errorf("question of %d bytes, at most %d: %w", len(question), MaxQuestion,
+			disk.ErrTooLarge)
 	}
-	a := &asked{space: space, compiler: s.opts.Compilers[space]}
+	a := &asked{space: space, compiler: s.Parts.spaces[space]}
 	if a.compiler == nil {
-		return nil, fmt.Errorf("about space %d: %w", space, errQuestion)
+		return nil, fmt.Errorf("about space %d: %w", space, ErrQuestion)
 	}
 	var err error
 	if a.judge, err = a.compiler.Compile(question); err != nil {
-		return nil, fmt.Errorf("%w: %w", errQuestion, err)
+		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
 	for i, l := range a.judge.Looks() {
 		n := slices.Index(a.names, l.Name)
@@ -118,81 +122,54 @@ func (s *Store) compile(space Space, question []byte) (*asked, error) {
 	return a, nil
 }
 
-// Ask answers another master.
-func (v *server) Ask(req *ringpb.AskRequest,
-	stream grpc.ServerStreamingServer[ringpb.Verdicts]) error {
-	if !v.enter(stream.Context()) {
-		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
-	}
-	defer v.leave()
-	v.s.clock.Observe(req.Clock)
-	if req.Epoch > v.s.knownEpoch(stream.Context()) {
-		v.s.wake()
-	}
-	err := v.s.answer(stream.Context(), req, stream.Send)
-	switch {
-	case errors.Is(err, ErrTooLarge):
-		return v.refuse(codes.InvalidArgument, "too_large", err)
-	case errors.Is(err, errQuestion):
-		return v.refuse(codes.InvalidArgument, "garbage", err)
-	case errors.Is(err, errRefilling):
-		return v.refuse(codes.Unavailable, "refilling", err)
-	case errors.Is(err, ErrTooCostly):
-		return v.refuse(codeTooCostly, "too_costly", err)
-	case errors.Is(err, ErrClosed):
-		return v.refuse(codes.Unavailable, "closing", err)
-	case stream.Context().Err() != nil:
-		return status.FromContextError(stream.Context().Err()).Err()
-	}
-	return err
-}
-
-// answer judges what is on this disk and sends verdicts in chunks, for another master or this one.
+// Answer judges what is on this disk and sends verdicts in chunks, for another master or this one.
 // Digests are taken before anything is judged, so a verdict never stands on less than they say.
-func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest,
+func (s *Queries) Answer(ctx context.Context, req *ringpb.AskRequest,
 	send func(*ringpb.Verdicts) error) error {
-	if len(req.Partitions) > maxShapePartitions || len(req.Places) > maxPlaces {
+	if len(req.Partitions) > rings.MaxPartitions || len(req.Places) > MaxPlaces {
 		return fmt.Errorf("question about %d partitions and %d places: %w", len(req.Partitions),
-			len(req.Places), ErrTooLarge)
+			len(req.Places), disk.ErrTooLarge)
 	}
-	a, err := s.compile(Space(req.Space), req.Question)
+	a, err := s.compile(disk.Space(req.Space), req.Question)
 	if err != nil {
 		return err
 	}
 	select {
-	case <-s.disk.Counted():
+	case <-s.Disk.Counted():
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.closed:
-		return ErrClosed
+	case <-s.Closed:
+		return disk.ErrClosed
 	}
-	if s.disk.Refilling() || s.stale.Load() {
-		return errRefilling
+	if err := s.Withheld(); err != nil {
+		return err
 	}
 	a.versions = req.Versions
-	v := s.view.Load()
+	v := s.Members.View()
 	if v == nil {
 		return ErrNotReady
 	}
-	for p := range partitionSet(req.Partitions) {
-		if p < v.latest().Partitions() {
-			a.partitions = append(a.partitions, p)
+	a.ring = v.Latest()
+	for _, p := range req.Partitions {
+		if int(p) < v.Latest().Partitions() {
+			a.partitions = append(a.partitions, int(p))
 		}
 	}
 	slices.Sort(a.partitions)
+	a.partitions = slices.Compact(a.partitions)
 	for _, place := range req.Places {
-		if len(place) > MaxPlace {
-			return fmt.Errorf("place of %d bytes: %w", len(place), ErrTooLarge)
+		if len(place) > disk.MaxPlace {
+			return fmt.Errorf("place of %d bytes: %w", len(place), disk.ErrTooLarge)
 		}
 		a.places = append(a.places, string(place))
 	}
 
-	first := &ringpb.Verdicts{Clock: s.clock.Read(), Judging: true}
-	for _, p := range s.disk.HeldPartitions() {
+	first := &ringpb.Verdicts{Clock: s.Clock.Read(), Judging: true}
+	for _, p := range s.Disk.HeldPartitions() {
 		first.Held = append(first.Held, uint32(p))
 	}
 	if !a.versions {
-		for p, x := range s.disk.Sums(a.space, v.latest().Partitions()) {
+		for p, x := range s.Disk.Sums(a.space, v.Latest().Partitions()) {
 			if x.Count != 0 || x.Sum != 0 {
 				first.Cells = append(first.Cells,
 					&ringpb.Cell{Space: req.Space, Partition: uint32(p), Sum: x.Sum,
@@ -203,7 +180,7 @@ func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest,
 	if err := send(first); err != nil {
 		return err
 	}
-	out := &chunks{s: s, versions: a.versions, send: send, chunk: &ringpb.Verdicts{},
+	out := &chunks{clock: s.Clock, versions: a.versions, send: send, chunk: &ringpb.Verdicts{},
 		at: time.Now()}
 	if err := s.judge(ctx, a, out.add); err != nil {
 		return err
@@ -211,7 +188,7 @@ func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest,
 	// A master drops records of partitions that are not its own any more only after it has left the
 	// ring by which they were.
 	left := true
-	if v := s.view.Load(); v != nil && v.ring(req.Base) != nil {
+	if v := s.Members.View(); v != nil && v.Ring(req.Base) != nil {
 		left = false
 	}
 	out.chunk.Done, out.chunk.Left = true, left
@@ -220,7 +197,7 @@ func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest,
 
 // chunks collects verdicts into messages.
 type chunks struct {
-	s        *Store
+	clock    *disk.Clock
 	versions bool
 	send     func(*ringpb.Verdicts) error
 	chunk    *ringpb.Verdicts
@@ -248,7 +225,7 @@ func (c *chunks) add(v verdict) error {
 }
 
 func (c *chunks) flush() error {
-	c.chunk.Clock = c.s.clock.Read()
+	c.chunk.Clock = c.clock.Read()
 	err := c.send(c.chunk)
 	c.chunk, c.size, c.at = &ringpb.Verdicts{}, 0, time.Now()
 	return err
@@ -256,9 +233,9 @@ func (c *chunks) flush() error {
 
 // judge calls fn with the verdicts on this disk's records: on all that were hit, or with versions
 // on all; a verdict without hits only says that work goes on.
-func (s *Store) judge(ctx context.Context, a *asked, fn func(verdict) error) error {
+func (s *Queries) judge(ctx context.Context, a *asked, fn func(verdict) error) error {
 	hits := make([]byte, a.judge.Width())
-	now := s.opts.Now()
+	now := s.Now()
 	for _, p := range a.partitions {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -288,7 +265,7 @@ func (s *Store) judge(ctx context.Context, a *asked, fn func(verdict) error) err
 				}
 			}
 		}
-		if a.versions && s.disk.Holds(p) {
+		if a.versions && s.Disk.Holds(p) {
 			if err := s.judgeHeld(a, p, hits, fn); err != nil {
 				return err
 			}
@@ -326,8 +303,8 @@ func anyBit(b []byte) bool {
 }
 
 // judgeHeld judges the copies in a partition that are held for others.
-func (s *Store) judgeHeld(a *asked, partition int, hits []byte, fn func(verdict) error) error {
-	return s.disk.HeldOf(a.space, partition, func(records []Record) error {
+func (s *Queries) judgeHeld(a *asked, partition int, hits []byte, fn func(verdict) error) error {
+	return s.Disk.HeldOf(a.space, partition, func(records []disk.Record) error {
 		for i := range records {
 			n := slices.Index(a.names, records[i].Name)
 			if n < 0 || len(a.places) > 0 && !slices.Contains(a.places, records[i].Place) {
@@ -367,15 +344,15 @@ func (a *asked) whole(name int) bool {
 
 // rowsFor returns the rows of one name in a partition, or of the places asked for, and where their
 // parts lie.
-func (s *Store) rowsFor(a *asked, name, partition int) ([]row, map[string]int, error) {
+func (s *Queries) rowsFor(a *asked, name, partition int) ([]row, map[string]int, error) {
 	keys := a.keys(name)
 	if len(a.places) > 0 {
 		var list []row
 		for _, place := range a.places {
-			if s.view.Load().latest().Partition(place) != partition {
+			if a.ring.Partition(place) != partition {
 				continue
 			}
-			r, found, err := s.disk.Get(Key{Space: a.space, Place: place, Name: a.names[name]},
+			r, found, err := s.Disk.Get(disk.Key{Space: a.space, Place: place, Name: a.names[name]},
 				partition)
 			if err != nil {
 				return nil, nil, err
@@ -387,8 +364,8 @@ func (s *Store) rowsFor(a *asked, name, partition int) ([]row, map[string]int, e
 		return list, keys, nil
 	}
 	id := tableID{a.space, a.names[name], partition}
-	if a.whole(name) || !s.parts.use(a.space, a.names[name], keys) {
-		s.parts.trim(a.space, a.names[name], keys)
+	if a.whole(name) || !s.Parts.use(a.space, a.names[name], keys) {
+		s.Parts.trim(a.space, a.names[name], keys)
 		list, err := s.readRows(a, name, id, keys)
 		return list, keys, err
 	}
@@ -396,16 +373,16 @@ func (s *Store) rowsFor(a *asked, name, partition int) ([]row, map[string]int, e
 	if err != nil {
 		return nil, nil, err
 	}
-	s.parts.trim(a.space, a.names[name], keys)
+	s.Parts.trim(a.space, a.names[name], keys)
 	return r.list, r.keys, nil
 }
 
 // readRows reads the rows of a name in a partition from the disk, sorted by place.
-func (s *Store) readRows(a *asked, name int, id tableID, keys map[string]int) ([]row, error) {
+func (s *Queries) readRows(a *asked, name int, id tableID, keys map[string]int) ([]row, error) {
 	var list []row
-	keep := func(k Key) bool { return k.Name == id.name }
-	err := s.disk.Scan(id.space, []int{id.partition}, keep, false,
-		func(records []Record) error {
+	keep := func(k disk.Key) bool { return k.Name == id.name }
+	err := s.Disk.Scan(id.space, []int{id.partition}, keep, false,
+		func(records []disk.Record) error {
 			for i := range records {
 				list = append(list, s.rowOf(a, name, &records[i], keys))
 			}
@@ -429,7 +406,7 @@ func (s *Store) readRows(a *asked, name int, id tableID, keys map[string]int) ([
 }
 
 // rowOf takes out of a record what the looks at its name read.
-func (s *Store) rowOf(a *asked, name int, r *Record, keys map[string]int) row {
+func (s *Queries) rowOf(a *asked, name int, r *disk.Record, keys map[string]int) row {
 	out := row{place: r.Place, flags: r.Flags, version: r.Version,
 		expires: disk.UnixSeconds(r.Expires)}
 	if r.Deleted() {
@@ -440,7 +417,7 @@ func (s *Store) rowOf(a *asked, name int, r *Record, keys map[string]int) row {
 	}
 	out.parts = make([]Part, len(keys))
 	if err := a.compiler.Parts(r.Value, keys, out.parts); err != nil {
-		s.log.Warn("record does not decode; questions leave it out", "place", r.Place, "name",
+		s.Log.Warn("record does not decode; questions leave it out", "place", r.Place, "name",
 			r.Name, "err", err)
 		out.bad = true
 	}

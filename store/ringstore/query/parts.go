@@ -1,4 +1,4 @@
-package ringstore
+package query
 
 import (
 	"maps"
@@ -16,7 +16,7 @@ type row struct {
 	place   string
 	flags   uint8
 	bad     bool // the value does not decode
-	version Version
+	version disk.Version
 	expires int64  // seconds since 1970; 0: never
 	whole   string // the value, if a look reads all of it
 	parts   []Part
@@ -70,7 +70,7 @@ func (r *rows) covers(keys map[string]int) bool {
 
 // tableID names the records of one name in a partition.
 type tableID struct {
-	space     Space
+	space     disk.Space
 	name      string
 	partition int
 }
@@ -124,7 +124,7 @@ func (t *table) forget() {
 
 // lookID names a part of the records of one name.
 type lookID struct {
-	space Space
+	space disk.Space
 	name  string
 	key   string
 }
@@ -134,15 +134,15 @@ type lookUse struct {
 	refused bool // too large to be kept
 }
 
-// maxLooks bounds the different parts that are kept.
-const maxLooks = 64
+// MaxLooks bounds the different parts that are kept.
+const MaxLooks = 64
 
-// parts keep, of records that questions looked at, the parts that they read, in memory: a question
+// Parts keep, of records that questions looked at, the parts that they read, in memory: a question
 // costs no disk and no decoding for what did not change. They take at most limit bytes; what was
 // not asked about for longest goes first.
-type parts struct {
+type Parts struct {
 	limit  int64
-	spaces map[Space]Compiler
+	spaces map[disk.Space]Compiler
 	bytes  atomic.Int64
 
 	mu     sync.RWMutex // never held together with a table's mu; guards all below
@@ -151,16 +151,34 @@ type parts struct {
 	count  uint64 // of uses
 }
 
-func newParts(opts Options) *parts {
-	return &parts{limit: opts.PartBytes, spaces: opts.Compilers, tables: map[tableID]*table{},
+// NewParts returns parts of at most limit bytes, of the spaces about which questions can be put.
+func NewParts(limit int64, compilers map[disk.Space]Compiler) *Parts {
+	return &Parts{limit: limit, spaces: compilers, tables: map[tableID]*table{},
 		looks: map[lookID]*lookUse{}}
 }
 
+// Bytes returns the memory that the parts take, about.
+func (p *Parts) Bytes() int64 { return p.bytes.Load() }
+
+// Looks returns the number of different parts that are kept, at most MaxLooks.
+func (p *Parts) Looks() int {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return len(p.looks)
+}
+
+// Tables returns the number of names and partitions of which questions have read something.
+func (p *Parts) Tables() int {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return len(p.tables)
+}
+
 // Watches reports whether there are questions about a space: parts are told what changes in it.
-func (p *parts) Watches(space Space) bool { return p.spaces[space] != nil }
+func (p *Parts) Watches(space disk.Space) bool { return p.spaces[space] != nil }
 
 // Changed tells the tables what changed, before the digests count it.
-func (p *parts) Changed(changed []disk.Changed) {
+func (p *Parts) Changed(changed []disk.Changed) {
 	if len(changed) == 0 {
 		return
 	}
@@ -174,7 +192,7 @@ func (p *parts) Changed(changed []disk.Changed) {
 }
 
 // Lost tells the tables that all records are gone.
-func (p *parts) Lost() {
+func (p *Parts) Lost() {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, t := range p.tables {
@@ -185,7 +203,7 @@ func (p *parts) Lost() {
 }
 
 // Dropped tells the tables that cells were removed.
-func (p *parts) Dropped(gone map[disk.CellID]bool) {
+func (p *Parts) Dropped(gone map[disk.CellID]bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for id := range gone {
@@ -199,7 +217,7 @@ func (p *parts) Dropped(gone map[disk.CellID]bool) {
 	}
 }
 
-func (p *parts) table(id tableID) *table {
+func (p *Parts) table(id tableID) *table {
 	p.mu.RLock()
 	t := p.tables[id]
 	p.mu.RUnlock()
@@ -216,10 +234,10 @@ func (p *parts) table(id tableID) *table {
 }
 
 // use notes that parts are asked for; it reports false if one of them is not to be kept.
-func (p *parts) use(space Space, name string, keys map[string]int) bool {
+func (p *Parts) use(space disk.Space, name string, keys map[string]int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(keys) > maxLooks {
+	if len(keys) > MaxLooks {
 		return false
 	}
 	p.count++
@@ -239,7 +257,7 @@ func (p *parts) use(space Space, name string, keys map[string]int) bool {
 
 // trim makes room until the parts keep to their limits. Parts of a question that are too large
 // alone are refused from then on. The caller holds no table.
-func (p *parts) trim(space Space, name string, keys map[string]int) {
+func (p *Parts) trim(space disk.Space, name string, keys map[string]int) {
 	for {
 		gone, found := p.victim(space, name, keys)
 		if !found {
@@ -267,10 +285,11 @@ func (p *parts) trim(space Space, name string, keys map[string]int) {
 
 // victim picks what has to go; the zero value is everything. Found is false when the limits are
 // kept.
-func (p *parts) victim(space Space, name string, keys map[string]int) (gone lookID, found bool) {
+func (p *Parts) victim(space disk.Space, name string, keys map[string]int) (gone lookID,
+	found bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	many := len(p.looks) > maxLooks
+	many := len(p.looks) > MaxLooks
 	if !many && p.bytes.Load() <= p.limit {
 		return lookID{}, false
 	}
@@ -289,7 +308,7 @@ func (p *parts) victim(space Space, name string, keys map[string]int) (gone look
 }
 
 // keep makes r the rows of a table that the caller holds; nil forgets what it has.
-func (p *parts) keep(t *table, r *rows) {
+func (p *Parts) keep(t *table, r *rows) {
 	if t.rows != nil {
 		p.bytes.Add(-t.rows.bytes)
 	}
@@ -333,8 +352,8 @@ func (r *rows) without(key string) *rows {
 
 // keptRows returns the rows of a table, as they are on disk, with at least the parts that keys
 // name; it reads what changed since it was last asked, or everything.
-func (s *Store) keptRows(a *asked, name int, id tableID, keys map[string]int) (*rows, error) {
-	t := s.parts.table(id)
+func (s *Queries) keptRows(a *asked, name int, id tableID, keys map[string]int) (*rows, error) {
+	t := s.Parts.table(id)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed, all := t.take()
@@ -351,17 +370,17 @@ func (s *Store) keptRows(a *asked, name int, id tableID, keys map[string]int) (*
 		}
 		list, err := s.readRows(a, name, id, keys)
 		if err != nil {
-			s.parts.keep(t, nil)
+			s.Parts.keep(t, nil)
 			return nil, err
 		}
 		r = newRows(keys, list)
 	case len(changed) > 0:
 		list := slices.Clone(r.list)
 		for place := range changed {
-			rec, found, err := s.disk.Get(Key{Space: id.space, Place: place, Name: id.name},
+			rec, found, err := s.Disk.Get(disk.Key{Space: id.space, Place: place, Name: id.name},
 				id.partition)
 			if err != nil {
-				s.parts.keep(t, nil)
+				s.Parts.keep(t, nil)
 				return nil, err
 			}
 			at, have := slices.BinarySearchFunc(list, place,
@@ -377,6 +396,6 @@ func (s *Store) keptRows(a *asked, name int, id tableID, keys map[string]int) (*
 		}
 		r = newRows(r.keys, list)
 	}
-	s.parts.keep(t, r)
+	s.Parts.keep(t, r)
 	return r, nil
 }

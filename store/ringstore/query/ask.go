@@ -1,4 +1,4 @@
-package ringstore
+package query
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,8 +20,6 @@ import (
 
 // askTries is how often a question is put anew because the ring changed meanwhile.
 const askTries = 8
-
-var errLeft = errors.New("the ring changed during the query; retry")
 
 // Ask puts a question about the records of a space to the masters that hold them, in parallel, and
 // calls fn with each record for which anything holds: its place and its hits, once, in no
@@ -31,21 +30,21 @@ var errLeft = errors.New("the ring changed during the query; retry")
 // differ, or an owner goes away, all live ones judge and the newest version of each record counts.
 // So every record whose writing was acknowledged before the question is judged as it was then, or
 // as a later write left it; what can't be vouched for is in the coverage.
-func (s *Store) Ask(ctx context.Context, space Space, question []byte, places []string,
+func (s *Queries) Ask(ctx context.Context, space disk.Space, question []byte, places []string,
 	fn func(place string, hits []byte)) (Coverage, error) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	if len(places) > maxPlaces {
-		return Coverage{}, fmt.Errorf("ask about %d places, at most %d: %w", len(places), maxPlaces,
-			ErrTooLarge)
+	if len(places) > MaxPlaces {
+		return Coverage{}, fmt.Errorf("ask about %d places, at most %d: %w", len(places), MaxPlaces,
+			disk.ErrTooLarge)
 	}
 	a, err := s.compile(space, question)
 	if err != nil {
 		return Coverage{}, fmt.Errorf("ask: %w", err)
 	}
 	for try := 1; ; try++ {
-		v, err := s.current(ctx)
+		v, err := s.Members.Current(ctx)
 		if err != nil {
 			return Coverage{}, fmt.Errorf("ask: %w", err)
 		}
@@ -54,12 +53,11 @@ func (s *Store) Ask(ctx context.Context, space Space, question []byte, places []
 		err = q.run(ctx)
 		switch {
 		case err == nil:
-			s.met.askSeconds.Observe(time.Since(began).Seconds())
-			return q.finish(fn), nil
+			return q.finish(began, fn), nil
 		case errors.Is(err, errOldPeer):
 			return s.askByScan(ctx, a, places, fn)
-		case errors.Is(err, errLeft) && try < askTries:
-			s.met.stale.Inc()
+		case errors.Is(err, rings.ErrLeft) && try < askTries:
+			s.Retried()
 			continue
 		}
 		return Coverage{}, fmt.Errorf("ask: %w", err)
@@ -68,8 +66,8 @@ func (s *Store) Ask(ctx context.Context, space Space, question []byte, places []
 
 // inquiry is one question under way, by one view of the rings.
 type inquiry struct {
-	s        *Store
-	v        *view
+	s        *Queries
+	v        *rings.View
 	a        *asked
 	question []byte
 	places   []string
@@ -116,47 +114,46 @@ func (q *inquiry) run(ctx context.Context) error {
 	return nil
 }
 
-func (q *inquiry) finish(fn func(place string, hits []byte)) Coverage {
+func (q *inquiry) finish(began time.Time, fn func(place string, hits []byte)) Coverage {
+	took := time.Since(began)
 	for _, h := range q.hits {
 		fn(h.place, h.hits)
 	}
-	q.s.met.asked.WithLabelValues("agreed").Add(float64(q.agreed))
-	q.s.met.asked.WithLabelValues("merged").Add(float64(q.all - q.agreed - len(q.unsure)))
-	q.s.met.asked.WithLabelValues("unsure").Add(float64(len(q.unsure)))
-	return Coverage{Partitions: q.v.latest().Partitions(), Incomplete: len(q.unsure)}
+	q.s.Asked(took, q.agreed, q.all-q.agreed-len(q.unsure), len(q.unsure))
+	return Coverage{Partitions: q.v.Latest().Partitions(), Incomplete: len(q.unsure)}
 }
 
 // partitions are those that the question is about.
 func (q *inquiry) partitions() []int {
 	var out []int
 	if len(q.places) == 0 {
-		for p := range q.v.latest().Partitions() {
+		for p := range q.v.Latest().Partitions() {
 			out = append(out, p)
 		}
 		return out
 	}
 	for _, place := range q.places {
-		out = append(out, q.v.latest().Partition(place))
+		out = append(out, q.v.Latest().Partition(place))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
 // reachable reports whether a node can be asked.
-func (q *inquiry) reachable(node string) bool { return !q.failed[node] && q.s.alive(node) }
+func (q *inquiry) reachable(node string) bool { return !q.failed[node] && q.s.Members.Alive(node) }
 
 // agree has each partition judged by its first live owner, while all live members say what they
 // have. It returns the partitions for which that is not enough.
 func (q *inquiry) agree(ctx context.Context, partitions []int) (rest []int, err error) {
 	judges := make(map[int]string, len(partitions))
 	work := map[string][]int{}
-	for _, node := range q.v.members() {
+	for _, node := range q.v.Members() {
 		if q.reachable(node) {
 			work[node] = nil
 		}
 	}
 	for _, p := range partitions {
-		for _, node := range q.v.base.Owners(p) {
+		for _, node := range q.v.Base.Owners(p) {
 			if _, ok := work[node]; ok {
 				judges[p] = node
 				work[node] = append(work[node], p)
@@ -184,7 +181,7 @@ func (q *inquiry) agree(ctx context.Context, partitions []int) (rest []int, err 
 			width := q.a.judge.Width()
 			for i, place := range c.Places {
 				place := string(place)
-				if p := q.v.latest().Partition(place); settled[p] && judges[p] == node {
+				if p := q.v.Latest().Partition(place); settled[p] && judges[p] == node {
 					q.hits = append(q.hits, hit{place, c.Hits[i*width : (i+1)*width]})
 				}
 			}
@@ -201,7 +198,7 @@ func (q *inquiry) confirmed(p int, judge string, replies map[string]*reply) bool
 		return false
 	}
 	heard := 0
-	for _, node := range q.v.base.Owners(p) {
+	for _, node := range q.v.Base.Owners(p) {
 		other := replies[node]
 		if other == nil {
 			continue
@@ -211,7 +208,7 @@ func (q *inquiry) confirmed(p int, judge string, replies map[string]*reply) bool
 			return false
 		}
 	}
-	return heard >= q.v.base.ReadQuorum()
+	return heard >= q.v.Base.ReadQuorum()
 }
 
 // sources are the nodes that may have records of a partition: its live owners, those that hold
@@ -225,16 +222,16 @@ func (q *inquiry) sources(p int) (nodes []string, sure bool) {
 			}
 		}
 	}
-	owners := q.v.base.Owners(p)
+	owners := q.v.Base.Owners(p)
 	add(owners)
 	live := len(nodes)
-	sure = live >= q.v.base.ReadQuorum()
+	sure = live >= q.v.Base.ReadQuorum()
 	add(q.held[p])
 	if !sure {
-		add(q.v.owners(p))
+		add(q.v.Owners(p))
 	}
 	if live < len(owners) {
-		add(q.v.members())
+		add(q.v.Members())
 	}
 	return nodes, sure
 }
@@ -272,11 +269,11 @@ func (q *inquiry) merge(ctx context.Context, partitions []int) (rest []int, err 
 		for _, c := range r.chunks {
 			for i, place := range c.Places {
 				k := versionKey{string(place), c.Names[i]}
-				if !whole[q.v.latest().Partition(k.place)] || len(q.places) > 0 &&
+				if !whole[q.v.Latest().Partition(k.place)] || len(q.places) > 0 &&
 					!slices.Contains(q.places, k.place) {
 					continue
 				}
-				x := version{Version{Clock: c.Clocks[i], Node: c.Nodes[i]}, uint8(c.Flags[i]),
+				x := version{disk.Version{Clock: c.Clocks[i], Node: c.Nodes[i]}, uint8(c.Flags[i]),
 					c.Hits[i*width : (i+1)*width]}
 				if old := best[k]; old == nil ||
 					disk.Wins(x.flags, x.Version, old.flags, old.Version) {
@@ -301,7 +298,7 @@ type versionKey struct {
 
 // version is what one of them found.
 type version struct {
-	Version
+	disk.Version
 	flags uint8
 	hits  []byte
 }
@@ -316,7 +313,7 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 		r := &reply{node: node, sums: map[int]disk.Sum{}}
 		replies = append(replies, r)
 		req := &ringpb.AskRequest{
-			Clock: q.s.clock.Read(), Epoch: q.v.latest().Epoch(), Base: q.v.base.Epoch(),
+			Clock: q.s.Clock.Read(), Epoch: q.v.Latest().Epoch(), Base: q.v.Base.Epoch(),
 			Space: uint32(q.a.space), Question: q.question, Versions: versions,
 		}
 		for _, p := range partitions {
@@ -326,9 +323,9 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 			req.Places = append(req.Places, []byte(place))
 		}
 		wg.Add(1)
-		if !q.s.spawn(func() { defer wg.Done(); r.err = q.askNode(ctx, r, req) }) {
+		if !q.s.Spawn(func() { defer wg.Done(); r.err = q.askNode(ctx, r, req) }) {
 			wg.Done()
-			r.err = ErrClosed
+			r.err = disk.ErrClosed
 		}
 	}
 	wg.Wait()
@@ -337,18 +334,18 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case r.node == q.s.self && r.err != nil:
+		case r.node == q.s.Members.Self() && r.err != nil:
 			return nil, r.err
 		case status.Code(r.err) == codes.Unimplemented:
 			return nil, errOldPeer
-		case status.Code(r.err) == codeTooCostly: // and so it would be for the others
+		case status.Code(r.err) == CodeTooCostly: // and so it would be for the others
 			return nil, fmt.Errorf("%s: %w", r.node, ErrTooCostly)
 		case r.err != nil:
-			q.s.log.Debug("put a question; the other copies answer it", "node", r.node,
+			q.s.Log.Debug("put a question; the other copies answer it", "node", r.node,
 				"err", r.err)
 			q.failed[r.node] = true
-		case r.left && q.s.view.Load().base != q.v.base:
-			return nil, errLeft
+		case r.left && q.s.Members.View().Base != q.v.Base:
+			return nil, rings.ErrLeft
 		case r.left:
 			q.failed[r.node] = true // it has not heard of the ring yet
 		default:
@@ -366,14 +363,14 @@ func (q *inquiry) askNode(ctx context.Context, r *reply, req *ringpb.AskRequest)
 		n := len(c.Places)
 		if done || len(c.Hits) != n*q.a.judge.Width() || req.Versions &&
 			(len(c.Names) != n || len(c.Clocks) != n || len(c.Nodes) != n || len(c.Flags) != n) {
-			return fmt.Errorf("answer of %s: %w", r.node, ErrCorrupt)
+			return fmt.Errorf("answer of %s: %w", r.node, disk.ErrCorrupt)
 		}
 		size += len(c.Hits) + 32*n
 		for _, place := range c.Places {
 			size += len(place)
 		}
-		if size > q.s.opts.MaxList {
-			return fmt.Errorf("answer of more than %d bytes: %w", q.s.opts.MaxList, ErrTooLarge)
+		if size > q.s.MaxList {
+			return fmt.Errorf("answer of more than %d bytes: %w", q.s.MaxList, disk.ErrTooLarge)
 		}
 		for _, x := range c.Cells {
 			r.sums[int(x.Partition)] = disk.Sum{Sum: x.Sum, Count: int64(x.Count)}
@@ -385,16 +382,12 @@ func (q *inquiry) askNode(ctx context.Context, r *reply, req *ringpb.AskRequest)
 		done, r.left = c.Done, c.Left
 		return nil
 	}
-	if r.node == q.s.self {
-		return q.s.answer(ctx, req, take)
-	}
-	client, err := q.s.client(r.node)
-	if err != nil {
-		return err
+	if r.node == q.s.Members.Self() {
+		return q.s.Answer(ctx, req, take)
 	}
 	ctx, watch := q.s.whileAlive(ctx, r.node)
 	defer watch.end()
-	stream, err := client.Ask(ctx, req)
+	stream, err := q.s.Peers.Ask(ctx, r.node, req)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", r.node, err)
 	}
@@ -407,7 +400,7 @@ func (q *inquiry) askNode(ctx context.Context, r *reply, req *ringpb.AskRequest)
 		if err != nil {
 			return fmt.Errorf("ask %s: %w", r.node, err)
 		}
-		q.s.clock.Observe(c.Clock)
+		q.s.Clock.Observe(c.Clock)
 		if err := take(c); err != nil {
 			return err
 		}
@@ -421,16 +414,16 @@ type watch struct {
 	over   chan struct{}
 }
 
-func (s *Store) whileAlive(ctx context.Context, node string) (context.Context, *watch) {
+func (s *Queries) whileAlive(ctx context.Context, node string) (context.Context, *watch) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{cancel: cancel, words: make(chan struct{}, 1), over: make(chan struct{})}
 	go func() {
 		defer close(w.over)
 		defer cancel()
-		look := time.NewTicker(s.opts.LookAgain)
+		look := time.NewTicker(s.LookAgain)
 		defer look.Stop()
 		last := time.Now()
-		for s.alive(node) && time.Since(last) < s.opts.ReadTimeout {
+		for s.Members.Alive(node) && time.Since(last) < s.ReadTimeout {
 			select {
 			case <-ctx.Done():
 				return
@@ -457,13 +450,13 @@ func (w *watch) end() {
 }
 
 // askByScan answers a question by reading all records here: some master is too old to judge.
-func (s *Store) askByScan(ctx context.Context, a *asked, places []string,
+func (s *Queries) askByScan(ctx context.Context, a *asked, places []string,
 	fn func(place string, hits []byte)) (Coverage, error) {
 	hits := make([]byte, a.judge.Width())
 	var cover Coverage
 	for n, name := range a.names {
 		keys := a.keys(n)
-		c, err := s.Scan(ctx, a.space, name, func(r Record) error {
+		c, err := s.Scan(ctx, a.space, name, func(r disk.Record) error {
 			if r.Name != name || len(places) > 0 && !slices.Contains(places, r.Place) {
 				return nil
 			}

@@ -1,4 +1,4 @@
-package ringstore
+package query
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/store/ringstore/rings"
 )
 
 // Coverage says what part of the ring an answer about many records stands on.
@@ -50,14 +51,14 @@ type survey struct {
 //
 // When the ring by which the records were read was given up meanwhile, none of them is vouched for:
 // all partitions count as incomplete.
-func (s *Store) Scan(ctx context.Context, space Space, prefix string,
-	fn func(Record) error) (Coverage, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
+func (s *Queries) Scan(ctx context.Context, space disk.Space, prefix string,
+	fn func(disk.Record) error) (Coverage, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	var v *view
+	var v *rings.View
 	var found *survey
-	err := s.notOvertaken(ctx, func() (err error) {
-		if v, err = s.current(ctx); err == nil {
+	err := s.Members.Retry(ctx, func() (err error) {
+		if v, err = s.Members.Current(ctx); err == nil {
 			found, err = s.surveyAll(ctx, v, space)
 		}
 		return err
@@ -66,16 +67,17 @@ func (s *Store) Scan(ctx context.Context, space Space, prefix string,
 		return Coverage{}, fmt.Errorf("scan: %w", err)
 	}
 	cover, err := s.scanBy(ctx, v, found, space, prefix, fn)
-	if now := s.view.Load(); now == nil || now.ring(v.base.Epoch()) == nil {
+	if now := s.Members.View(); now == nil || now.Ring(v.Base.Epoch()) == nil {
 		cover.Incomplete = cover.Partitions
 	}
 	return cover, err
 }
 
 // scanBy reads what the survey found.
-func (s *Store) scanBy(ctx context.Context, v *view, found *survey, space Space, prefix string,
-	fn func(Record) error) (Coverage, error) {
-	cover := Coverage{Partitions: v.latest().Partitions()}
+func (s *Queries) scanBy(ctx context.Context, v *rings.View, found *survey, space disk.Space,
+	prefix string,
+	fn func(disk.Record) error) (Coverage, error) {
+	cover := Coverage{Partitions: v.Latest().Partitions()}
 	agreed := map[string][]int{}
 	disputed := map[int][]string{}
 	for p := range cover.Partitions {
@@ -122,39 +124,39 @@ func (s *Store) scanBy(ctx context.Context, v *view, found *survey, space Space,
 }
 
 // surveyAll asks this and all live members for their digests of a space.
-func (s *Store) surveyAll(ctx context.Context, v *view, space Space) (*survey, error) {
+func (s *Queries) surveyAll(ctx context.Context, v *rings.View, space disk.Space) (*survey, error) {
 	found := &survey{sums: map[int]map[string]disk.Sum{}, heard: map[string]bool{},
 		held: map[int][]string{}}
 	select {
-	case <-s.disk.Counted():
+	case <-s.Disk.Counted():
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-s.closed:
-		return nil, ErrClosed
+	case <-s.Closed:
+		return nil, disk.ErrClosed
 	}
-	if !s.disk.Refilling() && !s.stale.Load() {
-		found.add(s.self, s.disk.Digest(space, nil, false))
+	if s.Withheld() == nil {
+		found.add(s.Members.Self(), s.Disk.Digest(space, nil, false))
 	}
-	for _, p := range s.disk.HeldPartitions() {
-		found.held[p] = append(found.held[p], s.self)
+	for _, p := range s.Disk.HeldPartitions() {
+		found.held[p] = append(found.held[p], s.Members.Self())
 	}
 	var wg sync.WaitGroup
-	for _, node := range v.members() {
-		if node == s.self || !s.alive(node) {
+	for _, node := range v.Members() {
+		if node == s.Members.Self() || !s.Members.Alive(node) {
 			continue
 		}
 		wg.Add(1)
-		ok := s.spawn(func() {
+		ok := s.Spawn(func() {
 			defer wg.Done()
-			reply, err := s.askDigest(ctx, node,
-				&ringpb.DigestRequest{Space: uint32(space), Base: v.base.Epoch()})
+			reply, err := s.Peers.Digest(ctx, node,
+				&ringpb.DigestRequest{Space: uint32(space), Base: v.Base.Epoch()})
 			if err != nil {
-				if isLeft(err) {
+				if rings.IsLeft(err) {
 					found.mu.Lock()
 					found.left = err
 					found.mu.Unlock()
 				}
-				s.log.Debug("ask for a digest", "node", node, "err", err)
+				s.Log.Debug("ask for a digest", "node", node, "err", err)
 				return
 			}
 			found.add(node, fromCells(reply.Cells))
@@ -172,27 +174,10 @@ func (s *Store) surveyAll(ctx context.Context, v *view, space Space) (*survey, e
 	return found, found.left
 }
 
-func (s *Store) askDigest(ctx context.Context, node string,
-	req *ringpb.DigestRequest) (*ringpb.DigestReply, error) {
-	client, err := s.client(node)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
-	defer cancel()
-	req.Clock = s.clock.Read()
-	reply, err := client.Digest(ctx, req)
-	if err != nil {
-		return nil, fmt.Errorf("ask %s for a digest: %w", node, err)
-	}
-	s.clock.Observe(reply.Clock)
-	return reply, nil
-}
-
 func fromCells(list []*ringpb.Cell) []disk.Sum {
 	out := make([]disk.Sum, len(list))
 	for i, c := range list {
-		out[i] = disk.Sum{CellID: disk.CellID{Bucket: c.Bucket, Space: Space(c.Space),
+		out[i] = disk.Sum{CellID: disk.CellID{Bucket: c.Bucket, Space: disk.Space(c.Space),
 			Partition: uint16(c.Partition)}, Sum: c.Sum, Count: int64(c.Count)}
 	}
 	return out
@@ -212,26 +197,26 @@ func (f *survey) add(node string, sums []disk.Sum) {
 }
 
 // owners returns the base owners of a partition that answered.
-func (f *survey) owners(v *view, p int) []string {
-	return slices.DeleteFunc(slices.Clone(v.base.Owners(p)),
+func (f *survey) owners(v *rings.View, p int) []string {
+	return slices.DeleteFunc(slices.Clone(v.Base.Owners(p)),
 		func(n string) bool { return !f.heard[n] })
 }
 
 // readers returns who has to be read for a partition: one of each group of owners that agree, and
 // the members that hold copies for others. Sure is false when too few owners answered. No readers:
 // nobody has anything.
-func (f *survey) readers(s *Store, v *view, p int) (nodes []string, sure bool) {
+func (f *survey) readers(s *Queries, v *rings.View, p int) (nodes []string, sure bool) {
 	owners := f.owners(v, p)
-	sure = len(owners) >= v.base.ReadQuorum()
+	sure = len(owners) >= v.Base.ReadQuorum()
 	if !sure {
 		// Owners of a pending ring may have what the missing ones had.
-		for _, n := range v.owners(p) {
+		for _, n := range v.Owners(p) {
 			if f.heard[n] && !slices.Contains(owners, n) {
 				owners = append(owners, n)
 			}
 		}
 	}
-	if at := slices.Index(owners, s.self); at > 0 {
+	if at := slices.Index(owners, s.Members.Self()); at > 0 {
 		owners[0], owners[at] = owners[at], owners[0]
 	}
 	seen := map[uint64]bool{}
@@ -253,11 +238,11 @@ func (f *survey) readers(s *Store, v *view, p int) (nodes []string, sure bool) {
 
 // scanner is one scan under way.
 type scanner struct {
-	s      *Store
-	v      *view
-	space  Space
+	s      *Queries
+	v      *rings.View
+	space  disk.Space
 	prefix string
-	fn     func(Record) error
+	fn     func(disk.Record) error
 	found  *survey
 }
 
@@ -267,7 +252,7 @@ func (c *scanner) agreed(ctx context.Context, node string, partitions []int) (lo
 	err error) {
 	begun := map[int]bool{}
 	var fromFn error
-	err = c.read(ctx, node, partitions, false, func(records []Record) error {
+	err = c.read(ctx, node, partitions, false, func(records []disk.Record) error {
 		for i := range records {
 			begun[records[i].Partition] = true
 			if records[i].Deleted() {
@@ -304,8 +289,8 @@ func (c *scanner) disputed(ctx context.Context, partitions []int,
 			byNode[n] = append(byNode[n], p)
 		}
 	}
-	set := map[Key]*Record{}
-	collect := c.s.collect(set, false)
+	set := disk.Winners{}
+	collect := set.Collect(c.s.MaxList, false)
 	bad := map[int]bool{}
 	for node, list := range byNode {
 		err := c.read(ctx, node, list, false, collect)
@@ -317,7 +302,7 @@ func (c *scanner) disputed(ctx context.Context, partitions []int,
 			return 0, fmt.Errorf("scan: %w", ctx.Err())
 		}
 		if err != nil {
-			c.s.log.Debug("scan a copy", "node", node, "err", err)
+			c.s.Log.Debug("scan a copy", "node", node, "err", err)
 			for _, p := range list {
 				bad[p] = true
 			}
@@ -336,31 +321,20 @@ func (c *scanner) disputed(ctx context.Context, partitions []int,
 
 // read streams records of some partitions from a node, or the copies that it holds for others.
 func (c *scanner) read(ctx context.Context, node string, partitions []int, held bool,
-	fn func([]Record) error) error {
-	if node == c.s.self {
+	fn func([]disk.Record) error) error {
+	if node == c.s.Members.Self() {
 		if held {
-			return c.s.disk.Held(func(k Key, p int) bool {
+			return c.s.Disk.Held(func(k disk.Key, p int) bool {
 				return k.Space == c.space && slices.Contains(partitions, p) &&
 					strings.HasPrefix(k.Name, c.prefix)
 			}, fn)
 		}
-		return c.s.localScan(c.space, partitions, c.prefix, false, fn)
+		return c.s.Disk.Scan(c.space, partitions, disk.Begins(c.prefix), false, fn)
 	}
-	client, err := c.s.client(node)
-	if err != nil {
-		return err
-	}
-	req := &ringpb.ScanRequest{Clock: c.s.clock.Read(), Epoch: c.v.latest().Epoch(),
-		Space: uint32(c.space), Prefix: []byte(c.prefix), Held: held, Base: c.v.base.Epoch()}
+	req := &ringpb.ScanRequest{Clock: c.s.Clock.Read(), Epoch: c.v.Latest().Epoch(),
+		Space: uint32(c.space), Prefix: []byte(c.prefix), Held: held, Base: c.v.Base.Epoch()}
 	for _, p := range partitions {
 		req.Partitions = append(req.Partitions, uint32(p))
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := client.Scan(ctx, req)
-	if err != nil {
-		return fmt.Errorf("scan %s: %w", node, err)
-	}
-	_, err = c.s.receive(node, stream, cancel, fn)
-	return err
+	return c.s.Peers.Scan(ctx, node, req, fn)
 }
