@@ -109,3 +109,34 @@ func BenchmarkList(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkAsk puts a question about 1000 records to three stores that agree.
+func BenchmarkAsk(b *testing.B) {
+	k := newKit(b, "m1/a", "m2/b", "m3/c")
+	k.settled()
+	ctx := context.Background()
+	want := k.fill(ctx, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if got, _, err := asks(ctx, k.store("m1/a"), "grains os=Debian"); err != nil ||
+			len(got) != len(want) {
+			b.Fatal(len(got), err)
+		}
+	}
+}
+
+// BenchmarkScan reads 1000 records of three stores that agree.
+func BenchmarkScan(b *testing.B) {
+	k := newKit(b, "m1/a", "m2/b", "m3/c")
+	k.settled()
+	ctx := context.Background()
+	k.fill(ctx, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		if _, err := k.store("m1/a").Scan(ctx, SpaceMinions, "grains",
+			func(Record) error { n++; return nil }); err != nil || n != 1000 {
+			b.Fatal(n, err)
+		}
+	}
+}
