@@ -15,7 +15,6 @@ import (
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/query"
 	"clustermaster/store/ringstore/ringpb"
-	"clustermaster/store/ringstore/rings"
 )
 
 // fields is a compiler for values such as "os=Debian;n=1" and questions such as "grains os=Debian":
@@ -480,10 +479,7 @@ func TestAskRefuses(t *testing.T) {
 	k := newKit(t, "m1/a", "m2/b")
 	ctx := ctxFor(t)
 	k.settled()
-	client, err := k.store("m1/a").client("m2/b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := k.store("m1/a").remote
 	for _, tt := range []struct {
 		name string
 		req  *ringpb.AskRequest
@@ -501,10 +497,10 @@ func TestAskRefuses(t *testing.T) {
 			Question: []byte("grains a=b"), Places: [][]byte{make([]byte, MaxPlace+1)}},
 			"too large"},
 		{"many partitions", &ringpb.AskRequest{Space: uint32(SpaceMinions),
-			Question: []byte("grains a=b"), Partitions: make([]uint32, rings.MaxPartitions+1)},
+			Question: []byte("grains a=b"), Partitions: make([]uint32, disk.MaxPartitions+1)},
 			"too large"},
 	} {
-		stream, err := client.Ask(ctx, tt.req)
+		stream, err := client.Ask(ctx, "m2/b", tt.req)
 		if err == nil {
 			_, err = stream.Recv()
 		}
@@ -513,7 +509,7 @@ func TestAskRefuses(t *testing.T) {
 		}
 	}
 	// Partitions that no ring has are nobody's.
-	stream, err := client.Ask(ctx, &ringpb.AskRequest{Space: uint32(SpaceMinions),
+	stream, err := client.Ask(ctx, "m2/b", &ringpb.AskRequest{Space: uint32(SpaceMinions),
 		Question: []byte("grains a=b"), Partitions: []uint32{1 << 31, 64, 65535}, Base: k.epoch})
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 		if !s.stale.Load() {
 			continue
 		}
-		reply, err := s.askStatus(ctx, node, 0)
+		reply, err := s.remote.Status(ctx, node, 0)
 		if err != nil {
 			return err
 		}

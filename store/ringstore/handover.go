@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/remote"
 )
 
 // handOverLoop gives owners that came back what is held for them.
@@ -51,7 +52,7 @@ func (s *Store) handOver(ctx context.Context, node string) error {
 		return nil // what is held may have been deleted
 	}
 	for s.alive(node) {
-		hints, err := s.disk.Hints(node, messageBytes)
+		hints, err := s.disk.Hints(node, remote.MessageBytes)
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (s *Store) forgetHints(ctx context.Context, node string) error {
 // redistribute gives what is held for a master that left the cluster to the owners of today.
 func (s *Store) redistribute(ctx context.Context, node string) error {
 	for {
-		hints, err := s.disk.Hints(node, messageBytes)
+		hints, err := s.disk.Hints(node, remote.MessageBytes)
 		if err != nil {
 			return err
 		}

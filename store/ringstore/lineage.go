@@ -122,7 +122,7 @@ func (s *Store) adopt(ctx context.Context) (*rings.View, error) {
 		if node == s.self {
 			continue
 		}
-		reply, err := s.askStatus(ctx, node, ring.Epoch())
+		reply, err := s.remote.Status(ctx, node, ring.Epoch())
 		if err != nil {
 			next = nil // this one may know; another one can still tell
 			continue
@@ -233,7 +233,7 @@ func (s *Store) notOvertaken(ctx context.Context, read func() error) error {
 			if v == nil || !s.peers.Alive(node) {
 				continue
 			}
-			if reply, err := s.askStatus(ctx, node, v.Latest().Epoch()); err == nil &&
+			if reply, err := s.remote.Status(ctx, node, v.Latest().Epoch()); err == nil &&
 				rings.GaveUp(reply, v) {
 				if err := s.takeOver(ctx, reply); err != nil {
 					return err

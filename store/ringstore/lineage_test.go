@@ -199,12 +199,12 @@ func TestReadsByARingThatWasGivenUpAreRefused(t *testing.T) {
 			return err
 		},
 		"scan": func(v *rings.View) error {
-			return members{s}.Scan(ctx, "b", &ringpb.ScanRequest{Epoch: v.Latest().Epoch(),
+			return s.remote.Scan(ctx, "b", &ringpb.ScanRequest{Epoch: v.Latest().Epoch(),
 				Base: v.Base.Epoch(), Space: uint32(key.Space), Partitions: []uint32{uint32(p)}},
 				func([]Record) error { return nil })
 		},
 		"digest": func(v *rings.View) error {
-			_, err := members{s}.Digest(ctx, "b", &ringpb.DigestRequest{Space: uint32(key.Space),
+			_, err := s.remote.Digest(ctx, "b", &ringpb.DigestRequest{Space: uint32(key.Space),
 				Base: v.Base.Epoch()})
 			return err
 		},

@@ -75,7 +75,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 			func() float64 { return float64(s.parts.Bytes()) }),
 		gauge("clustermaster_ring_lane_waiting_bytes",
 			"Copies that wait to be sent to other masters, in bytes.",
-			func() float64 { return float64(s.waitingBytes()) }),
+			func() float64 { return float64(s.remote.Waiting()) }),
 		gauge("clustermaster_ring_hints", "Copies that this master owes to absent owners.",
 			func() float64 { n, _ := s.disk.OwedTotals(); return float64(n) }),
 		gauge("clustermaster_ring_under_replicated",

@@ -2,13 +2,9 @@ package ringstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"clustermaster/store/ringstore/query"
-	"clustermaster/store/ringstore/ringpb"
 	"clustermaster/store/ringstore/rings"
 )
 
@@ -40,7 +36,7 @@ func (s *Store) Scan(ctx context.Context, space Space, prefix string,
 
 func (s *Store) newQueries() *query.Queries {
 	return query.New(query.Options{
-		Disk: s.disk, Parts: s.parts, Clock: s.clock, Members: members{s}, Peers: members{s},
+		Disk: s.disk, Parts: s.parts, Clock: s.clock, Members: members{s}, Peers: s.remote,
 		Withheld: s.withheld, Spawn: s.spawn, Closed: s.closed, Now: s.opts.Now, Log: s.log,
 		Timeout: s.opts.StreamTimeout, ReadTimeout: s.opts.ReadTimeout,
 		LookAgain: s.opts.LookAgain, MaxList: s.opts.MaxList,
@@ -73,34 +69,4 @@ func (m members) Current(ctx context.Context) (*rings.View, error) { return m.s.
 
 func (m members) Retry(ctx context.Context, read func() error) error {
 	return m.s.notOvertaken(ctx, read)
-}
-
-func (m members) Ask(ctx context.Context, node string,
-	req *ringpb.AskRequest) (grpc.ServerStreamingClient[ringpb.Verdicts], error) {
-	client, err := m.s.client(node)
-	if err != nil {
-		return nil, err
-	}
-	return client.Ask(ctx, req)
-}
-
-func (m members) Scan(ctx context.Context, node string, req *ringpb.ScanRequest,
-	fn func([]Record) error) error {
-	client, err := m.s.client(node)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := client.Scan(ctx, req)
-	if err != nil {
-		return fmt.Errorf("scan %s: %w", node, err)
-	}
-	_, err = m.s.receive(node, stream, cancel, fn)
-	return err
-}
-
-func (m members) Digest(ctx context.Context, node string,
-	req *ringpb.DigestRequest) (*ringpb.DigestReply, error) {
-	return m.s.askDigest(ctx, node, req)
 }

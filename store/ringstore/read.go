@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/remote"
 	"clustermaster/store/ringstore/ringpb"
 	"clustermaster/store/ringstore/rings"
 )
@@ -243,32 +244,18 @@ func (s *Store) fetchFrom(ctx context.Context, v *rings.View, node string, parti
 		a.behind = s.isBehind()
 		return a, nil
 	}
-	client, err := s.client(node)
-	if err != nil {
-		return a, err
-	}
-	// Only silence ends it: a large record takes its time on a slow line.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	silence := time.AfterFunc(s.opts.ReadTimeout, cancel)
-	req := &ringpb.FetchRequest{Clock: s.clock.Read(), Epoch: v.Latest().Epoch(),
-		Base: v.Base.Epoch()}
+	req := &ringpb.FetchRequest{Epoch: v.Latest().Epoch(), Base: v.Base.Epoch()}
 	for _, k := range keys {
 		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place),
 			Name: []byte(k.Name), Partition: uint32(partition)})
 	}
-	stream, err := client.Fetch(ctx, req)
-	silence.Stop()
-	if err != nil {
-		return a, fmt.Errorf("read from %s: %w", node, err)
-	}
-	info, err := s.receive(node, stream, cancel, func(records []Record) error {
+	info, err := s.remote.Fetch(ctx, node, req, func(records []Record) error {
 		for i := range records {
 			a.records.Add(&records[i])
 		}
 		return nil
 	})
-	a.behind = info.behind
+	a.behind = info.Behind
 	return a, err
 }
 
@@ -368,23 +355,15 @@ func (s *Store) listFrom(ctx context.Context, v *rings.View, node string, k Key,
 	if node == s.self {
 		return a, s.localList(k, partition, keysOnly, a.records.Collect(s.opts.MaxList, keysOnly))
 	}
-	client, err := s.client(node)
-	if err != nil {
-		return a, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
-	stream, err := client.List(ctx, &ringpb.ListRequest{
-		Clock: s.clock.Read(), Epoch: v.Latest().Epoch(), Space: uint32(k.Space),
-		Place: []byte(k.Place), Prefix: []byte(k.Name),
-		Partition: uint32(partition), Have: have.sum, HaveCount: have.count, KeysOnly: keysOnly,
-		Base: v.Base.Epoch(),
-	})
-	if err != nil {
-		return a, fmt.Errorf("list from %s: %w", node, err)
+	req := &ringpb.ListRequest{
+		Epoch: v.Latest().Epoch(), Space: uint32(k.Space), Place: []byte(k.Place),
+		Prefix: []byte(k.Name), Partition: uint32(partition), Have: have.sum,
+		HaveCount: have.count, KeysOnly: keysOnly, Base: v.Base.Epoch(),
 	}
-	info, err := s.receive(node, stream, cancel, a.records.Collect(s.opts.MaxList, keysOnly))
-	a.same, a.behind = info.same, info.behind
+	info, err := s.remote.List(ctx, node, req, a.records.Collect(s.opts.MaxList, keysOnly))
+	a.same, a.behind = info.Same, info.Behind
 	return a, err
 }
 
@@ -442,17 +421,16 @@ func (s *Store) give(ctx context.Context, v *rings.View, node string, changes []
 	for len(changes) > 0 {
 		group := &ringpb.Group{Epoch: v.Latest().Epoch()}
 		size := 0
-		for len(changes) > 0 && (size == 0 || size < messageBytes/2) {
+		for len(changes) > 0 && (size == 0 || size < remote.MessageBytes/2) {
 			c := &changes[0]
 			size += len(c.Record.Value) + len(c.Record.Name) + len(c.Record.Place) + 64
 			group.Changes = append(group.Changes,
-				&ringpb.Change{Record: toWire(&c.Record), Owed: c.Owed, StandIn: c.StandIn,
-					Under: c.Under})
+				remote.ToChange(c))
 			changes = changes[1:]
 		}
-		once, cancel := context.WithTimeout(ctx, s.writeTimeout(size))
-		reply, err := s.callWrite(once, node,
-			&ringpb.WriteRequest{Clock: s.clock.Read(), Groups: []*ringpb.Group{group}}, size)
+		once, cancel := context.WithTimeout(ctx, s.remote.TimeoutOf(size))
+		reply, err := s.remote.Write(once, node,
+			&ringpb.WriteRequest{Groups: []*ringpb.Group{group}}, size)
 		cancel()
 		if err != nil {
 			return err

@@ -211,7 +211,7 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 	if s.stale.Load() || s.view.Load() != v {
 		return false
 	}
-	s.dropLanes(func(n string) bool { return slices.Contains(others, n) })
+	s.remote.Keep(func(n string) bool { return slices.Contains(others, n) })
 	if !v.Settled() || v.Base != v.Latest() {
 		if full == nil && s.syncing.done() < v.Latest().Epoch() && v.Latest().Has(s.self) {
 			if err := s.fill(stepCtx, v); err != nil && ctx.Err() == nil {
@@ -288,7 +288,7 @@ func (s *Store) settle(ctx context.Context, v *rings.View, others []string) erro
 			filled = filled && !v.Latest().Has(node)
 			continue
 		}
-		reply, err := s.askStatus(ctx, node, epoch)
+		reply, err := s.remote.Status(ctx, node, epoch)
 		if err != nil {
 			all = false
 			filled = filled && !v.Latest().Has(node)
@@ -387,7 +387,7 @@ func (s *Store) statusLoop(ctx context.Context) {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				if reply, err := s.askStatus(ctx, node, epoch); err == nil {
+				if reply, err := s.remote.Status(ctx, node, epoch); err == nil {
 					s.heard.said(node, reply, s.opts.Now())
 				}
 			}()

@@ -9,6 +9,7 @@ import (
 	"clustermaster/cluster/level"
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/query"
+	"clustermaster/store/ringstore/remote"
 	"clustermaster/store/ringstore/ringpb"
 	"clustermaster/store/ringstore/rings"
 
@@ -84,9 +85,8 @@ func (v *server) taskOf(g *ringpb.Group) (*disk.Write, error) {
 		return nil, ErrTooLarge
 	}
 	for i, c := range g.GetChanges() {
-		t.Changes[i] = disk.Change{Record: fromWire(c.GetRecord()), Owed: c.GetOwed(),
-			StandIn: c.GetStandIn(), Under: c.GetUnder()}
-		if err := checkRecord(&t.Changes[i].Record, v.s.opts.MaxRecord); err != nil {
+		t.Changes[i] = remote.FromChange(c)
+		if err := remote.Check(&t.Changes[i].Record, v.s.opts.MaxRecord); err != nil {
 			return nil, err
 		}
 		v.s.clock.Observe(t.Changes[i].Record.Version.Clock)
@@ -121,7 +121,7 @@ func (v *server) WriteLarge(stream grpc.ClientStreamingServer[ringpb.Piece,
 		if err != nil {
 			return err
 		}
-		if len(b)+len(piece.Data) > v.s.opts.MaxRecord+2*messageBytes {
+		if len(b)+len(piece.Data) > v.s.opts.MaxRecord+2*remote.MessageBytes {
 			return v.refuse(codes.ResourceExhausted, "too_large", ErrTooLarge)
 		}
 		b = append(b, piece.Data...)
@@ -189,15 +189,15 @@ func (v *server) reader(stream grpc.ServerStreamingServer[ringpb.Chunk]) *reader
 
 func (r *reader) add(records []Record) error {
 	for i := range records {
-		w := toWire(&records[i])
+		w := remote.ToWire(&records[i])
 		size := len(w.Value) + len(w.Name) + len(w.Place) + 64
-		if size > messageBytes {
+		if size > remote.MessageBytes {
 			if err := r.large(w); err != nil {
 				return err
 			}
 			continue
 		}
-		if r.size+size > messageBytes {
+		if r.size+size > remote.MessageBytes {
 			if err := r.flush(); err != nil {
 				return err
 			}
@@ -220,7 +220,7 @@ func (r *reader) large(w *ringpb.Record) error {
 		return err
 	}
 	for len(b) > 0 {
-		n := min(len(b), messageBytes)
+		n := min(len(b), remote.MessageBytes)
 		r.chunk.Piece, r.chunk.PieceEnd = b[:n], n == len(b)
 		if err := r.flush(); err != nil {
 			return err
@@ -257,7 +257,7 @@ func (v *server) Fetch(req *ringpb.FetchRequest,
 	for _, k := range req.Keys {
 		key, partition := Key{Space: Space(k.Space), Place: string(k.Place),
 			Name: string(k.Name)}, int(k.Partition)
-		if err := key.Check(); err != nil || partition >= rings.MaxPartitions {
+		if err := key.Check(); err != nil || partition >= disk.MaxPartitions {
 			return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
 		}
 		records, err := v.s.localGet(key, partition)
@@ -275,7 +275,7 @@ func (v *server) List(req *ringpb.ListRequest,
 	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
 	key, partition := Key{Space: Space(req.Space), Place: string(req.Place),
 		Name: string(req.Prefix)}, int(req.Partition)
-	if err := key.Check(); err != nil || partition >= rings.MaxPartitions {
+	if err := key.Check(); err != nil || partition >= disk.MaxPartitions {
 		return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
 	}
 	if !v.enter(stream.Context()) {
@@ -309,7 +309,7 @@ func (v *server) Scan(req *ringpb.ScanRequest,
 	if v.s.disk.Refilling() || v.s.stale.Load() {
 		return v.refuse(codes.Unavailable, "refilling", errRefilling)
 	}
-	if len(req.Partitions) > rings.MaxPartitions || len(req.Cells) > rings.MaxPartitions {
+	if len(req.Partitions) > disk.MaxPartitions || len(req.Cells) > disk.MaxPartitions {
 		return v.refuse(codes.InvalidArgument, "too_large", ErrTooLarge)
 	}
 	if !v.enter(stream.Context()) {

@@ -12,6 +12,7 @@ import (
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/query"
+	"clustermaster/store/ringstore/remote"
 	"clustermaster/store/ringstore/rings"
 	"clustermaster/store/seal"
 
@@ -142,8 +143,7 @@ type Store struct {
 	lineage lineage
 	view    atomic.Pointer[rings.View]
 
-	lanesMu sync.Mutex // guards lanes
-	lanes   map[string]*lane
+	remote *remote.Masters
 
 	heard   heard
 	syncing syncing
@@ -206,7 +206,6 @@ func open(dir string, peers Peers, opts Options, on disk.Options,
 	s := &Store{
 		self: peers.Self(), node: incarnation(peers.Self()), peers: peers, opts: opts, log: on.Log,
 		clock: disk.NewClock(opts.Now), parts: query.NewParts(opts.PartBytes, opts.Compilers),
-		lanes:   map[string]*lane{},
 		streams: make(chan struct{}, opts.Streams),
 		repairs: make(chan struct{}, opts.RepairsInFlight),
 		lineage: lineage{mu: make(turn, 1)},
@@ -226,6 +225,12 @@ func open(dir string, peers Peers, opts Options, on disk.Options,
 	s.life, s.end = context.WithCancel(context.Background())
 	s.met = newMetrics(reg, s)
 	s.heard.start(peers.Members(), s.self)
+	s.remote = remote.New(remote.Options{
+		Self: s.self, Conn: peers.Conn, Clock: s.clock, WriteTimeout: opts.WriteTimeout,
+		ReadTimeout: opts.ReadTimeout, MaxRecord: opts.MaxRecord, LaneRecords: opts.LaneRecords,
+		LaneBytes: opts.LaneBytes, LaneCalls: opts.WriteRPCs, Spawn: s.spawn, Life: s.life,
+		Closed: s.closed, Full: func(node string) { s.met.lanesFull.WithLabelValues(node).Inc() },
+	})
 	s.query = s.newQueries()
 	if err := s.prepare(); err != nil {
 		s.met.unregister()
@@ -291,11 +296,7 @@ func (s *Store) Close() error {
 		s.closing.Lock()
 		s.closeOK = true
 		s.closing.Unlock()
-		s.lanesMu.Lock()
-		for _, l := range s.lanes {
-			l.close()
-		}
-		s.lanesMu.Unlock()
+		s.remote.Close()
 		s.wg.Wait()
 		if e := s.disk.Close(); e != nil {
 			err = fmt.Errorf("close ring store: %w", e)

@@ -10,6 +10,7 @@ import (
 
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/remote"
 	"clustermaster/store/ringstore/ringpb"
 	"clustermaster/store/ringstore/rings"
 )
@@ -64,7 +65,7 @@ func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epo
 		list[i] = uint32(p)
 		wanted[p] = true
 	}
-	reply, err := s.askDigest(ctx, node, &ringpb.DigestRequest{Epoch: epoch, Partitions: list})
+	reply, err := s.remote.Digest(ctx, node, &ringpb.DigestRequest{Epoch: epoch, Partitions: list})
 	if err != nil {
 		return err
 	}
@@ -99,8 +100,9 @@ func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epo
 // lacks.
 func (s *Store) pullPartitions(ctx context.Context, node string, partitions []uint32, epoch uint64,
 	by string) error {
-	reply, err := s.askDigest(ctx, node, &ringpb.DigestRequest{Epoch: epoch, Partitions: partitions,
-		ByCell: true})
+	reply, err := s.remote.Digest(ctx, node,
+		&ringpb.DigestRequest{Epoch: epoch, Partitions: partitions,
+			ByCell: true})
 	if err != nil {
 		return err
 	}
@@ -140,28 +142,14 @@ func (s *Store) pullPartitions(ctx context.Context, node string, partitions []ui
 
 func (s *Store) pullScan(ctx context.Context, node string, req *ringpb.ScanRequest,
 	fn func([]Record) error) error {
-	client, err := s.client(node)
-	if err != nil {
-		return err
-	}
-	req.Clock = s.clock.Read()
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
-	stream, err := client.Scan(ctx, req)
-	if err != nil {
-		return fmt.Errorf("compare with %s: %w", node, err)
-	}
-	_, err = s.receive(node, stream, cancel, fn)
-	return err
+	return s.remote.Scan(ctx, node, req, fn)
 }
 
 func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch uint64,
 	by string) error {
-	client, err := s.client(node)
-	if err != nil {
-		return err
-	}
-	req := &ringpb.FetchRequest{Clock: s.clock.Read(), Epoch: epoch}
+	req := &ringpb.FetchRequest{Epoch: epoch}
 	for i := range keys {
 		k := &keys[i]
 		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place),
@@ -169,11 +157,7 @@ func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
-	stream, err := client.Fetch(ctx, req)
-	if err != nil {
-		return fmt.Errorf("fetch from %s: %w", node, err)
-	}
-	_, err = s.receive(node, stream, cancel,
+	_, err := s.remote.Fetch(ctx, node, req,
 		func(records []Record) error { return s.take(ctx, records, by) })
 	return err
 }
@@ -184,7 +168,7 @@ func (s *Store) take(ctx context.Context, records []Record, by string) error {
 	bytes := 0
 	changes := make([]disk.Change, 0, len(records))
 	for i := range records {
-		if err := checkRecord(&records[i], s.opts.MaxRecord); err != nil {
+		if err := remote.Check(&records[i], s.opts.MaxRecord); err != nil {
 			return err
 		}
 		s.clock.Observe(records[i].Version.Clock)

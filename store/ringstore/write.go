@@ -10,6 +10,7 @@ import (
 
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/remote"
 	"clustermaster/store/ringstore/ringpb"
 	"clustermaster/store/ringstore/rings"
 	"clustermaster/test/knownbug"
@@ -212,7 +213,7 @@ func (s *Store) replicate(ctx context.Context, v *rings.View, partition int,
 	w.start(owners)
 	timer := time.NewTimer(s.opts.LookAgain)
 	defer timer.Stop()
-	limit := time.Now().Add(2 * s.writeTimeout(w.size))
+	limit := time.Now().Add(2 * s.remote.TimeoutOf(w.size))
 	for {
 		select {
 		case <-w.done:
@@ -367,18 +368,18 @@ func (w *replication) send(t target, owed []string, under bool) {
 	group := &ringpb.Group{Epoch: w.v.Latest().Epoch(),
 		Changes: make([]*ringpb.Change, len(w.records))}
 	for i := range w.records {
-		group.Changes[i] = &ringpb.Change{Record: toWire(&w.records[i]), Owed: owed,
+		group.Changes[i] = &ringpb.Change{Record: remote.ToWire(&w.records[i]), Owed: owed,
 			StandIn: standIn, Under: under}
 	}
-	x := &send{group: group, size: w.size,
-		done: func(_ string, reply *ringpb.GroupReply, err error) {
+	x := &remote.Send{Group: group, Size: w.size,
+		Done: func(reply *ringpb.GroupReply, err error) {
 			if err != nil {
 				w.answered(t, nil, 0, err)
 				return
 			}
 			w.answered(t, keptOf(reply), reply.Stale, nil)
 		}}
-	if err := w.s.lane(t.node).put(x); err != nil {
+	if err := w.s.remote.Send(t.node, x); err != nil {
 		w.answered(t, nil, 0, err)
 	}
 }
@@ -476,7 +477,7 @@ func (w *replication) sendAgain() {
 			w.send(t, nil, false)
 			continue
 		}
-		w.answered(t, nil, 0, errGone)
+		w.answered(t, nil, 0, remote.ErrGone)
 	}
 }
 
@@ -590,8 +591,6 @@ func (w *replication) finish(err error) {
 	w.end(err)
 }
 
-var errGone = errors.New("master went away")
-
 // giveUpDead stops waiting for masters that are not reachable any more.
 func (w *replication) giveUpDead() {
 	w.mu.Lock()
@@ -605,7 +604,7 @@ func (w *replication) giveUpDead() {
 	})
 	w.mu.Unlock()
 	for _, t := range gone {
-		w.replace(t, errGone)
+		w.replace(t, remote.ErrGone)
 	}
 }
 

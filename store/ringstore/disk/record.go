@@ -13,10 +13,11 @@ import (
 // says.
 type Space uint8
 
-// Bounds of a key, in bytes.
+// Bounds of a key, in bytes, and of the partitions of a ring.
 const (
-	MaxPlace = 1024
-	MaxName  = 4096
+	MaxPlace      = 1024
+	MaxName       = 4096
+	MaxPartitions = 1 << 16
 )
 
 // Errors that callers can tell apart.

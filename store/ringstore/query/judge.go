@@ -11,7 +11,6 @@ import (
 	"clustermaster/hashring"
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
-	"clustermaster/store/ringstore/rings"
 
 	"google.golang.org/grpc/codes"
 )
@@ -126,7 +125,7 @@ func (s *Queries) compile(space disk.Space, question []byte) (*asked, error) {
 // Digests are taken before anything is judged, so a verdict never stands on less than they say.
 func (s *Queries) Answer(ctx context.Context, req *ringpb.AskRequest,
 	send func(*ringpb.Verdicts) error) error {
-	if len(req.Partitions) > rings.MaxPartitions || len(req.Places) > MaxPlaces {
+	if len(req.Partitions) > disk.MaxPartitions || len(req.Places) > MaxPlaces {
 		return fmt.Errorf("question about %d partitions and %d places: %w", len(req.Partitions),
 			len(req.Places), disk.ErrTooLarge)
 	}

@@ -215,7 +215,7 @@ func TestAnswersAreRefused(t *testing.T) {
 		"many places": {&ringpb.AskRequest{Space: uint32(space), Question: []byte("red"),
 			Places: make([][]byte, MaxPlaces+1)}, disk.ErrTooLarge},
 		"many partitions": {&ringpb.AskRequest{Space: uint32(space), Question: []byte("red"),
-			Partitions: make([]uint32, rings.MaxPartitions+1)}, disk.ErrTooLarge},
+			Partitions: make([]uint32, disk.MaxPartitions+1)}, disk.ErrTooLarge},
 	} {
 		err := p.Answer(t.Context(), tc.req,
 			func(*ringpb.Verdicts) error { return errors.New("something is answered") })

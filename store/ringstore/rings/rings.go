@@ -102,7 +102,6 @@ func (v *View) lineage() lineage {
 const (
 	maxShapes       = 1024
 	maxShapeMembers = 4096
-	MaxPartitions   = 1 << 16 // of a ring
 )
 
 func (l lineage) view() (*View, error) {
@@ -112,7 +111,7 @@ func (l lineage) view() (*View, error) {
 	v := &View{}
 	for _, s := range l.Rings {
 		if len(s.Members) > maxShapeMembers || s.Partitions < 1 ||
-			s.Partitions > MaxPartitions {
+			s.Partitions > disk.MaxPartitions {
 			return nil, fmt.Errorf("ring of %d members and %d partitions: %w", len(s.Members),
 				s.Partitions, disk.ErrCorrupt)
 		}

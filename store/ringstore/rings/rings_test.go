@@ -54,7 +54,7 @@ func TestBoundsOfAnswers(t *testing.T) {
 		"rings":        make([]*ringpb.RingShape, maxShapes+1),
 		"no rings":     {},
 		"members":      {shape(maxShapeMembers+1, 64)},
-		"partitions":   {shape(1, MaxPartitions+1)},
+		"partitions":   {shape(1, disk.MaxPartitions+1)},
 		"no partition": {shape(1, 0)},
 	} {
 		if _, err := Of(&ringpb.StatusReply{Base: 1,

@@ -1,16 +1,17 @@
-package ringstore
+package remote
 
 import (
 	"bytes"
 	"encoding/binary"
 	"io"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
-	"clustermaster/store/ringstore/rings"
 )
 
 // madeUp is a stream that another master made up: messages, each after its length in two bytes.
@@ -36,8 +37,9 @@ func (c *madeUp) Recv() (*ringpb.Chunk, error) {
 // of ours sends don't get through the check that comes before the disk, and a stream that ends
 // inside a record is an error.
 func FuzzReceive(f *testing.F) {
-	rec := toWire(&Record{Key: Key{Space: SpaceJobs, Place: "20261121093335299638", Name: "r/web1"},
-		Value: []byte("value"), Version: Version{Clock: 7, Node: 8}, Partition: 3})
+	rec := ToWire(&disk.Record{Key: disk.Key{Space: 1, Place: "20261121093335299638",
+		Name: "r/web1"},
+		Value: []byte("value"), Version: disk.Version{Clock: 7, Node: 8}, Partition: 3})
 	packed, err := proto.Marshal(rec)
 	if err != nil {
 		f.Fatal(err)
@@ -59,23 +61,21 @@ func FuzzReceive(f *testing.F) {
 		}
 		f.Add(stream)
 	}
-	k := newKit(f, "a")
-	s := k.store("a")
 	limit := 1000
-	s.opts.MaxRecord = limit
+	m := New(Options{Clock: disk.NewClock(time.Now), ReadTimeout: time.Minute, MaxRecord: limit})
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		c := &madeUp{stream: stream}
-		info, err := s.receive("b", c, func() {}, func(records []Record) error {
+		info, err := m.receive("b", c, func() {}, func(records []disk.Record) error {
 			for i := range records {
 				r := &records[i]
-				if checkRecord(r, limit) != nil {
+				if Check(r, limit) != nil {
 					continue
 				}
-				if len(r.Value) > limit || r.Partition < 0 || r.Partition >= rings.MaxPartitions ||
+				if len(r.Value) > limit || r.Partition < 0 || r.Partition >= disk.MaxPartitions ||
 					r.Key.Check() != nil {
 					t.Errorf("%+v passes the check", r)
 				}
-				again := fromWire(toWire(r))
+				again := FromWire(ToWire(r))
 				if again.Key != r.Key || again.Version != r.Version ||
 					!bytes.Equal(again.Value, r.Value) || again.Partition != r.Partition ||
 					again.Flags != r.Flags {

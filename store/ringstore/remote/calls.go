@@ -1,0 +1,216 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"clustermaster/cluster/level"
+	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/ringpb"
+)
+
+// Options are what calls need. All are needed.
+type Options struct {
+	Self string // this master's node name
+	// Conn returns a connection to another master; it may dial.
+	Conn  func(node string) (grpc.ClientConnInterface, error)
+	Clock *disk.Clock // follows those of the others
+
+	WriteTimeout time.Duration // of a call that writes, and a second more for each MiB
+	ReadTimeout  time.Duration // the longest silence within an answer
+	MaxRecord    int           // bytes of one value
+	LaneRecords  int           // records that wait for one master
+	LaneBytes    int64         // bytes that wait for one master
+	LaneCalls    int           // writes under way to one master
+
+	// Spawn runs a function beside, or reports false, and does not, while the store closes.
+	Spawn  func(func()) bool
+	Life   context.Context   // parent of calls that no caller waits for
+	Closed <-chan struct{}   // ends with the store
+	Full   func(node string) // told when too much waits for a master; must not block
+}
+
+// Masters calls the other masters. It is safe for concurrent use.
+type Masters struct {
+	Options
+
+	mu    sync.Mutex // guards lanes
+	lanes map[string]*lane
+}
+
+// New returns the calls of one master.
+func New(o Options) *Masters { return &Masters{Options: o, lanes: map[string]*lane{}} }
+
+func (m *Masters) client(node string) (ringpb.RingClient, error) {
+	conn, err := m.Conn(node)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", node, err)
+	}
+	return ringpb.NewRingClient(conn), nil
+}
+
+// Status asks a master for its state; epoch is of the newest ring known here, 0 for none.
+func (m *Masters) Status(ctx context.Context, node string, epoch uint64) (*ringpb.StatusReply,
+	error) {
+	client, err := m.client(node)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.WriteTimeout)
+	defer cancel()
+	reply, err := client.Status(ctx, &ringpb.StatusRequest{Clock: m.Clock.Read(), Epoch: epoch,
+		Node: m.Self})
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its state: %w", node, err)
+	}
+	m.Clock.Observe(reply.Clock)
+	return reply, nil
+}
+
+// Digest asks a master for its digests.
+func (m *Masters) Digest(ctx context.Context, node string,
+	req *ringpb.DigestRequest) (*ringpb.DigestReply, error) {
+	client, err := m.client(node)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.ReadTimeout)
+	defer cancel()
+	req.Clock = m.Clock.Read()
+	reply, err := client.Digest(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for a digest: %w", node, err)
+	}
+	m.Clock.Observe(reply.Clock)
+	return reply, nil
+}
+
+// Ask puts a question to a master.
+func (m *Masters) Ask(ctx context.Context, node string,
+	req *ringpb.AskRequest) (grpc.ServerStreamingClient[ringpb.Verdicts], error) {
+	client, err := m.client(node)
+	if err != nil {
+		return nil, err
+	}
+	return client.Ask(ctx, req)
+}
+
+// Fetch calls fn with the records that a master has under some keys, page by page.
+func (m *Masters) Fetch(ctx context.Context, node string, req *ringpb.FetchRequest,
+	fn func([]disk.Record) error) (Info, error) {
+	client, err := m.client(node)
+	if err != nil {
+		return Info{}, err
+	}
+	// Only silence ends it: a large record takes its time on a slow line.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(m.ReadTimeout, cancel)
+	req.Clock = m.Clock.Read()
+	stream, err := client.Fetch(ctx, req)
+	silence.Stop()
+	if err != nil {
+		return Info{}, fmt.Errorf("read from %s: %w", node, err)
+	}
+	return m.receive(node, stream, cancel, fn)
+}
+
+// List calls fn with the records of a place that a master has, page by page.
+func (m *Masters) List(ctx context.Context, node string, req *ringpb.ListRequest,
+	fn func([]disk.Record) error) (Info, error) {
+	client, err := m.client(node)
+	if err != nil {
+		return Info{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req.Clock = m.Clock.Read()
+	stream, err := client.List(ctx, req)
+	if err != nil {
+		return Info{}, fmt.Errorf("list from %s: %w", node, err)
+	}
+	return m.receive(node, stream, cancel, fn)
+}
+
+// Scan calls fn with the records of partitions or cells that a master has, page by page.
+func (m *Masters) Scan(ctx context.Context, node string, req *ringpb.ScanRequest,
+	fn func([]disk.Record) error) error {
+	client, err := m.client(node)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req.Clock = m.Clock.Read()
+	stream, err := client.Scan(ctx, req)
+	if err != nil {
+		return fmt.Errorf("scan %s: %w", node, err)
+	}
+	_, err = m.receive(node, stream, cancel, fn)
+	return err
+}
+
+// Info is what an answer says beside its records.
+type Info struct {
+	Same   bool // the records are those that the question said this master has: none are sent
+	Behind bool // the master that answers may lack records
+}
+
+// receive reads a stream of chunks to its end and calls fn with the records. Pieces of a large
+// record are put together, at most MaxRecord bytes. A sender that says nothing for ReadTimeout is
+// given up by cancel, which must end the stream's context; the time that fn takes does not count.
+func (m *Masters) receive(node string, stream grpc.ServerStreamingClient[ringpb.Chunk],
+	cancel context.CancelFunc, fn func([]disk.Record) error) (Info, error) {
+	var info Info
+	var large []byte
+	silence := time.AfterFunc(m.ReadTimeout, cancel)
+	defer silence.Stop()
+	for {
+		silence.Reset(m.ReadTimeout)
+		chunk, err := stream.Recv()
+		silence.Stop()
+		if errors.Is(err, io.EOF) {
+			if large != nil {
+				return info, fmt.Errorf("read from %s: %w", node, io.ErrUnexpectedEOF)
+			}
+			return info, nil
+		}
+		if err != nil {
+			return info, fmt.Errorf("read from %s: %w", node, err)
+		}
+		m.Clock.Observe(chunk.Clock)
+		info.Same = info.Same || chunk.Same
+		info.Behind = info.Behind || chunk.Behind
+		records := make([]disk.Record, 0, len(chunk.Records)+1)
+		for _, r := range chunk.Records {
+			records = append(records, FromWire(r))
+		}
+		if len(chunk.Piece) > 0 || chunk.PieceEnd {
+			if len(large)+len(chunk.Piece) > m.MaxRecord+MessageBytes {
+				return info, fmt.Errorf("read from %s: record: %w", node, disk.ErrTooLarge)
+			}
+			large = append(large, chunk.Piece...)
+			if chunk.PieceEnd {
+				var r ringpb.Record
+				if err := errors.Join(proto.Unmarshal(large, &r),
+					level.CheckMessage(&r)); err != nil {
+					return info, fmt.Errorf("read from %s: %w", node, err)
+				}
+				large = nil
+				records = append(records, FromWire(&r))
+			}
+		}
+		if len(records) > 0 {
+			if err := fn(records); err != nil {
+				return info, err
+			}
+		}
+	}
+}
