@@ -12,28 +12,28 @@ import (
 	"clustermaster/value"
 )
 
-// Texts of refusals, as Salt's master has them.
+// Texts of refusals, from Salt's master.
 const (
 	NotAuthenticated = "Authentication error occurred."
 	NotAuthorized    = "Authorization error occurred."
 )
 
-// findJob is what commands ask while they wait; who may order anything may ask it.
+// findJob is what commands call while they wait. A user who may order anything may also call it.
 const findJob = "saltutil.find_job"
 
 // Options are the master's options of these names.
 type Options struct {
-	PublisherACL value.Map // pattern of users to a list of what they may order
+	PublisherACL value.Map // patterns of users to lists of what they may order
 	// publisher_acl_blacklist: users and modules, each text or a list of patterns
 	Blacklist value.Map
 	SudoACL   bool
 }
 
-// Rules answer for the options, which may be replaced while they are asked. The zero value lets
-// nobody in.
+// Rules apply the options, which may be replaced while Rules are in use. The zero value admits
+// nobody.
 type Rules struct{ inForce atomic.Pointer[rules] }
 
-// rules are the options as they are looked at. They do not change once made.
+// rules are the checked options. They never change.
 type rules struct {
 	publisher      value.Map
 	users, modules []string
@@ -46,7 +46,7 @@ func New(o Options) (*Rules, error) {
 	return r, r.Replace(o)
 }
 
-// now are the rules in force.
+// now returns the rules in force.
 func (r *Rules) now() *rules {
 	if in := r.inForce.Load(); in != nil {
 		return in
@@ -54,8 +54,7 @@ func (r *Rules) now() *rules {
 	return new(rules)
 }
 
-// Replace puts other options in force, for all orders that are judged from now on. With an error
-// nothing changes.
+// Replace puts other options in force for all further orders. With an error nothing changes.
 func (r *Rules) Replace(o Options) error {
 	in, err := read(o)
 	if err == nil {
@@ -116,8 +115,7 @@ func texts(v any) ([]string, bool) {
 // Open reports whether anybody but root and the master's user may order anything.
 func (r *Rules) Open() bool { return len(r.now().publisher) > 0 }
 
-// Blocked reports whether publisher_acl_blacklist keeps a user from an order of these functions. It
-// holds for root too.
+// Blocked reports whether publisher_acl_blacklist forbids a user these functions, root included.
 func (r *Rules) Blocked(user string, funs []string) bool {
 	in := r.now()
 	blocked := func(patterns []string, s string) bool {
@@ -134,11 +132,11 @@ func (r *Rules) Blocked(user string, funs []string) bool {
 // (salt.utils.stringutils.expr_match).
 func fits(pattern, s string) bool { return target.Glob(pattern, s) || target.MatchFull(pattern, s) }
 
-// sudoPrefix is what commands put before the name of who called them with sudo.
+// sudoPrefix is what commands put before the name of the user who called them with sudo.
 const sudoPrefix = "sudo_"
 
-// OfSudo returns the rights of who gave orders as root with sudo, and whether sudo_acl makes them
-// count.
+// OfSudo returns the rights of a user who gives orders as root with sudo, and whether sudo_acl
+// makes them count.
 func (r *Rules) OfSudo(user string) (rights *Rights, counts bool) {
 	name, is := strings.CutPrefix(user, sudoPrefix)
 	if !is || !r.now().sudo {
@@ -147,21 +145,21 @@ func (r *Rules) OfSudo(user string) (rights *Rights, counts bool) {
 	return r.Of(name), true
 }
 
-// Caller is who gives an order.
+// Caller gives an order.
 type Caller struct {
-	Name  string // the user that he was proved to be
+	Name  string // the authenticated user
 	Super bool   // root, or the master's own user
 }
 
 // The refusals of Orderer. Their texts are Salt's.
 var (
-	// publisher_acl_blacklist has the user or a function
+	// publisher_acl_blacklist names the user or a function
 	ErrBlacklisted = errors.New(NotAuthorized)
 	ErrNoRights    = errors.New(NotAuthenticated) // publisher_acl has nothing for the user
 )
 
-// Orderer tells in whose name a caller orders functions, and with which rights; nil are all. Root
-// and the master's user may claim to be somebody else; nobody else is believed.
+// Orderer returns in whose name a caller orders functions, and with which rights; nil means all.
+// Only root and the master's user may claim another name.
 func (r *Rules) Orderer(c Caller, claimed string, funs []string) (user string, rights *Rights,
 	err error) {
 	user = c.Name
@@ -183,20 +181,20 @@ func (r *Rules) Orderer(c Caller, claimed string, funs []string) (user string, r
 	return user, rights, nil
 }
 
-// Confirmed tells with which rights somebody orders functions whom external_auth knows by name and
-// gives these rights. Salt asks publisher_acl_blacklist for who says that he calls; who he proves
-// to be counts as well.
+// Confirmed returns the rights with which a user of external_auth orders functions. Salt checks
+// publisher_acl_blacklist with the name that the caller claims; Confirmed also checks the proved
+// name.
 func (r *Rules) Confirmed(claimed, name string, rights *Rights, funs []string) (*Rights, error) {
 	switch {
 	case r.Blocked(claimed, funs) || r.Blocked(name, nil):
 		return nil, ErrBlacklisted
-	case rights == nil: // would mean anything
+	case rights == nil: // nil would mean all rights
 		return nil, ErrNoRights
 	}
 	return rights, nil
 }
 
-// Of returns what publisher_acl gives to a user, nil if nothing.
+// Of returns what publisher_acl gives a user; nil if nothing.
 func (r *Rules) Of(user string) *Rights {
 	var list []any
 	for _, p := range r.now().publisher {
@@ -211,17 +209,17 @@ func (r *Rules) Of(user string) *Rights {
 }
 
 // Rights are what a user may order: patterns of functions on all minions, or maps from a compound
-// target to such.
+// target to such patterns.
 type Rights struct{ list []any }
 
-// Order is what a user wants done.
+// Order is a user's order.
 type Order struct {
 	Funs    []string
-	Args    []any    // of one function; of several, a list for each
-	Minions []string // that it would go to
+	Args    []any    // of one function; for several a list for each
+	Minions []string // minions that it would go to
 }
 
-// Minions resolves a compound target to the minions that it means for certain.
+// Minions resolves a compound target to the minions that certainly match.
 type Minions func(ctx context.Context, compound string) ([]string, error)
 
 // Cover says on which minions rights cover an order.
@@ -229,20 +227,19 @@ type Cover uint8
 
 const (
 	Nowhere Cover = iota
-	// on those of the order, if there are any, and on no others: the order must be sent to these by
-	// their ids
+	// on those of the order, if any, and on no others: the order must be sent to their ids
 	Here
-	Anywhere // on all, whatever target it is sent to
+	Anywhere // on all, whatever the target is
 )
 
-// Allow reports where the rights cover every function of an order. Error: that of resolving.
+// Allow returns where the rights cover every function of an order. An error comes from resolve.
 func (r *Rights) Allow(ctx context.Context, o Order, resolve Minions) (Cover, error) {
 	covered := map[string]bool{} // by compound target
 	covers := func(tgt string) (bool, error) {
 		if tgt == everyMinion {
 			return true, nil
 		}
-		if strings.HasPrefix(tgt, "@") { // a runner or wheel module: no minion
+		if strings.HasPrefix(tgt, "@") { // for a runner or wheel module, not for minions
 			return false, nil
 		}
 		if is, known := covered[tgt]; known {
@@ -319,7 +316,7 @@ func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, err
 const everyMinion = "*"
 
 // allowedBy matches a function and its arguments with conditions: patterns of functions, or maps
-// from such a pattern to conditions of the arguments.
+// from such patterns to conditions on the arguments.
 func allowedBy(conditions any, fun string, args []any) bool {
 	var kwargs value.Map
 	if n := len(args); n > 0 {
@@ -332,7 +329,7 @@ func allowedBy(conditions any, fun string, args []any) bool {
 	return fulfilled(conditions, fun, args, kwargs)
 }
 
-// fulfilled is allowedBy with the keyword arguments apart.
+// fulfilled is allowedBy with separate keyword arguments.
 func fulfilled(conditions any, fun string, args []any, kwargs value.Map) bool {
 	for _, c := range listOf(conditions) {
 		switch c := c.(type) {
@@ -353,8 +350,8 @@ func fulfilled(conditions any, fun string, args []any, kwargs value.Map) bool {
 	return false
 }
 
-// argsAllowed reports whether one of the conditions holds: each names patterns of the first
-// arguments and of keyword arguments; null is anything, but it must be there.
+// argsAllowed reports whether one of the conditions holds. Each has patterns for the first
+// arguments and for keyword arguments; null matches any value, which must be present.
 func argsAllowed(conditions any, args []any, kwargs value.Map) bool {
 	return slices.ContainsFunc(listOf(conditions), func(v any) bool {
 		c, ok := v.(value.Map)
@@ -387,7 +384,7 @@ func argFits(pattern, val any) bool {
 	return ok && target.MatchStart(text, value.Str(val))
 }
 
-// listOf makes a list of what may stand alone.
+// listOf makes a list of a value that may come without one.
 func listOf(v any) []any {
 	switch v := v.(type) {
 	case nil:

@@ -6,6 +6,6 @@
 // operator), check passwords and tokens (package auth), resolve targets (package target), order
 // anything (package master).
 //
-// Guarantee: what no entry allows is refused; of several functions in one order each must be
-// allowed.
+// Guarantee: an order that no entry allows is refused. Of several functions in one order each must
+// be allowed.
 package acl

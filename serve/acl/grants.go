@@ -11,14 +11,14 @@ import (
 // ErrSyntax refuses a runner or wheel function whose name is not module.function, with Salt's text.
 var ErrSyntax = errors.New("A command invocation error occurred: Check syntax.") // Salt's text
 
-// anybody is the name of the entry that stands in where no other matches.
+// anybody is the name of the entry that applies if no other matches.
 const anybody = "*"
 
-// Granted returns what a back end's section of external_auth gives to a user: the entries whose
-// pattern matches the name (Salt has it the other way round: the name as a pattern of entries,
-// which fits equal texts and lets a user named * have all of them), those of his groups (name%),
-// and that of * if no name matched or permissive_acl is set. It is never nil, so that it never
-// means everything.
+// Granted returns what a back end's section of external_auth gives a user: the entries whose
+// pattern matches the name, those of the user's groups (name%), and those of * if no name matched
+// or permissive_acl is set. (Salt matches the other way round, with the name as the pattern for
+// entries, which matches equal texts and gives a user named * all entries.) It is never nil,
+// because nil would mean all rights.
 func Granted(section value.Map, user string, groups []string, permissive bool) *Rights {
 	r := new(Rights)
 	named := false
@@ -45,10 +45,10 @@ func Granted(section value.Map, user string, groups []string, permissive bool) *
 	return r
 }
 
-// FromList makes rights of a list as it stands in external_auth. It is never nil.
+// FromList makes rights from a list of external_auth. It is never nil.
 func FromList(list []any) *Rights { return &Rights{list: list} }
 
-// List is what the rights were made of. Read only.
+// List returns the list that the rights were made from. Read only.
 func (r *Rights) List() []any { return r.list }
 
 // AllowRunner reports whether the rights cover a call of a runner function. Error: ErrSyntax.
@@ -61,8 +61,8 @@ func (r *Rights) AllowWheel(fun string, args []any, kwargs value.Map) (bool, err
 	return r.allowHere(fun, args, kwargs, "wheel")
 }
 
-// allowHere matches a function that runs on a master with the entries that begin with @: of the
-// kind (@runner, @runners), of the module (@jobs), or maps from such to conditions.
+// allowHere matches a function that runs on a master with the entries that begin with @: the kind
+// (@runner, @runners), the module (@jobs), or maps from these to conditions.
 func (r *Rights) allowHere(fun string, args []any, kwargs value.Map, kind string) (bool, error) {
 	if len(r.list) == 0 {
 		return false, nil

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// background starts this program again, detached, and leaves.
+// background starts this program again, detached, and exits.
 func background() int {
 	exe, err := os.Executable()
 	if err != nil {

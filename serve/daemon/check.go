@@ -7,8 +7,8 @@ import (
 	"clustermaster/config"
 )
 
-// CheckConfig is "clustermaster config check": it reads the configuration as a start would. check
-// is what a start refuses beyond what package config does.
+// CheckConfig implements "clustermaster config check": it reads the configuration as a start would.
+// Check reports what a start refuses beyond package config's checks.
 func CheckConfig(args []string, check func(*config.Options) error) int {
 	dir := ""
 	if len(args) == 3 && args[1] == "-c" {

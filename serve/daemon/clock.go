@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// ClockEnv names a file with a duration, such as -1h, that is added to this machine's clock: for
-// tests of wrong clocks, which may step and drift while a master runs.
+// ClockEnv names a file with a duration, such as -1h, that is added to this machine's clock. It is
+// for tests of wrong clocks, which may step and drift while a master runs.
 const ClockEnv = "CLUSTERMASTER_CLOCK"
 
-// Clock is the clock of this machine, or with a file one that is off by what stands in it.
+// Clock returns this machine's clock, or with a file one that is off by the duration in it.
 func Clock(file string) func() time.Time {
 	if file == "" {
 		return time.Now

@@ -9,14 +9,14 @@ import (
 	"clustermaster/config"
 )
 
-// makeFolders makes what a master writes to, owned by its user.
+// makeFolders makes the folders that a master writes to, owned by its user.
 func makeFolders(o *config.Options, id identity) error {
 	dirs := []struct {
 		path string
 		mode os.FileMode
 	}{
 		{o.PkiDir, 0o700}, {o.CacheDir, 0o755}, {o.SockDir, 0o755}, {o.DataDir(), 0o700},
-		{filepath.Join(o.CacheDir, "proc"), 0o700}, // a salt-run of Salt notes there what it runs
+		{filepath.Join(o.CacheDir, "proc"), 0o700}, // Salt's salt-run notes its runs there
 	}
 	keys := o.PkiDir
 	if o.ClusterPkiDir != "" {

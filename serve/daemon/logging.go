@@ -9,7 +9,7 @@ import (
 	"clustermaster/config/saltlog"
 )
 
-// logging is where the daemon's log lines go: standard error or the journal, and log_file.
+// logging holds the outputs of the daemon's log: standard error or the journal, and log_file.
 type logging struct {
 	handler *saltlog.Handler
 	file    logFile // nil without a log_file
@@ -20,7 +20,7 @@ func openLogging(o *config.Options) (*logging, error) {
 	return l, l.use(o)
 }
 
-// use puts what the options say in force. On an error the former outputs stay.
+// use puts the options in force. On an error the previous outputs stay.
 func (l *logging) use(o *config.Options) error {
 	console, err := outputOf(o, saltlog.Stream(os.Stderr), o.LogLevel, o.LogFmtConsole,
 		o.LogDatefmt)
@@ -59,7 +59,7 @@ type logFile interface {
 	Close() error
 }
 
-// openLogFile opens log_file; nil where it is empty.
+// openLogFile opens log_file; nil if it is empty.
 func openLogFile(o *config.Options) (logFile, error) {
 	switch {
 	case o.LogFile == "":

@@ -9,30 +9,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Times and bounds of giving memory back.
+// Times and bounds of returning memory.
 const (
 	calmLook   = 500 * time.Millisecond
-	calmAllocs = 1 << 20 // bytes allocated between two looks, at most, in a calm master
-	// bytes that a collection would give back at least; of a large heap an eighth
+	calmAllocs = 1 << 20 // maximum bytes allocated between two checks in a calm master
+	// minimum bytes that a collection must return; of a large heap an eighth
 	worthGiving = 3 << 20
 	giveEvery   = 2 * time.Second
 )
 
-// memoryUse is what runtime/metrics says of the heap, in bytes.
+// memoryUse is the heap's state according to runtime/metrics, in bytes.
 type memoryUse struct {
 	allocated uint64 // since the start
-	objects   uint64 // on the heap, garbage among them
-	live      uint64 // of these, what the last collection found alive
-	free      uint64 // on the heap, and the system's to take
+	objects   uint64 // on the heap, including garbage
+	live      uint64 // of these, found alive by the last collection
+	free      uint64 // on the heap, returnable to the system
 }
 
-// reclaimable is about what a collection would give back. Stacks that have grown come on top of it.
+// reclaimable estimates what a collection would return, without grown stacks.
 func (m memoryUse) reclaimable() uint64 {
 	return m.free + m.objects - min(m.objects, m.live)
 }
 
-// worth says whether so many bytes are enough for what a collection costs, which goes with what is
-// alive.
+// worth reports whether n bytes are worth a collection, whose cost depends on the live bytes.
 func (m memoryUse) worth(n uint64) bool { return n >= max(worthGiving, m.live/8) }
 
 func readMemory(samples []metrics.Sample) memoryUse {
@@ -58,8 +57,8 @@ func NewGivenBack(reg prometheus.Registerer) prometheus.Counter {
 	return times
 }
 
-// GiveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say.
-// The runtime by itself keeps up to twice the live heap, and the grown stacks of all connections,
+// GiveMemoryBack returns memory to the system after a burst, such as a sign-in of all minions.
+// Without it the runtime keeps up to twice the live heap, and the grown stacks of all connections,
 // until something is allocated again.
 func GiveMemoryBack(ctx context.Context, times prometheus.Counter) {
 	tick := time.NewTicker(calmLook)
@@ -77,8 +76,8 @@ func GiveMemoryBack(ctx context.Context, times prometheus.Counter) {
 		now := readMemory(samples)
 		calm := now.allocated-before.allocated <= calmAllocs
 		before = now
-		// What a burst allocated may have been alive at the last collection, and be garbage now:
-		// that is seen by another one only.
+		// What a burst allocated may have been alive at the last collection and be garbage now.
+		// Only another collection shows that.
 		if !calm || !now.worth(now.reclaimable()) && !now.worth(now.allocated-given) ||
 			time.Now().Before(next) {
 			continue

@@ -5,13 +5,13 @@ import (
 	"syscall"
 )
 
-// ownFiles is what a master has open beside minions' connections, at most: its databases, ports,
-// peers, files that it serves.
+// ownFiles is the maximum number of files that a master has open beside minions' connections: its
+// databases, ports, peers, files that it serves.
 const ownFiles = 1000
 
-// WarnOpenFiles says if so many minions may need more open files than this process may have: each
-// keeps two connections. The Go runtime has raised the soft limit to the hard one, as far as Salt's
-// master would go.
+// WarnOpenFiles logs a warning if this many minions may need more open files than this process may
+// have: each keeps two connections. The Go runtime has raised the soft limit to the hard one, as
+// Salt's master would.
 func WarnOpenFiles(minions int, limit uint64, log *slog.Logger) {
 	if need := uint64(2*minions + ownFiles); need > limit {
 		log.Warn("the limit of open files is too low for the accepted minions, new connections will have to wait: raise it (LimitNOFILE of the service, ulimit -Hn)",
@@ -19,7 +19,7 @@ func WarnOpenFiles(minions int, limit uint64, log *slog.Logger) {
 	}
 }
 
-// OpenFilesLimit is how many files this process may have open.
+// OpenFilesLimit returns how many files this process may have open.
 func OpenFilesLimit() (uint64, error) {
 	var l syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)

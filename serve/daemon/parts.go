@@ -10,7 +10,7 @@ import (
 // Part runs until its context ends. An error ends the others.
 type Part func(ctx context.Context) error
 
-// If is a part that a master has under a condition only.
+// If returns p if the condition holds, else a part that ends at once.
 func If(there bool, p Part) Part {
 	if !there {
 		return func(context.Context) error { return nil }
@@ -18,14 +18,14 @@ func If(there bool, p Part) Part {
 	return p
 }
 
-// Parts are what runs in the process. The upper ones stand on the lower ones.
+// Parts run in the process. The upper parts depend on the lower ones.
 type Parts struct {
 	Lower, Upper []Part
 	// Between is called once the upper parts have ended, while the lower ones run.
 	Between func()
 }
 
-// Run runs all parts until ctx ends or one fails. First the upper ones end, then the lower ones. A
+// Run runs all parts until ctx ends or one fails. The upper parts end first, then the lower ones. A
 // lower part that ends early ends all, even without an error. It returns nil if ctx ended.
 func (p Parts) Run(ctx context.Context) error {
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -12,8 +12,8 @@ type busy struct {
 	err  error
 }
 
-// busyPort tries the ports before anything is changed; the minion ports are
-// bound for good only once the master serves.
+// busyPort tries the ports before anything is changed. The master binds the minion ports for good
+// only once it serves.
 func busyPort(ctx context.Context, o *config.Options) *busy {
 	addrs := []string{o.ListenAddr(o.PublishPort), o.ListenAddr(o.RetPort), o.ResolveHealthListen(),
 		o.ResolveMetricsListen()}

@@ -13,14 +13,15 @@ import (
 // `clustermaster bench --self --profile DIR` sets it.
 const profileEnv = "CLUSTERMASTER_PROFILE"
 
-// Sampling of blocking and of waits for mutexes: one event in so many nanoseconds of blocking, one
-// in so many waits.
+// Sampling of blocking and of waits for mutexes: one event per this many nanoseconds of blocking,
+// and one of this many waits.
 const (
 	blockProfileRate     = 100_000
 	mutexProfileFraction = 100
 )
 
-// startProfile begins what profileEnv asks for; stop writes the files. Without it both do nothing.
+// startProfile starts the profiles that profileEnv asks for; stop writes the files. With an empty
+// prefix both do nothing.
 func startProfile(prefix string) (stop func() error, err error) {
 	if prefix == "" {
 		return func() error { return nil }, nil

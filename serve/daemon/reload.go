@@ -10,13 +10,13 @@ import (
 	"clustermaster/config"
 )
 
-// reloader reads the configuration again on SIGHUP and puts in force what can change while a master
-// runs.
+// reloader reads the configuration again on SIGHUP and applies the options that can change while a
+// master runs.
 type reloader struct {
 	flags masterFlags
 	lines *logging
 	log   *slog.Logger
-	// nil: nothing but the log is reloaded
+	// nil: only the log is reloaded
 	live func(now *config.Options, changed []string) ([]string, error)
 
 	mu   sync.Mutex
@@ -30,8 +30,8 @@ var ofLogging = []string{
 	"log_level_logfile", "log_rotate_backup_count", "log_rotate_max_bytes",
 }
 
-// reload leaves everything as it is when the configuration has an error. The log file is opened
-// again in any case: logrotate may have renamed it.
+// reload leaves everything as it is if the configuration has an error. It always reopens the log
+// file, which logrotate may have renamed.
 func (r *reloader) reload() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,19 +29,19 @@ const (
 type Program struct {
 	// Versions prints the version, with all also those of the libraries.
 	Versions func(all bool)
-	// Serve is the master. It returns nil when ctx ends. found says that this start founds the
+	// Serve is the master. It returns nil when ctx ends. Found says that this start founds the
 	// cluster.
 	Serve func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
 		log *slog.Logger) error
-	// Reload puts those of the changed options in force that it can, and returns their names. With
-	// an error none is. nil: none can be.
+	// Reload applies those changed options that it can, and returns their names. With an error it
+	// applies none. Nil: none can be reloaded.
 	Reload func(now *config.Options, changed []string) (applied []string, err error)
 }
 
-// daemonMark tells a re-executed process that it is the one in the background.
+// daemonMark tells a re-executed process that it is the background process.
 const daemonMark = "CLUSTERMASTER_DAEMON"
 
-// stopTime bounds an orderly stop; what has not ended by then is cut off.
+// stopTime bounds an orderly stop. What has not ended by then is cut off.
 const stopTime = 4 * time.Second
 
 type masterFlags struct {
@@ -72,13 +72,13 @@ func parseMasterFlags(args []string) (masterFlags, *pflag.FlagSet, error) {
 	return f, fs, err
 }
 
-// Flags are those of salt-master, for completion and manuals.
+// Flags returns salt-master's flags, for completion and manuals.
 func Flags() *pflag.FlagSet {
 	_, fs, _ := parseMasterFlags(nil) // no arguments can't be wrong
 	return fs
 }
 
-// Command is salt-master. It returns the exit code.
+// Command implements salt-master. It returns the exit code.
 func Command(ctx context.Context, args []string, p Program) int {
 	f, fs, err := parseMasterFlags(args)
 	switch {
@@ -105,7 +105,7 @@ func Command(ctx context.Context, args []string, p Program) int {
 	return run(ctx, opts, f, warnings, p)
 }
 
-// apply lays the flags over the options.
+// apply overrides the options with the flags.
 func (f masterFlags) apply(o *config.Options) error {
 	for _, l := range []string{f.logLevel, f.logFileLevel} {
 		if _, err := saltlog.ParseLevel(l); err != nil {

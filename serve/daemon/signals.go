@@ -18,8 +18,8 @@ type signalError struct{ name string }
 
 func (e signalError) Error() string { return "received a " + e.name }
 
-// watchSignals ends the master on SIGTERM and SIGINT. SIGHUP reads the options
-// again, SIGUSR1 writes all stacks to a file.
+// watchSignals ends the master on SIGTERM and SIGINT. On SIGHUP it reads the options again, on
+// SIGUSR1 it writes all stacks to a file.
 func watchSignals(ctx context.Context, stop context.CancelCauseFunc, systemd *health.Systemd,
 	r *reloader, log *slog.Logger) {
 	c := make(chan os.Signal, 4)

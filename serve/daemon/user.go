@@ -15,7 +15,7 @@ func (e *noUserError) Error() string {
 	return fmt.Sprintf("Failed to prepare the Salt environment for user %s. The user is not available.", e.name)
 }
 
-// identity is the user that the master runs as; nothing to do if it is the present one.
+// identity is the user that the master runs as; same if that is the present user.
 type identity struct {
 	uid, gid int
 	same     bool

@@ -14,8 +14,8 @@ import (
 	"clustermaster/store/smallfile"
 )
 
-// Versions is what follows the version in --versions-report, in the sections that Salt has: Go in
-// the place of Python, the modules that this program was built from, and the machine.
+// Versions returns what follows the version in --versions-report, in Salt's sections: Go in place
+// of Python, the modules that this program was built from, and the machine.
 func Versions() string {
 	var b strings.Builder
 	section(&b, "Go Version", [][2]string{{"Go", runtime.Version()}})
@@ -80,7 +80,7 @@ func locale() string {
 	return "utf-8"
 }
 
-// readRelease reads a file of the form of os-release; empty if it is not there.
+// readRelease reads a file in the form of os-release; empty if it does not exist.
 func readRelease(file string) map[string]string {
 	out := map[string]string{}
 	text, err := smallfile.Read(file, 64<<10)

@@ -12,15 +12,15 @@ import (
 	"clustermaster/wire"
 )
 
-// signIn answers _auth: the table of 1-channel.md, 6.2. The state of the key is decided by
-// Keys.Offer.
+// signIn answers _auth by the table of 1-channel.md, 6.2. Keys.Offer decides on the state of the
+// key.
 func (m *Master) signIn(ctx context.Context, env wire.Envelope, remote netip.AddrPort) ([]byte,
 	error) {
 	s, refusal := wire.ParseSignIn(env)
 	if refusal == nil && env.Version >= 2 && !wire.KnownSignature(s.SigAlgo) {
 		refusal = wire.BadSigAlgo()
 	}
-	// Before anything is stored: a reply could never be made.
+	// Check before anything is stored: for an unknown algorithm no reply could be made.
 	if refusal == nil && !wire.KnownEncryption(s.EncAlgo) {
 		refusal = wire.BadEncAlgo()
 	}
@@ -36,15 +36,15 @@ func (m *Master) signIn(ctx context.Context, env wire.Envelope, remote netip.Add
 	return reply, err
 }
 
-// decided tells of the outcome of a sign-in and makes the reply, which takes RSA operations.
+// decided reports the outcome of a sign-in and makes the reply, which takes RSA operations.
 func (m *Master) decided(s wire.SignIn, version int, out keystore.Outcome,
 	remote netip.AddrPort) ([]byte, error) {
 	if out.Act != "" {
 		m.metrics.auth.WithLabelValues(out.Act).Inc()
 	}
 	if out.Act == "accept" && (out.Key == nil || out.Key.Pub == nil) {
-		// The stored text is no key. It stays accepted, as an operator said so; nothing can be sent
-		// to its minion.
+		// The stored text is no key. It stays accepted, because an operator ordered that, but
+		// nothing can be sent to its minion.
 		out.Ret = false
 		m.refused.note("auth_not_a_key", s.ID, remote)
 		return m.authReply(s, version, out.Ret)
@@ -63,7 +63,7 @@ func (m *Master) decided(s wire.SignIn, version int, out keystore.Outcome,
 	return m.grant(s, version, out.Key)
 }
 
-// reason is the metric label of an outcome.
+// reason returns the metric label of an outcome.
 func reason(act string) string {
 	switch act {
 	case "full", "reject", "denied", "error", "pend":
@@ -74,7 +74,7 @@ func reason(act string) string {
 	return "other"
 }
 
-// decide finds out what becomes of an offered key. An outcome without Act fires no event.
+// decide decides what happens to an offered key. An outcome without Act fires no event.
 func (m *Master) decide(ctx context.Context, s wire.SignIn,
 	remote netip.AddrPort) keystore.Outcome {
 	if !wire.ValidID(s.ID) {
@@ -92,7 +92,7 @@ func (m *Master) decide(ctx context.Context, s wire.SignIn,
 		Source:       source(remote.Addr()),
 	})
 	if err != nil {
-		// A refusal would end the minion for good, so it is told to wait.
+		// A refusal would end the minion for good, so tell it to wait.
 		m.refused.note("auth_undecided", s.ID, remote)
 		m.log.Debug("offered key undecided", "minion", s.ID, "err", err)
 		return keystore.Outcome{Ret: true}
@@ -103,8 +103,8 @@ func (m *Master) decide(ctx context.Context, s wire.SignIn,
 	return out
 }
 
-// source is whose keys count together: an address, or with IPv6 the network of 64 bits that one
-// machine has to itself.
+// source returns the address under which keys are counted, or with IPv6 its /64 network, which one
+// machine may fill alone.
 func source(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is6() {
@@ -154,7 +154,7 @@ func (m *Master) grant(s wire.SignIn, version int, key *keystore.AcceptedKey) ([
 	case m.opts.PubkeySignature != "":
 		g.PubSig = m.opts.PubkeySignature
 	case m.opts.MasterSignKey != nil:
-		// The algorithm is the minion's; a version 0 or 1 request has none.
+		// The minion chose the algorithm. A request of version 0 or 1 has none.
 		sig, err := m.opts.MasterSignKey.Sign(s.SigAlgo, []byte(master.Public().Text()))
 		if err != nil {
 			return nil, err

@@ -17,13 +17,13 @@ import (
 	"clustermaster/value"
 )
 
-// Bounds of the files that auto-sign reads.
+// Bounds of the files that autosign reads.
 const (
 	maxSignFile  = 8 << 20 // bytes
 	maxSignFiles = 1024    // grains
 )
 
-// autosign decides by the master's files whether an offered key is taken or refused without an
+// autosign decides by the master's files whether an offered key is accepted or rejected without an
 // operator.
 type autosign struct {
 	accept     bool
@@ -50,8 +50,8 @@ func newAutosign(o Options, log *slog.Logger) *autosign {
 	return a
 }
 
-// decide answers for one id, in Salt's order. A stub that decided is returned, to be consumed when
-// the key is dealt with.
+// decide decides on one id, in Salt's order. It returns the stub that decided, for the caller to
+// delete once the key is stored.
 func (a *autosign) decide(id string, grains value.Map, now time.Time) (keystore.Auto, string) {
 	a.expire(now)
 	stub := a.stub(id)
@@ -64,7 +64,7 @@ func (a *autosign) decide(id string, grains value.Map, now time.Time) (keystore.
 	return keystore.AutoNone, stub
 }
 
-// stub returns the path of the stub file of an id, which must be valid, or "".
+// stub returns the path of the stub file of an id, which must be valid; "" if there is none.
 func (a *autosign) stub(id string) string {
 	if a.stubs == "" {
 		return ""
@@ -100,8 +100,7 @@ func (a *autosign) consume(path string) {
 }
 
 // grainsMatch compares the offered grains with the files of autosign_grains_dir, one allowed value
-// per line. Only names that stand in that folder are looked at, so a grain's name cannot lead out
-// of it.
+// per line. It looks only at names in that folder, so a grain's name can't lead out of it.
 func (a *autosign) grainsMatch(grains value.Map) bool {
 	if a.grains == "" || len(grains) == 0 {
 		return false
@@ -136,7 +135,7 @@ func (a *autosign) grainsMatch(grains value.Map) bool {
 	return false
 }
 
-// signFile is a file of lines, read again when it changed.
+// signFile is a file of lines that is read again when it has changed.
 type signFile struct {
 	path       string // "" for none
 	permissive bool
@@ -149,8 +148,8 @@ type signFile struct {
 	cached []string
 }
 
-// matches tries each line as the id itself, as a shell pattern, and as a regular expression for all
-// of it.
+// matches tries each line as the id itself, as a shell pattern, and as a regular expression for the
+// whole id.
 func (f *signFile) matches(id string) bool {
 	for _, line := range f.lines() {
 		if line == id || target.Glob(line, id) || target.MatchFull(line, id) {
@@ -160,8 +159,8 @@ func (f *signFile) matches(id string) bool {
 	return false
 }
 
-// lines returns the lines without blanks around them, empty ones and comments. A file that
-// strangers may write to is as good as none.
+// lines returns the file's lines, trimmed, without empty ones and comments. It ignores a file that
+// other users may write to.
 func (f *signFile) lines() []string {
 	if f.path == "" {
 		return nil

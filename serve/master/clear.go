@@ -10,9 +10,9 @@ import (
 	"clustermaster/wire"
 )
 
-// clear answers the commands that come unsealed: sign-ins, pings, and the orders of users (publish,
-// runner, wheel, mk_token, get_token). Without enable_clear_commands orders are answered as to a
-// caller whom Salt does not know.
+// clear answers unsealed commands: sign-ins, pings, and users' orders (publish, runner, wheel,
+// mk_token, get_token). Without enable_clear_commands it answers orders as Salt answers an unknown
+// caller.
 func (m *Master) clear(ctx context.Context, env wire.Envelope, remote netip.AddrPort) ([]byte,
 	error) {
 	cmd := env.Clear.String("cmd")
@@ -36,14 +36,14 @@ func (m *Master) clear(ctx context.Context, env wire.Envelope, remote netip.Addr
 	return wire.ClearReply(reply)
 }
 
-// clearOrder is one order of a user as it came.
+// clearOrder is one order of a user as received.
 type clearOrder struct {
 	cmd    string
 	load   value.Map
 	remote netip.AddrPort
 }
 
-// source is the machine that an order comes from: an address, of IPv6 its network of 64 bits.
+// source returns the machine that an order comes from: its address, or with IPv6 its /64 network.
 func (o *clearOrder) source() string {
 	addr := o.remote.Addr().Unmap().WithZone("")
 	if addr.Is6() {
@@ -54,18 +54,18 @@ func (o *clearOrder) source() string {
 	return addr.String()
 }
 
-// clearOrders are the commands that enable_clear_commands switches on. A refusal answers a load
-// that Salt's handler fails at.
+// clearOrders are the commands that enable_clear_commands enables. They answer a load that makes
+// Salt's handler fail with a refusal.
 var clearOrders = map[string]func(*Master, context.Context, *clearOrder) (any, *wire.Refusal){
 	"publish": (*Master).clearPublish, "runner": (*Master).clearRunner,
 	"wheel":    (*Master).clearWheel,
 	"mk_token": (*Master).makeToken, "get_token": (*Master).getToken,
 }
 
-// malformed is the answer to an order that lacks what Salt's handler reads.
+// malformed returns the answer to an order without something that Salt's handler reads.
 func malformed() *wire.Refusal { return wire.Failed("clear_malformed") }
 
-// switchedOff is the answer to a command that is not served.
+// switchedOff returns the answer to a command that is not enabled.
 func switchedOff(cmd string, load value.Map) any {
 	switch cmd {
 	case "publish":
@@ -87,13 +87,13 @@ func has(m value.Map, key string) bool {
 	return ok
 }
 
-// makeToken is mk_token.
+// makeToken implements mk_token.
 func (m *Master) makeToken(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
 	if m.deps.Auth == nil {
 		m.refuseOrder(o, "clear_credentials", userOf(o.load), nil)
 		return "", nil
 	}
-	// Whoever gets as far as a token has proved the name that he gives.
+	// A caller that gets a token has proved the name that it gives.
 	by := origin.Origin{User: userOf(o.load), Eauth: o.load.String("eauth"), From: o.source(),
 		Order: o.cmd}
 	token, err := m.deps.Auth.MakeToken(origin.With(ctx, by), o.source(), o.load)
@@ -105,7 +105,7 @@ func (m *Master) makeToken(ctx context.Context, o *clearOrder) (any, *wire.Refus
 	return token, nil
 }
 
-// getToken is get_token.
+// getToken implements get_token.
 func (m *Master) getToken(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
 	v, given := o.load.Get("token")
 	if !given {

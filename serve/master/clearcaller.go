@@ -14,11 +14,11 @@ import (
 	"clustermaster/value"
 )
 
-// credentials is the kind of proof that comes with an order.
+// credentials is the kind of proof in an order.
 type credentials string
 
 const (
-	kindUser  credentials = "user"  // the key of a user of the masters' machines
+	kindUser  credentials = "user"  // the key of a user of a master's machine
 	kindEauth credentials = "eauth" // name and password of external_auth
 	kindToken credentials = "token"
 )
@@ -34,7 +34,7 @@ func kindOf(load value.Map) credentials {
 	return kindUser
 }
 
-// errorMap is how errors are told to callers.
+// errorMap returns an error in the form that callers expect.
 func errorMap(name, message string) value.Map {
 	return value.Map{{Key: "error", Value: value.Map{{Key: "name", Value: name},
 		{Key: "message", Value: message}}}}
@@ -47,13 +47,13 @@ var (
 		"too many commands of this user at a time; wait for some to end")
 )
 
-// name is that of the errors which runner and wheel give for this kind.
+// name returns the name of the errors of runner and wheel for this kind.
 func (k credentials) name() string {
 	return map[credentials]string{kindToken: "TokenAuthenticationError",
 		kindEauth: "EauthAuthenticationError", kindUser: "UserAuthenticationError"}[k]
 }
 
-// refusal is the answer of runner and wheel to credentials that are not good.
+// refusal returns runner's and wheel's answer to invalid credentials.
 func (k credentials) refusal(load value.Map) value.Map {
 	text := `Authentication failure of type "` + string(k) + `" occurred`
 	switch k {
@@ -65,16 +65,16 @@ func (k credentials) refusal(load value.Map) value.Map {
 	return errorMap(k.name(), text)
 }
 
-// unauthorized is the answer of runner and wheel to somebody who may not call a function.
+// unauthorized returns runner's and wheel's answer to a user who may not call a function.
 func (k credentials) unauthorized(user string) value.Map {
 	return errorMap(k.name(), `Authentication failure of type "`+string(k)+`" occurred for user `+
 		user+".")
 }
 
-// maxShownUser bounds the names that go back to callers and into logs.
+// maxShownUser bounds names that are sent back to callers and logged.
 const maxShownUser = 64
 
-// userOf is the name that a caller gives himself, which goes back to nobody but him.
+// userOf returns the name that a caller claims. It is sent back only to that caller.
 func userOf(m value.Map) string {
 	if user := m.String("username"); user != "" && len(user) <= maxShownUser {
 		return user
@@ -82,21 +82,20 @@ func userOf(m value.Map) string {
 	return "UNKNOWN"
 }
 
-// orderer is who gives an order, and what he may.
+// orderer says who gives an order, and with which rights.
 type orderer struct {
 	kind   credentials
 	user   string
-	eauth  string      // of kinds eauth and token: the back end that knows user
-	rights *acl.Rights // nil: anything
-	super  bool        // the key of root or of the master's user
+	eauth  string      // for kinds eauth and token: the back end that knows user
+	rights *acl.Rights // nil: all
+	super  bool        // the key was that of root or of the master's user
 }
 
-// errCredentials says that a proof is not good.
+// errCredentials says that credentials are invalid.
 var errCredentials = errors.New("credentials are not good")
 
-// identify proves who gives an order. creds is where token, or eauth and its fields, are looked
-// for; key and user are those of the order's load. The error is errCredentials, one of acl's, or
-// that of ctx.
+// identify checks who gives an order. Creds holds the token, or eauth and its fields; key and user
+// are those of the order's load. The error is errCredentials, one of package acl, or ctx's.
 func (m *Master) identify(ctx context.Context, o *clearOrder, creds value.Map,
 	funs []string) (orderer, error) {
 	load := o.load
@@ -139,15 +138,15 @@ func (m *Master) identify(ctx context.Context, o *clearOrder, creds value.Map,
 	return who, err
 }
 
-// rootUser has all rights, whoever the master runs as.
+// rootUser has all rights, whatever user runs the master.
 const rootUser = "root"
 
-// sudoPrefix is what commands put before the name of who called them with sudo.
+// sudoPrefix is what commands put before the name of the user who called them with sudo.
 const sudoPrefix = "sudo_"
 
-// keyHolder tells whose key a caller has, who claims to be user; "" claims nothing. The key of root
-// or of the master's user serves for any claim, another user's for himself alone: Salt's master
-// takes any key for root's.
+// keyHolder returns whose key a caller has that claims to be user; "" claims nothing. With the key
+// of root or of the master's user any claim is accepted. Any other key proves only its own user:
+// Salt's master accepts it as root's.
 func (m *Master) keyHolder(user, key string) (acl.Caller, bool) {
 	if key == "" || m.deps.UserKeys == nil {
 		return acl.Caller{}, false
@@ -165,14 +164,14 @@ func (m *Master) keyHolder(user, key string) (acl.Caller, bool) {
 	return acl.Caller{Name: user}, true
 }
 
-// holds compares in constant time: digests, for these have one length.
+// holds compares keys in constant time, as digests, which all have the same length.
 func (m *Master) holds(user, key string) bool {
 	want, ok := m.deps.UserKeys.Key(user)
 	a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(key))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1 && ok && want != ""
 }
 
-// refuseOrder counts and logs an order that is not carried out. fun may be any value of the load.
+// refuseOrder counts and logs a refused order. Fun may be any value of the load.
 func (m *Master) refuseOrder(o *clearOrder, reason, user string, fun any) {
 	m.refused.order(reason, o.cmd, user, fun, o.remote)
 	m.metrics.orders.WithLabelValues(o.cmd, "refused").Inc()
@@ -182,7 +181,7 @@ func (m *Master) accepted(o *clearOrder, kind credentials) {
 	m.metrics.orders.WithLabelValues(o.cmd, string(kind)).Inc()
 }
 
-// reason is a metric's word for why an order is refused.
+// reasonOf returns the metric label for the reason of a refusal.
 func reasonOf(kind credentials, err error) string {
 	switch {
 	case errors.Is(err, acl.ErrBlacklisted):
@@ -197,20 +196,20 @@ func reasonOf(kind credentials, err error) string {
 	return "clear_key"
 }
 
-// Bounds of the orders that are carried out at a time.
+// Bounds of concurrent orders.
 const (
 	maxOrders        = 256
 	maxOrdersPerUser = 64
 )
 
-// orders counts what is carried out. The zero value counts nothing yet.
+// orders counts the orders under way. The zero value is ready.
 type orders struct {
 	mu     sync.Mutex // guards the rest
 	n      int
 	byUser map[string]int
 }
 
-// enter counts one more order of a user, unless that is too much.
+// enter counts one more order of a user. It returns false if that exceeds a bound.
 func (o *orders) enter(user string) (leave func(), ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -232,20 +231,20 @@ func (o *orders) enter(user string) (leave func(), ok bool) {
 	}, true
 }
 
-// Events that callers without a proof may cause, on all masters' buses.
+// Events that unauthenticated callers may cause, on all masters' buses.
 const (
 	strangersBurst = 100
 	strangersRate  = 10 // a second
 )
 
-// allowance bounds events by the time. The zero value is full.
+// allowance limits the rate of events. The zero value is full.
 type allowance struct {
 	mu   sync.Mutex // guards the rest
 	used float64
 	at   time.Time
 }
 
-// take uses one up, unless there is none.
+// take uses one up. It returns false if none is left.
 func (a *allowance) take(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"clustermaster/wire"
 )
 
-// clearPublish is publish: a job of a user, as Salt's LocalClient asks for it.
+// clearPublish implements publish: a user's job, as requested by Salt's LocalClient.
 func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
 	user, given := o.load.Get("user")
 	claimed, ok := user.(string)
@@ -24,7 +24,7 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 		return nil, malformed()
 	}
 	fun, _ := o.load.Get("fun")
-	if m.deps.ACL.Blocked(claimed, funs) { // before the proof, as in Salt
+	if m.deps.ACL.Blocked(claimed, funs) { // before the credentials, as in Salt
 		m.refuseOrder(o, "clear_blacklist", claimed, fun)
 		return notAuthorized, nil
 	}
@@ -49,13 +49,13 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 	}
 	r.User, r.Rights = who.user, who.rights
 	if v, given := kwargs.Get("auth_list"); given {
-		// of a syndic that runs as the master's user
+		// from a syndic that runs as the master's user
 		if list, _ := v.([]any); who.super && len(list) > 0 {
 			r.Rights = acl.FromList(list)
 		}
 		r.Kwargs = kwargs.Without("auth_list")
 	}
-	if who.kind == kindToken { // jobs say whose they are, as those of the commands
+	if who.kind == kindToken { // the job names its user, as jobs of the commands do
 		r.Kwargs = r.Kwargs.Without("eauth", "username").Set("eauth", who.eauth).Set("username",
 			who.user)
 	}
@@ -98,8 +98,8 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 		{Key: "missing", Value: textual(done.Missing)}}), nil
 }
 
-// othersJob reports whether a job id is of another user's job: whoever took it would own that job's
-// returns. Root and the master's user may.
+// othersJob reports whether a job id belongs to another user's job: a caller that used it would own
+// that job's returns. It allows root and the master's user.
 func (m *Master) othersJob(ctx context.Context, who orderer, jid string) (bool, error) {
 	if who.super || !validJID(jid) {
 		return false, nil
@@ -108,12 +108,13 @@ func (m *Master) othersJob(ctx context.Context, who orderer, jid string) (bool, 
 	return found && owner != jobcache.Owner{User: who.user, Eauth: who.eauth}, err
 }
 
-// cleared is the envelope of publish's replies.
+// cleared returns the envelope of publish's replies.
 func cleared(load value.Map) value.Map {
 	return value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: load}}
 }
 
-// publishRequest reads a job; false if something is missing or of a kind that no caller sends.
+// publishRequest reads a job. It returns false if something is missing or has a type that no client
+// sends.
 func publishRequest(load, kwargs value.Map) (PublishRequest, bool) {
 	r := PublishRequest{Kwargs: kwargs, Load: load}
 	var ok bool
@@ -155,20 +156,20 @@ func publishRequest(load, kwargs value.Map) (PublishRequest, bool) {
 	return r, true
 }
 
-// Bounds of what is matched with patterns of the blacklist before the caller has proved anything.
+// Bounds of the texts matched with patterns of the blacklist before the caller is authenticated.
 const (
 	maxClaimed   = 255 // of a user's name
 	maxFunctions = 1000
 	maxFunction  = 1024 // of a function's name
 )
 
-// sensible reports whether the functions of a job are such as callers send.
+// sensible reports whether a job's functions are like those that clients send.
 func sensible(funs []string) bool {
 	return len(funs) > 0 && len(funs) <= maxFunctions &&
 		!slices.ContainsFunc(funs, func(fun string) bool { return len(fun) > maxFunction })
 }
 
-// functionsOf lists the functions of a job; none if they are no texts.
+// functionsOf lists the functions of a job; none if they are not texts.
 func functionsOf(load value.Map) []string {
 	v, ok := textOrTexts(load, "fun")
 	if fun, one := v.(string); one {
@@ -203,8 +204,8 @@ func optionalMap(load value.Map, key string) (value.Map, bool) {
 	return inner, ok
 }
 
-// tellRefused fires the event of a job that was refused: the request without its secrets, and the
-// error. An id that would make another event of it, such as a return, is not in the tag.
+// tellRefused fires the event of a refused job: the request without its secrets, and the error. It
+// omits from the tag an id that would turn the event into another one, such as a return.
 func (m *Master) tellRefused(load value.Map, jid string, reply value.Map) {
 	if !validJID(jid) {
 		jid = ""

@@ -13,10 +13,10 @@ import (
 
 // RunOrder asks for one call of a runner or wheel function.
 type RunOrder struct {
-	Fun    string // without the word wheel
+	Fun    string // without "wheel."
 	Args   []any
 	Kwargs value.Map
-	// ByName says that Kwargs are the parameters by name, among keys that mean nothing to the
+	// ByName says that Kwargs holds the parameters by name, among keys that are not for the
 	// function.
 	ByName bool
 	User   string
@@ -24,7 +24,7 @@ type RunOrder struct {
 	eauth string // the back end that knows User, or ""
 }
 
-// origin is what the audit trail says of an order that came as o.
+// origin returns what the audit trail records of an order received as o.
 func (r RunOrder) origin(o *clearOrder, fun string) origin.Origin {
 	return origin.Origin{User: r.User, Eauth: r.eauth, From: o.source(), Order: fun}
 }
@@ -34,10 +34,11 @@ type Ran struct {
 	JID, Tag string
 	Return   any
 	Success  bool
-	Refused  string // why it was not called: there is no such function, or it has no such parameter
+	Refused  string // why it was not called: an unknown function, or an unknown parameter
 }
 
-// clearRunner is runner: a function of this master, which runs on after the reply.
+// clearRunner implements runner: it starts a function on this master, which goes on after the
+// reply.
 func (m *Master) clearRunner(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
 	kwarg, ok := optionalMap(o.load, "kwarg")
 	if !ok {
@@ -62,7 +63,7 @@ func (m *Master) clearRunner(ctx context.Context, o *clearOrder) (any, *wire.Ref
 	return value.Map{{Key: "tag", Value: tag}, {Key: "jid", Value: jid}}, nil
 }
 
-// clearWheel is wheel: the reply waits for the function.
+// clearWheel implements wheel: the reply waits for the function.
 func (m *Master) clearWheel(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
 	order := RunOrder{Kwargs: o.load.Without("fun", "user", "key", "username", "password", "token"),
 		ByName: true}
@@ -88,7 +89,8 @@ func (m *Master) clearWheel(ctx context.Context, o *clearOrder) (any, *wire.Refu
 	}}}, nil
 }
 
-// argAndKwarg are the arguments in the newer form of low data.
+// argAndKwarg returns the arguments in the newer form of low data. Both is false if the data is in
+// another form.
 func argAndKwarg(low value.Map) (args []any, kwargs value.Map, both bool) {
 	arg, hasArg := low.Get("arg")
 	kwarg, hasKwarg := low.Get("kwarg")
@@ -100,11 +102,12 @@ func argAndKwarg(low value.Map) (args []any, kwargs value.Map, both bool) {
 	return args, kwargs, true
 }
 
-// allows is acl's question for runners or for wheels.
+// allows asks acl about runners or about wheels.
 type allows func(r *acl.Rights, fun string, args []any, kwargs value.Map) (bool, error)
 
-// mayRun fills in function and user of an order, or answers it. Somebody with publisher_acl runs
-// nothing here: that option is about minions. Salt's master checks no rights of users with a key.
+// mayRun fills in function and user of an order, or answers it. A user of publisher_acl may run
+// nothing here, because that option is about minions. Salt's master does not check the rights of
+// users with a key.
 func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder,
 	allow allows) (reply any, leave func(), refusal *wire.Refusal) {
 	fun, _ := o.load.Get("fun")
@@ -126,7 +129,7 @@ func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder,
 	case who.kind != kindUser:
 		var args []any
 		var kwargs value.Map
-		if !order.ByName { // conditions on arguments are for the form that tells them apart
+		if !order.ByName { // conditions on arguments need the form that separates them
 			args, kwargs = order.Args, order.Kwargs
 		}
 		if may, err = allow(who.rights, name, args, kwargs); err != nil {

@@ -7,12 +7,12 @@ import (
 	"clustermaster/value"
 )
 
-// command is the handler of one aes command. The value is the reply; an error is told to the minion
-// as the empty text.
+// command handles one aes command. The value is the reply. For an error the minion gets the empty
+// text.
 type command func(ctx context.Context, c *call) (val any, err error)
 
-// command finds the handler of cmd and its metric label. Unknown commands, private ones of Salt
-// among them, get an empty map.
+// command returns the handler of cmd and its metric label. Unknown commands, and private ones of
+// Salt, get an empty map.
 func (m *Master) command(cmd string) (command, string) {
 	switch cmd {
 	case "_return":
@@ -59,7 +59,7 @@ func (m *Master) command(cmd string) (command, string) {
 	return constant(value.Map{}), unknownCommand
 }
 
-// forAll reports whether a command does the same whoever asks: it acts for no id.
+// forAll reports whether a command does the same for every caller, because it acts for no id.
 func forAll(cmd string) bool {
 	switch cmd {
 	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find",
@@ -91,7 +91,8 @@ func (m *Master) files(ctx context.Context, c *call) (any, error) {
 	return m.deps.Files.Serve(ctx, c.Cmd, load)
 }
 
-// masterOpts hands out the options that a minion's state runs go by; it indexes all of them.
+// masterOpts returns the options that a minion's state runs depend on. The minion indexes all of
+// them.
 func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
 	envs := value.Map{}
 	if m.opts.FileEnvs != nil {
@@ -140,8 +141,8 @@ func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
 	return opts, nil
 }
 
-// masterTops tells a minion what master_tops has for it: for the id of the channel, whatever
-// options it sends along.
+// masterTops returns what master_tops has for the channel's id. The minion's options are only
+// passed on.
 func (m *Master) masterTops(ctx context.Context, c *call) (any, error) {
 	if m.opts.MasterTops == nil || c.ID == "" {
 		return value.Map{}, nil
@@ -156,7 +157,7 @@ func (m *Master) masterTops(ctx context.Context, c *call) (any, error) {
 	return m.opts.MasterTops(ctx, c.ID, opts), nil
 }
 
-// registerResources is sent by every 3008 minion at its start.
+// registerResources answers a request that every 3008 minion sends at its start.
 func (m *Master) registerResources(_ context.Context, c *call) (any, error) {
 	if _, ok := c.Load.Get("resources"); !ok || c.ID == "" {
 		return value.Map{}, nil
@@ -179,7 +180,7 @@ func (m *Master) revokeAuth(ctx context.Context, c *call) (any, error) {
 	return true, nil
 }
 
-// isTrue is Python's truth of a value.
+// isTrue returns Python's truth of a value.
 func isTrue(raw value.Raw) bool {
 	v, err := raw.Unpack()
 	return err == nil && len(raw) > 0 && value.Truth(v)

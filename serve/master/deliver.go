@@ -11,11 +11,11 @@ import (
 	"clustermaster/serve/master/masterpb"
 )
 
-// maxHold bounds how long a peer may have a publication held here.
+// maxHold bounds how long this master holds a publication for a peer.
 const maxHold = time.Minute
 
 // RegisterRPC registers the service by which other masters publish through this one. The server
-// must take messages of up to 128 MiB.
+// must accept messages of up to 128 MiB.
 func (m *Master) RegisterRPC(r grpc.ServiceRegistrar) {
 	masterpb.RegisterPublisherServer(r, &publisherServer{m: m})
 }
@@ -25,14 +25,14 @@ type publisherServer struct {
 	m *Master
 }
 
-// Deliver refuses what an older AES key sealed, and waits for a newer one: the minions that this
-// master signs in must be able to read what it sends them.
+// Deliver refuses publications sealed with an older AES key, and waits for a newer key: minions
+// that sign in to this master must be able to read what it sends them.
 func (s *publisherServer) Deliver(ctx context.Context,
 	r *masterpb.DeliverRequest) (*masterpb.DeliverReply, error) {
 	if !validJID(r.Jid) || len(r.Payload) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "no jid or no payload")
 	}
-	s.m.known.add(r.Jid, knownJob{nocache: r.Nocache}) // its load is kept before it is sent
+	s.m.known.add(r.Jid, knownJob{nocache: r.Nocache}) // its load is stored before it is sent
 	secrets := s.m.deps.Cluster.Secrets()
 	if len(secrets.AES) == 0 || secrets.AES[0].Epoch < r.AesEpoch {
 		if err := s.m.waitEpoch(ctx, r.AesEpoch, time.Now().Add(epochTimeout)); err != nil {

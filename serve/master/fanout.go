@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// ackTimeout is how long a master may take to queue a publication. One that takes longer counts
-	// as lost: a stopped process is told from a busy one by nothing else.
+	// ackTimeout is how long a master may take to queue a publication. A slower one counts as lost:
+	// nothing else distinguishes a stopped process from a busy one.
 	ackTimeout = 1500 * time.Millisecond
-	// doubtfulTimeout is the same for a master that did not confirm the subscription to the job
-	// just before.
+	// doubtfulTimeout is the same for a master that has just failed to confirm the subscription to
+	// the job.
 	doubtfulTimeout = 300 * time.Millisecond
 	// epochTimeout is how long masters wait for each other's AES epoch.
 	epochTimeout = 5 * time.Second
@@ -32,16 +32,16 @@ const maxDeliver = 128 << 20
 // errNoKey means that this master has no AES key yet.
 var errNoKey = errors.New("no AES key yet; wait until the master is ready")
 
-// delivery is what came of one publication.
+// delivery is the result of one publication.
 type delivery struct {
 	lost  []string // masters that did not acknowledge
 	epoch uint64   // of the AES key that sealed it
-	stale uint64   // a newer AES epoch than that, 0 if none
+	stale uint64   // a newer AES epoch on another master, 0 if none
 	ages  []time.Duration
 }
 
-// fanOut hands p to the subscribers of every master and waits for the acknowledgements. Those that
-// are not expected to answer get little time: they may come back to life and read it later.
+// fanOut sends p to the subscribers of every master and waits for the acknowledgements. Masters
+// that are not expected to answer get little time: they may recover and read it later.
 func (m *Master) fanOut(ctx context.Context, p Publication, epoch uint64,
 	doubtful []string) delivery {
 	d := delivery{epoch: epoch}
@@ -92,7 +92,7 @@ func (m *Master) deliver(ctx context.Context, node string, r *masterpb.DeliverRe
 	return masterpb.NewPublisherClient(conn).Deliver(ctx, r, grpc.MaxCallSendMsgSize(maxDeliver))
 }
 
-// others lists the ready members but this one.
+// others lists the ready members except this one.
 func (m *Master) others() []string {
 	if m.deps.Peers == nil {
 		return nil
@@ -107,8 +107,9 @@ func (m *Master) others() []string {
 	return out
 }
 
-// publishSealed seals load and hands it to all masters, again if a master had a newer AES key:
-// minions of that master could not read it, and what an older key sealed must not be published.
+// publishSealed seals load and sends it to all masters, and again if a master had a newer AES key:
+// that master's minions could not read the first one, and nothing may be published under an older
+// key.
 func (m *Master) publishSealed(ctx context.Context, load value.Map, p Publication,
 	doubtful []string) (delivery, error) {
 	deadline := time.Now().Add(epochTimeout)
@@ -147,7 +148,7 @@ func (m *Master) waitEpoch(ctx context.Context, epoch uint64, deadline time.Time
 	}
 }
 
-// release ends the hold of a job everywhere.
+// release ends the hold of a job on all masters.
 func (m *Master) release(ctx context.Context, jid string) {
 	m.deps.Subscribers.Release(jid)
 	var all sync.WaitGroup
@@ -159,7 +160,7 @@ func (m *Master) release(ctx context.Context, jid string) {
 			}
 			ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 			defer cancel()
-			// A master that misses this drops the job by itself when the hold is over.
+			// A master that misses this drops the job when the hold ends.
 			_, _ = masterpb.NewPublisherClient(conn).Release(ctx,
 				&masterpb.ReleaseRequest{Jid: jid})
 		})
@@ -167,8 +168,8 @@ func (m *Master) release(ctx context.Context, jid string) {
 	all.Wait()
 }
 
-// peerLosses are the losses of the other masters' subscribers, asked for at most once a second
-// however many jobs want them.
+// peerLosses caches the losses of the other masters' subscribers. It asks at most once a second,
+// for however many jobs.
 type peerLosses struct {
 	mu    sync.Mutex // held while asking
 	asked time.Time

@@ -15,7 +15,7 @@ import (
 // maxPushedPath bounds the path of a pushed file, in bytes.
 const maxPushedPath = 700
 
-// fileRecv takes a piece of a file that a minion pushes (cp.push).
+// fileRecv receives a piece of a file that a minion pushes (cp.push).
 func (m *Master) fileRecv(ctx context.Context, c *call) (any, error) {
 	if !m.opts.FileRecv || m.deps.Pushed == nil || c.ID == "" || !wire.ValidID(c.ID) {
 		return false, nil
@@ -79,7 +79,7 @@ func pushedPath(raw value.Raw) (string, bool) {
 			return "", false
 		}
 		if strings.HasPrefix(parts[i], "/") && i > 0 {
-			return "", false // Python's join would begin anew there
+			return "", false // Python's join would start from the root there
 		}
 	}
 	joined := path.Clean(strings.Join(parts, "/"))

@@ -10,20 +10,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds of waiting for a processor. A minion gives up after 5 s (its auth_timeout) and asks again;
-// a stranger that hears no sooner asks again after 10 s.
+// Bounds of waiting for a processor. A minion gives up after 5 s (its auth_timeout) and asks again.
+// A stranger without an answer asks again after 10 s.
 const (
 	minionPatience   = 10 * time.Second
 	strangerPatience = 3 * time.Second
-	maxStrangers     = 4096 // that wait
+	maxStrangers     = 4096 // that may wait
 )
 
-// errBusy says that no processor came free in time, or that too many sign-ins wait already.
+// errBusy says that no processor became free in time, or that too many sign-ins are waiting
+// already.
 var errBusy = errors.New("too many sign-ins at a time")
 
-// gate bounds how many processors make the RSA operations of sign-ins: all sign-ins together use at
-// most all processors, those of strangers, whose key is not accepted, at most a share. Minions go
-// before all strangers that wait.
+// gate bounds how many processors do the RSA operations of sign-ins: all sign-ins together use at
+// most all processors, and those of strangers, whose key is not accepted, at most a share. Minions
+// go before all waiting strangers.
 type gate struct {
 	waiting *prometheus.GaugeVec
 
@@ -37,13 +38,14 @@ type gate struct {
 type lane struct {
 	name     string
 	patience time.Duration
-	room     int // who may wait; 0: no bound but that of connections
-	free     int // processors that it may take yet, if so many are free at all
-	// who waits, the first to come first; closed when a processor is theirs
+	room     int // how many may wait; 0: bounded only by the connections
+	free     int // processors that it may still use, if as many are free
+	// waiting sign-ins, the oldest first; closed when they get a processor
 	queue []chan struct{}
 }
 
-// newGate makes a gate for so many processors, of which strangers get a share; 0 is half of them.
+// newGate makes a gate with this many processors, of which strangers get a share; 0 means half of
+// them.
 func newGate(processors, share int, m *metrics) *gate {
 	if share <= 0 {
 		share = max(1, processors/2)
@@ -52,7 +54,7 @@ func newGate(processors, share int, m *metrics) *gate {
 	m.signInProcessors.WithLabelValues("minions").Set(float64(processors))
 	m.signInProcessors.WithLabelValues("strangers").Set(float64(share))
 	for _, who := range []string{"minions", "strangers"} {
-		m.signInsWaiting.WithLabelValues(who) // 0 until somebody waits, not missing
+		m.signInsWaiting.WithLabelValues(who) // 0 instead of missing until one waits
 	}
 	return &gate{
 		waiting: m.signInsWaiting, free: processors,
@@ -62,8 +64,8 @@ func newGate(processors, share int, m *metrics) *gate {
 	}
 }
 
-// do calls f when a processor is free for it. Without calling f it gives errBusy, or the error of
-// ctx.
+// do calls f when a processor is free for it. If it does not call f it returns errBusy or ctx's
+// error.
 func (g *gate) do(ctx context.Context, stranger bool, f func() ([]byte, error)) ([]byte, error) {
 	l := &g.minions
 	if stranger {
@@ -87,7 +89,7 @@ func (g *gate) enter(ctx context.Context, l *lane) error {
 	g.admit()
 	g.mu.Unlock()
 	select {
-	case <-turn: // mostly at once
+	case <-turn: // at once in most cases
 		return nil
 	default:
 	}
@@ -109,7 +111,7 @@ func (g *gate) enter(ctx context.Context, l *lane) error {
 		l.queue = slices.Delete(l.queue, i, i+1)
 		return err
 	}
-	return nil // its turn came just now
+	return nil // it got its turn just now
 }
 
 func (g *gate) leave(l *lane) {
@@ -120,7 +122,7 @@ func (g *gate) leave(l *lane) {
 	g.admit()
 }
 
-// admit gives processors that are free to who waits. The caller holds mu.
+// admit gives free processors to waiting sign-ins. The caller holds mu.
 func (g *gate) admit() {
 	for _, l := range []*lane{&g.minions, &g.strangers} {
 		for len(l.queue) > 0 && l.free > 0 && g.free > 0 {

@@ -8,15 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// windows are the times for which heard counts, the longest last.
+// windows are the periods for which heard counts minions, the longest last.
 var windows = []struct {
 	label string
 	time.Duration
 }{{"1m", time.Minute}, {"10m", 10 * time.Minute}, {"1h", time.Hour}, {"1d", 24 * time.Hour},
 	{"7d", 7 * 24 * time.Hour}}
 
-// heard is when minions were last heard on this master. It is a collector: of all minions it tells
-// five numbers.
+// heard records when minions were last heard on this master. It is a collector that exports five
+// numbers, however many minions there are.
 type heard struct {
 	now  func() time.Time
 	desc *prometheus.Desc
@@ -32,7 +32,7 @@ func newHeard(now func() time.Time) *heard {
 		[]string{"within"}, nil)}
 }
 
-// note says that a minion was heard. Its id must be that of an accepted key: they bound the map.
+// note records that a minion was heard. Its id must have an accepted key: these keys bound the map.
 func (h *heard) note(id string) {
 	now := h.now().UnixNano()
 	h.mu.RLock()
@@ -57,7 +57,7 @@ func (h *heard) note(id string) {
 // Describe implements prometheus.Collector.
 func (h *heard) Describe(to chan<- *prometheus.Desc) { to <- h.desc }
 
-// Collect implements prometheus.Collector. It forgets minions that no window holds.
+// Collect implements prometheus.Collector. It forgets minions outside every window.
 func (h *heard) Collect(to chan<- prometheus.Metric) {
 	now := h.now().UnixNano()
 	counts := make([]int, len(windows))

@@ -11,18 +11,19 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// jids makes all job ids that masters choose: those of jobs, of runner calls, of runs of the
-// schedule, of returns without a job. A jid is a time in microseconds, so two of one moment are set
-// apart.
+// jids makes all job ids that masters choose: for jobs, runner calls, runs of the schedule and
+// returns without a job. A jid is a time in microseconds, so jids of the same moment must be made
+// different.
 type jids struct {
-	suffix string // of every jid: unique_jid; "" without
+	suffix string // of every jid, with unique_jid; else ""
 
 	mu   sync.Mutex // guards last
 	last time.Time
 }
 
-// NewJID makes a job id that this master never made before, nor with unique_jid any other. Each is
-// later than those before it, whatever the clock does. It is safe for concurrent use.
+// NewJID makes a job id that this master never made before, and with unique_jid no other master
+// either. Each is later than the ones before it, whatever the clock does. It is safe for concurrent
+// use.
 func (m *Master) NewJID() string { return m.jids.next(m.now()) }
 
 func (j *jids) next(now time.Time) string {
@@ -36,10 +37,10 @@ func (j *jids) next(now time.Time) string {
 	return wire.JID(now) + j.suffix
 }
 
-// uniqueSuffix is what unique_jid appends: as in Salt _ and a number. Salt's number is the process
-// id, which masters on several machines may share, so ours ends in ten digits of the node's name.
-// It is one number, of one length everywhere, since a minion that queues states compares job ids as
-// Python reads them into integers.
+// uniqueSuffix returns what unique_jid appends: as in Salt, _ and a number. Salt's number is the
+// process id, which masters on several machines may share, so this one ends in ten digits of the
+// node's name. It is one number of the same length on all masters, because a minion that queues
+// states compares job ids after Python has converted them to integers.
 func uniqueSuffix(node string) string {
 	const pids, nodes = 1e7, 1e10 // the kernel gives process ids of seven digits
 	return fmt.Sprintf("_%07d%010d", os.Getpid()%pids, xxhash.Sum64String(node)%nodes)

@@ -10,10 +10,11 @@ import (
 	"clustermaster/wire"
 )
 
-// maxRings bounds the minions whose derived keys are kept; beyond it the memory starts anew.
+// maxRings bounds the minions whose derived keys are cached; beyond it the cache starts empty
+// again.
 const maxRings = 1 << 16
 
-// keyring keeps what is costly to make of the keys: the derived ones and their ciphers.
+// keyring caches what is costly to derive from the keys: derived keys and their ciphers.
 type keyring struct {
 	keys    Keys
 	cluster Cluster
@@ -30,14 +31,14 @@ type sharedKeys struct {
 	aes    []*wire.Crypticle
 	once   sync.Once
 	sigErr error
-	sig    []byte // of the active AES key, made when first asked for
+	sig    []byte // of the active AES key, made at first use
 }
 
-// ring is what is known of one minion under one accepted key.
+// ring holds what is derived for one minion under one accepted key.
 type ring struct {
 	key      *keystore.AcceptedKey
 	of       *cluster.Secrets
-	sessions []*wire.Crypticle // as of.Session
+	sessions []*wire.Crypticle // in the order of.Session
 }
 
 func newKeyring(keys Keys, cluster Cluster) *keyring {
@@ -59,8 +60,8 @@ func (k *keyring) common() *sharedKeys {
 	return s
 }
 
-// signature is the proof in every accepting sign-in that the AES key is the master's: one RSA
-// operation per epoch.
+// signature returns the proof, in every accepting sign-in, that the AES key is the master's. It
+// takes one RSA operation per epoch.
 func (s *sharedKeys) signature(key *wire.PrivateKey) ([]byte, error) {
 	s.once.Do(func() { s.sig, s.sigErr = wire.KeySignature(key, s.of.AES[0].Key) })
 	return s.sig, s.sigErr
@@ -93,8 +94,8 @@ func (k *keyring) ring(id string) (*ring, bool) {
 	return fresh, true
 }
 
-// openSession opens a request of version 3 with any of the session keys in use; the cluster takes
-// one out of use when its grace is over. It decrypts in place; so does openShared.
+// openSession opens a request of version 3 with any of the session keys in use; the cluster drops
+// one when its grace has ended. It decrypts in place, as does openShared.
 func (k *keyring) openSession(r *ring, sealed []byte) (packed []byte, c *wire.Crypticle, ok bool) {
 	for _, c := range r.sessions {
 		if packed, err := c.OpenInPlace(sealed); err == nil {
@@ -114,13 +115,15 @@ func (k *keyring) openShared(sealed []byte) (packed []byte, c *wire.Crypticle, o
 	return nil, nil, false
 }
 
-// verify checks a token. It is the same bytes as long as the minion's key is, which remembers it.
+// verify checks a token. A minion sends the same bytes until its key changes, so verify remembers
+// them.
 func (r *ring) verify(tok []byte) bool {
 	return r.key.Pub != nil && r.key.Pub.VerifyToken(tok) == nil
 }
 
-// open makes the checks of an aes request, in Salt's order but for two: the accepted key is looked
-// up before anything is decrypted, and memory for what is decoded is asked for before it is.
+// open does the checks of an aes request, in Salt's order with two exceptions: it looks up the
+// accepted key before it decrypts anything, and reserves memory for the decoded request before it
+// decodes.
 func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 	c := &call{env: env}
 	var packed []byte
@@ -136,7 +139,7 @@ func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 	} else if packed, c.crypt, ok = m.keys.openShared(env.Sealed); !ok {
 		return nil, wire.BadLoad("aes_key")
 	}
-	if sender != nil { // whoever has such a key got it as an accepted minion
+	if sender != nil { // a caller with such a key got it as an accepted minion
 		sender.Vouch()
 	}
 	if refusal := m.weigh(packed, sender); refusal != nil {
@@ -158,8 +161,8 @@ func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 	if keys == nil {
 		return c, nil
 	}
-	// Below version 3 every minion can make a request that names another, so only what is
-	// everybody's is done without a token.
+	// Below version 3 every minion can make a request that names another one, so without a token
+	// only commands that are the same for all are served.
 	if (env.Version >= 3 || req.Tok != nil || !forAll(req.Cmd)) && !keys.verify(req.Tok) {
 		return nil, wire.BadLoad("token")
 	}
@@ -167,12 +170,12 @@ func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 	return c, nil
 }
 
-// weigh asks for the memory that an opened request takes once it is decoded.
+// weigh reserves the memory that an opened request takes once it is decoded.
 func (m *Master) weigh(packed []byte, sender Sender) *wire.Refusal {
 	weight, err := value.Weigh(packed)
 	switch {
 	case err != nil:
-		return nil // ParseRequest says what is wrong
+		return nil // ParseRequest reports the error
 	case m.opts.MaxDecoded > 0 && weight > m.opts.MaxDecoded:
 		return wire.BadLoad("decoded_size")
 	case sender != nil && !sender.Hold(weight):

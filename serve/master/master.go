@@ -29,7 +29,7 @@ type Master struct {
 	refused *refusals
 	now     func() time.Time
 
-	groups   atomic.Pointer[value.Map] // of SetNodegroups; nil: those of opts
+	groups   atomic.Pointer[value.Map] // set by SetNodegroups; nil: those of opts
 	keys     *keyring
 	autosign *autosign
 	gate     *gate
@@ -39,36 +39,36 @@ type Master struct {
 	jids     jids
 	orders   orders
 
-	strangers allowance // of events
-	ownJobs   *quota    // of minions: jobs that nobody published
-	ownFiles  *quota    // of minions: bytes that they push
+	strangers allowance // of events of unauthenticated callers
+	ownJobs   *quota    // of minions: unpublished jobs
+	ownFiles  *quota    // of minions: pushed bytes
 	resolving resolving
 
 	peers    peerLosses
-	closing  sync.Mutex // orders Close after the start of trackers
+	closing  sync.Mutex // prevents new trackers once Close has begun
 	trackers sync.WaitGroup
 	slots    chan struct{} // bounds the trackers
 	stop     context.CancelFunc
-	stopped  context.Context // ends the trackers, which outlive the call that started them
+	stopped  context.Context // ends the trackers, which outlive the calls that start them
 }
 
-// Request is one request as it came.
+// Request is one request as received.
 type Request struct {
-	Payload []byte // taken over: it is decrypted in place
+	Payload []byte // owned by Handle, which decrypts it in place
 	Remote  netip.AddrPort
-	Buffer  []byte // memory for the reply, used or not; nil for none
-	Sender  Sender // nil for nobody whose memory is counted
+	Buffer  []byte // memory that Handle may use for the reply; nil for none
+	Sender  Sender // nil: memory is not counted
 }
 
 // Sender is the connection of a request.
 type Sender interface {
 	wire.Memory
-	// Vouch says that an accepted minion sealed the request.
+	// Vouch says that the request was sealed by an accepted minion.
 	Vouch()
 }
 
-// orderRoom is what decoding a user's order may take beyond a multiple of its length: short numbers
-// in long lists take most.
+// orderRoom is the memory that decoding a user's order may take beyond a multiple of its length.
+// Short numbers in long lists take most.
 const orderRoom = 1 << 20
 
 // New makes a master. Close it.
@@ -115,7 +115,7 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 	return m, nil
 }
 
-// Close stops the sending again of jobs and waits for it.
+// Close stops the resending of jobs and waits for it.
 func (m *Master) Close() error {
 	m.closing.Lock()
 	m.stop()
@@ -124,14 +124,14 @@ func (m *Master) Close() error {
 	return nil
 }
 
-// errUnacknowledged marks a failure after which the minion must not hear a reply, for it would take
-// it for success.
+// errUnacknowledged marks a failure after which the minion must not get a reply, as it would take
+// any reply for success.
 var errUnacknowledged = errors.New("not acknowledged")
 
-// Handle answers one request. An error means no reply: close the connection, and the minion tries
-// again.
+// Handle answers one request. On an error it returns no reply: close the connection, and the minion
+// tries again.
 func (m *Master) Handle(ctx context.Context, r Request) (reply []byte, err error) {
-	defer func() { // one request must not end the others
+	defer func() { // a panic in one request must not end the others
 		if p := recover(); p != nil {
 			m.refused.note("panic", "", r.Remote)
 			m.log.Error("request handler panicked; please report this", "err", p, "stack",
@@ -167,17 +167,17 @@ func (m *Master) refuse(r *wire.Refusal, id string, remote netip.AddrPort) []byt
 	return r.Reply
 }
 
-// call is an aes request that passed all checks of the channel.
+// call is an aes request that has passed all checks of the channel.
 type call struct {
 	wire.Request
 	env    wire.Envelope
 	remote netip.AddrPort
-	buffer []byte                // where the reply may be made
-	crypt  *wire.Crypticle       // that opened it, and seals the reply
-	key    *keystore.AcceptedKey // of ID; nil only if a request below version 3 names none
+	buffer []byte                // memory for the reply
+	crypt  *wire.Crypticle       // opened the request, and seals the reply
+	key    *keystore.AcceptedKey // ID's; nil only if a request below version 3 names no id
 }
 
-// private is a reply that is sealed for one minion only, under a key of its own.
+// private is a reply sealed for one minion only, under a key of its own.
 type private struct{ value any }
 
 // serve runs the command of a call and seals its reply.
@@ -216,7 +216,7 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 	return reply, err
 }
 
-// settle returns when what a request left for returners is on stable storage.
+// settle returns when what a request stored for returners is on stable storage.
 func (m *Master) settle() error {
 	if m.deps.Kept == nil {
 		return nil
@@ -227,7 +227,7 @@ func (m *Master) settle() error {
 	return nil
 }
 
-// sealPrivate makes the reply to _pillar.
+// sealPrivate seals the reply to _pillar.
 func (m *Master) sealPrivate(c *call, val any) ([]byte, error) {
 	if c.key == nil || c.key.Pub == nil {
 		return wire.SealedReply(c.crypt, value.Map{}, c.ReplyNonce(c.env))
@@ -240,10 +240,10 @@ func (m *Master) sealPrivate(c *call, val any) ([]byte, error) {
 	return reply, nil
 }
 
-// SetNodegroups puts other nodegroups in force.
+// SetNodegroups replaces the nodegroups.
 func (m *Master) SetNodegroups(groups value.Map) { m.groups.Store(&groups) }
 
-// nodegroups are those in force.
+// nodegroups returns the nodegroups in force.
 func (m *Master) nodegroups() value.Map {
 	if groups := m.groups.Load(); groups != nil {
 		return *groups

@@ -17,13 +17,13 @@ import (
 const (
 	maxMineFunctions = 100
 	maxMineTime      = 10 * time.Second
-	maxCheapMine     = 64 // values that are read without a turn
+	maxCheapMine     = 64 // values that may be read without a turn
 )
 
 // keepsMine reports whether mine data are stored at all.
 func (m *Master) keepsMine() bool { return m.opts.MinionDataCache || m.opts.EnforceMineCache }
 
-// mine stores what a minion offers to others. clear replaces all of it, which in Salt fails.
+// mine stores a minion's mine data. Clear replaces all of it, which in Salt fails.
 func (m *Master) mine(ctx context.Context, c *call) (any, error) {
 	raw, ok := c.Load.Get("data")
 	if !ok || c.ID == "" {
@@ -108,16 +108,16 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 	return v, err
 }
 
-// MineGet reads from the mines of the minions of a target, as far as the minion that asks may see
-// them. fun is text, which may name several functions, or a list. One function gives minion to
-// value, several give function to minion to value. An operator asks with the id "" and sees all.
+// MineGet reads from the mines of a target's minions what the asking minion may see. Fun is a list
+// or a text, which may name several functions. For one function it returns minion to value, for
+// several function to minion to value. An operator asks with the id "" and sees all.
 func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any,
 	tgtType string) (value.Map, error) {
 	return m.mineGetIn(ctx, nil, asking, tgt, fun, tgtType)
 }
 
-// mineGetIn is MineGet that takes a turn before it does what may cost much: all but reading few
-// values of few minions that are named.
+// mineGetIn is MineGet, but takes a turn before costly work, which is anything but reading a few
+// values of a few named minions.
 func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun any,
 	tgtType string) (value.Map, error) {
 	funs, nested := mineFunctions(fun)
@@ -187,7 +187,7 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 	return byFun, nil
 }
 
-// mineFunctions lists the functions asked for, and whether the reply is nested by them.
+// mineFunctions lists the requested functions, and whether the reply is nested by them.
 func mineFunctions(fun any) (funs []string, nested bool) {
 	switch v := fun.(type) {
 	case string:
@@ -229,9 +229,9 @@ func (m *Master) mineAllowed(id string, funs []string) []string {
 	})
 }
 
-// mineReader takes stored values out of their envelopes, those whose owner lets the asking minion
-// see them; an operator ("") sees all. Minions give the same allow_tgt mostly: each is worked out
-// once.
+// mineReader returns a function that takes stored values out of their envelopes if their owner lets
+// the asking minion see them; an operator ("") sees all. It evaluates each allow_tgt only once, as
+// most minions use the same one.
 func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v any) (any, bool) {
 	known := make(map[string]bool) // by packed target and its type
 	return func(v any) (any, bool) {
@@ -262,8 +262,8 @@ func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v 
 	}
 }
 
-// minionsPattern is the type of a target that a minion gave: no patterns on pillar, or it could
-// guess its way through another's.
+// minionsPattern returns the type to use for a target that a minion gave. It allows no patterns on
+// pillar, with which the minion could guess another's pillar.
 func minionsPattern(tgtType string) string {
 	switch tgtType {
 	case "pillar":

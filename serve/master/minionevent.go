@@ -17,15 +17,15 @@ const (
 	maxNamedMinions = 100000 // that a syndic names for a job
 )
 
-// reserved are the tags that only a master fires. Salt has fewer and checks them in batches only;
-// here they are checked always.
+// reserved are the tags that only a master may fire. Salt has fewer, and checks them in batches
+// only; this package always checks them.
 var reserved = []string{
 	"salt/job/*/publish", "salt/job/*/new", "salt/job/*/return", "salt/key", "salt/auth*",
 	"salt/cloud/*", "salt/run/*",
 	"salt/cluster/*", "salt/wheel/*", "salt/presence/*", "salt/master/*",
 }
 
-// minionEvent fires what a minion sends.
+// minionEvent fires the event or events that a minion sends.
 func (m *Master) minionEvent(ctx context.Context, c *call) (any, error) {
 	if c.ID == "" {
 		return value.Map{}, nil
@@ -69,8 +69,8 @@ func (m *Master) batch(ctx context.Context, c *call, events value.Raw) error {
 			continue
 		}
 		if hasBase && !base.IsNil() {
-			// The copy for a syndic's master. Below another prefix a reserved tag is harmless, so
-			// the joined one counts.
+			// The copy for a syndic's master. A reserved tag is harmless below another prefix, so
+			// check the joined one.
 			if joined := tagify(pretag, tag); m.mayFire(c, joined, data) {
 				m.deps.Bus.Fire(joined, data)
 			}
@@ -86,8 +86,8 @@ func (m *Master) batch(ctx context.Context, c *call, events value.Raw) error {
 	return nil
 }
 
-// locally does what some events mean to the master itself: a syndic tells which minions below it a
-// job means.
+// locally handles events that concern the master itself: a syndic names the minions below it that a
+// job is for.
 func (m *Master) locally(ctx context.Context, c *call, tag string, data value.Map) error {
 	if tag == "_salt_error" {
 		m.log.Warn("minion reports an error", "minion", c.ID, "err", data.String("message"))
@@ -116,7 +116,7 @@ func (m *Master) locally(ctx context.Context, c *call, tag string, data value.Ma
 	return nil
 }
 
-// mayFire reports whether a minion may fire an event: not what only a master fires, and nothing in
+// mayFire reports whether a minion may fire an event: not those reserved for masters, and none in
 // another minion's name.
 func (m *Master) mayFire(c *call, tag string, data value.Map) bool {
 	if tag == "" || len(tag) > maxTag {
@@ -133,10 +133,10 @@ func (m *Master) mayFire(c *call, tag string, data value.Map) bool {
 	return true
 }
 
-// ownEvent reports whether an event names nobody but its sender, or one for whom the sender may
+// ownEvent reports whether an event names only its sender, or a minion for which the sender may
 // speak. Tags that name a minion are salt/minion/<id>/..., salt/beacon/<id>/...,
-// salt/state_result/<jid>/<id>/... and salt/job/<jid>/<ret, prog, ...>/<id>; reactors and whoever
-// waits for a job go by the data as well.
+// salt/state_result/<jid>/<id>/... and salt/job/<jid>/<ret, prog, ...>/<id>. Reactors and clients
+// that wait for a job also use the data.
 func (m *Master) ownEvent(c *call, tag string, data value.Map) bool {
 	parts := strings.SplitN(tag, "/", 6)
 	switch {
@@ -172,7 +172,7 @@ func (m *Master) ownEvent(c *call, tag string, data value.Map) bool {
 	return !named || isText && m.speaksFor(c, text)
 }
 
-// tagify joins tag parts and leaves out empty ones.
+// tagify joins tag parts and skips empty ones.
 func tagify(parts ...string) string {
 	var out []string
 	for _, part := range parts {

@@ -18,13 +18,13 @@ type Options struct {
 	// Channel.
 	MinimumAuthVersion int           // minimum_auth_version; lower versions are refused
 	RequestServerTTL   time.Duration // request_server_ttl; 0 is off
-	// bytes that a minion's request may take when it is decoded; 0: any number
+	// bytes that a minion's decoded request may take; 0: no bound
 	MaxDecoded int64
 
 	// Signing in.
 	AutoAccept               bool
 	OpenMode                 bool
-	AutosignFile             string // "" for none, as all paths below
+	AutosignFile             string // "": none; so for all paths below
 	AutorejectFile           string
 	AutosignDir              string // pki_dir/minions_autosign
 	AutosignTimeout          time.Duration
@@ -33,7 +33,7 @@ type Options struct {
 	MaxMinions               int
 	MaxPendingKeys           int
 	MaxPendingKeysPerSource  int // unvetted keys from one address; 0: no bound
-	UnknownKeyProcessors     int // that answers to strangers may take at a time; 0: half of all
+	UnknownKeyProcessors     int // for answers to strangers at the same time; 0: half of all
 	AuthEvents               bool
 	AuthEventsAutosignGrains []string         // acts whose events carry the autosign grains
 	MasterSignKey            *wire.PrivateKey // master_sign_pubkey; nil is off
@@ -49,9 +49,9 @@ type Options struct {
 	MinionDataCache           bool
 	MinionDataCacheEvents     bool
 	EnforceMineCache          bool
-	// pillar_cache: pillars are kept even without minion_data_cache
+	// pillar_cache: store pillars even without minion_data_cache
 	PillarCache bool
-	// mine_get: regular expression on the id to list of those on functions; nil allows all
+	// mine_get: regular expressions on ids to lists of those on functions; nil allows all
 	MineGet              value.Map
 	AllowMinionKeyRevoke bool
 	PreserveMinionCache  bool
@@ -59,27 +59,26 @@ type Options struct {
 	FileEnvs             func() []string // environments of file_roots, for _master_opts
 	// values of _master_opts that differ from Salt's defaults
 	MasterOpts value.Map
-	// MasterTops is environment to SLS names of a minion, which has sent these options with grains;
-	// nil: no master_tops.
+	// MasterTops maps environments to a minion's SLS names; opts are the minion's options, with its
+	// grains. Nil: no master_tops.
 	MasterTops func(ctx context.Context, id string, opts value.Map) value.Map
 
-	// What minions may order and push.
-	// peer: regular expression on the id to list of those on functions
+	// What minions may order and push. peer: regular expressions on ids to lists of those on
+	// functions
 	Peer            value.Map
 	PeerRun         value.Map     // peer_run: the same for runner functions
 	Nodegroups      value.Map     // nodegroups
 	Timeout         time.Duration // timeout: how long minion_publish waits by default
 	FileRecv        bool          // file_recv
 	FileRecvMaxSize int64         // file_recv_max_size in bytes
-	// file_recv_max_daily in bytes, of one minion on this master; 0 is no bound
+	// file_recv_max_daily in bytes, of one minion on this master; 0: no bound
 	FileRecvPerDay int64
-	// minion_jobs_max_hourly: jobs that nobody published, of one minion on this master; 0 is no
-	// bound
+	// minion_jobs_max_hourly: unpublished jobs of one minion on this master; 0: no bound
 	JobsPerHour int64
 
-	// Orders of users.
+	// Users' orders.
 	ClearCommands bool   // enable_clear_commands
-	MasterUser    string // user: whose key is good for any claim, as root's is
+	MasterUser    string // user; its key is valid for any claim, as root's is
 
 	// Publishing.
 	SignPubMessages         bool

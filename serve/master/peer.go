@@ -17,18 +17,18 @@ import (
 
 // Bounds of a job that a minion orders.
 const (
-	maxPeerWait = 60 * time.Second       // of minion_publish, whatever it asks for
+	maxPeerWait = 60 * time.Second       // of minion_publish, whatever it requests
 	peerPoll    = 200 * time.Millisecond // between looks for returns
 
 	maxPeerFunctions = 100
 )
 
-// peerUser is who events and jobs name for what minions order, as Salt has it.
+// peerUser is the user in events and jobs that minions order, as in Salt.
 const peerUser = "root"
 
 var errUnknownPeerJob = errors.New("no job that a minion ordered")
 
-// peerPublish is a job that a minion orders, once it is allowed.
+// peerPublish is a job that a minion ordered and may order.
 type peerPublish struct {
 	PublishRequest
 	timeout time.Duration // of minion_publish; 0 is the default
@@ -48,7 +48,7 @@ func (m *Master) minionPub(ctx context.Context, c *call) (any, error) {
 		{Key: "minions", Value: textual(done.Minions)}}, nil
 }
 
-// minionPublish publishes for a minion and waits for the returns. Salt 3008 fails on any of them.
+// minionPublish publishes for a minion and waits for the returns. In Salt 3008 it always fails.
 func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 	p, done, err := m.publishForPeer(ctx, c)
 	if err != nil || done == nil || done.Error != "" {
@@ -88,7 +88,7 @@ func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-// pubRet answers the minion that ordered a job with what has returned so far.
+// pubRet answers the minion that ordered a job with the returns so far.
 func (m *Master) pubRet(ctx context.Context, c *call) (any, error) {
 	jid := c.Load.String("jid")
 	if jid == "" || c.ID == "" {
@@ -132,7 +132,7 @@ func sortedIDs[V any](m map[string]V) []string {
 	return ids
 }
 
-// minionRunner runs a runner function for a minion that the option peer_run allows it.
+// minionRunner runs a runner function for a minion if peer_run allows it.
 func (m *Master) minionRunner(ctx context.Context, c *call) (any, error) {
 	fun := c.Load.String("fun")
 	rawArg, hasArg := c.Load.Get("arg")
@@ -147,14 +147,14 @@ func (m *Master) minionRunner(ctx context.Context, c *call) (any, error) {
 	args, kwargs := parseInput(list, noParse)
 	ctx = origin.With(ctx, origin.Origin{User: c.ID, From: "minion", Order: fun, Automatic: true})
 	v, err := m.deps.Runner(ctx, fun, args, kwargs)
-	if err != nil && v != nil { // the minion is told what salt-run would tell
+	if err != nil && v != nil { // the minion gets what salt-run would print
 		m.log.Warn("runner that a minion asked for failed", "minion", c.ID, "fun", fun, "err", err)
 		return v, nil
 	}
 	return v, err
 }
 
-// allowedBy looks a function up in peer or peer_run: regular expressions on ids to lists of those
+// allowedBy looks up a function in peer or peer_run: regular expressions on ids to lists of those
 // on functions.
 func allowedBy(acl value.Map, id, fun string) bool {
 	for _, p := range acl {
@@ -172,9 +172,9 @@ func allowedBy(acl value.Map, id, fun string) bool {
 	return false
 }
 
-// peerRequest reads and checks an order to publish. Not ok: the minion may not, or did not say
-// enough. Every function of several must be allowed, and none may publish again; in Salt one that
-// is allowed lets the others pass.
+// peerRequest reads and checks an order to publish. Not ok: the minion may not publish it, or the
+// order is incomplete. Every function of several must be allowed, and none may publish again. In
+// Salt one allowed function lets the others pass.
 func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bool, err error) {
 	rawArg, hasArg := c.Load.Get("arg")
 	rawTgt, hasTgt := c.Load.Get("tgt")
@@ -243,8 +243,8 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 	return p, true, nil
 }
 
-// peerTarget reports whether a target finds no more minions by patterns on pillar than by exact
-// values: a minion must not guess its way through another's pillar.
+// peerTarget reports whether a target's patterns on pillar find no more minions than exact values
+// do: a minion must not guess another's pillar with them.
 func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool, error) {
 	var exact string
 	switch tgtType {
@@ -277,8 +277,9 @@ func within(ids, others []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { _, is := set[id]; return !is })
 }
 
-// publishForPeer publishes what a minion orders, and notes who ordered it before it is sent, so
-// that pub_ret on another master knows. nil: nothing was published, see peerRequest.
+// publishForPeer publishes a minion's order. Before it sends, it notes which minion ordered the
+// job, so that pub_ret works on another master. It returns nil if nothing was published, see
+// peerRequest.
 func (m *Master) publishForPeer(ctx context.Context, c *call) (peerPublish, *Published, error) {
 	p, ok, err := m.peerRequest(ctx, c)
 	if err != nil || !ok {
@@ -312,10 +313,10 @@ func peerArgs(raw value.Raw, c *call) (list []any, noParse []string, err error) 
 	return list, noParse, nil
 }
 
-// parseInput reads arguments as the command line does: text may be a keyword and is YAML
-// (salt.utils.args.parse_input).
+// parseInput reads arguments as the command line does: a text may be a keyword argument, and is
+// YAML (salt.utils.args.parse_input).
 func parseInput(list []any, noParse []string) (args []any, kwargs value.Map) {
-	at := map[string]int{} // in kwargs
+	at := map[string]int{} // positions in kwargs
 	set := func(name string, v any) {
 		if i, ok := at[name]; ok {
 			kwargs[i].Value = v
@@ -351,7 +352,7 @@ func parseInput(list []any, noParse []string) (args []any, kwargs value.Map) {
 	return args, kwargs
 }
 
-// conditioned joins arguments to the list that travels.
+// conditioned joins arguments into the list that is sent.
 func conditioned(args []any, kwargs value.Map) []any {
 	out := append([]any{}, args...)
 	if len(kwargs) > 0 {
@@ -360,7 +361,7 @@ func conditioned(args []any, kwargs value.Map) []any {
 	return out
 }
 
-// splitArgs gives each of several functions its arguments: the words of one text.
+// splitArgs gives each of several functions its arguments, the words of one text.
 func splitArgs(list []any) []any {
 	out := make([]any, len(list))
 	for i, v := range list {

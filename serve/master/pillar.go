@@ -9,11 +9,11 @@ import (
 	"clustermaster/value"
 )
 
-// pillar answers _pillar, and keeps the grains that come with it: there is no other way for them.
-// While the disk is almost full the minion gets its pillar all the same, and grains and pillar that
-// can't be kept stay as they were.
+// pillar answers _pillar and stores the grains in the request, which arrive in no other way. While
+// the disk is almost full the minion still gets its pillar; the stored grains and pillar then stay
+// as they were.
 func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
-	// Anything but "2" asks for the form of minions that are long gone.
+	// Any value but "2" requests the form of very old minions.
 	sealed := c.Load.String("ver") == "2" && m.opts.PillarVersion != 1
 	wrap := func(v any) any {
 		if sealed {
@@ -27,7 +27,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	}
 	grains, err := raw.Map()
 	if err != nil {
-		return wrap(false), nil // the reply says it
+		return wrap(false), nil // the reply says so
 	}
 	grains = grains.Set("id", c.ID)
 	if m.opts.MinionDataCache {
@@ -63,7 +63,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	}
 	if made.Keep != nil && (m.opts.MinionDataCache || m.opts.PillarCache) {
 		err := m.deps.Data.SetPillar(ctx, c.ID, made.Env, made.Keep)
-		if errors.Is(err, allotment.ErrQuota) { // it is made anew when it is wanted
+		if errors.Is(err, allotment.ErrQuota) { // it is made again when needed
 			m.refused.note("quota_pillarenv", c.ID, c.remote)
 		} else if err != nil && m.space(c) == nil {
 			return wrap(""), fmt.Errorf("%w: save pillar of %q: %w", errUnacknowledged, c.ID, err)
@@ -72,7 +72,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	return wrap(made.Pillar), nil
 }
 
-// mapField decodes a field that is a map, nil if it is none.
+// mapField decodes a field that is a map; nil if it is none.
 func (c *call) mapField(key string) value.Map {
 	raw, ok := c.Load.Get(key)
 	if !ok || !raw.IsMap() {

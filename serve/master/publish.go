@@ -13,47 +13,47 @@ import (
 	"clustermaster/wire"
 )
 
-// PublishRequest is a job that an operator orders.
+// PublishRequest is an operator's job.
 type PublishRequest struct {
 	Tgt     any // text, []string or []any
 	TgtType string
 	Fun     any   // text, or a list for several functions
-	Arg     []any // keyword arguments are a last map with __kwarg__
+	Arg     []any // keyword arguments are the last map, with __kwarg__
 	Ret     string
-	JID     string // "": one is made
+	JID     string // "": a new one
 	User    string
 	Kwargs  value.Map
 	Timeout time.Duration // "to"; 0 leaves it out
-	Rights  *acl.Rights   // what User may order; nil: anything
-	// the request as it came, for events and the job cache; nil: it is made of the rest
+	Rights  *acl.Rights   // User's rights; nil: all
+	// the request as received, for events and the job cache; nil: it is made from the other fields
 	Load value.Map
 }
 
-// noJID is Published.Error for a job id that can't be one.
+// noJID is Published.Error for an invalid job id.
 const noJID = "Master failed to assign jid"
 
-// Published is what became of a PublishRequest.
+// Published is the result of a PublishRequest.
 type Published struct {
 	JID     string
 	Minions []string
 	Missing []string
-	Error   string // nothing was sent; Salt's text
-	// Incomplete is not empty if minions may have been missed because grains or pillars could not
-	// be read; it says how much.
+	Error   string // why nothing was sent; Salt's text
+	// Incomplete is not empty if unreadable grains or pillars may have hidden minions. It says how
+	// many were unreadable.
 	Incomplete string
 }
 
-// forwarded are the keyword options of a publish request that go out to minions, in Salt's order.
+// forwarded are the keyword options of a publish request that are sent to minions, in Salt's order.
 var forwarded = []string{"ret_config", "metadata", "module_executors", "executor_opts",
 	"ret_kwargs"}
 
-// settle is how long after a loss a job waits to be sent: in that time the balancer closes the
-// sessions of the dead master, so that no return is sent into the void.
+// settle is how long after a loss a job waits to be sent. In that time the balancer closes the
+// sessions of the dead master, so that no return is sent to it.
 const settle = 2500 * time.Millisecond
 
 // Publish sends a job to the subscribers of all masters. When it returns, the job is stored, every
-// reachable master sends the job's events here, and every master that could be reached has queued
-// the job for its subscribers. A target that nobody matches is no error: see Published.Error.
+// reachable master sends the job's events here, and every reachable master has queued the job for
+// its subscribers. A target without minions is no error: see Published.Error.
 func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, error) {
 	if r.TgtType == "" {
 		r.TgtType = "glob"
@@ -95,12 +95,12 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		r.JID = m.NewJID()
 	}
 	sent := r
-	// what was checked: ids leave minions nothing to read otherwise than the master did
+	// send exactly the ids that were checked, as minions can't interpret these differently
 	if where == acl.Here {
 		sent.TgtType, sent.Tgt, delimiter = "list", found.Minions, ""
 	}
 
-	// Who cannot confirm is lost from now on, for the minions behind it as well.
+	// A master that can't confirm is lost from now on, and so are the minions behind it.
 	sub, err := m.deps.Mesh.Subscribe(ctx, "salt/job/"+r.JID+"/ret/")
 	if err != nil {
 		return Published{}, fmt.Errorf("subscribe to job %s: %w", r.JID, err)
@@ -137,7 +137,8 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		Incomplete: found.Incomplete}, nil
 }
 
-// requestLoad is the request as events and the job cache have it, before secrets are taken out.
+// requestLoad returns the request as it goes to events and the job cache, before secrets are
+// removed.
 func requestLoad(r PublishRequest) value.Map {
 	if r.Load != nil {
 		return slices.Clone(r.Load).Set("kwargs", orEmpty(r.Kwargs)).Set("jid", r.JID).Set("user",
@@ -152,7 +153,7 @@ func requestLoad(r PublishRequest) value.Map {
 	}
 }
 
-// publishLoad is what minions get to read.
+// publishLoad returns the load for the minions.
 func (m *Master) publishLoad(r PublishRequest, delimiter string) value.Map {
 	load := value.Map{
 		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
@@ -187,7 +188,7 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) value.Map {
 	if r.User != "" {
 		load = load.Set("user", r.User)
 	}
-	if m.opts.OrderMasters { // a syndic orders with no more rights than its user has
+	if m.opts.OrderMasters { // a syndic orders only with its user's rights
 		list := []any{}
 		if r.Rights != nil {
 			list = append(list, r.Rights.List()...)
@@ -197,8 +198,8 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) value.Map {
 	return load
 }
 
-// marked notes that the returns of a job are not to be kept if its publisher wants so (nocache),
-// and reports whether they are not: a jid that was passed may have been marked before.
+// marked records that a job's returns are not to be stored if its publisher says so (nocache), and
+// reports whether they are not: a given jid may have been marked before.
 func (m *Master) marked(ctx context.Context, r PublishRequest, passed bool) (bool, error) {
 	if v, _ := r.Kwargs.Get("nocache"); value.Truth(v) {
 		return true, m.deps.Jobs.SaveNoCache(ctx, r.JID)
@@ -223,7 +224,7 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, load, found.Minions); err != nil {
 		return fmt.Errorf("save job %s: %w", r.JID, err)
 	}
-	if r.Load != nil && m.deps.OnDisk != nil { // ordered on port 4506
+	if r.Load != nil && m.deps.OnDisk != nil { // the job came through port 4506
 		m.deps.OnDisk.Keep(r.JID, load, found.Minions, nocache)
 	}
 	if m.deps.Kept != nil {
@@ -233,8 +234,8 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 	return nil
 }
 
-// settled waits until the last loss of a master is long enough ago. (A subscriber that went away by
-// itself comes back by itself: the hold of the publication covers it.)
+// settled waits until the last loss of a master is long enough ago. (A subscriber that disconnected
+// alone comes back without help; the publication's hold covers it.)
 func (m *Master) settled(ctx context.Context) error {
 	var last time.Time
 	for _, loss := range m.deps.Mesh.Losses() {
@@ -254,7 +255,7 @@ func (m *Master) settled(ctx context.Context) error {
 	}
 }
 
-// topics are the subscriptions that a publication goes to with zmq_filtering; nil without.
+// topics returns the subscriptions that a publication goes to with zmq_filtering; else nil.
 func (m *Master) topics(tgtType string, tgt any, matched []string) []string {
 	if !m.opts.ZmqFiltering {
 		return nil
@@ -282,7 +283,7 @@ func (m *Master) topics(tgtType string, tgt any, matched []string) []string {
 	return out
 }
 
-// names are the ids of a list target.
+// names returns the ids of a list target.
 func names(tgt any) []string {
 	switch t := tgt.(type) {
 	case []string:
@@ -299,7 +300,7 @@ func names(tgt any) []string {
 	return nil
 }
 
-// textual turns a []string into what packs as a list of text, and never into nil.
+// textual converts a []string into a value that packs as a list of texts, never as nil.
 func textual(v any) any {
 	switch t := v.(type) {
 	case []string:
@@ -332,7 +333,7 @@ func orEmpty(m value.Map) value.Map {
 // secretKeys never reach an event, a log or a disk.
 var secretKeys = []string{"key", "password", "token", "auth_list"}
 
-// redact returns load without the credentials that it, or its kwargs, hold.
+// redact returns load without the credentials in it and in its kwargs.
 func redact(load value.Map) value.Map {
 	out := load.Without(secretKeys...)
 	for i, p := range out {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// quota bounds what each minion may bring to this master in a time; what was used comes back
-// evenly. nil bounds nothing.
+// quota bounds what each minion may send to this master in a period. What was used returns evenly
+// over time. Nil bounds nothing.
 type quota struct {
 	most float64
 	per  time.Duration
@@ -20,11 +20,11 @@ type usage struct {
 	at time.Time
 }
 
-// maxQuotas bounds the minions that are remembered; those that have all of their quota again are
-// forgotten first.
+// maxQuotas bounds the minions that are remembered. Those with their full quota are forgotten
+// first.
 const maxQuotas = 1 << 17
 
-// newQuota makes a quota; most 0 is none.
+// newQuota makes a quota; most 0 means no bound.
 func newQuota(most int64, per time.Duration) *quota {
 	if most <= 0 {
 		return nil
@@ -32,7 +32,7 @@ func newQuota(most int64, per time.Duration) *quota {
 	return &quota{most: float64(most), per: per, used: make(map[string]usage)}
 }
 
-// take uses n of a minion's quota, unless less is left.
+// take uses n of a minion's quota. It returns false if less is left.
 func (q *quota) take(id string, n int64, now time.Time) bool {
 	if q == nil {
 		return true
@@ -53,7 +53,7 @@ func (q *quota) take(id string, n int64, now time.Time) bool {
 	return true
 }
 
-// left is what of a usage still counts.
+// left returns how much of a usage still counts.
 func (q *quota) left(u usage, now time.Time) float64 {
 	return max(0, u.n-q.most*float64(now.Sub(u.at))/float64(q.per))
 }

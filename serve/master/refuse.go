@@ -9,12 +9,12 @@ import (
 	"clustermaster/value"
 )
 
-// refusalLogInterval is how often a reason is logged at most; what came between is counted in the
-// line.
+// refusalLogInterval is the minimum time between log lines with the same reason. Each line counts
+// the refusals since the last one.
 const refusalLogInterval = 10 * time.Second
 
-// refusals counts requests that were not served, by reason, and logs some of them. Reasons are
-// constants of wire and of this package, so the map is bounded.
+// refusals counts refused requests by reason and logs some of them. Reasons are constants of wire
+// and of this package, so the map is bounded.
 type refusals struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -28,17 +28,17 @@ type refusalLog struct {
 	suppressed int
 }
 
-// note tells of a minion's request.
+// note counts a minion's refused request.
 func (r *refusals) note(reason, id string, remote netip.AddrPort) {
 	r.tell(reason, remote, "minion", shortened(id))
 }
 
-// order tells of a user's order; fun may be any value.
+// order counts a user's refused order. Fun may be any value.
 func (r *refusals) order(reason, cmd, user string, fun any, remote netip.AddrPort) {
 	r.tell(reason, remote, "cmd", cmd, "user", shortened(user), "fun", shortened(value.Str(fun)))
 }
 
-// shortened is what a stranger says, as a log may have it.
+// shortened makes a text from a stranger safe for a log.
 func shortened(s string) string {
 	if len(s) > 64 {
 		return s[:64]

@@ -10,39 +10,39 @@ import (
 )
 
 const (
-	// watchFor is how far a loss may lie before or after a publication to matter to it. A minion
-	// finds its way back to a live master within 11 s by default.
+	// watchFor is the time before and after a publication in which a loss matters to it. By default
+	// a minion finds its way back to a live master within 11 s.
 	watchFor = 15 * time.Second
-	// maxTrackers bounds the jobs that are watched at a time; beyond it a job is sent once, as in
+	// maxTrackers bounds the jobs that are watched at a time. Beyond it a job is sent once, as in
 	// Salt.
 	maxTrackers = 512
 )
 
-// resendAfter is when after a loss a job is sent again to those that have not returned. A minion
-// ignores a jid that it has.
+// resendAfter lists the times after a loss at which a job is sent again to the minions that have
+// not returned. A minion ignores a jid that it has.
 var resendAfter = []time.Duration{1 * time.Second, 3 * time.Second, 7 * time.Second,
 	12 * time.Second}
 
-// job is a published job while it may have to be sent again.
+// job is a published job that may have to be sent again.
 type job struct {
 	m        *Master
 	jid      string
-	nocache  bool // its returns are not kept
+	nocache  bool // its returns are not stored
 	load     value.Map
 	expected []string
 	sub      *event.Subscription
 
-	waiting map[string]struct{} // the expected that have not returned
-	// that this job saw, beyond those that the mesh and the sessions report
+	waiting map[string]struct{} // expected minions that have not returned
+	// losses that this job saw, beyond those that the mesh and the sessions report
 	losses []time.Time
 	held   bool
 	sentAt time.Time
-	// of the AES key that it was last sealed with, or a newer one that was noted
+	// epoch of the AES key that last sealed it, or a newer one that it noted
 	epoch uint64
-	tries map[time.Time]bool // resend times that are over, by the moment that they stand for
+	tries map[time.Time]bool // resend times that have passed
 }
 
-// send publishes load to tgt, held as long as an earlier loss demands.
+// send publishes load to tgt, held as long as an earlier loss requires.
 func (j *job) send(ctx context.Context, load value.Map, tgtType string, ids []string) error {
 	tgt, _ := load.Get("tgt")
 	p := Publication{JID: j.jid, Topics: j.m.topics(tgtType, tgt, ids), NoCache: j.nocache}
@@ -64,7 +64,7 @@ func (j *job) send(ctx context.Context, load value.Map, tgtType string, ids []st
 	return err
 }
 
-// lastLoss is the latest loss that matters now.
+// lastLoss returns the latest loss that matters now.
 func (j *job) lastLoss(known []time.Time) (time.Time, bool) {
 	var last time.Time
 	for _, t := range slices.Concat(known, j.losses) {
@@ -75,7 +75,7 @@ func (j *job) lastLoss(known []time.Time) (time.Time, bool) {
 	return last, time.Since(last) < watchFor
 }
 
-// track watches a job until all have returned or no loss can matter any more.
+// track watches a job until all minions have returned or no loss can matter to it.
 func (m *Master) track(j *job) {
 	if !m.opts.PublishRetry {
 		j.sub.Close()
@@ -121,7 +121,7 @@ func (j *job) watch(ctx context.Context) {
 		}
 		now := time.Now()
 		if epoch := j.m.epoch(); epoch > j.epoch {
-			// A minion that signs in to read this job gets the newer key, and then can't.
+			// A minion that signs in to read this job gets the newer key, and then can't read it.
 			j.epoch = epoch
 			j.noteLosses(published, []time.Time{now})
 		}
@@ -141,7 +141,7 @@ func (j *job) watch(ctx context.Context) {
 	}
 }
 
-// epoch is that of the active AES key, 0 before there is one.
+// epoch returns that of the active AES key; 0 before there is one.
 func (m *Master) epoch() uint64 {
 	if s := m.deps.Cluster.Secrets(); len(s.AES) > 0 {
 		return s.AES[0].Epoch
@@ -157,7 +157,7 @@ func (j *job) take(e event.Event) {
 	}
 }
 
-// missing lists those that have not returned, in the order of the target.
+// missing lists the minions that have not returned, in the order of the target.
 func (j *job) missing() []string {
 	out := make([]string, 0, len(j.waiting))
 	for _, id := range j.expected {
@@ -168,10 +168,10 @@ func (j *job) missing() []string {
 	return out
 }
 
-// sameLoss is how far apart two reports of one loss may be.
+// sameLoss is the greatest difference between the times of two reports of one loss.
 const sameLoss = 700 * time.Millisecond
 
-// noteLosses adds losses near the publication that were not known.
+// noteLosses adds new losses near the time of publication.
 func (j *job) noteLosses(published time.Time, found []time.Time) {
 	for _, t := range found {
 		if d := t.Sub(published); d > watchFor || d < -watchFor {
@@ -194,8 +194,8 @@ func (j *job) latest() time.Time {
 	return last
 }
 
-// due reports whether a moment to send again has come since it was last sent, and strikes off all
-// that have.
+// due reports whether a time to resend has come since the last sending, and marks all such times as
+// passed.
 func (j *job) due(now time.Time) bool {
 	due := false
 	for _, loss := range j.losses {
@@ -211,7 +211,7 @@ func (j *job) due(now time.Time) bool {
 	return due
 }
 
-// resend sends the job to those that have not returned, as a list.
+// resend sends the job to the minions that have not returned, as a list.
 func (j *job) resend(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -225,7 +225,7 @@ func (j *job) resend(ctx context.Context) {
 	}
 	missing := j.missing()
 	if len(missing) == 0 {
-		return // the loop ends by itself, and releases
+		return // the loop ends too, and releases
 	}
 	load := slices.Clone(j.load).Set("tgt", textual(missing)).Set("tgt_type",
 		"list").Without("delimiter")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// resolving bounds how many targets that minions gave are resolved at a time: half the processors
-// stay free of them.
+// resolving bounds how many targets from minions are resolved at a time: half the processors stay
+// free.
 type resolving chan struct{}
 
 // maxResolvingWait is how long a target waits for its turn.
@@ -18,7 +18,7 @@ var errBusyTargets = errors.New("too many targets of minions wait to be resolved
 
 func newResolving() resolving { return make(resolving, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// enter waits for a turn; call done when it is over.
+// enter waits for a turn. Call done when it is over.
 func (r resolving) enter(ctx context.Context) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxResolvingWait)
 	defer cancel()
@@ -30,13 +30,13 @@ func (r resolving) enter(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// turn is one request's: it waits for it at most once, when something costly is about to be done.
+// turn is one request's turn. The request waits at most once, before its first costly work.
 type turn struct {
 	of   resolving
 	done func()
 }
 
-// take comes back when it is this request's turn. Error: errBusyTargets.
+// take returns when this request has its turn. Error: errBusyTargets.
 func (t *turn) take(ctx context.Context) (err error) {
 	if t == nil || t.done != nil {
 		return nil
@@ -45,7 +45,7 @@ func (t *turn) take(ctx context.Context) (err error) {
 	return err
 }
 
-// end gives the turn to the next one, if it was taken.
+// end ends the turn if it was taken.
 func (t *turn) end() {
 	if t.done != nil {
 		t.done()

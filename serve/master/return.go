@@ -18,15 +18,15 @@ import (
 // maxJID bounds the jid of a return, in bytes.
 const maxJID = 128
 
-// minionReturn keeps a minion's return and tells the bus. The load stays encoded: what a minion
-// returned may be large and only passes through.
+// minionReturn stores a minion's return and fires its event. The load stays encoded, because a
+// return may be large and is only passed on.
 func (m *Master) minionReturn(ctx context.Context, c *call) (any, error) {
 	if refused, err := m.unsigned(c); refused || err != nil {
 		return false, err
 	}
 	if _, given := c.Load.Get("resource_id"); given && c.Load.String("resource_id") != c.ID {
-		// Salt 3008 would take the return for the resource's. This master knows no resources, so it
-		// could be anybody's.
+		// Salt 3008 would attribute the return to the resource. This master knows no resources, so
+		// it could be of any.
 		m.refused.note("resource_return", c.ID, c.remote)
 		return false, nil
 	}
@@ -49,8 +49,8 @@ func (m *Master) minionReturn(ctx context.Context, c *call) (any, error) {
 	return nil, nil
 }
 
-// quotaOf tells of what is not stored because a minion, or all of them, have their share, and is
-// nil then; other errors come back.
+// quotaOf counts what is not stored because one minion, or all of them, have used up their share,
+// and returns nil then. It returns other errors.
 func (m *Master) quotaOf(c *call, reason string, err error) error {
 	switch {
 	case errors.Is(err, allotment.ErrOne):
@@ -64,7 +64,7 @@ func (m *Master) quotaOf(c *call, reason string, err error) error {
 }
 
 // mayBegin counts jobs that a minion begins by returning for them: those without an id, and those
-// that this master has not heard of.
+// unknown to this master.
 func (m *Master) mayBegin(c *call) bool {
 	jid := c.Load.String("jid")
 	if _, known := m.known.get(jid); known {
@@ -73,8 +73,9 @@ func (m *Master) mayBegin(c *call) bool {
 	return m.ownJobs.take(c.ID, 1, m.now())
 }
 
-// space refuses what would fill the disk further. The minion hears nothing, and tries again: here
-// when there is space, or on another master, for this one is not ready meanwhile.
+// space refuses requests that need more disk space while there is little. The minion gets no reply
+// and tries again: here once there is space, or on another master, as this one is not ready
+// meanwhile.
 func (m *Master) space(c *call) error {
 	if m.deps.Disk == nil {
 		return nil
@@ -86,7 +87,7 @@ func (m *Master) space(c *call) error {
 	return nil
 }
 
-// unsigned reports whether the options want a signature that the message lacks or has wrong.
+// unsigned reports whether the options require a signature that the message lacks or that is wrong.
 func (m *Master) unsigned(c *call) (refused bool, err error) {
 	if _, ok := c.Load.Get("sig"); !ok {
 		if m.opts.RequireMinionSignMessages {
@@ -105,8 +106,8 @@ func (m *Master) unsigned(c *call) (refused bool, err error) {
 	return false, nil
 }
 
-// takeReturn keeps one return of id, for which c may speak. An error is errUnacknowledged or
-// allotment.ErrSpent; a return that is no return is dropped without one, as in Salt.
+// takeReturn stores one return of id, for which c may speak. An error is errUnacknowledged or
+// allotment.ErrSpent. It drops a malformed return without an error, as in Salt.
 func (m *Master) takeReturn(ctx context.Context, c *call, id string, load value.RawMap) error {
 	val, hasReturn := load.Get("return")
 	jid := load.String("jid")
@@ -138,14 +139,14 @@ func (m *Master) takeReturn(ctx context.Context, c *call, id string, load value.
 	} else {
 		m.countStates(load)
 	}
-	// After it is stored, so that who saw the event finds the return in the job cache of every
+	// Fire after storing, so that a reader of the event finds the return in the job cache of every
 	// master.
 	m.deps.Bus.FireRawMap("salt/job/"+jid+"/ret/"+id, load)
 	m.failedStates(c, jid, id, load)
 	return nil
 }
 
-// validJID is lenient: Salt takes any text as a jid. It must not break event tags.
+// validJID accepts any text that can't break event tags, because Salt accepts any text as a jid.
 func validJID(jid string) bool {
 	if jid == "" || len(jid) > maxJID {
 		return false
@@ -156,8 +157,8 @@ func validJID(jid string) bool {
 	})
 }
 
-// spontaneous gives a return without a job (of a schedule, a start-up state) a jid and the fields
-// that jobs have.
+// spontaneous gives a return without a job (from a schedule or a start-up state) a jid and the
+// fields that jobs have.
 func (m *Master) spontaneous(id string, load value.RawMap) (string, value.RawMap, error) {
 	jid := m.NewJID()
 	arg, ok := load.Get("arg")
@@ -175,8 +176,8 @@ func (m *Master) spontaneous(id string, load value.RawMap) (string, value.RawMap
 	return jid, load, nil
 }
 
-// markSpontaneous keeps the account of a return without a job by itself, where saveReturn won't:
-// with nocache, and where no returns are kept.
+// markSpontaneous stores the account of a return without a job if saveReturn won't: with nocache,
+// and if no returns are stored.
 func (m *Master) markSpontaneous(ctx context.Context, jid, id string, load value.RawMap,
 	kept bool) error {
 	nocache, _ := load.Get("nocache")
@@ -199,7 +200,7 @@ func (m *Master) markSpontaneous(ctx context.Context, jid, id string, load value
 	return nil
 }
 
-// accountOf is what a return itself says of its job.
+// accountOf returns what a return itself says about its job.
 func accountOf(jid string, load value.RawMap) (value.Map, error) {
 	account, err := load.Without("return", "sig").Map()
 	if err != nil {
@@ -208,8 +209,8 @@ func accountOf(jid string, load value.RawMap) (value.Map, error) {
 	return account, nil
 }
 
-// unkept reports whether returns of a job are not to be kept (nocache), whichever master published
-// it. Of the latest jobs this master knows.
+// unkept reports whether a job's returns are not to be stored (nocache), whichever master published
+// it. This master remembers that for the latest jobs.
 func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
 	if job, known := m.known.get(jid); known {
 		return job.nocache, nil
@@ -217,8 +218,7 @@ func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
 	return m.deps.Jobs.NoCache(ctx, jid)
 }
 
-// saveReturn keeps a return, and with it the return's own account of the job unless the job is
-// known to be kept.
+// saveReturn stores a return, with its own account of the job unless the job is known to be stored.
 func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
 	load value.RawMap) error {
 	end := ""
@@ -256,7 +256,7 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
 	}
 	m.known.add(jid, knownJob{own: true})
-	if m.deps.Kept != nil { // also what came before: then its acknowledgement was lost
+	if m.deps.Kept != nil { // also repeats, whose first acknowledgement was lost
 		m.deps.Kept.Return(jid, load, end)
 	}
 	if first {
@@ -268,8 +268,8 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
 	return nil
 }
 
-// failedStates fires an event for each failed state of a state run. The minion chooses the names of
-// the states, so their tags are those that it may fire.
+// failedStates fires an event for each failed state of a state run. The minion chooses the states'
+// names, so each tag must be one that the minion may fire.
 func (m *Master) failedStates(c *call, jid, id string, load value.RawMap) {
 	fun := load.String("fun")
 	if fun != "state.sls" && fun != "state.highstate" {
@@ -303,7 +303,7 @@ func (m *Master) failedStates(c *call, jid, id string, load value.RawMap) {
 	}
 }
 
-// syndicReturn takes the returns that a syndic gathered below it.
+// syndicReturn receives the returns that a syndic gathered from the minions below it.
 func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
 	if !m.isSyndic(c.ID) {
 		m.refused.note("no_syndic", c.ID, c.remote)
@@ -319,7 +319,7 @@ func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
 	raw, _ := c.Load.Get("load")
 	v, err := raw.Unpack()
 	if err != nil {
-		return nil, nil // not a syndic's load: nothing happens, as in Salt
+		return nil, nil // not a syndic's load: ignored, as in Salt
 	}
 	list, ok := v.([]any)
 	if !ok {
@@ -335,7 +335,7 @@ func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
 	return nil, nil
 }
 
-// syndicJob takes what a syndic has of one job: the job itself, unless it is known, and returns of
+// syndicJob stores a syndic's part of one job: the job itself, unless it is known, and returns of
 // minions below the syndic.
 func (m *Master) syndicJob(ctx context.Context, c *call, load value.Map) error {
 	jid := load.String("jid")
@@ -375,7 +375,7 @@ func (m *Master) syndicJob(ctx context.Context, c *call, load value.Map) error {
 	return nil
 }
 
-// syndicAccount keeps what a syndic says of a job, unless this master knows it.
+// syndicAccount stores a syndic's account of a job, unless this master knows the job.
 func (m *Master) syndicAccount(ctx context.Context, c *call, jid string, load value.Map) error {
 	if _, known := m.known.get(jid); known {
 		return nil
@@ -383,7 +383,8 @@ func (m *Master) syndicAccount(ctx context.Context, c *call, jid string, load va
 	return m.quotaOf(c, "quota_jobs", m.deps.Jobs.SaveAccount(ctx, jid, "", load))
 }
 
-// returnBelow is the return of one minion below a syndic as the minion would have sent it.
+// returnBelow returns the return of one minion below a syndic in the form in which the minion would
+// have sent it.
 func returnBelow(jid, id string, load, one value.Map) value.Map {
 	ofJob := []string{"master_id", "fun", "fun_args", "out", "sig"}
 	out := append(make(value.Map, 0, len(one)+2+len(ofJob)), value.Pair{Key: "jid", Value: jid},
@@ -403,15 +404,15 @@ func returnBelow(jid, id string, load, one value.Map) value.Map {
 	return out
 }
 
-// isSyndic reports whether an id is that of a syndic, which speaks for the minions below it: where
-// masters are ordered, those that the option syndics names.
+// isSyndic reports whether an id is that of a syndic, which speaks for the minions below it: with
+// order_masters those that the option syndics names.
 func (m *Master) isSyndic(id string) bool {
 	return m.opts.OrderMasters && slices.ContainsFunc(m.opts.Syndics,
 		func(pattern string) bool { return target.Glob(pattern, id) })
 }
 
-// speaksFor reports whether a caller may speak for a minion: each for itself, and a syndic for
-// those that have no accepted key here.
+// speaksFor reports whether a caller may speak for a minion: each for itself, and a syndic also for
+// minions without an accepted key here.
 func (m *Master) speaksFor(c *call, id string) bool {
 	if id == c.ID {
 		return true
@@ -429,17 +430,17 @@ func mapOf(m value.Map, key string) (value.Map, bool) {
 	return out, ok
 }
 
-// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a read, and
-// a record that loses.
+// maxKnownJobs bounds the jobs whose loads are known to be stored. For a forgotten one the next
+// return costs a read and a redundant record.
 const maxKnownJobs = 8192
 
-// knownJob is what is known of a job that has a load.
+// knownJob is what this master remembers about a job with a load.
 type knownJob struct {
 	nocache bool
-	own     bool // minions began it, as far as is known: nobody published it
+	own     bool // minions began it and nobody published it, as far as this master knows
 }
 
-// knownJobs remembers the latest jobs that have a load.
+// knownJobs remembers the latest jobs with a load.
 type knownJobs struct {
 	mu   sync.RWMutex // guards the rest
 	jobs map[string]knownJob
@@ -458,7 +459,7 @@ func (k *knownJobs) get(jid string) (job knownJob, known bool) {
 	return job, known
 }
 
-// add remembers a job. What is nocache stays so, and what was published.
+// add remembers a job. Nocache and "published" are kept once set.
 func (k *knownJobs) add(jid string, job knownJob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"clustermaster/serve/acl"
 )
 
-// authorized tells where a user's rights cover a job that would go to these minions, and tells the
-// bus when they don't.
+// authorized returns where a user's rights cover a job for these minions, and fires an event if
+// they don't.
 func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []string) (acl.Cover,
 	error) {
 	if r.Rights == nil {
@@ -42,9 +42,9 @@ func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []str
 	return acl.Nowhere, nil
 }
 
-// confined narrows what a target means to the minions that get a job where rights cover it on these
-// and no others. They are sent a list of ids and do not look at the target again, so who may match,
-// but not for certain, is left out.
+// confined narrows a target to its certain minions, for a job that rights cover on these minions
+// only. The minions get a list of ids and do not evaluate the target again, so confined leaves out
+// those that only may match.
 func (m *Master) confined(ctx context.Context, r PublishRequest, delimiter string,
 	found target.Result) (target.Result, error) {
 	certain, err := target.Certain(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets)
@@ -59,8 +59,8 @@ func (m *Master) confined(ctx context.Context, r PublishRequest, delimiter strin
 	return found, nil
 }
 
-// misread reports whether minions may take a list with this id for another one's: they look for
-// ",id," in it (salt/matchers/list_match.py), and resources without the blanks around it.
+// misread reports whether minions may match a list with this id although it is not theirs: they
+// search it for ",id," (salt/matchers/list_match.py), and resources trim the id.
 func misread(id string) bool {
 	return strings.HasPrefix(id, ",") && strings.HasSuffix(id, ",") || strings.TrimSpace(id) != id
 }

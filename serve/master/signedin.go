@@ -5,8 +5,7 @@ import "sync"
 // maxSignedIn bounds the memory of signed-in ids.
 const maxSignedIn = 1 << 20
 
-// signedIn is the Presence of a master that has no better one: the ids that signed in here since it
-// started.
+// signedIn is the default Presence: the ids that signed in here since the start.
 type signedIn struct {
 	mu  sync.RWMutex
 	ids map[string]struct{}

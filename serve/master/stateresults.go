@@ -11,13 +11,13 @@ import (
 var stateParts = []byte("_|-")
 
 // countStates counts the results in the return of a state run. It reads the encoded return once and
-// allocates nothing, for returns may be large.
+// allocates nothing, because returns may be large.
 func (m *Master) countStates(load value.RawMap) {
 	if !strings.HasPrefix(load.String("fun"), "state.") {
 		return
 	}
 	ret, _ := load.Get("return")
-	_ = ret.Entries(func(key, state value.Raw) { // an error: it is no map, as when nothing rendered
+	_ = ret.Entries(func(key, state value.Raw) { // no map, as when rendering failed
 		if name, _ := key.Bytes(); !bytes.Contains(name, stateParts) {
 			return
 		}

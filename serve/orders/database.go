@@ -11,23 +11,23 @@ import (
 	"clustermaster/value"
 )
 
-// Database shows the jobs of a returner to the runner family jobs.
+// Database gives the runner family jobs access to a returner's jobs.
 type Database struct {
 	Host     *pythonhost.Host
 	Returner string
-	// Ring, if not nil, is asked first for one job, and its jobs are listed too: it has what the
-	// returner was not given yet.
+	// Ring, if not nil, is asked first for one job, and its jobs are listed too: the returner may
+	// not have them yet.
 	Ring runner.JobReader
 }
 
-// Databases are the jobs that returners have, and those of the ring.
+// Databases gives access to the jobs of returners and of the ring.
 type Databases struct {
 	Host        *pythonhost.Host
 	Interpreter string // python_host
 	Ring        runner.JobReader
 }
 
-// Reader shows the jobs of a returner and of the ring, or with "" of the ring alone.
+// Reader returns the jobs of a returner and of the ring; with "" of the ring alone.
 func (d Databases) Reader(returner string) runner.JobReader {
 	if returner == "" {
 		return d.Ring
@@ -35,7 +35,7 @@ func (d Databases) Reader(returner string) runner.JobReader {
 	return Database{Host: d.Host, Returner: returner, Ring: d.Ring}
 }
 
-// Other shows the jobs of a returner that ext_source names.
+// Other returns the jobs of a returner that ext_source names.
 func (d Databases) Other(returner string) (runner.JobReader, error) {
 	if _, err := saltpython.Find(d.Interpreter); err != nil {
 		return nil, fmt.Errorf("ext_source %s is a returner in Python: %w", returner, err)
@@ -136,7 +136,7 @@ func (d Database) Jobs(ctx context.Context) (out []runner.JobRecord, incomplete 
 	return out, incomplete, err
 }
 
-// loadOf is the load of a job that a returner describes as Salt shows jobs.
+// loadOf returns the load of a job that a returner describes in the form in which Salt shows jobs.
 func loadOf(shown value.Map) value.Map {
 	var load value.Map
 	for _, f := range [][2]string{{"Function", "fun"}, {"Arguments", "arg"}, {"Target", "tgt"},

@@ -1,5 +1,5 @@
-// Package orders carries out what operators, states, templates and the reactor order of this
-// master: jobs of minions, changes of keys, runner and wheel functions.
+// Package orders carries out on this master what operators, states, templates and the reactor
+// order: jobs of minions, changes of keys, runner and wheel functions.
 //
 // Lives here: the interfaces of packages operator, gather, runner, statemodules and reactor on top
 // of master, job cache, event mesh and key store, one type per subject.
@@ -7,5 +7,5 @@
 // Does not: decide who may order what (packages acl and operator), what a function does (package
 // runner), or what follows from a change of keys (package keystore).
 //
-// Guarantee: a function that was started goes on after its caller has left, until the master stops.
+// Guarantee: a started function goes on after its caller has left, until the master stops.
 package orders

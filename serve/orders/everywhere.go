@@ -14,14 +14,14 @@ import (
 	"clustermaster/value"
 )
 
-// Everywhere runs what copies modules of the site (saltutil.sync_*) on all masters at once: an
-// event asks the others, and each says when it is done. First each master copies beside its own
-// modules; once all have, they are told to switch.
+// Everywhere runs the functions that copy the site's modules (saltutil.sync_*) on all masters at
+// once: an event asks the other masters, and each reports when it is done. First each master copies
+// the modules to a place beside its own; once all have, it tells them to switch.
 type Everywhere struct {
 	runner.PythonHost // this master's
 	Stager            Stager
 	ID                string
-	Members           func() []string // nodes of the cluster, this one among them
+	Members           func() []string // nodes of the cluster, including this one
 	Alive             func(node string) bool
 	Bus               *event.Bus
 	Mesh              *event.Mesh
@@ -36,7 +36,7 @@ type Stager interface {
 	Drop(id string)
 }
 
-// Tags of the exchange; the id of a question follows. Minions can't fire them.
+// Tags of the exchange, each followed by the id of a question. Minions can't fire them.
 const (
 	syncAskTag    = "salt/cluster/extensions/ask/"
 	syncAnswerTag = "salt/cluster/extensions/answer/"
@@ -46,10 +46,10 @@ const (
 const (
 	stepStage  = "stage"
 	stepSwitch = "switch"
-	stepDrop   = "drop" // nobody answers
+	stepDrop   = "drop" // gets no answer
 )
 
-// askAgain is how often masters are asked that have not answered.
+// askAgain is the time between questions to masters that have not answered.
 const askAgain = 2 * time.Second
 
 // syncTime bounds each step on the other masters.
@@ -64,8 +64,8 @@ type exchange struct {
 	sub    *event.Subscription
 }
 
-// Runner implements runner.PythonHost. It returns what this master's function does, or the error
-// that names the masters that have not copied. Where one in contact can't copy, none has switched.
+// Runner implements runner.PythonHost. It returns the result of this master's function, or an error
+// that names the masters that have not copied. If one in contact can't copy, none has switched.
 func (e Everywhere) Runner(ctx context.Context, fun string, _ []any, kwargs value.Map) (any,
 	error) {
 	others := slices.DeleteFunc(slices.Clone(e.Members()),
@@ -106,8 +106,8 @@ func (x exchange) ask(step string) {
 
 func idOf(node string) string { id, _, _ := strings.Cut(node, "/"); return id }
 
-// wait hears the other masters' answers, and asks again: one that has just started may not have
-// heard. The error names those that failed or said nothing.
+// wait receives the other masters' answers, and repeats the question for a master that has just
+// started. The error names those that failed or did not answer.
 func (x exchange) wait(ctx context.Context, step string, left []string) (ready, away []string,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
@@ -156,7 +156,7 @@ func (x exchange) wait(ctx context.Context, step string, left []string) (ready, 
 	return ready, away, errors.Join(failed...)
 }
 
-// Run does what other masters ask for until ctx ends, one thing at a time.
+// Run does what other masters ask, one request at a time, until ctx ends.
 func (e Everywhere) Run(ctx context.Context) error {
 	sub := e.Mesh.Follow(syncAskTag)
 	defer sub.Close()
@@ -187,7 +187,7 @@ func (e Everywhere) Run(ctx context.Context) error {
 	}
 }
 
-// answer does what was asked, and returns what this master says of it.
+// answer does what was asked, and returns this master's answer.
 func (e Everywhere) answer(ctx context.Context, id, step string, data value.Map) value.Map {
 	fun := data.String("fun")
 	ctx, cancel := context.WithTimeout(ctx, syncTime)

@@ -26,7 +26,7 @@ type Functions struct {
 	// Life is the context of calls that go on after their caller has left.
 	Life   context.Context // see above
 	NewJID func() string
-	User   string // the option user, for calls of templates and of this master itself
+	User   string // the option user; for calls by templates and by this master itself
 }
 
 var (
@@ -34,13 +34,13 @@ var (
 	_ master.Runners   = (*Functions)(nil)
 )
 
-// Wait returns when the calls that nobody waits for have ended.
+// Wait returns when the asynchronous calls have ended.
 func (f *Functions) Wait() {
 	f.Runners.Wait()
 	f.Wheels.Wait()
 }
 
-// of are the runner or the wheel functions.
+// of returns the runner or the wheel functions.
 func (f *Functions) of(wheel bool) *runner.Runner {
 	if wheel {
 		return f.Wheels
@@ -109,7 +109,8 @@ func (f *Functions) ForTemplate(ctx context.Context, fun string, args []any, kwa
 	return done.Return, nil
 }
 
-// Signature is what a runner function, or with client "wheel" a wheel function, takes.
+// Signature returns the parameters of a runner function, or with client "wheel" of a wheel
+// function.
 func (f *Functions) Signature(client, fun string) (function.Signature, bool) {
 	known, ok := f.of(client == "wheel").Lookup(fun)
 	return known.Signature(), ok
@@ -133,7 +134,7 @@ func (f *Functions) Scheduled(ctx context.Context, jid, fun string, args []any,
 	return schedule.Outcome{Return: value, Retcode: code, Err: err}
 }
 
-// ForStates are the functions as states call them.
+// ForStates provides the functions to states.
 type ForStates struct{ *Functions }
 
 var _ statemodules.Runners = ForStates{}
@@ -152,7 +153,7 @@ func (s ForStates) Check(o statemodules.Order) (statemodules.Order, error) {
 
 func (s ForStates) Run(ctx context.Context, o statemodules.Order) (statemodules.Outcome, error) {
 	run := s.of(o.Wheel)
-	if f, ok := run.Lookup(o.Fun); ok && f.Unbound && f.VarKwargs { // they see who ordered them
+	if f, ok := run.Lookup(o.Fun); ok && f.Unbound && f.VarKwargs { // they see their caller
 		o.Kwargs = append(slices.Clip(o.Kwargs), value.Pair{Key: "__pub_user", Value: o.User})
 	}
 	res := run.Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, User: o.User,

@@ -9,7 +9,7 @@ import (
 	"clustermaster/value"
 )
 
-// JobReader shows the job cache to the runner family jobs.
+// JobReader gives the runner family jobs access to the job cache.
 type JobReader struct{ *jobcache.Cache }
 
 func record(j jobcache.Job) runner.JobRecord {

@@ -20,14 +20,14 @@ import (
 	"clustermaster/value"
 )
 
-// Node says whether this master serves; *cluster.Node is one.
+// Node reports whether this master serves; *cluster.Node implements it.
 type Node interface {
 	WaitServing(ctx context.Context) error
 	// NotServing says why the node does not serve; "" if it does.
 	NotServing() string
 }
 
-// JobsDeps is what Jobs asks of this master.
+// JobsDeps is what Jobs needs from this master.
 type JobsDeps struct {
 	Node    Node
 	Jobs    *jobcache.Cache
@@ -39,14 +39,14 @@ type JobsDeps struct {
 	Timeout          time.Duration // the option timeout
 	GatherJobTimeout time.Duration // the option gather_job_timeout
 
-	// Keep keeps a return for master_job_cache. Nil keeps none.
+	// Keep stores a return for master_job_cache. Nil stores none.
 	Keep func(jid string, load value.RawMap, end string)
 }
 
 // Jobs orders jobs of minions and follows them, for the commands' socket and for runner functions.
 type Jobs struct{ d JobsDeps }
 
-// NewJobs makes it.
+// NewJobs returns Jobs with these dependencies.
 func NewJobs(d JobsDeps) *Jobs { return &Jobs{d} }
 
 var (
@@ -98,24 +98,24 @@ func (j *Jobs) Owner(ctx context.Context, jid string) (user, eauth string, found
 	return owner.User, owner.Eauth, found, err
 }
 
-// maxPatience is how long a command waits at most for a master that was just started.
+// maxPatience bounds how long a command waits for a master that has just started.
 const maxPatience = 10 * time.Second
 
-// served waits, no longer than patience, until this master serves. The error says why it does not.
+// served waits up to patience until this master serves. The error says why it does not.
 func (j *Jobs) served(ctx context.Context, patience time.Duration) error {
 	if patience <= 0 || patience > maxPatience {
 		patience = maxPatience
 	}
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_ = j.d.Node.WaitServing(wait) // one that served once may do so no more
+	_ = j.d.Node.WaitServing(wait) // a master that served once may have stopped serving
 	if why := j.d.Node.NotServing(); why != "" {
 		return fmt.Errorf("this master does not serve: %s; its log and salt-run cluster.members tell more", why)
 	}
 	return ctx.Err()
 }
 
-// watching is a subscription to the whole cluster, handed on as gather's events.
+// watching delivers a subscription to the whole cluster as gather's events.
 type watching struct {
 	sub *event.Subscription
 	c   chan gather.Event

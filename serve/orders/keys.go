@@ -12,11 +12,11 @@ import (
 	"clustermaster/wire"
 )
 
-// KeysNode is what is shown of this master's own keys; *cluster.Node is one.
+// KeysNode gives access to this master's own keys; *cluster.Node implements it.
 type KeysNode interface {
-	// ClusterKey is the key by which minions know their master; nil before founding.
+	// ClusterKey returns the key by which minions know their master; nil before founding.
 	ClusterKey() *wire.PrivateKey
-	// Fresh waits for what the leader knows, or returns a note why that is not shown.
+	// Fresh waits for what the leader knows, or returns a note why the data may be old.
 	Fresh(ctx context.Context) (note string)
 }
 
@@ -25,7 +25,7 @@ type Keys struct {
 	Orders *keystore.Orders
 	Node   KeysNode
 
-	Clustered   bool   // names the files of Local
+	Clustered   bool   // determines the file names in Local
 	PkiDir      string // the option pki_dir
 	SignKeyName string // the option master_sign_key_name
 }
@@ -51,7 +51,7 @@ func (k *Keys) Lists(ctx context.Context, texts bool) (operator.KeyLists, error)
 	return lists, nil
 }
 
-// Local are the public parts of this master's own keys: file name to PEM.
+// Local returns the public parts of this master's own keys: file name to PEM.
 func (k *Keys) Local() map[string]string {
 	out := make(map[string]string)
 	if own := k.Node.ClusterKey(); own != nil {
@@ -117,7 +117,7 @@ func (k *Keys) ChangeKeys(ctx context.Context, action runner.KeyAction, ids,
 	return out, err
 }
 
-// OfflineKeys reads the key folders of a master that does not run.
+// OfflineKeys reads the key folders of a master that is not running.
 func OfflineKeys(dir string) (operator.KeyLists, error) {
 	keys, err := keystore.ReadDir(dir)
 	if err != nil {

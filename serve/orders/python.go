@@ -20,8 +20,8 @@ import (
 	"clustermaster/wire"
 )
 
-// Python carries out what the site's and Salt's code in Python orders of this master: jobs, runner
-// and wheel functions by Salt's clients, and questions about the job cache. That code runs as the
+// Python carries out what Python code of the site and of Salt orders from this master: jobs, runner
+// and wheel functions by Salt's clients, and queries of the job cache. That code runs as the
 // master's user, so it may order anything.
 type Python struct {
 	Minions   operator.Minions
@@ -30,8 +30,7 @@ type Python struct {
 	NewJID    func() string
 }
 
-// JobCache are the functions of Salt's returner local_cache that are answered from the cluster's
-// job cache.
+// JobCache lists the functions of Salt's returner local_cache that the cluster's job cache answers.
 var JobCache = []string{
 	"local_cache.clean_old_jobs", "local_cache.get_endtime", "local_cache.get_jid",
 	"local_cache.get_jids", "local_cache.get_load",
@@ -39,13 +38,13 @@ var JobCache = []string{
 	"local_cache.save_minions", "local_cache.update_endtime",
 }
 
-// Natives are the runner functions that code in Python has here as its own __salt__.
+// Natives lists the runner functions that Python code gets as its own __salt__.
 func (p Python) Natives() []string {
 	return slices.DeleteFunc(slices.Clone(p.Functions.Runners.NativeNames()),
 		func(fun string) bool { return strings.HasPrefix(fun, "saltutil.") })
 }
 
-// Answer does what q asks; known is false if it asks for none of these.
+// Answer answers q. Known is false if q asks for none of these.
 func (p Python) Answer(ctx context.Context, q pythonhost.Question) (v any, known bool, err error) {
 	switch q.What {
 	case "runner":
@@ -68,7 +67,8 @@ func (p Python) Answer(ctx context.Context, q pythonhost.Question) (v any, known
 	return v, true, err
 }
 
-// client are the functions that "runner.module.function" or "wheel.module.function" belongs to.
+// client returns the functions to which "runner.module.function" or "wheel.module.function"
+// belongs.
 func (p Python) client(full string) (*runner.Runner, string) {
 	client, fun, _ := strings.Cut(full, ".")
 	return p.Functions.of(client == "wheel"), fun
@@ -85,7 +85,7 @@ func request(fun string, m value.Map) runner.Request {
 	return r
 }
 
-// run makes a call, and returns the data of its ret event as Salt's clients have it.
+// run makes a call, and returns the data of its ret event in the form of Salt's clients.
 func (p Python) run(ctx context.Context, full string, m value.Map) (any, error) {
 	run, fun := p.client(full)
 	req := request(fun, m)
@@ -122,7 +122,7 @@ func (p Python) start(ctx context.Context, run *runner.Runner, req runner.Reques
 	return value.Map{{Key: "tag", Value: run.Tag(jid)}, {Key: "jid", Value: jid}}, nil
 }
 
-// order is what a client would send to port 4506.
+// order carries out what a client would send to port 4506.
 func (p Python) order(ctx context.Context, cmd string, load value.Map) (any, error) {
 	switch cmd {
 	case "publish":
@@ -159,7 +159,7 @@ func (p Python) publish(ctx context.Context, load value.Map) (any, error) {
 	return value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: reply}}, nil
 }
 
-// seconds is the field "to" of a job: how long its client waits.
+// seconds reads the field "to" of a job: how long its client waits.
 func seconds(load value.Map) time.Duration {
 	var to float64
 	switch v, _ := load.Get("to"); v := v.(type) {
@@ -174,7 +174,7 @@ func seconds(load value.Map) time.Duration {
 	return time.Duration(to * float64(time.Second))
 }
 
-// call is a runner or wheel function in the forms of low data that clients send.
+// call makes a runner or wheel call given in one of the forms of low data that clients send.
 func (p Python) call(ctx context.Context, cmd string, load value.Map) (any, error) {
 	fun := load.String("fun")
 	low := load
@@ -298,7 +298,7 @@ func (p Python) returns(ctx context.Context, jid string) (any, error) {
 	return out, nil
 }
 
-// saveReturn keeps a return that code in Python makes, such as of a job of its own.
+// saveReturn stores a return made by Python code, for example of a job of its own.
 func (p Python) saveReturn(ctx context.Context, load value.Map) error {
 	id, jid := load.String("id"), load.String("jid")
 	if id == "" || jid == "" || jid == "req" {
