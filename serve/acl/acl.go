@@ -188,7 +188,7 @@ func (r *Rules) Confirmed(claimed, name string, rights *Rights, funs []string) (
 	switch {
 	case r.Blocked(claimed, funs) || r.Blocked(name, nil):
 		return nil, ErrBlacklisted
-	case rights == nil: // nil would mean all rights
+	case rights == nil: // would mean anything
 		return nil, ErrNoRights
 	}
 	return rights, nil
