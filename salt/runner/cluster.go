@@ -283,7 +283,7 @@ func healthMap(v ClusterView, ring RingView) value.Map {
 		say("%d records wait to be handed to a master that was away", ring.HintsPending)
 	}
 	for _, id := range ring.Refilling {
-		say("%s fetches its records anew, for its store was damaged; its log names the file", id)
+		say("%s is fetching its records from the others: its store was damaged, or it was away for too long; its log says which", id)
 	}
 	for _, t := range ring.Transfers {
 		say("%s still has to fetch %d partitions", t.To, t.Partitions)

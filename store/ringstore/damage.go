@@ -15,7 +15,7 @@ import (
 // only.
 
 // errRefilling refuses answers that would count as an owner's.
-var errRefilling = errors.New("this master fetches its records anew, for its store was damaged")
+var errRefilling = errors.New("this master is fetching its records from the others; retry")
 
 // Why a store begins anew.
 const (

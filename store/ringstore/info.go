@@ -46,7 +46,7 @@ type NodeInfo struct {
 	ETA       time.Duration // until none is pending, judged alike; negative: none is filled yet
 	Epoch     uint64        // newest ring that it knows
 	Seen      time.Time
-	Refilling bool   // its store was damaged, and fetches its records from the others
+	Refilling bool   // it is fetching its records from the others, after damage or a long absence
 	Refuses   string // why it takes no records now; "": it takes them
 }
 
