@@ -11,14 +11,14 @@ import (
 	"clustermaster/value"
 )
 
-// ACL is what the rules of users take from the options.
+// ACL takes the rules for users from the options.
 func ACL(o *config.Options) acl.Options {
 	publisher, _ := Value(o.PublisherACL).(value.Map)
 	blacklist, _ := Value(o.PublisherACLBlacklist).(value.Map)
 	return acl.Options{PublisherACL: publisher, Blacklist: blacklist, SudoACL: o.SudoACL}
 }
 
-// UserKeys is whose keys clear commands take, by the options.
+// UserKeys returns whose keys clear commands accept, by the options.
 func UserKeys(o *config.Options) userkeys.Wanted {
 	w := userkeys.Wanted{Master: o.User, Verify: o.ClientACLVerify}
 	publisher, _ := Value(o.PublisherACL).(value.Map)
@@ -30,7 +30,7 @@ func UserKeys(o *config.Options) userkeys.Wanted {
 	return w
 }
 
-// Auth is what external_auth takes from the options.
+// Auth takes what external_auth needs from the options.
 func Auth(o *config.Options) auth.Options {
 	external, _ := Value(o.ExternalAuth).(value.Map)
 	var backEnds value.Map

@@ -18,8 +18,8 @@ import (
 	"clustermaster/transport/peer"
 )
 
-// Cluster is what the Raft node takes from the options. The caller adds what is no option: keys,
-// address, version and what the node asks of other packages.
+// Cluster takes the Raft node's configuration from the options. The caller adds the rest: keys,
+// address, version and what the node needs from other packages.
 func Cluster(o *config.Options) cluster.Config {
 	c := cluster.Config{
 		ID:             o.ID,
@@ -46,7 +46,7 @@ func Cluster(o *config.Options) cluster.Config {
 	return c
 }
 
-// Peer is what the port between masters takes from the options.
+// Peer takes the configuration of the port between masters from the options.
 func Peer(o *config.Options, advertise string) peer.Config {
 	return peer.Config{
 		Listen:           o.ListenAddr(o.ClusterPoolPort),
@@ -62,7 +62,7 @@ func Peer(o *config.Options, advertise string) peer.Config {
 // peerOverhead is what may surround a request's payload in a message between masters, in bytes.
 const peerOverhead = 32 << 20
 
-// Ring is what the ring store takes from the options.
+// Ring takes the ring store's options from the options.
 func Ring(o *config.Options) ringstore.Options {
 	return ringstore.Options{
 		TransferRate: int64(o.ClusterTransferRate),
@@ -72,7 +72,7 @@ func Ring(o *config.Options) ringstore.Options {
 	}
 }
 
-// Backups is what scheduled backups take from the options.
+// Backups takes the plan of scheduled backups from the options.
 func Backups(o *config.Options) backup.Plan {
 	return backup.Plan{
 		Folder: backup.Folder{Dir: o.BackupDir, Cluster: cmp.Or(o.ClusterID, o.ID),
@@ -85,7 +85,7 @@ func Backups(o *config.Options) backup.Plan {
 	}
 }
 
-// Roots is what the sync of file_roots and pillar_roots takes from the options.
+// Roots takes the options for syncing file_roots and pillar_roots.
 func Roots(o *config.Options) statesync.Options {
 	envs := func(all []config.Env) []statesync.Env {
 		out := make([]statesync.Env, len(all))
@@ -103,9 +103,9 @@ func Roots(o *config.Options) statesync.Options {
 	}
 }
 
-// electionTimes are Raft's two from Salt's: a follower waits for its leader for heartbeat to twice
-// that, a candidate for votes for election to twice that, which is cluster_election_max at most. 0
-// is the default of package cluster.
+// electionTimes derives Raft's two times from Salt's options: a follower waits for its leader for
+// heartbeat to twice that, a candidate waits for votes for election to twice that, which is
+// cluster_election_max at most. 0 means the default of package cluster.
 func electionTimes(o *config.Options) (heartbeat, election time.Duration) {
 	heartbeat, election = o.ClusterElectionMin, o.ClusterElectionMax/2
 	if heartbeat == 0 {
@@ -114,9 +114,9 @@ func electionTimes(o *config.Options) (heartbeat, election time.Duration) {
 	return heartbeat, election
 }
 
-// FoundingKeys are the places where Salt keeps the key that minions know their
-// master by, as files or in the mmap_key driver's; a cluster's before a master's
-// own. The driver in force is asked first: files may be older, from before it.
+// FoundingKeys returns the places where Salt keeps the key that minions know their master by, as
+// files or in the mmap_key driver's; a cluster's before a master's own. The driver in force comes
+// first, because files may be older than it.
 func FoundingKeys(o *config.Options) []cluster.FoundingKey {
 	var keys []cluster.FoundingKey
 	accepted := make(map[string]func() (int, error))
@@ -142,11 +142,12 @@ func FoundingKeys(o *config.Options) []cluster.FoundingKey {
 	return keys
 }
 
-// leastHandshake bounds the hand-shake of peers where cluster_peer_timeout does not ask for more.
+// leastHandshake is the minimum time for the hand-shake of peers, if cluster_peer_timeout is not
+// longer.
 const leastHandshake = 5 * time.Second
 
-// dialFrom is the address that connections to peers come from: the interface,
-// unless that is a wildcard.
+// dialFrom returns the source address of connections to peers: the interface, unless that is a
+// wildcard.
 func dialFrom(host string) string {
 	if a, err := netip.ParseAddr(host); err != nil || a.IsUnspecified() {
 		return ""

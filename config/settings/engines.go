@@ -5,7 +5,7 @@ import (
 	"clustermaster/salt/engine"
 )
 
-// Engines are the engines of the options engines and engines_everywhere.
+// Engines returns the engines of the options engines and engines_everywhere.
 func Engines(o *config.Options) []engine.Engine {
 	return engine.Parse(Value(o.Extra["engines"]), o.EnginesEverywhere)
 }

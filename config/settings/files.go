@@ -8,10 +8,10 @@ import (
 	"clustermaster/serve/minionfs"
 )
 
-// MinionFiles is where Salt keeps what it has of each minion.
+// MinionFiles returns the folder where Salt keeps the data of each minion.
 func MinionFiles(o *config.Options) string { return filepath.Join(o.CacheDir, "minions") }
 
-// PushedCopies is the folder for copies of pushed files; "" if none are wanted.
+// PushedCopies returns the folder for copies of pushed files; "" if none are wanted.
 func PushedCopies(o *config.Options) string {
 	if !o.FileRecvCopies {
 		return ""
@@ -19,7 +19,7 @@ func PushedCopies(o *config.Options) string {
 	return MinionFiles(o)
 }
 
-// Minionfs is what serving pushed files takes from the options; false: they are not served.
+// Minionfs takes the options for serving pushed files; false: they are not served.
 func Minionfs(o *config.Options) (minionfs.Options, bool) {
 	return minionfs.Options{
 		Env: o.MinionfsEnv, Mountpoint: o.MinionfsMountpoint, White: o.MinionfsWhitelist,

@@ -9,7 +9,7 @@ import (
 	"clustermaster/value"
 )
 
-// Git is what serving from git takes from the options; false: they name no remote.
+// Git takes the options for serving from git; false: they name no remote.
 func Git(o *config.Options) (gitfs.Options, bool) {
 	global := func(prefix string) func(string) any {
 		return func(name string) any { return Revealed(o.Option(prefix + name)) }
@@ -35,7 +35,7 @@ func Git(o *config.Options) (gitfs.Options, bool) {
 	return out, len(out.Files.Remotes)+len(out.Pillars) > 0
 }
 
-// gitRemotes are the remotes of an entry git of ext_pillar; nil for other entries.
+// gitRemotes returns the remotes of an entry git of ext_pillar; nil for other entries.
 func gitRemotes(entry any) []any {
 	m, _ := entry.(value.Map)
 	v, _ := m.Get("git")

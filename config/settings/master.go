@@ -18,8 +18,7 @@ import (
 // text takes about three times its length, long lists of small numbers more than ten times.
 const decodedTimes = 4
 
-// Master is what the request handler takes from the options. It reads, or makes, the keys of
-// master_sign_pubkey.
+// Master takes the request handler's options. It reads, or makes, the keys of master_sign_pubkey.
 func Master(o *config.Options) (master.Options, error) {
 	m := master.DefaultOptions()
 	m.ID, m.PublishPort = o.ID, o.PublishPort
@@ -113,7 +112,7 @@ func textOrNil(s string) any {
 	return s
 }
 
-// signKey reads the pair of master_sign_pubkey, making it as Salt does if there is none.
+// signKey reads the pair of master_sign_pubkey. If there is none it makes one, as Salt does.
 func signKey(o *config.Options) (*wire.PrivateKey, error) {
 	if !o.MasterSignPubkey {
 		return nil, nil

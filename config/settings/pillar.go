@@ -11,7 +11,7 @@ import (
 	"clustermaster/value"
 )
 
-// Files is what the file server takes from the options, with file_roots.
+// Files takes the file server's options, with file_roots.
 func Files(o *config.Options) fileserver.Options {
 	f := fileserver.Options{
 		IgnoreRegex: o.FileIgnoreRegex, IgnoreGlob: o.FileIgnoreGlob,
@@ -25,7 +25,7 @@ func Files(o *config.Options) fileserver.Options {
 	return f
 }
 
-// Pillar is what the makers of pillars take from the options.
+// Pillar takes the options for making pillars.
 func Pillar(o *config.Options) pillar.Options {
 	p := pillar.Options{
 		StateTop: o.StateTop, Renderer: o.Renderer, Saltenv: o.Saltenv, Pillarenv: o.Pillarenv,
@@ -66,7 +66,7 @@ func PillarFiles(o *config.Options) fileserver.Options {
 	return f
 }
 
-// Render is what the renderer takes from the options.
+// Render takes the renderer's options.
 func Render(o *config.Options) render.Options {
 	return render.Options{
 		Dir:         filepath.Join(o.DataDir(), "render"),
@@ -80,7 +80,7 @@ func Render(o *config.Options) render.Options {
 	}
 }
 
-// Orchestrate is what orchestrations take from the options.
+// Orchestrate takes the options of orchestrations.
 func Orchestrate(o *config.Options) orchestrate.Options {
 	so := orchestrate.Options{
 		ID:                 o.ID,

@@ -7,8 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// ofSalt are the options that Salt is told as this master has them; the others it reads from the
-// configuration itself.
+// ofSalt are the options whose values Salt gets from this master. It reads the others from the
+// configuration.
 var ofSalt = []string{
 	"cachedir", "cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules", "extmod_blacklist",
 	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order", "outputter_dirs",
@@ -16,7 +16,7 @@ var ofSalt = []string{
 	"utils_dirs",
 }
 
-// Python is what the host of Python code takes from the options.
+// Python takes the options of the host of Python code.
 func Python(o *config.Options) pythonhost.Options {
 	opts := pythonhost.Options{
 		ConfFile:  o.ConfFile,
@@ -36,7 +36,7 @@ func Python(o *config.Options) pythonhost.Options {
 	return opts
 }
 
-// Modules are the folders of the site's own Python modules.
+// Modules returns the folders of the site's own Python modules.
 func Modules(o *config.Options) hosted.Folders {
 	values, _ := Value(o.Values()).(value.Map)
 	return hosted.Folders{
@@ -51,7 +51,7 @@ func Modules(o *config.Options) hosted.Folders {
 	}
 }
 
-// texts is an option that is a list of texts.
+// texts returns an option that is a list of texts.
 func texts(m value.Map, name string) []string {
 	v, _ := m.Get(name)
 	list, _ := v.([]any)

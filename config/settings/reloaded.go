@@ -11,7 +11,7 @@ func ReadByACL(changed []string) []string {
 	return among(changed, "publisher_acl", "publisher_acl_blacklist", "sudo_acl")
 }
 
-// ReadByAuth leaves out what other packages read too, and the Python that calls libpam.
+// ReadByAuth skips what other packages read too, and the Python that calls libpam.
 func ReadByAuth(changed []string) []string {
 	backEnds := slices.DeleteFunc(slices.Clone(changed), func(name string) bool {
 		return !strings.HasPrefix(name, "auth.") || name == "auth.pam.python"
@@ -21,7 +21,7 @@ func ReadByAuth(changed []string) []string {
 		"token_expire_user_override")...)
 }
 
-// ReadByDoor are the options of the metrics' listener.
+// ReadByDoor selects the options of the metrics' listener.
 func ReadByDoor(changed []string) []string {
 	return among(changed, "metrics_tls_cert", "metrics_tls_key", "metrics_client_ca",
 		"metrics_users")

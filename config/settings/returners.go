@@ -10,7 +10,7 @@ import (
 	"clustermaster/value"
 )
 
-// Returners is what the returners of the master take from the options.
+// Returners takes the options of the master's returners.
 func Returners(o *config.Options) returner.Options {
 	values, _ := Value(o.Extra).(value.Map)
 	out := returner.Options{
@@ -39,7 +39,7 @@ func Returners(o *config.Options) returner.Options {
 	return out
 }
 
-// whole is an option that is a number from 0 on.
+// whole returns an option that is a number from 0 on.
 func whole(m value.Map, name string) int64 {
 	v, _ := m.Get(name)
 	switch n := v.(type) {

@@ -17,8 +17,8 @@ import (
 	"clustermaster/transport/minion"
 )
 
-// Check builds what can fail for the options alone. It changes nothing but the keys that Master
-// makes.
+// Check builds everything that can fail because of the options alone. It changes nothing except the
+// keys that Master makes.
 func Check(o *config.Options) error {
 	if _, err := Master(o); err != nil {
 		return err
@@ -36,13 +36,13 @@ func Check(o *config.Options) error {
 	return err
 }
 
-// Door are the files for readers of metrics.
+// Door returns the files for readers of metrics.
 func Door(o *config.Options) health.DoorFiles {
 	return health.DoorFiles{Cert: o.MetricsTLSCert, Key: o.MetricsTLSKey,
 		ClientCA: o.MetricsClientCA, Users: o.MetricsUsers}
 }
 
-// Minions is what the minion ports take from the options.
+// Minions takes the limits of the minion ports from the options.
 func Minions(o *config.Options) minion.Limits {
 	return minion.Limits{
 		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog,
@@ -51,7 +51,7 @@ func Minions(o *config.Options) minion.Limits {
 	}
 }
 
-// LocalBus is what the event bus for Salt's own clients takes from the options.
+// LocalBus takes the options of the event bus for Salt's own clients.
 func LocalBus(o *config.Options) localbus.Options {
 	return localbus.Options{
 		MaxEvent: o.MaxEventSize, Queue: o.PubServerWriteQueueSize,
@@ -60,13 +60,13 @@ func LocalBus(o *config.Options) localbus.Options {
 	}
 }
 
-// LocalCache is what the jobs for Salt's own clients take from the options.
+// LocalCache takes the options of the jobs for Salt's own clients.
 func LocalCache(o *config.Options) localcache.Options {
 	return localcache.Options{Dir: filepath.Join(o.CacheDir, "jobs"), HashType: o.HashType,
 		Keep: time.Duration(o.KeepJobsSeconds) * time.Second}
 }
 
-// Stored bounds what is stored of minions: data of one, pushed files and jobs of one and of all.
+// Stored bounds what is stored for minions: data of one, pushed files and jobs of one and of all.
 func Stored(o *config.Options) (data miniondata.Quotas, files, jobs allotment.Limits) {
 	return miniondata.Quotas{MineBytes: o.MinionMineMaxSize, Pillarenvs: o.MinionPillarenvsMax},
 		allotment.Limits{One: int64(o.FileRecvMaxStored) << 20,

@@ -5,7 +5,7 @@ import (
 	"clustermaster/value"
 )
 
-// Value copies a value of the configuration as a plain one. Beside what YAML has, options hold
+// Value copies a value of the configuration as a plain one. Besides YAML's types, options hold
 // lists of texts, tables and secrets; a secret becomes "[redacted]".
 func Value(v any) any { return plain(v, func(config.Secret) any { return "[redacted]" }) }
 
