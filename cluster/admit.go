@@ -107,7 +107,7 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
 	case n.standsAlone():
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(),
 			Uuid: cluster.UUID, Former: n.claim(),
-			Reason: "this master stands alone still; its log says what keeps it from being the first member"}, nil
+			Reason: "this master is still stand-alone; its log says what keeps it from being the first member"}, nil
 	case !founded || r.GetFound():
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(),
 			Uuid:   cluster.UUID,

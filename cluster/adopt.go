@@ -68,7 +68,7 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found &&
 			time.Since(n.started) < n.cfg.JoinTimeout {
 			errs = append(errs,
-				fmt.Errorf("waits for cluster_join_timeout (%v), in case it has something of its own: %w", n.cfg.JoinTimeout, a.err))
+				fmt.Errorf("waiting up to cluster_join_timeout (%v): this peer may have a cluster key or minions of its own: %w", n.cfg.JoinTimeout, a.err))
 		}
 		if a.err != nil || a.reply.GetUuid() == mine.UUID {
 			continue
@@ -87,9 +87,9 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 
 // otherCluster explains how to choose between two histories. Each has keys that exist nowhere else.
 func otherCluster(id, uuid, addr, other string) string {
-	return fmt.Sprintf("%s belongs to cluster %s, and %s to cluster %s: they can't be one, for each has a key and minions of its own. "+
+	return fmt.Sprintf("%s belongs to cluster %s, and %s to cluster %s: they can't be merged, because each has its own key and minions. "+
 		"Choose one; on each master of the other, stop it and move its data directory to another place, as a copy of its keys; "+
-		"started again it joins", id, uuid, addr, other)
+		"when started again it joins", id, uuid, addr, other)
 }
 
 // checkClusterID refuses a cluster_id other than that of the cluster this master is a member of.

@@ -59,7 +59,7 @@ func (n *Node) become(ctx context.Context) error {
 					asked, askers = time.Now(), a
 					if err := n.adopt(ctx); err != nil {
 						trouble.say(n,
-							"this master stands alone still, and serves its minions", err)
+							"this master is still stand-alone and serves its minions", err)
 					}
 				}
 			}

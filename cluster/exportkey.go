@@ -59,7 +59,7 @@ func (n *Node) ExportKey(ctx context.Context, dir, hashType string) (files []str
 func writeNew(path string, mode os.FileMode, text []byte) (made bool, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return false, fmt.Errorf("%s is there already; name another folder", path)
+		return false, fmt.Errorf("%s exists already; name another folder", path)
 	}
 	if err != nil {
 		return false, err

@@ -227,7 +227,7 @@ func (n *Node) tryFound(ctx context.Context) (bool, error) {
 	n.promising.Lock()
 	defer n.promising.Unlock()
 	if to, now := n.promised(); now != before {
-		return false, fmt.Errorf("this master has promised the founding to %s meanwhile", to.Node)
+		return false, fmt.Errorf("meanwhile this master promised %s that it may found", to.Node)
 	}
 	return true, n.bootstrap()
 }
@@ -252,7 +252,7 @@ func (n *Node) mayFound(answers map[string]answer) (bool, error) {
 			absent = append(absent, a.err)
 			if to, _ := n.promised(); n.cfg.Found && to.Addr == addr {
 				against = append(against,
-					fmt.Errorf("this master has promised the founding to %s, which does not answer and may have "+
+					fmt.Errorf("this master promised %s that it may found, which does not answer and may have "+
 						"founded: start it, or take it out of cluster_peers if it is lost",
 						to.Node))
 			}
@@ -281,7 +281,7 @@ func (n *Node) mayFound(answers map[string]answer) (bool, error) {
 			return false, conflict(fresh) // the other master founds
 		case !a.reply.GetGranted():
 			against = append(against,
-				fmt.Errorf("%s was started with --found itself, or founds just now", addr))
+				fmt.Errorf("%s was also started with --found, or is founding now", addr))
 		}
 	}
 	if !n.cfg.Found {

@@ -183,7 +183,7 @@ func TestTwoOrdersToFoundMakeNoTwoClusters(t *testing.T) {
 			return nil
 		}
 		for _, n := range c.Nodes {
-			if strings.Contains(n.Log(), "was started with --found itself") {
+			if strings.Contains(n.Log(), "was also started with --found") {
 				return nil
 			}
 		}

@@ -232,7 +232,7 @@ var errStore = errors.New("write to the blob store")
 func storeError(err error) error { return fmt.Errorf("%w: %w", errStore, err) }
 
 // errDamaged says that fetched bytes are not what was asked for.
-var errDamaged = errors.New("what was fetched is not what was asked for")
+var errDamaged = errors.New("the fetched content has the wrong hash")
 
 // begin opens the part of a content and hashes what is stored of it already.
 func (b *blobs) begin(s Sum, size int64) (*part, error) {

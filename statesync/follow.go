@@ -258,4 +258,4 @@ func (s *Store) tidy() {
 }
 
 // errNobody says that no master can give a joiner its roots now.
-var errNobody = errors.New("no other master can be reached that could give this one its roots")
+var errNobody = errors.New("no other master with usable roots is reachable")

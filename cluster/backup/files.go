@@ -61,7 +61,7 @@ func (b *Files) Backup(ctx context.Context, path, passphrase string, jobs bool) 
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return v, fmt.Errorf("%s is there already; name another file", path)
+		return v, fmt.Errorf("%s exists already; name another file", path)
 	}
 	if err != nil {
 		return v, fmt.Errorf("make backup: %w", err)

@@ -104,7 +104,7 @@ func Orchestrate(o *config.Options) orchestrate.Options {
 	return so
 }
 
-// cacheSize says "none" as the renderer wants it said.
+// cacheSize is what the renderer takes for "none".
 func cacheSize(n int) int64 {
 	if n == 0 {
 		return -1

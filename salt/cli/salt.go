@@ -319,7 +319,7 @@ func (r *saltRun) start(ctx context.Context) int {
 	case v.on("static"):
 		return r.static(ctx)
 	case v.text("batch") != "" && v.on("async"):
-		r.env.errorf("ERROR: --batch with --async needs a batch manager in the master, which is not there yet; leave one of them out")
+		r.env.errorf("ERROR: --batch with --async needs a batch manager, which this master does not have; leave one of them out")
 		return ExitNoReturn
 	case v.text("batch") != "":
 		return r.batch(ctx)

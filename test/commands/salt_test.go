@@ -64,7 +64,7 @@ func saltScenes() []scene {
 			salt("web-a", "test.ping", "--async", "-v"),
 			salt("web-a", "test.ping", "--async", "-b", "1").unlike("Batches in the background",
 				prints("",
-					"ERROR: --batch with --async needs a batch manager in the master, which is not there yet; leave one of them out\n", 2)),
+					"ERROR: --batch with --async needs a batch manager, which this master does not have; leave one of them out\n", 2)),
 		}},
 		{name: "17_verbose_and_summary", lines: []line{
 			salt("web-a", "test.ping", "-v"),

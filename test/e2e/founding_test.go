@@ -215,7 +215,7 @@ func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 		{[]string{"export", "confirm=True"}, 1, "give an absolute path"},
 		{[]string{dir + "/none", "confirm=True"}, 1, "no such file or directory"},
 		{[]string{dir, "confirm=True"}, 0, dir + "/cluster.pem"},
-		{[]string{dir, "confirm=True"}, 1, "cluster.pem is there already; name another folder"},
+		{[]string{dir, "confirm=True"}, 1, "cluster.pem exists already; name another folder"},
 	} {
 		if r := m.Runner(t, append([]string{"cluster.export_key"},
 			tt.args...)...); r.Code != tt.code || !strings.Contains(r.Stdout, tt.want) {

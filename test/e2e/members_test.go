@@ -669,7 +669,7 @@ func TestBackupBringsAClusterBack(t *testing.T) {
 		{[]string{"cluster.backup", file}, "no passphrase"}, // nothing on stdin
 		{[]string{"cluster.backup", "relative", "passphrase_file=" + phrase}, "absolute path"},
 		{[]string{"cluster.backup", file, "passphrase=short"}, "at least 12"},
-		{[]string{"cluster.backup", phrase, "passphrase_file=" + phrase}, "is there already"},
+		{[]string{"cluster.backup", phrase, "passphrase_file=" + phrase}, "exists already"},
 	} {
 		if r := m.Runner(t, tt.args...); r.Code != 1 || !strings.Contains(r.Stdout, tt.want) {
 			t.Errorf("want %q\n%v", tt.want, r)

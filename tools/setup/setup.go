@@ -84,7 +84,7 @@ func (c Cluster) Write(dir string) error {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already; nothing was written. Name another folder with --dir", dir)
+		return fmt.Errorf("%s exists already; nothing was written. Name another folder with --dir", dir)
 	} else if err != nil {
 		return fmt.Errorf("make folder: %w; nothing was written", err)
 	}

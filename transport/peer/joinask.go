@@ -25,7 +25,7 @@ import (
 // What AskJoin ends with, beside errors of the network.
 var (
 	// ErrRefused: the member closed the connection and gives no reason.
-	ErrRefused = errors.New("the member refused: cluster_secret or cluster_id differ there, it takes no joins yet, or there were too many attempts; its log has the reason")
+	ErrRefused = errors.New("the member refused: cluster_secret or cluster_id differ there, it does not accept joins yet, or there were too many attempts; its log has the reason")
 	// ErrMemberProof: the other end does not know the secret.
 	ErrMemberProof = errors.New("the member did not prove cluster_secret: it may be an impostor")
 	// ErrFingerprint: the other end does not hold the pinned cluster key.
