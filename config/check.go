@@ -12,7 +12,7 @@ import (
 	"clustermaster/value"
 )
 
-// check finds what no single type or range can tell.
+// check finds problems that no single type or range shows.
 func (l *loader) check() {
 	l.checkLogging()
 	l.checkNetwork()
@@ -23,7 +23,7 @@ func (l *loader) check() {
 	l.checkMissing()
 }
 
-// checkBackups refuses scheduled backups that could not be made.
+// checkBackups refuses scheduled backups that can't be made.
 func (l *loader) checkBackups() {
 	o := l.o
 	if o.BackupDir == "" {
@@ -88,7 +88,7 @@ func (l *loader) checkNetwork() {
 	}
 }
 
-// checkMetrics refuses a listener for metrics that strangers could read.
+// checkMetrics refuses a listener for metrics that strangers can read.
 func (l *loader) checkMetrics() {
 	o := l.o
 	for _, f := range [][2]string{{"metrics_tls_cert", o.MetricsTLSCert},
@@ -112,7 +112,7 @@ func (l *loader) checkMetrics() {
 	}
 	host, _, err := splitHostPort(o.MetricsListen)
 	if err != nil {
-		return // checkNetwork has refused it
+		return // checkNetwork has refused this value
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.IsLoopback() || host == "localhost" {
 		return
@@ -131,8 +131,8 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return netip.ParsePrefix(s)
 }
 
-// ProxyFrom lists the networks whose PROXY headers count; empty while
-// proxy_protocol is off.
+// ProxyFrom lists the networks whose PROXY headers are trusted; it is empty while proxy_protocol is
+// off.
 func (o *Options) ProxyFrom() []netip.Prefix {
 	if !o.ProxyProtocol {
 		return nil
@@ -162,7 +162,7 @@ func (l *loader) checkKeys() {
 		l.refuse("hash_type", "is %q; one of %s is needed", o.HashType,
 			strings.Join(hashTypes, ", "))
 	}
-	// The texts of these two are Salt's, for a tool that looks for them.
+	// These two texts are Salt's, for tools that search for them.
 	if sig := []string{"PKCS1v15-SHA1", "PKCS1v15-SHA224"}; !slices.Contains(sig,
 		o.PublishSigningAlgorithm) {
 		l.refuse("publish_signing_algorithm", "is %q. Please specify one of %s.",
@@ -181,9 +181,9 @@ func (l *loader) checkKeys() {
 		o.ID)
 }
 
-// checkMissing names features that this master doesn't have. Where the absence
-// would be unsafe or would silently drop what the operator relies on, the start
-// is refused; where the effect is only that nothing happens, it is a warning.
+// checkMissing reports options for features that this master doesn't have. It refuses the start
+// where the absence would be unsafe or would silently drop what the operator relies on; where
+// nothing would happen, it warns.
 func (l *loader) checkMissing() {
 	o := l.o
 	set := func(name string) bool { return !isEmpty(o.Extra[name]) }
@@ -311,7 +311,7 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// moduleNames reads the names of a list like ext_pillar's: mappings of one key.
+// moduleNames reads the names in a list such as ext_pillar: mappings with one key each.
 func moduleNames(v any) []string {
 	list, _ := v.([]any)
 	var names []string

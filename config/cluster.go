@@ -18,8 +18,8 @@ const minSecret = 16
 // leastElection is the least cluster_election_min: Raft sends ten heartbeats in that time.
 const leastElection = 100 * time.Millisecond
 
-// DefaultHealthPort is where /livez and /readyz are answered unless
-// health_listen says otherwise; /metrics is on the next port.
+// DefaultHealthPort is the port of /livez and /readyz unless health_listen sets another; /metrics
+// is on the next port.
 const DefaultHealthPort = 4521
 
 func (l *loader) checkCluster() {
@@ -94,7 +94,7 @@ func (l *loader) given(name string) bool {
 	return ok
 }
 
-// KeysDir is where the folders minions, minions_pre and so on are.
+// KeysDir is the folder that contains minions, minions_pre and so on.
 func (o *Options) KeysDir() string {
 	if o.ClusterPkiDir != "" {
 		return o.ClusterPkiDir
@@ -102,17 +102,16 @@ func (o *Options) KeysDir() string {
 	return o.PkiDir
 }
 
-// SharedKeys says that cluster_pki_dir is a folder that all masters mount, as
-// Salt's clusters without cluster_isolated_filesystem have it: it is read at
-// founding, and no master writes its copies of keys there.
+// SharedKeys reports whether cluster_pki_dir is a folder that all masters mount, as in Salt's
+// clusters without cluster_isolated_filesystem: a founding master reads it, and no master writes
+// its copies of keys there.
 func (o *Options) SharedKeys() bool {
 	return o.ClusterID != "" && o.ClusterPkiDir != "" && o.ClusterPkiDir != o.PkiDir &&
 		!o.ClusterIsolatedFilesystem
 }
 
-// CheckPeers refuses a cluster without any other master to ask. It holds only
-// for a master that has no cluster state yet and that isn't told to found alone
-// (salt-master --found).
+// CheckPeers refuses a cluster without another master to ask. It applies only to a master that has
+// no cluster state yet and that isn't told to found alone (salt-master --found).
 func (o *Options) CheckPeers() error {
 	if o.ClusterID == "" || len(o.PeerAddrs()) > 0 {
 		return nil
@@ -144,15 +143,15 @@ func (o *Options) ResolveAdvertise() (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(port)), nil
 }
 
-// PeerAddrs lists the peer ports of the other masters as host:port, sorted,
-// without repeats and without this one.
+// PeerAddrs lists the peer ports of the other masters as host:port, sorted and distinct, without
+// this one.
 func (o *Options) PeerAddrs() []string {
 	self, _ := o.ResolveAdvertise()
 	var list []string
 	for _, p := range o.ClusterPeers {
 		host, port, err := splitPeer(p, o.ClusterPoolPort)
 		if err != nil {
-			continue // Load has refused it
+			continue // Load has refused this value
 		}
 		if addr := net.JoinHostPort(host, strconv.Itoa(port)); addr != self {
 			list = append(list, addr)
@@ -167,7 +166,7 @@ func (o *Options) ListenAddr(port int) string {
 	return net.JoinHostPort(strings.Trim(o.Interface, "[]"), strconv.Itoa(port))
 }
 
-// ResolveHealthListen is where /livez and /readyz are answered.
+// ResolveHealthListen is the address of /livez and /readyz.
 func (o *Options) ResolveHealthListen() string {
 	if o.HealthListen != "" {
 		return o.HealthListen
@@ -175,9 +174,9 @@ func (o *Options) ResolveHealthListen() string {
 	return o.ListenAddr(DefaultHealthPort)
 }
 
-// ResolveMetricsListen is where /metrics is answered: loopback, on the port after
-// the health port. A master whose interface is itself a loopback address uses
-// that one, so that several fit on one machine.
+// ResolveMetricsListen is the address of /metrics: loopback, on the port after the health port. A
+// master whose interface is itself a loopback address uses that one, so that several can run on one
+// machine.
 func (o *Options) ResolveMetricsListen() string {
 	if o.MetricsListen != "" {
 		return o.MetricsListen

@@ -14,7 +14,7 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// kinds names a type of the table for a reader.
+// kinds describes each type of the table for users.
 var kinds = map[string]string{
 	"str": "text", "bool": "True or False", "int": "a whole number", "float": "a number",
 	"list": "a list", "dict": "a mapping", "null": "nothing",
@@ -96,7 +96,7 @@ func isText(v any) bool {
 	return false
 }
 
-// whole is a whole number, also one written in quotes or with .0 behind it.
+// whole reads a whole number, also in quotes or with .0 at its end.
 func whole(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -125,7 +125,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// texts is a text or a list of texts as a list.
+// texts returns a text or a list of texts as a list.
 func texts(v any) ([]string, bool) {
 	switch v := v.(type) {
 	case nil:
@@ -148,7 +148,7 @@ func texts(v any) ([]string, bool) {
 	return nil, false
 }
 
-// assign puts a value into a field of Options. nil empties the field.
+// assign sets a field of Options. nil empties the field.
 func assign(field reflect.Value, tag reflect.StructTag, v any) error {
 	if v == nil {
 		field.SetZero()
@@ -244,8 +244,7 @@ func within(tag reflect.StructTag, n float64) error {
 	return fmt.Errorf("is %v; a number from %.0f to %.0f is needed", n, low, high)
 }
 
-// mapping takes a mapping, or a list of mappings of one key as Salt does for
-// nodegroups.
+// mapping reads a mapping, or as Salt does for nodegroups a list of mappings of one key.
 func mapping(v any) (value.Map, error) {
 	switch v := v.(type) {
 	case value.Map:

@@ -7,8 +7,8 @@
 // Does not: what an option does (the package that honours it), users and sockets
 // (cmd/clustermaster), reading of keys.
 //
-// Guarantee: Load either returns options of which each has the type and range
-// that its field says, or an error that names every option to change and how.
+// Guarantee: Load returns either options that all have the type and range of their fields, or an
+// error that names every option to change and how.
 //
 // Where Salt's master starts with a value that it can't use (a wrong type, a
 // misspelt cluster_ option, a feature that is missing here and whose absence

@@ -7,7 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// checkEngines refuses engines that can't be started whatever their modules are.
+// checkEngines refuses engines that can't be started, whichever modules exist.
 func (l *loader) checkEngines() {
 	var names []string
 	python := false

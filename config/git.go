@@ -7,8 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// gitOptions are the options of gitfs and git_pillar, which other packages ask for by name
-// (Option).
+// gitOptions are the options of gitfs and git_pillar, which other packages get by name (Option).
 var gitOptions = []string{
 	"gitfs_base", "gitfs_disable_saltenv_mapping", "gitfs_fallback", "gitfs_insecure_auth",
 	"gitfs_mountpoint",
@@ -25,11 +24,11 @@ var gitOptions = []string{
 	"git_pillar_user",
 }
 
-// gitProviders are the values of gitfs_provider and git_pillar_provider. All mean the installed
-// git.
+// gitProviders are the values of gitfs_provider and git_pillar_provider. All of them use the
+// installed git.
 var gitProviders = []string{"", "pygit2", "gitpython", "gitcli"}
 
-// Option returns an option of Salt's by name: as it was read, else its default; nil if it has none.
+// Option returns one of Salt's options by name: its value as read, else its default, else nil.
 func (o *Options) Option(name string) any {
 	if v, ok := o.Extra[name]; ok && v != nil {
 		return v
@@ -37,8 +36,8 @@ func (o *Options) Option(name string) any {
 	return table()[name].fallback
 }
 
-// hideGit makes the passwords and passphrases of remotes, in gitfs_remotes and below git in
-// ext_pillar, Secrets.
+// hideGit turns the passwords and passphrases of remotes, in gitfs_remotes and below git in
+// ext_pillar, into Secrets.
 func (l *loader) hideGit() {
 	if v, ok := l.o.Extra["gitfs_remotes"].([]any); ok {
 		l.o.Extra["gitfs_remotes"] = hidden(v)
@@ -79,8 +78,8 @@ func hidden(v any) any {
 	return v
 }
 
-// checkGit checks what concerns all remotes. What is wrong with one remote is no reason not to
-// start: the file server says it, and serves the others.
+// checkGit checks what concerns all remotes. A fault of one remote does not prevent the start: the
+// file server reports it, and serves the others.
 func (l *loader) checkGit() {
 	o := l.o
 	for name, v := range map[string]string{"gitfs_provider": o.GitfsProvider,

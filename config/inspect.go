@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Fate is what becomes of an option of a Salt master here.
+// Fate says how this program treats an option of a Salt master.
 type Fate string
 
 // The fates, best first.
@@ -16,25 +16,24 @@ const (
 	Works       Fate = "works"
 	Differently Fate = "works differently"
 	Python      Fate = "needs the Python host"
-	Refused     Fate = "refused" // a start stops at it
+	Refused     Fate = "refused" // prevents the start
 )
 
-// Verdict is the fate of one option that was set.
+// Verdict is the fate of one option in the configuration.
 type Verdict struct {
 	Option string `json:"option"`
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"` // from 1
 	Fate   Fate   `json:"fate"`
-	Text   string `json:"text,omitempty"` // what is different, and what to do
+	Text   string `json:"text,omitempty"` // the difference, and what to do
 }
 
-// needless are classes of unused.tsv whose options nobody misses: other programs read them, or
-// nothing does.
+// needless are classes of unused.tsv whose options need no replacement: other programs read them,
+// or no program does.
 var needless = []string{"api", "cloud", "interface", "minion", "modes", "openfiles", "removed",
 	"syndic", "tuning", "unlimited", "verifyenv", "watched"}
 
-// withPython are options that are refused, or do nothing, because what they name is written in
-// Python.
+// withPython are options that are refused, or have no effect, because they name Python code.
 var withPython = []string{
 	"engines", "engines_dirs", "event_return", "ext_job_cache", "ext_pillar", "extension_modules", "external_auth",
 	"master_job_cache", "master_tops", "module_dirs",
@@ -42,7 +41,7 @@ var withPython = []string{
 	"top_module_dirs", "tops_dirs", "wheel_dirs", "auth_dirs",
 }
 
-// differentHere are options that are in force, with something to know.
+// differentHere are options that work, with a difference to know.
 var differentHere = map[string]string{
 	"external_auth":     "tokens are kept in the cluster, those of before are not taken over: users log in again",
 	"order_masters":     "name the ids of the syndics in the option syndics; others are refused",
@@ -56,9 +55,9 @@ var differentHere = map[string]string{
 	"keys.cache_driver": "keys are kept in the cluster, and in this form as a copy",
 }
 
-// Inspect reads the configuration like Load, and tells of every option that is set what becomes of
-// it. Options are those in force as far as they can be read, also where a start would be refused.
-// The error is a *FileError.
+// Inspect reads the configuration like Load, and reports the fate of every option that is set. It
+// returns the options as far as they can be read, also if a start would be refused. The error is a
+// *FileError.
 func Inspect(dir string, getenv func(string) string) (*Options, []Verdict, error) {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
@@ -83,7 +82,7 @@ func Inspect(dir string, getenv func(string) string) (*Options, []Verdict, error
 	return o, l.verdicts(), nil
 }
 
-// verdicts joins problems and warnings to the options that were set.
+// verdicts combines the options that are set with the problems and warnings.
 func (l *loader) verdicts() []Verdict {
 	by := make(map[string]*Verdict)
 	for name := range l.o.Extra {
@@ -137,7 +136,7 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// unusedClass is the class of an option in unused.tsv, or "".
+// unusedClass returns the class of an option in unused.tsv, or "".
 func unusedClass(name string) string {
 	for _, l := range unusedLines() {
 		if name == l.pattern || strings.HasSuffix(l.pattern, "*") &&

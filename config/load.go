@@ -20,15 +20,14 @@ const DefaultDir = "/etc/salt"
 // SALT_CONFIG_DIR, else DefaultDir; only there SALT_MASTER_CONFIG may name
 // another main file. A missing file gives the defaults.
 //
-// The error is a *FileError when the main file can't be read or parsed, else a
-// join of *Problem, one for each option to change (see Problems). Warnings come
-// with an error as well.
+// The error is a *FileError when the main file can't be read or parsed, else a join of *Problem,
+// one for each option to change (see Problems). It returns warnings also with an error.
 func Load(dir string, getenv func(string) string) (*Options, []Warning, error) {
 	return loadHere(dir, getenv, false)
 }
 
-// LoadForCommand is Load for a command that asks a running master. It leaves sdb:// addresses where
-// they stand in secrets and in options that only masters read, and needs no look-up for them.
+// LoadForCommand is Load for a command that asks a running master. It does not look up sdb://
+// addresses in secrets and in options that only masters read, and leaves them there as text.
 func LoadForCommand(dir string, getenv func(string) string) (*Options, []Warning, error) {
 	return loadHere(dir, getenv, true)
 }
@@ -46,7 +45,7 @@ func loadHere(dir string, getenv func(string) string, command bool) (*Options, [
 		host{name: name, user: login, home: getenv("HOME"), command: command})
 }
 
-// host is what of the machine shows in defaults, and whether a command reads them.
+// host is the machine's part of the defaults, and whether a command reads them.
 type host struct {
 	name, user, home string
 	command          bool
@@ -99,7 +98,7 @@ func load(path string, h host) (*Options, []Warning, error) {
 	return o, l.warnings, nil
 }
 
-// loader turns values into options and gathers what is wrong with them.
+// loader turns values into options and collects problems.
 type loader struct {
 	o        *Options
 	problems []*Problem
@@ -109,7 +108,7 @@ type loader struct {
 func (l *loader) refuse(option, format string, args ...any) {
 	at, ok := l.o.origins[option]
 	if !ok {
-		at.file = l.o.ConfFile // where it is to be written
+		at.file = l.o.ConfFile // where the option should be written
 	}
 	l.problems = append(l.problems, &Problem{File: at.file, Line: at.line, Option: option,
 		Text: fmt.Sprintf(format, args...)})
@@ -121,7 +120,7 @@ func (l *loader) warn(option, format string, args ...any) {
 		Text: fmt.Sprintf(format, args...)})
 }
 
-// aliases puts older names in place of the ones that are read.
+// aliases replaces older names by the present ones.
 func (l *loader) aliases(s *source) {
 	for _, a := range [][2]string{{"cluster_port", "cluster_pool_port"},
 		{"environment", "saltenv"}} {
@@ -139,8 +138,8 @@ func (l *loader) aliases(s *source) {
 	}
 }
 
-// hours reads keep_jobs of Salt 3006 and 3007, which are hours and count unless keep_jobs_seconds
-// is changed (salt.utils.job.get_keep_jobs_seconds).
+// hours converts keep_jobs of Salt 3006 and 3007, which is in hours. It counts unless
+// keep_jobs_seconds is changed (salt.utils.job.get_keep_jobs_seconds).
 func (l *loader) hours(s *source) {
 	v, ok := s.values.Get("keep_jobs")
 	if n, isNumber := whole(v); ok && isNumber && n != 24 { // 24 is the default
@@ -155,7 +154,7 @@ func (l *loader) hours(s *source) {
 	}
 }
 
-// fill sets defaults, then what was read.
+// fill sets defaults, then the values that were read.
 func (l *loader) fill(values value.Map) {
 	fields := reflect.ValueOf(l.o).Elem()
 	types := fields.Type()
@@ -170,7 +169,7 @@ func (l *loader) fill(values value.Map) {
 	}
 	var names []string
 	for _, e := range values {
-		name := e.Key.(string) // parse made them text
+		name := e.Key.(string) // parse made the keys texts
 		l.o.Extra[name] = e.Value
 		if isSecret(name) && e.Value != nil {
 			l.o.Extra[name] = Secret(value.Str(e.Value))
@@ -187,7 +186,7 @@ func (l *loader) fill(values value.Map) {
 				l.unknown(name, names)
 			}
 			continue
-		case e.Value == nil: // a name without a value: as if it weren't there
+		case e.Value == nil: // a name without a value counts as absent
 			continue
 		case isSDB(e.Value): // refused by resolve
 			continue
@@ -204,7 +203,7 @@ func (l *loader) fill(values value.Map) {
 	}
 }
 
-// hide keeps a secret's value out of an error.
+// hide removes a secret's value from an error.
 func hide(name string, err error) error {
 	if isSecret(name) {
 		return errors.New("is not text; put the secret in quotes")
@@ -227,8 +226,8 @@ func (l *loader) unknown(name string, names []string) {
 	l.warn(name, "unknown option, not used%s", hint)
 }
 
-// ofReturner tells whether an option is one of a returner, which reads it itself: returner.*, or
-// begins with the name of one that is in use, such as mysql.host.
+// ofReturner reports whether an option belongs to a returner, which reads it itself: returner.*, or
+// a name that begins with that of a returner in use, such as mysql.host.
 func ofReturner(name string, values value.Map) bool {
 	module, _, dotted := strings.Cut(name, ".")
 	if !dotted || module == "returner" {

@@ -30,7 +30,7 @@ func (l *loader) checkLogging() {
 	}
 }
 
-// GranularLevels is log_granular_levels as text: logger name to level.
+// GranularLevels returns log_granular_levels as text: logger name to level.
 func (o *Options) GranularLevels() map[string]string {
 	levels := make(map[string]string, len(o.LogGranularLevels))
 	for _, e := range o.LogGranularLevels {

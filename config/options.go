@@ -10,14 +10,14 @@ import (
 // Roots are folders per Salt environment, in the order of the file.
 type Roots []Env
 
-// Env is one Salt environment and its folders, the first one winning.
+// Env is one Salt environment and its folders; the first folder with a file wins.
 type Env struct {
 	Name string
 	Dirs []string
 }
 
-// Dirs returns the folders of an environment; __env__ stands for any other name
-// and is put in place of itself in the paths.
+// Dirs returns the folders of an environment. __env__ stands for any other name, which replaces it
+// in the paths.
 func (r Roots) Dirs(env string) []string {
 	for _, e := range r {
 		if e.Name == env {
@@ -27,7 +27,7 @@ func (r Roots) Dirs(env string) []string {
 	return nil
 }
 
-// Options is the configuration in force. Read only after Load.
+// Options is the configuration in force. Load alone writes to it.
 //
 // The tag opt is the option's name in the file; min and max bound a number; oneof
 // lists the allowed texts. A time.Duration is in seconds in the file, in ms or
@@ -277,7 +277,7 @@ type Options struct {
 	PreserveMinionCache  bool `opt:"preserve_minion_cache"`
 	EnforceMineCache     bool `opt:"enforce_mine_cache"`
 	MaxEventSize         int  `opt:"max_event_size" min:"0"`
-	// Of listeners on the local bus: events that wait for one, and how long it may take none.
+	// For listeners on the local bus: events that may wait for one, and how long it may take none.
 	PubServerWriteQueueSize int           `opt:"pub_server_write_queue_size" min:"0"`
 	PublishDrainTimeout     time.Duration `opt:"publish_drain_timeout" min:"0"`
 	EventMatchType          string        `opt:"event_match_type" oneof:"startswith endswith find regex fnmatch"`

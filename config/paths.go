@@ -33,7 +33,7 @@ func (o *Options) paths(h host) {
 		o.SockDir = filepath.Join(o.CacheDir, ".salt-unix")
 	}
 	if o.MasterPubkeySignature == "" {
-		o.MasterPubkeySignature = "master_pubkey_signature" // Salt's name for it
+		o.MasterPubkeySignature = "master_pubkey_signature" // Salt's file name
 	}
 	o.TokenDir = filepath.Join(o.CacheDir, "tokens")
 	o.SyndicDir = filepath.Join(o.CacheDir, "syndics")
@@ -74,8 +74,7 @@ func withDomain(id, domain string) string {
 	return id + "." + domain
 }
 
-// defaultID is the id that a minion on this machine has cached, else the host's
-// name.
+// defaultID is the id that a minion on this machine has cached, else the host's name.
 func defaultID(root, name, domain string) string {
 	if b, err := os.ReadFile(filepath.Join(root, DefaultDir, "minion_id")); err == nil {
 		line, _, _ := strings.Cut(string(b), "\n")
@@ -87,8 +86,7 @@ func defaultID(root, name, domain string) string {
 	return withDomain(name, domain)
 }
 
-// prefix puts root before a path that isn't below it yet. An empty path stays
-// empty.
+// prefix puts root before a path that isn't below it yet. It leaves an empty path empty.
 func prefix(root, path string) string {
 	if path == "" {
 		return ""
@@ -99,14 +97,14 @@ func prefix(root, path string) string {
 	return filepath.Join(root, path)
 }
 
-// isURI tells udp://host and file:///dev/log from a path.
+// isURI distinguishes udp://host and file:///dev/log from paths.
 func isURI(s string) bool {
 	scheme, _, ok := strings.Cut(s, ":")
 	return ok && scheme != "" && !strings.ContainsAny(scheme, "/ ")
 }
 
-// DataDir is where the master keeps what the cluster knows: Raft's log and
-// snapshots, the ring store, its own node key.
+// DataDir is the folder of the master's own state: Raft's log and snapshots, the ring store, its
+// node key.
 func (o *Options) DataDir() string { return filepath.Join(o.CacheDir, "clustermaster") }
 
 // OperatorSocket is the unix socket that the commands talk to.

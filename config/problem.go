@@ -9,21 +9,21 @@ import (
 
 // Problem is one option that must be changed before a start. The text says how.
 type Problem struct {
-	File   string // "" when the option is in no file
+	File   string // "" if the option is in no file
 	Line   int    // from 1; 0 when unknown
-	Option string // "" when the file as a whole is meant
+	Option string // "" for the file as a whole
 	Text   string
 }
 
 func (p *Problem) Error() string { return place(p.File, p.Line, p.Option) + p.Text }
 
-// Warning is something to know that doesn't stop a start.
+// Warning is a note on the configuration that doesn't prevent a start.
 type Warning struct {
 	File   string
 	Line   int
 	Option string
 	Text   string
-	Severe bool // Salt logs it as an error: a part of the configuration is not in force
+	Severe bool // Salt logs it as an error: part of the configuration has no effect
 }
 
 func (w Warning) String() string { return place(w.File, w.Line, w.Option) + w.Text }
@@ -56,8 +56,7 @@ func (e *FileError) Error() string {
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Problems returns the single problems that err is made of, for a caller that
-// prints them one by one.
+// Problems returns the single problems in err, for a caller that prints them one by one.
 func Problems(err error) []*Problem {
 	var list []*Problem
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -73,8 +72,7 @@ func Problems(err error) []*Problem {
 	return list
 }
 
-// closest finds the name that differs least from a misspelt one, "" if none is
-// near.
+// closest returns the name that differs least from a misspelt one, or "" if none is similar.
 func closest(name string, known []string) string {
 	best, at := "", 3
 	for _, k := range known {

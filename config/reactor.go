@@ -4,7 +4,7 @@ import (
 	"clustermaster/value"
 )
 
-// checkReactor names the entries of the option reactor that Salt passes over in silence.
+// checkReactor reports the entries of the option reactor that Salt ignores silently.
 func (l *loader) checkReactor() {
 	for i, e := range l.o.Reactor {
 		m, ok := e.(value.Map)

@@ -7,8 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// checkSchedule names entries of the option schedule that can't run whatever the time is; the rest
-// is told when the master starts.
+// checkSchedule reports entries of the option schedule that can never run; the starting master
+// reports other faults.
 func (l *loader) checkSchedule() {
 	for _, e := range l.o.Schedule {
 		name := value.Str(e.Key)

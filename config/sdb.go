@@ -20,7 +20,7 @@ import (
 // sdbTimeout bounds the look-up of all sdb:// addresses of a configuration.
 const sdbTimeout = 60 * time.Second
 
-// maxSDB bounds what the look-up may print, in bytes.
+// maxSDB bounds the output of the look-up, in bytes.
 const maxSDB = 1 << 20
 
 // sdbProgram looks addresses up with Salt's own drivers.
@@ -28,13 +28,13 @@ const maxSDB = 1 << 20
 //go:embed sdb.py
 var sdbProgram string
 
-// isSDB tells whether a value is the address of one that lies elsewhere.
+// isSDB reports whether a value is an sdb:// address.
 func isSDB(v any) bool {
 	s, ok := v.(string)
 	return ok && strings.HasPrefix(s, "sdb://")
 }
 
-// addresses are the sdb:// addresses in a value, at any depth.
+// addresses lists the sdb:// addresses in a value, at any depth.
 func addresses(v any) []string {
 	var out []string
 	switch v := v.(type) {
@@ -54,7 +54,7 @@ func addresses(v any) []string {
 	return out
 }
 
-// replaced is v with the values of its addresses in their places.
+// replaced returns v with each address replaced by its value.
 func replaced(v any, found map[string]any) any {
 	switch v := v.(type) {
 	case string:
@@ -77,12 +77,12 @@ func replaced(v any, found map[string]any) any {
 	return v
 }
 
-// unread stands before the address of a secret that a command does not look up.
+// unread is put before the address of a secret that a command does not look up.
 const unread = "not read by commands: "
 
-// resolve puts values in place of the sdb:// addresses of options, as Salt does; for a command only
-// in options of Options that are no secrets. An option whose address can't be looked up is refused,
-// and keeps it.
+// resolve replaces the sdb:// addresses of options by their values, as Salt does; for a command it
+// does so only for options of Options that are not secrets. If a look-up fails, the option is
+// refused and keeps its address.
 func (l *loader) resolve(values value.Map, command bool) value.Map {
 	wanted := func(e value.Pair) bool {
 		name, _ := e.Key.(string)
@@ -131,8 +131,8 @@ func (l *loader) resolve(values value.Map, command bool) value.Map {
 	return out
 }
 
-// lookUp asks Salt for the values of addresses. An address that none of its profiles means is in
-// neither map.
+// lookUp asks Salt for the values of addresses. An address that belongs to none of Salt's profiles
+// is in neither map.
 func lookUp(confFile, pythonHost string, all []string) (found map[string]any,
 	failed map[string]string, err error) {
 	python, err := saltpython.Find(pythonHost)
@@ -193,7 +193,7 @@ func lookUp(confFile, pythonHost string, all []string) (found map[string]any,
 	return answer.Found, answer.Failed, nil
 }
 
-// ofJSON is a value as the configuration's reader makes them.
+// ofJSON converts a value to the types that the configuration's reader makes.
 func ofJSON(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -220,7 +220,7 @@ func ofJSON(v any) any {
 
 var errLong = errors.New("the answer is too long")
 
-// bounded keeps what is written to it, up to a bound.
+// bounded keeps the bytes written to it, up to a bound.
 type bounded struct {
 	text []byte
 	left int
@@ -233,7 +233,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ReadFrom reads to the end; what is too long is an error.
+// ReadFrom reads to the end; input that is too long gives an error.
 func (b *bounded) ReadFrom(from *os.File) (int64, error) {
 	buf, n := make([]byte, 16<<10), int64(0)
 	for {

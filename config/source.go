@@ -15,7 +15,7 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// Bounds of what is read.
+// Bounds on the files that are read.
 const (
 	maxFileSize     = 16 << 20
 	maxIncludeDepth = 32
@@ -72,9 +72,9 @@ func (s *source) override(p part) {
 	}
 }
 
-// include merges the files that a list of patterns names: mappings deeply, lists
-// joined without repeats, anything else the later file. A file that can't be read
-// is skipped with a warning, as Salt does.
+// include merges the files that a list of patterns names: mappings deeply, lists joined without
+// repeats, anything else the later file. It skips a file that can't be read, with a warning, as
+// Salt does.
 func (s *source) include(val any, from, option string, at origin, depth int) (part, error) {
 	all := part{origins: map[string]origin{}}
 	patterns, ok := texts(val)
@@ -127,8 +127,8 @@ func (s *source) include(val any, from, option string, at origin, depth int) (pa
 	return all, nil
 }
 
-// glob is Python's glob for one pattern, sorted: names that start with a dot
-// match only a pattern that does too.
+// glob is Python's glob for one pattern, sorted: only a pattern that starts with a dot matches
+// names that do.
 func glob(pattern string) []string {
 	if !strings.ContainsAny(pattern, "*?[") {
 		if _, err := os.Stat(pattern); err != nil {

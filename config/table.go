@@ -16,10 +16,10 @@ import (
 //go:embed options.tsv
 var optionsTSV string
 
-// known is what may be written under a name.
+// known describes an option.
 type known struct {
 	types    []string // str bool int float list dict null any
-	fallback any      // default value, nil when there is none
+	fallback any      // default value, nil if there is none
 	field    int      // of Options, -1 for an option that no field holds
 	own      bool     // not one of Salt's
 }
@@ -55,7 +55,7 @@ var table = sync.OnceValue(func() map[string]known {
 	return t
 })
 
-// fallback reads a default of this package's own tables.
+// fallback reads a default from this package's own tables.
 func fallback(text string) any {
 	v, err := yaml11.Load([]byte(text))
 	if err != nil {
@@ -90,7 +90,7 @@ var ofBackEnds = func() map[string]bool {
 	return all
 }()
 
-// isSecret tells whether the option's value must never be shown.
+// isSecret reports whether the option's value must never be shown.
 func isSecret(name string) bool {
 	switch name {
 	case "cluster_secret", "key_pass", "signing_key_pass", "cluster_key_pass", "ssh_passwd",

@@ -12,7 +12,8 @@ import (
 //go:embed unused.tsv
 var unusedTSV string
 
-// unusedTexts say for each class of unused.tsv why an option does nothing, and what to do instead.
+// unusedTexts say, for each class of unused.tsv, why an option has no effect and what to use
+// instead.
 var unusedTexts = map[string]string{
 	"api":           "is not used: it is for salt-api, a program of its own that reads this file too",
 	"autosign":      "is not used: events of pending keys carry no auto-sign grains",
@@ -60,7 +61,7 @@ var unusedTexts = map[string]string{
 	"verifyenv":     "is not used: the master makes the folders that it needs, and touches no others",
 	"watched":       "is not used: files are looked at when they are asked for",
 	"winrepo":       "is not used: the winrepo runners are not built in",
-	// Options with a text of their own.
+	// Options with their own text.
 	"auth.enable_expanded_auth_matching": "is not used: with it Salt grants nothing by entries that name minions; " +
 		"here they grant what they say, and computers of ldap(...) are one entry",
 	"ipc_mode":        "is not used: Salt's own clients find the event bus in sock_dir only",
@@ -69,7 +70,7 @@ var unusedTexts = map[string]string{
 	"presence_events": "is not used: no presence events are fired",
 }
 
-// unusedText says why an option does nothing; "" for one that does something.
+// unusedText says why an option has no effect; "" for one that has an effect.
 func unusedText(name string) string {
 	if text, ok := unusedTexts[name]; ok && strings.ContainsAny(name, "._") {
 		return text
@@ -100,11 +101,11 @@ var unusedLines = sync.OnceValue(func() []unusedLine {
 	return lines
 })
 
-// isServed tells whether an option that begins like unused ones is used all the same.
+// isServed reports whether an option is used although its name begins like unused ones.
 func isServed(name string) bool { return table()[name].field >= 0 || servedElsewhere[name] }
 
-// servedElsewhere are the options that no field of Options holds and that are used all the same:
-// other packages read them from Extra, or the loader itself does.
+// servedElsewhere are the options that have no field in Options but are used: other packages read
+// them from Extra, or the loader itself does.
 var servedElsewhere = func() map[string]bool {
 	all := make(map[string]bool)
 	for _, name := range []string{
@@ -115,13 +116,13 @@ var servedElsewhere = func() map[string]bool {
 		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_pct",
 		"state_output_profile", "state_tabular",
 		"gpg_decrypt_must_succeed", "no_parse",
-		// Of Salt's loader, which reads them itself.
+		// Salt's loader reads these itself.
 		"cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules",
 		"extmod_blacklist",
 		"extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "runner_dirs",
 		"utils_dirs", "wheel_dirs", "sdb_dirs", "pillar_dirs", "auth_dirs", "top_dirs",
 		"outputter_dirs",
-		// Refused by checkMissing where they would be missed.
+		// checkMissing refuses these where their absence would matter.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions",
 		"engines", "ext_job_cache",
 		"event_return", "event_return_blacklist", "event_return_queue",
@@ -136,8 +137,8 @@ var servedElsewhere = func() map[string]bool {
 	return all
 }()
 
-// warnUnused names the options that were set and do nothing. A value that is Salt's default is no
-// news.
+// warnUnused warns of options that are set and have no effect, except those that are set to Salt's
+// default.
 func (l *loader) warnUnused() {
 	for name, v := range l.o.Extra {
 		fallback := table()[name].fallback

@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// Values returns every option by name: as it was read, with paths worked out, or its default.
+// Values returns every option by name: its value as read, with complete paths, or its default.
 // Secrets are Secret.
 func (o *Options) Values() value.Map {
 	t := table()
@@ -52,7 +52,7 @@ func (o *Options) Values() value.Map {
 	return out
 }
 
-// extensionModules is the folder of the site's modules, below root_dir as Salt has it.
+// extensionModules returns the folder of the site's modules, below root_dir as in Salt.
 func (o *Options) extensionModules(v any) any {
 	dir, isText := v.(string)
 	if !isText {

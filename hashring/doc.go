@@ -1,4 +1,4 @@
-// Package hashring says which masters own a record: pure functions of the member list.
+// Package hashring computes which masters own a record, with pure functions of the member list.
 //
 // Lives here: partitions, owners of a partition (primary first), epochs, shares, the transfer plan
 // between two rings. Does not: who is a member and when the ring changes (package cluster), keeping

@@ -10,11 +10,11 @@ import (
 // moved between them.
 var ErrPartitions = errors.New("rings differ in their number of partitions")
 
-// Move is one partition that a new owner has to be given.
+// Move is one partition that a new owner must fetch.
 type Move struct {
 	Partition int
-	Node      string   // who gets a copy
-	From      []string // who owns it in the old ring; shared and read-only
+	Node      string   // the node that gets a copy
+	From      []string // the owners in the old ring; shared and read-only
 }
 
 // Plan lists what new owners must fetch when the ring changes from old to next, by partition and
@@ -43,7 +43,8 @@ func Plan(old, next *Ring) ([]Move, error) {
 }
 
 // Changed lists the partitions whose set of owners differs between the rings, in order. In these
-// even an owner of both rings must compare its copies: an old quorum need not be a new one.
+// even an owner in both rings must compare its copies: a quorum of the old ring need not be one of
+// the new ring.
 func Changed(old, next *Ring) []int {
 	var out []int
 	for p := range next.partitions {

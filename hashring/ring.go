@@ -9,31 +9,31 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// DefaultPartitions is the number of partitions that a cluster is founded with.
+// DefaultPartitions is the number of partitions of a new cluster.
 const DefaultPartitions = 256
 
 // MaxReplicas bounds the owners of one partition.
 const MaxReplicas = 3
 
-// Vnodes is how many points each member has on the circle that picks primaries.
+// Vnodes is the number of points of each member on the circle that picks primaries.
 const Vnodes = 64
 
-// primaryLoad is how far above the mean number of partitions a primary may go. Tighter moves more
+// primaryLoad bounds the partitions of a primary, as a factor of the mean. A lower bound moves more
 // on a change.
 const primaryLoad = 1.15
 
-// Ring is one immutable placement. It is safe for concurrent use.
+// Ring is one immutable placement of partitions. It is safe for concurrent use.
 type Ring struct {
 	members    []string // sorted, distinct
 	partitions int
-	replicas   int // min(asked for, len(members))
+	replicas   int // min(requested, len(members))
 	epoch      uint64
 	owners     [][]string // by partition, primary first; replicas names each
 }
 
-// New places partitions on members. Members may come in any order and twice; replicas above the
-// number of members is lowered to it. An empty member list gives a ring whose partitions have no
-// owners. Partitions below 1 count as DefaultPartitions, replicas below 1 as 1.
+// New places partitions on members, which may be in any order and repeated. It lowers replicas to
+// the number of members. An empty member list gives a ring whose partitions have no owners.
+// Partitions below 1 count as DefaultPartitions, replicas below 1 as 1.
 func New(members []string, partitions, replicas int, epoch uint64) *Ring {
 	if partitions < 1 {
 		partitions = DefaultPartitions
@@ -54,8 +54,8 @@ func New(members []string, partitions, replicas int, epoch uint64) *Ring {
 	return r
 }
 
-// place fills owners: the primary from the circle with bounded loads, the others by rendezvous, for
-// the circle's neighbours would be the same few members for all partitions of a primary.
+// place fills owners: the primary from the circle with bounded loads, the others by rendezvous,
+// because neighbours on the circle would be the same few members for all partitions of a primary.
 func (r *Ring) place() {
 	primary := r.primaries()
 	seeds := make([]uint64, len(r.members))
@@ -80,7 +80,7 @@ func (r *Ring) place() {
 }
 
 // primaries returns the function from partition to its primary. With more members than partitions
-// the circle has no room (its bound would be zero); rendezvous alone decides then.
+// the circle can't be used (its bound would be zero), and rendezvous alone decides.
 func (r *Ring) primaries() func(p int) string {
 	if len(r.members) > r.partitions {
 		seeds := make([]uint64, len(r.members))
@@ -101,7 +101,7 @@ func (r *Ring) primaries() func(p int) string {
 }
 
 // ranked orders the members by their rendezvous score for a partition, best first; it returns at
-// most replicas+1 of them, enough for replicas owners whoever the primary is.
+// most replicas+1 of them, enough for replicas owners whichever the primary is.
 func (r *Ring) ranked(p int, seeds []uint64) []string {
 	type scored struct {
 		score uint64
@@ -139,7 +139,7 @@ func (r *Ring) Partitions() int { return r.partitions }
 // Replicas returns how many owners each partition has.
 func (r *Ring) Replicas() int { return r.replicas }
 
-// WriteQuorum returns how many owners must hold a record before it counts as written: R/2+1, and 0
+// WriteQuorum returns how many owners must hold a record before it counts as written: R/2+1, or 0
 // in an empty ring.
 func (r *Ring) WriteQuorum() int {
 	if r.replicas == 0 {
@@ -148,7 +148,8 @@ func (r *Ring) WriteQuorum() int {
 	return r.replicas/2 + 1
 }
 
-// ReadQuorum returns how many owners a read must hear so that it meets every written record: R-W+1.
+// ReadQuorum returns how many owners must answer a read so that it finds every written record:
+// R-W+1.
 func (r *Ring) ReadQuorum() int {
 	if r.replicas == 0 {
 		return 0
@@ -156,7 +157,7 @@ func (r *Ring) ReadQuorum() int {
 	return r.replicas - r.WriteQuorum() + 1
 }
 
-// Partition returns the partition that holds a place, from 0.
+// Partition returns the partition of a place, from 0.
 func (r *Ring) Partition(place string) int {
 	return int(xxhash.Sum64String(place) % uint64(r.partitions))
 }
@@ -208,7 +209,7 @@ func (r *Ring) PrimaryShare(node string) float64 {
 }
 
 // Rank orders candidates for a partition by rendezvous score, best first, the same on every master;
-// it is how a stand-in for an absent owner is found.
+// writers find the stand-in for an absent owner with it.
 func Rank(partition int, candidates []string) []string {
 	out := slices.Clone(candidates)
 	slices.SortFunc(out, func(a, b string) int {

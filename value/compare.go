@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Contains reports whether v is in list, as Python says.
+// Contains reports whether v is in list, by Python's rules.
 func Contains(list []any, v any) bool {
 	return slices.ContainsFunc(list, func(have any) bool { return Equal(have, v) })
 }
@@ -54,8 +54,8 @@ type (
 	bytesKey string
 )
 
-// Identity is what Python compares and hashes a plain value by: 1, 1.0 and True are the same. Maps,
-// lists and the like have none.
+// Identity returns the value by which Python compares and hashes a plain value: 1, 1.0 and True are
+// the same. Maps, lists and other values have none.
 func Identity(v any) (any, bool) {
 	switch x := v.(type) {
 	case nil, string, int64:
@@ -95,9 +95,9 @@ func Identity(v any) (any, bool) {
 	return nil, false
 }
 
-// Compare orders a and b as Python's < does: negative, 0 or positive. It reports false where Python
-// raises a TypeError, such as for a text and a number, and for maps. A NaN is equal to every number
-// here.
+// Compare orders a and b as Python's < does: negative, 0 or positive. ok is false where Python
+// raises a TypeError, such as for a text and a number, and for maps. Here a NaN is equal to every
+// number.
 func Compare(a, b any) (int, bool) {
 	switch x := a.(type) {
 	case string:
@@ -133,7 +133,7 @@ func Compare(a, b any) (int, bool) {
 	return x.Cmp(y), true
 }
 
-// exact is a number without rounding; nil for a NaN.
+// exact returns a number without rounding; nil for a NaN.
 func exact(v any) (*big.Float, bool) {
 	switch x := v.(type) {
 	case bool:
@@ -161,8 +161,8 @@ func number(b bool) float64 {
 	return 0
 }
 
-// Sorted is a copy of m in the order of sorted(m) in Python. It reports false, and the copy in its
-// old order, where Python can't compare two keys.
+// Sorted returns a copy of m in the order of Python's sorted(m). If Python can't compare two keys
+// it returns false, and the copy in the old order.
 func Sorted(m Map) (Map, bool) {
 	out, ok := slices.Clone(m), true
 	slices.SortStableFunc(out, func(a, b Pair) int {

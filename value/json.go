@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrJSON tells that Python's json.dumps would have raised a TypeError for the value: a key that is
-// no scalar, or keys of several types that were to be sorted.
+// ErrJSON is returned where Python's json.dumps raises a TypeError: for a key that is not a scalar,
+// or for keys of several types that should be sorted.
 var ErrJSON = errors.New("value has no JSON form")
 
 // JSONStyle are the arguments of json.dumps that Salt uses. ensure_ascii is always off.
@@ -152,7 +152,7 @@ func closeLevel(b *strings.Builder, style JSONStyle, depth int, end byte) {
 func appendJSONString(b *strings.Builder, s string) {
 	const hex = "0123456789abcdef"
 	b.WriteByte('"')
-	for _, r := range s { // a byte that is no UTF-8 becomes the replacement character
+	for _, r := range s { // an invalid UTF-8 byte becomes the replacement character
 		switch r {
 		case '"':
 			b.WriteString(`\"`)

@@ -12,10 +12,10 @@ type Pair struct{ Key, Value any }
 
 // Map is a msgpack map in wire order.
 //
-// If a key occurs twice the last one counts, as in Python.
+// If a key is repeated, the last one counts, as in Python.
 type Map []Pair
 
-// Get returns the value of a text key, and whether it is there.
+// Get returns the value of a text key, and whether m has it.
 func (m Map) Get(key string) (any, bool) {
 	if i := m.index(key); i >= 0 {
 		return m[i].Value, true
@@ -30,15 +30,15 @@ func (m Map) String(key string) string {
 	return s
 }
 
-// Bytes returns the value of key as bytes, text included; nil if it is absent or neither.
+// Bytes returns the value of key as bytes, also if it is text; nil if it is absent or neither.
 func (m Map) Bytes(key string) []byte {
 	v, _ := m.Get(key)
 	b, _ := BytesOf(v)
 	return b
 }
 
-// Set gives key the value v: in place if the key is there, else at the end. It returns the changed
-// map, as append does.
+// Set sets the value of key to v: in place if m has the key, else at the end. It returns the
+// changed map, as append does.
 func (m Map) Set(key string, v any) Map {
 	if i := m.index(key); i >= 0 {
 		m[i].Value = v
@@ -71,10 +71,10 @@ func (m Map) index(key string) int {
 // Set holds the members of a YAML !!set in the order of its source. Pack writes it as a list.
 type Set []any
 
-// Raw is one encoded msgpack value, passed through untouched. An empty Raw packs as nil.
+// Raw is one encoded msgpack value, passed on unchanged. An empty Raw packs as nil.
 type Raw []byte
 
-// Unpack decodes the value; it fails like the function Unpack.
+// Unpack decodes the value, with the errors of the function Unpack.
 func (r Raw) Unpack() (any, error) { return Unpack(r) }
 
 // Map decodes a value that must be a map.
@@ -108,7 +108,7 @@ func (r Raw) Bytes() ([]byte, bool) {
 }
 
 // AllText reports whether all text within r, one value, is UTF-8, as readers of the new
-// specification expect. Bytes that are written as such may be anything.
+// specification expect. Values encoded as bytes may hold anything.
 func (r Raw) AllText() bool {
 	for pos := 0; pos < len(r); {
 		h, err := ReadHead(r, pos)

@@ -2,13 +2,13 @@ package value
 
 import "fmt"
 
-// Merge lays b over a as a pillar_source_merging_strategy says; smart has been turned into recurse
+// Merge merges b into a by a pillar_source_merging_strategy; callers have replaced smart by recurse
 // or aggregate.
 func Merge(a, b Map, strategy string, lists bool) Map {
 	switch strategy {
 	case "list":
 		return mergeList(a, b)
-	case "aggregate": // of values without marks only the top level is joined
+	case "aggregate": // without marks it joins only the top level
 		return Update(a, b)
 	case "overwrite":
 		return Update(a, b)
@@ -18,7 +18,7 @@ func Merge(a, b Map, strategy string, lists bool) Map {
 	return Recurse(a, b, lists)
 }
 
-// mergeList pairs the values of keys that are in both; keys that only b has are lost, as in Salt.
+// mergeList pairs the values of keys that are in both; it drops keys that only b has, as in Salt.
 func mergeList(a, b Map) Map {
 	in := newIndex(b, 0)
 	out := make(Map, len(a))
@@ -70,7 +70,7 @@ func combine(a, b Map, both func(old, v any) any) Map {
 	return out
 }
 
-// join appends what of b is not in a; what b itself repeats stays repeated, as in Salt.
+// join appends the items of b that are not in a; items repeated within b stay repeated, as in Salt.
 func join(a, b []any) []any {
 	out := make([]any, len(a), len(a)+len(b))
 	copy(out, a)
@@ -94,10 +94,10 @@ func join(a, b []any) []any {
 	return out
 }
 
-// Find returns where a key is in m, -1 if it is not there.
+// Find returns the index of a key in m, or -1.
 func Find(m Map, key any) int { return newIndex(m, 0).find(m, key) }
 
-// keyIndex finds keys of a map: by looking through short ones, by a table in long ones.
+// keyIndex finds keys of a map: by a linear search in short ones, by a table in long ones.
 type keyIndex struct{ at map[any]int }
 
 const shortMap = 8

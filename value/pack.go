@@ -19,14 +19,14 @@ const (
 	ExtConst = 79
 )
 
-// ErrUnpackable is returned for a Go value that has no form on the
+// ErrUnpackable is returned for a Go value that has no form on the wire.
 var ErrUnpackable = errors.New("value can't be packed")
 
 // Pack encodes v as Salt does: old specification, text and bytes both in the raw family, integers
 // in the shortest form. It takes nil, bool, all integers, *big.Int, floats, string, []byte, []any,
 // Set, []string, []Map, []Raw, Map, RawMap, Raw, map[string]any and map[string]string (keys
-// sorted), Time, time.Time and Const. Anything else, or nesting deeper than MaxDepth, is
-// ErrUnpackable.
+// sorted), Time, time.Time and Const. For any other value, or nesting deeper than MaxDepth, it
+// returns ErrUnpackable.
 func Pack(v any) ([]byte, error) { return AppendPack(nil, v) }
 
 // AppendPack appends the encoding of v to dst. On an error it returns nil.
@@ -124,7 +124,7 @@ func (p *packer) value(v any, depth int) error {
 	return nil
 }
 
-// rare packs the kinds of numbers that hardly occur.
+// rare packs the rare types of numbers.
 func (p *packer) rare(v any) error {
 	switch v := v.(type) {
 	case int8:
@@ -199,7 +199,7 @@ func (p *packer) time(t time.Time) error {
 	return nil
 }
 
-// constant packs a Const; its payload is new specification inside either.
+// constant packs a Const; its payload is always in the new specification.
 func (p *packer) constant(c Const, depth int) error {
 	in := packer{fresh: true}
 	in.b = append(in.b, 0x92)
@@ -211,7 +211,7 @@ func (p *packer) constant(c Const, depth int) error {
 	}
 	n := len(in.b)
 	switch {
-	case n == 4 || n == 8 || n == 16: // 1 and 2 can't be: array head, name head, value
+	case n == 4 || n == 8 || n == 16: // 1 and 2 are impossible: array head, name head, value
 		p.b = append(p.b, map[int]byte{4: 0xd6, 8: 0xd7, 16: 0xd8}[n], ExtConst)
 	case n < 1<<8:
 		p.b = append(p.b, 0xc7, byte(n), ExtConst)

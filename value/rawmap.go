@@ -17,8 +17,8 @@ type RawPair struct {
 // Other reports whether the key is not text; Key then holds its encoding.
 func (p RawPair) Other() bool { return p.other }
 
-// RawMap is a msgpack map in wire order whose values are left encoded: the form for hot paths,
-// where most values only pass through. If a key occurs twice the last one counts.
+// RawMap is a msgpack map in wire order whose values are still encoded: the form for hot paths,
+// where most values only pass through. If a key is repeated, the last one counts.
 type RawMap []RawPair
 
 // UnpackRawMap decodes the top level of b, which must hold one map. Values share b's memory. It
@@ -32,7 +32,7 @@ func UnpackRawMap(b []byte) (RawMap, error) {
 		return nil, fmt.Errorf("unpack map: %w", ErrMalformed)
 	}
 	s := scanner{b: b}
-	out := make(RawMap, 0, min(h.N, 64)) // the head's count is only a claim
+	out := make(RawMap, 0, min(h.N, 64)) // the head's count is not trustworthy
 	pos := h.End
 	for range h.N {
 		behind, end, err := s.pair(pos, 1)
@@ -51,8 +51,8 @@ func UnpackRawMap(b []byte) (RawMap, error) {
 }
 
 // Entries calls fn with each key and value of r, which must be one map, in wire order and still
-// encoded, sharing r's memory: for those who want few of many keys. It fails on what UnpackMap
-// refuses; fn was called with the entries before that.
+// encoded, sharing r's memory: for callers that need few of many keys. It fails where UnpackMap
+// does; it has then called fn with the entries before that point.
 func (r Raw) Entries(fn func(key, value Raw)) error {
 	isMap, err := Scan(r, 0, func(key, value Raw, _ int64) { fn(key, value) })
 	if err == nil && !isMap {
@@ -61,8 +61,8 @@ func (r Raw) Entries(fn func(key, value Raw)) error {
 	return err
 }
 
-// Lookup finds the value that Map.Get finds once r is decoded, without allocating; empty if it is
-// not there. r was scanned, and must be a map.
+// Lookup finds the value that Map.Get would find in the decoded r, without allocating; it is empty
+// for an absent key. r must be a map and must have been scanned.
 func (r Raw) Lookup(key string) (value Raw) {
 	h, err := ReadHead(r, 0)
 	if err != nil || h.Kind != KindMap {
@@ -88,7 +88,8 @@ func (r Raw) Lookup(key string) (value Raw) {
 	return value
 }
 
-// rawKey reads an encoded map key; one that is not text is returned encoded, with other set.
+// rawKey reads an encoded map key; for a key that is not text it returns the encoding, with other
+// set.
 func rawKey(r Raw) (key string, other bool) {
 	if s, ok := r.Bytes(); ok && utf8.Valid(s) {
 		return Intern(s), false

@@ -9,7 +9,7 @@ import (
 var integer = regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)*$`)
 
 // ParseInt is Python's int(s) of a text: decimal, with blanks around it and single underscores
-// between digits. It reports false for what is none, and for what does not fit.
+// between digits. ok is false for text that is not such a number, and for one that does not fit.
 func ParseInt(s string) (int, bool) {
 	s = strings.TrimFunc(s, IsSpace)
 	if !integer.MatchString(s) {

@@ -125,9 +125,9 @@ func Int(v any) (string, bool) {
 	return "", false
 }
 
-// Plain brings the Go conveniences that stand beside wire values (map[string]any, []string, Raw,
-// float32) to their wire form: Map, []any, the decoded value, float64. Only the outermost level is
-// changed. A Raw that does not decode becomes bytes.
+// Plain converts Go types that are used beside wire values (map[string]any, []string, Raw, float32)
+// to their wire form: Map, []any, the decoded value, float64. It changes only the outermost level.
+// A Raw that does not decode becomes bytes.
 func Plain(v any) any {
 	switch x := v.(type) {
 	case map[string]any:

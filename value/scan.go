@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// scanner walks a message without decoding it and without allocating. It adds up what decoding
-// would take.
+// scanner walks a message without decoding it and without allocating. It sums up the memory that
+// decoding would take.
 type scanner struct {
 	b      []byte
 	fresh  bool  // new specification
-	weight int64 // bytes of memory that decoding what was walked takes at most
-	steps  int   // values that were walked
-	most   int   // steps that are allowed; 0 for any number
+	weight int64 // bytes of memory that decoding the walked part takes at most
+	steps  int   // values walked so far
+	most   int   // allowed steps; 0 for any number
 }
 
 // Weigh returns how many bytes of memory Unpack or UnpackRawMap would at most take for b, which
@@ -32,14 +32,14 @@ func Weigh(b []byte) (int64, error) {
 
 // Sizes of what Unpack makes, in bytes.
 const (
-	// what an any points to: the head of a text, of bytes, of an array, of a map, or a Time
+	// the target of an any: the head of a text, of bytes, of an array, of a map, or a Time
 	weightBox   = 24
 	weightValue = 16 // an any
 	weightPair  = 48 // an entry of a Map, or the larger one of a RawMap
 	weightConst = weightBox + 2*weightValue + 2*weightValue
 )
 
-// memory is what an allocation of n bytes takes: the runtime hands out sizes in steps.
+// memory returns the size of an allocation of n bytes: the runtime allocates sizes in steps.
 func memory(n int) int64 {
 	switch {
 	case n < 2:
@@ -50,7 +50,7 @@ func memory(n int) int64 {
 	return int64(n) + int64(n)/6
 }
 
-// ErrTooMany is returned by Scan for a message of more values than the caller allows; it is an
+// ErrTooMany is returned by Scan for a message of more values than the caller allows; it wraps
 // ErrMalformed.
 var ErrTooMany = fmt.Errorf("too many values: %w", ErrMalformed)
 
@@ -86,8 +86,8 @@ func Scan(b []byte, most int, entry func(key, value Raw, weight int64)) (isMap b
 
 var errTrailing = fmt.Errorf("trailing bytes: %w", ErrMalformed)
 
-// skip returns the offset behind the value at pos, and fails exactly when decoding the value would,
-// or after the steps that are allowed.
+// skip returns the offset after the value at pos. It fails exactly when decoding the value would,
+// or after the allowed steps.
 func (s *scanner) skip(pos, depth int) (int, error) {
 	if depth > MaxDepth {
 		return 0, malformed(pos, "nested too deep")
@@ -101,7 +101,7 @@ func (s *scanner) skip(pos, depth int) (int, error) {
 	}
 	switch h.Kind {
 	case KindInt:
-		if h.Bits > math.MaxUint8 { // the runtime has the smaller ones
+		if h.Bits > math.MaxUint8 { // the runtime preallocates the smaller ones
 			s.weight += 8
 		}
 	case KindUint, KindFloat:
@@ -152,7 +152,7 @@ func (s *scanner) pair(pos, depth int) (behind, end int, err error) {
 	return behind, end, err
 }
 
-// ext skips an extension. What is inside a constant counts with the message.
+// ext skips an extension. The content of a constant counts towards the message.
 func (s *scanner) ext(h Head, pos, depth int) (int, error) {
 	end := h.End + h.N
 	switch h.Ext {

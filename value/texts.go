@@ -1,6 +1,6 @@
 package value
 
-// Texts is a list of texts as a list value.
+// Texts converts a list of texts to a list value.
 func Texts(list []string) []any {
 	out := make([]any, len(list))
 	for i, s := range list {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Delimiter is what Salt separates the parts of a path by, unless an option says otherwise.
+// Delimiter separates the parts of a path in Salt, unless an option sets another one.
 const Delimiter = ":"
 
-// Traverse follows key through maps and lists and reports whether something lies there. A text is
+// Traverse follows key through maps and lists; ok reports whether it leads to a value. A text is
 // cut at each delimiter (the default one for ""), a list gives the keys one by one, any other key
-// stands for itself.
+// is a single key.
 //
 // In a list an integer is an index unless one of its maps has that integer as a key; other text is
-// looked up in the list's maps, first come first served. In a map, text that is no key is read as
-// YAML reads it, so "1" finds 1 and "yes" finds True. This is
+// looked up in the list's maps, and the first match counts. In a map, text that is not a key is
+// read as YAML reads it, so "1" finds 1 and "yes" finds True. This is
 // salt.utils.data.traverse_dict_and_list of Salt 3006 to 3008.
 func Traverse(v any, key any, delimiter string) (found any, ok bool) {
 	switch key := key.(type) {
@@ -117,7 +117,7 @@ func index(key any) (int, bool) {
 	return 0, false
 }
 
-// scalar reads a key as YAML does, if it is no text there.
+// scalar reads a key as YAML does, unless YAML reads it as text.
 func scalar(s string) (any, bool) {
 	switch s {
 	case "None", "null", "Null", "NULL", "~":
@@ -128,7 +128,7 @@ func scalar(s string) (any, bool) {
 		return false, true
 	}
 	if strings.ContainsAny(s, "_eEpPxXnN") && !strings.HasPrefix(s, "0x") {
-		return nil, false // no plain number, or one that Salt leaves as text
+		return nil, false // not a plain number, or one that Salt leaves as text
 	}
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return n, true

@@ -12,12 +12,12 @@ import (
 // ErrMalformed is returned for bytes that are not exactly one msgpack value as Salt reads it.
 var ErrMalformed = errors.New("malformed msgpack")
 
-// Unpack decodes b, which must hold one value and nothing behind it.
+// Unpack decodes b, which must hold exactly one value.
 //
 // Raw, str and bin become string if they are valid UTF-8, else []byte (which shares b's memory);
 // integers become int64, or uint64 above MaxInt64; floats float64; arrays []any; maps Map;
 // extension 78 Time, 79 Const, any other extension its payload as text or bytes. Nesting beyond
-// MaxDepth, an array or map as map key, and every other malformation is ErrMalformed.
+// MaxDepth, an array or map as map key, and every other malformation give ErrMalformed.
 func Unpack(b []byte) (any, error) {
 	d := decoder{b: b, budget: len(b)}
 	v, end, err := d.value(0, 0)
@@ -44,7 +44,7 @@ func UnpackMap(b []byte) (Map, error) {
 }
 
 // decoder decodes one message. Its budget is the number of bytes not yet claimed by the element
-// counts of arrays and maps, those inside constants included: each element takes at least a byte,
+// counts of arrays and maps, including those inside constants: each element takes at least a byte,
 // so no honest input exceeds it, and a dishonest one can't make the decoder allocate more than the
 // input's length times a constant.
 type decoder struct {
@@ -53,7 +53,7 @@ type decoder struct {
 	fresh  bool // new specification: text and bytes keep their own kind
 }
 
-// value decodes the value at pos and returns the offset behind it.
+// value decodes the value at pos and returns the offset after it.
 func (d *decoder) value(pos, depth int) (any, int, error) {
 	if depth > MaxDepth {
 		return nil, 0, malformed(pos, "nested too deep")
@@ -204,18 +204,18 @@ const (
 	KindMap   // N keys and values follow
 )
 
-// Head is a decoded type byte with its argument. N is never more than what the input can hold.
+// Head is a decoded type byte with its argument. N never exceeds what the input can hold.
 type Head struct {
 	Kind Kind
 	Bin  bool // KindRaw: written as bin
 	Ext  int8
 	N    int
 	Bits uint64
-	End  int // offset behind the head
+	End  int // offset after the head
 }
 
-// ReadHead reads the type byte at pos and its argument. It is ErrMalformed for a head that promises
-// more than b has.
+// ReadHead reads the type byte at pos and its argument. It returns ErrMalformed for a head that
+// promises more than b has.
 func ReadHead(b []byte, pos int) (Head, error) {
 	if pos >= len(b) {
 		return Head{}, malformed(pos, "value cut off")

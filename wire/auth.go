@@ -17,10 +17,10 @@ type SignIn struct {
 	Nonce string
 	// EncAlgo and SigAlgo are the minion's choice, or the SHA-1 forms; they may be unknown names.
 	EncAlgo, SigAlgo string
-	// Token is a text that only we can decrypt and the minion wants to see again; nil if there is
-	// none.
+	// Token is a text that only the master can decrypt and that the minion wants returned; nil if
+	// there is none.
 	Token []byte
-	// AutosignGrains are grains that may let the master accept the key by itself.
+	// AutosignGrains are grains by which the master may accept the key automatically.
 	AutosignGrains value.Map
 }
 
@@ -30,11 +30,12 @@ const maxOffered = 8 << 10
 // minOffered is the smallest modulus of an offered key, in bits.
 const minOffered = 1024
 
-// ParseSignIn reads the load of a clear _auth request. Missing or mistyped id, pub or (from version
-// 2 on) nonce is "bad load", where Salt's worker would stop answering. So is a pub that is no RSA
-// key of 1,024 to 16,384 bits: the text would be stored, and reach reactors in the event salt/auth.
-// A nonce has the length of Salt's, for the reply that repeats it is signed with the key that signs
-// publications. An id that is not valid is not refused here: it gets a signed "false".
+// ParseSignIn reads the load of a clear _auth request. It answers "bad load" to an id, pub or (from
+// version 2 on) nonce that is missing or of the wrong type; Salt's worker would stop answering. It
+// does the same for a pub that is not an RSA key of 1,024 to 16,384 bits, because the text would be
+// stored, and reach reactors in the event salt/auth. A nonce must have the length of Salt's,
+// because the key that signs publications also signs the reply that repeats it. An invalid id is
+// not refused here: the caller answers with a signed "false".
 func ParseSignIn(e Envelope) (SignIn, *Refusal) {
 	s := SignIn{EncAlgo: EncSHA1, SigAlgo: SigSHA1}
 	for _, field := range []struct {
@@ -80,8 +81,8 @@ func ParseSignIn(e Envelope) (SignIn, *Refusal) {
 	return s, nil
 }
 
-// plainNonce reports whether s could be a nonce of Salt's: 32 characters. Theirs are hexadecimal
-// digits.
+// plainNonce reports whether s could be one of Salt's nonces, which are 32 hexadecimal digits: it
+// checks for 32 printable characters.
 func plainNonce(s string) bool {
 	return len(s) == nonceSize && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' ||
@@ -89,8 +90,8 @@ func plainNonce(s string) bool {
 	})
 }
 
-// offeredKey reports whether a cleaned text is one PEM public key and nothing else: pem.Decode
-// passes over text before the block, after it and in its headers, which minions don't send.
+// offeredKey reports whether a cleaned text is one PEM public key and nothing else. pem.Decode
+// ignores text before the block, after it and in its headers; minions send no such text.
 func offeredKey(text string) bool {
 	if !strings.HasPrefix(text, "-----BEGIN ") {
 		return false
@@ -103,8 +104,8 @@ func offeredKey(text string) bool {
 	return err == nil && k.N.BitLen() >= minOffered
 }
 
-// AuthReply packs an answer that hands out nothing: ret is true for pending, false for refused,
-// "full", and so on. It has the shape that the request's version asks for.
+// AuthReply packs an answer without secrets: ret is true for pending, false for refused, "full",
+// and so on. Its shape depends on the request's version.
 func AuthReply(k *PrivateKey, s SignIn, version int, ret any) ([]byte, error) {
 	if version < 2 {
 		return UnsignedAuth(value.Map{{Key: "ret", Value: ret}})
@@ -113,11 +114,11 @@ func AuthReply(k *PrivateKey, s SignIn, version int, ret any) ([]byte, error) {
 		{Key: "nonce", Value: s.Nonce}})
 }
 
-// Grant is what an accepted minion gets.
+// Grant is what an accepted minion receives.
 type Grant struct {
 	// Master is the key of the master, in a cluster of all masters.
 	Master *PrivateKey
-	// Minion is the accepted key, to which everything secret is encrypted.
+	// Minion is the accepted key; everything secret is encrypted to it.
 	Minion *PublicKey
 	// PublishPort is where the minion subscribes.
 	PublishPort int
@@ -125,13 +126,12 @@ type Grant struct {
 	PubSig string
 	// AES is the key of all minions, Session the key of this one.
 	AES, Session Key
-	// Signature is KeySignature(Master, AES), which a master keeps; made here if it is nil.
+	// Signature is KeySignature(Master, AES), which a master keeps; if it is nil Reply makes it.
 	Signature []byte
 }
 
-// Reply packs the accepting answer to s, in the shape that version asks for. A token that doesn't
-// decrypt is left out of the reply, as Salt does. If an algorithm is unknown the result is the
-// unsigned reply that says so.
+// Reply packs the accepting answer to s, in the shape for version. Like Salt it leaves out a token
+// that doesn't decrypt. For an unknown algorithm it returns the unsigned reply about that.
 func (g Grant) Reply(s SignIn, version int) ([]byte, error) {
 	if version >= 2 && !KnownSignature(s.SigAlgo) {
 		return BadSigAlgo().Reply, nil

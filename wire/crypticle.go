@@ -78,8 +78,8 @@ func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 const redacted = "[redacted]"
 
 // Crypticle seals and opens messages under one key: AES-192-CBC, then HMAC-SHA256 over IV and
-// ciphertext. It is safe for concurrent use and keeps the expanded key and keyed hash states
-// between messages, until the garbage collector takes them from a key that is not in use.
+// ciphertext. It is safe for concurrent use. It keeps the expanded key and keyed hash states
+// between messages, until the garbage collector removes those of an unused key.
 type Crypticle struct {
 	key  Key
 	pool sync.Pool // *engine
@@ -94,7 +94,7 @@ type engine struct {
 	sum   [macSize]byte
 }
 
-// cbc is a block mode whose start can be set anew.
+// cbc is a block mode whose IV can be set again.
 type cbc interface {
 	cipher.BlockMode
 	SetIV([]byte)
@@ -109,7 +109,7 @@ func (c *Crypticle) engine() *engine {
 	}
 	block, err := aes.NewCipher(c.key[:aesKeySize])
 	if err != nil {
-		panic("wire: AES refuses a key of 24 bytes: " + err.Error()) // can't be
+		panic("wire: AES refuses a key of 24 bytes: " + err.Error()) // impossible
 	}
 	return &engine{block: block, mac: hmac.New(sha256.New, c.key[aesKeySize:])}
 }
@@ -180,8 +180,8 @@ func (c *Crypticle) finish(b []byte, start int) []byte {
 }
 
 // sealValue packs and seals v in one buffer. With framed the result is the msgpack byte string of
-// the sealed message, as it goes onto the wire. It is made in buf's memory, after its end, if there
-// is room.
+// the sealed message, as it goes onto the wire. It uses buf's memory after its end if that is large
+// enough.
 func (c *Crypticle) sealValue(buf []byte, v any, nonce string, framed bool) ([]byte, error) {
 	if nonce != "" && len(nonce) != nonceSize {
 		return nil, fmt.Errorf("seal with nonce of %d bytes: %w", len(nonce), ErrNonce)
@@ -249,21 +249,21 @@ func packedGuess(v any) int {
 }
 
 // Open checks and decrypts a sealed message without a nonce, and returns the msgpack inside. A
-// message that the key did not make is ErrAuthentication; a plaintext without Salt's mark reads as
-// an empty map.
+// message that the key did not make gives ErrAuthentication; a plaintext without Salt's mark counts
+// as an empty map.
 func (c *Crypticle) Open(b []byte) ([]byte, error) {
 	p, _, err := c.open(b, nil)
 	return p, err
 }
 
-// OpenInPlace is Open without a copy: when it succeeds b's memory holds the plaintext that is
-// returned; when it fails b is as it was, so that another key can be tried.
+// OpenInPlace is Open without a copy. On success b's memory holds the returned plaintext; on
+// failure b is unchanged, so that another key can be tried.
 func (c *Crypticle) OpenInPlace(b []byte) ([]byte, error) {
 	p, _, err := c.open(b, b)
 	return p, err
 }
 
-// OpenNonce is Open for a reply that starts with the nonce of its request; another nonce is
+// OpenNonce is Open for a reply that starts with the nonce of its request; another nonce gives
 // ErrNonce. With nonce "" it is Open.
 func (c *Crypticle) OpenNonce(b []byte, nonce string) ([]byte, error) {
 	if nonce == "" {
@@ -279,8 +279,8 @@ func (c *Crypticle) OpenNonce(b []byte, nonce string) ([]byte, error) {
 	return p[nonceSize:], nil
 }
 
-// open decrypts b into buf, which is b itself, or nil for new memory, and reports whether Salt's
-// mark was there.
+// open decrypts b into buf, which is b itself, or nil for new memory. marked reports whether the
+// plaintext has Salt's mark.
 func (c *Crypticle) open(b, buf []byte) (packed []byte, marked bool, err error) {
 	if len(b) < minSealed || (len(b)-ivSize-macSize)%aes.BlockSize != 0 {
 		return nil, false, ErrAuthentication

@@ -11,16 +11,16 @@ import (
 	"clustermaster/value"
 )
 
-// MaxClear is the largest load, in bytes, that is accepted in clear, that is from anybody. A
+// MaxClear is the largest load, in bytes, that is accepted unencrypted, which any host can send. A
 // sign-in has about 1 kB.
 const MaxClear = 1 << 20
 
 const (
-	// maxSteps is the number of values that are looked at in a request of anybody's: those of the
-	// longest clear load, and of the envelope.
+	// maxSteps is the number of values that are read of a request from an unknown sender: those of
+	// the longest clear load, and of the envelope.
 	maxSteps = MaxClear + 64
-	// clearFactor and clearRoom bound what decoding a clear load may take: a multiple of the
-	// request's length, and what short loads need beyond it. A sign-in takes less than twice its
+	// clearFactor and clearRoom bound the memory for decoding a clear load: a multiple of the
+	// request's length, plus what short loads need beyond it. A sign-in takes less than twice its
 	// length.
 	clearFactor = 4
 	clearRoom   = 4 << 10
@@ -38,11 +38,10 @@ type Envelope struct {
 	Enc string
 	// Version is 0 to 3; a higher one is handled as 3, an unreadable one as 0.
 	Version int
-	// ID is the id that an aes request of version 3 claims in clear: a valid id, not yet proved. ""
-	// otherwise.
+	// ID is the id that an aes request of version 3 claims in clear: a valid id, not yet proved.
+	// Otherwise it is "".
 	ID string
-	// EncAlgo and SigAlgo are what the minion chose for RSA in the reply; the SHA-1 forms if it did
-	// not.
+	// EncAlgo and SigAlgo are the minion's choice for RSA in the reply, or the SHA-1 forms.
 	EncAlgo, SigAlgo string
 	// Clear is the load of a clear request.
 	Clear value.Map
@@ -51,26 +50,26 @@ type Envelope struct {
 	Sealed []byte
 }
 
-// EnvelopeLimits is what a master takes from anybody.
+// EnvelopeLimits bounds the requests that a master accepts from unknown senders.
 type EnvelopeLimits struct {
 	// MinimumVersion refuses lower versions (option minimum_auth_version) with "bad load", before
 	// the load is looked at.
 	MinimumVersion int
-	// Room is how many bytes decoding a clear load may take, beyond four times the request's
-	// length; at least 4 KiB.
+	// Room is the number of bytes that decoding a clear load may take beyond four times the
+	// request's length; at least 4 KiB.
 	Room int64
 	// Memory, if not nil, is asked before a clear load is decoded.
 	Memory Memory
 }
 
-// Memory lends memory for as long as a request is served.
+// Memory accounts for the memory of a request while it is served.
 type Memory interface {
-	// Hold notes n more bytes, and says no where that would be too many.
+	// Hold adds n bytes; it returns false if that is too much.
 	Hold(n int64) bool
 }
 
-// ParseEnvelope reads a request. A refusal carries the reply that Salt 3008 gives. Sealed shares
-// memory with payload.
+// ParseEnvelope reads a request. A refusal contains Salt 3008's reply. Sealed shares memory with
+// payload.
 func ParseEnvelope(payload []byte) (Envelope, *Refusal) {
 	return ParseEnvelopeWithin(EnvelopeLimits{}, payload)
 }
@@ -119,7 +118,7 @@ func ParseEnvelopeWithin(lim EnvelopeLimits, payload []byte) (Envelope, *Refusal
 	}
 	load, err := f.load.Map()
 	if err != nil {
-		return Envelope{}, routingError() // can't be: the scan accepted it
+		return Envelope{}, routingError() // impossible: the scan accepted it
 	}
 	e.Clear = load
 	return e, nil
@@ -148,9 +147,9 @@ type envelopeFields struct {
 	weight int64 // of load
 }
 
-// scanEnvelope finds the fields without allocating and without decoding: anybody can send an
-// envelope. A sealed load is one step, so only what is longer than any clear load can run out of
-// steps.
+// scanEnvelope finds the fields without allocating and without decoding, because any host can send
+// an envelope. A sealed load counts as one value, so only a request longer than any clear load can
+// exceed maxSteps.
 func scanEnvelope(payload []byte) (envelopeFields, *Refusal) {
 	var f envelopeFields
 	isMap, err := value.Scan(payload, maxSteps, f.set)
@@ -188,8 +187,8 @@ func (f *envelopeFields) set(key, val value.Raw, weight int64) {
 	}
 }
 
-// parseVersion reads the version as leniently as Python's int does, where Salt survives it: texts
-// that are no number, and nil, are 0. Arrays and maps are refused.
+// parseVersion reads the version as leniently as Python's int does, where Salt survives it: text
+// that is not a number, and nil, count as 0. It refuses arrays and maps.
 func parseVersion(r value.Raw) (int, bool) {
 	if len(r) == 0 {
 		return 0, true
@@ -224,7 +223,7 @@ func parseVersion(r value.Raw) (int, bool) {
 	return 0, true
 }
 
-// algorithm reads the name of an algorithm; one that is not text is kept as a name that no
+// algorithm reads the name of an algorithm; a value that is not text becomes a name that no
 // algorithm has.
 func algorithm(r value.Raw, absent string) string {
 	if len(r) == 0 {
@@ -240,13 +239,13 @@ func algorithm(r value.Raw, absent string) string {
 	return string(b[:min(len(b), maxEchoed)])
 }
 
-// maxID is the longest id: ids are names of files.
+// maxID is the longest id, because ids are file names.
 const maxID = 255
 
 // ValidID reports whether id can name a minion: text without slash, backslash or control
-// characters, that stays inside the folder that it is a file name in, and is not longer than a file
-// name can be. What ends a line in YAML is a control character too: an id may stand unquoted in an
-// SLS file that reacts to a stranger's sign-in.
+// characters, that stays inside its folder when used as a file name, and is not longer than a file
+// name can be. Characters that end a line in YAML count as control characters: an id may stand
+// unquoted in an SLS file that reacts to a stranger's sign-in.
 func ValidID(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) <= maxID && utf8.ValidString(id) &&
 		!strings.ContainsFunc(id, func(r rune) bool {

@@ -13,14 +13,13 @@ func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.0000
 const jidDigits = 20
 
 // JID makes a job id from a time: 20 digits, UTC, down to microseconds. Two calls within one
-// microsecond give the same one; whoever makes job ids (Master.NewJID alone) must see to it that
-// they differ.
+// microsecond give the same id; the caller (only Master.NewJID) must make ids unique.
 func JID(t time.Time) string {
 	b := t.UTC().AppendFormat(make([]byte, 0, jidDigits+1), "20060102150405.000000")
 	return string(append(b[:14], b[15:]...))
 }
 
-// IsJID reports whether s looks like a job id: 20 digits, perhaps followed by _ and a suffix.
+// IsJID reports whether s looks like a job id: 20 digits, optionally followed by _ and a suffix.
 func IsJID(s string) bool {
 	if !jidLength(s) {
 		return false
@@ -37,7 +36,7 @@ func jidLength(s string) bool {
 	return len(s) == jidDigits || (len(s) > jidDigits+1 && s[jidDigits] == '_')
 }
 
-// ParseJID reads the time that a job id begins with, UTC; false if it is none.
+// ParseJID returns the time at the start of a job id, UTC; ok is false if jid is not one.
 func ParseJID(jid string) (time.Time, bool) {
 	if !IsJID(jid) {
 		return time.Time{}, false
@@ -46,8 +45,8 @@ func ParseJID(jid string) (time.Time, bool) {
 	return t, err == nil
 }
 
-// JIDTime writes the time of a job id as Salt prints it, such as "2026, Nov 21 09:38:24.128016"; ""
-// if jid is none.
+// JIDTime writes the time of a job id as Salt prints it, such as "2026, Nov 21 09:38:24.128016", or
+// "" if jid is not one.
 func JIDTime(jid string) string {
 	if !IsJID(jid) {
 		return ""

@@ -13,7 +13,7 @@ import (
 // due.
 var ErrNotSealed = errors.New("reply is not sealed")
 
-// Sender is the part of a minion's requests that stays the same from one to the next.
+// Sender holds the values that are the same in all requests of a minion.
 type Sender struct {
 	// Version is the protocol version: 3, or 0 to 2 for old minions, which send neither outer id
 	// nor ts, and no token unless Tok is set.
@@ -27,9 +27,9 @@ type Sender struct {
 	SignKey *PrivateKey
 }
 
-// SealRequest packs an aes request. The key of c is the session key for version 3, the AES key
-// below. load holds cmd and the command's own fields; nonce (from version 2 on), ts, tok, id and
-// sig are added.
+// SealRequest packs an aes request. c has the session key for version 3, the AES key for lower
+// ones. load holds cmd and the command's own fields; SealRequest adds nonce (from version 2 on),
+// ts, tok, id and sig.
 func (s Sender) SealRequest(c *Crypticle, load value.Map, nonce string, now time.Time) ([]byte,
 	error) {
 	load = append(make(value.Map, 0, len(load)+5), load...)
@@ -84,8 +84,8 @@ func ClearRequest(load value.Map, version int) ([]byte, error) {
 }
 
 // OpenReply opens the reply to an aes request and returns the encoded value. The nonce is "" if the
-// request had none. The text "bad load" is ErrAuthentication, which makes a minion sign in again;
-// an empty reply is nil; any other unsealed value is ErrNotSealed.
+// request had none. The text "bad load" gives ErrAuthentication, which makes a minion sign in
+// again; an empty reply gives nil; any other unsealed value gives ErrNotSealed.
 func OpenReply(c *Crypticle, reply []byte, nonce string) (value.Raw, error) {
 	if _, err := value.Weigh(reply); err != nil {
 		return nil, fmt.Errorf("open reply: %w", value.ErrMalformed)
@@ -117,8 +117,8 @@ func oneValue(p []byte) (value.Raw, error) {
 }
 
 // OpenPrivate opens the reply to _pillar (dictkey "pillar") with the minion's key and returns the
-// encoded value. From version 2 on it checks the master's signature, that the inner key is the
-// outer one, and the nonce. A reply without a key, such as "bad load", is ErrAuthentication.
+// encoded value. From version 2 on it checks the master's signature, that the inner key equals the
+// outer one, and the nonce. A reply without a key, such as "bad load", gives ErrAuthentication.
 func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictkey,
 	nonce string) (value.Raw, error) {
 	v, err := value.Unpack(reply)
@@ -178,15 +178,15 @@ type PubReader struct {
 	serial int64
 }
 
-// NewPubReader makes a reader for the AES key of c. Signatures are checked with master, or not at
-// all if it is nil (the minion's option sign_pub_messages, off by default).
+// NewPubReader makes a reader for the AES key of c. It checks signatures with master, or not at all
+// if master is nil (the minion's option sign_pub_messages, off by default).
 func NewPubReader(c *Crypticle, master *PublicKey) *PubReader {
 	return &PubReader{c: c, master: master}
 }
 
 // OpenPublication returns the load of a publication without its serial. A serial that is not higher
-// than the last one gives an empty load, which the minion ignores; a message of another AES key is
-// ErrAuthentication, after which minions sign in again.
+// than the last one gives an empty load, which the minion ignores; a message under another AES key
+// gives ErrAuthentication, after which minions sign in again.
 func (r *PubReader) OpenPublication(payload []byte) (value.Map, error) {
 	outer, err := value.UnpackRawMap(payload)
 	if err != nil {

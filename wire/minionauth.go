@@ -11,24 +11,24 @@ import (
 	"clustermaster/value"
 )
 
-// Errors of a minion that judges a master's sign-in reply.
+// Errors of a minion that checks a master's sign-in reply.
 var (
-	// ErrSignIn is returned for an answer that is no sign-in reply, such as "bad load"; minions try
-	// again.
+	// ErrSignIn is returned for an answer that is not a sign-in reply, such as "bad load"; minions
+	// try again.
 	ErrSignIn = errors.New("sign-in failed")
 	// ErrRefusedAlgorithm is returned for "bad enc algo" and "bad sig algo".
 	ErrRefusedAlgorithm = errors.New("master refuses the algorithm")
-	// ErrMasterKey is returned when the master's key is not the cached one, and nothing vouches for
-	// it.
+	// ErrMasterKey is returned when the master's key is not the cached one, and no signature
+	// confirms it.
 	ErrMasterKey = errors.New("master key is not the known one")
-	// ErrPubSig is returned when pub_sig is there unasked, missing, or wrong.
+	// ErrPubSig is returned when pub_sig is present but not requested, missing, or wrong.
 	ErrPubSig = errors.New("signature of the master key missing, unasked or wrong")
-	// ErrToken is returned when the master did not give the minion's token back.
+	// ErrToken is returned when the master did not return the minion's token.
 	ErrToken = errors.New("master did not return the token")
 )
 
-// AuthRequest is a minion's attempt to sign in: what it knows and asks for. Pack makes the request,
-// OpenAuthReply judges the answer to it.
+// AuthRequest is a minion's attempt to sign in. Pack makes the request, OpenAuthReply checks the
+// answer.
 type AuthRequest struct {
 	// Version is the protocol version, 0 to 3.
 	Version int
@@ -41,8 +41,8 @@ type AuthRequest struct {
 	EncAlgo, SigAlgo string
 	// Master is the cached key of the master, or nil on first contact.
 	Master *PublicKey
-	// Token is a random text that the master must give back. It is sent only with a cached Master;
-	// nil for none.
+	// Token is a random text that the master must return. It is sent only with a cached Master; nil
+	// for none.
 	Token []byte
 	// AutosignGrains is sent if not nil.
 	AutosignGrains value.Map
@@ -107,11 +107,11 @@ func (a AuthRequest) Pack() ([]byte, error) {
 
 // AuthAnswer is a sign-in reply that passed the minion's checks.
 type AuthAnswer struct {
-	// Accepted says that the fields below Master are set. If not, Ret is the master's word: true
+	// Accepted says that the fields below Master are set. If not, Ret is the master's answer: true
 	// for pending, false for rejected, "full".
 	Accepted bool
 	Ret      any
-	// Master is the key to cache: the offered one, or the one known before.
+	// Master is the key to cache: the offered one, or the previous one.
 	Master *PublicKey
 
 	PublishPort int
@@ -120,7 +120,7 @@ type AuthAnswer struct {
 	HasSession  bool
 }
 
-// OpenAuthReply judges a master's reply in the order in which minions do: shape, refused algorithm,
+// OpenAuthReply checks a master's reply in the order in which minions do: shape, refused algorithm,
 // master key, its signature, AES key with its signature, token, session key, outer signature,
 // nonce.
 func OpenAuthReply(a AuthRequest, reply []byte) (AuthAnswer, error) {
@@ -190,7 +190,7 @@ func (a AuthRequest) openOld(outer value.Map, load any, hasLoad bool) (AuthAnswe
 	return answer, nil
 }
 
-// accept makes the checks on an accepting reply.
+// accept checks an accepting reply.
 func (a AuthRequest) accept(m value.Map) (AuthAnswer, error) {
 	master, err := a.masterKey(m)
 	if err != nil {
@@ -238,7 +238,7 @@ func (a AuthRequest) accept(m value.Map) (AuthAnswer, error) {
 	return answer, nil
 }
 
-// masterKey decides whether the offered master key is to be trusted.
+// masterKey decides whether to trust the offered master key.
 func (a AuthRequest) masterKey(m value.Map) (*PublicKey, error) {
 	text := m.String("pub_key")
 	pubSig, hasSig := m.Get("pub_sig")

@@ -93,8 +93,8 @@ var (
 	oid3DES       = asn1.ObjectIdentifier{1, 2, 840, 113549, 3, 7}
 )
 
-// maxIterations bounds the work that a key file can ask for: about a second. Common tools write
-// 2048 to 600 000.
+// maxIterations bounds the work that a key file can cause: about a second. Common tools write 2048
+// to 600 000.
 const maxIterations = 2_000_000
 
 // decryptPKCS8 opens an EncryptedPrivateKeyInfo made with PBES2, PBKDF2 and AES-CBC or 3DES-CBC.
@@ -196,8 +196,8 @@ func cbcCipher(oid asn1.ObjectIdentifier) (int, func([]byte) (cipher.Block, erro
 	return 0, nil
 }
 
-// CleanKey strips the white space around a key's text and joins its lines with LF, so: no LF at the
-// end. Salt compares keys in this form.
+// CleanKey removes the white space around a key's text and joins its lines with LF, without one at
+// the end. Salt compares keys in this form.
 func CleanKey(text string) string {
 	text = strings.TrimFunc(text, value.IsSpace)
 	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && lineEnd(r) }) {
@@ -219,7 +219,7 @@ func CleanKey(text string) string {
 	return string(out)
 }
 
-// lineEnd reports what Python's splitlines splits at.
+// lineEnd reports whether Python's splitlines splits at r.
 func lineEnd(r rune) bool {
 	switch r {
 	case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
@@ -228,9 +228,9 @@ func lineEnd(r rune) bool {
 	return false
 }
 
-// Fingerprint returns the hash of a PEM text as Salt prints it: hex pairs joined by colons. The
-// hash runs over the lines between the first and the last, blank ones left out, each with LF. The
-// hash type is one of md5, sha1, sha224, sha256, sha384, sha512; another one is ErrAlgorithm.
+// Fingerprint returns the hash of a PEM text as Salt prints it: hex pairs joined by colons. It
+// hashes the lines between the first and the last, without blank ones, each with LF. The hash type
+// is one of md5, sha1, sha224, sha256, sha384, sha512; another one gives ErrAlgorithm.
 func Fingerprint(text, hashType string) (string, error) {
 	var h hash.Hash
 	switch hashType {

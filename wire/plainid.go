@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// PlainID reports whether an id means the same to shells, globs, YAML and command lines as it does
-// to us: it has only letters and digits of ASCII and ._@:- in it, and does not begin with "-".
-// Other ids are valid too; where they would be read by one of those they are quoted, or refused.
+// PlainID reports whether an id has only ASCII letters, digits and ._@:-, and does not begin with
+// "-". Shells, globs, YAML and command lines then read it as plain text. Other ids are valid too;
+// callers must quote or refuse them in such places.
 func PlainID(id string) bool {
 	if id == "" || id[0] == '-' {
 		return false
@@ -23,8 +23,8 @@ func PlainID(id string) bool {
 	return true
 }
 
-// QuotedID is an id as one word of a shell's command line. Error: a shell could hand it on as an
-// option, or as more than one line.
+// QuotedID returns an id as one word of a shell's command line. It fails if a shell could pass the
+// id on as an option, or as more than one line.
 func QuotedID(id string) (string, error) {
 	switch {
 	case PlainID(id):
@@ -35,7 +35,7 @@ func QuotedID(id string) (string, error) {
 	return quoteID(id)
 }
 
-// quoteID is QuotedID behind other text of a word.
+// quoteID is QuotedID for an id that follows other text of a word.
 func quoteID(id string) (string, error) {
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 }) {
 		return "", fmt.Errorf("the minion id %q has control characters in it", id)
@@ -46,10 +46,10 @@ func quoteID(id string) (string, error) {
 	return "'" + strings.ReplaceAll(id, "'", `'\''`) + "'", nil
 }
 
-// CommandFor puts a minion's id in place of each %s in the command line of an operator, as one word
-// or a part of one. Plain ids stand there as they are. Others are quoted, within the quotes in
-// which %s stands. Error: the id can't be quoted so that no shell reads it, because the line hands
-// it to another shell, takes output for words, or the id would be an option.
+// CommandFor replaces each %s in an operator's command line by a minion's id, as one word or a part
+// of one. It leaves plain ids unquoted, and quotes others to fit the quotes around %s. It fails if
+// no quoting keeps a shell from reading the id: because the line passes it to another shell, splits
+// output into words, or the id would be an option.
 func CommandFor(command, id string) (string, error) {
 	if !strings.Contains(command, "%s") || PlainID(id) {
 		return strings.ReplaceAll(command, "%s", id), nil
@@ -113,7 +113,7 @@ func CommandFor(command, id string) (string, error) {
 	return out.String(), nil
 }
 
-// inWord are the characters that may stand beside a quoted %s.
+// inWord are the characters that may be next to a quoted %s.
 const inWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@:/=+,%-"
 
 // runsText reports whether a word makes a shell read others as a command line.

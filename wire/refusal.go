@@ -6,11 +6,11 @@ import (
 	"clustermaster/value"
 )
 
-// Refusal is the answer to a request that is not served. It is not an error of ours: the reply must
-// be sent, because a minion that hears nothing waits for a minute.
+// Refusal is the answer to a request that the master does not serve. It is not an internal error:
+// send the reply, because a minion without an answer waits for a minute.
 type Refusal struct {
-	// Reply is what to send, packed; nil if the connection is to be closed, so that an honest
-	// sender tries again. It is shared: don't modify it.
+	// Reply is the packed reply; nil means to close the connection, so that an honest sender tries
+	// again. It is shared: don't modify it.
 	Reply []byte
 	// Reason is a short word for a metric label.
 	Reason string
@@ -19,8 +19,7 @@ type Refusal struct {
 // Error gives the reason.
 func (r *Refusal) Error() string { return "request refused: " + r.Reason }
 
-// Texts with which Salt refuses. Minions know "bad load" by its failing authentication, and sign in
-// again.
+// Salt's refusals. Minions recognize "bad load" by its failing authentication, and sign in again.
 const (
 	textBadLoad  = "bad load"
 	textNotAMap  = "payload and load must be a dict"
@@ -34,7 +33,7 @@ func BadLoad(reason string) *Refusal { return refuse(textBadLoad, reason) }
 // Failed is the reply for a request that the master could not carry out.
 func Failed(reason string) *Refusal { return refuse(textFailed, reason) }
 
-// NotReady is the reply of a cluster member that can't serve yet; minions try again.
+// NotReady is the reply of a cluster member that can't serve yet, on which minions try again.
 func NotReady() *Refusal {
 	return &Refusal{Reply: mustPack(value.Map{
 		{Key: "enc", Value: "clear"}, {Key: "load",
@@ -42,7 +41,7 @@ func NotReady() *Refusal {
 	}), Reason: "not_ready"}
 }
 
-// NoMemory is for a request that can't be decoded now, because those being served hold too much
+// NoMemory refuses a request that can't be decoded now, because the running ones hold too much
 // memory.
 func NoMemory() *Refusal { return &Refusal{Reason: "memory"} }
 
@@ -74,8 +73,8 @@ func mustPack(v any) []byte {
 	return b
 }
 
-// checkID refuses an id inside a load as Salt does: for a NUL byte, or for a kind in which Python
-// can't look for one. Other kinds pass here and fail where the id is used. An absent id passes. A
+// checkID refuses an id inside a load as Salt does: if it has a NUL byte, or a type in which Python
+// can't look for one. Other types pass here and fail where the id is used. An absent id passes. A
 // long id is not decoded.
 func checkID(id value.Raw) *Refusal {
 	if len(id) == 0 {

@@ -10,14 +10,14 @@ import (
 // version 0 or 1.
 func ClearReply(v any) ([]byte, error) { return value.Pack(v) }
 
-// SealedReply packs the reply to an aes request: the byte string that holds the sealed value. The
-// nonce is the request's, or "" if it had none or its version is below 2.
+// SealedReply packs the reply to an aes request: the byte string with the sealed value. The nonce
+// is the request's, or "" if it had none or its version is below 2.
 func SealedReply(c *Crypticle, val any, nonce string) ([]byte, error) {
 	return c.sealValue(nil, val, nonce, true)
 }
 
-// SealedReplyIn is SealedReply in memory of the caller: the reply lies somewhere in the capacity of
-// buf, if that is large enough, else in new memory.
+// SealedReplyIn is SealedReply with memory of the caller: the reply uses the capacity of buf if
+// that is large enough, else new memory.
 func SealedReplyIn(buf []byte, c *Crypticle, val any, nonce string) ([]byte, error) {
 	return c.sealValue(buf[:0], val, nonce, true)
 }
@@ -31,7 +31,7 @@ func unsignedAuth(load value.Map) value.Map {
 }
 
 // SignedAuth packs any answer to a sign-in of version 2 or 3; load must hold the request's nonce.
-// If sigAlgo is unknown the result is the unsigned "bad sig algo", as with Salt.
+// As in Salt, an unknown sigAlgo gives the unsigned "bad sig algo".
 func SignedAuth(k *PrivateKey, sigAlgo string, load value.Map) ([]byte, error) {
 	if !KnownSignature(sigAlgo) {
 		return BadSigAlgo().Reply, nil
@@ -49,10 +49,10 @@ func SignedAuth(k *PrivateKey, sigAlgo string, load value.Map) ([]byte, error) {
 			{Key: "sig", Value: sig}})
 }
 
-// PrivateReply packs the reply to _pillar (dictkey "pillar"): the value under a key made for it,
-// which only target can decrypt, and from version 2 on signed together with the nonce. A value
-// false is sent as an empty map. From version 2 on a request without a nonce gets Salt's error map
-// as its reply. An unknown algorithm is ErrAlgorithm.
+// PrivateReply packs the reply to _pillar (dictkey "pillar"): the value under a new key that only
+// target can decrypt, and from version 2 on signed together with the nonce. It sends a value false
+// as an empty map. From version 2 on a request without a nonce gets Salt's error map. An unknown
+// algorithm gives ErrAlgorithm.
 func PrivateReply(k *PrivateKey, target *PublicKey, encAlgo, sigAlgo, nonce string, version int,
 	dictkey string, val any) ([]byte, error) {
 	key, err := NewKey()

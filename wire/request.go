@@ -8,14 +8,14 @@ import (
 	"clustermaster/value"
 )
 
-// Request is the inside of an aes request, with what the channel adds taken out.
+// Request is the content of an aes request, without the fields of the channel.
 type Request struct {
 	// Cmd is the command; "" if it is absent or not text.
 	Cmd string
 	// ID is the id inside the load: "" if it is absent or not text. Below version 3 nothing proves
 	// it.
 	ID string
-	// Nonce is to be put before the reply: "" or 32 bytes.
+	// Nonce goes before the reply: "" or 32 bytes.
 	Nonce string
 	// TS is the sender's clock in seconds since the epoch; HasTS says whether the request has one.
 	TS    int64
@@ -51,7 +51,7 @@ func ParseRequest(packed []byte) (Request, *Refusal) {
 		case "tok":
 			r.Tok, _ = p.Value.Bytes()
 			if r.Tok == nil && !p.Value.IsNil() {
-				r.Tok = []byte{} // of another kind: there, and never right
+				r.Tok = []byte{} // of another type: present, but never valid
 			}
 			continue
 		case "id":
@@ -77,8 +77,8 @@ func ParseRequest(packed []byte) (Request, *Refusal) {
 	return r, nil
 }
 
-// parseNonce takes nil for none. Salt's peers only ever send 32 hexadecimal characters; another
-// length could not be told from the value behind it.
+// parseNonce reads nil as no nonce. Salt's peers only send 32 hexadecimal characters; a nonce of
+// another length could not be told from the value after it.
 func parseNonce(r value.Raw) (string, bool) {
 	if r.IsNil() {
 		return "", true
@@ -107,9 +107,9 @@ func parseTS(r value.Raw) (int64, bool) {
 }
 
 // Check makes the checks on an opened request that need no key, in Salt's order: age (ttl is the
-// option request_server_ttl, 0 for off; only too old is refused), the id inside against the one
-// outside, the form of the id, and that a token is there. Below version 3 nothing is checked but
-// the form of an id that is there. The caller still owes CheckToken.
+// option request_server_ttl, 0 for off; it refuses only old requests), the id inside against the
+// one outside, the form of the id, and the presence of a token. Below version 3 it checks only the
+// form of an id, if there is one. The caller must still call CheckToken.
 func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
 	if e.Version < 3 {
 		if r.ID != "" && !ValidID(r.ID) {
@@ -138,9 +138,8 @@ func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
 }
 
 // CheckToken checks that the sender has the private key of the id inside; accepted is the accepted
-// key of that id, nil if it has none. From version 3 on every request needs a token, below only one
-// that is there, with an id, is looked at: what such a request may do without is the command's
-// business.
+// key of that id, nil if it has none. From version 3 on every request needs a token. Below, only a
+// token that comes with an id is checked; the command decides what it allows without one.
 func (r *Request) CheckToken(e Envelope, accepted *PublicKey) *Refusal {
 	if e.Version < 3 && (r.Tok == nil || r.ID == "") {
 		return nil
@@ -162,9 +161,9 @@ func (r *Request) ReplyNonce(e Envelope) string {
 	return r.Nonce
 }
 
-// VerifyMessage checks the signature that a minion with minion_sign_messages puts into its load:
-// over the rest of the load, packed anew in the new specification. It reports whether there is one;
-// a wrong one is ErrSignature.
+// VerifyMessage checks the signature that a minion with minion_sign_messages adds to its load, over
+// the rest of the load, packed anew in the new specification. It reports whether there is one; a
+// wrong one gives ErrSignature.
 func (r *Request) VerifyMessage(k *PublicKey, sigAlgo string) (signed bool, err error) {
 	v, ok := r.Load.Get("sig")
 	if !ok {

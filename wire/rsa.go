@@ -32,7 +32,7 @@ var (
 	ErrAlgorithm = errors.New("unknown algorithm")
 	// ErrPEM is returned for a text that is not the expected PEM.
 	ErrPEM = errors.New("not a PEM key")
-	// ErrNotRSA is returned for a PEM key of another kind, or one that no RSA operation takes.
+	// ErrNotRSA is returned for a PEM key of another type, or one that RSA operations can't use.
 	ErrNotRSA = errors.New("not a usable RSA key")
 	// ErrPassphrase is returned for an encrypted key whose passphrase is missing or wrong.
 	ErrPassphrase = errors.New("passphrase missing or wrong")
@@ -113,7 +113,7 @@ func (k *PrivateKey) Sign(algo string, msg []byte) ([]byte, error) {
 	return sig, nil
 }
 
-// Decrypt undoes PublicKey.Encrypt. Ciphertext for another key, or damaged, is ErrDecrypt.
+// Decrypt undoes PublicKey.Encrypt. Ciphertext that is damaged or for another key gives ErrDecrypt.
 func (k *PrivateKey) Decrypt(algo string, ct []byte) ([]byte, error) {
 	h, err := oaepHash(algo)
 	if err != nil {
@@ -131,7 +131,7 @@ type PublicKey struct {
 	key  *rsa.PublicKey
 	text string
 
-	// SHA-256 of the token that verified, which is the only one there is
+	// SHA-256 of the token that verified; a key has only one token
 	token atomic.Pointer[[sha256.Size]byte]
 }
 
@@ -182,7 +182,7 @@ func (k *PublicKey) Text() string { return k.text }
 // Bits returns the size of the modulus.
 func (k *PublicKey) Bits() int { return k.key.N.BitLen() }
 
-// Verify checks a PKCS#1 v1.5 signature of msg; a wrong one is ErrSignature, an unknown algo
+// Verify checks a PKCS#1 v1.5 signature of msg; a wrong one gives ErrSignature, an unknown algo
 // ErrAlgorithm.
 func (k *PublicKey) Verify(algo string, msg, sig []byte) error {
 	h, sum, err := digest(algo, msg)
@@ -209,12 +209,12 @@ func (k *PublicKey) Encrypt(algo string, msg []byte) ([]byte, error) {
 	return ct, nil
 }
 
-// tokenText is what a minion's token says.
+// tokenText is the content of a minion's token.
 const tokenText = "salt"
 
 // VerifyToken checks tok, which proves possession of the private key (see TokenSalt); a wrong one
-// is ErrSignature. The token of a key never changes, so the sum of the one that verified is kept
-// and compared with.
+// gives ErrSignature. The token of a key never changes, so the key keeps the hash of the token that
+// verified, to compare with.
 func (k *PublicKey) VerifyToken(tok []byte) error {
 	sum := sha256.Sum256(tok)
 	if seen := k.token.Load(); seen != nil && subtle.ConstantTimeCompare(seen[:], sum[:]) == 1 {

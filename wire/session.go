@@ -21,8 +21,7 @@ func Topic(id string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// sessionLabel names what DeriveSession's keys are for. Changing it changes every minion's session
-// key.
+// sessionLabel is the HKDF label of session keys. Changing it changes every minion's session key.
 const sessionLabel = "clustermaster minion session v1"
 
 // DeriveSession makes the session key of a minion from the cluster's session secret, so that every
@@ -37,7 +36,7 @@ func DeriveSession(secret []byte, id string, pubSum [32]byte, acceptIndex uint64
 	var k Key
 	b, err := hkdf.Key(sha256.New, secret, nil, string(info), len(k))
 	if err != nil {
-		panic("wire: HKDF refuses 56 bytes: " + err.Error()) // can't be
+		panic("wire: HKDF refuses 56 bytes: " + err.Error()) // impossible
 	}
 	copy(k[:], b)
 	return k

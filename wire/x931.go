@@ -10,9 +10,9 @@ import (
 // ErrTooLong is returned for a message that does not fit an RSA key.
 var ErrTooLong = errors.New("message too long for the key")
 
-// X931 is Salt's "private encrypt": msg padded after ANSI X9.31 (without a hash) and raised to the
-// private exponent. It is deterministic. The exponentiation is blinded, and checked before it is
-// returned, so neither its timing nor a fault tells of the key.
+// X931 is Salt's "private encrypt": it pads msg as ANSI X9.31 does (without a hash) and raises it
+// to the private exponent. It is deterministic. The exponentiation is blinded, and checked before
+// it is returned, so neither its timing nor a fault reveals the key.
 func (k *PrivateKey) X931(msg []byte) ([]byte, error) {
 	size := k.key.Size()
 	em, err := padX931(msg, size)
@@ -69,8 +69,8 @@ func (k *PrivateKey) exponent(m *big.Int) (*big.Int, error) {
 	return s, nil
 }
 
-// RecoverX931 is Salt's "public decrypt": it returns the message inside an X9.31 signature. One of
-// another length than the modulus, or not of this key, is ErrSignature.
+// RecoverX931 is Salt's "public decrypt": it returns the message inside an X9.31 signature. A
+// signature of another length than the modulus, or not of this key, gives ErrSignature.
 func (k *PublicKey) RecoverX931(sig []byte) ([]byte, error) {
 	size := k.key.Size()
 	if len(sig) != size {

@@ -12,8 +12,8 @@ import (
 	"clustermaster/value"
 )
 
-// openAccess makes what decides who may order what, and with enable_clear_commands the keys of
-// users.
+// openAccess makes the packages that decide who may order what and, with enable_clear_commands, the
+// keys of users.
 func (r *process) openAccess() error {
 	o := r.opts
 	var err error
@@ -53,7 +53,7 @@ func (u users) ByToken(ctx context.Context, token string) (master.Identity, erro
 	return master.Identity{Name: id.Name, Eauth: id.Eauth, Rights: id.Rights}, err
 }
 
-// newAuth joins external_auth to what the masters agree on.
+// newAuth connects external_auth with the replicated state of the masters.
 func (r *process) newAuth() (*auth.Auth, error) {
 	return auth.New(settings.Auth(r.opts), auth.Deps{
 		Now: r.node.Now, Tokens: auth.Agreed{Cluster: r.node}, Log: r.log, Registry: r.reg,

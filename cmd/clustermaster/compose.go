@@ -60,14 +60,14 @@ import (
 	"clustermaster/value"
 )
 
-// process is one master's process: every package's part, made and joined to the others.
+// process is one master's process: the parts of all packages, made and connected.
 type process struct {
 	opts  *config.Options
 	log   *slog.Logger
 	reg   registry
 	began time.Time
 
-	seal      *seal.Key // nil leaves what lies in DataDir open
+	seal      *seal.Key // nil leaves the files in DataDir unencrypted
 	systemd   *health.Systemd
 	listening chan struct{} // closed once the minion ports are open for the first time
 	opened    sync.Once     // closes it
@@ -85,11 +85,11 @@ type process struct {
 	backupFiles *backup.Files
 	jobs        *jobcache.Cache
 	data        *miniondata.Data
-	world       *miniondata.World // what targets are matched with
+	world       *miniondata.World // what targets are matched against
 	pushed      *uploads.Files
 	banks       *cache.Cache
 	bus         *event.Bus
-	outbox      *outbox.Box         // nil where no returner is named, as returners
+	outbox      *outbox.Box         // nil if no option names a returner
 	returners   *returner.Returners // of the master: event_return and the like
 	mesh        *event.Mesh
 	pub         *minion.PubServer
@@ -118,20 +118,20 @@ type process struct {
 	local       *localbus.Server
 
 	givenBack prometheus.Counter // times that memory was
-	door      *health.Door       // of those who read metrics
+	door      *health.Door       // of the readers of metrics
 
 	rules    *acl.Rules
 	userKeys *userkeys.Keys    // nil without enable_clear_commands
 	onDisk   *localcache.Cache // nil without enable_clear_commands
 }
 
-// registry is where every package's metrics are.
+// registry holds every package's metrics.
 type registry interface {
 	prometheus.Registerer
 	prometheus.Gatherer
 }
 
-// saltMaster is the daemon's command.
+// saltMaster is the command of the daemon.
 func saltMaster(ctx context.Context, args []string) int {
 	var running atomic.Pointer[process]
 	return daemon.Command(ctx, args, daemon.Program{
@@ -175,7 +175,7 @@ func newProcess(o *config.Options, reg registry, systemd *health.Systemd,
 		listening: make(chan struct{})}
 }
 
-// open makes all parts. After an error the node is closed; close must be called in any case.
+// open makes all parts. If it fails it closes the node; the caller must call close in any case.
 func (r *process) open(ctx context.Context, found bool) error {
 	if err := r.openDisk(); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (r *process) open(ctx context.Context, found bool) error {
 	return nil
 }
 
-// close closes what open has made, but for the node and the ports, which run closes.
+// close closes what open made, except the node and the ports, which run closes.
 func (r *process) close() {
 	if r.python != nil {
 		r.python.Close()
@@ -227,7 +227,7 @@ func (r *process) close() {
 	}
 }
 
-// openDisk begins to watch the space that the stores share.
+// openDisk starts to watch the disk space that the stores share.
 func (r *process) openDisk() error {
 	size, err := r.opts.DiskReserveSize()
 	if err != nil {
@@ -240,8 +240,7 @@ func (r *process) openDisk() error {
 	return nil
 }
 
-// openSeal gets the key of seal_key, and makes sure that it is the one with which DataDir is
-// sealed.
+// openSeal reads the key of seal_key and checks that DataDir is sealed with it.
 func (r *process) openSeal(ctx context.Context) error {
 	o := r.opts
 	var err error
@@ -298,7 +297,7 @@ func (r *process) openCluster(found bool) error {
 	return err
 }
 
-// openStores opens what lies on the Raft state and on the ring.
+// openStores opens the stores on the Raft state and on the ring.
 func (r *process) openStores() error {
 	o := r.opts
 	ro := settings.Ring(o)
@@ -338,7 +337,7 @@ func (r *process) openStores() error {
 	return r.openRoots()
 }
 
-// openExports makes copies of keys as Salt's folders have them.
+// openExports starts the export of keys into folders as Salt has them.
 func (r *process) openExports() error {
 	o := r.opts
 	if o.SharedKeys() {
@@ -361,7 +360,7 @@ func (r *process) openExports() error {
 	return nil
 }
 
-// openMaster joins what answers minions.
+// openMaster makes the parts that answer minions.
 func (r *process) openMaster(ctx context.Context) error {
 	o := r.opts
 	r.bus = event.NewBus(o.MaxEventSize, r.log, r.reg)
@@ -449,10 +448,10 @@ func (r *process) openMaster(ctx context.Context) error {
 	return nil
 }
 
-// newJID is a job id that was never given; for what is made before the master.
+// newJID returns a new job id, for parts that are made before the master.
 func (r *process) newJID() string { return r.master.NewJID() }
 
-// openOrders makes what carries out orders. It uses the master only once that serves.
+// openOrders makes the part that carries out orders. It uses the master only once that serves.
 func (r *process) openOrders(ctx context.Context) {
 	o := r.opts
 	r.keyOrders = keystore.NewOrders(r.keys, keystore.Surroundings{

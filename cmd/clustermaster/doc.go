@@ -2,7 +2,6 @@
 // picks the command by its own name (salt-master, salt, salt-key, salt-run,
 // salt-cp) or by its first argument.
 //
-// Lives here: the composition root: which package gets which other one, and the
-// order of start and stop.
-// Does not: any decision of a package; the process itself (package daemon).
+// Lives here: the composition root, which connects the packages, and starts and stops them in
+// order. Does not: decide what belongs to a package, or handle the process itself (package daemon).
 package main

@@ -18,7 +18,7 @@ import (
 )
 
 // openFunctions makes the registries of runner and wheel functions. Each family gets only what its
-// own interface asks for.
+// own interface needs.
 func (r *process) openFunctions() error {
 	o := r.opts
 	keys := &orders.Keys{

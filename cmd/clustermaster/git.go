@@ -8,7 +8,7 @@ import (
 	"clustermaster/serve/minionfs"
 )
 
-// openGit opens the file server's back ends: pushed files, and git unless no option names a remote.
+// openGit opens the file server's back ends: pushed files, and git if an option names a remote.
 func (r *process) openGit() error {
 	var backends []fileserver.Backend
 	if o, on := settings.Minionfs(r.opts); on {

@@ -15,7 +15,7 @@ import (
 	"clustermaster/tools/simulation"
 )
 
-// Version is the release, which the linker may name (-X main.Version); else it is the first one of
+// Version is the release. The linker may set it (-X main.Version); else it is the first release of
 // the highest level that this program supports.
 var Version string
 

@@ -11,12 +11,12 @@ import (
 	"clustermaster/value"
 )
 
-// opened are file_roots or pillar_roots, for those who open one file.
+// opened gives single files of file_roots or pillar_roots.
 type opened struct{ *fileserver.Server }
 
 func (f opened) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
 
-// moduleDeps is what the functions of templates ask of this master.
+// moduleDeps is what the functions of templates need from this master.
 func (r *process) moduleDeps() modules.Deps {
 	o := r.opts
 	return modules.Deps{
@@ -43,13 +43,13 @@ func (r *process) moduleDeps() modules.Deps {
 	}
 }
 
-// onMaster are the functions of templates, as this master calls them.
+// onMaster makes the functions of templates, as this master calls them.
 func (r *process) onMaster() modules.OnMaster {
 	opts, _ := settings.Value(r.opts.Extra).(value.Map)
 	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts}
 }
 
-// fileEvents are what fileserver_events fires.
+// fileEvents makes the events of fileserver_events.
 func (r *process) fileEvents() fileview.Events {
 	return fileview.Events{On: r.opts.Extra["fileserver_events"] == true, Leads: r.node.IsLeader,
 		Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }}

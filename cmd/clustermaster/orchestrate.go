@@ -13,7 +13,7 @@ import (
 	"clustermaster/value"
 )
 
-// newOrchestrations joins what runs states on this master.
+// newOrchestrations makes the part that runs states on this master.
 func (r *process) newOrchestrations() orders.Orchestrations {
 	o, kept := r.opts, orchestrate.KeptPauses{Cache: r.banks}
 	made := orchestrate.New(orchestrate.Deps{
@@ -36,7 +36,7 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 	return orders.Orchestrations{Orchestrator: made, Pauses: kept}
 }
 
-// stateFunctions are the functions of states.
+// stateFunctions makes the functions of states.
 func (r *process) stateFunctions() orchestrate.Functions {
 	o := r.opts
 	return statemodules.New(statemodules.Deps{

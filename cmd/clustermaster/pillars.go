@@ -32,14 +32,14 @@ func (k keptPillars) Pillar(ctx context.Context, id, pillarenv string) (value.Ma
 	return k.PillarMade(ctx, id, pillarenv)
 }
 
-// openPillars joins the makers of pillars.
+// openPillars makes the parts that compile pillars.
 func (r *process) openPillars() error {
 	o := r.opts
 	var err error
 	if r.items, err = fileserver.New(settings.PillarFiles(o), r.log, nil); err != nil {
 		return err
 	}
-	r.render = render.New(settings.Render(o), r.log, r.reg) // it starts nothing before it is used
+	r.render = render.New(settings.Render(o), r.log, r.reg) // starts nothing before its first use
 	r.modules = modules.New(r.moduleDeps())
 	r.openPython()
 	r.pillar = pillar.New(pillar.Deps{

@@ -13,8 +13,8 @@ import (
 	"clustermaster/value"
 )
 
-// openPython joins the functions of templates with those that Salt has in Python. It starts
-// nothing.
+// openPython connects the functions of templates with Salt's functions in Python. It starts no
+// process.
 func (r *process) openPython() {
 	o := settings.Python(r.opts)
 	o.Python = saltpython.Finder(r.opts.PythonHost)
@@ -31,7 +31,7 @@ func (r *process) openPython() {
 		Extensions: r.extensions.Digest, ID: r.opts.ID, Log: r.log, Reg: r.reg})
 }
 
-// everywhere copies modules of the site on all masters.
+// everywhere copies the site's modules to all masters.
 func (r *process) everywhere() orders.Everywhere {
 	return orders.Everywhere{PythonHost: r.hosted, Stager: r.hosted, ID: r.opts.ID, Members: r.node.Peers().Members,
 		Alive: r.node.Peers().Alive, Bus: r.bus, Mesh: r.mesh, NewID: rand.Text, Log: r.log}

@@ -8,11 +8,11 @@ import (
 	"clustermaster/value"
 )
 
-// reload puts options in force that may change while the master runs, and names those of the
-// changed ones that are. Whether others than root reach the commands' socket is decided at the
-// start: publisher_acl or external_auth that comes or goes needs a restart.
+// reload applies the changed options that may change while the master runs, and names those that it
+// applied. The start decides whether users other than root reach the commands' socket: adding or
+// removing publisher_acl or external_auth needs a restart.
 func (r *process) reload(now *config.Options, changed []string) (applied []string, err error) {
-	// their contents may be new though the options are the same
+	// The files that the options name may have changed even if the options are the same.
 	later, err := r.door.Reload(settings.Door(now))
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (r *process) reload(now *config.Options, changed []string) (applied []strin
 		applied = append(applied, "nodegroups")
 	}
 	if slices.Contains(changed, "cluster_peers") && r.node.Serving() {
-		// a member asks the cluster for its masters, and reads the option when it joins
+		// A member asks the cluster for its masters, and reads the option only when it joins.
 		applied = append(applied, "cluster_peers")
 	}
 	return applied, nil

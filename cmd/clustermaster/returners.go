@@ -10,8 +10,8 @@ import (
 	"clustermaster/store/outbox"
 )
 
-// openReturners makes what returners of the master get, before the first event. Without returners
-// it makes nothing.
+// openReturners makes the master's returners, before the first event. Without returners it makes
+// nothing.
 func (r *process) openReturners() error {
 	o := settings.Returners(r.opts)
 	if !o.Needed() {
@@ -33,7 +33,7 @@ func (r *process) openReturners() error {
 	return nil
 }
 
-// databases are the jobs that returners have.
+// databases gives the jobs that returners keep.
 func (r *process) databases() orders.Databases {
 	return orders.Databases{Host: r.python, Interpreter: r.opts.PythonHost,
 		Ring: orders.JobReader{Cache: r.jobs}}

@@ -9,8 +9,8 @@ import (
 	"clustermaster/statesync"
 )
 
-// openRoots opens what keeps file_roots and pillar_roots equal on all masters. A master that stands
-// alone has none.
+// openRoots opens the store that keeps file_roots and pillar_roots equal on all masters. A
+// stand-alone master has none.
 func (r *process) openRoots() error {
 	if r.port == nil {
 		return nil
@@ -24,7 +24,7 @@ func (r *process) openRoots() error {
 	if err != nil {
 		return err
 	}
-	r.port.OnUp(func(string) { r.roots.Kick() }) // it may be the one that a joiner copies
+	r.port.OnUp(func(string) { r.roots.Kick() }) // this master may be the one that a joiner copies
 	r.node.OnApply(func(_ uint64, c fsm.Change) {
 		if c.Roots || c.Restored || len(c.Added) > 0 {
 			r.roots.Kick()
@@ -33,18 +33,18 @@ func (r *process) openRoots() error {
 	return nil
 }
 
-// rootsInstalled makes minions see what was installed at once.
+// rootsInstalled makes installed files visible to minions at once.
 func (r *process) rootsInstalled(t statesync.Tree) {
 	files := r.files
 	if t == statesync.PillarRoots {
 		files = r.items
 	}
-	if files != nil { // an install that a crash cut short is finished before there are any
+	if files != nil { // nil while open finishes an install that a crash interrupted
 		files.ClearListCache("")
 	}
 }
 
-// syncState is what other masters are told of this one's roots.
+// syncState is what this master reports to the others about its roots.
 func (r *process) syncState() cluster.SyncState {
 	if r.roots == nil {
 		return cluster.SyncState{}

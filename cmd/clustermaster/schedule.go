@@ -26,7 +26,7 @@ func (r *process) openSchedule() {
 			Window: o.LoopInterval}, r.log, r.reg)
 }
 
-// runSchedule runs the schedule once this master knows what the cluster knows.
+// runSchedule runs the schedule once this master has the cluster's state.
 func (r *process) runSchedule(ctx context.Context) error {
 	if r.node.WaitServing(ctx) != nil { // ctx has ended
 		return nil

@@ -9,7 +9,7 @@ import (
 	"clustermaster/value"
 )
 
-// masterTops answers _master_tops; nil if the option names nothing.
+// masterTops makes the handler of _master_tops; nil if the option master_tops names nothing.
 func (r *process) masterTops() (func(ctx context.Context, id string, opts value.Map) value.Map,
 	error) {
 	option, _ := settings.Value(r.opts.Extra["master_tops"]).(value.Map)

@@ -30,12 +30,12 @@ var Console = func() Layout {
 	return l
 }()
 
-// FormatJSON in place of a format asks for one JSON object per line.
+// FormatJSON, used as the format, gives one JSON object per line.
 const FormatJSON = "json"
 
-// NewLayout reads a format of Python's logging (log_fmt_console, log_fmt_logfile), or the word
-// json. dates is the strftime format of asctime. An unknown field, or one with a conversion that it
-// does not have, is an error.
+// NewLayout compiles a format of Python's logging (log_fmt_console, log_fmt_logfile), or the word
+// json. dates is the strftime format of asctime. It returns an error for an unknown field, or for a
+// conversion that the field does not support.
 func NewLayout(format, dates string) (Layout, error) {
 	if format == FormatJSON {
 		return jsonLayout{}, nil

@@ -14,8 +14,8 @@ type namedLevel struct {
 	level slog.Level
 }
 
-// ParseLevels reads logger names and their levels. salt.cluster, clustermaster.cluster
-// and cluster name the same logger; salt and clustermaster name all.
+// ParseLevels reads logger names and their levels. salt.cluster, clustermaster.cluster and cluster
+// name the same logger; salt and clustermaster mean all loggers.
 func ParseLevels(levels map[string]string) (Levels, error) {
 	var list Levels
 	for name, text := range levels {
@@ -34,7 +34,7 @@ func ParseLevels(levels map[string]string) (Levels, error) {
 	return list, nil
 }
 
-// of is the level of the longest name that is the component or a parent of it.
+// of returns the level of the longest name that is the component or a parent of it.
 func (ls Levels) of(component string, fallback slog.Level) slog.Level {
 	best := -1
 	for _, l := range ls {

@@ -58,13 +58,13 @@ func levelName(l slog.Level) string {
 	return "TRACE"
 }
 
-// Record is one log record, ready to be laid out.
+// Record is one log record, ready for a layout.
 type Record struct {
 	Time      time.Time
 	Level     slog.Level
-	Component string      // "" when the record names none
+	Component string      // "" if the record names none
 	Text      string      // the message on one line, without attributes
-	Attrs     string      // the attributes as " key=value" each
+	Attrs     string      // the attributes, each as " key=value"
 	Fields    []slog.Attr // the attributes with the names of their groups before the key
 	PC        uintptr     // of the call, 0 when unknown
 }
@@ -90,16 +90,16 @@ type Layout interface {
 	Append(b []byte, r *Record) []byte
 }
 
-// Sink takes lines. The Handler never calls one sink twice at once.
+// Sink writes lines. The Handler never calls a sink concurrently.
 type Sink interface {
 	Write(r *Record, line []byte) error
 }
 
-// Output is one destination and what it gets.
+// Output is one destination with its level and layout.
 type Output struct {
 	To     Sink
 	Level  slog.Level
-	Levels Levels // of single components; they win over Level
+	Levels Levels // of single components; they override Level
 	Layout Layout // nil for a sink that reads the record itself
 }
 
@@ -114,7 +114,7 @@ type Handler struct {
 	prefix    string // group prefix
 }
 
-// outputs are shared by a handler and all that With made of it.
+// outputs are shared by a handler and all handlers that With made from it.
 type outputs struct {
 	mu   sync.Mutex // guards the sinks
 	list atomic.Pointer[[]Output]
@@ -129,11 +129,10 @@ func New(outs ...Output) *Handler {
 	return h
 }
 
-// Replace puts other outputs in place of those in force, for all loggers that were made of this
-// handler.
+// Replace replaces the outputs, for all loggers that were made from this handler.
 func (h *Handler) Replace(outs ...Output) { h.outs.list.Store(&outs) }
 
-// Enabled reports whether any output wants the level.
+// Enabled reports whether any output takes the level.
 func (h *Handler) Enabled(_ context.Context, l slog.Level) bool {
 	for _, o := range *h.outs.list.Load() {
 		if l >= o.least() {

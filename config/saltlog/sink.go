@@ -28,24 +28,24 @@ func (s stream) Write(_ *Record, line []byte) error {
 	return err
 }
 
-// lookEach is how often a file's name is looked at: lines that come sooner after a rename go to the
-// old file.
+// lookEach is the interval between checks of a file's name: lines that come sooner after a rename
+// go to the old file.
 const lookEach = time.Second
 
-// File is a log file, mode 0640, that is opened anew when its name leads to another file than
-// before: after logrotate has renamed it, no signal is needed.
+// File is a log file with mode 0640. It reopens its path when that leads to another file, so that
+// logrotate needs no signal.
 type File struct {
 	path     string
-	maxBytes int64 // 0: the file is never rotated here
-	backups  int   // files PATH.1 to PATH.backups that a rotation keeps
+	maxBytes int64 // 0: never rotate
+	backups  int   // number of old files PATH.1 and so on to keep
 	f        *os.File
 	size     int64
 	looked   time.Time
 }
 
 // OpenFile opens path for appending and makes its folder. With maxBytes above 0 a line that would
-// make the file longer begins a new one, and backups old ones are kept as path.1, path.2 and so on,
-// as Python's RotatingFileHandler does; with backups 0 the file only grows, as there.
+// exceed it begins a new file, and backups old ones are kept as path.1, path.2 and so on, as
+// Python's RotatingFileHandler does; also as there, with backups 0 the file only grows.
 func OpenFile(path string, maxBytes int64, backups int) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make log folder: %w", err)
@@ -74,7 +74,7 @@ func (f *File) open() error {
 func (f *File) Write(_ *Record, line []byte) error {
 	if time.Since(f.looked) >= lookEach && f.moved() {
 		if err := f.open(); err != nil {
-			return err // the old file stays open, the next line tries again
+			return err // the old file stays open; the next line tries again
 		}
 	}
 	if f.maxBytes > 0 && f.backups > 0 && f.size > 0 && f.size+int64(len(line)) > f.maxBytes {
@@ -87,7 +87,7 @@ func (f *File) Write(_ *Record, line []byte) error {
 	return err
 }
 
-// moved tells whether the path no longer leads to the open file.
+// moved reports whether the path no longer leads to the open file.
 func (f *File) moved() bool {
 	f.looked = time.Now()
 	there, err := os.Stat(f.path)
@@ -112,13 +112,13 @@ func (f *File) rotate() error {
 	return f.open()
 }
 
-// Close closes the file; no line may follow.
+// Close closes the file; the caller must write no more lines.
 func (f *File) Close() error { return f.f.Close() }
 
 // Syslog is a sink that sends lines to a syslog daemon.
 type Syslog struct{ w *syslog.Writer }
 
-// IsSyslog tells whether a value of log_file names a syslog daemon.
+// IsSyslog reports whether a value of log_file names a syslog daemon.
 func IsSyslog(address string) bool {
 	scheme, _, ok := strings.Cut(address, "://")
 	return ok && (scheme == "file" || scheme == "udp" || scheme == "tcp")
@@ -140,7 +140,7 @@ func OpenSyslog(address string) (*Syslog, error) {
 	return &Syslog{w}, nil
 }
 
-// CheckSyslog says what is wrong with an address, without using it.
+// CheckSyslog returns an error for an invalid address, without connecting.
 func CheckSyslog(address string) error {
 	_, _, _, err := parseSyslog(address)
 	return err
@@ -229,8 +229,8 @@ func (journalSink) Write(r *Record, _ []byte) error {
 	return journal.Send(r.Text+r.Attrs, priority, journalFields(r))
 }
 
-// journalFields are the fields beside message and priority. Their names are capitals, digits and
-// underlines, as the journal demands.
+// journalFields are the fields besides message and priority. Their names are capitals, digits and
+// underlines, as the journal requires.
 func journalFields(r *Record) map[string]string {
 	fields := map[string]string{"SYSLOG_IDENTIFIER": "salt-master", "SALT_COMPONENT": r.Component}
 	if f := r.frame(); f.File != "" {

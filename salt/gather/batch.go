@@ -12,40 +12,41 @@ import (
 	"clustermaster/value"
 )
 
-// A Batch runs a job on the minions that answer a ping, on a window of them that slides on as they
-// return, as Salt's batch does. All parts of the job have one jid. The functions are called from
-// Run's goroutine; one that is nil is left out.
+// A Batch runs a job on the minions that answer a ping, as Salt's batch does: on a limited number
+// at a time, with the next one as each returns. All parts of the job have one jid. Run calls the
+// functions from its own goroutine, and leaves out nil ones.
 type Batch struct {
 	Job Publish // if its JID is empty Run makes one
-	// of the window: a number of minions, or of percent of those that answered, as 25%
+	// of the window: a number of minions, or a percentage of those that answered the ping, such as
+	// 25%
 	Size     string
-	Wait     time.Duration // after a return, before its place in the window is free
+	Wait     time.Duration // from a return until its place in the window is free
 	Failhard bool          // end at the first return that failed
 	Options  Options
 
 	OnPing   func(Summary)             // of the ping, before anything runs
-	OnSlice  func(ids []string)        // the window slid on to these
+	OnSlice  func(ids []string)        // the window moved on to these
 	OnReturn func(id string, r Return) // one minion returned
-	OnSilent func(id string)           // one that answered the ping did not return
+	OnSilent func(id string)           // one that answered the ping and did not return
 }
 
 // BatchSummary is how a batch ended.
 type BatchSummary struct {
-	JID    string // "" if nobody answered the ping
+	JID    string // "" if no minion answered the ping
 	Live   int    // minions that answered it
-	Halted bool   // by Failhard
+	Halted bool   // because of Failhard
 }
 
-// happening is what a slice of the batch tells the loop.
+// happening is a message of a slice of the batch to the loop.
 type happening struct {
 	id    string
 	ret   Return
-	ended bool     // a slice is over; lost are those of it that never returned
+	ended bool     // a slice has ended; lost are its minions that never returned
 	lost  []string //
 	err   error
 }
 
-// Run runs the batch to its end. The error is that of a Size that can't be read, of publishing, or
+// Run runs the batch to its end. The error is a Size that can't be read, a failure to publish, or
 // ctx's.
 func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 	minions, err := b.ping(ctx, m)
@@ -74,10 +75,10 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 			}
 		}
 	}()
-	var arrived *happening // a return is handed on after the window slid on, as in Salt
+	var arrived *happening // passed on after the window moved, as in Salt
 	free := time.NewTimer(0)
 	defer free.Stop()
-	held := []time.Time{} // places that are free from then on
+	held := []time.Time{} // when places become free
 	for len(minions) > 0 || len(active) > 0 || arrived != nil {
 		now := time.Now()
 		held = later(held, now)
@@ -147,7 +148,7 @@ func later(times []time.Time, now time.Time) []time.Time {
 	return times
 }
 
-// slice runs the job on some minions and tells of each return, then of the end.
+// slice runs the job on some minions. It reports each return, then its own end.
 func (b *Batch) slice(ctx context.Context, m Master, jid string, ids []string,
 	tell chan<- happening) {
 	job := b.Job
@@ -193,8 +194,8 @@ func (b *Batch) ping(ctx context.Context, m Master) ([]string, error) {
 	return live, nil
 }
 
-// Having asks the minions of a job's target which functions they have, and returns those that have
-// fun, sorted.
+// Having asks the minions of a job's target for their functions, and returns those that have fun,
+// sorted.
 func Having(ctx context.Context, m Master, job Publish, o Options, fun string) (ids []string,
 	s Summary, err error) {
 	job.Fun, job.Arg, job.Ret, job.JID = "sys.list_functions", nil, "", ""

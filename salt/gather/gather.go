@@ -12,7 +12,7 @@ import (
 	"clustermaster/value"
 )
 
-// Publish is a job to be sent.
+// Publish is a job to send.
 type Publish struct {
 	Tgt     any // text or []string
 	TgtType string
@@ -23,8 +23,8 @@ type Publish struct {
 	User    string
 	Kwargs  value.Map
 	Timeout time.Duration // "to" of the published load; 0 leaves it out
-	// Patience is how long a master that just started may wait until it serves; 0, or more than its
-	// own bound, is that bound.
+	// Patience is how long a master that just started may wait until it serves; 0, or more than the
+	// master's own bound, means that bound.
 	Patience time.Duration
 }
 
@@ -32,8 +32,8 @@ type Publish struct {
 type Published struct {
 	JID     string
 	Minions []string // expected to return
-	Missing []string // asked for by name, but without an accepted key
-	Error   string   // nothing was sent; Salt's text
+	Missing []string // targeted by name, but without an accepted key
+	Error   string   // Salt's text for a job that was not sent
 	// Incomplete is not empty if minions may have been missed; it says how much of their data could
 	// not be read.
 	Incomplete string
@@ -47,8 +47,8 @@ type Return struct {
 	Out     string
 }
 
-// Code is the return code: 0 if the minion sent none, and for several functions the highest. One
-// that can't be read counts as a failure.
+// Code is the return code: 0 if the minion sent none, and the highest if the job had several
+// functions. A code that can't be read counts as a failure.
 func (r Return) Code() int {
 	if len(r.Retcode) == 0 {
 		return 0
@@ -83,8 +83,8 @@ func code(v any) int {
 type Event struct {
 	Tag  string
 	Data value.Raw
-	// Lost is set in a notice without tag and data: some events before it were lost on their way,
-	// because somebody read too slowly.
+	// Lost is set in a notice without tag and data: some events before it were lost, because a
+	// subscriber read too slowly.
 	Lost bool
 }
 
@@ -95,16 +95,16 @@ type Events interface {
 	Close()
 }
 
-// Master is what gathering asks of a master.
+// Master is the master as gathering uses it.
 type Master interface {
-	// NewJID makes the id of a job that is then published: who waits for returns listens before
-	// anything is sent.
+	// NewJID makes the id of a job before it is published, so that the caller can subscribe to its
+	// returns first.
 	NewJID(ctx context.Context) (string, error)
 	Publish(ctx context.Context, p Publish) (Published, error)
-	// Subscribe returns when every reachable master sends the events of the prefix.
+	// Subscribe returns once every reachable master sends the events of the prefix.
 	Subscribe(ctx context.Context, prefix string) (Events, error)
-	// ReadReturns calls fn with what the job cache holds of some minions' returns of a job, one
-	// after the other, and reads no others. An error of fn ends it and comes back.
+	// ReadReturns calls fn with the job cache's returns of a job from some minions, one after the
+	// other, and reads no others. It stops at an error of fn and returns it.
 	ReadReturns(ctx context.Context, jid string, ids []string,
 		fn func(id string, r Return) error) error
 }
@@ -113,8 +113,8 @@ type Master interface {
 type Options struct {
 	Timeout          time.Duration // timeout; 0 means 5 s
 	GatherJobTimeout time.Duration // gather_job_timeout; 0 means 10 s
-	// SyndicWait is how long minions behind syndics may yet be heard of, also if no other minion is
-	// meant; 0: there are no syndics.
+	// SyndicWait is how long minions behind syndics may still report, also if the target matches no
+	// other minion; 0: there are no syndics.
 	SyndicWait time.Duration
 }
 
@@ -129,9 +129,9 @@ type Summary struct {
 var ErrMasterLost = errors.New("the master went away while waiting for returns; see salt-run jobs.lookup_jid")
 
 // Run publishes p and calls onReturn for each minion's return as it arrives, once per minion, from
-// Run's goroutine. It comes back when all expected minions have returned, or when those that have
-// not are found to be silent. The error is that of subscribing or publishing, ErrMasterLost, or
-// ctx's; what was gathered until then is in the Summary.
+// its own goroutine. It returns when all expected minions have returned, or when it has found the
+// others to be silent. The error is a failure to subscribe or publish, ErrMasterLost, or ctx's; the
+// Summary then has what was gathered until then.
 func Run(ctx context.Context, m Master, p Publish, o Options,
 	onReturn func(id string, r Return)) (Summary, error) {
 	if o.Timeout <= 0 {
@@ -146,7 +146,7 @@ func Run(ctx context.Context, m Master, p Publish, o Options,
 			return Summary{}, fmt.Errorf("make job id: %w", err)
 		}
 	}
-	// First listen, then send: a fast minion must not answer into the void.
+	// Subscribe before publishing, so that the returns of fast minions are not missed.
 	events, err := m.Subscribe(ctx, "salt/job/"+p.JID+"/")
 	if err != nil {
 		return Summary{}, fmt.Errorf("subscribe to job %s: %w", p.JID, err)
@@ -219,7 +219,7 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 	var asked poll
 	defer asked.end()
 	defer g.reads.end()
-	running := true // somebody may be at it; Salt asks at least once
+	running := true // a minion may be running it; Salt asks at least once
 	timer := time.NewTimer(g.opts.Timeout)
 	defer timer.Stop()
 	var syndics <-chan time.Time
@@ -249,13 +249,13 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 			g.give(r.id, r.Return)
 		case <-g.reads.soon():
 			g.reads.wantMissing()
-		case <-syndics: // whoever they named is expected by now
+		case <-syndics: // the minions that syndics named are expected by now
 		case <-timer.C:
 			if len(g.missing()) == 0 {
 				timer.Reset(g.opts.Timeout)
 				continue
 			}
-			// Who is silent is decided when the job cache has been asked for what is missing; the
+			// A minion counts as silent only after the job cache was asked for its return. The
 			// timer rests until then.
 			g.reads.silence = true
 			g.reads.wantMissing()
@@ -296,8 +296,8 @@ func (g *gathering) lastDeadline() time.Time {
 	return last
 }
 
-// event takes a return, the notice that some were lost, or a list of minions that widens the
-// expected set (syndics send them).
+// event handles a return, a notice that events were lost, or a list of minions from a syndic, which
+// adds to the expected ones.
 func (g *gathering) event(e Event) {
 	if e.Lost {
 		g.reads.lost()
@@ -326,14 +326,14 @@ func (g *gathering) event(e Event) {
 // trimmed is what the bus puts in place of a value above max_event_size.
 const trimmed = "VALUE_TRIMMED"
 
-// take hands on the return of an event. What was trimmed is read from the job cache, which has it
-// whole: a return is stored before its event fires.
+// take passes on the return of an event. If the event was trimmed it reads the return from the job
+// cache, which has all of it: a return is stored before its event fires.
 func (g *gathering) take(id string, data value.RawMap) {
 	if id == "" || g.returned[id] {
 		return
 	}
 	val, ok := data.Get("return")
-	// an event trimmed to its stamp says nothing but its tag
+	// An event that was trimmed down to its stamp has no field id.
 	if _, whole := data.Get("id"); !whole {
 		if _, expected := g.expected[id]; expected {
 			g.reads.want(id, nil)
@@ -362,7 +362,8 @@ func (g *gathering) give(id string, r Return) {
 	g.onReturn(id, r)
 }
 
-// findJob takes an answer to saltutil.find_job and reports whether that minion is still at it.
+// findJob handles an answer to saltutil.find_job and reports whether that minion still runs the
+// job.
 func (g *gathering) findJob(e Event) bool {
 	if !strings.Contains(e.Tag, "/ret/") {
 		return false

@@ -2,7 +2,7 @@ package gather
 
 import "context"
 
-// poll is one round of saltutil.find_job. It is sent beside the waiting for returns, which must not
+// poll is one round of saltutil.find_job. It runs beside the waiting for returns, which must not
 // stop meanwhile.
 type poll struct {
 	cancel  context.CancelFunc
@@ -11,7 +11,7 @@ type poll struct {
 	events  Events
 }
 
-// start asks the silent minions whether they are at the job.
+// start asks the silent minions whether they run the job.
 func (p *poll) start(ctx context.Context, g *gathering) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.done = make(chan struct{})
@@ -36,7 +36,7 @@ func (p *poll) start(ctx context.Context, g *gathering) {
 	}(p.started, p.done)
 }
 
-// answers is the channel of events of this round, nil while there is none.
+// answers is the channel of this round's events, nil without a round.
 func (p *poll) answers() <-chan Event {
 	if p.events == nil {
 		return nil

@@ -8,45 +8,46 @@ import (
 )
 
 const (
-	// lossDelay is how long after a notice of loss the missing returns are read: a burst loses
-	// many, and what still waits behind the notice need not be read.
+	// lossDelay is the time from a notice of loss to the read of the missing returns: a burst loses
+	// many, and the events queued behind the notice may bring some of them.
 	lossDelay = 250 * time.Millisecond
-	// readSilence ends a read of the job cache that has brought nothing for so long; each barren
-	// read before makes that three times as long, for a busy master is slow. A read that goes on
-	// has no other limit.
+	// readSilence is how long a read of the job cache may bring nothing before it is ended. Each
+	// fruitless read triples it for the next one, because a busy master is slow. A read that brings
+	// something has no time limit.
 	readSilence = 3 * time.Second
-	// maxBarren is how many reads in a row may end in an error and bring nothing before trimmed
-	// returns are handed on as they are.
+	// maxBarren is how many reads in a row may fail without bringing anything before trimmed
+	// returns are passed on as they are.
 	maxBarren = 3
 )
 
-// kept is a return of the job cache.
+// kept is a return from the job cache.
 type kept struct {
 	id string
 	Return
 }
 
-// reads are the reads of the job cache for returns whose events were trimmed or lost, as those of a
-// master that died. One runs at a time, beside the waiting for returns; what is wanted meanwhile
-// waits for the next one.
+// reads reads from the job cache the returns whose events were trimmed or lost, such as those of a
+// master that died. One read runs at a time, beside the waiting for returns; later requests wait
+// for the next read.
 type reads struct {
-	trimmed map[string]*Return // wanted: id to what its event had, nil if nothing
-	missing bool               // wanted: all that are missing
-	// somebody waits for a read of all that are missing, to tell who is silent
+	trimmed map[string]*Return // to read: id to the content of its event, nil if none
+	missing bool               // to read: all that are missing
+	// the caller waits for a read of all missing returns, to decide which minions are silent
 	silence bool
-	delay   *time.Timer // until what was lost is wanted, nil if nothing was
+	delay   *time.Timer // until the read after a loss; nil without a loss
 
-	cancel context.CancelFunc // of the read that runs, nil if none does
-	// trimmed ones that it reads; what is wanted later may be stored later than it looks
+	cancel context.CancelFunc // of the running read, nil if none runs
+	// the trimmed returns that it reads; one that is requested later may be stored after the read
+	// passed it
 	asked   map[string]*Return
-	all     bool // it reads all that were missing, too
+	all     bool // it also reads all that were missing
 	brought int
 	barren  int
 	found   chan kept
 	ended   chan error
 }
 
-// want asks for the whole return of id; cut is what there is of it.
+// want requests the whole return of id; cut is the part that the event had.
 func (r *reads) want(id string, cut *Return) {
 	if r.trimmed == nil {
 		r.trimmed = make(map[string]*Return)
@@ -59,14 +60,14 @@ func (r *reads) wantMissing() {
 	r.delay = nil
 }
 
-// lost has all that are missing read soon.
+// lost requests a read of all missing returns soon.
 func (r *reads) lost() {
 	if r.delay == nil && !r.missing {
 		r.delay = time.NewTimer(lossDelay)
 	}
 }
 
-// soon is when what was lost is to be read.
+// soon fires when the read after a loss is due.
 func (r *reads) soon() <-chan time.Time {
 	if r.delay == nil {
 		return nil
@@ -74,13 +75,13 @@ func (r *reads) soon() <-chan time.Time {
 	return r.delay.C
 }
 
-// got forgets what need not be read any more.
+// got drops the request for a return that has arrived.
 func (r *reads) got(id string) {
 	delete(r.trimmed, id)
 	delete(r.asked, id)
 }
 
-// start begins a read of what is wanted, unless one runs.
+// start begins a read of the requested returns, unless one runs.
 func (r *reads) start(ctx context.Context, g *gathering) {
 	if r.cancel != nil || len(r.trimmed) == 0 && !r.missing {
 		return
@@ -100,7 +101,7 @@ func (r *reads) start(ctx context.Context, g *gathering) {
 	go read(ctx, r.cancel, patience, g.master, g.jid, ids, r.found, r.ended)
 }
 
-// read hands returns to found. Waiting for whoever takes them does not count as silence.
+// read sends returns to found. Waiting for the receiver does not count as silence.
 func read(ctx context.Context, cancel context.CancelFunc, patience time.Duration, m Master,
 	jid string, ids []string, found chan<- kept, ended chan<- error) {
 	silence := time.AfterFunc(patience, cancel)
@@ -117,9 +118,9 @@ func read(ctx context.Context, cancel context.CancelFunc, patience time.Duration
 	})
 }
 
-// finish ends a read and reports whether it is the one by which silence is told. A trimmed return
-// that the cache does not have is handed on as its event had it, for that is all there is; one that
-// could not be read is tried again.
+// finish ends a read and reports whether it was the one that decides which minions are silent. A
+// trimmed return that the cache does not have is passed on as its event had it; one that could not
+// be read is tried again.
 func (r *reads) finish(g *gathering, err error) (silent bool) {
 	r.cancel()
 	r.cancel = nil
@@ -129,7 +130,7 @@ func (r *reads) finish(g *gathering, err error) (silent bool) {
 	if err == nil || r.brought > 0 {
 		r.barren = 0
 	}
-	again := err != nil && r.brought > 0 // it was on its way
+	again := err != nil && r.brought > 0 // it brought some before it failed
 	for id, cut := range asked {
 		switch {
 		case err != nil && r.barren < maxBarren:
@@ -147,7 +148,7 @@ func (r *reads) finish(g *gathering, err error) (silent bool) {
 	return true
 }
 
-// end stops the read that runs and waits for its goroutine.
+// end stops the running read and waits for its goroutine.
 func (r *reads) end() {
 	if r.delay != nil {
 		r.delay.Stop()

@@ -22,11 +22,11 @@ type Env struct {
 
 // Options are the master options that pillars depend on, named as in Salt's config.
 type Options struct {
-	// pillar_roots, in the config's order; an Env "__env__" stands for the one that is asked for
+	// pillar_roots, in the config's order; an Env "__env__" stands for the requested environment
 	Roots                []Env
 	StateTop             string // state_top
 	Renderer             string // renderer: the pipeline of files without a shebang
-	Saltenv, Pillarenv   string // defaults of requests that name none; "" for none
+	Saltenv, Pillarenv   string // defaults for requests that name none; "" for none
 	PillarenvFromSaltenv bool
 	EnvOrder             []string  // env_order
 	MergeStrategy        string    // pillar_source_merging_strategy
@@ -56,7 +56,7 @@ type Options struct {
 	Timeout time.Duration // pillar_timeout: of one compile; 0 is one minute
 }
 
-// Bounds of one compile that no sensible tree reaches.
+// Bounds of one compile, far above what a sensible tree needs.
 const (
 	maxIncludeDepth = 200
 	maxRendered     = 10_000 // files
@@ -66,36 +66,36 @@ const (
 
 // Files are pillar_roots.
 type Files interface {
-	// List returns the sorted paths of an environment's files, relative to its roots. It is not
-	// written to.
+	// List returns the sorted paths of an environment's files, relative to its roots. Callers must
+	// not change the slice.
 	List(env string) []string
-	// Open returns a file's content and where it lies on disk. A file that is not there, or may not
-	// be read, is not found.
+	// Open returns a file's content and its path on disk. found is false for a file that does not
+	// exist or may not be read.
 	Open(env, path string) (abs string, data []byte, found bool, err error)
 }
 
-// Kept is where compiled pillars are kept for pillar_cache.
+// Kept is the store of compiled pillars for pillar_cache.
 type Kept interface {
 	// Pillar returns the pillar of a minion for a pillarenv ("" for none) and when it was stored.
 	Pillar(ctx context.Context, id, pillarenv string) (pillar value.Map, at time.Time, found bool,
 		err error)
 }
 
-// Deps is what a compiler asks others for.
+// Deps is what a compiler needs from other packages.
 type Deps struct {
 	Files     Files
 	Renderer  Renderer
-	Functions Functions // nil: templates can call nothing. It may be a Binder too
+	Functions Functions // nil: templates can call nothing. May also be a Binder
 	Kept      Kept      // nil: no pillar_cache
 	// Matches lists the minions of a compound expression, for file_tree and nodegroups; nil: none
 	// match.
 	Matches func(ctx context.Context, compound any) ([]string, error)
-	// Git lists the folders that one entry git of ext_pillar gives to a request; nil: there is no
+	// Git lists the folders that one git entry of ext_pillar gives to a request; nil without
 	// git_pillar.
 	Git func(ctx context.Context, remotes []any, saltenv, pillarenv string) ([]GitFolder, error)
 }
 
-// Request is what a pillar is made from.
+// Request says which pillar to make, and for which minion.
 type Request struct {
 	ID                        string
 	Grains                    value.Map
@@ -146,15 +146,15 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Com
 		metrics: newMetrics(reg)}
 }
 
-// Made is a pillar and what of it the master remembers.
+// Made is a pillar, and the part of it that the master keeps.
 type Made struct {
 	Pillar value.Map
-	Keep   value.Map // the pillar without override; nil if there is nothing new to keep
-	Env    string    // pillarenv under which it is kept; "" for none
+	Keep   value.Map // the pillar without override; nil if there is nothing to store
+	Env    string    // pillarenv to store it under; "" for none
 }
 
-// Pillar makes a minion's pillar; with pillar_cache that may be one made earlier. An error means
-// that there is no answer; what is wrong with a pillar is in its key _errors.
+// Pillar makes a minion's pillar; with pillar_cache it may return one that was made earlier. An
+// error means that there is no pillar; faults within a pillar are in its key _errors.
 func (c *Compiler) Pillar(ctx context.Context, r Request) (Made, error) {
 	if c.opts.PillarenvFromSaltenv && r.Pillarenv == "" {
 		r.Pillarenv = r.Saltenv
@@ -197,7 +197,7 @@ func (c *Compiler) merge(a, b value.Map) value.Map {
 	return value.Merge(a, b, c.opts.strategy(), c.opts.MergeLists)
 }
 
-// strategy is the merge strategy in force: smart means recurse but for the renderer yamlex.
+// strategy is the merge strategy in force: smart means recurse, except for the renderer yamlex.
 func (o *Options) strategy() string {
 	if o.MergeStrategy == "" || o.MergeStrategy == "smart" {
 		if pipe := o.Renderer[strings.LastIndexByte(o.Renderer, '|')+1:]; pipe == "yamlex" {
@@ -215,7 +215,7 @@ func (c *Compiler) pillarenv(r Request) string {
 	return c.opts.Pillarenv
 }
 
-// compilation is the making of one pillar.
+// compilation makes one pillar.
 type compilation struct {
 	*Compiler
 	req                Request
@@ -225,13 +225,13 @@ type compilation struct {
 	seen               value.Map // the options as templates see them
 	told               value.Map // the options as functions see them: id is the master's
 	pillar             value.Map // as templates and matchers see it
-	// what the minion added to a pillar in which something is decrypted
+	// what the minion added, when something in the pillar gets decrypted
 	given     value.Map
 	avail     map[string][]string
-	ignored   map[string][]string // SLS per environment whose absence is no error
+	ignored   map[string][]string // SLS per environment that may be absent without an error
 	errors    []string
 	rendered  int
-	functions Functions // nil: there are none
+	functions Functions // nil: none
 }
 
 func (c *Compiler) newCompilation(r Request) *compilation {
@@ -314,8 +314,8 @@ func (p *compilation) run(ctx context.Context) (value.Map, error) {
 			value.Map{{Key: "master", Value: append(slices.Clip(p.seen),
 				value.Pair{Key: "grains", Value: p.grains})}})
 	}
-	// Before what the minion gives: it would be told what its own texts decrypt to. Salt decrypts
-	// last.
+	// Decrypt before adding what the minion gives, so that the minion does not learn what its own
+	// texts decrypt to. Salt decrypts last.
 	made = p.decrypt(ctx, made)
 	if p.opts.ExtPillarFirst {
 		made = p.merge(p.given, made)
@@ -328,7 +328,7 @@ func (p *compilation) run(ctx context.Context) (value.Map, error) {
 	return p.override(made, p.req.Override), nil
 }
 
-// bounded replaces a pillar that is too large by one that says so.
+// bounded replaces a pillar that is too large by one that only holds the error.
 func (p *compilation) bounded(made value.Map) (value.Map, error) {
 	packed, err := value.Pack(made)
 	if err != nil {
@@ -346,7 +346,7 @@ func (p *compilation) bounded(made value.Map) (value.Map, error) {
 	return value.Map{{Key: "_errors", Value: []any{text}}}, nil
 }
 
-// fault notes what is wrong with the pillar.
+// fault adds an error to the pillar.
 func (p *compilation) fault(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	p.log.Error("pillar has an error", "minion", p.req.ID, "err", text)
@@ -363,10 +363,10 @@ func anyTexts(list []string) []any {
 	return out
 }
 
-// SetNodegroups puts other nodegroups in force for pillars that are made from now on.
+// SetNodegroups changes the nodegroups for pillars that are made from now on.
 func (c *Compiler) SetNodegroups(groups value.Map) { c.groups.Store(&groups) }
 
-// nodegroups are those in force.
+// nodegroups returns the nodegroups in force.
 func (c *Compiler) nodegroups() value.Map {
 	if groups := c.groups.Load(); groups != nil {
 		return *groups

@@ -10,8 +10,8 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// decrypt applies decrypt_pillar: the values at its keys go through a decrypting renderer. What
-// fails is an error of the pillar, and the value stays.
+// decrypt applies decrypt_pillar: it sends the values at the listed keys through a decrypting
+// renderer. A failure is an error of the pillar, and the value stays as it was.
 func (p *compilation) decrypt(ctx context.Context, pillar value.Map) value.Map {
 	if !value.Truth(p.opts.DecryptPillar) {
 		return pillar
@@ -47,7 +47,7 @@ func (p *compilation) decrypt(ctx context.Context, pillar value.Map) value.Map {
 	return pillar
 }
 
-// decrypted puts any value through a renderer that works on values.
+// decrypted sends any value through a renderer that works on values.
 func (p *compilation) decrypted(ctx context.Context, v any, renderer string) (any, error) {
 	made, err := p.parse(ctx, string(yaml11.Dump(value.Map{{Key: "v", Value: v}})),
 		"yaml|"+renderer)
@@ -102,7 +102,7 @@ func at(v any, path []string) (any, bool) {
 	return v, true
 }
 
-// replace is a copy of v with another value at a path that is there.
+// replace returns a copy of v with another value at an existing path.
 func replace(v any, path []string, to any) any {
 	if len(path) == 0 {
 		return to

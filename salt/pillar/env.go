@@ -7,8 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// resolveEnvs works out the environments in force: __env__ becomes the environment that is asked
-// for, unless that has roots of its own.
+// resolveEnvs works out the environments in force: __env__ becomes the requested environment,
+// unless that one has its own roots.
 func (p *compilation) resolveEnvs() {
 	asked := p.pillarenv
 	if asked == "" {
@@ -55,7 +55,7 @@ func (p *compilation) envs() []string {
 	return out
 }
 
-// available lists the SLS names of an environment, sorted; ok is false if it is none of ours.
+// available lists the SLS names of an environment, sorted; ok is false for an unknown environment.
 func (p *compilation) available(env string) (names []string, ok bool) {
 	if names, ok := p.avail[env]; ok {
 		return names, true
@@ -86,7 +86,7 @@ type file struct {
 	data   []byte
 }
 
-// open finds a file; an environment that is not in force has none.
+// open finds a file; an environment that is not in force has no files.
 func (p *compilation) open(env, path string) (file, bool, error) {
 	if _, ok := p.env(env); !ok {
 		return file{}, false, nil
@@ -106,7 +106,7 @@ func (p *compilation) state(env, sls string) (file, bool, error) {
 	return file{}, false, nil
 }
 
-// templateOpts are the options that templates see as opts.
+// templateOpts returns the options that templates see as opts.
 func (p *compilation) templateOpts() value.Map {
 	opts := p.opts.MasterOpts.Without("id", "file_client", "saltenv", "pillarenv", "pillar_roots",
 		"state_top", "minion_id", "__role")

@@ -12,7 +12,7 @@ import (
 	"clustermaster/wire"
 )
 
-// extPillar makes data for a minion from what the configuration says under its name.
+// extPillar makes data for a minion from the value that the configuration has under its name.
 type extPillar func(ctx context.Context, p *compilation, pillar value.Map, a extArgs) (any, error)
 
 // extPillarNamed finds an ext_pillar.
@@ -66,9 +66,9 @@ func (a extArgs) bind(params ...function.Param) (map[string]any, error) {
 	return b.Named, err
 }
 
-// extPillars lays the data of all ext_pillars over pillar. They see it with the request's override.
-// What the minion itself gives goes into what comes back only where nothing decrypts that, else
-// into p.given. One that fails is an error of the pillar, and the others go on.
+// extPillars merges the data of all ext_pillars into pillar. They see it with the request's
+// override. The minion's own data goes into the result only if nothing decrypts it, else into
+// p.given. An ext_pillar that fails is an error of the pillar, and the others go on.
 func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.Map, error) {
 	runs, ok := p.extRuns()
 	if !ok {
@@ -79,7 +79,7 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 	switch {
 	case !apart:
 		pillar = p.override(pillar, p.req.Override)
-	case p.opts.ExtPillarFirst: // begins with nothing else
+	case p.opts.ExtPillarFirst: // start with an empty pillar
 		pillar = nil
 	}
 	for _, v := range runs {
@@ -102,7 +102,7 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 				sees = p.override(p.override(pillar, p.given), p.req.Override)
 			}
 			made, found, err := p.extPillar(ctx, name, sees, pair.Value)
-			if err == nil && !found { // Salt goes on without a word to the minion
+			if err == nil && !found { // Salt continues without telling the minion
 				p.log.Error("ext_pillar is not there: put it into the folder pillar of extension_modules", "minion", p.req.ID, "fun", name)
 				continue
 			}
@@ -110,7 +110,7 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 				p.fault("Failed to load ext_pillar %s: %s", name, err)
 				continue
 			}
-			ext = made // of several in one entry the last one counts, as in Salt
+			ext = made // of several in one entry the last counts, as in Salt
 		}
 		if !value.Truth(ext) {
 			continue
@@ -129,8 +129,8 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 	return pillar, nil
 }
 
-// decrypts reports whether anything in a pillar is decrypted after it was laid together. A minion
-// must not have its own texts in there: it would be told what they mean.
+// decrypts reports whether anything in a pillar is decrypted after merging. The minion's own texts
+// must not be in such a pillar, or the minion would learn what they decrypt to.
 func (p *compilation) decrypts(runs []any) bool {
 	return value.Truth(p.opts.DecryptPillar) || slices.ContainsFunc(runs, func(v any) bool {
 		run, _ := v.(value.Map)
@@ -139,8 +139,8 @@ func (p *compilation) decrypts(runs []any) bool {
 	})
 }
 
-// extPillar runs one ext_pillar: the site's own before this package's, and that before what others
-// have.
+// extPillar runs one ext_pillar. The site's own comes first, then this package's, then those of
+// p.functions.
 func (p *compilation) extPillar(ctx context.Context, name string, pillar value.Map,
 	args any) (v any, found bool, err error) {
 	others, _ := p.functions.(ExtPillars)
@@ -156,8 +156,8 @@ func (p *compilation) extPillar(ctx context.Context, name string, pillar value.M
 	return others.ExtPillar(ctx, p.minion("base"), name, pillar, args, p.req.ExtraMinionData)
 }
 
-// extRuns lists the configured ext_pillars, and after them the one that the minion asks for on
-// demand, if that is allowed. Not ok: the option is no list.
+// extRuns lists the configured ext_pillars, then the one that the minion requests on demand, if
+// that is allowed. ok is false if the option is not a list.
 func (p *compilation) extRuns() (runs []any, ok bool) {
 	switch v := p.opts.ExtPillar.(type) {
 	case nil:
@@ -189,7 +189,7 @@ func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs v
 	return host{p: p, env: "base"}.Call(ctx, fun, args, kwargs)
 }
 
-// command runs the command of cmd_yaml and cmd_json with the minion's id in place of %s, quoted
+// command runs the command of cmd_yaml and cmd_json. It replaces %s by the minion's id, quoted
 // unless it is plain.
 func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string,
 	kwargs value.Map) (any, error) {
@@ -236,7 +236,7 @@ func cmdJSON(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, 
 	return p.command(ctx, a, "cmd.run", "json", nil)
 }
 
-// nodegroups tells which nodegroups the minion is in.
+// nodegroups lists the nodegroups that the minion is in.
 func nodegroups(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
 	given, err := a.bind(function.Opt("pillar_name", nil))
 	if err != nil {
@@ -259,8 +259,7 @@ func nodegroups(ctx context.Context, p *compilation, _ value.Map, a extArgs) (an
 	return value.Map{{Key: name, Value: in}}, nil
 }
 
-// inCompound reports whether a compound expression means this minion, by the grains that are kept
-// of it.
+// inCompound reports whether a compound expression means this minion, judged by its kept grains.
 func (p *compilation) inCompound(ctx context.Context, expr any) (bool, error) {
 	if p.deps.Matches == nil {
 		return false, nil
@@ -272,7 +271,7 @@ func (p *compilation) inCompound(ctx context.Context, expr any) (bool, error) {
 	return slices.Contains(ids, p.req.ID), nil
 }
 
-// extraMinionData copies what the minion sent along.
+// extraMinionData copies the extra data that the minion sent.
 func extraMinionData(_ context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
 	given, err := a.bind(function.Need("include"), function.Opt("extra_minion_data", nil))
 	if err != nil {
@@ -296,7 +295,7 @@ func extraMinionData(_ context.Context, p *compilation, _ value.Map, a extArgs) 
 	return out, nil
 }
 
-// subtree is a copy of what lies at a path, with the path.
+// subtree returns a copy of the value at a path, nested under that path.
 func subtree(m value.Map, path []string) (value.Map, bool) {
 	v, ok := m.Get(path[0])
 	if !ok {

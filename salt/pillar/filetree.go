@@ -22,7 +22,7 @@ const (
 	maxTreeEntries = 100_000
 )
 
-// tree is file_tree's reading of folders.
+// tree reads the folders of file_tree.
 type tree struct {
 	p           *compilation
 	followLinks bool
@@ -84,7 +84,8 @@ func fileTree(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any,
 	return out, nil
 }
 
-// root reads one root_dir: the nodegroups of the minion, then what is its own, which wins.
+// root reads one root_dir: first the nodegroups of the minion, then the minion's own folder, which
+// wins.
 func (t *tree) root(ctx context.Context, root string) (value.Map, error) {
 	if !isDir(root) {
 		t.p.log.Error("file_tree's root_dir is no folder; it is left out", "path", root)
@@ -127,8 +128,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// dir reads one folder: first its folders, then its files. prefix is where it lies below the top,
-// "." for the top itself.
+// dir reads one folder: first its folders, then its files. prefix is its path below the top, "."
+// for the top itself.
 func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo) (value.Map,
 	error) {
 	if err := ctx.Err(); err != nil {
@@ -137,7 +138,7 @@ func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo)
 	self, err := os.Stat(dir)
 	if err != nil || len(above) > maxTreeDepth ||
 		slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
-		return value.Map{}, nil // what cannot be read, or contains itself, is empty
+		return value.Map{}, nil // a folder that can't be read, or contains itself, is empty
 	}
 	above = append(slices.Clip(above), self)
 	entries, err := os.ReadDir(dir)
@@ -178,7 +179,7 @@ func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo)
 	return out, nil
 }
 
-// file reads one file. Its value is bytes, as Salt's is, or what its template gives.
+// file reads one file. Its value is bytes, as in Salt, or the output of its template.
 func (t *tree) file(ctx context.Context, path, prefix, name string) (any, bool, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -214,7 +215,7 @@ func (t *tree) file(ctx context.Context, path, prefix, name string) (any, bool, 
 	return v, true, nil
 }
 
-// keeps reports whether a file's last newline stays.
+// keeps reports whether to keep a file's last newline.
 func (t *tree) keeps(prefix, name string) bool {
 	switch v := t.keepNewline.(type) {
 	case bool:

@@ -10,9 +10,9 @@ import (
 
 // GitFolder is a folder of SLS files that a git remote gives to an environment.
 type GitFolder struct {
-	Dir     string // names it
+	Dir     string // the folder's name
 	Env     string
-	Mounted bool // it is there for the includes of others, and has no top file that counts
+	Mounted bool // only for the includes of others; its top file is ignored
 	Files   GitFiles
 }
 
@@ -20,7 +20,7 @@ type GitFolder struct {
 type GitFiles interface {
 	// List returns the sorted paths of its files.
 	List(ctx context.Context) ([]string, error)
-	// Open returns a file's content and the name of its place.
+	// Open returns a file's content and its name for messages.
 	Open(ctx context.Context, path string) (abs string, data []byte, found bool, err error)
 }
 

@@ -8,13 +8,14 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// matched is the SLS files of one environment, in the order in which they are first named.
+// matched holds the SLS files of one environment, in the order in which the top file first names
+// them.
 type matched struct {
 	env string
 	sls []string
 }
 
-// matches finds what the top file has for this minion.
+// matches finds the SLS files that the top file assigns to this minion.
 func (p *compilation) matches(ctx context.Context, top []topEnv) []matched {
 	var out []matched
 	for _, e := range top {
@@ -41,8 +42,8 @@ func (p *compilation) matches(ctx context.Context, top []topEnv) []matched {
 	return out
 }
 
-// meant reports whether a target of the top file means this minion. What Salt would die of is an
-// error of the pillar here.
+// meant reports whether a target of the top file means this minion. Where Salt would fail with an
+// exception, the pillar gets an error.
 func (p *compilation) meant(ctx context.Context, env string, t topTarget) bool {
 	if t.badType != nil {
 		p.fault("Pillar top file has a match type that is no text for target '%v' in environment '%s'", t.target, env)
@@ -57,7 +58,7 @@ func (p *compilation) meant(ctx context.Context, env string, t topTarget) bool {
 			p.fault("Pillar top file has target '%s' in environment '%s', which is no regular expression", expr, env)
 			return false
 		}
-	case "range", "data", "resource", "managing_minion": // of what no master knows anything
+	case "range", "data", "resource", "managing_minion": // a master has no data for these
 		return false
 	default:
 		p.fault("Pillar top file has the unknown match type '%s' for target '%v' in environment '%s'", t.matcher, t.target, env)
@@ -74,7 +75,7 @@ func (p *compilation) meant(ctx context.Context, env string, t topTarget) bool {
 	return slices.Contains(found.Minions, p.req.ID)
 }
 
-// oneMinion is a world with this minion only, and the grains and pillar that are at hand.
+// oneMinion is a Source with this minion only, and the request's grains and pillar.
 type oneMinion struct{ p *compilation }
 
 var _ target.Source = oneMinion{}

@@ -18,44 +18,45 @@ type Renderer interface {
 
 // Functions are the execution modules of the master.
 type Functions interface {
-	// Has reports whether a function is there; a name that ends with a dot asks for any function of
+	// Has reports whether a function exists; a name that ends with a dot stands for any function of
 	// that module.
 	Has(name string) bool
-	// Call runs a function. One that is not there is modules.ErrUnknown.
+	// Call runs a function. For an unknown function the error is modules.ErrUnknown.
 	Call(ctx context.Context, m modules.Minion, fun string, args []any,
 		kwargs value.Map) (any, error)
 }
 
-// Binder is implemented by Functions that keep something for the functions of one minion's pillar.
+// Binder is implemented by Functions that keep state for the functions of one minion's pillar.
 type Binder interface {
-	// Bind returns the functions as one pillar calls them, one after the other; done ends what they
-	// keep. They may be ExtPillars, a render.Overrider, and Renderers.
+	// Bind returns the functions for one pillar, which calls them one after the other; done
+	// releases their state. The result may implement ExtPillars, render.Overrider and Renderers.
 	Bind() (f Functions, done func())
 }
 
-// FunctionsFor is implemented by Functions for which it matters whose pillar asks: a module may be
-// there for some minions only.
+// FunctionsFor is implemented by Functions whose modules depend on the minion: a module may exist
+// for some minions only.
 type FunctionsFor interface {
 	HasFor(m modules.Minion, name string) bool
 }
 
-// ExtPillars is implemented by Functions that have ext_pillars beside this package's.
+// ExtPillars is implemented by Functions that have ext_pillars besides this package's.
 type ExtPillars interface {
-	// OverridesExtPillar reports whether the site has one of that name for itself.
+	// OverridesExtPillar reports whether the site has its own ext_pillar of that name.
 	OverridesExtPillar(name string) bool
-	// ExtPillar runs one, with its arguments as configured. Not found: there is none of that name.
+	// ExtPillar runs one, with its arguments as configured. found is false for an unknown name.
 	ExtPillar(ctx context.Context, m modules.Minion, name string, pillar value.Map, args any,
 		extra value.Map) (v any, found bool, err error)
 }
 
-// Renderers is implemented by Functions that have renderers beside those of package render.
+// Renderers is implemented by Functions that have renderers besides those of package render.
 type Renderers interface {
 	HasRenderer(name string, src render.Source) bool
 	RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
 		src render.Source) (any, error)
 }
 
-// bind has the functions keep what they keep for this compilation; the returned function ends that.
+// bind makes the functions keep their state for this compilation; the returned function releases
+// it.
 func (p *compilation) bind() func() {
 	b, ok := p.functions.(Binder)
 	if !ok {
@@ -66,7 +67,7 @@ func (p *compilation) bind() func() {
 	return done
 }
 
-// minion is for whom functions run.
+// minion describes the minion that functions run for.
 func (p *compilation) minion(env string) modules.Minion {
 	return modules.Minion{ID: p.req.ID, Grains: p.grains, Pillar: p.pillar, Saltenv: env,
 		Pillarenv: p.pillarenv, Opts: p.told}
@@ -82,8 +83,8 @@ func (p *compilation) render(ctx context.Context, f file, env, sls string, vars 
 	return p.deps.Renderer.Render(ctx, src, p.opts.Renderer, p.context(vars), host{p: p, env: env})
 }
 
-// RenderText renders text for a minion. What it imports comes from roots, from pillar_roots if that
-// is nil.
+// RenderText renders text for a minion. Imports come from roots, or from pillar_roots if roots is
+// nil.
 func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pillar value.Map, path,
 	text, pipe string, vars value.Map) (any, error) {
 	p := c.newCompilation(r)
@@ -98,7 +99,7 @@ func (p *compilation) context(vars value.Map) render.Context {
 		Vars: vars}
 }
 
-// host answers templates of one environment.
+// host gives templates of one environment what they ask for.
 type host struct {
 	p     *compilation
 	env   string
@@ -151,13 +152,13 @@ func (h host) RunStage(ctx context.Context, name, args string, val any, src rend
 	return h.p.functions.(Renderers).RunStage(ctx, h.p.minion(h.env), name, args, val, src)
 }
 
-// File reads what a template imports.
+// File returns a file that a template imports.
 func (h host) File(_ context.Context, saltenv, path string) ([]byte, bool, error) {
 	f, found, err := h.open(saltenv, path)
 	return f.data, found, err
 }
 
-// FileName implements render.FileNamer: messages show where a file lies on disk.
+// FileName implements render.FileNamer: messages show a file's path on disk.
 func (h host) FileName(saltenv, path string) string {
 	if f, found, err := h.open(saltenv, path); found && err == nil {
 		return f.abs

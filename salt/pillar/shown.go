@@ -7,20 +7,20 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// MinionData is what is kept of minions; *miniondata.Data is it.
+// MinionData reads the kept data of minions; *miniondata.Data implements it.
 type MinionData interface {
 	Grains(ctx context.Context, id string) (grains value.Map, found bool, err error)
 	PillarOf(ctx context.Context, id, pillarenv string) (pillar value.Map, found bool, err error)
 	DropPillar(ctx context.Context, id string) error
 }
 
-// Shown are pillars as an operator asks for them: made with the grains that are kept of the minion.
+// Shown makes pillars for an operator from the minions' kept grains.
 type Shown struct {
 	Compiler *Compiler
 	Data     MinionData
 }
 
-// request has the kept grains; without any the minion is known by its id alone.
+// request takes the kept grains; for a minion without any, it has only the id.
 func (p Shown) request(ctx context.Context, id string, extra value.Map, saltenv,
 	pillarenv string) (Request, error) {
 	grains, found, err := p.Data.Grains(ctx, id)
@@ -65,8 +65,7 @@ func (p Shown) Forget(ctx context.Context, id string) error {
 	return p.Data.DropPillar(ctx, id)
 }
 
-// Decrypt runs a renderer such as gpg over a value that was loaded already, as the minion or master
-// id.
+// Decrypt runs a renderer such as gpg over a loaded value, on behalf of the minion or master id.
 func (c *Compiler) Decrypt(ctx context.Context, id string, v any, renderer string) (any, error) {
 	text := string(yaml11.Dump(value.Map{{Key: "v", Value: v}}))
 	made, err := c.RenderText(ctx, Request{ID: id}, nil, nil, "", text, "yaml|"+renderer, nil)

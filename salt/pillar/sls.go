@@ -10,7 +10,7 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// renderMatches renders the matched SLS files and lays one over the other.
+// renderMatches renders the matched SLS files and merges them in order.
 func (p *compilation) renderMatches(ctx context.Context, matches []matched) (value.Map, error) {
 	made := p.req.Override
 	for _, m := range p.inEnvOrder(matches) {
@@ -43,7 +43,7 @@ func (p *compilation) renderMatches(ctx context.Context, matches []matched) (val
 	return made, nil
 }
 
-// inEnvOrder puts matches into the order of env_order, those that it does not name last.
+// inEnvOrder sorts matches by env_order; environments that it does not name come last.
 func (p *compilation) inEnvOrder(matches []matched) []matched {
 	if len(p.opts.EnvOrder) == 0 {
 		return matches
@@ -65,10 +65,10 @@ func (p *compilation) inEnvOrder(matches []matched) []matched {
 	return append(out, rest...)
 }
 
-// sls renders one SLS file with what it includes. A nil state is one that is not there or failed.
-// mods holds what was rendered in this environment, without includes. The faults come in Salt's
-// order and number: what an included file has against it is repeated while the same list of
-// includes is worked off.
+// sls renders one SLS file with its includes. It returns a nil state if the file is missing or
+// fails. mods collects what was rendered in this environment, without includes. The faults come in
+// Salt's order and number: Salt repeats the faults of an included file for each later entry of the
+// same list of includes.
 func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]any,
 	defaults value.Map, depth int) (state any, faults []string) {
 	f, found, err := p.state(env, sls)
@@ -118,7 +118,7 @@ func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]
 	return merged, append(faults, more...)
 }
 
-// absent says that an SLS file is not there, unless that does not matter.
+// absent returns the error for a missing SLS file, or none if the file may be missing.
 func (p *compilation) absent(sls, env string) []string {
 	if slices.Contains(p.ignored[env], sls) {
 		return nil
@@ -131,7 +131,7 @@ func (p *compilation) absent(sls, env string) []string {
 	return nil
 }
 
-// inclusion is the working off of one list of includes.
+// inclusion processes one list of includes.
 type inclusion struct {
 	p        *compilation
 	sls, env string
@@ -141,8 +141,8 @@ type inclusion struct {
 	depth    int
 }
 
-// run renders the includes and merges them with the including file's own data, which wins but with
-// pillar_includes_override_sls.
+// run renders the includes and merges them with the including file's own data, which wins unless
+// pillar_includes_override_sls is set.
 func (in *inclusion) run(ctx context.Context, includes []any, own value.Map) (any, []string) {
 	var faults, last []string
 	merged, first := value.Map(nil), true
@@ -181,7 +181,7 @@ func (in *inclusion) run(ctx context.Context, includes []any, own value.Map) (an
 						fmt.Sprintf("SLS '%s' cannot include '%s', which does not render to a dictionary", in.sls, sub))
 				}
 			}
-			// repeated repeats grow fast
+			// Repeated faults grow fast.
 			faults = append(faults, last[:min(len(last), maxErrors-min(len(faults), maxErrors))]...)
 		}
 	}
@@ -227,8 +227,8 @@ func (in *inclusion) item(v any) (name, key, err string) {
 		fmt.Sprintf("Include Declaration in SLS '%s' holds an entry that is neither a name nor a name with defaults and key", in.sls)
 }
 
-// names lists the SLS files that an include means. A plain name that is there comes twice, and one
-// with a leading dot also means its namesake at the root, as in Salt.
+// names lists the SLS files that an include means. As in Salt, a plain name that exists comes
+// twice, and a name with a leading dot also means the file of that name at the root.
 func (in *inclusion) names(sub string) ([]string, bool) {
 	avail, ok := in.p.available(in.env)
 	if !ok {

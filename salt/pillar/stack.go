@@ -21,11 +21,11 @@ import (
 // maxStackFile bounds one file of a stack, in bytes.
 const maxStackFile = 8 << 20
 
-// stackStrategies are what a "__" may say.
+// stackStrategies are the values that "__" may have.
 var stackStrategies = []string{"overwrite", "merge-first", "merge-last", "remove"}
 
-// stack is PillarStack: cfg files, which are templates, name YAML files, which are templates, and
-// those are laid over each other.
+// stack is PillarStack: cfg files are templates that name YAML files, which are templates too;
+// their data is merged in order.
 func stack(ctx context.Context, p *compilation, pillar value.Map, a extArgs) (any, error) {
 	env := p.pillarenv
 	if env == "" {
@@ -103,7 +103,7 @@ func (p *compilation) stackChoice(pillar value.Map, env string, kw value.Pair) (
 	return out, nil
 }
 
-// stackCfg lays the files that one cfg file names over what there is.
+// stackCfg merges the files that one cfg file names into the present stack.
 func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar value.Map) (value.Map,
 	error) {
 	text, err := smallfile.Read(cfg, maxStackFile)
@@ -157,8 +157,8 @@ func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar val
 	return made, nil
 }
 
-// stackItems reads a rendered cfg file: a YAML list, or lines. Error: the minion's id could make
-// more items of one.
+// stackItems reads a rendered cfg file: a YAML list, or lines. It returns an error if the minion's
+// id could turn one item into several.
 func stackItems(text, id string) ([]string, error) {
 	if !wire.PlainID(id) && strings.ContainsFunc(id, unicode.IsControl) {
 		return nil, fmt.Errorf("the minion id %q has control characters in it", id)
@@ -180,8 +180,8 @@ func stackItems(text, id string) ([]string, error) {
 	return strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), nil
 }
 
-// stackFiles are the files of one item, sorted. It is a glob, but for an id that is not plain: the
-// template may have put parts of it anywhere.
+// stackFiles returns the files of one item, sorted. An item is a glob, except for a minion whose id
+// is not plain, since the template may have put parts of the id anywhere in it.
 func stackFiles(item, id string) ([]string, error) {
 	if wire.PlainID(id) {
 		paths, err := filepath.Glob(item)
@@ -189,19 +189,20 @@ func stackFiles(item, id string) ([]string, error) {
 		return paths, err
 	}
 	if _, err := os.Lstat(item); err != nil {
-		return nil, nil // as of a glob that matches nothing
+		return nil, nil // like a glob that matches nothing
 	}
 	return []string{item}, nil
 }
 
-// stackTemplates renders the templates of one cfg file; they import from its folder.
+// stackTemplates renders the templates of one cfg file; imports come from its folder.
 type stackTemplates struct {
 	p         *compilation
 	base, cfg string
 	pillar    value.Map
 }
 
-// stackPrelude gives templates the names that PillarStack has, on the line where they begin.
+// stackPrelude defines the names that PillarStack gives to templates. It stands on the template's
+// first line.
 const stackPrelude = "{%- set __salt__ = salt -%}{%- set __stack__ = {'traverse': salt['slsutil.traverse'], 'cfg_path': stack_cfg_path} -%}"
 
 func (t stackTemplates) render(ctx context.Context, path string, text []byte,
@@ -237,16 +238,16 @@ func (t stackTemplates) Call(ctx context.Context, fun string, args []any, kwargs
 	return t.p.call(ctx, fun, args, kwargs)
 }
 
-// File implements Host: what a template of the stack imports lies in the cfg file's folder.
+// File implements Host: templates of the stack import from the cfg file's folder.
 func (t stackTemplates) File(_ context.Context, _, path string) ([]byte, bool, error) {
 	if !filepath.IsLocal(path) {
 		return nil, false, nil
 	}
 	text, err := smallfile.Read(filepath.Join(t.base, path), maxStackFile)
-	return text, err == nil, nil // what cannot be read is not there
+	return text, err == nil, nil // an unreadable file counts as missing
 }
 
-// stackMerge lays b over a as the "__" in b says. Neither is written to.
+// stackMerge merges b into a by the strategy in "__" of b. It changes neither.
 func stackMerge(a, b value.Map) (value.Map, error) {
 	strategy, err := strategyOf(b)
 	if err != nil {

@@ -10,26 +10,26 @@ import (
 	"clustermaster/value"
 )
 
-// errTop says that a top file has not the form of one.
+// errTop refuses a top file of the wrong form.
 var errTop = errors.New("not the form of a top file")
 
-// topTarget is one target of one environment and what it asks for.
+// topTarget is one target of one environment, with its list.
 type topTarget struct {
 	target  any // the expression, nearly always text
 	matcher string
-	badType any // a match type that is no text
+	badType any // a match type that is not text
 	order   int
-	matches []any // the maps of the list that hold match, as they stand there
+	matches []any // the maps of the list that hold match, unchanged
 	sls     []string
 }
 
-// topEnv is what all top files say about one environment.
+// topEnv holds what all top files say about one environment.
 type topEnv struct {
 	env     string
 	targets []topTarget
 }
 
-// rendered is a top file and the environment that it lies in.
+// renderedTop is a top file and its environment.
 type renderedTop struct {
 	env  string
 	data any
@@ -46,8 +46,8 @@ func (p *compilation) top(ctx context.Context) []topEnv {
 	return merged
 }
 
-// Top returns the merged top file as a request would see it, environment to target to list, and
-// what is wrong with it.
+// Top returns the merged top file for a request as a map from environment to target to list, and
+// the errors found.
 func (c *Compiler) Top(ctx context.Context, r Request) (value.Map, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (c *Compiler) Top(ctx context.Context, r Request) (value.Map, []string, err
 	return out, p.errors, ctx.Err()
 }
 
-// topEnvs are the environments whose top file counts.
+// topEnvs are the environments whose top file is used.
 func (p *compilation) topEnvs() []string {
 	if p.pillarenv != "" {
 		if _, ok := p.env(p.pillarenv); !ok {
@@ -88,7 +88,7 @@ func (p *compilation) topEnvs() []string {
 	return nil
 }
 
-// primaryTops renders state_top of each environment. The first that fails ends it.
+// primaryTops renders state_top of each environment. It stops at the first that fails.
 func (p *compilation) primaryTops(ctx context.Context) []renderedTop {
 	var out []renderedTop
 	for _, env := range p.topEnvs() {
@@ -157,7 +157,7 @@ func (p *compilation) includedTops(ctx context.Context, tops []renderedTop) []re
 	return tops
 }
 
-// mergeTops joins top files: a target that comes again replaces the former one, in its place.
+// mergeTops joins top files: a repeated target replaces the earlier one, in its place.
 func (p *compilation) mergeTops(tops []renderedTop) ([]topEnv, error) {
 	var out []topEnv
 	for _, t := range tops {
@@ -203,7 +203,7 @@ func (p *compilation) mergeTops(tops []renderedTop) ([]topEnv, error) {
 	return out, nil
 }
 
-// isEmpty reports whether a value is one that Python can go through without finding anything.
+// isEmpty reports whether a value is one that Python iterates over without finding anything.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case string:
@@ -221,7 +221,7 @@ func (p *compilation) target(env string, pair value.Pair) (topTarget, error) {
 	switch v := pair.Value.(type) {
 	case []any:
 		comps = v
-	case string: // Python goes through the letters of a text, and so do we
+	case string: // Python iterates over the letters of a text, and so do we
 		for _, r := range v {
 			comps = append(comps, string(r))
 		}
@@ -265,7 +265,7 @@ func (p *compilation) target(env string, pair value.Pair) (topTarget, error) {
 	return t, nil
 }
 
-// order is Python's int() of what stands under order; text that is no number counts 0.
+// order is Python's int() of the value under order; text that is not a number counts as 0.
 func order(v any) (int, error) {
 	switch v := v.(type) {
 	case int64:

@@ -9,9 +9,9 @@ import (
 
 // Tokens makes and deletes the tokens of external_auth.
 type Tokens interface {
-	// MakeToken returns Salt's map of a token; ok is false for credentials that are refused.
+	// MakeToken returns Salt's map of a token; ok is false if the credentials are refused.
 	MakeToken(ctx context.Context, creds value.Map) (token value.Map, ok bool, err error)
-	// DeleteToken removes a token from all masters; had tells that there was one.
+	// DeleteToken removes a token from all masters; had reports whether it existed.
 	DeleteToken(ctx context.Context, token string) (had bool, err error)
 }
 

@@ -17,16 +17,16 @@ type Banks interface {
 	Store(ctx context.Context, bank, key string, val any) error
 	Fetch(ctx context.Context, bank, key string) (val any, found bool, err error)
 	List(ctx context.Context, bank string) (names []string, incomplete string, err error)
-	// Flush and FlushBank report whether there was anything.
+	// Flush and FlushBank report whether they removed anything.
 	Flush(ctx context.Context, bank, key string) (bool, error)
 	FlushBank(ctx context.Context, bank string) (bool, error)
-	// Migrate takes in the files of Salt's driver localfs below a cachedir; of bank "" all.
+	// Migrate imports the files of Salt's driver localfs below a cachedir; bank "" means all.
 	Migrate(ctx context.Context, cachedir, bank string, dry bool) (keys map[string]int, failed int,
 		err error)
 }
 
-// cacheDrivers are the names under which the cluster's cache may be asked for: its own, and those
-// of Salt's drivers without a server.
+// cacheDrivers are the names that callers may use for the cluster's cache: its own, and those of
+// Salt's drivers without a server.
 var cacheDrivers = []string{"ring", "localfs", "mmap_cache"}
 
 // CacheBanks is the part of the family cache that keeps operators' values. cachedir is this

@@ -9,15 +9,15 @@ import (
 	"clustermaster/value"
 )
 
-// MinionData reads what minions sent of themselves, from the whole cluster. A minion without a
-// record has nil, and false.
+// MinionData reads the data that minions sent, from the whole cluster. For a minion without a
+// record it returns nil and false.
 type MinionData interface {
 	Grains(ctx context.Context, id string) (value.Map, bool, error)
 	Pillar(ctx context.Context, id string) (value.Map, bool, error)
 	Mine(ctx context.Context, id string) (value.Map, error)
 }
 
-// MinionForgetter removes what is kept of a minion.
+// MinionForgetter removes the kept data of a minion.
 type MinionForgetter interface {
 	DropGrains(ctx context.Context, id string) error
 	DropPillar(ctx context.Context, id string) error
@@ -25,7 +25,7 @@ type MinionForgetter interface {
 	DeleteMine(ctx context.Context, id, fun string) error
 }
 
-// CacheClearing is the part of the family cache that removes.
+// CacheClearing is the part of the family cache that removes data.
 func CacheClearing(data MinionForgetter, targets Resolver) []Function {
 	clear := func(name, what string, params []function.Param,
 		drops ...func(ctx context.Context, c *Call, id string) error) Function {
@@ -71,14 +71,14 @@ func CacheClearing(data MinionForgetter, targets Resolver) []Function {
 	}
 }
 
-// Resolver finds the accepted minions that a target means, sorted. incomplete is not empty if some
-// may be missing; it says what of their data could not be read.
+// Resolver finds the accepted minions that a target matches, sorted. incomplete says how much of
+// their data could not be read, so that some may be missing; else it is empty.
 type Resolver interface {
 	Resolve(ctx context.Context, tgtType string, tgt any) (ids []string, incomplete string,
 		err error)
 }
 
-// untargeted follows what could not be read of the minions' data.
+// untargeted ends the note on minion data that could not be read.
 const untargeted = "; minions whose grains or pillar are kept by masters that can't be reached are not targeted"
 
 // CacheFamily is the reading part of the family cache.

@@ -10,7 +10,7 @@ import (
 	"clustermaster/value"
 )
 
-// Call is one running call of a function, as the function sees it. It is used by one goroutine.
+// Call is one running call of a function, as the function sees it. Only one goroutine may use it.
 type Call struct {
 	JID  string
 	User string
@@ -28,7 +28,7 @@ type Call struct {
 // Print writes one line to the operator's standard output, outside the result.
 func (c *Call) Print(line string) { c.print(line + "\n") }
 
-// Write writes text to the operator's standard output as it is, or with warning to standard error.
+// Write writes text to the operator's standard output unchanged, or with warning to standard error.
 func (c *Call) Write(text string, warning bool) {
 	if warning {
 		c.warn(text)
@@ -37,14 +37,14 @@ func (c *Call) Write(text string, warning bool) {
 	c.print(text)
 }
 
-// Warn writes one line to the operator's standard error: what the result does not cover, say.
+// Warn writes one line to the operator's standard error, for example what the result lacks.
 func (c *Call) Warn(line string) { c.warn(line + "\n") }
 
-// Show gives the operator a text in place of the result, unless an outputter was asked for.
+// Show prints a text in place of the result, unless the operator chose an outputter.
 func (c *Call) Show(text string) { c.show("show", text+"\n") }
 
-// Meter shows a line on the operator's terminal until the next one or any other output comes; an
-// empty one takes it away.
+// Meter shows a line on the operator's terminal until the next output of any kind; an empty line
+// removes it.
 func (c *Call) Meter(line string) { c.show("meter", line) }
 
 // Progress fires a progress event of this call and shows it to the operator.
@@ -53,7 +53,7 @@ func (c *Call) Progress(data value.Map) { c.event("progress", data) }
 // Event fires an event below the call's tag and shows its data to the operator.
 func (c *Call) Event(suffix string, data value.Map) { c.event(suffix, data) }
 
-// Raw are the arguments as they came.
+// Raw returns the arguments as they came.
 func (c *Call) Raw() ([]any, value.Map) { return c.args, c.kwargs }
 
 // Arg is the value of a parameter: what the caller gave, or the default.

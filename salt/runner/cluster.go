@@ -17,7 +17,7 @@ type ClusterView struct {
 	ID string // of this master
 	// log index of the last change of members; -1 for a master that is in no cluster
 	MembershipIndex int64
-	Leader          string // id; "" when there is none in contact
+	Leader          string // id; "" if this master has no contact to a leader
 	Term            uint64
 	// all members, this one included; empty for a master that is in no cluster
 	Peers []PeerView
@@ -25,22 +25,22 @@ type ClusterView struct {
 	Unhealthy []string
 	Demoted   []string // ids demoted less than cluster_demote_cooldown ago
 	Barred    []string // ids that were removed and are kept out
-	// of the cluster: what is above it is not written; 0 for a master that is in no cluster
+	// of the cluster: the format in which records are written; 0 for a master that is in no cluster
 	Level        int
-	ClocksDiffer bool     // and nobody can tell which is right
+	ClocksDiffer bool     // and it is unknown which one is right
 	Supported    int      // the highest level that this master supports
 	Differing    []string // ids of members whose replicated state is not this master's
-	Odd          bool     // and they are the most, so this master is the one to replace
-	Alarms       []string // what members report: id, colon, a line
+	Odd          bool     // and they are the majority, so replace this master
+	Alarms       []string // reports of members: id, colon, a line
 	Note         string   // what is wrong, such as no quorum; "" when all is well
 }
 
-// PeerView is one member.
+// PeerView describes one member.
 type PeerView struct {
 	ID          string
 	Addr        string // host:port of the peer port
 	Version     string
-	Level       int    // the highest that it supports; 0: not known
+	Level       int    // the highest that it supports; 0: unknown
 	Phase       string // new, founding, admitted, syncing, member, removed
 	State       string // joining, syncing, learner, voter, draining, unreachable
 	Voter       bool
@@ -50,13 +50,13 @@ type PeerView struct {
 	Lag         uint64        // log entries behind the leader
 	ClockAhead  time.Duration // of the clocks of most masters
 	ClockKnown  bool
-	ClockLimit  time.Duration // beyond which a clock is wrong
+	ClockLimit  time.Duration // a clock that is further off is wrong
 	LastContact time.Duration // since this master last heard from it; negative if never
-	Extensions  string        // digest of its extension_modules; "": not known
-	More        value.Map     // what other packages add to it, shown after the rest
+	Extensions  string        // digest of its extension_modules; "": unknown
+	More        value.Map     // fields of other packages, shown after the rest
 }
 
-// RingView is the ring as the running master has it.
+// RingView describes the ring that the running master uses.
 type RingView struct {
 	Clustered       bool
 	Nodes           []string // ids of owners
@@ -70,7 +70,7 @@ type RingView struct {
 	HintsPending    int64
 	UnderReplicated int64
 	Refilling       []string          // ids of masters that fetch their records anew
-	Refusing        map[string]string // id to why it takes no data now
+	Refusing        map[string]string // id to the reason why it takes no data now
 }
 
 // TransferView is what one master still has to fetch for the newest ring.
@@ -78,17 +78,17 @@ type TransferView struct {
 	To         string
 	Partitions int
 	Fetched    int64         // bytes so far
-	Expected   int64         // bytes in all, as far as can be judged; 0: not yet
+	Expected   int64         // bytes in all, estimated; 0: not yet known
 	ETA        time.Duration // negative: can't be judged yet
 }
 
-// ClusterStatus tells about members and ring.
+// ClusterStatus describes members and ring.
 type ClusterStatus interface {
 	View(ctx context.Context) (ClusterView, error)
 	Ring(ctx context.Context) (RingView, error)
 }
 
-// Cluster is the part of the family cluster that looks and changes nothing.
+// Cluster is the read-only part of the family cluster.
 func Cluster(status ClusterStatus) []Function {
 	return []Function{
 		{
@@ -190,7 +190,8 @@ func membersMap(v ClusterView) value.Map {
 	}
 }
 
-// levelMap tells the cluster's level, the releases that run, and who keeps the level from rising.
+// levelMap has the cluster's level, the releases that run, and the members that keep the level from
+// rising.
 func levelMap(v ClusterView) value.Map {
 	byRelease, highest := map[string][]string{}, v.Supported
 	for _, p := range v.Peers {
@@ -214,7 +215,7 @@ func levelMap(v ClusterView) value.Map {
 	}
 }
 
-// healthMap judges what is seen. A master that is in no cluster is healthy.
+// healthMap judges the cluster's state. A master that is in no cluster is healthy.
 func healthMap(v ClusterView, ring RingView) value.Map {
 	problems := []string{}
 	say := func(format string, args ...any) {
@@ -327,8 +328,7 @@ func extensionsText(peers []PeerView) string {
 		"clustermaster doctor --all names the folders"
 }
 
-// differenceText names the members whose states are not the same, and which of them is to be
-// replaced.
+// differenceText names the members whose replicated states differ, and which of them to replace.
 func differenceText(v ClusterView) string {
 	bad := strings.Join(v.Differing, ", ")
 	switch {

@@ -14,7 +14,7 @@ import (
 // AuditView is one record of the audit trail.
 type AuditView struct {
 	Number   uint64
-	At, Last time.Time // UTC; the first and the last time that it came
+	At, Last time.Time // UTC; the first and the last time that it happened
 	Times    int
 	Master   string // id of the master that took the order
 	User     string
@@ -24,7 +24,7 @@ type AuditView struct {
 	Kind     string
 	Action   string
 	Subjects []string
-	More     int    // subjects that are not named
+	More     int    // number of subjects that are not listed
 	Refused  string // why the order was refused, or ""
 	Changed  bool
 	// Automatic says that no operator gave the order.
@@ -33,7 +33,7 @@ type AuditView struct {
 
 // ClusterAudit reads the audit trail.
 type ClusterAudit interface {
-	// Audits returns the trail, newest last, and a note why it may be old, or "".
+	// Audits returns the trail, newest last, and a note if it may be out of date, else "".
 	Audits(ctx context.Context) (records []AuditView, note string)
 	// AuditKinds are the kinds that records may have.
 	AuditKinds() []string
@@ -42,7 +42,7 @@ type ClusterAudit interface {
 // auditLimit is how many records are shown by default.
 const auditLimit = 100
 
-// AuditTrail is the part of the family cluster that tells who changed what.
+// AuditTrail is the part of the family cluster that shows who changed what.
 func AuditTrail(a ClusterAudit) []Function {
 	return []Function{{
 		Name: "cluster.audit", Params: []function.Param{function.Opt("limit", int64(auditLimit)),
@@ -95,7 +95,7 @@ func auditTrail(ctx context.Context, a ClusterAudit, c *Call) (any, error) {
 	return out, nil
 }
 
-// sinceOf reads a time, or how long before now.
+// sinceOf reads a time, or a duration before now.
 func sinceOf(text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil {
 		return now.Add(-ago.Abs()).UTC(), nil

@@ -7,9 +7,9 @@ import (
 	"clustermaster/value"
 )
 
-// Doctor is the function by which masters report on their own machines. report gives the reports of
-// the masters with these ids, or of this one alone if there are none, as a text of JSON, and the
-// ids of those that did not answer.
+// Doctor is the function by which masters report on their own machines. report returns, as JSON
+// text, the reports of the masters with these ids, or of this one alone if there are no ids. It
+// also returns the ids of those that did not answer.
 func Doctor(status ClusterStatus, report func(ctx context.Context, nonce string,
 	ids []string) (reports string, missing []string, err error)) []Function {
 	return []Function{{

@@ -9,14 +9,14 @@ import (
 	"clustermaster/value"
 )
 
-// ClusterIdentity gives out what minions know their master by.
+// ClusterIdentity exports the key by which minions know their master.
 type ClusterIdentity interface {
-	// ExportKey writes the cluster's RSA key pair as new files into a folder of the master asked,
-	// given by its absolute path. It returns their paths and the fingerprint of the public key.
+	// ExportKey writes the cluster's RSA key pair as new files into a folder on the master that was
+	// asked; dir is absolute. It returns their paths and the fingerprint of the public key.
 	ExportKey(ctx context.Context, dir string) (files []string, fingerprint string, err error)
 }
 
-// Identity is the part of the family cluster that hands over its identity.
+// Identity is the part of the family cluster that exports its identity.
 func Identity(id ClusterIdentity) []Function {
 	return []Function{{
 		Name: "cluster.export_key", Params: []function.Param{function.Need("dir"),

@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// RemovalView is what removing a peer did.
+// RemovalView is the result of removing a peer.
 type RemovalView struct {
 	ID          string
 	Secret      string   // the new cluster_secret; "" if it was kept
@@ -19,21 +19,21 @@ type RemovalView struct {
 // ClusterMembership changes who is a member.
 type ClusterMembership interface {
 	Remove(ctx context.Context, peer string, keepSecret bool) (RemovalView, error)
-	// Allow reports false if the id was not kept out.
+	// Allow returns false if the id was not barred.
 	Allow(ctx context.Context, id string) (bool, error)
-	// Drain sends minions elsewhere, or with on false lets them come again. "" is this master; the
-	// answer is the peer's id.
+	// Drain sends the peer's minions to other masters, or with on false admits them again. "" is
+	// this master; Drain returns the peer's id.
 	Drain(ctx context.Context, peer string, on bool) (id string, err error)
 }
 
-// ClusterVotes changes who votes and who leads. A peer is named by id or address; answers have the
-// id.
+// ClusterVotes changes who votes and who leads. Callers name a peer by id or address; results have
+// the id.
 type ClusterVotes interface {
-	// Promote reports false if the vote comes later, once the peer has caught up.
+	// Promote returns voter false if the peer gets its vote later, when it has caught up.
 	Promote(ctx context.Context, peer string) (id string, voter bool, err error)
-	// Demote also tells how many voters there are now.
+	// Demote also returns the number of voters that are left.
 	Demote(ctx context.Context, peer string) (id string, left int, err error)
-	// TransferLeader makes the peer the leader; "" the voter that is furthest.
+	// TransferLeader makes the peer the leader; "" means the voter with the newest log.
 	TransferLeader(ctx context.Context, peer string) (id string, err error)
 }
 
@@ -44,7 +44,7 @@ type ClusterSecrets interface {
 	RotateKeys(ctx context.Context) error
 }
 
-// ClusterOrders is what the orders of the family cluster ask for.
+// ClusterOrders is all that the orders of the family cluster use.
 type ClusterOrders interface {
 	ClusterMembership
 	ClusterVotes
@@ -58,7 +58,7 @@ const (
 		"If the machine is in wrong hands, see \"A stolen master\" in docs/operations.md."
 )
 
-// Orders is the part of the family cluster by which an operator changes it.
+// Orders is the part of the family cluster that changes it.
 func Orders(o ClusterOrders) []Function {
 	return []Function{
 		{

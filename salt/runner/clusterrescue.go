@@ -14,30 +14,30 @@ import (
 	"clustermaster/value"
 )
 
-// ClusterRescue brings a cluster back that has lost its quorum for good.
+// ClusterRescue revives a cluster that has lost its quorum for good.
 type ClusterRescue interface {
 	// Recover makes the master asked the whole cluster; confirm is the cluster_id, typed by the
 	// operator. It returns the ids given up.
 	Recover(ctx context.Context, confirm string) ([]string, error)
 }
 
-// BackupView is what a backup holds.
+// BackupView describes the content of a backup.
 type BackupView struct {
 	ClusterID string
 	Master    string // that wrote it
 	At        time.Time
 	Members   []string // ids, for the record
 	Keys      int      // of minions, in all states
-	Jobs      int      // written or put back; 0 if they were not asked for
+	Jobs      int      // written or restored; 0 if not requested
 	Bytes     int64    // of the file; 0 if it was read
-	Dropped   []string // ids whose keys are here now and not in the backup
+	Dropped   []string // ids whose keys exist now but not in the backup
 	Note      string   // what is not complete
 }
 
 // ClusterBackups writes and reads files on the master asked. Paths are absolute.
 type ClusterBackups interface {
 	Backup(ctx context.Context, path, passphrase string, jobs bool) (BackupView, error)
-	// Restore puts back what the file holds; with test it only says what that would be.
+	// Restore restores the file's content; with test it only reports what it would do.
 	Restore(ctx context.Context, path, passphrase string, jobs, test bool) (BackupView, error)
 }
 
@@ -103,7 +103,7 @@ func (v BackupView) rows() value.Map {
 	}
 }
 
-// maxPassphrase bounds what is read of a passphrase file.
+// maxPassphrase bounds the bytes read from a passphrase file.
 const maxPassphrase = 4096
 
 // sealedFile reads the arguments that backup and restore share.
@@ -137,7 +137,7 @@ func sealedFile(c *Call) (path, passphrase string, err error) {
 	return path, passphrase, nil
 }
 
-// Rescue is the part of the family cluster for the days when all else fails.
+// Rescue is the part of the family cluster for when the quorum is lost.
 func Rescue(r ClusterRescue) []Function {
 	return []Function{
 		{

@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// What replaces Salt's named rings and their upkeep.
+// Hints that name what replaces Salt's named rings and their upkeep.
 const (
 	oneRing = "every job and all minion data lie on one ring that all members form by themselves, with copies on several masters; see salt-run cluster.ring_info"
 	noShed  = "a master drops what it does not own as soon as the new owners have it; see salt-run cluster.ring_info"
@@ -16,16 +16,16 @@ const (
 	noMove  = "jobs lie on the ring of all masters, whatever master_job_cache says; those of an earlier Salt master stay below its cachedir and can be read there"
 )
 
-// SaltCluster holds those functions of Salt's family cluster whose work is done by itself here, so
-// that scripts get an answer. Looking answers in Salt's shape; an order that can't be followed is
-// an error that says what to use.
+// SaltCluster holds the functions of Salt's family cluster whose work is automatic here, so that
+// scripts get an answer. Read-only functions answer in Salt's shape; an order that can't be
+// followed fails with an error that says what to use.
 func SaltCluster(id string) []Function {
 	answer := func(name, doc string, m value.Map, params ...function.Param) Function {
 		return Function{Name: name, Params: params, Doc: doc,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				out := append(value.Map(nil), m...)
 				for i, p := range out {
-					if name, ok := p.Value.(function.Param); ok { // what was asked for
+					if name, ok := p.Value.(function.Param); ok { // the value that the caller gave
 						out[i].Value = c.Arg(name.Name)
 					}
 				}

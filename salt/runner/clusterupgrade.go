@@ -12,14 +12,14 @@ import (
 	"clustermaster/value"
 )
 
-// UpgradeDeps is what a rolling upgrade asks for.
+// UpgradeDeps is what a rolling upgrade uses.
 type UpgradeDeps struct {
 	Status  ClusterStatus
 	Members ClusterMembership
 	// Restart runs the operator's command that installs a release on a peer and restarts it there,
-	// and returns its output; nil: there is none, the operator does that by hand.
+	// and returns its output; nil without a command: then the operator does it by hand.
 	Restart func(ctx context.Context, peer PeerView, release string) (output string, err error)
-	Every   time.Duration // between looks; 0 means a second
+	Every   time.Duration // between checks; 0 means a second
 }
 
 // Upgrades is the part of the family cluster that brings a new release to all masters.
@@ -89,8 +89,8 @@ func (u *rollingUpgrade) run(ctx context.Context, test bool) (any, error) {
 	return result(), nil
 }
 
-// order lists who is to be upgraded, the leader last: each change of leaders interrupts changes for
-// a moment. left names this master if it is not of the release.
+// order lists the peers to upgrade, the leader last, because each change of leaders briefly
+// interrupts changes. left names this master if it does not run the release.
 func (u *rollingUpgrade) order(v ClusterView) (todo []PeerView, left []string, err error) {
 	switch {
 	case len(v.Peers) == 0:
@@ -121,7 +121,7 @@ func (u *rollingUpgrade) order(v ClusterView) (todo []PeerView, left []string, e
 	return todo, left, nil
 }
 
-// one upgrades one master. After an error it is as the error says.
+// one upgrades one master. If it fails, the error says in which state the master is.
 func (u *rollingUpgrade) one(ctx context.Context, p PeerView) error {
 	if err := u.healthy(ctx); err != nil {
 		return fmt.Errorf("the cluster is not healthy, so %s was left alone: %w", p.ID, err)
@@ -183,7 +183,7 @@ func (u *rollingUpgrade) replace(ctx context.Context, p PeerView) error {
 	})
 }
 
-// healthy waits until cluster.health finds nothing.
+// healthy waits until cluster.health reports no problem.
 func (u *rollingUpgrade) healthy(ctx context.Context) error {
 	return u.until(ctx, "the cluster is healthy", func(v ClusterView) string {
 		ring, err := u.Status.Ring(ctx)
@@ -199,7 +199,7 @@ func (u *rollingUpgrade) healthy(ctx context.Context) error {
 	})
 }
 
-// until waits for something; missing says what is missing, "" once nothing is.
+// until waits for a condition; missing returns what is missing, or "" once the condition holds.
 func (u *rollingUpgrade) until(ctx context.Context, what string,
 	missing func(ClusterView) string) error {
 	ctx, cancel := context.WithTimeout(ctx, u.limit)

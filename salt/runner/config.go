@@ -7,7 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// Config is the family config. options is the master's configuration as read, without secrets.
+// Config is the family config. options returns the master's configuration as read, without secrets.
 func Config(options func() value.Map) []Function {
 	return []Function{{
 		Name: "config.get", Params: []function.Param{function.Need("key"),
@@ -24,8 +24,8 @@ func Config(options func() value.Map) []Function {
 	}}
 }
 
-// ConfigWheel is the wheel family config. values are all options of the master, set or not, without
-// secrets.
+// ConfigWheel is the wheel family config. values returns all options of the master, set or not,
+// without secrets.
 func ConfigWheel(values func() value.Map) []Function {
 	return []Function{{
 		Name: "config.values",

@@ -2,10 +2,10 @@
 // daemon.
 //
 // Lives here: the registry of functions with their parameters and texts, the binding of arguments
-// with the error texts that Salt users know, the salt/run/<jid>/new and ret events, the job cache
-// entry of a call, one file per family of functions (jobs, manage, cluster, state, ...). Does not:
-// sockets and the operator's session (package operator), printing (packages cli and output),
-// gathering of returns (package gather).
+// with Salt's error texts, the salt/run/<jid>/new and ret events, the job cache entry of a call,
+// one file per family of functions (jobs, manage, cluster, state, ...). Does not: sockets and the
+// operator's session (package operator), printing (packages cli and output), gathering of returns
+// (package gather).
 //
 // A family is a constructor that takes its dependencies and returns its functions, so the
 // composition root can build a registry with the families that the daemon serves:
@@ -14,6 +14,6 @@
 //		runner.Test())
 //	run := runner.New(runner.RunnerClient, reg, deps)
 //
-// Guarantee: a call that has begun fires exactly one new and one ret event, and its result stands
-// in the job cache before ret is fired.
+// Guarantee: a call that has begun fires exactly one new and one ret event, and its result is in
+// the job cache before ret fires.
 package runner

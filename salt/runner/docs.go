@@ -2,8 +2,8 @@ package runner
 
 import "context"
 
-// Documentation is the family doc. The registries are asked when the function runs, for the family
-// is itself part of one.
+// Documentation is the family doc. It asks for the registries when a function runs, because the
+// family is itself part of one.
 func Documentation(runners, wheels func() *Registry) []Function {
 	show := func(reg func() *Registry) func(context.Context, *Call) (any, error) {
 		return func(context.Context, *Call) (any, error) { return reg().Docs(""), nil }

@@ -10,8 +10,8 @@ import (
 	"clustermaster/value"
 )
 
-// DryRuns gives those orders that change the cluster's members or secrets a parameter test: with it
-// they tell what they would do, and do nothing.
+// DryRuns adds a parameter test to the orders that change the cluster's members or secrets: with it
+// they only report what they would do.
 func DryRuns(status ClusterStatus, orders []Function) []Function {
 	previews := map[string]func(v ClusterView, c *Call) (value.Map, error){
 		"cluster.remove": previewRemove, "cluster.demote": previewDemote,
@@ -48,7 +48,7 @@ func DryRuns(status ClusterStatus, orders []Function) []Function {
 	return orders
 }
 
-// member finds a peer by id or address, "" being the master asked.
+// member finds a peer by id or address; "" is the master that was asked.
 func (v ClusterView) member(name string) (PeerView, error) {
 	if name == "" {
 		name = v.ID
@@ -62,7 +62,7 @@ func (v ClusterView) member(name string) (PeerView, error) {
 	return PeerView{}, fmt.Errorf("peer %s: not in the cluster; see salt-run cluster.members", name)
 }
 
-// votersWithout are the voters that are left when one loses its vote, how many of them are in
+// votersWithout returns the voters that remain when one loses its vote, how many of them are in
 // contact, and how many are needed.
 func (v ClusterView) votersWithout(id string) (left, inContact, needed int) {
 	for _, p := range v.Peers {
@@ -77,7 +77,7 @@ func (v ClusterView) votersWithout(id string) (left, inContact, needed int) {
 	return left, inContact, left/2 + 1
 }
 
-// warnQuorum says what the voters that are left can't do.
+// warnQuorum warns what the remaining voters can't do.
 func warnQuorum(c *Call, left, inContact, needed int) {
 	switch {
 	case left == 0:

@@ -22,13 +22,13 @@ type FileServer interface {
 	Dirs(env string, only []string) []string
 	EmptyDirs(env string, only []string) []string
 	Links(env string, only []string) value.Map
-	// Forget drops lists and names for each back end the environments that had some.
+	// Forget drops cached lists. It returns, for each back end, the environments that had any.
 	Forget(env string, only []string) map[string][]string
-	// Update looks for changes now; remotes are those of git, none is all.
+	// Update looks for changes now; remotes are git remotes, none means all.
 	Update(ctx context.Context, only, remotes []string) error
-	// ClearCache drops caches and names the back ends that have some.
+	// ClearCache drops caches and returns the back ends that had any.
 	ClearCache(only []string) []string
-	// Lock locks remotes against fetches, or unlocks them, and names those that changed.
+	// Lock locks remotes against fetches, or unlocks them, and returns those that changed.
 	Lock(ctx context.Context, only []string, remote string, on bool) ([]string, error)
 }
 
@@ -162,7 +162,7 @@ func Fileserver(files FileServer) []Function {
 
 const unlocked = "Removed update lock for gitfs remote '%s'"
 
-// locked is what Salt returns for remotes whose lock changed, in its words.
+// locked is Salt's result, in its words, for remotes whose lock changed.
 func locked(key, each string, remotes []string) value.Map {
 	out := make([]any, len(remotes))
 	for i, id := range remotes {
@@ -197,7 +197,7 @@ func GitLocks(files FileServer) []Function {
 		}}}
 }
 
-// backendsOf reads the parameter backend, and refuses those that are not in force by name.
+// backendsOf reads the parameter backend. It refuses a back end that is not in force, by name.
 func backendsOf(files FileServer, c *Call) ([]string, error) {
 	v := c.Arg("backend")
 	full := map[string]string{"git": "gitfs", "minion": "minionfs"}

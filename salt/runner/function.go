@@ -12,8 +12,8 @@ import (
 	"clustermaster/value"
 )
 
-// Told is the return of a function that tells a secret: the caller sees Value, events and the job
-// cache have Kept.
+// Told is the return of a function that reveals a secret: the caller gets Value, events and the job
+// cache get Kept.
 type Told struct{ Value, Kept any }
 
 const redacted = "[redacted]"
@@ -25,18 +25,19 @@ type Function struct {
 	Params    []function.Param
 	VarArgs   bool // takes any further positional arguments
 	VarKwargs bool // takes any further keyword arguments
-	// Unbound says that the function takes its arguments as they came (Call.Raw) and checks them
+	// Unbound says that the function takes its arguments unchanged (Call.Raw) and checks them
 	// itself.
 	Unbound bool
-	// Usage is HelpText of a function that has no text of our form; Doc then is what is shown.
+	// Usage is the HelpText of a function whose text is not in our form; Doc is then shown as it
+	// is.
 	Usage string
-	// Run does the work. The value returned is the function's return as a wire value. An error ends
-	// the call as failed, with the error's text; *function.ArgumentError instead tells the caller
-	// how the function is used.
+	// Run does the work. It returns the function's return as a wire value. An error ends the call
+	// as failed, with the error's text; *function.ArgumentError instead shows the caller how to use
+	// the function.
 	Run func(ctx context.Context, c *Call) (any, error)
 }
 
-// Signature is how the function is called.
+// Signature returns the function's parameters.
 func (f Function) Signature() function.Signature {
 	return function.Signature{Name: f.Name, Params: f.Params, VarArgs: f.VarArgs,
 		VarKwargs: f.VarKwargs}
@@ -49,12 +50,12 @@ type Registry struct {
 	names  []string
 }
 
-// NewRegistry joins families. Two functions of one name are an error.
+// NewRegistry joins families. Two functions with the same name are an error.
 func NewRegistry(families ...[]Function) (*Registry, error) {
 	r := &Registry{byName: make(map[string]Function)}
 	for _, family := range families {
 		for _, f := range family {
-			// rights on functions are rights on modules and their functions
+			// Rights on functions are rights on modules and their functions.
 			if strings.Count(f.Name, ".") != 1 && f.Name != "" {
 				return nil, fmt.Errorf("register function %s: its name is not module.function",
 					f.Name)
@@ -82,8 +83,8 @@ func (r *Registry) Lookup(name string) (Function, bool) {
 // Names lists all functions, sorted. The slice is shared: read only.
 func (r *Registry) Names() []string { return r.names }
 
-// Docs maps function to text, sorted by name. An empty prefix means all; "jobs" the family,
-// "jobs.active" that one; with a "*" in it the prefix is a glob.
+// Docs maps function to text, sorted by name. An empty prefix means all, "jobs" the family,
+// "jobs.active" that function; a prefix with "*" is a glob.
 func (r *Registry) Docs(prefix string) value.Map {
 	docs := value.Map{}
 	for _, name := range r.names {
@@ -105,8 +106,8 @@ func matchesDoc(name, prefix string) bool {
 	return strings.HasPrefix(name, strings.TrimSuffix(prefix, ".")+".")
 }
 
-// HelpText is the function's text the way Salt keeps it: a line break first, every line indented by
-// four blanks, a line of four blanks at the end.
+// HelpText is the function's text in Salt's form: a line break first, every line indented by four
+// blanks, a line of four blanks at the end.
 func (f Function) HelpText() string {
 	if f.Usage != "" {
 		return f.Usage
@@ -131,8 +132,8 @@ func (f Function) shownDoc() string {
 	return f.HelpText()
 }
 
-// public is req without the values of secret parameters. Where a function has one, keywords that it
-// does not know may be a misspelt one.
+// public returns req without the values of secret parameters. If a function has such a parameter it
+// also hides the values of unknown keywords, which may be misspelt.
 func (f Function) public(req Request) Request {
 	if !slices.ContainsFunc(f.Params, func(p function.Param) bool { return p.Secret }) {
 		return req

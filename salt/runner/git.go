@@ -14,35 +14,35 @@ import (
 type GitRemote struct {
 	Remote, Role, URL string
 	Locked            bool
-	Fetched           time.Time // last fetch that succeeded; zero: none that the leader remembers
+	Fetched           time.Time // last fetch that succeeded; zero: unknown to the leader
 	Tried             time.Time
 	Error, Refused    string
 	Holders, Behind   []string // ids of masters
 	Envs              []GitEnv
 }
 
-// GitEnv is what an environment is served from.
+// GitEnv says what an environment is served from.
 type GitEnv struct {
 	Env, Commit, Subject, Author string
 	At                           time.Time
 	PinnedBy                     string // "" if it is not pinned
 }
 
-// GitChange is what a pin does.
+// GitChange is the effect of a pin.
 type GitChange struct {
 	Remote, Env, From, To string
 	Files                 []string
 	More                  int
 }
 
-// GitRemotes are the remotes of gitfs and git_pillar. A remote is named by its name, id or URL.
+// GitRemotes are the remotes of gitfs and git_pillar. Callers name a remote by its name, id or URL.
 type GitRemotes interface {
 	GitStatus(ctx context.Context, remote string) ([]GitRemote, error)
 	GitPin(ctx context.Context, remote, env, commit, by string, dry bool) (GitChange, error)
 	GitUnpin(ctx context.Context, remote, env, by string, dry bool) (GitChange, error)
 	GitRollback(ctx context.Context, remote, env, by string, dry bool) (GitChange, error)
-	// UpdatePillars fetches remotes of git_pillar, by branch and by URL or name ("" is any): id to
-	// True for new commits, None for none and False for an error.
+	// UpdatePillars fetches remotes of git_pillar, by branch and by URL or name ("" is any). It
+	// returns a map from id to True for new commits, None for none and False for an error.
 	UpdatePillars(ctx context.Context, branch, repo string) (value.Map, error)
 }
 

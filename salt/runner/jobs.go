@@ -17,8 +17,8 @@ import (
 type JobRecord struct {
 	JID     string
 	Load    value.Map // what was published
-	Minions []string  // that were expected to return, sorted
-	EndTime string    // "" when not known
+	Minions []string  // the minions that were expected to return, sorted
+	EndTime string    // "" if unknown
 }
 
 // JobReturn is what one minion returned. A nil Retcode or Success was not sent.
@@ -29,20 +29,20 @@ type JobReturn struct {
 
 // JobReader reads the job cache of the whole cluster.
 type JobReader interface {
-	// Job reports false for a jid that no master has.
+	// Job returns false for a jid that is unknown to all masters.
 	Job(ctx context.Context, jid string) (JobRecord, bool, error)
 	Returns(ctx context.Context, jid string) (map[string]JobReturn, error)
-	// Returned lists who has returned, sorted.
+	// Returned lists the minions that have returned, sorted.
 	Returned(ctx context.Context, jid string) ([]string, error)
-	// Jobs lists all jobs; incomplete says what could not be covered ("incomplete: 3 of 256
+	// Jobs lists all jobs; incomplete says what could not be read ("incomplete: 3 of 256
 	// partitions"), or is "".
 	Jobs(ctx context.Context) (records []JobRecord, incomplete string, err error)
 }
 
-// JobsDeps is what the family jobs asks for.
+// JobsDeps is what the family jobs uses.
 type JobsDeps struct {
 	Jobs JobReader
-	// Other is the job cache of a returner; the error says why there is none.
+	// Other returns a returner's job cache; the error says why there is none.
 	Other   func(returner string) (JobReader, error)
 	Minions Asker
 	Running func() []value.Map // Runner.Running of the runner that the family is part of
@@ -52,7 +52,7 @@ type JobsDeps struct {
 // localCache is Salt's name of the job cache that needs no server: here, the cluster's.
 const localCache = "local_cache"
 
-// from has a function read the job cache that ext_source names.
+// from makes a function read the job cache that ext_source names.
 func (d JobsDeps) from(run func(JobsDeps, context.Context, *Call) (any,
 	error)) func(context.Context, *Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
@@ -188,8 +188,8 @@ func (d JobsDeps) printJob(ctx context.Context, c *Call) (any, error) {
 	return value.Map{{Key: jid, Value: job}}, nil
 }
 
-// oneJob is the record of a job with its returns. A jid that nobody has gives Salt's Error field,
-// unless returns came in without a publication: those are shown.
+// oneJob is the record of a job with its returns. An unknown jid gives Salt's Error field, unless
+// there are returns without a publication: those are shown.
 func (d JobsDeps) oneJob(ctx context.Context, jid string) (value.Map, error) {
 	rec, ok, err := d.Jobs.Job(ctx, jid)
 	if err != nil {
@@ -368,8 +368,8 @@ func (d JobsDeps) master(context.Context, *Call) (any, error) {
 	return ret, nil
 }
 
-// matching reads all jobs that pass a filter, oldest first, and says on standard error what could
-// not be read.
+// matching reads all jobs that pass a filter, oldest first, and reports on standard error what
+// could not be read.
 func (d JobsDeps) matching(ctx context.Context, c *Call, f jobFilter) ([]JobRecord, error) {
 	if c.True("display_progress") {
 		c.Progress(value.Map{{Key: "message", Value: "Querying the job cache of all masters"}})
@@ -391,7 +391,7 @@ func (d JobsDeps) matching(ctx context.Context, c *Call, f jobFilter) ([]JobReco
 	return kept, nil
 }
 
-// jobFilter is what list_jobs can ask for; the zero value takes all.
+// jobFilter is the filter of list_jobs; the zero value passes all jobs.
 type jobFilter struct {
 	metadata           any
 	functions, targets []string
@@ -424,8 +424,8 @@ func (f jobFilter) takes(rec JobRecord) bool {
 	return true
 }
 
-// textValues is a text, or each text of a list: targets with commas and the functions of a compound
-// job are lists.
+// textValues returns a text, or each text of a list: targets with commas and the functions of a
+// compound job are lists.
 func textValues(v any) []string {
 	if s, ok := v.(string); ok {
 		return []string{s}
@@ -484,7 +484,7 @@ func describe(rec JobRecord) value.Map {
 	return ret
 }
 
-// metadata is found in three places, depending on who published the job.
+// metadata looks in three places, because it depends on the publisher where the metadata is.
 func metadata(load value.Map) any {
 	if v, ok := load.Get("metadata"); ok {
 		return v

@@ -7,10 +7,10 @@ import (
 	"clustermaster/value"
 )
 
-// AdoptedJobs count what was taken in.
+// AdoptedJobs counts what was imported.
 type AdoptedJobs struct{ Jobs, Returns, Failed int }
 
-// JobsAdoption is the function that takes in the jobs of a Salt master; cachedir is this master's.
+// JobsAdoption is the function that imports the jobs of a Salt master; cachedir is this master's.
 func JobsAdoption(adopt func(ctx context.Context, cachedir string, dry bool) (AdoptedJobs, error),
 	cachedir string) []Function {
 	return []Function{{

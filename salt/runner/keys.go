@@ -40,21 +40,21 @@ type KeyChange struct {
 
 // Keys reads and changes minion keys on the whole cluster.
 type Keys interface {
-	// KeyLists maps state to ids, sorted. The note says why they may be old; "" when they are not.
+	// KeyLists maps state to ids, sorted. The note says why they may be out of date; else it is "".
 	KeyLists(ctx context.Context) (lists map[string][]string, note string, err error)
-	// KeyText is the public key of an id in a state, as PEM.
+	// KeyText returns the public key of an id in a state, as PEM.
 	KeyText(ctx context.Context, id, state string) (pem string, ok bool, err error)
 	// ChangeKeys changes the keys of ids that are in one of the states, and returns when every
 	// ready master has done so.
 	ChangeKeys(ctx context.Context, action KeyAction, ids, states []string) (KeyChange, error)
 }
 
-// KeyFamilyDeps is what the wheel family key asks for.
+// KeyFamilyDeps is what the wheel family key uses.
 type KeyFamilyDeps struct {
 	Keys        Keys
 	Fingerprint func(pem, hashType string) (string, error) // wire.Fingerprint
 	HashType    string                                     // the option hash_type
-	// the master's own keys that may be shown: file name to PEM of the public part or ""
+	// the master's own keys that may be shown: file name to PEM of the public part, or to ""
 	Local func() (map[string]string, error)
 }
 
@@ -139,7 +139,7 @@ func rejectStates(c *Call) []string {
 
 func deleteStates(*Call) []string { return KeyStates }
 
-// lists are all keys; the caller is told if they may be old.
+// lists returns all keys, and warns the caller if they may be out of date.
 func (d KeyFamilyDeps) lists(ctx context.Context, c *Call) (map[string][]string, error) {
 	lists, note, err := d.Keys.KeyLists(ctx)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d KeyFamilyDeps) list(ctx context.Context, c *Call) (any, error) {
 	return ret, nil
 }
 
-// StatesOf reads the words that Salt takes for a state: any beginning with pre or un (pending),
+// StatesOf reads the words that Salt accepts for a state: any that begins with pre or un (pending),
 // acc, rej, den, all.
 func StatesOf(word string) ([]string, bool) {
 	has := func(prefix string) bool {
@@ -224,8 +224,8 @@ func (d KeyFamilyDeps) nameMatch(ctx context.Context, c *Call) (any, error) {
 	return ret, nil
 }
 
-// changer changes all keys whose id matches; it returns the lists of the matching ids as they stand
-// afterwards, as Salt does.
+// changer changes all keys whose id matches. As Salt does, it then returns the lists of the
+// matching ids.
 func (d KeyFamilyDeps) changer(action KeyAction, states func(*Call) []string) func(context.Context,
 	*Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
@@ -290,8 +290,8 @@ func (d KeyFamilyDeps) matching(ctx context.Context, c *Call, match any,
 	return MatchKeys(lists, match, states), nil
 }
 
-// MatchKeys keeps of the lists those ids, in the given states, that match a glob, any of several
-// globs with commas, or any of a list.
+// MatchKeys returns the parts of the lists, for the given states, whose ids match a glob, any of
+// several globs with commas, or any of a list.
 func MatchKeys(lists map[string][]string, match any, states []string) map[string][]string {
 	found := make(map[string][]string)
 	globs := textList(match)
@@ -316,7 +316,7 @@ func (d KeyFamilyDeps) finger(ctx context.Context, c *Call) (any, error) {
 	return d.each(ctx, c, func(pem string) (string, error) { return d.Fingerprint(pem, d.hash(c)) })
 }
 
-// each maps state to id to what show makes of the key.
+// each maps state to id to the result of show for that key.
 func (d KeyFamilyDeps) each(ctx context.Context, c *Call,
 	show func(pem string) (string, error)) (any, error) {
 	found, err := d.matching(ctx, c, c.Arg("match"), KeyStates)
@@ -332,7 +332,7 @@ func (d KeyFamilyDeps) each(ctx context.Context, c *Call,
 				return nil, fmt.Errorf("read key %s: %w", id, err)
 			}
 			if !ok {
-				continue // changed in between
+				continue // changed since the lists were read
 			}
 			text, err := show(pem)
 			if err != nil {

@@ -13,17 +13,17 @@ import (
 	"clustermaster/value"
 )
 
-// Presence tells which minions hold a publish session with any master now, without asking them.
+// Presence lists the minions that hold a publish session with any master now, without asking them.
 type Presence interface {
-	// Present maps minion id to the address it connects from, or "" where that is not known.
+	// Present maps minion id to the address it connects from, or to "" if that is unknown.
 	Present(ctx context.Context) (map[string]string, error)
 }
 
-// ManageDeps is what the family manage asks for.
+// ManageDeps is what the family manage uses.
 type ManageDeps struct {
 	Minions  Asker
 	Keys     Keys     // for not_present, and for down with removekeys
-	Presence Presence // nil: the present family answers with minions that answer a ping
+	Presence Presence // nil: manage.present and its like ping the minions
 	Version  string   // of Salt that this master speaks as, such as 3008.3
 }
 
@@ -106,7 +106,7 @@ func ConnectedWheel(d ManageDeps) []Function {
 	}}
 }
 
-// ping asks the target for test.ping and sorts the expected minions into those that answered and
+// ping sends test.ping to the target and sorts the expected minions into those that answered and
 // the others.
 func (d ManageDeps) ping(ctx context.Context, c *Call) (up, down []string, err error) {
 	timeout, err := c.Seconds("timeout", 0)
@@ -152,7 +152,7 @@ func (d ManageDeps) down(ctx context.Context, c *Call) (any, error) {
 	return value.Texts(down), nil
 }
 
-// versions keeps Salt's labels. A minion that returned an error counts as offline, as there.
+// versions keeps Salt's labels. As in Salt, a minion that returned an error counts as offline.
 func (d ManageDeps) versions(ctx context.Context, c *Call) (any, error) {
 	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "test.version",
 		User: c.User})
@@ -264,9 +264,9 @@ func contains(list []string, id string) bool {
 	return false
 }
 
-// compareVersions orders Salt versions by their numbers: 3006.9 before 3006.28. What follows a
-// number ("rc1", "+12.gabc") counts only between versions with equal numbers, and a release
-// candidate comes before its release.
+// compareVersions orders Salt versions by their numbers: 3006.9 before 3006.28. The text after the
+// numbers ("rc1", "+12.gabc") counts only between versions with equal numbers; a release candidate
+// comes before its release.
 func compareVersions(a, b string) int {
 	an, at := versionNumbers(a)
 	bn, bt := versionNumbers(b)

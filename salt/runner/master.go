@@ -11,8 +11,8 @@ import (
 	"clustermaster/value"
 )
 
-// Modules runs execution functions on this master, as templates do; found is false for one that is
-// not there.
+// Modules runs execution functions on this master, as templates do; found is false for an unknown
+// function.
 type Modules interface {
 	Run(ctx context.Context, fun string, args []any, kwargs value.Map) (val any, found bool,
 		err error)
@@ -55,7 +55,7 @@ func OnMaster(modules Modules) []Function {
 	}
 }
 
-// withoutPrivate leaves out what the caller adds to the keywords.
+// withoutPrivate removes the keywords that the caller's client adds.
 func withoutPrivate(kwargs value.Map) value.Map {
 	return slices.DeleteFunc(slices.Clone(kwargs), func(p value.Pair) bool {
 		name, _ := p.Key.(string)

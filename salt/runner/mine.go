@@ -7,7 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// MineReader reads mines as an operator may: all of them.
+// MineReader reads mines with an operator's rights: all of them.
 type MineReader func(ctx context.Context, tgt, fun any, tgtType string) (value.Map, error)
 
 // Mine is the family mine.

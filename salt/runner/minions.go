@@ -7,7 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// Ask is a job that a runner function wants run on minions.
+// Ask is a job for minions on behalf of a runner function.
 type Ask struct {
 	Tgt     any // text or list
 	TgtType string
@@ -27,17 +27,18 @@ type Answer struct {
 	Retcode int
 }
 
-// Answers is the outcome of an Ask.
+// Answers is the result of an Ask.
 type Answers struct {
-	// not empty if minions may have been missed: what of their data could not be read
+	// says how much of the minions' data could not be read, if the target may have missed some;
+	// else ""
 	Incomplete string
 	JID        string
-	Minions    []string // that were expected to answer
+	Minions    []string // the minions that were expected to answer
 	Returned   map[string]Answer
 }
 
-// Asker publishes a job and gathers its returns with Salt's algorithm (package gather). No matching
-// minion is not an error: Minions is empty.
+// Asker publishes a job and gathers its returns with Salt's algorithm (package gather). A target
+// without minions is not an error: Minions is empty.
 type Asker interface {
 	Ask(ctx context.Context, a Ask) (Answers, error)
 }

@@ -10,35 +10,35 @@ import (
 	"clustermaster/value"
 )
 
-// Orchestration is what states are run from.
+// Orchestration says which states to run, and how.
 type Orchestration struct {
-	Mods               []string // SLS files, patterns too
+	Mods               []string // SLS files, also patterns
 	Saltenv, Pillarenv string   // "" for those of the options
-	Test               *bool    // nil for the option test
+	Test               *bool    // nil: the option test decides
 	Exclude            []any
-	Pillar             value.Map // laid over the master's own
+	Pillar             value.Map // merged over the master's own
 	PillarEnc          string    // the renderer that decrypts it
-	JID                string    // "" for states that nothing can pause
+	JID                string    // "" for a run that can't be paused
 	User               string
 }
 
 // Orchestrator runs states on this master. Results are maps from states to their returns, or lists
-// of texts that say what is wrong.
+// of error texts.
 type Orchestrator interface {
-	// ID is the id by which returns name the master.
+	// ID returns the master's id in returns.
 	ID() string
 	// SLS runs SLS files, and reports whether all states succeeded.
 	SLS(ctx context.Context, o Orchestration) (ret any, succeeded bool, err error)
-	// Show is the high data of SLS files, High runs high data, Single one state.
+	// Show returns the high data of SLS files, High runs high data, Single runs one state.
 	Show(ctx context.Context, o Orchestration) (any, error)
 	High(ctx context.Context, data value.Map, o Orchestration) (any, error)
 	Single(ctx context.Context, fun, name string, kwargs value.Map, o Orchestration) (any, error)
-	// Pause changes what is asked of an orchestration, wherever it runs: a map from the id of a
-	// state, or __all__, to a map with kill or duration.
+	// Pause changes the requests to an orchestration, on whichever master it runs: a map from the
+	// id of a state, or __all__, to a map with kill or duration.
 	Pause(ctx context.Context, jid string, change func(asked value.Map) value.Map) error
 }
 
-// OrchestrateWithJID are the functions that salt-run gives the id of its own job.
+// OrchestrateWithJID reports whether salt-run gives the function the id of its own job.
 func OrchestrateWithJID(fun string) bool {
 	return fun == "state.orchestrate" || fun == "state.orch" || fun == "state.sls"
 }
@@ -120,7 +120,7 @@ func OrchestrationFamily(o Orchestrator) []Function {
 	return append(all, pauses(o)...)
 }
 
-// named gives one function several names.
+// named returns a copy of a function for each name.
 func named(f Function, names ...string) []Function {
 	out := make([]Function, len(names))
 	for i, name := range names {
@@ -150,7 +150,8 @@ func orchestrateSLS(ctx context.Context, c *Call, o Orchestrator) (any, error) {
 		{Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
 }
 
-// orchestrateOne runs states that are no SLS files; Salt shows them twice, first as an event.
+// orchestrateOne runs states that are not in SLS files; Salt shows their result twice, first as an
+// event.
 func orchestrateOne(c *Call, o Orchestrator, run func(Orchestration) (any, error)) (any, error) {
 	if err := pillarIsMap(c); err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func pillarIsMap(c *Call) error {
 	return nil
 }
 
-// orchestration reads what the functions on SLS files have in common.
+// orchestration reads the parameters that the functions on SLS files share.
 func orchestration(c *Call) (Orchestration, error) {
 	req := Orchestration{
 		Mods: c.Texts("mods"), Saltenv: c.Text("saltenv"), Pillarenv: c.Text("pillarenv"),
@@ -208,7 +209,7 @@ func orchestration(c *Call) (Orchestration, error) {
 	return req, nil
 }
 
-// pauses are the functions by which a running orchestration waits or ends.
+// pauses are the functions that pause, resume or end a running orchestration.
 func pauses(o Orchestrator) []Function {
 	jid, id := function.Need("jid"), function.Opt("state_id", nil)
 	change := func(ctx context.Context, c *Call,

@@ -9,34 +9,34 @@ import (
 	"clustermaster/value"
 )
 
-// Others are functions that are no part of this program: a site's own and Salt's. It is safe for
+// Others are functions from outside this program: the site's own and Salt's. It is safe for
 // concurrent use.
 type Others interface {
-	// Overrides reports whether one of them stands in place of the native function of that name.
+	// Overrides reports whether one of them replaces the native function of that name.
 	Overrides(fun string) bool
-	// Lookup finds a function. The error wraps ErrUnknown if there is none, and says why where a
-	// module can't be loaded.
+	// Lookup finds a function. If there is none the error wraps ErrUnknown, and gives the reason if
+	// a module can't be loaded.
 	Lookup(fun string) (Function, error)
-	// All are the functions beside the native ones.
+	// All lists the functions besides the native ones.
 	All() []Function
 }
 
-// ErrUnknown is wrapped by the errors of Others.Lookup about functions that don't exist.
+// ErrUnknown is wrapped by the errors of Others.Lookup for unknown functions.
 var ErrUnknown = errors.New("unknown function")
 
-// Ended is the return of a function that decides by itself whether it succeeded.
+// Ended is the return of a function that sets its own success.
 type Ended struct {
 	Return  any
 	Success bool
 	Retcode int
 }
 
-// operated is the family that stays native where a site's module of its name lacks a function:
-// without it nobody could look after the masters.
+// operated is the family whose native functions stay available even if a site's module of that name
+// lacks them: operators need them to look after the masters.
 const operated = "cluster."
 
-// find looks a function up: the site's own, then a native one, then Salt's. The error is what a
-// caller is shown.
+// find looks a function up: first the site's own, then native ones, then Salt's. The error is the
+// text for the caller.
 func (r *Runner) find(fun string) (Function, error) {
 	native, known := r.reg.Lookup(fun)
 	others := r.deps.Others
@@ -59,7 +59,7 @@ func (r *Runner) find(fun string) (Function, error) {
 	return Function{}, fmt.Errorf("%w %w", missing, err)
 }
 
-// docs are the texts of the native functions and of the others, sorted by name.
+// docs returns the texts of the native functions and of the others, sorted by name.
 func (r *Runner) docs(prefix string) value.Map {
 	out := r.reg.Docs(prefix)
 	if r.deps.Others == nil {

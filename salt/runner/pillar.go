@@ -9,14 +9,14 @@ import (
 
 // PillarMaker makes pillars for the operator.
 type PillarMaker interface {
-	// MakePillar makes a minion's pillar anew. Grains nil means those that are kept of it.
+	// MakePillar compiles a minion's pillar anew. With grains nil it uses the kept ones.
 	MakePillar(ctx context.Context, id string, extra value.Map, saltenv,
 		pillarenv string) (value.Map, error)
-	// Top is the merged pillar top file, or what is wrong with it.
+	// Top returns the merged pillar top file, or its errors.
 	Top(ctx context.Context, id, saltenv string) (top value.Map, errors []string, err error)
-	// Kept is the pillar that is kept of a minion for a pillarenv.
+	// Kept returns the stored pillar of a minion for a pillarenv.
 	Kept(ctx context.Context, id, pillarenv string) (value.Map, bool, error)
-	// Forget removes the kept pillars of a minion.
+	// Forget removes the stored pillars of a minion.
 	Forget(ctx context.Context, id string) error
 }
 

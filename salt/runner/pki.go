@@ -7,8 +7,8 @@ import (
 	"clustermaster/salt/function"
 )
 
-// PKI is the family pki. write puts all keys into the files of the mmap_key driver in the key
-// folder, in place of the present contents.
+// PKI is the family pki. write replaces the contents of the mmap_key driver's files in the key
+// folder by all keys.
 func PKI(keys Keys, write func(ctx context.Context) error) []Function {
 	status := func(ctx context.Context, head string, c *Call) (any, error) {
 		lists, note, err := keys.KeyLists(ctx)

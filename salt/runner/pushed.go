@@ -16,7 +16,7 @@ import (
 type PushedFile struct {
 	ID, Path string
 	Size     int64
-	At       string // when it came
+	At       string // when it arrived
 }
 
 // PushedFiles are the files that minions pushed.

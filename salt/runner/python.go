@@ -10,15 +10,15 @@ import (
 
 // PythonHost runs functions of Salt's loader beside this master.
 type PythonHost interface {
-	// Status tells of the processes and their calls.
+	// Status describes the processes and their calls.
 	Status() PythonStatus
 	// Runner runs one of Salt's own runner functions in Python.
 	Runner(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
 }
 
-// PythonStatus is what runs of Python.
+// PythonStatus describes the Python processes.
 type PythonStatus struct {
-	Interpreter  string // "" where none has Salt; then Problem says why
+	Interpreter  string // "" if none has Salt; then Problem says why
 	Problem      string
 	Python, Salt string // versions; "" while no process runs
 	PID          int
@@ -29,7 +29,7 @@ type PythonStatus struct {
 	Engines                  value.Map // name to its state
 }
 
-// PythonCall is a call under way.
+// PythonCall is a running call.
 type PythonCall struct {
 	PID       int
 	Fun, File string

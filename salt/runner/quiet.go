@@ -7,8 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// Quiet makes a call as Salt's schedule does: without the events of a call and without keeping it
-// as a job. Progress is fired below tag. The value is what is told of a failed call, too.
+// Quiet makes a call as Salt's schedule does: without the events of a call and without storing it
+// as a job. Progress events fire below tag. A failed call, too, returns a value: its error text.
 func (r *Runner) Quiet(ctx context.Context, tag, jid, fun string, args []any,
 	kwargs value.Map) (val any, retcode int, err error) {
 	f, err := r.find(fun)
@@ -55,8 +55,8 @@ func (r *Runner) quietly(ctx context.Context, f Function, tag, jid string, args 
 	return r.guarded(ctx, f, c)
 }
 
-// Native calls a native function for another one, without events of its own. The return is the
-// function's alone.
+// Native calls a native function on behalf of another one, without events. It returns the
+// function's return alone.
 func (r *Runner) Native(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
 	error) {
 	f, ok := r.reg.Lookup(fun)
@@ -71,5 +71,5 @@ func (r *Runner) Native(ctx context.Context, fun string, args []any, kwargs valu
 	return val, err
 }
 
-// NativeNames are the native functions, sorted. The slice is shared: read only.
+// NativeNames lists the native functions, sorted. The slice is shared: read only.
 func (r *Runner) NativeNames() []string { return r.reg.Names() }

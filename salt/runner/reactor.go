@@ -8,20 +8,22 @@ import (
 	"clustermaster/value"
 )
 
-// Reactors is what the family reactor asks of the reactor. Changes hold on every master and outlive
+// Reactors is the reactor as the family reactor uses it. Changes apply on every master and survive
 // restarts.
 type Reactors interface {
-	// Available says whether there is a reactor: the option reactor is set.
+	// Available reports whether the option reactor is set.
 	Available() bool
-	// Reactors are those in force, as the option has them: maps of a pattern on tags and its files.
+	// Reactors returns those in force in the option's form: maps from a pattern on tags to its
+	// files.
 	Reactors() []any
-	// AddReactor reports false if the tag has one; DeleteReactor if it has none.
+	// AddReactor returns false if the tag already has one; DeleteReactor returns false if it has
+	// none.
 	AddReactor(ctx context.Context, tag string, files []string) (bool, error)
 	DeleteReactor(ctx context.Context, tag string) (bool, error)
-	// Leading says whether events are reacted to; Lead changes that.
+	// Leading reports whether the reactor reacts to events; Lead changes that.
 	Leading() bool
 	Lead(ctx context.Context, on bool) error
-	// Fire fires one of the events by which Salt's reactor answers.
+	// Fire fires one of the events with which Salt's reactor answers.
 	Fire(tag string, data value.Map)
 }
 
@@ -30,7 +32,8 @@ var errNoReactor = errors.New("Reactor system is not running.") // Salt's text
 
 // ReactorFamily is the family reactor.
 func ReactorFamily(r Reactors) []Function {
-	// told ends a change: the event with the reactors after it, and Salt's result.
+	// told ends a change: it fires the event with the reactors after the change, and returns Salt's
+	// text.
 	told := func(done bool, tag, yes, no string) any {
 		comment := no
 		if done {

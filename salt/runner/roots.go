@@ -10,7 +10,7 @@ import (
 	"clustermaster/value"
 )
 
-// RootsRequest is what cluster.sync_roots was asked for.
+// RootsRequest holds the parameters of cluster.sync_roots.
 type RootsRequest struct {
 	Roots       string // file, pillar or both
 	Saltenv     string // one environment only; "": all
@@ -20,8 +20,8 @@ type RootsRequest struct {
 // RootsView is one tree, file_roots or pillar_roots, on all masters.
 type RootsView struct {
 	Tree      string
-	Head      uint64 // number of the head; 0: none was published
-	Published bool   // just now
+	Head      uint64 // number of the head; 0: none published
+	Published bool   // by this call
 	Source    string // id of the master that published the head
 	At        time.Time
 	Items     int   // of the source's tree, after a sync
@@ -33,26 +33,26 @@ type RootsView struct {
 type RootsPeer struct {
 	ID                      string
 	Source                  bool // the master whose roots were published
-	Away                    bool // not reachable; it catches up by itself
+	Away                    bool // not reachable; it catches up automatically
 	Head                    uint64
-	Behind                  bool // it has still to install the head
+	Behind                  bool // it has not yet installed the head
 	Added, Changed, Deleted int
 	Bytes                   int64
 	Seconds                 float64
 	Drifted                 int
 	Drift                   []RootsDrift // the first of them
-	Kept                    int          // replaced items that were kept aside
+	Kept                    int          // replaced items that were saved
 	KeptIn                  []string
-	Changes                 []string // with Test: what would be done
+	Changes                 []string // with Test: what would change
 	Missing                 []string // roots that its configuration lacks
-	Skipped                 []string // what is not synced, or not in full: each says why
+	Skipped                 []string // items not synced, or not in full, each with the reason
 	Error                   string
 }
 
 // RootsDrift is an item that was changed on a master since its last sync.
 type RootsDrift struct{ What, Item string }
 
-// RootsProgress is how far one master is with fetching.
+// RootsProgress is the progress of one master's fetching.
 type RootsProgress struct {
 	Tree, Peer        string
 	Bytes, BytesTotal int64
@@ -61,12 +61,12 @@ type RootsProgress struct {
 
 // RootsSync makes roots equal on all masters.
 type RootsSync interface {
-	// SyncRoots blocks until all reachable masters are done; watch is called from several
-	// goroutines. Views of trees that are done come with the error of one that is not.
+	// SyncRoots blocks until all reachable masters are done; it calls watch from several
+	// goroutines. If one tree fails it returns the views of the finished trees with the error.
 	SyncRoots(ctx context.Context, r RootsRequest, watch func(RootsProgress)) ([]RootsView, error)
 	// RootsStatus looks for drift on all masters.
 	RootsStatus(ctx context.Context, roots string) ([]RootsView, error)
-	// Clustered says whether there are other masters at all.
+	// Clustered reports whether this master is in a cluster.
 	Clustered() bool
 }
 
@@ -142,7 +142,7 @@ func syncRoots(ctx context.Context, c *Call, s RootsSync) (any, error) {
 		case o := <-done:
 			c.Meter("")
 			if o.err != nil {
-				if len(o.views) > 0 { // what was done before must not be lost
+				if len(o.views) > 0 { // report the trees that are done
 					c.Print(syncText(o.views, req.Test))
 				}
 				return nil, o.err
@@ -198,7 +198,7 @@ func (b *rootsBar) line() string {
 		byteText(sum.Bytes), byteText(sum.BytesTotal), sum.Items, sum.ItemsTotal, busy)
 }
 
-// result is the word for how it went on a master.
+// result is the word for a master's outcome.
 func (p *RootsPeer) result() string {
 	switch {
 	case p.Away:
@@ -215,7 +215,7 @@ func (p *RootsPeer) result() string {
 	return "ok"
 }
 
-// rootsMap is what scripts read. The retcode is 1 when a master that could be reached has failed.
+// rootsMap is the result for scripts. The retcode is 1 if a reachable master has failed.
 func rootsMap(views []RootsView, synced bool) value.Map {
 	out, retcode := value.Map{}, int64(0)
 	for _, v := range views {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// syncText is the table of a sync, and below it what the operator should know.
+// syncText is the table of a sync, followed by notes for the operator.
 func syncText(views []RootsView, test bool) string {
 	var b strings.Builder
 	for _, v := range views {
@@ -71,7 +71,7 @@ func statusText(views []RootsView) string {
 // shownItems bounds the lists below a table; --out=json shows more.
 const shownItems = 20
 
-// notes are the lines about one master below the table.
+// notes writes the lines about one master below the table.
 func (p *RootsPeer) notes(b *strings.Builder, test bool) {
 	if p.Error != "" && !p.Away {
 		fmt.Fprintf(b, "  %s: %s\n", p.ID, p.Error)
@@ -106,7 +106,7 @@ func (p *RootsPeer) notes(b *strings.Builder, test bool) {
 	list("not synced, or not in full", printable(p.Skipped), len(p.Skipped))
 }
 
-// printable keeps control characters of file names from the terminal.
+// printable escapes control characters in file names.
 func printable(list []string) []string {
 	out := make([]string, len(list))
 	for i, text := range list {
@@ -139,7 +139,7 @@ func grid(b *strings.Builder, rows [][]string, left int) {
 	}
 }
 
-// byteText is a size for people.
+// byteText formats a size for people.
 func byteText(n int64) string {
 	const unit = 1024
 	if n < unit {

@@ -16,7 +16,7 @@ import (
 	"clustermaster/wire"
 )
 
-// A Client tells runner and wheel calls apart: they differ in the words of events and errors only.
+// A Client tells runner and wheel calls apart: they differ only in the words of events and errors.
 type Client struct {
 	Name   string // runner, wheel
 	Prefix string // of event tags: salt/run, salt/wheel
@@ -28,29 +28,30 @@ var (
 	WheelClient  = Client{Name: "wheel", Prefix: "salt/wheel"}
 )
 
-// events is where a call's events go. Fire sets _stamp, where the data has it or else last.
+// events receives a call's events. Fire sets _stamp, in its place if the data has the key, else
+// last.
 type events interface {
 	Fire(tag string, data value.Map)
 }
 
-// Store keeps a finished call as a job.
+// Store stores a finished call as a job.
 type Store interface {
 	// SaveRun records a call. load holds id, tgt, jid, fun, user and arg; ret is the data of the
 	// ret event. It returns when the record is as durable as a minion's return.
 	SaveRun(ctx context.Context, jid string, load value.Map, id string, ret value.Map) error
 }
 
-// Deps is what a Runner asks of the daemon.
+// Deps is what a Runner needs from the daemon.
 type Deps struct {
 	ID        string // the master's id; the target of stored calls
 	Events    events
 	Store     Store                    // nil: calls are not stored (runner_returns: False)
 	Others    Others                   // nil: native functions only
-	NewJID    func() string            // a job id that was never given
+	NewJID    func() string            // makes a new, unique job id
 	Now       func() time.Time         // nil: time.Now
 	Stamp     func(t time.Time) string // nil: wire.Stamp; the _stamp of progress documents
 	StoreTime time.Duration            // how long storing may take; 0 means 10 s
-	Settle    func()                   // nil, or waits for the disk to have the events of a call
+	Settle    func()                   // nil, or waits until the events of a call are on disk
 	MaxRuns   int                      // calls at the same time; 0 means 256
 	Log       *slog.Logger
 }
@@ -62,20 +63,19 @@ type Request struct {
 	Kwargs value.Map
 	JID    string // "": a new one
 	User   string // "": UNKNOWN
-	// Low says that the call is low data of a reaction: whoever sends it bounds how many there are,
-	// and keywords that the function has not are told in the ret event, as there is nobody else to
-	// tell.
+	// Low says that the call is low data of a reaction. The sender bounds the number of such calls.
+	// Errors about unknown keywords go into the ret event, because there is no other receiver.
 	Low bool
-	// Shown says that many may see the result: a function that tells a secret returns what events
-	// have of it.
+	// Shown says that many may see the result: a function that reveals a secret then returns what
+	// events have of it.
 	Shown bool
-	// ByName says that Kwargs are the function's parameters by name, beside keys that mean nothing
-	// to it, as clients of Salt send them.
+	// ByName says that Kwargs hold the function's parameters by name, with other keys that it
+	// ignores, as Salt's clients send them.
 	ByName bool
 }
 
-// Result is the outcome of a call. Return is what is to be shown: for a function that does not
-// exist, a text; for wrong keywords, its documentation.
+// Result is the result of a call. Return is the value to show: a text for an unknown function, the
+// function's documentation for wrong keywords.
 type Result struct {
 	JID     string
 	Return  any
@@ -83,24 +83,24 @@ type Result struct {
 	// Retcode is the exit code of salt-run: 1 after an exception, the retcode field of the returned
 	// map if it has one, else 0.
 	Retcode int
-	// Outputter is the outputter that the function asks for, or "". Return then still is the whole
+	// Outputter is the outputter that the function chose, or "". Return is then still the whole
 	// {"outputter", "data"} map.
 	Outputter string
-	// NotRun is set when the call never began (unknown function, unknown keywords): Return then
-	// goes through the nested outputter.
+	// NotRun is set if the call never began (unknown function or keywords): Return then goes
+	// through the nested outputter.
 	NotRun bool
-	// Refused says why a call never began.
+	// Refused says why a call did not begin.
 	Refused string
 }
 
-// Output receives what a function shows while it runs. kind is "print" (v is text for standard
-// output, to be written as it is), "warning" (the same for standard error), "progress" (v is the
-// event's data, a value.Map), "show" (text to be printed in place of the result) or "meter" (a line
-// for the terminal that the next output replaces). It is called by the goroutine that runs the
-// function; nil drops all.
+// Output receives a function's output while it runs. kind is "print" (v is text for standard
+// output, unchanged), "warning" (the same for standard error), "progress" (v is the event's data, a
+// value.Map), "show" (text to print in place of the result) or "meter" (a line for the terminal
+// that the next output replaces). The goroutine that runs the function calls it; nil drops all
+// output.
 type Output func(kind string, v any)
 
-// ErrBusy tells that too many calls are running.
+// ErrBusy refuses a call because too many are running.
 var ErrBusy = errors.New("too many runner calls at the same time; wait for one to end (salt-run jobs.master)")
 
 // Runner runs the functions of a registry. It is safe for concurrent use.
@@ -146,11 +146,11 @@ func (r *Runner) Lookup(fun string) (Function, bool) {
 	return f, err == nil
 }
 
-// Tag is the tag that the events of a call begin with.
+// Tag is the first part of the tags of a call's events.
 func (r *Runner) Tag(jid string) string { return r.client.Prefix + "/" + jid }
 
 // Start begins a call in the background and returns its jid at once. ctx must live as long as the
-// daemon; Wait waits for what was started.
+// daemon; Wait waits for calls that Start began.
 func (r *Runner) Start(ctx context.Context, req Request) (jid string, err error) {
 	if req.JID == "" {
 		req.JID = r.deps.NewJID()
@@ -178,8 +178,8 @@ func (r *Runner) Takes(fun, param string) bool {
 	return slices.ContainsFunc(f.Params, func(p function.Param) bool { return p.Name == param })
 }
 
-// Check returns a request as others may see it, without the values of secret parameters, or says
-// why its call can't begin.
+// Check returns a request as others may see it, without the values of secret parameters. It returns
+// an error if the call can't begin.
 func (r *Runner) Check(req Request) (Request, error) {
 	f, err := r.find(req.Fun)
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *Runner) Check(req Request) (Request, error) {
 	return req, f.Signature().CheckKeywords(req.Kwargs)
 }
 
-// Run makes one call and returns when it is over and stored.
+// Run makes one call and returns when it has ended and is stored.
 func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	if out == nil {
 		out = func(string, any) {}
@@ -202,7 +202,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	}
 	f, unknown := r.find(req.Fun)
 	if req.ByName {
-		// without parameters if there is no such function
+		// An unknown function has no parameters.
 		req.Args, req.Kwargs = f.Signature().ByName(req.Kwargs, clientKeys)
 	}
 	if unknown != nil {
@@ -249,7 +249,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	return res
 }
 
-// call runs the function and words what went wrong.
+// call runs the function and turns errors into texts.
 func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) (res Result,
 	raised bool) {
 	res = Result{JID: req.JID}
@@ -282,7 +282,7 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 	case errors.As(err, &wrong):
 		res.Return = fmt.Sprintf("\nPassed invalid arguments: %s\n\nUsage:\n%s", wrong.Text,
 			f.HelpText())
-		res.Success = true // as Salt has it: the call did return
+		res.Success = true // as in Salt, because the call did return
 	case err != nil:
 		res.Return = fmt.Sprintf("Exception occurred in %s %s: %s", r.client.Name, req.Fun, err)
 		res.Retcode, raised = 1, true
@@ -313,7 +313,7 @@ func (r *Runner) guarded(ctx context.Context, f Function, c *Call) (v any, err e
 	return f.Run(ctx, c)
 }
 
-// refuse answers a call that could not begin, with the one event that Salt fires for it.
+// refuse answers a call that can't begin, and fires Salt's one event for it.
 func (r *Runner) refuse(req Request, text string) Result {
 	r.fire(req.JID, "ret", value.Map{
 		{Key: "success", Value: false}, {Key: "return", Value: text},
@@ -324,8 +324,8 @@ func (r *Runner) refuse(req Request, text string) Result {
 	return Result{JID: req.JID, Return: text, NotRun: true, Refused: text}
 }
 
-// store keeps the call as a job. It outlives a caller that went away, so that the result of what
-// was done can be looked up.
+// store keeps the call as a job. It goes on after the caller has left, so that the result can be
+// looked up.
 func (r *Runner) store(ctx context.Context, req Request, data value.Map) {
 	if r.deps.Store == nil {
 		return
@@ -383,8 +383,8 @@ func (r *Runner) Running() []value.Map {
 	return out
 }
 
-// funArgs is the argument list of events: the positional ones, then one map of the keywords if
-// there are any.
+// funArgs makes the argument list of events: the positional arguments, then one map of the
+// keywords, if any.
 func funArgs(req Request) []any {
 	args := append([]any{}, req.Args...)
 	if len(req.Kwargs) > 0 {
@@ -393,7 +393,7 @@ func funArgs(req Request) []any {
 	return args
 }
 
-// envelope reads the fields by which a function steers its caller.
+// envelope reads the fields of a return that set the retcode and the outputter.
 func envelope(v any) (retcode int, outputter string) {
 	m, ok := v.(value.Map)
 	if !ok {

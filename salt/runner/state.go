@@ -19,13 +19,13 @@ type Event struct {
 
 // Watcher opens a stream of the events of the whole cluster.
 type Watcher interface {
-	// Watch returns after the other masters confirmed their part, or gave up; unconfirmed names
-	// those. The stream ends when ctx does, and then the channel is closed. Events lost to a slow
-	// reader are skipped.
+	// Watch returns once the other masters have confirmed the subscription, or gave up; unconfirmed
+	// names the latter. The channel closes when ctx ends. Events that a slow reader misses are
+	// skipped.
 	Watch(ctx context.Context, prefix string) (events <-chan Event, unconfirmed []string, err error)
 }
 
-// State is the part of the family state that does not render.
+// State is the part of the family state that does not render states.
 func State(watch Watcher) []Function {
 	return []Function{{
 		Name: "state.event",
@@ -81,7 +81,7 @@ func watchEvents(ctx context.Context, c *Call, watch Watcher) (any, error) {
 	}
 }
 
-// eventLine is the form that scripts split at the tab.
+// eventLine formats an event for scripts, which split it at the tab.
 func eventLine(e Event, style value.JSONStyle) string {
 	text, err := value.JSON(e.Data, style)
 	if err != nil { // keys of several types can't be sorted; the data is worth more than the order
@@ -93,8 +93,8 @@ func eventLine(e Event, style value.JSONStyle) string {
 	return e.Tag + "\t" + text
 }
 
-// tagMatcher takes a tag that equals the expression, matches it as a glob, or as a whole as a
-// regular expression.
+// tagMatcher matches a tag that equals the expression, matches it as a glob, or matches all of it
+// as a regular expression.
 func tagMatcher(expr string) func(tag string) bool {
 	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
 	return func(tag string) bool {
@@ -103,7 +103,7 @@ func tagMatcher(expr string) func(tag string) bool {
 }
 
 // globPrefix is the text that every tag matching a plain glob begins with, so that the other
-// masters need not send the rest. An expression that could be a regular one has none.
+// masters need not send other events. It is "" if the expression could be a regular one.
 func globPrefix(expr string) string {
 	for i := 0; i < len(expr); i++ {
 		switch expr[i] {

@@ -8,11 +8,12 @@ import (
 	"syscall"
 )
 
-// upgradeOutput bounds what is kept of the output of cluster_upgrade_command, in bytes.
+// upgradeOutput bounds the kept output of cluster_upgrade_command, in bytes.
 const upgradeOutput = 64 << 10
 
-// UpgradeCommand is UpgradeDeps.Restart by the option cluster_upgrade_command: it runs these words
-// with a peer's id, its address and the release as further arguments. nil without the option.
+// UpgradeCommand makes UpgradeDeps.Restart from the option cluster_upgrade_command: it runs these
+// words with a peer's id, its address and the release as further arguments. It returns nil without
+// the option.
 func UpgradeCommand(words []string) func(context.Context, PeerView, string) (string, error) {
 	if len(words) == 0 {
 		return nil
@@ -31,7 +32,7 @@ func UpgradeCommand(words []string) func(context.Context, PeerView, string) (str
 	}
 }
 
-// keptOutput keeps the beginning of what is written.
+// keptOutput keeps the beginning of the output.
 type keptOutput struct{ strings.Builder }
 
 // Write implements io.Writer.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// timeForms are the spellings of a time that users of list_jobs write, the one of its own output
+// timeForms are the formats in which users of list_jobs write a time; its own output's is the
 // first.
 var timeForms = []string{
 	"2006, Jan 2 15:04:05.999999", "2006, Jan 2 15:04", "2006, Jan 2", "2006-01-02 15:04:05.999999",
@@ -17,7 +17,7 @@ var timeForms = []string{
 	time.RFC3339Nano,
 }
 
-// parseTime reads a time in UTC. A time without a date is one of today. An empty text is the zero
+// parseTime reads a time in UTC. A time without a date means today. An empty text gives the zero
 // time.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	text = strings.Join(strings.Fields(text), " ")

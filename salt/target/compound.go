@@ -213,9 +213,9 @@ func (p *parser) term(w string, negated bool) expr {
 			}
 		}
 		return fixed(out)
-	case "R": // a range server is not asked: everybody may be meant
+	case "R": // no master asks a range server: any minion may be meant
 		return unknown{}
-	default: // T, M: resources, of which none are known
+	default: // T, M: resources, which no master knows
 		if p.m.certain {
 			return unknown{}
 		}
@@ -226,7 +226,7 @@ func (p *parser) term(w string, negated bool) expr {
 	}
 	e := p.m.term(tgtType, pattern, delimiter)
 	if e == nil {
-		// a bad regular expression spoils the whole target, a bad network only its term
+		// An invalid regular expression spoils the whole target, an invalid network only its term.
 		if engine == "E" {
 			return p.fail()
 		}

@@ -8,19 +8,19 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// ErrTooCostly refuses a target that takes too much work: more words than whoever gave it may use,
-// or patterns that go on trying. Nobody knows whom it means then, so it means nobody, also behind
-// "not".
+// ErrTooCostly refuses a target that takes too much work: it has more words than its author may
+// use, or its patterns run too long. Which minions it means is then unknown, so it matches no
+// minion, also behind "not".
 var ErrTooCostly = errors.New("the target takes too much work")
 
 // limits bound what one target may cost.
 type limits struct {
-	words int           // of a compound expression as it is given
+	words int           // of a compound expression as given
 	work  time.Duration // of matching ids
-	wait  time.Duration // for what is asked of grains and pillars
+	wait  time.Duration // for answers about grains and pillars
 }
 
-// ofOperators and ofMinions are the limits by who gives a target.
+// ofOperators and ofMinions are the limits of targets that operators and minions give.
 var (
 	ofOperators = limits{words: maxWords, work: 10 * time.Second, wait: time.Minute}
 	ofMinions   = limits{words: 1000, work: time.Second, wait: 5 * time.Second}
@@ -28,7 +28,7 @@ var (
 
 // Bounds of the work of one target, whoever gives it.
 const (
-	// of regular expressions, together; on each master that judges
+	// All regular expressions together, on each master that judges.
 	maxBacktracking = 1500 * time.Millisecond
 	// Steps through grains and pillars, on each master that judges: all, and those of walks that
 	// take many.
@@ -37,7 +37,7 @@ const (
 	manySteps = 1000
 )
 
-// cost counts what a matching has cost.
+// cost adds up the work of one matching.
 type cost struct {
 	most  limits
 	regex *pyregex.Budget
@@ -46,10 +46,11 @@ type cost struct {
 
 func newCost() cost { return cost{most: ofOperators, regex: pyregex.NewBudget(maxBacktracking)} }
 
-// spent reports whether the matching must not go on.
+// spent reports whether the matching must stop.
 func (c *cost) spent() bool { return c.work > c.most.work || c.regex.Spent() }
 
-// threadTime is the processor time of the calling thread: a busy machine makes no target costly.
+// threadTime is the processor time of the calling thread. Unlike elapsed time it does not grow
+// because the machine is busy.
 func threadTime() time.Duration {
 	const thread = 1 // RUSAGE_THREAD
 	var u syscall.Rusage
@@ -59,5 +60,5 @@ func threadTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// lookEvery is after how many ids the clock is read.
+// lookEvery is the number of ids between two looks at the clock.
 const lookEvery = 64

@@ -9,16 +9,16 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// matching is one call of Match: expressions register what they ask of grains and pillar, and one
-// question to the Source answers all of them.
+// matching is one call of Match. Expressions register what they ask of grains and pillar, and one
+// question to the Source answers them all.
 type matching struct {
 	cost
 	src      Source
 	greedy   bool
-	certain  bool     // who only may match doesn't: see Certain
-	answered bool     // the question has been put
-	ids      []string // with an accepted key, sorted: number to id
-	// ids without one that have data, if not greedy: the numbers behind those of ids
+	certain  bool     // leave out minions that only may match: see Certain
+	answered bool     // the question has been asked
+	ids      []string // ids with an accepted key, sorted: number to id
+	// ids that have data but no accepted key, unless greedy; their numbers follow those of ids
 	others     []string
 	numbers    map[string]int // of others
 	terms      []*dataTerm
@@ -34,10 +34,10 @@ func newMatching(src Source, greedy bool) *matching {
 
 // expr is a part of a target.
 type expr interface {
-	// bounds says who matches in any case, and who may: of the minions with an accepted key. Before
-	// the question is put that is what can be said without data.
+	// bounds returns the minions with an accepted key that match in any case, and those that may
+	// match. Before the question is asked it says what is known without data.
 	bounds(m *matching) (sure, possible set)
-	// eval says who matches; it is called when the question is answered.
+	// eval returns the minions that match; it is called after the question is answered.
 	eval(m *matching) set
 }
 
@@ -47,7 +47,7 @@ type fixed set
 func (f fixed) bounds(*matching) (sure, possible set) { return set(f), set(f) }
 func (f fixed) eval(*matching) set                    { return set(f) }
 
-// unknown is a part of which only the minions can tell whom it means.
+// unknown is a part that only the minions themselves can judge.
 type unknown struct{}
 
 func (unknown) bounds(m *matching) (sure, possible set) { return nil, m.accepted() }
@@ -56,9 +56,9 @@ func (unknown) eval(m *matching) set                    { return m.accepted() }
 // dataTerm is a part that asks about grains or pillar.
 type dataTerm struct {
 	hits    set
-	inverse bool      // those that were not hit, of the accepted ones
+	inverse bool      // the accepted ones that were not hit
 	number  int       // among the terms
-	misses  *dataTerm // hit where data is at hand and does not match; of a certain matching only
+	misses  *dataTerm // of a certain matching: hit where data exists and does not match
 }
 
 func (d *dataTerm) bounds(m *matching) (sure, possible set) {
@@ -100,8 +100,8 @@ func (m *matching) where(test func(id string) bool) expr {
 	return fixed(out)
 }
 
-// term makes the expression of one simple target type; nil for a type or an expression that matches
-// nobody.
+// term makes the expression of one simple target type, or nil for an unknown type or an expression
+// that matches no minion.
 func (m *matching) term(tgtType, text, delimiter string) expr {
 	switch tgtType {
 	case "", "glob":
@@ -116,7 +116,7 @@ func (m *matching) term(tgtType, text, delimiter string) expr {
 		if _, _, ok := inNetwork(text); !ok {
 			return nil
 		}
-		// Greedy: who has no data may be meant, so the question is who is not.
+		// Greedy: a minion without data may be meant, so the question asks which ones are not.
 		return m.data(Term{Kind: tgtType, Text: text, Unless: m.greedy && !m.certain})
 	case "grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact":
 		return m.data(Term{Kind: tgtType, Text: text, Delimiter: delimiter})
@@ -134,8 +134,8 @@ func kindOf(tgtType string) leafKind {
 	return leafGlob
 }
 
-// data registers a term. Without a data cache a master cannot know, so it waits for everybody that
-// it may ask.
+// data registers a term. Without a data cache a master can't judge, so it waits for every minion
+// that it may ask.
 func (m *matching) data(t Term) expr {
 	if !m.src.DataCache() {
 		if m.greedy {
@@ -161,10 +161,10 @@ func (m *matching) ask(t Term) *dataTerm {
 	return d
 }
 
-// fewIDs is up to how many minions are asked about by name rather than all.
+// fewIDs is the largest number of minions that a question lists by id; for more it asks about all.
 const fewIDs = 256
 
-// resolve puts the question that the terms of e make.
+// resolve asks the question that the terms of e make.
 func (m *matching) resolve(ctx context.Context, e expr) error {
 	if len(m.terms) == 0 {
 		return nil
@@ -224,7 +224,7 @@ func (m *matching) names(s set) []string {
 	return out
 }
 
-// glob is the test of a shell pattern.
+// glob makes the test of a shell pattern.
 func glob(pattern string) func(string) bool {
 	return func(s string) bool { return fnmatch.Match(pattern, s) }
 }

@@ -26,7 +26,7 @@ func ParseNetwork(text string) (netip.Prefix, bool) {
 	return net, net.IsValid() && net == net.Masked()
 }
 
-// networkSize reads what stands behind the slash.
+// networkSize reads the text after the slash.
 func networkSize(addr netip.Addr, size string) (int, bool) {
 	if size != "" && strings.Trim(size, "0123456789") == "" {
 		n, err := strconv.Atoi(size)
@@ -47,8 +47,8 @@ func networkSize(addr netip.Addr, size string) (int, bool) {
 	return 0, false
 }
 
-// inNetwork is the test of an ipcidr target, an address or a network without host bits, and the
-// grain that it reads.
+// inNetwork makes the test of an ipcidr target, which is an address or a network without host bits,
+// and names the grain that it reads.
 func inNetwork(text string) (test func(value.Map) bool, grain string, ok bool) {
 	addr, err := netip.ParseAddr(text)
 	single := err == nil && !strings.Contains(text, "/") // not a zone with a slash in its name

@@ -8,8 +8,8 @@ import (
 // typed recognizes a word that names its engine.
 var typed = regexp.MustCompile(`^[A-Z]@`)
 
-// expandNodegroup writes out a nodegroup as words of a compound expression. An unknown one, or one
-// that contains itself, gives none.
+// expandNodegroup replaces a nodegroup by words of a compound expression. A nodegroup that is
+// unknown, or that contains itself, gives none.
 func expandNodegroup(src Source, name string) []string {
 	x := &expansion{src: src}
 	words, ok := x.expand(name, nil, true)
@@ -19,8 +19,8 @@ func expandNodegroup(src Source, name string) []string {
 	return words
 }
 
-// ForMinions is a target as minions get it: nodegroups, which they don't know, are written out, and
-// words of a compound expression stand one blank apart.
+// ForMinions makes a target as minions get it: with the definitions of nodegroups, which minions
+// don't know, and with single blanks between the words of a compound expression.
 func ForMinions(tgtType string, tgt any, src Source) (string, any) {
 	var words []string
 	switch tgtType {
@@ -39,7 +39,7 @@ func ForMinions(tgtType string, tgt any, src Source) (string, any) {
 
 type expansion struct {
 	src   Source
-	words int // seen so far: groups that name each other twice grow fast
+	words int // seen so far: groups that name each other grow fast
 }
 
 func (x *expansion) expand(name string, open []string, first bool) ([]string, bool) {
@@ -84,8 +84,8 @@ func (x *expansion) expand(name string, open []string, first bool) ([]string, bo
 	return out, true
 }
 
-// bareList recognizes a definition that is only names: a list of ids, or of regular expressions if
-// one looks so.
+// bareList recognizes a definition that holds only names: a list of ids, or of regular expressions
+// if one of them looks like one.
 func bareList(words []string) (string, bool) {
 	kind := "L@"
 	for _, w := range words {

@@ -21,7 +21,8 @@ func MatchFull(expr, s string) bool {
 	return ok && test(s)
 }
 
-// ForbidsFull is MatchFull for what is forbidden: what takes too long to tell counts as forbidden.
+// ForbidsFull is MatchFull for what is forbidden: an expression that takes too long to match counts
+// as a match.
 func ForbidsFull(expr, s string) bool {
 	test, ok := pyregex.FullForbids(expr)
 	return ok && test(s)

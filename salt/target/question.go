@@ -10,8 +10,8 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// Question is what a target needs to know of the minions' grains and pillar: the part of it that is
-// answered where the data lies.
+// Question is what a target asks of the minions' grains and pillar. The masters that hold the data
+// answer it.
 type Question struct {
 	Terms []Term
 	// IDs are the minions that matter, sorted; nil for all that have data.
@@ -109,16 +109,17 @@ func asText(v any) (string, bool) {
 	return "", false
 }
 
-// Look is what terms read of a minion's data.
+// Look is a part of a minion's data that terms read.
 type Look struct {
-	Pillar bool   // the pillar, else the grains
-	Key    string // of the part of the data that is read
-	Whole  bool   // all of it is read, as for "*:value"
+	Pillar bool   // read the pillar, not the grains
+	Key    string // of the part
+	Whole  bool   // read all of it, as for "*:value"
 }
 
-// Parts finds what looks read in a packed map: it calls fn with keys[key] and the value of that
-// text key, or of the first number or truth value with that text if there is no such key. Of
-// several calls for one key the last counts. An error means that data is no map.
+// Parts finds what looks read in a packed map. It calls fn with keys[key] and the value of that
+// text key. Without such a key it takes the value of the first number or truth value whose text is
+// that key. If fn is called more than once for a key, the last call counts. The error means that
+// data is not a map.
 func Parts(data value.Raw, keys map[string]int, fn func(i int, part value.Raw)) error {
 	var texts, numbers []int
 	return data.Entries(func(k, v value.Raw) {
@@ -144,7 +145,7 @@ func Parts(data value.Raw, keys map[string]int, fn func(i int, part value.Raw)) 
 	})
 }
 
-// Judge tests data against the terms of a question. It is for one goroutine.
+// Judge tests data against the terms of a question. Only one goroutine may use it.
 type Judge struct {
 	terms  []judged
 	looks  []Look
@@ -153,7 +154,7 @@ type Judge struct {
 	regex  *pyregex.Budget
 	steps  int  // all
 	long   int  // of walks that took many
-	broken bool // the last walk ended before its end
+	broken bool // the last walk was stopped at its bound
 }
 
 // walked counts the steps of a walk.
@@ -165,16 +166,15 @@ func (j *Judge) walked(steps int) {
 	j.broken = steps > maxSteps
 }
 
-// holds tests a term against data. Of data that was not looked through, neither a term nor its
-// opposite holds.
+// holds tests a term against data. If the walk through data was stopped at its bound, neither the
+// term nor its opposite holds.
 func (j *Judge) holds(t *judged, data value.Map) (match, holds bool) {
 	j.broken = false
 	match = t.test(data)
 	return match, match != t.Unless && !j.broken
 }
 
-// Err is ErrTooCostly once the judge has worked too much on a question. What it said then counts
-// for nothing.
+// Err is ErrTooCostly once the judge has worked too much on a question; discard its hits then.
 func (j *Judge) Err() error {
 	if j.steps > maxJudged || j.long > maxLong || j.regex.Spent() {
 		return ErrTooCostly
@@ -182,11 +182,11 @@ func (j *Judge) Err() error {
 	return nil
 }
 
-// judged is a term that can be tested.
+// judged is a term with its compiled test.
 type judged struct {
 	Term
 	test func(value.Map) bool
-	memo map[string]bool // what was said of parts before: most minions share a few values
+	memo map[string]bool // results for earlier parts: most minions share a few values
 }
 
 // Bounds of a memo.
@@ -195,7 +195,7 @@ const (
 	memoBytes   = 256 // of one part
 )
 
-// Judge makes the question ready to be put.
+// Judge compiles the question for testing data.
 func (q Question) Judge() *Judge {
 	j := &Judge{terms: make([]judged, len(q.Terms)), width: (len(q.Terms) + 7) / 8,
 		regex: pyregex.NewBudget(maxBacktracking)}
@@ -204,7 +204,7 @@ func (q Question) Judge() *Judge {
 		test, look, ok := j.compile(t)
 		j.terms[i] = judged{Term: t, test: test}
 		if !ok && !t.Unless {
-			continue // holds for nobody
+			continue // holds for no minion
 		}
 		n, known := at[look]
 		if !known {
@@ -218,8 +218,8 @@ func (q Question) Judge() *Judge {
 	return j
 }
 
-// compile makes the test of a term and says what it reads; ok is false for one that nothing
-// matches.
+// compile makes the test of a term and says what the test reads; ok is false for a term that
+// nothing matches.
 func (j *Judge) compile(t Term) (test func(value.Map) bool, look Look, ok bool) {
 	look.Pillar = t.pillar()
 	if t.Kind == "ipcidr" {
@@ -238,15 +238,15 @@ func (j *Judge) compile(t Term) (test func(value.Map) bool, look Look, ok bool) 
 	return deepMatcher(t.Text, t.Delimiter, kindOf(t.Kind), j.regex, j.walked), look, ok
 }
 
-// Looks are what the terms read.
+// Looks returns what the terms read.
 func (j *Judge) Looks() []Look { return j.looks }
 
 // Width is the number of bytes of the hits.
 func (j *Judge) Width() int { return j.width }
 
-// Part adds to hits the terms that hold for a minion with this part of its data, packed as Parts
-// found it, or without it if found is false. For a look at the whole, part is all the data. Data
-// that does not decode matches nothing.
+// Part adds to hits the terms that hold for a minion. part is the part of its data that the look
+// names, packed as Parts found it; found is false if the minion has no such part. For a look at the
+// whole, part is all the data. Data that does not decode matches nothing.
 func (j *Judge) Part(look int, part string, found bool, hits Hits) {
 	var data value.Map
 	decoded := false
@@ -282,7 +282,8 @@ func (j *Judge) Part(look int, part string, found bool, hits Hits) {
 	}
 }
 
-// Minion returns the hits of a minion whose data is at hand: its pillar, else its grains.
+// Minion returns the hits of one minion's data, which is its pillar if pillar is true, else its
+// grains.
 func (j *Judge) Minion(pillar bool, data value.Map) Hits {
 	hits := make(Hits, j.width)
 	for l, look := range j.looks {

@@ -2,7 +2,7 @@ package target
 
 import "math/bits"
 
-// set is a set of minions by their numbers, one bit each. Bits behind its end are not set.
+// set is a set of minions by their numbers, one bit each. Bits past its end count as unset.
 type set []uint64
 
 func (s set) has(i int) bool { return i>>6 < len(s) && s[i>>6]&(1<<(i&63)) != 0 }

@@ -9,14 +9,14 @@ import (
 	"clustermaster/value"
 )
 
-// Source is what matching needs to know of the minions.
+// Source tells matching about the minions.
 type Source interface {
-	// AcceptedIDs are the ids with an accepted key, sorted. The slice is not written to.
+	// AcceptedIDs are the ids with an accepted key, sorted. Callers must not change the slice.
 	AcceptedIDs() []string
-	// Ask calls fn, one call at a time, with minions that have cached data and the terms of q that
-	// hold for them, more than once for one if they are of grains and of pillar; minions for which
-	// none holds may be left out, and so may all but q.IDs. incomplete says what could not be read
-	// ("incomplete: 3 of 256 partitions"), or is "".
+	// Ask calls fn, one call at a time, with each minion that has cached data and the terms of q
+	// that hold for it. It may call fn more than once for a minion if q asks about grains and about
+	// pillar. It may leave out minions for which no term holds, and minions outside q.IDs.
+	// incomplete says how much could not be read ("incomplete: 3 of 256 partitions"), or is "".
 	Ask(ctx context.Context, q Question, fn func(id string, hits Hits)) (incomplete string,
 		err error)
 	// Nodegroup is the definition of a nodegroup: text, or a list ([]any or []string).
@@ -25,7 +25,7 @@ type Source interface {
 	DataCache() bool
 }
 
-// Result is who a target means.
+// Result lists the minions that a target means.
 type Result struct {
 	Minions []string // sorted, except that a list target keeps its order
 	Missing []string // ids of list targets that have no accepted key
@@ -38,14 +38,14 @@ type Result struct {
 const maxExpression = 1 << 20
 
 // Match resolves tgt, which is text or a list of text. An empty tgtType is glob, an empty delimiter
-// is ":". greedy asks about all accepted keys, as publishing does; not greedy, about minions with
-// cached data only, as the mine does.
+// is ":". With greedy it asks about all accepted keys, as publishing does; without, only about
+// minions with cached data, as the mine does.
 func Match(ctx context.Context, tgtType string, tgt any, delimiter string, src Source,
 	greedy bool) (Result, error) {
 	return newMatching(src, greedy).match(ctx, tgtType, tgt, delimiter)
 }
 
-// MatchMinions is Match for a target that a minion gave, which may cost less: see ErrTooCostly.
+// MatchMinions is Match for a target that a minion gave; its limits are lower, see ErrTooCostly.
 func MatchMinions(ctx context.Context, tgtType string, tgt any, src Source, greedy bool) (Result,
 	error) {
 	m := newMatching(src, greedy)
@@ -53,9 +53,9 @@ func MatchMinions(ctx context.Context, tgtType string, tgt any, src Source, gree
 	return m.match(ctx, tgtType, tgt, "")
 }
 
-// Certain is Match, greedy, without the minions that are meant only because nobody can tell: those
-// without the data that is asked for, or all if that data could not be read, is not kept, or is a
-// range server's. Rights are resolved so, and what is sent within them.
+// Certain is a greedy Match that leaves out the minions whose match is unknown: those without the
+// data that the target asks for, or all if that data could not be read, is not kept, or is a range
+// server's. The master resolves rights with it, and what it sends within them.
 func Certain(ctx context.Context, tgtType string, tgt any, delimiter string, src Source) (Result,
 	error) {
 	m := newMatching(src, true)
@@ -120,14 +120,14 @@ func (m *matching) match(ctx context.Context, tgtType string, tgt any, delimiter
 	return Result{Minions: m.names(found), Missing: m.missing, Incomplete: m.incomplete}, nil
 }
 
-// Means reports whether a target that a minion gave, not greedy, means the minion id for certain.
-// Only that minion's data is asked about.
+// Means reports whether a target that a minion gave, not greedy, certainly means the minion id. It
+// asks only about that minion's data.
 func Means(ctx context.Context, tgtType string, tgt any, src Source, id string) (bool, error) {
 	found, err := MatchMinions(ctx, tgtType, tgt, only{src, id}, false)
 	return err == nil && found.Incomplete == "" && slices.Contains(found.Minions, id), err
 }
 
-// only is a world with one minion of another one.
+// only is a Source that has one minion of another Source.
 type only struct {
 	Source
 	id string
@@ -145,8 +145,8 @@ func (o only) Ask(ctx context.Context, q Question, fn func(id string, hits Hits)
 	return o.Source.Ask(ctx, q, fn)
 }
 
-// Named is how many minions a target names by their ids, -1 for a target that must be matched.
-// Matching one that names costs no more than reading it.
+// Named returns how many minions a target names by their ids, or -1 if the target must be matched.
+// Matching a target that names ids costs no more than reading it.
 func Named(tgtType string, tgt any) int {
 	switch tgtType {
 	case "list":
@@ -157,7 +157,7 @@ func Named(tgtType string, tgt any) int {
 	return -1
 }
 
-// list keeps the order and drops what was said twice.
+// list keeps the order and drops repeated ids.
 func (m *matching) list(ids []string) Result {
 	var r Result
 	seen := make(map[string]bool, len(ids))

@@ -13,7 +13,7 @@ import (
 	"clustermaster/value"
 )
 
-// rootPlace is where the keys of the topmost bank lie; no bank is named so.
+// rootPlace is the place of the keys of the topmost bank; no bank has this name.
 const rootPlace = "/"
 
 // deleteAtOnce bounds the keys in one deletion.
@@ -26,7 +26,7 @@ var (
 	ErrNoBank  = errors.New("name a bank: the whole cache is not flushed at once")
 )
 
-// records is what this package needs of the ring store.
+// records is the part of the ring store that this package uses.
 type records interface {
 	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
 	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
@@ -39,9 +39,8 @@ type records interface {
 
 // Cache is the cache of the whole cluster. It is safe for concurrent use.
 //
-// A value lies at a path, its bank and its key. The first part of the path is the place on the
-// ring, so that a bank and all below it lie on the same masters: what a list or a flush sees is
-// whole.
+// The path of a value is its bank and its key. The first part of the path is the place on the ring,
+// so a bank and all banks below it lie on the same masters: a list or a flush sees all of them.
 type Cache struct {
 	store   records
 	minions minionData
@@ -69,7 +68,7 @@ func bankPath(bank string) (string, error) {
 	return p, nil
 }
 
-// keyPath is where the value of a key lies.
+// keyPath returns the path of a key's value.
 func keyPath(bank, key string) (string, error) {
 	b, err := bankPath(bank)
 	if err != nil {
@@ -93,7 +92,7 @@ func locate(p string) (place, name string) {
 	return rootPlace, p
 }
 
-// Store keeps a wire value; a former one of the key is replaced.
+// Store keeps a wire value and replaces an earlier one of the key.
 func (c *Cache) Store(ctx context.Context, bank, key string, val any) error {
 	p, err := keyPath(bank, key)
 	if err != nil {
@@ -114,8 +113,8 @@ func (c *Cache) Store(ctx context.Context, bank, key string, val any) error {
 	return nil
 }
 
-// Fetch returns the value of a key. Where there is none, but the bank itself is the key of a map,
-// the map is asked for the key.
+// Fetch returns the value of a key. If there is none, and the bank itself is the key of a map,
+// Fetch looks the key up in that map.
 func (c *Cache) Fetch(ctx context.Context, bank, key string) (val any, found bool, err error) {
 	p, err := keyPath(bank, key)
 	if err != nil {
@@ -158,8 +157,8 @@ func (c *Cache) get(ctx context.Context, p string) (any, bool, error) {
 	return v, true, nil
 }
 
-// List returns the keys of a bank and the banks in it, sorted; what is both comes twice. A bank
-// that is not there is empty. Incomplete says what part of the ring could not be asked.
+// List returns the keys of a bank and the banks in it, sorted; a name that is both comes twice. An
+// unknown bank is empty. Incomplete says what part of the ring could not be read.
 func (c *Cache) List(ctx context.Context, bank string) (names []string, incomplete string,
 	err error) {
 	p, err := bankPath(bank)
@@ -181,14 +180,14 @@ func (c *Cache) List(ctx context.Context, bank string) (names []string, incomple
 	for _, r := range found {
 		name, rest, deep := strings.Cut(strings.TrimPrefix(r.Name, prefix), "/")
 		if deep && rest != "" {
-			name += "/" // told apart from the key of that name
+			name += "/" // marks a bank, as against a key of the same name
 		}
 		names = append(names, name)
 	}
 	return entries(names), "", nil
 }
 
-// entries sorts names and leaves each once; a bank's name ends with "/" so far.
+// entries sorts names and drops repetitions; bank names still end with "/" here.
 func entries(names []string) []string {
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -228,7 +227,8 @@ func (c *Cache) topmost(ctx context.Context) (names []string, incomplete string,
 	return entries(names), cover.String(), nil
 }
 
-// below returns the records of a bank and of those in it; prefix is what their names begin with.
+// below returns the records of a bank and of the banks in it; prefix is the common start of their
+// names.
 func (c *Cache) below(ctx context.Context, bank string) (found []ringstore.Record, prefix string,
 	err error) {
 	place, rest, deep := strings.Cut(bank, "/")
@@ -239,7 +239,7 @@ func (c *Cache) below(ctx context.Context, bank string) (found []ringstore.Recor
 	return found, prefix, err
 }
 
-// Flush removes a key; false: there was none.
+// Flush removes a key; false means that it did not exist.
 func (c *Cache) Flush(ctx context.Context, bank, key string) (bool, error) {
 	p, err := keyPath(bank, key)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *Cache) Flush(ctx context.Context, bank, key string) (bool, error) {
 	return true, c.store.Delete(ctx, ringstore.SpaceBanks, place, name)
 }
 
-// FlushBank removes a bank with all keys and banks in it; false: there was none.
+// FlushBank removes a bank with all keys and banks in it; false means that it did not exist.
 func (c *Cache) FlushBank(ctx context.Context, bank string) (bool, error) {
 	p, err := bankPath(bank)
 	if err != nil {

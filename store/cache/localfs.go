@@ -14,20 +14,20 @@ import (
 	"clustermaster/value"
 )
 
-// suffix of the files that Salt's driver localfs keeps values in.
+// suffix ends the names of the files in which Salt's driver localfs keeps values.
 const suffix = ".p"
 
-// maxFile bounds one file of Salt's cache, in bytes; what is larger is counted as an error.
+// maxFile bounds one file of Salt's cache, in bytes; Migrate counts a larger one as an error.
 const maxFile = 64 << 20
 
-// noBanks are folders of a cachedir that hold files of that form and are no banks: the job cache,
-// lists of files, tokens, and our own state.
+// noBanks are folders of a cachedir that hold such files and are not banks: the job cache, lists of
+// files, tokens, and our own state.
 var noBanks = []string{"clustermaster", "file_lists", "jobs", "tokens"}
 
-// Migrate takes in the values that a master of Salt's kept as files below cachedir (driver
-// localfs): of one bank and those in it, or of all if bank is "". A value replaces what there is,
-// but for grains, pillar and mine, in which what a minion told since stays. With dry nothing is
-// written. It returns the keys found per bank, and how many were not taken in; the log has each.
+// Migrate imports the values that a Salt master kept as files below cachedir (driver localfs):
+// those of one bank and the banks in it, or of all if bank is "". A value replaces the present one,
+// except in grains, pillar and mine, where newer data of the minion stays. With dry it writes
+// nothing. It returns the keys found per bank, and how many it could not import; the log has each.
 func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (keys map[string]int,
 	failed int, err error) {
 	keys = make(map[string]int)
@@ -35,7 +35,7 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (k
 	if err != nil {
 		return keys, failed, fmt.Errorf("migrate: %w", err)
 	}
-	root, err := os.OpenRoot(cachedir) // no link leads out of it
+	root, err := os.OpenRoot(cachedir) // no link leads outside
 	if err != nil {
 		return keys, failed, fmt.Errorf("migrate: %w", err)
 	}
@@ -47,7 +47,7 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (k
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist): // no such bank, or gone while walking
+		case errors.Is(err, fs.ErrNotExist): // no such bank, or removed while walking
 			return nil
 		case err != nil:
 			failed++
@@ -79,7 +79,7 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (k
 	return keys, failed, err
 }
 
-// take stores the content of one file.
+// take imports the content of one file.
 func (c *Cache) take(ctx context.Context, root *os.Root, file, bank, key string) error {
 	val, err := readValue(root, file)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Cache) take(ctx context.Context, root *os.Root, file, bank, key string)
 	if m, ok := val.(value.Map); ok && len(m) == 0 {
 		return nil
 	}
-	// where Salt kept minions' data up to 3007
+	// where Salt up to 3007 kept minions' data
 	if id, ok := strings.CutPrefix(bank, "minions/"); ok {
 		m, _ := val.(value.Map)
 		switch key {
@@ -113,7 +113,7 @@ func (c *Cache) takeMinion(ctx context.Context, kind, id string, data value.Map)
 	return c.takeNew(ctx, kind, id, val)
 }
 
-// takeNew stores minions' data that is not there yet.
+// takeNew stores minions' data that is not stored yet.
 func (c *Cache) takeNew(ctx context.Context, kind, key string, val any) error {
 	_, found, err := c.getMinion(ctx, kind, key)
 	if err != nil || found {

@@ -12,8 +12,8 @@ import (
 	"clustermaster/wire"
 )
 
-// The banks of what minions told of themselves, as Salt 3008 names them. A key is a minion id; in
-// the bank pillar a pillarenv may follow behind a colon.
+// The banks of minions' data, as Salt 3008 names them. A key is a minion id; in the bank pillar, a
+// colon and a pillarenv may follow.
 const (
 	grainsBank = "grains"
 	pillarBank = "pillar"
@@ -22,7 +22,7 @@ const (
 
 var minionBanks = []string{grainsBank, mineBank, pillarBank}
 
-// minionData is what is kept of minions.
+// minionData is the stored data of minions.
 type minionData interface {
 	Grains(ctx context.Context, id string) (value.Map, bool, error)
 	SetGrains(ctx context.Context, id string, grains value.Raw) error
@@ -37,8 +37,8 @@ type minionData interface {
 	Kept(ctx context.Context, bank string) (keys []string, cover ringstore.Coverage, err error)
 }
 
-// minionKind says which of the minions' banks a path leads into, and the key there; "" for any
-// other path.
+// minionKind returns the bank of minions' data that a path leads into, and the key in it; "" for
+// any other path.
 func minionKind(p string) (kind, key string) {
 	first, rest, _ := strings.Cut(p, "/")
 	if rest == "" || !slices.Contains(minionBanks, first) {
@@ -62,7 +62,7 @@ func minionOf(kind, key string) (id, pillarenv string, err error) {
 func (c *Cache) getMinion(ctx context.Context, kind, key string) (any, bool, error) {
 	id, env, err := minionOf(kind, key)
 	if err != nil {
-		return nil, false, nil // nothing can be kept there
+		return nil, false, nil // no data is kept under such a key
 	}
 	var m value.Map
 	var found bool
@@ -100,7 +100,8 @@ func (c *Cache) storeMinion(ctx context.Context, kind, key string, val any) erro
 	return c.minions.MergeMine(ctx, id, m, true)
 }
 
-// dropMinion removes what a bank keeps of a minion, its pillars of all pillarenvs together.
+// dropMinion removes a minion's data from a bank; of the bank pillar, the pillars of all
+// pillarenvs.
 func (c *Cache) dropMinion(ctx context.Context, kind, key string) error {
 	id, _, err := minionOf(kind, key)
 	if err != nil {

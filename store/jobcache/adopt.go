@@ -14,24 +14,24 @@ import (
 	"clustermaster/wire"
 )
 
-// Adopted counts what Adopt took in.
+// Adopted counts what Adopt imported.
 type Adopted struct {
 	Jobs, Returns int
-	Failed        int // files that could not be read or kept
+	Failed        int // files that could not be read or stored
 }
 
-// Bounds of what is read of a job that a Salt master kept: a load or return file, and a name.
+// Bounds of what Adopt reads of a Salt master's job: a load or return file, and a name.
 const (
 	maxAdopted = 128 << 20
 	maxName    = 4096
 )
 
-// Adopt takes in the jobs that the returner local_cache of a Salt master has below cachedir/jobs,
-// with their returns. Jobs and returns that are known stay as they are, so it may be called again.
-// With dry nothing is kept.
+// Adopt imports the jobs, with their returns, that the returner local_cache of a Salt master has
+// below cachedir/jobs. It does not change known jobs and returns, so it may be called again. With
+// dry it stores nothing.
 func (c *Cache) Adopt(ctx context.Context, cachedir string, dry bool) (Adopted, error) {
 	var done Adopted
-	root, err := os.OpenRoot(cachedir) // no link leads out of it
+	root, err := os.OpenRoot(cachedir) // no link leads outside
 	if err != nil {
 		return done, fmt.Errorf("take in jobs: %w", err)
 	}
@@ -40,7 +40,7 @@ func (c *Cache) Adopt(ctx context.Context, cachedir string, dry bool) (Adopted, 
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist): // no jobs, or gone while walking
+		case errors.Is(err, fs.ErrNotExist): // no jobs, or removed while walking
 			return nil
 		case err != nil:
 			done.Failed++
@@ -60,7 +60,7 @@ func (c *Cache) Adopt(ctx context.Context, cachedir string, dry bool) (Adopted, 
 	return done, err
 }
 
-// adoptJob takes in the folder of one job.
+// adoptJob imports the folder of one job.
 func (c *Cache) adoptJob(ctx context.Context, root *os.Root, dir string, dry bool,
 	done *Adopted) error {
 	if _, err := root.Stat(path.Join(dir, "nocache")); err == nil {
@@ -100,7 +100,7 @@ func (c *Cache) adoptJob(ctx context.Context, root *os.Root, dir string, dry boo
 	return c.adoptReturns(ctx, root, dir, jid, dry, done)
 }
 
-// adoptedMinions are those that a job was sent to.
+// adoptedMinions lists the minions that a job was sent to.
 func adoptedMinions(root *os.Root, dir string) (ids []string) {
 	b, err := readBounded(root, path.Join(dir, ".minions.p"), maxAdopted)
 	if err != nil {
@@ -116,7 +116,7 @@ func adoptedMinions(root *os.Root, dir string) (ids []string) {
 	return ids
 }
 
-// adoptReturns takes in the returns of one job.
+// adoptReturns imports the returns of one job.
 func (c *Cache) adoptReturns(ctx context.Context, root *os.Root, dir, jid string, dry bool,
 	done *Adopted) error {
 	entries, err := fs.ReadDir(root.FS(), dir)

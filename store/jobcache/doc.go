@@ -5,6 +5,6 @@
 // accepting a return from a minion and firing its event (package master), where records lie and how
 // many copies there are (package ringstore), showing jobs (package runner).
 //
-// Guarantee: a return whose SaveReturn gave no error is found by Returns on every surviving master
-// until the job expires, and a later return of the same minion for the same job never replaces it.
+// Guarantee: when SaveReturn gives no error, Returns finds the return on every surviving master
+// until the job expires. A later return of the same minion for the same job never replaces it.
 package jobcache

@@ -7,13 +7,13 @@ import (
 	"clustermaster/wire"
 )
 
-// ahead is how far in the future the time in a job id may lie and still count: clocks differ.
+// ahead is how far in the future the time of a job id may be, because clocks differ.
 const ahead = time.Hour
 
-// expiry says when the records of a job go. For a job id that is a time it follows from the id
-// alone (exact), so all masters give all records of the job the same expiry and the ring store
-// finds them without a search. For other ids, and for ids of long ago or of tomorrow, it counts
-// from now.
+// expiry returns when the records of a job expire. For a job id that is a recent time it depends
+// only on the id (exact), so all masters give all records of the job the same expiry, and the ring
+// store finds them without a search. For other ids, and for times long ago or too far ahead, it
+// counts from now.
 func (c *Cache) expiry(jid string) (at time.Time, exact bool) {
 	if c.keep <= 0 {
 		return time.Time{}, true

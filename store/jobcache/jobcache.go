@@ -19,20 +19,20 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Return is what one minion returned for a job. The values are packed and passed through untouched;
-// nil if the minion sent none.
+// Return is what one minion returned for a job. The values are packed and passed on unchanged; nil
+// if the minion sent none.
 type Return struct {
 	Return  value.Raw
 	Retcode value.Raw // a number, or a map from function to number
 	Success value.Raw
 	Out     string // outputter, "" if the minion named none
 	FunArgs value.Raw
-	Stamp   string // when it came, as wire.Stamp writes it
-	// End is when the job ended if this is its last return, as wire.JIDTime writes times; "" keeps
-	// none. It is a part of the job, not of the return.
+	Stamp   string // when it arrived, as wire.Stamp writes it
+	// End is when the job ended if this is its last return, as wire.JIDTime writes times; "" stores
+	// none. It is stored with the job, not with the return.
 	End string
-	// Own says that nobody published the job, as far as is known: then the return counts for what
-	// is stored of such jobs. It is not stored.
+	// Own says that no publication of the job is known: the return then counts towards the limit on
+	// such jobs. Own is not stored.
 	Own bool
 }
 
@@ -40,35 +40,34 @@ type Return struct {
 type Job struct {
 	JID     string
 	Load    value.Map // the publish request, redacted; empty if only returns are known
-	Minions []string  // union of what all sources named, sorted; nil in what Jobs lists
-	EndTime string    // as wire.JIDTime writes times; "" if none was kept
+	Minions []string  // union of what all sources named, sorted; nil in results of Jobs
+	EndTime string    // as wire.JIDTime writes times; "" if none is stored
 }
 
-// Names of a job's records. Heads lie in a space of their own, so that listing jobs reads no
-// returns.
+// Names of a job's records. Heads have their own space, so that listing jobs reads no returns.
 const (
 	headLoad = "load"
 	headEnd  = "end"
-	peerName = "peer" // the minion that ordered it, in the space of the job
+	peerName = "peer" // the minion that ordered it; in the job's space
 	noCache  = "nocache"
 
-	// then the source, "/" and a hash of the list: lists of one source add up too
+	// then the source, "/" and a hash of the list, because lists of one source add up too
 	minionsPrefix = "m/"
 	returnPrefix  = "r/" // then the minion id
 
-	// ownPrefix, then a minion's id, is a head of a job that nobody published: how many bytes are
-	// stored of what that minion returned for it. Without an id it is what a syndic told of the
-	// job.
+	// ownPrefix, followed by a minion's id, is a head of a job without a known publication: it
+	// holds the number of bytes stored of that minion's returns for it. Without an id it counts
+	// what a syndic reported of the job.
 	ownPrefix = "own/"
 )
 
-// ownCost is what such a job costs beside its content, in bytes: keys, and the store's own.
+// ownCost is the size of such a job beside its content, in bytes: keys, and the store's overhead.
 const ownCost = 1024
 
 // ErrNoJID refuses a job without an id.
 var ErrNoJID = errors.New("job without a jid")
 
-// records is what the cache needs of the ring store.
+// records is the part of the ring store that the cache uses.
 type records interface {
 	// Write stores records of one place and returns when they are durable on a write quorum.
 	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
@@ -77,7 +76,7 @@ type records interface {
 	// List returns the records of a place whose names begin with prefix, by name.
 	List(ctx context.Context, space ringstore.Space, place,
 		prefix string) ([]ringstore.Record, error)
-	// Names is List without values, and without a bound on them.
+	// Names is List without values, and without its size limit.
 	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
 	// Scan calls fn with all records of a space.
 	Scan(ctx context.Context, space ringstore.Space, prefix string,
@@ -87,13 +86,13 @@ type records interface {
 // Cache is the job cache of the whole cluster. It is safe for concurrent use.
 type Cache struct {
 	store records
-	kept  *allotment.Meter // of jobs that nobody published
-	keep  time.Duration    // 0: for ever
+	kept  *allotment.Meter // of jobs without a known publication
+	keep  time.Duration    // 0: forever
 	log   *slog.Logger
 	now   func() time.Time
 }
 
-// New makes a cache on the ring store. keepSeconds is keep_jobs_seconds; 0 keeps for ever. Log nil
+// New makes a cache on the ring store. keepSeconds is keep_jobs_seconds; 0 keeps forever. Log nil
 // discards.
 func New(store records, keepSeconds int, log *slog.Logger) *Cache {
 	if log == nil {
@@ -105,11 +104,11 @@ func New(store records, keepSeconds int, log *slog.Logger) *Cache {
 	}
 }
 
-// Limit bounds what is stored of jobs that nobody published, before the first use; what is beyond
-// is refused with allotment.ErrSpent.
+// Limit bounds what is stored of jobs without a known publication; call it before the first use.
+// Beyond the limits writes fail with allotment.ErrSpent.
 func (c *Cache) Limit(l allotment.Limits) { c.kept = allotment.New(l, c.count, c.now) }
 
-// count tells what is stored of jobs that nobody published.
+// count adds up what is stored of jobs without a known publication.
 func (c *Cache) count(ctx context.Context, add func(id string, bytes int64)) error {
 	_, err := c.store.Scan(ctx, ringstore.SpaceJobHeads, ownPrefix, func(r ringstore.Record) error {
 		if n, size := binary.Uvarint(r.Value); size > 0 {
@@ -120,8 +119,8 @@ func (c *Cache) count(ctx context.Context, add func(id string, bytes int64)) err
 	return err
 }
 
-// saveOwn writes records of a job that nobody published, as far as is known, on the account of a
-// minion; "" is a syndic's.
+// saveOwn writes records of a job without a known publication. They count towards the limit of the
+// minion id; "" is a syndic.
 func (c *Cache) saveOwn(ctx context.Context, jid, id string,
 	puts []ringstore.Put) ([]ringstore.Result, error) {
 	bytes := int64(ownCost)
@@ -144,7 +143,7 @@ func (c *Cache) saveOwn(ctx context.Context, jid, id string,
 	return res, err
 }
 
-// published reports whether a job has a load, and nobody but who ordered it gave that.
+// published reports whether a job has a load that does not come from its returns.
 func (c *Cache) published(ctx context.Context, jid string) (bool, error) {
 	heads, err := c.store.List(ctx, ringstore.SpaceJobHeads, jid, "")
 	loaded := false
@@ -157,8 +156,8 @@ func (c *Cache) published(ctx context.Context, jid string) (bool, error) {
 	return loaded, err
 }
 
-// SaveLoad keeps a job: the publish request, redacted again here, and the minions that it goes to.
-// Saving the same job again replaces the load and adds to the minions.
+// SaveLoad stores a job: the publish request, which it redacts again, and the minions that it goes
+// to. Saving the same job again replaces the load and adds to the minions.
 func (c *Cache) SaveLoad(ctx context.Context, jid string, load value.Map, minions []string) error {
 	if jid == "" {
 		return ErrNoJID
@@ -181,8 +180,9 @@ func (c *Cache) SaveLoad(ctx context.Context, jid string, load value.Map, minion
 	return nil
 }
 
-// SaveAccount keeps what others say of a job as its load, redacted, unless it has a load: a minion
-// that began it by its return, or with id "" a syndic. Error: also allotment.ErrSpent.
+// SaveAccount stores what others report of a job as its load, redacted, unless it has a load. The
+// reporter is the minion id whose return began it, or with "" a syndic. The error may be
+// allotment.ErrSpent.
 func (c *Cache) SaveAccount(ctx context.Context, jid, id string, load value.Map) error {
 	if jid == "" {
 		return ErrNoJID
@@ -198,8 +198,8 @@ func (c *Cache) SaveAccount(ctx context.Context, jid, id string, load value.Map)
 	return nil
 }
 
-// SaveMinions adds minions that a source (a syndic's id; "" is the master that published) names for
-// a job.
+// SaveMinions adds the minions that a source names for a job. source is a syndic's id; "" is the
+// master that published.
 func (c *Cache) SaveMinions(ctx context.Context, jid, source string, ids []string) error {
 	if jid == "" {
 		return ErrNoJID
@@ -217,8 +217,8 @@ func (c *Cache) SaveMinions(ctx context.Context, jid, source string, ids []strin
 	return nil
 }
 
-// minions makes the record of a list. Its name depends on the list, so lists are only ever added,
-// in whatever order masters write them.
+// minions makes the record of a list. Its name depends on the list, so lists only ever add up, in
+// whatever order masters write them.
 func (c *Cache) minions(jid, source string, ids []string) (ringstore.Put, error) {
 	sorted := slices.Clone(ids)
 	slices.Sort(sorted)
@@ -231,11 +231,11 @@ func (c *Cache) minions(jid, source string, ids []string) (ringstore.Put, error)
 	return c.put(ringstore.SpaceJobs, jid, name, packed, true), nil
 }
 
-// SaveReturn keeps a minion's return. When it gives no error the return is on stable storage of a
-// write quorum. First is false when the minion had returned before: then the earlier return stays.
-// account is what the return itself says of the job, nil if the job is known to be kept: it goes
-// along in the same write and stays only where there is no load, so that nobody need ask for one
-// first. Error: for an Own return also allotment.ErrSpent.
+// SaveReturn stores a minion's return. Without an error, the return is on stable storage of a write
+// quorum. first is false if the minion had returned before; the earlier return then stays. account
+// is what the return itself tells of the job, nil if the job is known to be stored. The same write
+// stores account, which stays only if there is no load, so callers need not look for a load first.
+// For an Own return the error may be allotment.ErrSpent.
 func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return,
 	account value.Map) (first bool, err error) {
 	if jid == "" {
@@ -268,7 +268,7 @@ func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return,
 	return res[0].Stored, nil
 }
 
-// SavePeer notes the minion that ordered a job.
+// SavePeer stores the id of the minion that ordered a job.
 func (c *Cache) SavePeer(ctx context.Context, jid, id string) error {
 	if jid == "" {
 		return ErrNoJID
@@ -280,8 +280,8 @@ func (c *Cache) SavePeer(ctx context.Context, jid, id string) error {
 	return nil
 }
 
-// PeerOf tells the minion that ordered a job; found is false for jobs of operators and unknown
-// ones.
+// PeerOf returns the minion that ordered a job; found is false for jobs of operators and unknown
+// jobs.
 func (c *Cache) PeerOf(ctx context.Context, jid string) (id string, found bool, err error) {
 	if jid == "" {
 		return "", false, nil
@@ -294,8 +294,8 @@ func (c *Cache) PeerOf(ctx context.Context, jid string) (id string, found bool, 
 	return string(r.Value), found, nil
 }
 
-// SaveNoCache notes that no return of a job is to be kept, for as long as the job is. It is for
-// good, as in Salt: who publishes under the same jid again can't take it back.
+// SaveNoCache marks a job so that no return of it is stored, for as long as the job is kept. As in
+// Salt, the mark is final: publishing again under the same jid does not remove it.
 func (c *Cache) SaveNoCache(ctx context.Context, jid string) error {
 	if jid == "" {
 		return ErrNoJID
@@ -307,8 +307,8 @@ func (c *Cache) SaveNoCache(ctx context.Context, jid string) error {
 	return nil
 }
 
-// NoCache reports whether the returns of a job are not to be kept. Whoever takes a return must ask:
-// SaveReturn does not.
+// NoCache reports whether the returns of a job must not be stored. Callers of SaveReturn must check
+// it: SaveReturn does not.
 func (c *Cache) NoCache(ctx context.Context, jid string) (bool, error) {
 	if jid == "" {
 		return false, nil
@@ -321,8 +321,8 @@ func (c *Cache) NoCache(ctx context.Context, jid string) (bool, error) {
 	return found, nil
 }
 
-// SaveEndTime keeps when a job ended: returns that are kept bring it along, those of a nocache job
-// and of a backup do not.
+// SaveEndTime stores when a job ended. Returns that are stored bring the time with them
+// (Return.End); those of a nocache job and of a backup do not.
 func (c *Cache) SaveEndTime(ctx context.Context, jid, end string) error {
 	if jid == "" {
 		return ErrNoJID
@@ -334,14 +334,14 @@ func (c *Cache) SaveEndTime(ctx context.Context, jid, end string) error {
 	return nil
 }
 
-// Owner is who published a job.
+// Owner is the user who published a job.
 type Owner struct {
 	User string
-	// the back end of external_auth that knows him; "": he is a user of the masters' machines
+	// the back end of external_auth that knows the user; "" for a user of the masters' machines
 	Eauth string
 }
 
-// Owner tells who published a job; found is false for one that nobody did.
+// Owner returns the user who published a job; found is false for a job without a publication.
 func (c *Cache) Owner(ctx context.Context, jid string) (owner Owner, found bool, err error) {
 	job, found, err := c.Job(ctx, jid)
 	kwargs, _ := job.Load.Get("kwargs")
@@ -349,8 +349,8 @@ func (c *Cache) Owner(ctx context.Context, jid string) (owner Owner, found bool,
 	return Owner{User: job.Load.String("user"), Eauth: m.String("eauth")}, found, err
 }
 
-// Job returns a job. It is found when anything but returns is kept of it: a job that came in by
-// bare returns has none.
+// Job returns a job. found is true if anything other than returns is stored of it; a job that is
+// known only by returns has nothing else.
 func (c *Cache) Job(ctx context.Context, jid string) (Job, bool, error) {
 	job := Job{JID: jid}
 	if jid == "" {
@@ -381,7 +381,7 @@ func (c *Cache) Job(ctx context.Context, jid string) (Job, bool, error) {
 	return job, len(heads)+len(lists) > 0, nil
 }
 
-// head adds what one record of the heads' space says.
+// head adds the content of one record of the heads' space.
 func (c *Cache) head(job *Job, r ringstore.Record) {
 	switch r.Name {
 	case headLoad:
@@ -396,8 +396,8 @@ func (c *Cache) head(job *Job, r ringstore.Record) {
 	}
 }
 
-// Jobs lists all jobs by jid, without minions; no return is read. What could not be asked is in the
-// coverage.
+// Jobs lists all jobs by jid, without minions; it reads no return. The coverage says what could not
+// be read.
 func (c *Cache) Jobs(ctx context.Context) ([]Job, ringstore.Coverage, error) {
 	byID := map[string]*Job{}
 	cover, err := c.store.Scan(ctx, ringstore.SpaceJobHeads, "", func(r ringstore.Record) error {

@@ -6,12 +6,12 @@ import (
 	"clustermaster/value"
 )
 
-// redacted stands where a secret was.
+// redacted replaces a secret.
 const redacted = "[redacted]"
 
-// Redact returns a copy of a publish load without the caller's key, and with passwords and tokens
-// blotted out: in the load, in its kwargs, and in the keyword arguments of its functions. Salt's
-// master writes these to disk in clear.
+// Redact returns a copy of a publish load without the caller's key. It blots out passwords and
+// tokens in the load, in its kwargs, and in the keyword arguments of its functions. Salt's master
+// writes these to disk unencrypted.
 func Redact(load value.Map) value.Map {
 	out := make(value.Map, 0, len(load))
 	for _, p := range load {

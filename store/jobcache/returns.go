@@ -12,19 +12,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of reading some returns of a job.
+// Bounds of reading part of a job's returns.
 const (
-	// pointReads is up to how many minions are asked for one by one; with more, first the names say
-	// whose returns are kept.
+	// pointReads is the largest number of minions whose returns are read without first listing the
+	// names of the stored returns.
 	pointReads = 16
-	// readAhead is how many returns are read at a time, and so how many are in memory at most.
+	// readAhead is how many returns are read at a time, and therefore the most that are in memory.
 	readAhead = 4
 )
 
-// ReadReturns calls fn with what some minions returned for a job, one after the other, sorted by
-// id; who has not returned is left out. However large the job is, only the wanted returns are read,
-// a few at a time; the slower fn is, the slower they are read. An error of fn ends it and comes
-// back.
+// ReadReturns calls fn with the returns of some minions for a job, one after the other, sorted by
+// id; it leaves out minions that have not returned. It reads only the wanted returns of a job, a
+// few at a time, and no faster than fn takes them. It stops at an error of fn and returns it.
 func (c *Cache) ReadReturns(ctx context.Context, jid string, ids []string,
 	fn func(id string, r Return) error) error {
 	if jid == "" {
@@ -93,7 +92,7 @@ func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, err
 	return out, nil
 }
 
-// readAll reads a job that is too large for one list.
+// readAll reads the returns of a job that are too large for one list.
 func (c *Cache) readAll(ctx context.Context, jid string, into map[string]Return) error {
 	ids, err := c.Returned(ctx, jid)
 	if err != nil {
@@ -105,7 +104,7 @@ func (c *Cache) readAll(ctx context.Context, jid string, into map[string]Return)
 	})
 }
 
-// unpack decodes a kept return.
+// unpack decodes a stored return.
 func (c *Cache) unpack(jid, id string, r ringstore.Record) (Return, bool) {
 	ret, err := unpackReturn(r.Value)
 	if err != nil {
@@ -115,7 +114,7 @@ func (c *Cache) unpack(jid, id string, r ringstore.Record) (Return, bool) {
 	return ret, true
 }
 
-// Returned lists the minions whose returns are kept, sorted. No return is read.
+// Returned lists the minions whose returns are stored, sorted. It reads no return.
 func (c *Cache) Returned(ctx context.Context, jid string) ([]string, error) {
 	if jid == "" {
 		return nil, nil

@@ -10,8 +10,8 @@ import (
 	"clustermaster/store/ringstore"
 )
 
-// Kept lists of whom there is something in "grains", "pillar" or "mine", sorted: minion ids, and in
-// pillar also id:pillarenv.
+// Kept lists what "grains", "pillar" or "mine" has data on, sorted: minion ids, and for pillar also
+// id:pillarenv.
 func (d *Data) Kept(ctx context.Context, what string) ([]string, ringstore.Coverage, error) {
 	prefix := what
 	if what+"/" == minePrefix {

@@ -28,13 +28,14 @@ const (
 )
 
 const (
-	writeAtOnce = 256 // mine functions in one write
-	// minions whose mines are read each by itself; for more all records are passed through once
+	writeAtOnce = 256 // mine functions per write
+	// the largest number of minions whose mines are read one by one; for more, one pass reads the
+	// records of all minions
 	readOneByOne  = 64
 	readersAtOnce = 16 // of those
 )
 
-// Quotas bound what is kept of one minion; 0 is no bound.
+// Quotas bound the data stored of one minion; 0 means no bound.
 type Quotas struct {
 	MineBytes  int // of all functions, packed
 	Pillarenvs int // pillars for different pillarenvs
@@ -43,7 +44,7 @@ type Quotas struct {
 // ErrNoID refuses data without a minion id.
 var ErrNoID = errors.New("minion data without an id")
 
-// records is what this package needs of the ring store.
+// records is the part of the ring store that this package uses.
 type records interface {
 	// Write stores records of one place and returns when they are durable on a write quorum.
 	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
@@ -51,7 +52,7 @@ type records interface {
 	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
 	// Get returns one record; found is false if there is none.
 	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
-	// Names returns their names, sorted.
+	// Names returns the names of such records, sorted.
 	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
 	// List returns the records of a place whose names begin with prefix, by name.
 	List(ctx context.Context, space ringstore.Space, place,
@@ -59,7 +60,8 @@ type records interface {
 	// Scan calls fn with all records of a space whose names begin with prefix, not concurrently.
 	Scan(ctx context.Context, space ringstore.Space, prefix string,
 		fn func(ringstore.Record) error) (ringstore.Coverage, error)
-	// Ask judges records where they lie and calls fn with what was hit, not concurrently.
+	// Ask judges records on the masters that hold them and calls fn with each hit, not
+	// concurrently.
 	Ask(ctx context.Context, space ringstore.Space, question []byte, places []string,
 		fn func(place string, hits []byte)) (ringstore.Coverage, error)
 }
@@ -72,21 +74,21 @@ type Data struct {
 
 	mu    sync.Mutex // guards mines
 	mines map[string]mineSize
-	turns [64]sync.Mutex // of writes for which a mine is read first, by a hash of the id
+	turns [64]sync.Mutex // of writes that first read a mine, by a hash of the id
 }
 
-// mineSize bounds the mine of a minion from above without reading it: what it was when it was read,
-// and what was written since.
+// mineSize is an upper bound for the mine of a minion, known without reading it: its size when it
+// was last read, and the bytes written since.
 type mineSize struct{ read, since int }
 
 const (
-	maxMineSizes = 1 << 17 // that are remembered
-	// of the quota: more is not written before the mine is read again, for it may come through
-	// other masters too
+	maxMineSizes = 1 << 17 // the most that are kept in memory
+	// of the quota: after writing more than this, read the mine again, because other masters may
+	// have written to it too
 	mineShare = 16
 )
 
-// New makes the data room on the ring store. Log nil discards.
+// New makes the store of minions' data on the ring store. Log nil discards.
 func New(store records, log *slog.Logger) *Data {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -95,20 +97,20 @@ func New(store records, log *slog.Logger) *Data {
 		mines: make(map[string]mineSize)}
 }
 
-// Limit sets the quotas, before the first use.
+// Limit sets the quotas; call it before the first use.
 func (d *Data) Limit(q Quotas) { d.quotas = q }
 
-// SetGrains keeps a minion's grains, a packed map.
+// SetGrains stores a minion's grains, a packed map.
 func (d *Data) SetGrains(ctx context.Context, id string, grains value.Raw) error {
 	return d.set(ctx, id, grainsName, grains)
 }
 
-// Grains returns a minion's grains; found is false if none are kept.
+// Grains returns a minion's grains; found is false if none are stored.
 func (d *Data) Grains(ctx context.Context, id string) (grains value.Map, found bool, err error) {
 	return d.get(ctx, id, grainsName)
 }
 
-// SetPillar keeps a minion's pillar as it was last made for a pillarenv ("" for none).
+// SetPillar stores the pillar that was last made for a minion and a pillarenv ("" for none).
 func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar value.Map) error {
 	packed, err := value.Pack(pillar)
 	if err != nil {
@@ -127,7 +129,7 @@ func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar value
 	return d.set(ctx, id, pillarRecord(pillarenv), packed)
 }
 
-// Pillar returns a minion's pillar without a pillarenv; found is false if none is kept.
+// Pillar returns a minion's pillar without a pillarenv; found is false if none is stored.
 func (d *Data) Pillar(ctx context.Context, id string) (pillar value.Map, found bool, err error) {
 	return d.get(ctx, id, pillarName)
 }
@@ -163,8 +165,8 @@ func pillarRecord(env string) string {
 	return pillarPrefix + env
 }
 
-// MergeMine lays data over a minion's mine, function by function; with clear the functions that
-// data lacks are removed.
+// MergeMine merges data into a minion's mine, function by function; with clear it removes the
+// functions that data lacks.
 func (d *Data) MergeMine(ctx context.Context, id string, data value.Map, clear bool) error {
 	if id == "" {
 		return ErrNoID
@@ -182,7 +184,7 @@ func (d *Data) MergeMine(ctx context.Context, id string, data value.Map, clear b
 			return fmt.Errorf("pack mine of %q: %w", id, err)
 		}
 		name := minePrefix + fun
-		if i, twice := given[name]; twice { // in one map: the last one counts
+		if i, twice := given[name]; twice { // repeated in one map: the last counts
 			puts[i].Value = packed
 			continue
 		}
@@ -209,7 +211,7 @@ func (d *Data) MergeMine(ctx context.Context, id string, data value.Map, clear b
 		func(name string) bool { _, is := given[name]; return !is })
 }
 
-// mineFits compares what a mine would be with the quota.
+// mineFits reports whether the mine would stay within the quota.
 func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, given map[string]int,
 	clear bool) error {
 	more := 0
@@ -240,7 +242,7 @@ func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, gi
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if clear { // the former functions may stay, if the store fails meanwhile
+	if clear { // if the store fails, the earlier functions may stay
 		delete(d.mines, id)
 		return nil
 	}
@@ -251,8 +253,8 @@ func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, gi
 	return nil
 }
 
-// mineSurelyFits reports whether puts fit, whatever they replace, and counts them. It reads
-// nothing.
+// mineSurelyFits reports whether puts fit, whatever they replace, and counts them. It reads nothing
+// from the store.
 func (d *Data) mineSurelyFits(id string, puts []ringstore.Put) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -289,8 +291,8 @@ func (d *Data) Mine(ctx context.Context, id string) (value.Map, error) {
 	return mine, nil
 }
 
-// MineValues returns one function's values in the mines of these minions, still packed; those that
-// have none are left out.
+// MineValues returns one function's values in the mines of these minions, still packed; it leaves
+// out minions without one.
 func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[string]value.Raw,
 	error) {
 	if len(ids) > readOneByOne {
@@ -318,7 +320,7 @@ func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[st
 	return out, g.Wait()
 }
 
-// scanMines is MineValues by one pass over the records of all minions.
+// scanMines is MineValues in one pass over the records of all minions.
 func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[string]value.Raw,
 	error) {
 	wanted := make(map[string]struct{}, len(ids))
@@ -336,7 +338,7 @@ func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[str
 	if err != nil {
 		return nil, fmt.Errorf("read %q of %d mines: %w", fun, len(ids), err)
 	}
-	if !cover.Complete() { // as when each is read by itself: what the live masters have
+	if !cover.Complete() { // use the live masters' records, as one-by-one reads do
 		d.log.Warn("mines were read without all masters that hold them; see salt-run cluster.ring_info", "fun", fun, "incomplete", cover.Incomplete, "partitions", cover.Partitions)
 	}
 	return out, nil
@@ -344,7 +346,7 @@ func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[str
 
 func mineFun(r ringstore.Record) string { return strings.TrimPrefix(r.Name, minePrefix) }
 
-// DeleteMine removes one function from a minion's mine; one that is not there is no error.
+// DeleteMine removes one function from a minion's mine; an unknown function is not an error.
 func (d *Data) DeleteMine(ctx context.Context, id, fun string) error {
 	if id == "" {
 		return ErrNoID
@@ -379,14 +381,15 @@ func (d *Data) DropGrains(ctx context.Context, id string) error {
 	if id == "" {
 		return ErrNoID
 	}
-	// Whatever this master sees of them: one that is cut off may lack what others have.
+	// Delete even if this master sees no record: a master that is cut off may lack what others
+	// have.
 	if err := d.store.Delete(ctx, ringstore.SpaceMinions, id, grainsName); err != nil {
 		return fmt.Errorf("delete grains of %q: %w", id, err)
 	}
 	return nil
 }
 
-// DropPillar removes a minion's pillars, those of all pillarenvs.
+// DropPillar removes a minion's pillars for all pillarenvs.
 func (d *Data) DropPillar(ctx context.Context, id string) error {
 	if id == "" {
 		return ErrNoID
@@ -394,8 +397,8 @@ func (d *Data) DropPillar(ctx context.Context, id string) error {
 	return d.remove(ctx, id, pillarName, nil)
 }
 
-// remove deletes the records of a minion whose names begin with prefix and that pick (nil: all)
-// wants gone.
+// remove deletes the records of a minion whose names begin with prefix and that pick selects (nil:
+// all).
 func (d *Data) remove(ctx context.Context, id, prefix string, pick func(name string) bool) error {
 	list, err := d.store.List(ctx, ringstore.SpaceMinions, id, prefix)
 	if err != nil {

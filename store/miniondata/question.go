@@ -10,10 +10,9 @@ import (
 	"clustermaster/value"
 )
 
-// Ask puts what a target asks of grains and pillar (without a pillarenv) to the masters that own
-// the minions' records. It calls fn, not concurrently, with the minions for which a term holds,
-// more than once for one if terms of grains and of pillar do. What could not be asked is in the
-// coverage.
+// Ask sends a target's question about grains and pillar (without a pillarenv) to the masters that
+// own the minions' records. It calls fn, not concurrently, with each minion for which a term holds,
+// and more than once if terms on grains and on pillar do. The coverage says what could not be read.
 func (d *Data) Ask(ctx context.Context, q target.Question,
 	fn func(id string, hits target.Hits)) (ringstore.Coverage, error) {
 	question, err := q.Pack()
@@ -31,12 +30,12 @@ func (d *Data) Ask(ctx context.Context, q target.Question,
 	return cover, nil
 }
 
-// Questions is what the ring store has to know to answer Ask where the records lie.
+// Questions tells the ring store how to answer Ask on the masters that hold the records.
 type Questions struct{}
 
 var _ ringstore.Compiler = Questions{}
 
-// Compile makes a packed question ready.
+// Compile prepares a packed question.
 func (Questions) Compile(question []byte) (ringstore.Judge, error) {
 	q, err := target.ParseQuestion(question)
 	if err != nil {

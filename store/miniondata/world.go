@@ -8,8 +8,8 @@ import (
 	"clustermaster/value"
 )
 
-// World is what matching knows of minions: accepted keys, their data on the ring, and groups. It is
-// safe for concurrent use.
+// World is the Source for matching targets: accepted keys, minions' data on the ring, and
+// nodegroups. It is safe for concurrent use.
 type World struct {
 	keys   Keys
 	data   *Data
@@ -21,12 +21,11 @@ var _ target.Source = (*World)(nil)
 
 // Keys tells which minions are accepted.
 type Keys interface {
-	// AcceptedIDs are sorted; the slice is not written to.
+	// AcceptedIDs returns sorted ids; callers must not change the slice.
 	AcceptedIDs() []string
 }
 
-// NewWorld joins keys and data. cached is the option minion_data_cache, groups the option
-// nodegroups.
+// NewWorld makes a World. cached is the option minion_data_cache, groups the option nodegroups.
 func NewWorld(keys Keys, data *Data, cached bool, groups value.Map) *World {
 	w := &World{keys: keys, data: data, cached: cached}
 	w.SetNodegroups(groups)

@@ -10,20 +10,20 @@ import (
 	"clustermaster/test/knownbug"
 )
 
-// A deletion is known by its tombstone, and tombstones go after TombstoneFor. A master that was
-// away meanwhile still has what was deleted, and nothing tells it so. Therefore whoever removes
-// tombstones notes on disk, in the same batch, the masters that were away; such a one begins anew
-// and is filled, as after damage. Until it knows that nobody has noted it, a master that was away
-// for so long answers nothing by what it has.
+// A deletion leaves a tombstone, which is removed after TombstoneFor. A master that was away all
+// that time still has the deleted record, and no tombstone tells it so. Therefore a master that
+// removes tombstones notes on disk, in the same batch, which masters are away. Such a master begins
+// anew and is filled, as after damage. A master that was away for so long answers nothing from its
+// own records until it knows that no other master noted it.
 const (
-	// when this master was last in contact with others and had compared copies; seconds since 1970
+	// seconds since 1970: when this master was last in contact with others and had compared copies
 	contactNote = "contact"
 )
 
 // contactEvery is how often contact is noted.
 const contactEvery = time.Minute
 
-// errAway is what is answered until the others have been asked.
+// errAway refuses reads until this master has asked the others.
 var errAway = errors.New("this master was away for longer than deletions are remembered, and has not heard the others yet")
 
 // loadAway reads the notes on disk.
@@ -39,7 +39,7 @@ func (s *Store) loadAway() error {
 	return nil
 }
 
-// suspect notes that this master may have been away for too long.
+// suspect sets stale if this master may have been away for too long.
 func (s *Store) suspect() {
 	at := s.contact.Load()
 	since := time.Unix(at, 0)
@@ -52,7 +52,7 @@ func (s *Store) suspect() {
 	}
 }
 
-// mayForget reports whether tombstones may be removed: with a majority in contact, and copies
+// mayForget reports whether tombstones may be removed: a majority is in contact, and copies are
 // compared.
 func (s *Store) mayForget() bool {
 	others, alive := s.others(), 0
@@ -64,7 +64,7 @@ func (s *Store) mayForget() bool {
 	return 2*(alive+1) > len(others)+1 && !s.isBehind()
 }
 
-// absent are the masters that are away now.
+// absent returns the masters that are away now.
 func (s *Store) absent() []string {
 	if knownbug.Is(knownbug.TombstonesMerged) {
 		return nil
@@ -72,15 +72,15 @@ func (s *Store) absent() []string {
 	return slices.DeleteFunc(s.others(), s.peers.Alive)
 }
 
-// lackers are the masters that lack tombstones which are gone.
+// lackers returns the masters that lack removed tombstones.
 func (s *Store) lackers() []string {
 	others := s.others()
 	return slices.DeleteFunc(s.disk.Lacking(),
 		func(n string) bool { return !slices.Contains(others, n) })
 }
 
-// keepContact asks the others, where this master may have been away for too long, and notes when it
-// was in contact.
+// keepContact asks the others if this master may have been away for too long, and notes the time of
+// contact.
 func (s *Store) keepContact(ctx context.Context, others []string) error {
 	s.suspect()
 	asked := 0

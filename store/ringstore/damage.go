@@ -9,15 +9,15 @@ import (
 	"clustermaster/store/ringstore/rings"
 )
 
-// A damaged store is moved aside as a whole and begun anew (package disk): what it held is fetched
-// from the other owners. Until that is done this master takes writes, and does not count as an
-// owner that was heard: a record that was acknowledged by it and one other owner is on that one
-// only.
+// A damaged store is moved aside as a whole and begun anew (package disk); its records are then
+// fetched from the other owners. Until that is done this master takes writes, but its answers don't
+// count as an owner's: of a record that only it and one other owner had acknowledged, only that
+// owner is left.
 
 // errRefilling refuses answers that would count as an owner's.
 var errRefilling = errors.New("this master is fetching its records from the others; retry")
 
-// Why a store begins anew.
+// Reasons to begin a store anew.
 const (
 	toldDamage = "the ring store was damaged; it begins anew and fetches its records from the other masters; the damaged one is kept"
 	toldAlone  = "the ring store was damaged; it begins anew and empty, for there is no other master; the damaged one is kept, and is the only copy"
@@ -38,11 +38,11 @@ func (s *Store) watchDamage() {
 	}
 }
 
-// swap replaces the store by an empty one and returns when that is done. Message and why are for
+// swap replaces the store by an empty one and returns when that is done. Message and why go into
 // the log.
 func (s *Store) swap(ctx context.Context, message, why string) error {
 	return s.disk.Replace(ctx, why, func(aside string) {
-		s.view.Store(nil) // the others tell
+		s.view.Store(nil) // the other masters have it
 		s.syncing.reset()
 		s.heard.miss()
 		s.met.quarantined.Inc()
@@ -54,9 +54,9 @@ func (s *Store) swap(ctx context.Context, message, why string) error {
 	})
 }
 
-// endRefill notes that nothing is lacking any more, once this master has compared copies with all
-// others of the ring that have something to give. Missed is what it had missed before: if the store
-// was replaced since, nothing ends.
+// endRefill notes that no record is missing any more. This master must have compared copies with
+// all other masters of the ring that have records to give. missed is the count from before the
+// comparison: if the store was replaced since, the note is not written.
 func (s *Store) endRefill(ctx context.Context, v *rings.View, missed uint64) error {
 	for _, node := range v.Latest().Members() {
 		if node == s.self {

@@ -23,7 +23,7 @@ func (s *Store) expireLoop(ctx context.Context) {
 	}
 }
 
-// expire drops the buckets that have ended, and the tombstones whose time is over.
+// expire drops the buckets that have ended, and expired tombstones.
 func (s *Store) expire(ctx context.Context) error {
 	select {
 	case <-s.disk.Counted():

@@ -11,7 +11,7 @@ import (
 	"clustermaster/store/ringstore/remote"
 )
 
-// handOverLoop gives owners that came back what is held for them.
+// handOverLoop gives returning owners the records that are held for them.
 func (s *Store) handOverLoop(ctx context.Context) {
 	tick := time.NewTicker(s.opts.Tick)
 	defer tick.Stop()
@@ -31,9 +31,9 @@ func (s *Store) handOverLoop(ctx context.Context) {
 	}
 }
 
-// handOver gives node all its hints if it is alive; hints of a master that left the cluster go to
-// the owners of today; those of one that is away for longer than tombstones are kept are dropped:
-// it will be compared and filled anew.
+// handOver gives node all its hints if it is alive. Hints of a master that left the cluster go to
+// the present owners. Hints of a master that has been away longer than tombstones are kept are
+// dropped: it will compare copies and be filled anew.
 func (s *Store) handOver(ctx context.Context, node string) error {
 	if !s.alive(node) {
 		if !slices.Contains(s.others(), node) {
@@ -46,10 +46,10 @@ func (s *Store) handOver(ctx context.Context, node string) error {
 		return s.forgetHints(ctx, node)
 	}
 	if status, _, _ := s.heard.statusOf(node); status.GetRefuses() != "" {
-		return nil // it would refuse
+		return nil // it would refuse them
 	}
 	if s.stale.Load() {
-		return nil // what is held may have been deleted
+		return nil // the held records may have been deleted since
 	}
 	for s.alive(node) {
 		hints, err := s.disk.Hints(node, remote.MessageBytes)
@@ -93,7 +93,7 @@ func (s *Store) forgetHints(ctx context.Context, node string) error {
 	return nil
 }
 
-// redistribute gives what is held for a master that left the cluster to the owners of today.
+// redistribute gives the records held for a master that left the cluster to the present owners.
 func (s *Store) redistribute(ctx context.Context, node string) error {
 	for {
 		hints, err := s.disk.Hints(node, remote.MessageBytes)
@@ -105,7 +105,7 @@ func (s *Store) redistribute(ctx context.Context, node string) error {
 		}
 		for i := range hints {
 			if hints[i].Gone || !hints[i].Copy {
-				continue // a mere debt: the record is in this master's own, which ring changes copy
+				continue // a debt for an own record, which ring changes copy
 			}
 			v, err := s.current(ctx)
 			if err != nil {

@@ -8,11 +8,11 @@ import (
 	"clustermaster/store/ringstore/ringpb"
 )
 
-// Info is the true state of the ring as this master knows it, for cluster.ring_info. Figures of
-// other masters are at most a second or so old.
+// Info is the state of the ring as this master knows it, for cluster.ring_info. Figures of other
+// masters are at most a second or so old.
 type Info struct {
 	Epoch       uint64 // newest ring known; 0: none yet
-	Base        uint64 // ring that reads use; below Epoch while records still move
+	Base        uint64 // ring that reads use; below Epoch while records move
 	Partitions  int
 	Replicas    int
 	WriteQuorum int
@@ -20,11 +20,11 @@ type Info struct {
 	Vnodes      int // points on the circle for each member
 	Nodes       []NodeInfo
 
-	Pending       int       // partitions still to be filled, over all masters that answered
+	Pending       int       // partitions not yet filled, over all masters that answered
 	TransferBytes uint64    // fetched for the pending ring, over all masters that answered
 	TransferBegun time.Time // on this master; zero when nothing is pending
 	HintsPending  uint64    // copies owed to absent owners, over all masters that answered
-	// of these, for records acknowledged on fewer owners than the write quorum
+	// of these, those for records acknowledged by fewer owners than the write quorum
 	UnderReplicated uint64
 }
 
@@ -37,20 +37,20 @@ type NodeInfo struct {
 	Answered bool   // the figures below are known
 	Records  uint64 // on its disk
 	Bytes    uint64 // of keys and values
-	Hints    uint64 // copies that it owes to absent owners
-	Owed     int    // copies that this master owes it
-	Pending  int    // its partitions still to be filled
-	Fetched  uint64 // bytes, for those and the ones filled already
-	// bytes, of which Fetched is a part, judged by the partitions filled already; 0: none is
+	Hints    uint64 // copies that it holds for absent owners
+	Owed     int    // copies that this master holds for it
+	Pending  int    // its partitions that are not yet filled
+	Fetched  uint64 // bytes, for those and the filled ones
+	// bytes, including Fetched, estimated from the filled partitions; 0: none is filled yet
 	Expected  uint64
-	ETA       time.Duration // until none is pending, judged alike; negative: none is filled yet
-	Epoch     uint64        // newest ring that it knows
+	ETA       time.Duration // until none is pending, estimated alike; negative: none is filled yet
+	Epoch     uint64        // newest ring that it has
 	Seen      time.Time
 	Refilling bool   // it is fetching its records from the others, after damage or a long absence
 	Refuses   string // why it takes no records now; "": it takes them
 }
 
-// Info returns the figures of this moment. It asks nobody.
+// Info returns the present figures. It asks no other master.
 func (s *Store) Info() Info {
 	v := s.view.Load()
 	if v == nil {
@@ -104,7 +104,7 @@ func (s *Store) Info() Info {
 	return info
 }
 
-// outlook judges what is left to fetch by what was fetched for the partitions that are filled.
+// outlook estimates the bytes left to fetch from those fetched for the filled partitions.
 func outlook(r *ringpb.StatusReply) (expected uint64, eta time.Duration) {
 	done := float64(r.Changing) - float64(r.Pending)
 	if done <= 0 {
@@ -115,7 +115,7 @@ func outlook(r *ringpb.StatusReply) (expected uint64, eta time.Duration) {
 		time.Duration(float64(took) * float64(r.Pending) / done)
 }
 
-// Settled reports whether no change of the ring is under way as far as this master knows.
+// Settled reports whether, as far as this master knows, no change of the ring is going on.
 func (s *Store) Settled() bool {
 	v := s.view.Load()
 	return v != nil && v.Settled() && v.Base == v.Latest()

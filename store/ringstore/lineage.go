@@ -14,12 +14,13 @@ import (
 
 // lineage keeps the view, on disk and in memory.
 type lineage struct {
-	// held over one change of the view, its disk write included; never while calling another master
+	// held during one change of the view, including its disk write; never while calling another
+	// master
 	mu turn
 }
 
-// loadView reads the view that was in force when the store closed, and returns its newest epoch; 0
-// without one.
+// loadView reads the view that was in force when the store closed, and returns its newest epoch, 0
+// without a view.
 func (s *Store) loadView() (epoch uint64, err error) {
 	b, err := s.disk.Note("lineage")
 	if err != nil || b == nil {
@@ -33,8 +34,8 @@ func (s *Store) loadView() (epoch uint64, err error) {
 	return v.Latest().Epoch(), nil
 }
 
-// setView makes next the view: durable first, then in force for all later writes at once. When it
-// returns no write of an epoch older than next's is under way on this disk any more.
+// setView makes next the view: first durable, then in force for all later writes at once. When it
+// returns, no write with an epoch older than next's is running on this disk.
 func (s *Store) setView(ctx context.Context, next *rings.View) error {
 	b, err := next.Marshal()
 	if err != nil {
@@ -47,8 +48,8 @@ func (s *Store) setView(ctx context.Context, next *rings.View) error {
 	return nil
 }
 
-// current returns the view to act on, having taken over the ring that the cluster agreed on, if
-// that is newer. It waits for other masters when this one has none yet.
+// current returns the view to use. If the cluster has agreed on a newer ring it first takes that
+// over. It waits for other masters if this one has no view yet.
 func (s *Store) current(ctx context.Context) (*rings.View, error) {
 	ring := s.peers.Ring()
 	v := s.view.Load()
@@ -75,14 +76,14 @@ func (s *Store) current(ctx context.Context) (*rings.View, error) {
 	}
 }
 
-// turn is a mutex that is held across waits for the disk. Being a channel, it lets a test on fake
-// time see that who wants it waits.
+// turn is a mutex that is held across waits for the disk. Because it is a channel, a test on fake
+// time sees goroutines that wait for it.
 type turn chan struct{}
 
 // Lock waits for the turn.
 func (t turn) Lock() { t <- struct{}{} }
 
-// Unlock gives it to the next one.
+// Unlock releases the turn.
 func (t turn) Unlock() { <-t }
 
 // extend adds a newer ring to the view.
@@ -109,9 +110,9 @@ func (s *Store) extend(ctx context.Context, ring *hashring.Ring) (*rings.View, e
 	return next, nil
 }
 
-// adopt gives a store that has never seen a ring its first view: a lone member starts with its
-// ring, any other one takes over what some member knows, or starts afresh when every member of the
-// ring says that it knows none either.
+// adopt gives a store that has never had a ring its first view. A lone member starts with its ring.
+// Any other member takes over the view of some member, or starts with the present ring if every
+// member of the ring says that it has none either.
 func (s *Store) adopt(ctx context.Context) (*rings.View, error) {
 	ring := s.peers.Ring()
 	if ring == nil || len(ring.Members()) == 0 {
@@ -124,14 +125,14 @@ func (s *Store) adopt(ctx context.Context) (*rings.View, error) {
 		}
 		reply, err := s.remote.Status(ctx, node, ring.Epoch())
 		if err != nil {
-			next = nil // this one may know; another one can still tell
+			next = nil // this one may have a view; another one can still tell
 			continue
 		}
 		if reply.Base == 0 {
 			continue
 		}
 		if reply.Epoch < ring.Epoch() {
-			next = nil // it may leave out rings before it hears of ours
+			next = nil // it may drop rings before it hears of ours
 			continue
 		}
 		v, err := rings.Of(reply)
@@ -196,7 +197,7 @@ func (s *Store) leaveOut(ctx context.Context, epoch uint64, bases map[uint64]boo
 	return nil
 }
 
-// takeOver makes the rings of a member that has gone on without this one its own.
+// takeOver replaces this master's rings by those of a member that has gone on without it.
 func (s *Store) takeOver(ctx context.Context, reply *ringpb.StatusReply) error {
 	next, err := rings.Of(reply)
 	if err != nil {
@@ -216,11 +217,11 @@ func (s *Store) takeOver(ctx context.Context, reply *ringpb.StatusReply) error {
 	return nil
 }
 
-// readTries is how often a read is made anew because the ring changed meanwhile.
+// readTries is how often a read is tried because the ring changed meanwhile.
 const readTries = 8
 
-// notOvertaken reads, and reads again by the rings of the others if they have given up the one that
-// it read by.
+// notOvertaken reads. If the others have given up the ring that it read by, it takes over theirs
+// and reads again.
 func (s *Store) notOvertaken(ctx context.Context, read func() error) error {
 	for try := 1; ; try++ {
 		err := read()

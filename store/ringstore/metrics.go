@@ -2,7 +2,7 @@ package ringstore
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are the store's figures; never read back.
+// metrics are the store's figures; the store never reads them.
 type metrics struct {
 	reg prometheus.Registerer
 	all []prometheus.Collector

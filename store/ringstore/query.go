@@ -8,7 +8,7 @@ import (
 	"clustermaster/store/ringstore/rings"
 )
 
-// Questions and what they cover are those of package query.
+// Questions and their coverage are in package query.
 type (
 	Compiler = query.Compiler
 	Judge    = query.Judge
@@ -20,8 +20,8 @@ type (
 // ErrTooCostly refuses a question on which a judge worked too long.
 var ErrTooCostly = query.ErrTooCostly
 
-// Ask puts a question about the records of a space to the masters that hold them, in parallel, and
-// calls fn with each record for which anything holds; see query.Queries.
+// Ask sends a question about the records of a space to the masters that hold them, in parallel, and
+// calls fn with each record for which a term holds; see query.Queries.
 func (s *Store) Ask(ctx context.Context, space Space, question []byte, places []string,
 	fn func(place string, hits []byte)) (Coverage, error) {
 	return s.query.Ask(ctx, space, question, places, fn)
@@ -50,7 +50,7 @@ func (s *Store) newQueries() *query.Queries {
 	})
 }
 
-// withheld says why nothing may be answered by what is on this disk alone.
+// withheld returns why this master must not answer from its own disk alone, or nil.
 func (s *Store) withheld() error {
 	if s.disk.Refilling() || s.stale.Load() {
 		return errRefilling
@@ -58,7 +58,7 @@ func (s *Store) withheld() error {
 	return nil
 }
 
-// members are the masters as queries see them.
+// members gives queries their view of the masters.
 type members struct{ s *Store }
 
 func (m members) Self() string           { return m.s.self }

@@ -26,7 +26,7 @@ func (p *placeSum) add(records []Record) error {
 	return nil
 }
 
-// localGet returns what this disk has under k: the record, and a copy held for an absent owner.
+// localGet returns this disk's copies of k: the record, and a copy held for an absent owner.
 func (s *Store) localGet(k Key, partition int) ([]Record, error) {
 	if s.stale.Load() {
 		return nil, errAway
@@ -34,8 +34,8 @@ func (s *Store) localGet(k Key, partition int) ([]Record, error) {
 	return s.disk.Copies(k, partition)
 }
 
-// localList calls fn with pages of the records of a place whose names begin with k.Name, tombstones
-// and copies held for others included, in no particular order.
+// localList calls fn with pages of this disk's records of a place whose names begin with k.Name,
+// including tombstones and copies held for others, in no particular order.
 func (s *Store) localList(k Key, partition int, keysOnly bool, fn func([]Record) error) error {
 	if s.stale.Load() {
 		return errAway
@@ -43,19 +43,19 @@ func (s *Store) localList(k Key, partition int, keysOnly bool, fn func([]Record)
 	return s.disk.List(k, partition, keysOnly, fn)
 }
 
-// answer is what one master has for a read.
+// answer is one master's answer to a read.
 type answer struct {
 	node    string
 	owner   bool
 	records disk.Winners
-	same    bool // it has exactly what this master has
+	same    bool // it has exactly the same as this master
 	behind  bool
 }
 
-// gather asks owners of a partition, and stand-ins of owners that are away, until a read quorum of
-// owners that are up to date has answered; with fewer than that alive, all that are. Ask fills an
-// answer from one node. An owner that is alive and does not answer may have what the others lack:
-// it is asked again for ReadTimeout, and then the read fails.
+// gather asks owners of a partition, and stand-ins for absent owners, until a read quorum of
+// up-to-date owners has answered; if fewer are alive, it asks all live ones. ask fills an answer
+// from one node. A live owner that does not answer may have records that the others lack: gather
+// asks it again for ReadTimeout, then the read fails.
 func (s *Store) gather(ctx context.Context, v *rings.View, partition int,
 	ask func(ctx context.Context, node string) (answer, error)) ([]answer, error) {
 	if len(v.Base.Owners(partition)) == 0 {
@@ -84,8 +84,8 @@ func (s *Store) gather(ctx context.Context, v *rings.View, partition int,
 	}
 }
 
-// gatherOnce is one try of gather. Where it did not reach a read quorum, silent are the owners that
-// gave no answer, and err says why one of them did not.
+// gatherOnce is one attempt of gather. If it got no read quorum, silent lists the owners without an
+// answer, and err is the error of one of them.
 func (s *Store) gatherOnce(ctx context.Context, v *rings.View, partition int,
 	ask func(ctx context.Context, node string) (answer,
 		error)) (answers []answer, silent []string, err error) {
@@ -120,8 +120,7 @@ func (s *Store) gatherOnce(ctx context.Context, v *rings.View, partition int,
 				silent = append(silent, o)
 			}
 		}
-		// Owners are away: what they should have may lie with stand-ins, or with new owners of a
-		// pending ring.
+		// Some owners are away: stand-ins, or new owners in a pending ring, may have their records.
 		rest := s.standIns(v, partition, owners)
 		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), maxStandIns)], ask, &err)...)
 	} else if len(order) > need && s.someAway(order) {
@@ -132,14 +131,14 @@ func (s *Store) gatherOnce(ctx context.Context, v *rings.View, partition int,
 	return answers, silent, err
 }
 
-// maxStandIns bounds how many members that own nothing of a place are asked for it.
+// maxStandIns bounds how many members that don't own a place are asked about it.
 const maxStandIns = 8
 
 func (s *Store) someAway(nodes []string) bool {
 	return slices.ContainsFunc(nodes, func(n string) bool { return !s.alive(n) })
 }
 
-// askAll asks nodes at once and returns the answers of those that gave one.
+// askAll asks nodes at the same time and returns the answers that it got.
 func (s *Store) askAll(ctx context.Context, nodes []string,
 	ask func(context.Context, string) (answer, error), firstErr *error) []answer {
 	if len(nodes) == 0 {
@@ -150,8 +149,8 @@ func (s *Store) askAll(ctx context.Context, nodes []string,
 		err    error
 	}
 	results := make([]result, len(nodes))
-	// The answer of this master is made here, or the last one if it isn't among them: most reads
-	// need no goroutine more.
+	// This goroutine makes the answer of this master, or of the last node if this master isn't
+	// among them, so most reads start no goroutine.
 	here := slices.Index(nodes, s.self)
 	if here < 0 {
 		here = len(nodes) - 1
@@ -187,8 +186,8 @@ func (s *Store) askAll(ctx context.Context, nodes []string,
 	return out
 }
 
-// Get returns the record kept under k; found is false if there is none, or none any more. With
-// fewer owners alive than a read needs it answers from those that are.
+// Get returns the record under k; found is false if there is none, or if it was deleted or has
+// expired. If fewer owners are alive than a read needs, the live ones answer.
 func (s *Store) Get(ctx context.Context, k Key) (rec Record, found bool, err error) {
 	err = s.notOvertaken(ctx, func() error {
 		rec, found, err = s.getOnce(ctx, k)
@@ -259,14 +258,15 @@ func (s *Store) fetchFrom(ctx context.Context, v *rings.View, node string, parti
 	return a, err
 }
 
-// List returns the records of a place whose names begin with prefix, sorted by name. It merges a
-// read quorum of the owners; a copy that differs is repaired. More than MaxList bytes are
-// ErrTooLarge.
+// List returns the records of a place whose names begin with prefix, sorted by name. It merges the
+// answers of a read quorum of the owners and repairs copies that differ. For more than MaxList
+// bytes it returns ErrTooLarge.
 func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]Record, error) {
 	return s.list(ctx, Key{Space: space, Place: place, Name: prefix}, false)
 }
 
-// Names is List without the values: the names of the records, sorted, however large they are.
+// Names returns the names of the records without reading values, sorted, however large the records
+// are.
 func (s *Store) Names(ctx context.Context, space Space, place, prefix string) ([]string, error) {
 	records, err := s.list(ctx, Key{Space: space, Place: place, Name: prefix}, true)
 	if err != nil {
@@ -297,7 +297,7 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 		return nil, fmt.Errorf("list %q: %w", place, err)
 	}
 	partition := v.Latest().Partition(place)
-	// What this master has comes first: the others then only say whether they have the same.
+	// This master's own records come first: the others then only say whether theirs are the same.
 	var have placeSum
 	mine, mineErr := answer{records: disk.Winners{}}, error(nil)
 	if v.Base.Owns(s.self, partition) {
@@ -324,7 +324,7 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 		}
 	}
 	best := answers[0].records
-	if len(answers) > 1 { // else there is nothing to compare with
+	if len(answers) > 1 { // one answer needs no comparison
 		best = make(disk.Winners, len(best))
 		for i := range answers {
 			for _, r := range answers[i].records {
@@ -367,8 +367,7 @@ func (s *Store) listFrom(ctx context.Context, v *rings.View, node string, k Key,
 	return a, err
 }
 
-// repair gives owners that answered, and lack what another one has, the winner; in the background,
-// bounded.
+// repair gives the winner to owners that answered and lack it, in the background and bounded.
 func (s *Store) repair(v *rings.View, partition int, answers []answer, best disk.Winners) {
 	now := s.opts.Now()
 	for _, a := range answers {
@@ -387,7 +386,7 @@ func (s *Store) repair(v *rings.View, partition int, answers []answer, best disk
 		select {
 		case s.repairs <- struct{}{}:
 		default:
-			return // too many under way; a later read or comparison does it
+			return // too many are running; a later read or comparison repairs it
 		}
 		ok := s.spawn(func() {
 			defer func() { <-s.repairs }()
@@ -406,7 +405,7 @@ func (s *Store) repair(v *rings.View, partition int, answers []answer, best disk
 	}
 }
 
-// give makes changes durable on one node. Stale epochs are refused there.
+// give makes changes durable on one node, which refuses stale epochs.
 func (s *Store) give(ctx context.Context, v *rings.View, node string, changes []disk.Change) error {
 	if node == s.self {
 		t := &disk.Write{Epoch: v.Latest().Epoch(), Changes: changes}

@@ -11,7 +11,7 @@ import (
 	"clustermaster/store/ringstore/query"
 )
 
-// Records are those of package disk.
+// Records are defined in package disk.
 type (
 	Space   = disk.Space
 	Key     = disk.Key
@@ -19,8 +19,8 @@ type (
 	Record  = disk.Record
 )
 
-// The spaces in use. Numbers are on disk: append only. What is in them is known to their packages
-// only.
+// The spaces in use. The numbers are on disk: only append. Each space's package defines its
+// records.
 const (
 	SpaceJobs Space = 1 // package jobcache: minion lists and returns of a job
 	// package jobcache: one small record per job, to list jobs without their returns

@@ -11,19 +11,19 @@ import (
 	"clustermaster/store/ringstore/rings"
 )
 
-// heard is what this master knows of the others: what they said last, and with whom it must still
-// compare copies.
+// heard keeps what this master knows of the others: their last status, and which of them it must
+// still compare copies with.
 type heard struct {
 	mu     sync.Mutex // guards all below
 	peers  map[string]*peer
-	missed uint64 // how often miss was called
+	missed uint64 // number of calls of miss
 }
 
 type peer struct {
-	status *ringpb.StatusReply // last answer; nil: none yet
-	at     time.Time           // of it
-	alive  bool                // at the last look
-	// writes may have gone past one of the two of us since we last compared
+	status *ringpb.StatusReply // last answer; nil without one
+	at     time.Time           // of status
+	alive  bool                // at the last check
+	// writes may have missed one of the two masters since they last compared
 	dirty bool
 }
 
@@ -37,7 +37,7 @@ func (h *heard) start(members []string, self string) {
 }
 
 // caughtUp reports whether this master has compared copies with every live one since it, or that
-// one, came back.
+// other one, came back.
 func (h *heard) caughtUp(alive func(string) bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,8 +49,8 @@ func (h *heard) caughtUp(alive func(string) bool) bool {
 	return true
 }
 
-// look notes which masters are alive now; it returns the live ones that have to be compared with,
-// and what clean needs after that.
+// look notes which masters are alive now. It returns the live ones to compare copies with, and the
+// value of missed to pass to clean afterwards.
 func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string, missed uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string, m
 	return dirty, h.missed
 }
 
-// miss notes that copies may be lacking here: all others have to be compared with.
+// miss notes that copies may be missing here, so that all others must be compared with.
 func (h *heard) miss() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,14 +87,14 @@ func (h *heard) miss() {
 	}
 }
 
-// missedNothingSince reports whether missed is still what look said.
+// missedNothingSince reports whether miss was not called since look returned missed.
 func (h *heard) missedNothingSince(missed uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.missed == missed
 }
 
-// isDirty reports whether copies have to be compared with a node.
+// isDirty reports whether copies must be compared with a node.
 func (h *heard) isDirty(node string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,8 +102,8 @@ func (h *heard) isDirty(node string) bool {
 	return p == nil || p.dirty
 }
 
-// clean notes that copies were compared with a node. It counts only if nothing was missed since the
-// look before it: the copies that were compared may have been replaced meanwhile.
+// clean notes that copies were compared with a node. It has no effect if miss was called since
+// look: the compared copies may have been replaced meanwhile.
 func (h *heard) clean(node string, missed uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,8 +146,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// others returns all other masters: members of the cluster and of the newest ring. One that was in
-// an older ring only was removed: nobody waits for it.
+// others returns all other masters: members of the cluster and of the newest ring. A master that is
+// only in an older ring was removed; this one does not wait for it.
 func (s *Store) others() []string {
 	out := slices.Clone(s.peers.Members())
 	if v := s.view.Load(); v != nil {
@@ -160,11 +160,12 @@ func (s *Store) others() []string {
 	return slices.DeleteFunc(out, func(n string) bool { return n == s.self })
 }
 
-// ringLoop follows the ring and fills and compares copies. One at a time: both read all of a disk.
+// ringLoop follows the ring, and fills and compares copies, one task at a time, because each reads
+// a whole disk.
 func (s *Store) ringLoop(ctx context.Context) {
 	tick := time.NewTicker(s.opts.Tick)
 	defer tick.Stop()
-	all := s.opts.Now().Add(s.opts.RepairEvery) // when copies are compared though nobody was away
+	all := s.opts.Now().Add(s.opts.RepairEvery) // when to compare with masters that were not away
 	for n := 0; ; n++ {
 		now := s.opts.Now()
 		if s.ringStep(ctx, !now.Before(all), n%tidyEvery == 0) {
@@ -184,14 +185,14 @@ func (s *Store) ringLoop(ctx context.Context) {
 	}
 }
 
-// tidyEvery is how many steps go by between looks for records that are not this master's any more.
-// One look is not enough: masters that settle later still write to the old owners.
+// tidyEvery is the number of steps between searches for records that this master no longer owns.
+// One search is not enough: masters that settle later still write to the old owners.
 const tidyEvery = 25
 
-// ringStep does what is to be done now, compareAll and tidy if asked; again wants another step at
-// once.
+// ringStep does the work that is due, with compareAll and tidy if set; again asks for another step
+// at once.
 func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool) {
-	// A master that is gone for good must not be waited for, so every step is bounded.
+	// A master that is gone for good must not block a step, so every step is bounded.
 	stepCtx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
 	v, err := s.current(stepCtx)
@@ -262,8 +263,8 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 	return again
 }
 
-// compareWith fetches from a master what it has and this one lacks, in the partitions that this one
-// owns.
+// compareWith fetches from a master the records that this one lacks, in the partitions that this
+// one owns.
 func (s *Store) compareWith(ctx context.Context, v *rings.View, node string) error {
 	var both []int
 	for p := range v.Latest().Partitions() {
@@ -274,15 +275,15 @@ func (s *Store) compareWith(ctx context.Context, v *rings.View, node string) err
 	return s.pullFrom(ctx, node, both, 0, "comparison")
 }
 
-// settle asks all members how far they are, and moves this one's base and ring list on when that is
-// safe.
+// settle asks all members for their progress, and moves this master's base and list of rings on
+// when that is safe.
 func (s *Store) settle(ctx context.Context, v *rings.View, others []string) error {
 	epoch := v.Latest().Epoch()
 	bases := map[uint64]bool{}
 	filled, all := s.syncing.done() >= epoch && !s.disk.Refilling() || !v.Latest().Has(s.self), true
 	for _, node := range others {
 		if !s.peers.Alive(node) {
-			// One that has lost its share of the data is not waited for: when it is back, the
+			// Don't wait for a master that has lost its share of the data: when it is back, the
 			// others refuse its reads by a ring that they have given up, and it takes over theirs.
 			all = all && !v.Latest().Has(node)
 			filled = filled && !v.Latest().Has(node)
@@ -316,8 +317,8 @@ func (s *Store) settle(ctx context.Context, v *rings.View, others []string) erro
 	return errors.Join(errs...)
 }
 
-// knownEpoch takes over a newer ring that this master's cluster state has, and returns the newest
-// epoch known here; 0 if there was never one.
+// knownEpoch takes over a newer ring from this master's cluster state, and returns the newest epoch
+// here; 0 if there was never a ring.
 func (s *Store) knownEpoch(ctx context.Context) uint64 {
 	v := s.view.Load()
 	if v == nil {
@@ -365,12 +366,13 @@ func (s *Store) status() *ringpb.StatusReply {
 	return reply
 }
 
-// isBehind reports whether this master may lack records that it should have.
+// isBehind reports whether this master may lack records.
 func (s *Store) isBehind() bool {
 	return s.disk.Refilling() || s.stale.Load() || !s.heard.caughtUp(s.peers.Alive)
 }
 
-// statusLoop asks the others for their state: figures for Info, and a steady exchange of clocks.
+// statusLoop asks the others for their state, for the figures of Info and to exchange clocks
+// steadily.
 func (s *Store) statusLoop(ctx context.Context) {
 	tick := time.NewTicker(s.opts.StatusEvery)
 	defer tick.Stop()
@@ -403,9 +405,9 @@ func (s *Store) statusLoop(ctx context.Context) {
 	}
 }
 
-// dropForeign removes the records of partitions that this master does not own any more, once the
-// ring is settled and nothing is owed from here. A master outside the ring keeps what it has: it
-// will be asked for it, or be back.
+// dropForeign removes the records of partitions that this master no longer owns, once the ring is
+// settled and this master owes nothing. A master outside the ring keeps its records: others will
+// ask for them, or it will be back in the ring.
 func (s *Store) dropForeign(ctx context.Context, v *rings.View) error {
 	ring := v.Latest()
 	if hints, _ := s.disk.OwedTotals(); hints > 0 || !ring.Has(s.self) {

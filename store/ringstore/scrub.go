@@ -6,8 +6,9 @@ import (
 	"clustermaster/store/ringstore/disk"
 )
 
-// scrubLoop reads all records from time to time, slowly: rot is found while the other owners still
-// have what it hit, and the digests, by which copies are compared, are what is really there.
+// scrubLoop slowly reads all records from time to time. It finds rot while the other owners still
+// have the damaged records, and digests, by which copies are compared, that don't match the
+// records.
 func (s *Store) scrubLoop(ctx context.Context) {
 	select {
 	case <-s.disk.Counted():
@@ -26,8 +27,8 @@ func (s *Store) scrubLoop(ctx context.Context) {
 	}
 }
 
-// scrub has each cell counted again. Where a digest was wrong, comparing with the other owners
-// fetches what is lacking.
+// scrub counts each cell anew. If a digest was wrong, comparing with the other owners fetches the
+// missing records.
 func (s *Store) scrub(ctx context.Context) error {
 	began := s.opts.Now()
 	read, err := s.disk.Scrub(ctx, s.opts.ScrubRate, func(m disk.Mended) {

@@ -22,7 +22,7 @@ import (
 // pageBytes is how much of the disk is read before it is sent.
 const pageBytes = 256 << 10
 
-// server answers the other masters. Who they are was settled by the port that they came through.
+// server answers the other masters. The peer port has authenticated them.
 type server struct {
 	ringpb.UnimplementedRingServer
 	s *Store
@@ -37,7 +37,7 @@ func (v *server) refuse(code codes.Code, reason string, err error) error {
 }
 
 func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.WriteReply, error) {
-	if v.s.stale.Load() { // whoever hands something over would forget it, and this store may go
+	if v.s.stale.Load() { // senders forget what they hand over, and this store may be dropped
 		return nil, v.refuse(codes.Unavailable, "away", errAway)
 	}
 	v.s.clock.Observe(req.Clock)
@@ -137,7 +137,7 @@ func (v *server) WriteLarge(stream grpc.ClientStreamingServer[ringpb.Piece,
 	return stream.SendAndClose(reply)
 }
 
-// enter takes one of the places for streams, waiting a little.
+// enter takes one of the places for streams, waiting a little for it.
 func (v *server) enter(ctx context.Context) bool {
 	select {
 	case v.s.streams <- struct{}{}:
@@ -158,8 +158,8 @@ func (v *server) enter(ctx context.Context) bool {
 
 func (v *server) leave() { <-v.s.streams }
 
-// fence refuses reads by a ring that this member has left: it may have dropped records that were
-// its own by that ring, and later writes did not go to the owners of that ring any more.
+// fence refuses reads by a ring that this master has given up: it may have dropped records that it
+// owned by that ring, and later writes did not go to that ring's owners any more.
 func (v *server) fence(base uint64) error {
 	if view := v.s.view.Load(); base == 0 || view == nil || view.Ring(base) != nil {
 		return nil
@@ -167,7 +167,7 @@ func (v *server) fence(base uint64) error {
 	return v.refuse(codes.FailedPrecondition, "left", rings.ErrLeft)
 }
 
-// end sends what is left, unless the ring was left while the records were read.
+// end sends the remaining records, unless the ring was given up while they were read.
 func (r *reader) end(base uint64) error {
 	if err := r.v.fence(base); err != nil {
 		return err

@@ -21,12 +21,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Peers is what the store needs of the cluster. All methods are called often and from many
-// goroutines and must not block, but for Conn, which may dial.
+// Peers is the cluster as the store sees it. The store calls all methods often, from many
+// goroutines. They must not block, except Conn, which may dial.
 type Peers interface {
 	// Self returns this master's node name ("id/incarnation").
 	Self() string
-	// Ring returns the newest ring that the cluster agreed on; nil while this master knows none.
+	// Ring returns the newest ring that the cluster agreed on; nil if this master has none yet.
 	Ring() *hashring.Ring
 	// Conn returns a connection to another master.
 	Conn(node string) (grpc.ClientConnInterface, error)
@@ -38,22 +38,23 @@ type Peers interface {
 
 // Options bound and time the store. The zero value of each field means the default.
 type Options struct {
-	// expiring records are dropped in steps of this; default 1 h, best keep_jobs_seconds/24
+	// width of the buckets in which expired records are dropped; default 1 h, best
+	// keep_jobs_seconds/24
 	BucketWidth  time.Duration
-	TombstoneFor time.Duration // ring_tombstone_seconds; default 72 h; hints live no longer
+	TombstoneFor time.Duration // ring_tombstone_seconds; default 72 h; also bounds hints
 	WriteTimeout time.Duration // of one RPC that writes; default 5 s
 	// of one read, and the longest silence within a list or scan; default 10 s
 	ReadTimeout  time.Duration
 	ReadyTimeout time.Duration // how long an operation waits for the first ring; default 5 s
-	// of one list or scan of another master as a whole; default 10 min
+	// of a whole list or scan of another master; default 10 min
 	StreamTimeout time.Duration
-	StatusEvery   time.Duration // between questions to each other master; default 1 s
-	// between comparisons with all others when nothing happened; default 10 min
+	StatusEvery   time.Duration // between status requests to each other master; default 1 s
+	// between comparisons with all others when none was away; default 10 min
 	RepairEvery time.Duration
-	ExpireEvery time.Duration // between looks for buckets that ended; default 1 min
+	ExpireEvery time.Duration // between checks for buckets that have ended; default 1 min
 	// cluster_transfer_rate, bytes per second fetched for repair and ring changes; default 64 MiB
 	TransferRate int64
-	ScrubEvery   time.Duration // between reads of all records, to find rot; default 24 h
+	ScrubEvery   time.Duration // between two reads of all records that find rot; default 24 h
 	ScrubRate    int64         // bytes per second read for that; default 4 MiB
 	// bytes of one value; default 160 MiB: max_frame_size and what surrounds it
 	MaxRecord     int
@@ -65,22 +66,23 @@ type Options struct {
 	CacheBytes    int64 // Pebble's block cache; default 4 MiB
 	MemTableBytes int   // one of at most three; default 4 MiB
 	Now           func() time.Time
-	Tick          time.Duration // pace of the loops in Run; default 200 ms
-	WriteRPCs     int           // writes under way to one other master; default 2
-	// how often a write looks whether the owners it waits for are still alive; default 50 ms
+	Tick          time.Duration // interval of the loops in Run; default 200 ms
+	WriteRPCs     int           // running writes to one other master; default 2
+	// between a write's checks whether the owners that it waits for are alive; default 50 ms
 	LookAgain       time.Duration
-	RepairsInFlight int // read repairs under way; default 64
-	// says why this disk takes no more records (it is almost full), or nil; default: always nil
+	RepairsInFlight int // running read repairs; default 64
+	// returns why this disk takes no more records (it is almost full), or nil; default: always nil
 	Room func() error
-	Seal *seal.Key // seals all files; nil leaves them open
-	// memory for the parts of records that questions looked at; default 32 MiB
+	Seal *seal.Key // encrypts all files; nil leaves them unencrypted
+	// memory for the parts of records that questions read; default 32 MiB
 	PartBytes int64
 
-	FS vfs.FS // where the files lie, for tests; nil: the machine's file system
-	// how long deleted ranges wait for a flush of their own; default 10 s; negative: they get none
+	FS vfs.FS // the file system, for tests; nil: the machine's
+	// how long deleted ranges may wait before a flush of their own; default 10 s; negative: no such
+	// flush
 	FlushDelay time.Duration
 
-	Compilers map[Space]Compiler // of the questions that can be put about spaces; see Ask
+	Compilers map[Space]Compiler // of the spaces that allow questions; see Ask
 }
 
 func def[T comparable](v *T, d T) {
@@ -132,10 +134,10 @@ type Store struct {
 	clock *disk.Clock
 	disk  *disk.Store
 
-	// when this master was last in contact with others, seconds since 1970; 0: not known
+	// when this master was last in contact with others, seconds since 1970; 0: unknown
 	contact atomic.Int64
-	noted   int64       // contact as it is on disk; the ring loop's
-	stale   atomic.Bool // what is here may have been deleted: nothing is answered by it
+	noted   int64       // the value of contact on disk; only the ring loop uses it
+	stale   atomic.Bool // the records here may have been deleted elsewhere: no answer uses them
 
 	parts *query.Parts
 	query *query.Queries
@@ -151,19 +153,19 @@ type Store struct {
 	streams chan struct{}   // one token for each stream served
 	repairs chan struct{}   // one token for each read repair under way
 	kick    chan struct{}   // wakes Run's loops, capacity 1
-	life    context.Context // ends when the store closes: parent of RPCs that no caller waits for
+	life    context.Context // ends when the store closes: parent of RPCs without a waiting caller
 	end     context.CancelFunc
 	closed  chan struct{}
 	once    sync.Once
 	wg      sync.WaitGroup // goroutines that Close waits for
-	// read-held while a goroutine is added to wg, so that none is after Close
+	// read-held while a goroutine is added to wg, so that none is added after Close
 	closing sync.RWMutex
 	closeOK bool // under closing
 }
 
-// Open opens or makes the store in dir. It serves reads and writes from then on; Run keeps the
-// copies together and must run beside. Log nil discards, reg nil registers no metrics. The caller
-// closes the store.
+// Open opens or makes the store in dir. It serves reads and writes from then on; the caller must
+// also call Run, which keeps the copies equal. Log nil discards, reg nil registers no metrics. The
+// caller closes the store.
 func Open(dir string, peers Peers, opts Options, log *slog.Logger,
 	reg prometheus.Registerer) (*Store, error) {
 	if log == nil {
@@ -192,7 +194,7 @@ func Open(dir string, peers Peers, opts Options, log *slog.Logger,
 	return open(dir, peers, opts, on, reg)
 }
 
-// disk are those of the options that this master's disk needs.
+// disk returns the options for this master's disk.
 func (o Options) disk(log *slog.Logger) disk.Options {
 	return disk.Options{
 		BucketWidth: o.BucketWidth, WriteQueue: o.WriteQueue, CacheBytes: o.CacheBytes,
@@ -248,7 +250,7 @@ func open(dir string, peers Peers, opts Options, on disk.Options,
 	return s, nil
 }
 
-// prepare reads what this master noted, and lets the disk take writes.
+// prepare reads this master's notes, and lets the disk take writes.
 func (s *Store) prepare() error {
 	floor, err := s.loadView()
 	if err != nil {
@@ -260,10 +262,10 @@ func (s *Store) prepare() error {
 	return s.disk.Start(floor)
 }
 
-// RaiseLevel brings what is on disk to the formats of the cluster's level, which has risen.
+// RaiseLevel converts the files on disk to the formats of the cluster's level, which has risen.
 func (s *Store) RaiseLevel(to int) error { return s.disk.RaiseLevel(to) }
 
-// spawn runs f in a goroutine that Close waits for; it reports false, and does not, after Close.
+// spawn runs f in a goroutine that Close waits for; after Close it returns false without running f.
 func (s *Store) spawn(f func()) bool {
 	s.closing.RLock()
 	defer s.closing.RUnlock()
@@ -278,7 +280,7 @@ func (s *Store) spawn(f func()) bool {
 	return true
 }
 
-// wake makes Run look at once.
+// wake makes Run check for work at once.
 func (s *Store) wake() {
 	select {
 	case s.kick <- struct{}{}:
@@ -286,7 +288,7 @@ func (s *Store) wake() {
 	}
 }
 
-// Close finishes what is queued and closes the disk. Run must have returned and the RPC server must
+// Close finishes queued work and closes the disk. Run must have returned and the RPC server must
 // have stopped.
 func (s *Store) Close() error {
 	var err error

@@ -15,11 +15,11 @@ import (
 	"clustermaster/store/ringstore/rings"
 )
 
-// syncing is how far this master is with filling its partitions.
+// syncing is this master's progress with filling its partitions.
 type syncing struct {
 	mu        sync.Mutex // guards all below
-	completed uint64     // the newest ring all of whose own partitions are filled
-	pending   int        // partitions still to be filled
+	completed uint64     // the newest ring of which all own partitions are filled
+	pending   int        // partitions not yet filled
 	changing  int        // of these when filling began
 	moved     uint64     // bytes fetched for the pending ring
 	begun     time.Time  // of filling
@@ -43,12 +43,12 @@ func (y *syncing) done() uint64 {
 	return y.completed
 }
 
-// comparedAtOnce is how many partitions are compared cell by cell in one question.
+// comparedAtOnce is the number of partitions per request that compares cell by cell.
 const comparedAtOnce = 16
 
-// pullFrom compares partitions with one other master and fetches what this one lacks. It does so as
-// far as that master knows a ring at least as new as epoch, so that no write of an older ring can
-// slip past the comparison.
+// pullFrom compares partitions with another master and fetches the records that this one lacks. It
+// fails while that master's ring is older than epoch, so that no write by an older ring can miss
+// the comparison.
 func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epoch uint64,
 	by string) error {
 	if len(partitions) == 0 {
@@ -162,8 +162,8 @@ func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch
 	return err
 }
 
-// take merges fetched records into this disk, durable when it returns, and keeps to the transfer
-// rate.
+// take merges fetched records into this disk and keeps to the transfer rate. The records are
+// durable when it returns.
 func (s *Store) take(ctx context.Context, records []Record, by string) error {
 	bytes := 0
 	changes := make([]disk.Change, 0, len(records))
@@ -202,7 +202,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // fill brings this master's partitions of the newest ring up to date from all live members. It
-// returns nil when for each partition whose owners change enough owners of the base ring were heard
+// returns nil if, for each partition whose owners change, enough owners of the base ring answered
 // that no acknowledged record is missing.
 func (s *Store) fill(ctx context.Context, v *rings.View) error {
 	next := v.Latest()
@@ -218,8 +218,8 @@ func (s *Store) fill(ctx context.Context, v *rings.View) error {
 	}
 	s.syncing.pending, s.syncing.changing = len(todo), len(todo)
 	s.syncing.mu.Unlock()
-	// The newest epoch is in force here already, so own writes of older ones can't slip past
-	// either.
+	// The newest epoch is already in force here, so this master's own writes by older ones can't
+	// miss the comparison either.
 	var errs []error
 	left := 0
 	for part := range slices.Chunk(todo, 32) {
@@ -257,8 +257,8 @@ func (s *Store) fill(ctx context.Context, v *rings.View) error {
 	return nil
 }
 
-// enoughHeard reports whether the nodes heard hold every acknowledged record of a partition among
-// them: a read quorum of its base owners, or all of those that the cluster still has.
+// enoughHeard reports whether the nodes heard hold every acknowledged record of a partition: they
+// include a read quorum of its base owners, or all base owners that the cluster still has.
 func (s *Store) enoughHeard(v *rings.View, p int, heard map[string]bool) bool {
 	members := s.peers.Members()
 	owners := v.Base.Owners(p)

@@ -23,33 +23,32 @@ type Put struct {
 	Value   []byte
 	Expires time.Time // zero: never; counted in whole seconds, rounded up
 	First   bool      // the first write wins, later ones change nothing
-	// Exact vouches that every write of this key carries this very expiry, so that the store need
-	// not search other time buckets for an earlier write. Records written so can't be deleted, only
+	// Exact promises that every write of this key has the same expiry, so that the store need not
+	// search other time buckets for an earlier write. Such records can't be deleted; they only
 	// expire.
 	Exact bool
 
 	deleted bool
 }
 
-// Result is what became of one Put.
+// Result is the outcome of one Put.
 type Result struct {
-	// Stored is true when this value is the one that is kept; false only for First, when an earlier
-	// one stays.
+	// Stored is true if this value is kept; it is false only for First, if an earlier one stays.
 	Stored  bool
-	Version Version // of the record that is kept
+	Version Version // of the kept record
 }
 
-// writeTries is how often a write is made later than those that it lost against.
+// writeTries is how often a write that lost is tried again with a later version.
 const writeTries = 5
 
-// Write stores records of one place, all on the same owners, in one message to each and one commit
-// there. It returns when a write quorum of the owners has each on stable storage; with fewer
-// masters alive than that, when all that are alive have (then the copies are owed, see Info). After
-// an error other than of the arguments the records may have been stored or not; writing them again
-// is safe.
+// Write stores records of one place. All have the same owners, so it needs one message to each and
+// one commit there. It returns when a write quorum of the owners has each record on stable storage;
+// if fewer masters are alive, when all live ones have (the copies are then owed, see Info). After
+// an error other than one of the arguments, the records may or may not have been stored; it is safe
+// to write them again.
 //
-// Two masters that take a First write of the same key at the same moment may both be told that
-// theirs is stored; the copies agree on the one with the lower version.
+// Two masters that take a First write of the same key at the same moment may both report their own
+// as stored; the copies then agree on the one with the lower version.
 func (s *Store) Write(ctx context.Context, place string, puts ...Put) ([]Result, error) {
 	results, err := s.write(ctx, place, puts)
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 		todo[i] = i
 	}
 	var records []Record
-	floor := uint64(0) // of the versions, where another master's clock is ahead
+	floor := uint64(0) // of the versions, if another master's clock is ahead
 	for range writeTries {
 		v, err := s.current(ctx)
 		if err != nil {
@@ -109,8 +108,9 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 			case puts[at].First:
 				results[at] = Result{Version: b.Version}
 			default:
-				// Another master's clock is ahead. The next try comes later than that write,
-				// however far that is; this master's clock follows only so far as it may.
+				// Another master's clock is ahead. The next try uses a version later than that
+				// write, however far ahead; this master's clock follows only as far as maxDrift
+				// allows.
 				s.clock.Observe(b.Version.Clock)
 				floor = max(floor, b.Version.Clock+1)
 				again = append(again, at)
@@ -148,7 +148,7 @@ func (s *Store) stamp(place string, partition int, puts []Put, which []int, floo
 	return out
 }
 
-// awaitEpoch waits until this master has heard of the ring that another one refused a write for.
+// awaitEpoch waits until this master has the ring for which another one refused a write.
 func (s *Store) awaitEpoch(ctx context.Context, epoch uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadyTimeout)
 	defer cancel()
@@ -166,7 +166,7 @@ func (s *Store) awaitEpoch(ctx context.Context, epoch uint64) error {
 	}
 }
 
-// replication is one write on its way to its owners.
+// replication is one running write to its owners.
 type replication struct {
 	s         *Store
 	v         *rings.View
@@ -174,28 +174,28 @@ type replication struct {
 	records   []Record
 	size      int
 
-	mu  sync.Mutex // guards all below; no call to a lane or the committer is made under it
-	out []target   // sends not answered yet
-	// sends that went wrong though the owner is alive: made again at the next look
+	mu  sync.Mutex // guards all below; not held while calling a lane or the committer
+	out []target   // sends without an answer yet
+	// sends that failed although the owner is alive: repeated at the next check
 	again   []target
 	copies  []string     // nodes that have the records on stable storage
-	covered []string     // owners for which a stand-in has them
+	covered []string     // owners whose stand-in has the records
 	tried   []string     // stand-ins used or given up
-	beaten  []*disk.Kept // by record: the winner that some owner kept instead
+	beaten  []*disk.Kept // by record: the winner that an owner kept instead
 	stale   uint64
-	err     error // of the last send that went wrong
+	err     error // of the last send that failed
 	ended   bool
 	done    chan struct{} // closed when ended
 }
 
-// target is one send under way: to an owner, or to a stand-in for one.
+// target is one running send: to an owner, or to a stand-in for one.
 type target struct {
 	node, owner string
 }
 
 // replicate writes records to the owners and waits for the quorum. beaten has, for each record, the
 // winner if another one is kept. A stale epoch is not an error: the caller takes over the newer
-// ring and comes again.
+// ring and tries again.
 func (s *Store) replicate(ctx context.Context, v *rings.View, partition int,
 	records []Record) (beaten []*disk.Kept, stale uint64, err error) {
 	owners := v.Owners(partition)
@@ -237,7 +237,7 @@ func (s *Store) replicate(ctx context.Context, v *rings.View, partition int,
 	}
 }
 
-// writeAlone is replicate for a ring of one: a group commit and nothing else.
+// writeAlone is replicate for a ring of one master: only a group commit.
 func (s *Store) writeAlone(ctx context.Context, v *rings.View, records []Record) ([]*disk.Kept,
 	uint64,
 	error) {
@@ -257,7 +257,7 @@ func (s *Store) writeAlone(ctx context.Context, v *rings.View, records []Record)
 
 func (s *Store) alive(node string) bool { return node == s.self || s.peers.Alive(node) }
 
-// start sends to the owners that are alive and finds stand-ins for the others.
+// start sends to the live owners and finds stand-ins for the others.
 func (w *replication) start(owners []string) {
 	var to []target
 	var away []string
@@ -285,7 +285,7 @@ func (w *replication) start(owners []string) {
 			w.send(t, nil, under)
 		}
 	}
-	// This disk comes last: it may have to wait for room. The debts ride in the same commit.
+	// This disk comes last: it may have to wait for room. The debts are in the same commit.
 	for _, t := range to {
 		if t.node == w.s.self {
 			w.send(t, debts, under)
@@ -296,7 +296,7 @@ func (w *replication) start(owners []string) {
 	}
 }
 
-// enough reports whether sends to all of these would make a quorum in every ring.
+// enough reports whether sends to all of these would be a quorum in every ring.
 func (w *replication) enough(to []target) bool {
 	for _, r := range w.v.Rings {
 		n := 0
@@ -312,8 +312,8 @@ func (w *replication) enough(to []target) bool {
 	return true
 }
 
-// standIn picks the next live member that is no owner; "" if there is none. All masters ask in the
-// same order, so that reads know where to look.
+// standIn returns the next live member that is not an owner, or "" if there is none. All masters
+// use the same order, so that reads know where to look.
 func (w *replication) standIn(owners []string) string {
 	for _, n := range w.s.standIns(w.v, w.partition, owners) {
 		w.mu.Lock()
@@ -343,7 +343,7 @@ func (s *Store) standIns(v *rings.View, partition int, owners []string) []string
 	return hashring.Rank(partition, free)
 }
 
-// send starts one send; its end comes to answered.
+// send starts one send; answered handles its result.
 func (w *replication) send(t target, owed []string, under bool) {
 	standIn := t.node != t.owner
 	if standIn {
@@ -359,7 +359,7 @@ func (w *replication) send(t target, owed []string, under bool) {
 		epoch := w.v.Latest().Epoch()
 		k := &disk.Write{Epoch: epoch, Changes: changes,
 			Done: func(k *disk.Write) { w.answered(t, k.Kept, k.Stale, k.Err) }}
-		// The write waits here for room in the queue: that is the push-back on a busy disk.
+		// The write waits here for room in the queue, which slows writers down on a busy disk.
 		if err := w.s.disk.Submit(w.s.life, k); err != nil {
 			w.answered(t, nil, 0, err)
 		}
@@ -394,19 +394,19 @@ func keptOf(reply *ringpb.GroupReply) []disk.Kept {
 	return out
 }
 
-// answered takes the end of one send. It runs on a lane, on the committer's syncer or on the
-// caller.
+// answered handles the result of one send. It runs on a lane, on the committer's syncer or on the
+// caller's goroutine.
 func (w *replication) answered(t target, lost []disk.Kept, stale uint64, err error) {
 	w.mu.Lock()
 	at := slices.Index(w.out, t)
 	if at < 0 {
 		w.mu.Unlock()
-		return // given up before
+		return // it was given up before
 	}
 	w.out = slices.Delete(w.out, at, at+1)
 	switch {
 	case stale != 0 && w.ended && w.stale == 0:
-		// The others made the quorum before; nobody comes again for this copy.
+		// The write had its quorum before, and nothing else retries this copy.
 		w.mu.Unlock()
 		w.makeUp(t)
 		return
@@ -435,8 +435,8 @@ func (w *replication) answered(t target, lost []disk.Kept, stale uint64, err err
 	w.mu.Unlock()
 }
 
-// replace finds another place for the copy of an owner that did not take it: a stand-in; else,
-// where the write depends on it and the owner is alive, the owner again; else a debt here.
+// replace finds another place for the copy of an owner that did not take it: a stand-in, or, if the
+// write depends on it and the owner is alive, the owner again, or else a debt here.
 func (w *replication) replace(t target, err error) {
 	w.s.log.Debug("copy not taken", "peer", t.node, "err", err)
 	if errors.Is(err, ErrClosed) {
@@ -465,7 +465,7 @@ func (w *replication) replace(t target, err error) {
 	w.mu.Unlock()
 }
 
-// sendAgain repeats the sends that went wrong though their owner is alive.
+// sendAgain repeats the sends that failed although their owner is alive.
 func (w *replication) sendAgain() {
 	w.mu.Lock()
 	again := w.again
@@ -481,8 +481,8 @@ func (w *replication) sendAgain() {
 	}
 }
 
-// abandon ends the write without a quorum: owners are alive and did not take it in time. What they
-// lack is owed.
+// abandon ends the write without a quorum, because live owners did not take it in time. The missing
+// copies are owed.
 func (w *replication) abandon() {
 	w.mu.Lock()
 	again := w.again
@@ -494,8 +494,8 @@ func (w *replication) abandon() {
 	}
 }
 
-// owe notes at this master that an owner lacks the records, without waiting: comparing copies would
-// find it as well.
+// owe notes, without waiting, that this master owes an owner the records. Comparing copies would
+// find it too.
 func (w *replication) owe(t target) {
 	if t.owner == w.s.self {
 		return
@@ -518,7 +518,7 @@ func (w *replication) owe(t target) {
 	}
 }
 
-// makeUp sees to the copy of an owner that refused the write for its old ring after the write had
+// makeUp delivers the copy of an owner that refused the write for its old ring after the write had
 // ended.
 func (w *replication) makeUp(t target) {
 	if t.owner != w.s.self {
@@ -534,8 +534,8 @@ func (w *replication) makeUp(t target) {
 	}
 }
 
-// judge ends the write if it can be: a quorum in each ring, or nobody left to wait for. Called with
-// mu held.
+// judge ends the write if it has a quorum in each ring, or no more answers can come. The caller
+// holds mu.
 func (w *replication) judge(err error) {
 	if w.ended {
 		return
@@ -556,8 +556,8 @@ func (w *replication) judge(err error) {
 		w.payLater()
 	case len(w.out)+len(w.again) > 0:
 	case len(w.copies) > 0 && w.s.stale.Load():
-		// What is here goes if deletions were forgotten while this master was away, and nobody who
-		// could say so was heard yet.
+		// These records are dropped if other masters removed tombstones while this master was away,
+		// and no master that could tell has answered yet.
 		w.end(errors.Join(errAway, err))
 	case len(w.copies) > 0:
 		w.s.met.under.Inc()
@@ -567,8 +567,8 @@ func (w *replication) judge(err error) {
 	}
 }
 
-// payLater turns sends that would be made again into debts: the write does not depend on them.
-// Called with mu held.
+// payLater turns repeated sends into debts, because the write does not depend on them. The caller
+// holds mu.
 func (w *replication) payLater() {
 	for _, t := range w.again {
 		w.s.spawn(func() { w.owe(t) })
@@ -576,7 +576,7 @@ func (w *replication) payLater() {
 	w.again = nil
 }
 
-// end tells the caller; called with mu held.
+// end returns the result to the caller; mu is held.
 func (w *replication) end(err error) {
 	if !w.ended {
 		w.ended = true
@@ -591,7 +591,7 @@ func (w *replication) finish(err error) {
 	w.end(err)
 }
 
-// giveUpDead stops waiting for masters that are not reachable any more.
+// giveUpDead stops waiting for masters that can't be reached any more.
 func (w *replication) giveUpDead() {
 	w.mu.Lock()
 	var gone []target
@@ -615,8 +615,8 @@ func (s *Store) Put(ctx context.Context, k Key, value []byte, expires time.Time)
 	return err
 }
 
-// PutFirst stores one record unless there is one already; first is false, and the earlier one kept,
-// if there is.
+// PutFirst stores one record unless there is one already; then first is false and the earlier one
+// stays.
 func (s *Store) PutFirst(ctx context.Context, k Key, value []byte, expires time.Time) (first bool,
 	err error) {
 	res, err := s.Write(ctx, k.Place, Put{Space: k.Space, Name: k.Name, Value: value,

@@ -10,8 +10,8 @@ import (
 	"clustermaster/wire"
 )
 
-// Export writes a file below dir and returns its path. It writes beside the place and renames, so
-// that nobody reads half a file.
+// Export writes a file below dir and returns its path. It writes a temporary file and renames it,
+// so that readers never see half a file.
 func (f *Files) Export(ctx context.Context, dir, id, path string) (string, error) {
 	if !wire.ValidID(id) || !filepath.IsLocal(path) {
 		return "", fmt.Errorf("%s of %s is no path below a minion's folder", path, id)
@@ -35,5 +35,5 @@ func (f *Files) Export(ctx context.Context, dir, id, path string) (string, error
 	return full, os.Rename(tmp.Name(), full)
 }
 
-// exported is where a file of a minion lies below dir, as with Salt.
+// exported returns the path of a minion's file below dir, as Salt has it.
 func exported(dir, id, path string) string { return filepath.Join(dir, id, "files", path) }

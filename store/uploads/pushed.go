@@ -5,8 +5,8 @@
 // Does not: decide who may push and what a path may be (package master), where records lie (package
 // ringstore).
 //
-// Guarantee: a file is readable through every master once all of it was taken, and not before;
-// until then the former one is.
+// Guarantee: every master can read a file once all of it has arrived, and not before; until then
+// readers get the previous file.
 package uploads
 
 import (
@@ -32,23 +32,23 @@ import (
 	"clustermaster/wire"
 )
 
-// stateName is the record that says what there is of a file; pieces are named by upload and place.
+// stateName is the record with the state of a file; pieces are named by upload and place.
 const stateName = "state"
 
 // maxPieces bounds the pieces of one file: a minion that pushes byte by byte is refused.
 const maxPieces = 4096
 
-// What a file and a piece of it cost beside its content, in bytes: keys, the state, and the store's
-// own.
+// Sizes of a file and of a piece beside their content, in bytes: keys, the state, and the store's
+// overhead.
 const (
 	fileCost  = 1024
 	pieceCost = 256
 )
 
-// ErrNotFound is returned for a file that was not pushed, or not wholly.
+// ErrNotFound is returned for a file that was not pushed, or not completely.
 var ErrNotFound = errors.New("no such pushed file")
 
-// records is what this package needs of the ring store.
+// records is the part of the ring store that this package uses.
 type records interface {
 	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
 	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
@@ -58,31 +58,31 @@ type records interface {
 		fn func(ringstore.Record) error) (ringstore.Coverage, error)
 }
 
-// Files are the pushed files of the whole cluster. They are safe for concurrent use; one file is
-// pushed by one minion at a time.
+// Files are the pushed files of the whole cluster. They are safe for concurrent use, but only one
+// minion may push a given file at a time.
 type Files struct {
 	store  records
 	kept   *allotment.Meter
 	now    func() time.Time
-	copies string // folder for copies of whole files; "": none are made
+	copies string // folder for copies of whole files; "" makes none
 	log    *slog.Logger
 
-	turns [64]sync.Mutex // pieces of one file are taken one after the other, by a hash of its place
+	turns [64]sync.Mutex // serialize the pieces of a file, by a hash of its place
 }
 
-// New makes the room on the ring store.
+// New makes the store of pushed files on the ring store.
 func New(store records) *Files { return &Files{store: store, now: time.Now} }
 
-// Limit bounds what is stored, before the first use. Append refuses what is beyond with
+// Limit bounds what is stored; call it before the first use. Append refuses anything beyond with
 // allotment.ErrSpent.
 func (f *Files) Limit(l allotment.Limits) { f.kept = allotment.New(l, f.count, f.now) }
 
-// CopyTo has each file that becomes whole through this master written below dir, too, as Export
-// does, before its last piece is acknowledged. It is called before the first use. A copy that can't
-// be written is logged: the file itself is on the ring.
+// CopyTo makes Append also write each file that this master completes below dir, as Export does,
+// before acknowledging the last piece. Call it before the first use. A copy that can't be written
+// is only logged, because the file itself is on the ring.
 func (f *Files) CopyTo(dir string, log *slog.Logger) { f.copies, f.log = dir, log }
 
-// count tells what is stored of each minion.
+// count adds up what is stored of each minion.
 func (f *Files) count(ctx context.Context, add func(id string, bytes int64)) error {
 	_, err := f.store.Scan(ctx, ringstore.SpacePushed, stateName, func(r ringstore.Record) error {
 		id, _, ok := strings.Cut(r.Place, "/")
@@ -103,24 +103,24 @@ func (f *Files) count(ctx context.Context, add func(id string, bytes int64)) err
 type File struct {
 	ID, Path string
 	Size     int64
-	At       time.Time // when its last piece came
+	At       time.Time // when its last piece arrived
 }
 
-// upload is one sending of a file.
+// upload is one transfer of a file.
 type upload struct {
 	Name   string  `msgpack:"n"` // random
-	Pieces []int64 `msgpack:"p"` // where each piece begins
+	Pieces []int64 `msgpack:"p"` // offset of each piece
 	Size   int64   `msgpack:"s"` // so far
 	At     int64   `msgpack:"t"` // Unix seconds
 }
 
-// cost is what its pieces take.
+// cost is the size of its pieces in the store.
 func (u *upload) cost() int64 { return u.Size + pieceCost*int64(len(u.Pieces)) }
 
-// state is what there is of a file.
+// state describes what is stored of a file.
 type state struct {
-	Whole   upload `msgpack:"w"` // the last that is complete; no name: none
-	Present upload `msgpack:"u"` // the one under way
+	Whole   upload `msgpack:"w"` // the last complete one; no name: none
+	Present upload `msgpack:"u"` // the unfinished one
 }
 
 func place(id, path string) string { return id + "/" + path }
@@ -139,17 +139,18 @@ func (f *Files) state(ctx context.Context, id, path string) (s state, err error)
 	return s, nil
 }
 
-// decode reads a state; a field of a newer release is an error.
+// decode reads a state; a field of a newer release gives an error.
 func decode(b []byte, s *state) error {
 	dec := msgpack.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields(true)
 	return dec.Decode(s)
 }
 
-// Append adds a piece that begins at loc; loc 0 begins the file anew. size is the whole file's,
-// below 0 if it is not known: then what there is after each piece is the file. False: the piece
-// does not begin where a former one began or the last one ended. A piece that comes again takes the
-// place of the former one and of those behind it. Error: allotment.ErrSpent, or that of the store.
+// Append adds a piece that begins at offset loc; loc 0 begins the file anew. size is the whole
+// file's, or negative if unknown: then the pieces received so far count as the whole file after
+// each piece. It returns false for a piece that does not begin where an earlier one began or the
+// last one ended. A repeated piece replaces the earlier one and those after it. The error is
+// allotment.ErrSpent, or the store's.
 func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool,
 	error) {
 	turn := &f.turns[xxhash.Sum64String(place(id, path))%uint64(len(f.turns))]
@@ -172,7 +173,7 @@ func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, da
 	if u.Name == "" || loc != u.Size && !again || first >= maxPieces {
 		return false, nil
 	}
-	behind := upload{Name: u.Name} // pieces that go; the piece itself is written over
+	behind := upload{Name: u.Name} // pieces to remove; the piece itself is overwritten
 	if again {
 		behind.Pieces = slices.Clone(u.Pieces[first+1:])
 	}
@@ -214,7 +215,7 @@ func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, da
 	if err := f.drop(ctx, id, path, behind); err != nil {
 		return true, err
 	}
-	// Without a size each piece would write all of the file again.
+	// Without a size each piece would write the whole file again.
 	if f.copies != "" && size >= 0 && u.Size >= size {
 		if _, err := f.Export(ctx, f.copies, id, path); err != nil {
 			f.log.Warn("a pushed file is not written to cachedir; export it with salt-run pushed.export",
@@ -238,7 +239,7 @@ func (f *Files) drop(ctx context.Context, id, path string, u upload) error {
 	return nil
 }
 
-// Content is a whole file as it was when it was opened. It can be read until it is pushed anew.
+// Content is a whole file as of its opening. It is readable until the file is pushed anew.
 type Content struct {
 	f        *Files
 	id, path string
@@ -260,13 +261,13 @@ func (f *Files) Open(ctx context.Context, id, path string) (*Content, error) {
 // Size is its length in bytes.
 func (c *Content) Size() int64 { return c.whole.Size }
 
-// At is when its last piece came.
+// At is when its last piece arrived.
 func (c *Content) At() time.Time { return time.Unix(c.whole.At, 0).UTC() }
 
 // Version differs between two contents of one path.
 func (c *Content) Version() string { return fmt.Sprintf("%s/%d", c.whole.Name, c.whole.Size) }
 
-// pushed returns the i-th piece as it was pushed, without what a later one replaced.
+// pushed returns the i-th piece without the part that a later piece replaced.
 func (c *Content) pushed(ctx context.Context, i int) ([]byte, error) {
 	loc, end := c.whole.Pieces[i], c.whole.Size
 	if i+1 < len(c.whole.Pieces) {
@@ -339,7 +340,7 @@ func (f *Files) List(ctx context.Context, fn func(File)) (ringstore.Coverage, er
 	})
 }
 
-// Delete removes a file, with pieces that no upload names; one that is not there is no error.
+// Delete removes a file, and pieces that no upload names; an unknown file is not an error.
 func (f *Files) Delete(ctx context.Context, id, path string) error {
 	s, err := f.state(ctx, id, path)
 	if err != nil {

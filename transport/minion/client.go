@@ -19,7 +19,7 @@ import (
 // ErrClosed: the client was closed, or the server closed its connection.
 var ErrClosed = errors.New("connection closed")
 
-// ClientOptions are the settings of the minion's end, for simulated minions.
+// ClientOptions are the settings of the client, which simulates minions.
 type ClientOptions struct {
 	Identity  string        // of the READY command; "" as 3007 and 3008 send
 	LocalAddr net.Addr      // source address, nil for any
@@ -55,7 +55,7 @@ func dial(ctx context.Context, addr string, own zmq4.SocketType, o *ClientOption
 	return l, nil
 }
 
-// message reads one message and answers PINGs on the way.
+// message reads one message and answers PINGs that come before it.
 func (l *link) message(maxFrame int64) (message [][]byte, err error) {
 	room := maxFrame
 	for {
@@ -91,15 +91,15 @@ func (l *link) message(maxFrame int64) (message [][]byte, err error) {
 	}
 }
 
-// RequestClient is a REQ socket with one connection. It answers PINGs also while no
-// request is on its way.
+// RequestClient is a REQ socket with one connection. It answers PINGs also while no request is
+// pending.
 type RequestClient struct {
 	l       *link
 	turn    sync.Mutex // held from request to reply
 	waiting atomic.Bool
 	replies chan []byte
 	ended   chan struct{}
-	err     error // why it ended; read after ended is closed
+	err     error // why it ended; read it only after ended is closed
 }
 
 // DialRequests connects to a request endpoint.
@@ -130,8 +130,8 @@ func (c *RequestClient) read(maxFrame int64) {
 	}
 }
 
-// Do sends a request and waits for its reply. When ctx ends first the client is
-// closed, for a late reply could be taken for the next one's.
+// Do sends a request and waits for its reply. If ctx ends first it closes the client, because the
+// next request could mistake a late reply for its own.
 func (c *RequestClient) Do(ctx context.Context, payload []byte) ([]byte, error) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -157,7 +157,7 @@ func (c *RequestClient) Do(ctx context.Context, payload []byte) ([]byte, error) 
 	}
 }
 
-// Ended is closed when the connection is gone.
+// Ended is closed when the connection has ended.
 func (c *RequestClient) Ended() <-chan struct{} { return c.ended }
 
 // Close ends the connection and waits for its reader.
@@ -177,8 +177,8 @@ type SubscribeClient struct {
 	confirmed chan struct{}
 }
 
-// DialSubscribe connects to a publish endpoint and subscribes to topics; "" is all. A
-// PING follows the subscriptions, which a real minion doesn't send: see Confirmed.
+// DialSubscribe connects to a publish endpoint and subscribes to topics; "" means all. After the
+// subscriptions it sends a PING, which a real minion doesn't send: see Confirmed.
 func DialSubscribe(ctx context.Context, addr string, topics []string,
 	o ClientOptions) (*SubscribeClient, error) {
 	l, err := dial(ctx, addr, zmq4.Sub, &o, zmq4.Pub, zmq4.XPub)
@@ -208,9 +208,9 @@ func DialSubscribe(ctx context.Context, addr string, topics []string,
 	return c, nil
 }
 
-// Confirmed is closed, while Next is waiting, when the subscriptions are in force at a
-// PubServer: it takes what a connection says in order. A peer that knows no PING
-// confirms nothing, and the channel is closed from the start.
+// Confirmed is closed, while Next is waiting, when the subscriptions are in force at a PubServer,
+// which handles the messages of a connection in order. A peer without PING confirms nothing, and
+// the channel is closed from the start.
 func (c *SubscribeClient) Confirmed() <-chan struct{} { return c.confirmed }
 
 // Next waits for a publication and returns its frames. Only Close ends the wait.
@@ -225,7 +225,7 @@ func (c *SubscribeClient) Next() ([][]byte, error) {
 // LocalAddr is the source address of the connection.
 func (c *SubscribeClient) LocalAddr() net.Addr { return c.l.conn.LocalAddr() }
 
-// SyscallConn is the socket, to set it up; see net.TCPConn.
+// SyscallConn returns the socket for settings; see net.TCPConn.
 func (c *SubscribeClient) SyscallConn() (syscall.RawConn, error) {
 	s, ok := c.l.conn.(syscall.Conn)
 	if !ok {

@@ -23,8 +23,8 @@ var (
 	errShare    = errors.New("too many connections from one address")
 )
 
-// endpoint is what the request and the publish side have in common: the accept loop,
-// the bound on connections, the hand-shake and the way down.
+// endpoint is the common part of the request and the publish side: the accept loop, the bound on
+// connections, the hand-shake and the shutdown.
 type endpoint struct {
 	lim   Limits
 	log   *slog.Logger
@@ -33,16 +33,16 @@ type endpoint struct {
 
 	own   zmq4.SocketType
 	peers []zmq4.SocketType
-	// how long a connection that fell silent keeps its buffer and its grown stack
+	// how long a silent connection keeps its buffer and its grown stack
 	linger time.Duration
 	begin  func(l *link) session
 
-	readers sync.Pool      // *bufio.Reader, of connections from which something comes
+	readers sync.Pool      // *bufio.Reader, of connections that are sending
 	open    sync.WaitGroup // connections
 
 	mu       sync.Mutex // guards links, sources
 	links    map[*link]struct{}
-	sources  map[source]int // connections that count for a source
+	sources  map[source]int // number of connections per source
 	stopping atomic.Bool
 }
 
@@ -61,40 +61,39 @@ func newEndpoint(name string, lim Limits, log *slog.Logger, met *metrics) *endpo
 
 // session is one connection after its hand-shake.
 type session interface {
-	// next reads one message or command, of which at least a byte is there, and serves it.
+	// next reads and serves one message or command, of which at least a byte has arrived.
 	next(ctx context.Context) error
-	// writing says that a frame is being written, so that a PING would tell nothing new.
+	// writing reports whether a frame is being written, which makes a PING useless.
 	writing() bool
-	// end is called once, with what ended the connection, and returns the reason to name.
+	// end is called once with the error that ended the connection; it returns the reason to log.
 	end(err error) error
 }
 
-// link is one connection. It is known by itself: whatever identity the peer claims
-// plays no part.
+// link is one connection. It is its own identity: an identity that the peer claims has no effect.
 type link struct {
 	conn  net.Conn
-	r     *bufio.Reader  // lent by the endpoint while something comes; reads from the link
+	r     *bufio.Reader  // from the endpoint's pool while data comes; reads from the link
 	peer  netip.AddrPort // behind a trusted balancer: as its PROXY header says
-	from  source         // for which the connection counts; the zero value until it does
+	from  source         // that the connection counts for; zero before it counts
 	minor byte           // ZMTP 3.minor, known after the hand-shake
 	wait  time.Duration  // Limits.WriteTimeout
-	pong  func()         // called for each PONG, nil for nothing; set before reading
+	pong  func()         // called for each PONG if not nil; set before reading
 	session
 
-	first    [1]byte      // what ended the wait for a frame; the reader's, as are the next three
-	woken    bool         // first is there to be read
-	pinged   time.Time    // the first PING that was not answered
+	first    [1]byte      // the byte that ended the wait; the reader's, as are the next three
+	woken    bool         // first has not been read
+	pinged   time.Time    // the first unanswered PING
 	readBy   time.Time    // the read deadline in force
 	head     [11]byte     // for the header of a reply; the reader's
-	handling atomic.Int64 // since when a handler runs without a PING, UnixNano; 0: none runs
+	handling atomic.Int64 // UnixNano since when a handler runs without a PING; 0: none
 
-	write   sync.Mutex // held while a frame or a group of frames is written; guards the next three
+	write   sync.Mutex // held while writing a frame or a group of frames; guards the next three
 	writeBy time.Time  // the write deadline in force
 	parts   [2][]byte  // memory for part
 	part    net.Buffers
 }
 
-// Read reads what wait has read, then what the connection has.
+// Read reads the byte that wait has read, then from the connection.
 func (l *link) Read(b []byte) (int, error) {
 	if l.woken && len(b) > 0 {
 		l.woken = false
@@ -103,8 +102,8 @@ func (l *link) Read(b []byte) (int, error) {
 	return l.conn.Read(b)
 }
 
-// serve accepts on ln until ctx ends, then stops: it closes ln, wakes every
-// connection, gives them DrainTimeout and closes what is left. nil after ctx ended.
+// serve accepts on ln until ctx ends. Then it closes ln, wakes every connection, gives them
+// DrainTimeout and closes the remaining ones. It returns nil after ctx ended.
 func (e *endpoint) serve(ctx context.Context, ln net.Listener) error {
 	e.stopping.Store(false)
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -134,8 +133,8 @@ func (e *endpoint) serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// accept hands each connection to start. Errors that pass (too many open files) are
-// waited out, up to a second between attempts.
+// accept passes each connection to start. It retries after temporary errors (too many open files),
+// with up to a second between attempts.
 func (e *endpoint) accept(ctx context.Context, ln net.Listener, start func(net.Conn)) error {
 	var pause time.Duration
 	for {
@@ -184,11 +183,10 @@ func (e *endpoint) serveConn(ctx context.Context, conn net.Conn) {
 	e.attend(ctx, l, err)
 }
 
-// attend serves what l sends, from when something comes until l falls silent; then wait takes over.
+// attend serves the messages of l until l falls silent; then wait takes over.
 //
-// A connection goes back and forth between the two, each time in a new goroutine: a stack that the
-// work of a request has grown never becomes small again, and most connections wait most of the
-// time.
+// A connection alternates between the two, each time in a new goroutine: a stack that grew during a
+// request never shrinks again, and most connections wait most of the time.
 func (e *endpoint) attend(ctx context.Context, l *link, err error) {
 	switch {
 	case err == nil:
@@ -207,7 +205,8 @@ func (e *endpoint) attend(ctx context.Context, l *link, err error) {
 	go e.wait(ctx, l)
 }
 
-// silence is how long l may wait for its peer before it is asked, or given up; 0 for ever.
+// silence is how long l may wait for its peer before it sends a PING or gives the peer up; 0 means
+// forever.
 func (e *endpoint) silence(l *link) time.Duration {
 	switch {
 	case l.minor < 1:
@@ -218,14 +217,14 @@ func (e *endpoint) silence(l *link) time.Duration {
 	return 0
 }
 
-// wait waits for the next byte of l and does nothing else, so that the smallest stack is enough.
+// wait waits for the next byte of l and does nothing else, so that the smallest stack suffices.
 func (e *endpoint) wait(ctx context.Context, l *link) {
 	n, err := l.conn.Read(l.first[:])
 	l.woken = n > 0
 	go e.attend(ctx, l, err)
 }
 
-// converse serves one message after the other until none has come for e.linger.
+// converse serves messages until none has come for e.linger.
 func (e *endpoint) converse(ctx context.Context, l *link) error {
 	if l.r == nil {
 		e.lendReader(l)
@@ -253,7 +252,7 @@ func (e *endpoint) converse(ctx context.Context, l *link) error {
 	}
 }
 
-// more says whether something comes within e.linger.
+// more reports whether a byte comes within e.linger.
 func (e *endpoint) more(l *link) (bool, error) {
 	if e.linger == 0 {
 		return false, nil
@@ -268,10 +267,10 @@ func (e *endpoint) more(l *link) (bool, error) {
 	return err == nil, err
 }
 
-// ping asks a peer that was silent for PingInterval for a sign of life, and gives it up without one
-// after PingTimeout. One that knows no PING was silent for SilentTimeout.
+// ping sends a PING to a peer that was silent for PingInterval, and gives the peer up if it sends
+// nothing for PingTimeout. A peer without PING was silent for SilentTimeout.
 func (e *endpoint) ping(l *link) error {
-	if l.writing() { // who doesn't take it meets WriteTimeout
+	if l.writing() { // a peer that doesn't read meets WriteTimeout
 		l.pinged = time.Time{}
 		return nil
 	}
@@ -301,7 +300,7 @@ func (e *endpoint) takeReader(l *link) {
 	l.r = nil
 }
 
-// end closes l and says why.
+// end closes l and logs the reason.
 func (e *endpoint) end(l *link, err error) {
 	defer e.open.Done()
 	if l.session != nil {
@@ -323,7 +322,7 @@ func (e *endpoint) end(l *link, err error) {
 	}
 }
 
-// greet makes the hand-shake under its deadline.
+// greet makes the hand-shake within its deadline.
 func (e *endpoint) greet(l *link) error {
 	if err := l.conn.SetDeadline(time.Now().Add(e.lim.HandshakeTimeout)); err != nil {
 		return err
@@ -343,8 +342,7 @@ func (e *endpoint) greet(l *link) error {
 	return l.conn.SetDeadline(time.Time{})
 }
 
-// shakeHands learns who the peer is: its address, from a trusted balancer, and its side of the ZMTP
-// hand-shake.
+// shakeHands learns the peer's address from a trusted balancer, and makes the ZMTP hand-shake.
 func (e *endpoint) shakeHands(l *link) error {
 	e.lendReader(l)
 	if !contains(e.lim.ProxyFrom, l.peer.Addr()) {
@@ -394,8 +392,8 @@ func (e *endpoint) each(f func(*link)) {
 	}
 }
 
-// send writes whole frames. No other frame gets in between; the deadline moves on
-// with every maxWriteBytes that the peer takes. It consumes bufs.
+// send writes whole frames, without other frames in between. Each maxWriteBytes that the peer takes
+// moves the deadline on. It consumes bufs.
 func (l *link) send(bufs ...[]byte) error {
 	l.write.Lock()
 	defer l.write.Unlock()
@@ -411,7 +409,7 @@ func (l *link) send(bufs ...[]byte) error {
 			room -= len(b)
 			l.part = append(l.part, b)
 		}
-		// moved on by a quarter at a time: setting it is not free
+		// moved on by at least a quarter at a time, because setting it is not free
 		if now := time.Now(); l.writeBy.Sub(now) < l.wait {
 			l.writeBy = now.Add(l.wait + l.wait/4)
 			if err := l.conn.SetWriteDeadline(l.writeBy); err != nil {
@@ -425,9 +423,9 @@ func (l *link) send(bufs ...[]byte) error {
 	return nil
 }
 
-// readWithin bounds the next read, 0: not at all. With about a deadline that is at most half as
-// near is good enough: most reads end long before it, and setting one is not free. When the
-// endpoint stops serve has set one in the past, which must stand.
+// readWithin bounds the next read; 0 means no bound. With about it keeps a deadline that is at
+// least half as far away: most reads end long before it, and setting one is not free. When the
+// endpoint stops, serve has set a deadline in the past, which must stay.
 func (e *endpoint) readWithin(l *link, limit time.Duration, about bool) error {
 	var deadline time.Time
 	if limit > 0 {
@@ -446,8 +444,8 @@ func (e *endpoint) readWithin(l *link, limit time.Duration, about bool) error {
 	return nil
 }
 
-// patient reads a body: each read may take PingTimeout, so a slow peer is served and
-// one that stopped is not waited for.
+// patient reads a body: each read may take PingTimeout, so a slow peer is served and a stopped one
+// is given up.
 type patient struct {
 	l *link
 	e *endpoint
@@ -462,7 +460,7 @@ func (p *patient) Read(b []byte) (int, error) {
 	return p.l.r.Read(b)
 }
 
-// command takes a command that both endpoints know. Others are ErrUnexpected.
+// command handles a command that both endpoints know. For others it returns ErrUnexpected.
 func (l *link) command(name string, data []byte) error {
 	switch name {
 	case cmdPing:

@@ -12,12 +12,12 @@ import (
 var (
 	// ErrGarbage: the bytes are not ZMTP 3 with the NULL mechanism.
 	ErrGarbage = errors.New("not ZMTP 3")
-	// ErrTooLarge: a claimed length, or the sum of a message, is over the limit.
+	// ErrTooLarge: a claimed length, or the sum of a message, exceeds the limit.
 	ErrTooLarge = errors.New("over the frame limit")
-	// ErrMemory: requests in flight hold Limits.MaxInFlight already, or those of strangers
+	// ErrMemory: running requests already hold Limits.MaxInFlight, or those of strangers
 	// Limits.MaxStrangers.
 	ErrMemory = errors.New("requests in flight hold too much memory")
-	// ErrUnexpected: well-formed, but nothing that this endpoint takes.
+	// ErrUnexpected: well-formed, but not accepted by this endpoint.
 	ErrUnexpected = errors.New("unexpected message")
 )
 
@@ -28,14 +28,14 @@ const (
 	flagCommand = 0x04
 )
 
-// header is a frame header after all checks that need no body.
+// header is a frame header after all checks that don't need the body.
 type header struct {
 	more, command bool
 	size          int64
 }
 
-// readHeader reads the rest of a header whose first byte was read already. A frame
-// larger than limit is ErrTooLarge; nothing has been allocated by then.
+// readHeader reads the rest of a header after its first byte. For a frame larger than limit it
+// returns ErrTooLarge, before it allocates memory.
 func readHeader(r *bufio.Reader, flags byte, limit int64) (header, error) {
 	if flags&^(flagMore|flagLong|flagCommand) != 0 || flags&flagCommand != 0 &&
 		flags&flagMore != 0 {
@@ -72,9 +72,9 @@ func readHeader(r *bufio.Reader, flags byte, limit int64) (header, error) {
 	return h, nil
 }
 
-// readBody reads size bytes. Up to firstBody it allocates at once; beyond that the
-// buffer doubles as bytes arrive, so a peer's claim costs no more than twice what the
-// peer has sent. hold is asked before each growth and may refuse it.
+// readBody reads size bytes. Up to firstBody it allocates at once; beyond that it doubles the
+// buffer as bytes arrive, so a peer's claim costs at most twice the bytes that the peer has sent.
+// hold may refuse each growth.
 func readBody(r io.Reader, size int64, hold func(int64) error) ([]byte, error) {
 	b := make([]byte, min(size, firstBody))
 	for have, held := int64(0), int64(0); ; {
@@ -144,7 +144,7 @@ func pong(ping []byte) ([]byte, error) {
 // pingFrame is the PING that Salt's masters send: no TTL, no context.
 var pingFrame = string(appendCommand(nil, cmdPing, 0, 0))
 
-// discard reads size bytes and drops them.
+// discard reads and drops size bytes.
 func discard(r io.Reader, size int64) error {
 	n, err := io.CopyN(io.Discard, r, size)
 	if n < size && err == nil {

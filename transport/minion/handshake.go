@@ -18,12 +18,12 @@ const greetingSize = 64
 
 var errPanic = errors.New("the hand-shake panicked")
 
-// guard stands between zmq4 and a stranger during the hand-shake. zmq4 sees only a
-// greeting and one READY command that guard has checked, because zmq4 v0.17 allocates
-// the length that a frame claims, indexes past the end of truncated metadata, and
-// panics on a socket type that it doesn't know (DESIGN.md, "What zmq4 does here").
+// guard protects zmq4 from a stranger during the hand-shake. zmq4 sees only a greeting and one
+// READY command that guard has checked, because zmq4 v0.17 allocates the length that a frame
+// claims, indexes past the end of truncated metadata, and panics on a socket type that it doesn't
+// know (DESIGN.md, "What zmq4 does here").
 type guard struct {
-	net.Conn               // writes go straight through, but for the version
+	net.Conn               // writes go straight through, except for the version
 	r        *bufio.Reader // what the peer sent, after a PROXY header
 	peers    []zmq4.SocketType
 	greeted  bool          // our greeting is written
@@ -37,7 +37,7 @@ type guard struct {
 // that both ends speak: 0, or 1 with PING and SUBSCRIBE commands.
 func shake(conn net.Conn, r *bufio.Reader, own zmq4.SocketType, identity string, server bool,
 	peers ...zmq4.SocketType) (minor byte, err error) {
-	// A stranger's bytes that make zmq4 panic cost that stranger's connection only.
+	// Bytes that make zmq4 panic cost only their sender's connection.
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v: %w", errPanic, p, ErrGarbage)
@@ -51,8 +51,7 @@ func shake(conn net.Conn, r *bufio.Reader, own zmq4.SocketType, identity string,
 	return min(g.minor, 1), nil
 }
 
-// Write raises the version of the greeting from zmq4's 3.0 to 3.1, which the frames
-// of this package speak.
+// Write raises the version of the greeting from zmq4's 3.0 to this package's 3.1.
 func (g *guard) Write(b []byte) (int, error) {
 	if !g.greeted && len(b) == greetingSize {
 		g.greeted = true
@@ -111,8 +110,8 @@ func (g *guard) greeting() ([]byte, error) {
 	return b, nil
 }
 
-// ready reads the first frame and passes it on if it is a READY command with whole
-// metadata and a socket type that this endpoint serves.
+// ready reads the first frame and passes it on if it is a READY command with complete metadata and
+// a socket type that this endpoint serves.
 func (g *guard) ready() ([]byte, error) {
 	flags, err := g.r.ReadByte()
 	if err != nil {
@@ -149,8 +148,8 @@ func (g *guard) ready() ([]byte, error) {
 	return nil, fmt.Errorf("socket type %q: %w", claimed, ErrUnexpected)
 }
 
-// readyOf is a READY command with no more than zmq4 needs. Names of properties have no case, but
-// zmq4 finds them in one spelling only and panics where the socket type is missing.
+// readyOf makes a READY command with only what zmq4 needs. Names of properties have no case, but
+// zmq4 accepts only one spelling and panics if the socket type is missing.
 func readyOf(socketType, identity string) []byte {
 	return appendCommand(nil, cmdReady, append(appendProperty(nil, "Socket-Type", socketType),
 		appendProperty(nil, "Identity", identity)...)...)

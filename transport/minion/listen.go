@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A port that was closed a moment ago may be in use still: a process that this one starts has it
-// from its fork to its exec. So a port in use is tried again, after listenPause, for listenTries.
+// A port that was just closed may still be in use: a process that this one starts holds it from its
+// fork to its exec. So Listen tries a port in use again, after listenPause, for listenTries.
 const (
 	listenPause = 20 * time.Millisecond
 	listenTries = 50
 )
 
 // Listen opens a TCP listener on addr ("host:port") whose accept queue has the length
-// Limits.Backlog; the kernel caps it at net.core.somaxconn. A port that stays in use is an error
-// after a second.
+// Limits.Backlog; the kernel caps it at net.core.somaxconn. If the port stays in use for a second
+// it returns an error.
 func Listen(ctx context.Context, addr string, lim Limits) (net.Listener, error) {
 	lim = lim.withDefaults()
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)

@@ -6,35 +6,35 @@ import (
 )
 
 const (
-	lossWindow = 2 * time.Second  // a loss: half of the subscribers went within it
+	lossWindow = 2 * time.Second  // a loss: half of the subscribers left within it
 	lossMemory = 30 * time.Second // how long a loss is remembered
 
-	// Strangers can make losses too, by subscribing for long enough and in numbers. Jobs are sent
-	// again for at most lossesAtMost of them within lossPeriod; no balancer fails more often.
+	// Strangers can cause losses too, if many subscribe for long enough. Jobs are sent again for at
+	// most lossesAtMost of them within lossPeriod; no balancer fails more often.
 	lossesAtMost = 5
 	lossPeriod   = 10 * time.Minute
 )
 
-// losses remembers when many subscribers went at once: a balancer gave this master
-// up, or the network did, or this is a new process and they were another's.
+// losses remembers when many subscribers left at once: because a balancer gave this master up, or
+// the network failed, or this is a new process and they were connected to the previous one.
 type losses struct {
 	mu     sync.Mutex  // guards all below
 	gone   []time.Time // departures within lossWindow, oldest first
 	record []time.Time // losses within lossMemory, oldest first
-	seen   []time.Time // losses that were seen here within lossPeriod, oldest first
+	seen   []time.Time // losses noticed here within lossPeriod, oldest first
 	over   time.Time   // the last loss beyond lossesAtMost
 }
 
-// departure is what the going of a subscriber means.
+// departure is the effect of a subscriber's leaving.
 type departure int
 
 const (
-	alone   departure = iota // or one of a loss that is known
-	loss                     // it makes a loss
-	ignored                  // it would, but there were lossesAtMost
+	alone   departure = iota // alone, or part of a known loss
+	loss                     // it makes a new loss
+	ignored                  // it would, but lossesAtMost is reached
 )
 
-// left notes that a subscriber went at now and left `remaining` others. Departures within
+// left notes that a subscriber left at now and that `remaining` others stay. Departures within
 // lossWindow of a loss belong to it.
 func (l *losses) left(now time.Time, remaining int) departure {
 	l.mu.Lock()
@@ -59,7 +59,7 @@ func (l *losses) left(now time.Time, remaining int) departure {
 	return loss
 }
 
-// elsewhere notes a loss that was not seen here.
+// elsewhere notes a loss that another process noticed.
 func (l *losses) elsewhere(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

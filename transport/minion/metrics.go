@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// gauges tells what requests hold.
+// gauges registers gauges of the memory that requests hold.
 func (s *RequestServer) gauges(reg prometheus.Registerer) {
 	for _, g := range []struct {
 		name, help string
@@ -112,8 +112,8 @@ func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// reason turns the error that ended a connection into a metric label, and says
-// whether it is worth a line in the log: peers that just go are not.
+// reason turns the error that ended a connection into a metric label, and reports whether to log
+// it: a peer that just leaves is not logged.
 func reason(err error) (label string, loud bool) {
 	switch {
 	case err == nil:
@@ -135,7 +135,7 @@ func reason(err error) (label string, loud bool) {
 	case errors.Is(err, errSilent):
 		return "silent", false
 	case errors.Is(err, errHandler):
-		return "handler", false // the handler has logged what it has to say
+		return "handler", false // the handler has logged the error
 	case errors.Is(err, errStopping), errors.Is(err, context.Canceled):
 		return "stopping", false
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -147,8 +147,8 @@ func reason(err error) (label string, loud bool) {
 	return "error", true
 }
 
-// quietLog writes one line of a kind per interval and counts what it leaves out, so
-// that a stranger's garbage can't fill the log.
+// quietLog writes one line of a kind per interval and counts the suppressed ones, so that a
+// stranger's garbage can't fill the log.
 type quietLog struct {
 	log      *slog.Logger
 	interval time.Duration

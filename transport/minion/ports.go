@@ -7,19 +7,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Ports are the two that minions connect to.
+// Ports are the two ports that minions connect to.
 type Ports struct {
 	Publish, Request string // addresses
 	Pub              *PubServer
 	Req              *RequestServer
-	Limits           Limits // of what listens
-	// Opened is called when both are open, before minions are served. What it returns is called
-	// when both are closed.
+	Limits           Limits // of the listeners
+	// Opened is called when both are open, before minions are served; its result is called when
+	// both are closed.
 	Opened func(publish, request net.Addr) (closed func())
 }
 
-// Serve opens both ports or none, and closes them with all that minions have open there when ctx
-// ends.
+// Serve opens both ports or none. When ctx ends it closes them and all connections of minions.
 func (p Ports) Serve(ctx context.Context) error {
 	pub, err := Listen(ctx, p.Publish, p.Limits)
 	if err != nil {

@@ -19,10 +19,10 @@ const (
 	proxyV2Max       = 4096 // bytes of addresses and TLVs; HAProxy sends far less
 )
 
-// readProxy takes a PROXY protocol header off r, if there is one: a ZMTP greeting
-// starts with 0xff and no header does, so one byte tells them apart. It returns the
-// address that the header names, or peer where there is none or it names none (LOCAL,
-// UNKNOWN). A header from a peer outside trusted is ErrProxy.
+// readProxy removes a PROXY protocol header from r, if there is one: a ZMTP greeting starts with
+// 0xff and no header does, so one byte tells them apart. It returns the address in the header, or
+// peer if there is no header or the header has no address (LOCAL, UNKNOWN). For a header from a
+// peer outside trusted it returns ErrProxy.
 // Source: haproxy.org/download/2.9/doc/proxy-protocol.txt
 func readProxy(r *bufio.Reader, peer netip.AddrPort, trusted []netip.Prefix) (netip.AddrPort,
 	error) {
@@ -88,7 +88,7 @@ func readProxyV2(r *bufio.Reader, peer netip.AddrPort) (netip.AddrPort, error) {
 		return peer, err
 	}
 	switch head[12] & 0x0f {
-	case 0: // LOCAL: the balancer speaks for itself, as in its health checks
+	case 0: // LOCAL: a connection of the balancer itself, such as a health check
 		return peer, nil
 	case 1:
 	default:

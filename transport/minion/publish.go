@@ -15,18 +15,18 @@ import (
 
 // Publication is one message for subscribers.
 type Publication struct {
-	// Topics, with filtering: one two-frame copy is sent per topic. Ignored without.
+	// Topics, with filtering: one two-frame copy is sent per topic. Unused without filtering.
 	Topics []string
-	// Payload is shared by all subscribers' queues; nobody may change it any more.
+	// Payload is shared by all subscribers' queues; it must not be changed any more.
 	Payload []byte
 	// JID names the publication for Hold and Release.
 	JID string
-	// Hold > 0: subscribers that (re)connect within this time get it as well. A later
-	// publication with the same JID takes its place.
+	// Hold > 0: subscribers that (re)connect within this time get it as well. A later publication
+	// with the same JID replaces it.
 	Hold time.Duration
 }
 
-// PubServer is the publish endpoint: what SUB sockets connect to.
+// PubServer is the publish endpoint, to which SUB sockets connect.
 type PubServer struct {
 	*endpoint
 	filtering bool
@@ -35,8 +35,8 @@ type PubServer struct {
 	// before subscriber.mu; guards the following, and the order of publications
 	mu          sync.Mutex
 	subscribers map[*subscriber]struct{}
-	young       map[*subscriber]struct{} // those of subscribers that are not yet long-lived
-	longLived   int                      // the others
+	young       map[*subscriber]struct{} // the subscribers that are not yet long-lived
+	longLived   int                      // the number of the others
 	held        []heldEdition            // oldest first, at most Limits.MaxHeld
 }
 
@@ -60,9 +60,9 @@ func NewPubServer(lim Limits, filtering bool, log *slog.Logger,
 	return p
 }
 
-// Serve takes subscribers from ln until ctx ends; it closes ln. A stopping endpoint
-// writes what is queued, for at most Limits.DrainTimeout. It returns nil after ctx
-// ended and may be called again then.
+// Serve accepts subscribers from ln until ctx ends; it closes ln. When it stops it writes the
+// queued publications, for at most Limits.DrainTimeout. It returns nil after ctx ended and may be
+// called again then.
 func (p *PubServer) Serve(ctx context.Context, ln net.Listener) error {
 	var expiry sync.WaitGroup
 	defer expiry.Wait()
@@ -72,7 +72,7 @@ func (p *PubServer) Serve(ctx context.Context, ln net.Listener) error {
 	return p.serve(ctx, ln)
 }
 
-// age drops held publications in time when nothing else happens, and notes which subscribers are
+// age drops expired held publications if nothing else does, and notes which subscribers are
 // long-lived.
 func (p *PubServer) age(ctx context.Context) {
 	tick := time.NewTicker(min(time.Second, p.lim.LongLived/4))
@@ -96,9 +96,9 @@ func (p *PubServer) age(ctx context.Context) {
 	}
 }
 
-// Publish queues a publication for every subscriber that wants it and returns the
-// number of those that it was queued for. It never waits for a subscriber: one whose
-// queue is full misses it. Subscribers see publications in the order of the calls.
+// Publish queues a publication for every subscriber of its topics and returns their number. It
+// never waits for a subscriber: one whose queue is full misses it. Subscribers get publications in
+// the order of the calls.
 func (p *PubServer) Publish(pub Publication) (subscribers int) {
 	e := newEdition(pub.Topics, pub.Payload, p.filtering)
 	now := time.Now()
@@ -133,7 +133,7 @@ func (p *PubServer) Publish(pub Publication) (subscribers int) {
 	return subscribers
 }
 
-// Release forgets a held publication.
+// Release drops a held publication.
 func (p *PubServer) Release(jid string) {
 	now := time.Now()
 	p.mu.Lock()
@@ -148,13 +148,12 @@ func (p *PubServer) Subscribers() int {
 	return len(p.subscribers)
 }
 
-// Losses returns the times within the last 30 s at which at least half of the
-// long-lived subscribers, and at least two, had gone within 2 s, and those of
-// ExpectBack. Stopping is no loss.
+// Losses returns the times within the last 30 s at which at least half of the long-lived
+// subscribers, and at least two, had left within 2 s, and the times of ExpectBack. Stopping is not
+// a loss.
 func (p *PubServer) Losses() []time.Time { return p.losses.times(time.Now()) }
 
-// ExpectBack notes that subscribers of a process before this one are on their way
-// back, which counts as a loss.
+// ExpectBack notes that subscribers of the previous process will come back, which counts as a loss.
 func (p *PubServer) ExpectBack() { p.losses.elsewhere(time.Now()) }
 
 // release drops held publications; the caller holds mu.
@@ -180,8 +179,8 @@ func (p *PubServer) count(queued, slow int) {
 	}
 }
 
-// subscribe changes the subscriptions of s. What is held and was not for s before is
-// queued now, so that a subscriber that comes back misses nothing.
+// subscribe changes the subscriptions of s. It queues the held publications that s now gets and did
+// not get before, so that a returning subscriber misses nothing.
 func (p *PubServer) subscribe(s *subscriber, topic string, on bool) error {
 	after, err := s.setTopic(topic, on)
 	if err != nil {
@@ -215,9 +214,8 @@ func (p *PubServer) subscribe(s *subscriber, topic string, on bool) error {
 	return nil
 }
 
-// leave takes s out for good and notes a loss if many went with it. Those who come and go at once
-// are no part of one: what they miss is no job, and jobs are not sent again to everybody because of
-// them.
+// leave removes s and notes a loss if many left with it. Short-lived subscribers don't count: they
+// miss no jobs, and jobs are not sent again to all because of them.
 func (p *PubServer) leave(s *subscriber) {
 	p.mu.Lock()
 	counts := p.forget(s) && s.longLived

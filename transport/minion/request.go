@@ -17,52 +17,51 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// errHandler: the handler returned an error or nothing to send.
+// errHandler: the handler returned an error or no reply.
 var errHandler = errors.New("handler has no reply")
 
 // Request is one message of a minion.
 type Request struct {
 	// Payload is the first frame after the empty delimiter; the handler may keep it.
 	Payload []byte
-	// Remote is the minion's address; behind a trusted balancer the one that its PROXY
-	// header names.
+	// Remote is the minion's address; behind a trusted balancer the one in its PROXY header.
 	Remote netip.AddrPort
-	// Buffer is empty memory of replyBuffer bytes in which the reply may be made. It is the
-	// endpoint's again when Handle has returned and the reply is sent.
+	// Buffer is empty memory of replyBuffer bytes for making the reply. The endpoint uses it again
+	// once Handle has returned and the reply is sent.
 	Buffer []byte
 	// Sender is the connection that the request came on, until Handle returns.
 	Sender Sender
 }
 
-// Sender is what a handler tells the endpoint about a connection.
+// Sender is a connection, as a handler uses it.
 type Sender interface {
-	// Hold notes n more bytes of memory that this request takes until its reply is sent: those that
-	// its payload is decoded to. With false there is not that much; the handler must not decode it,
-	// and should end without a reply. Small ones are not counted.
+	// Hold counts n more bytes of memory for this request until its reply is sent: those of its
+	// decoded payload. If it returns false there is not enough; the handler must not decode the
+	// payload, and should end without a reply. Small amounts are not counted.
 	Hold(n int64) bool
-	// Vouch says that an accepted minion sealed this request: what it is decoded to counts as a
+	// Vouch says that an accepted minion sealed this request: its decoded form then counts as a
 	// minion's.
 	Vouch()
 }
 
 // Handler answers requests. It is called from one goroutine per connection.
 type Handler interface {
-	// Handle returns the payload of the reply. With an error or a nil reply the
-	// connection is closed and the minion tries again on a new one. ctx ends when
-	// the endpoint has waited Limits.DrainTimeout for the handler, not earlier: a
-	// minion that goes away does not cancel its request.
+	// Handle returns the payload of the reply. On an error or a nil reply the endpoint closes the
+	// connection, and the minion tries again on a new one. ctx ends only after a stopping endpoint
+	// has waited Limits.DrainTimeout for the handler: a minion that leaves does not cancel its
+	// request.
 	Handle(ctx context.Context, r Request) (reply []byte, err error)
 }
 
-// RequestServer is the request endpoint: what REQ sockets (and DEALER ones that send
-// the empty delimiter) connect to.
+// RequestServer is the request endpoint, to which REQ sockets connect (and DEALER sockets that send
+// the empty delimiter).
 type RequestServer struct {
 	*endpoint
 	handler   Handler
-	inFlight  atomic.Int64 // bytes of requests larger than firstBody, with what they are decoded to
+	inFlight  atomic.Int64 // bytes of requests larger than firstBody, with their decoded form
 	strangers atomic.Int64 // the part of inFlight from connections of strangers
 	pace      pace         // of the requests of strangers
-	proved    addresses    // where accepted minions speak from
+	proved    addresses    // from which accepted minions have sent requests
 	buffers   sync.Pool    // *[replyBuffer]byte
 }
 
@@ -91,9 +90,8 @@ func ServeRequests(ctx context.Context, ln net.Listener, h Handler, lim Limits, 
 	return NewRequestServer(h, lim, log, reg).Serve(ctx, ln)
 }
 
-// Serve answers requests from ln until ctx ends; it closes ln. A stopping server
-// answers the requests that it has, for at most Limits.DrainTimeout. It returns nil
-// after ctx ended.
+// Serve answers requests from ln until ctx ends; it closes ln. When it stops it answers the present
+// requests, for at most Limits.DrainTimeout. It returns nil after ctx ended.
 func (s *RequestServer) Serve(ctx context.Context, ln net.Listener) error {
 	if s.lim.PingInterval > 0 {
 		var pings sync.WaitGroup
@@ -118,11 +116,11 @@ type requester struct {
 	l *link
 
 	proved  bool  // an accepted minion has sent a request on this connection
-	held    int64 // what the present request counts in RequestServer.inFlight
-	strange int64 // what it counts in RequestServer.strangers
+	held    int64 // bytes of this request in RequestServer.inFlight
+	strange int64 // bytes of it in RequestServer.strangers
 }
 
-// next answers one request. REQ is lock-step: there is nothing to read while it is being handled.
+// next answers one request. REQ is lock-step: the peer sends nothing while it is handled.
 func (r *requester) next(ctx context.Context) error {
 	defer r.release()
 	payload, whole, err := r.receive()
@@ -132,10 +130,10 @@ func (r *requester) next(ctx context.Context) error {
 	return err
 }
 
-// Hold is hold for what is decoded.
+// Hold is hold for the decoded form.
 func (r *requester) Hold(n int64) bool { return n <= firstBody || r.hold(n) == nil }
 
-// Vouch makes the connection, and others from its address, no longer a stranger's.
+// Vouch ends the connection's being a stranger's, and that of others from its address.
 func (r *requester) Vouch() {
 	if r.proved {
 		return
@@ -146,12 +144,12 @@ func (r *requester) Vouch() {
 	r.strange = 0
 }
 
-// stranger says that no accepted minion is known to speak from where the connection comes.
+// stranger reports whether no accepted minion is known at the connection's address.
 func (r *requester) stranger() bool { return !r.proved && !r.s.proved.has(r.l.peer.Addr()) }
 
-// hold counts n more bytes for the present request. Strangers have a small part of all to share,
-// and a pace to keep, so that they leave memory and processors for minions. What is not long is not
-// refused, and a single one may be long: it may be a minion's first request.
+// hold counts n more bytes for the present request. Strangers share a small part of all memory and
+// are slowed down, so that they leave memory and processors for minions. Short requests are never
+// refused, and a single long one is allowed: it may be a minion's first request.
 func (r *requester) hold(n int64) error {
 	r.held += n
 	if r.s.inFlight.Add(n) > r.s.lim.MaxInFlight {
@@ -169,7 +167,7 @@ func (r *requester) hold(n int64) error {
 	return nil
 }
 
-// discard drops a frame that nobody reads.
+// discard drops an unused frame.
 func (r *requester) discard(size int64) error {
 	for size > 0 {
 		n := min(size, firstBody)
@@ -187,10 +185,10 @@ func (r *requester) discard(size int64) error {
 // pace spreads bytes over time.
 type pace struct {
 	mu   sync.Mutex // guards free
-	free time.Time  // when all bytes so far have had their time
+	free time.Time  // when the time of all bytes so far is over
 }
 
-// next is how long n bytes have to wait at a rate per second.
+// next returns how long n bytes must wait at a rate per second.
 func (p *pace) next(n, rate int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,13 +209,13 @@ func (r *requester) release() {
 	r.held, r.strange = 0, 0
 }
 
-// writing: what waits for a request has written its reply.
+// writing is always false: a connection that waits for a request has written its reply.
 func (r *requester) writing() bool { return false }
 
 func (r *requester) end(err error) error { return err }
 
-// receive reads frames up to the end of a message, and commands on the way; whole is false after a
-// command before one.
+// receive reads frames up to the end of a message, and handles commands on the way; whole is false
+// if it returns after a command.
 func (r *requester) receive() (payload []byte, whole bool, err error) {
 	s, l := r.s, r.l
 	room := s.lim.MaxFrame
@@ -260,7 +258,7 @@ func (r *requester) receive() (payload []byte, whole bool, err error) {
 				ErrTooLarge)
 		case frame == 1:
 			payload, err = readBody(&patient{l, s.endpoint}, h.size, r.hold)
-		default: // the delimiter, which is empty, or frames that nobody reads
+		default: // the empty delimiter, or unused frames
 			err = r.discard(h.size)
 		}
 		if err != nil {
@@ -275,8 +273,8 @@ func (r *requester) receive() (payload []byte, whole bool, err error) {
 	}
 }
 
-// answer runs the handler and writes its reply. A handler that takes long must not
-// let a balancer drop the connection, so PINGs go out meanwhile.
+// answer runs the handler and writes its reply. It sends PINGs while the handler runs, so that a
+// balancer keeps the connection.
 func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte) error {
 	l := r.l
 	start := time.Now()
@@ -306,8 +304,8 @@ func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte
 	return nil
 }
 
-// call keeps a handler's panic on one request, and the stack in the log: what a
-// stranger sends must not end the master.
+// call confines a handler's panic to one request and logs the stack: a stranger's bytes must not
+// end the master.
 func (s *RequestServer) call(ctx context.Context, r Request) (reply []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -319,8 +317,7 @@ func (s *RequestServer) call(ctx context.Context, r Request) (reply []byte, err 
 	return s.handler.Handle(ctx, r)
 }
 
-// pingHandled sends a PING, every PingInterval at most, to peers whose request is being handled for
-// long.
+// pingHandled sends PINGs, at most every PingInterval, to peers whose request takes long.
 func (s *RequestServer) pingHandled(ctx context.Context) {
 	tick := time.NewTicker(max(s.lim.PingInterval/4, time.Millisecond))
 	defer tick.Stop()
@@ -338,8 +335,8 @@ func (s *RequestServer) pingHandled(ctx context.Context) {
 					!l.handling.CompareAndSwap(began, now.UnixNano()) {
 					return
 				}
-				sending.Go(func() { // the peer may not read
-					// else the reply will meet the same error
+				sending.Go(func() { // the peer may not be reading
+					// otherwise the reply will meet the same error
 					if err := l.send([]byte(pingFrame)); err == nil {
 						s.met.pingsSent.Inc()
 					}

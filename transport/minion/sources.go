@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// source is whom a connection counts for: an IPv4 address, or the /64 that an IPv6 host may choose
-// its addresses from.
+// source is what a connection counts for: an IPv4 address, or the /64 of an IPv6 address, in which
+// a host may choose freely.
 type source struct{ netip.Prefix }
 
 func sourceOf(addr netip.Addr) source {
@@ -26,8 +26,8 @@ func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
 		func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
 
-// admit counts a connection for its source, once, and refuses it where the source has its share
-// already.
+// admit counts a connection for its source, once, and refuses it if the source has reached its
+// share.
 func (e *endpoint) admit(l *link) error {
 	from := sourceOf(l.peer.Addr())
 	e.mu.Lock()
@@ -48,7 +48,7 @@ func (e *endpoint) admit(l *link) error {
 	return nil
 }
 
-// leaveSource takes a connection out of the count of its source. The caller holds mu.
+// leaveSource removes a connection from the count of its source. The caller holds mu.
 func (e *endpoint) leaveSource(l *link) {
 	if !l.from.IsValid() {
 		return
@@ -58,8 +58,8 @@ func (e *endpoint) leaveSource(l *link) {
 	}
 }
 
-// maxAddresses bounds addresses: beyond it those are forgotten that were not used since it was last
-// reached.
+// maxAddresses bounds addresses: when it is reached, those not used since the last time are
+// dropped.
 const maxAddresses = 1 << 15
 
 // addresses remembers sources. The zero value is ready.

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// frames is one publication as it goes over the wire: frames that are encoded once
-// and shared by all subscribers.
+// frames is one publication as sent: frames that are encoded once and shared by all subscribers.
 type frames struct {
 	topic   string // without filtering: ""
 	head    []byte // topic frame, if any, and the header of the payload frame
 	payload []byte
 }
 
-// edition is one publication in all its copies.
+// edition is all copies of one publication.
 type edition struct {
 	topics []string // sorted; nil without filtering
 	copies []frames // one per topic; just one without filtering
@@ -42,8 +41,8 @@ func newEdition(topics []string, payload []byte, filtering bool) *edition {
 	return e
 }
 
-// matching returns the copies whose first frame starts with one of the prefixes, none
-// of which is a prefix of another.
+// matching returns the copies whose first frame starts with one of the prefixes. None of these is a
+// prefix of another.
 func (e *edition) matching(prefixes []string) []frames {
 	if e.topics == nil {
 		for _, p := range prefixes {
@@ -73,7 +72,7 @@ func (e *edition) matching(prefixes []string) []frames {
 type subscriber struct {
 	*link
 	server   *PubServer
-	topics   []string // the reader's own
+	topics   []string // only the reader uses it
 	prefixes []string // under PubServer.mu, as the next two: the topics that no other topic covers
 
 	since     time.Time // of its first subscription
@@ -82,7 +81,7 @@ type subscriber struct {
 	mu     sync.Mutex // after PubServer.mu; guards queue, taken, busy
 	queue  []frames
 	taken  int            // copies being written; they count for the bound
-	busy   bool           // a writer runs, or ended with failed
+	busy   bool           // a writer runs, or ended with an error in failed
 	writer sync.WaitGroup // the writer
 	failed error          // of the writer
 }
@@ -91,8 +90,8 @@ func newSubscriber(l *link, server *PubServer) *subscriber {
 	return &subscriber{link: l, server: server}
 }
 
-// put queues copies while the bound allows and returns how many it took: the newest
-// are dropped, as PUB does. A writer runs as long as something is queued.
+// put queues copies while the bound allows and returns how many it queued: it drops the newest, as
+// PUB does. A writer runs as long as the queue has copies.
 func (s *subscriber) put(copies []frames, hwm int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +124,7 @@ func (s *subscriber) drain() {
 			size += len(f.payload)
 		}
 		if s.failed = s.send(bufs...); s.failed != nil {
-			s.conn.Close() // the reader may wait for long
+			s.conn.Close() // the reader may be waiting for long
 			return
 		}
 		met := s.server.met
@@ -140,8 +139,8 @@ func (s *subscriber) writing() bool {
 	return s.busy
 }
 
-// take returns the next copies to write, up to maxWriteMessages, and forgets those
-// that it returned before. Without any the writer is to end.
+// take returns the next copies to write, up to maxWriteMessages, and forgets those of its last
+// call. If it returns none the writer must end.
 func (s *subscriber) take(into []frames) []frames {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +157,8 @@ func (s *subscriber) take(into []frames) []frames {
 	return into
 }
 
-// setTopic adds or removes one subscription and returns the prefixes that follow from
-// it: a topic that another one covers is none. Only the reader of s calls it.
+// setTopic adds or removes one subscription and returns the resulting prefixes, without topics that
+// another one covers. Only the reader of s calls it.
 func (s *subscriber) setTopic(topic string, on bool) (prefixes []string, err error) {
 	s.topics = slices.DeleteFunc(s.topics, func(t string) bool { return t == topic })
 	if on {
@@ -181,7 +180,7 @@ func (s *subscriber) setTopic(topic string, on bool) (prefixes []string, err err
 	return prefixes, nil
 }
 
-// next takes one subscription, its end, or a command.
+// next handles one subscription, its end, or a command.
 func (s *subscriber) next(context.Context) error {
 	topic, on, is, err := s.subscription()
 	if err != nil || !is {
@@ -190,11 +189,11 @@ func (s *subscriber) next(context.Context) error {
 	return s.server.subscribe(s, topic, on)
 }
 
-// end waits for the writer: an endpoint that stops writes what is queued.
+// end waits for the writer: a stopping endpoint writes the queued copies.
 func (s *subscriber) end(err error) error {
 	s.server.leave(s)
 	if !s.server.stopping.Load() {
-		s.conn.Close() // wakes a writer that waits for a peer that doesn't read
+		s.conn.Close() // wakes a writer whose peer doesn't read
 	}
 	s.writer.Wait()
 	if s.failed != nil {
@@ -203,8 +202,8 @@ func (s *subscriber) end(err error) error {
 	return err
 }
 
-// subscription reads one frame that may come from a SUB socket. on and topic are set
-// if it is a subscription or its end; a command of another kind is answered here.
+// subscription reads one frame that a SUB socket may send. on and topic are set if it is a
+// subscription or its end; it answers other commands itself.
 func (s *subscriber) subscription() (topic string, on, is bool, err error) {
 	flags, err := s.r.ReadByte()
 	if err != nil {
@@ -238,7 +237,7 @@ func (s *subscriber) subscription() (topic string, on, is bool, err error) {
 	return string(body[1:]), body[0] == 1, true, nil
 }
 
-// added returns the copies that match the prefixes after a change and did not before.
+// added returns the copies that match only since the prefixes changed.
 func (e *edition) added(before, after []string) []frames {
 	now := e.matching(after)
 	if len(now) == 0 || len(before) == 0 {

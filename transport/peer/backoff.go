@@ -14,12 +14,11 @@ const (
 	grpcGap  = 10 * time.Millisecond // gRPC's own back-off, beside ours
 )
 
-// backOff keeps the dials of one client conn apart, ever more, until reset: the
-// peer has answered. That a dial succeeded says little: a TLS 1.3 hand-shake ends
-// at this side before the peer has looked at our key, and one that doesn't know
-// us closes then. gRPC's own can't be cut short: in 1.85.0 ClientConn.ResetConnectBackoff
-// goes through a map that a connect under way writes to, which ends the
-// process. Safe for concurrent use.
+// backOff spaces out the dials of one client conn, more each time, until the peer has answered and
+// reset is called. A successful dial says little: a TLS 1.3 hand-shake ends at this side before the
+// peer has checked our key, and a peer that doesn't know us closes the connection then. gRPC's own
+// back-off can't be cut short: in 1.85.0 ClientConn.ResetConnectBackoff reads a map that a running
+// connect writes to, which ends the process. It is safe for concurrent use.
 type backOff struct {
 	mu   sync.Mutex // guards all below
 	gap  time.Duration
@@ -29,7 +28,7 @@ type backOff struct {
 
 func newBackOff() *backOff { return &backOff{woke: make(chan struct{})} }
 
-// wait returns when the next dial is due; ctx's error when that ends first.
+// wait returns when the next dial is due, or ctx's error if ctx ends first.
 func (b *backOff) wait(ctx context.Context) error {
 	b.mu.Lock()
 	t := time.NewTimer(time.Until(b.next))
@@ -45,7 +44,7 @@ func (b *backOff) wait(ctx context.Context) error {
 	return nil
 }
 
-// note is called at the end of each dial.
+// note records the end of a dial.
 func (b *backOff) note() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +52,7 @@ func (b *backOff) note() {
 	b.next = time.Now().Add(b.gap + rand.N(b.gap/5)) // so that masters don't dial in step
 }
 
-// reset makes the next dial due at once, also one that waits already.
+// reset makes the next dial due at once, including a waiting one.
 func (b *backOff) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

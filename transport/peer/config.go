@@ -10,20 +10,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Pins is what the port needs of the replicated member records. All methods
-// are called on hot paths and from many goroutines; they must not block.
+// Pins is the part of the replicated member records that the port uses. The port calls all methods
+// on hot paths and from many goroutines; they must not block.
 type Pins interface {
 	// NodeBySPKI names the member (id/incarnation) whose node key hashes to spki.
 	NodeBySPKI(spki [32]byte) (node string, ok bool)
-	// SPKIOf returns the pinned key of a member; not ok: no such member (any more).
+	// SPKIOf returns the pinned key of a member; ok is false if it is not (or no longer) a member.
 	SPKIOf(node string) (spki [32]byte, ok bool)
-	// AddrOf returns host:port of a member's peer port, spelled as Raft's
-	// configuration spells it.
+	// AddrOf returns host:port of a member's peer port, spelled as in Raft's configuration.
 	AddrOf(node string) (addr string, ok bool)
 }
 
-// Network is what connections between masters run over. Its errors are those of package net: a port
-// where nobody listens is syscall.ECONNREFUSED. Safe for concurrent use.
+// Network makes the connections between masters. Its errors are those of package net: a port
+// without a listener gives syscall.ECONNREFUSED. It is safe for concurrent use.
 type Network interface {
 	// Listen binds host:port.
 	Listen(ctx context.Context, addr string) (net.Listener, error)
@@ -31,14 +30,13 @@ type Network interface {
 	Dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Config tells New what to bind and whom to trust. Zero values of the numbers
-// mean the defaults named beside them.
+// Config tells New what to bind and whom to trust. Zero numbers mean the defaults in the comments.
 type Config struct {
 	Listen    string // host:port to bind
-	Advertise string // host:port that peers dial, as RaftLayer's address; default the bound one
+	Advertise string // host:port that peers dial, as RaftLayer's address; default: the bound one
 	Key       *NodeKey
 	Pins      Pins
-	Level     func() int // the cluster's level, above which no RPC is called; nil: any is
+	Level     func() int // the cluster's level, above which no RPC is called; nil: no limit
 	DialFrom  string     // local source address of outgoing connections, or ""
 
 	Network Network // makes the connections; nil: the machine's TCP

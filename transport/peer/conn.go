@@ -14,8 +14,8 @@ const (
 	protoJoin = "join"
 )
 
-// conn is an established connection with a pinned peer. Every one is in the
-// registry until it is closed, so that Drop and shutdown can end it.
+// conn is an established connection with a pinned peer. It stays in the registry until it is
+// closed, so that Drop and shutdown can end it.
 type conn struct {
 	*tls.Conn
 	raw     net.Conn
@@ -28,8 +28,8 @@ type conn struct {
 	refused func() // called when the other end refuses this side's key
 }
 
-// Read sees what the other end thinks of a dialled connection: a TLS 1.3 hand-shake ends here
-// before the other end has looked at our key, so its refusal is the first thing to be read.
+// Read detects the refusal of a dialled connection: a TLS 1.3 hand-shake ends here before the other
+// end has checked our key, so its refusal is the first thing to read.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
@@ -49,17 +49,17 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// kill ends the connection at once: no TLS goodbye, which a stopped peer could
-// hold up for seconds, and unsent data is thrown away.
+// kill ends the connection at once and drops unsent data. It sends no TLS goodbye, which a stopped
+// peer could hold up for seconds.
 func (c *conn) kill() {
 	c.reg.forget(c)
 	if t, ok := c.raw.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // the close below matters, and it can't be refused
+		_ = t.SetLinger(0) // only the close below matters
 	}
 	_ = c.raw.Close()
 }
 
-// registry knows every established connection by peer. Safe for concurrent use.
+// registry holds every established connection by peer. It is safe for concurrent use.
 type registry struct {
 	maxPer int
 	m      *metrics
@@ -73,8 +73,8 @@ func newRegistry(maxPer int, m *metrics) *registry {
 	return &registry{maxPer: maxPer, m: m, byNode: make(map[string][]*conn)}
 }
 
-// track takes c in; of more than maxPer connections of one peer and direction
-// the oldest goes. It reports false when the port has closed.
+// track registers c. If one peer has more than maxPer connections in one direction, it closes the
+// oldest. It returns false once the port has closed.
 func (r *registry) track(c *conn) bool {
 	c.reg = r
 	r.mu.Lock()
@@ -123,7 +123,7 @@ func (r *registry) forget(c *conn) {
 	}
 }
 
-// kill ends those connections of a peer that pick chooses, and counts them.
+// kill ends the connections of a peer that pick selects, and counts them.
 func (r *registry) kill(node, reason string, pick func(*conn) bool) {
 	r.mu.Lock()
 	var doomed []*conn

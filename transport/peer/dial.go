@@ -12,13 +12,13 @@ import (
 // ErrUnknownPeer: no member of that name, or none at that address, is pinned.
 var ErrUnknownPeer = errors.New("not a member of this cluster")
 
-// keepAlive finds idle connections whose other end is gone within about 11 s.
-// Heartbeats are faster; this is for connections that they do not cover.
+// keepAlive detects within about 11 s that the other end of an idle connection is gone. Heartbeats
+// are faster; this is for connections without them.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second,
 	Count: 3}
 
-// userTimeout ends a connection whose sent data stays unacknowledged, or whose
-// peer's window stays shut, for so long.
+// userTimeout ends a connection whose sent data stays unacknowledged, or whose peer's window stays
+// closed, for so long.
 const userTimeout = 5 * time.Second
 
 // dialNode connects to a member at the address of its record.
@@ -67,8 +67,8 @@ func (p *Port) dialled(t *tls.Conn, raw net.Conn, node, proto string) (*conn, er
 	return nil, err
 }
 
-// dial connects, shakes hands and checks the key, all within ctx, the
-// hand-shake within HandshakeTimeout too. The caller closes raw.
+// dial connects, makes the hand-shake and checks the key, all within ctx, and the hand-shake also
+// within HandshakeTimeout. The caller closes raw.
 func (p *Port) dial(ctx context.Context, addr, proto string,
 	check func(spki [32]byte) error) (*tls.Conn, net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
@@ -87,7 +87,7 @@ func (p *Port) dial(ctx context.Context, addr, proto string,
 }
 
 // machine is the TCP of this machine.
-type machine struct{ from string } // local address of what is dialled, or ""
+type machine struct{ from string } // local address of dialled connections, or ""
 
 // Listen implements Network.
 func (machine) Listen(ctx context.Context, addr string) (net.Listener, error) {

@@ -6,8 +6,8 @@
 // connections; the heartbeat that says whether a peer answers; the join
 // hand-shake with its proofs and limits.
 //
-// Does not: decide who is a member (package cluster fills Pins and answers
-// joins), know what an RPC or a Raft entry means, hold the cluster's key.
+// Does not: decide who is a member (package cluster fills Pins and answers joins), interpret an RPC
+// or a Raft entry, hold the cluster's key.
 //
 // Guarantee: no byte of a connection reaches Raft or an RPC handler before its
 // sender proved possession of a node key that Pins names, and none of a join

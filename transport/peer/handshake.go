@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Why a connection is refused; each has its label in refusals.
+// Reasons to refuse a connection; each has its label in refusals.
 var (
 	errALPN        = errors.New("not one of the protocols raft, rpc, join")
 	errCertificate = errors.New("not a node certificate")
@@ -24,7 +24,7 @@ var refusals = []struct {
 	reason string
 }{
 	{errEvicted, "evicted"},
-	{os.ErrDeadlineExceeded, "timeout"}, // at whatever step
+	{os.ErrDeadlineExceeded, "timeout"}, // in any step
 	{errALPN, "alpn"},
 	{errCertificate, "certificate"},
 	{errUnpinned, "unpinned"},
@@ -47,7 +47,7 @@ func (p *Port) newServerTLS() *tls.Config {
 		ClientAuth:             tls.RequireAnyClientCert,
 		NextProtos:             []string{protoRaft, protoRPC, protoJoin},
 	}
-	// Before any signature is made: strangers are the cheapest here.
+	// Checked before making a signature, when strangers cost least.
 	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		if len(hello.SupportedProtos) != 1 {
 			return nil, errALPN
@@ -63,8 +63,8 @@ func (p *Port) newServerTLS() *tls.Config {
 		}
 		return nil, nil
 	}
-	// The certificate is known but its key not yet proved: this may only
-	// refuse. Trust comes after the hand-shake has returned.
+	// The certificate is known but its key is not yet proved: this may only refuse. The port trusts
+	// the peer only after the hand-shake has returned.
 	cfg.VerifyConnection = func(s tls.ConnectionState) error {
 		spki, err := certSPKI(s.PeerCertificates)
 		if err != nil || s.NegotiatedProtocol == protoJoin {
@@ -76,15 +76,15 @@ func (p *Port) newServerTLS() *tls.Config {
 	return cfg
 }
 
-// newClientTLS is the dialling side. check sees the peer's key, and refuses
-// it, before anything is sent that is worth reading.
+// newClientTLS is the dialling side. check can refuse the peer's key before anything worth reading
+// is sent.
 func (p *Port) newClientTLS(proto string, check func(spki [32]byte) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		SessionTicketsDisabled: true,
 		Certificates:           []tls.Certificate{p.cfg.Key.cert},
 		NextProtos:             []string{proto},
-		// there are no chains: VerifyConnection compares the pinned key
+		// There are no certificate chains: VerifyConnection compares the pinned key.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if s.NegotiatedProtocol != proto {
@@ -99,8 +99,8 @@ func (p *Port) newClientTLS(proto string, check func(spki [32]byte) error) *tls.
 	}
 }
 
-// pinned names the member with this key. The second look compares the record
-// itself in constant time, whatever index Pins found it by.
+// pinned names the member with this key. It also compares the record itself in constant time,
+// however Pins found it.
 func (p *Port) pinned(spki [32]byte) (node string, err error) {
 	node, ok := p.cfg.Pins.NodeBySPKI(spki)
 	if !ok || p.checkPin(node, spki) != nil {
@@ -117,8 +117,8 @@ func (p *Port) checkPin(node string, spki [32]byte) error {
 	return nil
 }
 
-// welcome takes an accepted connection through the hand-shake and gives it to
-// its protocol. It closes what it does not give away.
+// welcome makes the hand-shake of an accepted connection and passes it to its protocol. It closes
+// connections that it does not pass on.
 func (p *Port) welcome(e *entrant) {
 	raw := e.conn
 	left := false
@@ -153,7 +153,7 @@ func (p *Port) welcome(e *entrant) {
 	p.refuse(raw.RemoteAddr(), err)
 }
 
-// admit hands a connection whose key is proved to Raft or the RPC server.
+// admit passes a connection whose key is proved to Raft or the RPC server.
 func (p *Port) admit(t *tls.Conn, raw net.Conn, deadline time.Time, leave func() bool) error {
 	s := t.ConnectionState()
 	spki, err := certSPKI(s.PeerCertificates)
@@ -182,8 +182,8 @@ func (p *Port) admit(t *tls.Conn, raw net.Conn, deadline time.Time, leave func()
 	return nil
 }
 
-// establish registers c and then looks at the pin once more: a Drop either
-// finds c registered, or its removal is seen here.
+// establish registers c and then checks the pin once more: either a Drop finds c registered, or
+// this check sees the removal.
 func (p *Port) establish(c *conn) error {
 	if !p.conns.track(c) {
 		return net.ErrClosed
@@ -195,7 +195,7 @@ func (p *Port) establish(c *conn) error {
 	return nil
 }
 
-// refuse counts and logs a connection that ended before it was anybody's.
+// refuse counts and logs a connection that ended before it had an owner.
 func (p *Port) refuse(addr net.Addr, err error) {
 	select {
 	case <-p.closing:

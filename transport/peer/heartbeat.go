@@ -14,8 +14,8 @@ import (
 // beatsInFlight bounds the unanswered heartbeats of one peer.
 const beatsInFlight = 4
 
-// RegisterRPC puts the heartbeat service on the server behind RPCListener;
-// without it the other members hold this one for down.
+// RegisterRPC adds the heartbeat service to the server behind RPCListener; without it the other
+// members consider this one down.
 func (p *Port) RegisterRPC(s grpc.ServiceRegistrar) {
 	peerpb.RegisterHeartbeatServer(s, &beatServer{boot: p.boot[:]})
 }
@@ -32,17 +32,17 @@ func (b *beatServer) Beat(ctx context.Context, _ *peerpb.BeatRequest) (*peerpb.B
 	return &peerpb.BeatReply{Boot: b.boot}, nil
 }
 
-// Watch starts heartbeats to these members, so that Alive is known before it
-// is asked. Conn and Alive start them too, for the member that they name; they
-// end when the member is dropped or no longer pinned. Unknown names are skipped.
+// Watch starts heartbeats to these members, so that Alive has an answer early. Conn and Alive also
+// start them, for the member that they name. They end when the member is dropped or no longer
+// pinned. Watch skips unknown names.
 func (p *Port) Watch(nodes ...string) {
 	for _, node := range nodes {
 		_, _ = p.linkTo(node) // not pinned: nothing to watch
 	}
 }
 
-// Alive reports whether a member answered a heartbeat within DownAfter. This
-// master itself is alive; a member never heard of yet is not.
+// Alive reports whether a member answered a heartbeat within DownAfter. This master itself is
+// alive; a member that never answered is not.
 func (p *Port) Alive(node string) bool {
 	l, err := p.linkTo(node)
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *Port) Alive(node string) bool {
 	return l.up()
 }
 
-// sawPeer tells the link to a member that it dialled us.
+// sawPeer tells the link of a member that the member dialled us.
 func (p *Port) sawPeer(node string) {
 	p.mu.Lock()
 	l := p.links[node]
@@ -64,8 +64,8 @@ func (p *Port) sawPeer(node string) {
 	}
 }
 
-// LastHeard is when a member last answered a heartbeat; the zero time if never
-// since this process began. For this master itself it is now.
+// LastHeard returns when a member last answered a heartbeat, or the zero time if never since this
+// process began. For this master itself it returns now.
 func (p *Port) LastHeard(node string) time.Time {
 	l, err := p.linkTo(node)
 	if err != nil {
@@ -79,9 +79,9 @@ func (p *Port) LastHeard(node string) time.Time {
 	return l.heard
 }
 
-// DisownedAt is when a member last proved its own key and refused ours, as one does that does not
-// know, or no longer knows, this master as a member. The zero time: never, or it has answered a
-// heartbeat since.
+// DisownedAt returns when a member last proved its own key and refused ours, as a member does that
+// does not (or no longer) have this master as a member. The zero time means never, or that it has
+// answered a heartbeat since.
 func (p *Port) DisownedAt(node string) time.Time {
 	l, err := p.linkTo(node)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *Port) DisownedAt(node string) time.Time {
 	return l.disowned
 }
 
-// noteDisowned is told that a member refused our key.
+// noteDisowned notes that a member refused our key.
 func (p *Port) noteDisowned(node string) {
 	p.mu.Lock()
 	l := p.links[node]
@@ -151,8 +151,8 @@ type answer struct {
 	err  error
 }
 
-// heartbeat asks the peer of l every HeartbeatEvery whether it is there, until
-// the link is closed. Beats overlap, so one slow answer delays no other.
+// heartbeat sends a heartbeat to the peer of l every HeartbeatEvery until the link is closed. Beats
+// overlap, so one slow answer delays no other.
 func (p *Port) heartbeat(l *link) {
 	ctx, cancel := context.WithCancel(context.Background())
 	answers := make(chan answer, beatsInFlight)
@@ -177,13 +177,13 @@ func (p *Port) heartbeat(l *link) {
 	defer tick.Stop()
 	silent := time.NewTimer(p.cfg.DownAfter)
 	defer silent.Stop()
-	// Silence counts only while we were awake to hear: a master that was itself
-	// stopped or starved must not hold all others for dead.
+	// Silence counts only while this master was running: one that was itself stopped or starved
+	// must not consider all others down.
 	woke := time.Now()
 	slept := func() bool {
 		gap := time.Since(woke)
 		woke = time.Now()
-		if gap <= 2*p.cfg.HeartbeatEvery { // it is one at most while all is well
+		if gap <= 2*p.cfg.HeartbeatEvery { // at most one while all is well
 			return false
 		}
 		silent.Reset(p.cfg.DownAfter)
@@ -214,7 +214,7 @@ func (p *Port) heartbeat(l *link) {
 				p.cameUp(l, a.boot)
 			}
 		case <-l.seen:
-			// Who dials us is there: a peer that returns need not wait for the end of our back-off.
+			// A peer that dials us is up: when it returns it need not wait for our back-off.
 			if !l.up() {
 				l.beatGap.reset()
 				send()
@@ -253,9 +253,9 @@ func (p *Port) cameUp(l *link, boot []byte) {
 	}
 }
 
-// wentDown fails the RPCs in flight to the peer by closing their transport,
-// the heartbeat's too, lest a wedged connection outlive the trouble. Raft has
-// timers of its own and keeps its streams.
+// wentDown fails the running RPCs to the peer by closing their transport, and the heartbeat's too,
+// so that a stuck connection does not outlive the fault. Raft has its own timers and keeps its
+// streams.
 func (p *Port) wentDown(l *link, why string) {
 	wasUp, changed := l.noteDown(time.Now())
 	if !changed {
@@ -269,7 +269,7 @@ func (p *Port) wentDown(l *link, why string) {
 	}
 }
 
-// heartbeatEnded reports a dropped peer as down; not so at our own end.
+// heartbeatEnded reports a dropped peer as down, except at the end of this port.
 func (p *Port) heartbeatEnded(l *link) {
 	wasUp, _ := l.noteDown(time.Now())
 	select {

@@ -22,7 +22,7 @@ import (
 	"clustermaster/transport/peer/peerpb"
 )
 
-// What AskJoin ends with, beside errors of the network.
+// Errors of AskJoin, besides those of the network.
 var (
 	// ErrRefused: the member closed the connection and gives no reason.
 	ErrRefused = errors.New("the member refused: cluster_secret or cluster_id differ there, it does not accept joins yet, or there were too many attempts; its log has the reason")
@@ -40,11 +40,10 @@ var (
 	ErrUnanswered = errors.New("the member could not answer the join request; its log has the reason")
 )
 
-// AskJoin makes one attempt at the member at addr: hand-shake, the member's
-// signature if fingerprint is not empty, our proof, the member's proof, and
-// only then the request. Of self, SPKI and Nonce are filled in. fingerprint is
-// cluster_pub_fingerprint: the SHA-256 of cluster.pub in hex. The member is
-// returned also with ErrUnanswered. It ends with ctx, or JoinTimeout.
+// AskJoin makes one attempt at the member at addr: hand-shake, the member's signature if
+// fingerprint is not empty, our proof, the member's proof, and only then the request. It fills in
+// SPKI and Nonce of self. fingerprint is cluster_pub_fingerprint: the SHA-256 of cluster.pub in
+// hex. It returns the member also with ErrUnanswered. It ends with ctx, or after JoinTimeout.
 func (p *Port) AskJoin(ctx context.Context, addr string, self Hello, k []byte, fingerprint string,
 	request []byte) (member Hello, reply []byte, err error) {
 	member, reply, err = p.askJoin(ctx, addr, self, k, fingerprint, request)
@@ -79,7 +78,7 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, f
 	defer stop()
 	defer p.endWithPort(cancel, t)()
 
-	// The proofs get a hand-shake's time, the answer what is left of ctx.
+	// The proofs get a hand-shake's time, the answer gets the rest of ctx.
 	if err := raw.SetDeadline(time.Now().Add(p.cfg.HandshakeTimeout)); err != nil {
 		return Hello{}, nil, err
 	}
@@ -100,11 +99,11 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, f
 	if m.GetUnanswered() {
 		return member, nil, ErrUnanswered
 	}
-	_ = t.Close() // the answer is here
+	_ = t.Close() // the answer has arrived
 	return member, m.GetReply(), nil
 }
 
-// proveJoin goes through hellos, signature and both proofs.
+// proveJoin exchanges hellos, signature and both proofs.
 func (p *Port) proveJoin(t *tls.Conn, spki [32]byte, self Hello, k []byte,
 	fingerprint string) (Hello, error) {
 	ours, err := packHello(self, p.cfg.Key.SPKI(), fingerprint != "")
@@ -153,8 +152,8 @@ func (p *Port) proveJoin(t *tls.Conn, spki [32]byte, self Hello, k []byte,
 	return member, nil
 }
 
-// checkClusterKey accepts the member's cluster key only if it is the pinned
-// one and signed this very TLS session.
+// checkClusterKey accepts the member's cluster key only if it is the pinned one and has signed this
+// very TLS session.
 func checkClusterKey(m *peerpb.JoinSignature, fingerprint string, signed []byte) error {
 	if m.GetClusterPub() == "" {
 		return ErrNoClusterKey
@@ -183,9 +182,9 @@ func checkClusterKey(m *peerpb.JoinSignature, fingerprint string, signed []byte)
 	return nil
 }
 
-// isFingerprint compares with the SHA-256 of the PEM text: as it stands, and
-// trimmed with and without a line end, for `sha256sum cluster.pub` counts the
-// file's own (salt/channel/server.py, Salt 3008, hashes the text as received).
+// isFingerprint compares with the SHA-256 of the PEM text: unchanged, and trimmed with and without
+// a line end, because `sha256sum cluster.pub` counts the file's own (salt/channel/server.py, Salt
+// 3008, hashes the text as received).
 func isFingerprint(pub, fingerprint string) bool {
 	want, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(fingerprint), ":", ""))
 	if err != nil || len(want) != sha256.Size {
@@ -200,8 +199,8 @@ func isFingerprint(pub, fingerprint string) bool {
 	return false
 }
 
-// refused turns a connection ended by the member into ErrRefused: before both
-// proofs that is all that a member ever says.
+// refused turns a connection that the member ended into ErrRefused: before both proofs the member
+// gives no other reason.
 func refused(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

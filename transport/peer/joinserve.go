@@ -12,7 +12,7 @@ import (
 	"clustermaster/transport/peer/peerpb"
 )
 
-// Why a join attempt ended before its joiner was proved.
+// Reasons why a join attempt ended before its joiner was proved.
 var (
 	errJoinClosed  = errors.New("this member takes no joins now")
 	errJoinHello   = errors.New("not a hello of the join channel")
@@ -21,22 +21,22 @@ var (
 	errJoinProof   = errors.New("cluster_secret not proved: does it differ there?")
 )
 
-// Secrets yields K, as JoinKey computed it, for each join attempt anew, so that
-// a rotated secret counts at once. Not ok: nobody joins now.
+// Secrets returns K, as JoinKey computed it, anew for each join attempt, so that a rotated secret
+// applies at once. If ok is false no master can join now.
 type Secrets interface {
 	JoinKey() (k []byte, ok bool)
 }
 
-// SecretsByNode is what Secrets may be besides: it has another K for some node
-// keys. A removed member proves itself with the K that it knew, and learns from
-// the JoinHandler that it is out; nobody with another node key gets in with it.
+// SecretsByNode may also be implemented by Secrets: it has another K for some node keys. A removed
+// member proves itself with the K that it had, and the JoinHandler tells it that it was removed; a
+// master with another node key can't join with that K.
 type SecretsByNode interface {
 	JoinKeyOf(spki [32]byte) (k []byte, ok bool)
 }
 
-// JoinHandler answers a join request. It is called only after both sides
-// proved the secret; from.SPKI is the key that the joiner proved to hold. Its
-// error is logged here and reaches the joiner only as ErrUnanswered.
+// JoinHandler answers a join request. It is called only after both sides proved the secret;
+// from.SPKI is the joiner's proved key. Its error is logged here and reaches the joiner only as
+// ErrUnanswered.
 type JoinHandler interface {
 	HandleJoin(ctx context.Context, from Hello, request []byte) (reply []byte, err error)
 }
@@ -48,7 +48,7 @@ type ClusterSigner interface {
 	SignJoin(msg []byte) (clusterPub string, sig []byte, err error)
 }
 
-// joinService is what ServeJoins was given.
+// joinService holds the arguments of ServeJoins.
 type joinService struct {
 	self    Hello
 	secrets Secrets
@@ -64,10 +64,10 @@ func (p *Port) ServeJoins(self Hello, secrets Secrets, h JoinHandler, signer Clu
 	p.joins = &joinService{self: self, secrets: secrets, handler: h, signer: signer}
 }
 
-// serveJoin takes one attempt through the proofs under the hand-shake's
-// deadline, then answers its request. The order is the design's: nothing that
-// depends on the secret is sent before the joiner's proof was checked. An error
-// means that the joiner was not proved; the caller closes, without a word.
+// serveJoin checks the proofs of one attempt within the hand-shake's deadline, then answers its
+// request. The order is the design's: it sends nothing that depends on the secret before it has
+// checked the joiner's proof. An error means that the joiner was not proved; the caller then closes
+// without an answer.
 func (p *Port) serveJoin(t *tls.Conn, raw net.Conn, leave func() bool) error {
 	p.mu.Lock()
 	js := p.joins
@@ -108,7 +108,7 @@ func (js *joinService) joinKey(t *tls.Conn) ([]byte, bool) {
 	return js.secrets.JoinKey()
 }
 
-// checkJoiner exchanges hellos, signs if asked, and checks the joiner's proof.
+// checkJoiner exchanges hellos, signs if requested, and checks the joiner's proof.
 func (p *Port) checkJoiner(t *tls.Conn, js *joinService, k []byte) (Hello, transcript, error) {
 	none := func(err error) (Hello, transcript, error) { return Hello{}, transcript{}, err }
 	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
@@ -156,8 +156,8 @@ func (p *Port) checkJoiner(t *tls.Conn, js *joinService, k []byte) (Hello, trans
 	return joiner, tr, nil
 }
 
-// sign answers a joiner that asked for the cluster key; an empty message says
-// that there is none yet.
+// sign sends the cluster key's signature to a joiner that requested it; an empty message means that
+// there is no key yet.
 func (js *joinService) sign(t *tls.Conn, tr transcript) error {
 	var m peerpb.JoinSignature
 	if js.signer != nil {
@@ -172,14 +172,14 @@ func (js *joinService) sign(t *tls.Conn, tr transcript) error {
 	return writeMessage(t, &m)
 }
 
-// answerJoin serves the one request of a proved joiner.
+// answerJoin serves the single request of a proved joiner.
 func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []byte) {
 	log := p.cfg.Log.With("peer", joiner.ID, "addr", t.RemoteAddr().String())
 	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.JoinTimeout)
 	defer cancel()
 	defer p.endWithPort(cancel, t)()
 	deadline, _ := ctx.Deadline()
-	// a handler that used all its time can still be answered for
+	// so that a handler that used all its time can still be answered for
 	err := t.SetDeadline(deadline.Add(time.Second))
 	if err == nil {
 		err = writeMessage(t, &peerpb.JoinProof{Mac: proof})
@@ -202,10 +202,10 @@ func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []by
 		log.Info("joiner left before its answer", "err", err)
 		return
 	}
-	_ = t.Close() // says goodbye, so that the answer is not lost with a reset
+	_ = t.Close() // says goodbye, so that no reset loses the answer
 }
 
-// answer reads the request and fills reply with the handler's.
+// answer reads the request and fills reply with the handler's answer.
 func (js *joinService) answer(ctx context.Context, t *tls.Conn, joiner Hello,
 	reply *peerpb.JoinReply) (result string, err error) {
 	var request peerpb.JoinRequest

@@ -27,8 +27,7 @@ const MinSecret = 16
 // joinKeySize is the length of K in bytes.
 const joinKeySize = 32
 
-// joinProtocol is the form of the exchange; a change of any frame, label or
-// order takes the next number.
+// joinProtocol is the form of the exchange; any change of a frame, label or order increments it.
 const joinProtocol = 1
 
 // Bounds of the join frames, in bytes.
@@ -39,12 +38,12 @@ const (
 	maxRequest   = 1 << 20
 )
 
-// maxLevel is more than there will ever be: a level is one byte in the log.
+// maxLevel bounds levels: a level is one byte in the log.
 const maxLevel = 255
 
-// Labels of the exchange. They differ, so no message can be sent back as its
-// own answer, and the cluster key signs nothing here that Salt would read: its
-// messages begin with a msgpack map, never with this text.
+// Labels of the exchange. They differ, so no message can be sent back as its own answer. The
+// cluster key signs nothing here that Salt would read: Salt's messages begin with a msgpack map,
+// never with this text.
 const (
 	exporterLabel  = "EXPORTER-clustermaster-join-v1"
 	signatureLabel = "clustermaster join v1, cluster key\x00"
@@ -52,8 +51,8 @@ const (
 	memberLabel    = "member"
 )
 
-// Hello is what each side of a join says of itself. SPKI and Nonce are filled
-// in by the port: the key is the one that speaks TLS, the nonce is random.
+// Hello is what each side of a join says about itself. The port fills in SPKI and Nonce: the key is
+// the one of the TLS session, the nonce is random.
 type Hello struct {
 	ID          string // the id option
 	Addr        string // host:port of its peer port
@@ -68,7 +67,7 @@ type Hello struct {
 // Node is the member's name in Raft and on the ring.
 func (h Hello) Node() string { return h.ID + "/" + h.Incarnation }
 
-// CheckSecret refuses a cluster_secret that is too short to guard anything.
+// CheckSecret refuses a cluster_secret that is too short to be safe.
 func CheckSecret(secret string) error {
 	switch n := len(secret); {
 	case n == 0:
@@ -82,20 +81,20 @@ func CheckSecret(secret string) error {
 // JoinKey is K, the proof key of the join channel: Argon2id over the secret,
 // salted by the cluster's name (RFC 9106, second recommended option: 3 passes,
 // 64 MiB, 4 lanes). It takes about a tenth of a second: compute it once per
-// secret. It is nil for a secret that CheckSecret refuses, and nil opens no door.
+// secret. It is nil for a secret that CheckSecret refuses, and no proof with nil is accepted.
 func JoinKey(secret, clusterID string) []byte {
 	if CheckSecret(secret) != nil {
 		return nil
 	}
 	salt := sha256.Sum256([]byte("clustermaster join key v1\x00" + clusterID))
-	defer debug.FreeOSMemory() // the derivation's 64 MiB are not needed again
+	defer debug.FreeOSMemory() // return the derivation's 64 MiB
 	return argon2.IDKey([]byte(secret), salt[:], 3, 64<<10, 4, joinKeySize)
 }
 
-// transcript is what both proofs cover beside their label.
+// transcript is the input of both proofs besides their label.
 type transcript struct {
 	exporter [32]byte // of this TLS session
-	hellos   [32]byte // SHA-256 of both, each behind its length, joiner's first
+	hellos   [32]byte // SHA-256 of both, each after its length, joiner's first
 }
 
 func newTranscript(t *tls.Conn, joiner, member []byte) (transcript, error) {
@@ -126,7 +125,7 @@ func (tr transcript) proof(k []byte, label string) []byte {
 	return mac.Sum(nil)
 }
 
-// signed is what the cluster key signs for a joiner that asks.
+// signed is the text that the cluster key signs for a joiner that requests it.
 func (tr transcript) signed() []byte {
 	msg := append([]byte(signatureLabel), tr.exporter[:]...)
 	return append(msg, tr.hellos[:]...)
@@ -152,7 +151,7 @@ func packHello(h Hello, spki [32]byte, wantSignature bool) ([]byte, error) {
 	return b, nil
 }
 
-// parseHello checks every field's shape before anything is believed.
+// parseHello checks the form of every field.
 func parseHello(b []byte) (h Hello, wantSignature bool, err error) {
 	var m peerpb.JoinHello
 	if err := unmarshalKnown(b, &m); err != nil {
@@ -210,7 +209,7 @@ func validIncarnation(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// writeFrame sends one message behind its length, 4 bytes, big-endian.
+// writeFrame sends one message after its length, 4 bytes, big-endian.
 func writeFrame(w io.Writer, b []byte) error {
 	f := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(b)), uint32(len(b)))
 	_, err := w.Write(append(f, b...))
@@ -225,7 +224,7 @@ func writeMessage(w io.Writer, m proto.Message) error {
 	return writeFrame(w, b)
 }
 
-// errTooLong: a frame claims more than its kind may have.
+// errTooLong: a frame claims to be longer than its kind allows.
 var errTooLong = errors.New("frame too long")
 
 // readFrame reads one message of at most limit bytes.

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// laneBacklog is how many proved connections of one protocol may wait for an
-// Accept; further ones wait in their own goroutine until the deadline.
+// laneBacklog is how many proved connections of one protocol may wait for an Accept; others wait in
+// their own goroutine until the deadline.
 const laneBacklog = 16
 
 // lane hands the accepted connections of one protocol to its consumer.
@@ -30,12 +30,11 @@ func newLane(addr net.Addr, closing <-chan struct{}) *lane {
 		closing: closing}
 }
 
-// Accept returns the next proved connection, net.ErrClosed after Close or the
-// end of the port.
+// Accept returns the next proved connection, or net.ErrClosed after Close or the end of the port.
 func (l *lane) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.queue:
-		if !l.isClosed() { // both may be ready, then the end wins
+		if !l.isClosed() { // both may be ready; then the end wins
 			return c, nil
 		}
 		c.kill()
@@ -45,7 +44,7 @@ func (l *lane) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// Close ends Accept; the port goes on, and connections already accepted live.
+// Close ends Accept; the port and accepted connections continue.
 func (l *lane) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	for {
@@ -71,8 +70,7 @@ func (l *lane) isClosed() bool {
 	}
 }
 
-// deliver gives c to the consumer, or reports false when it does not take it
-// within the time left.
+// deliver passes c to the consumer, or returns false if the consumer does not take it in time.
 func (l *lane) deliver(c *conn, wait time.Duration) bool {
 	if l.isClosed() {
 		return false
@@ -82,7 +80,7 @@ func (l *lane) deliver(c *conn, wait time.Duration) bool {
 	select {
 	case l.queue <- c:
 		if l.isClosed() {
-			_ = l.Close() // drains what came in beside the first Close
+			_ = l.Close() // drains what arrived during the first Close
 		}
 		return true
 	case <-l.closed:
@@ -92,10 +90,9 @@ func (l *lane) deliver(c *conn, wait time.Duration) bool {
 	return false
 }
 
-// RaftLayer returns the stream layer for raft.NetworkTransportConfig. There is
-// one at a time: its Close, which the transport calls, ends the streams that it
-// dialled or is dialling too, and the next call opens another. Its address is
-// Config.Advertise, or the bound one.
+// RaftLayer returns the stream layer for raft.NetworkTransportConfig. Only one is open at a time:
+// its Close, which the transport calls, ends the streams that it dialled or is dialling, and the
+// next call opens another. Its address is Config.Advertise, or the bound one.
 func (p *Port) RaftLayer() raft.StreamLayer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +109,8 @@ type raftLayer struct {
 	port *Port
 }
 
-// Dial connects to the member whose record names address, and to no other:
-// the key that answers there must be the one pinned for it.
+// Dial connects only to the member whose record names address: the key that answers there must be
+// the one pinned for it.
 func (r *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -135,16 +132,15 @@ func (r *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net
 	return c, nil
 }
 
-// Close ends the layer: what waits for an answer of a peer fails at once.
-// Streams that peers dialled live, for they end by themselves.
+// Close ends the layer: callers that wait for a peer's answer fail at once. Streams that peers
+// dialled continue, because they end on their own.
 func (r *raftLayer) Close() error {
 	err := r.lane.Close()
 	r.port.conns.killDialled(protoRaft)
 	return err
 }
 
-// DialNode opens a Raft stream to a member by its name, wherever its record
-// says that it lives now.
+// DialNode opens a Raft stream to a member by its name, at the present address in its record.
 func (p *Port) DialNode(ctx context.Context, node string) (net.Conn, error) {
 	c, err := p.dialNode(ctx, node, protoRaft)
 	if err != nil {
@@ -163,8 +159,8 @@ func (p *Port) ServeRPC(ctx context.Context, server *grpc.Server) error {
 	return nil
 }
 
-// RPCListener returns the listener for the gRPC server that has
-// ServerOptions (or at least ServerCredentials). One at a time, as RaftLayer.
+// RPCListener returns the listener for the gRPC server with ServerOptions (or at least
+// ServerCredentials). Only one is open at a time, as with RaftLayer.
 func (p *Port) RPCListener() net.Listener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,5 +179,5 @@ func (p *Port) laneOf(proto string) *lane {
 	return p.rpc
 }
 
-// errBacklog: nobody took a proved connection in time.
+// errBacklog: the consumer did not take a proved connection in time.
 var errBacklog = errors.New("its service is not running here yet, or not keeping up")

@@ -8,9 +8,9 @@ import (
 // maxSources bounds the memory of both limits below.
 const maxSources = 4096
 
-// tryLimit counts join attempts that were not proved, per source and in all,
-// as token buckets. Proved attempts give their token back, so a cluster that
-// starts all at once is not slowed. Safe for concurrent use.
+// tryLimit counts unproved join attempts, per source and in all, as token buckets. Proved attempts
+// return their token, so a cluster that starts all at once is not slowed. It is safe for concurrent
+// use.
 type tryLimit struct {
 	per, total int
 	every      time.Duration
@@ -25,7 +25,7 @@ type bucket struct {
 	at     time.Time
 }
 
-// fill adds what has accrued: rate tokens per second, at most size.
+// fill adds the accrued tokens: rate per second, at most size.
 func (b *bucket) fill(size, rate float64, now time.Time) {
 	if d := now.Sub(b.at); d > 0 {
 		b.tokens = min(size, b.tokens+rate*d.Seconds())
@@ -49,7 +49,7 @@ func (t *tryLimit) left(from source, now time.Time) bool {
 	return all.tokens >= 1 && (b == nil || b.tokens >= 1)
 }
 
-// take uses one attempt up, or reports that there is none.
+// take uses one attempt, or returns false if none is left.
 func (t *tryLimit) take(from source, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,8 +87,8 @@ func (t *tryLimit) buckets(from source, now time.Time) (all, b *bucket) {
 	return &t.all, b
 }
 
-// makeRoom forgets sources whose bucket is full again, else any one: the total
-// still holds against whoever has so many addresses.
+// makeRoom removes the sources whose bucket is full again, or else any one: the total still limits
+// an attacker with that many addresses.
 func (t *tryLimit) makeRoom(now time.Time) {
 	if len(t.bySource) < maxSources {
 		return
@@ -110,8 +110,7 @@ func (t *tryLimit) makeRoom(now time.Time) {
 // logEvery is the time between two lines about one source and reason.
 const logEvery = 10 * time.Second
 
-// logLimit lets one line through per source, reason and logEvery. Safe for
-// concurrent use.
+// logLimit allows one line per source, reason and logEvery. It is safe for concurrent use.
 type logLimit struct {
 	mu   sync.Mutex
 	seen map[logKey]*logSeen
@@ -129,8 +128,8 @@ type logSeen struct {
 
 func newLogLimit() *logLimit { return &logLimit{seen: make(map[logKey]*logSeen)} }
 
-// allow reports whether to log now, and how many events that line stands for.
-// With too many sources at once they share one line.
+// allow reports whether to log now, and how many events that line stands for. If there are too many
+// sources they share one line.
 func (q *logLimit) allow(from source, reason string, now time.Time) (n int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

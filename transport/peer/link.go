@@ -20,12 +20,12 @@ type linkState int
 const (
 	linkNew  linkState = iota // never answered, not yet silent for DownAfter
 	linkUp                    // answered within DownAfter
-	linkDown                  // silent for longer, or nobody listens there
+	linkDown                  // silent for longer, or the port has no listener
 )
 
-// link is what this master keeps for one member: a client conn for everybody's
-// RPCs, another for heartbeats alone (so that a large transfer does not delay
-// them), and what the heartbeats say.
+// link is this master's connection to one member: a client conn for all RPCs, another for
+// heartbeats alone (so that a large transfer does not delay them), and the results of the
+// heartbeats.
 type link struct {
 	node    string
 	self    bool // this master: always alive, no heartbeats
@@ -33,7 +33,7 @@ type link struct {
 	beat    *grpc.ClientConn // nil when self
 	rpcGap  *backOff
 	beatGap *backOff
-	refused chan struct{} // a heartbeat dial found nobody listening, or the peer refused our key
+	refused chan struct{} // a heartbeat dial found no listener, or the peer refused our key
 	seen    chan struct{} // the peer has dialled us
 	stop    chan struct{}
 	once    sync.Once
@@ -42,13 +42,13 @@ type link struct {
 	state    linkState
 	since    time.Time     // of state
 	heard    time.Time     // last answer
-	disowned time.Time     // when it last refused our key; zero: it has answered since
+	disowned time.Time     // when it last refused our key; zero if it has answered since
 	boot     []byte        // of the process that answered last
-	broken   chan struct{} // closed and renewed when the peer goes down: ends dials in flight
+	broken   chan struct{} // closed and renewed when the peer goes down: ends running dials
 }
 
-// linkTo returns the link to a pinned member, made if there is none. Links are
-// bounded by the members: the heartbeat ends one whose pin is gone.
+// linkTo returns the link to a pinned member, and makes it if needed. Members bound the number of
+// links: the heartbeat ends a link whose pin was removed.
 func (p *Port) linkTo(node string) (*link, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,33 +90,33 @@ func (p *Port) linkTo(node string) (*link, error) {
 	return l, nil
 }
 
-// notify puts a word into a channel with room for one.
+// notify puts a value into a channel with room for one.
 func notify(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:
-	default: // one is waiting already
+	default: // one is already waiting
 	}
 }
 
-// startLink needs p.mu.
+// startLink starts the heartbeat of l; the caller holds p.mu.
 func (p *Port) startLink(l *link) {
 	if !l.self {
 		p.spawnLocked(func() { p.heartbeat(l) })
 	}
 }
 
-// close ends the link's conns and its heartbeat; calls in flight fail.
+// close ends the link's conns and its heartbeat; running calls fail.
 func (l *link) close() {
 	l.once.Do(func() {
 		close(l.stop)
-		_ = l.rpc.Close() // errs only when closed before
+		_ = l.rpc.Close() // fails only if already closed
 		if l.beat != nil {
 			_ = l.beat.Close()
 		}
 	})
 }
 
-// dialLink is the dialler of both conns of a link.
+// dialLink dials for both conns of a link.
 func (p *Port) dialLink(ctx context.Context, l *link, gap *backOff, refused func()) (net.Conn,
 	error) {
 	l.mu.Lock()
@@ -146,14 +146,14 @@ func (p *Port) dialLink(ctx context.Context, l *link, gap *backOff, refused func
 	return c, nil
 }
 
-// up says that the peer answered within DownAfter.
+// up reports whether the peer answered within DownAfter.
 func (l *link) up() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state == linkUp
 }
 
-// failFast is nil unless the peer is down.
+// failFast returns an error if the peer is down.
 func (l *link) failFast() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,8 +178,7 @@ func (l *link) noteUp(boot []byte, now time.Time) (cameUp, restarted bool) {
 	return cameUp, restarted
 }
 
-// noteDown ends dials in flight and reports whether the peer was up, and
-// whether it was not down already.
+// noteDown ends running dials and reports whether the peer was up, and whether its state changed.
 func (l *link) noteDown(now time.Time) (wasUp, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

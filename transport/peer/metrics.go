@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are this package's figures; none of them is read back.
+// metrics are this package's figures; the package never reads them.
 type metrics struct {
 	refused    *prometheus.CounterVec // reason
 	conns      *prometheus.GaugeVec   // protocol, side

@@ -25,17 +25,15 @@ import (
 // nodeKeyFile holds a node's private key as PKCS #8 PEM, mode 0600.
 const nodeKeyFile = "node.key"
 
-// NodeKey is this master's own ed25519 key and the certificate that shows it.
-// It is safe for concurrent use.
+// NodeKey is this master's own ed25519 key and its certificate. It is safe for concurrent use.
 type NodeKey struct {
 	cert tls.Certificate
 	spki [32]byte
 }
 
-// LoadNodeKey reads dir/node.key, or makes it when there is none: the key
-// belongs to the data directory, as the incarnation does. The certificate is
-// made anew at each start, for peers pin the key and nothing else of it. A key
-// that others can read is refused. With a box the file is sealed.
+// LoadNodeKey reads dir/node.key, or makes it if it does not exist: the key belongs to the data
+// directory, like the incarnation. It makes the certificate anew at each start, because peers pin
+// only the key. It refuses a key that other users can read. With a box the file is encrypted.
 func LoadNodeKey(dir string, box *seal.Box) (*NodeKey, error) {
 	path := filepath.Join(dir, nodeKeyFile)
 	key, err := readNodeKey(path, box)
@@ -51,10 +49,10 @@ func LoadNodeKey(dir string, box *seal.Box) (*NodeKey, error) {
 	return newNodeKey(key)
 }
 
-// SPKI is the SHA-256 of the key's SubjectPublicKeyInfo: what members pin.
+// SPKI is the SHA-256 of the key's SubjectPublicKeyInfo, which members pin.
 func (k *NodeKey) SPKI() [32]byte { return k.spki }
 
-// Public is the key's public part as PEM text, what SPKI is the sum of.
+// Public is the key's public part as PEM text; SPKI is its hash.
 func (k *NodeKey) Public() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY",
 		Bytes: k.cert.Leaf.RawSubjectPublicKeyInfo}))
@@ -70,8 +68,8 @@ func newNodeKey(key ed25519.PrivateKey) (*NodeKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make node certificate: %w", err)
 	}
-	// No expiry that could matter: a wrong clock must not keep a member out,
-	// and a key is withdrawn by removing its member record.
+	// The expiry is far away: a wrong clock must not keep a member out, and removing the member
+	// record withdraws the key.
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: "clustermaster node"},
@@ -132,8 +130,8 @@ func readNodeKey(path string, box *seal.Box) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// makeNodeKey writes a new key so that a crash leaves either none or a whole
-// one, and so that of two starting processes one wins and both use its key.
+// makeNodeKey writes a new key. A crash leaves either no key or a complete one; if two processes
+// start at once, both use the key of the first.
 func makeNodeKey(dir, path string, box *seal.Box) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -154,7 +152,7 @@ func makeNodeKey(dir, path string, box *seal.Box) error {
 	return nil
 }
 
-// certSPKI returns the pin of the one certificate that a peer showed.
+// certSPKI returns the pin of the single certificate that a peer sent.
 func certSPKI(certs []*x509.Certificate) ([32]byte, error) {
 	if len(certs) != 1 {
 		return [32]byte{}, fmt.Errorf("%d certificates where one is due: %w", len(certs),

@@ -39,8 +39,8 @@ type Port struct {
 	joins   *joinService
 }
 
-// New binds cfg.Listen; nothing is accepted before Serve. The caller ends the
-// port by cancelling Serve's context, or by Close when Serve was not called.
+// New binds cfg.Listen; the port accepts nothing before Serve. The caller ends the port by
+// cancelling Serve's context, or by Close if Serve was not called.
 func New(cfg Config) (*Port, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -81,9 +81,9 @@ func New(cfg Config) (*Port, error) {
 // Addr is the bound address.
 func (p *Port) Addr() net.Addr { return p.ln.Addr() }
 
-// Serve accepts connections and sends heartbeats until ctx ends, then closes
-// every connection and waits for its goroutines. It returns nil at the end of
-// ctx or after Close, else why accepting ended. It is called once.
+// Serve accepts connections and sends heartbeats until ctx ends, then closes every connection and
+// waits for its goroutines. It returns nil at the end of ctx or after Close, else the error of
+// accepting. Call it only once.
 func (p *Port) Serve(ctx context.Context) error {
 	p.mu.Lock()
 	p.serving = true
@@ -111,7 +111,7 @@ func (p *Port) Close() {
 		}
 		p.mu.Unlock()
 		close(p.closing)
-		_ = p.ln.Close() // nothing can be done about it, and nothing is lost
+		_ = p.ln.Close() // nothing is lost
 		p.waiting.close()
 		p.conns.close()
 		for _, l := range links {
@@ -120,9 +120,8 @@ func (p *Port) Close() {
 	})
 }
 
-// Drop closes everything of a peer that was removed: accepted and dialled
-// connections of Raft and RPC, and its cached client conn. Take the peer out
-// of Pins first, else it comes back.
+// Drop closes all connections of a removed peer: accepted and dialled ones of Raft and RPC, and its
+// cached client conn. Remove the peer from Pins first, or it comes back.
 func (p *Port) Drop(node string) {
 	p.mu.Lock()
 	l := p.links[node]
@@ -147,7 +146,7 @@ func (p *Port) accept() error {
 			if errors.Is(err, net.ErrClosed) {
 				return fmt.Errorf("accept peers: %w", err)
 			}
-			// Out of descriptors, most likely: wait for some to come back.
+			// Probably out of file descriptors: wait until some are free.
 			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
 			p.cfg.Log.Warn("cannot accept peers; raise the limit of open files if this persists",
 				"err", err)
@@ -159,8 +158,8 @@ func (p *Port) accept() error {
 			continue
 		}
 		delay = 0
-		// Here and not in the goroutine: goroutines start in any order, and a member that came last
-		// must not count as the oldest.
+		// Enter here and not in the goroutine: goroutines start in any order, and the member that
+		// came last must not count as the oldest.
 		e, ok := p.waiting.enter(raw, sourceOf(raw.RemoteAddr()))
 		if ok && !p.spawn(func() { p.welcome(e) }) {
 			ok = false
@@ -172,7 +171,7 @@ func (p *Port) accept() error {
 	}
 }
 
-// spawn runs f in a goroutine that Serve waits for; false once closed.
+// spawn runs f in a goroutine that Serve waits for; it returns false after Close.
 func (p *Port) spawn(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +186,7 @@ func (p *Port) spawnLocked(f func()) bool {
 	return true
 }
 
-// hostPort is an advertised address.
+// hostPort is an advertised address as a net.Addr.
 type hostPort string
 
 func (hostPort) Network() string  { return "tcp" }

@@ -22,8 +22,8 @@ type identity struct {
 
 func (identity) AuthType() string { return "clustermaster-node" }
 
-// PeerNode names the member that made the RPC which ctx belongs to. Not ok:
-// the call did not come through a Port.
+// PeerNode names the member that made the RPC of ctx. ok is false if the call did not come through
+// a Port.
 func PeerNode(ctx context.Context) (node string, ok bool) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -33,8 +33,7 @@ func PeerNode(ctx context.Context) (node string, ok bool) {
 	return id.node, ok
 }
 
-// nodeCredentials carry the identity of connections on which the port has
-// already done the hand-shake.
+// nodeCredentials pass on the identity of connections whose hand-shake the port has already made.
 type nodeCredentials struct{}
 
 var _ credentials.TransportCredentials = nodeCredentials{}
@@ -67,11 +66,11 @@ func identify(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	}, nil
 }
 
-// ServerCredentials go with RPCListener and with no other listener.
+// ServerCredentials are for RPCListener only.
 func (p *Port) ServerCredentials() credentials.TransportCredentials { return nodeCredentials{} }
 
-// ServerOptions are what the gRPC server on RPCListener needs: credentials,
-// limits, and pings that end a connection whose dialler is gone or stopped.
+// ServerOptions are the options of the gRPC server on RPCListener: credentials, limits, and pings
+// that end a connection whose dialler has died or stopped.
 func (p *Port) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(nodeCredentials{}),
@@ -87,12 +86,11 @@ func (p *Port) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// Conn returns the client conn to a member, made when first asked for and kept
-// until Drop or the end of the port; callers do not close it. It dials by
-// itself, wherever the member's record says. While the peer is down (see
-// Alive) calls fail at once with codes.Unavailable, and those in flight when
-// it went down have failed with the same. Error: ErrUnknownPeer, or the port
-// has closed.
+// Conn returns the client conn to a member. It is made at the first call and kept until Drop or the
+// end of the port; callers do not close it. It dials automatically, to the present address in the
+// member's record. While the peer is down (see Alive) calls fail at once with codes.Unavailable, as
+// do those that were running when it went down. The error is ErrUnknownPeer, or that the port has
+// closed.
 func (p *Port) Conn(node string) (*grpc.ClientConn, error) {
 	l, err := p.linkTo(node)
 	if err != nil {
@@ -101,8 +99,8 @@ func (p *Port) Conn(node string) (*grpc.ClientConn, error) {
 	return l.rpc, nil
 }
 
-// newClient makes a client conn of l whose dials gap keeps apart; refused, if
-// not nil, hears of those that found nobody listening.
+// newClient makes a client conn of l whose dials gap spaces out; it calls refused, if not nil, for
+// those that found no listener.
 func (p *Port) newClient(l *link, gap *backOff, refused func(),
 	more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///peer", append(more,
@@ -125,8 +123,8 @@ func (p *Port) newClient(l *link, gap *backOff, refused func(),
 	)...)
 }
 
-// newRPCClient adds to newClient that calls fail fast while the peer is down, and
-// that both sides know all that they say to each other.
+// newRPCClient is newClient with calls that fail fast while the peer is down, and that check both
+// requests and answers for unknown fields.
 func (p *Port) newRPCClient(l *link) (*grpc.ClientConn, error) {
 	return p.newClient(l, l.rpcGap, nil,
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any,

@@ -14,8 +14,8 @@ import (
 	"clustermaster/cluster/level"
 )
 
-// checkUnary and checkStream refuse requests with a field that this release does not know: what it
-// would drop, the caller believes done.
+// checkUnary and checkStream refuse requests with a field that this release does not know: it would
+// drop the field, while the caller believes it was honoured.
 func (p *Port) checkUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	handle grpc.UnaryHandler) (any, error) {
 	if err := p.known(ctx, req, info.FullMethod); err != nil {
@@ -110,8 +110,8 @@ func (s *checkedClientStream) RecvMsg(m any) error {
 	return err
 }
 
-// unmarshalKnown reads a frame of the join channel; a field that this release does not know is an
-// error.
+// unmarshalKnown reads a frame of the join channel; a field that this release does not know gives
+// an error.
 func unmarshalKnown(b []byte, m proto.Message) error {
 	return errors.Join(proto.Unmarshal(b, m), level.CheckMessage(m))
 }

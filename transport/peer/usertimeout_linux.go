@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout sets TCP_USER_TIMEOUT. A kernel that refuses it leaves the
-// slower keep-alive to do the work.
+// setUserTimeout sets TCP_USER_TIMEOUT. If the kernel refuses it, the slower keep-alive does the
+// work.
 func setUserTimeout(c net.Conn) {
 	t, ok := c.(*net.TCPConn)
 	if !ok {

@@ -4,5 +4,5 @@ package peer
 
 import "net"
 
-// setUserTimeout has no equal here; keep-alive does the work, more slowly.
+// setUserTimeout does nothing on this system; keep-alive does the work, more slowly.
 func setUserTimeout(net.Conn) {}

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// source is what limits and log lines count by: an IPv4 address, or the /64
-// of an IPv6 address, which one host fills at will.
+// source is the unit of limits and log lines: an IPv4 address, or the /64 of an IPv6 address, whose
+// addresses one host can use freely.
 type source netip.Prefix
 
 func sourceOf(addr net.Addr) source {
@@ -22,19 +22,19 @@ func sourceOf(addr net.Addr) source {
 		bits = 64
 	}
 	p, err := ip.Prefix(bits)
-	if err != nil { // not an IP address: all such share one source
+	if err != nil { // not an IP address: all such connections share one source
 		return source{}
 	}
 	return source(p)
 }
 
-// waiting holds the accepted connections that have not yet proved who they
-// are. It never turns a newcomer away: at a limit the oldest of the greediest
-// source goes, so silent connections cannot keep a member out, whose own
-// hand-shake takes milliseconds. Safe for concurrent use.
+// waiting holds the accepted connections that have not yet proved their identity. It never refuses
+// a newcomer: at a limit it closes the oldest connection of the source with the most, so silent
+// connections cannot keep a member out, whose own hand-shake takes milliseconds. It is safe for
+// concurrent use.
 type waiting struct {
 	max, maxPer int
-	count       prometheus.Gauge // of those that wait
+	count       prometheus.Gauge // number of waiting connections
 
 	mu       sync.Mutex // guards all below; no I/O under it
 	closed   bool
@@ -54,7 +54,7 @@ func newWaiting(total, perSource int, count prometheus.Gauge) *waiting {
 		bySource: make(map[source][]*entrant)}
 }
 
-// enter takes conn in and closes the connection that has to make room, if any.
+// enter adds conn and closes the connection that must make room, if any.
 func (w *waiting) enter(conn net.Conn, from source) (*entrant, bool) {
 	e := &entrant{conn: conn, from: from}
 	w.mu.Lock()
@@ -83,7 +83,7 @@ func (w *waiting) enter(conn net.Conn, from source) (*entrant, bool) {
 	return e, true
 }
 
-// leave takes e out and reports whether it had been evicted.
+// leave removes e and reports whether it had been evicted.
 func (w *waiting) leave(e *entrant) (evicted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

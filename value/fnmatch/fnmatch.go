@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// Match reports whether the whole of name matches pattern, with regard to case. A "[" without its
-// "]" stands for itself. Time is bounded by len(pattern) * len(name).
+// Match reports whether the whole of name matches pattern, with regard to case. A "[" without a "]"
+// is a plain character. The time is bounded by len(pattern) * len(name).
 func Match(pattern, name string) bool {
-	// Only the last star needs to be remembered: what an earlier one could take, a later one can
-	// take too.
+	// Remembering the last star is enough: what an earlier one could match, a later one can match
+	// too.
 	star, retry := -1, 0
 	p, n := 0, 0
 	for n < len(name) {
@@ -39,10 +39,10 @@ func Match(pattern, name string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// Magic reports whether a pattern holds any glob character.
+// Magic reports whether a pattern has a glob character.
 func Magic(pattern string) bool { return strings.ContainsAny(pattern, "*?[") }
 
-// one matches one character of name at n with the element of pattern at p, which is no star.
+// one matches one character of name at n with the element of pattern at p, which is not a star.
 func one(pattern string, p int, name string, n int) (pNext, nNext int, ok bool) {
 	r, size := utf8.DecodeRuneInString(name[n:])
 	switch pattern[p] {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Budget is the time that backtracking may take, over all texts on which it takes long. Several
-// expressions may share one. It is for one goroutine.
+// Budget is the time that backtracking may take, summed over all texts on which it takes long.
+// Several expressions may share one. Only one goroutine may use it.
 type Budget struct {
 	left  time.Duration
 	spent bool
 }
 
-// NewBudget makes a budget of so much time.
+// NewBudget makes a budget of d.
 func NewBudget(d time.Duration) *Budget { return &Budget{left: d} }
 
-// Spent reports whether a text went undecided: backtracking took too long, or there was no time
-// left. Tests say no then.
+// Spent reports whether a text stayed undecided: backtracking took too long, or no time was left.
+// Tests then report no match.
 func (b *Budget) Spent() bool { return b.spent }
 
 // try spends time on one text.
@@ -36,12 +36,12 @@ func (b *Budget) try(match func(timeout time.Duration) (bool, error)) (bool, err
 	return found, err
 }
 
-// StartIn is Start with a budget that is shared.
+// StartIn is Start with a shared budget.
 func StartIn(b *Budget, expr string) (test func(string) bool, ok bool) {
 	return compile(b, `\A(?:`, expr, ")")
 }
 
-// Forbids is Search for what is forbidden: a text that goes undecided counts as a match.
+// Forbids is Search for forbidden texts: an undecided text counts as a match.
 func Forbids(expr string) (test func(string) bool, ok bool) { return forbids("(?:", expr, ")") }
 
 // FullForbids is Forbids for Python's re.fullmatch.
@@ -65,21 +65,21 @@ func forbids(before, expr, after string) (test func(string) bool, ok bool) {
 	}, true
 }
 
-// recovers is the share of the time, one of so many, that what is forbidden may take on and on: its
-// tests live as long as the master.
+// recovers is the divisor of elapsed time that gives the time that tests for forbidden texts may
+// use in the long run, because these tests live as long as the master.
 const recovers = 10
 
-// maxProgram bounds the instructions of what is on top of Go's regexp: it writes counted repeats
-// out, and takes time in proportion.
+// maxProgram bounds the instructions of expressions for Go's regexp, which expands counted repeats
+// and takes time in proportion.
 const maxProgram = 10_000
 
-// small reports whether Go's regexp makes no large program of an expression.
+// small reports whether Go's regexp compiles an expression into a small program.
 func small(expr string) bool {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	return err == nil && size(re) <= maxProgram
 }
 
-// size is about how many instructions an expression takes, at most a little more than maxProgram.
+// size estimates the instructions of an expression, up to a little more than maxProgram.
 func size(re *syntax.Regexp) int {
 	n := 1
 	if re.Op == syntax.OpLiteral {

@@ -8,36 +8,36 @@ import (
 	"strings"
 )
 
-// refused is what regexp2 does not compile. Expressions that Python refuses must not mean something
-// here.
+// refused is an expression that regexp2 does not compile. It replaces expressions that Python
+// refuses, so that they have no other meaning here.
 const refused = "("
 
 var (
-	// openRepeat is a repeat without a lower bound, which .NET takes for text.
+	// openRepeat is a repeat without a lower bound, which .NET reads as text.
 	openRepeat = regexp.MustCompile(`^\{,([0-9]*)\}`)
 	repeats    = regexp.MustCompile(`^(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\}|\{,[0-9]*\})`)
 	anchors    = regexp.MustCompile(`^(?:[$^]|\\[AbBZ])$`)
-	// groups are the forms of groups that both have, and the flags that mean the same to both.
+	// groups are the forms of groups that both support, and the flags that mean the same in both.
 	groups = regexp.MustCompile(`^\(\?(?:[:=!#>(]|<[=!]|[imsxu]*(?:-[imsx]+)?[:)])`)
 	named  = regexp.MustCompile(`^\(\?P<([A-Za-z_][A-Za-z0-9_]*)>`)
 	again  = regexp.MustCompile(`^\(\?P=([A-Za-z_][A-Za-z0-9_]*)\)`)
 )
 
-// Letters that may follow a backslash in Python and mean the same to both, outside of classes and
-// in them.
+// Letters that may follow a backslash in Python and mean the same in both, outside and inside
+// classes.
 const (
 	escapes      = "abBAdDfnrsStuvwWx"
 	classEscapes = "abdDfnrsStuvwWx"
 )
 
-// dialect writes a Python expression in the dialect of regexp2 (.NET): groups by their names, \Z,
-// which is the very end, as \z, {,n} as {0,n}, brackets in classes as themselves, for they subtract
-// classes there, and blanks with U+001C to U+001F. What Python refuses, or only its newest releases
-// take, is refused.
+// dialect translates a Python expression to the dialect of regexp2 (.NET): groups by their names,
+// \Z, which is the very end, as \z, {,n} as {0,n}, brackets in classes escaped, because they
+// subtract classes there, and blanks with U+001C to U+001F. It refuses what Python refuses, or what
+// only Python's newest releases accept.
 func dialect(p string) string {
 	var b strings.Builder
 	var so groupsSoFar
-	anchor := false // what comes before is one, which Python does not repeat
+	anchor := false // the previous element is one, which Python does not repeat
 	for i := 0; i < len(p); {
 		if anchor && repeats.MatchString(p[i:]) {
 			return refused
@@ -74,12 +74,12 @@ func dialect(p string) string {
 	return b.String()
 }
 
-// groupsSoFar are the groups to the left of a place in an expression. Python numbers them all in
-// their order, regexp2 those without a name first.
+// groupsSoFar are the groups to the left of a position in an expression. Python numbers them all in
+// their order, regexp2 first numbers those without a name.
 type groupsSoFar struct {
 	refs    []string // how regexp2 refers to each group
 	unnamed int
-	nested  []int // what is open: a number of refs, 0 for a group that is not one of them
+	nested  []int // the open groups: a number in refs, from 1, or 0 for an uncounted group
 }
 
 // open notes the beginning of a group, as Python writes it.
@@ -105,9 +105,9 @@ func (g *groupsSoFar) close() {
 	}
 }
 
-// number writes the escape of a backslash and digits at the start of s, of n bytes: a letter by its
-// octal number, or a reference. n is 0 if s begins with no such escape, and below 0 if Python
-// refuses it, as a reference to a group that is open or has not begun.
+// number translates the escape of a backslash and digits at the start of s, n bytes long: a letter
+// by its octal number, or a reference. n is 0 if s does not begin with such an escape, and negative
+// if Python refuses it, such as a reference to a group that is open or has not begun.
 func (g *groupsSoFar) number(s string) (text string, n int) {
 	if len(s) < 2 || s[1] < '0' || s[1] > '9' {
 		return "", 0
@@ -126,7 +126,7 @@ func (g *groupsSoFar) number(s string) (text string, n int) {
 	return g.refs[ref-1], n
 }
 
-// octal writes a letter by its octal number: a zero and up to two digits, or three digits.
+// octal translates a letter by its octal number: a zero and up to two digits, or three digits.
 func octal(s string) (text string, n int) {
 	end := 1
 	for end < len(s) && end < 4 && s[end] >= '0' && s[end] <= '7' {
@@ -153,7 +153,7 @@ func numberInClass(s string) (text string, n int) {
 	return letter(s[1:end], end)
 }
 
-// letter writes the letter of an octal number; n is below 0 if it is none of a byte's.
+// letter returns the letter of an octal number; n is negative if the number is above a byte's.
 func letter(digits string, length int) (text string, n int) {
 	v, _ := strconv.ParseUint(digits, 8, 16)
 	if v > 0o377 {
@@ -162,8 +162,8 @@ func letter(digits string, length int) (text string, n int) {
 	return fmt.Sprintf(`\x%02x`, v), length
 }
 
-// opened writes the beginning of a special group at the start of s, of n bytes; 0 if Python refuses
-// it.
+// opened translates the beginning of a special group at the start of s, n bytes long; n is 0 if
+// Python refuses it.
 func opened(s string) (text string, n int) {
 	if m := named.FindStringSubmatch(s); m != nil {
 		return "(?<" + m[1] + ">", len(m[0])
@@ -186,7 +186,7 @@ func opened(s string) (text string, n int) {
 	return text, len(m)
 }
 
-// escaped writes the escape at the start of s, of n bytes; 0 if Python refuses it.
+// escaped translates the escape at the start of s, n bytes long; n is 0 if Python refuses it.
 func escaped(s, letters string) (text string, n int) {
 	if len(s) < 2 {
 		return "", 0
@@ -208,8 +208,8 @@ func escaped(s, letters string) (text string, n int) {
 	return s[:2], 2
 }
 
-// classOf writes the class at the start of s, of n bytes; 0 if it does not end, or Python refuses
-// it.
+// classOf translates the class at the start of s, n bytes long; n is 0 if the class does not end,
+// or Python refuses it.
 func classOf(s string) (text string, n int) {
 	var b strings.Builder
 	b.WriteByte('[')

@@ -10,7 +10,7 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// Flags are those of Python's module re, as numbers. Others than these change nothing.
+// Flags are those of Python's module re, as numbers. Others change nothing.
 type Flags int64
 
 // The flags.
@@ -24,12 +24,11 @@ const (
 	ASCII      Flags = 256
 )
 
-// maxBacktracked bounds the texts on which backtracking is tried, letters.
+// maxBacktracked bounds the texts that backtracking is tried on, in letters.
 const maxBacktracked = 8 << 20
 
-// SearchText compiles an expression for re.search on text. A search that backtracking makes too
-// long, or that has all in all taken longer than three seconds, is an error. The search is for one
-// goroutine.
+// SearchText compiles an expression for re.search on text. The search fails if backtracking takes
+// too long, or has taken more than three seconds over all texts. Only one goroutine may use it.
 func SearchText(expr string, flags Flags) (search func(string) (bool, error), err error) {
 	if flags&(ASCII|Locale) != 0 {
 		return nil, errors.New("the flags ASCII and LOCALE are not built in for text")
@@ -37,8 +36,8 @@ func SearchText(expr string, flags Flags) (search func(string) (bool, error), er
 	return finder(expr, flags)
 }
 
-// SearchBytes is SearchText for an expression of bytes on bytes, each of which is one letter; those
-// from 0x80 are in no class but by themselves.
+// SearchBytes is SearchText for an expression of bytes on bytes. Each byte is one letter; those
+// from 0x80 belong to no class, but match themselves.
 func SearchBytes(expr []byte, flags Flags) (search func([]byte) (bool, error), err error) {
 	if flags&Unicode != 0 {
 		return nil, errors.New("cannot use UNICODE flag with a bytes pattern")
@@ -53,8 +52,8 @@ func SearchBytes(expr []byte, flags Flags) (search func([]byte) (bool, error), e
 	if err != nil {
 		return nil, err
 	}
-	// A "$" that is no end of a line may stand before the last one, which Go's regexp does not
-	// know.
+	// A "$" that is not the end of a line also matches before the last line end, which Go's regexp
+	// does not support.
 	exact := linear(string(expr)) && flags&Verbose == 0 &&
 		(flags&Multiline != 0 || bytes.IndexByte(expr, '$') < 0)
 	if !exact {
@@ -65,7 +64,7 @@ func SearchBytes(expr []byte, flags Flags) (search func([]byte) (bool, error), e
 		return nil, fmt.Errorf("compile %q: %w", expr, err)
 	}
 	return func(b []byte) (bool, error) {
-		if bytes.IndexByte(b, '\v') >= 0 { // white space to Python only
+		if bytes.IndexByte(b, '\v') >= 0 { // white space only in Python
 			return find(lift(b))
 		}
 		return re.MatchString(lift(b)), nil
@@ -75,8 +74,8 @@ func SearchBytes(expr []byte, flags Flags) (search func([]byte) (bool, error), e
 // numbered finds escapes such as \xe9 and \351, which mean bytes.
 var numbered = regexp.MustCompile(`\\(x[89a-fA-F]|[1-3][0-7][0-7])`)
 
-// lift makes each byte a letter; those from 0x80 letters that are for private use, which belong to
-// no class.
+// lift turns each byte into a letter; those from 0x80 into private-use letters, which belong to no
+// class.
 func lift(b []byte) string {
 	var s strings.Builder
 	s.Grow(len(b))
@@ -90,7 +89,7 @@ func lift(b []byte) string {
 	return s.String()
 }
 
-// inline writes flags as Go's regexp has them.
+// inline writes flags in the syntax of Go's regexp.
 func inline(flags Flags) string {
 	out := ""
 	for _, f := range []struct {
@@ -107,7 +106,7 @@ func inline(flags Flags) string {
 	return "(?" + out + ")"
 }
 
-// finder searches with regexp2, and tells when it gave up.
+// finder searches with regexp2, and returns an error when it gives up.
 func finder(expr string, flags Flags) (func(string) (bool, error), error) {
 	if len(expr) > maxLength {
 		return nil, fmt.Errorf("an expression of more than %d bytes", maxLength)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// printable reports whether a text is of those in which classes, boundaries and the end mean the
-// same to Python and to Go.
+// printable reports whether a text has only characters for which classes, boundaries and the end
+// mean the same in Python and in Go.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -21,12 +21,12 @@ var (
 	group  = regexp.MustCompile(`^\(\?(:|P<[A-Za-z_][A-Za-z0-9_]*>)`)
 )
 
-// sameEscapes may follow a backslash and mean the same to both, besides punctuation.
+// sameEscapes may follow a backslash and mean the same in both, besides punctuation.
 const sameEscapes = "dDwWsS"
 
-// linear reports whether an expression means the same to Python and to Go's regexp, on printable
-// texts. It knows the common ones; of the others, and of what Go's regexp can't do (looking around,
-// references, possessive repeats), it says no.
+// linear reports whether an expression means the same in Python and in Go's regexp, on printable
+// texts. It recognizes the common ones. It returns false for others, and for what Go's regexp can't
+// do (looking around, references, possessive repeats).
 func linear(expr string) bool {
 	if !printable(expr) {
 		return false
@@ -54,7 +54,7 @@ func linear(expr string) bool {
 	return true
 }
 
-// escape is the length of an escape at the start of s, 0 if it may differ.
+// escape returns the length of an escape at the start of s, 0 if its meaning may differ.
 func escape(s, letters string) int {
 	switch {
 	case len(s) < 2:
@@ -66,7 +66,7 @@ func escape(s, letters string) int {
 	return 0
 }
 
-// class is the length of a class at the start of s, 0 if it may differ.
+// class returns the length of a class at the start of s, 0 if its meaning may differ.
 func class(s string) int {
 	i := 1
 	if strings.HasPrefix(s, "[^") {

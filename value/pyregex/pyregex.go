@@ -1,13 +1,13 @@
 // Package pyregex matches Python's regular expressions, as Salt's options and targets use them,
 // with a bound on time.
 //
-// Lives here: re.match, re.fullmatch and re.search, on top of Go's regexp for expressions and texts
-// that mean the same there, on top of regexp2 for the others.
+// Lives here: re.match, re.fullmatch and re.search, with Go's regexp for expressions and texts that
+// mean the same there, and with regexp2 for the others.
 //
-// Does not: know what is matched, or shell patterns (value/fnmatch).
+// Does not: know the matched texts, or shell patterns (value/fnmatch).
 //
-// Guarantee: no expression and no text makes a match run for longer than a second; what is on top
-// of Go's regexp takes time in proportion to the text, and is right however busy the machine is.
+// Guarantee: no expression and no text makes a match run for longer than a second. A match by Go's
+// regexp takes time in proportion to the text, and is right however busy the machine is.
 package pyregex
 
 import (
@@ -27,10 +27,10 @@ const (
 	takesLong    = time.Millisecond
 )
 
-// Start returns the test of a regular expression as Python's re.match: anchored at the start, not
-// at the end. ok is false if it does not compile. A text on which backtracking takes too long does
-// not match; nor does any text once those on which it took long have used up three seconds. The
-// test is for one goroutine.
+// Start compiles the test of a regular expression as Python's re.match: anchored at the start, not
+// at the end. ok is false if the expression does not compile. A text on which backtracking takes
+// too long does not match. Once such texts have used up three seconds, no further text matches.
+// Only one goroutine may use the test.
 func Start(expr string) (test func(string) bool, ok bool) { return own(`\A(?:`, expr, ")") }
 
 // Full is Start for Python's re.fullmatch.
@@ -39,7 +39,7 @@ func Full(expr string) (test func(string) bool, ok bool) { return own(`\A(?:`, e
 // Search is Start for Python's re.search.
 func Search(expr string) (test func(string) bool, ok bool) { return own("(?:", expr, ")") }
 
-// own compiles an expression with a budget of its own.
+// own compiles an expression with its own budget.
 func own(before, expr, after string) (test func(string) bool, ok bool) {
 	return compile(NewBudget(regexBudget), before, expr, after)
 }
@@ -64,9 +64,9 @@ func compile(b *Budget, before, expr, after string) (test func(string) bool, ok 
 	}, true
 }
 
-// backtrack compiles with regexp2, which can do all that Python can.
+// backtrack compiles with regexp2, which supports everything that Python does.
 func backtrack(b *Budget, before, expr, after string) (test func(string) bool, ok bool) {
-	// ")|.*(" is whole only between our parentheses; Python refuses it.
+	// ")|.*(" is complete only between our parentheses; Python refuses it.
 	if strings.Contains(expr, ")") {
 		if _, err := regexp2.Compile(dialect(expr), regexp2.None); err != nil {
 			return nil, false
@@ -84,7 +84,7 @@ func backtrack(b *Budget, before, expr, after string) (test func(string) bool, o
 
 var errSpent = errors.New("its time is spent")
 
-// patient matches with regexp2 as long as the bounds of time let it; that it gave up is an error.
+// patient matches with regexp2 within the bounds of time; if it gives up it returns an error.
 func patient(b *Budget, expr string, options regexp2.RegexOptions) (func(string) (bool, error),
 	error) {
 	re, err := regexp2.Compile(expr, options)

@@ -1,5 +1,5 @@
-// Package valuetest holds messages that are dear to decode, and measures what decoding takes: a kit
-// of tests.
+// Package valuetest holds messages that are expensive to decode, and measures the memory of
+// decoding, for tests.
 package valuetest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"clustermaster/value"
 )
 
-// allocated returns the bytes that fn allocates, about.
+// allocated returns roughly the bytes that fn allocates.
 func allocated(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -30,10 +30,10 @@ func Bounded(t *testing.T, in []byte, fn func()) {
 	}
 }
 
-// slack is what other goroutines of the test may allocate meanwhile.
+// slack is what other goroutines of the test may allocate in that time.
 const slack = 16 << 10
 
-// Within fails if fn allocates more than limit, each time that it is tried.
+// Within fails if fn allocates more than limit in every attempt.
 func Within(t *testing.T, limit int64, fn func()) {
 	t.Helper()
 	var got uint64
@@ -45,8 +45,8 @@ func Within(t *testing.T, limit int64, fn func()) {
 	t.Errorf("%d bytes were allocated, more than %d", got, limit)
 }
 
-// Dense are messages that take much more memory than their length when they are decoded without
-// care; each is about n bytes long.
+// Dense returns messages that take much more memory than their length if decoded carelessly; each
+// is about n bytes long.
 func Dense(n int) map[string][]byte {
 	head := func(code byte, n int) []byte {
 		return []byte{code, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
@@ -64,7 +64,7 @@ func Dense(n int) map[string][]byte {
 	fill := func(b []byte, with ...byte) []byte {
 		return append(b, bytes.Repeat(with, max(0, n-len(b))/len(with))...)
 	}
-	// Each array claims all the bytes that the constant has left; the next constant lies within.
+	// Each array claims all remaining bytes of its constant; the next constant is within it.
 	var heads [][]byte
 	left := n
 	for range value.MaxDepth / 4 {

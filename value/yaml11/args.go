@@ -9,9 +9,8 @@ import (
 	"clustermaster/value"
 )
 
-// ParseArg turns one command-line argument into the value that Salt sends
-// (salt/utils/args.py, yamlify_arg). What doesn't read as one of Salt's plain
-// values stays the text it was.
+// ParseArg turns one command-line argument into the value that Salt sends (salt/utils/args.py,
+// yamlify_arg). Text that does not read as one of Salt's plain values stays unchanged.
 func ParseArg(s string) any {
 	trimmed := strings.TrimFunc(s, value.IsSpace)
 	switch trimmed {
@@ -79,8 +78,8 @@ func ParseArgs(words []string, noParse ...string) (args []any, kwargs value.Map)
 	return args, kwargs
 }
 
-// Condition joins positional and keyword values to the one list that travels as
-// `arg`: keywords go into a last mapping marked with __kwarg__.
+// Condition joins positional and keyword values to one list for the field `arg`: keywords go into a
+// last mapping marked with __kwarg__.
 func Condition(args []any, kwargs value.Map) []any {
 	list := append(make([]any, 0, len(args)+1), args...)
 	if len(kwargs) > 0 {
@@ -96,9 +95,9 @@ func jobID(v any) any {
 	return v
 }
 
-// splitKwarg cuts name=value. The name starts with a letter or _, goes on with
-// letters, digits, _, . and -; == is no keyword; neither is a value with a line
-// break, but for one at its very end, which is dropped.
+// splitKwarg cuts name=value. The name starts with a letter or _, and continues with letters,
+// digits, _, . and -. Text with == is not a keyword; nor is a value with a line break, except one
+// at its very end, which is dropped.
 func splitKwarg(s string) (name, text string, ok bool) {
 	name, text, ok = strings.Cut(s, "=")
 	if !ok || name == "" || strings.HasPrefix(text, "=") {

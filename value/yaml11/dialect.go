@@ -9,17 +9,16 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// The library's scanner is libyaml 0.2.1; PyYAML carries 0.2.5, which reads a
-// few things differently. Here the source is made ready for the older scanner
-// and what that one lets through is refused. Two rarities are left: in a flow
-// collection a ? after a blank after a quote sign or dash inside a plain scalar
-// ([a' ?b]), and a scalar there that ends with two colons ({a:: }), are errors
-// here and text in libyaml.
+// The library's scanner is libyaml 0.2.1; PyYAML includes 0.2.5, which reads a few things
+// differently. This file rewrites the source for the older scanner and refuses what only that one
+// accepts. Two rarities remain: in a flow collection, a ? after a blank after a quote sign or dash
+// inside a plain scalar ([a' ?b]), and a scalar that ends with two colons ({a:: }), are errors here
+// and text in libyaml.
 
 var versionLine = regexp.MustCompile(`^%YAML[ \t]+1\.2[ \t]*(?:#.*)?\r?$`)
 
-// allowVersion12 gives a document of YAML 1.2 the version that the scanner
-// takes; libyaml reads both in the same way.
+// allowVersion12 replaces the version of a YAML 1.2 document by the one that the scanner accepts;
+// libyaml reads both in the same way.
 func allowVersion12(b []byte) []byte {
 	if !bytes.Contains(b, []byte("%YAML")) {
 		return b
@@ -42,9 +41,9 @@ func allowVersion12(b []byte) []byte {
 	return b
 }
 
-// hideQuestions puts a private character in the place of each ? inside a word, because the old
-// scanner ends a plain scalar in a flow collection there. It returns that character, or 0 if
-// nothing was replaced.
+// hideQuestions replaces each ? inside a word by a private character, because the old scanner ends
+// a plain scalar in a flow collection there. It returns that character, or 0 if it replaced
+// nothing.
 func hideQuestions(b []byte) ([]byte, rune) {
 	if !bytes.ContainsRune(b, '?') || !bytes.ContainsAny(b, "[{") || !utf8.Valid(b) {
 		return b, 0
@@ -67,7 +66,7 @@ func hideQuestions(b []byte) ([]byte, rune) {
 		}
 		switch {
 		case c == ' ' || c == '\t':
-			// Words of one plain scalar, unless an indicator or a property stood there.
+			// Words of one plain scalar, unless there was an indicator or a property.
 			if last != ' ' {
 				start = !isWord(last) || strings.IndexByte("&*!", first) >= 0
 			}
@@ -103,9 +102,8 @@ func showQuestions(n *yaml.Node, mark rune) {
 	}
 }
 
-// vet refuses what libyaml 0.2.5 refuses and the old scanner takes: an anchor
-// given twice, and in a flow collection a plain scalar that starts with a ? or
-// has a colon before a bracket or comma.
+// vet refuses what libyaml 0.2.5 refuses and the old scanner accepts: a repeated anchor, and in a
+// flow collection a plain scalar that starts with a ? or has a colon before a bracket or comma.
 func vet(n *yaml.Node, flow bool, anchors map[string]bool) *Error {
 	if n.Kind == yaml.AliasNode {
 		return nil

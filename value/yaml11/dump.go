@@ -15,18 +15,17 @@ import (
 type Style struct {
 	Indent   int  // spaces per level, 2 to 9; anything else is 2
 	Flow     bool // {a: 1} and [1, 2] instead of blocks
-	Leaves   bool // the same for lists and maps of scalars only
+	Leaves   bool // flow style for lists and maps of scalars only
 	ASCII    bool // escape all other characters
 	Unsorted bool // keep the order of maps (Salt's OrderedDict)
 }
 
-// Dump prints v as Salt's --out=yaml does. Beside the values that Load gives it
-// takes every Go integer, []string and map[string]any. Another type prints NULL, as in
-// Salt. Keys are sorted as Python sorts them: not at all if two can't be
-// compared.
+// Dump prints v as Salt's --out=yaml does. Besides the values of Load it takes every Go integer,
+// []string and map[string]any. Another type prints NULL, as in Salt. Keys are sorted as Python
+// sorts them, or not at all if two can't be compared.
 func Dump(v any) []byte { return DumpStyle(v, Style{}) }
 
-// DumpStyle is Dump in another shape.
+// DumpStyle is Dump in another style.
 func DumpStyle(v any, s Style) []byte {
 	if s.Indent < 2 || s.Indent > 9 {
 		s.Indent = 2
@@ -50,7 +49,7 @@ type tree struct {
 	shape   shape
 	text    string
 	plainOK bool   // the plain text reads back as the same type
-	tag     string // written out when not ""
+	tag     string // written unless ""
 	literal bool
 	flow    bool
 	items   []*tree // list items, or key, value, key, value
@@ -117,7 +116,7 @@ func (t *tree) ofScalars() bool {
 
 func plain(s string) *tree { return &tree{text: s, plainOK: true} }
 
-// formatFloat is Python's repr with the dot that YAML 1.1 asks for.
+// formatFloat is Python's repr with the dot that YAML 1.1 requires.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsNaN(f):

@@ -9,7 +9,7 @@ import (
 // bestWidth is the column after which a scalar is folded at the next space.
 const bestWidth = 80
 
-// context says where a node stands.
+// context describes the position of a node.
 type context struct{ inMap, simpleKey bool }
 
 // emitter writes a tree as libyaml does, which is what Salt's dumper uses.
@@ -20,8 +20,8 @@ type emitter struct {
 	indent     int
 	flowLevel  int
 	ascii      bool // escape everything else
-	whitespace bool // the last character was one, or an indicator's
-	indention  bool // nothing but indentation and - ? : on this line yet
+	whitespace bool // the last character was white space or an indicator's
+	indention  bool // only indentation and - ? : on this line so far
 }
 
 func (e *emitter) put(r rune) {
@@ -56,7 +56,7 @@ func (e *emitter) indicator(s string, needSpace, isSpace, isIndention bool) {
 	e.indention = e.indention && isIndention
 }
 
-// deeper goes one level in and returns the way back.
+// deeper goes one level in; the returned function goes back.
 func (e *emitter) deeper(flow, indentless bool) func() {
 	old := e.indent
 	switch {
@@ -133,8 +133,8 @@ func (e *emitter) flow(open, shut string, t *tree) {
 	e.indicator(shut, false, false, false)
 }
 
-// entry writes a key and its value; before is what stands before the : of a key
-// that is too long for one line.
+// entry writes a key and its value; before writes the part before the : of a key that is too long
+// for one line.
 func (e *emitter) entry(key, value *tree, before func()) {
 	if e.simpleKey(key) {
 		e.node(key, context{inMap: true, simpleKey: true})
@@ -177,7 +177,7 @@ func (e *emitter) scalar(t *tree, c context) {
 	}
 }
 
-// analysis tells in which styles a text can be written.
+// analysis says in which styles a text can be written.
 type analysis struct {
 	multiline, flowPlain, blockPlain, singleQuoted, block bool
 }
@@ -255,7 +255,7 @@ func isBreak(r rune) bool {
 
 func isBlank(r rune) bool { return r == ' ' || r == '\t' || isBreak(r) }
 
-// shows reports whether a character is written as it is.
+// shows reports whether a character is written unescaped.
 func (e *emitter) shows(r rune) bool { return isPrintable(r) && (!e.ascii || r < 0x80) }
 
 // isPrintable follows libyaml, which escapes everything outside the basic plane.
@@ -281,8 +281,8 @@ func (e *emitter) singleQuoted(s string, fold bool) {
 	e.whitespace, e.indention = false, false
 }
 
-// words writes the text of a plain or single-quoted scalar and tells whether it
-// ended with a line break.
+// words writes the text of a plain or single-quoted scalar and reports whether it ended with a line
+// break.
 func (e *emitter) words(runes []rune, fold, plain bool) (broken bool) {
 	var spaces bool
 	for i, r := range runes {
@@ -372,8 +372,7 @@ func (e *emitter) doubleQuoted(s string, fold bool) {
 	e.whitespace, e.indention = false, false
 }
 
-// literal writes a block scalar; only base64 text comes here, whose lines all
-// end and are never blank.
+// literal writes a block scalar. It gets only base64 text, whose lines all end and are never blank.
 func (e *emitter) literal(s string) {
 	e.indicator("|", true, false, false)
 	e.newline()

@@ -15,15 +15,15 @@ import (
 	"clustermaster/value"
 )
 
-// A document may name values again by alias, so a short text can stand for a
-// huge value. Constructed nodes are counted against these.
+// A document may repeat values by alias, so a short text can mean a huge value. Constructed nodes
+// count towards these bounds.
 const (
 	maxDepth      = 1000
 	freeNodes     = 100_000
 	nodesPerBytes = 16
 )
 
-// Document is a loaded document and where its top-level keys stand.
+// Document is a loaded document with the lines of its top-level keys.
 type Document struct {
 	Value any
 	Lines map[string]int // top-level text key to its line, from 1
@@ -60,8 +60,8 @@ func LoadDocument(b []byte) (Document, error) {
 // parse returns the root node, nil for an empty document.
 func parse(b []byte) (root *yaml.Node, err error) {
 	defer func() {
-		// The parser is a translation of C with panics of its own inside; what
-		// it doesn't turn into an error must still not end the process.
+		// The parser is a translation of C that panics internally; a panic that it doesn't turn
+		// into an error must not end the process.
 		if r := recover(); r != nil {
 			root, err = nil, &Error{Problem: fmt.Sprintf("parser gave up: %v", r)}
 		}
@@ -101,7 +101,7 @@ func syntaxError(err error) *Error {
 	}
 	line, _ := strconv.Atoi(m[1])
 	if strings.HasPrefix(m[2], "did not find expected") {
-		line++ // the library gives this class of errors from 0
+		line++ // the library counts lines from 0 in these errors
 	}
 	return &Error{Line: max(line, 1), Problem: m[2]}
 }
@@ -139,7 +139,7 @@ func (l *loader) construct(n *yaml.Node, depth int) (any, error) {
 	return nil, fault(n, "unexpected node")
 }
 
-// tag is the node's own tag, or the one that its plain text has.
+// tag returns the node's own tag, or the one that its plain text resolves to.
 func (l *loader) tag(n *yaml.Node) string {
 	if n.Style&yaml.TaggedStyle != 0 {
 		return n.Tag
@@ -148,8 +148,8 @@ func (l *loader) tag(n *yaml.Node) string {
 	case yaml.ScalarNode:
 		quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 		if quoted || n.Value == "" {
-			// libyaml resolves text after the tag "!" as if it were plain, and
-			// takes "!" without any text for an empty text.
+			// libyaml resolves text after the tag "!" as if it were plain, and reads "!" without
+			// any text as an empty text.
 			if l.nonSpecific(n) == quoted {
 				return resolve(n.Value)
 			}
@@ -162,8 +162,7 @@ func (l *loader) tag(n *yaml.Node) string {
 	return "!!map"
 }
 
-// nonSpecific tells whether the node carries the tag "!", which the parser does
-// not report.
+// nonSpecific reports whether the node has the tag "!", which the parser does not report.
 func (l *loader) nonSpecific(n *yaml.Node) bool {
 	if bytes.IndexByte(l.source, '!') < 0 {
 		return false
@@ -308,8 +307,8 @@ func (l *loader) mapping(n *yaml.Node, depth int) (any, error) {
 	return m, nil
 }
 
-// flatten puts the entries of merged mappings before the mapping's own, which
-// win. Two merged mappings with one key conflict, as in Salt.
+// flatten puts the entries of merged mappings before the mapping's own, which win. The same key in
+// two merged mappings is an error, as in Salt.
 func (l *loader) flatten(n *yaml.Node, depth int) ([]entry, error) {
 	if depth > maxDepth {
 		return nil, fault(n, "merge keys nested deeper than %d levels", maxDepth)

@@ -29,7 +29,7 @@ var (
 	timeForm  = regexp.MustCompile(`^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?)$`)
 )
 
-// resolve names the tag of a plain scalar.
+// resolve returns the tag of a plain scalar.
 func resolve(s string) string {
 	if s == "" {
 		return tagNull

@@ -5,11 +5,11 @@ import (
 	"math/big"
 )
 
-// Error is a problem of a document at a place in it.
+// Error is an error at a position in a document.
 type Error struct {
-	Line, Column int // from 1; 0 where the parser can't say
+	Line, Column int // from 1; 0 where the parser gives none
 	Problem      string
-	TooLarge     bool // it stands for more than Load makes of a document of its length
+	TooLarge     bool // it expands to more than Load allows for a document of its length
 }
 
 func (e *Error) Error() string {

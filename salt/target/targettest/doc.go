@@ -1,6 +1,6 @@
-// Package targettest is a world of synthetic minions and some hundred targets among them, for
-// tests.
+// Package targettest makes synthetic minions and some hundred targets for tests.
 //
-// Lives here: the minions, what is known of them, and the targets. Does not: say who is meant; Salt
-// does, in the test of package target, and the tests of other packages compare with that one.
+// Lives here: the minions, their data, and the targets. Does not: say which minions a target means.
+// Salt does that in the test of package target; the tests of other packages compare with package
+// target.
 package targettest

@@ -10,11 +10,11 @@ import (
 	"clustermaster/value"
 )
 
-// minions is how many a world has.
+// minions is the number of minions of a world.
 const minions = 500
 
-// World is synthetic minions and targets among them, the same in each run. It is a target.Source
-// that has all data at hand.
+// World holds synthetic minions and targets for them, the same in each run. It implements
+// target.Source and has all data in memory.
 type World struct {
 	IDs            []string             // all have accepted keys; sorted
 	Grains, Pillar map[string]value.Map // by id; some minions have neither, some no pillar
@@ -53,7 +53,7 @@ func (w *World) Ask(_ context.Context, q target.Question, fn func(string, target
 	return "", nil
 }
 
-// pickZone gives some addresses the interface that they belong to.
+// pickZone adds the interface to some addresses.
 func pickZone(i int) string {
 	if i%5 == 0 {
 		return "%eth0"
@@ -84,7 +84,7 @@ func New() *World {
 		id := fmt.Sprintf("%s%03d.%s.net", pick(r, "web", "db", "app", "Cache"), i,
 			pick(r, "a", "b"))
 		w.IDs = append(w.IDs, id)
-		if i%50 == 49 { // nothing is known of it
+		if i%50 == 49 { // no data is known of it
 			continue
 		}
 		w.Grains[id] = m(

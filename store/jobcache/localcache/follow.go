@@ -15,7 +15,7 @@ type follower struct {
 	waiting map[string]struct{}
 }
 
-// follow writes the returns of a job, beginning with those of events that are fired from now on.
+// follow writes the returns of a job, beginning with events that fire from now on.
 func (c *Cache) follow(jid string, minions []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +41,8 @@ func (c *Cache) follow(jid string, minions []string) {
 	}
 }
 
-// take writes returns until all minions have returned, which a batch may add to for a while, or
-// time is over.
+// take writes returns until all minions have returned (a batch may add minions for a while) or its
+// time has ended.
 func (c *Cache) take(jid string, f *follower, sub *event.Subscription) {
 	ctx, cancel := context.WithTimeout(c.life, followFor)
 	defer cancel()
@@ -69,7 +69,7 @@ func (c *Cache) take(jid string, f *follower, sub *event.Subscription) {
 	}
 }
 
-// over ends a follower if nobody is waited for, or anyway.
+// over ends a follower if no return is missing, or in any case with anyway.
 func (c *Cache) over(jid string, f *follower, anyway bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +80,8 @@ func (c *Cache) over(jid string, f *follower, anyway bool) bool {
 	return true
 }
 
-// takeReturn writes the return of which an event told: events are cut down to max_event_size, and
-// what is kept is not.
+// takeReturn writes the return that an event announced. It reads the return from the job cache:
+// events are cut down to max_event_size, stored returns are not.
 func (c *Cache) takeReturn(ctx context.Context, jid string, f *follower, id string) {
 	err := c.deps.Jobs.ReadReturns(ctx, jid, []string{id},
 		func(id string, r jobcache.Return) error {

@@ -28,14 +28,14 @@ const (
 	jidFile     = "jid"
 	loadFile    = ".load.p"
 	minionsFile = ".minions.p"
-	noCacheFile = "nocache" // empty: no returns are kept
+	noCacheFile = "nocache" // empty: no returns are stored
 	returnFile  = "return.p"
 	outFile     = "out.p"
 )
 
 const (
 	maxFollowed = 512              // jobs at a time whose returns are written
-	followFor   = 30 * time.Minute // how long a job's returns are waited for
+	followFor   = 30 * time.Minute // how long to wait for a job's returns
 	cleanEvery  = 10 * time.Minute
 )
 
@@ -50,14 +50,14 @@ type Returns interface {
 		fn func(id string, r jobcache.Return) error) error
 }
 
-// Options say where the files are and how long.
+// Options say where the files are and how long to keep them.
 type Options struct {
 	Dir      string        // cachedir/jobs
-	HashType string        // of the folders' names, as hash_type
-	Keep     time.Duration // keep_jobs_seconds; 0 for ever
+	HashType string        // hash_type, for the folders' names
+	Keep     time.Duration // keep_jobs_seconds; 0 keeps forever
 }
 
-// Deps is what a Cache asks of others.
+// Deps is what a Cache uses of other packages.
 type Deps struct {
 	Mesh Mesh
 	Jobs Returns
@@ -78,7 +78,7 @@ type Cache struct {
 	life context.Context
 	end  context.CancelFunc
 
-	mu       sync.Mutex // guards what follows, and the making of folders and files
+	mu       sync.Mutex // guards the fields below, and the making of folders and files
 	followed map[string]*follower
 	ended    bool
 	running  sync.WaitGroup
@@ -112,8 +112,8 @@ func New(o Options, d Deps) (*Cache, error) {
 	return c, nil
 }
 
-// Keep writes a job before its order is answered, and its returns as they come. The job may have
-// been kept before: its minions add up. The returns of a nocache job are not written.
+// Keep writes a job before its order is answered, and its returns as they come. If the job was kept
+// before, its minions add up. The returns of a nocache job are not written.
 func (c *Cache) Keep(jid string, load value.Map, minions []string, nocache bool) {
 	err := c.write(jid, load, minions)
 	if err == nil && nocache {
@@ -150,7 +150,7 @@ func (c *Cache) write(jid string, load value.Map, minions []string) error {
 func union(path string, minions []string) []string {
 	all := slices.Clone(minions)
 	if b, err := os.ReadFile(path); err == nil {
-		v, _ := value.Unpack(b) // what can't be read is replaced
+		v, _ := value.Unpack(b) // a file that can't be read is replaced
 		before, _ := v.([]any)
 		for _, id := range before {
 			if id, is := id.(string); is {
@@ -162,7 +162,7 @@ func union(path string, minions []string) []string {
 	return slices.Compact(all)
 }
 
-// folder is the place of a job.
+// folder returns the folder of a job.
 func (c *Cache) folder(jid string) string {
 	h := c.newHash()
 	h.Write([]byte(jid))
@@ -170,7 +170,7 @@ func (c *Cache) folder(jid string) string {
 	return filepath.Join(c.opts.Dir, sum[:2], sum[2:])
 }
 
-// writeReturn writes one return; the first one stays.
+// writeReturn writes one return; an earlier one stays.
 func (c *Cache) writeReturn(jid, id string, r jobcache.Return) error {
 	if !wire.ValidID(id) || strings.HasPrefix(id, ".") {
 		return fmt.Errorf("id %q has no folder", id)
@@ -199,7 +199,7 @@ func (c *Cache) writeReturn(jid, id string, r jobcache.Return) error {
 	return replacePacked(filepath.Join(dir, returnFile), ret)
 }
 
-// fresh is a value as it is packed anew, with text and bytes apart.
+// fresh returns a value in a form that can be packed anew, with text and bytes apart.
 func fresh(r value.Raw) any {
 	v, err := r.Unpack()
 	if err != nil {
@@ -216,8 +216,8 @@ func replacePacked(path string, v any) error {
 	return replace(path, b)
 }
 
-// replace writes a file so that readers see the old or the new one. It may be lost in a crash, and
-// nobody needs it then.
+// replace writes a file so that readers see either the old or the new content. A crash may lose it,
+// which does no harm.
 func replace(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -233,7 +233,7 @@ func replace(path string, b []byte) error {
 	return err
 }
 
-// Run removes what is too old, until ctx ends. Returns are written no longer then.
+// Run removes old jobs until ctx ends. After that no returns are written.
 func (c *Cache) Run(ctx context.Context) error {
 	tick := time.NewTicker(cleanEvery)
 	defer tick.Stop()
@@ -252,18 +252,18 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 }
 
-// clean removes jobs of before keep_jobs_seconds, those that a Salt master left too, as it would
-// have done.
+// clean removes jobs older than keep_jobs_seconds, including those that a Salt master left, as that
+// master would have.
 func (c *Cache) clean() {
 	if c.opts.Keep <= 0 {
 		return
 	}
 	oldest := c.now().Add(-c.opts.Keep)
-	tops, _ := filepath.Glob(filepath.Join(c.opts.Dir, "??")) // fails on patterns only
+	tops, _ := filepath.Glob(filepath.Join(c.opts.Dir, "??")) // fails only for invalid patterns
 	for _, top := range tops {
 		jobs, err := os.ReadDir(top)
 		if err != nil {
-			continue // no folder
+			continue // not a folder
 		}
 		for _, job := range jobs {
 			dir := filepath.Join(top, job.Name())
@@ -279,7 +279,7 @@ func (c *Cache) clean() {
 			}
 		}
 		c.mu.Lock()
-		_ = os.Remove(top) // only if it is empty
+		_ = os.Remove(top) // succeeds only if it is empty
 		c.mu.Unlock()
 	}
 }

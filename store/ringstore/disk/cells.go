@@ -9,29 +9,29 @@ import (
 
 // CellID names the records of one space and partition that expire in the same bucket.
 type CellID struct {
-	Bucket    uint64 // its end, seconds since 1970; the highest number for records that stay
+	Bucket    uint64 // its end, seconds since 1970; the highest number if they don't expire
 	Space     Space
 	Partition uint16
 }
 
-// cell sums over a cell's records. Sum is the xor of their sums: independent of order, changed by
-// adding and taking away alike.
+// cell sums over a cell's records. sum is the xor of their sums, so it does not depend on order,
+// and adding and removing a record change it alike.
 type cell struct {
 	sum    uint64
 	count  int64
 	bytes  int64
-	newest uint64 // clock of the latest version that was ever put there
+	newest uint64 // clock of the newest version ever stored in it
 }
 
 func (x cell) empty() bool { return x.sum == 0 && x.count == 0 && x.bytes == 0 }
 
-// plus adds a change.
+// plus returns x with a change applied.
 func (x cell) plus(d cell) cell {
 	return cell{x.sum ^ d.sum, x.count + d.count, x.bytes + d.bytes, max(x.newest, d.newest)}
 }
 
-// cells are the digests of all that is on this disk; about 40 bytes for each of at most
-// buckets*spaces*partitions cells. The committer changes them as it writes.
+// cells are the digests of all records on this disk; they take about 40 bytes for each of at most
+// buckets*spaces*partitions cells. The committer updates them as it writes.
 type cells struct {
 	ready chan struct{} // closed when the records found at start are counted, by counted
 	once  sync.Once
@@ -63,10 +63,10 @@ func (c *cells) apply(deltas []delta) {
 	}
 }
 
-// counted notes that the digests are whole.
+// counted marks the digests as complete.
 func (c *cells) counted() { c.once.Do(func() { close(c.ready) }) }
 
-// reset forgets everything: there are no records any more.
+// reset clears the digests, after all records were removed.
 func (c *cells) reset() {
 	c.mu.Lock()
 	clear(c.byID)
@@ -74,7 +74,7 @@ func (c *cells) reset() {
 	c.counted()
 }
 
-// get returns what is known of one cell.
+// get returns the digest of one cell.
 func (c *cells) get(id CellID) cell {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *cells) all() map[CellID]cell {
 	return maps.Clone(c.byID)
 }
 
-// drop forgets the cells that gone names.
+// drop removes the cells for which gone returns true.
 func (c *cells) drop(gone func(CellID) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,9 +106,9 @@ type Sum struct {
 	Count int64  // of records
 }
 
-// digest sums the cells of a space (0: all) in the wanted partitions (nil: all), whole partitions
-// or each cell, sorted. Cells of buckets that ended at or before past are left out: some masters
-// may have dropped them already.
+// digest sums the cells of a space (0: all) in the wanted partitions (nil: all), sorted, by whole
+// partitions or cell by cell. It leaves out buckets that ended at or before past, which some
+// masters may have dropped already.
 func (c *cells) digest(space Space, partitions map[int]bool, byCell bool, past uint64) []Sum {
 	c.mu.Lock()
 	sums := map[CellID]cell{}
@@ -157,7 +157,7 @@ func (c *cells) sums(space Space, partitions int, buckets []uint64, past uint64)
 	return out
 }
 
-// totals adds up everything.
+// totals sums all cells.
 func (c *cells) totals() (records, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *cells) totals() (records, bytes int64) {
 	return records, bytes
 }
 
-// list returns the ids for which keep says yes.
+// list returns the ids for which keep returns true.
 func (c *cells) list(keep func(CellID) bool) []CellID {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// maxDrift is how far another master's clock may pull ours ahead. A clock further off than that is
-// an operator's problem: its records win over ours, but it must not make ours wrong as well.
+// maxDrift is how far another master's clock may pull ours ahead. A clock that is further off is
+// for the operator to correct: its records win over ours, but it must not make our clock wrong too.
 const maxDrift = 5 * time.Minute
 
 // Clock is a hybrid logical clock: wall microseconds << 12 and a counter. Every message between
-// masters carries it, so a write that follows another one, on whichever master, has a later version
-// although wall clocks differ: surely once a message went between the two, which happens each
-// second, and before that as far as their wall clocks agree. It is safe for concurrent use.
+// masters carries it. So a write that follows another one, on whichever master, has a later version
+// although wall clocks differ. This is certain once a message has gone between the two masters,
+// which happens each second; before that it holds as far as their wall clocks agree. It is safe for
+// concurrent use.
 type Clock struct {
 	now func() time.Time
 
@@ -20,10 +21,10 @@ type Clock struct {
 	last uint64
 }
 
-// NewClock returns a clock that follows a wall clock.
+// NewClock returns a clock that is based on a wall clock.
 func NewClock(now func() time.Time) *Clock { return &Clock{now: now} }
 
-// reading is what the clock shows at a wall time when nothing pulled it ahead.
+// reading is the clock's reading at a wall time if no other clock pulled it ahead.
 func reading(t time.Time) uint64 { return uint64(t.UnixMicro()) << 12 }
 
 // Next returns a reading later than all before.
@@ -35,14 +36,14 @@ func (c *Clock) Next() uint64 {
 	return c.last
 }
 
-// Read returns the last reading, for messages that are no write.
+// Read returns the last reading, for messages that write nothing.
 func (c *Clock) Read() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// Observe moves the clock up to a reading seen in a message, unless that is too far ahead.
+// Observe moves the clock up to a reading from a message, unless that is too far ahead.
 func (c *Clock) Observe(seen uint64) {
 	limit := reading(c.now().Add(maxDrift))
 	if seen > limit {

@@ -14,35 +14,35 @@ import (
 	"clustermaster/test/knownbug"
 )
 
-// Change is one record to be merged into this disk, or to be held for others.
+// Change is one record to merge into this disk, or to hold for other masters.
 type Change struct {
 	Record  Record
-	Owed    []string // owners that still need a copy from here
-	StandIn bool     // this master is no owner: keep a copy for those in Owed only
-	Under   bool     // written on fewer than the write quorum
+	Owed    []string // owners that still need a copy from this master
+	StandIn bool     // this master is not an owner: keep a copy only for those in Owed
+	Under   bool     // written to fewer owners than the write quorum
 }
 
-// Kept tells that a change lost against a record that was there.
+// Kept says that a change lost against a stored record.
 type Kept struct {
 	Index   int // of the change
 	Version Version
 	Flags   uint8
 }
 
-// Write is some changes that are committed at once, and what became of them.
+// Write holds changes that are committed together, and their outcome.
 type Write struct {
 	Epoch   uint64 // ring of the writer; 0: not checked
 	Changes []Change
 
-	// Done is called once, by another goroutine, when the changes are on stable storage or Err is
+	// Done is called once, from another goroutine, when the changes are on stable storage or Err is
 	// set. It must not block.
 	Done func(*Write)
 
 	Kept  []Kept
-	Stale uint64 // not 0: refused, the newest epoch known here
+	Stale uint64 // if not 0, the write was refused; the newest epoch known here
 	Err   error
 
-	// instead of changes, for the store itself; what it adds to b is durable when Done is called
+	// for the store itself, in place of changes; what it adds to b is durable when Done is called
 	run func(b *pebble.Batch, g *group) error
 }
 
@@ -61,9 +61,9 @@ const (
 	groupBytes = 4 << 20
 )
 
-// committer is the only writer of the disk. It takes all tasks that wait, merges them in one Pebble
-// batch and hands that to the syncer, so that the next group is merged while the log is being
-// synced: one fsync for many writes, and read-merge-write without locks.
+// committer is the only writer of the disk. It takes all waiting tasks, merges them in one Pebble
+// batch and passes it to the syncer, so that it can merge the next group while the log is synced:
+// one fsync for many writes, and read-merge-write without locks.
 type committer struct {
 	disk  *Store
 	cells *cells
@@ -74,17 +74,17 @@ type committer struct {
 
 	queue  chan *Write
 	synced chan *group
-	swaps  chan func()    // run between two groups, when what was written before is synced
+	swaps  chan func()    // run between two groups, once earlier writes are synced
 	queued sync.WaitGroup // groups on their way through the syncer
-	stop   chan struct{}  // closed: nobody waits for room any more
-	last   chan struct{}  // closed: nothing comes into the queue any more
+	stop   chan struct{}  // closed: writers stop waiting for room
+	last   chan struct{}  // closed: no more writes enter the queue
 	once   sync.Once
 	wg     sync.WaitGroup
 
 	gate   sync.RWMutex // read-held while a task is queued
 	closed bool         // under gate
 
-	kept  bool   // committer goroutine only: the digests are on disk, and each batch keeps them so
+	kept  bool   // committer goroutine only: the digests are on disk, and each batch updates them
 	floor uint64 // committer goroutine only: writes of older epochs are refused
 }
 
@@ -95,15 +95,15 @@ type group struct {
 	deltas  []delta
 	changed []Changed // of watched spaces
 	hints   []hintDelta
-	overlay map[string][]byte // what the batch will put under a key; nil: removed
-	reader  *pebble.Iterator  // over what earlier groups wrote; made when first needed
+	overlay map[string][]byte // what the batch will store under a key; nil: removed
+	reader  *pebble.Iterator  // over what earlier groups wrote; made on first use
 	dropped []uint64          // buckets
 	after   []func()          // run once the batch is visible
 	waits   bool
 
-	dropsHints bool // the batch removes hints by range: no hint may come after it in this group
-	tallied    bool // the batch puts all digests on disk
-	closed     bool // the batch removes records by range: nothing may come after it in this group
+	dropsHints bool // the batch removes hints by range: later hints must go into another group
+	tallied    bool // the batch writes all digests
+	closed     bool // the batch removes records by range: later writes must go into another group
 }
 
 func startCommitter(d *Store, floor uint64, kept bool) *committer {
@@ -119,7 +119,7 @@ func startCommitter(d *Store, floor uint64, kept bool) *committer {
 	return k
 }
 
-// close refuses new tasks, finishes those that wait, and returns when all are durable.
+// close refuses new tasks, finishes the queued ones, and returns when all are durable.
 func (k *committer) close() {
 	k.once.Do(func() {
 		close(k.stop)
@@ -131,8 +131,8 @@ func (k *committer) close() {
 	k.wg.Wait()
 }
 
-// admit refuses records while the disk is almost full. Deleting goes on, and so does the store's
-// own housekeeping.
+// admit refuses records while the disk is almost full. Deletions and the store's own housekeeping
+// go on.
 func (k *committer) admit(t *Write) error {
 	if len(t.Changes) == 0 || !slices.ContainsFunc(t.Changes,
 		func(c Change) bool { return !c.Record.Deleted() }) {
@@ -145,7 +145,8 @@ func (k *committer) admit(t *Write) error {
 	return nil
 }
 
-// submit queues a write, waiting for its turn; t.Done is called unless an error is returned.
+// submit queues a write, waiting for a place in the queue. It calls t.Done unless it returns an
+// error.
 func (k *committer) submit(ctx context.Context, t *Write) error {
 	if err := k.admit(t); err != nil {
 		return err
@@ -165,7 +166,7 @@ func (k *committer) submit(ctx context.Context, t *Write) error {
 	}
 }
 
-// try queues a write if there is a place at once.
+// try queues a write if the queue has a place now.
 func (k *committer) try(t *Write) bool {
 	if k.admit(t) != nil {
 		return false
@@ -198,15 +199,15 @@ func (k *committer) do(ctx context.Context, t *Write) error {
 	}
 }
 
-// Submit queues changes, waiting for room; w.Done is called unless an error is returned: ErrClosed,
-// what Options.Room says, or ctx's.
+// Submit queues changes, waiting for a place in the queue. It calls w.Done unless it returns an
+// error: ErrClosed, the error of Options.Room, or ctx's.
 func (d *Store) Submit(ctx context.Context, w *Write) error { return d.commit.submit(ctx, w) }
 
-// Try queues changes if there is room at once; w.Done is called if it reports true.
+// Try queues changes if the queue has a place now. It calls w.Done if it returns true.
 func (d *Store) Try(w *Write) bool { return d.commit.try(w) }
 
-// Commit queues changes and returns when they are on stable storage; it sets w.Done. After ctx's
-// error they may be written later.
+// Commit queues changes and returns when they are on stable storage; it sets w.Done. If it returns
+// ctx's error they may still be written later.
 func (d *Store) Commit(ctx context.Context, w *Write) error { return d.commit.do(ctx, w) }
 
 func (k *committer) merge() {
@@ -232,7 +233,7 @@ func (k *committer) merge() {
 	}
 }
 
-// collect makes one group of the task and all that wait behind it.
+// collect makes a group of the task and all that are queued after it.
 func (k *committer) collect(first *Write) *group {
 	g := &group{batch: k.disk.db.NewBatch(), overlay: map[string][]byte{}}
 	for t, bytes := first, 0; ; {
@@ -288,8 +289,8 @@ func (g *group) fail(err error) {
 	}
 }
 
-// sync waits for each group in turn, so a task that only saw what an earlier group wrote is not
-// answered before that.
+// sync syncs the groups in order, so a task whose result depends on an earlier group is answered
+// only after that group is durable.
 func (k *committer) sync() {
 	defer k.wg.Done()
 	for g := range k.synced {
@@ -344,7 +345,8 @@ func (k *committer) add(g *group, t *Write) error {
 	return nil
 }
 
-// current returns a copy of what is under key, the group's own changes included; nil if nothing is.
+// current returns a copy of the value under key, including the group's own changes; nil if there is
+// none.
 func (k *committer) current(g *group, key []byte) ([]byte, error) {
 	if v, ok := g.overlay[string(key)]; ok {
 		return v, nil
@@ -359,7 +361,7 @@ func (k *committer) home(r *Record) uint64 {
 	return bucketEnd(UnixSeconds(r.Expires), k.width)
 }
 
-// mergeRecord puts r where it belongs unless the stored record wins; it reports which.
+// mergeRecord stores r unless the stored record wins; it then reports that record.
 func (k *committer) mergeRecord(g *group, r *Record) (*Kept, error) {
 	if r.Expired(k.disk.now()) {
 		return nil, nil
@@ -398,7 +400,7 @@ func (k *committer) mergeRecord(g *group, r *Record) (*Kept, error) {
 			return nil, err
 		}
 		if h.expires != 0 && k.disk.now().Unix() >= h.expires && h.flags&FlagDeleted == 0 {
-			// Gone already, although its bucket is not: it neither wins nor is seen.
+			// Expired, although its bucket is not: it neither wins nor is visible.
 			there = append(there, found{b, h, size})
 			continue
 		}
@@ -411,7 +413,7 @@ func (k *committer) mergeRecord(g *group, r *Record) (*Kept, error) {
 		there = append(there, found{b, h, size})
 	}
 	if len(there) == 0 && r.Over(k.disk.now()) {
-		// a late tombstone that deletes nothing would go from owner to owner for ever
+		// A late tombstone that deletes nothing would go from owner to owner forever.
 		return nil, nil
 	}
 	var deltas []delta
@@ -453,10 +455,10 @@ func (k *committer) cellOf(bucket uint64, r *Record) CellID {
 	return CellID{Bucket: bucket, Space: r.Space, Partition: uint16(r.Partition)}
 }
 
-// head returns the header under key, nil if there is none, and the whole size of key and value. It
-// is valid until the next call. Most keys are new, so the search goes by the bloom filters of all
-// levels: Pebble's Get leaves out those of the last level, where nearly all records lie, and reads
-// a block of records there for nothing.
+// head returns the header under key, nil if there is none, and the total size of key and value. It
+// is valid until the next call. Most keys are new, so the search uses the bloom filters of all
+// levels: Pebble's Get skips the filters of the last level, where nearly all records are, and reads
+// a block of records there in vain.
 func (k *committer) head(g *group, key []byte) ([]byte, int, error) {
 	if v, ok := g.overlay[string(key)]; ok {
 		return v, len(key) + len(v), nil
@@ -498,11 +500,12 @@ func (k *committer) hold(g *group, c *Change) error {
 
 // Flags of a hint, its first byte.
 const (
-	hintCopy  = 1 // the record follows; else it is in this store's own records
+	hintCopy  = 1 // the record follows; else it is among this store's own records
 	hintUnder = 2
 )
 
-// owe notes that node needs the record from here; copy is the record where this master is no owner.
+// owe notes that node needs the record from this master; copy is the record if this master is not
+// an owner.
 func (k *committer) owe(g *group, node string, c *Change, copy []byte) error {
 	key := hintKey(node, c.Record.Key, c.Record.Partition)
 	old, err := k.current(g, key)

@@ -13,21 +13,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A damaged store is moved aside as a whole and begun anew. What it held is fetched from other
-// masters by whoever uses this package; until that is done the store is Refilling.
+// A damaged store is moved aside as a whole and begun anew. The user of this package fetches its
+// records from other masters; until that is done the store is Refilling.
 
-// refillNote is there until all that a damaged store held has been fetched.
+// refillNote exists until all records of a damaged store have been fetched.
 const refillNote = "refill"
 
-// IsDamage reports whether a store can't be opened or read because of what its files hold, or
-// because some are gone. Pebble has no mark for a manifest that it can't read.
+// IsDamage reports whether an error of opening or reading a store comes from the content of its
+// files, or from missing files. Pebble does not mark the error of an unreadable manifest.
 func IsDamage(err error) bool {
 	return err != nil && (pebble.IsCorruptionError(err) || errors.Is(err, ErrCorrupt) ||
 		errors.Is(err, fs.ErrNotExist) ||
 		strings.Contains(err.Error(), "malformed manifest"))
 }
 
-// damageReport takes the first report of damage; there may be many, from any goroutine.
+// damageReport takes the first report of damage; many may come, from any goroutine.
 type damageReport chan string
 
 func (r damageReport) note(info pebble.DataCorruptionInfo) {
@@ -37,8 +37,8 @@ func (r damageReport) note(info pebble.DataCorruptionInfo) {
 	}
 }
 
-// MoveAside renames the folder of a damaged store, which nobody has open, so that nothing of it is
-// lost. It returns the new name.
+// MoveAside renames the folder of a damaged store that is not open, so that its files are kept. It
+// returns the new name.
 func MoveAside(dir string, opts Options) (aside string, err error) {
 	opts = opts.withDefaults()
 	return moveAside(opts.files(), dir, opts.Now())
@@ -56,10 +56,10 @@ func moveAside(files vfs.FS, dir string, now time.Time) (aside string, err error
 	return aside, errors.Join(parent.Sync(), parent.Close())
 }
 
-// Damage tells of damage that was found while the store is open, what Pebble says of it.
+// Damage reports damage that was found while the store is open, in Pebble's words.
 func (d *Store) Damage() <-chan string { return d.damage }
 
-// beginAnew marks a new store as one that has to be filled.
+// beginAnew marks a new store as Refilling.
 func (d *Store) beginAnew() error {
 	b := d.db.NewBatch()
 	err := errors.Join(
@@ -71,9 +71,9 @@ func (d *Store) beginAnew() error {
 	return nil
 }
 
-// Replace moves the database aside and puts an empty one in its place, which is Refilling. Then is
-// called before anybody can read or write again; aside is where the old one lies now. What says
-// why, for the log. It returns when that is done, or ctx's error, or ErrClosed.
+// Replace moves the database aside and puts an empty one in its place, which is Refilling. It calls
+// then before reads and writes go on; aside is the old one's new path. what is the reason, for the
+// log. It returns when that is done, or ctx's error, or ErrClosed.
 func (d *Store) Replace(ctx context.Context, what string, then func(aside string)) error {
 	done := make(chan struct{})
 	select {
@@ -87,8 +87,8 @@ func (d *Store) Replace(ctx context.Context, what string, then func(aside string
 	return nil
 }
 
-// replace runs on the committer's goroutine: no write is under way. Reads that are under way end
-// first.
+// replace runs on the committer's goroutine, so no write is running. It first waits for running
+// reads.
 func (d *Store) replace(what string, then func(aside string)) {
 	d.swap.Lock()
 	defer d.swap.Unlock()
@@ -104,7 +104,7 @@ func (d *Store) replace(what string, then func(aside string)) {
 		err = next.beginAnew()
 	}
 	if err != nil {
-		// There is neither an old nor a new store to go on with.
+		// Neither the old nor a new store can be used.
 		panic(fmt.Sprintf("ring store: %s; and it can't be begun anew: %v", what, err))
 	}
 	d.refilling.Store(true)
@@ -121,12 +121,11 @@ func (d *Store) replace(what string, then func(aside string)) {
 	}
 }
 
-// Refilling reports whether the store was begun anew and still lacks what it held, as far as nobody
-// has said EndRefill.
+// Refilling reports whether the store was begun anew and EndRefill has not yet been called.
 func (d *Store) Refilling() bool { return d.refilling.Load() }
 
-// EndRefill notes that nothing is lacking any more, if still says so: it is asked at a moment in
-// which the store is not being replaced.
+// EndRefill notes that no record is missing any more, if still returns true. It calls still at a
+// moment when the store is not being replaced.
 func (d *Store) EndRefill(ctx context.Context, still func() bool) (ended bool, err error) {
 	err = d.Commit(ctx, &Write{run: func(b *pebble.Batch, _ *group) error {
 		if ended = still(); !ended {

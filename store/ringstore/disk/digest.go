@@ -1,12 +1,12 @@
 package disk
 
-// Counted is closed when the digests are whole: at once, but for a store that has to count its
+// Counted is closed when the digests are complete: at once, unless the store has to count its
 // records first.
 func (d *Store) Counted() <-chan struct{} { return d.cells.ready }
 
-// Digest sums the records of a space (0: all) in the wanted partitions (nil: all), whole partitions
-// or each cell, sorted. Records of buckets that ended are left out: some masters may have dropped
-// them already.
+// Digest sums the records of a space (0: all) in the wanted partitions (nil: all), sorted, by whole
+// partitions or cell by cell. It leaves out buckets that have ended, which some masters may have
+// dropped already.
 func (d *Store) Digest(space Space, partitions map[int]bool, byCell bool) []Sum {
 	return d.cells.digest(space, partitions, byCell, d.past())
 }

@@ -19,45 +19,45 @@ import (
 	"clustermaster/store/ringstore/diskfs"
 )
 
-// Store is what this master holds, as records; it knows nothing of owners, but for the copies that
-// it holds for other masters. It is safe for concurrent use. Its functions return ErrClosed after
-// Close and ErrAside while a damaged database is being replaced.
+// Store holds this master's records. It knows no owners, except those for which it holds copies. It
+// is safe for concurrent use. Its functions return ErrClosed after Close, and ErrAside while a
+// damaged database is being replaced.
 type Store struct {
 	dir   string
 	opts  Options
 	log   *slog.Logger
 	clock *Clock
 
-	// read-held while db is used, but by the committer; held while a damaged db is replaced
+	// read-held by users of db other than the committer; held while a damaged db is replaced
 	swap   sync.RWMutex
 	db     *pebble.DB
 	closed atomic.Bool
-	// newest of Pebble's OPTIONS files before this opening, and since
+	// the newest of Pebble's OPTIONS files, before this opening and after it
 	openedAs, openAs string
 	now              func() time.Time
 
-	buckets atomic.Pointer[[]uint64] // those with records, ascending; never is always among them
+	buckets atomic.Pointer[[]uint64] // those with records, ascending; always includes never
 
 	damage    damageReport
 	refilling atomic.Bool // see Refilling
 
 	lackingMu sync.Mutex      // guards lacking
-	lacking   map[string]bool // nodes that lack tombstones which are gone
+	lacking   map[string]bool // nodes that lack removed tombstones
 
 	cells  *cells
 	owed   *owed
 	commit *committer // from Start on
 
-	life context.Context // ends with Close
+	life context.Context // ends at Close
 	end  context.CancelFunc
-	wg   sync.WaitGroup // the count of records after Start
+	wg   sync.WaitGroup // counting the records after Start
 }
 
-// formatVersion is the layout of keys and values; a store of another one is refused.
+// formatVersion is the format of keys and values; Open refuses a store with another one.
 var formatVersion = strconv.Itoa(level.FormatAt("ring", level.Base))
 
-// Open opens or makes the store in dir. It takes writes after Start only. An error of a damaged
-// store is one for IsDamage. The caller closes the store.
+// Open opens or makes the store in dir. It takes writes only after Start. IsDamage recognizes the
+// error of a damaged store. The caller closes the store.
 func Open(dir string, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	d, err := openDB(dir, opts, make(damageReport, 1))
@@ -78,8 +78,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	return d, nil
 }
 
-// openDB opens or makes the Pebble database in dir. Its memory is small by intent: the whole
-// master is to idle below 40 MB, and the operating system's page cache serves reads that miss.
+// openDB opens or makes the Pebble database in dir. Its memory is small on purpose: an idle master
+// must stay below 40 MB, and the operating system's page cache serves reads that miss.
 func openDB(dir string, opts Options, damage damageReport) (*Store, error) {
 	cache := pebble.NewCache(opts.CacheBytes)
 	defer cache.Unref()
@@ -133,7 +133,7 @@ func openDB(dir string, opts Options, damage damageReport) (*Store, error) {
 	return d, nil
 }
 
-// loadNotes reads what the store knows of itself.
+// loadNotes reads the store's notes about itself.
 func (d *Store) loadNotes() error {
 	mark, err := d.Note(refillNote)
 	if err != nil {
@@ -143,8 +143,8 @@ func (d *Store) loadNotes() error {
 	return d.loadLacking()
 }
 
-// Start takes writes from now on, none of rings older than floor, and counts the records where no
-// digests on disk hold; see Counted.
+// Start lets the store take writes, but none of rings older than floor. It counts the records
+// unless valid digests are on disk; see Counted.
 func (d *Store) Start(floor uint64) error {
 	kept, err := d.loadCells()
 	if err != nil {
@@ -155,7 +155,7 @@ func (d *Store) Start(floor uint64) error {
 		d.cells.counted()
 		return nil
 	}
-	snapshot := d.db.NewSnapshot() // before the first write: later ones count themselves
+	snapshot := d.db.NewSnapshot() // before the first write, because later ones count themselves
 	d.commit = startCommitter(d, floor, false)
 	d.wg.Go(func() {
 		_, done, err := d.use()
@@ -177,7 +177,7 @@ func (d *Store) Start(floor uint64) error {
 	return nil
 }
 
-// Close finishes what is queued, waits for reads that are under way, and closes the database.
+// Close finishes queued writes, waits for running reads, and closes the database.
 func (d *Store) Close() error {
 	d.end()
 	d.wg.Wait()
@@ -190,8 +190,8 @@ func (d *Store) Close() error {
 	return d.db.Close()
 }
 
-// use returns the database; done must be called when it is used no more. It does not wait: while
-// the database is being replaced there is none.
+// use returns the database; the caller calls done after use. It does not wait: while the database
+// is being replaced it returns an error.
 func (d *Store) use() (db *pebble.DB, done func(), err error) {
 	switch {
 	case d.closed.Load():
@@ -210,8 +210,8 @@ func pebbleAt(at int) pebble.FormatMajorVersion {
 	return pebble.FormatMajorVersion(level.FormatAt("pebble", at))
 }
 
-// RaiseLevel brings the files to the formats of a level of the cluster; no older release can open
-// them after that.
+// RaiseLevel converts the files to the formats of a level of the cluster; older releases can't open
+// them afterwards.
 func (d *Store) RaiseLevel(to int) error { return d.raise(pebbleAt(to)) }
 
 func (d *Store) raise(to pebble.FormatMajorVersion) error {
@@ -246,7 +246,8 @@ func (d *Store) checkFormat() error {
 	return nil
 }
 
-// findBuckets hops from bucket to bucket, without reading the records between.
+// findBuckets finds the buckets by jumping from one to the next, without reading the records
+// between.
 func (d *Store) findBuckets() error {
 	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord},
 		UpperBound: []byte{kindRecord + 1}})
@@ -278,7 +279,7 @@ func (d *Store) findBuckets() error {
 // live returns the buckets with records, ascending, never last.
 func (d *Store) live() []uint64 { return *d.buckets.Load() }
 
-// addBucket is called by the committer before it writes into a new bucket.
+// addBucket adds a bucket; the committer calls it before it writes into a new one.
 func (d *Store) addBucket(b uint64) {
 	old := d.live()
 	at, ok := slices.BinarySearch(old, b)
@@ -289,7 +290,7 @@ func (d *Store) addBucket(b uint64) {
 	d.buckets.Store(&next)
 }
 
-// dropBucket is called by the committer when it has removed a bucket's range.
+// dropBucket removes a bucket; the committer calls it after it removed the bucket's range.
 func (d *Store) dropBucket(b uint64) {
 	next := slices.DeleteFunc(slices.Clone(d.live()), func(x uint64) bool {
 		return x == b &&
@@ -298,7 +299,7 @@ func (d *Store) dropBucket(b uint64) {
 	d.buckets.Store(&next)
 }
 
-// Note returns what was noted under a name, nil if nothing was.
+// Note returns the note of that name, nil if there is none.
 func (d *Store) Note(name string) ([]byte, error) {
 	v, err := d.value(noteKey(name))
 	if err != nil {
@@ -307,7 +308,7 @@ func (d *Store) Note(name string) ([]byte, error) {
 	return v, nil
 }
 
-// value returns a copy of what is stored under key, nil if nothing is.
+// value returns a copy of the value under key, nil if there is none.
 func (d *Store) value(key []byte) ([]byte, error) {
 	db, done, err := d.use()
 	if err != nil {
@@ -325,9 +326,9 @@ func (d *Store) value(key []byte) ([]byte, error) {
 	return out, closer.Close()
 }
 
-// pebbleLog sends Pebble's messages to slog. Pebble calls Fatalf when it can't promise durability
-// any more (the device refused a write, and not for want of space: see diskfs.Patient); there is
-// nothing to go on with then.
+// pebbleLog sends Pebble's messages to slog. Pebble calls Fatalf when it can no longer promise
+// durability, because the device refused a write for another reason than a lack of space (see
+// diskfs.Patient). The process then has to end.
 type pebbleLog struct{ log *slog.Logger }
 
 func (l pebbleLog) Infof(format string, args ...any) {

@@ -1,4 +1,4 @@
-// Package disk is what one master of the ring store keeps on its own disk.
+// Package disk is the part of the ring store that one master keeps on its own disk.
 //
 // Lives here: the format of keys and values on Pebble; the hybrid logical clock; the one committer
 // that merges writes with what is stored, and syncs them in groups; sums over the records by cell,

@@ -8,17 +8,17 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// past is the end of the newest bucket whose records count as gone.
+// past is the end of the newest bucket whose records count as expired.
 func (d *Store) past() uint64 { return uint64(max(d.now().Unix(), 0)) }
 
-// DropEnded drops the records of each bucket that has ended, by one range delete, once the records
-// are Counted. It returns the number of buckets.
+// DropEnded drops the records of each bucket that has ended, by one range deletion, once the
+// records are Counted. It returns the number of buckets.
 func (d *Store) DropEnded(ctx context.Context) (dropped int, err error) {
 	past := d.past()
 	select {
 	case <-d.cells.ready:
 	default:
-		return 0, nil // the count of what was on disk would come back after the drop
+		return 0, nil // otherwise the running count would add the dropped records again
 	}
 	for _, b := range d.live() {
 		if b > past {
@@ -44,9 +44,9 @@ func (d *Store) DropEnded(ctx context.Context) (dropped int, err error) {
 	return dropped, nil
 }
 
-// DropTombstones removes the tombstones whose time is over. They have an index by time, so no other
-// record is looked at. Away is asked for the masters that are to be noted as Lacking with them. It
-// returns the number of tombstones.
+// DropTombstones removes the tombstones that have expired. They have an index by time, so it reads
+// no other records. It calls away for the masters to note as Lacking with them. It returns the
+// number of tombstones.
 func (d *Store) DropTombstones(ctx context.Context, away func() []string) (removed int, err error) {
 	past := d.past()
 	for {
@@ -70,7 +70,7 @@ func (d *Store) DropTombstones(ctx context.Context, away func() []string) (remov
 	}
 }
 
-// endedTombstones returns index keys of tombstones, one group's at most.
+// endedTombstones returns index keys of expired tombstones, at most as many as fit a group.
 func (d *Store) endedTombstones(past uint64) (keys [][]byte, err error) {
 	db, done, err := d.use()
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Store) endedTombstones(past uint64) (keys [][]byte, err error) {
 	return keys, it.Close()
 }
 
-// bury removes tombstones by their index keys; one that became a record again, or a later
+// bury removes tombstones by their index keys. A key that has since become a record, or a later
 // tombstone, stays.
 func (d *Store) bury(b *pebble.Batch, g *group, keys [][]byte) error {
 	for _, index := range keys {
@@ -135,14 +135,13 @@ func (d *Store) bury(b *pebble.Batch, g *group, keys [][]byte) error {
 }
 
 // DropPartitions removes the records of partitions by range, once they are Counted, unless the ring
-// has moved on since: epoch is that of the newest one. It returns the number of cells that were
-// removed.
+// has changed since: epoch is the newest ring's. It returns the number of removed cells.
 func (d *Store) DropPartitions(ctx context.Context, epoch uint64,
 	foreign func(partition int) bool) (cells int, err error) {
 	select {
 	case <-d.cells.ready:
 	default:
-		return 0, nil // what is on disk is not known yet
+		return 0, nil // the records on disk are not counted yet
 	}
 	ids := d.cells.list(func(id CellID) bool { return foreign(int(id.Partition)) })
 	if len(ids) == 0 {
@@ -155,12 +154,12 @@ func (d *Store) DropPartitions(ctx context.Context, epoch uint64,
 	return len(ids), nil
 }
 
-// dropCells removes the records of cells; done is false if the ring has moved on.
+// dropCells removes the records of cells; done is false if the ring has changed.
 func (d *Store) dropCells(ctx context.Context, ids []CellID, epoch uint64) (done bool, err error) {
-	dropped := false // the committer's; when ctx ends first it writes it later than this returns
+	dropped := false // the committer's; if ctx ends first, it sets it after this function returned
 	t := &Write{run: func(b *pebble.Batch, g *group) error {
 		if d.commit.floor != epoch || len(g.deltas) > 0 {
-			// writes of a newer ring, or of this group, may be among them; the next step looks
+			// writes of a newer ring, or of this group, may be among them; the next step tries
 			// again
 			return nil
 		}

@@ -27,9 +27,8 @@ const (
 // never is the bucket of records that don't expire, and of tombstones.
 const never = uint64(math.MaxUint64)
 
-// bucketEnd returns the end, in seconds since 1970, of the time bucket in which a record with this
-// expiry lies. A bucket is dropped as a whole when its end has passed, so the end is never before
-// the expiry.
+// bucketEnd returns the end, in seconds since 1970, of the time bucket for a record with this
+// expiry. A bucket is dropped as a whole after its end, so the end is never before the expiry.
 func bucketEnd(expires int64, width time.Duration) uint64 {
 	if expires <= 0 {
 		return never
@@ -120,7 +119,7 @@ func tombKey(bucket uint64, recordKey []byte) []byte {
 
 func noteKey(name string) []byte { return append([]byte{kindMeta}, name...) }
 
-// after returns the first key behind all keys that begin with prefix.
+// after returns the first key after all keys that begin with prefix.
 func after(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {

@@ -9,18 +9,18 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// lackNote and a node: that it lacks tombstones which are gone.
+// lackNote, followed by a node, notes that the node lacks removed tombstones.
 const lackNote = "lack/"
 
-// SetNote notes something under a name, of which the store knows nothing; durable when it returns.
+// SetNote stores a note whose meaning only the caller knows; it is durable on return.
 func (d *Store) SetNote(ctx context.Context, name string, value []byte) error {
 	return d.Commit(ctx, &Write{run: func(b *pebble.Batch, _ *group) error {
 		return b.Set(noteKey(name), value, nil)
 	}})
 }
 
-// Fence is SetNote, and from then on writes of rings older than epoch are refused: when it returns
-// none is under way any more.
+// Fence is SetNote, and refuses writes of rings older than epoch from then on: when it returns, no
+// such write is running.
 func (d *Store) Fence(ctx context.Context, epoch uint64, name string, value []byte) error {
 	return d.Commit(ctx, &Write{run: func(b *pebble.Batch, _ *group) error {
 		if err := b.Set(noteKey(name), value, nil); err != nil {
@@ -47,7 +47,7 @@ func (d *Store) loadLacking() error {
 	return nil
 }
 
-// noteLacking puts masters into a batch that removes tombstones.
+// noteLacking notes masters in a batch that removes tombstones.
 func (d *Store) noteLacking(b *pebble.Batch, g *group, nodes []string) error {
 	for _, node := range nodes {
 		if err := b.Set(noteKey(lackNote+node), nil, nil); err != nil {
@@ -62,14 +62,14 @@ func (d *Store) noteLacking(b *pebble.Batch, g *group, nodes []string) error {
 	return nil
 }
 
-// Lacking returns the masters that lack tombstones which are gone, sorted.
+// Lacking returns the masters that lack removed tombstones, sorted.
 func (d *Store) Lacking() []string {
 	d.lackingMu.Lock()
 	defer d.lackingMu.Unlock()
 	return slices.Sorted(maps.Keys(d.lacking))
 }
 
-// Filled forgets that a master lacks tombstones.
+// Filled removes the note that a master lacks tombstones.
 func (d *Store) Filled(ctx context.Context, node string) error {
 	d.lackingMu.Lock()
 	noted := d.lacking[node]

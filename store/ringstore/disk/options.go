@@ -17,44 +17,45 @@ import (
 
 // Options bound and time the store. The zero value of each field means the default.
 type Options struct {
-	// expiring records are dropped in steps of this; default 1 h
+	// width of the buckets in which expired records are dropped; default 1 h
 	BucketWidth   time.Duration
 	WriteQueue    int   // writes that wait for the committer; default 4096
 	CacheBytes    int64 // Pebble's block cache; default 4 MiB
 	MemTableBytes int   // one of at most three; default 4 MiB
-	// how long deleted ranges wait for a flush of their own; default 10 s; negative: they get none
+	// how long deleted ranges may wait before a flush of their own; default 10 s; negative: no such
+	// flush
 	FlushDelay time.Duration
 	Now        func() time.Time
-	Clock      *Clock // follows the versions found on disk; default: one of its own
-	// says why this disk takes no more records (it is almost full), or nil; default: always nil
+	Clock      *Clock // follows the versions on disk; default: a new one
+	// returns why this disk takes no more records (it is almost full), or nil; default: always nil
 	Room func() error
-	Seal *seal.Key // seals all files; nil leaves them open
-	FS   vfs.FS    // where the files lie, for tests; nil: the machine's file system
-	Anew bool      // the store in its place was lost: it is Refilling until EndRefill
+	Seal *seal.Key // encrypts all files; nil leaves them unencrypted
+	FS   vfs.FS    // the file system, for tests; nil: the machine's
+	Anew bool      // the previous store was lost: this one is Refilling until EndRefill
 	Log  *slog.Logger
 
-	// told what changes; default: nobody
+	// receives changes; default: none
 	Watch Watcher
-	// Synced is told how long a group of writes waited for stable storage; it must not block.
+	// Synced receives how long a group of writes waited for stable storage; it must not block.
 	Synced func(took time.Duration, writes int)
-	// Refused is told of each write that Room refused; it must not block.
+	// Refused is called for each write that Room refused; it must not block.
 	Refused func()
 }
 
-// The committer tells a Watcher what changes. Its methods must not wait for a write.
+// Watcher receives the committer's changes. Its methods must not wait for a write.
 type Watcher interface {
-	// Watches reports whether changes of records in a space matter.
+	// Watches reports whether it wants the changes of a space.
 	Watches(Space) bool
-	// Changed is called when changes can be read, and before the digests have them: whoever read a
-	// digest finds everything that it counts.
+	// Changed is called when changes can be read, and before the digests include them: a reader
+	// that first takes a digest finds everything that it counts.
 	Changed([]Changed)
-	// Dropped is called when the records of cells were removed, before their digests are.
+	// Dropped is called when the records of cells were removed, and before their digests are.
 	Dropped(map[CellID]bool)
-	// Lost is called when all records are gone.
+	// Lost is called when all records were lost.
 	Lost()
 }
 
-// Changed names a record that a group of writes changed.
+// Changed identifies a record that a group of writes changed.
 type Changed struct {
 	Key       Key
 	Partition int
@@ -110,7 +111,7 @@ func (o Options) files() vfs.FS {
 	return diskfs.Private{FS: vfs.Default}
 }
 
-// sealed puts the seal over a file system, if there is one.
+// sealed adds encryption to a file system if a seal is set.
 func (o Options) sealed(files vfs.FS) vfs.FS {
 	if o.Seal == nil {
 		return files
@@ -118,8 +119,8 @@ func (o Options) sealed(files vfs.FS) vfs.FS {
 	return diskfs.Sealed{FS: files, Key: o.Seal}
 }
 
-// CheckSealed refuses a key for a store whose files are open. Without this they would count as
-// damaged, and the store as lost.
+// CheckSealed refuses a key for a store whose files are not encrypted. Otherwise the files would
+// count as damaged, and the store as lost.
 func CheckSealed(dir string, o Options) error {
 	if o.Seal == nil {
 		return nil

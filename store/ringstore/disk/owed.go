@@ -13,7 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// owed counts what this master holds for absent owners; the hints themselves are on disk.
+// owed counts what this master holds for absent owners; the hints are on disk.
 type owed struct {
 	mu     sync.Mutex     // guards all below
 	nodes  map[string]int // hints for each node
@@ -21,7 +21,8 @@ type owed struct {
 	under  int
 }
 
-// hintDelta is the change of one hint: old nil for a new one, new nil for one that was handed over.
+// hintDelta is the change of one hint: old is nil for a new one, new is nil for one that was handed
+// over.
 type hintDelta struct {
 	node      string
 	partition int
@@ -88,7 +89,7 @@ func (o *owed) held(partition int) bool {
 	return o.copies[partition] > 0
 }
 
-// heldPartitions returns those of which copies are held.
+// heldPartitions returns the partitions of which copies are held.
 func (o *owed) heldPartitions() []int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,8 +105,8 @@ func (o *owed) totals() (hints, under int) {
 	return hints, o.under
 }
 
-// loadOwed counts the hints on disk. Their number is bounded by what was written while an owner was
-// away.
+// loadOwed counts the hints on disk. Their number is bounded by the writes during an owner's
+// absence.
 func loadOwed(d *Store) (*owed, error) {
 	o := &owed{nodes: map[string]int{}, copies: map[int]int{}}
 	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kindHint},
@@ -131,8 +132,7 @@ func loadOwed(d *Store) (*owed, error) {
 	return o, nil
 }
 
-// OwedSince returns when the first of the hints for node was noted; the zero time if nothing is
-// owed.
+// OwedSince returns when the first of the hints for node was noted, or the zero time without hints.
 func (d *Store) OwedSince(node string) (time.Time, error) {
 	v, err := d.value(sinceKey(node))
 	if err != nil {
@@ -144,10 +144,10 @@ func (d *Store) OwedSince(node string) (time.Time, error) {
 	return time.Unix(int64(binary.BigEndian.Uint64(v)), 0).UTC(), nil
 }
 
-// Hint is one record on its way to an owner that was away.
+// Hint is one record to hand over to an owner that was away.
 type Hint struct {
 	Record Record
-	Gone   bool // nothing to hand over: expired or no longer here
+	Gone   bool // nothing to hand over: it expired or was removed
 	// the record is a copy held for the owner; else it is among this master's own
 	Copy bool
 
@@ -201,7 +201,7 @@ func (d *Store) Hints(node string, limit int) ([]Hint, error) {
 	return out, nil
 }
 
-// heldFor returns the copy of a record that is held for one of the nodes, if there is one.
+// heldFor returns a copy of a record that is held for one of the nodes, if any.
 func (d *Store) heldFor(nodes []string, k Key, partition int) (Record, bool, error) {
 	var best Record
 	found := false
@@ -224,8 +224,8 @@ func (d *Store) heldFor(nodes []string, k Key, partition int) (Record, bool, err
 	return best, found, nil
 }
 
-// Held calls fn with every copy held for others for which keep says yes. It reads all hints of
-// all nodes, which there are only while an owner is away.
+// Held calls fn with every copy held for others for which keep returns true. It reads all hints of
+// all nodes, which exist only while an owner is away.
 func (d *Store) Held(keep func(k Key, partition int) bool, fn func([]Record) error) error {
 	next := []byte{kindHint}
 	for next != nil {
@@ -326,7 +326,7 @@ func (d *Store) heldIn(s span, fn func([]Record) error) error {
 	return it.Error()
 }
 
-// HeldOf calls fn with the copies of records of a space in a partition that are held for others.
+// HeldOf calls fn with the copies that are held for others, of records of a space in a partition.
 func (d *Store) HeldOf(space Space, partition int, fn func([]Record) error) error {
 	for _, node := range d.OwingNodes() {
 		prefix := binary.BigEndian.AppendUint16(append(hintPrefix(node), byte(space)),
@@ -341,20 +341,21 @@ func (d *Store) HeldOf(space Space, partition int, fn func([]Record) error) erro
 // Owed returns how many hints wait for each node.
 func (d *Store) Owed() map[string]int { return d.owed.pending() }
 
-// OwingNodes are those of Owed, sorted.
+// OwingNodes returns the nodes of Owed, sorted.
 func (d *Store) OwingNodes() []string { return slices.Sorted(maps.Keys(d.owed.pending())) }
 
-// OwedTotals returns the number of hints for all nodes, and of those of them that are for records
-// written on fewer owners than the write quorum.
+// OwedTotals returns the number of hints for all nodes, and how many of them are for records
+// written to fewer owners than the write quorum.
 func (d *Store) OwedTotals() (hints, under int) { return d.owed.totals() }
 
 // Holds reports whether copies of a partition are held for others.
 func (d *Store) Holds(partition int) bool { return d.owed.held(partition) }
 
-// HeldPartitions returns those of which copies are held for others, in no particular order.
+// HeldPartitions returns the partitions of which copies are held for others, in no particular
+// order.
 func (d *Store) HeldPartitions() []int { return d.owed.heldPartitions() }
 
-// Strike removes hints that were handed over, unless they changed meanwhile.
+// Strike removes hints that were handed over, unless they have changed since.
 func (d *Store) Strike(ctx context.Context, node string, hints []Hint) error {
 	t := &Write{}
 	t.run = func(b *pebble.Batch, g *group) error {
@@ -378,22 +379,22 @@ func (d *Store) Strike(ctx context.Context, node string, hints []Hint) error {
 	return d.Commit(ctx, t)
 }
 
-// Paid removes the note since when something is owed to a node, if nothing is.
+// Paid removes the note of the time since which a node is owed records, if none are owed now.
 func (d *Store) Paid(ctx context.Context, node string) error {
 	return d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) error {
 		if d.owed.has(node) || g.overlay[string(sinceKey(node))] != nil {
-			return nil // new ones came in between
+			return nil // new ones were written in between
 		}
 		return b.Delete(sinceKey(node), nil)
 	}})
 }
 
-// ForgetHints drops all hints for a node by range, and returns their number; ErrBusy while new ones
-// are being written.
+// ForgetHints drops all hints for node by range, and returns their number. It returns ErrBusy while
+// new ones are being written.
 func (d *Store) ForgetHints(ctx context.Context, node string) (n int, err error) {
 	err = d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) error {
 		if len(g.hints) > 0 {
-			return ErrBusy // hints in the same group are not on disk yet; the next round does it
+			return ErrBusy // hints in this group are not on disk yet; the next round removes them
 		}
 		prefix := hintPrefix(node)
 		it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: prefix,

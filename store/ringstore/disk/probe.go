@@ -9,13 +9,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Probe looks behind a store's back, for tests: nothing else uses it.
+// Probe reads and changes a store's files behind its back; only tests use it.
 type Probe struct{ d *Store }
 
-// Probe returns that of an open store.
+// Probe returns the Probe of an open store.
 func (d *Store) Probe() Probe { return Probe{d} }
 
-// Lose removes a record that never expires without a trace, as damage does.
+// Lose removes, without a trace, a record that does not expire, as damage does.
 func (p Probe) Lose(k Key, partition int) error {
 	return p.d.db.Delete(appendRecordKey(nil, never, k, partition), pebble.Sync)
 }
@@ -33,19 +33,19 @@ func (p Probe) Count(kind byte) (n int, err error) {
 	return n, it.Close()
 }
 
-// Flush brings what is in memory into tables.
+// Flush writes the tables in memory to disk.
 func (p Probe) Flush() error { return p.d.db.Flush() }
 
-// Compact brings all tables to the last level.
+// Compact moves all tables to the last level.
 func (p Probe) Compact(ctx context.Context) error {
 	return p.d.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
 }
 
-// Buckets returns the number of time buckets with records, and one for those that never expire.
+// Buckets returns the number of time buckets with records, plus one for records without expiry.
 func (p Probe) Buckets() int { return len(p.d.live()) }
 
-// CheckDigests reads all records and reports digests that are not theirs; what is newest in a cell
-// may be that of a record which is gone.
+// CheckDigests reads all records and reports digests that don't match. The newest version of a
+// cell's digest may belong to a record that was removed.
 func (p Probe) CheckDigests() error {
 	<-p.d.Counted()
 	other := &Store{cells: newCells(), clock: NewClock(time.Now), life: context.Background()}

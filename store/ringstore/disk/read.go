@@ -11,7 +11,7 @@ import (
 // pageBytes is how much of the disk is read at once.
 const pageBytes = 256 << 10
 
-// Get returns the record kept under k, tombstones included, expired ones not.
+// Get returns the record under k, including tombstones, excluding expired records.
 func (d *Store) Get(k Key, partition int) (Record, bool, error) {
 	var best Record
 	found := false
@@ -51,8 +51,8 @@ func decodeValue(v []byte, k Key, partition int) (Record, error) {
 // span is a part of one bucket in key order.
 type span struct{ from, to []byte }
 
-// spans lists the parts of the key space that hold the wanted partitions (nil: all) of a space, in
-// key order.
+// spans lists the parts of the key space with the wanted partitions (nil: all) of a space, in key
+// order.
 func (d *Store) spans(space Space, partitions []int) []span {
 	var out []span
 	for _, b := range d.live() {
@@ -69,8 +69,9 @@ func (d *Store) spans(space Space, partitions []int) []span {
 	return out
 }
 
-// page reads records of a span in key order until about limit bytes are together; next is where to
-// go on, nil at the end. The iterator is closed before it returns, so a slow reader pins nothing.
+// page reads records of a span in key order until it has about limit bytes; next is where to
+// continue, nil at the end. It closes the iterator before it returns, so a slow reader pins
+// nothing.
 func (d *Store) page(s span, limit int, keysOnly bool, keep func(Key) bool) (records []Record,
 	next []byte, err error) {
 	db, done, err := d.use()
@@ -94,7 +95,7 @@ func (d *Store) page(s span, limit int, keysOnly bool, keep func(Key) bool) (rec
 		if err != nil {
 			return nil, nil, err
 		}
-		seen += 64 // a page that skips everything ends too
+		seen += 64 // so a page that skips everything ends too
 		if keep != nil && !keep(k) {
 			continue
 		}
@@ -121,7 +122,7 @@ func (d *Store) page(s span, limit int, keysOnly bool, keep func(Key) bool) (rec
 	return records, next, nil
 }
 
-// each calls fn with pages of the records of the spans.
+// each calls fn with pages of the records in the spans.
 func (d *Store) each(spans []span, keysOnly bool, keep func(Key) bool,
 	fn func([]Record) error) error {
 	for _, s := range spans {
@@ -144,7 +145,7 @@ func (d *Store) each(spans []span, keysOnly bool, keep func(Key) bool,
 	return nil
 }
 
-// Copies returns what is here under k: the record, and a copy held for an absent owner; at most
+// Copies returns this disk's copies of k: the record, and a copy held for an absent owner; at most
 // two.
 func (d *Store) Copies(k Key, partition int) ([]Record, error) {
 	r, found, err := d.Get(k, partition)
@@ -167,8 +168,9 @@ func (d *Store) Copies(k Key, partition int) ([]Record, error) {
 	return out, nil
 }
 
-// List calls fn with pages of the records of a place whose names begin with k.Name, tombstones and
-// copies held for others included, in no particular order; with keysOnly without their values.
+// List calls fn with pages of the records of a place whose names begin with k.Name, including
+// tombstones and copies held for others, in no particular order; with keysOnly without their
+// values.
 func (d *Store) List(k Key, partition int, keysOnly bool, fn func([]Record) error) error {
 	var spans []span
 	for _, b := range d.live() {
@@ -190,15 +192,15 @@ func (d *Store) List(k Key, partition int, keysOnly bool, fn func([]Record) erro
 	return nil
 }
 
-// Scan calls fn with pages of the records of a space in some partitions (nil: all) that keep says
-// yes to (nil: all), tombstones included, in no particular order; with keysOnly without their
-// values.
+// Scan calls fn with pages of the records of a space, in some partitions (nil: all), for which keep
+// returns true (nil: all), including tombstones, in no particular order; with keysOnly without
+// their values.
 func (d *Store) Scan(space Space, partitions []int, keep func(Key) bool, keysOnly bool,
 	fn func([]Record) error) error {
 	return d.each(d.spans(space, partitions), keysOnly, keep, fn)
 }
 
-// Begins is for Scan: names that begin with a prefix; nil for an empty one.
+// Begins makes a keep for Scan that selects names with a prefix; nil for an empty prefix.
 func Begins(prefix string) func(Key) bool {
 	if prefix == "" {
 		return nil
@@ -206,7 +208,7 @@ func Begins(prefix string) func(Key) bool {
 	return func(k Key) bool { return strings.HasPrefix(k.Name, prefix) }
 }
 
-// ScanCells is Scan of cells.
+// ScanCells is Scan for given cells.
 func (d *Store) ScanCells(cells []CellID, keysOnly bool, fn func([]Record) error) error {
 	spans := make([]span, len(cells))
 	for i, id := range cells {

@@ -9,8 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Space separates the kinds of records of a place. Which numbers are in use, package ringstore
-// says.
+// Space separates the kinds of records of a place. Package ringstore lists the numbers in use.
 type Space uint8
 
 // Bounds of a key, in bytes, and of the partitions of a ring.
@@ -25,20 +24,20 @@ var (
 	ErrTooLarge = errors.New("too large")
 	ErrClosed   = errors.New("ring store is closed")
 	ErrCorrupt  = errors.New("record on disk does not decode")
-	// ErrAside is what reads get while a damaged store is being replaced.
+	// ErrAside fails reads while a damaged store is being replaced.
 	ErrAside = errors.New("the ring store was damaged and is being replaced")
-	// ErrBusy asks to come again: what is to be removed is being written.
+	// ErrBusy asks the caller to retry: the hints that it wants to remove are being written.
 	ErrBusy = errors.New("hints are being written")
 )
 
 // Key names one record. All records of one place lie on the same owners.
 type Key struct {
 	Space Space
-	Place string // a jid, a minion id: at most MaxPlace bytes, any
-	Name  string // within the place: at most MaxName bytes, any
+	Place string // a jid, a minion id: at most MaxPlace bytes of any value
+	Name  string // within the place: at most MaxName bytes of any value
 }
 
-// Check reports a key without a space or a place, and one beyond the bounds, as ErrTooLarge.
+// Check refuses a key without a space or a place, and with ErrTooLarge one beyond the bounds.
 func (k Key) Check() error {
 	switch {
 	case k.Space == 0:
@@ -65,7 +64,7 @@ func (v Version) Less(w Version) bool {
 	return v.Clock < w.Clock || v.Clock == w.Clock && v.Node < w.Node
 }
 
-// Time returns the writer's wall clock of the version, UTC.
+// Time returns the writer's wall clock at the version, UTC.
 func (v Version) Time() time.Time { return time.UnixMicro(int64(v.Clock >> 12)).UTC() }
 
 // Record is one stored value.
@@ -76,7 +75,7 @@ type Record struct {
 	Expires time.Time // zero: never; whole seconds, UTC
 
 	Partition int   // of the ring, 0 to 65535
-	Flags     uint8 // FlagFirst and the following
+	Flags     uint8 // the Flag constants
 }
 
 // Flags of a record. They are on disk and in messages.
@@ -86,24 +85,24 @@ const (
 	FlagExact   uint8 = 4 // the writer vouches that all writes of this key carry the same expiry
 )
 
-// Deleted reports whether it is a tombstone.
+// Deleted reports whether the record is a tombstone.
 func (r *Record) Deleted() bool { return r.Flags&FlagDeleted != 0 }
 
-// Exact reports whether the expiry follows from the key.
+// Exact reports whether the expiry depends only on the key.
 func (r *Record) Exact() bool { return r.Flags&FlagExact != 0 }
 
-// Expired reports whether the record counts as gone at now. A tombstone counts until it is removed:
-// until then nobody is noted to lack it, so a master that was away may come back with what was
-// deleted.
+// Expired reports whether the record counts as removed at now. A tombstone counts until it is
+// actually removed: only then are absent masters noted as lacking it, and until then a master that
+// was away may return with the deleted record.
 func (r *Record) Expired(now time.Time) bool { return !r.Deleted() && r.Over(now) }
 
 // Over reports whether the time of a record or tombstone has ended.
 func (r *Record) Over(now time.Time) bool { return !r.Expires.IsZero() && !now.Before(r.Expires) }
 
-// Wins reports whether a is kept when a and b meet on one key. It is a total order over flags and
-// versions, so merging is commutative, associative and idempotent, and all owners end with the same
-// record: an ordinary record or tombstone beats a first-wins record; among first-wins the lower
-// version, else the higher one wins. False for equal versions.
+// Wins reports whether a is kept when a and b are stored under one key. It is a total order over
+// flags and versions, so merging is commutative, associative and idempotent, and all owners end
+// with the same record. An ordinary record or tombstone beats a first-wins record. Among first-wins
+// records the lower version wins, otherwise the higher one. It is false for equal versions.
 func Wins(aFlags uint8, a Version, bFlags uint8, b Version) bool {
 	af, bf := aFlags&FlagFirst != 0, bFlags&FlagFirst != 0
 	switch {
@@ -115,7 +114,7 @@ func Wins(aFlags uint8, a Version, bFlags uint8, b Version) bool {
 	return b.Less(a)
 }
 
-// headerLen is the length of what precedes the value on disk: flags, clock, node, expiry.
+// headerLen is the length of the header before the value on disk: flags, clock, node, expiry.
 const headerLen = 1 + 8 + 8 + 8
 
 type header struct {
@@ -136,7 +135,7 @@ func UnixSeconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// SecondsTime is the other way round, UTC.
+// SecondsTime is the inverse of UnixSeconds, in UTC.
 func SecondsTime(s int64) time.Time {
 	if s == 0 {
 		return time.Time{}
@@ -177,18 +176,18 @@ func SumOf(place, name string, v Version) uint64 {
 	return d.Sum64()
 }
 
-// Winners are records by key, of copies of each the one that Wins.
+// Winners maps each key to the copy of its record that Wins.
 type Winners map[Key]*Record
 
-// Add adds a copy of a record, which the set keeps if it wins.
+// Add adds a copy of a record if it wins.
 func (w Winners) Add(r *Record) {
 	if old := w[r.Key]; old == nil || Wins(r.Flags, r.Version, old.Flags, old.Version) {
 		w[r.Key] = r
 	}
 }
 
-// Collect returns a function that adds pages of records, with keysOnly without their values; more
-// than limit bytes, over all calls, are ErrTooLarge.
+// Collect returns a function that adds pages of records, with keysOnly without their values. It
+// returns ErrTooLarge for more than limit bytes over all calls.
 func (w Winners) Collect(limit int, keysOnly bool) func([]Record) error {
 	size := 0
 	return func(records []Record) error {

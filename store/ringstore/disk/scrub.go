@@ -8,15 +8,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Mended is a digest that was not that of the records on disk.
+// Mended is a digest that did not match the records on disk.
 type Mended struct {
 	Cell         CellID
 	Found, Noted int64 // records
 }
 
-// Scrub reads all records, rate bytes a second, and counts each cell again. A digest that does not
-// fit is mended, and told; a cell that is being written to is left for the next time. It returns
-// the bytes read.
+// Scrub reads all records, at rate bytes per second, and counts each cell anew. It corrects a
+// digest that does not match and reports it to mended; it leaves a cell that is being written for
+// the next time. It returns the bytes read.
 func (d *Store) Scrub(ctx context.Context, rate int64, mended func(Mended)) (read int64,
 	err error) {
 	for id, noted := range d.cells.all() {
@@ -39,7 +39,7 @@ func (d *Store) Scrub(ctx context.Context, rate int64, mended func(Mended)) (rea
 	return read, nil
 }
 
-// countCell reads the records of a cell at the scrub's rate.
+// countCell reads the records of a cell at Scrub's rate.
 func (d *Store) countCell(ctx context.Context, id CellID, rate int64) (cell, error) {
 	var out cell
 	prefix := appendCellKey(nil, id.Bucket, id.Space, int(id.Partition))
@@ -75,8 +75,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// whole counts records in key order, expired ones too, until about limit bytes are read; next is
-// where to go on.
+// whole counts records in key order, including expired ones, until it has read about limit bytes;
+// next is where to continue.
 func (d *Store) whole(s span, limit int64) (out cell, next []byte, err error) {
 	db, done, err := d.use()
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *Store) whole(s span, limit int64) (out cell, next []byte, err error) {
 	return out, nil, it.Error()
 }
 
-// mendCell brings a digest to what was found, unless the cell has changed since.
+// mendCell sets a digest to the counted values, unless the cell has changed since.
 func (d *Store) mendCell(ctx context.Context, id CellID, noted, found cell) (mended bool,
 	err error) {
 	err = d.Commit(ctx, &Write{run: func(_ *pebble.Batch, g *group) error {

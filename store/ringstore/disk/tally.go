@@ -10,10 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The digests of all cells are kept on disk, each in the batch that changes it, so that a start
-// reads them and no record. A release that does not know them leaves them as they are. So the note
-// that they hold names the OPTIONS file, of which each opening by Pebble makes a new one: opened by
-// somebody else in between, they are counted again.
+// The digests of all cells are kept on disk. Each batch that changes one also writes it, so that a
+// start reads the digests and no records. A release that does not know them leaves them unchanged.
+// So the note that they are valid names the OPTIONS file, of which Pebble makes a new one at each
+// opening: if another release opened the store in between, the records are counted again.
 const (
 	tallyNote    = "cells"
 	tallyVersion = "1 "
@@ -25,7 +25,7 @@ func tallyKey(id CellID) []byte {
 		id.Partition)
 }
 
-// tallyBucket is what the keys of a bucket's cells begin with.
+// tallyBucket is the common start of the keys of a bucket's cells.
 func tallyBucket(bucket uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{kindTally}, bucket)
 }
@@ -43,7 +43,7 @@ func parseTally(key, value []byte) (CellID, cell, error) {
 	}, nil
 }
 
-// write puts a cell's digest into a batch.
+// write adds a cell's digest to a batch.
 func (x cell) write(b *pebble.Batch, id CellID) error {
 	if x.empty() {
 		return b.Delete(tallyKey(id), nil)
@@ -54,8 +54,8 @@ func (x cell) write(b *pebble.Batch, id CellID) error {
 	return b.Set(tallyKey(id), binary.BigEndian.AppendUint64(v, x.newest), nil)
 }
 
-// tally puts the digests that a group changes into its batch, all of them where they were not on
-// disk before.
+// tally adds the digests that a group changes to its batch, or all of them if they were not on disk
+// before.
 func (k *committer) tally(g *group) error {
 	if g.tallied {
 		k.kept = true
@@ -87,7 +87,7 @@ func (k *committer) tally(g *group) error {
 	return nil
 }
 
-// loadCells reads the digests from disk; found is false if there are none that hold.
+// loadCells reads the digests from disk; found is false if there are no valid ones.
 func (d *Store) loadCells() (found bool, err error) {
 	note, err := d.Note(tallyNote)
 	if err != nil || d.openedAs == "" || string(note) != tallyVersion+d.openedAs {
@@ -117,8 +117,8 @@ func (d *Store) loadCells() (found bool, err error) {
 	return true, d.db.Set(noteKey(tallyNote), []byte(tallyVersion+d.openAs), pebble.Sync)
 }
 
-// keepCells puts all digests on disk, which have just been counted, and has each commit keep them
-// from now on.
+// keepCells writes all digests, which have just been counted, to disk, and makes each commit update
+// them from now on.
 func (d *Store) keepCells() error {
 	return d.Commit(d.life, &Write{run: func(b *pebble.Batch, g *group) error {
 		g.tallied = true
@@ -126,8 +126,9 @@ func (d *Store) keepCells() error {
 	}})
 }
 
-// countCells adds up what was on disk when the store opened, and brings the clock past all versions
-// there. It reads every record: a store does so once, when it has no digests on disk that hold.
+// countCells counts the records that were on disk when the store opened, and moves the clock past
+// all their versions. It reads every record: a store does so only when it has no valid digests on
+// disk.
 func (d *Store) countCells(snapshot *pebble.Snapshot) error {
 	it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord},
 		UpperBound: []byte{kindRecord + 1}})

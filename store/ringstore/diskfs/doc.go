@@ -1,11 +1,10 @@
-// Package diskfs is the file systems that the ring store puts under its database, one over the
-// other.
+// Package diskfs has the file systems that the ring store stacks under its database.
 //
-// Lives here: Private makes each file its owner's alone, Patient makes writes to a full disk wait,
-// Sealed encrypts what is written.
+// Lives here: Private keeps other users out of each file, Patient makes writes to a full disk wait,
+// Sealed encrypts files.
 //
 // Does not: what the files hold (Pebble), when a master takes no more records (ringstore.Options).
 //
-// Guarantee: a write returns when it is done as asked, or with the error of a disk that failed; a
-// full disk is no such error.
+// Guarantee: a write returns when it has succeeded, or with the error of a failed disk; a full disk
+// gives no error.
 package diskfs

@@ -10,17 +10,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Patient is a file system whose writes wait while the disk is full, and go on when there is space
-// again. Pebble can't go on after a write that was refused: it would end the process. What was not
-// written is not acknowledged meanwhile.
+// Patient is a file system whose writes wait while the disk is full, and continue once there is
+// space. Pebble can't go on after a refused write: it would end the process. Until the write
+// succeeds it is not acknowledged.
 //
-// A sync that fails is not tried again: the kernel may have dropped what it could not write.
+// A failed sync is not retried: the kernel may have dropped the data that it could not write.
 type Patient struct {
 	vfs.FS
 	wait *waiter
 }
 
-// waiter tells of the wait, at most once in a while, whichever file it is for.
+// waiter logs waiting, at most once in an interval, whichever file waits.
 type waiter struct {
 	log   *slog.Logger
 	retry time.Duration
@@ -30,11 +30,11 @@ type waiter struct {
 }
 
 const (
-	retryFull = 100 * time.Millisecond // between tries to write to a full disk
+	retryFull = 100 * time.Millisecond // between attempts to write to a full disk
 	tellFull  = 10 * time.Second       // between lines in the log about it
 )
 
-// NewPatient waits on a file system; log gets a line when it does.
+// NewPatient makes writes to a file system wait; log gets a line when they do.
 func NewPatient(fs vfs.FS, log *slog.Logger) Patient {
 	return Patient{fs, &waiter{log: log, retry: retryFull}}
 }
@@ -44,7 +44,7 @@ func isFull(err error) bool {
 		errors.Is(err, syscall.EDQUOT)
 }
 
-// out calls f until the disk takes what it writes.
+// out calls f until the disk is no longer full.
 func (w *waiter) out(name string, f func() error) error {
 	for {
 		err := f()
@@ -69,7 +69,7 @@ func (w *waiter) tell(name string, err error) {
 	}
 }
 
-// open waits for the file, and makes its writes wait.
+// open waits for the file to open, and makes its writes wait.
 func (p Patient) open(name string, f func() (vfs.File, error)) (vfs.File, error) {
 	var file vfs.File
 	err := p.wait.out(name, func() (err error) {
@@ -117,7 +117,7 @@ type patientFile struct {
 	name string
 }
 
-// Write implements vfs.File: of a part that fitted, only the rest is written again.
+// Write implements vfs.File. If a part was written, it retries only the rest.
 func (f patientFile) Write(b []byte) (n int, err error) {
 	err = f.wait.out(f.name, func() error {
 		m, err := f.File.Write(b[n:])

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Private is a file system whose new files are their owner's alone: Pebble asks for 0666, and
-// returns, grains and pillars are nobody else's, also where the folder is copied.
+// Private is a file system that lets only the owner read and write new files. Pebble asks for 0666,
+// but other users must not read returns, grains and pillars, even in a copy of the folder.
 type Private struct{ vfs.FS }
 
 // Create implements vfs.FS.
@@ -20,13 +20,13 @@ func (p Private) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	return private(name)(p.FS.Create(name, category))
 }
 
-// OpenReadWrite implements vfs.FS; it makes the file where there is none.
+// OpenReadWrite implements vfs.FS; it makes the file if it does not exist.
 func (p Private) OpenReadWrite(name string, category vfs.DiskWriteCategory,
 	opts ...vfs.OpenOption) (vfs.File, error) {
 	return private(name)(p.FS.OpenReadWrite(name, category, opts...))
 }
 
-// Lock implements vfs.FS; it makes the file where there is none.
+// Lock implements vfs.FS; it makes the file if it does not exist.
 func (p Private) Lock(name string) (io.Closer, error) {
 	c, err := p.FS.Lock(name)
 	if err != nil {
@@ -38,7 +38,7 @@ func (p Private) Lock(name string) (io.Closer, error) {
 	return c, nil
 }
 
-// private takes the result of what made a file.
+// private sets the mode of a file that was just made.
 func private(name string) func(vfs.File, error) (vfs.File, error) {
 	return func(f vfs.File, err error) (vfs.File, error) {
 		if err != nil {
@@ -51,8 +51,8 @@ func private(name string) func(vfs.File, error) (vfs.File, error) {
 	}
 }
 
-// MakePrivate takes the files of a store that was written before Private. There may be no store
-// yet.
+// MakePrivate sets the modes of the files of a store that was written before Private existed. The
+// store may not exist yet.
 func MakePrivate(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -16,13 +16,13 @@ import (
 	"clustermaster/store/seal"
 )
 
-// Sealed is a file system whose files are sealed: a random salt of 16 bytes, then the contents
-// under AES-256 in counter mode with a key of that salt, so that any place can be read without the
-// ones before it. Counter mode hides; it does not protect against changes: Pebble's checksums find
-// rot, and who can write to the disk of a master owns it.
+// Sealed is a file system of encrypted files: a random salt of 16 bytes, then the contents under
+// AES-256 in counter mode with a key derived from that salt, so that any offset can be read without
+// the bytes before it. Counter mode hides contents and does not detect changes: Pebble's checksums
+// find rot, and anyone who can write to a master's disk controls the master anyway.
 //
-// No byte of a file is written twice under one key: files are only appended to, and a file that is
-// used again gets a new salt.
+// No byte of a file is written twice under one key: files are only appended to, and a reused file
+// gets a new salt.
 type Sealed struct {
 	vfs.FS
 	Key *seal.Key
@@ -53,8 +53,7 @@ func (s Sealed) block(salt []byte) cipher.Block {
 	return block
 }
 
-// Open implements vfs.FS. A file without a whole salt was cut off by a crash before it had
-// contents.
+// Open implements vfs.FS. A crash cut off a file without a complete salt before it had contents.
 func (s Sealed) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := s.FS.Open(name, opts...)
 	if err != nil {
@@ -95,7 +94,7 @@ type sealedFile struct {
 	at int64      // of the next Read or Write
 }
 
-// xor seals or opens p, which is or will be at an offset of the contents.
+// xor encrypts or decrypts p, which is at an offset of the contents.
 func (f *sealedFile) xor(p []byte, offset int64) {
 	var counter [aes.BlockSize]byte
 	binary.BigEndian.PutUint64(counter[8:], uint64(offset/aes.BlockSize))
@@ -141,7 +140,7 @@ func (f *sealedFile) WriteAt([]byte, int64) (int, error) {
 	return 0, errors.New("sealed files are only appended to")
 }
 
-// The rest of vfs.File has the salt before the contents.
+// The other methods of vfs.File: offsets and sizes there include the salt.
 
 func (f *sealedFile) Preallocate(offset, length int64) error {
 	return f.File.Preallocate(offset, length+sealedHead)
@@ -159,7 +158,7 @@ type sealedInfo struct{ vfs.FileInfo }
 
 func (i sealedInfo) Size() int64 { return max(0, i.FileInfo.Size()-sealedHead) }
 
-// Sys keeps Pebble from looking at the file beside this type.
+// Sys hides the file behind this type from Pebble.
 func (i sealedInfo) Sys() any { return nil }
 
 var _ os.FileInfo = sealedInfo{}

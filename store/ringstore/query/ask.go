@@ -18,18 +18,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// askTries is how often a question is put anew because the ring changed meanwhile.
+// askTries is how often a question is asked because the ring changed meanwhile.
 const askTries = 8
 
-// Ask puts a question about the records of a space to the masters that hold them, in parallel, and
-// calls fn with each record for which anything holds: its place and its hits, once, in no
-// particular order, not concurrently. Places limits the question to these (at most 1024, sorted);
-// nil asks about all. The space's Compiler, in Options, knows what questions mean.
+// Ask sends a question about the records of a space to the masters that hold them, in parallel. It
+// calls fn with each record for which a term holds: its place and its hits, once, in no particular
+// order, not concurrently. places limits the question to these (at most 1024, sorted); nil asks
+// about all. The space's Compiler, in Options, reads questions.
 //
-// Each partition is judged by its first live owner, whose digest the others confirm; where they
-// differ, or an owner goes away, all live ones judge and the newest version of each record counts.
-// So every record whose writing was acknowledged before the question is judged as it was then, or
-// as a later write left it; what can't be vouched for is in the coverage.
+// The first live owner of each partition judges it, and the others confirm its digest. If digests
+// differ, or an owner goes away, all live owners judge and the newest version of each record
+// counts. So every record that was acknowledged before the question is judged in that version or a
+// later one; the coverage says which partitions are uncertain.
 func (s *Queries) Ask(ctx context.Context, space disk.Space, question []byte, places []string,
 	fn func(place string, hits []byte)) (Coverage, error) {
 	began := time.Now()
@@ -64,7 +64,7 @@ func (s *Queries) Ask(ctx context.Context, space disk.Space, question []byte, pl
 	}
 }
 
-// inquiry is one question under way, by one view of the rings.
+// inquiry is one running question, by one view of the rings.
 type inquiry struct {
 	s        *Queries
 	v        *rings.View
@@ -72,21 +72,21 @@ type inquiry struct {
 	question []byte
 	places   []string
 
-	failed map[string]bool  // nodes that did not answer; they are not asked again
-	held   map[int][]string // by partition, who holds copies for others
+	failed map[string]bool  // nodes that did not answer; it does not ask them again
+	held   map[int][]string // by partition, the nodes that hold copies for others
 	unsure map[int]bool     // partitions
 	agreed int              // partitions
 	hits   []hit
-	all    int // partitions asked about
+	all    int // partitions in the question
 }
 
-// hit is a record for which something holds.
+// hit is a record for which a term holds.
 type hit struct {
 	place string
 	hits  []byte
 }
 
-// reply is what one node said.
+// reply is one node's answer.
 type reply struct {
 	node   string
 	sums   map[int]disk.Sum
@@ -123,7 +123,7 @@ func (q *inquiry) finish(began time.Time, fn func(place string, hits []byte)) Co
 	return Coverage{Partitions: q.v.Latest().Partitions(), Incomplete: len(q.unsure)}
 }
 
-// partitions are those that the question is about.
+// partitions returns the partitions that the question is about.
 func (q *inquiry) partitions() []int {
 	var out []int
 	if len(q.places) == 0 {
@@ -139,11 +139,11 @@ func (q *inquiry) partitions() []int {
 	return slices.Compact(out)
 }
 
-// reachable reports whether a node can be asked.
+// reachable reports whether the question can ask a node.
 func (q *inquiry) reachable(node string) bool { return !q.failed[node] && q.s.Members.Alive(node) }
 
-// agree has each partition judged by its first live owner, while all live members say what they
-// have. It returns the partitions for which that is not enough.
+// agree lets the first live owner of each partition judge it, while all live members send their
+// digests. It returns the partitions for which that is not enough.
 func (q *inquiry) agree(ctx context.Context, partitions []int) (rest []int, err error) {
 	judges := make(map[int]string, len(partitions))
 	work := map[string][]int{}
@@ -190,8 +190,8 @@ func (q *inquiry) agree(ctx context.Context, partitions []int) (rest []int, err 
 	return rest, nil
 }
 
-// confirmed reports whether enough owners have what the judge of a partition has, and nobody holds
-// more.
+// confirmed reports whether enough owners have the same records of a partition as its judge, and no
+// node holds more.
 func (q *inquiry) confirmed(p int, judge string, replies map[string]*reply) bool {
 	r := replies[judge]
 	if r == nil || len(q.held[p]) > 0 {
@@ -211,9 +211,9 @@ func (q *inquiry) confirmed(p int, judge string, replies map[string]*reply) bool
 	return heard >= q.v.Base.ReadQuorum()
 }
 
-// sources are the nodes that may have records of a partition: its live owners, those that hold
-// copies for others, and if owners are missing whoever may have what they had. Sure is false if too
-// few owners are among them.
+// sources returns the nodes that may have records of a partition: its live owners, the nodes that
+// hold copies for others, and if owners are missing also those that may have the missing owners'
+// records. sure is false if too few owners are among them.
 func (q *inquiry) sources(p int) (nodes []string, sure bool) {
 	add := func(list []string) {
 		for _, node := range list {
@@ -236,9 +236,9 @@ func (q *inquiry) sources(p int) (nodes []string, sure bool) {
 	return nodes, sure
 }
 
-// merge has partitions judged by all who may have records of them; of each record the version that
-// wins counts. It returns the partitions that have to be asked about again because one of those who
-// were asked went away.
+// merge lets all nodes that may have records of the partitions judge them; of each record the
+// winning version counts. It returns the partitions that it must ask about again because one of
+// those nodes went away.
 func (q *inquiry) merge(ctx context.Context, partitions []int) (rest []int, err error) {
 	work := map[string][]int{}
 	of := make(map[int][]string, len(partitions))
@@ -296,15 +296,16 @@ type versionKey struct {
 	name  uint32
 }
 
-// version is what one of them found.
+// version is the verdict of one of them.
 type version struct {
 	disk.Version
 	flags uint8
 	hits  []byte
 }
 
-// ask puts the question to nodes at once. Those that give no answer count as failed. It fails if
-// the ring was left meanwhile, if a node is too old to know questions, or if ctx ends.
+// ask sends the question to the nodes at the same time. Nodes that don't answer count as failed. It
+// returns an error if the ring was given up meanwhile, if a node is too old for questions, or if
+// ctx ends.
 func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool) (map[string]*reply,
 	error) {
 	var wg sync.WaitGroup
@@ -338,7 +339,7 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 			return nil, r.err
 		case status.Code(r.err) == codes.Unimplemented:
 			return nil, errOldPeer
-		case status.Code(r.err) == CodeTooCostly: // and so it would be for the others
+		case status.Code(r.err) == CodeTooCostly: // and would be for the others
 			return nil, fmt.Errorf("%s: %w", r.node, ErrTooCostly)
 		case r.err != nil:
 			q.s.Log.Debug("put a question; the other copies answer it", "node", r.node,
@@ -347,7 +348,7 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 		case r.left && q.s.Members.View().Base != q.v.Base:
 			return nil, rings.ErrLeft
 		case r.left:
-			q.failed[r.node] = true // it has not heard of the ring yet
+			q.failed[r.node] = true // it has not yet heard of the ring
 		default:
 			out[r.node] = r
 		}
@@ -436,7 +437,7 @@ func (s *Queries) whileAlive(ctx context.Context, node string) (context.Context,
 	return ctx, w
 }
 
-// heard tells that the node said something.
+// heard notes that the node sent something.
 func (w *watch) heard() {
 	select {
 	case w.words <- struct{}{}:
@@ -449,7 +450,8 @@ func (w *watch) end() {
 	<-w.over
 }
 
-// askByScan answers a question by reading all records here: some master is too old to judge.
+// askByScan answers a question by reading all records here, because some master is too old to
+// judge.
 func (s *Queries) askByScan(ctx context.Context, a *asked, places []string,
 	fn func(place string, hits []byte)) (Coverage, error) {
 	hits := make([]byte, a.judge.Width())

@@ -15,25 +15,24 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Compiler knows the questions that can be put about the records of one space. It is safe for
-// concurrent use.
+// Compiler reads the questions about the records of one space. It is safe for concurrent use.
 type Compiler interface {
-	// Compile reads a question, which may come from another master.
+	// Compile prepares a question, which may come from another master.
 	Compile(question []byte) (Judge, error)
-	// Parts finds the parts of a record's value that keys name, in parts[keys[key]]. Parts that are
-	// not there stay as they are.
+	// Parts finds the parts of a record's value that keys name, and sets parts[keys[key]]. It
+	// leaves missing parts as they are.
 	Parts(value []byte, keys map[string]int, parts []Part) error
 }
 
-// Judge is one question ready to be put. It is used by one goroutine.
+// Judge is one compiled question. Only one goroutine may use it.
 type Judge interface {
-	// Looks are what the question reads of the records of a place.
+	// Looks returns what the question reads of the records of a place.
 	Looks() []Look
 	// Width is the number of bytes of hits.
 	Width() int
-	// Hit adds to hits what holds for a record by what one look reads in it.
+	// Hit adds to hits the terms that hold for a record, judged by the part that one look reads.
 	Hit(look int, p Part, hits []byte)
-	// Err is not nil once the question has cost too much; hits count for nothing then.
+	// Err is not nil once the question has cost too much; discard the hits then.
 	Err() error
 }
 
@@ -44,7 +43,7 @@ type Look struct {
 	Whole bool   // the whole value
 }
 
-// Part is what a look reads in one record.
+// Part is the part of one record that a look reads.
 type Part struct {
 	Text  string
 	Found bool
@@ -53,40 +52,40 @@ type Part struct {
 // Bounds of one question.
 const (
 	MaxQuestion = 2 << 20 // bytes of the question
-	MaxPlaces   = 1024    // asked about by name
+	MaxPlaces   = 1024    // that a question may name
 )
 
 var (
-	// ErrNotReady refuses what is asked before this master knows the ring.
+	// ErrNotReady refuses questions before this master has a ring.
 	ErrNotReady = errors.New("this master does not know the ring yet; it asks the other masters")
 	// ErrTooCostly refuses a question on which a judge worked too long.
 	ErrTooCostly = errors.New("question that takes too much work")
 
-	// ErrQuestion refuses what no master of ours asks.
+	// ErrQuestion refuses a question that no master of ours sends.
 	ErrQuestion = errors.New("question that no master of ours puts")
 	errOldPeer  = errors.New("that master does not know questions yet")
 )
 
-// CodeTooCostly is how ErrTooCostly travels.
+// CodeTooCostly is the gRPC code for ErrTooCostly.
 const CodeTooCostly = codes.OutOfRange
 
-// flushEvery is the longest silence of a master that judges: the asker gives up on one that says
-// nothing.
+// flushEvery is the longest time that a judging master sends nothing: the asker gives up on a
+// silent one.
 const flushEvery = time.Second
 
-// verdict is what a question found in one record.
+// verdict is the result of a question for one record.
 type verdict struct {
 	place   string
-	name    int // which of the names that the question looks at
+	name    int // index into the names that the question reads
 	flags   uint8
 	version disk.Version
 	hits    []byte // valid until the next verdict
 }
 
-// asked is a question at work on this master.
+// asked is a question that this master judges.
 type asked struct {
 	space      disk.Space
-	ring       *hashring.Ring // by which places have partitions
+	ring       *hashring.Ring // the ring that assigns places to partitions
 	partitions []int
 	places     []string
 	versions   bool
@@ -121,8 +120,9 @@ func (s *Queries) compile(space disk.Space, question []byte) (*asked, error) {
 	return a, nil
 }
 
-// Answer judges what is on this disk and sends verdicts in chunks, for another master or this one.
-// Digests are taken before anything is judged, so a verdict never stands on less than they say.
+// Answer judges the records on this disk and sends verdicts in chunks, to another master or this
+// one. It takes the digests before it judges, so the verdicts are based on at least the records
+// that the digests count.
 func (s *Queries) Answer(ctx context.Context, req *ringpb.AskRequest,
 	send func(*ringpb.Verdicts) error) error {
 	if len(req.Partitions) > disk.MaxPartitions || len(req.Places) > MaxPlaces {
@@ -184,8 +184,8 @@ func (s *Queries) Answer(ctx context.Context, req *ringpb.AskRequest,
 	if err := s.judge(ctx, a, out.add); err != nil {
 		return err
 	}
-	// A master drops records of partitions that are not its own any more only after it has left the
-	// ring by which they were.
+	// A master drops records of partitions that it no longer owns only after it has given up the
+	// ring by which it owned them.
 	left := true
 	if v := s.Members.View(); v != nil && v.Ring(req.Base) != nil {
 		left = false
@@ -230,8 +230,8 @@ func (c *chunks) flush() error {
 	return err
 }
 
-// judge calls fn with the verdicts on this disk's records: on all that were hit, or with versions
-// on all; a verdict without hits only says that work goes on.
+// judge calls fn with verdicts on this disk's records: on those with hits, or with versions on all.
+// A verdict without hits only shows that the work goes on.
 func (s *Queries) judge(ctx context.Context, a *asked, fn func(verdict) error) error {
 	hits := make([]byte, a.judge.Width())
 	now := s.Now()
@@ -276,7 +276,8 @@ func (s *Queries) judge(ctx context.Context, a *asked, fn func(verdict) error) e
 	return nil
 }
 
-// hit fills hits with what the looks at one name find in a row, whose parts lie where keys says.
+// hit fills hits with the result of the looks at one name in a row; keys gives the index of each
+// part.
 func (a *asked) hit(name int, r *row, keys map[string]int, hits []byte) {
 	clear(hits)
 	if r.deleted() || r.bad {
@@ -341,8 +342,8 @@ func (a *asked) whole(name int) bool {
 	return slices.ContainsFunc(a.looks[name], func(l int) bool { return a.judge.Looks()[l].Whole })
 }
 
-// rowsFor returns the rows of one name in a partition, or of the places asked for, and where their
-// parts lie.
+// rowsFor returns the rows of one name in a partition, or of the places in the question, and the
+// index of their parts.
 func (s *Queries) rowsFor(a *asked, name, partition int) ([]row, map[string]int, error) {
 	keys := a.keys(name)
 	if len(a.places) > 0 {
@@ -392,7 +393,7 @@ func (s *Queries) readRows(a *asked, name int, id tableID, keys map[string]int) 
 	}
 	slices.SortFunc(list, byPlace)
 	out := list[:0]
-	for _, r := range list { // a record may have moved to another bucket while they were read
+	for _, r := range list { // a record may have changed buckets while they were read
 		if n := len(out); n > 0 && out[n-1].place == r.place {
 			if disk.Wins(r.flags, r.version, out[n-1].flags, out[n-1].version) {
 				out[n-1] = r
@@ -404,7 +405,7 @@ func (s *Queries) readRows(a *asked, name int, id tableID, keys map[string]int) 
 	return out, nil
 }
 
-// rowOf takes out of a record what the looks at its name read.
+// rowOf extracts from a record the parts that the looks at its name read.
 func (s *Queries) rowOf(a *asked, name int, r *disk.Record, keys map[string]int) row {
 	out := row{place: r.Place, flags: r.Flags, version: r.Version,
 		expires: disk.UnixSeconds(r.Expires)}

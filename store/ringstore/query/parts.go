@@ -11,7 +11,7 @@ import (
 	"clustermaster/store/ringstore/disk"
 )
 
-// row is what questions read of one record, tombstones included.
+// row has the parts of one record that questions read; tombstones have rows too.
 type row struct {
 	place   string
 	flags   uint8
@@ -24,12 +24,12 @@ type row struct {
 
 func (r *row) deleted() bool { return r.flags&disk.FlagDeleted != 0 }
 
-// expired is that of Record.
+// expired is like that of Record.
 func (r *row) expired(now time.Time) bool {
 	return !r.deleted() && r.expires != 0 && now.Unix() >= r.expires
 }
 
-// Sizes in memory, about, in bytes.
+// Approximate sizes in memory, in bytes.
 const (
 	rowBytes  = 88
 	partBytes = 24
@@ -43,10 +43,10 @@ func (r *row) size() int64 {
 	return int64(n)
 }
 
-// rows are the rows of one table with the parts that were asked for. They don't change: a reader
-// needs no lock.
+// rows are the rows of one table with the requested parts. They don't change, so a reader needs no
+// lock.
 type rows struct {
-	keys  map[string]int // where a part lies in each row
+	keys  map[string]int // index of a part in each row
 	list  []row          // sorted by place
 	bytes int64
 }
@@ -76,19 +76,20 @@ type tableID struct {
 }
 
 // table keeps the rows of some records between questions. The committer notes which records change;
-// the next question reads those again, and no others.
+// the next question reads only those again.
 type table struct {
-	mu   sync.Mutex // held while the disk is read; guards rows
+	mu   sync.Mutex // held while reading the disk; guards rows
 	rows *rows      // nil: none are kept
 
-	// after mu and parts.mu, for moments: the committer waits for it; guards all below
+	// locked after mu and parts.mu, and only briefly, because the committer waits for it; guards
+	// all below
 	noted   sync.Mutex
 	watched bool // rows are kept or being read
 	changed map[string]struct{}
-	all     bool // rather than changed
+	all     bool // all rows changed, not only those in changed
 }
 
-// maxNoted bounds the places that a table notes before it is read anew.
+// maxNoted bounds the places that a table notes before it reads all again.
 const maxNoted = 1024
 
 func (t *table) note(place string) {
@@ -106,7 +107,7 @@ func (t *table) note(place string) {
 	}
 }
 
-// take returns what changed since the last call, and has later changes noted.
+// take returns the changes since the last call, and makes the table note later ones.
 func (t *table) take() (changed map[string]struct{}, all bool) {
 	t.noted.Lock()
 	defer t.noted.Unlock()
@@ -131,15 +132,15 @@ type lookID struct {
 
 type lookUse struct {
 	last    uint64
-	refused bool // too large to be kept
+	refused bool // too large to keep
 }
 
-// MaxLooks bounds the different parts that are kept.
+// MaxLooks bounds the number of different parts that are kept.
 const MaxLooks = 64
 
-// Parts keep, of records that questions looked at, the parts that they read, in memory: a question
-// costs no disk and no decoding for what did not change. They take at most limit bytes; what was
-// not asked about for longest goes first.
+// Parts keep in memory the parts of records that questions read, so that a question reads no disk
+// and decodes nothing for unchanged records. They take at most limit bytes; the parts that were not
+// used for longest go first.
 type Parts struct {
 	limit  int64
 	spaces map[disk.Space]Compiler
@@ -151,33 +152,33 @@ type Parts struct {
 	count  uint64 // of uses
 }
 
-// NewParts returns parts of at most limit bytes, of the spaces about which questions can be put.
+// NewParts makes Parts of at most limit bytes, for the spaces that have compilers.
 func NewParts(limit int64, compilers map[disk.Space]Compiler) *Parts {
 	return &Parts{limit: limit, spaces: compilers, tables: map[tableID]*table{},
 		looks: map[lookID]*lookUse{}}
 }
 
-// Bytes returns the memory that the parts take, about.
+// Bytes returns the approximate memory of the parts.
 func (p *Parts) Bytes() int64 { return p.bytes.Load() }
 
-// Looks returns the number of different parts that are kept, at most MaxLooks.
+// Looks returns the number of different parts in memory, at most MaxLooks.
 func (p *Parts) Looks() int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return len(p.looks)
 }
 
-// Tables returns the number of names and partitions of which questions have read something.
+// Tables returns the number of tables, one for each name and partition that questions have read.
 func (p *Parts) Tables() int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return len(p.tables)
 }
 
-// Watches reports whether there are questions about a space: parts are told what changes in it.
+// Watches reports whether there can be questions about a space, whose changes Parts must then get.
 func (p *Parts) Watches(space disk.Space) bool { return p.spaces[space] != nil }
 
-// Changed tells the tables what changed, before the digests count it.
+// Changed passes changes to the tables, before the digests count them.
 func (p *Parts) Changed(changed []disk.Changed) {
 	if len(changed) == 0 {
 		return
@@ -191,7 +192,7 @@ func (p *Parts) Changed(changed []disk.Changed) {
 	}
 }
 
-// Lost tells the tables that all records are gone.
+// Lost tells the tables that all records were lost.
 func (p *Parts) Lost() {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -233,7 +234,7 @@ func (p *Parts) table(id tableID) *table {
 	return t
 }
 
-// use notes that parts are asked for; it reports false if one of them is not to be kept.
+// use notes the use of parts; it returns false if one of them must not be kept.
 func (p *Parts) use(space disk.Space, name string, keys map[string]int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,8 +256,8 @@ func (p *Parts) use(space disk.Space, name string, keys map[string]int) bool {
 	return kept
 }
 
-// trim makes room until the parts keep to their limits. Parts of a question that are too large
-// alone are refused from then on. The caller holds no table.
+// trim removes parts until the limits hold. If the parts of one question are too large even alone,
+// they are refused from then on. The caller must hold no table.
 func (p *Parts) trim(space disk.Space, name string, keys map[string]int) {
 	for {
 		gone, found := p.victim(space, name, keys)
@@ -283,8 +284,7 @@ func (p *Parts) trim(space disk.Space, name string, keys map[string]int) {
 	}
 }
 
-// victim picks what has to go; the zero value is everything. Found is false when the limits are
-// kept.
+// victim selects the parts to remove; the zero value means all. found is false if the limits hold.
 func (p *Parts) victim(space disk.Space, name string, keys map[string]int) (gone lookID,
 	found bool) {
 	p.mu.Lock()
@@ -307,7 +307,7 @@ func (p *Parts) victim(space disk.Space, name string, keys map[string]int) (gone
 	return gone, true
 }
 
-// keep makes r the rows of a table that the caller holds; nil forgets what it has.
+// keep sets the rows of a table that the caller holds; nil removes its rows.
 func (p *Parts) keep(t *table, r *rows) {
 	if t.rows != nil {
 		p.bytes.Add(-t.rows.bytes)
@@ -351,7 +351,7 @@ func (r *rows) without(key string) *rows {
 }
 
 // keptRows returns the rows of a table, as they are on disk, with at least the parts that keys
-// name; it reads what changed since it was last asked, or everything.
+// name. It reads the records that changed since its last call, or all.
 func (s *Queries) keptRows(a *asked, name int, id tableID, keys map[string]int) (*rows, error) {
 	t := s.Parts.table(id)
 	t.mu.Lock()

@@ -12,17 +12,17 @@ import (
 	"clustermaster/store/ringstore/rings"
 )
 
-// Members is what a query needs to know of the cluster.
+// Members is the cluster as a query sees it.
 type Members interface {
 	// Self returns this master's node name.
 	Self() string
 	// Alive reports whether a master can be reached now; this one always can.
 	Alive(node string) bool
-	// Current returns the rings to act on, and waits for them where this master knows none yet.
+	// Current returns the rings to use. It waits for them if this master has none yet.
 	Current(ctx context.Context) (*rings.View, error)
-	// View returns the rings in play now, nil while this master knows none.
+	// View returns the rings in use now, nil if this master has none yet.
 	View() *rings.View
-	// Retry calls read, and again when it was refused by a ring that was given up; see
+	// Retry calls read, and calls it again if it was refused because its ring was given up; see
 	// rings.IsLeft.
 	Retry(ctx context.Context, read func() error) error
 }
@@ -31,38 +31,39 @@ type Members interface {
 type Peers interface {
 	Ask(ctx context.Context, node string,
 		req *ringpb.AskRequest) (grpc.ServerStreamingClient[ringpb.Verdicts], error)
-	// Scan calls fn with the records that the master sends, until its answer ends or it says
-	// nothing for too long.
+	// Scan calls fn with the records that the master sends, until its answer ends or it is silent
+	// for too long.
 	Scan(ctx context.Context, node string, req *ringpb.ScanRequest,
 		fn func([]disk.Record) error) error
 	Digest(ctx context.Context, node string,
 		req *ringpb.DigestRequest) (*ringpb.DigestReply, error)
 }
 
-// Options are what queries work with. All are needed.
+// Options are what queries use. All are needed.
 type Options struct {
 	Disk    *disk.Store
 	Parts   *Parts // the disk's Watcher
 	Clock   *disk.Clock
 	Members Members
 	Peers   Peers
-	// Withheld says why nothing may be answered by what is on this disk, or nil.
+	// Withheld returns why this master must not answer from its disk, or nil.
 	Withheld func() error
-	// Spawn runs a function beside, or reports false, and does not, while the store closes.
+	// Spawn runs a function in a goroutine, or returns false without running it while the store
+	// closes.
 	Spawn  func(func()) bool
 	Closed <-chan struct{} // ends waiting
 	Now    func() time.Time
 	Log    *slog.Logger
 
 	Timeout     time.Duration // of a query as a whole
-	ReadTimeout time.Duration // the longest silence of a master that was asked
-	LookAgain   time.Duration // between looks whether it is still alive
+	ReadTimeout time.Duration // the longest silence of an asked master
+	LookAgain   time.Duration // between checks whether it is still alive
 	MaxList     int           // bytes of one master's answer to a question
 
-	// Asked is told of each question answered: the time that it took, and how many partitions were
-	// answered for by one owner that all others agree with, by merging, and without being sure.
+	// Asked is called for each answered question, with its duration and the number of partitions
+	// that one owner answered and all others confirmed, that were merged, and that are uncertain.
 	Asked func(took time.Duration, agreed, merged, unsure int)
-	// Retried is told when a question is put anew because the ring changed.
+	// Retried is called when a question is asked again because the ring changed.
 	Retried func()
 }
 
@@ -74,5 +75,5 @@ type Queries struct {
 // New returns queries; all of the options are needed.
 func New(o Options) *Queries { return &Queries{Options: o} }
 
-// messageBytes is about how large a message between masters gets.
+// messageBytes is the approximate maximum size of a message between masters.
 const messageBytes = 1 << 20

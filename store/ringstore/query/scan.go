@@ -12,18 +12,18 @@ import (
 	"clustermaster/store/ringstore/rings"
 )
 
-// Coverage says what part of the ring an answer about many records stands on.
+// Coverage says how much of the ring an answer about many records covers.
 type Coverage struct {
 	Partitions int // of the ring
-	// of them, those for which fewer owners answered than it takes to be sure of every record
+	// of them, those for which too few owners answered to be sure of every record
 	Incomplete int
 }
 
-// Complete reports whether nothing can be missing.
+// Complete reports whether no record can be missing.
 func (c Coverage) Complete() bool { return c.Incomplete == 0 }
 
-// String is empty for a complete answer, else "incomplete: n of N partitions", n being those that
-// may lack records.
+// String is empty for a complete answer, else "incomplete: n of N partitions"; n partitions may
+// lack records.
 func (c Coverage) String() string {
 	if c.Complete() {
 		return ""
@@ -31,26 +31,25 @@ func (c Coverage) String() string {
 	return fmt.Sprintf("incomplete: %d of %d partitions", c.Incomplete, c.Partitions)
 }
 
-// disputedAtOnce is how many partitions, of which masters have different copies, are merged in
-// memory together.
+// disputedAtOnce is how many partitions with different copies are merged in memory at the same
+// time.
 const disputedAtOnce = 16
 
-// survey is what the live members said they hold.
+// survey holds what the live members reported about their records.
 type survey struct {
 	mu    sync.Mutex // guards all below while asking
 	sums  map[int]map[string]disk.Sum
 	heard map[string]bool
-	left  error            // of a member that has left the ring by which it was asked
+	left  error            // of a member that has given up the ring of the scan
 	held  map[int][]string // partition to nodes that hold copies for others
 }
 
 // Scan calls fn with every record of a space whose name begins with prefix, each once, in no
-// particular order, not concurrently. All live members are asked for digests; where they agree one
-// copy is read (this master's own, if it has one), where they differ the copies are merged. An
-// error from fn ends the scan and is returned.
+// particular order, not concurrently. It asks all live members for digests. Where they agree it
+// reads one copy (this master's own, if it has one), where they differ it merges the copies. It
+// stops at an error from fn and returns it.
 //
-// When the ring by which the records were read was given up meanwhile, none of them is vouched for:
-// all partitions count as incomplete.
+// If the ring of the scan was given up meanwhile, all partitions count as incomplete.
 func (s *Queries) Scan(ctx context.Context, space disk.Space, prefix string,
 	fn func(disk.Record) error) (Coverage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
@@ -73,7 +72,7 @@ func (s *Queries) Scan(ctx context.Context, space disk.Space, prefix string,
 	return cover, err
 }
 
-// scanBy reads what the survey found.
+// scanBy reads the records by the result of the survey.
 func (s *Queries) scanBy(ctx context.Context, v *rings.View, found *survey, space disk.Space,
 	prefix string,
 	fn func(disk.Record) error) (Coverage, error) {
@@ -99,7 +98,7 @@ func (s *Queries) scanBy(ctx context.Context, v *rings.View, found *survey, spac
 		if err != nil {
 			return cover, err
 		}
-		for _, p := range lost { // the node went away while answering: the other copies do
+		for _, p := range lost { // the node went away while answering: read the other copies
 			if readers := slices.DeleteFunc(found.owners(v, p),
 				func(n string) bool { return n == node }); len(readers) > 0 {
 				disputed[p] = readers
@@ -123,7 +122,7 @@ func (s *Queries) scanBy(ctx context.Context, v *rings.View, found *survey, spac
 	return cover, nil
 }
 
-// surveyAll asks this and all live members for their digests of a space.
+// surveyAll asks all live members, this one included, for their digests of a space.
 func (s *Queries) surveyAll(ctx context.Context, v *rings.View, space disk.Space) (*survey, error) {
 	found := &survey{sums: map[int]map[string]disk.Sum{}, heard: map[string]bool{},
 		held: map[int][]string{}}
@@ -202,14 +201,14 @@ func (f *survey) owners(v *rings.View, p int) []string {
 		func(n string) bool { return !f.heard[n] })
 }
 
-// readers returns who has to be read for a partition: one of each group of owners that agree, and
-// the members that hold copies for others. Sure is false when too few owners answered. No readers:
-// nobody has anything.
+// readers returns the nodes to read for a partition: one of each group of owners that agree, and
+// the members that hold copies for others. sure is false if too few owners answered. Without
+// readers no node has records of it.
 func (f *survey) readers(s *Queries, v *rings.View, p int) (nodes []string, sure bool) {
 	owners := f.owners(v, p)
 	sure = len(owners) >= v.Base.ReadQuorum()
 	if !sure {
-		// Owners of a pending ring may have what the missing ones had.
+		// Owners in a pending ring may have the records of the missing ones.
 		for _, n := range v.Owners(p) {
 			if f.heard[n] && !slices.Contains(owners, n) {
 				owners = append(owners, n)
@@ -236,7 +235,7 @@ func (f *survey) readers(s *Queries, v *rings.View, p int) (nodes []string, sure
 	return nodes, sure
 }
 
-// scanner is one scan under way.
+// scanner is one running scan.
 type scanner struct {
 	s      *Queries
 	v      *rings.View
@@ -246,8 +245,8 @@ type scanner struct {
 	found  *survey
 }
 
-// agreed reads partitions from one node that all copies agree with. It returns the partitions that
-// it could not read.
+// agreed reads partitions from one node whose copies equal all others. It returns the partitions
+// that it could not read.
 func (c *scanner) agreed(ctx context.Context, node string, partitions []int) (lost []int,
 	err error) {
 	begun := map[int]bool{}
@@ -273,14 +272,14 @@ func (c *scanner) agreed(ctx context.Context, node string, partitions []int) (lo
 		return nil, fmt.Errorf("scan: %w", ctx.Err())
 	}
 	if len(begun) > 0 {
-		// Some records were given to fn already and must not come twice.
+		// fn already got some records, which must not come twice.
 		return nil, fmt.Errorf("scan: %w", err)
 	}
 	return partitions, nil
 }
 
-// disputed merges the copies of some partitions; unsure is how many partitions lack a copy that
-// should have been read.
+// disputed merges the copies of some partitions; unsure is the number of partitions of which a copy
+// that it should have read is missing.
 func (c *scanner) disputed(ctx context.Context, partitions []int,
 	readers map[int][]string) (unsure int, err error) {
 	byNode := map[string][]int{}

@@ -16,25 +16,26 @@ import (
 	"clustermaster/store/ringstore/ringpb"
 )
 
-// Options are what calls need. All are needed.
+// Options are what calls use. All are needed.
 type Options struct {
 	Self string // this master's node name
 	// Conn returns a connection to another master; it may dial.
 	Conn  func(node string) (grpc.ClientConnInterface, error)
-	Clock *disk.Clock // follows those of the others
+	Clock *disk.Clock // follows the other masters' clocks
 
-	WriteTimeout time.Duration // of a call that writes, and a second more for each MiB
+	WriteTimeout time.Duration // of a call that writes, plus a second for each MiB
 	ReadTimeout  time.Duration // the longest silence within an answer
 	MaxRecord    int           // bytes of one value
 	LaneRecords  int           // records that wait for one master
 	LaneBytes    int64         // bytes that wait for one master
-	LaneCalls    int           // writes under way to one master
+	LaneCalls    int           // running writes to one master
 
-	// Spawn runs a function beside, or reports false, and does not, while the store closes.
+	// Spawn runs a function in a goroutine, or returns false without running it while the store
+	// closes.
 	Spawn  func(func()) bool
-	Life   context.Context   // parent of calls that no caller waits for
-	Closed <-chan struct{}   // ends with the store
-	Full   func(node string) // told when too much waits for a master; must not block
+	Life   context.Context   // parent of calls without a waiting caller
+	Closed <-chan struct{}   // closed when the store closes
+	Full   func(node string) // called when too much waits for a master; must not block
 }
 
 // Masters calls the other masters. It is safe for concurrent use.
@@ -45,7 +46,7 @@ type Masters struct {
 	lanes map[string]*lane
 }
 
-// New returns the calls of one master.
+// New returns the calls to other masters.
 func New(o Options) *Masters { return &Masters{Options: o, lanes: map[string]*lane{}} }
 
 func (m *Masters) client(node string) (ringpb.RingClient, error) {
@@ -56,7 +57,7 @@ func (m *Masters) client(node string) (ringpb.RingClient, error) {
 	return ringpb.NewRingClient(conn), nil
 }
 
-// Status asks a master for its state; epoch is of the newest ring known here, 0 for none.
+// Status asks a master for its state; epoch is the newest ring's here, 0 without a ring.
 func (m *Masters) Status(ctx context.Context, node string, epoch uint64) (*ringpb.StatusReply,
 	error) {
 	client, err := m.client(node)
@@ -92,7 +93,7 @@ func (m *Masters) Digest(ctx context.Context, node string,
 	return reply, nil
 }
 
-// Ask puts a question to a master.
+// Ask sends a question to a master.
 func (m *Masters) Ask(ctx context.Context, node string,
 	req *ringpb.AskRequest) (grpc.ServerStreamingClient[ringpb.Verdicts], error) {
 	client, err := m.client(node)
@@ -102,14 +103,14 @@ func (m *Masters) Ask(ctx context.Context, node string,
 	return client.Ask(ctx, req)
 }
 
-// Fetch calls fn with the records that a master has under some keys, page by page.
+// Fetch calls fn with a master's records under some keys, page by page.
 func (m *Masters) Fetch(ctx context.Context, node string, req *ringpb.FetchRequest,
 	fn func([]disk.Record) error) (Info, error) {
 	client, err := m.client(node)
 	if err != nil {
 		return Info{}, err
 	}
-	// Only silence ends it: a large record takes its time on a slow line.
+	// Only silence ends it: a large record takes long on a slow line.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silence := time.AfterFunc(m.ReadTimeout, cancel)
@@ -122,7 +123,7 @@ func (m *Masters) Fetch(ctx context.Context, node string, req *ringpb.FetchReque
 	return m.receive(node, stream, cancel, fn)
 }
 
-// List calls fn with the records of a place that a master has, page by page.
+// List calls fn with a master's records of a place, page by page.
 func (m *Masters) List(ctx context.Context, node string, req *ringpb.ListRequest,
 	fn func([]disk.Record) error) (Info, error) {
 	client, err := m.client(node)
@@ -139,7 +140,7 @@ func (m *Masters) List(ctx context.Context, node string, req *ringpb.ListRequest
 	return m.receive(node, stream, cancel, fn)
 }
 
-// Scan calls fn with the records of partitions or cells that a master has, page by page.
+// Scan calls fn with a master's records of partitions or cells, page by page.
 func (m *Masters) Scan(ctx context.Context, node string, req *ringpb.ScanRequest,
 	fn func([]disk.Record) error) error {
 	client, err := m.client(node)
@@ -157,15 +158,15 @@ func (m *Masters) Scan(ctx context.Context, node string, req *ringpb.ScanRequest
 	return err
 }
 
-// Info is what an answer says beside its records.
+// Info is the part of an answer besides its records.
 type Info struct {
-	Same   bool // the records are those that the question said this master has: none are sent
-	Behind bool // the master that answers may lack records
+	Same   bool // none are sent, because they are the same as this master's
+	Behind bool // the answering master may lack records
 }
 
-// receive reads a stream of chunks to its end and calls fn with the records. Pieces of a large
-// record are put together, at most MaxRecord bytes. A sender that says nothing for ReadTimeout is
-// given up by cancel, which must end the stream's context; the time that fn takes does not count.
+// receive reads a stream of chunks to its end and calls fn with the records. It joins the pieces of
+// a large record, up to MaxRecord bytes. If the sender is silent for ReadTimeout it calls cancel,
+// which must end the stream's context; the time that fn takes does not count.
 func (m *Masters) receive(node string, stream grpc.ServerStreamingClient[ringpb.Chunk],
 	cancel context.CancelFunc, fn func([]disk.Record) error) (Info, error) {
 	var info Info

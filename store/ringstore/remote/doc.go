@@ -1,8 +1,9 @@
-// Package remote is how a master of the ring store calls the others.
+// Package remote calls the other masters of the ring store.
 //
 // Lives here: each call with its time limits; records as messages, and large ones in pieces; lanes,
-// in which writes to one master wait and go together. Does not: whom to call, and what an answer
-// means (packages ringstore and query), answering (package ringstore), connections (its user).
+// which queue writes to one master and send them together. Does not: choose the masters to call, or
+// interpret answers (packages ringstore and query), answer (package ringstore), keep connections
+// (the caller does).
 //
 // DESIGN.md of package ringstore has the choices.
 package remote

@@ -14,21 +14,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// MessageBytes is about how large a message between masters gets; a larger record goes in pieces.
-// It stays well below gRPC's default limit of 4 MiB, so the store needs no special server options.
+// MessageBytes is the approximate maximum size of a message between masters; a larger record goes
+// in pieces. It stays well below gRPC's default limit of 4 MiB, so the store needs no special
+// server options.
 const MessageBytes = 1 << 20
 
 // Send is one group on its way to another master.
 type Send struct {
 	Group *ringpb.Group
-	Size  int // bytes, about
-	// Done is called once, with an answer or an error: disk.ErrClosed, ErrGone, or why the master
-	// did not take the group. It must not block.
+	Size  int // approximate bytes
+	// Done is called once, with an answer or an error: disk.ErrClosed, ErrGone, or the reason why
+	// the master did not take the group. It must not block.
 	Done func(reply *ringpb.GroupReply, err error)
 }
 
-// lane carries writes to one other master: what waits while RPCs are under way goes together in the
-// next one.
+// lane sends writes to one other master; those that wait while RPCs run go together in the next
+// RPC.
 type lane struct {
 	m     *Masters
 	node  string
@@ -38,13 +39,13 @@ type lane struct {
 	once  sync.Once
 }
 
-// Why a master gets nothing.
+// Reasons why a lane sends nothing to a master.
 var (
 	ErrFull = errors.New("too much waits for that master")
 	ErrGone = errors.New("master went away")
 )
 
-// lane returns the one to node, nil after Close.
+// lane returns the lane to node, nil after Close.
 func (m *Masters) lane(node string) *lane {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +64,7 @@ func (m *Masters) lane(node string) *lane {
 	return l
 }
 
-// Waiting is the size of what waits in all lanes.
+// Waiting returns the size of the groups that wait in all lanes.
 func (m *Masters) Waiting() (sum int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +74,7 @@ func (m *Masters) Waiting() (sum int64) {
 	return sum
 }
 
-// Keep ends the lanes to masters that are no members any more.
+// Keep ends the lanes to masters that are no longer members.
 func (m *Masters) Keep(member func(string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,8 +86,8 @@ func (m *Masters) Keep(member func(string) bool) {
 	}
 }
 
-// Send queues a group without waiting. An error, of those that Done gets or ErrFull, means that
-// Done is not called.
+// Send queues a group without waiting. If it returns an error (one of Done's, or ErrFull) it does
+// not call Done.
 func (m *Masters) Send(node string, x *Send) error { return m.lane(node).put(x) }
 
 // Close ends all lanes; Closed must be closed before.
@@ -100,7 +101,7 @@ func (m *Masters) Close() {
 
 func (l *lane) close() { l.once.Do(func() { close(l.stop) }) }
 
-// put queues a send without waiting. An error means that done will not be called.
+// put queues a send without waiting. If it returns an error it does not call Done.
 func (l *lane) put(x *Send) error {
 	if l == nil {
 		return disk.ErrClosed
@@ -126,7 +127,7 @@ func (l *lane) put(x *Send) error {
 	}
 }
 
-// gone says why a stopped lane takes nothing: the store closes, or the other master left.
+// gone returns why a stopped lane takes nothing: the store closes, or the other master left.
 func (l *lane) gone() error {
 	select {
 	case <-l.m.Closed:
@@ -155,7 +156,7 @@ func (l *lane) run() {
 	}
 }
 
-// collect takes what waits behind first, as much as fits one message.
+// collect takes the sends queued after first, as many as fit one message.
 func (l *lane) collect(first *Send) []*Send {
 	batch := []*Send{first}
 	for size := first.Size; size < MessageBytes/2 && len(batch) < disk.MaxGroup; {
@@ -200,12 +201,13 @@ func (l *lane) deliver(batch []*Send) {
 	}
 }
 
-// TimeoutOf bounds one RPC that writes: a larger one may take longer, a second for each MiB.
+// TimeoutOf bounds one RPC that writes: WriteTimeout, plus a second for each MiB.
 func (m *Masters) TimeoutOf(size int) time.Duration {
 	return m.WriteTimeout + time.Duration(size>>20)*time.Second
 }
 
-// Write sends one request, in pieces if it is large; size is about that of its records, in bytes.
+// Write sends one request, in pieces if it is large; size is the approximate size of its records,
+// in bytes.
 func (m *Masters) Write(ctx context.Context, node string, req *ringpb.WriteRequest,
 	size int) (*ringpb.WriteReply, error) {
 	req.Clock = m.Clock.Read()
@@ -239,7 +241,7 @@ func writePieces(ctx context.Context, client ringpb.RingClient,
 	for len(b) > 0 {
 		n := min(len(b), MessageBytes)
 		if err := stream.Send(&ringpb.Piece{Data: b[:n]}); err != nil {
-			break // CloseAndRecv tells why
+			break // CloseAndRecv returns the reason
 		}
 		b = b[n:]
 	}

@@ -17,7 +17,7 @@ func ToWire(r *disk.Record) *ringpb.Record {
 	}
 }
 
-// FromWire is the other way round. Check is to follow.
+// FromWire is the inverse of ToWire. Callers then use Check.
 func FromWire(r *ringpb.Record) disk.Record {
 	return disk.Record{
 		Key: disk.Key{Space: disk.Space(r.GetSpace()), Place: string(r.GetPlace()),
@@ -50,7 +50,7 @@ func ToChange(c *disk.Change) *ringpb.Change {
 		Under: c.Under}
 }
 
-// FromChange is the other way round.
+// FromChange is the inverse of ToChange.
 func FromChange(c *ringpb.Change) disk.Change {
 	return disk.Change{Record: FromWire(c.GetRecord()), Owed: c.GetOwed(),
 		StandIn: c.GetStandIn(), Under: c.GetUnder()}

@@ -15,21 +15,22 @@ import (
 	"clustermaster/store/ringstore/ringpb"
 )
 
-// ErrLeft refuses a read by a ring that is not in play any more.
+// ErrLeft refuses a read by a ring that is not in use any more.
 var ErrLeft = errors.New("the ring changed during the query; retry")
 
-// IsLeft reports whether another master refused a read because the ring changed since it was made.
+// IsLeft reports whether another master refused a read because the ring changed after the read
+// began.
 func IsLeft(err error) bool {
 	return errors.Is(err, ErrLeft) || status.Code(err) == codes.FailedPrecondition
 }
 
-// View is the rings in play at one moment: immutable.
+// View is the immutable list of the rings in use at one moment.
 //
 // While the ring changes, writes go to the owners in every ring of the list, with a quorum in each,
-// and reads ask the owners in base. Base moves to the newest ring when all its members have filled
-// their partitions; an older ring is left out when no member of the cluster has it as its base any
-// more. So whichever member writes, each member's base has every acknowledged record. DESIGN.md of
-// package ringstore has the argument.
+// and reads ask the owners in base. A master moves its base to the newest ring when all its members
+// have filled their partitions; it drops an older ring when no member of the cluster has that as
+// its base any more. So whichever member writes, the owners in each member's base have every
+// acknowledged record. DESIGN.md of package ringstore has the argument.
 type View struct {
 	Rings []*hashring.Ring // ascending epochs, the last is the newest; never empty
 	Base  *hashring.Ring   // one of Rings, which reads use
@@ -38,10 +39,10 @@ type View struct {
 // Latest returns the newest ring.
 func (v *View) Latest() *hashring.Ring { return v.Rings[len(v.Rings)-1] }
 
-// Settled reports whether no change of the ring is under way.
+// Settled reports whether no change of the ring is going on.
 func (v *View) Settled() bool { return len(v.Rings) == 1 }
 
-// Owners returns those of a partition in all rings, the newest ring's first.
+// Owners returns the owners of a partition in all rings, the newest ring's first.
 func (v *View) Owners(partition int) []string {
 	if len(v.Rings) == 1 {
 		return v.Rings[0].Owners(partition)
@@ -57,7 +58,7 @@ func (v *View) Owners(partition int) []string {
 	return out
 }
 
-// Ring returns that of an epoch, nil if it is not in play.
+// Ring returns the ring of an epoch, nil if it is not in use.
 func (v *View) Ring(epoch uint64) *hashring.Ring {
 	for _, r := range v.Rings {
 		if r.Epoch() == epoch {
@@ -77,7 +78,7 @@ func (v *View) Members() []string {
 	return slices.Compact(out)
 }
 
-// lineage is a view on disk and between masters.
+// lineage is the form of a view on disk and in messages.
 type lineage struct {
 	Rings []shape `json:"rings"`
 	Base  uint64  `json:"base"`
@@ -98,7 +99,7 @@ func (v *View) lineage() lineage {
 	return l
 }
 
-// Bounds of what another master can make us build.
+// Bounds on the rings that another master can make us build.
 const (
 	maxShapes       = 1024
 	maxShapeMembers = 4096
@@ -127,10 +128,10 @@ func (l lineage) view() (*View, error) {
 	return v, nil
 }
 
-// Marshal returns the view as Parse reads it.
+// Marshal encodes the view for Parse.
 func (v *View) Marshal() ([]byte, error) { return json.Marshal(v.lineage()) }
 
-// Parse reads what Marshal wrote; an error is one of ErrCorrupt.
+// Parse decodes the output of Marshal; its errors wrap ErrCorrupt.
 func Parse(b []byte) (*View, error) {
 	var l lineage
 	if err := json.Unmarshal(b, &l); err != nil {
@@ -143,7 +144,7 @@ func Parse(b []byte) (*View, error) {
 	return v, nil
 }
 
-// Of returns what a master says that it has in play, or an error of ErrCorrupt.
+// Of returns the rings that a master reports; its errors wrap ErrCorrupt.
 func Of(reply *ringpb.StatusReply) (*View, error) {
 	if len(reply.Rings) > maxShapes {
 		return nil, fmt.Errorf("lineage of %d rings: %w", len(reply.Rings), disk.ErrCorrupt)
@@ -155,8 +156,8 @@ func Of(reply *ringpb.StatusReply) (*View, error) {
 	return l.view()
 }
 
-// GaveUp reports whether a member that knows all of this one's rings has dropped its base from its
-// list. It did so while this master was away and without a share of the data.
+// GaveUp reports whether a member that has all of this one's rings has dropped this one's base. The
+// member did so while this master was away and had no share of the data.
 func GaveUp(reply *ringpb.StatusReply, v *View) bool {
 	if reply.Base == 0 || reply.Epoch < v.Latest().Epoch() {
 		return false

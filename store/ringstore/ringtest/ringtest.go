@@ -1,4 +1,4 @@
-// Package ringtest opens ring stores for the tests of the rooms above.
+// Package ringtest opens ring stores for the tests of other packages.
 package ringtest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"clustermaster/store/ringstore"
 )
 
-// alone is a cluster of one.
+// alone is a cluster of one master.
 type alone struct{ ring *hashring.Ring }
 
 func (a alone) Self() string         { return "m1/a" }
@@ -22,8 +22,8 @@ func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
 func (a alone) Alive(string) bool { return false }
 func (a alone) Members() []string { return []string{"m1/a"} }
 
-// Alone opens the store of the only master of a cluster, in a folder of its own; it is closed when
-// the test ends.
+// Alone opens the store of a cluster with only one master, in a temporary folder; the end of the
+// test closes it.
 func Alone(t testing.TB, opts ringstore.Options) *ringstore.Store {
 	t.Helper()
 	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)},
