@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// Top asks a module of master_tops that is the site's or Salt's.
+// Top calls a module of master_tops of the site or of Salt.
 func (f *Functions) Top(ctx context.Context, name string, opts, grains value.Map) (value.Map,
 	error) {
 	session := f.d.Host.Session(pythonhost.Minion{})
@@ -25,7 +25,7 @@ func (f *Functions) Top(ctx context.Context, name string, opts, grains value.Map
 	return m, nil
 }
 
-// Auth are the back ends of external_auth that are the site's or Salt's.
+// Auth calls back ends of external_auth of the site or of Salt.
 type Auth struct {
 	Host *pythonhost.Host
 	Site *pythonhost.Site
@@ -40,8 +40,8 @@ func (a Auth) ask(ctx context.Context, name string, load value.Map) (any, error)
 	return session.Call(ctx, pythonhost.Call{Kind: pythonhost.Auth, Fun: name, Kwargs: load})
 }
 
-// Check reports whether a password is a user's, the user's groups, and what the user may order; nil
-// leaves that to external_auth.
+// Check reports whether a user's password is right, and returns the user's groups and rights; nil
+// rights leave the decision to external_auth.
 func (a Auth) Check(ctx context.Context, name, user, password string) (groups []string, list []any,
 	good bool, err error) {
 	v, err := a.ask(ctx, name, value.Map{{Key: "eauth", Value: name},
@@ -67,7 +67,7 @@ func (a Auth) Check(ctx context.Context, name, user, password string) (groups []
 	return groups, list, true, nil
 }
 
-// Expand replaces parts of a list that users may order.
+// Expand expands parts of a user's list of rights.
 func (a Auth) Expand(ctx context.Context, name string, list []any) ([]any, error) {
 	v, err := a.ask(ctx, name, value.Map{{Key: "auth_list", Value: list}})
 	if err != nil {

@@ -14,40 +14,40 @@ import (
 	"time"
 )
 
-// Extensions tells by a digest what is below extension_modules, so that masters see where theirs
-// differ. It is safe for concurrent use.
+// Extensions computes a digest of the files below extension_modules, so that masters see whether
+// theirs differ. It is safe for concurrent use.
 type Extensions struct {
 	dir    string
 	digest atomic.Value // string
 
-	mu   sync.Mutex // held while it looks
-	seen string     // names, sizes and times of what the digest is of
+	mu   sync.Mutex // held while reading the folder
+	seen string     // names, sizes and times of the files in the digest
 }
 
 // NoExtensions is the digest of a folder without files.
 const NoExtensions = "none"
 
-// Bounds of what is read. Beyond them names and sizes alone count, then nothing.
+// Bounds on the files that are read. Beyond them it uses only names and sizes, then nothing.
 const (
 	maxExtensions     = 10_000
 	maxExtensionBytes = 64 << 20
-	maxExtensionDepth = 16 // links may lead in circles
+	maxExtensionDepth = 16 // links may form circles
 )
 
-// lookEvery is how often files are looked for that nobody has told of.
+// lookEvery is the interval of checks for files that changed without notice.
 const lookEvery = 30 * time.Second
 
-// NewExtensions returns those of a folder, which need not be there. It looks at nothing.
+// NewExtensions returns the Extensions of a folder, which need not exist. It does not read the
+// folder yet.
 func NewExtensions(dir string) *Extensions { return &Extensions{dir: dir} }
 
-// Digest is the digest at the last look: 16 hexadecimal digits, NoExtensions, or "" before the
-// first.
+// Digest returns the last digest: 16 hexadecimal digits, NoExtensions, or "" before the first.
 func (e *Extensions) Digest() string {
 	s, _ := e.digest.Load().(string)
 	return s
 }
 
-// Run looks at the folder, and again at times, until ctx ends.
+// Run reads the folder, and again at intervals, until ctx ends.
 func (e *Extensions) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -61,7 +61,7 @@ func (e *Extensions) Run(ctx context.Context) error {
 	}
 }
 
-// Look makes the digest anew if a file came, went or changed.
+// Look computes the digest anew if a file was added, removed or changed.
 func (e *Extensions) Look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,12 +86,12 @@ func (e *Extensions) Look() {
 
 // extension is a file below extension_modules.
 type extension struct {
-	path          string // below it
+	path          string // relative to it
 	size, changed int64
 }
 
 // listExtensions adds the files below a folder, as Salt's loader finds them: through links, without
-// what Python compiled.
+// compiled Python files.
 func listExtensions(root, below string, depth int, out *[]extension) {
 	entries, err := os.ReadDir(filepath.Join(root, below)) // sorted
 	if err != nil || depth > maxExtensionDepth {
@@ -112,7 +112,7 @@ func listExtensions(root, below string, depth int, out *[]extension) {
 	}
 }
 
-// contentOf is the sum of a file, or its size where too much was read already.
+// contentOf returns the hash of a file, or its size if too much was read already.
 func contentOf(path string, size int64, left *int64) string {
 	if *left -= size; *left < 0 {
 		return fmt.Sprint(size)

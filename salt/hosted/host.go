@@ -15,12 +15,12 @@ import (
 	"clustermaster/value"
 )
 
-// Orders does what q asks of this master; known is false if it is nothing that it knows.
+// Orders carries out what q asks of this master; known is false if it does not know the question.
 type Orders func(ctx context.Context, q pythonhost.Question) (v any, known bool, err error)
 
-// NewHost makes the host of Python code, and answers what that code asks of this master: the
-// functions Answered that package modules has, and what orders answers. opts are the master's
-// options, with its id. It starts nothing.
+// NewHost makes the host of Python code. It answers that code's questions to this master with the
+// functions in Answered from package modules, and with orders. opts are the master's options,
+// including its id. It starts no process.
 func NewHost(native *modules.Modules, o pythonhost.Options, opts value.Map, orders Orders,
 	log *slog.Logger, reg prometheus.Registerer) *pythonhost.Host {
 	o.Natives = map[string][]string{"module": slices.DeleteFunc(slices.Clone(Answered),
@@ -45,14 +45,14 @@ func NewHost(native *modules.Modules, o pythonhost.Options, opts value.Map, orde
 	return pythonhost.New(o, log, reg)
 }
 
-// Folders are where a site keeps its own modules, by the names of the options.
+// Folders are the folders of a site's own modules, by the names of the options.
 type Folders struct {
 	ExtensionModules string
 	ModuleDirs       []string
-	Own              map[string][]string // of one kind alone, such as "runners"
+	Own              map[string][]string // of a single kind, such as "runners"
 }
 
-// Site are the site's own modules of a kind.
+// Site returns the site's own modules of a kind.
 func (f Folders) Site(kind string) *pythonhost.Site {
 	return pythonhost.NewSite(f.ExtensionModules, f.ModuleDirs, f.Own[kind], kind)
 }
@@ -78,14 +78,14 @@ func (f *Functions) Status() runner.PythonStatus {
 	return out
 }
 
-// Runner implements runner.PythonHost. A runner may have written modules of the site.
+// Runner implements runner.PythonHost. The runner may write modules of the site.
 func (f *Functions) Runner(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
 	error) {
 	defer f.changed()
 	return f.run(ctx, fun, args, kwargs, nil)
 }
 
-// changed has modules of the site looked for anew.
+// changed makes the lists of the site's modules be read anew.
 func (f *Functions) changed() {
 	f.modules.Forget()
 	f.Runners.Forget()
@@ -95,7 +95,7 @@ func (f *Functions) changed() {
 	}
 }
 
-// run runs one of Salt's own runner functions, which sees some options with other values.
+// run runs one of Salt's own runner functions, with other values for some options.
 func (f *Functions) run(ctx context.Context, fun string, args []any, kwargs, opts value.Map) (any,
 	error) {
 	if err := f.available(); err != nil {

@@ -16,8 +16,8 @@ import (
 	"clustermaster/value"
 )
 
-// Answered are the execution functions that the master answers when Python code calls them: Salt's
-// own would read folders that are empty here, or ask a port that takes no orders.
+// Answered are the execution functions that the master itself runs when Python code calls them:
+// Salt's own would read folders that are empty here, or use a port that takes no orders.
 var Answered = []string{
 	"data.cas", "data.clear", "data.dump", "data.get", "data.has_key", "data.items", "data.keys",
 	"data.load", "data.pop", "data.set",
@@ -25,14 +25,14 @@ var Answered = []string{
 	"publish.runner", "saltutil.runner", "saltutil.wheel",
 }
 
-// Deps is what the functions are made of.
+// Deps is what the functions use.
 type Deps struct {
 	Native *modules.Modules
 	Host   *pythonhost.Host
-	// Find names the interpreter with Salt, or says why there is none.
+	// Find returns the interpreter with Salt, or an error with the reason why there is none.
 	Find    func() (string, error)
 	Folders Folders // of the site's own modules
-	// Changed is called when a runner may have changed the site's modules; nil does nothing.
+	// Changed is called when a runner may have changed the site's modules; may be nil.
 	Changed func()
 	Engines func() value.Map // name to its state
 	Log     *slog.Logger
@@ -47,7 +47,7 @@ type Functions struct {
 	staged          stages
 }
 
-// New joins them.
+// New makes the functions.
 func New(d Deps) *Functions {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
@@ -60,7 +60,7 @@ func New(d Deps) *Functions {
 	return f
 }
 
-// available says why there is no interpreter with Salt; nil if there is one.
+// available returns why there is no interpreter with Salt, or nil if there is one.
 func (f *Functions) available() error {
 	_, err := f.d.Find()
 	return err
@@ -83,7 +83,7 @@ func (f *Functions) Has(name string) bool {
 	return b.HasFor(modules.Minion{}, name)
 }
 
-// Call implements pillar.Functions, for a call that stands alone.
+// Call implements pillar.Functions, for a single call.
 func (f *Functions) Call(ctx context.Context, m modules.Minion, fun string, args []any,
 	kwargs value.Map) (any, error) {
 	b := &bound{f: f}
@@ -91,7 +91,7 @@ func (f *Functions) Call(ctx context.Context, m modules.Minion, fun string, args
 	return b.Call(ctx, m, fun, args, kwargs)
 }
 
-// Params implements what callers by keyword ask of package modules.
+// Params returns a function's parameters, for callers that pass keywords, as package modules does.
 func (f *Functions) Params(fun string) (params []function.Param, rest bool) {
 	if !f.native(fun) {
 		return nil, true
@@ -105,18 +105,18 @@ func (f *Functions) Bind() (pillar.Functions, func()) {
 	return b, b.close
 }
 
-// native tells whether package modules answers a function.
+// native reports whether package modules has a function and no site module replaces it.
 func (f *Functions) native(fun string) bool {
 	return f.d.Native.Has(fun) && !f.Overrides(fun)
 }
 
-// Overrides reports whether the site has a module of its own in place of a native one.
+// Overrides reports whether a module of the site replaces a native one.
 func (f *Functions) Overrides(fun string) bool {
 	module, _, _ := strings.Cut(fun, ".")
 	return f.modules.Has(module)
 }
 
-// bound is the functions of one pillar: one child, made when Python is first needed.
+// bound is the functions of one pillar, with one child that is made when Python is first needed.
 type bound struct {
 	f       *Functions
 	session *pythonhost.Session
@@ -130,13 +130,13 @@ func (b *bound) close() {
 	}
 }
 
-// sameMap tells whether two maps are one in memory; pillars are replaced, not written to.
+// sameMap reports whether two maps are the same in memory; pillars are replaced, not changed.
 func sameMap(a, b value.Map) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// of returns the session for a minion. Modules that were loaded with another pillar would go on
-// seeing that.
+// of returns the session for a minion. A new pillar needs a new session, because loaded modules
+// keep the old one.
 func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
 	if b.session != nil && (b.minion.ID != m.ID || !anyPillar &&
 		!sameMap(b.minion.Pillar, m.Pillar)) {
@@ -155,7 +155,7 @@ func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
 	return b.session
 }
 
-// hasTimeout bounds the question whether a function is there.
+// hasTimeout bounds the check whether a function exists.
 const hasTimeout = time.Minute
 
 // Has implements pillar.Functions.

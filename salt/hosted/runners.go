@@ -30,7 +30,7 @@ type Runners struct {
 	known map[string]described
 }
 
-// described is a function as it was when its file had that time of change.
+// described is a function's description at a modification time of its file.
 type described struct {
 	f       runner.Function
 	file    string
@@ -40,10 +40,10 @@ type described struct {
 
 var _ runner.Others = (*Runners)(nil)
 
-// maxDescribed bounds how many descriptions are kept.
+// maxDescribed bounds the descriptions in memory.
 const maxDescribed = 2000
 
-// describeTimeout bounds the question what a function is like.
+// describeTimeout bounds the request for a function's description.
 const describeTimeout = time.Minute
 
 // Overrides implements runner.Others.
@@ -97,7 +97,7 @@ func (r *Runners) describe(fun string) (map[string]pythonhost.Description, error
 	return session.Describe(ctx, r.Kind, fun)
 }
 
-// kept is a description that still holds.
+// kept returns a stored description that is still valid.
 func (r *Runners) kept(fun string) (runner.Function, bool) {
 	r.mu.Lock()
 	d, ok := r.known[fun]
@@ -122,7 +122,7 @@ func (r *Runners) keep(fun, file string, f runner.Function) {
 	r.known[fun] = described{f, file, info.ModTime(), info.Size()}
 }
 
-// Forget has functions described anew, such as after modules came or went.
+// Forget drops all descriptions, for example after modules were added or removed.
 func (r *Runners) Forget() {
 	r.Site.Forget()
 	r.mu.Lock()
@@ -192,7 +192,7 @@ func (r *Runners) run(ctx context.Context, fun string, c *runner.Call) (any, err
 	})
 	var failed *pythonhost.Error
 	if errors.As(err, &failed) {
-		if failed.Raised("NotImplemented") { // Salt's word for what a driver lacks: no traceback
+		if failed.Raised("NotImplemented") { // what a driver lacks: Salt shows no traceback
 			return runner.Ended{Return: failed.Text, Retcode: 1}, nil
 		}
 		return nil, raised{failed}

@@ -15,11 +15,11 @@ import (
 	"clustermaster/value"
 )
 
-// stagedIn is the folder of extension_modules in which modules wait to be switched to. Salt's
-// loader does not look there.
+// stagedIn is the folder of extension_modules for modules that are not yet switched to. Salt's
+// loader does not read it.
 const stagedIn = ".staged"
 
-// stages are the copies that were made and not used yet, by the ids of their questions.
+// stages are the unused copies, by the ids of their questions.
 type stages struct {
 	mu sync.Mutex // also held while folders are switched
 	by map[string]stage
@@ -33,14 +33,14 @@ type stage struct {
 	kwargs value.Map
 }
 
-// Stage runs a function that copies modules (saltutil.sync_*) on a copy of extension_modules. It
-// returns what the function does; Switch puts the copy in place, Drop takes it away.
+// Stage runs a function that copies modules (saltutil.sync_*) on a copy of extension_modules, and
+// returns its result. Switch then installs the copy; Drop removes it.
 func (f *Functions) Stage(ctx context.Context, id, fun string, kwargs value.Map) (any, error) {
 	root := f.d.Folders.ExtensionModules
 	waiting := filepath.Join(root, stagedIn)
 	f.staged.mu.Lock()
 	entries, _ := os.ReadDir(waiting)
-	for _, e := range entries { // of a process that has ended
+	for _, e := range entries { // left by a process that has ended
 		if _, known := f.staged.by[e.Name()]; !known {
 			_ = os.RemoveAll(filepath.Join(waiting, e.Name()))
 		}
@@ -89,7 +89,7 @@ func (f *Functions) stage(ctx context.Context, root string, s *stage) (any, erro
 		if !counts || digestOf(new) == digestOf(filepath.Join(root, kind)) {
 			continue
 		}
-		if err := os.MkdirAll(new, 0o700); err != nil { // Salt takes an empty one away
+		if err := os.MkdirAll(new, 0o700); err != nil { // Salt removes an empty one
 			return nil, err
 		}
 		s.kinds = append(s.kinds, kind)
@@ -103,9 +103,9 @@ func digestOf(dir string) string {
 	return e.Digest()
 }
 
-// Switch puts the modules of a stage in the place of those that were there, each kind by one
-// rename. Where a folder can't be renamed, such as one that is a link or a mount point, the
-// function runs again and writes there.
+// Switch replaces the present modules by those of a stage, each kind by one rename. If a folder
+// can't be renamed, for example because it is a link or a mount point, the function runs again and
+// writes there.
 func (f *Functions) Switch(ctx context.Context, id string) error {
 	f.staged.mu.Lock()
 	s, ok := f.staged.by[id]
@@ -130,7 +130,7 @@ func (f *Functions) Switch(ctx context.Context, id string) error {
 	return err
 }
 
-// Drop takes a stage away. One that is not there is no error.
+// Drop removes a stage. An unknown one is not an error.
 func (f *Functions) Drop(id string) {
 	f.staged.mu.Lock()
 	defer f.staged.mu.Unlock()
@@ -140,10 +140,10 @@ func (f *Functions) Drop(id string) {
 	}
 	delete(f.staged.by, id)
 	_ = os.RemoveAll(s.dir)
-	_ = unix.Rmdir(filepath.Dir(s.dir)) // not while another one waits
+	_ = unix.Rmdir(filepath.Dir(s.dir)) // fails while another stage waits
 }
 
-// exchange puts the folder from in the place of to, and what was there in the place of from.
+// exchange swaps the folders from and to.
 func exchange(from, to string) error {
 	info, err := os.Lstat(to)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,8 +163,8 @@ func exchange(from, to string) error {
 	return err
 }
 
-// copyTree copies folders, files and links with their modes and owners, without what Python
-// compiled and what begins with a dot. A folder that is not there has nothing to copy.
+// copyTree copies folders, files and links with their modes and owners, except compiled Python
+// files and names that begin with a dot. A missing folder counts as empty.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if path == from {

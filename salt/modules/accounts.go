@@ -14,7 +14,7 @@ import (
 	"clustermaster/value"
 )
 
-// maxAccounts bounds /etc/passwd and /etc/group, bytes.
+// maxAccounts bounds /etc/passwd and /etc/group, in bytes.
 const maxAccounts = 16 << 20
 
 // account is a line of /etc/passwd.
@@ -36,7 +36,8 @@ func (g accountGroup) info() value.Map {
 		{Key: "gid", Value: g.gid}, {Key: "members", Value: value.Texts(g.members)}}
 }
 
-// accountFunctions are the families user and group, and those of file that turn names into numbers.
+// accountFunctions are the families user and group, and the functions of file that map names to
+// numbers.
 func accountFunctions() []function {
 	list := []param{opt("refresh", false), opt("root", nil)}
 	return []function{
@@ -165,7 +166,7 @@ func accountFunctions() []function {
 	}
 }
 
-// gid is an argument that is a group's number, or its name.
+// gid reads an argument that is a group's number, or its name.
 func (c *call) gid(param string) (any, error) {
 	switch v := c.any(param).(type) {
 	case nil:
@@ -201,7 +202,7 @@ func (c *call) systemNumber(param string) (int64, error) {
 	return 0, fmt.Errorf("%s should be integer, not %s", param, value.Repr(c.any(param)))
 }
 
-// accounts are the users of a call: the machine's, or those of the passwd file below its root.
+// accounts returns the users for a call: the machine's, or those of the passwd file below its root.
 func (c *call) accounts() ([]account, error) {
 	if c.any("root") == nil {
 		return readAccounts()
@@ -218,7 +219,7 @@ func (c *call) accounts() ([]account, error) {
 	return out, err
 }
 
-// groups are the groups of a call, as accounts.
+// groups returns the groups for a call, as accounts.
 func (c *call) groups() ([]accountGroup, error) {
 	if c.any("root") == nil {
 		return readGroups()
@@ -259,8 +260,7 @@ func (c *call) below(name string, each func(line string) error) error {
 	return nil
 }
 
-// readAccounts reads the machine's users. Lines that are none are passed over, as the C library
-// does.
+// readAccounts reads the machine's users. It skips malformed lines, as the C library does.
 func readAccounts() ([]account, error) { return readLines("/etc/passwd", parseAccount) }
 
 func readGroups() ([]accountGroup, error) { return readLines("/etc/group", parseGroup) }
@@ -306,8 +306,8 @@ func parseGroup(line string) (accountGroup, bool) {
 	return g, ok
 }
 
-// info is an account as user.info tells it. Its groups are the machine's, whatever root it comes
-// from.
+// info returns an account as user.info does. Its groups are the machine's, whichever root the
+// account comes from.
 func (a account) info(in memberships) value.Map {
 	more := append(strings.SplitN(a.gecos, ",", 5), "", "", "", "", "")
 	return value.Map{
@@ -351,7 +351,8 @@ func readMemberships() (memberships, error) {
 	return in, nil
 }
 
-// of lists the groups of a user, sorted: his main one, and those that have him as a member.
+// of lists the groups of a user, sorted: the user's main group, and those with the user as a
+// member.
 func (in memberships) of(name string) []any {
 	var out []string
 	if gid, ok := in.main[name]; ok {

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// maxBanner bounds the width of a banner, characters.
+// maxBanner bounds the width of a banner, in characters.
 const maxBanner = 1 << 16
 
 func bannerFunctions() []function {
@@ -120,8 +120,8 @@ func wrap(s string, width int) []string {
 	return lines
 }
 
-// longWord is how much of a word that no line holds goes to a line with room for so many
-// characters: up to a hyphen, else all there is room for.
+// longWord returns how much of a word that is too long for any line goes into a line with so much
+// room: up to a hyphen, else as much as fits.
 func longWord(word []rune, room int) int {
 	for i := room - 1; i > 0; i-- {
 		if word[i] != '-' {
@@ -137,8 +137,8 @@ func longWord(word []rune, room int) int {
 	return room
 }
 
-// plainSpaces puts spaces in place of tabs, which lead to the next multiple of eight, and of other
-// white space.
+// plainSpaces replaces tabs, which lead to the next multiple of eight, and other white space by
+// spaces.
 func plainSpaces(s string) []rune {
 	var out []rune
 	column := 0
@@ -171,7 +171,7 @@ func chunksOf(s []rune) [][]rune {
 	}
 	word := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
 	letter := func(r rune) bool { return word(r) && !unicode.IsDigit(r) }
-	// may stand before a dash
+	// reports whether r may be before a dash
 	ends := func(r rune) bool { return word(r) || strings.ContainsRune(`!"'&.,?`, r) }
 	// the end of a dash at i, 0 if there is none
 	dash := func(i int) int {

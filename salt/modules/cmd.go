@@ -24,14 +24,14 @@ const (
 	commandGrace     = 2 * time.Second
 )
 
-// ran is what a command left.
+// ran is the result of a command.
 type ran struct {
 	pid, retcode   int
 	stdout, stderr string
-	late           bool // it was ended by its timeout; stdout says so
+	late           bool // its timeout ended it; stdout says so
 }
 
-// all is what the command left as cmd.run_all has it.
+// all is the result as cmd.run_all has it.
 func (r ran) all() value.Map {
 	if r.late {
 		return value.Map{
@@ -87,8 +87,8 @@ func commandFunctions() []function {
 	}
 }
 
-// command runs the command of a call on the master. joined sends stderr where stdout goes. Without
-// python_shell there is no shell: the text is split as a shell would.
+// command runs the command of a call on the master. joined sends stderr to stdout. Without
+// python_shell it uses no shell, and splits the text as a shell would.
 func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	outer := ctx
 	if v := c.any("timeout"); value.Truth(v) {
@@ -181,8 +181,8 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	return r, nil
 }
 
-// accepted tells which ends of the command count as good: by success_retcodes, or a text in what it
-// printed.
+// accepted makes the test of whether a command succeeded: by success_retcodes, or by a text in its
+// output.
 func (c *call) accepted() (func(ran) bool, error) {
 	codes := make(map[int]bool)
 	for _, v := range c.split("success_retcodes") {
@@ -202,7 +202,7 @@ func (c *call) accepted() (func(ran) bool, error) {
 	}, nil
 }
 
-// split is an argument that is a list, or a text of words with commas.
+// split returns an argument that is a list, or a text of words with commas, as a list.
 func (c *call) split(name string) []any {
 	v := c.any(name)
 	if list, ok := v.([]any); ok || v == nil {
@@ -215,7 +215,7 @@ func (c *call) split(name string) []any {
 	return out
 }
 
-// duration is a number of seconds; 0 for what is none.
+// duration reads a number of seconds; other values give 0.
 func duration(v any) time.Duration {
 	if f, ok := v.(float64); ok {
 		return time.Duration(f * float64(time.Second))
@@ -227,8 +227,8 @@ func duration(v any) time.Duration {
 // rstrip is Python's str.rstrip.
 func rstrip(s string) string { return strings.TrimRight(s, " \t\n\r\v\f\x1c\x1d\x1e\x1f\u0085") }
 
-// masked is the command under a umask, which is the process's: a shell sets it and becomes the
-// command.
+// masked runs the command under a umask, which belongs to the process: a shell sets it and then
+// becomes the command.
 func (c *call) masked(argv []string) ([]string, error) {
 	given := c.any("umask")
 	if given == nil {
@@ -243,7 +243,7 @@ func (c *call) masked(argv []string) ([]string, error) {
 		argv...), nil
 }
 
-// argv is the command with its arguments.
+// argv returns the command with its arguments.
 func (c *call) argv() ([]string, error) {
 	if list, ok := c.any("cmd").([]any); ok {
 		out := make([]string, len(list))
@@ -277,7 +277,8 @@ func (c *call) argv() ([]string, error) {
 	return out, err
 }
 
-// decoder reads what a command prints, by output_encoding. What is no text in it becomes U+FFFD.
+// decoder makes the function that decodes a command's output by output_encoding. Invalid bytes
+// become U+FFFD.
 func (c *call) decoder() (func([]byte) string, error) {
 	switch name := strings.ReplaceAll(strings.ToLower(c.text("output_encoding")), "_", "-"); name {
 	case "", "utf-8", "utf8", "ascii", "us-ascii":
@@ -300,8 +301,8 @@ func (c *call) decoder() (func([]byte) string, error) {
 	}
 }
 
-// environment is the master's, in the language C, with what the user and env add; an entry that is
-// false is taken out.
+// environment is the master's, in the language C, plus the variables of the user and env; it
+// removes entries that are false.
 func (c *call) environment(own value.Map) []string {
 	vars := make(map[string]string)
 	if !c.is("clean_env") {
@@ -344,7 +345,7 @@ func (c *call) environment(own value.Map) []string {
 	return out
 }
 
-// GiveTo makes files another user's, as whom a command is to run.
+// GiveTo gives files to the user that a command will run as.
 func GiveTo(name string, paths ...string) error {
 	who, err := runAs(name, "")
 	if err != nil {
@@ -358,8 +359,7 @@ func GiveTo(name string, paths ...string) error {
 	return nil
 }
 
-// bounded keeps the first bytes of what is written to it. It has no ReadFrom, by which the bound
-// would be passed over.
+// bounded keeps the first bytes written to it. It has no ReadFrom, which would bypass the bound.
 type bounded struct {
 	buf  bytes.Buffer
 	over bool

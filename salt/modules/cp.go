@@ -101,8 +101,8 @@ func cpFunctions() []function {
 	}
 }
 
-// statFile is the mode of a file of file_roots or of the master, with its type: four octal digits,
-// or with octal other than true the number.
+// statFile returns the mode of a file of file_roots or of the master, with its type: four octal
+// digits, or the number if octal is not true.
 func statFile(_ context.Context, c *call) (any, error) {
 	p, ok := c.any("path").(string)
 	if !ok {
@@ -131,7 +131,7 @@ func statFile(_ context.Context, c *call) (any, error) {
 	return int64(st.Mode), nil
 }
 
-// env is the environment of a call: its argument, the minion's, or base.
+// env returns the environment of a call: its argument, the minion's, or base.
 func (c *call) env() string {
 	if env := c.text("saltenv"); env != "" {
 		return env
@@ -142,8 +142,8 @@ func (c *call) env() string {
 	return "base"
 }
 
-// find looks a salt:// address up in file_roots, where a query may name another environment, or a
-// path of the master.
+// find looks up a salt:// address in file_roots, whose query may name another environment, or a
+// path on the master.
 func (c *call) find(address, env string) (abs string, data []byte, found bool, err error) {
 	path, isSalt := strings.CutPrefix(address, "salt://")
 	if !isSalt && filepath.IsAbs(path) {

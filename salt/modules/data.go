@@ -13,8 +13,8 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// dataFunctions are the families defaults and slsutil. What changes its argument in Python is made
-// to by the render worker.
+// dataFunctions are the families defaults and slsutil. Where Python changes an argument in place,
+// the render worker does so.
 func dataFunctions() []function {
 	merging := []param{opt("strategy", "smart"), opt("renderer", "yaml"), opt("merge_lists", false)}
 	return []function{
@@ -130,7 +130,7 @@ func lay(a, b any, lists, convertNone bool) (any, error) {
 	return value.Recurse(x, y, lists), nil
 }
 
-// merge applies the strategy that is asked for.
+// merge applies the requested strategy.
 func (c *call) merge(a, b any) (any, error) {
 	strategy := c.text("strategy")
 	if strategy == "smart" {
@@ -186,8 +186,7 @@ func findUp(_ context.Context, c *call) (any, error) {
 	}
 }
 
-// serialize and deserialize know YAML and JSON. Of their options those that change the layout are
-// there.
+// serialize and deserialize support YAML and JSON, with the options that change the layout.
 func serialize(_ context.Context, c *call) (any, error) {
 	options := map[string]any{}
 	for _, kw := range c.kwargs {

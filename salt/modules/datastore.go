@@ -9,7 +9,7 @@ import (
 	"clustermaster/value"
 )
 
-// Datastore is the map that the functions of data keep.
+// Datastore stores the map for the functions of data.
 type Datastore interface {
 	Load(ctx context.Context) (value.Map, error)
 	Dump(ctx context.Context, data value.Map) error
@@ -17,7 +17,8 @@ type Datastore interface {
 
 // datastoreFunctions are the family data.
 func datastoreFunctions() []function {
-	// on gives run what is kept, and keeps what it returns unless that is nil.
+	// on makes a function of run, which gets the stored map. keep replaces that map unless it is
+	// nil.
 	on := func(name string, params []param,
 		run func(c *call, kept value.Map) (result any, keep value.Map, err error)) function {
 		return function{name: "data." + name, params: params,

@@ -12,8 +12,8 @@ import (
 
 const needsDig = "This function requires dig, which is not currently available"
 
-// dnsFunctions are those of dnsutil that ask hosts files and the machine's resolver, as Salt's do
-// where there is no dig.
+// dnsFunctions are those of dnsutil that use hosts files and the machine's resolver, as Salt's do
+// without dig.
 func dnsFunctions() []function {
 	lookup := func(name, network string) function {
 		return function{name: "dnsutil." + name,

@@ -21,7 +21,7 @@ import (
 
 // Bounds of files on the master.
 const (
-	maxFile  = 64 << 20 // bytes that are read
+	maxFile  = 64 << 20 // of a file that is read
 	maxFound = 100_000  // names of one file.find or file.readdir
 )
 
@@ -129,7 +129,7 @@ func fileFunctions() []function {
 			}},
 		onPath("file.normpath", func(c *call, _ string) (any, error) {
 			p := c.text("path")
-			// which may mean something else than one slash
+			// which may mean something other than one slash
 			if strings.HasPrefix(p, "//") && !strings.HasPrefix(p, "///") {
 				return "/" + path.Clean(p), nil
 			}
@@ -163,7 +163,7 @@ func fileFunctions() []function {
 	}
 }
 
-// expand puts the home folder in place of ~.
+// expand replaces ~ by the home folder.
 func expand(p string) string {
 	if rest, ok := strings.CutPrefix(p, "~"); ok && (rest == "" || rest[0] == '/') {
 		if home, err := os.UserHomeDir(); err == nil {
@@ -248,13 +248,13 @@ func stats(ctx context.Context, c *call) (any, error) {
 		value.Pair{Key: "target", Value: p}), nil
 }
 
-// permissions are four octal digits of a mode.
+// permissions returns a mode as four octal digits.
 func permissions(mode uint32) string { return fmt.Sprintf("%04o", mode&0o7777) }
 
 func seconds(t syscall.Timespec) float64 { return float64(t.Sec) + float64(1e-9*float64(t.Nsec)) }
 
-// findFiles lists what lies below a folder. Of find's options name, iname, type, maxdepth and
-// mindepth are there.
+// findFiles lists the files below a folder. Of find's options it supports name, iname, type,
+// maxdepth and mindepth.
 func findFiles(ctx context.Context, c *call) (any, error) {
 	root := expand(c.text("path"))
 	options := map[string]any{"name": nil, "iname": nil, "type": nil, "maxdepth": nil,
@@ -272,7 +272,7 @@ func findFiles(ctx context.Context, c *call) (any, error) {
 	out := []any{}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // what cannot be read is not found
+			return nil // an unreadable file is not found
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

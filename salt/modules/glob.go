@@ -10,8 +10,8 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// glob lists the paths that a glob means, as Python's glob.glob does: in the order of the folders
-// on disk, hidden names only for a part that begins with a dot, "**" as "*".
+// glob lists the paths that match a pattern, as Python's glob.glob does: in the order of the
+// folders on disk, hidden names only for a part that begins with a dot, "**" as "*".
 func glob(pattern string) ([]string, error) {
 	cut := strings.LastIndexByte(pattern, '/') + 1
 	dir, name := pattern[:cut], pattern[cut:]
@@ -63,8 +63,8 @@ func joined(dir, name string) string {
 	return dir + "/" + name
 }
 
-// namesLike lists the names in a folder that the last part of a glob means. A folder that cannot be
-// read has none.
+// namesLike lists the names in a folder that match the last part of a glob. An unreadable folder
+// gives none.
 func namesLike(dir, part string) ([]string, error) {
 	if !fnmatch.Magic(part) {
 		info, err := os.Stat(dir)
@@ -79,7 +79,7 @@ func namesLike(dir, part string) ([]string, error) {
 	}
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, nil // as said
+		return nil, nil // see above
 	}
 	defer f.Close()
 	var out []string

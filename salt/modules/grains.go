@@ -67,7 +67,7 @@ func grainsFunctions() []function {
 	}
 }
 
-// from looks key up, else gives default.
+// from looks up key, else returns default.
 func (c *call) from(data value.Map) any {
 	if v, ok := value.Traverse(data, c.any("key"), c.text("delimiter")); ok {
 		return v
@@ -95,7 +95,7 @@ func sanitized(grains value.Map) value.Map {
 	return out
 }
 
-// items looks all further arguments up.
+// items looks up all further arguments.
 func (c *call) items(data value.Map) value.Map {
 	var fallback any = ""
 	if v, ok := c.kwargs.Get("default"); ok {
@@ -112,8 +112,8 @@ func (c *call) items(data value.Map) value.Map {
 	return out
 }
 
-// filterBy is salt.utils.data.filter_by: the entry of lookup whose key matches the value at a path,
-// on top of base, below merge.
+// filterBy is salt.utils.data.filter_by: it takes the entry of lookup whose key matches the value
+// at a path, merges it into base, and merges merge into that.
 func filterBy(given any, path string, data value.Map, merge, fallback, base any) (any, error) {
 	lookup, ok := given.(value.Map)
 	if !ok {
@@ -225,8 +225,8 @@ func pillarFunctions() []function {
 	}
 }
 
-// pillarFileExists reports whether a file is in pillar_roots, in those of any environment if none
-// is named.
+// pillarFileExists reports whether a file is in pillar_roots: in the named environment, or in any
+// if none is named.
 func pillarFileExists(_ context.Context, c *call) (any, error) {
 	v, _ := c.who.Opts.Get("pillar_roots")
 	roots, _ := v.(value.Map)
@@ -255,8 +255,8 @@ func pillarFileExists(_ context.Context, c *call) (any, error) {
 	return false, nil
 }
 
-// pillarGet looks a key up in the pillar as far as it is made; with merge it is laid over the
-// default.
+// pillarGet looks up a key in the pillar as far as it is made; with merge it merges the value into
+// the default.
 func pillarGet(_ context.Context, c *call) (any, error) {
 	v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
 	fallback := c.any("default")
@@ -354,7 +354,7 @@ func (c *call) data(where string) value.Map {
 	return m
 }
 
-// option looks a top-level name up in options, grains and pillar.
+// option looks up a top-level name in options, grains and pillar.
 func (c *call) option(ctx context.Context, param string) (any, error) {
 	for _, w := range []string{"opts", "grains", "master", "pillar"} {
 		if c.is("omit_" + w) {
@@ -370,7 +370,7 @@ func (c *call) option(ctx context.Context, param string) (any, error) {
 	return "", nil
 }
 
-// sdb looks a value up that is an sdb:// address.
+// sdb looks up a value that is an sdb:// address.
 func (c *call) sdb(ctx context.Context, v any) (any, error) {
 	if s, ok := v.(string); ok && strings.HasPrefix(s, "sdb://") {
 		return c.sdbGet(ctx, s)

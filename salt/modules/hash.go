@@ -156,8 +156,8 @@ func hashFunctions() []function {
 	}
 }
 
-// decodeBase64 is Python's base64.b64decode: what is no letter of base64 is passed over, and the
-// text ends with its padding.
+// decodeBase64 is Python's base64.b64decode: it skips characters outside the alphabet, and stops at
+// the padding.
 func decodeBase64(b []byte) ([]byte, error) {
 	var letters []byte
 	pads, ended := 0, false
@@ -184,7 +184,7 @@ func decodeBase64(b []byte) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(string(letters))
 }
 
-// digest hashes with the argument checksum; Salt's function knows three.
+// digest hashes with the argument checksum; Salt's function supports three.
 func (c *call) digest(b []byte) (any, error) {
 	switch name := c.text("checksum"); name {
 	case "md5", "sha256", "sha512":

@@ -111,7 +111,7 @@ func query(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-// decodeType is how an answer is decoded, by what it says of itself if that is not given.
+// decodeType returns how to decode an answer: the argument, or else by the answer's content type.
 func (c *call) decodeType(contentType string) string {
 	kind := c.text("decode_type")
 	if kind != "auto" {
@@ -125,13 +125,13 @@ func (c *call) decodeType(contentType string) string {
 	return "plain"
 }
 
-// reason is the text behind the status.
+// reason is the text after the status.
 func reason(resp *http.Response) string {
 	_, text, _ := strings.Cut(resp.Status, " ")
 	return text
 }
 
-// unreachable is the answer when there was none.
+// unreachable is the result without an answer.
 func (c *call) unreachable(err error) value.Map {
 	out := value.Map{}
 	if c.is("status") {
@@ -192,7 +192,7 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// form encodes a map as a form is, in its order.
+// form encodes a map as a web form, in its order.
 func form(m value.Map) string {
 	var parts []string
 	for _, p := range m {
@@ -201,9 +201,9 @@ func form(m value.Map) string {
 	return strings.Join(parts, "&")
 }
 
-// client makes a client for one query, with its idea of whom to trust.
+// client makes a client for one query, with the query's choice of trusted certificates.
 func (c *call) client() (*http.Client, error) {
-	trust := &tls.Config{InsecureSkipVerify: !c.is("verify_ssl")} // the template asks for it
+	trust := &tls.Config{InsecureSkipVerify: !c.is("verify_ssl")} // at the template's request
 	if path := c.text("ca_bundle"); path != "" {
 		pem, err := os.ReadFile(path)
 		if err != nil {

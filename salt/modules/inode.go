@@ -14,10 +14,10 @@ import (
 	"clustermaster/value"
 )
 
-// maxInodes bounds the files that file.diskusage adds up.
+// maxInodes bounds the files that file.diskusage sums up.
 const maxInodes = 1_000_000
 
-// inodeFunctions are those of file that tell what the file system knows of a path, and seek_read.
+// inodeFunctions are those of file that read a path's data in the file system, and seek_read.
 func inodeFunctions() []function {
 	ofKind := func(name string, kind uint32) function {
 		return function{name: "file." + name, params: []param{need("name")},
@@ -56,7 +56,7 @@ func inodeFunctions() []function {
 	}
 }
 
-// lstat is what a path itself is, empty if there is none.
+// lstat returns the data of a path itself, or an empty map if it does not exist.
 func lstat(p string) (value.Map, error) {
 	if !filepath.IsAbs(p) {
 		return nil, errors.New("Path to file must be absolute.")
@@ -74,8 +74,8 @@ func lstat(p string) (value.Map, error) {
 	}, nil
 }
 
-// validFlags is the bit of statfs that says that its flags are there; statvfs of the C library
-// takes it out.
+// validFlags is the bit of statfs that marks its flags as valid; statvfs of the C library removes
+// it.
 const validFlags = 0x20
 
 func statvfs(_ context.Context, c *call) (any, error) {
@@ -100,8 +100,8 @@ func statvfs(_ context.Context, c *call) (any, error) {
 	}, nil
 }
 
-// diskUsage adds up the sizes of the files below a folder, links to files as the files, each inode
-// number once. Of a file it is the size.
+// diskUsage sums up the sizes of the files below a folder. It counts a link to a file as the file,
+// and each inode number once. For a file it returns the size.
 func diskUsage(ctx context.Context, c *call) (any, error) {
 	p := c.text("path")
 	if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
@@ -114,7 +114,7 @@ func diskUsage(ctx context.Context, c *call) (any, error) {
 			return ctx.Err()
 		}
 		if err != nil || d.IsDir() {
-			return nil // what cannot be read counts nothing
+			return nil // an unreadable file counts as nothing
 		}
 		var st syscall.Stat_t
 		if err := syscall.Stat(p, &st); err != nil || st.Mode&syscall.S_IFMT == syscall.S_IFDIR ||
@@ -131,7 +131,7 @@ func diskUsage(ctx context.Context, c *call) (any, error) {
 	return total, err
 }
 
-// seekRead reads a part of a regular file.
+// seekRead reads part of a regular file.
 func seekRead(_ context.Context, c *call) (any, error) {
 	size, err := c.whole("size")
 	if err != nil {

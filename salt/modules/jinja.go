@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// jinjaFunctions give what files of file_roots define.
+// jinjaFunctions return the definitions in files of file_roots.
 func jinjaFunctions() []function {
 	imports := func(name, tag string) function {
 		return function{name: "jinja." + name, params: []param{need("path")},

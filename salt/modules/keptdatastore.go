@@ -6,13 +6,13 @@ import (
 	"clustermaster/value"
 )
 
-// Cache keeps values for all masters; *cache.Cache is one.
+// Cache keeps values for all masters; *cache.Cache implements it.
 type Cache interface {
 	Fetch(ctx context.Context, bank, key string) (value any, found bool, err error)
 	Store(ctx context.Context, bank, key string, value any) error
 }
 
-// KeptDatastore is a Datastore that is one key of the cache.
+// KeptDatastore is a Datastore in one key of the cache.
 type KeptDatastore struct{ Cache Cache }
 
 // Load implements Datastore.

@@ -56,7 +56,7 @@ func environFunctions() []function {
 	}
 }
 
-// masterFunctions ask other parts of the master.
+// masterFunctions call other parts of the master.
 func masterFunctions() []function {
 	return []function{
 		{name: "mine.get", params: []param{need("tgt"), need("fun"), opt("tgt_type", "glob"),
@@ -121,7 +121,7 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 	rest, ok := strings.CutPrefix(uri, "sdb://")
 	name, key, hasKey := strings.Cut(rest, "/")
 	if !ok || !hasKey {
-		return uri, nil // Salt gives back what is no address
+		return uri, nil // Salt returns a text that is not an address
 	}
 	key, _, _ = strings.Cut(key, "?")
 	profile := value.Map{}
@@ -152,7 +152,7 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 	}
 }
 
-// sdbYAML looks a key up in the profile's files, merged.
+// sdbYAML looks up a key in the profile's files, merged.
 func (c *call) sdbYAML(profile value.Map, key string) (any, error) {
 	files, _ := profile.Get("files")
 	list, _ := files.([]any)

@@ -27,8 +27,8 @@ func matchFunctions() []function {
 			}})
 	}
 	return append(out,
-		// Salt's looks for a function that its module data no longer has, and takes that for no
-		// match.
+		// Salt's looks for a function that its module data no longer has, and treats the failure as
+		// no match.
 		function{name: "match.data", params: []param{need("tgt")},
 			run: func(context.Context, *call) (any, error) { return false, nil }},
 		function{name: "match.ifelse", varArgs: true, varKwargs: true, run: matchIfElse},
@@ -63,8 +63,8 @@ func matchFunctions() []function {
 	)
 }
 
-// match reports whether a target means the id in the options, which in pillars is the master's own,
-// or the one of the argument minion_id; grains and pillar are the minion's.
+// match reports whether a target matches the id in the options, which in pillars is the master's
+// own, or the one in the argument minion_id; grains and pillar are the minion's.
 func (c *call) match(ctx context.Context, kind string, tgt any) (bool, error) {
 	id := c.who.Opts.String("id")
 	if other := c.text("minion_id"); other != "" {
@@ -74,14 +74,15 @@ func (c *call) match(ctx context.Context, kind string, tgt any) (bool, error) {
 	return err == nil && slices.Contains(found.Minions, id), err
 }
 
-// noMatch and otherwise are Salt's names for what no minion matches, and for the last argument.
+// noMatch and otherwise are Salt's names for the value when no target matches, and for the last
+// argument.
 const (
 	noMatch   = "SALT_IFELSE_MATCH_NOTHING"
 	otherwise = "SALT_IFELSE_FUNCTION_DEFAULT"
 )
 
-// matchIfElse is the value behind the first target that means the minion: target, value, target,
-// value, ..., value if none does.
+// matchIfElse returns the value after the first target that matches the minion: target, value,
+// target, value, ..., and value if none does.
 func matchIfElse(ctx context.Context, c *call) (any, error) {
 	c.named = map[string]any{"tgt_type": "compound", "minion_id": nil, "merge": nil,
 		"merge_lists": false}
@@ -152,7 +153,7 @@ func matchFilterBy(ctx context.Context, c *call) (any, error) {
 	return nil, nil
 }
 
-// one is a world with one minion.
+// one is a Source with one minion.
 type one struct {
 	c  *call
 	id string

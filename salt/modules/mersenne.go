@@ -8,14 +8,14 @@ import (
 	"math/bits"
 )
 
-// mersenne is MT19937 as Python's module random uses it, so that what a formula spreads by a
-// minion's id stays where Salt put it.
+// mersenne is MT19937 as in Python's module random, so that a formula that spreads work by a
+// minion's id gives the same result as in Salt.
 type mersenne struct {
 	state [624]uint32
 	at    int
 }
 
-// seeded starts it as random.seed does for a text or a whole number.
+// seeded initializes it as random.seed does for a text or a whole number.
 func seeded(v any) (*mersenne, error) {
 	var n *big.Int
 	switch v := v.(type) {

@@ -13,53 +13,53 @@ import (
 	"clustermaster/value"
 )
 
-// Minion is for whom a function runs: grains, pillar and options are this minion's, commands and
-// files the master's.
+// Minion is the minion that a function runs for: grains, pillar and options are this minion's,
+// commands and files the master's.
 type Minion struct {
 	ID                 string
 	Grains, Pillar     value.Map
 	Saltenv, Pillarenv string
-	Opts               value.Map // as Salt gives them to functions: id is the master's
+	Opts               value.Map // as Salt passes them to functions: id is the master's
 }
 
 // Files are file_roots.
 type Files interface {
-	// List returns the sorted files and Dirs the sorted folders of an environment. They are not
-	// written to.
+	// List returns the sorted files and Dirs the sorted folders of an environment. Callers must not
+	// change the slices.
 	List(env string) []string
 	Dirs(env string) []string
 	Envs() []string
-	// Open returns a file's content and where it lies on disk.
+	// Open returns a file's content and its path on disk.
 	Open(env, path string) (abs string, data []byte, found bool, err error)
 }
 
-// Deps is what functions ask others for. What is nil answers as if there were nothing.
+// Deps is what functions use of other packages. A nil field counts as empty.
 type Deps struct {
 	Files Files
-	// Mine is _mine_get as the minion itself may ask it: minion to value, or function to minion to
+	// Mine is _mine_get with the minion's own rights: minion to value, or function to minion to
 	// value.
 	Mine func(ctx context.Context, id string, tgt, fun any, tgtType string) (value.Map, error)
 	// Runner runs a runner function and returns its return.
 	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
-	// Render runs text through a pipeline for a minion.
+	// Render renders text through a pipeline for a minion.
 	Render func(ctx context.Context, m Minion, path, text, pipe string, vars value.Map) (any, error)
-	// SDB is the master's options of sdb profiles: a profile's name to its map.
+	// SDB returns the master's option of an sdb profile as a map.
 	SDB func(profile string) (value.Map, bool)
-	// ForeignSDB reports whether a driver is one of the site's.
+	// ForeignSDB reports whether a driver belongs to the site.
 	ForeignSDB func(driver string) bool
-	// Nodegroup is the definition of a nodegroup.
+	// Nodegroup returns the definition of a nodegroup.
 	Nodegroup func(name string) (any, bool)
 	Datastore Datastore
-	Version   string // of Salt, as test.version tells it
-	HashType  string // hash_type, of cp.hash_file
+	Version   string // of Salt, for test.version
+	HashType  string // hash_type, for cp.hash_file
 	Log       *slog.Logger
 }
 
-// ErrUnknown is returned for a function that is not here.
+// ErrUnknown is returned for an unknown function.
 var ErrUnknown = errors.New("no such function")
 
-// ErrOutside is wrapped by errors about what a function has in Salt and not here, such as a driver
-// of sdb: Salt's own function may have it.
+// ErrOutside is wrapped by errors about a part of a function that exists in Salt and not here, such
+// as a driver of sdb: Salt's own function may have it.
 var ErrOutside = errors.New("not built in")
 
 // outside is an ErrOutside with its text.
@@ -68,7 +68,7 @@ type outside string
 func (o outside) Error() string        { return string(o) }
 func (o outside) Is(target error) bool { return target == ErrOutside }
 
-// Modules is the functions. It is safe for concurrent use.
+// Modules holds the functions. It is safe for concurrent use.
 type Modules struct {
 	deps   Deps
 	byName map[string]function
@@ -105,10 +105,10 @@ func New(deps Deps) *Modules {
 	return m
 }
 
-// Names lists the functions, sorted. It is not written to.
+// Names lists the functions, sorted. Callers must not change the slice.
 func (m *Modules) Names() []string { return m.names }
 
-// Has reports whether a function is there; a name that ends with a dot asks for any function of
+// Has reports whether a function exists; a name that ends with a dot stands for any function of
 // that module.
 func (m *Modules) Has(name string) bool {
 	if strings.HasSuffix(name, ".") {
@@ -119,8 +119,8 @@ func (m *Modules) Has(name string) bool {
 	return ok
 }
 
-// Params are a function's parameters in their order; rest tells that it takes any further arguments
-// and keywords.
+// Params returns a function's parameters in their order; rest reports whether it accepts further
+// arguments and keywords.
 func (m *Modules) Params(fun string) (params []sig.Param, rest bool) {
 	f := m.byName[fun]
 	return slices.Clone(f.params), f.varKwargs
@@ -150,7 +150,7 @@ type function struct {
 	name               string
 	params             []param
 	varArgs, varKwargs bool   // takes further arguments, keywords
-	python             string // its name in Python, if another one
+	python             string // its name in Python, if different
 	run                func(ctx context.Context, c *call) (any, error)
 }
 
@@ -178,10 +178,10 @@ func (c *call) bind(f function, args []any, kwargs value.Map) error {
 
 func (c *call) any(name string) any { return c.named[name] }
 
-// text is an argument as text: "" for nil, Python's str() of anything else.
+// text returns an argument as text: "" for nil, Python's str() of any other value.
 func (c *call) text(name string) string { return text(c.named[name]) }
 
-// bytes is an argument that must be text or bytes.
+// bytes returns an argument that must be text or bytes.
 func (c *call) bytes(name string) ([]byte, error) {
 	switch v := c.named[name].(type) {
 	case string:
@@ -193,7 +193,7 @@ func (c *call) bytes(name string) ([]byte, error) {
 	}
 }
 
-// whole is an argument that must be a whole number, or the text of one.
+// whole returns an argument that must be a whole number, or the text of one.
 func (c *call) whole(name string) (int64, error) {
 	v := c.named[name]
 	if n, ok := number(v); ok {
@@ -209,13 +209,13 @@ func (c *call) whole(name string) (int64, error) {
 
 func (c *call) is(name string) bool { return value.Truth(c.named[name]) }
 
-// dict is an argument that is a map, nil if it is none.
+// dict returns an argument that is a map, nil for any other value.
 func (c *call) dict(name string) value.Map {
 	m, _ := c.named[name].(value.Map)
 	return m
 }
 
-// list is an argument that is a list, or one value as a list of one.
+// list returns an argument that is a list, or one value as a list.
 func (c *call) list(name string) []any {
 	switch v := c.named[name].(type) {
 	case nil:

@@ -115,7 +115,7 @@ func hardware(_ context.Context, c *call) (any, error) {
 	return hardwareAddr(*i), nil
 }
 
-// hardwareAddr is a MAC address; that of the loopback interface is all zeros.
+// hardwareAddr returns a MAC address, which for the loopback interface is all zeros.
 func hardwareAddr(i net.Interface) string {
 	if len(i.HardwareAddr) == 0 && i.Flags&net.FlagLoopback != 0 {
 		return "00:00:00:00:00:00"
@@ -123,7 +123,7 @@ func hardwareAddr(i net.Interface) string {
 	return i.HardwareAddr.String()
 }
 
-// absent is what Salt says of an unknown interface.
+// absent is Salt's text for an unknown interface.
 func absent(name string) string {
 	names := named(nil)
 	for i, n := range names {
@@ -245,7 +245,7 @@ func interfaces() (any, error) {
 	return out, nil
 }
 
-// inSubnet reports whether any address lies in a network, which must have no host bits.
+// inSubnet reports whether any address is in a network, which must have no host bits.
 func inSubnet(cidr string, addrs []string) bool {
 	p, ok := target.ParseNetwork(cidr)
 	if !ok {
@@ -261,7 +261,7 @@ func inSubnet(cidr string, addrs []string) bool {
 	})
 }
 
-// network is the network of an address: "a/len", "a/mask", or "a" with a netmask.
+// network returns the network of an address: "a/len", "a/mask", or "a" with a netmask.
 func network(addr, netmask string) (netip.Prefix, error) {
 	if netmask != "" {
 		addr += "/" + netmask
@@ -301,7 +301,7 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// notGlobal are the networks that Python's ipaddress calls private, besides those of netip.
+// notGlobal are the networks that Python's ipaddress calls private and netip does not.
 var notGlobal = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"),
 	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("192.0.0.0/29"),
@@ -318,7 +318,7 @@ func private(a netip.Addr) bool {
 		func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// reversePointer is the name of an address in the DNS.
+// reversePointer returns the name of an address for a reverse DNS query.
 func reversePointer(a netip.Addr) string {
 	if a.Is4() {
 		b := a.As4()

@@ -29,7 +29,7 @@ func (m OnMaster) Run(ctx context.Context, fun string, args []any, kwargs value.
 	return value, true, err
 }
 
-// Do calls a function for what it does. An unknown one is an error.
+// Do calls a function for its effect. An unknown one is an error.
 func (m OnMaster) Do(ctx context.Context, fun string, args []any, kwargs value.Map) error {
 	_, found, err := m.Run(ctx, fun, args, kwargs)
 	if err == nil && !found {

@@ -12,7 +12,7 @@ import (
 	"clustermaster/value"
 )
 
-// placeFunctions are the family timezone, of the master's clock, and the default routes of its
+// placeFunctions are the family timezone, on the master's clock, and the default routes of its
 // network.
 func placeFunctions() []function {
 	date := func(name, format string) function {
@@ -28,8 +28,8 @@ func placeFunctions() []function {
 	}
 }
 
-// zone is the name of the time zone as timedatectl tells it; where there is none, as the files tell
-// it that the minion's family of systems has.
+// zone returns the name of the time zone as timedatectl reports it, or without timedatectl as the
+// files of the minion's family of systems have it.
 func zone(ctx context.Context, c *call) (any, error) {
 	program, err := which("timedatectl")
 	if err != nil {
@@ -92,8 +92,7 @@ func zoneOfFile(root, family string) (any, error) {
 // route is one line of a routing table.
 type route struct{ family, destination, gateway, netmask, flags, device string }
 
-// defaultRoute lists the routes to everywhere, as netstat tells them, or ip where there is no
-// netstat.
+// defaultRoute lists the default routes as netstat reports them, or as ip does without netstat.
 func defaultRoute(ctx context.Context, c *call) (any, error) {
 	family := c.any("family")
 	if family != nil && family != "inet" && family != "inet6" {
@@ -127,7 +126,7 @@ func defaultRoute(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-// table runs a program and gives the words of its lines.
+// table runs a program and returns the words of its lines.
 func (c *call) table(ctx context.Context, argv ...string) ([][]string, error) {
 	v, err := c.Call(ctx, c.who, "cmd.run_stdout", []any{value.Texts(argv)}, nil)
 	if err != nil {
@@ -165,7 +164,7 @@ func (c *call) netstatRoutes(ctx context.Context) ([]route, error) {
 	return out, nil
 }
 
-// ipRoutes are those of the default routes only, which are all that is asked for.
+// ipRoutes lists only the default routes; nothing else is needed.
 func (c *call) ipRoutes(ctx context.Context) ([]route, error) {
 	var out []route
 	for _, k := range []struct {

@@ -14,7 +14,7 @@ import (
 	"clustermaster/value"
 )
 
-// programFunctions are those of cmd that tell which programs there are.
+// programFunctions are the functions of cmd that find programs.
 func programFunctions() []function {
 	return []function{
 		{name: "cmd.has_exec", params: []param{need("cmd")},
@@ -58,11 +58,11 @@ func programFunctions() []function {
 	}
 }
 
-// moreFolders are where Salt looks for programs besides PATH.
+// moreFolders are the folders besides PATH in which Salt looks for programs.
 var moreFolders = []string{"/sbin", "/bin", "/usr/sbin", "/usr/bin", "/usr/local/sbin",
 	"/usr/local/bin"}
 
-// which is where a program lies, nil if nowhere.
+// which returns the path of a program, or nil.
 func which(v any) (any, error) {
 	if !value.Truth(v) {
 		return nil, nil

@@ -120,7 +120,7 @@ func (c *call) members(name string) ([]any, error) {
 	}
 }
 
-// source draws numbers: those of Python for a seed, else unforeseeable ones.
+// source makes a source of numbers: Python's for a seed, else unpredictable ones.
 func (c *call) source() (drawer, error) {
 	if s := c.any("seed"); s != nil {
 		return seeded(s)
@@ -128,7 +128,7 @@ func (c *call) source() (drawer, error) {
 	return system{}, nil
 }
 
-// drawer draws a number from 0 to below n.
+// drawer draws a number from 0 up to, but not including, n.
 type drawer interface {
 	below(n int64) (int64, error)
 }

@@ -10,17 +10,17 @@ import (
 	"clustermaster/value"
 )
 
-// identity is as whom a command runs.
+// identity is the user and group of a command.
 type identity struct {
 	user       *user.User          // nil: the master's own
 	credential *syscall.Credential // nil: the master's own
 }
 
-// identity is that of the arguments runas and group.
+// identity returns the one in the arguments runas and group.
 func (c *call) identity() (identity, error) { return runAs(c.text("runas"), c.text("group")) }
 
-// runAs is a user's identity with all his groups; a group that is given takes the place of his main
-// one. "" is the master's own.
+// runAs returns a user's identity with all its groups; a given group replaces the main one. ""
+// means the master's own.
 func runAs(name, group string) (identity, error) {
 	if name == "" && group == "" {
 		return identity{}, nil
@@ -72,8 +72,8 @@ func systemID(text string) (uint32, error) {
 	return uint32(id), err
 }
 
-// home is the folder in which a command starts that names none: the user's own, or / if he has none
-// that he may read.
+// home returns the starting folder of a command that names none: the user's home, or / without a
+// readable home.
 func (as identity) home() string {
 	dir := ""
 	if as.user != nil {
@@ -110,7 +110,7 @@ func enters(st *syscall.Stat_t, who *syscall.Credential) bool {
 	return st.Mode&readAndEnter == readAndEnter
 }
 
-// variables are what a command for another user finds in place of the master's own.
+// variables are the variables that a command for another user gets in place of the master's own.
 func (as identity) variables() value.Map {
 	if as.user == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"clustermaster/value/pyregex"
 )
 
-// searchFunctions are those of file that look for something in files.
+// searchFunctions are the functions of file that search in files.
 func searchFunctions() []function {
 	return []function{
 		{name: "file.contains_regex", params: []param{need("path"), need("regex"),
@@ -30,8 +30,7 @@ func searchFunctions() []function {
 	}
 }
 
-// readText reads a file that is to be text. found is false where Salt takes a file for one without
-// content.
+// readText reads a file that should be text. found is false where Salt treats a file as empty.
 func readText(p string) (content string, found bool, err error) {
 	info, err := os.Stat(p)
 	if err != nil || info.IsDir() {
@@ -87,8 +86,8 @@ func containsRegex(ctx context.Context, c *call) (any, error) {
 	return false, nil
 }
 
-// Salt matches a glob with the first part of a file, then with parts that begin further in, as they
-// were when files did not fit in memory.
+// Salt matches a glob against the first part of a file, then against overlapping later parts, as if
+// the file did not fit in memory.
 const (
 	globPart = 256 << 10 // characters
 	globStep = 32 << 10  // characters
@@ -120,7 +119,7 @@ func containsGlob(ctx context.Context, c *call) (any, error) {
 	return false, nil
 }
 
-// searchFile looks for an expression in the bytes of a whole file.
+// searchFile searches for an expression in the bytes of a whole file.
 func searchFile(_ context.Context, c *call) (any, error) {
 	flags, err := regexFlags(c.any("flags"))
 	if err != nil {
@@ -154,7 +153,7 @@ func searchFile(_ context.Context, c *call) (any, error) {
 	return search(b)
 }
 
-// binary is Salt's guess, by the first bytes of a file, that it holds no text.
+// binary is Salt's guess, from the first bytes of a file, that it is not text.
 func binary(b []byte) bool {
 	if len(b) == 0 {
 		return false
@@ -175,7 +174,7 @@ func binary(b []byte) bool {
 	return float64(odd)/float64(len(b)) > 0.3
 }
 
-// truncated reports whether only the last letter is not whole.
+// truncated reports whether only the last letter is incomplete.
 func truncated(b []byte) bool {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
@@ -217,7 +216,7 @@ func regexFlags(v any) (pyregex.Flags, error) {
 		fmt.Errorf(`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
 }
 
-// grep runs grep, without a shell, on the files that a glob means.
+// grep runs grep, without a shell, on the files that match a glob.
 func grep(ctx context.Context, c *call) (any, error) {
 	argv := []any{"grep"}
 	for _, v := range c.more {

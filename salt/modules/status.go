@@ -18,8 +18,8 @@ func statusFunctions() []function {
 	}
 }
 
-// naive takes out of a format what Python's times without a zone have no text for, and what only
-// the library knows.
+// naive removes from a format the directives for which Python's times without a zone have no text,
+// and turns those that only the library has into plain text.
 var naive = strings.NewReplacer("%%", "%%", "%Z", "", "%z", "", "%Q", "%%Q")
 
 // timeText formats a time as Python's datetime.strftime does.

@@ -18,10 +18,10 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// maxNames bounds the time that network.fqdns asks for names.
+// maxNames bounds the time that network.fqdns waits for names.
 const maxNames = 5 * time.Second
 
-// subnetFunctions are those of network that tell the master's networks, and the names of its
+// subnetFunctions are those of network that list the master's networks, and the names of its
 // addresses.
 func subnetFunctions() []function {
 	networks := []param{opt("interface", nil), opt("include_loopback", false),
@@ -117,7 +117,7 @@ func networkTexts(list []netip.Prefix) []any {
 	return out
 }
 
-// networks are those of network.ip_networks; verbose tells more of each.
+// networks returns those of network.ip_networks; verbose adds details of each.
 func (c *call) networks(six bool) (any, error) {
 	list := networksOf(namedLike(c.any("interface")), six, c.is("include_loopback"))
 	if !c.is("verbose") {
@@ -139,7 +139,7 @@ func (c *call) networks(six bool) (any, error) {
 	return out, nil
 }
 
-// namedLike lists the interfaces that globs mean: a list of them, or a text with commas. nil means
+// namedLike lists the interfaces that match globs: a list of them, or a text with commas. nil means
 // all.
 func namedLike(v any) []string {
 	all := named(nil)
@@ -161,7 +161,7 @@ func namedLike(v any) []string {
 	})
 }
 
-// fqdns are the names that the master's addresses have, those with a domain if there are any.
+// fqdns lists the names of the master's addresses: those with a domain if there are any.
 func fqdns(ctx context.Context, _ *call) (any, error) {
 	outer := ctx
 	ctx, stop := context.WithTimeout(ctx, maxNames)
@@ -178,7 +178,7 @@ func fqdns(ctx context.Context, _ *call) (any, error) {
 			return nil
 		})
 	}
-	_ = lookups.Wait() // none fails: an address without a name has none
+	_ = lookups.Wait() // none fails: an address may have no name
 	if outer.Err() != nil {
 		return nil, outer.Err()
 	}

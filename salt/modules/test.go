@@ -12,7 +12,7 @@ import (
 	"clustermaster/value"
 )
 
-// Bounds of what the family test counts.
+// Bounds on the counting functions of the family test.
 const (
 	maxFib     = 93 // the largest whose number has 64 bits
 	maxCollatz = 1 << 50
@@ -62,13 +62,13 @@ func testFunctions() []function {
 	}
 }
 
-// given is what a function was called with.
+// given returns the arguments that a function was called with.
 func (c *call) given(kwargs value.Map) value.Map {
 	return value.Map{{Key: "args", Value: append([]any{}, c.more...)},
 		{Key: "kwargs", Value: orEmpty(kwargs)}}
 }
 
-// fib is a Fibonacci number and the seconds that it took.
+// fib returns a Fibonacci number and the seconds that it took.
 func fib(_ context.Context, c *call) (any, error) {
 	began := time.Now()
 	n, err := c.whole("num")
@@ -90,8 +90,8 @@ func fib(_ context.Context, c *call) (any, error) {
 	return []any{at, time.Since(began).Seconds()}, nil
 }
 
-// collatz is the way from a number to 1, of halves and of one more than threefold, and the seconds
-// that it took. Halves are no whole numbers to Python.
+// collatz returns the Collatz sequence from a number to 1, and the seconds that it took. In Python,
+// halving gives floats.
 func collatz(_ context.Context, c *call) (any, error) {
 	began := time.Now()
 	start, err := c.whole("start")
@@ -139,7 +139,7 @@ func randomHash(_ context.Context, c *call) (any, error) {
 	return digest(kind, []byte(n.String()))
 }
 
-// try calls a function, and is nil if that fails.
+// try calls a function, and returns nil if it fails.
 func try(ctx context.Context, c *call) (any, error) {
 	v, err := c.Call(ctx, c.who, c.text("module"), nil, c.kwargs)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"clustermaster/value"
 )
 
-// call runs the function of a chunk, again if it asks for retries. An error ends the whole run.
+// call runs the function of a chunk, repeatedly if it has retries. An error ends the whole run.
 func (x *run) call(ctx context.Context, ch *chunk) (value.Map, error) {
 	try := ch.try
 	ret, err := x.once(ctx, ch)
@@ -80,13 +80,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retry is how often a state is run until its result is as it should be.
+// retry says how often to run a state until it has the wanted result.
 type retry struct {
 	until                     bool
 	attempts, interval, splay int
 }
 
-// maxAttempts bounds retries: the comment has a line of each.
+// maxAttempts bounds retries, because the comment has a line for each.
 const maxAttempts = 10_000
 
 func retryOf(v any) retry {
@@ -136,8 +136,8 @@ func (r retry) told(ret value.Map) string {
 			r.interval, r.splay, r.attempts, value.Repr(r.until))
 }
 
-// once runs the function of a chunk one time: Salt's State.call. The return is still as the
-// function gave it.
+// once runs the function of a chunk once: Salt's State.call. The return is unchanged from the
+// function.
 func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -182,7 +182,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 	return ret, nil
 }
 
-// verify says what is wrong with a chunk: Salt's verify_data. umask is -1 for none.
+// verify returns the errors of a chunk: Salt's verify_data. umask is -1 for none.
 func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 	umask = -1
 	if _, text := ch.name.(string); !text && value.Truth(ch.name) {
@@ -217,8 +217,8 @@ func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 	return fun, umask, wrong
 }
 
-// bind gives the parameters of a function their values. Keywords that it does not take are an error
-// that ends the run.
+// bind gives the parameters of a function their values. An unknown keyword is an error that ends
+// the run.
 func bind(ch *chunk, fun Function) (value.Map, error) {
 	return fun.signature(ch.module+"."+ch.fun).BindState(ch.low,
 		func(key string) bool { return internal[key] || key == "name_order" })
@@ -228,8 +228,8 @@ func (f Function) signature(name string) function.Signature {
 	return function.Signature{Name: name, Params: f.Params, VarKwargs: f.VarKwargs}
 }
 
-// judged runs a function unless a condition says that it needn't, and lets check_cmd judge the
-// outcome.
+// judged runs a function unless a condition says that it need not run, and lets check_cmd judge the
+// result.
 func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args value.Map,
 	umask int) value.Map {
 	ret, err := x.conditional(ctx, ch, fun, args, umask)
@@ -291,7 +291,7 @@ func (x *run) callOf(ch *chunk, umask int) Call {
 	}
 }
 
-// invoke calls the function, with the slots among its arguments filled.
+// invoke calls the function after filling the slots among its arguments.
 func (x *run) invoke(ctx context.Context, fun Function, c Call, args value.Map) (ret value.Map,
 	err error) {
 	defer func() {
@@ -362,7 +362,7 @@ func exception(ch *chunk, err error) value.Map {
 	}
 }
 
-// overlay lays a map over another, in place.
+// overlay merges a map into another, in place.
 func overlay(ret, more value.Map) value.Map {
 	for _, p := range more {
 		ret = ret.Set(value.Str(p.Key), p.Value)
@@ -370,7 +370,7 @@ func overlay(ret, more value.Map) value.Map {
 	return ret
 }
 
-// unify checks a return, if there is no error, and makes its comment one text: Salt's
+// unify checks a return, unless there is an error, and turns its comment into one text: Salt's
 // OutputUnifier.
 func unify(ret value.Map, err error) (value.Map, error) {
 	if err != nil {
@@ -418,7 +418,7 @@ func malformed(ret value.Map) error {
 	return nil
 }
 
-// Masked hides what is in a value, but not its shape; what is empty or false stays.
+// Masked hides the contents of a value, but not its shape; empty and false values stay.
 func Masked(v any) any {
 	switch v := v.(type) {
 	case value.Map:
@@ -440,7 +440,7 @@ func Masked(v any) any {
 	return "**********"
 }
 
-// refresh makes the pillar anew for the states to come, if a state asks for that.
+// refresh makes the pillar anew for later states, if a state requests it.
 func (x *run) refresh(ctx context.Context, ch *chunk) {
 	if again, _ := ch.get("reload_grains"); value.Truth(again) && x.o.deps.Grains != nil {
 		x.who.Grains = x.o.deps.Grains()

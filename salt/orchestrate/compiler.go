@@ -9,7 +9,7 @@ import (
 	"clustermaster/value"
 )
 
-// Bounds of one compile that no sensible tree reaches.
+// Bounds of one compile, far above what a sensible tree needs.
 const (
 	maxRendered     = 10_000    // SLS files
 	maxIncludeDepth = 200       // levels
@@ -22,29 +22,29 @@ const (
 	maxErrors       = 1_000
 )
 
-// errTooMuch tells that a compile went over a bound.
+// errTooMuch is returned by a compile that exceeded a bound.
 var errTooMuch = errors.New("the states are too many to be compiled")
 
-// compilation is the making of low chunks.
+// compilation compiles high data into low chunks.
 type compilation struct {
 	functions Functions
 	disabled  []string // disabled_requisites
 	jid       string   // of the orchestration, "" for none
-	plain     bool     // as Salt's plain Compiler does it, which has no functions
+	plain     bool     // like Salt's plain Compiler, which has no functions
 	high      *dict
 	errors    []string
 	work      int
 	values    int
 }
 
-// fault notes what is wrong with the states.
+// fault adds an error about the states.
 func (c *compilation) fault(format string, args ...any) {
 	if len(c.errors) < maxErrors {
 		c.errors = append(c.errors, fmt.Sprintf(format, args...))
 	}
 }
 
-// spend counts steps; it fails once they are too many, or when ctx ended.
+// spend counts steps; it fails after too many, or when ctx has ended.
 func (c *compilation) spend(ctx context.Context, n int) error {
 	before := c.work
 	if c.work += n; c.work > maxWork {
@@ -57,7 +57,7 @@ func (c *compilation) spend(ctx context.Context, n int) error {
 	return nil
 }
 
-// copyValue is a copy of a value that nobody else holds, within the bounds.
+// copyValue returns an unshared copy of a value, within the bounds.
 func (c *compilation) copyValue(v any, depth int) (any, error) {
 	if c.values++; c.values > maxValues {
 		return nil, fmt.Errorf("more than %d values: %w; split the orchestration", maxValues,
@@ -92,7 +92,7 @@ func (c *compilation) copyValue(v any, depth int) (any, error) {
 }
 
 // compile turns high data into low chunks in the order in which they run: Salt's call_high up to
-// the run. Texts say what is wrong with the states; an error that a bound was reached or ctx ended.
+// the run. The texts are the errors of the states; the error is an exceeded bound, or ctx's.
 func (c *compilation) compile(ctx context.Context, high *dict) (*graph, []*chunk, []string, error) {
 	c.high = high
 	if err := c.reconcileExtend(ctx, false); err != nil {
@@ -116,8 +116,7 @@ func (c *compilation) compile(ctx context.Context, high *dict) (*graph, []*chunk
 	return g, ordered, nil, nil
 }
 
-// chain makes low chunks of high data and puts them into their order. What is wrong with requisites
-// is noted.
+// chain makes low chunks from high data and orders them. It adds faults for wrong requisites.
 func (c *compilation) chain(ctx context.Context) (*graph, []*chunk, error) {
 	chunks, err := c.lowChunks()
 	if err != nil {
@@ -131,5 +130,5 @@ func (c *compilation) chain(ctx context.Context) (*graph, []*chunk, error) {
 	return g, ordered, err
 }
 
-// isDisabled reports a requisite of disabled_requisites.
+// isDisabled reports whether a requisite is in disabled_requisites.
 func (c *compilation) isDisabled(name string) bool { return slices.Contains(c.disabled, name) }

@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// conditions asks onlyif, unless and creates: Salt's _run_check. The result true means that the
+// conditions checks onlyif, unless and creates: Salt's _run_check. The result true means that the
 // state need not run.
 func (x *run) conditions(ctx context.Context, ch *chunk) (value.Map, error) {
 	result, comments := false, []any{}
@@ -41,13 +41,13 @@ func (x *run) conditions(ctx context.Context, ch *chunk) (value.Map, error) {
 	return ret, nil
 }
 
-// names are what conditions tell of a chunk.
+// names are the fields that conditions return about a chunk.
 func (ch *chunk) names() value.Map {
 	return value.Map{{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id},
 		{Key: "name", Value: ch.name}}
 }
 
-// entries is a value as a list.
+// entries returns a value as a list.
 func entries(v any) []any {
 	if list, ok := v.([]any); ok {
 		return list
@@ -106,8 +106,8 @@ func (x *run) unless(ctx context.Context, ch *chunk, v any) (value.Map, error) {
 
 const badType = "bad type"
 
-// holds asks one condition: a command, or a function of the execution modules with its arguments.
-// wrong is a text for what is neither.
+// holds checks one condition: a command, or a function of the execution modules with its arguments.
+// wrong is the error text for any other value.
 func (x *run) holds(ctx context.Context, ch *chunk, key string, entry any) (holds bool,
 	wrong string, err error) {
 	switch entry := entry.(type) {
@@ -116,7 +116,7 @@ func (x *run) holds(ctx context.Context, ch *chunk, key string, entry any) (hold
 		if ctx.Err() != nil {
 			return false, "", context.Cause(ctx)
 		}
-		if err != nil { // it could not be started: the state does not run, as in Salt
+		if err != nil { // the command did not start: the state does not run, as in Salt
 			return key == "unless", "", nil
 		}
 		return code == 0, "", nil
@@ -160,7 +160,7 @@ func orList(v any) []any {
 	return nil
 }
 
-// commandOptions are the arguments of a state that its conditions are run with as well.
+// commandOptions are the arguments of a state that also apply to its conditions.
 func (x *run) commandOptions(ch *chunk) value.Map {
 	var out value.Map
 	v, _ := ch.get("cmd_opts_exclude")
@@ -180,7 +180,7 @@ func (x *run) commandOptions(ch *chunk) value.Map {
 	return append(out, x.shell()...)
 }
 
-// shell is the option for the master's own shell, if its grains tell.
+// shell returns the option for the master's own shell, if its grains have one.
 func (x *run) shell() value.Map {
 	v, ok := x.who.Grains.Get("shell")
 	if !ok {
@@ -198,7 +198,7 @@ func (x *run) command(ctx context.Context, text string, opts value.Map) (int64, 
 	return code, err
 }
 
-// creates lets a state run if one of its files is not there.
+// creates lets a state run if one of its files does not exist.
 func (x *run) creates(_ context.Context, _ *chunk, v any) (value.Map, error) {
 	there := func(v any) bool {
 		path, ok := v.(string)
@@ -243,8 +243,8 @@ func (x *run) checkCommand(ctx context.Context, ch *chunk) (value.Map, error) {
 	return ret, nil
 }
 
-// globalConditions asks the option global_state_conditions; a return is that of a state that they
-// keep from running.
+// globalConditions checks the option global_state_conditions; it returns the return of a state that
+// they prevent.
 func (x *run) globalConditions(ctx context.Context, ch *chunk) (value.Map, error) {
 	asked, allowed := false, false
 	for _, p := range x.o.opts.GlobalConditions {

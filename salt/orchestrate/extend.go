@@ -15,8 +15,8 @@ type reference struct {
 	module string
 }
 
-// findName lists the states that a name means: an id, an SLS, or the value of an argument. strict
-// asks for an id that has the module.
+// findName lists the states that a name matches: an id, an SLS, or the value of an argument. strict
+// requires an id that has the module.
 func (c *compilation) findName(ctx context.Context, name any, module string,
 	strict bool) ([]reference, error) {
 	if body, ok := c.high.body(name); c.high.has(name) {
@@ -74,7 +74,7 @@ func (c *compilation) idsOf(ctx context.Context, sls any) ([]reference, error) {
 	return found, nil
 }
 
-// reconcileExtend works the extensions into the states: Salt's reconcile_extend.
+// reconcileExtend merges the extensions into the states: Salt's reconcile_extend.
 func (c *compilation) reconcileExtend(ctx context.Context, strict bool) error {
 	v, ok := c.high.pop("__extend__")
 	if !ok {
@@ -86,7 +86,7 @@ func (c *compilation) reconcileExtend(ctx context.Context, strict bool) error {
 		for _, p := range ext {
 			body, ok := p.Value.(value.Map)
 			if !ok {
-				continue // said when the SLS was read
+				continue // reported when the SLS was read
 			}
 			if err := c.extend(ctx, p.Key, body, strict); err != nil {
 				return err
@@ -155,7 +155,7 @@ func (c *compilation) extend(ctx context.Context, name any, body value.Map, stri
 	return nil
 }
 
-// excluded reports an SLS that is excluded as a whole: it extends nothing.
+// excluded reports whether an SLS is excluded as a whole: it then extends nothing.
 func (c *compilation) excluded(sls string) bool {
 	for _, e := range c.high.list("__exclude__") {
 		switch e := e.(type) {
@@ -172,7 +172,8 @@ func (c *compilation) excluded(sls string) bool {
 	return false
 }
 
-// extendArgs lays arguments over those of a state: another function, more requisites, other values.
+// extendArgs merges arguments into those of a state: another function, more requisites, other
+// values.
 func extendArgs(args, more []any) []any {
 	for _, arg := range more {
 		updated := false
@@ -220,7 +221,7 @@ func orElse(m value.Map, key string, fallback any) any {
 	return fallback
 }
 
-// applyExclude removes what is excluded: ids, and all ids of an SLS.
+// applyExclude removes excluded ids, and all ids of excluded SLS.
 func (c *compilation) applyExclude() {
 	v, ok := c.high.pop("__exclude__")
 	if !ok {
@@ -259,11 +260,11 @@ func (c *compilation) applyExclude() {
 var inForms = []string{"require_in", "watch_in", "onfail_in", "onchanges_in", "use", "use_in",
 	"prereq_in"}
 
-// notUsed are the arguments that use does not hand on.
+// notUsed are the arguments that use does not pass on.
 var notUsed = append([]string{"require", "watch", "prereq", "onfail", "onfail_stop", "onchanges",
 	"name", "names"}, inForms...)
 
-// requisiteIn turns the _in forms and use into extensions, and works those in.
+// requisiteIn turns the _in forms and use into extensions, and merges those.
 func (c *compilation) requisiteIn(ctx context.Context) error {
 	in := &requisitesIn{c: c, ext: newDict()}
 	for _, p := range slices.Clone(c.high.pairs) {
@@ -302,7 +303,7 @@ func (c *compilation) requisiteIn(ctx context.Context) error {
 type requisitesIn struct {
 	c     *compilation
 	ext   *dict // id to module to arguments
-	id    any   // of the state that says so
+	id    any   // of the state with the _in form
 	state string
 	body  value.Map
 	args  []any
@@ -346,8 +347,8 @@ func (in *requisitesIn) form(ctx context.Context, key string, items any) error {
 	return nil
 }
 
-// resolve lists the states that an item of a list means. A name that is nobody's means none,
-// silently, as in Salt.
+// resolve lists the states that an item of a list matches. As in Salt, an unknown name silently
+// matches none.
 func (in *requisitesIn) resolve(ctx context.Context, rkey string, item any) ([]reference, error) {
 	m, ok := item.(value.Map)
 	if !ok {
@@ -398,7 +399,7 @@ func (c *compilation) named(ctx context.Context, name any) (ref reference, found
 	return ref, false, nil
 }
 
-// extension is the arguments by which a state will be extended.
+// extension returns the arguments that will extend a state.
 func (in *requisitesIn) extension(id any, module string) (value.Map, []any) {
 	v, _ := in.ext.get(id)
 	body, _ := v.(value.Map)
@@ -407,7 +408,7 @@ func (in *requisitesIn) extension(id any, module string) (value.Map, []any) {
 	return body, args
 }
 
-// add gives a state the requisite rkey on the state that says so.
+// add gives a state the requisite rkey on the state with the _in form.
 func (in *requisitesIn) add(id any, module, rkey string) {
 	body, args := in.extension(id, module)
 	req := value.Map{{Key: in.state, Value: in.id}}
@@ -428,7 +429,7 @@ func (in *requisitesIn) add(id any, module, rkey string) {
 	in.ext.set(id, body)
 }
 
-// useIn gives the arguments of the state that says so to another; use takes those of another.
+// useIn passes the arguments of the state with the _in form to another; use takes those of another.
 func (in *requisitesIn) useIn(ctx context.Context, ref reference) error {
 	return in.hand(ctx, ref, func(to reference) (reference, []any) { return to, in.args })
 }
@@ -470,7 +471,7 @@ func (in *requisitesIn) hand(ctx context.Context, ref reference,
 	return nil
 }
 
-// argNames are the arguments that a state has of its own.
+// argNames are the state's own arguments.
 func (c *compilation) argNames(ref reference) map[string]bool {
 	out := map[string]bool{}
 	body, _ := c.high.body(ref.id)

@@ -12,7 +12,7 @@ import (
 )
 
 // graph is the states and their requisites: Salt's DependencyGraph. A state that others have a
-// prereq on has a second node, for the try.
+// prereq on has a second node, for its trial run.
 type graph struct {
 	nodes  []*node
 	byTag  map[string]int
@@ -30,7 +30,7 @@ type node struct {
 	tag     string
 	chunk   *chunk
 	in, out links
-	lowest  *float64 // least order of what depends on it, once known
+	lowest  *float64 // least order of its dependents, once known
 }
 
 type link struct {
@@ -79,7 +79,7 @@ func (g *graph) node(tag string, ch *chunk) int {
 	return i
 }
 
-// add makes a chunk known, by all the names that requisites may use.
+// add adds a chunk under all names that requisites may use.
 func (g *graph) add(ch *chunk) {
 	n := g.node(ch.tag(), ch)
 	name := value.Str(ch.name)
@@ -101,7 +101,7 @@ func (g *graph) add(ch *chunk) {
 	}
 }
 
-// appendOnce adds n to a list that has it last if at all.
+// appendOnce appends n unless it is the last element of the list.
 func appendOnce(list []int, n int) []int {
 	if len(list) > 0 && list[len(list)-1] == n {
 		return list
@@ -116,7 +116,8 @@ func (g *graph) edge(from, to int, k kind) {
 	}
 }
 
-// find lists the states that a requisite means. A pattern for SLS files always means something.
+// find lists the states that a requisite matches. A pattern for SLS files always counts as
+// matching.
 func (g *graph) find(ctx context.Context, c *compilation, key, val string) (nodes []int, found bool,
 	err error) {
 	pattern := strings.ContainsAny(val, "*?[]")
@@ -147,7 +148,7 @@ func (g *graph) find(ctx context.Context, c *compilation, key, val string) (node
 var requisiteKinds = []kind{require, requireAny, watch, watchAny, prereq, onfail, onfailAny,
 	onfailAll, onchanges, onchangesAny}
 
-// requisites adds the edges of a chunk. A text says what is wrong with them.
+// requisites adds the edges of a chunk. The texts are errors of its requisites.
 func (c *compilation) requisites(ctx context.Context, g *graph, ch *chunk) (string, error) {
 	name, sls := value.Str(ch.name), show(ch.sls)
 	for _, k := range requisiteKinds {
@@ -208,7 +209,7 @@ func (g *graph) depend(ch *chunk, k kind, on []int) {
 	}
 }
 
-// prereq lets a state run before another one, after a try of that other one.
+// prereq makes a state run before another one, after a trial run of that other one.
 func (g *graph) prereq(self, other int) {
 	g.nodes[self].chunk.prerequires = true
 	ch := g.nodes[other].chunk
@@ -232,8 +233,8 @@ func (g *graph) prereq(self, other int) {
 	}
 }
 
-// dependencies calls fn with each state that a chunk depends on; those of its try if that is what
-// runs next.
+// dependencies calls fn with each state that a chunk depends on, or that its trial run depends on
+// if that is next.
 func (g *graph) dependencies(ch *chunk, fn func(k kind, on *chunk)) {
 	tag := ch.tag()
 	if ch.try {
@@ -250,8 +251,8 @@ func (g *graph) dependencies(ch *chunk, fn func(k kind, on *chunk)) {
 	}
 }
 
-// order puts chunks into the order in which they run; one that is tried comes twice. What is wrong
-// with requisites is noted.
+// order sorts chunks into the order in which they run; one with a trial run comes twice. It adds
+// faults for wrong requisites.
 func (c *compilation) order(ctx context.Context, g *graph, chunks []*chunk) ([]*chunk, error) {
 	limit := 1.0
 	for _, ch := range chunks {
@@ -298,7 +299,7 @@ func (c *compilation) reconcileWatch(ch *chunk) {
 	}
 }
 
-// integer is a Python int, which a bool is as well.
+// integer returns the value of a Python int, which a bool is as well.
 func integer(v any) (float64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -314,7 +315,7 @@ func integer(v any) (float64, bool) {
 	return 0, false
 }
 
-// orderOf is a chunk's order as a number: last and first by the limit.
+// orderOf returns a chunk's order as a number: last and first relative to the limit.
 func (ch *chunk) orderOf(limit float64) float64 {
 	if ch.ordered {
 		return ch.order
@@ -337,7 +338,7 @@ func (ch *chunk) orderOf(limit float64) float64 {
 	return n
 }
 
-// settle fixes a chunk's order, its place among names included.
+// settle fixes a chunk's order, including its place among names.
 func (ch *chunk) settle(limit float64) float64 {
 	if !ch.ordered {
 		ch.order = ch.orderOf(limit)
@@ -350,7 +351,7 @@ func (ch *chunk) settle(limit float64) float64 {
 	return ch.order
 }
 
-// rank is by what the nodes that can run are chosen.
+// rank is the sort key of nodes that can run.
 type rank struct {
 	order, own float64
 	label, tag string
@@ -382,8 +383,8 @@ func (g *graph) rank(n int, limit float64) rank {
 	return rank{order, own, ch.module + value.Str(ch.name) + ch.fun, nd.tag, n}
 }
 
-// childOrder is the order of a state for those that it depends on: its place among names counts
-// only once it is settled.
+// childOrder is the order of a state as seen by those that it depends on: its place among names
+// counts only once it is settled.
 func (ch *chunk) childOrder(limit float64) float64 {
 	if _, has := ch.get("order"); !has && !ch.ordered {
 		return math.Inf(1)
@@ -416,8 +417,8 @@ func (r *ranks) Pop() any {
 	return last
 }
 
-// sorted lists the chunks in the order of requisites, and of order among those that could run next.
-// It is short if there is a cycle.
+// sorted lists the chunks in the order of requisites, and by rank among those that could run next.
+// The list is incomplete if there is a cycle.
 func (g *graph) sorted(limit float64) []*chunk {
 	waits := make([]int, len(g.nodes))
 	for i, n := range g.nodes {
@@ -444,7 +445,7 @@ func (g *graph) sorted(limit float64) []*chunk {
 	return out
 }
 
-// cycle names the states of one cycle and what joins them.
+// cycle names the states of one cycle and their links.
 func (g *graph) cycle() string {
 	type step struct {
 		from, to int

@@ -7,7 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// dict is a map in the order in which its keys came, for many keys of any type.
+// dict is a map that keeps the order of its keys, for many keys of any type.
 type dict struct {
 	pairs []value.Pair
 	at    map[string]int
@@ -23,7 +23,7 @@ func dictOf(m value.Map) *dict {
 	return d
 }
 
-// keyText tells keys apart: texts from all others.
+// keyText makes a map key, which differs for texts and other values.
 func keyText(k any) string {
 	switch v := k.(type) {
 	case string:
@@ -64,7 +64,7 @@ func (d *dict) set(k, v any) {
 	d.pairs = append(d.pairs, value.Pair{Key: k, Value: v})
 }
 
-// drop removes keys. It costs a walk over all of them.
+// drop removes keys. It walks over all of them.
 func (d *dict) drop(gone func(k any) bool) {
 	d.pairs = slices.DeleteFunc(d.pairs, func(p value.Pair) bool { return gone(p.Key) })
 	clear(d.at)
@@ -73,7 +73,7 @@ func (d *dict) drop(gone func(k any) bool) {
 	}
 }
 
-// pop removes one key, of a map that is made anew only if it has it.
+// pop removes one key, and rebuilds the map only if it has the key.
 func (d *dict) pop(k any) (any, bool) {
 	v, ok := d.get(k)
 	if ok {
@@ -83,27 +83,27 @@ func (d *dict) pop(k any) (any, bool) {
 	return v, ok
 }
 
-// body is what stands under an id, if that is well formed.
+// body returns the value under an id, if it is well formed.
 func (d *dict) body(id any) (value.Map, bool) {
 	v, _ := d.get(id)
 	m, ok := v.(value.Map)
 	return m, ok
 }
 
-// list is a key's list, such as __extend__.
+// list returns a key's list, such as __extend__.
 func (d *dict) list(key string) []any {
 	v, _ := d.get(key)
 	l, _ := v.([]any)
 	return l
 }
 
-// hidden reports that a key is one of the compiler's own.
+// hidden reports whether a key belongs to the compiler.
 func hidden(key any) bool {
 	s, ok := key.(string)
 	return ok && strings.HasPrefix(s, "__")
 }
 
-// first is the first entry of a map, as Python's next(iter(map)).
+// first returns the first entry of a map, as Python's next(iter(map)).
 func first(m value.Map) (value.Pair, bool) {
 	if len(m) == 0 {
 		return value.Pair{}, false
@@ -111,7 +111,7 @@ func first(m value.Map) (value.Pair, bool) {
 	return m[0], true
 }
 
-// single is a map's one entry.
+// single returns the entry of a map that has only one.
 func single(v any) (key, val any, ok bool) {
 	m, isMap := v.(value.Map)
 	if !isMap || len(m) != 1 {
@@ -146,7 +146,7 @@ var kindNames = [kinds]string{
 
 func (k kind) String() string { return kindNames[k] }
 
-// base is the kind without its any or all.
+// base returns the kind without its any or all.
 func (k kind) base() kind {
 	switch k {
 	case onfailAny, onfailAll:
@@ -161,14 +161,14 @@ func (k kind) base() kind {
 	return k
 }
 
-// isRequisite reports a keyword of a list of requisites. onfail_stop counts as one, though it is a
-// flag.
+// isRequisite reports whether a keyword has a list of requisites. onfail_stop counts as one, though
+// it is a flag.
 func isRequisite(key any) bool {
 	s, ok := key.(string)
 	return ok && (s == "onfail_stop" || slices.Contains(kindNames[:], s))
 }
 
-// internal are the keywords that functions don't get unless they name them.
+// internal are the keywords that functions get only if they declare them.
 var internal = func() map[string]bool {
 	all := map[string]bool{}
 	for _, names := range [][]string{kindNames[:], {

@@ -7,21 +7,21 @@ import (
 	"clustermaster/value"
 )
 
-// listener is a state that wants its mod_watch run at the end if one of others changed.
+// listener is a state whose mod_watch runs at the end if one of other states changed.
 type listener struct {
 	module, id string
 	name       any
 	to         []any
 }
 
-// matches reports that a module and an id or name mean a chunk.
+// matches reports whether a module and an id or name refer to the chunk.
 func (ch *chunk) matches(module string, name any) bool {
 	return ch.module == module && (name == any(ch.module) || name == any(ch.id) || name == ch.name)
 }
 
 // listeners runs mod_watch of the states that listen to changed ones: Salt's call_listen.
 func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) error {
-	var all []listener // twice of one that was tried, as events count them
+	var all []listener // a state with a trial run counts twice, as in the count of events
 	for _, ch := range chunks {
 		if v, ok := ch.get("listen"); ok {
 			to, _ := v.([]any)
@@ -83,8 +83,8 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 	return nil
 }
 
-// listen makes the chunks of one listener for what it listens to; fires is how many of those states
-// changed.
+// listen makes the chunks of one listener for the states that it listens to; fires is the number of
+// those that changed.
 func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret,
 	missing *returns) (out []*chunk, fires int) {
 	absent := func(module string, name any) {
@@ -127,7 +127,7 @@ func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret,
 	return out, fires
 }
 
-// distinctChunks leaves one of the two places that a tried chunk has.
+// distinctChunks removes the second place of a chunk with a trial run.
 func distinctChunks(chunks []*chunk) []*chunk {
 	seen := make(map[*chunk]bool, len(chunks))
 	var out []*chunk
@@ -140,7 +140,7 @@ func distinctChunks(chunks []*chunk) []*chunk {
 	return out
 }
 
-// beacons runs mod_beacon of the states that ask for one.
+// beacons runs mod_beacon of the states that request it.
 func (x *run) beacons(ctx context.Context, chunks []*chunk, ret *returns) error {
 	var all []*chunk
 	for _, ch := range distinctChunks(chunks) {

@@ -21,7 +21,7 @@ type chunk struct {
 	nameOrder   int64
 	order       float64
 	ordered     bool
-	try         bool // __prereq__: runs as a test next, because another state has a prereq on it
+	try         bool // __prereq__: next is a trial run, because another state has a prereq on it
 	prerequires bool
 	watched     []Watched // of a mod_watch
 }
@@ -31,7 +31,7 @@ func (ch *chunk) tag() string {
 	return ch.module + "_|-" + ch.id + "_|-" + value.Str(ch.name) + "_|-" + ch.fun
 }
 
-// as is a copy that calls another function of the module.
+// as returns a copy that calls another function of the module.
 func (ch *chunk) as(fun string) *chunk {
 	c := *ch
 	c.low = slices.Clone(ch.low).Set("sfun", ch.fun).Set("fun", fun)
@@ -146,7 +146,7 @@ func (c *compilation) chunksOf(id, module string, body value.Map, args []any) ([
 	return out, nil
 }
 
-// distinct adds the values that are not there yet.
+// distinct appends the values that are not in have.
 func distinct(have, more []any) []any {
 	seen := make(map[string]bool, len(have))
 	for _, v := range have {

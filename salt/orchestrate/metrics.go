@@ -47,7 +47,7 @@ func (m *metrics) ended(v any, err error, took time.Duration) {
 	m.took.Observe(took.Seconds())
 }
 
-// Succeeded reports that every state of an orchestration did, and that there was one: Salt's
+// Succeeded reports whether an orchestration had states and all of them succeeded: Salt's
 // check_result.
 func Succeeded(ret value.Map) bool {
 	for _, p := range ret {

@@ -23,8 +23,8 @@ type Options struct {
 	AutoOrder bool     // state_auto_order
 	Failhard  bool     // failhard
 	Events    bool     // state_events
-	// local, which Salt sets for masters: no events of single states, not even with state_events or
-	// fire_event
+	// local, which Salt sets for masters: no events for single states, not even with state_events
+	// or fire_event
 	Local              bool
 	Test               bool      // test
 	MaxParallel        int       // state_max_parallel; 0 is the bound of this package
@@ -37,16 +37,16 @@ type Options struct {
 	Opts               value.Map // the master's options, without secrets; read only
 }
 
-// Pauses keeps which orchestrations are to wait or to end.
+// Pauses stores the requests to pause or end orchestrations.
 type Pauses interface {
-	// Pause returns what is asked of an orchestration: a map from the id of a state, or __all__, to
+	// Pause returns the requests to an orchestration: a map from the id of a state, or __all__, to
 	// a map with kill or duration.
 	Pause(ctx context.Context, jid string) (value.Map, error)
-	// Forget removes what was asked of an orchestration that ended.
+	// Forget removes the requests to an orchestration that has ended.
 	Forget(ctx context.Context, jid string) error
 }
 
-// Deps is what orchestrations ask others for.
+// Deps is what orchestrations use of other packages.
 type Deps struct {
 	Files     Files
 	Renderer  Renderer
@@ -55,11 +55,11 @@ type Deps struct {
 	// Pillar makes the master's own pillar, the request's override on top.
 	Pillar func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
 		override value.Map) (value.Map, error)
-	// Decrypt puts a value through a decrypting renderer.
+	// Decrypt sends a value through a decrypting renderer.
 	Decrypt func(ctx context.Context, v any, renderer string) (any, error)
 	Grains  func() value.Map // the master's own; nil: none
 	Fire    func(tag string, data value.Map)
-	Pauses  Pauses           // nil: nothing pauses
+	Pauses  Pauses           // nil: pausing is not possible
 	Now     func() time.Time // nil: time.Now
 }
 
@@ -89,23 +89,23 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Orc
 		metrics: newMetrics(reg)}
 }
 
-// ID is the id by which returns name the master.
+// ID returns the master's id in returns.
 func (o *Orchestrator) ID() string { return o.opts.ID }
 
-// Request is what an orchestration is made from.
+// Request says which states to run, and how.
 type Request struct {
-	Mods               []string // SLS files, patterns too
+	Mods               []string // SLS files, also patterns
 	Saltenv, Pillarenv string   // "" for those of the options
 	Test               *bool    // nil for the option test
 	Exclude            []any
-	Pillar             value.Map // laid over the master's own
+	Pillar             value.Map // merged over the master's own
 	PillarEnc          string    // the renderer that decrypts Pillar
-	// of the orchestration; "" keeps it from events, and nothing can pause it
+	// of the orchestration; "" for one without events, which can't be paused
 	JID  string
 	User string
 }
 
-// tests reports that nothing may be changed.
+// tests reports whether the run must change nothing.
 func (r *Request) tests(o Options) bool {
 	if r.Test == nil {
 		return o.Test
@@ -113,11 +113,11 @@ func (r *Request) tests(o Options) bool {
 	return *r.Test
 }
 
-// ErrPillar is returned where a pillar with errors is no answer.
+// ErrPillar is returned if the pillar has errors.
 var ErrPillar = errors.New("Pillar failed to render") // Salt's text
 
 // SLS runs SLS files. The result is a map from the tags of states to their returns, or a list of
-// texts that say what is wrong with the files.
+// error texts about the files.
 func (o *Orchestrator) SLS(ctx context.Context, req Request) (any, error) {
 	began := time.Now()
 	v, err := o.sls(ctx, req)
@@ -142,7 +142,7 @@ func (o *Orchestrator) sls(ctx context.Context, req Request) (any, error) {
 	return o.high(ctx, c, high, req, who)
 }
 
-// Show is the high data of SLS files, or a list of texts that say what is wrong with them.
+// Show returns the high data of SLS files, or a list of error texts about them.
 func (o *Orchestrator) Show(ctx context.Context, req Request) (any, error) {
 	c, high, who, err := o.render(ctx, &req)
 	if err == nil && c == nil {
@@ -159,7 +159,7 @@ func (o *Orchestrator) Show(ctx context.Context, req Request) (any, error) {
 	return value.Map(high.pairs), nil
 }
 
-// render makes the high data of a request. A nil compilation is a pillar with errors.
+// render makes the high data of a request. It returns a nil compilation if the pillar has errors.
 func (o *Orchestrator) render(ctx context.Context, req *Request) (*compilation, *dict,
 	modules.Minion, error) {
 	who, err := o.master(ctx, req)
@@ -215,8 +215,8 @@ func (o *Orchestrator) high(ctx context.Context, c *compilation, high *dict, req
 	return ret.wire(), nil
 }
 
-// forgetPauses removes what was asked of an orchestration that ended, also of one whose caller went
-// away.
+// forgetPauses removes the requests to an orchestration that has ended, also if its caller has
+// left.
 func (o *Orchestrator) forgetPauses(ctx context.Context, jid string) {
 	if o.deps.Pauses == nil || jid == "" {
 		return
@@ -267,8 +267,7 @@ func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs valu
 	return value.Map{{Key: ch.tag(), Value: ret}}, nil
 }
 
-// master is the master as its states and templates see it; the request's environments are filled
-// in.
+// master describes the master to its states and templates; it fills in the request's environments.
 func (o *Orchestrator) master(ctx context.Context, req *Request) (modules.Minion, error) {
 	if req.Saltenv == "" {
 		req.Saltenv = o.opts.Saltenv
@@ -316,8 +315,8 @@ func (o *Orchestrator) pillar(ctx context.Context, req Request, grains value.Map
 	return made, nil
 }
 
-// decrypted is a pillar override after its renderer; what fails is logged and stays as it was, as
-// in Salt.
+// decrypted sends a pillar override through its renderer; as in Salt, a value that fails is logged
+// and stays unchanged.
 func (o *Orchestrator) decrypted(ctx context.Context, over value.Map, renderer string) value.Map {
 	allowed := o.opts.DecryptRenderers
 	if len(allowed) == 0 {
@@ -338,7 +337,7 @@ func (o *Orchestrator) decrypted(ctx context.Context, over value.Map, renderer s
 	return over
 }
 
-// faultsOf are the errors of a pillar.
+// faultsOf returns the errors of a pillar.
 func faultsOf(who modules.Minion) []string {
 	v, _ := who.Pillar.Get("_errors")
 	list, _ := v.([]any)
@@ -354,10 +353,11 @@ func pillarFaults(who modules.Minion) any {
 		faultsOf(who)...))
 }
 
-// pauseLook is how often a waiting orchestration looks whether it may go on.
+// pauseLook is how often a waiting orchestration checks whether it may go on.
 const pauseLook = time.Second
 
-// pause waits while a chunk, or all, are to wait. kill says that the run is to end before it.
+// pause waits while there is a request to pause a chunk, or all. kill reports a request to end the
+// run before the chunk.
 func (x *run) pause(ctx context.Context, ch *chunk) (kill bool, err error) {
 	if x.o.deps.Pauses == nil || x.req.JID == "" {
 		return false, nil

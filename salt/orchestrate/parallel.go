@@ -6,10 +6,10 @@ import (
 	"clustermaster/value"
 )
 
-// maxParallel bounds how many states of one orchestration run at once.
+// maxParallel bounds the states of one orchestration that run at once.
 const maxParallel = 256
 
-// parallel is a state that runs beside others.
+// parallel is a state that runs in parallel with others.
 type parallel struct {
 	tag   string
 	begin func() // starts it
@@ -24,8 +24,8 @@ func (p *parallel) wait() {
 	}
 }
 
-// startParallel begins a state beside others, or lets it wait for its turn. The return is what
-// stands for it until it has ended.
+// startParallel begins a parallel state, or queues it. It returns a placeholder for the return
+// until the state has ended.
 func (x *run) startParallel(ctx context.Context, ch *chunk,
 	work func(context.Context) value.Map) value.Map {
 	p := &parallel{tag: ch.tag(), done: make(chan struct{})}
@@ -36,7 +36,7 @@ func (x *run) startParallel(ctx context.Context, ch *chunk,
 			close(p.done)
 			select {
 			case x.ended <- struct{}{}:
-			default: // a word is enough for several
+			default: // one signal is enough for several
 			}
 		}()
 	}
@@ -50,7 +50,7 @@ func (x *run) startParallel(ctx context.Context, ch *chunk,
 		{Key: "changes", Value: value.Map{}}, {Key: "comment", Value: comment}}
 }
 
-// mayStart reports that another parallel state may begin: state_max_parallel.
+// mayStart reports whether state_max_parallel allows another parallel state.
 func (x *run) mayStart() bool {
 	limit := maxParallel
 	if n := x.o.opts.MaxParallel; n > 0 {
@@ -73,8 +73,8 @@ func (p *parallel) ended() bool {
 	}
 }
 
-// settleParallel takes in the returns of parallel states that ended and starts those whose turn it
-// is; among limits it to some tags. It reports that none of those is still under way.
+// settleParallel collects the returns of parallel states that have ended and starts queued ones in
+// order; among limits it to some tags. It reports whether none of those is still running.
 func (x *run) settleParallel(among map[string]bool) bool {
 	settled := true
 	kept := x.parallel[:0:0]
@@ -106,8 +106,8 @@ func (x *run) settleParallel(among map[string]bool) bool {
 	return settled
 }
 
-// wait returns after a parallel state has ended, or when ctx does. What has ended before must have
-// been settled.
+// wait returns after a parallel state has ended, or when ctx does. The caller must have settled the
+// states that ended before.
 func (x *run) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -6,14 +6,15 @@ import (
 	"clustermaster/value"
 )
 
-// Cache keeps values for all masters; *cache.Cache is one.
+// Cache keeps values for all masters; *cache.Cache implements it.
 type Cache interface {
 	Fetch(ctx context.Context, bank, key string) (value any, found bool, err error)
 	Store(ctx context.Context, bank, key string, value any) error
 	Flush(ctx context.Context, bank, key string) (had bool, err error)
 }
 
-// KeptPauses keeps which orchestrations are to wait, as keys of the cache: every master sees them.
+// KeptPauses keeps the requests to pause orchestrations as keys of the cache, so that every master
+// sees them.
 type KeptPauses struct{ Cache Cache }
 
 const pauseBank = "state_pause"
@@ -25,7 +26,8 @@ func (p KeptPauses) Pause(ctx context.Context, jid string) (value.Map, error) {
 	return m, err
 }
 
-// Change replaces what is asked of an orchestration by what change makes of it; empty removes it.
+// Change replaces the requests to an orchestration by the result of change; an empty result removes
+// them.
 func (p KeptPauses) Change(ctx context.Context, jid string,
 	change func(value.Map) value.Map) error {
 	asked, err := p.Pause(ctx, jid)

@@ -8,9 +8,9 @@ import (
 
 // Reactions compiles the high data of reactions into low data, in the order in which Salt runs it:
 // requisites, then order, then the texts of state, name and function. It is Salt's plain Compiler
-// (salt/state.py): nothing is included, extended or excluded, a declaration may set any keyword,
-// and watch stays what it is. Texts say what is wrong with the high data; the error is that a bound
-// was reached or that ctx ended.
+// (salt/state.py): it includes, extends and excludes nothing, a declaration may set any keyword,
+// and watch stays unchanged. The texts are errors in the high data; the error is an exceeded bound,
+// or ctx's.
 func Reactions(ctx context.Context, high value.Map) (low []value.Map, faults []string, err error) {
 	c := &compilation{plain: true, high: dictOf(high)}
 	c.verifyHigh()

@@ -12,7 +12,7 @@ import (
 	"clustermaster/value"
 )
 
-// returns are the returns of states in the order in which they came first.
+// returns are the returns of states in the order of their first return.
 type returns struct {
 	tags []string
 	by   map[string]value.Map
@@ -41,24 +41,24 @@ func (r *returns) wire() value.Map {
 	return out
 }
 
-// run is the running of low chunks: Salt's call_chunks and what it calls.
+// run runs low chunks: Salt's call_chunks and the functions that it calls.
 type run struct {
 	o     *Orchestrator
 	req   Request
 	test  bool
 	graph *graph
-	count int // of the chunks that events tell
+	count int // number of chunks, for events
 	who   modules.Minion
 
 	number   int64                // __run_num__ of the next return
 	ret      *returns             // what ran
-	tried    map[string]value.Map // what was tried for a prereq
-	parallel []*parallel          // that have not ended, in the order in which they came
-	ended    chan struct{}        // holds a word after one of them has ended
+	tried    map[string]value.Map // returns of trial runs for a prereq
+	parallel []*parallel          // not yet ended, in the order of their start
+	ended    chan struct{}        // holds a signal after one of them has ended
 	halted   bool                 // a state with failhard failed
 }
 
-// everything runs the chunks, then those that listen and the beacons.
+// everything runs the chunks, then listeners and beacons.
 func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error) {
 	ret, err := x.chunks(ctx, chunks, len(chunks))
 	if err == nil {
@@ -70,8 +70,8 @@ func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error)
 	return ret, err
 }
 
-// chunks runs a list of chunks, of which events tell that there are so many. Parallel ones have
-// ended when it returns.
+// chunks runs a list of chunks; count is their number for events. Parallel ones have ended when it
+// returns.
 func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns, error) {
 	x.ret, x.count, x.halted = newReturns(), count, false
 	ctx, cancel := context.WithCancel(ctx)
@@ -138,7 +138,7 @@ func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns,
 	return x.ret, nil
 }
 
-// pending tries again those that wait for parallel states.
+// pending tries again the chunks that wait for parallel states.
 func (x *run) pending(ctx context.Context, pending []*chunk) (still []*chunk, stop bool,
 	err error) {
 	for i, ch := range pending {
@@ -159,7 +159,7 @@ func (x *run) pending(ctx context.Context, pending []*chunk) (still []*chunk, st
 	return still, false, nil
 }
 
-// failhard reports that a chunk failed and that nothing may run after it.
+// failhard reports whether a chunk failed in a way that ends the run.
 func (x *run) failhard(ch *chunk) bool {
 	ret, ran := x.ret.by[ch.tag()]
 	if x.test || !ran {
@@ -173,7 +173,7 @@ func (x *run) failhard(ch *chunk) bool {
 	return value.Truth(hard) && result != nil && !value.Truth(result)
 }
 
-// verdict is what the requisites of a chunk say.
+// verdict is the result of checking a chunk's requisites.
 type verdict int
 
 const (
@@ -181,21 +181,21 @@ const (
 	unmet
 	waiting
 	failed
-	skipped      // a required state says that nothing that depends on its changes is to run
-	skippedWatch // the same, where only mod_watch depends on them
-	unchanged    // nothing would change in what it is a prereq of
+	skipped      // a required state says to skip what depends on its changes
+	skippedWatch // the same, where only mod_watch depends on it
+	unchanged    // nothing would change in the state that it is a prereq of
 	noFailure
 	noChanges
 	changed
 )
 
-// marks of one list of requisites.
+// marks are the findings in one list of requisites.
 type marks struct {
 	unmet, fail, skip, onfail, onchanges, onchangesMet, change, pre, preMet,
 	met bool
 }
 
-// requisites judges the requisites of a chunk: Salt's _check_requisites.
+// requisites checks the requisites of a chunk: Salt's _check_requisites.
 func (x *run) requisites(ctx context.Context, ch *chunk) (verdict, map[kind][]*chunk, error) {
 	reqs := map[kind][]*chunk{}
 	var order []kind
@@ -317,8 +317,8 @@ func (m marks) verdict(waits bool) verdict {
 	return met
 }
 
-// chunk runs one chunk if its requisites let it: Salt's call_chunk. It reports one that waits for a
-// parallel state.
+// chunk runs one chunk if its requisites allow it: Salt's call_chunk. It reports whether the chunk
+// waits for a parallel state.
 func (x *run) chunk(ctx context.Context, ch *chunk, depth int) (waits bool, err error) {
 	tag := ch.tag()
 	status, reqs, err := x.requisites(ctx, ch)
@@ -356,7 +356,8 @@ func (x *run) chunk(ctx context.Context, ch *chunk, depth int) (waits bool, err 
 	return false, nil
 }
 
-// allowed runs a chunk whose requisites are met, as a try if another state has a prereq on it.
+// allowed runs a chunk whose requisites are met, as a trial run if another state has a prereq on
+// it.
 func (x *run) allowed(ctx context.Context, ch *chunk, status verdict,
 	reqs map[kind][]*chunk) error {
 	try := ch.try
@@ -391,8 +392,8 @@ func (x *run) allowed(ctx context.Context, ch *chunk, status verdict,
 	return nil
 }
 
-// first runs what a chunk depends on and has not run yet, then the chunk. stop says that nothing
-// more may run.
+// first runs the dependencies of a chunk that have not run yet, then the chunk. stop reports that
+// nothing more may run.
 func (x *run) first(ctx context.Context, ch *chunk, depth int) (stop, waits bool, err error) {
 	var on []*chunk
 	x.graph.dependencies(ch, func(_ kind, c *chunk) { on = append(on, c) })
@@ -448,12 +449,13 @@ func (x *run) first(ctx context.Context, ch *chunk, depth int) (stop, waits bool
 	return false, waits, nil
 }
 
-// maxUnmet bounds how often requisites are run for one chunk.
+// maxUnmet bounds how often one chunk's requisites are run.
 const maxUnmet = 20
 
-// requisiteFailed notes a chunk that can't run because of others.
+// requisiteFailed records a chunk that can't run because of others.
 func (x *run) requisiteFailed(ch *chunk, reqs map[kind][]*chunk) {
-	// it was tried for a prereq of a state that then failed: its proposed changes did not come true
+	// It had a trial run for a prereq of a state that then failed: its proposed changes were not
+	// made.
 	if ret, ok := x.tried[ch.tag()]; ok {
 		if changes, _ := ret.Get("changes"); value.Truth(changes) {
 			ret = ret.Set("changes", value.Map{})
@@ -484,7 +486,7 @@ func (x *run) requisiteFailed(ch *chunk, reqs map[kind][]*chunk) {
 	x.notRun(ch, false, "One or more requisite failed: "+strings.Join(names, ", "))
 }
 
-// notRun notes a chunk that did not run.
+// notRun records a chunk that did not run.
 func (x *run) notRun(ch *chunk, result bool, comment string) {
 	ret := x.notRunReturn(ch, result, comment)
 	x.ret.set(ch.tag(), ret)
@@ -506,7 +508,7 @@ func (x *run) notRunReturn(ch *chunk, result bool, comment string) value.Map {
 	return ret
 }
 
-// subStates takes the returns that a function adds to its own.
+// subStates records the returns that a function adds to its own.
 func (x *run) subStates(ch *chunk, tag string, ret value.Map) {
 	v, ok := ret.Get("sub_state_run")
 	if !ok {
@@ -535,7 +537,7 @@ func (x *run) subStates(ch *chunk, tag string, ret value.Map) {
 	}
 }
 
-// event tells the bus of a return, with state_events or fire_event.
+// event fires the event of a return, with state_events or fire_event.
 func (x *run) event(ch *chunk, ret value.Map) {
 	fire, _ := ch.get("fire_event")
 	if x.o.opts.Local || !x.o.opts.Events && !value.Truth(fire) || x.o.deps.Fire == nil {
@@ -557,7 +559,7 @@ func (x *run) event(ch *chunk, ret value.Map) {
 	x.o.deps.Fire("salt/state_result/"+x.req.JID+"/"+x.who.ID+"/"+name, data)
 }
 
-// clock is a time as Salt's returns have it: local, without date and zone.
+// clock formats a time as Salt's returns do: local, without date and zone.
 func clock(t time.Time) string {
 	t = t.Local()
 	if t.Nanosecond()/1000 == 0 {
@@ -566,5 +568,5 @@ func clock(t time.Time) string {
 	return t.Format("15:04:05.000000")
 }
 
-// milliseconds is a duration as Salt's returns have it.
+// milliseconds converts a duration to the form in Salt's returns.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

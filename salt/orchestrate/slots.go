@@ -10,12 +10,11 @@ import (
 	"clustermaster/value"
 )
 
-// slotMark begins a text that is filled with the return of an execution module's function when the
-// state runs.
+// slotMark begins a text that the run replaces by the return of an execution function.
 const slotMark = "__slot__:"
 
-// slots fills the slots among arguments: texts, and texts one level down in maps, lists, and maps
-// in lists.
+// slots fills the slots among arguments: in texts, and in texts one level down in maps, lists, and
+// maps in lists.
 func (x *run) slots(ctx context.Context, who modules.Minion, args value.Map) (value.Map, error) {
 	out := slices.Clone(args)
 	for i, p := range out {
@@ -60,7 +59,7 @@ func (x *run) slot(ctx context.Context, who modules.Minion, v any, levels int) (
 	return v, nil
 }
 
-// fill is the value of one slot; what is no slot of a function stays as it is.
+// fill returns the value of one slot; a text that does not call a function stays unchanged.
 func (x *run) fill(ctx context.Context, who modules.Minion, slot string) (any, error) {
 	parts := strings.SplitN(slot, ":", 3)
 	if len(parts) != 3 || parts[1] != "salt" {
@@ -112,7 +111,7 @@ func parseCall(text string) (fun string, args []any, kwargs value.Map, ok bool, 
 	for _, t := range tokens[at+1:] {
 		switch {
 		case t == "[" || t == "{" || t == "(" ||
-			t == "": // an empty text counts as a bracket for Python
+			t == "": // Python counts an empty text as a bracket
 			word = append(word, t)
 			open = append(open, (t + " ")[0])
 		case (t == "," || t == ")") && len(open) == 0:

@@ -15,12 +15,12 @@ import (
 
 // Files are file_roots.
 type Files interface {
-	// Envs lists the environments that there are.
+	// Envs lists the environments.
 	Envs() []string
-	// List returns the sorted paths of an environment's files. It is not written to.
+	// List returns the sorted paths of an environment's files. Callers must not change the slice.
 	List(env string) []string
-	// Open returns a file's content and where it lies on disk. A file that is not there, or may not
-	// be read, is not found.
+	// Open returns a file's content and its path on disk. found is false for a file that does not
+	// exist or may not be read.
 	Open(env, path string) (abs string, data []byte, found bool, err error)
 }
 
@@ -32,10 +32,10 @@ type Renderer interface {
 
 // Modules are the execution modules of the master.
 type Modules interface {
-	// Has reports whether a function is there; a name that ends with a dot asks for any function of
+	// Has reports whether a function exists; a name that ends with a dot stands for any function of
 	// that module.
 	Has(name string) bool
-	// Call runs a function. One that is not there is modules.ErrUnknown.
+	// Call runs a function. For an unknown function the error is modules.ErrUnknown.
 	Call(ctx context.Context, m modules.Minion, fun string, args []any,
 		kwargs value.Map) (any, error)
 }
@@ -50,7 +50,7 @@ type reader struct {
 	envOrder []string
 	auto     bool // state_auto_order
 	who      modules.Minion
-	matches  map[string]bool // the environments that are asked for
+	matches  map[string]bool // the requested environments
 	asked    []string        // the same in order
 	avail    map[string][]string
 	known    map[string]bool // environments; nil until asked for
@@ -62,10 +62,10 @@ type reader struct {
 // firstOrder is Salt's first number of state_auto_order.
 const firstOrder = 10000
 
-// anyEnv is the environment that stands for all that are not named.
+// anyEnv is the environment that stands for all that have no entry.
 const anyEnv = "__env__"
 
-// read renders the SLS files that patterns of one environment mean, with all that they include.
+// read renders the SLS files that match patterns in one environment, with all their includes.
 func (r *reader) read(ctx context.Context, env string, patterns []string) (*dict, error) {
 	r.matches, r.asked = map[string]bool{env: true}, []string{env}
 	high := newDict()
@@ -105,7 +105,7 @@ func (r *reader) read(ctx context.Context, env string, patterns []string) (*dict
 	return high, nil
 }
 
-// cleanExtends leaves one of equal extensions.
+// cleanExtends removes repeated extensions.
 func cleanExtends(high *dict) {
 	exts := high.list("__extend__")
 	if exts == nil {
@@ -128,8 +128,7 @@ func cleanExtends(high *dict) {
 	high.set("__extend__", out)
 }
 
-// available lists the SLS names of an environment, sorted; ok is false if there is no such
-// environment.
+// available lists the SLS names of an environment, sorted; ok is false for an unknown environment.
 func (r *reader) available(env string) (names []string, ok bool) {
 	if r.known == nil {
 		r.known = map[string]bool{"base": true}
@@ -166,8 +165,8 @@ func (r *reader) available(env string) (names []string, ok bool) {
 	return names, true
 }
 
-// sls renders one SLS file with what it includes; nil is one without states. What is wrong with it
-// is noted.
+// sls renders one SLS file with its includes; nil means that it has no states. It adds its errors
+// to the faults.
 func (r *reader) sls(ctx context.Context, sls, env string, depth int) (*dict, error) {
 	if depth > maxIncludeDepth {
 		return nil, fmt.Errorf("include SLS %q: deeper than %d levels: %w", sls, maxIncludeDepth,
@@ -189,7 +188,7 @@ func (r *reader) sls(ctx context.Context, sls, env string, depth int) (*dict, er
 		}
 		return nil, nil
 	}
-	made, err := r.copyValue(m, 0) // what is rendered may be kept for others
+	made, err := r.copyValue(m, 0) // the rendered value may be shared
 	if err != nil {
 		return nil, fmt.Errorf("read SLS %q: %w", sls, err)
 	}
@@ -215,7 +214,7 @@ func (r *reader) sls(ctx context.Context, sls, env string, depth int) (*dict, er
 	return state, nil
 }
 
-// file finds and renders an SLS file. A nil value is one that is not there or has an error.
+// file finds and renders an SLS file. The value is nil if the file is missing or has an error.
 func (r *reader) file(ctx context.Context, sls, env string) (package_ bool, val any, err error) {
 	base := strings.ReplaceAll(sls, ".", "/")
 	var abs string
@@ -250,7 +249,7 @@ func (r *reader) file(ctx context.Context, sls, env string) (package_ bool, val 
 	return package_, val, nil
 }
 
-// include works one entry of a list of includes into a state.
+// include merges one entry of a list of includes into a state.
 func (r *reader) include(ctx context.Context, state *dict, entry any, sls, env string,
 	package_ bool, depth int) error {
 	const anyMatch = "_xenv"
@@ -395,7 +394,7 @@ func (r *reader) handleExclude(state *dict, sls string) {
 	state.set("__exclude__", append(state.list("__exclude__"), list...))
 }
 
-// declarations gives each id its SLS and environment, and takes functions out of names such as
+// declarations gives each id its SLS and environment, and moves functions out of names such as
 // test.nop.
 func (r *reader) declarations(state *dict, sls, env string) {
 	for i, p := range state.pairs {
@@ -428,8 +427,8 @@ func (r *reader) declarations(state *dict, sls, env string) {
 	}
 }
 
-// split turns a declaration such as test.nop into test with the function among its arguments. twice
-// is told of a module that comes twice.
+// split turns a declaration such as test.nop into test with the function among its arguments. It
+// calls twice for a repeated module.
 func (r *reader) split(body value.Map, id, sls string, twice func(module string)) value.Map {
 	if len(body) > maxDeclarations {
 		r.fault("ID '%s' in SLS '%s' has more than %d states", id, sls, maxDeclarations)
@@ -462,7 +461,7 @@ func (r *reader) split(body value.Map, id, sls string, twice func(module string)
 	return body
 }
 
-// number gives each state without an order the next one.
+// number gives each state without an order the next number.
 func (r *reader) number(state *dict) {
 	if !r.auto {
 		return
@@ -474,7 +473,7 @@ func (r *reader) number(state *dict) {
 			case string, []any, []byte:
 				continue
 			}
-			return // Salt stops there as well
+			return // Salt stops here as well
 		}
 		for j, decl := range body {
 			key, text := decl.Key.(string)
@@ -496,7 +495,7 @@ func (r *reader) number(state *dict) {
 	}
 }
 
-// host answers the templates of one environment.
+// host serves the templates of one environment.
 type host struct {
 	r   *reader
 	who modules.Minion
@@ -520,7 +519,7 @@ func (h host) Call(ctx context.Context, fun string, args []any, kwargs value.Map
 // HasFunction implements render.FunctionLister.
 func (h host) HasFunction(name string) bool { return h.r.modules.Has(name) }
 
-// File reads what a template imports.
+// File returns a file that a template imports.
 func (h host) File(_ context.Context, saltenv, path string) ([]byte, bool, error) {
 	_, data, found, err := h.r.files.Open(h.in(saltenv), path)
 	return data, found, err

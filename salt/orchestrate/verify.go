@@ -7,8 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// show is Python's str() of a value that came out of an SLS file, where maps are of a class of
-// their own.
+// show is Python's str() of a value from an SLS file, in which Salt's maps have their own class.
 func show(v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -49,7 +48,7 @@ func appendShown(b *strings.Builder, v any) {
 	}
 }
 
-// verifyHigh notes what is not as high data has to be: Salt's _verify_high, in its order.
+// verifyHigh adds faults for malformed high data: Salt's _verify_high, in its order.
 func (c *compilation) verifyHigh() {
 	for _, p := range c.high.pairs {
 		body, isMap := p.Value.(value.Map)

@@ -67,8 +67,8 @@ func (p *compilation) inEnvOrder(matches []matched) []matched {
 
 // sls renders one SLS file with its includes. It returns a nil state if the file is missing or
 // fails. mods collects what was rendered in this environment, without includes. The faults come in
-// Salt's order and number: Salt repeats the faults of an included file for each later entry of the
-// same list of includes.
+// Salt's order and number: within a list of includes, Salt repeats the faults of the last rendered
+// file for each entry that is already rendered.
 func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]any,
 	defaults value.Map, depth int) (state any, faults []string) {
 	f, found, err := p.state(env, sls)

@@ -19,12 +19,11 @@ import (
 )
 
 const (
-	frameSpare = 64 << 10 // of a message around the output that is limited
-	maxNesting = 8        // calls inside calls inside calls
-	// watchAfter is how long a call lasts before its processes are counted, watchEvery how often
-	// that is done.
+	frameSpare = 64 << 10 // allowance of a message beside its limited output
+	maxNesting = 8        // nested calls
+	// watchAfter is how long a call runs before its processes are counted, watchEvery how often.
 	watchAfter, watchEvery = 200 * time.Millisecond, 250 * time.Millisecond
-	// of a call that has lasted for longer than longAfter
+	// for a call that has run for longer than longAfter
 	longAfter, watchLongEvery = time.Minute, 5 * time.Second
 )
 
@@ -35,18 +34,18 @@ type child struct {
 	pid    int
 	conn   *net.UnixConn
 	read   *bufio.Reader
-	token  bool          // it holds one of Host.free
-	reason string        // why it may not be used again; "" while it may
+	token  bool          // it holds a token of Host.free
+	reason string        // why it must not be used again; "" while it may
 	gone   chan struct{} // closed when the process has ended
-	status int           // then: its exit code, or minus the signal
+	status int           // then its exit code, or minus the signal
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	at    Running
 	timer *time.Timer
-	forks bool // it was killed for the processes that it started
+	forks bool // it was killed for starting too many processes
 }
 
-// kill ends the process and all that it started and that did not leave its session.
+// kill ends the process and all processes that it started and that stayed in its session.
 func (c *child) kill() {
 	select {
 	case <-c.gone:
@@ -54,7 +53,7 @@ func (c *child) kill() {
 		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
 		_ = syscall.Kill(c.pid, syscall.SIGKILL)
 	}
-	for range 200 { // those that fork meanwhile, those that take a moment to die
+	for range 200 { // some fork meanwhile, some take a moment to die
 		left := inSession(c.pid)
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -66,8 +65,8 @@ func (c *child) kill() {
 	}
 }
 
-// end lets a child go. One that had no trouble ends by itself when its socket does, and with it all
-// of its process group.
+// end ends a child: after an error it kills all of the child's session, else only the child's
+// process group, and nothing if the child has ended. Then it closes the child's socket.
 func (c *child) end() {
 	if c.reason != "" {
 		c.kill()
@@ -81,7 +80,7 @@ func (c *child) end() {
 	c.conn.Close()
 }
 
-// inSession lists the processes of a session, without those that have ended.
+// inSession lists the running processes of a session.
 func inSession(session int) []int {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -99,7 +98,7 @@ func inSession(session int) []int {
 		if err != nil {
 			continue
 		}
-		// pid (name) state ppid pgrp session ...; a name may hold blanks and brackets.
+		// pid (name) state ppid pgrp session ...; a name may contain blanks and brackets.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if len(fields) > 3 && fields[3] == strconv.Itoa(session) && fields[0] != "Z" {
 			out = append(out, pid)
@@ -142,7 +141,7 @@ func (c *child) watch() {
 	c.timer.Reset(every)
 }
 
-// running tells what the child does.
+// running returns what the child does.
 func (c *child) running() (Running, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,28 +154,28 @@ func (c *child) place(fun, file string) {
 	c.mu.Unlock()
 }
 
-// conversation is one call and what the child asks until it is answered.
+// conversation is one call with the child's questions until it is answered.
 type conversation struct {
 	session *Session
 	child   *child
 	call    Call
 	left    time.Duration // of the child's time
-	endless bool          // the time is not limited
+	endless bool          // there is no time limit
 	file    string
 	depth   int
 	mu      sync.Mutex
-	open    bool // an answer of the master is made: the child may be called for it
+	open    bool // the master is making an answer: calls to the child are allowed for it
 }
 
 type conversationKey struct{}
 
-// conversationOf is the conversation whose question this context belongs to.
+// conversationOf returns the conversation whose question ctx belongs to.
 func conversationOf(ctx context.Context) *conversation {
 	c, _ := ctx.Value(conversationKey{}).(*conversation)
 	return c
 }
 
-// run has the child make the call. Afterwards child.reason tells whether it may be used again.
+// run makes the child run the call. Afterwards child.reason says whether it may be used again.
 func (c *conversation) run(ctx context.Context, m value.Map) (any, error) {
 	c.child.begin(c.call.Fun)
 	defer c.child.finish()
@@ -223,7 +222,7 @@ func (c *conversation) talk(ctx context.Context, m value.Map) (any, error) {
 	}
 }
 
-// failed makes the error that the child told.
+// failed makes the error that the child reported.
 func (c *conversation) failed(m value.Map) error {
 	reason := m.String("kind")
 	switch reason {
@@ -246,7 +245,7 @@ func (c *conversation) failed(m value.Map) error {
 	return c.session.h.opts.ended(reason, c.call.Fun, c.file, m.String("text"), 0)
 }
 
-// answer does what the Python code asks of the master.
+// answer carries out what the Python code asks of the master.
 func (c *conversation) answer(ctx context.Context, m value.Map) error {
 	a, _ := m.Get("args")
 	args, _ := a.([]any)
@@ -274,7 +273,7 @@ func (c *conversation) answer(ctx context.Context, m value.Map) error {
 		return ctx.Err()
 	}
 	if c.child.reason != "" {
-		return err // a call inside the answer lost the child
+		return err // a call for the answer lost the child
 	}
 	if err != nil {
 		reply = append(reply, value.Pair{Key: "error", Value: err.Error()})
@@ -307,7 +306,7 @@ func (c *conversation) nested(ctx context.Context, call Call) (any, error) {
 	return v, err
 }
 
-// send and receive count the time against the call; the master's own is not.
+// send and receive count their time towards the call's limit; the master's own time does not count.
 func (c *conversation) send(m value.Map) error {
 	raw, err := value.PackNew(m)
 	if err != nil {
@@ -328,7 +327,7 @@ func (c *conversation) receive() (value.Map, error) {
 	return m, c.broken(err)
 }
 
-// deadline is when the child's time is over; zero means never.
+// deadline returns when the child's time is over; zero means never.
 func (c *conversation) deadline(now time.Time) time.Time {
 	if c.endless {
 		return time.Time{}
@@ -372,7 +371,7 @@ func (c *conversation) broken(err error) error {
 	return c.lost(err.Error())
 }
 
-// lost is the error of a call whose process is not there any more.
+// lost is the error of a call whose process has ended.
 func (c *conversation) lost(detail string) error {
 	o := &c.session.h.opts
 	c.child.reason = reasonDied

@@ -1,13 +1,13 @@
-// Package pythonhost runs what sites and Salt's ecosystem wrote in Python, by Salt's own loader, in
+// Package pythonhost runs Python code of sites and of Salt's ecosystem with Salt's own loader, in
 // processes beside the master.
 //
 // Lives here: the fork server of an interpreter that has Salt and its Python side (host.py), the
-// children and their limits, the protocol with them, the texts of what went wrong in them, their
-// log records, the list of a site's own modules.
+// children and their limits, the protocol with them, the texts of their errors, their log records,
+// the list of a site's own modules.
 //
-// Does not: decide what is asked of Python (whoever holds the Host), answer what Python asks back
+// Does not: decide what Python runs (the user of Host does), answer Python's questions
 // (Options.Answer), know pillars, templates or runners.
 //
-// Guarantee: a call ends with a value or an error within its limits, whatever its function does;
-// a child sees one minion only, and what one does to its process costs no other call.
+// Guarantee: a call ends with a value or an error within its limits, whatever its function does. A
+// child serves one minion only, and damage to its process affects no other call.
 package pythonhost

@@ -11,15 +11,15 @@ import (
 	"clustermaster/value"
 )
 
-// Engine begins a session of the master itself for calls of kind Engine. They have no limit of
-// time, and their child is not counted as one of Options.Children. Before anything that the engine
-// orders of the master guard is asked; its error refuses that. A nil guard allows all.
+// Engine begins a session of the master itself for calls of kind Engine. They have no time limit,
+// and their child does not count towards Options.Children. guard is called before each order of the
+// engine to the master; its error refuses the order. A nil guard allows all.
 func (h *Host) Engine(guard func(context.Context) error) *Session {
 	return &Session{h: h, job: true, guard: guard}
 }
 
-// Lease has the fork server end the child of the call under way unless Lease is called again within
-// d, so that a master which stands still does not keep its engine. It reports whether there was a
+// Lease makes the fork server end the child of the running call unless Lease is called again within
+// d, so that a stopped master does not keep its engine running. It reports whether there was a
 // child.
 func (s *Session) Lease(d time.Duration) bool {
 	c := s.at.Load()
@@ -42,11 +42,11 @@ func (s *server) lease(pid int, d time.Duration) error {
 	return err
 }
 
-// maxGuards bounds how many engines' processes are remembered: what they fired may still wait when
-// they have ended.
+// maxGuards bounds the remembered processes of engines: their events may still wait after they have
+// ended.
 const maxGuards = 256
 
-// guards are those of the newest engines' processes.
+// guards keeps the guards of the newest engines' processes.
 type guards struct {
 	mu     sync.Mutex
 	by     map[int]func(context.Context) error
@@ -69,10 +69,10 @@ func (g *guards) add(pid int, guard func(context.Context) error) {
 	}
 }
 
-// Guard returns what is asked before an event of a process counts; nil where the process is no part
-// of an engine with a guard.
+// Guard returns the check for events of a process; nil if the process is not part of an engine with
+// a guard.
 func (h *Host) Guard(pid int32) func(context.Context) error {
-	// An engine leads a session, in which what it starts is as well.
+	// An engine leads a session, to which the processes that it starts belong.
 	leader, err := unix.Getsid(int(pid))
 	if err != nil { // it has ended
 		leader = int(pid)

@@ -11,14 +11,13 @@ import (
 // ErrUnknown is wrapped by the error of a call to a function that Salt's loader does not have.
 var ErrUnknown = errors.New("no such function")
 
-// ErrHost is wrapped by errors that say that the host itself can't run: no interpreter, an
-// unsupported Salt.
+// ErrHost is wrapped by errors of the host itself: no interpreter, an unsupported Salt.
 var ErrHost = errors.New("the Python host can't run")
 
 // ErrClosed is returned after Close.
 var ErrClosed = errors.New("the Python host is closed")
 
-// Reasons for which a call fails beside an exception of its function.
+// Reasons why a call fails, besides an exception of its function.
 const (
 	reasonFailed  = "failed" // the function raised an exception
 	reasonUnknown = "unknown"
@@ -36,7 +35,7 @@ const (
 type Error struct {
 	Reason string
 	Fun    string // such as demo.fact
-	File   string // of its module; "" where it was not found yet
+	File   string // of its module; "" if not found yet
 	Class  string // of the exception
 	Text   string
 	Trace  string   // the frames of the function
@@ -44,7 +43,7 @@ type Error struct {
 	bases  []string // the exception's classes, its own first
 }
 
-// Error is the exception's own text, as Salt shows it, or says what ended the call.
+// Error returns the exception's own text, as Salt shows it, or the reason why the call ended.
 func (e *Error) Error() string {
 	if e.Reason == reasonFailed || e.Reason == reasonUnknown {
 		return e.Text
@@ -57,14 +56,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("function %s (module %s%s) %s", e.Fun, module, where, e.Text)
 }
 
-// Is reports ErrUnknown for an unknown function.
+// Is reports whether target is ErrUnknown and the function is unknown.
 func (e *Error) Is(target error) bool { return target == ErrUnknown && e.Reason == reasonUnknown }
 
-// Raised tells whether the function raised an exception of a class of that name, or of one derived
-// from it.
+// Raised reports whether the function raised an exception of the class, or of one derived from it.
 func (e *Error) Raised(class string) bool { return slices.Contains(e.bases, class) }
 
-// ended makes the error of a call that was stopped.
+// ended makes the error of a stopped call.
 func (o *Options) ended(reason, fun, file, detail string, limit time.Duration) *Error {
 	e := &Error{Reason: reason, Fun: fun, File: file}
 	switch reason {
@@ -89,5 +87,5 @@ func (o *Options) ended(reason, fun, file, detail string, limit time.Duration) *
 	return e
 }
 
-// ExceptionClass is the name of the exception's class; "" where there was none.
+// ExceptionClass returns the name of the exception's class; "" without an exception.
 func (e *Error) ExceptionClass() string { return e.Class }

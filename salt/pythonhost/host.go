@@ -31,24 +31,23 @@ const (
 
 // Options of a Host. A zero number means the default.
 type Options struct {
-	// Python tells the interpreter that has Salt. It is asked when the host is first needed.
+	// Python returns the interpreter that has Salt. It is called on the host's first use.
 	Python func() (string, error)
-	// ConfFile is the master's configuration, which Salt reads for itself; Opts win over what
-	// stands there.
+	// ConfFile is the master's configuration, which Salt reads itself; Opts override it.
 	ConfFile string
 	Opts     value.Map
 	// Natives are the functions that Answer runs when Python code calls them, by kind: "module",
 	// "runner".
 	Natives map[string][]string
-	// Answer does what Python code asks of the master. The context is the call's.
+	// Answer carries out what Python code asks of the master. The context is the call's.
 	Answer func(ctx context.Context, q Question) (any, error)
 
 	Timeout   time.Duration // of one call
 	Memory    int64         // of a child's address space, in bytes
 	Output    int64         // of one message of a child, in bytes
-	Processes int           // that a child and what it starts may be
+	Processes int           // for a child and the processes that it starts
 	Children  int           // at once; by default two per core, at least four
-	Idle      time.Duration // after which the fork server without children ends
+	Idle      time.Duration // after this time without children the fork server ends
 
 	program string // instead of host.py, in tests
 }
@@ -65,22 +64,22 @@ func (o *Options) fill() {
 	}
 }
 
-// Minion is whom a child's modules see as their own.
+// Minion is the minion that a child's modules see.
 type Minion struct {
 	ID                 string
 	Grains, Pillar     value.Map
 	Saltenv, Pillarenv string // "" for none
 	PillarRoots        value.Map
-	Opts               value.Map // in place of the master's
+	Opts               value.Map // replace the master's
 }
 
-// Question is what Python code asks of the master.
+// Question is a request of Python code to the master.
 type Question struct {
 	What   string // "module", "runner"
 	Fun    string
 	Args   []any
 	Kwargs value.Map
-	Minion Minion // for whom the code runs
+	Minion Minion // the minion that the code runs for
 }
 
 // Kind says which loader has a function.
@@ -97,7 +96,7 @@ const (
 	Wheel    Kind = "wheel"
 	Top      Kind = "top"  // master_tops; the keywords are opts and grains
 	Auth     Kind = "auth" // back ends of external_auth
-	// Returner are the functions of returners; HandOver gives a returner what waits for it.
+	// Returner are the functions of returners; HandOver passes waiting items to one.
 	Returner Kind = "returner"
 	// Engine are functions that run until they are stopped, such as logstash.start.
 	Engine   Kind = "engine"
@@ -112,14 +111,14 @@ type Call struct {
 	Fun    string // module.function; an ext_pillar's name
 	Args   []any
 	Kwargs value.Map
-	// Of an ext_pillar: its arguments as configured, the pillar so far, and what the minion sent
-	// along.
+	// For an ext_pillar: its arguments as configured, the pillar so far, and the extra data that
+	// the minion sent.
 	Given  any
 	Pillar value.Map
 	Extra  value.Map
-	// Of a runner or wheel function: the job, and where what it shows goes while it runs. Kinds are
-	// "print" and "warning" (text for standard output and error), and "event" (a map of suffix and
-	// data, for an event below Tag). Nil drops all.
+	// For a runner or wheel function: the job, and the receiver of its output while it runs. Kinds
+	// are "print" and "warning" (text for standard output and error), and "event" (a map of suffix
+	// and data, for an event below Tag). Nil drops all.
 	JID, User, Tag string
 	Output         func(kind string, v any)
 }
@@ -133,20 +132,20 @@ type Host struct {
 
 	guards guards
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	server  *server    // nil while none runs
 	failed  error      // of the last start
-	retry   time.Time  // when it may be tried again
+	retry   time.Time  // when to try again
 	closed  bool
 	busy    map[*child]bool
 	started uint64
 	idle    *time.Timer
 }
 
-// retryPause is how long a start that failed is not tried again.
+// retryPause is the time between a failed start and the next attempt.
 const retryPause = 10 * time.Second
 
-// New returns a Host. Nothing is started before the first call.
+// New returns a Host. It starts no process before the first call.
 func New(o Options, log *slog.Logger, reg prometheus.Registerer) *Host {
 	o.fill()
 	if log == nil {
@@ -172,7 +171,7 @@ func (h *Host) Native(kind string, names []string) {
 	h.opts.Natives = all
 }
 
-// Close ends the fork server and its children, busy ones too.
+// Close ends the fork server and its children, including busy ones.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	h.closed = true
@@ -193,28 +192,27 @@ func (h *Host) Close() error {
 type Session struct {
 	h      *Host
 	minion Minion
-	job    bool                        // of a function that an operator started: no limit of time, no share of Children
-	guard  func(context.Context) error // of an engine; nil: it may always order
-	at     atomic.Pointer[child]       // of the call under way
+	job    bool                        // an operator's: no time limit, takes no token
+	guard  func(context.Context) error // of an engine; nil: no check
+	at     atomic.Pointer[child]       // of the running call
 
-	mu    sync.Mutex // held by a call
+	mu    sync.Mutex // held during a call
 	child *child
 	used  bool
 }
 
-// Session begins one. It starts nothing before the first call; Close ends its child.
+// Session returns a Session. It starts no process before the first call; Close ends its child.
 func (h *Host) Session(m Minion) *Session { return &Session{h: h, minion: m} }
 
-// Job begins a session of the master itself for a runner or wheel function. Such a function may
-// take as long as it likes, until its context ends; its child does not count as one of
-// Options.Children.
+// Job begins a session of the master itself for a runner or wheel function. Such a function may run
+// until its context ends; its child does not count towards Options.Children.
 func (h *Host) Job() *Session { return &Session{h: h, job: true} }
 
-// Description is how a runner or wheel function is called and what it says of itself.
+// Description describes a runner or wheel function: its parameters and its documentation.
 type Description struct {
 	Params             []Param
 	VarArgs, VarKwargs bool
-	Doc, Usage         string // the documentation as Salt shows it, and as it is in the file
+	Doc, Usage         string // the documentation as Salt shows it, and as in the file
 	File               string
 }
 
@@ -225,7 +223,7 @@ type Param struct {
 	Default  any
 }
 
-// Describe describes functions of a kind by name: one, or with an empty name all.
+// Describe describes functions of a kind: the named one, or all for an empty name.
 func (s *Session) Describe(ctx context.Context, kind Kind, fun string) (map[string]Description,
 	error) {
 	v, err := s.Call(ctx, Call{Kind: describe, Fun: fun, Args: []any{string(kind)}})
@@ -257,7 +255,7 @@ func truth(m value.Map, key string) bool {
 	return v == true
 }
 
-// Used tells whether anything was asked of Python.
+// Used reports whether the session has called Python.
 func (s *Session) Used() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,8 +276,8 @@ func (s *Session) drop() {
 	}
 }
 
-// Has tells whether Salt's loader has an execution module's function; a name that ends with a dot
-// asks for any of that module. The error tells that the host can't run.
+// Has reports whether Salt's loader has an execution function; a name that ends with a dot stands
+// for any function of that module. The error means that the host can't run.
 func (s *Session) Has(ctx context.Context, name string) (bool, error) {
 	v, err := s.Call(ctx, Call{Kind: has, Fun: name})
 	found, _ := v.(bool)
@@ -287,13 +285,13 @@ func (s *Session) Has(ctx context.Context, name string) (bool, error) {
 }
 
 // Keeper begins a session of the master itself that may stay open for long; its child does not
-// count as one of Options.Children.
+// count towards Options.Children.
 func (h *Host) Keeper() *Session { return &Session{h: h, job: true} }
 
-// HandOver gives a returner items, and tells how many it has taken; why is what kept it from taking
-// more, "" for nothing. An item is a map with a kind: event (tag, data), load (jid, load, minions),
-// minions (jid, minions, syndic), return (jid, load, end) or result (load). The error tells that
-// the call failed, and then how many were taken is not known.
+// HandOver passes items to a returner, and returns how many it has accepted; why is the reason why
+// it did not accept more, or "". An item is a map with a kind: event (tag, data), load (jid, load,
+// minions), minions (jid, minions, syndic), return (jid, load, end) or result (load). The error
+// means that the call failed; how many were accepted is then unknown.
 func (s *Session) HandOver(ctx context.Context, returner string, items []any) (taken int,
 	why string, err error) {
 	v, err := s.Call(ctx, Call{Kind: handOver, Fun: returner, Args: items})
@@ -309,7 +307,7 @@ func (s *Session) HandOver(ctx context.Context, returner string, items []any) (t
 	return taken, m.String("error"), nil
 }
 
-// Stale tells that the session's child was made by a fork server that is not in use any more.
+// Stale reports whether the session's child belongs to a fork server that is no longer in use.
 func (s *Session) Stale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,8 +316,8 @@ func (s *Session) Stale() bool {
 	return s.child != nil && s.child.of != s.h.server
 }
 
-// Call runs a function. Errors of the call are *Error; others tell that the host can't run, or are
-// the context's.
+// Call runs a function. Errors of the call are *Error; other errors mean that the host can't run,
+// or are the context's.
 func (s *Session) Call(ctx context.Context, c Call) (any, error) {
 	began := time.Now()
 	v, err := s.call(ctx, c)
@@ -388,8 +386,8 @@ func (c Call) message() value.Map {
 	return out
 }
 
-// take returns a new child. A call that a child waits for needs no token: those that have them may
-// all wait for such calls. Nor does a job: pillars must not wait for it.
+// take returns a new child. A call that a child waits for needs no token, because all holders of
+// tokens may be waiting for such calls. Nor does a job, because pillars must not wait for it.
 func (h *Host) take(ctx context.Context, job bool) (*child, error) {
 	token := !job && conversationOf(ctx) == nil
 	if token {
@@ -449,7 +447,7 @@ func (h *Host) put(c *child) {
 	}
 }
 
-// running returns the fork server, started if there is none.
+// running returns the fork server, and starts it if needed.
 func (h *Host) running(ctx context.Context) (*server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -486,7 +484,7 @@ func (h *Host) running(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
-// retire ends a fork server that had nothing to do.
+// retire ends an idle fork server.
 func (h *Host) retire() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -498,8 +496,8 @@ func (h *Host) retire() {
 	h.server = nil
 }
 
-// Restart has the next call begin a new fork server, which reads folders and configuration anew.
-// Children at work end their calls.
+// Restart makes the next call begin a new fork server, which reads folders and configuration anew.
+// Busy children finish their calls.
 func (h *Host) Restart() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -510,22 +508,22 @@ func (h *Host) Restart() {
 	h.retry = time.Time{}
 }
 
-// Status is what an operator is shown.
+// Status is the host's state for operators.
 type Status struct {
 	Python, Salt string // versions; "" while no fork server runs
 	PID          int
-	Started      uint64 // children so far
+	Started      uint64 // children started so far
 	Calls        []Running
 }
 
-// Running is a call under way.
+// Running is a running call.
 type Running struct {
 	PID       int
 	Fun, File string
 	Since     time.Time
 }
 
-// Status tells what runs.
+// Status returns the host's state.
 func (h *Host) Status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -541,7 +539,7 @@ func (h *Host) Status() Status {
 	return out
 }
 
-// level is the one from which records are forwarded, as Python counts levels.
+// level returns the lowest level of records to forward, as a number of Python's logging.
 func level(log *slog.Logger) int {
 	for _, l := range []struct {
 		slog   slog.Level

@@ -20,11 +20,11 @@ import (
 	"clustermaster/value"
 )
 
-// startTimeout bounds the start of an interpreter and the import of Salt; a cold one compiles all
-// of it.
+// startTimeout bounds the start of an interpreter and the import of Salt, which the first time
+// compiles all of it.
 const startTimeout = 60 * time.Second
 
-// boot reads the program and runs it; what follows on standard input is its configuration.
+// boot reads the program and runs it; the rest of standard input is its configuration.
 const boot = `import sys,struct
 f=sys.stdin.buffer
 exec(compile(f.read(struct.unpack(">I",f.read(4))[0]),"<host.py>","exec"))`
@@ -37,14 +37,14 @@ type server struct {
 	python, salt string
 	gone         chan struct{} // closed when the process has ended
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	next     int64
 	waiting  map[int64]order
 	children map[int]*child
 	leaving  bool
 }
 
-// order waits for a child to be forked; nil says that it was.
+// order waits for a child to be forked; nil means that it was.
 type order struct {
 	c     *child
 	reply chan error
@@ -74,8 +74,8 @@ func frame(raw []byte) []byte {
 		raw...)
 }
 
-// environment is what the host's processes see of the master's: where programs and homes are, and
-// the zone.
+// environment is the part of the master's environment that the host's processes get: paths of
+// programs and homes, and the time zone.
 func environment() []string {
 	env := []string{"LC_ALL=C.UTF-8", "PYTHONUNBUFFERED=1"}
 	for _, name := range []string{"PATH", "HOME", "TZ", "TMPDIR", "http_proxy", "https_proxy",
@@ -126,7 +126,7 @@ func (h *Host) startServer(ctx context.Context) (*server, error) {
 		waiting: map[int64]order{}, children: map[int]*child{}}
 	started := make(chan error, 1)
 	go func() {
-		// The kernel sends Pdeathsig when the thread ends that started the process.
+		// The kernel sends Pdeathsig when the thread that started the process ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -175,7 +175,7 @@ func (h *Host) natives() value.Map {
 	return out
 }
 
-// ready waits for the first word of the fork server.
+// ready waits for the first message of the fork server.
 func (s *server) ready() error {
 	for {
 		m, err := s.receive()
@@ -211,7 +211,7 @@ func (s *server) receive() (value.Map, error) {
 	return value.UnpackMap(raw[:n])
 }
 
-// listen hears about children until the fork server ends.
+// listen reads messages about children until the fork server ends.
 func (s *server) listen() {
 	for {
 		m, err := s.receive()
@@ -316,7 +316,7 @@ func (s *server) fork(ctx context.Context) (*child, error) {
 		err = fmt.Errorf("%w: its fork server does not answer", ErrHost)
 		_ = s.cmd.Process.Kill()
 	case <-ctx.Done():
-		err = ctx.Err() // the child sees that its socket ends
+		err = ctx.Err() // the child sees the end of its socket
 	}
 	if err != nil {
 		conn.Close()
@@ -325,7 +325,7 @@ func (s *server) fork(ctx context.Context) (*child, error) {
 	return c, nil
 }
 
-// leave has the fork server end once its children have.
+// leave makes the fork server end once its children have.
 func (s *server) leave() {
 	s.mu.Lock()
 	s.leaving = true
@@ -342,11 +342,11 @@ func (s *server) end() {
 	<-s.gone
 }
 
-// maxWords bounds what processes of the host write to standard output or error and reaches the log,
-// in bytes.
+// maxWords bounds the standard output and error of the host's processes that reaches the log, in
+// bytes.
 const maxWords = 1 << 20
 
-// words logs what is written past the host's own channel.
+// words logs output that does not come through the host's own channel.
 func (s *server) words(from *os.File, last *lastLine) {
 	defer from.Close()
 	left := maxWords

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Site knows which modules a site has of its own, from the folders that Salt's loader looks through
-// before its own, without asking Python. It is safe for concurrent use.
+// Site lists a site's own modules, from the folders that Salt's loader searches before its own,
+// without asking Python. It is safe for concurrent use.
 type Site struct {
 	folders []string
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	files map[string]siteFile
 	names map[string]bool
-	until time.Time // when it is looked again
+	until time.Time // when to read the folders again
 }
 
 type siteFile struct {
@@ -28,14 +28,14 @@ type siteFile struct {
 	names   []string
 }
 
-// lookEvery is how long what was found is believed.
+// lookEvery is how long a list is used.
 const lookEvery = time.Second
 
-// maxSiteFile bounds what is read of a module for its names, in bytes.
+// maxSiteFile bounds how much of a module is read to find its names, in bytes.
 const maxSiteFile = 1 << 20
 
 // NewSite returns the modules of one type, such as "modules" or "pillar": those of
-// extension_modules, of its folder of each of module_dirs, and of the folders of the type's own
+// extension_modules, of its folder in each of module_dirs, and of the folders in the type's own
 // option.
 func NewSite(extensionModules string, moduleDirs, own []string, kind string) *Site {
 	s := &Site{}
@@ -49,7 +49,7 @@ func NewSite(extensionModules string, moduleDirs, own []string, kind string) *Si
 	return s
 }
 
-// Has tells whether the site has a module of that name.
+// Has reports whether the site has a module of that name.
 func (s *Site) Has(module string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Site) Names() []string {
 	return slices.Sorted(maps.Keys(s.names))
 }
 
-// Forget has the next question look at the folders.
+// Forget makes the next call read the folders.
 func (s *Site) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Site) look() {
 
 var virtualName = regexp.MustCompile(`__virtualname__\s*=\s*["']([\w.-]+)["']|(?m:^\s+)return\s+["']([\w.-]+)["']`)
 
-// virtualNames are the names that a module's text gives it.
+// virtualNames returns the names that a module's text gives it.
 func virtualNames(path string) []string {
 	f, err := os.Open(path)
 	if err != nil {

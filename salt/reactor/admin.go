@@ -14,7 +14,7 @@ type Admin struct {
 	Agreed *Agreed
 }
 
-// Reactors are those in force, as the option has them: maps of a pattern on tags and its files.
+// Reactors returns those in force in the option's form: maps from a pattern on tags to its files.
 func (a Admin) Reactors() []any {
 	out := []any{}
 	for _, rule := range a.Rules() {
@@ -26,15 +26,15 @@ func (a Admin) Reactors() []any {
 // Fire fires an event on this master's bus.
 func (a Admin) Fire(tag string, data value.Map) { a.deps.Bus.Fire(tag, data) }
 
-// Leading says whether events are reacted to.
+// Leading reports whether the cluster reacts to events.
 func (a Admin) Leading() bool { return !a.Agreed.cluster.State().Reactors().Off }
 
-// AddReactor reports false if the tag has reactions.
+// AddReactor returns false if the tag already has reactions.
 func (a Admin) AddReactor(ctx context.Context, tag string, files []string) (bool, error) {
 	return a.change(ctx, &fsm.ChangeReactor{Action: fsm.AddReactor, Tag: tag, Files: files})
 }
 
-// DeleteReactor reports false if the tag has none.
+// DeleteReactor returns false if the tag has none.
 func (a Admin) DeleteReactor(ctx context.Context, tag string) (bool, error) {
 	return a.change(ctx, &fsm.ChangeReactor{Action: fsm.DeleteReactor, Tag: tag})
 }
@@ -49,7 +49,7 @@ func (a Admin) Lead(ctx context.Context, on bool) error {
 	return err
 }
 
-// change returns when every serving master acts on it.
+// change returns when every serving master applies it.
 func (a Admin) change(ctx context.Context, c *fsm.ChangeReactor) (bool, error) {
 	c.Configured, c.At = a.Configured(c.Tag), a.Agreed.cluster.Now().UTC()
 	done, index, err := a.Agreed.cluster.Propose(ctx, c)

@@ -8,16 +8,17 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// Cluster is what the masters agree on; *cluster.Node is one.
+// Cluster is the replicated state; *cluster.Node implements it.
 type Cluster interface {
 	State() *fsm.State
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
-	// ConfirmEverywhere returns when every serving master has applied an index, or did not in time.
+	// ConfirmEverywhere waits until every serving master has applied an index; it returns those
+	// that did not in time.
 	ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed []string)
 	Now() time.Time
 }
 
-// Agreed is what operators changed of the option reactor, on all masters.
+// Agreed is the operators' changes to the option reactor, on all masters.
 type Agreed struct {
 	cluster Cluster
 	changed atomic.Pointer[changes]
@@ -26,13 +27,13 @@ type Agreed struct {
 // NewAgreed reads and makes changes in the replicated state.
 func NewAgreed(c Cluster) *Agreed { return &Agreed{cluster: c} }
 
-// changes are those of an index.
+// changes are the changes as of one index.
 type changes struct {
 	index uint64
 	Changes
 }
 
-// Changes is asked for with each event, so it is made once per index.
+// Changes is needed for each event, so it makes them once per index.
 func (a *Agreed) Changes() Changes {
 	now := a.cluster.State().Reactors()
 	if known := a.changed.Load(); known != nil && known.index == now.Index {

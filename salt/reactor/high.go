@@ -10,15 +10,15 @@ import (
 	"clustermaster/value"
 )
 
-// chunk is one reaction as low data: state (local, runner, ...), fun, name, __id__, __sls__ and
-// what the SLS file says.
+// chunk is one reaction as low data: state (local, runner, ...), fun, name, __id__, __sls__ and the
+// keys of the SLS file.
 type chunk struct {
 	value.Map
 	state, fun, id string
 }
 
-// pad takes the functions out of the keys: `local.test.ping: [...]` becomes
-// `local: [..., test.ping]`.
+// pad moves the functions out of the keys: `local.test.ping: [...]` becomes `local: [...,
+// test.ping]`.
 func pad(high value.Map) (value.Map, error) {
 	for i, e := range high {
 		body, ok := e.Value.(value.Map)
@@ -62,7 +62,7 @@ func pad(high value.Map) (value.Map, error) {
 	return high, nil
 }
 
-// compile makes low data of high data. Texts say what is wrong with it.
+// compile makes low data from high data. The texts are its errors.
 func compile(ctx context.Context, high value.Map) ([]chunk, []string, error) {
 	low, faults, err := orchestrate.Reactions(ctx, high)
 	if err != nil || len(faults) > 0 {
@@ -77,7 +77,7 @@ func compile(ctx context.Context, high value.Map) ([]chunk, []string, error) {
 	return all, nil, nil
 }
 
-// resolve gives the old names of a kind its present one.
+// resolve replaces old names of a kind by its present one.
 func (c *chunk) resolve() {
 	switch c.state {
 	case "cmd":

@@ -10,17 +10,17 @@ import (
 	"clustermaster/value"
 )
 
-// Functions are the functions of templates; *modules.Modules is one.
+// Functions are the functions of templates; *modules.Modules implements it.
 type Functions interface {
 	Call(ctx context.Context, m modules.Minion, fun string, args []any,
 		kwargs value.Map) (any, error)
 	Has(fun string) bool
 }
 
-// Host answers templates that are rendered for this master itself.
+// Host serves templates that this master renders for itself.
 type Host struct {
 	Functions Functions
-	// this master, and the environment of files where a template names none
+	// this master, and the environment for files whose template names none
 	Minion modules.Minion
 	// Open reads a file of file_roots.
 	Open func(saltenv, path string) (abs string, data []byte, found bool, err error)

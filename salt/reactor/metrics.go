@@ -30,7 +30,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	for _, kind := range []string{"local", "runner", "wheel", "caller"} {
-		m.reactions.WithLabelValues(kind, "dropped") // an alert sees it rise from 0
+		m.reactions.WithLabelValues(kind, "dropped") // so that an alert sees it rise from 0
 	}
 	if reg != nil {
 		reg.MustRegister(m.reactions, m.wrong, m.queued, m.seconds)
@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// reaction counts one reaction. Kinds are bounded: an SLS file may say anything.
+// reaction counts one reaction. It bounds the kinds, because an SLS file may contain any text.
 func (m *metrics) reaction(kind, outcome string) {
 	switch kind {
 	case "local", "runner", "wheel", "caller":

@@ -11,13 +11,13 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// Job is a local reaction: a job for minions, which nobody waits for.
+// Job is a local reaction: a job for minions, sent without waiting for returns.
 type Job struct {
 	Tgt          any
 	TgtType, Fun string
 	Args         []any // keywords as the last map, marked __kwarg__
 	Ret, JID     string
-	Kwargs       value.Map // what else the SLS file says: metadata, delimiter, ret_config, ...
+	Kwargs       value.Map // the SLS file's other keys: metadata, delimiter, ret_config, ...
 }
 
 // Call is a runner, wheel or caller reaction.
@@ -27,10 +27,10 @@ type Call struct {
 	Kwargs value.Map
 }
 
-// errFormat is said of an empty or wrong `args`.
+// errFormat is the error for an empty or wrong `args`.
 var errFormat = errors.New("Incorrect argument format, check the Reactor System documentation for the correct format.") // Salt's text
 
-// errNoFunction is said of an unknown function of the master.
+// errNoFunction is the error for an unknown function of the master.
 var errNoFunction = errors.New("function not available")
 
 // call reads a runner, wheel or caller reaction.
@@ -68,7 +68,7 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	if j.Args, err = iterate(args); err != nil {
 		return Job{}, err
 	}
-	for i, a := range j.Args { // a jid is text wherever it comes from
+	for i, a := range j.Args { // a jid is always text
 		if digits, ok := value.Int(a); ok && len(digits) == 20 {
 			j.Args[i] = digits
 		}
@@ -87,7 +87,7 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	return j, nil
 }
 
-// arguments reads what a function is called with: `args`, or `arg` and `kwarg`, or for functions of
+// arguments reads the arguments of a function: `args`, or `arg` and `kwarg`, or for functions of
 // the master, with this signature, the keys themselves.
 func (r *Reactor) arguments(c chunk, sig function.Signature) (args any, kwargs value.Map,
 	err error) {
@@ -132,10 +132,10 @@ func (r *Reactor) arguments(c chunk, sig function.Signature) (args any, kwargs v
 	return args, kwargs, nil
 }
 
-// internal are keys of low data that are no arguments.
+// internal are keys of low data that are not arguments.
 var internal = []string{"__id__", "__sls__", "name", "order", "fun", "key", "state"}
 
-// iterate is what Python makes of *value.
+// iterate lists the values of Python's *value.
 func iterate(v any) ([]any, error) {
 	switch v := v.(type) {
 	case nil:
@@ -166,7 +166,7 @@ func isDictList(list []any) bool {
 	})
 }
 
-// repack makes one map of a list of maps of one key; nil if it is none.
+// repack joins a list of maps of one key into one map; nil if v is not such a list.
 func repack(v any) value.Map {
 	if text, ok := v.(string); ok {
 		parsed, err := yaml11.Load([]byte(text))
@@ -196,7 +196,7 @@ func repack(v any) value.Map {
 	return out
 }
 
-// put is Set for a key that may be no text.
+// put is Set for a key of any type.
 func put(m value.Map, key, v any) value.Map {
 	if name, ok := key.(string); ok {
 		return m.Set(name, v)
@@ -204,7 +204,7 @@ func put(m value.Map, key, v any) value.Map {
 	return append(m, value.Pair{Key: key, Value: v})
 }
 
-// dispatch carries one reaction out, or queues it. What is wrong with it is logged, never fatal.
+// dispatch carries one reaction out, or queues it. It only logs errors.
 func (r *Reactor) dispatch(ctx context.Context, c chunk) {
 	var err error
 	switch c.state {
@@ -233,7 +233,7 @@ func (r *Reactor) dispatch(ctx context.Context, c chunk) {
 	r.ended(c, err)
 }
 
-// ended counts a reaction, and logs what was wrong with it.
+// ended counts a reaction, and logs its error.
 func (r *Reactor) ended(c chunk, err error) {
 	if err != nil {
 		r.m.reaction(c.state, "failed")

@@ -17,11 +17,11 @@ import (
 	"clustermaster/value"
 )
 
-// User is who orders reactions. Events of this user are not reacted to, so that no reaction causes
+// User is the user of reactions. The reactor ignores this user's events, so that no reaction causes
 // itself.
 const User = "Reactor"
 
-// manageTags is part of the tags that tell of changes of the reactor itself.
+// manageTags is part of the tags of events about the reactor itself.
 const manageTags = "salt/reactors/manage"
 
 // Options are the master options of reactions, named as in Salt's config.
@@ -31,26 +31,26 @@ type Options struct {
 	ID            string // of the master
 	Grains, Opts  value.Map
 	WorkerThreads int // reactor_worker_threads: runner, wheel and caller functions at the same time
-	// reactor_worker_hwm: those that may wait; more are dropped, counted and logged
+	// reactor_worker_hwm: the functions that may wait; more are dropped, counted and logged
 	WorkerHWM int
 }
 
-// Deps is what reactions ask others for. All of it is called from several goroutines.
+// Deps is what reactions use of other packages. All of it is called from several goroutines.
 type Deps struct {
 	Bus      *event.Bus
 	Renderer Renderer
-	Host     render.Host // what templates may ask for
+	Host     render.Host // for templates
 	// File reads a file of file_roots.
 	File func(saltenv, path string) (abs string, data []byte, found bool, err error)
-	// Changes is what operators changed of the option; it is asked for each event that is fired.
+	// Changes returns the operators' changes to the option; it is called for each fired event.
 	Changes func() Changes
 	// Publish sends a job to minions and does not wait for their returns.
 	Publish func(ctx context.Context, j Job) error
 	// Run runs a runner or wheel function as the user Reactor, and returns when it has ended.
 	Run func(ctx context.Context, client string, c Call)
-	// Caller runs an execution module's function on this master.
+	// Caller runs an execution function on this master.
 	Caller func(ctx context.Context, c Call) error
-	// Signature is what a runner or wheel function takes; false if there is none of that name.
+	// Signature returns the parameters of a runner or wheel function; false for an unknown one.
 	Signature func(client, fun string) (function.Signature, bool)
 }
 
@@ -69,16 +69,16 @@ type Reactor struct {
 	queue chan task
 }
 
-// task is a function of this master that waits for a worker.
+// task is a function of this master in the queue.
 type task struct {
 	chunk chunk
 	call  Call
 }
 
-// publishLimit is how long one job may take to be sent; the events behind it wait.
+// publishLimit is the longest time for sending one job; later events wait.
 const publishLimit = 20 * time.Second
 
-// renderLimit is how long the SLS files of one event may take; the events behind it wait.
+// renderLimit is the longest time for the SLS files of one event; later events wait.
 const renderLimit = time.Minute
 
 // New makes a reactor. Log nil discards, reg nil keeps no metrics.
@@ -91,10 +91,10 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Rea
 		queue: make(chan task, o.WorkerHWM)}
 }
 
-// Rules are the rules in force, those that operators added last.
+// Rules returns the rules in force; those that operators added come last.
 func (r *Reactor) Rules() []Rule { return effective(r.opts.Rules, r.deps.Changes()) }
 
-// Configured says whether the option reactor has a tag.
+// Configured reports whether the option reactor has a tag.
 func (r *Reactor) Configured(tag string) bool {
 	for _, rule := range r.opts.Rules {
 		if rule.Tag == tag {
@@ -104,18 +104,18 @@ func (r *Reactor) Configured(tag string) bool {
 	return false
 }
 
-// Available says whether the master was given reactors at all: without, none can be added.
+// Available reports whether the option reactor is set: otherwise operators can't add any.
 func (r *Reactor) Available() bool { return len(r.opts.Rules) > 0 }
 
-// wants says whether anybody reacts to a tag.
+// wants reports whether a rule matches a tag.
 func (r *Reactor) wants(tag string) bool {
 	c := r.deps.Changes()
 	return !c.Off && !strings.Contains(tag, manageTags) &&
 		len(matching(effective(r.opts.Rules, c), tag)) > 0
 }
 
-// Run reacts until ctx ends. Events are taken one after the other, in their order; more of them
-// wait than the bus keeps for a subscriber only by the loss of the oldest, which is logged.
+// Run reacts until ctx ends. It handles events in order, one after the other. If more wait than the
+// bus keeps for a subscriber, the oldest are lost, which it logs.
 func (r *Reactor) Run(ctx context.Context) error {
 	if !r.Available() {
 		return nil
@@ -159,7 +159,7 @@ func (r *Reactor) work(ctx context.Context) {
 			if t.chunk.state == "caller" {
 				err = r.deps.Caller(ctx, t.call)
 			} else {
-				r.deps.Run(ctx, t.chunk.state, t.call) // tells its outcome by an event
+				r.deps.Run(ctx, t.chunk.state, t.call) // reports its outcome by an event
 			}
 			r.ended(t.chunk, err)
 		case <-ctx.Done():

@@ -10,10 +10,11 @@ import (
 // Rule is one entry of the option reactor.
 type Rule struct {
 	Tag   string // a pattern on tags
-	Value any    // a path or a list of paths, as it was given
+	Value any    // a path or a list of paths, unchanged
 }
 
-// files are the SLS files of a rule; what is neither a path nor a list of them is none.
+// files returns the SLS files of a rule; a value that is neither a path nor a list of paths gives
+// none.
 func (r Rule) files() []any {
 	switch v := r.Value.(type) {
 	case string:
@@ -24,8 +25,8 @@ func (r Rule) files() []any {
 	return nil
 }
 
-// ReadRules reads the option reactor. Entries that are no map of one pattern count for nothing, as
-// in Salt.
+// ReadRules reads the option reactor. As in Salt it ignores entries that are not a map with one
+// pattern.
 func ReadRules(option []any) []Rule {
 	var rules []Rule
 	for _, e := range option {
@@ -38,14 +39,14 @@ func ReadRules(option []any) []Rule {
 	return rules
 }
 
-// Changes is what operators changed of the option while the cluster ran.
+// Changes is the operators' changes to the option while the cluster ran.
 type Changes struct {
 	Added   []Rule   // after those of the option
-	Deleted []string // tags of the option that count no more, sorted
-	Off     bool     // nobody reacts
+	Deleted []string // disabled tags of the option, sorted
+	Off     bool     // the cluster does not react
 }
 
-// effective are the rules in force, in order.
+// effective returns the rules in force, in order.
 func effective(option []Rule, c Changes) []Rule {
 	if len(c.Added) == 0 && len(c.Deleted) == 0 {
 		return option
@@ -59,7 +60,7 @@ func effective(option []Rule, c Changes) []Rule {
 	return append(out, c.Added...)
 }
 
-// matching are the files that react to a tag, in order.
+// matching returns the files that react to a tag, in order.
 func matching(rules []Rule, tag string) (files []any) {
 	for _, r := range rules {
 		if fnmatch.Match(r.Tag, tag) {

@@ -17,7 +17,7 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// Bounds of what one entry of a reactor may name.
+// Bounds on the files of one entry of a reactor.
 const (
 	maxFiles    = 1000
 	maxFileSize = 16 << 20
@@ -29,8 +29,8 @@ type sls struct {
 	data          []byte
 }
 
-// file renders the files that one path, glob or salt:// address stands for, into the high data of
-// all of them. What is wrong with a file is logged; the others count.
+// file renders the files of one path, glob or salt:// address into common high data. It logs errors
+// of a file and uses the others.
 func (r *Reactor) file(ctx context.Context, ref, tag string, data value.Map) (high value.Map) {
 	found, shown, err := r.find(ref)
 	if err != nil {
@@ -51,22 +51,22 @@ func (r *Reactor) file(ctx context.Context, ref, tag string, data value.Map) (hi
 	return high
 }
 
-// merge lays high data over other: an ID that both have is the later one's.
+// merge merges high data into other high data: the later one wins an ID that both have.
 func merge(high, over value.Map) value.Map {
 	for _, e := range over {
 		if id, ok := e.Key.(string); ok {
 			high = high.Set(id, e.Value)
 		} else {
-			high = append(high, e) // verify says what is wrong with it
+			high = append(high, e) // verify reports its error
 		}
 	}
 	return high
 }
 
-// errNoFile is returned for a path that leads to no file.
+// errNoFile is returned for a path without files.
 var errNoFile = errors.New("no such file; the path is one of the master's disk or begins with salt://")
 
-// find reads what a path, glob or salt:// address stands for; shown is how messages name it.
+// find reads the files of a path, glob or salt:// address; shown is its name in messages.
 func (r *Reactor) find(ref string) (found []sls, shown string, err error) {
 	if address, ok := strings.CutPrefix(ref, "salt://"); ok {
 		path, query, _ := strings.Cut(address, "?")
@@ -105,7 +105,7 @@ func (r *Reactor) find(ref string) (found []sls, shown string, err error) {
 	return found, ref, nil
 }
 
-// glob lists the paths of a shell pattern, sorted; * and ? leave names out that begin with a dot.
+// glob lists the paths of a shell pattern, sorted; * and ? skip names that begin with a dot.
 func glob(pattern string) []string {
 	if !fnmatch.Magic(pattern) {
 		if _, err := os.Lstat(pattern); err != nil {
@@ -150,7 +150,7 @@ func glob(pattern string) []string {
 	return out
 }
 
-// render makes high data of one file. Every ID gets the name of the file, for messages.
+// render makes high data from one file. Every ID gets the file's name, for messages.
 func (r *Reactor) render(ctx context.Context, f sls, tag string, data value.Map) (value.Map,
 	error) {
 	if len(bytes.TrimSpace(f.data)) == 0 {

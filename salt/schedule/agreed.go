@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// Node is a master of the cluster; *cluster.Node is one.
+// Node is a master of the cluster; *cluster.Node implements it.
 type Node interface {
 	State() *fsm.State
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
@@ -26,7 +26,7 @@ var _ Cluster = Agreed{}
 // Leading implements Cluster, as do the next four.
 func (a Agreed) Leading() bool { return a.Node.IsLeader() }
 
-// Entries are all that the masters know.
+// Entries returns all entries in the replicated state.
 func (a Agreed) Entries() []fsm.Scheduled { return a.Node.State().ScheduledEntries() }
 
 // Scheduled is one of them.
@@ -35,7 +35,7 @@ func (a Agreed) Scheduled(name string) (fsm.Scheduled,
 	return a.Node.State().Scheduled(name)
 }
 
-// Alive says whether a master answers.
+// Alive reports whether a master answers.
 func (a Agreed) Alive(node string) bool { return a.Reachable(node) }
 
 // Propose returns when the command is applied here.
@@ -44,8 +44,8 @@ func (a Agreed) Propose(ctx context.Context, c fsm.Command) (fsm.Result, error) 
 	return done, err
 }
 
-// Entries reads the option and logs what is wrong with it; known says whether a function exists.
-// The entries that can run are returned.
+// Entries reads the option and logs its errors; known reports whether a function exists. It returns
+// the entries that can run.
 func Entries(option value.Map, known func(fun string) bool, log *slog.Logger) []*Entry {
 	log = log.With("component", "schedule")
 	entries, problems := Read(option)

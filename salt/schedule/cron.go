@@ -10,13 +10,13 @@ import (
 	"github.com/hashicorp/cronexpr"
 )
 
-// cron is a line of cron: minute, hour, day, month, day of the week, and perhaps second.
+// cron is a line of cron: minute, hour, day, month, day of the week, and optionally second.
 type cron struct{ expr *cronexpr.Expression }
 
 // next is the first time after t, on t's clock; zero if there is none.
 func (c cron) next(t time.Time) time.Time {
-	// The library counts on a clock without summer time, as Salt does; the result is a time of the
-	// wall again.
+	// The library calculates with a clock without summer time, as Salt does; the result is
+	// converted back to the wall clock.
 	wall := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(),
 		t.Nanosecond(), time.UTC)
 	n := c.expr.Next(wall)
@@ -31,8 +31,8 @@ var cronNames = map[string]string{"@midnight": "@daily", "@annually": "@yearly"}
 
 var weekdays = map[string]int{"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
 
-// parseCron reads what the Python library croniter reads for Salt, whose second comes last and
-// whose ranges may go round.
+// parseCron reads the dialect of the Python library croniter, which Salt uses: the second comes
+// last, and ranges may wrap around.
 func parseCron(text string) (cron, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if full, ok := cronNames[text]; ok {
@@ -71,7 +71,7 @@ func newCron(text string) (cron, error) {
 
 const dayField, weekdayField = 2, 4
 
-// cronField brings a field to the library's form.
+// cronField converts a field to the library's syntax.
 func cronField(f string, at int, bound [2]int) (string, error) {
 	if strings.Contains(f, "?") && (f != "?" || at != dayField && at != weekdayField) {
 		return "", errors.New("a ? stands for a whole day or day of the week only")
@@ -95,7 +95,7 @@ func cronField(f string, at int, bound [2]int) (string, error) {
 		a, aok := cronNumber(from, at)
 		b, bok := cronNumber(to, at)
 		if !aok || !bok || a < b && b <= bound[1] {
-			continue // the library knows best
+			continue // the library checks it
 		}
 		n := 1
 		if stepped {
@@ -121,7 +121,7 @@ func cronNumber(s string, at int) (int, bool) {
 	return n, err == nil
 }
 
-// cronSpan lists a range that goes round, or has Sunday as 7.
+// cronSpan lists a range that wraps around, or has Sunday as 7.
 func cronSpan(from, to, step int, bound [2]int, week bool) (string, error) {
 	if week && to == 7 && from <= 7 {
 		var list []string

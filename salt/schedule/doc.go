@@ -7,7 +7,7 @@
 //
 // Does not: keep the state (cluster/fsm), run functions (told through Deps).
 //
-// Guarantee: a run begins only when its claim was applied to the Raft state, by compare-and-set on
-// the entry's turn: however often leaders change, and whoever believes to lead, no period is run
-// twice.
+// Guarantee: a run begins only after its claim was applied to the Raft state, by compare-and-set on
+// the entry's turn. So no period is run twice, however often leaders change, and even if several
+// masters believe that they lead.
 package schedule

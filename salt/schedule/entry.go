@@ -21,7 +21,7 @@ type Entry struct {
 	Kwargs   value.Map
 	Metadata value.Map // nil for none
 
-	Returners                []string // that get the result
+	Returners                []string // that receive the result
 	ReturnConfig, ReturnArgs any      // return_config, return_kwargs; nil for none
 
 	Enabled    bool
@@ -47,26 +47,26 @@ type Entry struct {
 	instead  string // skip_function: what runs where a range says no; "" for nothing
 }
 
-// splay is by how much a run may be late, in seconds.
+// splay is the range of a run's random delay, in seconds.
 type splay struct{ from, to int64 }
 
-// span is the time between two texts.
+// span is the time between two times of day.
 type span struct{ start, end when }
 
-// Problem is an entry that does not run, or not as it says.
+// Problem is the error of an entry that does not run, or not as written.
 type Problem struct {
 	Name, Text string
-	Runs       bool // all the same
+	Runs       bool // it runs anyway
 }
 
-// globals are the keys of the option that are no entries.
+// globals are the keys of the option that are not entries.
 type globals struct {
 	enabled     bool
 	splay, skip any
 	skipFun     string
 }
 
-// Read reads the option schedule. Entries that are wrong are left out, each with its problem.
+// Read reads the option schedule. It leaves out wrong entries, and returns a problem for each.
 func Read(option value.Map) (entries []*Entry, problems []Problem) {
 	g := globals{enabled: true}
 	for _, p := range option {
@@ -106,7 +106,7 @@ func Read(option value.Map) (entries []*Entry, problems []Problem) {
 	return entries, problems
 }
 
-// elements are the keys that make an interval, and how many seconds each is.
+// elements are the keys that make an interval, with their seconds.
 var elements = []struct {
 	name    string
 	seconds int64
@@ -152,7 +152,7 @@ func (g globals) entry(name string, m value.Map) (e *Entry, notes []string, err 
 	return e, notes, errors.Join(e.times(m), e.spans(m, g))
 }
 
-// Returners are those that an entry names, each once.
+// Returners lists the returners that an entry names, each once.
 func Returners(entry value.Map) (names []string) {
 	v, _ := entry.Get("returner")
 	list, isList := v.([]any)
@@ -167,7 +167,7 @@ func Returners(entry value.Map) (names []string) {
 	return names
 }
 
-// flags reads what turns things on and off.
+// flags reads the keys that are switches.
 func (e *Entry) flags(m value.Map) (notes []string) {
 	truth := func(key string, to *bool) bool {
 		v, ok := m.Get(key)
@@ -212,7 +212,7 @@ func (e *Entry) flags(m value.Map) (notes []string) {
 	return notes
 }
 
-// arguments reads what the function is called with.
+// arguments reads the arguments of the function.
 func (e *Entry) arguments(m value.Map) error {
 	if v, _ := m.Get("args"); v != nil {
 		list, ok := v.([]any)
@@ -231,7 +231,7 @@ func (e *Entry) arguments(m value.Map) error {
 	return nil
 }
 
-// times reads when the entry is due: by one of an interval, once, when and cron.
+// times reads when the entry is due: it has one of interval, once, when and cron.
 func (e *Entry) times(m value.Map) error {
 	var kinds []string
 	var seconds int64
@@ -262,7 +262,7 @@ func (e *Entry) times(m value.Map) error {
 	case len(kinds) == 0:
 		return errors.New("it has no time; write seconds, minutes, hours, days, cron, when or once")
 	case interval:
-		// Salt says that they don't go together, and runs the interval.
+		// Salt reports that they can't be combined, and runs the interval.
 	case len(kinds) > 1:
 		return fmt.Errorf(`Unable to use "%s" options together. Ignoring; keep one of them`,
 			strings.Join(kinds, `", "`)) // Salt's text
@@ -331,7 +331,7 @@ func (e *Entry) moment(key string, v any) (*when, error) {
 	return &w, nil
 }
 
-// spans reads what holds runs back: splay, range, skip_during_range, until, after.
+// spans reads the keys that delay or prevent runs: splay, range, skip_during_range, until, after.
 func (e *Entry) spans(m value.Map, g globals) (err error) {
 	if v, ok := m.Get("splay"); ok || g.splay != nil {
 		if !ok {
@@ -415,7 +415,7 @@ func (e *Entry) span(key string, v any) (*span, error) {
 	return &s, nil
 }
 
-// integer reads what Python's int() reads of options.
+// integer reads an option as Python's int() does.
 func integer(v any) (int64, error) {
 	switch n := v.(type) {
 	case int64:

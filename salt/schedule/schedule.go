@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// how often the leader looks at the entries, at the beginning of each second
+	// interval of the leader's checks, at the beginning of each second
 	lookEvery = time.Second
-	maxRuns   = 200 // that go on at the same time on this master
-	// an entry that no configuration of a leader has had for so long
+	maxRuns   = 200 // at the same time on this master
+	// after this time an entry that is in no leader's configuration is dropped
 	forgetAfter = 7 * 24 * time.Hour
 	forgetEvery = time.Hour
 )
@@ -31,39 +31,39 @@ type Options struct {
 	Entries []*Entry
 	ID      string // of the master, as the return event names it
 	Node    string // of this master among the members
-	// stand-alone: a start of this process is one of the schedule, so that nothing of before counts
+	// stand-alone: the schedule starts anew with this process, so no earlier state counts
 	Alone  bool
 	Window time.Duration // loop_interval: see Clock
 }
 
-// Cluster is what is asked of the cluster.
+// Cluster is the cluster as the schedule sees it.
 type Cluster interface {
-	// Leading says whether this master leads and has applied what earlier leaders did.
+	// Leading reports whether this master leads and has applied all commands of earlier leaders.
 	Leading() bool
-	// Scheduled is what is known of an entry; Entries of all.
+	// Scheduled returns the state of an entry; Entries those of all.
 	Scheduled(name string) (fsm.Scheduled, bool)
 	Entries() []fsm.Scheduled
-	// Propose applies a command, once, wherever the leader is.
+	// Propose applies a command once, on whichever master leads.
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, error)
-	// Alive says whether a member can be reached, this one included.
+	// Alive reports whether a member can be reached; this one always can.
 	Alive(node string) bool
 }
 
-// Outcome is how a run ended.
+// Outcome is the result of a run.
 type Outcome struct {
 	Return  any
 	Retcode int
-	Err     error // it failed, or there is no such function
+	Err     error // the run failed, or the function is unknown
 }
 
-// Deps is what the schedule asks others for.
+// Deps is what the schedule uses of other packages.
 type Deps struct {
 	Cluster Cluster
 	// Run runs a runner function without the events of salt-run, and returns when it has ended.
 	Run func(ctx context.Context, jid, fun string, args []any, kwargs value.Map) Outcome
 	// Fire fires an event.
 	Fire func(tag string, data value.Map)
-	// Return hands the result of a run to a returner; nil hands over nothing.
+	// Return passes the result of a run to a returner; nil passes nothing.
 	Return func(returner string, result value.Map)
 	NewJID func() string
 	Now    func() time.Time // nil: time.Now
@@ -76,14 +76,14 @@ type Schedule struct {
 	log  *slog.Logger
 	m    *metrics
 
-	seen   map[string]bool // entries looked at since the start
+	seen   map[string]bool // entries checked since the start
 	told   map[string]string
 	forgot time.Time
 	runs   sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	running map[string]bool
-	ended   []string // jids whose end is not in the state yet
+	ended   []string // jids whose end is not yet in the state
 }
 
 // New makes a schedule. Log nil discards, reg nil keeps no metrics.
@@ -100,7 +100,7 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Sch
 	}
 }
 
-// Run looks at the entries until ctx ends, and waits for the runs that it began.
+// Run checks the entries until ctx ends, and waits for the runs that it began.
 func (s *Schedule) Run(ctx context.Context) error {
 	defer s.runs.Wait()
 	cleared := false
@@ -113,7 +113,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 			tick.Stop()
 			return nil
 		}
-		if !cleared { // what an earlier process of this master ran has ended with it
+		if !cleared { // the runs of an earlier process of this master have ended with it
 			cleared = s.clear(ctx)
 		}
 		s.end(ctx)
@@ -123,7 +123,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 	}
 }
 
-// clear says that nothing runs here, unless that is so already.
+// clear records that nothing runs here, unless the state already says so.
 func (s *Schedule) clear(ctx context.Context) bool {
 	for _, e := range s.deps.Cluster.Entries() {
 		for _, r := range e.Runs {
@@ -136,7 +136,7 @@ func (s *Schedule) clear(ctx context.Context) bool {
 	return true
 }
 
-// end says which runs have ended; what can't be said now is said later.
+// end records which runs have ended, and keeps those that it can't record for later.
 func (s *Schedule) end(ctx context.Context) {
 	s.mu.Lock()
 	jids := s.ended
@@ -168,7 +168,7 @@ func (s *Schedule) look(ctx context.Context) {
 	s.forget(ctx)
 }
 
-// say logs what is wrong with an entry, once as long as it stays the same.
+// say logs the error of an entry, once while it stays the same.
 func (s *Schedule) say(name, what string, err error) {
 	text := what
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Schedule) say(name, what string, err error) {
 	}
 }
 
-// step makes a step of one entry, claims what it comes to, and begins the run.
+// step makes a step of one entry, claims its run, and begins it.
 func (s *Schedule) step(ctx context.Context, e *Entry) error {
 	known, _ := s.deps.Cluster.Scheduled(e.Name)
 	state := known
@@ -239,7 +239,7 @@ func (s *Schedule) step(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// same says that a step changed nothing that is to be remembered.
+// same reports whether a step left the state to store unchanged.
 func same(a, b fsm.Scheduled) bool {
 	utc := func(e fsm.Scheduled) fsm.Scheduled {
 		for _, t := range []*time.Time{&e.Next, &e.Splay, &e.Last, &e.After} {
@@ -251,7 +251,7 @@ func same(a, b fsm.Scheduled) bool {
 	return reflect.DeepEqual(utc(a), utc(b))
 }
 
-// forget drops entries that are in the state only.
+// forget drops entries that are only in the state.
 func (s *Schedule) forget(ctx context.Context) {
 	now := s.deps.Now()
 	if now.Sub(s.forgot) < forgetEvery {
@@ -319,7 +319,7 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 	if e.NoCache {
 		ret = ret.Set("jid", "nocache")
 	}
-	if len(e.Returners) > 0 { // which see the job by its own id
+	if len(e.Returners) > 0 { // they get the job under its own id
 		ret = ret.Set("jid", jid)
 	}
 	if e.Metadata != nil {
@@ -363,7 +363,7 @@ func (s *Schedule) stamped(metadata value.Map) value.Map {
 	utc := now.UTC()
 	return append(
 		append(value.Map{}, metadata...),
-		value.Pair{Key: "_TOS", Value: "0000"}, // the zone is a minion's to tell
+		value.Pair{Key: "_TOS", Value: "0000"}, // as on Salt's masters, which can't tell
 		value.Pair{Key: "_TS", Value: now.Format("Mon Jan _2 15:04:05 2006")},
 		value.Pair{Key: "_TT", Value: utc.Format("2006 January 02 Mon 15 01")},
 	)

@@ -7,33 +7,33 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// Clock is what a step is made at.
+// Clock holds the inputs of a step.
 type Clock struct {
-	Now time.Time // with the zone of the master
-	// Window is for how long a time of cron, when and once may be run after it has passed:
-	// loop_interval, as leaders change. An interval that has passed is run however late.
+	Now time.Time // in the master's time zone
+	// Window is how long after its time a run of cron, when and once may still begin:
+	// loop_interval, because leaders change. A run of an interval may begin however late.
 	Window time.Duration
 	// Random returns a number from 0 on and below n.
 	Random func(n int64) int64
-	// Running is how many runs of the entry go on.
+	// Running is the number of running runs of the entry.
 	Running int
 }
 
-// Decision is what a step comes to.
+// Decision is the result of a step.
 type Decision struct {
 	Run      bool
-	Function string // that runs: the entry's, or skip_function
-	// why a due run does not happen: Salt's _skip_reason; "" if it does, or none is due
+	Function string // to run: the entry's, or skip_function
+	// why a due run is skipped: Salt's _skip_reason; "" if it runs, or none is due
 	Skipped string
 	Waits   bool // an interval's run that was skipped stays due
 }
 
-// errSpan is the error of a range that is none on this day.
+// errSpan is the error of a range that is invalid on this day.
 var errSpan = errors.New("its end must be larger than its start; a range over midnight is two, or has invert")
 
-// Step decides whether an entry runs now, from what is known of it. It depends on nothing but its
-// arguments. The state that comes back differs from s where something is to be remembered; it is
-// written down before the run begins.
+// Step decides from an entry's state whether it runs now. It depends only on its arguments. The
+// returned state differs from s if something must be stored; the caller stores it before the run
+// begins.
 func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) {
 	if s.Entry != e.hash { // new, or edited
 		s = fsm.Scheduled{Name: e.Name, Turn: s.Turn, Runs: s.Runs}
@@ -68,13 +68,13 @@ func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) 
 	return s, d, nil
 }
 
-// parked says that an entry with an interval is due later than one interval from now: the clock
-// that set it was ahead.
+// parked reports whether an entry with an interval is due later than one interval from now, because
+// the clock that set its time was ahead.
 func (e *Entry) parked(s fsm.Scheduled, c Clock) bool {
 	return e.interval > 0 && s.Next.Sub(c.Now) > e.interval+c.Window
 }
 
-// next is when an entry is due next, from its state; zero if that is not known yet.
+// next returns when an entry is due next, from its state; zero if unknown.
 func (e *Entry) next(s fsm.Scheduled, c Clock) time.Time {
 	switch {
 	case e.interval > 0:
@@ -97,7 +97,7 @@ func (e *Entry) next(s fsm.Scheduled, c Clock) time.Time {
 	return first
 }
 
-// due says whether a run is due, with its splay.
+// due reports whether a run is due, including its splay.
 func (e *Entry) due(s *fsm.Scheduled, c Clock) bool {
 	if !s.After.IsZero() && !c.Now.Before(s.After) {
 		return true
@@ -122,10 +122,10 @@ func (e *Entry) due(s *fsm.Scheduled, c Clock) bool {
 	return !c.Now.After(at.Add(c.Window)) && s.Last.Before(s.Next)
 }
 
-// whole cuts a time down to its second, which is what Salt compares.
+// whole truncates a time to its second, which is what Salt compares.
 func whole(t time.Time) time.Time { return t.Truncate(time.Second) }
 
-// held applies what may hold a due run back.
+// held applies the ranges that may prevent a due run.
 func (e *Entry) held(s *fsm.Scheduled, c Clock) (Decision, error) {
 	now := c.Now
 	d := Decision{Run: true, Function: e.Function}
@@ -178,7 +178,7 @@ func (e *Entry) held(s *fsm.Scheduled, c Clock) (Decision, error) {
 	return d, nil
 }
 
-// holds says whether now lies in the span of today, whether at its edge, and when that ends.
+// holds reports whether now is in today's span, whether at its edge, and when the span ends.
 func (s span) holds(now time.Time) (in, edge bool, end time.Time, err error) {
 	start, err := s.start.on(now)
 	if err == nil {
@@ -190,7 +190,7 @@ func (s span) holds(now time.Time) (in, edge bool, end time.Time, err error) {
 	return !now.Before(start) && !now.After(end), now.Equal(start) || now.Equal(end), end, err
 }
 
-// turn moves the state on after a decision.
+// turn updates the state after a decision.
 func (e *Entry) turn(s *fsm.Scheduled, c Clock, due bool, d Decision) {
 	if d.Run {
 		s.Last, s.Splay = c.Now, time.Time{}
@@ -214,7 +214,7 @@ func (e *Entry) turn(s *fsm.Scheduled, c Clock, due bool, d Decision) {
 	}
 }
 
-// missed says that the time is over in which the next run could be made.
+// missed reports whether the window of the next run has passed.
 func (e *Entry) missed(s fsm.Scheduled, c Clock) bool {
 	at := s.Next
 	if e.splay != nil {

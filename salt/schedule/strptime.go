@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// directives are those of Python's strptime that have an equal here.
+// directives are those of Python's strptime with an equivalent in Go.
 var directives = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "1", 'd': "2", 'H': "15", 'I': "3", 'M': "4", 'S': "5", 'p': "PM",
 	'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday",

@@ -9,12 +9,12 @@ import (
 	"unicode"
 )
 
-// when is a text like "Monday 5:00pm", "2026-12-24 18:00" or "8:30", which stands for a time on
-// some day.
+// when is a text like "Monday 5:00pm", "2026-12-24 18:00" or "8:30", which means a time on some
+// day.
 type when struct {
 	ymd     []int // numbers of the date, in order; a month's name is one of them
 	month   int   // index in ymd of a month's name; -1 for none
-	year    int   // index in ymd of what is a year by its length; -1 for none
+	year    int   // index in ymd of a number that is a year by its length; -1 for none
 	weekday int   // 0 is Sunday; -1 for none
 
 	hour, minute, second, nano int
@@ -34,11 +34,11 @@ var monthNames = map[string]int{
 	"october": 10, "nov": 11, "november": 11, "dec": 12, "december": 12,
 }
 
-// errWhen is wrapped by what is wrong with a text.
+// errWhen is wrapped by errors about such a text.
 var errWhen = errors.New("write a time such as 5:00pm, Monday 5:00pm, or 2026-12-24T18:00:00")
 
 // parseWhen reads what dateutil's parser, which Salt uses, reads: times, days of the week and
-// dates, in any order. Time zones are refused: Salt can't compare them with the master's own clock.
+// dates, in any order. It refuses time zones: Salt can't compare them with the master's own clock.
 func parseWhen(text string) (w when, err error) {
 	p := whenParser{when: when{month: -1, year: -1, weekday: -1}, tokens: whenTokens(text)}
 	if err := p.run(); err != nil {
@@ -81,7 +81,7 @@ type whenParser struct {
 	at     int
 }
 
-// peek is the token n places on, or "".
+// peek returns the n-th token from here, or "".
 func (p *whenParser) peek(n int) string {
 	if p.at+n < len(p.tokens) {
 		return p.tokens[p.at+n]
@@ -156,7 +156,7 @@ func (p *whenParser) word(token string) error {
 	return fmt.Errorf("%q is neither a day, a month nor a part of the day", token)
 }
 
-// half brings an hour of twelve to its half of the day, and takes the rest of p.m.
+// half applies a.m. or p.m. to an hour, and consumes the rest of the token.
 func (p *whenParser) half(token string) {
 	if p.peek(0) == "." && p.peek(1) == "m" {
 		p.at += 2
@@ -168,7 +168,7 @@ func (p *whenParser) half(token string) {
 	}
 }
 
-// afterBlank is the next token that is no blank, and how many places it is away.
+// afterBlank returns the next token that is not a blank, and its distance.
 func (p *whenParser) afterBlank() (string, int) {
 	if p.peek(1) == " " {
 		return p.peek(2), 2
@@ -222,7 +222,7 @@ func (p *whenParser) number(token string) error {
 	return nil
 }
 
-// block reads digits without marks between them.
+// block reads digits without separators.
 func (p *whenParser) block(token string) error {
 	if len(p.ymd) > 0 {
 		return errors.New("it has two dates")
@@ -243,7 +243,7 @@ func (p *whenParser) block(token string) error {
 	return nil
 }
 
-// clock reads hour:minute, and perhaps :second and a fraction.
+// clock reads hour:minute, and optionally :second and a fraction.
 func (p *whenParser) clock(hour int) error {
 	minute, ok := number(p.peek(2))
 	if !ok {
@@ -270,7 +270,7 @@ func (p *whenParser) clock(hour int) error {
 	return nil
 }
 
-// date resolves year, month and day; 0 for those that the text leaves open.
+// date resolves year, month and day; it returns 0 for those that the text does not give.
 func (w when) date(now time.Time) (year, month, day int) {
 	v := w.ymd
 	century := func(y int, i int) int {
@@ -337,8 +337,8 @@ func (w when) date(now time.Time) (year, month, day int) {
 	return 0, 0, 0
 }
 
-// on is the time that the text stands for on the day of now: what it leaves open is the day's, a
-// day of the week the next one, the day itself included.
+// on returns the time that the text means on the day of now. It takes missing parts from that day;
+// a day of the week means its next occurrence, which may be that day.
 func (w when) on(now time.Time) (time.Time, error) {
 	year, month, day := w.date(now)
 	if year == 0 {

@@ -12,10 +12,10 @@ import (
 	"clustermaster/wire"
 )
 
-// Event is one event as it travels: the tag and the packed map, which has its _stamp.
+// Event is one event as sent: the tag and the packed map, which has its _stamp.
 type Event struct {
 	Tag  string
-	Data value.Raw // shared by all receivers, never written to
+	Data value.Raw // shared by all receivers; must not be changed
 }
 
 // Map decodes the event's data.
@@ -56,12 +56,11 @@ func NewBus(maxEventSize int, log *slog.Logger, reg prometheus.Registerer) *Bus 
 	}
 }
 
-// Keep has keep called with each event whose tag keeps takes, before any subscriber has it. It must
-// not block. Call Keep once, before the first event.
+// Keep makes the bus call keep with each event whose tag keeps accepts, before any subscriber gets
+// it. keep must not block. Call Keep once, before the first event.
 func (b *Bus) Keep(keeps func(tag string) bool, keep func(Event)) { b.keeps, b.keep = keeps, keep }
 
-// Wanted reports whether anybody is subscribed to tag, so that a caller can save itself the making
-// of an event.
+// Wanted reports whether tag has a subscriber, so that callers need not make events in vain.
 func (b *Bus) Wanted(tag string) bool {
 	if b.keeps != nil && b.keeps(tag) {
 		return true
@@ -76,8 +75,8 @@ func (b *Bus) Wanted(tag string) bool {
 	return false
 }
 
-// Fire sends data, stamped with the present time, to the subscribers of tag. Events without a tag
-// and data that cannot be packed are dropped and counted. data itself is not changed.
+// Fire sends data, stamped with the present time, to the subscribers of tag. It drops and counts
+// events without a tag and data that can't be packed. It does not change data.
 func (b *Bus) Fire(tag string, data value.Map) {
 	if !b.accept(tag) {
 		return
@@ -110,14 +109,14 @@ func (b *Bus) FireRawMap(tag string, data value.RawMap) {
 	b.send(Event{Tag: tag, Data: packed})
 }
 
-// FireRaw sends data, a packed map that has its _stamp, as it is (trimmed if too large).
+// FireRaw sends data, a packed map with its _stamp, unchanged (but trimmed if too large).
 func (b *Bus) FireRaw(tag string, data value.Raw) {
 	if b.accept(tag) {
 		b.send(Event{Tag: tag, Data: data})
 	}
 }
 
-// accept counts the event and reports whether it has to be made at all.
+// accept counts the event and reports whether anything needs it.
 func (b *Bus) accept(tag string) bool {
 	if tag == "" {
 		b.metrics.refused.Inc()
@@ -154,16 +153,16 @@ func (b *Bus) send(e Event) {
 	}
 }
 
-// Subscribe returns the events of this master whose tag begins with prefix, from now on. Close the
-// subscription.
+// Subscribe returns the events of this master whose tag begins with prefix, from now on. The caller
+// closes the subscription.
 func (b *Bus) Subscribe(prefix string) *Subscription {
 	s := newSubscription(b.metrics, func(tag string) bool { return strings.HasPrefix(tag, prefix) })
 	b.attach(s)
 	return s
 }
 
-// SubscribeWhere is Subscribe for the tags that wants takes. It is called for each event, from
-// several goroutines, and must not block.
+// SubscribeWhere is Subscribe for the tags that wants accepts. It calls wants for each event, from
+// several goroutines; wants must not block.
 func (b *Bus) SubscribeWhere(wants func(tag string) bool) *Subscription {
 	s := newSubscription(b.metrics, wants)
 	b.attach(s)

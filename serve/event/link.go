@@ -8,7 +8,7 @@ import (
 	"clustermaster/serve/event/eventpb"
 )
 
-// link is this master's stream to one other master, opened again whenever it breaks.
+// link is this master's stream to one other master, reopened whenever it breaks.
 type link struct {
 	mesh   *Mesh
 	node   string
@@ -74,7 +74,7 @@ func (l *link) stream(ctx context.Context) error {
 
 	received := make(chan error, 1)
 	go func() {
-		var dropped uint64 // of this stream
+		var dropped uint64 // the count in this stream
 		for {
 			item, err := stream.Recv()
 			if err != nil {
@@ -92,7 +92,7 @@ func (l *link) stream(ctx context.Context) error {
 				continue
 			}
 			m.mu.Lock()
-			if l.broken { // what it fired meanwhile did not come here
+			if l.broken { // its events since then are lost here
 				m.missed()
 			}
 			l.confirmed, l.lostNow, l.broken = item.Confirmed, false, false
@@ -118,9 +118,9 @@ func (l *link) stream(ctx context.Context) error {
 	}
 }
 
-// next is the message that brings the peer's picture of our interests up to date, nil if it is. The
-// first message of a stream is sent even when there is no interest: its confirmation shows that the
-// peer lives.
+// next returns the message that updates the prefixes at the peer, nil if they are up to date. The
+// first message of a stream is sent even without prefixes: its confirmation shows that the peer
+// lives.
 func (l *link) next() *eventpb.Interest {
 	m := l.mesh
 	m.mu.Lock()
@@ -147,8 +147,8 @@ func (l *link) next() *eventpb.Interest {
 	return change
 }
 
-// down notes that the stream ended. Only a stream that had confirmed something counts as a loss: a
-// peer that was never reached held no subscriber of interest.
+// down notes that the stream ended. It counts as a loss only if the stream had confirmed something:
+// a peer that was never reached had no relevant subscriber.
 func (l *link) down(ctx context.Context) {
 	m := l.mesh
 	m.mu.Lock()

@@ -11,28 +11,27 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Peers is what the mesh needs of the cluster. All methods are called from several goroutines.
+// Peers is the cluster as the mesh sees it. All methods are called from several goroutines.
 type Peers interface {
-	// Self is this master's node name.
+	// Self returns this master's node name.
 	Self() string
-	// Members lists the masters that are ready, this one included or not.
+	// Members lists the ready masters, with or without this one.
 	Members() []string
-	// Conn is the connection to a member; it is kept open and shared.
+	// Conn returns the connection to a member; it is kept open and shared.
 	Conn(node string) (grpc.ClientConnInterface, error)
 }
 
-// Loss is the moment at which the stream to a master broke, or the master did not confirm in time.
+// Loss is the moment when the stream to a master broke, or the master failed to confirm in time.
 type Loss struct {
 	Node string
 	At   time.Time
 }
 
-// confirmTimeout is how long Subscribe waits for masters that do not answer. A stopped or cut-off
-// master is told from a busy one by nothing else, so it bounds the start of every job while one is
-// down.
+// confirmTimeout is how long Subscribe waits for masters that do not answer. Only time tells a
+// stopped or cut-off master from a busy one, so it bounds the start of every job while one is down.
 const confirmTimeout = time.Second
 
-// keepLosses is how long a loss is remembered.
+// keepLosses is how long a loss is kept.
 const keepLosses = 30 * time.Second
 
 // Mesh extends the bus over all masters. Make one per process, register it as a gRPC service and
@@ -42,7 +41,7 @@ type Mesh struct {
 	peers Peers
 	log   *slog.Logger
 
-	mu      sync.Mutex // guards what follows, and the links' fields
+	mu      sync.Mutex // guards the fields below, and the links' fields
 	subs    map[*Subscription]string
 	refs    map[string]int // prefix to subscribers on this master
 	links   map[string]*link
@@ -90,7 +89,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	}
 }
 
-// reconcile starts links to new members and ends those of members that are gone.
+// reconcile starts links to new members and ends those to former ones.
 func (m *Mesh) reconcile() {
 	members := m.peers.Members()
 	self := m.peers.Self()
@@ -115,8 +114,8 @@ func (m *Mesh) reconcile() {
 	}
 	for node, l := range m.links {
 		if !slices.Contains(members, node) {
-			// Whoever leaves takes its minions' sessions with it. A stopped process is often
-			// dropped by the cluster before its stream is found to be dead.
+			// A master that leaves takes its minions' sessions with it. The cluster often removes a
+			// stopped process before its stream is found to be dead.
 			if l.up && l.confirmed > 0 {
 				m.lost(node)
 				m.missed()
@@ -129,9 +128,9 @@ func (m *Mesh) reconcile() {
 	m.forget()
 }
 
-// Follow returns the events of all masters whose tag begins with prefix: at once those of this one,
-// those of another from when it confirms. A Subscribe that begins later comes back no sooner than
-// that, for a master confirms in the order in which it was asked.
+// Follow returns the events of all masters whose tag begins with prefix: those of this one at once,
+// those of another once it confirms. A Subscribe that begins later returns only after that, because
+// a master confirms in the order of the requests.
 func (m *Mesh) Follow(prefix string) *Subscription {
 	s := m.bus.Subscribe(prefix)
 	local := s.detach
@@ -156,9 +155,9 @@ func (m *Mesh) Follow(prefix string) *Subscription {
 	return s
 }
 
-// Subscribe is Follow that comes back when every ready master that can be reached has confirmed,
-// after a second, or when ctx ends; who is missing is in Unconfirmed. A master whose stream is
-// known to be broken is not waited for. The error is ctx's.
+// Subscribe is Follow, but returns when every ready master that can be reached has confirmed, after
+// a second, or when ctx ends; Unconfirmed lists the missing ones. It does not wait for a master
+// whose stream is known to be broken. The error is ctx's.
 func (m *Mesh) Subscribe(ctx context.Context, prefix string) (*Subscription, error) {
 	s := m.Follow(prefix)
 	timeout := time.NewTimer(confirmTimeout)
@@ -188,8 +187,8 @@ func (m *Mesh) Subscribe(ctx context.Context, prefix string) (*Subscription, err
 	return s, nil
 }
 
-// unconfirmed lists the ready members that have not confirmed prefix: those that may yet, and those
-// whose stream is broken. changed is closed when it is worth asking again.
+// unconfirmed lists the ready members that have not confirmed prefix: those that may still do so,
+// and those whose stream is broken. changed is closed when the caller should check again.
 func (m *Mesh) unconfirmed(prefix string) (waiting, broken []string, changed <-chan struct{}) {
 	members := m.peers.Members()
 	self := m.peers.Self()
@@ -210,7 +209,7 @@ func (m *Mesh) unconfirmed(prefix string) (waiting, broken []string, changed <-c
 	return waiting, broken, m.changed
 }
 
-// Losses lists what was lost in the last 30 seconds, oldest first.
+// Losses lists the losses of the last 30 seconds, oldest first.
 func (m *Mesh) Losses() []Loss {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -236,7 +235,7 @@ func (m *Mesh) forget() {
 	m.losses = slices.DeleteFunc(m.losses, func(l Loss) bool { return now.Sub(l.At) > keepLosses })
 }
 
-// signal tells waiters that something changed. The caller holds mu.
+// signal wakes waiters after a change. The caller holds mu.
 func (m *Mesh) signal() {
 	close(m.changed)
 	m.changed = make(chan struct{})
@@ -251,7 +250,7 @@ func (m *Mesh) wakeLinks() {
 	}
 }
 
-// deliver hands an event of another master to the subscribers here.
+// deliver passes an event of another master to the subscribers here.
 func (m *Mesh) deliver(e Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -262,8 +261,7 @@ func (m *Mesh) deliver(e Event) {
 	}
 }
 
-// missed tells all subscribers here that events of another master were lost on their way. The
-// caller holds mu.
+// missed tells all subscribers here that events of another master were lost. The caller holds mu.
 func (m *Mesh) missed() {
 	for s := range m.subs {
 		s.miss()

@@ -12,7 +12,7 @@ import (
 	"clustermaster/serve/event/eventpb"
 )
 
-// Bounds of what one peer may ask for.
+// Bounds on the requests of one peer.
 const (
 	maxPrefixes     = 4096
 	maxPrefixLength = 4096
@@ -23,13 +23,13 @@ func (m *Mesh) RegisterRPC(r grpc.ServiceRegistrar) {
 	eventpb.RegisterMeshServer(r, &meshServer{bus: m.bus})
 }
 
-// meshServer is kept apart from Mesh so that the generated methods are not part of its API.
+// meshServer is separate from Mesh so that the generated methods are not part of its API.
 type meshServer struct {
 	eventpb.UnimplementedMeshServer
 	bus *Bus
 }
 
-// interests are the prefixes that one peer asked for.
+// interests are the prefixes that one peer requested.
 type interests struct {
 	mu       sync.RWMutex
 	prefixes []string
@@ -65,7 +65,8 @@ func (i *interests) change(add, remove []string) error {
 	return nil
 }
 
-// Attach serves one peer. Its queue is that of any subscriber: bounded, and the oldest go first.
+// Attach serves one peer. Its queue is like that of any subscriber: bounded, and it drops the
+// oldest first.
 func (s *meshServer) Attach(stream eventpb.Mesh_AttachServer) error {
 	asked := &interests{}
 	sub := newSubscription(s.bus.metrics, asked.wants)

@@ -2,7 +2,7 @@ package event
 
 import "sync"
 
-// Bounds of what waits for one subscriber. At the limit the oldest events go, counted.
+// Bounds of the queue of one subscriber. At the limit it drops and counts the oldest events.
 const (
 	maxQueuedEvents = 16384
 	maxQueuedBytes  = 64 << 20
@@ -10,7 +10,7 @@ const (
 
 // Subscription receives events until it is closed.
 type Subscription struct {
-	// C gives the events in order. It is closed by Close.
+	// C receives the events in order. Close closes it.
 	C <-chan Event
 
 	out     chan Event
@@ -45,7 +45,7 @@ func newSubscription(m *metrics, wants func(string) bool) *Subscription {
 	return s
 }
 
-// Close ends the subscription; C is closed. It may be called more than once.
+// Close ends the subscription and closes C. It may be called more than once.
 func (s *Subscription) Close() {
 	s.stopOnce.Do(func() {
 		s.detach()
@@ -55,12 +55,12 @@ func (s *Subscription) Close() {
 	<-s.pumped
 }
 
-// Lost gives a notice when events were lost since the last one: because this subscriber read too
+// Lost receives a notice when events were lost since the last one: because this subscriber read too
 // slowly, or because this master did not take those of another one in time, or lost its stream
-// (then they may have been meant for other subscribers).
+// (then they may have been for other subscribers).
 func (s *Subscription) Lost() <-chan struct{} { return s.lost }
 
-// miss leaves a notice of loss.
+// miss queues a notice of loss.
 func (s *Subscription) miss() {
 	select {
 	case s.lost <- struct{}{}:
@@ -68,15 +68,15 @@ func (s *Subscription) miss() {
 	}
 }
 
-// Dropped is the number of events lost because the subscriber read too slowly.
+// Dropped returns the number of events lost because the subscriber read too slowly.
 func (s *Subscription) Dropped() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dropped
 }
 
-// Unconfirmed names the masters (Node strings) that had not confirmed the subscription when it was
-// returned. Their events arrive as soon as they do confirm.
+// Unconfirmed names the masters (Node strings) that had not confirmed when the subscription was
+// returned. Their events arrive once they do.
 func (s *Subscription) Unconfirmed() []string { return s.unconfirmed }
 
 // offer queues e and never blocks.
@@ -110,7 +110,8 @@ func (s *Subscription) offer(e Event) {
 	}
 }
 
-// drop takes the oldest event off the queue. The caller holds mu and knows that there is one.
+// drop removes the oldest event from the queue. The caller holds mu and has checked that there is
+// one.
 func (s *Subscription) drop() Event {
 	e := s.queue[s.head]
 	s.queue[s.head] = Event{}

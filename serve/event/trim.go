@@ -6,12 +6,12 @@ import (
 	"clustermaster/value"
 )
 
-// trimmed stands in place of a value that was too large for an event; clients know the word.
+// trimmedValue replaces a value that was too large for an event; clients know the word.
 const trimmedValue = "VALUE_TRIMMED"
 
-// trim makes data, a packed map, at most limit bytes long by replacing its largest values, those
-// inside maps included, with VALUE_TRIMMED: first what exceeds half the limit, then 40 %, and so on
-// (max_event_size, Salt 3008). A map that is too large by its keys alone keeps its stamp only.
+// trim makes data, a packed map, at most limit bytes long by replacing its largest values,
+// including those inside maps, by VALUE_TRIMMED: first those above half the limit, then above 40 %,
+// and so on (max_event_size, Salt 3008). A map whose keys alone are too large keeps only its stamp.
 func trim(data value.Raw, limit int) (value.Raw, error) {
 	m, err := value.UnpackRawMap(data)
 	if err != nil {

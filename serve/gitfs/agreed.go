@@ -10,7 +10,7 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// Cluster is what the masters agree on; *cluster.Node is one.
+// Cluster is the replicated state; *cluster.Node implements it.
 type Cluster interface {
 	State() *fsm.State
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
@@ -20,7 +20,7 @@ type Cluster interface {
 	Now() time.Time
 }
 
-// Agreed is the part of the replicated state that tells what is served from git.
+// Agreed is the part of the replicated state about what is served from git.
 type Agreed struct{ Cluster Cluster }
 
 var _ Agreement = Agreed{}

@@ -20,10 +20,10 @@ import (
 	"clustermaster/value"
 )
 
-// smallContent is how many bytes a content may have to be kept in memory.
+// smallContent is the largest content, in bytes, that is kept in memory.
 const smallContent = 64 << 10
 
-// maxTargets is of how many environments of a remote it is remembered what they are served from.
+// maxTargets bounds the environments of a remote whose targets are remembered.
 const maxTargets = maxRefs
 
 // lists are the names of one environment.
@@ -37,7 +37,7 @@ func (*Store) Name() string { return RoleFiles }
 // Envs lists the environments, sorted.
 func (s *Store) Envs() []string { return s.view.Load().envs }
 
-// envsOf works out which environments the refs of remotes make.
+// envsOf returns the environments that the refs of remotes make.
 func envsOf(remotes []*bound) []string {
 	seen := make(map[string]bool)
 	for _, b := range remotes {
@@ -77,7 +77,7 @@ func envsOf(remotes []*bound) []string {
 	return sorted(seen)
 }
 
-// asked reports whether an environment is looked for in a remote at all.
+// asked reports whether to look for an environment in a remote at all.
 func (v *view) asked(b *bound, env string) bool {
 	if b.Fallback != "" || isHex(env) {
 		return true
@@ -86,7 +86,7 @@ func (v *view) asked(b *bound, env string) bool {
 	return in
 }
 
-// target finds what an environment of a remote is served from.
+// target finds the target that an environment of a remote is served from.
 func (b *bound) target(ctx context.Context, env string) (target, error) {
 	if t, ok := b.targets.Load(env); ok {
 		return t.(target), nil
@@ -95,7 +95,7 @@ func (b *bound) target(ctx context.Context, env string) (target, error) {
 	if err != nil && !errors.Is(err, errMissing) {
 		return target{}, err
 	}
-	// Minions can make up names of commits, and any name where there is a fallback.
+	// Minions can invent names of commits, and any name if there is a fallback.
 	if t.tree != "" && len(env) <= maxRefLen && b.kept.Load() < maxTargets {
 		if _, had := b.targets.Swap(env, t); !had {
 			b.kept.Add(1)
@@ -127,8 +127,7 @@ func (b *bound) find(ctx context.Context, env string) (target, error) {
 	return target{}, nil
 }
 
-// resolve finds the commit of a name as ref_types say, and the ref that it stands for; "" is a
-// commit's own id.
+// resolve finds the commit of a name by ref_types, and its ref, which is "" for a commit's own id.
 func (b *bound) resolve(ctx context.Context, name string) (ref string, t target, err error) {
 	for _, kind := range b.RefTypes {
 		var refs []string
@@ -166,7 +165,7 @@ func (b *bound) commit(ctx context.Context, id string) (target, error) {
 	return target{commit, tree}, err
 }
 
-// base is the tree of an environment's root; the zero value if there is none.
+// base returns the tree of an environment's root; the zero value if there is none.
 func (b *bound) base(ctx context.Context, env string) (node, error) {
 	t, err := b.target(ctx, env)
 	if err != nil || t.tree == "" {
@@ -260,7 +259,7 @@ func (s *Store) listTree(ctx context.Context, b *bound, tree, mount string, file
 	return err
 }
 
-// once logs a warning that was not logged before.
+// once logs a warning at its first occurrence.
 func (s *Store) once(text, key string, args ...any) {
 	if _, said := s.warned.LoadOrStore(text+key, true); !said {
 		s.log.Warn(text, args...)
@@ -296,7 +295,7 @@ func (s *Store) Find(ctx context.Context, name, env string) (fileserver.File, bo
 	return nil, false, nil
 }
 
-// Forget drops all lists; they are not kept by environment.
+// Forget drops all lists, because they are not kept by environment.
 func (s *Store) Forget(env string) []string {
 	s.caches.lists.clear()
 	if env != "" {
@@ -320,7 +319,7 @@ func (c *content) Path() string { return c.path }
 func (c *content) Rel() string  { return c.rel }
 func (c *content) Stat() []any  { return []any{int64(c.node.mode)} }
 
-// small returns the content if it is small; else file is where it lies.
+// small returns the content if it is small; else file is its path.
 func (c *content) small(ctx context.Context) (data []byte, file string, err error) {
 	if data, ok := c.s.caches.blobs.get(c.node.id); ok {
 		return data, "", nil
@@ -355,13 +354,13 @@ func (c *content) small(ctx context.Context) (data []byte, file string, err erro
 		return nil, file, err
 	}
 	c.s.caches.blobs.put(c.node.id, data, len(data)+128)
-	if c.s.opts.Low() == nil { // without the file it is read from the mirror again
+	if c.s.opts.Low() == nil { // without the file it is read again from the mirror
 		_ = writeContent(file, bytes.NewReader(data))
 	}
 	return data, "", nil
 }
 
-// readContent reads a file of a content that is small, or says that it is large.
+// readContent reads the file of a small content, or reports that it is large.
 func readContent(file string) (data []byte, large bool, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -377,7 +376,7 @@ func readContent(file string) (data []byte, large bool, err error) {
 	return data, false, err
 }
 
-// writeContent writes a file that is there as a whole or not at all.
+// writeContent writes a file so that it exists either completely or not at all.
 func writeContent(file string, from io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -464,10 +463,10 @@ func (c *content) Whole(ctx context.Context, most int64) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// contentAge is how long a content stays in a file after it was made.
+// contentAge is how long the file of a content is kept.
 const contentAge = 24 * time.Hour
 
-// dropContents removes files of contents that are old; they are made anew when they are asked for.
+// dropContents removes old files of contents; they are made again when needed.
 func (s *Store) dropContents(before time.Time) {
 	folders, _ := os.ReadDir(s.caches.folder)
 	for _, d := range folders {

@@ -19,12 +19,12 @@ import (
 
 // Bounds of one run of git.
 const (
-	maxStderr = 64 << 10 // bytes of messages that are kept
+	maxStderr = 64 << 10 // bytes of messages to keep
 	killGrace = 5 * time.Second
 )
 
-// askpass answers git's and ssh's questions for credentials. They reach it by the environment, so
-// they are on no command line. It answers for the remote's own host alone: a redirect gets nothing.
+// askpass answers questions of git and ssh for credentials. It gets them from the environment, so
+// they are on no command line. It answers only for the remote's own host: a redirect gets nothing.
 const askpass = `#!/bin/sh
 # Made by clustermaster. Answers git and ssh with the credentials of one remote.
 case "$1" in
@@ -35,12 +35,12 @@ case "$1" in
 esac
 `
 
-// program is the installed git and how it is run.
+// program is the installed git, with the settings to run it.
 type program struct {
 	path       string
-	dir        string // of this package: askpass lies there
+	dir        string // of this package; contains askpass
 	timeout    time.Duration
-	knownHosts string // a file of ssh; "": those that ssh looks in
+	knownHosts string // a file of ssh; "": ssh's default
 }
 
 func newProgram(path, dir string, timeout time.Duration) (*program, error) {
@@ -60,15 +60,15 @@ func newProgram(path, dir string, timeout time.Duration) (*program, error) {
 	return &program{path: path, dir: dir, timeout: timeout}, nil
 }
 
-// kept are the variables of this process that git may see: where programs, home, certificates and
-// the agent are, and the proxies of the machine.
+// kept are the variables of this process that git gets: for programs, home, certificates and the
+// agent, and the machine's proxies.
 var kept = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
 	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "XDG_CONFIG_HOME",
 }
 
-// locked is the configuration that holds whatever the machine's files or a repository say.
+// locked is the configuration that overrides files of the machine and repositories.
 var locked = [][2]string{
 	{"core.hooksPath", "/dev/null"},
 	{"core.fsmonitor", "false"},
@@ -89,7 +89,7 @@ var locked = [][2]string{
 	{"http.lowSpeedTime", "60"},
 }
 
-// environment is all that git sees.
+// environment is the whole environment of git.
 func (p *program) environment(r *Remote, extra ...[2]string) []string {
 	var env []string
 	for _, name := range kept {
@@ -111,7 +111,7 @@ func (p *program) environment(r *Remote, extra ...[2]string) []string {
 	return env
 }
 
-// withAccess adds what reaching one remote needs.
+// withAccess adds the settings for reaching one remote.
 func (p *program) withAccess(env []string, conf [][2]string, r *Remote) ([]string, [][2]string) {
 	a := r.Access
 	ask := filepath.Join(p.dir, "askpass")
@@ -125,7 +125,7 @@ func (p *program) withAccess(env []string, conf [][2]string, r *Remote) ([]strin
 			}
 			env = append(env, "GIT_ASKPASS="+ask, "CM_GIT_HOST="+host, "CM_GIT_USER="+a.User,
 				"CM_GIT_PASSWORD="+a.Password)
-			conf = append(conf, [2]string{"credential.helper", ""}) // the option decides
+			conf = append(conf, [2]string{"credential.helper", ""}) // the option sets it
 		}
 		if a.NoVerify {
 			conf = append(conf, [2]string{"http.sslVerify", "false"})
@@ -137,20 +137,20 @@ func (p *program) withAccess(env []string, conf [][2]string, r *Remote) ([]strin
 	return env, conf
 }
 
-// quoted is one word for a shell.
+// quoted quotes one word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// run is one run of git: where, with what input and environment.
+// run is one run of git: its folder, input and environment.
 type run struct {
 	dir    string
-	remote *Remote // nil: nothing is reached
+	remote *Remote // nil: it reaches no remote
 	conf   [][2]string
 	stdin  io.Reader
 	stdout io.Writer // nil: returned
 	args   []string
 }
 
-// gitError is a git that failed, with the message that tells why.
+// gitError is a failed git, with the message that gives the reason.
 type gitError struct {
 	what string
 	text string
@@ -160,7 +160,7 @@ type gitError struct {
 func (e *gitError) Error() string { return e.what + ": " + e.text }
 func (e *gitError) Unwrap() error { return e.err }
 
-// do runs git to its end. Its process group is killed at the timeout and when ctx ends.
+// do runs git to its end. It kills git's process group at the timeout and when ctx ends.
 func (p *program) do(ctx context.Context, r run) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -191,10 +191,10 @@ func (p *program) do(ctx context.Context, r run) ([]byte, error) {
 	return out.Bytes(), &gitError{what: "git " + r.args[0], text: text, err: err}
 }
 
-// command makes the process: a session of its own, without a terminal.
+// command makes the process, with its own session and without a terminal.
 func (p *program) command(ctx context.Context, r run) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.path,
-		r.args...) // git, with arguments that were checked
+		r.args...) // git, with checked arguments
 	cmd.Dir, cmd.Env = r.dir, p.environment(r.remote, r.conf...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -202,7 +202,7 @@ func (p *program) command(ctx context.Context, r run) *exec.Cmd {
 	return cmd
 }
 
-// redactAll takes the secrets of a remote out of a message.
+// redactAll removes the secrets of a remote from a message.
 func redactAll(s string, r *Remote) string {
 	s = redact(s)
 	for _, secret := range []string{r.Access.Password, r.Access.Passphrase} {
@@ -227,7 +227,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reason is the line that tells most: the first that begins with fatal or error, else the last.
+// reason returns the most useful line: the first that begins with fatal or error, else the last.
 func (t *tail) reason() string {
 	last := ""
 	for line := range strings.SplitSeq(string(bytes.ToValidUTF8(t.b, []byte("?"))), "\n") {

@@ -21,20 +21,20 @@ const (
 	maxMinions   = 1 << 20
 	maxJobLimit  = 7 * 24 * time.Hour
 	tellTimeout  = 1500 * time.Millisecond
-	awaitView    = 500 * time.Millisecond // of a master that is a change behind, or ahead
+	awaitView    = 500 * time.Millisecond // for a master that is a change behind, or ahead
 	pinTries     = 4
-	// unusedJob is after how long a job is given up that no minion asks files for: the minion never
-	// got it.
+	// unusedJob is when a job is given up for which the minion requests no files: it never got the
+	// job.
 	unusedJob = 5 * time.Minute
 )
 
-// jobs are the minions that are served from what was agreed on when their jobs began. Requests for
-// files carry no job, so it is the minion that is held there, until it returns.
+// jobs keeps each minion at the commits that were in force when its job began. Requests for files
+// do not name their job, so this applies to the minion until it returns.
 type jobs struct {
 	some atomic.Bool // there are pins
 
 	mu     sync.Mutex          // guards all below
-	views  map[string]*view    // by name: those that were in force of late
+	views  map[string]*view    // by name: the recent ones
 	recent []string            // names of views, the newest last
 	pins   map[string][]jobPin // by minion, the oldest job first
 	added  chan struct{}       // closed when a view is added
@@ -44,11 +44,11 @@ type jobs struct {
 type jobPin struct {
 	jid, view string
 	until     time.Time
-	first     time.Time // since when it is the oldest of its minion; zero: it is not
-	used      bool      // the minion has asked for files since
+	first     time.Time // when it became the minion's oldest; zero: it is not
+	used      bool      // the minion has requested files since
 }
 
-// over reports whether a pin counts no longer.
+// over reports whether a pin no longer counts.
 func (p *jobPin) over(now time.Time) bool {
 	return !now.Before(p.until) || !p.used && !p.first.IsZero() && now.Sub(p.first) > unusedJob
 }
@@ -58,8 +58,8 @@ func newJobs() *jobs {
 		added: make(chan struct{})}
 }
 
-// nameOf names what is served of all mirrors. Masters that serve the same have the same name for
-// it.
+// nameOf makes the name of a view of all mirrors. Masters that serve the same have the same name
+// for it.
 func nameOf(keys []string, seqs map[string]uint64, pins map[string]map[string]Pin) string {
 	h := sha256.New()
 	for _, key := range keys {
@@ -71,7 +71,7 @@ func nameOf(keys []string, seqs map[string]uint64, pins map[string]map[string]Pi
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// saw remembers a view that is in force now.
+// saw remembers a view that is now in force.
 func (j *jobs) saw(v *view) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -85,7 +85,7 @@ func (j *jobs) saw(v *view) {
 	j.added = make(chan struct{})
 }
 
-// pin holds minions at a view for a job. It reports whether the view is known.
+// pin keeps minions at a view for a job. It reports whether the view is known.
 func (j *jobs) pin(name, jid string, minions []string, now time.Time, limit time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -111,7 +111,7 @@ func (j *jobs) pin(name, jid string, minions []string, now time.Time, limit time
 	return true
 }
 
-// left drops the pins of a minion that are over, and that of a job.
+// left drops the expired pins of a minion, and that of a job.
 func (j *jobs) left(minion string, now time.Time, jid string) {
 	list := slices.DeleteFunc(j.pins[minion],
 		func(p jobPin) bool { return p.jid == jid || p.over(now) })
@@ -123,7 +123,7 @@ func (j *jobs) left(minion string, now time.Time, jid string) {
 	j.some.Store(len(j.pins) > 0)
 }
 
-// note takes what a minion did: it asked for files, returned for a job, or started anew.
+// note records what a minion did: it requested files, returned for a job, or started.
 func (j *jobs) note(what gitpb.NoteJobRequest_What, minion, jid string, now time.Time) {
 	if !j.some.Load() {
 		return
@@ -144,7 +144,7 @@ func (j *jobs) note(what gitpb.NoteJobRequest_What, minion, jid string, now time
 	}
 }
 
-// expire drops pins whose time is over.
+// expire drops pins after their time.
 func (j *jobs) expire(now time.Time) {
 	if !j.some.Load() {
 		return
@@ -156,8 +156,8 @@ func (j *jobs) expire(now time.Time) {
 	}
 }
 
-// of is what a minion that asks for a file is held at; nil: at nothing. It names the job if this is
-// the first file that the minion asks for.
+// of returns the view that a minion's request is served from; nil means the present one. It also
+// returns the job if this is the first file that the minion requests for it.
 func (j *jobs) of(minion string, now time.Time) (v *view, began string) {
 	if !j.some.Load() {
 		return nil, ""
@@ -179,7 +179,7 @@ func (j *jobs) of(minion string, now time.Time) (v *view, began string) {
 	return j.views[p.view], began
 }
 
-// known lists the views that jobs may be held at.
+// known lists the views that jobs may be kept at.
 func (j *jobs) known() []*view {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -207,7 +207,7 @@ func (j *jobs) next() <-chan struct{} {
 	return j.added
 }
 
-// pinSoon is pin, and waits a little if the view is not known yet.
+// pinSoon is pin, but waits briefly for an unknown view.
 func (j *jobs) pinSoon(ctx context.Context, name, jid string, minions []string,
 	limit time.Duration) bool {
 	timer := time.After(awaitView)
@@ -222,7 +222,7 @@ func (j *jobs) pinSoon(ctx context.Context, name, jid string, minions []string,
 	}
 }
 
-// keeps reports whether a job's function is one whose files come from one set of commits.
+// keeps reports whether files for a job's function must come from one set of commits.
 func (s *Store) keeps(fun any) bool {
 	if len(s.opts.JobFunctions) == 0 || len(s.files) == 0 {
 		return false
@@ -233,8 +233,8 @@ func (s *Store) keeps(fun any) bool {
 	})
 }
 
-// Begin has all masters serve minions from the commits of now until they have returned for a job.
-// It is to be called before the job is sent. fun is a name, or a list of names.
+// Begin makes all masters serve minions from the present commits until they have returned for a
+// job. Call it before the job is sent. fun is a name, or a list of names.
 func (s *Store) Begin(ctx context.Context, fun any, jid string, minions []string) {
 	if !s.keeps(fun) || len(minions) == 0 {
 		return
@@ -249,7 +249,7 @@ func (s *Store) Begin(ctx context.Context, fun any, jid string, minions []string
 				LimitMs: s.opts.JobLimit.Milliseconds()})
 			return r.GetKnown(), err
 		})
-		// A master that is ahead of this one: what it serves comes here in a moment.
+		// Another master is ahead of this one: its commits come here in a moment.
 		if !unknown || ctx.Err() != nil {
 			break
 		}
@@ -263,8 +263,8 @@ func (s *Store) Begin(ctx context.Context, fun any, jid string, minions []string
 	}
 }
 
-// End lets a minion go that returns for a job, on all masters. It is to be called before the return
-// is acknowledged: the minion's next job may begin then.
+// End releases a minion that returns for a job, on all masters. Call it before the return is
+// acknowledged, because the minion's next job may begin then.
 func (s *Store) End(ctx context.Context, fun any, jid, minion string) {
 	if !s.keeps(fun) {
 		return
@@ -272,14 +272,15 @@ func (s *Store) End(ctx context.Context, fun any, jid, minion string) {
 	s.noteAll(ctx, gitpb.NoteJobRequest_RETURNED, minion, jid)
 }
 
-// Started lets a minion go that has just started: it runs no job.
+// Started releases a minion that has just started, because it runs no job.
 func (s *Store) Started(ctx context.Context, minion string) {
 	if len(s.opts.JobFunctions) > 0 {
 		s.noteAll(ctx, gitpb.NoteJobRequest_STARTED, minion, "")
 	}
 }
 
-// noteAll tells all masters what a minion did. One that misses it holds the minion until the limit.
+// noteAll tells all masters what a minion did. A master that misses it keeps the minion's pin until
+// the limit.
 func (s *Store) noteAll(ctx context.Context, what gitpb.NoteJobRequest_What, minion, jid string) {
 	s.jobs.note(what, minion, jid, time.Now())
 	s.tell(ctx, func(ctx context.Context, c gitpb.GitClient) (bool, error) {
@@ -288,8 +289,8 @@ func (s *Store) noteAll(ctx context.Context, what gitpb.NoteJobRequest_What, min
 	})
 }
 
-// tell calls all other masters that can be reached. It lists those that did not answer, or not with
-// true, and reports whether there are some of the latter.
+// tell calls all other masters that can be reached. It lists those that did not answer, or answered
+// false, and reports whether there are any of the latter.
 func (s *Store) tell(ctx context.Context,
 	call func(context.Context, gitpb.GitClient) (bool, error)) (missed []string, refused bool) {
 	if s.peers == nil {
@@ -326,7 +327,8 @@ func (s *Store) tell(ctx context.Context,
 
 type viewKey struct{}
 
-// For has file requests with the context served from what the minion's job began with.
+// For returns a context in which file requests are served from the commits that the minion's job
+// began with.
 func (s *Store) For(ctx context.Context, minion string) context.Context {
 	v, began := s.jobs.of(minion, time.Now())
 	if began != "" {
@@ -338,7 +340,7 @@ func (s *Store) For(ctx context.Context, minion string) context.Context {
 	return context.WithValue(ctx, viewKey{}, v)
 }
 
-// viewFor is what a request is served from.
+// viewFor returns the view for a request.
 func (s *Store) viewFor(ctx context.Context) *view {
 	if v, ok := ctx.Value(viewKey{}).(*view); ok {
 		return v
@@ -346,7 +348,7 @@ func (s *Store) viewFor(ctx context.Context) *view {
 	return s.view.Load()
 }
 
-// names adds the commits of a mirror that the view is served from.
+// names adds the commits of a mirror that the view serves.
 func (v *view) names(key string, to map[string]bool) {
 	for r, b := range v.by {
 		if r.key != key {

@@ -15,10 +15,10 @@ import (
 const (
 	parallelFetches = 4
 	tidyEvery       = time.Hour
-	retryBehind     = time.Second // a master that lacks what was agreed on asks again
+	retryBehind     = time.Second // for a master that lacks agreed commits
 )
 
-// Run fetches while this master leads, catches up while it does not, and tidies, until ctx ends.
+// Run fetches while this master leads, catches up while it does not, and cleans up, until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.opts.Tick)
 	defer tick.Stop()
@@ -49,7 +49,7 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// due lists the mirrors whose interval is over.
+// due lists the mirrors whose interval has passed.
 func (s *Store) due(now time.Time) []string {
 	var out []string
 	tables := s.with.Tables()
@@ -96,13 +96,13 @@ func (s *Store) Remotes() []*Remote {
 	return out
 }
 
-// Outcome is what came of fetching one mirror.
+// Outcome is the result of fetching one mirror.
 type Outcome struct {
 	Changed bool
 	Err     error
 }
 
-// round fetches mirrors and publishes what is new.
+// round fetches mirrors and publishes new commits.
 func (s *Store) round(ctx context.Context, keys []string) map[string]Outcome {
 	out := make(map[string]Outcome)
 	if len(keys) == 0 {
@@ -137,7 +137,7 @@ func (s *Store) round(ctx context.Context, keys []string) map[string]Outcome {
 	return out
 }
 
-// update fetches one mirror, has a majority hold what is new, and publishes it.
+// update fetches one mirror, makes a majority store the new commits, and publishes them.
 func (s *Store) update(ctx context.Context, m *mirror) (changed bool, err error) {
 	if s.with.Tables()[m.key].Locked {
 		err := errors.New("it is locked against fetches; unlock it with salt-run fileserver.clear_lock")
@@ -182,7 +182,7 @@ func (s *Store) update(ctx context.Context, m *mirror) (changed bool, err error)
 	return changed, err
 }
 
-// fetched fetches and says what the remote's refs are, without those that may not be served.
+// fetched fetches and returns the remote's refs, without those that must not be served.
 func (s *Store) fetched(ctx context.Context, m *mirror) (refs Refs, refused string, err error) {
 	if err := s.opts.Low(); err != nil {
 		return nil, "", err
@@ -225,7 +225,7 @@ func (s *Store) publish(ctx context.Context, m *mirror, refs Refs) (changed bool
 	return false, err
 }
 
-// difference is what makes one table of refs the other.
+// difference returns the changes from one table of refs to another.
 func difference(from, to Refs) (put Refs, drop []string) {
 	put = make(Refs)
 	for name, id := range to {
@@ -241,8 +241,8 @@ func difference(from, to Refs) (put Refs, drop []string) {
 	return put, drop
 }
 
-// signed takes refs out whose commit no allowed signer has signed; a ref that is served stays at
-// its former commit. It says which.
+// signed removes refs whose commit is not signed by an allowed signer, and returns them; a served
+// ref stays at its earlier commit.
 func (s *Store) signed(ctx context.Context, m *mirror, refs Refs) (refused string) {
 	now := s.with.Tables()[m.key].Refs
 	var names []string
@@ -286,7 +286,7 @@ func (s *Store) signed(ctx context.Context, m *mirror, refs Refs) (refused strin
 		"; the former commits are served on"
 }
 
-// spread has a majority of the masters that can be reached hold commits.
+// spread makes a majority of the reachable masters store commits.
 func (s *Store) spread(ctx context.Context, m *mirror, commits []string) error {
 	if s.peers == nil || len(commits) == 0 {
 		return nil
@@ -329,7 +329,7 @@ func (s *Store) spread(ctx context.Context, m *mirror, commits []string) error {
 	return nil
 }
 
-// tidy drops what nothing names any more.
+// tidy removes commits that are no longer referenced.
 func (s *Store) tidy(ctx context.Context) {
 	tables := s.with.Tables()
 	for _, key := range s.keys {

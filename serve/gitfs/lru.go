@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// maxSums is how many hashes of contents are kept: about 100 bytes each.
+// maxSums bounds the kept hashes of contents: about 100 bytes each.
 const maxSums = 1 << 16
 
 // sums keeps hashes of contents by their ids, in binary. It is safe for concurrent use.
@@ -57,12 +57,12 @@ func (s *sums) clear() {
 	clear(s.at)
 }
 
-// lru keeps what was used last, up to a cost. It is safe for concurrent use.
+// lru keeps the most recently used values, up to a cost. It is safe for concurrent use.
 type lru[K comparable, V any] struct {
 	mu    sync.Mutex // guards all below
 	max   int
 	cost  int
-	order *list.List // of *lruEntry[K, V], the last used first
+	order *list.List // of *lruEntry[K, V], the most recent first
 	at    map[K]*list.Element
 }
 
@@ -87,7 +87,7 @@ func (l *lru[K, V]) get(key K) (v V, ok bool) {
 	return e.Value.(*lruEntry[K, V]).v, true
 }
 
-// put keeps a value, unless it alone would take more than a quarter.
+// put keeps a value, unless it alone costs more than a quarter of the bound.
 func (l *lru[K, V]) put(key K, v V, cost int) {
 	if cost > l.max/4 {
 		return

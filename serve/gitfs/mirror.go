@@ -24,21 +24,21 @@ const (
 	maxRefLen = 512    // bytes of one name
 )
 
-// keepRefs is where refs protect commits that are, or may be, served.
+// keepRefs is the prefix of refs that protect commits that are, or may be, served.
 const keepRefs = "refs/clustermaster/keep/"
 
-// Refs are the branches (refs/remotes/...) and tags (refs/tags/...) of a repository, each with the
-// commit that it leads to in hexadecimal.
+// Refs maps the branches (refs/remotes/...) and tags (refs/tags/...) of a repository to their
+// commits in hexadecimal.
 type Refs map[string]string
 
-// caches are what all mirrors remember together, each with a bound in bytes. They hold what many
-// minions ask for at a time; all else is read from files, which the system caches.
+// caches are shared by all mirrors, each with a bound in bytes. They keep what many minions request
+// at a time; everything else is read from files, which the system caches.
 type caches struct {
 	trees  *lru[string, *tree]  // by id
 	blobs  *lru[string, []byte] // small contents, by id; never written to
 	sums   sums                 // hash_type of contents
 	lists  *lru[string, *lists] // by environment and what it is made of
-	folder string               // of contents that were asked for, by id
+	folder string               // of requested contents, by id
 }
 
 func newCaches(folder string) *caches {
@@ -59,7 +59,7 @@ func (c *caches) clear() {
 // mirror is the bare copy of one repository.
 type mirror struct {
 	key     string
-	remote  *Remote // the first that uses it: how it is reached
+	remote  *Remote // the first that uses it: for access
 	dir     string
 	git     *program
 	caches  *caches
@@ -68,23 +68,23 @@ type mirror struct {
 	fetching sync.Mutex // one fetch, pack or maintenance at a time
 
 	mu      sync.Mutex      // guards all below
-	held    map[string]bool // commits of which this mirror has everything
+	held    map[string]bool // commits of which this mirror has all objects
 	served  Refs            // in force here; nil: none yet
 	seq     uint64          // of served
 	fetched Fetch
 }
 
-// Fetch is what is known of the last fetch of a remote by this master.
+// Fetch describes this master's last fetch of a remote.
 type Fetch struct {
-	At      time.Time     // of the last try; zero: none
+	At      time.Time     // of the last attempt; zero: none
 	Good    time.Time     // of the last that succeeded
 	Took    time.Duration // of the last that succeeded
-	Error   string        // of the last try; "" if it succeeded
-	Failed  int           // tries that failed since the last that succeeded
-	Refused string        // refs that were left out, and why
+	Error   string        // of the last attempt; "" if it succeeded
+	Failed  int           // failed attempts since the last that succeeded
+	Refused string        // refs that were left out, with the reason
 }
 
-// openMirror opens the mirror of a remote, and makes it if there is none.
+// openMirror opens the mirror of a remote, and makes it if it does not exist.
 func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Remote) (*mirror,
 	error) {
 	m := &mirror{
@@ -99,7 +99,7 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 	}
 	m.unlock("refs")
 	if err := m.readHeld(ctx); err != nil {
-		// A mirror that can't be read is made anew: all that is in it comes from elsewhere.
+		// An unreadable mirror is made anew: all its contents can be fetched again.
 		if err := errors.Join(os.RemoveAll(m.dir), m.initialise(ctx)); err != nil {
 			return nil, err
 		}
@@ -107,8 +107,8 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 	return m, nil
 }
 
-// unlock removes the locks that a killed git leaves behind, below dirs of refs. No git that writes
-// there may run.
+// unlock removes the locks that a killed git left behind, below folders of refs. No git may be
+// writing there.
 func (m *mirror) unlock(dirs ...string) {
 	for _, name := range []string{"packed-refs.lock", "config.lock", "shallow.lock", "gc.pid"} {
 		_ = os.Remove(filepath.Join(m.dir, name))
@@ -139,7 +139,7 @@ func (m *mirror) run(ctx context.Context, stdin []byte, args ...string) ([]byte,
 	return m.git.do(ctx, run{dir: m.dir, stdin: bytes.NewReader(stdin), args: args})
 }
 
-// readHeld learns which commits are whole: their refs are written once that is known.
+// readHeld lists the complete commits: a commit's ref is written once it is complete.
 func (m *mirror) readHeld(ctx context.Context) error {
 	out, err := m.run(ctx, nil, "for-each-ref", "--format=%(objectname)", keepRefs)
 	if err != nil {
@@ -153,7 +153,7 @@ func (m *mirror) readHeld(ctx context.Context) error {
 	return nil
 }
 
-// fetch brings the mirror up to the remote, and returns the remote's refs.
+// fetch updates the mirror from the remote, and returns the remote's refs.
 func (m *mirror) fetch(ctx context.Context, r *Remote) (Refs, error) {
 	m.fetching.Lock()
 	defer m.fetching.Unlock()
@@ -200,7 +200,7 @@ func (m *mirror) refs(ctx context.Context) (Refs, error) {
 	return refs, nil
 }
 
-// safeRef refuses names of refs that could lead elsewhere as names of environments.
+// safeRef refuses names of refs that could lead elsewhere when used as names of environments.
 func safeRef(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if !safeName(part) {
@@ -210,9 +210,9 @@ func safeRef(name string) bool {
 	return true
 }
 
-// keep notes that everything of commits is here. The refs protect them from being cleaned away.
-// It is short and does not end with ctx: a killed update-ref leaves locks, and no later run could
-// keep the same commit.
+// keep notes that commits are complete here, by refs that protect them from garbage collection. It
+// is short and does not end with ctx: a killed update-ref leaves locks, and no later run could keep
+// the same commit.
 func (m *mirror) keep(ctx context.Context, commits []string) error {
 	m.mu.Lock()
 	var in strings.Builder
@@ -239,7 +239,7 @@ func (m *mirror) keep(ctx context.Context, commits []string) error {
 	return nil
 }
 
-// lacks lists the commits that are not wholly here.
+// lacks lists the commits that are not complete here.
 func (m *mirror) lacks(commits []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -252,7 +252,7 @@ func (m *mirror) lacks(commits []string) []string {
 	return out
 }
 
-// tips are the commits of refs, each once, sorted.
+// tips lists the commits of refs, distinct and sorted.
 func (r Refs) tips() []string {
 	seen := make(map[string]bool, len(r))
 	for _, id := range r {
@@ -261,7 +261,7 @@ func (r Refs) tips() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// complete makes sure that commits and all that they lead to are here, and keeps them.
+// complete checks that commits and everything they refer to are here, and keeps them.
 func (m *mirror) complete(ctx context.Context, commits []string) error {
 	lacking := m.lacks(commits)
 	if len(lacking) == 0 {
@@ -278,7 +278,7 @@ func (m *mirror) complete(ctx context.Context, commits []string) error {
 	return m.keep(ctx, lacking)
 }
 
-// pack writes all that want leads to and have does not.
+// pack writes everything that want refers to and have does not.
 func (m *mirror) pack(ctx context.Context, want, have []string, to io.Writer) error {
 	var in strings.Builder
 	for _, id := range want {
@@ -296,7 +296,7 @@ func (m *mirror) pack(ctx context.Context, want, have []string, to io.Writer) er
 	return err
 }
 
-// take reads a pack that another master made, and checks that commits are whole then.
+// take reads a pack from another master, and checks that commits are then complete.
 func (m *mirror) take(ctx context.Context, from io.Reader, commits []string) error {
 	m.fetching.Lock()
 	defer m.fetching.Unlock()
@@ -308,7 +308,7 @@ func (m *mirror) take(ctx context.Context, from io.Reader, commits []string) err
 	return m.complete(ctx, commits)
 }
 
-// tidy drops what protects commits that nobody names any more, and packs what many fetches left.
+// tidy drops the refs of commits that are no longer named, and packs the objects of many fetches.
 func (m *mirror) tidy(ctx context.Context, named map[string]bool) error {
 	m.fetching.Lock()
 	defer m.fetching.Unlock()
@@ -338,7 +338,7 @@ func (m *mirror) tidy(ctx context.Context, named map[string]bool) error {
 
 const servedFile = "clustermaster-served"
 
-// saveServed writes what is in force here, so that it is after a restart, too.
+// saveServed stores what is in force here, so that it survives a restart.
 func (m *mirror) saveServed(seq uint64, refs Refs) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "1 %d %d\n", seq, len(refs))
@@ -348,7 +348,7 @@ func (m *mirror) saveServed(seq uint64, refs Refs) error {
 	return durable.WriteFile(filepath.Join(m.dir, servedFile), []byte(b.String()))
 }
 
-// loadServed reads what saveServed wrote; ok is false if there is nothing whole.
+// loadServed reads the state of saveServed; ok is false if there is no complete one.
 func (m *mirror) loadServed() (seq uint64, refs Refs, ok bool) {
 	b, err := os.ReadFile(filepath.Join(m.dir, servedFile))
 	if err != nil {

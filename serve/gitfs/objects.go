@@ -16,11 +16,11 @@ import (
 // Bounds of reading objects.
 const (
 	maxReaders = 4                // git cat-file processes per mirror
-	idleReader = 30 * time.Second // after which an idle one ends
+	idleReader = 30 * time.Second // after which an idle one is ended
 	maxTree    = 64 << 20         // bytes of one tree or commit
 )
 
-// errMissing says that a mirror does not have an object.
+// errMissing means that a mirror does not have an object.
 var errMissing = errors.New("no such object")
 
 // reader is one git cat-file --batch.
@@ -39,8 +39,8 @@ type readers struct {
 	slots chan struct{}
 }
 
-// object opens an object by name: an id, or an id with ^{commit}. The size is of its content, of
-// which use must read all or return an error.
+// object opens an object by name: an id, or an id with ^{commit}. The size is its content's; use
+// must read all of it or return an error.
 func (m *mirror) object(ctx context.Context, name string,
 	use func(id, kind string, size int64, content io.Reader) error) error {
 	if strings.ContainsAny(name, "\n\x00 ") {
@@ -104,7 +104,7 @@ func (r *reader) ask(name string, use func(id, kind string, size int64,
 	return nil
 }
 
-// useError is an error of the one who reads, after which the process is of no use.
+// useError is an error of the caller that reads, after which the process can't be used again.
 type useError struct{ error }
 
 func (e *useError) Unwrap() error { return e.error }
@@ -143,7 +143,7 @@ func (r *reader) close() {
 	_ = r.cmd.Wait()
 }
 
-// rest ends processes that were idle since before a time.
+// rest ends processes that have been idle since before a time.
 func (m *mirror) rest(before time.Time) {
 	m.readers.mu.Lock()
 	var old []*reader

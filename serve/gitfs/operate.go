@@ -22,18 +22,18 @@ type RemoteStatus struct {
 	Tried, Good       time.Time
 	Error, Refused    string
 	Holders           []string // nodes that serve these commits
-	Behind            []string // nodes that don't, or could not be asked
+	Behind            []string // nodes that don't, or that did not answer
 	Envs              []EnvStatus
 }
 
-// EnvStatus is what an environment is served from.
+// EnvStatus says what an environment is served from.
 type EnvStatus struct {
 	Env, Commit, Subject, Author string
 	At                           time.Time // of the commit
 	PinnedBy                     string    // "" if it is not pinned
 }
 
-// named finds remotes by name, id, URL or a pattern of these; all for "".
+// named finds remotes by name, id, URL or a pattern of these; "" means all.
 func (s *Store) named(remote string) []*Remote {
 	var out []*Remote
 	for _, r := range s.Remotes() {
@@ -47,7 +47,7 @@ func (s *Store) named(remote string) []*Remote {
 	return out
 }
 
-// one finds a single remote; an error names what there is.
+// one finds a single remote; the error lists the existing ones.
 func (s *Store) one(remote string) (*Remote, error) {
 	found := s.named(remote)
 	if len(found) == 1 {
@@ -65,7 +65,7 @@ func (s *Store) one(remote string) (*Remote, error) {
 		strings.Join(labels, ", "))
 }
 
-// Status tells of remotes ("" is all) and of who serves what.
+// Status describes remotes ("" means all) and which masters serve what.
 func (s *Store) Status(ctx context.Context, remote string) ([]RemoteStatus, error) {
 	remotes := s.named(remote)
 	if len(remotes) == 0 {
@@ -105,7 +105,7 @@ func (s *Store) Status(ctx context.Context, remote string) ([]RemoteStatus, erro
 	return out, nil
 }
 
-// ask asks all masters for what they have.
+// ask gets the status of all masters.
 func (s *Store) ask(ctx context.Context) map[string]map[string]*gitpb.Mirror {
 	read := func(r *gitpb.StatusReply) map[string]*gitpb.Mirror {
 		out := make(map[string]*gitpb.Mirror)
@@ -224,7 +224,7 @@ func (m *mirror) describe(ctx context.Context, commit string) (EnvStatus, error)
 	return st, nil
 }
 
-// shown makes a text of a repository fit for a terminal.
+// shown makes a text from a repository safe for a terminal.
 func shown(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -238,10 +238,10 @@ func shown(s string) string {
 	return s
 }
 
-// Change is what a pin does to an environment.
+// Change is the effect of a pin on an environment.
 type Change struct {
 	Remote, Env, From, To string
-	// that differ: a letter as of git diff --name-status, a blank, the path
+	// files that differ: a letter as in git diff --name-status, a blank, the path
 	Files []string
 	More  int // files that are not listed
 }
@@ -249,8 +249,8 @@ type Change struct {
 // maxChanges bounds the files that a Change lists.
 const maxChanges = 1000
 
-// Pin holds an environment of a remote at a commit, branch or tag, on all masters, until it is
-// unpinned. With dry it only says which files would change.
+// Pin keeps an environment of a remote at a commit, branch or tag, on all masters, until it is
+// unpinned. With dry it only returns the files that would change.
 func (s *Store) Pin(ctx context.Context, remote, env, rev, by string, dry bool) (Change, error) {
 	r, err := s.one(remote)
 	if err != nil {
@@ -295,7 +295,7 @@ func (s *Store) pin(ctx context.Context, b *bound, env, to, by string, dry bool)
 	return change, nil
 }
 
-// now is what an environment is served from now.
+// now returns what an environment is served from now.
 func (s *Store) now(ctx context.Context, b *bound, env string) (target, error) {
 	if b.Role == RoleFiles {
 		return b.target(ctx, env)
@@ -311,7 +311,7 @@ func (s *Store) now(ctx context.Context, b *bound, env string) (target, error) {
 	return target{tree.commit, tree.tree}, nil
 }
 
-// change compares what an environment is served from with another commit.
+// change compares the present target of an environment with another commit.
 func (s *Store) change(ctx context.Context, b *bound, env, to string) (Change, error) {
 	from, err := s.now(ctx, b, env)
 	if err != nil && !errors.Is(err, errMissing) {
@@ -341,7 +341,7 @@ func (s *Store) change(ctx context.Context, b *bound, env, to string) (Change, e
 	return c, nil
 }
 
-// Unpin lets an environment follow its branch or tag again.
+// Unpin makes an environment follow its branch or tag again.
 func (s *Store) Unpin(ctx context.Context, remote, env, by string, dry bool) (Change, error) {
 	r, err := s.one(remote)
 	if err != nil {
@@ -371,7 +371,7 @@ func (s *Store) Unpin(ctx context.Context, remote, env, by string, dry bool) (Ch
 	return change, nil
 }
 
-// Rollback pins an environment to the commit that was served before the one that is served now.
+// Rollback pins an environment to the commit that was served before the present one.
 func (s *Store) Rollback(ctx context.Context, remote, env, by string, dry bool) (Change, error) {
 	r, err := s.one(remote)
 	if err != nil {
@@ -409,10 +409,10 @@ func (s *Store) Rollback(ctx context.Context, remote, env, by string, dry bool) 
 }
 
 // SetLock locks remotes of a role against fetches, or unlocks them: those that a name or pattern
-// means, all for "". It lists the ids of those that changed.
+// matches, or all for "". It returns the ids of those that changed.
 func (s *Store) SetLock(ctx context.Context, role, remote string, on bool) (ids []string,
 	err error) {
-	// Another master may have changed a lock a moment ago.
+	// Another master may have just changed a lock.
 	if err := s.with.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -435,13 +435,13 @@ func (s *Store) SetLock(ctx context.Context, role, remote string, on bool) (ids 
 	return ids, nil
 }
 
-// Fetched is what came of fetching one remote.
+// Fetched is the result of fetching one remote.
 type Fetched struct {
 	ID string
 	Outcome
 }
 
-// UpdateRemotes fetches remotes of a role now; match chooses among them, nil is all.
+// UpdateRemotes fetches remotes of a role now; match selects them, nil means all.
 func (s *Store) UpdateRemotes(ctx context.Context, role string,
 	match func(r *Remote) bool) ([]Fetched, error) {
 	var chosen []*Remote
@@ -468,7 +468,7 @@ func (s *Store) UpdateRemotes(ctx context.Context, role string,
 	return out, nil
 }
 
-// ClearCaches drops what is kept of contents and lists. What was agreed on stays, and is served on.
+// ClearCaches drops cached contents and lists. Agreed commits stay, and are still served.
 func (s *Store) ClearCaches() {
 	s.caches.clear()
 	s.dropContents(time.Now().Add(time.Hour))

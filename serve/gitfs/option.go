@@ -18,7 +18,7 @@ const (
 	RolePillar = "git_pillar"
 )
 
-// Problem is what is wrong with one option of one remote. The other remotes are served.
+// Problem is an error in one option of one remote. The other remotes are served.
 type Problem struct {
 	Role, Remote, Option string
 	Text                 string // fact, cause, remedy
@@ -28,23 +28,24 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s remote %s: option %s: %s", p.Role, redact(p.Remote), p.Option, p.Text)
 }
 
-// Config is what the configuration says of the remotes of one role.
+// Config is the configuration of the remotes of one role.
 type Config struct {
 	Role    string
 	Remotes []any // texts, and maps of one text to a list of options
-	// Shown are the remotes with secrets hidden, by which a request names them; nil: as Remotes.
+	// Shown are the remotes with secrets hidden, by which requests name them; nil: as Remotes.
 	Shown []any
-	// Global returns an option of the whole role by its name without prefix; nil: not set.
+	// Global returns an option of the whole role by its name without prefix, or nil if it is not
+	// set.
 	Global func(option string) any
 }
 
 // Remote is one repository as the configuration has it.
 type Remote struct {
 	Role   string
-	ID     string // as it stands in the configuration
+	ID     string // its text in the configuration
 	Name   string // option name; "" for none
 	URL    string
-	Branch string // git_pillar: what stands before the URL
+	Branch string // git_pillar: the word before the URL
 
 	Base, Env, Fallback string
 	AllSaltenvs         string // "" for none
@@ -59,22 +60,22 @@ type Remote struct {
 	Access              Access
 
 	root, mountpoint string
-	byRef            map[string][]string // ref to the environments that options map it to
+	byRef            map[string][]string // ref to the environments that options assign to it
 	key              string
 }
 
-// Access is how a remote is reached.
+// Access says how to reach a remote.
 type Access struct {
 	User, Password, Pubkey, Privkey, Passphrase string
-	Insecure                                    bool // credentials over http are allowed
-	NoVerify                                    bool // TLS certificates are not checked
+	Insecure                                    bool // allows credentials over http
+	NoVerify                                    bool // does not check TLS certificates
 	Proxy                                       string
 }
 
-// perEnv is what an option saltenv says of one environment; nil fields say nothing.
+// perEnv is the part of an option saltenv for one environment; nil fields are not set.
 type perEnv struct{ ref, root, mountpoint *string }
 
-// Options per role: those with a global form, and those that only a remote has.
+// Options per role: those with a global form, and those of single remotes only.
 var (
 	accessOptions = []string{"user", "password", "pubkey", "privkey", "passphrase", "insecure_auth"}
 	overridable   = map[string][]string{
@@ -95,7 +96,7 @@ var (
 	refKinds = []string{"branch", "tag", "sha"}
 )
 
-// Parse reads the remotes of a role. Those with a problem are left out.
+// Parse reads the remotes of a role. It leaves out those with a problem.
 func Parse(c Config) ([]*Remote, []Problem) {
 	p := &parser{Config: c}
 	p.globalEnvs()
@@ -140,7 +141,7 @@ func (p *parser) globalEnvs() {
 	p.global = p.envsOf("(all)", p.Global("saltenv"))
 }
 
-// remote reads one remote; nil if something is wrong with it.
+// remote reads one remote; nil if it has an error.
 func (p *parser) remote(v any) *Remote {
 	before := len(p.problems)
 	id, conf, ok := entryOf(v)
@@ -172,7 +173,7 @@ func (p *parser) remote(v any) *Remote {
 	return r
 }
 
-// entryOf takes an entry of the list apart: a text, or a map of one text to a list of maps.
+// entryOf splits an entry of the list: a text, or a map of one text to a list of maps.
 func entryOf(v any) (id string, conf map[string]any, ok bool) {
 	conf = make(map[string]any)
 	switch v := v.(type) {
@@ -219,7 +220,7 @@ func (p *parser) known(r *Remote, v any, conf map[string]any) {
 	}
 }
 
-// place reads where the repository is, and what of it is served.
+// place reads the repository's location, and which part of it to serve.
 func (r *Remote) place(p *parser, conf map[string]any, set func(string) (any, bool)) {
 	str := func(option string) string { v, _ := set(option); return text(v) }
 	r.URL = r.ID
@@ -252,7 +253,7 @@ func (r *Remote) place(p *parser, conf map[string]any, set func(string) (any, bo
 	}
 }
 
-// mapping reads how refs become environments.
+// mapping reads how refs map to environments.
 func (r *Remote) mapping(p *parser, set func(string) (any, bool)) {
 	list := func(option string) []string { v, _ := set(option); return texts(v) }
 	r.NoMapping = truth(set("disable_saltenv_mapping"))
@@ -285,7 +286,7 @@ func (r *Remote) mapping(p *parser, set func(string) (any, bool)) {
 
 var refspec = regexp.MustCompile(`^\+?refs/[^\s:^~?\[\\-][^\s:^~?\[\\]*:refs/(remotes|tags)/[^\s:^~?\[\\]+$`)
 
-// access reads how the remote is reached.
+// access reads how to reach the remote.
 func (r *Remote) access(p *parser, set func(string) (any, bool)) {
 	str := func(option string) string { v, _ := set(option); return text(v) }
 	a := Access{
@@ -368,8 +369,8 @@ func (p *parser) envsOf(id string, v any) map[string]perEnv {
 	return out
 }
 
-// reverse notes which environments a ref is mapped to. A remote's own base overrides the option
-// base.
+// reverse notes which environments a ref is mapped to. A remote's own base overrides the global
+// option base.
 func (r *Remote) reverse() {
 	mapped := make(map[string]bool)
 	for _, env := range sorted(r.Saltenv) {
@@ -395,7 +396,7 @@ func (r *Remote) reverse() {
 // exposed applies saltenv_whitelist and saltenv_blacklist.
 func (r *Remote) exposed(env string) bool { return pyregex.Exposed(env, r.Whitelist, r.Blacklist) }
 
-// ref is what an environment is served from; false if nothing is.
+// ref returns the ref that an environment is served from; false if there is none.
 func (r *Remote) ref(env string) (string, bool) {
 	if r.AllSaltenvs != "" {
 		return r.AllSaltenvs, true
@@ -412,12 +413,12 @@ func (r *Remote) ref(env string) (string, bool) {
 	return env, !r.NoMapping
 }
 
-// Root is the folder of the repository that an environment's files lie in.
+// Root returns the folder of the repository with an environment's files.
 func (r *Remote) Root(env string) string {
 	return strings.TrimRight(r.forEnv(env, func(e perEnv) *string { return e.root }, r.root), "/")
 }
 
-// Mountpoint is the folder of an environment that the files appear in.
+// Mountpoint returns the folder of an environment in which the files appear.
 func (r *Remote) Mountpoint(env string) string {
 	return strings.TrimRight(r.forEnv(env, func(e perEnv) *string { return e.mountpoint },
 		r.mountpoint), "/")
@@ -441,10 +442,10 @@ func (r *Remote) Label() string {
 	return redact(r.ID)
 }
 
-// anyEnv is the name that stands for the environment that is asked for.
+// anyEnv is the name that stands for the requested environment.
 const anyEnv = "__env__"
 
-// isHex is Python's int(s, 16) that succeeds.
+// isHex reports whether Python's int(s, 16) succeeds.
 func isHex(s string) bool {
 	s = strings.TrimSpace(s)
 	s = strings.TrimLeft(s[:min(1, len(s))], "+-") + s[min(1, len(s)):]
@@ -475,7 +476,7 @@ func redact(s string) string { return secret.ReplaceAllString(s, "$1:[redacted]@
 // schemes are the transports that remotes may use.
 var schemes = []string{"http", "https", "ssh", "git", "file"}
 
-// scheme is the transport of a URL; "" for none that is allowed.
+// scheme returns the transport of a URL; "" if it is not allowed.
 func scheme(url string) string {
 	if strings.HasPrefix(url, "/") {
 		return "file"
@@ -496,7 +497,7 @@ func scheme(url string) string {
 	return ""
 }
 
-// badURL says what is wrong with a URL; "" for nothing.
+// badURL returns the error of a URL, or "".
 func badURL(url string) string {
 	switch {
 	case url == "" || strings.HasPrefix(url, "-") || strings.ContainsAny(url, "\x00\n\r"):

@@ -16,15 +16,15 @@ import (
 	"clustermaster/transport/pace"
 )
 
-// Bounds of what masters ask each other.
+// Bounds of requests between masters.
 const (
 	pieceSize  = 256 << 10
 	maxAsked   = 50_000 // commits in one request
 	signOfLife = 5 * time.Second
-	silence    = pace.Silence // without a sign of life from another master
+	silence    = pace.Silence // of another master that sends no sign of life
 )
 
-// RegisterRPC puts the service that other masters call on the server behind the peer port.
+// RegisterRPC adds the service for other masters to the server behind the peer port.
 func (s *Store) RegisterRPC(r grpc.ServiceRegistrar) { gitpb.RegisterGitServer(r, &service{s: s}) }
 
 type service struct {
@@ -66,7 +66,7 @@ func (v *service) Pack(r *gitpb.PackRequest, stream grpc.ServerStreamingServer[g
 	return m.pack(stream.Context(), r.GetWant(), r.GetHave(), &pieces{v.s, stream})
 }
 
-// pieces sends what is written to it.
+// pieces is a writer that sends in pieces.
 type pieces struct {
 	s      *Store
 	stream grpc.ServerStreamingServer[gitpb.Piece]
@@ -88,7 +88,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// steps runs a task and gives signs of life while it runs.
+// steps runs a task and sends signs of life while it runs.
 func steps(stream grpc.ServerStreamingServer[gitpb.Step],
 	task func(ctx context.Context) ([]*gitpb.Outcome, error)) error {
 	type result struct {
@@ -202,7 +202,7 @@ func patient(ctx context.Context,
 	return step, err
 }
 
-// hold asks another master to hold commits that this one has.
+// hold asks another master to store commits that this one has.
 func (s *Store) hold(ctx context.Context, node, key string, commits []string) error {
 	c, err := s.client(node)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Store) hold(ctx context.Context, node, key string, commits []string) er
 	return nil
 }
 
-// take fetches the commits that a mirror lacks from another master.
+// take fetches missing commits from another master.
 func (s *Store) take(ctx context.Context, m *mirror, from string, commits []string) error {
 	lacking := m.lacks(commits)
 	if len(lacking) == 0 {
@@ -268,7 +268,7 @@ func (s *Store) take(ctx context.Context, m *mirror, from string, commits []stri
 	return err
 }
 
-// maxHaves bounds what a master says it has; more only makes packs smaller.
+// maxHaves bounds the commits that a master lists as its own; more only makes packs smaller.
 const maxHaves = 2000
 
 func (m *mirror) haves() []string {
@@ -284,7 +284,7 @@ func (m *mirror) haves() []string {
 	return out
 }
 
-// catchUp fetches what was agreed on and is not here from the masters that have it.
+// catchUp fetches missing agreed commits from the masters that have them.
 func (s *Store) catchUp(ctx context.Context) {
 	if s.peers == nil {
 		return
@@ -316,7 +316,7 @@ func (s *Store) catchUp(ctx context.Context) {
 	s.adopt()
 }
 
-// Update fetches remotes now, on the leader, wherever that is: those with the keys, all for none.
+// Update makes the leader fetch remotes now: those with the keys, or all without keys.
 func (s *Store) Update(ctx context.Context, keys []string) (map[string]Outcome, error) {
 	if len(keys) == 0 {
 		keys = s.keys
@@ -350,7 +350,7 @@ func (s *Store) Update(ctx context.Context, keys []string) (map[string]Outcome, 
 	return out, s.with.Refresh(ctx)
 }
 
-// client is another master's service.
+// client returns the client of another master's service.
 func (s *Store) client(node string) (gitpb.GitClient, error) {
 	conn, err := s.peers.Conn(node)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// pillarGroup is one entry git of the option ext_pillar.
+// pillarGroup is one git entry of the option ext_pillar.
 type pillarGroup struct {
 	conf    string
 	remotes []*Remote
@@ -18,12 +18,12 @@ type pillarGroup struct {
 
 // PillarTree is a folder of SLS files that a remote of git_pillar gives to an environment.
 type PillarTree struct {
-	Dir     string // names it; nothing lies there
+	Dir     string // only a name; the folder does not exist
 	Env     string
-	Mounted bool // it is there for the includes of others only
+	Mounted bool // only for the includes of others
 	s       *Store
 	b       *bound
-	repo    string // the commit's tree; links may lead anywhere in it
+	repo    string // the commit's tree; links may lead to any part of it
 	root    string // of the folder in it
 	tree    string // of the folder
 	commit  string
@@ -31,7 +31,7 @@ type PillarTree struct {
 }
 
 // Pillars lists the folders that one entry of ext_pillar gives to a request, in its order. Remotes
-// without the ref or the root give none; the error tells of an entry that no configuration has.
+// without the ref or the root give none; the error means that the configuration has no such entry.
 func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv,
 	pillarenv string) ([]PillarTree, error) {
 	conf := confKey(remotes)
@@ -118,7 +118,7 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 	}, nil
 }
 
-// checkout finds the commit of a pillar: a branch, a tag, then the same of fallback. A pin wins.
+// checkout finds the commit of a pillar: a branch, a tag, then the same for fallback. A pin wins.
 func (b *bound) checkout(ctx context.Context, env, name string) (target, error) {
 	if pin, ok := b.pins[env]; ok {
 		return b.commit(ctx, pin.Commit)
@@ -136,7 +136,7 @@ func (b *bound) checkout(ctx context.Context, env, name string) (target, error) 
 	return target{}, nil
 }
 
-// List returns the sorted paths of the files in the folder. Links to folders are followed.
+// List returns the sorted paths of the files in the folder. It follows links to folders.
 func (t *PillarTree) List(ctx context.Context) ([]string, error) {
 	seen := make(map[string]bool)
 	var into func(tree, prefix string, depth int) error
@@ -171,11 +171,10 @@ func (t *PillarTree) List(ctx context.Context) ([]string, error) {
 	return sorted(seen), nil
 }
 
-// maxLinkedFolders is how many links to folders may lead into each other.
+// maxLinkedFolders bounds the nesting of links to folders.
 const maxLinkedFolders = 4
 
-// open finds what lies at a path in the folder, through links anywhere in it that stay in the
-// repository.
+// open finds the entry at a path in the folder. It follows links that stay in the repository.
 func (t *PillarTree) open(ctx context.Context, rel string) (node, error) {
 	if rel = path.Clean(rel); rel == ".." || strings.HasPrefix(rel, "../") {
 		return node{}, errMissing
@@ -209,7 +208,7 @@ func (t *PillarTree) open(ctx context.Context, rel string) (node, error) {
 	return node{}, errMissing
 }
 
-// Open returns a file's content and the name of its place.
+// Open returns a file's content and its name for messages.
 func (t *PillarTree) Open(ctx context.Context, name string) (abs string, data []byte, found bool,
 	err error) {
 	rel := name

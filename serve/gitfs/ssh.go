@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// withSSH adds how git is to run ssh. Without a passphrase ssh asks nothing at all; with one it
-// asks the program askpass, which answers that question alone.
+// withSSH adds git's settings for ssh. Without a passphrase ssh asks no questions; with one it asks
+// the program askpass, which answers only that question.
 func (p *program) withSSH(env []string, a Access, ask string) []string {
 	command := "ssh -o ConnectTimeout=30 -o ServerAliveInterval=15"
 	if p.knownHosts != "" {
@@ -34,8 +34,8 @@ func (p *program) withSSH(env []string, a Access, ask string) []string {
 
 var sshHost = regexp.MustCompile(`(?m)^(?:No \S+ host key is known for|Host key for) (\S+) `)
 
-// sshReason says in one line why ssh did not reach a server: fact, option, remedy. It is "" for
-// what git itself tells best.
+// sshReason returns in one line why ssh did not reach a server: fact, option, remedy. It is ""
+// where git's own message is better.
 func (p *program) sshReason(told []byte, r *Remote) string {
 	has := func(s string) bool { return bytes.Contains(told, []byte(s)) }
 	host := "the git server"
@@ -80,7 +80,7 @@ func (p *program) sshReason(told []byte, r *Remote) string {
 	}
 }
 
-// badKey tests a private key with its passphrase, and names the option that is wrong; "" for none.
+// badKey tests a private key with its passphrase, and returns the name of the wrong option, or "".
 func badKey(a Access) (option string) {
 	data, err := os.ReadFile(a.Privkey)
 	if err != nil {
@@ -100,5 +100,5 @@ func badKey(a Access) (option string) {
 	case err != nil && !strings.Contains(string(data), "PRIVATE KEY-----"):
 		return "privkey"
 	}
-	return "" // also for kinds of keys that this package can't read, and ssh can
+	return "" // also for kinds of keys that only ssh can read
 }

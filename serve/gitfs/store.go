@@ -22,31 +22,31 @@ import (
 	"clustermaster/value/hashtype"
 )
 
-// Options are what a Store is made of.
+// Options are the settings of a Store.
 type Options struct {
 	Dir      string // of mirrors and caches
-	CacheDir string // cachedir: files are said to lie below it, as in Salt
+	CacheDir string // cachedir: messages name files below it, as in Salt
 	Git      string // the program; "" is the one in PATH
 	Files    Config // role gitfs
 	Pillars  []Config
 	HashType string        // option hash_type; "" is sha256
 	Timeout  time.Duration // of one run of git; 0 is 10 minutes
 	Rate     int64         // bytes per second to other masters; 0: no limit
-	Signers  string        // allowed signers file of ssh-keygen; "": all commits are taken
-	// KnownHosts is a file with the host keys of servers reached over ssh; "": where ssh looks.
+	Signers  string        // allowed signers file of ssh-keygen; "": all commits are accepted
+	// KnownHosts is a file with the host keys of servers reached over ssh; "": ssh's default.
 	KnownHosts string
-	// JobFunctions are globs of the functions whose files come from the commits with which the job
-	// began; JobLimit is how long at most, 0 an hour.
+	// JobFunctions are globs of the functions whose files come from the commits at the start of the
+	// job; JobLimit is how long at most, 0 an hour.
 	JobFunctions []string
 	JobLimit     time.Duration
-	Tick         time.Duration // how often the leader looks what is due; 0 is one second
-	// Low says why nothing may be written now; nil: the disk has room.
+	Tick         time.Duration // interval of the leader's checks; 0 is one second
+	// Low returns why nothing may be written now; nil: the disk has room.
 	Low func() error
-	// Changed is told of each change of role gitfs that this master published.
+	// Changed is called for each change of role gitfs that this master published.
 	Changed func()
 }
 
-// Store keeps the mirrors of all remotes and serves from them. It is safe for concurrent use.
+// Store keeps the mirrors of all remotes and serves files from them. It is safe for concurrent use.
 type Store struct {
 	opts    Options
 	log     *slog.Logger
@@ -59,13 +59,13 @@ type Store struct {
 	with    Agreement
 	peers   Peers
 
-	looking  sync.Mutex // held while the view is made
+	looking  sync.Mutex // held while making the view
 	view     atomic.Pointer[view]
 	jobs     *jobs
 	kick     chan struct{}
-	working  sync.Mutex // what moves commits: fetch rounds, orders
+	working  sync.Mutex // held while moving commits: fetch rounds, orders
 	writing  sync.Map   // id of a large content to the lock of its file
-	warned   sync.Map   // what is said once
+	warned   sync.Map   // texts that are logged once
 	rate     *pace.Throttle
 	newHash  func() hash.Hash
 	dropping sync.WaitGroup // of old contents
@@ -78,49 +78,50 @@ type Store struct {
 // Peers are the other masters.
 type Peers interface {
 	Self() string
-	Members() []string // nodes, this one too
+	Members() []string // nodes, including this one
 	Alive(node string) bool
 	Conn(node string) (grpc.ClientConnInterface, error)
 }
 
-// Agreement is what the masters agree on.
+// Agreement is the replicated state about git.
 type Agreement interface {
-	// Tables returns what is to be served of each mirror, by key.
+	// Tables returns what to serve of each mirror, by key.
 	Tables() map[string]Table
-	// Publish replaces refs of a mirror; seq is the number that the change makes. ErrStale if
-	// another came first.
+	// Publish replaces refs of a mirror; seq is the number of the change. It returns ErrStale if
+	// another change came first.
 	Publish(ctx context.Context, key string, seq uint64, put Refs, drop []string) error
-	// Order sets or takes back a pin ("" as commit takes it back), or the lock against fetches.
+	// Pin sets or removes a pin (commit "" removes it); Lock sets or removes the lock against
+	// fetches.
 	Pin(ctx context.Context, key, env, commit, by string) error
 	Lock(ctx context.Context, key string, on bool) error
 	// Leading reports whether this master fetches; Leader names the node that does.
 	Leading() bool
 	Leader() (node string, ok bool)
-	// Refresh waits until this master knows what the leader knows.
+	// Refresh waits until this master has the leader's state.
 	Refresh(ctx context.Context) error
 }
 
-// Table is what the masters agreed on for one mirror.
+// Table is the agreement of the masters on one mirror.
 type Table struct {
 	Seq    uint64
 	Refs   Refs
-	Before map[string][]string // former commits per ref, the last first
+	Before map[string][]string // earlier commits per ref, the newest first
 	Pins   map[string]Pin      // by environment
 	Locked bool
 	At     time.Time
 }
 
-// Pin holds an environment at a commit.
+// Pin keeps an environment at a commit.
 type Pin struct {
 	Commit, By string
 	At         time.Time
 }
 
-// ErrStale says that somebody else published first.
+// ErrStale means that another change was published first.
 var ErrStale = errors.New("something newer was published meanwhile")
 
-// New opens the mirrors of all remotes. The problems are of remotes that are left out; the error
-// means that nothing can be served from git.
+// New opens the mirrors of all remotes. The problems are those of remotes that it leaves out; the
+// error means that nothing can be served from git.
 func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 	reg prometheus.Registerer) (*Store, []Problem, error) {
 	if o.Timeout <= 0 {
@@ -210,17 +211,17 @@ func (s *Store) register(reg prometheus.Registerer) {
 	}
 }
 
-// dropAll drops the contents of an earlier run: a crash of the machine may have cut files short.
+// dropAll drops the contents of an earlier run, which a crash of the machine may have truncated.
 func (s *Store) dropAll() {
 	old := s.caches.folder + ".old"
 	if err := os.MkdirAll(old, 0o700); err != nil {
-		return // the next step says why
+		return // the next step gives the reason
 	}
 	_ = os.Rename(s.caches.folder, filepath.Join(old, fmt.Sprint(time.Now().UnixNano())))
 	s.dropping.Go(func() { _ = os.RemoveAll(old) })
 }
 
-// Close ends the processes that read.
+// Close ends the git processes that read.
 func (s *Store) Close() {
 	s.dropping.Wait()
 	for _, m := range s.mirrors {
@@ -228,7 +229,7 @@ func (s *Store) Close() {
 	}
 }
 
-// view is what is served at one moment.
+// view is everything served at one moment.
 type view struct {
 	name  string // the same on masters that serve the same
 	files []*bound
@@ -242,17 +243,17 @@ type bound struct {
 	m    *mirror
 	refs Refs
 	pins map[string]Pin
-	// commits that may be named by their ids: with git_allowed_signers those that a ref stands at
-	// or stood at before, else nil for all
+	// commits that requests may name by their ids: with git_allowed_signers the present and earlier
+	// commits of refs, else nil for all
 	known   map[string]bool
 	targets sync.Map // environment to target
 	kept    atomic.Int32
 }
 
-// target is what an environment of a remote is served from; the zero value is nothing.
+// target is the source of an environment of a remote; the zero value means none.
 type target struct{ commit, tree string }
 
-// look makes the view anew, if what is served has changed.
+// look makes a new view if what is served has changed.
 func (s *Store) look() {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -273,7 +274,7 @@ func (s *Store) look() {
 	}
 	v := &view{name: nameOf(s.keys, seqs, held), by: make(map[*Remote]*bound)}
 	if was := s.view.Load(); was != nil && was.name == v.name {
-		return // what it has found out stays good
+		return // its results stay valid
 	}
 	bind := func(r *Remote) *bound {
 		b := &bound{Remote: r, m: s.mirrors[r.key], refs: served[r.key], pins: held[r.key]}
@@ -296,7 +297,7 @@ func (s *Store) look() {
 	s.jobs.saw(v)
 }
 
-// known are the commits of refs, now and before.
+// known returns the commits of refs, present and earlier.
 func known(refs Refs, before map[string][]string) map[string]bool {
 	ids := make(map[string]bool)
 	for _, id := range refs {
@@ -348,14 +349,14 @@ func (s *Store) adopt() bool {
 	return all
 }
 
-// Follow is to be called whenever the agreement changed.
+// Follow must be called whenever the agreement has changed.
 func (s *Store) Follow() {
 	if !s.adopt() {
 		s.Kick()
 	}
 }
 
-// Kick makes Run look now.
+// Kick makes Run check now.
 func (s *Store) Kick() {
 	select {
 	case s.kick <- struct{}{}:
@@ -363,10 +364,10 @@ func (s *Store) Kick() {
 	}
 }
 
-// Behind reports whether something that was agreed on is not here yet.
+// Behind reports whether something agreed on is missing here.
 func (s *Store) Behind() bool { return !s.calm.Load() }
 
-// confKey tells lists of remotes apart.
+// confKey identifies a list of remotes.
 func (c Config) confKey() string {
 	if c.Shown != nil {
 		return confKey(c.Shown)

@@ -16,7 +16,7 @@ import (
 // Bounds of trees.
 const (
 	maxEntries  = 1 << 20 // of one environment
-	maxDepth    = 128     // folders in each other
+	maxDepth    = 128     // nested folders
 	maxLinks    = 100     // links that lead to links
 	maxLinkText = 4096
 )
@@ -37,7 +37,8 @@ type node struct {
 
 func (n node) is(kind uint32) bool { return n.mode&modeMask == kind }
 
-// safeName refuses names that no file server should pass on: they lead elsewhere, or are git's own.
+// safeName refuses names that a file server must not pass on: they lead elsewhere, or are git's
+// own.
 func safeName(name string) bool {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00\n") ||
 		!utf8.ValidString(name) {
@@ -46,15 +47,15 @@ func safeName(name string) bool {
 	return !strings.EqualFold(name, ".git")
 }
 
-// tree is a folder of a repository: its entries as git writes them, and where they begin in the
-// order of their names.
+// tree is a folder of a repository: its entries in git's encoding, and their offsets in the order
+// of their names.
 type tree struct {
 	raw    []byte
 	order  []uint32
 	idSize int
 }
 
-// newTree checks the entries of a tree. Their own order is not relied on.
+// newTree checks the entries of a tree. It does not rely on their order.
 func newTree(raw []byte, idSize int) (*tree, error) {
 	t := &tree{raw: raw, idSize: idSize}
 	for at := 0; at < len(raw); {
@@ -74,14 +75,14 @@ func newTree(raw []byte, idSize int) (*tree, error) {
 	return t, nil
 }
 
-// name is that of the entry that begins at an offset.
+// name returns the name of the entry at an offset.
 func (t *tree) name(at uint32) []byte {
 	_, rest, _ := bytes.Cut(t.raw[at:min(int(at)+9, len(t.raw))], []byte(" "))
 	from := int(at) + min(9, len(t.raw)-int(at)) - len(rest)
 	return t.raw[from : from+bytes.IndexByte(t.raw[from:], 0)]
 }
 
-// entry finds an entry, the first of those with a name; the zero value if there is none.
+// entry finds an entry, the first with that name; the zero value if there is none.
 func (t *tree) entry(name string) (node, error) {
 	i, found := slices.BinarySearchFunc(t.order, []byte(name),
 		func(at uint32, name []byte) int { return bytes.Compare(t.name(at), name) })
@@ -93,7 +94,7 @@ func (t *tree) entry(name string) (node, error) {
 	return n, err
 }
 
-// tree reads a tree, or remembers it.
+// tree reads a tree, or takes it from the cache.
 func (m *mirror) tree(ctx context.Context, id string) (*tree, error) {
 	if t, ok := m.caches.trees.get(id); ok {
 		return t, nil
@@ -134,7 +135,7 @@ func entries(raw []byte, idSize int, fn func(name string, n node) bool) error {
 
 var errDamaged = errors.New("a tree is damaged")
 
-// commitTree is the tree of a commit, and the commit's full id.
+// commitTree returns the tree of a commit, and the commit's full id.
 func (m *mirror) commitTree(ctx context.Context, name string) (commit, tree string, err error) {
 	commit, raw, err := m.whole(ctx, name+"^{commit}", "commit", maxTree)
 	if err != nil {
@@ -174,13 +175,14 @@ func (m *mirror) at(ctx context.Context, tree, rel string) (node, error) {
 	return n, nil
 }
 
-// walked is one entry that a walk came to.
+// walked is one entry in a walk.
 type walked struct {
 	path string
 	node
 }
 
-// walk calls fn with all below a tree. Unsafe names are counted and left out, submodules too.
+// walk calls fn with all entries below a tree. It counts and skips unsafe names, and skips
+// submodules.
 func (m *mirror) walk(ctx context.Context, tree string, fn func(walked) error) (unsafe int,
 	err error) {
 	n := 0
@@ -222,8 +224,8 @@ func (m *mirror) walk(ctx context.Context, tree string, fn func(walked) error) (
 	return unsafe, into(tree, "", 0)
 }
 
-// follow finds the file at a path, through links at its end. A link that leads out of the
-// repository, or to a folder, is not found.
+// follow finds the file at a path, through links at its end. A link that leads outside the
+// repository, or to a folder, counts as not found.
 func (m *mirror) follow(ctx context.Context, tree, rel string) (node, error) {
 	for range maxLinks {
 		n, err := m.at(ctx, tree, rel)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// text is a value of the configuration as Python writes it.
+// text returns a value of the configuration as Python writes it.
 func text(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -36,7 +36,7 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// texts is a list, or a text with commas.
+// texts returns a list, or a text with commas, as a list.
 func texts(v any) []string {
 	var out []string
 	switch v := v.(type) {
@@ -91,7 +91,7 @@ func sorted[V any](m map[string]V) []string {
 	return out
 }
 
-// unreadable says why a file can't be read; "" if it can.
+// unreadable returns why a file can't be read; "" if it can.
 func unreadable(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -101,8 +101,8 @@ func unreadable(path string) string {
 	return ""
 }
 
-// mirrorKey names the mirror of a remote. Remotes that fetch the same in the same way share one.
-// It holds no secret.
+// mirrorKey makes the name of a remote's mirror. Remotes that fetch the same in the same way share
+// one. It contains no secret.
 func mirrorKey(r *Remote) string {
 	h := sha256.New()
 	for _, s := range append([]string{r.URL, r.Access.User, r.Access.Privkey},

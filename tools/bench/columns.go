@@ -27,21 +27,22 @@ const (
 var growParts = []string{PartMinions, PartMasters, PartSizes, PartJoin}
 
 const (
-	// MostPillars is how large a fleet may be whose minions fetch their pillars when Salt's own
-	// master is measured, which makes some 13 in a second.
+	// MostPillars is the largest fleet that fetches its pillars when Salt's own master is measured,
+	// which makes some 13 in a second.
 	MostPillars = 1000
-	// fleetMost is how long a fleet of a comparison may take to start, so that it ends.
+	// fleetMost bounds the start of a fleet in a comparison, so that it ends.
 	fleetMost = 3 * time.Minute
-	// fillMinions return for each job of the fill.
+	// fillMinions is the number of minions that return for each job of the fill.
 	fillMinions = 1000
-	// Masters may finish their start before their memory counts as idle.
+	// time for masters to finish their start before their idle memory is measured
 	settleTime    = 1500 * time.Millisecond
 	compareSettle = 5 * time.Second
-	// repeatedPillars is how often the pillar is asked for again.
+	// repeatedPillars is how often the same pillar is requested again.
 	repeatedPillars = 20
 )
 
-// workspace makes a folder for masters. done removes it, unless they failed: their logs are there.
+// workspace makes a folder for masters. done removes it, unless they failed, because it has their
+// logs.
 func (b *bencher) workspace(ctx context.Context) (dir string, done func(err error), err error) {
 	dir, err = os.MkdirTemp(b.flags.dir, "cm-bench-")
 	if err != nil {
@@ -56,7 +57,7 @@ func (b *bencher) workspace(ctx context.Context) (dir string, done func(err erro
 	}, nil
 }
 
-// own starts our own masters and measures them as --self and --grow want it.
+// own starts our own masters and measures them for --self and --grow.
 func (b *bencher) own(ctx context.Context, r *Report) (err error) {
 	program, err := programOf(b.flags.binary)
 	if err == nil && b.flags.profile != "" {
@@ -102,8 +103,8 @@ func (b *bencher) own(ctx context.Context, r *Report) (err error) {
 	return nil
 }
 
-// compare measures Salt's own masters and ours in turns, so that whatever else the machine does
-// befalls both.
+// compare measures Salt's own masters and ours in turns, so that other load on the machine affects
+// both.
 func (b *bencher) compare(ctx context.Context, r *Report) error {
 	program, err := programOf(b.flags.binary)
 	if err != nil {
@@ -134,7 +135,7 @@ func (b *bencher) compare(ctx context.Context, r *Report) error {
 				c := Column{Name: fmt.Sprintf("%s, %d of %d rounds, %s", p.name, round+1,
 					b.flags.rounds, figure.Plural(n, "master")), Product: p.name, Size: n,
 					Round: round + 1}
-				// the others go on: a cluster of Salt's may fail to come about on a busy machine
+				// Go on with the others: a cluster of Salt's may fail to form on a busy machine.
 				err := b.column(ctx, p, filepath.Join(dir, fmt.Sprintf("%d%d", round, i)), n, r, c)
 				if ctx.Err() != nil {
 					return ctx.Err()
@@ -148,9 +149,9 @@ func (b *bencher) compare(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// rsaRate is how many RSA-2048 private operations all processors could make together in a second,
-// with the code that masters and minions here use: counted by processor time, so that other work on
-// the machine is left out.
+// rsaRate is the number of RSA-2048 private operations that all processors together could make in a
+// second, with the code that masters and minions use here. It counts processor time, so other work
+// on the machine does not matter.
 func rsaRate(k *simminion.Key) (float64, error) {
 	const operations = 500
 	start := ownCPU()
@@ -162,7 +163,7 @@ func rsaRate(k *simminion.Key) (float64, error) {
 	return operations / (ownCPU() - start).Seconds() * float64(runtime.NumCPU()), nil
 }
 
-// column adds what was measured of n masters to the report, and prints it.
+// column adds the measurements of n masters to the report, and prints them.
 func (b *bencher) column(ctx context.Context, p product, dir string, n int, r *Report,
 	c Column) error {
 	c.Minions, c.Workers = b.flags.minions, b.flags.workers
@@ -178,7 +179,7 @@ func (b *bencher) column(ctx context.Context, p product, dir string, n int, r *R
 	return nil
 }
 
-// start starts n masters, and lets them settle.
+// start starts n masters, and waits until they are idle.
 func (b *bencher) start(ctx context.Context, p product, dir string, n int, c *Column) (*group,
 	error) {
 	b.progress.show("start %s", figure.Plural(n, "master"))
@@ -206,8 +207,8 @@ func (b *bencher) start(ctx context.Context, p product, dir string, n int, c *Co
 	return o, nil
 }
 
-// measure starts n masters and measures their start, memory and requests, and what needs minions
-// that listen.
+// measure starts n masters and measures their start, memory and requests, and everything that needs
+// listening minions.
 func (b *bencher) measure(ctx context.Context, p product, dir string, n int, c *Column) error {
 	o, err := b.start(ctx, p, dir, n, c)
 	if err != nil {
@@ -263,7 +264,7 @@ func (b *bencher) measure(ctx context.Context, p product, dir string, n int, c *
 		f.bare = p.compared && size > MostPillars
 		err := f.measure(ctx, b, size, c)
 		var late *unstartedError
-		if p.compared && errors.As(err, &late) { // it is a figure of the master that it can't have so many
+		if p.compared && errors.As(err, &late) { // that a master can't have so many is a result
 			for _, missed := range b.flags.fleets[i:] {
 				c.unmeasured(missed, late)
 			}
@@ -276,7 +277,7 @@ func (b *bencher) measure(ctx context.Context, p product, dir string, n int, c *
 	return nil
 }
 
-// filled puts --fill returns into the job cache.
+// filled stores --fill returns in the job cache.
 func (b *bencher) filled(ctx context.Context, o *group, c *Column) error {
 	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: fillMinions,
 		Workers: min(2*c.Workers, fillMinions), Prefix: "fill", SaltEnv: "base"})
@@ -287,9 +288,9 @@ func (b *bencher) filled(ctx context.Context, o *group, c *Column) error {
 	return b.fill(ctx, g, o, b.flags.fill, c)
 }
 
-// firstPillars measures one minion's pillar of manySLS files with Jinja: the first that the masters
-// make after their start, which unpacks the embedded Python and starts a worker; another minion's,
-// in warm workers; and the first minion's again.
+// firstPillars measures one minion's pillar of manySLS files with Jinja: the first one after the
+// masters' start, which unpacks the embedded Python and starts a worker; another minion's, in warm
+// workers; and the first minion's again.
 func firstPillars(ctx context.Context, g *Generator, c *Column) error {
 	w := g.crews[0]
 	ask := func(s *session) (time.Duration, error) {
@@ -316,7 +317,7 @@ func firstPillars(ctx context.Context, g *Generator, c *Column) error {
 	return nil
 }
 
-// growMinions lets more and more simulated minions come to one master.
+// growMinions connects more and more simulated minions to one master.
 func (b *bencher) growMinions(ctx context.Context, p product, dir string, r *Report) error {
 	var of Column
 	o, err := b.start(ctx, p, dir, 1, &of)
@@ -416,7 +417,7 @@ func (c *Column) addMedian(name string, took []time.Duration, note string) {
 	c.add(name, ms(took[len(took)/2]), "ms", fmt.Sprintf("median of %d%s", len(took), note))
 }
 
-// remark says something of the last figure.
+// remark adds a note to the last figure.
 func (c *Column) remark(note string) {
 	f := &c.Figures[len(c.Figures)-1]
 	if note != "" && f.Note != "" {
@@ -427,7 +428,7 @@ func (c *Column) remark(note string) {
 	}
 }
 
-// addMemory notes the largest of some masters, and all of them.
+// addMemory adds the largest value of some masters, and the sum of all.
 func (c *Column) addMemory(name string, each []int64) {
 	if len(each) == 0 {
 		return
@@ -444,7 +445,7 @@ func (c *Column) addMemory(name string, each []int64) {
 
 func mb(n int64) float64 { return float64(n) / (1 << 20) }
 
-// maxima measures the living masters and takes the larger one at each place.
+// maxima measures the living masters and keeps the larger value for each.
 func maxima(was []int64, o *group, measure func(pid int) (int64, error)) []int64 {
 	now, err := o.each(measure)
 	if err != nil {

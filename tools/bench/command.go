@@ -16,12 +16,12 @@ import (
 // Exit codes of the command.
 const (
 	exitGood  = 0
-	exitBad   = 1  // something could not be measured
+	exitBad   = 1  // a measurement failed
 	exitUsage = 64 // EX_USAGE
 )
 
-// Command is `clustermaster bench`. It returns the exit code: 0, or 1 when something could not be
-// measured, or 64 for a wrong command line. Ctrl-C ends it, and what it started.
+// Command is `clustermaster bench`. It returns the exit code: 0, or 1 if a measurement failed, or
+// 64 for a wrong command line. Ctrl-C ends it, and the processes that it started.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f, fs, err := parseFlags(args)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -55,7 +55,7 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	for _, c := range r.Columns {
 		if len(r.Products) == 2 && c.Product == r.Products[0] {
-			continue // what the other master can't do is a result
+			continue // a failure of the other product is a result
 		}
 		for i := range c.Loads {
 			if c.Loads[i].Answered == 0 {
@@ -77,7 +77,7 @@ func newBencher(f flags, stdout, stderr io.Writer) (*bencher, error) {
 		return nil, err
 	}
 	if f.self && f.rate == "" {
-		// Latencies at half of the throughput say more of a day's work than those at the limit.
+		// Latencies at half of the throughput describe daily work better than those at the limit.
 		f.rate, b.plan.openFor = "50%", []string{"_return"}
 		if !f.quick {
 			b.plan.openFor = append(b.plan.openFor, "_minion_event")

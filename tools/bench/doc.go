@@ -1,5 +1,4 @@
-// Package bench measures Salt masters from the minions' side: ours, and Salt's own by the
-// same means.
+// Package bench measures Salt masters from the minions' side: ours, and Salt's own in the same way.
 //
 // Lives here: the load generator (sign-in, sealed requests, closed and open loop), its
 // histogram, the figures of whole masters that it starts itself (memory, start,

@@ -14,8 +14,8 @@ import (
 	"clustermaster/tools/figure"
 )
 
-// fill puts n returns into the job cache, of jobs that all minions of the crowd return for, and
-// measures what that takes on disk and how long it takes to look a job up and to list all jobs.
+// fill stores n returns in the job cache, of jobs that all minions of the crowd return for. It
+// measures their size on disk, and the time to look a job up and to list all jobs.
 func (b *bencher) fill(ctx context.Context, g *Generator, o *group, n int, c *Column) error {
 	bytesBefore, filesBefore, err := o.disk()
 	if err != nil {
@@ -76,12 +76,12 @@ func (b *bencher) fill(ctx context.Context, g *Generator, o *group, n int, c *Co
 	return nil
 }
 
-// disk is what all masters' folders take: bytes in blocks, and files.
+// disk is the size of all masters' folders: bytes in blocks, and files.
 func (o *group) disk() (bytes int64, files int, err error) {
 	for _, m := range o.masters {
 		err := filepath.WalkDir(m.dir, func(_ string, d fs.DirEntry, err error) error {
 			if err != nil {
-				return nil // a file may go meanwhile
+				return nil // a file may disappear meanwhile
 			}
 			if info, err := d.Info(); err == nil {
 				files++

@@ -46,7 +46,7 @@ Examples:
   clustermaster bench --master 127.0.0.1 --only serve_file --file apache/init.sls --pid $(cat /var/run/salt-master.pid)
 `
 
-// flags are the command line's.
+// flags are the options of the command line.
 type flags struct {
 	masters                       []string
 	minions, workers, pid         int
@@ -199,7 +199,7 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// defaults sets what the command line didn't.
+// defaults sets the options that the command line lacks.
 func (f *flags) defaults(to map[string]func()) {
 	for name, set := range to {
 		if !f.set(name) {
@@ -208,7 +208,7 @@ func (f *flags) defaults(to map[string]func()) {
 	}
 }
 
-// masterAddr adds the port to an address that has none.
+// masterAddr adds the port to an address without one.
 func masterAddr(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	host, port, err := net.SplitHostPort(s)

@@ -22,7 +22,7 @@ import (
 // fleetPrefix begins the ids of the fleet.
 const fleetPrefix = "sim"
 
-// fleetGrain is a grain of all of the fleet.
+// fleetGrain is a grain of every minion in the fleet.
 const fleetGrain = "os:Simulated"
 
 // The fleet's minions try again 1 to 3 s after a loss, where Salt's default is 1 to 11 s.
@@ -35,48 +35,47 @@ const (
 var fleetReleases = []string{"3006.28", "3007.15", "3008.3"}
 
 const (
-	// for all minions to start: a request that was cut costs one 60 s, as with libzmq; and
+	// for all minions to start: a request that was cut off costs one 60 s, as with libzmq; and
 	fleetPatience = 150 * time.Second
-	// for each: Salt's own master makes few pillars in a second
+	// for each: Salt's own master makes few pillars per second
 	fleetPatienceEach = 200 * time.Millisecond
 )
 
-// FleetStarting bounds how many of a fleet's minions are between their sign-in and their start
-// event. So few keep a master busy; were it all of ten thousand, it would answer most of them after
-// they gave up.
+// FleetStarting bounds how many minions of a fleet are between their sign-in and their start event.
+// So few keep a master busy; if all of ten thousand started at once, it would answer most of them
+// after they gave up.
 const FleetStarting = 64
 
-// filesReserve is what a process has open beside minions' connections: a master's databases, its
-// ports, its peers; and for each minion that starts a connection of its sign-in and one of its
-// pillar.
+// filesReserve is the number of a process's open files besides minions' connections: a master's
+// databases, its ports, its peers; and for each starting minion a connection for its sign-in and
+// one for its pillar.
 const filesReserve = 768 + 2*FleetStarting
 
-// requestSlots is how many request connections those minions share that can't keep one of their
-// own.
+// requestSlots is the number of request connections that minions without their own connection
+// share.
 const requestSlots = 256
 
-// minionsPerSource is how many minions have one source address: a source address has some 28,000
-// ports.
+// minionsPerSource is the number of minions per source address, which has some 28,000 ports.
 const minionsPerSource = 2000
 
 // fleet is a growing number of simulated minions of a set of masters.
 type fleet struct {
 	own   *group
 	addr  string           // the request port that the minions know
-	files int              // connections that may be open, theirs or the master's
+	files int              // open connections allowed, the minions' or the master's
 	keys  []*simminion.Key // shared by all
 	n     int              // minions that have started
-	keep  int              // of these have a request connection of their own
+	keep  int              // of these have their own request connection
 	slots chan struct{}    // a place for each request connection of the others
-	// those to come fetch no pillar, so the master knows no grains of theirs
+	// new minions fetch no pillar, so the master has no grains of theirs
 	bare  bool
-	run   context.Context    // the life of all minions, which grow starts and stop ends
+	run   context.Context    // the life of all minions: grow starts it, stop ends it
 	end   context.CancelFunc // of run
 	lives sync.WaitGroup
 }
 
-// newFleet is a fleet without minions at one master's port, or at the built-in balancer before
-// several.
+// newFleet makes a fleet without minions at one master's port, or at the built-in balancer if there
+// are several masters.
 func (b *bencher) newFleet(ctx context.Context, o *group) (*fleet, error) {
 	f := &fleet{own: o, addr: o.requestAddrs()[0], keys: b.keys,
 		slots: make(chan struct{}, requestSlots)}
@@ -95,14 +94,14 @@ func (b *bencher) newFleet(ctx context.Context, o *group) (*fleet, error) {
 	}
 	f.files /= 3 // a connection through the balancer has three ends in this process
 	f.lives.Go(func() {
-		// A balancer that can't listen leaves minions that never start, and these say so.
+		// If the balancer can't listen, minions never start, and grow fails.
 		dev.NewBalancer(hosts, healthPort, slog.New(slog.DiscardHandler)).Serve(f.run, o.front,
 			pubPort, reqPort)
 	})
 	return f, nil
 }
 
-// unstartedError says that a fleet did not start in time.
+// unstartedError means that a fleet did not start in time.
 type unstartedError struct {
 	started, of int
 	patience    time.Duration
@@ -114,7 +113,7 @@ func (e *unstartedError) Error() string {
 }
 
 // grow starts minions until there are n, and waits until all have fired their start event. took is
-// the time from the first sign-in to that. The error is *unstartedError if the patience ended.
+// the time from the first sign-in until then. The error is *unstartedError if the patience ended.
 func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration, err error) {
 	more, err := f.more(n)
 	if err != nil {
@@ -153,8 +152,8 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 	return time.Since(begun), nil
 }
 
-// more makes the minions that are missing for n. All have a publish connection, and as many as the
-// open files allow a request connection of their own.
+// more makes the missing minions up to n. All have a publish connection; as many as the open files
+// allow have their own request connection.
 func (f *fleet) more(n int) (*simminion.Fleet, error) {
 	f.keep = n
 	if room := f.files - filesReserve; 2*n > room {
@@ -186,7 +185,7 @@ func (f *fleet) more(n int) (*simminion.Fleet, error) {
 	return out, nil
 }
 
-// note says what the fleet does unlike real minions.
+// note says how the fleet differs from real minions.
 func (f *fleet) note() string {
 	if f.keep >= f.n {
 		return ""
@@ -201,7 +200,7 @@ func (f *fleet) stop() {
 	f.lives.Wait()
 }
 
-// Names of a fleet's figures, and of those of a size of jobs.
+// Names of the figures of a fleet, and of a size of jobs.
 const (
 	FigureReturned = "returns taken"
 	FigureArgument = "a job with such an argument, publish to last return"
@@ -221,7 +220,7 @@ func FigureResolve(n int) string {
 	return "a compound target of " + figure.Plural(n, "minion") + ", resolved"
 }
 
-// memory adds that of a master with all minions, when it has settled.
+// memory adds the memory of a master with all minions, when it is idle.
 func (f *fleet) memory(c *Column) error {
 	memory, err := f.own.each(pss)
 	if err != nil {
@@ -232,8 +231,8 @@ func (f *fleet) memory(c *Column) error {
 	return nil
 }
 
-// measure lets the fleet grow to n and measures what needs minions that listen. Pings that not all
-// answer are a note.
+// measure grows the fleet to n and measures everything that needs listening minions. Pings that not
+// all minions answer give a note.
 func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error {
 	before := f.n
 	took, err := f.grow(ctx, b, n)
@@ -270,7 +269,7 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 		err := f.median(ctx, b, x.name, c, func() (int, time.Duration, error) {
 			return x.ask(ctx, first, ping{tgt: x.tgt, tgtType: x.tgtType, minions: n})
 		})
-		// it is a figure of a master that it does not answer
+		// that a master does not answer is a result
 		if err != nil && p.compared && ctx.Err() == nil {
 			b.say("%s: %v", x.name, err)
 			why, _, _ := strings.Cut(err.Error(), ". ")
@@ -284,20 +283,21 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 	return nil
 }
 
-// unmeasured notes why there are no figures of n minions.
+// unmeasured notes why figures of n minions are missing.
 func (c *Column) unmeasured(n int, why error) {
 	for _, name := range []string{FigureSignIn(n), FigureFleet(n), FigurePing(n)} {
 		c.add(name, 0, "", why.Error())
 	}
 }
 
-// pings is how often a job of all minions is measured, unless that takes longer than pingsPatience.
+// pings is how often a job for all minions is measured, unless that takes longer than
+// pingsPatience.
 const (
 	pings         = 3
 	pingsPatience = 45 * time.Second
 )
 
-// median repeats what is for all minions, and notes the median time and how many answered at worst.
+// median repeats a job for all minions, and notes the median time and the fewest answers.
 func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column,
 	once func() (answered int, took time.Duration, err error)) error {
 	var took []time.Duration
@@ -321,8 +321,8 @@ func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column,
 
 // Functions of the simulated minions.
 const (
-	funLength = "bench.length" // the length of its argument
-	funText   = "bench.text"   // a text of so many bytes
+	funLength = "bench.length" // returns the length of its argument
+	funText   = "bench.text"   // returns a text of so many bytes
 )
 
 var fleetFunctions = map[string]simminion.Func{
@@ -342,7 +342,7 @@ var fleetFunctions = map[string]simminion.Func{
 	},
 }
 
-// textOf is a text of n bytes that can't be compressed much, the same in each run.
+// textOf returns a text of n bytes that hardly compresses, the same in each run.
 func textOf(n int) string {
 	raw := make([]byte, n)
 	mathrand.NewChaCha8([32]byte{1}).Read(raw)

@@ -15,18 +15,18 @@ import (
 // firstPatience is how long the first pillar after a start may take, as Salt's minions wait.
 const firstPatience = time.Minute
 
-// RequestPatience is how long one request may take (Salt's minions wait 60 s; a figure of
-// such a master says enough with 10 s).
+// RequestPatience is how long one request may take. Salt's minions wait 60 s; 10 s are enough to
+// characterize a master.
 const RequestPatience = 10 * time.Second
 
-// The sign-in of all minions together may take signInPatience and for each of them signInEach: an
-// unknown one's key is a change of the replicated state.
+// The sign-in of all minions together may take signInPatience plus signInEach for each: the key of
+// an unknown minion is a change of the replicated state.
 const (
 	signInPatience = 2 * time.Minute
 	signInEach     = 50 * time.Millisecond
 )
 
-// pendingPause is between two sign-ins of a minion whose key is not accepted yet.
+// pendingPause is the time between two sign-ins of a minion whose key is not accepted yet.
 const pendingPause = 2 * time.Second
 
 // Generator is a crowd of signed-in minions on a number of connections.
@@ -35,20 +35,20 @@ type Generator struct {
 	job   job
 }
 
-// Crowd says how many minions a Generator has and where they go.
+// Crowd says how many minions a Generator has and which masters they use.
 type Crowd struct {
-	// Masters are the request ports, host:port. Connections are spread over them in turn.
+	// Masters are the request ports, host:port. Connections are spread over them evenly.
 	Masters []string
 	Minions int
 	Workers int // connections, each with its share of the minions
 	// Prefix of the minions' ids; a number from 1 follows.
 	Prefix string
-	// SaltEnv and File (a path below file_roots, "" for none) are asked for.
+	// SaltEnv and File (a path below file_roots, "" for none) are requested.
 	SaltEnv, File string
 }
 
-// newGenerator signs all minions in. onPending, if not nil, is called once when the master
-// keeps one waiting for its key to be accepted.
+// newGenerator signs all minions in. It calls onPending, if not nil, once when the master lets one
+// wait for its key to be accepted.
 func newGenerator(ctx context.Context, c Crowd, keys []*simminion.Key, m *meter,
 	onPending func()) (*Generator, error) {
 	if c.Workers < 1 || c.Minions < c.Workers {
@@ -78,15 +78,15 @@ func newGenerator(ctx context.Context, c Crowd, keys []*simminion.Key, m *meter,
 			})
 		})
 	}
-	if err := all.Wait(); err != nil { // one is enough to give up
+	if err := all.Wait(); err != nil { // one failure is enough to give up
 		g.Close()
 		return nil, fmt.Errorf("sign minions in: %w", err)
 	}
 	return g, nil
 }
 
-// signInTries is how often a minion's sign-in may fail before the run is given up: masters drop
-// a few connections when hundreds come at once.
+// signInTries is how often a minion's sign-in may fail before the run ends: masters drop a few
+// connections when hundreds come at once.
 const signInTries = 5
 
 func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error {
@@ -114,8 +114,8 @@ func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error 
 	return nil
 }
 
-// Check sends one request of a kind from the first minion of every connection, so that a kind which
-// can't work is found before it is measured. The error is of the first that failed.
+// Check sends one request of a kind from the first minion of every connection, so that a kind that
+// can't work fails before it is measured. It returns the first error.
 func (g *Generator) Check(ctx context.Context, k kind) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestPatience)
 	defer cancel()
@@ -130,7 +130,7 @@ func (g *Generator) Check(ctx context.Context, k kind) error {
 			send = openPillar
 		}
 		err := send(ctx, c.sessions[0], &c.line, &g.job)
-		if err != nil { // keys may just have been rotated: what didn't open is asked for again
+		if err != nil { // keys may just have been rotated: try again
 			err = send(ctx, c.sessions[0], &c.line, &g.job)
 		}
 		if err != nil && k.file {

@@ -21,20 +21,20 @@ import (
 const (
 	joinMasters  = 3
 	joinPatience = 30 * time.Minute
-	lookEvery    = 50 * time.Millisecond // between two looks at a cluster
+	lookEvery    = 50 * time.Millisecond // between two checks of a cluster
 )
 
 // joining measures one cluster, step by step.
 type joining struct {
 	o      *group
-	client *operator.Client // of the first master, which stays
+	client *operator.Client // of the first master, which runs throughout
 	c      *Column
 	flags  *flags
 }
 
-// join starts three masters with keys, roots and returns, and lets a fourth one join.
+// join starts three masters with keys, roots and returns, and makes a fourth one join.
 func (b *bencher) join(ctx context.Context, p product, dir string, r *Report) error {
-	p.isolated, p.options = true, "runner_returns: false\n" // looking adds no records
+	p.isolated, p.options = true, "runner_returns: false\n" // checks must add no records
 	c := Column{Part: PartJoin, Name: fmt.Sprintf("%d masters and one more", joinMasters),
 		Minions: b.flags.accepted, Workers: min(b.flags.workers, b.flags.accepted)}
 	ctx, cancel := context.WithTimeoutCause(ctx, joinPatience,
@@ -76,9 +76,9 @@ func (b *bencher) join(ctx context.Context, p product, dir string, r *Report) er
 	return nil
 }
 
-// syncRoots makes files of 1 MB in the first master's file_roots, that can't be compressed, and
-// brings them to the two others. Its time is that of the whole order, with the source's look at its
-// own files.
+// syncRoots makes incompressible files of 1 MB in the first master's file_roots, and copies them to
+// the two others. Its time is that of the whole order, including the source's check of its own
+// files.
 func (w *joining) syncRoots(ctx context.Context) error {
 	files := make(map[string]string)
 	content := make([]byte, 1<<20)
@@ -111,8 +111,7 @@ func (w *joining) syncRoots(ctx context.Context) error {
 	return nil
 }
 
-// join starts a fourth master and follows it until it votes, is ready and has its share of the
-// records.
+// join starts a fourth master and waits until it votes, is ready and has its share of the records.
 func (w *joining) join(ctx context.Context) error {
 	first := w.o.masters[0].host
 	host := first[:strings.LastIndexByte(first, '.')+1] + strconv.Itoa(joinMasters+1)
@@ -158,7 +157,7 @@ func (w *joining) join(ctx context.Context) error {
 	return nil
 }
 
-// settled says whether the ring is of all masters and none of them waits for copies.
+// settled reports whether all masters are in the ring and none of them waits for copies.
 func (w *joining) settled(ctx context.Context) bool {
 	ring, err := w.order(ctx, "cluster.ring_info", nil)
 	ok := err == nil && len(list(ring, "nodes")) == len(w.o.masters) &&
@@ -204,7 +203,7 @@ func number(m value.Map, key string) float64 {
 	return n
 }
 
-// metrics are values of some names on /metrics of a master.
+// metrics reads values of some names from /metrics of a master.
 func (m *masterProcess) metrics(ctx context.Context, names ...string) ([]float64, error) {
 	text, err := m.get(ctx, healthPort+1, "/metrics")
 	if err != nil {

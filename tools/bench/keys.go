@@ -14,14 +14,14 @@ import (
 	"clustermaster/wire"
 )
 
-// keySize is of minions' keys, Salt's default.
+// keySize is the size of minions' keys, Salt's default.
 const keySize = 2048
 
 // poolKeys is the number of RSA keys that minions share.
 const poolKeys = 4
 
-// newKeys makes keys. Minions share a few, for making one takes a good part of a second; a master
-// cannot gain by it, it looks keys up by id.
+// newKeys makes keys. Minions share a few, because making one takes a good part of a second; this
+// does not help a master, which looks keys up by id.
 func newKeys(n int) ([]*simminion.Key, error) {
 	keys := make([]*simminion.Key, n)
 	errs := make([]error, n)
@@ -36,8 +36,8 @@ func newKeys(n int) ([]*simminion.Key, error) {
 	return keys, nil
 }
 
-// loadKeys reads the pool from a file, which it makes if there is none; "" is one below the user's
-// cache folder. The keys of --master runs are kept, for a master that has once accepted bench1
+// loadKeys reads the keys from a file, which it makes if needed; "" means one below the user's
+// cache folder. Runs with --master keep their keys, because a master that has accepted bench1
 // refuses it with another key.
 func loadKeys(path string) ([]*simminion.Key, error) {
 	if path == "" {

@@ -19,7 +19,7 @@ import (
 	"clustermaster/tools/dev"
 )
 
-// Ports of every master that is started here; each has a loopback address of its own.
+// Ports of every master that is started here; each has its own loopback address.
 const (
 	pubPort    = 4505
 	reqPort    = 4506
@@ -32,7 +32,7 @@ const (
 	stopGrace     = 6 * time.Second // SIGTERM to SIGKILL
 )
 
-// benchFile is what _file_hash and _serve_file ask for; with it, the masters serve
+// benchFile is the file that _file_hash and _serve_file request; besides it, the masters serve
 // benchFiles small ones.
 const (
 	benchFile     = "bench/4k.bin"
@@ -43,7 +43,8 @@ const (
 	largePieces = 8
 )
 
-// manySLS is how many SLS files with Jinja the top file gives to minions with the grain manyGrain.
+// manySLS is the number of SLS files with Jinja that the top file gives to minions with the grain
+// manyGrain.
 const (
 	manySLS   = 40
 	manyGrain = "tree"
@@ -54,20 +55,20 @@ type group struct {
 	product product
 	dir     string
 	secret  string // cluster_secret
-	front   string // an address for the balancer
+	front   string // the balancer's address
 	masters []*masterProcess
-	haproxy *masterProcess // nil if none was started
-	took    time.Duration  // start to all of them ready
+	haproxy *masterProcess // nil if not started
+	took    time.Duration  // from the start until all are ready
 }
 
 // masterProcess is a child process, a master or the balancer before them.
 type masterProcess struct {
 	*dev.Child    // nil before its start
 	id, host, dir string
-	env           []string // beside this process's
+	env           []string // besides this process's
 }
 
-// profileEnv makes a master write profiles, to files of this prefix, when it ends.
+// profileEnv makes a master write profiles, to files with this prefix, when it ends.
 const profileEnv = "CLUSTERMASTER_PROFILE"
 
 // startGroup starts n masters, empty and with auto_accept, below dir, and waits until all are
@@ -113,7 +114,7 @@ func startGroup(ctx context.Context, p product, dir string, n int, profiles stri
 
 var ports = []int{pubPort, reqPort, poolPort, healthPort, healthPort + 1}
 
-// member is one more master, which has no configuration yet.
+// member adds a master, still without configuration.
 func (o *group) member(host string) *masterProcess {
 	id := fmt.Sprintf("m%d", len(o.masters)+1)
 	m := &masterProcess{id: id, host: host, dir: filepath.Join(o.dir, id)}
@@ -131,8 +132,8 @@ func makeFiles(root string) error {
 	return makeRoot(root, files)
 }
 
-// makePillar makes a pillar root with one small SLS for everybody, and manySLS for those who have
-// the grain.
+// makePillar makes a pillar root with one small SLS for all minions, and manySLS for those with the
+// grain.
 func makePillar(root string) error {
 	top := "base:\n  '*':\n    - small\n  '" + manyGrain + ":many':\n    - match: grain\n"
 	files := map[string]string{
@@ -159,8 +160,8 @@ func makeRoot(root string, files map[string]string) error {
 	return nil
 }
 
-// manyText is one of the SLS files with Jinja: grains in conditions, loops and filters, as in
-// formulas' pillars.
+// manyText is one of the SLS files with Jinja: grains in conditions, loops and filters, as in the
+// pillars of formulas.
 const manyText = `{%% set n = %d %%}
 part%d:
   host: {{ grains['id'] }}
@@ -175,7 +176,7 @@ part%d:
   limits: {memory: {{ grains['mem_total'] // 2 }}, cpus: {{ grains['num_cpus'] }}}
 `
 
-// rootsOf is the folder with a master's file_roots and pillar_roots, files and pillar.
+// rootsOf returns the folder of a master's file_roots and pillar_roots, named files and pillar.
 func (o *group) rootsOf(m *masterProcess) string {
 	if o.product.isolated {
 		return m.dir
@@ -183,8 +184,8 @@ func (o *group) rootsOf(m *masterProcess) string {
 	return o.dir
 }
 
-// configure writes a master's config, Salt's defaults but for addresses, folders and auto_accept,
-// and its roots.
+// configure writes a master's config, with Salt's defaults except addresses, folders and
+// auto_accept, and its roots.
 func (o *group) configure(m *masterProcess) error {
 	name := "root"
 	if u, err := user.Current(); err == nil {
@@ -215,8 +216,8 @@ func (o *group) configure(m *masterProcess) error {
 		makeFiles(filepath.Join(roots, "files")), makePillar(filepath.Join(roots, "pillar")))
 }
 
-// balance starts HAProxy at o.front, as Salt's documentation has it: TCP sessions to the masters in
-// turn.
+// balance starts HAProxy at o.front, as Salt's documentation describes it: TCP sessions to the
+// masters in turn.
 func (o *group) balance(ctx context.Context) error {
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -254,7 +255,7 @@ func (m *masterProcess) start(argv []string) (err error) {
 
 func (m *masterProcess) running() bool { return m.Child != nil && m.Running() }
 
-// await asks a master again and again until it is ready.
+// await checks a master repeatedly until it is ready.
 func (m *masterProcess) await(ctx context.Context,
 	ready func(context.Context, *masterProcess) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyPatience,
@@ -272,13 +273,13 @@ func (m *masterProcess) await(ctx context.Context,
 	return nil
 }
 
-// sockDir is where its commands reach it.
+// sockDir is the folder of its commands' socket.
 func (m *masterProcess) sockDir() string { return filepath.Join(m.dir, sockFolder) }
 
-// sockFolder is short: a long sock_dir makes a master, as Salt does, take another one.
+// sockFolder is short, because a master, like Salt's, replaces a long sock_dir.
 const sockFolder = "/run"
 
-// requests is its request port.
+// requests is the address of its request port.
 func (m *masterProcess) requests() string { return fmt.Sprintf("%s:%d", m.host, reqPort) }
 
 // get fetches a page of our own master's health port or the one above it.
@@ -302,7 +303,7 @@ func (m *masterProcess) get(ctx context.Context, port int, path string) (string,
 	return string(text), err
 }
 
-// stop ends those that still run.
+// stop ends the masters that still run.
 func (o *group) stop() {
 	var children []*dev.Child
 	for _, m := range append(slices.Clone(o.masters), o.haproxy) {
@@ -313,7 +314,7 @@ func (o *group) stop() {
 	dev.Stop(stopGrace, children...)
 }
 
-// sources are source addresses for minions of their own, of the group's block.
+// sources returns source addresses for minions, from the group's block.
 func (o *group) sources() []net.IP {
 	out := make([]net.IP, 50)
 	for i := range out {
@@ -330,7 +331,7 @@ func (o *group) requestAddrs() (out []string) {
 	return out
 }
 
-// living are the masters that run.
+// living lists the running masters.
 func (o *group) living() (out []*masterProcess) {
 	for _, m := range o.masters {
 		if m.running() {
@@ -347,8 +348,8 @@ func (o *group) pids() (out []int) {
 	return out
 }
 
-// each measures memory of the living masters in bytes: pss with their descendants, pssBelow of
-// their template workers alone.
+// each measures memory of the living masters in bytes: pss with their descendants, pssBelow only of
+// their template workers.
 func (o *group) each(measure func(pid int) (int64, error)) ([]int64, error) {
 	var out []int64
 	for _, pid := range o.pids() {
@@ -361,7 +362,7 @@ func (o *group) each(measure func(pid int) (int64, error)) ([]int64, error) {
 	return out, nil
 }
 
-// programOf is the binary to start: the given one, or this one.
+// programOf is the program to start: the given one, or this one.
 func programOf(path string) (string, error) {
 	abs, err := os.Executable()
 	if path != "" {

@@ -14,7 +14,7 @@ import (
 	"clustermaster/tools/simminion"
 )
 
-// plan says what is measured of a master, and for how long.
+// plan says what to measure of a master, and for how long.
 type plan struct {
 	kinds          []kind
 	warmup, length time.Duration // of each load
@@ -22,7 +22,7 @@ type plan struct {
 	openFor        []string // with a share as the rate: only these kinds; empty: all
 }
 
-// rate is --rate: so many a second, or a share of what the closed loop reached just before.
+// rate is --rate: a number per second, or a share of the closed loop's throughput just before.
 type rate struct {
 	perSecond, share float64 // both 0: closed loop only
 }
@@ -43,7 +43,7 @@ func parseRate(s string) (rate, error) {
 	return rate{perSecond: v}, nil
 }
 
-// bencher measures and prints as it goes.
+// bencher measures, and prints results as they come.
 type bencher struct {
 	out      io.Writer
 	progress *progress
@@ -64,7 +64,7 @@ func (b *bencher) crowd(ctx context.Context, c *Column, file string) (*Generator
 		Prefix: "bench", SaltEnv: "base", File: file})
 }
 
-// connect signs a crowd in, with a progress line.
+// connect signs a crowd in and shows a progress line.
 func (b *bencher) connect(ctx context.Context, c Crowd) (*Generator, error) {
 	m := new(meter)
 	defer b.progress.watch(fmt.Sprintf("sign in %d minions", c.Minions), m)()
@@ -73,8 +73,8 @@ func (b *bencher) connect(ctx context.Context, c Crowd) (*Generator, error) {
 	})
 }
 
-// loads measures every kind of the plan. pids are the masters' processes, if known: their CPU
-// share is noted, and sampled, if not nil, is called about twice a second under load.
+// loads measures every kind of the plan. pids are the masters' processes, if known: it notes their
+// CPU share, and calls sampled, if not nil, about twice a second under load.
 func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled func()) ([]Load,
 	error) {
 	var out []Load
@@ -104,7 +104,7 @@ func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled f
 	return out, nil
 }
 
-// sampleEvery is the time between two looks at the masters' memory.
+// sampleEvery is the time between two measurements of the masters' memory.
 const sampleEvery = 500 * time.Millisecond
 
 // load measures one kind at one pace, and longer if no answer came.
@@ -119,11 +119,11 @@ func (b *bencher) load(ctx context.Context, g *Generator, k kind, perSecond floa
 		if a.Completed > 0 || a.Failed > 0 || ctx.Err() != nil {
 			return l
 		}
-		length *= 4 // the answers came after the end; a request that outlives its patience fails
+		length *= 4 // the answers came too late; a request that exceeds its patience fails
 	}
 }
 
-// fewest is how many requests are due in an open loop, however slow it is.
+// fewest is the least number of requests in an open loop, however slow it is.
 const fewest = 5
 
 func (b *bencher) loadFor(ctx context.Context, g *Generator, k kind, perSecond float64,
@@ -147,7 +147,7 @@ func (b *bencher) loadFor(ctx context.Context, g *Generator, k kind, perSecond f
 	return l, a
 }
 
-// every calls f again and again until the returned function is called, which calls it once more.
+// every calls f periodically until the caller calls stop, which calls it once more.
 func every(ctx context.Context, d time.Duration, f func()) (stop func()) {
 	if f == nil {
 		return func() {}

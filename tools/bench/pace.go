@@ -10,32 +10,32 @@ import (
 
 // requester sends one request at a time and waits for its answer.
 type requester interface {
-	// Request returns nil when the right answer came. It is called by one goroutine.
+	// Request returns nil if the right answer came. Only one goroutine calls it.
 	Request(ctx context.Context) error
 }
 
-// pace says how requests follow one another.
+// pace says when to send requests.
 type pace struct {
 	// warmup comes before the measured time; its requests are sent but not counted.
 	warmup, measure time.Duration
 	// rate is the number of requests due in a second (open loop); 0: each worker sends
 	// the next one as soon as it has its answer (closed loop).
 	rate float64
-	// patience is how long one request may take; past it, it failed.
+	// patience is how long one request may take; after that it has failed.
 	patience time.Duration
 }
 
-// account is what became of the requests of a drive.
+// account counts the results of a drive's requests.
 type account struct {
-	// Due is how many requests were to start in the measured time: in the open loop by
-	// the clock, in the closed loop as many as did. Due = Answered + Failed + Unsent.
+	// Due is the number of requests for the measured time: by the clock in the open loop, as many
+	// as were sent in the closed loop. Due = Answered + Failed + Unsent.
 	Due, Answered, Failed, Unsent uint64
-	// Completed is how many good answers arrived within the measured time, whenever
-	// asked for: the throughput is Completed / Took.
+	// Completed is the number of good answers that arrived within the measured time, whenever their
+	// requests were sent: the throughput is Completed / Took.
 	Completed uint64
 	Took      time.Duration
-	// Latency is of the requests due in the measured time. Time-outs count with
-	// the patience, unsent ones with the time that they had waited; other failures are left out.
+	// Latency has the requests due in the measured time. Time-outs count with the patience, unsent
+	// ones with the time that they had waited; it leaves out other failures.
 	Latency Histogram
 	// Err is the first failure.
 	Err error
@@ -49,15 +49,15 @@ func (a *account) PerSecond() float64 {
 	return float64(a.Completed) / a.Took.Seconds()
 }
 
-// meter lets others watch a drive.
+// meter shows the progress of a drive.
 type meter struct{ answered, failed atomic.Uint64 }
 
-// failurePause keeps a worker whose requests fail at once from spinning.
+// failurePause slows a worker whose requests fail at once.
 const failurePause = 20 * time.Millisecond
 
-// drive lets every worker send requests at the given pace and returns the account when
-// the last answer is in or its patience is over. begin, if not nil, is called when the
-// measured time begins and its result when that ends.
+// drive makes every worker send requests at the given pace. It returns the account when the last
+// answer has arrived or its patience has ended. It calls begin, if not nil, when the measured time
+// begins, and begin's result when that ends.
 func drive(ctx context.Context, workers []requester, p pace, m *meter,
 	begin func() (end func())) account {
 	if m == nil {
@@ -110,7 +110,7 @@ type driving struct {
 	pace
 	meter           *meter
 	start, from, to time.Time
-	next            atomic.Int64 // open loop: the first slot that nobody took
+	next            atomic.Int64 // open loop: the next free slot
 }
 
 // closed sends one request after the other until the time is over.
@@ -124,15 +124,15 @@ func (d *driving) closed(ctx context.Context, w requester, a *account) {
 	}
 }
 
-// open takes slots: request number i is due at start + i/rate, whatever became of those
-// before it. A worker that is late sends at once, and its latency begins at the due time.
+// open takes slots: request number i is due at start + i/rate, whatever happened to the earlier
+// ones. A worker that is late sends at once, and its latency begins at the due time.
 func (d *driving) open(ctx context.Context, w requester, a *account) {
 	for {
 		due := d.slot(d.next.Add(1) - 1)
 		if !due.Before(d.to) || !sleepUntil(ctx, due) {
 			return
 		}
-		if !time.Now().Before(d.to) { // too late to send: it never will be
+		if !time.Now().Before(d.to) { // too late to send
 			d.unsent(due, a)
 			continue
 		}
@@ -144,8 +144,7 @@ func (d *driving) slot(i int64) time.Time {
 	return d.start.Add(time.Duration(float64(i) / d.rate * float64(time.Second)))
 }
 
-// unsent accounts for a request that was due and not sent by the end: it had waited at
-// least until then.
+// unsent counts a request that was due and not sent by the end: it had waited at least until then.
 func (d *driving) unsent(due time.Time, a *account) {
 	if due.Before(d.from) {
 		return
@@ -155,7 +154,7 @@ func (d *driving) unsent(due time.Time, a *account) {
 	a.Latency.Record(d.to.Sub(due))
 }
 
-// settle accounts for the slots that no worker took, for all were busy until the end.
+// settle counts the slots that no worker took, because all were busy until the end.
 func (d *driving) settle(sum *account) {
 	for i := d.next.Load(); ; i++ {
 		due := d.slot(i)
@@ -166,7 +165,7 @@ func (d *driving) settle(sum *account) {
 	}
 }
 
-// one sends a request and accounts for it.
+// one sends a request and counts its result.
 func (d *driving) one(ctx context.Context, w requester, due time.Time, a *account) {
 	reqCtx, cancel := context.WithTimeout(ctx, d.patience)
 	err := w.Request(reqCtx)
@@ -175,7 +174,7 @@ func (d *driving) one(ctx context.Context, w requester, due time.Time, a *accoun
 	now := time.Now()
 	counted := !due.Before(d.from)
 	if ctx.Err() != nil && err != nil {
-		return // cut short by the caller
+		return // the caller ended it
 	}
 	if counted {
 		a.Due++
@@ -206,7 +205,7 @@ func (d *driving) one(ctx context.Context, w requester, due time.Time, a *accoun
 	}
 }
 
-// sleepUntil reports whether t came before ctx ended.
+// sleepUntil sleeps until t; it returns false if ctx ended before.
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	wait := time.Until(t)
 	if wait <= 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// stats reads what /proc says of all processes, by their number.
+// stats reads the data of all processes in /proc, by process id.
 func stats() map[int]procfs.ProcStat {
 	out := make(map[int]procfs.ProcStat)
 	all, _ := procfs.AllProcs()
@@ -23,7 +23,7 @@ func stats() map[int]procfs.ProcStat {
 	return out
 }
 
-// family is a process and all that descend from it.
+// family is a process and all its descendants.
 func family(pid int) []int { return familyOf(pid, stats()) }
 
 func familyOf(pid int, all map[int]procfs.ProcStat) []int {
@@ -38,11 +38,11 @@ func familyOf(pid int, all map[int]procfs.ProcStat) []int {
 	return out
 }
 
-// pss is the proportional share of memory of a process and its descendants, in bytes: pages
-// that they share count once.
+// pss is the proportional set size of a process and its descendants, in bytes: pages that they
+// share count once.
 func pss(pid int) (int64, error) { return pssOf(family(pid)) }
 
-// pssBelow is that of the descendants alone.
+// pssBelow is the pss of the descendants alone.
 func pssBelow(pid int) (int64, error) {
 	whole := family(pid)
 	all, err := pssOf(whole)
@@ -53,8 +53,8 @@ func pssBelow(pid int) (int64, error) {
 	return max(all-own, 0), err
 }
 
-// pssOf is that of some processes. It is an error if the first can't be read; the others may have
-// ended meanwhile.
+// pssOf is the pss of some processes. It is an error if the first can't be read; the others may
+// have ended meanwhile.
 func pssOf(pids []int) (sum int64, err error) {
 	for i, pid := range pids {
 		p, err := procfs.NewProc(pid)
@@ -91,8 +91,8 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// openFilesLimit is how many files this process may have open, and a master that it starts: the Go
-// runtime has raised the soft limit to the hard one, as Salt's master does.
+// openFilesLimit is the number of files that this process may open, and a master that it starts:
+// the Go runtime has raised the soft limit to the hard one, as Salt's master does.
 func openFilesLimit() (int, error) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
@@ -101,7 +101,7 @@ func openFilesLimit() (int, error) {
 	return int(min(l.Cur, 1<<30)), nil
 }
 
-// Machine is where a report was made.
+// Machine describes the machine of a report.
 type Machine struct {
 	CPUs     int    `json:"cpus"`
 	CPU      string `json:"cpu"`
@@ -113,7 +113,7 @@ type Machine struct {
 // LoadAverage is the mean number of runnable processes over 1, 5 and 15 minutes.
 type LoadAverage [3]float64
 
-// thisMachine leaves out what can't be read.
+// thisMachine describes this machine as far as it can read its data.
 func thisMachine() (Machine, LoadAverage) {
 	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	var load LoadAverage

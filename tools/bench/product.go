@@ -20,21 +20,21 @@ import (
 type product struct {
 	name string   // as tables show it
 	argv []string // starts a master in the foreground; -c and its folder follow
-	// options are lines of configuration that this product needs.
+	// options are lines of configuration for this product.
 	options string
-	// sharedKeys: the masters of a cluster need one cluster_pki_dir together, and know each other
-	// by address: that is their id.
+	// sharedKeys: the masters of a cluster share one cluster_pki_dir, and identify each other by
+	// address, which is also their id.
 	sharedKeys bool
-	// isolated: each master has roots of its own.
+	// isolated: each master has its own roots.
 	isolated bool
-	// compared: it is measured beside the other product, as that can be.
+	// compared: the product is measured for a comparison, within what the other one can do.
 	compared bool
 	ready    func(ctx context.Context, m *masterProcess) bool
-	// ping publishes one test.ping and returns how many answered, and how long the last one took
-	// from the publication on.
+	// ping publishes a test.ping and returns the number of answers, and the time from the
+	// publication to the last one.
 	ping func(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration,
 		err error)
-	// resolve asks a master whom a target means; nil if it can't be asked without a job.
+	// resolve asks a master which minions a target matches; nil if that needs a job.
 	resolve func(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration,
 		err error)
 }
@@ -42,7 +42,7 @@ type product struct {
 // ping is a test.ping of simulated minions.
 type ping struct {
 	tgt, tgtType string
-	minions      int // that it is for
+	minions      int // targeted
 }
 
 // timeout is how long the client waits.
@@ -50,13 +50,13 @@ func (p ping) timeout() time.Duration {
 	return 15*time.Second + time.Duration(p.minions)*5*time.Millisecond
 }
 
-// clustermaster is our own product, ready when it says so.
+// clustermaster is our own product; its readiness is /readyz.
 func clustermaster(program string) product {
 	return product{name: "clustermaster", argv: []string{program, "salt-master"}, ready: readyz,
 		ping: operatorPing, resolve: operatorTargets}
 }
 
-// saltProduct is Salt's own master out of a virtual environment salt-RELEASE; it is ready when it
+// saltProduct is Salt's own master from a virtual environment salt-RELEASE; it is ready when it
 // answers a minion.
 func saltProduct(venv string, key *simminion.Key) (product, error) {
 	program := filepath.Join(venv, "bin", "salt-master")
@@ -80,7 +80,7 @@ func readyz(ctx context.Context, m *masterProcess) bool {
 	return err == nil
 }
 
-// answers tries the sign-in of a minion and a request: ports may be open before anybody answers,
+// answers tries the sign-in of a minion and a request: ports may be open before a master answers,
 // and a member of Salt's clusters signs minions in before it serves them.
 func answers(key *simminion.Key) func(context.Context, *masterProcess) bool {
 	return func(ctx context.Context, m *masterProcess) bool {
@@ -107,7 +107,8 @@ func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, 
 	return p.publish(ctx, m, "test.ping", nil, func(gather.Return) bool { return true })
 }
 
-// publish orders a job of our master. It returns how many returned rightly, and when the last did.
+// publish orders a job from our master. It returns the number of correct returns, and the time
+// until the last.
 func (p ping) publish(ctx context.Context, m *masterProcess, fun string, args []any,
 	right func(gather.Return) bool) (answered int, took time.Duration, err error) {
 	client, err := m.operator(ctx)
@@ -146,8 +147,7 @@ func operatorTargets(ctx context.Context, m *masterProcess, p ping) (found int, 
 	return len(targeted.Minions), time.Since(begun), nil
 }
 
-// clientPing publishes through Salt's own LocalClient, which is started first and not part of the
-// time.
+// clientPing publishes through Salt's own LocalClient. Starting that first is not part of the time.
 func clientPing(ctx context.Context, python string, m *masterProcess, p ping) (answered int,
 	took time.Duration, err error) {
 	const script = `import json, sys, time

@@ -11,8 +11,7 @@ import (
 	"clustermaster/tools/figure"
 )
 
-// progress shows what runs: on a terminal one line that is written over again and again,
-// elsewhere nothing.
+// progress shows what runs: on a terminal as one line that is rewritten, elsewhere not at all.
 type progress struct{ w io.Writer } // nil: not a terminal
 
 func newProgress(w io.Writer) *progress {
@@ -32,7 +31,7 @@ func (p *progress) show(format string, args ...any) {
 // clear removes the line, before other output.
 func (p *progress) clear() { p.show("") }
 
-// follow shows a line with its time again and again until the returned function is called.
+// follow shows a line with its time periodically until the caller calls the returned function.
 func (p *progress) follow(name string, state func(since time.Duration) string) (stop func()) {
 	if p.w == nil {
 		return func() {}
@@ -56,7 +55,7 @@ func (p *progress) follow(name string, state func(since time.Duration) string) (
 	return func() { close(done); <-ended }
 }
 
-// watch shows how a meter moves until the returned function is called.
+// watch shows the progress of a meter until the caller calls stop.
 func (p *progress) watch(name string, m *meter) (stop func()) {
 	var last uint64
 	var at time.Duration

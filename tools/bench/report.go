@@ -17,15 +17,15 @@ type Report struct {
 	Made    time.Time `json:"made"`
 	Machine Machine   `json:"machine"`
 	Columns []Column  `json:"columns"`
-	// LoadAverage is the machine's when the run began.
+	// LoadAverage is the machine's at the start of the run.
 	LoadAverage LoadAverage `json:"load_average"`
-	// Products are the two that --compare measured: Salt's own master, then ours.
+	// Products are the two of --compare: Salt's own master, then ours.
 	Products []string `json:"products,omitempty"`
-	// RSA is how many RSA-2048 private operations the machine makes in a second.
+	// RSA is the number of RSA-2048 private operations that the machine makes in a second.
 	RSA float64 `json:"rsa2048_private_per_second,omitempty"`
 }
 
-// Column is one setting that was measured: an address, one master, three masters.
+// Column is one measured setting: an address, one master, three masters.
 type Column struct {
 	Name    string   `json:"name"`
 	Masters []string `json:"masters"`
@@ -33,11 +33,11 @@ type Column struct {
 	Workers int      `json:"workers"`
 	Figures []Figure `json:"figures"`
 	Loads   []Load   `json:"loads"`
-	// Product, Size (number of masters) and Round are of --compare.
+	// Product, Size (number of masters) and Round are for --compare.
 	Product string `json:"product,omitempty"`
 	Size    int    `json:"size,omitempty"`
 	Round   int    `json:"round,omitempty"`
-	// Part (of --grow) is what is grown, and Bytes the size of a job, if that is it.
+	// Part (of --grow) says what grows, and Bytes the size of a job, if jobs grow.
 	Part  string `json:"part,omitempty"`
 	Bytes int    `json:"bytes,omitempty"`
 	// Err says why the column ends early.
@@ -48,14 +48,14 @@ type Column struct {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	// MB, MB/s, s, ms, %, files, copies or publications; "" if nothing was measured, which the note
+	// MB, MB/s, s, ms, %, files, copies or publications; "" without a measurement, which the note
 	// explains
 	Unit string `json:"unit"`
 	Note string `json:"note,omitempty"`
 }
 
-// Load is one kind of request at one pace. Latencies are in milliseconds; shares of CPU are of
-// all the machine's CPUs, 1 being all of them.
+// Load is one kind of request at one pace. Latencies are in milliseconds; shares of CPU are of all
+// the machine's CPUs, 1 being all of them.
 type Load struct {
 	Request   string  `json:"request"`
 	Rate      float64 `json:"rate,omitempty"` // due in a second: open loop; 0: closed loop
@@ -71,8 +71,8 @@ type Load struct {
 	P999      float64 `json:"p999_ms"`
 	Max       float64 `json:"max_ms"`
 	Mean      float64 `json:"mean_ms"`
-	// GeneratorCPU and MastersCPU are shares; MastersCPU is 0 where the masters' processes are not
-	// known.
+	// GeneratorCPU and MastersCPU are shares; MastersCPU is 0 if the masters' processes are
+	// unknown.
 	GeneratorCPU float64 `json:"generator_cpu"`
 	MastersCPU   float64 `json:"masters_cpu,omitempty"`
 	Err          string  `json:"error,omitempty"` // the first failure
@@ -181,8 +181,8 @@ func (f Figure) String() string {
 	return s
 }
 
-// Summary are the columns side by side: throughput with p50/p99 of the closed loops, the open ones,
-// and the figures, each in the order of their first appearance.
+// Summary shows the columns side by side: throughput with p50/p99 of the closed loops, the open
+// ones, and the figures, each in the order of their first appearance.
 func (r *Report) Summary() [][]string {
 	rows := [][]string{{"figure"}}
 	at := make(map[string]int) // the row of each name

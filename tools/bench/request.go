@@ -16,23 +16,23 @@ import (
 	"clustermaster/wire"
 )
 
-// sender sends one request and returns nil when the right answer came.
+// sender sends one request and returns nil if the right answer came.
 type sender func(ctx context.Context, s *session, l *line, j *job) error
 
 // kind is one sort of request.
 type kind struct {
-	name  string // as figures show it
+	name  string // for figures
 	about string
 	send  sender
 	// file says that the kind needs a file of the file server.
 	file bool
-	// unasked kinds only run when named.
+	// unasked kinds run only if named.
 	unasked bool
 	// prepare, if not nil, is called once before the kind is checked.
 	prepare func(ctx context.Context, g *Generator) error
 }
 
-// kinds are measured in this order.
+// kinds lists the kinds in the order of measurement.
 func kinds() []kind {
 	return []kind{
 		{name: "_auth", about: "sign-in of an accepted minion that has not seen this master before",
@@ -83,8 +83,8 @@ func kinds() []kind {
 	}
 }
 
-// choose picks the kinds of a list such as "return,event"; "" is all that the means allow. The
-// leading underscore may be left out.
+// choose selects the kinds in a list such as "return,event"; "" means all that can run. The leading
+// underscore may be omitted.
 func choose(only, file string) ([]kind, error) {
 	var out []kind
 	if only == "" {
@@ -115,22 +115,22 @@ func choose(only, file string) ([]kind, error) {
 	return out, nil
 }
 
-// job is what the requests of one run have in common.
+// job is the common state of the requests of one run.
 type job struct {
 	saltenv, file string
-	asked         atomic.Uint64 // files that were asked for
-	mine          []any         // ids whose mine is asked for
+	asked         atomic.Uint64 // number of requested files
+	mine          []any         // ids whose mine is requested
 	lastJID       atomic.Int64  // microseconds since the epoch
 
 	mu     sync.Mutex // guards shared
-	shared []string   // the jids of jobs that all minions return for, in turn
+	shared []string   // the jids of jobs that all minions return for
 }
 
-// numbers stands in a file's name for the numbers from 1 to the one in it.
+// numbers matches a placeholder in a file's name, for the numbers from 1 to the one in it.
 var numbers = regexp.MustCompile(`\{([1-9][0-9]{0,5})\}`)
 
-// path is the file that is asked for next. Of a name with numbers all files come in turn, spread
-// over the folders by a stride that is a prime.
+// path returns the next file to request. For a name with numbers it returns all files in turn,
+// spread over the folders by a stride that is a prime.
 func (j *job) path() string {
 	if !strings.Contains(j.file, "{") {
 		return j.file
@@ -144,10 +144,10 @@ func (j *job) path() string {
 	})
 }
 
-// newJID is a jid that nobody published.
+// newJID returns a jid without a publication.
 func (j *job) newJID(*session) string { return j.jid() }
 
-// sharedJID is that of a minion's next return for jobs of all.
+// sharedJID returns the jid of a minion's next return for jobs of all.
 func (j *job) sharedJID(s *session) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -158,7 +158,7 @@ func (j *job) sharedJID(s *session) string {
 	return j.shared[s.returned-1]
 }
 
-// jid makes a jid that this run has not used: the time, or the next free microsecond.
+// jid makes an unused jid of this run: the time, or the next free microsecond.
 func (j *job) jid() string {
 	for {
 		last := j.lastJID.Load()
@@ -169,7 +169,7 @@ func (j *job) jid() string {
 	}
 }
 
-// crew is one worker: a connection and the minions that take turns on it.
+// crew is one worker: a connection and the minions that share it.
 type crew struct {
 	line     line
 	sessions []*session
@@ -185,7 +185,7 @@ func (c *crew) Request(ctx context.Context) error {
 	return c.kind.send(ctx, s, &c.line, c.job)
 }
 
-// pairs makes a map of keys and values in turn.
+// pairs makes a map of alternating keys and values.
 func pairs(v ...any) value.Map {
 	m := make(value.Map, 0, len(v)/2)
 	for i := 0; i < len(v); i += 2 {
@@ -194,7 +194,7 @@ func pairs(v ...any) value.Map {
 	return m
 }
 
-// sealed sends a command whose answer is opened and looked at.
+// sealed sends a command, opens the answer and checks it.
 func sealed(cmd string, load func(*session, *job) value.Map,
 	right func(value.Raw, *job) bool) sender {
 	return func(ctx context.Context, s *session, l *line, j *job) error {
@@ -209,13 +209,13 @@ func sealed(cmd string, load func(*session, *job) value.Map,
 	}
 }
 
-// benchToken is what a minion with a cached master key wants to have back. A minion
-// makes a random one; here nobody looks.
+// benchToken is the token that a minion with a cached master key wants returned. A real minion
+// makes a random one; here it is not checked.
 var benchToken = bytes.Repeat([]byte("t"), 76)
 
-// sendAuth signs in as on first contact, or with a token. The answer's signature and nonce are
-// checked, but its keys are not decrypted: that is the minion's work, and on one machine it would
-// take from the master's time more than the master itself needs.
+// sendAuth signs in as on first contact, or with a token. It checks the answer's signature and
+// nonce, but does not decrypt its keys: that is the minion's work, and on one machine it would take
+// more of the master's time than the master itself needs.
 func sendAuth(token []byte) sender {
 	return func(ctx context.Context, s *session, l *line, _ *job) error {
 		auth, err := s.authRequest()
@@ -282,10 +282,10 @@ const (
 	manyPillar  = 8000
 )
 
-// sendPillar asks for the small pillar, or that of manySLS files, with grains that stay or, on the
-// master's disks before it answers, change each time. It checks the answer's shape only: opening it
-// is a private operation with the minion's key. Every minion has opened its first pillar while it
-// was set up.
+// sendPillar requests the small pillar, or that of manySLS files, with constant grains or with
+// grains that change each time, which the masters store before they answer. It checks only the
+// answer's shape, because opening it is a private operation with the minion's key. Every minion
+// opened its first pillar during the setup.
 func sendPillar(many, changed bool) sender {
 	return func(ctx context.Context, s *session, l *line, j *job) error {
 		g, least := grains(s.id), smallPillar
@@ -308,7 +308,7 @@ func sendPillar(many, changed bool) sender {
 	}
 }
 
-// openPillar fetches the pillar once with all checks.
+// openPillar fetches a pillar once with all checks.
 func openPillar(ctx context.Context, s *session, l *line, _ *job) error {
 	nonce, reply, err := s.send(ctx, l, s.pillarLoad(grains(s.id)))
 	if err == nil {
@@ -321,9 +321,9 @@ func openPillar(ctx context.Context, s *session, l *line, _ *job) error {
 }
 
 const (
-	// mineFunction is the one whose values the minions send.
+	// mineFunction is the function whose values the minions send.
 	mineFunction = "bench.value"
-	// mineMinions is how many minions' values _mine_get asks for, if there are so many.
+	// mineMinions is the number of minions whose values _mine_get requests, if there are that many.
 	mineMinions = 10
 )
 
@@ -331,8 +331,8 @@ var sendMine = sealed("_mine", func(s *session, _ *job) value.Map {
 	return pairs("data", pairs(mineFunction, eventText), "id", s.id)
 }, func(v value.Raw, _ *job) bool { return len(v) == 1 && v[0] == 0xc3 }) // msgpack's true
 
-// fillMine gives the first minions grains, for a mine knows only minions that have some, and a
-// value in the mine.
+// fillMine gives the first minions grains, because a mine only has minions with grains, and a value
+// in the mine.
 func fillMine(ctx context.Context, g *Generator) error {
 	g.job.mine = nil
 	for _, c := range g.crews {
@@ -357,7 +357,7 @@ var sendFileList = sealed("_file_list", func(_ *session, j *job) value.Map {
 	return v[0]>>4 == 0x9 || v[0] == 0xdc || v[0] == 0xdd
 })
 
-// sendFile asks for a piece of a file that must have so many bytes.
+// sendFile requests a piece of a file that must have at least so many bytes.
 func sendFile(piece func(*session, *job) (path string, at int), least int) sender {
 	return sealed("_serve_file", func(s *session, j *job) value.Map {
 		path, at := piece(s, j)

@@ -12,10 +12,10 @@ import (
 	"clustermaster/wire"
 )
 
-// errPending: the master has not accepted the minion's key.
+// errPending means that the master has not accepted the minion's key.
 var errPending = errors.New("the master has not accepted the key")
 
-// session is one signed-in minion. One worker uses it.
+// session is one signed-in minion. Only one worker uses it.
 type session struct {
 	id      string
 	key     *simminion.Key
@@ -25,7 +25,7 @@ type session struct {
 	crypt   *wire.Crypticle
 	// returned counts its returns for jobs of all minions.
 	returned int
-	piece    int // of the large file, that it asked for last
+	piece    int // of the large file, the last that it requested
 }
 
 func newSession(id string, key *simminion.Key) *session {
@@ -40,7 +40,7 @@ func (s *session) authRequest() (wire.AuthRequest, error) {
 		EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1, Master: s.master}, err
 }
 
-// signIn makes _auth with all of a minion's checks and takes the session key.
+// signIn makes _auth with all of a minion's checks and keeps the session key.
 func (s *session) signIn(ctx context.Context, line *line) error {
 	auth, err := s.authRequest()
 	if err != nil {
@@ -71,9 +71,9 @@ func (s *session) signIn(ctx context.Context, line *line) error {
 	return nil
 }
 
-// call sends a sealed request and opens the answer. After an answer that doesn't open the
-// keys have changed, or another master behind the balancer has others: the call fails, and the
-// next one begins with a sign-in.
+// call sends a sealed request and opens the answer. If the answer doesn't open, the keys have
+// changed, or another master behind the balancer has others: the call fails, and the next one
+// begins with a sign-in.
 func (s *session) call(ctx context.Context, line *line, load value.Map) (value.Raw, error) {
 	nonce, reply, err := s.send(ctx, line, load)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *session) call(ctx context.Context, line *line, load value.Map) (value.R
 	return val, err
 }
 
-// send seals and sends a request and returns the answer as it came.
+// send seals and sends a request and returns the answer unopened.
 func (s *session) send(ctx context.Context, line *line, load value.Map) (nonce string, reply []byte,
 	err error) {
 	if s.crypt == nil {
@@ -111,7 +111,7 @@ type line struct {
 	client *transport.RequestClient
 }
 
-// do sends a packed request. After a failure the connection is given up.
+// do sends a packed request. After a failure it closes the connection.
 func (l *line) do(ctx context.Context, packed []byte) ([]byte, error) {
 	if l.client == nil {
 		c, err := transport.DialRequests(ctx, l.addr, transport.ClientOptions{})

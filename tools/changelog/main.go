@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// kinds are what a fragment may begin with, in the order of the page.
+// kinds are the words that may begin a fragment, in the order of the page.
 var kinds = []struct{ word, title string }{
 	{"breaking", "What you must change"},
 	{"security", "Security"},

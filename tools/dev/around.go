@@ -108,7 +108,7 @@ func (p *Playground) startMinions(ctx context.Context) error {
 	return nil
 }
 
-// A playground's minions are quicker than Salt's defaults, which suit thousands.
+// A playground's minions are faster than Salt's defaults, which suit thousands of minions.
 const (
 	acceptanceWait = 2 * time.Second
 	reconMax       = 2 * time.Second

@@ -18,10 +18,9 @@ const (
 	fallAfter     = 2 // failed checks until a master's sessions are closed
 )
 
-// Balancer passes TCP sessions to masters as lb/haproxy.cfg does: to those
-// whose /readyz is good, and only when there is none, to those whose /livez is.
-// The sessions of a master that leaves the set in use are closed, so that its
-// minions reconnect through another one.
+// Balancer passes TCP sessions to masters as lb/haproxy.cfg does: to those whose /readyz is good,
+// or if there are none, to those whose /livez is. It closes the sessions of a master that it no
+// longer uses, so that the minions reconnect through another one.
 type Balancer struct {
 	targets []*target
 	log     *slog.Logger
@@ -126,7 +125,7 @@ func (b *Balancer) session(ctx context.Context, client net.Conn, port int) {
 	<-done
 }
 
-// dial tries the masters in use in turn, starting behind the last one taken.
+// dial tries the masters in use in turn, starting after the last one used.
 func (b *Balancer) dial(ctx context.Context, port int) (*target, net.Conn) {
 	for _, t := range b.choice() {
 		d := net.Dialer{Timeout: time.Second}
@@ -150,8 +149,7 @@ func (b *Balancer) choice() []*target {
 	return append(use[k:len(use):len(use)], use[:k]...)
 }
 
-// inUse lists the ready masters, or where there is none the live ones.
-// The caller holds mu.
+// inUse lists the ready masters, or if there are none the live ones. The caller holds mu.
 func (b *Balancer) inUse() []*target {
 	for probe := range 2 {
 		var use []*target
@@ -192,8 +190,7 @@ func (b *Balancer) check(ctx context.Context, t *target) {
 	}
 }
 
-// record notes a check and closes the sessions of every master that is no
-// longer in use.
+// record notes a check and closes the sessions of every master that is no longer in use.
 func (b *Balancer) record(t *target, probe int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

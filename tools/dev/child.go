@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Child is a started process; it is ended by its own pid, never by name. It has a process group of
-// its own: Ctrl-C is for the parent, which ends its children in order.
+// Child is a started process; its parent ends it by pid, never by name. It has its own process
+// group: Ctrl-C reaches only the parent, which ends its children in order.
 type Child struct {
 	Name string
 	cmd  *exec.Cmd
@@ -37,7 +37,7 @@ func Start(name, out string, env, argv []string) (*Child, error) {
 // PID is the process's number.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Running says whether it has not ended.
+// Running reports whether it has not ended.
 func (c *Child) Running() bool {
 	select {
 	case <-c.done:
@@ -47,7 +47,7 @@ func (c *Child) Running() bool {
 	}
 }
 
-// Ended is how the process ended, once it has: nil for exit code 0.
+// Ended returns how the process ended, once it has: nil for exit code 0.
 func (c *Child) Ended() error {
 	<-c.done
 	return c.err
@@ -59,7 +59,8 @@ func (c *Child) Kill() {
 	<-c.done
 }
 
-// Stop ends all of them and what they left of their process groups: SIGTERM, after a grace SIGKILL.
+// Stop ends all of them and the rest of their process groups: with SIGTERM, after a grace with
+// SIGKILL.
 func Stop(grace time.Duration, children ...*Child) {
 	for _, c := range children {
 		if c.Running() {

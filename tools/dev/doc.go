@@ -1,5 +1,5 @@
-// Package dev is the playground that needs nothing but the binary: masters on
-// loopback addresses, a TCP balancer in front of them and simulated minions.
+// Package dev is the playground, which needs only the binary: masters on loopback addresses, a TCP
+// balancer in front of them and simulated minions.
 //
 // Lives here: the balancer (the two-backend rule of lb/haproxy.cfg), the
 // generated configs, the playground's script of what it shows.

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Ports of every master; each has an address of its own.
+// Ports of every master; each has its own address.
 const (
 	pubPort    = 4505
 	reqPort    = 4506
@@ -29,11 +29,11 @@ const (
 )
 
 const (
-	startTime = 60 * time.Second // for masters to serve, and for minions to show up
+	startTime = 60 * time.Second // for masters to serve, and for minions to connect
 	stopGrace = 5 * time.Second  // for children to end on SIGTERM
 )
 
-// Config says what the playground is made of.
+// Config says what the playground consists of.
 type Config struct {
 	Binary  string // clustermaster itself
 	Dir     string // "" makes a temporary one, removed at the end
@@ -96,7 +96,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// tour is what the playground shows.
+// tour shows what a cluster does.
 func (p *Playground) tour(ctx context.Context) error {
 	steps := []func(context.Context) error{
 		p.address, p.startMasters, p.startBalancer, p.startMinions, p.acceptKeys, p.ping,
@@ -120,7 +120,7 @@ func (p *Playground) address(ctx context.Context) (err error) {
 }
 
 // FreeBlock finds a block 127.a.b.0/24 for n masters on its first addresses and a balancer on the
-// hundredth one, in which nobody listens on any of the ports.
+// hundredth one, with all the ports free.
 func FreeBlock(ctx context.Context, n int, ports ...int) (hosts []string, front string, err error) {
 	for range 50 {
 		base := fmt.Sprintf("127.%d.%d.", 64+mathrand.IntN(128), 1+mathrand.IntN(254))
@@ -135,7 +135,7 @@ func FreeBlock(ctx context.Context, n int, ports ...int) (hosts []string, front 
 	return nil, "", errors.New("find free loopback addresses: none of 50 blocks was free")
 }
 
-// Free says whether nobody listens on any of the ports of the hosts.
+// Free reports whether all the ports of the hosts are free.
 func Free(ctx context.Context, hosts []string, ports ...int) bool {
 	for _, h := range hosts {
 		for _, port := range ports {
@@ -223,7 +223,7 @@ func (p *Playground) start(name, program string, args ...string) error {
 	return nil
 }
 
-// running finds a child that has not ended; nil if there is none.
+// running finds a running child; nil if there is none.
 func (p *Playground) running(name string) *Child {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,7 +259,7 @@ func (p *Playground) waitReady(ctx context.Context, host string) error {
 	return nil
 }
 
-// until asks again and again until ok, ctx ends, or startTime is over.
+// until calls ok repeatedly until it returns true, ctx ends, or startTime has passed.
 func (p *Playground) until(ctx context.Context, ok func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("not within %s", startTime))
 	defer cancel()
@@ -275,7 +275,7 @@ func (p *Playground) until(ctx context.Context, ok func() bool) error {
 	return nil
 }
 
-// alive is the index of the first master that runs.
+// alive is the index of the first running master.
 func (p *Playground) alive() int {
 	for i := range p.hosts {
 		if p.running(fmt.Sprintf("m%d", i+1)) != nil {
@@ -285,7 +285,7 @@ func (p *Playground) alive() int {
 	return 0
 }
 
-// show prints a command as one would type it, and its output.
+// show prints a command as an operator would type it, and its output.
 func (p *Playground) show(ctx context.Context, master int, name string, args ...string) error {
 	full := append([]string{"-c", p.configDir(master)}, args...)
 	fmt.Fprintf(p.cfg.Stdout, "$ %s %s\n", name, quoted(full))

@@ -41,10 +41,10 @@ const (
 	exitUsage    = 64
 )
 
-// page is everything that was found.
+// page holds all findings.
 type page struct {
 	Masters []place           `json:"masters"`
-	Cluster []checkup.Finding `json:"cluster"` // what belongs to no single master
+	Cluster []checkup.Finding `json:"cluster"` // not of a single master
 }
 
 // place is one master with its findings.
@@ -79,19 +79,19 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if *asJSON {
 		enc := json.NewEncoder(stdout)
 		enc.SetIndent("", "  ")
-		_ = enc.Encode(p) // a closed pipe is the reader's wish
+		_ = enc.Encode(p) // if the pipe is closed, the reader wants no more
 	} else {
 		p.print(stdout, *quiet)
 	}
 	return p.code()
 }
 
-// examine looks at everything that was asked for.
+// examine makes all requested checks.
 func examine(ctx context.Context, dir string, all bool, balancer string) page {
 	o, warnings, err := config.Load(dir, os.Getenv)
 	here := place{Master: "this machine", Findings: configured(err, warnings)}
 	if err != nil {
-		return page{Masters: []place{here}} // nothing else can be known
+		return page{Masters: []place{here}} // nothing else can be checked
 	}
 	here.Master = o.ID
 	p := page{Masters: []place{here}}
@@ -130,7 +130,7 @@ func examine(ctx context.Context, dir string, all bool, balancer string) page {
 
 func (p *page) add(f checkup.Finding) { p.Masters[0].Findings = append(p.Masters[0].Findings, f) }
 
-// ask lets the running master report, or all of them.
+// ask requests reports from the running master, or from all of them.
 func (p *page) ask(ctx context.Context, dir string, all bool) {
 	var answer struct {
 		Reports string   `json:"reports"`
@@ -163,7 +163,7 @@ func (p *page) ask(ctx context.Context, dir string, all bool) {
 	p.Cluster = append(p.Cluster, checkup.Compare(reports)...)
 }
 
-// configured turns what the loader of options says into findings.
+// configured turns the problems of the options' loader into findings.
 func configured(err error, warnings []config.Warning) (found []checkup.Finding) {
 	for _, p := range config.Problems(err) {
 		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Error,
@@ -191,8 +191,8 @@ func configured(err error, warnings []config.Warning) (found []checkup.Finding) 
 // greetingTime bounds how long a port of the balancer may be silent.
 const greetingTime = 5 * time.Second
 
-// knock tries the minion ports of a balancer: ZeroMQ greets first, so a greeting shows that a
-// master is behind it.
+// knock tries the minion ports of a balancer: ZeroMQ greets first, so a greeting shows that there
+// is a master behind it.
 func knock(ctx context.Context, host string, o *config.Options) (found []checkup.Finding) {
 	for _, port := range []int{o.PublishPort, o.RetPort} {
 		addr := net.JoinHostPort(host, fmt.Sprint(port))

@@ -11,7 +11,7 @@ import (
 // worst are the levels in the order of the page.
 var worst = []checkup.Level{checkup.Error, checkup.Warning, checkup.Notice, checkup.Good}
 
-// all are the findings of all places.
+// all lists the findings of all places.
 func (p page) all() (list []checkup.Finding) {
 	for _, m := range p.Masters {
 		list = append(list, m.Findings...)

@@ -1,7 +1,7 @@
-// Package figure writes numbers as the pages and tables of measurements show them.
+// Package figure writes numbers for the pages and tables of measurements.
 //
-// Lives here: three digits, thousands parted by commas, numbers with their nouns. Does not: what
-// was measured, tables, pages.
+// Lives here: three digits, thousands separated by commas, numbers with their nouns. Does not:
+// measure, make tables or pages.
 package figure
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// Number writes three digits, and thousands parted by commas.
+// Number writes three digits, with thousands separated by commas.
 func Number(v float64) string {
 	switch {
 	case v == 0:

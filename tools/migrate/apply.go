@@ -31,11 +31,11 @@ type migration struct {
 	out       io.Writer
 }
 
-// say tells of a step that is done.
+// say prints a finished step.
 func (m *migration) say(format string, args ...any) { fmt.Fprintf(m.out, format+"\n", args...) }
 
-// apply replaces Salt's master. Until Salt's master is stopped nothing but files of this package's
-// own was written; from then on a failure puts everything back.
+// apply replaces Salt's master. Until it stops Salt's master it writes only this package's own
+// files; after that a failure restores everything.
 func (m *migration) apply(ctx context.Context) error {
 	p, err := look(ctx, m.dir, m.salt, m.others, m.functions, os.Getenv)
 	if err != nil {
@@ -102,7 +102,7 @@ func (m *migration) newOptions(p *Plan) (string, error) {
 	return text, nil
 }
 
-// keep writes the journal and copies what apply or this master may change.
+// keep writes the journal and copies everything that apply or this master may change.
 func (m *migration) keep(j *journal, o *config.Options) error {
 	kept := filepath.Join(j.dir, "before")
 	if err := os.MkdirAll(kept, 0o700); err != nil {
@@ -122,7 +122,7 @@ func (m *migration) keep(j *journal, o *config.Options) error {
 	return j.save()
 }
 
-// replace does the steps that change the box.
+// replace takes the steps that change the machine.
 func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, text string,
 	wanted map[string]string) error {
 	if err := os.MkdirAll(filepath.Dir(j.Added), 0o755); err != nil {
@@ -177,7 +177,7 @@ func indent(text string) string {
 	return "           " + strings.ReplaceAll(text, "\n", "\n           ")
 }
 
-// shell runs a command of the operator's.
+// shell runs an operator's command.
 func (m *migration) shell(ctx context.Context, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.wait*float64(time.Second)))
 	defer cancel()
@@ -189,7 +189,7 @@ func (m *migration) shell(ctx context.Context, command string) error {
 	}
 	defer os.Remove(said.Name())
 	defer said.Close()
-	cmd.Stdout, cmd.Stderr = said, said // a file: a daemon that is started may keep it open
+	cmd.Stdout, cmd.Stderr = said, said // a file, because a started daemon may keep it open
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
 		b, _ := os.ReadFile(said.Name())
@@ -198,7 +198,7 @@ func (m *migration) shell(ctx context.Context, command string) error {
 	return nil
 }
 
-// until calls check until it gives nil, or the time of --wait is over.
+// until calls check until it returns nil, or the time of --wait has passed.
 func (m *migration) until(ctx context.Context, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.wait*float64(time.Second)))
 	defer cancel()
@@ -217,8 +217,8 @@ func (m *migration) until(ctx context.Context, check func() error) error {
 	}
 }
 
-// halt stops the master that runs, and waits until its process is gone: it removes its pidfile
-// last.
+// halt stops the running master and waits until its process has ended, after it removed its
+// pidfile.
 func (m *migration) halt(ctx context.Context, o *config.Options) error {
 	pid := process(o.PidFile)
 	if err := m.shell(ctx, m.stop); err != nil {
@@ -276,7 +276,7 @@ func (m *migration) ready(ctx context.Context) error {
 	return nil
 }
 
-// keysIn maps ids to states, of a folder.
+// keysIn maps ids to states, for the keys of a folder.
 func keysIn(dir string) (map[string]string, error) {
 	list, err := keystore.ReadDir(dir)
 	out := make(map[string]string)
@@ -288,7 +288,7 @@ func keysIn(dir string) (map[string]string, error) {
 	return out, err
 }
 
-// live maps ids to the states that the running master has.
+// live maps ids to their states in the running master.
 func (m *migration) live(ctx context.Context) (map[string]string, error) {
 	var lists map[string][]string
 	if err := cli.KeyLists(ctx, os.Getenv, m.dir, &lists); err != nil {
@@ -305,7 +305,7 @@ func (m *migration) live(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// sameKeys waits until the running master knows the keys that were there before.
+// sameKeys waits until the running master has the earlier keys.
 func (m *migration) sameKeys(ctx context.Context, wanted map[string]string) error {
 	return m.until(ctx, func() error {
 		got, err := m.live(ctx)
@@ -321,18 +321,18 @@ func (m *migration) sameKeys(ctx context.Context, wanted map[string]string) erro
 	})
 }
 
-// marks are files in sock_dir that say to Salt's clients that a master runs; Salt's master stops at
-// a plain one.
+// marks are files in sock_dir that tell Salt's clients that a master runs; Salt's master fails if
+// one is a plain file.
 var marks = []string{"publish_pull.ipc", "workers.ipc", "master_event_pub.ipc",
 	"master_event_pull.ipc"}
 
 func removeMarks(sock string) {
 	for _, name := range marks {
-		_ = os.Remove(filepath.Join(sock, name)) // one that is not there is well
+		_ = os.Remove(filepath.Join(sock, name)) // a missing one is fine
 	}
 }
 
-// putBack gives the box back to Salt's master as it was before apply.
+// putBack restores the machine for Salt's master as it was before apply.
 func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) error {
 	if err := os.Remove(j.Added); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -361,8 +361,8 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	return m.forget(j)
 }
 
-// aside moves the data of this master, which was stopped, to the journal. Data that stayed would
-// count at the next apply in place of the keys that Salt's master has by then.
+// aside moves the data of this master, which has stopped, to the journal. Otherwise the next apply
+// would use it in place of the keys that Salt's master has by then.
 func (m *migration) aside(j *journal, data string) error {
 	if _, err := os.Stat(data); err == nil {
 		if err := os.Rename(data, filepath.Join(j.dir,
@@ -370,7 +370,7 @@ func (m *migration) aside(j *journal, data string) error {
 			return err
 		}
 	}
-	// Without it the keys in the folder are Salt's again, and the next apply takes them in.
+	// Without this file the keys in the folder are Salt's again, and the next apply imports them.
 	if err := os.Remove(filepath.Join(j.Pki, keystore.JournalName)); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -378,14 +378,14 @@ func (m *migration) aside(j *journal, data string) error {
 	return nil
 }
 
-// forget ends a migration.
+// forget ends a migration: it moves the journal aside.
 func (m *migration) forget(j *journal) error {
 	old := j.dir + "-" + time.Now().UTC().Format("20060102T150405.000")
 	m.say("moved    journal, files of before and the data of this master to %s; remove it when you need it no more", old)
 	return os.Rename(j.dir, old)
 }
 
-// rollback gives the box back to Salt's master, with the keys that are known now.
+// rollback returns the machine to Salt's master, with the present keys.
 func (m *migration) rollback(ctx context.Context) error {
 	o, _, err := config.Inspect(m.dir, os.Getenv)
 	if err != nil {
@@ -464,7 +464,7 @@ func (m *migration) listens(ctx context.Context, o *config.Options) error {
 	return nil
 }
 
-// masterKey copies the key pair of before back.
+// masterKey restores the earlier key pair.
 func (m *migration) masterKey(j *journal) error {
 	found, err := filepath.Glob(filepath.Join(j.dir, "before", "pki", "master.*"))
 	if err != nil {
@@ -483,7 +483,7 @@ func (m *migration) masterKey(j *journal) error {
 	return nil
 }
 
-// written compares a folder with the keys that the master has.
+// written returns an error unless a folder has exactly the given keys.
 func written(dir string, keys map[string]string) error {
 	got, err := keysIn(dir)
 	if err != nil {

@@ -32,7 +32,7 @@ Examples:
     --start 'apt-get install -y salt-master=3008.3 && systemctl start salt-master'
 `
 
-// flags are what a command line says.
+// flags are the options of the command line.
 type flags struct {
 	dir, salt, start, stop, undo, extra string
 	others                              []string

@@ -2,7 +2,7 @@
 // one, and back.
 //
 // Lives here: the plan (what becomes of each option, module and key; ports, disk, founder), the
-// steps of apply and rollback with their journal, and what is put back when one fails. Does not:
-// read keys or caches into the cluster; the master does that when it founds (keys) and by salt-run
+// steps of apply and rollback with their journal, and what they restore if one fails. Does not:
+// import keys or caches into the cluster; the master does that at founding (keys) and by salt-run
 // (caches, jobs).
 package migrate

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// journal is what apply has done, kept on disk so that rollback, or apply after a crash, knows it.
+// journal records on disk the steps of apply, for rollback and for apply after a crash.
 type journal struct {
 	Began   time.Time `json:"began"`
 	State   string    `json:"state"` // applying, applied, rolling back
@@ -34,7 +34,7 @@ const (
 
 const journalFile = "journal.json"
 
-// stateDir is where the journal and what was there before are kept.
+// stateDir is the folder of the journal and of the saved files.
 func stateDir(cachedir string) string { return filepath.Join(cachedir, "clustermaster-migration") }
 
 // readJournal finds the journal of a migration; nil if there is none.

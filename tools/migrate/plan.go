@@ -22,7 +22,7 @@ import (
 	"clustermaster/wire"
 )
 
-// Plan is what is known of a Salt master before it is replaced.
+// Plan describes a Salt master before it is replaced.
 type Plan struct {
 	Master    string           `json:"master"` // its id
 	ConfFile  string           `json:"conf_file"`
@@ -37,12 +37,12 @@ type Plan struct {
 	Ports     []Port           `json:"ports"`
 	Disk      Disk             `json:"disk"`
 	Caches    Caches           `json:"caches"`
-	Errors    []string         `json:"errors"` // what keeps apply from beginning, beside the above
+	Errors    []string         `json:"errors"` // other reasons why apply can't begin
 
 	options *config.Options
 }
 
-// Module is a file of the site's own code, or a use of something in a template.
+// Module is a file of the site's own code, or a use of one in a template.
 type Module struct {
 	Path string      `json:"path"`
 	Line int         `json:"line,omitempty"` // from 1
@@ -50,14 +50,14 @@ type Module struct {
 	Text string      `json:"text"`
 }
 
-// Conflict is an id whose keys do not agree between masters.
+// Conflict is an id whose keys differ between masters.
 type Conflict struct {
 	ID     string `json:"id"`
 	Text   string `json:"text"`
 	Remedy string `json:"remedy"`
 }
 
-// Port is one that this master needs.
+// Port is a port that this master needs.
 type Port struct {
 	Option string `json:"option"`
 	Addr   string `json:"addr"`
@@ -65,23 +65,23 @@ type Port struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// Disk is the room at cachedir, in bytes.
+// Disk is the space at cachedir, in bytes.
 type Disk struct {
 	Path string `json:"path"`
 	Free uint64 `json:"free"`
-	Need uint64 `json:"need"` // what of jobs and caches is taken over, three times
+	Need uint64 `json:"need"` // three times the jobs and caches to import
 }
 
-// Caches count what there is to take over.
+// Caches counts the data to import.
 type Caches struct {
 	Jobs    int `json:"jobs"`
 	Minions int `json:"minions"` // with grains, pillar or mine
-	Tokens  int `json:"tokens"`  // which are not taken over
+	Tokens  int `json:"tokens"`  // which are not imported
 	Stubs   int `json:"autosign_stubs"`
 }
 
-// look makes a plan. others are copies of the pki folders of other masters; names the functions
-// that templates here have.
+// look makes a plan. others are copies of the pki folders of other masters; names are the functions
+// that templates have here.
 func look(ctx context.Context, dir, salt string, others, names []string,
 	getenv func(string) string) (*Plan, error) {
 	o, verdicts, err := config.Inspect(dir, getenv)
@@ -99,7 +99,7 @@ func look(ctx context.Context, dir, salt string, others, names []string,
 	return p, nil
 }
 
-// release asks the installed Salt; "" if there is none.
+// release asks the installed Salt for its release; "" if there is none.
 func release(ctx context.Context, program string) string {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -134,8 +134,7 @@ func (p *Plan) setup(others int) {
 	}
 }
 
-// Folders of file_roots whose Python files a master of Salt loads, and those that only minions
-// load.
+// Folders of file_roots whose Python files a Salt master loads, and those that only minions load.
 var (
 	masterCode = []string{"_runners", "_engines", "_pillar", "_returners", "_wheel", "_tops",
 		"_output", "_queues", "_renderers", "_roster", "_sdb", "_auth", "_tokens", "_fileserver",
@@ -145,11 +144,10 @@ var (
 
 var called = regexp.MustCompile(`(?:__salt__|salt)\[['"]([a-z_0-9]+\.[a-z_0-9]+)['"]\]|\bsalt\.([a-z_0-9]+\.[a-z_0-9]+)\(`)
 
-// maxFiles bounds how many files of roots are looked into.
+// maxFiles bounds the files of roots that are read.
 const maxFiles = 20000
 
-// modules looks for code that the master runs: its own modules, renderers and functions of
-// templates.
+// modules finds code that the master runs: its own modules, renderers and functions of templates.
 func (p *Plan) modules(names []string) {
 	o := p.options
 	for _, env := range o.FileRoots {
@@ -188,7 +186,7 @@ func (p *Plan) modules(names []string) {
 	}
 }
 
-// template looks at one file of pillar_roots.
+// template examines one file of pillar_roots.
 func (p *Plan) template(path string, names []string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -221,7 +219,7 @@ func (p *Plan) template(path string, names []string) {
 	}
 }
 
-// keys counts this master's and compares them with those of others.
+// keys counts this master's keys and compares them with those of others.
 func (p *Plan) keys(others []string) {
 	own, ok := p.read(p.options.KeysDir())
 	if !ok {
@@ -265,7 +263,8 @@ func (p *Plan) conflict(id, text, remedy string) {
 	p.Conflicts = append(p.Conflicts, Conflict{ID: id, Text: text, Remedy: remedy})
 }
 
-// read maps ids to keys of a pki folder; of denied keys beside others the others count.
+// read maps ids to the keys in a pki folder; if an id has a denied key and another one, the other
+// one counts.
 func (p *Plan) read(dir string) (map[string]keystore.Key, bool) {
 	list, err := keystore.ReadDir(dir)
 	if err != nil {
@@ -283,7 +282,7 @@ func (p *Plan) read(dir string) (map[string]keystore.Key, bool) {
 	return out, true
 }
 
-// masterPub is the text of a folder's master.pub, "" if there is none.
+// masterPub returns the text of a folder's master.pub, "" if there is none.
 func masterPub(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, "master.pub"))
 	if err != nil {
@@ -294,7 +293,7 @@ func masterPub(dir string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// fingerprint is that of the key by which minions know this master; "" if there is none.
+// fingerprint returns that of the key by which minions identify this master; "" if there is none.
 func fingerprint(o *config.Options) string {
 	text := masterPub(o.PkiDir)
 	if o.ClusterID != "" {
@@ -342,7 +341,7 @@ func (p *Plan) ports(ctx context.Context) {
 	}
 }
 
-// process is the living process of a pidfile, 0 if there is none.
+// process returns the running process of a pidfile, 0 if there is none.
 func process(pidfile string) int {
 	b, err := os.ReadFile(pidfile)
 	if err != nil {
@@ -355,7 +354,7 @@ func process(pidfile string) int {
 	return pid
 }
 
-// spare is room beside what is taken over: the Raft log, snapshots, journals.
+// spare is the space needed besides imported data: the Raft log, snapshots, journals.
 const spare = 512 << 20
 
 func (p *Plan) caches() {
@@ -404,12 +403,12 @@ func (p *Plan) caches() {
 // Exit codes.
 const (
 	exitGood        = 0
-	exitBlocked     = 1 // apply would not begin
-	exitDifferently = 3 // apply would begin, and something is not as before
+	exitBlocked     = 1 // apply can't begin
+	exitDifferently = 3 // apply can begin, and something will differ
 	exitUsage       = 64
 )
 
-// blockers say what keeps apply from beginning.
+// blockers lists the reasons why apply can't begin.
 func (p *Plan) blockers() (list []string) {
 	list = append(list, p.Errors...)
 	for _, v := range p.Options {
@@ -439,7 +438,7 @@ func (p *Plan) blockers() (list []string) {
 	return list
 }
 
-// holds tells whether a folder has anything in it.
+// holds reports whether a folder is not empty.
 func holds(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && len(entries) > 0

@@ -1,5 +1,5 @@
-// Package monitoring carries what a site's Prometheus and Grafana load: alert rules, their tests
-// and a dashboard.
+// Package monitoring has the files that a site's Prometheus and Grafana load: alert rules, their
+// tests and a dashboard.
 //
 // Lives here: alerts.yml, alerts_test.yml, dashboard.json. Does not: make metrics.
 package monitoring

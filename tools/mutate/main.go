@@ -31,7 +31,7 @@ type mutation struct {
 	test              []string // arguments of go test
 }
 
-// result is what came of one.
+// result is the result of one mutation.
 type result struct {
 	mutation
 	found string // test that found it; "" if none did
@@ -68,7 +68,7 @@ func run(only, page string) error {
 	}
 	var results []result
 	var failed []error
-	sound := make(map[string]bool) // tests that pass without a fault
+	sound := make(map[string]bool) // tests that have passed without a fault
 	for _, m := range all {
 		if !which.MatchString(m.name) && !which.MatchString(m.file) {
 			continue
@@ -127,7 +127,7 @@ func parse(text string) ([]mutation, error) {
 	return out, nil
 }
 
-// checkOut copies the project's files as they are now, without what git ignores.
+// checkOut copies the project's present files, except those that git ignores.
 func checkOut(dir string) error {
 	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others",
 		"--exclude-standard").Output()
@@ -164,7 +164,7 @@ func checkOut(dir string) error {
 	return nil
 }
 
-// try puts one fault in, runs the test and takes the fault out again.
+// try makes one fault, runs the test and undoes the fault.
 func try(dir string, m mutation, sound map[string]bool) result {
 	r := result{mutation: m}
 	path := filepath.Join(dir, m.file)
@@ -227,7 +227,7 @@ var (
 	panicked = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*)$`)
 )
 
-// finder is the test that failed, the innermost of nested ones.
+// finder returns the failed test, the innermost of nested ones.
 func finder(out []byte) string {
 	all := failing.FindAllSubmatch(out, -1)
 	found := ""

@@ -1,8 +1,8 @@
-// Command pages writes the pages of docs/ that show figures, with their plots, from what
-// `clustermaster bench --json` and `clustermaster simulate --json` measured.
+// Command pages writes the pages of docs/ with figures, and their plots, from the output of
+// `clustermaster bench --json` and `clustermaster simulate --json`.
 //
-// Lives here: the pages' templates, the plots, what a page computes of a report (medians, ratios).
-// Does not: measure anything.
+// Lives here: the pages' templates, the plots, the calculations on a report (medians, ratios). Does
+// not: measure anything.
 package main
 
 import (
@@ -137,8 +137,8 @@ func megabytes(v any) (string, error) {
 	return figure.Number(n/(1<<20)) + " MB", err
 }
 
-// table writes rows, the first of which is the head; the first column is to the left, the others to
-// the right.
+// table writes rows, of which the first is the head; the first column is aligned to the left, the
+// others to the right.
 func table(rows [][]string) string {
 	var b strings.Builder
 	for i, r := range rows {
@@ -150,8 +150,8 @@ func table(rows [][]string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// folded breaks lines of prose at 100 columns, as docs/style.md wants them; the rest of an item of
-// a list is indented.
+// folded breaks lines of prose at 100 columns, as docs/style.md requires; it indents the
+// continuation of a list item.
 func folded(text string) string {
 	const columns = 100
 	var b strings.Builder

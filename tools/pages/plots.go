@@ -24,7 +24,7 @@ var palette = []color.Color{
 	color.RGBA{0xf0, 0xe4, 0x42, 0xff}, color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
-// chart is a plot of lines, or, with names of rows, of one dot for each row and line.
+// chart is a plot of lines, or, with rows, of one dot for each row and line.
 type chart struct {
 	title, x, y string
 	logX, logY  bool
@@ -33,13 +33,13 @@ type chart struct {
 	lines       []*line
 }
 
-// line is a name and its points. On a logarithmic axis only those above 0 are drawn.
+// line is a name and its points. On a logarithmic axis only points above 0 are drawn.
 type line struct {
 	name   string
 	points plotter.XYs
 }
 
-// line finds the line of a name, or adds it.
+// line finds the line of that name, or adds it.
 func (c *chart) line(name string) *line {
 	for _, l := range c.lines {
 		if l.name == name {
@@ -124,7 +124,8 @@ func (c *chart) svg() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// draw adds one line in the colour of its number: with rows dots with their values beside them.
+// draw adds one line in the colour of its number; with rows it draws dots with their values beside
+// them.
 func (c *chart) draw(p *plot.Plot, name string, points plotter.XYs, number int) error {
 	colour := palette[number%len(palette)]
 	if c.rows == nil {

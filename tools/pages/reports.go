@@ -13,10 +13,10 @@ import (
 	"clustermaster/tools/figure"
 )
 
-// report is what all pages of a report show.
+// report is the common part of all pages of a report.
 type report struct{ *bench.Report }
 
-// Busy says whether others used a good part of the processors.
+// Busy reports whether other programs used a good part of the processors.
 func (p report) Busy() bool { return p.LoadAverage[0] > 0.3*float64(p.Machine.CPUs) }
 
 // Starting is how many simulated minions start at a time.
@@ -38,7 +38,7 @@ func summary(r *bench.Report) [][]string {
 	return rows
 }
 
-// Notes are what figures of a report have to say beside their values.
+// Notes are the notes of a report's figures.
 func (p own) Notes() []string { return notes(p.Columns) }
 
 var medianOnly = regexp.MustCompile(`^(median of \d+$|the largest of)`)
@@ -54,7 +54,7 @@ func notes(columns []bench.Column) (out []string) {
 	return out
 }
 
-// Failures are requests that were not answered rightly.
+// Failures are requests without a correct answer.
 func (p own) Failures() (out []string) {
 	for _, c := range p.Columns {
 		for _, l := range c.Loads {
@@ -67,7 +67,7 @@ func (p own) Failures() (out []string) {
 	return out
 }
 
-// latencies shows how long the slowest parts of each load's answers took.
+// latencies plots the slowest answers of each load.
 func latencies(r *bench.Report) *chart {
 	p := &chart{title: "Latency by share of answers", y: "ms", logY: true,
 		x: "share of answers that were at least this fast",
@@ -89,14 +89,14 @@ func latencies(r *bench.Report) *chart {
 // growth is the page of --grow, growth.md.
 type growth struct{ report }
 
-// section is what a part of --grow measured.
+// section has the measurements of a part of --grow.
 type section struct {
 	Columns []bench.Column
 	Rows    [][]string
 	Notes   []string
 }
 
-// Part is what is shown of one part; nil if it was not measured.
+// Part returns one part; nil if it was not measured.
 func (p growth) Part(name string) *section {
 	s := &section{}
 	for _, c := range p.Columns {
@@ -156,7 +156,7 @@ func sizeRows(columns []bench.Column) [][]string {
 	return rows
 }
 
-// plots are those of the parts that were measured, by file name.
+// plots returns those of the measured parts, by file name.
 func (p growth) plots() map[string]*chart {
 	memory := &chart{title: "Memory of a master by minions", x: "minions", y: "MB", logX: true,
 		logY: true}
@@ -217,10 +217,10 @@ func (comparison) MostPillars() int { return bench.MostPillars }
 // Patience is how long a request may take.
 func (comparison) Patience() time.Duration { return bench.RequestPatience }
 
-// SignIns is how many sign-ins in a second the RSA operations allow.
+// SignIns is the number of sign-ins per second that the RSA operations allow.
 func (p comparison) SignIns() float64 { return p.RSA / 2 }
 
-// Rounds is how often each was measured.
+// Rounds is the number of measurements of each setting.
 func (p comparison) Rounds() (n int) {
 	for _, c := range p.Columns {
 		n = max(n, c.Round)
@@ -244,8 +244,8 @@ type row struct {
 	theirs, ours []float64 // by round; 0: not measured
 }
 
-// ratios are the rounds' ratios, the better the greater: how many times as much, or as little, ours
-// is.
+// ratios returns the ratio of each round, of which greater is better: how many times as good our
+// value is.
 func (x row) ratios() (out []float64) {
 	for i := range min(len(x.theirs), len(x.ours)) {
 		if x.theirs[i] <= 0 || x.ours[i] <= 0 {
@@ -318,7 +318,7 @@ func (p comparison) Rows(size int) []*row {
 	return out
 }
 
-// Cell is a product's median, or why there is none.
+// Cell is a product's median, or the reason why it is missing.
 func (p comparison) Cell(x *row, size int, product string) string {
 	v := x.ours
 	if product == p.Theirs() {
@@ -355,7 +355,7 @@ func (p comparison) LoadOf(size int, product, request string) (out bench.Load) {
 	return out
 }
 
-// Remarks say what went wrong, and what figures need to be understood.
+// Remarks lists failures and the notes needed to understand figures.
 func (p comparison) Remarks() (out []string) {
 	for _, c := range p.Columns {
 		if c.Err != "" { // the folder with a master's output is gone
@@ -406,7 +406,7 @@ func (p comparison) plots() map[string]*chart {
 	return out
 }
 
-// median is of those that are not 0; 0 if there are none.
+// median returns the median of the values that are not 0; 0 if there are none.
 func median(v []float64) float64 {
 	s := slices.DeleteFunc(slices.Sorted(slices.Values(v)), func(x float64) bool { return x == 0 })
 	if len(s) == 0 {

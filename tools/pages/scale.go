@@ -19,10 +19,10 @@ func (p scalePage) Big() simulation.Agreement { return p.Agreements[len(p.Agreem
 // Milliseconds rounds a time.
 func (scalePage) Milliseconds(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// Copies is how many copies of a partition there are at most.
+// Copies is the maximum number of copies of a partition.
 func (scalePage) Copies() int { return hashring.MaxReplicas }
 
-// MinionKiB is what is stored for a minion.
+// MinionKiB is the size of a minion's stored data.
 func (scalePage) MinionKiB() int { return simulation.MinionBytes >> 10 }
 
 func scalePlots(r simulation.Result) map[string]*chart {

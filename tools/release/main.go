@@ -1,8 +1,8 @@
-// Command release writes the bill of materials (SBOM) of a built program: CycloneDX 1.6, JSON, made
-// from what the Go linker wrote into the program, so it names what is in those bytes.
+// Command release writes the bill of materials (SBOM) of a built program: CycloneDX 1.6, JSON. It
+// reads what the Go linker wrote into the program, so the SBOM describes exactly these bytes.
 //
-// Lives here: the SBOM, and beside it the scripts that make, sign, verify and reproduce a release.
-// Does not: look anything up on a network.
+// Lives here: the SBOM, and the scripts that make, sign, verify and reproduce a release. Does not:
+// look anything up on a network.
 package main
 
 import (
@@ -49,7 +49,7 @@ func run(args []string, out io.Writer) error {
 	return err
 }
 
-// document is the part of CycloneDX 1.6 that is written.
+// document is the part of CycloneDX 1.6 that the command writes.
 type document struct {
 	Schema       string       `json:"$schema"`
 	BOMFormat    string       `json:"bomFormat"`

@@ -66,7 +66,7 @@ func Command(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// lines are the options alone, for masters that are configured already.
+// lines are the options alone, for masters that are already configured.
 const lines = `# The same on all masters; keep it out of sight (mode 0600).
 cluster_id: %s
 cluster_secret: %s

@@ -14,12 +14,12 @@ import (
 	"clustermaster/lb"
 )
 
-// Cluster is a cluster that does not exist yet.
+// Cluster describes a new cluster.
 type Cluster struct {
 	ID       string // cluster_id
 	Secret   string // cluster_secret
 	Masters  []lb.Server
-	Balancer string // address on which the balancer takes minions; "*" for all of its machine
+	Balancer string // address on which the balancer listens; "*" for all of its machine
 }
 
 // NewSecret makes a cluster_secret of 256 random bits.
@@ -36,9 +36,9 @@ var (
 	hostName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 )
 
-// ParseMasters reads addresses or host names with commas between them, each with an id before it as
-// in m1=10.0.0.1, or without one. Ids that are missing are host names, and master1, master2, ...
-// for addresses.
+// ParseMasters reads addresses or host names, separated by commas, each with or without an id
+// before it, as in m1=10.0.0.1. Missing ids become host names, or master1, master2, ... for
+// addresses.
 func ParseMasters(list string) ([]lb.Server, error) {
 	var masters []lb.Server
 	names, addrs := make(map[string]bool), make(map[string]bool)
@@ -76,8 +76,8 @@ func ParseMasters(list string) ([]lb.Server, error) {
 	return masters, nil
 }
 
-// Write makes dir and in it ID/master for each master, mode 0600, and haproxy.cfg. It refuses a
-// folder that is there.
+// Write makes dir with ID/master for each master, mode 0600, and haproxy.cfg. It refuses an
+// existing folder.
 func (c Cluster) Write(dir string) error {
 	balancer, err := lb.FillIn(lb.HAProxy, c.Balancer, c.Masters)
 	if err != nil {
@@ -148,5 +148,5 @@ func (c Cluster) Config(m lb.Server) string {
 	return b.String()
 }
 
-// quoted keeps YAML from reading a text as something else.
+// quoted quotes a text for YAML.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -15,8 +15,8 @@ import (
 	"clustermaster/wire"
 )
 
-// Config is one simulated minion. A zero field takes the default that its comment
-// names; the durations are those of Salt's options of the same names.
+// Config describes one simulated minion. A zero field means the default in its comment; the
+// durations are those of Salt's options of the same names.
 type Config struct {
 	ID  string
 	Key *Key // its RSA key, which others may share
@@ -26,17 +26,17 @@ type Config struct {
 	// LocalAddr is the source address of all connections, nil for any.
 	LocalAddr net.IP
 
-	Release string // whose habits it has (default "3008.3")
+	Release string // whose behaviour it has (default "3008.3")
 	Version int    // protocol version, 2 or 3 (default 3)
 	// EncAlgo and SigAlgo name the RSA forms (default: the SHA-1 pair, sent).
 	EncAlgo, SigAlgo string
 	Filtering        bool            // zmq_filtering
 	CheckSignatures  bool            // sign_pub_messages
-	RejectedRetry    bool            // rejected_retry: a rejected minion tries on
-	NoPillar         bool            // asks for none at its start, which real ones do
-	MasterKey        *wire.PublicKey // known from before; nil: trust the first
-	Grains           value.Map       // added to the built-in ones
-	Functions        map[string]Func // added to the built-in ones
+	RejectedRetry    bool            // rejected_retry: a rejected minion tries again
+	NoPillar         bool            // requests none at its start, which real ones do
+	MasterKey        *wire.PublicKey // from an earlier run; nil: trust the first
+	Grains           value.Map       // besides the built-in ones
+	Functions        map[string]Func // besides the built-in ones
 
 	AcceptanceWait   time.Duration // acceptance_wait_time (10 s)
 	AuthTimeout      time.Duration // auth_timeout (5 s)
@@ -47,9 +47,9 @@ type Config struct {
 	ReturnRetryTimer time.Duration // return_retry_timer (5 s), at most twice that
 	ReconDefault     time.Duration // recon_default (1 s)
 	ReconMax         time.Duration // recon_max (10 s)
-	// RequestSlots, if not nil, has a place for each request connection that may be open: the
-	// minions that share it open one for each request and close it, as those of Salt 3005 and
-	// before did. nil: the minion keeps one open, as today's do.
+	// RequestSlots, if not nil, has a place for each open request connection: the minions that
+	// share it open one for each request and close it, as those of Salt 3005 and before did. nil:
+	// the minion keeps one open, as present releases do.
 	RequestSlots chan struct{}
 
 	JIDQueue int // minion_jid_queue_hwm (100)
@@ -95,8 +95,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// monitors reports whether the release signs in anew after it lost the publish
-// connection (zmq_monitor is on from 3007 on).
+// monitors reports whether the release signs in again after it lost the publish connection
+// (zmq_monitor is on from 3007 on).
 func (c Config) monitors() bool { return !strings.HasPrefix(c.Release, "3006") }
 
 func (c Config) registersResources() bool { return strings.HasPrefix(c.Release, "3008") }
@@ -121,13 +121,13 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Key is a minion's RSA key with what is computed from it once.
+// Key is a minion's RSA key with the values that are computed from it once.
 type Key struct {
 	Private *wire.PrivateKey
 	tok     []byte
 }
 
-// Token is what a minion's requests carry to show that it has the key.
+// Token is the token in a minion's requests, which proves that it has the key.
 func (k *Key) Token() []byte { return k.tok }
 
 // NewKey makes a key of the given size in bits.

@@ -11,15 +11,15 @@ import (
 // Fleet is a number of minions that share a few keys.
 type Fleet struct {
 	Minions []*Minion
-	// Starting, if not 0, bounds how many are at one time between their start and their first start
-	// event: a master that gets the sign-ins of thousands at once answers many after they gave up,
-	// and then again.
+	// Starting, if not 0, bounds how many minions are between their start and their first start
+	// event: a master that gets thousands of sign-ins at once answers many after they gave up, and
+	// then again.
 	Starting int
 	perStep  time.Duration
 }
 
-// NewFleet makes n minions from template with ids prefix1 to prefixN, and gives them
-// the keys in turn. perSecond bounds how many start in a second; 0 starts all at once.
+// NewFleet makes n minions from template with ids prefix1 to prefixN, and assigns the keys in turn.
+// perSecond bounds how many start in a second; 0 starts all at once.
 func NewFleet(template Config, prefix string, n int, keys []*Key, perSecond int) (*Fleet, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("make fleet: no keys")
@@ -41,7 +41,7 @@ func NewFleet(template Config, prefix string, n int, keys []*Key, perSecond int)
 	return f, nil
 }
 
-// Run lives until ctx ends; it returns the errors of minions that ended before.
+// Run runs the minions until ctx ends; it returns the errors of those that ended before.
 func (f *Fleet) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(f.Minions))
@@ -78,7 +78,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Started is how many have fired their first start event.
+// Started returns how many have fired their first start event.
 func (f *Fleet) Started() (n int) {
 	for _, m := range f.Minions {
 		select {

@@ -115,7 +115,7 @@ func sleep(ctx context.Context, c Call) (any, error) {
 	return true, pause(ctx, time.Duration(seconds*float64(time.Second)))
 }
 
-// jobRecord is what saltutil.running says of a job.
+// jobRecord is the record of a job for saltutil.running.
 func jobRecord(jid string, load value.Map) value.Map {
 	record := value.Map{}
 	for _, key := range []string{"fun", "arg", "tgt", "tgt_type", "ret", "user"} {
@@ -152,7 +152,7 @@ func (m *Minion) runningJobs(except string) []any {
 	return jobs
 }
 
-// grains are few, but those that targets and pillar tops commonly use.
+// grains are only those that targets and pillar tops commonly use.
 func (m *Minion) grains() value.Map {
 	g := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "host", Value: m.cfg.ID},
 		{Key: "fqdn", Value: m.cfg.ID},

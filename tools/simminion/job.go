@@ -10,7 +10,7 @@ import (
 	"clustermaster/wire"
 )
 
-// take runs what a publication asks for, if it is for this minion and new.
+// take runs the job of a publication if it is for this minion and new.
 func (m *Minion) take(ctx context.Context, load value.Map) {
 	for _, key := range []string{"tgt", "jid", "fun", "arg"} {
 		if _, ok := load.Get(key); !ok {
@@ -97,7 +97,7 @@ func (m *Minion) run(ctx context.Context, jid string, load value.Map) {
 	m.sendReturn(ctx, append(reply, value.Pair{Key: "_stamp", Value: stamp}))
 }
 
-// sendReturn makes return_retry_tries rounds of a request's tries.
+// sendReturn makes return_retry_tries rounds, each with a request's tries.
 func (m *Minion) sendReturn(ctx context.Context, load value.Map) {
 	for try := 1; ; try++ {
 		_, err := m.call(ctx, load)
@@ -120,7 +120,7 @@ func (m *Minion) sendReturn(ctx context.Context, load value.Map) {
 	}
 }
 
-// setRunning notes a job for saltutil.running; a nil load takes it out.
+// setRunning records a job for saltutil.running; a nil load removes it.
 func (m *Minion) setRunning(jid string, load value.Map) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

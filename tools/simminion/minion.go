@@ -19,15 +19,15 @@ import (
 // code 77 then.
 var ErrRejected = errors.New("master rejected the minion's key")
 
-// Counts is what a minion did since it was made.
+// Counts counts what a minion did since it was made.
 type Counts struct {
 	SignIns    int64 // accepted sign-ins
 	Pending    int64 // "pending" answers
 	Jobs       int64 // jobs run
-	Duplicates int64 // publications of a jid that it had
+	Duplicates int64 // publications of a jid that it already had
 	Foreign    int64 // publications for others
 	Undecoded  int64 // publications that did not open, even after a sign-in
-	Returns    int64 // returns that the master took
+	Returns    int64 // returns that the master accepted
 	Lost       int64 // returns given up
 	Reconnects int64 // publish connections lost
 }
@@ -50,7 +50,7 @@ type Minion struct {
 	jids    []string   // the last JIDQueue, oldest first
 	running map[string]value.Map
 
-	giveUp context.CancelCauseFunc // ends Run; set by it before anything else runs
+	giveUp context.CancelCauseFunc // ends Run, which sets it before anything else runs
 
 	jobs   sync.WaitGroup
 	slots  chan struct{}
@@ -60,7 +60,7 @@ type Minion struct {
 	}
 }
 
-// crypt is what a sign-in gives.
+// crypt is the result of a sign-in.
 type crypt struct {
 	aes, session wire.Key
 	requests     *wire.Crypticle // the session key, or below version 3 the AES key
@@ -69,7 +69,7 @@ type crypt struct {
 	publishPort  int
 }
 
-// New checks cfg and makes a minion that Run brings to life.
+// New checks cfg and makes a minion; Run starts it.
 func New(cfg Config) (*Minion, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -90,7 +90,7 @@ func (m *Minion) ID() string { return m.cfg.ID }
 // Ready is closed when the minion has fired its first start event.
 func (m *Minion) Ready() <-chan struct{} { return m.ready }
 
-// Pillar returns the encoded pillar, nil before it came.
+// Pillar returns the encoded pillar, nil before it has arrived.
 func (m *Minion) Pillar() value.Raw {
 	if p := m.pillar.Load(); p != nil {
 		return *p
@@ -106,8 +106,7 @@ func (m *Minion) Counts() Counts {
 		Returns: c.returns.Load(), Lost: c.lost.Load(), Reconnects: c.reconnects.Load()}
 }
 
-// Run lives until ctx ends (nil) or the master rejects the key (ErrRejected). It is
-// called once.
+// Run runs until ctx ends (nil) or the master rejects the key (ErrRejected). Call it only once.
 func (m *Minion) Run(ctx context.Context) error {
 	ctx, m.giveUp = context.WithCancelCause(ctx)
 	defer m.hangUp()
@@ -123,8 +122,8 @@ func (m *Minion) Run(ctx context.Context) error {
 	return fmt.Errorf("run minion %q: %w", m.cfg.ID, err)
 }
 
-// live signs in and hears publications, over and over. A release that monitors its
-// connection starts from the sign-in after a loss; others only reconnect.
+// live signs in and receives publications, repeatedly. After a lost connection, a release that
+// monitors it begins with the sign-in; others only reconnect.
 func (m *Minion) live(ctx context.Context) error {
 	for first := true; ; {
 		if first || m.cfg.monitors() {
@@ -179,8 +178,8 @@ func (m *Minion) clientOptions() transport.ClientOptions {
 	return transport.ClientOptions{LocalAddr: m.localAddr(), Timeout: m.cfg.AuthTimeout}
 }
 
-// subscribe connects to the publish port: after a random recon time, which grows to
-// recon_max while nobody answers.
+// subscribe connects to the publish port after a random recon time, which grows to recon_max while
+// there is no answer.
 func (m *Minion) subscribe(ctx context.Context) (*transport.SubscribeClient, error) {
 	topics := []string{""}
 	if m.cfg.Filtering {
@@ -213,8 +212,8 @@ func (m *Minion) subscribe(ctx context.Context) (*transport.SubscribeClient, err
 	}
 }
 
-// start fetches the pillar and fires the start events. Who saw the last one may rely
-// on it that the subscription is in force.
+// start fetches the pillar and fires the start events. After the last one the subscription is in
+// force.
 func (m *Minion) start(ctx context.Context, subscribed <-chan struct{}, withPillar bool) {
 	if withPillar {
 		if err := m.fetchPillar(ctx); err != nil {
@@ -236,7 +235,7 @@ func (m *Minion) start(ctx context.Context, subscribed <-chan struct{}, withPill
 	}
 	select {
 	case <-subscribed:
-	case <-time.After(m.cfg.AuthTimeout): // lost again, or a master of another make
+	case <-time.After(m.cfg.AuthTimeout): // lost again, or a different kind of master
 	case <-ctx.Done():
 		return
 	}
@@ -263,7 +262,7 @@ func (m *Minion) fire(ctx context.Context, tag, data string) error {
 	return err
 }
 
-// hear takes publications until the connection ends.
+// hear receives publications until the connection ends.
 func (m *Minion) hear(ctx context.Context, sub *transport.SubscribeClient) error {
 	stop := context.AfterFunc(ctx, func() { sub.Close() })
 	defer stop()
@@ -285,8 +284,8 @@ func (m *Minion) hear(ctx context.Context, sub *transport.SubscribeClient) error
 	}
 }
 
-// open decrypts a publication. One of another AES key makes the minion sign in and
-// try the same publication again.
+// open decrypts a publication. If its AES key is another one, the minion signs in and tries the
+// same publication again.
 func (m *Minion) open(ctx context.Context, payload []byte) (value.Map, error) {
 	c := m.crypt.Load()
 	load, err := c.publications.OpenPublication(payload)

@@ -13,8 +13,8 @@ import (
 	"clustermaster/wire"
 )
 
-// signIn makes _auth on a connection of its own until the master accepts. With a stale
-// crypt it does nothing if another goroutine has signed in since.
+// signIn makes _auth on its own connection until the master accepts. With a stale crypt it does
+// nothing if another goroutine has signed in since.
 func (m *Minion) signIn(ctx context.Context, stale *crypt) error {
 	m.signing.Lock()
 	defer m.signing.Unlock()
@@ -37,8 +37,8 @@ func (m *Minion) signIn(ctx context.Context, stale *crypt) error {
 	}
 }
 
-// signInOnce is one attempt, which lasts as long as the master says "pending". The
-// caller holds signing.
+// signInOnce makes one attempt, which lasts as long as the master answers "pending". The caller
+// holds signing.
 func (m *Minion) signInOnce(ctx context.Context) error {
 	var client *transport.RequestClient
 	hangUp := func() {
@@ -114,8 +114,8 @@ func (m *Minion) authRequest() (wire.AuthRequest, error) {
 	return a, nil
 }
 
-// accept replaces the keys if they changed; an unchanged AES key keeps its reader, and
-// so its last serial.
+// accept replaces the keys if they changed; an unchanged AES key keeps its reader, with its last
+// serial.
 func (m *Minion) accept(a wire.AuthAnswer) {
 	m.counts.signIns.Add(1)
 	c := &crypt{aes: a.AES, session: a.Session, master: a.Master, publishPort: a.PublishPort}
@@ -140,9 +140,9 @@ func (m *Minion) accept(a wire.AuthAnswer) {
 	m.crypt.Store(c)
 }
 
-// attempt sends one request on *client, which it connects if need be, and waits. As
-// with libzmq nothing tells that a connection broke after the request was sent: the
-// time runs out. The caller closes the client after an error.
+// attempt sends one request on *client, which it connects if needed, and waits. As with libzmq, it
+// does not notice that a connection broke after the request was sent: the time runs out. The caller
+// closes the client after an error.
 func (m *Minion) attempt(ctx context.Context, client **transport.RequestClient, packed []byte,
 	timeout time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -186,8 +186,8 @@ func (m *Minion) call(ctx context.Context, load value.Map) (value.Raw, error) {
 	return m.sealed(ctx, &m.req, load)
 }
 
-// sealed makes request_channel_tries attempts. A reply that doesn't open means that
-// the keys changed: sign in and repeat, once.
+// sealed makes request_channel_tries attempts. A reply that doesn't open means that the keys have
+// changed: it signs in and repeats, once.
 func (m *Minion) sealed(ctx context.Context, client **transport.RequestClient,
 	load value.Map) (value.Raw, error) {
 	var errLast error
@@ -233,8 +233,7 @@ func (m *Minion) sealed(ctx context.Context, client **transport.RequestClient,
 	return nil, fmt.Errorf("request %s: %w", load.String("cmd"), errLast)
 }
 
-// fetchPillar asks for the pillar on a connection of its own. One nonce serves all
-// its tries.
+// fetchPillar requests the pillar on its own connection. All its tries use one nonce.
 func (m *Minion) fetchPillar(ctx context.Context) error {
 	nonce, err := wire.NewNonce()
 	if err != nil {
@@ -290,7 +289,7 @@ func (m *Minion) hangUp() {
 	m.closeRequests()
 }
 
-// closeRequests needs line.
+// closeRequests closes the request connection; the caller holds line.
 func (m *Minion) closeRequests() {
 	if m.req != nil {
 		m.req.Close()

@@ -9,7 +9,8 @@ import (
 	"clustermaster/value"
 )
 
-// isTarget reports whether a publication is for this minion, by its own id, grains and pillar.
+// isTarget reports whether a publication is for this minion, judged by its own id, grains and
+// pillar.
 func (m *Minion) isTarget(load value.Map) bool {
 	tgt, _ := load.Get("tgt")
 	switch kind := load.String("tgt_type"); kind {
@@ -34,7 +35,7 @@ func (m *Minion) isTarget(load value.Map) bool {
 	}
 }
 
-// own is a world of one minion, which knows no nodegroups: a master sends them written out.
+// own is a Source with one minion and no nodegroups, which masters write out.
 type own struct{ *Minion }
 
 var _ target.Source = own{}
@@ -55,7 +56,7 @@ func (o own) Ask(_ context.Context, q target.Question, fn func(string, target.Hi
 	}
 	pillar, err := value.UnpackMap(o.Pillar())
 	if err != nil {
-		return "the minion has no pillar yet", nil // then nothing of it matches
+		return "the minion has no pillar yet", nil // then no pillar target matches
 	}
 	fn(o.cfg.ID, j.Minion(true, pillar))
 	return "", nil

@@ -10,25 +10,25 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// Agreement is what the replicated state costs with some minions.
+// Agreement is the cost of the replicated state for a number of minions.
 type Agreement struct {
 	Minions int
 	// EntryBytes is the mean length of a log entry that stores a new key.
 	EntryBytes float64
-	// NewKeys is how many such entries one processor decodes and applies in a second: more a master
-	// can't take in, however fast disk and network are.
+	// NewKeys is the number of such entries that one processor decodes and applies in a second: a
+	// master can't accept more, however fast disk and network are.
 	NewKeys float64
-	// Known is how many look-ups of a known key it does in a second; those write nothing.
+	// Known is the number of look-ups of a known key in a second; those write nothing.
 	Known float64
-	// Accept is how long one command takes that accepts all of them, AcceptBytes its length.
+	// Accept is the time of one command that accepts all of them, AcceptBytes its length.
 	Accept      time.Duration
 	AcceptBytes int
-	// Heap is what the state holds, in bytes; SnapshotBytes what it is on disk; the times are those
-	// of writing and reading it.
+	// Heap is the size of the state in memory, in bytes, SnapshotBytes its size on disk; the times
+	// are those of writing and reading the snapshot.
 	Heap           uint64
 	SnapshotBytes  int
 	Write, Restore time.Duration
-	// Refused counts commands that were not taken; it must be 0.
+	// Refused counts refused commands; it must be 0.
 	Refused int
 }
 
@@ -41,7 +41,7 @@ func publicKey(i int) string {
 		"\n-----END PUBLIC KEY-----"
 }
 
-// Agree founds a cluster of some masters, has minions offer their keys, accepts them and takes a
+// Agree founds a cluster of some masters, lets minions offer their keys, accepts them and takes a
 // snapshot.
 func Agree(masters, minions int) (Agreement, error) {
 	a := Agreement{Minions: minions}

@@ -7,20 +7,20 @@ import (
 	"clustermaster/hashring"
 )
 
-// Placement is how the data of some minions lies on some masters.
+// Placement describes how the data of some minions is spread over masters.
 type Placement struct {
 	Masters, Minions, Partitions int
 
 	// Partitions (copies) of a master.
 	LeastPartitions, MostPartitions int
 	MeanPartitions                  float64
-	// MostMinions is how many minions' data the fullest master holds, over the mean.
+	// MostMinions is the number of minions' data on the fullest master, relative to the mean.
 	MostMinions float64
 
-	// Copies of minions' data that are fetched when one master more joins, over all copies, and the
-	// same for one that is removed; Ideal is the share of that master if all had the same.
+	// Shares of all copies of minions' data that are fetched when one master joins, and when one is
+	// removed; Ideal is the share of that master if all had the same.
 	Join, Leave, IdealJoin, IdealLeave float64
-	// JoinMost is the share of all copies that the joiner itself fetches.
+	// JoinMost is the share of all copies that the joining master itself fetches.
 	JoinMost float64
 }
 
@@ -78,7 +78,7 @@ func Place(masters int, weight []int) (Placement, error) {
 	}
 	after := float64(p.Minions * more.Replicas())
 	p.Join, p.JoinMost = moved/after, own/after
-	// Below three masters one more also makes one more copy of everything.
+	// Below three masters, one more master also means one more copy of everything.
 	p.IdealJoin = max(1/float64(masters+1),
 		float64(more.Replicas()-now.Replicas())/float64(more.Replicas()))
 	if masters > 1 {
@@ -94,7 +94,8 @@ func Place(masters int, weight []int) (Placement, error) {
 	return p, nil
 }
 
-// volume is how many minions' data is fetched for a change, and how much of that by one master.
+// volume returns how many minions' data is fetched for a change, and how much of that by one
+// master.
 func volume(from, to *hashring.Ring, weight []int, node string) (all, own float64, err error) {
 	moves, err := hashring.Plan(from, to)
 	for _, m := range moves {

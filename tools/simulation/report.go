@@ -16,8 +16,8 @@ import (
 	"clustermaster/tools/figure"
 )
 
-// MinionBytes is what is stored for one minion beside its key: grains, pillar and mine of a usual
-// size.
+// MinionBytes is the size of the stored data of one minion besides its key: grains, pillar and mine
+// of a usual size.
 const MinionBytes = 12 << 10
 
 // transferRate is the default of cluster_transfer_rate, in bytes per second.
@@ -63,13 +63,13 @@ func Run(ctx context.Context, masters, minions []int, progress func(string)) (Re
 	return r, nil
 }
 
-// FullestBytes is what is stored for minions on the fullest master, keys left out.
+// FullestBytes is the size of minions' data on the fullest master, without keys.
 func (p Placement) FullestBytes() float64 {
 	copies := float64(min(hashring.MaxReplicas, p.Masters)) * float64(p.Minions) * MinionBytes
 	return copies / float64(p.Masters) * p.MostMinions
 }
 
-// JoinTime is how long a joiner fetches its copies at the default rate.
+// JoinTime is how long a joining master fetches its copies at the default rate.
 func (p Placement) JoinTime() time.Duration {
 	copies := float64(min(hashring.MaxReplicas, p.Masters+1)) * float64(p.Minions) * MinionBytes
 	return time.Duration(p.JoinMost * copies / transferRate * float64(time.Second)).Round(time.Second)

@@ -24,7 +24,7 @@ Exit codes: 0 all is well, 1 there are problems, 2 no master answers on this mac
 Examples:
 %[4]s`
 
-// abouts say what each command is for, examples how it is used.
+// abouts describe the commands, examples show their use.
 var abouts = map[string]string{
 	"status":  "Shows the cluster: its masters, what is being moved between them, and what is wrong.",
 	"members": "Lists the masters of the cluster.",
@@ -38,7 +38,7 @@ var examples = map[string]string{
 	"watch":   "  clustermaster watch\n  clustermaster watch --until healthy --timeout 120\n  clustermaster watch --until settled --json\n",
 }
 
-// flags are what a command line says.
+// flags are the options of the command line.
 type flags struct {
 	dir      string
 	json     bool
@@ -110,10 +110,10 @@ func Command(ctx context.Context, name string, args []string, stdout, stderr io.
 func writeJSON(w io.Writer, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(v) // a closed pipe is the reader's wish
+	_ = enc.Encode(v) // if the pipe is closed, the reader wants no more
 }
 
-// watch looks again and again.
+// watch shows the view repeatedly.
 func watch(ctx context.Context, f flags, stdout, stderr io.Writer) int {
 	if f.timeout > 0 {
 		var stop context.CancelFunc
@@ -170,7 +170,7 @@ func watch(ctx context.Context, f flags, stdout, stderr io.Writer) int {
 
 func writeLine(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) }
 
-// onTerminal tells whether a page can be written over the last one.
+// onTerminal reports whether a page can overwrite the last one.
 func onTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -33,7 +33,7 @@ func memberTable(w io.Writer, v view) {
 	t.Flush()
 }
 
-// statusPage writes everything: a head line, the masters, what is being moved, problems.
+// statusPage writes everything: a head line, the masters, movements, problems.
 func statusPage(w io.Writer, v view) {
 	state := "healthy"
 	if !v.Health.Healthy {
@@ -75,7 +75,7 @@ func statusPage(w io.Writer, v view) {
 	}
 }
 
-// movements are lines with a bar for each copy between masters that is under way.
+// movements lists a line with a bar for each running copy between masters.
 func movements(v view) (lines []string) {
 	for _, id := range v.Members.names() {
 		p := v.Members.Peers[id]
@@ -113,7 +113,7 @@ func bar(share float64) string {
 		strings.Repeat(".", barWidth-full), 100*min(1, max(0, share)))
 }
 
-// left is how long something takes still; nothing if that is not known.
+// left formats the remaining time; "" if it is unknown.
 func left(seconds int64) string {
 	if seconds < 0 {
 		return ""

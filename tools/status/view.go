@@ -12,13 +12,13 @@ import (
 	"clustermaster/salt/cli"
 )
 
-// view is what the master of this machine tells of its cluster: the answers of cluster.health,
-// members and ring_info.
+// view is the local master's view of its cluster: the answers of cluster.health, members and
+// ring_info.
 type view struct {
 	Health  health   `json:"health"`
 	Members members  `json:"members"`
 	Ring    ring     `json:"ring"`
-	Notes   []string `json:"notes,omitempty"` // why the answers may be old
+	Notes   []string `json:"notes,omitempty"` // why the answers may be out of date
 }
 
 type health struct {
@@ -56,7 +56,7 @@ type peer struct {
 	Trouble     string   `json:"sync_trouble,omitempty"`
 }
 
-// syncing is how far a joining master is with the files of the roots.
+// syncing is a joining master's progress with the files of the roots.
 type syncing struct {
 	Percent float64 `json:"percent"`
 	Bytes   int64   `json:"bytes"`
@@ -75,7 +75,7 @@ type ring struct {
 	UnderReplicated int64              `json:"under_replicated"`
 }
 
-// transfer is what a master still has to fetch after a change of the ring.
+// transfer is the data that a master still has to fetch after a change of the ring.
 type transfer struct {
 	To         string `json:"to"`
 	Partitions int    `json:"partitions"`
@@ -84,7 +84,7 @@ type transfer struct {
 	ETA        *int64 `json:"eta"` // seconds
 }
 
-// look asks the master. The error is cli.ErrDown when it does not run.
+// look asks the master for a view. The error is cli.ErrDown if the master does not run.
 func look(ctx context.Context, getenv func(string) string, dir string) (view, error) {
 	var v view
 	for _, q := range []struct {
@@ -105,10 +105,10 @@ func look(ctx context.Context, getenv func(string) string, dir string) (view, er
 	return v, nil
 }
 
-// names are the ids of all masters, sorted.
+// names lists the ids of all masters, sorted.
 func (m members) names() []string { return slices.Sorted(maps.Keys(m.Peers)) }
 
-// role is leader, voter or learner.
+// role returns leader, voter or learner.
 func (m members) role(id string) string {
 	switch {
 	case id == m.Leader:
@@ -129,7 +129,7 @@ func (v view) moving() bool {
 	return len(v.Ring.Transfers) > 0
 }
 
-// key is equal for two views that differ only in figures that change all the time.
+// key is equal for two views that differ only in figures that change continually.
 func (v view) key() string {
 	peers := maps.Clone(v.Members.Peers)
 	for id, p := range peers {
@@ -145,11 +145,11 @@ func (v view) key() string {
 const (
 	exitGood     = 0
 	exitProblems = 1
-	exitDown     = 2 // nothing is known
+	exitDown     = 2 // no answer
 	exitUsage    = 64
 )
 
-// code is the exit code that says how a look ended.
+// code returns the exit code for the result of a look.
 func (v view) code(err error) int {
 	switch {
 	case err != nil:
@@ -160,7 +160,7 @@ func (v view) code(err error) int {
 	return exitGood
 }
 
-// remedy is an error's line for an operator.
+// remedy returns an error's line for an operator.
 func remedy(err error, dir string) string {
 	if errors.Is(err, cli.ErrDown) {
 		return fmt.Sprintf("no master answers on this machine (configuration %s); start it with systemctl start salt-master, or name its folder with -c",

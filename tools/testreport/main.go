@@ -1,15 +1,15 @@
-// Command testreport runs the parts of the test suite one after the other, whatever became of those
-// before, and sums up what failed, and what was skipped or left out and why.
+// Command testreport runs the parts of the test suite one after the other, whatever the results of
+// earlier ones, and sums up what failed, and what was skipped or left out and why.
 //
 //	testreport [-allow FILE] [-again N -with SCRIPT] NAME=COMMAND...
 //
-// A part is a shell command. What `go test -json` writes becomes one line per package and the
-// output of what failed; other lines pass. A line that begins with "left out: ", also in the log of
-// a test, names what this machine lacks.
+// A part is a shell command. It turns the output of `go test -json` into one line per package and
+// the output of failures; other lines pass unchanged. A line that begins with "left out: ", also in
+// the log of a test, names what this machine lacks.
 //
-// With -again N, at most N failed tests run once more, alone, by SCRIPT PACKAGE PATTERN. One that
-// passes then is listed as unsteady and does not fail the run: a gate wants to know what is broken,
-// and the list what is to be mended.
+// With -again N, at most N failed tests run once more, alone, by SCRIPT PACKAGE PATTERN. A test
+// that passes then is listed as unsteady and does not fail the run: the result shows what is
+// broken, and the list what needs repair.
 //
 // The exit code is 1 if a test or a part failed. With CI=true it is 1 too if something was skipped
 // or left out for a reason that is not a line of FILE.

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// mostOutput bounds what is kept of one test's output: its end.
+// mostOutput bounds the kept output of one test: its end.
 const mostOutput = 256 << 10
 
 // event is one line of go test -json (go doc test2json).
@@ -27,22 +27,22 @@ type event struct {
 	FailedBuild string
 }
 
-// report sums up all parts. It is for one goroutine.
+// report sums up all parts. Only one goroutine may use it.
 type report struct {
 	out             io.Writer
 	passed, skipped int
 	failures        []failure
-	unsteady        []failure           // failed beside others, and passed alone
-	why             map[string][]string // reason to what was skipped or left out for it
+	unsteady        []failure           // failed beside others, but passed alone
+	why             map[string][]string // reason to what was skipped or left out
 	running         string              // the part
 	packages        map[string]*pkg     // of the part, that have not ended
 }
 
-// failure is what failed: tests of a package, or else what text says.
+// failure is the failed tests of a package, or something else that text describes.
 type failure struct {
 	part, pkg, test string
 	text            string
-	raced           bool // the race detector found something in the package
+	raced           bool // the race detector found a race in the package
 }
 
 func (f failure) String() string {
@@ -60,12 +60,11 @@ type pkg struct {
 	skips   int
 	failed  []string
 	unended []string
-	races   tail // what the race detector said, whichever test it said it in
+	races   tail // reports of the race detector, in whichever test
 	racing  bool // within such a report
 }
 
-// race keeps a line of a report of the race detector, also if the test in whose output it stands
-// passes.
+// race keeps a line of a report of the race detector, also if the test with that output passes.
 func (p *pkg) race(line string) {
 	p.racing = p.racing || strings.Contains(line, "WARNING: DATA RACE")
 	if !p.racing {
@@ -129,7 +128,7 @@ func (r *report) fail(format string, args ...any) {
 	r.failures = append(r.failures, failure{part: r.running, text: fmt.Sprintf(format, args...)})
 }
 
-// leftOut matches a line that says so, also as testing.T.Log writes it.
+// leftOut matches a line about something left out, also as testing.T.Log writes it.
 var leftOut = regexp.MustCompile(`^\s*(?:\S+\.go:\d+: )?left out: (.+)`)
 
 func (r *report) line(line []byte) {
@@ -142,7 +141,7 @@ func (r *report) line(line []byte) {
 	switch {
 	case e.Action == "build-output":
 		io.WriteString(r.out, e.Output)
-	case e.Package == "": // build-fail: the package says so too
+	case e.Package == "": // build-fail: the package reports it too
 	case e.Test == "":
 		r.packageEvent(e)
 	default:
@@ -172,7 +171,7 @@ func (r *report) packageEvent(e event) {
 		p.output.add(e.Output)
 		p.race(e.Output)
 		r.note(e.Output, e.Package)
-	case "skip": // it has no tests
+	case "skip": // the package has no tests
 		delete(r.packages, e.Package)
 	case "pass":
 		delete(r.packages, e.Package)
@@ -229,7 +228,7 @@ func (r *report) testEvent(e event) {
 	t.output.b = nil
 }
 
-// skipReason is what the test said before the line that tells that it was skipped.
+// skipReason returns the test's output before the line that reports the skip.
 func skipReason(output string) string {
 	said, _, _ := strings.Cut(output, "--- SKIP")
 	said = strings.TrimSpace(said)
@@ -244,7 +243,7 @@ func skipReason(output string) string {
 	return "no reason given"
 }
 
-// endFailed prints what a failed package and its failed tests wrote.
+// endFailed prints the output of a failed package and its failed tests.
 func (r *report) endFailed(name, build string) {
 	p := r.open(name)
 	delete(r.packages, name)
@@ -291,9 +290,9 @@ func (r *report) refuseSkips(allowed []string) {
 	}
 }
 
-// again runs what failed once more, each test with its subtests alone, if these are at most most
-// tests of which the race detector said nothing, and nothing else failed. What passes then is
-// unsteady.
+// again runs failed tests once more, each with its subtests alone. It does so only if there are at
+// most most of them, none with a report of the race detector, and no other failure. Tests that pass
+// then are unsteady.
 func (r *report) again(most int, script string) {
 	type whole struct{ pkg, test string }
 	tests := map[whole][]failure{}

@@ -1,5 +1,4 @@
-// Package eventtest is the cluster of one, whose mesh is that master's bus, for tests of those who
-// follow a mesh.
+// Package eventtest makes the mesh of a lone master, which is its bus, for tests of subscribers.
 package eventtest
 
 import (

@@ -13,10 +13,10 @@ import (
 // restTimeout is how long the rest of a frame may take.
 const restTimeout = 30 * time.Second
 
-// take fires the events of one connection to the pulling socket until it ends. Nearly any tag may
-// be fired, as in Salt: salt-ssh, salt-cloud, runners and batches that run in processes of their
-// own report with salt/job/JID/ret/ID, salt/run/JID/new and the like, nothing here believes an
-// event, and whoever comes here may order all minions anyway.
+// take fires the events of one connection to the pulling socket until the connection ends. As in
+// Salt, nearly any tag is allowed: salt-ssh, salt-cloud, and runners and batches in their own
+// processes report with salt/job/JID/ret/ID, salt/run/JID/new and others. Nothing here trusts an
+// event, and the users of this socket may order all minions anyway.
 func (s *Server) take(ctx context.Context, conn *net.UnixConn, pid int32) {
 	var guard func(context.Context) error
 	if s.deps.Guard != nil {
@@ -56,12 +56,12 @@ func (s *Server) take(ctx context.Context, conn *net.UnixConn, pid int32) {
 	}
 }
 
-// refuse counts what ends a connection to the pulling socket.
+// refuse counts the error that ends a connection to the pulling socket.
 func (s *Server) refuse(err error) {
 	why := whyFrame
 	switch {
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return // it has left, or the master stops
+		return // the process has left, or the master stops
 	case errors.Is(err, errTooLarge):
 		why = whyLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -17,14 +17,14 @@ import (
 
 // A frame is the map {"head": {}, "body": TAG "\n\n" DATA} in msgpack, body as bytes, DATA a map in
 // msgpack (salt/transport/frame.py and SaltEvent.pack, Salt 3006 to 3008). Some releases write its
-// length before it, as 4 bytes big-endian: then unprefixed frames mean nothing to them, and the
-// other way round.
+// length before it, as 4 bytes big-endian: these can't read unprefixed frames, nor the others
+// prefixed ones.
 const (
 	lengthBytes = 4
 	frameStart  = "\x82\xa4head\x80\xa4body" // as all releases write it
 	tagEnd      = "\n\n"
 
-	maxTag    = 4096    // bytes, as for what another master asks for
+	maxTag    = 4096    // bytes, as for another master's requests
 	maxAround = 1 << 12 // bytes of a frame that are neither tag nor data
 )
 
@@ -33,8 +33,8 @@ var (
 	errTooLarge = errors.New("event too large")
 )
 
-// appendFrame adds an event with the length before it, which listeners of most releases are not
-// sent.
+// appendFrame appends an event with its length before it, which is left out for listeners of most
+// releases.
 func appendFrame(dst []byte, e event.Event) ([]byte, error) {
 	data, err := renewed(e.Data)
 	if err != nil {
@@ -54,8 +54,8 @@ func appendFrame(dst []byte, e event.Event) ([]byte, error) {
 	return append(dst, data...), nil
 }
 
-// renewed is data as Salt has it on its local bus, text and bytes apart: clients fail at text that
-// is not UTF-8.
+// renewed converts data to the form of Salt's local bus, with text and bytes apart: clients fail at
+// text that is not UTF-8.
 func renewed(data value.Raw) ([]byte, error) {
 	if data.AllText() {
 		return data, nil
@@ -67,8 +67,8 @@ func renewed(data value.Raw) ([]byte, error) {
 	return value.PackNew(m)
 }
 
-// readBody reads the body of the next frame, whether its length stands before it or not; most
-// bounds it before anything is allocated. io.EOF is the end of the stream between two frames.
+// readBody reads the body of the next frame, with or without its length before it; most bounds the
+// body before anything is allocated. io.EOF means the end of the stream between two frames.
 func readBody(r *bufio.Reader, most int) ([]byte, error) {
 	first, err := r.Peek(1)
 	if err != nil {
@@ -91,7 +91,7 @@ func readBody(r *bufio.Reader, most int) ([]byte, error) {
 	return readN(r, n, most)
 }
 
-// readPrefixed reads a frame behind its length.
+// readPrefixed reads a frame after its length.
 func readPrefixed(r *bufio.Reader, most int) ([]byte, error) {
 	var length [lengthBytes]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -115,7 +115,7 @@ func readPrefixed(r *bufio.Reader, most int) ([]byte, error) {
 	return body, nil
 }
 
-// readSize reads the length of bytes or text whose type byte has been read.
+// readSize reads the length of bytes or text after their type byte.
 func readSize(r io.Reader, kind byte) (uint64, error) {
 	var width int
 	switch {

@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// A framing is how a listener's release tells frames apart.
+// A framing is how a listener's release separates frames.
 type framing int
 
 const (
-	streamed framing = iota // they follow on each other: 3007, 3008, and the first of 3006
-	prefixed                // the length stands before each: the later ones of 3006
+	streamed framing = iota // one after the other: 3007, 3008, and the first of 3006
+	prefixed                // each after its length: the later ones of 3006
 )
 
 const (
-	maxMaps   = 4 << 20 // bytes read of what a process has mapped
-	maxSource = 1 << 20 // bytes read of a file of Salt's
+	maxMaps   = 4 << 20 // bytes to read of a process's list of mapped files
+	maxSource = 1 << 20 // bytes to read of a file of Salt's
 )
 
-// framingOf tells the framing of the Salt that process pid runs. A listener sends nothing by which
-// its release could be told, and sockets, names and options are the same; so its process is looked
-// at. Python has mapped libraries of the folder in which its packages lie, beside which Salt's
-// sources are: those of 3006 have a subscriber of their own, which reads lengths if its module uses
-// struct. Where nothing can be seen (another container, another user, no Salt) the answer is what
-// most releases read.
+// framingOf guesses the framing of the Salt release that process pid runs. A listener sends nothing
+// that shows its release, and sockets, names and options are the same in all, so this looks at the
+// process. Python has mapped libraries from the folder of its packages, which also has Salt's
+// sources: those of 3006 have their own subscriber, which reads lengths if its module uses struct.
+// Where this can't be seen (another container, another user, no Salt) the answer is what most
+// releases read.
 func framingOf(pid int32) framing {
 	if pid <= 0 {
 		return streamed
@@ -51,8 +51,8 @@ func framingOf(pid int32) framing {
 	return streamed
 }
 
-// packageFolders are the folders of Python packages that a process has mapped files of, or, where
-// that can't be read, those beside its program.
+// packageFolders returns the folders of Python packages from which a process has mapped files, or,
+// if that can't be read, those beside its program.
 func packageFolders(proc string) []string {
 	maps, err := readSome(filepath.Join(proc, "maps"), maxMaps)
 	if err != nil {
@@ -75,7 +75,7 @@ func packageFolders(proc string) []string {
 	return dirs
 }
 
-// besideProgram guesses from the command line, which everybody may read: the first word of a Python
+// besideProgram guesses from the command line, which all users may read: the first word of a Python
 // program is its interpreter.
 func besideProgram(proc string) []string {
 	cmdline, err := readSome(filepath.Join(proc, "cmdline"), 4096)
@@ -87,12 +87,12 @@ func besideProgram(proc string) []string {
 	if !filepath.IsAbs(program) {
 		return nil
 	}
-	// fails on patterns only
+	// fails only for invalid patterns
 	dirs, _ := filepath.Glob(filepath.Join(prefix, "lib", "python3*", "*-packages"))
 	return dirs
 }
 
-// readSome reads the first bytes of a file of whatever length.
+// readSome reads at most the first bytes of a file.
 func readSome(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -6,17 +6,18 @@ import (
 	"clustermaster/serve/event"
 )
 
-// hub hands each event, framed once, to all listeners. It follows the bus only while there are any.
+// hub passes each event, framed once, to all listeners. It follows the bus only while it has
+// listeners.
 type hub struct {
 	s *Server
 
-	mu        sync.Mutex // guards what follows; before listener.mu
+	mu        sync.Mutex // guards the fields below; before listener.mu
 	listeners map[*listener]struct{}
 	sub       *event.Subscription
 	running   sync.WaitGroup
 }
 
-// enter adds a listener; it hears what is fired from now on.
+// enter adds a listener, which gets events from now on.
 func (h *hub) enter(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +78,7 @@ func (h *hub) tell(sub *event.Subscription, e event.Event) {
 	}
 }
 
-// lost says that events did not come here, which listeners can't be told: Salt has no form for it.
+// lost handles a loss of events. Listeners can't be told, because Salt has no message for it.
 func (h *hub) lost(sub *event.Subscription) {
 	h.mu.Lock()
 	n := len(h.listeners)

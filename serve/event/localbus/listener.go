@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxQueuedBytes bounds what waits for one listener, beside the number of events.
+// maxQueuedBytes bounds the queue of one listener, besides the number of events.
 const maxQueuedBytes = 64 << 20
 
 // listener is one connection to the publishing socket.
@@ -16,10 +16,10 @@ type listener struct {
 	s    *Server
 	conn *net.UnixConn
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	queue [][]byte
 	bytes int
-	full  bool // told too much; its connection ends
+	full  bool // the queue overflowed; the connection ends
 
 	wake chan struct{}
 }
@@ -28,8 +28,8 @@ func newListener(s *Server, conn *net.UnixConn) *listener {
 	return &listener{s: s, conn: conn, wake: make(chan struct{}, 1)}
 }
 
-// offer queues a frame and never blocks. One that is too much ends the connection, also where a
-// write waits for the other end.
+// offer queues a frame and never blocks. A frame that does not fit ends the connection, even while
+// a write is waiting for the other end.
 func (l *listener) offer(frame []byte) {
 	l.mu.Lock()
 	if l.full = l.full || len(l.queue) >= l.s.opts.Queue ||
@@ -57,8 +57,8 @@ func (l *listener) take() (frames [][]byte, full bool) {
 
 var errSlow = errors.New("it reads too slowly")
 
-// serve writes what is offered until the other end leaves, reads too slowly, or the connection is
-// closed.
+// serve writes the queued frames until the other end leaves or reads too slowly, or the connection
+// is closed.
 func (l *listener) serve(pid int32) error {
 	cut := lengthBytes
 	if framingOf(pid) == prefixed {
@@ -95,7 +95,7 @@ func (l *listener) serve(pid int32) error {
 		for i, f := range frames {
 			parts[i] = f[cut:]
 		}
-		// fails on a closed connection, as the write does
+		// fails only on a closed connection, as the write then does
 		_ = l.conn.SetWriteDeadline(time.Now().Add(l.s.opts.WriteTimeout))
 		_, err := parts.WriteTo(l.conn)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -105,7 +105,7 @@ func (l *listener) serve(pid int32) error {
 			if _, full := l.take(); full {
 				return errSlow
 			}
-			return nil // it has left
+			return nil // the other end has left
 		}
 		l.s.metrics.told.Add(float64(len(frames)))
 	}

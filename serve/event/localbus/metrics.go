@@ -46,13 +46,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// Why a connection ends that did not end by itself, or an event is not fired.
+// Reasons why the server ends a connection, or does not fire an event.
 const (
 	whyUser  = "user"  // neither root nor the master's
 	whyMany  = "many"  // connections
-	whyFrame = "frame" // that is none
+	whyFrame = "frame" // malformed
 	whyLarge = "large"
 	whySlow  = "slow"   // to send the rest of a frame
-	whyTag   = "tag"    // of what was not done; the connection stays
-	whyGuard = "engine" // whose master has lost the lead; the connection stays
+	whyTag   = "tag"    // of something that did not happen; the connection stays
+	whyGuard = "engine" // its master no longer leads; the connection stays
 )

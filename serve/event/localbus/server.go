@@ -18,35 +18,35 @@ import (
 	"clustermaster/value"
 )
 
-// Names below sock_dir, by which Salt's clients find them.
+// Names below sock_dir, which Salt's clients look for.
 const (
 	PubSocket  = "master_event_pub.ipc"
 	PullSocket = "master_event_pull.ipc"
-	// RunningFile is a socket in Salt, to which its own processes write publications. Clients look
-	// whether it is there before they order.
+	// RunningFile is a socket in Salt, to which its own processes write publications. Clients check
+	// that it exists before they send an order.
 	RunningFile = "publish_pull.ipc"
-	// WorkersFile is a socket or a file in Salt, behind which its workers are. salt-api looks
-	// whether it is there before it orders.
+	// WorkersFile is a socket or a file in Salt, for its workers. salt-api checks that it exists
+	// before it sends an order.
 	WorkersFile = "workers.ipc"
 )
 
 // Mesh gives the events of all masters.
 type Mesh interface {
-	// Follow comes back at once; the subscription is closed by the caller.
+	// Follow returns at once; the caller closes the subscription.
 	Follow(prefix string) *event.Subscription
 }
 
-// Bus takes events that are fired here. It does not block.
+// Bus fires events. It does not block.
 type Bus interface {
 	FireRawMap(tag string, data value.RawMap)
 }
 
-// Deps is what a Server asks of others.
+// Deps is what a Server uses of other packages.
 type Deps struct {
 	Mesh Mesh
 	Bus  Bus
-	// Guard returns what refuses events that a process fires, nil for one that may always fire; a
-	// nil Guard allows all.
+	// Guard returns the check for events of a process, nil if it may always fire; a nil Guard
+	// allows all.
 	Guard func(pid int32) func(context.Context) error
 	Log   *slog.Logger // nil discards
 	Reg   prometheus.Registerer
@@ -56,12 +56,12 @@ type Deps struct {
 type Options struct {
 	// bytes of an event's data that a process may fire; 0 means event.DefaultMaxEventSize
 	MaxEvent int
-	// events that wait for one listener (pub_server_write_queue_size); 0 means 10000
+	// events that may wait for one listener (pub_server_write_queue_size); 0 means 10000
 	Queue int
-	// how long a listener may take nothing (publish_drain_timeout); 0 means a minute
+	// how long a listener may read nothing (publish_drain_timeout); 0 means a minute
 	WriteTimeout time.Duration
-	// Untrue are tags that no process may fire, with the reason: they would tell of what was not
-	// done.
+	// Untrue are tags that no process may fire, with the reason: they would report something that
+	// did not happen.
 	Untrue map[string]string
 }
 
@@ -74,13 +74,13 @@ type Server struct {
 	hub     *hub
 	pub     *socket
 	pull    *socket
-	running []string // paths of RunningFile and WorkersFile that this server answers for
+	running []string // paths of RunningFile and WorkersFile that this server owns
 	closing sync.Once
 }
 
-// Listen binds the sockets below sockDir, for root and the user of this process. What a master that
-// is gone left there is replaced; a socket that somebody answers at is an error, and so is a
-// sockDir that is too long for a socket's name.
+// Listen binds the sockets below sockDir, for root and the user of this process. It replaces what a
+// dead master left there. It fails if a live process answers at a socket, or if sockDir is too long
+// for a socket's name.
 func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
@@ -114,9 +114,9 @@ func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
 	return s, nil
 }
 
-// sayRunning makes a file that Salt's clients look for. One that a killed master left is taken
-// over, and removed at the end: a Salt master that starts later stops at a plain file in the place
-// of its socket.
+// sayRunning makes a file that Salt's clients look for. It takes over the file of a killed master,
+// and removes it at the end: a Salt master that starts later fails if its socket's path is a plain
+// file.
 func (s *Server) sayRunning(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -130,7 +130,7 @@ func (s *Server) sayRunning(path string) error {
 	return f.Close()
 }
 
-// Close takes the sockets away. Serve does so at its end.
+// Close removes the sockets. Serve calls it at its end.
 func (s *Server) Close() { s.closing.Do(s.close) }
 
 func (s *Server) close() {
@@ -140,7 +140,7 @@ func (s *Server) close() {
 		}
 	}
 	for _, path := range s.running {
-		_ = os.Remove(path) // one that stays says too much, and nothing to the next master
+		_ = os.Remove(path) // a remaining file only misleads clients; the next master ignores it
 	}
 }
 
@@ -159,7 +159,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// listen tells one listener events until it leaves.
+// listen sends events to one listener until it leaves.
 func (s *Server) listen(conn *net.UnixConn, pid int32) {
 	l := newListener(s, conn)
 	s.hub.enter(l)

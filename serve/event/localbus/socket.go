@@ -11,7 +11,7 @@ import (
 	"clustermaster/serve/unixsock"
 )
 
-// maxConnections bounds those of each socket.
+// maxConnections bounds the connections of each socket.
 const maxConnections = 256
 
 // socket is a bound socket with its connections.
@@ -21,7 +21,7 @@ type socket struct {
 	conns connections
 }
 
-// bind makes a socket that only root and the user of this process reach.
+// bind makes a socket that only root and the user of this process can reach.
 func bind(path string) (*socket, error) {
 	ln, err := unixsock.Listen(path)
 	if err != nil {
@@ -31,13 +31,13 @@ func bind(path string) (*socket, error) {
 		conns: connections{open: make(map[*net.UnixConn]struct{})}}, nil
 }
 
-// close ends the socket and its connections; the file goes with it.
+// close closes the socket and its connections and removes its file.
 func (k *socket) close() {
 	k.ln.Close()
 	k.conns.end()
 }
 
-// serve hands each connection of root and the master's user to handle, in a goroutine of its own,
+// serve passes each connection of root and of the master's user to handle, in its own goroutine,
 // until the socket is closed.
 func (k *socket) serve(ctx context.Context, s *Server,
 	handle func(conn *net.UnixConn, pid int32)) error {
@@ -49,7 +49,7 @@ func (k *socket) serve(ctx context.Context, s *Server,
 			}
 			s.log.Warn("accept a local process", "path", k.path, "err", err)
 			select {
-			case <-time.After(100 * time.Millisecond): // out of files, most likely
+			case <-time.After(100 * time.Millisecond): // probably out of file descriptors
 				continue
 			case <-ctx.Done():
 				return nil
@@ -77,15 +77,15 @@ func (k *socket) serve(ctx context.Context, s *Server,
 	}
 }
 
-// connections are those of one socket, to be closed at the end.
+// connections are the open ones of one socket, for closing them at the end.
 type connections struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	open  map[*net.UnixConn]struct{}
 	ended bool
 	wg    sync.WaitGroup
 }
 
-// enter reports whether there is room for a connection.
+// enter adds a connection, or reports false if there are too many.
 func (c *connections) enter(conn *net.UnixConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *connections) leave(conn *net.UnixConn) {
 	c.wg.Done()
 }
 
-// end closes them all and waits for those who serve them.
+// end closes them all and waits for their goroutines.
 func (c *connections) end() {
 	c.mu.Lock()
 	c.ended = true

@@ -1,4 +1,4 @@
-// Package gitfstest is a kit of tests: the replicated state of one master alone.
+// Package gitfstest makes the replicated state of a lone master, for tests.
 package gitfstest
 
 import (
