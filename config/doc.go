@@ -1,11 +1,9 @@
 // Package config reads a Salt master's configuration folder.
 //
-// Lives here: DIR/master with its includes as Salt merges them, Salt's option
-// names, types and defaults (options.tsv), our own options, the root_dir rules,
-// and the validation that reports every problem at once with file, line and
-// option.
-// Does not: what an option does (the package that honours it), users and sockets
-// (cmd/clustermaster), reading of keys.
+// Lives here: DIR/master with its includes as Salt merges them, Salt's option names, types and
+// defaults (options.tsv), our own options, the root_dir rules, and the validation that reports
+// every problem at once with file, line and option. Does not: carry out options (the packages that
+// use them do), handle users and sockets (cmd/clustermaster), read keys.
 //
 // Guarantee: Load returns either options that all have the type and range of their fields, or an
 // error that names every option to change and how.

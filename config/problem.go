@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Problem is one option that must be changed before a start. The text says how.
+// Problem is one option that must be changed before a start. Its text says how.
 type Problem struct {
 	File   string // "" if the option is in no file
 	Line   int    // from 1; 0 when unknown

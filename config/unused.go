@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// unusedTSV lists options of Salt's that this master takes and does nothing with.
+// unusedTSV lists options of Salt's that this master accepts and ignores.
 //
 //go:embed unused.tsv
 var unusedTSV string

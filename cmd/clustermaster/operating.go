@@ -42,7 +42,7 @@ func (r *process) openCheckup() {
 	r.checkup = &checkup.Exchange{Options: r.opts, Release: Version, Bus: r.bus, Mesh: r.mesh}
 }
 
-// adoptJobs takes in the jobs of a Salt master.
+// adoptJobs imports the jobs of a Salt master.
 func (r *process) adoptJobs(ctx context.Context, cachedir string, dry bool) (runner.AdoptedJobs,
 	error) {
 	done, err := r.jobs.Adopt(ctx, cachedir, dry)

@@ -552,7 +552,7 @@ func level(log *slog.Logger) int {
 	return 40
 }
 
-// record writes what a Python module logged.
+// record writes a Python module's log record.
 func (h *Host) record(m value.Map, more ...any) {
 	h.m.records.Inc()
 	n, _ := m.Get("level")

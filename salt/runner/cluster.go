@@ -32,7 +32,7 @@ type ClusterView struct {
 	Differing    []string // ids of members whose replicated state is not this master's
 	Odd          bool     // and they are the majority, so replace this master
 	Alarms       []string // reports of members: id, colon, a line
-	Note         string   // what is wrong, such as no quorum; "" when all is well
+	Note         string   // a problem, such as a lost quorum; "" if there is none
 }
 
 // PeerView describes one member.

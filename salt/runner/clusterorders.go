@@ -13,7 +13,7 @@ type RemovalView struct {
 	ID          string
 	Secret      string   // the new cluster_secret; "" if it was kept
 	Unconfirmed []string // ids of masters that did not confirm in time
-	Warnings    []string // what is left to do
+	Warnings    []string // what the operator still has to do
 }
 
 // ClusterMembership changes who is a member.

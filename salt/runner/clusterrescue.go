@@ -31,7 +31,7 @@ type BackupView struct {
 	Jobs      int      // written or restored; 0 if not requested
 	Bytes     int64    // of the file; 0 if it was read
 	Dropped   []string // ids whose keys exist now but not in the backup
-	Note      string   // what is not complete
+	Note      string   // what is missing; "" if it is complete
 }
 
 // ClusterBackups writes and reads files on the master asked. Paths are absolute.

@@ -4,9 +4,9 @@
 // durable before the answer; reading and listing with repair; scans over all masters with what they
 // cover; questions about many records, which their owners judge, and the parts of records kept in
 // memory for them; hints for owners that are away and their hand-over; comparing copies; following
-// the ring as it grows and shrinks; expiry by whole time buckets. Does not: what a job or a minion
-// is (packages jobcache, miniondata), which masters are members and when the ring changes (package
-// cluster), who may connect (package transport/peer).
+// the ring as it grows and shrinks; expiry by whole time buckets. Does not: know jobs or minions
+// (packages jobcache, miniondata), decide which masters are members and when the ring changes
+// (package cluster), or who may connect (package transport/peer).
 //
 // Guarantee: an acknowledged write is on stable storage of a write quorum of its owners, stand-ins
 // included, or of all live masters if they are fewer. Every later read that a quorum answers finds

@@ -129,8 +129,8 @@ func (h *heard) statusOf(node string) (reply *ringpb.StatusReply, alive bool, at
 	return nil, false, time.Time{}
 }
 
-// Run keeps the copies together until ctx ends: it takes over rings, hands over hints, compares
-// copies with masters that came back, fills partitions on a ring change, and drops what expired. It
+// Run keeps the copies equal until ctx ends: it takes over rings, hands over hints, compares copies
+// with masters that came back, fills partitions on a ring change, and drops expired records. It
 // returns nil when ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	var wg sync.WaitGroup

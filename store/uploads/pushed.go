@@ -2,8 +2,8 @@
 //
 // Lives here: the pieces of a file on the ring, putting them together, reading and listing them.
 //
-// Does not: decide who may push and what a path may be (package master), where records lie (package
-// ringstore).
+// Does not: decide who may push and which paths are allowed (package master), choose the masters
+// for records (package ringstore).
 //
 // Guarantee: every master can read a file once all of it has arrived, and not before; until then
 // readers get the previous file.

@@ -368,7 +368,7 @@ func sendFile(piece func(*session, *job) (path string, at int), least int) sende
 	})
 }
 
-// grains of a usual size, 3 to 4 kB: what a pillar request carries.
+// grains makes grains of a usual size, 3 to 4 kB, for a pillar request.
 func grains(id string) value.Map {
 	g := pairs("id", id, "host", id, "fqdn", id+".example.net", "nodename", id, "kernel", "Linux",
 		"os", "Debian", "os_family", "Debian", "osarch", "amd64", "cpuarch", "x86_64", "num_cpus", 4,

@@ -1,5 +1,5 @@
-// Command mutate puts faults into a copy of the project, one at a time, and expects that a test
-// finds each. The faults are in mutations.txt.
+// Command mutate makes faults in a copy of the project, one at a time, and expects a test to find
+// each. The faults are in mutations.txt.
 //
 //	go run ./tools/mutate [-only EXPRESSION] [-page docs/testing.md]
 //

@@ -1,5 +1,5 @@
-// Package simminion is a minion without Salt: it signs in, asks for its pillar, hears publications
-// and returns what a handful of functions answer. Thousands of them fit in one process;
+// Package simminion is a minion without Salt: it signs in, requests its pillar, receives
+// publications and returns the results of a few functions. Thousands of them fit in one process;
 // `clustermaster dev` and `bench` use them, as do tests that need many.
 //
 // Lives here: a minion's sequence of messages on the wire (docs of the channel, section 10), its

@@ -228,7 +228,7 @@ func replace(path string, b []byte) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the error above says more
+		_ = os.Remove(f.Name()) // the error above is the one to report
 	}
 	return err
 }
