@@ -24,7 +24,7 @@ func Auth(tokens Tokens) []Function {
 			Name: "auth.mk_token", Params: []function.Param{function.Opt("username", nil),
 				function.Secret("password"), function.Opt("eauth", nil),
 				function.Opt("token_expire", nil)},
-			Doc: "Make a token of external_auth, good on all masters. token_expire is in seconds and counts where token_expire_user_override lets the user say.\n\n" +
+			Doc: "Make a token of external_auth, good on all masters. token_expire, in seconds, needs token_expire_user_override.\n\n" +
 				"Example:\n\n    salt-run auth.mk_token username=carol password=secret eauth=pam\n    salt-run auth.mk_token username=carol password=secret eauth=pam token_expire=600",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				var creds value.Map

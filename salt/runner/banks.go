@@ -44,11 +44,11 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 			return run(ctx, c)
 		}
 	}
-	const banksDoc = "\n\nbank\n    A path such as mycache or cloud/active. The banks grains, pillar and mine hold what minions told of themselves, by minion id.\n"
+	const banksDoc = "\n\nbank\n    A path such as mycache or cloud/active. The banks grains, pillar and mine hold the data of minions, by minion id.\n"
 	return []Function{
 		{Name: "cache.store", Params: []function.Param{function.Need("bank"), function.Need("key"),
 			function.Need("data"), elsewhere},
-			Doc: "Keep a value in a bank of the cache, which all masters share." + banksDoc +
+			Doc: "Store a value in a bank of the cache, which all masters share." + banksDoc +
 				"\nExample:\n\n    salt-run cache.store mycache mykey 'The time has come'",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				return nil, banks.Store(ctx, c.Text("bank"), c.Text("key"), c.Arg("data"))
@@ -87,10 +87,10 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 		{Name: "cache.migrate", Params: []function.Param{function.Opt("src_driver", "localfs"),
 			function.Opt("dst_driver", "ring"), function.Opt("bank", nil), elsewhere,
 			function.Opt("dry_run", false)},
-			Doc: "Take in what a master of Salt's kept as files (driver localfs): its banks, and the grains, pillar and mine of minions.\n\n" +
+			Doc: "Import the files of a Salt master's cache (driver localfs): its banks, and the grains, pillar and mine of minions.\n\n" +
 				"dst_driver\n    ring, the cache of all masters; localfs and mmap_cache mean the same here.\nbank\n    Only this bank and those in it.\n" +
-				"cachedir\n    Where the files lie; this master's cachedir if not given.\ndry_run\n    Count only.\n\n" +
-				"Values of the same key are replaced, but not what minions told since.\n\nExample:\n\n    salt-run cache.migrate dry_run=True\n    salt-run cache.migrate cachedir=/mnt/old/var/cache/salt/master",
+				"cachedir\n    Where the files are; by default this master's cachedir.\ndry_run\n    Count only.\n\n" +
+				"Values of the same key are replaced, except data that minions have sent since.\n\nExample:\n\n    salt-run cache.migrate dry_run=True\n    salt-run cache.migrate cachedir=/mnt/old/var/cache/salt/master",
 			Run: func(ctx context.Context, c *Call) (any,
 				error) {
 				return migrate(ctx, c, banks, cachedir)

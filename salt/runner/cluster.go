@@ -110,7 +110,7 @@ func Cluster(status ClusterStatus) []Function {
 		{
 			Name: "cluster.health",
 			Doc: "Tell whether all is well: every master ready, a quorum with room for one death, every record with its copies. The exit code is 1\n" +
-				"and problems lists what is wrong if not.\n\nExample:\n\n    salt-run cluster.health",
+				"and problems lists what is wrong otherwise.\n\nExample:\n\n    salt-run cluster.health",
 			Run: func(ctx context.Context, _ *Call) (any, error) {
 				v, err := status.View(ctx)
 				if err != nil {

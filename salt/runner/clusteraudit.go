@@ -47,8 +47,8 @@ func AuditTrail(a ClusterAudit) []Function {
 	return []Function{{
 		Name: "cluster.audit", Params: []function.Param{function.Opt("limit", int64(auditLimit)),
 			function.Opt("kind", nil), function.Opt("since", nil)},
-		Doc: "Who changed minions' keys, masters, secrets or tokens, when, from where, and with what result; newest last, the same on all\n" +
-			"masters. No secret is in it.\n\n" +
+		Doc: "Show who changed minions' keys, masters, secrets or tokens, when, from where, and with what result; newest last, the same on all\n" +
+			"masters. It contains no secrets.\n\n" +
 			"limit\n    how many of the newest records; 0 shows all\nkind\n    only these: " +
 			strings.Join(a.AuditKinds(), ", ") + ", as a list or with commas\n" +
 			"since\n    a time in UTC, such as '2026-11-21 09:30', or how long ago, such as 2h30m\n\n" +

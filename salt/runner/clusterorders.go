@@ -88,7 +88,7 @@ func Orders(o ClusterOrders) []Function {
 		{
 			Name: "cluster.drain", Params: []function.Param{function.Opt("peer", nil)},
 			Doc: "Make a master not ready before maintenance: the balancer moves minions to the others, and leadership goes elsewhere. It stays\n" +
-				"a member and answers those who still come, over restarts, until cluster.undrain.\n\n" +
+				"a member and answers those that still come, also after restarts, until cluster.undrain.\n\n" +
 				"peer\n    id or address; without it the master asked\n\nExample:\n\n    salt-run cluster.drain master2",
 			Run: func(ctx context.Context, c *Call) (any, error) { return drain(ctx, o, c, true) },
 		},
@@ -114,7 +114,7 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.demote", Params: []function.Param{function.Need("peer")},
-			Doc: "Take a master's vote until cluster.promote. It goes on serving and holding its share of the data.\n\n" +
+			Doc: "Take away a master's vote until cluster.promote. It keeps serving and holding its share of the data.\n\n" +
 				"Example:\n\n    salt-run cluster.demote master1",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				id, left, err := o.Demote(ctx, c.Text("peer"))
@@ -133,7 +133,7 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.transfer_leader", Params: []function.Param{function.Opt("peer", nil)},
-			Doc: "Make another voter the leader: the named one, or the one that is furthest.\n\nExample:\n\n    salt-run cluster.transfer_leader master2",
+			Doc: "Make another voter the leader: the named one, or the one with the longest log.\n\nExample:\n\n    salt-run cluster.transfer_leader master2",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				id, err := o.TransferLeader(ctx, c.Text("peer"))
 				if err != nil {
@@ -144,7 +144,7 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.rotate_secret",
-			Doc: "Make a new cluster_secret and show it once. The old one is refused at once on every master. Members go on; write the new one\n" +
+			Doc: "Make a new cluster_secret and show it once. The old one is refused at once on every master. Members keep running; write the new one\n" +
 				"into their configurations all the same.\n\nExample:\n\n    salt-run cluster.rotate_secret",
 			Run: func(ctx context.Context, _ *Call) (any, error) {
 				secret, err := o.RotateSecret(ctx)

@@ -70,9 +70,9 @@ func Backups(b ClusterBackups) []Function {
 		{
 			Name: "cluster.restore", Params: append(params[:len(params):len(params)],
 				function.Opt("test", false)),
-			Doc: "Bring back what cluster.backup wrote, on this cluster or on a new one: cluster key, session secrets and exactly those minion keys, so\n" +
+			Doc: "Restore a file of cluster.backup, on this cluster or on a new one: cluster key, session secrets and exactly those minion keys, so\n" +
 				"that minions go on without a new key. Members stay as they are. The whole file is checked first.\n\n" +
-				"test\n    True: check the file and say what it holds; change nothing\n\n" +
+				"test\n    True: only check the file and show what it contains\n\n" +
 				"Example:\n\n    salt-run cluster.restore /srv/backup/cluster.sealed passphrase_file=/srv/backup/passphrase",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				path, passphrase, err := sealedFile(c)
@@ -142,8 +142,8 @@ func Rescue(r ClusterRescue) []Function {
 	return []Function{
 		{
 			Name: "cluster.recover", Params: []function.Param{function.Opt("confirm", nil)},
-			Doc: "Make this master the whole cluster, after the quorum was lost for good. Only for the case that a majority of the voters' disks is\n" +
-				"gone: what only those had acknowledged is lost, and none of them may ever run again with its data directory. The master opens its\n" +
+			Doc: "Make this master the whole cluster, after the quorum was lost for good. Use it only if a majority of the voters' disks is\n" +
+				"gone: everything that only they had acknowledged is lost, and none of them may ever run again with its data directory. The master opens its\n" +
 				"cluster anew, and others join it with empty data directories. It is refused while there is a quorum.\n\n" +
 				"confirm\n    the cluster_id, as proof that you mean it; without it nothing is done but saying what would be\n\n" +
 				"Example:\n\n    salt-run cluster.recover confirm=production",

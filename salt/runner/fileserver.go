@@ -106,7 +106,7 @@ func Fileserver(files FileServer) []Function {
 		}),
 		{Name: "fileserver.update", Params: []function.Param{function.Opt("backend", nil)},
 			VarKwargs: true,
-			Doc: "Look for changed files now; remotes of git are fetched.\n\nremotes\n    Names or ids of git remotes; none is all.\n\n" +
+			Doc: "Look for changed files now; remotes of git are fetched.\n\nremotes\n    Names or ids of git remotes; without it all.\n\n" +
 				"Example:\n\n    salt-run fileserver.update backend=git remotes=states",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
@@ -123,7 +123,7 @@ func Fileserver(files FileServer) []Function {
 			}},
 		{Name: "fileserver.clear_file_list_cache",
 			Params: []function.Param{function.Opt("saltenv", nil), function.Opt("backend", nil)},
-			Doc:    "Forget the lists of files; the next question makes them anew.\n\nExample:\n\n    salt-run fileserver.clear_file_list_cache saltenv=base",
+			Doc:    "Drop the lists of files; the next request makes them again.\n\nExample:\n\n    salt-run fileserver.clear_file_list_cache saltenv=base",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -136,7 +136,7 @@ func Fileserver(files FileServer) []Function {
 				return out, nil
 			}},
 		{Name: "fileserver.clear_cache", Params: []function.Param{function.Opt("backend", nil)},
-			Doc: "Drop the caches of back ends with remotes; roots has none. What was fetched stays, and is served on.\n\nExample:\n\n    salt-run fileserver.clear_cache",
+			Doc: "Drop the caches of back ends with remotes; roots has none. Fetched commits stay and are still served.\n\nExample:\n\n    salt-run fileserver.clear_cache",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -152,10 +152,10 @@ func Fileserver(files FileServer) []Function {
 				}
 				return value.Map{{Key: "cleared", Value: out}}, nil
 			}},
-		locks("clear_lock", "Let remotes be fetched again that fileserver.lock locked.", "cleared",
+		locks("clear_lock", "Allow fetches of remotes again that fileserver.lock locked.", "cleared",
 			unlocked, "No locks were removed", false),
 		locks("lock",
-			"Lock remotes against fetches, on all masters; they are served on as they are.",
+			"Lock remotes against fetches, on all masters; their present commits are still served.",
 			"locked", "Set update lock for gitfs remote '%s'", "No locks were set", true),
 	}
 }

@@ -75,7 +75,7 @@ func Git(g GitRemotes) []Function {
 	return []Function{
 		{
 			Name: "cluster.git_status", Params: []function.Param{function.Opt("remote", nil)},
-			Doc: "Show which commits of git remotes are served, who serves them, and what came of the last fetch.\n\nExample:\n\n    salt-run cluster.git_status",
+			Doc: "Show which commits of git remotes are served, which masters serve them, and how the last fetch ended.\n\nExample:\n\n    salt-run cluster.git_status",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				all, err := g.GitStatus(ctx, c.Text("remote"))
 				if err != nil {
@@ -89,7 +89,7 @@ func Git(g GitRemotes) []Function {
 			},
 		},
 		change("git_pin",
-			"Hold an environment of a remote at a commit, branch or tag, on all masters, until cluster.git_unpin.",
+			"Pin an environment of a remote to a commit, branch or tag, on all masters, until cluster.git_unpin.",
 			[]function.Param{function.Need("remote"), function.Need("environment"),
 				function.Need("commit")}, func(ctx context.Context, c *Call) (GitChange, error) {
 				return g.GitPin(ctx, c.Text("remote"), c.Text("environment"), c.Text("commit"),
@@ -103,7 +103,7 @@ func Git(g GitRemotes) []Function {
 					c.True("test"))
 			}),
 		change("git_rollback",
-			"Pin an environment of a remote to the commit that was served before. Again, it goes one further back.",
+			"Pin an environment of a remote to the commit served before. Each further call goes one commit back.",
 			[]function.Param{function.Need("remote"),
 				function.Need("environment")},
 			func(ctx context.Context, c *Call) (GitChange, error) {

@@ -92,7 +92,7 @@ func Jobs(d JobsDeps) []Function {
 		{
 			Name: "jobs.list_job", Params: []function.Param{function.Need("jid"), ext, progress},
 			Run: d.from(JobsDeps.listJob),
-			Doc: "Show a job: what was asked, of whom, and what came back.\n\nExample:\n\n    salt-run jobs.list_job 20130916125524463507",
+			Doc: "Show a job: function, arguments, target and returns.\n\nExample:\n\n    salt-run jobs.list_job 20130916125524463507",
 		},
 		{
 			Name: "jobs.list_jobs", Run: d.from(JobsDeps.listJobs),
@@ -120,7 +120,7 @@ func Jobs(d JobsDeps) []Function {
 		{
 			Name: "jobs.exit_success", Params: []function.Param{function.Need("jid"), ext},
 			Run: d.from(JobsDeps.exitSuccess),
-			Doc: "Tell for each minion of a job whether it returned something true.\n\nExample:\n\n    salt-run jobs.exit_success 20160520145827701627",
+			Doc: "Show for each minion of a job whether it returned something true.\n\nExample:\n\n    salt-run jobs.exit_success 20160520145827701627",
 		},
 		{
 			Name: "jobs.last_run", Params: []function.Param{ext, out, function.Opt("metadata", nil),

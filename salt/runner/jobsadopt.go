@@ -16,8 +16,8 @@ func JobsAdoption(adopt func(ctx context.Context, cachedir string, dry bool) (Ad
 	return []Function{{
 		Name: "cluster.adopt_jobs", Params: []function.Param{function.Opt("cachedir", nil),
 			function.Opt("test", false)},
-		Doc: "Take in the jobs and returns that a Salt master kept as files (returner local_cache). What is known already stays, so it may be called again.\n\n" +
-			"cachedir\n    Where the folder jobs lies; this master's cachedir if not given.\ntest\n    Count only.\n\n" +
+		Doc: "Import the jobs and returns that a Salt master stored as files (returner local_cache). Known ones stay as they are, so you may call it again.\n\n" +
+			"cachedir\n    Where the folder jobs is; by default this master's cachedir.\ntest\n    Count only.\n\n" +
 			"Example:\n\n    salt-run cluster.adopt_jobs\n    salt-run cluster.adopt_jobs cachedir=/mnt/old/var/cache/salt/master test=True",
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			dir := cachedir

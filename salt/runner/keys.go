@@ -107,7 +107,7 @@ func KeyFamily(d KeyFamilyDeps) []Function {
 		{
 			Name: "key.finger", Params: []function.Param{match, function.Opt("hash_type", nil)},
 			Run: d.finger,
-			Doc: "Show the fingerprints of keys whose id matches a glob, by state. It is the form that the minion's key.finger shows.",
+			Doc: "Show the fingerprints of keys whose id matches a glob, by state. The form is that of the minion's key.finger.",
 		},
 		{Name: "key.finger_master", Params: []function.Param{function.Opt("hash_type", nil)},
 			Run: d.fingerMaster,

@@ -45,7 +45,7 @@ func OnMaster(modules Modules) []Function {
 			}},
 		{Name: "error.error", Params: []function.Param{function.Opt("name", nil),
 			function.Opt("message", "")},
-			Doc: "Fail with a message, to try what happens then; without a name nothing happens.\n\nExample:\n\n    salt-run error.error name=Exception message='This is an error.'",
+			Doc: "Fail with a message, for tests; without a name nothing happens.\n\nExample:\n\n    salt-run error.error name=Exception message='This is an error.'",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if !c.Given("name") {
 					return value.Map{}, nil

@@ -23,7 +23,7 @@ func Mine(mines MineReader, asker Asker) []Function {
 		{Name: "mine.update", Params: []function.Param{function.Need("tgt"),
 			function.Opt("tgt_type", "glob"), function.Opt("clear", false),
 			function.Opt("mine_functions", nil)},
-			Doc: "Have minions send their mine now.\n\nExample:\n\n    salt-run mine.update '*'",
+			Doc: "Make minions send their mine now.\n\nExample:\n\n    salt-run mine.update '*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				got, err := asker.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
 					Fun: "mine.update", User: c.User, Kwargs: value.Map{

@@ -65,7 +65,7 @@ func OrchestrationFamily(o Orchestrator) []Function {
 		},
 	}
 	show := Function{
-		Doc: "Show the states of SLS files as state.orchestrate reads them, before it puts them into an order.\n\nParameters are those of state.orchestrate.\n\n" +
+		Doc: "Show the states of SLS files as state.orchestrate reads them, before it orders them.\n\nParameters are those of state.orchestrate.\n\n" +
 			"Example:\n\n    salt-run state.orchestrate_show_sls webserver",
 		Params: append([]function.Param{function.Need("mods"), function.Opt("saltenv", "base"),
 			function.Opt("test", nil), function.Opt("queue", false)}, env...),
@@ -102,7 +102,7 @@ func OrchestrationFamily(o Orchestrator) []Function {
 			Name: "state.orchestrate_high", VarKwargs: true,
 			Params: []function.Param{function.Need("data"), function.Opt("test", nil),
 				function.Opt("queue", false), function.Opt("pillar", nil)},
-			Doc: "Run states on this master that are given as a map, as an SLS file would have them.\n\nExample:\n\n" +
+			Doc: "Run states on this master that you give as a map, in the form of an SLS file.\n\nExample:\n\n" +
 				"    salt-run state.orchestrate_high '{one: {salt.function: [{name: test.ping}, {tgt: \"*\"}]}}'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return orchestrateOne(c, o, func(req Orchestration) (any, error) {
@@ -230,8 +230,8 @@ func pauses(o Orchestrator) []Function {
 		return slices.Clone(m)
 	}
 	pause := Function{
-		Doc: "Have a running orchestration wait, on whatever master it runs.\n\njid\n    Of the orchestration; salt-run jobs.master lists those that run on a master.\n\n" +
-			"state_id : None\n    The id of the state before which it waits; without it the next one.\n\nduration : None\n    Seconds after which it goes on by itself.\n\n" +
+		Doc: "Pause a running orchestration, on whatever master it runs.\n\njid\n    Of the orchestration; salt-run jobs.master lists those that run on a master.\n\n" +
+			"state_id : None\n    The id of the state before which it waits; without it the next one.\n\nduration : None\n    Seconds after which it resumes alone.\n\n" +
 			"Example:\n\n    salt-run state.pause 20260101120000000000 migrate duration=60",
 		Params: []function.Param{jid, id, function.Opt("duration", nil)},
 		Run: func(ctx context.Context, c *Call) (any, error) {
@@ -256,7 +256,7 @@ func pauses(o Orchestrator) []Function {
 		},
 	}
 	resume := Function{
-		Doc:    "Let an orchestration go on that state.pause has wait.\n\nstate_id : None\n    The id that was paused; without it all of them.\n\nExample:\n\n    salt-run state.resume 20260101120000000000",
+		Doc:    "Resume an orchestration that state.pause stopped.\n\nstate_id : None\n    The id that was paused; without it all of them.\n\nExample:\n\n    salt-run state.resume 20260101120000000000",
 		Params: []function.Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			return change(ctx, c, func(asked value.Map, id string) value.Map {
@@ -269,7 +269,7 @@ func pauses(o Orchestrator) []Function {
 	}
 	kill := Function{
 		Name: "state.soft_kill",
-		Doc: "Have a running orchestration end before its next state; what it runs just then ends as it would.\n\nstate_id : None\n    The id of the state before which it ends.\n\n" +
+		Doc: "End a running orchestration before its next state; the state in progress completes.\n\nstate_id : None\n    The id of the state before which it ends.\n\n" +
 			"Example:\n\n    salt-run state.soft_kill 20260101120000000000",
 		Params: []function.Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {

@@ -25,7 +25,7 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 	return []Function{
 		{Name: "pillar.show_pillar", Params: []function.Param{function.Opt("minion", "*")},
 			VarKwargs: true,
-			Doc: "Make the pillar of a minion and show it. Keywords are grains to make it with; saltenv and pillarenv choose environments.\n\nExample:\n\n" +
+			Doc: "Compile the pillar of a minion and show it. Keywords are grains to use; saltenv and pillarenv choose environments.\n\nExample:\n\n" +
 				"    salt-run pillar.show_pillar web1\n    salt-run pillar.show_pillar web1 pillarenv=dev os=Debian",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				saltenv, pillarenv := "base", ""
@@ -60,7 +60,7 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 			}},
 		{Name: "pillar.show_pillar_cache", Params: []function.Param{function.Opt("minion", "*"),
 			function.Opt("pillarenv", nil)}, VarKwargs: true,
-			Doc: "Show the kept pillars of minions.\n\nExample:\n\n    salt-run pillar.show_pillar_cache 'web*'",
+			Doc: "Show the stored pillars of minions.\n\nExample:\n\n    salt-run pillar.show_pillar_cache 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				out := value.Map{}
 				return out, eachTarget(ctx, c, targets, c.Arg("minion"), "glob",
@@ -74,7 +74,7 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 			}},
 		{Name: "pillar.clear_pillar_cache", Params: []function.Param{function.Opt("minion", "*"),
 			function.Opt("pillarenv", nil)}, VarKwargs: true,
-			Doc: "Forget the kept pillars of minions; they are made anew when asked for.\n\nExample:\n\n    salt-run pillar.clear_pillar_cache 'web*'",
+			Doc: "Drop the stored pillars of minions; the next request compiles them again.\n\nExample:\n\n    salt-run pillar.clear_pillar_cache 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return true, eachTarget(ctx, c, targets, c.Arg("minion"), "glob",
 					func(id string) error { return maker.Forget(ctx, id) })

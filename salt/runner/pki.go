@@ -33,8 +33,8 @@ func PKI(keys Keys, write func(ctx context.Context) error) []Function {
 		},
 		{
 			Name: "pki.migrate_to_mmap", Params: []function.Param{function.Opt("dry_run", false)},
-			Doc: "Write all minion keys as files of the mmap_key driver into the key folder, in place of those that are there: for a return to a Salt master\n" +
-				"that is to read them so. The keys of the cluster stay as they are, and later changes are not written there.\n\n" +
+			Doc: "Write all minion keys as files of the mmap_key driver into the key folder, in place of the present files: for a return to a Salt master\n" +
+				"with that driver. The cluster's keys stay as they are, and later changes are not written there.\n\n" +
 				"dry_run\n    Count only.\n\nExample:\n\n    salt-run pki.migrate_to_mmap dry_run=True\n    salt-run pki.migrate_to_mmap",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if c.True("dry_run") {

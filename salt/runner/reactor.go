@@ -53,7 +53,7 @@ func ReactorFamily(r Reactors) []Function {
 		{
 			Name: "reactor.list", Params: []function.Param{function.Opt("saltenv", "base"),
 				function.Opt("test", nil)},
-			Doc: "List the reactors in force, those that were added last.\n\nExample:\n\n    salt-run reactor.list",
+			Doc: "List the active reactors; those added at run time come last.\n\nExample:\n\n    salt-run reactor.list",
 			Run: func(context.Context, *Call) (any, error) {
 				list := r.Reactors()
 				r.Fire("salt/reactors/manage/list-results",
@@ -109,12 +109,12 @@ func ReactorFamily(r Reactors) []Function {
 		},
 		{
 			Name: "reactor.is_leader",
-			Doc:  "Tell whether events are reacted to: the same on every master.\n\nExample:\n\n    salt-run reactor.is_leader",
+			Doc:  "Show whether masters react to events; the answer is the same on every master.\n\nExample:\n\n    salt-run reactor.is_leader",
 			Run:  func(context.Context, *Call) (any, error) { return leading(), nil },
 		},
 		{
 			Name: "reactor.set_leader", Params: []function.Param{function.Opt("value", true)},
-			Doc: "Have the whole cluster react to events, or with False nobody.\n\nExample:\n\n    salt-run reactor.set_leader True",
+			Doc: "Make the whole cluster react to events; with False no master does.\n\nExample:\n\n    salt-run reactor.set_leader True",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if err := r.Lead(ctx, c.True("value")); err != nil {
 					return nil, err

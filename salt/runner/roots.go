@@ -78,7 +78,7 @@ func Roots(s RootsSync) []Function {
 			Params: []function.Param{function.Opt("roots", "both"), function.Opt("saltenv", nil),
 				function.Opt("force", false), function.Opt("test", false)},
 			Doc: "Make file_roots and pillar_roots of all masters like those of this one, and wait until every master that can be reached is done. A master\n" +
-				"that is away catches up by itself when it is back. What was changed by hand on another master since its last sync is listed and left alone.\n\n" +
+				"that is away catches up by itself when it is back. Files changed by hand on another master since its last sync are listed and left alone.\n\n" +
 				"roots : both\n    file, pillar or both.\n\nsaltenv : None\n    One environment only.\n\n" +
 				"force : False\n    Make like here also what was changed on other masters; the replaced files are kept aside there.\n\n" +
 				"test : False\n    Show what would be done, and change nothing.\n\n" +
@@ -88,7 +88,7 @@ func Roots(s RootsSync) []Function {
 		{
 			Name:   "cluster.roots_status",
 			Params: []function.Param{function.Opt("roots", "both")},
-			Doc: "Show for every master which head of file_roots and pillar_roots it has installed, and what was changed there since.\n\n" +
+			Doc: "Show for every master which head of file_roots and pillar_roots it has installed, and which files have changed there since.\n\n" +
 				"roots : both\n    file, pillar or both.\n\nExample:\n\n    salt-run cluster.roots_status",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if !s.Clustered() {
