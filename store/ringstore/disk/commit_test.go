@@ -25,8 +25,14 @@ func TestGivenUpOrders(t *testing.T) {
 	given, stop := context.WithCancel(t.Context())
 	stop()
 	for n := range 200 {
-		if _, err := d.dropCells(given, nil, 1); err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatalf("%d: %v", n, err)
+		_, err := d.dropCells(given, nil, 1)
+		_, hints := d.ForgetHints(given, "other")
+		_, mended := d.mendCell(given, CellID{}, cell{}, cell{})
+		_, refilled := d.EndRefill(given, func() bool { return true })
+		for _, err := range []error{err, hints, mended, refilled} {
+			if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrBusy) {
+				t.Fatalf("%d: %v", n, err)
+			}
 		}
 	}
 	if err := d.Close(); err != nil {

@@ -127,12 +127,16 @@ func (d *Store) Refilling() bool { return d.refilling.Load() }
 // EndRefill notes that no record is missing any more, if still returns true. It calls still at a
 // moment when the store is not being replaced.
 func (d *Store) EndRefill(ctx context.Context, still func() bool) (ended bool, err error) {
+	over := false // the committer's: if ctx ends first, it may write it after this returns
 	err = d.Commit(ctx, &Write{run: func(b *pebble.Batch, _ *group) error {
-		if ended = still(); !ended {
+		if over = still(); !over {
 			return nil
 		}
 		d.refilling.Store(false)
 		return b.Delete(noteKey(refillNote), nil)
 	}})
-	return ended && err == nil, err
+	if err != nil {
+		return false, err
+	}
+	return over, nil
 }

@@ -392,6 +392,7 @@ func (d *Store) Paid(ctx context.Context, node string) error {
 // ForgetHints drops all hints for node by range, and returns their number. It returns ErrBusy while
 // new ones are being written.
 func (d *Store) ForgetHints(ctx context.Context, node string) (n int, err error) {
+	forgotten := 0 // the committer's: if ctx ends first, it may write it after this returns
 	err = d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) error {
 		if len(g.hints) > 0 {
 			return ErrBusy // hints in this group are not on disk yet; the next round removes them
@@ -414,7 +415,7 @@ func (d *Store) ForgetHints(ctx context.Context, node string) (n int, err error)
 			}
 			g.hints = append(g.hints, hintDelta{node: node, partition: partition,
 				old: append([]byte(nil), v[:min(1, len(v))]...)})
-			n++
+			forgotten++
 		}
 		if err := it.Error(); err != nil {
 			return err
@@ -422,5 +423,8 @@ func (d *Store) ForgetHints(ctx context.Context, node string) (n int, err error)
 		g.dropsHints = true
 		return errors.Join(b.DeleteRange(prefix, after(prefix), nil), b.Delete(sinceKey(node), nil))
 	}})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return forgotten, nil
 }
