@@ -24,7 +24,7 @@ func (r *process) openRoots() error {
 	if err != nil {
 		return err
 	}
-	r.port.OnUp(func(string) { r.roots.Kick() }) // that master may be the one that a joiner copies
+	r.port.OnUp(func(string) { r.roots.Kick() }) // a joiner may copy that master
 	r.node.OnApply(func(_ uint64, c fsm.Change) {
 		if c.Roots || c.Restored || len(c.Added) > 0 {
 			r.roots.Kick()

@@ -10,7 +10,7 @@ import (
 )
 
 // static waits for all returns and prints one document. Salt runs it as a quiet batch of all
-// minions that answer a ping, and leaves with 0 when anything came back.
+// minions that answer a ping, and exits with 0 if any minion returned.
 func (r *saltRun) static(ctx context.Context) int {
 	size := r.v.text("batch")
 	if size == "" {
@@ -44,7 +44,7 @@ func (r *saltRun) static(ctx context.Context) int {
 	return r.document(ids, output.Result{Value: all})
 }
 
-// batch runs the job on a window of minions that slides on as they return.
+// batch runs the job on a sliding window of minions.
 func (r *saltRun) batch(ctx context.Context) int {
 	b := r.window(r.v.text("batch"))
 	refusal := ""
@@ -95,13 +95,13 @@ func (r *saltRun) batch(ctx context.Context) int {
 	return highest
 }
 
-// noBatch ends a batch of which not even the ping may be sent.
+// noBatch ends a batch whose ping the master refused.
 func (r *saltRun) noBatch(refusal string) int {
 	r.env.errorf("ERROR: publish to %s: %s", value.Str(r.job.Tgt), refusal)
 	return ExitFailed
 }
 
-// window is the job of this run as a batch.
+// window is this run's job as a batch.
 func (r *saltRun) window(size string) *gather.Batch {
 	return &gather.Batch{
 		Job: r.job, Size: size, Wait: time.Duration(r.v.float("batch_wait") * float64(time.Second)),

@@ -18,29 +18,29 @@ import (
 	"clustermaster/value"
 )
 
-// chunkSize is Salt's salt_cp_chunk_size in bytes, when the configuration has none. maxChunk bounds
-// what it may say.
+// chunkSize is the default of salt_cp_chunk_size in bytes, as in Salt; maxChunk is the
+// largest value that counts.
 const (
 	chunkSize = 98304
 	maxChunk  = 8 << 20
 )
 
-// exitNoSource is how Salt leaves when a source of salt-cp --chunked is not there.
+// exitNoSource is Salt's exit code for a missing source of salt-cp --chunked.
 const exitNoSource = 42
 
-// chunkedCopy is one salt-cp --chunked: every file goes to the minions in pieces, each a job of its
-// own.
+// chunkedCopy is one run of salt-cp --chunked. Each file goes to the minions in pieces,
+// with one job for each piece.
 type chunkedCopy struct {
 	run      *saltRun
-	target   gather.Publish // whom the first piece of each file goes to
+	target   gather.Publish // for the first piece of each file
 	sources  []string
 	dest     string
 	size     int
 	compress bool
-	returned value.Map // minion to remote path to True, or to what went wrong
+	returned value.Map // minion to remote path to True or to the failure
 }
 
-// chunked copies the sources with their folders.
+// chunked copies the sources and everything below them.
 func (r *saltRun) chunked(ctx context.Context, sources []string, dest string) int {
 	c := &chunkedCopy{run: r, target: r.job, dest: dest, size: chunkSize,
 		compress: !r.v.on("no_compression")}
@@ -79,8 +79,8 @@ func (r *saltRun) chunked(ctx context.Context, sources []string, dest string) in
 	return r.shown(c.returned)
 }
 
-// end is the exit code when nothing more can be copied: of an error, or 0 where no minion matched,
-// which has been said.
+// end is the exit code when nothing more can be copied: the error's, or 0 if no minion matched,
+// which is already printed.
 func (c *chunkedCopy) end(ctx context.Context, err error) int {
 	if err != nil {
 		return c.run.stopped(ctx, "", err)
@@ -88,7 +88,7 @@ func (c *chunkedCopy) end(ctx context.Context, err error) int {
 	return ExitOK
 }
 
-// remote is where a file or empty folder goes.
+// remote is the path of a file or an empty folder on minions.
 func (c *chunkedCopy) remote(path string, into bool) string {
 	for _, s := range c.sources {
 		if path == s {
@@ -106,8 +106,8 @@ func (c *chunkedCopy) remote(path string, into bool) string {
 	return filepath.Join(c.dest, filepath.Base(path))
 }
 
-// file sends one file. A minion that failed on a piece gets no further one: what came later would
-// be put behind a gap. It reports false when no minion matched.
+// file sends one file. A minion that failed on a piece gets no further one, because its file would
+// have a gap. The bool is false if no minion matched.
 func (c *chunkedCopy) file(ctx context.Context, path, to string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *chunkedCopy) file(ctx context.Context, path, to string) (bool, error) {
 	}
 }
 
-// pack is a piece in the form that cp.recv_chunked reads.
+// pack encodes a piece in the form that cp.recv_chunked reads.
 func (c *chunkedCopy) pack(piece []byte) (string, error) {
 	if c.compress {
 		var b bytes.Buffer
@@ -161,8 +161,8 @@ func (c *chunkedCopy) pack(piece []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(piece), nil
 }
 
-// send runs one cp.recv_chunked, notes what each minion said and lists those that said True. It
-// reports false when no minion matched.
+// send runs one cp.recv_chunked, notes the result of each minion and returns the minions that
+// answered True. ok is false if no minion matched.
 func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string,
 	args []any) (good []string, ok bool, err error) {
 	target.Fun, target.Arg = "cp.recv_chunked", args
@@ -181,14 +181,14 @@ func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string
 		return nil, false, err
 	}
 	for _, id := range summary.NotReturned {
-		if paths, _ := c.returned.Get(id); paths != nil { // it had pieces before
+		if paths, _ := c.returned.Get(id); paths != nil { // it got earlier pieces
 			c.note(id, to, "Minion did not return. The file there may be incomplete.")
 		}
 	}
 	return good, true, nil
 }
 
-// note keeps the first failure of each path.
+// note records a minion's result for a path. The first failure stays.
 func (c *chunkedCopy) note(id, path string, val any) {
 	before, _ := c.returned.Get(id)
 	paths, _ := before.(value.Map)
@@ -198,7 +198,7 @@ func (c *chunkedCopy) note(id, path string, val any) {
 	c.returned = c.returned.Set(id, paths.Set(path, val))
 }
 
-// realPath is an absolute path without symbolic links, as far as it exists.
+// realPath is the absolute path. Symbolic links are resolved if the path exists.
 func realPath(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -209,8 +209,8 @@ func realPath(path string) string {
 	return path
 }
 
-// walk lists the files and the empty folders at and below a path, sorted. Links to folders are left
-// out: a loop would have no end.
+// walk lists the files and the empty folders at and below a path, sorted. It does not follow links
+// to folders, which could form a loop.
 func walk(path string) (files, empty []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

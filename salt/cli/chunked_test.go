@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestChunkedCopy: pieces in order, and none behind a piece that a minion could not take.
+// TestChunkedCopy: pieces are sent in order, and a minion gets none after one
+// that it failed to write.
 func TestChunkedCopy(t *testing.T) {
 	t.Parallel()
 	src := filepath.Join(t.TempDir(), "big")

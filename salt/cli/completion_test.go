@@ -20,7 +20,7 @@ func completion(t *testing.T, shell string) string {
 	return out.String()
 }
 
-// TestBashCompletes asks a real bash.
+// TestBashCompletes runs the script in a real bash.
 func TestBashCompletes(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "completion")

@@ -13,9 +13,8 @@ import (
 	"clustermaster/value"
 )
 
-// askExport asks on a terminal before the cluster's RSA key is written to a file, and adds the
-// confirmation that the function wants. Elsewhere it adds nothing, and the function says what it
-// needs.
+// askExport asks before the cluster's RSA key is written to a file, and adds the confirmation that
+// the function requires. Without a terminal it adds nothing; the function then says what it needs.
 func (e Env) askExport(fun string, args []any, kwargs value.Map) (value.Map, error) {
 	_, given := kwargs.Get("confirm")
 	f, ok := e.Stdin.(*os.File)

@@ -12,7 +12,7 @@ const (
 	helpColumn = 24
 )
 
-// help prints what a command takes, in the layout of optparse, and examples.
+// help prints a command's options and examples in the layout of optparse.
 func (p *parser) help(w io.Writer) {
 	fmt.Fprintf(w, "Usage: %s %s\n\n%s\n\nOptions:\n", p.prog, p.usage,
 		strings.Join(wrap(p.about, helpWidth), "\n"))

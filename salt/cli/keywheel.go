@@ -11,8 +11,8 @@ import (
 	"clustermaster/value"
 )
 
-// external is salt-key for a user of external_auth: each step is a call of a wheel function, within
-// his rights.
+// external is salt-key for a user of external_auth. Each step calls a wheel
+// function with the user's rights.
 func (r *keyRun) external(ctx context.Context, action string) int {
 	d, err := r.env.dial(ctx, r.opts)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *keyRun) wheel(ctx context.Context, fun string, kwargs value.Map, args .
 	return m, nil
 }
 
-// failed prints what a call ended with, as Salt does.
+// failed prints the error of a call and exits with 0, as Salt does.
 func (r *keyRun) failed(err error) int {
 	if show := r.print.show(output.Result{Value: err.Error(), Outputter: "nested"}); show != nil {
 		r.env.errorf("ERROR: %s", show)
@@ -79,7 +79,7 @@ func (r *keyRun) showWheel(ctx context.Context, fun, match string) int {
 	return r.display(m)
 }
 
-// changeByWheel accepts, rejects or deletes what matches, after showing it and asking.
+// changeByWheel accepts, rejects or deletes the matching keys, after showing them and asking.
 func (r *keyRun) changeByWheel(ctx context.Context, action, match string) int {
 	all, err := r.wheel(ctx, "key.glob_match", nil, match)
 	if err != nil {

@@ -21,8 +21,8 @@ func Manuals(args []string, env Env, release string, others ...Program) int {
 	return ExitOK
 }
 
-// writeManuals writes a manual page of section 1 for each command and for the other programs into
-// dir. release is what the pages say they are of.
+// writeManuals writes a manual page of section 1 into dir for each command and for the other
+// programs. release is the release that the pages name.
 func writeManuals(dir, release string, others ...Program) error {
 	for _, p := range completed(others) {
 		f, err := os.Create(filepath.Join(dir, p.prog+".1"))
@@ -37,7 +37,7 @@ func writeManuals(dir, release string, others ...Program) error {
 	return nil
 }
 
-// roff keeps a text from being read as a request or an escape.
+// roff escapes a text, so that roff prints it as it is.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind is what an option takes.
+// kind is the type of an option's value.
 type kind uint8
 
 const (
@@ -32,19 +32,19 @@ type option struct {
 	group  string   // "" is the main list
 }
 
-// parser reads a command line as Python's optparse does: options anywhere, "--" ends them, long
-// names may be cut as long as they stay unique, short ones may be joined.
+// parser reads a command line as Python's optparse does. Options may stand anywhere, "--" ends
+// them, long names may be shortened as long as they are unique, and short ones may be joined.
 type parser struct {
 	prog     string
-	usage    string // behind the program's name
+	usage    string // after the program's name
 	about    string
 	options  []option
 	groups   [][2]string // name and description, in the order of help
 	examples []string
-	words    []string // what a shell offers for the first operand; nil: by the program's name
+	words    []string // a shell's choices for the first operand; nil: they depend on the program's name
 }
 
-// usageError is a wrong command line. Its text is optparse's, for scripts and fingers know it.
+// usageError is a wrong command line. Its text is optparse's, which scripts may match.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
@@ -143,7 +143,7 @@ func (p *parser) short(v values, arg string, args []string) ([]string, error) {
 	return args, nil
 }
 
-// find looks a spelling up. An option added later wins, as a command's own -L beats a shared one.
+// find returns the option with a name: the last one, if several have it.
 func (p *parser) find(name string) (*option, bool) {
 	for i := len(p.options) - 1; i >= 0; i-- {
 		for _, n := range strings.Fields(p.options[i].names) {
@@ -180,7 +180,7 @@ func (p *parser) findLong(name string) (string, *option, error) {
 		strings.Join(hits, ", ")))
 }
 
-// store reads the value of an option that was spelt as name.
+// store reads an option's value. name is the spelling on the command line, for errors.
 func (o *option) store(v values, name, value string) error {
 	switch o.kind {
 	case flagOn:
@@ -215,8 +215,8 @@ func (o *option) store(v values, name, value string) error {
 	return nil
 }
 
-// pythonInt reads an integer as int() does: blanks around it, underscores between digits, and 0x,
-// 0b and 0o in front.
+// pythonInt reads an integer as Python's int() does, with surrounding blanks, underscores between
+// digits, and the prefixes 0x, 0b and 0o.
 func pythonInt(s string) (int, bool) {
 	n, ok := new(big.Int), false
 	s = strings.TrimSpace(s)
@@ -241,7 +241,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// quoted is Python's repr of a text without surprises in it.
+// quoted is Python's repr of a text without escapes.
 func quoted(s string) string {
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
 		return `"` + s + `"`

@@ -11,14 +11,14 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// printer prints the results of one command, to standard output or to --out-file.
+// printer prints the results of one command to standard output or to --out-file.
 type printer struct {
 	env  Env
 	opts output.Options
 	file string // "" is standard output
 }
 
-// printer puts the options of a command and the configuration together. The error is a usageError.
+// printer combines the options of a command with the configuration. The error is a usageError.
 func (e Env) printer(v values, o *config.Options) (*printer, error) {
 	out := output.Defaults()
 	out.Warn = e.logError
@@ -104,7 +104,7 @@ func indent(v values, o *config.Options) output.Indent {
 	return output.Indent{}
 }
 
-// theme reads a file of colour: code.
+// theme reads a file that maps colour names to codes; nil if that fails.
 func (e Env) theme(path string) map[string]string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *printer) show(r output.Result) error {
 	return p.opts.Display(w, r)
 }
 
-// words is a list of texts, or a text with commas.
+// words splits a list of texts, or a text at its commas.
 func words(v any) []string {
 	switch x := v.(type) {
 	case string:
@@ -155,8 +155,8 @@ func words(v any) []string {
 	return nil
 }
 
-// filterWords takes exclude= and terse= from the arguments of a state function, which steer the
-// printing of its result.
+// filterWords reads exclude= and terse= from the arguments of a state function, which control
+// how its result is printed.
 func (p *printer) filterWords(args []any) {
 	for _, a := range args {
 		m, ok := a.(value.Map)

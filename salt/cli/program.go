@@ -1,17 +1,18 @@
 package cli
 
-// Program describes a command that this package does not parse, for completion and manual pages.
+// Program describes a command whose options another package parses, for
+// completion and manual pages.
 type Program struct {
 	Name, Usage, About string
 	Options            []Option
-	Words              []string // what the first operand may be; nil: any text
+	Words              []string // the values of the first operand; nil: any text
 	Examples           []string
 }
 
 // Option is one option of a Program.
 type Option struct {
 	Names string // as in "-c --config-dir"
-	Value string // how help names its value; "" for an option that takes none
+	Value string // name of the value in help; "" for an option without one
 	Help  string
 	Words []string // the values that a shell offers
 }

@@ -11,7 +11,7 @@ import (
 	"clustermaster/value"
 )
 
-// answered is what the summary needs to know of one minion.
+// answered holds what the summary needs about one minion.
 type answered struct {
 	silent, failed bool
 }
@@ -34,13 +34,13 @@ func (r *saltRun) gather(ctx context.Context) int {
 		return r.stopped(ctx, summary.JID, err)
 	}
 	if unwanted(summary.Published) {
-		return ExitOK // as Salt leaves
+		return ExitOK // Salt's exit code
 	}
 	if len(summary.Minions) == 0 {
 		return r.nothing()
 	}
-	// Ids named in a list that have no accepted key are silent as well; nobody needs to wait for
-	// them.
+	// Ids of a list without an accepted key count as silent too, but the
+	// command does not wait for them.
 	silent := append(append([]string{}, summary.NotReturned...), summary.Missing...)
 	for _, id := range silent {
 		if _, known := seen[id]; known {
@@ -69,7 +69,7 @@ func (r *saltRun) gather(ctx context.Context) int {
 	return ExitOK
 }
 
-// nothing ends a run whose job was not sent: an empty document, and the error for it.
+// nothing ends a run whose job was not sent: an empty document and an error.
 func (r *saltRun) nothing() int {
 	if r.job.Fun == "sys.doc" {
 		r.env.errorf("No minions found to gather docs from")
@@ -78,7 +78,7 @@ func (r *saltRun) nothing() int {
 	return r.document(nil, output.Result{Value: value.Map{}})
 }
 
-// announced prints what comes before the returns as soon as the job is sent.
+// announced prints the lines that precede the returns as soon as the job is sent.
 type announced struct {
 	Daemon
 	run *saltRun

@@ -13,7 +13,7 @@ import (
 
 const maxStdinLine = 1 << 20
 
-// fromStdin reads more of the command line from standard input.
+// fromStdin reads more options and arguments from standard input, one a line.
 func (e Env) fromStdin(p *parser, v values, operands []string) (kept, more []string, err error) {
 	var lines []string
 	s := bufio.NewScanner(e.Stdin)
@@ -29,8 +29,8 @@ func (e Env) fromStdin(p *parser, v values, operands []string) (kept, more []str
 	return operands, more, err
 }
 
-// saltfile lays the defaults of a Saltfile below the options given. Such a file maps a command to
-// its options by their long names.
+// saltfile uses a Saltfile's values as defaults for options that were not given. The file maps a
+// command to its options by long name.
 func (e Env) saltfile(p *parser, v values) error {
 	path := v.text("saltfile")
 	if path == "" {

@@ -59,7 +59,7 @@ func TestSaltKeyLists(t *testing.T) {
 
 func TestSaltKeyShowsKeys(t *testing.T) {
 	t.Parallel()
-	// The form that minions print: SHA-256 of the body, whatever the line ends.
+	// As minions print it: SHA-256 of the body, whatever the line ends.
 	r := run(t, SaltKey, someKeys(), "", "-f", "new*,web-a")
 	lines := strings.Split(r.stdout, "\n")
 	if len(lines) != 6 || lines[0] != "Accepted Keys:" || lines[2] != "Unaccepted Keys:" {
@@ -163,7 +163,7 @@ func TestSaltKeyWithoutMaster(t *testing.T) {
 	}
 }
 
-// blocked is a terminal that nobody types at.
+// blocked is a terminal at which nobody types.
 type blocked struct{ end chan struct{} }
 
 func (b blocked) Read([]byte) (int, error) { <-b.end; return 0, io.EOF }

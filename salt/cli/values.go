@@ -7,12 +7,12 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// parseWords reads the arguments of a function: positional ones, and name=value.
+// parseWords reads the arguments of a function: positional ones and name=value.
 func parseWords(words []string, noParse string) (args []any, kwargs value.Map) {
 	return yaml11.ParseArgs(words, splitNames(noParse)...)
 }
 
-// parseInput is parseWords in the one list that travels to minions.
+// parseInput is parseWords as the single list that is sent to minions.
 func parseInput(words []string, noParse string) []any {
 	return yaml11.Condition(parseWords(words, noParse))
 }

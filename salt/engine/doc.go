@@ -1,11 +1,11 @@
 // Package engine runs the engines of the option engines, Salt's and the site's, as processes of the
-// Python host: each on the master that leads, or on every master.
+// Python host. Each runs on the leader or on every master.
 //
-// Lives here: where an engine runs and since when, the lease of the master that leads, what is done
-// when an engine ends, how the option is read.
+// Lives here: where an engine runs and since when, the leader's lease, what happens when an engine
+// ends, how the option is read.
 //
 // Does not: run Python (package pythonhost), agree on who leads (package cluster).
 //
-// Guarantee: an engine that runs where the leader is does so on one master at a time, and what one
-// orders whose master has lost the lead is refused. What it does without the master can't be.
+// Guarantee: an engine of the leader runs on one master at a time. Its orders are refused once its
+// master has lost the lease. What it does without the master can't be refused.
 package engine

@@ -8,17 +8,17 @@ import (
 
 // Engine is an entry of the option engines.
 type Engine struct {
-	Name       string // as it is configured
-	Module     string // the module whose function start runs
+	Name       string // as configured
+	Module     string // its function start is run
 	Options    value.Map
-	Everywhere bool // it runs on every master
+	Everywhere bool // on every master
 }
 
-// Native is the engine that this master is itself: it is never started.
+// Native is the one engine that every master contains. It is never started.
 const Native = "reactor"
 
-// Parse reads the option engines: a list of names, and of maps from a name to its options, or one
-// such map. everywhere names those that run on every master.
+// Parse reads the option engines: a list of names and of maps from a name to its options, or one
+// such map. everywhere lists the engines that run on every master.
 func Parse(option any, everywhere []string) []Engine {
 	var out []Engine
 	add := func(name, given any) {
@@ -43,7 +43,7 @@ func Parse(option any, everywhere []string) []Engine {
 		for _, one := range all {
 			if m, ok := one.(value.Map); !ok {
 				add(one, nil)
-			} else if len(m) > 0 { // Salt takes the first, too
+			} else if len(m) > 0 { // like Salt, take the first entry
 				add(m[0].Key, m[0].Value)
 			}
 		}

@@ -118,8 +118,8 @@ func read(ctx context.Context, cancel context.CancelFunc, patience time.Duration
 	})
 }
 
-// finish ends a read and reports whether it was the one that decides which minions are silent. A
-// trimmed return that the cache does not have is passed on as its event had it; one that could not
+// finish ends a read and reports whether that read decides which minions are silent. A trimmed
+// return that the cache does not have is passed on as its event had it; one that could not
 // be read is tried again.
 func (r *reads) finish(g *gathering, err error) (silent bool) {
 	r.cancel()

@@ -1,7 +1,6 @@
-// Package mastergrains tells the grains of a master itself, for templates that are rendered on it:
+// Package mastergrains computes the grains of a master itself, for templates rendered on it:
 // orchestrations and reactions.
 //
-// Lives here: what Salt's core grains say of the machine, its system, memory and addresses, as far
-// as it can be told without a minion. Does not: keep anything, or know minions' grains (package
-// miniondata).
+// Lives here: those of Salt's core grains about the machine, its system, memory and addresses that
+// need no minion. Does not: store anything, know minions' grains (package miniondata).
 package mastergrains

@@ -13,7 +13,7 @@ import (
 	"clustermaster/value"
 )
 
-// Of returns the grains of the master of this id, which speaks as this release of Salt.
+// Of returns the grains of the master with this id. release is the release of Salt that it reports.
 func Of(id, release string) value.Map {
 	name, err := os.Hostname()
 	if err != nil {
@@ -37,10 +37,10 @@ func Of(id, release string) value.Map {
 	return append(append(grains, systemGrains()...), machineGrains()...)
 }
 
-// forName is how long the name servers have to tell the full name of this machine.
+// forName limits the look-up of this machine's full name at the name servers.
 const forName = 2 * time.Second
 
-var fullNames sync.Map // of host names, each asked for once, as Salt does
+var fullNames sync.Map // host name to full name; each is looked up once, as in Salt
 
 // fullName is the canonical name of a host by /etc/hosts or its name server, or else the name
 // itself (Salt: salt.utils.network.get_fqhostname).
@@ -48,7 +48,7 @@ func fullName(host string) string {
 	once, _ := fullNames.LoadOrStore(host, sync.OnceValue(func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), forName)
 		defer cancel()
-		name, _ := net.DefaultResolver.LookupCNAME(ctx, host) // "" if it is unknown
+		name, _ := net.DefaultResolver.LookupCNAME(ctx, host) // "" if unknown
 		return cmp.Or(strings.TrimSuffix(name, "."), host)
 	}))
 	return once.(func() string)()

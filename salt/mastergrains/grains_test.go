@@ -28,14 +28,14 @@ func TestMain(m *testing.M) {
 	fmt.Println(text)
 }
 
-// ofSalt prints the grains of Salt's master by a file of configuration.
+// ofSalt prints the grains of Salt's master with a given configuration file.
 const ofSalt = `import json, logging, sys
 logging.disable(logging.CRITICAL)
 import salt.config, salt.loader
 print(json.dumps(salt.loader.grains(salt.config.master_config(sys.argv[1])), default=str))`
 
-// TestGrainsAreSalts: the grains of this master are those that Salt's master has on this machine,
-// whichever full name /etc/hosts gives it.
+// TestGrainsAreSalts: this master's grains equal those of Salt's master on this machine, whichever
+// full name /etc/hosts gives it.
 func TestGrainsAreSalts(t *testing.T) {
 	t.Parallel()
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
@@ -76,7 +76,8 @@ func TestGrainsAreSalts(t *testing.T) {
 	}
 }
 
-// compare asks this master before and after Salt's, and compares once the machine stood still.
+// compare asks this master before and after Salt's. It compares once both answers of this master
+// are equal, so that a change of the machine does not count.
 func compare(t *testing.T, under []string, python, conf string) {
 	t.Helper()
 	for range 5 {

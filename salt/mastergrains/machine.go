@@ -14,7 +14,7 @@ import (
 	"clustermaster/value"
 )
 
-// machineGrains tell of memory, addresses and who runs the master.
+// machineGrains are the grains about memory, addresses and the user of the master.
 func machineGrains() value.Map {
 	var grains value.Map
 	var mem unix.Sysinfo_t
@@ -96,7 +96,7 @@ func addressGrains() value.Map {
 
 // byNumber orders addresses as Python's ipaddress does.
 func byNumber(a, b string) int {
-	x, _ := netip.ParseAddr(a) // net made the texts
+	x, _ := netip.ParseAddr(a) // package net made the texts
 	y, _ := netip.ParseAddr(b)
 	return x.Compare(y)
 }

@@ -10,7 +10,7 @@ import (
 	"clustermaster/value"
 )
 
-// systems are Salt's names of distributions by the ID of os-release: os and os_family.
+// systems maps the ID of os-release to Salt's names of the distribution: os and os_family.
 var systems = map[string][2]string{
 	"debian": {"Debian", "Debian"}, "ubuntu": {"Ubuntu", "Debian"},
 	"raspbian": {"Raspbian", "Debian"}, "linuxmint": {"Mint", "Debian"},
@@ -21,7 +21,7 @@ var systems = map[string][2]string{
 	"alpine": {"Alpine", "Alpine"}, "arch": {"Arch", "Arch"}, "gentoo": {"Gentoo", "Gentoo"},
 }
 
-// systemGrains tell of the distribution.
+// systemGrains are the grains about the distribution.
 func systemGrains() value.Map {
 	release := releaseFile("/etc/os-release")
 	if release == nil {
@@ -68,7 +68,7 @@ func systemGrains() value.Map {
 
 var releaseLine = regexp.MustCompile(`^([A-Z_]+)=["']?(.*?)["']?$`)
 
-// releaseFile reads a file of the form of os-release, nil if it is not there.
+// releaseFile reads a file in the format of os-release. It returns nil if the file is missing.
 func releaseFile(path string) map[string]string {
 	b, err := os.ReadFile(path)
 	if err != nil {

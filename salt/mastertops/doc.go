@@ -1,10 +1,10 @@
-// Package mastertops answers _master_tops: which SLS files the modules of the option master_tops
-// have for a minion's highstate.
+// Package mastertops answers _master_tops: the SLS files that the modules of the option master_tops
+// add to a minion's highstate.
 //
-// Lives here: ext_nodes (a command that knows) and saltclass (folders of nodes and classes), and
-// how their answers are laid together. Does not: run commands and templates itself, know who asks
-// and whether he may (package master).
+// Lives here: ext_nodes (asks a command), saltclass (folders of nodes and classes), and the merging
+// of their answers. Does not: run commands and templates itself, check who asks and whether he may
+// (package master).
 //
-// Guarantee: no file outside saltclass' folder is opened for an id, whatever it is; a module that
-// fails is logged and left out, as with Salt.
+// Guarantee: no file outside saltclass's folder is opened for an id, whatever the id is. A module
+// that fails is logged and left out, as with Salt.
 package mastertops

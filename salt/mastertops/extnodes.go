@@ -8,8 +8,8 @@ import (
 	"clustermaster/wire"
 )
 
-// extNodes asks a command, whose last argument is the minion's id, for YAML with classes and
-// environment.
+// extNodes runs a command with the minion's id as its last argument. The command prints YAML with
+// classes and environment.
 func extNodes(command string, d Deps) func(context.Context, Request) (value.Map, error) {
 	return func(ctx context.Context, r Request) (value.Map, error) {
 		quoted, err := wire.QuotedID(r.ID)
@@ -29,7 +29,7 @@ func extNodes(command string, d Deps) func(context.Context, Request) (value.Map,
 	}
 }
 
-// nodeClasses is environment to classes, which may be a list or the keys of a map.
+// nodeClasses maps the environment to the classes, which are a list or the keys of a map.
 func nodeClasses(said value.Map) value.Map {
 	env := said.String("environment")
 	if env == "" {

@@ -58,7 +58,7 @@ func banner(_ context.Context, c *call) (any, error) {
 	lines = append(lines, border, spacer)
 	for _, line := range wrap(c.text("title"), inner) {
 		pad := inner - runes(line)
-		before := pad/2 + pad&inner&1 // as Python centers
+		before := pad/2 + pad&inner&1 // as in Python's str.center
 		lines = append(lines, left+" "+strings.Repeat(" ", before)+line+
 			strings.Repeat(" ", pad-before)+" "+right)
 	}
@@ -120,8 +120,8 @@ func wrap(s string, width int) []string {
 	return lines
 }
 
-// longWord returns how much of a word that is too long for any line goes into a line with so much
-// room: up to a hyphen, else as much as fits.
+// longWord returns how much of a word fits into room, if the word is too long for any line: up to a
+// hyphen, otherwise as much as fits.
 func longWord(word []rune, room int) int {
 	for i := room - 1; i > 0; i-- {
 		if word[i] != '-' {
@@ -137,8 +137,8 @@ func longWord(word []rune, room int) int {
 	return room
 }
 
-// plainSpaces replaces tabs, which lead to the next multiple of eight, and other white space by
-// spaces.
+// plainSpaces replaces white space by spaces. A tab becomes spaces up to
+// the next multiple of eight.
 func plainSpaces(s string) []rune {
 	var out []rune
 	column := 0

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzWrap: no line is too long, and no letter is lost but spaces.
+// FuzzWrap: no line is too long, and only spaces are lost.
 func FuzzWrap(f *testing.F) {
 	f.Add("well-known semi-automatic -- and--so--on ---- a-b-c\tü-ö", 7)
 	f.Add(" \v- -", 1)

@@ -101,8 +101,8 @@ func cpFunctions() []function {
 	}
 }
 
-// statFile returns the mode of a file of file_roots or of the master, with its type: four octal
-// digits, or the number if octal is not true.
+// statFile returns the mode and type of a file from file_roots or on the master: four octal digits,
+// or the number if octal is not true.
 func statFile(_ context.Context, c *call) (any, error) {
 	p, ok := c.any("path").(string)
 	if !ok {
@@ -142,8 +142,8 @@ func (c *call) env() string {
 	return "base"
 }
 
-// find looks up a salt:// address in file_roots, whose query may name another environment, or a
-// path on the master.
+// find reads a path on the master, or a salt:// address from file_roots, whose query may
+// name another environment.
 func (c *call) find(address, env string) (abs string, data []byte, found bool, err error) {
 	path, isSalt := strings.CutPrefix(address, "salt://")
 	if !isSalt && filepath.IsAbs(path) {

@@ -12,8 +12,8 @@ import (
 
 const needsDig = "This function requires dig, which is not currently available"
 
-// dnsFunctions are those of dnsutil that use hosts files and the machine's resolver, as Salt's do
-// without dig.
+// dnsFunctions are the functions of dnsutil that use hosts files and the machine's resolver,
+// as Salt's do without dig.
 func dnsFunctions() []function {
 	lookup := func(name, network string) function {
 		return function{name: "dnsutil." + name,

@@ -12,7 +12,7 @@ var update = flag.Bool("update", false, "write docs/template-functions.md")
 
 const docPath = "../../docs/template-functions.md"
 
-// TestDocs: the manual lists exactly the functions that are there, with their parameters.
+// TestDocs: the manual lists exactly the functions of this package, with their parameters.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	m := New(Deps{})

@@ -11,7 +11,7 @@ import (
 )
 
 // glob lists the paths that match a pattern, as Python's glob.glob does: in the order of the
-// folders on disk, hidden names only for a part that begins with a dot, "**" as "*".
+// folders on disk, with hidden names only for a part that begins with a dot, and with "**" as "*".
 func glob(pattern string) ([]string, error) {
 	cut := strings.LastIndexByte(pattern, '/') + 1
 	dir, name := pattern[:cut], pattern[cut:]

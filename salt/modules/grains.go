@@ -67,7 +67,7 @@ func grainsFunctions() []function {
 	}
 }
 
-// from looks up key, else returns default.
+// from looks up key in data, and returns default if it is missing.
 func (c *call) from(data value.Map) any {
 	if v, ok := value.Traverse(data, c.any("key"), c.text("delimiter")); ok {
 		return v
@@ -95,7 +95,7 @@ func sanitized(grains value.Map) value.Map {
 	return out
 }
 
-// items looks up all further arguments.
+// items looks up each further argument.
 func (c *call) items(data value.Map) value.Map {
 	var fallback any = ""
 	if v, ok := c.kwargs.Get("default"); ok {
@@ -112,8 +112,8 @@ func (c *call) items(data value.Map) value.Map {
 	return out
 }
 
-// filterBy is salt.utils.data.filter_by: it takes the entry of lookup whose key matches the value
-// at a path, merges it into base, and merges merge into that.
+// filterBy is salt.utils.data.filter_by. It takes the entry of given whose key matches the value at
+// path in data, merges it into base, and then merges merge into the result.
 func filterBy(given any, path string, data value.Map, merge, fallback, base any) (any, error) {
 	lookup, ok := given.(value.Map)
 	if !ok {
@@ -255,8 +255,8 @@ func pillarFileExists(_ context.Context, c *call) (any, error) {
 	return false, nil
 }
 
-// pillarGet looks up a key in the pillar as far as it is made; with merge it merges the value into
-// the default.
+// pillarGet looks up a key in the pillar compiled so far. With merge it merges
+// the value into the default.
 func pillarGet(_ context.Context, c *call) (any, error) {
 	v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
 	fallback := c.any("default")

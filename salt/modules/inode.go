@@ -17,7 +17,8 @@ import (
 // maxInodes bounds the files that file.diskusage sums up.
 const maxInodes = 1_000_000
 
-// inodeFunctions are those of file that read a path's data in the file system, and seek_read.
+// inodeFunctions are seek_read and the functions of file that read a path's
+// data in the file system.
 func inodeFunctions() []function {
 	ofKind := func(name string, kind uint32) function {
 		return function{name: "file." + name, params: []param{need("name")},

@@ -20,15 +20,15 @@ func matchFunctions() []function {
 				opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
 				if id := c.any("delimiter"); (kind == "glob" || kind == "pcre" || kind == "list" ||
 					kind == "compound") && id != ":" && c.any("minion_id") == nil {
-					// the second parameter of these is the id
+					// their second parameter is the id
 					c.named["minion_id"], c.named["delimiter"] = id, ":"
 				}
 				return c.match(ctx, kind, c.any("tgt"))
 			}})
 	}
 	return append(out,
-		// Salt's looks for a function that its module data no longer has, and treats the failure as
-		// no match.
+		// Salt's function calls one that its module data no longer has, and treats
+		// the failure as no match.
 		function{name: "match.data", params: []param{need("tgt")},
 			run: func(context.Context, *call) (any, error) { return false, nil }},
 		function{name: "match.ifelse", varArgs: true, varKwargs: true, run: matchIfElse},
@@ -63,8 +63,8 @@ func matchFunctions() []function {
 	)
 }
 
-// match reports whether a target matches the id in the options, which in pillars is the master's
-// own, or the one in the argument minion_id; grains and pillar are the minion's.
+// match reports whether a target matches the id from the argument minion_id, or else from the
+// options, which in pillars is the master's. Grains and pillar are the minion's.
 func (c *call) match(ctx context.Context, kind string, tgt any) (bool, error) {
 	id := c.who.Opts.String("id")
 	if other := c.text("minion_id"); other != "" {
@@ -74,15 +74,15 @@ func (c *call) match(ctx context.Context, kind string, tgt any) (bool, error) {
 	return err == nil && slices.Contains(found.Minions, id), err
 }
 
-// noMatch and otherwise are Salt's names for the value when no target matches, and for the last
-// argument.
+// noMatch and otherwise are Salt's names for the value if no target matches
+// and for the last argument.
 const (
 	noMatch   = "SALT_IFELSE_MATCH_NOTHING"
 	otherwise = "SALT_IFELSE_FUNCTION_DEFAULT"
 )
 
-// matchIfElse returns the value after the first target that matches the minion: target, value,
-// target, value, ..., and value if none does.
+// matchIfElse returns the value after the first target that matches the minion. The arguments are
+// target, value, target, value, ..., and a value in case none matches.
 func matchIfElse(ctx context.Context, c *call) (any, error) {
 	c.named = map[string]any{"tgt_type": "compound", "minion_id": nil, "merge": nil,
 		"merge_lists": false}

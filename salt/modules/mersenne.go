@@ -8,7 +8,7 @@ import (
 	"math/bits"
 )
 
-// mersenne is MT19937 as in Python's module random, so that a formula that spreads work by a
+// mersenne is MT19937 as in Python's module random. With it, a formula that spreads work by a
 // minion's id gives the same result as in Salt.
 type mersenne struct {
 	state [624]uint32

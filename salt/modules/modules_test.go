@@ -18,7 +18,7 @@ func call1(t *testing.T, m *Modules, fun string, args []any, kwargs value.Map) (
 	return m.Call(t.Context(), Minion{ID: "web1"}, fun, args, kwargs)
 }
 
-// TestArguments: what does not fit a function's parameters is refused in Python's words.
+// TestArguments: arguments that don't fit the parameters are refused in Python's words.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	m := New(Deps{})
@@ -60,7 +60,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestOwnFunctionsAreListed: what sys tells is what is here.
+// TestOwnFunctionsAreListed: sys lists exactly the functions of this package.
 func TestOwnFunctionsAreListed(t *testing.T) {
 	t.Parallel()
 	m := New(Deps{})
@@ -91,7 +91,7 @@ func TestOwnFunctionsAreListed(t *testing.T) {
 	}
 }
 
-// TestBounds: what would take too long, or is too large, is refused.
+// TestBounds: work that would take too long or is too large is refused.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	m := New(Deps{})
@@ -119,7 +119,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestCommandOptions: what a command is told of itself.
+// TestCommandOptions: each option of a command has its effect.
 func TestCommandOptions(t *testing.T) {
 	t.Parallel()
 	m := New(Deps{})
@@ -171,7 +171,7 @@ func TestCommandOptions(t *testing.T) {
 	}
 }
 
-// TestCommandEnds: a command and what it started end with its time.
+// TestCommandEnds: a command and its processes end at the timeout.
 func TestCommandEnds(t *testing.T) {
 	t.Parallel()
 	m := New(Deps{})

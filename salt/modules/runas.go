@@ -16,7 +16,7 @@ type identity struct {
 	credential *syscall.Credential // nil: the master's own
 }
 
-// identity returns the one in the arguments runas and group.
+// identity returns the identity in the arguments runas and group.
 func (c *call) identity() (identity, error) { return runAs(c.text("runas"), c.text("group")) }
 
 // runAs returns a user's identity with all its groups; a given group replaces the main one. ""
@@ -72,8 +72,8 @@ func systemID(text string) (uint32, error) {
 	return uint32(id), err
 }
 
-// home returns the starting folder of a command that names none: the user's home, or / without a
-// readable home.
+// home returns the working folder of a command that names none: the user's home, or /
+// if the user can't read it.
 func (as identity) home() string {
 	dir := ""
 	if as.user != nil {
@@ -110,7 +110,7 @@ func enters(st *syscall.Stat_t, who *syscall.Credential) bool {
 	return st.Mode&readAndEnter == readAndEnter
 }
 
-// variables are the variables that a command for another user gets in place of the master's own.
+// variables are the variables that replace the master's own in a command for another user.
 func (as identity) variables() value.Map {
 	if as.user == nil {
 		return nil

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// TestGroup: a command runs in the group that it is given, and an unknown group is an error. Salt
-// asks sudo for it.
+// TestGroup: a command runs in the given group, and an unknown group is an error.
+// Salt uses sudo for this.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	group, err := user.LookupGroupId(strconv.Itoa(os.Getgid()))
-	if os.Getuid() == 0 { // who may take another
+	if os.Getuid() == 0 { // root may take any group
 		group, err = user.LookupGroup("daemon")
 	}
 	if err != nil {

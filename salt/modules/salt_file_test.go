@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// refused is a step whose error is to be told in Salt's words.
+// refused is a step whose error must have Salt's words.
 func (s step) refused() step {
 	s.worded = true
 	return s
 }
 
-// fillTree makes the files that fileSteps ask for.
+// fillTree makes the files that fileSteps use.
 func fillTree(t *testing.T, dir string) {
 	t.Helper()
 	files := map[string]string{
@@ -121,7 +121,7 @@ func fileSteps() []step {
 	}
 	for _, p := range []string{"DIR/empty", "DIR/nosuch", "DIR/tree", "DIR/latin", "DIR/binary",
 		"DIR/odd", "DIR/tree/to-b", "DIR/tree/to-nothing"} {
-		// which differ on odd content
+		// these differ on unusual content
 		list = append(list, do("file.contains_regex", p, "key"),
 			do("file.contains_glob", p, "*key*"), do("file.search", p, "key|caf."))
 		list = append(list, do("file.search", p, "key").with("ignore_if_missing", true))

@@ -25,7 +25,7 @@ func (f folders) Open(env, path string) (string, []byte, bool, error) {
 	return abs, b, err == nil, err
 }
 
-// placeSteps ask where the master is: its networks, its time zone, its files.
+// placeSteps depend on the master's place: its networks, its time zone, its files.
 func placeSteps() []step {
 	list := []step{
 		do("network.subnets"), do("network.subnets", "lo"),

@@ -8,8 +8,7 @@ func (s step) timed() step {
 	return s
 }
 
-// plainSteps ask what is told without files: the families match, pillar, test, and which programs
-// there are.
+// plainSteps need no files: the families match, pillar and test, and the list of programs.
 func plainSteps() []step {
 	list := []step{
 		do("pillar.file_exists", "a.sls"), do("pillar.file_exists", "sub/b.sls"),

@@ -20,14 +20,14 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// a step is a call of a function; DIR and URL stand for a folder and a web server.
+// step is a call of a function. DIR and URL stand for a folder and a web server.
 type step struct {
 	fun    string
 	args   []any
 	kwargs value.Map
-	worded bool   // Salt's error is to be ours
+	worded bool   // the error must have Salt's words
 	but    string // a key of the result that may differ
-	first  bool   // of the result's elements only the first is to be the same
+	first  bool   // only the first element of the result must be equal
 }
 
 func do(fun string, args ...any) step { return step{fun: fun, args: args} }
@@ -41,7 +41,7 @@ func (s step) with(pairs ...any) step {
 
 func m(pairs ...any) value.Map { return step{}.with(pairs...).kwargs }
 
-// steps are asked in this order.
+// steps are called in this order.
 func steps() []step {
 	list := []step{
 		do("dnsutil.parse_hosts", "DIR/hosts"), do("dnsutil.parse_hosts", "DIR/nosuch"),
@@ -64,7 +64,7 @@ func steps() []step {
 	}
 	family, release := m("Debian", m("a", m("x", int64(1))), "base",
 		m("a", m("y", int64(2)), "b", int64(3))), m("12*", m("new", true), "*1", m("old", true))
-	list = append(list, // what filter_by makes of odd input
+	list = append(list, // unusual input of filter_by
 		do("grains.filter_by", family), do("grains.filter_by", family).with("base", "base"),
 		do("grains.filter_by", family).with("base", "nosuch"),
 		do("grains.filter_by", family).with("grain", "nosuch"),
@@ -94,7 +94,7 @@ func steps() []step {
 		list = append(list, do("slsutil.serialize", "json", v).with("indent", int64(2),
 			"sort_keys", true))
 	}
-	// of the wrong type and form
+	// wrong types and forms
 	for _, v := range []any{"", "x", "ü", nil, int64(5), "!!", "abc", "YWJj", "YQ==", "Y Q=\n=",
 		"YWI=", "YWI=YWI=", "=", "a=b=", []any{"a"}} {
 		list = append(list, do("hashutil.digest", v), do("hashutil.md5_digest", v),
@@ -119,7 +119,7 @@ func steps() []step {
 		do("network.ip_in_subnet", "10.1.2.3", "10.0.0.0/255.0.0.0"),
 		do("cp.get_file_str", "DIR/hosts"), do("cp.hash_file", "DIR/hosts"),
 	)
-	for _, c := range []step{ // how commands end
+	for _, c := range []step{ // the ends of commands
 		do("cmd.run", "echo out; exit 3"), do("cmd.run", "exit 3").with("raise_err", true),
 		do("cmd.run", "echo $HOME $USER; pwd").with("runas", "nobody"),
 		do("cmd.run", "id -G").with("runas", "nobody"),
@@ -164,7 +164,7 @@ func steps() []step {
 	)
 }
 
-// server answers in every way that steps ask for.
+// server gives every answer that steps need.
 func server(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -224,7 +224,7 @@ func (d *memory) Dump(_ context.Context, data value.Map) error {
 	return nil
 }
 
-// plain turns a value into what JSON has.
+// plain converts a value to the types of JSON.
 func plain(v any) any {
 	switch v := v.(type) {
 	case value.Map:
@@ -249,7 +249,7 @@ func plain(v any) any {
 	return v
 }
 
-// TestCallsAreSalts asks Salt's functions and ours the same.
+// TestCallsAreSalts makes the same calls to Salt's functions and to ours.
 func TestCallsAreSalts(t *testing.T) {
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
 	if venvs == "" {
@@ -328,8 +328,8 @@ func TestCallsAreSalts(t *testing.T) {
 	}
 }
 
-// TestQueryIsBounded: an answer that is too large, or never comes, is an error; what is not built
-// in is refused by name.
+// TestQueryIsBounded: an answer that is too large or never comes is an error. A missing
+// feature is refused by name.
 func TestQueryIsBounded(t *testing.T) {
 	t.Parallel()
 	hung := make(chan struct{})

@@ -8,7 +8,8 @@ import (
 	"github.com/ncruces/go-strftime"
 )
 
-// statusFunctions are those of the family that pillars use, such as for the name of a backup.
+// statusFunctions are the functions of status that pillars use, for example
+// in the name of a backup.
 func statusFunctions() []function {
 	return []function{
 		{name: "status.time", params: []param{opt("format", "%A, %d. %B %Y %I:%M%p")},
@@ -18,8 +19,8 @@ func statusFunctions() []function {
 	}
 }
 
-// naive removes from a format the directives for which Python's times without a zone have no text,
-// and turns those that only the library has into plain text.
+// naive adapts a format to Python's times without a zone: it removes the directives that print
+// nothing for them, and turns those that only this library knows into plain text.
 var naive = strings.NewReplacer("%%", "%%", "%Z", "", "%z", "", "%Q", "%%Q")
 
 // timeText formats a time as Python's datetime.strftime does.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The texts are those of Python's datetime.strftime for the same times.
+// TestTimeText expects the texts of Python's datetime.strftime for the same times.
 func TestTimeText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ at, format, want string }{

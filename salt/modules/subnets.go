@@ -18,11 +18,11 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// maxNames bounds the time that network.fqdns waits for names.
+// maxNames bounds the time in which network.fqdns looks up names.
 const maxNames = 5 * time.Second
 
-// subnetFunctions are those of network that list the master's networks, and the names of its
-// addresses.
+// subnetFunctions are the functions of network that list the master's networks and
+// the names of its addresses.
 func subnetFunctions() []function {
 	networks := []param{opt("interface", nil), opt("include_loopback", false),
 		opt("verbose", false)}
@@ -117,7 +117,7 @@ func networkTexts(list []netip.Prefix) []any {
 	return out
 }
 
-// networks returns those of network.ip_networks; verbose adds details of each.
+// networks returns the result of network.ip_networks. verbose adds details of each.
 func (c *call) networks(six bool) (any, error) {
 	list := networksOf(namedLike(c.any("interface")), six, c.is("include_loopback"))
 	if !c.is("verbose") {
@@ -161,7 +161,7 @@ func namedLike(v any) []string {
 	})
 }
 
-// fqdns lists the names of the master's addresses: those with a domain if there are any.
+// fqdns lists the names of the master's addresses: only those with a domain, if there are any.
 func fqdns(ctx context.Context, _ *call) (any, error) {
 	outer := ctx
 	ctx, stop := context.WithTimeout(ctx, maxNames)
@@ -178,7 +178,7 @@ func fqdns(ctx context.Context, _ *call) (any, error) {
 			return nil
 		})
 	}
-	_ = lookups.Wait() // none fails: an address may have no name
+	_ = lookups.Wait() // no lookup fails, because an address may have no name
 	if outer.Err() != nil {
 		return nil, outer.Err()
 	}
@@ -191,7 +191,7 @@ func fqdns(ctx context.Context, _ *call) (any, error) {
 	return value.Map{{Key: "fqdns", Value: value.Texts(slices.Sorted(maps.Keys(set)))}}, nil
 }
 
-// qualified is Python's socket.getfqdn: the first name with a dot of the host's.
+// qualified is Python's socket.getfqdn: the first of the host's names that has a dot.
 func qualified(ctx context.Context, name string) string {
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 	if err != nil || len(ips) == 0 {

@@ -10,7 +10,7 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// sysFunctions list the functions here.
+// sysFunctions list the functions of this package.
 func sysFunctions() []function {
 	return []function{
 		{name: "sys.list_functions", varArgs: true, varKwargs: true,
@@ -39,8 +39,8 @@ func module(name string) string {
 	return before
 }
 
-// told lists, sorted and distinct, the results of tell for the functions that any argument matches,
-// or for all without arguments.
+// told lists the results of tell, sorted and distinct, for the functions that match any argument,
+// or for all functions without arguments.
 func (c *call) told(means func(name, asked string) bool, tell func(name string) string) (any,
 	error) {
 	asked := make([]string, len(c.more))

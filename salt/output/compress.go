@@ -10,7 +10,7 @@ import (
 
 var countInID = regexp.MustCompile(`\((\d+)\)$`)
 
-// compressedCount reads how many states a compressed one stands for.
+// compressedCount returns how many states a compressed one stands for.
 func compressedCount(parts []string) int {
 	if len(parts) == 4 {
 		if m := countInID.FindStringSubmatch(parts[1]); m != nil {
@@ -22,9 +22,9 @@ func compressedCount(parts []string) int {
 	return 1
 }
 
-// compressIDs joins the states of one id, sls and result into one (option state_compress_ids): the
-// earliest start, the sum of durations, the changes by name. Data that it can't make sense of stays
-// as it is.
+// compressIDs merges the states with the same id, sls and result into one (option
+// state_compress_ids). The merged state has the earliest start, the sum of the durations and the
+// changes by name. Data of another shape stays as it is.
 func compressIDs(hosts value.Map) value.Map {
 	out := make(value.Map, 0, len(hosts))
 	for _, p := range hosts {
@@ -86,7 +86,7 @@ func compressHost(states value.Map) (value.Map, bool) {
 	return out, true
 }
 
-// joinStates folds one more state into the compressed one.
+// joinStates merges one more state into the compressed one.
 func joinStates(first, more value.Map) value.Map {
 	out := append(value.Map(nil), first...)
 	if runNumber(more) < runNumber(first) {

@@ -9,7 +9,7 @@ import (
 	"clustermaster/value"
 )
 
-// golden.json is made by testdata/golden.py from the outputters of Salt 3008.3.
+// golden is golden.json, which testdata/golden.py makes with the outputters of Salt 3008.3.
 type golden struct {
 	Samples []struct {
 		Name, Value string
@@ -61,7 +61,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// options reads the Salt options that a case sets.
+// options reads the Salt options of a case.
 func options(t *testing.T, set map[string]any) (Options, int) {
 	t.Helper()
 	o, retcode := Defaults(), 0

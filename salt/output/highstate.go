@@ -12,8 +12,7 @@ import (
 // highstateText prints the results of states, one block each, with a summary for each minion.
 func highstateText(o Options, r Result) (string, error) { return highstates(o, r.Value, 1) }
 
-// highstates prints all minions of a result. level is the depth of orchestrations inside one
-// another, from 1.
+// highstates prints all minions of a result. level is the nesting depth of orchestrations, from 1.
 func highstates(o Options, v any, level int) (string, error) {
 	v = unwrap(v)
 	switch x := v.(type) {
@@ -39,7 +38,7 @@ func highstates(o Options, v any, level int) (string, error) {
 	return "", errShape
 }
 
-// unwrap takes away the envelopes of orchestrations and of the job cache.
+// unwrap removes the envelopes of orchestrations and of the job cache.
 func unwrap(v any) any {
 	for _, key := range []string{"return", "data"} {
 		if m, ok := v.(value.Map); ok {
@@ -67,7 +66,7 @@ func unwrap(v any) any {
 	return v
 }
 
-// withoutRetcode drops the retcode that an orchestration carries beside its master.
+// withoutRetcode drops the retcode that an orchestration returns beside its master's states.
 func withoutRetcode(m value.Map) value.Map {
 	masters := 0
 	for _, p := range m {
@@ -81,7 +80,7 @@ func withoutRetcode(m value.Map) value.Map {
 	return m.Without("retcode")
 }
 
-// stateLog gathers the text of one minion.
+// stateLog collects the text of one minion.
 type stateLog struct {
 	o     Options
 	c     colors
@@ -91,7 +90,7 @@ type stateLog struct {
 
 	counts    counts
 	changed   int
-	durations float64 // milliseconds of states one after the other
+	durations float64 // milliseconds of states that ran one after the other
 	parallel  float64 // milliseconds of the longest parallel state
 }
 
@@ -136,7 +135,7 @@ func (c *counts) digits() int {
 
 func (s *stateLog) add(color, text string) { s.lines = append(s.lines, color+text+s.c.end) }
 
-// host prints one minion and tells whether anything changed there.
+// host prints one minion and reports whether any of its states changed something.
 func host(o Options, id string, v any, level int) (text string, changed bool, err error) {
 	s := &stateLog{o: o, c: o.colors(), level: level, counts: counts{seen: map[string]bool{}}}
 	s.head = s.c.green
@@ -231,7 +230,7 @@ func toFloat(v any) (float64, bool) {
 	return 0, false
 }
 
-// state counts one state and prints it as the mode asks.
+// state counts one state and prints it in the chosen mode.
 func (s *stateLog) state(e entry) error {
 	result, _ := e.ret.Get("result")
 	compressed := 1
@@ -307,7 +306,7 @@ func (s *stateLog) time(ret value.Map) {
 	}
 }
 
-// changes prints what a state changed, and counts it.
+// changes formats and counts a state's changes.
 func (s *stateLog) changes(ret value.Map, changes any, compressed int) (changed bool, text string,
 	err error) {
 	switch ret.String("name") {

@@ -6,8 +6,7 @@ import (
 	"clustermaster/value"
 )
 
-// keyText prints lists of keys, or maps of key to text, by state. The states' own names are the
-// order.
+// keyText prints lists of keys, or maps of key to text, by state. The states are sorted by name.
 func keyText(o Options, r Result) (string, error) {
 	m, ok := r.Value.(value.Map)
 	if !ok {
@@ -65,7 +64,7 @@ func sortedTexts(l []any) []string {
 	return out
 }
 
-// noReturnText prints the notice of a minion that did not answer.
+// noReturnText prints the notice for a minion that did not return.
 func noReturnText(o Options, r Result) (string, error) {
 	var b strings.Builder
 	silent(&b, o.colors(), r.Value, 0)

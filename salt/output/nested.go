@@ -7,8 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// nestedText prints a value as indented lines: the outputter for everything that has none of its
-// own.
+// nestedText prints a value as indented lines. It is the outputter for results that name none.
 func nestedText(o Options, r Result) (string, error) {
 	n := nester{opts: o, c: o.colors(), failed: r.Retcode != 0}
 	n.value(r.Value, r.Indent, "")
@@ -83,8 +82,8 @@ func (n *nester) dict(m value.Map, indent int, prefix string) {
 	}
 }
 
-// sortedKeys sorts by key; keys of several types become texts first, and the last of equal ones
-// wins.
+// sortedKeys sorts a map by key. Keys of several types become texts first; of
+// equal ones the last wins.
 func sortedKeys(m value.Map) value.Map {
 	sorted, ok := value.Sorted(m)
 	if ok {

@@ -1,11 +1,11 @@
 package output
 
-// Options are the settings of one command, from flags and configuration. Begin with Defaults.
+// Options are the settings of one command, from flags and configuration. Start with Defaults.
 type Options struct {
-	// Output is --out or the option output: it beats what a result asks for. "highstate" does not:
-	// it is used where the result asks for it.
+	// Output is --out or the option output. It wins over the result's own outputter, except for
+	// "highstate", which only a result can ask for.
 	Output string
-	// Color turns colours on; the caller knows whether standard output is a terminal.
+	// Color turns colours on. The caller must check that standard output is a terminal.
 	Color bool
 	// Theme overrides colours: name such as RED to code such as 0;31 (option color_theme).
 	Theme map[string]string
@@ -13,7 +13,7 @@ type Options struct {
 	StripColors bool
 	// Indent is --out-indent or the option output_indent.
 	Indent Indent
-	// Static and Fun tell of a command with --static, whose result has no outputter of its own.
+	// Static and Fun describe a command with --static, whose result names no outputter.
 	Static bool
 	Fun    string
 
@@ -28,16 +28,16 @@ type Options struct {
 	StateExclude   []string
 	StateTerse     []string
 
-	// Other prints with an outputter that is not native; known is false if there is none of that
-	// name. Nil: there are none.
+	// Other formats a result with an outputter that is not native; known is false for an unknown
+	// name. nil means that there are no others.
 	Other func(name string, r Result) (text string, known bool, err error)
-	// Warn receives sentences for the log on standard error; nil drops them.
+	// Warn receives messages for the log on standard error; nil drops them.
 	Warn func(text string)
 }
 
-// Indent is a number of blanks, or one of the two words of the option output_indent.
+// Indent is a number of blanks, or the value pretty of the option output_indent.
 type Indent struct {
-	Set    bool // false: as the outputter has it
+	Set    bool // false: the outputter's default
 	N      int  // negative: all on one line
 	Pretty bool // four blanks and sorted keys; JSON only
 }
@@ -47,7 +47,7 @@ func Defaults() Options {
 	return Options{StripColors: true, StateOutput: "full", StateVerbose: true, StateProfile: true}
 }
 
-// colors are the escape sequences by name; all empty when colours are off.
+// colors are the escape sequences by name; all are empty if colours are off.
 type colors struct {
 	red, lightRed, green, lightGreen, yellow, lightYellow, lightBlue, blue, magenta, lightMagenta,
 	cyan, darkGray, lightGray, white, end string

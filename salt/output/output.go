@@ -9,15 +9,15 @@ import (
 	"clustermaster/value"
 )
 
-// errShape tells that a value does not have the shape that an outputter is for. Another outputter
-// is tried then.
+// errShape says that a value does not have the shape that an outputter needs. Text then
+// tries another outputter.
 var errShape = errors.New("value has another shape")
 
 // Result is one document to print.
 type Result struct {
 	Value     any
-	Outputter string // what the result asks for; "" for none
-	Retcode   int    // colours the keys of nested
+	Outputter string // the result's own outputter; "" for none
+	Retcode   int    // other than 0: nested prints keys in red
 	Indent    int    // leading blanks of nested
 }
 
@@ -40,14 +40,14 @@ var formats = map[string]func(Options, Result) (string, error){
 	"quiet":               func(Options, Result) (string, error) { return "", nil },
 }
 
-// Known reports whether there is an outputter of that name.
+// Known reports whether an outputter of that name exists.
 func Known(name string) bool {
 	_, ok := formats[name]
 	return ok || name == "text"
 }
 
-// Choose is the outputter that a result goes through, by Salt's order: the user's, the result's,
-// highstate for --static state.*, nested.
+// Choose returns the outputter for a result, in Salt's order: the user's, the result's, highstate
+// for --static state.*, nested.
 func (o Options) Choose(asked string) string {
 	out := o.wanted(asked)
 	if !Known(out) {
@@ -59,7 +59,7 @@ func (o Options) Choose(asked string) string {
 	return out
 }
 
-// wanted is Choose without a look at whether there is such an outputter.
+// wanted is Choose before the check that the outputter exists.
 func (o Options) wanted(asked string) string {
 	out := asked
 	if o.Output != "" && o.Output != "highstate" {
@@ -79,8 +79,8 @@ func (o Options) wanted(asked string) string {
 	return out
 }
 
-// Text is the document without trailing white space. A value that the chosen outputter can't print
-// goes through nested and then raw.
+// Text formats the document, without trailing white space. If the chosen outputter can't print the
+// value, nested does, and then raw.
 func (o Options) Text(r Result) string {
 	r.Value = plain(r.Value)
 	if name := o.wanted(r.Outputter); !Known(name) && name != "grains" && o.Other != nil {
@@ -107,7 +107,7 @@ func (o Options) Text(r Result) string {
 	return ""
 }
 
-// Display writes the document and a line break; nothing at all if it is empty.
+// Display writes the document and a line break, or nothing if the document is empty.
 func (o Options) Display(w io.Writer, r Result) error {
 	text := o.Text(r)
 	if text == "" {
@@ -125,8 +125,8 @@ func (o Options) warn(text string) {
 	}
 }
 
-// plain brings a value to wire form all the way down, so that outputters meet few types: value.Map,
-// []any, string, []byte, int64, uint64, float64, bool, nil, and text for the rest.
+// plain converts a value and all its parts to wire values, so that outputters handle few types:
+// value.Map, []any, string, []byte, int64, uint64, float64, bool, nil, and text for the rest.
 func plain(v any) any {
 	switch x := value.Plain(v).(type) {
 	case value.Map:
@@ -150,8 +150,8 @@ func plain(v any) any {
 	}
 }
 
-// splitLines is Python's str.splitlines: it knows more line ends than "\n", and a last one adds no
-// line.
+// splitLines is Python's str.splitlines: it knows more line ends than "\n", and a line end
+// at the end adds no line.
 func splitLines(s string) []string {
 	var lines []string
 	start := 0
@@ -179,7 +179,7 @@ func splitLines(s string) []string {
 	return lines
 }
 
-// stripEscape keeps data from steering the terminal.
+// stripEscape keeps escape sequences in data from controlling the terminal.
 func (o Options) stripEscape(s string) string {
 	if !o.StripColors {
 		return s

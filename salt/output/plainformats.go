@@ -7,8 +7,8 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// jsonText prints JSON with four blanks of indentation and the keys in the order they came in. What
-// has no JSON form prints as {}.
+// jsonText prints JSON with four blanks of indentation and the keys in their order of arrival. A
+// value without a JSON form prints as {}.
 func jsonText(o Options, r Result) (string, error) {
 	style := value.JSONStyle{Indent: 4}
 	switch {
@@ -77,7 +77,7 @@ func pprintText(o Options, r Result) (string, error) {
 	return pformat(r.Value, 1), nil
 }
 
-// valuesText prints the values of a map, one a line; lists are taken apart one level deep.
+// valuesText prints the values of a map, one a line. Lists are flattened one level deep.
 func valuesText(_ Options, r Result) (string, error) {
 	m, ok := r.Value.(value.Map)
 	if !ok {

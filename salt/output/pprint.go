@@ -9,8 +9,8 @@ import (
 
 const pprintWidth = 80
 
-// pformat is Python's pprint.pformat: one line if it fits into 80 columns, else one element a line;
-// map keys sorted.
+// pformat is Python's pprint.pformat: one line if it fits into 80 columns, otherwise one element a
+// line. Map keys are sorted.
 func pformat(v any, indent int) string {
 	p := pretty{indent: indent}
 	p.value(v, 0, 0, 1)
@@ -22,7 +22,7 @@ type pretty struct {
 	indent int
 }
 
-// value writes v at a column; allowance is what must still fit behind it on its last line, level
+// value writes v at a column. allowance is the width that its last line must leave free, level
 // the depth of containers.
 func (p *pretty) value(v any, column, allowance, level int) {
 	rep := sortedRepr(v)
@@ -92,7 +92,7 @@ func (p *pretty) list(l []any, column, allowance, level int) {
 	p.b.WriteByte(']')
 }
 
-// text cuts a long text at its lines, and lines at blanks, into literals one below the other.
+// text splits a long text at its lines, and lines at blanks, into literals one below the other.
 func (p *pretty) text(s string, column, allowance, level int) {
 	lines := keepEnds(s)
 	if level == 1 {
@@ -139,7 +139,7 @@ func (p *pretty) text(s string, column, allowance, level int) {
 	p.literals(chunks, column, level)
 }
 
-// bytes cuts into groups of four, as many as fit on a line.
+// bytes splits bytes into groups of four and writes as many as fit on a line.
 func (p *pretty) bytes(v []byte, column, allowance, level int) {
 	if level == 1 {
 		column++
@@ -198,7 +198,7 @@ func keepEnds(s string) []string {
 	return out
 }
 
-// words cuts a line behind each run of blanks.
+// words splits a line after each run of blanks.
 func words(line string) []string {
 	var out []string
 	start, inSpace := 0, false
@@ -235,8 +235,8 @@ func inOrder(v any) any {
 	return v
 }
 
-// pprintOrder sorts keys; keys of several types are grouped by the name of their type, as pprint
-// does.
+// pprintOrder sorts keys. As in pprint, keys of several types are grouped by
+// the names of their types.
 func pprintOrder(m value.Map) value.Map {
 	if sorted, ok := value.Sorted(m); ok {
 		return sorted

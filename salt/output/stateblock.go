@@ -52,8 +52,7 @@ func joinTexts(v any) string {
 	return strings.Join(parts, "\n")
 }
 
-// comment is the comment with its lines below one another, followed by the state's data if it has
-// any.
+// comment returns the comment with its lines aligned, followed by the state's data, if any.
 func comment(ret value.Map) string {
 	v, _ := ret.Get("comment")
 	text := strings.ReplaceAll(strings.TrimFunc(value.Str(v), value.IsSpace), "\n",
@@ -190,7 +189,7 @@ func padRight(s string, width int) string {
 }
 
 // formatRow fills a user's Python format string (state_tabular) with texts by number: {1}, {2:>10},
-// {6[duration]!s:>7}. Whatever else stands in braces is left as it is.
+// {6[duration]!s:>7}. Other text in braces stays as it is.
 func formatRow(format string, args []any) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

@@ -7,8 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// tableText prints lists of maps, and lists of texts, as grids below the keys that lead to them.
-// Other values don't show.
+// tableText prints lists of maps and lists of texts as grids below the keys that lead to them. It
+// does not print other values.
 func tableText(o Options, r Result) (string, error) {
 	t := &table{c: o.colors()}
 	if err := t.value(r.Value, 0); err != nil {
@@ -22,7 +22,7 @@ type table struct {
 	lines []string
 }
 
-const tableColumn = 50 // the widest a column grows before it wraps
+const tableColumn = 50 // the width at which a column wraps
 
 func (t *table) line(indent int, color, text, suffix string) {
 	t.lines = append(t.lines, strings.Repeat(" ", indent)+color+text+t.c.end+suffix)
@@ -120,8 +120,8 @@ func kindOf(v any) string {
 	return "int"
 }
 
-// grid rules off every row, so a header looks like any row. Cells that wrap, and rows of unequal
-// length, show all they have; Salt cuts them to the shortest one.
+// grid draws a rule below every row, so a header looks like any row. It prints wrapped cells and
+// rows of unequal length in full; Salt cuts them to the shortest one.
 func (t *table) grid(rows [][]string, indent int) {
 	var logical [][][]string // row, physical line, cell
 	widths := []int{}
@@ -166,7 +166,7 @@ func (t *table) grid(rows [][]string, indent int) {
 	}
 }
 
-// wrapCell breaks a text at blanks where a line reaches the column's width.
+// wrapCell breaks a text at blanks where a line would exceed the column's width.
 func wrapCell(text string) []string {
 	var b strings.Builder
 	width := 0
@@ -191,7 +191,7 @@ func wrapCell(text string) []string {
 	return strings.Split(b.String(), "\n")
 }
 
-// center is Python's str.center: the odd blank goes left if the width is odd.
+// center is Python's str.center: an odd blank goes to the left if the width is odd.
 func center(s string, width int) string {
 	gap := width - utf8.RuneCountInString(s)
 	if gap <= 0 {
@@ -201,8 +201,8 @@ func center(s string, width int) string {
 	return strings.Repeat(" ", left) + s + strings.Repeat(" ", gap-left)
 }
 
-// title is Python's str.title: each letter after a non-letter in upper case, the others in lower
-// case.
+// title is Python's str.title: a letter after a non-letter is in upper case,
+// any other in lower case.
 func title(s string) string {
 	r := []rune(strings.ToLower(s))
 	for i := range r {

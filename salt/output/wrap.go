@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// fill is Python's textwrap.fill with one indentation for all lines: white space becomes blanks,
-// lines break at blanks and behind hyphens, a word too long for a line is cut.
+// fill is Python's textwrap.fill with the same indentation for all lines. White space becomes
+// blanks, lines break at blanks and after hyphens, and a word too long for a line is cut.
 func fill(text string, width int, indent string) string {
 	text = strings.Map(func(r rune) rune {
 		switch r {
@@ -47,7 +47,8 @@ func fill(text string, width int, indent string) string {
 	return strings.Join(lines, "\n")
 }
 
-// cutLong takes what fits of a word, up to behind a hyphen if there is one that follows something.
+// cutLong returns the part of a word that fits. It ends after a hyphen if one
+// follows other characters.
 func cutLong(word string, room int) string {
 	runes := []rune(word)
 	end := min(room, len(runes))
@@ -85,7 +86,7 @@ func expandTabs(s string) string {
 	return b.String()
 }
 
-// wrapChunks cuts a text into pieces between which a line may break: runs of blanks, words, parts
+// wrapChunks splits a text into pieces between which a line may break: runs of blanks, words, parts
 // of words that end with a hyphen between letters, and dashes between words.
 func wrapChunks(text string) []string {
 	r := []rune(text)
@@ -109,7 +110,7 @@ func wrapChunks(text string) []string {
 	return chunks
 }
 
-// dashRun is the length of a run of two or more hyphens at i that stands between words, or 0.
+// dashRun is the length of a run of two or more hyphens at i between words; otherwise 0.
 func dashRun(r []rune, i int) int {
 	if i == 0 || !wordPunct(r[i-1]) {
 		return 0
@@ -124,8 +125,8 @@ func dashRun(r []rune, i int) int {
 	return j - i
 }
 
-// hyphenBreak tells that a word begun at i may break before j: behind a hyphen that follows two
-// letters (or letter-letter) and is followed by two.
+// hyphenBreak reports whether a word that begins at i may break before j: after a hyphen with two
+// letters (or letter-letter) before it and two behind it.
 func hyphenBreak(r []rune, i, j int) bool {
 	if j-1 < i || r[j-1] != '-' {
 		return false

@@ -11,8 +11,7 @@ import (
 	"clustermaster/value"
 )
 
-// benchContext is of the size of a real minion's: some 150 grains, the options
-// of a master.
+// benchContext is as large as a real minion's: some 150 grains and the options of a master.
 func benchContext(n int) Context {
 	c := Context{ID: "web" + strconv.Itoa(n),
 		Grains: object("id", "web"+strconv.Itoa(n), "os", "Debian", "roles", []any{"web", "db"})}
@@ -52,8 +51,8 @@ func benchHost() tree {
 	}
 }
 
-// BenchmarkRender gives renders per second. Kept: the minions' renders are in the
-// cache; fresh: nothing is kept, every render goes to a worker.
+// BenchmarkRender measures renders per second. With kept=true the minions' renders are cached; with
+// kept=false the cache is off, and every template goes to a worker.
 func BenchmarkRender(b *testing.B) {
 	for _, size := range []struct {
 		name    string

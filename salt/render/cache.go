@@ -13,14 +13,14 @@ import (
 	"clustermaster/value"
 )
 
-// cache keeps the values of renders. An entry stands under the hash of the
-// source, its names, and of those parts of the context that its template can
-// read; it holds as long as the files that it looked for are as they were.
+// cache keeps the values of renders. The key of an entry is the hash of the source, its names and
+// the parts of the context that its template can read. An entry is valid as long as the files that
+// its render looked for are unchanged.
 //
-// Which parts can be read is known after the first render of a source, from the
-// syntax trees of all templates that took part (worker/renderworker/analysis.py).
-// Templates may import others depending on what they read, so a source's reads
-// only grow: an entry made under fewer reads is never found under more.
+// The first render of a source shows which parts those are, from the syntax trees of all
+// templates that took part (worker/renderworker/analysis.py). What a template reads can
+// decide which others it imports, so a source's reads only grow: an entry made under fewer
+// reads is never found under more.
 type cache struct {
 	max int64
 	m   *metrics
@@ -28,7 +28,7 @@ type cache struct {
 	mu      sync.Mutex // guards what follows
 	sources map[[sha256.Size]byte]*keptSource
 	entries map[[sha256.Size]byte]*list.Element // of *entry
-	order   *list.List                          // the one used last in front
+	order   *list.List                          // most recently used first
 	size    int64
 }
 
@@ -52,8 +52,9 @@ func newCache(size int64, m *metrics) *cache {
 	}
 }
 
-// cacheKey is the hash of the source and its names. Renders with renderers whose
-// result hangs on more than the context are not kept.
+// cacheKey is the hash of the source and its names. ok is false for a render that is not
+// cached: the cache is off, no other render will be like it, or a renderer's result depends
+// on more than the context.
 func (j *job) cacheKey(pipe []stage) (key [sha256.Size]byte, ok bool) {
 	if j.r.cache.max < 0 || j.src.Once {
 		return key, false
@@ -82,7 +83,7 @@ func hashText(h hash.Hash, text string) {
 	h.Write([]byte(text))
 }
 
-// key adds the part of the context that can be read to the hash of the source.
+// key extends the hash of the source by the parts of the context that its template can read.
 func (j *job) key(source [sha256.Size]byte, r reads) (key [sha256.Size]byte, err error) {
 	h := sha256.New()
 	h.Write(source[:])
@@ -114,7 +115,7 @@ func (j *job) key(source [sha256.Size]byte, r reads) (key [sha256.Size]byte, err
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// get returns a copy of a kept value.
+// get returns a copy of a cached value.
 func (c *cache) get(ctx context.Context, source [sha256.Size]byte, j *job) (any, bool) {
 	e := c.find(source, j)
 	if e == nil || !e.holds(ctx, j) {
@@ -131,7 +132,7 @@ func (c *cache) find(source [sha256.Size]byte, j *job) *entry {
 	s, ok := c.sources[source]
 	var r reads
 	if ok {
-		r.union(s.reads) // a copy: the other grows
+		r.union(s.reads) // a copy, because the other one grows
 	}
 	c.mu.Unlock()
 	if !ok {
@@ -151,7 +152,7 @@ func (c *cache) find(source [sha256.Size]byte, j *job) *entry {
 	return at.Value.(*entry)
 }
 
-// holds tells whether the files that the render looked for are as they were.
+// holds reports whether the files that the render looked for are unchanged.
 func (e *entry) holds(ctx context.Context, j *job) bool {
 	for _, f := range e.files {
 		data, found, err := j.h.File(ctx, f.saltenv, f.path)
@@ -162,7 +163,7 @@ func (e *entry) holds(ctx context.Context, j *job) bool {
 	return true
 }
 
-// put keeps a value, unless the render used more than can be told.
+// put caches a value, unless the render used something that can't be checked later.
 func (c *cache) put(source [sha256.Size]byte, j *job, val any) {
 	if j.used.impure {
 		c.m.cache.WithLabelValues("unkept").Inc()
@@ -210,12 +211,11 @@ func (c *cache) drop(at *list.Element) {
 }
 
 const (
-	entrySize = 500 // about what an entry takes beside its value, in bytes
+	entrySize = 500 // approximate overhead of an entry in bytes
 	valueSize = 32
 )
 
-// duplicate copies a value, so that who gets it may change it, and tells about
-// how much memory it takes.
+// duplicate copies a value, so that its receiver may change it, and estimates its memory in bytes.
 func duplicate(v any) (any, int64) {
 	size := int64(valueSize)
 	switch v := v.(type) {

@@ -30,7 +30,7 @@ type corpusCase struct {
 	Opts map[string]any `json:"opts"`
 }
 
-// corpusResult is what Salt made of a case: a value as it travels, or an error.
+// corpusResult is Salt's result for a case: a packed value or an error.
 type corpusResult struct {
 	Name  string `json:"name"`
 	Text  string `json:"text,omitempty"`
@@ -88,8 +88,8 @@ func TestCorpus(t *testing.T) {
 	compareAll(t, newRenderer(t, Options{}), cases)
 }
 
-// TestOtherPython renders the corpus with the interpreter that render_python
-// names, one that has Salt, which py files may then import.
+// TestOtherPython renders the corpus with the interpreter of render_python. That one has Salt,
+// which py files can then import.
 func TestOtherPython(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Python: saltPython(t)})
@@ -102,7 +102,7 @@ func TestOtherPython(t *testing.T) {
 	}
 }
 
-// saltPython is the interpreter of the real Salt.
+// saltPython is the interpreter of the installed Salt.
 func saltPython(t *testing.T) string {
 	t.Helper()
 	python := filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin", "python")
@@ -223,8 +223,8 @@ func compare(t *testing.T, c corpusCase, want corpusResult, r *Renderer, h Host)
 
 var traceback = regexp.MustCompile(`(?s)\nTraceback \(most recent call last\).*?(?:; line (\d+)\n.*)?$`)
 
-// comparable drops what differs between releases of Python: the interpreter's frames, and what it
-// says of recursion.
+// comparable drops what differs between releases of Python: the interpreter's frames and
+// its words about recursion.
 func comparable(text string) string {
 	if m := traceback.FindStringSubmatchIndex(text); m != nil {
 		line := ""

@@ -6,32 +6,32 @@ import (
 	"fmt"
 )
 
-// Error is a file that doesn't render. Its text is Salt's where Salt has one.
+// Error says why a file doesn't render. Its text is Salt's where Salt has one.
 type Error struct {
 	Path, SLS string
 	Renderer  string
-	Line      int // in the file, from 1; 0 where it is not known
+	Line      int // in the file, from 1; 0 if unknown
 	Text      string
 	err       error
 }
 
 func (e *Error) Error() string { return e.Text }
 
-// Unwrap gives ErrTime, ErrMemory or ErrOutput if a limit ended the render.
+// Unwrap returns the cause: ErrTime, ErrMemory or ErrOutput if a limit ended the render.
 func (e *Error) Unwrap() error { return e.err }
 
-// Limits that end a render; the worker is replaced.
+// Limits that end a render. A worker over its time or memory is replaced.
 var (
 	ErrTime   = errors.New("takes too long")
 	ErrMemory = errors.New("needs too much memory")
 	ErrOutput = errors.New("result is too large")
-	// ErrWorker is returned when a worker died for another reason.
+	// ErrWorker is returned if a worker ended for another reason.
 	ErrWorker = errors.New("render worker ended")
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("renderer is closed")
 )
 
-// problem is an error that the worker found in the file.
+// problem is an error in the file, found by the worker.
 type problem struct {
 	text string
 	line int
@@ -39,7 +39,7 @@ type problem struct {
 
 func (p *problem) Error() string { return p.text }
 
-// explain makes the error that the caller sees.
+// explain makes the caller's error.
 func (j *job) explain(ctx context.Context, renderer string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("render %s: %w", j.src.Path, context.Cause(ctx))

@@ -15,12 +15,11 @@ import (
 
 var ciphertext = regexp.MustCompile(`(?s)-----BEGIN PGP MESSAGE-----.*?-----END PGP MESSAGE-----`)
 
-// maxSecret bounds what one decryption gives, in bytes.
+// maxSecret bounds the result of one decryption in bytes.
 const maxSecret = 16 << 20
 
-// decryptAll replaces every PGP message inside value by its plain text. Keys are
-// those of the option gpg_keydir. A message that can't be decrypted is an error
-// unless gpg_decrypt_must_succeed is false.
+// decryptAll replaces every PGP message inside val by its plain text. The keys are in gpg_keydir. A
+// message that can't be decrypted is an error, unless gpg_decrypt_must_succeed is false.
 func decryptAll(ctx context.Context, val any, opts value.Map) (any, error) {
 	exe, err := exec.LookPath("gpg")
 	if err != nil {
@@ -79,7 +78,8 @@ func (g gpg) value(ctx context.Context, v any) (any, error) {
 	return v, nil
 }
 
-// text decrypts the messages in a text; with one, line ends at the end go.
+// text decrypts the messages in a text and then drops the line ends at its end. A text without
+// messages stays as it is.
 func (g gpg) text(ctx context.Context, s string) (any, error) {
 	if !strings.Contains(s, "-----BEGIN PGP MESSAGE-----") || !ciphertext.MatchString(s) {
 		return textOrBytes(s), nil
@@ -121,7 +121,7 @@ func (g gpg) decrypt(ctx context.Context, message string) (string, error) {
 
 var errSecretTooLarge = fmt.Errorf("more than %d bytes", maxSecret)
 
-// limited keeps what fits; past that it fails, or drops the rest if cut.
+// limited keeps what fits into left bytes. The rest is an error or, with cut, dropped.
 type limited struct {
 	b    bytes.Buffer
 	left int

@@ -11,13 +11,13 @@ import (
 	"clustermaster/value"
 )
 
-// keyring makes a gpg home with one key and gives a function that encrypts to it.
+// keyring makes a gpg home with one key and returns a function that encrypts to it.
 func keyring(t *testing.T) (home string, encrypt func(string) string) {
 	t.Helper()
 	if _, err := exec.LookPath("gpg"); err != nil {
 		t.Skip("needs gpg; run make test")
 	}
-	home, err := os.MkdirTemp("", "gpg") // short: the agent's socket lies in it
+	home, err := os.MkdirTemp("", "gpg") // short, because the agent's socket is in it
 	if err != nil {
 		t.Fatal(err)
 	}

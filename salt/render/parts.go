@@ -8,28 +8,27 @@ import (
 	"clustermaster/value"
 )
 
-// part is a packed piece of a context; the key is the hash of the bytes.
+// part is a packed piece of a context. key is the hash of its bytes.
 type part struct {
 	key string
 	raw []byte
 }
 
-// root names a piece of a context.
+// root is the number of a piece of a context.
 type root int
 
 const (
 	grainsRoot root = iota
 	pillarRoot
 	optsRoot
-	varsRoot // the names of the source's place, and Context.Vars
+	varsRoot // the names of the source's own place, and Context.Vars
 	roots
 )
 
 func (r root) String() string { return [roots]string{"grains", "pillar", "opts", "vars"}[r] }
 
-// parts is a context, packed piece by piece when a piece is first needed. A
-// worker keeps the pieces that it was sent, because one minion's pillar has many
-// files.
+// parts is a context. Each piece is packed when it is first needed. A worker keeps the pieces that
+// it got, because one minion's pillar consists of many files.
 type parts struct {
 	from [roots]value.Map
 	made [roots]part
@@ -69,14 +68,14 @@ func (p *parts) all() (out [roots]part, err error) {
 // maxParts bounds the packed parts that one worker keeps, in bytes.
 const maxParts = 16 << 20
 
-// sent knows which parts a worker has, oldest first.
+// sent records which parts a worker has, oldest first.
 type sent struct {
 	keys []string
 	size map[string]int
 	sum  int
 }
 
-// send returns what of p the worker lacks, and what it should forget.
+// send returns the parts that the worker lacks and the keys that it should drop.
 func (s *sent) send(all [roots]part) (put value.Map, drop []any) {
 	if s.size == nil {
 		s.size = map[string]int{}

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// unpackPause is how long an unpacking that failed is not tried again: it takes
-// seconds, and each file would try.
+// unpackPause is the pause after a failed unpacking. One attempt takes seconds, and otherwise
+// every file would start one.
 const unpackPause = 10 * time.Second
 
-// pool keeps the workers: at most Options.Workers, started when there is work.
+// pool holds the workers: at most Options.Workers, started on demand.
 type pool struct {
 	opts Options
 	log  *slog.Logger
 	m    *metrics
 	free chan struct{} // one token per worker that may run
 
-	unpacked sync.Mutex // held while Python is made ready
+	unpacked sync.Mutex // held while Python is unpacked
 	python   *interpreter
 	failed   error     // of the last unpacking
 	retry    time.Time // when it may be tried again
 
 	mu     sync.Mutex // guards what follows
-	idle   []*worker  // the last one worked last
+	idle   []*worker  // most recently used last
 	busy   map[*worker]bool
 	closed bool
 	done   chan struct{}
@@ -40,7 +40,7 @@ func newPool(o Options, log *slog.Logger, m *metrics) *pool {
 	return p
 }
 
-// take returns a worker for one request; put gives it back.
+// take returns a worker for one request. The caller returns it with put.
 func (p *pool) take(ctx context.Context) (*worker, error) {
 	p.m.waiting.Inc()
 	select {
@@ -135,7 +135,7 @@ func (p *pool) put(w *worker) {
 	p.free <- struct{}{}
 }
 
-// retire ends a worker that had nothing to do.
+// retire ends a worker that was idle for too long.
 func (p *pool) retire(w *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *pool) retire(w *worker) {
 	}
 }
 
-// discard ends a worker. The caller holds mu; the end is quick, being a kill.
+// discard ends a worker. The caller holds mu; the end is a kill and therefore quick.
 func (p *pool) discard(w *worker, reason string) {
 	w.end()
 	p.m.workers.Dec()
@@ -175,7 +175,7 @@ func (p *pool) close() error {
 		w.kill()
 	}
 	p.mu.Unlock()
-	for range p.opts.Workers { // the busy ones are put back
+	for range p.opts.Workers { // busy workers come back through put
 		<-p.free
 	}
 	p.unpacked.Lock()

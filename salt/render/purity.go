@@ -6,9 +6,9 @@ import (
 	"clustermaster/value"
 )
 
-// pure are the functions whose result follows from their arguments and the
-// Context, so that a render that called nothing else may be kept. A Host must
-// answer them from the Context that it was given with.
+// pure are the functions whose result depends only on their arguments and the Context.
+// A render that called no other function can be cached. A Host must answer them from
+// the Context given with it.
 var pure = map[string]bool{
 	"config.get": true, "config.option": true, "defaults.merge": true, "grains.filter_by": true,
 	"grains.get":       true,
@@ -35,14 +35,14 @@ func newDependency(saltenv, path string, data []byte, found bool) dependency {
 	return dependency{saltenv, path, sha256.Sum256(data), found}
 }
 
-// usage is what a render's value depends on beside the source.
+// usage is what a render's value depends on, apart from the source.
 type usage struct {
 	impure bool
 	files  []dependency
 	reads  reads
 }
 
-// add takes in what the worker tells of a template.
+// add records what a worker reports about a template.
 func (u *usage) add(r reply) {
 	impure, _ := r.notes.Get("impure")
 	u.impure = u.impure || r.impure || impure != false
@@ -63,7 +63,7 @@ func (u *usage) add(r reply) {
 	}
 }
 
-// addOptions takes in that the source is a template.
+// addOptions records that the source is a template, which reads these options.
 func (u *usage) addOptions() {
 	for _, name := range templateOptions {
 		u.reads[optsRoot].add(name)
@@ -73,8 +73,8 @@ func (u *usage) addOptions() {
 var templateOptions = []string{"allow_undefined", "jinja_env", "jinja_lstrip_blocks",
 	"jinja_sls_env", "jinja_trim_blocks"}
 
-// reads are the top-level keys that may be read, per piece of the context; vars
-// always count whole.
+// reads are the top-level keys that a template may read, for each piece of the context but vars,
+// which always counts whole.
 type reads [varsRoot]struct {
 	all bool
 	keySet
@@ -89,7 +89,7 @@ func (k *keySet) add(name string) {
 	(*k)[name] = true
 }
 
-// union adds other to r, and tells whether r grew.
+// union adds other to r and reports whether r grew.
 func (r *reads) union(other reads) bool {
 	grew := false
 	for root := range r {

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// forgetEmbedded tells the kernel that the binary's constant data, most of it the
-// compressed Python that was just read, need not stay in this process's memory.
-// What is used again is read again.
+// forgetEmbedded lets the kernel drop the binary's constant data from this process's
+// memory. Most of it is the compressed Python, which was just read. The kernel reads any
+// part again when it is used.
 func forgetEmbedded() {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {

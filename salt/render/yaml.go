@@ -9,8 +9,8 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// yaml reads a document in Go. What Go's reader refuses goes to the worker, whose
-// reader is Salt's own: for the value, or for Salt's text of the error.
+// yaml reads a document in Go. If Go's reader refuses it, a worker reads it with Salt's own reader,
+// for the value or for Salt's error text.
 func (j *job) yaml(ctx context.Context, text string) (any, error) {
 	if unsure.MatchString(text) {
 		return j.ask(ctx, "yaml", text)
@@ -27,12 +27,11 @@ func (j *job) yaml(ctx context.Context, text string) (any, error) {
 	return v, nil
 }
 
-// unsure matches what the two readers judge differently: tabs where a line or a value starts,
-// damaged binary data, and the lists that configuration files may have as !!omap.
+// unsure matches documents that the two readers judge differently: tabs where a line or a value
+// starts, damaged binary data, and lists that configuration files mark as !!omap.
 var unsure = regexp.MustCompile(`(?m)^ *\t|[?:-] *\t|!!binary|omap`)
 
-// loadYAML is Salt's yaml renderer; a document that is nothing, false, 0 or empty
-// is an empty map.
+// loadYAML is Salt's yaml renderer. An empty document, false, 0 or an empty value is an empty map.
 func loadYAML(text string) (any, error) {
 	v, err := yaml11.Load([]byte(text))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"clustermaster/value"
 )
 
-// worked is a stage as a worker does it.
+// worked runs a stage in a worker.
 func worked(t *testing.T, r *Renderer, kind, text string) (any, error) {
 	t.Helper()
 	src, c := source("t", text), Context{}
@@ -17,7 +17,7 @@ func worked(t *testing.T, r *Renderer, kind, text string) (any, error) {
 	return j.ask(t.Context(), kind, text)
 }
 
-// A text without template marks is what Jinja makes of it.
+// TestPlainTextNeedsNoWorker: a text without template marks comes out as Jinja would print it.
 func TestPlainTextNeedsNoWorker(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{})
@@ -47,8 +47,8 @@ func TestPlainTextNeedsNoWorker(t *testing.T) {
 	}
 }
 
-// A document that Go reads has the value that libyaml with Salt's rules gives it:
-// over the corpus' documents, and over many that are damaged at random.
+// TestYAMLInGoIsLibyaml: a document that Go reads has the same value as with libyaml and Salt's
+// rules. The documents are those of the corpus and many randomly damaged ones.
 func TestYAMLInGoIsLibyaml(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Timeout: 10_000_000_000})

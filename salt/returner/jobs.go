@@ -22,8 +22,8 @@ func (r *Returners) Minions(jid, syndic string, minions []string) {
 		{Key: "minions", Value: list}, {Key: "syndic", Value: syndic}}, r.jobs)
 }
 
-// Return keeps a return for master_job_cache, as a minion sent it; end is when it came, "" where
-// that is not kept.
+// Return keeps a minion's return for master_job_cache, as the minion sent it. end is when it came,
+// or "" if the load does not record it.
 func (r *Returners) Return(jid string, load value.RawMap, end string) {
 	if r.jobs == "" {
 		return
@@ -37,7 +37,7 @@ func (r *Returners) Return(jid string, load value.RawMap, end string) {
 	r.keep(r.jobs, item, err)
 }
 
-// Ran keeps the result of a scheduled run for a returner that its entry names. No returners keep
+// Ran keeps the result of a scheduled run for the returner that its entry names. On nil it does
 // nothing.
 func (r *Returners) Ran(returner string, result value.Map) {
 	if r == nil {
@@ -47,7 +47,7 @@ func (r *Returners) Ran(returner string, result value.Map) {
 		r.runs[returner])
 }
 
-// keepMap puts an item into the queues that there are.
+// keepMap puts an item into those of the queues that exist.
 func (r *Returners) keepMap(m value.Map, queues ...string) {
 	for _, queue := range queues {
 		if queue != "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestFinder keeps what it found, and asks again a minute after it found nothing.
+// TestFinder keeps the interpreter it found, and searches again a minute after it found none.
 func TestFinder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

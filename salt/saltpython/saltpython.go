@@ -1,4 +1,4 @@
-// Package saltpython finds an interpreter of Python that has Salt.
+// Package saltpython finds a Python interpreter that has Salt.
 package saltpython
 
 import (
@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Onedir is where Salt's own packages put their interpreter.
+// Onedir is the interpreter of Salt's own packages.
 const Onedir = "/opt/saltstack/salt/bin/python3"
 
-// None is the value of the option python_host by which none is used.
+// None is the value of the option python_host that turns Python off.
 const None = "none"
 
-// probe ends with 0 where the interpreter can import Salt, which it does not do: that takes long.
+// probe exits with 0 if the interpreter has Salt. It does not import Salt, which takes long.
 const probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('salt') is None)"
 
 const probeTimeout = 20 * time.Second
 
-// Find returns the interpreter that the option python_host names; "" looks for Salt's own, and for
-// a python3 in PATH that has Salt. The error says what to install.
+// Find returns the interpreter that the option python_host names. For "" it looks for Salt's own,
+// then for a python3 in PATH that has Salt. The error says what to install.
 func Find(option string) (string, error) {
 	switch option {
 	case None:
@@ -50,7 +50,8 @@ func Find(option string) (string, error) {
 
 var probed sync.Map // path to error
 
-// has tells whether an interpreter has Salt. A yes is kept, for it costs a process.
+// has returns nil if an interpreter has Salt. That answer is kept, because each probe starts a
+// process.
 func has(path string) error {
 	if _, ok := probed.Load(path); ok {
 		return nil
@@ -70,10 +71,11 @@ func has(path string) error {
 	return nil
 }
 
-// pause is how long a search without success is believed.
+// pause is how long a failed search is not repeated.
 const pause = time.Minute
 
-// Finder looks for the interpreter when it is first asked, and again a minute after it found none.
+// Finder returns a function that looks for the interpreter at its first call, and again a minute
+// after a search found none.
 func Finder(option string) func() (string, error) {
 	return finder(func() (string, error) { return Find(option) })
 }

@@ -16,15 +16,15 @@ var update = flag.Bool("update", false, "write docs/state-functions.md")
 
 const docPath = "../../docs/state-functions.md"
 
-// sources are the files of Salt 3008 whose functions the modules have.
+// sources maps each module to the file of Salt 3008 that defines its functions.
 var sources = map[string]string{
 	"cmd": "salt/states/cmd.py", "event": "salt/states/event.py", "http": "salt/states/http.py",
 	"module": "salt/states/module.py",
 	"salt":   "salt/states/saltmod.py", "test": "salt/states/test.py",
 }
 
-// TestDocs: the manual lists exactly the functions that are there, with their parameters and where
-// Salt has them.
+// TestDocs: the manual lists exactly the functions of the table, with their parameters
+// and their source in Salt.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -43,7 +43,7 @@ template-functions.md. The list is written by ` + "`" + `go test ./salt/statemod
 	all := New(Deps{})
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		module, fun, _ := strings.Cut(name, ".")
-		if fun == "mod_watch" { // not a function that states name
+		if fun == "mod_watch" { // no state names this function
 			continue
 		}
 		source, ok := sources[module]

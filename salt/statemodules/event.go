@@ -11,8 +11,8 @@ import (
 	"clustermaster/value"
 )
 
-// eventStates is the module event (salt/states/event.py). Salt's own master fires into a bus that
-// it does not have, so that the states fail; here the event goes to the bus of the cluster.
+// eventStates is the module event (salt/states/event.py). On Salt's own master these states fail,
+// because they fire into a bus that it does not have; here the event goes to the cluster's bus.
 func eventStates(d Deps) orchestrate.Table {
 	send := orchestrate.Function{Params: []function.Param{
 		need("name"), opt("data", nil), opt("preload", nil), opt("with_env", false),
@@ -25,7 +25,7 @@ func eventStates(d Deps) orchestrate.Table {
 	}
 }
 
-// idle is what a state does that only works when what it watches changes.
+// idle is a state that does nothing unless a state that it watches has changed.
 func idle(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	return orchestrate.Return(c.Name, nil, true, ""), nil
 }
@@ -48,8 +48,8 @@ func (s sender) send(_ context.Context, c orchestrate.Call) (value.Map, error) {
 var own = []string{"name", "data", "preload", "with_env", "with_grains", "with_pillar",
 	"show_changed", "sfun"}
 
-// eventData is what an event carries: what the state asks for of the master, its further keywords,
-// its data; the last one wins.
+// eventData is the data of an event: the parts of the master that the state asks for, then the
+// state's further keywords, then its parameter data. A later one replaces an earlier one.
 func eventData(c orchestrate.Call) value.Map {
 	data := value.Map{}
 	env := value.Map{}
@@ -87,7 +87,7 @@ func eventData(c orchestrate.Call) value.Map {
 	return data
 }
 
-// only is the part of a map with these keys.
+// only returns the pairs of a map that have one of these keys.
 func only(m value.Map, keys []any) value.Map {
 	out := value.Map{}
 	for _, p := range m {

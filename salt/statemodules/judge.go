@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// judging is by what the returns of salt.state are judged.
+// judging holds the criteria for the returns of salt.state.
 type judging struct {
 	allowed     int // minions that may fail
 	failMinions any
@@ -16,7 +16,7 @@ type judging struct {
 	test        bool
 }
 
-// judgeStates ends the return of salt.state.
+// judgeStates completes the return of salt.state.
 func judgeStates(ret value.Map, answers []answer, by judging) value.Map {
 	if jid := jidOf(answers); jid != "" {
 		ret = ret.Set("__jid__", jid)
@@ -73,7 +73,7 @@ func judgeStates(ret value.Map, answers []answer, by judging) value.Map {
 	return ended(ret, result, comment)
 }
 
-// judgeFunction ends the return of salt.function. judge is asked about each return.
+// judgeFunction completes the return of salt.function. It calls judge for each return.
 func judgeFunction(ret value.Map, fun string, answers []answer, failMinions any,
 	judge func(any) (bool, error)) (value.Map, error) {
 	if jid := jidOf(answers); jid != "" {
@@ -95,7 +95,7 @@ func judgeFunction(ret value.Map, fun string, answers []answer, failMinions any,
 			}
 			ok = passed && a.ret != false
 		}
-		// a return code counts also for those that may fail, as in Salt
+		// as in Salt, a return code counts even for the minions in failMinions
 		if a.retcode != 0 || !ok && !slices.Contains(exempted, a.id) {
 			failed = append(failed, a.id)
 		}
@@ -112,7 +112,7 @@ func judgeFunction(ret value.Map, fun string, answers []answer, failMinions any,
 	return ended(ret, result, comment), nil
 }
 
-// names are the keys of a map, with commas.
+// names joins the keys of a map with commas.
 func names(m value.Map) string {
 	out := make([]string, len(m))
 	for i, p := range m {
@@ -121,7 +121,8 @@ func names(m value.Map) string {
 	return strings.Join(out, ", ")
 }
 
-// failureDetail says in a line what a minion returned in place of states; "" if those are there.
+// failureDetail says in one line what a minion returned instead of states;
+// "" if it returned states.
 func failureDetail(a answer) string {
 	if a.failed {
 		return "Minion " + a.id + " did not return a state result."
@@ -145,7 +146,7 @@ func failureDetail(a answer) string {
 	}
 }
 
-// passed is salt.utils.state.check_result(v, recurse=True): states are there, and none failed.
+// passed is salt.utils.state.check_result(v, recurse=True): at least one state, and none failed.
 func passed(v any) bool {
 	states, ok := v.(value.Map)
 	if !ok || len(states) == 0 {

@@ -11,8 +11,8 @@ import (
 	"clustermaster/value"
 )
 
-// moduleStates is the module module (salt/states/module.py): execution functions as states, those
-// of docs/template-functions.md.
+// moduleStates is the module module (salt/states/module.py): it calls the execution functions of
+// docs/template-functions.md as states.
 func moduleStates(d Deps) orchestrate.Table {
 	m := caller{d.Modules}
 	name := []function.Param{need("name")}
@@ -24,11 +24,11 @@ func moduleStates(d Deps) orchestrate.Table {
 
 type caller struct{ modules Modules }
 
-// ofPillar are the functions whose values are secrets: templates get them, returns of states show
-// that they are there.
+// ofPillar are the functions that return secrets. Templates get the values; the returns of states
+// show only that there are some.
 var ofPillar = []string{"pillar.get", "pillar.fetch", "pillar.items", "pillar.item", "pillar.raw"}
 
-// execute calls a function.
+// execute calls a function and masks secrets in its return.
 func (m caller) execute(ctx context.Context, c orchestrate.Call, fun string, args []any,
 	kwargs value.Map) (any, error) {
 	v, err := m.modules.Call(ctx, c.Master, fun, args, kwargs)
@@ -38,7 +38,7 @@ func (m caller) execute(ctx context.Context, c orchestrate.Call, fun string, arg
 	return v, err
 }
 
-// run takes both forms: functions as keywords, or one function as the name.
+// run accepts both forms: functions as keywords, or one function as the state's name.
 func (m caller) run(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	if ret, refused := noReturner(c); refused {
 		return ret, nil
@@ -70,7 +70,7 @@ func noReturner(c orchestrate.Call) (value.Map, bool) {
 			value.Str(r))), true
 }
 
-// several runs the functions that are the keywords of a state.
+// several runs the functions that a state names as keywords.
 func (m caller) several(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	var all []any
 	var funs, missing, tried []string
@@ -139,7 +139,7 @@ func (m caller) several(ctx context.Context, c orchestrate.Call) (value.Map, err
 		strings.Join(append(failures, successes...), ", ")).Set("result", len(failures) == 0), nil
 }
 
-// plural is what Salt puts behind the word for one function if there are more.
+// plural is the suffix that Salt's comment has when several functions are named.
 func plural(funs []string) string {
 	if len(funs) > 1 {
 		return "True"
@@ -147,9 +147,9 @@ func plural(funs []string) string {
 	return ""
 }
 
-// call runs a function with the list of a state: values are positional, maps are keywords.
-// Parameters that are not given get their defaults by name, so that further positional values
-// collide with them, as in Salt.
+// call runs a function with a state's list of arguments: values are positional, maps are keywords.
+// As in Salt, every missing optional parameter gets its default by name, so further positional
+// values collide with them.
 func (m caller) call(ctx context.Context, c orchestrate.Call, fun string, given any) (any, error) {
 	params, _ := m.modules.Params(fun)
 	expected := make(map[string]any)
@@ -198,12 +198,13 @@ func (m caller) call(ctx context.Context, c orchestrate.Call, fun string, given 
 	return m.execute(ctx, c, fun, args, kwargs)
 }
 
-// missingArguments are those that a function lacks.
+// missingArguments are required parameters without a value.
 type missingArguments []string
 
 func (m missingArguments) Error() string { return "Missing arguments: " + strings.Join(m, ", ") }
 
-// elements are the items of a list of arguments; a text's are its letters, as in Python.
+// elements are the items of a list of arguments. The items of a text are its
+// characters, as in Python.
 func elements(v any) []any {
 	switch v := v.(type) {
 	case nil:
@@ -220,11 +221,11 @@ func elements(v any) []any {
 	return []any{v}
 }
 
-// aliased are the parameters that a state can't name as they are: its own words.
+// aliased are the parameters that need another name in a state, because the state uses theirs.
 var aliased = map[string]string{"name": "m_name", "fun": "m_fun", "names": "m_names",
 	"state": "m_state", "saltenv": "m_saltenv"}
 
-// one runs the function that is the name of the state.
+// one runs the function that is the state's name.
 func (m caller) one(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := value.Map{{Key: "name", Value: c.Name}, {Key: "changes", Value: value.Map{}},
 		{Key: "comment", Value: ""}, {Key: "result", Value: nil}}
@@ -286,7 +287,8 @@ func (m caller) one(ctx context.Context, c orchestrate.Call) (value.Map, error) 
 		fmt.Sprintf("Module function %s executed", c.Name)), nil
 }
 
-// good reports whether a function's return is no failure: false, or a map that says so somewhere.
+// good reports whether a function's return is a success. A failure is false, or a map that anywhere
+// holds a false result or a return code other than 0.
 func good(v any) bool {
 	switch v := v.(type) {
 	case bool:

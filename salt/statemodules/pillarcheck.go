@@ -10,7 +10,7 @@ import (
 	"clustermaster/value"
 )
 
-// checks are the functions of module test that ask for something of the master.
+// checks are the functions of module test that need the master.
 func checks(d Deps) orchestrate.Table {
 	return orchestrate.Table{"test.check_pillar": {
 		Params: append(append([]function.Param{need("name")},
@@ -22,8 +22,7 @@ func checks(d Deps) orchestrate.Table {
 
 type pillarCheck struct{ modules Modules }
 
-// pillarTypes are the checks in the order in which they are made; the text is the type as Python
-// writes it.
+// pillarTypes are the checks in the order in which they run. text is the type as Python prints it.
 var pillarTypes = []struct {
 	param, text string
 	is          func(any) bool
@@ -49,7 +48,7 @@ func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (value.Map, er
 		return nil,
 			errors.New("Missing required argument text.") // Salt's text
 	}
-	failed, fine := value.Map{}, value.Map{} // key to the text of what is wrong, or of its type
+	failed, fine := value.Map{}, value.Map{} // key to its fault, or to its type
 	for _, t := range pillarTypes {
 		keys, err := pillarKeys(c.Arg(t.param))
 		if err != nil {
@@ -82,7 +81,7 @@ func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (value.Map, er
 	return orchestrate.Return(c.Name, nil, len(failed) == 0, comment), nil
 }
 
-// pillarKeys are one key or a list of them.
+// pillarKeys reads one key or a list of keys.
 func pillarKeys(v any) ([]any, error) {
 	switch v := v.(type) {
 	case string:

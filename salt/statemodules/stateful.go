@@ -13,8 +13,8 @@ import (
 	"clustermaster/value"
 )
 
-// reinterpreted reads what a stateful command says of itself, as JSON or in its last line as
-// name=value, and takes it for the state's return.
+// reinterpreted reads what a stateful command reports of itself, as JSON or as name=value pairs in
+// its last line, and makes it the state's return.
 func reinterpreted(ret value.Map, stateful bool) (value.Map, error) {
 	if !stateful {
 		return ret, nil
@@ -77,7 +77,7 @@ func reinterpreted(ret value.Map, stateful bool) (value.Map, error) {
 	return ret.Set("changes", data.Set("stdout", shown(data.String("stdout"), isJSON, end))), nil
 }
 
-// truthWord is what a stateful command says of changed.
+// truthWord reads the word changed in a stateful command's report.
 func truthWord(data value.Map) (bool, error) {
 	v, ok := data.Get("changed")
 	if !ok {
@@ -93,8 +93,8 @@ func truthWord(data value.Map) (bool, error) {
 		value.Str(v)) // Salt's text
 }
 
-// shown is the output without what the command said of itself: its last line, of which Salt leaves
-// all but the last letter if it is the only one.
+// shown is the output without the command's report, which is the last line. If that is the only
+// line, Salt drops only its last character.
 func shown(stdout string, isJSON bool, end int) string {
 	switch {
 	case isJSON || stdout == "":
@@ -106,13 +106,12 @@ func shown(stdout string, isJSON bool, end int) string {
 	return stdout[:min(end, len(stdout))]
 }
 
-// maxJSONDepth is how deep what a command says of itself may be nested: returns travel and are
-// kept.
+// maxJSONDepth bounds the nesting of a command's report, because returns are sent and stored.
 const maxJSONDepth = 64
 
 var errDeep = errors.New("JSON is nested too deep")
 
-// decodeJSON reads one JSON document, keys in their order.
+// decodeJSON reads one JSON document and keeps the order of keys.
 func decodeJSON(text string) (any, bool) {
 	if !json.Valid([]byte(text)) {
 		return nil, false
@@ -163,7 +162,7 @@ func jsonList(d *json.Decoder, depth int) (any, error) {
 	return list, err
 }
 
-// jsonMap reads a map; of a key that is there twice the last value counts, in the first place.
+// jsonMap reads a map. For a key that occurs twice, the last value counts, in the first place.
 func jsonMap(d *json.Decoder, depth int) (any, error) {
 	m, at := value.Map{}, make(map[string]int)
 	for d.More() {

@@ -15,7 +15,7 @@ func ranWith(stdout string) value.Map {
 		"stderr", ""), "result", true, "comment", "run")
 }
 
-// TestStateful: what a command may say of itself. Expectations are those of Salt's
+// TestStateful: the reports that a command may print. The expected results are those of Salt's
 // cmd._reinterpreted_state.
 func TestStateful(t *testing.T) {
 	t.Parallel()
@@ -60,8 +60,8 @@ func TestStateful(t *testing.T) {
 	}
 }
 
-// FuzzStateful: no output of a command makes it panic, JSON reads as encoding/json reads it, and
-// text stays text.
+// FuzzStateful: no output of a command causes a panic, JSON decodes as with
+// encoding/json, and text stays text.
 func FuzzStateful(f *testing.F) {
 	for _, s := range []string{"", "changed=yes a=b", "x\nchanged=1",
 		`{"changed": true, "a": {"b": [1, "c"]}}`, `[]`, `{"a": 1, "a": 2}`, "a='b", "ü", "\n\n",

@@ -11,7 +11,7 @@ import (
 	"clustermaster/value"
 )
 
-// Test is the module test: states that do nothing, but say so in every way.
+// Test is the module test: states with every kind of result that do nothing.
 func Test() orchestrate.Table {
 	name := []function.Param{function.Need("name")}
 	return orchestrate.Table{
@@ -49,8 +49,8 @@ func testNop(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	return orchestrate.Return(c.Name, nil, true, "Success!"), nil
 }
 
-// testOutcome makes a function of a fixed outcome. tried is the comment of a try, whose result is
-// nil if there would be changes; "": tries are no different.
+// testOutcome makes a function with a fixed outcome. tried is the comment in test mode, where the
+// result is nil if there would be changes; with "" test mode makes no difference.
 func testOutcome(result, changes bool, comment, tried string) func(context.Context,
 	orchestrate.Call) (value.Map, error) {
 	return func(_ context.Context, c orchestrate.Call) (value.Map, error) {
@@ -114,7 +114,7 @@ func testConfigurable(_ context.Context, c orchestrate.Call) (value.Map, error) 
 	return ret, nil
 }
 
-// choice is True, False, or 'Random' for either.
+// choice is True or False; 'Random' picks one of them.
 func choice(v any, wrong string) (bool, error) {
 	if b, ok := v.(bool); ok {
 		return b, nil

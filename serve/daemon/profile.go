@@ -9,8 +9,8 @@ import (
 )
 
 // profileEnv names a file prefix: with it a master writes PREFIX.cpu, .allocs, .block and .mutex
-// when it ends, for "go tool pprof". It costs a few per cent while it runs;
-// `clustermaster bench --self --profile DIR` sets it.
+// when it ends, for "go tool pprof". It costs a few per cent while it runs. The master of
+// `clustermaster bench --self --sizes 1` inherits it.
 const profileEnv = "CLUSTERMASTER_PROFILE"
 
 // Sampling of blocking and of waits for mutexes: one event per this many nanoseconds of blocking,

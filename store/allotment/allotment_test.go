@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// disk is what is stored, as a count finds it.
+// disk is what a count finds.
 type disk struct {
 	mu     sync.Mutex // guards the rest
 	of     map[string]int64
@@ -49,14 +49,14 @@ func TestTake(t *testing.T) {
 		counts int // so far
 	}{
 		{"a", 50, 0, nil, 1},
-		{"a", 50, 0, nil, 1},                // both together: a sixteenth
-		{"a", 50, 0, nil, 2},                // more than that: counted anew
-		{"a", 551, 0, ErrOne, 2},            // a count of just now
-		{"a", 551, time.Hour, ErrOne, 3},    // one of long ago
+		{"a", 50, 0, nil, 1},                // together a sixteenth
+		{"a", 50, 0, nil, 2},                // more than that: counted again
+		{"a", 551, 0, ErrOne, 2},            // the last count is recent
+		{"a", 551, time.Hour, ErrOne, 3},    // the last count is old
 		{"b", 1500, 0, nil, 4},              // much at once
 		{"c", 700, time.Second, ErrAll, 4},  // more than a sixteenth
-		{"", 700, time.Second, ErrAll, 4},   // nobody's
-		{"", 100, 10 * time.Second, nil, 5}, // nobody's has no limit of its own
+		{"", 700, time.Second, ErrAll, 4},   // of no minion
+		{"", 100, 10 * time.Second, nil, 5}, // no minion has no limit of its own
 	} {
 		now = now.Add(step.after)
 		if err := store(step.id, step.n); !errors.Is(err, step.want) || d.counts != step.counts {
@@ -103,8 +103,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// TestMastersOvershootLittle: several masters that do not talk to each other exceed a limit by a
-// sixteenth each at most.
+// TestMastersOvershootLittle: masters that do not talk to each other exceed a limit by at most a
+// sixteenth each.
 func TestMastersOvershootLittle(t *testing.T) {
 	t.Parallel()
 	const masters, limit = 5, 16_000
@@ -133,7 +133,7 @@ func TestMastersOvershootLittle(t *testing.T) {
 	}
 }
 
-// TestAtOnce is for the race detector: what comes in during a count is not forgotten.
+// TestAtOnce is for the race detector: it stores during a count, and nothing is forgotten.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	d := &disk{of: map[string]int64{}}

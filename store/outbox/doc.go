@@ -1,10 +1,10 @@
-// Package outbox keeps what is to be handed to others on disk until they have taken it: queues by
-// name, first in, first out.
+// Package outbox keeps on disk what is to be handed to others, until they have taken it: named
+// queues, first in, first out.
 //
-// Lives here: the queues, their bound in bytes, what was put aside.
+// Lives here: the queues, their limit in bytes, the items set aside.
 //
-// Does not: what is in an item, who takes it and when it is tried again.
+// Does not: know what an item holds, decide who takes it and when it is tried again.
 //
-// Guarantee: what was put before Sync returned survives a crash and a loss of power, in its order,
-// until it is taken. What was taken may come again after a crash.
+// Guarantee: items put before Sync returned survive a crash and a loss of power, in order, until
+// they are taken. A taken item may come again after a crash.
 package outbox

@@ -20,28 +20,28 @@ import (
 	"clustermaster/store/seal"
 )
 
-// ErrFull refuses an item for which there is no room.
+// ErrFull refuses an item because there is no room for it.
 var ErrFull = errors.New("the outbox is full")
 
 // DefaultSize is the default of Options.Size.
 const DefaultSize = 1 << 30
 
-// perItem is what an item costs beside its content, in bytes.
+// perItem is the cost of an item besides its content, in bytes.
 const perItem = 64
 
 // Options of a Box.
 type Options struct {
-	Size int64        // of all that waits, in bytes; 0 means DefaultSize
-	Room func() error // says that the disk is full; nil: it never is
-	Seal *seal.Key    // seals all files; nil leaves them open
+	Size int64        // of all waiting items, in bytes; 0 means DefaultSize
+	Room func() error // returns an error while the disk is full; nil: never full
+	Seal *seal.Key    // seals all files; nil leaves them in plain text
 
-	fs vfs.FS // in tests
+	fs vfs.FS // set by tests
 }
 
-// Item is one that waits.
+// Item is an item that waits in a queue.
 type Item struct {
 	Value []byte
-	At    uint64 // its place in the queue
+	At    uint64 // place in the queue
 }
 
 // Box is a set of queues on disk. It is safe for concurrent use.
@@ -50,38 +50,38 @@ type Box struct {
 	opts Options
 	m    *metrics
 
-	// of syncs: how many puts there were, and how many of them are on stable storage
+	// For syncs: the number of puts, and how many of them are on stable storage.
 	puts    atomic.Uint64
-	syncing sync.Mutex // held by a sync
+	syncing sync.Mutex // held during a sync
 	synced  uint64     // guarded by syncing
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	queues map[string]*queue
 	bytes  int64 // of all queues
 	closed bool
 }
 
-// queue is the account of one. Its items are at head to next, and some of these may be gone.
+// queue is the account of one queue. Its items lie below next; some of those may be gone.
 type queue struct {
 	next  uint64
 	count int
 	bytes int64
-	more  chan struct{} // holds one notice of an item
+	more  chan struct{} // holds a notice of new items
 }
 
-// Keys are a kind, the length of the queue's name, the name, and the place, eight bytes.
+// A key is a kind, the length of the queue's name, the name, and the place in eight bytes.
 const (
 	kindItem = 'i'
 	kindMeta = 'm'
 )
 
-// format is the layout of keys and items; a box of another one is refused.
+// format is the layout of keys and items. A box with another format is refused.
 var format = strconv.Itoa(level.FormatAt("outbox", since))
 
-// since is the level that brought the outbox.
+// since is the level that introduced the outbox.
 const since = 2
 
-// Open opens or makes the box in a folder. The log and reg may be nil.
+// Open opens or creates the box in a folder. log and reg may be nil.
 func Open(dir string, o Options, log *slog.Logger, reg prometheus.Registerer) (*Box, error) {
 	if o.Size <= 0 {
 		o.Size = DefaultSize
@@ -120,7 +120,7 @@ func Open(dir string, o Options, log *slog.Logger, reg prometheus.Registerer) (*
 	return b, nil
 }
 
-// read checks the format and counts what waits.
+// read checks the format and counts the waiting items.
 func (b *Box) read() error {
 	got, closer, err := b.db.Get([]byte{kindMeta})
 	switch {
@@ -168,7 +168,7 @@ func splitKey(key []byte) (name string, at uint64, ok bool) {
 	return string(key[2:n]), binary.BigEndian.Uint64(key[n:]), true
 }
 
-// queue returns one, made if there is none. The caller holds mu, or is alone.
+// queue returns a queue; it creates a missing one. The caller holds mu or is alone.
 func (b *Box) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
@@ -181,8 +181,8 @@ func (b *Box) queue(name string) *queue {
 // maxName bounds the name of a queue, in bytes.
 const maxName = 200
 
-// Put adds items to a queue, all or none. They are on stable storage once a Sync has returned that
-// began later. Errors: ErrFull, that of Options.Room.
+// Put adds items to a queue, all or none. They are on stable storage once a Sync that began later
+// has returned. Errors: ErrFull, that of Options.Room, and those of the disk.
 func (b *Box) Put(name string, values ...[]byte) error {
 	if len(name) > maxName {
 		return fmt.Errorf("queue %.40q: its name is longer than %d bytes", name, maxName)
@@ -233,8 +233,8 @@ func (b *Box) room(size int64) error {
 	return b.opts.Room()
 }
 
-// Sync returns when all that was put before is on stable storage. Those who call it at the same
-// time share one write to the disk.
+// Sync returns when everything put before is on stable storage. Concurrent callers share one write
+// to the disk.
 func (b *Box) Sync() error {
 	want := b.puts.Load()
 	b.syncing.Lock()
@@ -250,21 +250,22 @@ func (b *Box) Sync() error {
 	return nil
 }
 
-// Wait gives a notice when something was put into a queue since the last one.
+// Wait returns a channel that gets a notice when something was put into a queue since the last
+// notice.
 func (b *Box) Wait(name string) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.queue(name).more
 }
 
-// Len is how many items wait in a queue.
+// Len is the number of items that wait in a queue.
 func (b *Box) Len(name string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.queue(name).count
 }
 
-// Queues lists those in which something waits.
+// Queues lists the queues with waiting items.
 func (b *Box) Queues() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -278,8 +279,8 @@ func (b *Box) Queues() []string {
 	return out
 }
 
-// Peek returns the first items of a queue: at most count, and no more than bytes unless the first
-// alone has more.
+// Peek returns the first items of a queue: at most count, and at most bytes unless the first item
+// alone is larger.
 func (b *Box) Peek(name string, count int, bytes int64) ([]Item, error) {
 	it, err := b.db.NewIter(&pebble.IterOptions{LowerBound: itemKey(name, 0),
 		UpperBound: append(itemKey(name, ^uint64(0)), 0)})
@@ -311,8 +312,8 @@ func (b *Box) Take(name string, items ...Item) error { return b.remove(name, ite
 // Aside is the name of the queue in which SetAside puts the items of another.
 func Aside(name string) string { return "aside/" + name }
 
-// SetAside moves items to the queue Aside. What is set aside of all queues may be a quarter of the
-// size; what is beyond that is removed.
+// SetAside moves items to the queue Aside. All items set aside may take a quarter of the size; what
+// exceeds that is removed.
 func (b *Box) SetAside(name string, items ...Item) error { return b.remove(name, items, true) }
 
 func (b *Box) remove(name string, items []Item, aside bool) error {
@@ -368,7 +369,7 @@ func (b *Box) asideBytes() int64 {
 	return sum
 }
 
-// Close closes the box; what waits is there again at the next Open.
+// Close closes the box. Waiting items are there again after the next Open.
 func (b *Box) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -378,7 +379,7 @@ func (b *Box) Close() error {
 	return b.db.Close()
 }
 
-// quiet leaves Pebble's news to the debug log.
+// quiet drops Pebble's news and logs its errors.
 type quiet struct{ log *slog.Logger }
 
 func (q quiet) Infof(format string, args ...any) {}

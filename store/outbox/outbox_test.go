@@ -48,7 +48,7 @@ func texts(t *testing.T, b *Box, name string) string {
 	return strings.Join(out, " ")
 }
 
-// TestOrder puts, takes, puts aside, and opens again: queues keep their order and apart.
+// TestOrder puts, takes, sets aside, and opens again. Each queue keeps its own items, in order.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "box")
@@ -92,7 +92,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestBound refuses what is too much, counts it, and has room again once items were taken.
+// TestBound refuses what is too much and counts it. There is room again once items were taken.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	full := errors.New("disk is full")
@@ -132,8 +132,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestPowerLoss loses power after each Sync: what was put before is there, in order. Without the
-// sync to the disk this fails.
+// TestPowerLoss loses power after each Sync. Everything put before is still there, in order.
+// Without the sync to the disk this fails.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashableMem()
@@ -158,7 +158,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce puts from many goroutines; each finds its own items in its own order.
+// TestManyAtOnce puts from many goroutines. Each finds its own items in its own order.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	b := open(t, filepath.Join(t.TempDir(), "box"), Options{})
@@ -188,7 +188,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestSealed leaves nothing to read in the files.
+// TestSealed leaves no plain text in the files.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -563,7 +563,7 @@ func TestAskAboutCopiesThatDiffer(t *testing.T) {
 			}
 		}
 		if to == "" {
-			to = v.Base.Owners(p)[2] // not the one that judges
+			to = v.Base.Owners(p)[2] // does not judge
 			alone++
 		}
 		if err := s.give(ctx, v, to, []disk.Change{c}); err != nil {

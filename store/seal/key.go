@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	minKey      = 32      // bytes that a source must give
-	maxKey      = 4 << 10 // bytes that it may give
+	minKey      = 32      // least bytes of a source
+	maxKey      = 4 << 10 // most bytes of a source
 	commandTime = 30 * time.Second
 )
 
-// Key is what everything is sealed with. A nil Key seals nothing.
+// Key is the secret from which all other keys are derived. A nil Key seals nothing.
 type Key struct{ secret []byte }
 
 // CheckSource says what is wrong with a value of the option seal_key, without using it.
@@ -39,7 +39,7 @@ func CheckSource(source string) error {
 // Load gets the key of the option seal_key:
 //
 //	file:/path        the bytes of a file that only its owner can read
-//	command:COMMAND   what a shell command prints (its exit code must be 0, its time is 30 s)
+//	command:COMMAND   the output of a shell command (exit code 0, within 30 s)
 //	credential:NAME   a credential of the systemd unit (LoadCredential=, LoadCredentialEncrypted=)
 //
 // An empty source gives nil. White space at the end does not count; at least 32 bytes must be left.
@@ -119,7 +119,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Derive makes the 32-byte key of a purpose. salt is nil, or random per stream or file.
+// Derive returns the 32-byte key of a purpose. salt is nil, or random per stream or file.
 func (k *Key) Derive(purpose string, salt []byte) []byte {
 	key, err := hkdf.Key(sha256.New, k.secret, salt, "clustermaster seal 1 "+purpose, 32)
 	if err != nil {

@@ -10,17 +10,18 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// A stream is a random salt of 16 bytes and chunks of 64 KiB, each sealed with ChaCha20-Poly1305
-// under the stream's own key and a nonce of its number and whether it is the last. So chunks can't
-// be moved, left out or cut off unnoticed (the construction is STREAM: Hoang, Reyhanitabar,
-// Rogaway, Vizár, 2015).
+// A stream is a random salt of 16 bytes, then chunks of 64 KiB. Each chunk is sealed with
+// ChaCha20-Poly1305 under the stream's own key; the nonce holds its number and whether it is the
+// last. So moved, missing or cut chunks are noticed (the construction is STREAM: Hoang,
+// Reyhanitabar, Rogaway, Vizár, 2015).
 const (
 	saltSize  = 16
 	chunkSize = 64 << 10
 	overhead  = 16
 )
 
-// PlainSize is how many bytes a sealed stream of a size holds; -1 for a size that no stream has.
+// PlainSize returns how many bytes a sealed stream of a given size holds, or -1 if no stream has
+// that size.
 func PlainSize(sealed int64) int64 {
 	sealed -= saltSize
 	full, rest := sealed/(chunkSize+overhead), sealed%(chunkSize+overhead)
@@ -33,7 +34,8 @@ func PlainSize(sealed int64) int64 {
 	return full*chunkSize + rest - overhead
 }
 
-// Writer seals what is written to it. Close ends the stream; it does not close the writer below.
+// Writer seals what is written to it. Close ends the stream; it does not close the underlying
+// writer.
 type Writer struct {
 	w    io.Writer
 	aead cipher.AEAD
@@ -98,13 +100,13 @@ func (w *Writer) Close() error { return w.flush(true) }
 type Reader struct {
 	r     io.Reader
 	aead  cipher.AEAD
-	chunk []byte // read ahead, sealed
+	chunk []byte // the next one, still sealed
 	plain []byte
 	n     uint32
 	ended bool
 }
 
-// NewReader begins to open a stream of a purpose. Errors of Read: ErrOpen, and those of r.
+// NewReader starts to open a stream of a purpose. Errors of Read: ErrOpen, and those of r.
 func (k *Key) NewReader(r io.Reader, purpose string) (*Reader, error) {
 	salt := make([]byte, saltSize)
 	if _, err := io.ReadFull(r, salt); err != nil {
@@ -114,7 +116,7 @@ func (k *Key) NewReader(r io.Reader, purpose string) (*Reader, error) {
 	return s, s.ahead()
 }
 
-// ahead reads the next sealed chunk, nil at the end.
+// ahead reads the next sealed chunk; nil at the end.
 func (s *Reader) ahead() error {
 	s.chunk = make([]byte, chunkSize+overhead)
 	n, err := io.ReadFull(s.r, s.chunk)

@@ -1,7 +1,7 @@
-// Package smallfile reads files that are to be small, whatever lies at their paths.
+// Package smallfile reads files that should be small, whatever lies at their paths.
 //
-// Lives here: the bound, and that only regular files are read. Does not: say which files, or what
-// is in them.
+// Lives here: the limit on the size, and the rule that only regular files are read. Does not:
+// decide which files, know what is in them.
 package smallfile
 
 import (
@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Read reads a regular file of at most limit bytes. Links are followed; a pipe or device is an
-// error and is not waited for.
+// Read reads a regular file of at most limit bytes. It follows links. A pipe or device is an error;
+// it does not block.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -22,7 +22,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	return bounded(f, limit)
 }
 
-// Open opens a regular file; what else lies at the path is an error, as for Read.
+// Open opens a regular file. Anything else at the path is an error, as for Read.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, Flags, 0)
 	if err != nil {
@@ -35,10 +35,10 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Flags open a file for Of without waiting for whoever writes to a pipe.
+// Flags open a file for Of. They do not wait for the other end of a pipe.
 const Flags = os.O_RDONLY | syscall.O_NONBLOCK
 
-// Of is Read of a file that was opened with Flags.
+// Of is Read for a file opened with Flags.
 func Of(f *os.File, limit int64) ([]byte, error) {
 	if err := regular(f); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func regular(f *os.File) error {
 }
 
 func bounded(f *os.File, limit int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(f, limit+1)) // it may grow meanwhile
+	b, err := io.ReadAll(io.LimitReader(f, limit+1)) // the file may grow meanwhile
 	if err == nil && int64(len(b)) > limit {
 		err = fmt.Errorf("read %s: more than %d bytes", f.Name(), limit)
 	}

@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		limit int64
-		wrong string // of the error; "" for the ten bytes
+		wrong string // in the error; "": the ten bytes are read
 	}{
 		{"ten", 10, ""}, {"ten", 11, ""}, {"link", 10, ""}, {"ten", 9, "more than 9 bytes"},
 		{"ten", 0, "more than 0 bytes"},

@@ -121,8 +121,8 @@ func TestPiecesOfContent(t *testing.T) {
 	}
 }
 
-// TestCopies writes whole files to a folder as well, and removes them with the file. A copy that
-// fails does not refuse the file.
+// TestCopies also writes whole files to a folder, and removes them with the file. A copy that fails
+// does not refuse the file.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	f, ctx := open(t), t.Context()
@@ -164,8 +164,8 @@ func TestReadNothing(t *testing.T) {
 	}
 }
 
-// TestLimits: what is stored of one minion and of all has a limit, whatever it is pushed as, and
-// what goes makes room.
+// TestLimits: stored files have a limit per minion and for all minions, however they are pushed.
+// Deleting makes room.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	f, ctx := open(t), t.Context()
@@ -199,7 +199,7 @@ func TestLimits(t *testing.T) {
 	if err := push("a", "other", 0, 60_000, 40_000); err != nil {
 		t.Errorf("its begin: %v", err)
 	}
-	for i := range 5 { // a piece again and again
+	for i := range 5 { // the same piece repeatedly
 		if err := push("a", "other", 40_000, 60_000, 10_000); err != nil {
 			t.Errorf("a piece %d: %v", i, err)
 		}
@@ -234,8 +234,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestPiecesAtOnce: whoever sends the pieces of a file side by side leaves nothing that no upload
-// names.
+// TestPiecesAtOnce: pieces of a file sent side by side leave none behind that belongs to no upload.
 func TestPiecesAtOnce(t *testing.T) {
 	t.Parallel()
 	f, ctx := open(t), t.Context()

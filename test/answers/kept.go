@@ -1,10 +1,10 @@
-// Package answers holds answers of the real Salt in files, so that tests can compare ours with them
-// without asking it each time.
+// Package answers keeps answers of the real Salt in files, so that tests can compare ours with them
+// without asking Salt each time.
 //
-// An answer is bound to its question's full text and to the settings under which it was asked: an
-// edited question, one more or one less, or other settings fail the test until Salt was asked anew.
-// Lives here: the form of the files, this check, and when Salt is asked. Does not: how Salt is
-// asked, what is masked in its answers.
+// An answer is bound to the full text of its question and to the settings under which it was given.
+// If a question or the settings change, or a question is added or removed, the test fails until
+// Salt has been asked again. Lives here: the format of the files, this check, and when Salt is
+// asked. Does not: how Salt is asked, what is masked in its answers.
 package answers
 
 import (
@@ -20,11 +20,11 @@ import (
 	"testing"
 )
 
-// Long tells whether this run asks Salt whether kept answers are still its own: it is
-// `make test-long`, for they change with Salt's release only.
+// Long reports whether this run asks Salt if the kept answers are still its own. Only `make
+// test-long` does, because the answers change only with Salt's release.
 func Long() bool { return os.Getenv("CLUSTERMASTER_LONG") != "" }
 
-// OnlyLong leaves a test that asks Salt so to long runs, and to those that update what is kept.
+// OnlyLong skips a test that asks Salt, except in long runs and in those that update the answers.
 func OnlyLong(t testing.TB, update bool) {
 	t.Helper()
 	if !update && !Long() {
@@ -32,18 +32,18 @@ func OnlyLong(t testing.TB, update bool) {
 	}
 }
 
-// renew is how answers are asked anew.
+// renew is the command that asks Salt again.
 const renew = "make salt-answers"
 
-// Answers are those of one file, in the order of their questions. T is what is compared, as JSON.
+// Answers are those of one file, in the order of their questions. T is the type compared, as JSON.
 type Answers[T any] struct {
 	path     string
 	settings string // digest
 	update   bool
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	kept  file[T]
-	now   map[int]entry[T] // what Salt said in this run
+	now   map[int]entry[T] // Salt's answers in this run
 	asked int              // questions so far
 }
 
@@ -57,9 +57,9 @@ type entry[T any] struct {
 	Said  T      `json:"said"`
 }
 
-// Open reads the file of a test's answers, which may not be there before the first update. Settings
-// are the text of all that the answers depend on beside their questions. With update the file is
-// written when the test ends.
+// Open reads the file of a test's answers, which may be missing before the first update. settings
+// is the text of everything else that the answers depend on. With update the file is written when
+// the test ends.
 func Open[T any](t testing.TB, path, settings string, update bool) *Answers[T] {
 	t.Helper()
 	sum := sha256.Sum256([]byte(settings))
@@ -86,7 +86,8 @@ func Open[T any](t testing.TB, path, settings string, update bool) *Answers[T] {
 	return a
 }
 
-// Turn counts a question; those that are asked at the same time take their turns in order before.
+// Turn counts a question. Questions that are asked at the same time take their turns in order
+// first.
 func (a *Answers[T]) Turn() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,8 +95,8 @@ func (a *Answers[T]) Turn() int {
 	return a.asked - 1
 }
 
-// Salt is what Salt answers to the question of a turn: what is kept, if ask is nil. What ask
-// returns else has to be what is kept, unless that is updated.
+// Salt is Salt's answer to the question of a turn: the kept one if ask is nil. Otherwise ask's
+// answer must equal the kept one, unless that is being updated.
 func (a *Answers[T]) Salt(t testing.TB, turn int, question string, ask func() T) T {
 	t.Helper()
 	var now T
@@ -145,7 +146,7 @@ func (a *Answers[T]) write() error {
 	return os.WriteFile(a.path, []byte(text(f)), 0o644)
 }
 
-// text is JSON that people can read.
+// text is readable JSON.
 func text(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that a failure does not end.
+// recorder is a test that continues after a failure.
 type recorder struct {
 	testing.TB
 	errors  []string

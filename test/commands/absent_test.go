@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// absentScenes are about minions and masters that don't answer. They come last, for they end with
-// the masters stopped.
+// absentScenes are about minions and masters that don't answer. They come last, because they end
+// with the masters stopped.
 func absentScenes() []scene {
 	return []scene{
 		{name: "02_silent_minion", alone: true, together: true,
@@ -35,7 +35,7 @@ func absentScenes() []scene {
 			},
 			do: func(t *testing.T, p *pair) {
 				p.both(func(s *side) {
-					// -t and gather_job_timeout, of options.
+					// -t and gather_job_timeout, from options.
 					if r := s.call(t, "salt",
 						call{args: []string{"-t", "2", "ghost",
 							"test.ping"}}); r.took < 5*time.Second || r.code != 1 {

@@ -74,8 +74,7 @@ func accessScenes() []scene {
 
 var sentTarget = regexp.MustCompile(`(__pub_tgt:\n +)web-a\n( +__pub_tgt_type:\n +)glob\n`)
 
-// idsAreSent expects what Salt prints, with the list of the ids that were checked in place of the
-// target.
+// idsAreSent expects Salt's output, with the list of the checked ids instead of the target.
 func idsAreSent(theirs, ours result) error {
 	want := sentTarget.ReplaceAllString(theirs.stdout, "${1}- web-a\n${2}list\n")
 	if want == theirs.stdout || ours.stdout != want || ours.code != theirs.code {

@@ -7,8 +7,8 @@ import (
 
 const badBatch = "Invalid batch specification 'foo': must be an integer or percentage string like '10' or '25%'.\n"
 
-// whichever hides which of the two minions is meant: a batch takes them in the order in which they
-// answered.
+// whichever hides which of the two minions is meant: a batch takes them in the order of their
+// answers.
 func (l line) whichever() line { return l.mask(`web-[ab]`, "web-N") }
 
 func batchScenes() []scene {

@@ -13,8 +13,8 @@ func scenes() []scene {
 	return all
 }
 
-// TestCommands runs the checklist. First those that only look, beside each other; then those that
-// need the masters for themselves.
+// TestCommands runs the checklist: first the scenes that only look, side by side; then those that
+// need the masters alone.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)

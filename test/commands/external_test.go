@@ -51,7 +51,7 @@ func writeUsers(t testing.TB, dir string) {
 
 const tokenText = `[0-9a-f]{64}`
 
-// by proves a user of external_auth.
+// by adds the credentials of a user of external_auth.
 func (l line) by(eauth, user, password string) line {
 	flag := "-a"
 	if l.program == "salt-key" {
@@ -61,7 +61,7 @@ func (l line) by(eauth, user, password string) line {
 	return l.at("home")
 }
 
-// at says which of the side's folders is the home of who runs the command.
+// at makes one of the side's folders the caller's home.
 func (l line) at(home string) line {
 	l.env = append(l.env[:len(l.env):len(l.env)], "HOME=DIR/"+home)
 	return l

@@ -1,6 +1,6 @@
 package commands
 
-// Of the jobs that these reactions publish, the first keeps no returns; both choose their ids.
+// These reactions publish jobs with ids of their choice. The first job keeps no returns.
 const jobIDReactions = `
 nocache:
   local.test.arg: [{tgt: web-a}, {arg: [nocache]}, {jid: '$JUST244700'}, {nocache: True}]
@@ -8,8 +8,8 @@ cached:
   local.test.arg: [{tgt: web-a}, {arg: [cached]}, {jid: '$JUST244701_4711'}, {nocache: False}]
 `
 
-// jobIDLines are what becomes of jobs with nocache, and of ids as unique_jid makes them, on sides
-// with that option.
+// jobIDLines show what becomes of jobs with nocache, and of ids made by unique_jid, on sides with
+// that option.
 func jobIDLines() []line {
 	const nocache, cached = "$JUST244700", "$JUST244701_4711"
 	var lines []line

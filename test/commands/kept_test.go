@@ -17,17 +17,17 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// What Salt answers to the lines is kept in testdata/answers, a file per scene, masked as for the
-// comparison. `make salt-answers` asks it anew.
+// Salt's answers to the lines are kept in testdata/answers, a file per scene, masked as for the
+// comparison. `make salt-answers` asks Salt again.
 var update = flag.Bool("update", false, "ask Salt anew, and keep its answers")
 
-// live tells whether Salt is asked in this run; its answers have to be those that are kept.
+// live reports whether Salt is asked in this run. Its answers must then equal the kept ones.
 func live() bool { return *update || answers.Long() }
 
 // answersOf is the file of a scene's answers.
 func answersOf(scene string) string { return filepath.Join("testdata", "answers", scene+".json") }
 
-// TestSaltStillSays asks Salt, in each run, for the lines that it answers without a master.
+// TestSaltStillSays asks Salt in each run for the lines that it answers without a master.
 func TestSaltStillSays(t *testing.T) {
 	t.Parallel()
 	salts := newSide(t, "salt", startLibrary(t, reference), e2e.Theirs(t, reference))
@@ -45,7 +45,7 @@ func TestSaltStillSays(t *testing.T) {
 	}
 }
 
-// settings are what Salt's answers depend on beside the lines.
+// settings are everything besides the lines that Salt's answers depend on.
 var settings = sync.OnceValue(func() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, reference, options, salts, rootOptions, accessOptions, externalOptions, users,
@@ -58,7 +58,7 @@ var settings = sync.OnceValue(func() string {
 	return b.String()
 })
 
-// unnamed hides the names of this run's places, and of the user who runs it.
+// unnamed hides the names of this run's places and of its user.
 func (s *side) unnamed(text string) string {
 	text = strings.NewReplacer(s.Dir, "DIR", s.Addr, "ADDR",
 		filepath.Dir(filepath.Dir(s.program.Salt)), "PROGRAMS").Replace(text)
@@ -69,8 +69,8 @@ func (s *side) unnamed(text string) string {
 	return text
 }
 
-// brief is a text, of a long one its digest: that is kept of it, for pages of documentation are
-// Salt's.
+// brief is a text, or the digest of a long one. Only the digest is kept of pages of documentation,
+// because they are Salt's.
 func brief(text string) string {
 	if len(text) <= 10000 {
 		return text
@@ -78,7 +78,7 @@ func brief(text string) string {
 	return fmt.Sprintf("%d bytes, SHA-256 %x", len(text), sha256.Sum256([]byte(text)))
 }
 
-// said is a result in a file: texts as their lines.
+// said is a result as a file holds it: texts as lists of lines.
 type said struct {
 	Stdout []string `json:"stdout,omitempty"`
 	Stderr []string `json:"stderr,omitempty"`

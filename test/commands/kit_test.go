@@ -18,13 +18,13 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// reference is the release of Salt that ours is compared with.
+// reference is the release of Salt to compare with.
 const reference = "3008.3"
 
-// commandLimit is when a command that hangs fails its test.
+// commandLimit is when a hanging command fails its test.
 const commandLimit = 60 * time.Second
 
-// command is what runs a command line to its end.
+// command runs a command line to its end.
 type command interface {
 	run(t testing.TB, name string, c call) result
 }
@@ -43,7 +43,7 @@ type result struct {
 	took           time.Duration
 }
 
-// equal tells whether two results are the same but for the time that they took.
+// equal reports whether two results are the same except for their times.
 func (r result) equal(o result) bool {
 	return brief(r.stdout) == brief(o.stdout) && brief(r.stderr) == brief(o.stderr) &&
 		r.code == o.code
@@ -87,7 +87,7 @@ type library struct {
 	cmd  *exec.Cmd
 	in   *os.File
 
-	mu      sync.Mutex // guards next, waiting
+	mu      sync.Mutex // guards next and waiting
 	next    int
 	waiting map[int]chan syscall.WaitStatus
 }
@@ -134,7 +134,7 @@ func startLibrary(t testing.TB, release string) *library {
 	}()
 	t.Cleanup(func() {
 		in.Close()
-		// it is unwaited, so the number is still its own
+		// the process was not waited for, so the number is still its own
 		_ = syscall.Kill(-l.cmd.Process.Pid, syscall.SIGKILL)
 		_ = l.cmd.Wait()
 		<-ended

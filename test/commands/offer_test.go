@@ -15,8 +15,8 @@ import (
 	"clustermaster/wire"
 )
 
-// keyNumber is one of two RSA keys, the same for both masters and always, for Salt's answers show
-// them.
+// keyNumber is one of two RSA keys. They are fixed and the same for both masters, because Salt's
+// answers show them.
 func keyNumber(t testing.TB, n int) *wire.PrivateKey {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("offered-%d.pem", n)))
@@ -30,7 +30,7 @@ func keyNumber(t testing.TB, n int) *wire.PrivateKey {
 	return k
 }
 
-// offer signs in to both masters as a minion that nobody knows, so that its key lies there.
+// offer signs in to both masters as an unknown minion, so that its key is offered there.
 func (p *pair) offer(t testing.TB, key int, ids ...string) {
 	t.Helper()
 	for _, s := range p.sides() {

@@ -22,7 +22,7 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// applied are the state files that orchestrations have minions apply, and what they need.
+// applied are the state files that orchestrations have minions apply, and the files they need.
 var applied = map[string]string{
 	"apply/changes.sls": "changed:\n  test.succeed_with_changes: []\n",
 	"apply/nothing.sls": "same:\n  test.succeed_without_changes: []\n",
@@ -33,17 +33,17 @@ var applied = map[string]string{
 	"apply/script.sh":   "#!/bin/sh\necho \"args $*: {{ word }}\"\necho err >&2\n",
 }
 
-// orchestration is one of testdata/orchestrations.yaml.
+// orchestration is an entry of testdata/orchestrations.yaml.
 type orchestration struct {
 	name, file, sls string
 	args            []string
-	unlike          []string // ids of states that are meant to differ
-	// commands want to know the shell; Salt's runners take a second for grains
+	unlike          []string // ids of states that differ on purpose
+	// its commands need the grain shell; Salt's runners take a second for grains
 	grains    bool
-	tag, data string // of an event that is fired until it ends
+	tag, data string // an event fired until the orchestration ends
 }
 
-// String is all that an answer depends on.
+// String is everything that an answer depends on.
 func (o orchestration) String() string {
 	text := fmt.Sprintf("%s %q", o.name, o.args)
 	if o.grains {
@@ -89,8 +89,8 @@ func orchestrations(t *testing.T) []orchestration {
 	return out
 }
 
-// orchestrationScenes run the same orchestrations on both masters, and compare what they return and
-// which events they fire.
+// orchestrationScenes run the same orchestrations on both masters, and compare their returns and
+// the events they fire.
 func orchestrationScenes() []scene {
 	return []scene{{name: "50_orchestrations", alone: true, do: func(t *testing.T, p *pair) {
 		site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +117,7 @@ func orchestrationScenes() []scene {
 				}
 			}
 		}
-		t.Cleanup(func() { // other scenes have files of their own
+		t.Cleanup(func() { // other scenes have their own files
 			for _, s := range p.sides() {
 				for _, name := range []string{"orch", "apply"} {
 					if err := os.RemoveAll(filepath.Join(s.Dir, "srv", name)); err != nil {
@@ -153,7 +153,7 @@ func orchestrationScenes() []scene {
 	}}}
 }
 
-// writeTop writes the top file that all other scenes have.
+// writeTop writes the top file of all other scenes.
 func writeTop(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "srv", "top.sls"), []byte(rootFiles["srv/top.sls"]),
@@ -162,8 +162,8 @@ func writeTop(t *testing.T, dir string) {
 	}
 }
 
-// outcome is what an orchestration returned, masked: the return of each state by its tag in the
-// order of the document, what stands around it, and the events, sorted.
+// outcome is what an orchestration returned, masked: each state's return by its tag in the order of
+// the document, the rest of the document, and the events, sorted.
 type outcome struct {
 	Tags   []string          `json:"tags"`
 	States map[string]string `json:"states"`
@@ -195,13 +195,13 @@ func compareOutcomes(t *testing.T, o orchestration, want, got outcome) {
 	}
 }
 
-// listener is the event stream of a master, in a file.
+// listener is the event stream of a master, written to a file.
 type listener struct {
 	e2e.Process
 	read int64 // of Output
 }
 
-// listen starts salt-run state.event and waits until it hears something.
+// listen starts salt-run state.event and waits until it hears an event.
 func (s *side) listen(t *testing.T) *listener {
 	t.Helper()
 	l := &listener{Process: e2e.Process{Name: "events of " + s.kind,
@@ -218,7 +218,7 @@ func (s *side) listen(t *testing.T) *listener {
 	return l
 }
 
-// until reads on until an event with that tag has come.
+// until reads until an event with that tag has come.
 func (l *listener) until(t *testing.T, tag string) (lines []string) {
 	t.Helper()
 	e2e.Eventually(t, 20*time.Second, tag, func() error {
@@ -311,7 +311,7 @@ func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string,
 			out.States[tag] = mask(asJSON(byMinion(st.Value)))
 		}
 	}
-	// value.Map keeps the order; the order of states is the compiler's to prove
+	// value.Map keeps the order; the compiler's tests check the order of states
 	slices.Sort(out.Tags)
 	out.Rest += fmt.Sprintf(" exit %d %s", r.code, mask(asJSON(doc.Without("data"))))
 	for _, line := range events.until(t, "salt/run/"+jid+"/ret") {
@@ -323,8 +323,8 @@ func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string,
 	return out
 }
 
-// eventLine is an event without what differs from run to run; "" for those that are no part of an
-// orchestration.
+// eventLine is an event without what differs from run to run. It is "" for events that do not
+// belong to an orchestration.
 func eventLine(line, jid string) string {
 	tag, text, _ := strings.Cut(strings.TrimSpace(line), "\t")
 	v, err := yaml11.Load([]byte(text))
@@ -335,9 +335,9 @@ func eventLine(line, jid string) string {
 	parts := strings.Split(tag, "/")
 	switch {
 	case tag == "salt/run/"+jid+"/ret":
-		data = data.Without("return") // the document has it
+		data = data.Without("return") // the document contains it
 	case data.String("fun") == "test.sleep" &&
-		strings.Contains(text, `"fun_args": [12]`): // of 44_jobs_active, which may still run
+		strings.Contains(text, `"fun_args": [12]`): // of 44_jobs_active, which may still be running
 		return ""
 	case data.String("fun") == "saltutil.find_job", data.String("fun") == "runner.event.send",
 		strings.HasPrefix(tag, "my/"):
@@ -352,7 +352,7 @@ func eventLine(line, jid string) string {
 	return tag + " " + asJSON(byMinion(data.Without("_stamp", "ts")))
 }
 
-// byMinion sorts what has ids of minions for keys, and lists of them: they come as they come.
+// byMinion sorts maps whose keys are minion ids, and lists of ids: they come in any order.
 func byMinion(v any) any {
 	switch v := v.(type) {
 	case value.Map:
@@ -413,5 +413,5 @@ var orchestrationMasks = []mask{
 	{regexp.MustCompile(`"[^"]+_master"`), `"MASTER"`},
 }
 
-// minionLists are ids in a text, in the order in which a set of Python has them.
+// minionLists are ids in a text, in the order of a Python set.
 var minionLists = regexp.MustCompile(`\b(?:web-[ab]|ghost)(?:, (?:web-[ab]|ghost))+\b`)

@@ -1,6 +1,6 @@
 package commands
 
-// sample has what outputters treat differently.
+// sample contains values that outputters treat differently.
 const sample = `{"/": {"1K-blocks": "100", "used": null, "mounts": ["a", {"b": 1, "c": [1, 2]}, []], "empty": {}, "t": true, "f": 1.5, "s": "", "multi": "line1\nline2\n", "ml": ["x\ny", ["in", ["deep"]]]}, "ü": "é", "n": -3, "yes": "no"}`
 
 func outputScenes() []scene {

@@ -25,8 +25,8 @@ type side struct {
 	notes   notes
 }
 
-// options are what both masters have. A minion may take its time on a busy machine; lines that wait
-// for a silent one say -t or timeout=.
+// options are those of both masters. A minion may be slow on a busy machine; lines that wait for a
+// silent one set -t or timeout=.
 const options = `timeout: 15
 gather_job_timeout: 3
 keep_jobs_seconds: 86400
@@ -35,7 +35,7 @@ nodegroups:
   one: web-a
 `
 
-// salts are what only Salt's master has, to start sooner.
+// salts are options of Salt's master alone, so that it starts sooner.
 const salts = "worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\n"
 
 // newSide makes the folders and configuration of a single master.
@@ -81,7 +81,7 @@ recon_max: 500
 grains_cache: False
 `
 
-// call runs a command of this side, its texts filled, against its master.
+// call runs a command of this side against its master, with its texts filled in.
 func (s *side) call(t testing.TB, name string, c call) result {
 	t.Helper()
 	c = s.filled(c)
@@ -89,7 +89,7 @@ func (s *side) call(t testing.TB, name string, c call) result {
 	return s.cmd.run(t, name, c)
 }
 
-// must runs a command that has to end with 0.
+// must runs a command that has to end with exit code 0.
 func (s *side) must(t testing.TB, name string, args ...string) result {
 	t.Helper()
 	r := s.call(t, name, call{args: args})
@@ -99,10 +99,10 @@ func (s *side) must(t testing.TB, name string, args ...string) result {
 	return r
 }
 
-// pair is the two sides, running. Where Salt's answers are kept its side is nil.
+// pair is the two sides, running. If Salt's answers are kept, its side is nil.
 type pair struct {
 	theirs, ours *side
-	answers      *answers.Answers[said] // of the scene that is played
+	answers      *answers.Answers[said] // of the scene being played
 }
 
 func (p *pair) sides() []*side {
@@ -112,8 +112,8 @@ func (p *pair) sides() []*side {
 	return []*side{p.theirs, p.ours}
 }
 
-// both does the same on the sides that there are, at the same time. What f reports it reports as an
-// error, never as fatal.
+// both does the same on the existing sides, at the same time. f reports failures with t.Error,
+// never t.Fatal.
 func (p *pair) both(f func(s *side)) {
 	var wg sync.WaitGroup
 	for _, s := range p.sides() {
@@ -159,14 +159,14 @@ func startPairWith(t *testing.T, prepare func(s *side)) *pair {
 	return p
 }
 
-// waitMinions waits until both minions answer and have told their grains.
+// waitMinions waits until both minions answer and have sent their grains.
 func (s *side) waitMinions(t *testing.T) {
 	t.Helper()
 	e2e.Eventually(t, 60*time.Second, "minions at "+s.kind, func() error {
 		r := s.call(t, "salt", call{args: []string{"-t", "1", "--static", "--out=txt", "*",
 			"test.ping"}})
 		if r.stdout != "web-a: True\nweb-b: True\n" && r.stdout != "web-b: True\nweb-a: True\n" {
-			// a minion that asks just when its key is accepted is pending again
+			// a minion that asks just as its key is accepted becomes pending again
 			if s.kind == "salt" {
 				s.call(t, "salt-key", call{args: []string{"-A", "-y"}})
 			}

@@ -13,14 +13,14 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// postgres is a real PostgreSQL with a folder of its own, on a loopback address. It does not run as
+// postgres is a real PostgreSQL with its own folder, on a loopback address. It does not run as
 // root, which it would refuse.
 type postgres struct {
 	e2e.Process
 	addr, dir, bin string
 }
 
-// tables are those that the returner pgjsonb wants.
+// tables are the tables that the returner pgjsonb needs.
 const tables = `CREATE TABLE jids (jid varchar(255) PRIMARY KEY, load jsonb NOT NULL);
 CREATE TABLE salt_returns (fun varchar(50) NOT NULL, jid varchar(255) NOT NULL, return jsonb NOT NULL,
   id varchar(255) NOT NULL, success varchar(10) NOT NULL, full_ret jsonb NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE salt_events (id bigserial, tag varchar(255) NOT NULL, data jsonb NO
   alter_time timestamptz DEFAULT now(), master_id varchar(255) NOT NULL);
 `
 
-// newPostgres makes a server that does not run yet, with its tables.
+// newPostgres makes a server with the returner's tables. It does not run yet.
 func newPostgres(t testing.TB) *postgres {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
@@ -54,7 +54,7 @@ func newPostgres(t testing.TB) *postgres {
 
 const nobody = 65534
 
-// command is a program of PostgreSQL as another user than root.
+// command is a program of PostgreSQL as a user other than root.
 func (p *postgres) command(name string, args ...string) (string, []string) {
 	return asNobody(append([]string{filepath.Join(p.bin, name)}, args...)...)
 }

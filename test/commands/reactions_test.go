@@ -17,7 +17,7 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// reactorOptions: each line of tag to files; DIR is the folder of the side's master.
+// reactorOptions map tags to files. DIR is the folder of the side's master.
 const reactorOptions = `reactor:
   - 't/local': [DIR/react/local.sls]
   - 't/forms': DIR/react/forms.sls
@@ -50,7 +50,7 @@ const reactorOptions = `reactor:
   - 'salt/beacon/*/load/': [DIR/react/beacon.sls]
 `
 
-// scheduleOptions: what the events of the schedule's returns have to be like. Salt's master looks
+// scheduleOptions fire the events of the schedule's returns. Salt's master evaluates the schedule
 // when its smallest interval has passed.
 const scheduleOptions = `schedule:
   plain: {function: test.arg, seconds: 3, args: [q]}
@@ -64,8 +64,8 @@ const scheduleOptions = `schedule:
   named: {function: test.arg, seconds: 4, name: by another name}
 `
 
-// reactions are the SLS files, below DIR. Each reaction carries its own name, so that it is known
-// in the events.
+// reactions are the SLS files, below DIR. Each reaction carries its own name, by which the events
+// are recognized.
 var reactions = map[string]string{
 	"react/local.sls": `
 local-args-list:
@@ -253,20 +253,20 @@ y2:
 	"react/beacon.sls":        "beacon:\n  local.test.arg: [{tgt: '{{ data.id }}'}, {arg: ['beacon', {{ data.data.load }}]}]\n",
 }
 
-// reacting is one event of the bus, as far as it has to be equal.
+// reacting is one event of the bus, as far as it must be equal.
 type reacting struct {
 	Tag  string
 	Data map[string]any
 }
 
-// Names of days and months stand for each other: what Salt answered was kept on some day.
+// Names of days and months are masked: Salt's answers were kept on some day.
 var (
 	days   = regexp.MustCompile(`\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`)
 	months = regexp.MustCompile(`\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\b`)
 )
 
-// reactionLine says of an event which reaction it is of, or "": the tag's kind, the function, its
-// arguments, user and outcome.
+// reactionLine describes the reaction of an event: the tag's kind, the function, its arguments,
+// user and outcome. It is "" for other events.
 func reactionLine(e reacting) string {
 	if e.Tag == "__schedule_return" {
 		delete(e.Data, "pid")
@@ -279,7 +279,7 @@ func reactionLine(e reacting) string {
 				}
 			}
 		}
-		b, _ := json.Marshal(e.Data) // of what was read as JSON
+		b, _ := json.Marshal(e.Data) // it was read as JSON
 		return "scheduled " + string(b)
 	}
 	parts := strings.Split(e.Tag, "/")
@@ -291,7 +291,7 @@ func reactionLine(e reacting) string {
 		var out []string
 		for _, k := range keys {
 			if v, ok := d[k]; ok {
-				b, _ := json.Marshal(v) // of what was read as JSON
+				b, _ := json.Marshal(v) // it was read as JSON
 				out = append(out, k+"="+string(b))
 			}
 		}
@@ -304,7 +304,7 @@ func reactionLine(e reacting) string {
 		return "return " + text("fun", "id", "fun_args", "success", "retcode")
 	case (parts[1] == "run" || parts[1] == "wheel") && d["user"] == "Reactor":
 		if ret, ok := d["return"].(string); ok && strings.HasPrefix(ret, "Exception occurred in ") {
-			d["return"], _, _ = strings.Cut(ret, ": ") // a traceback follows in Salt's
+			d["return"], _, _ = strings.Cut(ret, ": ") // in Salt's a traceback follows
 		} else if ok && strings.HasPrefix(ret, "\nPassed invalid arguments") {
 			d["return"], _, _ = strings.Cut(ret, "\n\nUsage:")
 		}
@@ -314,7 +314,8 @@ func reactionLine(e reacting) string {
 	return ""
 }
 
-// reactionSettings are what Salt's reactions depend on, beside the events that TestReactions fires.
+// reactionSettings are what Salt's reactions depend on, besides the events that TestReactions
+// fires.
 func reactionSettings() string {
 	text := settings() + reactorOptions + scheduleOptions
 	for _, name := range slices.Sorted(maps.Keys(reactions)) {
@@ -323,12 +324,12 @@ func reactionSettings() string {
 	return text
 }
 
-// digits are those of a time, which are not to be compared.
+// digits are those of a time, which is not compared.
 var digits = regexp.MustCompile(`\d`)
 
 var keyHash = regexp.MustCompile(`([0-9a-f]{2}:){31}[0-9a-f]{2}`)
 
-// reactorSide follows what the reactions of one side come to.
+// reactorSide follows the reactions of one side.
 type reactorSide struct {
 	*side
 	listener *e2e.Process
@@ -355,15 +356,14 @@ func (s *reactorSide) lines(t *testing.T) []string {
 	return out
 }
 
-// reacted is what the events of one side tell: how often each came, and the jobs whose order
+// reacted is the summary of one side's events: how often each came, and the jobs whose order
 // follows from requisites.
 type reacted struct {
 	Events map[string]int `json:"events"`
 	Order  []string       `json:"order"`
 }
 
-// inOrder are those of the reactions whose order follows from requisites, in the order in which
-// they were published.
+// inOrder are the reactions whose order follows from requisites, in the order of publication.
 func inOrder(lines []string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool {
 		return !strings.HasPrefix(l, "job ") || !strings.Contains(l, `["order-`)
@@ -373,7 +373,7 @@ func inOrder(lines []string) []string {
 // reactorLines are the functions of the family reactor, in this order, on sides with
 // reactorOptions.
 func reactorLines() []line {
-	// Salt prints its request to the reactor, the master's key in it, before the answer.
+	// Before the answer Salt prints its request to the reactor, with the master's key in it.
 	answer := func(theirs, ours result) error {
 		request, ok := strings.CutSuffix(theirs.stdout, ours.stdout)
 		if !ok || ours.stdout == "" || !strings.Contains(request, "salt/reactors/manage/") ||
@@ -404,7 +404,7 @@ func reactorLines() []line {
 		ownText("\nPassed invalid arguments: add() missing 2 required positional arguments: 'event' and 'reactors'\n\nUsage:\n\n")))
 }
 
-// TestReactions fires the same events at Salt's master and at ours and compares the jobs, returns
+// TestReactions fires the same events at Salt's master and at ours. It compares the jobs, returns,
 // and runner and wheel events of all reactions.
 func TestReactions(t *testing.T) {
 	t.Parallel()
@@ -440,7 +440,7 @@ func TestReactions(t *testing.T) {
 		}
 		return nil
 	}
-	for _, s := range sides { // once the listener hears, all that follows is heard
+	for _, s := range sides { // once the listener hears one event, it hears all that follow
 		e2e.Eventually(t, 60*time.Second, s.kind+" listens", func() error {
 			s.must(t, "salt-run", "event.send", "t/end", "{n: ready}")
 			return has(s, `"n":"ready"`)
@@ -459,8 +459,8 @@ func TestReactions(t *testing.T) {
 		s.minions["web-b"].Stop(t, 30*time.Second)
 		s.minions["web-b"].Run(t)
 	})
-	// Each of the hundred jobs is a Python process of a minion, so two cores that others' tests use
-	// too take minutes. How fast reactions are is measured elsewhere.
+	// Each of the hundred jobs is a Python process of a minion, so they take minutes on two cores
+	// that other tests use too. The speed of reactions is measured elsewhere.
 	const all = 4 * time.Minute
 	for _, s := range sides {
 		e2e.Eventually(t, all, s.kind+" reacts to the start of a minion",
@@ -485,11 +485,11 @@ func TestReactions(t *testing.T) {
 		n := map[string]int{}
 		for _, l := range lines {
 			switch {
-			case strings.Contains(l, "ready"), strings.Contains(l, "test.ping"): // of the beginning
+			case strings.Contains(l, "ready"), strings.Contains(l, "test.ping"): // at first
 			case strings.Contains(l,
-				"saltutil.find_job"): // a busy machine's minions are asked whether they are at it
+				"saltutil.find_job"): // minions of a busy machine are asked this
 			case strings.Contains(l, "ret of runner.event.send by root"),
-				strings.HasPrefix(l, "scheduled "): // as often as it took
+				strings.HasPrefix(l, "scheduled "): // as often as time allowed
 				n[l] = 1
 			default:
 				n[keyHash.ReplaceAllString(l, "FINGERPRINT")]++
@@ -538,8 +538,8 @@ func TestReactions(t *testing.T) {
 	}
 	t.Run("family", func(t *testing.T) { p.play(t, scene{name: "reactor", lines: reactorLines()}) })
 	t.Run("ids", func(t *testing.T) { p.play(t, scene{name: "job_ids", lines: jobIDLines()}) })
-	// Salt's signs in as a minion for the first such reaction, and reacts to nothing more until
-	// that is done.
+	// For the first such reaction Salt's master signs in as a minion, and reacts to nothing else
+	// until that is done.
 	p.ours.must(t, "salt-run", "event.send", "t/caller", "{}")
 	for _, name := range []string{"caller-args", "caller-old"} {
 		e2e.Eventually(t, 30*time.Second, name,

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ownText checks that ours ends as Salt's command does, with a text of its own that begins so.
+// ownText checks that ours ends like Salt's command, with its own text that begins as given.
 func ownText(stdout string) func(theirs, ours result) error {
 	return func(theirs, ours result) error {
 		if ours.code != theirs.code || ours.stderr != theirs.stderr ||
@@ -142,7 +142,7 @@ func runnerScenes() []scene {
 	}
 }
 
-// sameKeys checks that ours has these keys of Salt's first, in its order.
+// sameKeys checks that both print a map with these keys in this order. There may be others.
 func sameKeys(names ...string) func(theirs, ours result) error {
 	return func(theirs, ours result) error {
 		for _, r := range []result{theirs, ours} {
@@ -163,8 +163,8 @@ func sameKeys(names ...string) func(theirs, ours result) error {
 	}
 }
 
-// watch runs a line with state.event on both sides, and a step again and again until the events
-// that it waits for came; what it printed must be equal.
+// watch runs a line with state.event on both sides, and repeats a step until the events it waits
+// for have come. The output must be equal.
 func (p *pair) watch(t *testing.T, listen line, step func(s *side)) {
 	t.Helper()
 	listens := func(s *side) (r result) {

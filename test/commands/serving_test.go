@@ -10,7 +10,7 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// TestCommandWaitsForItsMaster: a command that is typed while its master starts waits until it
+// TestCommandWaitsForItsMaster: a command given while its master starts waits until the master
 // serves.
 func TestCommandWaitsForItsMaster(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestCommandWaitsForItsMaster(t *testing.T) {
 }
 
 // TestCommandSaysWhyItsMasterDoesNotServe: a master that neither finds its cluster nor may found
-// one keeps a command no longer than its -t.
+// one holds a command no longer than its -t.
 func TestCommandSaysWhyItsMasterDoesNotServe(t *testing.T) {
 	t.Parallel()
 	m := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3}).Masters[1]

@@ -92,7 +92,7 @@ func (l line) states() line {
 
 var logLine = regexp.MustCompile(`(?m)^(# )?\[(ERROR   |CRITICAL)\] `)
 
-// logged is a line of an orchestration that fails: Salt's salt-run, in which it runs, logs that on
+// logged is a line of a failing orchestration: Salt's salt-run, which runs it, logs the failure on
 // its terminal.
 func (l line) logged() line {
 	return l.states().mask(`(?s)(?:# )?\[(?:ERROR   |CRITICAL)\] .*\n`,
@@ -106,7 +106,7 @@ func (l line) logged() line {
 		})
 }
 
-// stopped is what becomes of an orchestration with a keyword that a function does not take.
+// stopped is the end of an orchestration with a keyword that a function does not take.
 func stopped(text string) func(theirs, ours result) error {
 	return func(theirs, ours result) error {
 		if !strings.HasPrefix(theirs.stdout, "\nPassed invalid arguments: "+text) ||
@@ -134,7 +134,7 @@ func stateRunScenes() []scene {
 	} {
 		lines = append(lines, run(append([]string{"state.sls", "runs.bad"}, args...)...).logged())
 	}
-	// Salt's comes with the events, now before and now after the return
+	// Salt's comes with the events, before or after the return
 	shown := `^(event|suffix|master1):`
 	lines = append(
 		lines, run("state.orchestrate", "runs.bad", "test=True"),

@@ -13,8 +13,8 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// TestSyncOnAllMasters copies a runner on all masters by one call, names those that can't, and sees
-// where their modules differ.
+// TestSyncOnAllMasters copies a runner to all masters by one call, names the masters that fail, and
+// sees where modules differ.
 func TestSyncOnAllMasters(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: "fileserver_list_cache_time: 0\npython_host: " +
@@ -118,8 +118,8 @@ func TestSyncOnAllMasters(t *testing.T) {
 	})
 }
 
-// extensionsOf are the digests that a master shows of its own and the others' modules, with the
-// masters that have them, and what it says of the cluster's health.
+// extensionsOf returns the digests that a master shows of its own and the others' modules, with the
+// masters that have each, and what it reports about the cluster's health.
 func extensionsOf(t *testing.T, m *e2e.Master) (digests map[string][]string, health string) {
 	t.Helper()
 	var members struct {

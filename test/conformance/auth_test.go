@@ -31,7 +31,7 @@ func formOf(version int, ret any) string {
 	return fmt.Sprintf("{enc: clear, load: packed{ret: %v, nonce: NONCE}, sig: 256 bytes}", ret)
 }
 
-// folders are the lists that an id's key is in.
+// folders are the lists that contain an id's key.
 func (m *subject) folders(t testing.TB, id string) string {
 	t.Helper()
 	var in []string
@@ -55,8 +55,8 @@ func (m *subject) changeKey(t testing.TB, args ...string) {
 	}
 }
 
-// offer is a row of section 6.2: an offered key and everything that it must lead to. Rows of one id
-// follow each other.
+// offer is a row of section 6.2: an offered key and everything that follows from it. Rows of one id
+// build on each other.
 type offer struct {
 	id     string
 	key    int
@@ -66,12 +66,12 @@ type offer struct {
 	before func(t *testing.T, m *subject, id string)
 }
 
-// testSignIn is line 33: the table of 6.2 for every version. Ids carry the version, for each starts
-// anew.
+// testSignIn is line 33: the table of 6.2 for every version. Ids carry the version, because each
+// version starts with new ones.
 func (s *suite) testSignIn(t *testing.T, m *subject) {
 	events := s.listen(t, m)
 	m.masterKey(t)
-	// Rejected keys, for all versions in one go: the command takes seconds on Salt's master.
+	// Rejected keys, for all versions at once: the command takes seconds on Salt's master.
 	for version := range 4 {
 		m.newClient(t, fmt.Sprintf("rejected-%d", version), version).auth(t)
 	}
@@ -177,18 +177,18 @@ func (o offer) check(t *testing.T, m *subject, events *stream, version, step int
 	})
 }
 
-// appendTo adds a line to a file of the master's.
+// appendTo adds a line to a file of the master.
 func (m *subject) appendTo(t testing.TB, name, text string) {
 	t.Helper()
-	// Put in place at once: the master may be reading.
+	// Replaced at once: the master may be reading.
 	next := m.write(t, string(readFile(t, m.path(name)))+text+"\n", name+".next")
 	if err := os.Rename(next, m.path(name)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// testNotAKey: with Salt's master what is no key becomes pending all the same, and is worth nothing
-// once accepted. Ours says so at once.
+// testNotAKey: with Salt's master a text that is not a key becomes pending all the same, and is
+// useless once accepted. Ours refuses it at once.
 func testNotAKey(t *testing.T, m *subject, events *stream) {
 	for _, pub := range []string{"not a key", ""} {
 		id := "odd-" + fmt.Sprint(len(pub))
@@ -217,8 +217,8 @@ func testNotAKey(t *testing.T, m *subject, events *stream) {
 	}
 }
 
-// testLineBreaks: an id with a control character is a key's name to Salt's master, and no valid id
-// to ours.
+// testLineBreaks: Salt's master takes an id with a control character as a key's name. For ours the
+// id is not valid.
 func testLineBreaks(t *testing.T, m *subject, events *stream) {
 	id := "web\nbreak"
 	c := m.newClient(t, id, 3)
@@ -266,7 +266,7 @@ func testEncAlgo(t *testing.T, m *subject) {
 	}
 }
 
-// testSHA224 is line 36: all four RSA fields of the answer, and in a pending one the signature.
+// testSHA224 is line 36: all four RSA fields of the answer, and the signature of a pending one.
 func testSHA224(t *testing.T, m *subject) {
 	c := m.newClient(t, "ok-sha224", 3)
 	c.AuthRequest.Master, c.Token = m.masterKey(t), []byte("a token of some length")
@@ -295,7 +295,7 @@ func testSHA224(t *testing.T, m *subject) {
 	}
 }
 
-// testGarbledToken is line 37; a good token comes back.
+// testGarbledToken is line 37. A good token comes back.
 func testGarbledToken(t *testing.T, m *subject) {
 	for version, want := range []string{formToken0, formToken0, formToken, formToken} {
 		c := m.newClient(t, "ok-garbled", version)

@@ -14,7 +14,7 @@ import (
 	"clustermaster/wire"
 )
 
-// first offers a key and returns the answer: "accept" or what stands in ret.
+// first offers a key and returns the answer: "accept", or the value of ret.
 func (m *subject) first(t testing.TB, id string, edit ...func(value.Map) value.Map) any {
 	t.Helper()
 	c := m.newClient(t, id, 3)
@@ -122,17 +122,17 @@ func testAutoreject(t *testing.T, m *subject) {
 		}
 		return nil
 	})
-	// Where two files disagree rejecting wins.
+	// If two files disagree, the rejection wins.
 	m.appendTo(t, "autoreject.conf", "ok-43")
 	if got := m.first(t, "ok-43"); got != false {
 		t.Errorf("in both files: %v", got)
 	}
 }
 
-// testMaxMinions is line 44. Salt counts minions whose grains name the address of a publish
-// connection, ours those that signed in; so the clients do both.
+// testMaxMinions is line 44. Salt counts minions whose grains contain the address of a publish
+// connection, ours counts those that signed in. So the clients do both.
 func testMaxMinions(t *testing.T, m *subject) {
-	// A loopback address of its own: Salt takes 127.0.0.1 for the addresses of the master's
+	// A separate loopback address: Salt counts 127.0.0.1 among the addresses of the master's
 	// machine.
 	const from = "127.3.3.3"
 	subscribeFrom(t, net.ParseIP(from), m.Addr, "")
@@ -174,7 +174,7 @@ func testOpenMode(t *testing.T, m *subject) {
 	if got := m.folders(t, "open-45"); got != "minions" {
 		t.Errorf("key is in %s", got)
 	}
-	// The old key no longer opens anything: its token is of another key.
+	// The old key no longer opens anything: its token belongs to another key.
 	if got := show(t, m.send(t, c.seal(t, c.load(t, "nosuch")))); got != badLoad {
 		t.Errorf("request with the old key: %s", got)
 	}

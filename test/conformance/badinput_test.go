@@ -18,13 +18,13 @@ import (
 	"clustermaster/value"
 )
 
-// target is the master of testBadInput: nobody else talks to it, so its counters and its log are
-// about that alone.
+// target is the master of testBadInput. No other test uses it, so its counters and its log are
+// about this test alone.
 var target = variant{name: "target", options: strict.options, files: strict.files}
 
-// testBadInput sends each kind of bad input several times: each sender gets its refusal or loses
-// the connection, a counter says how many there were, the log has a line for the first, and nothing
-// else is touched.
+// testBadInput sends each kind of bad input several times. Each sender gets its refusal or loses
+// the connection, a counter shows the number, the log has a line for the first one, and nothing
+// else is affected.
 func testBadInput(t *testing.T, m *subject) {
 	const times = 20
 	honest := m.signIn(t, "ok-honest", 3)
@@ -34,7 +34,7 @@ func testBadInput(t *testing.T, m *subject) {
 	files, keys, mark := m.tree(t), keyList(t, m), events.mark()
 	counters := m.counters(t)
 
-	// These wait for their end while the rest goes on.
+	// These wait for their end while the rest continues.
 	var halfOpen []net.Conn
 	for i := range times {
 		for _, port := range []int{e2e.RequestPort, e2e.PublishPort} {
@@ -98,7 +98,7 @@ func testBadInput(t *testing.T, m *subject) {
 		{"garbage", e2e.RequestPort, "GET / HTTP/1.1\r\n\r\n"},
 		{"garbage", e2e.PublishPort, "\x82\xa4head\x80\xa4body"},
 		{"too_large", e2e.RequestPort, greeting +
-			"\x04\x19\x05READY\x0bSoCket-TYpe\x00\x00\x00\x03REQ" + // names have no case
+			"\x04\x19\x05READY\x0bSoCket-TYpe\x00\x00\x00\x03REQ" + // names ignore case
 			"\x01\x00\x02\x40\x00\x00\x00\x00\x00\x00\x00"},
 		{"unexpected", e2e.RequestPort, greeting +
 			"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB"},
@@ -114,7 +114,7 @@ func testBadInput(t *testing.T, m *subject) {
 				e2e.PublishPort: "publish"}[tt.port], tt.reason)] = times
 	}
 
-	// With all that and the half-open ones about, an honest minion is served.
+	// With all that and the half-open connections present, an honest minion is served.
 	if v := honest.request(t, "_file_envs"); showValue(v) != "[base]" {
 		t.Errorf("an honest minion gets %v", v)
 	}
@@ -130,7 +130,7 @@ func testBadInput(t *testing.T, m *subject) {
 			t.Errorf("%s grew by %d, want %d", name, got, n)
 		}
 		_, reason, _ := strings.Cut(strings.TrimSuffix(name, `"}`), `reason="`)
-		// One line per reason, or for connections one per endpoint, in ten seconds.
+		// One line per reason (or for connections one per endpoint) in ten seconds.
 		if lines := strings.Count(log, "reason="+reason+" "); strings.HasPrefix(name, "requests") &&
 			(lines < 1 || lines > 3) {
 			t.Errorf("%d lines of the log say %s", lines, reason)
@@ -155,7 +155,7 @@ func testBadInput(t *testing.T, m *subject) {
 	}
 }
 
-// greeting is that of ZMTP 3.1 without security, as a client.
+// greeting is that of a client with ZMTP 3.1 and no security.
 var greeting = "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x01NULL" + strings.Repeat("\x00", 16) +
 	"\x00" + strings.Repeat("\x00", 31)
 
@@ -173,7 +173,7 @@ func (m *subject) say(t testing.TB, port int, text string) net.Conn {
 	return conn
 }
 
-// closedIn tells whether the peer ends the connection in time.
+// closedIn reports whether the peer closes the connection in time.
 func closedIn(conn net.Conn, limit time.Duration) bool {
 	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return false
@@ -182,7 +182,7 @@ func closedIn(conn net.Conn, limit time.Duration) bool {
 	return !isTimeout(err)
 }
 
-// counters are the master's metrics that are whole numbers, without the prefix of their names.
+// counters are the master's metrics with whole numbers, without the prefix of their names.
 func (m *subject) counters(t testing.TB) map[string]int {
 	t.Helper()
 	r, err := http.Get("http://" + hostPort(m.Addr, e2e.MetricsPort) + "/metrics")
@@ -205,7 +205,7 @@ func (m *subject) counters(t testing.TB) map[string]int {
 	return values
 }
 
-// tree lists the master's files, without those of its stores and those that tell how it is.
+// tree lists the master's files, except its stores and the files about its own state.
 func (m *subject) tree(t testing.TB) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(m.Dir, func(path string, d fs.DirEntry, err error) error {
@@ -224,7 +224,7 @@ func (m *subject) tree(t testing.TB) (list []string) {
 	return list
 }
 
-// keyList is what salt-key lists.
+// keyList is the output of salt-key -L.
 func keyList(t testing.TB, m *subject) string {
 	t.Helper()
 	keys, err := m.Keys(t)

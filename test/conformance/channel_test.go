@@ -2,8 +2,8 @@ package conformance
 
 import "testing"
 
-// TestChannel is the checklist of the channel, line by line. README.md says where the lines are
-// proven that are not here.
+// TestChannel is the checklist of the channel, line by line. README.md names the tests of the lines
+// that are tested elsewhere.
 func TestChannel(t *testing.T) {
 	s := newSuite(t)
 	for _, l := range []line{
@@ -39,13 +39,13 @@ func TestChannel(t *testing.T) {
 	t.Run("48_verify_master_pubkey_sign", s.testVerify)
 	t.Run("50_releases", s.testReleases)
 	t.Run("50_legacy_releases", s.testLegacyReleases)
-	// before the restart, for the events of the start are looked at
+	// before the restart, because the events of the start are checked
 	t.Run("62_order_at_start", s.testStartOrder)
 	t.Run("51_restart", s.testRestart)
 	t.Run("52_session_key_replaced", s.testSessionReplaced)
 	t.Run("53_AES_key_rotated", s.testRotation)
 	t.Run("54_deleted_key", s.testDeletedKey)
-	t.Run("49_rejected", s.testRejected) // late, for they take their time to end
+	t.Run("49_rejected", s.testRejected) // late, because they take long to end
 	t.Run("55_three_masters", s.testCluster)
 	for _, l := range []line{
 		{"56_nonce_in_the_reply", lenient, "", testNonces},

@@ -14,8 +14,8 @@ import (
 	"clustermaster/value"
 )
 
-// clearOptions let users order on the request port. Salt's master writes keys for users that the
-// system does not know only without client_acl_verify.
+// clearOptions let users give orders on the request port. Salt's master writes keys for users
+// unknown to the system only without client_acl_verify.
 const clearOptions = `enable_clear_commands: True
 autosign_file: DIR/autosign.conf
 autoreject_file: DIR/autoreject.conf
@@ -51,18 +51,19 @@ external_auth:
 token_expire_user_override: {auto: [alice]}
 `
 
-// An ordered is one order that goes to both masters.
+// An ordered is one order, given to both masters.
 type ordered struct {
 	name string
 	load value.Map
-	// ours is what ours says and does where that differs on purpose; the reasons stand in
-	// docs/differences.md.
+	// ours is what ours says and does if it differs on purpose. docs/differences.md has the
+	// reasons.
 	ours string
-	// ret says that the call's ret event is waited for. In the silent ones Salt's dies without it.
+	// ret means that the call's ret event is waited for. silent marks calls in which Salt's dies
+	// without it.
 	ret, silent bool
 }
 
-// clearMaster is a master that takes orders of users, with two minions that have signed in.
+// clearMaster is a master that takes orders from users, with two minions that have signed in.
 func clearMaster(t *testing.T, k kind, more string) *subject {
 	t.Helper()
 	m := newMaster(t, k, variant{
@@ -70,7 +71,7 @@ func clearMaster(t *testing.T, k kind, more string) *subject {
 		files: map[string]string{"autosign.conf": "web-*\n", "autoreject.conf": "marker*\n"},
 	})
 	m.start(t)
-	// Salt lists several that have a grain in no order
+	// Salt lists several minions with a grain in no fixed order
 	for id, os := range map[string]string{"web-a": "Plan9", "web-b": "Inferno"} {
 		c := m.signIn(t, id, 3)
 		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", dict("os", os, "id", id))))
@@ -90,7 +91,7 @@ func (m *subject) hasKey(user string) error {
 	return err
 }
 
-// filled puts keys and tokens of this master in the place of their names.
+// filled replaces the names of keys and tokens with those of this master.
 func (m *subject) filled(t *testing.T, v any) any {
 	t.Helper()
 	switch v := v.(type) {
@@ -128,13 +129,13 @@ var (
 	trace     = regexp.MustCompile(`(?s)Traceback \(most recent call last\).*?([A-Za-z.]*(Error|Exception)[^\n"]*)\\n`)
 )
 
-// outcome is what became of an order: the reply, and the events that it led to.
+// outcome is the result of an order: the reply, and the events that followed.
 func (m *subject) outcome(t *testing.T, o ordered) string {
 	t.Helper()
 	load := m.filled(t, o.load)
 	mark := m.events.mark()
 	reply := unpack(t, m.clear(t, 3, load))
-	if o.ret && !(o.silent && m.salt()) { // a call runs on after the reply
+	if o.ret && !(o.silent && m.salt()) { // a call continues after the reply
 		if r, ok := reply.(value.Map); ok && r.String("tag") != "" {
 			_, _ = m.events.find(mark, 20*time.Second,
 				func(h happening) bool { return h.Tag == r.String("tag")+"/ret" })
@@ -163,7 +164,7 @@ func (m *subject) outcome(t *testing.T, o ordered) string {
 		"TOKEN"), "EPOCH")
 }
 
-// withoutSecrets takes out what Salt's master tells in events.
+// withoutSecrets removes secrets that Salt's master puts into events.
 func withoutSecrets(data map[string]any) {
 	for _, secret := range []string{"password", "token"} {
 		delete(data, secret)
@@ -173,7 +174,7 @@ func withoutSecrets(data map[string]any) {
 	}
 }
 
-// TestClearOrders sends orders of users and compares replies and events with those of Salt's
+// TestClearOrders sends orders of users, and compares replies and events with those of Salt's
 // master.
 func TestClearOrders(t *testing.T) {
 	for _, mode := range []struct {
@@ -219,7 +220,8 @@ func TestClearOrders(t *testing.T) {
 	}
 }
 
-// secretsAreNotTold looks for passwords, tokens and keys in what ours wrote. Salt's writes some.
+// secretsAreNotTold looks for passwords, tokens and keys in everything ours wrote. Salt's writes
+// some.
 func (m *subject) secretsAreNotTold(t *testing.T) {
 	t.Helper()
 	if m.salt() {

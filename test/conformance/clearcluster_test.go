@@ -14,8 +14,8 @@ import (
 	"clustermaster/wire"
 )
 
-// TestClearOrdersOnAllMasters: what one master wrote or handed out for a user is good on every one
-// and through the balancer, also when a master has died; a rotation takes it back everywhere.
+// TestClearOrdersOnAllMasters: a key or token that one master gave a user is valid on every master
+// and through the balancer, also after a master died. A rotation revokes it everywhere.
 func TestClearOrdersOnAllMasters(t *testing.T) {
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: `enable_clear_commands: True
 auto_accept: True
@@ -23,7 +23,7 @@ client_acl_verify: False
 publisher_acl: {carol: ['test.*']}
 external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 `})
-	left := newLeftKey(t) // what a Salt master left to the first
+	left := newLeftKey(t) // left to the first master by a Salt master
 	file := func(m *e2e.Master, user string) string {
 		return filepath.Join(m.Dir, "cache", "."+user+"_key")
 	}
@@ -41,7 +41,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 		b, err := os.ReadFile(file(m, user))
 		return string(b), err
 	}
-	// written waits until these masters have the same key for a user, which is not another one.
+	// written waits until these masters have the same key for a user, and not the given one.
 	written := func(user, not string, masters ...*e2e.Master) string {
 		t.Helper()
 		var key string
@@ -111,8 +111,8 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	if keys["root"] == keys["carol"] {
 		t.Error("two users have one key")
 	}
-	// Who listens on one master's local bus hears of an order at another one, and of a return at a
-	// third, once.
+	// A listener on one master's local bus hears once of an order at another master, and once of a
+	// return at a third.
 	var buses []*heard
 	for _, m := range c.Masters {
 		buses = append(buses, hear(t, filepath.Join(m.Dir, "run")))
@@ -121,7 +121,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 		return ordered(m,
 			jobOf("user", "root", "key", keys["root"]))
 	}
-	// a bus hears another master from when that one knows of it
+	// a bus hears another master once that master knows of it
 	for _, door := range doors[:len(c.Masters)] {
 		var tags []string
 		e2e.Eventually(t, 20*time.Second, "all hear of orders at "+door.Addr, func() error {
@@ -172,7 +172,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	}
 	byTokens(doors...)
 
-	// Whoever guesses waits: a refusal takes about a second.
+	// Guessing takes time: a refusal takes about a second.
 	began := time.Now()
 	if reply := unpack(t, doors[0].clear(t, 3, dict("cmd", "mk_token", "eauth", "pam", "username",
 		"alice", "password", "guess"))); reply != "" {
@@ -182,7 +182,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 		t.Errorf("a guess is refused after %v", took)
 	}
 
-	// What a runner did on one master is looked up on another.
+	// Any master can look up what a runner did on another.
 	jid = ask(doors[1], dict("cmd", "runner", "fun", "test.arg", "token", tokens[0], "kwarg",
 		dict("arg", []any{"told"}, "kwarg", dict()))).String("jid")
 	e2e.Eventually(t, 20*time.Second, "the call is in the job cache", func() error {
@@ -231,7 +231,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	}
 }
 
-// newLeftKey is a key as Salt's masters write it.
+// newLeftKey is a key in the format of Salt's masters.
 func newLeftKey(t *testing.T) string {
 	t.Helper()
 	k, err := wire.NewKey()

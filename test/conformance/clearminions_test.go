@@ -9,9 +9,9 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// TestOrdersReachMinions publishes on the request port to real minions of three releases: what
-// reaches them of a load, as test.arg tells it, is the same from ours as from Salt's master, and so
-// are the returns' events.
+// TestOrdersReachMinions publishes on the request port to real minions of three releases. What
+// test.arg shows of a load is the same from our master as from Salt's, and so are the events of the
+// returns.
 func TestOrdersReachMinions(t *testing.T) {
 	releases := []string{"3006.28", "3007.15", "3008.3"}
 	arg := []any{"x", int64(1), dict("__kwarg__", true, "k", []any{"v"})}

@@ -7,7 +7,7 @@ import (
 	"clustermaster/value"
 )
 
-// setIn returns a load with other values of some keys; absent takes a key out.
+// setIn returns a load with other values for some keys. The value absent removes a key.
 func setIn(load value.Map, pairs ...any) value.Map {
 	load = slices.Clone(load)
 	for i := 0; i < len(pairs); i += 2 {
@@ -22,7 +22,7 @@ func setIn(load value.Map, pairs ...any) value.Map {
 
 const absent = "\x00absent"
 
-// jobOf is what `salt web-a test.ping` of 3008 sends, changed.
+// jobOf is what `salt web-a test.ping` of 3008 sends, with changes.
 func jobOf(pairs ...any) value.Map {
 	return setIn(dict("cmd", "publish", "tgt", "web-a", "fun", "test.ping", "arg", []any{}, "key",
 		"KEY:root", "tgt_type", "glob", "ret", "", "jid", "",
@@ -30,12 +30,12 @@ func jobOf(pairs ...any) value.Map {
 		pairs...)
 }
 
-// as are the pairs that make a publish of somebody with a key.
+// as are the pairs for a publish by a user with a key.
 func as(user, keyOf string, pairs ...any) value.Map {
 	return jobOf(append([]any{"user", user, "key", "KEY:" + keyOf}, pairs...)...)
 }
 
-// with eauth or a token the credentials lie in kwargs, and the key is not there.
+// byEauth and byToken have the credentials in kwargs, and no key.
 func byEauth(user string, pairs ...any) value.Map {
 	return jobOf(append([]any{"key", absent, "user", "mallory", "kwargs",
 		dict("eauth", "auto", "username", user, "password", "pw-secret")}, pairs...)...)
@@ -176,21 +176,21 @@ salt/job/error {"arg":[[],["id"]],"cmd":"publish","error":{"message":"Authorizat
 	}
 }
 
-// refusedEvent is ours of an order without a jid that a user may not give.
+// refusedEvent is our event for an order without a jid that a user may not give.
 func refusedEvent(fun, user string) string {
 	return `salt/job/error {"arg":[],"cmd":"publish","error":{"message":"Authentication error occurred.","name":"AuthenticationError"},"fun":"` + fun +
 		`","jid":"","kwargs":{"delimiter":":","show_jid":false,"show_timeout":true},"ret":"","tgt":"web-a","tgt_type":"glob","user":"` + user + `"}`
 }
 
-// confined is ours of an order to web-a by somebody who has rights on it alone: the id is sent, not
-// the target.
+// confined is our answer to an order to web-a by a user with rights on it alone: the id is sent,
+// not the target.
 func confined(user, fun, arg string) string {
 	return `{enc: clear, load: {jid: JID, minions: [web-a], missing: []}}
 salt/job/JID/new {"arg":` + arg + `,"fun":"` + fun + `","jid":"JID","minions":["web-a"],"missing":[],"tgt":"web-a","tgt_type":"glob","user":"` + user + `"}
 salt/job/JID/publish {"arg":` + arg + `,"fun":"` + fun + `","jid":"JID","ret":"","tgt":["web-a"],"tgt_type":"list","user":"` + user + `"}`
 }
 
-// What ours answers where Salt's runs anything, or dies.
+// Our answers if Salt's master runs anything, or dies.
 const (
 	noKey    = `{error: {message: Authentication failure of type "user" occurred, name: UserAuthenticationError}}`
 	noRights = `{error: {message: Authentication failure of type "user" occurred for user carol., name: UserAuthenticationError}}`
@@ -258,7 +258,7 @@ salt/run/JID/ret {"fun":"test.metasyntactic","fun_args":[{"locality":"us","nosuc
 }
 
 func eauthOrders() []ordered {
-	// with has the credentials at top level, as runner and wheel have them.
+	// Runner and wheel take the credentials at top level.
 	eauth := func(cmd, user, fun string, pairs ...any) value.Map {
 		return setIn(dict("cmd", cmd, "fun", fun, "eauth", "auto", "username", user, "password",
 			"pw-secret"), pairs...)

@@ -16,8 +16,8 @@ import (
 	"clustermaster/wire"
 )
 
-// TestKeyFiles: both masters write the same files for users of the system, which these and nobody
-// else can read.
+// TestKeyFiles: both masters write the same files for users of the system. Only those users can
+// read them.
 func TestKeyFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: files are given to another user")
@@ -36,14 +36,14 @@ func TestKeyFiles(t *testing.T) {
 auto_accept: True
 publisher_acl: {nobody: ['test.*'], nosuchuser: ['.*'], 'nobod[y]': [test.version]}
 `})
-			// as /var/cache and /var/cache/salt are
+			// like /var/cache and /var/cache/salt
 			for _, dir := range []string{filepath.Dir(m.Dir), m.Dir} {
 				if err := os.Chmod(dir, 0o755); err != nil {
 					t.Fatal(err)
 				}
 			}
 			cache := m.path("cache")
-			if err := os.MkdirAll(cache, 0o750); err != nil { // Salt's packages make it so
+			if err := os.MkdirAll(cache, 0o750); err != nil { // as Salt's packages make it
 				t.Fatal(err)
 			}
 			m.start(t)
@@ -69,7 +69,7 @@ publisher_acl: {nobody: ['test.*'], nosuchuser: ['.*'], 'nobod[y]': [test.versio
 			if info, err := os.Stat(cache); err != nil || info.Mode().Perm() != 0o751 {
 				t.Errorf("cachedir: %v, %v", info.Mode(), err)
 			}
-			// What the user reads is good for what the user may.
+			// The key that the user reads allows what the user may do.
 			read := func(owner string) ([]byte, error) {
 				cmd := exec.Command("cat", filepath.Join(cache, "."+owner+"_key"))
 				cmd.Dir = "/"

@@ -17,12 +17,12 @@ import (
 	"clustermaster/wire"
 )
 
-// answerLimit is how long a request may stay without an answer.
+// answerLimit is the longest wait for an answer.
 const answerLimit = 15 * time.Second
 
 func hostPort(addr string, port int) string { return net.JoinHostPort(addr, strconv.Itoa(port)) }
 
-// exchange sends one request on a connection of its own.
+// exchange sends one request on its own connection.
 func exchange(addr string, payload []byte, limit time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -51,7 +51,7 @@ func (m *subject) clear(t testing.TB, version, load any) []byte {
 	return m.send(t, pack(t, envelope("clear", version, load)))
 }
 
-// envelope is the outer map of a request; a version of nil is left out.
+// envelope is the outer map of a request. A nil version is left out.
 func envelope(enc string, version, load any) value.Map {
 	e := value.Map{{Key: "enc", Value: enc}, {Key: "load", Value: load}}
 	if version != nil {
@@ -60,7 +60,7 @@ func envelope(enc string, version, load any) value.Map {
 	return e
 }
 
-// keyNumber is one of a few RSA keys, made when first asked for.
+// keyNumber is one of a few RSA keys, made when first needed.
 func keyNumber(t testing.TB, n int) *wire.PrivateKey {
 	t.Helper()
 	k, err := keys[n]()
@@ -89,7 +89,7 @@ func newNonce(t testing.TB) string {
 	return n
 }
 
-// masterKey is the master's public key, learned by a sign-in and known from then on.
+// masterKey is the master's public key. A sign-in learns it once.
 func (m *subject) masterKey(t testing.TB) *wire.PublicKey {
 	t.Helper()
 	if m.key == nil {
@@ -98,7 +98,7 @@ func (m *subject) masterKey(t testing.TB) *wire.PublicKey {
 	return m.key
 }
 
-// client is the minion's side of the channel under one id.
+// client is the minion's side of the channel for one id.
 type client struct {
 	wire.AuthRequest
 	got   wire.AuthAnswer
@@ -121,8 +121,8 @@ func (m *subject) newClient(t testing.TB, id string, version int) *client {
 	return c
 }
 
-// auth sends the sign-in, changed by edit, and has the answer judged as the release with that
-// version does.
+// auth sends the sign-in, changed by edit, and judges the answer as the release with that version
+// does.
 func (c *client) auth(t testing.TB, edit ...func(load value.Map) value.Map) error {
 	t.Helper()
 	c.Nonce = newNonce(t)
@@ -143,7 +143,7 @@ func (c *client) auth(t testing.TB, edit ...func(load value.Map) value.Map) erro
 	return err
 }
 
-// signIn is a minion that was accepted; its id must be one that the master accepts by itself.
+// signIn is an accepted minion. The master must accept its id automatically.
 func (m *subject) signIn(t testing.TB, id string, version int) *client {
 	t.Helper()
 	c := m.newClient(t, id, version)
@@ -205,7 +205,7 @@ func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any,
 	return pack(t, outer)
 }
 
-// open opens the sealed reply to a load, which tells the nonce.
+// open opens the sealed reply to a load. The load contains the nonce.
 func (c *client) open(reply []byte, load value.Map) (any, error) {
 	var n string
 	if c.Version > 1 {
@@ -218,7 +218,7 @@ func (c *client) open(reply []byte, load value.Map) (any, error) {
 	return raw.Unpack()
 }
 
-// request makes a request that must be served and returns the value of the reply.
+// request makes a request that must succeed, and returns the reply's value.
 func (c *client) request(t testing.TB, cmd string, more ...value.Pair) any {
 	t.Helper()
 	load := c.load(t, cmd, more...)
@@ -242,13 +242,13 @@ func (c *client) pillarLoad(t testing.TB) value.Map {
 			Value: "2"}, value.Pair{Key: "tok", Value: c.tok})
 }
 
-// sender is what wire needs to judge private replies.
+// sender is what wire needs to check private replies.
 func (c *client) sender() wire.Sender {
 	return wire.Sender{Version: c.Version, ID: c.ID, Tok: c.tok, EncAlgo: c.EncAlgo,
 		SigAlgo: c.SigAlgo}
 }
 
-// with sets a key, without takes keys away, in a map that is being edited.
+// with sets a key in a map that is being edited; without removes keys.
 func with(key string, v any) func(value.Map) value.Map {
 	return func(m value.Map) value.Map { return slices.Clone(m).Set(key, v) }
 }
@@ -257,13 +257,13 @@ func without(keys ...string) func(value.Map) value.Map {
 	return func(m value.Map) value.Map { return m.Without(keys...) }
 }
 
-// subscriber hears a master's publications.
+// subscriber receives a master's publications.
 type subscriber struct {
 	conn *transport.SubscribeClient
 	got  chan [][]byte
 }
 
-// subscribe connects to the publish port and waits until the subscription is in force.
+// subscribe connects to the publish port and waits until the subscription is active.
 func subscribe(t testing.TB, addr string, topics ...string) *subscriber {
 	t.Helper()
 	return subscribeFrom(t, nil, addr, topics...)
@@ -311,7 +311,7 @@ func (s *subscriber) next(t testing.TB, limit time.Duration) [][]byte {
 	}
 }
 
-// frames says how a message is framed.
+// framing describes how a message is framed.
 func framing(frames [][]byte) string {
 	if len(frames) == 2 {
 		return fmt.Sprintf("%s + payload", frames[0])
@@ -333,7 +333,7 @@ func readKey(t testing.TB, path string) *wire.PublicKey {
 	return k
 }
 
-// signKey is the key with which a master proves its own (master_sign_pubkey).
+// signKey is the key by which a master proves its own (master_sign_pubkey).
 func (m *subject) signKey(t testing.TB) *wire.PublicKey {
 	t.Helper()
 	return readKey(t, m.path("pki", "master_sign.pub"))

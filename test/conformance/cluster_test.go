@@ -7,7 +7,7 @@ import (
 	"clustermaster/wire"
 )
 
-// cluster is three of our masters that accept every key, started when they are first asked for.
+// cluster is three of our masters that accept every key, started when first needed.
 func (s *suite) cluster(t *testing.T) []*subject {
 	t.Helper()
 	if s.three == nil {
@@ -25,7 +25,8 @@ func (s *suite) cluster(t *testing.T) []*subject {
 	return list
 }
 
-// testCluster is line 55: what one master handed out holds on all, and a minion hears them all.
+// testCluster is line 55: secrets given out by one master are valid on all, and a minion hears all
+// of them.
 func (s *suite) testCluster(t *testing.T) {
 	masters := s.cluster(t)
 	c := masters[0].signIn(t, "ok-55", 3)

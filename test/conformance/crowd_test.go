@@ -17,32 +17,32 @@ import (
 // legacy are releases whose minions speak version 2 of the protocol.
 var legacy = []string{"3006.0", "3006.9", "3007.1"}
 
-// crowd is the real minions of the lines marked A. All of them start together, because most of the
-// time of their lines is waiting.
+// crowd is the real minions of the lines marked A. All of them start together, because their lines
+// mostly wait.
 type crowd struct {
 	busy   *subject
 	events *stream
 
-	// of the busy master, behind relays of their own: today's releases, legacy ones
+	// of the busy master, behind their own relays: today's releases, legacy ones
 	new, old  []*member
-	foreign   []*member // 47
-	verifying []*member // 48: verify and sign, verify only, sign only
-	rejected  []*member // 49
-	signed    []*member // 59
+	foreign   []*member // line 47
+	verifying []*member // line 48: verify and sign, verify only, sign only
+	rejected  []*member // line 49
+	signed    []*member // line 59
 	signer    *subject
-	filtering []*member // 61
+	filtering []*member // line 61
 }
 
 // member is a real minion.
 type member struct {
 	*e2e.Minion
-	relay *relay // nil for one that is directly connected
+	relay *relay // nil if it is connected directly
 }
 
-// quick are options that make a test's minion lose no time where Salt's defaults spread load.
+// quick are options for minions of tests, to avoid the waits by which Salt's defaults spread load.
 const quick = "recon_default: 500\nrecon_max: 1500\nrecon_randomize: True\nauth_timeout: 5\nrandom_reauth_delay: 1\nmultiprocessing: False\n"
 
-// id makes a minion's id of a prefix and its release.
+// id makes a minion's id from a prefix and its release.
 func id(prefix, release string) string {
 	return prefix + "-" + strings.ReplaceAll(release,
 		".", "-")
@@ -53,7 +53,7 @@ func haveRelease(t testing.TB, release string) bool {
 	return err == nil
 }
 
-// pingInterval is the option's value in minutes. Minions take fractions.
+// pingInterval is the option's value in minutes. Minions accept fractions.
 func pingInterval() string {
 	if long() {
 		return "1"
@@ -61,10 +61,10 @@ func pingInterval() string {
 	return "0.25"
 }
 
-// long tells whether the lines that take minutes are run too.
+// long reports whether the lines that take minutes are run too.
 func long() bool { return answers.Long() }
 
-// minions are the real minions, started when they are first asked for.
+// minions are the real minions, started when first needed.
 func (s *suite) minions(t *testing.T) *crowd {
 	t.Helper()
 	e2e.Venvs(t)
@@ -127,7 +127,7 @@ func (s *suite) minions(t *testing.T) *crowd {
 			m.Run(s.t)
 		}
 	}
-	s.t.Cleanup(func() { // first of all: they end one after the other else, and take their time
+	s.t.Cleanup(func() { // first of all: otherwise they end one by one, which takes long
 		for _, m := range slices.Concat(c.new, c.old, c.foreign, c.verifying, c.rejected, c.signed,
 			c.filtering) {
 			if m.Running() {
@@ -155,7 +155,7 @@ func ids(members []*member) []string {
 	return list
 }
 
-// call runs a function on minions of a list and returns what they answered.
+// call runs a function on listed minions and returns their answers.
 func call(t testing.TB, m *subject, who []string, args ...string) (map[string]any, e2e.Result) {
 	t.Helper()
 	return callTarget(t, m, append([]string{"-L", strings.Join(who, ",")}, args...)...)
@@ -171,7 +171,7 @@ func callTarget(t testing.TB, m *subject, args ...string) (map[string]any, e2e.R
 	return answers, r
 }
 
-// pinged is nil when all of them answered test.ping.
+// pinged returns nil if all of them answered test.ping.
 func pinged(t testing.TB, m *subject, who []string) error {
 	t.Helper()
 	if len(who) == 0 {
@@ -186,7 +186,7 @@ func pinged(t testing.TB, m *subject, who []string) error {
 	return nil
 }
 
-// connected waits until all have their publish connection (again).
+// connected waits until all have their publish connection, the first or a new one.
 func connected(t testing.TB, members []*member, limit time.Duration) {
 	t.Helper()
 	e2e.Eventually(t, limit, "publish connections", func() error {

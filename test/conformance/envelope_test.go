@@ -25,8 +25,8 @@ const (
 	sealedNil = "96 bytes" // {} or nil with a nonce
 )
 
-// testRefusals is line 25, with what else can be wrong with a request (14, 21, 28, 29, 32 in part):
-// the reply, and that the next request is answered.
+// testRefusals is line 25, with everything else that can be wrong with a request (parts of 14, 21,
+// 28, 29, 32). It checks the reply, and that the next request is answered.
 func testRefusals(t *testing.T, m *subject) {
 	c2, c3 := m.signIn(t, "ok-refused-2", 2), m.signIn(t, "ok-refused-3", 3)
 	load2, load3 := c2.load(t, "_unknown"), c3.load(t, "_unknown")
@@ -42,7 +42,7 @@ func testRefusals(t *testing.T, m *subject) {
 	for _, tt := range []struct {
 		name    string
 		payload []byte
-		want    string // of Salt 3008.3, and ours unless differs is set
+		want    string // of Salt 3008.3; also ours unless differs is set
 		differs string
 	}{
 		{"a byte that begins nothing", []byte{0xc1}, routing, ""},
@@ -156,7 +156,7 @@ func otherToken(t testing.TB) []byte {
 	return tok
 }
 
-// testVersions is line 26: what the version is read as shows in the form of the answer to a sign-in
+// testVersions is line 26. How the version is read shows in the form of the answer to a sign-in,
 // and in the key that opens a request.
 func testVersions(t *testing.T, m *subject) {
 	const signed = "{enc: clear, load: packed{ret: false, nonce: NONCE}, sig: 256 bytes}"
@@ -185,7 +185,7 @@ func testVersions(t *testing.T, m *subject) {
 			t.Errorf("aes of version %v: %v, %v", version, v, err)
 		}
 	}
-	if m.salt() { // its worker would be lost
+	if m.salt() { // its worker would die
 		return
 	}
 	null := append(envelope("clear", nil,
@@ -249,7 +249,7 @@ func testIDs(t *testing.T, m *subject) {
 	}
 }
 
-// testToken is line 29; with a key of its own for b, so that a's token is wrong there.
+// testToken is line 29. b has its own key, so that a's token is wrong for it.
 func testToken(t *testing.T, m *subject) {
 	c := m.signIn(t, "ok-token", 3)
 	for name, edit := range map[string]func(value.Map) value.Map{"none": without("tok"),

@@ -10,7 +10,7 @@ import (
 	"clustermaster/tools/simminion"
 )
 
-// testFailover is line 66: a minion with two masters of one cluster goes to the second when the
+// testFailover is line 66: a minion with two masters of one cluster moves to the second while the
 // first is away, and back.
 func (s *suite) testFailover(t *testing.T) {
 	e2e.Venvs(t)

@@ -18,8 +18,8 @@ import (
 	"clustermaster/value"
 )
 
-// guessed is a master with users in a file, whose passwords take a while to compare, and those of
-// PAM if there is a service for it.
+// guessed is a master with users in a file, whose passwords take a while to compare, and PAM users
+// if there is a service for them.
 func guessed(t *testing.T, service string) *subject {
 	t.Helper()
 	var users strings.Builder
@@ -41,7 +41,7 @@ func guessed(t *testing.T, service string) *subject {
 	return m
 }
 
-// proves asks for a token from an address of this machine, and tells how long the answer took.
+// proves asks for a token from an address of this machine. It returns how long the answer took.
 func (m *subject) proves(t testing.TB, from, eauth, user, password string,
 	limit time.Duration) (ok bool, took time.Duration, err error) {
 	t.Helper()
@@ -67,9 +67,9 @@ func (m *subject) proves(t testing.TB, from, eauth, user, password string,
 	return token.String("token") != "", took, nil
 }
 
-// TestGuesses: many connections of one source guess one user's password less than five times a
-// second, whether they wait for the answers or not, keep nobody else out, and not even that user
-// once they end.
+// TestGuesses: many connections from one source can guess a user's password less than five times
+// per second, whether they wait for the answers or not. They keep no other user out, and not even
+// that user once they end.
 func TestGuesses(t *testing.T) {
 	m := guessed(t, "")
 	const attacker, beside, earlier = "127.0.0.66", "127.0.0.67", "127.0.0.68"
@@ -120,7 +120,7 @@ func TestGuesses(t *testing.T) {
 	t.Logf("%d guesses in %v beside %d users", guesses, lasted, others)
 }
 
-// TestRefusalTimes: a refusal takes as long for a name that is known as for one that is not.
+// TestRefusalTimes: a refusal takes as long for a known name as for an unknown one.
 func TestRefusalTimes(t *testing.T) {
 	service, unknownTo := "", map[string]string{"file": "nosuch%d"}
 	known := map[string]string{"file": "user%d"}
@@ -141,7 +141,7 @@ func TestRefusalTimes(t *testing.T) {
 		var mu sync.Mutex
 		times := map[bool][]time.Duration{}
 		var wg sync.WaitGroup
-		for lane := range lanes { // each from an address of its own, so that none waits for another
+		for lane := range lanes { // each from its own address, so that none waits for another
 			wg.Go(func() {
 				for i := range tries {
 					for _, is := range []bool{(i+lane)%2 == 0, (i+lane)%2 != 0} {

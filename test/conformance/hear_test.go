@@ -14,10 +14,9 @@ import (
 
 var errNotHeard = errors.New("not heard")
 
-// heard is what a listener on a master's local bus was told, as bytes: tags stand in them as they
-// are.
+// heard is the bytes that a listener on a master's local bus got. Tags appear in them as they are.
 type heard struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards the fields below
 	all []byte
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // asked is one request of a minion, sent to both masters in the order of the table. ours is our
-// reply where it differs on purpose; the reasons stand in docs/differences.md.
+// reply if it differs on purpose; docs/differences.md has the reasons.
 type asked struct {
 	name string
 	load value.Map
@@ -139,12 +139,12 @@ func fileQuestions() []asked {
 	} {
 		for _, cmd := range []string{"_file_find", "_file_hash", "_file_hash_and_stat"} {
 			if cmd != "_file_find" && strings.Contains(path, "index=") {
-				continue // Salt keeps hashes by name, and gives now one root's, now the other's
+				continue // Salt keeps hashes by name: it returns one of two
 			}
 			out = append(out, asked{fmt.Sprintf("%s %q", cmd, path),
 				dict("cmd", cmd, "path", path, "saltenv", "base"), ""})
 		}
-		served := "" // Salt finds and hashes what another environment has, but serves nothing of it
+		served := "" // Salt finds and hashes files of another environment, but serves none of them
 		if bare, _, ok := strings.Cut(path, "?saltenv="); ok {
 			served = fmt.Sprintf("{data: %.1s, dest: %s}", bare, bare)
 		}
@@ -299,7 +299,7 @@ func dataQuestions() []asked {
 		{"return without a job", dict("cmd", "_return", "jid", "req", "fun", "test.ping",
 			"fun_args", []any{}, "return", true, "retcode", int64(0), "success", true, "schedule",
 			"j"), ""},
-		// it is no syndic
+		// the minion is not a syndic
 		{"syndic return", dict("cmd", "_syndic_return", "load",
 			[]any{dict("jid", "20261121000000000002", "fun", "test.ping", "return",
 				dict("x1", dict("return", true, "retcode", int64(0))), "id", "data-a")}), "false"},
@@ -307,10 +307,10 @@ func dataQuestions() []asked {
 	}
 }
 
-// jids stand for themselves in replies.
+// jids are masked in replies.
 var jids = regexp.MustCompile(`\b20\d{18}\b`)
 
-// say writes a reply so that it can be compared: of stat the mode and size, of gzip what is in it.
+// say writes a reply in a form that can be compared: mode and size of a stat, the content of gzip.
 func say(t *testing.T, m *subject, v any) string {
 	t.Helper()
 	text := sayValue(t, v)
@@ -359,8 +359,8 @@ func sayValue(t *testing.T, v any) string {
 	return fmt.Sprint(v)
 }
 
-// TestMasterData compares what ours replies to requests of minions about files, mine, events,
-// pushed files and peers with what Salt's does.
+// TestMasterData compares our replies with Salt's to requests of minions about files, mine, events,
+// pushed files and peers.
 func TestMasterData(t *testing.T) {
 	for _, mode := range []struct {
 		follow, ignore string
@@ -398,14 +398,14 @@ func TestMasterData(t *testing.T) {
 					for _, p := range q.load {
 						load = load.Set(p.Key.(string), p.Value)
 					}
-					// Every release names itself and proves it in the load, whatever the envelope's
+					// Every release puts its id and a proof into the load, whatever the envelope's
 					// version.
 					v, err := a.open(m.send(t,
 						a.seal(t, load.Set("id", a.ID).Set("tok", a.tok))), load)
 					if err != nil {
 						t.Fatalf("%s: %s: %v", k, q.name, err)
 					}
-					// in no order that is promised
+					// in no guaranteed order
 					if list, ok := v.([]any); ok && q.name == "_file_envs" {
 						slices.SortFunc(list,
 							func(a, b any) int {
@@ -415,7 +415,7 @@ func TestMasterData(t *testing.T) {
 					}
 					replies[k] = append(replies[k], say(t, m, v))
 				}
-				// Where scripts look for pushed files.
+				// Scripts look for pushed files here.
 				pushed := filepath.Join(m.Dir, "cache", "minions", "data-a", "files", "etc", "x")
 				if b, err := os.ReadFile(pushed); err != nil || string(b) != "abcdef" {
 					t.Errorf("%s: pushed file %q, %v", k, b, err)

@@ -35,7 +35,7 @@ func TestMasterDataPage(t *testing.T) {
 	}
 }
 
-// testsOf lists the files with tests of a package, which is named by the end of its path.
+// testsOf lists the test files of a package, given the end of its path.
 func testsOf(t *testing.T, name string) []string {
 	t.Helper()
 	var files []string

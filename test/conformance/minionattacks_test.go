@@ -14,7 +14,7 @@ import (
 	"clustermaster/wire"
 )
 
-// attacked is the master of an accepted minion that was taken over.
+// attacked is the master of an accepted minion that an attacker took over.
 var attacked = variant{name: "attacked", options: `minimum_auth_version: 0
 autosign_file: DIR/autosign.conf
 peer: {'.*': [test.ping]}
@@ -24,7 +24,7 @@ ext_pillar:
   - cmd_yaml: 'echo said: %s'
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
 
-// rationed keeps little of each minion.
+// rationed keeps little for each minion.
 var rationed = variant{name: "rationed", options: `autosign_file: DIR/autosign.conf
 file_recv: True
 file_recv_max_daily: 1
@@ -33,7 +33,7 @@ minion_mine_max_size: 1000
 minion_pillarenvs_max: 2
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
 
-// hoarded stores little of each minion, and of all.
+// hoarded stores little for each minion, and for all.
 var hoarded = variant{name: "hoarded", options: `autosign_file: DIR/autosign.conf
 file_recv: True
 file_recv_max_stored: 1
@@ -42,8 +42,8 @@ minion_jobs_max_stored: 1
 minion_jobs_max_stored_total: 2
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
 
-// TestMinionAttacks has an accepted minion attack a running master: the others, root's jobs and the
-// master itself stay as they were.
+// TestMinionAttacks has an accepted minion attack a running master. The other minions, root's jobs
+// and the master itself stay as they were.
 func TestMinionAttacks(t *testing.T) {
 	s := newSuite(t)
 	for _, l := range []line{
@@ -60,7 +60,7 @@ func TestMinionAttacks(t *testing.T) {
 	}
 }
 
-// order publishes a job of root's and returns its id.
+// order publishes a job of root and returns its id.
 func order(t *testing.T, m *subject, tgt string) string {
 	t.Helper()
 	r := m.Salt(t, "--async", "-L", tgt, "test.arg", "of root")
@@ -71,7 +71,7 @@ func order(t *testing.T, m *subject, tgt string) string {
 	return jid
 }
 
-// keptOf is what is kept of a job: the returns, and what was ordered by whom.
+// keptOf is what is stored about a job: the returns, the function, and who ordered it.
 func keptOf(t *testing.T, m *subject, jid string) (returns map[string]any, function, user string) {
 	t.Helper()
 	if err := m.RunnerJSON(t, &returns, "jobs.lookup_jid", jid); err != nil {
@@ -89,7 +89,7 @@ func keptOf(t *testing.T, m *subject, jid string) (returns map[string]any, funct
 	return returns, job.Function, job.User
 }
 
-// untouched expects that root's job has these returns and no others.
+// untouched expects that root's job has exactly these returns.
 func untouched(t *testing.T, m *subject, jid string, want map[string]string) {
 	t.Helper()
 	returns, function, user := keptOf(t, m, jid)
@@ -212,7 +212,7 @@ func testForgedEvents(t *testing.T, m *subject) {
 	}
 }
 
-// testWithoutToken: below version 3 the AES key that all minions have is no proof of an id.
+// testWithoutToken: below version 3 the AES key that all minions share does not prove an id.
 func testWithoutToken(t *testing.T, m *subject) {
 	victim := m.signIn(t, "ok-victim", 3)
 	victim.request(t, "_mine", pair("data", dict("secret", "own")))
@@ -245,7 +245,7 @@ func testWithoutToken(t *testing.T, m *subject) {
 		func() error { return victim.auth(t) })
 }
 
-// testCommandsByID: the id of a minion is no command of the master.
+// testCommandsByID: a minion's id never becomes a command on the master.
 func testCommandsByID(t *testing.T, m *subject) {
 	master := m.masterKey(t)
 	for id, want := range map[string]string{
@@ -265,7 +265,7 @@ func testCommandsByID(t *testing.T, m *subject) {
 	}
 }
 
-// processorTime is what a master's process has used.
+// processorTime is the time that a master's process has used.
 func processorTime(t *testing.T, m *subject) time.Duration {
 	t.Helper()
 	stat := string(readFile(t, fmt.Sprintf("/proc/%d/stat", m.PID())))
@@ -278,8 +278,8 @@ func processorTime(t *testing.T, m *subject) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// testHeavyTargets: what a minion may have the master search for is bounded, and others are served
-// meanwhile.
+// testHeavyTargets: the searches that a minion may cause on the master are bounded, and others are
+// served meanwhile.
 func testHeavyTargets(t *testing.T, m *subject) {
 	long := "ok-" + strings.Repeat("a", 60) + "!"
 	victim, thief := m.signIn(t, "ok-victim", 3), m.signIn(t, long, 3)
@@ -401,8 +401,8 @@ func testQuotas(t *testing.T, m *subject) {
 	})
 }
 
-// testStored: what is stored of pushed files and of jobs that nobody published is bounded for each
-// minion and for all; what was stored stays, and an operator makes room.
+// testStored: the storage for pushed files, and for jobs that nobody published, is bounded per
+// minion and for all minions. What was stored stays, and an operator makes room.
 func testStored(t *testing.T, m *subject) {
 	piece := strings.Repeat("x", 600_000)
 	push := func(c *client, name string) string {
@@ -423,7 +423,7 @@ func testStored(t *testing.T, m *subject) {
 		"jobs": func(c *client, n int) string {
 			jid := "req"
 			if n == 1 {
-				jid = own + c.ID // as salt-call makes ids of its own
+				jid = own + c.ID // as salt-call makes its own ids
 			}
 			if got := job(c, jid); got != "<nil>" {
 				return got

@@ -20,8 +20,7 @@ func signing(options string) variant {
 	return v
 }
 
-// testPending is line 46: a pending key is accepted, and the minion is signed in with its next
-// attempt.
+// testPending is line 46: a pending key is accepted, and the minion's next attempt signs it in.
 func (s *suite) testPending(t *testing.T) {
 	c := s.minions(t)
 	for _, m := range c.new {
@@ -55,7 +54,7 @@ func (s *suite) testForeignMasterKey(t *testing.T) {
 	c := s.minions(t)
 	for _, m := range c.foreign {
 		m.WaitFor(t, 90*time.Second, 0, "The master key has changed")
-		if n := m.SignIns(t, 0); n > 1 { // what is logged before the key is compared
+		if n := m.SignIns(t, 0); n > 1 { // logged before the key is compared
 			t.Errorf("%s signed in %d times", m.ID, n)
 		}
 	}
@@ -70,7 +69,7 @@ func (s *suite) testForeignMasterKey(t *testing.T) {
 	}
 }
 
-// testVerify is line 48; the fourth corner is every other minion.
+// testVerify is line 48. Every other minion is the fourth case.
 func (s *suite) testVerify(t *testing.T) {
 	c := s.minions(t)
 	both, verifies, signs := c.verifying[0], c.verifying[1], c.verifying[2]
@@ -87,8 +86,8 @@ func (s *suite) testVerify(t *testing.T) {
 	}
 }
 
-// testRejected is line 49. Minions of 3008.3 lose the exit code on their way out, with Salt's
-// master too.
+// testRejected is line 49. Minions of 3008.3 lose the exit code on their way out, also with Salt's
+// master.
 func (s *suite) testRejected(t *testing.T) {
 	for _, m := range s.minions(t).rejected {
 		want := 77
@@ -135,9 +134,9 @@ func (s *suite) testLegacyReleases(t *testing.T) {
 // all are the minions of the busy master.
 func (c *crowd) all() []*member { return slices.Concat(c.new, c.old) }
 
-// testRestart is line 51: the first job after a restart reaches all, also those that had connected
-// and not subscribed yet. How soon depends on the machine, so the client's time limit is no
-// measure. That nobody signs in who needn't is in package e2e.
+// testRestart is line 51: the first job after a restart reaches all minions, also those that had
+// connected but not subscribed yet. How soon depends on the machine, so the client's time limit is
+// no measure. Package e2e tests that no minion signs in without need.
 func (s *suite) testRestart(t *testing.T) {
 	c := s.minions(t)
 	connected(t, c.all(), 60*time.Second)
@@ -160,8 +159,8 @@ func (s *suite) testRestart(t *testing.T) {
 			}
 		}
 	})
-	// A minion that finds itself cut off just then, by its own look at its connections, drops the
-	// return and says so; the job has reached it.
+	// A minion that just then finds itself cut off, by its own check of its connections, drops the
+	// return and says so. The job has reached it.
 	e2e.Eventually(t, 90*time.Second, "returns of "+jid, func() error {
 		got := c.events.returns(jid)
 		for i, m := range c.new {
@@ -173,13 +172,13 @@ func (s *suite) testRestart(t *testing.T) {
 		return nil
 	})
 	// A minion of 3006.0 that lost the reply to a request waits a minute for it before it sends
-	// another.
+	// another request.
 	e2e.Eventually(t, 90*time.Second, "legacy minions answer",
 		func() error { return pinged(t, c.busy, ids(c.old)) })
 }
 
 // testSessionReplaced is line 52: the key of a session changes while a job runs, here because the
-// minion's key is deleted and accepted anew.
+// minion's key is deleted and accepted again.
 func (s *suite) testSessionReplaced(t *testing.T) {
 	c := s.minions(t)
 	for _, m := range c.new {
@@ -261,9 +260,9 @@ func (s *suite) testRotation(t *testing.T) {
 		}
 		return nil
 	})
-	// A minion of version 2 that has signed in anew can't read the answer to a return that it
-	// sealed before, and sends it again. So does any that is too busy to look at the answer for
-	// return_retry_timer, 5 s; what a master would double comes at once.
+	// A minion of version 2 that has signed in again can't read the answer to a return that it
+	// sealed before, and sends the return again. So does any minion too busy to read the answer
+	// within return_retry_timer, 5 s. A duplicate caused by a master would come at once.
 	for _, jid := range jids {
 		for _, m := range c.new {
 			returns := c.events.since(0, func(h happening) bool {
@@ -291,7 +290,7 @@ func (s *suite) testDeletedKey(t *testing.T) {
 	c := s.minions(t)
 	gone, stays := c.busy.signIn(t, "ok-54-gone", 3), c.busy.signIn(t, "ok-54-stays", 3)
 	c.busy.changeKey(t, "-d", gone.ID)
-	if c.busy.salt() { // its maintenance looks every loop_interval
+	if c.busy.salt() { // its maintenance runs every loop_interval
 		e2e.Eventually(t, 20*time.Second, "rotation", func() error {
 			if c.busy.signIn(t, stays.ID, 3).got.AES == gone.got.AES {
 				return fmt.Errorf("same key")
@@ -402,10 +401,10 @@ func (s *suite) testStartOrder(t *testing.T) {
 			}
 			return nil
 		})
-		// The probe that sends nothing, sign-in, publications, long-lived requests, pillar; one
-		// that waited for acceptance opens no more.
+		// The probe that sends nothing, sign-in, publications, long-lived requests, pillar. A
+		// minion that waited for acceptance opens no more.
 		ports := m.relay.ports()
-		if len(ports) >= 5 { // two ports' connections of one moment may be taken in either order
+		if len(ports) >= 5 { // connections at the same moment come in either order
 			ports = ports[:5]
 			slices.Sort(ports[2:])
 		}
@@ -433,7 +432,7 @@ func startStep(h happening, id string) string {
 	return ""
 }
 
-// testPings is line 63; the line's own interval of a minute is kept in long runs.
+// testPings is line 63. Long runs use the line's own interval of a minute.
 func (s *suite) testPings(t *testing.T) {
 	c := s.minions(t)
 	mark := c.events.mark()
@@ -453,8 +452,7 @@ func (s *suite) testAlive(t *testing.T) {
 	connected(t, c.all(), 30*time.Second)
 	e2e.Eventually(t, 30*time.Second, "all answer",
 		func() error { return pinged(t, c.busy, ids(c.all())) })
-	// From here on the minions look at their connection several times and have nothing to complain
-	// about.
+	// From here on the minions check their connection several times and find no fault.
 	offsets := map[*member]int64{}
 	for _, m := range c.all() {
 		offsets[m] = m.LogSize()
@@ -469,7 +467,7 @@ func (s *suite) testAlive(t *testing.T) {
 	})
 }
 
-// testCut is line 65: the connection is away for two seconds.
+// testCut is line 65: the connection is gone for two seconds.
 func (s *suite) testCut(t *testing.T) {
 	c := s.minions(t)
 	connected(t, c.all(), 30*time.Second)
@@ -508,7 +506,7 @@ func (s *suite) testCut(t *testing.T) {
 		}
 		got = slices.Compact(got)
 		if real() == theirs && len(got) > 0 && got[0] == "minion_start" {
-			continue // it began with the session from before the cut, and signs in at its leisure
+			continue // it began with the session from before the cut, and signs in later
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", m.ID, got, want)

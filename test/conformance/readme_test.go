@@ -19,8 +19,8 @@ var (
 	holeForm = regexp.MustCompile(`^\| [^|]{20,} \| ([^|]*) \|$`)
 )
 
-// TestReadme: README.md has a row for every line of the checklist in order, every test that it
-// names exists, and every subtest of TestChannel is named.
+// TestReadme: README.md has a row for every line of the checklist, in order. Every test that it
+// names exists, and it names every subtest of TestChannel.
 func TestReadme(t *testing.T) {
 	text := string(readFile(t, "README.md"))
 	subtests := map[string]bool{}

@@ -19,7 +19,7 @@ type relay struct {
 	wg       sync.WaitGroup
 }
 
-// session is one connection through a relay; it stays in the list after its end.
+// session is one connection through a relay. It stays in the list after its end.
 type session struct {
 	port   int
 	sent   int64 // bytes from the minion
@@ -28,7 +28,7 @@ type session struct {
 	server net.Conn
 }
 
-// newRelay passes the two minion ports of addr on to a master until the test ends.
+// newRelay forwards the two minion ports of addr to a master until the test ends.
 func newRelay(t *testing.T, addr, to string) *relay {
 	t.Helper()
 	r := &relay{addr: addr, to: to}
@@ -101,7 +101,7 @@ func (r *relay) copy(s *session, to, from net.Conn, count bool) {
 	r.mu.Unlock()
 }
 
-// cut ends the connections on a port, or on both for 0; with stay the ports stay closed until up.
+// cut ends the connections on a port, or on both for 0. With stay the ports stay closed until up.
 func (r *relay) cut(port int, stay bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *relay) cut(port int, stay bool) {
 	}
 }
 
-// ports lists the ports of the connections so far, in order; a negative one had nothing sent.
+// ports lists the ports of the connections so far, in order. A negative one sent nothing.
 func (r *relay) ports() (list []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *relay) ports() (list []int) {
 	return list
 }
 
-// open counts the connections on a port that live.
+// open counts the open connections on a port.
 func (r *relay) open(port int) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

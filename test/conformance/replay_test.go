@@ -14,12 +14,12 @@ import (
 	"clustermaster/wire"
 )
 
-// recorded is a master whose publications somebody records, and sends again.
+// recorded is a master whose publications an attacker records and sends again.
 var recorded = variant{name: "recorded", options: "autosign_file: DIR/autosign.conf\n",
 	files: map[string]string{"autosign.conf": "ok-*\n"}}
 
-// TestReplay sends recorded publications to real minions again, as docs/security.md tells it: the
-// memory of job ids and a new AES key are what keeps a minion from running them twice.
+// TestReplay sends recorded publications to real minions again, as docs/security.md describes: the
+// memory of job ids and a new AES key keep a minion from running them twice.
 func TestReplay(t *testing.T) {
 	e2e.Venvs(t)
 	s := newSuite(t)
@@ -70,7 +70,7 @@ func testReplay(t *testing.T, m *subject, release string, n int) {
 		}
 		return strings.Count(string(b), "once\n")
 	}
-	// The minion takes one publication after the other: when it has answered one it has seen those
+	// The minion takes one publication after the other: once it has answered one, it has seen those
 	// before.
 	again := func() {
 		t.Helper()

@@ -16,7 +16,7 @@ import (
 	"clustermaster/wire"
 )
 
-// publish runs `salt --async`, whose job nobody need answer, and returns the jid.
+// publish runs `salt --async`, whose job needs no answer, and returns the jid.
 func publish(t testing.TB, m *e2e.Master, args ...string) string {
 	t.Helper()
 	r := m.Salt(t, append([]string{"--async"}, args...)...)
@@ -168,7 +168,7 @@ func testLarge(t *testing.T, m *subject) {
 	}
 }
 
-// published opens a publication without judging it as a minion would: the load with its serial.
+// published opens a publication without a minion's checks: the load with its serial.
 func published(t testing.TB, aes wire.Key, payload []byte) (outer, load value.Map) {
 	t.Helper()
 	outer = unpack(t, payload).(value.Map)
@@ -179,8 +179,8 @@ func published(t testing.TB, aes wire.Key, payload []byte) (outer, load value.Ma
 	return outer, unpack(t, p).(value.Map)
 }
 
-// job waits for the publication of a job. What comes before it is passed over: a master whose
-// subscribers went sends their jobs again to those that come.
+// job waits for the publication of a job and skips those before it: a master that lost subscribers
+// sends their jobs again to those that come.
 func (s *subscriber) job(t testing.TB, aes wire.Key, jid string) (outer, load value.Map) {
 	t.Helper()
 	for {
@@ -191,8 +191,8 @@ func (s *subscriber) job(t testing.TB, aes wire.Key, jid string) (outer, load va
 	}
 }
 
-// testSerial is line 60. Salt's single master counts, its cluster and ours don't; and ours keeps
-// its AES key over a restart.
+// testSerial is line 60. Salt's single master counts; its cluster and ours don't. Ours keeps its
+// AES key over a restart.
 func testSerial(t *testing.T, m *subject) {
 	var last int64
 	var aes wire.Key
@@ -241,8 +241,8 @@ func testSerial(t *testing.T, m *subject) {
 	}
 }
 
-// testForeignGreeting is line 69 as far as it is about our ports: who doesn't speak ZMTP, or has
-// the wrong socket, is put out.
+// testForeignGreeting is line 69 as far as it concerns our ports: a peer that does not speak ZMTP,
+// or has the wrong socket, is disconnected.
 func testForeignGreeting(t *testing.T, m *subject) {
 	for _, port := range []int{e2e.RequestPort, e2e.PublishPort} {
 		for name, hello := range map[string]string{"tcp transport": "\x82\xa4head\x80\xa4body\x81\xa3enc\xa5clear", "HTTP": "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"} {
@@ -270,15 +270,15 @@ func isTimeout(err error) bool {
 	return ok && n.Timeout()
 }
 
-// testStartReplies is the other half of line 62: what a minion asks between its sign-in and its
-// first job gets the same answers from both masters.
+// testStartReplies is the other half of line 62: a minion's requests between its sign-in and its
+// first job get the same answers from both masters.
 func (s *suite) testStartReplies(t *testing.T) {
 	base := pair("saltenv", "base")
 	for _, tt := range []struct {
 		name string
 		cmd  string
 		load []value.Pair
-		want string // "" where only Salt's master knows
+		want string // "" if only Salt's master knows
 	}{
 		{"legacy start event", "_minion_event",
 			[]value.Pair{pair("pretag", nil), pair("tag", "minion_start"),

@@ -13,9 +13,9 @@ import (
 	"clustermaster/tools/simminion"
 )
 
-// TestLargeReturns: what 100 minions return at once, 1 MB each, is printed whole by salt, and shown
-// by salt-run, on whichever of three masters: below max_event_size, where events are lost on their
-// way, and 3 MB, where they are trimmed and no one message could hold the job.
+// TestLargeReturns: salt prints in full what 100 minions return at once, and salt-run shows it on
+// any of three masters. First 1 MB each, below max_event_size, while events are lost on their way;
+// then 3 MB, where events are trimmed and no single message could hold the job.
 func TestLargeReturns(t *testing.T) {
 	const minions, size = 100, 1_000_000
 	three := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3,
@@ -25,7 +25,7 @@ func TestLargeReturns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Texts that can't be mistaken for each other: the id, then random letters.
+	// Texts that can't be confused: the id, then random letters.
 	text := func(id string, n int) string {
 		r := rand.New(rand.NewPCG(1, uint64(len(id))+uint64(n)))
 		b := []byte(id + ":")

@@ -15,8 +15,8 @@ import (
 	"clustermaster/value"
 )
 
-// limitedOptions give carol, by a key, and alice, by external_auth, rights on web-* alone, and erin
-// on db-* alone.
+// limitedOptions give rights on web-* alone to carol, by a key, and to alice, by external_auth.
+// erin has rights on db-* alone.
 const limitedOptions = `enable_clear_commands: True
 auto_accept: True
 client_acl_verify: False
@@ -28,14 +28,14 @@ nodegroups:
   slylist: [web-a, or, "web-b or *"]
 `
 
-// A wider is a target that this master reads without the minions db-*, or refuses, and that
-// minions, of some release at least, may read with them.
+// A wider is a target that this master reads without the minions db-*, or refuses, and that minions
+// of at least one release may read as including them.
 type wider struct {
 	tgtType string
 	tgt     any
 }
 
-// widers are the classes of differences between masters and minions, each by itself and in larger
+// widers are the classes of differences between masters and minions, each alone and in larger
 // expressions.
 func widers() []wider {
 	var out []wider
@@ -61,7 +61,7 @@ func widers() []wider {
 		[]any{"not", "x or db-*", "and", "web-a"}, []any{"web-a", "or",
 			"N@sly or *"}, "N@sly", "N@slylist", "web-a or N@sly", []any{"N@slylist"})
 	add("nodegroup", "sly", "slylist")
-	// Words that are no words to one of the two, and brackets.
+	// Words that are words only to the master or only to the minion, and brackets.
 	add("compound", "web-a or not not db-*", "web-a ( or db-* )", "web-a or ( db-*",
 		"web-a or db-* )", "web-a or )db-*(", "web-a or True", "web-a or 1==1", "web-a or NOT x",
 		"web-a and or db-*", "( web-a ) or ( ) or db-*", "web-a not db-*", "web-a , db-*",
@@ -86,9 +86,9 @@ func widers() []wider {
 			add("compound", "web-a or E@"+expr)
 		}
 	}
-	// A budget that is spent: ten characters are matched in sixty million ways.
+	// A budget that is spent: ten characters match in sixty million ways.
 	add("pcre", "web-a|(?=d)(.|.|.|.|.|.)*x|db-")
-	// Engines that not all know, and terms of data that is not at hand.
+	// Engines that not all releases know, and terms about data that is not at hand.
 	for _, id := range []string{"db-3006.28", "db-3007.15", "db-3008.3"} {
 		add("compound", "web-a or M@"+id, "web-a or T@"+id, "web-a or L@"+id, "web-a or I@"+id,
 			"M@"+id)
@@ -104,7 +104,7 @@ func widers() []wider {
 		"match", "list_match.match#"} {
 		add(tgtType, "web-a", "*", "web-a,db-3008.3", "127.0.0.1", "db-*")
 	}
-	// Case, and keys that are no text.
+	// Case, and keys that are not text.
 	add("compound", "web-a or G@word:οδος", "web-a or G@word:οδοσ", "web-a or G@word:ΟΔΟΣ",
 		"web-a or G@dotted:i\u0307x", "web-a or G@dotted:ix", "web-a or G@dotted:İX",
 		"web-a or P@word:οδο[ς]", "web-a or P@dotted:i.x",
@@ -126,9 +126,9 @@ func widers() []wider {
 	return out
 }
 
-// TestLimitedRights: whatever target a user with rights on web-* sends, with any credentials and by
-// any way in, reaches no minion db-*, of any release, also where the master has syndics. The
-// minions web-* are told by hand, so that only those that must not run anything do.
+// TestLimitedRights: no target that a user with rights on web-* sends reaches a minion db-* of any
+// release, with any credentials and by any way in, also if the master has syndics. The test itself
+// answers for the minions web-*, so that only minions run that must not run anything.
 func TestLimitedRights(t *testing.T) {
 	m := newMaster(t, ours, variant{name: "limited",
 		options: limitedOptions + "order_masters: True\n"})
@@ -177,7 +177,7 @@ func TestLimitedRights(t *testing.T) {
 	}
 	alice, erin := m.filled(t, "TOKEN:alice").(string), m.filled(t, "TOKEN:erin").(string)
 
-	// What is allowed arrives: a list is read by all releases.
+	// What is allowed arrives: all releases read a list.
 	mark := m.events.mark()
 	order(byToken("erin", "kwargs", dict("token", erin), "tgt", "db-* and not web-*", "tgt_type",
 		"compound"), "allowed")
@@ -214,7 +214,7 @@ func TestLimitedRights(t *testing.T) {
 		}
 		e2e.Command(t, salt, append(args, text, "test.echo", word)...)
 	}
-	// An order of root's that is sent after them is carried out after them, or with them.
+	// An order of root that is sent after them is carried out after them, or with them.
 	order(jobOf("tgt", "db-*"), "end")
 	e2e.Eventually(t, 120*time.Second, "root's order is carried out", returned(mark, "end"))
 	e2e.Eventually(t, 60*time.Second, "nothing runs any more", func() error {

@@ -17,8 +17,8 @@ import (
 	"clustermaster/tools/simminion"
 )
 
-// TestSaltsOwnClients lets Salt's own library and commands of three releases order, and wait for
-// returns and events on the local bus. With CLUSTERMASTER_CONFORMANCE_MASTER they do so with Salt's
+// TestSaltsOwnClients has Salt's own library and commands of three releases give orders, and wait
+// for returns and events on the local bus. With CLUSTERMASTER_CONFORMANCE_MASTER they use Salt's
 // master, which must answer the same.
 func TestSaltsOwnClients(t *testing.T) {
 	venvs := e2e.Venvs(t)
@@ -40,7 +40,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	}
 }
 
-// run lets simulated minions of a master live until the test ends.
+// run keeps simulated minions of a master alive until the test ends.
 func (m *subject) run(t *testing.T, ids ...string) {
 	t.Helper()
 	key, err := simminion.NewKey(2048)
@@ -74,7 +74,7 @@ func (m *subject) run(t *testing.T, ids ...string) {
 	}
 }
 
-// notThere is what becomes of a minion that does not return.
+// notThere is the output for a minion that does not return.
 const notThere = `web-a:
     True
 ghost:
@@ -84,7 +84,7 @@ ghost:
     salt-run jobs.lookup_jid JID
 `
 
-// A saltLine is what a command of Salt's prints. Lines of several minions come in any order and are
+// A saltLine is the output of a command of Salt. Lines of several minions come in any order and are
 // sorted.
 type saltLine struct {
 	line, out, err string
@@ -92,7 +92,7 @@ type saltLine struct {
 	sorted         bool
 }
 
-// saltLines are what all releases run, then what the newest one does.
+// saltLines are what all releases run, followed by what only the newest runs.
 var saltLines = []saltLine{
 	{line: "salt * test.ping", out: "    True\n    True\nweb-a:\nweb-b:\n", sorted: true},
 	{line: "salt -L web-a,ghost test.ping", out: notThere,
@@ -119,7 +119,7 @@ var saltLines = []saltLine{
 	{line: "salt-key -l acc", out: "Accepted Keys:\nweb-a\nweb-b\n"},
 }
 
-// unclosed are warnings of 3008's about its own library.
+// unclosed are warnings of 3008 about its own library.
 var unclosed = regexp.MustCompile(`(?m)^(\[WARNING \] )?unclosed .*\n`)
 
 // saltsOwnClients runs the library and the commands of the release whose interpreter is python.

@@ -27,8 +27,8 @@ func unpack(t testing.TB, b []byte) any {
 	return v
 }
 
-// show writes a reply so that two of them can be compared: keys in wire order, of keys, signatures
-// and ciphertexts only the kind and the length. Packed maps inside byte strings are opened.
+// show writes a reply in a form that can be compared: keys in wire order; of keys, signatures and
+// ciphertexts only kind and length. It opens packed maps inside byte strings.
 func show(t testing.TB, reply []byte) string {
 	t.Helper()
 	v, err := value.Unpack(reply)

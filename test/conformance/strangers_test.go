@@ -23,13 +23,13 @@ import (
 	"clustermaster/value"
 )
 
-// besieged is the master that strangers attack who have no accepted key.
+// besieged is the master attacked by strangers, who have no accepted key.
 var besieged = variant{name: "besieged", options: `autosign_file: DIR/autosign.conf
 max_connections: 300
 max_connections_per_source: 120
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
 
-// narrow takes small requests only.
+// narrow accepts only small requests.
 var narrow = variant{name: "narrow",
 	options: "autosign_file: DIR/autosign.conf\nmax_frame_size: 1048576\n", files: besieged.files}
 
@@ -46,7 +46,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// stranger is where strangers connect from.
+// stranger is the address from which strangers connect.
 func (m *subject) stranger() net.IP { return net.ParseIP(m.base.Master(150)) }
 
 // garrison starts minions of this master that answer until the test ends.
@@ -83,7 +83,7 @@ func garrison(t *testing.T, m *subject, prefix string, n int) []string {
 	return ids
 }
 
-// resident is the memory that a process has now, in bytes.
+// resident is the present memory of a process, in bytes.
 func resident(t testing.TB, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -98,7 +98,7 @@ func resident(t testing.TB, pid int) int64 {
 	return kb << 10
 }
 
-// dense are messages of about n bytes that took thousands of times their length to decode, or tens
+// dense are messages of about n bytes. Decoding them took thousands of times their length, or tens
 // of times.
 func dense(n int) [][]byte {
 	head := func(code byte, n int) []byte {
@@ -106,7 +106,7 @@ func dense(n int) [][]byte {
 	}
 	var heads [][]byte
 	left := n
-	// a constant that holds an array that claims all that it has left, and the next constant
+	// a constant that holds an array that claims all the rest, and the next constant
 	for range 120 {
 		heads = append(heads, head(0xdd, left), []byte{0x92, 0xa1, 'x'},
 			append(head(0xc9, left+8), 79))
@@ -120,7 +120,7 @@ func dense(n int) [][]byte {
 	packed := func(v any) []byte {
 		b, err := value.Pack(v)
 		if err != nil {
-			panic(err) // it is this file's
+			panic(err) // the message comes from this file
 		}
 		return b
 	}
@@ -138,8 +138,8 @@ func dense(n int) [][]byte {
 	}
 }
 
-// 64 senders of messages that are small, and huge when they are decoded, leave minions their
-// master.
+// testDenseMessages: 64 senders of messages that are small, and huge once decoded, do not keep the
+// master from its minions.
 func testDenseMessages(t *testing.T, m *subject) {
 	ids := garrison(t, m, "ok-keep", 5)
 	if err := pinged(t, m, ids); err != nil {
@@ -172,12 +172,12 @@ func testDenseMessages(t *testing.T, m *subject) {
 	}
 }
 
-// assailants is the variable of the environment that makes this program senders of dense messages:
-// to whom, and where from.
+// assailants is the environment variable that turns this program into senders of dense messages. It
+// names their target and source.
 const assailants = "CLUSTERMASTER_CONFORMANCE_ASSAILANTS"
 
-// besiege starts 64 senders, in a process of their own, and returns what stops them and says how
-// many messages they sent and how many of them were answered.
+// besiege starts 64 senders in their own process. stop ends them and returns how many messages they
+// sent and how many of those were answered.
 func besiege(t *testing.T, m *subject) (stop func() (sent, heard int)) {
 	t.Helper()
 	self, err := os.Executable()
@@ -211,8 +211,8 @@ func besiege(t *testing.T, m *subject) (stop func() (sent, heard int)) {
 	}
 }
 
-// assail sends dense messages until standard input ends, and prints how many there were and how
-// many were answered.
+// assail sends dense messages until standard input ends. It prints how many it sent and how many
+// were answered.
 func assail(order string) error {
 	var to, from string
 	if _, err := fmt.Sscan(order, &to, &from); err != nil {
@@ -240,7 +240,7 @@ func assail(order string) error {
 	return err
 }
 
-// assault sends one message on a connection of its own.
+// assault sends one message on its own connection.
 func assault(ctx context.Context, to string, from net.IP, payload []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -254,7 +254,7 @@ func assault(ctx context.Context, to string, from net.IP, payload []byte) error 
 	return err
 }
 
-// An accepted minion's request is not decoded where that would take too much.
+// testDenseRequest: an accepted minion's request is not decoded if that would take too much.
 func testDenseRequest(t *testing.T, m *subject) {
 	minion := m.signIn(t, "ok-dense", 3)
 	before := m.counters(t)
@@ -277,7 +277,7 @@ func testDenseRequest(t *testing.T, m *subject) {
 	}
 }
 
-// One address can't take all connections.
+// testConnectionShare: one address can't take all connections.
 func testConnectionShare(t *testing.T, m *subject) {
 	counters := m.counters(t)
 	for _, port := range []int{e2e.RequestPort, e2e.PublishPort} {
@@ -310,10 +310,11 @@ func testConnectionShare(t *testing.T, m *subject) {
 	}
 }
 
-// Strangers who subscribe and go, in numbers, cause no job to be sent again.
+// testFleetingSubscribers: crowds of strangers who subscribe and leave cause no job to be sent
+// again.
 func testFleetingSubscribers(t *testing.T, m *subject) {
 	ids := garrison(t, m, "ok-calm", 2)
-	m.signIn(t, "ok-away", 3) // one that is accepted and not here: its jobs stay open
+	m.signIn(t, "ok-away", 3) // an accepted minion that is away: its jobs stay open
 	if err := pinged(t, m, ids); err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +364,7 @@ func testFleetingSubscribers(t *testing.T, m *subject) {
 	}
 }
 
-// subscribed is nil when the master has that many subscribers.
+// subscribed returns nil if the master has that many subscribers.
 func (m *subject) subscribed(t testing.TB, want int) error {
 	t.Helper()
 	if n := m.counters(t)[`minion_subscribers{endpoint="publish"}`]; n != want {

@@ -16,10 +16,10 @@ import (
 	"clustermaster/wire"
 )
 
-// reference is the Salt release whose master stands beside ours.
+// reference is the Salt release whose master is compared with ours.
 const reference = "3008.3"
 
-// kind is a make of master.
+// kind is ours or Salt's master.
 type kind string
 
 const (
@@ -37,15 +37,15 @@ type subject struct {
 	events *stream
 }
 
-// salt tells whether this is Salt's own master.
+// salt reports whether this is Salt's own master.
 func (m *subject) salt() bool { return m.kind == theirs }
 
-// path is a file or folder of the master's.
+// path is the path of a master's file or folder.
 func (m *subject) path(elem ...string) string {
 	return filepath.Join(append([]string{m.Dir}, elem...)...)
 }
 
-// write makes or replaces a file of the master's.
+// write creates or replaces a file of the master.
 func (m *subject) write(t testing.TB, text string, elem ...string) string {
 	t.Helper()
 	path := m.path(elem...)
@@ -66,8 +66,8 @@ type variant struct {
 }
 
 var (
-	// lenient serves all versions and signs by itself what the files say: keys of ok-* are
-	// accepted, those of no-* rejected.
+	// lenient serves all versions and decides by files: keys of ok-* are accepted, those of no-*
+	// rejected.
 	lenient = variant{name: "lenient", options: `minimum_auth_version: 0
 autosign_file: DIR/autosign.conf
 autoreject_file: DIR/autoreject.conf
@@ -80,15 +80,15 @@ autosign_timeout: 2
 		"srv/top.sls":     "base: {}\n",
 		"srv/deep/a.txt":  "some text\n",
 	}}
-	// strict has Salt's default version, and two things that are off by default: an age limit and
+	// strict has Salt's default version, and two options that are off by default: an age limit and
 	// topics.
 	strict = variant{name: "strict", options: `request_server_ttl: 30
 zmq_filtering: True
 autosign_file: DIR/autosign.conf
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
-	// crowded has room for one minion, and one more as Salt counts.
+	// crowded has room for one minion, and one more by Salt's count.
 	crowded = variant{name: "crowded", options: "max_minions: 1\nauto_accept: True\n"}
-	// open takes any key, and proves its own.
+	// open accepts any key, and proves its own.
 	open = variant{name: "open", options: `open_mode: True
 minimum_auth_version: 0
 master_sign_pubkey: True
@@ -98,11 +98,11 @@ master_sign_pubkey: True
 autosign_file: DIR/autosign.conf
 autoreject_file: DIR/autoreject.conf
 `, files: map[string]string{"autosign.conf": "ok-*\n", "autoreject.conf": "no-*\n"}}
-	// signer is restarted with other ways to sign publications.
+	// signer is restarted with different ways to sign publications.
 	signer = variant{name: "signer", options: "auto_accept: True\nSIGNING\n"}
 )
 
-// suite holds the masters that lines share; they end with the test that made it.
+// suite holds the masters that lines share. They end with the test that made the suite.
 type suite struct {
 	t       *testing.T
 	masters map[string]*subject
@@ -112,8 +112,8 @@ type suite struct {
 
 func newSuite(t *testing.T) *suite { return &suite{t: t, masters: map[string]*subject{}} }
 
-// real is the make that real minions are set on: ours, unless CLUSTERMASTER_CONFORMANCE_MASTER
-// names the other, to prove what the lines expect.
+// real is the kind of master for real minions: ours, unless CLUSTERMASTER_CONFORMANCE_MASTER names
+// the other, to prove what the lines expect.
 func real() kind {
 	if k := kind(os.Getenv("CLUSTERMASTER_CONFORMANCE_MASTER")); k != "" {
 		return k
@@ -121,11 +121,11 @@ func real() kind {
 	return ours
 }
 
-// update has Salt's answers asked anew: `make salt-answers`.
+// update asks Salt again for its answers: `make salt-answers`.
 var update = flag.Bool("update", false, "ask Salt anew, and keep its answers")
 
-// kinds are the makes that are run. What Salt's says is written in the tests or kept in
-// testdata/answers; in long runs it is asked whether that is so.
+// kinds are the kinds of master to run. The tests or testdata/answers hold Salt's answers; long
+// runs ask Salt whether they are right.
 func kinds() []kind {
 	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" || !*update && !long() {
 		return []kind{ours}
@@ -133,7 +133,7 @@ func kinds() []kind {
 	return []kind{ours, theirs}
 }
 
-// worded is a question in full, of a long one the digest.
+// worded is a question in full, or the digest of a long one.
 func worded(name string, load value.Map) string {
 	text := fmt.Sprintf("%v", load)
 	if len(text) > 1000 {
@@ -142,8 +142,8 @@ func worded(name string, load value.Map) string {
 	return name + " " + text
 }
 
-// saltsText is what Salt's master said in this run, or what is kept of an earlier one, to the
-// questions; got are the answers of the makes that ran.
+// saltsText is Salt's answers to the questions, from this run or kept from an earlier one. got are
+// the answers of the masters that ran.
 func saltsText(t *testing.T, file, settings string, questions []string,
 	got map[kind][]string) []string {
 	t.Helper()
@@ -168,7 +168,7 @@ func programs(t testing.TB, k kind) e2e.Programs {
 	return e2e.Ours(t)
 }
 
-// master is the running master of a make and variant, started when it is first asked for.
+// master is the running master of a kind and variant, started when first needed.
 func (s *suite) master(t *testing.T, k kind, v variant) *subject {
 	t.Helper()
 	name := v.name + " " + string(k)
@@ -224,7 +224,7 @@ type line struct {
 	run     func(*testing.T, *subject)
 }
 
-// each runs a line on every make of master that it is for.
+// each runs a line on every kind of master that it is for.
 func (s *suite) each(l line) {
 	s.t.Run(l.name, func(t *testing.T) {
 		for _, k := range kinds() {

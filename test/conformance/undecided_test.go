@@ -12,8 +12,8 @@ import (
 	"clustermaster/wire"
 )
 
-// undecidedOptions have patterns that go on trying: what they forbid stays forbidden, what they
-// allow is not.
+// undecidedOptions have patterns that match for too long. What they forbid stays forbidden; what
+// they allow is not allowed.
 const undecidedOptions = `enable_clear_commands: True
 client_acl_verify: False
 autosign_file: DIR/autosign.conf
@@ -23,7 +23,7 @@ publisher_acl_blacklist: {modules: ['(?=x)(x+)+$']}
 `
 
 // TestUndecided: a running master with patterns that can't be decided hides the files and blocks
-// the functions that they may mean, grants nothing by them, and goes on serving.
+// the functions that they may mean, grants nothing by them, and continues to serve.
 func TestUndecided(t *testing.T) {
 	endless := strings.Repeat("a", 64) + "!"
 	m := newMaster(t, ours, variant{name: "undecided", options: undecidedOptions,
@@ -74,7 +74,7 @@ func TestNoDecryptionOracle(t *testing.T) {
 	if _, err := exec.LookPath("gpg"); err != nil {
 		t.Fatal("gpg is needed: apt install gnupg")
 	}
-	// a folder of the test's is too long for the agent's socket
+	// the test's own folder is too long for the agent's socket
 	home, err := os.MkdirTemp("", "gpg")
 	if err != nil {
 		t.Fatal(err)

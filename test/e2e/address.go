@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Ports of a master; the balancer has the first two.
+// Ports of a master. The balancer has the first two.
 const (
 	PublishPort = 4505
 	RequestPort = 4506
@@ -17,8 +17,8 @@ const (
 	MetricsPort = 4522
 )
 
-// Base is a network of loopback addresses that nobody uses: masters are at .1,
-// .2, ..., the balancer at .100.
+// Base is a network of loopback addresses that no other program uses: masters are at .1, .2, ...,
+// the balancer at .100.
 type Base struct{ a, b int }
 
 // Master is the address of master n, from 1.
@@ -27,8 +27,8 @@ func (b Base) Master(n int) string { return fmt.Sprintf("127.%d.%d.%d", b.a, b.b
 // Balancer is the address of the balancer.
 func (b Base) Balancer() string { return b.Master(100) }
 
-// FreeBase picks a network at random and makes sure that it is free for that many
-// masters. Its addresses have one length, for tables and wrapped texts.
+// FreeBase picks a network at random and checks that it is free for that many masters. All its
+// addresses have the same length, for tables and wrapped texts.
 func FreeBase(t testing.TB, masters int) Base {
 	t.Helper()
 	for range 20 {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// auditRecord is a record as cluster.audit tells it.
+// auditRecord is a record of cluster.audit.
 type auditRecord struct {
 	Number   int      `json:"number"`
 	Master   string   `json:"master"`
@@ -23,7 +23,7 @@ type auditRecord struct {
 	Action   string   `json:"action"`
 	Subjects []string `json:"subjects"`
 	Result   string   `json:"result"`
-	// Automatic is what no operator ordered.
+	// Automatic marks actions that no operator ordered.
 	Automatic bool `json:"automatic"`
 }
 
@@ -58,8 +58,8 @@ client = salt.wheel.WheelClient(salt.config.master_config(sys.argv[1]))
 print(json.dumps(client.cmd_sync(json.loads(sys.argv[2]))))
 `
 
-// Orders of several users by several doors at several masters are told by every master, without a
-// secret, also after the leader died and all have restarted.
+// TestAuditTrail: every master lists the orders that several users gave through several doors at
+// several masters, without secrets. It still does after the leader died and all restarted.
 func TestAuditTrail(t *testing.T) {
 	t.Parallel()
 	python := filepath.Join(Venvs(t), "salt-3008.3", "bin", "python")
@@ -106,7 +106,7 @@ func TestAuditTrail(t *testing.T) {
 		return Command(t, python, "-c", wheel4506, filepath.Join(m2.ConfDir, "master"),
 			fmt.Sprintf(`{"fun": "key.accept", "match": "minion", "eauth": "file", "username": "carol", "password": %q}`, password))
 	}
-	// and leaves no record
+	// and it leaves no record
 	if r := wheel("wrong"); r.Code != 1 || !strings.Contains(r.Stderr, "EauthAuthenticationError") {
 		t.Fatalf("a stranger: %v", r)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestScheduledBackups: the leader alone makes dated, verified backups and keeps the newest;
-// another leader goes on where it stopped; a backup that can't be made is named by cluster.health
-// on every master until one succeeds.
+// TestScheduledBackups: only the leader makes dated, verified backups and keeps the newest. Another
+// leader continues where it stopped. cluster.health on every master names a backup that can't be
+// made, until one succeeds.
 func TestScheduledBackups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -26,11 +26,10 @@ type Balancer struct {
 // BalancerOptions choose the configuration.
 type BalancerOptions struct {
 	File string        // below the module's root; default lb/haproxy.cfg
-	Idle time.Duration // put in place of the client and server idle limits
+	Idle time.Duration // replaces the client and server idle limits
 }
 
-// StartBalancer runs HAProxy on addr with the shipped configuration, its masters
-// replaced by these addresses.
+// StartBalancer runs HAProxy on addr with the shipped configuration and these masters.
 func StartBalancer(t testing.TB, dir, addr string, masters []string, o BalancerOptions) *Balancer {
 	t.Helper()
 	program := HAProxyProgram(t)
@@ -65,8 +64,8 @@ func StartBalancer(t testing.TB, dir, addr string, masters []string, o BalancerO
 
 var idleLine = regexp.MustCompile(`^(\s*timeout (?:client|server)) \S+\s*$`)
 
-// fillIn does what the head of lb/haproxy.cfg tells a person to do, and puts another idle limit in
-// place of the shipped ones, unless that is 0.
+// fillIn edits the shipped file as its head asks an administrator to. It also replaces the idle
+// limits, unless idle is 0.
 func fillIn(shipped, addr string, masters []string, idle time.Duration) (string, error) {
 	servers := make([]lb.Server, len(masters))
 	for i, m := range masters {
@@ -109,8 +108,8 @@ func (b *Balancer) ask(command string) ([]string, error) {
 	return lines, s.Err()
 }
 
-// Up tells for each back end whose name starts with prefix which masters
-// (numbers from 1) it sees up.
+// Up returns, for each back end whose name starts with prefix, the masters (numbers from 1) that
+// the balancer sees up.
 func (b *Balancer) Up(prefix string) (map[string][]int, error) {
 	lines, err := b.ask("show stat")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// fakeMaster has a master's ports: 4505 and 4506 say its number and stay open,
-// 4521 answers as told.
+// fakeMaster has a master's ports: 4505 and 4506 send its number and stay open, 4521 gives the
+// answers that the test sets.
 type fakeMaster struct {
 	number int
 	ready  atomic.Bool
@@ -82,7 +82,7 @@ func startFake(t *testing.T, b Base, number int) *fakeMaster {
 	return f
 }
 
-// session is one connection through the balancer and the number of the master
+// session opens a connection through the balancer, and returns it with the number of the master
 // behind it.
 func session(addr string, port int) (net.Conn, int, error) {
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(addr, strconv.Itoa(port)), 2*time.Second)
@@ -101,7 +101,7 @@ func session(addr string, port int) (net.Conn, int, error) {
 	return conn, n, err
 }
 
-// behind opens several sessions and tells which masters got them.
+// behind opens several sessions and returns the masters that got them.
 func behind(t *testing.T, addr string, port int) ([]int, error) {
 	t.Helper()
 	var got []int
@@ -119,8 +119,8 @@ func behind(t *testing.T, addr string, port int) ([]int, error) {
 	return got, nil
 }
 
-// The shipped configuration does what its head promises, seen with masters whose
-// answers a test can choose.
+// TestShippedBalancer: the shipped configuration does what its head promises. The test chooses the
+// masters' answers.
 func TestShippedBalancer(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -203,7 +203,7 @@ func TestFillIn(t *testing.T) {
 	}
 }
 
-// Both shipped files pass HAProxy's own check as they are.
+// TestShippedFilesAreValid: both shipped files pass HAProxy's own check unchanged.
 func TestShippedFilesAreValid(t *testing.T) {
 	t.Parallel()
 	program := HAProxyProgram(t)

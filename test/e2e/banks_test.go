@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestCacheBanks: what cache.store acknowledged every master fetches, whichever one of three is
-// dead, and the dead one too when it is back.
+// TestCacheBanks: every master fetches what cache.store acknowledged, whichever one of three is
+// dead. The dead one does too when it is back.
 func TestCacheBanks(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})

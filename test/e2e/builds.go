@@ -11,7 +11,7 @@ import (
 // PreviousRelease is the commit of release 0.1.0.
 const PreviousRelease = "6536d4f10b11eb276dd913eee726510b996e6db2"
 
-// Previous builds the previous release from the history. Without it the test is left out.
+// Previous builds the previous release from the history. Without the history the test is skipped.
 func Previous(t testing.TB) Programs {
 	t.Helper()
 	root := Root(t)
@@ -29,7 +29,7 @@ func Previous(t testing.TB) Programs {
 	return built(t, src, "previous")
 }
 
-// Next builds a program that is one level ahead of this one (build tag future).
+// Next builds a program one level ahead of this one (build tag future).
 func Next(t testing.TB) Programs {
 	t.Helper()
 	next.Do(func() { nextPrograms = built(t, Root(t), "next", "-tags", "future") })
@@ -44,7 +44,7 @@ var (
 	nextPrograms Programs
 )
 
-// built builds the program in a folder of sources, with its links, below bin of this module.
+// built builds the program from a folder of sources, with its links, below bin of this module.
 func built(t testing.TB, src, name string, flags ...string) Programs {
 	t.Helper()
 	root := filepath.Join(Root(t), "bin")

@@ -34,25 +34,24 @@ type ClusterOptions struct {
 	Masters  int      // default 3
 	Programs Programs // default Ours
 	Balancer BalancerOptions
-	// Plain makes masters that know nothing of clusters (the real Salt's).
+	// Plain makes masters without clusters (the real Salt's).
 	Plain bool
-	// Network has the masters elsewhere than on loopback addresses.
+	// Network gives the masters addresses outside the loopback network.
 	Network Network
 	Extra   string // YAML for every master
 }
 
-// Network gives masters addresses other than those on loopback, and may come between them. Masters
-// count from 1.
+// Network gives masters addresses outside the loopback network and may interfere with their
+// traffic. Masters count from 1.
 type Network interface {
 	Host(n int) string // the address of a master's ports
 	Peer(n int) string // where other masters reach it
-	// Command is what runs a program at the place of master n.
+	// Command returns the command that runs a program at the place of master n.
 	Command(n int, path string, args []string) (string, []string)
 }
 
-// NewCluster makes folders and configuration; Start or StartMasters runs it. The
-// folder is short, for unix sockets, and kept if the test fails and
-// CLUSTERMASTER_KEEP is set.
+// NewCluster makes folders and configuration; Start or StartMasters runs the cluster. The folder's
+// path is short, for unix sockets. It is kept if the test fails and CLUSTERMASTER_KEEP is set.
 func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	t.Helper()
 	if o.Masters == 0 {
@@ -69,8 +68,8 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	return c
 }
 
-// Folder makes a folder with a short name for the test. The name's length is always the same, for
-// texts are wrapped and sockets moved by it.
+// Folder makes a folder with a short name for the test. The name always has the same length,
+// because texts are wrapped and sockets moved according to it.
 func Folder(t testing.TB) string {
 	t.Helper()
 	dir, err := "", os.ErrExist
@@ -86,7 +85,7 @@ func Folder(t testing.TB) string {
 			t.Logf("kept %s", dir)
 			return
 		}
-		// A process that was just killed may still be writing its last file.
+		// A process just killed may still be writing its last file.
 		for range 20 {
 			if os.RemoveAll(dir) == nil {
 				return
@@ -97,8 +96,8 @@ func Folder(t testing.TB) string {
 	return dir
 }
 
-// Stranger makes a master on the next address that isn't one of the cluster's,
-// with another text of the configuration.
+// Stranger makes a master that is not in the cluster, on the next address and with a changed
+// configuration.
 func (c *Cluster) Stranger(t testing.TB, change func(config string) string) *Master {
 	t.Helper()
 	m := c.newMaster(t, len(c.Masters)+1)
@@ -122,7 +121,7 @@ func (c *Cluster) Start(t testing.TB) {
 	c.StartMasters(t)
 }
 
-// StartBalancer runs HAProxy in front of the masters, which needn't run yet.
+// StartBalancer runs HAProxy in front of the masters, which need not run yet.
 func (c *Cluster) StartBalancer(t testing.TB) {
 	t.Helper()
 	c.Balancer = StartBalancer(t, c.Dir, c.Base.Balancer(), c.Addrs(), c.options.Balancer)
@@ -137,8 +136,7 @@ func (c *Cluster) StartMasters(t testing.TB) {
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 }
 
-// WaitReady waits until these masters are ready and the balancer sees just the
-// ready ones of all.
+// WaitReady waits until these masters are ready and the balancer sees them and no others.
 func (c *Cluster) WaitReady(t testing.TB, limit time.Duration, masters ...*Master) {
 	t.Helper()
 	for _, m := range masters {
@@ -168,8 +166,8 @@ func (c *Cluster) balancerSees(masters []*Master) error {
 	return nil
 }
 
-// AddMinions starts one minion of each release behind the balancer; their ids
-// start with prefix, extra is YAML for all.
+// AddMinions starts a minion of each release behind the balancer. Their ids start with prefix;
+// extra is YAML for all of them.
 func (c *Cluster) AddMinions(t testing.TB, prefix, extra string, releases ...string) []*Minion {
 	t.Helper()
 	var list []*Minion
@@ -195,7 +193,7 @@ func (c *Cluster) IDs() []string {
 	return list
 }
 
-// Running are the masters whose process lives.
+// Running are the masters whose process is alive.
 func (c *Cluster) Running() []*Master {
 	var list []*Master
 	for _, m := range c.Masters {
@@ -206,7 +204,7 @@ func (c *Cluster) Running() []*Master {
 	return list
 }
 
-// Others are all masters but one.
+// Others are all masters except one.
 func (c *Cluster) Others(not *Master) []*Master {
 	return slices.DeleteFunc(slices.Clone(c.Masters), func(m *Master) bool { return m == not })
 }
@@ -304,7 +302,7 @@ pillar_roots: {base: [%[4]s/pillar]}
 		strings.Join(peers, ", "), c.Secret)
 }
 
-// peer is the address of master n for other masters.
+// peer is the address under which other masters reach master n.
 func (c *Cluster) peer(n int) string {
 	if c.options.Network != nil {
 		return c.options.Network.Peer(n)
@@ -312,7 +310,7 @@ func (c *Cluster) peer(n int) string {
 	return c.Base.Master(n)
 }
 
-// Configure writes the master's file, in force after its next start.
+// Configure writes the master's configuration file. It takes effect at the next start.
 func (m *Master) Configure(t testing.TB, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(m.ConfDir, "master"), []byte(text), 0o644); err != nil {
@@ -330,10 +328,10 @@ func (m *Master) Config(t testing.TB) string {
 	return string(b)
 }
 
-// Use takes other commands from the next start on.
+// Use sets the programs for the next starts.
 func (m *Master) Use(p Programs) { m.programs = p }
 
-// Run starts the master; Ready tells when it can be used.
+// Run starts the master. Ready reports when it can be used.
 func (m *Master) Run(t testing.TB, flags ...string) {
 	t.Helper()
 	path, args := m.programs.Master, append([]string{"-c", m.ConfDir}, flags...)
@@ -343,7 +341,7 @@ func (m *Master) Run(t testing.TB, flags ...string) {
 	m.Start(t, path, args...)
 }
 
-// Wipe takes away all that the stopped master knew, keeping its configuration.
+// Wipe deletes everything the stopped master stored, except its configuration.
 func (m *Master) Wipe(t testing.TB) {
 	t.Helper()
 	if m.Running() {
@@ -359,7 +357,7 @@ func (m *Master) Wipe(t testing.TB) {
 	}
 }
 
-// Probe asks the master's health port; the error says what it answered.
+// Probe asks the master's health port. The error holds the answer.
 func (m *Master) Probe(path string) error {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(fmt.Sprintf("http://%s:%d%s", m.Addr, HealthPort, path))
@@ -373,8 +371,8 @@ func (m *Master) Probe(path string) error {
 	return nil
 }
 
-// Ready is nil once the master serves minions and is in touch with its leader.
-// A master that has ended says so with its code.
+// Ready returns nil once the master serves minions and is in contact with its leader. For a master
+// that has ended the error holds the exit code.
 func (m *Master) Ready() error {
 	if !m.Running() {
 		code, _ := m.Wait(0)
@@ -404,7 +402,7 @@ func (m *Master) Runner(t testing.TB, args ...string) Result {
 	return Command(t, m.programs.Run, append([]string{"-c", m.ConfDir}, args...)...)
 }
 
-// Members is what cluster.members says on this master.
+// Members is the answer of cluster.members on this master.
 type Members struct {
 	Node     string   `json:"node_id"`
 	Leader   string   `json:"leader_id"`

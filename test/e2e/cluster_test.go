@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Limits of Salt's own gathering: timeout and gather_job_timeout of a default
-// configuration, and what minions with short reconnect waits allow.
+// Limits: Salt's own gathering (timeout and gather_job_timeout of a default configuration), and
+// what minions with short reconnect waits allow.
 const (
 	gatherLimit = 15 * time.Second
 	fastLimit   = 10 * time.Second
 	// What starting the command may add.
 	slack = 2 * time.Second
-	// For minions of tests that aren't about how a minion of a default configuration connects
-	// again: after that 3007 and 3008 look at their connection each second, in a process of its
-	// own.
+	// For minions of tests that are not about how a minion with the default configuration
+	// reconnects. After a reconnect, such minions of 3007 and 3008 check their connection each
+	// second, in a separate process.
 	quick = "recon_default: 200\nrecon_max: 1000\nrandom_reauth_delay: 1\nmaster_alive_interval: 3600\n"
 	// Idle limit of the balancer in these tests, above the masters' PING interval.
 	idleLimit = 15 * time.Second
@@ -32,20 +32,20 @@ type step struct {
 	run  func(*testing.T, *Cluster)
 }
 
-// inTurn runs cases of which each leaves the cluster whole for the next.
+// inTurn runs cases in order. Each leaves the cluster whole for the next.
 func inTurn(t *testing.T, c *Cluster, steps []step) {
 	t.Helper()
 	for _, s := range steps {
 		if !t.Run(s.name, func(t *testing.T) { s.run(t, c) }) {
-			break // the cluster isn't whole any more
+			break // the cluster is no longer whole
 		}
 	}
 }
 
-// The main job, on one running cluster: three masters behind HAProxy and six
-// minions, two of each release, half of them with short reconnect waits. It
-// goes before the parallel tests: whether a minion answers within Salt's
-// gathering is a matter of seconds on the wall.
+// TestCluster does the main job on one running cluster: three masters behind HAProxy and six
+// minions, two of each release, half of them with short reconnect waits. It runs before the
+// parallel tests, because whether a minion answers within Salt's gathering is a matter of seconds
+// of real time.
 func TestCluster(t *testing.T) {
 	HAProxyProgram(t)
 	Venvs(t)
@@ -68,12 +68,12 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// All masters end, in good order or not, and some or all come back.
+// TestAllMastersEnd: all masters end, in good order or not, and some or all come back.
 //
 // A minion of 3007.15 that loses its master while it returns a job may hang for good, with Salt's
-// own master as well: it makes a ZeroMQ context that nobody closes, and waits in the context's end
-// when Python collects it. Without its socket monitor it leaves connections to ZeroMQ, as 3006
-// does; docs/operations.md tells administrators.
+// own master as well. It never closes a ZeroMQ context that it made, and when Python collects the
+// context, the minion waits for the context's end. Without its socket monitor it leaves connections
+// to ZeroMQ, as 3006 does. docs/operations.md tells administrators.
 func TestAllMastersEnd(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -110,7 +110,7 @@ func testAcceptOnce(t *testing.T, c *Cluster) {
 	if r.Code != 0 {
 		t.Fatalf("%v", r)
 	}
-	// The command has returned: every master must know, without waiting.
+	// The command has returned: every master must know at once.
 	for _, m := range c.Masters {
 		if err := hasKeys(t, m, "minions", c.IDs()); err != nil {
 			t.Errorf("%s: %v", m.ID, err)
@@ -143,8 +143,7 @@ func testPingFromEvery(t *testing.T, c *Cluster) {
 	pingAll(t, c)
 }
 
-// pingAll expects every minion to answer every running master within Salt's
-// default timeout.
+// pingAll expects every minion to answer every running master within Salt's default timeout.
 func pingAll(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, m := range c.Running() {
@@ -155,12 +154,12 @@ func pingAll(t *testing.T, c *Cluster) {
 	}
 }
 
-// A minion that was let in has nothing to complain about: `_pillar`, `_file_list`,
+// testMinionLogs: an accepted minion has no cause for complaint. `_pillar`, `_file_list`,
 // `_master_opts`, `_mine` and events are all answered.
 func testMinionLogs(t *testing.T, c *Cluster) {
 	for _, m := range c.Minions {
 		for _, line := range m.Errors(t, 0) {
-			// until it was accepted
+			// until the minion was accepted
 			if !strings.Contains(line, "has cached the public key for this node") {
 				t.Errorf("%s: %s", m.ID, line)
 			}
@@ -214,7 +213,7 @@ func job(t *testing.T, m *Master, args ...string) string {
 	return jid
 }
 
-// hasReturns is nil when lookup_jid on a master shows a value of every minion.
+// hasReturns returns nil when lookup_jid on a master shows want for every minion.
 func hasReturns(t *testing.T, m *Master, jid string, want any, minions []string) error {
 	t.Helper()
 	returns := map[string]any{}
@@ -243,16 +242,15 @@ func leader(t *testing.T, c *Cluster) *Master { return c.Leader(t, c.Masters[0])
 
 func follower(t *testing.T, c *Cluster) *Master { return c.Others(leader(t, c))[0] }
 
-// restart starts a killed master again, with the test that made the cluster as
-// its owner.
+// restart starts a killed master again. The test that made the cluster still owns it.
 func restart(t *testing.T, m *Master) { m.Run(t) }
 
 func thaw(t *testing.T, m *Master) { m.Thaw(t) }
 
-// testLoss takes a master away and pings from the others at once: every minion
-// answers within Salt's default gathering, those with short reconnect waits
-// within ten seconds; what was returned before and during is found on every
-// survivor; no minion signs in again. Then the master comes back.
+// testLoss takes a master away and pings from the others at once. Every minion answers within
+// Salt's default gathering, and within ten seconds if its reconnect waits are short. Every survivor
+// finds what was returned before and during the loss. No minion signs in again. Then the master
+// comes back.
 func testLoss(choose func(*testing.T, *Cluster) *Master, take func(*Process, testing.TB),
 	back func(*testing.T, *Master)) func(*testing.T, *Cluster) {
 	return func(t *testing.T, c *Cluster) {
@@ -307,9 +305,9 @@ func logSizes(c *Cluster) map[*Minion]int64 {
 	return sizes
 }
 
-// noSignIns expects no `_auth` of any minion since its log had that size, but for
-// those that a minion does by itself: 3007 (and 3008, mostly) drops its session
-// and signs in again when its publish connection breaks, with any master.
+// noSignIns expects no `_auth` of any minion since its log had that size. Exception: minions of
+// 3007 (and mostly 3008) drop their session and sign in again by themselves when their publish
+// connection breaks, with any master.
 func noSignIns(t *testing.T, c *Cluster, since map[*Minion]int64) {
 	t.Helper()
 	for _, m := range c.Minions {
@@ -343,8 +341,7 @@ func testOrderlyStop(t *testing.T, c *Cluster) {
 	}
 }
 
-// The masters' PINGs keep a publish session through a balancer that cuts idle
-// ones.
+// testIdle: the masters' PINGs keep a publish session open through a balancer that cuts idle ones.
 func testIdle(t *testing.T, c *Cluster) {
 	const still = 2 * idleLimit
 	offsets := logSizes(c)
@@ -438,8 +435,8 @@ func testStopAndStart(t *testing.T, c *Cluster) {
 	noSignIns(t, c, offsets)
 }
 
-// Of three stopped masters one is started: it answers and pings the minions that
-// it knows, and refuses to change keys with the reason.
+// testSingleSurvivor starts one of three stopped masters. It answers and pings the minions that it
+// knows, and refuses to change keys, with the reason.
 func testSingleSurvivor(t *testing.T, c *Cluster) {
 	for _, m := range c.Masters {
 		m.Kill(t)
@@ -485,8 +482,8 @@ func testSingleSurvivor(t *testing.T, c *Cluster) {
 	pingAll(t, c)
 }
 
-// The founder (the lowest address) loses its disk and is started again: it joins
-// the cluster that is there and founds none.
+// testFounderWiped: the founder (the lowest address) loses its disk and is started again. It joins
+// the existing cluster and does not found another.
 func testFounderWiped(t *testing.T, c *Cluster) {
 	founder := c.Masters[0]
 	jid := job(t, c.Masters[1], "*", "test.echo", "old")

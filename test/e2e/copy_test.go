@@ -22,7 +22,7 @@ func checkTree(t *testing.T, who, dir string) {
 	}
 }
 
-// testCopyFolders asks for whole folders, both ways.
+// testCopyFolders copies whole folders, both ways.
 func testCopyFolders(t *testing.T, c *Cluster) {
 	for _, m := range c.Minions {
 		// and the empty folder
@@ -97,8 +97,7 @@ func testCopyFolders(t *testing.T, c *Cluster) {
 	}
 }
 
-// testLinks: file.recurse makes links of links where it is told to, and a source may name its
-// environment.
+// testLinks: file.recurse makes links of links if asked to, and a source may name its environment.
 func testLinks(t *testing.T, c *Cluster) {
 	got := answers(t, c.Masters[0], "*", "state.sls", "linked,env")
 	for _, m := range c.Minions {
@@ -116,7 +115,7 @@ func testLinks(t *testing.T, c *Cluster) {
 	}
 }
 
-// testLargePillar: a pillar of 1 MB and keys of every kind arrive as they are.
+// testLargePillar: a pillar of 1 MB and keys of every kind arrive unchanged.
 func testLargePillar(t *testing.T, c *Cluster) {
 	large := strings.Repeat("0123456789abcdef", 1<<16)
 	for _, m := range c.Masters {
@@ -125,7 +124,7 @@ func testLargePillar(t *testing.T, c *Cluster) {
 				"\nkinds: {true: 'yes', 2: two, null: none, 2.5: half, 'ünï': [[1, [2]], {z: 1, a: 2}]}\n"))
 	}
 	answers(t, c.Masters[0], "*", "saltutil.refresh_pillar", "wait=True")
-	// The minions take the sum, for returns of more than max_event_size are cut short by them.
+	// The minions compute the sum, because they truncate returns above max_event_size.
 	want := fmt.Sprintf("map[sum:%x]", sha256.Sum256([]byte(large)))
 	for id, v := range answers(t, c.Masters[1], "*", "slsutil.renderer",
 		"string=sum: {{ pillar.large | sha256 }}") {
@@ -146,7 +145,7 @@ func testLargePillar(t *testing.T, c *Cluster) {
 	answers(t, c.Masters[0], "*", "saltutil.refresh_pillar", "wait=True")
 }
 
-// testBrokenPillar: a minion whose pillar has errors applies no states, and says which.
+// testBrokenPillar: a minion whose pillar has errors applies no states, and shows the errors.
 func testBrokenPillar(t *testing.T, c *Cluster) {
 	for _, m := range c.Masters {
 		writeBelow(t, m.Dir, "pillar/new.sls", []byte("{{ nosuch.thing }}\n"))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// dial is nil when something accepts connections there.
+// dial returns nil if something accepts connections there.
 func dial(addr string, port int) error {
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(addr, strconv.Itoa(port)), time.Second)
 	if err != nil {
@@ -20,8 +20,8 @@ func dial(addr string, port int) error {
 	return conn.Close()
 }
 
-// sessions counts the established TCP connections at an IPv4 address and port of this machine, as
-// /proc/net/tcp has them.
+// sessions counts the established TCP connections at an IPv4 address and port of this machine, by
+// /proc/net/tcp.
 func sessions(t testing.TB, addr string, port int) int {
 	t.Helper()
 	table, err := os.ReadFile("/proc/net/tcp")
@@ -29,7 +29,7 @@ func sessions(t testing.TB, addr string, port int) int {
 		t.Fatal(err)
 	}
 	ip := slices.Clone(net.ParseIP(addr).To4())
-	slices.Reverse(ip) // the table has it as a number of this machine's byte order
+	slices.Reverse(ip) // the table shows the address in this machine's byte order
 	local := strings.ToUpper(hex.EncodeToString(ip) + ":" + strconv.FormatInt(0x10000+int64(port),
 		16)[1:])
 	const established = "01"

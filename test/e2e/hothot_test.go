@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestMinionOfSeveralMasters has minions that know no balancer: each is signed in to every master
-// at once (Salt's hot-hot list). Every publication reaches such a minion once per master; it must
-// run it once.
+// TestMinionOfSeveralMasters has minions without a balancer: each is signed in to every master at
+// once (Salt's hot-hot list). Every publication reaches such a minion once per master; it must run
+// it once.
 func TestMinionOfSeveralMasters(t *testing.T) {
 	t.Parallel()
 	Venvs(t)
@@ -74,7 +74,7 @@ type marks struct {
 	ordered int
 }
 
-// order has every minion leave its mark through the masters, one job each, all at the same time.
+// order has every minion leave its mark: one job per master, all at the same time.
 func (k *marks) order(t *testing.T, c *Cluster, masters ...*Master) {
 	t.Helper()
 	failed := make([]error, len(masters))
@@ -100,8 +100,8 @@ func (k *marks) order(t *testing.T, c *Cluster, masters ...*Master) {
 	k.ordered += len(masters)
 }
 
-// check tells whether each minion ran each job once. The answers were there before, so nothing is
-// still to come but a second run.
+// check fails if a minion did not run each job exactly once. All answers have arrived before, so
+// only a second run could still come.
 func (k *marks) check(t *testing.T, c *Cluster) {
 	t.Helper()
 	b, err := os.ReadFile(k.path)
@@ -119,8 +119,8 @@ func (k *marks) check(t *testing.T, c *Cluster) {
 	}
 }
 
-// testHotLoss kills a master: the minions' sessions with the others don't notice, and the one that
-// comes back is found again.
+// testHotLoss kills a master. The minions' sessions with the others do not notice, and the minions
+// find the master again when it comes back.
 func testHotLoss(t *testing.T, c *Cluster, k *marks) {
 	dead := c.Masters[1]
 	dead.Kill(t)

@@ -25,7 +25,7 @@ func TestInit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// folders of the test, in place of /etc/salt and /srv
+		// folders of the test instead of /etc/salt and /srv
 		own, _, _ := strings.Cut(m.Config(t), "cluster_id:")
 		_, own, _ = strings.Cut(own, "\nuser:")
 		shared, _, _ := strings.Cut(string(b), "file_roots:")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// jobIDsOptions let an event publish jobs whose ids it chooses; the returns of the first are not to
-// be kept.
+// jobIDsOptions let an event publish jobs with ids of its choice. The returns of the first are not
+// to be kept.
 const jobIDsOptions = "unique_jid: True\nreactor: ['own/jobs': ['DIR/jobs.sls']]\n"
 
 const jobIDsSLS = `
@@ -22,7 +22,7 @@ b:
   local.test.sleep: [{tgt: 'state-*'}, {arg: [20]}, {jid: '{{ data.kept }}'}]
 `
 
-// described is what jobs.list_job says.
+// described is the answer of jobs.list_job.
 type described struct {
 	Function string
 	Minions  []string
@@ -34,9 +34,9 @@ func describe(t *testing.T, m *Master, jid string) (d described, err error) {
 	return d, m.RunnerJSON(t, &d, "jobs.list_job", jid)
 }
 
-// testJobIDs: ids of unique_jid are those of one master, minions work under them, and nocache of a
-// publish holds on every master, though the one that published dies and knows nothing when the
-// returns come.
+// testJobIDs: the ids of unique_jid have the form of a single master's, and minions work under
+// them. nocache of a publish holds on every master, even if the publishing master dies and knows
+// nothing when the returns come.
 func testJobIDs(t *testing.T, c *Cluster) {
 	form := regexp.MustCompile(`20\d{18}_\d{7}(\d{10})\b`)
 	made := map[string]bool{}
@@ -80,7 +80,7 @@ func testJobIDs(t *testing.T, c *Cluster) {
 		}
 		return nil
 	})
-	early := uncached(t, c.Masters[:1]) // on a slow machine; what a master has counted dies with it
+	early := uncached(t, c.Masters[:1]) // on a slow machine; a dead master's counts are lost
 	publisher.Kill(t)
 	publisher.Run(t)
 	Eventually(t, 90*time.Second, "the returns have come", func() error {
@@ -101,14 +101,14 @@ func testJobIDs(t *testing.T, c *Cluster) {
 	}
 }
 
-// uncached counts the returns that masters were told not to keep.
+// uncached counts the returns that masters were asked not to keep.
 func uncached(t *testing.T, masters []*Master) (n int) {
 	t.Helper()
 	client := http.Client{Timeout: 10 * time.Second}
 	for _, m := range masters {
 		resp, err := client.Get(fmt.Sprintf("http://%s:%d/metrics", m.Addr, MetricsPort))
 		if err != nil {
-			continue // it starts
+			continue // the master is starting
 		}
 		b, err := io.ReadAll(resp.Body)
 		resp.Body.Close()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// long leaves a test to `make test-long`.
+// long skips a test that belongs to `make test-long`.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CLUSTERMASTER_LONG") == "" {
@@ -18,9 +18,9 @@ func long(t *testing.T) {
 	}
 }
 
-// Masters are killed and frozen at random while jobs go on: whatever a command
-// said was done is found on every master at the end, and nothing splits.
-// CLUSTERMASTER_SEED repeats a run.
+// TestLossesAtRandom kills and freezes masters at random while jobs go on. At the end every master
+// finds whatever a command reported as done, and nothing has split. CLUSTERMASTER_SEED repeats a
+// run.
 func TestLossesAtRandom(t *testing.T) {
 	long(t)
 	HAProxyProgram(t)
@@ -81,8 +81,8 @@ func TestLossesAtRandom(t *testing.T) {
 	}
 }
 
-// With Salt's own documented balancer configuration, whose check is a TCP
-// connect, the death of a master is survived too.
+// TestPlainBalancer: the cluster survives the death of a master also with Salt's documented
+// balancer configuration, whose check is a TCP connect.
 func TestPlainBalancer(t *testing.T) {
 	long(t)
 	HAProxyProgram(t)

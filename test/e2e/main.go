@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// Main is the TestMain of packages that run processes. Tests that wait far more than they compute
-// go on sideBySide at a time, also where there are fewer processors; 0 leaves that to go test, and
-// so does -parallel.
+// Main is the TestMain of packages that run processes. sideBySide tests run at the same time, even
+// on fewer processors, for tests that mostly wait. 0 leaves the number to go test, and so does
+// -parallel.
 func Main(m *testing.M, sideBySide int) {
 	err := plainEnvironment()
 	if err == nil && sideBySide > 0 {
@@ -24,9 +24,9 @@ func Main(m *testing.M, sideBySide int) {
 	os.Exit(m.Run())
 }
 
-// plainEnvironment leaves to this process, and so to all that it starts, nothing that answers
-// depend on: shell, language, terminal, who called sudo. What Salt answered on one machine can be
-// compared with what ours answers on another then.
+// plainEnvironment removes from this process's environment, and so from that of all it starts, what
+// answers depend on: shell, language, terminal, the caller of sudo. Then answers of Salt on one
+// machine can be compared with ours on another.
 func plainEnvironment() error {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")

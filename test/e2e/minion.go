@@ -21,7 +21,7 @@ type Minion struct {
 	program, confDir string
 }
 
-// MinionOptions are what a test may choose; Extra is YAML.
+// MinionOptions are what a test may choose. Extra is YAML.
 type MinionOptions struct {
 	ID      string
 	Release string
@@ -69,7 +69,7 @@ func (m *Minion) Run(t testing.TB) {
 	m.Start(t, m.program, "-c", m.confDir)
 }
 
-// LogSize is how long the log is now, to look at what comes after.
+// LogSize is the present length of the log, for a look at what comes after.
 func (m *Minion) LogSize() int64 {
 	st, err := os.Stat(m.Log)
 	if err != nil {
@@ -91,8 +91,7 @@ func (m *Minion) LogSince(t testing.TB, offset int64) string {
 	return string(b[offset:])
 }
 
-// signIn is what all releases log for each `_auth` that was answered with a
-// session.
+// signIn is what all releases log for each `_auth` that was answered with a session.
 const signIn = "Decrypting the current master AES key"
 
 // SignIns counts the successful sign-ins in the log from an offset on.
@@ -101,9 +100,9 @@ func (m *Minion) SignIns(t testing.TB, offset int64) int {
 	return strings.Count(m.LogSince(t, offset), signIn)
 }
 
-// Losses counts how often, from an offset of the log on, the minion noticed that
-// its publish session ended and began anew with that master. Releases that leave
-// this to ZeroMQ log nothing and go on with their session key.
+// Losses counts in the log, from an offset on, how often the minion noticed the end of its publish
+// session and started over with that master. Releases that leave this to ZeroMQ log nothing and
+// keep their session key.
 func (m *Minion) Losses(t testing.TB, offset int64) int {
 	t.Helper()
 	return len(lossForm.FindAllString(m.LogSince(t, offset), -1))
@@ -113,16 +112,15 @@ var lossForm = regexp.MustCompile(`Connection to master \S+ lost`)
 
 var complaint = regexp.MustCompile(`(?m)^\S+ \S+ \[[^\]]*\]\[(?:ERROR|CRITICAL) *\].*$`)
 
-// Errors are the lines of the log, from an offset on, that are errors. What
-// Python's asyncio says about its own tasks is left out: minions of 3008 log it
-// with Salt's own master too.
+// Errors are the error lines of the log from an offset on, except what Python's asyncio says about
+// its own tasks: minions of 3008 log that with Salt's own master too.
 func (m *Minion) Errors(t testing.TB, offset int64) []string {
 	t.Helper()
 	lines := complaint.FindAllString(m.LogSince(t, offset), -1)
 	return slices.DeleteFunc(lines, func(s string) bool { return strings.Contains(s, "[asyncio ") })
 }
 
-// WaitFor waits until the log from an offset on holds a text.
+// WaitFor waits until the log from an offset on contains a text.
 func (m *Minion) WaitFor(t testing.TB, limit time.Duration, offset int64, text string) {
 	t.Helper()
 	Eventually(t, limit, m.ID+" logs "+text, func() error {

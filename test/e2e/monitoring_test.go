@@ -30,7 +30,7 @@ import (
 	"clustermaster/tools/monitoring"
 )
 
-// PrometheusProgram is the path of prometheus. Without it the test is left out.
+// PrometheusProgram is the path of prometheus. Without it the test is skipped.
 func PrometheusProgram(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
@@ -40,7 +40,7 @@ func PrometheusProgram(t testing.TB) string {
 	return path
 }
 
-// doorCertificate writes a certificate for addresses, signed by itself, and its key into one file.
+// doorCertificate writes a self-signed certificate for addresses and its key into one file.
 func doorCertificate(t testing.TB, path string, serial int64, addrs []string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -67,10 +67,10 @@ func doorCertificate(t testing.TB, path string, serial int64, addrs []string) {
 	}
 }
 
-// prometheus is a running one.
+// prometheus is a running Prometheus.
 type prometheus struct{ base string }
 
-// ask reads what the API has at a path.
+// ask gets the API's data at a path.
 func (p prometheus) ask(path string, query url.Values, data any) error {
 	client := http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Get(p.base + path + "?" + query.Encode())
@@ -109,7 +109,7 @@ func (p prometheus) query(expr string) ([]series, error) {
 	return data.Result, err
 }
 
-// is waits until a query has one result that is good.
+// is waits until a query has exactly one result and good accepts it.
 func (p prometheus) is(t *testing.T, expr string, good func(v float64) bool) {
 	t.Helper()
 	Eventually(t, 60*time.Second, expr, func() error {
@@ -121,7 +121,7 @@ func (p prometheus) is(t *testing.T, expr string, good func(v float64) bool) {
 	})
 }
 
-// dashboardQueries are what the panels ask, with the dashboard's variables filled in.
+// dashboardQueries are the panels' queries, with the dashboard's variables filled in.
 func dashboardQueries(t *testing.T) []string {
 	t.Helper()
 	var d struct {
@@ -140,9 +140,9 @@ func dashboardQueries(t *testing.T) []string {
 	return all
 }
 
-// TestMonitoring: a real Prometheus fetches the metrics of a real cluster by TLS and password. All
-// queries of the dashboard have results, the rules load and find the loss of a master, and a new
-// certificate is shown after SIGHUP.
+// TestMonitoring: a real Prometheus fetches the metrics of a real cluster with TLS and a password.
+// All queries of the dashboard have results, the rules load and notice the loss of a master, and a
+// new certificate is served after SIGHUP.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	program := PrometheusProgram(t)
@@ -215,7 +215,7 @@ scrape_configs:
 	p.is(t, "count(clustermaster_cluster_peer_lag_entries < 100)", func(v float64) bool { return v == 6 })
 	p.is(t, "sum(clustermaster_minion_subscribers)", func(v float64) bool { return v == 1 })
 	p.is(t, "min(clustermaster_backup_age_seconds)", func(v float64) bool { return v < 120 })
-	for range 2 { // from the second on rates are known
+	for range 2 { // rates are known from the second fetch on
 		if r := c.Masters[1].Salt(t, minion.ID, "state.apply", "good"); r.Code == 0 {
 			t.Errorf("a failed state: %v", r)
 		}

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// Releases are the minion releases that are served, oldest first.
+// Releases are the minion releases that we serve, oldest first.
 var Releases = []string{"3006.28", "3007.15", "3008.3"}
 
-// Venvs is the folder of Salt's virtual environments (salt-3008.3, ...). Without
-// it the test is left out.
+// Venvs is the folder of Salt's virtual environments (salt-3008.3, ...). Without it the test is
+// skipped.
 func Venvs(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("CLUSTERMASTER_SALT_VENVS")
@@ -27,7 +27,7 @@ func Venvs(t testing.TB) string {
 	return abs
 }
 
-// HAProxyProgram is the path of haproxy. Without it the test is left out.
+// HAProxyProgram is the path of haproxy. Without it the test is skipped.
 func HAProxyProgram(t testing.TB) string {
 	t.Helper()
 	for _, p := range []string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"} {
@@ -64,8 +64,8 @@ var build struct {
 	err  error
 }
 
-// Ours builds bin/clustermaster once in a run of the tests, unless
-// CLUSTERMASTER_BIN names a folder with it and its links.
+// Ours builds bin/clustermaster once per test run, unless CLUSTERMASTER_BIN names a folder with the
+// program and its links.
 func Ours(t testing.TB) Programs {
 	t.Helper()
 	dir := os.Getenv("CLUSTERMASTER_BIN")

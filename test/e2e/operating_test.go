@@ -18,7 +18,7 @@ func (m *Master) own(t *testing.T, name string, args ...string) Result {
 }
 
 // TestLookingAtACluster runs status, members and watch on a healthy cluster, on one with a dead
-// master, and without a master, and dry runs of orders.
+// master, and without a master. It also makes dry runs of orders.
 func TestLookingAtACluster(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})

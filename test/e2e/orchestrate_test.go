@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// longWay is an orchestration of every kind of step. MARKS is a folder in which each minion says
-// that it is at the second one.
+// longWay is an orchestration with every kind of step. MARKS is a folder in which each minion
+// leaves a mark at the second step.
 const longWay = `
 ping:
   salt.function: [{name: test.ping}, {tgt: '*'}, {expect_minions: True}]
@@ -43,9 +43,9 @@ both:
 
 const shortWay = "one:\n  salt.function: [{name: test.ping}, {tgt: '*'}, {expect_minions: True}]\n"
 
-// TestOrchestration: an orchestration ends right, every minion in every step, though another master
-// than the one that runs it is killed while the minions are at work: the leader first, then a
-// follower. The event that it waits for is fired at a third master.
+// TestOrchestration runs orchestrations. While the minions work, it kills a master: first the
+// leader, then a follower, never the master that runs the orchestration. A third master fires the
+// event that the orchestration waits for. Every step must get the returns of all minions.
 func TestOrchestration(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -83,8 +83,8 @@ func TestOrchestration(t *testing.T) {
 	}
 }
 
-// orchestrated runs longWay on a master, lets something happen while all minions are at work, and
-// fires the event it waits for at another master.
+// orchestrated runs longWay on a master, calls happen while all minions work, and fires the awaited
+// event at another master.
 func orchestrated(t *testing.T, c *Cluster, m *Master, happen func(), fires *Master) {
 	t.Helper()
 	marks := t.TempDir()
@@ -116,7 +116,7 @@ func orchestrated(t *testing.T, c *Cluster, m *Master, happen func(), fires *Mas
 	})
 	happen()
 	var e end
-	for i := 0; ; i++ { // an event is for those that listen: it is fired until the state has it
+	for i := 0; ; i++ { // only listeners get an event: fire until the state has it
 		select {
 		case e = <-ended:
 		case <-time.After(time.Second):
@@ -136,8 +136,8 @@ func orchestrated(t *testing.T, c *Cluster, m *Master, happen func(), fires *Mas
 	}
 }
 
-// wentWell looks through the document of longWay: every state true, and every minion in those that
-// say what minions did.
+// wentWell checks the document of longWay: every state is true, and each state that lists minions
+// lists every minion.
 func wentWell(r Result, ids []string) error {
 	var doc struct {
 		Retcode int

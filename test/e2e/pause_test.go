@@ -20,8 +20,8 @@ const steps = `
 {% endfor %}
 `
 
-// TestPausedFromOtherMasters: what other masters ask of an orchestration reaches it: to wait, to go
-// on, to end. One whose salt-run is interrupted ends as well.
+// TestPausedFromOtherMasters: orders from other masters reach an orchestration: to pause, resume
+// and end. An orchestration whose salt-run is interrupted ends as well.
 func TestPausedFromOtherMasters(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})
@@ -65,7 +65,7 @@ func TestPausedFromOtherMasters(t *testing.T) {
 	must(second, "state.pause", waits, "two")
 	ended := start(waits)
 	Eventually(t, 30*time.Second, "the first step", func() error { return marked("one") })
-	must(third, "cache.fetch", "state_pause", waits) // by now the second one would be done
+	must(third, "cache.fetch", "state_pause", waits) // by now the second step would be done
 	if marked("two") == nil {
 		t.Error("it did not wait")
 	}

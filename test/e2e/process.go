@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// Process is one program that a test started. It has a process group of its own,
-// so signals reach what it forked and nothing else.
+// Process is a program started by a test. It has its own process group, so signals reach it and its
+// children and nothing else.
 type Process struct {
 	Name   string
-	Output string // file with its stdout and stderr, appended over restarts
+	Output string // file with its stdout and stderr; restarts append
 
 	mu   sync.Mutex
-	test string // that started it first, ends it, and has its time on the stopwatch
+	test string // started it first, ends it, and is charged its time
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
 	code int
 }
 
-// Start runs the program. It ends with the test that started it first, also
-// when a subtest restarts it.
+// Start runs the program. It ends with the test that started it first, even if a subtest restarts
+// it.
 func (p *Process) Start(t testing.TB, path string, args ...string) {
 	t.Helper()
 	out, err := os.OpenFile(p.Output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -81,14 +81,14 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// Running tells whether the process lives (a frozen one does).
+// Running reports whether the process is alive (a frozen one is).
 func (p *Process) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmd != nil && !closed(p.done)
 }
 
-// PID of the process, also after its end.
+// PID is the process id, also after the process's end.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Signal sends s to the process and all that it forked.
+// Signal sends s to the process and its children.
 func (p *Process) Signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	if !p.Running() {
@@ -109,8 +109,7 @@ func (p *Process) Signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// Wait returns the exit code when the process has ended in time; -1 for one that
-// a signal ended.
+// Wait returns the exit code if the process ends in time, or -1 if a signal ended it.
 func (p *Process) Wait(limit time.Duration) (int, error) {
 	p.mu.Lock()
 	done := p.done
@@ -134,14 +133,13 @@ func (p *Process) Kill(t testing.TB) {
 	}
 }
 
-// Freeze stops the process as SIGSTOP does: its connections stay open and nothing
-// answers.
+// Freeze stops the process as SIGSTOP does: its connections stay open and nothing answers.
 func (p *Process) Freeze(t testing.TB) { t.Helper(); p.Signal(t, syscall.SIGSTOP) }
 
-// Thaw lets a frozen process go on.
+// Thaw lets a frozen process continue.
 func (p *Process) Thaw(t testing.TB) { t.Helper(); p.Signal(t, syscall.SIGCONT) }
 
-// Stop asks the process to end and returns its exit code and how long it took, by a stopwatch.
+// Stop asks the process to end. It returns the exit code and the time it took, by a stopwatch.
 func (p *Process) Stop(t testing.TB, limit time.Duration) (code int, took time.Duration) {
 	t.Helper()
 	watch := startWatch(testOf(t))
@@ -154,7 +152,7 @@ func (p *Process) Stop(t testing.TB, limit time.Duration) (code int, took time.D
 	return code, watch.took()
 }
 
-// End ends the process whatever its state is, and what it left in its group.
+// End ends the process in whatever state, with the rest of its group.
 func (p *Process) End() {
 	pid := p.PID()
 	if pid == 0 {
@@ -171,8 +169,8 @@ func (p *Process) End() {
 		case <-time.After(3 * time.Second):
 		}
 	}
-	// Children of a process that has ended keep the group's number taken, so it
-	// can't belong to anybody else while this finds something.
+	// Children of an ended process keep the group's number taken. So the number can't belong to
+	// another process while this still finds one.
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
 	<-done
 }
@@ -190,7 +188,7 @@ func (r Result) String() string {
 		r.Took.Round(time.Millisecond), r.Stdout, r.Stderr)
 }
 
-// commandLimit is when a command that hangs is ended.
+// commandLimit is when a hanging command is ended.
 const commandLimit = 120 * time.Second
 
 // Command runs a program to its end.
@@ -203,7 +201,7 @@ func Command(t testing.TB, path string, args ...string) Result {
 	return r
 }
 
-// run is Command where there is no testing.TB; test is named by testOf.
+// run is Command for callers without a testing.TB. testOf names the test.
 func run(test, path string, args ...string) (Result, error) {
 	var stdout, stderr strings.Builder
 	cmd := exec.Command(path, args...)

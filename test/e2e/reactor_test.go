@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// watched is what `salt-run state.event` has printed.
+// watched is a running `salt-run state.event`.
 type watched struct{ Process }
 
 // watch follows the events of the whole cluster from one master, which must not be killed.
@@ -31,7 +31,7 @@ func watch(t *testing.T, m *Master) *watched {
 	return w
 }
 
-// events are the data of the events with such a tag.
+// events are the data of the events whose tag matches.
 func (w *watched) events(t *testing.T, tags *regexp.Regexp) (all []string) {
 	t.Helper()
 	b, err := os.ReadFile(w.Output)
@@ -52,10 +52,10 @@ var (
 	newJob   = regexp.MustCompile(`^salt/job/\d+/new$`)
 )
 
-// reactedTo counts the local, runner and wheel reactions that carry this mark.
+// reactedTo counts the local, runner and wheel reactions that carry a mark.
 func (w *watched) reactedTo(t *testing.T, mark string) (counts [3]int) {
 	t.Helper()
-	quoted, _ := json.Marshal("mark " + mark) // of a text
+	quoted, _ := json.Marshal("mark " + mark) // inside a text
 	for i, tags := range []*regexp.Regexp{newJob, newRun, newWheel} {
 		for _, data := range w.events(t, tags) {
 			if strings.Contains(data, string(quoted)) {
@@ -80,7 +80,7 @@ schedule:
   failing: {function: error.error, seconds: 3600, kwargs: {name: ValueError, message: wrong}}
 `
 
-// orchestrateOne is an orchestration without minions; who calls it says for whom in the pillar.
+// orchestrateOne is an orchestration without minions. The caller names itself in the pillar.
 const orchestrateOne = "one:\n  salt.runner:\n    - name: test.arg\n    - arg: ['{{ pillar.get('of', 'nobody') }}']\n"
 
 const orchestrateSLS = `orchestrate:
@@ -107,8 +107,8 @@ react:
     - args: {match: '{{ mark }}'}
 `
 
-// TestReactorAndSchedule: an event is reacted to once in the cluster, whatever master it enters; an
-// entry of the schedule runs once a period; both while masters are killed.
+// TestReactorAndSchedule: one reaction per event in the cluster, whatever master the event enters,
+// and one run per period for an entry of the schedule, both while masters are killed.
 func TestReactorAndSchedule(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -133,7 +133,7 @@ func TestReactorAndSchedule(t *testing.T) {
 	c.AddMinions(t, "reacting", quick, "3008.3", "3006.28")
 	lead := c.Leader(t, c.Masters[0])
 	rest := c.Others(lead)
-	stays, dies := rest[0], rest[1] // a watcher is on the one that is never killed
+	stays, dies := rest[0], rest[1] // a watcher is on the master that is never killed
 	w := watch(t, stays)
 	Eventually(t, 90*time.Second, "all keys are pending",
 		func() error { return hasKeys(t, stays, "minions_pre", c.IDs()) })
@@ -194,7 +194,7 @@ func TestReactorAndSchedule(t *testing.T) {
 	once("fired on every master", fromMasters("m", c.Masters...)...)
 	once("fired by minions", fromMinions("b")...)
 
-	// Every master finds a change in its own tree; it is told, and reacted to, once.
+	// Every master finds a change in its own tree. It is reported and reacted to once.
 	for _, m := range c.Masters {
 		if err := os.WriteFile(filepath.Join(m.Dir, "srv", "once.txt"), []byte("x"),
 			0o644); err != nil {
@@ -250,7 +250,7 @@ func TestReactorAndSchedule(t *testing.T) {
 	lead.Run(t)
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 
-	// A leader that stands still and then goes on finds its claims stale.
+	// A leader that is frozen and then continues finds its claims stale.
 	before = len(ticks(t, c))
 	frozen := c.Leader(t, stays)
 	if frozen == stays {
@@ -275,7 +275,7 @@ func TestReactorAndSchedule(t *testing.T) {
 	frozen.Thaw(t)
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 
-	// What operators change holds on every master, also on one that was dead.
+	// Changes by operators hold on every master, also on one that was dead.
 	if r := lead.Runner(t, "reactor.add", "my/other",
 		filepath.Join(dir, "react.sls")); r.Code != 0 ||
 		!strings.Contains(r.Stdout, "Reactor added.") {
@@ -309,7 +309,7 @@ func TestReactorAndSchedule(t *testing.T) {
 			t.Errorf("%q: %v", mark, got)
 		}
 	}
-	// Reactions end as events of runners, too: those of the user Reactor are not reacted to.
+	// Reactions end as events of runners too. There is no reaction to those of the user Reactor.
 	if loops := w.reactedTo(t, "loop of Reactor"); loops != [3]int{} {
 		t.Errorf("a reaction caused another: %v", loops)
 	}
@@ -331,8 +331,8 @@ func TestReactorAndSchedule(t *testing.T) {
 	}
 }
 
-// ticks are the times of all runs of the entry tick, from the logs of all masters: the jid is the
-// time at which the leader looked.
+// ticks are the times of all runs of the entry tick, from the logs of all masters. The jid is the
+// time at which the leader evaluated the entry.
 func ticks(t *testing.T, c *Cluster) (at []time.Time) {
 	t.Helper()
 	run := regexp.MustCompile(`scheduled job runs name=tick fun=test.arg jid=(\d{20})`)
@@ -354,7 +354,7 @@ func ticks(t *testing.T, c *Cluster) (at []time.Time) {
 	return at
 }
 
-// checkTicks: between two runs lies a period, counted in whole seconds as the schedule counts.
+// checkTicks: two runs are a period apart, in whole seconds as the schedule counts.
 func checkTicks(t *testing.T, at []time.Time) {
 	t.Helper()
 	if len(at) < 10 {
@@ -367,7 +367,7 @@ func checkTicks(t *testing.T, at []time.Time) {
 	}
 }
 
-// checkReturns looks at the events of the schedule.
+// checkReturns checks the events of the schedule.
 func checkReturns(t *testing.T, w *watched) {
 	t.Helper()
 	seen := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestReloadedNodegroups changes nodegroups while a master runs: after SIGHUP targets mean the new
+// TestReloadedNodegroups changes nodegroups while a master runs. After SIGHUP targets use the new
 // ones.
 func TestReloadedNodegroups(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestReloadedNodegroups(t *testing.T) {
 	}
 }
 
-// TestReloadedExternalAuth changes who may order what while a master runs; a configuration with an
+// TestReloadedExternalAuth changes who may order what while a master runs. A configuration with an
 // error changes nothing.
 func TestReloadedExternalAuth(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 
 const isolated = "cluster_isolated_filesystem: True\n"
 
-// rootsReport is what cluster.sync_roots and cluster.roots_status say of a tree.
+// rootsReport is what cluster.sync_roots and cluster.roots_status report about a tree.
 type rootsReport struct {
 	Head      int    `json:"head"`
 	Source    string `json:"source"`
@@ -63,7 +63,7 @@ func put(t testing.TB, dir string, files map[string]string) {
 	}
 }
 
-// listing describes all that is in a folder, but for what is staged or kept aside there.
+// listing describes everything in a folder, except what is staged or set aside there.
 func listing(dir string) (map[string]string, error) {
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -104,7 +104,7 @@ func listing(dir string) (map[string]string, error) {
 	return out, err
 }
 
-// equalTrees is nil when two folders hold the same.
+// equalTrees returns nil if two folders hold the same.
 func equalTrees(a, b string) error {
 	la, err := listing(a)
 	if err != nil {
@@ -142,7 +142,7 @@ func syncRoots(t testing.TB, m *Master, args ...string) rootsReports {
 	return r
 }
 
-// Three masters with roots of their own, from the first start on.
+// TestRoots runs three masters that each have their own roots from the first start on.
 func TestRoots(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Extra: isolated})
@@ -165,7 +165,7 @@ func TestRoots(t *testing.T) {
 		{"VanillaJoiner", testRootsJoiner},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, c) }) {
-			break // the cluster isn't as the next one expects it
+			break // the cluster is not as the next step expects it
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestRoots(t *testing.T) {
 func testFoundersRoots(t *testing.T, c *Cluster) {
 	for _, m := range c.Masters[1:] {
 		if err := equalTrees(pillarDir(c.Masters[0]), pillarDir(m)); err != nil {
-			t.Error(err) // they were ready: the copy was done before
+			t.Error(err) // they were ready: the copy had ended before
 		}
 		b, err := os.ReadFile(filepath.Join(srv(m), "top.sls"))
 		if err != nil || string(b) != "base: {}" {
@@ -213,7 +213,7 @@ func testSyncRoots(t *testing.T, c *Cluster) {
 			t.Errorf("%s: no line in the log about it", m.ID)
 		}
 	}
-	// What was deleted is deleted everywhere, only differences travel.
+	// What was deleted is deleted everywhere; only differences travel.
 	if err := os.RemoveAll(filepath.Join(srv(one), "web")); err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func testRootsAway(t *testing.T, c *Cluster) {
 	var r rootsReports
 	Eventually(t, 20*time.Second, "it counts as away", func() error {
 		if err := one.RunnerJSON(t, &r, "cluster.sync_roots"); err != nil {
-			return err // until its silence is noticed, it is a failure
+			return err // a failure, until the master's silence is noticed
 		}
 		if p := r.File.Peers[three.ID]; p.Result != "away" {
 			return fmt.Errorf("%+v", p)
@@ -335,7 +335,7 @@ func testRootsAway(t *testing.T, c *Cluster) {
 	})
 }
 
-// fillTree makes n files of all kinds of names, and a sparse one.
+// fillTree makes n files with all kinds of names, and a sparse one.
 func fillTree(t testing.TB, dir string, n int, sparse int64) {
 	t.Helper()
 	names := []string{"plain", "with space", "grün 日本", "new\nline", "not\xffutf8", "-dash",
@@ -386,7 +386,7 @@ func memory(m *Master) int64 {
 	return 0
 }
 
-// watchMemory samples masters until stop is called, which returns the most that each used.
+// watchMemory samples masters until stop is called. stop returns the peak of each.
 func watchMemory(masters []*Master) (stop func() map[string]int64) {
 	most := map[string]int64{}
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -412,10 +412,10 @@ func watchMemory(masters []*Master) (stop func() map[string]int64) {
 	}
 }
 
-// memoryLimit is what a sync may use above idle.
+// memoryLimit is what a sync may use in addition to the idle master.
 const memoryLimit = 64 << 20
 
-// bigSync syncs a large tree twice and checks contents, memory and that only differences travel.
+// bigSync syncs a large tree twice. It checks contents, memory, and that only differences travel.
 func bigSync(t *testing.T, c *Cluster, files int, sparse int64) {
 	one := c.Masters[0]
 	fillTree(t, srv(one), files, sparse)
@@ -452,7 +452,7 @@ func bigSync(t *testing.T, c *Cluster, files int, sparse int64) {
 	p := r.File.Peers[c.Masters[1].ID]
 	t.Logf("again: +%d ~%d, %d bytes after %v", p.Added, p.Changed, p.Bytes,
 		time.Since(start).Round(time.Millisecond))
-	// the list of files, and two of them
+	// the list of files, and two files
 	if limit := int64(files)*150 + 10_000; p.Added != 2 || p.Bytes > limit {
 		t.Errorf("second sync: %+v, want at most %d bytes", p, limit)
 	}
@@ -460,7 +460,7 @@ func bigSync(t *testing.T, c *Cluster, files int, sparse int64) {
 
 func testManyFiles(t *testing.T, c *Cluster) { bigSync(t, c, 2000, 64<<20) }
 
-// joiner makes a master that knows of the cluster no more than it must.
+// joiner makes a master that knows of the cluster only what it must.
 func joiner(t *testing.T, c *Cluster, number int, extra string) *Master {
 	t.Helper()
 	m := c.newMaster(t, number)
@@ -481,7 +481,7 @@ func testRootsJoiner(t *testing.T, c *Cluster) {
 	put(t, srv(m), map[string]string{"here before": "x", "top.sls": "other"})
 	m.Run(t)
 	Eventually(t, 60*time.Second, "the joiner is ready", m.Ready)
-	// Ready means that its roots are there.
+	// Ready means that its roots have arrived.
 	if err := os.Remove(filepath.Join(srv(m), "here before")); err != nil {
 		t.Error(err)
 	}
@@ -509,7 +509,7 @@ func testRootsJoiner(t *testing.T, c *Cluster) {
 	})
 }
 
-// noise fills a file with what can't be compressed or guessed.
+// noise fills a file with data that can't be compressed or guessed.
 func noise(t testing.TB, path string, size int64) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -522,7 +522,7 @@ func noise(t testing.TB, path string, size int64) {
 	}
 }
 
-// fetching waits until a master has part of what it fetches, but not all.
+// fetching waits until a master has a part of what it fetches, but not all.
 func fetching(t *testing.T, m *Master) {
 	t.Helper()
 	Eventually(t, 60*time.Second, m.ID+" fetches", func() error {
@@ -540,7 +540,8 @@ func fetching(t *testing.T, m *Master) {
 	})
 }
 
-// Sources and joiners die in the middle of it, at a rate that makes that easy to hit.
+// TestRootsInterrupted: sources and joiners die in the middle of a copy, which runs slowly enough
+// to hit that moment.
 func TestRootsInterrupted(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Extra: isolated + "cluster_transfer_rate: 6000000\n"})
@@ -576,7 +577,7 @@ func testSourceKilled(t *testing.T, c *Cluster) {
 	if r := <-done; r.Code == 0 {
 		t.Errorf("the command knows nothing of it: %v", r)
 	}
-	// No head was published, the old tree is whole.
+	// No head was published, and the old tree is whole.
 	for _, m := range []*Master{two, three} {
 		if b, err := os.ReadFile(filepath.Join(srv(m), "old")); err != nil || string(b) != "1" {
 			t.Errorf("%s: %q, %v", m.ID, b, err)
@@ -590,7 +591,7 @@ func testSourceKilled(t *testing.T, c *Cluster) {
 			t.Errorf("%v\n%+v", err, r)
 		}
 	}
-	// All that was fetched for it, before and after: more than 1 MB had arrived.
+	// All that was fetched for it, before and after the interruption: more than 1 MB had arrived.
 	if p := r.File.Peers[two.ID]; p.Bytes >= 25<<20 {
 		t.Errorf("what had arrived before was fetched again: %+v", p)
 	}
@@ -621,7 +622,7 @@ func testReceiverKilled(t *testing.T, c *Cluster) {
 func testJoinerKilled(t *testing.T, c *Cluster) {
 	m := joiner(t, c, 4, "")
 	m.Run(t)
-	// Every peer shows how far it is.
+	// Every peer shows its progress.
 	type members struct {
 		Learners []string `json:"learners"`
 		Peers    map[string]struct {
@@ -674,7 +675,7 @@ func testJoinerKilled(t *testing.T, c *Cluster) {
 		}
 		return nil
 	})
-	// It ends with this step: the next one needs a quorum.
+	// The cluster ends with this step: the next one needs a quorum.
 	if r := c.Masters[0].Runner(t, "cluster.remove", m.ID, "keep_secret=True"); r.Code != 0 {
 		t.Errorf("%v", r)
 	}
@@ -683,7 +684,7 @@ func testJoinerKilled(t *testing.T, c *Cluster) {
 func testLeaderKilledMidJoin(t *testing.T, c *Cluster) {
 	m := joiner(t, c, 5, "")
 	dead := c.Leader(t, c.Masters[1])
-	if dead == c.Masters[0] { // which the joiner asks
+	if dead == c.Masters[0] { // the joiner asks this one
 		m.Configure(t, strings.Replace(m.Config(t), c.Masters[0].Addr+"]",
 			c.Masters[1].Addr+"]", 1))
 	}
@@ -698,7 +699,7 @@ func testLeaderKilledMidJoin(t *testing.T, c *Cluster) {
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 }
 
-// The sizes of the demand: 20,000 files and one of 2 GB.
+// TestRootsOfManyGigabytes has the required sizes: 20,000 files, and one file of 2 GB.
 func TestRootsOfManyGigabytes(t *testing.T) {
 	long(t)
 	c := NewCluster(t, ClusterOptions{Extra: isolated + "cluster_transfer_rate: 1000000000\n"})
@@ -708,7 +709,7 @@ func TestRootsOfManyGigabytes(t *testing.T) {
 	m := joiner(t, c, 4, "")
 	start := time.Now()
 	m.Run(t)
-	fetching(t, m) // the start itself derives a key, which takes 64 MiB for a moment
+	fetching(t, m) // the start itself derives a key, which needs 64 MiB for a moment
 	stop := watchMemory([]*Master{m})
 	Eventually(t, 5*time.Minute, "the joiner is ready", m.Ready)
 	peak := stop()[m.ID]

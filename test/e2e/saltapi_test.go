@@ -18,7 +18,7 @@ import (
 // saltAPIPort is where the salt-api of a test listens.
 const saltAPIPort = 8000
 
-// saltAPIExtra are a master's options for Salt's salt-api beside it.
+// saltAPIExtra are a master's options for a salt-api of Salt's beside it.
 const saltAPIExtra = `auto_accept: True
 enable_clear_commands: True
 external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
@@ -51,7 +51,7 @@ func startSaltAPI(t *testing.T, m *Master, release string) *saltAPI {
 	return a
 }
 
-// login asks for a session; the token of a session is for this salt-api alone.
+// login asks for a session. Its token is valid for this salt-api only.
 func (a *saltAPI) login() error {
 	var answer struct {
 		Return []struct {
@@ -112,7 +112,7 @@ func (a *saltAPI) call(low map[string]any) (string, error) {
 	return string(answer.Return[0]), nil
 }
 
-// events follows the stream of server-sent events and returns its lines; the channel is closed when
+// events follows the stream of server-sent events and returns its lines. The channel closes when
 // the stream ends.
 func (a *saltAPI) events(t *testing.T) <-chan string {
 	t.Helper()
@@ -141,8 +141,8 @@ func (a *saltAPI) events(t *testing.T) <-chan string {
 	return lines
 }
 
-// TestSaltAPI runs Salt's own salt-api beside masters of a cluster: logins, calls of every client,
-// the stream of events and a web hook, and the same again once a master is dead.
+// TestSaltAPI runs Salt's own salt-api beside the masters of a cluster: logins, calls of every
+// client, the stream of events and a web hook. It repeats them once a master is dead.
 func TestSaltAPI(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestSaltAPI(t *testing.T) {
 	m1.Kill(t)
 	two.calls(t, minion)
 	two.hook(t, two.events(t), m2.ID)
-	// A salt-api whose master is dead says so, and works again with its master.
+	// A salt-api whose master is dead says so, and works again once the master does.
 	var nothing struct{}
 	if err := one.post("/", map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"},
 		&nothing); err == nil {
@@ -199,7 +199,7 @@ func (a *saltAPI) calls(t *testing.T, minion string) {
 	t.Helper()
 	for _, c := range []struct {
 		low  map[string]any
-		want []string // texts of the answer
+		want []string // texts in the answer
 	}{
 		{map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"},
 			[]string{`"` + minion + `": true`}},
@@ -233,8 +233,8 @@ func (a *saltAPI) calls(t *testing.T, minion string) {
 	}
 }
 
-// hook posts to the web hook and waits for the event of it, and for the master's reaction to it, in
-// a stream.
+// hook posts to the web hook. Then it waits in a stream for the hook's event, and for the master's
+// reaction to it.
 func (a *saltAPI) hook(t *testing.T, events <-chan string, master string) {
 	t.Helper()
 	build := fmt.Sprint(time.Now().UnixNano())

@@ -70,7 +70,7 @@ def marked(name, text):
 	"srv/_grains/demo.py": "def demo():\n    return {'demo_grain': 'here'}\n",
 }
 
-// answers runs a function on all minions and returns what each said.
+// answers runs a function on all minions and returns each one's answer.
 func answers(t *testing.T, m *Master, args ...string) map[string]any {
 	t.Helper()
 	r := m.Salt(t, append([]string{"--out=json", "--static", "--timeout=60"}, args...)...)
@@ -177,7 +177,7 @@ func testStatePillar(t *testing.T, c *Cluster) {
 			t.Errorf("%s: pillar.show_pillar %v %v", m.ID, shown, err)
 		}
 	}
-	// What one command overrides is seen by it alone.
+	// Only the command that overrides a pillar sees the override.
 	if got := answers(t, c.Masters[0], "*", "pillar.items",
 		`pillar={"color": "LEAK"}`); len(got) != len(c.Minions) {
 		t.Errorf("override: %v", got)
@@ -214,7 +214,7 @@ func testSyncAll(t *testing.T, c *Cluster) {
 	})
 }
 
-// checkApplied reports what of a state run's result is not right.
+// checkApplied reports what is wrong in a state run's result.
 func checkApplied(result any, states int) error {
 	chunks, ok := result.(map[string]any)
 	if !ok || len(chunks) != states {
@@ -293,7 +293,7 @@ func testCopy(t *testing.T, c *Cluster) {
 				t.Errorf("read from %s: %v", from.ID, r)
 			}
 		}
-		// Other minions read it, each through the master that it is connected to.
+		// Other minions read it, each through its own master.
 		for id, v := range answers(t, c.Masters[0], "*", "cp.get_file_str", "salt://"+m.ID+path) {
 			if text, _ := v.(string); !strings.HasPrefix(text, m.ID+" says 22") {
 				t.Errorf("%s reads what %s pushed: %v", id, m.ID, v)
@@ -358,7 +358,7 @@ func testPublish(t *testing.T, c *Cluster) {
 }
 
 func testEventSend(t *testing.T, c *Cluster) {
-	// On another master than the minion's: events are asked for across the cluster.
+	// From another master than the minion's: events are subscribed to across the cluster.
 	type outcome struct{ r Result }
 	seen := make(chan outcome, len(c.Masters))
 	for _, m := range c.Masters {
@@ -387,8 +387,8 @@ func testEventSend(t *testing.T, c *Cluster) {
 	}
 }
 
-// testTargetsWithoutOne: targets by grains, pillar and mine are right from the moment that a master
-// dies, wherever they are asked and whichever died, and when it is back.
+// testTargetsWithoutOne: targets by grains, pillar and mine are right from the moment a master
+// dies, on whichever master they are evaluated, whichever died, and when it is back.
 func testTargetsWithoutOne(t *testing.T, c *Cluster) {
 	answers(t, c.Masters[0], "*", "saltutil.refresh_pillar", "wait=True")
 	answers(t, c.Masters[0], "*", "mine.send", "test.echo", "mine-text")
@@ -477,7 +477,7 @@ func testBigFile(t *testing.T, c *Cluster, big []byte) {
 			}
 			found := fmt.Errorf("nothing below %s", cached)
 			filepath.WalkDir(cached, func(path string, d os.DirEntry,
-				err error) error { // it is looked at again
+				err error) error { // asked again
 				if err == nil && !d.IsDir() && strings.Contains(path, "big.bin") {
 					found = nil
 				}

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// stopwatch tells how long something took on a machine that has time for it: the processor time
-// that others used meanwhile does not count. Others are all processes but those that the test has
-// started, and the test itself; so a master that burns processor time earns no longer limit by it.
+// stopwatch measures how long something would take on a machine with time for it: the processor
+// time that others used meanwhile does not count. Others are all processes except the test and
+// those that it started. So a master that burns processor time does not get a longer limit for it.
 // Waiting for anything else (a timer, a peer, a disk) counts in full.
 type stopwatch struct {
 	test   string
@@ -21,7 +21,7 @@ type stopwatch struct {
 	others time.Duration
 }
 
-// startWatch starts one for a test, which is named by testOf.
+// startWatch starts a stopwatch for a test, which testOf names.
 func startWatch(test string) stopwatch {
 	return stopwatch{test: test, start: time.Now(), others: othersTime(test)}
 }
@@ -31,7 +31,7 @@ func (w stopwatch) took() time.Duration {
 }
 
 // undisturbed is at least a quarter of the time that has passed, so that limits end on the busiest
-// machine.
+// machine too.
 func undisturbed(passed, others time.Duration) time.Duration {
 	return min(passed, max(passed-others, passed/4))
 }
@@ -42,7 +42,7 @@ func testOf(t testing.TB) string {
 	return name
 }
 
-// usage knows what the tests' processes use.
+// usage is what the tests' processes use.
 var usage struct {
 	sync.Mutex
 	groups map[int]string           // process group to test
@@ -72,8 +72,8 @@ func discharge(group int, state *os.ProcessState) {
 // tick is the unit of times in /proc.
 const tick = time.Second / 100
 
-// othersTime is the processor time that all but a test used since the machine's start, per
-// processor.
+// othersTime is the processor time that everything except a test has used since the machine's
+// start, per processor.
 func othersTime(test string) time.Duration {
 	busy, processors := machineTime()
 	if processors == 0 {
@@ -82,7 +82,7 @@ func othersTime(test string) time.Duration {
 	return (busy - testTime(test)) / time.Duration(processors)
 }
 
-// machineTime is what /proc/stat says; 0 where there is none, so that waiting in line counts.
+// machineTime reads /proc/stat; 0 if there is none, so that waiting for the processor counts.
 func machineTime() (busy time.Duration, processors int) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -106,7 +106,7 @@ func machineTime() (busy time.Duration, processors int) {
 	return busy, processors
 }
 
-// testTime is the processor time of this program and of all that it started for a test.
+// testTime is the processor time of this program and of everything it started for a test.
 func testTime(test string) time.Duration {
 	usage.Lock()
 	defer usage.Unlock()
@@ -129,13 +129,13 @@ func testTime(test string) time.Duration {
 		if err != nil {
 			continue // it has ended
 		}
-		// from the state on: the name may hold anything
+		// from the state on: the name may contain anything
 		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		if len(f) < 15 {
 			continue
 		}
 		if group, err := strconv.Atoi(f[2]); err == nil && usage.groups[group] == test {
-			for _, field := range f[11:15] { // own, then those of its children that have ended
+			for _, field := range f[11:15] { // its own, then that of its ended children
 				sum += clockTicks(field)
 			}
 		}

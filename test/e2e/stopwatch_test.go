@@ -13,7 +13,7 @@ func TestUndisturbed(t *testing.T) {
 		{10 * time.Second, 0, 10 * time.Second},
 		{10 * time.Second, 4 * time.Second, 6 * time.Second},
 		{10 * time.Second, 10 * time.Second, 2500 * time.Millisecond},
-		{10 * time.Second, -time.Second, 10 * time.Second}, // figures of different moments
+		{10 * time.Second, -time.Second, 10 * time.Second}, // figures from different moments
 	} {
 		if got := undisturbed(tt.passed, tt.others); got != tt.want {
 			t.Errorf("%v with %v of others: %v, want %v", tt.passed, tt.others, got, tt.want)
@@ -21,7 +21,8 @@ func TestUndisturbed(t *testing.T) {
 	}
 }
 
-// What a test's own processes burn is its own, while they run and afterwards; and nobody else's.
+// TestOwnTimeCounts: time that a test's own processes burn counts as its own, while they run and
+// afterwards, and as no other test's.
 func TestOwnTimeCounts(t *testing.T) {
 	t.Parallel()
 	own, other := testTime(testOf(t)), testTime("TestOfSomebody")

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// TestSyndic: below our master of masters a real salt-syndic has a real Salt master with a minion.
+// TestSyndic: below our master of masters, a real salt-syndic has a real Salt master with a minion.
 // Jobs go down to the minion, and its returns come up.
 func TestSyndic(t *testing.T) {
 	t.Parallel()
-	// the syndic of 3008.3 makes the requests that bring returns up and never sends them
+	// the syndic of 3008.3 builds the requests that should bring returns up, but never sends them
 	const release = "3006.28"
 	upper := NewCluster(t, ClusterOptions{Masters: 1, Plain: true,
 		Extra: "order_masters: True\nsyndics: ['syndic-*']\nauto_accept: True\n"})

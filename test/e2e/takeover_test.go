@@ -15,17 +15,17 @@ import (
 // fewWorkers are enough for two or three minions; each costs a second of processor time to start.
 const fewWorkers = "worker_threads: 2\n"
 
-// A real salt-master behind HAProxy with Salt's plain configuration answers a
-// minion of each release, which proves the kit; then our master is started on the
-// same configuration and keys, and the minions, untouched, answer it as well.
+// TestOurMasterTakesOverFromSalts: a real salt-master behind HAProxy with Salt's plain
+// configuration answers a minion of each release, which proves the kit. Then our master is started
+// on the same configuration and keys, and answers the untouched minions too.
 func TestOurMasterTakesOverFromSalts(t *testing.T) {
 	t.Parallel()
 	takeOver(t, "", "master.pem", true)
 }
 
-// The same with the keys, the master's own included, in the files of Salt's
-// mmap_key driver. With those Salt 3008.3 itself lets minions sign in but answers
-// no request for pillar, so they begin to work with ours.
+// TestOurMasterTakesOverFromSaltsMmapKey does the same with the keys, also the master's own, in the
+// files of Salt's mmap_key driver. With those, Salt 3008.3 itself lets minions sign in but answers
+// no request for pillar; so the minions begin to work only with our master.
 func TestOurMasterTakesOverFromSaltsMmapKey(t *testing.T) {
 	t.Parallel()
 	takeOver(t, "keys.cache_driver: mmap_key\n", ".mmap_master.idx.heap", false)
@@ -89,8 +89,8 @@ func takeOver(t *testing.T, extra, keyFile string, working bool) {
 	}
 }
 
-// signedIn waits until each minion has been let in and keeps its master's key,
-// which it will hold every later master to.
+// signedIn waits until each minion is accepted and has stored its master's key, by which it will
+// check every later master.
 func signedIn(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, m := range c.Minions {
@@ -120,9 +120,9 @@ func noComplaint(t *testing.T, c *Cluster, since map[*Minion]int64) {
 	}
 }
 
-// Two real masters in Salt's cluster mode, as 3007 has it on a shared folder and
-// as 3008 has it with a folder for each; then two of ours in their place, on the
-// same configuration and keys.
+// TestOursTakeOverFromSaltsCluster: two real masters in Salt's cluster mode, in 3007 with a shared
+// folder and in 3008 with a folder for each. Then two of ours take their place, with the same
+// configuration and keys.
 func TestOursTakeOverFromSaltsCluster(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -167,11 +167,11 @@ func takeOverCluster(t *testing.T, release string, shared bool) {
 		Eventually(t, 60*time.Second, m.ID+" answers", m.Ready)
 	}
 	c.AddMinions(t, "minion", quick, "3006.28", release)
-	// That they answer is not asked: through a balancer in front of two masters a
-	// 3008 minion gets no pillar of Salt's own.
+	// Their answers are not checked: through a balancer in front of two of Salt's own masters a
+	// 3008 minion gets no pillar.
 	signedIn(t, c)
-	// Salt's masters tell each other of a key after the minion was let in. Ours take over what the
-	// first one has.
+	// Salt's masters tell each other of a key after the minion was accepted. Ours take over what
+	// the first one has.
 	for _, id := range c.IDs() {
 		Eventually(t, 60*time.Second, c.Masters[0].ID+" has the key of "+id, func() error {
 			_, err := os.Stat(filepath.Join(folder(c.Masters[0]), "minions", id))
@@ -214,8 +214,7 @@ func takeOverCluster(t *testing.T, release string, shared bool) {
 	}
 }
 
-// acceptAll waits until all minions' keys are pending on a master and accepts
-// them there.
+// acceptAll waits until all minions' keys are pending on a master and accepts them there.
 func acceptAll(t *testing.T, c *Cluster, m *Master) {
 	t.Helper()
 	Eventually(t, 90*time.Second, "all keys are pending on "+m.ID, func() error {
@@ -233,8 +232,8 @@ func acceptAll(t *testing.T, c *Cluster, m *Master) {
 	}
 }
 
-// stayAccepted accepts keys on Salt's master until all minions have signed in: it writes a key as
-// pending again whose minion asks in the moment of its acceptance.
+// stayAccepted accepts keys on Salt's master until all minions have signed in. A key whose minion
+// asks at the very moment of its acceptance is written as pending again by that master.
 func stayAccepted(t *testing.T, c *Cluster, m *Master) {
 	t.Helper()
 	Eventually(t, 2*time.Minute, "all minions have signed in to Salt's "+m.ID, func() error {

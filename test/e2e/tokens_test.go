@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// stranger is a user of the system who is neither root nor the masters' user, with programs and a
-// home of his own.
+// stranger is a user of the system who is neither root nor the masters' user. He has his own
+// programs and home.
 type stranger struct {
 	uid, gid  uint32
 	bin, home string
@@ -58,7 +58,7 @@ func newStranger(t *testing.T, c *Cluster) stranger {
 	for _, name := range []string{"salt", "salt-run", "salt-key"} {
 		err = errors.Join(err, os.Symlink("clustermaster", filepath.Join(s.bin, name)))
 	}
-	for _, m := range c.Masters { // what another user may read of a master's configuration
+	for _, m := range c.Masters { // files of a master's configuration that another user may read
 		client := filepath.Join(m.Dir, "client")
 		err = errors.Join(err, os.Chmod(m.Dir, 0o711), os.Mkdir(client, 0o755),
 			os.WriteFile(filepath.Join(client, "master"),
@@ -87,8 +87,9 @@ func (s stranger) run(t *testing.T, m *Master, name string, args ...string) Resu
 		Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
-// Another user of the system proves to be a user of external_auth and makes a token; it is good on
-// the other masters when the one that made it is dead, and on none once it is deleted.
+// TestTokensOutliveMasters: another user of the system logs in as a user of external_auth and makes
+// a token. The token is valid on the other masters when its maker is dead, and on none once it is
+// deleted.
 func TestTokensOutliveMasters(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// upgrade is a cluster in which masters change their releases, with a minion that answers and
-// somebody who writes.
+// upgrade is a cluster whose masters change their releases, with a minion that answers and a client
+// that writes.
 type upgrade struct {
 	c        *Cluster
 	old, new Programs
@@ -29,15 +29,15 @@ func TestUpgradeFromThePreviousRelease(t *testing.T) {
 	u.run(t, nil)
 }
 
-// TestUpgradeToTheNextRelease runs this release and one that is a level ahead in one cluster.
+// TestUpgradeToTheNextRelease runs this release and one a level ahead of it in one cluster.
 func TestUpgradeToTheNextRelease(t *testing.T) {
 	t.Parallel()
 	u := &upgrade{old: Ours(t), new: Next(t), level: 2}
 	u.run(t, &future{u})
 }
 
-// run upgrades one master after the other, with a look at each combination: new as follower and
-// leader, old and new joining, snapshots, restarts, rolling back.
+// run upgrades the masters one by one and checks each combination: new as follower and leader, old
+// and new joining, snapshots, restarts, rolling back.
 func (u *upgrade) run(t *testing.T, f *future) {
 	HAProxyProgram(t)
 	u.c = NewCluster(t, ClusterOptions{Programs: u.old, Balancer: BalancerOptions{Idle: idleLimit}})
@@ -65,7 +65,7 @@ func (u *upgrade) run(t *testing.T, f *future) {
 	u.change(t, second, u.new)
 	u.leads(t, second)
 	u.atLevel(t, second, u.level, first.ID)
-	u.change(t, second, u.old) // two new ones, and one goes back
+	u.change(t, second, u.old) // two new ones, then one goes back
 	u.leads(t, first)
 	u.wipe(t, third) // a new one joins under an old leader
 	u.change(t, second, u.new)
@@ -85,7 +85,7 @@ func (u *upgrade) run(t *testing.T, f *future) {
 }
 
 // TestDefectOfTheNextRelease has a leader of the next release write, against the rule, what the
-// others don't know. They stop rather than drop it, and go on from there in the next release.
+// others don't know. They stop rather than drop it, and continue in the next release.
 func TestDefectOfTheNextRelease(t *testing.T) {
 	t.Parallel()
 	u := &upgrade{old: Ours(t), new: Next(t), level: 2}
@@ -95,7 +95,7 @@ func TestDefectOfTheNextRelease(t *testing.T) {
 	bad := c.Masters[2]
 	u.change(t, bad, u.new)
 	u.leads(t, bad)
-	// its answer depends on who stops first
+	// its answer depends on which master stops first
 	_ = bad.Runner(t, "future.note", "defect", "force=True")
 	for _, m := range c.Masters[:2] {
 		if code, err := m.Wait(20 * time.Second); err != nil || code == 0 {
@@ -116,8 +116,8 @@ func TestDefectOfTheNextRelease(t *testing.T) {
 	}
 }
 
-// TestRollingUpgrade has cluster.upgrade bring the next release to a cluster, by a command that
-// asks this test to restart the master that it names.
+// TestRollingUpgrade has cluster.upgrade bring the next release to a cluster. Its command asks this
+// test to restart the named master.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	u := &upgrade{old: Ours(t), new: Next(t), level: 2}
@@ -185,10 +185,10 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Fatalf("%v", r)
 	}
 	u.atLevel(t, first, 3)
-	u.settled(t, first) // nobody is drained any more
+	u.settled(t, first) // no master is drained any longer
 }
 
-// load pings and writes for as long as the releases change. What was acknowledged is noted.
+// load pings and writes while the releases change, and notes what was acknowledged.
 func (u *upgrade) load(t *testing.T) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -219,7 +219,7 @@ func (u *upgrade) load(t *testing.T) (stop func()) {
 	return sync.OnceFunc(func() { close(end); <-ended })
 }
 
-// nothingLost reads all that was acknowledged, and pings.
+// nothingLost reads everything acknowledged, and pings.
 func (u *upgrade) nothingLost(t *testing.T) {
 	t.Helper()
 	m := u.c.Masters[0]
@@ -244,8 +244,8 @@ func (u *upgrade) nothingLost(t *testing.T) {
 	t.Logf("%d writes acknowledged, all there", len(acked))
 }
 
-// change gives a master another release and waits until it votes, serves and is ready, as the
-// others see it.
+// change gives a master another release and waits until the others see that it votes, serves and is
+// ready.
 func (u *upgrade) change(t *testing.T, m *Master, to Programs) {
 	t.Helper()
 	if m.Running() {
@@ -258,7 +258,7 @@ func (u *upgrade) change(t *testing.T, m *Master, to Programs) {
 	u.settled(t, m)
 }
 
-// wipe has a master begin anew with an empty disk, in its release.
+// wipe restarts a master with an empty disk, in its release.
 func (u *upgrade) wipe(t *testing.T, m *Master) {
 	t.Helper()
 	m.Stop(t, 10*time.Second)
@@ -296,7 +296,7 @@ func (u *upgrade) leads(t *testing.T, m *Master) {
 	})
 }
 
-// atLevel waits until a new master sees the cluster at a level, held back by these.
+// atLevel waits until a new master sees the cluster at a level, held back by heldBackBy.
 func (u *upgrade) atLevel(t *testing.T, m *Master, want int, heldBackBy ...string) {
 	t.Helper()
 	Eventually(t, 20*time.Second, fmt.Sprintf("the cluster is at level %d, says %s", want, m.ID),
@@ -325,7 +325,7 @@ func (u *upgrade) atLevel(t *testing.T, m *Master, want int, heldBackBy ...strin
 		})
 }
 
-// tooOld starts a master in the old release again, which must end and say why, and change nothing.
+// tooOld starts a master in the old release again. It must end, say why, and change nothing.
 func (u *upgrade) tooOld(t *testing.T, m *Master) {
 	t.Helper()
 	m.Stop(t, 10*time.Second)
@@ -338,7 +338,7 @@ func (u *upgrade) tooOld(t *testing.T, m *Master) {
 	u.says(t, m.Log, u.refusal())
 }
 
-// tooOldToJoin starts an empty master in the old release, which is not let in.
+// tooOldToJoin starts an empty master in the old release, which is not admitted.
 func (u *upgrade) tooOldToJoin(t *testing.T, m *Master) {
 	t.Helper()
 	m.Run(t)
@@ -375,12 +375,12 @@ func logged(path, text string) error {
 	return nil
 }
 
-// future tries what only a release of the next level has; nil where the new release has nothing of
-// the kind.
+// future tries what only a release of the next level has; nil if the new release has nothing like
+// it.
 type future struct{ u *upgrade }
 
-// refused tries it while the cluster is below the level: the release itself refuses, and where it
-// would not, the others do. Nothing changes.
+// refused tries it while the cluster is below the level. The release itself refuses; with force,
+// the others do. Nothing changes.
 func (f *future) refused(t *testing.T, m, other *Master) {
 	if f == nil {
 		return
@@ -403,7 +403,7 @@ func (f *future) refused(t *testing.T, m, other *Master) {
 		}
 	}
 	if v, err := m.Members(t); err != nil || v.Leader == m.ID {
-		return // who leads may write what it likes; TestDefectOfTheNextRelease does
+		return // a leader may write anything; TestDefectOfTheNextRelease does
 	}
 	for _, args := range []string{"future.note early force=True",
 		"future.allow nobody force=True"} {
@@ -448,8 +448,8 @@ func (f *future) notes(t *testing.T, m *Master) {
 	}
 }
 
-// snapshot has a new master write a snapshot and forget its log before it, so that who joins or
-// restarts reads it.
+// snapshot has a new master write a snapshot and truncate its log, so that masters that join or
+// restart read the snapshot.
 func (f *future) snapshot(t *testing.T, m *Master) {
 	if f == nil {
 		return

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Eventually calls check until it gives nil, and fails the test if that doesn't
-// happen in time, as a stopwatch counts it. It returns how long it took.
+// Eventually calls check until it returns nil. It fails the test if that does not happen in time,
+// as a stopwatch counts it. It returns how long it took.
 func Eventually(t testing.TB, limit time.Duration, what string, check func() error) time.Duration {
 	t.Helper()
 	start, watch := time.Now(), startWatch(testOf(t))
@@ -24,8 +24,8 @@ func Eventually(t testing.TB, limit time.Duration, what string, check func() err
 	}
 }
 
-// Throughout calls check for a while and fails the test as soon as it gives an
-// error: for what must not happen.
+// Throughout calls check for a while, for what must not happen. It fails the test as soon as check
+// returns an error.
 func Throughout(t testing.TB, while time.Duration, what string, check func() error) {
 	t.Helper()
 	start := time.Now()

@@ -12,16 +12,16 @@ import (
 func TestMain(m *testing.M) { e2e.Main(m, 0) }
 
 const (
-	// budget is what may pass on the wall from kill -9 of a master until the others agree on a
-	// change, and until all minions have answered one of them.
+	// budget is the real time allowed from kill -9 of a master until the others agree on a change,
+	// and until all minions have answered one of them.
 	budget = 5 * time.Second
-	// The waits of Salt's minions are not ours: these look for another master at once.
+	// The waits of Salt's minions are not ours: these minions look for another master at once.
 	quick = "recon_default: 200\nrecon_max: 1000\nrandom_reauth_delay: 1\nmaster_alive_interval: 3600\n"
 )
 
-// Right after the kill one survivor accepts a key, which needs a leader, and another one pings all
-// minions, which needs those of the dead master to have found a living one. The command that
-// accepts goes on for 5 s when the other one has the key already: it waits for the dead master,
+// TestLossOfAMaster: right after the kill one survivor accepts a key, which needs a leader. Another
+// one pings all minions, so those of the dead master must have found a living one. The command that
+// accepts takes 5 s longer if the other survivor already has the key: it waits for the dead master,
 // which might only be cut off and act on the old keys.
 func TestLossOfAMaster(t *testing.T) {
 	e2e.HAProxyProgram(t)
@@ -89,7 +89,7 @@ func TestLossOfAMaster(t *testing.T) {
 	}
 }
 
-// pending waits until these keys, and no others, wait for an operator.
+// pending waits until exactly these keys wait for an operator.
 func pending(t *testing.T, m *e2e.Master, ids []string) {
 	t.Helper()
 	e2e.Eventually(t, 60*time.Second, fmt.Sprintf("keys of %v are pending", ids), func() error {

@@ -18,7 +18,7 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// healed is when a cluster must be in order again after the last fault.
+// healed is the time in which a cluster must be in order again after the last fault.
 const healed = 60 * time.Second
 
 // cluster is masters on a network that can be cut.
@@ -27,7 +27,7 @@ type cluster struct {
 	net network
 }
 
-// newCluster starts masters, room for two more, and waits until all are ready.
+// newCluster starts masters, with room for two more, and waits until all are ready.
 func newCluster(t *testing.T, masters int, extra string) *cluster {
 	t.Helper()
 	c := prepareCluster(t, masters, extra)
@@ -43,7 +43,7 @@ func prepareCluster(t *testing.T, masters int, extra string) *cluster {
 		Extra: extra}), n}
 }
 
-// joiner is a further master, which isn't started, and counts among the masters from now on.
+// joiner is another master, not started, which counts among the masters from now on.
 func (c *cluster) joiner(t *testing.T, change func(config string) string) *e2e.Master {
 	t.Helper()
 	m := c.Stranger(t, change)
@@ -51,7 +51,7 @@ func (c *cluster) joiner(t *testing.T, change func(config string) string) *e2e.M
 	return m
 }
 
-// peers changes a configuration to name only these.
+// peers changes a configuration to name only these peers.
 func peers(addrs ...string) func(config string) string {
 	return func(config string) string {
 		return peersLine.ReplaceAllString(config, "cluster_peers: ["+strings.Join(addrs, ", ")+"]")
@@ -68,7 +68,7 @@ func (c *cluster) others(not ...*e2e.Master) []*e2e.Master {
 		func(m *e2e.Master) bool { return slices.Contains(not, m) })
 }
 
-// members is what cluster.members says.
+// members is the answer of cluster.members.
 type members struct {
 	Voters   []string `json:"voters"`
 	Learners []string `json:"learners"`
@@ -99,8 +99,8 @@ func ids(masters []*e2e.Master) []string {
 	return list
 }
 
-// oneHistory waits until all these masters tell the same of keys and members: one leader, just
-// these members, all ready.
+// oneHistory waits until all these masters report the same about keys and members: one leader,
+// exactly these members, all ready.
 func oneHistory(t *testing.T, masters ...*e2e.Master) {
 	t.Helper()
 	e2e.Eventually(t, healed, "one history on "+strings.Join(ids(masters), ", "), func() error {
@@ -145,7 +145,7 @@ func oneHistory(t *testing.T, masters ...*e2e.Master) {
 	})
 }
 
-// withoutLocal takes a master's own keys out of the output of salt-key -F.
+// withoutLocal removes a master's own keys from the output of salt-key -F.
 func withoutLocal(t testing.TB, text string) string {
 	t.Helper()
 	var lists map[string]json.RawMessage
@@ -160,7 +160,7 @@ func withoutLocal(t testing.TB, text string) string {
 	return string(b)
 }
 
-// keyState is where salt-key -L on a master has an id; "" where it hasn't.
+// keyState is the list in which salt-key -L on a master has an id, or "".
 func keyState(t testing.TB, m *e2e.Master, id string) string {
 	t.Helper()
 	lists, err := m.Keys(t)
@@ -175,7 +175,7 @@ func keyState(t testing.TB, m *e2e.Master, id string) string {
 	return ""
 }
 
-// refused expects a command to end with an error whose text has these words.
+// refused expects a command to end with an error whose text contains these words.
 func refused(t testing.TB, r e2e.Result, words ...string) {
 	t.Helper()
 	text := r.Stdout + r.Stderr
@@ -198,7 +198,7 @@ func succeeds(t testing.TB, r e2e.Result) {
 }
 
 // logged waits until a master's log, from an offset on, has a line with all these words, and
-// returns it.
+// returns the line.
 func logged(t testing.TB, m *e2e.Master, from int64, words ...string) (line string) {
 	t.Helper()
 	e2e.Eventually(t, healed, m.ID+" logs "+strings.Join(words, " ... "), func() error {
@@ -225,7 +225,7 @@ func logLine(t testing.TB, m *e2e.Master, from int64, words ...string) string {
 	return ""
 }
 
-// logSize is the length of a master's log now.
+// logSize is the present length of a master's log.
 func logSize(m *e2e.Master) int64 {
 	st, err := os.Stat(m.Log)
 	if err != nil {
@@ -240,7 +240,7 @@ func hostPort(m *e2e.Master, port int) string {
 		strconv.Itoa(port))
 }
 
-// seed is what CLUSTERMASTER_SEED says, else chosen; it is printed.
+// seed is CLUSTERMASTER_SEED, or a random one. It is printed.
 func seed(t testing.TB) *rand.Rand {
 	t.Helper()
 	n := rand.Uint64()
@@ -265,7 +265,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// equal fails the test where two values differ.
+// equal fails the test if two values differ.
 func equal(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {

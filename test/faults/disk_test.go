@@ -17,8 +17,7 @@ import (
 	"clustermaster/value"
 )
 
-// smallDisk is a file system of its own below the cachedir of a master that has not been started
-// yet.
+// smallDisk is a separate file system below the cachedir of a master that has not been started yet.
 type smallDisk struct{ dir string }
 
 func mountSmallDisk(t *testing.T, m *e2e.Master, size string) smallDisk {
@@ -49,7 +48,7 @@ func (d smallDisk) free(t *testing.T) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// fill leaves that many bytes; 0 fills until nothing fits any more.
+// fill leaves that many bytes; 0 fills until nothing more fits.
 func (d smallDisk) fill(t *testing.T, leave int64) {
 	t.Helper()
 	f, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -73,9 +72,9 @@ func (d smallDisk) empty(t *testing.T) {
 	}
 }
 
-// A master whose disk fills up refuses what would fill it further and says so, and goes on with
-// keys and members. With not a byte left, through changes of leaders, it neither ends nor lies;
-// when space returns it serves again by itself.
+// TestFullDisk: a master whose disk fills up refuses what would fill it further, says so, and
+// continues with keys and members. Without a single free byte, through changes of leaders, it
+// neither ends nor lies. When space returns it serves again automatically.
 func TestFullDisk(t *testing.T) {
 	c := prepareCluster(t, 3, "disk_reserve: 8M\ncluster_isolated_filesystem: True\n")
 	full, rest := c.Masters[2], c.Masters[:2]
@@ -154,7 +153,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	settled(t, c, c.Masters...)
 
-	// The last byte goes in the midst of writes, before the master has seen its reserve used up.
+	// The last byte goes during writes, before the master has seen its reserve used up.
 	w.to(full)
 	stop = w.during(t, 200, 20000)
 	disk.fill(t, 0)
@@ -177,9 +176,9 @@ func TestFullDisk(t *testing.T) {
 	oneHistory(t, c.Masters...)
 }
 
-// A flipped bit in a file of the ring store costs a master nothing but the time to fetch its
-// records again: it signs minions in, takes keys and is ready meanwhile, its log names the file,
-// and the damaged store is kept aside.
+// TestDamagedRingStore: a flipped bit in a file of the ring store costs a master nothing but the
+// time to fetch its records again. Meanwhile it signs minions in, takes keys and is ready. Its log
+// names the file, and the damaged store is set aside.
 func TestDamagedRingStore(t *testing.T) {
 	c := newCluster(t, 3, "")
 	hurt := c.Masters[2]

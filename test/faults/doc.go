@@ -1,12 +1,12 @@
 // Package faults tests clusters of real processes under faults: partitions, kills, stops, wiped
 // disks, strangers.
 //
-// Lives here: networks between masters that a test can cut (network namespaces, or a proxy where
-// those can't be made), a minion's requests and an operator's calls that are recorded, and the
-// check that the recorded history is linearizable. Does not: starting processes and asking them
-// (package e2e), the channel's own rules (package conformance).
+// Lives here: networks between masters that a test can cut (network namespaces, or a proxy if those
+// can't be made), recorded requests of a minion and calls of an operator, and the check that the
+// recorded history is linearizable. Does not: start processes and ask them (package e2e), test the
+// channel's own rules (package conformance).
 //
-// docs/faults.md says which demand is shown by which test. Chance is seeded: CLUSTERMASTER_SEED
-// repeats a run's choices. CLUSTERMASTER_LONG=1 makes the random tests long. Nothing but the Go
-// tool is needed; without root the proxy is used.
+// docs/faults.md lists the tests for each demand. Chance is seeded: CLUSTERMASTER_SEED repeats a
+// run's choices. CLUSTERMASTER_LONG=1 makes the random tests long. The tests need only the Go tool;
+// without root they use the proxy.
 package faults

@@ -12,7 +12,7 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// gitCommit writes a file into a repository, which it makes if need be, and returns the commit.
+// gitCommit writes a file into a repository, which it creates if necessary, and returns the commit.
 func gitCommit(t *testing.T, dir, name string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -37,7 +37,7 @@ func gitCommit(t *testing.T, dir, name string) string {
 	return out
 }
 
-// servesCommit is nil when a master serves a commit for base.
+// servesCommit returns nil if a master serves a commit for base.
 func servesCommit(t *testing.T, m *e2e.Master, commit string) error {
 	t.Helper()
 	var status map[string]struct {
@@ -54,9 +54,9 @@ func servesCommit(t *testing.T, m *e2e.Master, commit string) error {
 	return nil
 }
 
-// The leader dies in the middle of a switch to a new commit, while the disk of another master is
-// full. What one master serves the majority has, the full one goes on with the former commit, and
-// once there is space all serve the newest.
+// TestGitWithFullDisk: the leader dies in the middle of a switch to a new commit, while the disk of
+// another master is full. A commit served by one master is on a majority. The full one continues
+// with the former commit. Once there is space, all serve the newest one.
 func TestGitWithFullDisk(t *testing.T) {
 	repo := filepath.Join(t.TempDir(), "states")
 	first := gitCommit(t, repo, "first")

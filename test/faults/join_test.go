@@ -21,9 +21,9 @@ import (
 // slowly is a transfer rate at which a few megabytes take seconds.
 const slowly = "cluster_transfer_rate: 1000000\n"
 
-// Two boxes join at the same time, while one of them is killed after its admission, in the middle
-// of the sync and once it has its files but may not have its vote. Both end as members; none is
-// there twice or half.
+// TestTwoJoinAtOnce: two boxes join at the same time. One of them is killed after its admission, in
+// the middle of the sync, and once it has its files but perhaps no vote. Both end as members,
+// neither of them twice or half.
 func TestTwoJoinAtOnce(t *testing.T) {
 	t.Parallel()
 	c := prepareCluster(t, 3, slowly+"cluster_isolated_filesystem: True\n")
@@ -105,7 +105,7 @@ func logHas(t testing.TB, m *e2e.Master, from int64, words ...string) error {
 	return nil
 }
 
-// ring is what cluster.ring_info says.
+// ring is the answer of cluster.ring_info.
 type ring struct {
 	Nodes     []string `json:"nodes"`
 	Epoch     int64    `json:"epoch"`
@@ -130,7 +130,7 @@ func ringOf(t testing.TB, m *e2e.Master) (v ring) {
 	return v
 }
 
-// node is the name that a master's data directory gives it in Raft.
+// node is the master's name in Raft, from its data directory.
 func node(t testing.TB, m *e2e.Master) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(m.Dir, "cache", "clustermaster", "cluster", "*.json"))
@@ -149,8 +149,9 @@ func node(t testing.TB, m *e2e.Master) string {
 	return ""
 }
 
-// A member that lost its disk comes back as somebody else: without a vote until it is filled, never
-// beside its old self, and what was acknowledged while it was away is on its disk when it is ready.
+// TestWipedMember: a member that lost its disk comes back as a new member, without a vote until it
+// is filled, and never beside its old self. Once it is ready, its disk has what was acknowledged
+// while it was away.
 func TestWipedMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, slowly)
@@ -163,7 +164,7 @@ func TestWipedMember(t *testing.T) {
 	wiped.Wipe(t)
 	w.write(t, 60, 4000)
 
-	// It is watched from its start on.
+	// It is watched from its start.
 	stop, watched := make(chan struct{}), sync.WaitGroup{}
 	var seen []string
 	watched.Go(func() {
@@ -212,7 +213,7 @@ func TestWipedMember(t *testing.T) {
 	if before != -1 {
 		t.Errorf("no leader says that %s was replaced", was)
 	}
-	// All is on its disk: it alone has it.
+	// Everything is on its disk: it alone still has it.
 	settled(t, c, c.Masters...)
 	for _, m := range others {
 		m.Kill(t)

@@ -13,7 +13,7 @@ import (
 	"clustermaster/wire"
 )
 
-// minion is the minion's side of single requests; it keeps no connection. Not for concurrent use.
+// minion is the minion's side of single requests. It keeps no connection. Not for concurrent use.
 type minion struct {
 	id     string
 	key    *wire.PrivateKey
@@ -21,7 +21,7 @@ type minion struct {
 	answer wire.AuthAnswer // of the last sign-in
 }
 
-// minionKey is shared by all: a master tells minions by their ids.
+// minionKey is shared by all: masters tell minions apart by their ids.
 var minionKey = sync.OnceValues(func() (*wire.PrivateKey,
 	error) {
 	return wire.GeneratePrivateKey(2048)
@@ -41,7 +41,7 @@ func newMinion(t testing.TB, id string) *minion {
 		EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1}}
 }
 
-// send makes one request on a connection of its own.
+// send makes one request on its own connection.
 func send(ctx context.Context, addr string, payload []byte) ([]byte, error) {
 	c, err := transport.DialRequests(ctx, addr, transport.ClientOptions{})
 	if err != nil {
@@ -51,7 +51,7 @@ func send(ctx context.Context, addr string, payload []byte) ([]byte, error) {
 	return c.Do(ctx, payload)
 }
 
-// signIn asks a master. The word is accepted, pending or rejected.
+// signIn signs in at a master. word is accepted, pending or rejected.
 func (m *minion) signIn(ctx context.Context, at *e2e.Master) (word string, err error) {
 	nonce, err := wire.NewNonce()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces has each master in a network namespace of its own, joined by one bridge, on which the
-// test has an address too. A cut gives the sender a wrong hardware address for the receiver, so
+// namespaces gives each master its own network namespace. One bridge joins them; the test has an
+// address on it too. A cut gives the sender a wrong hardware address for the receiver, so that
 // frames get lost on the wire.
 type namespaces struct {
 	name   string // of the bridge; namespaces are named name-1, name-2, ...
@@ -29,8 +29,7 @@ type namespaces struct {
 // here is the test's own place on the bridge.
 const here = 254
 
-// newNamespaces fails where this process may not make namespaces, or where they don't hear each
-// other.
+// newNamespaces fails if this process may not make namespaces, or if they can't reach each other.
 func newNamespaces(t testing.TB, masters int) (*namespaces, error) {
 	n := &namespaces{
 		name:   fmt.Sprintf("cm%x", rand.Uint32()),
@@ -82,7 +81,7 @@ func (n *namespaces) make() error {
 	return nil
 }
 
-// try talks over the bridge: a firewall of the machine may forbid it.
+// try sends over the bridge: a firewall of the machine may forbid it.
 func (n *namespaces) try() error {
 	var ln net.Listener
 	if err := n.inside(1, func() (err error) {
@@ -154,7 +153,7 @@ func (n *namespaces) heal(t testing.TB) {
 	clear(n.cuts)
 }
 
-// neighbour tells host i where frames for host j go.
+// neighbour sets where host i sends frames for host j.
 func (n *namespaces) neighbour(i, j int, to string) error {
 	return ip("-n " + n.space(i) + " neigh replace " + n.Host(j) + " lladdr " + to +
 		" dev eth0 nud permanent")

@@ -13,7 +13,7 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// manyKeys writes accepted keys as a Salt master keeps them; each is another one.
+// manyKeys writes accepted keys, all different, as a Salt master stores them.
 func manyKeys(t *testing.T, dir string, n int) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -27,10 +27,10 @@ func manyKeys(t *testing.T, dir string, n int) {
 	}
 }
 
-// A master behind a line of 50 Mbit/s, 20 ms from the others, joins a cluster with 100,000 keys.
-// Nobody stands for election meanwhile, nobody is held for down, and the others serve. The short
-// form has a tenth of the keys and a fifth of the line; it only tells of elections, for it runs
-// beside other tests, and those may keep a master from its processor.
+// TestJoinOverANarrowLine: a master behind a line of 50 Mbit/s, 20 ms from the others, joins a
+// cluster with 100,000 keys. Meanwhile no master starts an election or is considered down, and the
+// others serve. The short form has a tenth of the keys and a fifth of the line. It only logs
+// elections: it runs beside other tests, which may keep a master from its processor.
 func TestJoinOverANarrowLine(t *testing.T) {
 	t.Parallel()
 	complain := t.Logf
@@ -114,7 +114,7 @@ func TestJoinOverANarrowLine(t *testing.T) {
 		float64(down)/1e6, least.Round(100*time.Millisecond))
 }
 
-// hasKeys says whether a master lists so many accepted keys.
+// hasKeys returns nil if a master lists that many accepted keys.
 func hasKeys(t *testing.T, m *e2e.Master, n int) error {
 	r := m.Key(t, "-l", "acc")
 	if got := strings.Count(r.Stdout, "web-"); r.Code != 0 || got != n {

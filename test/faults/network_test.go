@@ -7,17 +7,16 @@ import (
 )
 
 // network is where masters run, with links that can be cut. Masters count from 1; the test itself
-// reaches them always. A cut loses packets, and tells nobody: connections stay open until somebody
-// gives them up.
+// always reaches them. A cut loses packets silently: connections stay open until one end gives up.
 type network interface {
 	e2e.Network
 	// cutOneWay loses what from sends to to.
 	cutOneWay(t testing.TB, from, to int)
-	// heal mends all links.
+	// heal repairs all links.
 	heal(t testing.TB)
 }
 
-// newNetwork makes a network for up to that many masters, of namespaces if this machine lets us.
+// newNetwork makes a network for up to that many masters, of namespaces if this machine allows it.
 func newNetwork(t testing.TB, masters int) network {
 	t.Helper()
 	n, err := newNamespaces(t, masters)

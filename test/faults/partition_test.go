@@ -10,9 +10,9 @@ import (
 	"clustermaster/value"
 )
 
-// The side of a partition without a majority takes no key and no member and says why, goes on
-// serving whom it knows, and has the others' history afterwards. It is the leader that is cut off,
-// which has to notice.
+// TestMinority: the side of a partition without a majority takes no key and no member, and says
+// why. It continues to serve the minions that it knows, and has the others' history afterwards. The
+// leader is the one cut off, and must notice.
 func TestMinority(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, "")

@@ -10,7 +10,7 @@ import (
 	"clustermaster/test/powerdisk"
 )
 
-// losePower takes the power away from a master, and gives it back.
+// losePower cuts a master's power and restores it.
 func losePower(t *testing.T, d *powerdisk.Disk, m *e2e.Master) {
 	t.Helper()
 	m.Freeze(t)
@@ -20,9 +20,9 @@ func losePower(t *testing.T, d *powerdisk.Disk, m *e2e.Master) {
 	m.Run(t)
 }
 
-// A master that loses power right after it has acknowledged a key, a return or new secrets has them
-// when it starts again. It is alone, so nobody can tell it what it has forgotten. Without the sync
-// of Raft's log this fails.
+// TestPowerLoss: a master that loses power right after it has acknowledged a key, a return or new
+// secrets has them when it starts again. It is alone, so no other master can tell it what it
+// forgot. Without the sync of Raft's log this fails.
 func TestPowerLoss(t *testing.T) {
 	c := prepareCluster(t, 1, "")
 	m := c.Masters[0]
@@ -48,10 +48,10 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// A master that loses power right after it has reported synced roots as installed has all of their
-// files: without the sync of the roots' file system the first part fails. Contents of an agreed
-// head are on a majority's disks when it is agreed: without the sync of the blobs the second part
-// fails.
+// TestPowerLossOfRoots: a master that loses power right after it has reported synced roots as
+// installed has all of their files: without the sync of the roots' file system the first part
+// fails. Contents of an agreed head are on a majority's disks when it is agreed: without the sync
+// of the blobs the second part fails.
 func TestPowerLossOfRoots(t *testing.T) {
 	c := prepareCluster(t, 3, "cluster_isolated_filesystem: True\n")
 	roots := func(m *e2e.Master) string { return filepath.Join(m.Dir, "srv") }
@@ -81,7 +81,7 @@ func TestPowerLossOfRoots(t *testing.T) {
 
 	m.Kill(t)
 	text = fmt.Sprintf("a state: %0100d", 2)
-	sync("two.sls", 1) // says that one master is away
+	sync("two.sls", 1) // it reports one master as away
 	var left []string
 	for i, o := range c.Masters[:2] {
 		o.Freeze(t)

@@ -10,8 +10,9 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// proxies has masters on loopback, each behind a proxy at its peer port. The proxy knows by its
-// address who calls, and while a link is cut takes connections and bytes and hands nothing on.
+// proxies has masters on loopback, each behind a proxy at its peer port. The proxy recognizes the
+// caller by its address. While a link is cut, it accepts connections and bytes and passes nothing
+// on.
 type proxies struct {
 	base    e2e.Base
 	mu      sync.Mutex
@@ -21,7 +22,7 @@ type proxies struct {
 	conns   map[net.Conn]bool
 }
 
-// proxyAt is added to a master's number for the address of its proxy.
+// proxyAt plus a master's number is the last part of its proxy's address.
 const proxyAt = 150
 
 func newProxies(t testing.TB, masters int) *proxies {
@@ -83,7 +84,7 @@ func (p *proxies) heal(testing.TB) {
 	p.changed.Broadcast()
 }
 
-// open waits until from reaches to; false once the test has ended.
+// open waits until from reaches to. It returns false once the test has ended.
 func (p *proxies) open(from, to int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +94,7 @@ func (p *proxies) open(from, to int) bool {
 	return !p.closed
 }
 
-// carry joins a connection to master to with the master itself.
+// carry joins a connection for a master with the master itself.
 func (p *proxies) carry(in net.Conn, to int) {
 	defer in.Close()
 	caller, _ := in.RemoteAddr().(*net.TCPAddr)
@@ -101,7 +102,7 @@ func (p *proxies) carry(in net.Conn, to int) {
 	if !p.keep(in) || !p.open(from, to) || !p.open(to, from) {
 		return
 	}
-	// The member's log and limits shall see the caller's address.
+	// The member's log and limits must see the caller's address.
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: caller.IP}, Timeout: 5 * time.Second}
 	out, err := d.Dial("tcp", net.JoinHostPort(p.Host(to), strconv.Itoa(e2e.PeerPort)))
 	if err != nil {

@@ -20,7 +20,7 @@ type writer struct {
 	c       *cluster
 	minions []*minion
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	masters []*e2e.Master
 	acked   map[string]string // jid to value
 	by      map[string]string // jid to minion
@@ -63,7 +63,7 @@ func (w *writer) one(m *minion, size int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		w.lost++ // it may be there, or not
+		w.lost++ // it may have been stored, or not
 		return
 	}
 	w.acked[jid], w.by[jid] = val, m.id
@@ -87,7 +87,7 @@ func (w *writer) write(t *testing.T, n, size int) {
 	}
 }
 
-// during sends returns until stop is called, at most about that many a second.
+// during sends returns until stop is called, at most about that many per second.
 func (w *writer) during(t *testing.T, perSecond, size int) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -108,7 +108,7 @@ func (w *writer) during(t *testing.T, perSecond, size int) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// found expects every acknowledged return on these masters, asked by their jids.
+// found expects every acknowledged return on these masters, looked up by jid.
 func (w *writer) found(t *testing.T, masters ...*e2e.Master) {
 	t.Helper()
 	w.mu.Lock()
@@ -149,7 +149,7 @@ func (w *writer) found(t *testing.T, masters ...*e2e.Master) {
 		ids(masters), w.lost)
 }
 
-// settled waits until nothing moves on the ring any more and no copy is owed.
+// settled waits until nothing moves on the ring and no copy is owed.
 func settled(t *testing.T, c *cluster, masters ...*e2e.Master) {
 	t.Helper()
 	e2e.Eventually(t, 2*healed, "the ring is settled", func() error {
@@ -178,12 +178,12 @@ func records(t *testing.T, masters ...*e2e.Master) (sum int) {
 	return sum
 }
 
-// The ring changes under writes, by a join whose transfer is cut short by a kill, a removal, a
-// death and a return: every acknowledged return is found everywhere afterwards, and each record has
-// its three copies.
+// TestRingChanges changes the ring under writes: a join whose transfer is interrupted by a kill, a
+// removal, a death and a return. Afterwards every acknowledged return is found everywhere, and each
+// record has its three copies.
 func TestRingChanges(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, slowly+"runner_returns: False\n") // looking shall not add records
+	c := newCluster(t, 3, slowly+"runner_returns: False\n") // looking must not add records
 	three := c.Masters[:3]
 	w := newWriter(t, c, three)
 	w.write(t, 2000, 4000) // 8 MB
@@ -191,7 +191,7 @@ func TestRingChanges(t *testing.T) {
 
 	fourth := c.joiner(t, same)
 	fourth.Run(t)
-	// Three quarters of that, at a rate of 1 MB/s.
+	// Three quarters of that, at 1 MB/s.
 	begun := time.Now()
 	pending := func(enough int64) func() error {
 		return func() error {

@@ -27,19 +27,19 @@ import (
 	"clustermaster/wire"
 )
 
-// secrets are what nobody may be told: by name, with the texts that would give it away.
+// secrets must never be shown: by name, with the texts that would reveal each.
 type secrets map[string][]string
 
-// bytes adds a secret of bytes in the forms that a careless line could give it.
+// bytes adds a secret of bytes in the forms in which a careless line could reveal it.
 func (s secrets) bytes(name string, b []byte) {
 	if len(b) < 8 {
-		return // would be found by chance
+		return // too short: it would be found by chance
 	}
 	s[name] = append(s[name], string(b), hex.EncodeToString(b),
 		strings.ToUpper(hex.EncodeToString(b)), strings.Trim(fmt.Sprint(b), "[]"),
 		strings.Trim(strconv.Quote(string(b)),
 			`"`), strings.Trim(strconv.QuoteToASCII(string(b)), `"`))
-	for skip := range 3 { // wherever it begins in something that is given as base64
+	for skip := range 3 { // wherever it begins inside a base64 text
 		part := b[skip : len(b)-(len(b)-skip)%3]
 		s[name] = append(s[name], base64.StdEncoding.EncodeToString(part),
 			base64.URLEncoding.EncodeToString(part))
@@ -64,7 +64,7 @@ func (s secrets) pem(t testing.TB, name string, text []byte) {
 	}
 }
 
-// found names the secrets that a text has.
+// found names the secrets that a text contains.
 func (s secrets) found(text string) (names []string) {
 	for name, forms := range s {
 		if slices.ContainsFunc(forms, func(f string) bool { return strings.Contains(text, f) }) {
@@ -75,16 +75,16 @@ func (s secrets) found(text string) (names []string) {
 	return names
 }
 
-// used is a cluster whose whole life is recorded: what commands printed, all events, what its ports
-// told.
+// used is a cluster whose whole life is recorded: the output of commands, all events, the answers
+// of its ports.
 type used struct {
 	*cluster
 	t      *testing.T
 	secret secrets
-	told   map[string]string // what was said, by who said it
+	told   map[string]string // recorded texts by source
 }
 
-// run runs a runner function, with something on stdin, and keeps what it printed.
+// run runs a runner function, with a text on stdin, and keeps its output.
 func (u *used) run(m *e2e.Master, stdin string, args ...string) string {
 	u.t.Helper()
 	cmd := exec.Command(e2e.Ours(u.t).Run,
@@ -124,7 +124,7 @@ func (u *used) save(m *e2e.Master, name string, passphrase string, args ...strin
 	u.secret.bytes("session secret of "+name, r.State.Session)
 }
 
-// signIn has a minion sign in, and adds the keys that it got.
+// signIn has a minion sign in, and adds the keys that it gets.
 func (u *used) signIn(m *minion, at *e2e.Master) {
 	u.t.Helper()
 	if word, err := m.signIn(within(u.t, 10*time.Second), at); err != nil || word != "accepted" {
@@ -134,8 +134,8 @@ func (u *used) signIn(m *minion, at *e2e.Master) {
 	u.secret.bytes("session key of "+m.id, m.answer.Session[:])
 }
 
-// asks has a minion ask for its options and its pillar, in which pillar_opts has the master's
-// options.
+// asks has a minion ask for its options and its pillar. With pillar_opts the pillar contains the
+// master's options.
 func (u *used) asks(m *minion, at *e2e.Master) {
 	u.t.Helper()
 	raw, err := m.ask(within(u.t, 30*time.Second), at,
@@ -171,7 +171,7 @@ func (u *used) asks(m *minion, at *e2e.Master) {
 	u.keep("_pillar", string(raw))
 }
 
-// metrics keeps what the metrics port tells.
+// metrics keeps the answer of the metrics port.
 func (u *used) metrics(m *e2e.Master) {
 	u.t.Helper()
 	resp, err := http.Get("http://" + hostPort(m, e2e.MetricsPort) + "/metrics")
@@ -189,8 +189,8 @@ func (u *used) metrics(m *e2e.Master) {
 // externalAuth has one user.
 const externalAuth = "\nexternal_auth: {sharedsecret: {carol: ['.*', '@runner', '@wheel']}}\n"
 
-// logsIn has a user of external_auth give orders with a password, a wrong one and a token, and adds
-// the tokens.
+// logsIn has a user of external_auth give orders with a password, a wrong password and a token, and
+// adds the tokens.
 func (u *used) logsIn(a, b *e2e.Master, password, guess string) {
 	u.t.Helper()
 	home := filepath.Join(u.Dir, "home")
@@ -228,16 +228,16 @@ func (u *used) logsIn(a, b *e2e.Master, password, guess string) {
 	if out := u.run(b, "", "auth.del_token", token); strings.TrimSpace(out) != "true" {
 		u.t.Errorf("delete a token: %s", out)
 	}
-	for who := range u.told { // what was said to who ordered it
+	for who := range u.told { // shown to the user who ordered it
 		if strings.HasPrefix(who, "auth.mk_token") {
 			delete(u.told, who)
 		}
 	}
 }
 
-// Every secret of a cluster, searched for by its value, in all that the cluster says in a long day
-// at the highest log level: logs, events, metrics, stored jobs, what commands print and what
-// minions get. Then every file that it wrote is its own.
+// TestSecretsAreToldToNobody searches for the value of every secret of a cluster in everything that
+// the cluster outputs in a long day at the highest log level: logs, events, metrics, stored jobs,
+// output of commands, and answers to minions. Then every file that it wrote must be its own.
 func TestSecretsAreToldToNobody(t *testing.T) {
 	t.Parallel()
 	shared, guess := "shared "+rand.Text(), "guess "+rand.Text()
@@ -251,7 +251,7 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	for _, m := range u.Masters {
 		m.Configure(t, loud.Replace(m.Config(t)))
 	}
-	// a template, so that the renderer's files are there too
+	// a template, so that the renderer's files exist too
 	for name, text := range map[string]string{
 		"pillar/top.sls":  "base:\n  '*': [site]\n",
 		"pillar/site.sls": "site: {{ [1, 2] | length }}\n", "srv/top.sls": "base: {}\n",
@@ -261,8 +261,8 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// what the masters make must not depend on who starts them; masters of other tests may get it
-	// too
+	// what the masters create must not depend on the caller's umask; masters of other tests may get
+	// it too
 	wide := syscall.Umask(0)
 	u.StartMasters(t)
 	syscall.Umask(wide)
@@ -311,7 +311,7 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	u.signIn(web, a)
 	u.asks(web, b)
 
-	// The new secret is said once, to who ordered it.
+	// The new secret is shown once, to the user who ordered it.
 	out := u.run(a, "", "cluster.rotate_secret")
 	_, next, _ := strings.Cut(out, `"cluster_secret": "`)
 	if next, _, _ = strings.Cut(next, `"`); len(next) < 32 {
@@ -389,7 +389,7 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	}
 }
 
-// kept expects the disks to have what was searched for: a search for other values would find
+// kept expects the disks to contain the secrets searched for. A search for wrong values would find
 // nothing anywhere.
 func (u *used) kept() {
 	u.t.Helper()
@@ -434,8 +434,8 @@ func embedded(m *e2e.Master) string {
 		"render")
 }
 
-// ownFilesAlone expects whatever a master wrote to be for its user alone. Its log has what Salt's
-// has, 0640.
+// ownFilesAlone expects everything a master wrote to be accessible to its user alone. Its log has
+// mode 0640, as Salt's.
 func ownFilesAlone(t *testing.T, m *e2e.Master) {
 	t.Helper()
 	others := map[string]bool{ // not the master's, or nothing of its state

@@ -36,8 +36,8 @@ const (
 	maxPerSource = 20
 )
 
-// reactorOfSalt is how Salt's documentation has a master accept the keys of its own machines: the
-// id stands there unquoted.
+// reactorOfSalt is how Salt's documentation has a master accept the keys of its own machines. The
+// id in it is unquoted.
 const reactorOfSalt = `{% if 'act' in data and data['act'] == 'pend' and data['id'].startswith('ink') %}
 minion_add:
   wheel.key.accept:
@@ -45,8 +45,8 @@ minion_add:
 {% endif %}
 `
 
-// TestSignInAttacks does to running masters what anybody can do who reaches their request port.
-// Nothing is stored that has no bound, and nothing is run.
+// TestSignInAttacks does to running masters what anyone can do who reaches their request port.
+// Nothing without a bound is stored, and nothing is run.
 func TestSignInAttacks(t *testing.T) {
 	t.Parallel()
 	sls := filepath.Join(e2e.Folder(t), "auth.sls")
@@ -66,7 +66,7 @@ func TestSignInAttacks(t *testing.T) {
 	t.Run("keys for a known id", s.deniedKeys)
 }
 
-// stranger asks one of some masters.
+// stranger asks one of several masters.
 type stranger struct {
 	m   *e2e.Master
 	all []*e2e.Master
@@ -89,7 +89,7 @@ func offer(t testing.TB, id, pub, nonce string) []byte {
 
 const someNonce = "0123456789abcdef0123456789abcdef"
 
-// said is what a reply to a sign-in says: its text, or its ret.
+// said is the content of a reply to a sign-in: its text, or its ret.
 func said(reply []byte) any {
 	v, err := value.Unpack(reply)
 	if err != nil {
@@ -107,7 +107,7 @@ func said(reply []byte) any {
 	return ret
 }
 
-// connect opens a connection of strangers from an address, "" for the test's own.
+// connect opens a connection as a stranger from an address; "" means the test's own.
 func (s stranger) connect(t testing.TB, from string) *transport.RequestClient {
 	t.Helper()
 	addr := hostPort(s.m, e2e.RequestPort)
@@ -122,7 +122,7 @@ func (s stranger) connect(t testing.TB, from string) *transport.RequestClient {
 	return c
 }
 
-// proxied is a balancer for one connection, which tells that it comes from an address.
+// proxied is a balancer for one connection, which announces the given address as its source.
 func proxied(t testing.TB, to, from string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -156,7 +156,7 @@ func proxied(t testing.TB, to, from string) string {
 	return ln.Addr().String()
 }
 
-// ask makes one request; the answer is as of said.
+// ask makes one request and returns the answer as said does.
 func ask(t testing.TB, c *transport.RequestClient, payload []byte) any {
 	t.Helper()
 	reply, err := c.Do(within(t, 10*time.Second), payload)
@@ -166,7 +166,7 @@ func ask(t testing.TB, c *transport.RequestClient, payload []byte) any {
 	return said(reply)
 }
 
-// goodKey is the text of a key that strangers share.
+// goodKey is the text of a key that all strangers share.
 func goodKey(t testing.TB) string {
 	t.Helper()
 	k, err := minionKey()
@@ -176,7 +176,7 @@ func goodKey(t testing.TB) string {
 	return k.Public().Text()
 }
 
-// madeKey is the text of one of many different keys, whose private half nobody has.
+// madeKey is the text of one of many different keys, whose private halves do not exist.
 func madeKey(t testing.TB, number int) string {
 	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), 2047)
@@ -188,7 +188,7 @@ func madeKey(t testing.TB, number int) string {
 	return wire.CleanKey(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
 }
 
-// applied is the index that all masters have applied, when they agree on one.
+// applied is the index that all masters have applied, once they agree on one.
 func (s stranger) applied(t testing.TB) (index float64) {
 	t.Helper()
 	e2e.Eventually(t, healed, "all masters have applied the same", func() error {
@@ -203,8 +203,8 @@ func (s stranger) applied(t testing.TB) (index float64) {
 	return index
 }
 
-// ofOthers bounds the entries of the log that no request makes in a time: masters compare their
-// states once a minute.
+// ofOthers bounds the log entries in a time that no request causes: masters compare their states
+// once a minute.
 func ofOthers(d time.Duration) float64 { return 1 + math.Ceil(d.Minutes()) }
 
 // mark is an index of the log and the time at which all masters had applied it.
@@ -213,7 +213,7 @@ type mark struct {
 	at    time.Time
 }
 
-// unmoved expects no entry of the log since before but ofOthers.
+// unmoved expects no log entries since before, except ofOthers.
 func (s stranger) unmoved(t testing.TB, what string, before mark) {
 	t.Helper()
 	now := s.applied(t)
@@ -261,8 +261,8 @@ func residentKB(t testing.TB, m *e2e.Master) int {
 	return n
 }
 
-// largeKeys are 300 unknown ids with keys of a megabyte: they took key management away, and a
-// gigabyte of each master.
+// largeKeys offers 300 unknown ids with keys of a megabyte. Unbounded they would block key
+// management and cost each master a gigabyte.
 func (s stranger) largeKeys(t *testing.T) {
 	index, length, kind := s.quiet(t), s.refusals(t, "auth_pub_length"), s.refusals(t,
 		"auth_pub_not_a_key")
@@ -306,7 +306,8 @@ func (s stranger) nonces(t *testing.T) {
 	equal(t, "key of the sender", keyState(t, s.m, "nonces"), "")
 }
 
-// lineBreaks ran commands as root: the id of a stranger is code where a reactor has it unquoted.
+// lineBreaks: a stranger's id is code if a reactor has it unquoted. Such an id must not run a
+// command as root.
 func (s stranger) lineBreaks(t *testing.T) {
 	c := s.connect(t, "")
 	if got := ask(t, c, offer(t, "outsider", goodKey(t), someNonce)); got != true {
@@ -321,8 +322,8 @@ func (s stranger) lineBreaks(t *testing.T) {
 		}
 	}
 	s.unmoved(t, "applied index", index)
-	// Events are reacted to in order, so an honest one that comes later tells that there was
-	// nothing.
+	// Reactions come in the order of events. So a later honest event proves that there was no
+	// reaction.
 	if got := ask(t, c, offer(t, "ink2", goodKey(t), someNonce)); got != true {
 		t.Fatalf("ink2: got %v", got)
 	}
@@ -338,8 +339,8 @@ func (s stranger) lineBreaks(t *testing.T) {
 	}
 }
 
-// fullList: what comes once a list is full is answered from memory. Each source has its own share,
-// also behind a balancer.
+// fullList: offers to a full list are answered from memory. Each source has its own share, also
+// behind a balancer.
 func (s stranger) fullList(t *testing.T) {
 	pub := goodKey(t)
 	fill := func(c *transport.RequestClient, prefix string, n int, want any) {
@@ -360,7 +361,7 @@ func (s stranger) fullList(t *testing.T) {
 	fill(first, "first-more", 200, "full")
 	fill(s.connect(t, "203.0.113.1"), "first-again", 20, "full")
 	s.unmoved(t, "applied index after the sources' lists were full", index)
-	fill(own, "own", maxPerSource, true) // who is on the list is not told that it is full
+	fill(own, "own", maxPerSource, true) // a listed id is not refused because the list is full
 	fill(network, "network", 10, true)
 	fill(s.connect(t, "2001:db8:0:1:ffff::2"), "neighbour", 10, true)
 
@@ -376,14 +377,14 @@ func (s stranger) fullList(t *testing.T) {
 	if err != nil || len(lists["minions_pre"]) != maxPending {
 		t.Errorf("%d keys are pending, %v", len(lists["minions_pre"]), err)
 	}
-	// A place that is free again can be taken, by a source that has one.
+	// A place that is free again can be taken by a source that has a share left.
 	if r := s.m.Key(t, "-d", "first-*", "-y", "--rotate-aes-key=False"); r.Code != 0 {
 		t.Errorf("%v", r)
 	}
 	fill(first, "first", 1, true)
 }
 
-// deniedKeys are new keys without end for an id that has another one.
+// deniedKeys are endless new keys for an id that has another one.
 func (s stranger) deniedKeys(t *testing.T) {
 	c := s.connect(t, "")
 	for _, id := range []string{"own-0", "own-1"} {
@@ -412,12 +413,12 @@ func (s stranger) deniedKeys(t *testing.T) {
 		keyState(t, s.m, "own-0")), true)
 }
 
-// TestLongKeyLists: with all lists full salt-key lists, shows and deletes, in time and in pages.
+// TestLongKeyLists: with all lists full, salt-key lists, shows and deletes in time and in pages.
 func TestLongKeyLists(t *testing.T) {
 	t.Parallel()
 	c := prepareCluster(t, 3, "")
 	m := c.Masters[0]
-	// As a Salt master leaves them, which stores whatever strangers send.
+	// As stored by a Salt master, which stores whatever strangers send.
 	pending, rejected := 10_000, 300
 	if long() {
 		rejected = 5000 // more than one message of the socket may have
@@ -537,7 +538,7 @@ func TestSignInFlood(t *testing.T) {
 	}
 }
 
-// startKnown runs minions, spread over the masters, with accepted keys.
+// startKnown runs minions with accepted keys, spread over the masters.
 func startKnown(t *testing.T, c *cluster, n int) {
 	t.Helper()
 	private, err := minionKey()
@@ -582,8 +583,8 @@ func startKnown(t *testing.T, c *cluster, n int) {
 	}
 }
 
-// startFlood loops sign-ins of unknown keys on so many connections. What it returns ends that, and
-// tells how many were answered.
+// startFlood loops sign-ins of unknown keys on several connections. end stops it and returns how
+// many were answered.
 func startFlood(t *testing.T, masters []*e2e.Master, connections int) (end func() int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -597,7 +598,7 @@ func startFlood(t *testing.T, masters []*e2e.Master, connections int) (end func(
 		for n := range payloads {
 			id := fmt.Sprintf("flood-%d-%d", i, n)
 			if n%5 == 0 {
-				// whose key is another one: the leader is asked before that is said
+				// it has another key: the leader is asked before that is answered
 				id = fmt.Sprintf("known%d", i%2)
 			}
 			payloads[n] = offer(t, id, madeKey(t, n), someNonce)
@@ -617,8 +618,8 @@ func startFlood(t *testing.T, masters []*e2e.Master, connections int) (end func(
 	return end
 }
 
-// returns sends returns of jobs of its own, one after the other, until ctx ends, and gives how long
-// each took.
+// returns sends returns of its own jobs, one after the other, until ctx ends. took is the time of
+// each.
 func (m *minion) returns(ctx context.Context, t *testing.T, at *e2e.Master) (took []time.Duration) {
 	c, err := transport.DialRequests(ctx, hostPort(at, e2e.RequestPort), transport.ClientOptions{})
 	if err != nil {

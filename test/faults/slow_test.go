@@ -13,31 +13,32 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// slowLinks has masters on loopback, each behind a proxy at its peer port that hands on what it
-// gets as late as a long link that loses packets would.
+// slowLinks has masters on loopback, each behind a proxy at its peer port. The proxy delays what it
+// gets as a long link that loses packets would.
 type slowLinks struct {
 	base  e2e.Base
 	delay time.Duration // each way
 	loss  float64       // part of the packets
 	end   chan struct{} // closed with the test
 
-	// number of a master whose line takes so many bytes a second each way; 0: all lines are wide
+	// number of a master whose line takes only some bytes per second each way; 0: all lines are
+	// wide
 	narrow   int
 	up, down *line
 }
 
-// line is one way of a line that takes so many bytes a second; all connections share it.
+// line is one direction of a line with a limit in bytes per second. All connections share it.
 type line struct {
 	rate  int
 	mu    sync.Mutex
-	free  time.Time // when what was given to it is through
+	free  time.Time // when everything given to it is through
 	bytes int64     // that went through
 }
 
-// queued is how much a line holds before who sends has to wait.
+// queued is how much a line holds before the sender must wait.
 const queued = 50 * time.Millisecond
 
-// full is how long the line can't take more; 0: it can.
+// full is how long the line stays full; 0: it is not.
 func (l *line) full() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +111,7 @@ func (s *slowLinks) Command(_ int, path string, args []string) (string,
 const packet = 1448
 
 // late is how long n bytes take to the other end. A lost packet is sent again after a round trip
-// and what Linux adds, twice as late each time.
+// and the time that Linux adds, which doubles each time.
 func (s *slowLinks) late(n int) time.Duration {
 	late := s.delay
 	for ; n > 0; n -= packet {
@@ -124,10 +125,10 @@ func (s *slowLinks) late(n int) time.Duration {
 // piece is part of a stream on its way.
 type piece struct {
 	bytes []byte
-	at    time.Time // of its arrival
+	at    time.Time // of arrival
 }
 
-// wait is false when the test ends first.
+// wait returns false if the test ends first.
 func (s *slowLinks) wait(until time.Time) bool {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
@@ -139,13 +140,13 @@ func (s *slowLinks) wait(until time.Time) bool {
 	}
 }
 
-// carry joins a connection to a master with the master itself.
+// carry joins a connection for a master with the master itself.
 func (s *slowLinks) carry(in net.Conn, to int) {
 	defer in.Close()
 	if !s.wait(time.Now().Add(s.late(1) + s.late(1))) { // TCP's own hand-shake
 		return
 	}
-	caller := in.RemoteAddr().(*net.TCPAddr).IP // the member's log and limits shall see it
+	caller := in.RemoteAddr().(*net.TCPAddr).IP // the member's log and limits must see it
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: caller}, Timeout: 5 * time.Second}
 	out, err := d.Dial("tcp", net.JoinHostPort(s.Host(to), strconv.Itoa(e2e.PeerPort)))
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *slowLinks) carry(in net.Conn, to int) {
 	wg.Wait()
 }
 
-// take reads what is sent; what comes later does not arrive earlier.
+// take reads what is sent. Later data does not arrive earlier.
 func (s *slowLinks) take(src net.Conn, sent chan<- piece, over *line) {
 	defer close(sent)
 	var last time.Time
@@ -220,7 +221,7 @@ func (s *slowLinks) take(src net.Conn, sent chan<- piece, over *line) {
 	}
 }
 
-// give writes what has arrived. When one end has closed, so does the other.
+// give writes what has arrived. When one end has closed, the other is closed too.
 func (s *slowLinks) give(dst, src net.Conn, sent <-chan piece) {
 	defer dst.Close()
 	for p := range sent {
@@ -236,9 +237,9 @@ func (s *slowLinks) give(dst, src net.Conn, sent <-chan piece) {
 	}
 }
 
-// Three masters on links with 300 ms of delay each way that lose 2 % of the packets. With time-outs
-// that fit, they form a cluster, keep their leader, hold nobody for down, and agree on what a
-// follower is ordered.
+// TestSlowLinks: three masters on links with 300 ms of delay each way that lose 2 % of the packets.
+// With suitable time-outs they form a cluster, keep their leader, consider no master down, and
+// agree on an order given to a follower.
 func TestSlowLinks(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{

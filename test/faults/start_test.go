@@ -21,7 +21,7 @@ import (
 	"clustermaster/value"
 )
 
-// lone is the only master of a cluster, to its ring store.
+// lone is the only master of a cluster, for its ring store.
 type lone struct {
 	node string
 	ring *hashring.Ring
@@ -35,13 +35,13 @@ func (l lone) Conn(node string) (grpc.ClientConnInterface, error) {
 func (l lone) Alive(string) bool { return false }
 func (l lone) Members() []string { return []string{l.node} }
 
-// heap is what the store of a master holds.
+// heap is the content of a master's store.
 type heap struct{ minions, jobs, returns, size int }
 
 func (h heap) bytes() int { return h.jobs * h.returns * h.size }
 
-// fill writes jobs, returns and grains into the store of a master that is stopped, as its own
-// packages write them.
+// fill writes jobs, returns and grains into the store of a stopped master, through its own
+// packages.
 func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replicas int) {
 	t.Helper()
 	ring := hashring.New([]string{self}, 256, replicas, uint64(epoch))
@@ -108,8 +108,8 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 
 func webID(n int) string { return fmt.Sprintf("web-%06d.example.com", n) }
 
-// A master lists jobs and resolves targets as soon after its start with 5 GB in its store as with
-// little.
+// TestStartWithMuchInTheStore: with 5 GB in its store, a master lists jobs and resolves targets as
+// soon after its start as with little.
 func TestStartWithMuchInTheStore(t *testing.T) {
 	if !long() {
 		t.Skip("takes minutes; run make test-long")

@@ -8,9 +8,9 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// SIGTERM ends a master in good order whatever its peers do: those that say nothing any more, so
-// that a leader can't hand over and requests get no answer, those that it was cut off from long
-// ago, and those that it waits for to let it in.
+// TestStopWhenPeersAreSilent: SIGTERM ends a master in good order whatever its peers do: when they
+// have become silent, so that a leader can't hand over and requests get no answer; when it was cut
+// off from them long ago; and when it waits for them to admit it.
 func TestStopWhenPeersAreSilent(t *testing.T) {
 	c := newCluster(t, 3, "")
 	for name, choose := range map[string]func() *e2e.Master{
@@ -49,7 +49,7 @@ func TestStopWhenPeersAreSilent(t *testing.T) {
 	})
 }
 
-// ends sends SIGTERM and expects an end in good order: 0, and nothing that had to be cut off.
+// ends sends SIGTERM and expects an end in good order: exit code 0, and nothing cut off.
 func ends(t *testing.T, m *e2e.Master) {
 	t.Helper()
 	from := logSize(m)

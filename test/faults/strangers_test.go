@@ -31,7 +31,7 @@ import (
 	"clustermaster/transport/peer/peerpb"
 )
 
-// metric adds up a counter or gauge of a master over all labels that hold the given text.
+// metric adds up a counter or gauge of a master over all labels that contain the given text.
 func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 	t.Helper()
 	client := http.Client{Timeout: 5 * time.Second,
@@ -58,8 +58,8 @@ func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 
 const refusedTotal = "clustermaster_peer_refused_total"
 
-// turnedAway expects what do causes at a master's peer port to be counted for one of the reasons
-// and logged with an address.
+// turnedAway expects the effects of do at a master's peer port to be counted under one of the
+// reasons and logged with an address.
 func turnedAway(t *testing.T, m *e2e.Master, addr string, do func(), reasons ...string) {
 	t.Helper()
 	count := func() (sum float64) {
@@ -88,7 +88,7 @@ func turnedAway(t *testing.T, m *e2e.Master, addr string, do func(), reasons ...
 		})
 }
 
-// ownCertificate is what anybody can make.
+// ownCertificate is a certificate that anyone can make.
 func ownCertificate(t testing.TB) (tls.Certificate, [32]byte) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -109,7 +109,7 @@ func ownCertificate(t testing.TB) (tls.Certificate, [32]byte) {
 		sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 }
 
-// knock opens a connection, has f talk on it and waits until the other end closes.
+// knock opens a connection, lets f use it, and waits until the other end closes.
 func knock(t testing.TB, addr string, f func(net.Conn) error) (heard []byte) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
@@ -129,8 +129,7 @@ func knock(t testing.TB, addr string, f func(net.Conn) error) (heard []byte) {
 	return heard
 }
 
-// attempt is a try at the join channel by somebody who doesn't know the secret. It returns what
-// came after the hellos.
+// attempt tries the join channel without the secret. It returns what came after the hellos.
 func attempt(conn net.Conn, cert tls.Certificate, spki [32]byte) ([]byte, error) {
 	c := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true,
 		NextProtos: []string{"join"}, Certificates: []tls.Certificate{cert}})
@@ -163,8 +162,8 @@ func attempt(conn net.Conn, cert tls.Certificate, spki [32]byte) ([]byte, error)
 	return io.ReadAll(c)
 }
 
-// Nobody gets in at a real cluster's port who isn't a member or doesn't know the present secret,
-// and everybody who tries is counted and logged.
+// TestStrangers: only members, and joiners who know the present secret, get in at a real cluster's
+// port. Every other attempt is counted and logged.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, "")
@@ -194,8 +193,7 @@ func TestStrangers(t *testing.T) {
 				"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 			return err
 		}, []string{"tls"}},
-		// hashicorp/raft's stream begins with the number of the call, 0 for appendEntries, and
-		// msgpack.
+		// the stream of hashicorp/raft: the number of the call, 0 for appendEntries, then msgpack
 		{"Raft in clear", func(c net.Conn) error {
 			_, err := c.Write(append([]byte{0},
 				bytes.Repeat([]byte{0x8b, 0xa4, 'T', 'e', 'r', 'm', 0xff}, 100)...))
@@ -238,7 +236,7 @@ func TestStrangers(t *testing.T) {
 		}, []string{"join_proof"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// A line stands for all of a source and reason in ten seconds.
+			// One line stands for all refusals of a source and reason in ten seconds.
 			before := metric(t, m, refusedTotal, "")
 			knock(t, port, tt.talk)
 			e2e.Eventually(t, healed, "it is counted", func() error {
@@ -357,8 +355,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// record has a joiner join through a relay at the test's place, and returns what it said in the
-// session that let it in.
+// record has a joiner join through a relay of the test. It returns the joiner's bytes in the
+// session that admitted it.
 func record(t *testing.T, c *cluster, joiner *e2e.Master, config, to string) []byte {
 	t.Helper()
 	probe, err := net.Dial("tcp", to)
@@ -400,7 +398,7 @@ func record(t *testing.T, c *cluster, joiner *e2e.Master, config, to string) []b
 	return <-sessions
 }
 
-// closedFolder reports whether a folder on the way to path lets nobody else in.
+// closedFolder reports whether a folder on the way to path excludes all other users.
 func closedFolder(root, path string) bool {
 	for dir := filepath.Dir(path); len(dir) >= len(root); dir = filepath.Dir(dir) {
 		if st, err := os.Stat(dir); err == nil && st.Mode().Perm()&0o077 == 0 {
@@ -410,8 +408,8 @@ func closedFolder(root, path string) bool {
 	return false
 }
 
-// nothingTold expects secrets in no log, and files that hold any, and all of the master's own data,
-// to be the master's alone.
+// nothingTold expects no secrets in logs. Files that contain secrets, and all of the master's data,
+// must be accessible to the master alone.
 func nothingTold(t *testing.T, c *cluster, secrets ...string) {
 	t.Helper()
 	for _, m := range c.Masters {

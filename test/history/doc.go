@@ -1,6 +1,6 @@
-// Package history records what clients of a cluster did and saw, and checks whether one machine
-// could have answered so.
+// Package history records what clients of a cluster did and saw, and checks whether a single
+// machine could have answered the same.
 //
-// Lives here: the record, and what keys and facts about members are as machines. Does not: clients
-// and faults.
+// Lives here: the record, and models of keys and of facts about members. Does not: run clients and
+// faults.
 package history

@@ -1,30 +1,31 @@
-// Package knownbug names bugs that were found once, so that the simulator can show that it would
-// find them again. The build tag knownbugs puts one of them back; without it the functions here are
-// constants, and no bug is in the program.
+// Package knownbug names former bugs, so that the simulator can show that it would find them again.
+// The build tag knownbugs puts one of them back. Without it the functions here are constants, and
+// the program has none of the bugs.
 package knownbug
 
 // Bug is the name of a bug.
 type Bug string
 
-// The bugs. Each is one condition at the place that was mended.
+// The bugs. Each is a condition at the place of its fix.
 const (
 	// The ring store answers before its records are on stable storage.
 	RingNoSync Bug = "ring-no-sync"
 	// Raft's log answers before entries, terms and votes are on stable storage, as bbolt's NoSync.
 	LogNoSync Bug = "log-no-sync"
-	// A master that was away for longer than deletions are remembered compares copies as any other.
+	// A master that was away for longer than deletions are remembered compares copies like any
+	// other.
 	TombstonesMerged Bug = "tombstones-merged"
 	// A leader answers reads without asking a majority whether it still leads.
 	StaleReads Bug = "stale-reads"
-	// An order that is proposed again has a second effect, and its second result is told.
+	// An order that is proposed again takes effect twice, and its second result is returned.
 	OrdersRepeat Bug = "orders-repeat"
-	// A part of cluster_peers founds when the rest is silent.
+	// Some of cluster_peers found a cluster while the rest is silent.
 	PartFounds Bug = "part-founds"
-	// Raft's requests are pipelined: a follower that refuses entries gets none any more.
+	// Raft's requests are pipelined: a follower that refuses entries gets no more of them.
 	Pipelined Bug = "pipelined"
-	// A write is acknowledged by one owner, though more are in contact.
+	// A write is acknowledged by one owner although more are in contact.
 	WriteOne Bug = "write-one"
-	// Disks take writes for rings that are over.
+	// Disks accept writes for rings that have ended.
 	NoFence Bug = "no-fence"
 	// A start looks for the log after the last command, not after the snapshot.
 	ReplayGap Bug = "replay-gap"

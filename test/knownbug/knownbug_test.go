@@ -2,7 +2,7 @@ package knownbug
 
 import "testing"
 
-// A build without the tag has none of the bugs.
+// TestOff: a build without the tag has none of the bugs.
 func TestOff(t *testing.T) {
 	t.Parallel()
 	for _, b := range All {

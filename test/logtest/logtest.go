@@ -1,4 +1,4 @@
-// Package logtest is where tests collect log lines of many goroutines, to read them while more
+// Package logtest collects the log lines of many goroutines, so that tests can read them while more
 // come.
 package logtest
 

@@ -1,7 +1,7 @@
-// Package powerdisk takes the power away from a file system, for tests.
+// Package powerdisk cuts the power of a file system, for tests.
 //
 // Lives here: an ext4 file system in a file, and what a loss of power leaves of it. Does not: start
-// or end what writes there.
+// or end the processes that write to it.
 package powerdisk
 
 import (
@@ -15,14 +15,14 @@ import (
 )
 
 // Disk is an ext4 file system in a file, mounted on a folder. What was written and not synced is in
-// the kernel's memory and not in the file, so a copy of the file is what a loss of power leaves.
+// the kernel's memory and not in the file. So a copy of the file is what a loss of power leaves.
 type Disk struct {
 	dir, image, images string
 	copies             int
 }
 
-// Mount makes an empty file system, and mounts it on dir until the test ends. Its images lie in
-// another folder. Tests of who is not root are skipped.
+// Mount makes an empty file system and mounts it on dir until the test ends. Its images are in
+// another folder. If the user is not root, the test is skipped.
 func Mount(t testing.TB, dir, images string) *Disk {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -53,7 +53,7 @@ func (d *Disk) next() string {
 	return filepath.Join(d.images, fmt.Sprintf("%s.%d.image", filepath.Base(d.dir), d.copies))
 }
 
-// mount keeps the journal from being written by itself: only what is synced reaches the file.
+// mount stops the kernel from writing the journal on its own: only what is synced reaches the file.
 func (d *Disk) mount() error {
 	out, err := exec.Command("mount", "-o", "loop,commit=600", d.image, d.dir).CombinedOutput()
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Disk) mount() error {
 	return nil
 }
 
-// Lose keeps what a loss of power at this moment leaves. Whoever writes must stand still meanwhile.
+// Lose keeps what a loss of power at this moment leaves. Writers must stand still meanwhile.
 func (d *Disk) Lose(t testing.TB) (left string) {
 	t.Helper()
 	left = d.next()

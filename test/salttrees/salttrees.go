@@ -1,9 +1,9 @@
-// Package salttrees is the kit of tests that compare what becomes of a tree of files with what Salt
+// Package salttrees is the kit of tests that compare what we make of a tree of files with what Salt
 // makes of it.
 //
-// A tree is a file of testdata/trees in the form of txtar: options of the master (config), what is
-// asked (request), files, and Salt's answer (want). Where ours is another, it stands there as well
-// (ours), with the reason (why).
+// A tree is a file of testdata/trees in the txtar format: options of the master (config), the
+// question (request), files, and Salt's answer (want). If our answer is another, the file has it
+// too (ours), with the reason (why).
 package salttrees
 
 import (
@@ -49,7 +49,7 @@ func (t *Tree) Set(name, text string) {
 	t.Parts = append(t.Parts, Part{name, text})
 }
 
-// Text is the tree as its file has it.
+// Text is the tree in the form of its file.
 func (t *Tree) Text() string {
 	var b strings.Builder
 	for _, p := range t.Parts {
@@ -63,8 +63,8 @@ func (t *Tree) Write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, t.Name+".txtar"), []byte(t.Text()), 0o644)
 }
 
-// Place puts the files of the tree, the parts with a slash in their names, below root, whose name
-// stands as ROOT in them.
+// Place writes the files of the tree, the parts with a slash in their names, below root. In the
+// files ROOT stands for root's name.
 func (t *Tree) Place(tb testing.TB, root string) {
 	tb.Helper()
 	for _, p := range t.Parts {
@@ -93,7 +93,7 @@ func YAML(tb testing.TB, text string) value.Map {
 	return m
 }
 
-// Grains are those with which a script asks Salt: its text GRAINS.
+// Grains are the grains with which a script asks Salt: the script's text GRAINS.
 func Grains(tb testing.TB, script string) value.Map {
 	tb.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", script))
@@ -110,14 +110,14 @@ func Grains(tb testing.TB, script string) value.Map {
 
 // Corpus is the trees of a package.
 type Corpus struct {
-	// below testdata: asks Salt for the trees of the folder in its argument, and prints JSON of
-	// name to answer
+	// a file below testdata: it asks Salt for the trees of the folder in its argument, and prints
+	// JSON of name to answer
 	Script string
-	Least  int                      // so many trees are there, so that none gets lost
-	Normal func(text string) string // takes out of an answer what is not compared
+	Least  int                      // number of trees, so that none gets lost
+	Normal func(text string) string // removes from an answer what is not compared
 }
 
-// folder is where the trees are.
+// folder holds the trees.
 const folder = "testdata/trees"
 
 // Read returns all trees.
@@ -168,7 +168,7 @@ func (c Corpus) Ask(t *testing.T, dir string) map[string]string {
 	return texts
 }
 
-// Indent is the form of answers.
+// Indent formats an answer.
 func Indent(t *testing.T, raw []byte) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -178,8 +178,8 @@ func Indent(t *testing.T, raw []byte) string {
 	return b.String() + "\n"
 }
 
-// Compare makes each tree, below an empty folder of its own, and compares with the kept answers.
-// With update Salt is asked for those first.
+// Compare makes each tree below its own empty folder, and compares our answer with the kept one.
+// With update it first asks Salt for the answers to keep.
 func (c Corpus) Compare(t *testing.T, update bool,
 	ours func(t *testing.T, tree *Tree, root string) string) {
 	t.Helper()

@@ -2,6 +2,6 @@
 //
 // Lives here: a network that delays, breaks and cuts connections, a disk that loses what was not
 // synced, and clients that record what they did. The masters' parts are the real ones: Raft and its
-// state, ring store, key store, event mesh, peer port. Does not: real processes and sockets
-// (test/faults), what answers minions' messages (test/e2e).
+// state, ring store, key store, event mesh, peer port. Does not: run real processes and sockets
+// (test/faults), answer minions' messages (test/e2e).
 package sim

@@ -14,7 +14,7 @@ const (
 	eventEvery  = 150 * time.Millisecond
 )
 
-// speak fires numbered events on an instance until it ends, under a tag of its own.
+// speak fires numbered events on an instance, under its own tag, until the instance ends.
 func (l *load) speak(i *instance) {
 	tag := fmt.Sprintf("%s%s/%d", eventPrefix, i.m.id, i.gen)
 	t := time.NewTicker(eventEvery)
@@ -29,7 +29,7 @@ func (l *load) speak(i *instance) {
 	}
 }
 
-// listen checks that an instance hears the events of each tag in order, none twice.
+// listen checks that an instance hears the events of each tag in order, and none twice.
 func (l *load) listen(i *instance) {
 	ctx, cancel := context.WithTimeout(i.life, callLimit)
 	s, err := i.mesh.Subscribe(ctx, eventPrefix)
@@ -61,7 +61,7 @@ func (l *load) listen(i *instance) {
 	}
 }
 
-// allHear waits until every master hears a new event of every other one.
+// allHear waits until every master hears a new event from every other master.
 func (l *load) allHear() error {
 	running := l.w.running()
 	for _, i := range running {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// trouble brings faults over the masters until ctx ends; several may be under way at once. It
-// leaves all of them to heal.
+// trouble causes faults on the masters until ctx ends. Several may be active at once; heal repairs
+// them all.
 func (w *world) trouble(ctx context.Context, chance *rand.Rand) {
 	var under sync.WaitGroup
 	defer under.Wait()
@@ -23,8 +23,8 @@ func (w *world) trouble(ctx context.Context, chance *rand.Rand) {
 		other := w.masters[(m.no+1+chance.IntN(len(w.masters)-1))%len(w.masters)]
 		lasts := time.Duration(500+chance.IntN(9000)) * time.Millisecond
 		kind, dice := chance.IntN(12), chance.IntN(100)
-		// Where that matters only one master is: with two, both may begin anew, and drop what no
-		// other has.
+		// If that matters, only one master is away for long: two might both begin anew, and drop
+		// what no other master has.
 		if chance.IntN(4) < 2 && kind < 4 && (!w.forgetful() || m.no == int(w.seed)%len(w.masters)) {
 			lasts += 20 * time.Second // longer than deletions are remembered
 		}
@@ -43,7 +43,7 @@ func (w *world) trouble(ctx context.Context, chance *rand.Rand) {
 	}
 }
 
-// one is one fault.
+// one causes one fault.
 func (w *world) one(kind, dice int, m, other *master, slow, lasts time.Duration, pause func()) {
 	what := func(format string, args ...any) {
 		w.note("fault: "+format+" for %v", append(args, lasts)...)
@@ -128,7 +128,7 @@ func (w *world) one(kind, dice int, m, other *master, slow, lasts time.Duration,
 	}
 }
 
-// members changes the membership by order of an operator at one master.
+// members changes the membership by an operator's order at one master.
 func (w *world) members(dice int, m, other *master, what func(string, ...any), pause func()) {
 	order := func(say string, f func(context.Context, *instance) error) {
 		err := m.on(f)
@@ -162,7 +162,7 @@ func (w *world) members(dice int, m, other *master, what func(string, ...any), p
 	}
 }
 
-// claim makes the caller the only one who starts and stops a master.
+// claim makes the caller the only one that starts and stops a master.
 func (m *master) claim() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,8 +179,7 @@ func (m *master) release() {
 	m.claimed = false
 }
 
-// heal ends all trouble: lines and disks are well, all masters run, no order of an operator is in
-// effect.
+// heal ends all trouble: network and disks work, all masters run, no operator's order is in effect.
 func (w *world) heal() error {
 	for _, m := range w.masters {
 		for _, o := range w.masters {
@@ -212,11 +211,11 @@ func (w *world) heal() error {
 	})
 }
 
-// calm says that no fault is under way and what faults left behind is mended.
+// calm reports that no fault is active and what faults left behind is repaired.
 func (w *world) calm() bool { return w.underWay.Load() == 0 && w.settled() == nil }
 
-// found starts all masters for the first time: in half of the runs one after the other, and some
-// don't hear each other meanwhile.
+// found starts all masters for the first time. In half of the runs it starts them one by one, and
+// some can't reach each other meanwhile.
 func (w *world) found(chance *rand.Rand) error {
 	rough := chance.IntN(2) == 0
 	for _, m := range w.masters {
@@ -241,8 +240,8 @@ func (w *world) found(chance *rand.Rand) error {
 	return nil
 }
 
-// majorityLost gives most masters empty disks, in some runs, and lets them start before those that
-// have the keys: they must not found another cluster.
+// majorityLost gives most masters empty disks, in some runs, and starts them before those that have
+// the keys. They must not found another cluster.
 func (w *world) majorityLost() {
 	chance := rng(w.seed, "majority")
 	if chance.IntN(4) > 0 {
@@ -250,7 +249,7 @@ func (w *world) majorityLost() {
 	}
 	w.note("most disks are lost")
 	lost := w.masters[:len(w.masters)/2+1]
-	if chance.IntN(2) == 0 { // whichever has the lowest address
+	if chance.IntN(2) == 0 { // whichever master has the lowest address
 		lost = w.masters[len(w.masters)-len(lost):]
 	}
 	for _, m := range lost {
@@ -259,7 +258,7 @@ func (w *world) majorityLost() {
 			w.fault("%s does not start with an empty disk: %v", m.id, err)
 		}
 	}
-	time.Sleep(45 * time.Second) // fake time; longer than founding ever waited
+	time.Sleep(45 * time.Second) // fake time; founding never waits that long
 	for _, i := range w.running() {
 		if c, founded := i.node.State().Cluster(); founded {
 			w.fault("%s has founded a cluster %s while others have the keys", i.m.id, c.UUID)

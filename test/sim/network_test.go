@@ -16,25 +16,25 @@ import (
 
 // Times of the network.
 const (
-	// what was sent and is unacknowledged for so long ends a connection, as TCP_USER_TIMEOUT of the
-	// peer port says
+	// data that stays unacknowledged this long ends a connection, as TCP_USER_TIMEOUT does on the
+	// peer port
 	userTimeout = 5 * time.Second
-	keepAlive   = 11 * time.Second // the same for a connection on which nobody speaks
+	keepAlive   = 11 * time.Second // the same for a connection without traffic
 	synRetry    = time.Second
 )
 
-// fabric is the network between the masters. What is written on a connection arrives in order and
-// late; connections don't wait for each other. Writes never wait: there is no window.
+// fabric is the network between the masters. What is written to a connection arrives in order and
+// late. Connections don't wait for each other. Writes never wait: there is no window.
 type fabric struct {
 	seed uint64
 
-	mu        sync.Mutex // guards all below, and what the conns hold
+	mu        sync.Mutex // guards the fields below, and those of the conns
 	listeners map[string]*listener
 	paths     map[[2]string]*path // from one host to another
 	conns     map[*end]bool
 	dialled   map[[2]string]uint64
-	delay     time.Duration // the longest of one message, when nothing is wrong
-	broken    int           // connections that ended by faults
+	delay     time.Duration // the longest for one message, without faults
+	broken    int           // connections ended by faults
 }
 
 // path is one direction between two hosts.
@@ -42,7 +42,7 @@ type path struct {
 	cut   bool
 	epoch int // counts cuts
 	slow  time.Duration
-	lossy float64 // share of messages that have to be sent again
+	lossy float64 // share of messages that must be sent again
 }
 
 func newFabric(seed uint64, delay time.Duration) *fabric {
@@ -59,7 +59,7 @@ func (f *fabric) path(from, to string) *path {
 	return p
 }
 
-// rng is chance that depends on the seed and a name, not on who asked before.
+// rng is a source of chance that depends on the seed and names, not on the order of calls.
 func rng(seed uint64, name ...string) *rand.Rand {
 	h := fnv.New64a()
 	for _, n := range name {
@@ -68,7 +68,7 @@ func rng(seed uint64, name ...string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// chunk is one message on its way; nil data is the end of the stream.
+// chunk is one message on its way. Nil data is the end of the stream.
 type chunk struct {
 	at   time.Time
 	data []byte
@@ -79,7 +79,7 @@ type end struct {
 	f             *fabric
 	local, remote netip.AddrPort
 	peer          *end
-	rng           *rand.Rand // of what this side sends
+	rng           *rand.Rand // for what this side sends
 	cond          *sync.Cond // on fabric.mu
 
 	in          []chunk
@@ -151,10 +151,10 @@ func (e *end) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// cutOff says that nothing that this side sends is acknowledged. The caller holds mu.
+// cutOff reports that nothing this side sends is acknowledged. The caller holds mu.
 func (e *end) cutOff() bool { return e.from().cut || e.to().cut }
 
-// after calls f later, with mu held.
+// after calls f later, holding mu.
 func (e *end) after(d time.Duration, f func()) {
 	time.AfterFunc(d, func() {
 		e.f.mu.Lock()
@@ -163,7 +163,7 @@ func (e *end) after(d time.Duration, f func()) {
 	})
 }
 
-// watch ends this side when what it sends stays unacknowledged.
+// watch ends this side if what it sends stays unacknowledged.
 func (e *end) watch() {
 	if e.watchedSend {
 		return
@@ -178,7 +178,7 @@ func (e *end) watch() {
 	})
 }
 
-// send puts data on the way; nil is the end of the stream.
+// send puts data on the way. Nil is the end of the stream.
 func (e *end) send(data []byte) {
 	p := e.from()
 	d := e.f.delay/4 + time.Duration(e.rng.Int64N(int64(e.f.delay))) + p.slow
@@ -356,8 +356,8 @@ func (h *host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 }
 
-// kill is what the end of a process does to its connections and ports: the others' are reset. A
-// machine without power says nothing; then the others find out by themselves.
+// kill does what the end of a process does to its connections and ports: the others' connections
+// are reset. A machine that lost power sends nothing; then the others must find out by themselves.
 func (h *host) kill(silently bool) {
 	h.f.mu.Lock()
 	var listening []*listener
@@ -383,7 +383,7 @@ func (h *host) kill(silently bool) {
 	}
 }
 
-// cut stops what goes from one host to another.
+// cut stops the traffic from one host to another.
 func (f *fabric) cut(from, to string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,21 +31,21 @@ var (
 	seeds   = flag.Int("seeds", 0, "run so many; 0: as many as make test does")
 )
 
-// during is how long a run has faults, on fake time.
+// during is how long a run has faults, in fake time.
 const during = 40 * time.Second
 
-// afterwards is how long clients go on when all is well again.
+// afterwards is how long clients continue once all is well again.
 const afterwards = 4 * time.Second
 
-// outcome is what a run left behind.
+// outcome is the result of a run.
 type outcome struct {
 	faults  []string
 	trace   []string
 	calls   map[string]int
 	acked   map[string]int
 	heard   int
-	count   int // faults that were brought
-	excused int // returns of which nothing is claimed
+	count   int // of faults
+	excused int // returns about which nothing is claimed
 	log     string
 	keys    *history.History
 	real    time.Duration
@@ -61,7 +61,7 @@ func simulate(t *testing.T, seed uint64) *outcome {
 	dir := dirOf(t)
 	over := make(chan struct{})
 	defer close(over)
-	go func() { // on real time: a run that hangs says which it is
+	go func() { // in real time: if a run hangs, this names it
 		select {
 		case <-over:
 		case <-time.After(5 * time.Minute):
@@ -82,7 +82,7 @@ func again(seed uint64) string {
 	return fmt.Sprintf("go test ./test/sim -run TestSeeds -seed=%d", seed)
 }
 
-// sizes are how many masters a run has.
+// sizes are the numbers of masters that runs choose from.
 var sizes = []int{3, 3, 3, 3, 4, 5, 5, 7}
 
 func (out *outcome) run(seed uint64, dir string) {
@@ -167,14 +167,14 @@ func (w *world) settled() error {
 	return nil
 }
 
-// final checks what must hold when all is well again: on every master, then on every disk.
+// final checks what must hold once all is well again: on every master, then on every disk.
 func (l *load) final() {
 	w := l.w
 	if err := w.until(3*time.Minute, w.settled); err != nil {
 		w.fault("copies are missing for long: %v", err)
 		return
 	}
-	time.Sleep(2 * time.Second) // fake time: figures of others are a second old at most
+	time.Sleep(2 * time.Second) // fake time: other masters' figures are at most a second old
 	for _, m := range w.masters {
 		if err := w.until(20*time.Second, func() error { return l.look(100, m) }); err != nil {
 			w.fault("keys can't be read at %s: %v", m.id, err)
@@ -249,7 +249,7 @@ func sorted[V any](m map[string]V) []string {
 	return out
 }
 
-// disks counts on how many disks each acknowledged record is: each is opened alone.
+// disks counts the disks that hold each acknowledged record. It opens each disk alone.
 func (l *load) disks() {
 	w := l.w
 	copies := map[string]int{}
@@ -304,7 +304,7 @@ func (l *load) disks() {
 	}
 }
 
-// solitary is a cluster of one, to look at one disk.
+// solitary is a cluster of one, to read one disk.
 type solitary struct {
 	self string
 	ring *hashring.Ring
@@ -318,8 +318,8 @@ func (s solitary) Conn(n string) (grpc.ClientConnInterface, error) {
 func (s solitary) Alive(n string) bool { return n == s.self }
 func (s solitary) Members() []string   { return []string{s.self} }
 
-// least is how many calls a run must have had acknowledged, so that it shows anything: about a
-// third of the fewest that 120 seeds had.
+// least is how many acknowledged calls a run needs to show anything: about a third of the fewest
+// that 120 seeds had.
 var least = map[string]int{"offer": 16, "accept": 6, "reject": 2, "delete": 1, "look": 10, "return": 35,
 	"mine": 12, "mine.delete": 5, "grains": 5, "grains.drop": 2, "read": 20, "token": 6,
 	"token.drop": 2}
@@ -331,7 +331,7 @@ const (
 
 const unlinear = "the keys' history is not linearizable"
 
-// verdict lists all that is wrong with a run.
+// verdict lists everything that is wrong with a run.
 func (out *outcome) verdict() []string {
 	wrong := slices.Clone(out.faults)
 	if out.keys != nil {
@@ -358,7 +358,7 @@ func (out *outcome) verdict() []string {
 	return wrong
 }
 
-// judge fails the test for all that is wrong with a run.
+// judge fails the test for everything that is wrong with a run.
 func judge(t *testing.T, seed uint64, out *outcome) {
 	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d of %d returns excused; acknowledged %v",
 		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.excused,
@@ -391,8 +391,9 @@ func total(calls map[string]int) int {
 	return n
 }
 
-// TestReplays runs each seed twice and compares what was called and said, and when. It measures;
-// goroutines that are ready at the same moment run in any order, so not all runs can be the same.
+// TestReplays runs each seed twice and compares the calls, their answers and times. It only
+// measures: goroutines that are ready at the same moment run in any order, so not all pairs of runs
+// can be equal.
 func TestReplays(t *testing.T) {
 	if *replays == 0 {
 		t.Skip("measures how many runs repeat themselves; -replays=20 does so")
@@ -428,7 +429,7 @@ func planned(trace []string) []string {
 	return out
 }
 
-// pinned are seeds that found something: grains that came back after they were dropped.
+// pinned are seeds that found a bug: grains that came back after they were dropped.
 var pinned = []uint64{71, 74}
 
 // TestSeeds runs seeds; see docs/testing.md.

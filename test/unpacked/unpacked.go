@@ -1,6 +1,6 @@
 // Package unpacked names the folder in which the tests of all packages keep the renderer's Python:
-// under the race detector it takes half a minute to unpack. package render checks what it finds
-// there, and locks it.
+// unpacking it takes half a minute under the race detector. Package render checks and locks the
+// folder.
 package unpacked
 
 import (

@@ -1,8 +1,8 @@
 // Package bench measures Salt masters from the minions' side: ours, and Salt's own in the same way.
 //
-// Lives here: the load generator (sign-in, sealed requests, closed and open loop), its
-// histogram, the figures of whole masters that it starts itself (memory, start,
-// growth of minions, masters, jobs; one master more), tables, JSON.
+// Lives here: the load generator (sign-in, sealed requests, closed and open loop), the figures of
+// whole masters that it starts itself (memory, start, growth of minions, masters, jobs), tables,
+// JSON.
 // Does not: the bytes of messages (package wire), sockets (package transport/minion), a
 // minion's life (package simminion), a master, the pages of docs/ (command pages).
 //

@@ -17,7 +17,7 @@ import (
 
 var versionLine = regexp.MustCompile(`^%YAML[ \t]+1\.2[ \t]*(?:#.*)?\r?$`)
 
-// allowVersion12 replaces the version of a YAML 1.2 document by the one that the scanner accepts;
+// allowVersion12 replaces the version 1.2 of a YAML document by 1.1, which the scanner accepts;
 // libyaml reads both in the same way.
 func allowVersion12(b []byte) []byte {
 	if !bytes.Contains(b, []byte("%YAML")) {

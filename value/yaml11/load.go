@@ -139,7 +139,7 @@ func (l *loader) construct(n *yaml.Node, depth int) (any, error) {
 	return nil, fault(n, "unexpected node")
 }
 
-// tag returns the node's own tag, or the one that its plain text resolves to.
+// tag returns the node's own tag; without one, its plain text decides.
 func (l *loader) tag(n *yaml.Node) string {
 	if n.Style&yaml.TaggedStyle != 0 {
 		return n.Tag

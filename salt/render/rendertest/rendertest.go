@@ -1,5 +1,5 @@
-// Package rendertest is the renderer of other packages' tests: one for all tests of a package, made
-// when first asked for.
+// Package rendertest has the one renderer that all tests of a package share.
+// It is made on first use.
 package rendertest
 
 import (
@@ -17,7 +17,7 @@ var used bool
 var shared = sync.OnceValue(func() *render.Renderer {
 	used = true
 	r := render.New(render.Options{Dir: unpacked.Dir()}, nil, nil)
-	// Python is unpacked here, and not within a test's time: a slow disk takes a minute for that.
+	// This unpacks Python outside of a test's time, because a slow disk takes a minute for it.
 	src := render.Source{Path: "first.sls", Data: []byte("first: {{ 1 + 1 }}")}
 	if _, err := r.Render(context.Background(), src, "jinja|yaml", render.Context{}, nil); err != nil {
 		panic(err)
@@ -25,10 +25,10 @@ var shared = sync.OnceValue(func() *render.Renderer {
 	return r
 })
 
-// Renderer is the one of this package's tests; its TestMain calls Main.
+// Renderer returns the renderer. The TestMain of its package must call Main.
 func Renderer() *render.Renderer { return shared() }
 
-// Main runs the tests, and ends the renderer's workers.
+// Main runs the tests and ends the renderer's workers.
 func Main(m *testing.M) {
 	code := m.Run()
 	if used {
