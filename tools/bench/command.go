@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -27,7 +29,7 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, pflag.ErrHelp) {
 		var list strings.Builder
 		for _, k := range kinds() {
-			fmt.Fprintf(&list, "  %-15s %s\n", k.name, k.about)
+			fmt.Fprintf(&list, "  %-19s %s\n", k.name, k.about)
 		}
 		fmt.Fprintf(stdout, usageText, list.String(), fs.FlagUsagesWrapped(100))
 		return exitGood
@@ -68,83 +70,73 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func newBencher(f flags, stdout, stderr io.Writer) (*bencher, error) {
 	b := &bencher{out: stdout, progress: newProgress(stderr), flags: f}
-	file := f.file
 	if len(f.masters) == 0 {
-		file = benchFile
+		b.flags.file, b.flags.env = benchFile, "base"
 	}
 	var err error
-	if b.plan.kinds, err = choose(f.only, file); err != nil {
+	if b.kinds, err = choose(f.only, b.flags.file); err != nil {
 		return nil, err
 	}
 	if f.self && f.rate == "" {
 		// Latencies at half of the throughput describe daily work better than those at the limit.
-		f.rate, b.plan.openFor = "50%", []string{"_return"}
+		f.rate, b.openFor = "50%", []string{"_return"}
 		if !f.quick {
-			b.plan.openFor = append(b.plan.openFor, "_minion_event")
+			b.openFor = append(b.openFor, "_minion_event")
 		}
 	}
-	if b.plan.rate, err = parseRate(f.rate); err != nil {
+	if b.rate, err = parseRate(f.rate); err != nil {
 		return nil, err
 	}
-	b.plan.length = time.Duration(f.seconds * float64(time.Second))
-	b.plan.warmup = time.Duration(f.warmup * float64(time.Second))
+	b.length = time.Duration(f.seconds * float64(time.Second))
+	b.warmup = time.Duration(f.warmup * float64(time.Second))
 	return b, nil
 }
 
 func (b *bencher) run(ctx context.Context, r *Report) (err error) {
 	b.say("%s", r.Machine)
-	b.progress.show("make %d keys", poolKeys)
+	b.progress.show("make the minions' key")
 	if len(b.flags.masters) > 0 {
-		if b.keys, err = loadKeys(b.flags.keys); err == nil {
-			err = b.remote(ctx, r)
-		}
-		return err
-	}
-	if b.keys, err = newKeys(poolKeys); err != nil {
-		return err
-	}
-	if b.flags.compare != "" {
-		return b.compare(ctx, r)
-	}
-	if err = b.own(ctx, r); err == nil && b.flags.self {
-		fmt.Fprintln(b.out)
-		table(b.out, r.Summary())
-	}
-	return err
-}
-
-// remote measures the masters of --master.
-func (b *bencher) remote(ctx context.Context, r *Report) error {
-	f := &b.flags
-	c := Column{Name: "master", Masters: f.masters, Minions: f.minions, Workers: f.workers}
-	var pids []int
-	var sampled func()
-	var peak int64
-	if f.pid > 0 {
-		idle, err := pss(f.pid)
-		if err != nil {
+		if b.key, err = keptKey(b.flags.keys); err != nil {
 			return err
 		}
-		c.addMemory("memory (PSS), before", []int64{idle})
-		pids = []int{f.pid}
-		sampled = func() {
-			if n, err := pss(f.pid); err == nil {
-				peak = max(peak, n)
-			}
-		}
+		return b.remote(ctx, r)
 	}
-	g, err := b.connect(ctx, Crowd{Masters: f.masters, Minions: f.minions, Workers: f.workers,
-		Prefix: f.prefix, SaltEnv: f.env, File: f.file})
+	if b.key, err = newKey(); err != nil {
+		return err
+	}
+	settings, err := b.settings()
 	if err != nil {
 		return err
 	}
-	defer g.Close()
-	c.Loads, err = b.loads(ctx, g, pids, sampled)
-	if peak > 0 {
-		c.addMemory("memory (PSS), under load", []int64{peak})
+	if b.flags.compare != "" {
+		r.Products = []string{settings[0].product.name, settings[1].product.name}
 	}
-	r.Columns = append(r.Columns, c)
-	b.progress.clear()
-	printColumn(b.out, c)
-	return err
+	dir, err := os.MkdirTemp("", "cm-bench-")
+	if err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	defer func() {
+		if err == nil || ctx.Err() != nil {
+			os.RemoveAll(dir)
+		} else { // it has the masters' logs
+			b.say("The masters' folders stay in %s.", dir)
+		}
+	}()
+	for i, s := range settings {
+		err := b.measure(ctx, s, filepath.Join(dir, fmt.Sprint(i+1)), r)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil && !s.product.compared {
+			return err
+		}
+		if err != nil { // a cluster of Salt's may fail to form on a busy machine
+			b.say("%v", err)
+		}
+	}
+	if b.flags.self {
+		fmt.Fprintln(b.out)
+		table(b.out, r.Summary())
+	}
+	return nil
 }

@@ -23,9 +23,10 @@ figures; nothing passes or fails.
 With --master it measures any master, ours or Salt's; it needs to accept the minions
 bench1, bench2, ... (auto_accept: True, or salt-key -a 'bench*'). With --self it starts our own
 masters on loopback addresses, one and then three, and also measures their memory and their start.
-With --grow it measures how cost grows with minions, masters and the size of jobs, and how a fourth
-master joins three that are full of keys, roots and job returns. With --compare it starts Salt's own
-masters and ours in turns, alone and as clusters of three behind HAProxy.
+With --grow it measures how cost grows with minions, masters and the size of jobs. With --compare it
+starts Salt's own masters and ours in turns, alone and as clusters of three. Connections are spread
+over all masters, without a balancer. TMPDIR says where the started masters have their folders, for
+a look at another disk.
 
 Requests:
 %s
@@ -34,34 +35,25 @@ Options:
 Examples:
   clustermaster bench --self
   clustermaster bench --self --quick --json figures.json
-  clustermaster bench --self --only return --profile profiles
-  clustermaster bench --self --sizes 1 --minions 1000 --only file_list --fill 1000000
   clustermaster bench --self --sizes 1,3,5,7 --only return,minion_event
   clustermaster bench --grow --json growth.json
   clustermaster bench --grow --parts minions --fleet 1,100,5000
-  clustermaster bench --grow --parts join --accepted-keys 2000 --roots 200 --returns 20000
   clustermaster bench --compare .build/venvs/salt-3008.3 --json comparison.json
   clustermaster bench --master salt.example.net --minions 500 --workers 64 --seconds 20
   clustermaster bench --master 10.0.0.1,10.0.0.2,10.0.0.3 --only return,minion_event --rate 50%%
-  clustermaster bench --master 127.0.0.1 --only serve_file --file apache/init.sls --pid $(cat /var/run/salt-master.pid)
+  clustermaster bench --master 127.0.0.1 --only serve_file --file apache/init.sls
 `
 
 // flags are the options of the command line.
 type flags struct {
 	masters                       []string
-	minions, workers, pid         int
-	fleets, jobSizes              []int
+	minions, workers, rounds      int
+	fleets, jobSizes, sizes       []int
 	parts                         []string
-	fill                          int
-	accepted, roots, returns      int
 	seconds, warmup               float64
 	rate, only, file, env, prefix string
-	keys, json, binary, dir       string
-	profile, compare              string
-	rounds                        int
-	sizes                         []int
+	keys, json, binary, compare   string
 	self, grow, quick             bool
-	set                           func(name string) bool
 }
 
 func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
@@ -76,11 +68,6 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringSliceVar(&f.parts, "parts", growParts, "with --grow: what grows")
 	fs.IntSliceVar(&f.jobSizes, "job-sizes", []int{1, 10, 100, 1000},
 		"with --grow, sizes: `KB` of a job and of each of its returns, 1,000 bytes each")
-	fs.IntVar(&f.accepted, "accepted-keys", 10_000,
-		"with --grow, join: number of minions whose keys are accepted")
-	fs.IntVar(&f.roots, "roots", 1000, "with --grow, join: `MB` of file_roots, a file each")
-	fs.IntVar(&f.returns, "returns", 100_000,
-		"with --grow, join: number of returns in the job cache")
 	fs.StringVar(&f.compare, "compare", "",
 		"measure Salt's own master, installed in the virtual environment `VENV`, and ours in turns")
 	fs.IntSliceVar(&f.sizes, "sizes", []int{1, 3},
@@ -97,26 +84,18 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringVar(&f.only, "only", "",
 		"measure only the `REQUESTS` of this list, such as auth,return")
 	fs.StringVar(&f.file, "file", "",
-		"file for _file_hash and _serve_file, a `PATH` below file_roots; {N} in it stands for the numbers 1 to N, all in turn")
-	fs.StringVar(&f.env, "saltenv", "base", "environment of file requests")
+		"with --master: file for _file_hash and _serve_file, a `PATH` below file_roots; {N} in "+
+			"it stands for the numbers 1 to N, all in turn")
+	fs.StringVar(&f.env, "saltenv", "base", "with --master: environment of file requests")
 	fs.StringVar(&f.prefix, "prefix", "bench", "of the minions' ids")
 	fs.StringVar(&f.keys, "keys", "",
-		"with --master: `FILE` that keeps the minions' private keys from run to run (default below the user's cache folder)")
-	fs.IntVar(&f.pid, "pid", 0,
-		"with --master: also measure memory (PSS) and CPU of this local process and its descendants")
+		"with --master: `FILE` that keeps the minions' private key from run to run (default "+
+			"below the user's cache folder)")
 	fs.IntSliceVar(&f.fleets, "fleet", []int{100},
 		"with --self, --grow and --compare: numbers of simulated minions that listen and answer, rising (default with --compare 1000,10000, with --grow 1,10,100,1000,10000); 0 for none")
 	fs.StringVar(&f.json, "json", "", "also write everything to `FILE`")
-	fs.StringVar(&f.binary, "binary", "",
-		"with --self and --grow: the `PROGRAM` to start (default this one)")
-	fs.IntVar(&f.fill, "fill", 0,
-		"with --self: put so many returns into the job cache, then measure disk, files and look-ups")
-	fs.StringVar(&f.profile, "profile", "",
-		"with --self: `DIR` for profiles of the masters (CPU, allocations, blocking, mutexes), for go tool pprof")
-	fs.StringVar(&f.dir, "dir", "",
-		"with --self and --grow: where the masters' folders are made, for a look at another disk (default the system's temporary folder)")
+	fs.StringVar(&f.binary, "binary", "", "the `PROGRAM` to start as our own master (default this one)")
 	err := fs.Parse(args)
-	f.set = func(name string) bool { return fs.Changed(name) }
 	if err == nil {
 		err = f.check(fs)
 	}
@@ -136,15 +115,6 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	if ways != 1 {
 		return errors.New("give one of --master HOST, --self, --grow and --compare VENV")
 	}
-	if f.compare != "" {
-		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1000, 10_000} },
-			"seconds": func() { f.seconds = 2.5 }, "warmup": func() { f.warmup = 0.5 }})
-	}
-	if f.grow {
-		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1, 10, 100, 1000, 10_000} },
-			"sizes":   func() { f.sizes = []int{1, 3, 5, 7} },
-			"seconds": func() { f.seconds = 2 }, "warmup": func() { f.warmup = 0.5 }})
-	}
 	for i, m := range f.masters {
 		addr, err := masterAddr(m)
 		if err != nil {
@@ -152,16 +122,27 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		}
 		f.masters[i] = addr
 	}
-	if f.quick {
-		f.defaults(map[string]func(){
-			"seconds": func() { f.seconds = 1 }, "warmup": func() { f.warmup = 0.3 },
-			"minions": func() { f.minions = 32 }, "workers": func() { f.workers = 16 },
-			"fleet":         func() { f.fleets = []int{30} },
-			"accepted-keys": func() { f.accepted = 200 }, "roots": func() { f.roots = 20 },
-			"returns": func() { f.returns = 4000 },
-		})
+	asked := fs.Changed("workers")
+	for _, preset := range []struct {
+		given bool
+		to    map[string]string // of options that the command line lacks, and no earlier preset has
+	}{
+		{f.quick, map[string]string{"seconds": "1", "warmup": "0.3", "minions": "32",
+			"workers": "16", "fleet": "30"}},
+		{f.compare != "", map[string]string{"seconds": "2.5", "warmup": "0.5",
+			"fleet": "1000,10000"}},
+		{f.grow, map[string]string{"seconds": "2", "warmup": "0.5", "sizes": "1,3,5,7",
+			"fleet": "1,10,100,1000,10000"}},
+	} {
+		for name, v := range preset.to {
+			if preset.given && !fs.Changed(name) {
+				if err := fs.Set(name, v); err != nil {
+					return err
+				}
+			}
+		}
 	}
-	if !f.set("workers") {
+	if !asked {
 		f.workers = min(f.workers, f.minions)
 	}
 	for _, c := range []struct {
@@ -170,9 +151,7 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	}{
 		{"minions", float64(f.minions), 1, 100_000}, {"seconds", f.seconds, 0.1, 86_400},
 		{"workers", float64(f.workers), 1, float64(f.minions)}, {"warmup", f.warmup, 0, 3600},
-		{"rounds", float64(f.rounds), 1, 99}, {"fill", float64(f.fill), 0, 100_000_000},
-		{"pid", float64(f.pid), 0, 1 << 30}, {"accepted-keys", float64(f.accepted), 1, 100_000},
-		{"roots", float64(f.roots), 1, 100_000}, {"returns", float64(f.returns), 1, 10_000_000},
+		{"rounds", float64(f.rounds), 1, 99},
 	} {
 		if !(c.v >= c.min && c.v <= c.max) {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)
@@ -199,26 +178,16 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// defaults sets the options that the command line lacks.
-func (f *flags) defaults(to map[string]func()) {
-	for name, set := range to {
-		if !f.set(name) {
-			set()
-		}
-	}
-}
-
 // masterAddr adds the port to an address without one.
 func masterAddr(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
 		host, port = strings.Trim(s, "[]"), strconv.Itoa(reqPort)
-		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			return "", fmt.Errorf("--master %q: want HOST, HOST:PORT or [ADDRESS]:PORT", s)
-		}
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 1 || n > 65535 || host == "" ||
+		strings.Contains(host, ":") && net.ParseIP(host) == nil {
 		return "", fmt.Errorf("--master %q: want HOST, HOST:PORT or [ADDRESS]:PORT", s)
 	}
 	return net.JoinHostPort(host, port), nil

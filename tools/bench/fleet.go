@@ -6,14 +6,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	mathrand "math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
 	"clustermaster/salt/gather"
-	"clustermaster/tools/dev"
 	"clustermaster/tools/figure"
 	"clustermaster/tools/simminion"
 	"clustermaster/value"
@@ -25,13 +22,7 @@ const fleetPrefix = "sim"
 // fleetGrain is a grain of every minion in the fleet.
 const fleetGrain = "os:Simulated"
 
-// The fleet's minions try again 1 to 3 s after a loss, where Salt's default is 1 to 11 s.
-const (
-	reconDefault = 1000 * time.Millisecond
-	reconMax     = 2000 * time.Millisecond
-)
-
-// fleetReleases behave differently when a connection is lost, so the fleet has some of each.
+// fleetReleases send different requests at their start, so the fleet has some of each.
 var fleetReleases = []string{"3006.28", "3007.15", "3008.3"}
 
 const (
@@ -39,6 +30,8 @@ const (
 	fleetPatience = 150 * time.Second
 	// for each: Salt's own master makes few pillars per second
 	fleetPatienceEach = 200 * time.Millisecond
+	// in a comparison, so that it ends
+	fleetMost = 3 * time.Minute
 )
 
 // FleetStarting bounds how many minions of a fleet are between their sign-in and their start event.
@@ -55,18 +48,14 @@ const filesReserve = 768 + 2*FleetStarting
 // share.
 const requestSlots = 256
 
-// minionsPerSource is the number of minions per source address, which has some 28,000 ports.
-const minionsPerSource = 2000
-
 // fleet is a growing number of simulated minions of a set of masters.
 type fleet struct {
 	own   *group
-	addr  string           // the request port that the minions know
-	files int              // open connections allowed, the minions' or the master's
-	keys  []*simminion.Key // shared by all
-	n     int              // minions that have started
-	keep  int              // of these have their own request connection
-	slots chan struct{}    // a place for each request connection of the others
+	files int            // open connections allowed, the minions' or the master's
+	key   *simminion.Key // shared by all
+	n     int            // minions that have started
+	keep  int            // of these have their own request connection
+	slots chan struct{}  // a place for each request connection of the others
 	// new minions fetch no pillar, so the master has no grains of theirs
 	bare  bool
 	run   context.Context    // the life of all minions: grow starts it, stop ends it
@@ -74,46 +63,19 @@ type fleet struct {
 	lives sync.WaitGroup
 }
 
-// newFleet makes a fleet without minions at one master's port, or at the built-in balancer if there
-// are several masters.
+// newFleet makes a fleet without minions.
 func (b *bencher) newFleet(ctx context.Context, o *group) (*fleet, error) {
-	f := &fleet{own: o, addr: o.requestAddrs()[0], keys: b.keys,
-		slots: make(chan struct{}, requestSlots)}
-	var err error
-	if f.files, err = openFilesLimit(); err != nil {
+	files, err := openFilesLimit()
+	if err != nil {
 		return nil, err
 	}
+	f := &fleet{own: o, files: files, key: b.key, slots: make(chan struct{}, requestSlots)}
 	f.run, f.end = context.WithCancel(context.WithoutCancel(ctx))
-	if len(o.masters) == 1 {
-		return f, nil
-	}
-	f.addr = fmt.Sprintf("%s:%d", o.front, reqPort)
-	var hosts []string
-	for _, m := range o.masters {
-		hosts = append(hosts, m.host)
-	}
-	f.files /= 3 // a connection through the balancer has three ends in this process
-	f.lives.Go(func() {
-		// If the balancer can't listen, minions never start, and grow fails.
-		dev.NewBalancer(hosts, healthPort, slog.New(slog.DiscardHandler)).Serve(f.run, o.front,
-			pubPort, reqPort)
-	})
 	return f, nil
 }
 
-// unstartedError means that a fleet did not start in time.
-type unstartedError struct {
-	started, of int
-	patience    time.Duration
-}
-
-func (e *unstartedError) Error() string {
-	return fmt.Sprintf("did not finish in %.0f s: %s of %s started", e.patience.Seconds(),
-		figure.Thousands(e.started), figure.Plural(e.of, "minion"))
-}
-
 // grow starts minions until there are n, and waits until all have fired their start event. took is
-// the time from the first sign-in until then. The error is *unstartedError if the patience ended.
+// the time from the first sign-in until then.
 func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration, err error) {
 	more, err := f.more(n)
 	if err != nil {
@@ -130,7 +92,7 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 	f.lives.Go(func() { ended <- more.Run(f.run) })
 	ready := make(chan error, 1)
 	go func() { ready <- more.WaitReady(limited) }()
-	defer b.progress.follow("start simulated minions", func(time.Duration) string {
+	defer b.progress.follow("start simulated minions", func() string {
 		return fmt.Sprintf("%d of %d", f.n+more.Started(), n)
 	})()
 	select {
@@ -144,7 +106,8 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		return 0, &unstartedError{started: f.n + more.Started(), of: n, patience: patience}
+		return 0, fmt.Errorf("did not finish in %.0f s: %s of %s started", patience.Seconds(),
+			figure.Thousands(f.n+more.Started()), figure.Plural(n, "minion"))
 	case err != nil:
 		return 0, fmt.Errorf("start simulated minions: %w", err)
 	}
@@ -152,8 +115,8 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 	return time.Since(begun), nil
 }
 
-// more makes the missing minions up to n. All have a publish connection; as many as the open files
-// allow have their own request connection.
+// more makes the missing minions up to n, spread over the masters. All have a publish connection;
+// as many as the open files allow have their own request connection.
 func (f *fleet) more(n int) (*simminion.Fleet, error) {
 	f.keep = n
 	if room := f.files - filesReserve; 2*n > room {
@@ -164,14 +127,13 @@ func (f *fleet) more(n int) (*simminion.Fleet, error) {
 			fmt.Errorf("start simulated minions: %s want %d connections, and the limit of open files allows %d: raise it (ulimit -n)",
 				figure.Plural(n, "minion"), 2*n, f.files-filesReserve)
 	}
-	sources := f.own.sources()
 	out := &simminion.Fleet{Starting: FleetStarting}
 	for i := f.n; i < n; i++ {
 		c := simminion.Config{
-			ID: fmt.Sprintf("%s%d", fleetPrefix, i+1), Key: f.keys[i%len(f.keys)], Master: f.addr,
-			LocalAddr: sources[i/minionsPerSource%len(sources)],
-			Release:   fleetReleases[i%len(fleetReleases)], ReconDefault: reconDefault,
-			ReconMax: reconMax, Functions: fleetFunctions, NoPillar: f.bare,
+			ID: fmt.Sprintf("%s%d", fleetPrefix, i+1), Key: f.key,
+			Master: f.own.addrs[i%len(f.own.addrs)], LocalAddr: f.own.source(i),
+			Release: fleetReleases[i%len(fleetReleases)], Functions: fleetFunctions,
+			NoPillar: f.bare,
 		}
 		if i >= f.keep {
 			c.RequestSlots = f.slots
@@ -194,7 +156,7 @@ func (f *fleet) note() string {
 		figure.Thousands(f.keep), requestSlots, figure.Thousands(f.files))
 }
 
-// stop ends all minions, and the balancer.
+// stop ends all minions.
 func (f *fleet) stop() {
 	f.end()
 	f.lives.Wait()
@@ -216,78 +178,46 @@ func FigureGrainPing(n int) string {
 	return "test.ping -G of " + figure.Plural(n, "minion") + ", publish to last return"
 }
 
-func FigureResolve(n int) string {
-	return "a compound target of " + figure.Plural(n, "minion") + ", resolved"
-}
-
-// memory adds the memory of a master with all minions, when it is idle.
-func (f *fleet) memory(c *Column) error {
-	memory, err := f.own.each(pss)
-	if err != nil {
-		return err
-	}
-	c.addMemory(FigureFleet(f.n), memory)
-	c.remark(f.note())
-	return nil
-}
-
-// measure grows the fleet to n and measures everything that needs listening minions. Pings that not
-// all minions answer give a note.
+// measure grows the fleet to n and measures the memory of the masters when they are idle, and jobs
+// for all minions. Jobs that not all minions answer give a note.
 func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error {
-	before := f.n
-	took, err := f.grow(ctx, b, n)
+	if n > 0 {
+		before := f.n
+		took, err := f.grow(ctx, b, n)
+		if err != nil {
+			return err
+		}
+		note := figure.Number(float64(n-before)/took.Seconds()) + " a second"
+		if before > 0 {
+			note += fmt.Sprintf(", with %s before", figure.Thousands(before))
+		}
+		if f.bare {
+			note += "; these fetched no pillar"
+		}
+		c.add(FigureSignIn(n), took.Seconds(), "s", note)
+		if !sleepUntil(ctx, time.Now().Add(settleTime)) {
+			return ctx.Err()
+		}
+	}
+	memory, err := f.own.memory()
 	if err != nil {
 		return err
 	}
-	c.add(FigureSignIn(n), took.Seconds(), "s",
-		figure.Number(float64(n-before)/took.Seconds())+" a second")
-	if before > 0 {
-		c.Figures[len(c.Figures)-1].Note += fmt.Sprintf(", with %s before", figure.Thousands(before))
-	}
-	if f.bare {
-		c.remark("these fetched no pillar")
-	}
-	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
-		return ctx.Err()
-	}
-	if err := f.memory(c); err != nil {
-		return err
-	}
-	p, first := f.own.product, f.own.masters[0]
-	for _, x := range []struct {
-		name, tgt, tgtType string
-		grains             bool // needs the minions' grains
-		ask                func(context.Context, *masterProcess, ping) (int, time.Duration, error)
-	}{
-		{FigurePing(n), fleetPrefix + "*", "glob", false, p.ping},
-		{FigureGrainPing(n), fleetGrain, "grain", true, p.ping},
-		{FigureResolve(n), "G@" + fleetGrain + " and " + fleetPrefix + "*", "compound", true, p.resolve},
+	c.addMemory(FigureFleet(n), memory, f.note())
+	for _, x := range []struct{ name, tgt, tgtType string }{
+		{FigurePing(n), fleetPrefix + "*", "glob"}, {FigureGrainPing(n), fleetGrain, "grain"},
 	} {
-		if x.ask == nil || x.grains && f.bare {
-			continue
+		if n == 0 || f.bare && x.tgtType == "grain" {
+			continue // nobody answers, or the master has no grains
 		}
-		err := f.median(ctx, b, x.name, c, func() (int, time.Duration, error) {
-			return x.ask(ctx, first, ping{tgt: x.tgt, tgtType: x.tgtType, minions: n})
-		})
-		// that a master does not answer is a result
-		if err != nil && p.compared && ctx.Err() == nil {
-			b.say("%s: %v", x.name, err)
-			why, _, _ := strings.Cut(err.Error(), ". ")
-			c.add(x.name, 0, "", why)
-			err = nil
-		}
-		if err != nil {
+		p := ping{tgt: x.tgt, tgtType: x.tgtType, minions: n}
+		if err := f.median(ctx, b, x.name, c, func() (int, time.Duration, error) {
+			return f.own.product.ping(ctx, f.own.masters[0], p)
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// unmeasured notes why figures of n minions are missing.
-func (c *Column) unmeasured(n int, why error) {
-	for _, name := range []string{FigureSignIn(n), FigureFleet(n), FigurePing(n)} {
-		c.add(name, 0, "", why.Error())
-	}
 }
 
 // pings is how often a job for all minions is measured, unless that takes longer than
@@ -349,25 +279,22 @@ func textOf(n int) string {
 	return base64.StdEncoding.EncodeToString(raw)[:n]
 }
 
-// sizeName writes a number of bytes, in units of 1,000.
-func sizeName(n int) string {
-	switch {
-	case n >= 1e6:
-		return fmt.Sprintf("%g MB", float64(n)/1e6)
-	case n >= 1e3:
-		return fmt.Sprintf("%g KB", float64(n)/1e3)
+// sizeName writes a size of jobs, in KB or MB of 1,000.
+func sizeName(kb int) string {
+	if kb >= 1000 {
+		return fmt.Sprintf("%g MB", float64(kb)/1000)
 	}
-	return figure.Plural(n, "byte")
+	return fmt.Sprintf("%d KB", kb)
 }
 
 // measureSize publishes a job with a large argument and a small return, and one with a small
 // argument and a large return. A wrong return is an error.
-func (f *fleet) measureSize(ctx context.Context, b *bencher, size int, c *Column) error {
-	text := textOf(size)
+func (f *fleet) measureSize(ctx context.Context, b *bencher, c *Column) error {
+	text := textOf(c.Bytes)
 	for _, x := range []struct {
 		name, fun string
 		arg, want any
-	}{{FigureArgument, funLength, text, size}, {FigureAnswer, funText, size, text}} {
+	}{{FigureArgument, funLength, text, c.Bytes}, {FigureAnswer, funText, c.Bytes, text}} {
 		want, err := value.Pack(x.want)
 		if err != nil {
 			return err
@@ -388,7 +315,7 @@ func (f *fleet) measureSize(ctx context.Context, b *bencher, size int, c *Column
 			return n, took, err
 		})
 		if err != nil {
-			return fmt.Errorf("%s of %s: %w", x.fun, sizeName(size), err)
+			return fmt.Errorf("%s: %w", x.fun, err)
 		}
 	}
 	return nil

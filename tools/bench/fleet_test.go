@@ -9,7 +9,7 @@ import (
 // what is missing.
 func TestFleetWithinOpenFiles(t *testing.T) {
 	t.Parallel()
-	keys, err := newKeys(1)
+	key, err := newKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +24,8 @@ func TestFleetWithinOpenFiles(t *testing.T) {
 		{n: 3000, files: 2999 + requestSlots + filesReserve,
 			err: "3,000 minions want 6000 connections, and the limit of open files allows 3255: raise it (ulimit -n)"},
 	} {
-		f := &fleet{own: &group{front: "127.9.8.100"}, addr: "127.9.8.1:4506", files: tt.files,
-			keys: keys, slots: make(chan struct{}, requestSlots)}
+		f := &fleet{own: &group{front: "127.9.8.100", addrs: []string{"127.9.8.1:4506"}},
+			files: tt.files, key: key, slots: make(chan struct{}, requestSlots)}
 		more, err := f.more(tt.n)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {

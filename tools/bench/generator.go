@@ -8,12 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"clustermaster/tools/simminion"
 )
-
-// firstPatience is how long the first pillar after a start may take, as Salt's minions wait.
-const firstPatience = time.Minute
 
 // RequestPatience is how long one request may take. Salt's minions wait 60 s; 10 s are enough to
 // characterize a master.
@@ -29,67 +24,73 @@ const (
 // pendingPause is the time between two sign-ins of a minion whose key is not accepted yet.
 const pendingPause = 2 * time.Second
 
-// Generator is a crowd of signed-in minions on a number of connections.
-type Generator struct {
+// generator is a crowd of signed-in minions on a number of connections.
+type generator struct {
 	crews []*crew
 	job   job
 }
 
-// Crowd says how many minions a Generator has and which masters they use.
-type Crowd struct {
-	// Masters are the request ports, host:port. Connections are spread over them evenly.
-	Masters []string
-	Minions int
-	Workers int // connections, each with its share of the minions
-	// Prefix of the minions' ids; a number from 1 follows.
-	Prefix string
-	// SaltEnv and File (a path below file_roots, "" for none) are requested.
-	SaltEnv, File string
-}
-
-// newGenerator signs all minions in. It calls onPending, if not nil, once when the master lets one
-// wait for its key to be accepted.
-func newGenerator(ctx context.Context, c Crowd, keys []*simminion.Key, m *meter,
-	onPending func()) (*Generator, error) {
-	if c.Workers < 1 || c.Minions < c.Workers {
-		return nil, fmt.Errorf("%d minions can't share %d connections: each connection needs one",
-			c.Minions, c.Workers)
-	}
-	g := &Generator{job: job{saltenv: c.SaltEnv, file: c.File}}
+// signIn makes a column's minions, spreads their connections over its masters and signs them in.
+func (b *bencher) signIn(ctx context.Context, c *Column) (*generator, error) {
+	g := &generator{job: job{saltenv: b.flags.env, file: b.flags.file}}
 	for i := range c.Workers {
 		g.crews = append(g.crews, &crew{line: line{addr: c.Masters[i%len(c.Masters)]}, job: &g.job})
 	}
 	for i := range c.Minions {
 		w := g.crews[i%c.Workers]
-		w.sessions = append(w.sessions, newSession(fmt.Sprintf("%s%d", c.Prefix, i+1),
-			keys[i%len(keys)]))
+		w.sessions = append(w.sessions,
+			newSession(fmt.Sprintf("%s%d", b.flags.prefix, i+1), b.key))
 	}
 	patience := signInPatience + time.Duration(c.Minions)*signInEach
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 	defer cancel()
+	m := new(meter)
+	defer b.progress.follow(fmt.Sprintf("sign in %d minions", c.Minions), m.String)()
+	pending := sync.OnceFunc(func() {
+		b.say("The master has not accepted the minions' keys: accept %s*, or set auto_accept there; waiting.",
+			b.flags.prefix)
+	})
 	all, ctx := errgroup.WithContext(ctx)
-	var pending sync.Once
 	for _, w := range g.crews {
-		all.Go(func() error {
-			return w.signInAll(ctx, m, func() {
-				if onPending != nil {
-					pending.Do(onPending)
-				}
-			})
-		})
+		all.Go(func() error { return w.signInAll(ctx, m, pending) })
 	}
 	if err := all.Wait(); err != nil { // one failure is enough to give up
-		g.Close()
+		g.close()
 		return nil, fmt.Errorf("sign minions in: %w", err)
 	}
 	return g, nil
+}
+
+// close ends all connections.
+func (g *generator) close() {
+	for _, c := range g.crews {
+		c.line.close()
+	}
+}
+
+// crew is one worker: a connection and the minions that share it.
+type crew struct {
+	line     line
+	sessions []*session
+	turn     int
+	job      *job
+	kind     kind
+}
+
+// Request sends the next minion's request.
+func (c *crew) Request(ctx context.Context) error {
+	s := c.sessions[c.turn%len(c.sessions)]
+	c.turn++
+	return c.kind.send(ctx, s, &c.line, c.job)
 }
 
 // signInTries is how often a minion's sign-in may fail before the run ends: masters drop a few
 // connections when hundreds come at once.
 const signInTries = 5
 
-func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error {
+// signInAll signs the minions in, one after the other. It calls pending if one has to wait for its
+// key to be accepted.
+func (c *crew) signInAll(ctx context.Context, m *meter, pending func()) error {
 	for _, s := range c.sessions {
 		for failed := 0; ; {
 			try, cancel := context.WithTimeout(ctx, RequestPatience)
@@ -100,7 +101,7 @@ func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error 
 			}
 			wait := failurePause
 			if errors.Is(err, errPending) {
-				onPending()
+				pending()
 				wait = pendingPause
 			} else if failed++; failed == signInTries {
 				return fmt.Errorf("%s at %s: %w", s.id, c.line.addr, err)
@@ -114,21 +115,25 @@ func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error 
 	return nil
 }
 
-// Check sends one request of a kind from the first minion of every connection, so that a kind that
+// checkPatience is as long as Salt's minions wait: the first pillar with Jinja after a start
+// unpacks the embedded Python.
+const checkPatience = time.Minute
+
+// check sends one request of a kind from the first minion of every connection, so that a kind that
 // can't work fails before it is measured. It returns the first error.
-func (g *Generator) Check(ctx context.Context, k kind) error {
-	ctx, cancel := context.WithTimeout(ctx, RequestPatience)
+func (g *generator) check(ctx context.Context, k kind) error {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	if k.prepare != nil {
 		if err := k.prepare(ctx, g); err != nil {
 			return err
 		}
 	}
+	send := k.send
+	if k.name == "_pillar" {
+		send = openPillar
+	}
 	for _, c := range g.crews {
-		send := k.send
-		if k.name == "_pillar" {
-			send = openPillar
-		}
 		err := send(ctx, c.sessions[0], &c.line, &g.job)
 		if err != nil { // keys may just have been rotated: try again
 			err = send(ctx, c.sessions[0], &c.line, &g.job)
@@ -141,22 +146,4 @@ func (g *Generator) Check(ctx context.Context, k kind) error {
 		}
 	}
 	return nil
-}
-
-// drive measures one kind.
-func (g *Generator) drive(ctx context.Context, k kind, p pace, m *meter,
-	begin func() func()) account {
-	workers := make([]requester, len(g.crews))
-	for i, c := range g.crews {
-		c.kind = k
-		workers[i] = c
-	}
-	return drive(ctx, workers, p, m, begin)
-}
-
-// Close ends all connections.
-func (g *Generator) Close() {
-	for _, c := range g.crews {
-		c.line.close()
-	}
 }

@@ -3,13 +3,9 @@ package bench
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -30,6 +26,9 @@ const (
 const (
 	readyPatience = 120 * time.Second
 	stopGrace     = 6 * time.Second // SIGTERM to SIGKILL
+	// for masters to finish their start before their idle memory is measured
+	settleTime    = 1500 * time.Millisecond
+	compareSettle = 5 * time.Second
 )
 
 // benchFile is the file that _file_hash and _serve_file request; besides it, the masters serve
@@ -38,9 +37,6 @@ const (
 	benchFile     = "bench/4k.bin"
 	benchFileSize = 4 << 10
 	benchFiles    = 200
-	// largeFile is served in largePieces of a MiB.
-	largeFile   = "bench/8m.bin"
-	largePieces = 8
 )
 
 // manySLS is the number of SLS files with Jinja that the top file gives to minions with the grain
@@ -55,48 +51,49 @@ type group struct {
 	product product
 	dir     string
 	secret  string // cluster_secret
-	front   string // the balancer's address
+	front   string // a free address beside the masters'
 	masters []*masterProcess
-	haproxy *masterProcess // nil if not started
-	took    time.Duration  // from the start until all are ready
+	addrs   []string      // the masters' request ports
+	took    time.Duration // from the start until all are ready
+	peak    []int64       // the most memory that each master used when sample was called
 }
 
-// masterProcess is a child process, a master or the balancer before them.
+// masterProcess is a master as a child process.
 type masterProcess struct {
 	*dev.Child    // nil before its start
 	id, host, dir string
-	env           []string // besides this process's
 }
 
-// profileEnv makes a master write profiles, to files with this prefix, when it ends.
-const profileEnv = "CLUSTERMASTER_PROFILE"
-
-// startGroup starts n masters, empty and with auto_accept, below dir, and waits until all are
-// ready. profiles is a folder for their profiles, "" for none.
-func startGroup(ctx context.Context, p product, dir string, n int, profiles string) (*group,
-	error) {
+// startGroup starts n masters, empty and with auto_accept, below dir, and waits until all are ready
+// and idle.
+func startGroup(ctx context.Context, p product, dir string, n int) (_ *group, err error) {
 	o := &group{product: p, dir: dir, secret: rand.Text()}
-	hosts, front, err := dev.FreeBlock(ctx, n, ports...)
+	defer func() {
+		if err != nil {
+			o.stop()
+		}
+	}()
+	hosts, front, err := dev.FreeBlock(ctx, n, pubPort, reqPort, poolPort, healthPort, healthPort+1)
 	if err != nil {
 		return nil, err
 	}
 	o.front = front
-	for _, host := range hosts {
-		o.member(host)
+	for i, host := range hosts {
+		id := fmt.Sprintf("m%d", i+1)
+		m := &masterProcess{id: id, host: host, dir: filepath.Join(dir, id)}
+		o.masters, o.addrs = append(o.masters, m), append(o.addrs, m.requests())
 	}
+	err = makeTree(dir, roots())
 	for _, m := range o.masters {
-		if err := o.configure(m); err != nil {
-			return nil, err
+		if err == nil {
+			err = makeTree(m.dir, map[string]string{"master": o.config(m)})
 		}
 	}
 	start := time.Now()
 	for _, m := range o.masters {
-		if profiles != "" {
-			m.env = append(m.env, profileEnv+"="+filepath.Join(profiles,
-				fmt.Sprintf("%s-of-%d", m.id, n)))
-		}
 		if err == nil {
-			err = m.start(append(slices.Clone(p.argv), "-c", m.dir))
+			m.Child, err = dev.Start(m.id, filepath.Join(m.dir, "out"), nil,
+				append(slices.Clone(p.argv), "-c", m.dir))
 		}
 	}
 	for _, m := range o.masters {
@@ -104,57 +101,47 @@ func startGroup(ctx context.Context, p product, dir string, n int, profiles stri
 			err = m.await(ctx, p.ready)
 		}
 	}
-	if err != nil {
-		o.stop()
-		return nil, err
-	}
 	o.took = time.Since(start)
-	return o, nil
-}
-
-var ports = []int{pubPort, reqPort, poolPort, healthPort, healthPort + 1}
-
-// member adds a master, still without configuration.
-func (o *group) member(host string) *masterProcess {
-	id := fmt.Sprintf("m%d", len(o.masters)+1)
-	m := &masterProcess{id: id, host: host, dir: filepath.Join(o.dir, id)}
-	o.masters = append(o.masters, m)
-	return m
-}
-
-// makeFiles fills a file root.
-func makeFiles(root string) error {
-	files := map[string]string{benchFile: strings.Repeat("\x00", benchFileSize),
-		largeFile: strings.Repeat("\x00", largePieces<<20)}
-	for i := range benchFiles {
-		files[fmt.Sprintf("bench/state%d.sls", i)] = "# empty\n"
+	settle := settleTime
+	if p.compared {
+		settle = compareSettle
 	}
-	return makeRoot(root, files)
+	if err == nil && !sleepUntil(ctx, time.Now().Add(settle)) {
+		err = ctx.Err()
+	}
+	return o, err
 }
 
-// makePillar makes a pillar root with one small SLS for all minions, and manySLS for those with the
-// grain.
-func makePillar(root string) error {
+// roots are the files of the masters' file_roots and pillar_roots. All minions have one small SLS
+// as pillar, and those with the grain manySLS more.
+func roots() map[string]string {
 	top := "base:\n  '*':\n    - small\n  '" + manyGrain + ":many':\n    - match: grain\n"
-	files := map[string]string{
-		"small.sls": "bench:\n  role: web\n  ports: [80, 443]\n  owner: {name: someone, mail: someone@example.net}\n"}
+	out := map[string]string{
+		"files/" + benchFile: strings.Repeat("\x00", benchFileSize),
+		"pillar/small.sls": "bench:\n  role: web\n  ports: [80, 443]\n" +
+			"  owner: {name: someone, mail: someone@example.net}\n",
+	}
+	for i := range benchFiles {
+		out[fmt.Sprintf("files/bench/state%d.sls", i)] = "# empty\n"
+	}
 	for i := range manySLS {
 		top += fmt.Sprintf("    - part%d\n", i)
-		files[fmt.Sprintf("part%d.sls", i)] = fmt.Sprintf(manyText, i, i)
+		out[fmt.Sprintf("pillar/part%d.sls", i)] = fmt.Sprintf(manyText, i, i)
 	}
-	files["top.sls"] = top
-	return makeRoot(root, files)
+	out["pillar/top.sls"] = top
+	return out
 }
 
-func makeRoot(root string, files map[string]string) error {
+// makeTree writes files below a folder, by their paths there.
+func makeTree(dir string, files map[string]string) error {
 	for name, text := range files {
-		path := filepath.Join(root, name)
+		path := filepath.Join(dir, name)
 		err := os.MkdirAll(filepath.Dir(path), 0o755)
 		if err == nil {
 			err = os.WriteFile(path, []byte(text), 0o644)
 		}
 		if err != nil {
-			return fmt.Errorf("make root: %w", err)
+			return fmt.Errorf("make files of the masters: %w", err)
 		}
 	}
 	return nil
@@ -176,28 +163,21 @@ part%d:
   limits: {memory: {{ grains['mem_total'] // 2 }}, cpus: {{ grains['num_cpus'] }}}
 `
 
-// rootsOf returns the folder of a master's file_roots and pillar_roots, named files and pillar.
-func (o *group) rootsOf(m *masterProcess) string {
-	if o.product.isolated {
-		return m.dir
-	}
-	return o.dir
-}
-
-// configure writes a master's config, with Salt's defaults except addresses, folders and
-// auto_accept, and its roots.
-func (o *group) configure(m *masterProcess) error {
+// config is a master's configuration, with Salt's defaults except addresses, folders and
+// auto_accept.
+func (o *group) config(m *masterProcess) string {
 	name := "root"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	id, roots := m.id, o.rootsOf(m)
+	id := m.id
 	if o.product.sharedKeys {
 		id = m.host
 	}
-	text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-		"file_roots: {base: [%s/files]}\npillar_roots: {base: [%s/pillar]}\n%s", id, m.host, m.dir,
-		sockFolder, name, roots, roots, o.product.options)
+	text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\n"+
+		"log_level: warning\nauto_accept: true\nfile_roots: {base: [%s/files]}\n"+
+		"pillar_roots: {base: [%s/pillar]}\n%s", id, m.host, m.dir, sockFolder, name, o.dir, o.dir,
+		o.product.options)
 	if len(o.masters) > 1 {
 		text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", o.secret)
 		for _, p := range o.masters {
@@ -208,49 +188,8 @@ func (o *group) configure(m *masterProcess) error {
 		if o.product.sharedKeys {
 			text += fmt.Sprintf("cluster_pki_dir: %s\n", filepath.Join(o.dir, "pki"))
 		}
-		if o.product.isolated {
-			text += "cluster_isolated_filesystem: true\n"
-		}
 	}
-	return errors.Join(makeRoot(m.dir, map[string]string{"master": text}),
-		makeFiles(filepath.Join(roots, "files")), makePillar(filepath.Join(roots, "pillar")))
-}
-
-// balance starts HAProxy at o.front, as Salt's documentation describes it: TCP sessions to the
-// masters in turn.
-func (o *group) balance(ctx context.Context) error {
-	program, err := exec.LookPath("haproxy")
-	if err != nil {
-		return fmt.Errorf("find HAProxy: %w; apt-get install haproxy", err)
-	}
-	text := "defaults\n  mode tcp\n  balance roundrobin\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n"
-	for _, port := range []int{pubPort, reqPort} {
-		text += fmt.Sprintf("listen port%d\n  bind %s:%d\n", port, o.front, port)
-		for _, m := range o.masters {
-			text += fmt.Sprintf("  server %s %s:%d check inter 500\n", m.id, m.host, port)
-		}
-	}
-	h := &masterProcess{id: "haproxy", host: o.front, dir: filepath.Join(o.dir, "haproxy")}
-	if err := makeRoot(h.dir, map[string]string{"haproxy.cfg": text}); err != nil {
-		return err
-	}
-	if err := h.start([]string{program, "-db", "-f", filepath.Join(h.dir, "haproxy.cfg")}); err != nil {
-		return err
-	}
-	o.haproxy = h
-	return h.await(ctx, func(ctx context.Context, h *masterProcess) bool {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", h.requests())
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-}
-
-// start runs the program; its output goes to DIR/out.
-func (m *masterProcess) start(argv []string) (err error) {
-	m.Child, err = dev.Start(m.id, filepath.Join(m.dir, "out"), m.env, argv)
-	return err
+	return text
 }
 
 func (m *masterProcess) running() bool { return m.Child != nil && m.Running() }
@@ -263,7 +202,8 @@ func (m *masterProcess) await(ctx context.Context,
 	defer cancel()
 	for !ready(ctx, m) {
 		if !m.running() {
-			return fmt.Errorf("%s ended at its start (%v); its output is %s/out", m.id, m.Ended(), m.dir) //nolint:errorlint // nil after exit 0
+			return fmt.Errorf("%s ended at its start (%v); its output is %s/out",
+				m.id, m.Ended(), m.dir) //nolint:errorlint // nil after exit 0
 		}
 		if !sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) {
 			return fmt.Errorf("wait for %s: %w; its output is %s/out", m.id, context.Cause(ctx),
@@ -273,87 +213,48 @@ func (m *masterProcess) await(ctx context.Context,
 	return nil
 }
 
-// sockDir is the folder of its commands' socket.
-func (m *masterProcess) sockDir() string { return filepath.Join(m.dir, sockFolder) }
-
-// sockFolder is short, because a master, like Salt's, replaces a long sock_dir.
+// sockFolder is the sock_dir below a master's folder. It is short, because a master, like Salt's,
+// replaces a long one.
 const sockFolder = "/run"
 
 // requests is the address of its request port.
 func (m *masterProcess) requests() string { return fmt.Sprintf("%s:%d", m.host, reqPort) }
 
-// get fetches a page of our own master's health port or the one above it.
-func (m *masterProcess) get(ctx context.Context, port int, path string) (string, error) {
-	client := &http.Client{Timeout: RequestPatience,
-		Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("http://%s:%d%s", m.host, port, path), nil)
-	if err != nil {
-		return "", err
-	}
-	r, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err == nil && r.StatusCode != http.StatusOK {
-		err = errors.New(r.Status)
-	}
-	return string(text), err
-}
-
 // stop ends the masters that still run.
 func (o *group) stop() {
 	var children []*dev.Child
-	for _, m := range append(slices.Clone(o.masters), o.haproxy) {
-		if m != nil && m.Child != nil {
+	for _, m := range o.masters {
+		if m.Child != nil {
 			children = append(children, m.Child)
 		}
 	}
 	dev.Stop(stopGrace, children...)
 }
 
-// sources returns source addresses for minions, from the group's block.
-func (o *group) sources() []net.IP {
-	out := make([]net.IP, 50)
-	for i := range out {
-		out[i] = net.ParseIP(o.front).To4()
-		out[i][3] += byte(1 + i)
-	}
-	return out
+// source is the source address of minion number i, from the group's block. An address has some
+// 28,000 ports.
+func (o *group) source(i int) net.IP {
+	const minions = 2000
+	ip := net.ParseIP(o.front).To4()
+	ip[3] += byte(1 + i/minions)
+	return ip
 }
 
-func (o *group) requestAddrs() (out []string) {
-	for _, m := range o.masters {
-		out = append(out, m.requests())
-	}
-	return out
-}
-
-// living lists the running masters.
-func (o *group) living() (out []*masterProcess) {
+// pids are the process ids of the running masters.
+func (o *group) pids() (out []int) {
 	for _, m := range o.masters {
 		if m.running() {
-			out = append(out, m)
+			out = append(out, m.PID())
 		}
 	}
 	return out
 }
 
-func (o *group) pids() (out []int) {
-	for _, m := range o.living() {
-		out = append(out, m.PID())
-	}
-	return out
-}
-
-// each measures memory of the living masters in bytes: pss with their descendants, pssBelow only of
-// their template workers.
-func (o *group) each(measure func(pid int) (int64, error)) ([]int64, error) {
+// memory is the memory (PSS) of each running master with its descendants, in bytes.
+func (o *group) memory() ([]int64, error) {
 	var out []int64
 	for _, pid := range o.pids() {
-		n, err := measure(pid)
+		n, err := pss(pid)
 		if err != nil {
 			return nil, err
 		}
@@ -362,17 +263,16 @@ func (o *group) each(measure func(pid int) (int64, error)) ([]int64, error) {
 	return out, nil
 }
 
-// programOf is the program to start: the given one, or this one.
-func programOf(path string) (string, error) {
-	abs, err := os.Executable()
-	if path != "" {
-		abs, err = filepath.Abs(path)
-	}
-	if err == nil {
-		_, err = os.Stat(abs)
-	}
+// sample measures the memory and keeps the larger value for each master.
+func (o *group) sample() {
+	now, err := o.memory()
 	if err != nil {
-		return "", fmt.Errorf("find program to start: %w", err)
+		return // one has just ended
 	}
-	return abs, nil
+	for i := range now {
+		if len(now) == len(o.peak) {
+			now[i] = max(now[i], o.peak[i])
+		}
+	}
+	o.peak = now
 }

@@ -8,14 +8,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"clustermaster/tools/figure"
 	"clustermaster/tools/simminion"
 )
 
-// plan says what to measure of a master, and for how long.
-type plan struct {
+// bencher measures, and prints results as they come.
+type bencher struct {
+	out      io.Writer
+	progress *progress
+	flags    flags
+	key      *simminion.Key // of all minions
+
 	kinds          []kind
 	warmup, length time.Duration // of each load
 	rate           rate
@@ -43,59 +48,175 @@ func parseRate(s string) (rate, error) {
 	return rate{perSecond: v}, nil
 }
 
-// bencher measures, and prints results as they come.
-type bencher struct {
-	out      io.Writer
-	progress *progress
-	keys     []*simminion.Key
-	plan     plan
-	flags    flags
-}
-
 // say prints a line of output.
 func (b *bencher) say(format string, args ...any) {
 	b.progress.clear()
 	fmt.Fprintf(b.out, format+"\n", args...)
 }
 
-// crowd signs in the minions of a column that starts our own masters.
-func (b *bencher) crowd(ctx context.Context, c *Column, file string) (*Generator, error) {
-	return b.connect(ctx, Crowd{Masters: c.Masters, Minions: c.Minions, Workers: c.Workers,
-		Prefix: "bench", SaltEnv: "base", File: file})
+// finish adds a column to the report and prints it; err says why it ends early.
+func (b *bencher) finish(r *Report, c *Column, err error) error {
+	if err != nil {
+		c.Err = err.Error()
+		err = fmt.Errorf("measure %s: %w", c.Name, err)
+	}
+	r.Columns = append(r.Columns, *c)
+	b.progress.clear()
+	printColumn(b.out, c)
+	return err
 }
 
-// connect signs a crowd in and shows a progress line.
-func (b *bencher) connect(ctx context.Context, c Crowd) (*Generator, error) {
-	m := new(meter)
-	defer b.progress.watch(fmt.Sprintf("sign in %d minions", c.Minions), m)()
-	return newGenerator(ctx, c, b.keys, m, func() {
-		b.say("The master has not accepted the minions' keys: accept %s*, or set auto_accept there; waiting.", c.Prefix)
-	})
+// remote measures the masters of --master.
+func (b *bencher) remote(ctx context.Context, r *Report) error {
+	c := &Column{Name: "master", Masters: b.flags.masters, Minions: b.flags.minions,
+		Workers: b.flags.workers}
+	g, err := b.signIn(ctx, c)
+	if err == nil {
+		defer g.close()
+		c.Loads, err = b.loads(ctx, g, b.kinds, new(group))
+	}
+	return b.finish(r, c, err)
 }
 
-// loads measures every kind of the plan. pids are the masters' processes, if known: it notes their
-// CPU share, and calls sampled, if not nil, about twice a second under load.
-func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled func()) ([]Load,
-	error) {
+// measure starts the masters of a setting below dir, and measures them.
+func (b *bencher) measure(ctx context.Context, s *setting, dir string, r *Report) error {
+	c := &s.column
+	b.progress.show("start %s", figure.Plural(s.masters, "master"))
+	o, err := startGroup(ctx, s.product, dir, s.masters)
+	if err != nil {
+		return b.finish(r, c, err)
+	}
+	defer o.stop()
+	c.Masters = o.addrs
+	switch c.Part {
+	case PartMinions:
+		return b.growMinions(ctx, o, s, r)
+	case PartSizes:
+		return b.growSizes(ctx, o, s, r)
+	}
+	return b.finish(r, c, b.column(ctx, o, s))
+}
+
+// column measures start, memory and requests of masters, and all that needs listening minions.
+func (b *bencher) column(ctx context.Context, o *group, s *setting) error {
+	c := &s.column
+	started := "start to ready"
+	if s.product.compared {
+		started = "start to the first answered request of a signed-in minion"
+	}
+	c.add(started, o.took.Seconds(), "s", "")
+	idle, err := o.memory()
+	if err != nil {
+		return err
+	}
+	c.addMemory("memory (PSS) of a master, idle", idle, "")
+	g, err := b.signIn(ctx, c)
+	if err != nil {
+		return err
+	}
+	c.Loads, err = b.loads(ctx, g, s.kinds, o)
+	g.close()
+	if err != nil {
+		return err
+	}
+	c.addMemory("memory (PSS) of a master, under load", o.peak, "")
+	if len(s.fleets) == 0 {
+		return nil
+	}
+	f, err := b.newFleet(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer f.stop()
+	for i, n := range s.fleets {
+		f.bare = s.product.compared && n > MostPillars
+		err := f.measure(ctx, b, n, c)
+		if err != nil && s.product.compared && ctx.Err() == nil {
+			b.say("%v", err) // what a master can't do is a result
+			for _, missed := range s.fleets[i:] {
+				c.unmeasured(missed, err)
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growMinions connects more and more simulated minions to a master, and adds a column for each
+// number.
+func (b *bencher) growMinions(ctx context.Context, o *group, s *setting, r *Report) error {
+	f, err := b.newFleet(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer f.stop()
+	for _, n := range s.fleets {
+		c := s.column
+		c.Name, c.Minions, c.Workers = figure.Plural(n, "minion"), n, 0
+		if err := b.finish(r, &c, f.measure(ctx, b, n, &c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growSizes measures larger and larger jobs and returns, and adds a column for each size.
+func (b *bencher) growSizes(ctx context.Context, o *group, s *setting, r *Report) error {
+	g, err := b.signIn(ctx, &s.column)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	f, err := b.newFleet(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer f.stop()
+	if _, err := f.grow(ctx, b, b.flags.minions); err != nil {
+		return err
+	}
+	for _, kb := range b.flags.jobSizes {
+		c := s.column
+		c.Bytes = 1000 * kb
+		c.Name = figure.Plural(s.masters, "master") + ", jobs of " + sizeName(kb)
+		returns := kind{name: "_return of " + sizeName(kb),
+			send: returnOf("test.echo", textOf(c.Bytes))}
+		if c.Loads, err = b.loads(ctx, g, []kind{returns}, o); err == nil {
+			c.add(FigureReturned, c.Loads[0].PerSecond*float64(c.Bytes)/1e6, "MB/s", "")
+			err = f.measureSize(ctx, b, &c)
+		}
+		if err := b.finish(r, &c, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loads measures some kinds of requests. It notes what the processes of o, if it has any, use of
+// the processors and of memory meanwhile.
+func (b *bencher) loads(ctx context.Context, g *generator, kinds []kind, o *group) ([]Load, error) {
 	var out []Load
-	for _, k := range b.plan.kinds {
-		if err := g.Check(ctx, k); err != nil {
+	for _, k := range kinds {
+		if err := g.check(ctx, k); err != nil {
 			if ctx.Err() != nil {
 				return out, ctx.Err()
 			}
 			out = append(out, Load{Request: k.name, Err: err.Error()})
 			continue
 		}
-		open := b.plan.rate.perSecond
+		open := b.rate.perSecond
 		if open == 0 {
-			l := b.load(ctx, g, k, 0, pids, sampled)
+			l := b.load(ctx, g, k, 0, o)
 			out = append(out, l)
-			if len(b.plan.openFor) == 0 || slices.Contains(b.plan.openFor, k.name) {
-				open = b.plan.rate.share * l.PerSecond
+			if len(b.openFor) == 0 || slices.Contains(b.openFor, k.name) {
+				open = b.rate.share * l.PerSecond
 			}
 		}
 		if open > 0 && ctx.Err() == nil {
-			out = append(out, b.load(ctx, g, k, open, pids, sampled))
+			out = append(out, b.load(ctx, g, k, open, o))
 		}
 		if ctx.Err() != nil {
 			return out, ctx.Err()
@@ -104,60 +225,42 @@ func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled f
 	return out, nil
 }
 
-// sampleEvery is the time between two measurements of the masters' memory.
-const sampleEvery = 500 * time.Millisecond
+const (
+	// sampleEvery is the time between two measurements of the masters' memory.
+	sampleEvery = 500 * time.Millisecond
+	// fewest is the least number of requests in an open loop, however slow it is.
+	fewest = 5
+)
 
 // load measures one kind at one pace, and longer if no answer came.
-func (b *bencher) load(ctx context.Context, g *Generator, k kind, perSecond float64, pids []int,
-	sampled func()) Load {
-	length := b.plan.length
-	if perSecond > 0 {
-		length = max(length, time.Duration(fewest/perSecond*float64(time.Second)))
+func (b *bencher) load(ctx context.Context, g *generator, k kind, perSecond float64,
+	o *group) Load {
+	l := Load{Request: k.name, Rate: perSecond}
+	workers := make([]requester, len(g.crews))
+	for i, c := range g.crews {
+		c.kind, workers[i] = k, c
 	}
-	for {
-		l, a := b.loadFor(ctx, g, k, perSecond, length, pids, sampled)
+	p := pace{warmup: b.warmup, measure: b.length, rate: perSecond, patience: RequestPatience}
+	if perSecond > 0 {
+		p.measure = max(p.measure, time.Duration(fewest/perSecond*float64(time.Second)))
+	}
+	for ; ; p.measure *= 4 { // a request that exceeds its patience fails
+		m := new(meter)
+		stop := b.progress.follow(l.Title(), m.String)
+		a := drive(ctx, workers, p, m, func() func() {
+			start, own, theirs := time.Now(), ownCPU(), cpuOf(o.pids())
+			stopSampling := every(sampleEvery, o.sample)
+			return func() {
+				stopSampling()
+				all := float64(time.Since(start)) * float64(runtime.NumCPU())
+				l.GeneratorCPU = float64(ownCPU()-own) / all
+				l.MastersCPU = float64(cpuOf(o.pids())-theirs) / all
+			}
+		})
+		stop()
 		if a.Completed > 0 || a.Failed > 0 || ctx.Err() != nil {
+			l.fill(&a)
 			return l
 		}
-		length *= 4 // the answers came too late; a request that exceeds its patience fails
 	}
-}
-
-// fewest is the least number of requests in an open loop, however slow it is.
-const fewest = 5
-
-func (b *bencher) loadFor(ctx context.Context, g *Generator, k kind, perSecond float64,
-	length time.Duration, pids []int, sampled func()) (Load, account) {
-	l := Load{Request: k.name, Rate: perSecond}
-	m := new(meter)
-	p := pace{warmup: b.plan.warmup, measure: length, rate: perSecond, patience: RequestPatience}
-	stop := b.progress.watch(l.Title(), m)
-	a := g.drive(ctx, k, p, m, func() func() {
-		start, own, theirs := time.Now(), ownCPU(), cpuOf(pids)
-		stopSampling := every(ctx, sampleEvery, sampled)
-		return func() {
-			stopSampling()
-			all := float64(time.Since(start)) * float64(runtime.NumCPU())
-			l.GeneratorCPU = float64(ownCPU()-own) / all
-			l.MastersCPU = float64(cpuOf(pids)-theirs) / all
-		}
-	})
-	stop()
-	l.fill(&a)
-	return l, a
-}
-
-// every calls f periodically until the caller calls stop, which calls it once more.
-func every(ctx context.Context, d time.Duration, f func()) (stop func()) {
-	if f == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for sleepUntil(ctx, time.Now().Add(d)) {
-			f()
-		}
-	})
-	return func() { cancel(); wg.Wait(); f() }
 }

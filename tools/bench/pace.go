@@ -3,9 +3,12 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // requester sends one request at a time and waits for its answer.
@@ -34,12 +37,22 @@ type account struct {
 	// requests were sent: the throughput is Completed / Took.
 	Completed uint64
 	Took      time.Duration
-	// Latency has the requests due in the measured time. Time-outs count with the patience, unsent
-	// ones with the time that they had waited; it leaves out other failures.
-	Latency Histogram
+	// Latency has the requests due in the measured time, in nanoseconds, to a thousandth. Time-outs
+	// count with the patience, unsent ones with the time that they had waited; it leaves out other
+	// failures.
+	Latency *hdrhistogram.Histogram
 	// Err is the first failure.
 	Err error
 }
+
+// maxLatency is longer than any run and its last request.
+const maxLatency = 48 * time.Hour
+
+func newAccount() account {
+	return account{Latency: hdrhistogram.New(1, int64(maxLatency), 3)}
+}
+
+func (a *account) record(d time.Duration) { _ = a.Latency.RecordValue(int64(d)) } // within bounds
 
 // PerSecond is the throughput.
 func (a *account) PerSecond() float64 {
@@ -51,6 +64,10 @@ func (a *account) PerSecond() float64 {
 
 // meter shows the progress of a drive.
 type meter struct{ answered, failed atomic.Uint64 }
+
+func (m *meter) String() string {
+	return fmt.Sprintf("%d answers  %d failed", m.answered.Load(), m.failed.Load())
+}
 
 // failurePause slows a worker whose requests fail at once.
 const failurePause = 20 * time.Millisecond
@@ -69,6 +86,7 @@ func drive(ctx context.Context, workers []requester, p pace, m *meter,
 	accounts := make([]account, len(workers))
 	var wg sync.WaitGroup
 	for i, w := range workers {
+		accounts[i] = newAccount()
 		wg.Go(func() {
 			if p.rate > 0 {
 				d.open(ctx, w, &accounts[i])
@@ -83,7 +101,8 @@ func drive(ctx context.Context, workers []requester, p pace, m *meter,
 		end()
 	}
 	wg.Wait()
-	sum := account{Took: min(time.Since(d.from), p.measure)}
+	sum := newAccount()
+	sum.Took = min(time.Since(d.from), p.measure)
 	for i := range accounts {
 		sum.add(&accounts[i])
 	}
@@ -99,7 +118,7 @@ func (a *account) add(o *account) {
 	a.Failed += o.Failed
 	a.Unsent += o.Unsent
 	a.Completed += o.Completed
-	a.Latency.Merge(&o.Latency)
+	a.Latency.Merge(o.Latency)
 	if a.Err == nil {
 		a.Err = o.Err
 	}
@@ -151,7 +170,7 @@ func (d *driving) unsent(due time.Time, a *account) {
 	}
 	a.Due++
 	a.Unsent++
-	a.Latency.Record(d.to.Sub(due))
+	a.record(d.to.Sub(due))
 }
 
 // settle counts the slots that no worker took, because all were busy until the end.
@@ -187,7 +206,7 @@ func (d *driving) one(ctx context.Context, w requester, due time.Time, a *accoun
 				a.Err = err
 			}
 			if late {
-				a.Latency.Record(now.Sub(due))
+				a.record(now.Sub(due))
 			}
 		}
 		if !late {
@@ -198,7 +217,7 @@ func (d *driving) one(ctx context.Context, w requester, due time.Time, a *accoun
 	d.meter.answered.Add(1)
 	if counted {
 		a.Answered++
-		a.Latency.Record(now.Sub(due))
+		a.record(now.Sub(due))
 	}
 	if !now.Before(d.from) && now.Before(d.to) {
 		a.Completed++

@@ -44,6 +44,14 @@ func crowd(r requester, n int) []requester {
 	return out
 }
 
+// at is the latency that this share of the answers in per cent does not exceed, to a thousandth.
+func at(a *account, percent float64) time.Duration {
+	return time.Duration(a.Latency.ValueAtPercentile(percent))
+}
+
+// is compares a latency to a thousandth.
+func is(got, want time.Duration) bool { return (got - want).Abs() <= want/1000 }
+
 func balanced(t *testing.T, a *account) {
 	t.Helper()
 	if a.Due != a.Answered+a.Failed+a.Unsent {
@@ -69,9 +77,9 @@ func TestClosedLoop(t *testing.T) {
 			t.Errorf("%d answered, %d completed, %d failed, want 800, 800 and none", a.Answered,
 				a.Completed, a.Failed)
 		}
-		if a.Latency.max != 10*time.Millisecond || a.Latency.min != 10*time.Millisecond ||
-			a.Latency.Count() != a.Due {
-			t.Errorf("latency %v to %v of %d", a.Latency.min, a.Latency.max, a.Latency.Count())
+		if !is(at(&a, 0), 10*time.Millisecond) || !is(at(&a, 100), 10*time.Millisecond) ||
+			uint64(a.Latency.TotalCount()) != a.Due {
+			t.Errorf("latency %v to %v of %d", at(&a, 0), at(&a, 100), a.Latency.TotalCount())
 		}
 		if began != time.Second || ended != 3*time.Second {
 			t.Errorf("measured from %v to %v", began, ended)
@@ -86,7 +94,7 @@ func TestOpenLoopAtEase(t *testing.T) {
 			pace{measure: 2 * time.Second, rate: 100, patience: time.Second}, nil, nil)
 		balanced(t, &a)
 		if a.Due != 200 || a.Answered != 200 || a.Unsent != 0 ||
-			a.Latency.max != 5*time.Millisecond {
+			!is(at(&a, 100), 5*time.Millisecond) {
 			t.Errorf("%+v", a)
 		}
 	})
@@ -112,14 +120,14 @@ func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 			t.Fatalf("%d due, %d answered, want 400", a.Due, a.Answered)
 		}
 		// 100 requests were due in the stall. The first waits 1 s, the last but a little.
-		if d := a.Latency.max; d != 1001*time.Millisecond {
+		if d := at(&a, 100); !is(d, 1001*time.Millisecond) {
 			t.Errorf("max %v, want 1.001 s", d)
 		}
-		if p90 := a.Latency.Quantile(0.9); p90 < 600*time.Millisecond ||
+		if p90 := at(&a, 90); p90 < 600*time.Millisecond ||
 			p90 > 720*time.Millisecond {
 			t.Errorf("p90 %v: 40 of 400 requests waited longer than 0.6 to 0.7 s", p90)
 		}
-		if p50 := a.Latency.Quantile(0.5); p50.Round(10*time.Microsecond) != time.Millisecond {
+		if p50 := at(&a, 50); !is(p50, time.Millisecond) {
 			t.Errorf("p50 %v, want 1 ms", p50)
 		}
 
@@ -127,8 +135,8 @@ func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 		master.start = time.Now()
 		p.rate = 0
 		if c := drive(t.Context(), []requester{master}, p, nil,
-			nil); c.Latency.Quantile(0.99).Round(10*time.Microsecond) != time.Millisecond {
-			t.Errorf("closed loop: p99 %v", c.Latency.Quantile(0.99))
+			nil); !is(at(&c, 99), time.Millisecond) {
+			t.Errorf("closed loop: p99 %v", at(&c, 99))
 		}
 	})
 }
@@ -142,15 +150,15 @@ func TestOpenLoopBeyondCapacity(t *testing.T) {
 			pace{warmup: time.Second, measure: 9 * time.Second, rate: 100,
 				patience: time.Second}, nil, nil)
 		balanced(t, &a)
-		if a.Due != 900 || a.Latency.Count() != 900 {
+		if a.Due != 900 || a.Latency.TotalCount() != 900 {
 			t.Errorf("%d due, %d latencies, want 900: 100 a second for 9 s", a.Due,
-				a.Latency.Count())
+				a.Latency.TotalCount())
 		}
 		if n := a.PerSecond(); n < 19 || n > 20 {
 			t.Errorf("%v a second, want 20: two workers at 10", n)
 		}
-		if a.Unsent < 700 || a.Latency.max < 7*time.Second {
-			t.Errorf("%d unsent, max %v", a.Unsent, a.Latency.max)
+		if a.Unsent < 700 || at(&a, 100) < 7*time.Second {
+			t.Errorf("%d unsent, max %v", a.Unsent, at(&a, 100))
 		}
 	})
 }
@@ -179,8 +187,8 @@ func TestFailures(t *testing.T) {
 				m.answered.Load() != a.Answered || m.failed.Load() != a.Failed {
 				t.Errorf("rate %v: %+v", rate, a)
 			}
-			if a.Latency.max < 250*time.Millisecond {
-				t.Errorf("rate %v: time-outs left no trace: max %v", rate, a.Latency.max)
+			if at(&a, 100) < 250*time.Millisecond {
+				t.Errorf("rate %v: time-outs left no trace: max %v", rate, at(&a, 100))
 			}
 		}
 		// A master that refuses at once is not asked in a busy loop.

@@ -39,30 +39,16 @@ func familyOf(pid int, all map[int]procfs.ProcStat) []int {
 }
 
 // pss is the proportional set size of a process and its descendants, in bytes: pages that they
-// share count once.
-func pss(pid int) (int64, error) { return pssOf(family(pid)) }
-
-// pssBelow is the pss of the descendants alone.
-func pssBelow(pid int) (int64, error) {
-	whole := family(pid)
-	all, err := pssOf(whole)
-	if err != nil {
-		return 0, err
-	}
-	own, err := pssOf(whole[:1])
-	return max(all-own, 0), err
-}
-
-// pssOf is the pss of some processes. It is an error if the first can't be read; the others may
-// have ended meanwhile.
-func pssOf(pids []int) (sum int64, err error) {
-	for i, pid := range pids {
-		p, err := procfs.NewProc(pid)
+// share count once. It is an error if that of the process can't be read; the others may have ended
+// meanwhile.
+func pss(pid int) (sum int64, err error) {
+	for _, one := range family(pid) {
+		p, err := procfs.NewProc(one)
 		var m procfs.ProcSMapsRollup
 		if err == nil {
 			m, err = p.ProcSMapsRollup()
 		}
-		if err != nil && i == 0 {
+		if err != nil && one == pid {
 			return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
 		}
 		sum += int64(m.Pss)

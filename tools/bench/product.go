@@ -2,9 +2,11 @@ package bench
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,17 +27,12 @@ type product struct {
 	// sharedKeys: the masters of a cluster share one cluster_pki_dir, and identify each other by
 	// address, which is also their id.
 	sharedKeys bool
-	// isolated: each master has its own roots.
-	isolated bool
 	// compared: the product is measured for a comparison, within what the other one can do.
 	compared bool
 	ready    func(ctx context.Context, m *masterProcess) bool
 	// ping publishes a test.ping and returns the number of answers, and the time from the
 	// publication to the last one.
 	ping func(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration,
-		err error)
-	// resolve asks a master which minions a target matches; nil if that needs a job.
-	resolve func(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration,
 		err error)
 }
 
@@ -53,7 +50,9 @@ func (p ping) timeout() time.Duration {
 // clustermaster is our own product; its readiness is /readyz.
 func clustermaster(program string) product {
 	return product{name: "clustermaster", argv: []string{program, "salt-master"}, ready: readyz,
-		ping: operatorPing, resolve: operatorTargets}
+		ping: func(ctx context.Context, m *masterProcess, p ping) (int, time.Duration, error) {
+			return p.publish(ctx, m, "test.ping", nil, func(gather.Return) bool { return true })
+		}}
 }
 
 // saltProduct is Salt's own master from a virtual environment salt-RELEASE; it is ready when it
@@ -76,8 +75,18 @@ func saltProduct(venv string, key *simminion.Key) (product, error) {
 
 // readyz asks /readyz.
 func readyz(ctx context.Context, m *masterProcess) bool {
-	_, err := m.get(ctx, healthPort, "/readyz")
-	return err == nil
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://%s:%d/readyz", m.host, healthPort), nil)
+	if err != nil {
+		return false
+	}
+	client := http.Client{Timeout: RequestPatience}
+	r, err := client.Do(req)
+	if err != nil {
+		return false
+	}
+	r.Body.Close()
+	return r.StatusCode == http.StatusOK
 }
 
 // answers tries the sign-in of a minion and a request: ports may be open before a master answers,
@@ -92,28 +101,13 @@ func answers(key *simminion.Key) func(context.Context, *masterProcess) bool {
 	}
 }
 
-// operator is a client of our master's operator socket.
-func (m *masterProcess) operator(ctx context.Context) (*operator.Client, error) {
-	client, err := operator.Dial(ctx, m.sockDir())
-	if err != nil {
-		return nil, fmt.Errorf("reach %s: %w", m.id, err)
-	}
-	return client, nil
-}
-
-// operatorPing publishes through our master's operator socket.
-func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration,
-	err error) {
-	return p.publish(ctx, m, "test.ping", nil, func(gather.Return) bool { return true })
-}
-
 // publish orders a job from our master. It returns the number of correct returns, and the time
 // until the last.
 func (p ping) publish(ctx context.Context, m *masterProcess, fun string, args []any,
 	right func(gather.Return) bool) (answered int, took time.Duration, err error) {
-	client, err := m.operator(ctx)
+	client, err := operator.Dial(ctx, filepath.Join(m.dir, sockFolder))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, fmt.Errorf("reach %s: %w", m.id, err)
 	}
 	defer client.Close()
 	start := time.Now()
@@ -131,38 +125,13 @@ func (p ping) publish(ctx context.Context, m *masterProcess, fun string, args []
 	return answered, took, err
 }
 
-// operatorTargets resolves through our master's operator socket.
-func operatorTargets(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration,
-	err error) {
-	client, err := m.operator(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer client.Close()
-	begun := time.Now()
-	targeted, err := client.Targets(ctx, p.tgt, p.tgtType, ":")
-	if err != nil {
-		return 0, 0, fmt.Errorf("resolve a target through %s: %w", m.id, err)
-	}
-	return len(targeted.Minions), time.Since(begun), nil
-}
+//go:embed ping.py
+var pingScript string
 
 // clientPing publishes through Salt's own LocalClient. Starting that first is not part of the time.
 func clientPing(ctx context.Context, python string, m *masterProcess, p ping) (answered int,
 	took time.Duration, err error) {
-	const script = `import json, sys, time
-import salt.client
-client = salt.client.LocalClient(sys.argv[1])
-start = last = time.time()
-ids = set()
-for answer in client.cmd_iter(sys.argv[2], "test.ping", tgt_type=sys.argv[3], timeout=float(sys.argv[4])):
-    for minion, value in answer.items():
-        if value.get("ret") is True:
-            ids.add(minion)
-            last = time.time()
-json.dump([len(ids), last - start], sys.stdout)
-`
-	cmd := exec.CommandContext(ctx, python, "-c", script, filepath.Join(m.dir, "master"), p.tgt,
+	cmd := exec.CommandContext(ctx, python, "-c", pingScript, filepath.Join(m.dir, "master"), p.tgt,
 		p.tgtType, fmt.Sprint(p.timeout().Seconds()))
 	out, err := cmd.Output()
 	if err != nil {

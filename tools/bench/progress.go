@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/term"
-
-	"clustermaster/tools/figure"
 )
 
 // progress shows what runs: on a terminal as one line that is rewritten, elsewhere not at all.
@@ -31,38 +29,33 @@ func (p *progress) show(format string, args ...any) {
 // clear removes the line, before other output.
 func (p *progress) clear() { p.show("") }
 
-// follow shows a line with its time periodically until the caller calls the returned function.
-func (p *progress) follow(name string, state func(since time.Duration) string) (stop func()) {
+// follow shows a line with its time and state periodically until the caller calls stop.
+func (p *progress) follow(name string, state func() string) (stop func()) {
 	if p.w == nil {
 		return func() {}
 	}
+	start := time.Now()
+	end := every(250*time.Millisecond, func() {
+		p.show("%s  %.0f s  %s", name, time.Since(start).Seconds(), state())
+	})
+	return func() { end(); p.clear() }
+}
+
+// every calls f periodically until the caller calls stop, which calls it once more.
+func every(d time.Duration, f func()) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(250 * time.Millisecond)
+		tick := time.NewTicker(d)
 		defer tick.Stop()
-		for start := time.Now(); ; {
+		for {
 			select {
 			case <-done:
-				p.clear()
 				return
-			case now := <-tick.C:
-				since := now.Sub(start)
-				p.show("%s  %.0f s  %s", name, since.Seconds(), state(since))
+			case <-tick.C:
+				f()
 			}
 		}
 	}()
-	return func() { close(done); <-ended }
-}
-
-// watch shows the progress of a meter until the caller calls stop.
-func (p *progress) watch(name string, m *meter) (stop func()) {
-	var last uint64
-	var at time.Duration
-	return p.follow(name, func(since time.Duration) string {
-		n := m.answered.Load()
-		rate := float64(n-last) / (since - at).Seconds()
-		last, at = n, since
-		return fmt.Sprintf("%s/s  %d answers  %d failed", figure.Number(rate), n, m.failed.Load())
-	})
+	return func() { close(done); <-ended; f() }
 }

@@ -7,12 +7,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"clustermaster/tools/figure"
 )
 
-// Report is a whole run, as --json writes it. Fields are only ever added.
+// Report is a whole run, as --json writes it. No field ever changes its meaning.
 type Report struct {
 	Made    time.Time `json:"made"`
 	Machine Machine   `json:"machine"`
@@ -21,8 +22,6 @@ type Report struct {
 	LoadAverage LoadAverage `json:"load_average"`
 	// Products are the two of --compare: Salt's own master, then ours.
 	Products []string `json:"products,omitempty"`
-	// RSA is the number of RSA-2048 private operations that the machine makes in a second.
-	RSA float64 `json:"rsa2048_private_per_second,omitempty"`
 }
 
 // Column is one measured setting: an address, one master, three masters.
@@ -81,16 +80,15 @@ type Load struct {
 func (l *Load) fill(a *account) {
 	l.Seconds, l.PerSecond = a.Took.Seconds(), a.PerSecond()
 	l.Due, l.Answered, l.Failed, l.Unsent = a.Due, a.Answered, a.Failed, a.Unsent
-	h := &a.Latency
-	l.P50, l.P90, l.P99, l.P999 = ms(h.Quantile(0.5)), ms(h.Quantile(0.9)), ms(h.Quantile(0.99)),
-		ms(h.Quantile(0.999))
-	l.Max, l.Mean = ms(h.max), ms(h.Mean())
+	share := func(percent float64) float64 {
+		return float64(a.Latency.ValueAtPercentile(percent)) / 1e6
+	}
+	l.P50, l.P90, l.P99, l.P999 = share(50), share(90), share(99), share(99.9)
+	l.Max, l.Mean = share(100), a.Latency.Mean()/1e6
 	if a.Err != nil {
 		l.Err = a.Err.Error()
 	}
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // Title names the load in a table.
 func (l *Load) Title() string {
@@ -100,29 +98,49 @@ func (l *Load) Title() string {
 	return l.Request
 }
 
-// table prints rows in columns: the first to the left, the others to the right.
+func (c *Column) add(name string, value float64, unit, note string) {
+	c.Figures = append(c.Figures, Figure{Name: name, Value: value, Unit: unit, Note: note})
+}
+
+// addMedian adds the median of some times, and a remark.
+func (c *Column) addMedian(name string, took []time.Duration, note string) {
+	slices.Sort(took)
+	c.add(name, took[len(took)/2].Seconds()*1000, "ms", fmt.Sprintf("median of %d%s", len(took), note))
+}
+
+// addMemory adds the largest of the masters' values in bytes, with a note that lists all of them.
+func (c *Column) addMemory(name string, each []int64, note string) {
+	if len(each) > 1 {
+		list := "the largest of"
+		for _, n := range each {
+			list += " " + figure.Number(mb(n))
+		}
+		note = strings.TrimSuffix(list+"; "+note, "; ")
+	}
+	if len(each) > 0 {
+		c.add(name, mb(slices.Max(each)), "MB", note)
+	}
+}
+
+func mb(n int64) float64 { return float64(n) / (1 << 20) }
+
+// unmeasured notes why figures of n minions are missing.
+func (c *Column) unmeasured(n int, why error) {
+	text, _, _ := strings.Cut(why.Error(), ". ")
+	for _, name := range []string{FigureSignIn(n), FigureFleet(n), FigurePing(n)} {
+		if _, ok := c.Figure(name); !ok {
+			c.add(name, 0, "", text)
+		}
+	}
+}
+
+// table prints rows in columns, aligned to the right.
 func table(w io.Writer, rows [][]string) {
-	var width []int
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, r := range rows {
-		for i, cell := range r {
-			if i == len(width) {
-				width = append(width, 0)
-			}
-			width[i] = max(width[i], len([]rune(cell)))
-		}
+		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
 	}
-	for _, r := range rows {
-		var b strings.Builder
-		for i, cell := range r {
-			pad := strings.Repeat(" ", width[i]-len([]rune(cell)))
-			if i == 0 {
-				b.WriteString(cell + pad)
-			} else {
-				b.WriteString("  " + pad + cell)
-			}
-		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
-	}
+	t.Flush()
 }
 
 var loadHead = []string{"request", "per second", "p50 ms", "p99 ms", "max ms", "failed", "unsent",
@@ -143,7 +161,7 @@ func (l *Load) row() []string {
 }
 
 // printColumn prints all of one column.
-func printColumn(w io.Writer, c Column) {
+func printColumn(w io.Writer, c *Column) {
 	fmt.Fprintf(w, "\n%s: %s", c.Name, strings.Join(c.Masters, " "))
 	if c.Workers > 0 {
 		fmt.Fprintf(w, "; %d minions on %d connections", c.Minions, c.Workers)
@@ -244,10 +262,10 @@ func (c *Column) Cell(name string) string {
 	if !ok {
 		return "-"
 	}
-	if f.Unit == "" {
-		return f.Note
+	if f.Unit != "" {
+		f.Note = ""
 	}
-	return figure.Number(f.Value) + " " + f.Unit
+	return f.String()
 }
 
 // write puts the report into a file as JSON.

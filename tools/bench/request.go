@@ -1,14 +1,12 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,20 +27,16 @@ type kind struct {
 	// unasked kinds run only if named.
 	unasked bool
 	// prepare, if not nil, is called once before the kind is checked.
-	prepare func(ctx context.Context, g *Generator) error
+	prepare func(ctx context.Context, g *generator) error
 }
 
 // kinds lists the kinds in the order of measurement.
 func kinds() []kind {
 	return []kind{
 		{name: "_auth", about: "sign-in of an accepted minion that has not seen this master before",
-			send: sendAuth(nil)},
-		{name: "_auth+token", about: "sign-in with the token of a minion that has", unasked: true,
-			send: sendAuth(benchToken)},
-		{name: "_return", send: returnOf("test.ping", true, (*job).newJID),
+			send: sendAuth},
+		{name: "_return", send: returnOf("test.ping", true),
 			about: "the return of test.ping, each with a new jid that was never published"},
-		{name: "_return+job", unasked: true, send: returnOf("test.ping", true, (*job).sharedJID),
-			about: "the same, but each jid is that of all minions once (Salt's own master wants such a jid published)"},
 		{name: "_minion_event", about: "one event of 100 bytes", send: sealed("_minion_event",
 			func(s *session, _ *job) value.Map {
 				return pairs("id", s.id, "pretag", nil, "data", pairs("text", eventText), "tag",
@@ -74,12 +68,12 @@ func kinds() []kind {
 				return err == nil && m.String("hsum") != ""
 			})},
 		{name: "_serve_file", about: "the first MiB of one file", file: true,
-			send: sendFile(func(_ *session, j *job) (string, int) { return j.path(), 0 }, 1)},
-		{name: "_serve_file+1mib", about: "a file of 8 MiB, a MiB in each answer; with --self",
-			unasked: true, send: sendFile(func(s *session, _ *job) (string, int) {
-				s.piece = (s.piece + 1) % largePieces
-				return largeFile, s.piece << 20
-			}, 1<<20)},
+			send: sealed("_serve_file", func(_ *session, j *job) value.Map {
+				return pairs("path", j.path(), "saltenv", j.saltenv, "loc", 0)
+			}, func(v value.Raw, _ *job) bool {
+				m, err := value.UnpackRawMap(v)
+				return err == nil && len(m.Bytes("data")) > 0
+			})},
 	}
 }
 
@@ -121,9 +115,6 @@ type job struct {
 	asked         atomic.Uint64 // number of requested files
 	mine          []any         // ids whose mine is requested
 	lastJID       atomic.Int64  // microseconds since the epoch
-
-	mu     sync.Mutex // guards shared
-	shared []string   // the jids of jobs that all minions return for
 }
 
 // numbers matches a placeholder in a file's name, for the numbers from 1 to the one in it.
@@ -144,20 +135,6 @@ func (j *job) path() string {
 	})
 }
 
-// newJID returns a jid without a publication.
-func (j *job) newJID(*session) string { return j.jid() }
-
-// sharedJID returns the jid of a minion's next return for jobs of all.
-func (j *job) sharedJID(s *session) string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for s.returned >= len(j.shared) {
-		j.shared = append(j.shared, j.jid())
-	}
-	s.returned++
-	return j.shared[s.returned-1]
-}
-
 // jid makes an unused jid of this run: the time, or the next free microsecond.
 func (j *job) jid() string {
 	for {
@@ -167,22 +144,6 @@ func (j *job) jid() string {
 			return wire.JID(time.UnixMicro(now))
 		}
 	}
-}
-
-// crew is one worker: a connection and the minions that share it.
-type crew struct {
-	line     line
-	sessions []*session
-	turn     int
-	job      *job
-	kind     kind
-}
-
-// Request sends the next minion's request.
-func (c *crew) Request(ctx context.Context) error {
-	s := c.sessions[c.turn%len(c.sessions)]
-	c.turn++
-	return c.kind.send(ctx, s, &c.line, c.job)
 }
 
 // pairs makes a map of alternating keys and values.
@@ -209,60 +170,41 @@ func sealed(cmd string, load func(*session, *job) value.Map,
 	}
 }
 
-// benchToken is the token that a minion with a cached master key wants returned. A real minion
-// makes a random one; here it is not checked.
-var benchToken = bytes.Repeat([]byte("t"), 76)
-
-// sendAuth signs in as on first contact, or with a token. It checks the answer's signature and
-// nonce, but does not decrypt its keys: that is the minion's work, and on one machine it would take
-// more of the master's time than the master itself needs.
-func sendAuth(token []byte) sender {
-	return func(ctx context.Context, s *session, l *line, _ *job) error {
-		auth, err := s.authRequest()
-		if err != nil {
-			return err
-		}
-		if auth.Token = token; token == nil {
-			auth.Master = nil
-		}
-		var reply []byte
-		packed, err := auth.Pack()
-		if err == nil {
-			reply, err = l.do(ctx, packed)
-		}
-		if err != nil {
-			return err
-		}
-		outer, err := value.UnpackRawMap(reply)
-		if err != nil {
-			return fmt.Errorf("_auth answered %.60q: %w", reply, err)
-		}
-		signed := outer.Bytes("load")
-		err = s.master.Verify(wire.SigSHA1, signed, outer.Bytes("sig"))
-		var inner value.RawMap
-		if err == nil {
-			inner, err = value.UnpackRawMap(signed)
-		}
-		switch {
-		case err != nil:
-		case inner.String("nonce") != auth.Nonce:
-			err = wire.ErrNonce
-		case len(inner.Bytes("aes")) != keySize/8 || len(inner.Bytes("session")) != keySize/8:
-			err = errPending
-		case token != nil && len(inner.Bytes("token")) != keySize/8:
-			err = wire.ErrToken
-		}
-		if err != nil {
-			return fmt.Errorf("_auth: %w", err)
-		}
-		return nil
+// sendAuth signs in as on first contact. It checks the answer's signature and nonce, but does not
+// decrypt its keys: that is the minion's work, and on one machine it would take more of the
+// master's time than the master itself needs.
+func sendAuth(ctx context.Context, s *session, l *line, _ *job) error {
+	auth, reply, err := s.auth(ctx, l, nil)
+	if err != nil {
+		return err
 	}
+	outer, err := value.UnpackRawMap(reply)
+	if err != nil {
+		return fmt.Errorf("_auth answered %.60q: %w", reply, err)
+	}
+	signed := outer.Bytes("load")
+	err = s.master.Verify(wire.SigSHA1, signed, outer.Bytes("sig"))
+	var inner value.RawMap
+	if err == nil {
+		inner, err = value.UnpackRawMap(signed)
+	}
+	switch {
+	case err != nil:
+	case inner.String("nonce") != auth.Nonce:
+		err = wire.ErrNonce
+	case len(inner.Bytes("aes")) != keySize/8 || len(inner.Bytes("session")) != keySize/8:
+		err = errPending
+	}
+	if err != nil {
+		return fmt.Errorf("_auth: %w", err)
+	}
+	return nil
 }
 
 // returnOf sends returns of one value.
-func returnOf(fun string, val any, jid func(*job, *session) string) sender {
+func returnOf(fun string, val any) sender {
 	return sealed("_return", func(s *session, j *job) value.Map {
-		return pairs("id", s.id, "success", true, "return", val, "retcode", 0, "jid", jid(j, s),
+		return pairs("id", s.id, "success", true, "return", val, "retcode", 0, "jid", j.jid(),
 			"fun", fun, "fun_args", []any{}, "user", "root", "_stamp", wire.Stamp(time.Now()))
 	}, func(v value.Raw, _ *job) bool { return v.IsNil() })
 }
@@ -333,7 +275,7 @@ var sendMine = sealed("_mine", func(s *session, _ *job) value.Map {
 
 // fillMine gives the first minions grains, because a mine only has minions with grains, and a value
 // in the mine.
-func fillMine(ctx context.Context, g *Generator) error {
+func fillMine(ctx context.Context, g *generator) error {
 	g.job.mine = nil
 	for _, c := range g.crews {
 		for _, s := range c.sessions {
@@ -356,17 +298,6 @@ var sendFileList = sealed("_file_list", func(_ *session, j *job) value.Map {
 }, func(v value.Raw, _ *job) bool { // msgpack's arrays
 	return v[0]>>4 == 0x9 || v[0] == 0xdc || v[0] == 0xdd
 })
-
-// sendFile requests a piece of a file that must have at least so many bytes.
-func sendFile(piece func(*session, *job) (path string, at int), least int) sender {
-	return sealed("_serve_file", func(s *session, j *job) value.Map {
-		path, at := piece(s, j)
-		return pairs("path", path, "saltenv", j.saltenv, "loc", at)
-	}, func(v value.Raw, _ *job) bool {
-		m, err := value.UnpackRawMap(v)
-		return err == nil && len(m.Bytes("data")) >= least
-	})
-}
 
 // grains makes grains of a usual size, 3 to 4 kB, for a pillar request.
 func grains(id string) value.Map {

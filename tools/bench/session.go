@@ -23,9 +23,6 @@ type session struct {
 	master  *wire.PublicKey // known since the first sign-in
 	current wire.Key
 	crypt   *wire.Crypticle
-	// returned counts its returns for jobs of all minions.
-	returned int
-	piece    int // of the large file, the last that it requested
 }
 
 func newSession(id string, key *simminion.Key) *session {
@@ -34,23 +31,24 @@ func newSession(id string, key *simminion.Key) *session {
 	}}
 }
 
-func (s *session) authRequest() (wire.AuthRequest, error) {
-	nonce, err := wire.NewNonce()
-	return wire.AuthRequest{Version: 3, ID: s.id, Key: s.key.Private, Nonce: nonce,
-		EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1, Master: s.master}, err
+// auth sends _auth of a minion that knows this key of the master, or none if it is nil.
+func (s *session) auth(ctx context.Context, line *line, master *wire.PublicKey) (
+	auth wire.AuthRequest, reply []byte, err error) {
+	auth = wire.AuthRequest{Version: 3, ID: s.id, Key: s.key.Private, EncAlgo: wire.EncSHA1,
+		SigAlgo: wire.SigSHA1, Master: master}
+	var packed []byte
+	if auth.Nonce, err = wire.NewNonce(); err == nil {
+		packed, err = auth.Pack()
+	}
+	if err == nil {
+		reply, err = line.do(ctx, packed)
+	}
+	return auth, reply, err
 }
 
 // signIn makes _auth with all of a minion's checks and keeps the session key.
 func (s *session) signIn(ctx context.Context, line *line) error {
-	auth, err := s.authRequest()
-	if err != nil {
-		return err
-	}
-	packed, err := auth.Pack()
-	if err != nil {
-		return err
-	}
-	reply, err := line.do(ctx, packed)
+	auth, reply, err := s.auth(ctx, line, s.master)
 	if err != nil {
 		return err
 	}

@@ -115,18 +115,13 @@ func (p growth) Part(name string) *section {
 		s.Rows, s.Notes = summary(&bench.Report{Columns: s.Columns}), nil
 	case bench.PartSizes:
 		s.Rows = sizeRows(s.Columns)
-	case bench.PartJoin:
-		s.Rows, s.Notes = [][]string{{"figure", ""}}, nil
-		for _, f := range s.Columns[0].Figures {
-			s.Rows = append(s.Rows, []string{f.Name, f.String()})
-		}
 	}
 	return s
 }
 
 func minionRows(columns []bench.Column) [][]string {
-	rows := [][]string{{"minions", "to sign in and start", "memory (PSS)", "of that each",
-		"`test.ping`", "`test.ping -G`", "target resolved"}}
+	rows := [][]string{{"minions", "sign-in and start", "memory (PSS)", "per minion",
+		"`test.ping`", "`test.ping -G`"}}
 	none, _ := columns[0].Figure(bench.FigureFleet(0))
 	for _, c := range columns {
 		n := c.Minions
@@ -136,14 +131,14 @@ func minionRows(columns []bench.Column) [][]string {
 		}
 		rows = append(rows, []string{figure.Thousands(n), c.Cell(bench.FigureSignIn(n)),
 			c.Cell(bench.FigureFleet(n)), each, c.Cell(bench.FigurePing(n)),
-			c.Cell(bench.FigureGrainPing(n)), c.Cell(bench.FigureResolve(n))})
+			c.Cell(bench.FigureGrainPing(n))})
 	}
 	return rows
 }
 
 func sizeRows(columns []bench.Column) [][]string {
-	rows := [][]string{{"size", "returns per second", "p99 of a return", "returns taken",
-		"such an argument", "such returns"}}
+	rows := [][]string{{"size", "returns per second", "p99 of a return", "returns accepted",
+		"argument of that size", "returns of that size"}}
 	for _, c := range columns {
 		perSecond, p99 := "-", "-"
 		if len(c.Loads) > 0 && c.Loads[0].Answered > 0 {
@@ -216,9 +211,6 @@ func (comparison) MostPillars() int { return bench.MostPillars }
 
 // Patience is how long a request may take.
 func (comparison) Patience() time.Duration { return bench.RequestPatience }
-
-// SignIns is the number of sign-ins per second that the RSA operations allow.
-func (p comparison) SignIns() float64 { return p.RSA / 2 }
 
 // Rounds is the number of measurements of each setting.
 func (p comparison) Rounds() (n int) {

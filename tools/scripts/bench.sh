@@ -9,9 +9,9 @@ if [ $# -gt 0 ]; then
 	exec bin/clustermaster bench "$@"
 fi
 "$go" test -run '^$' -bench . -benchmem -timeout 30m ./... | grep -v -e 'no test files' -e '^ok .*\[no tests'
-requests=auth,return,return+job,minion_event,pillar,pillar+grains,pillar+40sls,pillar+40sls+grains,mine,mine_get,file_list,file_hash,serve_file,serve_file+1mib
+requests=auth,return,minion_event,pillar,pillar+grains,pillar+40sls,pillar+40sls+grains,mine,mine_get,file_list,file_hash,serve_file
 out=.build/figures
 mkdir -p "$out"
-bin/clustermaster bench --self --seconds 2 --only $requests --fill 1000000 --json "$out/self.json" &&
+bin/clustermaster bench --self --seconds 2 --only $requests --json "$out/self.json" &&
 	bin/clustermaster bench --grow --json "$out/growth.json" &&
 	"$go" run -trimpath ./tools/pages --docs docs "$out/self.json" "$out/growth.json"
