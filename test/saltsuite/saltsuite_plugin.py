@@ -1,9 +1,8 @@
 """A pytest plugin: Salt's own tests against a master that isn't Salt's.
 
 What it does: keeps all helper servers of salt-factories on 127.0.0.1, leaves
-out what exclude.txt names, writes each test's outcome as a line of JSON, waits
-while the file that SALTSUITE_QUIET names exists, and, for our master, rewrites each master's config file
-as it is written (options that it refuses by design, the ones it needs).
+out what exclude.txt names, writes each test's outcome as a line of JSON, and,
+for our master, rewrites each master's config file as it is written.
 """
 
 import fnmatch
@@ -20,12 +19,9 @@ OURS = os.environ.get("SALTSUITE_SIDE") == "ours"
 RESULTS = os.environ.get("SALTSUITE_RESULTS")
 EXCLUDE = os.environ.get("SALTSUITE_EXCLUDE")
 
-# What our master refuses at its start. Salt's fixtures set these on every master; hardly a test is
-# about them.
-DROP = (
-    "engines", "engines_dirs", "event_return", "ext_job_cache",
-    "enable_ssh_minions", "returner_dirs", "log_handlers_dirs",
-)
+# What salt-factories puts into every master to listen to it from inside; forwarder.py does that
+# from outside.
+DROP = ("engines_dirs", "log_handlers_dirs")
 # No secret of anybody: the masters of a test live on loopback for a minute.
 CLUSTER_SECRET = "a-secret-of-the-referee-for-loopback-only"
 
@@ -34,6 +30,9 @@ def our_config(config):
     """Changes a master's config in place into one that our master takes."""
     for name in DROP:
         config.pop(name, None)
+    config["engines"] = [e for e in config.get("engines") or [] if e != "pytest"]
+    if not config["engines"]:
+        del config["engines"]
     # Salt's and the suite's own Python runs beside our master.
     config.setdefault("python_host", sys.executable)
     # Ports that Salt's master hasn't: by default the same for all masters of an address.
@@ -65,7 +64,7 @@ def pytest_configure(config):
     def with_python(self, config, role):
         common(self, config, role)
         if role == "master" and not OURS:
-            config.setdefault("auth.pam.python", sys.executable)
+            config.setdefault("auth.pam.python", os.environ["SALTSUITE_PAM"])
 
     manager.FactoriesManager.final_common_config_tweaks = with_python
 
@@ -177,8 +176,6 @@ def emit(row):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logstart(nodeid, location):
-    while os.path.exists(os.environ.get("SALTSUITE_QUIET", "/nonexistent")):
-        time.sleep(5)
     emit({"start": nodeid, "at": time.time()})
 
 
