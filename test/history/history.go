@@ -16,14 +16,14 @@ import (
 type Call struct {
 	Register string
 	Verb     string
-	At       string // the master asked; for people
+	At       string // the master asked; for readers
 }
 
 // Outcome is how a call ended.
 type Outcome struct {
-	Unknown bool   // no answer, or one that leaves open whether the call took effect, then or ever
-	Changed bool   // what a change said of itself
-	Value   string // what a look saw
+	Unknown bool   // no answer, or one that leaves open whether the call took effect or ever will
+	Changed bool   // by a change's own answer
+	Value   string // the answer of a look
 }
 
 // History collects calls as they happen. Safe for concurrent use.
@@ -39,8 +39,8 @@ func New() *History { return &History{start: time.Now()} }
 // Now is when a call begins, in nanoseconds since New.
 func (h *History) Now() int64 { return int64(time.Since(h.start)) }
 
-// Add records a call that began at the given time and ends now. One whose outcome is unknown never
-// ends: it may take effect at any later time, and after everything else means that it never did.
+// Add records a call that began at the given time and ends now. A call with an unknown outcome
+// never ends: it may take effect at any later time, or never.
 func (h *History) Add(client int, begun int64, c Call, out Outcome) {
 	end := h.Now()
 	if out.Unknown {
@@ -52,7 +52,17 @@ func (h *History) Add(client int, begun int64, c Call, out Outcome) {
 		Return: end})
 }
 
-// byRegister is sound: a history is linearizable if and only if its part of each register is
+// AddOffer records an offered key, as Add. A master that loses the answer to its proposal proposes
+// the offer again. So the key may first have become pending, and been accepted or rejected before
+// the second proposal found it so: that is recorded as an offer of its own.
+func (h *History) AddOffer(client int, begun int64, c Call, out Outcome) {
+	if !out.Unknown && out.Value != "pending" {
+		h.Add(client, begun, c, Outcome{Value: "pending"})
+	}
+	h.Add(client, begun, c, out)
+}
+
+// byRegister is sound: a history is linearizable if and only if its part for each register is
 // (Herlihy and Wing, 1990).
 func byRegister(ops []porcupine.Operation) [][]porcupine.Operation {
 	parts := map[string][]porcupine.Operation{}
@@ -70,7 +80,7 @@ func byRegister(ops []porcupine.Operation) [][]porcupine.Operation {
 // KeyModel is a minion key: absent, pending, accepted or rejected. Init is absent.
 func KeyModel() porcupine.Model {
 	const absent, pending, accepted, rejected = "", "minions_pre", "minions", "minions_rejected"
-	// become is a change from some states; it says truly whether it changed anything.
+	// become is a change from some states. Its answer says truly whether it changed anything.
 	become := func(state, to string, out Outcome, from ...string) []any {
 		changes := false
 		for _, f := range from {
@@ -99,11 +109,11 @@ func KeyModel() porcupine.Model {
 			case "offer":
 				switch {
 				case !out.Unknown && out.Value == "rejected" && state != rejected:
-					return nil // ends a minion for good, so it must be true
+					return nil // it ends a minion for good, so it must be true
 				case !out.Unknown && out.Value != "pending" || state != absent:
-					return []any{state} // a known key is answered for from memory
+					return []any{state} // a known key is answered from memory
 				}
-				// a master without quorum says pending and stores nothing
+				// a master without quorum answers pending and stores nothing
 				return []any{pending, absent}
 			case "look":
 				if out.Value != state {
@@ -146,11 +156,12 @@ func describe(input, output any) string {
 	return fmt.Sprintf("%s -> %t", text, out.Changed)
 }
 
-// checkLimit is for one history; the check's time grows steeply with the calls that have no end.
+// checkLimit bounds the check of one history. Its time grows steeply with the calls that have no
+// end.
 const checkLimit = time.Minute
 
-// Judge says whether a history can have happened on one machine: Ok, Illegal, or Unknown if that
-// takes too long to tell.
+// Judge returns whether a history can have happened on one machine: Ok, Illegal, or Unknown if the
+// check takes too long.
 func (h *History) Judge(model porcupine.Model) porcupine.CheckResult {
 	h.mu.Lock()
 	defer h.mu.Unlock()

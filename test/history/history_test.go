@@ -7,7 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The check can fail: what one machine can't have answered is refused, what it can have is not.
+// TestChecker shows that the check can fail: it refuses what one machine can't have answered, and
+// accepts the rest.
 func TestChecker(t *testing.T) {
 	t.Parallel()
 	type op struct {
@@ -82,5 +83,24 @@ func TestChecker(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestOfferTwice records an offer that was proposed twice: it made the key pending, which was then
+// accepted, and its second proposal found that. It is no excuse for a key that nobody offered.
+func TestOfferTwice(t *testing.T) {
+	t.Parallel()
+	key := func(verb string) Call { return Call{Register: "m", Verb: verb, At: "m1"} }
+	h := New()
+	begun := h.Now()
+	h.Add(1, begun, key("accept"), Outcome{Changed: true})
+	h.AddOffer(2, begun, key("offer"), Outcome{})
+	if got := h.Judge(KeyModel()); got != porcupine.Ok {
+		t.Errorf("accepted while it was offered: got %s, want %s", got, porcupine.Ok)
+	}
+	h.Add(1, h.Now(), key("delete"), Outcome{Changed: true})
+	h.Add(1, h.Now(), key("accept"), Outcome{Changed: true})
+	if got := h.Judge(KeyModel()); got != porcupine.Illegal {
+		t.Errorf("accepted after it was deleted: got %s, want %s", got, porcupine.Illegal)
 	}
 }

@@ -20,20 +20,34 @@ import (
 	"clustermaster/test/knownbug"
 )
 
-// disk is the disk of one master between two crashes: what was not synced is lost or torn at the
-// next one. It can be full and slow.
+// disk is the disk of one master between two crashes. A crash loses or tears what was not synced.
+// The disk can be full and slow.
 type disk struct {
 	*vfs.MemFS
 
-	mu   sync.Mutex // guards all below
-	full bool
-	slow time.Duration // a sync takes up to so long
-	rng  *rand.Rand
+	mu      sync.Mutex // guards the fields below
+	full    bool
+	slow    time.Duration // the longest delay of a sync
+	opening bool          // nothing is slow
+	rng     *rand.Rand
+}
+
+// open calls fn while the disk is not slow. Pebble opens a store with a mutex held that its
+// compactions wait for; if it waited for the disk meanwhile, fake time would stop.
+func (d *disk) open(fn func()) {
+	set := func(opening bool) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.opening = opening
+	}
+	set(true)
+	defer set(false)
+	fn()
 }
 
 func newDisk(fs *vfs.MemFS, chance *rand.Rand) *disk { return &disk{MemFS: fs, rng: chance} }
 
-// crashed is what a loss of power leaves.
+// crashed returns what a loss of power leaves.
 func (d *disk) crashed(chance *rand.Rand) *vfs.MemFS {
 	return d.MemFS.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 25 * chance.IntN(4), RNG: chance})
 }
@@ -62,7 +76,7 @@ func (d *disk) room() error {
 func (d *disk) wait() {
 	d.mu.Lock()
 	var t time.Duration
-	if d.slow > 0 {
+	if d.slow > 0 && !d.opening {
 		t = time.Duration(d.rng.Int64N(int64(d.slow)))
 	}
 	d.mu.Unlock()
@@ -118,11 +132,11 @@ func (f *diskFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// ledger knows every entry that any master wrote to its log.
+// ledger holds every entry that any master wrote to its log.
 type ledger struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	entries map[[2]uint64]uint32
-	leaders map[uint64]string // by term, as nodes say who leads
+	leaders map[uint64]string // by term, as nodes report their leader
 	faults  []string
 	written int
 }
@@ -131,8 +145,8 @@ func newLedger() *ledger {
 	return &ledger{entries: map[[2]uint64]uint32{}, leaders: map[uint64]string{}}
 }
 
-// wrote compares an entry with what others have under its term and index: two leaders of one term
-// would have written different ones.
+// wrote compares an entry with those of others under the same term and index: two leaders of one
+// term would have written different ones.
 func (l *ledger) wrote(e *raft.Log) {
 	sum := crc32.ChecksumIEEE(e.Data) ^ uint32(e.Type)
 	l.mu.Lock()
@@ -155,17 +169,17 @@ func (l *ledger) leads(term uint64, node string) {
 	l.leaders[term] = node
 }
 
-// raftLog is Raft's log on a disk: records with a checksum, one after the other. What is behind a
-// record that does not fit is the rest of a write that was never acknowledged.
+// raftLog is Raft's log on a disk: records with checksums, one after the other. Anything after an
+// incomplete record is the rest of a write that was never acknowledged.
 type raftLog struct {
 	d      *disk
 	f      vfs.File
 	ledger *ledger
-	// one at a time; a channel, for whoever waits for a mutex would stop fake time
+	// one write at a time; a channel, because waiting for a mutex would stop fake time
 	turn   chan struct{}
-	closed bool // turn's
+	closed bool // guarded by turn
 
-	mu      sync.Mutex // guards all below; not held in writes
+	mu      sync.Mutex // guards the fields below; not held during writes
 	entries map[uint64]raft.Log
 	first   uint64
 	last    uint64
@@ -286,7 +300,7 @@ func (r *raftLog) apply(rec record) {
 	}
 }
 
-// write acknowledges what is synced.
+// write acknowledges a record once it is synced.
 func (r *raftLog) write(rec record) error {
 	b, err := pack(rec)
 	if err != nil {
@@ -354,7 +368,7 @@ func (r *raftLog) Get(key []byte) ([]byte, error) {
 	defer r.mu.Unlock()
 	v, ok := r.values[string(key)]
 	if !ok {
-		return nil, errors.New("not found") // as raft wants it
+		return nil, errors.New("not found") // as raft expects it
 	}
 	return v, nil
 }

@@ -12,8 +12,8 @@ import (
 
 var bug = flag.String("bug", "", "look for this bug alone")
 
-// TestKnownBug puts one known bug after the other back, and counts the seeds until a run finds it.
-// One that no run finds fails the test.
+// TestKnownBug puts known bugs back one by one, and counts the seeds until a run finds each. A bug
+// that no run finds fails the test.
 func TestKnownBug(t *testing.T) {
 	most := uint64(1000)
 	if *seeds > 0 {

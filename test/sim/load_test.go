@@ -18,16 +18,16 @@ import (
 	"clustermaster/value"
 )
 
-// callLimit is for one call of a client.
+// callLimit bounds a client's call.
 const callLimit = 12 * time.Second
 
-// errCrashed is the end of a call whose master lost power: nobody knows what became of it.
+// errCrashed ends a call whose master lost power: the outcome is unknown.
 var errCrashed = errors.New("the master crashed")
 
-// errDown says that nothing was asked: the master does not run.
+// errDown means that the call was not made: the master does not run.
 var errDown = errors.New("the master is down")
 
-// on calls f on a master, for as long as it lives.
+// on calls f on a master, while the master is up.
 func (m *master) on(f func(context.Context, *instance) error) error {
 	m.mu.Lock()
 	i := m.now
@@ -52,17 +52,17 @@ type ack struct {
 	text string
 	by   *master
 	at   time.Time
-	// two masters or more were out of reach there, so one alone may have it: all other owners are
-	// away, and the ring store then goes on below the write quorum
+	// at least two masters were out of reach there, so this one alone may have it: if all other
+	// owners are away, the ring store goes on below the write quorum
 	thin bool
 }
 
-// excused says that a write may be gone all the same: one that was taken while most owners were out
-// of reach, where masters are away for longer than deletions are remembered. Copies that are owed
+// excused reports that a write may be lost all the same: it was accepted while most owners were out
+// of reach, in a run that keeps masters away for longer than deletions are remembered. Copies owed
 // to such a master are dropped, and it begins anew itself (see the ring store's design).
 func (a ack) excused() bool { return a.by != nil && a.thin && a.by.w.forgetful() }
 
-// away counts the masters that are out of reach here.
+// away counts the masters that this instance can't reach.
 func (i *instance) away() int {
 	peers := i.node.Peers()
 	n := len(i.m.w.masters)
@@ -85,20 +85,20 @@ func (m *master) writes(f func(context.Context, *instance) error) (a ack, err er
 	return a, err
 }
 
-// load is the clients of a run and what they were told.
+// load is the clients of a run and the answers they got.
 type load struct {
 	w    *world
 	keys *history.History
 	ids  []string
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	excused int
 	calls   map[string]int
 	acked   map[string]int
-	returns map[string]ack // by jid, what was acknowledged
+	returns map[string]ack // acknowledged ones, by jid
 	cells   []*cell
-	heard   int      // events of other masters
-	tokens  []*token // the token client's
+	heard   int      // events from other masters
+	tokens  []*token // used by the token client alone
 }
 
 func newLoad(w *world) *load {
@@ -107,7 +107,7 @@ func newLoad(w *world) *load {
 		cells: []*cell{{id: "web1", fun: "status"}, {id: "web2", fun: "status"}, {id: "web3", fun: "status"}}}
 }
 
-// count notes a call and its end; the trace has both.
+// count notes a call and its end, both in the trace.
 func (l *load) count(client int, what string, m *master, err error, said string) {
 	end := "ok"
 	if err != nil {
@@ -136,7 +136,7 @@ func (l *load) start(ctx context.Context, wg *sync.WaitGroup, phase string) {
 	wg.Go(func() { l.loop(ctx, 20, rng(l.w.seed, phase, "tokens"), l.tokenCall) })
 }
 
-// loop makes one call after the other on masters chosen by chance.
+// loop makes one call after the other on randomly chosen masters.
 func (l *load) loop(ctx context.Context, number int, chance *rand.Rand,
 	call func(int, *master, *rand.Rand)) {
 	for ctx.Err() == nil {
@@ -171,7 +171,7 @@ func (l *load) offer(number int, m *master, id string) {
 		return err
 	})
 	if !errors.Is(err, errDown) {
-		l.keys.Add(number, begun, history.Call{Register: id, Verb: "offer", At: m.id},
+		l.keys.AddOffer(number, begun, history.Call{Register: id, Verb: "offer", At: m.id},
 			history.Outcome{Unknown: err != nil || out.Undecided, Value: said})
 		l.count(number, "offer", m, err, said)
 	}
@@ -235,8 +235,8 @@ func (l *load) look(number int, m *master) error {
 	return err
 }
 
-// cell is what one client writes of one minion: a value of its mine and its grains. Only that
-// client writes it, so the last acknowledged value counts, or one whose outcome is unknown since.
+// cell is what one client writes for one minion: a mine value and grains. No other client writes
+// it. So the right value is the last acknowledged one, or a later one whose outcome is unknown.
 type cell struct {
 	id, fun string
 	n       int
@@ -245,30 +245,30 @@ type cell struct {
 	once    []*once
 }
 
-// once is a mine value that is written once, may be deleted once, and is left alone then.
+// once is a mine value that is written once and may then be deleted once.
 type once struct {
 	fun     string
 	n       int
 	value   register
-	deleted bool // was tried
+	deleted bool // or was tried
 }
 
-// register is a value with one writer; 0 is absent.
+// register is a value with one writer; 0 means absent.
 type register struct {
 	acked int
 	last  ack
-	maybe []int // tried since, outcome unknown
-	// what it was before acknowledgements that may be excused
+	maybe []int // later tries with unknown outcome
+	// its values before acknowledgements that may be excused
 	before []int
 }
 
-// sure says that only the acknowledged value is right.
+// sure reports that only the acknowledged value is right.
 func (r *register) sure() bool { return len(r.maybe) == 0 && !r.last.excused() }
 
 func (r *register) wrote(n int, a ack, err error) {
 	switch {
 	case err == nil && a.thin:
-		// what was there before comes back if this one is excused
+		// the earlier value comes back if this one is excused
 		r.before = append(r.before, r.acked)
 		r.before = append(r.before, r.maybe...)
 		r.acked, r.maybe, r.last = n, nil, a
@@ -342,7 +342,7 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 	}
 }
 
-// onceCall writes a value that nobody writes again, or deletes the oldest such.
+// onceCall writes a value that is not written again, or deletes the oldest such value.
 func (l *load) onceCall(number int, m *master, c *cell) {
 	if live := slices.IndexFunc(c.once, func(o *once) bool { return !o.deleted }); live >= 0 &&
 		c.n-c.once[live].n > 8 {
@@ -364,8 +364,8 @@ func (l *load) onceCall(number int, m *master, c *cell) {
 	l.count(number, "once", m, err, o.fun)
 }
 
-// readCell looks at a cell from a master; what it says must be what was acknowledged, if the
-// cluster was well all the time: a side that can't reach most owners serves what it has.
+// readCell reads a cell from a master. The answer must be what was acknowledged, if the cluster was
+// well all the time; a side that can't reach most owners serves what it has.
 func (l *load) readCell(number int, m *master, c *cell) error {
 	var mine, grains int
 	values := map[string]int{}
@@ -424,13 +424,13 @@ func number1(m value.Map, key string) int {
 	return 0
 }
 
-// token is one that a client took; what became of it is unknown while a call was not answered.
+// token is a token that a client took. Its fate is unknown after a call without an answer.
 type token struct {
 	hash        [32]byte
 	there, sure bool
 }
 
-// tokenCall takes or drops a token; one client does so.
+// tokenCall takes or drops a token. Only one client does so.
 func (l *load) tokenCall(number int, m *master, chance *rand.Rand) {
 	now := time.Now().UTC()
 	if n := len(l.tokens); n > 0 && chance.IntN(3) == 0 {

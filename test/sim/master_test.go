@@ -40,7 +40,7 @@ const (
 
 var joinKey = sync.OnceValue(func() []byte { return peer.JoinKey("a secret of the simulator", clusterID) })
 
-// clusterKey is made once: it costs more than all else of a small run.
+// clusterKey is made once: it costs more than all the rest of a small run.
 var clusterKey = sync.OnceValue(func() []byte {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -67,7 +67,7 @@ var minionKey = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
 })
 
-// master is one box: a host and a disk, on which instances run one after the other.
+// master is a machine: a host and a disk, on which instances run one after the other.
 type master struct {
 	w     *world
 	no    int
@@ -75,11 +75,11 @@ type master struct {
 	addr  string
 	ip    netip.Addr
 	log   *logtest.Buffer
-	small string // folder of the small files
+	small string // folder for small files
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	files   *disk
-	now     *instance // nil while it is down
+	now     *instance // nil while the master is down
 	gen     int
 	claimed bool
 }
@@ -101,14 +101,14 @@ type instance struct {
 	began  time.Time
 	gen    int
 	crash  atomic.Bool
-	heard  map[string]int  // the last event by tag; load.mu's
+	heard  map[string]int  // the last event by tag; guarded by load.mu
 	life   context.Context // ends with the process
 	end    context.CancelFunc
 	parts  sync.WaitGroup
-	ended  chan struct{} // closed when it is closed down
+	ended  chan struct{} // closed once the shutdown is complete
 }
 
-// up is the running instance, if there is one.
+// up is the running instance, or nil.
 func (m *master) up() *instance {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,13 +151,15 @@ func (m *master) start() error {
 		i.port.Close()
 		return fmt.Errorf("open node of %s: %w", m.id, err)
 	}
-	i.store, err = ringstore.Open(ringDir, i.node.Peers(), ringstore.Options{
-		FS: files, Now: i.node.Now, Room: files.room, TombstoneFor: m.w.tombstones,
-		BucketWidth: 4 * time.Second, ExpireEvery: 2 * time.Second, RepairEvery: 30 * time.Second,
-		MemTableBytes: 256 << 10, CacheBytes: 256 << 10,
-		FlushDelay: -1, // such a flush waits for a full disk with a mutex held: fake time would stand
-		Compilers:  map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
-	}, log, nil)
+	files.open(func() {
+		i.store, err = ringstore.Open(ringDir, i.node.Peers(), ringstore.Options{
+			FS: files, Now: i.node.Now, Room: files.room, TombstoneFor: m.w.tombstones,
+			BucketWidth: 4 * time.Second, ExpireEvery: 2 * time.Second, RepairEvery: 30 * time.Second,
+			MemTableBytes: 256 << 10, CacheBytes: 256 << 10,
+			FlushDelay: -1, // such a flush waits for the disk, with a mutex: fake time stops
+			Compilers:  map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
+		}, log, nil)
+	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open ring store of %s: %w", m.id, err), i.node.Close())
 	}
@@ -222,8 +224,8 @@ func (m *master) stop() {
 	m.mu.Unlock()
 }
 
-// kill ends a master at this very moment, by a loss of power: what its disk has not synced is
-// gone. What is left of the process sees neither the network nor the new disk.
+// kill ends a master at this moment by a loss of power: what its disk has not synced is gone. The
+// remains of the process see neither the network nor the new disk.
 func (m *master) kill(silently bool) {
 	i := m.up()
 	if i == nil {
@@ -249,7 +251,7 @@ func (m *master) kill(silently bool) {
 	})
 }
 
-// wipe gives a master that is down an empty disk.
+// wipe gives an empty disk to a master that is down.
 func (m *master) wipe() {
 	m.mu.Lock()
 	m.files = newDisk(vfs.NewCrashableMem(), rng(m.w.seed, "wiped", m.id))
@@ -260,7 +262,7 @@ func (m *master) wipe() {
 	}
 }
 
-// copyTree copies what is there; a file that goes away meanwhile was not there.
+// copyTree copies a folder. A file that disappears meanwhile counts as missing.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -303,10 +305,10 @@ type world struct {
 	onStart  func(*instance)
 	underWay atomic.Int64 // faults
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	faults []string
 	trace  []string
-	count  int // faults that were brought
+	count  int // of faults so far
 }
 
 func newWorld(seed uint64, n int, dir string) *world {
@@ -332,10 +334,10 @@ func newWorld(seed uint64, n int, dir string) *world {
 	return w
 }
 
-// forgetful says that masters are away for longer than deletions are remembered.
+// forgetful reports that masters are away for longer than deletions are remembered.
 func (w *world) forgetful() bool { return w.tombstones < time.Minute }
 
-// fault notes what must not be.
+// fault records a violation.
 func (w *world) fault(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -343,14 +345,14 @@ func (w *world) fault(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Sprintf("at %v: %s", time.Since(w.began), text))
 }
 
-// note adds a line to the trace, by which two runs of one seed are compared.
+// note adds a line to the trace. Two runs of one seed are compared by their traces.
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trace = append(w.trace, fmt.Sprintf("%12v ", time.Since(w.began))+fmt.Sprintf(format, args...))
 }
 
-// watchLeader notes in which terms an instance says that it leads.
+// watchLeader notes the terms in which an instance says that it leads.
 func (w *world) watchLeader(i *instance, ctx context.Context) {
 	t := time.NewTicker(50 * time.Millisecond)
 	defer t.Stop()
@@ -381,7 +383,7 @@ func (w *world) running() []*instance {
 	return out
 }
 
-// until waits on fake time for a condition.
+// until waits for a condition, on fake time.
 func (w *world) until(most time.Duration, f func() error) error {
 	deadline := time.Now().Add(most)
 	for {
@@ -406,7 +408,8 @@ func (w *world) allReady() error {
 	return nil
 }
 
-// dirOf is where small files go: memory if the machine has a folder there, for they are synced.
+// dirOf is the folder for small files: one in memory if the machine has it, because the files are
+// synced.
 func dirOf(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "sim-*")
 	if err != nil {
