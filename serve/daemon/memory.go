@@ -65,7 +65,7 @@ func GiveMemoryBack(ctx context.Context, times prometheus.Counter) {
 	defer tick.Stop()
 	samples := memorySamples()
 	before := readMemory(samples)
-	given := before.allocated
+	var given uint64 // allocated when memory was last given back; what the start left counts too
 	var next time.Time
 	for {
 		select {

@@ -9,13 +9,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// After a burst the memory goes back although nothing is allocated any more.
+// After a burst the memory goes back although nothing is allocated any more, also if the burst was
+// over before anybody watched.
 func TestMemoryIsGivenBack(t *testing.T) {
+	t.Run("burst while it watches", func(t *testing.T) {
+		stop := giveBack(t)
+		defer stop()
+		burst := makeBurst(t)
+		clear(burst)
+		waitForGivenBack(t)
+	})
+	t.Run("burst before it watches", func(t *testing.T) {
+		burst := makeBurst(t)
+		stop := giveBack(t)
+		defer stop()
+		clear(burst)
+		waitForGivenBack(t)
+	})
+}
+
+// giveBack starts GiveMemoryBack and returns what ends it.
+func giveBack(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); GiveMemoryBack(ctx, NewGivenBack(prometheus.NewRegistry())) }()
-	defer func() { cancel(); <-done }()
-	samples := memorySamples()
+	return func() { cancel(); <-done }
+}
+
+// makeBurst returns 64 MiB that the last collection found alive.
+func makeBurst(t *testing.T) [][]byte {
+	t.Helper()
 	var burst [][]byte
 	for range 64 {
 		b := make([]byte, 1<<20)
@@ -24,11 +47,17 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		}
 		burst = append(burst, b)
 	}
-	if high := readMemory(samples); len(burst) != 64 || high.objects < 64<<20 {
+	if high := readMemory(memorySamples()); len(burst) != 64 || high.objects < 64<<20 {
 		t.Fatalf("the burst is not there: %+v", high)
 	}
-	runtime.GC() // finds all of it alive, as one that the burst itself set off
-	clear(burst)
+	runtime.GC()
+	runtime.KeepAlive(burst)
+	return burst
+}
+
+func waitForGivenBack(t *testing.T) {
+	t.Helper()
+	samples := memorySamples()
 	for end := time.Now().Add(30 * time.Second); ; {
 		now := readMemory(samples)
 		if !now.worth(now.reclaimable()) && now.objects < 32<<20 {
