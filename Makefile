@@ -15,7 +15,7 @@
 #   make test-containers  tries the image's steps and entry point in a Debian root of its own; needs root
 #   make known-bugs  the simulator against bugs that are put back; BUG=stale-reads one of them
 #   make mutations  puts faults into a copy of the sources, one at a time; a test must find each; ONLY=founder some
-#   make salt-suite  Salt's own tests against our master and against Salt's; ONLY=integration/cli/test_salt_key.py some
+#   make salt-suite  Salt's own tests against our master and against Salt's; FILE=integration/cli/test_salt_key.py some
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
 #   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
 #   make references  the pages of docs/ that are made of the code
@@ -90,7 +90,7 @@ test-long:
 		'long=$(SUBMAKE) build && CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -p 1 -timeout 60m ./...'
 
 salt-answers: install-tests build
-	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn' -update
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn|TestPython$$|TestSSH' -update
 	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/conformance -run 'TestMasterData|TestClearOrders$$|TestOrdersReachMinions' -update
 
 # About 20 minutes; BENCH_FLAGS such as "--self --quick" make it what they say, and nothing is written.
@@ -132,15 +132,20 @@ staticcheck:
 govulncheck:
 	@tools/scripts/govulncheck.sh $(GOVULNCHECK)
 
-SALT_SUITE = test/saltsuite/referee $(addprefix --only ,$(ONLY))
 mutations:
 	$(PLAIN) $(GO) run -trimpath ./tools/mutate $(if $(ONLY),-only $(ONLY),-page docs/testing.md)
 
+# What fails is run once more, alone, on both sides.
+SALT_SUITE = test/saltsuite/referee $(addprefix --only ,$(FILE)) $(addprefix --jobs ,$(JOBS))
+SALT_SUITE_OURS = .build/saltsuite/ours.json
+SALT_SUITE_SALTS = .build/saltsuite/salts.json
 salt-suite: build
-	@mkdir -p .build/saltsuite && rm -f .build/saltsuite/ours.json .build/saltsuite/salts.json
-	@$(SALT_SUITE) --bin bin --json .build/saltsuite/ours.json
-	@$(SALT_SUITE) --peer --json .build/saltsuite/salts.json
-	@test/saltsuite/referee --compare .build/saltsuite/ours.json .build/saltsuite/salts.json
+	@mkdir -p .build/saltsuite && rm -f $(SALT_SUITE_OURS) $(SALT_SUITE_SALTS)
+	@$(SALT_SUITE) --peer --json $(SALT_SUITE_SALTS)
+	@$(SALT_SUITE) --peer --json $(SALT_SUITE_SALTS) --again
+	@$(SALT_SUITE) --bin bin --json $(SALT_SUITE_OURS)
+	@$(SALT_SUITE) --bin bin --json $(SALT_SUITE_OURS) --again
+	@test/saltsuite/referee --record $(SALT_SUITE_OURS) $(SALT_SUITE_SALTS)
 
 FUZZTIME ?= 60s
 fuzz:

@@ -27,7 +27,7 @@ var packages = map[string]arrows{
 	"tools/mutate": {nil, "it changes a copy of the sources, and imports none of them"},
 	"tools/setup": {[]string{"lb"},
 		"first configurations are texts; config reads them"},
-	"tools/migrate": {[]string{"config", "keystore", "salt/cli", "wire"},
+	"tools/migrate": {[]string{"config", "keystore", "salt/cli", "serve/operator", "wire"},
 		"a box is read and its master exchanged; the master itself takes keys and caches in"},
 	"tools/doctor": {[]string{"config", "salt/cli", "serve/checkup"},
 		"the checks are a master's own; the command asks for them"},
@@ -47,6 +47,7 @@ var packages = map[string]arrows{
 	"test/e2e": {[]string{"lb", "tools/dev", "tools/monitoring"},
 		"black-box tests know processes only"},
 	"test/failover":  {nil, "black-box tests know processes only"},
+	"test/saltsuite": {nil, "a page and its lists: texts"},
 	"test/faults":    {nil, "black-box tests know processes only"},
 	"test/knownbug":  {nil, "names, and conditions that are false but under a build tag"},
 	"test/powerdisk": {nil, "a file system without power; it knows no master"},
@@ -77,7 +78,7 @@ var packages = map[string]arrows{
 		"salt/gather", "salt/orchestrate", "salt/pythonhost", "salt/reactor", "salt/runner",
 		"salt/saltpython", "salt/schedule", "salt/statemodules", "salt/target", "serve/acl",
 		"serve/event", "serve/master",
-		"serve/operator", "store/jobcache", "value", "wire"},
+		"serve/operator", "serve/traces", "store/jobcache", "value", "wire"},
 		"orders are carried out by other packages"},
 	"serve/auth": {[]string{"cluster/fsm", "serve/acl", "value", "value/hashtype"},
 		"back ends know not who asks; tokens lie on the replicated state"},
@@ -86,7 +87,8 @@ var packages = map[string]arrows{
 		"salt/render",
 		"salt/returner", "salt/schedule", "serve/acl", "serve/auth", "serve/event/localbus",
 		"serve/fileserver", "serve/gitfs",
-		"serve/health", "serve/master", "serve/minionfs", "statesync", "store/allotment",
+		"serve/health", "serve/master", "serve/minionfs", "serve/traces", "statesync",
+		"store/allotment",
 		"store/jobcache/localcache", "store/miniondata", "store/ringstore", "serve/userkeys",
 		"transport/minion", "transport/peer", "value", "wire"},
 		"options to Options: it makes nothing"},
@@ -94,9 +96,11 @@ var packages = map[string]arrows{
 		"the process knows options, log and signals; what it runs is given to it"},
 	"serve/acl": {[]string{"salt/target", "value"},
 		"rights are functions of the options; the caller is passed in"},
+	"serve/traces": {[]string{"value"},
+		"which spans a job has; how it is published and stored is its callers'"},
 	"serve/master": {[]string{"cluster", "serve/origin", "value/yaml11", "keystore",
-		"salt/target", "serve/acl", "serve/event", "store/allotment", "store/jobcache", "value",
-		"wire"}, "request handlers know neither how bytes travel nor where data lies"},
+		"salt/target", "serve/acl", "serve/event", "serve/traces", "store/allotment",
+		"store/jobcache", "value", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
 	"salt/reactor": {[]string{"cluster/fsm", "value/fnmatch", "store/smallfile",
 		"value/yaml11", "salt/function", "salt/modules", "salt/orchestrate", "salt/render",
 		"serve/event", "value"},
@@ -155,6 +159,7 @@ var packages = map[string]arrows{
 	"salt/target": {[]string{"value/fnmatch", "value/pyregex", "value"},
 		"matchers are functions of what a Source says"},
 	"test/logtest":     {nil, "a kit of tests"},
+	"test/sshtest":     {nil, "a kit of tests"},
 	"tools/changelog":  {nil, "makes a page of files"},
 	"tools/testreport": {nil, "runs the tests of any package and knows none"},
 	"test/salttrees": {[]string{"test/answers", "value/yaml11", "value"},
@@ -169,8 +174,8 @@ var packages = map[string]arrows{
 		"an account; what is stored is counted by the packages that store it"},
 	"store/jobcache": {[]string{"store/allotment", "store/ringstore", "value", "wire"},
 		"typed records; Pebble and RPC are the ring store's"},
-	"store/jobcache/localcache": {[]string{"serve/event", "store/jobcache", "value",
-		"value/hashtype", "wire"},
+	"store/jobcache/localcache": {[]string{"serve/event", "store/jobcache", "store/ringstore",
+		"value", "value/hashtype", "wire"},
 		"files for Salt's clients; who ordered a job is told"},
 	"store/miniondata": {[]string{"salt/target", "store/allotment", "store/ringstore", "value"},
 		"typed records; Pebble and RPC are the ring store's"},
@@ -298,7 +303,7 @@ func TestListing(t *testing.T) {
 
 // The command joins packages, and decides nothing.
 func TestCommandIsShort(t *testing.T) {
-	const most = 1500
+	const most = 1499
 	files, err := filepath.Glob("cmd/clustermaster/*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,8 @@ func (n *Node) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.log.Info("this master stood alone and is the first member of its cluster now, with all that it has", "cluster_id", n.cfg.ClusterID)
+	n.log.Info("this master stood alone; it is now the first member of its cluster, with all its data",
+		"cluster_id", n.cfg.ClusterID)
 	n.moved.beat()
 	return nil
 }
@@ -68,7 +69,8 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found &&
 			time.Since(n.started) < n.cfg.JoinTimeout {
 			errs = append(errs,
-				fmt.Errorf("waiting up to cluster_join_timeout (%v): this peer may have a cluster key or minions of its own: %w", n.cfg.JoinTimeout, a.err))
+				fmt.Errorf("waiting up to cluster_join_timeout (%v): this peer may have a "+
+					"cluster key or minions of its own: %w", n.cfg.JoinTimeout, a.err))
 		}
 		if a.err != nil || a.reply.GetUuid() == mine.UUID {
 			continue
@@ -87,7 +89,8 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 
 // otherCluster explains how to choose between two histories. Each has keys that exist nowhere else.
 func otherCluster(id, uuid, addr, other string) string {
-	return fmt.Sprintf("%s belongs to cluster %s, and %s to cluster %s: they can't be merged, because each has its own key and minions. "+
+	return fmt.Sprintf("%s belongs to cluster %s, and %s to cluster %s: they can't be merged, "+
+		"because each has its own key and minions. "+
 		"Choose one; on each master of the other, stop it and move its data directory to another place, as a copy of its keys; "+
 		"when started again it joins", id, uuid, addr, other)
 }

@@ -100,7 +100,7 @@ func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 	}
 	for _, n := range c.Nodes {
 		c.Wait(n.ID+" says how to choose",
-			says(n, "nobody founds, for there are keys of different masters"))
+			says(n, "no master founds, because there are keys of different masters"))
 	}
 	for _, n := range c.Nodes[:2] {
 		cl, _ := n.State().Cluster()

@@ -219,8 +219,8 @@ func TestOpenRefuses(t *testing.T) {
 		want string
 	}{
 		{"another id", cluster.Config{ID: "m2", DataDir: dir},
-			`is that of the master "m1", not of "m2": give each master a cachedir of its own`},
-		{"no id", cluster.Config{DataDir: dir}, "must be set and hold no slash"},
+			`belongs to the master "m1", not to "m2": give each master its own cachedir`},
+		{"no id", cluster.Config{DataDir: dir}, "must be set and contain no slash"},
 		{"a log without identity", cluster.Config{ID: "m1", DataDir: lost},
 			"has a raft log but no identity.json"},
 		{"an address without a port", cluster.Config{ID: "m1", DataDir: dir, Addr: "127.0.0.1:1",
@@ -275,7 +275,7 @@ func TestOneDataDirectoryIsOneMasters(t *testing.T) {
 			if err := n.Close(); err != nil {
 				t.Error(err)
 			}
-		} else if !strings.Contains(errs[i].Error(), "give each master a cachedir of its own") {
+		} else if !strings.Contains(errs[i].Error(), "give each master its own cachedir") {
 			t.Error(errs[i])
 		}
 	}

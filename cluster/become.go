@@ -295,7 +295,8 @@ func (n *Node) believe(from peer.Hello) {
 // this master.
 func (n *Node) join(ctx context.Context, addrs []string) error {
 	if len(addrs) == 0 {
-		return errors.New("cluster_peers is empty: nobody to ask; start once with --found to found a cluster")
+		return errors.New("cluster_peers is empty: there is no master to ask; start once with --found to found a " +
+			"cluster")
 	}
 	var errs []error
 	queue, asked := slices.Clone(addrs), map[string]bool{n.cfg.Addr: true}
@@ -321,7 +322,7 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 		case clusterpb.JoinReply_ADMITTED:
 			return n.learnFrom(addr, reply)
 		case clusterpb.JoinReply_NONE:
-			errs = append(errs, fmt.Errorf("%s: waits for the founder itself", addr))
+			errs = append(errs, fmt.Errorf("%s: it waits for the founder too", addr))
 		default:
 			if reply.GetRemoved() {
 				n.noteRemoved(addr)

@@ -107,7 +107,8 @@ func (n *Node) followClocks() {
 		}
 		n.mu.Unlock()
 		if due {
-			n.log.Warn("a master's clock is off; set it, by NTP for example; until then it goes by the time of the others",
+			n.log.Warn("a master's clock is wrong; set it, for example by NTP; until then the master uses the "+
+				"others' time",
 				"peer", m.ID, "ahead", ahead.Round(time.Millisecond), "limit", n.cfg.ClockLimit)
 		}
 	}

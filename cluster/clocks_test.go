@@ -88,8 +88,8 @@ func TestAWrongClockHarmsNobody(t *testing.T) {
 			return nil
 		})
 	}
-	c.Wait("it is said", says(bad, "a master's clock is off"))
-	c.Wait("it is said", says(good, "a master's clock is off"))
+	c.Wait("it is said", says(bad, "a master's clock is wrong"))
+	c.Wait("it is said", says(good, "a master's clock is wrong"))
 	wrong.Store(int64(20 * time.Second))
 	c.Wait("within the limit it counts as right", func() error {
 		if d := (time.Until(bad.Now()) - 20*time.Second).Abs(); d > 500*time.Millisecond {

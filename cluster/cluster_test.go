@@ -319,7 +319,7 @@ func TestAPeerThatRefusesIsThere(t *testing.T) {
 			})
 			c.Nodes[1].Start()
 			c.Nodes[0].Start()
-			c.Wait("it says why", says(c.Nodes[0], "it is there and may have a cluster already"))
+			c.Wait("it says why", says(c.Nodes[0], "it is reachable and may already have a cluster"))
 			for _, n := range c.Nodes {
 				if _, ok := n.State().Cluster(); ok || strings.Contains(n.Log(), "--found") {
 					t.Errorf("%s: founded %v, or advises to", n.ID, ok)

@@ -180,7 +180,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	var errs []error
 	if c.ID == "" || strings.Contains(c.ID, "/") {
-		errs = append(errs, fmt.Errorf("id %q: must be set and hold no slash", c.ID))
+		errs = append(errs, fmt.Errorf("id %q: must be set and contain no slash", c.ID))
 	}
 	if c.DataDir == "" {
 		errs = append(errs, errors.New("data directory: must be set"))
@@ -189,7 +189,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.Join(errs...)
 	}
 	if c.ClusterID == "" {
-		errs = append(errs, errors.New("cluster_id: must be set where a peer address is"))
+		errs = append(errs, errors.New("cluster_id: must be set if a peer address is"))
 	}
 	if len(c.JoinKey) == 0 {
 		errs = append(errs,

@@ -88,8 +88,8 @@ func (f *former) message() *clusterpb.Former {
 // sayOthers logs the keys that were left out at founding.
 func (f *former) sayOthers(log *slog.Logger) {
 	for _, from := range f.others {
-		log.Warn("RSA key left out at founding: it differs from the one taken; it stays where it is, "+
-			"and minions that trust only it refuse this cluster", "path", from, "taken", f.from)
+		log.Warn("RSA key not used at founding: it differs from the one used; the file stays, and minions that "+
+			"trust only this key refuse this cluster", "path", from, "taken", f.from)
 	}
 }
 
@@ -106,7 +106,8 @@ func (n *Node) sayLeftOut() {
 	if n.former.key.Public().Text() == key.Public().Text() {
 		return
 	}
-	n.log.Warn("RSA key left out: the cluster has another; it stays where it is, and minions that trust only it refuse this cluster",
+	n.log.Warn("RSA key not used: the cluster has another; the file stays, and minions that trust only this key "+
+		"refuse this cluster",
 		"path", n.former.from, "n", n.former.accepted)
 }
 
@@ -147,14 +148,15 @@ func conflict(fresh map[string]*clusterpb.Former) error {
 	if len(troubles) > 0 {
 		slices.Sort(troubles)
 		errs = append(errs,
-			fmt.Errorf("nobody founds while a key can't be read that may be the former master's: %s; "+
+			fmt.Errorf("no master founds while a key that may be the former master's can't be read: %s; "+
 				"repair it, or move it to another folder", strings.Join(troubles, "; ")))
 	}
 	if len(keys) > 1 {
 		slices.Sort(holders)
 		errs = append(errs,
-			fmt.Errorf("nobody founds, for there are keys of different masters: %s; choose the one whose minions the "+
-				"cluster shall have, and start that master once with salt-master --found; the others join it, and nothing of theirs is changed",
+			fmt.Errorf("no master founds, because there are keys of different masters: %s; choose the master "+
+				"whose minions the cluster is to serve, and start it once with salt-master --found; the others "+
+				"join it, and nothing of theirs is changed",
 				strings.Join(holders, "; ")))
 	}
 	return errors.Join(errs...)
@@ -227,7 +229,7 @@ func (n *Node) tryFound(ctx context.Context) (bool, error) {
 	n.promising.Lock()
 	defer n.promising.Unlock()
 	if to, now := n.promised(); now != before {
-		return false, fmt.Errorf("meanwhile this master promised %s that it may found", to.Node)
+		return false, fmt.Errorf("meanwhile this master let %s found the cluster", to.Node)
 	}
 	return true, n.bootstrap()
 }
@@ -252,13 +254,13 @@ func (n *Node) mayFound(answers map[string]answer) (bool, error) {
 			absent = append(absent, a.err)
 			if to, _ := n.promised(); n.cfg.Found && to.Addr == addr {
 				against = append(against,
-					fmt.Errorf("this master promised %s that it may found, which does not answer and may have "+
-						"founded: start it, or take it out of cluster_peers if it is lost",
+					fmt.Errorf("this master let %s found the cluster; that master does not answer and may have "+
+						"founded it: start it, or remove it from cluster_peers if it is lost",
 						to.Node))
 			}
 			continue
 		case a.err != nil:
-			against = append(against, fmt.Errorf("%w; it is there and may have a cluster already",
+			against = append(against, fmt.Errorf("%w; it is reachable and may already have a cluster",
 				a.err))
 			continue
 		case a.reply.GetKind() != clusterpb.JoinReply_NONE:
@@ -301,7 +303,7 @@ func (n *Node) withoutThose(absent []error, all int) (bool, error) {
 		return true, nil
 	}
 	if n.cfg.Found {
-		n.log.Warn("founding by order, without all of cluster_peers", "n", len(absent), "err",
+		n.log.Warn("founding as ordered, though not all of cluster_peers answer", "n", len(absent), "err",
 			errors.Join(absent...))
 		return true, nil
 	}

@@ -71,7 +71,7 @@ func TestTheFormerMasterFounds(t *testing.T) {
 				t.Error("the founder does not say which key it took")
 			}
 			for _, n := range c.Nodes[1:] {
-				c.Wait(n.ID+" says which key was left out", says(n, "RSA key left out"))
+				c.Wait(n.ID+" says which key was left out", says(n, "RSA key not used"))
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestTwoFormerMastersRefuseUntilOneIsChosen(t *testing.T) {
 	})
 	for _, n := range c.Nodes {
 		c.Wait(n.ID+" says how to choose", says(n, "there are keys of different masters: "))
-		if !strings.Contains(n.Log(), "with 4 accepted minions; choose the one") || founded(n) {
+		if !strings.Contains(n.Log(), "with 4 accepted minions; choose the master") || founded(n) {
 			t.Errorf("%s: founded %v, log %s", n.ID, founded(n), n.Log())
 		}
 	}
@@ -140,7 +140,7 @@ func TestTwoFormerMastersRefuseUntilOneIsChosen(t *testing.T) {
 	c.WaitVoters(3)
 	hasClusterKey(t, c, key)
 	c.Wait("the other names the key that it keeps",
-		says(c.Nodes[1], "RSA key left out: the cluster has another"))
+		says(c.Nodes[1], "RSA key not used: the cluster has another"))
 }
 
 // A key that can't be read may be the key that minions know, so no master founds without it.

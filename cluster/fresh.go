@@ -15,8 +15,8 @@ func (n *Node) Fresh(ctx context.Context) (note string) {
 	ctx, cancel := context.WithTimeout(ctx, freshPatience)
 	defer cancel()
 	if err := n.ReadIndex(ctx); err != nil {
-		n.log.Warn("the leader could not be asked; showing what this master knew last", "err", err)
-		return "this master can't ask the leader and shows what it knew last: " + err.Error()
+		n.log.Warn("the leader does not answer; this is what this master knew last", "err", err)
+		return "this master can't ask the leader and shows its last knowledge: " + err.Error()
 	}
 	return ""
 }

@@ -90,8 +90,8 @@ func claimDir(dir string, id identity) (identity, error) {
 // foreign refuses the data directory of another master. That master may be running, and this may be
 // its only disk.
 func foreign(dir, owner, id string) error {
-	return fmt.Errorf("data directory %s is that of the master %q, not of %q: give each master a cachedir of its own, or, if this is %q "+
-		"under another name, set its id back; nothing was changed", dir, owner, id, owner)
+	return fmt.Errorf("data directory %s belongs to the master %q, not to %q: give each master its own cachedir, "+
+		"or, if this is %q under another name, set its old id again; nothing was changed", dir, owner, id, owner)
 }
 
 // readJSON decodes a file. It returns false and no error if the file does not exist.

@@ -264,7 +264,7 @@ func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	for _, m := range n.state.Members() {
 		inRing := slices.Contains(ring.Members, m.Node)
 		if inRing && n.silent(m.Node) > n.cfg.RingDeadAfter {
-			n.log.Warn("peer not heard for too long loses its share of the data; it gets one again when it is back",
+			n.log.Warn("peer silent for too long; it loses its share of the data until it is back",
 				"peer", m.ID, "addr", m.Addr, "limit", n.cfg.RingDeadAfter)
 			continue
 		}
@@ -342,7 +342,7 @@ func (n *Node) rotate(ctx context.Context) {
 		case leftSession:
 			return n.activate(ctx, &fsm.ActivateSession{Epoch: session.Staged.Number, At: n.utc()})
 		case owed != "":
-			n.log.Warn("the secrets of sessions were not rotated when a peer was removed: doing it now", "peer", owed)
+			n.log.Warn("session secrets were not rotated when a peer was removed; rotating them now", "peer", owed)
 			return n.RotateKeys(ctx)
 		case due(session):
 			return n.RotateSession(ctx)
@@ -353,7 +353,7 @@ func (n *Node) rotate(ctx context.Context) {
 	started := n.spawn(func() {
 		defer n.rotating.Store(false)
 		if err := work(); err != nil && ctx.Err() == nil {
-			n.log.Warn("rotation of secrets not done, trying again", "err", err)
+			n.log.Warn("secrets not rotated; trying again", "err", err)
 		}
 	})
 	if !started {

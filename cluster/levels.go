@@ -78,7 +78,7 @@ func (n *Node) raise(ctx context.Context) error {
 		At: n.utc()}); err != nil {
 		return err
 	}
-	n.log.Info("all members support it: the cluster's level rises; older releases can't come back from now on",
+	n.log.Info("all members support it: the cluster's level rises; from now on older releases can't come back",
 		"level", want, "release", level.Release(want))
 	return nil
 }

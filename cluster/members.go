@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -109,6 +111,9 @@ func (n *Node) agreedVoters() map[string]bool {
 	}
 	return n.voters()
 }
+
+// Voters lists the nodes with a vote, by what is committed and applied here, sorted.
+func (n *Node) Voters() []string { return slices.Sorted(maps.Keys(n.agreedVoters())) }
 
 func votersOf(servers []raft.Server) map[string]bool {
 	out := make(map[string]bool)

@@ -52,7 +52,7 @@ func newMetrics(reg prometheus.Registerer, n *Node) (*metrics, error) {
 	}
 	m.leaders.changes = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "clustermaster_cluster_leader_changes_total",
-		Help: "Leaders that this master came to know, the first one after its start included.",
+		Help: "Leaders that this master has learned of, including the first one after its start.",
 	})
 	m.peers = newPeerGauges()
 	m.all = []prometheus.Collector{
@@ -172,7 +172,7 @@ func newPeerGauges() peerGauges {
 		lag: gauge("peer_lag_entries",
 			"Raft log entries that this master has applied and the other member, when it last answered, had not."),
 		silent: gauge("peer_silent_seconds",
-			"Time since the other member was last heard; of one that was never heard, since this master's start."),
+			"Time since the last contact with the other member; without any contact, since this master's start."),
 		told: map[string]bool{},
 	}
 }

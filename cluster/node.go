@@ -219,8 +219,8 @@ func (n *Node) open(reg prometheus.Registerer) error {
 		n.port.ServeJoins(n.hello(), n, n, n)
 		if c, ok := n.state.Cluster(); ok && !n.standsAlone() &&
 			!slices.Equal(c.JoinKey, n.cfg.JoinKey) {
-			n.log.Warn("cluster_secret in the configuration is not the cluster's, which was rotated; this master goes on, for it is a member; " +
-				"write the present one there, from salt-run cluster.rotate_secret")
+			n.log.Warn("cluster_secret in the configuration is an old one; this master stays a member; write the " +
+				"present secret there, from salt-run cluster.rotate_secret")
 		}
 	}
 	return nil
@@ -401,7 +401,7 @@ func (n *Node) Run(ctx context.Context) error {
 		terr := await(short, n.raft.LeadershipTransfer())
 		cancel()
 		if terr != nil {
-			n.log.Warn("leadership not handed over; the others elect a leader by themselves",
+			n.log.Warn("leadership not handed over; the others elect a leader",
 				"err", terr)
 		} else {
 			n.log.Info("leadership handed over")

@@ -96,10 +96,11 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 	}
 	if m.Node == n.self.Node {
 		if len(n.state.Members()) == 1 {
-			return Removal{}, fmt.Errorf("peer %s: is the only member, nobody would be left", m.ID)
+			return Removal{}, fmt.Errorf("peer %s: is the only member; none would be left", m.ID)
 		}
 		return Removal{},
-			fmt.Errorf("peer %s: is this master, which can't see its own removal through; run cluster.remove on another one", m.ID)
+			fmt.Errorf("peer %s: is this master, which can't complete its own removal; run cluster.remove on "+
+				"another one", m.ID)
 	}
 	if n.voters()[m.Node] {
 		if err := n.quorumWithout(m, "removing it"); err != nil {
@@ -121,7 +122,8 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 		}
 		if err := n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] }); err != nil {
 			return Removal{},
-				fmt.Errorf("peer %s: still has its vote, which the leader takes as soon as it can; try again then: %w", m.ID, err)
+				fmt.Errorf("peer %s: still has its vote, which the leader removes as soon as it can; try again "+
+					"then: %w", m.ID, err)
 		}
 	}
 	r, index, err := n.Propose(ctx, &fsm.RemoveMember{Node: m.Node, Bar: true, At: n.utc()})
@@ -131,7 +133,8 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 	}
 	if errors.As(err, new(*UnknownOutcomeError)) && !keepSecret {
 		return Removal{},
-			fmt.Errorf("peer %s: %w; if it is gone, run salt-run cluster.rotate_secret, for it knows cluster_secret", m.ID, err)
+			fmt.Errorf("peer %s: %w; if it is gone, run salt-run cluster.rotate_secret, because it knows "+
+				"cluster_secret", m.ID, err)
 	}
 	if err != nil {
 		return Removal{}, fmt.Errorf("peer %s: %w", m.ID, err)
@@ -254,7 +257,7 @@ func (n *Node) Demote(ctx context.Context, name string) (id string, left int, er
 	}
 	if err := n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] }); err != nil {
 		return "", 0,
-			fmt.Errorf("peer %s: still has its vote, the leader takes it as soon as it can: %w",
+			fmt.Errorf("peer %s: still has its vote; the leader removes it as soon as it can: %w",
 				m.ID, err)
 	}
 	return m.ID, len(n.agreedVoters()), nil
@@ -275,7 +278,7 @@ func (n *Node) TransferLeader(ctx context.Context, name string) (id string, err 
 		switch {
 		case !n.voters()[m.Node]:
 			return "",
-				fmt.Errorf("peer %s: is no voter, and only a voter can lead; see salt-run cluster.promote", m.ID)
+				fmt.Errorf("peer %s: is not a voter, and only a voter can lead; see salt-run cluster.promote", m.ID)
 		case !n.near(m.Node):
 			return "", fmt.Errorf("peer %s: is not in contact; see salt-run cluster.members", m.ID)
 		}

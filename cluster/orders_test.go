@@ -83,7 +83,7 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 		}
 	}
 	// It is told, although its secret is the old one.
-	c.Wait("told why", says(gone, "was removed from the cluster and serves no more"))
+	c.Wait("told why", says(gone, "was removed from the cluster and no longer serves"))
 	if gone.Serving() || gone.Ready() {
 		t.Error("it serves")
 	}
@@ -91,7 +91,7 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	gone.Stop()
 	gone.Start()
 	c.Wait("told again", func() error {
-		if strings.Count(gone.Log(), "was removed from the cluster and serves no more") < 2 ||
+		if strings.Count(gone.Log(), "was removed from the cluster and no longer serves") < 2 ||
 			gone.Serving() {
 			return errors.New("nothing said")
 		}
@@ -119,7 +119,7 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	late.Stop()
 	late.Start()
 	c.WaitVoters(3)
-	if err := says(late, "cluster_secret in the configuration is not the cluster's")(); err != nil {
+	if err := says(late, "cluster_secret in the configuration is an old one")(); err != nil {
 		t.Error(err)
 	}
 }
@@ -182,7 +182,7 @@ func TestRemoveOfTheLeaderHandsOver(t *testing.T) {
 	if !strings.Contains(leader.Log(), "leadership handed over") {
 		t.Error("it was not handed over first")
 	}
-	c.Wait("told why", says(leader, "serves no more"))
+	c.Wait("told why", says(leader, "no longer serves"))
 	propose(t, by, offer("web1"))
 	if ok, err := by.Allow(patience(t), leader.ID); err != nil || !ok {
 		t.Fatalf("allow: %v %v", ok, err)

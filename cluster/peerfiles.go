@@ -53,7 +53,8 @@ func NewPeerFiles(n *Node, dir string, log *slog.Logger) (*PeerFiles, error) {
 	}
 	known, err := readJSON(filepath.Join(dir, peerIndexFile), &p.index)
 	if err != nil {
-		p.log.Warn("index of exported peers can't be read; nobody is removed for a missing file, and all are written anew", "err", err)
+		p.log.Warn("index of exported peers can't be read; no peer is removed for a missing file, and all files "+
+			"are written again", "err", err)
 		known, p.index = false, peerIndex{}
 	}
 	if p.index.Peers == nil {
@@ -74,7 +75,8 @@ func NewPeerFiles(n *Node, dir string, log *slog.Logger) (*PeerFiles, error) {
 		p.gone = missing[0]
 	default:
 		slices.Sort(missing)
-		p.log.Warn("several files of peers are missing, so this is no order to remove one; they are written anew; use salt-run cluster.remove", "peer", missing, "dir", dir)
+		p.log.Warn("several peers' files are missing, which is not an order to remove them; the files are "+
+			"written again; to remove a peer use salt-run cluster.remove", "peer", missing, "dir", dir)
 	}
 	return p, nil
 }
@@ -89,7 +91,7 @@ func (p *PeerFiles) Follow(index uint64, c fsm.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.sync(index); err != nil {
-		p.log.Warn("peers not exported to files; the masters go on without them", "dir", p.dir,
+		p.log.Warn("peers not exported to files; the cluster works without the files", "dir", p.dir,
 			"err", err)
 	}
 }
@@ -178,10 +180,11 @@ func (p *PeerFiles) removeGone(ctx context.Context) (done bool, err error) {
 		case errors.Is(err, ErrNoQuorum):
 			return false, err
 		case err != nil:
-			p.log.Error("peer whose file was deleted is not removed, its file is written anew",
+			p.log.Error("peer not removed though its file was deleted; the file is written again",
 				"peer", id, "err", err)
 		default:
-			p.log.Warn("peer removed; it knows cluster_secret, which only salt-run cluster.rotate_secret changes", "peer", id, "warnings", r.Warnings)
+			p.log.Warn("peer removed; it still knows cluster_secret, which only salt-run cluster.rotate_secret changes",
+				"peer", id, "warnings", r.Warnings)
 		}
 	}
 	p.mu.Lock()

@@ -127,7 +127,7 @@ func TestDeletedPeerFileRemovesThePeer(t *testing.T) {
 		if n := len(keeper.Members()); n != 2 {
 			return fmt.Errorf("%d members", n)
 		}
-		return says(gone, "was removed from the cluster and serves no more")()
+		return says(gone, "was removed from the cluster and no longer serves")()
 	})
 	c.Wait("its file stays away", hasPubs(dir, ids[:2]...))
 	if len(keeper.State().Bars()) != 1 {

@@ -380,7 +380,8 @@ func (n *Node) ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed
 	wg.Wait()
 	slices.Sort(unconfirmed)
 	if len(unconfirmed) > 0 {
-		n.log.Warn("change not confirmed in time; these masters may act on the old state until they notice that they hear no leader",
+		n.log.Warn("change not confirmed in time; these masters may act on the old state until they notice that "+
+			"they have no leader",
 			"peer", unconfirmed, "index", index, "limit", n.cfg.StaleLimit)
 	}
 	return unconfirmed

@@ -41,7 +41,8 @@ func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 	c, founded := n.state.Cluster()
 	if _, member := n.state.MemberByNode(n.self.Node); !founded || !member {
 		return nil,
-			fmt.Errorf("%w: there is nothing here to recover; a backup is brought back by cluster.restore on a new cluster", ErrNotFounded)
+			fmt.Errorf("%w: there is nothing here to recover; to restore a backup, run cluster.restore on a new "+
+				"cluster", ErrNotFounded)
 	}
 	var lost []string
 	for _, m := range n.state.Members() {
@@ -56,7 +57,8 @@ func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 	defer cancel()
 	if err := n.ReadIndex(short); err == nil {
 		return nil,
-			errors.New("there is a quorum, so nothing is to be recovered; take dead masters out with salt-run cluster.remove")
+			errors.New("there is a quorum, so there is nothing to recover; remove dead masters with salt-run " +
+				"cluster.remove")
 	}
 	if confirm != c.ClusterID {
 		return nil,
@@ -73,7 +75,7 @@ func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 		recovery{hex.EncodeToString(uuid[:])}); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
-	n.log.Warn("recovery ordered: this master goes on as the whole cluster", "peer", lost)
+	n.log.Warn("recovery ordered: this master becomes the whole cluster", "peer", lost)
 	time.AfterFunc(reopenAfter, func() { n.stop(ErrReopen) })
 	return lost, nil
 }
@@ -115,7 +117,8 @@ func (n *Node) beginAnew(ctx context.Context) error {
 	if err := n.recovered(); err != nil {
 		return err
 	}
-	n.log.Warn("recovered: this master is the whole cluster now; others join it with empty data directories", "uuid", n.recovering)
+	n.log.Warn("recovered: this master is now the whole cluster; other masters join it with empty data directories",
+		"uuid", n.recovering)
 	n.recovering = ""
 	return nil
 }

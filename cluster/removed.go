@@ -36,8 +36,9 @@ func (n *Node) loadRemoved() error {
 	return err
 }
 
-const removedText = "this master was removed from the cluster and serves no more; to bring it back run salt-run " +
-	"cluster.allow with its id on a member, write the cluster's present cluster_secret into its configuration and restart it"
+const removedText = "this master was removed from the cluster and no longer serves; to bring it back, run " +
+	"salt-run cluster.allow with its id on a member, write the cluster's present cluster_secret into its " +
+	"configuration, and restart it"
 
 // noteRemoved stores that this master was removed, as the member at addr or the state itself said:
 // after a restart the state may not know that the removal is committed. The state doesn't count
@@ -56,7 +57,7 @@ func (n *Node) noteRemoved(addr string) {
 	n.log.Error(removedText, "peer", n.self.ID, "addr", addr)
 	path := filepath.Join(n.cfg.DataDir, removedFile)
 	if err := writeJSON(path, removal{At: time.Now().UTC(), By: addr}); err != nil {
-		n.log.Error("removal not noted on disk: after a restart this master asks again before it serves", "err", err)
+		n.log.Error("removal not saved to disk: after a restart this master asks again before it serves", "err", err)
 	}
 }
 
@@ -112,7 +113,7 @@ func (n *Node) noteDisowned() {
 	if _, news := n.membership.note(func(f *facts) { f.disowned = true }); news {
 		n.moved.beat() // so that become asks why
 		n.log.Warn("the members that this master reaches refuse its node key: it was removed, or its disk is an "+
-			"old copy; it serves no more until a member answers; see salt-run cluster.members there", "peer", refusing)
+			"old copy; it serves nothing until a member answers; see salt-run cluster.members there", "peer", refusing)
 	}
 }
 

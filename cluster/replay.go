@@ -75,8 +75,8 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 }
 
 // rejoinRemedy is for a member whose Raft state can't be used while other members have theirs.
-const rejoinRemedy = "nothing was changed; put the file back from a copy of this disk, or, where other masters serve, take this " +
-	"one out there with salt-run cluster.remove and let it join anew with another data directory"
+const rejoinRemedy = "nothing was changed; restore the file from a copy of this disk, or, if other masters " +
+	"serve, remove this one there with salt-run cluster.remove and let it join again with another data directory"
 
 // restoreNewest restores the newest whole snapshot of have, which is sorted newest first, and
 // returns its index, which may be that of an entry that is no command; 0 if there is no snapshot.
@@ -91,7 +91,7 @@ func (n *Node) restoreNewest(logs raft.LogStore, snapshots raft.SnapshotStore,
 			if i > 0 && !complete(logs, meta.Index+1, have[0].Index) {
 				r.Close()
 				errs = append(errs,
-					fmt.Errorf("restore snapshot %s: the log does not hold all that came after it",
+					fmt.Errorf("restore snapshot %s: the log lacks entries that came after it",
 						meta.ID))
 				break
 			}
@@ -141,8 +141,8 @@ func (n *Node) putAside(damaged []*raft.SnapshotMeta, reasons []error) error {
 		if err != nil {
 			return fmt.Errorf("move damaged snapshot aside: %w", err)
 		}
-		n.log.Error("a snapshot of the replicated state is damaged; this master began from the one before it and the log, and nothing "+
-			"is lost; look into the disk", "err", reasons[i], "path", path)
+		n.log.Error("a snapshot of the replicated state is damaged; this master started from the snapshot before "+
+			"it and the log, and nothing is lost; check the disk", "err", reasons[i], "path", path)
 	}
 	return nil
 }

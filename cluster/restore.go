@@ -33,26 +33,26 @@ func (n *Node) Save(ctx context.Context) (fsm.Saved, uint64, error) {
 func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []string, err error) {
 	token := make([]byte, 16)
 	if _, err := rand.Read(token); err != nil {
-		return nil, fmt.Errorf("put state back: %w", err)
+		return nil, fmt.Errorf("restore state: %w", err)
 	}
 	parts, end := saved.Split(string(token), n.utc(), restorePart)
 	for _, p := range parts {
 		p.At = n.utc()
 		if _, err := n.propose(ctx, p); err != nil {
 			return nil,
-				fmt.Errorf("put state back: nothing was changed; lay aside part %d of %d: %w",
+				fmt.Errorf("restore state: nothing was changed; stage part %d of %d: %w",
 					p.Number+1, len(parts), err)
 		}
 	}
 	index, err := n.propose(ctx, end)
 	if err != nil {
-		return nil, fmt.Errorf("put state back: %w", err)
+		return nil, fmt.Errorf("restore state: %w", err)
 	}
 	unconfirmed = n.ConfirmEverywhere(ctx, index)
 	if err := n.refreshSecrets(); err != nil {
-		return nil, fmt.Errorf("put state back: %w", err)
+		return nil, fmt.Errorf("restore state: %w", err)
 	}
-	n.log.Warn("state of a backup put back", "n", len(saved.Keys), "parts", len(parts),
+	n.log.Warn("state of a backup restored", "n", len(saved.Keys), "parts", len(parts),
 		"index", index)
 	return unconfirmed, nil
 }
@@ -72,6 +72,6 @@ func (n *Node) forgetRestore(ctx context.Context) error {
 		!n.foreseen(since) {
 		return nil
 	}
-	n.log.Warn("parts of a restore that did not come to its end are thrown away; run salt-run cluster.restore again")
+	n.log.Warn("a restore was interrupted and its parts are discarded; run salt-run cluster.restore again")
 	return n.do(ctx, &fsm.RestorePart{Token: "none", At: n.utc()})
 }

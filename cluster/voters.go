@@ -36,7 +36,7 @@ func (n *Node) demote(ctx context.Context) error {
 			return fmt.Errorf("demote %s: %w", m.ID, err)
 		}
 		delete(voters, m.Node)
-		n.log.Info("peer is no voter any more", "peer", m.ID, "addr", m.Addr)
+		n.log.Info("peer is no longer a voter", "peer", m.ID, "addr", m.Addr)
 	}
 	return nil
 }
@@ -106,13 +106,14 @@ func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 		enqueueTimeout)); err != nil {
 		return fmt.Errorf("demote %s: %w", dead.ID, err)
 	}
-	n.log.Warn("voter not heard for too long is no voter any more; it may become one again when it is back",
+	n.log.Warn("voter silent for too long; it is no longer a voter, and may become one again when it is back",
 		"peer", dead.ID, "addr", dead.Addr, "replaced_by", next, "limit", n.cfg.VoterTimeout)
 	return nil
 }
 
 // errNoSuccessor says that no other voter could lead.
-var errNoSuccessor = errors.New("no other voter is in contact that could lead; start another master first, see salt-run cluster.members")
+var errNoSuccessor = errors.New("no other voter in contact could lead; start another master first, see salt-run " +
+	"cluster.members")
 
 // successor picks the voter that should lead next: in contact, not drained, with the longest log;
 // "" if there is none.

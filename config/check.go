@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ func (l *loader) check() {
 	l.checkLogging()
 	l.checkNetwork()
 	l.checkMetrics()
+	l.checkTraces()
 	l.checkKeys()
 	l.checkCluster()
 	l.checkBackups()
@@ -74,7 +76,7 @@ func (l *loader) checkNetwork() {
 	}
 	for _, s := range o.ProxyProtocolFrom {
 		if _, err := parsePrefix(s); err != nil {
-			l.refuse("proxy_protocol_from", "%q is no address and no network like 10.0.1.0/24", s)
+			l.refuse("proxy_protocol_from", "%q is neither an address nor a network like 10.0.1.0/24", s)
 		}
 	}
 	for _, listen := range [][2]string{{"health_listen", o.HealthListen},
@@ -121,6 +123,28 @@ func (l *loader) checkMetrics() {
 		l.warn("metrics_listen", "is %q, which others on the network can read; set "+
 			"metrics_tls_cert and metrics_tls_key, and metrics_users or metrics_client_ca, "+
 			"or listen on a loopback address", o.MetricsListen)
+	}
+}
+
+// checkTraces refuses an address that no collector has.
+func (l *loader) checkTraces() {
+	endpoint := l.o.TracesEndpoint
+	if endpoint == "" {
+		return
+	}
+	if strings.ContainsAny(endpoint, "@?#") { // not shown: it may hold a password
+		l.refuse("traces_endpoint",
+			"has a user or a query; write scheme, host, port and path alone, and give "+
+				"credentials as OTEL_EXPORTER_OTLP_HEADERS in the master's environment")
+		return
+	}
+	u, err := url.Parse(endpoint)
+	if err == nil && u.Port() != "" {
+		_, _, err = splitHostPort(u.Host)
+	}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		l.refuse("traces_endpoint", "is %q, no URL of a collector; write it as http://127.0.0.1:4318",
+			endpoint)
 	}
 }
 
@@ -194,13 +218,14 @@ func (l *loader) checkMissing() {
 		set          bool
 	}{
 		{"ssl",
-			"TLS on the minion ports needs transport tcp, which is not served; take it out, minion traffic is encrypted all the same", set("ssl") && o.Extra["ssl"] != false},
+			"TLS on the minion ports needs transport tcp, which is not served; remove it, minion traffic is " +
+				"encrypted all the same", set("ssl") && o.Extra["ssl"] != false},
 		{"fips_mode",
-			"FIPS mode is not certified here; take it out only if plain Salt encryption is allowed",
+			"FIPS mode is not certified here; remove it only if plain Salt encryption is allowed",
 			is("fips_mode")},
 		{"discovery",
-			"answers to discovery (SSDP) are not built in; take it out and name the masters in the minions' files", set("discovery") && o.Extra["discovery"] != false},
-		{"enable_ssh_minions", "salt-ssh is not built in; take it out", is("enable_ssh_minions")},
+			"answers to discovery (SSDP) are not built in; remove it and name the masters in the minions' files",
+			set("discovery") && o.Extra["discovery"] != false},
 	} {
 		if r.set {
 			l.refuse(r.option, "%s", r.text)
@@ -223,6 +248,7 @@ func (l *loader) checkMissing() {
 		}
 	}
 	l.checkGit()
+	l.checkSSH()
 	if set("runner_dirs") {
 		if _, err := saltpython.Find(o.PythonHost); err != nil {
 			l.refuse("runner_dirs", "runners are modules in Python: %v", err)

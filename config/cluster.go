@@ -134,7 +134,7 @@ func (o *Options) ResolveAdvertise() (string, error) {
 	host, port, err := splitPeer(from, o.ClusterPoolPort)
 	if err != nil {
 		return "",
-			fmt.Errorf("%w; an address or a name is needed that the other masters can reach", err)
+			fmt.Errorf("%w; give an address or a name that the other masters can reach", err)
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.IsUnspecified() {
 		return "",
@@ -205,10 +205,10 @@ func splitPeer(s string, port int) (host string, p int, err error) {
 func splitHostPort(s string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(s)
 	if err != nil {
-		return "", 0, fmt.Errorf("%q is no address with a port", s)
+		return "", 0, fmt.Errorf("%q is not an address with a port", s)
 	}
 	if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("%q has no port from 1 to 65535", s)
+		return "", 0, fmt.Errorf("%q has no port between 1 and 65535", s)
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.String(), port, nil
@@ -228,7 +228,7 @@ func checkHost(s string) error {
 	for _, r := range s {
 		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' &&
 			r != '.' && r != '_' {
-			return fmt.Errorf("%q is no address and no host name", s)
+			return fmt.Errorf("%q is neither an address nor a host name", s)
 		}
 	}
 	if len(s) > 253 {

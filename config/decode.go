@@ -185,6 +185,15 @@ func assign(field reflect.Value, tag reflect.StructTag, v any) error {
 			return err
 		}
 		field.SetInt(n)
+	case float64:
+		f, ok := number(v)
+		if !ok {
+			return fmt.Errorf("is %s; a number is needed", describe(v))
+		}
+		if err := within(tag, f); err != nil {
+			return err
+		}
+		field.SetFloat(f)
 	case time.Duration:
 		f, ok := number(v)
 		if !ok {

@@ -16,7 +16,7 @@ func (l *loader) checkEngines() {
 		options, isMap := given.(value.Map)
 		if _, isText := name.(string); !isText || given != nil && !isMap {
 			l.refuse("engines",
-				"%s is no name, or its options are no map: write a name, or a name with a map of options",
+				"%s is not a name, or its options are not a map: write a name, or a name with a map of options",
 				value.Str(name))
 			return
 		}
@@ -29,7 +29,7 @@ func (l *loader) checkEngines() {
 			return
 		}
 		l.warn("engines",
-			"%s is not started: this master reacts itself, by the option reactor; take it out",
+			"%s is not started: this master reacts itself, by the option reactor; remove it",
 			value.Str(name))
 	}
 	switch all := l.o.Extra["engines"].(type) {
@@ -54,7 +54,7 @@ func (l *loader) checkEngines() {
 	}
 	for _, name := range l.o.EnginesEverywhere {
 		if !slices.Contains(names, name) {
-			l.refuse("engines_everywhere", "%s is no engine of the option engines", name)
+			l.refuse("engines_everywhere", "%s is not an engine of the option engines", name)
 		}
 	}
 	if python {

@@ -35,8 +35,8 @@ var needless = []string{"api", "cloud", "interface", "minion", "modes", "openfil
 
 // withPython are options that are refused, or have no effect, because they name Python code.
 var withPython = []string{
-	"engines", "engines_dirs", "event_return", "ext_job_cache", "ext_pillar", "extension_modules", "external_auth",
-	"master_job_cache", "master_tops", "module_dirs",
+	"enable_ssh_minions", "engines", "engines_dirs", "event_return", "ext_job_cache", "ext_pillar",
+	"extension_modules", "external_auth", "master_job_cache", "master_tops", "module_dirs",
 	"pillar_dirs", "runner_dirs", "utils_dirs", "outputter_dirs", "render_dirs", "returner_dirs",
 	"top_module_dirs", "tops_dirs", "wheel_dirs", "auth_dirs",
 }
@@ -108,7 +108,7 @@ func (l *loader) verdicts() []Verdict {
 			slices.Contains(needless, unusedClass(w.Option)) {
 			v.Fate = Works
 		}
-		if unusedClass(w.Option) == "python" {
+		if unusedClass(w.Option) == "python" || slices.Contains(slices.Concat(sshOptions, undeclaredSSH), w.Option) {
 			v.Fate = Python
 		}
 	}

@@ -178,6 +178,8 @@ func (l *loader) fill(values value.Map) {
 		switch {
 		case !ok && ofBackEnds[name] && !isSDB(e.Value): // package auth checks these
 			continue
+		case !ok && slices.Contains(undeclaredSSH, name):
+			continue
 		case !ok && !ofBackEnds[name]:
 			if names == nil {
 				names = knownNames()
@@ -218,7 +220,7 @@ func (l *loader) unknown(name string, names []string) {
 	}
 	if strings.HasPrefix(name, "cluster_") {
 		if hint == "" {
-			hint = "; take it out or correct its name"
+			hint = "; remove it or correct its name"
 		}
 		l.refuse(name, "unknown option%s", hint)
 		return

@@ -24,7 +24,8 @@ func (l *loader) checkLogging() {
 	}
 	if !saltlog.IsSyslog(o.LogFile) {
 		l.refuse("log_file",
-			"%q is no path and no address of a syslog daemon; write file:///dev/log, udp://host:514 or tcp://host:514", o.LogFile)
+			"%q is neither a path nor an address of a syslog daemon; write file:///dev/log, udp://host:514 or "+
+				"tcp://host:514", o.LogFile)
 	} else if err := saltlog.CheckSyslog(o.LogFile); err != nil {
 		l.refuse("log_file", "%v", err)
 	}

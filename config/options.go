@@ -126,6 +126,9 @@ type Options struct {
 	MetricsTLSKey               string        `opt:"metrics_tls_key" own:"''"`
 	MetricsClientCA             string        `opt:"metrics_client_ca" own:"''"`
 	MetricsUsers                string        `opt:"metrics_users" own:"''"`
+	TracesEndpoint              string        `opt:"traces_endpoint" own:"''"`
+	TracesRatio                 float64       `opt:"traces_ratio" own:"1" min:"0" max:"1"`
+	TracesReturns               int           `opt:"traces_returns" own:"100" min:"0"`
 	ProxyProtocol               bool          `opt:"proxy_protocol" own:"false"`
 	ProxyProtocolFrom           []string      `opt:"proxy_protocol_from" own:"[]"`
 	MaxFrameSize                int           `opt:"max_frame_size" own:"134217728" min:"65536" max:"2147483647"`
@@ -150,6 +153,7 @@ type Options struct {
 	RenderCache                 int           `opt:"render_cache" own:"33554432" min:"0"`
 	PythonHost                  string        `opt:"python_host" own:"''"`
 	PythonTimeout               time.Duration `opt:"python_timeout" own:"60" min:"1"`
+	PythonSSHTimeout            time.Duration `opt:"python_ssh_timeout" own:"14400" min:"1"`
 	PythonMemory                int           `opt:"python_memory" own:"1073741824" min:"268435456"`
 	PythonOutput                int           `opt:"python_output" own:"67108864" min:"65536" max:"2147483647"`
 	PythonProcesses             int           `opt:"python_processes" own:"64" min:"1"`

@@ -107,5 +107,18 @@ func isURI(s string) bool {
 // node key.
 func (o *Options) DataDir() string { return filepath.Join(o.CacheDir, "clustermaster") }
 
+// FoundFile is an order to found the cluster at the first start, as salt-master --found is:
+// clustermaster migrate makes it, and the founder removes it.
+func (o *Options) FoundFile() string { return filepath.Join(o.DataDir(), "found") }
+
+// FoundingOrdered reports whether the order is there.
+func (o *Options) FoundingOrdered() bool {
+	_, err := os.Stat(o.FoundFile())
+	return err == nil
+}
+
+// EndFounding removes the order, if it is there.
+func (o *Options) EndFounding() { _ = os.Remove(o.FoundFile()) }
+
 // OperatorSocket is the unix socket that the commands talk to.
 func (o *Options) OperatorSocket() string { return filepath.Join(o.SockDir, "clustermaster.sock") }

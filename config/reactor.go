@@ -10,13 +10,14 @@ func (l *loader) checkReactor() {
 		m, ok := e.(value.Map)
 		if !ok || len(m) != 1 {
 			l.warn("reactor",
-				"entry %d is no map of one tag to files and counts for nothing: write - 'my/tag': [/srv/reactor/file.sls]", i+1)
+				"entry %d is not a map of one tag to files and is ignored: write - 'my/tag': [/srv/reactor/file.sls]",
+				i+1)
 			continue
 		}
 		tag, ok := m[0].Key.(string)
 		if !ok {
 			l.warn("reactor",
-				"entry %d has %s in place of a tag and counts for nothing: write it in quotes", i+1,
+				"entry %d has %s instead of a tag and is ignored: write it in quotes", i+1,
 				value.Str(m[0].Key))
 			continue
 		}
@@ -26,12 +27,13 @@ func (l *loader) checkReactor() {
 			for _, f := range files {
 				if _, ok := f.(string); !ok {
 					l.warn("reactor",
-						"entry %d (%s) has something else than a path among its files: nothing reacts to its events", i+1, tag)
+						"entry %d (%s) has something other than a path among its files: nothing "+
+							"reacts to its events", i+1, tag)
 				}
 			}
 		default:
 			l.warn("reactor",
-				"entry %d (%s) names no files and counts for nothing: write a path or a list of paths", i+1, tag)
+				"entry %d (%s) names no files and is ignored: write a path or a list of paths", i+1, tag)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (l *loader) checkSchedule() {
 		}
 		entry, ok := e.Value.(value.Map)
 		if !ok {
-			l.warn("schedule", "%s is no map and is not run: write function and a time", name)
+			l.warn("schedule", "%s is not a map and is not run: write function and a time", name)
 			continue
 		}
 		has := func(keys ...string) bool {

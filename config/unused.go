@@ -3,6 +3,7 @@ package config
 import (
 	_ "embed"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -36,6 +37,7 @@ var unusedTexts = map[string]string{
 	"modes":         "is not used: which versions of requests are taken is decided by minimum_auth_version",
 	"openfiles":     "is not used: the master takes as many open files as its hard limit allows (LimitNOFILE in its unit)",
 	"otel":          "is not used: metrics are served for Prometheus (metrics_listen)",
+	"oteltraces":    "is not used: jobs are traced with traces_endpoint",
 	"pass":          "is not used: the renderer pass is not built in",
 	"pillarcache":   "is not used: pillars are kept in the cluster's store",
 	"pillarenv":     "is not used: write pillarenv",
@@ -51,7 +53,6 @@ var unusedTexts = map[string]string{
 	"roster":        "is not used: it is for remote minions without salt-minion",
 	"session":       "is not used: session keys live as long as publish_session says, on all masters",
 	"showtimeout":   "is not used: minions that did not return are always shown; use the option --hide-timeout",
-	"ssh":           "is not used: it is for salt-ssh, which is not built in",
 	"syndic":        "is not used: it is for salt-syndic, a program of its own that reads this file too",
 	"tcp":           "is not used: it is for the transport tcp, and minions are served over zeromq",
 	"thorium":       "is not used: thorium is not built in; write reactors",
@@ -131,7 +132,7 @@ var servedElsewhere = func() map[string]bool {
 	} {
 		all[name] = true
 	}
-	for _, name := range gitOptions {
+	for _, name := range slices.Concat(gitOptions, sshOptions) {
 		all[name] = true
 	}
 	return all

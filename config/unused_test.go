@@ -34,7 +34,7 @@ func sources(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, own := range []string{"check.go", "cluster.go", "load.go", "source.go", "values.go",
-		"logging.go", "reactor.go", "schedule.go", "git.go"} {
+		"logging.go", "reactor.go", "schedule.go", "git.go", "ssh.go"} {
 		b, err := os.ReadFile(own)
 		if err != nil {
 			t.Fatal(err)

@@ -61,7 +61,8 @@ func (w *Warning) Error() string {
 	}
 	for _, id := range w.NotKeys {
 		parts = append(parts,
-			fmt.Sprintf("the key of minion %s is no public key and was not accepted: delete it, then restart the minion", id))
+			fmt.Sprintf("the key of minion %s is not a public key and was not accepted: delete it, then restart "+
+				"the minion", id))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -32,8 +32,8 @@ const (
 // preseeded only if the journal does not list it, so a key that was deleted while this master was
 // down is never imported again.
 //
-// Use one Exporter per directory. Call each method from one goroutine only, and Follow from the one
-// that delivers the changes.
+// Use one Exporter per directory. Call Follow from the goroutine that delivers the changes, and the
+// other methods, except TakeIn, from one goroutine only.
 type Exporter struct {
 	store *Store
 	dir   string
@@ -97,7 +97,7 @@ func (e *Exporter) Follow(index uint64, c fsm.Change) {
 		err = e.export(index, ids)
 	}
 	if err != nil {
-		e.log.Warn("keys not exported to files; salt-key and the masters go on without them", "dir",
+		e.log.Warn("keys not exported to files; salt-key and the masters work without the files", "dir",
 			e.dir, "err", err)
 	}
 }
@@ -227,7 +227,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if _, err := e.TakeIn(ctx); err != nil && ctx.Err() == nil {
-			e.log.Warn("keys put into minions/ not taken in yet, trying again", "dir", e.dir,
+			e.log.Warn("keys in minions/ not accepted yet; trying again", "dir", e.dir,
 				"err", err)
 		}
 		select {
@@ -239,8 +239,12 @@ func (e *Exporter) Run(ctx context.Context) error {
 }
 
 // TakeIn proposes the keys that others put into minions/ for unknown ids, and returns how many were
-// accepted. It leaves files of other folders and of known ids alone.
+// accepted. It leaves files of other folders and of known ids alone. A nil Exporter has no folders.
+// Call it from any goroutine: a key that two calls propose is accepted once.
 func (e *Exporter) TakeIn(ctx context.Context) (int, error) {
+	if e == nil {
+		return 0, nil
+	}
 	found, err := e.preseeded()
 	if err != nil || len(found) == 0 {
 		return 0, err

@@ -190,3 +190,54 @@ func TestMmapRefusesDamage(t *testing.T) {
 		t.Error("an id that does not fit was written")
 	}
 }
+
+// TestWriteDir: the folders have just the given keys, whatever was there; mmap_key's files too, if
+// there are some.
+func TestWriteDir(t *testing.T) {
+	t.Parallel()
+	const a = "-----BEGIN PUBLIC KEY-----\nA\n-----END PUBLIC KEY-----"
+	const b = "-----BEGIN PUBLIC KEY-----\nB\n-----END PUBLIC KEY-----"
+	for _, mmap := range []bool{false, true} {
+		dir := t.TempDir()
+		if err := keystore.WriteDir(dir, []keystore.Key{{ID: "gone", State: keystore.Accepted, Pub: a},
+			{ID: "moved", State: keystore.Pending, Pub: a}}); err != nil {
+			t.Fatal(err)
+		}
+		if mmap {
+			if err := keystore.WriteMmap(dir, keystore.MmapLayout{},
+				[]keystore.Key{{ID: "gone", State: keystore.Accepted, Pub: a}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []keystore.Key{{ID: "moved", State: keystore.Accepted, Pub: a},
+			{ID: "no", State: keystore.Rejected, Pub: b},
+			{ID: "no", State: keystore.Denied, Pub: a}}
+		for range 2 {
+			if err := keystore.WriteDir(dir, want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		keys, err := keystore.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]string)
+		for _, k := range keys {
+			got[k.State.String()+"/"+k.ID] = k.Pub
+		}
+		for _, k := range want {
+			name := k.State.String() + "/" + k.ID
+			if got[name] != k.Pub {
+				t.Errorf("mmap %t: %s is %q", mmap, name, got[name])
+			}
+			delete(got, name)
+		}
+		if len(got) > 0 {
+			t.Errorf("mmap %t: left over %v", mmap, got)
+		}
+	}
+	outside := []keystore.Key{{ID: "../out", State: keystore.Accepted, Pub: a}}
+	if err := keystore.WriteDir(t.TempDir(), outside); err == nil {
+		t.Error("a name that leads outside was written")
+	}
+}

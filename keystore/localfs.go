@@ -115,6 +115,71 @@ func writeKeyFile(dir string, state State, id, pub string) error {
 	return nil
 }
 
+// WriteDir makes the key folders of a pki directory hold just these keys, and the files of mmap_key
+// too if it has some. Of several denied keys of an id the last counts. New files get the owner of
+// their folder. No master may run on the directory, except one that only reads it.
+func WriteDir(dir string, keys []Key) error {
+	want := make(map[string]string, len(keys))
+	for _, k := range keys {
+		if !keyName(k.ID) {
+			return fmt.Errorf("write keys: %q is no minion id", k.ID)
+		}
+		want[filepath.Join(k.State.String(), k.ID)] = k.Pub
+	}
+	if HasMmap(dir) {
+		if err := WriteMmap(dir, MmapLayout{}, keys); err != nil {
+			return err
+		}
+	}
+	for _, state := range States {
+		if err := writeState(dir, state, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeState makes one folder hold its part of want, which maps state/id to a key's text.
+func writeState(dir string, state State, want map[string]string) error {
+	folder := filepath.Join(dir, state.String())
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("write keys: %w", err)
+	}
+	info, err := os.Stat(folder)
+	if err != nil {
+		return fmt.Errorf("write keys: %w", err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return fmt.Errorf("write keys: %w", err)
+	}
+	for _, e := range entries {
+		_, wanted := want[filepath.Join(state.String(), e.Name())]
+		if keyName(e.Name()) && e.Type().IsRegular() && !wanted {
+			if err := removeKeyFile(dir, state, e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	for name, pub := range want {
+		id, in := strings.CutPrefix(name, state.String()+"/")
+		if !in {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if have, err := readKeyFile(path); err == nil && wire.CleanKey(have) == wire.CleanKey(pub) {
+			continue
+		}
+		if err := writeKeyFile(dir, state, id, pub); err != nil {
+			return err
+		}
+		if err := OwnAs(path, info); err != nil {
+			return fmt.Errorf("write keys: %w", err)
+		}
+	}
+	return nil
+}
+
 func removeKeyFile(dir string, state State, id string) error {
 	err := os.Remove(filepath.Join(dir, state.String(), id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

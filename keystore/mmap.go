@@ -64,6 +64,12 @@ const (
 // ErrMmap says that files are not in the format of the mmap_key driver.
 var ErrMmap = errors.New("not in the form of mmap_key")
 
+// HasMmap reports whether a pki directory has the files of the mmap_key driver.
+func HasMmap(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, keysBank))
+	return err == nil
+}
+
 // readMmapDir reads the keys of the mmap_key driver with its default layout. Without files it
 // returns none.
 func readMmapDir(dir string) ([]Key, error) { return ReadMmap(dir, MmapLayout{}) }

@@ -44,7 +44,8 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 		if errors.Is(err, fs.ErrNotExist) {
 			if had, _ := base.Root(sc); len(had) > 0 {
 				return nil,
-					fmt.Errorf("root %s of %s is not there, and the other masters have %d items of it: make the folder (empty, if all of them are to be deleted)", dir, sc, len(had))
+					fmt.Errorf("root %s of %s is missing, and the other masters have %d items of it: make the "+
+						"folder (empty, if all of them are to be deleted)", dir, sc, len(had))
 			}
 			continue
 		}
@@ -62,7 +63,7 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 	}
 	m.sort()
 	if err := s.hashes.save(); err != nil {
-		s.log.Warn("hashes of files not saved; the next start reads the trees anew", "err", err)
+		s.log.Warn("hashes of files not saved; the next start reads all files again", "err", err)
 	}
 	if items, _ := m.Totals(); items > maxItems {
 		return nil, fmt.Errorf("read %s: more than %d items", tree, maxItems)

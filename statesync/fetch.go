@@ -7,9 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"sort"
-	"time"
 
 	"clustermaster/statesync/syncpb"
+	"clustermaster/transport/pace"
 )
 
 // Bounds of one request for contents.
@@ -170,7 +170,7 @@ func (s *Store) fetchAll(ctx context.Context, lack []need, from []string, count 
 		missing = left
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%d contents, %s the first, are on no master that can be reached: %w",
+		return fmt.Errorf("%d contents, the first %s, are on no reachable master: %w",
 			len(missing), missing[0].sum, errors.Join(append(failed, fs.ErrNotExist)...))
 	}
 	return nil
@@ -183,11 +183,8 @@ func (s *Store) fetch(ctx context.Context, node string, batch []need,
 	if err != nil {
 		return batch, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(silence,
-		func() { cancel(fmt.Errorf("it said nothing for %v", silence)) })
-	defer quiet.Stop()
+	ctx, quiet, stop := pace.Quiet(ctx, silence, pace.ErrSilent)
+	defer stop()
 	req := &syncpb.BlobsRequest{}
 	var now *part // the part whose pieces are arriving
 	defer func() {
@@ -257,7 +254,8 @@ func (s *Store) fetch(ctx context.Context, node string, batch []need,
 			left = append(left, batch[at])
 		} else if err := now.end(); errors.Is(err, errDamaged) {
 			s.met.damaged.Inc()
-			s.log.Warn("contents fetched from a master were not what was asked for; they are fetched from another one", "peer", idOf(node), "sum", batch[at].sum.String(), "err", err)
+			s.log.Warn("a master sent wrong contents; they are fetched from another one",
+				"peer", idOf(node), "sum", batch[at].sum.String(), "err", err)
 			left = append(left, batch[at])
 		} else if err != nil {
 			now = nil

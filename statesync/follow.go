@@ -250,10 +250,10 @@ func (s *Store) tidy() {
 	n, freed, err := s.blobs.gc(keep, s.opts.BlobGrace)
 	s.met.collected.Add(float64(freed))
 	if err != nil {
-		s.log.Warn("contents that no head needs not removed; trying again later", "err", err)
+		s.log.Warn("unused contents not removed; trying again later", "err", err)
 	}
 	if n > 0 {
-		s.log.Info("contents that no head needs removed", "n", n, "bytes", freed)
+		s.log.Info("unused contents removed", "n", n, "bytes", freed)
 	}
 }
 

@@ -70,7 +70,7 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 		roots = append(roots, installedRoot{want.Scope, dir})
 	}
 	if err := s.hashes.save(); err != nil {
-		s.log.Warn("hashes of files not saved; the next start reads the trees anew", "err", err)
+		s.log.Warn("hashes of files not saved; the next start reads all files again", "err", err)
 	}
 	return out, roots, nil
 }
@@ -326,7 +326,7 @@ func (s *Store) finish(t *treeState, j *journal, report *Report) error {
 	}
 	for _, r := range j.roots {
 		if err := s.finishRoot(r, j, report); err != nil {
-			return fmt.Errorf("install into %s: %w; it goes on by itself once that is mended",
+			return fmt.Errorf("install into %s: %w; it goes on once that is repaired",
 				r.dir, err)
 		}
 	}
@@ -405,14 +405,14 @@ func (s *Store) replay(t *treeState) error {
 	}
 	j, err := decodeJournal(b)
 	if err != nil {
-		return fmt.Errorf("install of %s was cut short: %w; remove %s to give it up", t.tree, err,
+		return fmt.Errorf("install of %s was interrupted: %w; to give it up, remove %s", t.tree, err,
 			s.journalFile(t.tree))
 	}
 	report := &Report{Tree: t.tree, Node: s.peers.Self()}
 	if err := s.finish(t, j, report); err != nil {
 		return err
 	}
-	s.log.Info("install that was cut short finished", "tree", t.tree.String(), "seq",
+	s.log.Info("interrupted install finished", "tree", t.tree.String(), "seq",
 		t.rec.head.Seq, "drifted", report.Drifted)
 	return nil
 }

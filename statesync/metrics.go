@@ -15,13 +15,34 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	m := &metrics{
-		installs:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_statesync_installs_total", Help: "Installs of a head on this master, by result."}, []string{"tree", "result"}),
-		items:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_statesync_items_total", Help: "Items installed on this master, by what was done with them."}, []string{"tree", "change"}),
-		fetched:   prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_statesync_fetched_bytes_total", Help: "Bytes of contents fetched from other masters."}),
-		sent:      prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_statesync_sent_bytes_total", Help: "Bytes of contents sent to other masters."}),
-		damaged:   prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_statesync_damaged_blobs_total", Help: "Contents that were thrown away because they did not have their hash."}),
-		drift:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "clustermaster_statesync_drift_items", Help: "Items changed on this master since its last sync, when it was last looked at."}, []string{"tree"}),
-		collected: prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_statesync_collected_bytes_total", Help: "Bytes of contents removed because no head needs them."}),
+		installs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_statesync_installs_total",
+			Help: "Installs of a head on this master, by result.",
+		}, []string{"tree", "result"}),
+		items: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_statesync_items_total",
+			Help: "Items installed on this master, by kind of change.",
+		}, []string{"tree", "change"}),
+		fetched: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_statesync_fetched_bytes_total",
+			Help: "Bytes of contents fetched from other masters.",
+		}),
+		sent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_statesync_sent_bytes_total",
+			Help: "Bytes of contents sent to other masters.",
+		}),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_statesync_damaged_blobs_total",
+			Help: "Contents that were discarded because they did not match their hash.",
+		}),
+		drift: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "clustermaster_statesync_drift_items",
+			Help: "Items changed on this master since its last sync, as of the last check.",
+		}, []string{"tree"}),
+		collected: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_statesync_collected_bytes_total",
+			Help: "Bytes of contents removed because no head needs them.",
+		}),
 	}
 	if reg == nil {
 		return m
@@ -51,7 +72,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	}, func() float64 { return float64(len(s.sends)) }))
 	for _, c := range all {
 		if err := reg.Register(c); err != nil {
-			s.log.Warn("register metric; it will be missing from /metrics", "err", err)
+			s.log.Warn("metric not registered; it will be missing from /metrics", "err", err)
 		}
 	}
 	return m

@@ -38,7 +38,8 @@ type service struct {
 }
 
 // errNotOwn says that a master's roots are shared with others.
-var errNotOwn = errors.New("the roots of this master are not its own alone: set cluster_isolated_filesystem to True where each master has roots of its own; where they share a file system there is nothing to sync")
+var errNotOwn = errors.New("this master may share its roots with others: set cluster_isolated_filesystem to True " +
+	"if each master has its own roots; if they share a file system, there is nothing to sync")
 
 // errCopying says that a master does not have all of its roots yet.
 var errCopying = errors.New("this master is still copying its roots from another one; run the command there, or later")
@@ -196,7 +197,7 @@ func (v *service) work(stream grpc.ServerStreamingServer[syncpb.Step],
 	}
 }
 
-// meet waits briefly until this master can reach the one that asked, which may have just started.
+// meet waits briefly until this master can reach node, the caller, which may have just started.
 func (v *service) meet(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(ctx, acquaintance)
 	defer cancel()

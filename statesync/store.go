@@ -238,7 +238,7 @@ func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger,
 		s.trees[tree] = t
 		if err := s.replay(t); err != nil {
 			t.wrong = err.Error()
-			s.log.Warn("install that was cut short can't be finished yet", "tree", tree.String(),
+			s.log.Warn("interrupted install can't be finished yet", "tree", tree.String(),
 				"err", err)
 		}
 	}

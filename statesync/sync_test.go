@@ -400,7 +400,7 @@ func TestAVanishedRootDeletesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil ||
-		!strings.Contains(err.Error(), "is not there") {
+		!strings.Contains(err.Error(), "is missing") {
 		t.Errorf("got %v", err)
 	}
 	expect(t, "b", b.file, tree{"f": "644 1"})

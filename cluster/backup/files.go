@@ -161,7 +161,7 @@ func (b *Files) Restore(ctx context.Context, path, passphrase string, jobs, test
 			err = b.putJob(ctx, job)
 		}
 		if err != nil {
-			return v, fmt.Errorf("keys and secrets are back, %d jobs too: %w", v.Jobs, err)
+			return v, fmt.Errorf("keys, secrets and %d jobs are restored; the rest is not: %w", v.Jobs, err)
 		}
 		if jobs {
 			v.Jobs++

@@ -212,7 +212,7 @@ func (b *Schedule) backup(ctx context.Context, at time.Time) (Summary, error) {
 	}
 	removed, err := b.plan.Folder.Prune(b.plan.Keep, b.plan.All)
 	if err != nil {
-		b.log.Warn("old backups stay", "err", err)
+		b.log.Warn("old backups not removed", "err", err)
 	}
 	for _, old := range removed {
 		b.log.Info("old backup removed", "path", old)

@@ -19,7 +19,7 @@ const MinPassphrase = 12
 
 // Errors of reading.
 var (
-	ErrNoBackup   = errors.New("no backup of a cluster, or one of a newer version")
+	ErrNoBackup   = errors.New("not a backup of a cluster, or one of a newer version")
 	ErrPassphrase = errors.New("wrong passphrase, or the file was changed")
 	ErrCutShort   = errors.New("the file was cut short or changed")
 )

@@ -44,6 +44,7 @@ import (
 	"clustermaster/serve/master"
 	"clustermaster/serve/operator"
 	"clustermaster/serve/orders"
+	"clustermaster/serve/traces"
 	"clustermaster/serve/userkeys"
 	"clustermaster/statesync"
 	"clustermaster/store/cache"
@@ -92,6 +93,7 @@ type process struct {
 	outbox      *outbox.Box         // nil if no option names a returner
 	returners   *returner.Returners // of the master: event_return and the like
 	mesh        *event.Mesh
+	traces      *traces.Traces // nil without traces_endpoint
 	pub         *minion.PubServer
 	req         *minion.RequestServer
 	master      *master.Master
@@ -254,15 +256,15 @@ func (r *process) openSeal(ctx context.Context) error {
 func (r *process) openCluster(found bool) error {
 	o := r.opts
 	cfg := settings.Cluster(o)
-	cfg.Version, cfg.Found, cfg.Seal = Version, found, r.seal
+	cfg.Version, cfg.Found, cfg.Seal = Version, found || o.FoundingOrdered(), r.seal
 	cfg.Now = daemon.Clock(os.Getenv(daemon.ClockEnv))
 	cfg.StateSync, cfg.Unfit = r.syncState, r.disk.Low
 	r.extensions = hosted.NewExtensions(settings.Modules(o).ExtensionModules)
 	cfg.Extensions = r.extensions.Digest
 	cfg.Alarms, cfg.LastBackup = r.backups.Alarms, r.backups.LastGood
 	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error {
-		return r.keys.ImportDirs(ctx,
-			o.KeysDir(), o.PkiDir)
+		o.EndFounding()
+		return r.keys.ImportDirs(ctx, o.KeysDir(), o.PkiDir)
 	}
 	nextlevel.Tune(&cfg)
 	var port cluster.PeerPort // nil stays nil
@@ -374,6 +376,9 @@ func (r *process) openMaster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
+	if r.traces, err = traces.New(settings.Traces(o, Version, r.store.Copies), r.log, r.reg); err != nil {
+		return err
+	}
 	daemon.WarnOpenFiles(len(r.keys.AcceptedIDs()), files, r.log)
 	if r.files, err = fileserver.New(settings.Files(o), r.log, r.reg); err != nil {
 		return err
@@ -412,7 +417,7 @@ func (r *process) openMaster(ctx context.Context) error {
 		Peers: r.node.NearPeers(r.began),
 		Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed,
 		Runner: r.functions.ForTemplate,
-		ACL:    r.rules, Disk: r.disk,
+		ACL:    r.rules, Disk: r.disk, Traces: r.traces,
 	}
 	if r.returners != nil {
 		deps.Kept = r.returners
@@ -455,31 +460,25 @@ func (r *process) newJID() string { return r.master.NewJID() }
 func (r *process) openOrders(ctx context.Context) {
 	o := r.opts
 	r.keyOrders = keystore.NewOrders(r.keys, keystore.Surroundings{
-		Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) },
-		Forget: func(ctx context.Context,
-			id string) error {
-			return r.data.Drop(ctx, id, true)
-		},
-		RotateAES:       r.node.RotateAES,
-		PreserveMinions: o.PreserveMinionCache,
-		RotateAESKey:    o.RotateAESKey,
+		Fire:      r.bus.Fire,
+		Forget:    func(ctx context.Context, id string) error { return r.data.Drop(ctx, id, true) },
+		RotateAES: r.node.RotateAES, RotateAESKey: o.RotateAESKey, PreserveMinions: o.PreserveMinionCache,
 	})
 	var keep func(jid string, load value.RawMap, end string)
 	if r.returners != nil {
 		keep = r.returners.Return
 	}
 	r.orders = orders.NewJobs(orders.JobsDeps{
-		Keep: keep,
-		Node: r.node, Jobs: r.jobs, Mesh: r.mesh, Targets: r.world, NewJID: r.newJID,
+		Keep: keep, AlsoRoster: o.Extra["enable_ssh_minions"] == true, Life: ctx, Log: r.log,
+		Fire: r.bus.Fire, Node: r.node, Jobs: r.jobs, Mesh: r.mesh, Targets: r.world, NewJID: r.newJID,
 		Publish: func(ctx context.Context, q master.PublishRequest) (master.Published, error) {
 			return r.master.Publish(ctx, q)
 		},
-		Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout,
+		Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout, Traces: r.traces,
 	})
 	r.functions = &orders.Functions{Life: ctx, NewJID: r.newJID, User: o.User}
-	r.backupFiles = &backup.Files{
-		Cluster: r.node, Jobs: r.jobs, Refuse: r.disk.Refuse, Master: o.ID, Version: Version,
-	}
+	r.backupFiles = &backup.Files{Cluster: r.node, Jobs: r.jobs, Refuse: r.disk.Refuse, Master: o.ID,
+		Version: Version}
 }
 
 // openOperator opens the commands' socket, and those of Salt's own clients.
@@ -517,7 +516,7 @@ func (r *process) run(ctx context.Context) error {
 	}
 	upper := []daemon.Part{
 		r.node.Run, r.extensions.Run, r.mesh.Run, r.reactor.Run, r.runSchedule, r.checkup.Run,
-		r.sock.Serve, r.local.Serve, r.serveHealth, r.superviseHealth,
+		r.sock.Serve, r.local.Serve, r.serveHealth, r.superviseHealth, r.traces.Run,
 		func(ctx context.Context) error { daemon.GiveMemoryBack(ctx, r.givenBack); return nil },
 		func(ctx context.Context) error { return r.node.WhileServing(ctx, r.serveMinions) },
 		func(ctx context.Context) error { return r.node.WhileServing(ctx, r.engines.Run) },

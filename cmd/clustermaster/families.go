@@ -13,6 +13,7 @@ import (
 	"clustermaster/serve/fileview"
 	"clustermaster/serve/orders"
 	"clustermaster/statesync"
+	"clustermaster/store/jobcache/localcache"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -22,15 +23,15 @@ import (
 func (r *process) openFunctions() error {
 	o := r.opts
 	keys := &orders.Keys{
-		Orders: r.keyOrders, Node: r.node,
-		Clustered: o.ClusterID != "", PkiDir: o.PkiDir, SignKeyName: o.MasterSignKeyName,
+		Orders: r.keyOrders, Node: r.node, TakeIn: r.export.TakeIn,
+		Clustered: o.ClusterID != "", ID: o.ID, PkiDir: o.PkiDir, SignKeyName: o.MasterSignKeyName,
 	}
 	r.keyLists = keys
 	minions := runner.ManageDeps{Minions: r.orders, Keys: keys, Version: saltVersion}
 	wheels, err := runner.NewRegistry(
 		runner.KeyFamily(runner.KeyFamilyDeps{
 			Keys: keys, Fingerprint: wire.Fingerprint, HashType: o.HashType,
-			Local: func() (map[string]string, error) { return keys.Local(), nil },
+			Local: keys.Own,
 		}),
 		runner.ConnectedWheel(minions),
 		runner.ConfigWheel(func() value.Map { m, _ := settings.Value(o.Values()).(value.Map); return m }),
@@ -57,6 +58,7 @@ func (r *process) openFunctions() error {
 			return r.checkup.JSON(ctx, nonce, ids) // made after the functions
 		}),
 		runner.JobsAdoption(r.adoptJobs, o.CacheDir),
+		runner.Return(r.banks, localcache.Exporter{Options: settings.LocalCache(o), Jobs: r.jobs}, o.CacheDir),
 		runner.Rescue(r.node),
 		runner.Backups(clusterview.Backups{Files: r.backupFiles}),
 		runner.Identity(clusterview.Identity{Node: r.node, HashType: o.HashType}),
@@ -88,7 +90,7 @@ func (r *process) openFunctions() error {
 		runner.Events(func(tag string, data value.Map) { r.bus.Fire(tag, data) }),
 		runner.PKI(keys, func(context.Context) error { return r.keys.WriteMmap(o.KeysDir()) }),
 		runner.Salt(r.orders),
-		runner.Auth(auth.Run{Auth: r.auth}),
+		runner.Auth(auth.Run{Auth: r.auth, Dir: o.TokenDir}),
 		runner.OnMaster(r.onMaster()),
 		runner.Matching(r.orders),
 		runner.ReactorFamily(reactor.Admin{Reactor: r.reactor, Agreed: r.reactions}),
@@ -99,7 +101,8 @@ func (r *process) openFunctions() error {
 	if err != nil {
 		return err
 	}
-	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: r.newJID, Log: r.log, Settle: r.returners.Settle}
+	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: r.newJID, Log: r.log,
+		Settle: r.returners.Settle, Trace: r.traces.Call}
 	if o.RunnerReturns {
 		deps.Store = r.orders
 	}

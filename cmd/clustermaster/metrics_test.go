@@ -162,6 +162,7 @@ external_auth: {auto: {alice: ['test.*']}}
 metrics_tls_cert: %[1]s/door.pem
 metrics_tls_key: %[1]s/door.pem
 event_return: pgjsonb
+traces_endpoint: http://127.0.0.1:4318
 python_host: /bin/true
 `, dir, port)
 	selfSigned(t, filepath.Join(dir, "door.pem"))

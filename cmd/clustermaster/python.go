@@ -25,7 +25,8 @@ func (r *process) openPython() {
 		}, r.log, r.reg)
 	r.hosted = hosted.New(hosted.Deps{Native: r.modules, Host: r.python, Find: o.Python,
 		Folders: settings.Modules(r.opts), Changed: r.extensions.Look, Log: r.log,
-		Engines: func() value.Map { return r.engines.View() }})
+		Engines: func() value.Map { return r.engines.View() }, SSHTimeout: r.opts.PythonSSHTimeout})
+	r.orders.SetRoster(r.hosted.SSH)
 	r.engines = engine.New(settings.Engines(r.opts), engine.Deps{Lead: r.node, Alone: r.port == nil,
 		Session:    func(guard engine.Guard) engine.Session { return r.python.Engine(guard) },
 		Extensions: r.extensions.Digest, ID: r.opts.ID, Log: r.log, Reg: r.reg})

@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"path/filepath"
+
 	"clustermaster/config"
 	"clustermaster/salt/hosted"
 	"clustermaster/salt/pythonhost"
@@ -18,8 +20,12 @@ var ofSalt = []string{
 
 // Python takes the options of the host of Python code.
 func Python(o *config.Options) pythonhost.Options {
+	conf, err := filepath.Abs(o.ConfFile) // the host runs in /
+	if err != nil {
+		conf = o.ConfFile
+	}
 	opts := pythonhost.Options{
-		ConfFile:  o.ConfFile,
+		ConfFile:  conf,
 		Timeout:   o.PythonTimeout,
 		Memory:    int64(o.PythonMemory),
 		Output:    int64(o.PythonOutput),

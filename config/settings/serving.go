@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"clustermaster/serve/auth"
 	"clustermaster/serve/event/localbus"
 	"clustermaster/serve/health"
+	"clustermaster/serve/traces"
 	"clustermaster/store/allotment"
 	"clustermaster/store/jobcache/localcache"
 	"clustermaster/store/miniondata"
@@ -40,6 +42,13 @@ func Check(o *config.Options) error {
 func Door(o *config.Options) health.DoorFiles {
 	return health.DoorFiles{Cert: o.MetricsTLSCert, Key: o.MetricsTLSKey,
 		ClientCA: o.MetricsClientCA, Users: o.MetricsUsers}
+}
+
+// Traces takes the options of traces. Copies is how many masters keep each record.
+func Traces(o *config.Options, version string, copies func() int) traces.Options {
+	return traces.Options{Endpoint: o.TracesEndpoint, Ratio: o.TracesRatio,
+		Returns: o.TracesReturns, Cluster: cmp.Or(o.ClusterID, o.ID), Master: o.ID,
+		Version: version, Copies: copies}
 }
 
 // Minions takes the limits of the minion ports from the options.

@@ -18,7 +18,7 @@ type Command struct {
 	Run        func(ctx context.Context, args []string) int
 }
 
-// Binary is a program of many commands. A link by a command's name runs that command.
+// Binary is a program with several commands. A link with the name of a command runs that command.
 type Binary struct {
 	Name, Version, About string
 	Commands             []Command
@@ -26,7 +26,7 @@ type Binary struct {
 }
 
 // Run runs the command that the program's name or its first argument names, and returns its exit
-// code. args are those of the process.
+// code. args includes the program's name.
 func (b Binary) Run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if c, ok := b.find(filepath.Base(args[0])); ok {
 		return c.Run(ctx, args[1:])
@@ -43,7 +43,7 @@ func (b Binary) Run(ctx context.Context, args []string, out, errs io.Writer) int
 			fmt.Fprintln(out, b.Name+" "+b.Version)
 			return 0
 		}
-		fmt.Fprintf(errs, "%s: no command %q\n", b.Name, args[1])
+		fmt.Fprintf(errs, "%s: unknown command %q\n", b.Name, args[1])
 	}
 	b.usage(errs)
 	return ExitUsage
@@ -69,8 +69,8 @@ func (b Binary) usage(w io.Writer) {
 	}
 }
 
-// UntilSignal ends a command's context at SIGINT and SIGTERM, so that it ends in order: it says
-// which job goes on without it.
+// UntilSignal ends a command's context at SIGINT and SIGTERM. The command then ends in order and
+// names the job that continues without it.
 func UntilSignal(run func(context.Context, []string) int) func(context.Context, []string) int {
 	return func(ctx context.Context, args []string) int {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)

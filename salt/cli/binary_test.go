@@ -32,7 +32,7 @@ func TestBinary(t *testing.T) {
 		{args: []string{"tool", "--version"}, out: "tool 7\n"},
 		{args: []string{"tool", "--help"}, out: "  key          list keys\n\nExamples:\n  tool key\n"},
 		{args: []string{"tool"}, code: ExitUsage, errs: "Usage: tool COMMAND"},
-		{args: []string{"tool", "keys"}, code: ExitUsage, errs: "tool: no command \"keys\"\n"},
+		{args: []string{"tool", "keys"}, code: ExitUsage, errs: "tool: unknown command \"keys\"\n"},
 	} {
 		got = nil
 		var out, errs bytes.Buffer

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// shells are those that a completion can be written for, each with the file that it is read from.
+// shells are the supported shells, each with the file where it looks for the completion.
 var shells = []struct {
 	name, file string
 	write      func(w io.Writer, file string, programs []*parser)
@@ -17,8 +17,8 @@ var shells = []struct {
 	{"fish", "/etc/fish/completions/salt.fish", writeFish},
 }
 
-// Completion is the command clustermaster completion SHELL: it prints a script with which the shell
-// completes the options of the commands, and of the other programs.
+// Completion is the command clustermaster completion SHELL. It prints a script with which the shell
+// completes the options of Salt's commands and of the other programs.
 func Completion(args []string, env Env, others ...Program) int {
 	for _, s := range shells {
 		if len(args) == 1 && args[0] == s.name {
@@ -58,18 +58,17 @@ func (o option) words() []string {
 	return nil
 }
 
-// isFolder and isFile tell what the value of an option names.
+// isFolder and isFile report whether the option's value is a folder or a file.
 func (o option) isFolder() bool { return o.dest == "config_dir" || o.dest == "gen_keys_dir" }
 func (o option) isFile() bool {
 	return o.dest == "output_file" || o.dest == "log_file" || o.dest == "saltfile"
 }
 
 const (
-	// askMinions and askRunners are what a shell runs for ids of minions and functions of the
-	// runner.
+	// The shell runs askMinions for ids of minions and askRunners for runner functions.
 	askMinions = "salt-key -l acc --out=newline_values_only 2>/dev/null"
 	askRunners = `salt-run -d 2>/dev/null | sed -n 's/^\([a-z_]*\.[a-z_0-9]*\):$/\1/p'`
-	// askFunctions asks one minion for its functions, once a day, and keeps the answer.
+	// askFunctions asks one minion for its functions once a day and caches the answer.
 	askFunctions = `f="${XDG_CACHE_HOME:-$HOME/.cache}/clustermaster/functions"; ` +
 		`if [ -z "$(find "$f" -mtime -1 -size +0 2>/dev/null)" ]; then mkdir -p "${f%/*}"; ` +
 		`salt --subset=1 -t 3 --out=newline_values_only '*' sys.list_functions 2>/dev/null | tr -d "[],'" | tr ' ' '\n' | grep '\.' >"$f.$$"; ` +
@@ -132,7 +131,8 @@ complete -F %s %s
 	}
 }
 
-// noWords is the case of options that take any text; a shell knows no empty pattern.
+// noWords is the case for options that take any text; "" for none, because a shell
+// refuses an empty pattern.
 func noWords(options []string) string {
 	if len(options) == 0 {
 		return ""
@@ -195,7 +195,8 @@ func writeZsh(w io.Writer, file string, programs []*parser) {
 func writeFish(w io.Writer, file string, programs []*parser) {
 	fmt.Fprintf(w,
 		"# fish completion for the commands of clustermaster\n# to use: clustermaster completion fish > %s\n"+
-			"# fish reads a file by its command's name: link it as salt-key.fish, salt-run.fish and salt-cp.fish as well\n\n", file)
+			"# fish loads a file by the name of the command: link this one also as "+
+			"salt-key.fish, salt-run.fish and salt-cp.fish\n\n", file)
 	quote := strings.NewReplacer(`\`, `\\`, "'", `\'`)
 	fmt.Fprintf(w, "function __clustermaster_functions\n    sh -c '%s'\nend\n\n",
 		quote.Replace(askFunctions))

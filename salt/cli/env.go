@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/user"
+	"syscall"
 
 	"clustermaster/config"
 	"clustermaster/salt/gather"
@@ -14,26 +16,26 @@ import (
 	"clustermaster/value"
 )
 
-// SaltVersion is the release of Salt whose commands these are.
+// SaltVersion is the release of Salt whose commands these match.
 const SaltVersion = "3008.3"
 
-// Daemon is the running master, through its local socket. operator.Client is one.
+// Daemon is the running master, reached through its local socket. operator.Client implements it.
 type Daemon interface {
 	gather.Master
 	// Targets resolves a target without sending anything.
 	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (operator.Targeted, error)
-	// Run makes one call of a runner or wheel function; out gets what it shows meanwhile.
+	// Run makes one call of a runner or wheel function. out gets its output while it runs.
 	Run(ctx context.Context, r operator.RunRequest,
 		out func(kind string, v any)) (operator.RunResult, error)
-	// Docs maps the runner functions under a prefix to their texts.
+	// Docs maps the runner functions under a prefix to their documentation.
 	Docs(ctx context.Context, prefix string) (value.Map, error)
-	// Lists reads all keys; without texts their Pub is "".
+	// Lists reads all keys. Without texts, their Pub is "".
 	Lists(ctx context.Context, texts bool) (operator.KeyLists, error)
 	Change(ctx context.Context, k operator.KeyChange) (operator.KeysChanged, error)
-	// Login makes all further calls those of a user of external_auth; user is empty if the
+	// Login makes all further calls those of a user of external_auth. user is "" if the
 	// credentials are refused.
 	Login(ctx context.Context, creds operator.Credentials) (user string, err error)
-	// MakeToken makes a token of external_auth; it is empty if the credentials are refused.
+	// MakeToken makes a token of external_auth. It is "" if the credentials are refused.
 	MakeToken(ctx context.Context, creds operator.Credentials) (token string, err error)
 	Close() error
 }
@@ -46,18 +48,21 @@ type Env struct {
 	Stdout   io.Writer
 	Stderr   io.Writer
 	Getenv   func(string) string
-	Terminal bool   // standard output is one
+	Terminal bool   // standard output is a terminal
 	Build    string // version of this program, for --version
 
-	// Dial connects to the master of a sock_dir; nil is operator.Dial. The error is
-	// operator.ErrNoMaster when none runs.
+	// Dial connects to the master of a sock_dir; nil means operator.Dial. The error is
+	// operator.ErrNoMaster if no master runs.
 	Dial func(ctx context.Context, sockDir string) (Daemon, error)
-	// Offline reads the last state of the keys from the disk of a master that does not run; nil if
-	// that can't be done.
+	// Offline reads the last known keys from the disk of a master that does not run; nil
+	// if that is not possible.
 	Offline func(ctx context.Context, o *config.Options) (operator.KeyLists, error)
-	// Load reads the configuration; nil is config.LoadForCommand.
+	// Load reads the configuration; nil means config.LoadForCommand.
 	Load func(dir string, getenv func(string) string) (*config.Options, []config.Warning, error)
-	// Versions lists program parts and versions, one a line, for --versions-report; nil prints the
+	// Again runs the program that replaced this one on the disk, and does not return if it can.
+	// nil: it is never tried.
+	Again func()
+	// Versions lists program parts and versions, one a line, for --versions-report. nil prints the
 	// version only.
 	Versions func() string
 }
@@ -67,8 +72,23 @@ func OS() Env {
 	info, err := os.Stdout.Stat()
 	return Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
-		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
+		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, Again: runAgain,
 	}
+}
+
+// runAgain runs the program that now has this one's name, with the same arguments. It returns if
+// that is still the same program, or none.
+func runAgain() {
+	path, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return
+	}
+	now, err := os.Stat(path)
+	self, failed := os.Stat("/proc/self/exe")
+	if err != nil || failed != nil || os.SameFile(now, self) {
+		return
+	}
+	_ = syscall.Exec(path, os.Args, os.Environ()) // the caller says that no master answers
 }
 
 func (e Env) dial(ctx context.Context, o *config.Options) (Daemon, error) {
@@ -89,8 +109,8 @@ func (e Env) errorf(format string, args ...any) { fmt.Fprintf(e.Stderr, format+"
 func (e Env) logError(text string)   { fmt.Fprintf(e.Stderr, "[ERROR   ] %s\n", text) }
 func (e Env) logWarning(text string) { fmt.Fprintf(e.Stderr, "[WARNING ] %s\n", text) }
 
-// begin parses the command line of a command and answers --help and --version. done tells that the
-// command is over, with code.
+// begin parses a command line and answers --help and --version. If done, the
+// command has ended with code.
 func (e Env) begin(p *parser, args []string) (v values, operands []string, code int, done bool) {
 	v, operands, err := p.parse(args)
 	if err == nil && v.on("args_stdin") {
@@ -128,8 +148,8 @@ func (e Env) version() string {
 	return SaltVersion + " (clustermaster " + e.Build + ")"
 }
 
-// configuration reads the master's configuration. It says so on standard output, as Salt does, when
-// the folder is missing.
+// configuration reads the master's configuration. As in Salt, a missing folder gives a
+// warning on standard output.
 func (e Env) configuration(v values) (*config.Options, int, bool) {
 	dir := v.text("config_dir")
 	if dir != "" {
@@ -149,7 +169,7 @@ func (e Env) configuration(v values) (*config.Options, int, bool) {
 	return o, ExitOK, true
 }
 
-// user is the name that jobs carry: the one who typed, also through sudo.
+// user is the user name of jobs: the process's user, or sudo_NAME for root through sudo.
 func (e Env) user() string {
 	name := "root"
 	if u, err := user.Current(); err == nil {
@@ -161,8 +181,7 @@ func (e Env) user() string {
 	return name
 }
 
-// noMaster prints Salt's words for a master that does not run. It reports false for any other
-// error.
+// noMaster prints Salt's text for a master that does not run. It returns false for any other error.
 func (e Env) noMaster(err error, o *config.Options) bool {
 	if !errors.Is(err, operator.ErrNoMaster) {
 		return false

@@ -28,7 +28,7 @@ type minion struct {
 	silent  bool          // never returns, and doesn't answer a ping
 }
 
-// fakeDaemon is a master with minions, in memory. It serves what the commands ask.
+// fakeDaemon is a master with minions, in memory. It answers the calls of the commands.
 type fakeDaemon struct {
 	incomplete string // said of every target but lists
 	minions    map[string]minion
@@ -37,7 +37,8 @@ type fakeDaemon struct {
 	note       string
 	runner     func(r operator.RunRequest, out func(string, any)) (operator.RunResult, error)
 	refuse     string       // error text of every publication
-	home       string       // of who runs commands
+	home       string       // of the user who runs commands
+	showJID    bool         // the option show_jid
 	made       atomic.Int64 // job ids
 
 	mu        sync.Mutex
@@ -121,7 +122,7 @@ func (d *fakeDaemon) Publish(ctx context.Context, p gather.Publish) (gather.Publ
 		switch p.Fun {
 		case "saltutil.find_job":
 			answer, code = value.Map{}, nil
-			if m.after > 0 { // a slow minion is still at it
+			if m.after > 0 { // a slow minion still runs it
 				answer = value.Map{{Key: "jid", Value: p.JID}}
 			}
 			m.after = 0
@@ -232,7 +233,7 @@ func (d *fakeDaemon) Change(_ context.Context, k operator.KeyChange) (operator.K
 
 func (d *fakeDaemon) Close() error { return nil }
 
-// ran is what a command left behind.
+// ran is the outcome of a command.
 type ran struct {
 	code           int
 	stdout, stderr string
@@ -240,13 +241,11 @@ type ran struct {
 
 type command func(context.Context, []string, Env) int
 
-// run calls a command against a daemon; a nil daemon is one that does not run. Words are the
-// command line.
-func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string) ran {
-	t.Helper()
-	var out, errs bytes.Buffer
-	env := Env{
-		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs,
+// newEnv returns the Env of a command against a daemon; nil means that no master runs.
+func newEnv(d *fakeDaemon, stdin string) (env Env, out, errs *bytes.Buffer) {
+	out, errs = new(bytes.Buffer), new(bytes.Buffer)
+	return Env{
+		Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
 		Getenv: func(name string) string {
 			if name == "HOME" && d != nil {
 				return d.home
@@ -265,10 +264,17 @@ func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string
 				StateOutput: "full", StateVerbose: true, ConfFile: "/etc/salt/master",
 				Nodegroups: value.Map{{Key: "blue", Value: "web*"}},
 				Timeout:    5 * time.Second, GatherJobTimeout: 10 * time.Second,
-				Extra: map[string]any{"id": "m1"},
+				ShowJID: d != nil && d.showJID,
+				Extra:   map[string]any{"id": "m1"},
 			}, nil, nil
 		},
-	}
+	}, out, errs
+}
+
+// run calls a command against a daemon; nil means that no master runs. words is the command line.
+func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string) ran {
+	t.Helper()
+	env, out, errs := newEnv(d, stdin)
 	ctx, cancel := context.WithCancel(t.Context())
 	code := cmd(ctx, words, env)
 	cancel()

@@ -11,15 +11,15 @@ import (
 	"clustermaster/wire"
 )
 
-// generate makes a key pair for a minion that is to be preseeded, and prints its fingerprint.
-// Existing files stay.
+// generate makes a key pair for a minion to be preseeded and prints its fingerprint. It
+// never overwrites a file.
 func (e Env) generate(v values) int {
 	name, dir := v.text("gen_keys"), "."
 	if v.given("gen_keys_dir") {
 		dir = v.text("gen_keys_dir")
 	}
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") {
-		e.errorf("ERROR: %q is no name for a key; it must be a plain file name", name)
+		e.errorf("ERROR: %q is not a valid key name; use a plain file name", name)
 		return ExitFailed
 	}
 	opts, code, ok := e.configuration(v)

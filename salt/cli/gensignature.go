@@ -10,14 +10,15 @@ import (
 	"path/filepath"
 
 	"clustermaster/config"
+	"clustermaster/serve/operator"
 	"clustermaster/wire"
 )
 
-// maxPEM bounds the key files that are read.
+// maxPEM bounds the size of a key file in bytes.
 const maxPEM = 64 << 10
 
-// signature is salt-key --gen-signature: it signs the public key that minions know the master by,
-// for master_use_pubkey_signature.
+// signature is salt-key --gen-signature. It signs the public key by which minions identify the
+// master, for master_use_pubkey_signature.
 func (e Env) signature(ctx context.Context, v values) int {
 	opts, code, ok := e.configuration(v)
 	if !ok {
@@ -41,7 +42,7 @@ func (e Env) sign(ctx context.Context, v values, o *config.Options) (string, err
 		path = filepath.Join(o.PkiDir, path)
 	}
 	if _, err := os.Stat(path); err == nil {
-		return "", fmt.Errorf("%s exists already; move it away first", path)
+		return "", fmt.Errorf("%s already exists; move it away first", path)
 	}
 	text, err := e.signedKey(ctx, v, o)
 	if err != nil {
@@ -62,16 +63,12 @@ func (e Env) sign(ctx context.Context, v values, o *config.Options) (string, err
 	return path, writeNew(path, []byte(base64.StdEncoding.EncodeToString(sig)+"\n"))
 }
 
-// signedKey is the text of the public key: that of --pub, the running master's, or the file that a
-// stopped one has.
+// signedKey returns the text of the public key: --pub's, the running master's, or the file of a
+// master that does not run.
 func (e Env) signedKey(ctx context.Context, v values, o *config.Options) (string, error) {
 	if path := v.text("pub"); path != "" {
 		b, err := readPEM(path)
 		return string(b), err
-	}
-	name := "master.pub"
-	if o.ClusterID != "" {
-		name = "cluster.pub"
 	}
 	if d, err := e.dial(ctx, o); err == nil {
 		defer d.Close()
@@ -79,9 +76,13 @@ func (e Env) signedKey(ctx context.Context, v values, o *config.Options) (string
 		if err != nil {
 			return "", err
 		}
-		if text := lists.Local[name]; text != "" {
+		if text := lists.Local[operator.OwnKeyName(o.ID, o.ClusterID != "")]; text != "" {
 			return text, nil
 		}
+	}
+	name := "master.pub"
+	if o.ClusterID != "" {
+		name = "cluster.pub"
 	}
 	b, err := readPEM(filepath.Join(o.KeysDir(), name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +92,7 @@ func (e Env) signedKey(ctx context.Context, v values, o *config.Options) (string
 	return string(b), err
 }
 
-// signingKey is that of --priv, or the pair of master_sign_key_name, which --auto-create makes.
+// signingKey reads the key of --priv or of master_sign_key_name. --auto-create makes the latter.
 func signingKey(v values, o *config.Options) (*wire.PrivateKey, error) {
 	base := filepath.Join(o.PkiDir, o.MasterSignKeyName)
 	path := v.text("priv")
@@ -111,7 +112,7 @@ func signingKey(v values, o *config.Options) (*wire.PrivateKey, error) {
 	case v.text("priv") != "":
 		return nil, fmt.Errorf("private key %s does not exist", path)
 	case !v.on("auto_create"):
-		return nil, fmt.Errorf("there is no signing key %s; --auto-create makes one", path)
+		return nil, fmt.Errorf("signing key %s does not exist; --auto-create makes one", path)
 	}
 	size := o.KeySize
 	if v.given("keysize") {
@@ -133,7 +134,7 @@ func readPEM(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxPEM {
-		return nil, fmt.Errorf("read key: %s is no key file", path)
+		return nil, fmt.Errorf("read key: %s is not a regular file or is larger than 64 KiB", path)
 	}
 	return os.ReadFile(path)
 }

@@ -12,7 +12,7 @@ import (
 	"clustermaster/wire"
 )
 
-// salted runs salt-key with the configuration of a folder.
+// salted runs salt-key with a configuration folder.
 func salted(t *testing.T, d Daemon, words ...string) ran {
 	t.Helper()
 	var out, errs strings.Builder
@@ -24,24 +24,24 @@ func salted(t *testing.T, d Daemon, words ...string) ran {
 	return ran{SaltKey(t.Context(), words, env), out.String(), errs.String()}
 }
 
-// TestGenSignature signs the key that a running master names, with a signing key that is made, and
-// verifies the signature.
+// TestGenSignature signs the key of a running master with a newly made signing key,
+// and verifies the signature.
 func TestGenSignature(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pki := filepath.Join(dir, "pki")
 	if err := os.WriteFile(filepath.Join(dir, "master"),
-		[]byte(fmt.Sprintf("pki_dir: %s\ncachedir: %s\n", pki, dir)), 0o600); err != nil {
+		[]byte(fmt.Sprintf("id: m1\npki_dir: %s\ncachedir: %s\n", pki, dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	masters, err := wire.GeneratePrivateKey(2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &fakeDaemon{local: map[string]string{"master.pub": masters.Public().Text()}}
+	d := &fakeDaemon{local: map[string]string{"m1.pub": masters.Public().Text()}}
 	salted(t, d, "-c", dir, "--gen-signature").check(t, 1, "",
-		"ERROR: there is no signing key "+pki+
-			"/master_sign.pem; --auto-create makes one; no signature was written\n")
+		"ERROR: signing key "+pki+
+			"/master_sign.pem does not exist; --auto-create makes one; no signature was written\n")
 	path := filepath.Join(pki, "master_pubkey_signature")
 	salted(t, d, "-c", dir, "--gen-signature", "--auto-create").check(t, 0,
 		"Signature written to "+path+"\n", "")
@@ -66,7 +66,7 @@ func TestGenSignature(t *testing.T) {
 		t.Error(err)
 	}
 	salted(t, d, "-c", dir, "--gen-signature").check(t, 1, "",
-		"ERROR: "+path+" exists already; move it away first; no signature was written\n")
+		"ERROR: "+path+" already exists; move it away first; no signature was written\n")
 	salted(t, d, "-c", dir, "--gen-signature", "--priv", "/nowhere", "--signature-path",
 		dir).check(t, 1, "",
 		"ERROR: private key /nowhere does not exist; no signature was written\n")

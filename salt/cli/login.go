@@ -30,7 +30,7 @@ const (
 	eauthUnknown     = `The specified external authentication system "%s" is not available`
 )
 
-// eauthTypes are the back ends that there are.
+// eauthTypes are the back ends of this master.
 var eauthTypes = []string{"auto", "file", "ldap", "pam", "rest", "sharedsecret"}
 
 // maxTokenFile bounds a file with a token in bytes.
@@ -39,12 +39,13 @@ const maxTokenFile = 4096
 // errNoLogin says that there are no credentials to try.
 var errNoLogin = errors.New("Authentication failed") // Salt's text
 
-// login makes the daemon's calls those of a user of external_auth, where the command line or a
-// saved token asks for it: with -a by name and password, or by the token that -T makes and saves; a
-// token saved before wins over a password. Root and the master's user need no token and go on as
-// themselves. saved tells whether a token alone is enough to ask for it. The error is errNoLogin,
-// an *operator.RefusedError where the master does not believe it, or what keeps the master from
-// answering.
+// login makes the daemon's further calls those of a user of external_auth. It does so if the
+// command line has -a or, with saved, if a saved token exists.
+//
+// A saved token wins over a password; root and the master's user then act as themselves.
+// Without one, login asks for name and password, and with -T makes a token and saves it. The
+// error is errNoLogin, an *operator.RefusedError if the master refuses the credentials, or the
+// reason why it did not answer.
 func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, saved bool) error {
 	eauth := v.text("eauth")
 	if eauth == "" && !saved {
@@ -61,7 +62,7 @@ func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, s
 		return nil
 	}
 	named := slices.ContainsFunc(o.ExternalAuth, func(p value.Pair) bool { return p.Key == eauth })
-	if !named && !slices.Contains(eauthTypes, eauth) { // named: one of the site's or of Salt's
+	if !named && !slices.Contains(eauthTypes, eauth) { // the site's own or Salt's
 		e.println(fmt.Sprintf(eauthUnknown, eauth) + "\nAvailable eauth types: " +
 			strings.Join(eauthTypes, ", "))
 		return errNoLogin
@@ -77,7 +78,7 @@ func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, s
 		}
 		if token != "" {
 			if err := saveToken(path, token); err != nil {
-				e.logWarning("The token is not saved: " + err.Error())
+				e.logWarning("The token was not saved: " + err.Error())
 			}
 			creds = operator.Credentials{Token: token}
 		}
@@ -96,8 +97,8 @@ func (e Env) loggedIn(ctx context.Context, d Daemon, creds operator.Credentials)
 	return &operator.RefusedError{Text: fmt.Sprintf(eauthRefused, creds.Username)}
 }
 
-// isMaster reports whether this process is root's or that of the master's user, whose the socket
-// is.
+// isMaster reports whether this process runs as root or as the owner of the master's socket,
+// who is the master's user.
 func isMaster(o *config.Options) bool {
 	if os.Geteuid() == 0 {
 		return true
@@ -110,7 +111,8 @@ func isMaster(o *config.Options) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// askCredentials asks for what the command line lacks. An empty name is that of who types.
+// askCredentials asks for the credentials that the command line lacks. An empty name
+// means the process's user.
 func (e Env) askCredentials(v values, eauth string) (operator.Credentials, error) {
 	creds := operator.Credentials{Eauth: eauth, Username: v.text("username"),
 		Password: v.text("password")}
@@ -142,7 +144,7 @@ func (e Env) askCredentials(v values, eauth string) (operator.Credentials, error
 	return creds, nil
 }
 
-// hidden asks for a password on the terminal without showing it, or takes a line of another input.
+// hidden reads a password: from a terminal without showing it, or as a line of any other input.
 func (e Env) hidden(line func() (string, error)) (string, error) {
 	const prompt = "password: "
 	if f, ok := e.Stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -155,13 +157,13 @@ func (e Env) hidden(line func() (string, error)) (string, error) {
 	return line()
 }
 
-// tokenFile is where the token of this user is kept.
+// tokenFile is the path of this user's token; "" if the user has no home.
 func (e Env) tokenFile(o *config.Options) string {
 	path := o.TokenFile
 	home := e.Getenv("HOME")
 	switch {
 	case path == "" && home == "":
-		return "" // nobody's
+		return "" // no home, so no token
 	case path == "":
 		base := e.Getenv("XDG_CONFIG_HOME")
 		if base == "" {
@@ -172,7 +174,7 @@ func (e Env) tokenFile(o *config.Options) string {
 		}
 		path = filepath.Join(home, "salt_token")
 		if _, err := os.Lstat(path); err != nil {
-			// where Salt's manual says that it is
+			// the path in Salt's manual
 			if _, err := os.Lstat(filepath.Join(home, ".salt_token")); err == nil {
 				return filepath.Join(home, ".salt_token")
 			}
@@ -184,7 +186,7 @@ func (e Env) tokenFile(o *config.Options) string {
 	return path
 }
 
-// savedToken reads a token that was saved within its time; empty if there is none.
+// savedToken reads a token that was saved less than within ago; "" if there is none.
 func savedToken(path string, within time.Duration) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -202,7 +204,7 @@ func savedToken(path string, within time.Duration) string {
 	return strings.TrimSpace(string(b))
 }
 
-// saveToken writes a token for its owner alone.
+// saveToken writes a token that only its owner can read.
 func saveToken(path, token string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err == nil {

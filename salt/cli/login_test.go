@@ -39,7 +39,7 @@ func TestSavedToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := saveToken(link, "other"); err == nil {
-		t.Error("a token is written through a link that somebody laid")
+		t.Error("a token was written through a symbolic link")
 	}
 	if got := savedToken(t.TempDir(), time.Hour); got != "" {
 		t.Errorf("a folder: %q", got)

@@ -4,7 +4,7 @@ import "strings"
 
 // Option groups that several commands share.
 
-// logLevels in the order in which Salt's errors name them.
+// logLevels are the levels in the order in which Salt's errors name them.
 var logLevels = []string{"all", "debug", "error", "critical", "garbage", "info", "profile", "quiet",
 	"trace", "warning"}
 
@@ -20,10 +20,10 @@ const (
 )
 
 var groupTexts = map[string]string{
-	groupTarget:  "How the target is read. Without one of these it is a glob on the minion id.",
+	groupTarget:  "How to read the target. Default: a glob on the minion id.",
 	groupTarget2: "",
 	groupEauth:   "",
-	groupOutput:  "How results are printed.",
+	groupOutput:  "How to print results.",
 	groupLog:     "Options that override the configuration.",
 	groupActions: "",
 	groupGen:     "",
@@ -38,7 +38,7 @@ func newParser(prog, usage, about string, examples ...string) *parser {
 			help: "Print the versions of the program and its parts and exit."},
 		{names: "-h --help", dest: "help", help: "Print this help and exit."},
 		{names: "--saltfile", dest: "saltfile", kind: textValue,
-			help: "File with defaults for the options of the commands; else ./Saltfile or ~/.salt/Saltfile, if there."},
+			help: "File with default options. Default: ./Saltfile or ~/.salt/Saltfile, if one exists."},
 		{names: "-c --config-dir", dest: "config_dir", kind: textValue,
 			help: "Folder that holds the file master. Default: /etc/salt."},
 		{names: "--hard-crash", dest: "hard_crash", help: "Accepted for scripts; changes nothing."},
@@ -66,20 +66,20 @@ func (p *parser) addTargets(extended bool) {
 		option{names: "-H --hosts", dest: "list_hosts", help: "For salt-ssh; lists nothing here."},
 		option{names: "-E --pcre", dest: "pcre", help: "A regular expression on the minion id."},
 		option{names: "-L --list", dest: "list",
-			help: "Minion ids with commas or blanks between them."},
+			help: "Minion ids, separated by commas or blanks."},
 		option{names: "-G --grain", dest: "grain",
 			help: "A grain and a glob on its value: os:Arch*."},
 		option{names: "-P --grain-pcre", dest: "grain_pcre",
 			help: "A grain and a regular expression on its value: os:Arch.*."},
 		option{names: "-N --nodegroup", dest: "nodegroup",
-			help: "The name of a nodegroup of the configuration."},
+			help: "The name of a nodegroup in the configuration."},
 		option{names: "-R --range", dest: "range",
-			help: "A range expression; needs a range server, which this master has no client for."},
+			help: "A range expression. Not available: this master has no client for range servers."},
 	)
 	if extended {
 		p.add(groupTarget,
 			option{names: "-C --compound", dest: "compound",
-				help: "Several kinds in one: 'G@os:RedHat and webser* or E@database.*'."},
+				help: "Several kinds combined: 'G@os:RedHat and webser* or E@database.*'."},
 			option{names: "-I --pillar", dest: "pillar",
 				help: "A pillar key and a glob on its value: role:production*."},
 			option{names: "-J --pillar-pcre", dest: "pillar_pcre",
@@ -89,14 +89,14 @@ func (p *parser) addTargets(extended bool) {
 		)
 	}
 	p.add(groupTarget2, option{names: "--delimiter", dest: "delimiter", kind: textValue,
-		help: "What stands between the levels of a grain or pillar key. Default: ':'."})
+		help: "Separator between the levels of a grain or pillar key. Default: ':'."})
 }
 
 // targetKinds are the dests of target options in the order in which Salt names them in errors.
 var targetKinds = []string{"list_hosts", "pcre", "list", "grain", "grain_pcre", "nodegroup",
 	"range", "compound", "pillar", "pillar_pcre", "ipcidr"}
 
-// targetKind is the one kind that was chosen, "glob" if none was.
+// targetKind is the chosen kind of target; "glob" by default. Two kinds are a usageError.
 func (p *parser) targetKind(v values) (string, error) {
 	chosen, names := "glob", []string{}
 	for _, dest := range targetKinds {
@@ -147,14 +147,14 @@ func (p *parser) addOutput() {
 		option{names: "--out --output", dest: "output", kind: textValue,
 			help: "Outputter: nested, json, yaml, txt, raw, pprint, highstate, table, newline_values_only or quiet."},
 		option{names: "--out-indent --output-indent", dest: "output_indent", kind: intValue,
-			help: "Blanks of indentation of json, yaml and pprint; negative puts all on one line."},
+			help: "Indentation of json, yaml and pprint in blanks; a negative number prints one line."},
 		option{names: "--out-file --output-file", dest: "output_file", kind: textValue,
 			help: "Write the output to this file."},
 		option{names: "--out-file-append --output-file-append", dest: "output_file_append",
 			help: "Append to the file instead of emptying it first."},
-		option{names: "--no-color --no-colour", dest: "no_color", help: "No colours."},
+		option{names: "--no-color --no-colour", dest: "no_color", help: "Print no colours."},
 		option{names: "--force-color --force-colour", dest: "force_color",
-			help: "Colours, even if the output is no terminal."},
+			help: "Print colours even if the output is not a terminal."},
 		option{names: "--state-output --state_output", dest: "state_output", kind: textValue,
 			help: "How states are printed: full, terse, mixed, changes or filter; each also with _id."},
 		option{names: "--state-verbose --state_verbose", dest: "state_verbose", kind: textValue,

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The texts are those that Salt 3008.3 printed for the same words.
+// TestUsageErrors expects the texts that Salt 3008.3 printed for the same words.
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -100,8 +100,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Every option's default short or long name must be unique but for those that a command overrides
-// on purpose.
+// TestOptionNamesAreUnique: no two options of a command share a short or long name.
 func TestOptionNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	for _, p := range []*parser{saltParser(), saltKeyParser(), saltRunParser(), saltCPParser()} {
@@ -109,7 +108,7 @@ func TestOptionNamesAreUnique(t *testing.T) {
 		for _, o := range p.options {
 			for _, n := range strings.Fields(o.names) {
 				if seen[n] {
-					t.Errorf("%s: option %s is there twice", p.prog, n)
+					t.Errorf("%s: option %s occurs twice", p.prog, n)
 				}
 				seen[n] = true
 			}
@@ -160,7 +159,7 @@ func FuzzParse(f *testing.F) {
 			_, _, err := p.parse(strings.Split(line, "\x00"))
 			var wrong usageError
 			if err != nil && !errors.As(err, &wrong) {
-				t.Errorf("parse(%q): %v is no usage error", line, err)
+				t.Errorf("parse(%q): %v is not a usage error", line, err)
 			}
 		}
 	})

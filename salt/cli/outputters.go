@@ -27,8 +27,8 @@ var outputtersProgram string
 
 var plainName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`)
 
-// outputters are those of Salt and of the site, in a process that ends with the command. It is
-// started by the first result that asks for one that is not native.
+// outputters runs the outputters of Salt and of the site in a Python process, which ends with the
+// command. The first result that needs an outputter written in Python starts it.
 type outputters struct {
 	conf *config.Options
 	opts value.Map // of the command
@@ -37,10 +37,11 @@ type outputters struct {
 	in     io.WriteCloser
 	out    *os.File
 	stderr io.Writer // of the command
-	err    error     // why it can't be used
+	err    error     // why it failed; no further result is tried
 }
 
-// text prints a result. Known is false if there is no such outputter, or no Python with Salt.
+// text formats a result. known is false for an unknown outputter, or
+// without a Python that has Salt.
 func (o *outputters) text(name string, r output.Result) (text string, known bool, err error) {
 	if !plainName.MatchString(name) || o.err != nil {
 		return "", false, o.err
@@ -48,7 +49,7 @@ func (o *outputters) text(name string, r output.Result) (text string, known bool
 	if o.cmd == nil {
 		python, err := saltpython.Find(o.conf.PythonHost)
 		if err != nil {
-			return "", false, nil // as if there were no such outputter
+			return "", false, nil // as for an unknown outputter
 		}
 		if o.err = o.start(python); o.err != nil {
 			return "", false, o.err
@@ -64,7 +65,7 @@ func (o *outputters) text(name string, r output.Result) (text string, known bool
 		return "", false, nil
 	}
 	if failed := reply.String("error"); failed != "" {
-		return "", true, fmt.Errorf("%s", failed) // the outputter's own words
+		return "", true, fmt.Errorf("%s", failed) // the outputter's own text
 	}
 	return reply.String("text"), true, nil
 }
@@ -119,7 +120,7 @@ func (o *outputters) ask(m value.Map) (value.Map, error) {
 	return value.UnpackMap(raw)
 }
 
-// outputterOptions are what outputters in Python read of a command's options.
+// outputterOptions are the options of a command that outputters in Python read.
 func outputterOptions(o output.Options) value.Map {
 	m := value.Map{
 		{Key: "color", Value: o.Color}, {Key: "strip_colors", Value: o.StripColors},

@@ -13,9 +13,9 @@ import (
 	"clustermaster/value"
 )
 
-// askPassphrase adds the passphrase of a backup to the arguments, where it was not given: typed
-// twice on a terminal without being shown, once for reading, or the first line of another input. It
-// must not stand on the command line, where others see it.
+// askPassphrase adds the passphrase of a backup to the arguments if they lack it. On a terminal the
+// user types it unseen, twice for a backup; from any other input it is the first line. This keeps
+// it off the command line, where other users could see it.
 func (e Env) askPassphrase(fun string, args []any, kwargs value.Map) (value.Map, error) {
 	_, typed := kwargs.Get("passphrase")
 	_, named := kwargs.Get("passphrase_file")
@@ -41,7 +41,7 @@ func (e Env) askPassphrase(fun string, args []any, kwargs value.Map) (value.Map,
 	if err == nil && fun == "cluster.backup" {
 		var again string
 		if again, err = read("Again: "); err == nil && again != first {
-			err = errors.New("the two differ")
+			err = errors.New("the two entries differ")
 		}
 	}
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"clustermaster/config"
 )
 
-// ErrDown is returned by Query when no master answers on the socket in the configuration's
-// sock_dir.
+// ErrDown is the error of Query if no master answers on the socket in the configuration's sock_dir.
 var ErrDown = errors.New("no master answers")
 
-// Query runs a runner function on the master of a configuration folder as salt-run does, and reads
-// its answer into to, a pointer for package json. Warnings are the lines that salt-run prints on
-// standard error. Arguments are those of a command line. The error is ErrDown when no master runs.
+// Query runs a runner function in the way of salt-run, on the master of the configuration folder
+// dir, and decodes its answer into to, a pointer for package json. args are arguments as on a
+// command line. warnings are the lines that salt-run prints on standard error. The error is
+// ErrDown if no master runs.
 func Query(ctx context.Context, getenv func(string) string, dir string, to any, fun string,
 	args ...string) (warnings []string, err error) {
 	var stdout, stderr strings.Builder
@@ -62,30 +62,4 @@ func Query(ctx context.Context, getenv func(string) string, dir string, to any, 
 		return warnings, fmt.Errorf("%s: more than one answer", fun)
 	}
 	return warnings, nil
-}
-
-// KeyLists reads the ids of keys by state (minions, minions_pre, ...) from the running master. The
-// error is ErrDown when none runs.
-func KeyLists(ctx context.Context, getenv func(string) string, dir string,
-	to *map[string][]string) error {
-	var stdout, stderr strings.Builder
-	down := false
-	env := Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Getenv: getenv}
-	env.Dial = func(ctx context.Context, sockDir string) (Daemon, error) {
-		d, err := Env{}.dial(ctx, &config.Options{SockDir: sockDir})
-		down = down || err != nil
-		return d, err
-	}
-	words := []string{"-L", "--out=json"}
-	if dir != "" {
-		words = append(words, "-c", dir)
-	}
-	code := SaltKey(ctx, words, env)
-	if down {
-		return ErrDown
-	}
-	if code != ExitOK {
-		return fmt.Errorf("salt-key -L: %s", strings.TrimSpace(stderr.String()))
-	}
-	return json.Unmarshal([]byte(stdout.String()), to)
 }

@@ -19,13 +19,13 @@ import (
 
 func saltParser() *parser {
 	p := newParser("salt", "[options] '<target>' <function> [arguments]",
-		"Run functions on minions, on many at the same time, and print what they return.",
+		"Run functions on many minions at once and print their returns.",
 		"salt '*' test.ping",
 		"salt -L 'web1,web2' cmd.run 'uptime' --out=txt",
 		"salt -E 'db[0-9]+' pkg.install nginx refresh=True -t 60",
 		"salt -C 'G@os:Debian and not web*' test.version --static --out=json",
 		"salt '*' test.ping,test.arg , hello")
-	p.addTimeout("Seconds to wait for returns before the minions are asked whether they still run the job. Default: 5.")
+	p.addTimeout("Seconds to wait for returns before asking the minions whether they still run the job. Default: 5.")
 	p.addArguments()
 	p.add("",
 		option{names: "--module-executors", dest: "module_executors", kind: textValue,
@@ -35,16 +35,16 @@ func saltParser() *parser {
 		option{names: "-s --static", dest: "static",
 			help: "Wait for all returns and print them as one document."},
 		option{names: "-p --progress", dest: "progress",
-			help: "Accepted for scripts; the returns are printed as they come."},
+			help: "Accepted for scripts; returns are always printed as they arrive."},
 		option{names: "--failhard", dest: "failhard",
-			help: "Stop a batch at the first return that failed."},
-		option{names: "--async", dest: "async", help: "Send the job, print its id and leave."},
+			help: "Stop a batch at the first failed return."},
+		option{names: "--async", dest: "async", help: "Send the job, print its id and exit."},
 		option{names: "--subset", dest: "subset", kind: intValue,
 			help: "Run on that many random minions of the target that have the function."},
 		option{names: "-v --verbose", dest: "verbose",
 			help: "Print the job's id first, and ids in the summary."},
 		option{names: "--hide-timeout", dest: "show_timeout", kind: flagOff,
-			help: "Accepted; minions that did not return are shown all the same, as Salt 3008 does."},
+			help: "Accepted for scripts; minions that did not return are still shown, as in Salt 3008."},
 		option{names: "--show-jid", dest: "show_jid", help: "Print the job's id first."},
 		option{names: "-b --batch --batch-size", dest: "batch", kind: textValue,
 			help: "Run on that many minions, or percent of them, at a time."},
@@ -55,7 +55,7 @@ func saltParser() *parser {
 		option{names: "--batch-safe-size", dest: "batch_safe_size", kind: textValue,
 			help: "Size of such a batch. Default: 8."},
 		option{names: "--return", dest: "return", kind: textValue, value: "RETURNER",
-			help: "Returners of the minions that get the result as well, with commas."},
+			help: "Also send the results to these returners of the minions, separated by commas."},
 		option{names: "--return_config", dest: "return_config", kind: textValue,
 			value: "RETURNER_CONF", help: "Alternative configuration of the returner."},
 		option{names: "--return_kwargs", dest: "return_kwargs", kind: textValue,
@@ -63,12 +63,12 @@ func saltParser() *parser {
 		option{names: "-d --doc --documentation", dest: "doc",
 			help: "Print the documentation of functions; the target may be left out."},
 		option{names: "--args-separator", dest: "args_separator", kind: textValue,
-			help: "What stands between the arguments of several functions. Default: ','."},
-		option{names: "--summary", dest: "cli_summary", help: "Print counts behind the returns."},
+			help: "Separator between the arguments of several functions. Default: ','."},
+		option{names: "--summary", dest: "cli_summary", help: "Print counts after the returns."},
 		option{names: "--metadata", dest: "metadata", kind: textValue,
 			help: "A map stored with the job; jobs.list_jobs can search it."},
 		option{names: "--start-event", dest: "start_event",
-			help: "Ask the minions for an event before they begin (3008)."},
+			help: "Have each minion fire an event before it begins (minions of 3008)."},
 		option{names: "--output-diff", dest: "state_output_diff",
 			help: "Hide states that changed nothing."},
 		option{names: "--config-dump", dest: "config_dump",
@@ -129,14 +129,44 @@ func Salt(ctx context.Context, args []string, env Env) int {
 		return p.fail(env.Stderr, err)
 	}
 	run.print.filterWords(run.job.Arg)
-	if run.daemon, err = env.dial(ctx, opts); err != nil {
+	if run.daemon, err = run.reach(ctx); err != nil {
 		return run.down(err)
 	}
 	defer run.daemon.Close()
 	return run.start(ctx)
 }
 
-// down answers for a master that can't be reached. Salt leaves with 0 then.
+// Bounds of waiting while clustermaster migrate replaces the master.
+const (
+	maxMoving  = time.Minute
+	lookMoving = 100 * time.Millisecond
+)
+
+// reach connects to the master. While clustermaster migrate replaces the master, reach waits, up to
+// maxMoving, so that the order goes to the new one.
+func (r *saltRun) reach(ctx context.Context) (Daemon, error) {
+	if !operator.Moving(r.opts.SockDir) {
+		return r.env.dial(ctx, r.opts)
+	}
+	r.env.logWarning("clustermaster migrate is replacing the master; this command waits for it")
+	tick := time.NewTicker(lookMoving)
+	defer tick.Stop()
+	for end := time.Now().Add(maxMoving); time.Now().Before(end) &&
+		operator.Moving(r.opts.SockDir); {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	d, err := r.env.dial(ctx, r.opts)
+	if errors.Is(err, operator.ErrNoMaster) && r.env.Again != nil && !r.v.on("args_stdin") {
+		r.env.Again() // Salt's own command is installed now
+	}
+	return d, err
+}
+
+// down ends a run that can't reach the master. Salt exits with 0 then.
 func (r *saltRun) down(err error) int {
 	if r.env.noMaster(err, r.opts) {
 		return r.shown(masterDown)
@@ -145,8 +175,8 @@ func (r *saltRun) down(err error) int {
 	return ExitFailed
 }
 
-// read fills the job from operands and options. The error of a wrong command line is a usageError;
-// others come with an exit code.
+// read fills the job from operands and options. A wrong command line gives a usageError; other
+// errors come with an exit code.
 func (r *saltRun) read(operands []string, kind string) (int, error) {
 	v := r.v
 	if v.on("preview_target") {
@@ -194,7 +224,7 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 		r.wait.Timeout = time.Duration(t) * time.Second
 	}
 	r.job.Patience = r.wait.Timeout
-	if r.opts.OrderMasters { // only syndics are told how long to wait
+	if r.opts.OrderMasters { // only syndics need to know how long to wait
 		r.job.Timeout = r.wait.Timeout
 		r.wait.SyndicWait = syndicWait
 	}
@@ -203,7 +233,7 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 	return ExitOK, nil
 }
 
-// kwargs are the fields that travel beside the job.
+// kwargs are the fields that are sent beside the job.
 func (r *saltRun) kwargs() value.Map {
 	v := r.v
 	delimiter := ":"
@@ -231,13 +261,13 @@ func (r *saltRun) kwargs() value.Map {
 	return kw
 }
 
-// listTarget cuts the ids of -L at commas and white space.
+// listTarget splits the ids of -L at commas and white space.
 func listTarget(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
 }
 
-// compound cuts several functions and their arguments apart: at stand-alone separators if their
-// number fits, else at every separator.
+// compound splits several functions and their arguments: at stand-alone separators if their number
+// fits, otherwise at every separator.
 func compound(funs string, args []string, separator string) (names []string, groups [][]string,
 	err error) {
 	if separator == "" {
@@ -280,7 +310,7 @@ func compound(funs string, args []string, separator string) (names []string, gro
 	return names, groups, nil
 }
 
-// start goes one of the ways that salt has.
+// start runs the job in the mode that the options choose.
 func (r *saltRun) start(ctx context.Context) int {
 	v := r.v
 	switch err := r.env.login(ctx, v, r.opts, r.daemon, true); {
@@ -298,7 +328,7 @@ func (r *saltRun) start(ctx context.Context) int {
 				r.opts.ConfFile, Retcode: 1}); err != nil {
 				r.env.errorf("ERROR: %s", err)
 			}
-			return ExitOK // as Salt leaves
+			return ExitOK // Salt's exit code
 		}
 	}
 	if !v.on("static") && !v.given("batch") && v.integer("batch_safe_limit", 0) > 1 {
@@ -319,7 +349,8 @@ func (r *saltRun) start(ctx context.Context) int {
 	case v.on("static"):
 		return r.static(ctx)
 	case v.text("batch") != "" && v.on("async"):
-		r.env.errorf("ERROR: --batch with --async needs a batch manager, which this master does not have; leave one of them out")
+		r.env.errorf("ERROR: --batch with --async needs a batch manager, which this master does " +
+			"not have; leave one of them out")
 		return ExitNoReturn
 	case v.text("batch") != "":
 		return r.batch(ctx)
@@ -335,8 +366,7 @@ func (r *saltRun) start(ctx context.Context) int {
 	return r.gather(ctx)
 }
 
-// unbelieved ends a run whose credentials the master does not believe, as one whose order it
-// refuses.
+// unbelieved ends a run whose credentials the master refused, in the same way as a refused order.
 func (r *saltRun) unbelieved() int {
 	p := gather.Published{Error: notAuthenticated}
 	switch {
@@ -347,7 +377,7 @@ func (r *saltRun) unbelieved() int {
 		return ExitFailed
 	}
 	r.sent(p)
-	return ExitOK // as Salt leaves
+	return ExitOK // Salt's exit code
 }
 
 func (r *saltRun) targets(ctx context.Context) ([]string, error) {
@@ -357,7 +387,7 @@ func (r *saltRun) targets(ctx context.Context) ([]string, error) {
 	return found.Minions, err
 }
 
-// covered says so when the target was resolved without the data of all minions.
+// covered warns if the target was resolved without the data of all minions.
 func (r *saltRun) covered(incomplete string) {
 	if incomplete != "" {
 		r.env.logWarning(incomplete +
@@ -373,7 +403,7 @@ func (r *saltRun) preview(ctx context.Context) int {
 	return r.document(minions, output.Result{Value: minions})
 }
 
-// document prints the one document of a run; an empty one is an error.
+// document prints the only document of a run. An empty one is an error.
 func (r *saltRun) document(ids []string, res output.Result) int {
 	if err := r.print.show(res); err != nil {
 		r.env.errorf("ERROR: %s", err)
@@ -407,17 +437,17 @@ const syndicWait = 5 * time.Second
 
 const noMatch = "No minions matched the target. No command was sent, no jid was assigned."
 
-// unresolved begins the error of a master that found nobody to send to; Salt's command has words of
-// its own for it.
+// unresolved begins the master's error for a target without minions. Salt's command
+// prints its own text instead.
 const unresolved = "Master could not resolve minions"
 
-// unwanted tells of a job that the master would not send: not authorized, unknown nodegroup and the
-// like.
+// unwanted reports whether the master refused a job: not authorized,
+// unknown nodegroup and the like.
 func unwanted(p gather.Published) bool {
 	return p.Error != "" && !strings.HasPrefix(p.Error, unresolved)
 }
 
-// reason is why the master would not send a job; empty if it would.
+// reason is the master's error for a refused job; "" if the job was accepted.
 func reason(p gather.Published) string {
 	if unwanted(p) {
 		return p.Error
@@ -425,7 +455,7 @@ func reason(p gather.Published) string {
 	return ""
 }
 
-// sent tells whether a job is on its way, and prints why not.
+// sent reports whether a job was sent, and prints the reason if not.
 func (r *saltRun) sent(p gather.Published) bool {
 	r.covered(p.Incomplete)
 	switch {
@@ -441,7 +471,7 @@ func (r *saltRun) sent(p gather.Published) bool {
 	return true
 }
 
-// subset asks who has the function, and runs it on some of them.
+// subset finds out which minions have the function and runs it on some of them.
 func (r *saltRun) subset(ctx context.Context) int {
 	fun, _ := r.job.Fun.(string)
 	having, summary, err := gather.Having(ctx, r.daemon, r.job, r.wait, fun)
@@ -454,7 +484,7 @@ func (r *saltRun) subset(ctx context.Context) int {
 	return r.gather(ctx)
 }
 
-// stopped ends a run that could not wait to its end.
+// stopped ends a run that failed or was interrupted before all minions returned.
 func (r *saltRun) stopped(ctx context.Context, jid string, err error) int {
 	if ctx.Err() != nil {
 		if jid != "" {
@@ -477,7 +507,7 @@ func lateReturns(jid string) string {
 		"salt-run jobs.lookup_jid " + jid
 }
 
-// withoutSecrets is the configuration as it may be shown.
+// withoutSecrets is the configuration with its secrets masked.
 func withoutSecrets(extra map[string]any) map[string]any {
 	out := make(map[string]any, len(extra))
 	for k, v := range extra {

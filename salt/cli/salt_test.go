@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"clustermaster/config"
+	"clustermaster/serve/operator"
 	"clustermaster/value"
 )
 
@@ -49,7 +51,7 @@ func TestSaltStatic(t *testing.T) {
 		d := three()
 		d.minions["web-b"] = minion{answer: "broken", retcode: int64(3),
 			after: 3 * time.Millisecond}
-		// one document, and no complaint although a minion failed
+		// one document, and no error although a minion failed
 		run(t, Salt, d, "", "*", "test.version", "--static", "--out=json").check(t, 0,
 			"{\n    \"web-c\": true,\n    \"web-a\": true,\n    \"web-b\": \"broken\"\n}\n", "")
 		run(t, Salt, three(), "", "nosuch", "test.ping", "--static", "--out=json").check(t, 2,
@@ -63,7 +65,7 @@ func TestSaltFailures(t *testing.T) {
 		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: "no", retcode: int64(3)}}}
 		run(t, Salt, d, "", "*", "x.y").check(t, 1, "web-a:\n    no\n", failedLine)
 		d = &fakeDaemon{minions: map[string]minion{"web-a": {answer: false}}}
-		// False is a value like another
+		// False is a normal value
 		run(t, Salt, d, "", "*", "x.y").check(t, 0, "web-a:\n    False\n", "")
 		d = &fakeDaemon{minions: map[string]minion{"web-a": {answer: value.Map{{Key: "a.b",
 			Value: int64(1)}}, retcode: value.Map{{Key: "a.b", Value: int64(0)},
@@ -239,7 +241,7 @@ func TestSaltBatch(t *testing.T) {
 			"b": {answer: "y", after: time.Second, retcode: int64(3)}, "c": {silent: true}}}
 		r := run(t, Salt, d, "", "*", "x.y", "-b", "1")
 		jid := d.published[len(d.published)-1].JID
-		// the window slides on first
+		// the window first moves on
 		want := "Minion c did not respond. No job will be sent.\n\nExecuting run on ['a']\n\n\nExecuting run on ['b']\n\n" +
 			"a:\n    x\njid:\n    " + jid + "\nretcode:\n    0\nb:\n    y\njid:\n    " + jid +
 			"\nretcode:\n    3\n"
@@ -304,7 +306,8 @@ func TestOutputFile(t *testing.T) {
 	}
 }
 
-// TestSaltSaysWhatATargetDoesNotCover: silently leaving minions out would look like success.
+// TestSaltSaysWhatATargetDoesNotCover: a warning appears if minions may have been left out, because
+// silence would look like success.
 func TestSaltSaysWhatATargetDoesNotCover(t *testing.T) {
 	t.Parallel()
 	const said = "[WARNING ] incomplete: 3 of 256 partitions; minions whose grains or pillar are kept by masters that can't be reached are not targeted\n"
@@ -319,4 +322,48 @@ func TestSaltSaysWhatATargetDoesNotCover(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSaltWaitsForTheNextMaster: while clustermaster migrate replaces the master, salt waits for
+// the next one. If that is Salt's, the newly installed command runs.
+func TestSaltWaitsForTheNextMaster(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		d      *fakeDaemon
+		again  int
+		stdout string
+	}{
+		"ours":   {d: three(), stdout: "web-a: True\n"},
+		"Salt's": {again: 1, stdout: masterDown + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				if err := operator.StartMoving(dir); err != nil {
+					t.Fatal(err)
+				}
+				const takes = 20 * time.Second
+				time.AfterFunc(takes, func() { operator.StopMoving(dir) })
+				env, out, _ := newEnv(tt.d, "")
+				load := env.Load
+				env.Load = func(d string, getenv func(string) string) (*config.Options, []config.Warning, error) {
+					o, w, err := load(d, getenv)
+					o.SockDir = dir
+					return o, w, err
+				}
+				again := 0
+				env.Again = func() { again++ }
+				began := time.Now()
+				code := Salt(t.Context(), []string{"web-a", "test.ping", "--out=txt"}, env)
+				if took := time.Since(began); code != 0 || out.String() != tt.stdout ||
+					took < takes || took > takes+time.Second || again != tt.again {
+					t.Errorf("exit %d after %v, %d times again: %s", code, took, again, out)
+				}
+				if tt.d != nil {
+					tt.d.work.Wait()
+				}
+			})
+		})
+	}
 }

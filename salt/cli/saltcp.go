@@ -13,24 +13,24 @@ import (
 	"clustermaster/value"
 )
 
-// maxCopied is how much one salt-cp puts into a job: the whole file travels in the message to the
-// minions.
+// maxCopied bounds the bytes of one salt-cp without --chunked: a single message carries all
+// the files to the minions.
 const maxCopied = 16 << 20
 
 func saltCPParser() *parser {
 	p := newParser("salt-cp", "[options] '<target>' SOURCE DEST",
-		"Copy files to minions. Every file travels whole inside one job; with --chunked in pieces.",
+		"Copy files to minions. One job carries all files; with --chunked, each file goes in pieces.",
 		"salt-cp '*' motd /etc/motd",
 		"salt-cp -L 'web1,web2' a.conf b.conf /etc/app/",
 		"salt-cp -C '*' site /srv/www")
-	p.addTimeout("Seconds to wait for returns before the minions are asked whether they still run the job. Default: 5.")
+	p.addTimeout("Seconds to wait for returns before asking the minions whether they still run the job. Default: 5.")
 	p.addTargets(false)
 	p.addOutput()
 	p.add(groupFiles,
 		option{names: "-C --chunked", dest: "chunked",
-			help: "Copy big files, and folders with all below them, in pieces; modes are kept."},
+			help: "Copy big files and whole folders in pieces and keep file modes."},
 		option{names: "-n --no-compression", dest: "no_compression",
-			help: "Send the pieces of --chunked as they are, not compressed."},
+			help: "Don't compress the pieces of --chunked."},
 	)
 	p.addLogging("-l --log-level")
 	return p
@@ -67,10 +67,10 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 			env.println(err.Error())
 			return code
 		}
-		// Salt prints an empty result for sources that aren't there, and leaves with 0; so does
-		// this, but says why
+		// Salt prints an empty result for missing sources and exits with 0; this does the
+		// same but adds the reason.
 		if len(files) == 0 {
-			env.errorf("none of the source files is there")
+			env.errorf("none of the source files exists; check the paths")
 			return run.shown(value.Map{})
 		}
 		run.job.Arg = []any{files, dest}
@@ -84,7 +84,7 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 		run.wait.Timeout = time.Duration(t) * time.Second
 	}
 	run.job.Patience = run.wait.Timeout
-	if run.daemon, err = env.dial(ctx, opts); err != nil {
+	if run.daemon, err = run.reach(ctx); err != nil {
 		return run.down(err)
 	}
 	defer run.daemon.Close()
@@ -94,7 +94,7 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 	return run.copy(ctx)
 }
 
-// copy sends the files and prints which arrived where.
+// copy sends the files and prints each minion's result.
 func (r *saltRun) copy(ctx context.Context) int {
 	all := value.Map{}
 	summary, err := gather.Run(ctx, r.daemon, r.job, r.wait, func(id string, ret gather.Return) {
@@ -113,7 +113,7 @@ func (r *saltRun) copy(ctx context.Context) int {
 	return r.shown(all)
 }
 
-// shown prints a value and is the exit code of a run that ends with it.
+// shown prints a value and returns the exit code.
 func (r *saltRun) shown(v any) int {
 	if err := r.print.show(output.Result{Value: v}); err != nil {
 		r.env.errorf("ERROR: %s", err)
@@ -122,8 +122,7 @@ func (r *saltRun) shown(v any) int {
 	return ExitOK
 }
 
-// loadFiles reads the sources; those that aren't there are left out. With an error comes the exit
-// code.
+// loadFiles reads the sources and skips those that don't exist. An error comes with the exit code.
 func loadFiles(paths []string) (value.Map, int, error) {
 	files, total := value.Map{}, 0
 	for _, path := range paths {

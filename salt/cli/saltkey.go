@@ -17,7 +17,7 @@ import (
 	"clustermaster/wire"
 )
 
-// States of keys by the names of lists.
+// States of keys, under the names that lists have.
 const (
 	accepted = "minions"
 	pending  = "minions_pre"
@@ -25,13 +25,13 @@ const (
 	denied   = "minions_denied"
 )
 
-// keyStates are all states in the order in which Salt builds lists; outputters that sort print
-// another.
+// keyStates are all states in the order in which Salt builds lists. Outputters that
+// sort print another order.
 var keyStates = []string{pending, rejected, accepted, denied}
 
 func saltKeyParser() *parser {
 	p := newParser("salt-key", "[options]",
-		"Show and change the keys of minions. A change is known to every master before the command returns.",
+		"List and change the keys of minions. Every master knows a change before the command returns.",
 		"salt-key -L",
 		"salt-key -a web1",
 		"salt-key -a 'web*,db*' -y",
@@ -40,9 +40,9 @@ func saltKeyParser() *parser {
 		"salt-key -L --out=json")
 	p.add("",
 		option{names: "-u --user", dest: "user", kind: textValue,
-			help: "Accepted for scripts; the socket knows who you are."},
+			help: "Accepted for scripts; the master's socket identifies you."},
 		option{names: "-q --quiet", dest: "quiet",
-			help: "Print fewer messages; lists are printed all the same."},
+			help: "Print fewer messages; lists are still printed."},
 		option{names: "-y --yes", dest: "yes", help: "Don't ask."},
 		option{names: "--dry-run", dest: "dry_run",
 			help: "Show the keys that would be accepted, rejected or deleted, and change nothing."},
@@ -57,9 +57,9 @@ func saltKeyParser() *parser {
 		option{names: "-l --list", dest: "list", kind: textValue, value: "ARG",
 			help: "List the keys of one state: pre, un or unaccepted; acc or accepted; rej or rejected; den or denied; all."},
 		option{names: "-L --list-all", dest: "list_all",
-			help: "List all keys. This is what happens without an action."},
+			help: "List all keys. This is the default action."},
 		option{names: "-a --accept", dest: "accept", kind: textValue,
-			help: "Accept pending keys: an id, a glob, or several with commas."},
+			help: "Accept pending keys: an id, a glob, or several separated by commas."},
 		option{names: "-A --accept-all", dest: "accept_all", help: "Accept all pending keys."},
 		option{names: "-r --reject", dest: "reject", kind: textValue, help: "Reject pending keys."},
 		option{names: "-R --reject-all", dest: "reject_all", help: "Reject all pending keys."},
@@ -84,19 +84,20 @@ func saltKeyParser() *parser {
 		option{names: "--gen-keys", dest: "gen_keys", kind: textValue,
 			help: "Make a key pair of this name."},
 		option{names: "--gen-keys-dir", dest: "gen_keys_dir", kind: textValue,
-			help: "Folder for it. Default: '.'."},
+			help: "Folder for the key pair. Default: '.'."},
 		option{names: "--keysize", dest: "keysize", kind: intValue,
-			help: "Size of it in bits, at least 2048. Default: 2048."},
+			help: "Key size in bits, at least 2048. Default: 2048."},
 	)
 	p.add(groupGen,
 		option{names: "--gen-signature", dest: "gen_signature",
 			help: "Sign the master's public key, for minions that check it (master_use_pubkey_signature)."},
 		option{names: "--auto-create", dest: "auto_create",
-			help: "With --gen-signature: make the signing key if there is none."},
+			help: "With --gen-signature: make the signing key if it does not exist."},
 		option{names: "--priv", dest: "priv", kind: textValue,
 			help: "With --gen-signature: file of the signing key. Default: master_sign.pem in pki_dir."},
 		option{names: "--pub", dest: "pub", kind: textValue,
-			help: "With --gen-signature: file of the key to sign. Default: the one that minions know the master by."},
+			help: "With --gen-signature: file of the key to sign. Default: the key by which " +
+				"minions identify the master."},
 		option{names: "--signature-path", dest: "signature_path", kind: textValue,
 			help: "With --gen-signature: folder for the signature. Default: pki_dir."},
 	)
@@ -104,7 +105,7 @@ func saltKeyParser() *parser {
 	return p
 }
 
-// keyActions in the order in which they win over each other.
+// keyActions are the options that name an action, in order of precedence.
 var keyActions = []string{"gen_keys", "list", "list_all", "print", "print_all", "accept",
 	"accept_all", "reject", "reject_all", "delete", "delete_all", "finger", "finger_all"}
 
@@ -114,7 +115,7 @@ type keyRun struct {
 	opts  *config.Options
 	v     values
 	print *printer
-	// daemon is nil when the master does not run; lists then is what its disk holds.
+	// daemon is nil if the master does not run; lists then comes from its disk.
 	daemon Daemon
 	lists  operator.KeyLists
 }
@@ -177,7 +178,8 @@ func checkKeyOptions(v values) error {
 	return nil
 }
 
-// statesOf reads the words of --list: whatever begins like one of them.
+// statesOf reads a word of --list by its beginning: acc, pre, un, rej, den or all. The bool is
+// false for any other word.
 func statesOf(word string) ([]string, bool) {
 	for _, w := range []struct {
 		prefix string
@@ -200,8 +202,8 @@ func keyAction(v values) string {
 	return "list_all"
 }
 
-// connect reads the keys, from the running master or else from its disk; their texts only for an
-// action that shows them.
+// connect reads the keys from the running master, or from its disk if none runs. It asks for the
+// texts of keys only if the action prints them or their fingerprints.
 func (r *keyRun) connect(ctx context.Context, action string) error {
 	d, err := r.env.dial(ctx, r.opts)
 	if err == nil {
@@ -228,8 +230,8 @@ func (r *keyRun) connect(ctx context.Context, action string) error {
 	return nil
 }
 
-// asked is what an action does, and to which keys or lists: all of them for one that ends with
-// _all.
+// asked splits an action into its name and its match: "*" or "all" for an action that ends with
+// _all, otherwise the option's value.
 func (r *keyRun) asked(action string) (name, match string) {
 	name, all := strings.CutSuffix(action, "_all")
 	switch {
@@ -264,9 +266,9 @@ func (r *keyRun) display(v value.Map) int {
 	return ExitOK
 }
 
-// listing maps states to ids, or with details states to id to what show tells of the key. chosen is
-// a list of states, all of which show, or a choice of keys, of which only states that have any
-// show. An id with several denied keys is listed once, with a list of details.
+// listing maps each state to its ids or, with details, to a map from id to show's result for the
+// key. chosen is a list of states, which all appear, or a predicate on keys; then only states with
+// a matching key appear. An id with several denied keys appears once, with a list of details.
 func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) value.Map {
 	keep := func(operator.Key) bool { return true }
 	states, all := chosen.([]string)
@@ -303,13 +305,14 @@ func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) 
 	return out
 }
 
-// matching chooses the keys in some states whose id matches a glob or one of several.
+// matching returns a predicate for the keys in some states whose id matches one of
+// the comma-separated globs.
 func (r *keyRun) matching(match string, states []string) func(operator.Key) bool {
 	globs := globsOf(match)
 	return func(k operator.Key) bool { return contains(states, k.State) && matchesAny(globs, k.ID) }
 }
 
-// globsOf cuts a match at commas.
+// globsOf splits a match at commas.
 func globsOf(match string) []string {
 	globs := []string{}
 	for _, g := range strings.Split(match, ",") {
@@ -329,8 +332,8 @@ func matchesAny(globs []string, name string) bool {
 	return false
 }
 
-// fingers prints fingerprints of the body of keys, the master's own among them: the form that
-// minions show, whatever the line ends of the stored text.
+// fingers prints the fingerprints of matching keys, the master's own among them. Minions print the
+// same ones: the line ends of the stored text make no difference.
 func (r *keyRun) fingers(match string) int {
 	var failure error
 	finger := func(name, pem string) any {
@@ -366,7 +369,7 @@ func (r *keyRun) fingers(match string) int {
 	return r.display(found)
 }
 
-// change accepts, rejects or deletes what matches, after showing it and asking.
+// change accepts, rejects or deletes the matching keys, after showing them and asking.
 func (r *keyRun) change(ctx context.Context, action, match string) int {
 	states, words := r.affected(action)
 	found := r.listing(r.matching(match, states), func(operator.Key) any { return nil }, false)
@@ -376,7 +379,8 @@ func (r *keyRun) change(ctx context.Context, action, match string) int {
 	return r.apply(ctx, action, found)
 }
 
-// agree shows the keys that are going to be changed and asks.
+// agree shows the keys that will change and asks. Without agreement, code is
+// the command's exit code.
 func (r *keyRun) agree(ctx context.Context, action, match, words string,
 	found value.Map) (agreed bool, code int) {
 	if len(found) == 0 {
@@ -389,7 +393,8 @@ func (r *keyRun) agree(ctx context.Context, action, match, words string,
 		return false, code
 	}
 	if r.daemon == nil {
-		r.env.errorf("ERROR: the master does not run; keys can be changed only through a running master, for all masters must learn of it. Start salt-master and run the command again.")
+		r.env.errorf("ERROR: the master does not run; only a running master can tell the other " +
+			"masters of a change. Start salt-master and run the command again.")
 		return false, ExitFailed
 	}
 	if r.v.on("dry_run") {
@@ -407,8 +412,8 @@ func (r *keyRun) agree(ctx context.Context, action, match, words string,
 	return true, ExitOK
 }
 
-// affected are the states that an action looks into, and their names in the text for no match.
-// Delete looks into all, yet names one, as in Salt.
+// affected returns the states that an action applies to, and their names for the message that
+// nothing matches. As in Salt, delete applies to all states but names fewer.
 func (r *keyRun) affected(action string) (states []string, text string) {
 	all := r.v.on("include_all")
 	names := []string{"unaccepted"}
@@ -438,7 +443,7 @@ func (r *keyRun) affected(action string) (states []string, text string) {
 	return states, strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// confirm asks. The error is that of a context that ended while it waited.
+// confirm asks on standard input. The error is ctx's if it ends before the answer.
 func (r *keyRun) confirm(ctx context.Context, deleting bool) (bool, error) {
 	question := "Proceed? [n/Y] "
 	if deleting {
@@ -460,7 +465,7 @@ func (r *keyRun) confirm(ctx context.Context, deleting bool) (bool, error) {
 	case a := <-got:
 		answer := strings.ToLower(strings.TrimRight(a.text, "\r\n"))
 		if answer == "" {
-			// Enter is the default; the end of the input without an answer is no consent.
+			// Enter picks the default; an input that ends without an answer is not consent.
 			return !deleting && a.err == nil, nil
 		}
 		return strings.HasPrefix(answer, "y"), nil

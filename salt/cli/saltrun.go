@@ -16,22 +16,22 @@ import (
 
 func saltRunParser() *parser {
 	p := newParser("salt-run", "[options] <function> [arguments]",
-		"Run a runner function on this master. Without a function, print what there is.",
+		"Run a runner function on this master. Without a function, print the documentation of all functions.",
 		"salt-run manage.status",
 		"salt-run jobs.lookup_jid 20130916125524463507",
 		"salt-run cluster.members --out=json",
 		"salt-run state.event 'salt/job/*' pretty=True",
 		"salt-run -d jobs")
-	p.addTimeout("Accepted for scripts; the functions have timeouts of their own.")
+	p.addTimeout("Accepted for scripts; each function has its own timeout.")
 	p.addArguments()
 	p.add("",
 		option{names: "--jid", dest: "jid", kind: textValue,
-			help: "Id of the call instead of a new one."},
+			help: "Use this job id instead of a new one."},
 		option{names: "-d --doc --documentation", dest: "doc",
-			help: "Print the documentation of a function, a family, or all."},
-		option{names: "--async", dest: "async", help: "Start the function and leave."},
+			help: "Print the documentation of a function, a family or all functions."},
+		option{names: "--async", dest: "async", help: "Start the function and exit."},
 		option{names: "--dry-run", dest: "dry_run",
-			help: "Say what the function would do, and do nothing; for functions that can."},
+			help: "Print what the function would do and change nothing. Only some functions can."},
 		option{names: "--skip-grains", dest: "skip_grains",
 			help: "Accepted for scripts; changes nothing."},
 	)
@@ -87,7 +87,7 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 	return run.call(ctx, daemon, operands)
 }
 
-// dryRuns are the functions that can say what they would do, with the parameter that asks for it.
+// dryRuns maps each function with a dry run to the parameter that asks for it.
 var dryRuns = map[string]string{
 	"cache.migrate": "dry_run", "cluster.demote": "test", "cluster.drain": "test",
 	"cluster.remove": "test", "cluster.restore": "test", "cluster.rotate_keys": "test",
@@ -103,8 +103,8 @@ type runnerRun struct {
 	v     values
 	print *printer
 	fun   string
-	shown bool // the function has printed its result itself
-	meter bool // a meter stands on the terminal
+	shown bool // the function already printed its result
+	meter bool // a progress meter is on the terminal's current line
 }
 
 func (r *runnerRun) down(err error) int {
@@ -121,7 +121,7 @@ func (r *runnerRun) down(err error) int {
 	return ExitFailed
 }
 
-// refused shows what external_auth does not allow, as Salt does.
+// refused prints a refusal of external_auth and exits with 0, as Salt does.
 func (r *runnerRun) refused(text string) int {
 	if err := r.print.show(output.Result{Value: text}); err != nil {
 		r.env.errorf("ERROR: %s", err)
@@ -147,7 +147,7 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 	if r.v.on("dry_run") {
 		name, ok := dryRuns[r.fun]
 		if !ok {
-			r.env.errorf("ERROR: %s has no dry run; nothing was called. Those that have: %s", r.fun,
+			r.env.errorf("ERROR: %s has no dry run; nothing was called. These functions have one: %s", r.fun,
 				strings.Join(slices.Sorted(maps.Keys(dryRuns)), " "))
 			return ExitFailed
 		}
@@ -163,6 +163,14 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 	}
 	req := operator.RunRequest{Fun: r.fun, Args: args, Kwargs: kwargs, JID: r.v.text("jid"),
 		User: r.env.user(), Async: r.v.on("async")}
+	if r.opts.ShowJID && !req.Async {
+		if req.JID == "" {
+			if req.JID, err = d.NewJID(ctx); err != nil {
+				return r.down(err)
+			}
+		}
+		r.env.println("jid: " + req.JID)
+	}
 	res, err := d.Run(ctx, req, r.meanwhile)
 	var notAllowed *operator.RefusedError
 	switch {
@@ -191,7 +199,7 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 	return res.Retcode
 }
 
-// level is the level of messages on the terminal.
+// level is the log level for the terminal.
 func (r *runnerRun) level() string {
 	if r.v.given("log_level") {
 		return r.v.text("log_level")
@@ -199,7 +207,7 @@ func (r *runnerRun) level() string {
 	return r.opts.LogLevel
 }
 
-// meanwhile prints what a function shows before it ends.
+// meanwhile prints the output of a function that still runs.
 func (r *runnerRun) meanwhile(kind string, v any) {
 	if r.meter {
 		fmt.Fprint(r.env.Stdout, "\r\x1b[K")
@@ -220,6 +228,8 @@ func (r *runnerRun) meanwhile(kind string, v any) {
 		fmt.Fprint(r.env.Stdout, value.Str(v))
 	case "warning":
 		r.env.logWarning(strings.TrimRight(value.Str(v), "\n"))
+	case "error":
+		r.env.logError(value.Str(v))
 	case "progress":
 		if r.v.on("quiet") {
 			return
@@ -233,8 +243,7 @@ func (r *runnerRun) meanwhile(kind string, v any) {
 	}
 }
 
-// result is what of an outcome is printed: the data alone if the function only chose an outputter
-// for it.
+// result is the printed part of a result: the data alone if the function only added an outputter.
 func result(res operator.RunResult) output.Result {
 	if res.NotRun {
 		return output.Result{Value: res.Return, Outputter: "nested"}

@@ -13,7 +13,7 @@ import (
 	"clustermaster/value"
 )
 
-// answering is a daemon whose runner returns one thing.
+// answering is a daemon with a fixed answer to runner calls.
 func answering(res operator.RunResult, err error) *fakeDaemon {
 	return &fakeDaemon{runner: func(r operator.RunRequest,
 		out func(string, any)) (operator.RunResult, error) {
@@ -107,6 +107,24 @@ func TestSaltRunArguments(t *testing.T) {
 	}
 }
 
+// TestSaltRunShowsTheJobsID: show_jid prints the job's id before the function's own output, unless
+// the command returns at once.
+func TestSaltRunShowsTheJobsID(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"test.stream":          "jid: 20261121093513900001\nfoo\n",
+		"test.stream --jid 77": "jid: 77\nfoo\n",
+		"a.b --async -l quiet": "",
+	} {
+		d := answering(operator.RunResult{Return: true, JID: "2026"}, nil)
+		d.showJID = true
+		if got := run(t, SaltRun, d, "", strings.Fields(words)...).stdout; got != want &&
+			(want == "" || !strings.HasPrefix(got, want)) {
+			t.Errorf("%s: printed %q, want %q", words, got, want)
+		}
+	}
+}
+
 func TestPassphraseIsAskedForBackupsAlone(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
@@ -150,7 +168,7 @@ func TestSaltCP(t *testing.T) {
 				" is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.\n", "")
 		run(t, SaltCP, d, "", "no", src, "/x").check(t, 0, noMatch+"\n", "")
 		run(t, SaltCP, d, "", "*", src+"x", "/x").check(t, 0, "",
-			"none of the source files is there\n")
+			"none of the source files exists; check the paths\n")
 		if r := run(t, SaltCP, d, "", "*", src); r.code != 64 ||
 			!strings.HasSuffix(r.stderr, "salt-cp: error: Insufficient arguments\n") {
 			t.Errorf("exit %d, stderr %q", r.code, r.stderr)

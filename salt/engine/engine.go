@@ -13,7 +13,7 @@ import (
 	"clustermaster/value"
 )
 
-// An engine that ends is started again after firstPause; the pause doubles up to maxPause, and is
+// An engine that ends is started again after firstPause. The pause doubles up to maxPause. It is
 // firstPause again after the engine has run for steady.
 const (
 	firstPause = time.Second
@@ -21,33 +21,33 @@ const (
 	steady     = time.Minute
 )
 
-// lookAgain is how often modules are looked for that were not there.
+// lookAgain is how often missing modules are looked for again.
 const lookAgain = time.Second
 
-// Session is a process in which an engine runs; see pythonhost.Session.
+// Session is a process that runs an engine; see pythonhost.Session.
 type Session interface {
 	Call(ctx context.Context, c pythonhost.Call) (any, error)
 	Lease(d time.Duration) bool
 	Close()
 }
 
-// Guard refuses by its error what an engine orders of the master.
+// Guard returns an error to refuse an engine's order to the master.
 type Guard = func(context.Context) error
 
-// Deps is what Engines asks others for.
+// Deps are the parts of the master that Engines uses.
 type Deps struct {
-	// Session begins one; a nil guard allows all.
+	// Session starts a process. A nil guard allows every order.
 	Session func(guard Guard) Session
 	Lead    Lead
 	Alone   bool // there is no other master
-	// Extensions changes when modules of the site do.
+	// Extensions returns a text that changes with the site's modules.
 	Extensions func() string
 	ID         string       // of this master
-	Log        *slog.Logger // nil discards
+	Log        *slog.Logger // nil: discards
 	Reg        prometheus.Registerer
 }
 
-// Engines starts engines while it runs. It is safe for concurrent use.
+// Engines starts engines while Run runs. It is safe for concurrent use.
 type Engines struct {
 	d       Deps
 	log     *slog.Logger
@@ -56,37 +56,37 @@ type Engines struct {
 	starts  *prometheus.CounterVec
 }
 
-// run is an engine and what becomes of it.
+// run is an engine and its present state.
 type run struct {
 	Engine
 	e *Engines
 
-	mu      sync.Mutex // guards all below
-	session Session    // nil while it does not run
+	mu      sync.Mutex // guards the fields below
+	session Session    // nil while the engine does not run
 	state   string
 	since   time.Time
-	last    string // why it ended
+	last    string // why it last ended
 	starts  int
 }
 
 // States of an engine.
 const (
 	Starting  = "is not started yet"
-	Elsewhere = "runs on the leader" // which another master is, or this one becomes
+	Elsewhere = "runs on the leader" // the leader is another master, or this one takes over
 	Running   = "runs"
 	Waiting   = "waits to be started again"
-	Missing   = "its module is not there"
+	Missing   = "its module is missing"
 )
 
-// Status is what an operator is shown.
+// Status is an engine's state, as operators see it.
 type Status struct {
 	Name, Module, State string
-	Since               time.Time // of the state
-	Starts              int       // by this process
-	Error               string    // of the last end
+	Since               time.Time // start of the state
+	Starts              int       // in this process
+	Error               string    // of its last end
 }
 
-// New makes it. Run starts engines.
+// New returns an Engines. Run starts them.
 func New(engines []Engine, d Deps) *Engines {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
@@ -116,7 +116,7 @@ func New(engines []Engine, d Deps) *Engines {
 	return e
 }
 
-// Status tells of all engines, in the order of the option.
+// Status returns the state of all engines, in the order of the option.
 func (e *Engines) Status() []Status {
 	out := make([]Status, len(e.all))
 	for i, r := range e.all {
@@ -127,7 +127,7 @@ func (e *Engines) Status() []Status {
 	return out
 }
 
-// Run keeps engines running until ctx ends: those of every master, and the others while this one
+// Run keeps engines running until ctx ends: those of every master always, the others while this one
 // leads.
 func (e *Engines) Run(ctx context.Context) error {
 	var all sync.WaitGroup
@@ -145,12 +145,12 @@ func (e *Engines) Run(ctx context.Context) error {
 	return nil
 }
 
-// keep starts an engine, and again whenever it ends, until ctx does.
+// keep starts an engine, and restarts it whenever it ends, until ctx ends.
 func (r *run) keep(ctx context.Context, held *reign) {
 	pause, said := firstPause, ""
 	for ctx.Err() == nil {
 		if !held.good() {
-			sleep(ctx, beat) // the lease becomes longer, or ctx ends
+			sleep(ctx, beat) // until the lease is extended or ctx ends
 			continue
 		}
 		seen, began := r.e.d.Extensions(), time.Now()
@@ -162,8 +162,9 @@ func (r *run) keep(ctx context.Context, held *reign) {
 			r.become(Missing, err)
 			if text := err.Error(); text != said {
 				said = text
-				r.e.log.Error("engine is not started: put its module into the folder engines of extension_modules, "+
-					"with salt-run saltutil.sync_engines for one of salt://_engines", "engine", r.Name, "err", err)
+				r.e.log.Error("engine not started: its module is missing; put it into the folder engines of "+
+					"extension_modules, or into salt://_engines and run salt-run saltutil.sync_engines",
+					"engine", r.Name, "err", err)
 			}
 			for ctx.Err() == nil && r.e.d.Extensions() == seen {
 				sleep(ctx, lookAgain)
@@ -228,7 +229,7 @@ func (r *run) become(state string, err error) {
 	}
 }
 
-// lease lets the engine run for so long.
+// lease lets the engine run for d.
 func (r *run) lease(d time.Duration) {
 	r.mu.Lock()
 	session := r.session
@@ -247,7 +248,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// View is the state of all engines as runner functions show it.
+// View is the state of all engines in the form that runner functions show.
 func (e *Engines) View() value.Map {
 	out := value.Map{}
 	for _, s := range e.Status() {

@@ -16,7 +16,7 @@ import (
 	"clustermaster/value"
 )
 
-// cluster knows who leads, as a majority does.
+// cluster knows the leader, as a majority would.
 type cluster struct {
 	mu   sync.Mutex
 	id   string
@@ -29,15 +29,15 @@ func (c *cluster) elect(id string) {
 	c.id, c.term = id, c.term+1
 }
 
-// node is one master's part of it.
+// node is one master's view of it.
 type node struct {
 	c  *cluster
 	id string
 
 	mu     sync.Mutex
-	cut    bool // it reaches nobody, and believes what it knew
+	cut    bool // it reaches no other master and believes its last knowledge
 	leads  bool
-	frozen time.Time // until then it stands still
+	frozen time.Time // it stands still until then
 }
 
 func (n *node) set(f func()) { n.mu.Lock(); defer n.mu.Unlock(); f() }
@@ -78,7 +78,7 @@ func (n *node) ConfirmLead(ctx context.Context) (uint64, error) {
 	return n.c.term, nil
 }
 
-// child stands for a process of the Python host: it ends when its context does, or its lease.
+// child stands for a process of the Python host. It ends with its context or its lease.
 type child struct {
 	w     *world
 	id    string
@@ -92,7 +92,7 @@ type world struct {
 	runs   map[string]int // by master
 	most   int
 	starts []time.Time
-	end    func(starts int) error // what an engine does; nil: it runs on
+	end    func(starts int) error // what an engine does; nil: it keeps running
 	child  *child
 }
 
@@ -148,8 +148,8 @@ func (w *world) engines(n *node, alone bool, log *slog.Logger, all ...Engine) *E
 		}})
 }
 
-// TestOneAtATime moves the lead, cuts the leader off, and has it stand still: an engine runs where
-// the leader is, and never on two masters.
+// TestOneAtATime moves the lead, cuts the leader off, and freezes it. An engine runs where the
+// leader is, and never on two masters at once.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
-// TestRestarts has engines that end: the pauses grow, and begin anew after a steady run.
+// TestRestarts has engines that end. The pauses grow, and start over after a steady run.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
-// TestMissing: an engine that is not there has one line, and starts once its module came.
+// TestMissing: an engine without its module logs one line, and starts once the module exists.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestMissing(t *testing.T) {
 		time.Sleep(2 * lookAgain)
 		stop()
 		<-done
-		if strings.Count(text.String(), "engine is not started") != 1 ||
+		if strings.Count(text.String(), "engine not started") != 1 ||
 			!strings.Contains(text.String(), "it was there") {
 			t.Errorf("log: %s", &text)
 		}

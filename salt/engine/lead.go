@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// Lead tells about the lead of the cluster; cluster.Node is one.
+// Lead knows who leads the cluster. cluster.Node implements it.
 type Lead interface {
-	// IsLeader says whether this master believes that it leads.
+	// IsLeader reports whether this master believes that it leads.
 	IsLeader() bool
 	// ConfirmLead asks a majority whether this master leads, and returns the term in which it does.
 	ConfirmLead(ctx context.Context) (term uint64, err error)
 }
 
-// A master that leads holds a lease for leaseTime from the moment at which it began to ask a
-// majority, and asks every beat. Another one that comes to lead starts engines only after takeover,
-// when the lease of the one before has run out, also where that one stands still: fork servers end
-// engines whose lease is not made longer.
+// The leader holds a lease. It asks a majority every beat; each yes extends the lease to leaseTime
+// after the moment the question was sent. A new leader waits for takeover before it starts engines,
+// so that the old leader's lease has run out. That holds even if the old leader stands still: its
+// fork server ends engines whose lease is not extended.
 const (
 	beat      = 500 * time.Millisecond
 	leaseTime = 3 * time.Second
 	takeover  = 5 * time.Second
 	// confirmTime bounds one question.
 	confirmTime = time.Second
-	// freshTime is how long an answer is good enough for an order of an engine.
+	// freshTime is how long a yes also answers for an engine's orders.
 	freshTime = 200 * time.Millisecond
 )
 
-// reign is the time in which this master leads in one term.
+// reign is one term in which this master leads.
 type reign struct {
 	e    *Engines
 	term uint64
-	end  func() // stops its engines, and returns when they have ended
+	end  func() // stops its engines and waits for their end
 
 	mu    sync.Mutex
-	asked time.Time // when the last question began that was answered well
+	asked time.Time // when the last question with a yes was sent
 }
 
-// follow runs the engines that are the leader's while this master leads.
+// follow runs the leader's engines while this master leads.
 func (e *Engines) follow(ctx context.Context) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -58,7 +58,7 @@ func (e *Engines) follow(ctx context.Context) {
 	}
 }
 
-// step asks who leads, and returns the reign that goes on; nil for none.
+// step asks who leads. It returns the reign that continues, or nil.
 func (e *Engines) step(ctx context.Context, held *reign) *reign {
 	if !e.d.Lead.IsLeader() {
 		return e.stop(held)
@@ -73,7 +73,7 @@ func (e *Engines) step(ctx context.Context, held *reign) *reign {
 			held.longer(began)
 			return held
 		case err != nil && time.Since(held.since()) < leaseTime:
-			return held // a majority may still answer
+			return held // a majority may still answer before the lease ends
 		}
 		e.stop(held)
 	}
@@ -86,12 +86,12 @@ func (e *Engines) step(ctx context.Context, held *reign) *reign {
 func (e *Engines) stop(held *reign) *reign {
 	if held != nil {
 		held.end()
-		e.log.Info("engines are stopped: this master does not lead any more", "term", held.term)
+		e.log.Info("engines stopped: this master no longer leads", "term", held.term)
 	}
 	return nil
 }
 
-// begin starts the leader's engines, after the lease of a master that led before.
+// begin starts the leader's engines, once the lease of an earlier leader has run out.
 func (e *Engines) begin(ctx context.Context, term uint64, asked time.Time) *reign {
 	ctx, cancel := context.WithCancel(ctx)
 	held := &reign{e: e, term: term, asked: asked}
@@ -117,12 +117,12 @@ func (g *reign) since() time.Time {
 	return g.asked
 }
 
-// good says whether the lease holds; a nil reign is that of engines that need none.
+// good reports whether the lease holds. Engines of every master need none: their reign is nil.
 func (g *reign) good() bool {
 	return g == nil || g.e.d.Alone || time.Since(g.since()) < leaseTime
 }
 
-// longer notes that this master led at a time, and lets engines run on.
+// longer notes that this master led at a time, and extends its engines' leases.
 func (g *reign) longer(at time.Time) {
 	g.mu.Lock()
 	g.asked = at
@@ -139,15 +139,15 @@ func (g *reign) longer(at time.Time) {
 
 var errOver = errors.New("the engine was stopped")
 
-// guard makes what allows or refuses the orders of one run of an engine, which ends with life; nil
-// for an engine of every master.
+// guard returns the Guard for one run of an engine, which ends with life. Engines of every master
+// have no guard (nil).
 func (g *reign) guard(life context.Context, name string) Guard {
 	if g == nil {
 		return nil
 	}
 	return func(ctx context.Context) error {
 		if life.Err() != nil {
-			return fmt.Errorf("what engine %s orders is refused: %w", name, errOver)
+			return fmt.Errorf("order of engine %s refused: %w", name, errOver)
 		}
 		if g.e.d.Lead.IsLeader() && time.Since(g.since()) < freshTime {
 			return nil
@@ -157,7 +157,7 @@ func (g *reign) guard(life context.Context, name string) Guard {
 		began := time.Now()
 		term, err := g.e.d.Lead.ConfirmLead(ctx)
 		if err != nil || term != g.term {
-			return fmt.Errorf("what engine %s orders is refused: %s does not lead any more", name,
+			return fmt.Errorf("order of engine %s refused: %s no longer leads", name,
 				g.e.d.ID)
 		}
 		g.mu.Lock()

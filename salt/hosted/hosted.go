@@ -35,7 +35,9 @@ type Deps struct {
 	// Changed is called when a runner may have changed the site's modules; may be nil.
 	Changed func()
 	Engines func() value.Map // name to its state
-	Log     *slog.Logger
+	// SSHTimeout limits a call of salt-ssh, by a runner or a state.
+	SSHTimeout time.Duration
+	Log        *slog.Logger
 }
 
 // Functions are the execution modules of this master and of Salt. They are safe for concurrent use.
@@ -44,6 +46,7 @@ type Functions struct {
 	modules, pillars *pythonhost.Site // the site's own
 	// Runners and Wheels are the runner and the wheel functions of the site and of Salt.
 	Runners, Wheels *Runners
+	SSH             SSH
 	staged          stages
 }
 
@@ -54,7 +57,9 @@ func New(d Deps) *Functions {
 	}
 	f := &Functions{d: d, modules: d.Folders.Site("modules"), pillars: d.Folders.Site("pillar")}
 	f.Runners = &Runners{Host: d.Host, Kind: pythonhost.Runner, Available: f.available,
-		Site: d.Folders.Site("runners"), Log: d.Log}
+		Site: d.Folders.Site("runners"), Log: d.Log,
+		Limits: map[string]Limit{"ssh.cmd": {d.SSHTimeout, sshTimeoutOption}}}
+	f.SSH = SSH{Host: d.Host, Available: f.available, Timeout: d.SSHTimeout}
 	f.Wheels = &Runners{Host: d.Host, Kind: pythonhost.Wheel, Available: f.available,
 		Site: d.Folders.Site("wheel"), Log: d.Log}
 	return f
@@ -174,7 +179,7 @@ func (b *bound) HasFor(m modules.Minion, name string) bool {
 	defer cancel()
 	found, err := b.of(m, false).Has(ctx, name)
 	if err != nil {
-		d.Log.Error("Python host can't tell whether a function is there", "fun", name, "minion",
+		d.Log.Error("Python host can't tell whether a function exists", "fun", name, "minion",
 			m.ID, "err", err)
 	}
 	return found || strings.HasSuffix(name, ".") && d.Native.Has(name)

@@ -25,9 +25,17 @@ type Runners struct {
 	Available func() error     // why there is no interpreter with Salt
 	Site      *pythonhost.Site // the site's own
 	Log       *slog.Logger
+	// Limits are the time limits of some of Salt's functions, by name.
+	Limits map[string]Limit
 
 	mu    sync.Mutex // guards known
 	known map[string]described
+}
+
+// Limit is a time limit and the master's option that sets it.
+type Limit struct {
+	Time   time.Duration
+	Option string
 }
 
 // described is a function's description at a modification time of its file.
@@ -175,8 +183,18 @@ func (r *Runners) run(ctx context.Context, fun string, c *runner.Call) (any, err
 	session := r.Host.Job()
 	defer session.Close()
 	args, kwargs := c.Raw()
+	limit := r.Limits[fun]
+	if r.Overrides(fun) {
+		limit = Limit{}
+	}
 	v, err := session.Call(ctx, pythonhost.Call{
 		Kind: r.Kind, Fun: fun, Args: args, Kwargs: kwargs, JID: c.JID, User: c.User, Tag: c.Tag,
+		Limit: limit.Time, LimitOption: limit.Option,
+		Logged: func(level int, text string) {
+			if level >= levelError { // as Salt's salt-run shows it, in whose process the function runs
+				c.Error(text)
+			}
+		},
 		Output: func(kind string, v any) {
 			switch v := v.(type) {
 			case string:

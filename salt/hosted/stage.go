@@ -111,7 +111,7 @@ func (f *Functions) Switch(ctx context.Context, id string) error {
 	s, ok := f.staged.by[id]
 	if !ok {
 		f.staged.mu.Unlock()
-		return errors.New("nothing was copied to switch to: the master was started meanwhile")
+		return errors.New("there are no copied modules to switch to: the master was restarted meanwhile")
 	}
 	var err error
 	for _, kind := range s.kinds {
@@ -123,7 +123,7 @@ func (f *Functions) Switch(ctx context.Context, id string) error {
 	f.staged.mu.Unlock()
 	f.Drop(id)
 	if err != nil {
-		f.d.Log.Warn("a folder of modules can't be replaced at one step; it is written to", "err", err)
+		f.d.Log.Warn("a folder of modules can't be replaced in one step; its files are written one by one", "err", err)
 		_, err = f.run(ctx, s.fun, nil, s.kwargs, nil)
 	}
 	f.changed()
@@ -150,7 +150,7 @@ func exchange(from, to string) error {
 		return os.Rename(from, to)
 	}
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no folder, but %s", to, info.Mode().Type())
+		err = fmt.Errorf("%s is not a folder but %s", to, info.Mode().Type())
 	}
 	if err == nil {
 		err = unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)

@@ -17,19 +17,19 @@ import (
 	"clustermaster/value"
 )
 
-// defaultClasses is where saltclass looks without a path.
+// defaultClasses is saltclass's folder if the option gives no path.
 const defaultClasses = "/srv/saltclass"
 
-// Bounds of what one minion's answer reads.
+// Bounds of what is read for one minion.
 const (
 	maxClassFile = 8 << 20 // bytes
 	maxClasses   = 4096
-	maxEntries   = 1 << 20 // of folders, as links lead through them
+	maxEntries   = 1 << 20 // in folders, as links lead through them
 )
 
-// classes is the module saltclass: nodes/**/ID.yml names classes, and those further ones, in
-// classes/; each may have states. Files are templates that see the pillars of what was read before
-// (Salt's utils/saltclass.py).
+// classes is the module saltclass. A file nodes/**/ID.yml names classes in classes/, which may name
+// further classes; each may have states. The files are templates, which see the pillars of the
+// files read before them (Salt's utils/saltclass.py).
 type classes struct {
 	path     string
 	renderer renderer
@@ -40,13 +40,13 @@ type classes struct {
 type reading struct {
 	classes
 	req    Request
-	pillar value.Map // of what was read so far; templates see it
+	pillar value.Map // of the files read so far; templates see it
 	seen   map[string]bool
-	order  []value.Map // classes, the nested ones before those that name them, and the node
+	order  []value.Map // nested classes before those that name them; last the node
 }
 
-// states is environment to the states of all classes and of the node, each once. The environment is
-// that of the last that has one.
+// states maps the environment to the states of all classes and the node, each state once. The
+// environment is the last one given.
 func (c classes) states(ctx context.Context, req Request) (value.Map, error) {
 	r := &reading{classes: c, req: req, pillar: value.Map{}, seen: make(map[string]bool)}
 	node, err := r.node(ctx)
@@ -72,7 +72,7 @@ func (c classes) states(ctx context.Context, req Request) (value.Map, error) {
 	return value.Map{{Key: env, Value: states}}, nil
 }
 
-// node reads the definition of the minion: a file of its name, in any folder below nodes.
+// node reads the definition of the minion: a file named after it in any folder below nodes.
 func (r *reading) node(ctx context.Context) (value.Map, error) {
 	found, left := "", maxEntries
 	err := walk(filepath.Join(r.path, "nodes"), &left, func(path string) {
@@ -94,7 +94,7 @@ func (r *reading) node(ctx context.Context) (value.Map, error) {
 	return m, err
 }
 
-// expand reads classes, and what they name, in the order in which their states come.
+// expand reads the named classes and those that they name, in the order of their states.
 func (r *reading) expand(ctx context.Context, names []any) error {
 	for _, name := range r.matching(names) {
 		if r.seen[name] {
@@ -117,7 +117,7 @@ func (r *reading) expand(ctx context.Context, names []any) error {
 	return nil
 }
 
-// places are the files that a class a.b may be: classes/a.b.yml, classes/a/b.yml,
+// places are the possible files of a class a.b: classes/a.b.yml, classes/a/b.yml,
 // classes/a/b/init.yml.
 func (r *reading) places(name string) []string {
 	dir, nested := filepath.Join(r.path, "classes"), strings.ReplaceAll(name, ".",
@@ -126,7 +126,7 @@ func (r *reading) places(name string) []string {
 		filepath.Join(dir, nested, "init.yml")}
 }
 
-// matching are the classes that names, which may be globs, mean, each once.
+// matching returns the classes that names stand for, each once. A name may be a glob.
 func (r *reading) matching(names []any) []string {
 	var out []string
 	dir := filepath.Join(r.path, "classes") + string(filepath.Separator)
@@ -169,7 +169,8 @@ func (r *reading) class(ctx context.Context, name string) (value.Map, error) {
 	return value.Map{}, nil
 }
 
-// prelude gives templates the names that saltclass has, on the line where they begin.
+// prelude gives templates the names that saltclass gives them. It adds no line, so that line
+// numbers stay right.
 const prelude = "{%- set __salt__ = {} -%}"
 
 // file renders a file and reads its YAML.
@@ -210,10 +211,10 @@ func (r *reading) file(ctx context.Context, path string) (value.Map, error) {
 	return nil, fmt.Errorf("read %s: not a map", path)
 }
 
-// folder is where a template's imports lie.
+// folder is where a template's imports are found.
 type folder string
 
-// Call implements render.Host: saltclass gives templates no functions.
+// Call implements render.Host: templates of saltclass have no functions.
 func (folder) Call(context.Context, string, []any, value.Map) (any, error) {
 	return nil, render.ErrUnknownFunction
 }
@@ -230,21 +231,21 @@ func (f folder) File(_ context.Context, _, path string) ([]byte, bool, error) {
 	return text, err == nil, err
 }
 
-// walk calls fn for the files below a folder, through links to folders too, for at most so many
-// entries. A folder that is not there has none.
+// walk calls fn for the files below a folder, also through links to folders. It visits at most
+// *left entries. A missing folder counts as empty.
 func walk(dir string, left *int, fn func(path string)) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // as os.walk does
+		return nil // as with os.walk
 	}
 	for _, e := range entries {
 		if *left--; *left < 0 {
-			return fmt.Errorf("more than %d files and folders; does a link lead back to where it is?", maxEntries)
+			return fmt.Errorf("more than %d files and folders; does a link lead back to a folder above it?", maxEntries)
 		}
 		path := filepath.Join(dir, e.Name())
 		info, err := os.Stat(path)
 		switch {
-		case err != nil: // gone, or a link to nothing
+		case err != nil: // gone, or a dangling link
 		case !info.IsDir():
 			fn(path)
 		default:
@@ -256,8 +257,8 @@ func walk(dir string, left *int, fn func(path string)) error {
 	return nil
 }
 
-// overlay lays b over a: maps are joined, lists appended; a list that begins with "^" takes the
-// place of the other. Neither is written to.
+// overlay lays b over a: it merges maps and appends lists; a list that begins with "^" replaces the
+// other. It changes neither argument.
 func overlay(a, b value.Map) value.Map {
 	out := slices.Clone(a)
 	for _, p := range b {

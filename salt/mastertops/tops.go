@@ -12,17 +12,17 @@ import (
 
 // Request is what a minion asks with.
 type Request struct {
-	ID           string // that the channel has confirmed
+	ID           string // confirmed by the channel
 	Opts, Grains value.Map
 }
 
-// Deps is what tops asks of the daemon.
+// Deps are the parts of the master that Tops uses.
 type Deps struct {
 	// Output runs a command line and returns what it prints.
 	Output   func(ctx context.Context, command string) (string, error)
 	Renderer renderer
 	Log      *slog.Logger
-	// Other asks a module that is not native. Overrides reports a site's module in place of a
+	// Other asks a module that is not native. Overrides reports whether a site's module replaces a
 	// native one. Nil: there are none.
 	Other     func(ctx context.Context, name string, r Request) (value.Map, error)
 	Overrides func(name string) bool
@@ -33,16 +33,16 @@ type renderer interface {
 		h render.Host) (any, error)
 }
 
-// yaml reads a document; nil is an empty one.
+// yaml parses a document. An empty one gives nil.
 func yaml(ctx context.Context, r renderer, path, text string) (any, error) {
-	if strings.HasPrefix(text, "#!") { // a comment here, and no choice of renderers
+	if strings.HasPrefix(text, "#!") { // a comment here: the file can't choose its renderer
 		text = " " + text
 	}
 	return r.Render(ctx, render.Source{Path: path, Data: []byte(text)}, "yaml",
 		render.Context{}, nil)
 }
 
-// module is one of master_tops. Its answer maps environments to lists of SLS names.
+// module is an entry of master_tops. Its answer maps environments to lists of SLS names.
 type module struct {
 	name string
 	ask  func(ctx context.Context, r Request) (value.Map, error)
@@ -54,8 +54,8 @@ type Tops struct {
 	log     *slog.Logger
 }
 
-// New reads the option master_tops: module to its own options. Error: an unknown module where there
-// are no others than native ones, or options of the wrong shape.
+// New reads the option master_tops, a map from each module to its options. Errors: an unknown
+// module if only native ones are allowed; options of the wrong shape.
 func New(option value.Map, d Deps) (*Tops, error) {
 	t := &Tops{log: d.Log.With("component", "tops")}
 	for _, p := range option {
@@ -71,7 +71,7 @@ func New(option value.Map, d Deps) (*Tops, error) {
 		case "ext_nodes":
 			command, ok := p.Value.(string)
 			if !ok || command == "" {
-				return nil, fmt.Errorf("master_tops: ext_nodes: %v is no command", p.Value)
+				return nil, fmt.Errorf("master_tops: ext_nodes: %v is not a command", p.Value)
 			}
 			t.modules = append(t.modules, module{name, extNodes(command, d)})
 		case "saltclass":
@@ -81,7 +81,7 @@ func New(option value.Map, d Deps) (*Tops, error) {
 				path, ok = v.(string)
 			}
 			if !ok {
-				return nil, fmt.Errorf("master_tops: saltclass: %v is no map with a path", p.Value)
+				return nil, fmt.Errorf("master_tops: saltclass: %v is not a map with a path", p.Value)
 			}
 			t.modules = append(t.modules,
 				module{name, classes{path: path, renderer: d.Renderer, log: t.log}.states})
@@ -93,7 +93,7 @@ func New(option value.Map, d Deps) (*Tops, error) {
 	return t, nil
 }
 
-// Ask returns environment to SLS names for a minion, lists of several modules joined.
+// Ask maps environments to SLS names for a minion. It joins the lists of several modules.
 func (t *Tops) Ask(ctx context.Context, r Request) value.Map {
 	all := value.Map{}
 	for _, m := range t.modules {
@@ -108,7 +108,7 @@ func (t *Tops) Ask(ctx context.Context, r Request) value.Map {
 	return all
 }
 
-// Answer is Ask for a minion that sent these options, with its grains among them.
+// Answer is Ask for a minion that sent these options, which include its grains.
 func (t *Tops) Answer(ctx context.Context, id string, opts value.Map) value.Map {
 	grains, _ := opts.Get("grains")
 	own, _ := grains.(value.Map)

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "ask Salt for testdata/answers.json agai
 
 func TestMain(m *testing.M) { rendertest.Main(m) }
 
-// tree is a folder of saltclass; each of its nodes shows one thing.
+// tree is a folder of saltclass. Each of its nodes shows one case.
 var tree = map[string]string{
 	"nodes/plain.yml":         "classes:\n  - base\n  - app.web\nstates:\n  - own\n",
 	"nodes/deep/er/below.yml": "classes: [base]\n",
@@ -97,7 +97,7 @@ func writeTree(t *testing.T) (dir string, ids []string) {
 
 var grains = value.Map{{Key: "os", Value: "Debian"}}
 
-// salts are Salt's answers; null where it fails.
+// salts are Salt's answers; null where Salt fails.
 func salts(t *testing.T, dir string, ids []string) map[string]map[string][]string {
 	t.Helper()
 	asked, err := json.Marshal(map[string]any{"ids": ids,
@@ -121,7 +121,7 @@ func salts(t *testing.T, dir string, ids []string) map[string]map[string][]strin
 
 const answersFile = "testdata/answers.json"
 
-// TestSaltclass compares answers with those that Salt gave for the same folder.
+// TestSaltclass compares our answers with Salt's for the same folder.
 func TestSaltclass(t *testing.T) {
 	t.Parallel()
 	dir, ids := writeTree(t)
@@ -164,7 +164,7 @@ func TestSaltclass(t *testing.T) {
 	}
 }
 
-// TestAnswersAreSalts asks Salt whether the kept answers still are its.
+// TestAnswersAreSalts asks Salt whether the kept answers are still its own.
 func TestAnswersAreSalts(t *testing.T) {
 	t.Parallel()
 	answers.OnlyLong(t, false)
@@ -192,7 +192,7 @@ func dict(pairs ...any) (m value.Map) {
 	return m
 }
 
-// TestAsk joins the answers of several modules; one that fails is left out.
+// TestAsk joins the answers of several modules. It leaves out a module that fails.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	dir, _ := writeTree(t)
@@ -240,9 +240,9 @@ func TestAsk(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	for want, option := range map[string]value.Map{
-		"no module reclass": dict("reclass", dict()), "is no command": dict("ext_nodes", int64(1)),
-		"is no map":   dict("saltclass", "x"),
-		"with a path": dict("saltclass", dict("path", int64(1))),
+		"no module reclass": dict("reclass", dict()), "is not a command": dict("ext_nodes", int64(1)),
+		"is not a map": dict("saltclass", "x"),
+		"with a path":  dict("saltclass", dict("path", int64(1))),
 	} {
 		if _, err := New(option, Deps{Log: slog.New(slog.DiscardHandler)}); err == nil ||
 			!strings.Contains(err.Error(), want) {
@@ -251,7 +251,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestLinksThatLeadBack ends.
+// TestLinksThatLeadBack: links back to a parent folder end in an error, not in an endless walk.
 func TestLinksThatLeadBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

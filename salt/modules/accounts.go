@@ -211,7 +211,7 @@ func (c *call) accounts() ([]account, error) {
 	err := c.below("etc/passwd", func(line string) error {
 		a, ok := parseAccount(line)
 		if !ok {
-			return fmt.Errorf("%q is no line of a passwd file", line)
+			return fmt.Errorf("%q is not a line of a passwd file", line)
 		}
 		out = append(out, a)
 		return nil
@@ -219,7 +219,7 @@ func (c *call) accounts() ([]account, error) {
 	return out, err
 }
 
-// groups returns the groups for a call, as accounts.
+// groups returns the groups for a call, in the same way as accounts.
 func (c *call) groups() ([]accountGroup, error) {
 	if c.any("root") == nil {
 		return readGroups()
@@ -231,7 +231,7 @@ func (c *call) groups() ([]accountGroup, error) {
 		}
 		g, ok := parseGroup(line)
 		if !ok {
-			return fmt.Errorf("%q is no line of a group file", line)
+			return fmt.Errorf("%q is not a line of a group file", line)
 		}
 		out = append(out, g)
 		return nil
@@ -306,8 +306,8 @@ func parseGroup(line string) (accountGroup, bool) {
 	return g, ok
 }
 
-// info returns an account as user.info does. Its groups are the machine's, whichever root the
-// account comes from.
+// info returns an account in the form of user.info. Its groups are the machine's, whichever
+// root the account comes from.
 func (a account) info(in memberships) value.Map {
 	more := append(strings.SplitN(a.gecos, ",", 5), "", "", "", "", "")
 	return value.Map{
@@ -339,7 +339,7 @@ func readMemberships() (memberships, error) {
 	}
 	in := memberships{main: make(map[string]int64), gids: make(map[string][]int64),
 		names: make(map[int64][]string)}
-	for _, a := range slices.Backward(users) { // the first of a name counts
+	for _, a := range slices.Backward(users) { // the first line of a name counts
 		in.main[a.name] = a.gid
 	}
 	for _, g := range groups {
@@ -351,8 +351,8 @@ func readMemberships() (memberships, error) {
 	return in, nil
 }
 
-// of lists the groups of a user, sorted: the user's main group, and those with the user as a
-// member.
+// of lists the groups of a user, sorted: the user's main group, and every group that
+// names the user as a member.
 func (in memberships) of(name string) []any {
 	var out []string
 	if gid, ok := in.main[name]; ok {

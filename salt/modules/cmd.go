@@ -28,10 +28,10 @@ const (
 type ran struct {
 	pid, retcode   int
 	stdout, stderr string
-	late           bool // its timeout ended it; stdout says so
+	late           bool // its timeout ended it, which stdout says
 }
 
-// all is the result as cmd.run_all has it.
+// all is the result in the form of cmd.run_all.
 func (r ran) all() value.Map {
 	if r.late {
 		return value.Map{
@@ -88,7 +88,7 @@ func commandFunctions() []function {
 }
 
 // command runs the command of a call on the master. joined sends stderr to stdout. Without
-// python_shell it uses no shell, and splits the text as a shell would.
+// python_shell it runs without a shell and splits the text as a shell would.
 func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	outer := ctx
 	if v := c.any("timeout"); value.Truth(v) {
@@ -120,7 +120,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 		return ran{}, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0],
-		argv[1:]...) // templates of pillar_roots run commands, that is what this is for
+		argv[1:]...) // templates of pillar_roots may run commands
 	as, err := c.identity()
 	if err != nil {
 		return ran{}, err
@@ -135,7 +135,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if in := c.any("stdin"); in != nil {
 		from := text(in)
 		if raw, _ := c.kwargs.Get("stdin_raw_newlines"); !value.Truth(raw) {
-			from = strings.ReplaceAll(from, `\n`, "\n") // as it is typed
+			from = strings.ReplaceAll(from, `\n`, "\n") // as a user types it
 		}
 		cmd.Stdin = strings.NewReader(from)
 	}
@@ -181,8 +181,8 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	return r, nil
 }
 
-// accepted makes the test of whether a command succeeded: by success_retcodes, or by a text in its
-// output.
+// accepted returns the test for a command's success, by success_retcodes or
+// by a text in its output.
 func (c *call) accepted() (func(ran) bool, error) {
 	codes := make(map[int]bool)
 	for _, v := range c.split("success_retcodes") {
@@ -202,7 +202,7 @@ func (c *call) accepted() (func(ran) bool, error) {
 	}, nil
 }
 
-// split returns an argument that is a list, or a text of words with commas, as a list.
+// split returns a list argument, or splits a text at its commas.
 func (c *call) split(name string) []any {
 	v := c.any(name)
 	if list, ok := v.([]any); ok || v == nil {
@@ -215,7 +215,7 @@ func (c *call) split(name string) []any {
 	return out
 }
 
-// duration reads a number of seconds; other values give 0.
+// duration reads a number of seconds; 0 for any other value.
 func duration(v any) time.Duration {
 	if f, ok := v.(float64); ok {
 		return time.Duration(f * float64(time.Second))
@@ -227,8 +227,8 @@ func duration(v any) time.Duration {
 // rstrip is Python's str.rstrip.
 func rstrip(s string) string { return strings.TrimRight(s, " \t\n\r\v\f\x1c\x1d\x1e\x1f\u0085") }
 
-// masked runs the command under a umask, which belongs to the process: a shell sets it and then
-// becomes the command.
+// masked runs the command under a umask. The umask belongs to a process, so a shell sets it and
+// then becomes the command.
 func (c *call) masked(argv []string) ([]string, error) {
 	given := c.any("umask")
 	if given == nil {
@@ -277,8 +277,8 @@ func (c *call) argv() ([]string, error) {
 	return out, err
 }
 
-// decoder makes the function that decodes a command's output by output_encoding. Invalid bytes
-// become U+FFFD.
+// decoder returns a function that decodes a command's output from output_encoding.
+// Invalid bytes become U+FFFD.
 func (c *call) decoder() (func([]byte) string, error) {
 	switch name := strings.ReplaceAll(strings.ToLower(c.text("output_encoding")), "_", "-"); name {
 	case "", "utf-8", "utf8", "ascii", "us-ascii":
@@ -297,12 +297,12 @@ func (c *call) decoder() (func([]byte) string, error) {
 			return string(out)
 		}, nil
 	default:
-		return nil, fmt.Errorf("output_encoding %s is not built in; utf-8 and latin-1 are", name)
+		return nil, fmt.Errorf("output_encoding %s is not built in; use utf-8 or latin-1", name)
 	}
 }
 
-// environment is the master's, in the language C, plus the variables of the user and env; it
-// removes entries that are false.
+// environment is the master's environment in the language C, plus the user's variables and env. An
+// entry of env that is false removes a variable.
 func (c *call) environment(own value.Map) []string {
 	vars := make(map[string]string)
 	if !c.is("clean_env") {
@@ -345,7 +345,7 @@ func (c *call) environment(own value.Map) []string {
 	return out
 }
 
-// GiveTo gives files to the user that a command will run as.
+// GiveTo makes the user of a command the owner of files.
 func GiveTo(name string, paths ...string) error {
 	who, err := runAs(name, "")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// dataFunctions are the families defaults and slsutil. Where Python changes an argument in place,
-// the render worker does so.
+// dataFunctions are the families defaults and slsutil. If Python's function changes an argument in
+// place, the render worker applies that change.
 func dataFunctions() []function {
 	merging := []param{opt("strategy", "smart"), opt("renderer", "yaml"), opt("merge_lists", false)}
 	return []function{
@@ -130,7 +130,7 @@ func lay(a, b any, lists, convertNone bool) (any, error) {
 	return value.Recurse(x, y, lists), nil
 }
 
-// merge applies the requested strategy.
+// merge merges with the requested strategy.
 func (c *call) merge(a, b any) (any, error) {
 	strategy := c.text("strategy")
 	if strategy == "smart" {
@@ -148,7 +148,7 @@ func (c *call) merge(a, b any) (any, error) {
 	return value.Merge(x, y, strategy, c.is("merge_lists")), nil
 }
 
-// listed reports whether file_roots have a file or a folder.
+// listed reports whether file_roots has p as a file or as a folder.
 func (c *call) listed(p string, file, dir bool) bool {
 	if c.deps.Files == nil {
 		return false
@@ -161,7 +161,7 @@ func (c *call) listed(p string, file, dir bool) bool {
 	return file && in(c.deps.Files.List(env)) || dir && in(c.deps.Files.Dirs(env))
 }
 
-// findUp looks for one of several names in a folder of file_roots and all above it.
+// findUp looks for one of several names in a folder of file_roots and in every folder above it.
 func findUp(_ context.Context, c *call) (any, error) {
 	at := c.text("startpath")
 	if at != "" {
@@ -242,7 +242,7 @@ func renderText(ctx context.Context, c *call) (any, error) {
 	file, given := c.text("path"), c.text("string")
 	switch {
 	case c.deps.Render == nil:
-		return nil, errors.New("nothing renders here")
+		return nil, errors.New("no renderer is available here")
 	case file == "" && given == "":
 		return nil, errors.New("Must pass path or string.")
 	case file != "" && given != "":

@@ -17,14 +17,14 @@ type Datastore interface {
 
 // datastoreFunctions are the family data.
 func datastoreFunctions() []function {
-	// on makes a function of run, which gets the stored map. keep replaces that map unless it is
-	// nil.
+	// on makes a function that calls run with the stored map. The returned keep replaces
+	// that map unless it is nil.
 	on := func(name string, params []param,
 		run func(c *call, kept value.Map) (result any, keep value.Map, err error)) function {
 		return function{name: "data." + name, params: params,
 			run: func(ctx context.Context, c *call) (any, error) {
 				if c.deps.Datastore == nil {
-					return nil, errors.New("nothing is kept here")
+					return nil, errors.New("no data store is available here")
 				}
 				kept, err := c.deps.Datastore.Load(ctx)
 				if err != nil {

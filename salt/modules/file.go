@@ -21,7 +21,7 @@ import (
 
 // Bounds of files on the master.
 const (
-	maxFile  = 64 << 20 // of a file that is read
+	maxFile  = 64 << 20 // of a file to read
 	maxFound = 100_000  // names of one file.find or file.readdir
 )
 
@@ -129,7 +129,7 @@ func fileFunctions() []function {
 			}},
 		onPath("file.normpath", func(c *call, _ string) (any, error) {
 			p := c.text("path")
-			// which may mean something other than one slash
+			// POSIX leaves the meaning of exactly two slashes open
 			if strings.HasPrefix(p, "//") && !strings.HasPrefix(p, "///") {
 				return "/" + path.Clean(p), nil
 			}
@@ -263,7 +263,7 @@ func findFiles(ctx context.Context, c *call) (any, error) {
 		name := text(kw.Key)
 		if _, ok := options[name]; !ok {
 			return nil,
-				fmt.Errorf("option %s is not built in; name, iname, type, maxdepth and mindepth are", name)
+				fmt.Errorf("option %s is not built in; use name, iname, type, maxdepth or mindepth", name)
 		}
 		options[name] = kw.Value
 	}

@@ -148,7 +148,7 @@ func hashFunctions() []function {
 			need("challenge_hmac")}, run: func(_ context.Context, c *call) (any, error) {
 			kind, challenge, ok := strings.Cut(c.text("challenge_hmac"), "=")
 			if !ok {
-				return nil, errors.New("challenge_hmac is no hash=value")
+				return nil, errors.New("challenge_hmac is not of the form hash=value")
 			}
 			sum, err := mac(kind, c)
 			return hmac.Equal([]byte(hex.EncodeToString(sum)), []byte(challenge)), err
@@ -184,7 +184,8 @@ func decodeBase64(b []byte) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(string(letters))
 }
 
-// digest hashes with the argument checksum; Salt's function supports three.
+// digest hashes with the algorithm in the argument checksum, one of the three that
+// Salt's function supports.
 func (c *call) digest(b []byte) (any, error) {
 	switch name := c.text("checksum"); name {
 	case "md5", "sha256", "sha512":

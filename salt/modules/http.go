@@ -39,7 +39,7 @@ func httpFunctions() []function {
 	}, run: query}}
 }
 
-// query is salt.utils.http.query with the parameters that make and read one request.
+// query is salt.utils.http.query with the parameters for one request and its answer.
 func query(ctx context.Context, c *call) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, httpTimeout)
 	defer cancel()
@@ -89,7 +89,7 @@ func query(ctx context.Context, c *call) (any, error) {
 		switch kind {
 		case "json", "yaml":
 			if c.deps.Render == nil {
-				return nil, errors.New("nothing decodes here")
+				return nil, errors.New("http.query can't decode answers here")
 			}
 			v, err := c.deps.Render(ctx, c.who, "", "\n"+string(body), kind, nil)
 			if err != nil {
@@ -99,7 +99,7 @@ func query(ctx context.Context, c *call) (any, error) {
 		case "plain":
 			asText = true
 		case "xml":
-			return nil, errors.New("decode_type xml is not built in; json, yaml and plain are")
+			return nil, errors.New("decode_type xml is not built in; use json, yaml or plain")
 		default:
 			return append(out, value.Pair{Key: "error",
 				Value: "Invalid decode_type specified. Valid decode types are: ('json', 'xml', 'yaml', 'plain')"}), nil
@@ -111,7 +111,7 @@ func query(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-// decodeType returns how to decode an answer: the argument, or else by the answer's content type.
+// decodeType returns the decoder for an answer: the argument, or else the answer's content type.
 func (c *call) decodeType(contentType string) string {
 	kind := c.text("decode_type")
 	if kind != "auto" {
@@ -131,7 +131,7 @@ func reason(resp *http.Response) string {
 	return text
 }
 
-// unreachable is the result without an answer.
+// unreachable is the result if no answer came.
 func (c *call) unreachable(err error) value.Map {
 	out := value.Map{}
 	if c.is("status") {
@@ -149,7 +149,7 @@ func (c *call) unreachable(err error) value.Map {
 func (c *call) request(ctx context.Context) (*http.Request, error) {
 	target, err := url.Parse(c.text("url"))
 	if err != nil || target.Scheme != "http" && target.Scheme != "https" {
-		return nil, fmt.Errorf("url %q is no http or https address", c.text("url"))
+		return nil, fmt.Errorf("url %q is not an http or https address", c.text("url"))
 	}
 	if params := form(c.dict("params")); params != "" {
 		target.RawQuery = strings.Trim(target.RawQuery+"&"+params, "&")

@@ -8,7 +8,7 @@ import (
 	"clustermaster/value"
 )
 
-// jinjaFunctions return the definitions in files of file_roots.
+// jinjaFunctions return the definitions in files from file_roots.
 func jinjaFunctions() []function {
 	imports := func(name, tag string) function {
 		return function{name: "jinja." + name, params: []param{need("path")},
@@ -33,7 +33,7 @@ func jinjaFunctions() []function {
 // defined renders a template that prints one value as JSON.
 func (c *call) defined(ctx context.Context, template string) (any, error) {
 	if c.deps.Render == nil {
-		return nil, errors.New("nothing renders here")
+		return nil, errors.New("no renderer is available here")
 	}
 	pipe := c.who.Opts.String("renderer")
 	if pipe == "" {

@@ -78,7 +78,7 @@ func masterFunctions() []function {
 			opt("asynchronous", false)}, varArgs: true, varKwargs: true,
 			run: func(ctx context.Context, c *call) (any, error) {
 				if c.deps.Runner == nil || c.is("asynchronous") {
-					return nil, errors.New("runners cannot be called so here")
+					return nil, errors.New("runners are not available here, and never with asynchronous")
 				}
 				kwargs := append(append(value.Map{}, c.dict("kwarg")...), c.kwargs...)
 				v, err := c.deps.Runner(ctx, c.text("name"), c.list("arg"), kwargs)
@@ -99,7 +99,7 @@ func masterFunctions() []function {
 				}
 				v, err := c.sdbGet(ctx, uri)
 				if err == nil && v == uri && c.is("strict") {
-					err = fmt.Errorf("%s is no sdb://profile/key of a profile in the configuration",
+					err = fmt.Errorf("%s is not sdb://profile/key with a profile of the configuration",
 						uri)
 				}
 				return v, err

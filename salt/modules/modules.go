@@ -13,19 +13,19 @@ import (
 	"clustermaster/value"
 )
 
-// Minion is the minion that a function runs for: grains, pillar and options are this minion's,
+// Minion is the minion that a function runs for. Grains, pillar and options are the minion's,
 // commands and files the master's.
 type Minion struct {
 	ID                 string
 	Grains, Pillar     value.Map
 	Saltenv, Pillarenv string
-	Opts               value.Map // as Salt passes them to functions: id is the master's
+	Opts               value.Map // as Salt passes them to functions, with the master's id
 }
 
-// Files are file_roots.
+// Files reads files from file_roots.
 type Files interface {
-	// List returns the sorted files and Dirs the sorted folders of an environment. Callers must not
-	// change the slices.
+	// List returns the sorted files and Dirs the sorted folders of an environment. The caller
+	// must not change the slices.
 	List(env string) []string
 	Dirs(env string) []string
 	Envs() []string
@@ -33,7 +33,7 @@ type Files interface {
 	Open(env, path string) (abs string, data []byte, found bool, err error)
 }
 
-// Deps is what functions use of other packages. A nil field counts as empty.
+// Deps is what the functions use of other packages. A nil field counts as empty.
 type Deps struct {
 	Files Files
 	// Mine is _mine_get with the minion's own rights: minion to value, or function to minion to
@@ -58,8 +58,8 @@ type Deps struct {
 // ErrUnknown is returned for an unknown function.
 var ErrUnknown = errors.New("no such function")
 
-// ErrOutside is wrapped by errors about a part of a function that exists in Salt and not here, such
-// as a driver of sdb: Salt's own function may have it.
+// ErrOutside is wrapped by errors about a part of a function that exists in Salt but not here, such
+// as a driver of sdb. Salt's own function may support it.
 var ErrOutside = errors.New("not built in")
 
 // outside is an ErrOutside with its text.
@@ -95,7 +95,7 @@ func New(deps Deps) *Modules {
 	} {
 		for _, f := range family {
 			if _, twice := m.byName[f.name]; twice {
-				panic("function " + f.name + " is there twice")
+				panic("function " + f.name + " occurs twice")
 			}
 			m.byName[f.name] = f
 			m.names = append(m.names, f.name)
@@ -119,8 +119,8 @@ func (m *Modules) Has(name string) bool {
 	return ok
 }
 
-// Params returns a function's parameters in their order; rest reports whether it accepts further
-// arguments and keywords.
+// Params returns a function's parameters in their order. rest reports whether it accepts
+// further arguments and keywords.
 func (m *Modules) Params(fun string) (params []sig.Param, rest bool) {
 	f := m.byName[fun]
 	return slices.Clone(f.params), f.varKwargs
@@ -131,7 +131,7 @@ func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any,
 	kwargs value.Map) (any, error) {
 	f, ok := m.byName[fun]
 	if !ok {
-		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md lists those that are",
+		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md lists the functions",
 			fun, ErrUnknown)
 	}
 	c := &call{Modules: m, who: who}
@@ -168,7 +168,7 @@ type call struct {
 	kwargs value.Map // further keywords
 }
 
-// bind gives each parameter its value.
+// bind assigns the arguments to the parameters.
 func (c *call) bind(f function, args []any, kwargs value.Map) error {
 	b, err := sig.Signature{Name: cmp.Or(f.python, f.name), Params: f.params, VarArgs: f.varArgs,
 		VarKwargs: f.varKwargs}.Bind(args, kwargs)
@@ -209,7 +209,7 @@ func (c *call) whole(name string) (int64, error) {
 
 func (c *call) is(name string) bool { return value.Truth(c.named[name]) }
 
-// dict returns an argument that is a map, nil for any other value.
+// dict returns an argument that is a map; nil for any other value.
 func (c *call) dict(name string) value.Map {
 	m, _ := c.named[name].(value.Map)
 	return m

@@ -28,8 +28,8 @@ func placeFunctions() []function {
 	}
 }
 
-// zone returns the name of the time zone as timedatectl reports it, or without timedatectl as the
-// files of the minion's family of systems have it.
+// zone returns the name of the time zone: from timedatectl or, if that is missing, from the files
+// that the minion's os_family uses.
 func zone(ctx context.Context, c *call) (any, error) {
 	program, err := which("timedatectl")
 	if err != nil {
@@ -92,7 +92,7 @@ func zoneOfFile(root, family string) (any, error) {
 // route is one line of a routing table.
 type route struct{ family, destination, gateway, netmask, flags, device string }
 
-// defaultRoute lists the default routes as netstat reports them, or as ip does without netstat.
+// defaultRoute lists the default routes that netstat reports, or ip if netstat is missing.
 func defaultRoute(ctx context.Context, c *call) (any, error) {
 	family := c.any("family")
 	if family != nil && family != "inet" && family != "inet6" {
@@ -152,7 +152,7 @@ func (c *call) netstatRoutes(ctx context.Context) ([]route, error) {
 	var out []route
 	for _, f := range four[min(heads, len(four)):] {
 		if len(f) < 8 {
-			return nil, fmt.Errorf("netstat tells of a route in %d words", len(f))
+			return nil, fmt.Errorf("netstat printed a route of %d words", len(f))
 		}
 		out = append(out, route{"inet", f[0], f[1], f[2], f[3], f[7]})
 	}
@@ -164,7 +164,7 @@ func (c *call) netstatRoutes(ctx context.Context) ([]route, error) {
 	return out, nil
 }
 
-// ipRoutes lists only the default routes; nothing else is needed.
+// ipRoutes lists only the default routes, because nothing else is needed.
 func (c *call) ipRoutes(ctx context.Context) ([]route, error) {
 	var out []route
 	for _, k := range []struct {
@@ -180,7 +180,7 @@ func (c *call) ipRoutes(ctx context.Context) ([]route, error) {
 				continue
 			}
 			if len(f) < 4 || f[3] == "dev" && len(f) < 5 {
-				return nil, fmt.Errorf("ip tells of a route in %d words", len(f))
+				return nil, fmt.Errorf("ip printed a route of %d words", len(f))
 			}
 			r := route{k.family, k.destination, f[2], k.netmask, "UG", ""}
 			if f[3] == "dev" {

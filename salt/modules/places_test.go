@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// TestRoutesOfIP: where there is no netstat, ip tells the default routes.
+// TestRoutesOfIP: without netstat, ip reports the default routes.
 func TestRoutesOfIP(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	for script, want := range map[string]string{
 		`case $1 in -4) echo "default via 192.0.2.1 dev eth0 proto dhcp"; echo "192.0.2.0/24 dev eth0";; *) echo "unreachable default dev lo metric 1"; echo "default via fd00::1 dev eth1 metric 1024 pref medium"; esac`: "[{inet 0.0.0.0 192.0.2.1 0.0.0.0 UG eth0} {inet6 ::/0 fd00::1  UG eth1}] <nil>",
 		`case $1 in -4) echo "default via 192.0.2.1 proto static";; esac`: "[{inet 0.0.0.0 192.0.2.1 0.0.0.0 UG }] <nil>",
-		`echo default dev tun0`: "[] ip tells of a route in 3 words",
+		`echo default dev tun0`: "[] ip printed a route of 3 words",
 		`:`:                     "[] <nil>",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "ip"), []byte("#!/bin/sh\n"+script+"\n"),
-			0o755); err != nil { // it is to run
+			0o755); err != nil { // executable
 			t.Fatal(err)
 		}
 		c := &call{Modules: New(Deps{})}
@@ -29,7 +29,7 @@ func TestRoutesOfIP(t *testing.T) {
 	}
 }
 
-// TestZoneOfFile: where there is no timedatectl, a file tells the time zone.
+// TestZoneOfFile: without timedatectl, a file holds the time zone.
 func TestZoneOfFile(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -104,7 +104,7 @@ func randomFunctions() []function {
 	}
 }
 
-// members are the elements of a list, or the letters of a text.
+// members are the elements of a list, or the characters of a text.
 func (c *call) members(name string) ([]any, error) {
 	switch v := c.any(name).(type) {
 	case []any:
@@ -120,7 +120,7 @@ func (c *call) members(name string) ([]any, error) {
 	}
 }
 
-// source makes a source of numbers: Python's for a seed, else unpredictable ones.
+// source returns a source of numbers: Python's sequence for a seed, otherwise an unpredictable one.
 func (c *call) source() (drawer, error) {
 	if s := c.any("seed"); s != nil {
 		return seeded(s)
@@ -209,7 +209,7 @@ func randomText(_ context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if n = max(n, 0); chars == "" || n > maxRandom {
-		return nil, fmt.Errorf("length %d or the characters are not what a text can be made of", n)
+		return nil, fmt.Errorf("length %d is too long, or no characters are left to choose from", n)
 	}
 	letters := []rune(chars)
 	var b strings.Builder

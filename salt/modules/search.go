@@ -30,7 +30,7 @@ func searchFunctions() []function {
 	}
 }
 
-// readText reads a file that should be text. found is false where Salt treats a file as empty.
+// readText reads a file that should be text. found is false if Salt treats the file as empty.
 func readText(p string) (content string, found bool, err error) {
 	info, err := os.Stat(p)
 	if err != nil || info.IsDir() {
@@ -41,12 +41,12 @@ func readText(p string) (content string, found bool, err error) {
 		return "", false, nil
 	}
 	if err == nil && !utf8.Valid(b) {
-		err = fmt.Errorf("%s is no text in UTF-8", p)
+		err = fmt.Errorf("%s is not UTF-8 text", p)
 	}
 	return string(b), err == nil, err
 }
 
-// cutLine cuts the first line off a text, with its end: "\n", "\r\n" or "\r".
+// cutLine splits off the first line of a text, with its end: "\n", "\r\n" or "\r".
 func cutLine(s string) (line, rest string) {
 	i := strings.IndexAny(s, "\r\n")
 	switch {
@@ -86,8 +86,8 @@ func containsRegex(ctx context.Context, c *call) (any, error) {
 	return false, nil
 }
 
-// Salt matches a glob against the first part of a file, then against overlapping later parts, as if
-// the file did not fit in memory.
+// Salt matches a glob against the first part of a file and then against overlapping later parts, as
+// if the file did not fit in memory.
 const (
 	globPart = 256 << 10 // characters
 	globStep = 32 << 10  // characters
@@ -161,7 +161,7 @@ func binary(b []byte) bool {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return true
 	}
-	high := utf8.Valid(b) || truncated(b) // bytes from 0x80 are letters then
+	high := utf8.Valid(b) || truncated(b) // bytes from 0x80 are then letters
 	odd := 0
 	for _, x := range b {
 		switch {
@@ -174,7 +174,7 @@ func binary(b []byte) bool {
 	return float64(odd)/float64(len(b)) > 0.3
 }
 
-// truncated reports whether only the last letter is incomplete.
+// truncated reports whether only the last character is incomplete.
 func truncated(b []byte) bool {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)

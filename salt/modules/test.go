@@ -14,7 +14,7 @@ import (
 
 // Bounds on the counting functions of the family test.
 const (
-	maxFib     = 93 // the largest whose number has 64 bits
+	maxFib     = 93 // the largest whose number fits into 64 bits
 	maxCollatz = 1 << 50
 	maxSteps   = 10_000
 )
@@ -62,13 +62,13 @@ func testFunctions() []function {
 	}
 }
 
-// given returns the arguments that a function was called with.
+// given returns the arguments of a call.
 func (c *call) given(kwargs value.Map) value.Map {
 	return value.Map{{Key: "args", Value: append([]any{}, c.more...)},
 		{Key: "kwargs", Value: orEmpty(kwargs)}}
 }
 
-// fib returns a Fibonacci number and the seconds that it took.
+// fib returns a Fibonacci number and the time in seconds.
 func fib(_ context.Context, c *call) (any, error) {
 	began := time.Now()
 	n, err := c.whole("num")
@@ -78,7 +78,7 @@ func fib(_ context.Context, c *call) (any, error) {
 	case n < 0:
 		return nil, errors.New("Negative number is not allowed!")
 	case n > maxFib:
-		return nil, fmt.Errorf("num %d: at most %d", n, maxFib)
+		return nil, fmt.Errorf("num %d is too large; use at most %d", n, maxFib)
 	}
 	before, at := uint64(0), uint64(1)
 	if n == 0 {
@@ -90,8 +90,8 @@ func fib(_ context.Context, c *call) (any, error) {
 	return []any{at, time.Since(began).Seconds()}, nil
 }
 
-// collatz returns the Collatz sequence from a number to 1, and the seconds that it took. In Python,
-// halving gives floats.
+// collatz returns the Collatz sequence from a number to 1 and the time in seconds. As in
+// Python, halving gives floats.
 func collatz(_ context.Context, c *call) (any, error) {
 	began := time.Now()
 	start, err := c.whole("start")
@@ -99,13 +99,13 @@ func collatz(_ context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if start < 1 || start > maxCollatz {
-		return nil, fmt.Errorf("start %d: from 1 to %d", start, int64(maxCollatz))
+		return nil, fmt.Errorf("start %d is not in the range from 1 to %d", start, int64(maxCollatz))
 	}
 	steps := []any{}
 	halved := false
 	for at := start; at != 1; {
 		if len(steps) == maxSteps || at > maxCollatz<<2 {
-			return nil, fmt.Errorf("from %d the way is too long", start)
+			return nil, fmt.Errorf("the sequence from %d is too long", start)
 		}
 		var step any = at
 		if halved {
@@ -125,7 +125,7 @@ func collatz(_ context.Context, c *call) (any, error) {
 func randomHash(_ context.Context, c *call) (any, error) {
 	size, ok := c.any("size").(int64)
 	if !ok || size < 0 {
-		return nil, fmt.Errorf("size must be a whole number from 0, not %s",
+		return nil, fmt.Errorf("size must be a whole number of at least 0, not %s",
 			value.Repr(c.any("size")))
 	}
 	kind := c.text("hash_type")
@@ -149,7 +149,7 @@ func try(ctx context.Context, c *call) (any, error) {
 		return nil, ctx.Err()
 	case c.is("return_try_exception"):
 		return nil,
-			fmt.Errorf("return_try_exception is not built in, an exception is no data: %w", err)
+			fmt.Errorf("return_try_exception is not built in, because an exception is not data: %w", err)
 	}
 	return nil, nil
 }

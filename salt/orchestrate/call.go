@@ -298,7 +298,7 @@ func (x *run) invoke(ctx context.Context, fun Function, c Call, args value.Map) 
 		if p := recover(); p != nil {
 			x.o.log.Error("state function panicked", "fun", c.State+"."+c.Fun, "id", c.ID, "err",
 				fmt.Sprint(p), "stack", string(debug.Stack()))
-			ret, err = nil, fmt.Errorf("function %s.%s broke: %v; the master's log has the details",
+			ret, err = nil, fmt.Errorf("function %s.%s crashed: %v; the master's log has the details",
 				c.State, c.Fun, p)
 		}
 	}()
@@ -448,7 +448,7 @@ func (x *run) refresh(ctx context.Context, ch *chunk) {
 	if again, _ := ch.get("reload_pillar"); value.Truth(again) {
 		made, err := x.o.pillar(ctx, x.req, x.who.Grains)
 		if err != nil {
-			x.o.log.Warn("pillar not made anew; states go on with the old one", "jid", x.req.JID,
+			x.o.log.Warn("pillar not compiled again; states continue with the old one", "jid", x.req.JID,
 				"id", ch.id, slog.Any("err", err))
 			return
 		}

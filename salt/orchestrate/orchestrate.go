@@ -224,7 +224,8 @@ func (o *Orchestrator) forgetPauses(ctx context.Context, jid string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime)
 	defer cancel()
 	if err := o.deps.Pauses.Forget(ctx, jid); err != nil {
-		o.log.Warn("pause of an ended orchestration not removed; salt-run cache.flush state_pause does", "jid", jid, "err", err)
+		o.log.Warn("pause of an ended orchestration not removed; remove it with salt-run cache.flush state_pause",
+			"jid", jid, "err", err)
 	}
 }
 
@@ -369,7 +370,7 @@ func (x *run) pause(ctx context.Context, ch *chunk) (kill bool, err error) {
 			return false, context.Cause(ctx)
 		}
 		if err != nil {
-			x.o.log.Warn("pauses not read; the orchestration goes on", "jid", x.req.JID, "err", err)
+			x.o.log.Warn("pauses not read; the orchestration continues", "jid", x.req.JID, "err", err)
 			return false, nil
 		}
 		v, ok := asked.Get(ch.id)

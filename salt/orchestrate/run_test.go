@@ -256,7 +256,8 @@ func TestReturnsOfFunctions(t *testing.T) {
 		"nothing": "An exception occurred in this state: Malformed state return. Data must be a dictionary type.", "changes": "An exception occurred in this state: 'Changes' should be a dictionary.",
 		"little": "An exception occurred in this state: The following keys were not present in the state return: name, result, comment.", "number": "one\n2",
 		"error": "An exception occurred in this state: it broke\n",
-		"panic": "An exception occurred in this state: function own.panic broke: oh; the master's log has the details\n", "sub": "", "y": "",
+		"panic": "An exception occurred in this state: function own.panic crashed: oh; the " +
+			"master's log has the details\n", "sub": "", "y": "",
 	}
 	for _, p := range ret {
 		one := p.Value.(value.Map)

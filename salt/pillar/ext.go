@@ -103,7 +103,8 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 			}
 			made, found, err := p.extPillar(ctx, name, sees, pair.Value)
 			if err == nil && !found { // Salt continues without telling the minion
-				p.log.Error("ext_pillar is not there: put it into the folder pillar of extension_modules", "minion", p.req.ID, "fun", name)
+				p.log.Error("ext_pillar not found: put it into the folder pillar of extension_modules",
+					"minion", p.req.ID, "fun", name)
 				continue
 			}
 			if err != nil {
@@ -156,8 +157,8 @@ func (p *compilation) extPillar(ctx context.Context, name string, pillar value.M
 	return others.ExtPillar(ctx, p.minion("base"), name, pillar, args, p.req.ExtraMinionData)
 }
 
-// extRuns lists the configured ext_pillars, then the one that the minion requests on demand, if
-// that is allowed. ok is false if the option is not a list.
+// extRuns lists the configured ext_pillars, then the ext_pillar of an on-demand request, if it is
+// allowed. ok is false if the option is not a list.
 func (p *compilation) extRuns() (runs []any, ok bool) {
 	switch v := p.opts.ExtPillar.(type) {
 	case nil:
@@ -171,7 +172,7 @@ func (p *compilation) extRuns() (runs []any, ok bool) {
 	}
 	ext, isMap := p.req.Ext.(value.Map)
 	if !isMap {
-		p.log.Warn("on-demand pillar is no dictionary; it is left out", "minion", p.req.ID)
+		p.log.Warn("on-demand pillar is not a dictionary; it is left out", "minion", p.req.ID)
 		return runs, true
 	}
 	for _, pair := range ext {

@@ -88,7 +88,7 @@ func fileTree(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any,
 // wins.
 func (t *tree) root(ctx context.Context, root string) (value.Map, error) {
 	if !isDir(root) {
-		t.p.log.Error("file_tree's root_dir is no folder; it is left out", "path", root)
+		t.p.log.Error("file_tree's root_dir is not a folder; it is left out", "path", root)
 		return nil, nil
 	}
 	out := value.Map{}
@@ -183,7 +183,7 @@ func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo)
 func (t *tree) file(ctx context.Context, path, prefix, name string) (any, bool, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		t.p.log.Error("file_tree has something that is no regular file; it is left out",
+		t.p.log.Error("file_tree has an entry that is not a regular file; it is left out",
 			"path", path)
 		return nil, false, nil
 	}

@@ -38,7 +38,7 @@ func stack(ctx context.Context, p *compilation, pillar value.Map, a extArgs) (an
 	for _, v := range a.list {
 		path, ok := v.(string)
 		if !ok {
-			return nil, fmt.Errorf("a cfg file is no text: %v", v)
+			return nil, fmt.Errorf("a cfg file is not text: %v", v)
 		}
 		cfgs = append(cfgs, path)
 	}
@@ -227,7 +227,7 @@ func (t stackTemplates) render(ctx context.Context, path string, text []byte,
 	}
 	out, ok := v.(string)
 	if !ok {
-		return "", fmt.Errorf("render %s: no text came of it", path)
+		return "", fmt.Errorf("render %s: the result is not text", path)
 	}
 	return out, nil
 }

@@ -132,7 +132,7 @@ func (p *compilation) includedTops(ctx context.Context, tops []renderedTop) []re
 			done = append(done, sls)
 			f, found, err := p.state(t.env, sls)
 			if err == nil && !found {
-				p.log.Warn("top file includes one that is not there", "env", t.env, "sls", sls)
+				p.log.Warn("top file includes a missing one", "env", t.env, "sls", sls)
 				continue
 			}
 			var data any

@@ -159,7 +159,9 @@ type conversation struct {
 	session *Session
 	child   *child
 	call    Call
-	left    time.Duration // of the child's time
+	limit   time.Duration // of the child's time
+	option  string        // that sets limit
+	left    time.Duration // of limit
 	endless bool          // there is no time limit
 	file    string
 	depth   int
@@ -208,6 +210,9 @@ func (c *conversation) talk(ctx context.Context, m value.Map) (any, error) {
 			c.child.place(m.String("fun"), c.file)
 		case "log":
 			c.session.h.record(m, "fun", c.call.Fun, "minion", c.session.minion.ID)
+			if c.call.Logged != nil {
+				c.call.Logged(integer(m, "level"), m.String("text"))
+			}
 		case "show":
 			if v, _ := m.Get("value"); c.call.Output != nil {
 				c.call.Output(m.String("kind"), v)
@@ -256,7 +261,7 @@ func (c *conversation) answer(ctx context.Context, m value.Map) error {
 	err := errors.New("this master answers no questions")
 	if c.session.guard != nil {
 		if refused := c.session.guard(ctx); refused != nil {
-			c.session.h.log.Warn("an order of Python code is refused", "from", c.call.Fun,
+			c.session.h.log.Warn("order of Python code refused", "from", c.call.Fun,
 				"what", m.String("what"), "fun", m.String("fun"), "err", refused)
 			return c.send(append(reply, value.Pair{Key: "error", Value: refused.Error()}))
 		}
@@ -299,8 +304,8 @@ func (c *conversation) nested(ctx context.Context, call Call) (any, error) {
 	if c.depth >= maxNesting {
 		return nil, fmt.Errorf("calls nested deeper than %d", maxNesting)
 	}
-	inner := &conversation{session: c.session, child: c.child, call: call, left: c.left,
-		endless: c.endless, depth: c.depth + 1}
+	inner := &conversation{session: c.session, child: c.child, call: call, limit: c.limit,
+		option: c.option, left: c.left, endless: c.endless, depth: c.depth + 1}
 	v, err := inner.talk(ctx, call.message())
 	c.left = inner.left
 	return v, err
@@ -360,7 +365,7 @@ func (c *conversation) broken(err error) error {
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.child.reason = reasonTime
-		return o.ended(reasonTime, c.call.Fun, c.file, "", o.Timeout)
+		return o.ended(reasonTime, c.call.Fun, c.file, c.option, c.limit)
 	case errors.Is(err, errOutput):
 		c.child.reason = reasonOutput
 		return o.ended(reasonOutput, c.call.Fun, c.file, "", 0)

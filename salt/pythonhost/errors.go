@@ -67,7 +67,7 @@ func (o *Options) ended(reason, fun, file, detail string, limit time.Duration) *
 	e := &Error{Reason: reason, Fun: fun, File: file}
 	switch reason {
 	case reasonTime:
-		e.Text = fmt.Sprintf("took longer than %s and was stopped (option python_timeout)", limit)
+		e.Text = fmt.Sprintf("took longer than %s and was stopped (option %s)", limit, detail)
 	case reasonMemory:
 		e.Text = fmt.Sprintf("needed more than %d bytes of memory and was stopped (option python_memory)", o.Memory)
 	case reasonOutput:

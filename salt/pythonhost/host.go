@@ -99,7 +99,9 @@ const (
 	// Returner are the functions of returners; HandOver passes waiting items to one.
 	Returner Kind = "returner"
 	// Engine are functions that run until they are stopped, such as logstash.start.
-	Engine   Kind = "engine"
+	Engine Kind = "engine"
+	// Roster lists the targets of the master's roster; the arguments are target and target type.
+	Roster   Kind = "roster"
 	handOver Kind = "hand over"
 	has      Kind = "has"
 	describe Kind = "describe"
@@ -121,6 +123,13 @@ type Call struct {
 	// and data, for an event below Tag). Nil drops all.
 	JID, User, Tag string
 	Output         func(kind string, v any)
+	// Limit replaces Options.Timeout, and gives runner and wheel functions of a job a time limit,
+	// which they don't have with 0. LimitOption is the master's option that sets it.
+	Limit       time.Duration
+	LimitOption string
+	// Logged gets each log record: its level, a number of Python's logging, and its text. May be
+	// nil.
+	Logged func(level int, text string)
 }
 
 // Host runs functions of Python. It is safe for concurrent use.
@@ -352,8 +361,14 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 	}
 	s.at.Store(s.child)
 	defer s.at.Store(nil)
-	talk := &conversation{session: s, child: s.child, call: c, left: s.h.opts.Timeout}
-	talk.endless = s.job && (c.Kind == Runner || c.Kind == Wheel || c.Kind == Engine)
+	talk := &conversation{session: s, child: s.child, call: c, limit: s.h.opts.Timeout,
+		option: "python_timeout"}
+	if c.Limit > 0 {
+		talk.limit, talk.option = c.Limit, c.LimitOption
+	} else {
+		talk.endless = s.job && (c.Kind == Runner || c.Kind == Wheel || c.Kind == Engine)
+	}
+	talk.left = talk.limit
 	v, err := talk.run(ctx, m)
 	if s.child.reason != "" {
 		s.drop()
@@ -491,7 +506,7 @@ func (h *Host) retire() {
 	if len(h.busy) > 0 || h.server == nil || h.closed {
 		return
 	}
-	h.log.Debug("fork server of the Python host ends: it had nothing to do")
+	h.log.Debug("fork server of the Python host ends: it was idle")
 	go h.server.end()
 	h.server = nil
 }
@@ -555,8 +570,7 @@ func level(log *slog.Logger) int {
 // record writes a Python module's log record.
 func (h *Host) record(m value.Map, more ...any) {
 	h.m.records.Inc()
-	n, _ := m.Get("level")
-	python, _ := n.(int64)
+	python := integer(m, "level")
 	at := slog.LevelDebug
 	switch {
 	case python >= 40:

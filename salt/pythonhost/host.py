@@ -354,9 +354,13 @@ class Salt:
         conf = config.get("conf_file")
         if conf and os.path.exists(conf):
             self.opts = salt.config.master_config(conf)
+            self.opts["config_dir"] = os.path.dirname(conf)
             self.opts.update(given)
         else:
             self.opts = salt.config.apply_master_config(given)
+        if conf:
+            # Salt's commands put their option there.
+            self.opts.setdefault("config_dir", os.path.dirname(os.path.abspath(conf)))
         self.opts["__role"] = "master"
         self.opts["file_client"] = "local"
         orders_by_pipe()
@@ -415,6 +419,11 @@ def asked(what, name, args, kwargs):
     return CHILD[0].ask(what, name, args, kwargs)
 
 
+def asks():
+    """Whether this process may ask the master: it is a child, and none that a module forked."""
+    return bool(CHILD) and CHILD[0].channel.own()
+
+
 class Orders:
     """Stands for a channel to port 4506: what a client would order there goes to the master by the child's own socket."""
 
@@ -446,6 +455,7 @@ def orders_by_pipe():
     import salt.loader
     import salt.minion
     import salt.utils.args
+    import salt.utils.minions
     from salt.exceptions import SaltInvocationError
 
     channels = salt.channel.client.ReqChannel
@@ -512,6 +522,25 @@ def orders_by_pipe():
         return lazy
 
     salt.loader.returners = with_jobs
+
+    minions = salt.utils.minions
+    check, data = minions.CkMinions.check_minions, minions.get_minion_data
+
+    def check_minions(self, expr, tgt_type="glob", delimiter=":", *args, **kwargs):
+        if not asks():
+            return check(self, expr, tgt_type, delimiter, *args, **kwargs)
+        found = asked("targets", "", [], {"tgt": "" if expr is None else expr, "tgt_type": tgt_type, "delimiter": delimiter})
+        if found["incomplete"]:
+            logging.getLogger("clustermaster").warning("a target was resolved without all minions' data: %s", found["incomplete"])
+        return {"minions": found["minions"], "missing": found["missing"], "ssh_minions": False}
+
+    def get_minion_data(minion, opts):
+        if minion is None or not asks():
+            return data(minion, opts)
+        grains, pillar = (asked("runner", f"cache.{kind}", [[minion]], {"tgt_type": "list"}).get(minion, {}) for kind in ("grains", "pillar"))
+        return minion, grains, pillar
+
+    minions.CkMinions.check_minions, minions.get_minion_data = check_minions, get_minion_data
 
 
 def _jids(loads):
@@ -713,6 +742,12 @@ class Bound:
         if kind == "auth":
             return self._authenticate(name, function, kwargs)
         return function(*args, **kwargs)
+
+    def rostered(self, tgt, tgt_type):
+        """The ids of the roster's targets that a target matches."""
+        import salt.roster
+
+        return sorted(salt.roster.Roster(self.opts, self.opts.get("roster", "flat")).targets(tgt, tgt_type))
 
     def hand_over(self, name, items):
         """Give a returner what waits for it. Returns how many items it took, and why not more."""
@@ -951,6 +986,8 @@ class Child:
     def log(self, level, module, text):
         if self.channel.own():
             self.channel.send({"op": "log", "level": level, "module": module, "text": text})
+        else:  # a process that a module forked, such as one of salt-ssh
+            os.write(1, f"{logging.getLevelName(level)}: {module}: {text}\n".encode("utf-8", "replace"))
 
     def running(self, name, file):
         self.channel.send({"op": "at", "fun": name, "file": file})
@@ -990,6 +1027,8 @@ class Child:
             return self.bound.describe(message["args"][0], name)
         if kind in ("runner", "wheel"):
             return self.job(kind, name, message)
+        if kind == "roster":
+            return self.bound.rostered(*message["args"])
         if kind == "hand over":
             return self.bound.hand_over(name, message["args"])
         if kind == "engine":

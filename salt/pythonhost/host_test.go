@@ -116,6 +116,22 @@ def fail(text):
     raise ValueError(text)
 `
 
+// TestConfigDir: Salt's own modules find the folder of the configuration, which its commands put
+// into the options.
+func TestConfigDir(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "3008.3", map[string]string{
+		"conf/master":         "id: master1\n",
+		"ext/modules/told.py": "def folder():\n    return __opts__['config_dir']\n",
+	}, nil)
+	s.host.opts.ConfFile = filepath.Join(s.root, "conf", "master")
+	session := s.host.Session(minion("web1"))
+	defer session.Close()
+	if got := call(t, session, "told.folder"); got != filepath.Join(s.root, "conf") {
+		t.Errorf("config_dir is %v", got)
+	}
+}
+
 // TestCalls calls a site's modules, Salt's own, and the master back, with each release.
 func TestCalls(t *testing.T) {
 	t.Parallel()

@@ -100,3 +100,34 @@ func TestJobs(t *testing.T) {
 		t.Error("the call outlived its caller")
 	}
 }
+
+// TestJobLimit gives a job a time limit, and sees what it logs.
+func TestJobLimit(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "3008.3", map[string]string{"ext/runners/logs.py": `
+import logging
+import time
+
+
+def waits():
+    logging.getLogger(__name__).error("it waits")
+    time.sleep(600)
+`}, nil)
+	session := s.host.Job()
+	defer session.Close()
+	var logged []string
+	_, err := session.Call(t.Context(), Call{Kind: Runner, Fun: "logs.waits", Limit: time.Second,
+		LimitOption: "some_timeout", Logged: func(level int, text string) {
+			if level >= 40 {
+				logged = append(logged, fmt.Sprint(level, " ", text))
+			}
+		}})
+	want := "function logs.waits (module logs of " + s.root + "/ext/runners/logs.py) " +
+		"took longer than 1s and was stopped (option some_timeout)"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if len(logged) != 1 || logged[0] != "40 it waits" {
+		t.Errorf("logged %q", logged)
+	}
+}

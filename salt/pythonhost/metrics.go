@@ -26,7 +26,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Children of the Python host started.",
 		}),
 		fork: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "clustermaster_python_fork_seconds", Help: "Time until a child is there.",
+			Name: "clustermaster_python_fork_seconds", Help: "Time until a child has started.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 10),
 		}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{

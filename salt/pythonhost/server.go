@@ -152,7 +152,7 @@ func (h *Host) startServer(ctx context.Context) (*server, error) {
 	if stop(); err != nil {
 		s.end()
 		if text := last.get(); text != "" {
-			err = fmt.Errorf("%w; its last words: %s", err, text)
+			err = fmt.Errorf("%w; its last output: %s", err, text)
 		}
 		return nil, fmt.Errorf("%w with %s: %w", ErrHost, python, err)
 	}

@@ -33,7 +33,7 @@ func pad(high value.Map) (value.Map, error) {
 		for n, p := range body {
 			key, ok := p.Key.(string)
 			if !ok {
-				return nil, fmt.Errorf("ID %s: the key %s is no text", value.Repr(e.Key),
+				return nil, fmt.Errorf("ID %s: the key %s is not text", value.Repr(e.Key),
 					value.Repr(p.Key))
 			}
 			keys[n] = key

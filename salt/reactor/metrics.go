@@ -17,7 +17,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"kind", "outcome"}),
 		wrong: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_reactor_files_wrong_total",
-			Help: "SLS files of reactors that are not there or do not render, and events whose reactions are wrong.",
+			Help: "SLS files of reactors that are missing or do not render, and events whose reactions are wrong.",
 		}),
 		queued: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "clustermaster_reactor_queued",

@@ -55,7 +55,7 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	j := Job{Fun: c.fun, TgtType: "glob", Ret: c.String("ret"), JID: c.String("jid")}
 	tgt, ok := c.Get("tgt")
 	if !ok {
-		return Job{}, errors.New("local takes at least 2 arguments (1 given); say tgt")
+		return Job{}, errors.New("local takes at least 2 arguments (1 given); add tgt")
 	}
 	j.Tgt = tgt
 	if t, ok := c.Get("tgt_type"); ok {

@@ -139,7 +139,7 @@ func (r *Reactor) Run(ctx context.Context) error {
 			r.log.Error("events came faster than reactions to them: the oldest were dropped; make SLS files of reactors cheaper or their tags narrower", "n", sub.Dropped())
 		case <-ctx.Done():
 			if n := len(r.queue); n > 0 {
-				r.log.Warn("the master stops: reactions that wait are dropped", "n", n)
+				r.log.Warn("the master stops: waiting reactions are dropped", "n", n)
 			}
 			return nil
 		}
@@ -196,7 +196,7 @@ func (r *Reactor) reactions(ctx context.Context, tag string, data value.Map, fil
 		path, ok := f.(string)
 		if !ok {
 			r.m.wrong.Inc()
-			r.log.Error("a reactor's file is no path; nothing reacts to this event", "tag", tag,
+			r.log.Error("reactor file is not a path; nothing reacts to this event", "tag", tag,
 				"file", fmt.Sprint(f))
 			return nil
 		}

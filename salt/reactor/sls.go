@@ -64,7 +64,7 @@ func merge(high, over value.Map) value.Map {
 }
 
 // errNoFile is returned for a path without files.
-var errNoFile = errors.New("no such file; the path is one of the master's disk or begins with salt://")
+var errNoFile = errors.New("no such file; write a path on the master's disk, or one that begins with salt://")
 
 // find reads the files of a path, glob or salt:// address; shown is its name in messages.
 func (r *Reactor) find(ref string) (found []sls, shown string, err error) {
@@ -88,7 +88,7 @@ func (r *Reactor) find(ref string) (found []sls, shown string, err error) {
 		return nil, ref, errNoFile
 	}
 	if len(paths) > maxFiles {
-		return nil, ref, fmt.Errorf("%d files, of at most %d", len(paths), maxFiles)
+		return nil, ref, fmt.Errorf("%d files; at most %d are allowed", len(paths), maxFiles)
 	}
 	for _, p := range paths {
 		f := sls{path: p, saltenv: "base"}
@@ -167,7 +167,7 @@ func (r *Reactor) render(ctx context.Context, f sls, tag string, data value.Map)
 	}
 	high, ok := val.(value.Map)
 	if !ok {
-		return nil, errors.New("it makes no map of IDs")
+		return nil, errors.New("it does not render to a map of IDs")
 	}
 	if high, err = pad(high); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (r *Reactor) render(ctx context.Context, f sls, tag string, data value.Map)
 	for i, e := range high {
 		body, ok := e.Value.(value.Map)
 		if !ok {
-			return nil, fmt.Errorf("ID %v is no map of kinds of reactions", e.Key)
+			return nil, fmt.Errorf("ID %v is not a map of kinds of reactions", e.Key)
 		}
 		high[i].Value = body.Set("__sls__", f.path)
 	}

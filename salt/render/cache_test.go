@@ -21,9 +21,9 @@ func hits(r *Renderer) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Two minions that differ in one value never get each other's render: over the
-// whole corpus and every top-level value of the context, a kept render that is
-// handed out for the changed context equals a fresh one.
+// TestCacheNeverSharesWrongly: two minions that differ in one value never get each other's render.
+// Over the whole corpus and every top-level value of the context, a cached render that is returned
+// for the changed context equals a fresh one.
 func TestCacheNeverSharesWrongly(t *testing.T) {
 	t.Parallel()
 	kept := newRenderer(t, Options{CacheSize: 256 << 20})
@@ -56,7 +56,7 @@ func TestCacheNeverSharesWrongly(t *testing.T) {
 	}
 	t.Logf("%d changed contexts, %d served from the cache", changes, shared)
 	if shared < changes/10 || shared == changes {
-		t.Errorf("%d of %d renders shared: the test shows nothing", shared, changes)
+		t.Errorf("%d of %d renders shared: the test proves nothing", shared, changes)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestCache(t *testing.T) {
 	h.files["late.txt"] = "b: 1"
 	expect("the absent file came", render(absent, nil), int64(1), 4)
 
-	// An import that depends on what is read: more is read only then.
+	// The import now depends on what it reads; only then does the render read more.
 	h.files["x.jinja"] = "{% set w = grains.id %}"
 	branch := "{% set w = 'none' %}{% if grains.os == 'RedHat' %}{% from 'x.jinja' import w %}{% endif %}a: {{ w }}"
 	expect("without import", render(branch, debian), "none", 4)
@@ -154,7 +154,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// A value from the cache is its receiver's own; the cache stays within its size.
+// TestCacheCopiesAndStaysSmall: a value from the cache belongs to its receiver, and the
+// cache stays within its size.
 func TestCacheCopiesAndStaysSmall(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{CacheSize: 100_000})

@@ -17,8 +17,7 @@ import (
 	"clustermaster/value"
 )
 
-// Whatever a template does, the render ends with a clear error and the next one
-// works.
+// TestLimits: whatever a template does, the render ends with a clear error and the next one works.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Workers: 1, Timeout: 3 * time.Second, MemoryLimit: 512 << 20,
@@ -91,7 +90,7 @@ func TestLimits(t *testing.T) {
 
 func cut(s string) string { return s[:min(len(s), 300)] }
 
-// A worker that is killed from outside costs one render at most.
+// TestWorkerKilled: a worker killed from outside costs at most one render.
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Workers: 1})
@@ -114,7 +113,7 @@ func TestWorkerKilled(t *testing.T) {
 	if _, err := r.Render(t.Context(), src, "jinja|yaml", Context{}, h); err != nil {
 		t.Fatalf("after it: %v", err)
 	}
-	// Killed while idle: the next render finds a new one.
+	// Killed while idle: the next render gets a new one.
 	r.pool.mu.Lock()
 	w := r.pool.idle[0]
 	r.pool.mu.Unlock()
@@ -126,7 +125,7 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// What a template asks for stays below the roots.
+// TestNoReadsOutside: templates read nothing outside the roots.
 func TestNoReadsOutside(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{})
@@ -158,8 +157,8 @@ func (h *askedHost) File(_ context.Context, _, path string) ([]byte, bool, error
 	return nil, false, nil
 }
 
-// A call may render; the render runs in the worker that waits for it, so as many
-// as there are workers can do so at once.
+// TestRenderInsideCall: a function may render. That render runs in the worker that waits for the
+// function, so every worker can do so at the same time.
 func TestRenderInsideCall(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Workers: 1})
@@ -192,7 +191,7 @@ func TestRenderInsideCall(t *testing.T) {
 	}
 }
 
-// A caller that gives up does not hold a worker.
+// TestContextEnds: a caller that gives up frees its worker.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Workers: 1})
@@ -227,7 +226,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// Workers end when idle and at Close; nothing is left behind.
+// TestWorkersEnd: workers end when idle and at Close, and leave no files.
 func TestWorkersEnd(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{IdleStop: 50 * time.Millisecond})
@@ -261,7 +260,7 @@ func TestWorkersEnd(t *testing.T) {
 	}
 }
 
-// A worker in a loop whose master died ends by itself.
+// TestForgottenWorkerEnds: a worker in an endless loop ends after its master has died.
 func TestForgottenWorkerEnds(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{})
@@ -288,18 +287,18 @@ func TestForgottenWorkerEnds(t *testing.T) {
 	}
 }
 
-// An interpreter that is not there, or is none, is named with the remedy.
+// TestNoInterpreter: a missing or wrong interpreter gives an error with its path and the remedy.
 func TestNoInterpreter(t *testing.T) {
 	t.Parallel()
-	for exe, says := range map[string]string{"/nope/python3": "else set render_python",
-		"/bin/true": "it ended at once or said nothing"} {
+	for exe, says := range map[string]string{"/nope/python3": "set render_python",
+		"/bin/true": "it ended or did not answer"} {
 		r := newRenderer(t, Options{Python: exe})
 		_, err := r.Render(t.Context(), source("t", "{{ 1 }}"), "jinja|yaml", Context{}, tree{})
 		if err == nil || !strings.Contains(err.Error(), "start render worker "+exe) ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", exe, err)
 		}
-		// What needs no worker is rendered all the same.
+		// A file that needs no worker still renders.
 		if v, err := r.Render(t.Context(), source("t", "a: 1"), "jinja|yaml", Context{},
 			tree{}); err != nil || !reflect.DeepEqual(v, object("a", int64(1))) {
 			t.Errorf("plain file: %v, %v", v, err)
@@ -307,7 +306,8 @@ func TestNoInterpreter(t *testing.T) {
 	}
 }
 
-// Many renders at once, some of which lose their worker, get their own values.
+// TestManyAtOnce: of many renders at once, some of which lose their worker,
+// each gets its own value.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Workers: 2, OutputLimit: 1 << 20, MemoryLimit: 512 << 20})
@@ -355,7 +355,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A folder that can't be written is said, and not tried for every file.
+// TestUnpackingFails: an unwritable folder gives an error, and is not tried again for every file.
 func TestUnpackingFails(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

@@ -26,7 +26,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		yamlFallbacks: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_render_yaml_fallbacks_total",
-			Help: "Documents that Go's YAML reader gave to a worker.",
+			Help: "YAML documents that Go's reader left to a worker.",
 		}),
 		workers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "clustermaster_render_workers", Help: "Render workers that run.",
@@ -43,7 +43,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"reason"}),
 		cache: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_render_cache_total",
-			Help: "Looks into the cache of renders, by result: hit, miss, unkept (the render may not be kept).",
+			Help: "Lookups in the cache of renders, by result: hit, miss, unkept (the render can't be cached).",
 		}, []string{"result"}),
 		cacheBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "clustermaster_render_cache_bytes", Help: "Size of the kept renders.",

@@ -14,12 +14,11 @@ type stage struct{ name, args string }
 
 var renderers = []string{"jinja", "yaml", "json", "gpg", "py"}
 
-// oldNames are the pipelines that Salt once had names for.
+// oldNames are Salt's former names of two pipelines.
 var oldNames = map[string]string{"yaml_jinja": "jinja|yaml", "json_jinja": "jinja|json"}
 
-// pipeline reads the first line of a file, such as #!jinja|yaml, or takes the
-// default. A renderer that the configuration forbids is left out, as in Salt; an unknown
-// one is an *Error.
+// pipeline reads the first line of a file, such as #!jinja|yaml, or takes the default. As in Salt,
+// it leaves out a renderer that the configuration forbids. An unknown one is an *Error.
 func pipeline(src Source, defaultPipe string, opts value.Map,
 	hosted func(name string) bool) ([]stage, error) {
 	pipe := defaultPipe
@@ -41,7 +40,7 @@ func pipeline(src Source, defaultPipe string, opts value.Map,
 		if !slices.Contains(renderers, name) && !hosted(name) {
 			return nil, &Error{
 				Path: src.Path, SLS: src.SLS, Renderer: name,
-				Text: fmt.Sprintf("The renderer %q of %s is not available; there are %s", name,
+				Text: fmt.Sprintf("The renderer %q of %s is not available; use one of %s", name,
 					src.Path, strings.Join(renderers, ", ")),
 			}
 		}
@@ -49,7 +48,8 @@ func pipeline(src Source, defaultPipe string, opts value.Map,
 	}
 	if len(out) == 0 {
 		return nil, &Error{Path: src.Path, SLS: src.SLS,
-			Text: fmt.Sprintf("no renderer of %q may render %s (renderer_blacklist, renderer_whitelist)", pipe, src.Path)}
+			Text: fmt.Sprintf("renderer_blacklist and renderer_whitelist allow no renderer of "+
+				"%q for %s", pipe, src.Path)}
 	}
 	return out, nil
 }
@@ -68,8 +68,8 @@ func names(opts value.Map, key string) []string {
 
 func validText(s string) bool { return utf8.ValidString(s) }
 
-// place makes the names that a template has for its own place: Salt's
-// generate_sls_context. An SLS a.b is a/b.sls or a/b/init.sls.
+// place returns the variables that describe a template's own place, as Salt's generate_sls_context
+// does. An SLS a.b is a/b.sls or a/b/init.sls.
 func place(src Source) value.Map {
 	dir := strings.TrimRight(strings.ReplaceAll(src.SLS, ".", "/"), "/")
 	var out value.Map

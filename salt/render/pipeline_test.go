@@ -31,7 +31,7 @@ func TestPipeline(t *testing.T) {
 		{text: "#!mako|yaml\n", err: `The renderer "mako" of /srv/pillar/t.sls is not available`},
 		{text: "#!\n", err: `The renderer "" of /srv/pillar/t.sls is not available`},
 		{text: "#!py|yaml\n", opts: barred, want: []stage{{"yaml", ""}}},
-		{text: "#!py\n", opts: barred, err: "no renderer of \"py\" may render /srv/pillar/t.sls"},
+		{text: "#!py\n", opts: barred, err: "allow no renderer of \"py\" for /srv/pillar/t.sls"},
 		{text: "a: 1", opts: only, want: []stage{{"yaml", ""}}},
 	} {
 		got, err := pipeline(source("t", tt.text), "jinja|yaml", tt.opts, unhosted)
@@ -47,7 +47,7 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// Whatever the first line says, the pipeline has renderers that there are.
+// FuzzPipeline: whatever the first line says, the pipeline consists of known renderers.
 func FuzzPipeline(f *testing.F) {
 	for _, seed := range []string{"a: 1", "#!yaml|gpg", "#!jinja -s | yaml\n", "#!|||", "#! \x00",
 		"#!yaml_jinja"} {

@@ -37,7 +37,7 @@ type interpreter struct {
 	cache   string // compiled modules of this run
 }
 
-// openInterpreter unpacks what isn't there or isn't as it should be.
+// openInterpreter unpacks the files that are missing or damaged.
 func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 	began := time.Now()
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
@@ -61,14 +61,14 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 		return nil, fmt.Errorf("unpack render worker: %w", err)
 	}
 	p := &interpreter{exe: o.Python, program: filepath.Join(site, "run.py")}
-	// -I keeps environment and current folder out, -P likewise the program's own
-	// folder; another interpreter has its own packages, so it reads its site.
+	// -I keeps out the environment, the current folder and the program's own folder. -S, for the
+	// embedded Python alone, keeps out its site; another interpreter finds its own packages there.
 	p.flags = []string{"-I", "-X", "utf8"}
 	if o.Python == "" {
 		home := filepath.Join(o.Dir, "python")
 		if err := keep(home, pythonSum, unpackPython); err != nil {
 			return nil,
-				fmt.Errorf("unpack embedded Python: %w; render_python names another one", err)
+				fmt.Errorf("unpack embedded Python: %w; set render_python to another interpreter", err)
 		}
 		p.exe = filepath.Join(home, "bin", pythonExe)
 		if err := os.Chmod(p.exe, 0o700); err != nil {
@@ -76,7 +76,7 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 		}
 		p.flags = append(p.flags, "-S")
 	}
-	// Compiled modules are made anew by each master, so they need no check.
+	// Each run compiles the modules anew, so they need no check.
 	removeDead(o.Dir)
 	if p.cache, err = os.MkdirTemp(o.Dir, fmt.Sprintf("pycache-%d-", os.Getpid())); err != nil {
 		return nil, fmt.Errorf("unpack for render workers: %w", err)
@@ -90,7 +90,7 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 
 func (p *interpreter) close() error { return os.RemoveAll(p.cache) }
 
-// lockDir keeps two processes from unpacking into one folder at once.
+// lockDir locks a folder, so that no two processes unpack into it at once.
 func lockDir(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"),
 		os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
@@ -104,8 +104,8 @@ func lockDir(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// removeDead clears what processes that were killed left. The caller holds the
-// folder's lock, so no other one unpacks.
+// removeDead removes the files of processes that were killed. The caller holds the folder's lock,
+// so no other process unpacks.
 func removeDead(dir string) {
 	old, _ := filepath.Glob(filepath.Join(dir, "unpack-*"))
 	caches, _ := filepath.Glob(filepath.Join(dir, "pycache-*"))
@@ -121,8 +121,8 @@ func removeDead(dir string) {
 	}
 }
 
-// keep makes sure that dir holds the tree of this sum, building it beside and
-// moving it into place if not.
+// keep makes sure that dir holds the tree with this sum. If not, it builds the tree next to dir
+// and moves it into place.
 func keep(dir, sum string, build func(dir string) error) error {
 	have, err := treeSum(dir)
 	if err == nil && have == sum {
@@ -158,11 +158,11 @@ const (
 var unneeded = []string{"config-", "ensurepip", "idlelib", "pydoc_data", "site-packages", "test",
 	"tkinter", "turtle", "lib-dynload/_tkinter", "lib-dynload/_test"}
 
-// unpackPython unpacks the embedded Python and drops what is not needed: the
-// library writes every link as a copy, 144 MB, of which 40 are left.
+// unpackPython unpacks the embedded Python and removes what no template needs. The library writes
+// every link as a copy, 144 MB in all; 40 MB remain.
 func unpackPython(dir string) error {
 	if pythonSum == "" {
-		return errors.New("there is none for this processor")
+		return errors.New("it is not available for this processor")
 	}
 	if _, err := python.NewEmbeddedPythonWithTmpDir(dir, false); err != nil {
 		return err
@@ -199,7 +199,7 @@ func needed(rel string) bool {
 	return true
 }
 
-// siteFiles are the files of the wheels and of the worker's program.
+// siteFiles returns the files of the wheels and of the worker's program.
 func siteFiles() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, e := range []struct {
@@ -226,7 +226,7 @@ func siteFiles() (map[string][]byte, error) {
 	return out, err
 }
 
-// readWheel takes modules and licences out of a wheel, not sources of C code.
+// readWheel reads modules and licences from a wheel, but no C sources.
 func readWheel(from embed.FS, name string, out map[string][]byte) error {
 	b, err := from.ReadFile(name)
 	if err != nil {
@@ -272,8 +272,8 @@ func writeFiles(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// treeSum is the SHA-256 over the names and hashes of all files below dir. A
-// link or another oddity is an error: the tree has none.
+// treeSum is the SHA-256 over the names and hashes of all files below dir. Anything but files
+// and folders is an error.
 func treeSum(dir string) (string, error) {
 	sums := map[string][sha256.Size]byte{}
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -281,7 +281,7 @@ func treeSum(dir string) (string, error) {
 			return err
 		}
 		if !d.Type().IsRegular() {
-			return fmt.Errorf("%s is no regular file", p)
+			return fmt.Errorf("%s is not a regular file", p)
 		}
 		rel, err := filepath.Rel(dir, p)
 		if err != nil {

@@ -27,22 +27,21 @@ const (
 
 // Options of a Renderer. A zero number means the default.
 type Options struct {
-	// Dir is where the embedded Python is unpacked, with mode 0700. It needs about 50 MB and must
-	// allow execution.
+	// Dir holds the unpacked Python, with mode 0700. It needs about 50 MB and must allow execution.
 	Dir string
-	// Python is another interpreter (option render_python), "" for the embedded one. It needs no
-	// packages.
+	// Python is the path of another interpreter (option render_python); "" is the embedded one. It
+	// needs no extra packages.
 	Python string
-	// Workers is how many processes render at once; by default one per core, at least two. A render
-	// that waits for one is bounded by its context.
+	// Workers is the number of worker processes; by default one per core, at least two. A render
+	// that waits for a worker ends with its context.
 	Workers int
-	// Timeout bounds the time that one render spends in a worker, calls of the Host not counted.
+	// Timeout bounds the time of one render in a worker, without calls of the Host.
 	Timeout time.Duration
-	// MemoryLimit bounds a worker's address space, OutputLimit one message from it; in bytes.
+	// MemoryLimit bounds a worker's address space, OutputLimit one message from it, both in bytes.
 	MemoryLimit, OutputLimit int64
-	// IdleStop is after how long without work a worker ends.
+	// IdleStop is the idle time after which a worker ends.
 	IdleStop time.Duration
-	// CacheSize bounds the kept renders in bytes of their packed values; below 0 nothing is kept.
+	// CacheSize bounds the estimated memory of cached renders in bytes; below 0 the cache is off.
 	CacheSize int64
 }
 
@@ -57,13 +56,13 @@ func (o *Options) fill() {
 
 // Source is a file to render.
 type Source struct {
-	// Path is what messages show, and where the names tplpath, tplfile and tpldir come from.
+	// Path is the path for messages and for the variables tplpath, tplfile and tpldir.
 	Path string
-	// SLS is the dotted name, "" for a file that has none (a top file).
+	// SLS is the dotted name; "" for a file without one (a top file).
 	SLS     string
 	SaltEnv string
 	Data    []byte
-	// Once says that no render will be like this one, so that its value is not worth keeping.
+	// Once says that no later render will be like this one, so its value is not cached.
 	Once bool
 }
 
@@ -72,62 +71,61 @@ type Context struct {
 	// ID is the minion's id.
 	ID                   string
 	Grains, Pillar, Opts value.Map
-	// Vars are further names. They win over the names of the source (slspath, tpldir, ...), which
-	// need not be given.
+	// Vars are further variables. They win over the source's own (slspath, tpldir, ...), which
+	// the caller need not set.
 	Vars value.Map
 }
 
-// Host is what a template may ask for while it renders.
+// Host serves a template's requests while it renders.
 type Host interface {
-	// Call runs a function of the template's name salt. ErrUnknownFunction, wrapped, says that
-	// there is none of that name. A render may be started with this ctx: it runs in the same
-	// worker.
+	// Call runs a function of the template's variable salt. An unknown name is ErrUnknownFunction,
+	// wrapped. A function may start a render with this ctx: it runs in the same worker.
 	Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
-	// File reads what a template imports: path is clean, relative, and has no "..".
+	// File reads a file for a template. path is clean and relative and has no "..".
 	File(ctx context.Context, saltenv, path string) (data []byte, found bool, err error)
 }
 
-// FunctionLister is implemented by a Host that knows which functions there are.
-// A Host that does not has every one that Call does not refuse.
+// FunctionLister is implemented by a Host that knows its functions. Without it, templates see a
+// function under every name with a dot.
 type FunctionLister interface {
-	// HasFunction tells whether Call knows a function such as grains.get; a name that ends with a
+	// HasFunction reports whether Call knows a function such as grains.get. A name that ends with a
 	// dot asks for any function of that module.
 	HasFunction(name string) bool
 }
 
-// Overrider is implemented by a Host in which functions of a site stand in place of those that this
-// package knows as pure.
+// Overrider is implemented by a Host whose site can replace functions that
+// this package knows as pure.
 type Overrider interface {
-	// Overrides reports whether that is so for a function. A render that called one is not kept.
+	// Overrides reports whether the site replaces a function. A render that
+	// called it is not cached.
 	Overrides(fun string) bool
 }
 
-// StageRunner is implemented by a Host that has renderers beside this package's.
+// StageRunner is implemented by a Host with renderers of its own.
 type StageRunner interface {
-	// HasRenderer reports whether it runs a renderer for a source. It is asked for py too, whose
-	// modules may need what this package's Python lacks.
+	// HasRenderer reports whether the Host runs a renderer for a source. It is asked about py too,
+	// whose modules may need more than this package's Python has.
 	HasRenderer(name string, src Source) bool
-	// RunStage renders what the renderer before made, text or a value. The errors' texts are
-	// Salt's.
+	// RunStage renders the previous renderer's result, a text or a value. Errors have Salt's texts.
 	RunStage(ctx context.Context, name, args string, val any, src Source) (any, error)
 }
 
-// Exception is implemented by errors of functions that are exceptions of Python.
+// Exception is implemented by errors that stand for a Python exception of a function.
 type Exception interface {
 	error
-	// Raised reports whether the exception is of a class of that name or of one derived from it;
-	// ExceptionClass is its own.
+	// Raised reports whether the exception's class has that name or is derived from that class.
+	// ExceptionClass is its own class.
 	Raised(class string) bool
 	ExceptionClass() string
 }
 
-// FileNamer is implemented by a Host that knows what messages should call an
-// imported file; without it they show the path that the template gave.
+// FileNamer is implemented by a Host that names imported files in messages. Without it, messages
+// show the template's path for the file.
 type FileNamer interface {
 	FileName(saltenv, path string) string
 }
 
-// ErrUnknownFunction is returned by a Host's Call for a name that it does not know.
+// ErrUnknownFunction is returned by a Host's Call for an unknown name.
 var ErrUnknownFunction = errors.New("no such function")
 
 // Renderer renders files. It is safe for concurrent use.
@@ -139,8 +137,7 @@ type Renderer struct {
 	cache *cache
 }
 
-// New returns a Renderer. Nothing is unpacked or started before the first render
-// that needs it.
+// New returns a Renderer. The first render that needs a worker unpacks Python and starts one.
 func New(opts Options, log *slog.Logger, reg prometheus.Registerer) *Renderer {
 	opts.fill()
 	if log == nil {
@@ -152,8 +149,8 @@ func New(opts Options, log *slog.Logger, reg prometheus.Registerer) *Renderer {
 		cache: newCache(opts.CacheSize, m)}
 }
 
-// Interpreter is the Python that runs the workers, with the flags that keep the environment out.
-// The first call may unpack it.
+// Interpreter returns the command of the workers' Python, with the flags that keep out the
+// environment. The first call may unpack it.
 func (r *Renderer) Interpreter() (command []string, err error) {
 	py, err := r.pool.interpreter()
 	if err != nil {
@@ -162,12 +159,12 @@ func (r *Renderer) Interpreter() (command []string, err error) {
 	return append([]string{py.exe}, py.flags...), nil
 }
 
-// Close ends the workers, busy ones too. Renders fail from then on.
+// Close ends the workers, busy ones too. Later renders fail with ErrClosed if they need a worker.
 func (r *Renderer) Close() error { return r.pool.close() }
 
-// Render runs src through the renderers that its first line names, else through
-// defaultPipe, such as "jinja|yaml". The result is made of wire values, mappings
-// being value.Map; an empty file is an empty map. Errors of the file are *Error.
+// Render runs src through the renderers that its first line names, or else through defaultPipe,
+// such as "jinja|yaml". The result consists of wire values, with value.Map for mappings; an empty
+// file is an empty map. An error in the file is an *Error.
 func (r *Renderer) Render(ctx context.Context, src Source, defaultPipe string, c Context,
 	h Host) (any, error) {
 	began := time.Now()
@@ -209,7 +206,7 @@ type job struct {
 	used  usage // so far
 }
 
-// hosted tells whether the Host runs a renderer.
+// hosted reports whether the Host runs a renderer.
 func (j *job) hosted(name string) bool {
 	if name == "" || slices.Contains(renderers, name) && name != "py" {
 		return false
@@ -227,7 +224,7 @@ func (j *job) stage(ctx context.Context, s stage, val any) (any, error) {
 	}
 	text, ok := asText(val)
 	if !ok {
-		return nil, fmt.Errorf("renderer %s needs text, not what the renderer before it made",
+		return nil, fmt.Errorf("renderer %s needs text, but the renderer before it returned a value",
 			s.name)
 	}
 	switch s.name {
@@ -252,18 +249,18 @@ func asText(val any) (string, bool) {
 	return "", false
 }
 
-// jinja renders a template; a text without template marks is its own result.
+// jinja renders a template. It returns a text without template marks directly.
 func (j *job) jinja(ctx context.Context, text string) (any, error) {
 	j.used.addOptions()
 	if plainText(text) && !customSyntax(j.c.Opts, j.src.SLS) {
-		// Jinja drops a line end at the end, Salt puts back what was a \n.
+		// Jinja drops a line end at the end, and Salt restores it if it was \n.
 		text = strings.TrimSuffix(text, "\r")
 		return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), nil
 	}
 	return j.ask(ctx, "jinja", text)
 }
 
-// ask has a worker do a stage.
+// ask runs a stage in a worker.
 func (j *job) ask(ctx context.Context, kind, text string) (any, error) {
 	reply, err := j.work(ctx, kind, text)
 	if kind == "jinja" && err == nil {
@@ -286,7 +283,7 @@ func (j *job) work(ctx context.Context, kind, text string) (reply, error) {
 	return out, err
 }
 
-// plainText reports that Jinja would pass the text through as it is.
+// plainText reports whether Jinja would return the text unchanged.
 func plainText(text string) bool {
 	for i := 0; ; {
 		n := strings.IndexByte(text[i:], '{')
@@ -301,7 +298,7 @@ func plainText(text string) bool {
 	return !strings.Contains(text, "#jinja2:") && validText(text)
 }
 
-// customSyntax reports that the configuration gives Jinja marks of its own.
+// customSyntax reports whether the configuration changes Jinja's marks.
 func customSyntax(opts value.Map, sls string) bool {
 	name := "jinja_env"
 	if sls != "" {

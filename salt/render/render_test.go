@@ -43,7 +43,7 @@ func (h tree) File(_ context.Context, _, path string) ([]byte, bool, error) {
 	return []byte(s), ok, nil
 }
 
-// object makes a map of keys and values in turn.
+// object makes a map of alternating keys and values.
 func object(pairs ...any) value.Map {
 	out := value.Map{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -107,7 +107,7 @@ func TestRender(t *testing.T) {
 		{name: "duplicate", text: "a: 1\na: 2\n",
 			err: "while constructing a mapping\n  in \"<unicode string>\", line 1, column 1\nfound conflicting ID 'a'\n  in \"<unicode string>\", line 2, column 1"},
 		{name: "no renderer", text: "#!yamlex\na: 1\n",
-			err: `The renderer "yamlex" of /srv/pillar/t.sls is not available; there are jinja, yaml, json, gpg, py`},
+			err: `The renderer "yamlex" of /srv/pillar/t.sls is not available; use one of jinja, yaml, json, gpg, py`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := r.Render(t.Context(), source("t", tt.text), "jinja|yaml", c, host)
@@ -125,7 +125,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// A damaged file of the unpacked tree is replaced at the next start.
+// TestRepairsUnpacked: the next start replaces a damaged file of the unpacked tree.
 func TestRepairsUnpacked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

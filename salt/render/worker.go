@@ -23,8 +23,8 @@ import (
 const (
 	startTimeout = 30 * time.Second // a cold start compiles the worker's program
 	lengthSize   = 4
-	frameSpare   = 64 << 10 // of a message around the output that is limited
-	maxNesting   = 8        // renders inside calls inside renders
+	frameSpare   = 64 << 10 // a message's share around the limited output
+	maxNesting   = 8        // of renders inside calls inside renders
 )
 
 // worker is a Python process that renders. One goroutine uses it at a time.
@@ -39,7 +39,7 @@ type worker struct {
 
 	kill   func()
 	gone   chan struct{} // closed when the process has ended
-	reason string        // why it may not be used again; "" while it may
+	reason string        // why it can't be used again; "" if it can
 	timer  *time.Timer   // ends it when idle
 }
 
@@ -69,7 +69,8 @@ func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logge
 		in.Close()
 		out.Close()
 		return nil,
-			fmt.Errorf("start render worker %s: %w; its folder must allow execution and the system needs glibc, else set render_python", p.exe, err)
+			fmt.Errorf("start render worker %s: %w; the system needs glibc and the folder must "+
+				"allow execution; otherwise set render_python", p.exe, err)
 	}
 	w := &worker{opts: o, cmd: cmd, in: in, out: out, read: bufio.NewReaderSize(out, 32<<10),
 		gone: make(chan struct{})}
@@ -86,14 +87,14 @@ func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logge
 	if err != nil || ready.String("op") != "ready" {
 		w.end()
 		return nil,
-			fmt.Errorf("start render worker %s: it ended at once or said nothing (its words are in the log): %w", p.exe, errors.Join(ErrWorker, err, ctx.Err()))
+			fmt.Errorf("start render worker %s: it ended or did not answer (the log has its "+
+				"messages): %w", p.exe, errors.Join(ErrWorker, err, ctx.Err()))
 	}
 	log.Debug("render worker started", "pid", cmd.Process.Pid, "python", ready.String("python"))
 	return w, nil
 }
 
-// workerEnv is the environment of workers: nothing of the master's but where and
-// in which zone it is.
+// workerEnv is the environment of workers: a locale, and the master's PATH, HOME and TZ.
 func workerEnv() []string {
 	env := []string{"LC_ALL=C.UTF-8"}
 	for _, name := range []string{"PATH", "HOME", "TZ"} {
@@ -104,14 +105,14 @@ func workerEnv() []string {
 	return env
 }
 
-// end kills the process and waits for its end.
+// end kills the process and waits until it has ended.
 func (w *worker) end() {
 	w.kill()
 	<-w.gone
 	w.out.Close()
 }
 
-// request is one stage that a worker is asked to do.
+// request is one stage for a worker.
 type request struct {
 	kind, text string
 	src        Source
@@ -124,11 +125,10 @@ type reply struct {
 	value  any
 	notes  value.Map // of kind jinja: keys, and whether it was impure
 	files  []dependency
-	impure bool // a function was called that is not pure
+	impure bool // it called a function that is not pure
 }
 
-// render has the worker do q. After an error that is no *problem the worker is
-// unusable, and says so in reason.
+// render runs q in the worker. If the worker can't be used again, reason says why.
 func (w *worker) render(ctx context.Context, q request) (reply, error) {
 	stop := context.AfterFunc(ctx, w.kill)
 	c := &conversation{w: w, q: q, left: w.opts.Timeout}
@@ -139,15 +139,15 @@ func (w *worker) render(ctx context.Context, q request) (reply, error) {
 	return out, err
 }
 
-// conversation is one request and what the worker asks until it is answered.
+// conversation is one request and the worker's questions until it answers.
 type conversation struct {
 	w     *worker
 	q     request
-	left  time.Duration // of the worker's time
+	left  time.Duration // of the worker's time that remains
 	files []dependency
-	calls bool // one that is not pure was made
+	calls bool // it called a function that is not pure
 	mu    sync.Mutex
-	open  bool // a call of the host runs: the worker may render for it
+	open  bool // a call of the host runs, so the worker may render for it
 }
 
 // begin sends the request.
@@ -218,7 +218,7 @@ func textOrBytes(s string) any {
 	return []byte(s)
 }
 
-// send and receive count the time against the render.
+// send and receive count their time towards the render's.
 func (c *conversation) send(m value.Map) error {
 	raw, err := value.PackNew(m)
 	if err != nil {
@@ -273,14 +273,15 @@ func (w *worker) receive() (value.Map, error) {
 
 type conversationKey struct{}
 
-// nested is the conversation whose call of a host this context belongs to.
+// nested returns the conversation whose call of a host this context belongs
+// to; nil if there is none.
 func nested(ctx context.Context) *conversation {
 	c, _ := ctx.Value(conversationKey{}).(*conversation)
 	return c
 }
 
-// render does a request for a function that the worker waits for. Another worker
-// might never come free: they may all wait for such functions.
+// render runs a request for a function that the worker waits for. It can't take another worker: all
+// of them may wait for such functions.
 func (c *conversation) render(ctx context.Context, q request) (reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -298,7 +299,7 @@ func (c *conversation) render(ctx context.Context, q request) (reply, error) {
 	return out, err
 }
 
-// call runs a function of the host. An error of it is the template's to show.
+// call runs a function of the host. The template gets its error.
 func (c *conversation) call(ctx context.Context, m value.Map) (value.Map, error) {
 	fun := m.String("fun")
 	o, over := c.q.host.(Overrider)
@@ -347,7 +348,7 @@ func hasFunction(h Host, name string) bool {
 	return strings.Contains(name, ".")
 }
 
-// file reads what a template imports. A name outside the roots is not found.
+// file reads a file for a template. It finds nothing outside the roots.
 func (c *conversation) file(ctx context.Context, m value.Map) (value.Map, error) {
 	env, name := m.String("saltenv"), m.String("path")
 	clean := path.Clean(name)
@@ -371,10 +372,10 @@ func (c *conversation) file(ctx context.Context, m value.Map) (value.Map, error)
 		{Key: "name", Value: shown}}, nil
 }
 
-// maxComplaints is how many bytes of a worker's own words reach the log.
+// maxComplaints bounds the bytes of a worker's stderr that are logged.
 const maxComplaints = 64 << 10
 
-// complaints logs what a worker writes to stderr, up to a limit.
+// complaints logs a worker's stderr up to a limit.
 type complaints struct {
 	log  *slog.Logger
 	left int
@@ -383,7 +384,7 @@ type complaints struct {
 func (c *complaints) Write(b []byte) (int, error) {
 	if n := min(len(b), c.left); n > 0 {
 		c.left -= n
-		c.log.Warn("render worker says", "text",
+		c.log.Warn("message of a render worker", "text",
 			strings.ToValidUTF8(strings.TrimSpace(string(b[:n])), "?"))
 	}
 	return len(b), nil

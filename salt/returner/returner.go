@@ -19,10 +19,10 @@ import (
 type Options struct {
 	Events      []string      // event_return: the returners that get events
 	Allow, Deny []string      // event_return_whitelist, event_return_blacklist
-	Queue       int           // event_return_queue: events that wait before a call
-	MaxAge      time.Duration // event_return_queue_max_seconds: or so long; 0: for ever
-	ExtJobCache string        // ext_job_cache: it gets the jobs, and minions write the returns
-	JobCache    string        // master_job_cache: it gets jobs and returns; "" for the cluster's own
+	Queue       int           // event_return_queue: a call starts when this many wait
+	MaxAge      time.Duration // event_return_queue_max_seconds: or after this time; 0: no limit
+	ExtJobCache string        // ext_job_cache: gets the jobs; minions write the returns
+	JobCache    string        // master_job_cache: gets jobs and returns; "": the cluster's own
 	Schedule    []string      // named by entries of the schedule
 }
 
@@ -31,26 +31,26 @@ func (o Options) Needed() bool {
 	return len(o.Events) > 0 || o.ExtJobCache != "" || o.JobCache != "" || len(o.Schedule) > 0
 }
 
-// Source is the returner that jobs are looked up with, or "": minions write what they return to
-// that of ext_job_cache.
+// Source is the returner in which jobs are looked up, or "". It is that of ext_job_cache if there
+// is one, because minions write their returns there.
 func (o Options) Source() string { return cmp.Or(o.ExtJobCache, o.JobCache) }
 
-// Session is a process in which returners run; see pythonhost.Session.
+// Session is a process that runs returners; see pythonhost.Session.
 type Session interface {
 	HandOver(ctx context.Context, returner string, items []any) (taken int, why string, err error)
 	Stale() bool
 	Close()
 }
 
-// Deps is what Returners asks others for.
+// Deps are the parts of the master that Returners uses.
 type Deps struct {
 	Box     *outbox.Box
 	Session func() Session
-	Fire    func(tag string, data value.Map) // nil fires nothing
-	Log     *slog.Logger                     // nil discards
+	Fire    func(tag string, data value.Map) // nil: fires nothing
+	Log     *slog.Logger                     // nil: discards
 }
 
-// Returners keeps what returners are to get, and hands it over while it runs. It is safe for
+// Returners keeps what returners are to get, and hands it over while Run runs. It is safe for
 // concurrent use.
 type Returners struct {
 	d       Deps
@@ -62,7 +62,7 @@ type Returners struct {
 	runs    map[string]string // returner to queue
 }
 
-// New makes it. Run hands over.
+// New returns a Returners. Run hands over.
 func New(d Deps, o Options) *Returners {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +84,7 @@ func New(d Deps, o Options) *Returners {
 	}
 	for _, name := range d.Box.Queues() {
 		if !strings.HasPrefix(name, outbox.Aside("")) && !r.has(name) {
-			d.Log.Warn("what waits for a returner is not handed over: no option names it any more",
+			d.Log.Warn("items wait for a returner that no option names; they stay until one does",
 				"queue", name, "waiting", d.Box.Len(name))
 		}
 	}
@@ -95,7 +95,7 @@ func (r *Returners) has(queue string) bool {
 	return slices.ContainsFunc(r.workers, func(w *worker) bool { return w.queue == queue })
 }
 
-// worker adds one for what a returner gets by an option, and returns the name of its queue.
+// worker adds a worker for the returner of an option, and returns the name of its queue.
 func (r *Returners) worker(option, returner string, least int, age time.Duration) string {
 	queue := option + "/" + returner
 	r.workers = append(r.workers, &worker{r: r, queue: queue, option: option, returner: returner,
@@ -103,9 +103,9 @@ func (r *Returners) worker(option, returner string, least int, age time.Duration
 	return queue
 }
 
-// Run hands over what waits until ctx ends, and then waits a little for calls under way.
+// Run hands over waiting items until ctx ends. Then it waits a short time for running calls.
 func (r *Returners) Run(ctx context.Context) error {
-	if len(r.events) > 0 && r.d.Fire != nil { // as Salt's
+	if len(r.events) > 0 && r.d.Fire != nil { // as Salt does
 		r.d.Fire("salt/event_listen/start", value.Map{})
 	}
 	var all sync.WaitGroup
@@ -116,21 +116,21 @@ func (r *Returners) Run(ctx context.Context) error {
 	return nil
 }
 
-// Sync returns when all that was kept before is on stable storage.
+// Sync returns when everything kept before is on stable storage.
 func (r *Returners) Sync() error { return r.d.Box.Sync() }
 
-// Settle waits until the disk has what is for returners; a failure is logged. No returners have
-// nothing to wait for.
+// Settle waits until the disk has everything kept for returners, and logs a failure. On nil it
+// returns at once.
 func (r *Returners) Settle() {
 	if r == nil {
 		return
 	}
 	if err := r.Sync(); err != nil {
-		r.d.Log.Error("events of a call may be lost for returners", "err", err)
+		r.d.Log.Error("a crash may lose items for returners: the disk did not confirm them", "err", err)
 	}
 }
 
-// Wants reports whether an event is kept, by its tag.
+// Wants reports whether events with this tag are kept.
 func (r *Returners) Wants(tag string) bool {
 	if len(r.events) == 0 {
 		return false
@@ -145,7 +145,7 @@ func (r *Returners) Wants(tag string) bool {
 	return allowed
 }
 
-// Event keeps an event; data is a packed map.
+// Event keeps an event. data is a packed map.
 func (r *Returners) Event(tag string, data value.Raw) {
 	item, err := packed("event", value.RawPair{Key: "tag", Value: raw(tag)},
 		value.RawPair{Key: "data", Value: data})
@@ -154,7 +154,8 @@ func (r *Returners) Event(tag string, data value.Raw) {
 	}
 }
 
-// keep puts an item into a queue, and tells the log of the first that has no room.
+// keep puts an item into a queue. It logs the first item that the queue refuses, and the first that
+// it takes again.
 func (r *Returners) keep(queue string, item []byte, err error) {
 	if err == nil {
 		err = r.d.Box.Put(queue, item)
@@ -164,10 +165,10 @@ func (r *Returners) keep(queue string, item []byte, err error) {
 			continue
 		}
 		if err != nil {
-			r.d.Log.Error("what is for a returner is not kept any more (option returner_queue_size)",
+			r.d.Log.Error("items for a returner can't be kept and are dropped (option returner_queue_size)",
 				"option", w.option, "returner", w.returner, "err", err)
 		} else {
-			r.d.Log.Info("what is for a returner is kept again", "option", w.option, "returner",
+			r.d.Log.Info("items for a returner are kept again", "option", w.option, "returner",
 				w.returner)
 		}
 	}
@@ -183,10 +184,10 @@ func packed(kind string, fields ...value.RawPair) ([]byte, error) {
 	return b, nil
 }
 
-// raw packs a text.
+// raw packs a string.
 func raw(text string) value.Raw {
 	b, err := value.Pack(text)
-	if err != nil { // a text can always be packed
+	if err != nil { // a string can always be packed
 		panic(err)
 	}
 	return b

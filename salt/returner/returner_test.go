@@ -16,13 +16,13 @@ import (
 	"clustermaster/value"
 )
 
-// table stands for a returner and its database.
+// table is a returner with its database.
 type table struct {
 	mu     sync.Mutex
 	rows   []string
-	calls  []int  // items of each good call
-	down   bool   // the database is
-	hates  string // a tag that it never takes
+	calls  []int  // sizes of the successful calls
+	down   bool   // the database is down
+	hates  string // the tag of an event that it never takes
 	closed int
 	slow   time.Duration
 }
@@ -81,7 +81,7 @@ func (l *log) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// running is a Returners with a table, and hands over until the test stops it.
+// running returns a Returners with a table. It hands over until the test stops it.
 func running(t *testing.T, dir string, d *table, o Options) (r *Returners, lines *log,
 	stop func()) {
 	t.Helper()
@@ -113,8 +113,8 @@ func fire(r *Returners, tags ...string) {
 
 var one = Options{Events: []string{"db"}}
 
-// TestDown has a database that is down for an hour: nothing is lost, the order stays, and the log
-// says so once.
+// TestDown: the database is down for an hour. Nothing is lost, the order stays, and the log reports
+// it once.
 func TestDown(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "box")
@@ -132,18 +132,18 @@ func TestDown(t *testing.T) {
 		if got := d.has(); got != strings.Join(want, " ") {
 			t.Errorf("rows %s", got)
 		}
-		if n := lines.count("does not take what"); n != 1 {
+		if n := lines.count("returner takes no items"); n != 1 {
 			t.Errorf("the log says %d times that it is down", n)
 		}
-		if n := lines.count("takes what waited"); n != 1 {
+		if n := lines.count("takes items again"); n != 1 {
 			t.Errorf("the log says %d times that it is back", n)
 		}
 		stop()
 	})
 }
 
-// TestRefused has events that the database never takes: the others are written, in order, and they
-// are set aside.
+// TestRefused: the database never takes some events. They are set aside, and the others are written
+// in order.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "box")
@@ -155,7 +155,7 @@ func TestRefused(t *testing.T) {
 		if got := d.has(); got != "a b c d" {
 			t.Errorf("rows %s", got)
 		}
-		if lines.count("it is set aside") != 4 || lines.count("it does not like bad2") != 1 ||
+		if lines.count("the item is set aside") != 4 || lines.count("it does not like bad2") != 1 ||
 			r.d.Box.Len(outbox.Aside("event_return/db")) != 4 {
 			t.Errorf("log: %s", lines.text.String())
 		}
@@ -163,7 +163,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestQueue waits for the number of events, or for the age of the first.
+// TestQueue waits for the number of events, or for the age of the first one.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "box")
@@ -194,7 +194,7 @@ func TestQueue(t *testing.T) {
 		}
 		fire(r, "e5")
 		stop()
-		// What was left is written at the next start, whatever its number.
+		// Events left over are written at the next start, whatever their number.
 		_, _, stop = running(t, dir, d, o)
 		time.Sleep(time.Second)
 		if got := d.has(); got != "e1 e2 x e4 e5" {
@@ -210,7 +210,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestStop lets a call that is under way end, so that nothing is written twice.
+// TestStop lets a running call end, so that nothing is written twice.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "box")
@@ -230,7 +230,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestTwo keeps a returner that is down from delaying another.
+// TestTwo: a returner that is down does not delay another one.
 func TestTwo(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "box")

@@ -10,38 +10,38 @@ import (
 	"clustermaster/value"
 )
 
-// Bounds of one call, and of the pauses between calls that fail.
+// Bounds of a call and of the pauses between failing calls.
 const (
 	maxItems             = 500
 	maxBytes             = 4 << 20
 	firstPause, maxPause = 200 * time.Millisecond, 30 * time.Second
-	triesAlone           = 5                // that an item has before later ones are tried
-	probes               = 8                // of these
-	probing              = 2 * time.Second  // for so long
-	idle                 = 30 * time.Second // after which a process without work ends
-	renew                = 5 * time.Minute  // after which a process is replaced: modules may have changed
-	lastCall             = 2 * time.Second  // that a call under way has when the master stops
+	triesAlone           = 5                // of an item before later ones are tried
+	probes               = 8                // items tried after it
+	probing              = 2 * time.Second  // longest time for these tries
+	idle                 = 30 * time.Second // then a process without work ends
+	renew                = 5 * time.Minute  // then a new process: modules may have changed
+	lastCall             = 2 * time.Second  // left to a running call when the master stops
 	maxErrorText         = 2000             // bytes of a returner's error in the log
-	poll                 = time.Second      // how often the age of what waits is looked at
+	poll                 = time.Second      // how often the age of waiting items is checked
 )
 
-// worker hands over what waits in one queue, by one call at a time.
+// worker hands over the items of one queue, one call at a time.
 type worker struct {
 	r                       *Returners
 	queue, option, returner string
-	least                   int           // items that wait before a call
-	age                     time.Duration // or the first of them for so long; 0: for ever
+	least                   int           // a call starts when this many items wait
+	age                     time.Duration // or when the first has waited this long; 0: no limit
 
-	refuses atomic.Bool // the last item was not kept
+	refuses atomic.Bool // the last item could not be kept
 
-	// Of run alone.
+	// Only run uses the fields below.
 	session Session
-	began   time.Time // when session did
-	limit   int       // items of the next call
-	old     int       // items that are handed over whatever their number is: first those of before
-	since   time.Time // when the first of the others was seen
-	tries   int       // of the first item
-	failing time.Time // since when calls fail; zero: they don't
+	began   time.Time // start of session
+	limit   int       // size of the next call
+	old     int       // items due whatever their number; first those left from the last run
+	since   time.Time // when the first item that is not due was seen
+	tries   int       // with the first item
+	failing time.Time // start of the failures; zero: calls succeed
 	pause   time.Duration
 }
 
@@ -67,7 +67,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// sleep returns true if there was a notice before the time was over.
+// sleep returns true if a notice came before the time was over.
 func sleep(ctx context.Context, d time.Duration, notice <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -87,7 +87,7 @@ func (w *worker) leave() {
 	}
 }
 
-// due reports whether what waits is handed over now.
+// due reports whether waiting items are to be handed over now.
 func (w *worker) due(now time.Time) bool {
 	n := w.r.d.Box.Len(w.queue)
 	if n == 0 {
@@ -95,7 +95,7 @@ func (w *worker) due(now time.Time) bool {
 		return false
 	}
 	if w.old > 0 || n >= w.least {
-		w.old = max(w.old, n) // all of it
+		w.old = max(w.old, n) // all of them
 		return true
 	}
 	if w.since.IsZero() {
@@ -108,7 +108,7 @@ func (w *worker) due(now time.Time) bool {
 	return false
 }
 
-// step makes a call. It returns how long to wait before the next one.
+// step makes a call. It returns the pause before the next one.
 func (w *worker) step(ctx context.Context) time.Duration {
 	box := w.r.d.Box
 	items, err := box.Peek(w.queue, min(w.limit, w.old), maxBytes)
@@ -136,7 +136,7 @@ func (w *worker) step(ctx context.Context) time.Duration {
 	return w.failed(why, err, taken)
 }
 
-// hand gives items to the returner and removes those that it took.
+// hand gives items to the returner and removes those it took.
 func (w *worker) hand(ctx context.Context, items []outbox.Item) (taken int, why string, err error) {
 	values := make([]any, len(items))
 	for i, item := range items {
@@ -150,7 +150,8 @@ func (w *worker) hand(ctx context.Context, items []outbox.Item) (taken int, why 
 	if w.session == nil {
 		w.session, w.began = w.r.d.Session(), time.Now()
 	}
-	// A call that ends with the master may have done its work: it would be done again.
+	// A call that is cut off at the master's end may already have done its work, which would be
+	// done again at the next start.
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastCall, cancel) })
@@ -163,8 +164,8 @@ func (w *worker) hand(ctx context.Context, items []outbox.Item) (taken int, why 
 	return taken, why, err
 }
 
-// past tries items after the first one. A returner that takes one of them, and the first still not,
-// will never take the first: it is set aside, and so are those between that it does not take.
+// past tries the items after the first one. If the returner takes one of them but still refuses the
+// first, it will never take the first: past sets it aside, with any refused items between the two.
 func (w *worker) past(ctx context.Context) bool {
 	items, err := w.r.d.Box.Peek(w.queue, 1+probes, 1<<62)
 	if err != nil {
@@ -187,7 +188,7 @@ func (w *worker) past(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		w.r.d.Log.Error("a returner does not take one item, and takes a later one; it is set aside",
+		w.r.d.Log.Error("returner refuses an item but takes a later one; the item is set aside",
 			"option", w.option, "returner", w.returner, "err", reason(why, err))
 		if err := w.r.d.Box.SetAside(w.queue, item); err != nil {
 			return false
@@ -199,22 +200,22 @@ func (w *worker) past(ctx context.Context) bool {
 	return true
 }
 
-// fine notes a call that was good.
+// fine notes a successful call.
 func (w *worker) fine() {
 	w.limit, w.pause = min(maxItems, 2*w.limit), 0
 	if !w.failing.IsZero() {
-		w.r.d.Log.Info("returner takes what waited", "option", w.option, "returner", w.returner,
+		w.r.d.Log.Info("returner takes items again", "option", w.option, "returner", w.returner,
 			"took", time.Since(w.failing).Round(time.Millisecond), "waiting",
 			w.r.d.Box.Len(w.queue))
 		w.failing = time.Time{}
 	}
 }
 
-// failed notes a call that was not, once until one is good again, and returns the pause.
+// failed notes a failed call and returns the pause. It logs the first failure after a success.
 func (w *worker) failed(why string, err error, taken int) time.Duration {
 	if w.failing.IsZero() {
 		w.failing = time.Now()
-		w.r.d.Log.Error("returner does not take what it is given; it is kept and tried again",
+		w.r.d.Log.Error("returner takes no items; they are kept and tried again",
 			"option", w.option, "returner", w.returner, "err", reason(why, err), "waiting",
 			w.r.d.Box.Len(w.queue))
 	}

@@ -23,6 +23,9 @@ type Banks interface {
 	// Migrate imports the files of Salt's driver localfs below a cachedir; bank "" means all.
 	Migrate(ctx context.Context, cachedir, bank string, dry bool) (keys map[string]int, failed int,
 		err error)
+	// Export writes such files; perBank is the layout of Salt 3008.
+	Export(ctx context.Context, cachedir string, perBank bool) (files map[string]int,
+		incomplete string, err error)
 }
 
 // cacheDrivers are the names that callers may use for the cluster's cache: its own, and those of
@@ -39,24 +42,34 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 			if dir := c.Text("cachedir"); dir != "" &&
 				strings.TrimRight(dir, "/") != strings.TrimRight(cachedir, "/") {
 				return nil,
-					fmt.Errorf("the cache lies on all masters, not in %s; salt-run cache.migrate cachedir=%s takes in what a master of Salt's kept there", dir, dir)
+					fmt.Errorf("the cache is on all masters, not in %s; to import what a Salt master kept there, "+
+						"run salt-run cache.migrate cachedir=%s", dir, dir)
 			}
 			return run(ctx, c)
 		}
 	}
-	const banksDoc = "\n\nbank\n    A path such as mycache or cloud/active. The banks grains, pillar and mine hold the data of minions, by minion id.\n"
+	const banksDoc = `
+
+bank
+    A path such as mycache or cloud/active. The banks grains, pillar and mine hold the data of
+    minions, by minion id.
+`
 	return []Function{
 		{Name: "cache.store", Params: []function.Param{function.Need("bank"), function.Need("key"),
 			function.Need("data"), elsewhere},
-			Doc: "Store a value in a bank of the cache, which all masters share." + banksDoc +
-				"\nExample:\n\n    salt-run cache.store mycache mykey 'The time has come'",
+			Doc: "Store a value in a bank of the cache, which all masters share." + banksDoc + `
+Example:
+
+    salt-run cache.store mycache mykey 'The time has come'`,
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				return nil, banks.Store(ctx, c.Text("bank"), c.Text("key"), c.Arg("data"))
 			})},
 		{Name: "cache.fetch", Params: []function.Param{function.Need("bank"), function.Need("key"),
 			elsewhere},
-			Doc: "Show a value of the cache; an empty map if there is none." + banksDoc +
-				"\nExample:\n\n    salt-run cache.fetch mycache mykey",
+			Doc: "Show a value of the cache; an empty map if there is none." + banksDoc + `
+Example:
+
+    salt-run cache.fetch mycache mykey`,
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				v, found, err := banks.Fetch(ctx, c.Text("bank"), c.Text("key"))
 				if !found {
@@ -65,8 +78,10 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 				return v, err
 			})},
 		{Name: "cache.list", Params: []function.Param{function.Need("bank"), elsewhere},
-			Doc: "List the keys of a bank and the banks in it." + banksDoc +
-				"\nExample:\n\n    salt-run cache.list mycache",
+			Doc: "List the keys of a bank and the banks in it." + banksDoc + `
+Example:
+
+    salt-run cache.list mycache`,
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				names, incomplete, err := banks.List(ctx, c.Text("bank"))
 				if incomplete != "" {
@@ -76,8 +91,12 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 			})},
 		{Name: "cache.flush", Params: []function.Param{function.Need("bank"),
 			function.Opt("key", nil), elsewhere},
-			Doc: "Remove a key from the cache, or a bank with all keys and banks in it; False if there is none." + banksDoc +
-				"\nExample:\n\n    salt-run cache.flush mycache mykey\n    salt-run cache.flush mycache",
+			Doc: "Remove a key from the cache, or a bank with all keys and banks in it; False if " +
+				"there is none." + banksDoc + `
+Example:
+
+    salt-run cache.flush mycache mykey
+    salt-run cache.flush mycache`,
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				if c.Given("key") {
 					return banks.Flush(ctx, c.Text("bank"), c.Text("key"))
@@ -87,17 +106,35 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 		{Name: "cache.migrate", Params: []function.Param{function.Opt("src_driver", "localfs"),
 			function.Opt("dst_driver", "ring"), function.Opt("bank", nil), elsewhere,
 			function.Opt("dry_run", false)},
-			Doc: "Import the files of a Salt master's cache (driver localfs): its banks, and the grains, pillar and mine of minions.\n\n" +
-				"dst_driver\n    ring, the cache of all masters; localfs and mmap_cache mean the same here.\nbank\n    Only this bank and those in it.\n" +
-				"cachedir\n    Where the files are; by default this master's cachedir.\ndry_run\n    Count only.\n\n" +
-				"Values of the same key are replaced, except data that minions have sent since.\n\nExample:\n\n    salt-run cache.migrate dry_run=True\n    salt-run cache.migrate cachedir=/mnt/old/var/cache/salt/master",
+			Doc: `Import the files of a Salt master's cache (driver localfs): its banks, and the grains, pillar
+and mine of minions.
+
+dst_driver
+    ring, the cache of all masters; localfs and mmap_cache mean the same here.
+bank
+    Only this bank and those in it.
+cachedir
+    Where the files are; by default this master's cachedir.
+dry_run
+    Count only.
+
+Values of the same key are replaced, except data that minions have sent since.
+
+Example:
+
+    salt-run cache.migrate dry_run=True
+    salt-run cache.migrate cachedir=/mnt/old/var/cache/salt/master`,
 			Run: func(ctx context.Context, c *Call) (any,
 				error) {
 				return migrate(ctx, c, banks, cachedir)
 			}},
 		{Name: "cache.cloud", Params: []function.Param{function.Need("tgt"),
 			function.Opt("provider", nil)},
-			Doc: "Show what Salt Cloud has cached of minions: nothing, as there is no Salt Cloud here.\n\nExample:\n\n    salt-run cache.cloud 'web*'",
+			Doc: `Show what Salt Cloud has cached of minions: nothing, as there is no Salt Cloud here.
+
+Example:
+
+    salt-run cache.cloud 'web*'`,
 			Run: func(context.Context, *Call) (any, error) { return value.Map{}, nil }},
 	}
 }
@@ -106,12 +143,12 @@ func migrate(ctx context.Context, c *Call, banks Banks, cachedir string) (any, e
 	src, dst := c.Arg("src_driver"), c.Arg("dst_driver")
 	if src != "localfs" {
 		return nil,
-			fmt.Errorf("src_driver %s is not built in; only files of localfs can be taken in",
+			fmt.Errorf("src_driver %s is not built in; only files of localfs can be imported",
 				value.Repr(src))
 	}
 	if name, ok := dst.(string); !ok || !slices.Contains(cacheDrivers, name) {
 		return nil,
-			fmt.Errorf("dst_driver %s is not built in; the cache lies on all masters, which is called ring", value.Repr(dst))
+			fmt.Errorf("dst_driver %s is not built in; the only driver is ring, on all masters", value.Repr(dst))
 	}
 	if c.Given("cachedir") {
 		cachedir = c.Text("cachedir")

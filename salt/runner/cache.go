@@ -32,8 +32,11 @@ func CacheClearing(data MinionForgetter, targets Resolver) []Function {
 		return Function{
 			Name: "cache." + name, Params: append([]function.Param{function.Opt("tgt", nil),
 				function.Opt("tgt_type", "glob")}, params...),
-			Doc: "Remove the cached " + what + " of minions.\n\nExample:\n\n    salt-run cache." +
-				name + " 'web*'",
+			Doc: "Remove the cached " + what + ` of minions.
+
+Example:
+
+    salt-run cache.` + name + " 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if !c.Given("tgt") {
 					return false, nil

@@ -40,6 +40,9 @@ func (c *Call) Write(text string, warning bool) {
 // Warn writes one line to the operator's standard error, for example what the result lacks.
 func (c *Call) Warn(line string) { c.warn(line + "\n") }
 
+// Error writes a text to the operator's standard error, as an error of a log.
+func (c *Call) Error(text string) { c.show("error", text) }
+
 // Show prints a text in place of the result, unless the operator chose an outputter.
 func (c *Call) Show(text string) { c.show("show", text+"\n") }
 

@@ -93,9 +93,15 @@ func Cluster(status ClusterStatus) []Function {
 	return []Function{
 		{
 			Name: "cluster.members",
-			Doc: "List the masters of this cluster: voters, learners and the leader, and for each peer its address, state, version, level, lag (log entries)\n" +
-				"the seconds since it was last heard, by how many its clock is ahead, and the digest of its extension_modules. States: joining, syncing, learner, voter, draining, unreachable.\n" +
-				"Phases, from a new master to one that was removed: new, founding, admitted, syncing, member, removed.\n\nExample:\n\n    salt-run cluster.members",
+			Doc: `List the masters of this cluster: voters, learners and the leader, and for each peer its
+address, state, version, level, lag (log entries), the seconds since it was last heard, by how
+many its clock is ahead, and the digest of its extension_modules. States: joining, syncing,
+learner, voter, draining, unreachable. Phases, from a new master to one that was removed: new,
+founding, admitted, syncing, member, removed.
+
+Example:
+
+    salt-run cluster.members`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, err := status.View(ctx)
 				if err != nil {
@@ -109,8 +115,12 @@ func Cluster(status ClusterStatus) []Function {
 		},
 		{
 			Name: "cluster.health",
-			Doc: "Tell whether all is well: every master ready, a quorum with room for one death, every record with its copies. The exit code is 1\n" +
-				"and problems lists what is wrong otherwise.\n\nExample:\n\n    salt-run cluster.health",
+			Doc: `Tell whether all is well: every master ready, a quorum with room for one death, every record
+with its copies. The exit code is 1 and problems lists what is wrong otherwise.
+
+Example:
+
+    salt-run cluster.health`,
 			Run: func(ctx context.Context, _ *Call) (any, error) {
 				v, err := status.View(ctx)
 				if err != nil {
@@ -125,8 +135,13 @@ func Cluster(status ClusterStatus) []Function {
 		},
 		{
 			Name: "cluster.ring_info",
-			Doc: "Show how jobs and minion data are spread over the masters: nodes, partitions, copies, the share of each node, and what is\n" +
-				"being moved (bytes so far, in all, and seconds left, once that can be judged) or waits to be handed over.\n\nExample:\n\n    salt-run cluster.ring_info",
+			Doc: `Show how jobs and minion data are spread over the masters: nodes, partitions, copies, the share
+of each node, and what is being moved (bytes so far, in all, and seconds left, once that can be
+judged) or waits to be handed over.
+
+Example:
+
+    salt-run cluster.ring_info`,
 			Run: func(ctx context.Context, _ *Call) (any, error) {
 				v, err := status.Ring(ctx)
 				if err != nil {
@@ -284,7 +299,8 @@ func healthMap(v ClusterView, ring RingView) value.Map {
 		say("%d records wait to be handed to a master that was away", ring.HintsPending)
 	}
 	for _, id := range ring.Refilling {
-		say("%s is fetching its records from the others: its store was damaged, or it was away for too long; its log says which", id)
+		say("%s is fetching its records from the others: its store was damaged, or it was away "+
+			"for too long; its log says which", id)
 	}
 	for _, t := range ring.Transfers {
 		say("%s still has to fetch %d partitions", t.To, t.Partitions)
@@ -333,14 +349,17 @@ func differenceText(v ClusterView) string {
 	bad := strings.Join(v.Differing, ", ")
 	switch {
 	case v.Odd:
-		return fmt.Sprintf("the replicated state of this master, %s, differs from that of %s, which are the most: take %s out with "+
-			"salt-run cluster.remove on another master, and let it join anew with an empty data directory", v.ID, bad, v.ID)
+		return fmt.Sprintf("the replicated state of this master, %s, differs from that of %s, which are the "+
+			"majority: remove %s with salt-run cluster.remove on another master, and let it join again with an "+
+			"empty data directory", v.ID, bad, v.ID)
 	case len(v.Peers) < 3:
-		return fmt.Sprintf("the replicated states of %s and %s differ, and two can't tell whose is right: compare salt-key -L on both; "+
-			"take the wrong one out with salt-run cluster.remove, and let it join anew with an empty data directory", v.ID, bad)
+		return fmt.Sprintf("the replicated states of %s and %s differ, and two masters can't decide which is "+
+			"right: compare salt-key -L on both; remove the wrong one with salt-run cluster.remove, and let it "+
+			"join again with an empty data directory", v.ID, bad)
 	}
-	return fmt.Sprintf("the replicated state of %s differs from that of %s: ask the other masters with salt-run cluster.health; take the one that "+
-		"differs from most out with salt-run cluster.remove, and let it join anew with an empty data directory", bad, v.ID)
+	return fmt.Sprintf("the replicated state of %s differs from that of %s: ask the other masters with salt-run "+
+		"cluster.health; if most of them differ from the same master, remove it with salt-run cluster.remove, "+
+		"and let it join again with an empty data directory", bad, v.ID)
 }
 
 func ringMap(v RingView) value.Map {

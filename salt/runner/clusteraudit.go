@@ -47,12 +47,20 @@ func AuditTrail(a ClusterAudit) []Function {
 	return []Function{{
 		Name: "cluster.audit", Params: []function.Param{function.Opt("limit", int64(auditLimit)),
 			function.Opt("kind", nil), function.Opt("since", nil)},
-		Doc: "Show who changed minions' keys, masters, secrets or tokens, when, from where, and with what result; newest last, the same on all\n" +
-			"masters. It contains no secrets.\n\n" +
-			"limit\n    how many of the newest records; 0 shows all\nkind\n    only these: " +
-			strings.Join(a.AuditKinds(), ", ") + ", as a list or with commas\n" +
-			"since\n    a time in UTC, such as '2026-11-21 09:30', or how long ago, such as 2h30m\n\n" +
-			"Example:\n\n    salt-run cluster.audit\n    salt-run cluster.audit limit=20 kind=members,secrets since=24h",
+		Doc: `Show who changed minions' keys, masters, secrets or tokens, when, from where, and with what
+result; newest last, the same on all masters. It contains no secrets.
+
+limit
+    how many of the newest records; 0 shows all
+kind
+    only these: ` + strings.Join(a.AuditKinds(), ", ") + `, as a list or with commas
+since
+    a time in UTC, such as '2026-11-21 09:30', or how long ago, such as 2h30m
+
+Example:
+
+    salt-run cluster.audit
+    salt-run cluster.audit limit=20 kind=members,secrets since=24h`,
 		Run: func(ctx context.Context, c *Call) (any, error) { return auditTrail(ctx, a, c) },
 	}}
 }

@@ -14,8 +14,12 @@ func Doctor(status ClusterStatus, report func(ctx context.Context, nonce string,
 	ids []string) (reports string, missing []string, err error)) []Function {
 	return []Function{{
 		Name: "cluster.reports", Params: []function.Param{function.Opt("all", false)},
-		Doc: "Have this master, or all that are reachable, check their machines and configurations; clustermaster doctor --all prints what they find.\n" +
-			"Values of options are shown as digests only.\n\nExample:\n\n    salt-run cluster.reports all=True",
+		Doc: `Have this master, or all that are reachable, check their machines and configurations;
+clustermaster doctor --all prints what they find. Values of options are shown as digests only.
+
+Example:
+
+    salt-run cluster.reports all=True`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			var ids, away []string
 			if c.True("all") {

@@ -21,10 +21,18 @@ func Identity(id ClusterIdentity) []Function {
 	return []Function{{
 		Name: "cluster.export_key", Params: []function.Param{function.Need("dir"),
 			function.Opt("confirm", false)},
-		Doc: "Write the cluster's RSA key pair to this master's disk, so that minions can move to another master without signing in anew:\n" +
-			"cluster.pem (mode 0600) and cluster.pub. Whoever reads cluster.pem can pose as the master to every minion.\n\n" +
-			"dir\n    absolute path of a folder that has neither file yet\nconfirm\n    True: write it; on a terminal salt-run asks instead\n\n" +
-			"Example:\n\n    salt-run cluster.export_key /srv/export confirm=True",
+		Doc: `Write the cluster's RSA key pair to this master's disk, so that minions can move to another
+master without signing in anew: cluster.pem (mode 0600) and cluster.pub. Whoever reads
+cluster.pem can pose as the master to every minion.
+
+dir
+    absolute path of a folder that has neither file yet
+confirm
+    True: write it; on a terminal salt-run asks instead
+
+Example:
+
+    salt-run cluster.export_key /srv/export confirm=True`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			dir := c.Text("dir")
 			if !filepath.IsAbs(dir) {
@@ -33,7 +41,8 @@ func Identity(id ClusterIdentity) []Function {
 			}
 			if !c.True("confirm") {
 				return nil,
-					fmt.Errorf("nothing written yet: whoever reads cluster.pem can pose as the master to every minion. "+
+					fmt.Errorf("nothing written yet: anyone who reads cluster.pem can pose as the master to "+
+						"every minion. "+
 						"To write it type salt-run cluster.export_key %s confirm=True", dir)
 			}
 			files, fingerprint, err := id.ExportKey(ctx, filepath.Clean(dir))

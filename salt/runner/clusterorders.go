@@ -52,9 +52,11 @@ type ClusterOrders interface {
 }
 
 const (
-	newSecretNote = "This is shown once and kept nowhere in clear: write it into cluster_secret of every master's configuration. " +
-		"Members need it only to join again; the old one lets nobody in any more."
-	keyKnownNote = "It knew the cluster's RSA key, by which minions know their master; that one can't be taken back without touching minions. " +
+	newSecretNote = "This is shown once and stored nowhere in clear text: write it into cluster_secret of every " +
+		"master's configuration. " +
+		"Members need it only to join again; the old one no longer admits anyone."
+	keyKnownNote = "It knew the cluster's RSA key, by which minions know their master; that key can't be revoked " +
+		"without touching minions. " +
 		"If the machine is in wrong hands, see \"A stolen master\" in docs/operations.md."
 )
 
@@ -64,15 +66,26 @@ func Orders(o ClusterOrders) []Function {
 		{
 			Name: "cluster.remove", Params: []function.Param{function.Need("peer"),
 				function.Opt("keep_secret", false)},
-			Doc: "Remove a master for good, at once: its connections end, its id and node key are kept out until cluster.allow, the secrets of\n" +
-				"minions' sessions are rotated (minions go on), and so is cluster_secret unless keep_secret is True.\n\n" +
-				"peer\n    id or address of a master that is not the one asked\n\nExample:\n\n    salt-run cluster.remove master3",
+			Doc: `Remove a master for good, at once: its connections end, its id and node key are kept out until
+cluster.allow, the secrets of minions' sessions are rotated (minions go on), and so is
+cluster_secret unless keep_secret is True.
+
+peer
+    id or address of a master that is not the one asked
+
+Example:
+
+    salt-run cluster.remove master3`,
 			Run: func(ctx context.Context, c *Call) (any, error) { return remove(ctx, o, c) },
 		},
 		{
 			Name: "cluster.allow", Params: []function.Param{function.Need("peer")},
-			Doc: "Let a removed master join again. Its configuration needs the present cluster_secret, and it must be restarted.\n\n" +
-				"Example:\n\n    salt-run cluster.allow master3",
+			Doc: `Let a removed master join again. Its configuration needs the present cluster_secret, and it must
+be restarted.
+
+Example:
+
+    salt-run cluster.allow master3`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				id := c.Text("peer")
 				changed, err := o.Allow(ctx, id)
@@ -87,19 +100,34 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.drain", Params: []function.Param{function.Opt("peer", nil)},
-			Doc: "Make a master not ready before maintenance: the balancer moves minions to the others, and leadership goes elsewhere. It stays\n" +
-				"a member and answers those that still come, also after restarts, until cluster.undrain.\n\n" +
-				"peer\n    id or address; without it the master asked\n\nExample:\n\n    salt-run cluster.drain master2",
+			Doc: `Make a master not ready before maintenance: the balancer moves minions to the others, and
+leadership goes elsewhere. It stays a member and answers those that still come, also after
+restarts, until cluster.undrain.
+
+peer
+    id or address; without it the master asked
+
+Example:
+
+    salt-run cluster.drain master2`,
 			Run: func(ctx context.Context, c *Call) (any, error) { return drain(ctx, o, c, true) },
 		},
 		{
 			Name: "cluster.undrain", Params: []function.Param{function.Opt("peer", nil)},
-			Doc: "End cluster.drain.\n\nExample:\n\n    salt-run cluster.undrain master2",
+			Doc: `End cluster.drain.
+
+Example:
+
+    salt-run cluster.undrain master2`,
 			Run: func(ctx context.Context, c *Call) (any, error) { return drain(ctx, o, c, false) },
 		},
 		{
 			Name: "cluster.promote", Params: []function.Param{function.Need("peer")},
-			Doc: "Give a learner a vote, as soon as it has caught up; it ends an earlier cluster.demote.\n\nExample:\n\n    salt-run cluster.promote master4",
+			Doc: `Give a learner a vote, as soon as it has caught up; it ends an earlier cluster.demote.
+
+Example:
+
+    salt-run cluster.promote master4`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				id, voter, err := o.Promote(ctx, c.Text("peer"))
 				if err != nil {
@@ -114,8 +142,12 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.demote", Params: []function.Param{function.Need("peer")},
-			Doc: "Take away a master's vote until cluster.promote. It keeps serving and holding its share of the data.\n\n" +
-				"Example:\n\n    salt-run cluster.demote master1",
+			Doc: `Take away a master's vote until cluster.promote. It keeps serving and holding its share of the
+data.
+
+Example:
+
+    salt-run cluster.demote master1`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				id, left, err := o.Demote(ctx, c.Text("peer"))
 				if err != nil {
@@ -133,7 +165,11 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.transfer_leader", Params: []function.Param{function.Opt("peer", nil)},
-			Doc: "Make another voter the leader: the named one, or the one with the longest log.\n\nExample:\n\n    salt-run cluster.transfer_leader master2",
+			Doc: `Make another voter the leader: the named one, or the one with the longest log.
+
+Example:
+
+    salt-run cluster.transfer_leader master2`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				id, err := o.TransferLeader(ctx, c.Text("peer"))
 				if err != nil {
@@ -144,8 +180,12 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.rotate_secret",
-			Doc: "Make a new cluster_secret and show it once. The old one is refused at once on every master. Members keep running; write the new one\n" +
-				"into their configurations all the same.\n\nExample:\n\n    salt-run cluster.rotate_secret",
+			Doc: `Make a new cluster_secret and show it once. The old one is refused at once on every master.
+Members keep running; write the new one into their configurations all the same.
+
+Example:
+
+    salt-run cluster.rotate_secret`,
 			Run: func(ctx context.Context, _ *Call) (any, error) {
 				secret, err := o.RotateSecret(ctx)
 				if err != nil {
@@ -157,8 +197,12 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.rotate_keys",
-			Doc: "Rotate the AES key and the secret of minions' sessions, and give users (enable_clear_commands) new keys. Minions follow by themselves, and no job is lost.\n\n" +
-				"Example:\n\n    salt-run cluster.rotate_keys",
+			Doc: `Rotate the AES key and the secret of minions' sessions, and give users (enable_clear_commands)
+new keys. Minions follow by themselves, and no job is lost.
+
+Example:
+
+    salt-run cluster.rotate_keys`,
 			Run: func(ctx context.Context, _ *Call) (any, error) {
 				if err := o.RotateKeys(ctx); err != nil {
 					return nil, err

@@ -214,7 +214,8 @@ func TestClusterHealth(t *testing.T) {
 		{"another's state differs", differs(false, nil, "m2"), RingView{},
 			"['the replicated state of m2 differs from that of m1: ask the other masters", 1},
 		{"own state differs", differs(true, nil, "m2", "m3"), RingView{},
-			"['the replicated state of this master, m1, differs from that of m2, m3, which are the most: take m1 out with", 1},
+			"['the replicated state of this master, m1, differs from that of m2, m3, which are the majority: " +
+				"remove m1 with", 1},
 		{"alarms", differs(false, []string{"m2: no backup"}), RingView{}, "['m2: no backup']", 1},
 		{"extensions differ", extensions("none", "abc", "none"), RingView{},
 			"['the files below extension_modules differ (m2: abc; m1, m3: none): copy them with", 1},

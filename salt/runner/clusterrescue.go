@@ -48,9 +48,19 @@ func Backups(b ClusterBackups) []Function {
 	return []Function{
 		{
 			Name: "cluster.backup", Params: params,
-			Doc: "Write minion keys, cluster key, session secrets and the list of members to a new file on this master, sealed with a passphrase.\n\n" +
-				"file\n    absolute path that does not exist yet\npassphrase_file\n    absolute path of a file with the passphrase, 12 characters or more; without it salt-run asks\n" +
-				"jobs\n    True: also all jobs and returns\n\nExample:\n\n    salt-run cluster.backup /srv/backup/cluster.sealed passphrase_file=/srv/backup/passphrase",
+			Doc: `Write minion keys, cluster key, session secrets and the list of members to a new file on this
+master, sealed with a passphrase.
+
+file
+    absolute path that does not exist yet
+passphrase_file
+    absolute path of a file with the passphrase, 12 characters or more; without it salt-run asks
+jobs
+    True: also all jobs and returns
+
+Example:
+
+    salt-run cluster.backup /srv/backup/cluster.sealed passphrase_file=/srv/backup/passphrase`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				path, passphrase, err := sealedFile(c)
 				if err != nil {
@@ -70,10 +80,16 @@ func Backups(b ClusterBackups) []Function {
 		{
 			Name: "cluster.restore", Params: append(params[:len(params):len(params)],
 				function.Opt("test", false)),
-			Doc: "Restore a file of cluster.backup, on this cluster or on a new one: cluster key, session secrets and exactly those minion keys, so\n" +
-				"that minions go on without a new key. Members stay as they are. The whole file is checked first.\n\n" +
-				"test\n    True: only check the file and show what it contains\n\n" +
-				"Example:\n\n    salt-run cluster.restore /srv/backup/cluster.sealed passphrase_file=/srv/backup/passphrase",
+			Doc: `Restore a file of cluster.backup, on this cluster or on a new one: cluster key, session secrets
+and exactly those minion keys, so that minions go on without a new key. Members stay as they
+are. The whole file is checked first.
+
+test
+    True: only check the file and show what it contains
+
+Example:
+
+    salt-run cluster.restore /srv/backup/cluster.sealed passphrase_file=/srv/backup/passphrase`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				path, passphrase, err := sealedFile(c)
 				if err != nil {
@@ -142,17 +158,24 @@ func Rescue(r ClusterRescue) []Function {
 	return []Function{
 		{
 			Name: "cluster.recover", Params: []function.Param{function.Opt("confirm", nil)},
-			Doc: "Make this master the whole cluster, after the quorum was lost for good. Use it only if a majority of the voters' disks is\n" +
-				"gone: everything that only they had acknowledged is lost, and none of them may ever run again with its data directory. The master opens its\n" +
-				"cluster anew, and others join it with empty data directories. It is refused while there is a quorum.\n\n" +
-				"confirm\n    the cluster_id, as proof that you mean it; without it nothing is done but saying what would be\n\n" +
-				"Example:\n\n    salt-run cluster.recover confirm=production",
+			Doc: `Make this master the whole cluster, after the quorum was lost for good. Use it only if a
+majority of the voters' disks is gone: everything that only they had acknowledged is lost, and
+none of them may ever run again with its data directory. The master opens its cluster anew, and
+others join it with empty data directories. It is refused while there is a quorum.
+
+confirm
+    the cluster_id, as proof that you mean it; without it nothing is done but saying what would be
+
+Example:
+
+    salt-run cluster.recover confirm=production`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				lost, err := r.Recover(ctx, c.Text("confirm"))
 				if err != nil {
 					return nil, err
 				}
-				c.Warn("this master opens its cluster anew now; salt-run cluster.members shows when it is ready. Never start " +
+				c.Warn("this master now opens its cluster again; salt-run cluster.members shows when it is " +
+					"ready. Never start " +
 					"the masters given up with their old data directories")
 				return value.Map{{Key: "recovering", Value: true},
 					{Key: "given_up", Value: value.Texts(lost)}}, nil

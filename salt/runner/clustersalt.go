@@ -10,10 +10,13 @@ import (
 
 // Hints that name what replaces Salt's named rings and their upkeep.
 const (
-	oneRing = "every job and all minion data lie on one ring that all members form by themselves, with copies on several masters; see salt-run cluster.ring_info"
-	noShed  = "a master drops what it does not own as soon as the new owners have it; see salt-run cluster.ring_info"
-	noPull  = "every master reads jobs and minion data of all others, and a new one is filled by itself; see salt-run cluster.ring_info, and cluster.sync_roots for files"
-	noMove  = "jobs lie on the ring of all masters, whatever master_job_cache says; those of an earlier Salt master stay below its cachedir and can be read there"
+	oneRing = "every job and all minion data are on one ring of all members, with copies on several masters; see " +
+		"salt-run cluster.ring_info"
+	noShed = "a master drops what it does not own as soon as the new owners have it; see salt-run cluster.ring_info"
+	noPull = "every master reads jobs and minion data of all others, and a new one is filled automatically; see " +
+		"salt-run cluster.ring_info, and cluster.sync_roots for files"
+	noMove = "jobs are on the ring of all masters, whatever master_job_cache says; those of an earlier Salt " +
+		"master stay below its cachedir and can be read there"
 )
 
 // SaltCluster holds the functions of Salt's family cluster whose work is automatic here, so that
@@ -49,12 +52,12 @@ func SaltCluster(id string) []Function {
 		{Key: "dry_run", Value: function.Param{Name: "dry_run"}},
 	}
 	return []Function{
-		answer("cluster.rings", "List named rings: there are none, for "+oneRing+".", value.Map{
+		answer("cluster.rings", "List named rings: there are none, because "+oneRing+".", value.Map{
 			{Key: "node_id", Value: id}, {Key: "rings", Value: value.Map{}},
 			{Key: "active_rings", Value: none}, {Key: "registry_version", Value: int64(-1)},
 			{Key: "note", Value: oneRing},
 		}),
-		answer("cluster.routes", "List routes of data types to named rings: there are none, for "+
+		answer("cluster.routes", "List routes of data types to named rings: there are none, because "+
 			oneRing+".", value.Map{
 			{Key: "node_id", Value: id}, {Key: "routes", Value: value.Map{}},
 			{Key: "routing_version", Value: int64(-1)}, {Key: "drop_stats", Value: value.Map{}},

@@ -30,12 +30,23 @@ func Upgrades(d UpgradeDeps) []Function {
 	return []Function{{
 		Name: "cluster.upgrade", Params: []function.Param{function.Need("release"),
 			function.Opt("timeout", 600), function.Opt("test", false)},
-		Doc: "Upgrade the other masters to a release, one after the other: drain it, restart it with the option cluster_upgrade_command (without\n" +
-			"it, say what to do and wait), wait until it runs the release and serves, end the drain, wait until the cluster is healthy. It stops\n" +
-			"at the first problem. The master asked is left: run it on another one for that. See docs/upgrade.md.\n\n" +
-			"release\n    what cluster.members is to show as version\n\n" +
-			"timeout\n    seconds that each step may take\n\n" +
-			"test\n    True: show the order, and change nothing\n\nExample:\n\n    salt-run cluster.upgrade 0.2.0",
+		Doc: `Upgrade the other masters to a release, one after the other: drain it, restart it with the
+option cluster_upgrade_command (without it, say what to do and wait), wait until it runs the
+release and serves, end the drain, wait until the cluster is healthy. It stops at the first
+problem. The master asked is left: run it on another one for that. See docs/upgrade.md.
+
+release
+    what cluster.members is to show as version
+
+timeout
+    seconds that each step may take
+
+test
+    True: show the order, and change nothing
+
+Example:
+
+    salt-run cluster.upgrade 0.2.0`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			limit, err := c.Seconds("timeout", 10*time.Minute)
 			if err != nil {
@@ -97,7 +108,7 @@ func (u *rollingUpgrade) order(v ClusterView) (todo []PeerView, left []string, e
 		return nil, nil,
 			errors.New("this master is not a cluster member: install the release and restart it")
 	case u.release == "" || strings.ContainsAny(u.release, " \t\n"):
-		return nil, nil, fmt.Errorf("release %q: name one, as cluster.members is to show it",
+		return nil, nil, fmt.Errorf("release %q: name the release as cluster.members will show it",
 			u.release)
 	}
 	for _, p := range v.Peers {
@@ -171,7 +182,7 @@ func (u *rollingUpgrade) replace(ctx context.Context, p PeerView) error {
 		now, ok := peerOf(v, p.ID)
 		switch {
 		case !ok:
-			return "it is no member any more"
+			return "it is no longer a member"
 		case !now.Reachable:
 			return "it is not in contact"
 		case now.Version != u.release:

@@ -96,7 +96,7 @@ func TestUpgrade(t *testing.T) {
 		{"shows what the command printed", "", []any{"1.1"}, all, "m3: restarted", 0},
 		{"a test", "", []any{"1.1", 600, true}, "", "'would_upgrade': ['m3', 'm2']", 0},
 		{"nothing to do", "", []any{"1.0"}, "", "'upgraded': [], 'left': []", 0},
-		{"no release", "", []any{""}, "", "name one", 1},
+		{"no release", "", []any{""}, "", "name the release", 1},
 		{"not drained", "drain", []any{"1.1"}, "drain m3 true",
 			"upgrade stops at m3, upgraded so far: none; it was not drained: no other master is ready", 1},
 		{"the command fails", "restart", []any{"1.1"}, "drain m3 true, restart m3",

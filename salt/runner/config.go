@@ -12,8 +12,12 @@ func Config(options func() value.Map) []Function {
 	return []Function{{
 		Name: "config.get", Params: []function.Param{function.Need("key"),
 			function.Opt("default", ""), function.Opt("delimiter", ":")},
-		Doc: "Return an option of the master; a key with colons goes into maps and lists.\n\nExample:\n\n    salt-run config.get file_roots:base\n" +
-			"    salt-run config.get file_roots,base delimiter=','",
+		Doc: `Return an option of the master; a key with colons goes into maps and lists.
+
+Example:
+
+    salt-run config.get file_roots:base
+    salt-run config.get file_roots,base delimiter=','`,
 		Run: func(_ context.Context, c *Call) (any, error) {
 			v, ok := value.Traverse(options(), c.Text("key"), c.Text("delimiter"))
 			if !ok {
@@ -29,7 +33,11 @@ func Config(options func() value.Map) []Function {
 func ConfigWheel(values func() value.Map) []Function {
 	return []Function{{
 		Name: "config.values",
-		Doc:  "Return every option of the master with its value. Secrets are hidden.\n\nExample:\n\n    wheel.cmd('config.values')",
-		Run:  func(context.Context, *Call) (any, error) { return values(), nil },
+		Doc: `Return every option of the master with its value. Secrets are hidden.
+
+Example:
+
+    wheel.cmd('config.values')`,
+		Run: func(context.Context, *Call) (any, error) { return values(), nil },
 	}}
 }

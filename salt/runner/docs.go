@@ -10,8 +10,16 @@ func Documentation(runners, wheels func() *Registry) []Function {
 	}
 	return []Function{
 		{Name: "doc.runner", Run: show(runners),
-			Doc: "Return the documentation of all runner functions.\n\nExample:\n\n    salt-run doc.runner"},
+			Doc: `Return the documentation of all runner functions.
+
+Example:
+
+    salt-run doc.runner`},
 		{Name: "doc.wheel", Run: show(wheels),
-			Doc: "Return the documentation of all wheel functions.\n\nExample:\n\n    salt-run doc.wheel"},
+			Doc: `Return the documentation of all wheel functions.
+
+Example:
+
+    salt-run doc.wheel`},
 	}
 }

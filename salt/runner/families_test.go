@@ -364,6 +364,10 @@ func TestKeyFamily(t *testing.T) {
 			""},
 		{"key.finger", []any{"web-a", "md5"}, nil,
 			"{'minions': {'web-a': 'md5 of key of web-a'}}", ""},
+		{"key.finger", []any{"m1*,bad"}, nil,
+			"{'minions_rejected': {'bad': 'sha256 of key of bad'}, 'local': {'m1.pub': 'sha256 of pub'}}",
+			""},
+		{"key.master_key_str", nil, nil, "{'local': {'m1.pub': 'pub'}}", ""},
 		{"key.key_str", []any{"new1"}, nil, "{'minions_pre': {'new1': 'key of new1'}}", ""},
 		{"key.finger_master", nil, nil, "{'local': {'m1.pub': 'sha256 of pub'}}", ""},
 	}

@@ -38,9 +38,11 @@ func Fileserver(files FileServer) []Function {
 		return Function{
 			Name: "fileserver." + name, Params: []function.Param{function.Opt("saltenv", "base"),
 				function.Opt("backend", nil)},
-			Doc: "List the " + what +
-				" of an environment.\n\nExample:\n\n    salt-run fileserver." + name +
-				" saltenv=dev",
+			Doc: "List the " + what + ` of an environment.
+
+Example:
+
+    salt-run fileserver.` + name + " saltenv=dev",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -54,8 +56,11 @@ func Fileserver(files FileServer) []Function {
 		return Function{
 			Name: "fileserver." + name, Params: []function.Param{function.Opt("backend", nil),
 				function.Opt("remote", nil)},
-			Doc: doc + " roots has none.\n\nExample:\n\n    salt-run fileserver." + name +
-				" backend=git remote='*example.org*'",
+			Doc: doc + ` roots has none.
+
+Example:
+
+    salt-run fileserver.` + name + " backend=git remote='*example.org*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -72,7 +77,11 @@ func Fileserver(files FileServer) []Function {
 	return []Function{
 		{Name: "fileserver.envs", Params: []function.Param{function.Opt("backend", nil),
 			function.Opt("sources", false)},
-			Doc: "List the environments of the file server.\n\nExample:\n\n    salt-run fileserver.envs",
+			Doc: `List the environments of the file server.
+
+Example:
+
+    salt-run fileserver.envs`,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -106,8 +115,14 @@ func Fileserver(files FileServer) []Function {
 		}),
 		{Name: "fileserver.update", Params: []function.Param{function.Opt("backend", nil)},
 			VarKwargs: true,
-			Doc: "Look for changed files now; remotes of git are fetched.\n\nremotes\n    Names or ids of git remotes; without it all.\n\n" +
-				"Example:\n\n    salt-run fileserver.update backend=git remotes=states",
+			Doc: `Look for changed files now; remotes of git are fetched.
+
+remotes
+    Names or ids of git remotes; without it all.
+
+Example:
+
+    salt-run fileserver.update backend=git remotes=states`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -123,7 +138,11 @@ func Fileserver(files FileServer) []Function {
 			}},
 		{Name: "fileserver.clear_file_list_cache",
 			Params: []function.Param{function.Opt("saltenv", nil), function.Opt("backend", nil)},
-			Doc:    "Drop the lists of files; the next request makes them again.\n\nExample:\n\n    salt-run fileserver.clear_file_list_cache saltenv=base",
+			Doc: `Drop the lists of files; the next request makes them again.
+
+Example:
+
+    salt-run fileserver.clear_file_list_cache saltenv=base`,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -136,7 +155,12 @@ func Fileserver(files FileServer) []Function {
 				return out, nil
 			}},
 		{Name: "fileserver.clear_cache", Params: []function.Param{function.Opt("backend", nil)},
-			Doc: "Drop the caches of back ends with remotes; roots has none. Fetched commits stay and are still served.\n\nExample:\n\n    salt-run fileserver.clear_cache",
+			Doc: `Drop the caches of back ends with remotes; roots has none. Fetched commits stay and are still
+served.
+
+Example:
+
+    salt-run fileserver.clear_cache`,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				only, err := backendsOf(files, c)
 				if err != nil {
@@ -176,7 +200,13 @@ func locked(key, each string, remotes []string) value.Map {
 func GitLocks(files FileServer) []Function {
 	return []Function{{Name: "cache.clear_git_lock", Params: []function.Param{function.Need("role"),
 		function.Opt("remote", nil), function.Opt("type", nil)},
-		Doc: "Remove update locks of gitfs, as fileserver.clear_lock does. git_pillar and winrepo have none here, and there are no locks of other types than update.\n\nExample:\n\n    salt-run cache.clear_git_lock gitfs\n    salt-run cache.clear_git_lock gitfs remote='*example.org*'",
+		Doc: `Remove update locks of gitfs, as fileserver.clear_lock does. git_pillar and winrepo have none
+here, and there are no locks of other types than update.
+
+Example:
+
+    salt-run cache.clear_git_lock gitfs
+    salt-run cache.clear_git_lock gitfs remote='*example.org*'`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			role := c.Text("role")
 			if !slices.Contains([]string{"gitfs", "git_pillar", "winrepo"}, role) {
@@ -209,9 +239,9 @@ func backendsOf(files FileServer, c *Call) ([]string, error) {
 		if have := files.Backends(); !slices.Contains(have, bare) {
 			if slices.Equal(have, []string{"roots"}) {
 				return nil,
-					fmt.Errorf("the file server back end %v is not here; only roots is", name)
+					fmt.Errorf("the file server back end %v is not enabled; only roots is", name)
 			}
-			return nil, fmt.Errorf("the file server back end %v is not here; %s are", name,
+			return nil, fmt.Errorf("the file server back end %v is not enabled; %s are", name,
 				strings.Join(have, " and "))
 		}
 	}

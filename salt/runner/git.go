@@ -52,8 +52,14 @@ func Git(g GitRemotes) []Function {
 		run func(context.Context, *Call) (GitChange, error)) Function {
 		return Function{
 			Name: "cluster." + name, Params: append(params, function.Opt("test", false)),
-			Doc: doc +
-				"\n\ntest : False\n    Only list the files that would change.\n\nExample:\n\n    salt-run cluster." + name + " states base",
+			Doc: doc + `
+
+test : False
+    Only list the files that would change.
+
+Example:
+
+    salt-run cluster.` + name + " states base",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				done, err := run(ctx, c)
 				if err != nil {
@@ -75,7 +81,12 @@ func Git(g GitRemotes) []Function {
 	return []Function{
 		{
 			Name: "cluster.git_status", Params: []function.Param{function.Opt("remote", nil)},
-			Doc: "Show which commits of git remotes are served, which masters serve them, and how the last fetch ended.\n\nExample:\n\n    salt-run cluster.git_status",
+			Doc: `Show which commits of git remotes are served, which masters serve them, and how the last fetch
+ended.
+
+Example:
+
+    salt-run cluster.git_status`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				all, err := g.GitStatus(ctx, c.Text("remote"))
 				if err != nil {
@@ -113,8 +124,12 @@ func Git(g GitRemotes) []Function {
 		{
 			Name: "git_pillar.update", Params: []function.Param{function.Opt("branch", nil),
 				function.Opt("repo", nil)},
-			Doc: "Fetch remotes of git_pillar now: all, or those of a branch and of a URL or name. True says that there are new commits,\n" +
-				"None that there are none, False that the fetch failed.\n\nExample:\n\n    salt-run git_pillar.update repo=https://git.example.org/pillar.git",
+			Doc: `Fetch remotes of git_pillar now: all, or those of a branch and of a URL or name. True says that
+there are new commits, None that there are none, False that the fetch failed.
+
+Example:
+
+    salt-run git_pillar.update repo=https://git.example.org/pillar.git`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				done, err := g.UpdatePillars(ctx, c.Text("branch"), c.Text("repo"))
 				switch {

@@ -79,20 +79,40 @@ func Jobs(d JobsDeps) []Function {
 	return []Function{
 		{
 			Name: "jobs.active", Params: []function.Param{progress}, Run: d.active,
-			Doc: "Ask all minions what they are running, and list it by job. Waits for the whole timeout if a minion does not answer.\n\n" +
-				"Example:\n\n    salt-run jobs.active",
+			Doc: `Ask all minions what they are running, and list it by job. Waits for the whole timeout if a
+minion does not answer.
+
+Example:
+
+    salt-run jobs.active`,
 		},
 		{
 			Name: "jobs.lookup_jid", Params: []function.Param{function.Need("jid"), ext,
 				function.Opt("returned", true), function.Opt("missing", false), progress},
 			Run: d.from(JobsDeps.lookupJID),
-			Doc: "Show what the minions returned for a job.\n\njid\n    The job's id.\n\nreturned : True\n    Include minions that returned.\n\n" +
-				"missing : False\n    Include minions that did not.\n\nExample:\n\n    salt-run jobs.lookup_jid 20130916125524463507",
+			Doc: `Show what the minions returned for a job.
+
+jid
+    The job's id.
+
+returned : True
+    Include minions that returned.
+
+missing : False
+    Include minions that did not.
+
+Example:
+
+    salt-run jobs.lookup_jid 20130916125524463507`,
 		},
 		{
 			Name: "jobs.list_job", Params: []function.Param{function.Need("jid"), ext, progress},
 			Run: d.from(JobsDeps.listJob),
-			Doc: "Show a job: function, arguments, target and returns.\n\nExample:\n\n    salt-run jobs.list_job 20130916125524463507",
+			Doc: `Show a job: function, arguments, target and returns.
+
+Example:
+
+    salt-run jobs.list_job 20130916125524463507`,
 		},
 		{
 			Name: "jobs.list_jobs", Run: d.from(JobsDeps.listJobs),
@@ -100,37 +120,73 @@ func Jobs(d JobsDeps) []Function {
 				function.Opt("search_function", nil), function.Opt("search_target", nil),
 				function.Opt("start_time", nil),
 				function.Opt("end_time", nil), progress},
-			Doc: "List all jobs in the job cache. A job must pass all filters given.\n\nsearch_metadata\n    A map; one equal pair in the job's metadata is enough.\n\n" +
-				"search_function, search_target\n    Globs, as a list or with commas.\n\nstart_time, end_time\n    Jobs that started at or after, at or before this time (UTC).\n\n" +
-				"Example:\n\n    salt-run jobs.list_jobs search_function='test.*,pkg.install' search_target='db*'\n" +
-				"    salt-run jobs.list_jobs start_time='2015, Mar 16 19:00' end_time='2015, Mar 18 22:00'",
+			Doc: `List all jobs in the job cache. A job must pass all filters given.
+
+search_metadata
+    A map; one equal pair in the job's metadata is enough.
+
+search_function, search_target
+    Globs, as a list or with commas.
+
+start_time, end_time
+    Jobs that started at or after, at or before this time (UTC).
+
+Example:
+
+    salt-run jobs.list_jobs search_function='test.*,pkg.install' search_target='db*'
+    salt-run jobs.list_jobs start_time='2015, Mar 16 19:00' end_time='2015, Mar 18 22:00'`,
 		},
 		{
 			Name: "jobs.list_jobs_filter",
 			Params: []function.Param{function.Need("count"), function.Opt("filter_find_job", true),
 				ext, out, progress}, Run: d.from(JobsDeps.listJobsFilter),
-			Doc: "List the newest jobs.\n\ncount\n    How many.\n\nfilter_find_job : True\n    Leave out the saltutil.find_job calls of waiting commands.\n\n" +
-				"Example:\n\n    salt-run jobs.list_jobs_filter 50",
+			Doc: `List the newest jobs.
+
+count
+    How many.
+
+filter_find_job : True
+    Leave out the saltutil.find_job calls of waiting commands.
+
+Example:
+
+    salt-run jobs.list_jobs_filter 50`,
 		},
 		{
 			Name: "jobs.print_job", Params: []function.Param{function.Need("jid"), ext},
 			Run: d.from(JobsDeps.printJob),
-			Doc: "Show a job, with its returns, below its id.\n\nExample:\n\n    salt-run jobs.print_job 20130916125524463507",
+			Doc: `Show a job, with its returns, below its id.
+
+Example:
+
+    salt-run jobs.print_job 20130916125524463507`,
 		},
 		{
 			Name: "jobs.exit_success", Params: []function.Param{function.Need("jid"), ext},
 			Run: d.from(JobsDeps.exitSuccess),
-			Doc: "Show for each minion of a job whether it returned something true.\n\nExample:\n\n    salt-run jobs.exit_success 20160520145827701627",
+			Doc: `Show for each minion of a job whether it returned something true.
+
+Example:
+
+    salt-run jobs.exit_success 20160520145827701627`,
 		},
 		{
 			Name: "jobs.last_run", Params: []function.Param{ext, out, function.Opt("metadata", nil),
 				function.Opt("function", nil), function.Opt("target", nil), progress},
 			Run: d.from(JobsDeps.lastRun),
-			Doc: "Show the newest job that passes the filters; False if there is none.\n\nExample:\n\n    salt-run jobs.last_run function=cmd.run target='web*'",
+			Doc: `Show the newest job that passes the filters; False if there is none.
+
+Example:
+
+    salt-run jobs.last_run function=cmd.run target='web*'`,
 		},
 		{
 			Name: "jobs.master", Run: d.master,
-			Doc: "List the runner functions that run on this master now, this call among them.\n\nExample:\n\n    salt-run jobs.master",
+			Doc: `List the runner functions that run on this master now, this call among them.
+
+Example:
+
+    salt-run jobs.master`,
 		},
 	}
 }

@@ -63,9 +63,17 @@ func KeyFamily(d KeyFamilyDeps) []Function {
 	match := function.Need("match")
 	return []Function{
 		{Name: "key.list_all", Run: d.listAll,
-			Doc: "List all keys by state.\n\nExample:\n\n    wheel.cmd('key.list_all')"},
+			Doc: `List all keys by state.
+
+Example:
+
+    wheel.cmd('key.list_all')`},
 		{Name: "key.list", Params: []function.Param{match}, Run: d.list,
-			Doc: "List the keys of one state: accepted, pre, rejected, denied or all.\n\nExample:\n\n    wheel.cmd('key.list', ['accepted'])"},
+			Doc: `List the keys of one state: accepted, pre, rejected, denied or all.
+
+Example:
+
+    wheel.cmd('key.list', ['accepted'])`},
 		{Name: "key.name_match", Params: []function.Param{match}, Run: d.nameMatch,
 			Doc: "List the keys whose id matches a glob, by state."},
 		{Name: "key.glob_match", Params: []function.Param{match}, Run: d.nameMatch,
@@ -74,7 +82,11 @@ func KeyFamily(d KeyFamilyDeps) []Function {
 			Name: "key.accept", Params: []function.Param{match,
 				function.Opt("include_rejected", false), function.Opt("include_denied", false)},
 			Run: d.changer(AcceptKeys, acceptStates),
-			Doc: "Accept pending keys whose id matches a glob.\n\nExample:\n\n    wheel.cmd('key.accept', ['minion1'])",
+			Doc: `Accept pending keys whose id matches a glob.
+
+Example:
+
+    wheel.cmd('key.accept', ['minion1'])`,
 		},
 		{
 			Name: "key.accept_dict", Params: []function.Param{match,
@@ -107,8 +119,11 @@ func KeyFamily(d KeyFamilyDeps) []Function {
 		{
 			Name: "key.finger", Params: []function.Param{match, function.Opt("hash_type", nil)},
 			Run: d.finger,
-			Doc: "Show the fingerprints of keys whose id matches a glob, by state. The form is that of the minion's key.finger.",
+			Doc: "Show the fingerprints of keys whose id matches a glob, by state. The form is " +
+				"that of the minion's key.finger.",
 		},
+		{Name: "key.master_key_str", Run: d.masterKey,
+			Doc: "Show the key that minions see as the master's."},
 		{Name: "key.finger_master", Params: []function.Param{function.Opt("hash_type", nil)},
 			Run: d.fingerMaster,
 			Doc: "Show the fingerprint of the key that minions see as the master's."},
@@ -312,13 +327,60 @@ func (d KeyFamilyDeps) keyStr(ctx context.Context, c *Call) (any, error) {
 	return d.each(ctx, c, func(pem string) (string, error) { return pem, nil })
 }
 
+// finger includes the master's own keys, as Salt does; keyStr does not.
 func (d KeyFamilyDeps) finger(ctx context.Context, c *Call) (any, error) {
-	return d.each(ctx, c, func(pem string) (string, error) { return d.Fingerprint(pem, d.hash(c)) })
+	ret, err := d.each(ctx, c, func(pem string) (string, error) {
+		return d.Fingerprint(pem, d.hash(c))
+	})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string][]string{}
+	local, err := d.local()
+	if err != nil {
+		return nil, err
+	}
+	for name, pem := range local {
+		if pem != "" {
+			names["local"] = append(names["local"], name)
+		}
+	}
+	own := value.Map{}
+	for _, name := range MatchKeys(names, c.Arg("match"), []string{"local"})["local"] {
+		print, err := d.Fingerprint(local[name], d.hash(c))
+		if err != nil {
+			return nil, fmt.Errorf("read own key %s: %w", name, err)
+		}
+		own = append(own, value.Pair{Key: name, Value: print})
+	}
+	if len(own) > 0 {
+		sorted, _ := value.Sorted(own)
+		ret = append(ret, value.Pair{Key: "local", Value: sorted})
+	}
+	return ret, nil
+}
+
+func (d KeyFamilyDeps) masterKey(context.Context, *Call) (any, error) {
+	local, err := d.local()
+	if err != nil {
+		return nil, err
+	}
+	shown := value.Map{}
+	for name, pem := range local {
+		if pem != "" {
+			shown = append(shown, value.Pair{Key: name, Value: pem})
+		}
+	}
+	if len(shown) == 0 {
+		return nil, errors.New("the master has no key yet; wait until it serves")
+	}
+	sorted, _ := value.Sorted(shown)
+	return value.Map{{Key: "local", Value: sorted}}, nil
 }
 
 // each maps state to id to the result of show for that key.
 func (d KeyFamilyDeps) each(ctx context.Context, c *Call,
-	show func(pem string) (string, error)) (any, error) {
+	show func(pem string) (string, error)) (value.Map, error) {
 	found, err := d.matching(ctx, c, c.Arg("match"), KeyStates)
 	if err != nil {
 		return nil, err

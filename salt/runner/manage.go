@@ -64,7 +64,11 @@ func Manage(d ManageDeps) []Function {
 		},
 		{
 			Name: "manage.versions", Run: d.versions,
-			Doc: "Ask all minions for their Salt version and compare it with the master's.\n\nExample:\n\n    salt-run manage.versions",
+			Doc: `Ask all minions for their Salt version and compare it with the master's.
+
+Example:
+
+    salt-run manage.versions`,
 		},
 	}
 	for _, name := range []string{"present", "joined", "list_state", "allowed", "alived",
@@ -72,14 +76,26 @@ func Manage(d ManageDeps) []Function {
 		fs = append(fs, Function{
 			Name: "manage." + name, Params: []function.Param{function.Opt("subset", nil),
 				function.Opt("show_ip", false)}, Run: d.present,
-			Doc: "List the minions that are connected to a master.\n\nsubset\n    Only these ids.\n\nshow_ip : False\n    Show the address of each.\n\n" +
-				"Example:\n\n    salt-run manage." + name,
+			Doc: `List the minions that are connected to a master.
+
+subset
+    Only these ids.
+
+show_ip : False
+    Show the address of each.
+
+Example:
+
+    salt-run manage.` + name,
 		}, Function{
 			Name:   "manage.not_" + strings.TrimPrefix(name, "list_"),
 			Params: []function.Param{function.Opt("subset", nil), function.Opt("show_ip", false)},
 			Run:    d.notPresent,
-			Doc: "List the minions that have an accepted key but are not connected to any master.\n\nExample:\n\n    salt-run manage.not_" +
-				strings.TrimPrefix(name, "list_"),
+			Doc: `List the minions that have an accepted key but are not connected to any master.
+
+Example:
+
+    salt-run manage.not_` + strings.TrimPrefix(name, "list_"),
 		})
 	}
 	for i := range fs {
@@ -95,7 +111,11 @@ func Manage(d ManageDeps) []Function {
 func ConnectedWheel(d ManageDeps) []Function {
 	return []Function{{
 		Name: "minions.connected",
-		Doc:  "List the minions that are connected to a master.\n\nExample:\n\n    wheel.cmd('minions.connected')",
+		Doc: `List the minions that are connected to a master.
+
+Example:
+
+    wheel.cmd('minions.connected')`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			found, err := d.connected(ctx, c)
 			if err != nil {

@@ -22,7 +22,11 @@ type Modules interface {
 func OnMaster(modules Modules) []Function {
 	same := func(name, params, doc string) Function {
 		return Function{Name: name, VarArgs: true, VarKwargs: true,
-			Doc: doc + "\n\nExample:\n\n    salt-run " + name + " " + params,
+			Doc: doc + `
+
+Example:
+
+    salt-run ` + name + " " + params,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, _, err := modules.Run(ctx, name, c.Rest(), withoutPrivate(c.Kwargs()))
 				return v, err
@@ -34,7 +38,11 @@ func OnMaster(modules Modules) []Function {
 		same("sdb.get", "sdb://profile/key", "Look up a value of an sdb profile of this master."),
 		{Name: "salt.cmd", Params: []function.Param{function.Need("fun")}, VarArgs: true,
 			VarKwargs: true,
-			Doc:       "Run an execution function on this master: one of those that templates have here.\n\nExample:\n\n    salt-run salt.cmd test.arg 1 2 a=b",
+			Doc: `Run an execution function on this master: one of those that templates have here.
+
+Example:
+
+    salt-run salt.cmd test.arg 1 2 a=b`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(),
 					withoutPrivate(c.Kwargs()).Without("with_pillar"))
@@ -45,7 +53,11 @@ func OnMaster(modules Modules) []Function {
 			}},
 		{Name: "error.error", Params: []function.Param{function.Opt("name", nil),
 			function.Opt("message", "")},
-			Doc: "Fail with a message, for tests; without a name nothing happens.\n\nExample:\n\n    salt-run error.error name=Exception message='This is an error.'",
+			Doc: `Fail with a message, for tests; without a name nothing happens.
+
+Example:
+
+    salt-run error.error name=Exception message='This is an error.'`,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if !c.Given("name") {
 					return value.Map{}, nil
@@ -68,8 +80,12 @@ func Matching(targets Resolver) []Function {
 	return []Function{{
 		Name: "match.compound_matches", Params: []function.Param{function.Need("expr"),
 			function.Need("minion_id")},
-		Doc: "Tell whether a compound target means a minion: its id, or False. Pillar values must be given exactly.\n\nExample:\n\n" +
-			"    salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' web1",
+		Doc: `Tell whether a compound target means a minion: its id, or False. Pillar values must be given
+exactly.
+
+Example:
+
+    salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' web1`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			res := any(false)
 			ids, incomplete, err := targets.Resolve(ctx, "compound_pillar_exact", c.Arg("expr"))

@@ -15,15 +15,24 @@ func Mine(mines MineReader, asker Asker) []Function {
 	return []Function{
 		{Name: "mine.get", Params: []function.Param{function.Need("tgt"), function.Need("fun"),
 			function.Opt("tgt_type", "glob")},
-			Doc: "Show mine values: one function gives minion to value, several (with commas) give function to minion to value.\n\nExample:\n\n" +
-				"    salt-run mine.get '*' network.ip_addrs\n    salt-run mine.get 'os:Debian' network.ip_addrs tgt_type=grain",
+			Doc: `Show mine values: one function gives minion to value, several (with commas) give function to
+minion to value.
+
+Example:
+
+    salt-run mine.get '*' network.ip_addrs
+    salt-run mine.get 'os:Debian' network.ip_addrs tgt_type=grain`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return mines(ctx, c.Arg("tgt"), c.Arg("fun"), c.Text("tgt_type"))
 			}},
 		{Name: "mine.update", Params: []function.Param{function.Need("tgt"),
 			function.Opt("tgt_type", "glob"), function.Opt("clear", false),
 			function.Opt("mine_functions", nil)},
-			Doc: "Make minions send their mine now.\n\nExample:\n\n    salt-run mine.update '*'",
+			Doc: `Make minions send their mine now.
+
+Example:
+
+    salt-run mine.update '*'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				got, err := asker.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
 					Fun: "mine.update", User: c.User, Kwargs: value.Map{

@@ -43,12 +43,38 @@ func OrchestrateWithJID(fun string) bool {
 	return fun == "state.orchestrate" || fun == "state.orch" || fun == "state.sls"
 }
 
-const orchestrateDoc = "Run states on this master: an orchestration of minions, runners and wheel functions.\n\n" +
-	"mods\n    SLS files of file_roots: a list, or names with commas between them.\n\nsaltenv : base\n    The environment that they are in.\n\n" +
-	"test : None\n    True changes nothing and says what would change.\n\nexclude : None\n    SLS files, or maps with id or sls, that are left out.\n\n" +
-	"pillar : None\n    A map that is laid over the pillar of this master.\n\npillarenv : None\n    The environment of the pillar; all of them are merged without it.\n\n" +
-	"pillar_enc : None\n    The renderer, such as gpg, that decrypts what pillar holds.\n\norchestration_jid : None\n    The job id of the orchestration, in events and for state.pause.\n\n" +
-	"The exit code of salt-run is 1 if a state failed.\n\nExample:\n\n    salt-run state.orchestrate webserver\n    salt-run state.orchestrate webserver saltenv=dev test=True pillar='{\"nodes\": 3}'"
+const orchestrateDoc = `Run states on this master: an orchestration of minions, runners and wheel functions.
+
+mods
+    SLS files of file_roots: a list, or names with commas between them.
+
+saltenv : base
+    The environment that they are in.
+
+test : None
+    True changes nothing and says what would change.
+
+exclude : None
+    SLS files, or maps with id or sls, that are left out.
+
+pillar : None
+    A map that is laid over the pillar of this master.
+
+pillarenv : None
+    The environment of the pillar; all of them are merged without it.
+
+pillar_enc : None
+    The renderer, such as gpg, that decrypts what pillar holds.
+
+orchestration_jid : None
+    The job id of the orchestration, in events and for state.pause.
+
+The exit code of salt-run is 1 if a state failed.
+
+Example:
+
+    salt-run state.orchestrate webserver
+    salt-run state.orchestrate webserver saltenv=dev test=True pillar='{"nodes": 3}'`
 
 // OrchestrationFamily is the part of the family state that runs states.
 func OrchestrationFamily(o Orchestrator) []Function {
@@ -65,8 +91,13 @@ func OrchestrationFamily(o Orchestrator) []Function {
 		},
 	}
 	show := Function{
-		Doc: "Show the states of SLS files as state.orchestrate reads them, before it orders them.\n\nParameters are those of state.orchestrate.\n\n" +
-			"Example:\n\n    salt-run state.orchestrate_show_sls webserver",
+		Doc: `Show the states of SLS files as state.orchestrate reads them, before it orders them.
+
+Parameters are those of state.orchestrate.
+
+Example:
+
+    salt-run state.orchestrate_show_sls webserver`,
 		Params: append([]function.Param{function.Need("mods"), function.Opt("saltenv", "base"),
 			function.Opt("test", nil), function.Opt("queue", false)}, env...),
 		Run: func(ctx context.Context, c *Call) (any, error) {
@@ -85,7 +116,11 @@ func OrchestrationFamily(o Orchestrator) []Function {
 			Params: []function.Param{function.Need("fun"), function.Need("name"),
 				function.Opt("test", nil), function.Opt("queue", false),
 				function.Opt("pillar", nil)},
-			Doc: "Run one state on this master, with its arguments as keywords.\n\nExample:\n\n    salt-run state.orchestrate_single fun=salt.wheel name=key.list_all",
+			Doc: `Run one state on this master, with its arguments as keywords.
+
+Example:
+
+    salt-run state.orchestrate_single fun=salt.wheel name=key.list_all`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				kwargs := slices.Clone(c.Kwargs())
 				if c.Given("pillar") {
@@ -102,8 +137,11 @@ func OrchestrationFamily(o Orchestrator) []Function {
 			Name: "state.orchestrate_high", VarKwargs: true,
 			Params: []function.Param{function.Need("data"), function.Opt("test", nil),
 				function.Opt("queue", false), function.Opt("pillar", nil)},
-			Doc: "Run states on this master that you give as a map, in the form of an SLS file.\n\nExample:\n\n" +
-				"    salt-run state.orchestrate_high '{one: {salt.function: [{name: test.ping}, {tgt: \"*\"}]}}'",
+			Doc: `Run states on this master that you give as a map, in the form of an SLS file.
+
+Example:
+
+    salt-run state.orchestrate_high '{one: {salt.function: [{name: test.ping}, {tgt: "*"}]}}'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return orchestrateOne(c, o, func(req Orchestration) (any, error) {
 					data, ok := value.Plain(c.Arg("data")).(value.Map)
@@ -230,9 +268,20 @@ func pauses(o Orchestrator) []Function {
 		return slices.Clone(m)
 	}
 	pause := Function{
-		Doc: "Pause a running orchestration, on whatever master it runs.\n\njid\n    Of the orchestration; salt-run jobs.master lists those that run on a master.\n\n" +
-			"state_id : None\n    The id of the state before which it waits; without it the next one.\n\nduration : None\n    Seconds after which it resumes alone.\n\n" +
-			"Example:\n\n    salt-run state.pause 20260101120000000000 migrate duration=60",
+		Doc: `Pause a running orchestration, on whatever master it runs.
+
+jid
+    Of the orchestration; salt-run jobs.master lists those that run on a master.
+
+state_id : None
+    The id of the state before which it waits; without it the next one.
+
+duration : None
+    Seconds after which it resumes alone.
+
+Example:
+
+    salt-run state.pause 20260101120000000000 migrate duration=60`,
 		Params: []function.Param{jid, id, function.Opt("duration", nil)},
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			seconds, err := int64(0), error(nil)
@@ -256,7 +305,14 @@ func pauses(o Orchestrator) []Function {
 		},
 	}
 	resume := Function{
-		Doc:    "Resume an orchestration that state.pause stopped.\n\nstate_id : None\n    The id that was paused; without it all of them.\n\nExample:\n\n    salt-run state.resume 20260101120000000000",
+		Doc: `Resume an orchestration that state.pause stopped.
+
+state_id : None
+    The id that was paused; without it all of them.
+
+Example:
+
+    salt-run state.resume 20260101120000000000`,
 		Params: []function.Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			return change(ctx, c, func(asked value.Map, id string) value.Map {
@@ -269,8 +325,14 @@ func pauses(o Orchestrator) []Function {
 	}
 	kill := Function{
 		Name: "state.soft_kill",
-		Doc: "End a running orchestration before its next state; the state in progress completes.\n\nstate_id : None\n    The id of the state before which it ends.\n\n" +
-			"Example:\n\n    salt-run state.soft_kill 20260101120000000000",
+		Doc: `End a running orchestration before its next state; the state in progress completes.
+
+state_id : None
+    The id of the state before which it ends.
+
+Example:
+
+    salt-run state.soft_kill 20260101120000000000`,
 		Params: []function.Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			return change(ctx, c, func(asked value.Map,

@@ -25,8 +25,13 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 	return []Function{
 		{Name: "pillar.show_pillar", Params: []function.Param{function.Opt("minion", "*")},
 			VarKwargs: true,
-			Doc: "Compile the pillar of a minion and show it. Keywords are grains to use; saltenv and pillarenv choose environments.\n\nExample:\n\n" +
-				"    salt-run pillar.show_pillar web1\n    salt-run pillar.show_pillar web1 pillarenv=dev os=Debian",
+			Doc: `Compile the pillar of a minion and show it. Keywords are grains to use; saltenv and pillarenv
+choose environments.
+
+Example:
+
+    salt-run pillar.show_pillar web1
+    salt-run pillar.show_pillar web1 pillarenv=dev os=Debian`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				saltenv, pillarenv := "base", ""
 				extra := value.Map{}
@@ -44,7 +49,11 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 			}},
 		{Name: "pillar.show_top", Params: []function.Param{function.Opt("minion", nil),
 			function.Opt("saltenv", "base")},
-			Doc: "Show the merged top file of the pillar, or the errors of it.\n\nExample:\n\n    salt-run pillar.show_top",
+			Doc: `Show the merged top file of the pillar, or the errors of it.
+
+Example:
+
+    salt-run pillar.show_top`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				top, errors, err := maker.Top(ctx, c.Text("minion"), c.Text("saltenv"))
 				if err != nil || len(errors) == 0 {
@@ -60,7 +69,11 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 			}},
 		{Name: "pillar.show_pillar_cache", Params: []function.Param{function.Opt("minion", "*"),
 			function.Opt("pillarenv", nil)}, VarKwargs: true,
-			Doc: "Show the stored pillars of minions.\n\nExample:\n\n    salt-run pillar.show_pillar_cache 'web*'",
+			Doc: `Show the stored pillars of minions.
+
+Example:
+
+    salt-run pillar.show_pillar_cache 'web*'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				out := value.Map{}
 				return out, eachTarget(ctx, c, targets, c.Arg("minion"), "glob",
@@ -74,7 +87,11 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 			}},
 		{Name: "pillar.clear_pillar_cache", Params: []function.Param{function.Opt("minion", "*"),
 			function.Opt("pillarenv", nil)}, VarKwargs: true,
-			Doc: "Drop the stored pillars of minions; the next request compiles them again.\n\nExample:\n\n    salt-run pillar.clear_pillar_cache 'web*'",
+			Doc: `Drop the stored pillars of minions; the next request compiles them again.
+
+Example:
+
+    salt-run pillar.clear_pillar_cache 'web*'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return true, eachTarget(ctx, c, targets, c.Arg("minion"), "glob",
 					func(id string) error { return maker.Forget(ctx, id) })

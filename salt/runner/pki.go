@@ -28,14 +28,26 @@ func PKI(keys Keys, write func(ctx context.Context) error) []Function {
 	return []Function{
 		{
 			Name: "pki.status",
-			Doc:  "Count the minion keys by state.\n\nExample:\n\n    salt-run pki.status",
-			Run:  func(ctx context.Context, c *Call) (any, error) { return status(ctx, dry, c) },
+			Doc: `Count the minion keys by state.
+
+Example:
+
+    salt-run pki.status`,
+			Run: func(ctx context.Context, c *Call) (any, error) { return status(ctx, dry, c) },
 		},
 		{
 			Name: "pki.migrate_to_mmap", Params: []function.Param{function.Opt("dry_run", false)},
-			Doc: "Write all minion keys as files of the mmap_key driver into the key folder, in place of the present files: for a return to a Salt master\n" +
-				"with that driver. The cluster's keys stay as they are, and later changes are not written there.\n\n" +
-				"dry_run\n    Count only.\n\nExample:\n\n    salt-run pki.migrate_to_mmap dry_run=True\n    salt-run pki.migrate_to_mmap",
+			Doc: `Write all minion keys as files of the mmap_key driver into the key folder, in place of the
+present files: for a return to a Salt master with that driver. The cluster's keys stay as they
+are, and later changes are not written there.
+
+dry_run
+    Count only.
+
+Example:
+
+    salt-run pki.migrate_to_mmap dry_run=True
+    salt-run pki.migrate_to_mmap`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if c.True("dry_run") {
 					return status(ctx, dry, c)

@@ -52,7 +52,11 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 	clean := func(c *Call) string { return strings.TrimPrefix(c.Text("path"), "/") }
 	return []Function{
 		{Name: "pushed.list", Params: params,
-			Doc: "List the files that minions pushed with cp.push.\n\nExample:\n\n    salt-run pushed.list 'web*'",
+			Doc: `List the files that minions pushed with cp.push.
+
+Example:
+
+    salt-run pushed.list 'web*'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				list, err := of(ctx, c)
 				out := value.Map{}
@@ -65,7 +69,11 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 				return out, err
 			}},
 		{Name: "pushed.read", Params: one,
-			Doc: "Show a pushed file.\n\nExample:\n\n    salt-run pushed.read web1 etc/hosts",
+			Doc: `Show a pushed file.
+
+Example:
+
+    salt-run pushed.read web1 etc/hosts`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				var b bytes.Buffer
 				if err := files.Read(ctx, c.Text("id"), clean(c), &b); err != nil {
@@ -77,7 +85,11 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 				return b.Bytes(), nil
 			}},
 		{Name: "pushed.export", Params: params,
-			Doc: "Write pushed files below cachedir/minions of this master, where Salt keeps them, and list them.\n\nExample:\n\n    salt-run pushed.export 'web*'",
+			Doc: `Write pushed files below cachedir/minions of this master, where Salt keeps them, and list them.
+
+Example:
+
+    salt-run pushed.export 'web*'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				list, err := of(ctx, c)
 				if err != nil {
@@ -94,7 +106,11 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 				return out, nil
 			}},
 		{Name: "pushed.delete", Params: one,
-			Doc: "Remove a pushed file from all masters.\n\nExample:\n\n    salt-run pushed.delete web1 etc/hosts",
+			Doc: `Remove a pushed file from all masters.
+
+Example:
+
+    salt-run pushed.delete web1 etc/hosts`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return true, files.Delete(ctx, c.Text("id"), clean(c))
 			}},

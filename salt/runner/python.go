@@ -49,8 +49,12 @@ var synced = []string{
 func Python(host PythonHost) []Function {
 	out := []Function{{
 		Name: "python.status",
-		Doc: "Show the Python host of this master: interpreter, versions, process, children started, calls under way, the site's " +
-			"own modules, and the engines.\n\nExample:\n\n    salt-run python.status",
+		Doc: `Show the Python host of this master: interpreter, versions, process, children started, calls
+under way, the site's own modules, and the engines.
+
+Example:
+
+    salt-run python.status`,
 		Run: func(context.Context, *Call) (any, error) { return pythonStatus(host.Status()), nil },
 	}}
 	for _, kind := range synced {
@@ -59,9 +63,12 @@ func Python(host PythonHost) []Function {
 			Name: name,
 			Params: []function.Param{function.Opt("saltenv", "base"),
 				function.Opt("extmod_whitelist", nil), function.Opt("extmod_blacklist", nil)},
-			Doc: "Copy modules (" + kind +
-				") from the folders of file_roots such as salt://_modules to extension_modules of every master. " +
-				"Needs a Python with Salt.\n\nExample:\n\n    salt-run " + name,
+			Doc: "Copy modules (" + kind + `) from the folders of file_roots such as salt://_modules
+to extension_modules of every master. Needs a Python with Salt.
+
+Example:
+
+    salt-run ` + name,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return host.Runner(ctx, name, nil, value.Map{
 					{Key: "saltenv", Value: c.Arg("saltenv")},

@@ -53,7 +53,11 @@ func ReactorFamily(r Reactors) []Function {
 		{
 			Name: "reactor.list", Params: []function.Param{function.Opt("saltenv", "base"),
 				function.Opt("test", nil)},
-			Doc: "List the active reactors; those added at run time come last.\n\nExample:\n\n    salt-run reactor.list",
+			Doc: `List the active reactors; those added at run time come last.
+
+Example:
+
+    salt-run reactor.list`,
 			Run: func(context.Context, *Call) (any, error) {
 				list := r.Reactors()
 				r.Fire("salt/reactors/manage/list-results",
@@ -65,8 +69,17 @@ func ReactorFamily(r Reactors) []Function {
 			Name: "reactor.add", Params: []function.Param{function.Need("event"),
 				function.Need("reactors"), function.Opt("saltenv", "base"),
 				function.Opt("test", nil)},
-			Doc: "Add a reactor, on every master, until it is deleted.\n\nevent\n    A pattern on tags.\n\nreactors\n    A path, a glob, a salt:// address, or a list of them.\n\n" +
-				"Example:\n\n    salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'",
+			Doc: `Add a reactor, on every master, until it is deleted.
+
+event
+    A pattern on tags.
+
+reactors
+    A path, a glob, a salt:// address, or a list of them.
+
+Example:
+
+    salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				var files []string
 				switch v := value.Plain(c.Arg("reactors")).(type) {
@@ -96,8 +109,12 @@ func ReactorFamily(r Reactors) []Function {
 		{
 			Name: "reactor.delete", Params: []function.Param{function.Need("event"),
 				function.Opt("saltenv", "base"), function.Opt("test", nil)},
-			Doc: "Delete the reactors of a pattern on tags, on every master; those of the option reactor too, until reactor.add brings the pattern back.\n\n" +
-				"Example:\n\n    salt-run reactor.delete 'salt/cloud/*/destroyed'",
+			Doc: `Delete the reactors of a pattern on tags, on every master; those of the option reactor too,
+until reactor.add brings the pattern back.
+
+Example:
+
+    salt-run reactor.delete 'salt/cloud/*/destroyed'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				done, err := r.DeleteReactor(ctx, c.Text("event"))
 				if err != nil {
@@ -109,12 +126,20 @@ func ReactorFamily(r Reactors) []Function {
 		},
 		{
 			Name: "reactor.is_leader",
-			Doc:  "Show whether masters react to events; the answer is the same on every master.\n\nExample:\n\n    salt-run reactor.is_leader",
-			Run:  func(context.Context, *Call) (any, error) { return leading(), nil },
+			Doc: `Show whether masters react to events; the answer is the same on every master.
+
+Example:
+
+    salt-run reactor.is_leader`,
+			Run: func(context.Context, *Call) (any, error) { return leading(), nil },
 		},
 		{
 			Name: "reactor.set_leader", Params: []function.Param{function.Opt("value", true)},
-			Doc: "Make the whole cluster react to events; with False no master does.\n\nExample:\n\n    salt-run reactor.set_leader True",
+			Doc: `Make the whole cluster react to events; with False no master does.
+
+Example:
+
+    salt-run reactor.set_leader True`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if err := r.Lead(ctx, c.True("value")); err != nil {
 					return nil, err

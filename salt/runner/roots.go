@@ -77,19 +77,40 @@ func Roots(s RootsSync) []Function {
 			Name: "cluster.sync_roots",
 			Params: []function.Param{function.Opt("roots", "both"), function.Opt("saltenv", nil),
 				function.Opt("force", false), function.Opt("test", false)},
-			Doc: "Make file_roots and pillar_roots of all masters like those of this one, and wait until every master that can be reached is done. A master\n" +
-				"that is away catches up by itself when it is back. Files changed by hand on another master since its last sync are listed and left alone.\n\n" +
-				"roots : both\n    file, pillar or both.\n\nsaltenv : None\n    One environment only.\n\n" +
-				"force : False\n    Make like here also what was changed on other masters; the replaced files are kept aside there.\n\n" +
-				"test : False\n    Show what would be done, and change nothing.\n\n" +
-				"Example:\n\n    salt-run cluster.sync_roots\n    salt-run cluster.sync_roots roots=file saltenv=prod test=True",
+			Doc: `Make file_roots and pillar_roots of all masters like those of this one, and wait until every
+master that can be reached is done. A master that is away catches up by itself when it is back.
+Files changed by hand on another master since its last sync are listed and left alone.
+
+roots : both
+    file, pillar or both.
+
+saltenv : None
+    One environment only.
+
+force : False
+    Make like here also what was changed on other masters; the replaced files are kept aside there.
+
+test : False
+    Show what would be done, and change nothing.
+
+Example:
+
+    salt-run cluster.sync_roots
+    salt-run cluster.sync_roots roots=file saltenv=prod test=True`,
 			Run: func(ctx context.Context, c *Call) (any, error) { return syncRoots(ctx, c, s) },
 		},
 		{
 			Name:   "cluster.roots_status",
 			Params: []function.Param{function.Opt("roots", "both")},
-			Doc: "Show for every master which head of file_roots and pillar_roots it has installed, and which files have changed there since.\n\n" +
-				"roots : both\n    file, pillar or both.\n\nExample:\n\n    salt-run cluster.roots_status",
+			Doc: `Show for every master which head of file_roots and pillar_roots it has installed, and which
+files have changed there since.
+
+roots : both
+    file, pillar or both.
+
+Example:
+
+    salt-run cluster.roots_status`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if !s.Clustered() {
 					return noCluster(), nil

@@ -54,6 +54,10 @@ type Deps struct {
 	Settle    func()                   // nil, or waits until the events of a call are on disk
 	MaxRuns   int                      // calls at the same time; 0 means 256
 	Log       *slog.Logger
+	// Trace follows a call until it has ended. What the call orders has the context inner. Nil:
+	// calls are not traced.
+	Trace func(ctx context.Context, jid, fun, user string) (inner context.Context,
+		done func(success bool))
 }
 
 // Request asks for one call.
@@ -94,10 +98,10 @@ type Result struct {
 }
 
 // Output receives a function's output while it runs. kind is "print" (v is text for standard
-// output, unchanged), "warning" (the same for standard error), "progress" (v is the event's data, a
-// value.Map), "show" (text to print in place of the result) or "meter" (a line for the terminal
-// that the next output replaces). The goroutine that runs the function calls it; nil drops all
-// output.
+// output, unchanged), "warning" and "error" (text for standard error), "progress" (v is the event's
+// data, a value.Map), "show" (text to print in place of the result) or "meter" (a line for the
+// terminal that the next output replaces). The goroutine that runs the function calls it; nil drops
+// all output.
 type Output func(kind string, v any)
 
 // ErrBusy refuses a call because too many are running.
@@ -227,6 +231,10 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	defer r.leave(req.JID)
 	r.fire(req.JID, "new", data)
 
+	traced := func(bool) {}
+	if r.deps.Trace != nil {
+		ctx, traced = r.deps.Trace(ctx, req.JID, r.client.Name+"."+req.Fun, req.User)
+	}
 	res, raised := r.call(ctx, f, req, out)
 	kept := res.Return
 	if told, ok := res.Return.(Told); ok {
@@ -245,6 +253,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	if r.deps.Settle != nil {
 		r.deps.Settle()
 	}
+	traced(res.Success)
 	r.log.Info("runner call ended", "fun", data[0].Value, "jid", req.JID, "success", res.Success)
 	return res
 }
@@ -306,7 +315,7 @@ func (r *Runner) guarded(ctx context.Context, f Function, c *Call) (v any, err e
 		if p := recover(); p != nil {
 			r.log.Error("runner function panicked", "fun", f.Name, "jid", c.JID, "err",
 				fmt.Sprint(p), "stack", string(debug.Stack()))
-			v, err = nil, fmt.Errorf("function %s broke: %v; the master's log has the details",
+			v, err = nil, fmt.Errorf("function %s crashed: %v; the master's log has the details",
 				f.Name, p)
 		}
 	}()

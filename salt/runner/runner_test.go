@@ -127,7 +127,7 @@ func TestRunFailures(t *testing.T) {
 		{"error", Request{Fun: "x.fail"}, "Exception occurred in runner x.fail: no luck", false, 1,
 			false},
 		{"panic", Request{Fun: "x.panic"},
-			"Exception occurred in runner x.panic: function x.panic broke: oh", false, 1, false},
+			"Exception occurred in runner x.panic: function x.panic crashed: oh", false, 1, false},
 		{"retcode", Request{Fun: "x.orch"}, "{'data': {}, 'outputter': 'highstate', 'retcode': 1}",
 			false, 1, false},
 	}

@@ -16,7 +16,11 @@ func Salt(minions Asker) []Function {
 			function.Opt("arg", nil), function.Opt("timeout", nil),
 			function.Opt("tgt_type", "glob"), function.Opt("ret", ""), function.Opt("jid", ""),
 			function.Opt("kwarg", nil)},
-		Doc: "Run an execution function on minions and return what they returned.\n\nExample:\n\n    salt-run salt.execute '*' test.arg arg='[1, 2]' kwarg='{a: 1}'",
+		Doc: `Run an execution function on minions and return what they returned.
+
+Example:
+
+    salt-run salt.execute '*' test.arg arg='[1, 2]' kwarg='{a: 1}'`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			timeout, err := c.Seconds("timeout", 0)
 			if err != nil {

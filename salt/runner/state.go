@@ -33,9 +33,24 @@ func State(watch Watcher) []Function {
 			function.Opt("quiet", false), function.Opt("sock_dir", nil),
 			function.Opt("pretty", false),
 			function.Opt("node", "master")},
-		Doc: "Print the events of the whole cluster as they arrive: tag, a tab, the data as JSON.\n\ntagmatch\n    A glob or a regular expression; only events with such a tag.\n\n" +
-			"count : -1\n    Stop after so many matching events; -1 means never.\n\nquiet : False\n    Print nothing, only wait.\n\npretty : False\n    Print indented JSON with sorted keys.\n\n" +
-			"Example:\n\n    salt-run state.event pretty=True\n    salt-run state.event 'salt/minion/*/start' count=1 quiet=True",
+		Doc: `Print the events of the whole cluster as they arrive: tag, a tab, the data as JSON.
+
+tagmatch
+    A glob or a regular expression; only events with such a tag.
+
+count : -1
+    Stop after so many matching events; -1 means never.
+
+quiet : False
+    Print nothing, only wait.
+
+pretty : False
+    Print indented JSON with sorted keys.
+
+Example:
+
+    salt-run state.event pretty=True
+    salt-run state.event 'salt/minion/*/start' count=1 quiet=True`,
 		Run: func(ctx context.Context, c *Call) (any, error) { return watchEvents(ctx, c, watch) },
 	}}
 }
@@ -124,7 +139,17 @@ func Events(fire func(tag string, data value.Map)) []Function {
 	return []Function{{
 		Name: "event.send", Params: []function.Param{function.Need("tag"),
 			function.Opt("data", nil)},
-		Doc: "Fire an event.\n\ntag\n    The whole tag; no prefix is added.\n\ndata\n    A map.\n\nExample:\n\n    salt-run event.send my/custom/event '{\"foo\": \"bar\"}'",
+		Doc: `Fire an event.
+
+tag
+    The whole tag; no prefix is added.
+
+data
+    A map.
+
+Example:
+
+    salt-run event.send my/custom/event '{"foo": "bar"}'`,
 		Run: func(_ context.Context, c *Call) (any, error) {
 			data := value.Map{}
 			if c.True("data") {

@@ -15,7 +15,11 @@ func Test() []Function {
 	return []Function{
 		{
 			Name: "test.arg", VarArgs: true, VarKwargs: true,
-			Doc: "Return the arguments; keywords that begin with two underscores are left out.\n\nExample:\n\n    salt-run test.arg foo bar=baz",
+			Doc: `Return the arguments; keywords that begin with two underscores are left out.
+
+Example:
+
+    salt-run test.arg foo bar=baz`,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				kwargs := value.Map{}
 				for _, p := range c.Kwargs() {
@@ -29,7 +33,11 @@ func Test() []Function {
 		},
 		{
 			Name: "test.raw_arg", VarArgs: true, VarKwargs: true,
-			Doc: "Return all arguments.\n\nExample:\n\n    salt-run test.raw_arg foo __bar=baz",
+			Doc: `Return all arguments.
+
+Example:
+
+    salt-run test.raw_arg foo __bar=baz`,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				return value.Map{{Key: "args", Value: append([]any{}, c.Rest()...)},
 					{Key: "kwargs", Value: append(value.Map{}, c.Kwargs()...)}}, nil
@@ -37,11 +45,16 @@ func Test() []Function {
 		},
 		{
 			Name: "test.metasyntactic", Params: []function.Param{function.Opt("locality", "us")},
-			Doc: "Return common metasyntactic words of a place: us or uk.\n\nExample:\n\n    salt-run test.metasyntactic locality=uk",
+			Doc: `Return common metasyntactic words of a place: us or uk.
+
+Example:
+
+    salt-run test.metasyntactic locality=uk`,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				switch c.Text("locality") {
 				case "us":
-					return value.Texts(strings.Fields("foo bar baz qux quux quuz corge grault garply waldo fred plugh xyzzy thud")), nil
+					return value.Texts(strings.Fields("foo bar baz qux quux quuz corge grault " +
+						"garply waldo fred plugh xyzzy thud")), nil
 				case "uk":
 					return value.Texts(strings.Fields("wibble wobble wubble flob")), nil
 				}
@@ -50,7 +63,11 @@ func Test() []Function {
 		},
 		{
 			Name: "test.stdout_print",
-			Doc:  "Print foo and return bar.\n\nExample:\n\n    salt-run test.stdout_print",
+			Doc: `Print foo and return bar.
+
+Example:
+
+    salt-run test.stdout_print`,
 			Run: func(_ context.Context, c *Call) (any, error) {
 				c.Print("foo")
 				return "bar", nil
@@ -58,7 +75,11 @@ func Test() []Function {
 		},
 		{
 			Name: "test.sleep", Params: []function.Param{function.Opt("s_time", int64(10))},
-			Doc: "Sleep for s_time seconds, then return True.\n\nExample:\n\n    salt-run test.sleep s_time=5",
+			Doc: `Sleep for s_time seconds, then return True.
+
+Example:
+
+    salt-run test.sleep s_time=5`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				d, err := c.Seconds("s_time", 0)
 				if err != nil {
@@ -70,7 +91,11 @@ func Test() []Function {
 		},
 		{
 			Name: "test.stream",
-			Doc:  "Fire 99 progress events in ten seconds, then return True.\n\nExample:\n\n    salt-run test.stream",
+			Doc: `Fire 99 progress events in ten seconds, then return True.
+
+Example:
+
+    salt-run test.stream`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				for i := 1; i < 100; i++ {
 					c.Progress(value.Map{{Key: "message",

@@ -84,7 +84,7 @@ func cronField(f string, at int, bound [2]int) (string, error) {
 				continue
 			}
 			if strings.HasSuffix(p, "l") && p != "l" {
-				return "", fmt.Errorf("%q is no day of the week; write l5 for the last Friday", p)
+				return "", fmt.Errorf("%q is not a day of the week; write l5 for the last Friday", p)
 			}
 		}
 		span, step, stepped := strings.Cut(p, "/")
@@ -101,7 +101,7 @@ func cronField(f string, at int, bound [2]int) (string, error) {
 		if stepped {
 			var err error
 			if n, err = strconv.Atoi(step); err != nil || n < 1 {
-				return "", fmt.Errorf("%q is no step", step)
+				return "", fmt.Errorf("%q is not a step", step)
 			}
 		}
 		list, err := cronSpan(a, b, n, bound, at == weekdayField)

@@ -123,7 +123,7 @@ func (g globals) entry(name string, m value.Map) (e *Entry, notes []string, err 
 	}
 	packed, err := value.Pack(value.Map{{Key: "entry", Value: m}, {Key: "splay", Value: g.splay}})
 	if err != nil {
-		return nil, nil, fmt.Errorf("it can't be kept: %w", err)
+		return nil, nil, fmt.Errorf("it can't be stored: %w", err)
 	}
 	e.hash = sha256.Sum256(packed)
 	for _, key := range []string{"function", "func", "fun"} {
@@ -206,7 +206,7 @@ func (e *Entry) flags(m value.Map) (notes []string) {
 	e.ReturnArgs, _ = m.Get("return_kwargs")
 	for _, key := range []string{"run_explicit", "skip_explicit"} {
 		if _, ok := m.Get(key); ok {
-			notes = append(notes, key+" is not used on this master; take it out")
+			notes = append(notes, key+" is not used on this master; remove it")
 		}
 	}
 	return notes
@@ -432,5 +432,5 @@ func integer(v any) (int64, error) {
 	case string:
 		return strconv.ParseInt(strings.TrimSpace(n), 10, 64)
 	}
-	return 0, fmt.Errorf("%s is no number", value.Repr(v))
+	return 0, fmt.Errorf("%s is not a number", value.Repr(v))
 }

@@ -17,14 +17,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"outcome"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_schedule_skipped_total",
-			Help: "Due runs of the schedule that did not happen, by reason; busy: too many went on.",
+			Help: "Due runs of the schedule that did not happen, by reason; busy: too many were in progress.",
 		}, []string{"reason"}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_schedule_claims_lost_total",
 			Help: "Runs of the schedule that another leader had claimed.",
 		}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "clustermaster_schedule_running", Help: "Runs of the schedule that go on.",
+			Name: "clustermaster_schedule_running", Help: "Runs of the schedule in progress.",
 		}),
 	}
 	if reg != nil {

@@ -204,7 +204,8 @@ func (s *Schedule) step(ctx context.Context, e *Entry) error {
 	}
 	s.say(e.Name, "", nil)
 	if d.Run && s.count() >= maxRuns {
-		s.log.Error("scheduled job not run: too many go on; look at maxrunning and at how long they take", "name", e.Name, "n", maxRuns)
+		s.log.Error("scheduled job not run: too many of its runs are active; check maxrunning and how long they take",
+			"name", e.Name, "n", maxRuns)
 		s.m.skipped.WithLabelValues("busy").Inc()
 		return nil
 	}
@@ -271,7 +272,7 @@ func (s *Schedule) forget(ctx context.Context) {
 	if len(c.Forget) > 0 {
 		if _, err := s.deps.Cluster.Propose(ctx, c); err != nil &&
 			!errors.Is(err, context.Canceled) {
-			s.log.Warn("old entries of the schedule not forgotten; trying again in an hour",
+			s.log.Warn("old records of the schedule not removed; trying again in an hour",
 				"err", err)
 		}
 	}

@@ -21,7 +21,7 @@ func strptime(text, format string) (time.Time, error) {
 		if format[i] != '%' {
 			if c := format[i]; c >= '0' && c <= '9' {
 				return time.Time{},
-					errors.New("a digit in once_fmt can't be told from a number; write it without")
+					errors.New("once_fmt has a digit, which can't be told from a number; leave it out")
 			}
 			layout.WriteByte(format[i])
 			continue

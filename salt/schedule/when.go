@@ -151,7 +151,7 @@ func (p *whenParser) word(token string) error {
 	case "at", "on", "and", "ad", "of", "st", "nd", "rd", "th", "t":
 		return nil
 	case "utc", "gmt", "z":
-		return errors.New("times are those of the master's own zone: leave the zone out")
+		return errors.New("times are in the master's own zone: leave the zone out")
 	}
 	return fmt.Errorf("%q is neither a day, a month nor a part of the day", token)
 }
@@ -247,7 +247,7 @@ func (p *whenParser) block(token string) error {
 func (p *whenParser) clock(hour int) error {
 	minute, ok := number(p.peek(2))
 	if !ok {
-		return errors.New("there are no minutes behind the hour")
+		return errors.New("there are no minutes after the hour")
 	}
 	p.hour, p.minute, p.timed = hour, minute, true
 	p.at += 3
@@ -255,7 +255,7 @@ func (p *whenParser) clock(hour int) error {
 		return nil
 	}
 	if p.second, ok = number(p.peek(1)); !ok {
-		return errors.New("there are no seconds behind the minutes")
+		return errors.New("there are no seconds after the minutes")
 	}
 	p.at += 2
 	if fraction := p.peek(1); p.peek(0) == "." && fraction != "" && fraction[0] >= '0' &&
@@ -265,7 +265,7 @@ func (p *whenParser) clock(hour int) error {
 		p.at += 2
 	}
 	if sign := p.peek(0); sign == "+" || sign == "-" && p.timed {
-		return errors.New("times are those of the master's own zone: leave the zone out")
+		return errors.New("times are in the master's own zone: leave the zone out")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (hanging) Run(ctx context.Context, _ Order) (Outcome, error) {
 	return Outcome{}, ctx.Err()
 }
 
-// TestCancellation: whatever a function waits for, it ends with its context.
+// TestCancellation: every function that waits ends with its context.
 func TestCancellation(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -95,7 +95,7 @@ func (refusing) Call(context.Context, modules.Minion, string, []any, value.Map) 
 	return value.Map{{Key: "error", Value: "no"}}, nil
 }
 
-// TestCommandsEnd: a command ends with the context, what it started too.
+// TestCommandsEnd: when the context ends, so do the command and the processes it started.
 func TestCommandsEnd(t *testing.T) {
 	t.Parallel()
 	d := (&prepared{}).deps()
@@ -114,11 +114,11 @@ func TestCommandsEnd(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the command goes on")
+		t.Fatal("the command still runs")
 	}
 }
 
-// TestBounds: what is too much is refused.
+// TestBounds: too many runners and too much output are refused.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -140,7 +140,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestQueryWaits: http.query is asked again until it says what is wanted.
+// TestQueryWaits: the state repeats http.query until the answer matches.
 func TestQueryWaits(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -161,8 +161,8 @@ func TestQueryWaits(t *testing.T) {
 	}
 }
 
-// TestPublication: what goes out for the forms in which a state may name targets, arguments and
-// returners.
+// TestPublication: the publication for each form in which a state may name targets,
+// arguments and returners.
 func TestPublication(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -14,8 +14,8 @@ import (
 	"clustermaster/value"
 )
 
-// commandStates is the module cmd (salt/states/cmd.py): commands on the master's machine, run by
-// the master's user, with the bounds in time and output that the function cmd.run_all has.
+// commandStates is the module cmd (salt/states/cmd.py): commands on the master's machine, run as
+// the master's user. Their time and output have the bounds of the function cmd.run_all.
 func commandStates(d Deps) orchestrate.Table {
 	c := commander{d}
 	waiting := []function.Param{
@@ -58,7 +58,7 @@ func commandStates(d Deps) orchestrate.Table {
 
 type commander struct{ d Deps }
 
-// passed on to cmd.run_all, where a state has them.
+// passedOn are the parameters that go on to cmd.run_all if the state has them.
 var passedOn = []string{
 	"cwd", "runas", "env", "prepend_path", "output_loglevel", "hide_output", "timeout",
 	"success_retcodes", "success_stdout", "success_stderr",
@@ -96,7 +96,7 @@ func (c commander) run(ctx context.Context, s orchestrate.Call) (value.Map, erro
 		fmt.Sprintf("Command \"%s\" run", name)), stateful, code)
 }
 
-// script runs a file of file_roots.
+// script runs a file from file_roots.
 func (c commander) script(ctx context.Context, s orchestrate.Call) (value.Map, error) {
 	name, stateful, tried := tryName(s)
 	ret := orchestrate.Return(name, nil, false, "")
@@ -143,12 +143,12 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (value.Map, e
 	}
 	dir, err := os.MkdirTemp("", "clustermaster-script-")
 	if err != nil {
-		return nil, fmt.Errorf("keep script %s: %w", source, err)
+		return nil, fmt.Errorf("write script %s: %w", source, err)
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "script"+filepath.Ext(source))
 	if err := os.WriteFile(path, text, 0o500); err != nil {
-		return nil, fmt.Errorf("keep script %s: %w", source, err)
+		return nil, fmt.Errorf("write script %s: %w", source, err)
 	}
 	if who := s.Arg("runas"); value.Truth(who) {
 		if err := modules.GiveTo(value.Str(who), dir, path); err != nil {
@@ -167,7 +167,7 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (value.Map, e
 		fmt.Sprintf("Command '%s' run", name)), stateful, code)
 }
 
-// watch runs the command of a state whose watched states changed.
+// watch runs the command of a state when a state that it watches has changed.
 func (c commander) watch(ctx context.Context, s orchestrate.Call) (value.Map, error) {
 	fun := s.SFun
 	if fun == "" {
@@ -186,7 +186,7 @@ func (c commander) watch(ctx context.Context, s orchestrate.Call) (value.Map, er
 	}, {Key: "result", Value: false}}, nil
 }
 
-// command runs a text in a shell, or words without one.
+// command runs cmd.run_all: cmd is a text for a shell, or a list of words that runs without one.
 func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, shell bool) (value.Map,
 	error) {
 	kwargs := value.Map{{Key: "python_shell", Value: shell}}
@@ -207,12 +207,13 @@ func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, she
 	}
 	done, ok := v.(value.Map)
 	if !ok {
-		return nil, errors.New("cmd.run_all returned no map")
+		return nil, errors.New("cmd.run_all did not return a map")
 	}
 	return done, nil
 }
 
-// source is the text of a script, rendered if it has a template.
+// source returns the text of a script, rendered if the state names a template. The bool is false if
+// the script does not exist.
 func (c commander) source(ctx context.Context, s orchestrate.Call, source string,
 	vars value.Map) ([]byte, bool, error) {
 	path, ok := strings.CutPrefix(source, "salt://")
@@ -237,7 +238,7 @@ func (c commander) source(ctx context.Context, s orchestrate.Call, source string
 		return text, true, nil
 	}
 	if engine != "jinja" {
-		return nil, false, fmt.Errorf("template %s is not available on a master; jinja is",
+		return nil, false, fmt.Errorf("template %s is not available on a master; use jinja",
 			value.Str(engine))
 	}
 	rendered, err := c.d.Render(ctx, s.Master, file, string(text), "jinja", vars)
@@ -247,7 +248,7 @@ func (c commander) source(ctx context.Context, s orchestrate.Call, source string
 	return []byte(value.Str(rendered)), true, nil
 }
 
-// scriptArguments are the words behind a script: of args, else of the name of the state.
+// scriptArguments are the words after the script's name, from args or else from the state's name.
 func scriptArguments(args any, name string) ([]any, error) {
 	if list, ok := args.([]any); ok && len(list) > 0 {
 		return list, nil
@@ -266,8 +267,8 @@ func scriptArguments(args any, name string) ([]any, error) {
 	return out, err
 }
 
-// tryName is the name of a state, which may have another one for tries in its parameter stateful;
-// tried tells that the command runs even so.
+// tryName returns the command that a state runs. In test mode the parameter stateful may name
+// another one (test_name); tried reports that this one really runs.
 func tryName(s orchestrate.Call) (name string, stateful, tried bool) {
 	name = s.Name
 	list, ok := s.Arg("stateful").([]any)
@@ -291,10 +292,10 @@ func isEnv(v any) bool {
 	return false
 }
 
-// unable says why a command can't be run here; "" if it can.
+// unable says why a command can't run here; "" if it can.
 func unable(s orchestrate.Call) string {
 	if root := s.Arg("root"); value.Truth(root) {
-		return "root is not available on a master: commands run in no jail; leave root out"
+		return "root is not available on a master, whose commands run without chroot; leave root out"
 	}
 	if cwd := s.Arg("cwd"); value.Truth(cwd) {
 		if st, err := os.Stat(value.Str(cwd)); err != nil || !st.IsDir() {
@@ -304,7 +305,7 @@ func unable(s orchestrate.Call) string {
 	return ""
 }
 
-// ended is the end of a state whose command ran.
+// ended completes the return of a state whose command ran.
 func (c commander) ended(s orchestrate.Call, ret value.Map, stateful bool, code any) (value.Map,
 	error) {
 	ret, err := reinterpreted(ret, stateful)
@@ -317,7 +318,7 @@ func (c commander) ended(s orchestrate.Call, ret value.Map, stateful bool, code 
 	return ret, nil
 }
 
-// reason is what an execution function says of its failure, without its name.
+// reason is the text of an execution function's error, without the function's name.
 func reason(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner.Error()

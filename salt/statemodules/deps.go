@@ -13,7 +13,7 @@ import (
 	"clustermaster/value"
 )
 
-// Order is a runner or wheel function to be run on this master.
+// Order is one call of a runner or wheel function on this master.
 type Order struct {
 	Wheel  bool
 	Fun    string
@@ -22,7 +22,7 @@ type Order struct {
 	User   string
 }
 
-// Outcome is how it ended.
+// Outcome is the result of an Order.
 type Outcome struct {
 	JID     string
 	Return  any
@@ -31,17 +31,17 @@ type Outcome struct {
 
 // Runners are the runner and wheel functions of this master.
 type Runners interface {
-	// Takes reports whether a function has a parameter of that name; false also if there is no such
-	// function.
+	// Takes reports whether a function has a parameter of that name; false for an unknown function.
 	Takes(wheel bool, fun, param string) bool
-	// Check returns the order as others may see it, without secrets, or says why it can't begin.
+	// Check returns the order as events may show it, without secrets. The error says
+	// why the order can't begin.
 	Check(o Order) (Order, error)
-	// Run returns when the call is over. What the function made of it is in the Outcome; the error
-	// is ctx's.
+	// Run returns when the call has ended. The Outcome holds the function's return or failure;
+	// the error is ctx's alone.
 	Run(ctx context.Context, o Order) (Outcome, error)
 }
 
-// Modules are the execution functions that work on a master.
+// Modules are the execution functions that templates and states can call on a master.
 type Modules interface {
 	Has(fun string) bool
 	Params(fun string) (params []function.Param, rest bool)
@@ -49,31 +49,40 @@ type Modules interface {
 		kwargs value.Map) (any, error)
 }
 
-// Files are file_roots.
+// Files reads files from file_roots.
 type Files interface {
 	Read(env, path string) (abs string, data []byte, found bool, err error)
 }
 
-// Deps is what the functions ask of the master. All must be there but Log.
+// SSH runs execution functions on targets of a roster.
+type SSH interface {
+	// Cmd takes the keyword arguments of Salt's saltutil.cmd. It returns a map of what is known of
+	// each target's answer (return or ret, retcode, jid), and the first error that was logged, ""
+	// if none was.
+	Cmd(ctx context.Context, tgt any, fun string, kwargs value.Map) (value.Map, string, error)
+}
+
+// Deps holds what the functions need of the master. Only Log may be nil.
 type Deps struct {
-	// jobs go out and come back through it; its events are those of all masters
+	// Minions sends jobs and receives their returns; its events are those of all masters.
 	Minions          gather.Master
-	Timeout          time.Duration // of jobs, unless a state says otherwise
+	Timeout          time.Duration // of a job, unless the state sets one
 	GatherJobTimeout time.Duration
 	Failhard         bool // the master's option
 	Runners          Runners
+	SSH              SSH
 	Fire             func(tag string, data value.Map)
 	Modules          Modules
 	Files            Files
-	// Render runs a text through a renderer, as templates of state files are.
+	// Render renders a text in the same way as state files.
 	Render func(ctx context.Context, who modules.Minion, path, text, pipe string,
 		vars value.Map) (any, error)
-	// Nested is the outputter nested, without colours.
+	// Nested renders a value with the outputter nested, without colours.
 	Nested func(v any, indent int) string
 	Log    *slog.Logger
 }
 
-// New makes all functions.
+// New returns the table of all functions.
 func New(d Deps) orchestrate.Table {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)

@@ -28,7 +28,7 @@ func httpStates(d Deps) orchestrate.Table {
 
 type querier struct{ modules Modules }
 
-// pause is the least time between two queries that wait for success.
+// pause is the shortest time between two queries that wait for success.
 const pause = 100 * time.Millisecond
 
 // ofState are the parameters of the state; other keywords are http.query's.
@@ -75,7 +75,8 @@ func (h querier) query(ctx context.Context, c orchestrate.Call) (value.Map, erro
 	return ended(ret, v.result, comment).Set("data", data), nil
 }
 
-// fetch is what http.query returns. In a try nothing is asked but a test_url.
+// fetch returns the result of http.query. In test mode it queries test_url only; without one it
+// queries nothing and returns an empty map.
 func (h querier) fetch(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	url := any(c.Name)
 	if c.Test {
@@ -108,11 +109,11 @@ func (h querier) fetch(ctx context.Context, c orchestrate.Call) (value.Map, erro
 	})
 }
 
-// wait is http.query again and again until it succeeds, or wait_for is over.
+// wait repeats query until it succeeds or wait_for has passed.
 func (h querier) wait(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	one := c
 	one.Args = c.Args.Without("wait_for")
-	// wait_for_successful_query has no such parameters of its own
+	// wait_for_successful_query doesn't declare these two
 	for _, p := range []function.Param{opt("match_type", "string"), opt("status_type", "string")} {
 		if _, given := one.Args.Get(p.Name); !given {
 			one.Args = one.Args.Set(p.Name, p.Default)
@@ -125,13 +126,12 @@ func (h querier) wait(ctx context.Context, c orchestrate.Call) (value.Map, error
 	})
 }
 
-// repeat does something until it is good or the time of wait_for is over; then what came last
-// counts.
+// repeat calls do until it reports success or wait_for has passed, and returns the last result.
 func repeat(ctx context.Context, c orchestrate.Call,
 	do func() (v value.Map, good bool, err error)) (value.Map, error) {
 	limit, ok := seconds(c.Arg("wait_for"))
 	if !ok {
-		return nil, fmt.Errorf("wait_for is to be a number of seconds, not %s",
+		return nil, fmt.Errorf("wait_for must be a number of seconds, not %s",
 			value.Repr(c.Arg("wait_for")))
 	}
 	between, _ := seconds(c.Arg("request_interval"))
@@ -155,9 +155,9 @@ func repeat(ctx context.Context, c orchestrate.Call,
 	}
 }
 
-// verdict is how an answer is judged.
+// verdict collects the result and the comment for one answer.
 type verdict struct {
-	result any // nil as long as nothing was judged
+	result any // nil until something was judged
 	said   []string
 }
 
@@ -217,7 +217,7 @@ func (v *verdict) status(want any, kind, got string) error {
 func search(pattern, text string) (bool, error) {
 	test, ok := pyregex.Search(pattern)
 	if !ok {
-		return false, fmt.Errorf("pattern %q is no regular expression", pattern)
+		return false, fmt.Errorf("pattern %q is not a regular expression", pattern)
 	}
 	return test(text), nil
 }

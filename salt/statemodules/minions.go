@@ -13,7 +13,7 @@ import (
 	"clustermaster/wire"
 )
 
-// job is an execution function to be run on minions: the arguments of saltutil.cmd.
+// job is an execution function for minions, with the arguments of saltutil.cmd.
 type job struct {
 	tgt                 any
 	tgtType             string
@@ -24,27 +24,27 @@ type job struct {
 	retConfig, retKwarg any
 	timeout             any
 	batch, subset       any
-	expect              bool // minions that don't return are failures; else they are left out
+	expect              bool // minions that don't return count as failures; otherwise they are left out
 	failhard            bool
 	user                string
 }
 
-// answer is what one minion made of a job; each minion has one.
+// answer is one minion's result of a job. Each minion has one.
 type answer struct {
 	id      string
-	jid     string // "" in batches
+	jid     string // "" in a batch
 	ret     any
 	retcode int
 	failed  bool // nothing came back
 }
 
-// unresolved begins the error of a publication that nobody matches.
+// unresolved begins the error of a publication that matches no minion.
 const unresolved = "Master could not resolve minions"
 
-// minions runs jobs as salt/modules/saltutil.py cmd does.
+// minions runs jobs in the way of cmd in salt/modules/saltutil.py.
 type minions struct{ d Deps }
 
-// run returns the answers in the order in which they came. Nobody at all is no error.
+// run returns the answers in the order of their arrival. No answer at all is not an error.
 func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 	p, err := m.publication(j)
 	if err != nil {
@@ -61,8 +61,8 @@ func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 	return out, err
 }
 
-// all runs a job on all minions of its target. Ids that were named and have no accepted key did not
-// return, whether that is expected or not.
+// all runs a job on all minions of its target. Named ids without an accepted key count as failed,
+// even if the job leaves silent minions out.
 func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Options) (out []answer,
 	jid string, err error) {
 	s, err := gather.Run(ctx, m.d.Minions, p, o, func(id string, r gather.Return) {
@@ -87,8 +87,8 @@ func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Opti
 	return out, s.JID, nil
 }
 
-// batch runs a job on a window of minions. What minions returned is all that is told of them, as in
-// Salt: no job id, no return code.
+// batch runs a job on a window of minions. As in Salt, an answer holds the return alone: no
+// job id and no return code.
 func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer,
 	error) {
 	var out []answer
@@ -109,12 +109,12 @@ func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Op
 	return out, nil
 }
 
-// subset runs a job on some minions, drawn from those that have the function.
+// subset runs a job on randomly chosen minions that have the function.
 func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer,
 	error) {
 	n, ok := wholeNumber(j.subset)
 	if !ok {
-		return nil, fmt.Errorf("subset is to be a number of minions, not %s", value.Repr(j.subset))
+		return nil, fmt.Errorf("subset must be a number of minions, not %s", value.Repr(j.subset))
 	}
 	having, s, err := gather.Having(ctx, m.d.Minions, p, o, j.fun)
 	if err := m.sent(j, s.Published, err); err != nil || len(having) == 0 {
@@ -132,7 +132,7 @@ func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.O
 	return out, err
 }
 
-// sent judges a publication. One that nobody matches is no error.
+// sent checks a publication. One that matches no minion is not an error.
 func (m minions) sent(j job, p gather.Published, err error) error {
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (m minions) sent(j job, p gather.Published, err error) error {
 	return nil
 }
 
-// publication is the job as it goes out.
+// publication returns the job in the form in which it is published.
 func (m minions) publication(j job) (gather.Publish, error) {
 	p := gather.Publish{TgtType: j.tgtType, Fun: j.fun, User: j.user}
 	switch tgt := j.tgt.(type) {
@@ -162,7 +162,7 @@ func (m minions) publication(j job) (gather.Publish, error) {
 	case string:
 		p.Tgt = tgt
 	case nil, value.Map:
-		return p, fmt.Errorf("tgt is to be a text or a list of ids, not %s", value.Repr(j.tgt))
+		return p, fmt.Errorf("tgt must be a text or a list of ids, not %s", value.Repr(j.tgt))
 	default:
 		p.Tgt = value.Str(tgt)
 	}
@@ -177,7 +177,7 @@ func (m minions) publication(j job) (gather.Publish, error) {
 	}
 	switch ret := j.ret.(type) {
 	case nil:
-	case []any: // minions know texts only
+	case []any: // minions accept a text only
 		names := make([]string, len(ret))
 		for i, v := range ret {
 			names[i] = value.Str(v)
@@ -197,7 +197,7 @@ func (m minions) publication(j job) (gather.Publish, error) {
 	return p, nil
 }
 
-// timeout is the time of a job; what is no whole number is the master's.
+// timeout is the job's own timeout, or the master's if v is not a positive whole number.
 func (m minions) timeout(v any) time.Duration {
 	if n, ok := wholeNumber(v); ok && n > 0 {
 		return time.Duration(min(n, maxSeconds)) * time.Second
@@ -205,7 +205,7 @@ func (m minions) timeout(v any) time.Duration {
 	return m.d.Timeout
 }
 
-// maxSeconds is the longest time that a state can ask for.
+// maxSeconds is the longest time that a state can ask for: about ten years.
 const maxSeconds = 10 * 365 * 24 * 3600
 
 // wholeNumber is Python's int() of a number or a text.
@@ -226,7 +226,7 @@ func wholeNumber(v any) (int, bool) {
 	return 0, false
 }
 
-// value is what a minion returned; nil if it can't be read.
+// returned is a minion's return; nil if it can't be decoded.
 func returned(r gather.Return) any {
 	if len(r.Return) == 0 {
 		return nil
@@ -238,7 +238,7 @@ func returned(r gather.Return) any {
 	return v
 }
 
-// jidOf is the job of the first answer, "" if that has none.
+// jidOf returns the job id of the first answer; "" if there is no answer or it has no id.
 func jidOf(answers []answer) string {
 	if len(answers) == 0 {
 		return ""

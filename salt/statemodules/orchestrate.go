@@ -11,8 +11,8 @@ import (
 	"clustermaster/value"
 )
 
-// orchestration is the module salt (salt/states/saltmod.py): what a master has its minions and
-// itself do.
+// orchestration is the module salt (salt/states/saltmod.py): it gives orders to minions
+// and to the master itself.
 func orchestration(d Deps) orchestrate.Table {
 	o := orchestrator{d: d, minions: minions{d}}
 	return orchestrate.Table{
@@ -51,17 +51,14 @@ type orchestrator struct {
 	minions minions
 }
 
-// args tells the bus with what a part of an orchestration begins.
+// args fires the event that shows the arguments of one step of an orchestration.
 func (o orchestrator) args(c orchestrate.Call, data value.Map) {
 	if c.JID != "" {
 		o.d.Fire("salt/run/"+c.JID+"/args", data)
 	}
 }
 
-// noSSH is the comment of a state with ssh: True.
-const noSSH = "ssh is not available: this master has no salt-ssh; leave ssh out and target minions"
-
-// state is salt.state: it has minions apply states.
+// state is salt.state: it applies states on minions.
 func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := started(c.Name)
 	allowed, ok := wholeNumber(c.Arg("allow_fail"))
@@ -105,22 +102,20 @@ func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (value.Map,
 		return ended(ret, false, "Must pass in boolean for value of 'concurrent'"), nil
 	}
 	j.kwarg = j.kwarg.Set("concurrent", concurrent)
-	if value.Truth(c.Arg("ssh")) {
-		return ended(ret, false, noSSH), nil
-	}
+	command := o.command(c, j, false)
 	o.args(c, value.Map{{Key: "type", Value: "state"}, {Key: "tgt", Value: j.tgt},
-		{Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, false)}})
-	answers, err := o.minions.run(ctx, j)
+		{Key: "name", Value: c.Name}, {Key: "args", Value: command}})
+	answers, why, err := o.run(ctx, c, j, command)
 	if err != nil {
 		return nil, err
 	}
-	return judgeStates(ret, answers, judging{
+	return explained(judgeStates(ret, answers, judging{
 		allowed: allowed, failMinions: c.Arg("fail_minions"), expect: j.expect,
 		test: value.Truth(c.Arg("test")) || c.Test,
-	}), nil
+	}), why), nil
 }
 
-// function is salt.function: it has minions run an execution function.
+// function is salt.function: it runs an execution function on minions.
 func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := started(c.Name)
 	j := job{
@@ -140,19 +135,17 @@ func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.M
 		j.arg = arg
 	default:
 		if value.Truth(arg) {
-			return nil, fmt.Errorf("arg is to be a list of arguments, not %s", value.Repr(arg))
+			return nil, fmt.Errorf("arg must be a list of arguments, not %s", value.Repr(arg))
 		}
 	}
 	if c.Test {
 		return ended(ret, nil, fmt.Sprintf("Function %s would be executed on target %s", c.Name,
 			value.Str(j.tgt))), nil
 	}
-	if value.Truth(c.Arg("ssh")) {
-		return ended(ret, false, noSSH), nil
-	}
+	command := o.command(c, j, true)
 	o.args(c, value.Map{{Key: "type", Value: "function"}, {Key: "tgt", Value: j.tgt},
-		{Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, true)}})
-	answers, err := o.minions.run(ctx, j)
+		{Key: "name", Value: c.Name}, {Key: "args", Value: command}})
+	answers, why, err := o.run(ctx, c, j, command)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -163,21 +156,23 @@ func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.M
 	if fun := value.Str(c.Arg("fail_function")); value.Truth(c.Arg("fail_function")) {
 		if !o.d.Modules.Has(fun) {
 			return nil,
-				fmt.Errorf("fail_function %s is not available on this master; docs/template-functions.md lists what is", fun)
+				fmt.Errorf("fail_function %s is not available on this master; "+
+					"docs/template-functions.md lists the functions", fun)
 		}
 		judge = func(returned any) (bool, error) {
 			v, err := o.d.Modules.Call(ctx, c.Master, fun, []any{returned}, nil)
 			return value.Truth(v), err
 		}
 	}
-	return judgeFunction(ret, c.Name, answers, c.Arg("fail_minions"), judge)
+	ret, err = judgeFunction(ret, c.Name, answers, c.Arg("fail_minions"), judge)
+	return explained(ret, why), err
 }
 
 func (o orchestrator) failhard(c orchestrate.Call) bool {
 	return c.Arg("failhard") == true || o.d.Failhard
 }
 
-// command is a job as the event of its arguments shows it.
+// command is a job in the form that the event of its arguments shows.
 func (o orchestrator) command(c orchestrate.Call, j job, function bool) value.Map {
 	kwarg := j.kwarg
 	if kwarg == nil {
@@ -204,7 +199,7 @@ func (o orchestrator) command(c orchestrate.Call, j job, function bool) value.Ma
 		returner()
 	}
 	add("tgt_type", j.tgtType, true)
-	add("ssh", false, true)
+	add("ssh", c.Arg("ssh"), true)
 	roster, given := c.Args.Get("roster")
 	add("roster", roster, given)
 	add("expect_minions", c.Arg("expect_minions"), true)
@@ -220,7 +215,7 @@ func (o orchestrator) command(c orchestrate.Call, j job, function bool) value.Ma
 	return m
 }
 
-// joined is a list of SLS names as state.sls takes it.
+// joined is a list of SLS names in the form that state.sls takes.
 func joined(sls any) any {
 	list, ok := sls.([]any)
 	if !ok {
@@ -233,7 +228,7 @@ func joined(sls any) any {
 	return strings.Join(names, ",")
 }
 
-// started is a return as the functions of module salt begin it.
+// started is the return with which the functions of module salt begin.
 func started(name string) value.Map {
 	return value.Map{{Key: "name", Value: name}, {Key: "changes", Value: value.Map{}},
 		{Key: "comment", Value: ""}, {Key: "result", Value: true}}
@@ -243,8 +238,8 @@ func ended(ret value.Map, result any, comment string) value.Map {
 	return ret.Set("result", result).Set("comment", comment)
 }
 
-// exempt are the minions of which a failure does not count. What is no list of them is ignored,
-// with a warning.
+// exempt returns the minions whose failure does not count. A value that is not a list of ids
+// is ignored with a warning.
 func exempt(ret value.Map, v any) ([]string, value.Map) {
 	switch v := v.(type) {
 	case nil:

@@ -12,8 +12,8 @@ import (
 	"clustermaster/value"
 )
 
-// maxParallelRunners is how many runners one state may start at a time. What all states start
-// together is bounded by the runners themselves.
+// maxParallelRunners is how many runners one state may start at a time. The runners themselves
+// bound the total of all states.
 const maxParallelRunners = 256
 
 // runner is salt.runner: a runner function of this master.
@@ -56,13 +56,13 @@ func (o orchestrator) wheel(ctx context.Context, c orchestrate.Call) (value.Map,
 	return ran("Wheel", c.Name, out), nil
 }
 
-// tried is the return of a try.
+// tried is the return in test mode.
 func tried(name, comment string) value.Map {
 	return value.Map{{Key: "name", Value: name}, {Key: "result", Value: nil},
 		{Key: "changes", Value: value.Map{}}, {Key: "comment", Value: comment}}
 }
 
-// ran is the return of a state that ran one function.
+// ran is the return of a state that called one function.
 func ran(kind, name string, out Outcome) value.Map {
 	if m, ok := out.Return.(value.Map); ok {
 		if _, failed := m.Get("Error"); failed {
@@ -78,24 +78,24 @@ func ran(kind, name string, out Outcome) value.Map {
 	return ret.Set("__jid__", out.JID)
 }
 
-// arguments are arg and kwarg of a state.
+// arguments checks the parameters arg and kwarg of a state.
 func arguments(arg, kwarg any) ([]any, value.Map, error) {
 	args, ok := arg.([]any)
 	if !ok && value.Truth(arg) {
-		return nil, nil, fmt.Errorf("arg is to be a list of arguments, not %s", value.Repr(arg))
+		return nil, nil, fmt.Errorf("arg must be a list of arguments, not %s", value.Repr(arg))
 	}
 	kwargs, ok := kwarg.(value.Map)
 	if !ok && value.Truth(kwarg) {
-		return nil, nil, fmt.Errorf("kwarg is to be a map of arguments, not %s", value.Repr(kwarg))
+		return nil, nil, fmt.Errorf("kwarg must be a map of arguments, not %s", value.Repr(kwarg))
 	}
 	return args, slices.Clone(kwargs), nil
 }
 
-// nesting are the runners that go on with the job id of the orchestration that starts them.
+// nesting are the runners that continue under the job id of the orchestration that starts them.
 var nesting = []string{"state.orchestrate", "state.orch", "state.sls"}
 
-// order runs a function for an orchestration, after the event that tells of it. The error is that
-// of an order that can't begin, or ctx's.
+// order runs a function for an orchestration, after the event that shows its arguments. The error
+// is ctx's, or says why the order can't begin.
 func (o orchestrator) order(ctx context.Context, c orchestrate.Call, r Order) (Outcome, error) {
 	if o.d.Runners.Takes(r.Wheel, r.Fun, "saltenv") {
 		r.Kwargs = r.Kwargs.Set("saltenv", c.Env)
@@ -121,7 +121,7 @@ func (o orchestrator) order(ctx context.Context, c orchestrate.Call, r Order) (O
 	return o.d.Runners.Run(ctx, r)
 }
 
-// parallelRunners is salt.parallel_runners: several runners at the same time.
+// parallelRunners is salt.parallel_runners: it runs several runners at the same time.
 func (o orchestrator) parallelRunners(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	orders, err := parallelOrders(c)
 	if err != nil {
@@ -145,7 +145,7 @@ func (o orchestrator) parallelRunners(ctx context.Context, c orchestrate.Call) (
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	// one that could not begin takes nothing from what the others did
+	// a runner that could not begin leaves the results of the others as they are
 	for i, err := range failures {
 		if err != nil {
 			orders[i].out = Outcome{Return: err.Error()}
@@ -154,7 +154,7 @@ func (o orchestrator) parallelRunners(ctx context.Context, c orchestrate.Call) (
 	return judgeRunners(c.Name, orders, o.d.Nested), nil
 }
 
-// parallel is one of several runners.
+// parallel is one runner of several.
 type parallel struct {
 	id    string
 	order Order
@@ -164,7 +164,8 @@ type parallel struct {
 // errRunners is the comment of a state without runners.
 var errRunners = errors.New("The runners parameter must be a string or dict.") // Salt's text
 
-// parallelOrders reads the parameter runners: a name, or id to a list of maps with name and kwarg.
+// parallelOrders reads the parameter runners: a name, or a map from id to a list of
+// maps with name and kwarg.
 func parallelOrders(c orchestrate.Call) ([]parallel, error) {
 	given := c.Arg("runners")
 	if name, ok := given.(string); ok {
@@ -176,7 +177,7 @@ func parallelOrders(c orchestrate.Call) ([]parallel, error) {
 	}
 	if len(m) > maxParallelRunners {
 		return nil,
-			fmt.Errorf("%d runners at the same time are too many: up to %d can be started by one state", len(m), maxParallelRunners)
+			fmt.Errorf("%d runners are too many: one state can start %d at a time", len(m), maxParallelRunners)
 	}
 	orders := make([]parallel, len(m))
 	for i, p := range m {
@@ -195,7 +196,7 @@ func parallelOrders(c orchestrate.Call) ([]parallel, error) {
 	return orders, nil
 }
 
-// repacked is a list of maps as one map; what is no map is left out.
+// repacked merges a list of maps into one map and ignores every other item.
 func repacked(v any) map[string]any {
 	list, ok := v.([]any)
 	if m, one := v.(value.Map); one && !ok {
@@ -211,8 +212,9 @@ func repacked(v any) map[string]any {
 	return out
 }
 
-// judgeRunners ends the return of salt.parallel_runners. Salt looks for the return code of
-// orchestrations where they no longer have it, so that none ever fails; here it counts.
+// judgeRunners completes the return of salt.parallel_runners. Salt looks for an
+// orchestration's return code in a place where it no longer is, so no orchestration ever fails
+// there; here the code counts.
 func judgeRunners(name string, runners []parallel, nested func(any, int) string) value.Map {
 	highstate := true
 	for _, r := range runners {
@@ -264,7 +266,7 @@ func judgeRunners(name string, runners []parallel, nested func(any, int) string)
 		{Key: "changes", Value: changes}, {Key: "comment", Value: comment}}
 }
 
-// exitCode is by which a returned map says that it failed.
+// exitCode is the first exit_code or retcode in a returned map that is not 0; otherwise 0.
 func exitCode(v any) int {
 	m, _ := v.(value.Map)
 	for _, key := range []string{"exit_code", "retcode"} {
@@ -276,7 +278,7 @@ func exitCode(v any) int {
 	return 0
 }
 
-// changesIn finds the changes of states in what an orchestration returned.
+// changesIn finds the changes of states in an orchestration's return.
 func changesIn(v any) any {
 	m, ok := v.(value.Map)
 	if !ok {

@@ -27,7 +27,7 @@ import (
 	"clustermaster/value/yaml11"
 )
 
-// prepared is a master whose minions and runners do what a case of testdata/cases.yaml says.
+// prepared is a master whose minions and runners answer as a case of testdata/cases.yaml says.
 type prepared struct {
 	c       value.Map
 	mu      sync.Mutex // guards calls, events, streams
@@ -43,7 +43,7 @@ func (p *prepared) minions() value.Map {
 	return m
 }
 
-// stream is a subscription that gives the present events, and then nothing.
+// stream is a subscription that delivers the prepared events and then nothing.
 type stream chan gather.Event
 
 func (s stream) C() <-chan gather.Event { return s }
@@ -57,7 +57,7 @@ func packed(t any) value.Raw {
 	return b
 }
 
-// Subscribe implements gather.Master. Publish returns what a job brings.
+// Subscribe implements gather.Master. Publish delivers a job's events.
 func (p *prepared) Subscribe(_ context.Context, prefix string) (gather.Events, error) {
 	s := make(stream, 100)
 	if seen, ok := p.c.Get("seen"); ok {
@@ -179,7 +179,32 @@ func (p *prepared) Run(_ context.Context, o Order) (Outcome, error) {
 	return Outcome{JID: "JID", Return: returned, Success: !told || success == true}, nil
 }
 
-// judge has the one function that cases judge by.
+// Cmd implements SSH: what salt-ssh says of each target is in the case, or made of minions.
+func (p *prepared) Cmd(_ context.Context, tgt any, fun string, kwargs value.Map) (value.Map, string,
+	error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	arg, _ := kwargs.Get("arg")
+	args := append([]any{}, elements(arg)...)
+	kwarg, _ := kwargs.Get("kwarg")
+	if m, _ := kwarg.(value.Map); len(m) > 0 {
+		args = append(args, append(value.Map{{Key: "__kwarg__", Value: true}}, m...))
+	}
+	p.calls = append(p.calls, []any{fun, tgt, kwargs.String("tgt_type"), args})
+	if remote, told := p.c.Get("remote"); told {
+		m, _ := remote.(value.Map)
+		return m, p.c.String("logged"), nil
+	}
+	var out value.Map
+	for _, m := range p.minions() {
+		ret, _ := m.Value.(value.Map).Get("ret")
+		out = append(out, value.Pair{Key: m.Key, Value: value.Map{{Key: "ret", Value: ret},
+			{Key: "retcode", Value: int64(0)}, {Key: "jid", Value: "JID"}}})
+	}
+	return out, "", nil
+}
+
+// judge has the one function that cases name as fail_function.
 type judge struct{ Modules }
 
 func (judge) Has(fun string) bool { return fun == "test.is_good" }
@@ -190,7 +215,7 @@ func (judge) Call(_ context.Context, _ modules.Minion, _ string, args []any, _ v
 
 func (p *prepared) deps() Deps {
 	return Deps{
-		Minions: p, Runners: p, Modules: judge{}, Timeout: 5 * time.Second,
+		Minions: p, Runners: p, SSH: p, Modules: judge{}, Timeout: 5 * time.Second,
 		GatherJobTimeout: 10 * time.Second,
 		Failhard:         truth(p.c, "failhard"),
 		Fire: func(tag string, data value.Map) {
@@ -210,8 +235,8 @@ func truth(m value.Map, key string) bool {
 	return value.Truth(v)
 }
 
-// call runs a function as package state does: parameters first, given or default, then further
-// keywords.
+// call runs a function as package orchestrate does: parameters first, given or
+// default, then further keywords.
 func call(ctx context.Context, f orchestrate.Function, c orchestrate.Call,
 	given value.Map) (value.Map, error) {
 	c.Name = given.String("name")
@@ -235,7 +260,7 @@ var (
 	tookText = regexp.MustCompile(`seen in [0-9.]+ seconds`)
 )
 
-// cases are what TestSaltmod asks.
+// cases are the questions of TestSaltmod.
 func cases(t *testing.T) []any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "cases.yaml"))
@@ -249,11 +274,11 @@ func cases(t *testing.T) []any {
 	return loaded.([]any)
 }
 
-// answersPath holds what Salt's functions answered, a line for each case.
+// answersPath holds the answers of Salt's functions, a line for each case.
 var answersPath = filepath.Join("testdata", "answers.jsonl")
 
-// TestSaltmodIsSalts: testdata/answers.jsonl is what Salt's own functions answer. go test -run
-// TestSaltmodIsSalts -update writes it.
+// TestSaltmodIsSalts: testdata/answers.jsonl holds the answers of Salt's own functions. go test
+// -run TestSaltmodIsSalts -update writes it.
 func TestSaltmodIsSalts(t *testing.T) {
 	t.Parallel()
 	answers.OnlyLong(t, *update)
@@ -282,13 +307,13 @@ func TestSaltmodIsSalts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(kept, said) {
-		t.Errorf("Salt's functions answer otherwise than %s holds:\n%s", answersPath, said)
+		t.Errorf("Salt's functions no longer give the answers in %s:\n%s", answersPath, said)
 	}
 }
 
-// TestSaltmod gives ours the same answers of minions and runners that Salt's own functions had:
-// what they return, which events they fire and what they ask for is to be equal, byte by byte, but
-// for the cases whose line unlike says why not.
+// TestSaltmod gives our functions the same answers of minions and runners as Salt's own.
+// Returns, events and orders must be equal byte by byte, except in cases whose line says
+// under unlike why they differ.
 func TestSaltmod(t *testing.T) {
 	t.Parallel()
 	kept, err := os.ReadFile(answersPath)
@@ -310,7 +335,7 @@ func TestSaltmod(t *testing.T) {
 				case unlike == "" && got != want:
 					t.Errorf("\nours   %s\nSalt's %s", got, want)
 				case unlike != "" && got == want:
-					t.Errorf("is said to differ (%s) and doesn't: %s", unlike, got)
+					t.Errorf("should differ (%s) but is equal: %s", unlike, got)
 				case unlike != "":
 					if ours := c.String("ours"); !strings.Contains(got, ours) || ours == "" {
 						t.Errorf("\nours   %s\nlacks  %s\nSalt's %s", got, ours, want)
@@ -321,8 +346,7 @@ func TestSaltmod(t *testing.T) {
 	}
 }
 
-// TestSignatures: the functions have the parameters that Salt's have, in their order, with the same
-// defaults.
+// TestSignatures: the functions have Salt's parameters, in Salt's order and with Salt's defaults.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
@@ -351,7 +375,7 @@ func TestSignatures(t *testing.T) {
 				params = append(params, append(one, p.Default))
 			}
 		}
-		// Salt's takes the name among its keywords, and always has it
+		// Salt declares these with keywords alone, the name among them
 		if name == "module.run" || name == "module.mod_watch" {
 			params = []any{}
 		}
@@ -366,7 +390,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// prepare runs a case and writes what became of it as testdata/states.py does.
+// prepare runs a case and writes the result in the form of testdata/states.py.
 func prepare(t *testing.T, c value.Map) string {
 	p := &prepared{c: c}
 	d := p.deps()
@@ -381,7 +405,7 @@ func prepare(t *testing.T, c value.Map) string {
 		t.Log(err)
 		ret = value.Map{{Key: "exception", Value: err.Error()}}
 	}
-	// Salt's function leaves what they ask for to its client
+	// Salt's function leaves these two to its client
 	for _, key := range []string{"batch", "subset"} {
 		if _, ok := given.(value.Map).Get(key); ok {
 			p.calls = nil

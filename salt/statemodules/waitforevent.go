@@ -12,8 +12,8 @@ import (
 	"clustermaster/value/fnmatch"
 )
 
-// waitForEvent is salt.wait_for_event: it returns when each id of a list was named by an event of
-// any master, or after its timeout.
+// waitForEvent is salt.wait_for_event. It returns when events of any master have named each id of a
+// list, or after its timeout.
 func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := ended(started(c.Name), false, "")
 	if c.Test {
@@ -25,7 +25,7 @@ func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (val
 	}
 	limit, ok := seconds(c.Arg("timeout"))
 	if !ok {
-		return nil, fmt.Errorf("timeout is to be a number of seconds, not %s",
+		return nil, fmt.Errorf("timeout must be a number of seconds, not %s",
 			value.Repr(c.Arg("timeout")))
 	}
 	left, ok := c.Arg("id_list").([]any)
@@ -48,7 +48,7 @@ func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (val
 			case !open:
 				return nil, gather.ErrMasterLost
 			case e.Lost:
-				o.d.Log.Warn("events were lost while a state waited for some; it may wait in vain",
+				o.d.Log.Warn("events were lost while a state waited for them; it may wait until its timeout",
 					"tag", c.Name, "jid", c.JID)
 			default:
 				w.take(e)
@@ -63,14 +63,14 @@ func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (val
 		value.Float(time.Since(begun).Seconds()))), nil
 }
 
-// waiting is what a state still waits for.
+// waiting is what a state still waits for, and the ids that it has seen.
 type waiting struct {
 	tag, key string
 	left     []any
 	seen     []any
 }
 
-// take looks into one event.
+// take checks one event for ids.
 func (w *waiting) take(e gather.Event) {
 	if !fnmatch.Match(w.tag, e.Tag) {
 		return
@@ -87,7 +87,7 @@ func (w *waiting) take(e gather.Event) {
 	}
 	switch found := found.(type) {
 	case nil:
-	case []any: // each id that it names is off, as often as it is waited for
+	case []any: // each id that it names is done, even if the list holds it twice
 		var rest []any
 		for _, id := range w.left {
 			if containsValue(found, id) {
@@ -124,11 +124,11 @@ func containsValue(list []any, v any) bool {
 	return false
 }
 
-// sameValue compares as Python does for what ids are made of: texts and numbers.
+// sameValue compares texts and numbers, the types of ids, as Python does.
 func sameValue(a, b any) bool { return value.Repr(a) == value.Repr(b) }
 
-// globPrefix is the text that every tag begins with that matches a glob, so that the other masters
-// need not send the rest.
+// globPrefix is the literal beginning of all tags that match a glob. The other masters
+// then need not send the rest.
 func globPrefix(glob string) string {
 	if i := strings.IndexAny(glob, "*?["); i >= 0 {
 		return glob[:i]
@@ -136,7 +136,8 @@ func globPrefix(glob string) string {
 	return glob
 }
 
-// seconds is a time that a state asks for.
+// seconds reads a number of seconds, bounded by 0 and maxSeconds. The bool
+// is false for other types.
 func seconds(v any) (time.Duration, bool) {
 	switch v := v.(type) {
 	case int64:

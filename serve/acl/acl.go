@@ -69,11 +69,11 @@ func read(o Options) (*rules, error) {
 	for _, p := range o.PublisherACL {
 		name, isText := p.Key.(string)
 		if !isText {
-			return nil, fmt.Errorf("publisher_acl: user %v is no text; put it in quotes", p.Key)
+			return nil, fmt.Errorf("publisher_acl: user %v is not text; put it in quotes", p.Key)
 		}
 		if _, ok := p.Value.([]any); !ok {
 			return nil,
-				fmt.Errorf("publisher_acl: what %s may order is no list; write a list of functions",
+				fmt.Errorf("publisher_acl: what %s may order is not a list; write a list of functions",
 					name)
 		}
 	}
@@ -81,7 +81,7 @@ func read(o Options) (*rules, error) {
 		patterns, ok := texts(p.Value)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("publisher_acl_blacklist: %v is no list of texts", p.Key)
+			return nil, fmt.Errorf("publisher_acl_blacklist: %v is not a list of texts", p.Key)
 		case p.Key == "users":
 			r.users = patterns
 		case p.Key == "modules":

@@ -184,7 +184,7 @@ func (a *Auth) open(name string, section value.Map, o Options) (backEnd, error) 
 	case "sharedsecret":
 		if o.SharedSecret == "" {
 			return nil,
-				errors.New("the option sharedsecret is empty, everybody could guess it; set it")
+				errors.New("the option sharedsecret is empty, so anyone could guess it; set it")
 		}
 		return sharedSecret(o.SharedSecret), nil
 	case "file":
@@ -204,7 +204,7 @@ func (a *Auth) open(name string, section value.Map, o Options) (backEnd, error) 
 func sectionOf(name string, v any) (value.Map, error) {
 	section, ok := v.(value.Map)
 	if v != nil && !ok {
-		return nil, fmt.Errorf("external_auth: what stands below %q is no map of users", name)
+		return nil, fmt.Errorf("external_auth: the value of %q is not a map of users", name)
 	}
 	for _, p := range section {
 		user, isText := p.Key.(string)
@@ -215,10 +215,11 @@ func sectionOf(name string, v any) (value.Map, error) {
 				continue
 			}
 			return nil,
-				fmt.Errorf("external_auth: what %v of %s may order is no list; write a list of functions", p.Key, name)
+				fmt.Errorf("external_auth: what %v of %s may order is not a list; write a list of functions",
+					p.Key, name)
 		}
 		if !isText {
-			return nil, fmt.Errorf("external_auth: user %v of %s is no text; put it in quotes",
+			return nil, fmt.Errorf("external_auth: user %v of %s is not text; put it in quotes",
 				p.Key, name)
 		}
 	}
@@ -340,7 +341,7 @@ func (f *inForce) expanded(ctx context.Context, eauth string, list []any) (*acl.
 	if e, ok := f.backEnds[eauth].(expander); ok {
 		var err error
 		if list, err = e.expand(ctx, list); err != nil {
-			return nil, fmt.Errorf("expand what users of %s may order: %w", eauth, err)
+			return nil, fmt.Errorf("expand the rights of users of %s: %w", eauth, err)
 		}
 	}
 	return acl.FromList(list), nil

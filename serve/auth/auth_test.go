@@ -409,10 +409,10 @@ func TestOptions(t *testing.T) {
 	}{
 		"strange": {auth.Options{External: dict("django", dict("x", list(".*")))},
 			"use one of auto, file, ldap, pam, rest, sharedsecret"},
-		"no list": {auth.Options{External: dict("auto", dict("x", ".*"))}, "is no list"},
+		"no list": {auth.Options{External: dict("auto", dict("x", ".*"))}, "is not a list"},
 		"number": {auth.Options{External: dict("auto", dict(int64(7), list(".*")))},
-			"is no text"},
-		"no map": {auth.Options{External: dict("auto", list("x"))}, "is no map"},
+			"is not text"},
+		"no map": {auth.Options{External: dict("auto", list("x"))}, "is not a map"},
 		"no secret": {auth.Options{External: dict("sharedsecret", nil)},
 			"sharedsecret is empty"},
 		"no file": {auth.Options{External: dict("file", nil)}, "^filename is missing"},
@@ -421,12 +421,12 @@ func TestOptions(t *testing.T) {
 		"hash type": {auth.Options{External: dict("file",
 			dict("^filename", "/x", "^hashtype", "sha1"))}, "use plaintext, md5, sha256 or sha512"},
 		"field": {auth.Options{External: dict("file",
-			dict("^filename", "/x", "^username_field", int64(0)))}, "begin at 1"},
+			dict("^filename", "/x", "^username_field", int64(0)))}, "count from 1"},
 		"realm": {auth.Options{External: dict("file",
 			dict("^filename", "/x", "^filetype", "htdigest"))}, "needs ^realm"},
 		"no url": {auth.Options{External: dict("rest", nil)}, "^url is missing"},
 		"file as url": {auth.Options{External: dict("rest", dict("^url", "file:///etc/passwd"))},
-			"no address"},
+			"does not begin"},
 		"acl module": {auth.Options{ACLModule: "mysql"}, "eauth_acl_module"},
 		"no python":  {auth.Options{External: dict("pam", nil)}, "auth.pam.python"},
 		"pam service": {auth.Options{External: dict("pam", nil),
@@ -443,7 +443,7 @@ func TestOptions(t *testing.T) {
 				"auth.ldap.anonymous", true)}, "lets nobody in"},
 		"template": {auth.Options{External: dict("ldap", nil),
 			BackEnds: dict("auth.ldap.binddn", "uid={{ username|lower }}")},
-			"{{ username }} is all"},
+			"only {{ username }}"},
 	} {
 		if _, err := auth.New(c.o, auth.Deps{}); err == nil ||
 			!strings.Contains(err.Error(), c.want) {

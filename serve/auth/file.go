@@ -43,7 +43,7 @@ func newFile(section value.Map) (*file, error) {
 		switch key {
 		case "^filename", "^filetype", "^hashtype", "^field_separator", "^realm":
 			if !isText {
-				return nil, fmt.Errorf("%s is no text", key)
+				return nil, fmt.Errorf("%s is not text", key)
 			}
 		}
 		var err error
@@ -95,7 +95,7 @@ func field(v any) (int, error) {
 		ok = err == nil
 	}
 	if !ok || n < 1 || n > 1000 {
-		return 0, fmt.Errorf("%v is no number of a field, which begin at 1", v)
+		return 0, fmt.Errorf("%v is not the number of a field; fields count from 1", v)
 	}
 	return int(n) - 1, nil
 }
@@ -139,7 +139,7 @@ func (f *file) text(content []byte, user, password string) (bool, error) {
 	for n, line := range lines(content) {
 		fields := strings.Split(strings.TrimSpace(line), f.separator)
 		if len(fields) <= f.user || len(fields) <= f.password {
-			return false, fmt.Errorf("line %d has no field %d; take it out", n+1,
+			return false, fmt.Errorf("line %d has no field %d; correct or remove it", n+1,
 				max(f.user, f.password)+1)
 		}
 		if fields[f.user] != user {

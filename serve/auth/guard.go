@@ -149,7 +149,7 @@ func (g *guard) ask(ctx context.Context, t *tries,
 		case turns <- struct{}{}:
 			defer func() { <-turns }()
 		case <-limited.Done():
-			return Identity{}, 0, errors.New("no turn at the back ends in time")
+			return Identity{}, 0, errors.New("the back ends were busy for too long")
 		}
 	}
 	began := time.Now()

@@ -25,7 +25,7 @@ const (
 	maxCrypted    = 512 // bytes of a password that all rounds process
 )
 
-var errScheme = errors.New("this kind of password is not supported; make it anew with htpasswd -B")
+var errScheme = errors.New("this kind of password is not supported; make it again with htpasswd -B")
 
 // htpasswd looks for a user in a file of Apache's htpasswd. The first line of a user counts.
 func htpasswd(content []byte, user, password string) (bool, error) {
@@ -58,7 +58,7 @@ func record(content []byte, begin string, fields int) (last string, found bool, 
 			continue
 		}
 		if strings.Count(line, ":") != fields-1 {
-			return "", false, fmt.Errorf("line %d has not %d fields; take it out", n+1, fields)
+			return "", false, fmt.Errorf("line %d does not have %d fields; correct or remove it", n+1, fields)
 		}
 		if rest, ok := strings.CutPrefix(line, begin); ok && !found {
 			last, found = rest, true

@@ -52,13 +52,14 @@ func readLDAP(options value.Map) (o ldapOptions, err error) {
 	case r.err != nil:
 		return o, r.err
 	case o.startTLS && secure:
-		return o, errors.New("auth.ldap.starttls and auth.ldap.tls are both set; take one out")
+		return o, errors.New("auth.ldap.starttls and auth.ldap.tls are both set; remove one")
 	case anonymous && byGroup: // either alone changes nothing in Salt
 		return o,
-			errors.New("auth.ldap.anonymous and auth.ldap.auth_by_group_membership_only together ask for no password: they would let everybody in who knows a name; take one out")
+			errors.New("auth.ldap.anonymous and auth.ldap.auth_by_group_membership_only together ask for no " +
+				"password: they would let in anyone who knows a name; remove one")
 	case anonymous && o.bindDN != "" && o.bindPassword != "":
 		return o,
-			errors.New("auth.ldap.anonymous with auth.ldap.bindpw lets nobody in; take one of them out")
+			errors.New("auth.ldap.anonymous with auth.ldap.bindpw lets nobody in; remove one")
 	case o.bindDN == "":
 		return o,
 			errors.New("auth.ldap.binddn is missing: an account that may search, with auth.ldap.bindpw, or the form of users' names such as uid={{ username }},ou=people,dc=example,dc=org")
@@ -77,7 +78,7 @@ func readLDAP(options value.Map) (o ldapOptions, err error) {
 	for _, text := range []string{o.bindDN, o.filter, o.groupFilter} {
 		if rest := userField.ReplaceAllString(text, "x"); strings.Contains(rest, "{{") ||
 			strings.Contains(rest, "{%") {
-			return o, fmt.Errorf("auth.ldap: %q: {{ username }} is all that is filled in", text)
+			return o, fmt.Errorf("auth.ldap: %q: only {{ username }} is filled in", text)
 		}
 	}
 	if _, err := ldap.CompileFilter(expandUser(o.filter, "x")); o.filter != "" && err != nil {
@@ -86,7 +87,7 @@ func readLDAP(options value.Map) (o ldapOptions, err error) {
 	for _, name := range []string{o.groupClass, o.groupAttribute, o.accountAttribute,
 		o.personType} {
 		if !attributeName.MatchString(name) {
-			return o, fmt.Errorf("auth.ldap: %q is no name of an attribute or class", name)
+			return o, fmt.Errorf("auth.ldap: %q is not the name of an attribute or class", name)
 		}
 	}
 	if o.scope, err = strconv.Atoi(scope); err != nil ||
@@ -115,7 +116,7 @@ type optionReader struct {
 
 func (r *optionReader) wrong(name, want string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%s%s is no %s", r.prefix, name, want)
+		r.err = fmt.Errorf("%s%s is not %s", r.prefix, name, want)
 	}
 }
 
@@ -163,12 +164,12 @@ func (r *optionReader) texts(name string) []string {
 		for i := range v {
 			text, ok := v[i].(string)
 			if !ok {
-				r.wrong(name, "list of texts")
+				r.wrong(name, "a list of texts")
 			}
 			out[i] = text
 		}
 		return out
 	}
-	r.wrong(name, "list of texts")
+	r.wrong(name, "a list of texts")
 	return nil
 }

@@ -36,7 +36,7 @@ func newRest(section value.Map, limit time.Duration) (*rest, error) {
 	to := section.String("^url")
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, errors.New("^url is missing or no address that begins with https://")
+		return nil, errors.New("^url is missing, or does not begin with https://")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxConnsPerHost = 4, maxAtBackEnds

@@ -7,8 +7,16 @@ import (
 	"clustermaster/value"
 )
 
-// Run makes and deletes tokens for salt-run.
-type Run struct{ *Auth }
+// Run makes, deletes and imports tokens for salt-run. Dir is token_dir.
+type Run struct {
+	*Auth
+	Dir string
+}
+
+// Adopt imports the tokens of a Salt master; see Auth.AdoptTokens.
+func (r Run) Adopt(ctx context.Context) (adopted, expired, failed int, err error) {
+	return r.AdoptTokens(ctx, r.Dir)
+}
 
 // MakeToken returns Salt's map of a token. Ok is false for refused credentials, which is no error
 // there.

@@ -118,7 +118,7 @@ func (f *inForce) age(id Identity, creds value.Map) (time.Duration, error) {
 	case float64:
 		s = v
 	default:
-		return 0, fmt.Errorf("token_expire is no number of seconds: %w", ErrRefused)
+		return 0, fmt.Errorf("token_expire is not a number of seconds: %w", ErrRefused)
 	}
 	if !(s > 0) || s > maxTokenAge.Seconds() { // NaN as well
 		return 0, fmt.Errorf("token_expire of %v s is not between 0 and 100 years: %w", s,

@@ -237,7 +237,7 @@ func (c *checker) disk(context.Context, bool) {
 	dir := existing(c.o.DataDir())
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
-		c.say("disk", Error, "", "cachedir: %s can't be looked at: %v", dir, err)
+		c.say("disk", Error, "", "cachedir: %s can't be read: %v", dir, err)
 		return
 	}
 	free, total := s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize)
@@ -371,7 +371,7 @@ func (c *checker) folders(context.Context, bool) {
 				d.option, err)
 		case !info.IsDir():
 			bad = true
-			c.say("folders", Error, "move it away", "%s: %s is no folder", d.option, d.path)
+			c.say("folders", Error, "move it away", "%s: %s is not a folder", d.option, d.path)
 		case d.secret && info.Mode().Perm()&0o027 != 0 && !o.PermissivePkiAccess:
 			bad = true
 			c.say("folders", Warning, "chmod 700 "+d.path, "%s: others may look into %s (mode %#o)",
@@ -397,7 +397,7 @@ func (c *checker) roots(context.Context, bool) {
 				f, err := os.Open(dir)
 				if err != nil {
 					bad = true
-					c.say("roots", Warning, "make it, or take it out of "+r.option, "%s %s: %v",
+					c.say("roots", Warning, "make it, or remove it from "+r.option, "%s %s: %v",
 						r.option, env.Name, err)
 					continue
 				}
@@ -422,7 +422,7 @@ func (c *checker) certificates(context.Context, bool) {
 			bad = true
 			c.say("certificates", Error,
 				"take this master out with salt-run cluster.remove on another one, empty "+
-					o.DataDir()+", and let it join anew",
+					o.DataDir()+", and let it join again",
 				"the key by which other masters know this one can't be read: %v", err)
 		case info.Mode().Perm()&0o077 != 0:
 			bad = true

@@ -41,10 +41,10 @@ func (r *reloader) reload() {
 	}
 	if err != nil {
 		if lerr := r.lines.use(r.opts); lerr != nil {
-			r.log.Error("log not opened again", "err", lerr)
+			r.log.Error("log file not opened again", "err", lerr)
 		}
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			r.log.Error("options not reloaded, those in force stay: " + line)
+			r.log.Error("options not reloaded; the old ones stay in force: " + line)
 		}
 		return
 	}
@@ -52,12 +52,12 @@ func (r *reloader) reload() {
 	var live []string
 	if r.live != nil {
 		if live, err = r.live(now, changed); err != nil {
-			r.log.Error("options not reloaded, those in force stay", "err", err)
+			r.log.Error("options not reloaded; the old ones stay in force", "err", err)
 			return
 		}
 	}
 	if err := r.lines.use(now); err != nil {
-		r.log.Error("log options not reloaded, those in force stay", "err", err)
+		r.log.Error("log options not reloaded; the old ones stay in force", "err", err)
 		return
 	}
 	r.opts = now
@@ -74,7 +74,8 @@ func (r *reloader) reload() {
 	}
 	r.log.Warn("options reloaded", "in_force", strings.Join(applied, " "))
 	if len(later) > 0 {
-		r.log.Warn("these options are changed in the files and need a restart of this master; the others serve meanwhile",
+		r.log.Warn("these options were changed in the files and need a restart of this master; the other masters "+
+			"serve meanwhile",
 			"options", strings.Join(later, " "))
 	}
 }

@@ -78,6 +78,18 @@ func Flags() *pflag.FlagSet {
 	return fs
 }
 
+// usage says what is wrong with the flags, for an unknown one in the words of Salt's commands.
+func usage(err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err.Error()
+	}
+	if short := unknown.GetSpecifiedShortnames(); short != "" {
+		return "no such option: -" + unknown.GetSpecifiedName()
+	}
+	return "no such option: --" + unknown.GetSpecifiedName()
+}
+
 // Command implements salt-master. It returns the exit code.
 func Command(ctx context.Context, args []string, p Program) int {
 	f, fs, err := parseMasterFlags(args)
@@ -86,7 +98,7 @@ func Command(ctx context.Context, args []string, p Program) int {
 		fmt.Printf("Usage: salt-master [options]\n\nThe Salt master; with cluster_id set, one of a cluster's.\n\nOptions:\n%s\nExamples:\n  salt-master -c /etc/salt -l info\n  salt-master -d\n", fs.FlagUsages())
 		return 0
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "Usage: salt-master [options]\n\nsalt-master: error: %v\n", err)
+		fmt.Fprintf(os.Stderr, "Usage: salt-master [options]\n\nsalt-master: error: %s\n", usage(err))
 		return ExitUsage
 	case f.version || f.versions:
 		p.Versions(f.versions)

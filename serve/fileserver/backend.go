@@ -97,7 +97,7 @@ func (s *Server) ListsOf(ctx context.Context, env string, only []string) Lists {
 		}
 		l, err := b.Lists(ctx, env)
 		if err != nil {
-			s.log.Warn("files of a back end are not listed", "backend", b.Name(), "env", env,
+			s.log.Warn("a back end can't list its files", "backend", b.Name(), "env", env,
 				"err", err)
 			continue
 		}

@@ -67,7 +67,7 @@ func (s *Server) find(ctx context.Context, path, env string) (found, bool) {
 		}
 		f, ok, err := b.Find(ctx, path, env)
 		if err != nil {
-			s.log.Warn("a back end can't look a file up", "backend", b.Name(), "env", env, "path",
+			s.log.Warn("a back end can't look up a file", "backend", b.Name(), "env", env, "path",
 				path, "err", err)
 		} else if ok {
 			return found{path: f.Path(), rel: f.Rel(), other: f, back: b.Name()}, true

@@ -16,6 +16,7 @@ type Cluster interface {
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
 	ReadIndex(ctx context.Context) error
 	IsLeader() bool
+	Voters() []string
 	Leader() (node string, ok bool)
 	Now() time.Time
 }
@@ -94,4 +95,5 @@ func (a Agreed) Lock(ctx context.Context, key string, on bool) error {
 
 func (a Agreed) Leading() bool                     { return a.Cluster.IsLeader() }
 func (a Agreed) Leader() (node string, ok bool)    { return a.Cluster.Leader() }
+func (a Agreed) Voters() []string                  { return a.Cluster.Voters() }
 func (a Agreed) Refresh(ctx context.Context) error { return a.Cluster.ReadIndex(ctx) }

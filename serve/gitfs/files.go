@@ -289,8 +289,7 @@ func (s *Store) Find(ctx context.Context, name, env string) (fileserver.File, bo
 		if err != nil {
 			return nil, false, fmt.Errorf("remote %s: %w", b.Label(), err)
 		}
-		return &content{s: s, m: b.m, node: n, rel: name,
-			path: filepath.Join(s.opts.CacheDir, RoleFiles, "refs", env, name)}, true, nil
+		return &content{s: s, m: b.m, node: n, env: env, rel: name}, true, nil
 	}
 	return nil, false, nil
 }
@@ -309,15 +308,17 @@ func (s *Store) Forget(env string) []string {
 
 // content is a file of a repository.
 type content struct {
-	s         *Store
-	m         *mirror
-	node      node
-	rel, path string
+	s        *Store
+	m        *mirror
+	node     node
+	env, rel string
 }
 
-func (c *content) Path() string { return c.path }
-func (c *content) Rel() string  { return c.rel }
-func (c *content) Stat() []any  { return []any{int64(c.node.mode)} }
+func (c *content) Path() string {
+	return filepath.Join(c.s.opts.CacheDir, RoleFiles, "refs", c.env, c.rel)
+}
+func (c *content) Rel() string { return c.rel }
+func (c *content) Stat() []any { return []any{int64(c.node.mode)} }
 
 // small returns the content if it is small; else file is its path.
 func (c *content) small(ctx context.Context) (data []byte, file string, err error) {
@@ -424,7 +425,7 @@ func (c *content) Piece(ctx context.Context, loc int64, n int) ([]byte, error) {
 
 func (c *content) Sum(ctx context.Context) (string, error) {
 	if sum, ok := c.s.caches.sums.get(c.node.id); ok {
-		return hex.EncodeToString([]byte(sum)), nil
+		return hex.EncodeToString(sum), nil
 	}
 	data, file, err := c.small(ctx)
 	if err != nil {
@@ -444,7 +445,7 @@ func (c *content) Sum(ctx context.Context) (string, error) {
 		}
 	}
 	sum := h.Sum(nil)
-	c.s.caches.sums.put(c.node.id, string(sum))
+	c.s.caches.sums.put(c.node.id, sum)
 	return hex.EncodeToString(sum), nil
 }
 

@@ -258,7 +258,7 @@ func (s *Store) Begin(ctx context.Context, fun any, jid string, minions []string
 		}
 	}
 	if len(missed) > 0 {
-		s.log.Warn("files of a job may come from other commits where these masters serve them",
+		s.log.Warn("on these masters, files of a job may come from other commits",
 			"jid", jid, "masters", missed)
 	}
 }

@@ -126,22 +126,28 @@ func (s *Store) round(ctx context.Context, keys []string) map[string]Outcome {
 		})
 	}
 	wg.Wait()
-	files := false
+	var changed []string
 	for key, o := range out {
-		files = files || o.Changed && slices.ContainsFunc(s.files,
-			func(r *Remote) bool { return r.key == key })
+		if o.Changed {
+			changed = append(changed, key)
+		}
 	}
-	if files {
+	s.announce(changed...)
+	return out
+}
+
+// announce calls Options.Changed if files come from one of the mirrors that changed.
+func (s *Store) announce(changed ...string) {
+	if slices.ContainsFunc(s.files, func(r *Remote) bool { return slices.Contains(changed, r.key) }) {
 		s.opts.Changed()
 	}
-	return out
 }
 
 // update fetches one mirror, makes a majority store the new commits, and publishes them.
 func (s *Store) update(ctx context.Context, m *mirror) (changed bool, err error) {
 	if s.with.Tables()[m.key].Locked {
 		err := errors.New("it is locked against fetches; unlock it with salt-run fileserver.clear_lock")
-		s.log.Warn("remote is not fetched", "remote", m.remote.Label(), "err", err)
+		s.log.Warn("remote not fetched", "remote", m.remote.Label(), "err", err)
 		return false, err
 	}
 	began := time.Now()
@@ -172,7 +178,8 @@ func (s *Store) update(ctx context.Context, m *mirror) (changed bool, err error)
 	default:
 		s.failures.Inc()
 		if was.Error != err.Error() { // once, not at each interval
-			s.log.Error(fmt.Sprintf("%s remote %s can't be updated: %v; the last agreed commits are served on", m.remote.Role, m.remote.Label(), err))
+			s.log.Error(fmt.Sprintf("%s remote %s can't be updated: %v; the last agreed commits stay in use",
+				m.remote.Role, m.remote.Label(), err))
 		}
 	}
 	if refused != "" && refused != was.Refused {
@@ -286,41 +293,66 @@ func (s *Store) signed(ctx context.Context, m *mirror, refs Refs) (refused strin
 		"; the former commits are served on"
 }
 
-// spread makes a majority of the reachable masters store commits.
+// holding counts the masters that store commits, to tell when enough of them do.
+type holding struct {
+	reachable, holders int
+	voters             []string // nodes
+	votes              int      // of the holders
+}
+
+func (h *holding) add(node string) {
+	h.holders++
+	if slices.Contains(h.voters, node) {
+		h.votes++
+	}
+}
+
+// enough reports whether a majority of the reachable masters holds the commits, and a majority of
+// all voters: whatever masters die, a cluster with a quorum has them.
+func (h *holding) enough() bool {
+	return h.holders > h.reachable/2 && h.votes > len(h.voters)/2
+}
+
+// spread makes enough masters store commits.
 func (s *Store) spread(ctx context.Context, m *mirror, commits []string) error {
 	if s.peers == nil || len(commits) == 0 {
 		return nil
 	}
 	self := s.peers.Self()
-	reachable, holders := 1, 1
-	held := make(chan error)
+	h := holding{reachable: 1, voters: s.with.Voters()}
+	h.add(self)
+	type answer struct {
+		node string
+		err  error
+	}
+	answers := make(chan answer)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, node := range s.peers.Members() {
 		if node == self || !s.peers.Alive(node) {
 			continue
 		}
-		reachable++
+		h.reachable++
 		go func() {
 			err := s.hold(ctx, node, m.key, commits)
 			select {
-			case held <- err:
+			case answers <- answer{node, err}:
 			case <-ctx.Done():
 			}
 		}()
 	}
 	var failed []error
-	for holders <= reachable/2 {
-		if holders+len(failed) >= reachable {
-			return fmt.Errorf("%d of %d masters hold the commits, no majority: %w", holders,
-				reachable, errors.Join(failed...))
+	for !h.enough() {
+		if h.holders+len(failed) >= h.reachable {
+			return fmt.Errorf("%d of %d reachable masters hold the commits, %d of %d voters; no "+
+				"majority: %w", h.holders, h.reachable, h.votes, len(h.voters), errors.Join(failed...))
 		}
 		select {
-		case err := <-held:
-			if err == nil {
-				holders++
+		case a := <-answers:
+			if a.err == nil {
+				h.add(a.node)
 			} else {
-				failed = append(failed, err)
+				failed = append(failed, a.err)
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -358,7 +390,7 @@ func (s *Store) tidy(ctx context.Context) {
 			v.names(key, named)
 		}
 		if err := m.tidy(ctx, named); err != nil && ctx.Err() == nil {
-			s.log.Warn("mirror is not tidied; trying again later", "remote", m.remote.Label(),
+			s.log.Warn("mirror not cleaned up; trying again later", "remote", m.remote.Label(),
 				"err", err)
 		}
 	}

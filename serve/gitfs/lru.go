@@ -1,60 +1,98 @@
 package gitfs
 
 import (
+	"bytes"
 	"container/list"
+	"encoding/binary"
 	"encoding/hex"
 	"sync"
 )
 
-// maxSums bounds the kept hashes of contents: about 100 bytes each.
-const maxSums = 1 << 16
+// Size of the table of hashes. What many minions request in turn fits; its memory is the same for
+// ten files and for a million.
+const (
+	sumPlaces = 3 << 15 // about 5 MB with SHA-256
+	sumTries  = 16      // places that an entry may have, from its first one
+)
 
-// sums keeps hashes of contents by their ids, in binary. It is safe for concurrent use.
+// sums keeps hashes of contents by their ids, in a table of a fixed size: one that is full of
+// others forgets one of them. It is safe for concurrent use.
 type sums struct {
-	mu sync.RWMutex // guards at
-	at map[[20]byte]string
+	width int // bytes of a hash
+
+	mu    sync.RWMutex // guards all below
+	table []byte       // places of an id and a hash, both binary; nil before the first hash
 }
 
-func (s *sums) get(id string) (sum string, ok bool) {
-	var key [20]byte
-	if len(id) != 2*len(key) {
-		return "", false
+// idBytes is the length of a SHA-1 id in binary. Hashes of contents with longer ids are not kept.
+const idBytes = 20
+
+// place returns where the hash of an id is in the table, and otherwise where it may be written to.
+// The caller holds mu; the table is there.
+func (s *sums) place(id []byte) (at []byte, found bool) {
+	size := idBytes + s.width
+	first := int(binary.BigEndian.Uint32(id) % sumPlaces)
+	for i := range sumTries {
+		at = s.table[(first+i)%sumPlaces*size:][:size]
+		switch {
+		case bytes.Equal(at[:idBytes], id):
+			return at, true
+		case bytes.Equal(at[:idBytes], noID[:]):
+			return at, false
+		}
 	}
-	if _, err := hex.Decode(key[:], []byte(id)); err != nil {
-		return "", false
+	// Ids are spread evenly, and so is what is forgotten for them.
+	over := int(binary.BigEndian.Uint32(id[4:]) % sumTries)
+	return s.table[(first+over)%sumPlaces*size:][:size], false
+}
+
+var noID [idBytes]byte
+
+func (s *sums) get(id string) (sum []byte, ok bool) {
+	key, ok := binaryID(id)
+	if !ok {
+		return nil, false
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	sum, ok = s.at[key]
-	return sum, ok
+	if s.table == nil {
+		return nil, false
+	}
+	at, ok := s.place(key[:])
+	if !ok {
+		return nil, false
+	}
+	return bytes.Clone(at[idBytes:]), true
 }
 
-func (s *sums) put(id, sum string) {
-	var key [20]byte
-	if len(id) != 2*len(key) {
-		return
-	}
-	if _, err := hex.Decode(key[:], []byte(id)); err != nil {
+func (s *sums) put(id string, sum []byte) {
+	key, ok := binaryID(id)
+	if !ok {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.at == nil {
-		s.at = make(map[[20]byte]string)
+	if s.table == nil {
+		s.table = make([]byte, sumPlaces*(idBytes+s.width))
 	}
-	for other := range s.at { // any of them
-		if len(s.at) < maxSums {
-			break
-		}
-		delete(s.at, other)
-	}
-	s.at[key] = sum
+	at, _ := s.place(key[:])
+	copy(at, key[:])
+	copy(at[idBytes:], sum)
 }
 
 func (s *sums) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.at)
+	s.table = nil
+}
+
+// binaryID returns an id in binary, unless it is one that the table does not keep.
+func binaryID(id string) (key [idBytes]byte, ok bool) {
+	if len(id) != 2*idBytes {
+		return key, false
+	}
+	_, err := hex.Decode(key[:], []byte(id))
+	return key, err == nil && key != noID
 }
 
 // lru keeps the most recently used values, up to a cost. It is safe for concurrent use.

@@ -41,8 +41,10 @@ type caches struct {
 	folder string               // of requested contents, by id
 }
 
-func newCaches(folder string) *caches {
+// newCaches keeps hashes of hashSize bytes, and contents in files below folder.
+func newCaches(folder string, hashSize int) *caches {
 	return &caches{
+		sums:  sums{width: hashSize},
 		trees: newLRU[string, *tree](8 << 20),
 		blobs: newLRU[string, []byte](1 << 20),
 		lists: newLRU[string, *lists](24 << 20), folder: folder,

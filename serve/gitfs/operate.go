@@ -274,7 +274,7 @@ func (s *Store) Pin(ctx context.Context, remote, env, rev, by string, dry bool) 
 
 func (s *Store) pin(ctx context.Context, b *bound, env, to, by string, dry bool) (Change, error) {
 	if env == "" || len(env) > maxRefLen || !safeRef(env) {
-		return Change{}, fmt.Errorf("%q is no name of an environment", env)
+		return Change{}, fmt.Errorf("%q is not the name of an environment", env)
 	}
 	change, err := s.change(ctx, b, env, to)
 	if err != nil || dry {
@@ -292,6 +292,9 @@ func (s *Store) pin(ctx context.Context, b *bound, env, to, by string, dry bool)
 		return change, err
 	}
 	s.adopt()
+	if change.From != change.To {
+		s.announce(b.key)
+	}
 	return change, nil
 }
 
@@ -368,6 +371,9 @@ func (s *Store) Unpin(ctx context.Context, remote, env, by string, dry bool) (Ch
 		return change, err
 	}
 	s.adopt()
+	if change.From != change.To {
+		s.announce(r.key)
+	}
 	return change, nil
 }
 

@@ -109,7 +109,7 @@ func Parse(c Config) ([]*Remote, []Problem) {
 		if same := slices.IndexFunc(out, r.sharesFolder); same >= 0 {
 			p.fault(r.ID, "name",
 				fmt.Sprintf("the remote %s has the same id or name, and would share its cache; "+
-					"give each a name of its own", redact(out[same].ID)))
+					"give each its own name", redact(out[same].ID)))
 			continue
 		}
 		out = append(out, r)
@@ -215,7 +215,7 @@ func (p *parser) known(r *Remote, v any, conf map[string]any) {
 	slices.Sort(all)
 	for _, option := range sorted(conf) {
 		if !slices.Contains(all, option) {
-			p.fault(r.ID, option, "is no option of a remote; those are "+strings.Join(all, ", "))
+			p.fault(r.ID, option, "is not an option of a remote; the options are "+strings.Join(all, ", "))
 		}
 	}
 }
@@ -231,7 +231,7 @@ func (r *Remote) place(p *parser, conf map[string]any, set func(string) (any, bo
 			r.Branch = text(p.Global("branch"))
 		}
 		if _, own := conf["base"]; own && r.Branch != anyEnv {
-			p.fault(r.ID, "base", "counts only where the branch is __env__; take it out")
+			p.fault(r.ID, "base", "counts only if the branch is __env__; remove it")
 		}
 	}
 	if why := badURL(r.URL); why != "" {
@@ -244,7 +244,7 @@ func (r *Remote) place(p *parser, conf map[string]any, set func(string) (any, bo
 	if v, ok := set("update_interval"); ok {
 		n, err := strconv.Atoi(text(v))
 		if err != nil || n < 0 {
-			p.fault(r.ID, "update_interval", fmt.Sprintf("%q is no number of seconds", text(v)))
+			p.fault(r.ID, "update_interval", fmt.Sprintf("%q is not a number of seconds", text(v)))
 		}
 		r.Interval = time.Duration(n) * time.Second
 	}
@@ -276,7 +276,7 @@ func (r *Remote) mapping(p *parser, set func(string) (any, bool)) {
 	for _, spec := range r.Refspecs {
 		if !refspec.MatchString(spec) {
 			p.fault(r.ID, "refspecs",
-				fmt.Sprintf("%q is no refspec whose right side is below refs/remotes/ or refs/tags/", spec))
+				fmt.Sprintf("%q is not a refspec whose right side is below refs/remotes/ or refs/tags/", spec))
 		}
 	}
 	if v, ok := set("saltenv"); ok && r.Role == RoleFiles {
@@ -334,7 +334,7 @@ func (p *parser) envsOf(id string, v any) map[string]perEnv {
 		list, ok = []any{m}, true
 	}
 	if !ok && v != nil && text(v) != "" {
-		p.fault(id, "saltenv", "is no list of environments")
+		p.fault(id, "saltenv", "is not a list of environments")
 	}
 	for _, e := range list {
 		m, _ := e.(value.Map)

@@ -138,7 +138,7 @@ func (v *service) Update(r *gitpb.UpdateRequest,
 	}
 	if !v.s.with.Leading() {
 		return status.Error(codes.FailedPrecondition,
-			"this master does not lead any more; try again")
+			"this master no longer leads; try again")
 	}
 	return steps(stream, func(ctx context.Context) ([]*gitpb.Outcome, error) {
 		var out []*gitpb.Outcome
@@ -234,16 +234,14 @@ func (s *Store) take(ctx context.Context, m *mirror, from string, commits []stri
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, quiet, stop := pace.Quiet(ctx, 3*silence,
+		fmt.Errorf("%s sent nothing for %v", from, 3*silence))
+	defer stop()
 	stream, err := c.Pack(ctx, &gitpb.PackRequest{Mirror: m.key, Want: lacking, Have: m.haves()})
 	if err != nil {
 		return err
 	}
 	r, w := io.Pipe()
-	quiet := time.AfterFunc(3*silence,
-		func() { cancel(fmt.Errorf("%s sent nothing for %v", from, 3*silence)) })
-	defer quiet.Stop()
 	go func() {
 		for {
 			p, err := stream.Recv()

@@ -76,7 +76,7 @@ func (p *program) sshReason(told []byte, r *Remote) string {
 		}
 		return "option passphrase: it " + why + key + "; correct it"
 	default:
-		return "option privkey:" + key + " is no private key that ssh can read; name one"
+		return "option privkey:" + key + " is not a private key that ssh can read; name one"
 	}
 }
 

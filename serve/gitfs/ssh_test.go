@@ -5,137 +5,24 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/test/sshtest"
 )
 
-// sshServer is a real sshd on a loopback address of its own, that takes the keys in authorized.
-type sshServer struct {
-	addr, user, dir string
-	port            int
-	authorized      string
-}
+// sshServer is a real sshd with repositories behind it.
+type sshServer struct{ *sshtest.Server }
 
-// startSSH starts sshd with a configuration of its own, as the user that runs the test.
-func startSSH(t *testing.T) *sshServer {
-	t.Helper()
-	const program = "/usr/sbin/sshd"
-	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("%v: install openssh-server", err)
-	}
-	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if os.Getuid() == 0 {
-		// Root's sshd wants this folder, which Debian makes when the service starts.
-		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := &sshServer{user: me.Username, dir: t.TempDir(), addr: "127.91.15.1"}
-	s.authorized = filepath.Join(s.dir, "authorized")
-	s.key(t, "host", "")
-	if err := os.WriteFile(s.authorized, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", s.addr+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.port = ln.Addr().(*net.TCPAddr).Port
-	ln.Close()
-	conf := filepath.Join(s.dir, "sshd_config")
-	text := fmt.Sprintf("Port %d\nListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s\n"+
-		"StrictModes no\nUsePAM no\nPidFile none\nMaxStartups 100\n"+
-		"PasswordAuthentication no\nKbdInteractiveAuthentication no\n",
-		s.port, s.addr, filepath.Join(s.dir, "host"), s.authorized)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	ctx, stop := context.WithCancel(context.Background())
-	sshd := exec.CommandContext(ctx, program, "-D", "-e", "-f", conf)
-	sshd.Stderr = &log
-	if err := sshd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stop()
-		_ = sshd.Wait()
-		if t.Failed() {
-			t.Logf("sshd: %s", log.String())
-		}
-	})
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		c, err := net.DialTimeout("tcp", fmt.Sprintf("%s:%d", s.addr, s.port), time.Second)
-		if err == nil {
-			c.Close()
-			return s
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("sshd does not listen")
-		}
-	}
-}
-
-// key makes a private key and returns its path; the public one lies beside it.
-func (s *sshServer) key(t *testing.T, name, passphrase string) string {
-	t.Helper()
-	file := filepath.Join(s.dir, name)
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", name,
-		"-f", file).CombinedOutput(); err != nil {
-		t.Fatalf("ssh-keygen: %v %s", err, out)
-	}
-	return file
-}
-
-// accepts makes a key that the server accepts.
-func (s *sshServer) accepts(t *testing.T, name, passphrase string) string {
-	t.Helper()
-	file := s.key(t, name, passphrase)
-	pub, err := os.ReadFile(file + ".pub")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(s.authorized, os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.Write(pub); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// known writes a file of known hosts with the public key of a file; "" leaves it empty.
-func (s *sshServer) known(t *testing.T, file, key string) string {
-	t.Helper()
-	line := ""
-	if key != "" {
-		pub, err := os.ReadFile(key + ".pub")
-		if err != nil {
-			t.Fatal(err)
-		}
-		line = fmt.Sprintf("[%s]:%d %s", s.addr, s.port, pub)
-	}
-	file = filepath.Join(s.dir, file)
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+func startSSH(t *testing.T) sshServer { return sshServer{sshtest.Start(t, "127.91.15.1")} }
 
 // url is a repository behind the server.
-func (s *sshServer) url(r *repo) string {
-	return fmt.Sprintf("ssh://%s@%s:%d%s", s.user, s.addr, s.port, r.dir)
+func (s sshServer) url(r *repo) string {
+	return fmt.Sprintf("ssh://%s@%s:%d%s", s.User, s.Addr, s.Port, r.dir)
 }
 
 // TestSSH fetches from a real sshd with keys, passphrases, known hosts and an agent, for gitfs and
@@ -145,16 +32,16 @@ func TestSSH(t *testing.T) {
 	r := newRepo(t)
 	r.write(map[string]string{"a": "over ssh", "top.sls": "{}"})
 	r.commit("one")
-	plain, sealed := srv.accepts(t, "plain", ""), srv.accepts(t, "it's sealed", "pass $'phrase")
-	stranger := srv.key(t, "stranger", "")
-	loose, noKey := srv.accepts(t, "loose", ""), filepath.Join(srv.dir, "no key")
+	plain, sealed := srv.Accepts(t, "plain", ""), srv.Accepts(t, "it's sealed", "pass $'phrase")
+	stranger := srv.Key(t, "stranger", "")
+	loose, noKey := srv.Accepts(t, "loose", ""), filepath.Join(srv.Dir, "no key")
 	if err := os.Chmod(loose, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(noKey, []byte("no key\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	known := srv.known(t, "known hosts", filepath.Join(srv.dir, "host"))
+	known := srv.Known(t, "known hosts", filepath.Join(srv.Dir, "host"))
 	url := srv.url(r)
 	t.Setenv("SSH_AUTH_SOCK", "")
 	for _, c := range []struct {
@@ -170,18 +57,18 @@ func TestSSH(t *testing.T) {
 		{"no passphrase", known, []any{"privkey", sealed}, "option passphrase: it is not set"},
 		{"strange key", known, []any{"privkey", stranger},
 			"option privkey: the server does not accept"},
-		{"no key", known, []any{"privkey", noKey}, "is no private key"},
+		{"no key", known, []any{"privkey", noKey}, "is not a private key"},
 		{"loose key", known, []any{"privkey", loose}, "chmod 600"},
-		{"unknown host", srv.known(t, "empty", ""), []any{"privkey", plain},
-			fmt.Sprintf("option git_known_hosts: the host key of [%s]:%d is not known", srv.addr,
-				srv.port)},
-		{"unknown host, passphrase", filepath.Join(srv.dir, "absent"),
+		{"unknown host", srv.Known(t, "empty", ""), []any{"privkey", plain},
+			fmt.Sprintf("option git_known_hosts: the host key of [%s]:%d is not known", srv.Addr,
+				srv.Port)},
+		{"unknown host, passphrase", filepath.Join(srv.Dir, "absent"),
 			[]any{"privkey", sealed, "passphrase", "pass $'phrase"}, "option git_known_hosts: "},
 		{"unknown host, ssh's own files", "", []any{"privkey", plain},
 			"is not known; check it with the server's administrator and add it to ~/.ssh/known_hosts"},
-		{"changed host", srv.known(t, "changed", stranger), []any{"privkey", plain},
-			fmt.Sprintf("option git_known_hosts: the host key of [%s]:%d has changed", srv.addr,
-				srv.port)},
+		{"changed host", srv.Known(t, "changed", stranger), []any{"privkey", plain},
+			fmt.Sprintf("option git_known_hosts: the host key of [%s]:%d has changed", srv.Addr,
+				srv.Port)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +101,7 @@ func TestSSH(t *testing.T) {
 	}
 	t.Run("host changes", func(t *testing.T) {
 		t.Parallel()
-		known := srv.known(t, "changes", filepath.Join(srv.dir, "host"))
+		known := srv.Known(t, "changes", filepath.Join(srv.Dir, "host"))
 		r := newRepo(t)
 		r.write(map[string]string{"a": "1"})
 		r.commit("one")
@@ -222,7 +109,7 @@ func TestSSH(t *testing.T) {
 		s.all(t)
 		r.write(map[string]string{"a": "2"})
 		r.commit("two")
-		srv.known(t, "changes", stranger)
+		srv.Known(t, "changes", stranger)
 		s.all(t)
 		if got := s.read(t, "a", "base"); got != "1" {
 			t.Errorf("served %q, want the last commit of before", got)
@@ -230,7 +117,7 @@ func TestSSH(t *testing.T) {
 		if !strings.Contains(log.String(), "has changed, or somebody poses as the server") {
 			t.Errorf("the log: %s", log)
 		}
-		srv.known(t, "changes", filepath.Join(srv.dir, "host"))
+		srv.Known(t, "changes", filepath.Join(srv.Dir, "host"))
 		s.all(t)
 		if got := s.read(t, "a", "base"); got != "2" {
 			t.Errorf("once the key is right again: served %q", got)
@@ -274,8 +161,8 @@ func TestSSHAgent(t *testing.T) {
 	r := newRepo(t)
 	r.write(map[string]string{"a": "by an agent"})
 	r.commit("one")
-	known := srv.known(t, "known", filepath.Join(srv.dir, "host"))
-	key := srv.accepts(t, "agent's", "")
+	known := srv.Known(t, "known", filepath.Join(srv.Dir, "host"))
+	key := srv.Accepts(t, "agent's", "")
 	socket := filepath.Join(t.TempDir(), "agent")
 	ctx, stop := context.WithCancel(t.Context())
 	agent := exec.CommandContext(ctx, "ssh-agent", "-D", "-a", socket)

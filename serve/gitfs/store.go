@@ -97,6 +97,8 @@ type Agreement interface {
 	// Leading reports whether this master fetches; Leader names the node that does.
 	Leading() bool
 	Leader() (node string, ok bool)
+	// Voters lists the nodes of the masters with a vote.
+	Voters() []string
 	// Refresh waits until this master has the leader's state.
 	Refresh(ctx context.Context) error
 }
@@ -153,7 +155,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 	git.knownHosts = o.KnownHosts
 	s := &Store{
 		opts: o, log: log.With("component", "gitfs"), git: git,
-		caches:  newCaches(filepath.Join(o.Dir, "blobs")),
+		caches:  newCaches(filepath.Join(o.Dir, "blobs"), newHash().Size()),
 		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1),
 		rate: pace.NewThrottle(o.Rate), newHash: newHash, jobs: newJobs(),
 	}
@@ -340,7 +342,8 @@ func (s *Store) adopt() bool {
 		m.mu.Unlock()
 		changed = true
 		if err := m.saveServed(t.Seq, t.Refs); err != nil {
-			s.log.Warn("what is served is not written down; a restart reads the cluster's state instead", "remote", m.remote.Label(), "err", err)
+			s.log.Warn("served commits not saved to disk; a restart reads them from the cluster's state",
+				"remote", m.remote.Label(), "err", err)
 		}
 	}
 	_ = changed

@@ -32,6 +32,7 @@ func (s *publisherServer) Deliver(ctx context.Context,
 	if !validJID(r.Jid) || len(r.Payload) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "no jid or no payload")
 	}
+	traced := s.m.deps.Traces.Deliver(r.Jid)
 	s.m.known.add(r.Jid, knownJob{nocache: r.Nocache}) // its load is stored before it is sent
 	secrets := s.m.deps.Cluster.Secrets()
 	if len(secrets.AES) == 0 || secrets.AES[0].Epoch < r.AesEpoch {
@@ -44,12 +45,14 @@ func (s *publisherServer) Deliver(ctx context.Context,
 		LossAgeMs: ages(s.m.deps.Subscribers.Losses())}
 	if r.AesEpoch < reply.AesEpoch {
 		reply.Stale = true
+		traced.End(0, true)
 		return reply, nil
 	}
 	n := s.m.deps.Subscribers.Publish(Publication{
 		Topics: r.Topics, Payload: r.Payload, JID: r.Jid,
 		Hold: min(time.Duration(r.HoldMs)*time.Millisecond, maxHold),
 	})
+	traced.End(n, false)
 	reply.Subscribers = uint32(n)
 	return reply, nil
 }

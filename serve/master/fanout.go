@@ -76,7 +76,8 @@ func (m *Master) fanOut(ctx context.Context, p Publication, epoch uint64,
 			}
 		})
 	}
-	m.deps.Subscribers.Publish(p)
+	traced := m.deps.Traces.Deliver(p.JID)
+	traced.End(m.deps.Subscribers.Publish(p), false)
 	all.Wait()
 	return d
 }

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"clustermaster/salt/target"
+	"clustermaster/serve/acl"
 	"clustermaster/serve/origin"
 	"clustermaster/value"
 	"clustermaster/value/yaml11"
@@ -192,11 +194,15 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 		m.refused.note("peer", c.ID, c.remote)
 		return p, false, nil
 	}
+	byTarget := false // some function is allowed on some minions at most
 	for _, f := range funs {
-		if strings.HasPrefix(f, "publish.") || !allowedBy(m.opts.Peer, c.ID, f) {
+		everywhere := allowedBy(m.opts.Peer, c.ID, f)
+		// Rights would include find_job; peers have only what peer says.
+		if strings.HasPrefix(f, "publish.") || !everywhere && f == "saltutil.find_job" {
 			m.refused.note("peer", c.ID, c.remote)
 			return p, false, nil
 		}
+		byTarget = byTarget || !everywhere
 	}
 	tgt, err := rawTgt.Unpack()
 	if err != nil {
@@ -224,6 +230,13 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 	} else {
 		p.Fun, p.Arg = fun, conditioned(parseInput(list, noParse))
 	}
+	if byTarget {
+		may, err := m.peerRights(ctx, c.ID, funs, &p)
+		if err != nil || !may {
+			m.refused.note("peer", c.ID, c.remote)
+			return p, false, err
+		}
+	}
 	p.full = c.Load.String("form") == "full"
 	for _, name := range []string{"tmo", "timeout"} {
 		raw, given := c.Load.Get(name)
@@ -241,6 +254,43 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 		p.timeout = min(time.Duration(max(seconds, 0)), maxPeerWait/time.Second) * time.Second
 	}
 	return p, true, nil
+}
+
+// peerRights reports whether the entries of peer that name targets (a map from a compound target to
+// functions) allow an order. It then goes to the minions that certainly match, as with a user's
+// rights.
+func (m *Master) peerRights(ctx context.Context, id string, funs []string, p *peerPublish) (bool,
+	error) {
+	var list []any
+	for _, rule := range m.opts.Peer {
+		who, _ := rule.Key.(string)
+		if entries, ok := rule.Value.([]any); ok && target.MatchStart(who, id) {
+			list = append(list, entries...)
+		}
+	}
+	limited := func(entry any) bool { _, is := entry.(value.Map); return is }
+	if !slices.ContainsFunc(list, limited) {
+		return false, nil
+	}
+	done, err := m.resolving.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	found, err := target.MatchMinions(ctx, cmp.Or(p.TgtType, "glob"), p.Tgt, m.deps.Targets, true)
+	if errors.Is(err, target.ErrTooCostly) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rights := acl.FromList(list)
+	where, err := rights.Allow(ctx, acl.Order{Funs: funs, Args: p.Arg, Minions: found.Minions},
+		m.certain)
+	if where == acl.Here {
+		p.Rights = rights
+	}
+	return where != acl.Nowhere, err
 }
 
 // peerTarget reports whether a target's patterns on pillar find no more minions than exact values

@@ -13,11 +13,14 @@ import (
 func TestPeerPublish(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, func(o *Options, _ *Deps) {
-		o.Peer = dict("m[12]", []any{"test\\.", "grains.item$"}, "m3", "no list")
+		o.Peer = dict("m[12]", []any{"test\\.", "grains.item$"}, "m3", "no list",
+			"m4", []any{"test.arg", dict("L@m1,m2", []any{"grains.get", dict("cmd.run",
+				dict("args", []any{"id"}))}), dict("G@os:Debian", "status.uptime")})
 		o.Nodegroups = dict("ng", "L@m1,m2")
 		o.Timeout = 100 * time.Millisecond
 	})
 	m, other, third := k.accept("m1"), k.accept("m2"), k.accept("m3")
+	limited := k.accept("m4")
 	k.data.groups = dict("ng", "L@m1,m2")
 	k.data.pillar["m1"], k.data.pillar["m2"] = dict("color", "blue"), dict("color", "blue-green")
 	order := func(pairs ...any) value.Map {
@@ -28,7 +31,8 @@ func TestPeerPublish(t *testing.T) {
 		}
 		return load
 	}
-	all, two, nobody := []any{"m1", "m2", "m3"}, []any{"m1", "m2"}, []any{}
+	all, two, nobody := []any{"m1", "m2", "m3", "m4"}, []any{"m1", "m2"}, []any{}
+	get := []any{"os"}
 	for _, tt := range []struct {
 		name string
 		who  *fakeMinion
@@ -55,6 +59,22 @@ func TestPeerPublish(t *testing.T) {
 			order("tgt", "I@color:b*", "tgt_type", "compound"), nil},
 		{"exact pillar", m, order("tgt", "color:blue", "tgt_type", "pillar"), []any{"m1"}},
 		{"nobody", m, order("tgt", "x*"), nobody},
+		{"by target, everywhere", limited, order("fun", "test.arg"), all},
+		{"by target", limited, order("fun", "grains.get", "arg", get, "tgt", "m[12]"), two},
+		{"by target, one", limited, order("fun", "grains.get", "arg", get, "tgt", "m2"), []any{"m2"}},
+		{"by target, beyond it", limited, order("fun", "grains.get", "arg", get), nil},
+		{"by target, another function", limited, order("fun", "grains.set", "tgt", "m1"), nil},
+		{"by target, another minion's rule", m, order("fun", "grains.get", "tgt", "m1"), nil},
+		{"by target, nobody", limited, order("fun", "grains.get", "tgt", "x*"), nobody},
+		{"by target and argument", limited, order("fun", "cmd.run", "arg", []any{"id"}, "tgt", "m1"),
+			[]any{"m1"}},
+		{"by target, another argument", limited,
+			order("fun", "cmd.run", "arg", []any{"ls"}, "tgt", "m1"), nil},
+		{"by target, several functions", limited, order("fun", "grains.get,test.arg", "arg",
+			[]any{"os", "1"}, "tgt", "m1"), []any{"m1"}},
+		{"by target, find_job", limited, order("fun", "saltutil.find_job", "tgt", "m1"), nil},
+		{"by target, unknown grains", limited, order("fun", "status.uptime", "tgt", "m1"),
+			nil},
 	} {
 		got := tt.who.call(tt.load).(value.Map)
 		if tt.want == nil {

@@ -9,6 +9,7 @@ import (
 
 	"clustermaster/salt/target"
 	"clustermaster/serve/acl"
+	"clustermaster/serve/traces"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -25,6 +26,7 @@ type PublishRequest struct {
 	Kwargs  value.Map
 	Timeout time.Duration // "to"; 0 leaves it out
 	Rights  *acl.Rights   // User's rights; nil: all
+	Also    []string      // ids of others that the job is for and that the caller reaches
 	// the request as received, for events and the job cache; nil: it is made from the other fields
 	Load value.Map
 }
@@ -58,6 +60,14 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	if r.TgtType == "" {
 		r.TgtType = "glob"
 	}
+	traced := m.deps.Traces.Publish(ctx, r.JID, r.User, r.Fun, r.TgtType)
+	done, err := m.publish(ctx, r, traced)
+	traced.Published(err == nil && done.Error == "")
+	return done, err
+}
+
+func (m *Master) publish(ctx context.Context, r PublishRequest,
+	traced *traces.Publishing) (Published, error) {
 	if r.Arg == nil {
 		r.Arg = []any{}
 	}
@@ -77,8 +87,10 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		m.log.Warn("a target was resolved without all minions' data", "tgt", textual(r.Tgt),
 			"tgt_type", r.TgtType, "covered", found.Incomplete)
 	}
+	traced.Resolved(len(found.Minions), len(found.Missing), found.Incomplete)
 	where, err := m.authorized(ctx, r, found.Minions)
 	if where == acl.Nowhere || err != nil {
+		traced.Refused()
 		return Published{Error: acl.NotAuthorized}, err
 	}
 	if where == acl.Here {
@@ -86,7 +98,8 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 			return Published{}, err
 		}
 	}
-	if len(found.Minions) == 0 && (where == acl.Here || !m.opts.OrderMasters) {
+	traced.Authorized(len(found.Minions) + len(r.Also))
+	if len(found.Minions)+len(r.Also) == 0 && (where == acl.Here || !m.opts.OrderMasters) {
 		return Published{Missing: found.Missing, Incomplete: found.Incomplete,
 			Error: "Master could not resolve minions for target " + value.Str(textual(r.Tgt))}, nil
 	}
@@ -94,6 +107,7 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	if !passed {
 		r.JID = m.NewJID()
 	}
+	traced.Named(r.JID)
 	sent := r
 	// send exactly the ids that were checked, as minions can't interpret these differently
 	if where == acl.Here {
@@ -105,21 +119,28 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	if err != nil {
 		return Published{}, fmt.Errorf("subscribe to job %s: %w", r.JID, err)
 	}
+	traced.Subscribed(sub.Unconfirmed())
 	job := &job{
-		m: m, jid: r.JID, load: m.publishLoad(sent, delimiter), sub: sub,
+		m: m, traced: traced, jid: r.JID, load: m.publishLoad(sent, delimiter), sub: sub,
 		expected: found.Minions, waiting: setOf(found.Minions),
 	}
+	all := found
+	all.Minions = append(slices.Clip(all.Minions), r.Also...)
+	all.Missing = slices.DeleteFunc(slices.Clone(all.Missing),
+		func(id string) bool { return slices.Contains(r.Also, id) })
 	if job.nocache, err = m.marked(ctx, r, passed); err == nil {
-		err = m.announce(ctx, r, found, job.nocache)
+		err = m.announce(ctx, r, all, job.nocache)
 	}
 	if err != nil {
 		sub.Close()
 		return Published{}, err
 	}
+	traced.Stored()
 	if err := m.settled(ctx); err != nil {
 		sub.Close()
 		return Published{}, err
 	}
+	traced.Settled()
 	if m.deps.Commits != nil {
 		m.deps.Commits.Begin(ctx, textual(r.Fun), r.JID, found.Minions)
 	}
@@ -133,7 +154,7 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	if err := m.settle(); err != nil {
 		return Published{}, err
 	}
-	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing,
+	return Published{JID: r.JID, Minions: all.Minions, Missing: all.Missing,
 		Incomplete: found.Incomplete}, nil
 }
 

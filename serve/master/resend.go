@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermaster/serve/event"
+	"clustermaster/serve/traces"
 	"clustermaster/value"
 )
 
@@ -31,6 +32,7 @@ type job struct {
 	load     value.Map
 	expected []string
 	sub      *event.Subscription
+	traced   *traces.Publishing
 
 	waiting map[string]struct{} // expected minions that have not returned
 	// losses that this job saw, beyond those that the mesh and the sessions report
@@ -49,8 +51,10 @@ func (j *job) send(ctx context.Context, load value.Map, tgtType string, ids []st
 	if last, ok := j.lastLoss(j.m.losses()); ok && j.m.opts.PublishRetry {
 		p.Hold = max(0, time.Until(last.Add(watchFor)))
 	}
+	began, again := time.Now(), !j.sentAt.IsZero()
 	d, err := j.m.publishSealed(ctx, load, p, j.sub.Unconfirmed())
 	j.sentAt = time.Now()
+	j.traced.Sent(began, d.lost, again)
 	j.held = j.held || p.Hold > 0
 	j.epoch = max(j.epoch, d.epoch)
 	if len(d.lost) > 0 {
@@ -75,28 +79,34 @@ func (j *job) lastLoss(known []time.Time) (time.Time, bool) {
 	return last, time.Since(last) < watchFor
 }
 
+// end ends the watch of a job.
+func (j *job) end() {
+	j.sub.Close()
+	j.traced.Watched()
+}
+
 // track watches a job until all minions have returned or no loss can matter to it.
 func (m *Master) track(j *job) {
 	if !m.opts.PublishRetry {
-		j.sub.Close()
+		j.end()
 		return
 	}
 	m.closing.Lock()
 	defer m.closing.Unlock()
 	if m.stopped.Err() != nil {
-		j.sub.Close()
+		j.end()
 		return
 	}
 	select {
 	case m.slots <- struct{}{}:
 	default:
-		m.log.Warn("too many jobs at a time to watch this one for lost masters", "jid", j.jid)
-		j.sub.Close()
+		m.log.Warn("too many jobs at a time; this one is not sent again if a master is lost", "jid", j.jid)
+		j.end()
 		return
 	}
 	m.trackers.Go(func() {
 		defer func() { <-m.slots }()
-		defer j.sub.Close()
+		defer j.end()
 		j.watch(m.stopped)
 	})
 }

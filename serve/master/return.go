@@ -128,14 +128,19 @@ func (m *Master) takeReturn(ctx context.Context, c *call, id string, load value.
 			return fmt.Errorf("%w: %w", errUnacknowledged, err)
 		}
 	}
+	traced := m.deps.Traces.Return(jid, id, load)
+	defer traced.End()
 	if kept {
-		if err := m.saveReturn(ctx, jid, id, val, load); err != nil {
+		result, err := m.saveReturn(ctx, jid, id, val, load)
+		traced.Stored(result, err)
+		if err != nil {
 			if errors.Is(err, allotment.ErrSpent) {
 				return err
 			}
 			m.metrics.returns.WithLabelValues("failed").Inc()
 			return fmt.Errorf("%w: %w", errUnacknowledged, err)
 		}
+		m.metrics.returns.WithLabelValues(result).Inc()
 	} else {
 		m.countStates(load)
 	}
@@ -219,8 +224,9 @@ func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
 }
 
 // saveReturn stores a return, with its own account of the job unless the job is known to be stored.
+// The result is saved, repeated or nocache.
 func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
-	load value.RawMap) error {
+	load value.RawMap) (result string, err error) {
 	end := ""
 	if m.opts.StoreEndTime {
 		end = wire.JIDTime(wire.JID(m.now()))
@@ -230,19 +236,18 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
 		err = m.deps.Jobs.SaveEndTime(ctx, jid, end)
 	}
 	if err != nil {
-		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
+		return "", fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
 	}
 	if nocache {
 		m.known.add(jid, knownJob{nocache: true, own: true})
-		m.metrics.returns.WithLabelValues("nocache").Inc()
 		m.countStates(load)
-		return nil
+		return "nocache", nil
 	}
 	var account value.Map
 	job, known := m.known.get(jid)
 	if !known {
 		if account, err = accountOf(jid, load); err != nil {
-			return err
+			return "", err
 		}
 	}
 	retcode, _ := load.Get("retcode")
@@ -253,19 +258,17 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw,
 		Stamp: load.String("_stamp"), End: end, Own: !known || job.own,
 	}, account)
 	if err != nil {
-		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
+		return "", fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
 	}
 	m.known.add(jid, knownJob{own: true})
 	if m.deps.Kept != nil { // also repeats, whose first acknowledgement was lost
 		m.deps.Kept.Return(jid, load, end)
 	}
-	if first {
-		m.metrics.returns.WithLabelValues("saved").Inc()
-		m.countStates(load)
-	} else {
-		m.metrics.returns.WithLabelValues("repeated").Inc()
+	if !first {
+		return "repeated", nil
 	}
-	return nil
+	m.countStates(load)
+	return "saved", nil
 }
 
 // failedStates fires an event for each failed state of a state run. The minion chooses the states'

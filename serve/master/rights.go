@@ -22,11 +22,7 @@ func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []str
 		funs = []string{fun}
 	}
 	order := acl.Order{Funs: funs, Args: r.Arg, Minions: minions}
-	where, err := r.Rights.Allow(ctx, order, func(ctx context.Context, compound string) ([]string,
-		error) {
-		found, err := target.Certain(ctx, "compound", compound, "", m.deps.Targets)
-		return found.Minions, err
-	})
+	where, err := r.Rights.Allow(ctx, order, m.certain)
 	if err != nil || where != acl.Nowhere {
 		return where, err
 	}
@@ -40,6 +36,12 @@ func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []str
 		m.tellRefused(r.Load, r.JID, notAuthorized)
 	}
 	return acl.Nowhere, nil
+}
+
+// certain resolves a compound target of rights.
+func (m *Master) certain(ctx context.Context, compound string) ([]string, error) {
+	found, err := target.Certain(ctx, "compound", compound, "", m.deps.Targets)
+	return found.Minions, err
 }
 
 // confined narrows a target to its certain minions, for a job that rights cover on these minions

@@ -409,7 +409,7 @@ func page(keys []Key) int {
 // ChangeKeys implements the service.
 func (s *Server) ChangeKeys(ctx context.Context,
 	r *operatorpb.ChangeKeysRequest) (*operatorpb.ChangeKeysReply, error) {
-	s.log.Info("key change asked for", "action", r.Action, "n", len(r.Keys), "user", userOf(ctx))
+	s.log.Info("key change requested", "action", r.Action, "n", len(r.Keys), "user", userOf(ctx))
 	done, err := s.deps.Keys.Change(ordering(ctx, "salt-key"), KeyChange{
 		Action: r.Action, Keys: keysFromPB(r.Keys), PreserveMinions: r.PreserveMinions,
 		KeepAESKey: r.KeepAesKey,

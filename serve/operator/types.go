@@ -2,6 +2,7 @@ package operator
 
 import (
 	"log/slog"
+	"strings"
 
 	"clustermaster/value"
 )
@@ -61,6 +62,15 @@ type KeyLists struct {
 	// why the keys may be out of date, such as no quorum; "" if they include every acknowledged
 	// change
 	Note string
+}
+
+// OwnKeyName is the file name in KeyLists.Local of the key that minions see as the master's: as
+// with Salt 3008, it is the master's id, without what Salt adds to an id that no option names.
+func OwnKeyName(id string, clustered bool) string {
+	if clustered {
+		return "cluster.pub"
+	}
+	return strings.TrimSuffix(id, "_master") + ".pub"
 }
 
 // KeyChange asks to accept, reject or delete keys.

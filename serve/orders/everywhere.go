@@ -194,7 +194,7 @@ func (e Everywhere) answer(ctx context.Context, id, step string, data value.Map)
 	defer cancel()
 	given, _ := data.Get("kwargs")
 	kwargs, _ := given.(value.Map)
-	e.Log.Info("modules are copied, as another master asked", "step", step, "fun", fun, "master",
+	e.Log.Info("modules copied, as another master asked", "step", step, "fun", fun, "master",
 		data.String("master"))
 	var err error
 	switch step {

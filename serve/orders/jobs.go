@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"clustermaster/serve/event"
 	"clustermaster/serve/master"
 	"clustermaster/serve/operator"
+	"clustermaster/serve/traces"
 	"clustermaster/store/jobcache"
 	"clustermaster/value"
 )
@@ -39,15 +41,27 @@ type JobsDeps struct {
 	Timeout          time.Duration // the option timeout
 	GatherJobTimeout time.Duration // the option gather_job_timeout
 
+	// AlsoRoster makes jobs go to targets of the roster as well (option enable_ssh_minions). The
+	// next three are needed for that; Life ends the jobs.
+	AlsoRoster bool
+	Life       context.Context
+	Fire       func(tag string, data value.Map)
+	Log        *slog.Logger
+
 	// Keep stores a return for master_job_cache. Nil stores none.
 	Keep func(jid string, load value.RawMap, end string)
+	// Traces learns when commands gather returns. Nil: nothing is traced.
+	Traces *traces.Traces
 }
 
 // Jobs orders jobs of minions and follows them, for the commands' socket and for runner functions.
-type Jobs struct{ d JobsDeps }
+type Jobs struct {
+	d      JobsDeps
+	roster rosterJobs
+}
 
 // NewJobs returns Jobs with these dependencies.
-func NewJobs(d JobsDeps) *Jobs { return &Jobs{d} }
+func NewJobs(d JobsDeps) *Jobs { return &Jobs{d: d} }
 
 var (
 	_ gather.Master    = (*Jobs)(nil)
@@ -84,11 +98,22 @@ func (j *Jobs) PublishAs(ctx context.Context, p gather.Publish,
 	if err := j.served(ctx, p.Patience); err != nil {
 		return gather.Published{}, err
 	}
+	roster := j.d.AlsoRoster && rights == nil
+	var also []string
+	if roster {
+		also = j.rosterTargets(ctx, p)
+	}
 	done, err := j.d.Publish(ctx, master.PublishRequest{
 		Tgt: p.Tgt, TgtType: p.TgtType, Fun: p.Fun, Arg: p.Arg, Ret: p.Ret, JID: p.JID,
 		User: p.User, Kwargs: p.Kwargs, Timeout: p.Timeout,
-		Rights: rights,
+		Rights: rights, Also: also,
 	})
+	if roster && err == nil {
+		j.answerForRoster(p)
+		if len(also) > 0 && done.Error == "" {
+			j.runOnRoster(done.JID, p, also)
+		}
+	}
 	return gather.Published(done), err
 }
 
@@ -110,16 +135,17 @@ func (j *Jobs) served(ctx context.Context, patience time.Duration) error {
 	defer cancel()
 	_ = j.d.Node.WaitServing(wait) // a master that served once may have stopped serving
 	if why := j.d.Node.NotServing(); why != "" {
-		return fmt.Errorf("this master does not serve: %s; its log and salt-run cluster.members tell more", why)
+		return fmt.Errorf("this master does not serve: %s; see its log and salt-run cluster.members", why)
 	}
 	return ctx.Err()
 }
 
 // watching delivers a subscription to the whole cluster as gather's events.
 type watching struct {
-	sub *event.Subscription
-	c   chan gather.Event
-	end chan struct{}
+	sub    *event.Subscription
+	c      chan gather.Event
+	end    chan struct{}
+	traced *traces.Gathering
 }
 
 func (w *watching) C() <-chan gather.Event { return w.c }
@@ -127,6 +153,7 @@ func (w *watching) C() <-chan gather.Event { return w.c }
 func (w *watching) Close() {
 	close(w.end)
 	w.sub.Close()
+	w.traced.Close()
 }
 
 // Subscribe implements gather.Master.
@@ -135,7 +162,8 @@ func (j *Jobs) Subscribe(ctx context.Context, prefix string) (gather.Events, err
 	if err != nil {
 		return nil, err
 	}
-	w := &watching{sub: sub, c: make(chan gather.Event), end: make(chan struct{})}
+	w := &watching{sub: sub, c: make(chan gather.Event), end: make(chan struct{}),
+		traced: j.d.Traces.Gather(prefix)}
 	go func() {
 		defer close(w.c)
 		for {
@@ -146,6 +174,7 @@ func (j *Jobs) Subscribe(ctx context.Context, prefix string) (gather.Events, err
 					return
 				}
 				next = gather.Event{Tag: e.Tag, Data: e.Data}
+				w.traced.Event(e.Tag)
 			case <-sub.Lost():
 				next.Lost = true
 			case <-w.end:

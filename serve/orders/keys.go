@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"clustermaster/keystore"
 	"clustermaster/salt/runner"
@@ -24,8 +26,11 @@ type KeysNode interface {
 type Keys struct {
 	Orders *keystore.Orders
 	Node   KeysNode
+	// TakeIn imports keys that others put into the folder of accepted keys.
+	TakeIn func(ctx context.Context) (int, error)
 
 	Clustered   bool   // determines the file names in Local
+	ID          string // the option id
 	PkiDir      string // the option pki_dir
 	SignKeyName string // the option master_sign_key_name
 }
@@ -35,9 +40,22 @@ var (
 	_ runner.Keys   = (*Keys)(nil)
 )
 
+// takeInWithin bounds the import before a list: without a quorum it has to wait for nothing.
+const takeInWithin = 2 * time.Second
+
+// fresh waits for every acknowledged change and for files that others put into the folder of
+// accepted keys, so that a command shows the key that was copied before it. A note says why the
+// keys may be out of date. The master logs what it can't import.
+func (k *Keys) fresh(ctx context.Context) (note string) {
+	taking, done := context.WithTimeout(ctx, takeInWithin)
+	defer done()
+	_, _ = k.TakeIn(taking)
+	return k.Node.Fresh(ctx)
+}
+
 // Lists implements operator.Keys.
 func (k *Keys) Lists(ctx context.Context, texts bool) (operator.KeyLists, error) {
-	lists := operator.KeyLists{Local: k.Local(), Note: k.Node.Fresh(ctx)}
+	lists := operator.KeyLists{Local: k.Local(), Note: k.fresh(ctx)}
 	all := k.Orders.List()
 	for _, s := range keystore.States {
 		for _, id := range all[s] {
@@ -51,15 +69,22 @@ func (k *Keys) Lists(ctx context.Context, texts bool) (operator.KeyLists, error)
 	return lists, nil
 }
 
+// Own returns Local, and the name of the private key without a text, for the wheel functions.
+func (k *Keys) Own() (map[string]string, error) {
+	out := k.Local()
+	for name := range k.Local() {
+		if name == operator.OwnKeyName(k.ID, k.Clustered) {
+			out[strings.TrimSuffix(name, ".pub")+".pem"] = ""
+		}
+	}
+	return out, nil
+}
+
 // Local returns the public parts of this master's own keys: file name to PEM.
 func (k *Keys) Local() map[string]string {
 	out := make(map[string]string)
 	if own := k.Node.ClusterKey(); own != nil {
-		name := "master.pub"
-		if k.Clustered {
-			name = "cluster.pub"
-		}
-		out[name] = own.Public().Text()
+		out[operator.OwnKeyName(k.ID, k.Clustered)] = own.Public().Text()
 	}
 	if b, err := os.ReadFile(filepath.Join(k.PkiDir, k.SignKeyName+".pub")); err == nil {
 		out[k.SignKeyName+".pub"] = string(b)
@@ -87,7 +112,7 @@ func (k *Keys) Change(ctx context.Context, c operator.KeyChange) (operator.KeysC
 
 // KeyLists implements runner.Keys.
 func (k *Keys) KeyLists(ctx context.Context) (lists map[string][]string, note string, err error) {
-	note = k.Node.Fresh(ctx)
+	note = k.fresh(ctx)
 	lists = make(map[string][]string)
 	for s, ids := range k.Orders.List() {
 		lists[s.String()] = ids

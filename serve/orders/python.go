@@ -51,6 +51,8 @@ func (p Python) Answer(ctx context.Context, q pythonhost.Question) (v any, known
 		v, err = p.Functions.Runners.Native(ctx, q.Fun, q.Args, q.Kwargs)
 	case "returner":
 		v, err = p.jobCache(ctx, q)
+	case "targets":
+		v, err = p.targets(ctx, q.Kwargs)
 	case "order":
 		v, err = p.order(ctx, q.Fun, q.Kwargs)
 	case "has":
@@ -65,6 +67,21 @@ func (p Python) Answer(ctx context.Context, q pythonhost.Question) (v any, known
 		return nil, false, nil
 	}
 	return v, true, err
+}
+
+// targets resolves a target among accepted minions.
+func (p Python) targets(ctx context.Context, m value.Map) (any, error) {
+	tgt, _ := m.Get("tgt")
+	if list, ok := tgt.([]any); ok {
+		tgt = plain(list)
+	}
+	found, err := p.Minions.Targets(ctx, tgt, m.String("tgt_type"), m.String("delimiter"))
+	if err != nil {
+		return nil, err
+	}
+	return value.Map{{Key: "minions", Value: value.Texts(found.Minions)},
+		{Key: "missing", Value: value.Texts(found.Missing)},
+		{Key: "incomplete", Value: found.Incomplete}}, nil
 }
 
 // client returns the functions to which "runner.module.function" or "wheel.module.function"
@@ -251,6 +268,11 @@ func (p Python) jobCache(ctx context.Context, q pythonhost.Question) (any, error
 	case "save_load":
 		load, _ := named(1, "clear_load").(value.Map)
 		ids, _ := named(2, "minions").([]any)
+		if job, found, err := p.Jobs.Job(ctx, jid); err != nil {
+			return nil, err
+		} else if found && job.Load.String("cmd") == "publish" { // the master's own, for a roster too
+			return nil, p.Jobs.SaveMinions(ctx, jid, "", plain(ids))
+		}
 		return nil, p.Jobs.SaveLoad(ctx, jid, load, plain(ids))
 	case "save_minions":
 		ids, _ := named(1, "minions").([]any)

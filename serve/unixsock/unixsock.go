@@ -37,7 +37,7 @@ func Listen(path string) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("replace stale socket: %w", err)
 	case old.Mode().Type() != fs.ModeSocket:
 		return nil,
-			fmt.Errorf("listen on %s: there is something that is no socket; move it away", path)
+			fmt.Errorf("listen on %s: a file that is not a socket is in the way; move it", path)
 	default:
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("replace stale socket: %w", err)

@@ -126,7 +126,7 @@ func (k *Keys) sync(ctx context.Context) error {
 			continue
 		}
 		if err == nil && text != key {
-			k.log.Warn("key file is not what the masters agreed on and is replaced", "user", u.Name,
+			k.log.Warn("key file differs from what the masters agreed on; it is replaced", "user", u.Name,
 				"path", k.path(u.Name))
 		}
 		if !confirmed { // who reads a file may order anywhere at once
@@ -151,10 +151,10 @@ func (k *Keys) left(u User) (string, error) {
 		}
 		fallthrough
 	case err == nil:
-		k.log.Warn("key file that others may know, or that holds no key, is replaced", "user",
+		k.log.Warn("key file is replaced: others may know its key, or it holds none", "user",
 			u.Name, "path", k.path(u.Name))
 	case !errors.Is(err, fs.ErrNotExist):
-		k.log.Warn("key file can't be read and is replaced", "user", u.Name, "path", k.path(u.Name),
+		k.log.Warn("key file can't be read; it is replaced", "user", u.Name, "path", k.path(u.Name),
 			"err", err)
 	}
 	key, err := wire.NewKey()

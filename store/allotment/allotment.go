@@ -1,11 +1,11 @@
-// Package allotment bounds what is stored of each minion, and of all of them.
+// Package allotment limits what is stored for each minion and for all minions together.
 //
-// Lives here: two limits, and an account of what is stored that is rarely counted anew.
+// Lives here: the two limits, and an account of what is stored, so that counting is rare.
 //
 // Does not: know what is stored, or count it (packages jobcache and uploads do, where records lie).
 //
-// Guarantee: each master counts again before it has let a sixteenth of a limit pass, and before it
-// refuses. So what is stored exceeds a limit by a sixteenth for each other master at most.
+// Guarantee: a master counts again before it refuses, and before it has let a sixteenth of a limit
+// pass. So every other master can exceed a limit by a sixteenth at most.
 package allotment
 
 import (
@@ -17,54 +17,54 @@ import (
 	"time"
 )
 
-// Limits are bytes; 0 is no limit.
+// Limits are in bytes; 0 means no limit.
 type Limits struct {
-	One int64 // of one minion
-	All int64 // of all together
+	One int64 // for one minion
+	All int64 // for all together
 }
 
-// ErrQuota refuses what is beyond the quota of one minion: of mine values and pillars, which are
-// counted where they are kept.
-var ErrQuota = errors.New("beyond what is kept of one minion")
+// ErrQuota refuses mine values and pillars beyond a minion's quota. Those are counted where they
+// are stored.
+var ErrQuota = errors.New("beyond the quota of one minion")
 
 // Refusals by a Meter. Both match ErrSpent.
 var (
-	ErrSpent = errors.New("no more is stored")
-	ErrOne   = fmt.Errorf("all that one minion may have stored is used up: %w", ErrSpent)
-	ErrAll   = fmt.Errorf("all that minions may have stored together is used up: %w", ErrSpent)
+	ErrSpent = errors.New("nothing more is stored")
+	ErrOne   = fmt.Errorf("the storage of one minion is used up: %w", ErrSpent)
+	ErrAll   = fmt.Errorf("the storage of all minions together is used up: %w", ErrSpent)
 )
 
 const (
-	// share of a limit is what may come in before it is counted again.
+	// share: a sixteenth of a limit may come in before the next count.
 	share = 16
-	// between is the time between two countings that refusals cause.
+	// between is the least time between two counts that refusals cause.
 	between = 5 * time.Second
 )
 
-// Count calls add with what is stored of a minion, in bytes, any number of times. "" is nobody's:
-// it counts in All alone.
+// Count calls add with the bytes stored for a minion, any number of times. The id "" is no minion:
+// its bytes count in All only.
 type Count func(ctx context.Context, add func(id string, bytes int64)) error
 
-// Meter accounts for what is stored. It is safe for concurrent use. A nil Meter limits nothing.
+// Meter keeps account of what is stored. It is safe for concurrent use. A nil Meter limits nothing.
 type Meter struct {
 	limits Limits
 	count  Count
 	now    func() time.Time
 
-	counting sync.Mutex // held while it is counted; taken before mu
+	counting sync.Mutex // held during a count; taken before mu
 
 	mu      sync.Mutex // guards the rest
-	counted time.Time  // when the last count began; zero: never
+	counted time.Time  // start of the last count; zero: none yet
 	all     account
 	of      map[string]account
-	writing map[string]int64 // taken, and not stored yet: a count may miss it
-	during  map[string]int64 // what a count that goes on may have missed; nil: none does
+	writing map[string]int64 // taken but not stored yet: a count may miss it
+	during  map[string]int64 // what the running count may have missed; nil: none runs
 }
 
-// account is what was counted, and what came since.
+// account is what was counted, and what has come since.
 type account struct{ stored, since int64 }
 
-// New makes a meter; without limits it is nil.
+// New returns a Meter, or nil if there are no limits.
 func New(l Limits, count Count, now func() time.Time) *Meter {
 	if l.One <= 0 && l.All <= 0 {
 		return nil
@@ -73,9 +73,9 @@ func New(l Limits, count Count, now func() time.Time) *Meter {
 		writing: make(map[string]int64)}
 }
 
-// Take accounts for bytes that are about to be stored of a minion; call done with whether they
-// were. It refuses with ErrOne or ErrAll, and then nothing is accounted for. Other errors are those
-// of the count.
+// Take accounts for bytes about to be stored for a minion. Call done afterwards with whether they
+// were stored. Take refuses with ErrOne or ErrAll and then accounts for nothing. Other errors come
+// from the count.
 func (m *Meter) Take(ctx context.Context, id string, bytes int64) (done func(stored bool),
 	err error) {
 	if m == nil {
@@ -118,14 +118,14 @@ func (m *Meter) Give(id string, bytes int64) {
 	m.add(id, -bytes)
 }
 
-// fresh reports whether the last count is good enough to let bytes pass. The caller holds mu.
+// fresh reports whether the last count is recent enough to let bytes pass. The caller holds mu.
 func (m *Meter) fresh(id string, bytes int64) bool {
 	one, all := m.of[id].since+bytes, m.all.since+bytes
 	return (m.limits.One <= 0 || id == "" || one <= m.limits.One/share) &&
 		(m.limits.All <= 0 || all <= m.limits.All/share)
 }
 
-// refusal is nil if bytes fit. The caller holds mu.
+// refusal returns nil if bytes fit. The caller holds mu.
 func (m *Meter) refusal(id string, bytes int64) error {
 	if a := m.of[id]; m.limits.One > 0 && id != "" && a.stored+a.since+bytes > m.limits.One {
 		return ErrOne
@@ -147,8 +147,8 @@ func (m *Meter) add(id string, bytes int64) {
 	}
 }
 
-// countAgain counts what is stored, unless somebody has since seen, or a refusal follows from a
-// count of just now.
+// countAgain counts what is stored. It does nothing if another count has replaced the one seen, or
+// if the last count is recent and refuses the bytes.
 func (m *Meter) countAgain(ctx context.Context, seen time.Time, id string, bytes int64) error {
 	m.counting.Lock()
 	defer m.counting.Unlock()

@@ -136,7 +136,7 @@ func (c *Cache) Fetch(ctx context.Context, bank, key string) (val any, found boo
 			return val, true, nil
 		}
 	}
-	return nil, false, fmt.Errorf("fetch: %q is no bank but a key, and what it holds has no %q",
+	return nil, false, fmt.Errorf("fetch: %q is a key, not a bank, and its value has no %q",
 		whole, key)
 }
 

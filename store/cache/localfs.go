@@ -21,8 +21,8 @@ const suffix = ".p"
 const maxFile = 64 << 20
 
 // noBanks are folders of a cachedir that hold such files and are not banks: the job cache, lists of
-// files, tokens, and our own state.
-var noBanks = []string{"clustermaster", "file_lists", "jobs", "tokens"}
+// files, tokens, the consensus of a cluster of Salt 3008, and our own state.
+var noBanks = []string{"cluster", "clustermaster", "file_lists", "jobs", "tokens"}
 
 // Migrate imports the values that a Salt master kept as files below cachedir (driver localfs):
 // those of one bank and the banks in it, or of all if bank is "". A value replaces the present one,
@@ -51,7 +51,7 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (k
 			return nil
 		case err != nil:
 			failed++
-			c.log.Error("read a folder of the cache", "cachedir", cachedir, "path", p, "err", err)
+			c.log.Error("folder of the cache not read", "cachedir", cachedir, "path", p, "err", err)
 			return fs.SkipDir
 		case d.IsDir():
 			if from == "." && slices.Contains(noBanks, p) {
@@ -72,7 +72,7 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (k
 				return ctx.Err()
 			}
 			failed++
-			c.log.Error("take in a file of the cache", "cachedir", cachedir, "path", p, "err", err)
+			c.log.Error("file of the cache not imported", "cachedir", cachedir, "path", p, "err", err)
 		}
 		return nil
 	})

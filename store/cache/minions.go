@@ -54,7 +54,7 @@ func minionOf(kind, key string) (id, pillarenv string, err error) {
 		id, pillarenv, _ = strings.Cut(key, ":")
 	}
 	if !wire.ValidID(id) {
-		return "", "", fmt.Errorf("bank %s: %q is no minion id", kind, key)
+		return "", "", fmt.Errorf("bank %s: %q is not a minion id", kind, key)
 	}
 	return id, pillarenv, nil
 }

@@ -1,7 +1,7 @@
 // Package diskspace keeps a reserve of free space on the file system of the master's data.
 //
-// Lives here: how much is kept free, whether it is there now, and the error that says it is not.
-// Does not: refuse anything (those who write do), free anything.
+// Lives here: the size of the reserve, whether it is free now, and the error if it is not. Does
+// not: refuse anything (the writers do), free anything.
 package diskspace
 
 import (
@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLow says that less than the reserve is free. Errors that wrap it are *LowError.
+// ErrLow means that less than the reserve is free. Errors that wrap it are *LowError.
 var ErrLow = errors.New("disk")
 
-// LowError says how much is free, and how much should be.
+// LowError gives the bytes that are free, and those that should be.
 type LowError struct {
 	Dir        string
 	Free, Keep uint64 // bytes
@@ -37,17 +37,17 @@ func (e *LowError) Error() string {
 // Is makes errors.Is find ErrLow.
 func (e *LowError) Is(target error) bool { return target == ErrLow }
 
-// Size is how much is to be kept free.
+// Size is how much is to stay free.
 type Size struct {
-	Percent float64 // of the file system; not counted if 0
-	Bytes   uint64  // the most, or with Percent 0 all of it
+	Percent float64 // of the file system; 0: only Bytes counts
+	Bytes   uint64  // upper bound; with Percent 0 the size itself
 }
 
-// Default is 5 % of the file system, but no more than 1 GiB.
+// Default is 5 % of the file system, at most 1 GiB.
 var Default = Size{Percent: 5, Bytes: 1 << 30}
 
-// ParseSize reads the option disk_reserve: a number of bytes, one with K, M, G or T behind it, or a
-// percentage. An empty text is the Default, 0 no reserve.
+// ParseSize reads the option disk_reserve: a number of bytes, optionally with K, M, G or T after
+// it, or a percentage. An empty text means Default, 0 no reserve.
 func ParseSize(text string) (Size, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -76,7 +76,7 @@ func ParseSize(text string) (Size, error) {
 	return Size{Bytes: n << shift}, nil
 }
 
-// of is the reserve on a file system of that many bytes.
+// of returns the reserve for a file system of total bytes.
 func (s Size) of(total uint64) uint64 {
 	if s.Percent == 0 {
 		return s.Bytes
@@ -84,7 +84,7 @@ func (s Size) of(total uint64) uint64 {
 	return min(uint64(float64(total)*s.Percent/100), s.Bytes)
 }
 
-// Check reports a *LowError if the file system of dir has less than s free for this process.
+// Check returns a *LowError if the file system of dir has less than s free for this process.
 func (s Size) Check(dir string) error {
 	free, total, err := space(dir)
 	if err != nil {
@@ -116,11 +116,11 @@ type Reserve struct {
 	refused    *prometheus.CounterVec
 }
 
-// lookEvery is how often the file system is asked. What is written in between is small against any
-// sensible reserve.
+// lookEvery is how often the file system is checked. What a master writes in that time is small
+// against any sensible reserve.
 const lookEvery = 500 * time.Millisecond
 
-// New looks once; Run goes on with that. Reg nil registers no metrics.
+// New checks once; Run repeats the check. A nil reg registers no metrics.
 func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Reserve {
 	r := &Reserve{size: size, dir: dir, log: log.With("component", "diskspace"),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -152,7 +152,8 @@ func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Re
 	return r
 }
 
-// Low returns a *LowError while less than the reserve is free, else nil. It asks nobody.
+// Low returns a *LowError while less than the reserve is free, else nil. It returns the result of
+// the last check.
 func (r *Reserve) Low() error {
 	if e := r.low.Load(); e != nil {
 		return e
@@ -160,8 +161,8 @@ func (r *Reserve) Low() error {
 	return nil
 }
 
-// Refuse is Low for work of an operator, which it counts, named by what. Unless dir is empty the
-// folder's file system must have its reserve as well.
+// Refuse is Low for an operator's work, named by what, and counts refusals. Unless dir is empty,
+// the folder's file system must have its reserve as well.
 func (r *Reserve) Refuse(what, dir string) error {
 	err := r.Low()
 	if err == nil && dir != "" {
@@ -173,7 +174,7 @@ func (r *Reserve) Refuse(what, dir string) error {
 	return err
 }
 
-// Run looks at the file system until ctx ends.
+// Run checks the file system until ctx ends.
 func (r *Reserve) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -190,7 +191,7 @@ func (r *Reserve) Run(ctx context.Context) error {
 func (r *Reserve) look() {
 	free, total, err := space(r.dir)
 	if err != nil {
-		r.log.Debug("ask for free space", "path", r.dir, "err", err)
+		r.log.Debug("free space unknown", "path", r.dir, "err", err)
 		return
 	}
 	keep := r.size.of(total)
@@ -206,12 +207,12 @@ func (r *Reserve) look() {
 		return
 	}
 	if r.low.Swap(nil) != nil {
-		r.log.Info("the disk has its reserve again: this master takes everything", "path", r.dir,
+		r.log.Info("the disk has its reserve again: this master accepts everything", "path", r.dir,
 			"free", bytes(free), "reserve", bytes(keep))
 	}
 }
 
-// bytes writes a size for people.
+// bytes formats a size for people.
 func bytes(n uint64) string {
 	for _, u := range []struct {
 		shift int

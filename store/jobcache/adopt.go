@@ -33,7 +33,7 @@ func (c *Cache) Adopt(ctx context.Context, cachedir string, dry bool) (Adopted, 
 	var done Adopted
 	root, err := os.OpenRoot(cachedir) // no link leads outside
 	if err != nil {
-		return done, fmt.Errorf("take in jobs: %w", err)
+		return done, fmt.Errorf("import jobs: %w", err)
 	}
 	defer root.Close()
 	err = fs.WalkDir(root.FS(), "jobs", func(p string, d fs.DirEntry, err error) error {
@@ -53,7 +53,7 @@ func (c *Cache) Adopt(ctx context.Context, cachedir string, dry bool) (Adopted, 
 				return ctx.Err()
 			}
 			done.Failed++
-			c.log.Error("take in a job", "path", path.Join(cachedir, p), "err", err)
+			c.log.Error("job not imported", "path", path.Join(cachedir, p), "err", err)
 		}
 		return fs.SkipDir
 	})
@@ -81,10 +81,10 @@ func (c *Cache) adoptJob(ctx context.Context, root *os.Root, dir string, dry boo
 	unpacked, err := value.Unpack(packed)
 	load, isMap := unpacked.(value.Map)
 	if err != nil || !isMap {
-		return fmt.Errorf("read .load.p: no map: %w", err)
+		return fmt.Errorf("read .load.p: not a map: %w", err)
 	}
 	if jid == "" || len(jid) > 64 {
-		return fmt.Errorf("read jid: %q is none", jid)
+		return fmt.Errorf("read jid: %q is not a jid", jid)
 	}
 	done.Jobs++
 	if !dry {
@@ -140,7 +140,7 @@ func (c *Cache) adoptReturns(ctx context.Context, root *os.Root, dir, jid string
 				return ctx.Err()
 			}
 			done.Failed++
-			c.log.Error("take in a return", "jid", jid, "id", id, "err", err)
+			c.log.Error("return not imported", "jid", jid, "id", id, "err", err)
 			continue
 		}
 		done.Returns++
@@ -158,7 +158,7 @@ func adoptedReturn(root *os.Root, dir string) (Return, error) {
 	v, err := value.Unpack(b)
 	m, isMap := v.(value.Map)
 	if err != nil || !isMap {
-		return r, fmt.Errorf("read return.p: no map: %w", err)
+		return r, fmt.Errorf("read return.p: not a map: %w", err)
 	}
 	for _, f := range []struct {
 		to   *value.Raw
@@ -195,7 +195,7 @@ func readBounded(root *os.Root, name string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	case info.Size() > most:
 		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), most)
 	}

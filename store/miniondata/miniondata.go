@@ -176,7 +176,7 @@ func (d *Data) MergeMine(ctx context.Context, id string, data value.Map, clear b
 	for _, p := range data {
 		fun, ok := p.Key.(string)
 		if !ok {
-			d.log.Debug("mine function whose name is no text; it is left out", "minion", id)
+			d.log.Debug("mine function with a name that is not text; it is left out", "minion", id)
 			continue
 		}
 		packed, err := value.Pack(p.Value)
@@ -339,7 +339,8 @@ func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[str
 		return nil, fmt.Errorf("read %q of %d mines: %w", fun, len(ids), err)
 	}
 	if !cover.Complete() { // use the live masters' records, as one-by-one reads do
-		d.log.Warn("mines were read without all masters that hold them; see salt-run cluster.ring_info", "fun", fun, "incomplete", cover.Incomplete, "partitions", cover.Partitions)
+		d.log.Warn("mines were read, but some masters that hold them did not answer; see salt-run cluster.ring_info",
+			"fun", fun, "incomplete", cover.Incomplete, "partitions", cover.Partitions)
 	}
 	return out, nil
 }

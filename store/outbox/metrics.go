@@ -27,7 +27,7 @@ var (
 	waitingDesc = prometheus.NewDesc("clustermaster_returner_waiting",
 		"Events and returns that wait for a returner, by queue.", []string{"queue"}, nil)
 	bytesDesc = prometheus.NewDesc("clustermaster_returner_waiting_bytes",
-		"Bytes of what waits for a returner, by queue.", []string{"queue"}, nil)
+		"Bytes of the events and returns that wait for a returner, by queue.", []string{"queue"}, nil)
 )
 
 // Describe implements prometheus.Collector.

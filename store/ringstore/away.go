@@ -24,7 +24,8 @@ const (
 const contactEvery = time.Minute
 
 // errAway refuses reads until this master has asked the others.
-var errAway = errors.New("this master was away for longer than deletions are remembered, and has not heard the others yet")
+var errAway = errors.New("this master was away for longer than deletions are remembered, and has not yet heard " +
+	"from the others")
 
 // loadAway reads the notes on disk.
 func (s *Store) loadAway() error {
@@ -47,7 +48,8 @@ func (s *Store) suspect() {
 		return
 	}
 	if !s.stale.Swap(true) {
-		s.log.Warn("this master was away for longer than deletions are remembered; it answers by the others until they have been asked",
+		s.log.Warn("this master was away for longer than deletions are remembered; it answers from the others' "+
+			"records until it has asked them",
 			"since", since.UTC())
 	}
 }

@@ -19,9 +19,12 @@ var errRefilling = errors.New("this master is fetching its records from the othe
 
 // Reasons to begin a store anew.
 const (
-	toldDamage = "the ring store was damaged; it begins anew and fetches its records from the other masters; the damaged one is kept"
-	toldAlone  = "the ring store was damaged; it begins anew and empty, for there is no other master; the damaged one is kept, and is the only copy"
-	toldAway   = "deletions were forgotten while this master was away; its ring store begins anew and fetches its records from the other masters; the old one is kept"
+	toldDamage = "the ring store was damaged; a new one fetches the records from the other masters; the damaged " +
+		"one is kept"
+	toldAlone = "the ring store was damaged; a new one is empty, because there is no other master; the damaged " +
+		"one is kept, and is the only copy"
+	toldAway = "deletions were forgotten while this master was away; a new ring store fetches the records from " +
+		"the other masters; the old one is kept"
 )
 
 // watchDamage replaces the store when Pebble reports damage.
@@ -68,7 +71,7 @@ func (s *Store) endRefill(ctx context.Context, v *rings.View, missed uint64) err
 	}
 	ended, err := s.disk.EndRefill(ctx, func() bool { return s.heard.missedNothingSince(missed) })
 	if err != nil {
-		return fmt.Errorf("note that records were fetched anew: %w", err)
+		return fmt.Errorf("note that all records were fetched again: %w", err)
 	}
 	if !ended {
 		return nil

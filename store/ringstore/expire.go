@@ -11,7 +11,7 @@ func (s *Store) expireLoop(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := s.expire(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("drop expired records; tried again", "err", err)
+			s.log.Warn("expired records not dropped; trying again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -37,7 +37,8 @@ func (s *Store) expire(ctx context.Context) error {
 	}
 	removed, err := s.disk.DropTombstones(ctx, s.absent)
 	if lacking := s.lackers(); removed > 0 && len(lacking) > 0 {
-		s.log.Info("tombstones are removed; masters that are away are filled anew when they come back", "n", removed, "nodes", lacking)
+		s.log.Info("tombstones removed; masters that are away now get all records again when they come back",
+			"n", removed, "nodes", lacking)
 	}
 	return err
 }

@@ -18,7 +18,7 @@ func (s *Store) handOverLoop(ctx context.Context) {
 	for {
 		for _, node := range s.disk.OwingNodes() {
 			if err := s.handOver(ctx, node); err != nil && ctx.Err() == nil {
-				s.log.Debug("hand over hints; tried again", "node", node, "err", err)
+				s.log.Debug("hints not handed over; trying again", "node", node, "err", err)
 			}
 		}
 		select {
@@ -89,7 +89,8 @@ func (s *Store) forgetHints(ctx context.Context, node string) error {
 		return fmt.Errorf("forget hints for %s: %w", node, err)
 	}
 	s.met.hintsOld.Inc()
-	s.log.Warn("dropped hints for a master that is away too long; it will be filled anew when it is back", "node", node, "n", n)
+	s.log.Warn("dropped hints for a master that is away too long; it gets all records again when it is back",
+		"node", node, "n", n)
 	return nil
 }
 

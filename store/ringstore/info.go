@@ -104,6 +104,14 @@ func (s *Store) Info() Info {
 	return info
 }
 
+// Copies returns how many masters keep each record; 0 before there is a ring.
+func (s *Store) Copies() int {
+	if v := s.view.Load(); v != nil {
+		return v.Latest().Replicas()
+	}
+	return 0
+}
+
 // outlook estimates the bytes left to fetch from those fetched for the filled partitions.
 func outlook(r *ringpb.StatusReply) (expected uint64, eta time.Duration) {
 	done := float64(r.Changing) - float64(r.Pending)

@@ -211,7 +211,7 @@ func (s *Store) takeOver(ctx context.Context, reply *ringpb.StatusReply) error {
 	if err := s.setView(ctx, next); err != nil {
 		return err
 	}
-	s.log.Info("ring taken over; the others have gone on without this master", "epoch",
+	s.log.Info("ring taken over: the others went on without this master", "epoch",
 		next.Latest().Epoch(), "base", next.Base.Epoch())
 	s.wake()
 	return nil

@@ -30,26 +30,85 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	m := &metrics{
-		reg:         reg,
-		writes:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_writes_total", Help: "Writes taken by this master, by result."}, []string{"result"}),
-		under:       prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_under_replicated_writes_total", Help: "Writes acknowledged below the write quorum because too few masters were alive."}),
-		lanesFull:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_lane_full_total", Help: "Copies not sent because too much waits for that master; they become hints."}, []string{"node"}),
-		standIns:    prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_stand_ins_total", Help: "Copies given to a master that is no owner because an owner was away."}),
-		debtsLost:   prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_debts_lost_total", Help: "Copies owed to an owner that could not be noted; comparing copies repairs them."}),
-		handedOver:  prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_hints_handed_over_total", Help: "Hints handed to owners that came back."}),
-		hintsOld:    prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_hints_expired_total", Help: "Times that all hints for a master were dropped because it was away too long."}),
-		repaired:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_repaired_records_total", Help: "Records that a copy lacked, by how that was found."}, []string{"by"}),
-		fetched:     prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_transfer_bytes_total", Help: "Bytes fetched from other masters to fill or repair copies."}),
-		quarantined: prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_damaged_total", Help: "Damaged stores moved aside and begun anew while the master ran."}),
-		scrubbed:    prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_scrubbed_bytes_total", Help: "Bytes of records read to find rot."}),
-		mended:      prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_digests_mended_total", Help: "Digests that were not those of the records on disk."}),
-		dropped:     prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_buckets_dropped_total", Help: "Time buckets of expired records dropped."}),
-		stale:       prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_stale_epoch_total", Help: "Writes refused because the writer did not know the newest ring."}),
-		refused:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_refused_total", Help: "Requests and copies refused, by reason."}, []string{"reason"}),
-		asked:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_asked_partitions_total", Help: "Partitions that questions of this master were answered for: by one owner that all others agree with, by merging what several have, or without being sure of every record."}, []string{"by"}),
-		askSeconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "clustermaster_ring_ask_seconds", Help: "Time that a question about many records took.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12)}),
-		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "clustermaster_ring_sync_seconds", Help: "Time that a group of writes waited for stable storage.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12)}),
-		groupTasks:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "clustermaster_ring_group_writes", Help: "Writes that shared one sync.", Buckets: prometheus.ExponentialBuckets(1, 2, 10)}),
+		reg: reg,
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_ring_writes_total",
+			Help: "Writes taken by this master, by result.",
+		}, []string{"result"}),
+		under: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_under_replicated_writes_total",
+			Help: "Writes acknowledged below the write quorum because too few masters were alive.",
+		}),
+		lanesFull: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_ring_lane_full_total",
+			Help: "Copies not sent because too much waits for that master; they become hints.",
+		}, []string{"node"}),
+		standIns: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_stand_ins_total",
+			Help: "Copies given to a master that is not an owner because an owner was away.",
+		}),
+		debtsLost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_debts_lost_total",
+			Help: "Copies owed to an owner that could not be noted; comparing copies repairs them.",
+		}),
+		handedOver: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_hints_handed_over_total",
+			Help: "Hints handed to owners that came back.",
+		}),
+		hintsOld: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_hints_expired_total",
+			Help: "Times that all hints for a master were dropped because it was away too long.",
+		}),
+		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_ring_repaired_records_total",
+			Help: "Records that a copy lacked, by how that was found.",
+		}, []string{"by"}),
+		fetched: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_transfer_bytes_total",
+			Help: "Bytes fetched from other masters to fill or repair copies.",
+		}),
+		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_damaged_total",
+			Help: "Damaged stores moved aside and replaced while the master ran.",
+		}),
+		scrubbed: prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_scrubbed_bytes_total",
+			Help: "Bytes of records read to find damage."}),
+		mended: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_digests_mended_total",
+			Help: "Digests that differed from the records on disk.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_buckets_dropped_total",
+			Help: "Time buckets of expired records dropped.",
+		}),
+		stale: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_ring_stale_epoch_total",
+			Help: "Writes refused because the writer did not know the newest ring.",
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_ring_refused_total",
+			Help: "Requests and copies refused, by reason.",
+		}, []string{"reason"}),
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_ring_asked_partitions_total",
+			Help: "Partitions answered for this master's questions: by one owner with which all others " +
+				"agree, by merging several copies, or without certainty about every record.",
+		}, []string{"by"}),
+		askSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "clustermaster_ring_ask_seconds",
+			Help:    "Time that a question about many records took.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+		}),
+		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "clustermaster_ring_sync_seconds",
+			Help:    "Time that a group of writes waited for stable storage.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
+		}),
+		groupTasks: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "clustermaster_ring_group_writes",
+			Help:    "Writes that shared one sync.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}),
 	}
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
@@ -59,7 +118,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 		m.repaired, m.fetched, m.quarantined, m.scrubbed, m.mended,
 		m.asked, m.askSeconds, m.dropped, m.stale, m.refused, m.syncSeconds, m.groupTasks,
 		gauge("clustermaster_ring_refilling",
-			"1 while this master fetches all of its records anew, for its store was damaged.",
+			"1 while this master fetches all of its records again, because its store was damaged.",
 			func() float64 {
 				if s.disk.Refilling() {
 					return 1
@@ -71,7 +130,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 		gauge("clustermaster_ring_record_bytes", "Bytes of keys and values on this master.",
 			func() float64 { _, n := s.disk.Totals(); return float64(n) }),
 		gauge("clustermaster_ring_part_bytes",
-			"Memory of the parts of records that questions looked at.",
+			"Memory of the parts of records that questions read.",
 			func() float64 { return float64(s.parts.Bytes()) }),
 		gauge("clustermaster_ring_lane_waiting_bytes",
 			"Copies that wait to be sent to other masters, in bytes.",
@@ -88,7 +147,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	if reg != nil {
 		for _, c := range m.all {
 			if err := reg.Register(c); err != nil {
-				s.log.Warn("register metric; it will be missing from /metrics", "err", err)
+				s.log.Warn("metric not registered; it will be missing from /metrics", "err", err)
 			}
 		}
 	}

@@ -392,7 +392,7 @@ func (s *Store) repair(v *rings.View, partition int, answers []answer, best disk
 			defer func() { <-s.repairs }()
 			for chunk := range slices.Chunk(missing, disk.MaxGroup) {
 				if err := s.give(s.life, v, a.node, chunk); err != nil {
-					s.log.Debug("repair a copy", "node", a.node, "err", err)
+					s.log.Debug("copy not repaired", "node", a.node, "err", err)
 					return
 				}
 			}

@@ -203,11 +203,11 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 	}
 	dirty, missed := s.heard.look(others, s.peers.Alive)
 	if err != nil {
-		s.log.Debug("wait for the ring", "err", err)
+		s.log.Debug("waiting for the ring", "err", err)
 		return false
 	}
 	if err := s.keepContact(stepCtx, others); err != nil && ctx.Err() == nil {
-		s.log.Debug("ask whether this master was away too long; tried again", "err", err)
+		s.log.Debug("unknown whether this master was away too long; trying again", "err", err)
 	}
 	if s.stale.Load() || s.view.Load() != v {
 		return false
@@ -216,14 +216,14 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 	if !v.Settled() || v.Base != v.Latest() {
 		if full == nil && s.syncing.done() < v.Latest().Epoch() && v.Latest().Has(s.self) {
 			if err := s.fill(stepCtx, v); err != nil && ctx.Err() == nil {
-				s.log.Debug("fill partitions; tried again", "err", err)
+				s.log.Debug("partitions not filled; trying again", "err", err)
 			} else if err == nil {
 				s.log.Info("partitions are filled", "epoch", v.Latest().Epoch())
 				again = true
 			}
 		}
 		if err := s.settle(stepCtx, v, others); err != nil && ctx.Err() == nil {
-			s.log.Debug("settle the ring; tried again", "err", err)
+			s.log.Debug("ring not settled; trying again", "err", err)
 		}
 	} else {
 		s.syncing.mu.Lock()
@@ -232,7 +232,7 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 		s.syncing.mu.Unlock()
 		if tidy {
 			if err := s.dropForeign(stepCtx, v); err != nil && ctx.Err() == nil {
-				s.log.Warn("drop copies that other masters own now; tried again", "err", err)
+				s.log.Warn("copies that other masters own now not dropped; trying again", "err", err)
 			}
 		}
 	}
@@ -240,24 +240,24 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 		dirty = slices.DeleteFunc(others, func(n string) bool { return !s.peers.Alive(n) })
 	}
 	if full != nil && len(dirty) > 0 {
-		s.log.Debug("compare copies when there is space", "err", full)
+		s.log.Debug("copies not compared: waiting for space", "err", full)
 		return again
 	}
 	for _, node := range dirty {
 		if err := s.compareWith(stepCtx, v, node); err != nil {
 			if ctx.Err() == nil {
-				s.log.Debug("compare copies; tried again", "node", node, "err", err)
+				s.log.Debug("copies not compared; trying again", "node", node, "err", err)
 			}
 			continue
 		}
 		s.heard.clean(node, missed)
 		if err := s.disk.Filled(stepCtx, node); err != nil && ctx.Err() == nil {
-			s.log.Debug("forget that a master lacks tombstones", "node", node, "err", err)
+			s.log.Debug("note that a master lacks tombstones not removed", "node", node, "err", err)
 		}
 	}
 	if s.disk.Refilling() {
 		if err := s.endRefill(stepCtx, v, missed); err != nil && ctx.Err() == nil {
-			s.log.Warn("end fetching records anew; tried again", "err", err)
+			s.log.Warn("end of fetching all records not noted; trying again", "err", err)
 		}
 	}
 	return again

@@ -19,7 +19,7 @@ func (s *Store) scrubLoop(ctx context.Context) {
 	}
 	for {
 		if err := s.scrub(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("read all records to check them; tried again", "err", err)
+			s.log.Warn("records not checked; trying again", "err", err)
 		}
 		if pause(ctx, s.opts.ScrubEvery) != nil {
 			return
@@ -34,7 +34,7 @@ func (s *Store) scrub(ctx context.Context) error {
 	read, err := s.disk.Scrub(ctx, s.opts.ScrubRate, func(m disk.Mended) {
 		s.met.mended.Inc()
 		s.heard.miss()
-		s.log.Warn("records are not those that were noted; copies are compared with the other masters",
+		s.log.Warn("records differ from their digest; copies are compared with the other masters",
 			"bucket", m.Cell.Bucket, "space", m.Cell.Space, "partition", m.Cell.Partition,
 			"n", m.Found, "noted", m.Noted)
 		s.wake()

@@ -13,7 +13,7 @@ import (
 	"clustermaster/store/durable"
 )
 
-// ErrOpen says that a value was changed, is cut, or was sealed with another key or for another
+// ErrOpen means that a value was changed or cut, or was sealed with another key or for another
 // place.
 var ErrOpen = errors.New("does not open: it is damaged, or was sealed with another key")
 
@@ -21,7 +21,7 @@ var ErrOpen = errors.New("does not open: it is damaged, or was sealed with anoth
 // leaves values as they are.
 type Box struct{ aead cipher.AEAD }
 
-// Box makes the box of a purpose.
+// Box returns the box of a purpose.
 func (k *Key) Box(purpose string) *Box {
 	if k == nil {
 		return nil
@@ -33,8 +33,8 @@ func (k *Key) Box(purpose string) *Box {
 	return &Box{aead}
 }
 
-// Seal returns nonce and ciphertext. place is what the value is bound to, such as its index; it is
-// not stored.
+// Seal returns nonce and ciphertext. The value is bound to its place, for example its index; the
+// place is not stored.
 func (b *Box) Seal(plain, place []byte) []byte {
 	if b == nil {
 		return plain
@@ -60,21 +60,22 @@ func (b *Box) Open(sealed, place []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// markFile tells that a folder is sealed, and by its contents with which key.
+// markFile marks a sealed folder. Its contents tell with which key.
 const markFile = "sealed"
 
-// Check compares dir with the key, before anything in it is read. empty says that nothing is in it
-// yet: then a mark is written for the key. Otherwise an open folder must stay open, and a sealed
-// one needs its key.
+// Check compares dir with the key before anything in it is read. empty says that nothing is in dir
+// yet: then Check writes a mark for the key. Otherwise a folder without a mark must be opened
+// without a key, and a sealed one with its own key.
 func Check(dir string, k *Key, empty bool) error {
 	path := filepath.Join(dir, markFile)
 	mark, err := os.ReadFile(path)
 	switch {
 	case err == nil && k == nil:
-		return fmt.Errorf("%s is sealed, and seal_key is not set; set it as it was. Nothing was changed", dir)
+		return fmt.Errorf("%s is sealed, but seal_key is not set; set the former key. Nothing was changed", dir)
 	case err == nil:
 		if _, err := k.Box("mark").Open(mark, nil); err != nil {
-			return fmt.Errorf("%s was sealed with another key than the one of seal_key; give the former key. Nothing was changed", dir)
+			return fmt.Errorf("%s was sealed with a key other than that of seal_key; set the former key. Nothing "+
+				"was changed", dir)
 		}
 		return nil
 	case !errors.Is(err, os.ErrNotExist):
@@ -82,8 +83,8 @@ func Check(dir string, k *Key, empty bool) error {
 	case k == nil:
 		return nil
 	case !empty:
-		return fmt.Errorf("seal_key is set, but %s holds unsealed data of this master; nothing was changed. Take seal_key out, "+
-			"or move one master after the other: see docs/security.md, \"Secrets at rest\"", dir)
+		return fmt.Errorf("seal_key is set, but %s holds unsealed data of this master; nothing was changed. "+
+			"Remove seal_key, or move the masters one by one: see docs/security.md, \"Secrets at rest\"", dir)
 	}
 	if err := durable.WriteFile(path, k.Box("mark").Seal([]byte("clustermaster"),
 		nil)); err != nil {

@@ -155,12 +155,12 @@ func TestCheck(t *testing.T) {
 	for _, step := range []struct {
 		k     *Key
 		empty bool
-		part  string // of the error; "" is none
+		part  string // of the error; "" means no error
 	}{
 		{nil, true, ""}, {a, false, "holds unsealed data"}, {a, true, ""}, {a, false, ""},
-		{nil, false, "is sealed, and seal_key is not set"},
-		{nil, true, "is sealed, and seal_key is not set"},
-		{b, false, "with another key"}, {b, true, "with another key"}, {a, false, ""},
+		{nil, false, "is sealed, but seal_key is not set"},
+		{nil, true, "is sealed, but seal_key is not set"},
+		{b, false, "with a key other than"}, {b, true, "with a key other than"}, {a, false, ""},
 	} {
 		err := Check(dir, step.k, step.empty)
 		if step.part == "" && err != nil || step.part != "" &&
@@ -184,7 +184,7 @@ func FuzzReader(f *testing.F) {
 		if err == nil {
 			content, err = io.ReadAll(r)
 		}
-		// each process that fuzzes seals a seed of its own
+		// Each fuzzing process seals its own seed.
 		if err == nil && string(content) != "seed" {
 			t.Errorf("%x opens as %q", b, content)
 		}

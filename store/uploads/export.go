@@ -14,7 +14,7 @@ import (
 // so that readers never see half a file.
 func (f *Files) Export(ctx context.Context, dir, id, path string) (string, error) {
 	if !wire.ValidID(id) || !filepath.IsLocal(path) {
-		return "", fmt.Errorf("%s of %s is no path below a minion's folder", path, id)
+		return "", fmt.Errorf("%s of %s is not a path below a minion's folder", path, id)
 	}
 	full := exported(dir, id, path)
 	if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {

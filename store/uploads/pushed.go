@@ -32,13 +32,13 @@ import (
 	"clustermaster/wire"
 )
 
-// stateName is the record with the state of a file; pieces are named by upload and place.
+// stateName is the record with the state of a file. Pieces are named by upload and place.
 const stateName = "state"
 
 // maxPieces bounds the pieces of one file: a minion that pushes byte by byte is refused.
 const maxPieces = 4096
 
-// Sizes of a file and of a piece beside their content, in bytes: keys, the state, and the store's
+// Sizes of a file and of a piece besides their content, in bytes: keys, the state, and the store's
 // overhead.
 const (
 	fileCost  = 1024
@@ -82,7 +82,7 @@ func (f *Files) Limit(l allotment.Limits) { f.kept = allotment.New(l, f.count, f
 // is only logged, because the file itself is on the ring.
 func (f *Files) CopyTo(dir string, log *slog.Logger) { f.copies, f.log = dir, log }
 
-// count adds up what is stored of each minion.
+// count adds up the bytes stored for each minion.
 func (f *Files) count(ctx context.Context, add func(id string, bytes int64)) error {
 	_, err := f.store.Scan(ctx, ringstore.SpacePushed, stateName, func(r ringstore.Record) error {
 		id, _, ok := strings.Cut(r.Place, "/")
@@ -119,7 +119,7 @@ func (u *upload) cost() int64 { return u.Size + pieceCost*int64(len(u.Pieces)) }
 
 // state describes what is stored of a file.
 type state struct {
-	Whole   upload `msgpack:"w"` // the last complete one; no name: none
+	Whole   upload `msgpack:"w"` // the last complete one; an empty name means none
 	Present upload `msgpack:"u"` // the unfinished one
 }
 
@@ -139,17 +139,17 @@ func (f *Files) state(ctx context.Context, id, path string) (s state, err error)
 	return s, nil
 }
 
-// decode reads a state; a field of a newer release gives an error.
+// decode reads a state. A field of a newer release is an error.
 func decode(b []byte, s *state) error {
 	dec := msgpack.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields(true)
 	return dec.Decode(s)
 }
 
-// Append adds a piece that begins at offset loc; loc 0 begins the file anew. size is the whole
-// file's, or negative if unknown: then the pieces received so far count as the whole file after
-// each piece. It returns false for a piece that does not begin where an earlier one began or the
-// last one ended. A repeated piece replaces the earlier one and those after it. The error is
+// Append adds a piece that begins at offset loc; loc 0 starts the file over. size is that of the
+// whole file, or negative if unknown: then after each piece the file counts as whole. Append
+// returns false for a piece that begins neither where an earlier one began nor where the last one
+// ended. A repeated piece replaces the earlier one and those after it. The error is
 // allotment.ErrSpent, or the store's.
 func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool,
 	error) {
@@ -239,14 +239,14 @@ func (f *Files) drop(ctx context.Context, id, path string, u upload) error {
 	return nil
 }
 
-// Content is a whole file as of its opening. It is readable until the file is pushed anew.
+// Content is a whole file as of its opening. It is readable until the file is pushed again.
 type Content struct {
 	f        *Files
 	id, path string
 	whole    upload
 }
 
-// Open returns a whole file; ErrNotFound if there is none.
+// Open returns a whole file, or ErrNotFound.
 func (f *Files) Open(ctx context.Context, id, path string) (*Content, error) {
 	s, err := f.state(ctx, id, path)
 	if err != nil {
@@ -279,7 +279,8 @@ func (c *Content) pushed(ctx context.Context, i int) ([]byte, error) {
 		return nil, err
 	}
 	if !found || int64(len(r.Value)) < end-loc {
-		return nil, fmt.Errorf("read %s of %s: a piece at %d is missing, it may be pushed anew just now; try again", c.path, c.id, loc)
+		return nil, fmt.Errorf("read %s of %s: a piece at %d is missing; perhaps the file is being pushed again; "+
+			"try again", c.path, c.id, loc)
 	}
 	return r.Value[:end-loc], nil
 }
@@ -340,7 +341,7 @@ func (f *Files) List(ctx context.Context, fn func(File)) (ringstore.Coverage, er
 	})
 }
 
-// Delete removes a file, and pieces that no upload names; an unknown file is not an error.
+// Delete removes a file, and pieces that belong to no upload. An unknown file is not an error.
 func (f *Files) Delete(ctx context.Context, id, path string) error {
 	s, err := f.state(ctx, id, path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// anyKeys is for lists, which Salt gives in the order of the disk.
+// anyKeys is for lists that Salt prints in the order of the disk.
 func (l line) anyKeys() line { return l.blocks(`^- `) }
 
 // saltFiles makes DIR/old, a cachedir as Salt leaves it, from packed values.
@@ -29,8 +29,8 @@ func saltFiles(t *testing.T, p *pair) {
 	})
 }
 
-// oneLine checks that ours says in one line what Salt says with a traceback, and that both end with
-// the same code.
+// oneLine checks that ours prints in one line what Salt prints with a traceback, and that both end
+// with the same code.
 func oneLine(text string) func(theirs, ours result) error {
 	return func(theirs, ours result) error {
 		if ours.code != theirs.code || ours.stdout != text || ours.stderr != "" {
@@ -58,7 +58,8 @@ func cacheScenes() []scene {
 			run("cache.fetch", "/mycache//deep/../deep/er/", "y"),
 			run("cache.fetch", "mycache/mykey", "b"),
 			run("cache.fetch", "mycache/mykey", "nosuch").unlike("Python's tracebacks",
-				oneLine("Exception occurred in runner cache.fetch: fetch: \"mycache/mykey\" is no bank but a key, and what it holds has no \"nosuch\"\n")),
+				oneLine("Exception occurred in runner cache.fetch: fetch: \"mycache/mykey\" is a key, not a "+
+					"bank, and its value has no \"nosuch\"\n")),
 			run("cache.store", "mycache", "deep", "both a key and a bank"),
 			run("cache.list", "mycache").anyKeys(),
 			run("cache.fetch", "mycache", "nosuch"),
@@ -79,7 +80,8 @@ func cacheScenes() []scene {
 			run("cache.store", "../outside", "k", "1").unlike("Banks of the cache",
 				prints("Exception occurred in runner cache.store: store: bank \"../outside\": a bank is a path below the cache, without .. that leads out of it\n", "", 1)),
 			run("cache.store", "b", "k", "1", "cachedir=DIR/elsewhere").unlike("Banks of the cache",
-				begins("Exception occurred in runner cache.store: the cache lies on all masters, not in DIR/elsewhere; ", "", 1)),
+				begins("Exception occurred in runner cache.store: the cache is on all masters, not in DIR/elsewhere; ",
+					"", 1)),
 			run("cache.fetch", "hollow/x", "k"), run("cache.store", "hollow/x", "k", "1"),
 			run("cache.flush", "hollow/x", "k"),
 			run("cache.list", "hollow").unlike("Banks of the cache", prints("", "", 0)),
@@ -107,7 +109,8 @@ func cacheScenes() []scene {
 				prints(
 					"Would migrate 5 entries from 'localfs' → 'ring'\n  cachedir: DIR/old\n  Banks:\n    moved: 1\n    moved/a: 2\n    moved/b: 1\n    other: 1\n  (dry-run — no data written)\n", "", 0)),
 			run("cache.migrate", "src_driver=redis").unlike("Banks of the cache",
-				prints("Exception occurred in runner cache.migrate: src_driver 'redis' is not built in; only files of localfs can be taken in\n", "", 1)),
+				prints("Exception occurred in runner cache.migrate: src_driver 'redis' is not built in; only "+
+					"files of localfs can be imported\n", "", 1)),
 		}, do: func(t *testing.T, p *pair) {
 			for args, want := range map[string]string{"fetch moved/a two": "two\n",
 				"fetch moved/b three": "k:\n    - 1\n    - 2\n    - 3\n",

@@ -45,7 +45,7 @@ func copyScenes() []scene {
 		cp("web-a", "DIR/src/tree", "DIR/to/x"),
 		cp("-C", "web-a", "DIR/src/nosuch", "DIR/to/x"),
 		cp("web-a", "DIR/src/nosuch", "DIR/to/x").unlike("Missing sources of salt-cp",
-			prints("", "none of the source files is there\n", 0)),
+			prints("", "none of the source files exists; check the paths\n", 0)),
 		cp("web-a", "DIR/src/motd", "/dev/null/x"),
 		cp("nosuch", "DIR/src/motd", "DIR/to/x"),
 		cp("-C", "nosuch", "DIR/src/motd", "DIR/to/x"),

@@ -17,16 +17,16 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// olderReference is the release that ours is compared with where 3008 has no returner of its own.
+// olderReference is the release to compare with if 3008 does not have the returner.
 const olderReference = "3007.15"
 
-// database is a real one, on a loopback address, with a folder of its own.
+// database is a real database server on a loopback address, with its own folder.
 type database interface {
 	run(t testing.TB)
-	// options tell a master, or a minion, where it is.
+	// options tell a master or a minion where the database is.
 	options() string
-	// rows are a line for each job ("load JID ...") and each return ("FUN JID ...") that it holds,
-	// by job id.
+	// rows returns a line for each job ("load JID ...") and each return ("FUN JID ...") that the
+	// database holds, ordered by job id.
 	rows() ([]string, error)
 }
 
@@ -56,7 +56,7 @@ func databaseFolder(t testing.TB) string {
 	return dir
 }
 
-// asNobody is a command line for another user than root.
+// asNobody is a command line for a user other than root.
 func asNobody(args ...string) (string, []string) {
 	if os.Getuid() == 0 {
 		args = append([]string{"setpriv", fmt.Sprint("--reuid=", nobody),
@@ -71,7 +71,7 @@ type mariaDB struct {
 	addr, dir string
 }
 
-// mysqlTables are those that the returner wants.
+// mysqlTables are the tables that the returner needs.
 const mysqlTables = "CREATE DATABASE salt CHARACTER SET utf8mb4; USE salt;" +
 	"CREATE TABLE jids (jid varchar(255) NOT NULL, `load` mediumtext NOT NULL, UNIQUE KEY jid (jid));" +
 	"CREATE TABLE salt_returns (fun varchar(50) NOT NULL, jid varchar(255) NOT NULL," +
@@ -81,7 +81,7 @@ const mysqlTables = "CREATE DATABASE salt CHARACTER SET utf8mb4; USE salt;" +
 	" data mediumtext NOT NULL, alter_time timestamp DEFAULT current_timestamp," +
 	" master_id varchar(255) NOT NULL);"
 
-// newMariaDB makes a server that does not run yet, with its tables.
+// newMariaDB makes a server with the returner's tables. It does not run yet.
 func newMariaDB(t testing.TB) *mariaDB {
 	t.Helper()
 	if _, err := exec.LookPath("mariadb-install-db"); err != nil {
@@ -194,7 +194,7 @@ func (r *redisServer) rows() ([]string, error) {
 			out, err = r.ask("HGETALL", key)
 			field := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 			for i := 0; i+1 < len(field); i += 2 {
-				var ret struct{ Fun any } // a list for several functions
+				var ret struct{ Fun any } // a list if there are several functions
 				if err := json.Unmarshal([]byte(field[i+1]), &ret); err != nil {
 					return nil, fmt.Errorf("%s: %w", key, err)
 				}
@@ -205,7 +205,7 @@ func (r *redisServer) rows() ([]string, error) {
 	return append(loads, returns...), err
 }
 
-// needsPython leaves a test out whose returner lacks its library.
+// needsPython skips a test whose returner lacks its library.
 func needsPython(t testing.TB, module string) {
 	t.Helper()
 	python := filepath.Join(e2e.Venvs(t), "salt-"+olderReference, "bin", "python3")
@@ -218,8 +218,8 @@ func needsPython(t testing.TB, module string) {
 // jobRow is a row of a job or a return: its function or "load", and the job id.
 var jobRow = regexp.MustCompile(`^(\[.*?\]|\S+) (20\d{18}) `)
 
-// onlyOrders leaves the rows of what orders ordered: from the first job of test.arg on, without
-// what a minion or master asks by itself.
+// onlyOrders keeps the rows of the test's orders: from the first job of test.arg on, without
+// requests that a minion or master makes by itself.
 func onlyOrders(rows []string) (kept []string, failing string) {
 	first := ""
 	for _, row := range rows {
@@ -242,7 +242,7 @@ func onlyOrders(rows []string) (kept []string, failing string) {
 	return kept, failing
 }
 
-// databaseRows has a master of a kind keep its jobs in a database, and returns the rows and what
+// databaseRows has a master of a kind keep its jobs in a database. It returns the rows, and what
 // salt-run reads from them.
 func databaseRows(t *testing.T, kind, returner string, db database) []string {
 	t.Helper()
@@ -269,12 +269,12 @@ func databaseRows(t *testing.T, kind, returner string, db database) []string {
 		rows = append(rows, shown.Stdout)
 	}
 	masked := r.masked(strings.Join(rows, "\n"))
-	// A time of 3008, whose commands ours are, has its zone.
+	// Times of 3008, like ours, have a zone.
 	return strings.Split(strings.ReplaceAll(masked, "STAMP+00:00", "STAMP"), "\n")
 }
 
 // TestOtherDatabases compares what master_job_cache writes to a real MariaDB and a real Redis with
-// what Salt's own master writes. Salt 3008 has neither returner any more.
+// what Salt's own master writes. Salt 3008 no longer has either returner.
 func TestOtherDatabases(t *testing.T) {
 	t.Parallel()
 	for returner, make := range map[string]func(testing.TB) database{
@@ -296,7 +296,7 @@ func TestOtherDatabases(t *testing.T) {
 	}
 }
 
-// TestMariaDBAway: a return for a database that is down waits on disk, also while the master is
+// TestMariaDBAway: a return for a database that is down waits on disk, even while the master is
 // killed and starts again. Salt's master loses it.
 func TestMariaDBAway(t *testing.T) {
 	t.Parallel()
@@ -323,7 +323,7 @@ func TestMariaDBAway(t *testing.T) {
 	db.Stop(t, 20*time.Second)
 	e2e.Eventually(t, 60*time.Second, "the return that nobody takes", func() error {
 		text, err := os.ReadFile(r.Log)
-		if err == nil && !strings.Contains(string(text), "returner does not take") {
+		if err == nil && !strings.Contains(string(text), "returner takes no items") {
 			err = errors.New("not logged")
 		}
 		return err

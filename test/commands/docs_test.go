@@ -14,8 +14,8 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// TestDocs runs what the console blocks of the docs show on a playground of three masters, and
-// compares.
+// TestDocs runs the console blocks of the docs on a playground of three masters, and compares the
+// output.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	own := filepath.Dir(e2e.Ours(t).Salt)
@@ -37,6 +37,8 @@ func TestDocs(t *testing.T) {
 		}
 		return nil
 	})
+	env := append(os.Environ(), "PATH="+own+":"+os.Getenv("PATH"),
+		"SALT_CONFIG_DIR="+filepath.Join(dir, "dev", "m1"))
 	for _, name := range []string{"README.md", "docs/upgrade.md", "docs/commands.md",
 		"docs/operations.md"} {
 		b, err := os.ReadFile(filepath.Join(e2e.Root(t), name))
@@ -49,8 +51,7 @@ func TestDocs(t *testing.T) {
 		}
 		for _, s := range steps {
 			cmd := exec.Command("bash", "-c", s.command)
-			cmd.Env = append(os.Environ(), "PATH="+own+":"+os.Getenv("PATH"),
-				"SALT_CONFIG_DIR="+filepath.Join(dir, "dev", "m1"))
+			cmd.Env = env
 			out, err := cmd.Output()
 			if got := trailing.ReplaceAllString(string(out), ""); err != nil || s.output != "" &&
 				!s.matches(got) {
@@ -59,9 +60,10 @@ func TestDocs(t *testing.T) {
 			}
 		}
 	}
+	tryPages(t, env)
 }
 
-// step is a command of a console block and the output that follows it; "" is not compared.
+// step is a command of a console block and the output that follows it. "" is not compared.
 type step struct{ command, output string }
 
 var block = regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
@@ -81,7 +83,7 @@ func shown(text string) []step {
 	return steps
 }
 
-// matches compares an output with what is shown, in which ... stands for anything within a line.
+// matches compares an output with the one shown, in which ... stands for any text within a line.
 func (s step) matches(got string) bool {
 	form := strings.ReplaceAll(regexp.QuoteMeta(s.output), regexp.QuoteMeta("..."), ".*")
 	return regexp.MustCompile(`\A` + form + `\z`).MatchString(got)

@@ -74,7 +74,7 @@ def start():
 `,
 }
 
-// stamp is a line that an engine wrote: who, and when by the machine's clock.
+// stamp is a line written by an engine: its process, and the time by the machine's clock.
 type stamp struct {
 	id, pid string
 	at      float64
@@ -92,7 +92,7 @@ func stampsOf(t *testing.T, path string) (out []stamp) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		words := strings.Fields(lines.Text())
 		if len(words) != 3 {
-			continue // the last one is being written
+			continue // the last line is still being written
 		}
 		at, err := strconv.ParseFloat(words[2], 64)
 		if err != nil {
@@ -113,7 +113,7 @@ func uptime(t *testing.T) float64 {
 	return float64(now.Nano()) / 1e9
 }
 
-// oneAtATime reports two processes whose times overlap.
+// oneAtATime returns an error for two processes whose times overlap.
 func oneAtATime(all []stamp) error {
 	first, last := map[string]float64{}, map[string]float64{}
 	for _, s := range all {
@@ -134,7 +134,8 @@ func oneAtATime(all []stamp) error {
 	return nil
 }
 
-// TestEngines runs engines of a site, freezes the leader, lets it go on, and kills the next one.
+// TestEngines runs engines of a site, freezes the leader, lets it continue, and kills the next
+// leader.
 func TestEngines(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3})
@@ -193,7 +194,7 @@ engines:
 			return nil
 		})
 	}
-	// by waits until an engine has written on a master after a time.
+	// by waits until an engine has written on a master after a given time.
 	by := func(m *e2e.Master, name string, after float64) {
 		t.Helper()
 		e2e.Eventually(t, 60*time.Second, name+" of "+m.ID, func() error {
@@ -205,8 +206,8 @@ engines:
 		})
 	}
 
-	says(leader, "engine is not started", "engine=nosuch", "'nosuch.start' is not available")
-	says(leader, "engine is not started", "engine=tick")
+	says(leader, "engine not started", "engine=nosuch", "'nosuch.start' is not available")
+	says(leader, "engine not started", "engine=tick")
 	if r := leader.Runner(t, "saltutil.sync_engines"); r.Code != 0 {
 		t.Fatalf("sync: %v", r)
 	}
@@ -229,7 +230,7 @@ engines:
 		says(leader, "engine ended", "engine=leaves", pause, "exit status 3", "engines/leaves.py")
 		says(leader, "engine ended by itself", "engine=returns", pause)
 	}
-	if n := lines(leader, "engine is not started", "engine=nosuch"); n != 1 {
+	if n := lines(leader, "engine not started", "engine=nosuch"); n != 1 {
 		t.Errorf("an unknown engine has %d lines", n)
 	}
 	if r := leader.Runner(t, "python.status"); strings.Count(r.Stdout, "runs\n") != 3 ||
@@ -259,7 +260,7 @@ engines:
 	by(second, "calls", frozen)
 	thawed := uptime(t)
 	leader.Thaw(t)
-	says(leader, "engines are stopped: this master does not lead any more")
+	says(leader, "engines stopped: this master no longer leads")
 	says(leader, "an event of an engine is refused", "site/tick/"+leader.ID)
 	by(second, "calls", uptime(t))
 	for _, s := range stampsOf(t, file("calls")) {

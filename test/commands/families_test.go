@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// rootOptions take the place of what the kit says of roots.
+// rootOptions replace the kit's options about roots.
 const rootOptions = `file_roots:
   base: [DIR/srv, DIR/srv2]
   dev: [DIR/dev]
@@ -50,13 +50,13 @@ func writeRoots(t testing.TB, dir string) {
 	}
 }
 
-// backEnds checks that ours refuses a back end by name, where Salt logs a line and answers as if it
-// had no files.
+// backEnds checks that ours refuses a back end by name. Salt logs a line and answers as if it had
+// no files.
 func backEnds(name string) func(theirs, ours result) error {
 	return func(theirs, ours result) error {
 		if theirs.code != 0 || !strings.Contains(theirs.stderr, name) || ours.code != 1 ||
 			!strings.HasSuffix(ours.stdout, ": the file server back end "+name+
-				" is not here; only roots is\n") {
+				" is not enabled; only roots is\n") {
 			return errors.New("want a refusal that names it")
 		}
 		return nil

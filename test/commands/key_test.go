@@ -2,8 +2,11 @@ package commands
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -14,8 +17,8 @@ func offering(ids ...string) func(t *testing.T, p *pair) {
 
 var fingerprint = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){31}`)
 
-// bodies checks a list of fingerprints: Salt's but for the figures, which are those of the keys'
-// bodies.
+// bodies checks a list of fingerprints: as Salt's, except for the digits, which are those of the
+// keys' bodies.
 func bodies(theirs, ours result) error {
 	hide := func(s string) string { return fingerprint.ReplaceAllString(s, "PRINT") }
 	switch {
@@ -65,7 +68,7 @@ func keyScenes() []scene {
 			key("-f", "new-1,new-2").unlike("Fingerprints", bodies),
 			key("-f", "new-*", "--out=json").unlike("Fingerprints", bodies),
 			key("-f", "*", "--out=yaml").mask(fingerprint.String(), "PRINT").unlike("Fingerprints",
-				begins("local:\n  master.pub: PRINT\n", "", 0)),
+				begins("local:\n  master1.pub: PRINT\n", "", 0)),
 			key("-F", "--out=json").mask(fingerprint.String(), "PRINT").unlike("Fingerprints",
 				begins("{\n    \"minions_pre\": {\n        \"new-1\": \"PRINT\"", "", 0)),
 			key("-p", "new-1"), key("-p", "new-*", "--out=json"), key("-p", "den-1"),
@@ -124,6 +127,32 @@ func keyScenes() []scene {
 				s.must(t, "salt-key", "-a", "ev-1", "-y", "--include-rejected")
 				s.must(t, "salt-key", "-d", "ev-1", "-y")
 			})
+		}},
+		// A key copied into the folder of accepted keys is known to the next command, as with
+		// Salt, which reads the folder.
+		{name: "39_copied_keys", alone: true, do: func(t *testing.T, p *pair) {
+			text := keyNumber(t, 0).Public().Text()
+			for _, asked := range []struct {
+				id   string
+				args []string
+			}{
+				{"copied-1", []string{"-p", "copied-1"}},
+				{"copied-2", []string{"-l", "acc"}},
+				{"copied-3", []string{"-d", "copied-3", "-y"}},
+			} {
+				p.both(func(s *side) {
+					file := filepath.Join(s.Dir, "pki", "minions", asked.id)
+					if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+						t.Error(err)
+						return
+					}
+					out := s.must(t, "salt-key", asked.args...).stdout
+					if !strings.Contains(out, asked.id) {
+						t.Errorf("%s: salt-key %v right after the copy: %q", s.kind, asked.args, out)
+					}
+				})
+			}
+			p.both(func(s *side) { s.must(t, "salt-key", "-d", "copied-*", "-y") })
 		}},
 		{name: "usage_of_keys", masterless: true, lines: []line{
 			key("--foo"), key("-a"), key("--keysize", "5", "--gen-keys", "x"),

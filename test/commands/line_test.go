@@ -21,28 +21,28 @@ import (
 type scene struct {
 	name  string
 	lines []line
-	// alone marks what changes keys or minions, or looks at all of them.
+	// alone marks scenes that change keys or minions, or look at all of them.
 	alone bool
-	// masterless marks lines that Salt answers without a master.
+	// masterless marks scenes that Salt answers without a master.
 	masterless bool
-	// together lets all lines run at the same time, for those that wait.
+	// together runs all lines at the same time, for lines that wait.
 	together bool
-	// before prepares both sides; do is what lines can't say.
+	// before prepares both sides; do does what lines can't.
 	before, do func(t *testing.T, p *pair)
-	// more is what Salt's answers depend on beside settings.
+	// more is what Salt's answers depend on, besides settings.
 	more func() string
 }
 
-// A line is one command line and what to make of what it prints. In arguments DIR is the folder of
-// the side's master, $NAME what an earlier line saved or what recent says.
+// A line is one command line, and how to compare its output. In arguments DIR is the folder of the
+// side's master; $NAME is a text saved by an earlier line or by recent.
 type line struct {
 	program string
 	call
 	masks []mask
-	order *regexp.Regexp // begins each of the blocks that come in no order
-	file  string         // holds what was printed, to be compared as well
-	save  string         // the name under which the first job id in the output is kept
-	// in the output when what the line asks about has begun: it is asked again until then
+	order *regexp.Regexp // begins each block; the blocks come in any order
+	file  string         // a file with output to be compared too
+	save  string         // saves the first job id in the output under this name
+	// in the output once the subject of the question has begun: the line is asked again until then
 	told    string
 	differs *difference
 }
@@ -51,7 +51,8 @@ func salt(args ...string) line { return line{program: "salt", call: call{args: a
 func key(args ...string) line  { return line{program: "salt-key", call: call{args: args}} }
 func cp(args ...string) line   { return line{program: "salt-cp", call: call{args: args}} }
 
-// run is a line of salt-run; the master's grains, which no runner here reads, take Salt a second.
+// run is a line of salt-run. Salt takes a second for the master's grains, which no runner here
+// reads.
 func run(args ...string) line {
 	return line{program: "salt-run", call: call{args: append([]string{"--skip-grains"}, args...)}}
 }
@@ -66,19 +67,20 @@ func (l line) mask(form, to string) line {
 	return l
 }
 
-// A difference is a line of which ours is meant to differ.
+// A difference is a line for which ours differs on purpose.
 type difference struct {
-	title string // of its line in docs/differences.md
+	title string // of the entry in docs/differences.md
 	check func(theirs, ours result) error
 }
 
-// unlike says under which title docs/differences.md explains the difference, and what ours does.
+// unlike names the title under which docs/differences.md explains the difference. check tests what
+// ours does.
 func (l line) unlike(title string, check func(theirs, ours result) error) line {
 	l.differs = &difference{title, check}
 	return l
 }
 
-// prints is a check for ours: this text, masked, on standard output and error.
+// prints checks that ours prints exactly these texts, masked, on standard output and error.
 func prints(stdout, stderr string, code int) func(theirs, ours result) error {
 	return func(_, ours result) error {
 		if ours.stdout != stdout || ours.stderr != stderr || ours.code != code {
@@ -88,7 +90,7 @@ func prints(stdout, stderr string, code int) func(theirs, ours result) error {
 	}
 }
 
-// begins is a check for ours: how standard output and error begin.
+// begins checks how ours begins on standard output and error.
 func begins(stdout, stderr string, code int) func(theirs, ours result) error {
 	return func(_, ours result) error {
 		if !strings.HasPrefix(ours.stdout, stdout) || !strings.HasPrefix(ours.stderr, stderr) ||
@@ -135,8 +137,8 @@ func (l line) hide(s *side, text string) string {
 
 var trailing = regexp.MustCompile(`(?m)[ \t]+$`)
 
-// sorted brings blocks into one order. A block goes on with lines that are indented or close a
-// bracket.
+// sorted puts blocks into one order. A block includes the lines that follow, if they are indented
+// or close a bracket.
 func (l line) sorted(text string) string {
 	if l.order == nil {
 		return text
@@ -161,7 +163,7 @@ func (l line) sorted(text string) string {
 	return strings.Join(out, "")
 }
 
-// on runs the line on one side and masks what came.
+// on runs the line on one side and masks the result.
 func (l line) on(t testing.TB, s *side) result {
 	t.Helper()
 	r := s.call(t, l.program, l.call)
@@ -191,7 +193,7 @@ func (l line) on(t testing.TB, s *side) result {
 	return r
 }
 
-// String is the line with all that its answer depends on.
+// String is the line with everything that its answer depends on.
 func (l line) String() string {
 	text := fmt.Sprintf("%s %q", l.program, l.args)
 	if l.stdin != "" {
@@ -216,8 +218,8 @@ func (l line) String() string {
 	return text
 }
 
-// ask has a line answered on the sides that there are, beside each other, and takes Salt's answer
-// from what is kept where it has none.
+// ask has the existing sides answer a line, side by side. If there is no Salt side, it takes Salt's
+// answer from the kept ones.
 func (p *pair) ask(t *testing.T, turn int, l line, on func(s *side) result) (theirs, ours result) {
 	t.Helper()
 	var salts func() said
@@ -282,7 +284,7 @@ func (p *pair) play(t *testing.T, c scene) {
 	}
 }
 
-// notes are what a side's lines saved, by name.
+// notes are the texts saved by a side's lines, by name.
 type notes struct {
 	mu   sync.Mutex // guards text
 	text map[string]string
@@ -318,8 +320,8 @@ func (s *side) fill(arg string) string {
 	return strings.ReplaceAll(arg, "DIR", s.Dir)
 }
 
-// recent lets job ids be written that both masters still keep: $JUST and six digits is one of two
-// hours ago, $BEFORE and $AFTER are times around it.
+// recent saves job ids that both masters still keep: $JUST and six digits is an id of two hours
+// ago; $BEFORE and $AFTER are times around it.
 func (s *side) recent() {
 	at := time.Now().Add(-2 * time.Hour)
 	const clock = "2006, Jan 02 15:04"
@@ -330,7 +332,7 @@ func (s *side) recent() {
 
 func (s *side) keep(name, text string) { s.notes.keep(name, text) }
 
-// TestDifferencesAreWritten reads docs/differences.md: each line that is meant to differ has its
+// TestDifferencesAreWritten reads docs/differences.md: each line that differs on purpose has its
 // title in a section Commands.
 func TestDifferencesAreWritten(t *testing.T) {
 	t.Parallel()
@@ -346,7 +348,7 @@ func TestDifferencesAreWritten(t *testing.T) {
 	if section == "" {
 		t.Fatal("docs/differences.md has no section Commands")
 	}
-	for _, c := range scenes() {
+	for _, c := range slices.Concat(scenes(), sshScenes()) {
 		for _, l := range c.lines {
 			if l.differs != nil && !strings.Contains(section, "**"+l.differs.title+"**") {
 				t.Errorf("%s: docs/differences.md lacks **%s**", c.name, l.differs.title)

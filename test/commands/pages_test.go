@@ -15,6 +15,13 @@ import (
 // ours are the commands whose lines in pages are checked.
 var ours = []string{"clustermaster", "salt", "salt-key", "salt-run", "salt-cp", "salt-master"}
 
+var (
+	codeSpan     = regexp.MustCompile("`([^`]+)`")
+	betweenCalls = regexp.MustCompile(`\s*(?:&&|\|\||[|;#(]|\s>\s)\s*`)
+	functionName = regexp.MustCompile(`^[a-z_]+\.[a-z_]+$`)
+	argumentName = regexp.MustCompile(`^[a-z_]+$`)
+)
+
 // commandLines are the command lines of a page: those in code spans and in code blocks that begin
 // with one of ours, continued lines joined.
 func commandLines(page string) []string {
@@ -27,12 +34,12 @@ func commandLines(page string) []string {
 			fenced = !fenced
 			continue
 		}
-		pieces := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1)
+		pieces := codeSpan.FindAllStringSubmatch(line, -1)
 		if fenced || strings.HasPrefix(line, "    ") {
 			pieces = [][]string{{"", strings.TrimPrefix(strings.TrimSpace(line), "$ ")}}
 		}
 		for _, p := range pieces {
-			for _, command := range regexp.MustCompile(`\s*(?:&&|\|\||[|;#(]|\s>\s)\s*`).Split(p[1], -1) {
+			for _, command := range betweenCalls.Split(p[1], -1) {
 				command = strings.TrimPrefix(command, "sudo ")
 				name, _, more := strings.Cut(command, " ")
 				if more && slices.Contains(ours, name) {
@@ -44,7 +51,7 @@ func commandLines(page string) []string {
 	return found
 }
 
-// words are those of a command line, quotes taken off.
+// words are the words of a command line, without quotes.
 func words(line string) []string {
 	var out []string
 	for _, w := range regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`).FindAllString(line, -1) {
@@ -54,7 +61,7 @@ func words(line string) []string {
 }
 
 // TestCommandsInPages compares each command line of the pages with what the commands know: their
-// subcommands and options, and the runner functions and the names of their arguments.
+// subcommands and options, the runner functions and the names of their arguments.
 func TestCommandsInPages(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Dir(e2e.Ours(t).Salt)
@@ -82,10 +89,11 @@ func TestCommandsInPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not in the list of functions: a site's own, one that shows an error, and names that a
-	// function takes beside its own.
-	others := regexp.MustCompile(`^(mysite\.|nosuch\.)`)
-	takesMore := []string{"fileserver.update", "http.query", "pillar.show_pillar", "salt.cmd", "test.arg", "test.raw_arg"}
+	// Not in the list of functions: a site's own, one that shows an error, one of Salt's in Python,
+	// and names that a function takes beside its own.
+	others := regexp.MustCompile(`^(mysite\.|nosuch\.|ssh\.cmd$)`)
+	takesMore := []string{"fileserver.update", "http.query", "pillar.show_pillar", "salt.cmd",
+		"test.arg", "test.raw_arg"}
 	checked := 0
 	for _, page := range append(pages, filepath.Join(e2e.Root(t), "README.md")) {
 		b, err := os.ReadFile(page)
@@ -105,20 +113,21 @@ func TestCommandsInPages(t *testing.T) {
 			}
 			text, function := help(known...), ""
 			for _, arg := range args[1:] {
-				flag, _, _ := strings.Cut(arg, "=")
 				name, _, isNamed := strings.Cut(arg, "=")
 				switch {
-				case strings.HasPrefix(arg, "-") && len(flag) > 1:
-					if !regexp.MustCompile(`(?m)(^|[\s,])` + regexp.QuoteMeta(flag) + `\b`).MatchString(text) {
-						t.Errorf("%s: %s: no option %s", filepath.Base(page), line, flag)
+				case strings.HasPrefix(arg, "-") && len(name) > 1:
+					option := regexp.MustCompile(`(?m)(^|[\s,])` + regexp.QuoteMeta(name) + `\b`)
+					if !option.MatchString(text) {
+						t.Errorf("%s: %s: no option %s", filepath.Base(page), line, name)
 					}
 				case known[0] != "salt-run":
-				case function == "" && regexp.MustCompile(`^[a-z_]+\.[a-z_]+$`).MatchString(arg):
+				case function == "" && functionName.MatchString(arg):
 					function = arg
 					if functions[function] == "" && !others.MatchString(function) {
 						t.Errorf("%s: %s: no runner function %s", filepath.Base(page), line, function)
 					}
-				case function != "" && isNamed && functions[function] != "" && !slices.Contains(takesMore, function) && regexp.MustCompile(`^[a-z_]+$`).MatchString(name):
+				case isNamed && functions[function] != "" && argumentName.MatchString(name) &&
+					!slices.Contains(takesMore, function):
 					takes := functions[function]
 					if !strings.Contains(takes, " "+name+"=") && !strings.Contains(takes, " "+name+" ") {
 						t.Errorf("%s: %s: %s has no argument %s; it is %s", filepath.Base(page), line, function,

@@ -14,7 +14,7 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// pythonOptions are those of a site with runners and wheel modules of its own.
+// pythonOptions are those of a site with its own runners and wheel modules.
 const pythonOptions = `extension_modules: DIR/ext
 module_dirs: [DIR/dirs]
 runner_dirs: [DIR/own-runners]
@@ -24,7 +24,7 @@ schedule:
   site: {function: site.note, seconds: 3, args: [scheduled]}
 `
 
-// pythonFiles are the site's modules and what calls them, below DIR.
+// pythonFiles are the site's modules and their callers, below DIR.
 var pythonFiles = map[string]string{
 	"own-runners/site.py": `
 import os
@@ -187,7 +187,7 @@ wrong:
 `,
 }
 
-// sdbOptions are profiles of sdb, and options whose values lie there.
+// sdbOptions are profiles of sdb, and options whose values they hold.
 const sdbOptions = `kept: {driver: jsonfile, path: DIR/sdb.json}
 yamls: {driver: yaml, files: [DIR/sdb.yaml]}
 env_profile: {driver: env}
@@ -196,7 +196,7 @@ site_secret: sdb://yamls/secret
 site_nested: {list: [sdb://kept/start, plain], deep: {a: 'sdb://yamls/tree:leaf'}}
 `
 
-// sdbDriver keeps values in a file of JSON.
+// sdbDriver stores values in a JSON file.
 const sdbDriver = `
 import json
 
@@ -231,7 +231,7 @@ def delete(key, profile=None):
 __func_alias__ = {"set_": "set"}
 `
 
-// sdbFiles are what sdbOptions name, below DIR.
+// sdbFiles are the files that sdbOptions name, below DIR.
 var sdbFiles = map[string]string{
 	"sdb.json": `{"start": "from the start"}`, "sdb.yaml": "secret: s3cret\ntree: {leaf: [1, two]}\n",
 	"ext/sdb/jsonfile.py":   sdbDriver,
@@ -250,7 +250,7 @@ set: {{ salt['sdb.set']('sdb://kept/by_pillar', 'x') }}
 `,
 }
 
-// doorOptions are a back end of external_auth and a module of master_tops of the site's.
+// doorOptions are a site's back end of external_auth and module of master_tops.
 const doorOptions = `master_tops: {sitetops: {states: [from_tops]}}
 `
 
@@ -294,7 +294,29 @@ func sdbSettings() string {
 	return b.String()
 }
 
-// pythonScenes call the site's functions, and those of Salt that this program lacks.
+// targetsRunner looks at minions with Salt's own code, as a roster does.
+const targetsRunner = `
+import salt.roster
+import salt.utils.minions
+
+
+def rostered(tgt, tgt_type="glob"):
+    order = {"host": ["id"], "user": {"pillar": "text"}}
+    opts = dict(__opts__, roster_order=order)
+    return salt.roster.Roster(opts, "cache").targets(tgt, tgt_type)
+
+
+def matched(tgt, tgt_type="glob"):
+    found = salt.utils.minions.CkMinions(__opts__).check_minions(tgt, tgt_type)
+    return [sorted(found["minions"]), sorted(found["missing"]), found["ssh_minions"]]
+
+
+def data(minion):
+    name, grains, pillar = salt.utils.minions.get_minion_data(minion, __opts__)
+    return [name, grains and grains["id"], pillar and sorted(pillar)]
+`
+
+// pythonScenes call the site's functions, and functions of Salt that this program lacks.
 func pythonScenes() []scene {
 	return []scene{
 		{name: "python_runners", more: pythonSettings, lines: []line{
@@ -350,6 +372,22 @@ func pythonScenes() []scene {
 			run("pillar.show_pillar", "web-a"), run("sdb.get", "sdb://kept/by_pillar"),
 			run("saltutil.sync_sdb"),
 		}},
+		{name: "python_targets", more: func() string { return targetsRunner },
+			before: func(t *testing.T, p *pair) {
+				for _, s := range p.sides() {
+					if err := os.WriteFile(filepath.Join(s.Dir, "own-runners", "targets.py"),
+						[]byte(targetsRunner), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}, lines: []line{
+				run("targets.matched", "web-*", "--out=json"),
+				run("targets.matched", "G@id:web-a or I@for:nobody", "tgt_type=compound", "--out=json"),
+				run("targets.matched", "[web-b, ghost]", "tgt_type=list", "--out=json"),
+				run("targets.matched", "both", "nodegroup", "--out=json"),
+				run("targets.data", "web-a", "--out=json"), run("targets.data", "ghost", "--out=json"),
+				run("targets.rostered", "web-a", "--out=json"),
+			}},
 		{name: "python_doors", more: doorSettings, lines: []line{
 			salt("web-a", "state.show_top", "--out=json"),
 			salt("web-b", "test.echo", "x", "--out=lines"),
@@ -393,7 +431,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// pythonSettings are what Salt's answers to pythonScenes depend on beside settings.
+// pythonSettings are what Salt's answers to pythonScenes depend on, besides settings.
 func pythonSettings() string {
 	var b strings.Builder
 	b.WriteString(pythonOptions)

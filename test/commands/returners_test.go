@@ -21,14 +21,14 @@ type returning struct {
 	minion *e2e.Minion
 }
 
-// eventOptions are what both masters have.
+// eventOptions are those of both masters.
 const eventOptions = `event_return: [pgjsonb]
 event_return_blacklist: ['salt/auth', 'salt/*/start', 'minion*', 'site/unwanted']
 auto_accept: True
 timeout: 15
 `
 
-// newReturning makes a master of a kind with a database; neither runs.
+// newReturning makes a master of a kind with a database. Neither runs yet.
 func newReturning(t *testing.T, kind, options string) *returning {
 	t.Helper()
 	db := newPostgres(t)
@@ -38,7 +38,7 @@ func newReturning(t *testing.T, kind, options string) *returning {
 }
 
 // newReturningOf is newReturning with the returners, the minion and the reference of a release, and
-// a database of the caller's.
+// the caller's database.
 func newReturningOf(t *testing.T, kind, release, options string) *returning {
 	t.Helper()
 	p, own := e2e.Ours(t), "python_host: "+filepath.Join(e2e.Venvs(t),
@@ -71,7 +71,7 @@ func (r *returning) answers(t *testing.T) {
 	})
 }
 
-// send has the minion fire an event, and comes back once the master has acknowledged it.
+// send has the minion fire an event, and returns once the master has acknowledged it.
 func (r *returning) send(t *testing.T, tag, data string) {
 	t.Helper()
 	got := r.Salt(t, "web", "event.send", tag, data)
@@ -93,7 +93,7 @@ var (
 	stamps  = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+`)
 )
 
-// eventRows plays what is compared, and returns the rows of it.
+// eventRows fires the events to compare, and returns their rows.
 func (r *returning) eventRows(t *testing.T) string {
 	t.Helper()
 	r.db.run(t)
@@ -141,9 +141,9 @@ func TestEventReturn(t *testing.T) {
 	}
 }
 
-// TestDatabaseAway has a database that is not there when events are acknowledged, a master that is
-// killed then, and a database that hangs: nothing is lost or written twice, the order stays, nobody
-// waits, and the log says it once.
+// TestDatabaseAway: the database is down when events are acknowledged, the master is killed then,
+// and later the database hangs. Nothing is lost or written twice, the order stays, no command
+// waits, and the log reports it once.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	r := newReturning(t, "ours", eventOptions+"master_job_cache: pgjsonb\npython_timeout: 5\n")
@@ -183,7 +183,7 @@ func TestDatabaseAway(t *testing.T) {
 		}
 		return err
 	})
-	// An event that no jsonb takes stops none of the others.
+	// An event that jsonb refuses stops none of the others.
 	r.send(t, "site/n", `{n: 99, text: "\0"}`)
 	ping := func() time.Duration {
 		t.Helper()
@@ -207,27 +207,27 @@ func TestDatabaseAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), "returner does not take"); n > 18 || n < 2 {
+	if n := strings.Count(string(text), "returner takes no items"); n > 18 || n < 2 {
 		t.Errorf("the log says %d times that the database is away", n)
 	}
-	if n := strings.Count(string(text), "it is set aside"); n < 1 || n > 9 {
+	if n := strings.Count(string(text), "the item is set aside"); n < 1 || n > 9 {
 		t.Errorf("the log says %d times that an event was set aside", n)
 	}
 }
 
-// jobOptions are what both masters have.
+// jobOptions are those of both masters.
 const jobOptions = `master_job_cache: pgjsonb
 auto_accept: True
 timeout: 15
 `
 
-// extOptions are what both masters have.
+// extOptions are those of both masters.
 const extOptions = `ext_job_cache: pgjsonb
 auto_accept: True
 timeout: 15
 `
 
-// orders are jobs of several kinds; the last one returns "the end".
+// orders gives jobs of several kinds. The last one returns "the end".
 func (r *returning) orders(t *testing.T) {
 	t.Helper()
 	r.Salt(t, "web", "test.arg", "1", "2.5", "x", "a={b: [c]}", "d=äöü", "e=null", "--metadata",
@@ -239,7 +239,7 @@ func (r *returning) orders(t *testing.T) {
 	r.Salt(t, "web", "test.echo", "the end")
 }
 
-// jobRows orders jobs and returns the rows of them, and what salt-run shows of one.
+// jobRows gives orders, and returns their rows and what salt-run shows of one.
 func (r *returning) jobRows(t *testing.T) string {
 	t.Helper()
 	r.db.run(t)
@@ -254,7 +254,7 @@ func (r *returning) jobRows(t *testing.T) string {
 		}
 		return err
 	})
-	// From the first job on: what the minion answered while it was waited for is left out.
+	// Starts at the first order: the minion's answers while the test waited for it do not count.
 	const since = `jid >= (SELECT min(jid) FROM jids WHERE load->>'fun' = 'test.arg')`
 	rows := r.db.query(t, "salt", "SELECT 'load ' || jid || ' ' || load FROM jids WHERE "+since+
 		" AND load->>'fun' NOT LIKE 'saltutil.%' ORDER BY jid") + "\n" +
@@ -267,7 +267,7 @@ func (r *returning) jobRows(t *testing.T) string {
 	return r.masked(rows + "\n" + shown)
 }
 
-// masked takes out what differs from run to run.
+// masked removes what differs from run to run.
 func (r *returning) masked(rows string) string {
 	rows = strings.NewReplacer(r.Dir, "DIR", r.Addr, "ADDR").Replace(rows)
 	rows = regexp.MustCompile(`"(ts|pid)": \d+`).ReplaceAllString(rows, `"$1": N`)
@@ -285,7 +285,7 @@ func TestJobCaches(t *testing.T) {
 			kept := answers.Open[[]string](t, answersOf(name), options, *update)
 			rows := func(kind string) []string {
 				r := newReturning(t, kind, options)
-				if name == "ext_job_cache" { // the minion writes its returns
+				if name == "ext_job_cache" { // the minion writes its own returns
 					r.minion = e2e.NewMinion(t, filepath.Dir(r.Dir), e2e.MinionOptions{ID: "web",
 						Release: reference, Master: r.Addr, Extra: minionOptions + r.db.options()})
 				}

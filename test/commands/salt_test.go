@@ -64,7 +64,8 @@ func saltScenes() []scene {
 			salt("web-a", "test.ping", "--async", "-v"),
 			salt("web-a", "test.ping", "--async", "-b", "1").unlike("Batches in the background",
 				prints("",
-					"ERROR: --batch with --async needs a batch manager, which this master does not have; leave one of them out\n", 2)),
+					"ERROR: --batch with --async needs a batch manager, which this master does "+
+						"not have; leave one of them out\n", 2)),
 		}},
 		{name: "17_verbose_and_summary", lines: []line{
 			salt("web-a", "test.ping", "-v"),
@@ -144,8 +145,7 @@ func saltScenes() []scene {
 	}
 }
 
-// incomplete checks a call that lacks its target or function: the whole help, then Salt's line and
-// code.
+// incomplete checks a call without target or function: the whole help, then Salt's line and code.
 func incomplete(stderr string) func(theirs, ours result) error {
 	return func(theirs, ours result) error {
 		if ours.code != theirs.code || ours.stderr != theirs.stderr || ours.stderr != stderr {
@@ -159,13 +159,13 @@ func incomplete(stderr string) func(theirs, ours result) error {
 	}
 }
 
-// targetScenes compare what each kind of target matches.
+// targetScenes compare the matches of each kind of target.
 func targetScenes() []scene {
 	preview := func(args ...string) line {
 		return salt(append(args,
 			"--preview-target")...).blocks(`^- `)
 	}
-	// Salt's own command resolves the target and says what it stumbled over; ours leaves that to
+	// Salt's own command resolves the target and reports the word it failed on; ours leaves that to
 	// the master.
 	broken := func(args ...string) line {
 		return preview(args...).unlike("Errors of targets in previews",

@@ -23,11 +23,11 @@ type happening struct {
 
 func (h happening) String() string { return fmt.Sprintf("%s %v", h.Tag, h.Data) }
 
-// stamp is when the master fired it.
+// stamp is the time at which the master fired it.
 func (h happening) stamp(t testing.TB) time.Time {
 	t.Helper()
 	text, _ := h.Data["_stamp"].(string)
-	at, err := time.Parse("2006-01-02T15:04:05.999999", text)
+	at, err := time.Parse(time.RFC3339, text) // a fraction may follow the seconds
 	if err != nil {
 		t.Fatalf("%v: %v", h, err)
 	}
@@ -40,8 +40,8 @@ type stream struct {
 	seen []happening
 }
 
-// listen starts the stream of a master's events, which goes on until the test that owns the master
-// ends, and waits until it is open. It is made once per master.
+// listen starts the stream of a master's events and waits until it is open. The stream runs until
+// the test that owns the master ends. Each master has one.
 func (s *suite) listen(t *testing.T, m *subject) *stream {
 	t.Helper()
 	if m.events != nil {
@@ -92,14 +92,14 @@ func listen(t, owner *testing.T, m *subject) *stream {
 	return st
 }
 
-// mark is a place in the stream, to look at what comes after.
+// mark is the present end of the stream, for a look at what comes after.
 func (s *stream) mark() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.seen)
 }
 
-// since are the events from a mark on that a test asks for.
+// since returns the events after a mark that match.
 func (s *stream) since(mark int, is func(happening) bool) (list []happening) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *stream) since(mark int, is func(happening) bool) (list []happening) {
 	return list
 }
 
-// find waits until an event from a mark on is the wanted one.
+// find waits until an event after a mark matches.
 func (s *stream) find(mark int, limit time.Duration, is func(happening) bool) (happening, error) {
 	deadline := time.Now().Add(limit)
 	for {
@@ -139,7 +139,7 @@ func (s *stream) wait(t testing.TB, mark int, limit time.Duration, what string,
 	return h
 }
 
-// flush waits until events that were caused before have been seen.
+// flush waits until all events caused before have been seen.
 func (s *stream) flush(t testing.TB, m *subject) {
 	t.Helper()
 	id := "marker-" + newNonce(t)[:8]
@@ -151,7 +151,7 @@ func (s *stream) flush(t testing.TB, m *subject) {
 	s.wait(t, mark, 10*time.Second, "marker", func(h happening) bool { return h.Data["id"] == id })
 }
 
-// auth are the salt/auth events of an id.
+// auth matches the salt/auth events of an id.
 func auth(id string) func(happening) bool {
 	return func(h happening) bool { return h.Tag == "salt/auth" && h.Data["id"] == id }
 }

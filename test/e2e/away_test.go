@@ -10,7 +10,8 @@ import (
 )
 
 // TestAwayTooLong keeps one of three masters away for longer than tombstones live, by the clocks of
-// all three. What was deleted meanwhile does not come back with it; what was not is on all masters.
+// all three. What was deleted meanwhile does not come back with it; everything else is on all
+// masters.
 func TestAwayTooLong(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -61,12 +62,12 @@ func TestAwayTooLong(t *testing.T) {
 		}
 	}
 	look("while one is away")
-	set("3h") // tombstones end with their bucket, which is an hour long
-	// Masters look once a minute for what has ended.
+	set("3h") // tombstones end with their bucket of one hour
+	// Masters check once a minute what has ended.
 	Eventually(t, 3*time.Minute, "the tombstones are gone", func() error {
 		for _, m := range c.Masters[:2] {
 			if b, err := os.ReadFile(m.Log); err != nil ||
-				!strings.Contains(string(b), "tombstones are removed; masters that are away") {
+				!strings.Contains(string(b), "tombstones removed; masters that are away") {
 				return fmt.Errorf("%s has them: %v", m.ID, err)
 			}
 		}

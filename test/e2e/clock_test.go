@@ -15,7 +15,7 @@ import (
 
 // TestWrongClock moves the clock of one of three masters by an hour and a day, forwards and
 // backwards, while it follows and while it leads. The others write and run their schedule as
-// before, and cluster.health names it.
+// before, and cluster.health names the master.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	ours := Ours(t)
@@ -32,7 +32,7 @@ func TestWrongClock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set("1h") // wrong from the start on
+	set("1h") // wrong from the start
 	wrapped := ours
 	wrapped.Master = filepath.Join(t.TempDir(), "salt-master")
 	script := fmt.Sprintf("#!/bin/sh\nCLUSTERMASTER_CLOCK=%s exec %s \"$@\"\n", file, ours.Master)
@@ -55,7 +55,7 @@ func TestWrongClock(t *testing.T) {
 				return nil
 			})
 		}
-		// each writes over what the one before wrote
+		// each overwrites what the one before wrote
 		for _, writer := range []*Master{bad, good, c.Masters[1]} {
 			n++
 			value := fmt.Sprintf("value-%d", n)
@@ -102,7 +102,7 @@ func TestWrongClock(t *testing.T) {
 			t.Errorf("%s rotated the AES key early", m.ID)
 		}
 		if m != bad {
-			if err := logged(m.Log, "a master's clock is off"); err != nil {
+			if err := logged(m.Log, "a master's clock is wrong"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -111,7 +111,7 @@ func TestWrongClock(t *testing.T) {
 
 var scheduleRuns = regexp.MustCompile(`(?m)^clustermaster_schedule_runs_total\S* (\d+)$`)
 
-// scheduled is how many runs of its schedule have ended on a master.
+// scheduled counts the runs of a master's schedule that have ended.
 func scheduled(t *testing.T, m *Master) int {
 	t.Helper()
 	resp, err := http.Get(fmt.Sprintf("http://%s:%d/metrics", m.Addr, MetricsPort))

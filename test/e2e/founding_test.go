@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// withoutCluster is a configuration without the options of a cluster.
+// withoutCluster removes the options of a cluster from a configuration.
 func withoutCluster(config string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(config) {
@@ -26,7 +26,7 @@ func withoutCluster(config string) string {
 	return kept.String()
 }
 
-// masterFingerprint is that of the key that minions know a master by.
+// masterFingerprint is the fingerprint of the key by which minions know a master.
 func masterFingerprint(t *testing.T, m *Master) string {
 	t.Helper()
 	r := m.Key(t, "-F", "master")
@@ -58,9 +58,9 @@ func oneCluster(t *testing.T, c *Cluster, fingerprint string) {
 	}
 }
 
-// A stand-alone master gets cluster_id, cluster_secret and cluster_peers, and two new masters
-// beside it: in every order of their starts there is one cluster, with the key, minions, jobs and
-// pillar of the old master.
+// TestFromOneMasterToThree: a stand-alone master gets cluster_id, cluster_secret and cluster_peers,
+// and two new masters beside it. Whatever the order of their starts, there is one cluster, with the
+// key, minions, jobs and pillar of the old master.
 func TestFromOneMasterToThree(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string][]int{"OldFirst": {1, 0, 2}, "OldLast": {0, 2, 1},
@@ -135,9 +135,9 @@ func fromOneToThree(t *testing.T, order []int, withMinion bool) {
 	noComplaint(t, c, offsets)
 }
 
-// Of three boxes the last one has what a Salt master left in pki_dir: it founds, with its key and
-// minions, although its cluster_pki_dir is another folder, and another box has a key that no minion
-// knows.
+// TestTheFormerMasterFounds: of three boxes the last one has what a Salt master left in pki_dir. It
+// founds the cluster, with its key and minions, although its cluster_pki_dir is another folder and
+// another box has a key that no minion knows.
 func TestTheFormerMasterFounds(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 3})
@@ -163,7 +163,7 @@ func TestTheFormerMasterFounds(t *testing.T) {
 		}
 	}
 	for m, want := range map[*Master]string{old: old.Dir + "/pki/master.pem",
-		c.Masters[1]: "RSA key left out: the cluster has another"} {
+		c.Masters[1]: "RSA key not used: the cluster has another"} {
 		if b, err := os.ReadFile(m.Log); err != nil || !strings.Contains(string(b), want) {
 			t.Errorf("%s has not logged %q: %v", m.ID, want, err)
 		}
@@ -186,8 +186,8 @@ func keyPair(t *testing.T) (private, public string) {
 	return block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), block("PUBLIC KEY", pub)
 }
 
-// The key that minions know can be taken to another master: a minion of ours goes on with Salt's
-// own, untouched.
+// TestAMinionMovesWithTheExportedKey: the key that minions know can be moved to another master. A
+// minion of ours continues with Salt's own master, unchanged.
 func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 	t.Parallel()
 	salts := Theirs(t, "3008.3")
@@ -211,7 +211,7 @@ func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{dir}, 1, "nothing written yet: whoever reads cluster.pem can pose as the master"},
+		{[]string{dir}, 1, "nothing written yet: anyone who reads cluster.pem can pose as the master"},
 		{[]string{"export", "confirm=True"}, 1, "give an absolute path"},
 		{[]string{dir + "/none", "confirm=True"}, 1, "no such file or directory"},
 		{[]string{dir, "confirm=True"}, 0, dir + "/cluster.pem"},
@@ -243,8 +243,8 @@ func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 	noComplaint(t, c, offsets)
 }
 
-// A second master with the first one's cachedir is refused, and nothing tells it to take away what
-// the first one needs.
+// TestASharedCachedirIsRefused: a second master with the first one's cachedir is refused, and no
+// message tells the operator to remove what the first one needs.
 func TestASharedCachedirIsRefused(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 2})
@@ -260,7 +260,7 @@ func TestASharedCachedirIsRefused(t *testing.T) {
 		t.Errorf("the second master ended with %d, %v", code, err)
 	}
 	said := tail(second.Log, 1<<20) + tail(second.Output, 1<<20)
-	if !strings.Contains(said, "give each master a cachedir of its own") ||
+	if !strings.Contains(said, "give each master its own cachedir") ||
 		strings.Contains(said, "remove the") || strings.Contains(said, "delete") {
 		t.Errorf("it says %s", said)
 	}
@@ -272,8 +272,8 @@ func TestASharedCachedirIsRefused(t *testing.T) {
 	c.WaitReady(t, 30*time.Second, first)
 }
 
-// All masters get new addresses and keep their disks: no recovery is needed, and keys can be
-// changed again.
+// TestAllMastersGetNewAddresses: all masters get new addresses and keep their disks. No recovery is
+// needed, and keys can be changed again.
 func TestAllMastersGetNewAddresses(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 3})

@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +49,7 @@ func gitCommit(t *testing.T, dir string, files map[string]string) string {
 	return gitIn(t, dir, "rev-parse", "HEAD")
 }
 
-// servesGit is nil when a master serves a commit for base, and lists a file.
+// servesGit returns nil if a master serves a commit for base and lists a file.
 func servesGit(t *testing.T, m *Master, commit, file string) error {
 	t.Helper()
 	var status map[string]struct {
@@ -75,8 +77,8 @@ func servesGit(t *testing.T, m *Master, commit, file string) error {
 func TestGit(t *testing.T) {
 	t.Parallel()
 	repo := gitRepo(t)
-	extra := "fileserver_backend: [git, roots]\ngitfs_remotes:\n  - file://" + repo +
-		":\n    - name: states\n    - update_interval: 1\n"
+	extra := "fileserver_backend: [git, roots]\nfileserver_events: True\ngitfs_remotes:\n  - file://" +
+		repo + ":\n    - name: states\n    - update_interval: 1\n"
 	c := NewCluster(t, ClusterOptions{Extra: extra})
 	c.StartMasters(t)
 	all := func(what string, masters []*Master, commit, file string) {
@@ -94,9 +96,26 @@ func TestGit(t *testing.T) {
 	first := gitIn(t, repo, "rev-parse", "HEAD")
 	all("three masters serve the first commit", c.Masters, first, "n")
 
-	// The leader dies when the first other one serves the next commit.
+	// Each change is one event in the cluster, whichever master fetches.
 	leader := c.Leader(t, c.Masters[0])
 	others := c.Others(leader)
+	updates := regexp.MustCompile(`^salt/fileserver/gitfs/update$`)
+	w := watch(t, others[1])
+	told := func(what string, want int) {
+		t.Helper()
+		Eventually(t, 30*time.Second, what, func() error {
+			if got := w.events(t, updates); len(got) != want || !strings.Contains(got[want-1],
+				`"changed": true`) {
+				return fmt.Errorf("events %q, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	more := gitCommit(t, repo, map[string]string{"more": "1"})
+	all("three masters serve one more commit", c.Masters, more, "more")
+	told("an event tells of it", 1)
+
+	// The leader dies when the first other master serves the next commit.
 	second := gitCommit(t, repo, map[string]string{"second": "2"})
 	Eventually(t, time.Minute, "one master serves the second commit",
 		func() error { return servesGit(t, others[0], second, "second") })
@@ -104,17 +123,30 @@ func TestGit(t *testing.T) {
 	all("two masters serve the second commit", others, second, "second")
 	third := gitCommit(t, repo, map[string]string{"third": "3"})
 	all("the next leader fetches", others, third, "third")
+	c.Leader(t, others[0]).Runner(t, "event.send", "third/told") // after its own event
+	Eventually(t, 30*time.Second, "the leader's events are here", func() error {
+		if len(w.events(t, regexp.MustCompile(`^third/told$`))) == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	events := len(w.events(t, updates))
+	if events < 2 || events > 3 { // the leader may have died before it told of the second commit
+		t.Errorf("%d events of three commits", events)
+	}
 
-	// A lock of one master is removed on another, and counts until then.
+	// Another master removes the lock of one master, which counts until then.
 	for _, step := range []struct {
 		m    *Master
 		args []string
 		says string
 	}{
-		{others[0], []string{"fileserver.lock", "backend=git"}, "Set update lock for gitfs remote 'file://" + repo + "'"},
+		{others[0], []string{"fileserver.lock", "backend=git"}, "Set update lock for gitfs " +
+			"remote 'file://" + repo + "'"},
 		{others[1], []string{"cache.clear_git_lock", "git_pillar"}, "No locks were removed"},
 		{others[1], []string{"cache.clear_git_lock", "gitfs", "type=checkout"}, "No locks were removed"},
-		{others[1], []string{"cache.clear_git_lock", "gitfs"}, "Removed update lock for gitfs remote 'file://" + repo + "'"},
+		{others[1], []string{"cache.clear_git_lock", "gitfs"}, "Removed update lock for gitfs " +
+			"remote 'file://" + repo + "'"},
 		{others[0], []string{"cache.clear_git_lock", "gitfs"}, "No locks were removed"},
 	} {
 		if r := step.m.Runner(t, step.args...); r.Code != 0 || !strings.Contains(r.Stdout, step.says) {
@@ -122,8 +154,8 @@ func TestGit(t *testing.T) {
 		}
 	}
 
-	// The leader that died comes back, and another master joins, while the repository is away:
-	// commits come from the others.
+	// The leader that died comes back, and another master joins, while the repository is away. They
+	// get the commits from the other masters.
 	if err := os.Rename(repo, repo+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -132,8 +164,16 @@ func TestGit(t *testing.T) {
 	m := joiner(t, c, 4, "")
 	m.Run(t)
 	all("a fourth master has joined", []*Master{m}, third, "third")
+	wiped := others[0] // not the one with the watcher
+	if c.Leader(t, m) == wiped {
+		wiped = leader
+	}
+	wiped.Kill(t)
+	wiped.Wipe(t)
+	wiped.Run(t)
+	all("a wiped master has all again", []*Master{wiped}, third, "third")
 
-	// An environment is rolled back, looked at before, and let go.
+	// An environment is rolled back (with a look at it first), and released.
 	from := c.Masters[1]
 	var change struct {
 		To      string   `json:"to"`
@@ -148,17 +188,20 @@ func TestGit(t *testing.T) {
 		t.Errorf("dry run: %+v", change)
 	}
 	all("nothing is rolled back", c.Masters, third, "third")
+	told("no event since the third commit", events)
 	if err := from.RunnerJSON(t, &change, "cluster.git_rollback", "states", "base"); err != nil {
 		t.Fatal(err)
 	}
 	all("all are rolled back", append(slices.Clip(c.Masters), m), second, "second")
+	told("an event tells of the rollback", events+1)
 	if r := c.Masters[2].Runner(t, "cluster.git_unpin", "states", "base"); r.Code != 0 {
 		t.Error(r)
 	}
 	all("all follow the branch again", append(slices.Clip(c.Masters), m), third, "third")
+	told("an event tells of the end of the rollback", events+2)
 }
 
-// deploySLS takes a file, waits until somebody lets it go on, and takes another one.
+// deploySLS takes a file, waits for permission to go on, and takes another file.
 const deploySLS = `{% set dir = salt['config.get']('root_dir') %}
 {{ dir }}/one:
   file.managed:
@@ -171,8 +214,8 @@ held:
     - source: salt://two
 `
 
-// TestGitJobs has minions run jobs while the repository changes and the leader dies: all files of a
-// job come from the commit with which it began, if the option names its function.
+// TestGitJobs has minions run jobs while the repository changes and the leader dies. If the option
+// names the job's function, all files of the job come from the commit with which it began.
 func TestGitJobs(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -214,7 +257,8 @@ func TestGitJobs(t *testing.T) {
 		}
 		return nil
 	}
-	// run orders a job, changes the repository while it is held in the middle, and lets it go on.
+	// run orders a job, changes the repository while the job is held in the middle, and lets it go
+	// on.
 	run := func(what, function, change, one, two string, meanwhile func()) {
 		t.Helper()
 		if err := each(func(m *Minion) error {
@@ -263,8 +307,8 @@ func TestGitJobs(t *testing.T) {
 	run("the next job", "state.apply", "4", "3", "3", func() {})
 }
 
-// gate stands between masters and a git server. While it is shut, connections are taken and nothing
-// is ever said on them.
+// gate stands between masters and a git server. While it is shut, it accepts connections and sends
+// nothing on them.
 type gate struct {
 	addr, server string
 
@@ -327,7 +371,7 @@ func (g *gate) open() {
 	g.held = nil
 }
 
-// holds is nil when so many connections wait.
+// holds returns nil when at least that many connections wait.
 func (g *gate) holds(least int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -337,8 +381,8 @@ func (g *gate) holds(least int) error {
 	return nil
 }
 
-// TestGitServerHangs kills the leader while the git server has taken its connection and says
-// nothing: the next leader meets the same, gives up in time, and goes on when the server does.
+// TestGitServerHangs kills the leader while the git server has accepted its connection and sends
+// nothing. The next leader meets the same, gives up in time, and continues when the server does.
 func TestGitServerHangs(t *testing.T) {
 	t.Parallel()
 	repo := gitRepo(t)
@@ -380,7 +424,7 @@ func TestGitServerHangs(t *testing.T) {
 	Eventually(t, 30*time.Second, "the leader's fetch hangs", func() error { return g.holds(1) })
 	leader.Kill(t)
 	g.open()
-	g.close() // what waits from now on is the next leader's
+	g.close() // connections that wait from now on are the next leader's
 	Eventually(t, 30*time.Second, "the next leader tells that its fetch hangs", func() error {
 		var status map[string]struct {
 			Error string `json:"error"`

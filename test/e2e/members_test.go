@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Orders about members, given as operators give them, on one running cluster:
-// three masters behind HAProxy and a minion of each release. The order matters:
-// each case leaves the cluster whole for the next.
+// TestMembers gives orders about members, as operators do, on one running cluster: three masters
+// behind HAProxy and a minion of each release. The order matters: each case leaves the cluster
+// whole for the next.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -46,23 +46,23 @@ func TestMembers(t *testing.T) {
 		{"SecretsAreInNoLogAndPrivate", m.keepsSecrets},
 	} {
 		if !t.Run(step.name, step.run) {
-			break // the cluster isn't whole any more
+			break // the cluster is no longer whole
 		}
 	}
 }
 
-// serveAlone is when a started master that hears no leader serves minions from what it has
-// (cluster.Config.ServeWithout).
+// serveAlone is how long after its start a master without a leader waits before it serves minions
+// from what it has (cluster.Config.ServeWithout).
 const serveAlone = 15 * time.Second
 
-// orders is the cluster that orders are given to, and the secrets that it had.
+// orders is the cluster that gets the orders, with its former secrets.
 type orders struct {
 	c       *Cluster
 	secrets []string
 	image   string // of the last master's disk, older than the present cluster_secret
 }
 
-// peerState is one of cluster.members' peers.
+// peerState is one of the peers in cluster.members.
 type peerState struct {
 	Address     string   `json:"address"`
 	State       string   `json:"state"`
@@ -224,7 +224,7 @@ func (o *orders) drains(t *testing.T) {
 	}
 	Eventually(t, 30*time.Second, "all minions answer",
 		func() error { return answersAll(t, o.c, by) })
-	// Maintenance: it stops and comes back, still drained.
+	// Maintenance: the master stops and comes back, still drained.
 	if code, _ := peer.Stop(t, 30*time.Second); code != 0 {
 		t.Errorf("it ended with %d", code)
 	}
@@ -251,7 +251,7 @@ func (o *orders) rotatesKeys(t *testing.T) {
 	for i := range 4 {
 		jids = append(jids, job(t, o.c.Masters[i%3], "*", "test.arg", fmt.Sprint("before ", i)))
 		if i == 1 || i == 3 {
-			order(t, b, "cluster.rotate_keys") // with jobs under way
+			order(t, b, "cluster.rotate_keys") // while jobs run
 		}
 		if err := answersAll(t, o.c, a); err != nil {
 			t.Fatalf("after rotation: %v", err)
@@ -293,12 +293,12 @@ func (o *orders) rotatesSecret(t *testing.T) {
 	if code, _ := stranger.Stop(t, 30*time.Second); code != 0 {
 		t.Errorf("the stranger ended with %d", code)
 	}
-	// With the new one it joins; and leaves again, for the next cases.
+	// With the new secret it joins. It leaves again, for the next cases.
 	stranger.Configure(t, strings.Replace(stranger.Config(t), old, secret, 1))
 	stranger.Run(t)
 	Eventually(t, 60*time.Second, "the fourth is ready", stranger.Ready)
 	o.gone(t, stranger, "keep_secret=True")
-	// A member whose configuration has the old one goes on, and says so.
+	// A member whose configuration still has the old secret continues, and says so.
 	last := o.c.Masters[2]
 	if code, _ := last.Stop(t, 30*time.Second); code != 0 {
 		t.Errorf("%s ended with %d", last.ID, code)
@@ -310,13 +310,13 @@ func (o *orders) rotatesSecret(t *testing.T) {
 	last.Run(t)
 	o.c.WaitReady(t, 60*time.Second, o.c.Masters...)
 	if !strings.Contains(tail(last.Log, 1<<20),
-		"cluster_secret in the configuration is not the cluster's") {
+		"cluster_secret in the configuration is an old one") {
 		t.Error("it does not say that its configuration is old")
 	}
 	o.c.Secret = secret
 }
 
-// gone removes a peer that runs, and checks that it is out at once.
+// gone removes a running peer and checks that it is out at once.
 func (o *orders) gone(t *testing.T, peer *Master, flags ...string) map[string]any {
 	t.Helper()
 	v := order(t, o.c.Masters[0], append([]string{"cluster.remove", peer.ID}, flags...)...)
@@ -344,8 +344,8 @@ func (o *orders) gone(t *testing.T, peer *Master, flags ...string) map[string]an
 	return v
 }
 
-// shut is nil once the minion ports of m are closed and no session is left on them, as the kernel
-// has it.
+// shut returns nil once the minion ports of m are closed and the kernel has no session left on
+// them.
 func shut(t *testing.T, m *Master) error {
 	t.Helper()
 	for _, port := range []int{PublishPort, RequestPort} {
@@ -398,7 +398,7 @@ func (o *orders) removes(t *testing.T) {
 		Eventually(t, 60*time.Second, "all minions answer "+m.ID,
 			func() error { return answersAll(t, o.c, m) })
 	}
-	// A restart does not help it, nor a wiped disk, nor the new secret.
+	// Neither a restart, nor a wiped disk, nor the new secret lets it back in.
 	if code, _ := peer.Stop(t, 30*time.Second); code != 0 {
 		t.Errorf("it ended with %d", code)
 	}
@@ -410,7 +410,7 @@ func (o *orders) removes(t *testing.T) {
 		return shut(t, peer)
 	}
 	Throughout(t, 10*time.Second, "it stays out", outside)
-	// Nor an old copy of its disk, which knows neither the removal nor the secret of that time.
+	// Nor does an old copy of its disk, which knows neither the removal nor the present secret.
 	peer.Kill(t)
 	peer.Wipe(t)
 	if r := Command(t, "cp", "-a", o.image, filepath.Join(peer.Dir, "cache")); r.Code != 0 {
@@ -455,7 +455,7 @@ func (o *orders) allows(t *testing.T) {
 	}
 }
 
-// Salt's old way: the peer's key file is deleted while a master is stopped.
+// removesByFile tries Salt's old way: the peer's key file is deleted while a master is stopped.
 func (o *orders) removesByFile(t *testing.T) {
 	m, peer := o.c.Masters[0], o.c.Masters[2]
 	folder := filepath.Join(m.Dir, "pki", "peers")
@@ -494,8 +494,8 @@ func (o *orders) removesByFile(t *testing.T) {
 	})
 }
 
-// After all of the above: no secret in any log nor in the job cache, and private
-// keys only in files that nobody else may open.
+// keepsSecrets runs after all of the above: no log and no job cache holds a secret, and private
+// keys are only in files that no other user may open.
 func (o *orders) keepsSecrets(t *testing.T) {
 	if len(o.secrets) < 3 {
 		t.Fatalf("%d secrets known", len(o.secrets))
@@ -564,9 +564,9 @@ func (o *orders) keepsSecrets(t *testing.T) {
 	}
 }
 
-// Two of three lose their disks. They found no second cluster, the survivor
-// changes nothing, and says how to go on; after that the wiped ones come back as
-// new members, and the minions have noticed nothing but the pause.
+// TestQuorumLostForGood: two of three masters lose their disks. They found no second cluster. The
+// survivor changes nothing and says how to continue. Then the wiped masters come back as new
+// members, and the minions have noticed nothing but the pause.
 func TestQuorumLostForGood(t *testing.T) {
 	t.Parallel()
 	HAProxyProgram(t)
@@ -638,13 +638,13 @@ func TestQuorumLostForGood(t *testing.T) {
 	}
 }
 
-// A cluster is saved, all its disks are lost, a new one is founded, and the
-// backup is brought back: the minion goes on with its key and the old jobs are
+// TestBackupBringsAClusterBack: a cluster is saved, all its disks are lost, a new cluster is
+// founded, and the backup is restored. The minion continues with its key, and the old jobs are
 // there.
 func TestBackupBringsAClusterBack(t *testing.T) {
 	t.Parallel()
 	Venvs(t)
-	// with which Salt's own masters never join
+	// Salt's own masters never join with this driver
 	c := NewCluster(t, ClusterOptions{Extra: "keys.cache_driver: mmap_key\n"})
 	c.StartMasters(t)
 	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3",
@@ -691,7 +691,7 @@ func TestBackupBringsAClusterBack(t *testing.T) {
 	if key["restored"] != false || key["keys"] != 1.0 {
 		t.Errorf("test of the restore: %v", key)
 	}
-	minion.Freeze(t) // it shall not meet the new cluster before that has its key back
+	minion.Freeze(t) // it must not meet the new cluster before that has its key again
 	for _, m := range c.Masters {
 		m.Kill(t)
 		m.Wipe(t)

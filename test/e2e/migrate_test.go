@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// daemon are the shell commands that start and stop a master in the background.
+// daemonCommands are the shell commands that start and stop a master in the background.
 func daemonCommands(m *Master, p Programs) (start, stop string) {
 	return fmt.Sprintf("%s -c %s -d >/dev/null 2>&1", p.Master, m.ConfDir),
 		fmt.Sprintf("kill $(cat %s)", filepath.Join(m.Dir, "master.pid"))
 }
 
-// endDaemon ends the master of the pidfile.
+// endDaemon ends the master named by the pidfile.
 func (m *Master) endDaemon(t *testing.T) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(m.Dir, "master.pid"))
@@ -40,27 +40,36 @@ func (m *Master) endDaemon(t *testing.T) {
 	}
 }
 
-// pinger pings a minion again and again, a second after each answer, by the command of the master
-// that runs.
+// pinger pings a minion repeatedly, a second after each answer, with the command that is
+// installed on the box of one master.
 type pinger struct {
-	mu           sync.Mutex // guards what follows
+	choose func() *Master // from which a ping is sent; nil: from
+
+	mu           sync.Mutex // guards the fields below
+	from         *Master
 	good, missed int
 	last         time.Time // of the last answer
 	gap          time.Duration
+	failed       []string // what the missed pings printed
 	end          chan struct{}
 	ended        chan struct{}
 }
 
-func startPinger(t *testing.T, m *Master, id string, ours, theirs Programs) *pinger {
-	p := &pinger{end: make(chan struct{}), ended: make(chan struct{}), last: time.Now()}
+func startPinger(t *testing.T, from *Master, choose func() *Master, id string) *pinger {
+	p := &pinger{choose: choose, from: from, end: make(chan struct{}), ended: make(chan struct{}),
+		last: time.Now()}
 	go func() {
 		defer close(p.ended)
 		for {
-			prog := theirs
-			if _, err := os.Stat(filepath.Join(m.Dir, "run", "clustermaster.sock")); err == nil {
-				prog = ours
+			p.mu.Lock()
+			m := p.from
+			p.mu.Unlock()
+			if p.choose != nil {
+				m = p.choose()
 			}
-			r, err := run("", prog.Salt, "-c", m.ConfDir, "--out=json", "--static", "-t", "5", id,
+			began := time.Now()
+			// Without --static, which has Salt's command ping twice. One minion gives one document.
+			r, err := run("", m.programs.Salt, "-c", m.ConfDir, "--out=json", "-t", "5", id,
 				"test.ping")
 			p.mu.Lock()
 			if err == nil && slices.Contains(answered(r), id) {
@@ -68,6 +77,8 @@ func startPinger(t *testing.T, m *Master, id string, ours, theirs Programs) *pin
 				p.gap, p.last = max(p.gap, time.Since(p.last)), time.Now()
 			} else {
 				p.missed++
+				p.failed = append(p.failed, fmt.Sprintf("%s %s: %v %v", began.Format("15:04:05.0"),
+					m.ID, r, err))
 			}
 			p.mu.Unlock()
 			select {
@@ -90,9 +101,16 @@ func (p *pinger) stop() {
 	<-p.ended
 }
 
-// answer waits until a ping that begins from now on is answered, and tells what was since the last
-// call.
-func (p *pinger) answer(t *testing.T, after string) {
+// use takes the commands of another master from the next ping on.
+func (p *pinger) use(m *Master) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.from = m
+}
+
+// answer waits for an answer to a ping that begins after the call, and returns how many were missed
+// since the last call.
+func (p *pinger) answer(t *testing.T, after string) (missed int) {
 	t.Helper()
 	p.mu.Lock()
 	before := p.good
@@ -101,29 +119,55 @@ func (p *pinger) answer(t *testing.T, after string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.good < before+2 { // the first may have begun earlier
-			return errors.New("not yet")
+			return fmt.Errorf("not yet; missed: %v", p.failed)
 		}
 		return nil
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.Logf("%s: %d pings answered, %d missed, longest time without an answer %v", after, p.good,
-		p.missed, p.gap.Round(100*time.Millisecond))
-	p.good, p.missed, p.gap = 0, 0, 0
+	t.Logf("%s: %d pings answered, %d missed, longest time without an answer %v\n%s", after, p.good,
+		p.missed, p.gap.Round(100*time.Millisecond), strings.Join(p.failed, "\n"))
+	missed = p.missed
+	p.good, p.missed, p.gap, p.failed = 0, 0, 0, nil
+	return missed
 }
 
-// TestMigration takes a real Salt master with a real minion to this master and back, under pings.
-// The minion keeps its key and is not restarted.
+// site is a set-up of Salt's masters that is migrated.
+type site struct {
+	setup    string
+	masters  int
+	release  string
+	shared   bool // the masters have one folder of keys; else a copy each
+	cluster  bool // a cluster of Salt's, with cluster_pki_dir
+	failover bool // the minion knows the masters as a list to fail over in; else it has all at once
+	fails    bool // an apply that fails comes first
+	// stays ends with one box on this master: Salt 3008.3's cluster serves nobody once all of its
+	// masters have stopped, because its leader commits no entry of an earlier term.
+	stays bool
+}
+
+func (s site) name() string { return s.release[:4] + "_" + s.setup }
+
+var sites = []site{
+	{setup: "single", masters: 1, release: "3006.28"},
+	{setup: "single", masters: 1, release: "3007.15"},
+	{setup: "single", masters: 1, release: "3008.3", fails: true},
+	{setup: "copied", masters: 2, release: "3006.28"},
+	{setup: "cluster", masters: 2, release: "3008.3", cluster: true, stays: true},
+}
+
+// TestMigration takes each set-up of Salt's masters with a real minion to this master and back,
+// under pings. The minion keeps its key and is not restarted.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	long(t)
-	for _, release := range Releases {
-		t.Run(release, func(t *testing.T) { migrate(t, release) })
+	for _, s := range sites {
+		t.Run(s.name(), func(t *testing.T) { s.migrate(t) })
 	}
 }
 
-// TestMigrationSteps applies and rolls back without a Salt: a folder of keys as Salt leaves it, and
-// this master in Salt's place.
+// TestMigrationSteps applies and rolls back without Salt: a folder of keys as Salt leaves it, and
+// this master in the place of Salt's.
 func TestMigrationSteps(t *testing.T) {
 	t.Parallel()
 	ours := Ours(t)
@@ -159,7 +203,7 @@ func TestMigrationSteps(t *testing.T) {
 		t.Errorf("plan: %v", r)
 	}
 	if r := tool("apply", "--stop", "true", "--start", "echo no such package; exit 1", "--undo",
-		start); r.Code != 1 || !strings.Contains(r.Stderr, "Salt's master was put back") {
+		start); r.Code != 1 || !strings.Contains(r.Stderr, "Salt's master was restored") {
 		t.Fatalf("apply that fails: %v", r)
 	}
 	m.endDaemon(t)
@@ -177,7 +221,8 @@ func TestMigrationSteps(t *testing.T) {
 	if r := m.Key(t, "-y", "-a", "web2"); r.Code != 0 {
 		t.Fatal(r)
 	}
-	if r := tool("rollback", "--stop", stop, "--start", start); r.Code != 0 {
+	if r := tool("rollback", "--stop", stop, "--start", start); r.Code != 0 ||
+		!strings.Contains(r.Stdout, "wrote    files of caches") {
 		t.Fatalf("rollback: %v", r)
 	}
 	for path, there := range map[string]bool{
@@ -190,116 +235,353 @@ func TestMigrationSteps(t *testing.T) {
 		}
 	}
 	if r := tool("plan"); r.Code != 1 ||
-		!strings.Contains(r.Stdout, "data of this master are there already") {
+		!strings.Contains(r.Stdout, "it already holds data of this master") {
 		t.Errorf("plan where this master has data: %v", r)
 	}
 }
 
-func migrate(t *testing.T, release string) {
-	ours, theirs := Ours(t), Theirs(t, release)
-	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: theirs,
-		Extra: "auto_accept: True\nworker_threads: 3\n"})
-	m := c.Masters[0]
-	tool := func(args ...string) Result {
-		return Command(t, filepath.Join(filepath.Dir(ours.Master), "clustermaster"),
-			append([]string{"migrate", "-c", m.ConfDir, "--salt-master", theirs.Master},
-				args...)...)
+// box is the machine of one master: bin leads to the programs that are installed.
+type box struct {
+	*Master
+	bin          string
+	ours, theirs string // commands that start; theirs installs first
+	// to stop Salt's master, with ours installed before, and to stop ours
+	stopTheirs, stopOurs string
+	options              string // file for --options; "" without
+	tool                 string
+}
+
+// moving is a migration under way.
+type moving struct {
+	site
+	*Cluster
+	boxes  []*box
+	minion *Minion
+	pings  *pinger
+}
+
+func (s site) migrate(t *testing.T) {
+	c := NewCluster(t, ClusterOptions{Masters: s.masters, Plain: true, Programs: Theirs(t, s.release),
+		Extra: "auto_accept: True\nworker_threads: 3\nsharedsecret: open sesame\n" +
+			"external_auth: {sharedsecret: {carol: [test.*]}}\n"})
+	v := &moving{site: s, Cluster: c}
+	for i, m := range c.Masters {
+		v.boxes = append(v.boxes, v.newBox(t, m))
+		v.configure(t, i)
 	}
-	if r := tool("plan"); r.Code != 1 ||
+	v.startTheirs(t)
+	addrs := c.Masters[0].Addr
+	extra := ""
+	if s.masters > 1 {
+		addrs = "[" + strings.Join(c.Addrs(), ", ") + "]"
+	}
+	if s.failover {
+		extra = "master_type: failover\nmaster_alive_interval: 5\nretry_dns: 0\n"
+	}
+	minionOptions := func(id string) MinionOptions {
+		return MinionOptions{ID: id, Release: s.release, Master: addrs, Extra: extra}
+	}
+	v.minion = NewMinion(t, c.Dir, minionOptions("kept"))
+	v.minion.Run(t)
+	var choose func() *Master
+	if s.failover {
+		choose = v.chosen(t)
+	}
+	v.pings = startPinger(t, v.boxes[0].Master, choose, v.minion.ID)
+	v.pings.answer(t, "before")
+	pid := v.minion.PID()
+	jid := v.before(t)
+	if s.fails {
+		v.applyFails(t)
+	}
+	for i, b := range v.boxes {
+		v.apply(t, i)
+		v.tookIn(t, b, jid)
+	}
+	fresh := NewMinion(t, c.Dir, minionOptions("fresh"))
+	fresh.Run(t)
+	last := v.boxes[len(v.boxes)-1]
+	Eventually(t, 60*time.Second, "a new minion is accepted and answers", func() error {
+		if ids := answered(last.Salt(t, "--out=json", "fresh", "test.ping")); len(ids) != 1 {
+			return errors.New("no answer yet")
+		}
+		return nil
+	})
+	if r := last.Key(t, "-y", "-a", "web2"); r.Code != 0 {
+		t.Error(r)
+	}
+	jid = v.echo(t, last, "from ours")
+	for i := range slices.Backward(v.boxes) {
+		if i > 0 || !s.stays {
+			v.rollback(t, i)
+		}
+	}
+	for _, b := range v.boxes {
+		if !s.stays {
+			v.returned(t, b, jid)
+		}
+	}
+	if !v.minion.Running() || v.minion.PID() != pid {
+		t.Error("the minion was restarted")
+	}
+	if r := last.migrate(t, "rollback", "--stop", "true"); r.Code != 1 ||
+		!strings.Contains(r.Stderr, "no migration is recorded") {
+		t.Errorf("a second rollback: %v", r)
+	}
+}
+
+func (v *moving) newBox(t *testing.T, m *Master) *box {
+	ours, theirs := filepath.Dir(Ours(t).Master), filepath.Dir(Theirs(t, v.release).Master)
+	b := &box{Master: m, bin: filepath.Join(m.Dir, "bin"), tool: filepath.Join(ours, "clustermaster")}
+	install := func(dir string) string {
+		return fmt.Sprintf("ln -s %s %[2]s.new && mv -T %[2]s.new %[2]s", dir, b.bin)
+	}
+	m.Use(programs(b.bin))
+	start, stop := daemonCommands(m, programs(b.bin))
+	b.ours, b.stopTheirs = start, install(ours)+" && "+stop
+	b.theirs, b.stopOurs = install(theirs)+" && "+start, stop
+	t.Cleanup(func() { m.endDaemon(t) })
+	return b
+}
+
+// configure writes the options of Salt's set-up, and the file of those that ours needs in addition.
+func (v *moving) configure(t *testing.T, i int) {
+	b := v.boxes[i]
+	if v.masters == 1 {
+		return
+	}
+	peer := v.Masters[1-i].Addr
+	text := b.Config(t)
+	id := fmt.Sprintf("cluster_id: e2e\ncluster_peers: [%s]\n", peer)
+	options := fmt.Sprintf("cluster_secret: %s\n", v.Secret) // new in 3008
+	if !v.cluster || !v.shared {
+		options += "cluster_isolated_filesystem: True\n"
+	}
+	switch {
+	case v.cluster:
+		b.Configure(t, strings.Replace(text, "id: "+b.ID, "id: "+b.Addr, 1)+id+
+			"cluster_pki_dir: "+v.pki(b)+"\n")
+		b.ID = b.Addr
+	case v.shared:
+		b.Configure(t, strings.NewReplacer("root_dir: "+b.Dir, "root_dir: /",
+			"pki_dir: "+filepath.Join(b.Dir, "pki"), "pki_dir: "+v.pki(b)).Replace(text))
+		options = id + options
+	default:
+		options = id + options
+	}
+	if v.cluster && !v.shared {
+		b.Configure(t, b.Config(t)+options+"keys.cache_driver: localfs_key\n")
+		return
+	}
+	b.options = filepath.Join(b.Dir, "cluster.conf")
+	if err := os.WriteFile(b.options, []byte(options), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pki is the folder of the master's minion keys.
+func (v *moving) pki(b *box) string {
+	switch {
+	case v.shared:
+		return filepath.Join(v.Dir, "pki")
+	case v.cluster:
+		return filepath.Join(b.Dir, "cluster_pki")
+	}
+	return filepath.Join(b.Dir, "pki")
+}
+
+// startTheirs starts Salt's masters one after the other, with one key. In pki_dir are keys in all
+// states before the first begins.
+func (v *moving) startTheirs(t *testing.T) {
+	if r := v.boxes[0].migrate(t, "plan"); r.Code != 1 ||
 		!strings.Contains(r.Stdout, "is this the box of the Salt master?") {
 		t.Errorf("plan without a key: %v", r)
 	}
-	startTheirs, stop := daemonCommands(m, theirs)
-	startOurs, _ := daemonCommands(m, ours)
-	t.Cleanup(func() { m.endDaemon(t) })
-	if r := Command(t, "/bin/sh", "-c", startTheirs); r.Code != 0 {
-		t.Fatal(r)
+	_, pending := keyPair(t)
+	_, rejected := keyPair(t)
+	for i, b := range v.boxes {
+		if err := os.MkdirAll(v.pki(b), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 && !v.shared && !v.cluster { // as rsync does
+			if r := Command(t, "cp", "-a", v.pki(v.boxes[0])+"/.", v.pki(b)); r.Code != 0 {
+				t.Fatal(r)
+			}
+		}
+		put(t, v.pki(b), map[string]string{"minions_pre/web2": pending,
+			"minions_rejected/web3": rejected})
+		if r := Command(t, "/bin/sh", "-c", b.theirs); r.Code != 0 {
+			t.Fatal(r)
+		}
+		Eventually(t, 60*time.Second, "Salt's "+b.ID+" listens",
+			func() error { return dial(b.Addr, RequestPort) })
 	}
-	minion := NewMinion(t, c.Dir, MinionOptions{ID: "kept", Release: release, Master: m.Addr})
-	minion.Run(t)
-	pings := startPinger(t, m, minion.ID, ours, theirs)
-	pings.answer(t, "before")
-	pid := minion.PID()
-	var ran struct{ JID string }
-	r := Command(t, theirs.Salt, "-c", m.ConfDir, "--out=json", "--show-jid", minion.ID,
-		"test.echo", "from before")
-	if _, after, ok := strings.Cut(r.Stdout, "jid: "); ok {
-		ran.JID, _, _ = strings.Cut(after, "\n")
-	}
-	if ran.JID == "" {
-		t.Fatal(r)
-	}
+}
 
-	r = tool("plan", "--json")
+// migrate runs the tool.
+func (b *box) migrate(t *testing.T, args ...string) Result {
+	t.Helper()
+	return Command(t, b.tool, append([]string{"migrate", "-c", b.ConfDir, "--salt-master",
+		filepath.Join(b.bin, "salt-master")}, args...)...)
+}
+
+// echo runs a job on the minion and returns its jid.
+func (v *moving) echo(t *testing.T, b *box, text string) (jid string) {
+	r := b.Salt(t, "--out=json", "--show-jid", v.minion.ID, "test.echo", text)
+	if _, after, ok := strings.Cut(r.Stdout, "jid: "); ok {
+		jid, _, _ = strings.Cut(after, "\n")
+	}
+	if jid == "" || !strings.Contains(r.Stdout, `"`+text+`"`) {
+		t.Fatal(r)
+	}
+	return jid
+}
+
+// before leaves a job and mine data with Salt's master, and looks at the plan.
+func (v *moving) before(t *testing.T) (jid string) {
+	first := v.boxes[0]
+	jid = v.echo(t, first, "from before")
+	if r := first.Salt(t, "--out=json", v.minion.ID, "mine.send", "test.ping"); !slices.Contains(
+		answered(r), v.minion.ID) {
+		t.Errorf("mine.send: %v", r)
+	}
+	if r := first.Runner(t, "auth.mk_token", "username=carol", "password=open sesame",
+		"eauth=sharedsecret"); !strings.Contains(r.Stdout, "carol") {
+		t.Errorf("make a token: %v", r)
+	}
+	r := first.migrate(t, "plan", "--json")
 	var p struct {
 		Release  string `json:"salt_release"`
 		Keys     map[string]int
 		Blockers []string
 	}
 	if err := json.Unmarshal([]byte(r.Stdout), &p); err != nil || r.Code == 1 ||
-		p.Keys["minions"] != 1 || !strings.Contains(p.Release, release) || len(p.Blockers) > 0 {
+		p.Keys["minions"] != 1 || p.Keys["minions_pre"] != 1 || p.Keys["minions_rejected"] != 1 ||
+		!strings.Contains(p.Release, v.release) || len(p.Blockers) > 0 {
 		t.Fatalf("plan: %v\n%v", err, r)
 	}
-	// A master that can't start puts Salt's back, with nothing changed.
-	r = tool("apply", "--stop", stop, "--start", "echo there is no such package; exit 1", "--undo",
-		startTheirs)
+	return jid
+}
+
+// chosen tells which master the minion is with, as an operator knows it, else the last one.
+func (v *moving) chosen(t *testing.T) func() *Master {
+	last := v.boxes[0].Master
+	return func() *Master {
+		for _, b := range v.boxes {
+			if sessions(t, b.Addr, PublishPort) > 0 {
+				last = b.Master
+			}
+		}
+		return last
+	}
+}
+
+// other is the box whose commands are used while one is worked on.
+func (v *moving) other(i int) *Master { return v.boxes[(i+1)%len(v.boxes)].Master }
+
+// applyFails has a master that can't start: Salt's is put back, with nothing changed.
+func (v *moving) applyFails(t *testing.T) {
+	b := v.boxes[0]
+	r := b.migrate(t, "apply", "--stop", b.stopTheirs, "--start", "echo there is no such package; exit 1",
+		"--undo", b.theirs)
 	if r.Code != 1 || !strings.Contains(r.Stderr,
-		"there is no such package; Salt's master was put back") {
+		"there is no such package; Salt's master was restored") {
 		t.Fatalf("apply that fails: %v", r)
 	}
-	if _, err := os.Stat(filepath.Join(m.ConfDir, "master.d", "clustermaster.conf")); err == nil {
+	if _, err := os.Stat(filepath.Join(b.ConfDir, "master.d", "clustermaster.conf")); err == nil {
 		t.Error("an apply that failed left its options")
 	}
-	pings.answer(t, "apply that failed")
+	v.pings.answer(t, "apply that failed")
+}
 
-	if r = tool("apply", "--stop", stop, "--start", startOurs, "--undo", startTheirs); r.Code != 0 {
+func (v *moving) apply(t *testing.T, i int) {
+	b := v.boxes[i]
+	args := []string{"apply", "--stop", b.stopTheirs, "--start", b.ours, "--undo", b.theirs}
+	if b.options != "" {
+		args = append(args, "--options", b.options)
+	}
+	if v.masters > 1 && i == 0 {
+		args = append(args, "--found")
+	}
+	v.pings.use(v.other(i))
+	r := b.migrate(t, args...)
+	if r.Code != 0 {
 		t.Fatalf("apply: %v", r)
 	}
-	t.Log(r.Stdout)
-	pings.answer(t, "apply")
-	m.Use(ours)
-	if r := m.Runner(t, "jobs.lookup_jid", ran.JID); !strings.Contains(r.Stdout, "from before") {
-		t.Errorf("a job of before: %v", r)
+	t.Logf("%s\n%v", b.ID, r)
+	if i == 0 && !strings.Contains(r.Stdout, "took in  1 tokens (0 had expired, 0 files") {
+		t.Errorf("the token was not taken in: %v", r)
 	}
-	if r := m.Salt(t, "-G", "e2e:"+release, "test.ping"); !strings.Contains(r.Stdout, minion.ID) {
-		t.Errorf("grains of before: %v", r)
-	}
-	if r := tool("apply", "--stop", stop, "--start", startOurs); r.Code != 1 ||
+	v.few(t, "apply on "+b.ID)
+	if r := b.migrate(t, "apply", "--stop", "true", "--start", "true"); r.Code != 1 ||
 		!strings.Contains(r.Stderr, "it is applied already") {
 		t.Errorf("a second apply: %v", r)
 	}
-	fresh := NewMinion(t, c.Dir, MinionOptions{ID: "fresh", Release: release, Master: m.Addr})
-	fresh.Run(t)
-	Eventually(t, 60*time.Second, "a new minion is accepted", func() error {
-		if keys, err := m.Keys(t); err != nil || len(keys["minions"]) != 2 {
-			return fmt.Errorf("%v %w", keys, err)
-		}
-		return nil
-	})
+}
 
-	if r = tool("rollback", "--stop", stop, "--start", startTheirs); r.Code != 0 {
+// few allows one missed ping.
+func (v *moving) few(t *testing.T, after string) {
+	t.Helper()
+	if missed := v.pings.answer(t, after); missed > 1 {
+		t.Errorf("%s: %d pings missed an answer, more than one", after, missed)
+	}
+}
+
+// tookIn looks for what Salt's master had.
+func (v *moving) tookIn(t *testing.T, b *box, jid string) {
+	if r := b.Runner(t, "jobs.lookup_jid", jid); !strings.Contains(r.Stdout, "from before") {
+		t.Errorf("a job of before: %v", r)
+	}
+	if r := b.Runner(t, "mine.get", v.minion.ID, "test.ping"); !strings.Contains(r.Stdout, "True") {
+		t.Errorf("mine data of before: %v", r)
+	}
+	if r := b.Salt(t, "--preview-target", "-G", "e2e:"+v.release); !strings.Contains(r.Stdout,
+		v.minion.ID) {
+		t.Errorf("grains of before: %v", r)
+	}
+	keys, err := b.Keys(t)
+	if err != nil || !slices.Equal(keys["minions"], []string{"kept"}) ||
+		!slices.Equal(keys["minions_pre"], []string{"web2"}) ||
+		!slices.Equal(keys["minions_rejected"], []string{"web3"}) {
+		t.Errorf("keys of before: %v %v", keys, err)
+	}
+}
+
+func (v *moving) rollback(t *testing.T, i int) {
+	b := v.boxes[i]
+	v.pings.use(v.other(i))
+	r := b.migrate(t, "rollback", "--stop", b.stopOurs, "--start", b.theirs)
+	if r.Code != 0 {
 		t.Fatalf("rollback: %v", r)
 	}
-	t.Log(r.Stdout)
-	pings.answer(t, "rollback")
-	m.Use(theirs)
-	if r := m.Key(t, "-l", "acc"); !strings.Contains(r.Stdout, "kept") ||
-		!strings.Contains(r.Stdout, "fresh") {
-		t.Errorf("keys after the return: %v", r)
+	t.Logf("%s\n%v", b.ID, r)
+	v.few(t, "rollback on "+b.ID)
+}
+
+// returned looks at Salt's master: it has the keys, jobs and caches of the meantime.
+func (v *moving) returned(t *testing.T, b *box, jid string) {
+	if r := b.Runner(t, "jobs.lookup_jid", jid); !strings.Contains(r.Stdout, "from ours") {
+		t.Errorf("a job of the meantime: %v", r)
 	}
-	Eventually(t, 60*time.Second, "the minion that was accepted meanwhile answers Salt's master",
+	if r := b.Runner(t, "cache.grains", "fresh"); !strings.Contains(r.Stdout, v.release) {
+		t.Errorf("grains of the minion that was accepted meanwhile: %v", r)
+	}
+	if r := b.Runner(t, "cache.mine", v.minion.ID); !strings.Contains(r.Stdout, "test.ping") {
+		t.Errorf("mine data: %v", r)
+	}
+	keys, err := b.Keys(t)
+	if err != nil || !slices.Equal(keys["minions"], []string{"fresh", "kept", "web2"}) ||
+		len(keys["minions_pre"]) > 0 || !slices.Equal(keys["minions_rejected"], []string{"web3"}) {
+		t.Errorf("keys after the return: %v %v", keys, err)
+	}
+	if v.failover {
+		return // each minion is with one master only
+	}
+	Eventually(t, 60*time.Second, "the minion that was accepted meanwhile answers Salt's "+b.ID,
 		func() error {
-			if ids := answered(m.Salt(t, "--out=json", "--static", "fresh",
-				"test.ping")); len(ids) != 1 {
+			if ids := answered(b.Salt(t, "--out=json", "fresh", "test.ping")); len(ids) != 1 {
 				return errors.New("not yet")
 			}
 			return nil
 		})
-	if !minion.Running() || minion.PID() != pid {
-		t.Error("the minion was restarted")
-	}
-	if r := tool("rollback", "--stop", stop, "--start", startTheirs); r.Code != 1 ||
-		!strings.Contains(r.Stderr, "no migration is recorded") {
-		t.Errorf("a second rollback: %v", r)
-	}
 }

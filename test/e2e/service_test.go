@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// notifySocket hears what a service tells systemd.
+// notifySocket receives what a service tells systemd.
 type notifySocket struct {
 	path string
 	mu   sync.Mutex
@@ -47,7 +47,7 @@ func listenNotify(t *testing.T, dir string) *notifySocket {
 	return s
 }
 
-// has tells whether the service said a text, and how many messages there were before it.
+// has reports whether the service sent a text, and how many messages came before it.
 func (s *notifySocket) has(text string) (int, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// testRenamedLog is logrotate without a signal, then with one.
+// testRenamedLog does what logrotate does, first without a signal, then with one.
 func testRenamedLog(t *testing.T, m *Master) {
 	for _, signal := range []bool{false, true} {
 		old := m.Log + fmt.Sprint(".", signal)
@@ -145,7 +145,7 @@ func testRenamedLog(t *testing.T, m *Master) {
 			}
 			if conn, err := net.Dial("tcp",
 				net.JoinHostPort(m.Addr, fmt.Sprint(RequestPort))); err == nil {
-				fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n") // a stranger whose hand-shake is logged
+				fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n") // its failed hand-shake is logged
 				conn.Close()
 			}
 			return fileHas(m.Log, "[")()
@@ -180,7 +180,7 @@ func testReload(t *testing.T, m *Master, notify *notifySocket, alone string) {
 	m.Configure(t, alone+"log_fmt_logfile: '%(massage)s'\n")
 	m.Signal(t, syscall.SIGHUP)
 	Eventually(t, 30*time.Second, "a wrong option is refused",
-		fileHas(m.Log, "those in force stay: "+filepath.Join(m.ConfDir, "master")+":"))
+		fileHas(m.Log, "the old ones stay in force: "+filepath.Join(m.ConfDir, "master")+":"))
 	if err := m.Ready(); err != nil {
 		t.Error(err)
 	}

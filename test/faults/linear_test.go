@@ -19,11 +19,11 @@ import (
 
 const (
 	dialLimit = 2 * time.Second  // for a master to answer on its socket at all
-	callLimit = 12 * time.Second // for one call; longer than a master tries
+	callLimit = 12 * time.Second // for one call; longer than a master keeps trying
 )
 
 // operators are clients that call through the operators' sockets of different masters and record
-// it.
+// the calls.
 type operators struct {
 	masters []*e2e.Master
 	keys    *history.History
@@ -33,7 +33,7 @@ type operators struct {
 	voter   *e2e.Master
 }
 
-// at connects to a master; nothing has been asked if that fails.
+// at connects to a master. If it fails, nothing has been asked.
 func at(ctx context.Context, m *e2e.Master) (*operator.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -78,9 +78,10 @@ func (o *operators) offer(number int, m *e2e.Master, who *minion) {
 	defer cancel()
 	begun := o.keys.Now()
 	word, err := who.signIn(ctx, m)
-	// A master that gave up waiting for the others says pending too; what it proposed may yet come.
+	// A master that gave up waiting for the others also answers pending; its proposal may still
+	// take effect.
 	gaveUp := o.keys.Now()-begun > int64(3*time.Second)
-	o.keys.Add(number, begun, history.Call{Register: who.id, Verb: "offer", At: m.ID},
+	o.keys.AddOffer(number, begun, history.Call{Register: who.id, Verb: "offer", At: m.ID},
 		history.Outcome{Unknown: err != nil || gaveUp, Value: word})
 }
 
@@ -134,10 +135,10 @@ func (o *operators) lookKeys(number int, m *e2e.Master) error {
 	return nil
 }
 
-// errNotSent says that nothing was asked of a master: it can't be reached.
+// errNotSent means that nothing was asked: the master can't be reached.
 var errNotSent = errors.New("not sent")
 
-// runner calls a runner function on a master; the text is what it said beside its result.
+// runner calls a runner function on a master. text is its output besides the result.
 func runner(m *e2e.Master, fun string, args ...any) (ret any, text string, err error) {
 	c, err := at(context.Background(), m)
 	if err != nil {
@@ -154,8 +155,8 @@ func runner(m *e2e.Master, fun string, args ...any) (ret any, text string, err e
 	return r.Return, text, err
 }
 
-// lookMembers reads votes and drains. What a master that can't ask the leader shows proves nothing,
-// nor does the one word for a member that isn't in contact, which hides whether it is drained.
+// lookMembers reads votes and drains. The answer of a master that can't ask the leader proves
+// nothing. Nor does the state of a member without contact, which hides whether it is drained.
 func (o *operators) lookMembers(number int, m *e2e.Master) error {
 	begun := o.votes.Now()
 	drainsBegun := o.drains.Now()
@@ -192,8 +193,8 @@ func (o *operators) lookMembers(number int, m *e2e.Master) error {
 	return nil
 }
 
-// order changes a member; which is 0 for the first function, and the register's name of that is
-// given by on.
+// order changes a member by functions[which]. That turns the member's register on for 0 and off for
+// 1; for votes it is the other way round.
 func (o *operators) order(number int, m *e2e.Master, h *history.History, id string, functions []string,
 	which int) {
 	verb := []string{"on", "off"}[which]
@@ -214,7 +215,7 @@ func (o *operators) order(number int, m *e2e.Master, h *history.History, id stri
 	h.Add(number, begun, history.Call{Register: id, Verb: verb, At: m.ID}, out)
 }
 
-// notTried tells refusals, after which nothing has changed, from all else.
+// notTried reports a refusal, after which nothing has changed.
 func notTried(err error) bool {
 	for _, words := range []string{"would leave", "no other master is ready", "voters already"} {
 		if strings.Contains(err.Error(), words) {
@@ -224,8 +225,7 @@ func notTried(err error) bool {
 	return false
 }
 
-// trouble brings faults over the masters, one after the other, until ctx ends, and then leaves them
-// in order.
+// trouble causes faults on the masters, one after the other, until ctx ends. Then it repairs them.
 func trouble(ctx context.Context, t *testing.T, c *cluster, rng *rand.Rand) {
 	wait := func(most time.Duration) {
 		select {
@@ -268,8 +268,9 @@ func trouble(ctx context.Context, t *testing.T, c *cluster, rng *rand.Rand) {
 	}
 }
 
-// Keys and members, changed and looked at through all masters at the same time under partitions,
-// kills and stops, are as if there were one master. CLUSTERMASTER_LONG=1 makes it longer.
+// TestLinearizable changes and reads keys and members through all masters at the same time, under
+// partitions, kills and stops. The result is as if there were one master. CLUSTERMASTER_LONG=1
+// makes it longer.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	rng := seed(t)

@@ -13,8 +13,8 @@ import (
 	"clustermaster/transport/peer"
 )
 
-// TestSealedDisks: with seal_key no file below cachedir has a secret of the cluster, in a founder,
-// a joiner and after restarts. A disk that was copied opens with its own key only.
+// TestSealedDisks: with seal_key no file below cachedir contains a secret of the cluster, in a
+// founder, in a joiner and after restarts. A copied disk opens only with its own key.
 func TestSealedDisks(t *testing.T) {
 	t.Parallel()
 	word := "pillar password " + rand.Text()
@@ -51,7 +51,7 @@ func TestSealedDisks(t *testing.T) {
 	}
 	u.StartMasters(t)
 	u.signIn(web, a)
-	// What is written now lies in the ring store's log as it is, not compressed in its tables.
+	// What is written now is in the ring store's log uncompressed, unlike in its tables.
 	u.run(a, "", "cache.store", "site", "word", word)
 	u.secret.text("pillar", word)
 	u.secret.bytes("join key", peer.JoinKey(u.Secret, "e2e"))
@@ -74,13 +74,13 @@ func TestSealedDisks(t *testing.T) {
 	}
 	config := thief.Config(t)
 	thief.Configure(t, strings.Replace(config, "seal_key:", "#", 1))
-	refused("is sealed, and seal_key is not set")
+	refused("is sealed, but seal_key is not set")
 	if err := os.WriteFile(filepath.Join(thief.ConfDir, "other.key"),
 		[]byte(rand.Text()+rand.Text()), 0o400); err != nil {
 		t.Fatal(err)
 	}
 	thief.Configure(t, strings.Replace(config, "seal.key", "other.key", 1))
-	refused("was sealed with another key")
+	refused("was sealed with a key other than")
 	thief.Configure(t, config)
 	thief.Run(t)
 	e2e.Eventually(t, healed, "it goes on with its own key", thief.Ready)

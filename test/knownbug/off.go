@@ -2,5 +2,5 @@
 
 package knownbug
 
-// Is says whether a bug is put back: never in this build.
+// Is reports whether a bug is put back: never in this build.
 func Is(Bug) bool { return false }

@@ -6,8 +6,8 @@ import "sync/atomic"
 
 var present atomic.Value
 
-// Put puts a bug back, in place of the one before; "" puts none.
+// Put puts a bug back and removes the one before; "" puts none.
 func Put(b Bug) { present.Store(b) }
 
-// Is says whether a bug is put back.
+// Is reports whether a bug is put back.
 func Is(b Bug) bool { return present.Load() == b }

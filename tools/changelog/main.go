@@ -170,7 +170,7 @@ func parse(text string) (fragment, error) {
 		return fragment{}, fmt.Errorf("begins with none of %s; write \"fixed: What is true now.\"",
 			strings.Join(words, ", "))
 	case rest == "" || !strings.HasSuffix(rest, "."):
-		return fragment{}, errors.New("is no sentence; end it with a full stop")
+		return fragment{}, errors.New("is not a sentence; end it with a full stop")
 	case strings.Contains(rest, "\n\n"):
 		return fragment{}, errors.New("has an empty line; write one paragraph, or one file per change")
 	case len(rest) > maxText:
@@ -193,7 +193,7 @@ func numbers(version string) ([]int, error) {
 	for i, p := range parts {
 		n, err := strconv.Atoi(p)
 		if err != nil || n < 0 || len(parts) != 3 {
-			return nil, fmt.Errorf("%q is no version; write one as 0.2.0", version)
+			return nil, fmt.Errorf("%q is not a version; write one as 0.2.0", version)
 		}
 		out[i] = n
 	}

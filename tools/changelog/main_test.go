@@ -80,7 +80,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for version, want := range map[string]string{"0.9.0": "exists", "0.11.0": "nothing to release",
-		"next": "no version"} {
+		"next": "not a version"} {
 		if err := run(changes, page, []string{version}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("release %s: %v, want %q", version, err, want)

@@ -111,7 +111,7 @@ probe 3 readiness && fail "the probe of a stopped master is good"
 until_ok 20 "the others stay ready" probe 1 readiness
 run 3
 until_ok 60 "it is ready again" probe 3 readiness
-as 3 salt-run cluster.members --out=json | grep -q '"salt-2"' || fail "it is no member any more"
+as 3 salt-run cluster.members --out=json | grep -q '"salt-2"' || fail "it is no longer a member"
 
 step "a wrong environment is refused in one line"
 out=$(chroot --userspec=450:450 "$work/m3" /usr/bin/env -i PATH=/usr/bin:/bin CLUSTER_ID=try /usr/bin/clustermaster-entrypoint 2>&1) && fail "started without CLUSTER_ADVERTISE"

@@ -128,15 +128,15 @@ func FreeBlock(ctx context.Context, n int, ports ...int) (hosts []string, front 
 		for i := range n {
 			hosts = append(hosts, fmt.Sprintf("%s%d", base, i+1))
 		}
-		if Free(ctx, append(hosts, front), ports...) {
+		if free(ctx, append(hosts, front), ports...) {
 			return hosts, front, nil
 		}
 	}
 	return nil, "", errors.New("find free loopback addresses: none of 50 blocks was free")
 }
 
-// Free reports whether all the ports of the hosts are free.
-func Free(ctx context.Context, hosts []string, ports ...int) bool {
+// free reports whether all the ports of the hosts are free.
+func free(ctx context.Context, hosts []string, ports ...int) bool {
 	for _, h := range hosts {
 		for _, port := range ports {
 			ln, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("%s:%d", h, port))

@@ -224,12 +224,12 @@ func greeted(ctx context.Context, addr string) error {
 	// Some endpoints wait for the other side's first bytes: the signature of ZMTP 3.
 	signature := []byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3}
 	if _, err := conn.Write(signature); err != nil {
-		return fmt.Errorf("the connection is taken, and ends at once: no master is behind it: %w",
+		return fmt.Errorf("the connection is accepted and closed at once: no master is behind it: %w",
 			err)
 	}
 	var got [10]byte
 	if _, err := io.ReadFull(conn, got[:]); err != nil {
-		return fmt.Errorf("the connection is taken, and no master answers on it: %w", err)
+		return fmt.Errorf("the connection is accepted, but no master answers on it: %w", err)
 	}
 	if got[0] != 0xff || got[9] != 0x7f {
 		return errors.New("something other than a Salt master answers")

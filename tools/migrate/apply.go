@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"clustermaster/config"
 	"clustermaster/keystore"
 	"clustermaster/salt/cli"
+	"clustermaster/serve/operator"
 )
 
 // added is the file of master.d that apply writes and rollback removes.
@@ -50,10 +53,11 @@ func (m *migration) apply(ctx context.Context) error {
 		return fmt.Errorf("it is applied already, since %s; clustermaster migrate rollback undoes it", before.Began.Format(time.RFC3339))
 	}
 	if before != nil {
-		return fmt.Errorf("a migration that began %s was cut short; clustermaster migrate rollback ends it", before.Began.Format(time.RFC3339))
+		return fmt.Errorf("a migration that began %s was interrupted; end it with clustermaster migrate rollback",
+			before.Began.Format(time.RFC3339))
 	}
 	if list := p.blockers(); len(list) > 0 {
-		return fmt.Errorf("nothing was changed; change first:\n  %s", strings.Join(list, "\n  "))
+		return fmt.Errorf("nothing was changed; correct first:\n  %s", strings.Join(list, "\n  "))
 	}
 	text, err := m.newOptions(p)
 	if err != nil {
@@ -65,20 +69,21 @@ func (m *migration) apply(ctx context.Context) error {
 	}
 	j := &journal{
 		Began: time.Now().UTC(), State: applying, Conf: filepath.Dir(o.ConfFile), Pki: o.KeysDir(),
-		Sock: o.SockDir, Key: p.MasterKey,
+		Sock: o.SockDir, Key: p.MasterKey, Release: p.Release,
 		Added: filepath.Join(filepath.Dir(o.ConfFile), "master.d", added),
 		dir:   stateDir(o.CacheDir),
 	}
 	if err := m.keep(j, o); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	m.say("kept     configuration and keys of before in %s", filepath.Join(j.dir, "before"))
+	m.say("kept     the former configuration and keys in %s", filepath.Join(j.dir, "before"))
 	if err := m.replace(ctx, j, o, text, wanted); err != nil {
 		m.say("failed   %v", err)
 		if undo := m.putBack(context.WithoutCancel(ctx), j, o); undo != nil {
-			return fmt.Errorf("%w; Salt's master could not be put back: %w; what was there is in %s; clustermaster migrate rollback tries again", err, undo, j.dir)
+			return fmt.Errorf("%w; Salt's master could not be restored: %w; the former files are in %s; "+
+				"clustermaster migrate rollback tries again", err, undo, j.dir)
 		}
-		return fmt.Errorf("%w; Salt's master was put back", err)
+		return fmt.Errorf("%w; Salt's master was restored", err)
 	}
 	return nil
 }
@@ -139,19 +144,29 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	if err := j.save(); err != nil {
 		return err
 	}
+	release := m.hold(o)
+	defer release()
+	began := time.Now()
 	if err := m.halt(ctx, o); err != nil {
 		return fmt.Errorf("stop Salt's master: %w", err)
 	}
 	removeMarks(o.SockDir)
-	m.say("stopped  Salt's master")
+	leaveSocket(o.SockDir)
+	m.say("stopped  Salt's master, in %.1f s", time.Since(began).Seconds())
+	if m.found {
+		if err := orderFounding(o); err != nil {
+			return err
+		}
+	}
 	if err := m.shell(ctx, m.start); err != nil {
 		return fmt.Errorf("start this master: %w", err)
 	}
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	m.say("started  this master; it serves")
-	if err := m.sameKeys(ctx, wanted); err != nil {
+	release()
+	m.say("started  this master; it serves %.1f s after the stop began", time.Since(began).Seconds())
+	if err := m.sameKeys(ctx, o, wanted); err != nil {
 		return err
 	}
 	m.say("compared %d keys: all are in the state that they had", len(wanted))
@@ -165,11 +180,38 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	}
 	m.say("took in  %d jobs with %d returns (%d files could not be read), and caches:\n%s",
 		jobs.Jobs, jobs.Returns, jobs.Failed, indent(cached))
+	var tokens struct{ Adopted, Expired, Failed int }
+	if _, err := cli.Query(ctx, os.Getenv, m.dir, &tokens, "auth.adopt_tokens"); err != nil {
+		return fmt.Errorf("take over tokens: %w", err)
+	}
+	m.say("took in  %d tokens (%d had expired, %d files could not be read)", tokens.Adopted,
+		tokens.Expired, tokens.Failed)
 	j.State = applied
 	if err := j.save(); err != nil {
 		return err
 	}
-	m.say("done     clustermaster doctor looks the box over; clustermaster migrate rollback leads back")
+	m.say("done     check the box with clustermaster doctor; clustermaster migrate rollback undoes this")
+	return nil
+}
+
+// orderFounding makes the file by which this master founds the cluster of cluster_peers at its
+// first start, without those that do not answer. It belongs to the owner of cachedir.
+func orderFounding(o *config.Options) error {
+	if err := os.MkdirAll(o.DataDir(), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(o.FoundFile(), nil, 0o600); err != nil {
+		return err
+	}
+	info, err := os.Stat(o.CacheDir)
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{o.DataDir(), o.FoundFile()} {
+		if err := keystore.OwnAs(path, info); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -288,30 +330,26 @@ func keysIn(dir string) (map[string]string, error) {
 	return out, err
 }
 
-// live maps ids to their states in the running master.
-func (m *migration) live(ctx context.Context) (map[string]string, error) {
-	var lists map[string][]string
-	if err := cli.KeyLists(ctx, os.Getenv, m.dir, &lists); err != nil {
-		return nil, err
-	}
+// states maps ids to their states, without denied keys.
+func states(keys []operator.Key) map[string]string {
 	out := make(map[string]string)
-	for state, ids := range lists {
-		for _, id := range ids {
-			if state != keystore.Denied.String() && state != "local" {
-				out[id] = state
-			}
+	for _, k := range keys {
+		if k.State != keystore.Denied.String() {
+			out[k.ID] = k.State
 		}
 	}
-	return out, nil
+	return out
 }
 
 // sameKeys waits until the running master has the earlier keys.
-func (m *migration) sameKeys(ctx context.Context, wanted map[string]string) error {
+func (m *migration) sameKeys(ctx context.Context, o *config.Options,
+	wanted map[string]string) error {
 	return m.until(ctx, func() error {
-		got, err := m.live(ctx)
+		keys, err := m.running(ctx, o)
 		if err != nil {
 			return err
 		}
+		got := states(keys)
 		for id, state := range wanted {
 			if got[id] != state && (state != keystore.Pending.String() || got[id] == "") {
 				return fmt.Errorf("the key of %s was in %s, and is in %q now", id, state, got[id])
@@ -346,7 +384,11 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 		}
 	}
 	removeMarks(o.SockDir)
+	leaveSocket(o.SockDir)
 	if err := copyTree(filepath.Join(j.dir, "before", "pki"), o.PkiDir); err != nil {
+		return err
+	}
+	if err := m.peers(j, o); err != nil {
 		return err
 	}
 	if err := m.aside(j, o.DataDir()); err != nil {
@@ -381,7 +423,7 @@ func (m *migration) aside(j *journal, data string) error {
 // forget ends a migration: it moves the journal aside.
 func (m *migration) forget(j *journal) error {
 	old := j.dir + "-" + time.Now().UTC().Format("20060102T150405.000")
-	m.say("moved    journal, files of before and the data of this master to %s; remove it when you need it no more", old)
+	m.say("moved    journal, former files and the data of this master to %s; remove it when you no longer need it", old)
 	return os.Rename(j.dir, old)
 }
 
@@ -399,19 +441,21 @@ func (m *migration) rollback(ctx context.Context) error {
 		return fmt.Errorf("no migration is recorded in %s; nothing was changed",
 			stateDir(o.CacheDir))
 	}
-	keys, err := m.live(ctx)
+	before := connections(o.ListenAddr(o.PublishPort))
+	release := m.hold(o)
+	defer release()
+	keys, err := m.running(ctx, o)
+	down := errors.Is(err, operator.ErrNoMaster)
 	switch {
-	case errors.Is(err, cli.ErrDown):
+	case down:
 		m.say("note     this master does not run: the keys in %s count, as it wrote them last",
 			j.Pki)
 	case err != nil:
 		return fmt.Errorf("nothing was changed: %w", err)
 	default:
-		err := m.until(ctx, func() error { return written(j.Pki, keys) })
-		if err != nil {
+		if err := m.prepare(ctx, j, o, keys); err != nil {
 			return fmt.Errorf("nothing was changed: %w", err)
 		}
-		m.say("wrote    %d keys to %s", len(keys), j.Pki)
 	}
 	j.State = rollingBack
 	if err := j.save(); err != nil {
@@ -421,19 +465,28 @@ func (m *migration) rollback(ctx context.Context) error {
 		return fmt.Errorf("stop this master: %w; run the command again", err)
 	}
 	removeMarks(j.Sock)
+	leaveSocket(j.Sock)
 	m.say("stopped  this master")
+	if !down && (o.SharedKeys() || keystore.HasMmap(j.Pki)) {
+		if err := m.writeKeys(j, keys); err != nil {
+			return fmt.Errorf("write keys to %s: %w; run the command again", j.Pki, err)
+		}
+	}
 	if err := os.Remove(j.Added); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	m.say("removed  %s", j.Added)
+	if err := m.peers(j, o); err != nil {
+		return err
+	}
 	if err := m.aside(j, o.DataDir()); err != nil {
 		return err
 	}
 	if now := fingerprint(o); now != j.Key && j.Key != "" {
-		if err := m.masterKey(j); err != nil {
-			return fmt.Errorf("put the master's key back: %w", err)
+		if err := m.masterKey(j, o); err != nil {
+			return fmt.Errorf("restore the master's key: %w", err)
 		}
-		m.say("put back the master's key")
+		m.say("restored the master's key")
 	}
 	if err := m.shell(ctx, m.start); err != nil {
 		return fmt.Errorf("start Salt's master: %w; run the command again", err)
@@ -442,11 +495,119 @@ func (m *migration) rollback(ctx context.Context) error {
 		return err
 	}
 	m.say("started  Salt's master; it listens")
+	m.back(ctx, o, before)
+	release()
 	if err := m.forget(j); err != nil {
 		return err
 	}
-	m.say("done     this is the box of Salt's master again")
+	m.say("done     this box runs Salt's master again")
 	return nil
+}
+
+// prepare gets a running master ready for its end: its vote goes to the other masters, its keys are
+// in pki_dir, and the commands that run get time to end.
+func (m *migration) prepare(ctx context.Context, j *journal, o *config.Options,
+	keys []operator.Key) error {
+	settled := time.After(settle)
+	var members struct {
+		Voters []string `json:"voters"`
+	}
+	if _, err := cli.Query(ctx, os.Getenv, m.dir, &members, "cluster.members"); err != nil {
+		return err
+	}
+	m.returnData(ctx, j, o)
+	if len(members.Voters) > 1 && slices.Contains(members.Voters, o.ID) {
+		var left any
+		if _, err := cli.Query(ctx, os.Getenv, m.dir, &left, "cluster.demote", o.ID); err != nil {
+			m.say("note     the vote of this master could not be taken: %v", err)
+		} else {
+			m.say("demoted  %s: the other masters agree without it", o.ID)
+		}
+	}
+	if !o.SharedKeys() && !keystore.HasMmap(j.Pki) {
+		if err := m.until(ctx, func() error { return written(j.Pki, states(keys)) }); err != nil {
+			return err
+		}
+		m.say("wrote    %d keys to %s", len(keys), j.Pki)
+	}
+	select {
+	case <-settled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// returnData has the master write caches and jobs where Salt's master reads them.
+func (m *migration) returnData(ctx context.Context, j *journal, o *config.Options) {
+	release := 3006
+	if _, err := os.Stat(filepath.Join(o.CacheDir, "grains")); err == nil {
+		release = 3008
+	}
+	if found := releaseNumber.FindString(j.Release); found != "" {
+		release, _ = strconv.Atoi(found)
+	}
+	var done struct {
+		Banks         map[string]int
+		Jobs, Returns int
+		Incomplete    string
+	}
+	const day = 24 * time.Hour // jids are in the local time of the machine that made them
+	if _, err := cli.Query(ctx, os.Getenv, m.dir, &done, "cluster.return_to_salt",
+		strconv.Itoa(release), "since="+j.Began.Add(-day).Format("20060102")); err != nil {
+		m.say("note     caches and jobs were not written back: %v", err)
+		return
+	}
+	var banks []string
+	for _, bank := range slices.Sorted(maps.Keys(done.Banks)) {
+		banks = append(banks, fmt.Sprintf("%d of %s", done.Banks[bank], bank))
+	}
+	m.say("wrote    files of caches (%s) and %d jobs with %d returns",
+		strings.Join(banks, ", "), done.Jobs, done.Returns)
+	if done.Incomplete != "" {
+		m.say("note     %s", done.Incomplete)
+	}
+}
+
+var releaseNumber = regexp.MustCompile(`\b300[6-8]\b`)
+
+// writeKeys writes keys where this master does not: to a folder that several masters share, and to
+// the files of Salt's driver mmap_key.
+func (m *migration) writeKeys(j *journal, keys []operator.Key) error {
+	list := make([]keystore.Key, 0, len(keys))
+	for _, k := range keys {
+		state, ok := keystore.ParseState(k.State)
+		if !ok {
+			return fmt.Errorf("%s: unknown state %q", k.ID, k.State)
+		}
+		list = append(list, keystore.Key{ID: k.ID, State: state, Pub: k.Pub, Since: time.Now()})
+	}
+	if err := keystore.WriteDir(j.Pki, list); err != nil {
+		return err
+	}
+	m.say("wrote    %d keys to %s", len(keys), j.Pki)
+	return nil
+}
+
+// peers restores the public keys of Salt's masters, if this master wrote those of its own kind in
+// their place.
+func (m *migration) peers(j *journal, o *config.Options) error {
+	dir := filepath.Join(j.Pki, "peers")
+	if _, err := os.Stat(filepath.Join(dir, keystore.JournalName)); err != nil {
+		return nil
+	}
+	name := "cluster_pki"
+	if j.Pki == o.PkiDir {
+		name = "pki"
+	}
+	kept := filepath.Join(j.dir, "before", name, "peers")
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return copyTree(kept, dir)
 }
 
 // listens waits for Salt's master.
@@ -464,20 +625,22 @@ func (m *migration) listens(ctx context.Context, o *config.Options) error {
 	return nil
 }
 
-// masterKey restores the earlier key pair.
-func (m *migration) masterKey(j *journal) error {
-	found, err := filepath.Glob(filepath.Join(j.dir, "before", "pki", "master.*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range found {
-		info, err := os.Stat(path)
+// masterKey restores the earlier key pair, and that of Salt's cluster.
+func (m *migration) masterKey(j *journal, o *config.Options) error {
+	for from, to := range map[string]string{"pki/master.*": o.PkiDir,
+		"cluster_pki/cluster.*": o.ClusterPkiDir} {
+		found, err := filepath.Glob(filepath.Join(j.dir, "before", from))
 		if err != nil {
 			return err
 		}
-		if err := copyFile(path, filepath.Join(j.Pki, filepath.Base(path)),
-			info.Mode().Perm()); err != nil {
-			return err
+		for _, path := range found {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if err := copyFile(path, filepath.Join(to, filepath.Base(path)), info); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -494,7 +657,7 @@ func written(dir string, keys map[string]string) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(keys)) {
 		if got[id] != keys[id] {
-			return fmt.Errorf("the key of %s is in %s, and not so in %s", id, keys[id], dir)
+			return fmt.Errorf("the key of %s is in %s, but not in %s", id, keys[id], dir)
 		}
 	}
 	return fmt.Errorf("%s has keys that are gone", dir)

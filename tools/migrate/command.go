@@ -15,7 +15,7 @@ import (
 const usage = `Usage: clustermaster migrate plan|apply|rollback [options]
 
 plan      says what becomes of this box's Salt master: each option and module, keys, ports, disk. Changes nothing.
-apply     replaces Salt's master by this one, step by step; if a step fails, Salt's master is put back.
+apply     replaces Salt's master by this one, step by step; if a step fails, Salt's master is restored.
 rollback  gives the box back to Salt's master, with the keys that were accepted meanwhile.
 
 Options:
@@ -25,7 +25,7 @@ applied, and something is not as before; 64 the command line is wrong.
 
 Examples:
   clustermaster migrate plan
-  clustermaster migrate plan --other /root/pki-of-master2 --json
+  clustermaster migrate plan --other /mnt/pki-of-master2 --json
   clustermaster migrate apply \
     --start 'apt-get install -y ./clustermaster_0.2.0_amd64.deb && systemctl start salt-master'
   clustermaster migrate rollback \
@@ -36,7 +36,7 @@ Examples:
 type flags struct {
 	dir, salt, start, stop, undo, extra string
 	others                              []string
-	json                                bool
+	json, found                         bool
 	wait                                float64 // seconds
 }
 
@@ -59,6 +59,8 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 		"apply: shell command that starts Salt's master again if a step fails")
 	set.StringVar(&f.extra, "options", "",
 		"apply: file of options to add in master.d, such as cluster_id, cluster_peers and cluster_secret")
+	set.BoolVar(&f.found, "found", false,
+		"apply: this master founds the cluster of cluster_peers, and does not wait for masters that still are Salt's")
 	set.Float64Var(&f.wait, "wait", 120, "seconds that the started master may take")
 	err := set.Parse(args)
 	switch {
@@ -67,7 +69,7 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 		return exitGood
 	case err == nil && (set.NArg() != 1 ||
 		!strings.Contains(" plan apply rollback ", " "+set.Arg(0)+" ")):
-		err = errors.New("say plan, apply or rollback; --help tells more")
+		err = errors.New("give plan, apply or rollback; see --help")
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "clustermaster migrate: %v\n", err)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"clustermaster/keystore"
 )
 
 // journal records on disk the steps of apply, for rollback and for apply after a crash.
@@ -18,7 +20,8 @@ type journal struct {
 	Conf    string    `json:"conf"`  // folder of the configuration
 	Pki     string    `json:"pki"`   // folder of the keys
 	Sock    string    `json:"sock"`
-	Key     string    `json:"key"` // fingerprint of the master's key
+	Key     string    `json:"key"`     // fingerprint of the master's key
+	Release string    `json:"release"` // as salt-master --version printed it
 	Added   string    `json:"added"`
 	Stopped bool      `json:"stopped"` // Salt's master was stopped
 
@@ -48,7 +51,7 @@ func readJournal(dir string) (*journal, error) {
 	}
 	j := &journal{dir: dir}
 	if err := json.Unmarshal(b, j); err != nil {
-		return nil, fmt.Errorf("%s: %w; what was there before is beside it, in the folder before",
+		return nil, fmt.Errorf("%s: %w; the former files are beside it, in the folder before",
 			filepath.Join(dir, journalFile), err)
 	}
 	return j, nil
@@ -94,21 +97,26 @@ func copyTree(from, to string) error {
 		case err != nil:
 			return err
 		case d.IsDir():
-			return os.MkdirAll(target, info.Mode().Perm()|0o700)
+			if err := os.MkdirAll(target, info.Mode().Perm()|0o700); err != nil {
+				return err
+			}
+			return keystore.OwnAs(target, info)
 		case !info.Mode().IsRegular():
 			return nil
 		}
-		return copyFile(path, target, info.Mode().Perm())
+		return copyFile(path, target, info)
 	})
 }
 
-func copyFile(from, to string, mode fs.FileMode) error {
+// copyFile copies contents, mode and owner; info describes from.
+func copyFile(from, to string, info fs.FileInfo) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
+	mode := info.Mode().Perm()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode|0o200)
 	if err != nil {
 		return err
 	}
@@ -116,5 +124,5 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	if err == nil {
 		err = out.Sync()
 	}
-	return errors.Join(err, out.Close())
+	return errors.Join(err, out.Chmod(mode), out.Close(), keystore.OwnAs(to, info))
 }

@@ -22,7 +22,8 @@ func (p *Plan) print(w io.Writer) {
 	fmt.Fprintf(w, "Keys: %d accepted, %d pending, %d rejected, %d denied\n", p.Keys["minions"],
 		p.Keys["minions_pre"], p.Keys["minions_rejected"], p.Keys["minions_denied"])
 	fmt.Fprintf(w,
-		"Taken over: keys of all states, %d jobs, data of %d minions, %d auto-sign stubs; not taken over: %d tokens\n", p.Caches.Jobs, p.Caches.Minions, p.Caches.Stubs, p.Caches.Tokens)
+		"Taken over: keys of all states, %d jobs, data of %d minions, %d auto-sign stubs, %d "+
+			"tokens\n", p.Caches.Jobs, p.Caches.Minions, p.Caches.Stubs, p.Caches.Tokens)
 	fmt.Fprintf(w, "Disk %s: %d MiB free, %d MiB needed\n", p.Disk.Path, p.Disk.Free>>20,
 		p.Disk.Need>>20)
 	for _, port := range p.Ports {

@@ -76,7 +76,7 @@ type Disk struct {
 type Caches struct {
 	Jobs    int `json:"jobs"`
 	Minions int `json:"minions"` // with grains, pillar or mine
-	Tokens  int `json:"tokens"`  // which are not imported
+	Tokens  int `json:"tokens"`
 	Stubs   int `json:"autosign_stubs"`
 }
 
@@ -429,7 +429,8 @@ func (p *Plan) blockers() (list []string) {
 	if dir := p.options.DataDir(); holds(dir) {
 		list = append(list,
 			dir+
-				": data of this master are there already, and would count in place of Salt's keys; move the folder away")
+				": it already holds data of this master, which would count instead of Salt's keys; move the "+
+				"folder away")
 	}
 	if p.MasterKey == "" {
 		list = append(list, "there is no master key in "+p.options.PkiDir+

@@ -121,7 +121,7 @@ func parse(text string) ([]mutation, error) {
 			out = append(out, m)
 			m, from, to = mutation{}, nil, nil
 		case line != "":
-			return nil, fmt.Errorf("mutations.txt:%d: %q is no part of a fault", i+1, line)
+			return nil, fmt.Errorf("mutations.txt:%d: %q is not part of a fault", i+1, line)
 		}
 	}
 	return out, nil

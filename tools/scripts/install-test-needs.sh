@@ -63,6 +63,10 @@ fi
 if ! command -v promtool >/dev/null || ! command -v prometheus >/dev/null; then
     packages prometheus && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now prometheus >/dev/null 2>&1
 fi
+# The page about metrics makes passwords with it.
+if ! command -v htpasswd >/dev/null; then
+    packages apache2-utils
+fi
 # Real databases for returners. Debian would start its own.
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
     packages postgresql && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now postgresql >/dev/null 2>&1

@@ -51,12 +51,13 @@ func ParseMasters(list string) ([]lb.Server, error) {
 		ip, err := netip.ParseAddr(addr)
 		switch {
 		case err == nil && ip.IsUnspecified():
-			return nil, fmt.Errorf("--peers: %s is no address of a single machine", addr)
+			return nil, fmt.Errorf("--peers: %s is not the address of a single machine", addr)
 		case err == nil:
 			addr = ip.String()
 		case !hostName.MatchString(addr):
 			return nil,
-				fmt.Errorf("--peers: %q is no address and no host name; write them with commas, like 10.0.0.1,10.0.0.2,10.0.0.3", addr)
+				fmt.Errorf("--peers: %q is neither an address nor a host name; write them with commas, like "+
+					"10.0.0.1,10.0.0.2,10.0.0.3", addr)
 		}
 		if name == "" {
 			if name = addr; err == nil {
@@ -68,7 +69,7 @@ func ParseMasters(list string) ([]lb.Server, error) {
 				fmt.Errorf("--peers: %q can't be an id; use letters, digits, dots and dashes", name)
 		}
 		if names[name] || addrs[addr] {
-			return nil, fmt.Errorf("--peers: %s is there twice; name each master once", word)
+			return nil, fmt.Errorf("--peers: %s is named twice; name each master once", word)
 		}
 		names[name], addrs[addr] = true, true
 		masters = append(masters, lb.Server{Name: name, Addr: addr})

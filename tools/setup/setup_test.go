@@ -73,9 +73,9 @@ func TestWrittenFilesAreGood(t *testing.T) {
 func TestBadPeers(t *testing.T) {
 	t.Parallel()
 	for peers, part := range map[string]string{
-		"10.0.0.1,10.0.0.1": "twice", "a=10.0.0.1,a=10.0.0.2": "twice", "10.0.0.1,": "no address",
-		"0.0.0.0": "no address of a single", "../x=10.0.0.1": "can't be an id",
-		"a b": "no address and no host name",
+		"10.0.0.1,10.0.0.1": "twice", "a=10.0.0.1,a=10.0.0.2": "twice", "10.0.0.1,": "neither an address",
+		"0.0.0.0": "not the address of a single", "../x=10.0.0.1": "can't be an id",
+		"a b": "neither an address nor a host name",
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		var out, errs strings.Builder

@@ -110,7 +110,7 @@ func sleep(ctx context.Context, c Call) (any, error) {
 	}
 	seconds, err := strconv.ParseFloat(fmt.Sprint(v), 64)
 	if err != nil || seconds < 0 {
-		return nil, fmt.Errorf("test.sleep: %v is no number of seconds", v)
+		return nil, fmt.Errorf("test.sleep: %v is not a number of seconds", v)
 	}
 	return true, pause(ctx, time.Duration(seconds*float64(time.Second)))
 }

@@ -79,13 +79,15 @@ func (p Placement) JoinTime() time.Duration {
 func (r Result) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	megabytes := func(n float64) string { return figure.Number(n / (1 << 20)) }
-	fmt.Fprintln(w, "masters\tpartitions: least\tmean\tmost\tfullest, MB\tjoin moves, %\tof that the joiner\ttakes\tremoval moves, %\t")
+	fmt.Fprintln(w, "masters\tpartitions: least\tmean\tmost\tfullest, MB\tjoin moves, %\tof "+
+		"that the joiner\ttakes\tremoval moves, %\t")
 	for _, p := range r.Placements {
 		fmt.Fprintf(w, "%d\t%d\t%.1f\t%d\t%s\t%.1f\t%.1f\t%s\t%.1f\t\n", p.Masters,
 			p.LeastPartitions, p.MeanPartitions, p.MostPartitions, megabytes(p.FullestBytes()),
 			100*p.Join, 100*p.JoinMost, p.JoinTime(), 100*p.Leave)
 	}
-	fmt.Fprintln(w, "\nminions\tentry of a key, bytes\tnew keys/s\tlook-ups/s\tall accepted in\tstate, MB\tsnapshot, MB\twritten in\trestored in\t")
+	fmt.Fprintln(w, "\nminions\tentry of a key, bytes\tnew keys/s\tlook-ups/s\tall accepted "+
+		"in\tstate, MB\tsnapshot, MB\twritten in\trestored in\t")
 	for _, a := range r.Agreements {
 		fmt.Fprintf(w, "%s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", figure.Thousands(a.Minions),
 			a.EntryBytes, figure.Number(a.NewKeys), figure.Number(a.Known),

@@ -20,10 +20,10 @@ func (s *RequestServer) gauges(reg prometheus.Registerer) {
 		name, help string
 		of         func() int64
 	}{
-		{"in_flight_bytes", "Memory that large requests hold, with what they are decoded to.",
+		{"in_flight_bytes", "Memory of large requests, including their decoded form.",
 			s.inFlight.Load},
 		{"strangers_in_flight_bytes",
-			"The part of in_flight_bytes from where no accepted minion has spoken.",
+			"The part of in_flight_bytes on connections without an accepted minion.",
 			s.strangers.Load},
 	} {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -94,7 +94,7 @@ func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
 		heldDropped: counter("held_dropped_total",
 			"Held publications dropped because too many are held."),
 		losses: counter("subscriber_losses_total",
-			"Times at which half of the subscribers went at once."),
+			"Times that half of the subscribers left at once."),
 
 		lossesIgnored: counter("subscriber_losses_ignored_total",
 			"Losses beyond those that jobs are sent again for."),

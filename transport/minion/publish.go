@@ -227,7 +227,7 @@ func (p *PubServer) leave(s *subscriber) {
 	switch p.losses.left(time.Now(), remaining) {
 	case loss:
 		p.met.losses.Inc()
-		p.log.Warn("half of the subscribers went at once; their jobs are sent again where they return", "n", remaining)
+		p.log.Warn("half of the subscribers left at once; their jobs are sent again when they return", "n", remaining)
 	case ignored:
 		p.met.lossesIgnored.Inc()
 		p.quiet.warn("half of the subscribers went at once, once more; jobs are not sent again for it, see which addresses connect", "n", remaining)

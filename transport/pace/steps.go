@@ -6,8 +6,23 @@ import (
 	"time"
 )
 
-// Silence is how long a master may send nothing before the one that waits gives up.
+// Silence is how long a master waits for another that sends nothing.
 const Silence = 20 * time.Second
+
+// Quiet returns a context that ends with the error of why after limit, unless the caller resets the
+// timer whenever something arrives. Call stop at the end.
+func Quiet(ctx context.Context, limit time.Duration, why error) (_ context.Context,
+	timer *time.Timer, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer = time.AfterFunc(limit, func() { cancel(why) })
+	return ctx, timer, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// ErrSilent is the cause when a master sent nothing for Silence.
+var ErrSilent = fmt.Errorf("it said nothing for %v", Silence)
 
 // Step is a message of a stream that reports progress until its work is done.
 type Step interface{ GetDone() bool }
@@ -21,11 +36,8 @@ type Steps[S Step] interface{ Recv() (S, error) }
 func Last[S Step, C Steps[S]](ctx context.Context, start func(context.Context) (C, error),
 	show func(S)) (S, error) {
 	var none S
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(Silence,
-		func() { cancel(fmt.Errorf("it said nothing for %v", Silence)) })
-	defer quiet.Stop()
+	ctx, quiet, stop := Quiet(ctx, Silence, ErrSilent)
+	defer stop()
 	stream, err := start(ctx)
 	for err == nil {
 		var step S

@@ -15,7 +15,7 @@ var (
 	errCertificate = errors.New("not a node certificate")
 	errUnpinned    = errors.New("its node key is not pinned for a member")
 	errJoinLimit   = errors.New("too many refused join attempts")
-	errEvicted     = errors.New("unproved for too long while others came")
+	errEvicted     = errors.New("no proof in time while others waited")
 )
 
 // refusals maps errors to the reason label of clustermaster_peer_refused_total.

@@ -25,7 +25,8 @@ import (
 // Errors of AskJoin, besides those of the network.
 var (
 	// ErrRefused: the member closed the connection and gives no reason.
-	ErrRefused = errors.New("the member refused: cluster_secret or cluster_id differ there, it does not accept joins yet, or there were too many attempts; its log has the reason")
+	ErrRefused = errors.New("the member refused: cluster_secret or cluster_id differ there, it " +
+		"does not accept joins yet, or there were too many attempts; its log has the reason")
 	// ErrMemberProof: the other end does not know the secret.
 	ErrMemberProof = errors.New("the member did not prove cluster_secret: it may be an impostor")
 	// ErrFingerprint: the other end does not hold the pinned cluster key.
@@ -163,7 +164,7 @@ func checkClusterKey(m *peerpb.JoinSignature, fingerprint string, signed []byte)
 	}
 	block, _ := pem.Decode([]byte(m.GetClusterPub()))
 	if block == nil {
-		return fmt.Errorf("cluster key is no PEM: %w", ErrFingerprint)
+		return fmt.Errorf("cluster key is not PEM: %w", ErrFingerprint)
 	}
 	var pub *rsa.PublicKey
 	if any, err := x509.ParsePKIXPublicKey(block.Bytes); err == nil {

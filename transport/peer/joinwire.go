@@ -73,7 +73,8 @@ func CheckSecret(secret string) error {
 	case n == 0:
 		return errors.New("cluster_secret is empty: make one with clustermaster init")
 	case n < MinSecret:
-		return fmt.Errorf("cluster_secret has %d characters, at least %d are due: make one with clustermaster init", n, MinSecret)
+		return fmt.Errorf("cluster_secret has %d characters, at least %d are needed: make one with clustermaster init",
+			n, MinSecret)
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"result"}),
 		unknown: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_peer_unknown_fields_total",
-			Help: "Messages of peers that were refused for a field that only a newer release knows, by what they were.",
+			Help: "Messages of peers that were refused for a field that only a newer release knows, by kind of " +
+				"message.",
 		}, []string{"in"}),
 		beats: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "clustermaster_peer_heartbeat_seconds",

@@ -155,11 +155,11 @@ func makeNodeKey(dir, path string, box *seal.Box) error {
 // certSPKI returns the pin of the single certificate that a peer sent.
 func certSPKI(certs []*x509.Certificate) ([32]byte, error) {
 	if len(certs) != 1 {
-		return [32]byte{}, fmt.Errorf("%d certificates where one is due: %w", len(certs),
+		return [32]byte{}, fmt.Errorf("%d certificates instead of one: %w", len(certs),
 			errCertificate)
 	}
 	if _, ok := certs[0].PublicKey.(ed25519.PublicKey); !ok {
-		return [32]byte{}, fmt.Errorf("a %s key where ed25519 is due: %w",
+		return [32]byte{}, fmt.Errorf("a %s key instead of ed25519: %w",
 			certs[0].PublicKeyAlgorithm, errCertificate)
 	}
 	return sha256.Sum256(certs[0].RawSubjectPublicKeyInfo), nil

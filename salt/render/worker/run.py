@@ -3,8 +3,8 @@
 import os
 import sys
 
-# Another interpreter's own packages come first: the C modules here are of one
-# release of Python.
+# The packages of another interpreter come first, because the C modules here
+# are built for one release of Python.
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0 if sys.flags.no_site else len(sys.path), here)
 

@@ -70,7 +70,7 @@ def saltutil_cmd(case):
             case["calls"].append([fun, tgt, kw["tgt_type"], salt.utils.args.condition_input(arg, kwarg)])
         if case.get("error"):
             raise Exception(case["error"])
-        out = {}
+        out = json.loads(json.dumps(case.get("remote", {})))
         for id_, a in case.get("minions", {}).items():
             if "silent" not in a and "batch" in kw:
                 out[id_] = {"out": "highstate", "ret": a["ret"]}

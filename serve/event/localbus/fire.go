@@ -68,6 +68,6 @@ func (s *Server) refuse(err error) {
 		why = whySlow
 	}
 	s.metrics.refused.WithLabelValues(why).Inc()
-	s.log.Warn("a local process fired what is no event; its connection ends", "path", s.pull.path,
+	s.log.Warn("a local process sent something that is not an event; its connection is closed", "path", s.pull.path,
 		"err", err)
 }

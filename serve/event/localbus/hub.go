@@ -65,7 +65,7 @@ func (h *hub) tell(sub *event.Subscription, e event.Event) {
 	frame, err := appendFrame(nil, e)
 	if err != nil {
 		h.s.metrics.unframed.Inc()
-		h.s.log.Debug("event not told", "tag", e.Tag, "err", err)
+		h.s.log.Debug("event not passed on", "tag", e.Tag, "err", err)
 		return
 	}
 	h.mu.Lock()

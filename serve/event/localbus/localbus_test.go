@@ -358,7 +358,7 @@ func TestSockets(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := try(other); err == nil || !strings.Contains(err.Error(), "no socket") {
+	if err := try(other); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("over a file: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(other, PubSocket)); err == nil {

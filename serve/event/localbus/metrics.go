@@ -26,7 +26,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		unframed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_localbus_unframed_total",
-			Help: "Events that listeners could not be told.",
+			Help: "Events that could not be passed to listeners.",
 		}),
 		fired: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_localbus_fired_total",
@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_localbus_refused_total",
-			Help: "Connections, frames and events that were refused, by why.",
+			Help: "Connections, frames and events that were refused, by reason.",
 		}, []string{"why"}),
 	}
 	for _, why := range []string{whyUser, whyMany, whyFrame, whyLarge, whySlow, whyTag, whyGuard} {

@@ -166,6 +166,7 @@ func (s *Server) listen(conn *net.UnixConn, pid int32) {
 	defer s.hub.leave(l)
 	if err := l.serve(pid); err != nil {
 		s.metrics.dropped.Inc()
-		s.log.Warn("listener on the local bus put out; it must read faster, or pub_server_write_queue_size be larger", "pid", pid, "err", err)
+		s.log.Warn("listener on the local bus disconnected; it must read faster, or raise pub_server_write_queue_size",
+			"pid", pid, "err", err)
 	}
 }

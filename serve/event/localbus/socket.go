@@ -65,7 +65,7 @@ func (k *socket) serve(ctx context.Context, s *Server,
 		}
 		if why != "" {
 			s.metrics.refused.WithLabelValues(why).Inc()
-			s.log.Warn("a local process was not let onto the bus", "path", k.path, "why", why,
+			s.log.Warn("a local process was refused on the bus", "path", k.path, "why", why,
 				"err", err)
 			conn.Close()
 			continue

@@ -50,5 +50,8 @@ func (*Alone) IsLeader() bool { return true }
 // Leader is this master.
 func (*Alone) Leader() (node string, ok bool) { return "m1/1", true }
 
+// Voters is this master.
+func (*Alone) Voters() []string { return []string{"m1/1"} }
+
 // Now is the clock.
 func (*Alone) Now() time.Time { return time.Now() }

@@ -23,7 +23,8 @@ func (c *Cache) follow(jid string, minions []string) {
 	if f == nil {
 		if c.ended || len(c.followed) >= maxFollowed {
 			c.missed.Inc()
-			c.log.Warn("too many jobs at a time to write the returns of this one for Salt's own clients", "jid", jid)
+			c.log.Warn("too many jobs at a time; the returns of this one are not written for Salt's own clients",
+				"jid", jid)
 			return
 		}
 		f = &follower{named: make(map[string]struct{}), waiting: make(map[string]struct{})}

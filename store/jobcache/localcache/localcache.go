@@ -275,7 +275,7 @@ func (c *Cache) clean() {
 				continue
 			}
 			if err := os.RemoveAll(dir); err != nil {
-				c.log.Warn("remove an old job of Salt's own clients", "path", dir, "err", err)
+				c.log.Warn("old job of Salt's own clients not removed", "path", dir, "err", err)
 			}
 		}
 		c.mu.Lock()

@@ -210,6 +210,21 @@ func (d *Store) Try(w *Write) bool { return d.commit.try(w) }
 // ctx's error they may still be written later.
 func (d *Store) Commit(ctx context.Context, w *Write) error { return d.commit.do(ctx, w) }
 
+// commitValue is Commit for a run with a result. Only this function shares the result with the
+// committer, which may still run it after ctx has ended.
+func commitValue[T any](ctx context.Context, d *Store,
+	run func(*pebble.Batch, *group) (T, error)) (T, error) {
+	var result, none T
+	err := d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) (err error) {
+		result, err = run(b, g)
+		return err
+	}})
+	if err != nil {
+		return none, err
+	}
+	return result, nil
+}
+
 func (k *committer) merge() {
 	defer k.wg.Done()
 	defer close(k.synced)

@@ -66,7 +66,7 @@ func (d *Store) beginAnew() error {
 		b.Set(noteKey(refillNote), []byte{1}, nil), b.Set(noteKey(tallyNote),
 			[]byte(tallyVersion+d.openAs), nil), b.Commit(pebble.Sync))
 	if err != nil {
-		return fmt.Errorf("begin ring store anew: %w", err)
+		return fmt.Errorf("start a new ring store: %w", err)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (d *Store) replace(what string, then func(aside string)) {
 	}
 	if err != nil {
 		// Neither the old nor a new store can be used.
-		panic(fmt.Sprintf("ring store: %s; and it can't be begun anew: %v", what, err))
+		panic(fmt.Sprintf("ring store: %s; a new one can't be started: %v", what, err))
 	}
 	d.refilling.Store(true)
 	d.db, d.openedAs, d.openAs = next.db, next.openedAs, next.openAs
@@ -127,16 +127,11 @@ func (d *Store) Refilling() bool { return d.refilling.Load() }
 // EndRefill notes that no record is missing any more, if still returns true. It calls still at a
 // moment when the store is not being replaced.
 func (d *Store) EndRefill(ctx context.Context, still func() bool) (ended bool, err error) {
-	over := false // the committer's: if ctx ends first, it may write it after this returns
-	err = d.Commit(ctx, &Write{run: func(b *pebble.Batch, _ *group) error {
-		if over = still(); !over {
-			return nil
+	return commitValue(ctx, d, func(b *pebble.Batch, _ *group) (bool, error) {
+		if !still() {
+			return false, nil
 		}
 		d.refilling.Store(false)
-		return b.Delete(noteKey(refillNote), nil)
-	}})
-	if err != nil {
-		return false, err
-	}
-	return over, nil
+		return true, b.Delete(noteKey(refillNote), nil)
+	})
 }

@@ -101,7 +101,7 @@ func openDB(dir string, opts Options, damage damageReport) (*Store, error) {
 		WALBytesPerSync:             0,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) {
-				log.Error("write ring store in the background",
+				log.Error("ring store: background write failed",
 					"err", err)
 			},
 			DataCorruption: damage.note,
@@ -165,11 +165,11 @@ func (d *Store) Start(floor uint64) error {
 			done()
 		}
 		if err != nil {
-			d.log.Error("count records; copies are not compared until the next start", "err", err)
+			d.log.Error("records not counted; copies are not compared until the next start", "err", err)
 			return
 		}
 		if err := d.keepCells(); err != nil {
-			d.log.Warn("keep the digests of records; they are counted again at the next start",
+			d.log.Warn("digests of records not saved; they are counted again at the next start",
 				"err", err)
 		}
 		d.cells.counted()
@@ -241,7 +241,8 @@ func (d *Store) checkFormat() error {
 		return nil
 	}
 	if string(got) != formatVersion {
-		return fmt.Errorf("ring store has format %q, this program knows %q; use the program that wrote it", got, formatVersion)
+		return fmt.Errorf("ring store has format %q, this program knows %q; use the program "+
+			"that wrote it", got, formatVersion)
 	}
 	return nil
 }
@@ -340,7 +341,7 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 }
 
 func (l pebbleLog) Fatalf(format string, args ...any) {
-	l.log.Error("the device does not take what the ring store writes; replace it and start again",
+	l.log.Error("the device refuses the ring store's writes; replace it and start again",
 		"msg", fmt.Sprintf(format, args...))
 	panic("ring store: " + fmt.Sprintf(format, args...))
 }

@@ -156,33 +156,32 @@ func (d *Store) DropPartitions(ctx context.Context, epoch uint64,
 
 // dropCells removes the records of cells; done is false if the ring has changed.
 func (d *Store) dropCells(ctx context.Context, ids []CellID, epoch uint64) (done bool, err error) {
-	dropped := false // the committer's; if ctx ends first, it sets it after this function returned
-	t := &Write{run: func(b *pebble.Batch, g *group) error {
+	done, err = commitValue(ctx, d, func(b *pebble.Batch, g *group) (bool, error) {
 		if d.commit.floor != epoch || len(g.deltas) > 0 {
 			// writes of a newer ring, or of this group, may be among them; the next step tries
 			// again
-			return nil
+			return false, nil
 		}
 		gone := make(map[CellID]bool, len(ids))
 		for _, id := range ids {
 			prefix := appendCellKey(nil, id.Bucket, id.Space, int(id.Partition))
 			if err := b.DeleteRange(prefix, after(prefix), nil); err != nil {
-				return err
+				return false, err
 			}
 			if err := b.Delete(tallyKey(id), nil); err != nil {
-				return err
+				return false, err
 			}
 			gone[id] = true
 		}
-		g.closed, dropped = true, true
+		g.closed = true
 		g.after = append(g.after, func() {
 			d.opts.Watch.Dropped(gone)
 			d.cells.drop(func(id CellID) bool { return gone[id] })
 		})
-		return nil
-	}}
-	if err := d.Commit(ctx, t); err != nil {
+		return true, nil
+	})
+	if err != nil {
 		return false, fmt.Errorf("drop %d ranges: %w", len(ids), err)
 	}
-	return dropped, nil
+	return done, nil
 }

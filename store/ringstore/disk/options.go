@@ -151,7 +151,8 @@ func CheckSealed(dir string, o Options) error {
 			return fmt.Errorf("open ring store: %w", err)
 		}
 		if string(head[:n]) == begin {
-			return fmt.Errorf("seal_key is set, but the ring store %s is not sealed; nothing was changed. Move this master as "+
+			return fmt.Errorf("seal_key is set, but the ring store %s is not sealed; nothing "+
+				"was changed. Move this master as "+
 				"docs/security.md, \"Secrets at rest\", says", dir)
 		}
 	}

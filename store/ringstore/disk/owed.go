@@ -391,40 +391,36 @@ func (d *Store) Paid(ctx context.Context, node string) error {
 
 // ForgetHints drops all hints for node by range, and returns their number. It returns ErrBusy while
 // new ones are being written.
-func (d *Store) ForgetHints(ctx context.Context, node string) (n int, err error) {
-	forgotten := 0 // the committer's: if ctx ends first, it may write it after this returns
-	err = d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) error {
+func (d *Store) ForgetHints(ctx context.Context, node string) (int, error) {
+	return commitValue(ctx, d, func(b *pebble.Batch, g *group) (int, error) {
 		if len(g.hints) > 0 {
-			return ErrBusy // hints in this group are not on disk yet; the next round removes them
+			return 0, ErrBusy // hints in this group are not on disk yet; the next round removes them
 		}
 		prefix := hintPrefix(node)
 		it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: prefix,
 			UpperBound: after(prefix)})
 		if err != nil {
-			return err
+			return 0, err
 		}
 		defer it.Close()
+		forgotten := 0
 		for ok := it.First(); ok; ok = it.Next() {
 			_, _, partition, err := parseHintKey(it.Key())
 			if err != nil {
-				return err
+				return 0, err
 			}
 			v, err := it.ValueAndErr()
 			if err != nil {
-				return err
+				return 0, err
 			}
 			g.hints = append(g.hints, hintDelta{node: node, partition: partition,
 				old: append([]byte(nil), v[:min(1, len(v))]...)})
 			forgotten++
 		}
 		if err := it.Error(); err != nil {
-			return err
+			return 0, err
 		}
 		g.dropsHints = true
-		return errors.Join(b.DeleteRange(prefix, after(prefix), nil), b.Delete(sinceKey(node), nil))
-	}})
-	if err != nil {
-		return 0, err
-	}
-	return forgotten, nil
+		return forgotten, errors.Join(b.DeleteRange(prefix, after(prefix), nil), b.Delete(sinceKey(node), nil))
+	})
 }

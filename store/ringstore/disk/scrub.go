@@ -113,18 +113,12 @@ func (d *Store) whole(s span, limit int64) (out cell, next []byte, err error) {
 // mendCell sets a digest to the counted values, unless the cell has changed since.
 func (d *Store) mendCell(ctx context.Context, id CellID, noted, found cell) (mended bool,
 	err error) {
-	set := false // the committer's: if ctx ends first, it may write it after this returns
-	err = d.Commit(ctx, &Write{run: func(_ *pebble.Batch, g *group) error {
+	return commitValue(ctx, d, func(_ *pebble.Batch, g *group) (bool, error) {
 		if len(g.deltas) > 0 || d.cells.get(id) != noted {
-			return nil
+			return false, nil
 		}
 		g.deltas = append(g.deltas, delta{id, cell{noted.sum ^ found.sum, found.count - noted.count,
 			found.bytes - noted.bytes, found.newest}})
-		set = true
-		return nil
-	}})
-	if err != nil {
-		return false, err
-	}
-	return set, nil
+		return true, nil
+	})
 }

@@ -65,7 +65,7 @@ func (w *waiter) tell(name string, err error) {
 	}
 	w.mu.Unlock()
 	if !quiet {
-		w.log.Error("the disk is full; writes wait, and go on by themselves when there is space again", "path", name, "err", err)
+		w.log.Error("the disk is full; writes wait until there is space again", "path", name, "err", err)
 	}
 }
 

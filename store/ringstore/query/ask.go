@@ -342,7 +342,7 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 		case status.Code(r.err) == CodeTooCostly: // and would be for the others
 			return nil, fmt.Errorf("%s: %w", r.node, ErrTooCostly)
 		case r.err != nil:
-			q.s.Log.Debug("put a question; the other copies answer it", "node", r.node,
+			q.s.Log.Debug("a master did not answer a question; the other copies do", "node", r.node,
 				"err", r.err)
 			q.failed[r.node] = true
 		case r.left && q.s.Members.View().Base != q.v.Base:

@@ -62,7 +62,7 @@ var (
 	ErrTooCostly = errors.New("question that takes too much work")
 
 	// ErrQuestion refuses a question that no master of ours sends.
-	ErrQuestion = errors.New("question that no master of ours puts")
+	ErrQuestion = errors.New("question that no master asks")
 	errOldPeer  = errors.New("that master does not know questions yet")
 )
 

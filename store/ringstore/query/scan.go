@@ -155,7 +155,7 @@ func (s *Queries) surveyAll(ctx context.Context, v *rings.View, space disk.Space
 					found.left = err
 					found.mu.Unlock()
 				}
-				s.Log.Debug("ask for a digest", "node", node, "err", err)
+				s.Log.Debug("no digest from a master", "node", node, "err", err)
 				return
 			}
 			found.add(node, fromCells(reply.Cells))
@@ -301,7 +301,7 @@ func (c *scanner) disputed(ctx context.Context, partitions []int,
 			return 0, fmt.Errorf("scan: %w", ctx.Err())
 		}
 		if err != nil {
-			c.s.Log.Debug("scan a copy", "node", node, "err", err)
+			c.s.Log.Debug("copy not scanned", "node", node, "err", err)
 			for _, p := range list {
 				bad[p] = true
 			}

@@ -1,7 +1,7 @@
 """Which keys of grains, pillar and opts a template can read, from its syntax tree.
 
-A render may be shared between minions only if every use is one of a few plain
-forms with a constant key; any other use counts as reading all of it.
+Minions may share a render only if every use has one of a few plain forms with a
+constant key. Any other use counts as reading all of it.
 """
 
 from jinja2 import nodes
@@ -14,7 +14,7 @@ _LOOKUPS = {"grains.get": "grains", "pillar.get": "pillar"}
 
 
 class Reads:
-    """Root to a set of keys, or ALL."""
+    """Maps each root to a set of keys, or to ALL."""
 
     def __init__(self):
         self.keys = {}
@@ -49,7 +49,7 @@ def _walk(node, found):
 
 
 def _plain(node, found):
-    """Take in a use with a constant key, its other arguments included."""
+    """Record a use with a constant key, and the uses in its other arguments."""
     if isinstance(node, (nodes.Getattr, nodes.Getitem)):
         root, key = _root(node.node), _key(node)
         if root and key is not None and key not in _METHODS:

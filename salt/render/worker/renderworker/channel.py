@@ -6,11 +6,11 @@ import struct
 import msgpack
 
 LENGTH = struct.Struct(">I")
-SPARE_SECONDS = 5  # after which the kernel ends a worker that its master forgot
+SPARE_SECONDS = 5  # added to the time after which the kernel ends a worker without a master
 
 
 class TooLarge(Exception):
-    """A message is longer than the master takes."""
+    """A message is longer than the master accepts."""
 
 
 def unpack(raw):
@@ -37,7 +37,7 @@ def _plain(value):
 
 
 def _portable(value):
-    """Integers that no 64 bits hold travel as their text."""
+    """Turn integers of more than 64 bits into text, because msgpack has none."""
     if isinstance(value, dict):
         return {_portable(k): _portable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -51,7 +51,7 @@ class Channel:
     def __init__(self, source, sink, limit):
         self.source, self.sink, self.limit = source, sink, limit
         self.seconds = 0
-        self.serve = None  # answers a message that is no reply: a render inside a call
+        self.serve = None  # answers a message other than a reply: a render inside a call
 
     def receive(self):
         head = self.source.read(LENGTH.size)

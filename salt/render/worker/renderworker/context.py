@@ -9,7 +9,7 @@ PARTS = ("grains", "pillar", "opts")
 
 
 class Parts:
-    """Packed parts of contexts under their hashes; the master says what to keep."""
+    """Packed parts of contexts by their hashes. The master decides which to keep."""
 
     def __init__(self):
         self._packed = {}
@@ -24,7 +24,7 @@ class Parts:
 
 
 class Lazy:
-    """A part that is unpacked for one render, when it is first used."""
+    """A part that one render unpacks on first use."""
 
     __slots__ = ("_packed", "_value", "_there")
 

@@ -1,4 +1,4 @@
-"""The errors that a render can end with, and the names that Salt gives them."""
+"""The errors of a render, under Salt's names."""
 
 
 class SaltException(Exception):
@@ -43,7 +43,7 @@ MARKER = "    <======================"
 
 
 def excerpt(source, line, around=5):
-    """The lines around one, that one marked."""
+    """The lines around a line, which is marked."""
     lines = source.splitlines()
     if line > len(lines):
         return source

@@ -40,8 +40,8 @@ def install(env):
 
 
 def unfolded(function):
-    """A function of more than its arguments: never folded into a compiled
-    template, and the render is not kept."""
+    """A function that depends on more than its arguments: it is never folded into
+    a compiled template, and its render is not cached."""
 
     @jinja2.pass_context
     def called(context, *args, **kwargs):
@@ -267,7 +267,7 @@ def hmac_signature(string, shared_secret, challenge_hmac):
 
 
 def encoded(data):
-    """Text becomes bytes, all the way down."""
+    """Turn text into bytes at every depth."""
     if isinstance(data, Mapping):
         return {encoded(k): encoded(v) for k, v in data.items()}
     if isinstance(data, (list, tuple)):

@@ -27,7 +27,7 @@ _KINDS = {
 
 
 def _address(value, version, options=None):
-    """The address as text if it is of the version and of every kind asked for."""
+    """The address as text if it has the requested version and every requested kind."""
     for parse in (ipaddress.ip_address, ipaddress.ip_interface):
         try:
             ip = parse(value)
@@ -138,7 +138,7 @@ def mac_str_to_bytes(mac_str):
 
 
 def dns_check(addr, port, safe=False, ipv6=None):
-    """The first address of a name that takes a connection, else the first."""
+    """The first address of a name that accepts a connection, or else the first."""
     family = {None: socket.AF_UNSPEC, True: socket.AF_INET6, False: socket.AF_INET}[ipv6]
     try:
         infos = socket.getaddrinfo(addr, port, family, socket.SOCK_STREAM)

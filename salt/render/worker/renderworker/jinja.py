@@ -22,13 +22,13 @@ MAX_SOURCE = 16 << 20  # characters of the compiled templates that are kept
 
 
 class State:
-    """What one render did that its master must know."""
+    """The facts about one render that its master needs."""
 
     def __init__(self, channel, saltenv):
         self.functions = Functions(channel)
         self.channel = channel
         self.saltenv = saltenv
-        self.sources = {}  # file name to text, of what was imported
+        self.sources = {}  # file name to text of imported files
         self.reads = analysis.Reads()
         self.impure = False
 
@@ -38,7 +38,7 @@ class Environment(jinja2.sandbox.SandboxedEnvironment):
     state = None
 
     def for_render(self, state, loader):
-        """A copy with globals and loaded templates of its own: templates change both."""
+        """A copy with its own globals and loaded templates, because templates change both."""
         env = object.__new__(type(self))
         env.__dict__.update(self.__dict__)
         env.globals = self.globals.copy()
@@ -108,7 +108,7 @@ class Renderer:
 
 
 def _options(opts, is_sls):
-    """The Jinja environment's options that the master's configuration asks for."""
+    """The Jinja environment's options from the master's configuration."""
     chosen = {}
     named = opts.get("jinja_sls_env" if is_sls else "jinja_env")
     if isinstance(named, dict):
@@ -168,7 +168,7 @@ def _always_fresh():
 
 
 class HostLoader(BaseLoader):
-    """Asks the master for templates; it knows the roots and what may be read."""
+    """Asks the master for templates. The master knows the roots and what may be read."""
 
     def __init__(self, compiled, base):
         self._compiled, self._base = compiled, base
@@ -227,7 +227,7 @@ _TEMPLATE_FRAMES = ("top-level template code", "template", "<module>")
 
 
 def _explain(exc, source, sls, state):
-    """The error as Salt words it, with the place in the template."""
+    """The error in Salt's words, with its place in the template."""
     frames = [(f.f_code.co_filename, line, f.f_code.co_name) for f, line in traceback.walk_tb(sys.exc_info()[2])]
     places = [f for f in frames if f[2] in _TEMPLATE_FRAMES]
     name, line, _ = places[-1] if places else ("", 0, "")
@@ -250,7 +250,7 @@ def _explain(exc, source, sls, state):
 
 
 def _trace(exc, frames, places):
-    """A traceback that shows the templates' frames only."""
+    """A traceback with the templates' frames only."""
     lines = ["Traceback (most recent call last):\n"]
     lines += [f'  File "{name}", line {line}, in {what}\n' for name, line, what in places]
     return "".join(lines + traceback.format_exception_only(type(exc), exc))

@@ -1,4 +1,4 @@
-"""Filters that look at the master's own files, as Salt's do."""
+"""Filters that read the master's own files, like Salt's."""
 
 import hashlib
 import os
@@ -52,7 +52,7 @@ _TEXT = bytes(range(32, 127)) + b"\n\r\t\b"
 
 
 def _binary(block):
-    """No UTF-8 text, or many unprintable bytes."""
+    """Report whether a block is not UTF-8 or has many unprintable bytes."""
     if not block:
         return False
     if b"\0" in block:

@@ -1,4 +1,4 @@
-"""The worker's loop: one request after the other, until the pipe ends."""
+"""The worker's loop: it serves requests until the pipe ends."""
 
 import gc
 import os
@@ -13,8 +13,8 @@ from renderworker.errors import RenderError
 
 
 def main(memory, output):
-    # The pipes keep their own numbers: what a template's module prints goes to
-    # the log.
+    # The pipes move to other descriptors, so that the output of a template's
+    # module goes to the log.
     source = os.fdopen(os.dup(0), "rb")
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

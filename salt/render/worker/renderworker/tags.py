@@ -44,7 +44,7 @@ def _quoted(text):
 
 
 def printable(value):
-    """What is printed in place of a value: see PrintableDict."""
+    """The value that is printed instead: see PrintableDict."""
     if isinstance(value, dict):
         return PrintableDict((k, printable(v)) for k, v in value.items())
     if isinstance(value, (list, tuple, set)):
@@ -70,7 +70,7 @@ def undefined_in(value, seen=None):
 
 
 def strict(function):
-    """An undefined inside the argument is the result, with its message."""
+    """Return an undefined value inside the argument, with its message, as the result."""
 
     @wraps(function)
     def checked(value, *args, **kwargs):
@@ -83,7 +83,7 @@ def strict(function):
 
 
 def decoded(value):
-    """Bytes become text, mappings and tuples plain dicts and lists, all the way down."""
+    """Turn bytes into text and mappings and tuples into dicts and lists, at every depth."""
     if isinstance(value, Mapping):
         return {decoded(k): decoded(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Filters of time, chance and the master's users: no functions of their arguments."""
+"""Filters that depend on time, chance or the master's users, not on arguments alone."""
 
 import base64
 import datetime

@@ -1,0 +1,142 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"clustermaster/store/ringstore"
+	"clustermaster/value"
+)
+
+// Export writes all banks as files of a Salt master below cachedir, the opposite of Migrate. With
+// perBank minions' data lies as in Salt 3008: grains/ID.p, pillar/ID.p and mine/ID.p; else as in
+// 3006 and 3007: minions/ID/data.p and minions/ID/mine.p. A file there is replaced; files of keys
+// that are not here stay. It returns the files written per topmost bank, and what part of the ring
+// could not be read ("": none).
+func (c *Cache) Export(ctx context.Context, cachedir string, perBank bool) (files map[string]int,
+	incomplete string, err error) {
+	root, err := os.OpenRoot(cachedir) // no link leads outside
+	if err != nil {
+		return nil, "", fmt.Errorf("export: %w", err)
+	}
+	defer root.Close()
+	x := &export{cache: c, root: root, perBank: perBank, files: make(map[string]int)}
+	for _, kind := range minionBanks {
+		if err := x.minions(ctx, kind); err != nil {
+			return x.files, "", fmt.Errorf("export %s: %w", kind, err)
+		}
+	}
+	if err := x.operators(ctx); err != nil {
+		return x.files, "", fmt.Errorf("export banks: %w", err)
+	}
+	return x.files, x.cover.String(), nil
+}
+
+// export is one run of Export.
+type export struct {
+	cache   *Cache
+	root    *os.Root
+	perBank bool
+	files   map[string]int
+	cover   ringstore.Coverage
+}
+
+// note keeps the worse coverage.
+func (x *export) note(c ringstore.Coverage) {
+	if c.Incomplete > x.cover.Incomplete {
+		x.cover = c
+	}
+}
+
+// minions writes one kind of minions' data.
+func (x *export) minions(ctx context.Context, kind string) error {
+	keys, cover, err := x.cache.minions.Kept(ctx, kind)
+	if err != nil {
+		return err
+	}
+	x.note(cover)
+	for _, key := range keys {
+		val, found, err := x.cache.getMinion(ctx, kind, key)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		if x.perBank {
+			err = x.write(kind, key, val)
+		} else {
+			err = x.perMinion(kind, key, val)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// perMinion writes into a minion's own bank, where grains and pillar share a file. Salt up to 3007
+// keeps no pillar of another pillarenv.
+func (x *export) perMinion(kind, key string, val any) error {
+	id, env, err := minionOf(kind, key)
+	if err != nil || env != "" {
+		return err
+	}
+	bank := "minions/" + id
+	if kind == mineBank {
+		return x.write(bank, mineBank, val)
+	}
+	data, err := readValue(x.root, path.Join(bank, "data"+suffix))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	m, _ := data.(value.Map)
+	return x.write(bank, "data", m.Set(kind, val))
+}
+
+// operators writes the other banks.
+func (x *export) operators(ctx context.Context) error {
+	cover, err := x.cache.store.Scan(ctx, ringstore.SpaceBanks, "",
+		func(r ringstore.Record) error {
+			if r.Place == rootPlace || slices.Contains(noBanks, r.Place) {
+				return nil // Salt has no such bank
+			}
+			val, err := value.Unpack(r.Value)
+			if err != nil {
+				return fmt.Errorf("decode %s/%s: %w", r.Place, r.Name, err)
+			}
+			p := path.Join(r.Place, r.Name)
+			return x.write(path.Dir(p), path.Base(p), val)
+		})
+	x.note(cover)
+	return err
+}
+
+// write replaces the file of a key, so that a reader sees the old or the new one.
+func (x *export) write(bank, key string, val any) error {
+	packed, err := value.PackNew(val)
+	if err != nil {
+		return fmt.Errorf("%s/%s: %w", bank, key, err)
+	}
+	if err := x.root.MkdirAll(bank, 0o700); err != nil {
+		return err
+	}
+	name := path.Join(bank, key+suffix)
+	fresh := path.Join(bank, ".new-"+strings.ReplaceAll(key, "/", "_"))
+	if err := x.root.WriteFile(fresh, packed, 0o600); err != nil {
+		return err
+	}
+	if err := x.root.Rename(fresh, name); err != nil {
+		_ = x.root.Remove(fresh) // the error above says more
+		return err
+	}
+	first, _, _ := strings.Cut(bank, "/")
+	x.files[first]++
+	return nil
+}

@@ -1,0 +1,55 @@
+package localcache
+
+import (
+	"path/filepath"
+	"testing"
+
+	"clustermaster/store/jobcache"
+	"clustermaster/store/ringstore"
+	"clustermaster/store/ringstore/ringtest"
+	"clustermaster/value"
+)
+
+// TestExportIsReadBack: another job cache takes in the files as those of a Salt master.
+func TestExportIsReadBack(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	const early, jid, end = "20260101000000000000", "20260301000000000000", "2026, Mar 01"
+	all := jobcache.New(ringtest.Alone(t, ringstore.Options{}), 0, nil)
+	load := value.Map{{Key: "fun", Value: "test.echo"}, {Key: "arg", Value: []any{"größer"}}}
+	for _, id := range []string{early, jid} {
+		if err := all.SaveLoad(ctx, id, load, []string{"web1", "web2"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := all.SaveReturn(ctx, id, "web1", jobcache.Return{Return: pack(t, "größer"),
+			Retcode: pack(t, int64(3)), Out: "txt"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := all.SaveEndTime(ctx, jid, end); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	x := Exporter{Options{Dir: filepath.Join(dir, "jobs"), HashType: "sha256"}, all}
+	for range 2 {
+		jobs, returns, incomplete, err := x.Export(ctx, "20260201")
+		if err != nil || jobs != 1 || returns != 1 || incomplete != "" {
+			t.Fatalf("%d jobs, %d returns, %q, %v", jobs, returns, incomplete, err)
+		}
+	}
+	again := jobcache.New(ringtest.Alone(t, ringstore.Options{}), 0, nil)
+	if done, err := again.Adopt(ctx, dir, false); err != nil || done.Jobs != 1 ||
+		done.Returns != 1 || done.Failed != 0 {
+		t.Fatal(done, err)
+	}
+	job, found, err := again.Job(ctx, jid)
+	if err != nil || !found || job.Load.String("fun") != "test.echo" || job.EndTime != end ||
+		len(job.Minions) != 2 {
+		t.Errorf("%+v %v %v", job, found, err)
+	}
+	returns, err := again.Returns(ctx, jid)
+	if r := returns["web1"]; err != nil || r.Out != "txt" || string(r.Return) != string(pack(t,
+		"größer")) || string(r.Retcode) != string(pack(t, int64(3))) {
+		t.Errorf("%+v %v", returns, err)
+	}
+}
