@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"clustermaster/store/ringstore/disk"
 	"clustermaster/test/knownbug"
 )
 
-// A deletion leaves a tombstone, which is removed after TombstoneFor. A master that was away all
-// that time still has the deleted record, and no tombstone tells it so. Therefore a master that
-// removes tombstones notes on disk, in the same batch, which masters are away. Such a master begins
+// A deletion leaves a tombstone, which is removed after TombstoneFor, once all masters in contact
+// have it. A master that was away all that time still has the deleted record, and no tombstone
+// tells it so. Therefore a master that removes tombstones notes on disk, in the same batch, which
+// masters have been away for so long. Such a master begins
 // anew and is filled, as after damage. A master that was away for so long answers nothing from its
 // own records until it knows that no other master noted it.
 const (
@@ -54,24 +57,55 @@ func (s *Store) suspect() {
 	}
 }
 
-// mayForget reports whether tombstones may be removed: a majority is in contact, and copies are
-// compared.
-func (s *Store) mayForget() bool {
+// errCalm ends a removal of tombstones, which is tried again.
+var errCalm = errors.New("the masters in contact, their debts or the ring changed meanwhile")
+
+// mayForget reports whether tombstones may be removed now, and which masters must be noted with
+// them: those that have been away for longer than deletions are remembered. Tombstones stay
+//   - without a majority in contact;
+//   - while this master may lack records, or the ring changes;
+//   - while a master is away, but not yet that long: it would come back without suspecting anything;
+//   - while anybody owes a copy: it may be older than the tombstone.
+func (s *Store) mayForget() (gone []string, ok bool) {
 	others, alive := s.others(), 0
 	for _, node := range others {
 		if s.peers.Alive(node) {
 			alive++
 		}
 	}
-	return 2*(alive+1) > len(others)+1 && !s.isBehind()
+	hints, _ := s.disk.OwedTotals()
+	v := s.view.Load()
+	if 2*(alive+1) <= len(others)+1 || s.isBehind() || hints > 0 || v == nil || !v.Settled() {
+		return nil, false
+	}
+	gone, ok = s.heard.longAway(others, s.peers.Alive, s.opts.Now(), s.opts.TombstoneFor)
+	if knownbug.Is(knownbug.TombstonesMerged) {
+		gone = nil
+	}
+	return gone, ok
 }
 
-// absent returns the masters that are away now.
-func (s *Store) absent() []string {
-	if knownbug.Is(knownbug.TombstonesMerged) {
-		return nil
+// confirm makes tombstones durable on all masters that are in contact, so that none of them keeps
+// a copy of what was deleted: an owner may have missed the deletion, and one that is no longer an
+// owner may own the partition again. A disk that has no such record ignores them.
+func (s *Store) confirm(ctx context.Context, gone []string, tombs []Record) error {
+	v, err := s.current(ctx)
+	if err != nil {
+		return err
 	}
-	return slices.DeleteFunc(s.others(), s.peers.Alive)
+	changes := make([]disk.Change, len(tombs))
+	for i := range tombs {
+		changes[i].Record = tombs[i]
+	}
+	for _, node := range s.others() {
+		if slices.Contains(gone, node) {
+			continue
+		}
+		if err := s.give(ctx, v, node, changes); err != nil {
+			return fmt.Errorf("%s has not confirmed the tombstones: %w", node, err)
+		}
+	}
+	return nil
 }
 
 // lackers returns the masters that lack removed tombstones.

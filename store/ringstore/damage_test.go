@@ -257,13 +257,13 @@ func TestComparisonOfAReplacedStoreDoesNotCount(t *testing.T) {
 	h := &heard{}
 	h.start([]string{"a", "b", "c"}, "b")
 	up := func(string) bool { return true }
-	_, missed := h.look([]string{"a", "c"}, up)
+	_, missed := h.look([]string{"a", "c"}, up, time.Now())
 	h.miss() // the store is replaced
 	h.clean("a", missed)
 	if !h.isDirty("a") || h.missedNothingSince(missed) {
 		t.Error("the old comparison counts")
 	}
-	_, missed = h.look([]string{"a", "c"}, up)
+	_, missed = h.look([]string{"a", "c"}, up, time.Now())
 	h.clean("a", missed)
 	if h.isDirty("a") || !h.missedNothingSince(missed) {
 		t.Error("the new comparison does not count")

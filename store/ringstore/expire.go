@@ -2,6 +2,8 @@ package ringstore
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 )
 
@@ -32,13 +34,25 @@ func (s *Store) expire(ctx context.Context) error {
 	}
 	dropped, err := s.disk.DropEnded(ctx)
 	s.met.dropped.Add(float64(dropped))
-	if err != nil || !s.mayForget() {
+	gone, ok := s.mayForget()
+	if err != nil || !ok {
 		return err
 	}
-	removed, err := s.disk.DropTombstones(ctx, s.absent)
+	removed, err := s.disk.DropTombstones(ctx, func(tombs []Record) error {
+		return s.confirm(ctx, gone, tombs)
+	}, func() ([]string, error) {
+		if now, ok := s.mayForget(); !ok || !slices.Equal(now, gone) {
+			return nil, errCalm
+		}
+		return gone, nil
+	})
 	if lacking := s.lackers(); removed > 0 && len(lacking) > 0 {
 		s.log.Info("tombstones removed; masters that are away now get all records again when they come back",
 			"n", removed, "nodes", lacking)
+	}
+	if errors.Is(err, errCalm) {
+		s.log.Debug("tombstones not removed; trying again", "err", err)
+		return nil
 	}
 	return err
 }

@@ -23,6 +23,8 @@ type peer struct {
 	status *ringpb.StatusReply // last answer; nil without one
 	at     time.Time           // of status
 	alive  bool                // at the last check
+	lost   time.Time           // since when it has been out of contact; zero if it is alive
+	back   time.Time           // when it was found alive again
 	// writes may have missed one of the two masters since they last compared
 	dirty bool
 }
@@ -51,7 +53,8 @@ func (h *heard) caughtUp(alive func(string) bool) bool {
 
 // look notes which masters are alive now. It returns the live ones to compare copies with, and the
 // value of missed to pass to clean afterwards.
-func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string, missed uint64) {
+func (h *heard) look(nodes []string, alive func(string) bool, at time.Time) (dirty []string,
+	missed uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for n := range h.peers {
@@ -68,6 +71,11 @@ func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string, m
 		now := alive(n)
 		if !now {
 			p.dirty = true
+			if p.lost.IsZero() {
+				p.lost = at
+			}
+		} else if !p.lost.IsZero() {
+			p.lost, p.back = time.Time{}, at
 		}
 		p.alive = now
 		if now && p.dirty {
@@ -75,6 +83,32 @@ func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string, m
 		}
 	}
 	return dirty, h.missed
+}
+
+// longAway returns the masters that have been out of contact for at least long. calm is false if
+// another one is out of contact too, or if one in contact owes copies, takes none, is being filled,
+// or has not reported its state since it came back.
+func (h *heard) longAway(nodes []string, alive func(string) bool, now time.Time,
+	long time.Duration) (gone []string, calm bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, n := range nodes {
+		p := h.peers[n]
+		switch {
+		case p == nil:
+			return nil, false
+		case alive(n):
+			if !p.lost.IsZero() || p.status == nil || !p.at.After(p.back) || p.status.Owed > 0 ||
+				p.status.Refilling || p.status.Refuses != "" {
+				return nil, false
+			}
+		case p.lost.IsZero() || now.Sub(p.lost) < long:
+			return nil, false
+		default:
+			gone = append(gone, n)
+		}
+	}
+	return gone, true
 }
 
 // miss notes that copies may be missing here, so that all others must be compared with.
@@ -201,7 +235,7 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 	if full != nil {
 		s.heard.miss()
 	}
-	dirty, missed := s.heard.look(others, s.peers.Alive)
+	dirty, missed := s.heard.look(others, s.peers.Alive, s.opts.Now())
 	if err != nil {
 		s.log.Debug("waiting for the ring", "err", err)
 		return false

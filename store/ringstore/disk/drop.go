@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -45,33 +46,69 @@ func (d *Store) DropEnded(ctx context.Context) (dropped int, err error) {
 }
 
 // DropTombstones removes the tombstones that have expired. They have an index by time, so it reads
-// no other records. It calls away for the masters to note as Lacking with them. It returns the
-// number of tombstones.
-func (d *Store) DropTombstones(ctx context.Context, away func() []string) (removed int, err error) {
+// no other records. Before it removes some it calls confirm with them, and in the commit away for
+// the masters to note as Lacking with them; an error of either leaves them. It returns the number
+// of tombstones.
+func (d *Store) DropTombstones(ctx context.Context, confirm func([]Record) error,
+	away func() ([]string, error)) (removed int, err error) {
 	past := d.past()
 	for {
-		keys, err := d.endedTombstones(past)
+		keys, tombs, err := d.endedTombstones(past)
 		if err != nil {
 			return removed, fmt.Errorf("read tombstones: %w", err)
 		}
 		if len(keys) == 0 {
 			return removed, nil
 		}
-		err = d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) error {
-			if err := d.noteLacking(b, g, away()); err != nil {
-				return err
+		if len(tombs) > 0 {
+			if err := confirm(tombs); err != nil {
+				return removed, err
 			}
-			return d.bury(b, g, keys)
-		}})
-		if err != nil {
+		}
+		stay, err := commitValue(ctx, d, func(b *pebble.Batch, g *group) (stay error, err error) {
+			nodes, stay := away()
+			if stay != nil {
+				return stay, nil
+			}
+			if err := d.noteLacking(b, g, nodes); err != nil {
+				return nil, err
+			}
+			return nil, d.bury(b, g, keys)
+		})
+		if err := cmp.Or(err, stay); err != nil {
 			return removed, fmt.Errorf("drop tombstones: %w", err)
 		}
 		removed += len(keys)
 	}
 }
 
-// endedTombstones returns index keys of expired tombstones, at most as many as fit a group.
-func (d *Store) endedTombstones(past uint64) (keys [][]byte, err error) {
+// endedTombstones returns index keys of expired tombstones, at most as many as fit a group, and the
+// tombstones that are still there.
+func (d *Store) endedTombstones(past uint64) (keys [][]byte, tombs []Record, err error) {
+	keys, err = d.endedKeys(past)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, index := range keys {
+		if len(index) < 9 {
+			continue
+		}
+		k, partition, _, err := parseRecordKey(index[9:])
+		if err != nil {
+			return nil, nil, err
+		}
+		r, found, err := d.Get(k, partition)
+		if err != nil {
+			return nil, nil, err
+		}
+		if found && r.Deleted() && r.Over(d.now()) {
+			tombs = append(tombs, r)
+		}
+	}
+	return keys, tombs, nil
+}
+
+func (d *Store) endedKeys(past uint64) (keys [][]byte, err error) {
 	db, done, err := d.use()
 	if err != nil {
 		return nil, err
