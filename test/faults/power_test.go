@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"clustermaster/test/e2e"
@@ -63,12 +64,12 @@ func TestPowerLossOfRoots(t *testing.T) {
 	}
 	c.StartMasters(t)
 	text := fmt.Sprintf("a state: %0100d", 1)
-	sync := func(name string, code int) {
+	sync := func(name string, codes ...int) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(roots(source), name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if r := source.Runner(t, "cluster.sync_roots", "roots=file"); r.Code != code {
+		if r := source.Runner(t, "cluster.sync_roots", "roots=file"); !slices.Contains(codes, r.Code) {
 			t.Fatal(r)
 		}
 	}
@@ -81,7 +82,7 @@ func TestPowerLossOfRoots(t *testing.T) {
 
 	m.Kill(t)
 	text = fmt.Sprintf("a state: %0100d", 2)
-	sync("two.sls", 1) // it reports one master as away
+	sync("two.sls", 0, 1) // one master is away, or has failed if the others still counted on it
 	var left []string
 	for i, o := range c.Masters[:2] {
 		o.Freeze(t)
