@@ -64,7 +64,7 @@ var errCalm = errors.New("the masters in contact, their debts or the ring change
 // them: those that have been away for longer than deletions are remembered. Tombstones stay
 //   - without a majority in contact;
 //   - while this master may lack records, or the ring changes;
-//   - while a master is away, but not yet that long: it would come back without suspecting anything;
+//   - while a master is away, but not yet that long: it would come back and suspect nothing;
 //   - while anybody owes a copy: it may be older than the tombstone.
 func (s *Store) mayForget() (gone []string, ok bool) {
 	others, alive := s.others(), 0
