@@ -77,9 +77,19 @@ var (
 	_ pillar.FunctionsFor = (*bound)(nil)
 	_ pillar.ExtPillars   = (*bound)(nil)
 	_ pillar.Renderers    = (*bound)(nil)
+	_ render.Explainer    = (*Functions)(nil)
+	_ render.Explainer    = (*bound)(nil)
 	_ render.Overrider    = (*bound)(nil)
 	_ render.Exception    = (*pythonhost.Error)(nil)
 )
+
+// WhyMissing implements render.Explainer: without Salt, functions that are not native are missing.
+func (f *Functions) WhyMissing() string {
+	if err := f.available(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
 
 // Has implements pillar.Functions, for callers without a minion.
 func (f *Functions) Has(name string) bool {
@@ -205,6 +215,9 @@ func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []a
 	}
 	return v, err
 }
+
+// WhyMissing implements render.Explainer.
+func (b *bound) WhyMissing() string { return b.f.WhyMissing() }
 
 // Overrides implements render.Overrider.
 func (b *bound) Overrides(fun string) bool { return b.f.Overrides(fun) }

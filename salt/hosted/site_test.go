@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/pythonhost"
 	"clustermaster/salt/render/rendertest"
+	"clustermaster/salt/saltpython"
 	"clustermaster/serve/fileserver"
 	"clustermaster/test/answers"
 	"clustermaster/test/salttrees"
@@ -131,7 +131,7 @@ func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 	})
 	find := func() (string, error) {
 		if exe == "" {
-			return "", errors.New("no Python with Salt is installed")
+			return "", saltpython.ErrMissing
 		}
 		return exe, nil
 	}

@@ -19,11 +19,18 @@ func TestDocs(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# Functions in templates
 
-What ` + "`" + `salt['module.function'](...)` + "`" + ` may call in pillar and top files. Grains, pillar and options are
-the minion's (but ` + "`" + `opts.id` + "`" + `, which functions see as the master's, as in Salt); commands, files and
-addresses are the master's. Parameters and results are those of Salt 3008's module of that name
-(salt/modules/MODULE.py); an unknown function is an error that names it. Where no shell is named it
-is the master's $SHELL, or /bin/sh. The list is written by
+What ` + "`" + `salt['module.function'](...)` + "`" + ` may call in pillar and top files. A function is native,
+written in Go, where the cluster owns its data (grains, pillar, match, mine, config, cp, data,
+runners) or where everyday templates call it often (cmd, file, hashutil, http, defaults, slsutil,
+test and a few more); the table lists these. All others, such as those of network, user, group,
+timezone and random, are Salt's own and run in the Python host ([python.md](python.md)), with the
+results of the installed release. On a machine without Salt these are missing: a template that calls
+one gets an error with the function's name and the package to install.
+
+Grains, pillar and options are the minion's (but ` + "`" + `opts.id` + "`" + `, which native functions see as the
+master's, as in Salt 3008); commands, files and addresses are the master's. Parameters and results
+of native functions are those of Salt 3008's module of that name (salt/modules/MODULE.py). Where no
+shell is named it is the master's $SHELL, or /bin/sh. The table is written by
 ` + "`" + `go test ./salt/modules -run TestDocs -update` + "`" + `.
 
 | function | parameters |

@@ -86,12 +86,10 @@ func New(deps Deps) *Modules {
 	m := &Modules{deps: deps, byName: make(map[string]function)}
 	for _, family := range [][]function{
 		grainsFunctions(), pillarFunctions(), configFunctions(), dataFunctions(),
-		commandFunctions(), fileFunctions(), networkFunctions(),
-		matchFunctions(), cpFunctions(), hashFunctions(), randomFunctions(), environFunctions(),
-		testFunctions(), masterFunctions(),
-		httpFunctions(), datastoreFunctions(), dnsFunctions(), statusFunctions(), bannerFunctions(),
-		accountFunctions(), inodeFunctions(), searchFunctions(),
-		jinjaFunctions(), sysFunctions(), programFunctions(), placeFunctions(), subnetFunctions(),
+		commandFunctions(), programFunctions(), fileFunctions(), inodeFunctions(),
+		searchFunctions(), matchFunctions(), cpFunctions(), hashFunctions(), environFunctions(),
+		testFunctions(), masterFunctions(), httpFunctions(), datastoreFunctions(),
+		statusFunctions(), jinjaFunctions(), sysFunctions(),
 	} {
 		for _, f := range family {
 			if _, twice := m.byName[f.name]; twice {

@@ -40,7 +40,6 @@ func TestArguments(t *testing.T) {
 		{"cmd.run", []any{""}, nil, "empty command"},
 		{"cmd.run", []any{"/no/such/program"}, nil, "Unable to run command"},
 		{"cp.get_file_str", []any{"http://x/y"}, nil, ""},
-		{"random.sample", []any{[]any{"a"}, int64(2)}, nil, "Sample larger than population"},
 		{"hashutil.digest", []any{"x", "crc"}, nil, "Hash func 'crc' is not supported."},
 	} {
 		_, err := call1(t, m, tt.fun, tt.args, tt.kwargs)
@@ -73,7 +72,7 @@ func TestOwnFunctionsAreListed(t *testing.T) {
 		{"sys.list_functions", []any{"s*.list_m*", "pillar.get"}, "[pillar.get sys.list_modules]"},
 		{"sys.list_functions", []any{"nosuch"}, "[]"},
 		{"sys.list_modules", []any{"sys", "nosuch"}, "[sys]"},
-		{"sys.list_modules", []any{"s*.list_m*", "random"}, "[random sys]"},
+		{"sys.list_modules", []any{"s*.list_m*", "mine"}, "[mine sys]"},
 		{"sys.list_functions", nil, fmt.Sprint(m.Names())},
 	} {
 		if v, err := call1(t, m, tt.fun, tt.args, nil); err != nil || fmt.Sprint(v) != tt.want {
@@ -97,7 +96,7 @@ func TestBounds(t *testing.T) {
 	m := New(Deps{})
 	for _, bad := range []step{
 		do("test.fib", int64(94)), do("test.collatz", int64(0)), do("test.collatz", int64(-7)),
-		do("test.collatz", int64(1)<<60), do("slsutil.banner", int64(1)<<40),
+		do("test.collatz", int64(1)<<60),
 		do("file.seek_read", "/etc/passwd", int64(1)<<40, int64(0)),
 		do("file.seek_read", "/dev/zero", int64(1), int64(0)),
 		do("file.contains_regex", "/dev/zero", "x"), do("file.search", "/dev/zero", "x"),

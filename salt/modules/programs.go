@@ -14,6 +14,9 @@ import (
 	"clustermaster/value"
 )
 
+// maxShells bounds /etc/shells, in bytes.
+const maxShells = 1 << 20
+
 // programFunctions are the functions of cmd that find programs.
 func programFunctions() []function {
 	return []function{
@@ -43,7 +46,7 @@ func programFunctions() []function {
 				return nil, nil
 			}},
 		{name: "cmd.shells", run: func(context.Context, *call) (any, error) {
-			b, err := smallfile.Read("/etc/shells", maxAccounts)
+			b, err := smallfile.Read("/etc/shells", maxShells)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}

@@ -44,10 +44,6 @@ func m(pairs ...any) value.Map { return step{}.with(pairs...).kwargs }
 // steps are called in this order.
 func steps() []step {
 	list := []step{
-		do("dnsutil.parse_hosts", "DIR/hosts"), do("dnsutil.parse_hosts", "DIR/nosuch"),
-		do("dnsutil.parse_hosts").with("hosts", "10.0.0.1 a b\n\n#x\n10.0.0.1\tc # d\n::1 six\n"),
-		do("dnsutil.A", "127.0.0.1", "10.0.0.53"), do("dnsutil.A", "nosuch.invalid"),
-		do("dnsutil.AAAA", "nosuch.invalid"),
 		do("data.load"), do("data.get", "a"), do("data.update", "a", "x"),
 		do("data.update", "b", []any{int64(1), "two"}), do("data.get", "a"),
 		do("data.get", "nosuch", "fallback"),
@@ -101,22 +97,15 @@ func steps() []step {
 			do("hashutil.base64_b64encode", v), do("hashutil.base64_b64decode", v),
 			do("hashutil.base64_decodestring", v), do("hashutil.hmac_compute", v, "s"),
 			do("hashutil.hmac_compute", "s", v),
-			do("hashutil.hmac_signature", "a", "b", v), do("random.hash",
-				v), do("random.str_encode", v), do("environ.get", v), do("environ.item", v),
-			do("file.join", "a", v), do("file.join", v, "/b", "c/../d", "e/",
-				"f"), do("file.normpath", "//a/./b/"), do("sdb.get", v))
+			do("hashutil.hmac_signature", "a", "b", v), do("environ.get", v),
+			do("environ.item", v), do("file.join", "a", v),
+			do("file.join", v, "/b", "c/../d", "e/", "f"), do("file.normpath", "//a/./b/"),
+			do("sdb.get", v))
 	}
 	list = append(list,
-		do("random.get_str", int64(-1)), do("random.get_str", "x"),
-		do("random.get_str", "3").with("chars", "a"), do("random.rand_int", "a"),
-		do("random.shuffle", nil), do("random.sample", nil, int64(1)), do("random.shuffle", "aaa"),
-		do("random.sample", "bbb", int64(2)), do("random.sample", []any{"x"}, int64(2)),
 		do("sdb.get", "sdb://nosuch/x"), do("sdb.get", "sdb://nosuch/x").with("strict", true),
 		do("file.access", "/", int64(4)), do("file.access", "/", int64(3)),
 		do("file.directory_exists", "~"), do("file.join"),
-		do("network.hw_addr", "lo"), do("network.hw_addr", "nosuch"),
-		do("network.interface_ip", "nosuch"), do("network.ip_in_subnet", "x", "10.0.0.0/8"),
-		do("network.ip_in_subnet", "10.1.2.3", "10.0.0.0/255.0.0.0"),
 		do("cp.get_file_str", "DIR/hosts"), do("cp.hash_file", "DIR/hosts"),
 	)
 	for _, c := range []step{ // the ends of commands
@@ -268,7 +257,6 @@ func TestCallsAreSalts(t *testing.T) {
 		return v
 	}
 	fillTree(t, dir)
-	t.Setenv("PATH", dir+"/bin:"+os.Getenv("PATH"))
 	var calls []any
 	list := slices.Concat(steps(), fileSteps(), plainSteps(), placeSteps())
 	for i, s := range list {

@@ -504,6 +504,7 @@ type host struct {
 var (
 	_ render.Host           = host{}
 	_ render.FunctionLister = host{}
+	_ render.Explainer      = host{}
 	_ render.FileNamer      = host{}
 )
 
@@ -518,6 +519,9 @@ func (h host) Call(ctx context.Context, fun string, args []any, kwargs value.Map
 
 // HasFunction implements render.FunctionLister.
 func (h host) HasFunction(name string) bool { return h.r.modules.Has(name) }
+
+// WhyMissing implements render.Explainer.
+func (h host) WhyMissing() string { return render.WhyMissing(h.r.modules) }
 
 // File returns a file that a template imports.
 func (h host) File(_ context.Context, saltenv, path string) ([]byte, bool, error) {

@@ -110,6 +110,7 @@ var (
 	_ render.Host           = host{}
 	_ render.FunctionLister = host{}
 	_ render.FileNamer      = host{}
+	_ render.Explainer      = host{}
 	_ render.Overrider      = host{}
 	_ render.StageRunner    = host{}
 )
@@ -133,6 +134,9 @@ func (h host) HasFunction(name string) bool {
 	}
 	return h.p.functions != nil && h.p.functions.Has(name)
 }
+
+// WhyMissing implements render.Explainer.
+func (h host) WhyMissing() string { return render.WhyMissing(h.p.functions) }
 
 // Overrides implements render.Overrider.
 func (h host) Overrides(fun string) bool {

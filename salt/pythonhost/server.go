@@ -77,7 +77,7 @@ func frame(raw []byte) []byte {
 // environment is the part of the master's environment that the host's processes get: paths of
 // programs and homes, and the time zone.
 func environment() []string {
-	env := []string{"LC_ALL=C.UTF-8", "PYTHONUNBUFFERED=1"}
+	env := []string{"LANG=C.UTF-8", "PYTHONUNBUFFERED=1"}
 	for _, name := range []string{"PATH", "HOME", "TZ", "TMPDIR", "http_proxy", "https_proxy",
 		"no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
 		if v, ok := os.LookupEnv(name); ok {

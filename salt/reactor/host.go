@@ -29,6 +29,7 @@ type Host struct {
 var (
 	_ render.Host           = Host{}
 	_ render.FunctionLister = Host{}
+	_ render.Explainer      = Host{}
 )
 
 // Call implements render.Host.
@@ -42,6 +43,9 @@ func (h Host) Call(ctx context.Context, fun string, args []any, kwargs value.Map
 
 // HasFunction implements render.FunctionLister.
 func (h Host) HasFunction(name string) bool { return h.Functions.Has(name) }
+
+// WhyMissing implements render.Explainer.
+func (h Host) WhyMissing() string { return render.WhyMissing(h.Functions) }
 
 // File implements render.Host: templates import from file_roots.
 func (h Host) File(_ context.Context, saltenv, path string) ([]byte, bool, error) {

@@ -93,6 +93,20 @@ type FunctionLister interface {
 	HasFunction(name string) bool
 }
 
+// Explainer is implemented by a Host that may know why functions are missing.
+type Explainer interface {
+	// WhyMissing returns the reason, with its remedy; "" if there is none.
+	WhyMissing() string
+}
+
+// WhyMissing asks v, if it is an Explainer.
+func WhyMissing(v any) string {
+	if e, ok := v.(Explainer); ok {
+		return e.WhyMissing()
+	}
+	return ""
+}
+
 // Overrider is implemented by a Host whose site can replace functions that
 // this package knows as pure.
 type Overrider interface {

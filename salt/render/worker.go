@@ -195,7 +195,11 @@ func (c *conversation) run(ctx context.Context) (reply, error) {
 		case "call":
 			answer, err = c.call(ctx, m)
 		case "has":
-			answer = value.Map{{Key: "value", Value: hasFunction(c.q.host, m.String("fun"))}}
+			found := hasFunction(c.q.host, m.String("fun"))
+			answer = value.Map{{Key: "value", Value: found}}
+			if !found {
+				answer = append(answer, value.Pair{Key: "why", Value: WhyMissing(c.q.host)})
+			}
 		case "file":
 			answer, err = c.file(ctx, m)
 		default:

@@ -213,7 +213,7 @@ func (p *Plan) template(path string, names []string) {
 			if name := m[1] + m[2]; !slices.Contains(names, name) {
 				p.Modules = append(p.Modules, Module{Path: path, Line: line, Fate: config.Python,
 					Text: "the function " + name +
-						" is not built in: the pillar would have an error in its place"})
+						" is not native: it needs Salt's Python on this machine"})
 			}
 		}
 	}

@@ -54,14 +54,23 @@ class Functions:
     def __init__(self, channel):
         self._channel = channel
         self._known = set()
+        self._why = ""  # why functions are missing
 
     def has(self, name):
         if name in self._known:
             return True
-        if not isinstance(name, str) or not self._channel.ask({"op": "has", "fun": name})["value"]:
+        if not isinstance(name, str):
             return False
-        self._known.add(name)
-        return True
+        answer = self._channel.ask({"op": "has", "fun": name})
+        if answer["value"]:
+            self._known.add(name)
+        else:
+            self._why = answer["why"]
+        return answer["value"]
+
+    def lacks(self, text):
+        """A text about a missing function, with the reason."""
+        return f"{text}; {self._why}" if self._why else text
 
     def call(self, name, args, kwargs):
         answer = self._channel.ask({"op": "call", "fun": name, "args": list(args), "kwargs": kwargs})
@@ -91,7 +100,7 @@ class AliasedLoader:
 
     def __getitem__(self, name):
         if not self._functions.has(name):
-            raise KeyError(name)
+            raise KeyError(self._functions.lacks(name))
         return _function(self._functions, name)
 
     def __contains__(self, name):
@@ -119,6 +128,9 @@ class LoadedMod:
             raise AttributeError(name)
         return _function(self._functions, full)
 
+
+# How Jinja's text about a missing function begins.
+LACKS = tuple(f"'{c.__module__}.{c.__name__} object' has no attribute " for c in (AliasedLoader, LoadedMod))
 
 # Functions that change their first argument: the master changes a copy.
 IN_PLACE = ("defaults.merge", "defaults.update", "slsutil.update")

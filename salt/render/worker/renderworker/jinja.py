@@ -13,7 +13,7 @@ import jinja2.sandbox
 from jinja2.loaders import BaseLoader
 
 from renderworker import analysis, errors, filters, tags
-from renderworker.context import PARTS, AliasedLoader, Functions, LazyContext
+from renderworker.context import LACKS, PARTS, AliasedLoader, Functions, LazyContext
 from renderworker.errors import RenderError, excerpt
 
 HEADER = "#jinja2:"
@@ -238,7 +238,10 @@ def _explain(exc, source, sls, state):
     if not line:
         source = ""
     if isinstance(exc, jinja2.UndefinedError):
-        return RenderError(f"Jinja variable {exc}{where}", line, source)
+        text = str(exc)
+        if text.startswith(LACKS):
+            text = state.functions.lacks(text)
+        return RenderError(f"Jinja variable {text}{where}", line, source)
     if isinstance(exc, (jinja2.TemplateRuntimeError, jinja2.TemplateSyntaxError)):
         return RenderError(f"Jinja syntax error: {exc}{where}", line, source)
     if isinstance(exc, (errors.SaltInvocationError, errors.CommandExecutionError)):

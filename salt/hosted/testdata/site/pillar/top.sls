@@ -4,6 +4,7 @@ base:
     - functions
     - failing
     - refused
+    - salts_own
     - unknown
     - imports_salt
     - makos
