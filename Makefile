@@ -3,7 +3,7 @@
 #   make            bin/clustermaster and the links beside it
 #   make demo       a cluster of three masters with real minions, to play with
 #   make test       every test that CI runs; installs what they need
-#   make test-long  the long ones too; asks Salt whether its kept answers are still its own
+#   make test-long  the long ones too; asks Salt whether its kept answers are still its own; PARTS="sim faults" some
 #   make salt-answers  asks Salt anew for the answers that tests of commands and of the channel compare with
 #   make bench      figures of our own masters; writes docs/benchmarks.md and docs/growth.md
 #   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
@@ -85,9 +85,13 @@ ALONE = 'failover=$(PLAIN) $(GO) test -json -trimpath $(TEST_FLAGS) $(addprefix 
 failover:
 	@$(REPORT) $(ALONE)
 
+# The long forms too, in parts, each with a row in the table of docs/testing.md; PARTS="sim faults" runs some.
+PARTS ?= unit $(SERIAL) $(PROCESSES)
+LONG_TEST = CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -p 1 -timeout 90m
+LONG_unit = $(LONG_TEST) $$($(GO) list ./... | grep -v $(patsubst %,-e /test/%$$,$(SERIAL) $(PROCESSES)))
 test-long:
-	@$(REPORT) 'needs=tools/scripts/install-test-needs.sh; tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true' \
-		'long=$(SUBMAKE) build && CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -p 1 -timeout 60m ./...'
+	@$(REPORT) -diary docs/testing.md 'needs=tools/scripts/install-test-needs.sh; tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true' \
+		'build=$(SUBMAKE) build' $(foreach part,$(PARTS),'$(part)=$(or $(LONG_$(part)),$(LONG_TEST) ./test/$(part))')
 
 salt-answers: install-tests build
 	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn|TestPython$$|TestSSH' -update

@@ -1,7 +1,7 @@
 // Command testreport runs the parts of the test suite one after the other, whatever the results of
 // earlier ones, and sums up what failed, and what was skipped or left out and why.
 //
-//	testreport [-allow FILE] [-again N -with SCRIPT] NAME=COMMAND...
+//	testreport [-allow FILE] [-again N -with SCRIPT] [-diary PAGE] NAME=COMMAND...
 //
 // A part is a shell command. It turns the output of `go test -json` into one line per package and
 // the output of failures; other lines pass unchanged. A line that begins with "left out: ", also in
@@ -10,6 +10,8 @@
 // With -again N, at most N failed tests run once more, alone, by SCRIPT PACKAGE PATTERN. A test
 // that passes then is listed as unsteady and does not fail the run: the result shows what is
 // broken, and the list what needs repair.
+//
+// With -diary PAGE each part that ran tests adds a dated row to that page's table of long runs.
 //
 // The exit code is 1 if a test or a part failed. With CI=true it is 1 too if something was skipped
 // or left out for a reason that is not a line of FILE.
@@ -22,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -29,8 +32,10 @@ func main() {
 		"file with the reasons for which CI may skip, one per line; # begins a comment")
 	most := flag.Int("again", 0, "failed tests that may run once more")
 	script := flag.String("with", "", "what runs the tests matching a pattern of a package")
+	diary := flag.String("diary", "", "page with the table of long runs")
 	flag.Parse()
-	os.Exit(run(os.Stdout, *allow, os.Getenv("CI") == "true", second{*most, *script}, flag.Args()))
+	os.Exit(run(os.Stdout, *allow, os.Getenv("CI") == "true", second{*most, *script}, *diary,
+		flag.Args()))
 }
 
 // second is the second attempt of failed tests.
@@ -39,7 +44,8 @@ type second struct {
 	script string
 }
 
-func run(out io.Writer, allow string, strict bool, again second, parts []string) (code int) {
+func run(out io.Writer, allow string, strict bool, again second, diary string,
+	parts []string) (code int) {
 	var allowed []string
 	if strict && allow != "" {
 		text, err := os.ReadFile(allow)
@@ -56,7 +62,15 @@ func run(out io.Writer, allow string, strict bool, again second, parts []string)
 			fmt.Fprintf(out, "testreport: %q is not NAME=COMMAND\n", p)
 			return 2
 		}
+		began, passed, skipped, failed := time.Now(), r.passed, r.skipped, len(r.failures)
 		r.part(name, exec.Command("/bin/bash", "-c", command))
+		passed, skipped, failed = r.passed-passed, r.skipped-skipped, len(r.failures)-failed
+		if diary == "" || passed+skipped+failed == 0 {
+			continue
+		}
+		if err := note(diary, name, began, passed, failed, skipped); err != nil {
+			r.fail("no row in the diary: %v", err)
+		}
 	}
 	if again.most > 0 && len(r.failures) > 0 {
 		r.again(again.most, again.script)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -47,7 +48,7 @@ const goTest = "go test -json -vet=off "
 func TestEveryFateIsReported(t *testing.T) {
 	dir := module(t)
 	var out bytes.Buffer
-	code := run(&out, "", false, second{}, []string{
+	code := run(&out, "", false, second{}, "", []string{
 		"first=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./...",
 		"second=echo 'left out: a checker (not installed)'; exit 4",
 		// what failed before hides nothing
@@ -101,13 +102,13 @@ func TestSkipsInCI(t *testing.T) {
 			"  haproxy\n      part\n\n0 passed, 0 failed, 0 skipped\n", false, 0},
 	} {
 		var out bytes.Buffer
-		if code := run(&out, allow, tt.strict, second{}, []string{"part=" + tt.command}); code != tt.code ||
+		if code := run(&out, allow, tt.strict, second{}, "", []string{"part=" + tt.command}); code != tt.code ||
 			!strings.HasSuffix(out.String(), tt.want) {
 			t.Errorf("%s: exit code %d\n%s", tt.name, code, &out)
 		}
 	}
 	var out bytes.Buffer
-	if code := run(&out, allow+"x", true, second{}, nil); code != 2 {
+	if code := run(&out, allow+"x", true, second{}, "", nil); code != 2 {
 		t.Errorf("without the file: exit code %d\n%s", code, &out)
 	}
 }
@@ -151,7 +152,7 @@ func TestUnsteady(t *testing.T) {
 			"func TestGood(*testing.T) { fmt.Print() }\n"+tt.tests, 0o644)
 		write(dir, "again.sh", "#!/bin/sh\ncd "+dir+" && CGO_ENABLED=0 "+goTest+"-run \"$2\" \"$1\"\n", 0o755)
 		var out bytes.Buffer
-		code := run(&out, "", false, second{tt.most, filepath.Join(dir, "again.sh")},
+		code := run(&out, "", false, second{tt.most, filepath.Join(dir, "again.sh")}, "",
 			[]string{"unit=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./..."})
 		for _, want := range tt.want {
 			if !strings.Contains(out.String(), want) {
@@ -161,5 +162,33 @@ func TestUnsteady(t *testing.T) {
 		if !strings.HasSuffix(out.String(), tt.end) || code != tt.code {
 			t.Errorf("%s: exit code %d\n%s", tt.name, code, &out)
 		}
+	}
+}
+
+// TestDiary: each part that ran tests has a row with its own figures, before the end of the table.
+func TestDiary(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module probe\n\ngo 1.24\n",
+		"page.md": "| a |\n|---|\n" + endOfDiary + "more\n",
+		"probe_test.go": "package probe\nimport \"testing\"\nfunc TestGood(*testing.T) {}\n" +
+			"func TestBad(t *testing.T) { t.Fail() }\nfunc TestNot(t *testing.T) { t.Skip(\"why\") }\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := filepath.Join(dir, "page.md")
+	test := "cd " + dir + " && CGO_ENABLED=0 " + goTest
+	var out bytes.Buffer
+	run(&out, "", false, second{}, page, []string{"needs=true", "all=" + test + "./...",
+		"good=" + test + "-run Good ./..."})
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`^\| a \|\n\|---\|\n` +
+		`\| \d{4}-\d\d-\d\d \| all \| 1 \| 1 \| 1 \| \d+ \| \S+ \|\n` +
+		`\| \d{4}-\d\d-\d\d \| good \| 1 \| 0 \| 0 \| \d+ \| \S+ \|\n` + endOfDiary + `more\n$`)
+	if !want.Match(got) {
+		t.Errorf("the page is\n%s\n%s", got, &out)
 	}
 }

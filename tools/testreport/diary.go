@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// endOfDiary is the line of a page before which a diary's rows stand.
+const endOfDiary = "<!-- end of long runs -->\n"
+
+// note adds a row to the diary, a table of a Markdown page: date, part, tests that passed, failed
+// and were skipped, minutes, commit.
+func note(page, part string, began time.Time, passed, failed, skipped int) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, after, found := bytes.Cut(text, []byte(endOfDiary))
+	if !found {
+		return fmt.Errorf("%s has no line %q", page, strings.TrimSpace(endOfDiary))
+	}
+	row := fmt.Sprintf("| %s | %s | %d | %d | %d | %.0f | %s |\n", began.UTC().Format(time.DateOnly),
+		part, passed, failed, skipped, time.Since(began).Minutes(), commit())
+	return os.WriteFile(page, bytes.Join([][]byte{before, []byte(row), []byte(endOfDiary), after}, nil),
+		0o644)
+}
+
+// commit is the short id of the checked out commit, with a + if files differ from it.
+func commit() string {
+	id, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "-"
+	}
+	out := strings.TrimSpace(string(id))
+	if exec.Command("git", "diff", "--quiet", "HEAD").Run() != nil {
+		out += "+"
+	}
+	return out
+}
