@@ -94,7 +94,7 @@ test-long:
 		'build=$(SUBMAKE) build' $(foreach part,$(PARTS),'$(part)=$(or $(LONG_$(part)),$(LONG_TEST) ./test/$(part))')
 
 salt-answers: install-tests build
-	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn|TestPython$$|TestSSH' -update
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn|TestJobCaches|TestOtherDatabases|TestMariaDBEvents|TestPython$$|TestSSH' -update
 	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/conformance -run 'TestMasterData|TestClearOrders$$|TestOrdersReachMinions' -update
 
 # About 20 minutes; BENCH_FLAGS such as "--self --quick" make it what they say, and nothing is written.

@@ -296,6 +296,57 @@ func TestOtherDatabases(t *testing.T) {
 	}
 }
 
+// eventsToMySQL are the options of a master that writes events to MariaDB: in queues, filtered.
+const eventsToMySQL = `event_return: [mysql]
+event_return_queue: 3
+event_return_whitelist: ['site/*']
+event_return_blacklist: ['site/unwanted']
+auto_accept: True
+timeout: 15
+`
+
+// mysqlEvents are the rows of a master's events in MariaDB.
+func mysqlEvents(t *testing.T, kind string) []string {
+	t.Helper()
+	db := newMariaDB(t)
+	r := newReturningOf(t, kind, olderReference, eventsToMySQL+db.options())
+	db.run(t)
+	r.Run(t)
+	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
+	r.meet(t)
+	r.send(t, "site/types", `{n: 1, float: 1.5, big: 12345678901, yes: true, none: null, `+
+		`text: "äöü\t\"", list: [1, [2, {x: y}]], map: {a: {b: c}}, empty: {}}`)
+	for i, tag := range []string{"site/unwanted", "other/tag", "site/a", "site/b", "site/c",
+		"site/d", "site/end"} {
+		r.send(t, tag, fmt.Sprintf("{n: %d}", i))
+	}
+	var rows string
+	e2e.Eventually(t, 60*time.Second, "the last row", func() error {
+		var err error
+		rows, err = db.ask("salt", "SELECT CONCAT(tag, ' ', data, ' ', master_id) FROM salt_events ORDER BY id")
+		if err == nil && !strings.Contains(rows, "site/end ") {
+			err = fmt.Errorf("only %s", rows)
+		}
+		return err
+	})
+	return strings.Split(strings.ReplaceAll(r.masked(rows), "STAMP+00:00", "STAMP"), "\n")
+}
+
+// TestMariaDBEvents compares the rows of event_return in a real MariaDB with those of Salt's own
+// master.
+func TestMariaDBEvents(t *testing.T) {
+	t.Parallel()
+	kept := answers.Open[[]string](t, answersOf("events_mysql"), olderReference+eventsToMySQL, *update)
+	var ask func() []string
+	if live() {
+		ask = func() []string { return mysqlEvents(t, "salt") }
+	}
+	want := kept.Salt(t, kept.Turn(), "rows", ask)
+	if got := mysqlEvents(t, "ours"); !slices.Equal(got, want) {
+		t.Errorf("ours\n%s\nSalt's\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestMariaDBAway: a return for a database that is down waits on disk, even while the master is
 // killed and starts again. Salt's master loses it.
 func TestMariaDBAway(t *testing.T) {
