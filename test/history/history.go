@@ -53,10 +53,11 @@ func (h *History) Add(client int, begun int64, c Call, out Outcome) {
 }
 
 // AddOffer records an offered key, as Add. A master that loses the answer to its proposal proposes
-// the offer again. So the key may first have become pending, and been accepted or rejected before
-// the second proposal found it so: that is recorded as an offer of its own.
+// the offer again. So the key may first have become pending, and been accepted, rejected or deleted
+// before the second proposal: that is recorded as an offer of its own. An offer that took no time
+// was answered from memory.
 func (h *History) AddOffer(client int, begun int64, c Call, out Outcome) {
-	if !out.Unknown && out.Value != "pending" {
+	if !out.Unknown && h.Now() > begun {
 		h.Add(client, begun, c, Outcome{Value: "pending"})
 	}
 	h.Add(client, begun, c, out)

@@ -86,8 +86,9 @@ func TestChecker(t *testing.T) {
 	}
 }
 
-// TestOfferTwice records an offer that was proposed twice: it made the key pending, which was then
-// accepted, and its second proposal found that. It is no excuse for a key that nobody offered.
+// TestOfferTwice records offers that were proposed twice: the first made the key pending, which was
+// then accepted or deleted, and the second found that. It is no excuse for a key that nobody
+// offered.
 func TestOfferTwice(t *testing.T) {
 	t.Parallel()
 	key := func(verb string) Call { return Call{Register: "m", Verb: verb, At: "m1"} }
@@ -97,6 +98,14 @@ func TestOfferTwice(t *testing.T) {
 	h.AddOffer(2, begun, key("offer"), Outcome{})
 	if got := h.Judge(KeyModel()); got != porcupine.Ok {
 		t.Errorf("accepted while it was offered: got %s, want %s", got, porcupine.Ok)
+	}
+	h.Add(1, h.Now(), key("delete"), Outcome{Changed: true})
+	begun = h.Now()
+	h.Add(1, begun, key("delete"), Outcome{Changed: true})
+	h.AddOffer(2, begun, key("offer"), Outcome{Value: "pending"})
+	h.Add(1, h.Now(), key("look"), Outcome{Value: "minions_pre"})
+	if got := h.Judge(KeyModel()); got != porcupine.Ok {
+		t.Errorf("deleted while it was offered: got %s, want %s", got, porcupine.Ok)
 	}
 	h.Add(1, h.Now(), key("delete"), Outcome{Changed: true})
 	h.Add(1, h.Now(), key("accept"), Outcome{Changed: true})
