@@ -264,7 +264,7 @@ func (l *loader) checkMissing() {
 	}
 	for _, name := range moduleNames(o.Extra["ext_pillar"]) {
 		if slices.Contains([]string{"cmd_json", "cmd_yaml", "extra_minion_data_in_pillar",
-			"file_tree", "git", "gpg", "nodegroups", "stack"}, name) {
+			"file_tree", "git", "gpg", "nodegroups"}, name) {
 			continue // package pillar has these
 		}
 		if _, err := saltpython.Find(o.PythonHost); err != nil {
@@ -287,7 +287,7 @@ func (l *loader) checkMissing() {
 	}
 	if tops, ok := o.Extra["master_tops"].(value.Map); ok {
 		for _, e := range tops {
-			if e.Key == "ext_nodes" || e.Key == "saltclass" {
+			if e.Key == "ext_nodes" { // package mastertops has this
 				continue
 			}
 			if _, err := saltpython.Find(o.PythonHost); err != nil {

@@ -231,8 +231,10 @@ func (b *bound) ExtPillar(ctx context.Context, m modules.Minion, name string, so
 	if err := b.f.available(); err != nil {
 		return nil, true, err
 	}
+	before := m.Pillar
+	m.Pillar = nil // which releases before 3008 leave empty for the functions of an ext_pillar
 	v, err := b.of(m, true).Call(ctx, pythonhost.Call{Kind: pythonhost.Pillar, Fun: name,
-		Given: given, Pillar: soFar, Extra: extra})
+		Given: given, Pillar: soFar, Before: before, Extra: extra})
 	if errors.Is(err, pythonhost.ErrUnknown) {
 		b.f.d.Log.Error("ext_pillar can't be loaded", "fun", name, "err", err)
 		return nil, false, nil

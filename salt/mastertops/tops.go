@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"clustermaster/salt/render"
@@ -22,9 +23,9 @@ type Deps struct {
 	Output   func(ctx context.Context, command string) (string, error)
 	Renderer renderer
 	Log      *slog.Logger
-	// Other asks a module that is not native. Overrides reports whether a site's module replaces a
-	// native one. Nil: there are none.
-	Other     func(ctx context.Context, name string, r Request) (value.Map, error)
+	// Other asks a module in Python; the id in the request's options is the confirmed one.
+	Other func(ctx context.Context, name string, r Request) (value.Map, error)
+	// Overrides reports whether a site's module replaces ext_nodes.
 	Overrides func(name string) bool
 }
 
@@ -54,43 +55,31 @@ type Tops struct {
 	log     *slog.Logger
 }
 
-// New reads the option master_tops, a map from each module to its options. Errors: an unknown
-// module if only native ones are allowed; options of the wrong shape.
+// New reads the option master_tops, a map from each module to its options. An ext_nodes that is not
+// a command is an error.
 func New(option value.Map, d Deps) (*Tops, error) {
 	t := &Tops{log: d.Log.With("component", "tops")}
 	for _, p := range option {
 		name, _ := p.Key.(string)
-		if d.Other != nil && (name != "ext_nodes" && name != "saltclass" || d.Overrides(name)) {
-			t.modules = append(t.modules, module{name,
-				func(ctx context.Context, r Request) (value.Map, error) {
-					return d.Other(ctx, name, r)
-				}})
+		if name != "ext_nodes" || d.Overrides(name) {
+			t.modules = append(t.modules, module{name, other(name, d)})
 			continue
 		}
-		switch name {
-		case "ext_nodes":
-			command, ok := p.Value.(string)
-			if !ok || command == "" {
-				return nil, fmt.Errorf("master_tops: ext_nodes: %v is not a command", p.Value)
-			}
-			t.modules = append(t.modules, module{name, extNodes(command, d)})
-		case "saltclass":
-			own, ok := p.Value.(value.Map)
-			path := defaultClasses
-			if v, given := own.Get("path"); given {
-				path, ok = v.(string)
-			}
-			if !ok {
-				return nil, fmt.Errorf("master_tops: saltclass: %v is not a map with a path", p.Value)
-			}
-			t.modules = append(t.modules,
-				module{name, classes{path: path, renderer: d.Renderer, log: t.log}.states})
-		default:
-			return nil,
-				fmt.Errorf("master_tops: there is no module %v; use ext_nodes or saltclass", p.Key)
+		command, ok := p.Value.(string)
+		if !ok || command == "" {
+			return nil, fmt.Errorf("master_tops: ext_nodes: %v is not a command", p.Value)
 		}
+		t.modules = append(t.modules, module{name, extNodes(command, d)})
 	}
 	return t, nil
+}
+
+// other asks a module in Python, which looks for the minion's id in its options.
+func other(name string, d Deps) func(context.Context, Request) (value.Map, error) {
+	return func(ctx context.Context, r Request) (value.Map, error) {
+		r.Opts = slices.Clone(r.Opts).Set("id", r.ID)
+		return d.Other(ctx, name, r)
+	}
 }
 
 // Ask maps environments to SLS names for a minion. It joins the lists of several modules.

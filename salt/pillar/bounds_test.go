@@ -267,10 +267,6 @@ func TestUnusualIDs(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for path, text := range map[string]string{
-		"stack.cfg": "minions/{{ minion_id }}.yml\nminions/{{ minion_id.split('+')[0] }}.yml\n*.common\n", "list.cfg": "[\"minions/{{ minion_id }}.yml\"]\n",
-		"minions/web1.yml": "web1: secret", "minions/db1.yml": "db1: secret",
-		"minions/*.yml": "own: star", "minions/a b.yml": "own: blank", "x.common": "common: 1",
-		"top":               "top: secret",
 		"tree/hosts/web1/f": "secret", "tree/hosts/*/f": "own",
 	} {
 		full := filepath.Join(root, path)
@@ -292,19 +288,11 @@ func TestUnusualIDs(t *testing.T) {
 		return made.Pillar
 	}
 	tree := value.Map{{Key: "root_dir", Value: filepath.Join(root, "tree")}}
-	stack, list := filepath.Join(root, "stack.cfg"), filepath.Join(root, "list.cfg")
 	for _, tt := range []struct {
 		id, ext string
 		args    any
 		want    string // "" for an error
 	}{
-		{"web1", "stack", stack, "[{web1 secret} {common 1}]"},
-		{"*", "stack", stack, "[{own star}]"}, {"[w]eb1", "stack", stack, "[]"},
-		{"*+x", "stack", stack, "[{own star}]"},
-		{"????", "stack", stack, "[]"}, {"a b", "stack", stack, "[{own blank}]"},
-		{"a\ntop", "stack", stack, ""}, {`a", "../top`, "stack", list, ""},
-		{`a","top`, "stack", list, ""},
-		{"web1", "stack", list, "[{web1 secret}]"}, {"a b", "stack", list, "[{own blank}]"},
 		{"web1", "file_tree", tree, "[{f [115 101 99 114 101 116]}]"},
 		{"*", "file_tree", tree, "[{f [111 119 110]}]"}, {"[w]eb1", "file_tree", tree, "[]"},
 		{"web1", "cmd_yaml", "echo said: %s", "[{said web1}]"},

@@ -24,8 +24,6 @@ func extPillarNamed(name string) extPillar {
 		return cmdJSON
 	case "file_tree":
 		return fileTree
-	case "stack":
-		return stack
 	case "nodegroups":
 		return nodegroups
 	case "extra_minion_data_in_pillar":
@@ -38,7 +36,7 @@ func extPillarNamed(name string) extPillar {
 	return nil
 }
 
-const extPillarNames = "cmd_json, cmd_yaml, extra_minion_data_in_pillar, file_tree, git, gpg, nodegroups, stack"
+const extPillarNames = "cmd_json, cmd_yaml, extra_minion_data_in_pillar, file_tree, git, gpg, nodegroups"
 
 // extArgs are the arguments of an ext_pillar after minion id and pillar.
 type extArgs struct {
@@ -153,6 +151,11 @@ func (p *compilation) extPillar(ctx context.Context, name string, pillar value.M
 	if others == nil {
 		return nil, true, fmt.Errorf("this master has no ext_pillar of that name; it has %s",
 			extPillarNames)
+	}
+	// Salt's stack takes the lines that a template makes of an id for patterns of file names.
+	if name == "stack" && !wire.PlainID(p.req.ID) && !others.OverridesExtPillar(name) {
+		return nil, true, fmt.Errorf("the minion id %q could stand for other minions' files",
+			p.req.ID)
 	}
 	return others.ExtPillar(ctx, p.minion("base"), name, pillar, args, p.req.ExtraMinionData)
 }

@@ -113,11 +113,11 @@ type Call struct {
 	Fun    string // module.function; an ext_pillar's name
 	Args   []any
 	Kwargs value.Map
-	// For an ext_pillar: its arguments as configured, the pillar so far, and the extra data that
-	// the minion sent.
-	Given  any
-	Pillar value.Map
-	Extra  value.Map
+	// For an ext_pillar: its arguments as configured, the pillar so far, the pillar before all
+	// ext_pillars, which functions see as of Salt 3008, and the extra data that the minion sent.
+	Given          any
+	Pillar, Before value.Map
+	Extra          value.Map
 	// For a runner or wheel function: the job, and the receiver of its output while it runs. Kinds
 	// are "print" and "warning" (text for standard output and error), and "event" (a map of suffix
 	// and data, for an event below Tag). Nil drops all.
@@ -392,7 +392,8 @@ func (c Call) message() value.Map {
 	}
 	if c.Kind == Pillar {
 		out = append(out, value.Pair{Key: "given", Value: c.Given},
-			value.Pair{Key: "pillar", Value: c.Pillar}, value.Pair{Key: "extra", Value: c.Extra})
+			value.Pair{Key: "pillar", Value: c.Pillar}, value.Pair{Key: "before", Value: c.Before},
+			value.Pair{Key: "extra", Value: c.Extra})
 	}
 	if c.Tag != "" {
 		out = append(out, value.Pair{Key: "jid", Value: c.JID},

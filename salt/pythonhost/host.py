@@ -893,6 +893,8 @@ class Bound:
         """As salt.pillar.Pillar calls an ext_pillar: its arguments by their form."""
         import salt.utils.args
 
+        if takes(self.loader.pillars, "pillar"):
+            self.pillar.update(message.get("before") or {})  # the loaders share this object
         given, extra = message.get("given"), message.get("extra")
         more = {}
         if extra and "extra_minion_data" in salt.utils.args.get_function_argspec(function).args:

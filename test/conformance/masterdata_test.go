@@ -382,6 +382,10 @@ func TestMasterData(t *testing.T) {
 				}
 				options := strings.NewReplacer("DIR", m.Dir, "FOLLOW", mode.follow, "IGNORE",
 					mode.ignore).Replace(dataConfig)
+				if k == ours { // for saltclass
+					options += "python_host: " + filepath.Join(e2e.Venvs(t),
+						"salt-"+reference, "bin", "python3") + "\n"
+				}
 				if k == theirs {
 					options += "worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\nloop_interval: 1\n"
 				}

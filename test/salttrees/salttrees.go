@@ -8,6 +8,7 @@ package salttrees
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -112,9 +113,10 @@ func Grains(tb testing.TB, script string) value.Map {
 type Corpus struct {
 	// a file below testdata: it asks Salt for the trees of the folder in its argument, and prints
 	// JSON of name to answer
-	Script string
-	Least  int                      // number of trees, so that none gets lost
-	Normal func(text string) string // removes from an answer what is not compared
+	Script  string
+	Least   int                      // number of trees, so that none gets lost
+	Normal  func(text string) string // removes from an answer what is not compared
+	Release string                   // of the Salt that is asked; "" is 3008.3
 }
 
 // folder holds the trees.
@@ -149,7 +151,8 @@ func (c Corpus) Read(t *testing.T) []*Tree {
 // Ask returns Salt's answers for the trees of a folder.
 func (c Corpus) Ask(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	python := filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin", "python")
+	python := filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"),
+		"salt-"+cmp.Or(c.Release, "3008.3"), "bin", "python")
 	cmd := exec.Command(python, filepath.Join("testdata", c.Script), dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
