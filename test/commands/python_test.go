@@ -258,6 +258,7 @@ const doorOptions = `master_tops: {sitetops: {states: [from_tops]}}
 const eauthOption = `  siteauth:
     alice: [test.ping]
     ops%: [test.echo]
+    dora: [testers, {'web-b': [test.version]}]
 `
 
 var doorFiles = map[string]string{
@@ -272,6 +273,10 @@ def groups(username, **kwargs):
 
 def acl(username, **kwargs):
     return ["test.version"] if username == "carla" else None
+
+
+def process_acl(auth_list, opts=None):
+    return [{"web-*": ["test.echo"]} if entry == "testers" else entry for entry in auth_list]
 `,
 	"ext/output/lines.py": "def output(data, **kwargs):\n    return f'{len(data)} in {type(data).__name__}: {data!r}'\n",
 	"ext/tops/sitetops.py": `
@@ -399,6 +404,10 @@ func pythonScenes() []scene {
 			salt("-a", "siteauth", "--username=bob", "--password=open bob", "web-a", "test.echo", "x"),
 			salt("-a", "siteauth", "--username=carla", "--password=open carla", "web-a", "test.version"),
 			salt("-a", "siteauth", "--username=carla", "--password=open carla", "web-a", "test.ping"),
+			salt("-a", "siteauth", "--username=dora", "--password=open dora", "web-a", "test.echo", "x"),
+			salt("-a", "siteauth", "--username=dora", "--password=open dora", "web-a", "test.version"),
+			salt("-a", "siteauth", "--username=dora", "--password=open dora", "web-b", "test.version"),
+			salt("-a", "siteauth", "--username=dora", "--password=open dora", "web-a", "testers"),
 		}},
 	}
 }
