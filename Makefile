@@ -16,6 +16,7 @@
 #   make known-bugs  the simulator against bugs that are put back; BUG=stale-reads one of them
 #   make mutations  puts faults into a copy of the sources, one at a time; a test must find each; ONLY=founder some
 #   make salt-suite  Salt's own tests against our master and against Salt's; FILE=integration/cli/test_salt_key.py some
+#   make soak HOURS=1  real masters under load and faults for so long; writes docs/soak.md
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
 #   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
 #   make references  the pages of docs/ that are made of the code
@@ -150,6 +151,15 @@ salt-suite: build
 	@$(SALT_SUITE) --bin bin --json $(SALT_SUITE_OURS)
 	@$(SALT_SUITE) --bin bin --json $(SALT_SUITE_OURS) --again
 	@test/saltsuite/referee --record $(SALT_SUITE_OURS) $(SALT_SUITE_SALTS)
+
+# Needs root, for network namespaces and file systems. SEED repeats the choices of a run.
+.PHONY: soak
+HOURS ?= 1
+soak: build
+	@mkdir -p .build/figures
+	CLUSTERMASTER_SOAK=$(HOURS)h CLUSTERMASTER_SOAK_FILE=$(CURDIR)/.build/figures/soak.json $(if $(SEED),CLUSTERMASTER_SEED=$(SEED)) \
+		$(PLAIN) $(GO) test -trimpath -count=1 -timeout 0 ./test/faults -run 'TestSoak$$' -v
+	$(PLAIN) $(GO) run -trimpath ./tools/pages --docs docs --soak .build/figures/soak.json
 
 FUZZTIME ?= 60s
 fuzz:

@@ -60,6 +60,9 @@ func (w *writer) one(m *minion, size int) {
 		{Key: "return", Value: val}, {Key: "retcode", Value: int64(0)},
 		{Key: "success", Value: true},
 	})
+	if err != nil {
+		_, _ = m.signIn(ctx, at) // as a minion does: the keys may have been rotated
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {

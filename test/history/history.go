@@ -63,6 +63,13 @@ func (h *History) AddOffer(client int, begun int64, c Call, out Outcome) {
 	h.Add(client, begun, c, out)
 }
 
+// Calls is the number of recorded calls.
+func (h *History) Calls() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.ops)
+}
+
 // byRegister is sound: a history is linearizable if and only if its part for each register is
 // (Herlihy and Wing, 1990).
 func byRegister(ops []porcupine.Operation) [][]porcupine.Operation {

@@ -1,5 +1,5 @@
 // Command pages writes the pages of docs/ with figures, and their plots, from the output of
-// `clustermaster bench --json` and `clustermaster simulate --json`.
+// `clustermaster bench --json`, `clustermaster simulate --json` and `make soak`.
 //
 // Lives here: the pages' templates, the plots, the calculations on a report (medians, ratios). Does
 // not: measure anything.
@@ -20,6 +20,7 @@ import (
 	"clustermaster/tools/bench"
 	"clustermaster/tools/figure"
 	"clustermaster/tools/simulation"
+	"clustermaster/tools/soak"
 )
 
 //go:embed *.md.tmpl
@@ -28,25 +29,35 @@ var templates embed.FS
 func main() {
 	dir := flag.String("docs", "docs", "`DIR` for the pages and plots")
 	simulated := flag.String("simulation", "", "`FILE` of clustermaster simulate --json")
+	soaked := flag.String("soak", "", "`FILE` of the soak test")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(),
-			"Usage: pages [--docs DIR] [--simulation FILE] [FILE of clustermaster bench --json]...\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Usage: pages [--docs DIR] [--simulation FILE] "+
+			"[--soak FILE] [FILE of clustermaster bench --json]...\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := run(*dir, *simulated, flag.Args()); err != nil {
+	if err := run(*dir, *simulated, *soaked, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "pages: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, simulated string, reports []string) error {
+func run(dir, simulated, soaked string, reports []string) error {
 	for _, path := range reports {
 		r := new(bench.Report)
 		if err := read(path, r); err != nil {
 			return err
 		}
 		if err := writeReport(dir, r); err != nil {
+			return err
+		}
+	}
+	if soaked != "" {
+		var r soak.Report
+		if err := read(soaked, &r); err != nil {
+			return err
+		}
+		if err := write(dir, "soak.md", soakPage{r}, soakPlots(r)); err != nil {
 			return err
 		}
 	}

@@ -21,13 +21,15 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestPages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := run(dir, "testdata/simulation.json", []string{"../bench/testdata/report.json",
-		"testdata/growth.json", "testdata/comparison.json"}); err != nil {
+	if err := run(dir, "testdata/simulation.json", "testdata/soak.json",
+		[]string{"../bench/testdata/report.json",
+			"testdata/growth.json", "testdata/comparison.json"}); err != nil {
 		t.Fatal(err)
 	}
 	plots, _ := filepath.Glob(filepath.Join(dir, "*.svg"))
 	shown, drawn := 0, 0
-	for _, name := range []string{"benchmarks.md", "growth.md", "performance.md", "scale.md"} {
+	for _, name := range []string{"benchmarks.md", "growth.md", "performance.md", "scale.md",
+		"soak.md"} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +48,7 @@ func TestPages(t *testing.T) {
 		}
 		shown += strings.Count(string(got), ".svg)")
 	}
-	if shown != 11 || drawn != shown || len(plots) != shown {
+	if shown != 14 || drawn != shown || len(plots) != shown {
 		t.Errorf("the pages show %d plots, drawn were %v", shown, plots)
 	}
 	for _, p := range plots {
@@ -166,7 +168,7 @@ func TestFolded(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := run(dir, "", []string{filepath.Join(dir, "none.json")}); err == nil ||
+	if err := run(dir, "", "", []string{filepath.Join(dir, "none.json")}); err == nil ||
 		!strings.Contains(err.Error(), "read ") {
 		t.Errorf("%v", err)
 	}
@@ -174,7 +176,7 @@ func TestUnreadable(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(filepath.Join(file, "no"), "testdata/simulation.json", nil); err == nil {
+	if err := run(filepath.Join(file, "no"), "testdata/simulation.json", "", nil); err == nil {
 		t.Error("written below a file")
 	}
 }
