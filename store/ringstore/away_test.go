@@ -101,13 +101,13 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 func TestDeletedStaysDeletedWhereItWasMissed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name       string
-		down       bool // c is down when the tombstones end
-		noneIsOwed bool // nobody knows that c lacks the deletions
+		name      string
+		down      bool // c is down when the tombstones end
+		debtsLost bool // a forgets that it owes c the deletions
 	}{
 		{name: "in contact"}, {name: "away for a moment", down: true},
-		{name: "in contact, not owed", noneIsOwed: true},
-		{name: "away for a moment, not owed", down: true, noneIsOwed: true},
+		{name: "in contact, debts lost", debtsLost: true},
+		{name: "away for a moment, debts lost", down: true, debtsLost: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +139,7 @@ func TestDeletedStaysDeletedWhereItWasMissed(t *testing.T) {
 			if c := k.node("c"); !c.holds(key(3)) {
 				t.Fatal("c did not miss the deletion")
 			}
-			if tt.noneIsOwed {
+			if tt.debtsLost {
 				forgotten := 0
 				eventually(t, "all debts are forgotten", func() error {
 					n, err := k.store("a").disk.ForgetHints(ctx, "c")

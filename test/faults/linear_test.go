@@ -33,6 +33,43 @@ type operators struct {
 	voter   *e2e.Master
 }
 
+// newOperators has not called yet. It chooses the master whose vote they change.
+func newOperators(rng *rand.Rand, masters []*e2e.Master, ids ...string) *operators {
+	return &operators{masters: masters, keys: history.New(), votes: history.New(),
+		drains: history.New(), ids: ids, voter: masters[rng.IntN(len(masters))]}
+}
+
+// start has n clients call until ctx ends; wait waits for the last.
+func (o *operators) start(ctx context.Context, t testing.TB, n int, rng *rand.Rand) (wait func()) {
+	var clients sync.WaitGroup
+	for i := range n {
+		own := rand.New(rand.NewPCG(rng.Uint64(), 2))
+		clients.Go(func() { o.run(ctx, t, i, own) })
+	}
+	return clients.Wait
+}
+
+// judge reads everything once more from each master, and checks that the recorded calls are
+// linearizable. It returns their number.
+func (o *operators) judge(t testing.TB) (calls int) {
+	t.Helper()
+	e2e.Eventually(t, healed, "all masters show keys and members", func() error {
+		for _, m := range o.masters {
+			if err := o.lookKeys(100, m); err != nil {
+				return err
+			}
+			if err := o.lookMembers(100, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	o.keys.Check(t, "keys", history.KeyModel())
+	o.votes.Check(t, "votes", history.SwitchModel("on"))
+	o.drains.Check(t, "drains", history.SwitchModel("off"))
+	return o.keys.Calls() + o.votes.Calls() + o.drains.Calls()
+}
+
 // at connects to a master. If it fails, nothing has been asked.
 func at(ctx context.Context, m *e2e.Master) (*operator.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
@@ -285,33 +322,13 @@ func TestLinearizable(t *testing.T) {
 
 func linearizable(t *testing.T, rng *rand.Rand, during time.Duration) {
 	c := newCluster(t, 3, "")
-	o := &operators{
-		masters: c.Masters, keys: history.New(), votes: history.New(), drains: history.New(),
-		ids: []string{"ada", "bob", "cyd"}, voter: c.Masters[rng.IntN(3)],
-	}
+	o := newOperators(rng, c.Masters, "ada", "bob", "cyd")
 	ctx, cancel := context.WithTimeout(t.Context(), during)
 	defer cancel()
-	var clients sync.WaitGroup
-	for i := range 4 {
-		own := rand.New(rand.NewPCG(rng.Uint64(), 2))
-		clients.Go(func() { o.run(ctx, t, i, own) })
-	}
+	wait := o.start(ctx, t, 4, rng)
 	trouble(ctx, t, c, rng)
-	clients.Wait()
-	e2e.Eventually(t, healed, "all masters show keys and members", func() error {
-		for _, m := range c.Masters {
-			if err := o.lookKeys(100, m); err != nil {
-				return err
-			}
-			if err := o.lookMembers(100, m); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	o.keys.Check(t, "keys", history.KeyModel())
-	o.votes.Check(t, "votes", history.SwitchModel("on"))
-	o.drains.Check(t, "drains", history.SwitchModel("off"))
+	wait()
+	o.judge(t)
 	for _, m := range c.Masters {
 		succeeds(t, m.Runner(t, "cluster.undrain"))
 	}

@@ -11,13 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"clustermaster/serve/daemon"
 	"clustermaster/test/e2e"
-	"clustermaster/test/history"
 	"clustermaster/tools/soak"
 )
 
@@ -159,18 +157,11 @@ func (s *soaking) some(n int) (list []fault) {
 // round causes faults under load, heals the cluster and checks it.
 func (s *soaking) round(t *testing.T, n int, faults ...fault) {
 	t.Helper()
-	o := &operators{masters: s.Masters, keys: history.New(), votes: history.New(), drains: history.New(),
-		voter: s.Masters[s.rng.IntN(3)]}
-	for _, name := range []string{"ada", "bob", "cyd"} {
-		o.ids = append(o.ids, fmt.Sprintf("%s%d", name, n))
-	}
+	o := newOperators(s.rng, s.Masters, fmt.Sprintf("ada%d", n), fmt.Sprintf("bob%d", n),
+		fmt.Sprintf("cyd%d", n))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var clients sync.WaitGroup
-	for i := range 3 {
-		own := rand.New(rand.NewPCG(s.rng.Uint64(), 2))
-		clients.Go(func() { o.run(ctx, t, i, own) })
-	}
+	wait := o.start(ctx, t, 3, s.rng)
 	stop := s.w.during(t, 20, 1000)
 	for _, f := range faults {
 		t.Logf("round %d: %s", n, f.name)
@@ -179,23 +170,9 @@ func (s *soaking) round(t *testing.T, n int, faults ...fault) {
 		s.WaitReady(t, 2*healed, s.Masters...)
 	}
 	cancel()
-	clients.Wait()
+	wait()
 	stop()
-	e2e.Eventually(t, healed, "all masters show keys and members", func() error {
-		for _, m := range s.Masters {
-			if err := o.lookKeys(100, m); err != nil {
-				return err
-			}
-			if err := o.lookMembers(100, m); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	o.keys.Check(t, "keys", history.KeyModel())
-	o.votes.Check(t, "votes", history.SwitchModel("on"))
-	o.drains.Check(t, "drains", history.SwitchModel("off"))
-	calls := o.keys.Calls() + o.votes.Calls() + o.drains.Calls()
+	calls := o.judge(t)
 	s.calm(t, o)
 	s.w.found(t, s.Masters...)
 	s.report.Rounds = append(s.report.Rounds, soak.Round{
