@@ -307,7 +307,9 @@ class Problem(Exception):
         self.kind = kind
 
 
+@functools.lru_cache(maxsize=64)
 def takes(function, name):
+    """Whether a function of Salt's has a parameter of that name."""
     try:
         return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -370,7 +372,9 @@ class Salt:
         salt.utils.entrypoints.iter_entry_points = lambda group, name=None: (
             points if group == "salt.loader" and name is None else every(group, name)
         )
+        quick_truth()
         self.lazy = salt.loader.lazy.LazyLoader
+        self.spare = None
         self.scans = Scans()
         self.scans.install(self.lazy)
         self.warm()
@@ -392,6 +396,32 @@ class Salt:
             if name.startswith(BASE_NAME + "."):
                 del sys.modules[name]
         Bound.count = 0
+        self.spare = copy.deepcopy(self.opts)
+
+    def own_opts(self):
+        """A deep copy of the options. The server makes one, and each child that is forked has it for itself."""
+        spare, self.spare = self.spare, None
+        return copy.deepcopy(self.opts) if spare is None else spare
+
+
+def quick_truth():
+    """Salt 3008 asks on each loader's options whether there are any, and counts them all for the answer."""
+    try:
+        from salt.utils.optsdict import OptsDict
+    except ImportError:  # releases before
+        return
+    if "__bool__" in vars(OptsDict):
+        return
+
+    def any_key(opts):
+        layer = opts
+        while layer is not None:
+            if any(key in opts for key in [*layer._local, *(layer._base if layer._parent is None else ())][:8]):
+                return True
+            layer = layer._parent
+        return len(opts) > 0
+
+    OptsDict.__bool__ = any_key
 
 
 def _never(var):
@@ -607,8 +637,10 @@ class Bound:
     @property
     def ext_pillars(self):
         if self._pillars is None:
-            opts = copy.deepcopy(dict(self.opts))
-            opts["id"] = self.salt.opts["id"]
+            # Salt gives ext_pillars options of their own.
+            opts, shared = self.salt.own_opts(), self.salt.opts
+            opts.update(copy.deepcopy({k: v for k, v in self.opts.items() if k not in shared or shared[k] is not v}))
+            opts["id"] = shared["id"]
             self.place(opts)
             kept = {"pillar": self.pillar} if takes(self.loader.pillars, "pillar") else {}
             self._pillars = self.loader.pillars(
