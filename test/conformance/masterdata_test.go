@@ -3,13 +3,16 @@ package conformance
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -146,7 +149,7 @@ func fileQuestions() []asked {
 		}
 		served := "" // Salt finds and hashes files of another environment, but serves none of them
 		if bare, _, ok := strings.Cut(path, "?saltenv="); ok {
-			served = fmt.Sprintf("{data: %.1s, dest: %s}", bare, bare)
+			served = fmt.Sprintf("{\"data\": %q, \"dest\": %q}", bare[:1], bare)
 		}
 		out = append(out, asked{fmt.Sprintf("_serve_file %q", path),
 			dict("cmd", "_serve_file", "path", path, "saltenv", "base", "loc", int64(0)), served})
@@ -253,7 +256,7 @@ func dataQuestions() []asked {
 		{"after delete", get("tgt", "*", "fun", []any{"own", "test.a"}), ""},
 		// Salt's dies of it
 		{"clear", dict("cmd", "_mine", "data", dict("test.b", "2"), "clear", true), "true"},
-		{"after clear", get("tgt", "*", "fun", []any{"test.a", "test.b"}), "{test.b: {data-a: 2}}"},
+		{"after clear", get("tgt", "*", "fun", []any{"test.a", "test.b"}), `{"test.b": {"data-a": "2"}}`},
 		{"flush", dict("cmd", "_mine_flush"), ""},
 		{"after flush", get("tgt", "*", "fun", []any{"test.a", "test.b"}), ""},
 		{"push", push([]any{"etc", "x"}, 0, "abc"), ""},
@@ -274,7 +277,11 @@ func dataQuestions() []asked {
 		{"its end", file("_serve_file", "path", "pushed/data-a/etc/x", "loc", int64(4)), ""},
 		{"behind its end", file("_serve_file", "path", "pushed/data-a/etc/x", "loc", int64(9)), ""},
 		{"its hash", file("_file_hash", "path", "pushed/data-a/etc/x"), ""},
-		{"its hash and stat", file("_file_hash_and_stat", "path", "pushed/data-a/etc/x"), ""},
+		// the cluster has it: there is no file
+		{"its hash and stat", file("_file_hash_and_stat", "path", "pushed/data-a/etc/x"),
+			fmt.Sprintf("[{%q: %q, %q: \"%x\"}, "+
+				"stat(mode 100644, nlink 1, uid 0, gid 0, size 6, of no file)]",
+				"hash_type", "sha256", "hsum", sha256.Sum256([]byte("abcdef")))},
 		{"a pushed top file", file("_serve_file", "path", "pushed/data-a/top.sls", "loc",
 			int64(0)), ""},
 		{"a file that was not pushed", file("_file_hash", "path", "pushed/data-a/etc/y"), ""},
@@ -310,53 +317,171 @@ func dataQuestions() []asked {
 // jids are masked in replies.
 var jids = regexp.MustCompile(`\b20\d{18}\b`)
 
-// say writes a reply in a form that can be compared: mode and size of a stat, the content of gzip.
+// spoken writes replies in a form that can be compared: types and the order of maps are kept, long
+// bytes are a digest, and gzip is opened.
+type spoken struct {
+	m     *subject
+	files map[uint64]spokenFile // by inode
+}
+
+// spokenFile is a regular file below a master's folder.
+type spokenFile struct {
+	path string
+	stat *syscall.Stat_t
+}
+
+// say writes a reply; the master's folder becomes DIR and job ids JID.
 func say(t *testing.T, m *subject, v any) string {
 	t.Helper()
-	text := sayValue(t, v)
+	s := spoken{m: m}
+	text, err := s.value(v)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return jids.ReplaceAllString(strings.ReplaceAll(text, m.Dir, "DIR"), "JID")
 }
 
-func sayValue(t *testing.T, v any) string {
+func (s *spoken) value(v any) (string, error) {
 	switch v := v.(type) {
 	case value.Map:
-		packed, _ := v.Get("gzip")
-		var parts []string
-		for _, p := range v {
-			val := sayValue(t, p.Value)
-			if b, ok := p.Value.([]byte); ok && packed != nil && p.Key == "data" {
-				r, err := gzip.NewReader(bytes.NewReader(b))
-				if err != nil {
-					t.Fatal(err)
-				}
-				plain, err := io.ReadAll(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				val = sayValue(t, plain)
-			}
-			parts = append(parts, sayValue(t, p.Key)+": "+val)
-		}
-		slices.Sort(parts)
-		return "{" + strings.Join(parts, ", ") + "}"
+		return s.pairs(v)
 	case []any:
-		if len(v) == 10 { // stat
-			return fmt.Sprint("[mode ", v[0], " size ", v[6], "]")
+		if len(v) == 10 {
+			if text, err := s.stat(v); err != nil || text != "" {
+				return text, err
+			}
 		}
 		var parts []string
 		for _, e := range v {
-			parts = append(parts, sayValue(t, e))
+			text, err := s.value(e)
+			if err != nil {
+				return "", err
+			}
+			parts = append(parts, text)
 		}
-		return "[" + strings.Join(parts, ", ") + "]"
+		return "[" + strings.Join(parts, ", ") + "]", nil
 	case []byte:
 		if len(v) > 40 {
-			return fmt.Sprintf("%d bytes %x", len(v), v[:8])
+			return fmt.Sprintf("bytes(%d, sha256 %x)", len(v), sha256.Sum256(v)), nil
 		}
-		return string(v)
+		return "b" + strconv.Quote(string(v)), nil
 	case string:
-		return v
+		return strconv.Quote(v), nil
+	case bool, int64:
+		return fmt.Sprint(v), nil
+	case nil:
+		return "None", nil
 	}
-	return fmt.Sprint(v)
+	return fmt.Sprintf("%T(%v)", v, v), nil
+}
+
+func (s *spoken) pairs(m value.Map) (string, error) {
+	packed, _ := m.Get("gzip")
+	var parts []string
+	for _, p := range m {
+		v := p.Value
+		if b, ok := v.([]byte); ok && packed != nil && p.Key == "data" {
+			r, err := gzip.NewReader(bytes.NewReader(b))
+			if err != nil {
+				return "", err
+			}
+			if v, err = io.ReadAll(r); err != nil {
+				return "", err
+			}
+		}
+		key, err := s.value(p.Key)
+		if err != nil {
+			return "", err
+		}
+		text, err := s.value(v)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, key+": "+text)
+	}
+	return "{" + strings.Join(parts, ", ") + "}", nil
+}
+
+// stat writes the ten fields of a file's stat (os.stat_result: mode, ino, dev, nlink, uid, gid,
+// size, atime, mtime, ctime). Mode, links, owner, group and size are written as they are; the
+// others differ from tree to tree, so they are compared with those of the file on disk that has
+// this inode. It returns "" for a list that does not hold ten integers.
+func (s *spoken) stat(list []any) (string, error) {
+	var n [10]int64
+	for i, v := range list {
+		var ok bool
+		if n[i], ok = v.(int64); !ok {
+			return "", nil
+		}
+	}
+	text := fmt.Sprintf("stat(mode %o, nlink %d, uid %d, gid %d, size %d", n[0], n[3], n[4], n[5],
+		n[6])
+	if s.files == nil {
+		if err := s.find(); err != nil {
+			return "", err
+		}
+	}
+	f, ok := s.files[uint64(n[1])]
+	if !ok {
+		return text + ", of no file)", nil
+	}
+	text += ", of " + f.path
+	for _, field := range []struct {
+		name     string
+		got, own int64
+	}{
+		{"dev", n[2], int64(f.stat.Dev)}, {"mtime", n[8], f.stat.Mtim.Sec},
+		{"ctime", n[9], f.stat.Ctim.Sec},
+	} {
+		if field.got != field.own {
+			text += fmt.Sprintf(", %s %d and not the file's %d", field.name, field.got, field.own)
+		}
+	}
+	// Whoever reads the file may move its atime before or after this reply.
+	if n[7] < f.stat.Mtim.Sec || n[7] > f.stat.Atim.Sec {
+		text += fmt.Sprintf(", atime %d and not up to %d", n[7], f.stat.Atim.Sec)
+	}
+	return text + ")", nil
+}
+
+// find reads the stat of every file below the master's folder.
+func (s *spoken) find() error {
+	s.files = map[uint64]spokenFile{}
+	return filepath.WalkDir(s.m.Dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // a running master's folder changes
+		}
+		var st syscall.Stat_t
+		if err := syscall.Lstat(path, &st); err == nil {
+			s.files[st.Ino] = spokenFile{path, &st}
+		}
+		return nil
+	})
+}
+
+// sortSets sorts what Salt makes from a set or in the order of a folder's entries: it differs from
+// run to run.
+func sortSets(cmd string, v any) {
+	switch m, _ := v.(value.Map); cmd {
+	case "_file_envs":
+		if list, ok := v.([]any); ok {
+			slices.SortFunc(list, func(a, b any) int {
+				return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+			})
+		}
+	case "_symlink_list", "_mine_get":
+		sortByKey(m)
+	case "_master_opts":
+		roots, _ := m.Get("file_roots")
+		envs, _ := roots.(value.Map)
+		sortByKey(envs)
+	}
+}
+
+func sortByKey(m value.Map) {
+	slices.SortFunc(m, func(a, b value.Pair) int {
+		return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key))
+	})
 }
 
 // TestMasterData compares our replies with Salt's to requests of minions about files, mine, events,
@@ -421,14 +546,7 @@ func TestMasterData(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%s: %s: %v", k, q.name, err)
 					}
-					// in no guaranteed order
-					if list, ok := v.([]any); ok && q.name == "_file_envs" {
-						slices.SortFunc(list,
-							func(a, b any) int {
-								return strings.Compare(fmt.Sprint(a),
-									fmt.Sprint(b))
-							})
-					}
+					sortSets(q.load.String("cmd"), v)
 					replies[k] = append(replies[k], say(t, m, v))
 				}
 				// Scripts look for pushed files here.
