@@ -90,6 +90,22 @@ func (k *PrivateKey) PEM() []byte {
 		Bytes: x509.MarshalPKCS1PrivateKey(k.key)})
 }
 
+// SealedPEM returns the key in the form that Salt writes with a passphrase (salt.crypt,
+// cryptography's TraditionalOpenSSL): PKCS#1 encrypted with AES-256-CBC. Without a passphrase it is
+// PEM.
+func (k *PrivateKey) SealedPEM(passphrase string) ([]byte, error) {
+	if passphrase == "" {
+		return k.PEM(), nil
+	}
+	//lint:ignore SA1019 the form that Salt writes and reads
+	block, err := x509.EncryptPEMBlock(rand.Reader, "RSA PRIVATE KEY",
+		x509.MarshalPKCS1PrivateKey(k.key), []byte(passphrase), x509.PEMCipherAES256)
+	if err != nil {
+		return nil, fmt.Errorf("seal private key: %w", err)
+	}
+	return pem.EncodeToMemory(block), nil
+}
+
 // Public returns the public half.
 func (k *PrivateKey) Public() *PublicKey { return k.pub }
 

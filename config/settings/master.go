@@ -129,7 +129,11 @@ func signKey(o *config.Options) (*wire.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make master_sign_pubkey key: %w", err)
 	}
-	if err := os.WriteFile(path, k.PEM(), 0o400); err != nil {
+	text, err := k.SealedPEM(o.SigningKeyPass.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("make master_sign_pubkey key: %w", err)
+	}
+	if err := os.WriteFile(path, text, 0o400); err != nil {
 		return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
 	}
 	pub := filepath.Join(o.PkiDir, o.MasterSignKeyName+".pub")

@@ -26,7 +26,7 @@ func (e Env) generate(v values) int {
 	if !ok {
 		return code
 	}
-	finger, err := writePair(filepath.Join(dir, name), v.integer("keysize", 2048), opts.HashType)
+	finger, err := writePair(filepath.Join(dir, name), v.integer("keysize", 2048), "", opts.HashType)
 	if err != nil {
 		e.errorf("ERROR: %s", err)
 		return ExitFailed
@@ -43,7 +43,7 @@ func (e Env) generate(v values) int {
 	return ExitOK
 }
 
-func writePair(base string, bits int, hashType string) (finger string, err error) {
+func writePair(base string, bits int, passphrase, hashType string) (finger string, err error) {
 	key, err := wire.GeneratePrivateKey(bits)
 	if err != nil {
 		return "", fmt.Errorf("generate key: %w", err)
@@ -52,10 +52,14 @@ func writePair(base string, bits int, hashType string) (finger string, err error
 		return "", fmt.Errorf("make folder for key: %w", err)
 	}
 	pub := key.Public().Text()
+	private, err := key.SealedPEM(passphrase)
+	if err != nil {
+		return "", err
+	}
 	for _, f := range []struct {
 		suffix string
 		text   []byte
-	}{{".pem", key.PEM()}, {".pub", []byte(pub)}} {
+	}{{".pem", private}, {".pub", []byte(pub)}} {
 		if err := writeNew(base+f.suffix, f.text); err != nil {
 			return "", err
 		}

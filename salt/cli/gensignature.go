@@ -118,13 +118,13 @@ func signingKey(v values, o *config.Options) (*wire.PrivateKey, error) {
 	if v.given("keysize") {
 		size = v.integer("keysize", size)
 	}
-	if _, err := writePair(base, size, o.HashType); err != nil {
+	if _, err := writePair(base, size, o.SigningKeyPass.Reveal(), o.HashType); err != nil {
 		return nil, err
 	}
 	if b, err = readPEM(base + ".pem"); err != nil {
 		return nil, err
 	}
-	return wire.ParsePrivateKey(b, "")
+	return wire.ParsePrivateKey(b, o.SigningKeyPass.Reveal())
 }
 
 // readPEM reads a regular file of bounded size.

@@ -47,8 +47,12 @@ func (p *compilation) decrypt(ctx context.Context, pillar value.Map) value.Map {
 	return pillar
 }
 
-// decrypted sends any value through a renderer that works on values.
+// decrypted sends a value through a renderer. Only gpg looks for texts within a value by itself;
+// other renderers get a text as it is.
 func (p *compilation) decrypted(ctx context.Context, v any, renderer string) (any, error) {
+	if text, ok := v.(string); ok && renderer != "gpg" {
+		return p.parse(ctx, text, renderer)
+	}
 	made, err := p.parse(ctx, string(yaml11.Dump(value.Map{{Key: "v", Value: v}})),
 		"yaml|"+renderer)
 	if err != nil {

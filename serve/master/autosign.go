@@ -7,9 +7,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"clustermaster/keystore"
@@ -159,6 +163,23 @@ func (f *signFile) matches(id string) bool {
 	return false
 }
 
+// mayGroupWrite reports whether permissive_pki_access lets a file's group write to it. A master
+// that runs as root must be in that group, and not by its main group alone
+// (salt.daemons.masterapi, AutoKey.check_permissions).
+func mayGroupWrite(info fs.FileInfo) bool {
+	if os.Getuid() != 0 {
+		return true
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	root, err := user.Current()
+	if !ok || err != nil {
+		return false
+	}
+	groups, err := root.GroupIds()
+	gid := strconv.FormatUint(uint64(stat.Gid), 10)
+	return err == nil && gid != root.Gid && slices.Contains(groups, gid)
+}
+
 // lines returns the file's lines, trimmed, without empty ones and comments. It ignores a file that
 // other users may write to.
 func (f *signFile) lines() []string {
@@ -175,7 +196,7 @@ func (f *signFile) lines() []string {
 		return f.cached
 	}
 	f.mtime, f.size, f.mode, f.cached = info.ModTime(), info.Size(), info.Mode(), nil
-	if info.Mode()&0o002 != 0 || (info.Mode()&0o020 != 0 && !f.permissive) {
+	if info.Mode()&0o002 != 0 || info.Mode()&0o020 != 0 && !(f.permissive && mayGroupWrite(info)) {
 		f.log.Warn("auto-sign file ignored: others may write to it; chmod go-w it", "path", f.path)
 		return nil
 	}
