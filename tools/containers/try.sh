@@ -34,8 +34,8 @@ prepare() {
     printf '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "crun"\n[network]\nnetwork_backend = "netavark"\nnetwork_config_dir = "%s/networks"\n' \
         "$work" >"$work/etc/containers.conf"
     export CONTAINERS_CONF=$work/etc/containers.conf CONTAINERS_STORAGE_CONF=$work/etc/storage.conf TMPDIR=$work/tmp
-    TRY_PART=build unshare --mount "$0"
-    TRY_PART=run unshare --mount --net --ipc --pid --fork --mount-proc --kill-child "$0"
+    TRY_PART=build unshare --mount "$PWD/$here/try.sh"
+    TRY_PART=run unshare --mount --net --ipc --pid --fork --mount-proc --kill-child "$PWD/$here/try.sh"
 }
 
 cleanup() {
