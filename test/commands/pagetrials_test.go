@@ -111,7 +111,7 @@ var pageTrials = map[string]map[string]trial{
 
 var (
 	toolSpan = regexp.MustCompile(`^([A-Z]+=\S+ )?(clustermaster|salt[a-z-]*|systemctl|apt|dpkg|make|` +
-		`ssh-keygen|echo|tools/\S+\.sh|docker|firewall-cmd|ufw|htpasswd|chown|chmod|promtool) `)
+		`ssh-keygen|echo|tools/\S+\.sh|docker|podman|firewall-cmd|ufw|htpasswd|chown|chmod|promtool) `)
 	openQuote = regexp.MustCompile(`^[^']*'[^']*$`)
 )
 
