@@ -12,7 +12,7 @@
 #   make test-packages  tries them in a Debian root of their own
 #   make release   archives, packages, SBOMs, checksums and their signature in dist/release; RELEASE_KEY=PATH of an ssh key
 #   make reproduce  builds a release twice and compares the bytes
-#   make test-containers  tries the image's steps and entry point in a Debian root of its own; needs root
+#   make test-containers  builds the image, runs the compose file and the StatefulSet's pods under podman; needs root
 #   make known-bugs  the simulator against bugs that are put back; BUG=stale-reads one of them
 #   make mutations  puts faults into a copy of the sources, one at a time; a test must find each; ONLY=founder some
 #   make salt-suite  Salt's own tests against our master and against Salt's; FILE=integration/cli/test_salt_key.py some
@@ -87,9 +87,10 @@ failover:
 	@$(REPORT) $(ALONE)
 
 # The long forms too, in parts, each with a row in the table of docs/testing.md; PARTS="sim faults" runs some.
-PARTS ?= unit $(SERIAL) $(PROCESSES)
+PARTS ?= unit $(SERIAL) $(PROCESSES) containers
 LONG_TEST = CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -p 1 -timeout 90m
-LONG_unit = $(LONG_TEST) $$($(GO) list ./... | grep -v $(patsubst %,-e /test/%$$,$(SERIAL) $(PROCESSES)))
+LONG_unit = $(LONG_TEST) $$($(GO) list ./... | grep -v -e /tools/containers$$ $(patsubst %,-e /test/%$$,$(SERIAL) $(PROCESSES)))
+LONG_containers = $(LONG_TEST) ./tools/containers
 test-long:
 	@$(REPORT) -diary docs/testing.md 'needs=tools/scripts/install-test-needs.sh; tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true' \
 		'build=$(SUBMAKE) build' $(foreach part,$(PARTS),'$(part)=$(or $(LONG_$(part)),$(LONG_TEST) ./test/$(part))')

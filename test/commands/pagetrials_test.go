@@ -56,7 +56,9 @@ var pageTrials = map[string]map[string]trial{
 		"firewall-cmd --permanent --add-service=clustermaster": unavailable("firewalld"),
 		"ufw allow Salt": unavailable("ufw"),
 		"docker build -f tools/containers/Containerfile -t clustermaster .": tried(
-			"tools/containers/try.sh", "the steps of Containerfile"),
+			"tools/containers/try.sh", "podman build --format docker"),
+		"podman build --format docker -f tools/containers/Containerfile -t clustermaster .": tried(
+			"tools/containers/try.sh", "podman build --format docker"),
 		"clustermaster init --peers 10.0.0.1,10.0.0.2,10.0.0.3 --balancer 10.0.0.100": runs(asIs),
 		"apt remove clustermaster": tried("tools/packaging/try.sh", "dpkg -r clustermaster"),
 		"apt purge clustermaster":  tried("tools/packaging/try.sh", "dpkg -P clustermaster"),
@@ -109,7 +111,7 @@ var pageTrials = map[string]map[string]trial{
 
 var (
 	toolSpan = regexp.MustCompile(`^([A-Z]+=\S+ )?(clustermaster|salt[a-z-]*|systemctl|apt|dpkg|make|` +
-		`ssh-keygen|echo|tools/\S+\.sh|docker|firewall-cmd|ufw|htpasswd|chown|chmod|promtool) `)
+		`ssh-keygen|echo|tools/\S+\.sh|docker|podman|firewall-cmd|ufw|htpasswd|chown|chmod|promtool) `)
 	openQuote = regexp.MustCompile(`^[^']*'[^']*$`)
 )
 

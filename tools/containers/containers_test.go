@@ -83,6 +83,7 @@ func TestEntrypointRefuses(t *testing.T) {
 		"MASTER_ID is":                 {"MASTER_ID=a'\nuser: x"},
 		"CLUSTER_PEERS is":             {"CLUSTER_ID=c", "CLUSTER_ADVERTISE=a", "CLUSTER_PEERS=a;b", "CLUSTER_SECRET_FILE=/etc/hostname"},
 		"can't be read":                {"CLUSTER_ID=c", "CLUSTER_ADVERTISE=a", "CLUSTER_SECRET_FILE=/none"},
+		"/etc can't be read":           {"CLUSTER_ID=c", "CLUSTER_ADVERTISE=a", "CLUSTER_SECRET_FILE=/etc"},
 		"more than one line":           {"CLUSTER_ID=c", "CLUSTER_ADVERTISE=a", "CLUSTER_SECRET_FILE=" + secret},
 	} {
 		dir, out, err := enter(t, env...)
@@ -304,5 +305,20 @@ func TestContainerfile(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s", want)
 		}
+	}
+}
+
+// TestRuntime runs try.sh: the image, the compose file and the StatefulSet's pods under podman.
+func TestRuntime(t *testing.T) {
+	if os.Getenv("CLUSTERMASTER_LONG") == "" {
+		t.Skip("takes minutes; run make test-long")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root makes containers in namespaces of their own")
+	}
+	out, err := exec.Command("./try.sh").CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
 	}
 }

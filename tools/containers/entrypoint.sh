@@ -41,7 +41,7 @@ if [ -n "${CLUSTER_ID:-}" ]; then
     plain CLUSTER_ID "$CLUSTER_ID"
     [ -n "${CLUSTER_ADVERTISE:-}" ] || refuse "CLUSTER_ADVERTISE is not set; give the address or name by which the other masters reach this one"
     plain CLUSTER_ADVERTISE "$CLUSTER_ADVERTISE"
-    [ -r "$secret" ] || refuse "$secret can't be read; mount the file with the secret of the cluster there, or name it in CLUSTER_SECRET_FILE"
+    [ -f "$secret" ] && [ -r "$secret" ] || refuse "$secret can't be read; mount the file with the secret of the cluster there, or name it in CLUSTER_SECRET_FILE"
     [ "$(wc -l <"$secret")" -le 1 ] || refuse "$secret has more than one line; one with the secret is needed"
     {
         echo "cluster_id: '$CLUSTER_ID'"

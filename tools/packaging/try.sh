@@ -4,13 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" -eq 0 ] || { echo "try.sh: needs root, for debootstrap and chroot"; exit 2; }
-command -v debootstrap >/dev/null || apt-get install -y -q --no-install-recommends debootstrap >/dev/null
 command -v rpm >/dev/null || apt-get install -y -q --no-install-recommends rpm >/dev/null
 arch=$(dpkg --print-architecture)
 deb=$(ls -t dist/*_"$arch".deb | head -1)
 rpm=$(ls -t dist/*."$(uname -m)".rpm | head -1)
 base=$PWD/.build/debian-root
-[ -f "$base.done" ] || { rm -rf "$base"; debootstrap --variant=minbase bookworm "$base" >.build/debootstrap.log; touch "$base.done"; }
+tools/scripts/debian-root.sh "$base"
 root=$PWD/.build/try-root
 cleanup() { mountpoint -q "$root/proc" && umount "$root/proc"; rm -rf "$root" "$root.rpm"; }
 cleanup; trap cleanup EXIT

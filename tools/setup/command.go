@@ -85,11 +85,20 @@ func (c Cluster) next(w io.Writer, dir string) {
 		fmt.Fprintf(w, "  scp -p %s root@%s:/etc/salt/master\n",
 			filepath.Join(dir, m.Name, "master"), m.Addr)
 	}
+	balancer := c.Balancer
+	if balancer == "*" {
+		balancer = "BALANCER"
+	}
+	fmt.Fprintf(w, "  scp %s root@%s:/etc/haproxy/haproxy.cfg\n", filepath.Join(dir, "haproxy.cfg"),
+		balancer)
 	fmt.Fprintf(w,
 		"\nOn each master:\n\n  clustermaster config check\n  systemctl enable --now salt-master\n")
-	fmt.Fprintf(w, "\nOn the balancer:\n\n  haproxy -c -f haproxy.cfg\n")
+	fmt.Fprintf(w, "\nOn the balancer:\n\n  haproxy -c -f /etc/haproxy/haproxy.cfg\n"+
+		"  systemctl restart haproxy\n")
+	fmt.Fprintf(w, "\nOn each minion, in /etc/salt/minion:\n\n  master: %s\n", balancer)
 	fmt.Fprintf(w,
-		"\nOn any master, once all are up:\n\n  salt-run cluster.members\n  salt-key -L\n")
+		"\nOn any master, once all are up:\n\n  salt-run cluster.members\n  salt-key -L\n"+
+			"  salt-key -A\n")
 	switch n := len(c.Masters); {
 	case n == 1:
 		fmt.Fprintf(w, "\nOne master alone starts its cluster with `salt-master --found`, once.\n")

@@ -45,7 +45,9 @@ func TestWrittenFilesAreGood(t *testing.T) {
 			if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
 				t.Errorf("%s: %v, %v", file, st.Mode(), err)
 			}
-			if !strings.Contains(out.String(), file) {
+			if text := out.String(); !strings.Contains(text, file) ||
+				!strings.Contains(text, "haproxy.cfg root@10.0.0.100:/etc/haproxy/haproxy.cfg") ||
+				!strings.Contains(text, "master: 10.0.0.100") {
 				t.Errorf("the next commands lack %s:\n%s", file, out.String())
 			}
 		}
