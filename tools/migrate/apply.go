@@ -394,6 +394,7 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	if err := m.aside(j, o.DataDir()); err != nil {
 		return err
 	}
+	m.recall(o)
 	if err := m.shell(ctx, m.undo); err != nil {
 		return fmt.Errorf("start Salt's master: %w", err)
 	}
@@ -488,6 +489,7 @@ func (m *migration) rollback(ctx context.Context) error {
 		}
 		m.say("restored the master's key")
 	}
+	m.recall(o)
 	if err := m.shell(ctx, m.start); err != nil {
 		return fmt.Errorf("start Salt's master: %w; run the command again", err)
 	}
