@@ -278,11 +278,16 @@ func (s site) migrate(t *testing.T) {
 	v.startTheirs(t)
 	addrs := c.Masters[0].Addr
 	extra := ""
+	switch {
+	case s.failover:
+		extra = "master_type: failover\nmaster_alive_interval: 5\nretry_dns: 0\n"
+	case s.masters > 1:
+		// With the default, 0, Salt's minion starts a process for each master every second, once a
+		// connection has ended.
+		extra = "master_alive_interval: 30\n"
+	}
 	if s.masters > 1 {
 		addrs = "[" + strings.Join(c.Addrs(), ", ") + "]"
-	}
-	if s.failover {
-		extra = "master_type: failover\nmaster_alive_interval: 5\nretry_dns: 0\n"
 	}
 	minionOptions := func(id string) MinionOptions {
 		return MinionOptions{ID: id, Release: s.release, Master: addrs, Extra: extra}
@@ -405,10 +410,8 @@ func (v *moving) startTheirs(t *testing.T) {
 		if err := os.MkdirAll(v.pki(b), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if i > 0 && !v.shared && !v.cluster { // as rsync does
-			if r := Command(t, "cp", "-a", v.pki(v.boxes[0])+"/.", v.pki(b)); r.Code != 0 {
-				t.Fatal(r)
-			}
+		if i > 0 && !v.shared && !v.cluster {
+			v.copyKeys(t, v.boxes[0], b)
 		}
 		put(t, v.pki(b), map[string]string{"minions_pre/web2": pending,
 			"minions_rejected/web3": rejected})
@@ -417,6 +420,30 @@ func (v *moving) startTheirs(t *testing.T) {
 		}
 		Eventually(t, 60*time.Second, "Salt's "+b.ID+" listens",
 			func() error { return dial(b.Addr, RequestPort) })
+	}
+}
+
+// copyKeys copies a folder of keys as rsync -a does between two machines. Salt 3008's links, such as
+// master.pem, lead to the same path on the other machine.
+func (v *moving) copyKeys(t *testing.T, from, to *box) {
+	t.Helper()
+	if r := Command(t, "cp", "-a", v.pki(from)+"/.", v.pki(to)); r.Code != 0 {
+		t.Fatal(r)
+	}
+	list, err := os.ReadDir(v.pki(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		link := filepath.Join(v.pki(to), f.Name())
+		target, err := os.Readlink(link)
+		if err != nil {
+			continue // a file or folder
+		}
+		target = strings.Replace(target, v.pki(from), v.pki(to), 1)
+		if err := errors.Join(os.Remove(link), os.Symlink(target, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -451,7 +478,11 @@ func (v *moving) before(t *testing.T) (jid string) {
 		"eauth=sharedsecret"); !strings.Contains(r.Stdout, "carol") {
 		t.Errorf("make a token: %v", r)
 	}
-	r := first.migrate(t, "plan", "--json")
+	plan := []string{"plan", "--json"}
+	if first.options != "" {
+		plan = append(plan, "--options", first.options)
+	}
+	r := first.migrate(t, plan...)
 	var p struct {
 		Release  string `json:"salt_release"`
 		Keys     map[string]int

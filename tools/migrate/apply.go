@@ -40,7 +40,7 @@ func (m *migration) say(format string, args ...any) { fmt.Fprintf(m.out, format+
 // apply replaces Salt's master. Until it stops Salt's master it writes only this package's own
 // files; after that a failure restores everything.
 func (m *migration) apply(ctx context.Context) error {
-	p, err := look(ctx, m.dir, m.salt, m.others, m.functions, os.Getenv)
+	p, err := look(ctx, m.flags, m.functions, os.Getenv)
 	if err != nil {
 		return err
 	}
