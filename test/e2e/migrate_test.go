@@ -292,11 +292,20 @@ func (s site) migrate(t *testing.T) {
 	minionOptions := func(id string) MinionOptions {
 		return MinionOptions{ID: id, Release: s.release, Master: addrs, Extra: extra}
 	}
-	v.minion = NewMinion(t, c.Dir, minionOptions("kept"))
-	v.minion.Run(t)
+	v.minion = v.newMinion(t, minionOptions("kept"))
 	var choose func() *Master
 	if s.failover {
 		choose = v.chosen(t)
+	}
+	if !s.failover {
+		for _, b := range v.boxes {
+			Eventually(t, 90*time.Second, "the minion answers "+b.ID, func() error {
+				if ids := answered(b.Salt(t, "--out=json", "kept", "test.ping")); len(ids) != 1 {
+					return errors.New("no answer yet")
+				}
+				return nil
+			})
+		}
 	}
 	v.pings = startPinger(t, v.boxes[0].Master, choose, v.minion.ID)
 	v.pings.answer(t, "before")
@@ -309,8 +318,7 @@ func (s site) migrate(t *testing.T) {
 		v.apply(t, i)
 		v.tookIn(t, b, jid)
 	}
-	fresh := NewMinion(t, c.Dir, minionOptions("fresh"))
-	fresh.Run(t)
+	v.newMinion(t, minionOptions("fresh"))
 	last := v.boxes[len(v.boxes)-1]
 	Eventually(t, 60*time.Second, "a new minion is accepted and answers", func() error {
 		if ids := answered(last.Salt(t, "--out=json", "fresh", "test.ping")); len(ids) != 1 {
@@ -335,6 +343,24 @@ func (s site) migrate(t *testing.T) {
 		!strings.Contains(r.Stderr, "no migration is recorded") {
 		t.Errorf("a second rollback: %v", r)
 	}
+}
+
+// newMinion starts a minion that knows the masters' key. Without it a minion that signs in to two
+// masters at once may fail for ever at one of them: each sign-in writes the file and reads it.
+func (v *moving) newMinion(t *testing.T, o MinionOptions) *Minion {
+	t.Helper()
+	pub := filepath.Join(v.pki(v.boxes[0]), "cluster.pub")
+	if !v.cluster {
+		pub = filepath.Join(v.pki(v.boxes[0]), "master.pub")
+	}
+	b, err := os.ReadFile(pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := NewMinion(t, v.Dir, o)
+	put(t, filepath.Join(m.Dir, "pki"), map[string]string{"minion_master.pub": string(b)})
+	m.Run(t)
+	return m
 }
 
 func (v *moving) newBox(t *testing.T, m *Master) *box {
