@@ -333,6 +333,7 @@ func (s site) migrate(t *testing.T) {
 	for i := range slices.Backward(v.boxes) {
 		v.rollback(t, i)
 	}
+	v.pings.stop()
 	for _, b := range v.boxes {
 		v.returned(t, b, jid)
 	}
@@ -449,8 +450,8 @@ func (v *moving) startTheirs(t *testing.T) {
 	}
 }
 
-// copyKeys copies a folder of keys as rsync -a does between two machines. Salt 3008's links, such as
-// master.pem, lead to the same path on the other machine.
+// copyKeys copies a folder of keys as rsync -a does between two machines. Salt 3008's links, such
+// as master.pem, lead to the same path on the other machine.
 func (v *moving) copyKeys(t *testing.T, from, to *box) {
 	t.Helper()
 	if r := Command(t, "cp", "-a", v.pki(from)+"/.", v.pki(to)); r.Code != 0 {

@@ -18,7 +18,8 @@ import (
 	"clustermaster/value"
 )
 
-// Types of entries in the Raft logs of Salt 3008 (LogEntryType in salt/cluster/consensus/raft/log.py).
+// Types of entries in the Raft logs of Salt 3008: LogEntryType in
+// salt/cluster/consensus/raft/log.py.
 const (
 	saltMembers    = 1 // {voters, learners}
 	saltRing       = 3 // {members, replicas}
