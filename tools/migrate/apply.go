@@ -40,7 +40,7 @@ func (m *migration) say(format string, args ...any) { fmt.Fprintf(m.out, format+
 // apply replaces Salt's master. Until it stops Salt's master it writes only this package's own
 // files; after that a failure restores everything.
 func (m *migration) apply(ctx context.Context) error {
-	p, err := look(ctx, m.dir, m.salt, m.others, m.functions, os.Getenv)
+	p, err := look(ctx, m.flags, m.functions, os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -394,6 +394,7 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	if err := m.aside(j, o.DataDir()); err != nil {
 		return err
 	}
+	m.recall(o)
 	if err := m.shell(ctx, m.undo); err != nil {
 		return fmt.Errorf("start Salt's master: %w", err)
 	}
@@ -488,6 +489,7 @@ func (m *migration) rollback(ctx context.Context) error {
 		}
 		m.say("restored the master's key")
 	}
+	m.recall(o)
 	if err := m.shell(ctx, m.start); err != nil {
 		return fmt.Errorf("start Salt's master: %w; run the command again", err)
 	}

@@ -58,7 +58,7 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 	set.StringVar(&f.undo, "undo", "systemctl start salt-master",
 		"apply: shell command that starts Salt's master again if a step fails")
 	set.StringVar(&f.extra, "options", "",
-		"apply: file of options to add in master.d, such as cluster_id, cluster_peers and cluster_secret")
+		"file of options that apply adds in master.d, such as cluster_id, cluster_peers and cluster_secret; plan reads it, too")
 	set.BoolVar(&f.found, "found", false,
 		"apply: this master founds the cluster of cluster_peers, and does not wait for masters that still are Salt's")
 	set.Float64Var(&f.wait, "wait", 120, "seconds that the started master may take")
@@ -92,7 +92,7 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 }
 
 func plan(ctx context.Context, f flags, functions []string, stdout, stderr io.Writer) int {
-	p, err := look(ctx, f.dir, f.salt, f.others, functions, os.Getenv)
+	p, err := look(ctx, f, functions, os.Getenv)
 	if err != nil {
 		fmt.Fprintf(stderr, "clustermaster migrate plan: %v\n", err)
 		return exitBlocked

@@ -80,23 +80,43 @@ type Caches struct {
 	Stubs   int `json:"autosign_stubs"`
 }
 
-// look makes a plan. others are copies of the pki folders of other masters; names are the functions
-// that templates have here.
-func look(ctx context.Context, dir, salt string, others, names []string,
-	getenv func(string) string) (*Plan, error) {
-	o, verdicts, err := config.Inspect(dir, getenv)
+// look makes a plan. names are the functions that templates have here.
+func look(ctx context.Context, f flags, names []string, getenv func(string) string) (*Plan, error) {
+	o, verdicts, err := config.Inspect(f.dir, getenv)
 	if err != nil {
+		return nil, err
+	}
+	if err := willSet(verdicts, f.extra); err != nil {
 		return nil, err
 	}
 	p := &Plan{Master: o.ID, ConfFile: o.ConfFile, Options: verdicts, Keys: map[string]int{},
 		options: o, Modules: []Module{}, Conflicts: []Conflict{}, Errors: []string{}}
-	p.Release = release(ctx, salt)
+	p.Release = release(ctx, f.salt)
 	p.modules(names)
-	p.keys(others)
+	p.keys(f.others)
 	p.ports(ctx)
 	p.caches()
-	p.setup(len(others))
+	p.setup(len(f.others))
 	return p, nil
+}
+
+// willSet changes the verdicts on missing options that the file of --options sets. Salt 3007's
+// clusters have no cluster_secret, for example.
+func willSet(verdicts []config.Verdict, path string) error {
+	if path == "" {
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--options: %w", err)
+	}
+	for i, v := range verdicts {
+		if v.Fate == config.Refused && v.Line == 0 &&
+			regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(v.Option)+`\s*:`).Match(b) {
+			verdicts[i] = config.Verdict{Option: v.Option, Fate: config.Works, Text: "is set by --options"}
+		}
+	}
+	return nil
 }
 
 // release asks the installed Salt for its release; "" if there is none.
@@ -115,9 +135,9 @@ func (p *Plan) setup(others int) {
 	o := p.options
 	switch {
 	case o.ClusterID != "" && o.SharedKeys():
-		p.Setup = "a cluster of Salt 3008 with a shared cluster_pki_dir"
+		p.Setup = "a cluster of Salt with a shared cluster_pki_dir"
 	case o.ClusterID != "":
-		p.Setup = "a cluster of Salt 3008"
+		p.Setup = "a cluster of Salt"
 	case others > 0:
 		p.Setup = fmt.Sprintf("one of %d masters with keys of their own or copied ones", others+1)
 	default:
