@@ -76,21 +76,21 @@ sweep() {
 
 build() {
     step "the images debian, haproxy and python, of Debian's packages"
-    podman image exists docker.io/library/debian:bookworm-slim ||
-        tar -C .build/debian-root -c . | podman import -q --change 'CMD ["bash"]' - docker.io/library/debian:bookworm-slim >>"$work/log" 2>&1
+    podman image exists debian:bookworm-slim ||
+        tar -C .build/debian-root -c . | podman import -q --change 'CMD ["bash"]' - debian:bookworm-slim >>"$work/log" 2>&1
     mkdir -p "$work/context"
     cp /etc/ssl/certs/ca-certificates.crt "$work/context/" # pip trusts whom this machine trusts
     # made NAME - the image that the Containerfile at stdin makes
-    made() { podman image exists "docker.io/library/$1" || podman build -q --network=host -t "docker.io/library/$1" -f - "$work/context" >>"$work/log" 2>&1 || fail "the image $1"; }
+    made() { podman image exists "$1" || podman build -q --network=host -t "$1" -f - "$work/context" >>"$work/log" 2>&1 || fail "the image $1"; }
     made haproxy:2.8 <<'EOF'
-FROM docker.io/library/debian:bookworm-slim
+FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends haproxy && rm -rf /var/lib/apt/lists/*
 USER haproxy
 CMD ["haproxy", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]
 EOF
     # That of python has headers, no compiler, and a pip that installs where it is.
     made python:3.11-slim-bookworm <<'EOF'
-FROM docker.io/library/debian:bookworm-slim
+FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates libpython3.11-dev python3 python3-pip \
  && rm -rf /var/lib/apt/lists/* /usr/lib/python3*/EXTERNALLY-MANAGED
 COPY ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
@@ -204,7 +204,7 @@ try_pods() {
     quiet in_pod 0 touch /etc/salt/x && fail "the root of the container can be written to"
 
     step "StatefulSet: HAProxy stands in for the service salt; a minion answers"
-    quiet podman run -d --name haproxy --network kube --ip 172.28.45.10 -v "$PWD/$here/haproxy.cfg:/usr/local/etc/haproxy/haproxy.cfg:ro" docker.io/library/haproxy:2.8
+    quiet podman run -d --name haproxy --network kube --ip 172.28.45.10 -v "$PWD/$here/haproxy.cfg:/usr/local/etc/haproxy/haproxy.cfg:ro" haproxy:2.8
     quiet podman run -d --name minion --network kube clustermaster_minion
     minion_key() { in_pod 0 salt-key -l un --out=json | grep -q '[0-9a-f]\{12\}'; }
     until_ok 120 "no key of the minion" minion_key
