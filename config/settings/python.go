@@ -14,7 +14,7 @@ import (
 var ofSalt = []string{
 	"cachedir", "cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules", "extmod_blacklist",
 	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order", "outputter_dirs",
-	"pillar_roots", "pki_dir", "render_dirs", "returner_dirs", "root_dir", "runner_dirs", "sock_dir", "user",
+	"pillar_roots", "pki_dir", "render_dirs", "returner_dirs", "root_dir", "runner_dirs", "sock_dir", "states_dirs", "user",
 	"utils_dirs",
 }
 
@@ -52,7 +52,7 @@ func Modules(o *config.Options) hosted.Folders {
 			"modules": texts(values, "module_dirs"), "pillar": texts(values, "pillar_dirs"),
 			"runners": texts(values, "runner_dirs"), "wheel": texts(values, "wheel_dirs"),
 			"sdb": texts(values, "sdb_dirs"), "tops": texts(values, "top_dirs"),
-			"auth": texts(values, "auth_dirs"),
+			"auth": texts(values, "auth_dirs"), "states": texts(values, "states_dirs"),
 		},
 	}
 }
