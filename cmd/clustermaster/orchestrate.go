@@ -43,7 +43,6 @@ func (r *process) stateFunctions() orchestrate.Table {
 		Minions: r.orders, Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
 		Runners: orders.ForStates{Functions: r.functions}, SSH: r.hosted.SSH,
 		Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.hosted,
-		Files: r.files, Render: r.moduleDeps().Render,
 		Nested: func(v any, indent int) string {
 			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested",
 				Indent: indent})

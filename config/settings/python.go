@@ -27,6 +27,7 @@ func Python(o *config.Options) pythonhost.Options {
 	opts := pythonhost.Options{
 		ConfFile:  conf,
 		Timeout:   o.PythonTimeout,
+		Runner:    o.PythonRunnerTimeout,
 		Memory:    int64(o.PythonMemory),
 		Output:    int64(o.PythonOutput),
 		Processes: o.PythonProcesses,

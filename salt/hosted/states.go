@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -60,13 +64,16 @@ func (s *States) Lookup(name string) (orchestrate.Function, bool) { return s.nat
 
 // Bind implements orchestrate.Binder. It starts no process before Python is needed.
 func (s *States) Bind(ctx context.Context, who modules.Minion) orchestrate.Bound {
-	return &states{s: s, ctx: ctx, who: who, known: map[string]*stateFunction{}}
+	return &states{s: s, ctx: ctx, who: who, known: map[string]*stateFunction{},
+		instance: strconv.FormatUint(rand.Uint64(), 10)}
 }
 
 // states are the functions of one run, with one child that is made when Python is first needed.
 type states struct {
 	s   *States
 	ctx context.Context // of the run
+	// names the run in accumulator, a folder of cachedir in which file.accumulated keeps its texts
+	instance string
 
 	mu      sync.Mutex // guards the fields below
 	who     modules.Minion
@@ -122,6 +129,9 @@ func (b *states) Close() {
 	if b.session != nil {
 		b.session.Close()
 		b.session = nil
+		if dir := b.who.Opts.String("cachedir"); dir != "" {
+			_ = os.Remove(filepath.Join(dir, "accumulator", b.instance)) // mostly there is none
+		}
 	}
 }
 
@@ -218,7 +228,8 @@ func over(m, more value.Map) value.Map {
 func (b *states) run(ctx context.Context, name string, f orchestrate.Function,
 	c orchestrate.Call) (value.Map, error) {
 	call := pythonhost.Call{Kind: pythonhost.State, Fun: name, Kwargs: given(f, c),
-		State: &pythonhost.StateCall{Test: c.Test, Env: c.Env, JID: c.JID, User: c.User,
+		State: &pythonhost.StateCall{Test: c.Test, Env: c.Env, JID: c.JID,
+			Instance: b.instance, User: c.User,
 			Umask: c.Umask, Low: c.Low, Running: c.Running, Lowstate: c.Lowstate}}
 	b.mu.Lock()
 	session, err := b.open()

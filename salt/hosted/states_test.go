@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,8 +34,9 @@ import (
 const orchestrationJID = "20260101000000000000"
 
 // orchestrations makes a master's orchestrations of testdata/states below a root, with the
-// interpreter exe, "" for none.
-func orchestrations(t testing.TB, root, exe string) *orchestrate.Orchestrator {
+// interpreter exe, "" for none. fired gets what Python asks of the master.
+func orchestrations(t testing.TB, root, exe string,
+	fired func(string)) *orchestrate.Orchestrator {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "master"))
 	if err != nil {
@@ -55,7 +59,11 @@ func orchestrations(t testing.TB, root, exe string) *orchestrate.Orchestrator {
 		return exe, nil
 	}
 	host := hosted.NewHost(native, pythonhost.Options{Python: find, ConfFile: root + "/master"},
-		nil, noOrders, nil, nil)
+		nil, func(_ context.Context, q pythonhost.Question) (any, bool, error) {
+			data, _ := q.Kwargs.Get("data")
+			fired(fmt.Sprint(q.What, " ", q.Fun, " ", data))
+			return nil, q.What == "event", nil
+		}, nil, nil)
 	t.Cleanup(func() { host.Close() })
 	functions := hosted.New(hosted.Deps{Native: native, Host: host, Find: find,
 		Folders: hosted.Folders{ExtensionModules: root + "/ext",
@@ -78,8 +86,9 @@ func orchestrations(t testing.TB, root, exe string) *orchestrate.Orchestrator {
 		MergeStrategy: "recurse", Opts: config}, nil, nil)
 }
 
-// placeStates copies testdata/states, with its root's name in place of ROOT.
-func placeStates(t testing.TB) string {
+// placeStates copies testdata/states, with its root's name in place of ROOT, and the address of a
+// web server in place of URL.
+func placeStates(t testing.TB, url string) string {
 	t.Helper()
 	root, from := t.TempDir(), filepath.Join("testdata", "states")
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -96,7 +105,8 @@ func placeStates(t testing.TB) string {
 		}
 		full := filepath.Join(root, rel)
 		return errors.Join(os.MkdirAll(filepath.Dir(full), 0o755),
-			os.WriteFile(full, []byte(strings.ReplaceAll(string(text), "ROOT", root)), 0o644))
+			os.WriteFile(full, []byte(strings.NewReplacer("ROOT", root, "URL", url).Replace(
+				string(text))), 0o644))
 	})
 	if err = errors.Join(err, os.WriteFile(filepath.Join(root, "files", "gone"), nil,
 		0o644)); err != nil {
@@ -145,6 +155,16 @@ func tags(t *testing.T, v any, root string) (order []string, by map[string]strin
 	return order, by
 }
 
+// apart returns two texts from shortly before their first difference.
+func apart(a, b string) (string, string) {
+	i := 0
+	for i < min(len(a), len(b)) && a[i] == b[i] {
+		i++
+	}
+	i = max(0, i-100)
+	return a[i:], b[i:]
+}
+
 // made lists what the states have made below a folder: paths, modes and contents.
 func made(t *testing.T, root string) string {
 	t.Helper()
@@ -177,12 +197,21 @@ func TestStatesAreSalts(t *testing.T) {
 	runs := []struct {
 		args string
 		test *bool
-	}{{"{mods: o, test: True}", &yes}, {"{mods: o}", nil}, {"{mods: p}", nil}}
+	}{{"{mods: o, test: True}", &yes}, {"{mods: o}", nil}, {"{mods: p}", nil}, {"{mods: c}", nil},
+		{"{mods: w}", nil}, {"{mods: s}", nil}, {"{mods: t, test: True}", &yes},
+		{"{mods: m}", nil}, {"{mods: q}", nil}}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/x" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		fmt.Fprint(w, "hello")
+	}))
+	t.Cleanup(web.Close)
 	for _, release := range releases {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
 			exe := python(t, release)
-			theirs, ours := placeStates(t), placeStates(t)
+			theirs, ours := placeStates(t, web.URL), placeStates(t, web.URL)
 			args := []string{filepath.Join("testdata", "states.py"), theirs}
 			for _, run := range runs {
 				args = append(args, run.args)
@@ -199,7 +228,7 @@ func TestStatesAreSalts(t *testing.T) {
 			if err := json.Unmarshal(said, &want); err != nil {
 				t.Fatal(err)
 			}
-			o := orchestrations(t, ours, exe)
+			o := orchestrations(t, ours, exe, func(string) {})
 			for i, run := range runs {
 				got, err := o.SLS(t.Context(), orchestrate.Request{Mods: []string{run.args[7:8]},
 					Test: run.test, JID: orchestrationJID, User: "root"})
@@ -214,7 +243,8 @@ func TestStatesAreSalts(t *testing.T) {
 				}
 				for _, tag := range wantOrder {
 					if wantBy[tag] != gotBy[tag] {
-						t.Errorf("%s: %s\nSalt %s\nours %s", run.args, tag, wantBy[tag], gotBy[tag])
+						want, got := apart(wantBy[tag], gotBy[tag])
+						t.Errorf("%s: %s\nSalt %s\nours %s", run.args, tag, want, got)
 					}
 				}
 			}
@@ -222,5 +252,82 @@ func TestStatesAreSalts(t *testing.T) {
 				t.Errorf("files\n--- Salt\n%s--- ours\n%s", want, got)
 			}
 		})
+	}
+}
+
+// TestStatesFireEvents: event.send of Salt fires on the cluster's bus.
+func TestStatesFireEvents(t *testing.T) {
+	t.Parallel()
+	for _, release := range releases {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			var asked []string
+			o := orchestrations(t, placeStates(t, ""), python(t, release),
+				func(text string) { asked = append(asked, text) })
+			got, err := o.SLS(t.Context(), orchestrate.Request{Mods: []string{"e"},
+				JID: orchestrationJID, User: "root"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"event my/tag [{grains [{id master1_master}]} {a 1}]",
+				"event my/other []"}
+			if m := got.(value.Map); !orchestrate.Succeeded(m) || !slices.Equal(asked, want) {
+				t.Errorf("%v: asked %q, want %q", m, asked, want)
+			}
+		})
+	}
+}
+
+// TestStatesWithoutSalt: a state that is not native is refused by its name, with the package to
+// install; native ones run.
+func TestStatesWithoutSalt(t *testing.T) {
+	t.Parallel()
+	root := placeStates(t, "")
+	sls := "one: {test.nop: []}\ntwo: {file.managed: [{name: /nonexistent/x}]}\n"
+	if err := os.WriteFile(root+"/files/n.sls", []byte(sls), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := orchestrations(t, root, "", func(string) {}).SLS(t.Context(),
+		orchestrate.Request{Mods: []string{"n"}, JID: orchestrationJID, User: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, by := tags(t, got, root)
+	want := "Reason: 'file.managed' is not available: " + saltpython.ErrMissing.Error()
+	if !strings.Contains(by["file_|-two_|-/nonexistent/x_|-managed"], want) ||
+		!strings.Contains(by["test_|-one_|-one_|-nop"], `"result": true`) {
+		t.Errorf("%q", by)
+	}
+}
+
+// TestSiteReplacesNativeStates: a state module of the site is used in place of a native one, and a
+// module that ends its process fails its own state only.
+func TestSiteReplacesNativeStates(t *testing.T) {
+	t.Parallel()
+	root := placeStates(t, "")
+	for name, text := range map[string]string{
+		"ext/states/test.py": "def nop(name):\n    return {'name': name, 'result': True, " +
+			"'changes': {}, 'comment': 'of the site'}\n",
+		"ext/states/ends.py": "import os\ndef now(name):\n    os._exit(3)\n",
+		"files/n.sls":        "one: {test.nop: []}\ntwo: {ends.now: []}\nthree: {test.nop: []}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := orchestrations(t, root, python(t, "3008.3"), func(string) {}).SLS(t.Context(),
+		orchestrate.Request{Mods: []string{"n"}, JID: orchestrationJID, User: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, by := tags(t, got, root)
+	for tag, want := range map[string]string{
+		"test_|-one_|-one_|-nop":     `"comment": "of the site"`,
+		"ends_|-two_|-two_|-now":     "ended its process: exit status 3",
+		"test_|-three_|-three_|-nop": `"comment": "of the site"`,
+	} {
+		if !strings.Contains(by[tag], want) {
+			t.Errorf("%s: %s", tag, by[tag])
+		}
 	}
 }

@@ -44,6 +44,7 @@ type Options struct {
 	Answer func(ctx context.Context, q Question) (any, error)
 
 	Timeout   time.Duration // of one call
+	Runner    time.Duration // of a runner or wheel function of a job; 0 is none
 	Memory    int64         // of a child's address space, in bytes
 	Output    int64         // of one message of a child, in bytes
 	Processes int           // for a child and the processes that it starts
@@ -131,8 +132,8 @@ type Call struct {
 	Output         func(kind string, v any)
 	// State is for a state function.
 	State *StateCall
-	// Limit replaces Options.Timeout, and gives runner and wheel functions of a job a time limit,
-	// which they don't have with 0. LimitOption is the master's option that sets it.
+	// Limit replaces Options.Timeout, or Options.Runner for runner and wheel functions of a job.
+	// LimitOption is the master's option that sets it.
 	Limit       time.Duration
 	LimitOption string
 	// Logged gets each log record: its level, a number of Python's logging, and its text. May be
@@ -144,6 +145,7 @@ type Call struct {
 type StateCall struct {
 	Test         bool
 	Env, JID     string // __env__ and __orchestration_jid__
+	Instance     string // __instance_id__: the run
 	User         string
 	Umask        int // -1 for none
 	Low, Running value.Map
@@ -394,6 +396,8 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 		option: "python_timeout"}
 	if c.Limit > 0 {
 		talk.limit, talk.option = c.Limit, c.LimitOption
+	} else if s.job && (c.Kind == Runner || c.Kind == Wheel) && s.h.opts.Runner > 0 {
+		talk.limit, talk.option = s.h.opts.Runner, "python_runner_timeout"
 	} else {
 		talk.endless = s.job && slices.Contains([]Kind{Runner, Wheel, Engine, State}, c.Kind)
 	}
@@ -427,7 +431,7 @@ func (c Call) message() value.Map {
 	if s := c.State; s != nil {
 		out = append(out, value.Pair{Key: "test", Value: s.Test},
 			value.Pair{Key: "env", Value: s.Env}, value.Pair{Key: "jid", Value: s.JID},
-			value.Pair{Key: "user", Value: s.User}, value.Pair{Key: "umask", Value: s.Umask},
+			value.Pair{Key: "instance", Value: s.Instance}, value.Pair{Key: "user", Value: s.User}, value.Pair{Key: "umask", Value: s.Umask},
 			value.Pair{Key: "low", Value: s.Low}, value.Pair{Key: "running", Value: s.Running},
 			value.Pair{Key: "lowstate", Value: s.Lowstate})
 		if s.Reload {

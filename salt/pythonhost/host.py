@@ -751,7 +751,7 @@ class Bound:
         low = message.get("low") or {}
         given = {
             "__low__": freeze(low), "__running__": freeze(message.get("running") or {}),
-            "__lowstate__": freeze(message.get("lowstate") or []) or {}, "__instance_id__": str(id(self)),
+            "__lowstate__": freeze(message.get("lowstate") or []) or {}, "__instance_id__": message.get("instance") or "0",
             "__user__": message.get("user") or "UNKNOWN", "__env__": message.get("env") or "base",
         }
         if message.get("jid"):

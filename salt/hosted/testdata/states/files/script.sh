@@ -1,2 +1,3 @@
 #!/bin/sh
-echo "args $*"
+echo "args $*: {{ word }}"
+echo err >&2

@@ -45,8 +45,8 @@ def changes(name):
 
 
 def mod_watch(name, sfun=None, **kwargs):
-    reqs = {kind: [low["__id__"] for low in lows] for kind, lows in kwargs["__reqs__"].items()}
-    return _ret(name, changes={"sfun": sfun, "reqs": reqs, "low": sorted(__low__["__reqs__"])})
+    reqs = {kind: [low["__id__"] for low in lows] for kind, lows in kwargs["__reqs__"].items() if lows}
+    return _ret(name, changes={"sfun": sfun, "reqs": reqs, "low": "watch" in __low__["__reqs__"]})
 
 
 def raises(name):
