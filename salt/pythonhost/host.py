@@ -716,22 +716,24 @@ class Bound:
         return self._states
 
     def send_events(self):
-        """Have event.send and event.fire_master fire on the cluster's bus; Salt's own would be silent on a master."""
+        """Have functions of the module event fire on the cluster's bus; Salt's own want the bus of a minion."""
 
-        def fire_master(data, tag, preload=None):
+        def fire(data, tag, preload=None):
             self.child.ask("event", str(tag), [], {"data": data})
             return True
 
-        try:
-            found, file = self.find("module", "event.fire_master")
-        except Problem:
-            return
-        if is_salts(file):
-            kept = vars(self.functions)["_dict"]
-            inspect.unwrap(kept["event.fire_master"]).__globals__["fire_master"] = fire_master
-            for one in (self.functions, vars(self.functions).get("_dunder_salt"), self.functions.pack.get("__salt__")):
-                if isinstance(one, self.salt.lazy):
-                    vars(one)["_dict"]["event.fire_master"] = fire_master
+        for one in (self.functions, vars(self.functions).get("_dunder_salt"), self.functions.pack.get("__salt__")):
+            if not isinstance(one, self.salt.lazy):
+                continue
+            try:
+                _, file = self._of(one, "event.send")
+            except Problem:
+                continue
+            if is_salts(file):
+                kept = vars(one)["_dict"]
+                own = inspect.unwrap(kept["event.send"]).__globals__
+                for name in ("fire", "fire_master"):
+                    own[name] = kept[f"event.{name}"] = fire
 
     def reload(self, grains, pillar):
         """Load all modules again, as Salt does after a state that may have changed some."""
