@@ -14,8 +14,8 @@ import (
 var ofSalt = []string{
 	"cachedir", "cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules", "extmod_blacklist",
 	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order", "outputter_dirs",
-	"pillar_roots", "pki_dir", "render_dirs", "returner_dirs", "root_dir", "runner_dirs", "sock_dir", "states_dirs", "user",
-	"utils_dirs",
+	"pillar_roots", "pki_dir", "render_dirs", "returner_dirs", "root_dir", "runner_dirs", "sock_dir", "states_dirs",
+	"user", "utils_dirs",
 }
 
 // Python takes the options of the host of Python code.

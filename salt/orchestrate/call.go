@@ -224,8 +224,8 @@ func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 	return fun, umask, wrong
 }
 
-// argumentsOf gives the parameters of a function their values. An unknown keyword is an error that ends
-// the run.
+// argumentsOf gives the parameters of a function their values. An unknown keyword is an error that
+// ends the run.
 func argumentsOf(ch *chunk, fun Function) (value.Map, error) {
 	return fun.signature(ch.module+"."+ch.fun).BindState(ch.low,
 		func(key string) bool { return internal[key] || key == "name_order" })

@@ -431,7 +431,8 @@ func (c Call) message() value.Map {
 	if s := c.State; s != nil {
 		out = append(out, value.Pair{Key: "test", Value: s.Test},
 			value.Pair{Key: "env", Value: s.Env}, value.Pair{Key: "jid", Value: s.JID},
-			value.Pair{Key: "instance", Value: s.Instance}, value.Pair{Key: "user", Value: s.User}, value.Pair{Key: "umask", Value: s.Umask},
+			value.Pair{Key: "instance", Value: s.Instance}, value.Pair{Key: "user", Value: s.User},
+			value.Pair{Key: "umask", Value: s.Umask},
 			value.Pair{Key: "low", Value: s.Low}, value.Pair{Key: "running", Value: s.Running},
 			value.Pair{Key: "lowstate", Value: s.Lowstate})
 		if s.Reload {

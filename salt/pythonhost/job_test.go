@@ -66,8 +66,8 @@ def late(seconds):
     return "in time"
 `
 
-// TestRunnerTimeout: a limit for runner functions ends one that hangs; its error names the function,
-// its file and the option.
+// TestRunnerTimeout: a limit for runner functions ends one that hangs; its error names the
+// function, its file and the option.
 func TestRunnerTimeout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "3008.3", map[string]string{"ext/runners/slow.py": slowRunner},
