@@ -128,7 +128,7 @@ var packages = map[string]arrows{
 	"salt/modules": {[]string{"value/fnmatch", "value/pyregex", "store/smallfile",
 		"value/yaml11", "salt/function", "salt/target", "value"},
 		"functions ask everything else through interfaces"},
-	"salt/hosted": {[]string{"salt/function", "salt/modules", "salt/pillar",
+	"salt/hosted": {[]string{"salt/function", "salt/modules", "salt/orchestrate", "salt/pillar",
 		"salt/pythonhost", "salt/render", "salt/runner", "value"},
 		"who answers is decided here; how Python runs and pillars are made is theirs"},
 	"salt/saltpython": {nil, "a leaf"},

@@ -18,7 +18,7 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 	o, kept := r.opts, orchestrate.KeptPauses{Cache: r.banks}
 	made := orchestrate.New(orchestrate.Deps{
 		Files: opened{r.files}, Renderer: r.render, Modules: r.hosted,
-		Functions: r.stateFunctions(),
+		Functions: r.hosted.States(r.stateFunctions()),
 		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
 			over value.Map) (value.Map, error) {
 			made, err := r.pillar.Pillar(ctx,
@@ -37,13 +37,12 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 }
 
 // stateFunctions makes the functions of states.
-func (r *process) stateFunctions() orchestrate.Functions {
+func (r *process) stateFunctions() orchestrate.Table {
 	o := r.opts
 	return statemodules.New(statemodules.Deps{
 		Minions: r.orders, Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
 		Runners: orders.ForStates{Functions: r.functions}, SSH: r.hosted.SSH,
 		Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.hosted,
-		Files: r.files, Render: r.moduleDeps().Render,
 		Nested: func(v any, indent int) string {
 			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested",
 				Indent: indent})

@@ -14,8 +14,8 @@ import (
 var ofSalt = []string{
 	"cachedir", "cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules", "extmod_blacklist",
 	"extmod_whitelist", "file_roots", "id", "module_dirs", "optimization_order", "outputter_dirs",
-	"pillar_roots", "pki_dir", "render_dirs", "returner_dirs", "root_dir", "runner_dirs", "sock_dir", "user",
-	"utils_dirs",
+	"pillar_roots", "pki_dir", "render_dirs", "returner_dirs", "root_dir", "runner_dirs", "sock_dir", "states_dirs",
+	"user", "utils_dirs",
 }
 
 // Python takes the options of the host of Python code.
@@ -27,6 +27,7 @@ func Python(o *config.Options) pythonhost.Options {
 	opts := pythonhost.Options{
 		ConfFile:  conf,
 		Timeout:   o.PythonTimeout,
+		Runner:    o.PythonRunnerTimeout,
 		Memory:    int64(o.PythonMemory),
 		Output:    int64(o.PythonOutput),
 		Processes: o.PythonProcesses,
@@ -52,7 +53,7 @@ func Modules(o *config.Options) hosted.Folders {
 			"modules": texts(values, "module_dirs"), "pillar": texts(values, "pillar_dirs"),
 			"runners": texts(values, "runner_dirs"), "wheel": texts(values, "wheel_dirs"),
 			"sdb": texts(values, "sdb_dirs"), "tops": texts(values, "top_dirs"),
-			"auth": texts(values, "auth_dirs"),
+			"auth": texts(values, "auth_dirs"), "states": texts(values, "states_dirs"),
 		},
 	}
 }

@@ -90,6 +90,9 @@ func (f *Functions) changed() {
 	f.modules.Forget()
 	f.Runners.Forget()
 	f.Wheels.Forget()
+	if f.forgetStates != nil {
+		f.forgetStates()
+	}
 	if f.d.Changed != nil {
 		f.d.Changed()
 	}

@@ -48,6 +48,7 @@ type Functions struct {
 	Runners, Wheels *Runners
 	SSH             SSH
 	staged          stages
+	forgetStates    func() // what is known of the state functions; nil without them
 }
 
 // New makes the functions.

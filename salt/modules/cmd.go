@@ -345,20 +345,6 @@ func (c *call) environment(own value.Map) []string {
 	return out
 }
 
-// GiveTo makes the user of a command the owner of files.
-func GiveTo(name string, paths ...string) error {
-	who, err := runAs(name, "")
-	if err != nil {
-		return err
-	}
-	for _, p := range paths {
-		if err := os.Chown(p, int(who.credential.Uid), int(who.credential.Gid)); err != nil {
-			return fmt.Errorf("give %s to %s: %w", p, name, err)
-		}
-	}
-	return nil
-}
-
 // bounded keeps the first bytes written to it. It has no ReadFrom, which would bypass the bound.
 type bounded struct {
 	buf  bytes.Buffer

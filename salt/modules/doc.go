@@ -2,7 +2,7 @@
 // salt['grains.get'] and others.
 //
 // Lives here: the functions, one file per family, with the parameters and results that they
-// have in Salt 3008; the list of them for docs/template-functions.md; the bounds of
+// have in Salt 3008; the bounds of
 // commands, files and web requests.
 //
 // Does not: run on minions, render (package render), find SLS files (package pillar), know the mine

@@ -89,7 +89,7 @@ func New(deps Deps) *Modules {
 		commandFunctions(), programFunctions(), fileFunctions(), inodeFunctions(),
 		searchFunctions(), matchFunctions(), cpFunctions(), hashFunctions(), environFunctions(),
 		testFunctions(), masterFunctions(), httpFunctions(), datastoreFunctions(),
-		statusFunctions(), jinjaFunctions(), sysFunctions(),
+		jinjaFunctions(), sysFunctions(),
 	} {
 		for _, f := range family {
 			if _, twice := m.byName[f.name]; twice {

@@ -1,11 +1,13 @@
 package orchestrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -154,7 +156,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 		x.number++
 		return ret, nil
 	}
-	args, err := bind(ch, fun)
+	args, err := argumentsOf(ch, fun)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +176,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 			ret = ret.Set(key, Masked(v))
 		}
 	}
-	x.refresh(ctx, ch)
+	x.refresh(ctx, ch, ret)
 	ret = ret.Set("start_time", clock(began)).Set("duration",
 		milliseconds(x.o.deps.Now().Sub(began))).Set("__id__", ch.id)
 	x.o.log.Debug("state ran", "jid", x.req.JID, "fun", ch.module+"."+ch.fun, "id", ch.id, "took",
@@ -205,21 +207,26 @@ func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 		return fun, umask, wrong
 	}
 	full := ch.module + "." + ch.fun
-	fun, ok := x.o.deps.Functions.Lookup(full)
+	fun, ok := x.functions.Lookup(full)
 	if !ok {
+		why := x.functions.Why(full)
 		if ch.sls == nil {
-			return fun, umask, []string{fmt.Sprintf("Specified state '%s' was not found", full)}
+			wrong = []string{fmt.Sprintf("Specified state '%s' was not found", full)}
+			if why != "" {
+				wrong = append(wrong, "Reason: "+why)
+			}
+			return fun, umask, wrong
 		}
 		return fun, umask, []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full,
-			show(ch.sls)), fmt.Sprintf("Reason: '%s' is not available.", full)}
+			show(ch.sls)), "Reason: " + cmp.Or(why, fmt.Sprintf("'%s' is not available.", full))}
 	}
 	wrong = append(wrong, fun.signature(full).MissingState(ch.low)...)
 	return fun, umask, wrong
 }
 
-// bind gives the parameters of a function their values. An unknown keyword is an error that ends
-// the run.
-func bind(ch *chunk, fun Function) (value.Map, error) {
+// argumentsOf gives the parameters of a function their values. An unknown keyword is an error that
+// ends the run.
+func argumentsOf(ch *chunk, fun Function) (value.Map, error) {
 	return fun.signature(ch.module+"."+ch.fun).BindState(ch.low,
 		func(key string) bool { return internal[key] || key == "name_order" })
 }
@@ -234,7 +241,7 @@ func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args value.Ma
 	umask int) value.Map {
 	ret, err := x.conditional(ctx, ch, fun, args, umask)
 	if _, ok := ch.get("check_cmd"); ok && err == nil {
-		if _, own := x.o.deps.Functions.Lookup(ch.module + ".mod_run_check_cmd"); !own {
+		if _, own := x.functions.Lookup(ch.module + ".mod_run_check_cmd"); !own {
 			var more value.Map
 			more, err = x.checkCommand(ctx, ch)
 			ret = overlay(ret, more)
@@ -250,7 +257,11 @@ func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args val
 	umask int) (value.Map, error) {
 	conditions := slices.ContainsFunc([]string{"unless", "onlyif", "creates"},
 		func(key string) bool { _, ok := ch.get(key); return ok })
-	if _, own := x.o.deps.Functions.Lookup(ch.module + ".mod_run_check"); conditions && !own {
+	if conditions {
+		_, own := x.functions.Lookup(ch.module + ".mod_run_check")
+		conditions = !own
+	}
+	if conditions {
 		more, err := x.conditions(ctx, ch)
 		if err != nil {
 			return nil, err
@@ -263,8 +274,9 @@ func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args val
 	if ret, err := x.globalConditions(ctx, ch); ret != nil || err != nil {
 		return ret, err
 	}
-	c := x.callOf(ch, umask)
+	c := x.callOf(ch, fun, umask)
 	if beside, _ := ch.get("parallel"); value.Truth(beside) && !ch.try {
+		c.Beside = true
 		return x.startParallel(ctx, ch, func(ctx context.Context) value.Map {
 			return x.beside(ctx,
 				ch, fun, c, args)
@@ -273,7 +285,7 @@ func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args val
 	return x.invoke(ctx, fun, c, args)
 }
 
-func (x *run) callOf(ch *chunk, umask int) Call {
+func (x *run) callOf(ch *chunk, fun Function, umask int) Call {
 	env := "base"
 	for _, key := range []string{"__env__", "saltenv"} {
 		if v, ok := ch.get(key); ok {
@@ -284,11 +296,23 @@ func (x *run) callOf(ch *chunk, umask int) Call {
 	sls, _ := ch.sls.(string)
 	who := x.who
 	who.Saltenv = env
-	return Call{
+	c := Call{
 		State: ch.module, Fun: ch.fun, SFun: ch.low.String("sfun"), ID: ch.id, SLS: sls, Name: name,
 		Env: env, Umask: umask, Test: x.test || ch.try,
-		JID: x.req.JID, User: x.req.User, Master: who, Watched: ch.watched,
+		JID: x.req.JID, User: x.req.User, Master: who, Watched: ch.watched, Low: ch.low,
 	}
+	if len(ch.reqs) > 0 {
+		c.Low = append(slices.Clone(ch.low), value.Pair{Key: "__reqs__", Value: ch.reqs})
+	}
+	if fun.Wants.Running {
+		c.Running = x.ret.wire()
+	}
+	if fun.Wants.Lowstate {
+		for _, other := range x.lowstate {
+			c.Lowstate = append(c.Lowstate, other.low)
+		}
+	}
+	return c
 }
 
 // invoke calls the function after filling the slots among its arguments.
@@ -440,12 +464,25 @@ func Masked(v any) any {
 	return "**********"
 }
 
-// refresh makes the pillar anew for later states, if a state requests it.
-func (x *run) refresh(ctx context.Context, ch *chunk) {
-	if again, _ := ch.get("reload_grains"); value.Truth(again) && x.o.deps.Grains != nil {
+// refresh makes grains and pillar anew for later states, if a state requests it, and has modules
+// loaded again that it may have changed: Salt's check_refresh.
+func (x *run) refresh(ctx context.Context, ch *chunk, ret value.Map) {
+	asked := func(key string) bool {
+		v, _ := ch.get(key)
+		return value.Truth(v)
+	}
+	changes, _ := ret.Get("changes")
+	switch {
+	case asked("reload_grains"), asked("reload_pillar"):
+		defer func() { x.functions.Reload(x.who) }()
+	case !value.Truth(changes) && asked("force_reload_modules"),
+		value.Truth(changes) && (asked("reload_modules") || bringsModules(ch)):
+		x.functions.Reload(x.who)
+	}
+	if asked("reload_grains") && x.o.deps.Grains != nil {
 		x.who.Grains = x.o.deps.Grains()
 	}
-	if again, _ := ch.get("reload_pillar"); value.Truth(again) {
+	if asked("reload_pillar") {
 		made, err := x.o.pillar(ctx, x.req, x.who.Grains)
 		if err != nil {
 			x.o.log.Warn("pillar not compiled again; states continue with the old one", "jid", x.req.JID,
@@ -454,4 +491,18 @@ func (x *run) refresh(ctx context.Context, ch *chunk) {
 		}
 		x.who.Pillar = made
 	}
+}
+
+// bringsModules reports whether a state that made changes may have installed modules.
+func bringsModules(ch *chunk) bool {
+	switch ch.module + "." + ch.fun {
+	case "file.managed":
+		return slices.Contains([]string{".py", ".pyx", ".pyo", ".pyc", ".so"},
+			filepath.Ext(value.Str(ch.name)))
+	case "file.recurse":
+		return true
+	case "file.symlink":
+		return strings.Contains(value.Str(ch.name), "bin")
+	}
+	return ch.module == "pkg" || ch.module == "ports" || ch.module == "pip"
 }

@@ -27,7 +27,7 @@ var errTooMuch = errors.New("the states are too many to be compiled")
 
 // compilation compiles high data into low chunks.
 type compilation struct {
-	functions Functions
+	functions Bound
 	disabled  []string // disabled_requisites
 	jid       string   // of the orchestration, "" for none
 	plain     bool     // like Salt's plain Compiler, which has no functions

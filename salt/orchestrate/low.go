@@ -24,6 +24,7 @@ type chunk struct {
 	try         bool // __prereq__: next is a trial run, because another state has a prereq on it
 	prerequires bool
 	watched     []Watched // of a mod_watch
+	reqs        value.Map // of a mod_watch: the low data of its requisites, by their kinds
 }
 
 // tag is the key of the chunk's return.

@@ -133,6 +133,7 @@ func (o *Orchestrator) sls(ctx context.Context, req Request) (any, error) {
 	case c == nil:
 		return pillarFaults(who), nil
 	}
+	defer c.functions.Close()
 	if len(c.errors) > 0 {
 		return value.Texts(c.errors), nil
 	}
@@ -151,6 +152,7 @@ func (o *Orchestrator) Show(ctx context.Context, req Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer c.functions.Close()
 	c.high = high
 	c.verifyHigh()
 	if len(c.errors) > 0 {
@@ -159,14 +161,15 @@ func (o *Orchestrator) Show(ctx context.Context, req Request) (any, error) {
 	return value.Map(high.pairs), nil
 }
 
-// render makes the high data of a request. It returns a nil compilation if the pillar has errors.
+// render makes the high data of a request. It returns a nil compilation if the pillar has errors,
+// else one whose functions the caller closes.
 func (o *Orchestrator) render(ctx context.Context, req *Request) (*compilation, *dict,
 	modules.Minion, error) {
 	who, err := o.master(ctx, req)
 	if err != nil || len(faultsOf(who)) > 0 {
 		return nil, nil, who, err
 	}
-	c := o.compilation(req.JID)
+	c := o.compilation(ctx, who, req.JID)
 	r := &reader{
 		compilation: c, files: o.deps.Files, renderer: o.deps.Renderer, modules: o.deps.Modules,
 		pipe: o.opts.Renderer, envOrder: o.opts.EnvOrder,
@@ -174,11 +177,16 @@ func (o *Orchestrator) render(ctx context.Context, req *Request) (*compilation, 
 		order: firstOrder,
 	}
 	high, err := r.read(ctx, req.Saltenv, req.Mods)
+	if err != nil {
+		c.functions.Close()
+	}
 	return c, high, who, err
 }
 
-func (o *Orchestrator) compilation(jid string) *compilation {
-	return &compilation{functions: o.deps.Functions, disabled: o.opts.DisabledRequisites, jid: jid}
+func (o *Orchestrator) compilation(ctx context.Context, who modules.Minion,
+	jid string) *compilation {
+	return &compilation{functions: bind(ctx, o.deps.Functions, who),
+		disabled: o.opts.DisabledRequisites, jid: jid}
 }
 
 // High runs high data.
@@ -187,7 +195,8 @@ func (o *Orchestrator) High(ctx context.Context, data value.Map, req Request) (a
 	if err != nil {
 		return nil, err
 	}
-	c := o.compilation("")
+	c := o.compilation(ctx, who, "")
+	defer c.functions.Close()
 	made, err := c.copyValue(data, 0)
 	if err != nil {
 		return nil, err
@@ -206,7 +215,7 @@ func (o *Orchestrator) high(ctx context.Context, c *compilation, high *dict, req
 		return value.Texts(faults), nil
 	}
 	o.metrics.states.Add(float64(len(chunks)))
-	x := o.run(req, g, who)
+	x := o.run(req, g, who, c.functions)
 	ret, err := x.everything(ctx, chunks)
 	o.forgetPauses(ctx, req.JID)
 	if err != nil {
@@ -231,9 +240,9 @@ func (o *Orchestrator) forgetPauses(ctx context.Context, jid string) {
 
 const forgetTime = 10 * time.Second
 
-func (o *Orchestrator) run(req Request, g *graph, who modules.Minion) *run {
+func (o *Orchestrator) run(req Request, g *graph, who modules.Minion, functions Bound) *run {
 	return &run{o: o, req: req, test: req.tests(o.opts), graph: g, who: who, ret: newReturns(),
-		tried: map[string]value.Map{}, ended: make(chan struct{}, 1)}
+		functions: functions, tried: map[string]value.Map{}, ended: make(chan struct{}, 1)}
 }
 
 // Single runs one state function with keywords.
@@ -252,7 +261,9 @@ func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs valu
 		{Key: "state", Value: module}, {Key: "fun", Value: short}, {Key: "__id__", Value: name},
 		{Key: "name", Value: name},
 	}...))
-	x := o.run(req, newGraph(), who)
+	functions := bind(ctx, o.deps.Functions, who)
+	defer functions.Close()
+	x := o.run(req, newGraph(), who, functions)
 	if _, _, wrong := x.verify(ch); len(wrong) > 0 {
 		return value.Texts(wrong), nil
 	}

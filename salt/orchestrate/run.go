@@ -43,12 +43,14 @@ func (r *returns) wire() value.Map {
 
 // run runs low chunks: Salt's call_chunks and the functions that it calls.
 type run struct {
-	o     *Orchestrator
-	req   Request
-	test  bool
-	graph *graph
-	count int // number of chunks, for events
-	who   modules.Minion
+	o         *Orchestrator
+	req       Request
+	test      bool
+	graph     *graph
+	count     int // number of chunks, for events
+	functions Bound
+	lowstate  []*chunk // all chunks
+	who       modules.Minion
 
 	number   int64                // __run_num__ of the next return
 	ret      *returns             // what ran
@@ -60,6 +62,7 @@ type run struct {
 
 // everything runs the chunks, then listeners and beacons.
 func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error) {
+	x.lowstate = chunks
 	ret, err := x.chunks(ctx, chunks, len(chunks))
 	if err == nil {
 		err = x.listeners(ctx, chunks, ret)
@@ -383,6 +386,14 @@ func (x *run) allowed(ctx context.Context, ch *chunk, status verdict,
 			had, _ := x.ret.by[on.tag()].Get("changes")
 			again.watched = append(again.watched,
 				Watched{State: on.module, ID: on.id, Changed: value.Truth(had)})
+		}
+		for _, k := range slices.Sorted(maps.Keys(reqs)) {
+			chunks := reqs[k]
+			lows := make([]any, len(chunks))
+			for i, on := range chunks {
+				lows[i] = on.low
+			}
+			again.reqs = again.reqs.Set(k.String(), lows)
 		}
 		if ret, err = x.call(ctx, again); err != nil {
 			return err

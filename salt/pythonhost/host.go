@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,7 @@ type Options struct {
 	Answer func(ctx context.Context, q Question) (any, error)
 
 	Timeout   time.Duration // of one call
+	Runner    time.Duration // of a runner or wheel function of a job; 0 is none
 	Memory    int64         // of a child's address space, in bytes
 	Output    int64         // of one message of a child, in bytes
 	Processes int           // for a child and the processes that it starts
@@ -71,6 +73,7 @@ type Minion struct {
 	Saltenv, Pillarenv string // "" for none
 	PillarRoots        value.Map
 	Opts               value.Map // replace the master's
+	States             bool      // it is the master, whose states run: options as Salt's MasterMinion has
 }
 
 // Question is a request of Python code to the master.
@@ -101,7 +104,11 @@ const (
 	// Engine are functions that run until they are stopped, such as logstash.start.
 	Engine Kind = "engine"
 	// Roster lists the targets of the master's roster; the arguments are target and target type.
-	Roster   Kind = "roster"
+	Roster Kind = "roster"
+	// State are the functions of states, for sessions of Host.States. Grains, without arguments,
+	// are those that Salt finds on this machine.
+	State    Kind = "state"
+	Grains   Kind = "grains"
 	handOver Kind = "hand over"
 	has      Kind = "has"
 	describe Kind = "describe"
@@ -123,13 +130,29 @@ type Call struct {
 	// and data, for an event below Tag). Nil drops all.
 	JID, User, Tag string
 	Output         func(kind string, v any)
-	// Limit replaces Options.Timeout, and gives runner and wheel functions of a job a time limit,
-	// which they don't have with 0. LimitOption is the master's option that sets it.
+	// State is for a state function.
+	State *StateCall
+	// Limit replaces Options.Timeout, or Options.Runner for runner and wheel functions of a job.
+	// LimitOption is the master's option that sets it.
 	Limit       time.Duration
 	LimitOption string
 	// Logged gets each log record: its level, a number of Python's logging, and its text. May be
 	// nil.
 	Logged func(level int, text string)
+}
+
+// StateCall is what a state function sees of its orchestration.
+type StateCall struct {
+	Test         bool
+	Env, JID     string // __env__ and __orchestration_jid__
+	Instance     string // __instance_id__: the run
+	User         string
+	Umask        int // -1 for none
+	Low, Running value.Map
+	Lowstate     []any
+	// Reload has all modules loaded again, with the grains and the pillar here.
+	Reload         bool
+	Grains, Pillar value.Map
 }
 
 // Host runs functions of Python. It is safe for concurrent use.
@@ -217,12 +240,19 @@ func (h *Host) Session(m Minion) *Session { return &Session{h: h, minion: m} }
 // until its context ends; its child does not count towards Options.Children.
 func (h *Host) Job() *Session { return &Session{h: h, job: true} }
 
-// Description describes a runner or wheel function: its parameters and its documentation.
+// States begins a session for the states of one orchestration on the master itself, which m
+// describes. Its child lives until Close and does not count towards Options.Children; state
+// functions have no time limit.
+func (h *Host) States(m Minion) *Session { return &Session{h: h, minion: m, job: true} }
+
+// Description describes a runner, wheel or state function: its parameters and its documentation.
 type Description struct {
 	Params             []Param
 	VarArgs, VarKwargs bool
 	Doc, Usage         string // the documentation as Salt shows it, and as in the file
 	File               string
+	// of a state function: whether its module reads __running__ and __lowstate__
+	Running, Lowstate bool
 }
 
 // Param is a parameter of a function.
@@ -245,7 +275,8 @@ func (s *Session) Describe(ctx context.Context, kind Kind, fun string) (map[stri
 		name, _ := p.Key.(string)
 		m, _ := p.Value.(value.Map)
 		d := Description{VarArgs: truth(m, "varargs"), VarKwargs: truth(m, "varkw"),
-			Doc: m.String("doc"), Usage: m.String("usage"), File: m.String("file")}
+			Doc: m.String("doc"), Usage: m.String("usage"), File: m.String("file"),
+			Running: truth(m, "running"), Lowstate: truth(m, "lowstate")}
 		params, _ := m.Get("params")
 		list, _ := params.([]any)
 		for _, e := range list {
@@ -365,8 +396,10 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 		option: "python_timeout"}
 	if c.Limit > 0 {
 		talk.limit, talk.option = c.Limit, c.LimitOption
+	} else if s.job && (c.Kind == Runner || c.Kind == Wheel) && s.h.opts.Runner > 0 {
+		talk.limit, talk.option = s.h.opts.Runner, "python_runner_timeout"
 	} else {
-		talk.endless = s.job && (c.Kind == Runner || c.Kind == Wheel || c.Kind == Engine)
+		talk.endless = s.job && slices.Contains([]Kind{Runner, Wheel, Engine, State}, c.Kind)
 	}
 	talk.left = talk.limit
 	v, err := talk.run(ctx, m)
@@ -381,7 +414,7 @@ func (m Minion) message() value.Map {
 		{Key: "id", Value: m.ID}, {Key: "grains", Value: m.Grains},
 		{Key: "pillar", Value: m.Pillar}, {Key: "saltenv", Value: m.Saltenv},
 		{Key: "pillarenv", Value: m.Pillarenv}, {Key: "pillar_roots", Value: m.PillarRoots},
-		{Key: "opts", Value: m.Opts},
+		{Key: "opts", Value: m.Opts}, {Key: "states", Value: m.States},
 	}
 }
 
@@ -394,6 +427,18 @@ func (c Call) message() value.Map {
 		out = append(out, value.Pair{Key: "given", Value: c.Given},
 			value.Pair{Key: "pillar", Value: c.Pillar}, value.Pair{Key: "before", Value: c.Before},
 			value.Pair{Key: "extra", Value: c.Extra})
+	}
+	if s := c.State; s != nil {
+		out = append(out, value.Pair{Key: "test", Value: s.Test},
+			value.Pair{Key: "env", Value: s.Env}, value.Pair{Key: "jid", Value: s.JID},
+			value.Pair{Key: "instance", Value: s.Instance}, value.Pair{Key: "user", Value: s.User},
+			value.Pair{Key: "umask", Value: s.Umask},
+			value.Pair{Key: "low", Value: s.Low}, value.Pair{Key: "running", Value: s.Running},
+			value.Pair{Key: "lowstate", Value: s.Lowstate})
+		if s.Reload {
+			out = append(out, value.Pair{Key: "reload", Value: value.Map{
+				{Key: "grains", Value: s.Grains}, {Key: "pillar", Value: s.Pillar}}})
+		}
 	}
 	if c.Tag != "" {
 		out = append(out, value.Pair{Key: "jid", Value: c.JID},

@@ -379,6 +379,14 @@ class Salt:
         self.scans.install(self.lazy)
         self.warm()
 
+    def masters_minion(self):
+        """Options as those of salt.minion.MasterMinion, in which a master's states run."""
+        import salt.config
+
+        opts = salt.config.minion_config(self.opts.get("conf_file"), ignore_config_errors=True, role="master")
+        opts.update(self.opts)
+        return opts
+
     def refresh(self):
         """Look through folders that changed, so that not each child does. Loading a module for the first time changes its folder."""
         if self.scans.changed():
@@ -424,12 +432,15 @@ def quick_truth():
     OptsDict.__bool__ = any_key
 
 
+MASKED = []  # states run here: pillar.get hides values, except in templates, as with Salt
+
+
 def _never(var):
-    """A context variable that is False in every context."""
+    """A context variable that is False in every context, unless states run."""
 
     class Unmasked:
         def get(self, *default):
-            return False
+            return var.get(*default) if MASKED else False
 
         def set(self, value):
             return var.set(value)
@@ -608,6 +619,10 @@ class Bound:
         self.base = f"{BASE_NAME}{Bound.count or ''}"  # two loaders of one name would share modules
         Bound.count += 1
         self.opts = copy.copy(salt.opts)
+        if minion.get("states"):
+            self.opts = salt.masters_minion()
+            self.place(self.opts)
+            MASKED[:] = [True]
         self.opts.update(minion.get("opts") or {})
         self.opts["grains"] = minion.get("grains") or {}
         self.pillar = minion.get("pillar") or {}
@@ -616,15 +631,28 @@ class Bound:
             self.opts["id"] = self.opts["minion_id"] = minion["id"]
             self.place(self.opts)
         self.context = {}
+        self.load()
+
+    def load(self):
+        """Make the loaders of execution modules; all others are made on demand."""
+        loader, files = self.loader, {}
+        if self.minion.get("states") and takes(loader.minion_mods, "file_client"):
+            import salt.fileclient
+
+            if "fileclient" not in self.context:
+                self.context["fileclient"] = salt.fileclient.get_file_client(self.opts)
+            kept = getattr(salt.fileclient, "ContextlessFileClient", lambda client: client)
+            files["file_client"] = kept(self.context["fileclient"])
         self.utils = loader.utils(self.opts, context=self.context, loaded_base_name=self.base)
         kept = {"pillar": self.pillar} if takes(loader.minion_mods, "pillar") else {}
         self.functions = loader.minion_mods(
-            self.opts, context=self.context, utils=self.utils, loaded_base_name=self.base, **kept
+            self.opts, context=self.context, utils=self.utils, loaded_base_name=self.base, **kept, **files
         )
+        self._states, self.begun, self.files = None, set(), files
         self._pillars = self._renderers = self._runners = self._wheels = self._tops = self._auth = None
         self._returners = self._engines = None
-        if child:
-            child.stubs(self.functions, "module")
+        if self.child:
+            self.child.stubs(self.functions, "module")
 
     def place(self, opts):
         """Where the pillar comes from, in options."""
@@ -708,6 +736,83 @@ class Bound:
             self._engines = self.loader.engines(self.opts, self.functions, self.runners, self.utils, **kept)
         return self._engines
 
+    @property
+    def states(self):
+        if self._states is None:
+            kept = {name: v for name, v in self.files.items() if takes(self.loader.states, name)}
+            self._states = self.loader.states(
+                self.opts, self.functions, self.utils, self.loader.serializers(self.opts), context=self.context,
+                loaded_base_name=self.base, **kept
+            )
+            self.send_events()
+        return self._states
+
+    def send_events(self):
+        """Have functions of the module event fire on the cluster's bus; Salt's own want the bus of a minion."""
+
+        def fire(data, tag, preload=None):
+            self.child.ask("event", str(tag), [], {"data": data})
+            return True
+
+        for one in (self.functions, vars(self.functions).get("_dunder_salt"), self.functions.pack.get("__salt__")):
+            if not isinstance(one, self.salt.lazy):
+                continue
+            try:
+                _, file = self._of(one, "event.send")
+            except Problem:
+                continue
+            if is_salts(file):
+                kept = vars(one)["_dict"]
+                own = inspect.unwrap(kept["event.send"]).__globals__
+                for name in ("fire", "fire_master"):
+                    own[name] = kept[f"event.{name}"] = fire
+
+    def reload(self, grains, pillar):
+        """Load all modules again, as Salt does after a state that may have changed some."""
+        self.opts["grains"], self.pillar = grains or {}, pillar or {}
+        self.opts["pillar"] = self.pillar
+        self.base = f"{BASE_NAME}{Bound.count}"
+        Bound.count += 1
+        begun = self.begun
+        self.load()
+        self.begun = begun
+
+    def run_state(self, name, function, kwargs, message):
+        """As salt.state.State calls a state function."""
+        import salt.utils.files
+        from salt.utils.immutabletypes import freeze
+
+        low = message.get("low") or {}
+        given = {
+            "__low__": freeze(low), "__running__": freeze(message.get("running") or {}),
+            "__lowstate__": freeze(message.get("lowstate") or []) or {}, "__instance_id__": message.get("instance") or "0",
+            "__user__": message.get("user") or "UNKNOWN", "__env__": message.get("env") or "base",
+        }
+        if message.get("jid"):
+            given["__orchestration_jid__"] = message["jid"]
+        module = name.partition(".")[0]
+        begin = f"{module}.mod_init"
+        if module not in self.begun and begin in vars(self.states)["_dict"] and self.states[begin](low):
+            self.begun.add(module)
+        self.context["runas"] = low.get("runas")
+        password = "password" if module == "cmd" and "password" in low else "runas_password"
+        self.context["runas_password"] = low.get(password)
+        before = self.states.opts.get("test")
+        self.states.opts["test"] = message["test"]
+        self.states.inject_globals = given
+        try:
+            with salt.utils.files.set_umask(message["umask"] if message["umask"] >= 0 else None):
+                return function(**kwargs)
+        finally:
+            self.states.inject_globals = {}
+            self.states.opts["test"] = before
+            for key in ("runas", "runas_password"):
+                self.context.pop(key, None)
+
+    def machine(self):
+        """The grains that Salt finds on this machine."""
+        return self.loader.grains(self.salt.masters_minion())
+
     def find(self, kind, name):
         """A function and the file that it comes from. A name that none has is a Problem."""
         if kind == "module":
@@ -729,6 +834,8 @@ class Bound:
             return self._of(self.returners, name)
         if kind == "engine":
             return self._of(self.engines, name)
+        if kind == "state":
+            return self._of(self.states, name)
         raise Problem("refused", f"the host has no functions of kind {kind}")
 
     def _of(self, lazy, full, shown=None):
@@ -773,6 +880,8 @@ class Bound:
             return self._job(function, args, kwargs)
         if kind == "auth":
             return self._authenticate(name, function, kwargs)
+        if kind == "state":
+            return self.run_state(name, function, kwargs, message)
         return function(*args, **kwargs)
 
     def rostered(self, tgt, tgt_type):
@@ -892,7 +1001,8 @@ class Bound:
         """How functions are called and what they say of themselves: of one, or with "" of all."""
         import salt.utils.doc
 
-        lazy = self.runners if kind == "runner" else self.wheels
+        lazy = {"runner": "runners", "wheel": "wheels", "state": "states"}[kind]
+        lazy = getattr(self, lazy)
         names = [name] if name else sorted(lazy)
         out = {}
         for full in names:
@@ -904,6 +1014,9 @@ class Bound:
                 continue
             text = salt.utils.doc.strip_rst({full: function.__doc__})[full]
             out[full] = {"doc": str(text), "usage": str(function.__doc__), "file": file, **signature(function)}
+            if kind == "state":
+                text = text_of(file)
+                out[full].update(running="__running__" in text, lowstate="__lowstate__" in text)
         return out
 
     def _render(self, function, data, place):
@@ -976,6 +1089,14 @@ def calls_for(kind, item):
         raise Problem("refused", f"the host knows no items of kind {kind}")
 
 
+def text_of(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
+
+
 def signature(function):
     """Parameters as Salt's argument checks see them; values that can't travel are their text."""
     import salt.utils.args
@@ -1031,6 +1152,8 @@ class Child:
         try:
             if message.get("bind") is not None:
                 self.bound = Bound(self.salt, message["bind"], self)
+            if message.get("reload") is not None:
+                self.bound.reload(**message["reload"])
             answer = {"op": "ret", "value": self.run(message)}
         except Problem as exc:
             answer = {"op": "error", "kind": exc.kind, "text": str(exc)}
@@ -1063,6 +1186,8 @@ class Child:
             return self.job(kind, name, message)
         if kind == "roster":
             return self.bound.rostered(*message["args"])
+        if kind == "grains":
+            return self.bound.machine()
         if kind == "hand over":
             return self.bound.hand_over(name, message["args"])
         if kind == "engine":

@@ -66,6 +66,24 @@ def late(seconds):
     return "in time"
 `
 
+// TestRunnerTimeout: a limit for runner functions ends one that hangs; its error names the
+// function, its file and the option.
+func TestRunnerTimeout(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "3008.3", map[string]string{"ext/runners/slow.py": slowRunner},
+		func(o *Options) { o.Runner = 2 * time.Second })
+	_, err := s.job(t, t.Context(), nil, "slow.waits")
+	want := "function slow.waits (module slow of " + s.root + "/ext/runners/slow.py) took longer " +
+		"than 2s and was stopped (option python_runner_timeout)"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if got, err := s.job(t, t.Context(), nil, "slow.late", 0); err != nil ||
+		!strings.Contains(got, "in time") {
+		t.Errorf("the next call: %s %v", got, err)
+	}
+}
+
 // TestJobs calls runner functions: they may take longer than a pillar's, end with their caller, and
 // pillars do not wait for them.
 func TestJobs(t *testing.T) {

@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"clustermaster/salt/function"
 	"clustermaster/salt/gather"
-	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
 )
@@ -63,8 +59,6 @@ func TestCancellation(t *testing.T) {
 		{"salt.parallel_runners", args("name", "p", "runners", args("a", nil, "b", nil))},
 		{"salt.wait_for_event", args("name", "my/a/b/*", "id_list", []any{"a"}, "timeout",
 			int64(1000))},
-		{"http.wait_for_successful_query", args("name", "http://127.0.0.1:1/", "status", int64(200),
-			"wait_for", int64(1000), "request_interval", int64(100))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.fun, func(t *testing.T) {
@@ -72,7 +66,6 @@ func TestCancellation(t *testing.T) {
 				p := &prepared{c: args("minions", args("web-a", args("silent", true)))}
 				d := p.deps()
 				d.Runners = hanging{p}
-				d.Modules = refusing{}
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				began := time.Now()
@@ -86,44 +79,11 @@ func TestCancellation(t *testing.T) {
 	}
 }
 
-// refusing are execution functions that always fail.
-type refusing struct{}
-
-func (refusing) Has(string) bool                        { return true }
-func (refusing) Params(string) ([]function.Param, bool) { return nil, true }
-func (refusing) Call(context.Context, modules.Minion, string, []any, value.Map) (any, error) {
-	return value.Map{{Key: "error", Value: "no"}}, nil
-}
-
-// TestCommandsEnd: when the context ends, so do the command and the processes it started.
-func TestCommandsEnd(t *testing.T) {
-	t.Parallel()
-	d := (&prepared{}).deps()
-	d.Modules = modules.New(modules.Deps{})
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
-	done := make(chan error, 1)
-	go func() {
-		_, err := call(ctx, lookup(t, d, "cmd.run"), orchestrate.Call{},
-			args("name", "sleep 600 & sleep 600"))
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("the command still runs")
-	}
-}
-
-// TestBounds: too many runners and too much output are refused.
+// TestBounds: too many runners are refused.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
 	d := p.deps()
-	d.Modules = modules.New(modules.Deps{})
 	many := value.Map{}
 	for i := range maxParallelRunners + 1 {
 		many = append(many, value.Pair{Key: fmt.Sprint("r", i), Value: nil})
@@ -132,32 +92,6 @@ func TestBounds(t *testing.T) {
 		args("name", "p", "runners", many))
 	if err != nil || !strings.Contains(ret.String("comment"), "too many") {
 		t.Error(ret, err)
-	}
-	if ret, err = call(t.Context(), lookup(t, d, "cmd.run"), orchestrate.Call{},
-		args("name", "head -c 40000000 /dev/zero")); err != nil ||
-		!strings.Contains(ret.String("comment"), "bytes of output") {
-		t.Error(ret, err)
-	}
-}
-
-// TestQueryWaits: the state repeats http.query until the answer matches.
-func TestQueryWaits(t *testing.T) {
-	t.Parallel()
-	n := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if n++; n < 3 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		fmt.Fprint(w, "hello")
-	}))
-	defer s.Close()
-	d := (&prepared{}).deps()
-	d.Modules = modules.New(modules.Deps{})
-	ret, err := call(t.Context(), lookup(t, d, "http.wait_for_successful_query"),
-		orchestrate.Call{}, args("name", s.URL, "status", int64(200), "match", "hell"))
-	if err != nil ||
-		ret.String("comment") != `Match text "hell" was found. Status 200 was found.` || n != 3 {
-		t.Error(n, ret, err)
 	}
 }
 

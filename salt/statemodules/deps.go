@@ -44,14 +44,8 @@ type Runners interface {
 // Modules are the execution functions that templates and states can call on a master.
 type Modules interface {
 	Has(fun string) bool
-	Params(fun string) (params []function.Param, rest bool)
 	Call(ctx context.Context, who modules.Minion, fun string, args []any,
 		kwargs value.Map) (any, error)
-}
-
-// Files reads files from file_roots.
-type Files interface {
-	Read(env, path string) (abs string, data []byte, found bool, err error)
 }
 
 // SSH runs execution functions on targets of a roster.
@@ -73,10 +67,6 @@ type Deps struct {
 	SSH              SSH
 	Fire             func(tag string, data value.Map)
 	Modules          Modules
-	Files            Files
-	// Render renders a text in the same way as state files.
-	Render func(ctx context.Context, who modules.Minion, path, text, pipe string,
-		vars value.Map) (any, error)
 	// Nested renders a value with the outputter nested, without colours.
 	Nested func(v any, indent int) string
 	Log    *slog.Logger
@@ -88,8 +78,7 @@ func New(d Deps) orchestrate.Table {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
 	all := orchestrate.Table{}
-	for _, module := range []orchestrate.Table{Test(), checks(d), orchestration(d), eventStates(d),
-		commandStates(d), httpStates(d), moduleStates(d)} {
+	for _, module := range []orchestrate.Table{Test(), checks(d), orchestration(d)} {
 		maps.Copy(all, module)
 	}
 	return all

@@ -1,5 +1,6 @@
-// Package statemodules holds the state functions that run on a master:
-// test.nop, salt.state and others.
+// Package statemodules holds the native state functions: those of module salt, because the cluster
+// owns jobs and keys, and those of module test, which tie requisites together in most
+// orchestrations.
 //
 // Lives here: the functions, one file per module, with the parameters, results, texts and
 // events that they have in Salt 3008; jobs on minions as saltutil.cmd runs them, and the

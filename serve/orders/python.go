@@ -28,6 +28,7 @@ type Python struct {
 	Functions *Functions
 	Jobs      *jobcache.Cache
 	NewJID    func() string
+	Fire      func(tag string, data value.Map) // an event on the cluster's bus
 }
 
 // JobCache lists the functions of Salt's returner local_cache that the cluster's job cache answers.
@@ -55,6 +56,13 @@ func (p Python) Answer(ctx context.Context, q pythonhost.Question) (v any, known
 		v, err = p.targets(ctx, q.Kwargs)
 	case "order":
 		v, err = p.order(ctx, q.Fun, q.Kwargs)
+	case "event":
+		data, _ := q.Kwargs.Get("data")
+		m, ok := data.(value.Map)
+		if !ok {
+			return nil, true, fmt.Errorf("the data of event %s must be a map", q.Fun)
+		}
+		p.Fire(q.Fun, m)
 	case "has":
 		run, fun := p.client(q.Fun)
 		_, v = run.Lookup(fun)

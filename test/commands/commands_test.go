@@ -7,7 +7,7 @@ func scenes() []scene {
 	var all []scene
 	for _, list := range [][]scene{saltScenes(), accessScenes(), externalScenes(), targetScenes(),
 		outputScenes(), batchScenes(), copyScenes(), runnerScenes(), cacheScenes(), familyScenes(),
-		stateRunScenes(), orchestrationScenes(), keyScenes(), absentScenes()} {
+		stateRunScenes(), keyScenes(), absentScenes()} {
 		all = append(all, list...)
 	}
 	return all

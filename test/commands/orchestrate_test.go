@@ -89,6 +89,21 @@ func orchestrations(t *testing.T) []orchestration {
 	return out
 }
 
+// TestOrchestrations runs orchestrations on Salt's master and on ours, whose states that are not
+// native run in a Python with Salt.
+func TestOrchestrations(t *testing.T) {
+	t.Parallel()
+	python := filepath.Join(e2e.Venvs(t), "salt-"+reference, "bin", "python3")
+	p := startPairWith(t, func(s *side) {
+		if s.kind != "salt" {
+			s.Configure(t, s.Config(t)+"python_host: "+python+"\n")
+		}
+	})
+	for _, c := range orchestrationScenes() {
+		t.Run(c.name, func(t *testing.T) { p.play(t, c) })
+	}
+}
+
 // orchestrationScenes run the same orchestrations on both masters, and compare their returns and
 // the events they fire.
 func orchestrationScenes() []scene {

@@ -1,0 +1,2 @@
+def test_mode():
+    return bool(__opts__["test"])

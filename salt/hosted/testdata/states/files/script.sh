@@ -1,0 +1,3 @@
+#!/bin/sh
+echo "args $*: {{ word }}"
+echo err >&2

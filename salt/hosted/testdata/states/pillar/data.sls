@@ -1,0 +1,2 @@
+word: from the pillar
+nested: {list: [1, two]}
