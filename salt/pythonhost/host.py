@@ -883,7 +883,7 @@ class Bound:
         if isinstance(data, str):
             data = io.StringIO(data)
         sls = place.get("sls") or ""
-        more = {"tmplpath": place.get("path") or "", "context": {}}
+        more = {"renderers": self.renderers, "tmplpath": place.get("path") or "", **(place.get("keywords") or {})}
         if place.get("argline"):
             more["argline"] = place["argline"]
         out = function(data, place.get("saltenv") or "base", sls, **more)
