@@ -33,16 +33,24 @@ func (Renderer) Render(ctx context.Context, src render.Source, pipe string, c re
 	if strings.TrimSpace(text) == "" {
 		return rendertest.Renderer().Render(ctx, src, pipe, c, h)
 	}
+	return Pipe(text, pipe, func(name, args string, v any) (any, error) {
+		return h.(render.StageRunner).RunStage(ctx, name, args, v, src, c.Vars)
+	})
+}
+
+// Pipe runs the stages of a text's first line, or of pipe.
+func Pipe(text, pipe string, run func(name, args string, v any) (any, error)) (v any, err error) {
 	if first, _, _ := strings.Cut(text, "\n"); strings.HasPrefix(first, "#!") &&
 		!strings.HasPrefix(first, "#!/") {
 		pipe = strings.TrimSpace(first)[2:]
 	}
-	var v any = text
+	if pipe == "yaml_jinja" { // Salt's former name
+		pipe = "jinja|yaml"
+	}
+	v = text
 	for stage := range strings.SplitSeq(pipe, "|") {
 		name, args, _ := strings.Cut(strings.TrimSpace(stage), " ")
-		var err error
-		if v, err = h.(render.StageRunner).RunStage(ctx, name, strings.TrimSpace(args), v, src,
-			c.Vars); err != nil {
+		if v, err = run(name, strings.TrimSpace(args), v); err != nil {
 			return nil, err
 		}
 	}
