@@ -187,8 +187,8 @@ func saltsRender(t *testing.T, release string, all []rendered) []rendered {
 	return base
 }
 
-// TestRenderCorpusForced has the host run every stage of the templates of package render, also those
-// of native renderers.
+// TestRenderCorpusForced has the host run every stage of the templates of package render, also
+// those of native renderers.
 func TestRenderCorpusForced(t *testing.T) {
 	t.Parallel()
 	all := renderCorpus(t)

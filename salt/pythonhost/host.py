@@ -350,6 +350,8 @@ class Salt:
         # Releases differ in whose id the functions of a pillar see in their options: the minion's or the master's.
         text = inspect.getsource(salt.pillar.Pillar.__init__)
         self.minions_own = re.search(r"minion_mods\(\s*([\w.]+)", text).group(1) == "self.opts"
+        # This master keeps its keys elsewhere.
+        logging.getLogger("salt.config").addFilter(lambda record: "cluster pki" not in str(record.msg))
         given = dict(config.get("opts") or {})
         conf = config.get("conf_file")
         if conf and os.path.exists(conf):
@@ -625,7 +627,8 @@ class Bound:
             if self.minion.get("pillar_roots"):
                 import salt.fileclient
 
-                opts["pillar_roots"] = self.minion["pillar_roots"]
+                opts["minion_id"] = self.minion["id"]
+                self.place(opts)
                 client = salt.fileclient.get_file_client(opts, True)
                 if takes(self.loader.render, "file_client"):
                     kept["file_client"] = client
