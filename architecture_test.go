@@ -167,6 +167,8 @@ var packages = map[string]arrows{
 		"a kit of tests"},
 	"test/answers":  {nil, "a kit of tests"},
 	"test/unpacked": {nil, "names a folder"},
+	"salt/hosted/hostedtest": {[]string{"salt/hosted", "salt/modules", "salt/pythonhost",
+		"salt/render", "salt/render/rendertest", "value"}, "a kit of tests"},
 	"salt/render/rendertest": {[]string{"salt/render", "test/unpacked"},
 		"the renderer of tests"},
 	"store/ringstore/ringtest": {[]string{"hashring", "store/ringstore"}, "the stores of tests"},

@@ -107,6 +107,19 @@ func (f *Functions) Call(ctx context.Context, m modules.Minion, fun string, args
 	return b.Call(ctx, m, fun, args, kwargs)
 }
 
+// HasRenderer reports whether a renderer that package render lacks can be asked for.
+func (f *Functions) HasRenderer(name string, src render.Source) bool {
+	return (&bound{f: f}).HasRenderer(name, src)
+}
+
+// RunStage runs a renderer, for files of the master itself.
+func (f *Functions) RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
+	src render.Source, keywords value.Map) (any, error) {
+	b := &bound{f: f}
+	defer b.close()
+	return b.RunStage(ctx, m, name, args, val, src, keywords)
+}
+
 // Params returns a function's parameters, for callers that pass keywords, as package modules does.
 func (f *Functions) Params(fun string) (params []function.Param, rest bool) {
 	if !f.native(fun) {
@@ -264,11 +277,12 @@ func importsSalt(text []byte) bool {
 
 // RunStage implements pillar.Renderers.
 func (b *bound) RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
-	src render.Source) (any, error) {
+	src render.Source, keywords value.Map) (any, error) {
 	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Renderer, Fun: name,
 		Args: []any{val}, Kwargs: value.Map{
 			{Key: "argline", Value: args}, {Key: "saltenv", Value: src.SaltEnv},
 			{Key: "sls", Value: src.SLS}, {Key: "path", Value: src.Path},
+			{Key: "keywords", Value: keywords},
 		}})
 	if errors.Is(err, pythonhost.ErrUnknown) {
 		return nil, fmt.Errorf("the renderer %q of %s is not available: %w", name, src.Path, err)

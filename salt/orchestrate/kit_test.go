@@ -22,7 +22,8 @@ import (
 const jid = "20260101000000000000"
 
 // runTree runs a tree as testdata/orchestrate.py does.
-func runTree(t *testing.T, tr *salttrees.Tree, root string) value.Map {
+func runTree(t *testing.T, tr *salttrees.Tree, root string,
+	change ...func(*orchestrate.Deps, value.Map)) value.Map {
 	t.Helper()
 	tr.Place(t, root)
 	config, _ := tr.Get("config")
@@ -35,7 +36,7 @@ func runTree(t *testing.T, tr *salttrees.Tree, root string) value.Map {
 			mu.Lock()
 			defer mu.Unlock()
 			events = append(events, []any{tag, data})
-		})
+		}, change...)
 	said, err := ask(t.Context(), o, request,
 		func(data value.Map) { events = append(events, []any{"progress", data}) })
 	if err != nil {
@@ -155,7 +156,8 @@ func serve(t testing.TB, roots value.Map, base string) (*fileserver.Server, []pi
 
 // newOrchestrator makes one as the master does, for options as in its configuration.
 func newOrchestrator(t testing.TB, root string, config value.Map,
-	fire func(tag string, data value.Map)) *orchestrate.Orchestrator {
+	fire func(tag string, data value.Map),
+	change ...func(*orchestrate.Deps, value.Map)) *orchestrate.Orchestrator {
 	t.Helper()
 	fileRoots, _ := serve(t, mapOf(config, "file_roots"), filepath.Join(root, "files"))
 	pillarRoots, envs := serve(t, mapOf(config, "pillar_roots"), filepath.Join(root, "pillar"))
@@ -177,7 +179,7 @@ func newOrchestrator(t testing.TB, root string, config value.Map,
 	}
 	o.DisabledRequisites = texts(valueOf(config, "disabled_requisites"))
 	own := salttrees.Grains(t, "orchestrate.py")
-	return orchestrate.New(orchestrate.Deps{
+	deps := orchestrate.Deps{
 		Files: files{fileRoots}, Renderer: rendertest.Renderer(), Modules: functions,
 		Functions: statemodules.Test(), Fire: fire,
 		Grains: func() value.Map { return own },
@@ -187,7 +189,11 @@ func newOrchestrator(t testing.TB, root string, config value.Map,
 				Pillarenv: pillarenv, Override: over})
 			return made.Pillar, err
 		},
-	}, o, nil, nil)
+	}
+	for _, f := range change {
+		f(&deps, opts)
+	}
+	return orchestrate.New(deps, o, nil, nil)
 }
 
 func TestMain(m *testing.M) { rendertest.Main(m) }

@@ -40,6 +40,13 @@ type Modules interface {
 		kwargs value.Map) (any, error)
 }
 
+// stages is implemented by Modules that have renderers besides those of package render.
+type stages interface {
+	HasRenderer(name string, src render.Source) bool
+	RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
+		src render.Source, keywords value.Map) (any, error)
+}
+
 // reader makes high data from SLS files: Salt's render_highstate.
 type reader struct {
 	*compilation
@@ -506,6 +513,7 @@ var (
 	_ render.FunctionLister = host{}
 	_ render.Explainer      = host{}
 	_ render.FileNamer      = host{}
+	_ render.StageRunner    = host{}
 )
 
 // Call runs an execution module's function on the master.
@@ -522,6 +530,18 @@ func (h host) HasFunction(name string) bool { return h.r.modules.Has(name) }
 
 // WhyMissing implements render.Explainer.
 func (h host) WhyMissing() string { return render.WhyMissing(h.r.modules) }
+
+// HasRenderer implements render.StageRunner.
+func (h host) HasRenderer(name string, src render.Source) bool {
+	s, ok := h.r.modules.(stages)
+	return ok && s.HasRenderer(name, src)
+}
+
+// RunStage implements render.StageRunner.
+func (h host) RunStage(ctx context.Context, name, args string, val any, src render.Source,
+	vars value.Map) (any, error) {
+	return h.r.modules.(stages).RunStage(ctx, h.who, name, args, val, src, vars)
+}
 
 // File returns a file that a template imports.
 func (h host) File(_ context.Context, saltenv, path string) ([]byte, bool, error) {

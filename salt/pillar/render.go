@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"clustermaster/salt/modules"
 	"clustermaster/salt/render"
@@ -51,8 +52,9 @@ type ExtPillars interface {
 // Renderers is implemented by Functions that have renderers besides those of package render.
 type Renderers interface {
 	HasRenderer(name string, src render.Source) bool
+	// RunStage passes keywords on to the renderer.
 	RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
-		src render.Source) (any, error)
+		src render.Source, keywords value.Map) (any, error)
 }
 
 // bind makes the functions keep their state for this compilation; the returned function releases
@@ -151,9 +153,13 @@ func (h host) HasRenderer(name string, src render.Source) bool {
 }
 
 // RunStage implements render.StageRunner.
-func (h host) RunStage(ctx context.Context, name, args string, val any, src render.Source) (any,
-	error) {
-	return h.p.functions.(Renderers).RunStage(ctx, h.p.minion(h.env), name, args, val, src)
+func (h host) RunStage(ctx context.Context, name, args string, val any, src render.Source,
+	vars value.Map) (any, error) {
+	if h.roots == nil {
+		vars = append(slices.Clip(vars), // Salt's word for imports from pillar_roots
+			value.Pair{Key: "_pillar_rend", Value: true})
+	}
+	return h.p.functions.(Renderers).RunStage(ctx, h.p.minion(h.env), name, args, val, src, vars)
 }
 
 // File returns a file that a template imports.

@@ -97,12 +97,13 @@ func plain(v any, root string) any {
 }
 
 // compile makes our pillar of a tree.
-func compile(t *testing.T, tr *salttrees.Tree, root string) value.Map {
+func compile(t *testing.T, tr *salttrees.Tree, root string,
+	change ...func(*pillar.Deps, value.Map)) value.Map {
 	t.Helper()
 	tr.Place(t, root)
 	config := salttrees.YAML(t, strings.ReplaceAll(must(tr.Get("config")), "ROOT", root))
 	request := salttrees.YAML(t, must(tr.Get("request")))
-	c := newCompiler(t, root, config)
+	c := newCompiler(t, root, config, change...)
 	made, err := c.Pillar(t.Context(), pillar.Request{
 		ID: "web1", Grains: salttrees.Grains(t, "compile.py"), Saltenv: request.String("saltenv"),
 		Pillarenv: request.String("pillarenv"),
@@ -140,8 +141,10 @@ type files struct{ *fileserver.Server }
 
 func (f files) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
 
-// newCompiler makes a compiler as the master does, for options as in its configuration.
-func newCompiler(t *testing.T, root string, config value.Map) *pillar.Compiler {
+// newCompiler makes a compiler as the master does, for options as in its configuration, of parts
+// that change may replace.
+func newCompiler(t *testing.T, root string, config value.Map,
+	change ...func(*pillar.Deps, value.Map)) *pillar.Compiler {
 	t.Helper()
 	o := pillar.Options{
 		StateTop: "top.sls", MergeStrategy: config.String("pillar_source_merging_strategy"),
@@ -202,13 +205,17 @@ func newCompiler(t *testing.T, root string, config value.Map) *pillar.Compiler {
 				m.Pillar, path, text, pipe, vars)
 		},
 	})
-	c = pillar.New(pillar.Deps{
+	deps := pillar.Deps{
 		Files: files{server}, Renderer: rendertest.Renderer(), Functions: functions,
 		Matches: func(ctx context.Context, compound any) ([]string, error) {
 			found, err := target.Match(ctx, "compound", compound, "", lone{o.Nodegroups}, true)
 			return found.Minions, err
 		},
-	}, o, nil, nil)
+	}
+	for _, f := range change {
+		f(&deps, o.MasterOpts)
+	}
+	c = pillar.New(deps, o, nil, nil)
 	return c
 }
 

@@ -92,8 +92,8 @@ type Kind string
 const (
 	Module Kind = "module" // execution modules
 	Pillar Kind = "pillar" // ext_pillars
-	// Renderer takes one argument, what is rendered, and the keywords argline, saltenv, sls and
-	// path.
+	// Renderer takes one argument, what is rendered, and the keywords argline, saltenv, sls, path
+	// and keywords, which are passed on to the renderer.
 	Renderer Kind = "render"
 	Runner   Kind = "runner"
 	Wheel    Kind = "wheel"

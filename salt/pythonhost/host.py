@@ -352,6 +352,8 @@ class Salt:
         # Releases differ in whose id the functions of a pillar see in their options: the minion's or the master's.
         text = inspect.getsource(salt.pillar.Pillar.__init__)
         self.minions_own = re.search(r"minion_mods\(\s*([\w.]+)", text).group(1) == "self.opts"
+        # This master keeps its keys elsewhere.
+        logging.getLogger("salt.config").addFilter(lambda record: "cluster pki" not in str(record.msg))
         given = dict(config.get("opts") or {})
         conf = config.get("conf_file")
         if conf and os.path.exists(conf):
@@ -685,7 +687,8 @@ class Bound:
             if self.minion.get("pillar_roots"):
                 import salt.fileclient
 
-                opts["pillar_roots"] = self.minion["pillar_roots"]
+                opts["minion_id"] = self.minion["id"]
+                self.place(opts)
                 client = salt.fileclient.get_file_client(opts, True)
                 if takes(self.loader.render, "file_client"):
                     kept["file_client"] = client
@@ -1028,7 +1031,7 @@ class Bound:
         if isinstance(data, str):
             data = io.StringIO(data)
         sls = place.get("sls") or ""
-        more = {"tmplpath": place.get("path") or "", "context": {}}
+        more = {"renderers": self.renderers, "tmplpath": place.get("path") or "", **(place.get("keywords") or {})}
         if place.get("argline"):
             more["argline"] = place["argline"]
         out = function(data, place.get("saltenv") or "base", sls, **more)

@@ -1,10 +1,10 @@
 package pythonhost
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,20 +32,28 @@ def all_of_it():
 
 var isolationSite = map[string]string{
 	"ext/modules/seen.py":    seenModule,
-	"ext/modules/kind_a.py":  "__virtualname__ = 'kind'\ndef __virtual__():\n    return __virtualname__ if __grains__['kernel'] == 'Linux' else False\ndef name():\n    return 'kind Linux'\n",
-	"ext/modules/kind_b.py":  "__virtualname__ = 'kind'\ndef __virtual__():\n    return __virtualname__ if __grains__['kernel'] == 'Windows' else False\ndef name():\n    return 'kind Windows'\n",
+	"ext/modules/kind_a.py":  kindModule("kernel", "Windows"),
+	"ext/modules/kind_b.py":  kindModule("kernel", "FreeBSD"),
+	"ext/modules/kind_c.py":  kindModule("os_family", "Debian"),
+	"ext/modules/kind_d.py":  kindModule("os_family", "RedHat"),
 	"ext/pillar/all_seen.py": "def ext_pillar(minion_id, pillar):\n    return __salt__['seen.all_of_it']()\n",
 }
 
-// kindOf makes minions of two kinds, each with an id in all that it is.
+// kindModule is a module that only minions with a value of a grain have.
+func kindModule(grain, val string) string {
+	return fmt.Sprintf("__virtualname__ = 'kind'\ndef __virtual__():\n    return __virtualname__ "+
+		"if __grains__[%q] == %q else False\ndef name():\n    return 'kind %[2]s'\n", grain, val)
+}
+
+// kinds are kernel, os_family and the grain's value by which the module kind is chosen.
+var kinds = [][3]string{{"Linux", "Debian", "Debian"}, {"Windows", "Windows", "Windows"},
+	{"Linux", "RedHat", "RedHat"}, {"FreeBSD", "FreeBSD", "FreeBSD"}}
+
+// kindOf makes minions of several kinds, each with an id in all that it is.
 func kindOf(i int) Minion {
 	id := fmt.Sprintf("minion-%04d-", i)
-	m := minion(id)
-	kernel := "Linux"
-	if i%2 == 1 {
-		kernel = "Windows"
-	}
-	m.Grains = m.Grains.Set("kernel", kernel).Set("nested",
+	m, kind := minion(id), kinds[i%len(kinds)]
+	m.Grains = m.Grains.Set("kernel", kind[0]).Set("os_family", kind[1]).Set("nested",
 		[]any{id + "nested", []any{id}}).Set("owner", id)
 	m.Pillar = value.Map{{Key: "owner", Value: id},
 		{Key: "list", Value: []any{id, value.Map{{Key: "deep", Value: id}}}}}
@@ -60,15 +68,52 @@ func foreign(m Minion, got any) string {
 			return text
 		}
 	}
-	if kernel := m.Grains.String("kernel"); !strings.Contains(text, "kind "+kernel) ||
-		strings.Count(text, m.ID) < 10 {
+	n, _ := strconv.Atoi(strings.Trim(m.ID, "minion-"))
+	if !strings.Contains(text, "kind "+kinds[n%len(kinds)][2]) || strings.Count(text, m.ID) < 10 {
 		return text
 	}
 	return ""
 }
 
-// TestNothingOfAnotherMinion makes calls for many minions of two kinds, interleaved by chance, and
-// looks for what is another's.
+// together is how many minions are served at the same time.
+const together = 4
+
+// interleaved makes calls for count minions of several kinds, some of them twice, in an order of
+// chance and several at the same time. serve answers the calls of one minion. The result is what
+// minions were told that is not their own.
+func interleaved(count int, serve func(worker int, m Minion, calls []Call) ([]any, error)) string {
+	order := rand.New(rand.NewPCG(1, 2)).Perm(count)
+	order = append(order, order[:count/10]...)
+	found := make([]strings.Builder, together)
+	var all sync.WaitGroup
+	for worker := range together {
+		all.Go(func() {
+			chance := rand.New(rand.NewPCG(1, uint64(worker)))
+			for at := worker; at < len(order); at += together {
+				m := kindOf(order[at])
+				said, err := serve(worker, m, []Call{{Kind: Module, Fun: "seen.all_of_it"},
+					{Kind: Pillar, Fun: "all_seen", Given: value.Map{}}}[chance.IntN(2):])
+				if err != nil {
+					fmt.Fprintf(&found[worker], "%s: %v\n", m.ID, err)
+				}
+				for _, v := range said {
+					if text := foreign(m, v); text != "" {
+						fmt.Fprintf(&found[worker], "%s was told %s\n", m.ID, text)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	var out strings.Builder
+	for i := range found {
+		out.WriteString(found[i].String())
+	}
+	return out.String()
+}
+
+// TestNothingOfAnotherMinion makes calls for many minions of several kinds, interleaved by chance,
+// and looks for what is another's.
 func TestNothingOfAnotherMinion(t *testing.T) {
 	t.Parallel()
 	count := 200
@@ -76,32 +121,22 @@ func TestNothingOfAnotherMinion(t *testing.T) {
 		count = 1000
 	}
 	s := newSite(t, "3008.3", isolationSite, func(o *Options) { o.Children = 6 })
-	const together = 4
-	var all sync.WaitGroup
-	for worker := range together {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			chance := rand.New(rand.NewPCG(1, uint64(worker)))
-			for i := worker; i < count; i += together {
-				m := kindOf(i)
-				session := s.host.Session(m)
-				for _, c := range []Call{{Kind: Module, Fun: "seen.all_of_it"},
-					{Kind: Pillar, Fun: "all_seen", Given: value.Map{}}}[chance.IntN(2):] {
-					v, err := session.Call(context.Background(), c)
-					if err != nil {
-						t.Errorf("%s: %v", m.ID, err)
-					} else if text := foreign(m, v); text != "" {
-						t.Errorf("%s was told %s", m.ID, text)
-					}
-				}
-				session.Close()
+	if found := interleaved(count, func(_ int, m Minion, calls []Call) (out []any, err error) {
+		session := s.host.Session(m)
+		defer session.Close()
+		for _, c := range calls {
+			v, err := session.Call(t.Context(), c)
+			if err != nil {
+				return out, err
 			}
-		}()
+			out = append(out, v)
+		}
+		return out, nil
+	}); found != "" {
+		t.Error(found)
 	}
-	all.Wait()
-	if n := s.host.Status().Started; n != uint64(count) {
-		t.Errorf("%d children for %d minions", n, count)
+	if n := s.host.Status().Started; n != uint64(count+count/10) {
+		t.Errorf("%d children for %d pillars", n, count+count/10)
 	}
 }
 
@@ -131,8 +166,12 @@ const (
 	ownName = `self.base = f"{BASE_NAME}{Bound.count or ''}"`
 )
 
-// TestMistakesAreSeen puts back what a host that shares children does wrong: the look at what
-// minions are told finds each.
+// mistaken is the number of minions of a run with a mistake, all served by a few children.
+const mistaken = 20
+
+// TestMistakesAreSeen puts back what a host that shares children does wrong: the look of
+// TestNothingOfAnotherMinion finds each. The children are shared by this test, which binds one to
+// minion after minion, and the mistakes are made in its copy of the host's program.
 func TestMistakesAreSeen(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]*strings.Replacer{
@@ -152,26 +191,33 @@ func TestMistakesAreSeen(t *testing.T) {
 				t.Fatal("nothing was changed")
 			}
 			s := newSite(t, "3008.3", isolationSite, func(o *Options) { o.program = changed })
-			shared, err := s.host.take(t.Context(), false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.host.put(shared)
-			found := ""
-			for _, i := range []int{0, 2, 0, 1, 0, 3, 2} {
-				m := kindOf(i)
-				c := Call{Kind: Module, Fun: "seen.all_of_it"}
-				talk := &conversation{session: s.host.Session(m), child: shared, call: c,
-					left: DefaultTimeout}
-				v, err := talk.run(t.Context(),
-					append(c.message(), value.Pair{Key: "bind", Value: m.message()}))
-				if err != nil {
-					t.Fatalf("%s: %v", m.ID, err)
+			var shared [together]*child
+			for i := range shared {
+				var err error
+				if shared[i], err = s.host.take(t.Context(), false); err != nil {
+					t.Fatal(err)
 				}
-				found += foreign(m, v)
+				defer s.host.put(shared[i])
 			}
+			found := interleaved(mistaken, func(worker int, m Minion, calls []Call) (out []any,
+				err error) {
+				for _, c := range calls {
+					talk := &conversation{session: s.host.Session(m), child: shared[worker],
+						call: c, left: DefaultTimeout}
+					v, err := talk.run(t.Context(),
+						append(c.message(), value.Pair{Key: "bind", Value: m.message()}))
+					if err != nil {
+						return out, err
+					}
+					out = append(out, v)
+				}
+				return out, nil
+			})
 			if strings.HasPrefix(name, "none") != (found == "") {
 				t.Errorf("found %s", found)
+			}
+			if was := " was told "; !strings.HasPrefix(name, "none") && !strings.Contains(found, was) {
+				t.Errorf("found only errors: %s", found)
 			}
 		})
 	}

@@ -17,6 +17,13 @@ type Functions interface {
 	Has(fun string) bool
 }
 
+// stages is implemented by Functions that have renderers besides those of package render.
+type stages interface {
+	HasRenderer(name string, src render.Source) bool
+	RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
+		src render.Source, keywords value.Map) (any, error)
+}
+
 // Host serves templates that this master renders for itself.
 type Host struct {
 	Functions Functions
@@ -30,6 +37,7 @@ var (
 	_ render.Host           = Host{}
 	_ render.FunctionLister = Host{}
 	_ render.Explainer      = Host{}
+	_ render.StageRunner    = Host{}
 )
 
 // Call implements render.Host.
@@ -46,6 +54,18 @@ func (h Host) HasFunction(name string) bool { return h.Functions.Has(name) }
 
 // WhyMissing implements render.Explainer.
 func (h Host) WhyMissing() string { return render.WhyMissing(h.Functions) }
+
+// HasRenderer implements render.StageRunner.
+func (h Host) HasRenderer(name string, src render.Source) bool {
+	s, ok := h.Functions.(stages)
+	return ok && s.HasRenderer(name, src)
+}
+
+// RunStage implements render.StageRunner.
+func (h Host) RunStage(ctx context.Context, name, args string, val any, src render.Source,
+	vars value.Map) (any, error) {
+	return h.Functions.(stages).RunStage(ctx, h.Minion, name, args, val, src, vars)
+}
 
 // File implements render.Host: templates import from file_roots.
 func (h Host) File(_ context.Context, saltenv, path string) ([]byte, bool, error) {

@@ -121,7 +121,9 @@ type StageRunner interface {
 	// whose modules may need more than this package's Python has.
 	HasRenderer(name string, src Source) bool
 	// RunStage renders the previous renderer's result, a text or a value. Errors have Salt's texts.
-	RunStage(ctx context.Context, name, args string, val any, src Source) (any, error)
+	// vars are the further variables of the Context.
+	RunStage(ctx context.Context, name, args string, val any, src Source, vars value.Map) (any,
+		error)
 }
 
 // Exception is implemented by errors that stand for a Python exception of a function.
@@ -231,7 +233,7 @@ func (j *job) hosted(name string) bool {
 
 func (j *job) stage(ctx context.Context, s stage, val any) (any, error) {
 	if j.hosted(s.name) {
-		return j.h.(StageRunner).RunStage(ctx, s.name, s.args, val, j.src)
+		return j.h.(StageRunner).RunStage(ctx, s.name, s.args, val, j.src, j.c.Vars)
 	}
 	if s.name == "gpg" {
 		return decryptAll(ctx, val, j.c.Opts)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,6 +110,53 @@ func fire(r *Returners, tags ...string) {
 			r.Event(tag, value.Raw{0x80})
 		}
 	}
+}
+
+// process is a session that has the returner only if that was there when the session began.
+type process struct {
+	*table
+	missing bool
+}
+
+func (p process) HandOver(ctx context.Context, returner string, items []any) (int, string, error) {
+	if p.missing {
+		return 0, "'db.event_return' is not available.", nil
+	}
+	return p.table.HandOver(ctx, returner, items)
+}
+
+// TestCopiedLater: a returner that is copied to the master after items came for it gets them at the
+// next try.
+func TestCopiedLater(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	synctest.Test(t, func(t *testing.T) {
+		box, err := outbox.Open(dir, outbox.Options{}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var copied atomic.Bool
+		d := &table{}
+		r := New(Deps{Box: box, Session: func() Session { return process{d, !copied.Load()} },
+			Log: slog.New(slog.DiscardHandler)}, one)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		fire(r, "a", "b")
+		time.Sleep(time.Minute)
+		if got := d.has(); got != "" {
+			t.Errorf("a missing returner took %s", got)
+		}
+		copied.Store(true)
+		time.Sleep(maxPause + time.Second)
+		if got := d.has(); got != "a b" {
+			t.Errorf("the returner has %q", got)
+		}
+		cancel()
+		if err := errors.Join(<-done, box.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 var one = Options{Events: []string{"db"}}
@@ -241,7 +289,8 @@ func TestTwo(t *testing.T) {
 			t.Fatal(err)
 		}
 		tables := []*table{bad, good}
-		r := New(Deps{Box: box}, Options{Events: []string{"bad", "good"}})
+		r := New(Deps{Box: box, Session: func() Session { return bad }}, // after a failure
+			Options{Events: []string{"bad", "good"}})
 		for i, w := range r.workers {
 			w.session, w.began = tables[i], time.Now()
 		}

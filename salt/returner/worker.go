@@ -221,6 +221,8 @@ func (w *worker) failed(why string, err error, taken int) time.Duration {
 	}
 	if taken > 0 {
 		w.pause = 0
+	} else {
+		w.leave() // a process keeps the modules that it found, also that there was none
 	}
 	w.pause = min(max(2*w.pause, firstPause), maxPause)
 	return w.pause

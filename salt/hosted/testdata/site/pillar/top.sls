@@ -8,6 +8,7 @@ base:
     - unknown
     - imports_salt
     - makos
+    - given
     - objects
     - uppers
     - virtuals

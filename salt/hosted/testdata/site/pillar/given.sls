@@ -1,0 +1,3 @@
+include:
+  - given_told:
+      defaults: {word: hello, list: [1, two]}

@@ -1,0 +1,2 @@
+#!told an argument
+{{ nothing }}
