@@ -38,7 +38,7 @@ var withPython = []string{
 	"enable_ssh_minions", "engines", "engines_dirs", "event_return", "ext_job_cache", "ext_pillar",
 	"extension_modules", "external_auth", "master_job_cache", "master_tops", "module_dirs",
 	"pillar_dirs", "runner_dirs", "utils_dirs", "outputter_dirs", "render_dirs", "returner_dirs",
-	"top_module_dirs", "tops_dirs", "wheel_dirs", "auth_dirs",
+	"top_module_dirs", "tops_dirs", "wheel_dirs", "auth_dirs", "states_dirs",
 }
 
 // differentHere are options that work, with a difference to know.

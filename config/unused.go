@@ -122,7 +122,7 @@ var servedElsewhere = func() map[string]bool {
 		"extmod_blacklist",
 		"extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "runner_dirs",
 		"utils_dirs", "wheel_dirs", "sdb_dirs", "pillar_dirs", "auth_dirs", "top_dirs",
-		"outputter_dirs",
+		"outputter_dirs", "states_dirs",
 		// checkMissing refuses these where their absence would matter.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions",
 		"engines", "ext_job_cache",
