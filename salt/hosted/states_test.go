@@ -71,7 +71,7 @@ func orchestrations(t testing.TB, root, exe string,
 	c := pillar.New(pillar.Deps{Files: server("/pillar"), Renderer: rendertest.Renderer(),
 		Functions: functions}, pillar.Options{Roots: []pillar.Env{{Name: "base",
 		Roots: []string{root + "/pillar"}}}, MasterOpts: config}, nil, nil)
-	own := mastergrains.Of("master1_master", "3008.3")
+	own := mastergrains.Of("master1", "3008.3")
 	return orchestrate.New(orchestrate.Deps{
 		Files: server("/files"), Renderer: rendertest.Renderer(), Modules: functions,
 		Functions: functions.States(statemodules.New(statemodules.Deps{Modules: functions})),
@@ -269,7 +269,7 @@ func TestStatesFireEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := []string{"event my/tag [{grains [{id master1_master}]} {a 1}]",
+			want := []string{"event my/tag [{grains [{id master1}]} {a 1}]",
 				"event my/other []"}
 			if m := got.(value.Map); !orchestrate.Succeeded(m) || !slices.Equal(asked, want) {
 				t.Errorf("%v: asked %q, want %q", m, asked, want)

@@ -1,5 +1,6 @@
 """A state module of the site that says what it sees."""
 
+import json
 import os
 
 
@@ -13,17 +14,23 @@ def mod_init(low):
 
 
 def sees(name, **kwargs):
+    # Salt's pillar has maps of a class of its own, ours plain ones.
+    nested = json.loads(json.dumps(__pillar__["nested"]))
+    # States are compiled as by Salt 3008: releases before list them in another order.
+    compiled = [low["__id__"] for low in __lowstate__]
+    if __grains__["saltversioninfo"][0] < 3008:
+        compiled = sorted(set(compiled))
     seen = {
         "env": __env__,
         "low": {k: __low__[k] for k in sorted(__low__) if k != "order"},
         "instance": __instance_id__.isdigit() or type(__instance_id__).__name__,
         "running": sorted(__running__),
         "results": [__running__[k]["result"] for k in sorted(__running__)],
-        "lowstate": [low["__id__"] for low in __lowstate__],
+        "lowstate": compiled,
         "jid": __orchestration_jid__,
         "test": [__opts__["test"], __salt__["helps.test_mode"]()],
         "opts": [__opts__[k] for k in ("id", "site_option", "file_client", "saltenv", "pillarenv", "__role", "local")],
-        "pillar": [__pillar__["word"], __pillar__["nested"], __opts__["pillar"]["word"]],
+        "pillar": [__pillar__["word"], nested, __opts__["pillar"]["word"]],
         "salt pillar": [__salt__["pillar.get"]("word"), __salt__["config.get"]("site_option")],
         "grains": [__grains__[k] for k in ("os", "kernel", "pythonversion", "id")],
         "begun": __context__["begun"],
