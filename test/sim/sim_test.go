@@ -129,7 +129,13 @@ func (out *outcome) run(seed uint64, dir string) {
 	defer cancel()
 	var clients sync.WaitGroup
 	l.start(ctx, &clients, "faults")
+	scenes := make(chan struct{})
+	go func() {
+		defer close(scenes)
+		w.scenes(ctx, rng(seed, "scenes"))
+	}()
 	w.trouble(ctx, chance)
+	<-scenes
 	clients.Wait()
 	if err := w.heal(); err != nil {
 		w.fault("no healing: %v", err)
