@@ -129,3 +129,28 @@ func TestOfferTwice(t *testing.T) {
 		t.Errorf("accepted after it was deleted: got %s, want %s", got, porcupine.Illegal)
 	}
 }
+
+// TestDropIdleClaims keeps only claims without an answer that may explain a turn.
+func TestDropIdleClaims(t *testing.T) {
+	t.Parallel()
+	h := New()
+	add := func(verb string, out Outcome) { h.Add(1, h.Now(), Call{Register: "r", Verb: verb}, out) }
+	add("0", Outcome{Changed: true, Value: "1"})
+	add("0", Outcome{Unknown: true}) // another one claimed this turn
+	add("1", Outcome{Unknown: true}) // explains turn 2
+	add("look", Outcome{Value: "2"})
+	add("2", Outcome{Unknown: true}) // nobody saw turn 3
+	h.DropIdleClaims()
+	if got := h.Calls(); got != 3 {
+		t.Errorf("%d calls are left, want 3", got)
+	}
+	if got := h.Judge(ClaimModel()); got != porcupine.Ok {
+		t.Errorf("got %s, want %s", got, porcupine.Ok)
+	}
+	add("1", Outcome{Changed: true, Value: "2"})
+	add("1", Outcome{Changed: true, Value: "2"})
+	h.DropIdleClaims()
+	if got := h.Judge(ClaimModel()); got != porcupine.Illegal {
+		t.Errorf("two claimed turn 1: got %s, want %s", got, porcupine.Illegal)
+	}
+}

@@ -104,6 +104,7 @@ func (out *outcome) run(seed uint64, dir string) {
 		out.excused = l.excused
 		out.heard, out.count, out.keys = l.heard, w.count, l.keys
 		out.shared, out.claims = l.shared, l.claims
+		out.claims.DropIdleClaims()
 		out.fake = time.Since(w.began)
 		if len(w.faults) > 0 {
 			var logs strings.Builder
