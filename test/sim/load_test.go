@@ -61,8 +61,8 @@ type ack struct {
 
 // excused reports that a write may be lost all the same: it was accepted while most owners were out
 // of reach, and then its only copy was lost with a disk, or the run keeps masters away for longer
-// than deletions are remembered. Copies owed to such a master are dropped, and it begins anew itself
-// (see the ring store's design).
+// than deletions are remembered. Copies owed to such a master are dropped, and it begins anew
+// itself (see the ring store's design).
 func (a ack) excused() bool {
 	return a.by != nil && a.thin && (a.by.w.forgetful() || a.by.w.losses.since(a.at))
 }

@@ -91,8 +91,8 @@ func (w *world) others(m *master, f func(o string)) {
 	}
 }
 
-// quiet ends all faults and waits until no copy is missing. It reports whether that was reached; the
-// caller ends the quiet with hush.set(false).
+// quiet ends all faults and waits until no copy is missing. It reports whether that was reached;
+// the caller ends the quiet with hush.set(false).
 func (w *world) quiet(ctx context.Context) bool {
 	w.hush.set(true)
 	for ctx.Err() == nil {
@@ -192,7 +192,7 @@ func (s *scene) standsStill() {
 	hold(false)
 }
 
-// refuses fills the disk of a follower while many entries come, so that it refuses several in a row.
+// refuses fills the disk of a follower while many entries come, so that it refuses several.
 func (s *scene) refuses() {
 	l := s.w.leader()
 	if l == nil {
@@ -274,8 +274,7 @@ func (s *scene) prepare() (time.Time, bool) {
 	return time.Now(), true
 }
 
-// comesBack starts a master that lacks records and waits, beyond the end of the faults, until it has
-// them.
+// comesBack starts a master that lacks records and waits until it has them or the faults end.
 func (s *scene) comesBack() {
 	if err := s.m.start(); err != nil {
 		s.w.fault("%s does not start again: %v", s.m.id, err)
@@ -312,8 +311,8 @@ func (s *scene) flippedBits() {
 	s.comesBack()
 }
 
-// removed removes a master by an operator's order and lets it join again with an empty disk. Another
-// one may not hear the leader meanwhile, so that it writes by an old ring.
+// removed removes a master by an operator's order and lets it join again with an empty disk.
+// Another one may not hear the leader meanwhile, so that it writes by an old ring.
 func (s *scene) removed() {
 	settled, ok := s.prepare()
 	if !ok {
