@@ -65,7 +65,7 @@ func (h *History) AddOffer(client int, begun int64, c Call, out Outcome) {
 	h.Add(client, begun, c, out)
 }
 
-// DropIdleClaims removes claims with an unknown outcome that had no effect, or none that anybody saw:
+// DropIdleClaims removes claims with an unknown outcome that had no effect, or none that was seen:
 // those from a turn that another call claimed, or that no answer lies beyond. The history is as
 // linearizable as before, and is checked in much less time.
 func (h *History) DropIdleClaims() {
