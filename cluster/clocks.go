@@ -12,16 +12,29 @@ const clockFresh = 5 * time.Second
 type reading struct {
 	at    time.Time // by this master's monotonic clock
 	ahead time.Duration
-	told  bool // false: release 0.1.0 reports no clock
+	gain  time.Duration // Node.clockGain at the question
+	told  bool          // false: release 0.1.0 reports no clock
 }
 
-// readClock assumes that the answer's time was read halfway between question and answer.
-func readClock(micros int64, asked, answered time.Time) reading {
+// maxStep is how much this machine's clock may be set since a reading: after more, the reading says
+// nothing about the two clocks.
+const maxStep = time.Second
+
+// readClock assumes that the answer's time was read halfway between question and answer. gain is
+// Node.clockGain at the question.
+func readClock(micros int64, asked, answered time.Time, gain time.Duration) reading {
 	if micros == 0 {
 		return reading{at: time.Now()}
 	}
 	middle := asked.Add(answered.Sub(asked) / 2)
-	return reading{at: time.Now(), ahead: time.UnixMicro(micros).Sub(middle.Round(0)), told: true}
+	return reading{at: time.Now(), ahead: time.UnixMicro(micros).Sub(middle.Round(0)), gain: gain,
+		told: true}
+}
+
+// clockGain is by how much this machine's clock has gained on the monotonic clock since the start.
+// It changes when the clock is set.
+func (n *Node) clockGain() time.Duration {
+	return n.cfg.Now().Round(0).Sub(n.started.Round(0).Add(time.Since(n.started)))
 }
 
 // anchor is a time found right at one moment. The monotonic clock counts on from there, so that a
@@ -57,11 +70,13 @@ func (n *Node) judgeClocks() judgement {
 	j := judgement{ahead: map[string]time.Duration{n.self.Node: 0}}
 	members := n.state.Members()
 	able := len(members)
+	gain := n.clockGain()
 	n.mu.Lock()
 	for _, m := range members {
 		r := n.contacts[m.Node].clock
 		switch {
 		case m.Node == n.self.Node || r.at.IsZero() || time.Since(r.at) > clockFresh:
+		case r.told && (gain-r.gain).Abs() > maxStep:
 		case r.told:
 			j.ahead[m.Node] = r.ahead
 		default:

@@ -67,12 +67,12 @@ func (n *Node) ask(ctx context.Context, node string) {
 	if err != nil {
 		return
 	}
-	asked := n.cfg.Now()
+	asked, gain := n.cfg.Now(), n.clockGain()
 	r, err := client.Status(ctx, &clusterpb.StatusRequest{})
 	if err != nil {
 		return // Alive shows the failure within a second
 	}
-	now, clock := time.Now(), readClock(r.GetNow(), asked, n.cfg.Now())
+	now, clock := time.Now(), readClock(r.GetNow(), asked, n.cfg.Now(), gain)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.contacts[node]

@@ -67,6 +67,22 @@ func TestChecker(t *testing.T) {
 			[]op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("on")}}, porcupine.Illegal},
 		{"a vote is taken", SwitchModel("on"),
 			[]op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("off")}}, porcupine.Ok},
+		{"a token returns", TokenModel(), []op{{0, 1, key("put"), did}, {2, 3, key("drop"), did},
+			{4, 5, key("look"), saw("there")}}, porcupine.Illegal},
+		{"two drop a token", TokenModel(), []op{{0, 1, key("put"), did}, {2, 5, key("drop"), did},
+			{3, 6, key("drop"), did}}, porcupine.Illegal},
+		{"a token comes late", TokenModel(), []op{{0, forever, key("put"), lost},
+			{2, 3, key("drop"), not}, {4, 5, key("look"), saw("there")}}, porcupine.Ok},
+		{"two claim a turn", ClaimModel(), []op{{0, 3, key("0"), Outcome{Changed: true, Value: "1"}},
+			{1, 4, key("0"), Outcome{Changed: true, Value: "1"}}}, porcupine.Illegal},
+		{"one of two claims a turn", ClaimModel(),
+			[]op{{0, 3, key("0"), Outcome{Changed: true, Value: "1"}}, {1, 4, key("0"), saw("1")}},
+			porcupine.Ok},
+		{"a claim is forgotten", ClaimModel(),
+			[]op{{0, 1, key("0"), Outcome{Changed: true, Value: "1"}}, {2, 3, key("look"), saw("0")}},
+			porcupine.Illegal},
+		{"an unknown claim took effect", ClaimModel(),
+			[]op{{0, forever, key("0"), lost}, {2, 3, key("look"), saw("1")}}, porcupine.Ok},
 		{"registers are apart", SwitchModel("on"),
 			[]op{{0, 1, key("off"), did}, {2, 3, Call{Register: "other", Verb: "look"}, saw("on")}},
 			porcupine.Ok},
@@ -111,5 +127,30 @@ func TestOfferTwice(t *testing.T) {
 	h.Add(1, h.Now(), key("accept"), Outcome{Changed: true})
 	if got := h.Judge(KeyModel()); got != porcupine.Illegal {
 		t.Errorf("accepted after it was deleted: got %s, want %s", got, porcupine.Illegal)
+	}
+}
+
+// TestDropIdleClaims keeps only claims without an answer that may explain a turn.
+func TestDropIdleClaims(t *testing.T) {
+	t.Parallel()
+	h := New()
+	add := func(verb string, out Outcome) { h.Add(1, h.Now(), Call{Register: "r", Verb: verb}, out) }
+	add("0", Outcome{Changed: true, Value: "1"})
+	add("0", Outcome{Unknown: true}) // another one claimed this turn
+	add("1", Outcome{Unknown: true}) // explains turn 2
+	add("look", Outcome{Value: "2"})
+	add("2", Outcome{Unknown: true}) // nobody saw turn 3
+	h.DropIdleClaims()
+	if got := h.Calls(); got != 3 {
+		t.Errorf("%d calls are left, want 3", got)
+	}
+	if got := h.Judge(ClaimModel()); got != porcupine.Ok {
+		t.Errorf("got %s, want %s", got, porcupine.Ok)
+	}
+	add("1", Outcome{Changed: true, Value: "2"})
+	add("1", Outcome{Changed: true, Value: "2"})
+	h.DropIdleClaims()
+	if got := h.Judge(ClaimModel()); got != porcupine.Illegal {
+		t.Errorf("two claimed turn 1: got %s, want %s", got, porcupine.Illegal)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"math/rand/v2"
 	gopath "path"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -29,6 +31,7 @@ type disk struct {
 	full    bool
 	slow    time.Duration // the longest delay of a sync
 	opening bool          // nothing is slow
+	still   chan struct{} // nil: the disk works; closed when it works again
 	rng     *rand.Rand
 }
 
@@ -64,6 +67,49 @@ func (d *disk) setSlow(most time.Duration) {
 	d.slow = most
 }
 
+// setStill lets syncs wait until it is called with false.
+func (d *disk) setStill(still bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case still && d.still == nil:
+		d.still = make(chan struct{})
+	case !still && d.still != nil:
+		close(d.still)
+		d.still = nil
+	}
+}
+
+// flip inverts a random bit in one of the ring store's tables. It returns the file's name, "" if
+// there is none yet. No store may be open on the disk: what it has in memory would hide the bit.
+func (d *disk) flip(chance *rand.Rand) (string, error) {
+	names, err := d.MemFS.List(ringDir)
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, ".sst") })
+	if len(names) == 0 {
+		return "", nil
+	}
+	name := gopath.Join(ringDir, names[chance.IntN(len(names))])
+	f, err := d.MemFS.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return "", err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return "", errors.Join(err, f.Close())
+	}
+	var b [1]byte
+	at := chance.Int64N(st.Size())
+	if _, err = f.ReadAt(b[:], at); err == nil {
+		b[0] ^= 1 << chance.IntN(8)
+		_, err = f.WriteAt(b[:], at)
+	}
+	return name, errors.Join(err, f.Sync(), f.Close())
+}
+
 func (d *disk) room() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +125,14 @@ func (d *disk) wait() {
 	if d.slow > 0 && !d.opening {
 		t = time.Duration(d.rng.Int64N(int64(d.slow)))
 	}
+	still := d.still
+	if d.opening {
+		still = nil
+	}
 	d.mu.Unlock()
+	if still != nil {
+		<-still
+	}
 	if t > 0 {
 		time.Sleep(t) // the disk is slow on fake time
 	}
@@ -257,7 +310,9 @@ func openRaftLog(d *disk, l *ledger) (*raftLog, error) {
 func (r *raftLog) sorted() []raft.Log {
 	var out []raft.Log
 	for i := r.first; i != 0 && i <= r.last; i++ {
-		out = append(out, r.entries[i])
+		if e, ok := r.entries[i]; ok { // a snapshot of the leader may have left a gap
+			out = append(out, e)
+		}
 	}
 	return out
 }

@@ -19,6 +19,9 @@ func (w *world) trouble(ctx context.Context, chance *rand.Rand) {
 		case <-ctx.Done():
 			return
 		}
+		if w.hush.wanted() {
+			continue
+		}
 		m := w.masters[chance.IntN(len(w.masters))]
 		other := w.masters[(m.no+1+chance.IntN(len(w.masters)-1))%len(w.masters)]
 		lasts := time.Duration(500+chance.IntN(9000)) * time.Millisecond
@@ -32,6 +35,7 @@ func (w *world) trouble(ctx context.Context, chance *rand.Rand) {
 		pause := func() {
 			select {
 			case <-time.After(lasts):
+			case <-w.hush.begun():
 			case <-ctx.Done():
 			}
 		}
@@ -193,6 +197,8 @@ func (w *world) heal() error {
 		}
 		i.files.setFull(false)
 		i.files.setSlow(0)
+		i.files.setStill(false)
+		m.setClock(0)
 	}
 	return w.until(2*time.Minute, func() error {
 		for _, m := range w.masters {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermaster/cluster"
@@ -58,9 +60,12 @@ type ack struct {
 }
 
 // excused reports that a write may be lost all the same: it was accepted while most owners were out
-// of reach, in a run that keeps masters away for longer than deletions are remembered. Copies owed
-// to such a master are dropped, and it begins anew itself (see the ring store's design).
-func (a ack) excused() bool { return a.by != nil && a.thin && a.by.w.forgetful() }
+// of reach, and then its only copy was lost with a disk, or the run keeps masters away for longer
+// than deletions are remembered. Copies owed to such a master are dropped, and it begins anew
+// itself (see the ring store's design).
+func (a ack) excused() bool {
+	return a.by != nil && a.thin && (a.by.w.forgetful() || a.by.w.losses.since(a.at))
+}
 
 // away counts the masters that this instance can't reach.
 func (i *instance) away() int {
@@ -91,6 +96,10 @@ type load struct {
 	keys *history.History
 	ids  []string
 
+	// of tokens and schedule entries that several clients change
+	shared, claims *history.History
+	sharedMade     atomic.Int64 // shared tokens whose storing has ended
+
 	mu      sync.Mutex // guards the fields below
 	excused int
 	calls   map[string]int
@@ -102,7 +111,7 @@ type load struct {
 }
 
 func newLoad(w *world) *load {
-	return &load{w: w, keys: history.New(), ids: []string{"ada", "bob", "cyd"},
+	return &load{w: w, keys: history.New(), shared: history.New(), claims: history.New(), ids: []string{"ada", "bob", "cyd"},
 		calls: map[string]int{}, acked: map[string]int{}, returns: map[string]ack{},
 		cells: []*cell{{id: "web1", fun: "status"}, {id: "web2", fun: "status"}, {id: "web3", fun: "status"}}}
 }
@@ -134,6 +143,10 @@ func (l *load) start(ctx context.Context, wg *sync.WaitGroup, phase string) {
 		})
 	}
 	wg.Go(func() { l.loop(ctx, 20, rng(l.w.seed, phase, "tokens"), l.tokenCall) })
+	for n := range 2 {
+		wg.Go(func() { l.loop(ctx, 30+n, rng(l.w.seed, phase, "shared", fmt.Sprint(n)), l.sharedCall) })
+		wg.Go(func() { l.loop(ctx, 40+n, rng(l.w.seed, phase, "claims", fmt.Sprint(n)), l.claimCall) })
+	}
 }
 
 // loop makes one call after the other on randomly chosen masters.
@@ -466,4 +479,105 @@ func (l *load) tokenCall(number int, m *master, chance *rand.Rand) {
 	t.there, t.sure = err == nil, err == nil
 	l.tokens = append(l.tokens, t)
 	l.count(number, "token", m, err, "")
+}
+
+// sharedCall stores a token, or drops or looks for one that any client has stored.
+func (l *load) sharedCall(number int, m *master, chance *rand.Rand) {
+	if chance.IntN(3) > 0 {
+		time.Sleep(time.Duration(chance.IntN(400)) * time.Millisecond) // fake time; a third of the load
+	}
+	begun, now := l.shared.Now(), time.Now().UTC()
+	made := l.sharedMade.Load()
+	verb := []string{"put", "drop", "look", "look"}[chance.IntN(4)]
+	name := made - chance.Int64N(max(min(made, 3), 1)) // one of the last three
+	if made == 0 || verb == "put" {
+		if number != 30 { // one client stores them all, so that each is stored once
+			return
+		}
+		verb, name = "put", made+1
+	}
+	hash := sha256.Sum256(fmt.Append(nil, "shared ", name))
+	var out history.Outcome
+	err := m.on(func(ctx context.Context, i *instance) (err error) {
+		var r fsm.Result
+		switch verb {
+		case "put":
+			r, _, err = i.node.Propose(ctx, &fsm.PutToken{Token: fsm.Token{Hash: hash,
+				Owner: "file/dora", Data: []byte("x"), Expire: now.Add(24 * time.Hour)}, Max: 10000,
+				MaxPerOwner: 10000, At: now})
+			out.Changed = true
+		case "drop":
+			r, _, err = i.node.Propose(ctx, &fsm.DropToken{Hash: hash, At: now})
+			out.Changed = r.Changed
+		case "look":
+			if err = i.node.ReadIndex(ctx); err == nil {
+				if _, there := i.node.State().Token(hash); there {
+					out.Value = "there"
+				}
+			}
+		}
+		if err == nil && r.Refused != "" {
+			l.w.fault("%s of a token is refused at %s: %s", verb, m.id, r.Refused)
+		}
+		return err
+	})
+	if errors.Is(err, errDown) {
+		return
+	}
+	if verb != "look" || err == nil {
+		out.Unknown = err != nil
+		call := history.Call{Register: fmt.Sprint("token ", name), Verb: verb, At: m.id}
+		l.shared.Add(number, begun, call, out)
+		if verb == "put" && out.Unknown {
+			l.shared.Add(number, begun, call, out) // it may have been proposed twice
+		}
+	}
+	if verb == "put" {
+		l.sharedMade.Add(1)
+	}
+	l.count(number, "shared."+verb, m, err, fmt.Sprint(name, out))
+}
+
+// claimCall claims the next turn of a schedule entry, as the masters' schedulers do, or reads the
+// turn. Of all claims from one turn only one may succeed.
+func (l *load) claimCall(number int, m *master, chance *rand.Rand) {
+	name := []string{"backup", "highstate"}[chance.IntN(2)]
+	if chance.IntN(3) > 0 {
+		time.Sleep(time.Duration(chance.IntN(400)) * time.Millisecond) // fake time; a third of the load
+	}
+	looks := chance.IntN(3) == 0
+	begun := l.claims.Now()
+	verb := "look"
+	var out history.Outcome
+	err := m.on(func(ctx context.Context, i *instance) error {
+		if looks {
+			if err := i.node.ReadIndex(ctx); err != nil {
+				return err
+			}
+			e, _ := i.node.State().Scheduled(name)
+			out.Value = strconv.FormatUint(e.Turn, 10)
+			return nil
+		}
+		e, _ := i.node.State().Scheduled(name)
+		verb = strconv.FormatUint(e.Turn, 10)
+		r, _, err := i.node.Propose(ctx, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: name, Turn: e.Turn,
+			At: time.Now().UTC()}, Node: m.id})
+		out.Changed, out.Value = r.Changed, strconv.FormatUint(r.Epoch, 10)
+		if err == nil && r.Refused != "" && r.Refused != fsm.RefusedStale {
+			l.w.fault("a claim is refused at %s: %s", m.id, r.Refused)
+		}
+		return err
+	})
+	if errors.Is(err, errDown) || verb == "look" && err != nil {
+		return
+	}
+	if err != nil {
+		out = history.Outcome{Unknown: true}
+	}
+	l.claims.Add(number, begun, history.Call{Register: name, Verb: verb, At: m.id}, out)
+	what := "claim"
+	if looks {
+		what = "claim.look"
+	}
+	l.count(number, what, m, err, fmt.Sprint(name, " ", verb, out))
 }

@@ -82,6 +82,20 @@ type master struct {
 	now     *instance // nil while the master is down
 	gen     int
 	claimed bool
+	ahead   time.Duration // of its clock
+}
+
+// clock is the time as this machine shows it.
+func (m *master) clock() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Now().Add(m.ahead)
+}
+
+func (m *master) setClock(ahead time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ahead = ahead
 }
 
 // instance is one process of a master.
@@ -137,9 +151,10 @@ func (m *master) start() error {
 	cfg := cluster.Config{
 		ID: m.id, Addr: m.addr, Version: "sim", ClusterID: clusterID, JoinKey: joinKey(),
 		DataDir: filepath.Join(m.small, "cluster"), SPKI: key.SPKI(), NodePub: key.Public(), Pins: pins,
-		SnapshotThreshold: 64, Partitions: m.w.partitions, RingDeadAfter: m.w.deadAfter,
+		SnapshotThreshold: m.w.snapshotAfter, Partitions: m.w.partitions, RingDeadAfter: m.w.deadAfter,
 		FoundingKeys: []cluster.FoundingKey{{From: "simulator",
 			Read: func() ([]byte, error) { return clusterKey(), nil }}},
+		Now:     m.clock,
 		OpenLog: func(string) (cluster.RaftLog, error) { return openRaftLog(files, m.w.ledger) },
 	}
 	for _, o := range m.w.masters {
@@ -155,6 +170,7 @@ func (m *master) start() error {
 		i.store, err = ringstore.Open(ringDir, i.node.Peers(), ringstore.Options{
 			FS: files, Now: i.node.Now, Room: files.room, TombstoneFor: m.w.tombstones,
 			BucketWidth: 4 * time.Second, ExpireEvery: 2 * time.Second, RepairEvery: 30 * time.Second,
+			ScrubEvery:    30 * time.Second,
 			MemTableBytes: 256 << 10, CacheBytes: 256 << 10,
 			FlushDelay: -1, // such a flush waits for the disk, with a mutex: fake time stops
 			Compilers:  map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
@@ -245,6 +261,7 @@ func (m *master) kill(silently bool) {
 	m.small = next
 	i.files.setFull(false)
 	i.files.setSlow(0)
+	i.files.setStill(false)
 	m.w.zombies.Go(func() {
 		i.end()
 		<-i.ended
@@ -254,7 +271,7 @@ func (m *master) kill(silently bool) {
 // wipe gives an empty disk to a master that is down.
 func (m *master) wipe() {
 	m.mu.Lock()
-	m.files = newDisk(vfs.NewCrashableMem(), rng(m.w.seed, "wiped", m.id))
+	m.files = newDisk(vfs.NewCrashableMem(), rng(m.w.seed, "wiped", m.id, fmt.Sprint(m.gen)))
 	m.mu.Unlock()
 	m.small += "-wiped"
 	if err := os.MkdirAll(m.small, 0o700); err != nil {
@@ -297,6 +314,8 @@ type world struct {
 	masters    []*master
 	partitions int
 	deadAfter  time.Duration
+	// entries of Raft's log between two snapshots
+	snapshotAfter uint64
 	// how long deletions are remembered; in half of the runs masters are away for longer
 	tombstones time.Duration
 	zombies    sync.WaitGroup
@@ -304,6 +323,8 @@ type world struct {
 
 	onStart  func(*instance)
 	underWay atomic.Int64 // faults
+	losses   losses
+	hush     hush
 
 	mu     sync.Mutex // guards the fields below
 	faults []string
@@ -316,6 +337,7 @@ func newWorld(seed uint64, n int, dir string) *world {
 	w := &world{seed: seed, ledger: newLedger(), partitions: 64, began: time.Now(),
 		deadAfter: time.Duration(15+chance.IntN(600)) * time.Second,
 		net:       newFabric(seed, time.Duration(1+chance.IntN(20))*time.Millisecond)}
+	w.snapshotAfter = []uint64{8, 64}[rng(seed, "snapshots").IntN(2)]
 	w.tombstones = []time.Duration{20 * time.Second, 10 * time.Minute}[chance.IntN(2)]
 	if os.Getenv("CLUSTERMASTER_LONG") != "1" {
 		w.tombstones = 10 * time.Minute

@@ -43,6 +43,7 @@ type path struct {
 	epoch int // counts cuts
 	slow  time.Duration
 	lossy float64 // share of messages that must be sent again
+	held  bool    // messages wait; both ends' kernels answer, so no connection breaks
 }
 
 func newFabric(seed uint64, delay time.Duration) *fabric {
@@ -112,7 +113,7 @@ func (e *end) Read(b []byte) (int, error) {
 			return 0, e.opError("read", net.ErrClosed)
 		case !e.readBy.IsZero() && !now.Before(e.readBy):
 			return 0, e.opError("read", os.ErrDeadlineExceeded)
-		case len(e.in) > 0 && !e.in[0].at.After(now) && !e.to().cut:
+		case len(e.in) > 0 && !e.in[0].at.After(now) && !e.to().cut && !e.to().held:
 			c := &e.in[0]
 			if c.data == nil {
 				return 0, io.EOF
@@ -425,7 +426,7 @@ func (f *fabric) heal(from, to string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.path(from, to)
-	p.cut, p.slow, p.lossy = false, 0, 0
+	p.cut, p.slow, p.lossy, p.held = false, 0, 0, false
 	p.epoch++
 	for e := range f.conns {
 		a, b := e.local.Addr().String(), e.remote.Addr().String()
@@ -457,4 +458,16 @@ func (f *fabric) disturb(from, to string, slow time.Duration, lossy float64) {
 	defer f.mu.Unlock()
 	p := f.path(from, to)
 	p.slow, p.lossy = slow, lossy
+}
+
+// hold keeps back all messages of a path; those that wait arrive at once when it ends.
+func (f *fabric) hold(from, to string, held bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.path(from, to).held = held
+	for e := range f.conns {
+		if e.local.Addr().String() == to && e.remote.Addr().String() == from {
+			e.cond.Broadcast()
+		}
+	}
 }

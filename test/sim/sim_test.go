@@ -48,6 +48,8 @@ type outcome struct {
 	excused int // returns about which nothing is claimed
 	log     string
 	keys    *history.History
+	shared  *history.History // tokens
+	claims  *history.History
 	real    time.Duration
 	fake    time.Duration
 }
@@ -101,6 +103,8 @@ func (out *outcome) run(seed uint64, dir string) {
 		out.faults, out.trace, out.calls, out.acked = w.faults, w.trace, l.calls, l.acked
 		out.excused = l.excused
 		out.heard, out.count, out.keys = l.heard, w.count, l.keys
+		out.shared, out.claims = l.shared, l.claims
+		out.claims.DropIdleClaims()
 		out.fake = time.Since(w.began)
 		if len(w.faults) > 0 {
 			var logs strings.Builder
@@ -129,7 +133,13 @@ func (out *outcome) run(seed uint64, dir string) {
 	defer cancel()
 	var clients sync.WaitGroup
 	l.start(ctx, &clients, "faults")
+	scenes := make(chan struct{})
+	go func() {
+		defer close(scenes)
+		w.scenes(ctx, rng(seed, "scenes"))
+	}()
 	w.trouble(ctx, chance)
+	<-scenes
 	clients.Wait()
 	if err := w.heal(); err != nil {
 		w.fault("no healing: %v", err)
@@ -322,24 +332,39 @@ func (s solitary) Members() []string   { return []string{s.self} }
 // that 120 seeds had.
 var least = map[string]int{"offer": 16, "accept": 6, "reject": 2, "delete": 1, "look": 10, "return": 35,
 	"mine": 12, "mine.delete": 5, "grains": 5, "grains.drop": 2, "read": 20, "token": 6,
-	"token.drop": 2}
+	"token.drop": 2, "shared.put": 3, "shared.drop": 4, "shared.look": 10, "claim": 20, "claim.look": 10}
 
 const (
 	leastHeard  = 300 // events
 	leastFaults = 5
 )
 
-const unlinear = "the keys' history is not linearizable"
+// judged is a history, the model that it must fit, and what it is of.
+type judged struct {
+	what    string
+	history *history.History
+	model   porcupine.Model
+}
+
+func (out *outcome) histories() []judged {
+	if out.keys == nil {
+		return nil
+	}
+	return []judged{{"keys", out.keys, history.KeyModel()}, {"tokens", out.shared, history.TokenModel()},
+		{"schedule claims", out.claims, history.ClaimModel()}}
+}
+
+func unlinear(what string) string { return "the history of " + what + " is not linearizable" }
 
 // verdict lists everything that is wrong with a run.
 func (out *outcome) verdict() []string {
 	wrong := slices.Clone(out.faults)
-	if out.keys != nil {
-		switch out.keys.Judge(history.KeyModel()) {
+	for _, h := range out.histories() {
+		switch h.history.Judge(h.model) {
 		case porcupine.Illegal:
-			wrong = append(wrong, unlinear)
+			wrong = append(wrong, unlinear(h.what))
 		case porcupine.Unknown:
-			wrong = append(wrong, "too little time to check the keys' history")
+			wrong = append(wrong, "too little time to check the history of "+h.what)
 		}
 	}
 	if len(wrong) > 0 {
@@ -373,8 +398,10 @@ func judge(t *testing.T, seed uint64, out *outcome) {
 		}
 	}
 	t.Errorf("seed %d fails; repeat it: %s", seed, again(seed))
-	if out.keys != nil && slices.Contains(wrong, unlinear) {
-		out.keys.Check(t, "keys", history.KeyModel())
+	for _, h := range out.histories() {
+		if slices.Contains(wrong, unlinear(h.what)) {
+			h.history.Check(t, h.what, h.model)
+		}
 	}
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%d.log", seed))
 	text := strings.Join(out.trace, "\n") + "\n" + strings.Join(out.faults, "\n") + "\n" + out.log

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"clustermaster/cluster/fsm"
+)
+
+// TestAStepIsNotBelieved sets this machine's clock, and back, after the others' clocks were read
+// and before they are compared. A contact that waits for a silent member leaves a second for that.
+func TestAStepIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{50 * time.Second, -50 * time.Second, 33 * time.Hour} {
+		t.Run(fmt.Sprint(step), func(t *testing.T) {
+			t.Parallel()
+			var off time.Duration
+			n := &Node{cfg: Config{ClockLimit: 30 * time.Second,
+				Now: func() time.Time { return time.Now().Add(off) }}, state: fsm.New(),
+				started: time.Now(), contacts: map[string]contact{}, log: slog.New(slog.DiscardHandler)}
+			index := uint64(0)
+			apply := func(c fsm.Command) {
+				t.Helper()
+				index++
+				if r, _ := n.state.Apply(index, c); r.Refused != "" {
+					t.Fatal(r.Refused)
+				}
+			}
+			member := func(no byte) fsm.Member {
+				return fsm.Member{ID: fmt.Sprint("m", no), Incarnation: fmt.Sprint(no),
+					Node: fmt.Sprintf("m%d/%d", no, no), Addr: fmt.Sprintf("127.0.0.1:%d", no),
+					SPKI: [32]byte{no}}
+			}
+			n.self = member(1)
+			apply(&fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: n.self, AES: "a",
+				Session: []byte("s")})
+			apply(&fsm.PutMember{Member: member(2)})
+			apply(&fsm.PutMember{Member: member(3)})
+			read := func() {
+				for _, no := range []byte{2, 3} {
+					now, gain := n.cfg.Now(), n.clockGain()
+					n.contacts[member(no).Node] = contact{clock: readClock(time.Now().UnixMicro(), now, now,
+						gain)}
+				}
+			}
+			for _, to := range []time.Duration{step, 0} {
+				read()
+				n.followClocks()
+				read()
+				off = to
+				n.followClocks()
+				if d := time.Until(n.Now()).Abs(); d > time.Second {
+					t.Errorf("the clock was set to %v ahead: the time is off by %v", to, d)
+				}
+				read()
+				n.followClocks()
+				if d := time.Until(n.Now()).Abs(); d > time.Second {
+					t.Errorf("%v ahead, the clocks were read again: the time is off by %v", to, d)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,366 @@
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"clustermaster/cluster/fsm"
+)
+
+// Scenes are faults of several steps. At most one is played at a time, so no second disk is lost
+// before the copies of the first are made up for. The faults of trouble go on meanwhile, unless a
+// scene wants a cluster without faults to begin with.
+
+// losses are the times in which a write may have had its only copy on a disk that was then lost.
+type losses struct {
+	mu  sync.Mutex // guards all
+	all [][2]time.Time
+}
+
+func (l *losses) add(from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, [2]time.Time{from, to})
+}
+
+func (l *losses) since(at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.all {
+		if at.After(t[0]) && at.Before(t[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// hush ends the faults of trouble, and lets none begin, while a scene wants it.
+type hush struct {
+	mu    sync.Mutex // guards the fields below
+	on    bool
+	begin chan struct{} // closed while on
+}
+
+func (h *hush) set(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.begin == nil || h.on && !on {
+		h.begin = make(chan struct{})
+	}
+	if on && !h.on {
+		close(h.begin)
+	}
+	h.on = on
+}
+
+func (h *hush) wanted() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.on
+}
+
+func (h *hush) begun() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.begin == nil {
+		h.begin = make(chan struct{})
+	}
+	return h.begin
+}
+
+// leader is a master that says that it leads, or nil.
+func (w *world) leader() *master {
+	for _, i := range w.running() {
+		if i.node.IsLeader() {
+			return i.m
+		}
+	}
+	return nil
+}
+
+// others calls f with the address of each other master.
+func (w *world) others(m *master, f func(o string)) {
+	for _, o := range w.masters {
+		if o != m {
+			f(o.ip.String())
+		}
+	}
+}
+
+// quiet ends all faults and waits until no copy is missing. It reports whether that was reached;
+// the caller ends the quiet with hush.set(false).
+func (w *world) quiet(ctx context.Context) bool {
+	w.hush.set(true)
+	for ctx.Err() == nil {
+		if w.calm() {
+			return true
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// scenes plays scenes until ctx ends.
+func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
+	defer w.hush.set(false)
+	for {
+		select {
+		case <-time.After(time.Duration(2000+chance.IntN(8000)) * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+		s := &scene{w: w, ctx: ctx, chance: chance, m: w.masters[chance.IntN(len(w.masters))],
+			dice: chance.IntN(100), lasts: time.Duration(1000+chance.IntN(6000)) * time.Millisecond}
+		if l := w.leader(); l != nil && chance.IntN(2) == 0 {
+			s.m = l
+		}
+		plays := []func(){s.lateLines, s.standsStill, s.refuses, s.clockStep, s.lostDisk, s.flippedBits,
+			s.removed}
+		plays[chance.IntN(len(plays))]()
+		w.hush.set(false)
+	}
+}
+
+// scene is one play of a scene.
+type scene struct {
+	w      *world
+	ctx    context.Context
+	chance *rand.Rand
+	m      *master
+	dice   int
+	lasts  time.Duration
+}
+
+func (s *scene) note(format string, args ...any) {
+	s.w.note("fault: "+format, args...)
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.w.count++
+}
+
+// pause waits on fake time, at most until the faults end.
+func (s *scene) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-s.ctx.Done():
+	}
+}
+
+// busy counts the scene as a fault that is active.
+func (s *scene) busy() func() {
+	s.w.underWay.Add(1)
+	return func() { s.w.underWay.Add(-1) }
+}
+
+// lateLines delays what others send to a master, and then cuts what it sends: it hears late that
+// others have elected a new leader.
+func (s *scene) lateLines() {
+	defer s.busy()()
+	late := time.Duration(500+s.chance.IntN(450)) * time.Millisecond
+	s.note("scene: %s hears %v late for %v, then is not heard for %v", s.m.id, late, s.lasts/2, s.lasts)
+	a := s.m.ip.String()
+	s.w.others(s.m, func(o string) { s.w.net.disturb(o, a, late, 0) })
+	s.pause(s.lasts / 2)
+	s.w.others(s.m, func(o string) { s.w.net.cut(a, o) })
+	s.pause(s.lasts)
+	s.w.others(s.m, func(o string) { s.w.net.heal(o, a); s.w.net.heal(a, o) })
+}
+
+// standsStill holds a master's messages and syncs, as if the machine were paused. Its calculations
+// go on, because the goroutines of one process can't be stopped.
+func (s *scene) standsStill() {
+	i := s.m.up()
+	if i == nil {
+		return
+	}
+	defer s.busy()()
+	s.note("scene: %s stands still for %v", s.m.id, s.lasts)
+	a := s.m.ip.String()
+	hold := func(held bool) {
+		i.files.setStill(held)
+		s.w.others(s.m, func(o string) { s.w.net.hold(o, a, held); s.w.net.hold(a, o, held) })
+	}
+	hold(true)
+	s.pause(s.lasts)
+	hold(false)
+}
+
+// refuses fills the disk of a follower while many entries come, so that it refuses several.
+func (s *scene) refuses() {
+	l := s.w.leader()
+	if l == nil {
+		return
+	}
+	m := s.w.masters[(l.no+1+s.chance.IntN(len(s.w.masters)-1))%len(s.w.masters)]
+	i := m.up()
+	if i == nil {
+		return
+	}
+	defer s.busy()()
+	s.note("scene: the disk of %s is full while %s gets many entries, for %v", m.id, l.id, s.lasts)
+	i.files.setFull(true)
+	burst := s.chance.Uint64()
+	var all sync.WaitGroup
+	for n := range 60 {
+		all.Go(func() {
+			s.pause(time.Duration(n) * 3 * time.Millisecond)
+			l.on(func(ctx context.Context, i *instance) error {
+				now := i.node.Now().UTC()
+				_, _, err := i.node.Propose(ctx, &fsm.PutToken{Token: fsm.Token{
+					Hash: sha256.Sum256(fmt.Append(nil, burst, n)), Owner: "file/burst", Data: []byte("x"),
+					Expire: now.Add(24 * time.Hour)}, Max: 10000, MaxPerOwner: 10000, At: now})
+				return err
+			})
+		})
+	}
+	s.pause(s.lasts)
+	i.files.setFull(false)
+	all.Wait()
+}
+
+// clockStep sets a master's clock.
+func (s *scene) clockStep() {
+	by := time.Duration(1+s.chance.IntN(60)) * []time.Duration{time.Second, time.Minute,
+		time.Hour}[s.chance.IntN(3)]
+	if s.dice < 50 {
+		by = -by
+	}
+	s.note("scene: the clock of %s is set by %v for %v", s.m.id, by, s.lasts)
+	s.m.setClock(by)
+	s.pause(s.lasts)
+	s.m.setClock(0)
+}
+
+// lostDisk gives a master an empty disk after a loss of power. All copies were there before; its
+// lines are slow in the last moments, so that writes are under way.
+func (s *scene) lostDisk() {
+	settled, ok := s.prepare()
+	if !ok {
+		return
+	}
+	defer s.m.release()
+	slow := time.Duration(100+s.chance.IntN(300)) * time.Millisecond
+	s.note("scene: %s has slow lines, %v, then loses its disk, and is back after %v", s.m.id, slow, s.lasts)
+	a := s.m.ip.String()
+	if s.dice < 70 {
+		s.w.others(s.m, func(o string) { s.w.net.disturb(a, o, slow, 0) })
+		s.pause(time.Second)
+	}
+	s.m.kill(false)
+	s.w.losses.add(settled, time.Now())
+	s.m.wipe()
+	s.w.others(s.m, func(o string) { s.w.net.disturb(a, o, 0, 0) })
+	s.w.hush.set(false)
+	s.pause(s.lasts)
+	s.comesBack()
+}
+
+// prepare waits until all is well and makes the caller the only one that starts and stops s.m. It
+// returns the time at which no copy was missing.
+func (s *scene) prepare() (time.Time, bool) {
+	if s.w.forgetful() { // a second master may begin anew in these runs
+		return time.Time{}, false
+	}
+	if !s.w.quiet(s.ctx) || !s.m.claim() {
+		return time.Time{}, false
+	}
+	return time.Now(), true
+}
+
+// comesBack starts a master that lacks records and waits until it has them or the faults end.
+func (s *scene) comesBack() {
+	if err := s.m.start(); err != nil {
+		s.w.fault("%s does not start again: %v", s.m.id, err)
+		return
+	}
+	for s.ctx.Err() == nil && s.w.settled() != nil {
+		s.pause(500 * time.Millisecond)
+	}
+}
+
+// flippedBits damages the ring store of a master that is down.
+func (s *scene) flippedBits() {
+	settled, ok := s.prepare()
+	if !ok {
+		return
+	}
+	defer s.m.release()
+	s.m.stop()
+	s.m.mu.Lock()
+	files := s.m.files
+	s.m.mu.Unlock()
+	names := ""
+	for range 1 + s.chance.IntN(3) {
+		name, err := files.flip(s.chance)
+		if err != nil {
+			s.w.fault("flip a bit of %s: %v", s.m.id, err)
+		}
+		names += " " + name
+	}
+	s.w.losses.add(settled, time.Now())
+	s.note("scene: %s is down for %v, bits are flipped in%s", s.m.id, s.lasts, names)
+	s.w.hush.set(false)
+	s.pause(s.lasts)
+	s.comesBack()
+}
+
+// removed removes a master by an operator's order and lets it join again with an empty disk.
+// Another one may not hear the leader meanwhile, so that it writes by an old ring.
+func (s *scene) removed() {
+	settled, ok := s.prepare()
+	if !ok {
+		return
+	}
+	defer s.m.release()
+	w := s.w
+	order := func(what string, f func(context.Context, *instance) error) bool {
+		for range 40 {
+			for _, at := range w.masters {
+				if at != s.m && at.on(f) == nil {
+					w.note("order at %s: %s %s", at.id, what, s.m.id)
+					return true
+				}
+			}
+			time.Sleep(500 * time.Millisecond) // fake time
+		}
+		w.note("order: %s %s: failed", what, s.m.id)
+		return false
+	}
+	var deaf *master
+	lead := w.leader()
+	if o := w.masters[s.chance.IntN(len(w.masters))]; s.dice < 60 && o != s.m && o != lead && lead != nil {
+		deaf = o
+	}
+	s.note("scene: %s is removed and joins again after %v; deaf for the leader: %v", s.m.id, s.lasts,
+		deaf != nil)
+	if deaf != nil {
+		a, b := deaf.ip.String(), lead.ip.String()
+		w.net.cut(a, b)
+		w.net.cut(b, a)
+		defer func() { w.net.heal(a, b); w.net.heal(b, a) }()
+	}
+	gone := order("remove", func(ctx context.Context, i *instance) error {
+		_, err := i.node.Remove(ctx, s.m.id, true)
+		return err
+	})
+	if !gone {
+		return
+	}
+	s.pause(s.lasts)
+	s.m.stop()
+	w.losses.add(settled, time.Now())
+	s.m.wipe()
+	order("allow", func(ctx context.Context, i *instance) error {
+		_, err := i.node.Allow(ctx, s.m.id)
+		return err
+	})
+	w.hush.set(false)
+	s.comesBack()
+}
