@@ -15,6 +15,7 @@ var bug = flag.String("bug", "", "look for this bug alone")
 // TestKnownBug puts known bugs back one by one, and counts the seeds until a run finds each. A bug
 // that no run finds fails the test.
 func TestKnownBug(t *testing.T) {
+	*scenes = true
 	most := uint64(1000)
 	if *seeds > 0 {
 		most = uint64(*seeds)

@@ -339,7 +339,7 @@ func newWorld(seed uint64, n int, dir string) *world {
 		net:       newFabric(seed, time.Duration(1+chance.IntN(20))*time.Millisecond)}
 	w.snapshotAfter = []uint64{8, 64}[rng(seed, "snapshots").IntN(2)]
 	w.tombstones = []time.Duration{20 * time.Second, 10 * time.Minute}[chance.IntN(2)]
-	if os.Getenv("CLUSTERMASTER_LONG") != "1" {
+	if !long() {
 		w.tombstones = 10 * time.Minute
 	}
 	for i := range n {

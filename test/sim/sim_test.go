@@ -28,6 +28,7 @@ import (
 var (
 	oneSeed = flag.Uint64("seed", 0, "run this seed alone")
 	replays = flag.Int("replays", 0, "run so many seeds twice and compare")
+	scenes  = flag.Bool("scenes", long(), "play scenes of several steps, too")
 	seeds   = flag.Int("seeds", 0, "run so many; 0: as many as make test does")
 )
 
@@ -78,7 +79,7 @@ func simulate(t *testing.T, seed uint64) *outcome {
 }
 
 func again(seed uint64) string {
-	if os.Getenv("CLUSTERMASTER_LONG") == "1" {
+	if long() {
 		return fmt.Sprintf("CLUSTERMASTER_LONG=1 go test ./test/sim -run TestSeeds -seed=%d", seed)
 	}
 	return fmt.Sprintf("go test ./test/sim -run TestSeeds -seed=%d", seed)
@@ -133,13 +134,15 @@ func (out *outcome) run(seed uint64, dir string) {
 	defer cancel()
 	var clients sync.WaitGroup
 	l.start(ctx, &clients, "faults")
-	scenes := make(chan struct{})
+	played := make(chan struct{})
 	go func() {
-		defer close(scenes)
-		w.scenes(ctx, rng(seed, "scenes"))
+		defer close(played)
+		if *scenes {
+			w.scenes(ctx, rng(seed, "scenes"))
+		}
 	}()
 	w.trouble(ctx, chance)
-	<-scenes
+	<-played
 	clients.Wait()
 	if err := w.heal(); err != nil {
 		w.fault("no healing: %v", err)
@@ -456,6 +459,9 @@ func planned(trace []string) []string {
 	return out
 }
 
+// long reports whether this is the long form.
+func long() bool { return os.Getenv("CLUSTERMASTER_LONG") == "1" }
+
 // pinned are seeds that found a bug: grains that came back after they were dropped.
 var pinned = []uint64{71, 74}
 
@@ -466,7 +472,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	n := 50
-	if os.Getenv("CLUSTERMASTER_LONG") == "1" {
+	if long() {
 		n = 1000
 	}
 	if *seeds > 0 {
