@@ -67,7 +67,7 @@ var pageTrials = map[string]map[string]trial{
 		"clustermaster migrate":      runs("clustermaster migrate --help"),
 		"clustermaster migrate plan": tried("test/e2e/migrate_test.go", `tool("plan")`),
 		"clustermaster migrate plan --other /mnt/pki-of-master2 --json": tried(
-			"test/e2e/migrate_test.go", `first.migrate(t, "plan", "--json")`),
+			"test/e2e/migrate_test.go", `plan := []string{"plan", "--json"}`),
 		"clustermaster migrate apply --start 'apt-get install -y ./clustermaster.deb && " +
 			"systemctl start salt-master'": tried("test/e2e/migrate_test.go", `tool("apply", "--stop"`),
 		"clustermaster migrate apply --stop 'apt-get install -y ./clustermaster.deb; " +
