@@ -53,11 +53,6 @@ func keyScenes() []scene {
 			})
 			p.offer(t, 1, "den-1")
 		}},
-		{name: "33_pki", alone: true, lines: []line{
-			run("pki.status"), run("pki.status", "--out=json"),
-			run("pki.migrate_to_mmap", "dry_run=True"), run("pki.migrate_to_mmap"),
-			run("pki.migrate_to_mmap", "--out=json"), run("pki.status"),
-		}},
 		{name: "35_keys_no_match", alone: true, lines: []line{
 			key("-a", "nosuch"), key("-a", "nosuch", "--include-rejected"),
 			key("-a", "nosuch", "--include-denied"), key("-a", "nosuch", "--include-all"),

@@ -132,18 +132,23 @@ func pillarKey(options, id, key string, more ...value.Pair) wired {
 }
 
 // pillarOf is a minion's pillar.
-func (m *subject) pillarOf(t *testing.T, id string, more ...value.Pair) (value.Map, error) {
+func (m *subject) pillarOf(t testing.TB, id string, more ...value.Pair) (value.Map, error) {
 	t.Helper()
-	c := m.signIn(t, id, 3)
+	return m.signIn(t, id, 3).pillar(t, more...)
+}
+
+// pillar is the client's pillar.
+func (c *client) pillar(t testing.TB, more ...value.Pair) (value.Map, error) {
+	t.Helper()
 	load := c.pillarLoad(t)
 	for _, p := range more {
 		load = load.Set(p.Key.(string), p.Value)
 	}
-	reply, err := exchange(m.Addr, c.seal(t, load), time.Minute)
+	reply, err := exchange(c.m.Addr, c.seal(t, load), time.Minute)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := wire.OpenPrivate(c.Key, m.masterKey(t), c.sender(), reply, "pillar",
+	raw, err := wire.OpenPrivate(c.Key, c.got.Master, c.sender(), reply, "pillar",
 		load.String("nonce"))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, show(t, reply))

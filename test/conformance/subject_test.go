@@ -201,7 +201,7 @@ func newMaster(t *testing.T, k kind, v variant) *subject {
 }
 
 // start runs the master, waits until it answers, and learns its key.
-func (m *subject) start(t *testing.T) {
+func (m *subject) start(t testing.TB) {
 	t.Helper()
 	m.Run(t)
 	// Salt's master listens before its workers answer.
