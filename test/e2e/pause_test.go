@@ -24,7 +24,8 @@ const steps = `
 // and end. An orchestration whose salt-run is interrupted ends as well.
 func TestPausedFromOtherMasters(t *testing.T) {
 	t.Parallel()
-	c := NewCluster(t, ClusterOptions{})
+	c := NewCluster(t, ClusterOptions{Extra: "python_host: " + // for cmd.run
+		filepath.Join(Venvs(t), "salt-3008.3", "bin", "python3") + "\n"})
 	c.StartMasters(t)
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 	runs, second, third := c.Masters[0], c.Masters[1], c.Masters[2]
