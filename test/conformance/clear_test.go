@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +143,7 @@ func (m *subject) outcome(t *testing.T, o ordered) string {
 		}
 	}
 	m.events.flush(t, m)
-	lines := []string{say(t, m, reply)}
+	lines := []string{plainly(t, m, reply)}
 	for _, h := range m.events.since(mark, func(h happening) bool {
 		return strings.HasPrefix(h.Tag, "salt/job/") || strings.HasPrefix(h.Tag, "salt/run/") ||
 			strings.HasPrefix(h.Tag, "salt/wheel/")
@@ -218,6 +219,40 @@ func TestClearOrders(t *testing.T) {
 			t.Logf("%d of %d orders as they should be", same, len(mode.orders))
 		})
 	}
+}
+
+// plainly writes a reply to an order; unlike say it does not tell text from bytes, and sorts maps.
+func plainly(t *testing.T, m *subject, v any) string {
+	t.Helper()
+	text := plainValue(t, v)
+	return jids.ReplaceAllString(strings.ReplaceAll(text, m.Dir, "DIR"), "JID")
+}
+
+func plainValue(t *testing.T, v any) string {
+	switch v := v.(type) {
+	case value.Map:
+		var parts []string
+		for _, p := range v {
+			val := plainValue(t, p.Value)
+			parts = append(parts, plainValue(t, p.Key)+": "+val)
+		}
+		slices.Sort(parts)
+		return "{" + strings.Join(parts, ", ") + "}"
+	case []any:
+		var parts []string
+		for _, e := range v {
+			parts = append(parts, plainValue(t, e))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case []byte:
+		if len(v) > 40 {
+			return fmt.Sprintf("%d bytes %x", len(v), v[:8])
+		}
+		return string(v)
+	case string:
+		return v
+	}
+	return fmt.Sprint(v)
 }
 
 // secretsAreNotTold looks for passwords, tokens and keys in everything ours wrote. Salt's writes

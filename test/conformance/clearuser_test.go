@@ -90,7 +90,7 @@ publisher_acl: {nobody: ['test.*'], nosuchuser: ['.*'], 'nobod[y]': [test.versio
 				"test.ping": "{enc: clear, load: {jid: JID, minions: [web-a], missing: []}}",
 				"cmd.run":   "{error: {message: Authorization error occurred., name: AuthorizationError}}",
 			} {
-				if got := say(t, m, unpack(t,
+				if got := plainly(t, m, unpack(t,
 					m.clear(t, 3, jobOf("user", "nobody", "key", string(key), "fun",
 						fun)))); got != want {
 					t.Errorf("%s: %s", fun, got)
