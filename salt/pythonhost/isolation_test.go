@@ -68,7 +68,7 @@ func foreign(m Minion, got any) string {
 			return text
 		}
 	}
-	n, _ := strconv.Atoi(strings.Trim(m.ID, "minion-"))
+	n, _ := strconv.Atoi(strings.TrimPrefix(m.ID, "minion-"))
 	if !strings.Contains(text, "kind "+kinds[n%len(kinds)][2]) || strings.Count(text, m.ID) < 10 {
 		return text
 	}
