@@ -328,6 +328,17 @@ func (p Python) returns(ctx context.Context, jid string) (any, error) {
 	return out, nil
 }
 
+// documentOfSSH returns the document that salt-ssh prints on a target, which has the fields of a
+// return. Salt's salt.client.ssh stores it whole as what the function returned, but fires its
+// fields.
+func documentOfSSH(load value.Map) (doc value.Map, whole bool) {
+	v, _ := load.Get("return")
+	doc, _ = v.(value.Map)
+	_, returned := doc.Get("return")
+	return doc, returned && doc.String("id") == load.String("id") && doc.String("fun") != "" &&
+		doc.String("jid") != ""
+}
+
 // saveReturn stores a return made by Python code, for example of a job of its own.
 func (p Python) saveReturn(ctx context.Context, load value.Map) error {
 	id, jid := load.String("id"), load.String("jid")
@@ -336,6 +347,15 @@ func (p Python) saveReturn(ctx context.Context, load value.Map) error {
 	}
 	var r jobcache.Return
 	r.Out = load.String("out")
+	if doc, whole := documentOfSSH(load); whole {
+		job, found, err := p.Jobs.Job(ctx, jid)
+		if err != nil {
+			return err
+		}
+		if found && job.Load.String("cmd") == "publish" { // commands read it beside minions' returns
+			load = doc
+		}
+	}
 	for _, f := range []struct {
 		key string
 		to  *value.Raw

@@ -70,10 +70,10 @@ func (p programs) run(t testing.TB, name string, c call) result {
 		t.Errorf("run %s: %v", name, err)
 		return result{code: -1}
 	}
-	timer := time.AfterFunc(commandLimit,
+	stop := e2e.OnceLate(t, commandLimit,
 		func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	err := cmd.Wait()
-	timer.Stop()
+	stop()
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Errorf("run %s: %v", name, err)
 	}

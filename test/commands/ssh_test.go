@@ -200,11 +200,23 @@ func TestSSH(t *testing.T) {
 		if r.stdout != "box:\n    done\n" || r.code != 0 {
 			t.Errorf("got %v", r)
 		}
+		// The job cache has what the function returned, as for minions.
+		r = p.ours.must(t, "salt-run", "jobs.list_jobs", "search_function=cmd.run", "--out=json")
+		jid := lastJobID(r.stdout)
+		r = p.ours.must(t, "salt-run", "jobs.lookup_jid", jid, "--out=json")
+		if r.stdout != "{\n    \"box\": \"done\"\n}\n" {
+			t.Errorf("job %s: %v", jid, r)
+		}
 	})
 	t.Run("caller leaves", func(t *testing.T) { sshEndsWithCaller(t, p.ours, known) })
 	for _, c := range scenes[3:] {
 		t.Run(c.name, func(t *testing.T) { p.play(t, c) })
 	}
+}
+
+// lastJobID returns the newest job's id of a text, "" if it has none.
+func lastJobID(text string) string {
+	return slices.Max(append(jobID.FindAllString(text, -1), ""))
 }
 
 // sshLeavesTraces runs Salt's own salt-ssh with the master's configuration, and finds its event and

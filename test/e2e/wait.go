@@ -38,3 +38,22 @@ func Throughout(t testing.TB, while time.Duration, what string, check func() err
 		<-tick.C
 	}
 }
+
+// OnceLate calls f when a limit has passed, as a stopwatch counts it, unless stop is called before.
+func OnceLate(t testing.TB, limit time.Duration, f func()) (stop func()) {
+	watch := startWatch(testOf(t))
+	ended := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for watch.took() < limit {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
+		}
+		f()
+	}()
+	return func() { close(ended) }
+}
