@@ -225,7 +225,7 @@ func (l *loader) unknown(name string, names []string) {
 		l.refuse(name, "unknown option%s", hint)
 		return
 	}
-	l.warn(name, "unknown option, not used%s", hint)
+	l.warn(name, "unknown option; only modules in Python can read it%s", hint)
 }
 
 // ofReturner reports whether an option belongs to a returner, which reads it itself: returner.*, or

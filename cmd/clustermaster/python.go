@@ -40,5 +40,6 @@ func (r *process) everywhere() orders.Everywhere {
 
 // pythonOrders carries out what Python code orders of this master.
 func (r *process) pythonOrders() orders.Python {
-	return orders.Python{Minions: r.orders, Functions: r.functions, Jobs: r.jobs, NewJID: r.newJID, Fire: r.bus.Fire}
+	return orders.Python{Minions: r.orders, Functions: r.functions, Jobs: r.jobs, NewJID: r.newJID, Fire: r.bus.Fire,
+		Key: r.node.ClusterKey}
 }

@@ -367,7 +367,10 @@ class Salt:
             self.opts.setdefault("config_dir", os.path.dirname(os.path.abspath(conf)))
         self.opts["__role"] = "master"
         self.opts["file_client"] = "local"
+        # Where minions' keys are exported to; cluster_id has Salt's code look there.
+        self.opts["cluster_pki_dir"] = self.opts.get("cluster_pki_dir") or self.opts["pki_dir"]
         orders_by_pipe()
+        signs_by_pipe(self.opts["pki_dir"])
         self.opts.setdefault("grains", {})
         points = list(salt.utils.entrypoints.iter_entry_points("salt.loader"))
         every = salt.utils.entrypoints.iter_entry_points
@@ -584,6 +587,35 @@ def orders_by_pipe():
         return minion, grains, pillar
 
     minions.CkMinions.check_minions, minions.get_minion_data = check_minions, get_minion_data
+
+
+def signs_by_pipe(pki_dir):
+    """Have the master sign what names its master.pem, and verify what names its master.pub: the cluster's key is in no file there."""
+    import salt.crypt
+
+    sign, verify = salt.crypt.sign_message, salt.crypt.verify_signature
+
+    def master(path, name):
+        return asks() and os.path.normpath(path) == os.path.join(pki_dir, name)
+
+    def algorithm(given, at, kwargs):
+        return kwargs.get("algorithm") or (given[at] if len(given) > at else "PKCS1v15-SHA1")
+
+    def sign_message(privkey_path, message, *args, **kwargs):
+        if not master(privkey_path, "master.pem"):
+            return sign(privkey_path, message, *args, **kwargs)
+        return asked("sign", algorithm(args, 1, kwargs), [_bytes(message)], {})
+
+    def verify_signature(pubkey_path, message, signature, *args, **kwargs):
+        if not master(pubkey_path, "master.pub"):
+            return verify(pubkey_path, message, signature, *args, **kwargs)
+        return asked("verify", algorithm(args, 0, kwargs), [_bytes(message), signature], {})
+
+    salt.crypt.sign_message, salt.crypt.verify_signature = sign_message, verify_signature
+
+
+def _bytes(text):
+    return text.encode() if isinstance(text, str) else text
 
 
 def _jids(loads):

@@ -29,6 +29,7 @@ type Python struct {
 	Jobs      *jobcache.Cache
 	NewJID    func() string
 	Fire      func(tag string, data value.Map) // an event on the cluster's bus
+	Key       func() *wire.PrivateKey          // the cluster's; nil before founding
 }
 
 // JobCache lists the functions of Salt's returner local_cache that the cluster's job cache answers.
@@ -63,6 +64,8 @@ func (p Python) Answer(ctx context.Context, q pythonhost.Question) (v any, known
 			return nil, true, fmt.Errorf("the data of event %s must be a map", q.Fun)
 		}
 		p.Fire(q.Fun, m)
+	case "sign", "verify":
+		v, err = p.crypt(q)
 	case "has":
 		run, fun := p.client(q.Fun)
 		_, v = run.Lookup(fun)
@@ -75,6 +78,27 @@ func (p Python) Answer(ctx context.Context, q pythonhost.Question) (v any, known
 		return nil, false, nil
 	}
 	return v, true, err
+}
+
+// crypt signs a message with the cluster's key, or reports whether it signed one. q.Fun is Salt's
+// name of the algorithm.
+func (p Python) crypt(q pythonhost.Question) (any, error) {
+	key := p.Key()
+	if key == nil {
+		return nil, errors.New("there is no cluster key yet")
+	}
+	var given [2][]byte // message, signature
+	for i := range min(len(q.Args), len(given)) {
+		given[i], _ = q.Args[i].([]byte)
+	}
+	if q.What == "sign" {
+		return key.Sign(q.Fun, given[0])
+	}
+	err := key.Public().Verify(q.Fun, given[0], given[1])
+	if errors.Is(err, wire.ErrAlgorithm) {
+		return nil, err
+	}
+	return err == nil, nil
 }
 
 // targets resolves a target among accepted minions.

@@ -70,4 +70,10 @@ library 3008.3 psycopg2 psycopg2-binary==2.9.13
 # 3008 has no returners mysql and redis.
 library 3007.15 pymysql PyMySQL==1.1.2
 library 3007.15 redis redis==6.4.0
+# Packages of Salt's ecosystem, which tests load beside each release.
+if [ ! -d "$dir/saltext/consul" ] && [ -x "$dir/salt-3008.3/bin/pip" ]; then
+    "$dir/salt-3008.3/bin/pip" install -q --disable-pip-version-check --no-deps --target "$dir/saltext" \
+        saltext.vault==1.8.0 saltext.consul==1.1.0 python-consul==1.1.0 six==1.17.0 >"$dir/saltext.log" 2>&1 ||
+        echo "left out: saltext packages (pip install failed, see $dir/saltext.log)"
+fi
 exit $missing
