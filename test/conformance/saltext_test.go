@@ -17,9 +17,9 @@ import (
 	"clustermaster/value"
 )
 
-// secretServers answers the parts of the HTTP APIs of Vault (https://developer.hashicorp.com/vault/api-docs:
-// tokens, mounts, KV version 2) and Consul (KV) that the packages ask for, and a document of JSON for
-// each minion.
+// secretServers answers the parts of the HTTP APIs of Vault (tokens, mounts, KV version 2;
+// https://developer.hashicorp.com/vault/api-docs) and Consul (KV) that the packages ask for, and a
+// document of JSON for a minion. It returns their address and counts the secrets that it gave.
 func secretServers(t *testing.T) (at *url.URL, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
