@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"clustermaster/test/e2e"
 	"clustermaster/value"
+	"clustermaster/wire"
 )
 
 // secretServers answers the parts of the HTTP APIs of Vault (tokens, mounts, KV version 2;
@@ -108,6 +110,7 @@ func secretServers(t *testing.T) (at *url.URL, asked *atomic.Int64) {
 
 // saltextOptions are those of a master with the packages. URL and PORT are those of secretServers.
 const saltextOptions = `auto_accept: True
+peer_run: {'.*': ['vault.*']}
 vault:
   auth: {method: token, token: t0ken}
   server: {url: 'URL'}
@@ -138,9 +141,13 @@ kv: {{ salt['sdb.get']('sdb://keys/salt/all/x') | length }}
 	"away.sls": "x: {{ salt['sdb.get']('sdb://safe/secret/minions/forbidden/password') }}\n",
 }
 
+// seconds are times in seconds.
+var seconds = regexp.MustCompile(`\b1[0-9]{9}\b`)
+
 // TestSaltext makes pillars with saltext.vault, saltext.consul and Salt's http_json (3008 has none)
 // on masters of Salt and on ours, and compares them: with all there is, with little for the minion,
-// and where the servers refuse or give no JSON. The servers are stand-ins.
+// and where the servers refuse or give no JSON; and has the minion ask for a token by itself. The
+// servers are stand-ins.
 func TestSaltext(t *testing.T) {
 	t.Parallel()
 	packages := filepath.Join(e2e.Venvs(t), "saltext")
@@ -162,21 +169,26 @@ func TestSaltext(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			run := func(k kind, p e2e.Programs, options string) *subject {
-				c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
-				m := &subject{Master: c.Masters[0], kind: k, cfg: "saltext", base: c.Base}
+			place := func(m *subject, options string) {
 				m.Configure(t, m.Config(t)+fill.Replace(saltextOptions)+options)
 				for name, text := range saltextPillar {
 					m.write(t, fill.Replace(text), "pillar", name)
 				}
-				m.start(t)
-				return m
 			}
-			salts := run(theirs, e2e.Programs{Master: filepath.Join(bin, "salt-master"),
-				Salt: filepath.Join(bin, "salt"), Key: filepath.Join(bin, "salt-key"),
-				Run: filepath.Join(bin, "salt-run")},
-				"worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\n")
-			own := run(ours, e2e.Ours(t), "python_host: "+filepath.Join(bin, "python3")+"\n")
+			one := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true,
+				Programs: e2e.Programs{Master: filepath.Join(bin, "salt-master"),
+					Salt: filepath.Join(bin, "salt"), Key: filepath.Join(bin, "salt-key"),
+					Run: filepath.Join(bin, "salt-run")}})
+			salts := &subject{Master: one.Masters[0], kind: theirs, cfg: "saltext", base: one.Base}
+			place(salts, "worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\n")
+			salts.start(t)
+			three := e2e.NewCluster(t, e2e.ClusterOptions{})
+			var own *subject // at the end a master that joined
+			for _, master := range three.Masters {
+				own = &subject{Master: master, kind: ours, cfg: "saltext", base: three.Base}
+				place(own, "python_host: "+filepath.Join(bin, "python3")+"\n")
+			}
+			three.StartMasters(t)
 			for _, id := range []string{"web1", "web2", "forbidden", "broken", "away"} {
 				grains := value.Pair{Key: "grains", Value: value.Map{{Key: "id", Value: id},
 					{Key: "os", Value: "Debian"}, {Key: "kernel", Value: "Linux"}}}
@@ -192,6 +204,28 @@ func TestSaltext(t *testing.T) {
 				got := pillar(own)
 				if got != want {
 					t.Errorf("%s of %s\n--- Salt: %s\n--- ours: %s", id, release, want, got)
+				}
+				asks := func(m *subject, signer string) string {
+					c := m.signIn(t, id, 3)
+					sig, err := c.Key.Sign(wire.SigSHA1, []byte(signer))
+					if err != nil {
+						t.Fatal(err)
+					}
+					named := func(name string, v any) value.Map { return dict("__kwarg__", true, name, v) }
+					said := strings.TrimSpace(fmt.Sprint(c.request(t, "minion_runner",
+						pair("fun", "vault.generate_token"), pair("tmo", int64(30)),
+						pair("arg", []any{named("minion_id", id),
+							named("signature", base64.StdEncoding.EncodeToString(sig)),
+							named("impersonated_by_master", false)}))))
+					said = said[strings.LastIndexByte(said, '\n')+1:] // of a traceback
+					return seconds.ReplaceAllString(said, "TIME")
+				}
+				for _, signer := range []string{id, "another"} { // what it signed
+					want, got := asks(salts, signer), asks(own, signer)
+					if got != want || strings.Contains(want, "t0ken") != (signer == id) {
+						t.Errorf("%s of %s with a signature of %s\n--- Salt: %s\n--- ours: %s", id, release,
+							signer, want, got)
+					}
 				}
 				if id == "web1" && (!strings.Contains(want, "fünf") || asked.Load() == before) {
 					t.Errorf("Salt's pillar lacks a secret, or ours did not ask for it: %s", want)
