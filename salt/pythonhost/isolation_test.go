@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -68,7 +67,10 @@ func foreign(m Minion, got any) string {
 			return text
 		}
 	}
-	n, _ := strconv.Atoi(strings.TrimPrefix(m.ID, "minion-"))
+	var n int
+	if _, err := fmt.Sscanf(m.ID, "minion-%d-", &n); err != nil {
+		return err.Error()
+	}
 	if !strings.Contains(text, "kind "+kinds[n%len(kinds)][2]) || strings.Count(text, m.ID) < 10 {
 		return text
 	}
