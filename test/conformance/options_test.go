@@ -447,7 +447,7 @@ log_datefmt: '%Y'
   meets1: [meets]
   meets2: [meets]
 `,
-			"pillar/slow.sls":   "v: {{ salt['cmd.run']('sleep 3; echo done') }}\n",
+			"pillar/slow.sls":   "v: {{ salt['cmd.run']('sleep 3; echo done', python_shell=True) }}\n",
 			"pillar/long.sls":   "v: {{ 'x' * 100000 }}\n",
 			"pillar/hungry.sls": "v: {{ ('x' * 300000000) | length }}\n",
 			"pillar/large1.sls": "v: {{ 'x' * 40000 }}\n",
