@@ -71,8 +71,11 @@ def _portable(value):
     return value
 
 
+PRCTL = ctypes.CDLL(None, use_errno=True).prctl
+
+
 def die_with_parent():
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 class TooLarge(Exception):
