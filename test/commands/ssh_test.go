@@ -93,9 +93,11 @@ func sshSettings() string {
 }
 
 func sshScenes() []scene {
+	timeless := func(l line) line {
+		return l.mask(`"(duration|start_time|jid|__jid__)": [^,\n]*`, `"$1"`)
+	}
 	orchestrate := func(name string) line {
-		return run("state.orchestrate", name, "--out=json").
-			mask(`"(duration|start_time|jid|__jid__)": [^,\n]*`, `"$1"`).
+		return timeless(run("state.orchestrate", name, "--out=json")).
 			mask(`(?m)^\[(ERROR|WARNING) *\] .*\n`, ""). // Log lines of orchestrations
 			mask(`"__pub_pid": [0-9]+`, `"__pub_pid"`).
 			mask(`Failed to import returner [^\n]*\n(TRACEBACK\n)?TypeError: [^\n]*\n`, "")
@@ -105,6 +107,8 @@ func sshScenes() []scene {
 			run("ssh.cmd", "box*", "cmd.run_all", "[echo ünï]", "kwarg={env: {A: b}}",
 				"--out=json").mask(`"(jid|pid)": [^,\n]*`, `"$1"`),
 			run("ssh.cmd", "[closed, denied]", "test.ping", "tgt_type=list"),
+			timeless(run("ssh.cmd", "box*", "state.apply", "[far]", "kwarg={test: True}",
+				"--out=json")).mask("pkg_sum=[0-9a-f]+", "SUM"),
 			run("ssh.cmd", "nosuch*", "test.ping"),
 		}},
 		{name: "ssh_orchestrate", more: sshSettings, lines: []line{orchestrate("orch.far")}},
@@ -227,6 +231,12 @@ func sshLeavesTraces(t *testing.T, s *side, salts programs) {
 		"test.ping"}})
 	if r.stdout != "{\n    \"box\": true\n}\n" || r.code != 0 {
 		t.Errorf("salt-ssh: %v", r)
+	}
+	r = salts.run(t, "salt-ssh", call{args: []string{"-c", s.ConfDir, "box*", "state.apply", "far",
+		"pillar={given: by salt-ssh}"}})
+	made, err := os.ReadFile(filepath.Join(s.Dir, "made"))
+	if string(made) != "far away ünï by salt-ssh\n" || r.code != 0 {
+		t.Errorf("state.apply made %q, %v: %v", made, err, r)
 	}
 	e2e.Eventually(t, 20*time.Second, "the event of salt-ssh", func() error {
 		b, err := os.ReadFile(heard.Output)
