@@ -306,6 +306,9 @@ func (x *run) callOf(ch *chunk, fun Function, umask int) Call {
 	}
 	if fun.Wants.Running {
 		c.Running = x.ret.wire()
+		for i, p := range c.Running { // the run changes its own while a parallel state reads these
+			c.Running[i].Value = slices.Clone(p.Value.(value.Map))
+		}
 	}
 	if fun.Wants.Lowstate {
 		for _, other := range x.lowstate {
