@@ -199,7 +199,7 @@ func TestStatesAreSalts(t *testing.T) {
 		test *bool
 	}{{"{mods: o, test: True}", &yes}, {"{mods: o}", nil}, {"{mods: p}", nil}, {"{mods: c}", nil},
 		{"{mods: w}", nil}, {"{mods: s}", nil}, {"{mods: t, test: True}", &yes},
-		{"{mods: m}", nil}, {"{mods: q}", nil}}
+		{"{mods: m}", nil}, {"{mods: q}", nil}, {"{mods: r}", nil}}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/x" {
 			w.WriteHeader(http.StatusNotFound)
@@ -329,5 +329,34 @@ func TestSiteReplacesNativeStates(t *testing.T) {
 		if !strings.Contains(by[tag], want) {
 			t.Errorf("%s: %s", tag, by[tag])
 		}
+	}
+}
+
+// TestReloadOutlivesTheProcess: a pillar that was made anew for later states is also that of a
+// process which takes the place of one that ended.
+func TestReloadOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	root := placeStates(t, "")
+	for name, text := range map[string]string{
+		"ext/states/ends.py": "import os\ndef now(name):\n    os._exit(3)\n",
+		"ext/states/says.py": "def word(name):\n    return {'name': name, 'result': True, " +
+			"'changes': {}, 'comment': __pillar__['word']}\n",
+		"pillar/data.sls": "word: {{ 'new' if salt['file.file_exists']('" + root +
+			"/made/flag') else 'old' }}\n",
+		"files/n.sls": "one: {file.touch: [{name: " + root + "/made/flag}, {makedirs: True}, " +
+			"{reload_pillar: True}]}\ntwo: {ends.now: []}\nthree: {says.word: []}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := orchestrations(t, root, python(t, "3008.3"), func(string) {}).SLS(t.Context(),
+		orchestrate.Request{Mods: []string{"n"}, JID: orchestrationJID, User: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, by := tags(t, got, root); !strings.Contains(by["says_|-three_|-three_|-word"],
+		`"comment": "new"`) {
+		t.Errorf("%q", by)
 	}
 }

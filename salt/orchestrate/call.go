@@ -477,10 +477,10 @@ func (x *run) refresh(ctx context.Context, ch *chunk, ret value.Map) {
 	changes, _ := ret.Get("changes")
 	switch {
 	case asked("reload_grains"), asked("reload_pillar"):
-		defer func() { x.functions.Reload(x.who) }()
+		defer func() { x.functions.Reload(x.who, asked("reload_grains")) }()
 	case !value.Truth(changes) && asked("force_reload_modules"),
 		value.Truth(changes) && (asked("reload_modules") || bringsModules(ch)):
-		x.functions.Reload(x.who)
+		x.functions.Reload(x.who, false)
 	}
 	if asked("reload_grains") && x.o.deps.Grains != nil {
 		x.who.Grains = x.o.deps.Grains()
