@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermaster/salt/hosted"
 	"clustermaster/salt/mastergrains"
@@ -359,4 +360,52 @@ func TestReloadOutlivesTheProcess(t *testing.T) {
 		`"comment": "new"`) {
 		t.Errorf("%q", by)
 	}
+}
+
+// TestCancelledBehindAnother: an orchestration that waits until another one has found the machine's
+// grains ends with its caller.
+func TestCancelledBehindAnother(t *testing.T) {
+	t.Parallel()
+	root := placeStates(t, "")
+	exe, started := filepath.Join(root, "python"), filepath.Join(root, "started")
+	if err := os.WriteFile(exe, []byte("#!/bin/sh\n: >"+started+"\nexec sleep 600\n"),
+		0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := orchestrations(t, root, exe, func(string) {})
+	run := func(ctx context.Context) <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := o.SLS(ctx, orchestrate.Request{Mods: []string{"e"}, JID: orchestrationJID,
+				User: "root"})
+			ended <- err
+		}()
+		return ended
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := run(ctx)
+	for deadline := time.Now().Add(time.Minute); ; {
+		if _, err := os.Stat(started); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal("no interpreter was started")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	behind, leave := context.WithTimeout(t.Context(), time.Second) // by then it waits
+	defer leave()
+	second := run(behind)
+	select {
+	case err := <-second:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	case err := <-first:
+		t.Errorf("the first one ended: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Error("it still waits")
+	}
+	cancel()
+	<-first
 }
