@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -412,7 +413,7 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 	}
 	talk.left = talk.limit
 	v, err := talk.run(ctx, m)
-	if s.child.reason != "" {
+	if s.child.reason != "" || errors.Is(err, errPack) { // then it lacks what came with the call
 		s.drop()
 	}
 	return v, err
