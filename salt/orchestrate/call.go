@@ -173,7 +173,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 	if hide, _ := ch.get("no_log"); value.Truth(hide) {
 		for _, key := range []string{"name", "comment", "changes"} {
 			v, _ := ret.Get(key)
-			ret = ret.Set(key, Masked(v))
+			ret = ret.Set(key, masked(v))
 		}
 	}
 	x.refresh(ctx, ch, ret)
@@ -445,19 +445,19 @@ func malformed(ret value.Map) error {
 	return nil
 }
 
-// Masked hides the contents of a value, but not its shape; empty and false values stay.
-func Masked(v any) any {
+// masked hides the contents of a value, but not its shape; empty and false values stay.
+func masked(v any) any {
 	switch v := v.(type) {
 	case value.Map:
 		out := make(value.Map, len(v))
 		for i, p := range v {
-			out[i] = value.Pair{Key: p.Key, Value: Masked(p.Value)}
+			out[i] = value.Pair{Key: p.Key, Value: masked(p.Value)}
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
-			out[i] = Masked(e)
+			out[i] = masked(e)
 		}
 		return out
 	}
