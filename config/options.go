@@ -154,7 +154,7 @@ type Options struct {
 	PythonHost                  string        `opt:"python_host" own:"''"`
 	PythonTimeout               time.Duration `opt:"python_timeout" own:"60" min:"1"`
 	PythonSSHTimeout            time.Duration `opt:"python_ssh_timeout" own:"14400" min:"1"`
-	PythonRunnerTimeout         time.Duration `opt:"python_runner_timeout" own:"0"`
+	PythonRunnerTimeout         time.Duration `opt:"python_runner_timeout" own:"0" min:"0"`
 	PythonMemory                int           `opt:"python_memory" own:"1073741824" min:"268435456"`
 	PythonOutput                int           `opt:"python_output" own:"67108864" min:"65536" max:"2147483647"`
 	PythonProcesses             int           `opt:"python_processes" own:"64" min:"1"`

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/salt/function"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/pythonhost"
@@ -118,14 +117,6 @@ func (f *Functions) RunStage(ctx context.Context, m modules.Minion, name, args s
 	b := &bound{f: f}
 	defer b.close()
 	return b.RunStage(ctx, m, name, args, val, src, keywords)
-}
-
-// Params returns a function's parameters, for callers that pass keywords, as package modules does.
-func (f *Functions) Params(fun string) (params []function.Param, rest bool) {
-	if !f.native(fun) {
-		return nil, true
-	}
-	return f.d.Native.Params(fun)
 }
 
 // Bind implements pillar.Binder.

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"clustermaster/salt/hosted"
+	"clustermaster/salt/hosted/hostedtest"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/pythonhost"
@@ -28,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { rendertest.Main(m) }
 
-var releases = []string{"3006.28", "3007.15", "3008.3"}
+var releases = hostedtest.Releases
 
 // python is the interpreter of a release of Salt.
 func python(t testing.TB, release string) string {

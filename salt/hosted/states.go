@@ -27,10 +27,12 @@ type States struct {
 	native orchestrate.Table
 	owned  map[string]bool // the native modules
 	site   *pythonhost.Site
+	look   chan struct{} // holds a token while one run looks for grains
 
-	mu     sync.Mutex // guards the fields below; held while grains are looked for
+	mu     sync.Mutex // guards the fields below
 	grains value.Map  // as Salt finds them
 	until  time.Time  // when to look again
+	forgot int        // how often the grains were forgotten
 }
 
 var (
@@ -43,7 +45,8 @@ const grainsFor = 5 * time.Minute
 
 // States returns the state functions.
 func (f *Functions) States(native orchestrate.Table) *States {
-	s := &States{f: f, native: native, owned: map[string]bool{}, site: f.d.Folders.Site("states")}
+	s := &States{f: f, native: native, owned: map[string]bool{}, site: f.d.Folders.Site("states"),
+		look: make(chan struct{}, 1)}
 	for name := range native {
 		module, _, _ := strings.Cut(name, ".")
 		s.owned[module] = true
@@ -54,9 +57,14 @@ func (f *Functions) States(native orchestrate.Table) *States {
 
 func (s *States) forget() {
 	s.site.Forget()
+	s.forgetGrains()
+}
+
+func (s *States) forgetGrains() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.until = time.Time{}
-	s.mu.Unlock()
+	s.forgot++
 }
 
 // Lookup implements orchestrate.Functions: it finds native functions only.
@@ -75,9 +83,10 @@ type states struct {
 	// names the run in accumulator, a folder of cachedir in which file.accumulated keeps its texts
 	instance string
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the fields below; held while a function is described
 	who     modules.Minion
 	session *pythonhost.Session
+	grains  value.Map // of the session
 	known   map[string]*stateFunction
 	reload  bool // before the next call
 }
@@ -115,7 +124,10 @@ func (b *states) Why(name string) string {
 }
 
 // Reload implements orchestrate.Bound.
-func (b *states) Reload(who modules.Minion) {
+func (b *states) Reload(who modules.Minion, grains bool) {
+	if grains {
+		b.s.forgetGrains()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.who, b.reload = who, true
@@ -170,21 +182,27 @@ func (b *states) describe(name string) *stateFunction {
 	return &stateFunction{f: f}
 }
 
-// open returns the run's session.
+// open returns the run's session, as of the last Reload.
 func (b *states) open() (*pythonhost.Session, error) {
+	if b.session != nil && !b.reload {
+		return b.session, nil
+	}
+	grains, err := b.s.machine(b.ctx, b.who)
+	if err != nil {
+		return nil, err
+	}
+	b.grains, b.reload = grains, false
 	if b.session == nil {
-		grains, err := b.s.machine(b.ctx, b.who)
-		if err != nil {
-			return nil, err
-		}
-		b.session = b.start(grains)
+		b.session = b.start()
+	} else {
+		b.session.Reload(grains, b.who.Pillar)
 	}
 	return b.session, nil
 }
 
-func (b *states) start(grains value.Map) *pythonhost.Session {
+func (b *states) start() *pythonhost.Session {
 	test, _ := b.who.Opts.Get("test")
-	return b.s.f.d.Host.States(pythonhost.Minion{ID: b.who.ID, Grains: grains,
+	return b.s.f.d.Host.States(pythonhost.Minion{ID: b.who.ID, Grains: b.grains,
 		Pillar: b.who.Pillar, Saltenv: b.who.Opts.String("saltenv"), Pillarenv: b.who.Pillarenv,
 		States: true, Opts: value.Map{{Key: "id", Value: b.who.ID}, {Key: "test", Value: test}}})
 }
@@ -192,19 +210,30 @@ func (b *states) start(grains value.Map) *pythonhost.Session {
 // machine returns the grains of state functions: those that Salt finds on this machine, and over
 // them the master's own, which templates see.
 func (s *States) machine(ctx context.Context, who modules.Minion) (value.Map, error) {
+	select {
+	case s.look <- struct{}{}:
+		defer func() { <-s.look }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Now().After(s.until) {
+	grains, until, forgot := s.grains, s.until, s.forgot
+	s.mu.Unlock()
+	if time.Now().After(until) {
 		session := s.f.d.Host.States(pythonhost.Minion{})
 		defer session.Close()
 		v, err := session.Call(ctx, pythonhost.Call{Kind: pythonhost.Grains, Fun: "grains.items"})
 		if err != nil {
 			return nil, fmt.Errorf("find the grains of this machine: %w", err)
 		}
-		s.grains, _ = v.(value.Map)
-		s.until = time.Now().Add(grainsFor)
+		grains, _ = v.(value.Map)
+		s.mu.Lock()
+		if s.grains = grains; s.forgot == forgot {
+			s.until = time.Now().Add(grainsFor)
+		}
+		s.mu.Unlock()
 	}
-	return over(s.grains, who.Grains), nil
+	return over(grains, who.Grains), nil
 }
 
 // over returns a copy of a map with the pairs of another one in it.
@@ -229,19 +258,13 @@ func (b *states) run(ctx context.Context, name string, f orchestrate.Function,
 	c orchestrate.Call) (value.Map, error) {
 	call := pythonhost.Call{Kind: pythonhost.State, Fun: name, Kwargs: given(f, c),
 		State: &pythonhost.StateCall{Test: c.Test, Env: c.Env, JID: c.JID,
-			Instance: b.instance, User: c.User,
-			Umask: c.Umask, Low: c.Low, Running: c.Running, Lowstate: c.Lowstate}}
+			Instance: b.instance, User: c.User, Umask: c.Umask, Low: c.Low, Running: c.Running,
+			Lowstate: c.Lowstate}}
 	b.mu.Lock()
 	session, err := b.open()
-	if err == nil && b.reload || c.Beside {
-		var grains value.Map
-		if grains, err = b.s.machine(ctx, b.who); err == nil && c.Beside {
-			session = b.start(grains)
-			defer session.Close()
-		} else if err == nil {
-			call.State.Reload, call.State.Grains, call.State.Pillar = true, grains, b.who.Pillar
-			b.reload = false
-		}
+	if err == nil && c.Beside {
+		session = b.start()
+		defer session.Close()
 	}
 	b.mu.Unlock()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermaster/salt/hosted"
 	"clustermaster/salt/mastergrains"
@@ -199,7 +200,7 @@ func TestStatesAreSalts(t *testing.T) {
 		test *bool
 	}{{"{mods: o, test: True}", &yes}, {"{mods: o}", nil}, {"{mods: p}", nil}, {"{mods: c}", nil},
 		{"{mods: w}", nil}, {"{mods: s}", nil}, {"{mods: t, test: True}", &yes},
-		{"{mods: m}", nil}, {"{mods: q}", nil}}
+		{"{mods: m}", nil}, {"{mods: q}", nil}, {"{mods: r}", nil}}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/x" {
 			w.WriteHeader(http.StatusNotFound)
@@ -330,4 +331,81 @@ func TestSiteReplacesNativeStates(t *testing.T) {
 			t.Errorf("%s: %s", tag, by[tag])
 		}
 	}
+}
+
+// TestReloadOutlivesTheProcess: a pillar that was made anew for later states is also that of a
+// process which takes the place of one that ended.
+func TestReloadOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	root := placeStates(t, "")
+	for name, text := range map[string]string{
+		"ext/states/ends.py": "import os\ndef now(name):\n    os._exit(3)\n",
+		"ext/states/says.py": "def word(name):\n    return {'name': name, 'result': True, " +
+			"'changes': {}, 'comment': __pillar__['word']}\n",
+		"pillar/data.sls": "word: {{ 'new' if salt['file.file_exists']('" + root +
+			"/made/flag') else 'old' }}\n",
+		"files/n.sls": "one: {file.touch: [{name: " + root + "/made/flag}, {makedirs: True}, " +
+			"{reload_pillar: True}]}\ntwo: {ends.now: []}\nthree: {says.word: []}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := orchestrations(t, root, python(t, "3008.3"), func(string) {}).SLS(t.Context(),
+		orchestrate.Request{Mods: []string{"n"}, JID: orchestrationJID, User: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, by := tags(t, got, root); !strings.Contains(by["says_|-three_|-three_|-word"],
+		`"comment": "new"`) {
+		t.Errorf("%q", by)
+	}
+}
+
+// TestCancelledBehindAnother: an orchestration that waits until another one has found the machine's
+// grains ends with its caller.
+func TestCancelledBehindAnother(t *testing.T) {
+	t.Parallel()
+	root := placeStates(t, "")
+	exe, started := filepath.Join(root, "python"), filepath.Join(root, "started")
+	if err := os.WriteFile(exe, []byte("#!/bin/sh\n: >"+started+"\nexec sleep 600\n"),
+		0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := orchestrations(t, root, exe, func(string) {})
+	run := func(ctx context.Context) <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := o.SLS(ctx, orchestrate.Request{Mods: []string{"e"}, JID: orchestrationJID,
+				User: "root"})
+			ended <- err
+		}()
+		return ended
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := run(ctx)
+	for deadline := time.Now().Add(time.Minute); ; {
+		if _, err := os.Stat(started); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal("no interpreter was started")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	behind, leave := context.WithTimeout(t.Context(), time.Second) // by then it waits
+	defer leave()
+	second := run(behind)
+	select {
+	case err := <-second:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	case err := <-first:
+		t.Errorf("the first one ended: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Error("it still waits")
+	}
+	cancel()
+	<-first
 }

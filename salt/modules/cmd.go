@@ -270,7 +270,7 @@ func (c *call) argv() ([]string, error) {
 	if c.any("python_shell") == true {
 		return []string{shell, "-c", line}, nil
 	}
-	out, err := ShellSplit(line)
+	out, err := shellSplit(line)
 	if err == nil && len(out) == 0 {
 		err = errors.New("empty command")
 	}
@@ -360,8 +360,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// ShellSplit is Python's shlex.split.
-func ShellSplit(s string) ([]string, error) {
+// shellSplit is Python's shlex.split.
+func shellSplit(s string) ([]string, error) {
 	var out []string
 	var word strings.Builder
 	in, quote := false, byte(0)

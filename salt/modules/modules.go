@@ -117,19 +117,12 @@ func (m *Modules) Has(name string) bool {
 	return ok
 }
 
-// Params returns a function's parameters in their order. rest reports whether it accepts
-// further arguments and keywords.
-func (m *Modules) Params(fun string) (params []sig.Param, rest bool) {
-	f := m.byName[fun]
-	return slices.Clone(f.params), f.varKwargs
-}
-
 // Call runs a function for a minion.
 func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any,
 	kwargs value.Map) (any, error) {
 	f, ok := m.byName[fun]
 	if !ok {
-		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md lists the functions",
+		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md says which are",
 			fun, ErrUnknown)
 	}
 	c := &call{Modules: m, who: who}

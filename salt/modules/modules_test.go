@@ -239,7 +239,7 @@ func TestShellSplit(t *testing.T) {
 		`a  b`: `["a" "b"]`, `a 'b c' d`: `["a" "b c" "d"]`, `"a \"b\" \n"`: `["a \"b\" \\n"]`,
 		`a\ b ''`: `["a b" ""]`, `x"y"'z'`: `["xyz"]`, "": `[]`,
 	} {
-		if got, err := ShellSplit(in); fmt.Sprintf("%q", got) != want || err != nil {
+		if got, err := shellSplit(in); fmt.Sprintf("%q", got) != want || err != nil {
 			t.Errorf("%s: %q %v", in, got, err)
 		}
 	}

@@ -224,7 +224,7 @@ func grep(ctx context.Context, c *call) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("options of grep must be text, not %s", value.Repr(v))
 		}
-		words, err := ShellSplit(option)
+		words, err := shellSplit(option)
 		if err != nil {
 			return nil, err
 		}

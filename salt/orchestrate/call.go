@@ -173,7 +173,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 	if hide, _ := ch.get("no_log"); value.Truth(hide) {
 		for _, key := range []string{"name", "comment", "changes"} {
 			v, _ := ret.Get(key)
-			ret = ret.Set(key, Masked(v))
+			ret = ret.Set(key, masked(v))
 		}
 	}
 	x.refresh(ctx, ch, ret)
@@ -306,6 +306,9 @@ func (x *run) callOf(ch *chunk, fun Function, umask int) Call {
 	}
 	if fun.Wants.Running {
 		c.Running = x.ret.wire()
+		for i, p := range c.Running { // the run changes its own while a parallel state reads these
+			c.Running[i].Value = slices.Clone(p.Value.(value.Map))
+		}
 	}
 	if fun.Wants.Lowstate {
 		for _, other := range x.lowstate {
@@ -442,19 +445,19 @@ func malformed(ret value.Map) error {
 	return nil
 }
 
-// Masked hides the contents of a value, but not its shape; empty and false values stay.
-func Masked(v any) any {
+// masked hides the contents of a value, but not its shape; empty and false values stay.
+func masked(v any) any {
 	switch v := v.(type) {
 	case value.Map:
 		out := make(value.Map, len(v))
 		for i, p := range v {
-			out[i] = value.Pair{Key: p.Key, Value: Masked(p.Value)}
+			out[i] = value.Pair{Key: p.Key, Value: masked(p.Value)}
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
-			out[i] = Masked(e)
+			out[i] = masked(e)
 		}
 		return out
 	}
@@ -474,10 +477,10 @@ func (x *run) refresh(ctx context.Context, ch *chunk, ret value.Map) {
 	changes, _ := ret.Get("changes")
 	switch {
 	case asked("reload_grains"), asked("reload_pillar"):
-		defer func() { x.functions.Reload(x.who) }()
+		defer func() { x.functions.Reload(x.who, asked("reload_grains")) }()
 	case !value.Truth(changes) && asked("force_reload_modules"),
 		value.Truth(changes) && (asked("reload_modules") || bringsModules(ch)):
-		x.functions.Reload(x.who)
+		x.functions.Reload(x.who, false)
 	}
 	if asked("reload_grains") && x.o.deps.Grains != nil {
 		x.who.Grains = x.o.deps.Grains()

@@ -6,7 +6,7 @@
 // low chunks and their order; the run of the chunks with requisites, retries, conditions, parallel
 // states, listeners, pauses and events; all bounds.
 //
-// Does not: the functions that states call (package states, told through Functions), templates
+// Does not: the functions that states call (Functions: packages statemodules and hosted), templates
 // (package render), pillars (package pillar), execution modules (package modules), or who asked
 // (package runner).
 //

@@ -93,7 +93,8 @@ type Bound interface {
 	// Why returns the reason why a function is missing, "" if none is known.
 	Why(name string) string
 	// Reload makes the functions see modules that the run has changed, and who's pillar and grains.
-	Reload(who modules.Minion)
+	// With grains, the functions also look anew for grains of their own.
+	Reload(who modules.Minion, grains bool)
 	Close()
 }
 
@@ -108,9 +109,9 @@ func bind(ctx context.Context, f Functions, who modules.Minion) Bound {
 // unbound are functions that keep nothing for a run.
 type unbound struct{ Functions }
 
-func (unbound) Why(string) string     { return "" }
-func (unbound) Reload(modules.Minion) {}
-func (unbound) Close()                {}
+func (unbound) Why(string) string           { return "" }
+func (unbound) Reload(modules.Minion, bool) {}
+func (unbound) Close()                      {}
 
 // Table maps names to functions.
 type Table map[string]Function

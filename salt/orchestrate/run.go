@@ -49,7 +49,7 @@ type run struct {
 	graph     *graph
 	count     int // number of chunks, for events
 	functions Bound
-	lowstate  []*chunk // all chunks
+	lowstate  []*chunk // all chunks of the list that runs
 	who       modules.Minion
 
 	number   int64                // __run_num__ of the next return
@@ -62,7 +62,6 @@ type run struct {
 
 // everything runs the chunks, then listeners and beacons.
 func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error) {
-	x.lowstate = chunks
 	ret, err := x.chunks(ctx, chunks, len(chunks))
 	if err == nil {
 		err = x.listeners(ctx, chunks, ret)
@@ -76,7 +75,7 @@ func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error)
 // chunks runs a list of chunks; count is their number for events. Parallel ones have ended when it
 // returns.
 func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns, error) {
-	x.ret, x.count, x.halted = newReturns(), count, false
+	x.ret, x.count, x.halted, x.lowstate = newReturns(), count, false, chunks
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()

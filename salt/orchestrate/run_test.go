@@ -145,6 +145,55 @@ func TestParallelStatesRunAtOnce(t *testing.T) {
 	}
 }
 
+// TestReturnsSoFar: a parallel state sees the returns as they were when it began, whatever ends
+// meanwhile. A listener sees the low data of the listeners.
+func TestReturnsSoFar(t *testing.T) {
+	t.Parallel()
+	begun, settled := make(chan struct{}), make(chan struct{})
+	late := stateOf(func(ctx context.Context, c orchestrate.Call) (value.Map, error) {
+		close(begun)
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return orchestrate.Return(c.Name, nil, true, fmt.Sprint(results(c.Running))), nil
+	})
+	late.Wants.Running = true
+	hears := stateOf(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
+		return orchestrate.Return(c.Name, nil, true, fmt.Sprint(len(c.Lowstate))), nil
+	})
+	hears.Wants.Lowstate = true
+	o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{
+		"own.late": late, "own.hears": hears, "own.mod_watch": hears,
+		"own.soon": stateOf(func(ctx context.Context, c orchestrate.Call) (value.Map, error) {
+			select {
+			case <-begun:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			return orchestrate.Return(c.Name, nil, true, ""), nil
+		}),
+		"own.settles": stateOf(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
+			close(settled)
+			return orchestrate.Return(c.Name, value.Map{{Key: "a", Value: "b"}}, true, ""), nil
+		}),
+	})
+	ret, err := high(t, t.Context(), o, "a: {own: [soon, {parallel: true}]}\n"+
+		"b: {own: [late, {parallel: true}]}\nc: {own: [settles, {require: [{own: a}]}]}\n"+
+		"d: {own: [hears, {listen: [{own: c}]}]}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for _, p := range ret {
+		said[strings.Split(p.Key.(string), "_|-")[1]] = p.Value.(value.Map).String("comment")
+	}
+	if said["b"] != "[a=<nil>]" || said["d"] != "4" || said["listener_d"] != "1" {
+		t.Errorf("%q", said)
+	}
+}
+
 // asked are pauses of a test.
 type asked struct {
 	mu        sync.Mutex

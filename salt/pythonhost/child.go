@@ -282,10 +282,13 @@ func (c *conversation) answer(ctx context.Context, m value.Map) error {
 	}
 	if err != nil {
 		reply = append(reply, value.Pair{Key: "error", Value: err.Error()})
-	} else {
-		reply = append(reply, value.Pair{Key: "value", Value: v})
+		return c.send(reply)
 	}
-	return c.send(reply)
+	err = c.send(append(reply, value.Pair{Key: "value", Value: v}))
+	if errors.Is(err, errPack) { // the child waits
+		return c.send(append(reply, value.Pair{Key: "error", Value: err.Error()}))
+	}
+	return err
 }
 
 func (c *conversation) setOpen(open bool) {
@@ -315,7 +318,7 @@ func (c *conversation) nested(ctx context.Context, call Call) (any, error) {
 func (c *conversation) send(m value.Map) error {
 	raw, err := value.PackNew(m)
 	if err != nil {
-		return fmt.Errorf("pack for the Python host: %w", err)
+		return fmt.Errorf("%w: %w", errPack, err)
 	}
 	began := time.Now()
 	_ = c.child.conn.SetWriteDeadline(c.deadline(began))
@@ -340,7 +343,10 @@ func (c *conversation) deadline(now time.Time) time.Time {
 	return now.Add(c.left)
 }
 
-var errOutput = errors.New("message is too long")
+var (
+	errOutput = errors.New("message is too long")
+	errPack   = errors.New("pack for the Python host")
+)
 
 func (c *child) receive(limit int64) (value.Map, error) {
 	var head [4]byte

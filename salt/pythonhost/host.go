@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -150,9 +151,6 @@ type StateCall struct {
 	Umask        int // -1 for none
 	Low, Running value.Map
 	Lowstate     []any
-	// Reload has all modules loaded again, with the grains and the pillar here.
-	Reload         bool
-	Grains, Pillar value.Map
 }
 
 // Host runs functions of Python. It is safe for concurrent use.
@@ -228,9 +226,10 @@ type Session struct {
 	guard  func(context.Context) error // of an engine; nil: no check
 	at     atomic.Pointer[child]       // of the running call
 
-	mu    sync.Mutex // held during a call
-	child *child
-	used  bool
+	mu     sync.Mutex // held during a call
+	child  *child
+	used   bool
+	reload bool // before the next call
 }
 
 // Session returns a Session. It starts no process before the first call; Close ends its child.
@@ -307,6 +306,13 @@ func (s *Session) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop()
+}
+
+// Reload has the next call load all modules again, with other grains and another pillar.
+func (s *Session) Reload(grains, pillar value.Map) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.minion.Grains, s.minion.Pillar, s.reload = grains, pillar, true
 }
 
 func (s *Session) drop() {
@@ -389,7 +395,11 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 			s.h.guards.add(s.child.pid, s.guard)
 		}
 		m = append(m, value.Pair{Key: "bind", Value: s.minion.message()})
+	} else if s.reload {
+		m = append(m, value.Pair{Key: "reload", Value: value.Map{
+			{Key: "grains", Value: s.minion.Grains}, {Key: "pillar", Value: s.minion.Pillar}}})
 	}
+	s.reload = false
 	s.at.Store(s.child)
 	defer s.at.Store(nil)
 	talk := &conversation{session: s, child: s.child, call: c, limit: s.h.opts.Timeout,
@@ -403,7 +413,7 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 	}
 	talk.left = talk.limit
 	v, err := talk.run(ctx, m)
-	if s.child.reason != "" {
+	if s.child.reason != "" || errors.Is(err, errPack) { // then it lacks what came with the call
 		s.drop()
 	}
 	return v, err
@@ -435,10 +445,6 @@ func (c Call) message() value.Map {
 			value.Pair{Key: "umask", Value: s.Umask},
 			value.Pair{Key: "low", Value: s.Low}, value.Pair{Key: "running", Value: s.Running},
 			value.Pair{Key: "lowstate", Value: s.Lowstate})
-		if s.Reload {
-			out = append(out, value.Pair{Key: "reload", Value: value.Map{
-				{Key: "grains", Value: s.Grains}, {Key: "pillar", Value: s.Pillar}}})
-		}
 	}
 	if c.Tag != "" {
 		out = append(out, value.Pair{Key: "jid", Value: c.JID},

@@ -281,11 +281,7 @@ def virtual_names(path):
         path = os.path.join(path, "__init__.py")
     if not path.endswith(".py"):
         return None
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 20)
-    except OSError:
-        return set()
+    text = text_of(path)
     if "__virtual" not in text:
         return set()
     names = set()
@@ -293,6 +289,15 @@ def virtual_names(path):
         names.update(filter(None, (one, other)))
         names.update(re.findall(r"""["']([\w.-]+)["']""", aliases))
     return names or (set() if is_salts(path) else None)
+
+
+def text_of(path):
+    """The text of a module's file, "" of one that can't be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
 
 
 SALT = []  # Salt's own folder, with its separator
@@ -1039,9 +1044,7 @@ class Bound:
         """How functions are called and what they say of themselves: of one, or with "" of all."""
         import salt.utils.doc
 
-        lazy = {"runner": "runners", "wheel": "wheels", "state": "states"}[kind]
-        lazy = getattr(self, lazy)
-        names = [name] if name else sorted(lazy)
+        names = [name] if name else sorted(getattr(self, kind + "s"))
         out = {}
         for full in names:
             try:
@@ -1050,8 +1053,8 @@ class Bound:
                 if name:
                     raise
                 continue
-            text = salt.utils.doc.strip_rst({full: function.__doc__})[full]
-            out[full] = {"doc": str(text), "usage": str(function.__doc__), "file": file, **signature(function)}
+            doc = salt.utils.doc.strip_rst({full: function.__doc__})[full]
+            out[full] = {"doc": str(doc), "usage": str(function.__doc__), "file": file, **signature(function)}
             if kind == "state":
                 text = text_of(file)
                 out[full].update(running="__running__" in text, lowstate="__lowstate__" in text)
@@ -1125,14 +1128,6 @@ def calls_for(kind, item):
         yield "returner", [load], {}
     else:
         raise Problem("refused", f"the host knows no items of kind {kind}")
-
-
-def text_of(path):
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 20)
-    except OSError:
-        return ""
 
 
 def signature(function):

@@ -94,6 +94,37 @@ func minion(id string) Minion {
 	}, Pillar: value.Map{{Key: "owner", Value: "pillar of " + id}}}
 }
 
+// TestNotPacked: after a call whose arguments can't be sent, the session goes on. An answer that
+// can't be sent is an error in Python.
+func TestNotPacked(t *testing.T) {
+	t.Parallel()
+	deep := any("x")
+	for range value.MaxDepth + 1 {
+		deep = []any{deep}
+	}
+	s := newSite(t, "3008.3", map[string]string{"ext/modules/fact.py": factModule},
+		func(o *Options) {
+			o.Natives = map[string][]string{"module": {"mine.get"}}
+			o.Answer = func(context.Context, Question) (any, error) { return deep, nil }
+		})
+	session := s.host.Session(minion("web1"))
+	defer session.Close()
+	for _, c := range []Call{{Kind: Module, Fun: "test.echo", Args: []any{deep}},
+		{Kind: Module, Fun: "fact.mine", Args: []any{"*", "x"}}} {
+		if v, err := session.Call(t.Context(), c); err == nil ||
+			!strings.Contains(err.Error(), "pack for the Python host") {
+			t.Errorf("%s: %v, %v", c.Fun, v, err)
+		}
+		if v := call(t, session, "test.echo", "next"); v != "next" {
+			t.Errorf("the call after %s: %v", c.Fun, v)
+		}
+		v, _ := call(t, session, "fact.about").(value.Map)
+		if v.String("pillar") != "pillar of web1" {
+			t.Errorf("the process after %s: %v", c.Fun, v)
+		}
+	}
+}
+
 func call(t testing.TB, s *Session, fun string, args ...any) any {
 	t.Helper()
 	v, err := s.Call(t.Context(), Call{Kind: Module, Fun: fun, Args: args})

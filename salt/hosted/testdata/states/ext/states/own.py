@@ -41,6 +41,10 @@ def sees(name, **kwargs):
     return _ret(name, comment=repr(seen) if kwargs.get("shown") else "", changes=seen)
 
 
+def grain(name):
+    return _ret(name, comment=__grains__[name])
+
+
 def quiet(name, given=("a", "b"), limit=1 << 80, number=1.5, flag=None):
     return _ret(name, comment=[repr(given), str(limit), repr(number), repr(flag)])
 
