@@ -122,7 +122,7 @@ func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any,
 	kwargs value.Map) (any, error) {
 	f, ok := m.byName[fun]
 	if !ok {
-		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md says which are",
+		return nil, fmt.Errorf("function %s: %w; see docs/template-functions.md",
 			fun, ErrUnknown)
 	}
 	c := &call{Modules: m, who: who}

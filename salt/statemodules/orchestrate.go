@@ -157,7 +157,7 @@ func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.M
 		if !o.d.Modules.Has(fun) {
 			return nil,
 				fmt.Errorf("fail_function %s is not available on this master; "+
-					"docs/template-functions.md says which are", fun)
+					"see docs/template-functions.md", fun)
 		}
 		judge = func(returned any) (bool, error) {
 			v, err := o.d.Modules.Call(ctx, c.Master, fun, []any{returned}, nil)
