@@ -10,6 +10,7 @@ import (
 
 	"clustermaster/config"
 	"clustermaster/serve/master"
+	"clustermaster/store/durable"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -133,12 +134,21 @@ func signKey(o *config.Options) (*wire.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make master_sign_pubkey key: %w", err)
 	}
-	if err := os.WriteFile(path, text, 0o400); err != nil {
-		return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
-	}
-	pub := filepath.Join(o.PkiDir, o.MasterSignKeyName+".pub")
-	if err := os.WriteFile(pub, []byte(k.Public().Text()+"\n"), 0o644); err != nil {
-		return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
+	for _, f := range []struct { // the private key last: with it, both are there
+		name string
+		text []byte
+		mode os.FileMode
+	}{
+		{filepath.Join(o.PkiDir, o.MasterSignKeyName+".pub"), []byte(k.Public().Text() + "\n"), 0o644},
+		{path, text, 0o400},
+	} {
+		err := durable.WriteFile(f.name, f.text)
+		if err == nil {
+			err = os.Chmod(f.name, f.mode)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
+		}
 	}
 	return k, nil
 }

@@ -145,11 +145,10 @@ type signFile struct {
 	permissive bool
 	log        *slog.Logger
 
-	mu     sync.Mutex // guards the rest
-	mtime  time.Time
-	size   int64
-	mode   fs.FileMode
-	cached []string
+	mu      sync.Mutex       // guards the rest
+	changed syscall.Timespec // ctime, which a change of the owner or the mode moves, too
+	size    int64
+	cached  []string
 }
 
 // matches tries each line as the id itself, as a shell pattern, and as a regular expression for the
@@ -170,13 +169,12 @@ func mayGroupWrite(info fs.FileInfo) bool {
 	if os.Getuid() != 0 {
 		return true
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
 	root, err := user.Current()
-	if !ok || err != nil {
+	if err != nil {
 		return false
 	}
 	groups, err := root.GroupIds()
-	gid := strconv.FormatUint(uint64(stat.Gid), 10)
+	gid := strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Gid), 10)
 	return err == nil && gid != root.Gid && slices.Contains(groups, gid)
 }
 
@@ -192,10 +190,11 @@ func (f *signFile) lines() []string {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if info.ModTime().Equal(f.mtime) && info.Size() == f.size && info.Mode() == f.mode {
+	stat := info.Sys().(*syscall.Stat_t)
+	if stat.Ctim == f.changed && stat.Size == f.size {
 		return f.cached
 	}
-	f.mtime, f.size, f.mode, f.cached = info.ModTime(), info.Size(), info.Mode(), nil
+	f.changed, f.size, f.cached = stat.Ctim, stat.Size, nil
 	if info.Mode()&0o002 != 0 || info.Mode()&0o020 != 0 && !(f.permissive && mayGroupWrite(info)) {
 		f.log.Warn("auto-sign file ignored: others may write to it; chmod go-w it", "path", f.path)
 		return nil

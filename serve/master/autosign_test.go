@@ -1,6 +1,7 @@
 package master
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -32,6 +33,23 @@ func TestStubsAreFiles(t *testing.T) {
 	} {
 		if got, _ := a.decide(id, nil, time.Now()); got != want {
 			t.Errorf("%s: %v, want %v", id, got, want)
+		}
+	}
+}
+
+// TestSignFileIsReadAgain: a change counts although size and time of modification stay, as after
+// rsync or chgrp.
+func TestSignFileIsReadAgain(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "sign")
+	at := time.Now().Add(-time.Hour)
+	f := signFile{path: path, log: slog.New(slog.DiscardHandler)}
+	for _, id := range []string{"web1", "web2"} {
+		if err := errors.Join(os.WriteFile(path, []byte(id), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		if !f.matches(id) {
+			t.Errorf("%s: the file has %q", id, f.lines())
 		}
 	}
 }
