@@ -2,7 +2,6 @@ package monitoring
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -191,16 +190,8 @@ func TestMetricsAreKnown(t *testing.T) {
 // TestDashboard: it is JSON, its panels do not overlap, and each has a query.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	var d struct {
-		Panels []struct {
-			ID      int
-			Type    string
-			Title   string
-			GridPos struct{ H, W, X, Y int }
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal(Dashboard, &d); err != nil {
+	d, err := ParseBoard(Dashboard)
+	if err != nil {
 		t.Fatal(err)
 	}
 	taken, ids := map[[2]int]string{}, map[int]bool{}

@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermaster/tools/monitoring"
+	"clustermaster/tools/simminion"
+)
+
+const (
+	boardFile   = "CLUSTERMASTER_DASHBOARD_FILE"
+	boardStep   = 5 * time.Second
+	boardFleet  = 120 // simulated minions
+	boardScene  = "backup_dir: DIR/backups\nbackup_passphrase_file: DIR/phrase\nreactor: [{board/*: [DIR/react.sls]}]\nschedule:\n  tick: {function: test.arg, seconds: 5}\n"
+	boardPillar = "{% set x = 1 %}\na: {{ x }}\nid: {{ grains.id }}\n"
+	boardStates = "{% set x = 1 %}\nfine: {test.succeed_without_changes: []}\nchanged: {test.succeed_with_changes: []}\n"
+)
+
+// TestDashboardPicture shows the whole dashboard something: a real Prometheus watches three masters
+// with minions at work, of which the leader is killed and comes back. All panels have data, and the
+// alert about the lost master fires. With CLUSTERMASTER_DASHBOARD_FILE the answers are written to
+// that file, for `make dashboard-picture`.
+func TestDashboardPicture(t *testing.T) {
+	long(t)
+	program := PrometheusProgram(t)
+	HAProxyProgram(t)
+	Venvs(t)
+	dir := Folder(t)
+	c := NewCluster(t, ClusterOptions{Extra: strings.ReplaceAll(boardScene, "DIR", dir)})
+	writeFiles(t, dir, map[string]string{"phrase": "correct horse battery\n",
+		"react.sls": "react:\n  runner.test.arg: [{args: {n: '{{ data.n }}'}}]\n"})
+	for _, m := range c.Masters {
+		writeFiles(t, m.Dir, map[string]string{"pillar/top.sls": "base: {'*': [p]}\n",
+			"pillar/p.sls": boardPillar, "srv/good.sls": boardStates,
+			"srv/bad.sls": boardStates + "bad: {test.fail_without_changes: []}\n"})
+	}
+	p := startPrometheus(t, c, program, boardConfig(t, c))
+	c.Start(t)
+	p.is(t, "sum(up)", func(v float64) bool { return v == 3 })
+	r := monitoring.Recording{From: time.Now().Unix(), Step: int64(boardStep / time.Second)}
+
+	real := c.AddMinions(t, "real", quick, "3006.28", "3008.3")
+	startFleet(t, c, boardFleet)
+	w := &work{c: c}
+	w.during(t, time.Minute, func() { w.some(c).Key(t, "-A", "-y") })
+	Eventually(t, time.Minute, "all minions are accepted", func() error {
+		w.some(c).Key(t, "-A", "-y")
+		keys, err := w.some(c).Keys(t)
+		if err == nil && len(keys["minions"]) != boardFleet+len(real) {
+			err = fmt.Errorf("%d are", len(keys["minions"]))
+		}
+		return err
+	})
+	w.during(t, 2*time.Minute, nil)
+	lost := c.Leader(t, c.Masters[0])
+	r.Notes = append(r.Notes, fmt.Sprintf("%s UTC: %s, the leader, is killed.", utc(), lost.ID))
+	lost.Kill(t)
+	w.during(t, 160*time.Second, nil)
+	r.Notes = append(r.Notes, fmt.Sprintf("%s UTC: it starts again.", utc()))
+	lost.Run(t)
+	w.during(t, 2*time.Minute, nil)
+	p.is(t, "sum(clustermaster_cluster_ready)", func(v float64) bool { return v == 3 })
+	r.To = time.Now().Unix()
+	p.record(t, &r)
+	r.Notes = []string{fmt.Sprintf("Three masters behind HAProxy. %d simulated minions and %d real ones "+
+		"get test.ping every 2 s, the real ones also states, of which some fail. %s", boardFleet,
+		len(real), strings.Join(r.Notes, " "))}
+	if path := os.Getenv(boardFile); path != "" {
+		b, err := json.Marshal(r)
+		if err == nil {
+			err = os.WriteFile(path, b, 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func utc() string { return time.Now().UTC().Format("15:04:05") }
+
+// boardConfig lets Prometheus name the masters by their ids.
+func boardConfig(t *testing.T, c *Cluster) string {
+	t.Helper()
+	var targets []string
+	for _, m := range c.Masters {
+		targets = append(targets, fmt.Sprintf("{targets: ['%s:%d'], labels: {instance: %s}}", m.Addr,
+			MetricsPort, m.ID))
+	}
+	return fmt.Sprintf("global: {scrape_interval: %s, evaluation_interval: %[1]s}\nrule_files: [%s]\n"+
+		"scrape_configs: [{job_name: clustermaster, static_configs: [%s]}]\n", boardStep,
+		filepath.Join(Root(t), "tools", "monitoring", "alerts.yml"), strings.Join(targets, ", "))
+}
+
+// startFleet runs simulated minions behind the balancer, four more each second.
+func startFleet(t *testing.T, c *Cluster, n int) {
+	t.Helper()
+	key, err := simminion.NewKey(2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := simminion.NewFleet(simminion.Config{AcceptanceWait: 3 * time.Second,
+		Master: fmt.Sprintf("%s:%d", c.Base.Balancer(), RequestPort)}, "sim", n,
+		[]*simminion.Key{key}, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = fleet.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// work orders jobs at all masters that run, in turn.
+type work struct {
+	c *Cluster
+	n int
+}
+
+func (w *work) some(c *Cluster) *Master {
+	running := c.Running()
+	return running[w.n%len(running)]
+}
+
+// during works for a while. Every tenth second it also does what else is to be done.
+func (w *work) during(t *testing.T, d time.Duration, also func()) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end); <-tick.C {
+		w.n++
+		m := w.some(w.c)
+		m.Salt(t, "--async", "*", "test.ping")
+		switch w.n % 5 {
+		case 0:
+			states := "good"
+			if w.n%3 == 0 {
+				states = "bad"
+			}
+			m.Salt(t, "--async", "real-*", "state.apply", states)
+		case 1, 3:
+			m.Runner(t, "event.send", "board/tick", fmt.Sprintf("{n: %d}", w.n))
+		case 2, 4:
+			m.Runner(t, "pillar.show_pillar", fmt.Sprintf("sim%d", w.n%boardFleet+1))
+		}
+		if also != nil && w.n%5 == 0 {
+			also()
+		}
+	}
+}
+
+// record asks for everything that the dashboard shows. Without an answer the test fails.
+func (p prometheus) record(t *testing.T, r *monitoring.Recording) {
+	t.Helper()
+	board, err := monitoring.ParseBoard(monitoring.Dashboard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Panels = map[int][][]monitoring.Series{}
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			expr := monitoring.Query(target.Expr, boardStep)
+			answer := p.during(t, expr, *r)
+			if target.Instant {
+				answer = p.at(t, expr, r.To)
+			}
+			if len(answer) == 0 {
+				t.Errorf("panel %s: no data for %s", panel.Title, expr)
+			}
+			r.Panels[panel.ID] = append(r.Panels[panel.ID], answer)
+		}
+	}
+	down := false
+	for _, a := range board.Annotations.List {
+		r.Alerts = append(r.Alerts, p.during(t, a.Expr, *r)...)
+	}
+	for _, a := range r.Alerts {
+		down = down || a.Metric["alertname"] == "ClustermasterDown"
+	}
+	if !down {
+		t.Errorf("no alert about the lost master: %v", r.Alerts)
+	}
+}
+
+// during asks for the time of a recording.
+func (p prometheus) during(t *testing.T, expr string, r monitoring.Recording) []monitoring.Series {
+	t.Helper()
+	var data struct{ Result []monitoring.Series }
+	if err := p.ask("/api/v1/query_range", url.Values{"query": {expr},
+		"start": {strconv.FormatInt(r.From, 10)}, "end": {strconv.FormatInt(r.To, 10)},
+		"step": {strconv.FormatInt(r.Step, 10)}}, &data); err != nil {
+		t.Fatal(err)
+	}
+	return data.Result
+}
+
+// at asks for a moment.
+func (p prometheus) at(t *testing.T, expr string, when int64) (list []monitoring.Series) {
+	t.Helper()
+	var data struct{ Result []series }
+	if err := p.ask("/api/v1/query", url.Values{"query": {expr},
+		"time": {strconv.FormatInt(when, 10)}}, &data); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range data.Result {
+		list = append(list, monitoring.Series{Metric: s.Metric, Values: [][2]any{s.Value}})
+	}
+	return list
+}
