@@ -49,14 +49,15 @@ func TestDashboardPicture(t *testing.T) {
 	p.is(t, "sum(up)", func(v float64) bool { return v == 3 })
 	r := monitoring.Recording{From: time.Now().Unix(), Step: int64(boardStep / time.Second)}
 
-	real := c.AddMinions(t, "real", quick, "3006.28", "3008.3")
-	startFleet(t, c, boardFleet)
+	c.AddMinions(t, "real", quick, "3006.28", "3008.3")
+	startFleet(t, c, "sim", boardFleet)
 	w := &work{c: c}
-	w.during(t, time.Minute, func() { w.some(c).Key(t, "-A", "-y") })
+	accept := func() { c.Masters[0].Key(t, "-A", "-y") }
+	w.during(t, time.Minute, accept)
 	Eventually(t, time.Minute, "all minions are accepted", func() error {
-		w.some(c).Key(t, "-A", "-y")
-		keys, err := w.some(c).Keys(t)
-		if err == nil && len(keys["minions"]) != boardFleet+len(real) {
+		accept()
+		keys, err := c.Masters[0].Keys(t)
+		if err == nil && len(keys["minions"]) != boardFleet+len(c.Minions) {
 			err = fmt.Errorf("%d are", len(keys["minions"]))
 		}
 		return err
@@ -68,13 +69,14 @@ func TestDashboardPicture(t *testing.T) {
 	w.during(t, 160*time.Second, nil)
 	r.Notes = append(r.Notes, fmt.Sprintf("%s UTC: it starts again.", utc()))
 	lost.Run(t)
+	startFleet(t, c, "new", 2) // their keys wait
 	w.during(t, 2*time.Minute, nil)
 	p.is(t, "sum(clustermaster_cluster_ready)", func(v float64) bool { return v == 3 })
 	r.To = time.Now().Unix()
 	p.record(t, &r)
 	r.Notes = []string{fmt.Sprintf("Three masters behind HAProxy. %d simulated minions and %d real ones "+
 		"get test.ping every 2 s, the real ones also states, of which some fail. %s", boardFleet,
-		len(real), strings.Join(r.Notes, " "))}
+		len(c.Minions), strings.Join(r.Notes, " "))}
 	if path := os.Getenv(boardFile); path != "" {
 		b, err := json.Marshal(r)
 		if err == nil {
@@ -102,14 +104,14 @@ func boardConfig(t *testing.T, c *Cluster) string {
 }
 
 // startFleet runs simulated minions behind the balancer, four more each second.
-func startFleet(t *testing.T, c *Cluster, n int) {
+func startFleet(t *testing.T, c *Cluster, prefix string, n int) {
 	t.Helper()
 	key, err := simminion.NewKey(2048)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fleet, err := simminion.NewFleet(simminion.Config{AcceptanceWait: 3 * time.Second,
-		Master: fmt.Sprintf("%s:%d", c.Base.Balancer(), RequestPort)}, "sim", n,
+		Master: fmt.Sprintf("%s:%d", c.Base.Balancer(), RequestPort)}, prefix, n,
 		[]*simminion.Key{key}, 4)
 	if err != nil {
 		t.Fatal(err)
@@ -126,11 +128,6 @@ type work struct {
 	n int
 }
 
-func (w *work) some(c *Cluster) *Master {
-	running := c.Running()
-	return running[w.n%len(running)]
-}
-
 // during works for a while. Every tenth second it also does what else is to be done.
 func (w *work) during(t *testing.T, d time.Duration, also func()) {
 	t.Helper()
@@ -138,7 +135,8 @@ func (w *work) during(t *testing.T, d time.Duration, also func()) {
 	defer tick.Stop()
 	for end := time.Now().Add(d); time.Now().Before(end); <-tick.C {
 		w.n++
-		m := w.some(w.c)
+		running := w.c.Running()
+		m := running[w.n%len(running)]
 		m.Salt(t, "--async", "*", "test.ping")
 		switch w.n % 5 {
 		case 0:
@@ -169,7 +167,7 @@ func (p prometheus) record(t *testing.T, r *monitoring.Recording) {
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {
 			expr := monitoring.Query(target.Expr, boardStep)
-			answer := p.during(t, expr, *r)
+			answer := p.over(t, expr, *r)
 			if target.Instant {
 				answer = p.at(t, expr, r.To)
 			}
@@ -181,7 +179,7 @@ func (p prometheus) record(t *testing.T, r *monitoring.Recording) {
 	}
 	down := false
 	for _, a := range board.Annotations.List {
-		r.Alerts = append(r.Alerts, p.during(t, a.Expr, *r)...)
+		r.Alerts = append(r.Alerts, p.over(t, a.Expr, *r)...)
 	}
 	for _, a := range r.Alerts {
 		down = down || a.Metric["alertname"] == "ClustermasterDown"
@@ -191,8 +189,8 @@ func (p prometheus) record(t *testing.T, r *monitoring.Recording) {
 	}
 }
 
-// during asks for the time of a recording.
-func (p prometheus) during(t *testing.T, expr string, r monitoring.Recording) []monitoring.Series {
+// over asks for the time of a recording.
+func (p prometheus) over(t *testing.T, expr string, r monitoring.Recording) []monitoring.Series {
 	t.Helper()
 	var data struct{ Result []monitoring.Series }
 	if err := p.ask("/api/v1/query_range", url.Values{"query": {expr},
