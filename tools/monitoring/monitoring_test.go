@@ -187,7 +187,8 @@ func TestMetricsAreKnown(t *testing.T) {
 	}
 }
 
-// TestDashboard: it is JSON, its panels do not overlap, and each has a query.
+// TestDashboard: it is JSON, its panels do not overlap, and each has a query. One that is about
+// names shows them.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	d, err := ParseBoard(Dashboard)
@@ -208,6 +209,9 @@ func TestDashboard(t *testing.T) {
 				}
 				taken[at] = p.Title
 			}
+		}
+		if p.FieldConfig.Defaults.Unit == "string" && p.Options.TextMode != "name" {
+			t.Errorf("%s: Grafana would show the number, not the name", p.Title)
 		}
 		if p.Type != "row" && len(p.Targets) == 0 {
 			t.Errorf("%s has no query", p.Title)

@@ -150,7 +150,9 @@ func drawBoard(b monitoring.Board, r monitoring.Recording) ([]byte, error) {
 	p.text(boardWidth-boardMargin, 24, `class="n" text-anchor="end"`,
 		time.Unix(r.From, 0).UTC().Format("2006-01-02 15:04:05")+" to "+clock(r.To)+" UTC")
 	top := 30.0
-	for _, note := range append(slices.Clone(r.Notes), firing(r)...) {
+	notes := append([]string{"Drawn from the panels of tools/monitoring/dashboard.json and from the answers " +
+		"of a Prometheus to their queries; not by Grafana."}, r.Notes...)
+	for _, note := range append(notes, firing(r)...) {
 		words := strings.Fields(note)
 		var widths []float64
 		for _, w := range words {
@@ -322,7 +324,7 @@ func (p *picture) curves(box rectangle, panel monitoring.Panel, r monitoring.Rec
 	ticks := unit.ticks(low, high)
 	low, high = ticks[0], ticks[len(ticks)-1]
 	legend := wrap(widths, box.right-box.left-10)
-	area := rectangle{box.left, box.top + 26, box.right - 10,
+	area := rectangle{box.left, box.top + 26, box.right - 16,
 		box.bottom - float64(len(legend)*boardLine) - 20}
 	for _, v := range ticks {
 		area.left = max(area.left, box.left+12+textWidth(unit.text(v), 9))

@@ -156,7 +156,10 @@ func TestBoardUnknown(t *testing.T) {
 	if err := run(dir, "", "", file, nil); err != nil {
 		t.Error(err)
 	}
-	checkPlot(t, filepath.Join(dir, "monitoring-dashboard.svg"))
+	svg, err := os.ReadFile(filepath.Join(dir, "monitoring-dashboard.svg"))
+	if err != nil || len(texts(t, svg)) < 60 {
+		t.Errorf("%v in %s", err, svg)
+	}
 }
 
 func TestBoardNumbers(t *testing.T) {
@@ -178,7 +181,7 @@ func TestBoardNumbers(t *testing.T) {
 		low, high float64
 		want      []float64
 	}{{0, 0, []float64{0, 0.2, 0.4, 0.6, 0.8, 1}}, {0, 4, []float64{0, 1, 2, 3, 4}},
-		{-1, 1, []float64{-1, -0.5, 0, 0.5, 1}}, {0, 0.07, []float64{0, 0.02, 0.04, 0.06, 0.08}},
+		{-1, 1, []float64{-1, 0, 1}}, {0, 0.07, []float64{0, 0.02, 0.04, 0.06, 0.08}},
 		{3, 3, []float64{0, 1, 2, 3, 4}}} {
 		got := one.ticks(tt.low, tt.high)
 		if fmt.Sprintf("%.4g", got) != fmt.Sprintf("%.4g", tt.want) {

@@ -1,6 +1,6 @@
 // Command pages writes the pages of docs/ with figures, and their plots, from the output of
-// `clustermaster bench --json`, `clustermaster simulate --json` and `make soak`, and a picture of the
-// dashboard.
+// `clustermaster bench --json`, `clustermaster simulate --json` and `make soak`, and the picture of
+// the dashboard.
 //
 // Lives here: the pages' templates, the plots, the calculations on a report (medians, ratios). Does
 // not: measure anything.
