@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +45,15 @@ func TestDashboardPicture(t *testing.T) {
 			"pillar/p.sls": boardPillar, "srv/good.sls": boardStates,
 			"srv/bad.sls": boardStates + "bad: {test.fail_without_changes: []}\n"})
 	}
-	p := startPrometheus(t, c, program, boardConfig(t, c))
+	var targets []string // by the masters' ids, as a site names them
+	for _, m := range c.Masters {
+		targets = append(targets, fmt.Sprintf("{targets: ['%s:%d'], labels: {instance: %s}}", m.Addr,
+			MetricsPort, m.ID))
+	}
+	p := startPrometheus(t, c, program, fmt.Sprintf("global: {scrape_interval: %s, "+
+		"evaluation_interval: %[1]s}\nrule_files: [%s]\nscrape_configs: "+
+		"[{job_name: clustermaster, static_configs: [%s]}]\n", boardStep,
+		filepath.Join(Root(t), "tools", "monitoring", "alerts.yml"), strings.Join(targets, ", ")))
 	c.Start(t)
 	p.is(t, "sum(up)", func(v float64) bool { return v == 3 })
 	r := monitoring.Recording{From: time.Now().Unix(), Step: int64(boardStep / time.Second)}
@@ -64,19 +73,21 @@ func TestDashboardPicture(t *testing.T) {
 	})
 	w.during(t, 2*time.Minute, nil)
 	lost := c.Leader(t, c.Masters[0])
-	r.Notes = append(r.Notes, fmt.Sprintf("%s UTC: %s, the leader, is killed.", utc(), lost.ID))
+	utc := func() string { return time.Now().UTC().Format("15:04:05 UTC") }
+	killed := utc()
 	lost.Kill(t)
 	w.during(t, 160*time.Second, nil)
-	r.Notes = append(r.Notes, fmt.Sprintf("%s UTC: it starts again.", utc()))
+	started := utc()
 	lost.Run(t)
 	startFleet(t, c, "new", 2) // their keys wait
 	w.during(t, 2*time.Minute, nil)
 	p.is(t, "sum(clustermaster_cluster_ready)", func(v float64) bool { return v == 3 })
 	r.To = time.Now().Unix()
 	p.record(t, &r)
-	r.Notes = []string{fmt.Sprintf("Three masters behind HAProxy. %d simulated minions and %d real ones "+
-		"get test.ping every 2 s, the real ones also states, of which some fail. %s", boardFleet,
-		len(c.Minions), strings.Join(r.Notes, " "))}
+	r.Notes = []string{fmt.Sprintf("Three masters behind HAProxy. %d simulated minions and %d real "+
+		"ones get test.ping every 2 s, the real ones also states, of which some fail.", boardFleet,
+		len(c.Minions)), fmt.Sprintf("%s: %s, the leader, is killed. %s: it starts again.", killed,
+		lost.ID, started)}
 	if path := os.Getenv(boardFile); path != "" {
 		b, err := json.Marshal(r)
 		if err == nil {
@@ -86,21 +97,6 @@ func TestDashboardPicture(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-func utc() string { return time.Now().UTC().Format("15:04:05") }
-
-// boardConfig lets Prometheus name the masters by their ids.
-func boardConfig(t *testing.T, c *Cluster) string {
-	t.Helper()
-	var targets []string
-	for _, m := range c.Masters {
-		targets = append(targets, fmt.Sprintf("{targets: ['%s:%d'], labels: {instance: %s}}", m.Addr,
-			MetricsPort, m.ID))
-	}
-	return fmt.Sprintf("global: {scrape_interval: %s, evaluation_interval: %[1]s}\nrule_files: [%s]\n"+
-		"scrape_configs: [{job_name: clustermaster, static_configs: [%s]}]\n", boardStep,
-		filepath.Join(Root(t), "tools", "monitoring", "alerts.yml"), strings.Join(targets, ", "))
 }
 
 // startFleet runs simulated minions behind the balancer, four more each second.
@@ -167,50 +163,47 @@ func (p prometheus) record(t *testing.T, r *monitoring.Recording) {
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {
 			expr := monitoring.Query(target.Expr, boardStep)
-			answer := p.over(t, expr, *r)
-			if target.Instant {
-				answer = p.at(t, expr, r.To)
-			}
+			answer := p.answer(t, expr, target.Instant, *r)
 			if len(answer) == 0 {
 				t.Errorf("panel %s: no data for %s", panel.Title, expr)
 			}
 			r.Panels[panel.ID] = append(r.Panels[panel.ID], answer)
 		}
 	}
-	down := false
 	for _, a := range board.Annotations.List {
-		r.Alerts = append(r.Alerts, p.over(t, a.Expr, *r)...)
+		r.Alerts = append(r.Alerts, p.answer(t, a.Expr, false, *r)...)
 	}
-	for _, a := range r.Alerts {
-		down = down || a.Metric["alertname"] == "ClustermasterDown"
-	}
-	if !down {
+	if !slices.ContainsFunc(r.Alerts, func(a monitoring.Series) bool {
+		return a.Metric["alertname"] == "ClustermasterDown"
+	}) {
 		t.Errorf("no alert about the lost master: %v", r.Alerts)
 	}
 }
 
-// over asks for the time of a recording.
-func (p prometheus) over(t *testing.T, expr string, r monitoring.Recording) []monitoring.Series {
+// answer is that to a query over the time of a recording, or at its end.
+func (p prometheus) answer(t *testing.T, expr string, atEnd bool,
+	r monitoring.Recording) (list []monitoring.Series) {
 	t.Helper()
-	var data struct{ Result []monitoring.Series }
-	if err := p.ask("/api/v1/query_range", url.Values{"query": {expr},
-		"start": {strconv.FormatInt(r.From, 10)}, "end": {strconv.FormatInt(r.To, 10)},
-		"step": {strconv.FormatInt(r.Step, 10)}}, &data); err != nil {
-		t.Fatal(err)
+	text := func(n int64) []string { return []string{strconv.FormatInt(n, 10)} }
+	path, query := "/api/v1/query_range", url.Values{"query": {expr}, "start": text(r.From),
+		"end": text(r.To), "step": text(r.Step)}
+	if atEnd {
+		path, query = "/api/v1/query", url.Values{"query": {expr}, "time": text(r.To)}
 	}
-	return data.Result
-}
-
-// at asks for a moment.
-func (p prometheus) at(t *testing.T, expr string, when int64) (list []monitoring.Series) {
-	t.Helper()
-	var data struct{ Result []series }
-	if err := p.ask("/api/v1/query", url.Values{"query": {expr},
-		"time": {strconv.FormatInt(when, 10)}}, &data); err != nil {
+	var data struct {
+		Result []struct {
+			monitoring.Series
+			Value [2]any
+		}
+	}
+	if err := p.ask(path, query, &data); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range data.Result {
-		list = append(list, monitoring.Series{Metric: s.Metric, Values: [][2]any{s.Value}})
+		if atEnd {
+			s.Values = [][2]any{s.Value}
+		}
+		list = append(list, s.Series)
 	}
 	return list
 }
