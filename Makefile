@@ -117,7 +117,7 @@ scale: build
 	bin/clustermaster simulate --json .build/figures/simulation.json
 	$(PLAIN) $(GO) run -trimpath ./tools/pages --docs docs --simulation .build/figures/simulation.json
 
-# About 12 minutes; needs Debian's prometheus and haproxy, and Salt's releases for minions.
+# About 9 minutes; needs Debian's prometheus and haproxy, and Salt's releases for minions.
 .PHONY: dashboard-picture
 dashboard-picture: install-tests build
 	@mkdir -p .build/figures
