@@ -7,6 +7,7 @@
 #   make salt-answers  asks Salt anew for the answers that tests of commands and of the channel compare with
 #   make bench      figures of our own masters; writes docs/benchmarks.md and docs/growth.md
 #   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
+#   make dashboard-picture  a cluster under load that loses its leader, as the dashboard shows it; writes docs/monitoring-dashboard.svg
 #   make scale      a hundred masters and a million minions, simulated; writes docs/scale.md
 #   make packages  deb and rpm packages for amd64 and arm64, in dist/
 #   make test-packages  tries them in a Debian root of their own
@@ -115,6 +116,14 @@ scale: build
 	@mkdir -p .build/figures
 	bin/clustermaster simulate --json .build/figures/simulation.json
 	$(PLAIN) $(GO) run -trimpath ./tools/pages --docs docs --simulation .build/figures/simulation.json
+
+# About 9 minutes; needs Debian's prometheus and haproxy, and Salt's releases for minions.
+.PHONY: dashboard-picture
+dashboard-picture: install-tests build
+	@mkdir -p .build/figures
+	CLUSTERMASTER_LONG=1 CLUSTERMASTER_DASHBOARD_FILE=$(CURDIR)/.build/figures/dashboard.json \
+		$(PLAIN) $(GO) test -trimpath -count=1 -timeout 30m ./test/e2e -run 'TestDashboardPicture$$' -v
+	$(PLAIN) $(GO) run -trimpath ./tools/pages --docs docs --dashboard .build/figures/dashboard.json
 
 lint: vet style staticcheck golangci govulncheck
 

@@ -67,8 +67,32 @@ func doorCertificate(t testing.TB, path string, serial int64, addrs []string) {
 	}
 }
 
+// writeFiles writes files below a folder, which only the user may read.
+func writeFiles(t *testing.T, dir string, texts map[string]string) {
+	t.Helper()
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // prometheus is a running Prometheus.
 type prometheus struct{ base string }
+
+// startPrometheus runs a Prometheus with its own folder on the balancer's address.
+func startPrometheus(t *testing.T, c *Cluster, program, config string) prometheus {
+	t.Helper()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"prometheus.yml": config})
+	p := prometheus{base: "http://" + net.JoinHostPort(c.Base.Balancer(), "9090")}
+	process := Process{Name: "prometheus", Output: filepath.Join(dir, "prometheus.log")}
+	ShowOnFailure(t, process.Output)
+	process.Start(t, program, "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+strings.TrimPrefix(p.base, "http://"))
+	return p
+}
 
 // ask gets the API's data at a path.
 func (p prometheus) ask(path string, query url.Values, data any) error {
@@ -124,17 +148,14 @@ func (p prometheus) is(t *testing.T, expr string, good func(v float64) bool) {
 // dashboardQueries are the panels' queries, with the dashboard's variables filled in.
 func dashboardQueries(t *testing.T) []string {
 	t.Helper()
-	var d struct {
-		Panels []struct{ Targets []struct{ Expr string } }
-	}
-	if err := json.Unmarshal(monitoring.Dashboard, &d); err != nil {
+	board, err := monitoring.ParseBoard(monitoring.Dashboard)
+	if err != nil {
 		t.Fatal(err)
 	}
-	fill := strings.NewReplacer("$__rate_interval", "30s", "$job", "clustermaster", "$instance", ".*")
 	var all []string
-	for _, p := range d.Panels {
+	for _, p := range board.Panels {
 		for _, target := range p.Targets {
-			all = append(all, fill.Replace(target.Expr))
+			all = append(all, monitoring.Query(target.Expr, 8*time.Second))
 		}
 	}
 	return all
@@ -153,27 +174,19 @@ func TestMonitoring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{users: "prometheus:" + string(hash) + "\n",
-		phrase: "correct horse battery\n", filepath.Join(dir, "password"): "scrape me"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writeFiles(t, dir, map[string]string{"users": "prometheus:" + string(hash) + "\n",
+		"phrase": "correct horse battery\n", "password": "scrape me"})
 	c := NewCluster(t, ClusterOptions{Programs: Ours(t), Extra: fmt.Sprintf(
 		"metrics_tls_cert: %s\nmetrics_tls_key: %[1]s\nmetrics_users: %s\nauto_accept: True\n"+
 			"backup_dir: %s\nbackup_passphrase_file: %s\n",
 		cert, users, filepath.Join(dir, "backups"), phrase)})
 	doorCertificate(t, cert, 1, c.Addrs())
 	for _, m := range c.Masters {
-		for name, text := range map[string]string{
+		writeFiles(t, m.Dir, map[string]string{
 			"srv/top.sls":    "base: {'*': [good]}\n",
 			"srv/good.sls":   "{% set x = 1 %}\nfine: {test.succeed_with_changes: []}\nbad: {test.fail_without_changes: []}\n",
 			"pillar/top.sls": "base: {'*': [p]}\n", "pillar/p.sls": "{% set x = 1 %}\na: {{ x }}\n",
-		} {
-			if err := os.WriteFile(filepath.Join(m.Dir, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		})
 	}
 	c.Start(t)
 	minion := c.AddMinions(t, "mon", "", "3008.3")[0]
@@ -192,15 +205,7 @@ scrape_configs:
     static_configs: [{targets: [%s]}]
 `, filepath.Join(Root(t), "tools", "monitoring", "alerts.yml"), cert,
 		filepath.Join(dir, "password"), strings.Join(targets, ", "))
-	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := prometheus{base: "http://" + net.JoinHostPort(c.Base.Balancer(), "9090")}
-	process := Process{Name: "prometheus", Output: filepath.Join(dir, "prometheus.log")}
-	ShowOnFailure(t, process.Output)
-	process.Start(t, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+strings.TrimPrefix(p.base, "http://"))
+	p := startPrometheus(t, c, program, config)
 	p.is(t, "sum(up)", func(v float64) bool { return v == 3 })
 	Eventually(t, 60*time.Second, "the minion answers", func() error {
 		if ids, r := c.Masters[0].Ping(t); len(ids) != 1 {

@@ -1,7 +1,8 @@
 // Package monitoring has the files that a site's Prometheus and Grafana load: alert rules, their
 // tests and a dashboard.
 //
-// Lives here: alerts.yml, alerts_test.yml, dashboard.json. Does not: make metrics.
+// Lives here: alerts.yml, alerts_test.yml, dashboard.json, and what a picture of the dashboard
+// needs of it. Does not: make metrics, ask Prometheus, draw.
 package monitoring
 
 import _ "embed"

@@ -2,7 +2,6 @@ package monitoring
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -188,19 +187,12 @@ func TestMetricsAreKnown(t *testing.T) {
 	}
 }
 
-// TestDashboard: it is JSON, its panels do not overlap, and each has a query.
+// TestDashboard: it is JSON, its panels do not overlap, and each has a query. One that is about
+// names shows them.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	var d struct {
-		Panels []struct {
-			ID      int
-			Type    string
-			Title   string
-			GridPos struct{ H, W, X, Y int }
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal(Dashboard, &d); err != nil {
+	d, err := ParseBoard(Dashboard)
+	if err != nil {
 		t.Fatal(err)
 	}
 	taken, ids := map[[2]int]string{}, map[int]bool{}
@@ -217,6 +209,9 @@ func TestDashboard(t *testing.T) {
 				}
 				taken[at] = p.Title
 			}
+		}
+		if p.FieldConfig.Defaults.Unit == "string" && p.Options.TextMode != "name" {
+			t.Errorf("%s: Grafana would show the number, not the name", p.Title)
 		}
 		if p.Type != "row" && len(p.Targets) == 0 {
 			t.Errorf("%s has no query", p.Title)

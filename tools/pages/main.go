@@ -1,5 +1,6 @@
 // Command pages writes the pages of docs/ with figures, and their plots, from the output of
-// `clustermaster bench --json`, `clustermaster simulate --json` and `make soak`.
+// `clustermaster bench --json`, `clustermaster simulate --json` and `make soak`, and the picture of
+// the dashboard.
 //
 // Lives here: the pages' templates, the plots, the calculations on a report (medians, ratios). Does
 // not: measure anything.
@@ -19,6 +20,7 @@ import (
 
 	"clustermaster/tools/bench"
 	"clustermaster/tools/figure"
+	"clustermaster/tools/monitoring"
 	"clustermaster/tools/simulation"
 	"clustermaster/tools/soak"
 )
@@ -30,19 +32,20 @@ func main() {
 	dir := flag.String("docs", "docs", "`DIR` for the pages and plots")
 	simulated := flag.String("simulation", "", "`FILE` of clustermaster simulate --json")
 	soaked := flag.String("soak", "", "`FILE` of the soak test")
+	recorded := flag.String("dashboard", "", "`FILE` of the test that records the dashboard")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: pages [--docs DIR] [--simulation FILE] "+
-			"[--soak FILE] [FILE of clustermaster bench --json]...\n")
+			"[--soak FILE] [--dashboard FILE] [FILE of clustermaster bench --json]...\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := run(*dir, *simulated, *soaked, flag.Args()); err != nil {
+	if err := run(*dir, *simulated, *soaked, *recorded, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "pages: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, simulated, soaked string, reports []string) error {
+func run(dir, simulated, soaked, recorded string, reports []string) error {
 	for _, path := range reports {
 		r := new(bench.Report)
 		if err := read(path, r); err != nil {
@@ -58,6 +61,15 @@ func run(dir, simulated, soaked string, reports []string) error {
 			return err
 		}
 		if err := write(dir, "soak.md", soakPage{r}, soakPlots(r)); err != nil {
+			return err
+		}
+	}
+	if recorded != "" {
+		var r monitoring.Recording
+		if err := read(recorded, &r); err != nil {
+			return err
+		}
+		if err := writeBoard(dir, r); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestPages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := run(dir, "testdata/simulation.json", "testdata/soak.json",
+	if err := run(dir, "testdata/simulation.json", "testdata/soak.json", "",
 		[]string{"../bench/testdata/report.json",
 			"testdata/growth.json", "testdata/comparison.json"}); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestFolded(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := run(dir, "", "", []string{filepath.Join(dir, "none.json")}); err == nil ||
+	if err := run(dir, "", "", "", []string{filepath.Join(dir, "none.json")}); err == nil ||
 		!strings.Contains(err.Error(), "read ") {
 		t.Errorf("%v", err)
 	}
@@ -176,7 +176,7 @@ func TestUnreadable(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(filepath.Join(file, "no"), "testdata/simulation.json", "", nil); err == nil {
+	if err := run(filepath.Join(file, "no"), "testdata/simulation.json", "", "", nil); err == nil {
 		t.Error("written below a file")
 	}
 }
