@@ -26,13 +26,13 @@ if [ -n "$(find "$work/races" -type f -size +0)" ]; then
         function ended() {
             key = block
             gsub(/0x[0-9a-f]+|[Gg]oroutine [0-9]+/, "", key)
-            if (block != "" && !seen[key]++) printf "==================\n%s==================\n", block
+            if (block != "" && block !~ /^Found [0-9]+ data race/ && !seen[key]++) printf "==================\n%s==================\n", block
             block = ""
         }
         /^==================$/ { ended(); next }
         { block = block $0 "\n" }
         END { ended() }' | tee "$kept/$part.races"
-    echo "failed: $(grep -c 'WARNING: DATA RACE' "$kept/$part.races") races in masters or commands, or other words of the race runtime; see above or .build/coverage/$part.races"
+    echo "failed: $(grep -c 'WARNING: DATA RACE' "$kept/$part.races") data races in masters or commands (0: other words of the race runtime), see above or $part.races beside the profile"
     status=1
 fi
 

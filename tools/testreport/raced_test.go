@@ -69,10 +69,10 @@ func TestRacedPart(t *testing.T) {
 		{"clean", program, 0, 0, []string{"clean\n", "coverage of the program: 33.3 %\n"}},
 		// the exit code of a process that raced may be lost
 		{"races", program + " race; " + program + " race; true", 1, 1, []string{
-			"WARNING: DATA RACE", "main.write()", "\n  races: 1 races in masters or commands",
+			"WARNING: DATA RACE", "main.write()", "\n  races: 1 data races in masters or commands",
 			"coverage of the program: 66.7 %\n"}},
 		{"killed", program + "; " + program + " killed; true", 1, 1, []string{
-			"main.write()", "\n  killed: 1 races in masters or commands",
+			"main.write()", "\n  killed: 1 data races in masters or commands",
 			"coverage of the program: 33.3 %\n"}},
 		{"nothing", "true", 1, 0, []string{"\n  nothing: no process wrote what it covered\n"}},
 		{"failed", program + "; exit 3", 1, 0, []string{"\n  failed: exit status 3, and no test failed\n",
