@@ -59,6 +59,13 @@ build:
 	$(PLAIN) $(GO) build -trimpath -o bin/clustermaster ./cmd/clustermaster
 	@for name in $(LINKS); do ln -sfn clustermaster bin/$$name; done
 
+# The program with the race detector, and with counters of what runs.
+.PHONY: raced
+raced:
+	@mkdir -p bin/raced
+	@tools/scripts/raced-build.sh bin/raced/clustermaster
+	@for name in $(LINKS); do ln -sfn clustermaster bin/raced/$$name; done
+
 demo: build
 	@tools/scripts/demo.sh
 
@@ -87,14 +94,18 @@ ALONE = 'failover=$(PLAIN) $(GO) test -json -trimpath $(TEST_FLAGS) $(addprefix 
 failover:
 	@$(REPORT) $(ALONE)
 
-# The long forms too, in parts, each with a row in the table of docs/testing.md; PARTS="sim faults" runs some.
+# The long forms too, in parts, each with a row in the table of docs/testing.md; PARTS="sim faults" runs some, RUN=TestSaltAPI
+# what matches of them, without a row.
 PARTS ?= unit $(SERIAL) $(PROCESSES) containers
-LONG_TEST = CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -p 1 -timeout 90m
+LONG_TEST = CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -count 1 -p 1 -timeout 90m $(if $(RUN),-run "$(RUN)")
 LONG_unit = $(LONG_TEST) $$($(GO) list ./... | grep -v -e /tools/containers$$ $(patsubst %,-e /test/%$$,$(SERIAL) $(PROCESSES)))
 LONG_containers = $(LONG_TEST) ./tools/containers
+# Their masters and commands run under the race detector and write what they covered; those of SERIAL are measured by the clock.
+RACED := e2e commands conformance faults
+$(foreach part,$(RACED),$(eval LONG_$(part) = tools/scripts/raced-part.sh $(part) env $$(LONG_TEST) ./test/$(part)))
 test-long:
-	@$(REPORT) -diary docs/testing.md 'needs=tools/scripts/install-test-needs.sh; tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true' \
-		'build=$(SUBMAKE) build' $(foreach part,$(PARTS),'$(part)=$(or $(LONG_$(part)),$(LONG_TEST) ./test/$(part))')
+	@$(REPORT) $(if $(RUN),,-diary docs/testing.md) 'needs=tools/scripts/install-test-needs.sh; tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true; tools/scripts/exporter.sh "$(CLUSTERMASTER_SALT_VENVS)" || true' \
+		'build=$(SUBMAKE) build $(if $(filter $(RACED),$(PARTS)),raced)' $(foreach part,$(PARTS),'$(part)=$(or $(LONG_$(part)),$(LONG_TEST) ./test/$(part))')
 
 salt-answers: install-tests build
 	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn|TestJobCaches|TestOtherDatabases|TestMariaDBEvents|TestPython$$|TestSSH' -update

@@ -164,10 +164,10 @@ func testDenseMessages(t *testing.T, m *subject) {
 	if heard == 0 || sent < 128 {
 		t.Errorf("%d messages were sent and %d answered", sent, heard)
 	}
-	if slowest > 3*time.Second {
+	if slowest > e2e.Within(3*time.Second) {
 		t.Errorf("a ping took %v", slowest)
 	}
-	if grown := peak - before; grown > 300<<20 {
+	if grown := peak - before; e2e.MemoryCounts(t) && grown > 300<<20 {
 		t.Errorf("the master grew by %d MB", grown>>20)
 	}
 }

@@ -15,15 +15,17 @@ import (
 const (
 	gatherLimit = 15 * time.Second
 	fastLimit   = 10 * time.Second
-	// What starting the command may add.
-	slack = 2 * time.Second
 	// For minions of tests that are not about how a minion with the default configuration
 	// reconnects. After a reconnect, such minions of 3007 and 3008 check their connection each
 	// second, in a separate process.
 	quick = "recon_default: 200\nrecon_max: 1000\nrandom_reauth_delay: 1\nmaster_alive_interval: 3600\n"
 	// Idle limit of the balancer in these tests, above the masters' PING interval.
 	idleLimit = 15 * time.Second
-	stopLimit = 5 * time.Second
+)
+
+var (
+	slack     = Within(2 * time.Second) // what starting the command may add
+	stopLimit = Within(5 * time.Second)
 )
 
 // step is a case on a running cluster.
@@ -360,7 +362,7 @@ func testIdle(t *testing.T, c *Cluster) {
 	}
 	for _, m := range c.Masters {
 		got, r := m.Ping(t)
-		if !slices.Equal(got, c.IDs()) || r.Took > 5*time.Second {
+		if !slices.Equal(got, c.IDs()) || r.Took > Within(5*time.Second) {
 			t.Errorf("after %v without a job, from %s, want all of %v at once\n%v", still, m.ID,
 				c.IDs(), r)
 		}

@@ -166,7 +166,7 @@ func (p *Process) End() {
 		_ = syscall.Kill(-pid, syscall.SIGTERM)
 		select {
 		case <-done:
-		case <-time.After(3 * time.Second):
+		case <-time.After(Within(3 * time.Second)): // what is killed writes no coverage
 		}
 	}
 	// Children of an ended process keep the group's number taken. So the number can't belong to
@@ -215,7 +215,7 @@ func run(test, path string, args ...string) (Result, error) {
 	}
 	pid := cmd.Process.Pid
 	charge(test, pid)
-	timer := time.AfterFunc(commandLimit, func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
+	timer := time.AfterFunc(Within(commandLimit), func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
 	err := cmd.Wait()
 	timer.Stop()
 	discharge(pid, cmd.ProcessState)
@@ -229,7 +229,7 @@ func run(test, path string, args ...string) (Result, error) {
 		return r, fmt.Errorf("run %s: %w", path, err)
 	}
 	if r.Code == -1 {
-		return r, fmt.Errorf("ended by a signal, at the latest after %v\n%v", commandLimit, r)
+		return r, fmt.Errorf("ended by a signal, at the latest after %v\n%v", Within(commandLimit), r)
 	}
 	return r, nil
 }

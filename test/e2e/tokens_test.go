@@ -78,7 +78,8 @@ func (s stranger) run(t *testing.T, m *Master, name string, args ...string) Resu
 	cmd := exec.CommandContext(t.Context(), filepath.Join(s.bin, name),
 		append([]string{"-c", filepath.Join(m.Dir, "client")}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Env, cmd.Dir = []string{"HOME=" + s.home, "PATH=/usr/bin:/bin"}, "/"
+	cmd.Env = append(Instruments(), "HOME="+s.home, "PATH=/usr/bin:/bin")
+	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.uid, Gid: s.gid}}
 	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Fatal(err)

@@ -6,9 +6,10 @@ import (
 )
 
 // Eventually calls check until it returns nil. It fails the test if that does not happen in time,
-// as a stopwatch counts it. It returns how long it took.
+// as a stopwatch counts it; Within lengthens it. It returns how long it took.
 func Eventually(t testing.TB, limit time.Duration, what string, check func() error) time.Duration {
 	t.Helper()
+	limit = Within(limit)
 	start, watch := time.Now(), startWatch(testOf(t))
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -39,14 +40,15 @@ func Throughout(t testing.TB, while time.Duration, what string, check func() err
 	}
 }
 
-// OnceLate calls f when a limit has passed, as a stopwatch counts it, unless stop is called before.
+// OnceLate calls f when a limit has passed, as a stopwatch counts it and Within lengthens it,
+// unless stop is called before.
 func OnceLate(t testing.TB, limit time.Duration, f func()) (stop func()) {
 	watch := startWatch(testOf(t))
 	ended := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		for watch.took() < limit {
+		for watch.took() < Within(limit) {
 			select {
 			case <-ended:
 				return

@@ -289,7 +289,8 @@ func (s stranger) largeKeys(t *testing.T) {
 	if err != nil || len(lists["minions_pre"]) > 0 {
 		t.Errorf("pending: %v, %v", lists["minions_pre"], err)
 	}
-	if grown := residentKB(t, s.all[1]) - memory; grown > 100<<10 {
+	if grown := residentKB(t, s.all[1]) - memory; e2e.MemoryCounts(t) &&
+		grown > 100<<10 {
 		t.Errorf("%s, which was not asked, has grown by %d KB", s.all[1].ID, grown)
 	}
 }
@@ -454,7 +455,7 @@ func TestLongKeyLists(t *testing.T) {
 	for _, words := range [][]string{{"-L"}, {"-L", "--out=json"}, {"-l", "pre"}} {
 		began := time.Now()
 		r := m.Key(t, words...)
-		if took := time.Since(began); r.Code != 0 || took > 2*time.Second ||
+		if took := time.Since(began); r.Code != 0 || took > e2e.Within(2*time.Second) ||
 			strings.Count(r.Stdout, "minions_pre-") != pending {
 			t.Errorf("salt-key %v took %v, and ended with %d after %d lines\n%s", words, took,
 				r.Code, strings.Count(r.Stdout, "\n"), r.Stderr)
@@ -510,7 +511,7 @@ func TestSignInFlood(t *testing.T) {
 		m := c.Masters[n%len(c.Masters)]
 		began := time.Now()
 		r := m.Salt(t, "--out=txt", "known*", "test.ping")
-		if took := time.Since(began); took > 3*time.Second || r.Code != 0 ||
+		if took := time.Since(began); took > e2e.Within(3*time.Second) || r.Code != 0 ||
 			strings.Count(r.Stdout, ": True") != known {
 			t.Errorf("test.ping on %s took %v\n%v", m.ID, took, r)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +14,8 @@ import (
 const endOfDiary = "<!-- end of long runs -->\n"
 
 // note adds a row to the diary, a table of a Markdown page: date, part, tests that passed, failed
-// and were skipped, minutes, commit.
-func note(page, part string, began time.Time, passed, failed, skipped int) error {
+// and were skipped, minutes, coverage of the program, commit.
+func note(page, part string, began time.Time, passed, failed, skipped int, covered string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
@@ -23,8 +24,9 @@ func note(page, part string, began time.Time, passed, failed, skipped int) error
 	if !found {
 		return fmt.Errorf("%s has no line %q", page, strings.TrimSpace(endOfDiary))
 	}
-	row := fmt.Sprintf("| %s | %s | %d | %d | %d | %.0f | %s |\n", began.UTC().Format(time.DateOnly),
-		part, passed, failed, skipped, time.Since(began).Minutes(), commit())
+	row := fmt.Sprintf("| %s | %s | %d | %d | %d | %.0f | %s | %s |\n", began.UTC().Format(time.DateOnly),
+		part, passed, failed, skipped, time.Since(began).Minutes(), cmp.Or(covered, "-"),
+		commit())
 	return os.WriteFile(page, bytes.Join([][]byte{before, []byte(row), []byte(endOfDiary), after}, nil),
 		0o644)
 }

@@ -5,7 +5,8 @@
 //
 // A part is a shell command. It turns the output of `go test -json` into one line per package and
 // the output of failures; other lines pass unchanged. A line that begins with "left out: ", also in
-// the log of a test, names what this machine lacks.
+// the log of a test, names what this machine lacks. Beside the output of tests, a line that begins
+// with "failed: " is a failure of the part, and "coverage of the program: 61.0 %" is for the diary.
 //
 // With -again N, at most N failed tests run once more, alone, by SCRIPT PACKAGE PATTERN. A test
 // that passes then is listed as unsteady and does not fail the run: the result shows what is
@@ -68,7 +69,7 @@ func run(out io.Writer, allow string, strict bool, again second, diary string,
 		if diary == "" || passed+skipped+failed == 0 {
 			continue
 		}
-		if err := note(diary, name, began, passed, failed, skipped); err != nil {
+		if err := note(diary, name, began, passed, failed, skipped, r.covered); err != nil {
 			r.fail("no row in the diary: %v", err)
 		}
 	}

@@ -35,6 +35,7 @@ type report struct {
 	unsteady        []failure           // failed beside others, but passed alone
 	why             map[string][]string // reason to what was skipped or left out
 	running         string              // the part
+	covered         string              // the part's line about coverage, the share only
 	packages        map[string]*pkg     // of the part, that have not ended
 }
 
@@ -98,7 +99,7 @@ func newReport(out io.Writer) *report {
 // part runs one command to its end.
 func (r *report) part(name string, cmd *exec.Cmd) {
 	before := len(r.failures)
-	r.running, r.packages = name, map[string]*pkg{}
+	r.running, r.packages, r.covered = name, map[string]*pkg{}, ""
 	cmd.Stderr, cmd.Stdin = os.Stderr, nil
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
@@ -131,11 +132,24 @@ func (r *report) fail(format string, args ...any) {
 // leftOut matches a line about something left out, also as testing.T.Log writes it.
 var leftOut = regexp.MustCompile(`^\s*(?:\S+\.go:\d+: )?left out: (.+)`)
 
+// What a script says of its part in a line of its own.
+const (
+	failedLine  = "failed: "
+	coveredLine = "coverage of the program: "
+)
+
 func (r *report) line(line []byte) {
 	var e event
 	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &e) != nil || e.Action == "" {
 		r.out.Write(line)
 		r.note(string(line), r.running)
+		text := strings.TrimSpace(string(line))
+		if why, ok := strings.CutPrefix(text, failedLine); ok {
+			r.fail("%s", why)
+		}
+		if share, ok := strings.CutPrefix(text, coveredLine); ok {
+			r.covered = share
+		}
 		return
 	}
 	switch {

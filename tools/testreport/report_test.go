@@ -180,15 +180,20 @@ func TestDiary(t *testing.T) {
 	test := "cd " + dir + " && CGO_ENABLED=0 " + goTest
 	var out bytes.Buffer
 	run(&out, "", false, second{}, page, []string{"needs=true", "all=" + test + "./...",
+		"covered=" + test + "-run Good ./...; echo coverage of the program: 61.0 %; echo failed: two races",
 		"good=" + test + "-run Good ./..."})
 	got, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := regexp.MustCompile(`^\| a \|\n\|---\|\n` +
-		`\| \d{4}-\d\d-\d\d \| all \| 1 \| 1 \| 1 \| \d+ \| \S+ \|\n` +
-		`\| \d{4}-\d\d-\d\d \| good \| 1 \| 0 \| 0 \| \d+ \| \S+ \|\n` + endOfDiary + `more\n$`)
+		`\| \d{4}-\d\d-\d\d \| all \| 1 \| 1 \| 1 \| \d+ \| - \| \S+ \|\n` +
+		`\| \d{4}-\d\d-\d\d \| covered \| 1 \| 1 \| 0 \| \d+ \| 61\.0 % \| \S+ \|\n` +
+		`\| \d{4}-\d\d-\d\d \| good \| 1 \| 0 \| 0 \| \d+ \| - \| \S+ \|\n` + endOfDiary + `more\n$`)
 	if !want.Match(got) {
 		t.Errorf("the page is\n%s\n%s", got, &out)
+	}
+	if !strings.Contains(out.String(), "\n  covered: two races\n") {
+		t.Errorf("the failure of a script is not listed\n%s", &out)
 	}
 }

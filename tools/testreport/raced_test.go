@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// racing writes a variable from two goroutines if asked to, and may be ended by kill -9 after it.
+const racing = `package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+var shared int
+
+func main() {
+	if len(os.Args) == 1 {
+		fmt.Println("clean")
+		return
+	}
+	go write()
+	time.Sleep(50 * time.Millisecond)
+	shared = 2
+	if os.Args[1] == "killed" {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+}
+
+func write() { shared = 1 }
+`
+
+// TestRacedPart: raced-part.sh fails a part whose processes raced, even if nothing else shows it,
+// and prints what they covered.
+func TestRacedPart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command("sh", "-c",
+		"echo 'int main(void) { return 0; }' | $(go env CC) -x c -o "+dir+"/c -").CombinedOutput(); err != nil {
+		t.Skipf("needs a C compiler; run make test: %v\n%s", err, out)
+	}
+	for name, text := range map[string]string{"go.mod": "module probe\n\ngo 1.24\n", "main.go": racing} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(dir, "probe")
+	build := exec.Command("go", "build", "-race", "-cover", "-o", program, ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	script, err := filepath.Abs("../scripts/raced-part.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, command string
+		code, reports int
+		want          []string
+	}{
+		{"clean", program, 0, 0, []string{"clean\n", "coverage of the program: 33.3 %\n"}},
+		// the exit code of a process that raced may be lost
+		{"races", program + " race; " + program + " race; true", 1, 1, []string{
+			"WARNING: DATA RACE", "main.write()", "\n  races: 1 data races in masters or commands",
+			"coverage of the program: 66.7 %\n"}},
+		{"killed", program + "; " + program + " killed; true", 1, 1, []string{
+			"main.write()", "\n  killed: 1 data races in masters or commands",
+			"coverage of the program: 33.3 %\n"}},
+		{"nothing", "true", 1, 0, []string{"\n  nothing: no process wrote what it covered\n"}},
+		{"failed", program + "; exit 3", 1, 0, []string{"\n  failed: exit status 3, and no test failed\n",
+			"coverage of the program: 33.3 %\n"}},
+	} {
+		var out bytes.Buffer
+		kept := t.TempDir()
+		code := run(&out, "", false, second{}, "", []string{tt.name + "=COVERAGE=" + kept + " " +
+			script + " " + tt.name + " bash -c '" + tt.command + "'"})
+		text := out.String()
+		for _, want := range tt.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: not in the report: %q", tt.name, want)
+			}
+		}
+		if n := strings.Count(text, "WARNING: DATA RACE"); code != tt.code || n != tt.reports {
+			t.Errorf("%s: exit code %d, %d races\n%s", tt.name, code, n, text)
+		}
+		races, _ := os.ReadFile(filepath.Join(kept, tt.name+".races"))
+		profile, _ := os.ReadFile(filepath.Join(kept, tt.name+".txt"))
+		if bytes.Count(races, []byte("DATA RACE")) != tt.reports ||
+			(len(profile) > 0) != (tt.name != "nothing") {
+			t.Errorf("%s: kept %q and %q", tt.name, races, profile)
+		}
+	}
+}
