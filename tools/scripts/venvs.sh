@@ -70,4 +70,12 @@ library 3008.3 psycopg2 psycopg2-binary==2.9.13
 # 3008 has no returners mysql and redis.
 library 3007.15 pymysql PyMySQL==1.1.2
 library 3007.15 redis redis==6.4.0
+# The client of salt-api, without Salt beside it: with Salt it prints through Salt's outputters.
+if [ -n "$python" ] && [ ! -x "$dir/pepper/bin/pepper" ]; then
+    if ! { "$python" -m venv "$dir/pepper" &&
+        "$dir/pepper/bin/pip" install -q --disable-pip-version-check 'setuptools<81' salt-pepper==0.7.6; } >"$dir/pepper.log" 2>&1; then
+        rm -rf "$dir/pepper"
+        echo "left out: pepper (pip install failed, see $dir/pepper.log)"
+    fi
+fi
 exit $missing
