@@ -440,6 +440,9 @@ func (v *moving) startTheirs(t *testing.T) {
 		if i > 0 && !v.shared && !v.cluster {
 			v.copyKeys(t, v.boxes[0], b)
 		}
+		if i > 0 && !v.cluster && v.release == "3008.3" {
+			v.nameKey(t, v.boxes[0], b)
+		}
 		put(t, v.pki(b), map[string]string{"minions_pre/web2": pending,
 			"minions_rejected/web3": rejected})
 		if r := Command(t, "/bin/sh", "-c", b.theirs); r.Code != 0 {
@@ -470,6 +473,18 @@ func (v *moving) copyKeys(t *testing.T, from, to *box) {
 		target = strings.Replace(target, v.pki(from), v.pki(to), 1)
 		if err := errors.Join(os.Remove(link), os.Symlink(target, link)); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// nameKey gives a master of Salt 3008 the common key under its own id. Without that name it makes a
+// key of its own, and the minion refuses it.
+func (v *moving) nameKey(t *testing.T, first, b *box) {
+	t.Helper()
+	for _, end := range []string{".pem", ".pub"} {
+		from := filepath.Join(v.pki(first), first.ID+end)
+		if r := Command(t, "cp", "-p", from, filepath.Join(v.pki(b), b.ID+end)); r.Code != 0 {
+			t.Fatal(r)
 		}
 	}
 }
