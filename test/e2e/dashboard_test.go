@@ -60,7 +60,7 @@ func TestDashboardPicture(t *testing.T) {
 
 	c.AddMinions(t, "real", quick, "3006.28", "3008.3")
 	startFleet(t, c, "sim", boardFleet)
-	w := &work{c: c}
+	w := &workload{c: c}
 	accept := func() { c.Masters[0].Key(t, "-A", "-y") }
 	w.during(t, time.Minute, accept)
 	Eventually(t, time.Minute, "all minions are accepted", func() error {
@@ -118,14 +118,14 @@ func startFleet(t *testing.T, c *Cluster, prefix string, n int) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// work orders jobs at all masters that run, in turn.
-type work struct {
+// workload orders jobs at all masters that run, in turn.
+type workload struct {
 	c *Cluster
 	n int
 }
 
 // during works for a while. Every tenth second it also does what else is to be done.
-func (w *work) during(t *testing.T, d time.Duration, also func()) {
+func (w *workload) during(t *testing.T, d time.Duration, also func()) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()

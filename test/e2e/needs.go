@@ -27,6 +27,16 @@ func Venvs(t testing.TB) string {
 	return abs
 }
 
+// Pepper is the path of pepper, Salt's client of salt-api. Without it the test is skipped.
+func Pepper(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(Venvs(t), "pepper", "bin", "pepper")
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("needs pepper in CLUSTERMASTER_SALT_VENVS; run make venvs")
+	}
+	return path
+}
+
 // HAProxyProgram is the path of haproxy. Without it the test is skipped.
 func HAProxyProgram(t testing.TB) string {
 	t.Helper()

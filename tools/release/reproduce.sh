@@ -12,10 +12,13 @@ one=$work/one two=$work/another/place/two
 for to in "$one" "$two"; do git clone -q --no-hardlinks . "$to"; done
 git tag --points-at HEAD | while read -r tag; do for to in "$one" "$two"; do git -C "$to" tag -f "$tag" >/dev/null; done; done
 mkdir -p "$one/.build" "$two/.build"
-[ -d .build/bin ] && cp -r .build/bin "$one/.build/" && cp -r .build/bin "$two/.build/"
+[ -d .build/bin ] && cp -r .build/bin "$one/.build/"
 find "$two" -path "$two/.git" -prune -o -type f -exec touch -d '+1 day' {} +
 echo "first build"
 (umask 022; cd "$one"; RELEASE_KEY=none tools/release/release.sh "$nfpm" "$@" >/dev/null)
+# The packager is not what is compared.
+mkdir -p "$two/.build/bin"
+cp -r "$one/.build/bin/." "$two/.build/bin"
 echo "second build"
 [ -z "${FRESH:-}" ] || export GOCACHE=$work/cache
 (umask 027; cd "$two"; RELEASE_KEY=none tools/release/release.sh "$nfpm" "$@" >/dev/null)

@@ -76,4 +76,12 @@ if [ ! -d "$dir/saltext/consul" ] && [ -x "$dir/salt-3008.3/bin/pip" ]; then
         saltext.vault==1.8.0 saltext.consul==1.1.0 python-consul==1.1.0 six==1.17.0 >"$dir/saltext.log" 2>&1 ||
         echo "left out: saltext packages (pip install failed, see $dir/saltext.log)"
 fi
+# The client of salt-api, without Salt beside it: with Salt it prints through Salt's outputters.
+if [ -n "$python" ] && [ ! -x "$dir/pepper/bin/pepper" ]; then
+    if ! { "$python" -m venv "$dir/pepper" &&
+        "$dir/pepper/bin/pip" install -q --disable-pip-version-check 'setuptools<81' salt-pepper==0.7.6; } >"$dir/pepper.log" 2>&1; then
+        rm -rf "$dir/pepper"
+        echo "left out: pepper (pip install failed, see $dir/pepper.log)"
+    fi
+fi
 exit $missing
