@@ -608,8 +608,11 @@ func (v *moving) few(t *testing.T, after string) {
 
 // tookIn looks for what Salt's master had.
 func (v *moving) tookIn(t *testing.T, b *box, jid string) {
-	if r := b.Runner(t, "jobs.lookup_jid", jid); !strings.Contains(r.Stdout, "from before") {
-		t.Errorf("a job of before: %v", r)
+	// In a cluster of Salt's, a minion may have sent its return to the other box.
+	if all := b == v.boxes[len(v.boxes)-1]; all || !v.cluster {
+		if r := b.Runner(t, "jobs.lookup_jid", jid); !strings.Contains(r.Stdout, "from before") {
+			t.Errorf("a job of before: %v", r)
+		}
 	}
 	if r := b.Runner(t, "mine.get", v.minion.ID, "test.ping"); !strings.Contains(r.Stdout, "True") {
 		t.Errorf("mine data of before: %v", r)
