@@ -452,8 +452,35 @@ func (v *moving) startTheirs(t *testing.T) {
 		if r := Command(t, "/bin/sh", "-c", b.theirs); r.Code != 0 {
 			t.Fatal(r)
 		}
-		Eventually(t, 60*time.Second, "Salt's "+b.ID+" listens",
-			func() error { return dial(b.Addr, RequestPort) })
+		listens := func() {
+			Eventually(t, 60*time.Second, "Salt's "+b.ID+" listens",
+				func() error { return dial(b.Addr, RequestPort) })
+		}
+		listens()
+		if i > 0 && v.cluster && !v.shared {
+			v.commonKey(t, v.boxes[0], b)
+			listens()
+		}
+	}
+}
+
+// commonKey waits until a master of Salt 3008 has got the cluster's key, and starts it again.
+// Workers that began before have the key that it had made for itself, and minions refuse them.
+func (v *moving) commonKey(t *testing.T, first, b *box) {
+	t.Helper()
+	read := func(of *box) string {
+		text, _ := os.ReadFile(filepath.Join(v.pki(of), "cluster.pub")) // missing at first
+		return string(text)
+	}
+	Eventually(t, 60*time.Second, "Salt's "+b.ID+" has the cluster's key", func() error {
+		if key := read(first); key == "" || read(b) != key {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	b.endDaemon(t)
+	if r := Command(t, "/bin/sh", "-c", b.theirs); r.Code != 0 {
+		t.Fatal(r)
 	}
 }
 

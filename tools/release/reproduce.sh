@@ -9,6 +9,7 @@ shift
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 one=$work/one two=$work/another/place/two
+commit=$(git rev-parse --short HEAD)
 for to in "$one" "$two"; do git clone -q --no-hardlinks . "$to"; done
 git tag --points-at HEAD | while read -r tag; do for to in "$one" "$two"; do git -C "$to" tag -f "$tag" >/dev/null; done; done
 mkdir -p "$one/.build" "$two/.build"
@@ -23,8 +24,8 @@ echo "second build"
 [ -z "${FRESH:-}" ] || export GOCACHE=$work/cache
 (umask 027; cd "$two"; RELEASE_KEY=none tools/release/release.sh "$nfpm" "$@" >/dev/null)
 if ! diff "$one/dist/release/SHA256SUMS" "$two/dist/release/SHA256SUMS"; then
-    echo "reproduce.sh: two builds of $(git rev-parse --short HEAD) differ in the files above" >&2
+    echo "reproduce.sh: two builds of $commit differ in the files above" >&2
     exit 1
 fi
-echo "equal: $(wc -l <"$one/dist/release/SHA256SUMS") files of two builds of $(git rev-parse --short HEAD)"
+echo "equal: $(wc -l <"$one/dist/release/SHA256SUMS") files of two builds of $commit"
 cat "$one/dist/release/SHA256SUMS"
