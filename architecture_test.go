@@ -28,7 +28,7 @@ var packages = map[string]arrows{
 	"tools/setup": {[]string{"lb"},
 		"first configurations are texts; config reads them"},
 	"tools/migrate": {[]string{"config", "keystore", "salt/cli", "serve/operator", "store/durable",
-		"value", "wire"},
+		"value", "value/yaml11", "wire"},
 		"a box is read and its master exchanged; the master itself takes keys and caches in"},
 	"tools/doctor": {[]string{"config", "salt/cli", "serve/checkup"},
 		"the checks are a master's own; the command asks for them"},

@@ -19,6 +19,8 @@ import (
 
 	"clustermaster/config"
 	"clustermaster/keystore"
+	"clustermaster/value"
+	"clustermaster/value/yaml11"
 	"clustermaster/wire"
 )
 
@@ -110,9 +112,13 @@ func willSet(verdicts []config.Verdict, path string) error {
 	if err != nil {
 		return fmt.Errorf("--options: %w", err)
 	}
+	v, err := yaml11.Load(b)
+	if err != nil {
+		return fmt.Errorf("--options %s: %w", path, err)
+	}
+	set, _ := v.(value.Map)
 	for i, v := range verdicts {
-		if v.Fate == config.Refused && v.Line == 0 &&
-			regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(v.Option)+`\s*:`).Match(b) {
+		if _, given := set.Get(v.Option); given && v.Fate == config.Refused && v.Line == 0 {
 			verdicts[i] = config.Verdict{Option: v.Option, Fate: config.Works, Text: "is set by --options"}
 		}
 	}

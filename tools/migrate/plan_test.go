@@ -3,6 +3,7 @@ package migrate
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"clustermaster/config"
@@ -10,7 +11,8 @@ import (
 
 func TestOptionsToComeAreNotMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cluster.conf")
-	if err := os.WriteFile(path, []byte("cluster_secret: x\ncluster_port_x: 1\nret_port: 4\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("'cluster_secret': x\ncluster_port_x: 1\n"+
+		"ret_port: 4\nother: {\ncluster_port: 1}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	verdicts := []config.Verdict{
@@ -28,5 +30,11 @@ func TestOptionsToComeAreNotMissing(t *testing.T) {
 	}
 	if err := willSet(verdicts, path+".none"); err == nil {
 		t.Error("a missing file was ignored")
+	}
+	if err := os.WriteFile(path, []byte("a: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := willSet(verdicts, path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a file that is no YAML: %v", err)
 	}
 }
