@@ -39,17 +39,13 @@ func TestLibraryReadsOurs(t *testing.T) {
 	if folder == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
-	pythons, err := filepath.Glob(filepath.Join(folder, "salt-*", "bin", "python"))
-	if err != nil || len(pythons) == 0 {
-		t.Fatalf("no salt-*/bin/python in %s: %v", folder, err)
-	}
 	questions := ours(t)
 	input, err := json.Marshal(questions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, python := range pythons {
-		release := filepath.Base(filepath.Dir(filepath.Dir(python)))
+	for _, release := range []string{"salt-3006.28", "salt-3007.15", "salt-3008.3"} {
+		python := filepath.Join(folder, release, "bin", "python")
 		t.Run(release, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), python, "testdata/vectors.py", "read")
 			cmd.Env = append(os.Environ(), "HOME="+t.TempDir())

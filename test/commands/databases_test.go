@@ -256,10 +256,13 @@ func databaseRows(t *testing.T, kind, returner string, db database) []string {
 	var rows []string
 	e2e.Eventually(t, 60*time.Second, "the last row", func() error {
 		var err error
-		if rows, err = db.rows(); err == nil && !slices.ContainsFunc(rows, func(row string) bool {
-			return strings.HasPrefix(row, "test.echo ") && strings.Contains(row, "the end")
-		}) {
-			err = fmt.Errorf("%d rows, none is the last", len(rows))
+		rows, err = db.rows()
+		for _, kind := range []string{"load ", "test.echo "} { // they are read one after the other
+			if err == nil && !slices.ContainsFunc(rows, func(row string) bool {
+				return strings.HasPrefix(row, kind) && strings.Contains(row, "the end")
+			}) {
+				err = fmt.Errorf("of %d rows none is the last that begins with %s", len(rows), kind)
+			}
 		}
 		return err
 	})

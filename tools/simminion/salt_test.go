@@ -36,13 +36,10 @@ func TestUnderRealMaster(t *testing.T) {
 	if venvs == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
-	found, err := filepath.Glob(filepath.Join(venvs, "salt-*", "bin", "salt-master"))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no Salt in %s: %v", venvs, err)
-	}
-	for _, program := range found {
-		bin := filepath.Dir(program)
-		t.Run(filepath.Base(filepath.Dir(bin)), func(t *testing.T) {
+	for _, name := range []string{"salt-3006.28", "salt-3007.15", "salt-3008.3"} {
+		bin := filepath.Join(venvs, name, "bin")
+		program := filepath.Join(bin, "salt-master")
+		t.Run(name, func(t *testing.T) {
 			dir, err := os.MkdirTemp("", "sim") // short: a unix socket path is at most 107 bytes
 			if err != nil {
 				t.Fatal(err)

@@ -115,10 +115,15 @@ func writeJSON(w io.Writer, v any) {
 
 // watch shows the view repeatedly.
 func watch(ctx context.Context, f flags, stdout, stderr io.Writer) int {
+	limit := ctx
 	if f.timeout > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, time.Duration(f.timeout*float64(time.Second)))
+		limit, stop = context.WithTimeout(ctx, time.Duration(f.timeout*float64(time.Second)))
 		defer stop()
+		// Only this end stops a look. A master that knew the deadline could answer with an error
+		// just before it.
+		ctx, stop = context.WithCancel(ctx)
+		defer context.AfterFunc(limit, stop)()
 	}
 	tick := time.NewTicker(time.Duration(f.interval * float64(time.Second)))
 	defer tick.Stop()
@@ -126,7 +131,7 @@ func watch(ctx context.Context, f flags, stdout, stderr io.Writer) int {
 	code := exitDown
 	for {
 		v, err := look(ctx, os.Getenv, f.dir)
-		if ctx.Err() != nil {
+		if limit.Err() != nil {
 			break
 		}
 		code = v.code(err)
@@ -154,14 +159,14 @@ func watch(ctx context.Context, f flags, stdout, stderr io.Writer) int {
 			return exitGood
 		}
 		select {
-		case <-ctx.Done():
+		case <-limit.Done():
 		case <-tick.C:
 		}
-		if ctx.Err() != nil {
+		if limit.Err() != nil {
 			break
 		}
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && f.until != "" {
+	if errors.Is(limit.Err(), context.DeadlineExceeded) && f.until != "" {
 		fmt.Fprintf(stderr, "clustermaster watch: not %s after %v s\n", f.until, f.timeout)
 		return max(code, exitProblems)
 	}
