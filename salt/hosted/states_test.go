@@ -301,27 +301,31 @@ func TestStatesWithoutSalt(t *testing.T) {
 	}
 }
 
-// TestSiteReplacesNativeStates: a state module of the site is used in place of a native one, and a
-// module that ends its process fails its own state only.
-func TestSiteReplacesNativeStates(t *testing.T) {
-	t.Parallel()
-	root := placeStates(t, "")
-	for name, text := range map[string]string{
-		"ext/states/test.py": "def nop(name):\n    return {'name': name, 'result': True, " +
-			"'changes': {}, 'comment': 'of the site'}\n",
-		"ext/states/ends.py": "import os\ndef now(name):\n    os._exit(3)\n",
-		"files/n.sls":        "one: {test.nop: []}\ntwo: {ends.now: []}\nthree: {test.nop: []}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+// runStates writes files below a site's root and applies the SLS file n. It returns the returns as
+// JSON, by their tags.
+func runStates(t *testing.T, root string, files map[string]string) map[string]string {
+	t.Helper()
+	writeFiles(t, root, files)
 	got, err := orchestrations(t, root, python(t, "3008.3"), func(string) {}).SLS(t.Context(),
 		orchestrate.Request{Mods: []string{"n"}, JID: orchestrationJID, User: "root"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, by := tags(t, got, root)
+	return by
+}
+
+// TestSiteReplacesNativeStates: a state module of the site is used in place of a native one, and a
+// module that ends its process fails its own state only.
+func TestSiteReplacesNativeStates(t *testing.T) {
+	t.Parallel()
+	root := placeStates(t, "")
+	by := runStates(t, root, map[string]string{
+		"ext/states/test.py": "def nop(name):\n    return {'name': name, 'result': True, " +
+			"'changes': {}, 'comment': 'of the site'}\n",
+		"ext/states/ends.py": "import os\ndef now(name):\n    os._exit(3)\n",
+		"files/n.sls":        "one: {test.nop: []}\ntwo: {ends.now: []}\nthree: {test.nop: []}\n",
+	})
 	for tag, want := range map[string]string{
 		"test_|-one_|-one_|-nop":     `"comment": "of the site"`,
 		"ends_|-two_|-two_|-now":     "ended its process: exit status 3",
@@ -338,7 +342,7 @@ func TestSiteReplacesNativeStates(t *testing.T) {
 func TestReloadOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	root := placeStates(t, "")
-	for name, text := range map[string]string{
+	by := runStates(t, root, map[string]string{
 		"ext/states/ends.py": "import os\ndef now(name):\n    os._exit(3)\n",
 		"ext/states/says.py": "def word(name):\n    return {'name': name, 'result': True, " +
 			"'changes': {}, 'comment': __pillar__['word']}\n",
@@ -346,17 +350,8 @@ func TestReloadOutlivesTheProcess(t *testing.T) {
 			"/made/flag') else 'old' }}\n",
 		"files/n.sls": "one: {file.touch: [{name: " + root + "/made/flag}, {makedirs: True}, " +
 			"{reload_pillar: True}]}\ntwo: {ends.now: []}\nthree: {says.word: []}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := orchestrations(t, root, python(t, "3008.3"), func(string) {}).SLS(t.Context(),
-		orchestrate.Request{Mods: []string{"n"}, JID: orchestrationJID, User: "root"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, by := tags(t, got, root); !strings.Contains(by["says_|-three_|-three_|-word"],
+	})
+	if !strings.Contains(by["says_|-three_|-three_|-word"],
 		`"comment": "new"`) {
 		t.Errorf("%q", by)
 	}
