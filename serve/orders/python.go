@@ -300,9 +300,9 @@ func (p Python) jobCache(ctx context.Context, q pythonhost.Question) (any, error
 	case "save_load":
 		load, _ := named(1, "clear_load").(value.Map)
 		ids, _ := named(2, "minions").([]any)
-		if job, found, err := p.Jobs.Job(ctx, jid); err != nil {
+		if own, err := p.published(ctx, jid); err != nil {
 			return nil, err
-		} else if found && job.Load.String("cmd") == "publish" { // the master's own, for a roster too
+		} else if own { // for a roster too
 			return nil, p.Jobs.SaveMinions(ctx, jid, "", plain(ids))
 		}
 		return nil, p.Jobs.SaveLoad(ctx, jid, load, plain(ids))
@@ -352,6 +352,12 @@ func (p Python) returns(ctx context.Context, jid string) (any, error) {
 	return out, nil
 }
 
+// published reports whether a master published a job, and not Python code of its own accord.
+func (p Python) published(ctx context.Context, jid string) (bool, error) {
+	job, found, err := p.Jobs.Job(ctx, jid)
+	return found && job.Load.String("cmd") == "publish", err
+}
+
 // documentOfSSH returns the document that salt-ssh prints on a target, which has the fields of a
 // return. Salt's salt.client.ssh stores it whole as what the function returned, but fires its
 // fields.
@@ -372,11 +378,11 @@ func (p Python) saveReturn(ctx context.Context, load value.Map) error {
 	var r jobcache.Return
 	r.Out = load.String("out")
 	if doc, whole := documentOfSSH(load); whole {
-		job, found, err := p.Jobs.Job(ctx, jid)
+		own, err := p.published(ctx, jid)
 		if err != nil {
 			return err
 		}
-		if found && job.Load.String("cmd") == "publish" { // commands read it beside minions' returns
+		if own { // commands read it beside minions' returns
 			load = doc
 		}
 	}

@@ -117,9 +117,9 @@ vault:
   cache: {backend: session}
   issue: {type: token, wrap: false}
 kv: {consul.host: 127.0.0.1, consul.port: PORT}
-away: {consul.host: 127.0.0.1, consul.port: 1}
 safe: {driver: vault}
 keys: {driver: consul, host: 127.0.0.1, port: PORT}
+gone: {driver: consul, host: 127.0.0.1, port: 1}
 ext_pillar:
   - http_json: {url: 'URL/json/%s'}
   - vault: secret/minions/{minion}
@@ -130,7 +130,7 @@ ext_pillar:
 
 // saltextPillar are the files of the pillar.
 var saltextPillar = map[string]string{
-	"top.sls": "base: {'web*': [app], away: [away]}\n",
+	"top.sls": "base: {'web*': [app], refused: [refused], away: [away]}\n",
 	"app.sls": `
 read: {{ salt['vault.read_secret']('secret/minions/web2', 'list') | json }}
 missing: {{ salt['vault.read_secret']('secret/minions/nosuch', default='none') }}
@@ -138,7 +138,8 @@ key: {{ salt['consul.get'](consul_url='URL', key='salt/all/x')['res'] }}
 sdb: {{ salt['sdb.get']('sdb://safe/secret/minions/web1/password') }}
 kv: {{ salt['sdb.get']('sdb://keys/salt/all/x') | length }}
 `,
-	"away.sls": "x: {{ salt['sdb.get']('sdb://safe/secret/minions/forbidden/password') }}\n",
+	"refused.sls": "x: {{ salt['sdb.get']('sdb://safe/secret/minions/forbidden/password') }}\n",
+	"away.sls":    "x: {{ salt['sdb.get']('sdb://gone/x') }}\n",
 }
 
 // seconds are times in seconds.
@@ -146,8 +147,8 @@ var seconds = regexp.MustCompile(`\b1[0-9]{9}\b`)
 
 // TestSaltext makes pillars with saltext.vault, saltext.consul and Salt's http_json (3008 has none)
 // on masters of Salt and on ours, and compares them: with all there is, with little for the minion,
-// and where the servers refuse or give no JSON; and has the minion ask for a token by itself. The
-// servers are stand-ins.
+// and where the servers refuse, give no JSON or don't answer. The minion also asks for a token by
+// itself. The servers are stand-ins.
 func TestSaltext(t *testing.T) {
 	t.Parallel()
 	packages := filepath.Join(e2e.Venvs(t), "saltext")
@@ -189,7 +190,7 @@ func TestSaltext(t *testing.T) {
 				place(own, "python_host: "+filepath.Join(bin, "python3")+"\n")
 			}
 			three.StartMasters(t)
-			for _, id := range []string{"web1", "web2", "forbidden", "broken", "away"} {
+			for _, id := range []string{"web1", "web2", "forbidden", "broken", "refused", "away"} {
 				grains := value.Pair{Key: "grains", Value: value.Map{{Key: "id", Value: id},
 					{Key: "os", Value: "Debian"}, {Key: "kernel", Value: "Linux"}}}
 				pillar := func(m *subject) string {
