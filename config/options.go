@@ -159,6 +159,7 @@ type Options struct {
 	PythonOutput                int           `opt:"python_output" own:"67108864" min:"65536" max:"2147483647"`
 	PythonProcesses             int           `opt:"python_processes" own:"64" min:"1"`
 	PythonChildren              int           `opt:"python_children" own:"0" min:"0" max:"1024"`
+	PythonPillarsPerChild       int           `opt:"python_pillars_per_child" own:"100" min:"1"`
 	PythonIdle                  time.Duration `opt:"python_idle" own:"300" min:"1"`
 	ReturnerQueueSize           int           `opt:"returner_queue_size" own:"1073741824" min:"1048576"`
 	EnginesEverywhere           []string      `opt:"engines_everywhere" own:"[]"`

@@ -32,6 +32,7 @@ func Python(o *config.Options) pythonhost.Options {
 		Output:    int64(o.PythonOutput),
 		Processes: o.PythonProcesses,
 		Children:  o.PythonChildren,
+		Pillars:   o.PythonPillarsPerChild,
 		Idle:      o.PythonIdle,
 	}
 	values, _ := Value(o.Values()).(value.Map)

@@ -241,7 +241,7 @@ func TestSiteAsSalt(t *testing.T) {
 			if got != string(want) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
-			if n := s.host.Status().Started; n != 2 {
+			if n := s.host.Status().Started; n != 1 {
 				t.Errorf("%d children for two pillars", n)
 			}
 		})

@@ -24,11 +24,11 @@ func BenchmarkChild(b *testing.B) {
 			call(b, first, "fact.about")
 			b.Run("fork", func(b *testing.B) {
 				for range b.N {
-					c, err := s.host.take(b.Context(), false)
+					c, err := s.host.take(b.Context(), true)
 					if err != nil {
 						b.Fatal(err)
 					}
-					s.host.put(c)
+					s.host.put(c, false)
 				}
 			})
 			b.Run("function", func(b *testing.B) {
@@ -54,6 +54,7 @@ func BenchmarkChild(b *testing.B) {
 				}
 			})
 			b.Run("memory", func(b *testing.B) { // of one child, and each of four
+				s.host.endSpare(nil)
 				b.ReportMetric(float64(pss(b, first.child.pid))/1024, "MB-1")
 				for i := range 3 {
 					more := s.host.Session(minion("more" + strconv.Itoa(i)))

@@ -35,6 +35,9 @@ type child struct {
 	conn   *net.UnixConn
 	read   *bufio.Reader
 	token  bool          // it holds a token of Host.free
+	served int           // sessions so far
+	since  time.Time     // spare since
+	worn   bool          // something is left in it that must not touch another minion's calls
 	reason string        // why it must not be used again; "" while it may
 	gone   chan struct{} // closed when the process has ended
 	status int           // then its exit code, or minus the signal
@@ -62,6 +65,19 @@ func (c *child) kill() {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// fit reports whether a child may serve another minion: nothing went wrong, nothing is left in it,
+// and nobody has begun to kill it.
+func (c *child) fit() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.gone:
+		return false
+	default:
+		return c.reason == "" && !c.worn && !c.forks && c.read.Buffered() == 0
 	}
 }
 
@@ -183,9 +199,12 @@ func (c *conversation) run(ctx context.Context, m value.Map) (any, error) {
 	defer c.child.finish()
 	stop := context.AfterFunc(ctx, c.child.kill)
 	v, err := c.talk(ctx, m)
-	if !stop() && ctx.Err() != nil && err != nil {
-		c.child.reason = reasonCancel
-		return nil, ctx.Err()
+	if !stop() {
+		c.child.worn = true // it is being killed
+		if ctx.Err() != nil && err != nil {
+			c.child.reason = reasonCancel
+			return nil, ctx.Err()
+		}
 	}
 	return v, err
 }
@@ -199,6 +218,7 @@ func (c *conversation) talk(ctx context.Context, m value.Map) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		c.child.worn = c.child.worn || truth(m, "worn")
 		switch m.String("op") {
 		case "ret":
 			v, _ := m.Get("value")

@@ -28,8 +28,12 @@ const (
 	DefaultMemory    = 1 << 30
 	DefaultOutput    = 64 << 20
 	DefaultProcesses = 64
+	DefaultPillars   = 100
 	DefaultIdle      = 5 * time.Minute
 )
+
+// spareFor is how long a child without work is kept for the next minion.
+const spareFor = 5 * time.Second
 
 // Options of a Host. A zero number means the default.
 type Options struct {
@@ -50,6 +54,7 @@ type Options struct {
 	Output    int64         // of one message of a child, in bytes
 	Processes int           // for a child and the processes that it starts
 	Children  int           // at once; by default two per core, at least four
+	Pillars   int           // sessions that a child serves, one after the other
 	Idle      time.Duration // after this time without children the fork server ends
 
 	program string // instead of host.py, in tests
@@ -61,6 +66,7 @@ func (o *Options) fill() {
 	o.Output = cmp.Or(o.Output, DefaultOutput)
 	o.Processes = cmp.Or(o.Processes, DefaultProcesses)
 	o.Children = cmp.Or(o.Children, max(4, 2*runtime.GOMAXPROCS(0)))
+	o.Pillars = cmp.Or(o.Pillars, DefaultPillars)
 	o.Idle = cmp.Or(o.Idle, DefaultIdle)
 	if o.program == "" {
 		o.program = program
@@ -168,8 +174,10 @@ type Host struct {
 	retry   time.Time  // when to try again
 	closed  bool
 	busy    map[*child]bool
+	spare   []*child // without work, the one that worked last at the end
 	started uint64
 	idle    *time.Timer
+	tidy    *time.Timer
 }
 
 // retryPause is the time between a failed start and the next attempt.
@@ -211,6 +219,7 @@ func (h *Host) Close() error {
 		c.kill()
 	}
 	h.mu.Unlock()
+	h.endSpare(nil)
 	if s != nil {
 		s.end()
 	}
@@ -301,7 +310,7 @@ func (s *Session) Used() bool {
 	return s.used
 }
 
-// Close ends the session's child.
+// Close ends the session's child, or keeps it for the next minion.
 func (s *Session) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +326,7 @@ func (s *Session) Reload(grains, pillar value.Map) {
 
 func (s *Session) drop() {
 	if s.child != nil {
-		s.h.put(s.child)
+		s.h.put(s.child, !s.job)
 		s.child = nil
 	}
 }
@@ -453,8 +462,9 @@ func (c Call) message() value.Map {
 	return out
 }
 
-// take returns a new child. A call that a child waits for needs no token, because all holders of
-// tokens may be waiting for such calls. Nor does a job, because pillars must not wait for it.
+// take returns a child for a session. A call that a child waits for needs no token, because all
+// holders of tokens may be waiting for such calls. Nor does a job, because pillars must not wait
+// for it; a job's child has served no minion.
 func (h *Host) take(ctx context.Context, job bool) (*child, error) {
 	token := !job && conversationOf(ctx) == nil
 	if token {
@@ -464,15 +474,36 @@ func (h *Host) take(ctx context.Context, job bool) (*child, error) {
 			return nil, ctx.Err()
 		}
 	}
-	c, err := h.fork(ctx)
-	if err != nil {
-		if token {
-			h.free <- struct{}{}
+	var c *child
+	if !job {
+		c = h.again()
+	}
+	if c == nil {
+		var err error
+		if c, err = h.fork(ctx); err != nil {
+			if token {
+				h.free <- struct{}{}
+			}
+			return nil, err
 		}
-		return nil, err
 	}
 	c.token = token
+	c.served++
 	return c, nil
+}
+
+// again returns a spare child, or nil.
+func (h *Host) again() *child {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, c := range slices.Backward(h.spare) {
+		if !h.closed && c.of == h.server && c.fit() {
+			h.spare = slices.Delete(h.spare, i, i+1)
+			h.busy[c] = true
+			return c
+		}
+	}
+	return nil
 }
 
 func (h *Host) fork(ctx context.Context) (*child, error) {
@@ -499,18 +530,63 @@ func (h *Host) fork(ctx context.Context) (*child, error) {
 	return c, nil
 }
 
-// put ends a child.
-func (h *Host) put(c *child) {
-	c.end()
-	h.m.children.Dec()
+// put ends a child whose session ends, or, if another minion's may use it, spares it.
+func (h *Host) put(c *child, minions bool) {
+	keep := minions && c.served < h.opts.Pillars && c.fit()
+	if !keep {
+		c.end()
+	}
+	token := c.token // the child may be taken once mu is free
 	h.mu.Lock()
 	delete(h.busy, c)
+	late := keep && (h.closed || c.of != h.server)
+	switch {
+	case keep && !late:
+		c.since = time.Now()
+		h.spare = append(h.spare, c)
+		if h.tidy == nil {
+			h.tidy = time.AfterFunc(spareFor, h.tidyUp)
+		}
+	default:
+		h.m.children.Dec()
+	}
 	if len(h.busy) == 0 && h.idle != nil {
 		h.idle.Reset(h.opts.Idle)
 	}
 	h.mu.Unlock()
-	if c.token {
+	if late {
+		c.end()
+	}
+	if token {
 		h.free <- struct{}{}
+	}
+}
+
+// endSpare ends the children without work that which chooses; nil chooses all.
+func (h *Host) endSpare(which func(*child) bool) {
+	var ended []*child
+	h.mu.Lock()
+	h.spare = slices.DeleteFunc(h.spare, func(c *child) bool {
+		gone := which == nil || which(c)
+		if gone {
+			ended = append(ended, c)
+		}
+		return gone
+	})
+	h.mu.Unlock()
+	for _, c := range ended {
+		c.end()
+		h.m.children.Dec()
+	}
+}
+
+// tidyUp ends children that had no work for a while, and comes again while some are spare.
+func (h *Host) tidyUp() {
+	h.endSpare(func(c *child) bool { return time.Since(c.since) >= spareFor })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tidy = nil; len(h.spare) > 0 {
+		h.tidy = time.AfterFunc(spareFor-time.Since(h.spare[0].since), h.tidyUp)
 	}
 }
 
@@ -559,6 +635,7 @@ func (h *Host) retire() {
 		return
 	}
 	h.log.Debug("fork server of the Python host ends: it was idle")
+	go h.endSpare(nil)
 	go h.server.end()
 	h.server = nil
 }
@@ -569,6 +646,7 @@ func (h *Host) Restart() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.server != nil {
+		go h.endSpare(nil)
 		h.server.leave()
 		h.server = nil
 	}

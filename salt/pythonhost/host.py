@@ -13,6 +13,7 @@ import gc
 import inspect
 import logging
 import os
+import pickle
 import re
 import resource
 import select
@@ -27,11 +28,12 @@ import traceback
 import msgpack
 
 LENGTH = struct.Struct(">I")
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 MAX_LOG_TEXT = 8192  # characters of one record
 MAX_LOG_RECORDS = 500  # of one call; of an engine, within LOG_PERIOD
 LOG_PERIOD = 10  # seconds
 BASE_NAME = "salt.loaded"
+GENERATIONS = 20  # of processes that a call left
 
 
 def unpack(raw):
@@ -387,7 +389,9 @@ class Salt:
         )
         quick_truth()
         self.lazy = salt.loader.lazy.LazyLoader
-        self.spare = None
+        self.as_salts = getattr(type(self.opts), "from_dict", dict)  # a class of its own as of 3008
+        plain = self.opts.to_dict() if hasattr(self.opts, "to_dict") else dict(self.opts)
+        self.fresh = remake(plain)
         self.scans = Scans()
         self.scans.install(self.lazy)
         self.warm()
@@ -413,16 +417,31 @@ class Salt:
         for name in ("test.echo", "config.get", "pillar.get", "grains.get", "cmd.run_stdout", "file.file_exists"):
             functions.find("module", name)
         list(functions.ext_pillars._dict._iter_files("none"))
-        for name in list(sys.modules):
-            if name.startswith(BASE_NAME + "."):
-                del sys.modules[name]
-        Bound.count = 0
-        self.spare = copy.deepcopy(self.opts)
+        forget_modules()
 
     def own_opts(self):
-        """A deep copy of the options. The server makes one, and each child that is forked has it for itself."""
-        spare, self.spare = self.spare, None
-        return copy.deepcopy(self.opts) if spare is None else spare
+        """The master's options, in nothing the same as those of another minion."""
+        return self.as_salts(self.fresh())
+
+
+def forget_modules():
+    """Forget what loaders have loaded: the next ones load all anew, under the same names."""
+    for name in [name for name in sys.modules if LOADED.match(name)]:
+        del sys.modules[name]
+    Bound.count = 0
+
+
+LOADED = re.compile(re.escape(BASE_NAME) + r"\d*\.")
+
+
+def remake(value):
+    """A function that makes deep copies of a value; the quick way, where its parts can be pickled."""
+    try:
+        packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        pickle.loads(packed)
+    except Exception:
+        return functools.partial(copy.deepcopy, value)
+    return functools.partial(pickle.loads, packed)
 
 
 def quick_truth():
@@ -660,18 +679,11 @@ class Bound:
         self.salt, self.child, self.minion, self.loader = salt, child, minion, loader
         self.base = f"{BASE_NAME}{Bound.count or ''}"  # two loaders of one name would share modules
         Bound.count += 1
-        self.opts = copy.copy(salt.opts)
         if minion.get("states"):
-            self.opts = salt.masters_minion()
-            self.place(self.opts)
             MASKED[:] = [True]
-        self.opts.update(minion.get("opts") or {})
-        self.opts["grains"] = minion.get("grains") or {}
         self.pillar = minion.get("pillar") or {}
+        self.opts = self.options(minion)
         self.opts["pillar"] = self.pillar
-        if salt.minions_own and minion["id"]:
-            self.opts["id"] = self.opts["minion_id"] = minion["id"]
-            self.place(self.opts)
         self.context = {}
         self.load()
 
@@ -696,6 +708,18 @@ class Bound:
         if self.child:
             self.child.stubs(self.functions, "module")
 
+    def options(self, minion):
+        """The master's options with what is the minion's."""
+        opts = self.salt.masters_minion() if minion.get("states") else self.salt.own_opts()
+        if minion.get("states"):
+            self.place(opts)
+        opts.update(minion.get("opts") or {})
+        opts["grains"] = minion.get("grains") or {}
+        if self.salt.minions_own and minion["id"]:
+            opts["id"] = opts["minion_id"] = minion["id"]
+            self.place(opts)
+        return opts
+
     def place(self, opts):
         """Where the pillar comes from, in options."""
         for name in ("saltenv", "pillarenv"):
@@ -708,9 +732,9 @@ class Bound:
     def ext_pillars(self):
         if self._pillars is None:
             # Salt gives ext_pillars options of their own.
-            opts, shared = self.salt.own_opts(), self.salt.opts
-            opts.update(copy.deepcopy({k: v for k, v in self.opts.items() if k not in shared or shared[k] is not v}))
-            opts["id"] = shared["id"]
+            opts = self.options({**self.minion, **remake({k: self.minion.get(k) for k in ("opts", "grains")})()})
+            opts["pillar"] = remake(self.pillar)()
+            opts["id"] = self.salt.opts["id"]
             self.place(opts)
             kept = {"pillar": self.pillar} if takes(self.loader.pillars, "pillar") else {}
             self._pillars = self.loader.pillars(
@@ -1152,8 +1176,39 @@ def signature(function):
     return {"params": params, "varargs": bool(spec.varargs), "varkw": bool(spec.keywords)}
 
 
+class Surroundings:
+    """What code can change for all of its process, except by what it imports."""
+
+    def __init__(self):
+        self.environ, self.path = dict(os.environ), list(sys.path)
+        self.umask = os.umask(0o022)
+        os.umask(self.umask)
+        self.space, self.resident = self.used()
+
+    def used(self):
+        """Bytes of address space, and in memory."""
+        with open("/proc/self/statm", "rb") as file:
+            return [int(pages) * resource.getpagesize() for pages in file.read().split()[:2]]
+
+    def restore(self):
+        os.chdir("/")
+        os.umask(self.umask)
+        if os.environ != self.environ:
+            os.environ.clear()
+            os.environ.update(self.environ)
+        sys.path[:] = self.path
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        socket.setdefaulttimeout(None)
+
+    def worn(self, memory):
+        """Whether something is left that would touch the calls for another minion."""
+        space, resident = self.used()
+        # A library may reserve much of the space; it does so once.
+        return threading.active_count() > 1 or resident - self.resident > memory // 8 or space - self.space > memory * 3 // 4
+
+
 class Child:
-    """One child: it answers calls until its socket ends."""
+    """One child: it answers calls until its socket ends. It serves one minion after the other."""
 
     def __init__(self, server, sock, order):
         self.salt, self.config = server.salt, server.config
@@ -1161,15 +1216,27 @@ class Child:
         self.bound = None
         self.asking = threading.RLock()
         self.records = Records(self.log, server.config["log_level"])
+        self.surroundings = Surroundings()
         CHILD[:] = [self]
 
     def serve(self):
+        self.listen()
+        while True:
+            self.handle(self.channel.receive())
+
+    def listen(self):
+        """Have log records and what is printed reach the master."""
         root = logging.getLogger()
         root.handlers[:] = [self.records]
         root.setLevel(self.config["log_level"])
         sys.stdout = sys.stderr = Printed(self.log)
-        while True:
-            self.handle(self.channel.receive())
+
+    def forget(self):
+        """Begin anew for the next minion. Libraries that modules imported stay, as in Salt's own processes."""
+        self.bound = None
+        forget_modules()
+        self.surroundings.restore()
+        self.listen()
 
     def log(self, level, module, text):
         if self.channel.own():
@@ -1180,10 +1247,12 @@ class Child:
     def running(self, name, file):
         self.channel.send({"op": "at", "fun": name, "file": file})
 
-    def handle(self, message):
+    def handle(self, message, nested=False):
         self.records.left = MAX_LOG_RECORDS
         try:
             if message.get("bind") is not None:
+                if self.bound is not None:
+                    self.forget()
                 self.bound = Bound(self.salt, message["bind"], self)
             if message.get("reload") is not None:
                 self.bound.reload(**message["reload"])
@@ -1199,7 +1268,10 @@ class Child:
                 answer = {"op": "error", "kind": "exit", "text": str(exc.code)}
         except BaseException as exc:
             answer = failure(exc)
-        self.leftovers()
+        if not nested:
+            self.leftovers()
+        if self.surroundings.worn(self.config["memory"]):
+            answer["worn"] = True
         try:
             self.channel.send(answer)
         except TooLarge as exc:
@@ -1285,7 +1357,7 @@ class Child:
             while True:
                 message = self.channel.receive()
                 if message["op"] != "cbret":
-                    self.handle(message)
+                    self.handle(message, nested=True)
                     continue
                 if message.get("error") is not None:
                     from salt.exceptions import CommandExecutionError
@@ -1294,12 +1366,20 @@ class Child:
                 return message.get("value")
 
     def leftovers(self):
-        """End the processes that a call started and left."""
+        """End the processes that a call started and left. Those that they leave become the child's own."""
+        for _ in range(GENERATIONS):
+            if not (pids := self.offspring()):
+                return
+            self.finish(pids)
+
+    def offspring(self):
         try:
             with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-                pids = [int(p) for p in file.read().split()]
+                return [int(p) for p in file.read().split()]
         except (OSError, ValueError):
-            return
+            return []
+
+    def finish(self, pids):
         for pid in pids:
             try:
                 if os.waitpid(pid, os.WNOHANG)[0] == pid:
@@ -1435,6 +1515,7 @@ class Server:
         """Limits of a child. It leads a session of its own, by which what it starts is found."""
         os.setsid()
         die_with_parent()
+        PRCTL(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         memory = self.config["memory"]

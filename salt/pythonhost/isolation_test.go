@@ -14,9 +14,18 @@ import (
 // seenModule tells all that a module sees of its minion, by every way that Salt has.
 const seenModule = `
 import copy
+import os
+
+try:
+    left
+except NameError:
+    left = []
 
 def all_of_it():
+    left.append(__grains__["id"])
     return {
+        "left": left,
+        "environ": os.environ.setdefault("SEEN", __grains__["id"]),
         "grains": copy.deepcopy(dict(__grains__)),
         "opts": copy.deepcopy(dict(__opts__["grains"])),
         "nested": [n for n in __opts__["grains"]["nested"]],
@@ -114,17 +123,10 @@ func interleaved(count int, serve func(worker int, m Minion, calls []Call) ([]an
 	return out.String()
 }
 
-// TestNothingOfAnotherMinion makes calls for many minions of several kinds, interleaved by chance,
-// and looks for what is another's.
-func TestNothingOfAnotherMinion(t *testing.T) {
-	t.Parallel()
-	count := 200
-	if os.Getenv("CLUSTERMASTER_LONG") != "" {
-		count = 1000
-	}
-	s := newSite(t, "3008.3", isolationSite, func(o *Options) { o.Children = 6 })
-	if found := interleaved(count, func(_ int, m Minion, calls []Call) (out []any, err error) {
-		session := s.host.Session(m)
+// inSessions serves the calls of each minion in a session of its own.
+func inSessions(t *testing.T, h *Host) func(int, Minion, []Call) ([]any, error) {
+	return func(_ int, m Minion, calls []Call) (out []any, err error) {
+		session := h.Session(m)
 		defer session.Close()
 		for _, c := range calls {
 			v, err := session.Call(t.Context(), c)
@@ -134,17 +136,41 @@ func TestNothingOfAnotherMinion(t *testing.T) {
 			out = append(out, v)
 		}
 		return out, nil
-	}); found != "" {
-		t.Error(found)
-	}
-	if n := s.host.Status().Started; n != uint64(count+count/10) {
-		t.Errorf("%d children for %d pillars", n, count+count/10)
 	}
 }
 
-// What a host that keeps its children for several minions would do, each with one mistake.
+// TestNothingOfAnotherMinion makes calls for many minions of several kinds, interleaved by chance,
+// and looks for what is another's: with children that serve many, and with one for each.
+func TestNothingOfAnotherMinion(t *testing.T) {
+	t.Parallel()
+	count := 200
+	if os.Getenv("CLUSTERMASTER_LONG") != "" {
+		count = 1000
+	}
+	for _, c := range []struct{ pillars, count int }{{DefaultPillars, count}, {1, count / 4}} {
+		t.Run(fmt.Sprint(c.pillars), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "3008.3", isolationSite, func(o *Options) {
+				o.Children, o.Pillars = 6, c.pillars
+			})
+			if found := interleaved(c.count, inSessions(t, s.host)); found != "" {
+				t.Error(found)
+			}
+			sessions := c.count + c.count/10
+			least := (sessions + c.pillars - 1) / c.pillars
+			if n := int(s.host.Status().Started); n < least || c.pillars > 1 && n > least+together ||
+				c.pillars == 1 && n > least {
+				t.Errorf("%d children for %d pillars", n, sessions)
+			}
+		})
+	}
+}
+
+// Mistakes of a host whose children serve one minion after the other, made in its program.
 const (
-	bindOnce = `                self.bound = Bound(self.salt, message["bind"], self)
+	bindOnce = `                if self.bound is not None:
+                    self.forget()
+                self.bound = Bound(self.salt, message["bind"], self)
 `
 	keepEach = `                kept = self.__dict__.setdefault("kept", {})
                 who = message["bind"]["id"]
@@ -165,24 +191,24 @@ const (
                         if at is not None and not callable(getattr(at, "value", None)):
                             at["grains"], at["pillar"] = m["grains"], m["pillar"]
 `
-	ownName = `self.base = f"{BASE_NAME}{Bound.count or ''}"`
+	ownName  = `self.base = f"{BASE_NAME}{Bound.count or ''}"`
+	forgets  = "        del sys.modules[name]\n"
+	restores = "        self.surroundings.restore()\n"
 )
 
 // mistaken is the number of minions of a run with a mistake, all served by a few children.
 const mistaken = 20
 
-// TestMistakesAreSeen puts back what a host that shares children does wrong: the look of
-// TestNothingOfAnotherMinion finds each. The children are shared by this test, which binds one to
-// minion after minion, and the mistakes are made in its copy of the host's program.
+// TestMistakesAreSeen puts back what a host that shares children can do wrong, each in a copy of
+// its program: the look of TestNothingOfAnotherMinion finds each.
 func TestMistakesAreSeen(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]*strings.Replacer{
-		"none, with a loader of its own name for each minion": strings.NewReplacer(bindOnce,
-			keepEach),
-		"two loaders of one name": strings.NewReplacer(bindOnce,
-			keepEach, ownName, "self.base = BASE_NAME"),
-		"only the packs are swapped": strings.NewReplacer(bindOnce,
-			keepOne),
+		"two loaders of one name": strings.NewReplacer(bindOnce, keepEach, ownName,
+			"self.base = BASE_NAME"),
+		"only the packs are swapped":  strings.NewReplacer(bindOnce, keepOne),
+		"modules are not loaded anew": strings.NewReplacer(forgets, "        pass\n"),
+		"the environment stays":       strings.NewReplacer(restores, ""),
 		"modules are chosen by the grains of another minion": strings.NewReplacer(bindOnce,
 			keepOne+everywhere),
 	} {
@@ -192,34 +218,12 @@ func TestMistakesAreSeen(t *testing.T) {
 			if changed == program {
 				t.Fatal("nothing was changed")
 			}
-			s := newSite(t, "3008.3", isolationSite, func(o *Options) { o.program = changed })
-			var shared [together]*child
-			for i := range shared {
-				var err error
-				if shared[i], err = s.host.take(t.Context(), false); err != nil {
-					t.Fatal(err)
-				}
-				defer s.host.put(shared[i])
-			}
-			found := interleaved(mistaken, func(worker int, m Minion, calls []Call) (out []any,
-				err error) {
-				for _, c := range calls {
-					talk := &conversation{session: s.host.Session(m), child: shared[worker],
-						call: c, left: DefaultTimeout}
-					v, err := talk.run(t.Context(),
-						append(c.message(), value.Pair{Key: "bind", Value: m.message()}))
-					if err != nil {
-						return out, err
-					}
-					out = append(out, v)
-				}
-				return out, nil
+			s := newSite(t, "3008.3", isolationSite, func(o *Options) {
+				o.program, o.Children = changed, 1
 			})
-			if strings.HasPrefix(name, "none") != (found == "") {
-				t.Errorf("found %s", found)
-			}
-			if was := " was told "; !strings.HasPrefix(name, "none") && !strings.Contains(found, was) {
-				t.Errorf("found only errors: %s", found)
+			found := interleaved(mistaken, inSessions(t, s.host))
+			if !strings.Contains(found, " was told ") {
+				t.Errorf("found only: %s", found)
 			}
 		})
 	}

@@ -518,6 +518,7 @@ python_memory: 402653184
 python_output: 65536
 python_processes: 3
 python_children: 1
+python_pillars_per_child: 1
 python_idle: 1
 `,
 		files: map[string]string{
@@ -526,14 +527,16 @@ python_idle: 1
   long: [long]
   hungry: [hungry]
   many: [many]
+  'process*': [process]
   meets1: [meets]
   meets2: [meets]
 `,
-			"pillar/slow.sls":   "v: {{ salt['own.slow']() }}\n",
-			"pillar/long.sls":   "v: {{ salt['own.long']() }}\n",
-			"pillar/hungry.sls": "v: {{ salt['own.hungry']() }}\n",
-			"pillar/many.sls":   "v: {{ salt['own.many']() }}\n",
-			"pillar/meets.sls":  "v: {{ salt['own.meet'](grains.id) }}\n",
+			"pillar/slow.sls":    "v: {{ salt['own.slow']() }}\n",
+			"pillar/long.sls":    "v: {{ salt['own.long']() }}\n",
+			"pillar/hungry.sls":  "v: {{ salt['own.hungry']() }}\n",
+			"pillar/many.sls":    "v: {{ salt['own.many']() }}\n",
+			"pillar/meets.sls":   "v: {{ salt['own.meet'](grains.id) }}\n",
+			"pillar/process.sls": "v: {{ salt['own.process']() }}\n",
 			"ext/modules/own.py": `import os
 import subprocess
 import time
@@ -557,6 +560,10 @@ def many():
     return str([one.wait() for one in running])
 
 
+def process():
+    return str(os.getpid())
+
+
 def meet(minion):
     open("DIR/%s.here" % minion, "w").close()
     for _ in range(15):
@@ -573,6 +580,10 @@ def meet(minion):
 			own(pillarKey("python_memory", "hungry", "v")),
 			own(pillarKey("python_processes", "many", "v")),
 			own(meeting("python_children")),
+			{options: "python_pillars_per_child", own: true, ask: func(t *testing.T, m *subject) string {
+				one, other := pillarKey("", "process1", "v"), pillarKey("", "process2", "v")
+				return fmt.Sprint("one process: ", one.ask(t, m) == other.ask(t, m))
+			}},
 			{options: "python_idle", own: true, ask: func(t *testing.T, m *subject) string {
 				return fmt.Sprint("ended: ", m.ends(func() bool { return m.children(t, "bin/python3\x00-c") == 0 }))
 			}},
