@@ -298,7 +298,11 @@ func TestNativePillarsStartNothing(t *testing.T) {
 	native := pillar.Options{Roots: []pillar.Env{{Name: "base",
 		Roots: []string{s.root + "/pillar"}}}}
 	s.compiler = s.with(t, native)
-	for i := range 100 {
+	count := 200
+	if os.Getenv("CLUSTERMASTER_LONG") != "" {
+		count = 10_000
+	}
+	for i := range count {
 		made := s.pillar(t, fmt.Sprintf("m%d", i), value.Map{})
 		if got := made.String("id"); got != fmt.Sprintf("m%d", i) {
 			t.Fatalf("pillar %v", made)

@@ -9,5 +9,6 @@
 // (Options.Answer), know pillars, templates or runners.
 //
 // Guarantee: a call ends with a value or an error within its limits, whatever its function does. A
-// child serves one minion only, and damage to its process affects no other call.
+// child serves one minion at a time, the next one with modules loaded anew, and no other once its
+// process is damaged.
 package pythonhost
