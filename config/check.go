@@ -249,9 +249,12 @@ func (l *loader) checkMissing() {
 	}
 	l.checkGit()
 	l.checkSSH()
-	if set("runner_dirs") {
+	for _, d := range []struct{ option, what string }{{"runner_dirs", "runners"}, {"states_dirs", "states"}} {
+		if !set(d.option) {
+			continue
+		}
 		if _, err := saltpython.Find(o.PythonHost); err != nil {
-			l.refuse("runner_dirs", "runners are modules in Python: %v", err)
+			l.refuse(d.option, "%s are modules in Python: %v", d.what, err)
 		}
 	}
 	for _, option := range []string{"event_return", "ext_job_cache", "master_job_cache"} {
