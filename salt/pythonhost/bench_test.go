@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,7 +55,11 @@ func BenchmarkChild(b *testing.B) {
 				}
 			})
 			b.Run("memory", func(b *testing.B) { // of one child, and each of four
+				ended := slices.Clone(s.host.spare)
 				s.host.endSpare(nil)
+				for _, c := range ended {
+					<-c.gone
+				}
 				b.ReportMetric(float64(pss(b, first.child.pid))/1024, "MB-1")
 				for i := range 3 {
 					more := s.host.Session(minion("more" + strconv.Itoa(i)))
