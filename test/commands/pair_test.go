@@ -81,10 +81,12 @@ recon_max: 500
 grains_cache: False
 `
 
-// call runs a command of this side against its master, with its texts filled in.
+// call runs a command of this side against its master, with its texts filled in. Its home is the
+// side's, so that no token of whoever runs the tests counts.
 func (s *side) call(t testing.TB, name string, c call) result {
 	t.Helper()
 	c = s.filled(c)
+	c.env = append([]string{"HOME=" + filepath.Join(s.Dir, "home")}, c.env...)
 	c.args = append([]string{"-c", s.ConfDir}, c.args...)
 	return s.cmd.run(t, name, c)
 }
