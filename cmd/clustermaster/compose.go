@@ -489,6 +489,7 @@ func (r *process) openOperator() error {
 	if err != nil {
 		return err
 	}
+	r.functions.Answer = r.local.Answer
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
 		Minions: r.orders, Keys: r.keyLists, Runners: r.functions, ACL: r.rules, External: r.auth,
 		Log: r.log,
