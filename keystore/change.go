@@ -158,6 +158,43 @@ func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
 	return n, nil
 }
 
+// Put accepts pub as the key of an id, and returns when every serving master has applied it. An id
+// with an accepted, pending or rejected key keeps that one unless replace is set; done is then
+// false. From is the state of the replaced key, or 0. A *Warning beside done says what the operator
+// must know.
+func (s *Store) Put(ctx context.Context, id, pub string, replace bool) (done bool, from State,
+	err error) {
+	if !wire.ValidID(id) {
+		return false, 0, fmt.Errorf("accept key: %q can't be the id of a minion", id)
+	}
+	parsed, err := wire.ParsePublicKey(pub)
+	if err != nil {
+		return false, 0, fmt.Errorf("accept key: %w", err)
+	}
+	pub = parsed.Text()
+	r, index, err := s.node.Propose(ctx, &fsm.ImportKeys{
+		Keys:      []fsm.Key{{ID: id, State: fsm.KeyAccepted, Pub: pub}},
+		Overwrite: replace, At: time.Now().UTC(),
+	})
+	if err == nil && r.Refused != "" {
+		err = fmt.Errorf("refused: %s", r.Refused)
+	}
+	if err != nil {
+		return false, 0, fmt.Errorf("accept key: %w", err)
+	}
+	unconfirmed := s.node.ConfirmEverywhere(ctx, index)
+	if len(r.Keys) == 0 {
+		// A proposal whose answer was lost is repeated, and then changes nothing.
+		k, _ := s.node.State().Key(id)
+		return k.State == fsm.KeyAccepted && k.Pub == pub, 0, nil
+	}
+	s.log.Info("new key accepted by order", "minion", id, "index", index)
+	if len(unconfirmed) > 0 {
+		err = &Warning{Unconfirmed: unconfirmed}
+	}
+	return true, State(r.Keys[0].From), err
+}
+
 // ImportDir adds the keys of a pki directory in Salt's localfs_key or mmap_key form. N is the
 // number of added keys. The log names those left out because their id already has another key.
 func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {

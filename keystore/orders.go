@@ -100,15 +100,38 @@ func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warning
 				fmt.Sprintf("the cached grains and pillar of %s are not removed: %v", k.ID, err))
 		}
 	}
-	if action.act == AcceptKeys || len(changed) == 0 || order.KeepAESKey || !o.around.RotateAESKey {
+	if action.act == AcceptKeys || len(changed) == 0 || order.KeepAESKey {
 		return changed, warnings, nil
 	}
+	return changed, append(warnings, o.rotate(ctx)...), nil
+}
+
+// rotate replaces the AES key if the option rotate_aes_key says so, so that minions whose key has
+// gone can read no further publications.
+func (o *Orders) rotate(ctx context.Context) (warnings []string) {
+	if !o.around.RotateAESKey {
+		return nil
+	}
 	if err := o.around.RotateAES(ctx); err != nil {
-		return changed, append(warnings,
-			fmt.Sprintf("the AES key is not rotated, so these minions can still read publications: %v", err)), nil
+		return []string{fmt.Sprintf("the AES key is not rotated, so these minions can still read publications: %v", err)}
 	}
 	o.around.Fire("key", value.Map{{Key: "rotate_aes_key", Value: true}})
-	return changed, warnings, nil
+	return nil
+}
+
+// Issue accepts a key that the master itself has made, as Put does. If it replaces an accepted key,
+// it rotates the AES key.
+func (o *Orders) Issue(ctx context.Context, id, pub string, replace bool) (done bool,
+	warnings []string, err error) {
+	done, from, err := o.Put(ctx, id, pub, replace)
+	var warning *Warning
+	if errors.As(err, &warning) {
+		warnings, err = append(warnings, warning.Error()), nil
+	}
+	if done && from == Accepted {
+		warnings = append(warnings, o.rotate(ctx)...)
+	}
+	return done, warnings, err
 }
 
 // once drops repeated ids.

@@ -105,3 +105,57 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 		})
 	}
 }
+
+// A key that the master made replaces another one only by order, and then the old one can read no
+// further publications.
+func TestIssue(t *testing.T) {
+	t.Parallel()
+	list := pems()
+	old, made := list[0], list[1]
+	for _, tt := range []struct {
+		name    string
+		had     fsm.KeyState // of the key before; 0: none
+		replace bool
+		done    bool
+		did     []string
+	}{
+		{name: "an unknown id", done: true},
+		{name: "an accepted key", had: fsm.KeyAccepted},
+		{name: "a pending key", had: fsm.KeyPending},
+		{name: "a rejected key", had: fsm.KeyRejected},
+		{name: "a denied key only", had: fsm.KeyDenied, done: true},
+		{name: "an accepted key is replaced", had: fsm.KeyAccepted, replace: true, done: true,
+			did: []string{"rotate", "key"}},
+		{name: "a pending key is replaced", had: fsm.KeyPending, replace: true, done: true},
+		{name: "a rejected key is replaced", had: fsm.KeyRejected, replace: true, done: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t)
+			if tt.had != 0 {
+				g.apply(&fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: tt.had, Pub: old}},
+					At: time.Now()})
+			}
+			var did []string
+			s := store(t, g)
+			orders := keystore.NewOrders(s, keystore.Surroundings{
+				Fire:         func(tag string, _ value.Map) { did = append(did, tag) },
+				RotateAES:    func(context.Context) error { did = append(did, "rotate"); return nil },
+				RotateAESKey: true,
+			})
+			done, warnings, err := orders.Issue(t.Context(), "web1", made+"\n", tt.replace)
+			if err != nil || done != tt.done || len(warnings) != 0 || !slices.Equal(did, tt.did) {
+				t.Errorf("%v, %q, %v; did %q", done, warnings, err, did)
+			}
+			k, _ := s.Key("web1")
+			if is := k.State == keystore.Accepted && k.Pub == made; is != tt.done {
+				t.Errorf("the key is %+v", k)
+			}
+			for _, bad := range []struct{ id, pub string }{{"../web1", made}, {"web2", "no key"}} {
+				if done, _, err := orders.Issue(t.Context(), bad.id, bad.pub, true); err == nil || done {
+					t.Errorf("%q with %.20q is accepted", bad.id, bad.pub)
+				}
+			}
+		})
+	}
+}

@@ -31,7 +31,7 @@ func (r *process) openFunctions() error {
 	wheels, err := runner.NewRegistry(
 		runner.KeyFamily(runner.KeyFamilyDeps{
 			Keys: keys, Fingerprint: wire.Fingerprint, HashType: o.HashType,
-			Local: keys.Own,
+			Generate: orders.GenerateKey, Local: keys.Own,
 		}),
 		runner.ConnectedWheel(minions),
 		runner.ConfigWheel(func() value.Map { m, _ := settings.Value(o.Values()).(value.Map); return m }),

@@ -26,6 +26,7 @@ func Auth(tokens Tokens) []Function {
 			Name: "auth.mk_token", Params: []function.Param{function.Opt("username", nil),
 				function.Secret("password"), function.Opt("eauth", nil),
 				function.Opt("token_expire", nil)},
+			Reveals: true,
 			Doc: `Make a token of external_auth, good on all masters. token_expire, in seconds, needs
 token_expire_user_override.
 

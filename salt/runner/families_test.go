@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -239,6 +240,16 @@ func (k *ring) ChangeKeys(_ context.Context, action KeyAction, ids, states []str
 	return KeyChange{Changed: ids, Warnings: []string{"m3 did not confirm"}}, nil
 }
 
+func (k *ring) PutKey(_ context.Context, id, pub string, replace bool) (KeyChange, error) {
+	k.log = append(k.log, fmt.Sprint("put ", id, " ", pub, " ", replace))
+	for _, s := range KeyStates {
+		if slices.Contains(k.keys[s], id) && !replace {
+			return KeyChange{}, nil
+		}
+	}
+	return KeyChange{Changed: []string{id}, Warnings: []string{"m3 did not confirm"}}, nil
+}
+
 func someKeys() *ring {
 	return &ring{keys: map[string][]string{StateAccepted: {"web-a", "web-b"},
 		StatePending: {"new1", "new2"}, StateRejected: {"bad"}}}
@@ -318,6 +329,27 @@ func TestKeyListsMayBeOld(t *testing.T) {
 	}
 }
 
+// A key that would take minutes is refused before any is made.
+func TestKeySizes(t *testing.T) {
+	t.Parallel()
+	reg, err := NewRegistry(KeyFamily(KeyFamilyDeps{
+		Generate: func(bits int) (string, string, error) {
+			t.Errorf("a key of %d bits is made", bits)
+			return "", "", nil
+		}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(WheelClient, reg, Deps{Events: &bus{}, NewJID: func() string { return "1" }})
+	for _, size := range []any{int64(8193), "1e9", "many", []any{}} {
+		res := r.Run(t.Context(), Request{Fun: "key.gen",
+			Kwargs: value.Map{{Key: "keysize", Value: size}}}, nil)
+		if text := value.Str(res.Return); !strings.Contains(text, "keysize must be") {
+			t.Errorf("%v: %s", size, text)
+		}
+	}
+}
+
 func TestSaltExecute(t *testing.T) {
 	t.Parallel()
 	asked := Ask{}
@@ -370,6 +402,19 @@ func TestKeyFamily(t *testing.T) {
 		{"key.master_key_str", nil, nil, "{'local': {'m1.pub': 'pub'}}", ""},
 		{"key.key_str", []any{"new1"}, nil, "{'minions_pre': {'new1': 'key of new1'}}", ""},
 		{"key.finger_master", nil, nil, "{'local': {'m1.pub': 'sha256 of pub'}}", ""},
+		{"key.gen", nil, nil, "{'priv': 'secret 2048', 'pub': 'public 2048'}", ""},
+		{"key.gen", []any{"any"}, value.Map{{Key: "keysize", Value: "4096"}},
+			"{'priv': 'secret 4096', 'pub': 'public 4096'}", ""},
+		{"key.gen_accept", []any{"we_b/9. "}, value.Map{{Key: "keysize", Value: int64(512)}},
+			"{'priv': 'secret 2048', 'pub': 'public 2048'}", "put web9 public 2048 false"},
+		{"key.gen_accept", []any{"new1"}, nil, "{}", "put new1 public 2048 false"},
+		{"key.gen_accept", []any{"new1", int64(8192), "True"}, nil,
+			"{'priv': 'secret 8192', 'pub': 'public 8192'}", "put new1 public 8192 true"},
+		{"key.gen_accept", []any{"../.."}, nil, "'Exception occurred in wheel key.gen_accept: " +
+			"id_ has no letter, digit or hyphen; give the id of a minion'", ""},
+		{"key.gen_accept", []any{strings.Repeat("a", 256)}, nil,
+			"'Exception occurred in wheel key.gen_accept: id_ has more than 255 characters; " +
+				"give a shorter one'", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.fun, func(t *testing.T) {
@@ -377,6 +422,9 @@ func TestKeyFamily(t *testing.T) {
 			keys := someKeys()
 			reg, err := NewRegistry(KeyFamily(KeyFamilyDeps{
 				Keys: keys, HashType: "sha256",
+				Generate: func(bits int) (string, string, error) {
+					return fmt.Sprint("secret ", bits), fmt.Sprint("public ", bits), nil
+				},
 				Fingerprint: func(pem, hash string) (string, error) {
 					return hash + " of " +
 						pem, nil
@@ -397,6 +445,9 @@ func TestKeyFamily(t *testing.T) {
 				b.tags() != "salt/wheel/1/new salt/wheel/1/ret" {
 				t.Errorf("%s\nwant %s\nchanges %q, want %q; events %s", got, tt.want, keys.log,
 					tt.log, b.tags())
+			}
+			if fired := fmt.Sprint(b.fired); strings.Contains(fired, "secret") {
+				t.Errorf("a private key is in an event: %s", fired)
 			}
 		})
 	}

@@ -28,6 +28,9 @@ type Function struct {
 	// Unbound says that the function takes its arguments unchanged (Call.Raw) and checks them
 	// itself.
 	Unbound bool
+	// Reveals says that the caller waits for a secret, so that a call ordered on port 4506 is
+	// answered when it has ended.
+	Reveals bool
 	// Usage is the HelpText of a function whose text is not in our form; Doc is then shown as it
 	// is.
 	Usage string

@@ -47,13 +47,18 @@ type Keys interface {
 	// ChangeKeys changes the keys of ids that are in one of the states, and returns when every
 	// ready master has done so.
 	ChangeKeys(ctx context.Context, action KeyAction, ids, states []string) (KeyChange, error)
+	// PutKey accepts pub as the key of an id. An id with an accepted, pending or rejected key keeps
+	// that one unless replace is set; Changed is then empty.
+	PutKey(ctx context.Context, id, pub string, replace bool) (KeyChange, error)
 }
 
 // KeyFamilyDeps is what the wheel family key uses.
 type KeyFamilyDeps struct {
 	Keys        Keys
 	Fingerprint func(pem, hashType string) (string, error) // wire.Fingerprint
-	HashType    string                                     // the option hash_type
+	// Generate makes a key pair of that many bits.
+	Generate func(bits int) (private, public string, err error)
+	HashType string // the option hash_type
 	// the master's own keys that may be shown: file name to PEM of the public part, or to ""
 	Local func() (map[string]string, error)
 }
@@ -61,7 +66,8 @@ type KeyFamilyDeps struct {
 // KeyFamily is the wheel family key.
 func KeyFamily(d KeyFamilyDeps) []Function {
 	match := function.Need("match")
-	return []Function{
+	made := newGenerator(d.Generate)
+	return append(made.functions(d), []Function{
 		{Name: "key.list_all", Run: d.listAll,
 			Doc: `List all keys by state.
 
@@ -127,7 +133,7 @@ Example:
 		{Name: "key.finger_master", Params: []function.Param{function.Opt("hash_type", nil)},
 			Run: d.fingerMaster,
 			Doc: "Show the fingerprint of the key that minions see as the master's."},
-	}
+	}...)
 }
 
 func acceptStates(c *Call) []string {

@@ -73,6 +73,9 @@ type Request struct {
 	// Shown says that many may see the result: a function that reveals a secret then returns what
 	// events have of it.
 	Shown bool
+	// Reveal gets the ret event of a function that reveals a secret, with the secret, before the
+	// event is fired without it. Nil: nobody gets it.
+	Reveal func(tag string, data value.Map)
 	// ByName says that Kwargs hold the function's parameters by name, with other keys that it
 	// ignores, as Salt's clients send them.
 	ByName bool
@@ -156,6 +159,13 @@ func (r *Runner) Tag(jid string) string { return r.client.Prefix + "/" + jid }
 // Start begins a call in the background and returns its jid at once. ctx must live as long as the
 // daemon; Wait waits for calls that Start began.
 func (r *Runner) Start(ctx context.Context, req Request) (jid string, err error) {
+	jid, _, err = r.Begin(ctx, req)
+	return jid, err
+}
+
+// Begin is Start, and returns a channel that closes when the call has ended.
+func (r *Runner) Begin(ctx context.Context, req Request) (jid string, ended <-chan struct{},
+	err error) {
 	if req.JID == "" {
 		req.JID = r.deps.NewJID()
 	}
@@ -163,14 +173,16 @@ func (r *Runner) Start(ctx context.Context, req Request) (jid string, err error)
 	full := len(r.running) >= r.deps.MaxRuns
 	r.mu.Unlock()
 	if full {
-		return "", ErrBusy
+		return "", nil, ErrBusy
 	}
+	over := make(chan struct{})
 	r.calls.Add(1)
 	go func() {
 		defer r.calls.Done()
+		defer close(over)
 		r.Run(ctx, req, nil)
 	}()
-	return req.JID, nil
+	return req.JID, over, nil
 }
 
 // Wait returns when every call that Start began has ended. End the context given to Start first.
@@ -237,7 +249,8 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	}
 	res, raised := r.call(ctx, f, req, out)
 	kept := res.Return
-	if told, ok := res.Return.(Told); ok {
+	told, secret := res.Return.(Told)
+	if secret {
 		res.Return, kept = told.Value, told.Kept
 		if req.Shown {
 			res.Return = told.Kept
@@ -249,6 +262,10 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 		data = append(data, value.Pair{Key: "retcode", Value: int64(res.Retcode)})
 	}
 	r.store(ctx, req, data)
+	if secret && req.Reveal != nil {
+		req.Reveal(r.Tag(req.JID)+"/ret",
+			append(value.Map(nil), data...).Set("return", told.Value))
+	}
 	r.fire(req.JID, "ret", data)
 	if r.deps.Settle != nil {
 		r.deps.Settle()

@@ -466,7 +466,7 @@ func TestByName(t *testing.T) {
 // nor the result of a request that says so.
 func TestShown(t *testing.T) {
 	t.Parallel()
-	r, _, _ := newRunner(t,
+	r, b, _ := newRunner(t,
 		[]Function{{Name: "x.tell", Params: []function.Param{function.Need("who"),
 			function.Secret("word")}, Run: func(context.Context, *Call) (any, error) {
 			return Told{Value: "the secret", Kept: "a secret"}, nil
@@ -475,6 +475,16 @@ func TestShown(t *testing.T) {
 		{Key: "word", Value: "hidden"}}}
 	if res := r.Run(t.Context(), req, nil); res.Return != "the secret" {
 		t.Errorf("the caller sees %v", res.Return)
+	}
+	var told []string
+	req.Reveal = func(tag string, data value.Map) {
+		told = append(told, tag, data.String("return"))
+	}
+	r.Run(t.Context(), req, nil)
+	req.Reveal = nil
+	if last := b.fired[len(b.fired)-1]; len(told) != 2 || told[0] != last.Tag || told[1] != "the secret" ||
+		last.Data.(value.Map).String("return") != "a secret" {
+		t.Errorf("revealed %q, fired %v", told, last)
 	}
 	req.Shown = true
 	if res := r.Run(t.Context(), req, nil); res.Return != "a secret" {

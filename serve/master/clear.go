@@ -28,7 +28,8 @@ func (m *Master) clear(ctx context.Context, env wire.Envelope, remote netip.Addr
 		return wire.ClearReply(switchedOff(cmd, env.Clear))
 	}
 	began := time.Now()
-	reply, refusal := order(m, ctx, &clearOrder{cmd: cmd, load: env.Clear, remote: remote})
+	reply, refusal := order(m, ctx, &clearOrder{cmd: cmd, load: env.Clear, remote: remote,
+		at: time.Now()})
 	m.metrics.requests.WithLabelValues(cmd).Observe(time.Since(began).Seconds())
 	if refusal != nil {
 		return m.refuse(refusal, "", remote), nil
@@ -41,6 +42,7 @@ type clearOrder struct {
 	cmd    string
 	load   value.Map
 	remote netip.AddrPort
+	at     time.Time // of its arrival
 }
 
 // source returns the machine that an order comes from: its address, or with IPv6 its /64 network.

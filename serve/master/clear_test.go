@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -283,6 +284,12 @@ func TestClearRunCalls(t *testing.T) {
 	} {
 		reply := k.order(tt.load)
 		ran := k.runners.last()
+		for i := range ran { // a secret goes to this connection only
+			if ran[i].Client.String() != "192.0.2.1:1234" || time.Since(ran[i].At) > time.Minute {
+				t.Errorf("%s: sent by %s at %s", tt.name, ran[i].Client, ran[i].At)
+			}
+			ran[i].Client, ran[i].At = netip.AddrPort{}, time.Time{}
+		}
 		if errorOf(reply) != tt.err || tt.err == "" && (len(ran) != 1 || !same(ran[0], tt.want)) ||
 			tt.err != "" && len(ran) != 0 {
 			t.Errorf("%s: %v, ran %v, want %v", tt.name, reply, ran, tt.want)

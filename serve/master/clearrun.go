@@ -3,7 +3,9 @@ package master
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
+	"time"
 
 	"clustermaster/serve/acl"
 	"clustermaster/serve/origin"
@@ -20,6 +22,8 @@ type RunOrder struct {
 	// function.
 	ByName bool
 	User   string
+	Client netip.AddrPort // the client's end of the connection by which the order came
+	At     time.Time      // when it came
 
 	eauth string // the back end that knows User, or ""
 }
@@ -123,7 +127,8 @@ func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder,
 		}
 		return who.kind.refusal(o.load), nil, nil
 	}
-	order.Fun, order.User, order.eauth = name, who.user, who.eauth
+	order.Fun, order.User, order.eauth, order.Client = name, who.user, who.eauth, o.remote
+	order.At = o.at
 	may := who.rights == nil
 	switch {
 	case who.kind != kindUser:

@@ -100,7 +100,8 @@ type Auth interface {
 
 // Runners runs runner and wheel functions on this master.
 type Runners interface {
-	// StartRunner returns once the call is under way. The call goes on after the caller has left.
+	// StartRunner returns once the call is under way, or, if the function reveals a secret, has
+	// ended. The call goes on after the caller has left.
 	// Error: too many are running. The origin in ctx goes with it.
 	StartRunner(ctx context.Context, o RunOrder) (jid, tag string, err error)
 	// RunWheel returns when the function has ended.

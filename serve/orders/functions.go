@@ -3,8 +3,10 @@ package orders
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"clustermaster/salt/function"
 	"clustermaster/salt/reactor"
@@ -27,6 +29,9 @@ type Functions struct {
 	Life   context.Context // see above
 	NewJID func() string
 	User   string // the option user; for calls by templates and by this master itself
+	// Answer gives a secret to the client of an order; see localbus.Server. Set it before the first
+	// order.
+	Answer func(client netip.AddrPort, asked time.Time, tag string, data value.Map)
 }
 
 var (
@@ -79,8 +84,18 @@ func (f *Functions) Run(ctx context.Context, r operator.RunRequest,
 // StartRunner implements master.Runners.
 func (f *Functions) StartRunner(ctx context.Context, o master.RunOrder) (jid, tag string,
 	err error) {
-	jid, err = f.Runners.Start(origin.Hand(f.Life, ctx),
-		runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User})
+	req := runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User}
+	known, _ := f.Runners.Lookup(o.Fun)
+	if known.Reveals {
+		req.Reveal = func(tag string, data value.Map) { f.Answer(o.Client, o.At, tag, data) }
+	}
+	jid, ended, err := f.Runners.Begin(origin.Hand(f.Life, ctx), req)
+	if err == nil && known.Reveals {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+	}
 	return jid, f.Runners.Tag(jid), err
 }
 

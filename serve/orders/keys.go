@@ -142,6 +142,26 @@ func (k *Keys) ChangeKeys(ctx context.Context, action runner.KeyAction, ids,
 	return out, err
 }
 
+// PutKey implements runner.Keys.
+func (k *Keys) PutKey(ctx context.Context, id, pub string, replace bool) (runner.KeyChange, error) {
+	k.fresh(ctx) // a key that was just copied into the folder of accepted keys counts
+	done, warnings, err := k.Orders.Issue(ctx, id, pub, replace)
+	out := runner.KeyChange{Warnings: warnings}
+	if done {
+		out.Changed = []string{id}
+	}
+	return out, err
+}
+
+// GenerateKey makes a key pair of that many bits, in the texts that Salt writes.
+func GenerateKey(bits int) (private, public string, err error) {
+	key, err := wire.GeneratePrivateKey(bits)
+	if err != nil {
+		return "", "", err
+	}
+	return string(key.PEM()), key.Public().Text() + "\n", nil
+}
+
 // OfflineKeys reads the key folders of a master that is not running.
 func OfflineKeys(dir string) (operator.KeyLists, error) {
 	keys, err := keystore.ReadDir(dir)

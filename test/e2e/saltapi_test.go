@@ -1,19 +1,25 @@
 package e2e
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"clustermaster/test/sshtest"
 )
 
 // saltAPIPort is where the salt-api of a test listens.
@@ -23,16 +29,23 @@ const saltAPIPort = 8000
 const saltAPIExtra = `auto_accept: True
 enable_clear_commands: True
 external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
-netapi_enable_clients: [local, local_async, runner, runner_async, wheel]
+netapi_enable_clients: [local, local_async, runner, runner_async, wheel, ssh]
+ssh_priv: %s
 reactor:
   - 'salt/netapi/hook/*': [%s/hook.sls]
 rest_cherrypy: {host: %s, port: 8000, disable_ssl: True, webhook_disable_auth: True}
 `
 
+// saltAPIRoster is a target of salt-ssh: its address, port, user, file of known hosts, folder of
+// a Python, and folder for Salt.
+const saltAPIRoster = "box: {host: %s, port: %d, user: %s, ssh_options: ['UserKnownHostsFile=%s'], " +
+	"set_path: '%s:$PATH', thin_dir: %s}\n"
+
 // saltAPI is the real salt-api of one release beside a master.
 type saltAPI struct {
 	Process
 	master     *Master
+	release    string
 	url, token string
 }
 
@@ -42,13 +55,13 @@ func startSaltAPI(t *testing.T, m *Master, release string) *saltAPI {
 	a := &saltAPI{
 		Process: Process{Name: "salt-api of " + m.ID,
 			Output: filepath.Join(m.Dir, "api-"+release+".log")},
-		master: m, url: fmt.Sprintf("http://%s:%d", m.Addr, saltAPIPort),
+		master: m, release: release, url: fmt.Sprintf("http://%s:%d", m.Addr, saltAPIPort),
 	}
 	ShowOnFailure(t, a.Output)
 	bin := filepath.Dir(Theirs(t, release).Master)
 	a.Start(t, filepath.Join(bin, "salt-api"), "-c", m.ConfDir, "-l", "warning", "--pid-file",
 		filepath.Join(m.Dir, "api.pid"))
-	Eventually(t, 60*time.Second, "a login at the salt-api of "+m.ID,
+	Eventually(t, 180*time.Second, "a login at the salt-api of "+m.ID,
 		func() error { return a.login() })
 	return a
 }
@@ -78,7 +91,7 @@ func (a *saltAPI) post(path string, v, to any) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -157,8 +170,16 @@ func TestSaltAPI(t *testing.T) {
 
 func saltAPIOf(t *testing.T, release string) {
 	c := NewCluster(t, ClusterOptions{})
+	server := sshtest.Start(t, c.Base.Master(90))
+	key := server.Accepts(t, "key", "")
+	known := server.Known(t, "known", filepath.Join(server.Dir, "host"))
 	for _, m := range c.Masters {
-		m.Configure(t, m.Config(t)+fmt.Sprintf(saltAPIExtra, m.Dir, m.Addr))
+		m.Configure(t, m.Config(t)+fmt.Sprintf(saltAPIExtra, key, m.Dir, m.Addr))
+		roster := fmt.Sprintf(saltAPIRoster, server.Addr, server.Port, server.User, known,
+			filepath.Dir(Theirs(t, release).Master), filepath.Join(m.Dir, "thin"))
+		if err := os.WriteFile(filepath.Join(m.ConfDir, "roster"), []byte(roster), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		sls := "seen:\n  runner.event.send:\n    - args:\n      - tag: hook/seen\n      - data: {where: " + m.ID + ", what: '{{ data.post.build }}'}\n"
 		if err := os.WriteFile(filepath.Join(m.Dir, "hook.sls"), []byte(sls), 0o644); err != nil {
 			t.Fatal(err)
@@ -181,8 +202,12 @@ func saltAPIOf(t *testing.T, release string) {
 	for i, a := range list {
 		a.calls(t, minion)
 		a.pepper(t, minion)
-		a.hook(t, list[(i+1)%len(list)].events(t), c.Masters[i].ID)
+		next := list[(i+1)%len(list)]
+		a.hook(t, next.events(t), c.Masters[i].ID)
+		a.makeTokens(t, next)
+		a.makeKeys(t, next.master)
 	}
+	one.ssh(t)
 	stream := three.events(t)
 	pings := two.startPings(minion)
 	c.Masters[0].Kill(t)
@@ -297,6 +322,7 @@ func (a *saltAPI) pepper(t *testing.T, minion string) {
 		{"--client wheel key.list_all", []string{`"success": true`, minion}},
 		{"-r -T -x " + a.tokenFile(t) + " * test.ping", []string{`"` + minion + `"`,
 			`"ret": true`}}, // /run
+		{"-r * test.ping", []string{`"` + minion + `"`, `"ret": true`}}, // /token, /run
 	} {
 		args := append([]string{"-c", os.DevNull, "-u", a.url, "-a", "auto", "--username", "alice",
 			"--password", "any", "--non-interactive"}, strings.Fields(c.args)...)
@@ -351,15 +377,159 @@ func (a *saltAPI) calls(t *testing.T, minion string) {
 			}
 		}
 	}
-	// Tokens stay off the event bus, from which salt-api takes the answer of /token.
-	var made []struct{ Token string }
-	if err := a.post("/token", map[string]string{"username": "alice", "password": "any",
-		"eauth": "auto"}, &made); err != nil || len(made) != 1 || made[0].Token != "[redacted]" {
-		t.Errorf("%s: /token: %+v, %v", a.Name, made, err)
-	}
 	if got, err := a.call(map[string]any{"client": "local", "tgt": "*", "fun": "cmd.run",
 		"arg": []any{"id"}}); err == nil {
 		t.Errorf("%s: alice may run cmd.run: %s", a.Name, got)
+	}
+}
+
+// makeTokens makes tokens with /token. They are good at another salt-api, and no stream of events
+// has them: salt-api takes the answer from the same bus.
+func (a *saltAPI) makeTokens(t *testing.T, other *saltAPI) {
+	t.Helper()
+	streams := []<-chan string{a.events(t), other.events(t)}
+	order := map[string]any{"client": "runner", "fun": "test.arg", "kwarg": map[string]any{}}
+	const calls = 4 // at the same time
+	made := make([]string, calls)
+	var all sync.WaitGroup
+	for i := range calls {
+		all.Go(func() {
+			var answer []struct{ Token, Name, Eauth string }
+			if err := a.post("/token", map[string]string{"username": "alice", "password": "any",
+				"eauth": "auto"}, &answer); err != nil || len(answer) != 1 ||
+				len(answer[0].Token) != 64 || answer[0].Name != "alice" || answer[0].Eauth != "auto" {
+				t.Errorf("%s: /token: %+v, %v", a.Name, answer, err)
+				return
+			}
+			made[i] = answer[0].Token
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	for _, token := range made {
+		order["token"] = token
+		var answer struct{ Return []json.RawMessage }
+		if err := other.post("/run", order, &answer); err != nil || len(answer.Return) != 1 {
+			t.Errorf("%s: /run with a token of %s: %s, %v", other.Name, a.Name, answer.Return, err)
+		}
+	}
+	for i, stream := range streams {
+		hidden := 0
+		for limit := time.After(30 * time.Second); hidden < calls; {
+			select {
+			case line, ok := <-stream:
+				if !ok {
+					t.Fatal("the stream of events ended")
+				}
+				for _, token := range made {
+					if strings.Contains(line, token) {
+						t.Errorf("%s: a token of %s is in its stream: %s", []string{a.Name, other.Name}[i],
+							a.Name, line)
+					}
+				}
+				if strings.Contains(line, "auth.mk_token") && strings.Contains(line, `"success": true`) {
+					hidden++
+				}
+			case <-limit:
+				t.Fatalf("%d of %d events of auth.mk_token in 30 s", hidden, calls)
+			}
+		}
+	}
+}
+
+// makeKeys makes keys of a minion with POST /keys, which answers with an archive.
+func (a *saltAPI) makeKeys(t *testing.T, other *Master) {
+	t.Helper()
+	id := "made-" + a.master.ID
+	made := func(more string) map[string]string {
+		t.Helper()
+		resp, err := http.Post(a.url+"/keys", "application/x-www-form-urlencoded",
+			strings.NewReader("mid="+id+"&username=alice&password=any&eauth=auto"+more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		files := map[string]string{}
+		for archive := tar.NewReader(resp.Body); ; {
+			h, err := archive.Next()
+			if err == io.EOF {
+				return files
+			}
+			if err != nil {
+				t.Fatalf("%s: /keys: %s, %v", a.Name, resp.Status, err)
+			}
+			b, err := io.ReadAll(archive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[h.Name] = string(b)
+		}
+	}
+	check := func(files map[string]string, bits int) {
+		t.Helper()
+		block, _ := pem.Decode([]byte(files["minion.pem"]))
+		if block == nil {
+			t.Fatalf("%s: /keys: %q", a.Name, files)
+		}
+		private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+		if err != nil || private.N.BitLen() != bits {
+			t.Fatalf("%s: /keys with %d bits: %v", a.Name, bits, err)
+		}
+		public, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
+		if text := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})); err != nil ||
+			text != files["minion.pub"] {
+			t.Errorf("%s: /keys: the public key is another one: %q, %v", a.Name, files["minion.pub"], err)
+		}
+		if r := other.Key(t, "-p", id, "--out=json"); !strings.Contains(r.Stdout,
+			strings.ReplaceAll(strings.TrimSpace(files["minion.pub"]), "\n", `\n`)) ||
+			!strings.Contains(r.Stdout, `"minions"`) {
+			t.Errorf("%s does not have the accepted key of %s: %v", other.ID, id, r)
+		}
+	}
+	first := made("&keysize=3072")
+	check(first, 3072)
+	if again := made(""); again["minion.pem"] != "" || again["minion.pub"] != "" || len(again) != 2 {
+		t.Errorf("%s: /keys of a known id: %q", a.Name, again)
+	}
+	forced := made("&force=True")
+	check(forced, 2048)
+	if forced["minion.pub"] == first["minion.pub"] {
+		t.Errorf("%s: the key of %s is not replaced", a.Name, id)
+	}
+}
+
+// ssh calls a target of salt-ssh, which runs in salt-api's process. It takes credentials; tokens
+// are the masters'.
+func (a *saltAPI) ssh(t *testing.T) {
+	t.Helper()
+	// On a busy machine this could take longer than an answer may.
+	python := filepath.Join(filepath.Dir(Theirs(t, a.release).Master), "python3")
+	if r := Command(t, python, "-c", "import sys, salt.utils.thin; salt.utils.thin.gen_thin(sys.argv[1])",
+		filepath.Join(a.master.Dir, "cache")); r.Code != 0 {
+		t.Fatalf("gen_thin: %v", r)
+	}
+	low := map[string]any{"client": "ssh", "tgt": "box*", "fun": "test.arg", "arg": []any{"one"},
+		"username": "alice", "password": "any", "eauth": "auto"}
+	run := func(fun string) (string, error) {
+		low["fun"] = fun
+		var answer struct{ Return []json.RawMessage }
+		if err := a.post("/run", low, &answer); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s", answer.Return), nil
+	}
+	if got, err := run("test.arg"); err != nil || !strings.Contains(got, `"one"`) ||
+		!strings.Contains(got, `"box"`) {
+		t.Errorf("%s: ssh: %s, %v", a.Name, got, err)
+	}
+	if got, err := run("cmd.run"); err == nil {
+		t.Errorf("%s: alice may run cmd.run by ssh: %s", a.Name, got)
+	}
+	if got, err := a.call(map[string]any{"client": "ssh", "tgt": "box*", "fun": "test.ping"}); err == nil ||
+		!strings.Contains(err.Error(), "401") {
+		t.Errorf("%s: ssh in a session, which docs/differences.md says fails: %s, %v", a.Name, got, err)
 	}
 }
 

@@ -63,6 +63,12 @@ func (p *Plan) print(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  %s: %s: %s\n", at, m.Fate, m.Text)
 	}
+	if len(p.Minions) > 0 {
+		fmt.Fprintf(w, "\nMinions\n")
+	}
+	for _, f := range p.Minions {
+		fmt.Fprintf(w, "  %s: %d %s; %s\n", f.Fate, f.Count, f.Text, f.Remedy)
+	}
 	if len(p.Conflicts) > 0 {
 		fmt.Fprintf(w, "\nKeys that do not agree\n")
 	}

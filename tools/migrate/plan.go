@@ -39,9 +39,19 @@ type Plan struct {
 	Ports     []Port           `json:"ports"`
 	Disk      Disk             `json:"disk"`
 	Caches    Caches           `json:"caches"`
+	Minions   []Finding        `json:"minions"`
 	Errors    []string         `json:"errors"` // other reasons why apply can't begin
 
-	options *config.Options
+	options  *config.Options
+	accepted map[string]bool // ids of minions
+}
+
+// Finding is what to know about minions of some releases.
+type Finding struct {
+	Fate   config.Fate `json:"fate"`
+	Count  int         `json:"count"` // minions, as their cached grains say
+	Text   string      `json:"text"`
+	Remedy string      `json:"remedy"`
 }
 
 // Module is a file of the site's own code, or a use of one in a template.
@@ -92,7 +102,8 @@ func look(ctx context.Context, f flags, names []string, getenv func(string) stri
 		return nil, err
 	}
 	p := &Plan{Master: o.ID, ConfFile: o.ConfFile, Options: verdicts, Keys: map[string]int{},
-		options: o, Modules: []Module{}, Conflicts: []Conflict{}, Errors: []string{}}
+		options: o, Modules: []Module{}, Conflicts: []Conflict{}, Errors: []string{},
+		Minions: []Finding{}, accepted: map[string]bool{}}
 	p.Release = release(ctx, f.salt)
 	p.modules(names)
 	p.keys(f.others)
@@ -253,7 +264,7 @@ func (p *Plan) keys(others []string) {
 	}
 	for id, k := range own {
 		p.Keys[k.State.String()]++
-		_ = id
+		p.accepted[id] = k.State == keystore.Accepted
 	}
 	p.MasterKey = fingerprint(p.options)
 	for _, dir := range others {
@@ -405,12 +416,32 @@ func (p *Plan) caches() {
 			p.Caches.Jobs++
 		}
 	})
-	count("minions", func(_ string, d fs.DirEntry) {
+	hanging := make(map[string]bool) // ids
+	hangs := func(id string, grains value.Map) {
+		if p.accepted[id] && strings.HasPrefix(grains.String("saltversion"), "3007.") {
+			hanging[id] = true
+		}
+	}
+	count("minions", func(path string, d fs.DirEntry) {
 		if d.Name() == "data.p" {
 			p.Caches.Minions++
+			grains, _ := cached(path).Get("grains")
+			m, _ := grains.(value.Map)
+			hangs(filepath.Base(filepath.Dir(path)), m)
 		}
 	})
-	count("grains", func(string, fs.DirEntry) { p.Caches.Minions++ })
+	count("grains", func(path string, d fs.DirEntry) {
+		p.Caches.Minions++
+		hangs(strings.TrimSuffix(d.Name(), ".p"), cached(path))
+	})
+	if len(hanging) > 0 {
+		p.Minions = append(p.Minions, Finding{
+			Fate: config.Differently, Count: len(hanging),
+			Text: "run Salt 3007: those that name several masters may hang once one of these has stopped",
+			Remedy: "set return_retry_tries: 1 in their configuration and restart them before you migrate; " +
+				"minions that have the option, or name one address, need nothing",
+		})
+	}
 	count("pillar", func(string, fs.DirEntry) {})
 	count("mine", func(string, fs.DirEntry) {})
 	count("tokens", func(string, fs.DirEntry) { p.Caches.Tokens++ })
@@ -424,6 +455,24 @@ func (p *Plan) caches() {
 		dir = filepath.Dir(dir)
 	}
 	p.Disk.Free = s.Bavail * uint64(s.Bsize)
+}
+
+// maxCached bounds one file of Salt's cache, in bytes.
+const maxCached = 64 << 20
+
+// cached reads a map of Salt's cache; nil if that can't be read.
+func cached(path string) value.Map {
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > maxCached {
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	v, _ := value.Unpack(b)
+	m, _ := v.(value.Map)
+	return m
 }
 
 // Exit codes.
@@ -487,7 +536,7 @@ func (p *Plan) code() int {
 			return exitDifferently
 		}
 	}
-	if len(p.Modules) > 0 || len(p.Conflicts) > 0 {
+	if len(p.Modules) > 0 || len(p.Conflicts) > 0 || len(p.Minions) > 0 {
 		return exitDifferently
 	}
 	return exitGood

@@ -13,6 +13,7 @@ type hub struct {
 
 	mu        sync.Mutex // guards the fields below; before listener.mu
 	listeners map[*listener]struct{}
+	answers   map[string]answer // by tag
 	sub       *event.Subscription
 	running   sync.WaitGroup
 }
@@ -73,8 +74,14 @@ func (h *hub) tell(sub *event.Subscription, e event.Event) {
 	if h.sub != sub { // its listeners have left, and others came
 		return
 	}
+	instead, some := h.answers[e.Tag]
+	delete(h.answers, e.Tag)
 	for l := range h.listeners {
-		l.offer(frame)
+		if some && instead.to[l] {
+			l.offer(instead.frame)
+		} else {
+			l.offer(frame)
+		}
 	}
 }
 

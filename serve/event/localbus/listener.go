@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,8 +14,11 @@ const maxQueuedBytes = 64 << 20
 
 // listener is one connection to the publishing socket.
 type listener struct {
-	s    *Server
-	conn *net.UnixConn
+	s     *Server
+	conn  *net.UnixConn
+	pid   int32 // of the process at the other end
+	since time.Time
+	sent  atomic.Bool // something was written
 
 	mu    sync.Mutex // guards the fields below
 	queue [][]byte
@@ -24,8 +28,8 @@ type listener struct {
 	wake chan struct{}
 }
 
-func newListener(s *Server, conn *net.UnixConn) *listener {
-	return &listener{s: s, conn: conn, wake: make(chan struct{}, 1)}
+func newListener(s *Server, conn *net.UnixConn, pid int32) *listener {
+	return &listener{s: s, conn: conn, pid: pid, since: time.Now(), wake: make(chan struct{}, 1)}
 }
 
 // offer queues a frame and never blocks. A frame that does not fit ends the connection, even while
@@ -59,9 +63,9 @@ var errSlow = errors.New("it reads too slowly")
 
 // serve writes the queued frames until the other end leaves or reads too slowly, or the connection
 // is closed.
-func (l *listener) serve(pid int32) error {
+func (l *listener) serve() error {
 	cut := lengthBytes
-	if framingOf(pid) == prefixed {
+	if framingOf(l.pid) == prefixed {
 		cut = 0
 	}
 	left := make(chan struct{})
@@ -98,6 +102,7 @@ func (l *listener) serve(pid int32) error {
 		// fails only on a closed connection, as the write then does
 		_ = l.conn.SetWriteDeadline(time.Now().Add(l.s.opts.WriteTimeout))
 		_, err := parts.WriteTo(l.conn)
+		l.sent.Store(true)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return errSlow
 		}

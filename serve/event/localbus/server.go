@@ -96,7 +96,8 @@ func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
 	}
 	s := &Server{deps: deps, opts: opts, log: deps.Log.With("component", "localbus"),
 		metrics: newMetrics(deps.Reg)}
-	s.hub = &hub{s: s, listeners: make(map[*listener]struct{})}
+	s.hub = &hub{s: s, listeners: make(map[*listener]struct{}),
+		answers: make(map[string]answer)}
 	var err error
 	if s.pub, err = bind(filepath.Join(sockDir, PubSocket)); err != nil {
 		return nil, err
@@ -161,10 +162,10 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // listen sends events to one listener until it leaves.
 func (s *Server) listen(conn *net.UnixConn, pid int32) {
-	l := newListener(s, conn)
+	l := newListener(s, conn, pid)
 	s.hub.enter(l)
 	defer s.hub.leave(l)
-	if err := l.serve(pid); err != nil {
+	if err := l.serve(); err != nil {
 		s.metrics.dropped.Inc()
 		s.log.Warn("listener on the local bus disconnected; it must read faster, or raise pub_server_write_queue_size",
 			"pid", pid, "err", err)
