@@ -47,6 +47,7 @@ type outcome struct {
 	acked   map[string]int
 	heard   int
 	count   int // of faults
+	waited  int // writes to connections that had to wait
 	excused int // returns about which nothing is claimed
 	log     string
 	keys    *history.History
@@ -146,6 +147,9 @@ func (out *outcome) run(seed uint64, dir string) {
 		out.heard, out.count, out.keys = l.heard, w.count, l.keys
 		out.shared, out.claims = l.shared, l.claims
 		out.claims.DropIdleClaims()
+		w.net.mu.Lock()
+		out.waited = w.net.waited
+		w.net.mu.Unlock()
 		out.fake = time.Since(w.began)
 		if len(w.faults) > 0 {
 			var logs strings.Builder
@@ -428,8 +432,8 @@ func (out *outcome) verdict() []string {
 
 // judge fails the test for everything that is wrong with a run.
 func judge(t *testing.T, seed uint64, out *outcome) {
-	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d of %d returns excused; acknowledged %v",
-		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.excused,
+	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d writes waited, %d of %d returns excused; acknowledged %v",
+		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.waited, out.excused,
 		out.acked["return"], out.acked)
 	wrong := out.verdict()
 	if len(wrong) == 0 {
