@@ -348,7 +348,7 @@ func (w *replication) send(t target, owed []string, under bool) {
 	standIn := t.node != t.owner
 	if standIn {
 		w.s.met.standIns.Inc()
-		owed = []string{t.owner}
+		owed = append([]string{t.owner}, owed...) // this disk, if alone, has copies for all
 	}
 	if t.node == w.s.self {
 		changes := make([]disk.Change, len(w.records))

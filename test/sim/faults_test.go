@@ -104,6 +104,14 @@ func (w *world) one(kind, dice int, m, other *master, slow, lasts time.Duration,
 		pause()
 		rest(func(o string) { w.net.heal(a, o) })
 	case 8:
+		if dice < 35 {
+			rate := (20 + 2*dice) << 10
+			what("%s reads slowly, %d bytes/s", m.id, rate)
+			w.net.slowReader(a, rate)
+			pause()
+			w.net.slowReader(a, 0)
+			return
+		}
 		what("%s: slow and lossy lines, %v", m.id, slow)
 		rest(func(o string) { w.net.disturb(a, o, slow, 0.1); w.net.disturb(o, a, slow, 0.1) })
 		pause()
@@ -191,6 +199,7 @@ func (w *world) heal() error {
 				w.net.heal(m.ip.String(), o.ip.String())
 			}
 		}
+		w.net.slowReader(m.ip.String(), 0)
 		i := m.up()
 		if i == nil {
 			return fmt.Errorf("%s does not run", m.id)

@@ -3,19 +3,32 @@
 package sim
 
 import (
+	"bufio"
+	"bytes"
 	"flag"
+	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"clustermaster/test/knownbug"
 )
 
-var bug = flag.String("bug", "", "look for this bug alone")
+var (
+	bug = flag.String("bug", "", "look for this bug alone")
+	put = flag.String("put", "", "put this bug back for all tests")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	knownbug.Put(knownbug.Bug(*put))
+	os.Exit(m.Run())
+}
 
 // TestKnownBug puts known bugs back one by one, and counts the seeds until a run finds each. A bug
 // that no run finds fails the test.
 func TestKnownBug(t *testing.T) {
-	*scenes = true
 	most := uint64(1000)
 	if *seeds > 0 {
 		most = uint64(*seeds)
@@ -25,20 +38,46 @@ func TestKnownBug(t *testing.T) {
 			continue
 		}
 		t.Run(string(b), func(t *testing.T) {
-			knownbug.Put(b)
-			defer knownbug.Put("")
 			for seed := uint64(1); seed <= most; seed++ {
-				wrong := simulate(t, seed).verdict()
-				if len(wrong) > 0 && !strings.HasPrefix(wrong[0], "too little") {
-					knownbug.Put("")
-					if without := simulate(t, seed).verdict(); len(without) > 0 {
-						t.Errorf("seed %d fails without %s too: %s", seed, b, without[0])
-					}
-					t.Logf("%s: found by seed %d: %s (%d faults)", b, seed, wrong[0], len(wrong))
-					return
+				wrong := apart(t, seed, b)
+				if len(wrong) == 0 || strings.HasPrefix(wrong[0], "too little") {
+					continue
 				}
+				if without := apart(t, seed, ""); len(without) > 0 {
+					t.Errorf("seed %d fails without %s too: %s", seed, b, without[0])
+				}
+				t.Logf("%s: found by seed %d: %s (%d faults)", b, seed, wrong[0], len(wrong))
+				return
 			}
 			t.Errorf("%s: not found by %d seeds", b, most)
 		})
 	}
+}
+
+// apart runs a seed in a process of its own, which a bug may end, and returns what is wrong.
+func apart(t *testing.T, seed uint64, b knownbug.Bug) (wrong []string) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestSeeds$", "-test.count", "1", "-scenes",
+		fmt.Sprintf("-seed=%d", seed), "-put="+string(b))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	mark := fmt.Sprintf("seed %d: ", seed)
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		line := lines.Text()
+		if _, fault, is := strings.Cut(line, mark); is && !strings.Contains(line, " of fake time in ") {
+			wrong = append(wrong, fault)
+		} else if strings.HasPrefix(line, "panic: ") {
+			wrong = append(wrong, line)
+		}
+	}
+	if len(wrong) == 0 {
+		t.Fatalf("seed %d: %v\n%s", seed, err, out)
+	}
+	return wrong
 }

@@ -14,6 +14,7 @@ import (
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
+	"clustermaster/hashring"
 	"clustermaster/keystore"
 	"clustermaster/store/jobcache"
 	"clustermaster/test/history"
@@ -79,15 +80,39 @@ func (i *instance) away() int {
 	return n
 }
 
-// writes is on for a write to the ring store.
-func (m *master) writes(f func(context.Context, *instance) error) (a ack, err error) {
+// writes is on for a write of a place to the ring store.
+func (m *master) writes(place string, f func(context.Context, *instance) error) (a ack, err error) {
 	err = m.on(func(ctx context.Context, i *instance) error {
-		away := i.away()
+		away, ring := i.away(), i.node.Ring()
+		left := i.leftBy(ring, place)
 		err := f(ctx, i)
 		a = ack{by: m, at: time.Now(), thin: max(away, i.away()) >= 2}
+		if left = min(left, i.leftBy(ring, place)); err == nil && left > 0 &&
+			min(3, len(ring.Members()))-left < ring.WriteQuorum() &&
+			max(i.node.Ring().Epoch(), i.store.Info().Epoch) == ring.Epoch() {
+			m.w.fault("%s acknowledged a write of %s by ring %d, which %d owners had left for a newer one",
+				m.id, place, ring.Epoch(), left)
+		}
 		return err
 	})
 	return a, err
+}
+
+// leftBy counts the owners of a place in a ring that are in contact and whose disks refuse writes
+// of that ring, because they know a newer one.
+func (i *instance) leftBy(ring *hashring.Ring, place string) (n int) {
+	if len(ring.Members()) == 0 {
+		return 0
+	}
+	owners := ring.Owners(ring.Partition(place))
+	for _, o := range i.m.w.running() {
+		node := o.node.Self().Node
+		if o.node.Ring().Epoch() > ring.Epoch() && slices.Contains(owners, node) && o != i &&
+			i.node.Peers().Alive(node) && o.store.Info().Epoch > ring.Epoch() {
+			n++
+		}
+	}
+	return n
 }
 
 // load is the clients of a run and the answers they got.
@@ -134,26 +159,30 @@ func (l *load) count(client int, what string, m *master, err error, said string)
 // start starts all clients; they end with ctx.
 func (l *load) start(ctx context.Context, wg *sync.WaitGroup, phase string) {
 	for n := range 3 {
-		wg.Go(func() { l.loop(ctx, n, rng(l.w.seed, phase, "keys", fmt.Sprint(n)), l.keyCall) })
+		wg.Go(func() { l.loop(ctx, n, l.w.masters, rng(l.w.seed, phase, "keys", fmt.Sprint(n)), l.keyCall) })
 	}
 	for n, c := range l.cells {
 		wg.Go(func() {
-			l.loop(ctx, 10+n, rng(l.w.seed, phase, "data", c.id),
+			l.loop(ctx, 10+n, l.w.masters, rng(l.w.seed, phase, "data", c.id),
 				func(n int, m *master, chance *rand.Rand) { l.dataCall(n, m, chance, c) })
 		})
 	}
-	wg.Go(func() { l.loop(ctx, 20, rng(l.w.seed, phase, "tokens"), l.tokenCall) })
+	wg.Go(func() { l.loop(ctx, 20, l.w.masters, rng(l.w.seed, phase, "tokens"), l.tokenCall) })
 	for n := range 2 {
-		wg.Go(func() { l.loop(ctx, 30+n, rng(l.w.seed, phase, "shared", fmt.Sprint(n)), l.sharedCall) })
-		wg.Go(func() { l.loop(ctx, 40+n, rng(l.w.seed, phase, "claims", fmt.Sprint(n)), l.claimCall) })
+		wg.Go(func() {
+			l.loop(ctx, 30+n, l.w.masters, rng(l.w.seed, phase, "shared", fmt.Sprint(n)), l.sharedCall)
+		})
+		wg.Go(func() {
+			l.loop(ctx, 40+n, l.w.masters, rng(l.w.seed, phase, "claims", fmt.Sprint(n)), l.claimCall)
+		})
 	}
 }
 
-// loop makes one call after the other on randomly chosen masters.
-func (l *load) loop(ctx context.Context, number int, chance *rand.Rand,
+// loop makes one call after the other on randomly chosen ones of the masters.
+func (l *load) loop(ctx context.Context, number int, masters []*master, chance *rand.Rand,
 	call func(int, *master, *rand.Rand)) {
 	for ctx.Err() == nil {
-		call(number, l.w.masters[chance.IntN(len(l.w.masters))], chance)
+		call(number, masters[chance.IntN(len(masters))], chance)
 		select {
 		case <-time.After(time.Duration(10+chance.IntN(240)) * time.Millisecond):
 		case <-ctx.Done():
@@ -310,7 +339,7 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 		if err != nil {
 			panic(err)
 		}
-		a, err := m.writes(func(ctx context.Context, i *instance) error {
+		a, err := m.writes(jid, func(ctx context.Context, i *instance) error {
 			_, err := i.jobs.SaveReturn(ctx, jid, c.id, jobcache.Return{Return: packed}, nil)
 			return err
 		})
@@ -323,13 +352,13 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 	case k == 19:
 		l.onceCall(number, m, c)
 	case k < 10:
-		a, err := m.writes(func(ctx context.Context, i *instance) error {
+		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.MergeMine(ctx, c.id, value.Map{}.Set(c.fun, int64(n)), false)
 		})
 		c.mine.wrote(n, a, err)
 		l.count(number, "mine", m, err, fmt.Sprint(n))
 	case k < 12:
-		a, err := m.writes(func(ctx context.Context, i *instance) error {
+		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.DeleteMine(ctx, c.id, c.fun)
 		})
 		c.mine.wrote(0, a, err)
@@ -339,13 +368,13 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 		if err != nil {
 			panic(err)
 		}
-		a, err := m.writes(func(ctx context.Context, i *instance) error {
+		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.SetGrains(ctx, c.id, packed)
 		})
 		c.grains.wrote(n, a, err)
 		l.count(number, "grains", m, err, fmt.Sprint(n))
 	case k < 15:
-		a, err := m.writes(func(ctx context.Context, i *instance) error {
+		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.DropGrains(ctx, c.id)
 		})
 		c.grains.wrote(0, a, err)
@@ -360,7 +389,7 @@ func (l *load) onceCall(number int, m *master, c *cell) {
 	if live := slices.IndexFunc(c.once, func(o *once) bool { return !o.deleted }); live >= 0 &&
 		c.n-c.once[live].n > 8 {
 		o := c.once[live]
-		a, err := m.writes(func(ctx context.Context, i *instance) error {
+		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.DeleteMine(ctx, c.id, o.fun)
 		})
 		o.deleted = !errors.Is(err, errDown)
@@ -369,7 +398,7 @@ func (l *load) onceCall(number int, m *master, c *cell) {
 		return
 	}
 	o := &once{fun: fmt.Sprintf("once%d", c.n), n: c.n}
-	a, err := m.writes(func(ctx context.Context, i *instance) error {
+	a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 		return i.data.MergeMine(ctx, c.id, value.Map{}.Set(o.fun, int64(o.n)), false)
 	})
 	o.value.wrote(o.n, a, err)

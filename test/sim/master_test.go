@@ -233,7 +233,7 @@ func (m *master) stop() {
 		return
 	}
 	i.end()
-	<-i.ended
+	m.w.ends(i)
 	i.host.kill(false)
 	m.mu.Lock()
 	m.now = nil
@@ -264,8 +264,24 @@ func (m *master) kill(silently bool) {
 	i.files.setStill(false)
 	m.w.zombies.Go(func() {
 		i.end()
-		<-i.ended
+		m.w.ends(i)
 	})
+}
+
+// endLimit is how long the shutdown of a master may take, in fake time.
+const endLimit = 3 * time.Minute
+
+// ends waits for the shutdown of an instance. One that does not end ends the test: nothing can end
+// its goroutines, and the bubble ends only with them.
+func (w *world) ends(i *instance) {
+	t := time.NewTimer(endLimit)
+	defer t.Stop()
+	select {
+	case <-i.ended:
+	case <-t.C:
+		panic(fmt.Sprintf("seed %d: %s does not end within %v; repeat it: %s\n%s", w.seed, i.m.id, endLimit,
+			again(w.seed), allStacks()))
+	}
 }
 
 // wipe gives an empty disk to a master that is down.
@@ -321,6 +337,7 @@ type world struct {
 	zombies    sync.WaitGroup
 	began      time.Time
 
+	load     *load
 	onStart  func(*instance)
 	underWay atomic.Int64 // faults
 	losses   losses

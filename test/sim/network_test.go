@@ -23,8 +23,11 @@ const (
 	synRetry    = time.Second
 )
 
+// window is how many bytes of one direction of a connection may be on their way or wait to be read.
+const window = 64 << 10
+
 // fabric is the network between the masters. What is written to a connection arrives in order and
-// late. Connections don't wait for each other. Writes never wait: there is no window.
+// late. Connections don't wait for each other. A write waits while the window is full.
 type fabric struct {
 	seed uint64
 
@@ -33,8 +36,10 @@ type fabric struct {
 	paths     map[[2]string]*path // from one host to another
 	conns     map[*end]bool
 	dialled   map[[2]string]uint64
-	delay     time.Duration // the longest for one message, without faults
-	broken    int           // connections ended by faults
+	delay     time.Duration  // the longest for one message, without faults
+	broken    int            // connections ended by faults
+	reads     map[string]int // bytes per second that a host reads from each connection; 0: no limit
+	waited    int            // writes that had to wait for the window
 }
 
 // path is one direction between two hosts.
@@ -48,7 +53,7 @@ type path struct {
 
 func newFabric(seed uint64, delay time.Duration) *fabric {
 	return &fabric{seed: seed, listeners: map[string]*listener{}, paths: map[[2]string]*path{},
-		conns: map[*end]bool{}, dialled: map[[2]string]uint64{}, delay: delay}
+		conns: map[*end]bool{}, dialled: map[[2]string]uint64{}, delay: delay, reads: map[string]int{}}
 }
 
 func (f *fabric) path(from, to string) *path {
@@ -84,6 +89,8 @@ type end struct {
 	cond          *sync.Cond // on fabric.mu
 
 	in          []chunk
+	unread      int       // bytes of in
+	readAgain   time.Time // a slow reader reads nothing before this
 	lastIn      time.Time
 	err         error // why this side is broken
 	closed      bool
@@ -113,14 +120,24 @@ func (e *end) Read(b []byte) (int, error) {
 			return 0, e.opError("read", net.ErrClosed)
 		case !e.readBy.IsZero() && !now.Before(e.readBy):
 			return 0, e.opError("read", os.ErrDeadlineExceeded)
-		case len(e.in) > 0 && !e.in[0].at.After(now) && !e.to().cut && !e.to().held:
+		case len(e.in) > 0 && !e.in[0].at.After(now) && !e.to().cut && !e.to().held &&
+			!e.readAgain.After(now):
 			c := &e.in[0]
 			if c.data == nil {
 				return 0, io.EOF
 			}
+			if rate := e.f.reads[e.local.Addr().String()]; rate > 0 {
+				b = b[:min(len(b), 2<<10)]
+				d := time.Duration(min(len(b), len(c.data))) * time.Second / time.Duration(rate)
+				e.readAgain = now.Add(d)
+				time.AfterFunc(d, e.cond.Broadcast)
+			}
 			n := copy(b, c.data)
 			if c.data = c.data[n:]; len(c.data) == 0 {
 				e.in = e.in[1:]
+			}
+			if e.unread -= n; e.unread+n >= window {
+				e.peer.cond.Broadcast()
 			}
 			return n, nil
 		case e.err != nil:
@@ -133,23 +150,35 @@ func (e *end) Read(b []byte) (int, error) {
 func (e *end) Write(b []byte) (int, error) {
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
-	switch {
-	case e.closed:
-		return 0, e.opError("write", net.ErrClosed)
-	case e.err != nil:
-		return 0, e.opError("write", e.err)
-	case !e.writeBy.IsZero() && !time.Now().Before(e.writeBy):
-		return 0, e.opError("write", os.ErrDeadlineExceeded)
+	for done, waits := 0, false; ; {
+		switch {
+		case e.closed:
+			return done, e.opError("write", net.ErrClosed)
+		case e.err != nil:
+			return done, e.opError("write", e.err)
+		case !e.writeBy.IsZero() && !time.Now().Before(e.writeBy):
+			return done, e.opError("write", os.ErrDeadlineExceeded)
+		}
+		e.spoke = true
+		if e.cutOff() {
+			e.watch()
+		} else if e.peer.closed {
+			e.after(e.f.delay, func() { e.breaks(syscall.ECONNRESET) })
+			return len(b), nil
+		}
+		if n := min(len(b)-done, max(window-e.peer.unread, 0)); n > 0 {
+			e.send(append([]byte{}, b[done:done+n]...))
+			done += n
+		}
+		if done == len(b) {
+			return done, nil
+		}
+		if !waits {
+			waits = true
+			e.f.waited++
+		}
+		e.cond.Wait()
 	}
-	e.spoke = true
-	if e.cutOff() {
-		e.watch()
-	} else if e.peer.closed {
-		e.after(e.f.delay, func() { e.breaks(syscall.ECONNRESET) })
-		return len(b), nil
-	}
-	e.send(append([]byte{}, b...))
-	return len(b), nil
 }
 
 // cutOff reports that nothing this side sends is acknowledged. The caller holds mu.
@@ -192,6 +221,7 @@ func (e *end) send(data []byte) {
 	}
 	e.peer.lastIn = at
 	e.peer.in = append(e.peer.in, chunk{at, data})
+	e.peer.unread += len(data)
 	time.AfterFunc(time.Until(at), e.peer.cond.Broadcast)
 }
 
@@ -218,8 +248,9 @@ func (e *end) Close() error {
 func (e *end) close() {
 	e.closed = true
 	delete(e.f.conns, e)
-	e.in = nil
+	e.in, e.unread = nil, 0
 	e.cond.Broadcast()
+	e.peer.cond.Broadcast() // a write there waits no more
 }
 
 func (e *end) SetDeadline(t time.Time) error {
@@ -241,6 +272,10 @@ func (e *end) SetWriteDeadline(t time.Time) error {
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
 	e.writeBy = t
+	e.cond.Broadcast()
+	if d := time.Until(t); !t.IsZero() && d > 0 {
+		time.AfterFunc(d, e.cond.Broadcast)
+	}
 	return nil
 }
 
@@ -470,4 +505,12 @@ func (f *fabric) hold(from, to string, held bool) {
 			e.cond.Broadcast()
 		}
 	}
+}
+
+// slowReader limits what a host reads from each of its connections, in bytes per second; 0 is no
+// limit.
+func (f *fabric) slowReader(ip string, rate int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads[ip] = rate
 }

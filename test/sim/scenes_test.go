@@ -122,7 +122,7 @@ func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
 			s.m = l
 		}
 		plays := []func(){s.lateLines, s.standsStill, s.refuses, s.clockStep, s.lostDisk, s.flippedBits,
-			s.removed}
+			s.removed, s.leftBehind}
 		plays[chance.IntN(len(plays))]()
 		w.hush.set(false)
 	}
@@ -188,8 +188,35 @@ func (s *scene) standsStill() {
 		s.w.others(s.m, func(o string) { s.w.net.hold(o, a, held); s.w.net.hold(a, o, held) })
 	}
 	hold(true)
+	went := s.crowd()
 	s.pause(s.lasts)
 	hold(false)
+	went()
+}
+
+// crowd lets more clients work for a while: some change keys at the other masters, and one looks at
+// them at s.m all the time. Most of the other clients soon wait for a master that does not answer.
+// The caller ends it with went.
+func (s *scene) crowd() (went func()) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	var all sync.WaitGroup
+	var others []*master
+	for _, o := range s.w.masters {
+		if o != s.m {
+			others = append(others, o)
+		}
+	}
+	for n := range 3 {
+		chance, l := rand.New(rand.NewPCG(s.chance.Uint64(), 0)), s.w.load
+		all.Go(func() {
+			if n == 0 {
+				l.loop(ctx, 50, []*master{s.m}, chance, func(n int, m *master, _ *rand.Rand) { l.look(n, m) })
+				return
+			}
+			l.loop(ctx, 50+n, others, chance, l.keyCall)
+		})
+	}
+	return func() { cancel(); all.Wait() }
 }
 
 // refuses fills the disk of a follower while many entries come, so that it refuses several.
@@ -206,9 +233,17 @@ func (s *scene) refuses() {
 	defer s.busy()()
 	s.note("scene: the disk of %s is full while %s gets many entries, for %v", m.id, l.id, s.lasts)
 	i.files.setFull(true)
+	written := s.burst(l, 60)
+	s.pause(s.lasts)
+	i.files.setFull(false)
+	written()
+}
+
+// burst lets a leader write n entries, one every 3 ms. The caller waits for them with written.
+func (s *scene) burst(l *master, n int) (written func()) {
 	burst := s.chance.Uint64()
 	var all sync.WaitGroup
-	for n := range 60 {
+	for n := range n {
 		all.Go(func() {
 			s.pause(time.Duration(n) * 3 * time.Millisecond)
 			l.on(func(ctx context.Context, i *instance) error {
@@ -220,9 +255,62 @@ func (s *scene) refuses() {
 			})
 		})
 	}
-	s.pause(s.lasts)
-	i.files.setFull(false)
-	all.Wait()
+	return all.Wait
+}
+
+// leftBehind lets a master miss more entries than the others keep in their logs. Then another one
+// becomes the leader and writes a snapshot at once, so that it may end with what a new leader
+// writes, before any command. The master gets this snapshot, and loses power soon after.
+func (s *scene) leftBehind() {
+	w, l := s.w, s.w.leader()
+	if l == nil {
+		return
+	}
+	if s.m == l {
+		s.m = w.masters[(l.no+1+s.chance.IntN(len(w.masters)-1))%len(w.masters)]
+	}
+	next := w.masters[(l.no+1+s.chance.IntN(len(w.masters)-1))%len(w.masters)]
+	if next == s.m || !s.m.claim() {
+		return
+	}
+	defer s.busy()()
+	defer s.m.release()
+	n := 3*int(w.snapshotAfter) + 40
+	s.note("scene: %s is down while %s gets %d entries and %s becomes the leader; then it loses power again",
+		s.m.id, l.id, n, next.id)
+	again := func() {
+		if err := s.m.start(); err != nil {
+			w.fault("%s does not start again: %v", s.m.id, err)
+		}
+	}
+	s.m.kill(false)
+	s.burst(l, n)()
+	l.on(func(ctx context.Context, i *instance) error {
+		_, err := i.node.TransferLeader(ctx, next.id)
+		return err
+	})
+	for range 2000 {
+		if now := w.leader(); now != nil && now != l {
+			err := now.on(func(_ context.Context, i *instance) error { return i.node.Snapshot() })
+			w.note("snapshot at %s: %v", now.id, err)
+			break
+		}
+		time.Sleep(time.Millisecond) // fake time
+	}
+	again()
+	i := s.m.up()
+	for range 50 {
+		if s.pause(100 * time.Millisecond); i == nil || i.node.Ready() || s.ctx.Err() != nil {
+			break
+		}
+	}
+	s.pause(s.lasts / 8)
+	if i == nil {
+		return
+	}
+	s.m.kill(s.dice < 50)
+	s.pause(s.lasts / 4)
+	again()
 }
 
 // clockStep sets a master's clock.

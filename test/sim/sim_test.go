@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -46,6 +47,7 @@ type outcome struct {
 	acked   map[string]int
 	heard   int
 	count   int // of faults
+	waited  int // writes to connections that had to wait
 	excused int // returns about which nothing is claimed
 	log     string
 	keys    *history.History
@@ -68,14 +70,52 @@ func simulate(t *testing.T, seed uint64) *outcome {
 		select {
 		case <-over:
 		case <-time.After(5 * time.Minute):
-			stacks := make([]byte, 64<<20)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			panic(fmt.Sprintf("seed %d hangs; repeat it: %s\n%s", seed, again(seed), stacks))
+			panic(fmt.Sprintf("seed %d hangs; repeat it: %s\n%s", seed, again(seed), allStacks()))
 		}
 	}()
-	synctest.Test(t, func(t *testing.T) { out.run(seed, dir) })
+	bubble := ""
+	func() {
+		defer func() {
+			if p := recover(); p != nil && !(strings.HasPrefix(fmt.Sprint(p), "deadlock: main bubble") &&
+				onlyFutures(bubble)) {
+				panic(p)
+			}
+		}()
+		synctest.Test(t, func(t *testing.T) {
+			bubble = bubbleOf()
+			out.run(seed, dir)
+		})
+	}()
 	out.real = time.Since(began)
 	return out
+}
+
+var bubbles = regexp.MustCompile(`synctest bubble \d+\]`)
+
+// bubbleOf is how stacks name the bubble of the caller.
+func bubbleOf() string {
+	b := make([]byte, 1<<10)
+	return string(bubbles.Find(b[:runtime.Stack(b, false)]))
+}
+
+// onlyFutures reports that nothing is left of a bubble but goroutines that wait for Raft's answer.
+// Raft 1.8.0 does not answer what it had passed to the state machine when it was shut down.
+func onlyFutures(bubble string) bool {
+	if bubble == "" {
+		return false
+	}
+	for stack := range strings.SplitSeq(string(allStacks()), "\n\n") {
+		first, _, _ := strings.Cut(stack, "\n")
+		if strings.Contains(first, bubble) && !strings.Contains(stack, "clustermaster/cluster.await.func1(") {
+			return false
+		}
+	}
+	return true
+}
+
+func allStacks() []byte {
+	stacks := make([]byte, 64<<20)
+	return stacks[:runtime.Stack(stacks, true)]
 }
 
 func again(seed uint64) string {
@@ -92,6 +132,7 @@ func (out *outcome) run(seed uint64, dir string) {
 	chance := rng(seed, "run")
 	w := newWorld(seed, sizes[chance.IntN(len(sizes))], dir)
 	l := newLoad(w)
+	w.load = l
 	w.onStart = func(i *instance) {
 		i.heard = map[string]int{}
 		i.parts.Go(func() { l.speak(i) })
@@ -106,6 +147,9 @@ func (out *outcome) run(seed uint64, dir string) {
 		out.heard, out.count, out.keys = l.heard, w.count, l.keys
 		out.shared, out.claims = l.shared, l.claims
 		out.claims.DropIdleClaims()
+		w.net.mu.Lock()
+		out.waited = w.net.waited
+		w.net.mu.Unlock()
 		out.fake = time.Since(w.began)
 		if len(w.faults) > 0 {
 			var logs strings.Builder
@@ -388,8 +432,8 @@ func (out *outcome) verdict() []string {
 
 // judge fails the test for everything that is wrong with a run.
 func judge(t *testing.T, seed uint64, out *outcome) {
-	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d of %d returns excused; acknowledged %v",
-		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.excused,
+	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d writes waited, %d of %d returns excused; acknowledged %v",
+		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.waited, out.excused,
 		out.acked["return"], out.acked)
 	wrong := out.verdict()
 	if len(wrong) == 0 {
@@ -462,8 +506,9 @@ func planned(trace []string) []string {
 // long reports whether this is the long form.
 func long() bool { return os.Getenv("CLUSTERMASTER_LONG") == "1" }
 
-// pinned are seeds that found a bug: grains that came back after they were dropped.
-var pinned = []uint64{71, 74}
+// pinned are seeds that found a bug: grains that came back after they were dropped; a record of
+// which one copy was owed (6, with scenes; ringstore's TestAloneOwesAllOwners).
+var pinned = []uint64{6, 71, 74}
 
 // TestSeeds runs seeds; see docs/testing.md.
 func TestSeeds(t *testing.T) {

@@ -1,0 +1,80 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// connected returns the two ends of a connection of a network without faults.
+func connected(t *testing.T) (f *fabric, from, to net.Conn) {
+	f = newFabric(1, 10*time.Millisecond)
+	a := &host{f: f, ip: netip.MustParseAddr("10.0.0.1"), dead: make(chan struct{})}
+	b := &host{f: f, ip: netip.MustParseAddr("10.0.0.2"), dead: make(chan struct{})}
+	l, err := b.Listen(t.Context(), "10.0.0.2:4520")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if from, err = a.Dial(t.Context(), "10.0.0.2:4520"); err != nil {
+		t.Fatal(err)
+	}
+	if to, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return f, from, to
+}
+
+// A write waits while the other end reads nothing, until its deadline at most, and goes on once the
+// other end reads.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, from, to := connected(t)
+		if n, err := from.Write(make([]byte, window)); n != window || err != nil {
+			t.Fatalf("the window takes %d, %v", n, err)
+		}
+		began := time.Now()
+		from.SetWriteDeadline(began.Add(time.Second))
+		if n, err := from.Write([]byte("x")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) ||
+			time.Since(began) != time.Second {
+			t.Errorf("a full window takes %d, %v after %v", n, err, time.Since(began))
+		}
+		from.SetWriteDeadline(time.Time{})
+		go func() {
+			time.Sleep(time.Minute)
+			io.ReadFull(to, make([]byte, window+1))
+		}()
+		if n, err := from.Write([]byte("x")); n != 1 || err != nil || time.Since(began) < time.Minute {
+			t.Errorf("a window that is read takes %d, %v after %v", n, err, time.Since(began))
+		}
+		go func() { time.Sleep(time.Second); to.Close() }()
+		if _, err := from.Write(make([]byte, 2*window)); err != nil {
+			t.Errorf("a write that waits when the other end closes: %v", err)
+		}
+		from.Close()
+	})
+}
+
+// A slow reader gets no more than its rate.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, from, to := connected(t)
+		f.slowReader("10.0.0.2", 32<<10)
+		began := time.Now()
+		go from.Write(make([]byte, 4*window))
+		if _, err := io.ReadFull(to, make([]byte, 4*window)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 7*time.Second || took > 9*time.Second {
+			t.Errorf("256 KiB at 32 KiB/s took %v", took)
+		}
+		from.Close()
+		to.Close()
+	})
+}
