@@ -180,7 +180,7 @@ func differentJinja(source, ours string, err error, theirs part) string {
 		return "dates" // May break, Rendering: dates as text
 	case err != nil:
 		return ""
-	case strings.Contains(want, "OrderedDict(["):
+	case strings.Contains(strings.ToLower(want), "ordereddict(["):
 		return "text of odict" // Cosmetic, Rendering: Python's own words
 	case strings.Contains(source, "wordwrap") && lineEnds.ReplaceAllString(ours, "") ==
 		lineEnds.ReplaceAllString(want, ""):

@@ -155,8 +155,8 @@ func FuzzTargets(f *testing.F) {
 // engine finds the words of a compound target that are no globs.
 var engine = regexp.MustCompile(`^(?s:[A-Z]|[GPIJ].)@`)
 
-// mastersReading names the rule for targets that Salt's master reads in a way of its own; the places
-// are parts of docs/differences.md.
+// mastersReading names the rule for targets that Salt's master reads in a way of its own; the
+// places are parts of docs/differences.md.
 func mastersReading(kind, tgt string) string {
 	globs := []string{tgt}
 	if strings.HasPrefix(kind, "compound") {
@@ -182,7 +182,7 @@ func minionsReading(kind, tgt string) string {
 			}
 		}
 		if open != 0 {
-			return "brackets" // Salt's master takes brackets that are not closed, its minions do not
+			return "brackets" // Salt's master takes open brackets, its minions do not
 		}
 	}
 	return bothReading(kind, tgt)

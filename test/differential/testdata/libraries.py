@@ -123,7 +123,9 @@ def yaml():
             super().__init__(stream, dictclass=OrderedDict)
 
     def wire(v):
-        """What SLS data is once it was packed: bytes that are UTF-8 become text."""
+        """What SLS data is once it was packed: bytes that are UTF-8 become text, and so do integers of more than 64 bits."""
+        if isinstance(v, int) and not -(2**63) <= v < 2**64:
+            return str(v)
         if isinstance(v, dict):
             return {wire(k): wire(x) for k, x in v.items()}
         if isinstance(v, (list, tuple)):
