@@ -18,7 +18,8 @@
 #   make mutations  puts faults into a copy of the sources, one at a time; a test must find each; ONLY=founder some
 #   make salt-suite  Salt's own tests against our master and against Salt's; FILE=integration/cli/test_salt_key.py some
 #   make soak HOURS=1  real masters under load and faults for so long; writes docs/soak.md
-#   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
+#   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages,
+#                   FUZZ_PARALLEL=1 with one worker process
 #   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
 #   make references  the pages of docs/ that are made of the code
 #   make lint       go vet, the words and columns of docs/style.md, staticcheck, golangci-lint and govulncheck
@@ -184,7 +185,7 @@ soak: build
 
 FUZZTIME ?= 60s
 fuzz:
-	@tools/scripts/fuzz.sh $(FUZZTIME) $(FUZZ_PACKAGES)
+	@FUZZ_PARALLEL=$(FUZZ_PARALLEL) tools/scripts/fuzz.sh $(FUZZTIME) $(FUZZ_PACKAGES)
 
 # Installs, upgrades, removes and purges them in a Debian root of its own; needs root.
 test-packages: packages

@@ -1,6 +1,7 @@
 #!/bin/bash
 # fuzz.sh TIME [PACKAGE...] - runs every fuzz target for that long (60s), one after the other. Inputs that are of interest are kept in .build/fuzz
 # for the next run, those that fail in the package's testdata/fuzz, where plain tests run them from then on. Names what failed at the end.
+# FUZZ_PARALLEL is the number of worker processes, by default one per core.
 set -u
 cd "$(dirname "$0")/../.."
 time=${1:?usage: fuzz.sh TIME [PACKAGE...]}
@@ -15,7 +16,7 @@ while read -r package target; do
     kept=$cache/${package#./}
     mkdir -p "$kept"
     began=$SECONDS
-    if CGO_ENABLED=0 "$go" test -trimpath -vet=off -run '^$' -fuzz "^$target\$" -fuzzminimizetime 2s -fuzztime "$time" "$package" -args -test.fuzzcachedir="$kept" >"$log" 2>&1; then
+    if CGO_ENABLED=0 "$go" test -trimpath -vet=off -run '^$' -fuzz "^$target\$" -fuzzminimizetime 2s -fuzztime "$time" ${FUZZ_PARALLEL:+-parallel "$FUZZ_PARALLEL"} "$package" -args -test.fuzzcachedir="$kept" >"$log" 2>&1; then
         echo "ok      $package $target ($((SECONDS - began)) s)"
     else
         echo "FAILED  $package $target"

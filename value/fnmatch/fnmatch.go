@@ -74,14 +74,20 @@ func classEnd(pattern string, p int) int {
 }
 
 func inClass(class string, r rune) bool {
-	negated := strings.HasPrefix(class, "!")
-	if negated {
-		class = class[1:]
-	}
 	members := []rune(class)
+	if strings.Contains(class, "-") {
+		members = ranges(members)
+	}
+	if len(members) == 0 {
+		return false
+	}
+	negated := members[0] == '!'
+	if negated {
+		members = members[1:]
+	}
 	found := false
 	for i := 0; i < len(members); i++ {
-		if i+2 < len(members) && members[i+1] == '-' {
+		if i+2 < len(members) && members[i+1] == isRange {
 			if members[i] <= r && r <= members[i+2] {
 				found = true
 			}
@@ -93,6 +99,47 @@ func inClass(class string, r rune) bool {
 		}
 	}
 	return found != negated
+}
+
+// isRange stands between the ends of a range in what ranges returns.
+const isRange rune = -1
+
+// ranges tells the hyphens that make ranges from those that are characters. Like Python it cuts an
+// empty range (z-a) out of the class together with its ends; what is left of "[0- !]" is "!", which
+// then negates.
+func ranges(class []rune) []rune {
+	var chunks [][]rune
+	start, from := 0, 1
+	if class[0] == '!' {
+		from = 2
+	}
+	for from < len(class) {
+		at := slices.Index(class[from:], '-')
+		if at < 0 {
+			break
+		}
+		at += from
+		chunks = append(chunks, slices.Clone(class[start:at]))
+		start, from = at+1, at+3
+	}
+	if start < len(class) {
+		chunks = append(chunks, slices.Clone(class[start:]))
+	} else {
+		last := len(chunks) - 1
+		chunks[last] = append(chunks[last], '-')
+	}
+	for k := len(chunks) - 1; k > 0; k-- {
+		before, after := chunks[k-1], chunks[k]
+		if before[len(before)-1] > after[0] {
+			chunks[k-1] = append(before[:len(before)-1], after[1:]...)
+			chunks = slices.Delete(chunks, k, k+1)
+		}
+	}
+	out := chunks[0]
+	for _, c := range chunks[1:] {
+		out = append(append(out, isRange), c...)
+	}
+	return out
 }
 
 // Filter returns the names that match, as Python's fnmatch.filter does. The names are sorted.

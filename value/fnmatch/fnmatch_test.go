@@ -24,6 +24,15 @@ func TestMatch(t *testing.T) {
 		{"web[^0-9]", "web7", true}, // "^" is an ordinary member
 		{"[]]", "]", true},
 		{"[!]]", "]", false},
+		{"[b-a]", "b", false}, // an empty range matches nothing,
+		{"[!b-a]", "b", true}, // its negation everything
+		{"[xb-ay]", "y", true},
+		{"[0- !]", "0", true}, // without the empty range it is "[!]"
+		{"[a-c-e]", "-", true},
+		{"[a-c-e]", "d", false},
+		{"[--0]", "/", true},
+		{"[a-]", "-", true},
+		{"[!-a]", "-", false},
 		{"[", "[", true},
 		{"[abc", "[abc", true},
 		{"[abc", "a", false},

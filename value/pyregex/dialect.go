@@ -18,7 +18,7 @@ var (
 	repeats    = regexp.MustCompile(`^(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\}|\{,[0-9]*\})`)
 	anchors    = regexp.MustCompile(`^(?:[$^]|\\[AbBZ])$`)
 	// groups are the forms of groups that both support, and the flags that mean the same in both.
-	groups = regexp.MustCompile(`^\(\?(?:[:=!#>(]|<[=!]|[imsxu]*(?:-[imsx]+)?[:)])`)
+	groups = regexp.MustCompile(`^\(\?(?:[:=!#>(]|<[=!]|[imsxu]+\)|[imsxu]*(?:-[imsx]+)?:)`)
 	named  = regexp.MustCompile(`^\(\?P<([A-Za-z_][A-Za-z0-9_]*)>`)
 	again  = regexp.MustCompile(`^\(\?P=([A-Za-z_][A-Za-z0-9_]*)\)`)
 )
@@ -174,6 +174,9 @@ func opened(s string) (text string, n int) {
 	m := groups.FindString(s)
 	if m == "" {
 		return "", 0
+	}
+	if on, off, _ := strings.Cut(m[len("(?"):], "-"); strings.ContainsAny(off, on) {
+		return "", 0 // turned on and off
 	}
 	if strings.HasPrefix(m, "(?#") {
 		end := strings.IndexByte(s, ')')

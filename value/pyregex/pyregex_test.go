@@ -58,6 +58,7 @@ func TestDialect(t *testing.T) {
 		{"(?<!x)db", "db", true}, {"(?(1)x|d)b", "db", false},
 		{"(?<n>d)b|db", "db", false}, {"(?'n'd)b|db", "db", false}, {"(?n)(d)b|db", "db", false},
 		{"(?L)db", "db", false}, {"(?P>a)|db", "db", false}, {"(?#x", "x", false},
+		{"(?)", "", false}, {"(?s-i)db", "db", false}, {"(?i-i:d)b", "db", false}, {"(?-i:d)b", "db", true},
 		{`\10*`, "db", false}, {`(d)(b)\2\1`, "dbbd", true}, {`(?P<n>d)(b)\1`, "dbd", true},
 		{`(?P<n>d)(b)\2`, "dbb", true}, {`(d\1)`, "dd", false}, {`(d)\2|d`, "d", false},
 		{`\0`, "\x00", true}, {`\08`, "\x008", true}, {`(d)\18`, "dd8", false}, {`\400`, "d", false},

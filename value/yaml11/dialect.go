@@ -58,7 +58,14 @@ func hideQuestions(b []byte) ([]byte, rune) {
 	start := true       // a token may start here
 	var first byte      // of the word
 	var last byte = ' ' // the character before
-	for _, c := range b {
+	for i := 0; i < len(b); i++ {
+		c := b[i]
+		if end := wideEnd(b[i:]); end > 0 {
+			out = append(out, b[i:i+end]...)
+			start, last, first = true, ' ', 0
+			i += end - 1
+			continue
+		}
 		if c == '?' && !start {
 			out = utf8.AppendRune(out, mark)
 			last = c
@@ -82,6 +89,16 @@ func hideQuestions(b []byte) ([]byte, rune) {
 		out = append(out, c)
 	}
 	return out, mark
+}
+
+// wideEnd is the length of the end of a line at the start of b, if it has more than one byte.
+func wideEnd(b []byte) int {
+	for _, end := range []string{"\u0085", "\u2028", "\u2029"} {
+		if len(b) >= len(end) && string(b[:len(end)]) == end {
+			return len(end)
+		}
+	}
+	return 0
 }
 
 func isWord(c byte) bool {

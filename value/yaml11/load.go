@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -66,6 +67,9 @@ func parse(b []byte) (root *yaml.Node, err error) {
 			root, err = nil, &Error{Problem: fmt.Sprintf("parser gave up: %v", r)}
 		}
 	}()
+	if !utf8.Valid(b) {
+		return nil, &Error{Problem: "the text is not UTF-8"}
+	}
 	b, hidden := hideQuestions(allowVersion12(b))
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	var doc yaml.Node
@@ -169,33 +173,31 @@ func (l *loader) nonSpecific(n *yaml.Node) bool {
 	}
 	if l.lines == nil {
 		l.lines = []int{0}
-		for i, c := range l.source {
-			if c == '\n' {
-				l.lines = append(l.lines, i+1)
-			}
+		for _, m := range lineEnd.FindAllIndex(l.source, -1) {
+			l.lines = append(l.lines, m[1])
 		}
 	}
-	if n.Line < 1 || n.Line > len(l.lines) {
+	if n.Line < 1 || n.Line > len(l.lines) || n.Column < 1 {
 		return false
 	}
-	at := []rune(string(firstLine(l.source[l.lines[n.Line-1]:])))
-	if n.Column < 1 || n.Column > len(at) {
-		return false
+	here := l.source[l.lines[n.Line-1]:]
+	for range n.Column - 1 {
+		_, size := utf8.DecodeRune(here)
+		here = here[size:]
 	}
-	rest := string(at[n.Column-1:])
-	if strings.HasPrefix(rest, "&") {
-		_, rest, _ = strings.Cut(rest, " ")
-		rest = strings.TrimLeft(rest, " \t")
+	if bytes.HasPrefix(here, []byte("&")) { // the tag may be lines behind the anchor
+		here = here[len(anchorAndSpace.Find(here)):]
 	}
-	return rest == "!" || strings.HasPrefix(rest, "! ") || strings.HasPrefix(rest, "!\t")
+	return loneTag.Match(here)
 }
 
-func firstLine(b []byte) []byte {
-	if i := bytes.IndexAny(b, "\r\n"); i >= 0 {
-		return b[:i]
-	}
-	return b
-}
+var (
+	anchorAndSpace = regexp.MustCompile(`^&[^\s\x{85}\x{2028}\x{2029}]*[\s\x{85}\x{2028}\x{2029}]*`)
+	loneTag        = regexp.MustCompile(`^!(?:[\s\x{85}\x{2028}\x{2029}]|$)`)
+)
+
+// lineEnd are the ends of lines of YAML 1.1.
+var lineEnd = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
 
 func (l *loader) scalar(n *yaml.Node) (any, error) {
 	var v any
@@ -228,8 +230,6 @@ func (l *loader) sequence(n *yaml.Node, depth int) (any, error) {
 	tag := l.tag(n)
 	switch tag {
 	case "!!seq", "!!omap", "!!pairs":
-	case tagNull:
-		return nil, nil
 	default:
 		return nil, fault(n, "no list has the tag %s here", tag)
 	}
@@ -266,8 +266,6 @@ func (l *loader) mapping(n *yaml.Node, depth int) (any, error) {
 	tag := l.tag(n)
 	switch tag {
 	case "!!map", "!!set":
-	case tagNull:
-		return nil, nil
 	default:
 		return nil, fault(n, "no mapping has the tag %s here", tag)
 	}
@@ -371,19 +369,34 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// parseBinary decodes base64 as leniently as Salt: other characters are
-// skipped, missing padding is added.
+// parseBinary decodes base64 as leniently as Salt and Python's binascii: other characters are
+// skipped, the text is padded to a multiple of four characters, whatever they are, and what follows
+// a complete padding does not count.
 func parseBinary(s string) (any, error) {
 	kept := make([]byte, 0, len(s))
+	pads := 0
+	if more := len(s) % 4; more > 0 {
+		s += "===="[more:]
+	}
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c >= 0x80 {
+		switch {
+		case c >= 0x80:
 			return nil, errors.New("binary value is not ASCII")
+		case pads >= 4:
+		case c == '=':
+			if n := len(kept) % 4; n >= 2 {
+				if pads++; n+pads >= 4 {
+					pads = 4
+				}
+			}
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' ||
+			c == '/':
+			kept, pads = append(kept, c), 0
 		}
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' ||
-			c == '/' {
-			kept = append(kept, c)
-		}
+	}
+	if pads < 4 && len(kept)%4 != 0 {
+		return nil, errors.New("decode base64: incorrect padding")
 	}
 	out := make([]byte, base64.RawStdEncoding.DecodedLen(len(kept)))
 	n, err := base64.RawStdEncoding.Decode(out, kept)

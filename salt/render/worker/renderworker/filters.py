@@ -18,6 +18,7 @@ import jinja2
 import jinja2.filters
 import jinja2.utils
 import jmespath
+import markupsafe
 import yaml
 
 from renderworker import errors, ipfilters, localfiles, volatile
@@ -145,7 +146,11 @@ def regex_match(txt, rgx, ignorecase=False, multiline=False):
 
 
 def regex_replace(txt, rgx, val, ignorecase=False, multiline=False):
-    return re.compile(rgx, _flags(ignorecase, multiline)).sub(val, txt)
+    expr = re.compile(rgx, _flags(ignorecase, multiline))
+    if isinstance(txt, markupsafe.Markup) and isinstance(val, str) and "\\" in val:
+        # Up to CPython 3.11, which Salt has, groups and what is between them are escaped.
+        return expr.sub(lambda m: str(markupsafe.escape(m.expand(val))), str(txt))
+    return expr.sub(val, txt)
 
 
 def to_bool(val):
@@ -273,6 +278,14 @@ def encoded(data):
     if isinstance(data, (list, tuple)):
         return [encoded(v) for v in data]
     return data.encode("utf-8") if isinstance(data, str) else data
+
+
+def encoded_dict(data):
+    return {encoded(k): encoded(v) for k, v in data.items()}
+
+
+def encoded_list(data):
+    return [encoded(v) for v in data]
 
 
 @strict
@@ -511,7 +524,7 @@ def to_entries(data):
 def from_entries(entries):
     out = {}
     for entry in entries:
-        entry = {k.lower() if isinstance(k, str) else k: v for k, v in entry.items()}
+        entry = {k.lower() if isinstance(k, str) else k: v for k, v in dict(entry or {}).items()}
         name = entry.get("key") or entry.get("name")
         if name:
             out[name] = entry.get("value")
@@ -548,10 +561,10 @@ FILTERS = {
     "is_hex": is_hex,
     "is_iter": is_iter,
     "is_list": is_list,
-    "json_decode_dict": encoded,
-    "json_decode_list": encoded,
-    "json_encode_dict": encoded,
-    "json_encode_list": encoded,
+    "json_decode_dict": encoded_dict,
+    "json_decode_list": encoded_list,
+    "json_encode_dict": encoded_dict,
+    "json_encode_list": encoded_list,
     "json_query": json_query,
     "max": max,
     "md5": _hex("md5"),
