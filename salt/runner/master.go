@@ -75,8 +75,16 @@ func withoutPrivate(kwargs value.Map) value.Map {
 	})
 }
 
+// Matcher tells whether a target means a minion.
+type Matcher interface {
+	// Means reports whether a compound target certainly means the minion; it compares pillar values
+	// exactly. Without stored grains and pillars no target does. incomplete is not empty if the
+	// minion's could not be read.
+	Means(ctx context.Context, compound any, id string) (means bool, incomplete string, err error)
+}
+
 // Matching is the family match.
-func Matching(targets Resolver) []Function {
+func Matching(targets Matcher) []Function {
 	return []Function{{
 		Name: "match.compound_matches", Params: []function.Param{function.Need("expr"),
 			function.Need("minion_id")},
@@ -87,12 +95,12 @@ Example:
 
     salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' web1`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
-			res := any(false)
-			ids, incomplete, err := targets.Resolve(ctx, "compound_pillar_exact", c.Arg("expr"))
+			res, id := any(false), c.Text("minion_id")
+			means, incomplete, err := targets.Means(ctx, c.Arg("expr"), id)
 			if incomplete != "" {
 				c.Warn(incomplete + untargeted)
 			}
-			if id := c.Text("minion_id"); err == nil && slices.Contains(ids, id) {
+			if err == nil && means {
 				res = id
 			}
 			return value.Map{{Key: "res", Value: res}}, nil
