@@ -19,13 +19,7 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 	made := orchestrate.New(orchestrate.Deps{
 		Files: opened{r.files}, Renderer: r.render, Modules: r.hosted,
 		Functions: r.hosted.States(r.stateFunctions()),
-		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
-			over value.Map) (value.Map, error) {
-			made, err := r.pillar.Pillar(ctx,
-				pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv,
-					Override: over, CleanCache: true})
-			return made.Pillar, err
-		},
+		Pillar:    r.pillarOnMaster,
 		Decrypt: func(ctx context.Context, v any, renderer string) (any, error) {
 			return r.pillar.Decrypt(ctx, o.ID, v, renderer)
 		},
@@ -34,6 +28,15 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 		Pauses: kept,
 	}, settings.Orchestrate(o), r.log, r.reg)
 	return orders.Orchestrations{Orchestrator: made, Pauses: kept}
+}
+
+// pillarOnMaster makes the pillar of states and functions that run on this master.
+func (r *process) pillarOnMaster(ctx context.Context, id string, grains value.Map, saltenv,
+	pillarenv string, over value.Map) (value.Map, error) {
+	made, err := r.pillar.Pillar(ctx,
+		pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv,
+			Override: over, CleanCache: true})
+	return made.Pillar, err
 }
 
 // stateFunctions makes the functions of states.

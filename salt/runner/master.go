@@ -16,6 +16,9 @@ import (
 type Modules interface {
 	Run(ctx context.Context, fun string, args []any, kwargs value.Map) (val any, found bool,
 		err error)
+	// Command is Run with the grains of this master and, withPillar, its pillar.
+	Command(ctx context.Context, fun string, args []any, kwargs value.Map, withPillar bool) (val any,
+		found bool, err error)
 }
 
 // OnMaster is the functions that run an execution function on this master, and error.error.
@@ -38,14 +41,19 @@ Example:
 		same("sdb.get", "sdb://profile/key", "Look up a value of an sdb profile of this master."),
 		{Name: "salt.cmd", Params: []function.Param{function.Need("fun")}, VarArgs: true,
 			VarKwargs: true,
-			Doc: `Run an execution function on this master: one of those that templates have here.
+			Doc: `Run an execution function on this master, with the grains of this machine. If a Python with Salt
+is installed, that is any function of Salt and of the site, else one of those that templates have.
+
+with_pillar: with the pillar of the master's id, too.
 
 Example:
 
     salt-run salt.cmd test.arg 1 2 a=b`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(),
-					withoutPrivate(c.Kwargs()).Without("with_pillar"))
+				kwargs := withoutPrivate(c.Kwargs())
+				withPillar, _ := kwargs.Get("with_pillar")
+				v, found, err := modules.Command(ctx, c.Text("fun"), c.Rest(),
+					kwargs.Without("with_pillar"), value.Truth(withPillar))
 				if !found {
 					return fmt.Sprintf("'%s' is not available.", c.Text("fun")), nil
 				}
