@@ -47,15 +47,10 @@ func (r *process) moduleDeps() modules.Deps {
 // onMaster makes the functions of templates, as this master calls them.
 func (r *process) onMaster() modules.OnMaster {
 	opts, _ := settings.Value(r.opts.Extra).(value.Map)
-	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts,
+	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts, Pillar: r.pillar.OnMaster,
 		Grains: func(ctx context.Context) value.Map {
 			return r.hosted.Machine(ctx, mastergrains.Of(r.opts.ID, saltVersion))
-		},
-		Pillar: func(ctx context.Context, grains value.Map) (value.Map, error) {
-			return r.pillarOnMaster(ctx, r.opts.ID, grains, opts.String("saltenv"),
-				opts.String("pillarenv"), nil)
-		},
-	}
+		}}
 }
 
 // fileEvents makes the events of fileserver_events.

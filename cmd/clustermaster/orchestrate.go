@@ -7,7 +7,6 @@ import (
 	"clustermaster/salt/mastergrains"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/output"
-	"clustermaster/salt/pillar"
 	"clustermaster/salt/statemodules"
 	"clustermaster/serve/orders"
 	"clustermaster/value"
@@ -19,7 +18,7 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 	made := orchestrate.New(orchestrate.Deps{
 		Files: opened{r.files}, Renderer: r.render, Modules: r.hosted,
 		Functions: r.hosted.States(r.stateFunctions()),
-		Pillar:    r.pillarOnMaster,
+		Pillar:    r.pillar.OnMaster,
 		Decrypt: func(ctx context.Context, v any, renderer string) (any, error) {
 			return r.pillar.Decrypt(ctx, o.ID, v, renderer)
 		},
@@ -28,15 +27,6 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 		Pauses: kept,
 	}, settings.Orchestrate(o), r.log, r.reg)
 	return orders.Orchestrations{Orchestrator: made, Pauses: kept}
-}
-
-// pillarOnMaster makes the pillar of states and functions that run on this master.
-func (r *process) pillarOnMaster(ctx context.Context, id string, grains value.Map, saltenv,
-	pillarenv string, over value.Map) (value.Map, error) {
-	made, err := r.pillar.Pillar(ctx,
-		pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv,
-			Override: over, CleanCache: true})
-	return made.Pillar, err
 }
 
 // stateFunctions makes the functions of states.

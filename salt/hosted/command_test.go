@@ -19,7 +19,8 @@ func TestCommandSeesTheMachine(t *testing.T) {
 		Grains: func(ctx context.Context) value.Map {
 			return f.Machine(ctx, value.Map{{Key: "own", Value: "yes"}})
 		},
-		Pillar: func(_ context.Context, grains value.Map) (value.Map, error) {
+		Pillar: func(_ context.Context, _ string, grains value.Map, _, _ string,
+			_ value.Map) (value.Map, error) {
 			return value.Map{{Key: "of", Value: grains.String("kernel") + grains.String("own")}}, nil
 		},
 	}

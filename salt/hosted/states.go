@@ -236,8 +236,8 @@ func (s *States) machine(ctx context.Context, who modules.Minion) (value.Map, er
 	return over(grains, who.Grains), nil
 }
 
-// Machine returns the grains of this machine for functions that run on it: own, and below them those
-// that Salt finds, if it is installed.
+// Machine returns the grains of this machine for functions that run on it: own, and below them
+// those that Salt finds, if it is installed.
 func (f *Functions) Machine(ctx context.Context, own value.Map) value.Map {
 	if f.machine == nil || f.available() != nil {
 		return own

@@ -17,9 +17,10 @@ type OnMaster struct {
 	}
 	ID   string    // of the master
 	Opts value.Map // its options
-	// Grains and Pillar are those of the master, for Command.
+	// Grains and Pillar make those of the master, for Command.
 	Grains func(ctx context.Context) value.Map
-	Pillar func(ctx context.Context, grains value.Map) (value.Map, error)
+	Pillar func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
+		over value.Map) (value.Map, error)
 }
 
 // Run calls a function; found is false for an unknown one.
@@ -45,7 +46,9 @@ func (m OnMaster) Command(ctx context.Context, fun string, args []any, kwargs va
 	as := m.minion()
 	as.Grains = m.Grains(ctx)
 	if withPillar {
-		if as.Pillar, err = m.Pillar(ctx, as.Grains); err != nil {
+		as.Pillar, err = m.Pillar(ctx, m.ID, as.Grains, m.Opts.String("saltenv"),
+			m.Opts.String("pillarenv"), nil)
+		if err != nil {
 			return nil, true, err
 		}
 	}

@@ -8,6 +8,7 @@ for our master, rewrites each master's config file as it is written.
 import fnmatch
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -93,13 +94,28 @@ def pytest_configure(config):
         return
     write = bases.SaltDaemon.write_config.__func__
 
+    folders = {}
+
     @classmethod
     def write_config(cls, config):
         if issubclass(cls, master.SaltMaster):
             our_config(config)
+            folders[os.path.join(config["pki_dir"], "minions")] = os.path.dirname(config["conf_file"])
         return write(cls, config)
 
     bases.SaltDaemon.write_config = write_config
+    salt_key = os.path.join(os.path.dirname(os.environ["SALTSUITE_PAM"]), "salt-key")
+    remove = os.remove
+
+    def remove_key(path, **kwargs):
+        """Also deletes the key that a test takes back by deleting its file."""
+        remove(path, **kwargs)
+        folder, name = os.path.split(path)
+        if folder in folders:
+            command = [sys.executable, salt_key, "-c", folders[folder], "-y", "-d", name]
+            subprocess.run(command, timeout=60 * SLOW, check=False, stdout=subprocess.DEVNULL)
+
+    os.remove = remove_key
 
 
 @pytest.hookimpl(tryfirst=True)
