@@ -45,6 +45,27 @@ def our_config(config):
         config["cluster_secret"] = CLUSTER_SECRET
 
 
+def former_key(pki):
+    """Puts the key of a former master into pki_dir, which the master takes over: tests copy
+    master.pem to a second master."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    private = os.path.join(pki, "master.pem")
+    if os.path.exists(private):
+        return
+    os.makedirs(pki, mode=0o700, exist_ok=True)
+    key = rsa.generate_private_key(65537, 2048)
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    with open(os.open(private, os.O_WRONLY | os.O_CREAT, 0o400), "wb") as f:
+        f.write(text)
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    with open(os.path.join(pki, "master.pub"), "wb") as f:
+        f.write(public)
+
+
 def pytest_configure(config):
     import saltfactories.bases as bases
     import saltfactories.daemons.master as master
@@ -100,7 +121,10 @@ def pytest_configure(config):
     def write_config(cls, config):
         if issubclass(cls, master.SaltMaster):
             our_config(config)
-            folders[os.path.join(config["pki_dir"], "minions")] = os.path.dirname(config["conf_file"])
+            pki = os.path.join(config["root_dir"], config["pki_dir"])
+            if not config.get("cluster_id"):
+                former_key(pki)
+            folders[os.path.join(pki, "minions")] = os.path.dirname(config["conf_file"])
         return write(cls, config)
 
     bases.SaltDaemon.write_config = write_config
