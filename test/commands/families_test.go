@@ -160,8 +160,6 @@ func familyScenes() []scene {
 				oneLine("Exception occurred in runner error.error: This is an error.\n")),
 			run("salt.cmd", "test.arg", "1", "a=b", "--out=json"),
 			run("salt.cmd", "cmd.run", "echo hello"), run("salt.cmd", "hashutil.digest", "abc"),
-			run("salt.cmd", "grains.get", "kernel"), run("salt.cmd", "pillar.get", "text"),
-			run("salt.cmd", "pillar.get", "text", "with_pillar=True"),
 			run("http.query", "http://127.0.0.1:1/"),
 			run("http.query", "url=http://127.0.0.1:1/", "status=True", "--out=json"),
 		}},
