@@ -25,6 +25,8 @@ const JournalName = ".clustermaster_export"
 const (
 	takeInEvery  = 5 * time.Second
 	compactAfter = 20_000 // lines of the journal
+	// coarse is how long a folder's time may stay the same while files come into it.
+	coarse = 2 * time.Second
 )
 
 // Exporter keeps the folders of a pki directory equal to the keys, in one direction: Raft decides.
@@ -45,6 +47,8 @@ type Exporter struct {
 	lines   int
 	index   uint64
 	synced  bool
+	// quiet is the time of minions/ at a look that left no file for later; zero: look again.
+	quiet time.Time
 }
 
 // NewExporter makes the key folders of dir if absent and reads the journal. Close releases it.
@@ -259,13 +263,35 @@ func (e *Exporter) TakeIn(ctx context.Context) (int, error) {
 	return n, err
 }
 
+// TakeInChanged is TakeIn for those who call it often: it costs a stat while no file has come into
+// minions/ or left it.
+func (e *Exporter) TakeInChanged(ctx context.Context) (int, error) {
+	if e == nil {
+		return 0, nil
+	}
+	info, err := os.Stat(filepath.Join(e.dir, Accepted.String()))
+	e.mu.Lock()
+	quiet := e.quiet
+	e.mu.Unlock()
+	if err == nil && info.ModTime().Equal(quiet) {
+		return 0, nil
+	}
+	return e.TakeIn(ctx)
+}
+
 func (e *Exporter) preseeded() ([]Key, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.quiet = time.Time{}
 	if !e.synced {
 		return nil, nil
 	}
 	folder := filepath.Join(e.dir, Accepted.String())
+	began, later := time.Now(), false
+	info, err := os.Stat(folder)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", folder, err)
+	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", folder, err)
@@ -281,12 +307,16 @@ func (e *Exporter) preseeded() ([]Key, error) {
 		}
 		pub, err := readKeyFile(filepath.Join(folder, id))
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.Contains(pub, "-----END") {
+			later = true
 			continue // deleted meanwhile, or still being written
 		}
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, Key{ID: id, State: Accepted, Pub: pub})
+	}
+	if !later && len(found) == 0 && began.Sub(info.ModTime()) > coarse {
+		e.quiet = info.ModTime()
 	}
 	return found, nil
 }

@@ -432,6 +432,33 @@ func TestExportFollowsAndTakesIn(t *testing.T) {
 	if n, err := e.TakeIn(ctx); n != 0 || err != nil {
 		t.Errorf("taken in again: %d %v", n, err)
 	}
+	// Looks at an unchanged folder find what comes into it later, also a file in pieces.
+	folder := filepath.Join(dir, "minions")
+	for i, text := range []string{"", pems()[1][:40], pems()[1]} {
+		old := time.Now().Add(time.Duration(i-10) * time.Minute)
+		if err := os.Chtimes(folder, old, old); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		if strings.Contains(text, "-----END") {
+			want = 1
+		}
+		if text != "" {
+			if err := os.WriteFile(filepath.Join(folder, "later"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for look := range 2 {
+			n, err := e.TakeInChanged(ctx)
+			if n != want || err != nil {
+				t.Errorf("%d bytes, look %d: taken in: %d, %v; want %d", len(text), look, n, err, want)
+			}
+			want = 0
+		}
+	}
+	if _, _, err := s.Change(ctx, keystore.DeleteKeys, []string{"later"}); err != nil {
+		t.Fatal(err)
+	}
 	// deleted while this master is down: the file is no preseeded key
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

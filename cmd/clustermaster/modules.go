@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"clustermaster/config/settings"
+	"clustermaster/salt/mastergrains"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/serve/fileserver"
@@ -46,7 +47,10 @@ func (r *process) moduleDeps() modules.Deps {
 // onMaster makes the functions of templates, as this master calls them.
 func (r *process) onMaster() modules.OnMaster {
 	opts, _ := settings.Value(r.opts.Extra).(value.Map)
-	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts}
+	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts, Pillar: r.pillar.OnMaster,
+		Grains: func(ctx context.Context) value.Map {
+			return r.hosted.Machine(ctx, mastergrains.Of(r.opts.ID, saltVersion))
+		}}
 }
 
 // fileEvents makes the events of fileserver_events.

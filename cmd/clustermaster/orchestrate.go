@@ -7,7 +7,6 @@ import (
 	"clustermaster/salt/mastergrains"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/output"
-	"clustermaster/salt/pillar"
 	"clustermaster/salt/statemodules"
 	"clustermaster/serve/orders"
 	"clustermaster/value"
@@ -19,13 +18,7 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 	made := orchestrate.New(orchestrate.Deps{
 		Files: opened{r.files}, Renderer: r.render, Modules: r.hosted,
 		Functions: r.hosted.States(r.stateFunctions()),
-		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
-			over value.Map) (value.Map, error) {
-			made, err := r.pillar.Pillar(ctx,
-				pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv,
-					Override: over, CleanCache: true})
-			return made.Pillar, err
-		},
+		Pillar:    r.pillar.OnMaster,
 		Decrypt: func(ctx context.Context, v any, renderer string) (any, error) {
 			return r.pillar.Decrypt(ctx, o.ID, v, renderer)
 		},

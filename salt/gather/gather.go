@@ -154,7 +154,8 @@ func Run(ctx context.Context, m Master, p Publish, o Options,
 	defer events.Close()
 	published, err := m.Publish(ctx, p)
 	if err != nil {
-		return Summary{}, fmt.Errorf("publish job %s: %w", p.JID, err)
+		// It may have been published all the same: the caller can still ask for its returns.
+		return Summary{Published: Published{JID: p.JID}}, fmt.Errorf("publish job %s: %w", p.JID, err)
 	}
 	if published.Error != "" || len(published.Minions) == 0 && o.SyndicWait <= 0 {
 		return Summary{Published: published}, nil

@@ -289,6 +289,14 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// slow publishes a job and never says so.
+type slow struct{ *simulated }
+
+func (slow) Publish(ctx context.Context, _ Publish) (Published, error) {
+	<-ctx.Done()
+	return Published{}, ctx.Err()
+}
+
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	t.Run("cancelled", func(t *testing.T) {
@@ -302,6 +310,17 @@ func TestRunEnds(t *testing.T) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			s.wg.Wait()
+		})
+	})
+	t.Run("cancelled before the master said that it published", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := slow{&simulated{subs: make(map[*stream]string), began: time.Now()}}
+			ctx, cancel := context.WithTimeout(context.Background(), 7*time.Second)
+			defer cancel()
+			got, err := Run(ctx, s, Publish{Fun: "test.ping"}, Options{}, func(string, Return) {})
+			if !errors.Is(err, context.DeadlineExceeded) || got.JID == "" {
+				t.Errorf("got %+v, %v; want the job's id", got, err)
+			}
 		})
 	})
 	t.Run("master lost", func(t *testing.T) {

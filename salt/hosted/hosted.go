@@ -47,7 +47,9 @@ type Functions struct {
 	Runners, Wheels *Runners
 	SSH             SSH
 	staged          stages
-	forgetStates    func() // what is known of the state functions; nil without them
+	// Of the states, nil without them: forgets what is known of their functions, and finds grains.
+	forgetStates func()
+	machine      func(ctx context.Context, who modules.Minion) (value.Map, error)
 }
 
 // New makes the functions.

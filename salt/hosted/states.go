@@ -51,7 +51,7 @@ func (f *Functions) States(native orchestrate.Table) *States {
 		module, _, _ := strings.Cut(name, ".")
 		s.owned[module] = true
 	}
-	f.forgetStates = s.forget
+	f.forgetStates, f.machine = s.forget, s.machine
 	return s
 }
 
@@ -234,6 +234,20 @@ func (s *States) machine(ctx context.Context, who modules.Minion) (value.Map, er
 		s.mu.Unlock()
 	}
 	return over(grains, who.Grains), nil
+}
+
+// Machine returns the grains of this machine for functions that run on it: own, and below them
+// those that Salt finds, if it is installed.
+func (f *Functions) Machine(ctx context.Context, own value.Map) value.Map {
+	if f.machine == nil || f.available() != nil {
+		return own
+	}
+	grains, err := f.machine(ctx, modules.Minion{Grains: own})
+	if err != nil {
+		f.d.Log.Error("functions run with the master's own grains only", "err", err)
+		return own
+	}
+	return grains
 }
 
 // over returns a copy of a map with the pairs of another one in it.

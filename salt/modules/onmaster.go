@@ -2,13 +2,14 @@ package modules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"clustermaster/value"
 )
 
-// OnMaster runs functions as a master itself: without grains and pillar.
+// OnMaster runs functions as a master itself: Run without grains and pillar.
 type OnMaster struct {
 	Modules interface {
 		Has(name string) bool
@@ -16,6 +17,10 @@ type OnMaster struct {
 	}
 	ID   string    // of the master
 	Opts value.Map // its options
+	// Grains and Pillar make those of the master, for Command.
+	Grains func(ctx context.Context) value.Map
+	Pillar func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string,
+		over value.Map) (value.Map, error)
 }
 
 // Run calls a function; found is false for an unknown one.
@@ -24,8 +29,33 @@ func (m OnMaster) Run(ctx context.Context, fun string, args []any, kwargs value.
 	if !m.Modules.Has(fun) || strings.HasSuffix(fun, ".") {
 		return nil, false, nil
 	}
-	as := Minion{ID: m.ID, Saltenv: "base", Opts: m.Opts.Set("id", m.ID)}
+	value, err = m.Modules.Call(ctx, m.minion(), fun, args, kwargs)
+	return value, true, err
+}
+
+func (m OnMaster) minion() Minion {
+	return Minion{ID: m.ID, Saltenv: "base", Opts: m.Opts.Set("id", m.ID)}
+}
+
+// Command is Run with the grains of the master and, withPillar, its pillar.
+func (m OnMaster) Command(ctx context.Context, fun string, args []any, kwargs value.Map,
+	withPillar bool) (value any, found bool, err error) {
+	if !strings.Contains(fun, ".") || strings.HasSuffix(fun, ".") {
+		return nil, false, nil
+	}
+	as := m.minion()
+	as.Grains = m.Grains(ctx)
+	if withPillar {
+		as.Pillar, err = m.Pillar(ctx, m.ID, as.Grains, m.Opts.String("saltenv"),
+			m.Opts.String("pillarenv"), nil)
+		if err != nil {
+			return nil, true, err
+		}
+	}
 	value, err = m.Modules.Call(ctx, as, fun, args, kwargs)
+	if errors.Is(err, ErrUnknown) {
+		return nil, false, nil
+	}
 	return value, true, err
 }
 

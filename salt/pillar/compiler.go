@@ -186,6 +186,14 @@ func (c *Compiler) Pillar(ctx context.Context, r Request) (Made, error) {
 	return Made{Pillar: c.override(made, r.Override), Keep: made, Env: env}, nil
 }
 
+// OnMaster makes the pillar of states and functions that run on the master itself.
+func (c *Compiler) OnMaster(ctx context.Context, id string, grains value.Map, saltenv,
+	pillarenv string, over value.Map) (value.Map, error) {
+	made, err := c.Pillar(ctx, Request{ID: id, Grains: grains, Saltenv: saltenv,
+		Pillarenv: pillarenv, Override: over, CleanCache: true})
+	return made.Pillar, err
+}
+
 func (c *Compiler) override(pillar, over value.Map) value.Map {
 	if len(over) == 0 {
 		return pillar

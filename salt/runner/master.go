@@ -16,6 +16,9 @@ import (
 type Modules interface {
 	Run(ctx context.Context, fun string, args []any, kwargs value.Map) (val any, found bool,
 		err error)
+	// Command is Run with the grains of this master and, withPillar, its pillar.
+	Command(ctx context.Context, fun string, args []any, kwargs value.Map, withPillar bool) (val any,
+		found bool, err error)
 }
 
 // OnMaster is the functions that run an execution function on this master, and error.error.
@@ -38,14 +41,19 @@ Example:
 		same("sdb.get", "sdb://profile/key", "Look up a value of an sdb profile of this master."),
 		{Name: "salt.cmd", Params: []function.Param{function.Need("fun")}, VarArgs: true,
 			VarKwargs: true,
-			Doc: `Run an execution function on this master: one of those that templates have here.
+			Doc: `Run an execution function on this master, with the grains of this machine. If a Python with Salt
+is installed, that is any function of Salt and of the site, else one of those that templates have.
+
+with_pillar: with the pillar of the master's id, too.
 
 Example:
 
     salt-run salt.cmd test.arg 1 2 a=b`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(),
-					withoutPrivate(c.Kwargs()).Without("with_pillar"))
+				kwargs := withoutPrivate(c.Kwargs())
+				withPillar, _ := kwargs.Get("with_pillar")
+				v, found, err := modules.Command(ctx, c.Text("fun"), c.Rest(),
+					kwargs.Without("with_pillar"), value.Truth(withPillar))
 				if !found {
 					return fmt.Sprintf("'%s' is not available.", c.Text("fun")), nil
 				}
@@ -75,8 +83,16 @@ func withoutPrivate(kwargs value.Map) value.Map {
 	})
 }
 
+// Matcher tells whether a target means a minion.
+type Matcher interface {
+	// Means reports whether a compound target certainly means the minion; it compares pillar values
+	// exactly. Without stored grains and pillars no target does. incomplete is not empty if the
+	// minion's could not be read.
+	Means(ctx context.Context, compound any, id string) (means bool, incomplete string, err error)
+}
+
 // Matching is the family match.
-func Matching(targets Resolver) []Function {
+func Matching(targets Matcher) []Function {
 	return []Function{{
 		Name: "match.compound_matches", Params: []function.Param{function.Need("expr"),
 			function.Need("minion_id")},
@@ -87,12 +103,12 @@ Example:
 
     salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' web1`,
 		Run: func(ctx context.Context, c *Call) (any, error) {
-			res := any(false)
-			ids, incomplete, err := targets.Resolve(ctx, "compound_pillar_exact", c.Arg("expr"))
+			res, id := any(false), c.Text("minion_id")
+			means, incomplete, err := targets.Means(ctx, c.Arg("expr"), id)
 			if incomplete != "" {
 				c.Warn(incomplete + untargeted)
 			}
-			if id := c.Text("minion_id"); err == nil && slices.Contains(ids, id) {
+			if err == nil && means {
 				res = id
 			}
 			return value.Map{{Key: "res", Value: res}}, nil

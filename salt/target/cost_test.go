@@ -101,7 +101,7 @@ func TestCostly(t *testing.T) {
 			if !strings.HasPrefix(name, "not ") || strings.Contains(name, "inside") {
 				return
 			}
-			if ok, err := Means(t.Context(), c.tgtType, c.tgt, newLarge(1), l.ids[0]); ok {
+			if ok, _, err := Means(t.Context(), c.tgtType, c.tgt, newLarge(1), l.ids[0]); ok {
 				t.Errorf("means the minion that asks, %v", err)
 			}
 		})

@@ -161,7 +161,7 @@ func TestOnlyWhatIsOpenIsAsked(t *testing.T) {
 				continue
 			}
 			s := &spy{golden: g}
-			got, err := Means(t.Context(), c.Type, c.Tgt, s, id)
+			got, _, err := Means(t.Context(), c.Type, c.Tgt, s, id)
 			if err != nil || got != slices.Contains(c.Minions, id) {
 				t.Errorf("%s %v means %s: %v, %v", c.Type, c.Tgt, id, got, err)
 			}

@@ -121,10 +121,12 @@ func (m *matching) match(ctx context.Context, tgtType string, tgt any, delimiter
 }
 
 // Means reports whether a target that a minion gave, not greedy, certainly means the minion id. It
-// asks only about that minion's data.
-func Means(ctx context.Context, tgtType string, tgt any, src Source, id string) (bool, error) {
+// asks only about that minion's data; incomplete is that of Result, and then the answer is no.
+func Means(ctx context.Context, tgtType string, tgt any, src Source, id string) (means bool,
+	incomplete string, err error) {
 	found, err := MatchMinions(ctx, tgtType, tgt, only{src, id}, false)
-	return err == nil && found.Incomplete == "" && slices.Contains(found.Minions, id), err
+	means = err == nil && found.Incomplete == "" && slices.Contains(found.Minions, id)
+	return means, found.Incomplete, err
 }
 
 // only is a Source that has one minion of another Source.

@@ -254,7 +254,7 @@ func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v 
 			if t.take(ctx) != nil {
 				return nil, false
 			}
-			allowed, err := target.Means(ctx, tgtType, tgt, m.deps.Targets, asking)
+			allowed, _, err := target.Means(ctx, tgtType, tgt, m.deps.Targets, asking)
 			may = err == nil && allowed
 			known[string(packed)] = may
 		}

@@ -37,6 +37,9 @@ type JobsDeps struct {
 	Targets target.Source
 	Publish func(ctx context.Context, r master.PublishRequest) (master.Published, error)
 	NewJID  func() string
+	// TakeIn imports keys that others put into the folder of accepted keys; it costs little while
+	// there are none.
+	TakeIn func(ctx context.Context) (int, error)
 
 	Timeout          time.Duration // the option timeout
 	GatherJobTimeout time.Duration // the option gather_job_timeout
@@ -68,6 +71,7 @@ var (
 	_ operator.Minions = (*Jobs)(nil)
 	_ runner.Asker     = (*Jobs)(nil)
 	_ runner.Resolver  = (*Jobs)(nil)
+	_ runner.Matcher   = (*Jobs)(nil)
 	_ runner.Watcher   = (*Jobs)(nil)
 	_ runner.Store     = (*Jobs)(nil)
 )
@@ -126,7 +130,8 @@ func (j *Jobs) Owner(ctx context.Context, jid string) (user, eauth string, found
 // maxPatience bounds how long a command waits for a master that has just started.
 const maxPatience = 10 * time.Second
 
-// served waits up to patience until this master serves. The error says why it does not.
+// served waits up to patience until this master serves, and imports keys, so that an order reaches
+// a minion whose key was copied before it. The error says why the master does not serve.
 func (j *Jobs) served(ctx context.Context, patience time.Duration) error {
 	if patience <= 0 || patience > maxPatience {
 		patience = maxPatience
@@ -137,6 +142,9 @@ func (j *Jobs) served(ctx context.Context, patience time.Duration) error {
 	if why := j.d.Node.NotServing(); why != "" {
 		return fmt.Errorf("this master does not serve: %s; see its log and salt-run cluster.members", why)
 	}
+	wait, cancel = context.WithTimeout(ctx, takeInWithin)
+	defer cancel()
+	_, _ = j.d.TakeIn(wait) // the master logs what it can't import
 	return ctx.Err()
 }
 
@@ -220,6 +228,14 @@ func (j *Jobs) Resolve(ctx context.Context, tgtType string, tgt any) (ids []stri
 	incomplete string, err error) {
 	found, err := target.Match(ctx, tgtType, tgt, "", j.d.Targets, true)
 	return found.Minions, found.Incomplete, err
+}
+
+// Means implements runner.Matcher.
+func (j *Jobs) Means(ctx context.Context, compound any, id string) (bool, string, error) {
+	if !j.d.Targets.DataCache() {
+		return false, "", nil
+	}
+	return target.Means(ctx, "compound_pillar_exact", compound, j.d.Targets, id)
 }
 
 // Ask implements runner.Asker.

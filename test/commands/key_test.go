@@ -133,12 +133,14 @@ func keyScenes() []scene {
 		{name: "39_copied_keys", alone: true, do: func(t *testing.T, p *pair) {
 			text := keyNumber(t, 0).Public().Text()
 			for _, asked := range []struct {
-				id   string
-				args []string
+				command, id string
+				args        []string
 			}{
-				{"copied-1", []string{"-p", "copied-1"}},
-				{"copied-2", []string{"-l", "acc"}},
-				{"copied-3", []string{"-d", "copied-3", "-y"}},
+				{"salt-key", "copied-1", []string{"-p", "copied-1"}},
+				{"salt-key", "copied-2", []string{"-l", "acc"}},
+				{"salt-key", "copied-3", []string{"-d", "copied-3", "-y"}},
+				{"salt", "copied-4", []string{"copied-4", "test.ping", "-v", "-t1"}},
+				{"salt-run", "copied-5", []string{"manage.down", "tgt=copied-5", "timeout=1"}},
 			} {
 				p.both(func(s *side) {
 					file := filepath.Join(s.Dir, "pki", "minions", asked.id)
@@ -146,9 +148,9 @@ func keyScenes() []scene {
 						t.Error(err)
 						return
 					}
-					out := s.must(t, "salt-key", asked.args...).stdout
+					out := s.call(t, asked.command, call{args: asked.args}).stdout
 					if !strings.Contains(out, asked.id) {
-						t.Errorf("%s: salt-key %v right after the copy: %q", s.kind, asked.args, out)
+						t.Errorf("%s: %s %v right after the copy: %q", s.kind, asked.command, asked.args, out)
 					}
 				})
 			}

@@ -8,6 +8,7 @@ for our master, rewrites each master's config file as it is written.
 import fnmatch
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -42,6 +43,27 @@ def our_config(config):
     config["enable_clear_commands"] = True
     if config.get("cluster_id") and len(config.get("cluster_secret") or "") < 16:
         config["cluster_secret"] = CLUSTER_SECRET
+
+
+def former_key(pki):
+    """Puts the key of a former master into pki_dir, which the master takes over: tests copy
+    master.pem to a second master."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    private = os.path.join(pki, "master.pem")
+    if os.path.exists(private):
+        return
+    os.makedirs(pki, mode=0o700, exist_ok=True)
+    key = rsa.generate_private_key(65537, 2048)
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    with open(os.open(private, os.O_WRONLY | os.O_CREAT, 0o400), "wb") as f:
+        f.write(text)
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    with open(os.path.join(pki, "master.pub"), "wb") as f:
+        f.write(public)
 
 
 def pytest_configure(config):
@@ -93,13 +115,31 @@ def pytest_configure(config):
         return
     write = bases.SaltDaemon.write_config.__func__
 
+    folders = {}
+
     @classmethod
     def write_config(cls, config):
         if issubclass(cls, master.SaltMaster):
             our_config(config)
+            pki = os.path.join(config["root_dir"], config["pki_dir"])
+            if not config.get("cluster_id"):
+                former_key(pki)
+            folders[os.path.join(pki, "minions")] = os.path.dirname(config["conf_file"])
         return write(cls, config)
 
     bases.SaltDaemon.write_config = write_config
+    salt_key = os.path.join(os.path.dirname(os.environ["SALTSUITE_PAM"]), "salt-key")
+    remove = os.remove
+
+    def remove_key(path, **kwargs):
+        """Also deletes the key that a test takes back by deleting its file."""
+        remove(path, **kwargs)
+        folder, name = os.path.split(path)
+        if folder in folders:
+            command = [sys.executable, salt_key, "-c", folders[folder], "-y", "-d", name]
+            subprocess.run(command, timeout=60 * SLOW, check=False, stdout=subprocess.DEVNULL)
+
+    os.remove = remove_key
 
 
 @pytest.hookimpl(tryfirst=True)
