@@ -340,11 +340,6 @@ max_event_size: 200000
 				defer h.mu.Unlock()
 				return fmt.Sprint("trimmed: ", bytes.Contains(h.all, []byte("VALUE_TRIMMED")))
 			}},
-			{options: "token_expire", own: true, ask: func(t *testing.T, m *subject) string {
-				reply, _ := unpack(t, m.clear(t, 3, append(dict("cmd", "mk_token"), ann...))).(value.Map)
-				at := func(key string) float64 { v, _ := reply.Get(key); n, _ := v.(float64); return n }
-				return fmt.Sprintf("%.0f s", at("expire")-at("start"))
-			}},
 			{options: "traces_ratio", own: true, ask: func(t *testing.T, m *subject) string {
 				traced := make(chan bool, 1000)
 				serveAt(t, hostPort(m.Addr, 4611), func(http.ResponseWriter, *http.Request) { traced <- true })
@@ -362,6 +357,14 @@ max_event_size: 200000
 				list = "[]"
 				return text + " by token " + may(t, m, token, "test.ping") +
 					may(t, m, token, "test.version")
+			}},
+			{options: "token_expire", own: true, ask: func(t *testing.T, m *subject) string {
+				reply, _ := unpack(t, m.clear(t, 3, append(dict("cmd", "mk_token"), ann...))).(value.Map)
+				at := func(key string) float64 { v, _ := reply.Get(key); n, _ := v.(float64); return n }
+				if reply.String("token") == "" {
+					t.Fatal("no token")
+				}
+				return fmt.Sprintf("%.0f s", at("expire")-at("start"))
 			}},
 		},
 	}
