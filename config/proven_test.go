@@ -67,8 +67,8 @@ func settings(t *testing.T) string {
 }
 
 // TestOptionsAreProven: each option of docs/options.md that has an effect is set by a test of the
-// whole program, or unproven says why not. An option that nothing passes on to what uses it is found
-// only so.
+// whole program, or unproven says why not. An option that nothing passes on to what uses it is
+// found only so.
 func TestOptionsAreProven(t *testing.T) {
 	t.Parallel()
 	set := make(map[string]bool)
