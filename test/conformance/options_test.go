@@ -27,11 +27,15 @@ type wired struct {
 // wiring is a set of options that one master can have together.
 type wiring struct {
 	name   string
-	both   string // configuration of both masters: DIR is the master's folder
+	both   string // configuration of both masters: DIR is the master's folder, ADDR its address
 	set    string // the options, each with another value than its default
 	files  map[string]string
 	python bool // with Salt's Python beside the master
-	looks  []wired
+	// prepare makes files that are not the same in each run.
+	prepare func(t *testing.T, m *subject)
+	ports   []int  // on one of which the master takes requests, if not on Salt's
+	refused string // what the log says without the options, with which the master serves nobody
+	looks   []wired
 }
 
 // TestOptions starts the program twice for each set: as it is by default, and with the options.
@@ -71,7 +75,10 @@ func TestOptions(t *testing.T) {
 // looked starts a master and returns what each look shows.
 func (w wiring) looked(t *testing.T, k kind, set bool) []string {
 	t.Helper()
-	options := "auto_accept: True\ntimeout: 5\n" + w.both
+	options := "timeout: 5\n" + w.both
+	if !strings.Contains(w.both, "auto_accept: ") {
+		options += "auto_accept: True\n"
+	}
 	if set {
 		options += w.set
 	}
@@ -91,13 +98,39 @@ func (w wiring) looked(t *testing.T, k kind, set bool) []string {
 			kept.WriteString(line)
 		}
 	}
-	m.Configure(t, kept.String()+strings.ReplaceAll(options, "DIR", m.Dir))
+	placed := strings.NewReplacer("DIR", m.Dir, "ADDR", m.Addr)
+	m.Configure(t, kept.String()+placed.Replace(options))
 	for name, text := range w.files {
-		m.write(t, strings.ReplaceAll(text, "DIR", m.Dir), name)
+		m.write(t, placed.Replace(text), name)
 	}
-	m.start(t)
+	if w.prepare != nil {
+		w.prepare(t, m)
+	}
+	if w.refused != "" && !set {
+		m.Run(t)
+		e2e.Eventually(t, time.Minute, "the log names the cause", func() error {
+			text, err := os.ReadFile(m.Log)
+			if err == nil && !strings.Contains(string(text), w.refused) {
+				err = fmt.Errorf("%s", text)
+			}
+			return err
+		})
+		return make([]string, len(w.looks))
+	}
+	if w.ports == nil {
+		m.start(t)
+	} else {
+		m.Run(t)
+		e2e.Eventually(t, time.Minute, "the master takes requests", func() error {
+			return m.open(w.ports...)
+		})
+	}
 	var out []string
 	for _, l := range w.looks {
+		if l.own && k == theirs {
+			out = append(out, "")
+			continue
+		}
 		text := strings.ReplaceAll(l.ask(t, m), m.Dir, "DIR")
 		out = append(out, jids.ReplaceAllString(text, "JID"))
 	}
@@ -224,7 +257,9 @@ func own(w wired) wired {
 }
 
 func wirings() []wiring {
-	return []wiring{pillarWiring(), overwriteWiring(), limitWiring(), keyWiring(), pythonWiring()}
+	return []wiring{pillarWiring(), overwriteWiring(), limitWiring(), keyWiring(), pythonWiring(),
+		commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(), rightsWiring(),
+		portWiring(), reactionWiring()}
 }
 
 // pillarWiring has options of templates, top files and pillars.
@@ -427,6 +462,7 @@ render_output: 65536
 render_memory: 268435456
 render_workers: 1
 render_idle: 1
+render_cache: 0
 max_pillar_size: 65536
 pillar_timeout: 5
 max_frame_size: 131072
@@ -446,7 +482,9 @@ log_datefmt: '%Y'
   waits: [wait1, wait2, wait3, wait4, wait5]
   meets1: [meets]
   meets2: [meets]
+  again: [again]
 `,
+			"pillar/again.sls":  "v: {{ 1 + 1 }}\n",
 			"pillar/slow.sls":   "v: {{ salt['cmd.run']('sleep 3; echo done', python_shell=True) }}\n",
 			"pillar/long.sls":   "v: {{ 'x' * 100000 }}\n",
 			"pillar/hungry.sls": "v: {{ ('x' * 300000000) | length }}\n",
@@ -463,6 +501,14 @@ log_datefmt: '%Y'
 			own(pillarKey("max_pillar_size", "large", "v")),
 			own(pillarKey("pillar_timeout", "waits", "v")),
 			own(meeting("render_workers")),
+			{options: "render_cache", own: true, ask: func(t *testing.T, m *subject) string {
+				const hits = `render_cache_total{result="hit"}`
+				before := m.counters(t)[hits]
+				for range 2 {
+					pillarKey("", "again", "v").ask(t, m)
+				}
+				return fmt.Sprint("hit: ", m.counters(t)[hits] > before)
+			}},
 			{options: "max_frame_size", own: true, ask: func(t *testing.T, m *subject) string {
 				c := m.signIn(t, "framed", 3)
 				load := c.load(t, "_mine", pair("data",
@@ -520,8 +566,10 @@ python_processes: 3
 python_children: 1
 python_pillars_per_child: 1
 python_idle: 1
+python_runner_timeout: 1
 `,
 		files: map[string]string{
+			"ext/runners/naps.py": "import time\n\n\ndef long():\n    time.sleep(4)\n    return \"done\"\n",
 			"pillar/top.sls": `base:
   slow: [slow]
   long: [long]
@@ -580,6 +628,9 @@ def meet(minion):
 			own(pillarKey("python_memory", "hungry", "v")),
 			own(pillarKey("python_processes", "many", "v")),
 			own(meeting("python_children")),
+			{options: "python_runner_timeout", own: true, ask: func(t *testing.T, m *subject) string {
+				return m.Runner(t, "naps.long").String()
+			}},
 			{options: "python_pillars_per_child", own: true, ask: func(t *testing.T, m *subject) string {
 				one, other := pillarKey("", "process1", "v"), pillarKey("", "process2", "v")
 				return fmt.Sprint("one process: ", one.ask(t, m) == other.ask(t, m))

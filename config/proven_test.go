@@ -1,0 +1,97 @@
+package config
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// composed are the folders of the tests that run the whole program.
+var composed = []string{"commands", "conformance", "e2e", "failover", "faults"}
+
+// unproven are the options that no test of the whole program sets, and why.
+var unproven = map[string]string{
+	"cluster_auto_replace_voters":         "shows only when a voter is lost",
+	"cluster_clock_limit":                 "shows only when a clock is wrong",
+	"cluster_encryption_algorithm":        "has no effect: traffic between masters is TLS 1.3",
+	"cluster_demote_cooldown":             "shows only when a voter is lost",
+	"cluster_isolated_serve_seconds":      "shows only on a master that has lost its quorum",
+	"cluster_join_timeout":                "shows only when peers are missing; not tried yet",
+	"cluster_key_pass":                    "not tried yet; key_pass takes the same way",
+	"cluster_pub_fingerprint":             "not tried yet",
+	"cluster_voter_health_check_interval": "shows only when a voter is lost",
+	"git_allowed_signers":                 "needs commits signed by ssh-keygen; serve/gitfs tests it with real git",
+	"git_job_limit":                       "needs git and a job of a minion; not tried yet",
+	"git_pillar_provider":                 "has no effect: the installed git is used",
+	"git_known_hosts":                     "needs a server of ssh; serve/gitfs tests it with a real one",
+	"permissive_acl":                      "needs a user with groups, of PAM or LDAP; not tried yet",
+	"permissive_pki_access":               "as root it counts only for files of a further group of root's",
+	"pub_hwm":                             "needs a subscriber that stands still for megabytes; not tried yet",
+	"publish_retry":                       "shows only when a master dies while it publishes",
+	"publish_session":                     "shows after a minute at the earliest",
+	"python_ssh_timeout":                  "needs a server of ssh that hangs; not tried yet",
+	"render_python":                       "needs a second Python; not tried yet",
+	"renderer":                            "not tried yet",
+	"returner_queue_size":                 "shows only when a returner stands still for a megabyte",
+	"ring_dead_after":                     "shows only on a master that is lost, after ten seconds at the earliest",
+}
+
+// settings is all that the tests of the whole program write into configurations, and more.
+func settings(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, dir := range composed {
+		err := filepath.WalkDir(filepath.Join("..", "test", dir), func(path string, d fs.DirEntry,
+			err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && d.Name() == "answers":
+				return fs.SkipDir
+			case d.IsDir() || !d.Type().IsRegular():
+				return nil
+			}
+			b, err := os.ReadFile(path)
+			all.Write(b)
+			all.WriteString("\n")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.NewReplacer(`\n`, "\n").Replace(all.String())
+}
+
+// TestOptionsAreProven: each option of docs/options.md that has an effect is set by a test of the
+// whole program, or unproven says why not. An option that nothing passes on to what uses it is
+// found only so.
+func TestOptionsAreProven(t *testing.T) {
+	t.Parallel()
+	set := make(map[string]bool)
+	for _, found := range regexp.MustCompile(`(?:^|[^\w.])([a-z][\w.]*):`).FindAllStringSubmatch(
+		settings(t), -1) {
+		set[found[1]] = true
+	}
+	for name, k := range table() {
+		reason, excused := unproven[name]
+		switch {
+		case k.field < 0 || unusedText(name) != "":
+			if excused {
+				t.Errorf("%s has no effect, and is in unproven", name)
+			}
+		case set[name] && excused:
+			t.Errorf("%s is set by a test, and is in unproven: %s", name, reason)
+		case !set[name] && !excused:
+			t.Errorf("%s is set by no test of %v", name, composed)
+		}
+	}
+	for name := range unproven {
+		if _, known := table()[name]; !known {
+			t.Errorf("unproven has %s, which is no option", name)
+		}
+	}
+}
