@@ -32,13 +32,18 @@ func BenchmarkChild(b *testing.B) {
 					s.host.put(c, false)
 				}
 			})
-			b.Run("function", func(b *testing.B) {
-				for i := range b.N {
-					one := s.host.Session(minion("m" + strconv.Itoa(i)))
-					call(b, one, "fact.about")
-					one.Close()
-				}
-			})
+			for _, keep := range []bool{false, true} {
+				b.Run(map[bool]string{false: "new/function", true: "function"}[keep], func(b *testing.B) {
+					for i := range b.N {
+						one := s.host.Session(minion("m" + strconv.Itoa(i)))
+						call(b, one, "fact.about")
+						one.Close()
+						if !keep {
+							s.host.endSpare(nil)
+						}
+					}
+				})
+			}
 			b.Run("ext_pillar", func(b *testing.B) {
 				for i := range b.N {
 					one := s.host.Session(minion("m" + strconv.Itoa(i)))

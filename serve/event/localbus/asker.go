@@ -167,6 +167,7 @@ func socketOf(own netip.AddrPort) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find the client of an order: %w", err)
 	}
+	//lint:ignore SA1019 one look at a connection is not worth a netlink library
 	tables := []func() (procfs.NetTCP, error){fs.NetTCP, fs.NetTCP6}
 	for _, table := range tables {
 		lines, err := table()
