@@ -498,6 +498,10 @@ func (a *saltAPI) makeKeys(t *testing.T, other *Master) {
 	if forced["minion.pub"] == first["minion.pub"] {
 		t.Errorf("%s: the key of %s is not replaced", a.Name, id)
 	}
+	// Nobody answers jobs with that key.
+	if r := other.Key(t, "-d", id, "-y"); r.Code != 0 {
+		t.Errorf("%s: %v", other.ID, r)
+	}
 }
 
 // ssh calls a target of salt-ssh, which runs in salt-api's process. It takes credentials; tokens

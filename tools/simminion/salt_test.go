@@ -108,6 +108,7 @@ func TestUnderRealMaster(t *testing.T) {
 				cmd := exec.CommandContext(ctx, filepath.Join(bin, "salt"),
 					append([]string{"-c", dir, "--out=json", "--static", "-t", "10"},
 						tt.args...)...)
+				cmd.Env = append(os.Environ(), "HOME="+dir) // no token of the user counts
 				cmd.Stdout, cmd.Stderr = &stdout, testLog{t}
 				err := cmd.Run()
 				var got map[string]any
