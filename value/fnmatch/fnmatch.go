@@ -74,6 +74,13 @@ func classEnd(pattern string, p int) int {
 }
 
 func inClass(class string, r rune) bool {
+	if found, ok := inPlainClass(class, r); ok {
+		return found
+	}
+	return inAnyClass(class, r)
+}
+
+func inAnyClass(class string, r rune) bool {
 	members := []rune(class)
 	if strings.Contains(class, "-") {
 		members = ranges(members)
@@ -99,6 +106,23 @@ func inClass(class string, r rune) bool {
 		}
 	}
 	return found != negated
+}
+
+// inPlainClass is inClass for classes of ASCII characters and full ranges; ok is false for others.
+func inPlainClass(class string, r rune) (found, ok bool) {
+	chars, negated := strings.CutPrefix(class, "!")
+	for i := 0; i < len(chars); i++ {
+		low, high := chars[i], chars[i]
+		if i+2 < len(chars) && chars[i+1] == '-' {
+			i += 2
+			high = chars[i]
+		}
+		if low == '-' || high == '-' || low > high || max(low, high) >= utf8.RuneSelf {
+			return false, false
+		}
+		found = found || rune(low) <= r && r <= rune(high)
+	}
+	return found != negated, true
 }
 
 // isRange stands between the ends of a range in what ranges returns.

@@ -1,6 +1,9 @@
 package fnmatch
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+)
 
 func TestMatch(t *testing.T) {
 	t.Parallel()
@@ -56,4 +59,40 @@ func FuzzMatch(f *testing.F) {
 			t.Errorf("%q does not match itself", name)
 		}
 	})
+}
+
+// The quick way through a class and the whole one say the same.
+func TestPlainClasses(t *testing.T) {
+	t.Parallel()
+	chance := rand.New(rand.NewPCG(1, 2))
+	const characters = "a-c!0-9]é"
+	quick := 0
+	for range 100_000 {
+		class := ""
+		for range 1 + chance.IntN(6) {
+			at := []rune(characters)
+			class += string(at[chance.IntN(len(at))])
+		}
+		for _, r := range "abc0-!é" {
+			found, ok := inPlainClass(class, r)
+			if !ok {
+				continue
+			}
+			quick++
+			if want := inAnyClass(class, r); found != want {
+				t.Fatalf("[%s] and %q: %v, want %v", class, r, found, want)
+			}
+		}
+	}
+	if quick < 1000 {
+		t.Errorf("%d quick answers", quick)
+	}
+}
+
+func BenchmarkClass(b *testing.B) {
+	for b.Loop() {
+		if !Match("web[0-9][0-9].example", "web17.example") {
+			b.Fatal("no match")
+		}
+	}
 }
