@@ -50,7 +50,7 @@ var packages = map[string]arrows{
 	"test/failover":  {nil, "black-box tests know processes only"},
 	"test/saltsuite": {nil, "a page and its lists: texts"},
 	"test/faults":    {nil, "black-box tests know processes only"},
-	"test/differential": {[]string{"salt/render", "salt/target", "test/unpacked",
+	"test/differential": {[]string{"salt/render", "salt/target", "test/salttrees", "test/unpacked",
 		"value", "value/fnmatch", "value/yaml11"},
 		"libraries of Salt beside ours; no masters"},
 	"test/knownbug":  {nil, "names, and conditions that are false but under a build tag"},

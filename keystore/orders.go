@@ -113,7 +113,8 @@ func (o *Orders) rotate(ctx context.Context) (warnings []string) {
 		return nil
 	}
 	if err := o.around.RotateAES(ctx); err != nil {
-		return []string{fmt.Sprintf("the AES key is not rotated, so these minions can still read publications: %v", err)}
+		return []string{fmt.Sprintf("the AES key is not rotated, so these minions can still read "+
+			"publications: %v", err)}
 	}
 	o.around.Fire("key", value.Map{{Key: "rotate_aes_key", Value: true}})
 	return nil

@@ -174,7 +174,7 @@ type Host struct {
 	retry   time.Time  // when to try again
 	closed  bool
 	busy    map[*child]bool
-	spare   []*child // without work, the one that worked last at the end
+	spare   []*child // idle children; the one that became idle last is at the end
 	started uint64
 	idle    *time.Timer
 	tidy    *time.Timer
@@ -530,36 +530,35 @@ func (h *Host) fork(ctx context.Context) (*child, error) {
 	return c, nil
 }
 
-// put ends a child whose session ends, or, if another minion's may use it, spares it.
+// put ends a child whose session ends, or keeps it for another minion.
 func (h *Host) put(c *child, minions bool) {
-	keep := minions && c.served < h.opts.Pillars && c.fit()
-	if !keep {
-		c.end()
-	}
-	token := c.token // the child may be taken once mu is free
+	token := c.token // another session may take the child once mu is free
 	h.mu.Lock()
 	delete(h.busy, c)
-	late := keep && (h.closed || c.of != h.server)
-	switch {
-	case keep && !late:
+	keep := minions && c.served < h.opts.Pillars && !h.closed && c.of == h.server && c.fit()
+	if keep {
 		c.since = time.Now()
 		h.spare = append(h.spare, c)
 		if h.tidy == nil {
 			h.tidy = time.AfterFunc(spareFor, h.tidyUp)
 		}
-	default:
-		h.m.children.Dec()
 	}
 	if len(h.busy) == 0 && h.idle != nil {
 		h.idle.Reset(h.opts.Idle)
 	}
 	h.mu.Unlock()
-	if late {
-		c.end()
+	if !keep {
+		h.end(c)
 	}
 	if token {
 		h.free <- struct{}{}
 	}
+}
+
+// end ends a child that is neither busy nor spare.
+func (h *Host) end(c *child) {
+	c.end()
+	h.m.children.Dec()
 }
 
 // endSpare ends the children without work that which chooses; nil chooses all.
@@ -575,8 +574,7 @@ func (h *Host) endSpare(which func(*child) bool) {
 	})
 	h.mu.Unlock()
 	for _, c := range ended {
-		c.end()
-		h.m.children.Dec()
+		h.end(c)
 	}
 }
 

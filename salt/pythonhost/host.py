@@ -390,8 +390,8 @@ class Salt:
         quick_truth()
         self.lazy = salt.loader.lazy.LazyLoader
         self.as_salts = getattr(type(self.opts), "from_dict", dict)  # a class of its own as of 3008
-        plain = self.opts.to_dict() if hasattr(self.opts, "to_dict") else dict(self.opts)
-        self.fresh = remake(plain)
+        self.plain = self.opts.to_dict() if hasattr(self.opts, "to_dict") else dict(self.opts)
+        self.packed = packed(self.plain)
         self.scans = Scans()
         self.scans.install(self.lazy)
         self.warm()
@@ -421,7 +421,7 @@ class Salt:
 
     def own_opts(self):
         """The master's options, in nothing the same as those of another minion."""
-        return self.as_salts(self.fresh())
+        return self.as_salts(pickle.loads(self.packed) if self.packed else copy.deepcopy(self.plain))
 
 
 def forget_modules():
@@ -434,14 +434,18 @@ def forget_modules():
 LOADED = re.compile(re.escape(BASE_NAME) + r"\d*\.")
 
 
-def remake(value):
-    """A function that makes deep copies of a value; the quick way, where its parts can be pickled."""
+def packed(value):
+    """What pickle makes a deep copy of; None if a part of the value can't be pickled."""
     try:
-        packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        pickle.loads(packed)
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except Exception:
-        return functools.partial(copy.deepcopy, value)
-    return functools.partial(pickle.loads, packed)
+        return None
+
+
+def copied(value):
+    """A deep copy: the quick way, if its parts can be pickled."""
+    text = packed(value)
+    return copy.deepcopy(value) if text is None else pickle.loads(text)
 
 
 def quick_truth():
@@ -710,9 +714,11 @@ class Bound:
 
     def options(self, minion):
         """The master's options with what is the minion's."""
-        opts = self.salt.masters_minion() if minion.get("states") else self.salt.own_opts()
         if minion.get("states"):
+            opts = self.salt.masters_minion()
             self.place(opts)
+        else:
+            opts = self.salt.own_opts()
         opts.update(minion.get("opts") or {})
         opts["grains"] = minion.get("grains") or {}
         if self.salt.minions_own and minion["id"]:
@@ -732,8 +738,8 @@ class Bound:
     def ext_pillars(self):
         if self._pillars is None:
             # Salt gives ext_pillars options of their own.
-            opts = self.options({**self.minion, **remake({k: self.minion.get(k) for k in ("opts", "grains")})()})
-            opts["pillar"] = remake(self.pillar)()
+            opts = self.options(copied({k: v for k, v in self.minion.items() if k != "pillar"}))
+            opts["pillar"] = copied(self.pillar)
             opts["id"] = self.salt.opts["id"]
             self.place(opts)
             kept = {"pillar": self.pillar} if takes(self.loader.pillars, "pillar") else {}

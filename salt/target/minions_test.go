@@ -18,6 +18,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"clustermaster/test/salttrees"
 	"clustermaster/value"
 	"clustermaster/value/yaml11"
 )
@@ -67,25 +68,6 @@ func (f *fleet) Ask(_ context.Context, q Question, fn func(string, Hits)) (strin
 	return "", nil
 }
 
-// pairs writes a value so that JSON keeps keys which are no text.
-func pairs(v any) any {
-	switch v := v.(type) {
-	case value.Map:
-		list := make([]any, len(v))
-		for i, p := range v {
-			list[i] = []any{p.Key, pairs(p.Value)}
-		}
-		return map[string]any{"pairs": list}
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = pairs(v[i])
-		}
-		return out
-	}
-	return v
-}
-
 // salts is a process with the minions of a fleet, as a release of Salt matches them.
 type salts struct {
 	mu  sync.Mutex // one question at a time
@@ -111,7 +93,7 @@ func newSalts(t testing.TB, f *fleet, release string) *salts {
 	})
 	world := map[string]any{}
 	for id := range f.grains {
-		world[id] = map[string]any{"grains": pairs(f.grains[id]), "pillar": pairs(f.pillar[id])}
+		world[id] = map[string]any{"grains": salttrees.Pairs(f.grains[id]), "pillar": salttrees.Pairs(f.pillar[id])}
 	}
 	if err := json.NewEncoder(in).Encode(world); err != nil {
 		t.Fatal(err)

@@ -23,8 +23,10 @@ const roots = "../../salt/render/testdata/roots"
 var (
 	jinjaGrains = m("id", "web1", "os", "Debian", "os_family", "Debian", "osmajorrelease", int64(12), "ip4",
 		[]any{"10.0.0.5", "127.0.0.1"}, "roles", []any{"web", "db"}, "nested", m("a", m("b", "deep"), "list",
-			[]any{int64(1), int64(2)}), "none", nil, "yes", true, "fqdn", "web1.example.org", "mem_total", int64(2048), "load", 1.5)
-	jinjaPillar = m("users", m("ann", m("uid", int64(1001)), "bob", m("uid", int64(1002))), "motd", "line one\nline two",
+			[]any{int64(1), int64(2)}), "none", nil, "yes", true, "fqdn", "web1.example.org", "mem_total",
+		int64(2048), "load", 1.5)
+	jinjaPillar = m("users", m("ann", m("uid", int64(1001)), "bob", m("uid", int64(1002))), "motd",
+		"line one\nline two",
 		"port", int64(8080), "word", "Straße ΟΔΟΣ")
 )
 
@@ -107,9 +109,12 @@ func corpus(f *testing.F) (texts []string) {
 // FuzzJinja compares what templates become with salt.utils.templates. choices makes a template of
 // real constructs, which is put behind source.
 func FuzzJinja(f *testing.F) {
-	for _, s := range []string{"{{ 1 + 1 }}\n", "{% for k, v in pillar.users.items() %}{{ k }}: {{ v.uid }}\n{% endfor %}",
-		"{% set l = [] %}{% do l.append(1) %}{{ l }}", "{{ nope }}", "{% load_yaml as d %}a: [1, 2]{% endload %}{{ d|json }}",
-		"{% from 'map.jinja' import port %}{{ port }}", "{{ 'a,b'.split(',')|join('-') }}", "{{ salt['grains.get']('os') }}"} {
+	for _, s := range []string{"{{ 1 + 1 }}\n",
+		"{% for k, v in pillar.users.items() %}{{ k }}: {{ v.uid }}\n{% endfor %}",
+		"{% set l = [] %}{% do l.append(1) %}{{ l }}", "{{ nope }}",
+		"{% load_yaml as d %}a: [1, 2]{% endload %}{{ d|json }}",
+		"{% from 'map.jinja' import port %}{{ port }}", "{{ 'a,b'.split(',')|join('-') }}",
+		"{{ salt['grains.get']('os') }}"} {
 		f.Add(s, []byte(nil))
 	}
 	for i, text := range corpus(f) {
@@ -146,7 +151,8 @@ func FuzzJinja(f *testing.F) {
 		v, err := renderer().Render(ctx, render.Source{Path: "/roots/t.sls", SLS: "t", SaltEnv: "base",
 			Data: []byte(source), Once: true}, "jinja",
 			render.Context{ID: "web1", Grains: jinjaGrains, Pillar: jinjaPillar, Opts: opts}, jinjaHost{})
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, render.ErrTime) || errors.Is(err, render.ErrMemory) || errors.Is(err, render.ErrOutput) {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, render.ErrTime) || errors.Is(err,
+			render.ErrMemory) || errors.Is(err, render.ErrOutput) {
 			salt.skip(t, "limit")
 		}
 		ours, _ := v.(string)
@@ -163,7 +169,8 @@ func FuzzJinja(f *testing.F) {
 
 var (
 	setMakers = regexp.MustCompile(`unique|union|intersect|difference|compare_dicts`)
-	volatile  = regexp.MustCompile(`random|shuffle|uuid|rand_str|lipsum|now|today|gen_mac|show_full_context|http_query|dns_check|get_uid`)
+	volatile  = regexp.MustCompile(`random|shuffle|uuid|rand_str|lipsum|now|today|gen_mac|` +
+		`show_full_context|http_query|dns_check|get_uid`)
 )
 
 // differentJinja names the rule that leaves a template out, or is empty. The places are parts of

@@ -93,7 +93,8 @@ func open(f *testing.F, part string, setup any) *library {
 	f.Helper()
 	python := filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-"+release, "bin", "python3")
 	if _, err := os.Stat(python); err != nil {
-		f.Skipf("left out: comparison with Salt's libraries (needs salt %s in CLUSTERMASTER_SALT_VENVS; run make venvs)", release)
+		f.Skipf("left out: comparison with Salt's libraries "+
+			"(needs salt %s in CLUSTERMASTER_SALT_VENVS; run make venvs)", release)
 	}
 	l := &library{python: python, part: part, left: map[string]int{}}
 	if setup != nil {
@@ -126,7 +127,7 @@ func fuzzing() bool {
 	return false
 }
 
-// asks reports whether this process tries inputs, which the one that only makes them does not.
+// asks reports whether this process tries inputs. Under go test -fuzz one process only makes them.
 func asks() bool {
 	return !fuzzing() || flag.Lookup("test.fuzzworker").Value.String() == "true"
 }
@@ -383,27 +384,6 @@ func python(m value.Map) value.Map {
 		out = append(out, p)
 	}
 	return out
-}
-
-// pairs writes a value so that JSON keeps keys that are no text.
-func pairs(v any) any {
-	switch v := v.(type) {
-	case value.Map:
-		list := make([]any, len(v))
-		for i, p := range v {
-			list[i] = []any{p.Key, pairs(p.Value)}
-		}
-		return map[string]any{"pairs": list}
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = pairs(v[i])
-		}
-		return out
-	case float64:
-		return json.RawMessage(value.Float(v)) // 1.0 stays a float
-	}
-	return v
 }
 
 // m makes a map.

@@ -62,7 +62,8 @@ func FuzzMsgpack(f *testing.F) {
 			ours, err := pack(unrepeated(v))
 			if want := theirs[i+1]; (err == nil) != (want.kind == '=') ||
 				err == nil && !bytes.Equal(ours, want.body) {
-				salt.differ(t, "%x, packed again (new specification: %t):\nours   %x, %v\nSalt's %x, %v", b, i == 1, ours, err,
+				salt.differ(t, "%x, packed again (new specification: %t):\nours   %x, %v\nSalt's %x, %v", b,
+					i == 1, ours, err,
 					want.body, want)
 			}
 		}

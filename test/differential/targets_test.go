@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"clustermaster/salt/target"
+	"clustermaster/test/salttrees"
 	"clustermaster/value"
 	"clustermaster/value/yaml11"
 )
@@ -25,9 +26,11 @@ type fleet struct {
 
 func newFleet() *fleet {
 	f := &fleet{grains: map[string]value.Map{}, pillar: map[string]value.Map{}}
-	f.grains["db1"] = m("id", "db1", "os", "Debian", "word", "ΟΔΟΣ", "dotted", "İx", "ipv4", []any{"127.0.0.1", "10.0.0.2"},
+	f.grains["db1"] = m("id", "db1", "os", "Debian", "word", "ΟΔΟΣ", "dotted", "İx", "ipv4", []any{"127.0.0.1",
+		"10.0.0.2"},
 		"nest", m("k", "x", "l", []any{"x", m("n", "one")}), "roles", []any{"db", "Backup"}, "empty", "", "none", nil)
-	f.grains["db2"] = m("id", "db2", "os", "Plan9", true, m("a", "b"), int64(7), m("a", "b"), "num", int64(7), "float", 1.5,
+	f.grains["db2"] = m("id", "db2", "os", "Plan9", true, m("a", "b"), int64(7), m("a", "b"), "num", int64(7),
+		"float", 1.5,
 		"yes", true, "ipv4", []any{"192.168.1.1"}, "ipv6", []any{"fe80::1", "2001:db8::5"}, "a:b", "c",
 		"list", []any{[]any{"inner"}, int64(3)})
 	f.grains["web1"] = m("id", "web1", "os", "Debian", "kernel", "Linux", "nest", m("k", m("x", m("y", "deep"))),
@@ -77,15 +80,17 @@ var terms = []string{"and", "or", "not", "(", ")", "web*", "db1", "*", "G@os:Deb
 func FuzzTargets(f *testing.F) {
 	for i, kind := range kinds {
 		for _, tgt := range map[string][]string{
-			"glob":       {"web*", "[!w]*", "web[1", "d[b-a]*", "*"},
-			"list":       {"web1,db1", ",db1,", "web1, db1"},
-			"pcre":       {"web1|db", "d{,1}b1", "(?i)DB1", "(", `db1\Z`},
-			"grain":      {"os:Debian", "nest:k:x", "nest:l:n:one", "*:x", "num:7", "yes:True", "roles:backup", "none:None"},
+			"glob": {"web*", "[!w]*", "web[1", "d[b-a]*", "*"},
+			"list": {"web1,db1", ",db1,", "web1, db1"},
+			"pcre": {"web1|db", "d{,1}b1", "(?i)DB1", "(", `db1\Z`},
+			"grain": {"os:Debian", "nest:k:x", "nest:l:n:one", "*:x", "num:7", "yes:True", "roles:backup",
+				"none:None"},
 			"grain_pcre": {"os:deb.*", "word:οδο[ς]", "nest:k:("},
 			"pillar":     {"env:test", "users:carol:uid:7", "list:b:c"}, "pillar_pcre": {"env:t.*"},
 			"pillar_exact": {"env:prod", "env:p*"}, "ipcidr": {"10.0.0.0/8", "10.0.0.1", "fe80::/10", "0/0", "x"},
 			"nodegroup": {"webs", "all", "words", "loop", "bad", "not", "none"},
-			"compound":  {"web1 or not not db1", "( web1 or db1 )", "web1 db1", "web1 and not db*", "not ( web1 or db1 )"},
+			"compound": {"web1 or not not db1", "( web1 or db1 )", "web1 db1", "web1 and not db*",
+				"not ( web1 or db1 )"},
 		}[kind] {
 			f.Add(uint8(i), tgt, ":", []byte(nil))
 		}
@@ -95,7 +100,7 @@ func FuzzTargets(f *testing.F) {
 	world := newFleet()
 	minions := map[string]any{}
 	for id := range world.grains {
-		minions[id] = map[string]any{"grains": pairs(world.grains[id]), "pillar": pairs(world.pillar[id])}
+		minions[id] = map[string]any{"grains": salttrees.Pairs(world.grains[id]), "pillar": salttrees.Pairs(world.pillar[id])}
 	}
 	salt := open(f, "targets", map[string]any{"minions": minions, "nodegroups": world.nodegroups})
 	f.Fuzz(func(t *testing.T, n uint8, tgt, delimiter string, choices []byte) {
@@ -145,7 +150,8 @@ func FuzzTargets(f *testing.F) {
 				t.Fatal(err)
 			}
 			if ours := slices.Sorted(slices.Values(found.Minions)); !slices.Equal(ours, want) {
-				salt.differ(t, "%s %q (delimiter %q, sent as %s %q): the master means %q, %s %q (%v)", kind, tgt, delimiter,
+				salt.differ(t, "%s %q (delimiter %q, sent as %s %q): the master means %q, %s %q (%v)", kind,
+					tgt, delimiter,
 					sentKind, sent, ours, who, want, theirs[i])
 			}
 		}

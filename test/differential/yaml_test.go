@@ -16,22 +16,30 @@ import (
 // words are what documents are made of beside what the fuzzer changes in them.
 var words = []string{"a", "b: ", "- ", "\n", "\n  ", "\n    ", "\n- ", "\nc:\n", "? ", ": ", "[", "]", "{", "}", ", ",
 	"&x ", "*x", "<<: *x", "<<: [*x, *y]", "&y ", "*y", "!!str ", "!!int ", "!!float ", "!!bool ", "!!null ", "!!set ",
-	"!!omap ", "!!pairs ", "!!binary ", "!!map ", "!!seq ", "!!timestamp ", "! ", "!x ", "|\n  ", ">\n  ", "|-\n  ", ">+\n  ",
+	"!!omap ", "!!pairs ", "!!binary ", "!!map ", "!!seq ", "!!timestamp ", "! ", "!x ", "|\n  ", ">\n  ",
+	"|-\n  ", ">+\n  ",
 	"|2\n   ", "# c\n", " #d", "'x'", "\"y\"", "\"\\x41\\u00e9\\n\"", "''", "\"\"", "'it''s'", "--- ", "...\n", "---\n",
 	"%YAML 1.1\n", "%TAG ! x:\n", "yes", "No", "on", "OFF", "true", "False", "~", "null", "Null", "0", "017", "0o17",
-	"0x1F", "0b11", "-017", "+1", "1_000", "1:30", "1:60", "-1:30.5", "1.5", "1e3", "1.0e+3", ".inf", "-.INF", ".nan", "._1",
-	"1.", "2020-01-02", "2020-01-02 03:04:05Z", "=", "<<", "@", "`", "%", "\t", "é", "\u0085", "\u2028", "\ufeff", "\U0001f600",
+	"0x1F", "0b11", "-017", "+1", "1_000", "1:30", "1:60", "-1:30.5", "1.5", "1e3", "1.0e+3", ".inf", "-.INF",
+	".nan", "._1",
+	"1.", "2020-01-02", "2020-01-02 03:04:05Z", "=", "<<", "@", "`", "%", "\t", "é", "\u0085", "\u2028",
+	"\ufeff", "\U0001f600",
 	"99999999999999999999", "key: value", "x: {y: [1, 2]}", "a b c", "http://x/?y#z", "a:b", "a #b", "-", "?", ":", "!",
 	"'", "\"", "\\", "\"\\", "|", ">", "&", "*", "\r\n", "\r"}
 
 // FuzzYAML compares yaml11 with the loader of Salt's configurations, and the renderer "yaml" with
 // that of its SLS files.
 func FuzzYAML(f *testing.F) {
-	for _, s := range []string{"a: 1\n", "a: &x [1, 2]\nb: *x\n", "b: &b {p: 1}\nc: {<<: *b, q: 2}\n", "a: |\n  x\n y\n", "- ? a\n",
-		"[a?b, http://x/?y]", "%YAML 1.2\n---\na", "a: !!binary aGk=", "a: ! ''", "{a:, b}", "a: 0x_", "a: 1:60:3",
-		"a: \"\\x41\"", "? |\n x\n: y", "!!set {a, b}", "a: 12:30:45.5", "--- >\n x\n\n\n  y\n", "a: 1\na: 2\n", "1: a\n1.0: b\n",
-		"web:\n  pkg.installed:\n    - name: nginx\n    - version: 1.10\n", "x: [0644, 0x1F, 1_000, 2020-01-02, yes, \"no\", ~]",
-		"<<: {a: 1}\nb: 2\n", "x: <<\n", "=: 1\n", "!!omap [a: 1, b: 2]", "!!pairs [a: 1, a: 2]", "a: 'x\n\n  y'\n", "{a: b, c}",
+	for _, s := range []string{"a: 1\n", "a: &x [1, 2]\nb: *x\n", "b: &b {p: 1}\nc: {<<: *b, q: 2}\n",
+		"a: |\n  x\n y\n", "- ? a\n",
+		"[a?b, http://x/?y]", "%YAML 1.2\n---\na", "a: !!binary aGk=", "a: ! ''", "{a:, b}", "a: 0x_",
+		"a: 1:60:3",
+		"a: \"\\x41\"", "? |\n x\n: y", "!!set {a, b}", "a: 12:30:45.5", "--- >\n x\n\n\n  y\n", "a: 1\na: 2\n",
+		"1: a\n1.0: b\n",
+		"web:\n  pkg.installed:\n    - name: nginx\n    - version: 1.10\n",
+		"x: [0644, 0x1F, 1_000, 2020-01-02, yes, \"no\", ~]",
+		"<<: {a: 1}\nb: 2\n", "x: <<\n", "=: 1\n", "!!omap [a: 1, b: 2]", "!!pairs [a: 1, a: 2]",
+		"a: 'x\n\n  y'\n", "{a: b, c}",
 		"? a\n? b\n", "", "---\n", "false", "a:\n- b\n-  c: d\n   e: f\n"} {
 		f.Add(s, []byte(nil))
 	}
@@ -57,7 +65,8 @@ func FuzzYAML(f *testing.F) {
 		if rule := differentYAML(source, v, err, theirs[0]); rule != "" {
 			salt.skip(t, rule)
 		}
-		if ours := show(v); (err != nil) != (theirs[0].kind == '!') || err == nil && !bytes.Equal(ours, theirs[0].body) {
+		if ours := show(v); (err != nil) != (theirs[0].kind == '!') ||
+			err == nil && !bytes.Equal(ours, theirs[0].body) {
 			salt.differ(t, "configuration %q:\nours   %q, %v\nSalt's %v", source, ours, err, theirs[0])
 		}
 		if !utf8.ValidString(source) || strings.HasPrefix(source, "#!") ||

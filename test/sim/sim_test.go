@@ -243,7 +243,8 @@ func (l *load) final() {
 		}
 		err := m.on(func(ctx context.Context, i *instance) error {
 			for _, jid := range sorted(l.returns) {
-				if got, err := returned(ctx, i.jobs, jid); err != nil || got != l.returns[jid].text && !l.returns[jid].excused() {
+				if got, err := returned(ctx, i.jobs,
+					jid); err != nil || got != l.returns[jid].text && !l.returns[jid].excused() {
 					w.fault("return %s was acknowledged; %s says %q, %v", jid, m.id, got, err)
 				}
 			}
@@ -432,7 +433,8 @@ func (out *outcome) verdict() []string {
 
 // judge fails the test for everything that is wrong with a run.
 func judge(t *testing.T, seed uint64, out *outcome) {
-	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d writes waited, %d of %d returns excused; acknowledged %v",
+	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d writes waited, "+
+		"%d of %d returns excused; acknowledged %v",
 		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.waited, out.excused,
 		out.acked["return"], out.acked)
 	wrong := out.verdict()

@@ -43,9 +43,9 @@ type answer struct {
 // came at the time asked. Call Answer before the event is fired, and answer the order after it: the
 // client is recognized by that it does not read yet.
 //
-// The client's process is the one that holds the connection. It may have other listeners, which
-// pass events on to users: salt-api has one for each reader of /events. So a listener is only told
-// if it connected shortly before the order, and has read nothing while it was watched.
+// The client is the process that holds the connection. That process may have other listeners whose
+// events reach users: salt-api has one for each reader of /events. So a listener gets data only if
+// it connected shortly before the order, and has read nothing while it was watched.
 func (s *Server) Answer(client netip.AddrPort, asked time.Time, tag string, data value.Map) {
 	raw, err := value.Pack(data)
 	if err == nil {
