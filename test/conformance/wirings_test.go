@@ -186,23 +186,23 @@ job_cache: False
 				return fmt.Sprint(h.times("salt/auth"))
 			}},
 			{options: "job_cache", ask: func(t *testing.T, m *subject) string {
-				c := m.signIn(t, "returns", 3)
-				jid := order(t, m, "returns")
-				c.returned(t, jid)
-				return stored(t, m, jid)
+				return storedReturn(t, m, "returns")
 			}},
 		},
 	}
 }
 
+// storedReturn is what is stored of a job that a minion returns, with more in its return.
+func storedReturn(t *testing.T, m *subject, id string, more ...value.Pair) string {
+	t.Helper()
+	c := m.signIn(t, id, 3)
+	jid := order(t, m, id)
+	c.returned(t, jid, more...)
+	return stored(t, m, jid)
+}
+
 // signedWiring has options of signatures.
 func signedWiring() wiring {
-	ret := func(t *testing.T, m *subject, id string, more ...value.Pair) string {
-		c := m.signIn(t, id, 3)
-		jid := order(t, m, id)
-		c.returned(t, jid, more...)
-		return stored(t, m, jid)
-	}
 	return wiring{
 		name: "signed",
 		set: `require_minion_sign_messages: True
@@ -210,10 +210,10 @@ drop_messages_signature_fail: True
 `,
 		looks: []wired{
 			{options: "require_minion_sign_messages", ask: func(t *testing.T, m *subject) string {
-				return ret(t, m, "unsigned")
+				return storedReturn(t, m, "unsigned")
 			}},
 			{options: "drop_messages_signature_fail", ask: func(t *testing.T, m *subject) string {
-				return ret(t, m, "wrong", pair("sig", bytes.Repeat([]byte{1}, 256)))
+				return storedReturn(t, m, "wrong", pair("sig", bytes.Repeat([]byte{1}, 256)))
 			}},
 		},
 	}
