@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,5 +98,44 @@ func TestRacedPart(t *testing.T) {
 			(len(profile) > 0) != (tt.name != "nothing") {
 			t.Errorf("%s: kept %q and %q", tt.name, races, profile)
 		}
+	}
+}
+
+// TestRaced: raced.sh runs a program again if the race detector itself has crashed, at most twice,
+// and never after a failure of the program's own.
+func TestRaced(t *testing.T) {
+	t.Parallel()
+	const segv = "SIGSEGV: segmentation violation\nPC=0x4813ca m=3 sigcode=128 addr=0x0"
+	for _, tt := range []struct {
+		name, says string
+		fails      int // runs that fail
+		code, runs int
+	}{
+		{"passes", "", 0, 0, 1},
+		{"a check", "ThreadSanitizer: CHECK failed: tsan_rtl.h", 1, 0, 2},
+		{"a signal", segv, 2, 0, 3},
+		{"always a signal", segv, 9, 2, 3},
+		{"a panic", "panic: runtime error\n[signal SIGSEGV: segmentation violation code=0x1]", 1, 2, 1},
+		{"a race", "WARNING: DATA RACE", 1, 2, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			program := fmt.Sprintf("echo run >>%[1]s/runs; "+
+				"[ $(wc -l <%[1]s/runs) -gt %[2]d ] || { echo '%[3]s'; exit 2; }", dir, tt.fails, tt.says)
+			cmd := exec.Command("../scripts/raced.sh", "sh", "-c", program)
+			out, _ := cmd.CombinedOutput()
+			runs, err := os.ReadFile(filepath.Join(dir, "runs"))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			code, n := cmd.ProcessState.ExitCode(), strings.Count(string(runs), "run")
+			if code != tt.code || n != tt.runs {
+				t.Errorf("exit code %d after %d runs, want %d after %d:\n%s", code, n, tt.code, tt.runs, out)
+			}
+			if again := strings.Count(string(out), "the race detector itself failed: "); again < n-1 {
+				t.Errorf("%d runs were repeated in silence:\n%s", n-1-again, out)
+			}
+		})
 	}
 }

@@ -9,7 +9,7 @@
 // Does not: carry events between masters (package event), take orders (package master, on port
 // 4506), know the meaning of a tag.
 //
-// Guarantee: a listener receives every event of the cluster from when the kernel accepted its
-// connection until it reads too slowly; then its connection ends, so that it sees no gap. Only root
-// and the master's user can receive or fire events.
+// Guarantee: a listener receives every event that processes of this machine fire after it
+// connected, and all others from a moment later, until it reads too slowly; then its connection
+// ends, so that it sees no gap. Only root and the master's user can receive or fire events.
 package localbus

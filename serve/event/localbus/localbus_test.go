@@ -166,6 +166,28 @@ func TestTheLastOneOut(t *testing.T) {
 	}
 }
 
+// TestOwnEvent: a process hears what it fires right after it connected, however busy the master is.
+func TestOwnEvent(t *testing.T) {
+	t.Parallel()
+	w := serve(t, Options{})
+	puller := w.dial(t, PullSocket)
+	frame, err := appendFrame(nil, event.Event{Tag: "own", Data: pack(t, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 500 {
+		c := w.dial(t, PubSocket)
+		if _, err := puller.Write(frame); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := readBody(bufio.NewReader(c), 1<<22); err != nil {
+			t.Fatalf("listener %d: %v", i, err)
+		}
+		c.Close()
+	}
+}
+
 func TestSlowListener(t *testing.T) {
 	t.Parallel()
 	w := serve(t, Options{Queue: 50})

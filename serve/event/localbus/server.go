@@ -99,10 +99,10 @@ func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
 	s.hub = &hub{s: s, listeners: make(map[*listener]struct{}),
 		answers: make(map[string]answer)}
 	var err error
-	if s.pub, err = bind(filepath.Join(sockDir, PubSocket)); err != nil {
+	if s.pub, err = bind(s, filepath.Join(sockDir, PubSocket)); err != nil {
 		return nil, err
 	}
-	if s.pull, err = bind(filepath.Join(sockDir, PullSocket)); err != nil {
+	if s.pull, err = bind(s, filepath.Join(sockDir, PullSocket)); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -151,23 +151,27 @@ func (s *Server) Serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(ctx, s.Close)
 	defer stop()
-	g.Go(func() error { return s.pub.serve(ctx, s, s.listen) })
-	g.Go(func() error {
-		return s.pull.serve(ctx, s, func(c *net.UnixConn, pid int32) { s.take(ctx, c, pid) })
-	})
+	s.pub.enter = s.listen
+	s.pull.enter = func(c *net.UnixConn, pid int32) func() {
+		return func() { s.take(ctx, c, pid) }
+	}
+	g.Go(func() error { return s.pub.serve(ctx) })
+	g.Go(func() error { return s.pull.serve(ctx) })
 	err := g.Wait()
 	s.hub.running.Wait()
 	return err
 }
 
-// listen sends events to one listener until it leaves.
-func (s *Server) listen(conn *net.UnixConn, pid int32) {
+// listen makes a connection a listener, and returns what sends it events until it leaves.
+func (s *Server) listen(conn *net.UnixConn, pid int32) func() {
 	l := newListener(s, conn, pid)
 	s.hub.enter(l)
-	defer s.hub.leave(l)
-	if err := l.serve(); err != nil {
-		s.metrics.dropped.Inc()
-		s.log.Warn("listener on the local bus disconnected; it must read faster, or raise pub_server_write_queue_size",
-			"pid", pid, "err", err)
+	return func() {
+		defer s.hub.leave(l)
+		if err := l.serve(); err != nil {
+			s.metrics.dropped.Inc()
+			s.log.Warn("listener on the local bus disconnected; it must read faster, or raise pub_server_write_queue_size",
+				"pid", pid, "err", err)
+		}
 	}
 }

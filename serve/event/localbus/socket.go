@@ -3,10 +3,13 @@ package localbus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"clustermaster/serve/unixsock"
 )
@@ -16,65 +19,129 @@ const maxConnections = 256
 
 // socket is a bound socket with its connections.
 type socket struct {
-	path  string
-	ln    *net.UnixListener
+	s    *Server
+	path string
+	ln   *net.UnixListener
+	file *os.File // the same socket, to wait for connections without accepting them
+	// enter takes a connection in, and returns what serves it. It does not block.
+	enter func(conn *net.UnixConn, pid int32) (serve func())
 	conns connections
+
+	// held from when a connection is accepted until it has entered
+	admitting sync.Mutex
 }
 
 // bind makes a socket that only root and the user of this process can reach.
-func bind(path string) (*socket, error) {
+func bind(s *Server, path string) (*socket, error) {
 	ln, err := unixsock.Listen(path)
 	if err != nil {
 		return nil, err
 	}
-	return &socket{path: path, ln: ln,
+	file, err := ln.File()
+	if err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("listen for local processes: %w", err)
+	}
+	return &socket{s: s, path: path, ln: ln, file: file,
 		conns: connections{open: make(map[*net.UnixConn]struct{})}}, nil
 }
 
 // close closes the socket and its connections and removes its file.
 func (k *socket) close() {
+	k.file.Close()
 	k.ln.Close()
 	k.conns.end()
 }
 
-// serve passes each connection of root and of the master's user to handle, in its own goroutine,
-// until the socket is closed.
-func (k *socket) serve(ctx context.Context, s *Server,
-	handle func(conn *net.UnixConn, pid int32)) error {
+// serve admits connections until the socket is closed.
+func (k *socket) serve(ctx context.Context) error {
+	raw, err := k.file.SyscallConn()
+	if err != nil {
+		return nil // closed
+	}
 	for {
-		conn, err := k.ln.AcceptUnix()
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return nil
-			}
-			s.log.Warn("accept a local process", "path", k.path, "err", err)
-			select {
-			case <-time.After(100 * time.Millisecond): // probably out of file descriptors
-				continue
-			case <-ctx.Done():
-				return nil
-			}
+		var failed error
+		err := raw.Read(func(fd uintptr) bool {
+			failed = k.admit(int(fd))
+			return failed != nil // else it waits for more
+		})
+		if err != nil || ctx.Err() != nil {
+			return nil // closed
 		}
-		cred, err := unixsock.Peer(conn)
-		why := ""
+		k.s.log.Warn("accept a local process", "path", k.path, "err", failed)
+		select {
+		case <-time.After(100 * time.Millisecond): // probably out of file descriptors
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// admitWaiting returns when each process that had connected before the call has entered.
+func (k *socket) admitWaiting() {
+	raw, err := k.file.SyscallConn()
+	if err == nil {
+		// errors are of a closed socket, or serve meets them too
+		_ = raw.Control(func(fd uintptr) { _ = k.admit(int(fd)) })
+	}
+}
+
+// admit accepts all connections that wait and starts their goroutines.
+func (k *socket) admit(fd int) error {
+	k.admitting.Lock()
+	defer k.admitting.Unlock()
+	for {
+		conn, err := accept(fd)
 		switch {
-		case err != nil || cred.Uid != 0 && cred.Uid != uint32(os.Geteuid()):
-			why = whyUser
-		case !k.conns.enter(conn):
-			why = whyMany
+		case errors.Is(err, unix.EAGAIN):
+			return nil
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
+			continue
+		case err != nil:
+			return err
 		}
-		if why != "" {
-			s.metrics.refused.WithLabelValues(why).Inc()
-			s.log.Warn("a local process was refused on the bus", "path", k.path, "why", why,
+		go k.judge(conn)()
+	}
+}
+
+// judge takes in a connection of root or of the master's user, and returns what to do with it.
+func (k *socket) judge(conn *net.UnixConn) func() {
+	cred, err := unixsock.Peer(conn)
+	why := ""
+	switch {
+	case err != nil || cred.Uid != 0 && cred.Uid != uint32(os.Geteuid()):
+		why = whyUser
+	case !k.conns.enter(conn):
+		why = whyMany
+	}
+	if why != "" {
+		return func() {
+			k.s.metrics.refused.WithLabelValues(why).Inc()
+			k.s.log.Warn("a local process was refused on the bus", "path", k.path, "why", why,
 				"err", err)
 			conn.Close()
-			continue
 		}
-		go func() {
-			defer k.conns.leave(conn)
-			handle(conn, cred.Pid)
-		}()
 	}
+	serve := k.enter(conn, cred.Pid)
+	return func() {
+		defer k.conns.leave(conn)
+		serve()
+	}
+}
+
+// accept takes one connection that waits at a socket; the error is EAGAIN if none does.
+func accept(fd int) (*net.UnixConn, error) {
+	got, _, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(got), "")
+	defer f.Close()
+	conn, err := net.FileConn(f) // with a descriptor of its own
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
 }
 
 // connections are the open ones of one socket, for closing them at the end.
