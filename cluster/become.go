@@ -253,7 +253,7 @@ func (n *Node) askPeer(ctx context.Context, addr string,
 	var from peer.Hello
 	var answer []byte
 	for _, k := range n.joinKeys(c.JoinKey) {
-		from, answer, err = n.port.AskJoin(ctx, addr, n.hello(), k, n.cfg.PubFingerprint, b)
+		from, answer, err = n.port.AskJoin(ctx, addr, n.hello(), k, pinnedBy(n.cfg.PubFingerprint), b)
 		if !errors.Is(err, peer.ErrRefused) {
 			break
 		}

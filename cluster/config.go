@@ -48,7 +48,7 @@ type Config struct {
 	// option cluster_voter_timeout: silence after which a voter is unhealthy; default 10 s
 	VoterTimeout time.Duration
 	VoterCheck   time.Duration // option cluster_voter_health_check_interval; default 1 s
-	// option cluster_demote_cooldown: time until a demoted voter may vote again; default 60 s
+	// option cluster_demote_cooldown: time until a demoted voter may vote again; 0: at once
 	DemoteCooldown time.Duration
 	// option ring_dead_after: silence after which a member's share of the data goes to others;
 	// default 10 min
@@ -158,7 +158,6 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.VoterTimeout, 10*time.Second)
 	def(&c.VoterCheck, time.Second)
 	def(&c.CheckEvery, time.Minute)
-	def(&c.DemoteCooldown, time.Minute)
 	def(&c.RingDeadAfter, 10*time.Minute)
 	if c.Now == nil {
 		c.Now = time.Now

@@ -36,8 +36,8 @@ type PeerPort interface {
 	LastHeard(node string) time.Time
 	DisownedAt(node string) time.Time
 	ServeJoins(self peer.Hello, secrets peer.Secrets, h peer.JoinHandler, signer peer.ClusterSigner)
-	AskJoin(ctx context.Context, addr string, self peer.Hello, k []byte, fingerprint string,
-		request []byte) (peer.Hello, []byte, error)
+	AskJoin(ctx context.Context, addr string, self peer.Hello, k []byte,
+		pinned func(pub string) bool, request []byte) (peer.Hello, []byte, error)
 }
 
 var _ PeerPort = (*peer.Port)(nil)

@@ -14,15 +14,7 @@ var composed = []string{"commands", "conformance", "e2e", "failover", "faults"}
 
 // unproven are the options that no test of the whole program sets, and why.
 var unproven = map[string]string{
-	"cluster_auto_replace_voters":         "shows only when a voter is lost",
-	"cluster_clock_limit":                 "shows only when a clock is wrong",
 	"cluster_encryption_algorithm":        "has no effect: traffic between masters is TLS 1.3",
-	"cluster_demote_cooldown":             "shows only when a voter is lost",
-	"cluster_isolated_serve_seconds":      "shows only on a master that has lost its quorum",
-	"cluster_join_timeout":                "shows only when peers are missing; not tried yet",
-	"cluster_key_pass":                    "not tried yet; key_pass takes the same way",
-	"cluster_pub_fingerprint":             "not tried yet",
-	"cluster_voter_health_check_interval": "shows only when a voter is lost",
 	"git_allowed_signers":                 "needs commits signed by ssh-keygen; serve/gitfs tests it with real git",
 	"git_job_limit":                       "needs git and a job of a minion; not tried yet",
 	"git_pillar_provider":                 "has no effect: the installed git is used",
@@ -36,7 +28,6 @@ var unproven = map[string]string{
 	"render_python":                       "needs a second Python; not tried yet",
 	"renderer":                            "not tried yet",
 	"returner_queue_size":                 "shows only when a returner stands still for a megabyte",
-	"ring_dead_after":                     "shows only on a master that is lost, after ten seconds at the earliest",
 }
 
 // settings is all that the tests of the whole program write into configurations, and more.

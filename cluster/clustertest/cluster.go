@@ -129,7 +129,7 @@ func (n *Node) Start() {
 		ID: n.ID, Addr: n.Addr, Version: "test", ClusterID: ClusterID, JoinKey: joinKey(),
 		DataDir:     n.Dir,
 		JoinTimeout: 3 * time.Second, StaleLimit: 3 * time.Second, ServeWithout: 4 * time.Second,
-		HeartbeatTimeout: 500 * time.Millisecond, AESGrace: 2 * time.Second,
+		HeartbeatTimeout: 500 * time.Millisecond, AESGrace: 2 * time.Second, DemoteCooldown: time.Minute,
 	}
 	for _, other := range n.c.Nodes {
 		if other != n {

@@ -6,7 +6,6 @@ import (
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
@@ -81,10 +80,7 @@ func (c *clusterKey) SignJoin(msg []byte) (string, []byte, error) {
 	return c.pub, sig, err
 }
 
-func (c *clusterKey) fingerprint() string {
-	sum := sha256.Sum256([]byte(c.pub))
-	return hex.EncodeToString(sum[:])
-}
+func (c *clusterKey) is(pub string) bool { return pub == c.pub }
 
 type noKeyYet struct{}
 
@@ -105,18 +101,18 @@ func newJoinPair(t *testing.T, secrets Secrets, signer ClusterSigner,
 	return ms[0], newPort(t, newMembers(), "j1/00ff", tune...).serve(), asked
 }
 
-func (m *master) askJoin(to *master, k []byte, fingerprint string) (Hello, []byte, error) {
+func (m *master) askJoin(to *master, k []byte, pinned func(string) bool) (Hello, []byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return m.AskJoin(ctx, to.Addr().String(), helloOf("j1"), k, fingerprint, []byte("let me in"))
+	return m.AskJoin(ctx, to.Addr().String(), helloOf("j1"), k, pinned, []byte("let me in"))
 }
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	cluster := newClusterKey(t)
 	member, joiner, asked := newJoinPair(t, fixedKey(testK()), cluster)
-	for _, fp := range []string{"", cluster.fingerprint(), strings.ToUpper(cluster.fingerprint())} {
-		from, reply, err := joiner.askJoin(member, testK(), fp)
+	for _, pinned := range []func(string) bool{nil, cluster.is} {
+		from, reply, err := joiner.askJoin(member, testK(), pinned)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,15 +128,15 @@ func TestJoin(t *testing.T) {
 		got.Nonce == asked.from[1].Nonce {
 		t.Errorf("joiner came as %+v", got)
 	}
-	if n := member.count("clustermaster_peer_joins_total", "answered"); n != 3 {
+	if n := member.count("clustermaster_peer_joins_total", "answered"); n != 2 {
 		t.Errorf("%v joins counted", n)
 	}
 	if _, _, err := member.AskJoin(context.Background(), member.Addr().String(), helloOf("m1"),
-		testK(), "", nil); !errors.Is(err, ErrSelf) {
+		testK(), nil, nil); !errors.Is(err, ErrSelf) {
 		t.Errorf("join of itself: %v", err)
 	}
 	asked.err = errors.New("no leader")
-	if _, _, err := joiner.askJoin(member, testK(), ""); !errors.Is(err, ErrUnanswered) ||
+	if _, _, err := joiner.askJoin(member, testK(), nil); !errors.Is(err, ErrUnanswered) ||
 		strings.Contains(err.Error(), "no leader") {
 		t.Errorf("failing handler: %v", err)
 	}
@@ -169,14 +165,14 @@ func TestJoinRefusals(t *testing.T) {
 	cluster, other := newClusterKey(t), newClusterKey(t)
 	wrong := JoinKey("another secret of length", "kc")
 	for _, tc := range []struct {
-		name        string
-		secrets     Secrets
-		signer      ClusterSigner
-		self        func(*Hello)
-		k           []byte
-		fingerprint string
-		want        error
-		reason      string // at the member
+		name    string
+		secrets Secrets
+		signer  ClusterSigner
+		self    func(*Hello)
+		k       []byte
+		pinned  func(string) bool
+		want    error
+		reason  string // at the member
 	}{
 		{name: "wrong secret", secrets: fixedKey(testK()), k: wrong, want: ErrRefused,
 			reason: "join_proof"},
@@ -195,16 +191,14 @@ func TestJoinRefusals(t *testing.T) {
 		{name: "bad id", secrets: fixedKey(testK()), k: testK(),
 			self: func(h *Hello) { h.ID = "../x" }, want: errJoinHello},
 		{name: "wrong fingerprint", secrets: fixedKey(testK()), signer: cluster, k: testK(),
-			fingerprint: other.fingerprint(), want: ErrFingerprint, reason: "join_left"},
-		{name: "fingerprint is no hex", secrets: fixedKey(testK()), signer: cluster, k: testK(),
-			fingerprint: "x", want: ErrFingerprint, reason: "join_left"},
+			pinned: other.is, want: ErrFingerprint, reason: "join_left"},
 		{name: "key shown, not held", secrets: fixedKey(testK()),
 			signer: &clusterKey{key: other.key, pub: cluster.pub}, k: testK(),
-			fingerprint: cluster.fingerprint(), want: ErrFingerprint, reason: "join_left"},
+			pinned: cluster.is, want: ErrFingerprint, reason: "join_left"},
 		{name: "no cluster key yet", secrets: fixedKey(testK()), signer: noKeyYet{}, k: testK(),
-			fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_left"},
+			pinned: cluster.is, want: ErrNoClusterKey, reason: "join_left"},
 		{name: "no signer", secrets: fixedKey(testK()), k: testK(),
-			fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_left"},
+			pinned: cluster.is, want: ErrNoClusterKey, reason: "join_left"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +208,7 @@ func TestJoinRefusals(t *testing.T) {
 				tc.self(&self)
 			}
 			_, reply, err := joiner.AskJoin(context.Background(), member.Addr().String(), self,
-				tc.k, tc.fingerprint, []byte("let me in"))
+				tc.k, tc.pinned, []byte("let me in"))
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
@@ -348,7 +342,7 @@ func TestJoinReplayIsUseless(t *testing.T) {
 	member, joiner, asked := newJoinPair(t, fixedKey(testK()), nil,
 		func(c *Config) { c.HandshakeTimeout = time.Second })
 	addr, sent := tap(t, member.Addr().String())
-	if _, _, err := joiner.AskJoin(context.Background(), addr, helloOf("j1"), testK(), "",
+	if _, _, err := joiner.AskJoin(context.Background(), addr, helloOf("j1"), testK(), nil,
 		[]byte("let me in")); err != nil {
 		t.Fatal(err)
 	}
@@ -478,7 +472,7 @@ func TestJoinRelayIsUseless(t *testing.T) {
 			relay(out, in, keep)
 	}()
 	_, _, err = joiner.AskJoin(context.Background(), ln.Addr().String(), helloOf("j1"), testK(),
-		"", nil)
+		nil, nil)
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("joiner: %v, want ErrRefused", err)
 	}
@@ -521,7 +515,7 @@ func TestJoinerChecksTheMember(t *testing.T) {
 		b, _ := io.ReadAll(c)
 		got <- b
 	}()
-	_, _, err = joiner.AskJoin(context.Background(), ln.Addr().String(), helloOf("j1"), testK(), "",
+	_, _, err = joiner.AskJoin(context.Background(), ln.Addr().String(), helloOf("j1"), testK(), nil,
 		[]byte("let me in"))
 	if !errors.Is(err, ErrMemberProof) {
 		t.Errorf("joiner: %v, want ErrMemberProof", err)
@@ -539,20 +533,20 @@ func TestJoinAttemptsAreLimited(t *testing.T) {
 		c.JoinTries, c.JoinTryEvery = 3, time.Hour
 	})
 	for range 6 {
-		if _, _, err := joiner.askJoin(member, testK(), ""); err != nil {
+		if _, _, err := joiner.askJoin(member, testK(), nil); err != nil {
 			t.Fatalf("proved joiner: %v", err)
 		}
 	}
 	wrong := JoinKey("another secret of length", "kc")
 	for range 5 {
-		if _, _, err := joiner.askJoin(member, wrong, ""); !errors.Is(err, ErrRefused) {
+		if _, _, err := joiner.askJoin(member, wrong, nil); !errors.Is(err, ErrRefused) {
 			t.Errorf("guess: %v, want ErrRefused", err)
 		}
 	}
 	eventually(t, "guesses counted", func() bool {
 		return member.refusedFor("join_proof") == 3 && member.refusedFor("join_limit") == 2
 	})
-	if _, _, err := joiner.askJoin(member, testK(), ""); !errors.Is(err, ErrRefused) {
+	if _, _, err := joiner.askJoin(member, testK(), nil); !errors.Is(err, ErrRefused) {
 		t.Errorf("after the limit: %v", err)
 	}
 	if asked.asked() != 6 {
@@ -574,7 +568,7 @@ func TestAskJoinEnds(t *testing.T) {
 	joiner := newPort(t, newMembers(), "j1/00ff").serve()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, _, err := joiner.AskJoin(ctx, ln.Addr().String(), helloOf("j1"), testK(), "",
+	if _, _, err := joiner.AskJoin(ctx, ln.Addr().String(), helloOf("j1"), testK(), nil,
 		nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ended with %v", err)
 	}
@@ -585,7 +579,7 @@ func TestAskJoinEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, _, err := joiner.AskJoin(context.Background(), member.Addr().String(), helloOf("j1"),
-			testK(), "", nil)
+			testK(), nil, nil)
 		ended <- err
 	}()
 	<-hang

@@ -5,17 +5,13 @@ import (
 	"crypto"
 	"crypto/hmac"
 	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"syscall"
 	"time"
 
@@ -41,20 +37,20 @@ var (
 	ErrUnanswered = errors.New("the member could not answer the join request; its log has the reason")
 )
 
-// AskJoin makes one attempt at the member at addr: hand-shake, the member's signature if
-// fingerprint is not empty, our proof, the member's proof, and only then the request. It fills in
-// SPKI and Nonce of self. fingerprint is cluster_pub_fingerprint: the SHA-256 of cluster.pub in
-// hex. It returns the member also with ErrUnanswered. It ends with ctx, or after JoinTimeout.
-func (p *Port) AskJoin(ctx context.Context, addr string, self Hello, k []byte, fingerprint string,
+// AskJoin makes one attempt at the member at addr: hand-shake, the member's signature if pinned is
+// not nil, our proof, the member's proof, and only then the request. It fills in SPKI and Nonce of
+// self. pinned reports whether a public key, PEM, is that of cluster_pub_fingerprint. AskJoin
+// returns the member also with ErrUnanswered. It ends with ctx, or after JoinTimeout.
+func (p *Port) AskJoin(ctx context.Context, addr string, self Hello, k []byte, pinned func(pub string) bool,
 	request []byte) (member Hello, reply []byte, err error) {
-	member, reply, err = p.askJoin(ctx, addr, self, k, fingerprint, request)
+	member, reply, err = p.askJoin(ctx, addr, self, k, pinned, request)
 	if err != nil {
 		err = fmt.Errorf("ask %s to join: %w", addr, err)
 	}
 	return member, reply, err
 }
 
-func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, fingerprint string,
+func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, pinned func(pub string) bool,
 	request []byte) (Hello, []byte, error) {
 	if len(k) != joinKeySize {
 		return Hello{}, nil, ErrSecret
@@ -83,7 +79,7 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, f
 	if err := raw.SetDeadline(time.Now().Add(p.cfg.HandshakeTimeout)); err != nil {
 		return Hello{}, nil, err
 	}
-	member, err := p.proveJoin(t, spki, self, k, fingerprint)
+	member, err := p.proveJoin(t, spki, self, k, pinned)
 	if err != nil {
 		return Hello{}, nil, refused(ctx, err)
 	}
@@ -106,8 +102,8 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, f
 
 // proveJoin exchanges hellos, signature and both proofs.
 func (p *Port) proveJoin(t *tls.Conn, spki [32]byte, self Hello, k []byte,
-	fingerprint string) (Hello, error) {
-	ours, err := packHello(self, p.cfg.Key.SPKI(), fingerprint != "")
+	pinned func(pub string) bool) (Hello, error) {
+	ours, err := packHello(self, p.cfg.Key.SPKI(), pinned != nil)
 	if err != nil {
 		return Hello{}, err
 	}
@@ -131,12 +127,12 @@ func (p *Port) proveJoin(t *tls.Conn, spki [32]byte, self Hello, k []byte,
 	if err != nil {
 		return Hello{}, err
 	}
-	if fingerprint != "" {
+	if pinned != nil {
 		var m peerpb.JoinSignature
 		if err := readMessage(t, maxSignature, &m); err != nil {
 			return Hello{}, err
 		}
-		if err := checkClusterKey(&m, fingerprint, tr.signed()); err != nil {
+		if err := checkClusterKey(&m, pinned, tr.signed()); err != nil {
 			return Hello{}, err
 		}
 	}
@@ -155,11 +151,11 @@ func (p *Port) proveJoin(t *tls.Conn, spki [32]byte, self Hello, k []byte,
 
 // checkClusterKey accepts the member's cluster key only if it is the pinned one and has signed this
 // very TLS session.
-func checkClusterKey(m *peerpb.JoinSignature, fingerprint string, signed []byte) error {
+func checkClusterKey(m *peerpb.JoinSignature, pinned func(pub string) bool, signed []byte) error {
 	if m.GetClusterPub() == "" {
 		return ErrNoClusterKey
 	}
-	if !isFingerprint(m.GetClusterPub(), fingerprint) {
+	if !pinned(m.GetClusterPub()) {
 		return ErrFingerprint
 	}
 	block, _ := pem.Decode([]byte(m.GetClusterPub()))
@@ -181,23 +177,6 @@ func checkClusterKey(m *peerpb.JoinSignature, fingerprint string, signed []byte)
 		return fmt.Errorf("signature of the session: %w: %w", ErrFingerprint, err)
 	}
 	return nil
-}
-
-// isFingerprint compares with the SHA-256 of the PEM text: unchanged, and trimmed with and without
-// a line end, because `sha256sum cluster.pub` counts the file's own (salt/channel/server.py, Salt
-// 3008, hashes the text as received).
-func isFingerprint(pub, fingerprint string) bool {
-	want, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(fingerprint), ":", ""))
-	if err != nil || len(want) != sha256.Size {
-		return false
-	}
-	clean := strings.TrimSpace(strings.ReplaceAll(pub, "\r\n", "\n"))
-	for _, text := range []string{pub, clean, clean + "\n"} {
-		if sum := sha256.Sum256([]byte(text)); subtle.ConstantTimeCompare(sum[:], want) == 1 {
-			return true
-		}
-	}
-	return false
 }
 
 // refused turns a connection that the member ended into ErrRefused: before both proofs the member

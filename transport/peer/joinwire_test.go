@@ -140,7 +140,7 @@ func FuzzClusterKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pub string, sig []byte) {
 		var c clusterKey
 		c.pub = pub
-		if checkClusterKey(&peerpb.JoinSignature{ClusterPub: pub, Signature: sig}, c.fingerprint(),
+		if checkClusterKey(&peerpb.JoinSignature{ClusterPub: pub, Signature: sig}, c.is,
 			[]byte("msg")) == nil {
 			t.Fatalf("accepted a signature of nobody: %q %x", pub, sig)
 		}

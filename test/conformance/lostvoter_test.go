@@ -1,0 +1,116 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermaster/serve/daemon"
+	"clustermaster/test/e2e"
+)
+
+// TestLostVoterOptions kills one of three masters, starts it again, and kills the other two, with
+// several sets of options. Each look must show a difference between two sets.
+func TestLostVoterOptions(t *testing.T) {
+	t.Parallel()
+	const set = "cluster_min_voters: 1\ncluster_voter_timeout: 2\ncluster_auto_replace_voters: True\n"
+	runs := map[string]map[string]string{}
+	var mu sync.Mutex // guards runs
+	t.Run("sets", func(t *testing.T) {
+		for name, options := range map[string]string{
+			"default": "cluster_min_voters: 1\ncluster_voter_timeout: 2\n",
+			"replace": set + "ring_dead_after: 10\ncluster_isolated_serve_seconds: 2\ncluster_clock_limit: 5\n",
+			"again":   set + "cluster_demote_cooldown: 0\n",
+			"seldom":  set + "cluster_voter_health_check_interval: 3600\n",
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				saw := lostVoter(t, options)
+				mu.Lock()
+				defer mu.Unlock()
+				runs[name] = saw
+			})
+		}
+	})
+	for _, l := range []struct{ option, look, with, without string }{
+		{"cluster_auto_replace_voters", "demoted", "replace", "default"},
+		{"cluster_voter_health_check_interval", "demoted", "replace", "seldom"},
+		{"cluster_demote_cooldown", "votes again", "again", "replace"},
+		{"ring_dead_after", "left the ring", "replace", "default"},
+		{"cluster_isolated_serve_seconds", "stops serving", "replace", "default"},
+		{"cluster_clock_limit", "clock reported", "replace", "default"},
+	} {
+		if with, without := runs[l.with][l.look], runs[l.without][l.look]; with != "true" || without != "false" {
+			t.Errorf("%s: %s is %q with it, and %q without", l.option, l.look, with, without)
+		}
+	}
+}
+
+// lostVoter plays the losses and returns what was seen.
+func lostVoter(t *testing.T, options string) map[string]string {
+	c := e2e.NewCluster(t, e2e.ClusterOptions{Extra: options})
+	// the third one's clock is ten seconds ahead
+	clock := filepath.Join(c.Dir, "clock")
+	if err := os.WriteFile(clock, []byte("10s"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	programs := e2e.Ours(t)
+	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", daemon.ClockEnv, clock, programs.Master)
+	programs.Master = filepath.Join(c.Dir, "ahead")
+	if err := os.WriteFile(programs.Master, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.Masters[2].Use(programs)
+	c.StartMasters(t)
+
+	first := &subject{Master: c.Masters[0]}
+	saw := map[string]string{}
+	look := func(name string, ended func() bool) { saw[name] = fmt.Sprint(first.ends(ended)) }
+	look("clock reported", func() bool {
+		return strings.Contains(first.Runner(t, "cluster.health").Stdout, "clock")
+	})
+
+	// the one that is killed does not lead, and does not answer the looks
+	leader := c.Leader(t, first.Master)
+	lost := c.Masters[1]
+	if lost == leader {
+		lost = c.Masters[2]
+	}
+	votes := func() bool {
+		v, err := first.Members(t)
+		return err == nil && slices.Contains(v.Voters, lost.ID)
+	}
+	lost.Kill(t)
+	died := time.Now()
+	look("demoted", func() bool { return !votes() })
+	for time.Since(died) < 11*time.Second {
+		<-time.After(100 * time.Millisecond)
+	}
+	look("left the ring", func() bool {
+		var ring struct {
+			Nodes []string `json:"nodes"`
+		}
+		err := first.RunnerJSON(t, &ring, "cluster.ring_info")
+		return err == nil && !slices.Contains(ring.Nodes, lost.ID)
+	})
+	lost.Run(t)
+	c.WaitReady(t, time.Minute, lost)
+	// By default 60 s after it was demoted.
+	again := time.Now()
+	look("votes again", votes)
+	for saw["votes again"] == "false" && time.Since(again) < 25*time.Second {
+		look("votes again", votes)
+	}
+
+	for _, m := range c.Others(first.Master) {
+		m.Kill(t)
+	}
+	look("stops serving", func() bool { return first.open(e2e.RequestPort) != nil })
+	t.Log(saw)
+	return saw
+}
