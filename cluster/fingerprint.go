@@ -8,10 +8,10 @@ import (
 	"clustermaster/wire"
 )
 
-// pinnedBy returns what tells by the option cluster_pub_fingerprint whether a public key, PEM, is the
-// cluster's; nil without the option. The option is what `salt-key -F master` shows, or the SHA-256
-// of the PEM text, which Salt 3008 compares (salt/channel/server.py): unchanged, and trimmed with
-// and without a line end, because `sha256sum cluster.pub` counts the file's own.
+// pinnedBy returns what tells by the option cluster_pub_fingerprint whether a public key, PEM, is
+// the cluster's; nil without the option. The option is what `salt-key -F master` shows, or the
+// SHA-256 of the PEM text, which Salt 3008 compares (salt/channel/server.py): unchanged, and
+// trimmed with and without a line end, because `sha256sum cluster.pub` counts the file's own.
 func pinnedBy(fingerprint string) func(pub string) bool {
 	if fingerprint == "" {
 		return nil

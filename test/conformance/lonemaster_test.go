@@ -90,3 +90,24 @@ func TestClusterKeyPassOption(t *testing.T) {
 		}
 	}
 }
+
+// TestPublishSessionOption looks for a while whether a master takes another AES key.
+func TestPublishSessionOption(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]bool{"": false, "publish_session: 60\n": true} {
+		t.Run(options, func(t *testing.T) {
+			t.Parallel()
+			m := newMaster(t, ours, variant{name: "session", options: "auto_accept: True\n" + options})
+			m.start(t)
+			aes := func() string { return m.signIn(t, "asks", 3).got.AES.String() }
+			before, began, rotated := aes(), time.Now(), false
+			for !rotated && time.Since(began) < 90*time.Second {
+				<-time.After(time.Second)
+				rotated = aes() != before
+			}
+			if rotated != want {
+				t.Errorf("with %q the key rotates soon: %v", options, rotated)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -258,8 +259,8 @@ func own(w wired) wired {
 
 func wirings() []wiring {
 	return []wiring{pillarWiring(), overwriteWiring(), limitWiring(), keyWiring(), pythonWiring(),
-		commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(), rightsWiring(),
-		portWiring(), reactionWiring()}
+		siteWiring(), commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(),
+		rightsWiring(), portWiring(), reactionWiring()}
 }
 
 // pillarWiring has options of templates, top files and pillars.
@@ -553,13 +554,58 @@ log_datefmt: '%Y'
 	}
 }
 
+// siteWiring has options of renderers and of rights.
+func siteWiring() wiring {
+	may := func(t *testing.T, m *subject, fun string) string {
+		return show(t, m.clear(t, 3, jobOf("key", absent, "tgt", "aimed", "fun", fun, "user", "ann",
+			"kwargs", dict("eauth", "auto", "username", "ann", "password", "x"))))
+	}
+	return wiring{
+		name: "site",
+		both: `enable_clear_commands: True
+external_auth: {auto: {ann: [test.ping], '*': [test.version]}}
+`,
+		set: `renderer: json
+render_python: DIR/python
+permissive_acl: True
+`,
+		files: map[string]string{
+			"pillar/top.sls":   `{"base": {"plain": ["plain"], "shows": ["shows"]}}`,
+			"pillar/plain.sls": `{"v": "{{ 1 + 1 }}"}`,
+			"pillar/shows.sls": "#!py\nimport sys\n\n\ndef run():\n    return {'v': sys.prefix}\n",
+		},
+		prepare: func(t *testing.T, m *subject) {
+			other := filepath.Join(e2e.Venvs(t), "salt-3007.15", "bin", "python3")
+			path := m.write(t, "#!/bin/sh\nexec "+other+" \"$@\"\n", "python")
+			if err := os.Chmod(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		},
+		looks: []wired{
+			pillarKey("renderer", "plain", "v"),
+			{options: "render_python", own: true, ask: func(t *testing.T, m *subject) string {
+				return filepath.Base(strings.Trim(pillarKey("", "shows", "v").ask(t, m), `"`))
+			}},
+			{options: "permissive_acl", own: true, ask: func(t *testing.T, m *subject) string {
+				m.signIn(t, "aimed", 3)
+				return may(t, m, "test.ping") + " " + may(t, m, "test.version")
+			}},
+		},
+	}
+}
+
 // pythonWiring has limits of modules in Python.
 func pythonWiring() wiring {
 	return wiring{
 		name:   "python",
 		python: true,
-		both:   "extension_modules: DIR/ext\n",
+		both: `extension_modules: DIR/ext
+event_return: [stuck]
+roster_file: DIR/roster
+`,
 		set: `python_timeout: 3
+python_ssh_timeout: 3
+returner_queue_size: 1048576
 python_memory: 402653184
 python_output: 65536
 python_processes: 3
@@ -569,7 +615,9 @@ python_idle: 1
 python_runner_timeout: 1
 `,
 		files: map[string]string{
-			"ext/runners/naps.py": "import time\n\n\ndef long():\n    time.sleep(4)\n    return \"done\"\n",
+			"roster":                 "mute: {host: ADDR, port: 4612}\n",
+			"ext/returners/stuck.py": "import time\n\n\ndef event_return(events):\n    time.sleep(600)\n",
+			"ext/runners/naps.py":    "import time\n\n\ndef long():\n    time.sleep(4)\n    return \"done\"\n",
 			"pillar/top.sls": `base:
   slow: [slow]
   long: [long]
@@ -614,7 +662,7 @@ def process():
 
 def meet(minion):
     open("DIR/%s.here" % minion, "w").close()
-    for _ in range(15):
+    for _ in range(25):
         if os.path.exists("DIR/meets1.here") and os.path.exists("DIR/meets2.here"):
             return "met"
         time.sleep(0.1)
@@ -630,6 +678,34 @@ def meet(minion):
 			own(meeting("python_children")),
 			{options: "python_runner_timeout", own: true, ask: func(t *testing.T, m *subject) string {
 				return m.Runner(t, "naps.long").String()
+			}},
+			{options: "python_ssh_timeout", own: true, ask: func(t *testing.T, m *subject) string {
+				ln, err := net.Listen("tcp", hostPort(m.Addr, 4612))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer ln.Close()
+				go func() { // says nothing for a while
+					for {
+						conn, err := ln.Accept()
+						if err != nil {
+							return
+						}
+						time.AfterFunc(6*time.Second, func() { conn.Close() })
+					}
+				}()
+				r := m.Runner(t, "ssh.cmd", "mute", "test.ping")
+				return fmt.Sprint("ended: ", strings.Contains(r.String(), "python_ssh_timeout"))
+			}},
+			{options: "returner_queue_size", own: true, ask: func(t *testing.T, m *subject) string {
+				c := m.signIn(t, "fires", 3)
+				for range 4 {
+					c.request(t, "_minion_event", pair("tag", "my/large"), pair("data",
+						dict("text", strings.Repeat("x", 500_000))))
+				}
+				return fmt.Sprint("full: ", m.ends(func() bool {
+					return m.counters(t)[`returner_refused_total{queue="event_return/stuck"}`] > 0
+				}))
 			}},
 			{options: "python_pillars_per_child", own: true, ask: func(t *testing.T, m *subject) string {
 				one, other := pillarKey("", "process1", "v"), pillarKey("", "process2", "v")

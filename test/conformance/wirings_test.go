@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"clustermaster/test/e2e"
+	transport "clustermaster/transport/minion"
 	"clustermaster/value"
 )
 
@@ -314,6 +316,7 @@ token_expire: 100
 traces_ratio: 0
 pub_server_write_queue_size: 5
 max_event_size: 200000
+pub_hwm: 1
 `,
 		files: map[string]string{"srv/hashed": "text\n"},
 		looks: []wired{
@@ -330,6 +333,27 @@ max_event_size: 200000
 			}},
 			{options: "pub_server_write_queue_size", own: true, ask: func(t *testing.T, m *subject) string {
 				return fmt.Sprint("disconnected: ", m.disconnects(t, 20))
+			}},
+			{options: "pub_hwm", own: true, ask: func(t *testing.T, m *subject) string {
+				// It reads one publication and no more.
+				idle, err := transport.DialSubscribe(t.Context(), hostPort(m.Addr, e2e.PublishPort),
+					[]string{""}, transport.ClientOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer idle.Close()
+				go func() { _, _ = idle.Next() }()
+				<-idle.Confirmed()
+				m.signIn(t, "flooded", 3)
+				args := append([]string{"--async", "-L", "flooded", "test.arg"},
+					slices.Repeat([]string{strings.Repeat("x", 100_000)}, 10)...)
+				for range 20 { // more than the kernel keeps for a connection
+					if r := m.Salt(t, args...); r.Code != 0 {
+						t.Fatal(r)
+					}
+				}
+				return fmt.Sprint("dropped: ",
+					m.counters(t)[`minion_publication_copies_total{endpoint="publish",result="slow"}`] > 0)
 			}},
 			{options: "max_event_size", own: true, ask: func(t *testing.T, m *subject) string {
 				h := hear(t, m.path("run"))
