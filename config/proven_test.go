@@ -15,10 +15,7 @@ var composed = []string{"commands", "conformance", "e2e", "failover", "faults"}
 // unproven are the options that no test of the whole program sets, and why.
 var unproven = map[string]string{
 	"cluster_encryption_algorithm": "has no effect: traffic between masters is TLS 1.3",
-	"git_allowed_signers":          "needs commits signed by ssh-keygen; serve/gitfs tests it with real git",
-	"git_job_limit":                "needs git and a job of a minion; not tried yet",
 	"git_pillar_provider":          "has no effect: the installed git is used",
-	"git_known_hosts":              "needs a server of ssh; serve/gitfs tests it with a real one",
 	"permissive_pki_access":        "as root it counts only for files of a further group of root's",
 	"publish_retry":                "shows only when a master dies while it publishes",
 }

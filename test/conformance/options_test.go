@@ -259,7 +259,7 @@ func own(w wired) wired {
 
 func wirings() []wiring {
 	return []wiring{pillarWiring(), overwriteWiring(), limitWiring(), keyWiring(), pythonWiring(),
-		siteWiring(), commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(),
+		siteWiring(), gitWiring(), commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(),
 		rightsWiring(), portWiring(), reactionWiring()}
 }
 
