@@ -120,7 +120,7 @@ func (s *Store) ask(ctx context.Context) map[string]map[string]*gitpb.Mirror {
 	}
 	out := map[string]map[string]*gitpb.Mirror{s.peers.Self(): read(own)}
 	var (
-		mu sync.Mutex
+		mu sync.Mutex // guards out
 		wg sync.WaitGroup
 	)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -129,7 +129,9 @@ func (s *Store) ask(ctx context.Context) map[string]map[string]*gitpb.Mirror {
 		if node == s.peers.Self() {
 			continue
 		}
+		mu.Lock()
 		out[node] = nil
+		mu.Unlock()
 		wg.Go(func() {
 			c, err := s.client(node)
 			if err != nil || !s.peers.Alive(node) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/store/ringstore/disk"
 )
 
 func TestPutGetListDelete(t *testing.T) {
@@ -200,5 +202,19 @@ func TestLargeRecordsTravelInPieces(t *testing.T) {
 	got, found, err := k.store("m2/b").Get(ctx, key)
 	if err != nil || !found || !bytes.Equal(got.Value, value) {
 		t.Fatalf("large record: found %v, %d bytes, err %v", found, len(got.Value), err)
+	}
+}
+
+// TestLateAnswersChangeNothing: a copy that is answered after the quorum does not change the result
+// that the caller is reading.
+func TestLateAnswersChangeNothing(t *testing.T) {
+	t.Parallel()
+	late := target{"c", "c"}
+	w := &replication{beaten: make([]*disk.Kept, 1), out: []target{late}, done: make(chan struct{})}
+	w.end(nil)
+	beaten, _, _ := w.result()
+	w.answered(late, []disk.Kept{{Index: 0}}, 0, nil)
+	if beaten[0] != nil || len(w.copies) != 1 {
+		t.Errorf("the result became %v, copies %v", beaten, w.copies)
 	}
 }

@@ -217,9 +217,7 @@ func (s *Store) replicate(ctx context.Context, v *rings.View, partition int,
 	for {
 		select {
 		case <-w.done:
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.beaten, w.stale, w.err
+			return w.result()
 		case <-ctx.Done():
 			w.abandon()
 			return nil, 0, ctx.Err()
@@ -235,6 +233,13 @@ func (s *Store) replicate(ctx context.Context, v *rings.View, partition int,
 			timer.Reset(s.opts.LookAgain)
 		}
 	}
+}
+
+// result is what the caller gets of a write that has ended. Later answers don't change it.
+func (w *replication) result() (beaten []*disk.Kept, stale uint64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.beaten), w.stale, w.err
 }
 
 // writeAlone is replicate for a ring of one master: only a group commit.

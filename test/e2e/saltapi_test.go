@@ -547,7 +547,7 @@ func (a *saltAPI) hook(t *testing.T, events <-chan string, master string) {
 		!answer.Success {
 		t.Fatalf("hook: %+v, %v", answer, err)
 	}
-	limit := time.After(30 * time.Second)
+	limit := time.After(Within(30 * time.Second))
 	for heard, reacted := false, false; !heard || !reacted; {
 		select {
 		case line, ok := <-events:
@@ -561,7 +561,7 @@ func (a *saltAPI) hook(t *testing.T, events <-chan string, master string) {
 			reacted = reacted || strings.Contains(line, `"tag": "hook/seen"`) &&
 				strings.Contains(line, `"where": "`+master+`"`)
 		case <-limit:
-			t.Fatalf("in 30 s: event of the hook %v, reaction %v", heard, reacted)
+			t.Fatalf("in time: event of the hook %v, reaction %v", heard, reacted)
 		}
 	}
 }
