@@ -262,11 +262,12 @@ func (n *Node) openRaft() error {
 	}
 
 	var trans raft.Transport
+	var net *transport
 	if n.port == nil {
 		_, mem := raft.NewInmemTransport(raft.ServerAddress(n.self.Node))
 		n.trans, trans = mem, mem
 	} else {
-		net := newTransport(n.port.RaftLayer(), n.pins, hl)
+		net = newTransport(n.port.RaftLayer(), n.pins, hl)
 		n.trans, trans = net, net
 	}
 	conf := raft.DefaultConfig()
@@ -296,6 +297,9 @@ func (n *Node) openRaft() error {
 	n.raft, err = raft.NewRaft(conf, n.machine, logs, patientStable{store, n.log}, snapshots, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())
+	}
+	if net != nil {
+		net.own.Store(n.raft)
 	}
 	if err := n.electAlone(); err != nil {
 		return errors.Join(err, n.close())

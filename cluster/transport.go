@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -25,21 +27,86 @@ func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider,
 	if knownbug.Is(knownbug.Pipelined) {
 		inFlight = 2
 	}
-	return &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(
-		&raft.NetworkTransportConfig{
+	t := &transport{ended: make(chan struct{}), calls: make(chan raft.RPC),
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: streams, MaxPool: 3, MaxRPCsInFlight: inFlight, Timeout: raftTimeout, Logger: log,
 			ServerAddressProvider: addrs,
 		})}
+	t.passing.Go(t.pass)
+	return t
 }
 
-// transport refuses heartbeats once it is closed. Raft 1.8.0 answers them outside its main loop,
-// even after that has ended, and one of a later term ends the process if the log is closed by then.
+// transport corrects raft 1.8.0 in two ways.
+//
+// It refuses heartbeats once it is closed. Raft answers them outside its main loop, even after that
+// has ended, and one of a later term ends the process if the log is closed by then.
+//
+// It lets a follower take entries that follow its snapshot. Raft looks for the entry before them in
+// its log only, where there is none if the log begins after the snapshot. So a follower that got a
+// snapshot and the next entries refused these if the leader sent them again. The leader went back,
+// sent the snapshot again, and so on until its next snapshot: the follower never became ready
+// (github.com/hashicorp/raft, issue 205).
 type transport struct {
 	*raft.NetworkTransport
 
 	mu     sync.Mutex // guards closed, and the start of a heartbeat
 	closed bool
 	beats  sync.WaitGroup // heartbeats being answered
+
+	own     atomic.Pointer[raft.Raft] // which uses this transport; nil before it runs
+	calls   chan raft.RPC             // to own, one at a time
+	ended   chan struct{}
+	passing sync.WaitGroup
+}
+
+// Consumer implements raft.Transport.
+func (t *transport) Consumer() <-chan raft.RPC { return t.calls }
+
+// pass hands calls of peers to raft until the transport is closed. It waits for each answer, so
+// that the snapshot does not change between hasBefore and raft's look at a call.
+func (t *transport) pass() {
+	for {
+		select {
+		case call := <-t.NetworkTransport.Consumer():
+			t.hand(call)
+		case <-t.ended:
+			return
+		}
+	}
+}
+
+func (t *transport) hand(call raft.RPC) {
+	if a, ok := call.Command.(*raft.AppendEntriesRequest); ok && t.hasBefore(a) {
+		a.PrevLogEntry, a.PrevLogTerm = 0, 0 // nothing to compare
+	}
+	answers := make(chan raft.RPCResponse, 1)
+	passed := call
+	passed.RespChan = answers
+	select {
+	case t.calls <- passed:
+	case <-t.ended:
+		call.Respond(nil, raft.ErrRaftShutdown)
+		return
+	}
+	select {
+	case answer := <-answers:
+		call.RespChan <- answer
+	case <-t.ended:
+		call.Respond(nil, raft.ErrRaftShutdown)
+	}
+}
+
+// hasBefore reports whether raft's snapshot ends with the entry before those of a call. Then all
+// before them is committed and the same here.
+func (t *transport) hasBefore(a *raft.AppendEntriesRequest) bool {
+	own := t.own.Load()
+	// Usually they follow the last entry of the log.
+	if own == nil || a.PrevLogEntry == 0 || a.PrevLogEntry == own.LastIndex() {
+		return false
+	}
+	stats := own.Stats()
+	return stats["last_snapshot_index"] == strconv.FormatUint(a.PrevLogEntry, 10) &&
+		stats["last_snapshot_term"] == strconv.FormatUint(a.PrevLogTerm, 10)
 }
 
 // SetHeartbeatHandler implements raft.Transport.
@@ -63,9 +130,14 @@ func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
 // Close ends all requests. None is being answered when it returns.
 func (t *transport) Close() error {
 	t.mu.Lock()
+	first := !t.closed
 	t.closed = true
 	t.mu.Unlock()
+	if first {
+		close(t.ended)
+	}
 	err := t.NetworkTransport.Close()
 	t.beats.Wait()
+	t.passing.Wait()
 	return err
 }

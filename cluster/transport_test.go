@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"errors"
+	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -178,5 +181,75 @@ func TestHeartbeatsEndWithTheTransport(t *testing.T) {
 	}
 	if err := beat(); err == nil || heard.Load() != 1 {
 		t.Errorf("after the end: %d heartbeats, %v", heard.Load(), err)
+	}
+}
+
+// forgetful is a state of nothing.
+type forgetful struct{}
+
+func (forgetful) Apply(*raft.Log) any                 { return nil }
+func (forgetful) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none") }
+func (forgetful) Restore(r io.ReadCloser) error       { return r.Close() }
+
+// A follower takes the entries after its snapshot again when the leader sends them again.
+func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
+	t.Parallel()
+	layer := newLoopback(t)
+	trans := newTransport(layer, nil, hclog.NewNullLogger())
+	addr := raft.ServerAddress(layer.Addr().String())
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
+	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour
+	store := raft.NewInmemStore()
+	r, err := raft.NewRaft(conf, forgetful{}, store, store, raft.NewInmemSnapshotStore(), trans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trans.own.Store(r)
+	defer trans.Close()
+	defer func() { _ = r.Shutdown().Error() }()
+
+	leader := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
+	defer leader.Close()
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("leader"), Addr: []byte("leader")}
+	servers := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
+		{ID: "leader", Address: "leader"}, {ID: "follower", Address: addr}}})
+	var installed raft.InstallSnapshotResponse
+	if err := leader.InstallSnapshot("follower", addr, &raft.InstallSnapshotRequest{RPCHeader: header,
+		SnapshotVersion: raft.SnapshotVersionMax, Term: 2, LastLogIndex: 113, LastLogTerm: 2,
+		Configuration: servers, ConfigurationIndex: 1, Size: 1}, &installed, strings.NewReader("x")); err != nil ||
+		!installed.Success {
+		t.Fatalf("install the snapshot: %+v, %v", installed, err)
+	}
+	send := func(before, term, first, last uint64) bool {
+		t.Helper()
+		a := &raft.AppendEntriesRequest{RPCHeader: header, Term: 3, PrevLogEntry: before, PrevLogTerm: term}
+		for i := first; i <= last; i++ {
+			a.Entries = append(a.Entries, &raft.Log{Index: i, Term: 3, Type: raft.LogNoop})
+		}
+		var answer raft.AppendEntriesResponse
+		if err := leader.AppendEntries("follower", addr, a, &answer); err != nil {
+			t.Fatal(err)
+		}
+		return answer.Success
+	}
+	for _, tt := range []struct {
+		name                      string
+		before, term, first, last uint64
+		want                      bool
+	}{
+		{"after the snapshot", 113, 2, 114, 116, true},
+		{"again", 113, 2, 114, 116, true},
+		{"again, and more", 113, 2, 114, 118, true},
+		{"after the log", 118, 3, 119, 119, true},
+		{"of another term before", 113, 1, 114, 116, false},
+		{"after what is in the snapshot", 112, 2, 113, 116, false},
+	} {
+		if got := send(tt.before, tt.term, tt.first, tt.last); got != tt.want {
+			t.Errorf("%s: taken %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if last := r.LastIndex(); last != 119 {
+		t.Errorf("the log ends with %d", last)
 	}
 }
