@@ -196,7 +196,7 @@ func largeCluster(t *testing.T, folders int) (c *Cluster, repo, roots string) {
 	for i := range 3 {
 		gitCommit(t, repo, map[string]string{"d1/f1": fmt.Sprint("changed ", i)})
 		if beyond := update("one changed file",
-			func() { gitIn(t, mirror, "fetch", "-q") }); beyond > mostBeyondFetch && ratesCount(t) {
+			func() { gitIn(t, mirror, "fetch", "-q") }); beyond > mostBeyondFetch && RatesCount(t) {
 			t.Errorf("an update took %v beyond the fetch, want at most %v", beyond, mostBeyondFetch)
 		}
 	}
@@ -245,7 +245,7 @@ func TestGitOfManyFiles(t *testing.T) {
 	for name, list := range ratios {
 		slices.Sort(list)
 		t.Logf("%s: %.2f of file_roots in the median", name, list[len(list)/2])
-		if list[len(list)/2] < leastOfRoots && ratesCount(t) {
+		if list[len(list)/2] < leastOfRoots && RatesCount(t) {
 			t.Errorf("%s: want at least %.2f of file_roots", name, leastOfRoots)
 		}
 	}
@@ -274,7 +274,7 @@ func TestGitOfManyFiles(t *testing.T) {
 		t.Logf("%s: %.0f a second from git, Salt's master %.0f: ratio %.1f", name,
 			git[name][len(git[name])/2], n,
 			ratio)
-		if ratio < leastOfSalt && ratesCount(t) {
+		if ratio < leastOfSalt && RatesCount(t) {
 			t.Errorf("%s: %.1f times Salt's, want at least %d", name, ratio, leastOfSalt)
 		}
 	}

@@ -34,6 +34,15 @@ func Within(d time.Duration) time.Duration {
 	return d
 }
 
+// Amount is how many of n things a test gives to our masters: a tenth under the race detector,
+// where all would take hours.
+func Amount(n int) int {
+	if raced() {
+		return n / 10
+	}
+	return n
+}
+
 // MemoryCounts reports whether the memory of our masters says something about the shipped program.
 // If not, the report of the run says that it was left out; `make test` looks at it.
 func MemoryCounts(t testing.TB) bool {
@@ -41,8 +50,8 @@ func MemoryCounts(t testing.TB) bool {
 	return counts(t, "memory of masters under the race detector (make test compares it)")
 }
 
-// ratesCount is MemoryCounts for what our masters do in a second, and how soon.
-func ratesCount(t testing.TB) bool {
+// RatesCount is MemoryCounts for what our masters do in a second, and how soon.
+func RatesCount(t testing.TB) bool {
 	t.Helper()
 	return counts(t, "rates of masters under the race detector (without make raced, the test compares them)")
 }

@@ -36,7 +36,7 @@ func TestJoinOverANarrowLine(t *testing.T) {
 	complain := t.Logf
 	keys, mbit, limit := 10_000, 10, 3*time.Minute
 	if long() {
-		keys, mbit, limit = 100_000, 50, 10*time.Minute
+		keys, mbit, limit = e2e.Amount(100_000), 50, 10*time.Minute
 		complain = t.Errorf
 	}
 	rate := mbit * 1_000_000 / 8

@@ -422,7 +422,7 @@ func TestLongKeyLists(t *testing.T) {
 	// As stored by a Salt master, which stores whatever strangers send.
 	pending, rejected := 10_000, 300
 	if long() {
-		rejected = 5000 // more than one message of the socket may have
+		rejected = e2e.Amount(5000) // more than one message of the socket may have
 	}
 	dir := filepath.Join(m.Dir, "pki")
 	for _, list := range []struct {

@@ -108,14 +108,14 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 
 func webID(n int) string { return fmt.Sprintf("web-%06d.example.com", n) }
 
-// TestStartWithMuchInTheStore: with 5 GB in its store, a master lists jobs and resolves targets as
-// soon after its start as with little.
+// TestStartWithMuchInTheStore: with 5 GB in its store (500 MB under the race detector), a master
+// lists jobs and resolves targets as soon after its start as with little.
 func TestStartWithMuchInTheStore(t *testing.T) {
 	if !long() {
 		t.Skip("takes minutes; run make test-long")
 	}
 	t.Parallel()
-	h := heap{minions: 10_000, jobs: 20_000, returns: 5, size: 50_000}
+	h := heap{minions: e2e.Amount(10_000), jobs: e2e.Amount(20_000), returns: 5, size: 50_000}
 	c := prepareCluster(t, 1, "")
 	m := c.Masters[0]
 	manyKeys(t, filepath.Join(m.Dir, "pki", "minions"), h.minions)
@@ -155,7 +155,7 @@ func TestStartWithMuchInTheStore(t *testing.T) {
 		t.Logf("ready after %v (%v with nothing in the store), then list_jobs of %d jobs took %v and a target on grains of %d minions %v",
 			ready.Round(time.Millisecond), empty.Round(time.Millisecond), len(jobs),
 			listed.Round(time.Millisecond), h.minions, resolved.Round(time.Millisecond))
-		if listed > 2*time.Second || resolved > 2*time.Second {
+		if (listed > 2*time.Second || resolved > 2*time.Second) && e2e.RatesCount(t) {
 			t.Errorf("an answer took more than 2 s: %v, %v", listed, resolved)
 		}
 		m.Stop(t, 30*time.Second)
