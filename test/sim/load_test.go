@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -335,6 +336,9 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 	switch k := chance.IntN(20); {
 	case k < 7:
 		jid := fmt.Sprintf("2026%04d%012d", number, n)
+		if n%16 == 0 { // large enough that writers wait for a slow reader
+			text += strings.Repeat("x", n*7919%(48<<10))
+		}
 		packed, err := value.Pack(text)
 		if err != nil {
 			panic(err)

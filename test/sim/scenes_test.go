@@ -356,10 +356,27 @@ func (s *scene) prepare() (time.Time, bool) {
 	if s.w.forgetful() { // a second master may begin anew in these runs
 		return time.Time{}, false
 	}
-	if !s.w.quiet(s.ctx) || !s.m.claim() {
+	if !s.w.quiet(s.ctx) || s.w.voters() < 3 || !s.m.claim() {
 		return time.Time{}, false
 	}
 	return time.Now(), true
+}
+
+// voters counts the masters with a vote. While some are demoted, the others may not do without one
+// that begins anew.
+func (w *world) voters() (n int) {
+	leader := w.leader()
+	if leader == nil {
+		return 0
+	}
+	if i := leader.up(); i != nil {
+		for _, m := range i.node.Members() {
+			if m.Voter {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // comesBack starts a master that lacks records and waits until it has them or the faults end.
