@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermaster/test/sshtest"
 	"clustermaster/value"
@@ -92,21 +93,25 @@ git_job_limit: 1
 		looks: []wired{
 			{options: "git_allowed_signers", own: true, ask: func(t *testing.T, m *subject) string {
 				c := m.signIn(t, "reads", 3)
-				m.ends(func() bool { return c.served(t, "mixed") == "not signed" })
+				endsWithin(25*time.Second, func() bool { return c.served(t, "mixed") == "not signed" })
 				return c.served(t, "mixed")
 			}},
 			{options: "git_known_hosts", own: true, ask: func(t *testing.T, m *subject) string {
 				c := m.signIn(t, "reads", 3)
-				return fmt.Sprint("fetched: ", m.ends(func() bool { return c.served(t, "far") == "over ssh" }))
+				return fmt.Sprint("fetched: ", endsWithin(25*time.Second, func() bool {
+					return c.served(t, "far") == "over ssh"
+				}))
 			}},
 			{options: "git_job_limit", own: true, ask: func(t *testing.T, m *subject) string {
 				keeps, reads := m.signIn(t, "keeps", 3), m.signIn(t, "reads", 3)
 				order(t, m, "keeps") // it does not return
 				jobs.commit(t, "job", "after", true)
-				if !m.ends(func() bool { return reads.served(t, "job") == "after" }) {
+				if !endsWithin(time.Minute, func() bool { return reads.served(t, "job") == "after" }) {
 					t.Error("the next commit is not served")
 				}
-				return fmt.Sprint("ended: ", m.ends(func() bool { return keeps.served(t, "job") == "after" }))
+				return fmt.Sprint("ended: ", endsWithin(25*time.Second, func() bool {
+					return keeps.served(t, "job") == "after"
+				}))
 			}},
 		},
 	}
