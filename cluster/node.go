@@ -262,12 +262,11 @@ func (n *Node) openRaft() error {
 	}
 
 	var trans raft.Transport
-	var net *transport
 	if n.port == nil {
 		_, mem := raft.NewInmemTransport(raft.ServerAddress(n.self.Node))
 		n.trans, trans = mem, mem
 	} else {
-		net = newTransport(n.port.RaftLayer(), n.pins, hl)
+		net := newTransport(n.port.RaftLayer(), n.pins, hl)
 		n.trans, trans = net, net
 	}
 	conf := raft.DefaultConfig()
@@ -298,7 +297,7 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())
 	}
-	if net != nil {
+	if net, ok := trans.(*transport); ok {
 		net.own.Store(n.raft)
 	}
 	if err := n.electAlone(); err != nil {

@@ -49,13 +49,12 @@ func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider,
 type transport struct {
 	*raft.NetworkTransport
 
-	mu     sync.Mutex // guards closed, and the start of a heartbeat
-	closed bool
-	beats  sync.WaitGroup // heartbeats being answered
+	mu    sync.Mutex     // guards the end, and the start of a heartbeat
+	ended chan struct{}  // closed at the end
+	beats sync.WaitGroup // heartbeats being answered
 
 	own     atomic.Pointer[raft.Raft] // which uses this transport; nil before it runs
 	calls   chan raft.RPC             // to own, one at a time
-	ended   chan struct{}
 	passing sync.WaitGroup
 }
 
@@ -113,7 +112,7 @@ func (t *transport) hasBefore(a *raft.AppendEntriesRequest) bool {
 func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		t.mu.Lock()
-		closed := t.closed
+		closed := isClosed(t.ended)
 		if !closed {
 			t.beats.Add(1)
 		}
@@ -130,12 +129,10 @@ func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
 // Close ends all requests. None is being answered when it returns.
 func (t *transport) Close() error {
 	t.mu.Lock()
-	first := !t.closed
-	t.closed = true
-	t.mu.Unlock()
-	if first {
+	if !isClosed(t.ended) {
 		close(t.ended)
 	}
+	t.mu.Unlock()
 	err := t.NetworkTransport.Close()
 	t.beats.Wait()
 	t.passing.Wait()

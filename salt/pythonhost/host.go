@@ -174,7 +174,7 @@ type Host struct {
 	retry   time.Time  // when to try again
 	closed  bool
 	busy    map[*child]bool
-	spare   []*child // idle children; the one that became idle last is at the end
+	spare   []*child // idle children, in the order in which they became idle
 	started uint64
 	idle    *time.Timer
 	tidy    *time.Timer

@@ -3,12 +3,11 @@ package conformance
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"clustermaster/test/e2e"
 	"clustermaster/test/sshtest"
 	"clustermaster/value"
 )
@@ -27,13 +26,7 @@ func newRepo(t *testing.T, key string) repo {
 
 func (r repo) git(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = string(r)
-	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
-		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	e2e.Git(t, string(r), args...)
 }
 
 // commit writes a file and commits it.

@@ -62,11 +62,6 @@ func TestFingerprintOption(t *testing.T) {
 // TestClusterKeyPassOption founds a cluster with an older key, which is encrypted.
 func TestClusterKeyPassOption(t *testing.T) {
 	t.Parallel()
-	key := keyNumber(t, 1)
-	text, err := key.SealedPEM("abc")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, set := range []bool{false, true} {
 		c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 2})
 		m := &subject{Master: c.Masters[0], kind: ours, base: c.Base}
@@ -75,8 +70,7 @@ func TestClusterKeyPassOption(t *testing.T) {
 			options += "cluster_key_pass: abc\n"
 		}
 		m.Configure(t, m.Config(t)+options)
-		m.write(t, string(text), "older", "cluster.pem")
-		m.write(t, key.Public().Text()+"\n", "older", "cluster.pub")
+		key := m.writeSealedKey(t, "older/cluster")
 		m.Run(t, "--found")
 		if !set {
 			if !m.logs(time.Minute, "passphrase missing or wrong") || m.Ready() == nil {
@@ -85,7 +79,7 @@ func TestClusterKeyPassOption(t *testing.T) {
 			continue
 		}
 		c.WaitReady(t, time.Minute, m.Master)
-		if got := m.signIn(t, "knows", 3).got.Master.Text(); got != key.Public().Text() {
+		if got := m.signIn(t, "knows", 3).got.Master.Text(); got != key.Text() {
 			t.Errorf("minions get the key\n%s", got)
 		}
 	}

@@ -559,10 +559,6 @@ log_datefmt: '%Y'
 
 // siteWiring has options of renderers and of rights.
 func siteWiring() wiring {
-	may := func(t *testing.T, m *subject, fun string) string {
-		return show(t, m.clear(t, 3, jobOf("key", absent, "tgt", "aimed", "fun", fun, "user", "ann",
-			"kwargs", dict("eauth", "auto", "username", "ann", "password", "x"))))
-	}
 	return wiring{
 		name: "site",
 		both: `enable_clear_commands: True
@@ -591,7 +587,7 @@ permissive_acl: True
 			}},
 			{options: "permissive_acl", own: true, ask: func(t *testing.T, m *subject) string {
 				m.signIn(t, "aimed", 3)
-				return may(t, m, "test.ping") + " " + may(t, m, "test.version")
+				return may(t, m, ann, "test.ping") + " " + may(t, m, ann, "test.version")
 			}},
 		},
 	}

@@ -28,6 +28,7 @@ import (
 	"clustermaster/test/e2e"
 	transport "clustermaster/transport/minion"
 	"clustermaster/value"
+	"clustermaster/wire"
 )
 
 // open returns nil if one of the ports of the master's address is open.
@@ -250,6 +251,19 @@ master_pubkey_signature: ready.txt
 	}
 }
 
+// writeSealedKey writes a pair of keys, the private one encrypted, and returns the public one.
+func (m *subject) writeSealedKey(t *testing.T, path string) *wire.PublicKey {
+	t.Helper()
+	key := keyNumber(t, 1)
+	text, err := key.SealedPEM("abc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, string(text), path+".pem")
+	m.write(t, key.Public().Text()+"\n", path+".pub")
+	return key.Public()
+}
+
 // passphraseWiring has a master with an older key, which is encrypted.
 func passphraseWiring() wiring {
 	return wiring{
@@ -257,13 +271,7 @@ func passphraseWiring() wiring {
 		set:     "key_pass: abc\n",
 		refused: "passphrase missing or wrong",
 		prepare: func(t *testing.T, m *subject) {
-			key := keyNumber(t, 1)
-			text, err := key.SealedPEM("abc")
-			if err != nil {
-				t.Fatal(err)
-			}
-			m.write(t, string(text), "pki", "master.pem")
-			m.write(t, key.Public().Text()+"\n", "pki", "master.pub")
+			m.writeSealedKey(t, "pki/master")
 		},
 		looks: []wired{
 			{options: "key_pass", ask: func(t *testing.T, m *subject) string {
@@ -286,13 +294,17 @@ func serveAt(t *testing.T, addr string, f http.HandlerFunc) {
 	t.Cleanup(func() { s.Close() })
 }
 
+// ann are the credentials of a user.
+var ann = dict("eauth", "auto", "username", "ann", "password", "x")
+
+// may is the reply to an order of ann's to the minion aimed.
+func may(t *testing.T, m *subject, creds value.Map, fun string) string {
+	load := jobOf("key", absent, "tgt", "aimed", "fun", fun, "user", "ann", "kwargs", creds)
+	return show(t, m.clear(t, 3, load))
+}
+
 // rightsWiring has options of users' rights. A service, which a look starts, says who has which.
 func rightsWiring() wiring {
-	may := func(t *testing.T, m *subject, creds value.Map, fun string) string {
-		load := jobOf("key", absent, "tgt", "aimed", "fun", fun, "user", "ann", "kwargs", creds)
-		return show(t, m.clear(t, 3, load))
-	}
-	ann := dict("eauth", "auto", "username", "ann", "password", "x")
 	serve := func(t *testing.T, m *subject, list *string) {
 		serveAt(t, hostPort(m.Addr, 4610), func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")

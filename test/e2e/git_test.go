@@ -23,30 +23,17 @@ func gitRepo(t *testing.T) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	gitIn(t, dir, "init", "-q", "-b", "master")
+	Git(t, dir, "init", "-q", "-b", "master")
 	gitCommit(t, dir, map[string]string{"top.sls": "base: {}", "n": "0"})
 	return dir
-}
-
-func gitIn(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
-		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 func gitCommit(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
 	put(t, dir, files)
-	gitIn(t, dir, "add", "-A")
-	gitIn(t, dir, "commit", "-q", "-m", "commit")
-	return gitIn(t, dir, "rev-parse", "HEAD")
+	Git(t, dir, "add", "-A")
+	Git(t, dir, "commit", "-q", "-m", "commit")
+	return Git(t, dir, "rev-parse", "HEAD")
 }
 
 // servesGit returns nil if a master serves a commit for base and lists a file.
@@ -93,7 +80,7 @@ func TestGit(t *testing.T) {
 		})
 		t.Logf("%s: %v", what, took.Round(time.Millisecond))
 	}
-	first := gitIn(t, repo, "rev-parse", "HEAD")
+	first := Git(t, repo, "rev-parse", "HEAD")
 	all("three masters serve the first commit", c.Masters, first, "n")
 
 	// Each change is one event in the cluster, whichever master fetches.
@@ -392,7 +379,7 @@ func TestGitServerHangs(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
 	ln.Close()
-	daemon := exec.Command(filepath.Join(gitIn(t, repo, "--exec-path"), "git-daemon"),
+	daemon := exec.Command(filepath.Join(Git(t, repo, "--exec-path"), "git-daemon"),
 		"--listen=127.0.0.1", "--port="+port, "--export-all", "--base-path="+filepath.Dir(repo),
 		"--reuseaddr")
 	if err := daemon.Start(); err != nil {
@@ -415,7 +402,7 @@ func TestGitServerHangs(t *testing.T) {
 			return nil
 		})
 	}
-	first := gitIn(t, repo, "rev-parse", "HEAD")
+	first := Git(t, repo, "rev-parse", "HEAD")
 	serve(first, c.Masters...)
 	leader := c.Leader(t, c.Masters[0])
 	others := c.Others(leader)

@@ -30,7 +30,7 @@ func largeRepo(t *testing.T, dir string, folders, files, envs int) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	gitIn(t, dir, "init", "-q", "-b", "master")
+	Git(t, dir, "init", "-q", "-b", "master")
 	cmd := exec.Command("git", "fast-import", "--quiet")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	in, err := cmd.StdinPipe()
@@ -65,7 +65,7 @@ func largeRepo(t *testing.T, dir string, folders, files, envs int) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	gitIn(t, dir, "reset", "-q", "--hard")
+	Git(t, dir, "reset", "-q", "--hard")
 }
 
 // largeText is a file as in a state tree, different in each place.
@@ -184,7 +184,7 @@ func largeCluster(t *testing.T, folders int) (c *Cluster, repo, roots string) {
 		if r := asked.Runner(t, "fileserver.update", "backend=git"); r.Code != 0 {
 			t.Fatal(r)
 		}
-		allServe(t, asked, 3, gitIn(t, repo, "rev-parse", "HEAD"))
+		allServe(t, asked, 3, Git(t, repo, "rev-parse", "HEAD"))
 		took := time.Since(began)
 		t.Logf("%d files, %d environments: %s on three masters after %v; git alone took %v",
 			folders*largeFiles, largeEnvs, what, took.Round(time.Millisecond),
@@ -192,11 +192,11 @@ func largeCluster(t *testing.T, folders int) (c *Cluster, repo, roots string) {
 		return took - alone
 	}
 	mirror := filepath.Join(dir, "mirror")
-	update("the first fetch", func() { gitIn(t, dir, "clone", "-q", "--mirror", "file://"+repo, mirror) })
+	update("the first fetch", func() { Git(t, dir, "clone", "-q", "--mirror", "file://"+repo, mirror) })
 	for i := range 3 {
 		gitCommit(t, repo, map[string]string{"d1/f1": fmt.Sprint("changed ", i)})
 		if beyond := update("one changed file",
-			func() { gitIn(t, mirror, "fetch", "-q") }); beyond > mostBeyondFetch && RatesCount(t) {
+			func() { Git(t, mirror, "fetch", "-q") }); beyond > mostBeyondFetch && RatesCount(t) {
 			t.Errorf("an update took %v beyond the fetch, want at most %v", beyond, mostBeyondFetch)
 		}
 	}

@@ -122,11 +122,7 @@ func newSoaking(t *testing.T) *soaking {
 func (s *soaking) use(t *testing.T, m *e2e.Master, p e2e.Programs) {
 	t.Helper()
 	if m == s.Masters[2] {
-		script := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", daemon.ClockEnv, s.clock, p.Master)
-		p.Master = filepath.Join(t.TempDir(), "salt-master")
-		if err := os.WriteFile(p.Master, []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		p = p.WithVariable(t, daemon.ClockEnv, s.clock)
 	}
 	m.Use(p)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +23,8 @@ type socket struct {
 	s    *Server
 	path string
 	ln   *net.UnixListener
-	file *os.File // the same socket, to wait for connections without accepting them
+	file *os.File        // the same socket, to wait for connections without accepting them
+	raw  syscall.RawConn // of file
 	// enter takes a connection in, and returns what serves it. It does not block.
 	enter func(conn *net.UnixConn, pid int32) (serve func())
 	conns connections
@@ -42,7 +44,13 @@ func bind(s *Server, path string) (*socket, error) {
 		ln.Close()
 		return nil, fmt.Errorf("listen for local processes: %w", err)
 	}
-	return &socket{s: s, path: path, ln: ln, file: file,
+	raw, err := file.SyscallConn()
+	if err != nil {
+		file.Close()
+		ln.Close()
+		return nil, fmt.Errorf("listen for local processes: %w", err)
+	}
+	return &socket{s: s, path: path, ln: ln, file: file, raw: raw,
 		conns: connections{open: make(map[*net.UnixConn]struct{})}}, nil
 }
 
@@ -55,13 +63,9 @@ func (k *socket) close() {
 
 // serve admits connections until the socket is closed.
 func (k *socket) serve(ctx context.Context) error {
-	raw, err := k.file.SyscallConn()
-	if err != nil {
-		return nil // closed
-	}
 	for {
 		var failed error
-		err := raw.Read(func(fd uintptr) bool {
+		err := k.raw.Read(func(fd uintptr) bool {
 			failed = k.admit(int(fd))
 			return failed != nil // else it waits for more
 		})
@@ -79,11 +83,8 @@ func (k *socket) serve(ctx context.Context) error {
 
 // admitWaiting returns when each process that had connected before the call has entered.
 func (k *socket) admitWaiting() {
-	raw, err := k.file.SyscallConn()
-	if err == nil {
-		// errors are of a closed socket, or serve meets them too
-		_ = raw.Control(func(fd uintptr) { _ = k.admit(int(fd)) })
-	}
+	// errors are of a closed socket, or serve meets them too
+	_ = k.raw.Control(func(fd uintptr) { _ = k.admit(int(fd)) })
 }
 
 // admit accepts all connections that wait and starts their goroutines.
