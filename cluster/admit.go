@@ -36,8 +36,8 @@ func (n *Node) JoinKey() ([]byte, bool) {
 	return n.cfg.JoinKey, len(n.cfg.JoinKey) > 0
 }
 
-// JoinKeyOf implements peer.SecretsByNode. A removed peer may prove itself with the K that it knew;
-// HandleJoin then tells it that it was removed.
+// JoinKeyOf implements peer.SecretsByNode. A removed peer may also prove itself with the K that it
+// knew; HandleJoin then tells it that it was removed.
 func (n *Node) JoinKeyOf(spki [32]byte) ([]byte, bool) {
 	b, ok := n.state.BarBySPKI(spki)
 	return b.JoinKey, ok && len(b.JoinKey) > 0

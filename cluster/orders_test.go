@@ -48,6 +48,17 @@ func says(n *clustertest.Node, text string) func() error {
 	}
 }
 
+// saysAnew is says without what the node has logged before.
+func saysAnew(n *clustertest.Node, text string) func() error {
+	before := strings.Count(n.Log(), text)
+	return func() error {
+		if strings.Count(n.Log(), text) == before {
+			return fmt.Errorf("%s has not logged %q again", n.ID, text)
+		}
+		return nil
+	}
+}
+
 func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	t.Parallel()
 	key := peer.JoinKey(clustertest.Secret, clustertest.ClusterID)
@@ -101,12 +112,14 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	// present one.
 	gone.Stop()
 	gone.Wipe()
+	refused := saysAnew(gone, "cluster_secret or cluster_id differ there")
 	gone.Start()
-	c.Wait("refused without a reason", says(gone, "cluster_secret"))
+	c.Wait("refused without a reason", refused)
 	gone.Stop()
 	keys[i] = peer.JoinKey(done.Secret, clustertest.ClusterID)
+	barred := saysAnew(gone, "see salt-run cluster.allow")
 	gone.Start()
-	c.Wait("barred although it knows the new secret", says(gone, "see salt-run cluster.allow"))
+	c.Wait("barred although it knows the new secret", barred)
 	if ok, err := by.Allow(patience(t), gone.ID); err != nil || !ok {
 		t.Fatalf("allow: %v %v", ok, err)
 	}

@@ -122,15 +122,17 @@ func TestRemovedServesNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	turnedAway := saysAnew(gone, "refuse its node key")
 	gone.Start()
-	c.Wait("it is turned away", says(gone, "refuse its node key"))
+	c.Wait("it is turned away", turnedAway)
 	minions.never(t, gone, "started from an old disk")
 	gone.Stop()
 
 	key := peer.JoinKey(done.Secret, clustertest.ClusterID)
 	secret.Store(&key)
+	told := saysAnew(gone, "see salt-run cluster.allow")
 	gone.Start()
-	c.Wait("told to ask for cluster.allow", says(gone, "see salt-run cluster.allow"))
+	c.Wait("told to ask for cluster.allow", told)
 	minions.never(t, gone, "with the present secret")
 	if ok, err := c.Leader().Allow(patience(t), gone.ID); err != nil || !ok {
 		t.Fatalf("allow: %v %v", ok, err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"clustermaster/transport/peer/peerpb"
@@ -27,9 +28,9 @@ type Secrets interface {
 	JoinKey() (k []byte, ok bool)
 }
 
-// SecretsByNode may also be implemented by Secrets: it has another K for some node keys. A removed
-// member proves itself with the K that it had, and the JoinHandler tells it that it was removed; a
-// master with another node key can't join with that K.
+// SecretsByNode may also be implemented by Secrets: some node keys may prove another K instead of
+// JoinKey's. A removed member that has only the K of its time proves itself with that, and the
+// JoinHandler tells it that it was removed; a master with another node key can't join with that K.
 type SecretsByNode interface {
 	JoinKeyOf(spki [32]byte) (k []byte, ok bool)
 }
@@ -75,15 +76,15 @@ func (p *Port) serveJoin(t *tls.Conn, raw net.Conn, leave func() bool) error {
 	if js == nil {
 		return errJoinClosed
 	}
-	k, ok := js.joinKey(t)
-	if !ok || len(k) != joinKeySize {
+	keys := js.joinKeys(t)
+	if len(keys) == 0 {
 		return errJoinClosed
 	}
 	from := sourceOf(raw.RemoteAddr())
 	if !p.tries.take(from, time.Now()) {
 		return errJoinLimit
 	}
-	joiner, tr, err := p.checkJoiner(t, js, k)
+	joiner, proof, err := p.checkJoiner(t, js, keys)
 	if err != nil {
 		return err
 	}
@@ -92,25 +93,30 @@ func (p *Port) serveJoin(t *tls.Conn, raw net.Conn, leave func() bool) error {
 		return errEvicted
 	}
 	defer raw.Close()
-	p.answerJoin(t, js, joiner, tr.proof(k, memberLabel))
+	p.answerJoin(t, js, joiner, proof)
 	return nil
 }
 
-// joinKey is the K that this joiner must prove.
-func (js *joinService) joinKey(t *tls.Conn) ([]byte, bool) {
+// joinKeys are the K of which this joiner must prove one.
+func (js *joinService) joinKeys(t *tls.Conn) [][]byte {
+	var keys [][]byte
+	if k, ok := js.secrets.JoinKey(); ok {
+		keys = append(keys, k)
+	}
 	if by, ok := js.secrets.(SecretsByNode); ok {
 		if spki, err := certSPKI(t.ConnectionState().PeerCertificates); err == nil {
 			if k, ok := by.JoinKeyOf(spki); ok {
-				return k, true
+				keys = append(keys, k)
 			}
 		}
 	}
-	return js.secrets.JoinKey()
+	return slices.DeleteFunc(keys, func(k []byte) bool { return len(k) != joinKeySize })
 }
 
-// checkJoiner exchanges hellos, signs if requested, and checks the joiner's proof.
-func (p *Port) checkJoiner(t *tls.Conn, js *joinService, k []byte) (Hello, transcript, error) {
-	none := func(err error) (Hello, transcript, error) { return Hello{}, transcript{}, err }
+// checkJoiner exchanges hellos, signs if requested, and checks the joiner's proof. It returns this
+// member's proof of the same K.
+func (p *Port) checkJoiner(t *tls.Conn, js *joinService, keys [][]byte) (Hello, []byte, error) {
+	none := func(err error) (Hello, []byte, error) { return Hello{}, nil, err }
 	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
 	if err != nil {
 		return none(err)
@@ -150,10 +156,12 @@ func (p *Port) checkJoiner(t *tls.Conn, js *joinService, k []byte) (Hello, trans
 	if err := readMessage(t, maxProof, &proof); err != nil {
 		return none(fmt.Errorf("%s: %w: %w", joiner.ID, errJoinLeft, err))
 	}
-	if !hmac.Equal(proof.GetMac(), tr.proof(k, joinerLabel)) {
-		return none(fmt.Errorf("%s: %w", joiner.ID, errJoinProof))
+	for _, k := range keys {
+		if hmac.Equal(proof.GetMac(), tr.proof(k, joinerLabel)) {
+			return joiner, tr.proof(k, memberLabel), nil
+		}
 	}
-	return joiner, tr, nil
+	return none(fmt.Errorf("%s: %w", joiner.ID, errJoinProof))
 }
 
 // sign sends the cluster key's signature to a joiner that requested it; an empty message means that
