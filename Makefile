@@ -48,8 +48,8 @@ SUBMAKE = $(MAKE) --no-print-directory
 # What is built and tested as it is shipped is compiled once.
 PLAIN := CGO_ENABLED=0
 # The packages that run real masters and minions, those that take longest first, and the simulator,
-# which takes ten times as long under the race detector.
-PROCESSES := e2e commands conformance faults sim
+# which takes ten times as long under the race detector. Three run at a time: conformance mostly waits.
+PROCESSES := conformance e2e commands faults sim
 # Measures the wall clock, so nothing runs beside it.
 SERIAL := failover
 
@@ -87,7 +87,7 @@ unit:
 	@$(REPORT) $(UNIT)
 
 # The race detector would see only the test's own side of these.
-BLACK_BOX = 'processes=$(SUBMAKE) build && $(PLAIN) $(GO) test -json -trimpath $(TEST_FLAGS) $(addprefix ./test/,$(PROCESSES))'
+BLACK_BOX = 'processes=$(SUBMAKE) build && $(PLAIN) $(GO) test -json -trimpath $(TEST_FLAGS) -p 3 $(addprefix ./test/,$(PROCESSES))'
 processes:
 	@$(REPORT) $(BLACK_BOX)
 

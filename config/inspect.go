@@ -43,16 +43,17 @@ var withPython = []string{
 
 // differentHere are options that work, with a difference to know.
 var differentHere = map[string]string{
-	"external_auth":     "tokens are kept in the cluster, those of before are not taken over: users log in again",
-	"order_masters":     "name the ids of the syndics in the option syndics; others are refused",
-	"rest_cherrypy":     "salt-api runs beside the master as before; it needs enable_clear_commands: True",
-	"rest_tornado":      "salt-api runs beside the master as before; it needs enable_clear_commands: True",
-	"sock_dir":          "Salt's own salt and salt-run beside the master need enable_clear_commands: True; those of the same name here don't",
-	"cluster_pki_dir":   "keys are agreed on by the masters; the folder is a copy, or read once where it is shared",
-	"cluster_secret":    "it is never sent; masters of Salt and of clustermaster do not form one cluster",
-	"cluster_peers":     "all of them change to clustermaster together",
-	"cache":             "minions' data are kept in the cluster's store; salt-run cache.migrate takes the old ones in",
-	"keys.cache_driver": "keys are kept in the cluster, and in this form as a copy",
+	"external_auth":        "tokens are kept in the cluster, those of before are not taken over: users log in again",
+	"minimum_auth_version": "below 3, name minions older than mid-2025 in the option legacy_minions; others' requests need a token",
+	"order_masters":        "name the ids of the syndics in the option syndics; others are refused",
+	"rest_cherrypy":        "salt-api runs beside the master as before; it needs enable_clear_commands: True",
+	"rest_tornado":         "salt-api runs beside the master as before; it needs enable_clear_commands: True",
+	"sock_dir":             "Salt's own salt and salt-run beside the master need enable_clear_commands: True; those of the same name here don't",
+	"cluster_pki_dir":      "keys are agreed on by the masters; the folder is a copy, or read once where it is shared",
+	"cluster_secret":       "it is never sent; masters of Salt and of clustermaster do not form one cluster",
+	"cluster_peers":        "all of them change to clustermaster together",
+	"cache":                "minions' data are kept in the cluster's store; salt-run cache.migrate takes the old ones in",
+	"keys.cache_driver":    "keys are kept in the cluster, and in this form as a copy",
 }
 
 // Inspect reads the configuration like Load, and reports the fate of every option that is set. It

@@ -184,6 +184,7 @@ type Options struct {
 	RequireMinionSignMessages bool          `opt:"require_minion_sign_messages"`
 	DropMessagesSignatureFail bool          `opt:"drop_messages_signature_fail"`
 	MinimumAuthVersion        int           `opt:"minimum_auth_version" min:"0" max:"3"`
+	LegacyMinions             []string      `opt:"legacy_minions" own:"[]"`
 	RequestServerTTL          time.Duration `opt:"request_server_ttl" min:"0"`
 	RequestServerAESSession   time.Duration `opt:"request_server_aes_session" min:"0"`
 	PublishSession            time.Duration `opt:"publish_session" min:"60"`

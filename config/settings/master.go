@@ -24,6 +24,7 @@ func Master(o *config.Options) (master.Options, error) {
 	m := master.DefaultOptions()
 	m.ID, m.PublishPort = o.ID, o.PublishPort
 	m.MinimumAuthVersion, m.RequestServerTTL = o.MinimumAuthVersion, o.RequestServerTTL
+	m.LegacyMinions = o.LegacyMinions
 	m.MaxDecoded = decodedTimes * int64(o.MaxFrameSize)
 	m.AutoAccept, m.OpenMode = o.AutoAccept, o.OpenMode
 	m.AutosignFile, m.AutorejectFile = o.AutosignFile, o.AutorejectFile

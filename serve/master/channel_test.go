@@ -157,6 +157,34 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// TestLegacyMinions: listed minions need no token below version 3; a token that they send must be
+// right.
+func TestLegacyMinions(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, func(o *Options, _ *Deps) {
+		o.MinimumAuthVersion, o.LegacyMinions = 0, []string{"old*"}
+	})
+	k.accept("m1")
+	k.accept("old1")
+	for _, tt := range []struct {
+		id      string
+		version int
+		tok     []byte
+		served  bool
+	}{
+		{"old1", 2, nil, true}, {"old1", 0, nil, true}, {"old1", 2, token(), true},
+		{"old1", 2, []byte{}, false}, {"old1", 2, must(wire.TokenSalt(otherKey())), false},
+		{"old1", 3, nil, false}, {"m1", 2, nil, false}, {"m1", 2, token(), true},
+	} {
+		m := k.minion(tt.version, tt.id)
+		m.sender.Tok = tt.tok
+		got := k.value(m.seal(dict("cmd", "_mine_flush", "id", tt.id), nonce()))
+		if (got != "bad load") != tt.served {
+			t.Errorf("%s, version %d, token of %d bytes: got %v", tt.id, tt.version, len(tt.tok), got)
+		}
+	}
+}
+
 // TestNonce is line 56.
 func TestNonce(t *testing.T) {
 	t.Parallel()

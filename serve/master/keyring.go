@@ -1,11 +1,13 @@
 package master
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"clustermaster/cluster"
 	"clustermaster/keystore"
+	"clustermaster/salt/target"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -161,13 +163,19 @@ func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 	if keys == nil {
 		return c, nil
 	}
-	// Below version 3 every minion can make a request that names another one, so without a token
-	// only commands that are the same for all are served.
-	if (env.Version >= 3 || req.Tok != nil || !forAll(req.Cmd)) && !keys.verify(req.Tok) {
+	if !(req.Tok == nil && m.needsNoToken(env, &req)) && !keys.verify(req.Tok) {
 		return nil, wire.BadLoad("token")
 	}
 	c.key = keys.key
 	return c, nil
+}
+
+// needsNoToken reports whether a request is served without a token. Below version 3 every minion
+// can make a request that names another one, so only commands that are the same for all are, and
+// requests in the name of minions that the option legacy_minions lists: their releases send none.
+func (m *Master) needsNoToken(env wire.Envelope, req *wire.Request) bool {
+	return env.Version < 3 && (forAll(req.Cmd) || slices.ContainsFunc(m.opts.LegacyMinions,
+		func(pattern string) bool { return target.Glob(pattern, req.ID) }))
 }
 
 // weigh reserves the memory that an opened request takes once it is decoded.

@@ -17,6 +17,7 @@ type Options struct {
 
 	// Channel.
 	MinimumAuthVersion int           // minimum_auth_version; lower versions are refused
+	LegacyMinions      []string      // legacy_minions: globs of ids that need no token below version 3
 	RequestServerTTL   time.Duration // request_server_ttl; 0 is off
 	// bytes that a minion's decoded request may take; 0: no bound
 	MaxDecoded int64

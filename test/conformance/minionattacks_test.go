@@ -16,6 +16,7 @@ import (
 
 // attacked is the master of an accepted minion that an attacker took over.
 var attacked = variant{name: "attacked", options: `minimum_auth_version: 0
+legacy_minions: ['ok-old*']
 autosign_file: DIR/autosign.conf
 peer: {'.*': [test.ping]}
 order_masters: True
@@ -237,6 +238,17 @@ func testWithoutToken(t *testing.T, m *subject) {
 		}
 	}
 	untouched(t, m, jid, map[string]string{})
+	old := m.signIn(t, "ok-old", 2)
+	for tok, served := range map[string]bool{"": true, string(otherToken(t)): false} {
+		load := old.load(t, "_pillar", pair("grains", dict("os", "Plan9")), pair("ver", "2"),
+			pair("id", old.ID))
+		if tok != "" {
+			load = load.Set("tok", []byte(tok))
+		}
+		if got := show(t, m.send(t, old.seal(t, load))); (got != badLoad) != served {
+			t.Errorf("a legacy minion's pillar with token %q: %s", tok, got)
+		}
+	}
 	if got := victim.request(t, "_mine_get", pair("tgt", victim.ID),
 		pair("fun", "secret")); showValue(got) != "{ok-victim: own}" {
 		t.Errorf("mine is %v", got)

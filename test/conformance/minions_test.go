@@ -109,6 +109,10 @@ func (s *suite) testReleases(t *testing.T) {
 	}
 }
 
+// afterLostReply is how long a legacy minion may take to answer: one of 3006.0 that lost the reply
+// to a request waits a minute for it before it sends another request.
+const afterLostReply = 90 * time.Second
+
 func (s *suite) testLegacyReleases(t *testing.T) {
 	c := s.minions(t)
 	if len(c.old) < len(legacy) {
@@ -171,9 +175,7 @@ func (s *suite) testRestart(t *testing.T) {
 		}
 		return nil
 	})
-	// A minion of 3006.0 that lost the reply to a request waits a minute for it before it sends
-	// another request.
-	e2e.Eventually(t, 90*time.Second, "legacy minions answer",
+	e2e.Eventually(t, afterLostReply, "legacy minions answer",
 		func() error { return pinged(t, c.busy, ids(c.old)) })
 }
 
@@ -451,7 +453,9 @@ func (s *suite) testAlive(t *testing.T) {
 	}
 	connected(t, c.all(), 30*time.Second)
 	e2e.Eventually(t, 30*time.Second, "all answer",
-		func() error { return pinged(t, c.busy, ids(c.all())) })
+		func() error { return pinged(t, c.busy, ids(c.new)) })
+	e2e.Eventually(t, afterLostReply, "legacy minions answer",
+		func() error { return pinged(t, c.busy, ids(c.old)) })
 	// From here on the minions check their connection several times and find no fault.
 	offsets := map[*member]int64{}
 	for _, m := range c.all() {
@@ -516,6 +520,6 @@ func (s *suite) testCut(t *testing.T) {
 	if err := pinged(t, c.busy, ids(c.new)); err != nil {
 		t.Error(err)
 	}
-	e2e.Eventually(t, 90*time.Second, "legacy minions answer",
+	e2e.Eventually(t, afterLostReply, "legacy minions answer",
 		func() error { return pinged(t, c.busy, ids(c.old)) })
 }

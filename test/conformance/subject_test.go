@@ -95,6 +95,7 @@ master_sign_pubkey: True
 `}
 	// busy is the master of the real minions.
 	busy = variant{name: "busy", options: `minimum_auth_version: 0
+legacy_minions: ['ok-old*']
 autosign_file: DIR/autosign.conf
 autoreject_file: DIR/autoreject.conf
 `, files: map[string]string{"autosign.conf": "ok-*\n", "autoreject.conf": "no-*\n"}}

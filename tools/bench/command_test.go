@@ -249,7 +249,7 @@ func TestSelf(t *testing.T) {
 	report := filepath.Join(dir, "report.json")
 	var stdout, stderr bytes.Buffer
 	code := Command(t.Context(), []string{"--self", "--quick", "--binary", program, "--json", report,
-		"--seconds", "0.4", "--minions", "12", "--workers", "6", "--fleet", "4,9", "--only",
+		"--seconds", "0.1", "--warmup", "0", "--minions", "12", "--workers", "6", "--fleet", "4,9", "--only",
 		"auth,return,minion_event,pillar,pillar+grains,pillar+40sls,mine,mine_get,file_list"},
 		&stdout, &stderr)
 	t.Log(stdout.String())
