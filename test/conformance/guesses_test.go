@@ -57,9 +57,9 @@ func (m *subject) proves(t testing.TB, from, eauth, user, password string,
 		user, "password", password)))
 	answer, stop := context.WithTimeout(ctx, limit)
 	defer stop()
-	began := time.Now()
+	watch := e2e.StartWatch(t)
 	reply, err := c.Do(answer, payload)
-	took = time.Since(began)
+	took = watch.Took()
 	if err != nil {
 		return false, took, err
 	}

@@ -139,17 +139,17 @@ func (p *Process) Freeze(t testing.TB) { t.Helper(); p.Signal(t, syscall.SIGSTOP
 // Thaw lets a frozen process continue.
 func (p *Process) Thaw(t testing.TB) { t.Helper(); p.Signal(t, syscall.SIGCONT) }
 
-// Stop asks the process to end. It returns the exit code and the time it took, by a stopwatch.
+// Stop asks the process to end. It returns the exit code and the time it took, by a Stopwatch.
 func (p *Process) Stop(t testing.TB, limit time.Duration) (code int, took time.Duration) {
 	t.Helper()
-	watch := startWatch(testOf(t))
+	watch := StartWatch(t)
 	p.Signal(t, syscall.SIGTERM)
 	code, err := p.Wait(limit)
 	if err != nil {
 		t.Error(err)
 		p.Kill(t)
 	}
-	return code, watch.took()
+	return code, watch.Took()
 }
 
 // End ends the process in whatever state, with the rest of its group.
@@ -180,7 +180,7 @@ type Result struct {
 	Command        string
 	Stdout, Stderr string
 	Code           int
-	Took           time.Duration // by a stopwatch
+	Took           time.Duration // by a Stopwatch
 }
 
 func (r Result) String() string {
@@ -222,7 +222,7 @@ func run(test, path string, args ...string) (Result, error) {
 	timer.Stop()
 	discharge(pid, cmd.ProcessState)
 	r := Result{Command: strings.Join(append([]string{path}, args...), " "),
-		Stdout: stdout.String(), Stderr: stderr.String(), Took: watch.took()}
+		Stdout: stdout.String(), Stderr: stderr.String(), Took: watch.Took()}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):

@@ -11,22 +11,26 @@ import (
 	"time"
 )
 
-// stopwatch measures how long something would take on a machine with time for it: the processor
+// Stopwatch measures how long something would take on a machine with time for it: the processor
 // time that others used meanwhile does not count. Others are all processes except the test and
 // those that it started. So a master that burns processor time does not get a longer limit for it.
 // Waiting for anything else (a timer, a peer, a disk) counts in full.
-type stopwatch struct {
+type Stopwatch struct {
 	test   string
 	start  time.Time
 	others time.Duration
 }
 
 // startWatch starts a stopwatch for a test, which testOf names.
-func startWatch(test string) stopwatch {
-	return stopwatch{test: test, start: time.Now(), others: othersTime(test)}
+func startWatch(test string) Stopwatch {
+	return Stopwatch{test: test, start: time.Now(), others: othersTime(test)}
 }
 
-func (w stopwatch) took() time.Duration {
+// StartWatch starts a stopwatch for t.
+func StartWatch(t testing.TB) Stopwatch { return startWatch(testOf(t)) }
+
+// Took is how long it has run.
+func (w Stopwatch) Took() time.Duration {
 	return undisturbed(time.Since(w.start), othersTime(w.test)-w.others)
 }
 

@@ -6,19 +6,19 @@ import (
 )
 
 // Eventually calls check until it returns nil. It fails the test if that does not happen in time,
-// as a stopwatch counts it; Within lengthens it. It returns how long it took.
+// as a Stopwatch counts it; Within lengthens it. It returns how long it took.
 func Eventually(t testing.TB, limit time.Duration, what string, check func() error) time.Duration {
 	t.Helper()
 	limit = Within(limit)
-	start, watch := time.Now(), startWatch(testOf(t))
+	start, watch := time.Now(), StartWatch(t)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := check()
 		if err == nil {
-			return watch.took()
+			return watch.Took()
 		}
-		if time.Since(start) > limit && watch.took() > limit {
+		if time.Since(start) > limit && watch.Took() > limit {
 			t.Fatalf("%s: not after %v: %v", what, limit, err)
 		}
 		<-tick.C
@@ -40,15 +40,15 @@ func Throughout(t testing.TB, while time.Duration, what string, check func() err
 	}
 }
 
-// OnceLate calls f when a limit has passed, as a stopwatch counts it and Within lengthens it,
+// OnceLate calls f when a limit has passed, as a Stopwatch counts it and Within lengthens it,
 // unless stop is called before.
 func OnceLate(t testing.TB, limit time.Duration, f func()) (stop func()) {
-	watch := startWatch(testOf(t))
+	watch := StartWatch(t)
 	ended := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		for watch.took() < Within(limit) {
+		for watch.Took() < Within(limit) {
 			select {
 			case <-ended:
 				return
