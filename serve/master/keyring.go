@@ -1,13 +1,11 @@
 package master
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"clustermaster/cluster"
 	"clustermaster/keystore"
-	"clustermaster/salt/target"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -174,8 +172,7 @@ func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 // can make a request that names another one, so only commands that are the same for all are, and
 // requests in the name of minions that the option legacy_minions lists: their releases send none.
 func (m *Master) needsNoToken(env wire.Envelope, req *wire.Request) bool {
-	return env.Version < 3 && (forAll(req.Cmd) || slices.ContainsFunc(m.opts.LegacyMinions,
-		func(pattern string) bool { return target.Glob(pattern, req.ID) }))
+	return env.Version < 3 && (forAll(req.Cmd) || anyGlob(m.opts.LegacyMinions, req.ID))
 }
 
 // weigh reserves the memory that an opened request takes once it is decoded.

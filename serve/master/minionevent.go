@@ -3,10 +3,8 @@ package master
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
-	"clustermaster/salt/target"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -124,7 +122,7 @@ func (m *Master) mayFire(c *call, tag string, data value.Map) bool {
 		return false
 	}
 	if strings.HasPrefix(tag, "salt/") &&
-		slices.ContainsFunc(reserved, func(p string) bool { return target.Glob(p, tag) }) ||
+		anyGlob(reserved, tag) ||
 		!m.ownEvent(c, tag, data) {
 		m.metrics.events.WithLabelValues("blocked").Inc()
 		m.refused.note("event_tag", c.ID, c.remote)

@@ -410,8 +410,12 @@ func returnBelow(jid, id string, load, one value.Map) value.Map {
 // isSyndic reports whether an id is that of a syndic, which speaks for the minions below it: with
 // order_masters those that the option syndics names.
 func (m *Master) isSyndic(id string) bool {
-	return m.opts.OrderMasters && slices.ContainsFunc(m.opts.Syndics,
-		func(pattern string) bool { return target.Glob(pattern, id) })
+	return m.opts.OrderMasters && anyGlob(m.opts.Syndics, id)
+}
+
+// anyGlob reports whether one of some globs matches a text.
+func anyGlob(globs []string, text string) bool {
+	return slices.ContainsFunc(globs, func(g string) bool { return target.Glob(g, text) })
 }
 
 // speaksFor reports whether a caller may speak for a minion: each for itself, and a syndic also for

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"clustermaster/test/e2e"
@@ -21,20 +19,10 @@ func gitCommit(t *testing.T, dir, name string) string {
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out := ""
-	for _, args := range [][]string{{"init", "-q", "-b", "master"}, {"add", "-A"},
-		{"commit", "-q", "-m", name}, {"rev-parse", "HEAD"}} {
-		cmd := exec.Command("git", args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
-			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
-		b, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, b)
-		}
-		out = strings.TrimSpace(string(b))
-	}
-	return out
+	e2e.Git(t, dir, "init", "-q", "-b", "master")
+	e2e.Git(t, dir, "add", "-A")
+	e2e.Git(t, dir, "commit", "-q", "-m", name)
+	return e2e.Git(t, dir, "rev-parse", "HEAD")
 }
 
 // servesCommit returns nil if a master serves a commit for base.
