@@ -559,7 +559,7 @@ log_datefmt: '%Y'
 	}
 }
 
-// siteWiring has options of renderers and of rights.
+// siteWiring has options of renderers, of rights and of lost subscribers.
 func siteWiring() wiring {
 	return wiring{
 		name: "site",
@@ -569,6 +569,7 @@ external_auth: {auto: {ann: [test.ping], '*': [test.version]}}
 		set: `renderer: json
 render_python: DIR/python
 permissive_acl: True
+publish_retry: False
 `,
 		files: map[string]string{
 			"pillar/top.sls":   `{"base": {"plain": ["plain"], "shows": ["shows"]}}`,
@@ -591,8 +592,37 @@ permissive_acl: True
 				m.signIn(t, "aimed", 3)
 				return may(t, m, ann, "test.ping") + " " + may(t, m, ann, "test.version")
 			}},
+			{options: "publish_retry", own: true, ask: func(t *testing.T, m *subject) string {
+				m.signIn(t, "away", 3) // its job stays open
+				m.loseSubscribers(t)
+				again := func() bool { return m.counters(t)["jobs_resent_total"] > 0 }
+				return fmt.Sprint("sent again: ", m.ends(again))
+			}},
 		},
 	}
+}
+
+// loseSubscribers publishes a job to the minion "away" and closes all subscriptions at once, as a
+// balancer does that gives a master up, until the master calls that a loss.
+func (m *subject) loseSubscribers(t *testing.T) {
+	t.Helper()
+	lost := func() bool {
+		return m.counters(t)[`minion_subscriber_losses_total{endpoint="publish"}`] > 0
+	}
+	for range 4 {
+		two := []*subscriber{subscribe(t, m.Addr, ""), subscribe(t, m.Addr, "")}
+		<-time.After(18 * time.Second) // only departures after 15 s count
+		if r := m.Salt(t, "--async", "away", "test.ping"); r.Code != 0 {
+			t.Fatal(r)
+		}
+		for _, s := range two {
+			s.conn.Close()
+		}
+		if m.ends(lost) {
+			return
+		}
+	}
+	t.Fatal("the master saw no loss of subscribers")
 }
 
 // pythonWiring has limits of modules in Python.
