@@ -16,7 +16,6 @@ var composed = []string{"commands", "conformance", "e2e", "failover", "faults"}
 var unproven = map[string]string{
 	"cluster_encryption_algorithm": "has no effect: traffic between masters is TLS 1.3",
 	"git_pillar_provider":          "has no effect: the installed git is used",
-	"permissive_pki_access":        "as root it counts only for files of a further group of root's",
 }
 
 // settings is all that the tests of the whole program write into configurations, and more.

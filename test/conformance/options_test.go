@@ -263,7 +263,7 @@ func own(w wired) wired {
 func wirings() []wiring {
 	return []wiring{pillarWiring(), overwriteWiring(), limitWiring(), keyWiring(), pythonWiring(),
 		siteWiring(), gitWiring(), commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(),
-		rightsWiring(), portWiring(), reactionWiring()}
+		rightsWiring(), portWiring(), reactionWiring(), unprivilegedWiring()}
 }
 
 // pillarWiring has options of templates, top files and pillars.

@@ -16,6 +16,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -277,6 +279,41 @@ func passphraseWiring() wiring {
 			{options: "key_pass", ask: func(t *testing.T, m *subject) string {
 				got := m.signIn(t, "knows", 3).got.Master.Text()
 				return fmt.Sprint("the same key: ", got == keyNumber(t, 1).Public().Text())
+			}},
+		},
+	}
+}
+
+// unprivilegedWiring has options of files that a group may write to. As root they count only for
+// files of root's further groups, so these masters give their rights up.
+func unprivilegedWiring() wiring {
+	return wiring{
+		name: "unprivileged",
+		both: "user: nobody\nauto_accept: False\nautosign_file: DIR/autosign\n",
+		set:  "permissive_pki_access: True\n",
+		files: map[string]string{
+			"autosign": "grouped\n",
+		},
+		prepare: func(t *testing.T, m *subject) {
+			if err := os.Chmod(m.path("autosign"), 0o664); err != nil {
+				t.Fatal(err)
+			}
+			nobody, err := user.Lookup("nobody")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(filepath.Dir(m.Dir), 0o711); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command("chown", "-R", nobody.Uid+":"+nobody.Gid, m.Dir).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		},
+		looks: []wired{
+			// Only ours: others may not read the Python of some machines.
+			{options: "permissive_pki_access", own: true, ask: func(t *testing.T, m *subject) string {
+				return fmt.Sprint(m.first(t, "grouped"))
 			}},
 		},
 	}
