@@ -27,28 +27,33 @@ import (
 type disk struct {
 	*vfs.MemFS
 
-	mu      sync.Mutex // guards the fields below
-	full    bool
-	slow    time.Duration // the longest delay of a sync
-	opening bool          // nothing is slow
-	still   chan struct{} // nil: the disk works; closed when it works again
-	rng     *rand.Rand
+	mu    sync.Mutex // guards the fields below
+	full  bool
+	slow  time.Duration // the longest delay of a sync
+	still chan struct{} // nil: the disk works; closed when it works again
+	// closed while nothing waits for the disk: a store is opened or closed
+	prompt chan struct{}
+	rng    *rand.Rand
 }
 
-// open calls fn while the disk is not slow. Pebble opens a store with a mutex held that its
-// compactions wait for; if it waited for the disk meanwhile, fake time would stop.
-func (d *disk) open(fn func()) {
-	set := func(opening bool) {
+// promptly calls fn while nothing waits for the disk. Pebble opens and closes a store with a mutex
+// held that its compactions and statistics wait for; if it waited for the disk meanwhile, fake time
+// would stop.
+func (d *disk) promptly(fn func()) {
+	d.mu.Lock()
+	close(d.prompt)
+	d.mu.Unlock()
+	defer func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.opening = opening
-	}
-	set(true)
-	defer set(false)
+		d.prompt = make(chan struct{})
+	}()
 	fn()
 }
 
-func newDisk(fs *vfs.MemFS, chance *rand.Rand) *disk { return &disk{MemFS: fs, rng: chance} }
+func newDisk(fs *vfs.MemFS, chance *rand.Rand) *disk {
+	return &disk{MemFS: fs, rng: chance, prompt: make(chan struct{})}
+}
 
 // crashed returns what a loss of power leaves.
 func (d *disk) crashed(chance *rand.Rand) *vfs.MemFS {
@@ -119,22 +124,30 @@ func (d *disk) room() error {
 	return nil
 }
 
+// wait is the delay of a sync, in fake time.
 func (d *disk) wait() {
 	d.mu.Lock()
-	var t time.Duration
-	if d.slow > 0 && !d.opening {
-		t = time.Duration(d.rng.Int64N(int64(d.slow)))
-	}
-	still := d.still
-	if d.opening {
-		still = nil
+	still, prompt := d.still, d.prompt
+	var slow <-chan time.Time
+	select {
+	case <-prompt:
+	default:
+		if d.slow > 0 {
+			slow = time.After(time.Duration(d.rng.Int64N(int64(d.slow))))
+		}
 	}
 	d.mu.Unlock()
 	if still != nil {
-		<-still
+		select {
+		case <-still:
+		case <-prompt:
+		}
 	}
-	if t > 0 {
-		time.Sleep(t) // the disk is slow on fake time
+	if slow != nil {
+		select {
+		case <-slow:
+		case <-prompt:
+		}
 	}
 }
 

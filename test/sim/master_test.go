@@ -166,7 +166,7 @@ func (m *master) start() error {
 		i.port.Close()
 		return fmt.Errorf("open node of %s: %w", m.id, err)
 	}
-	files.open(func() {
+	files.promptly(func() {
 		i.store, err = ringstore.Open(ringDir, i.node.Peers(), ringstore.Options{
 			FS: files, Now: i.node.Now, Room: files.room, TombstoneFor: m.w.tombstones,
 			BucketWidth: 4 * time.Second, ExpireEvery: 2 * time.Second, RepairEvery: 30 * time.Second,
@@ -219,7 +219,8 @@ func (m *master) start() error {
 		<-served
 		<-served
 		i.parts.Wait()
-		if err := i.store.Close(); err != nil && !i.crash.Load() {
+		i.files.promptly(func() { err = i.store.Close() })
+		if err != nil && !i.crash.Load() {
 			m.w.fault("%s: close ring store: %v", m.id, err)
 		}
 	}()
