@@ -1,6 +1,7 @@
 // Package history records what clients of a cluster did and saw, and checks whether a single
 // machine could have answered the same.
 //
-// Lives here: the record, and models of keys and of facts about members. Does not: run clients and
-// faults.
+// Lives here: the record, the models of keys, facts about members, tokens and turns, and what the
+// check does beside the search, which is porcupine's (Wing and Gong, 1993; Lowe, 2017). Does not:
+// run clients and faults.
 package history

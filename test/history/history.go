@@ -1,14 +1,10 @@
 package history
 
 import (
-	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -65,32 +61,6 @@ func (h *History) AddOffer(client int, begun int64, c Call, out Outcome) {
 	h.Add(client, begun, c, out)
 }
 
-// DropIdleClaims removes claims with an unknown outcome that had no effect, or none that was seen:
-// those from a turn that another call claimed, or that no answer lies beyond. The history is as
-// linearizable as before, and is checked in much less time.
-func (h *History) DropIdleClaims() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	claimed, most := map[string]bool{}, map[string]int{}
-	of := func(c Call) string { return c.Register + " " + c.Verb }
-	for _, op := range h.ops {
-		c, out := op.Input.(Call), op.Output.(Outcome)
-		if out.Unknown {
-			continue
-		}
-		claimed[of(c)] = claimed[of(c)] || out.Changed
-		if turn, err := strconv.Atoi(out.Value); err == nil {
-			most[c.Register] = max(most[c.Register], turn)
-		}
-	}
-	h.ops = slices.DeleteFunc(h.ops, func(op porcupine.Operation) bool {
-		c := op.Input.(Call)
-		turn, err := strconv.Atoi(c.Verb)
-		return op.Output.(Outcome).Unknown && err == nil &&
-			(claimed[of(c)] || turn >= most[c.Register])
-	})
-}
-
 // Calls is the number of recorded calls.
 func (h *History) Calls() int {
 	h.mu.Lock()
@@ -98,200 +68,102 @@ func (h *History) Calls() int {
 	return len(h.ops)
 }
 
-// byRegister is sound: a history is linearizable if and only if its part for each register is
-// (Herlihy and Wing, 1990).
-func byRegister(ops []porcupine.Operation) [][]porcupine.Operation {
-	parts := map[string][]porcupine.Operation{}
-	for _, op := range ops {
-		r := op.Input.(Call).Register
-		parts[r] = append(parts[r], op)
-	}
-	var out [][]porcupine.Operation
-	for _, p := range parts {
-		out = append(out, p)
-	}
-	return out
-}
-
-// KeyModel is a minion key: absent, pending, accepted or rejected. Init is absent.
-func KeyModel() porcupine.Model {
+// KeyModel is a minion key: absent, pending, accepted or rejected. It begins absent.
+func KeyModel() Model {
 	const absent, pending, accepted, rejected = "", "minions_pre", "minions", "minions_rejected"
 	// become is a change from some states. Its answer says truly whether it changed anything.
-	become := func(state, to string, out Outcome, from ...string) []any {
-		changes := false
-		for _, f := range from {
-			changes = changes || state == f
-		}
+	become := func(state, to string, out Outcome, from ...string) []string {
+		changes := slices.Contains(from, state)
 		switch {
 		case !out.Unknown && out.Changed != changes:
 			return nil
 		case changes:
-			return []any{to}
+			return []string{to}
 		}
-		return []any{state}
+		return []string{state}
 	}
-	m := porcupine.NondeterministicModel{
-		Partition: byRegister,
-		Init:      func() []any { return []any{absent} },
-		Step: func(s, input, output any) []any {
-			state, in, out := s.(string), input.(Call), output.(Outcome)
-			switch in.Verb {
-			case "accept":
-				return become(state, accepted, out, pending)
-			case "reject":
-				return become(state, rejected, out, pending, accepted)
-			case "delete":
-				return become(state, absent, out, pending, accepted, rejected)
-			case "offer":
-				switch {
-				case !out.Unknown && out.Value == "rejected" && state != rejected:
-					return nil // it ends a minion for good, so it must be true
-				case !out.Unknown && out.Value != "pending" || state != absent:
-					return []any{state} // a known key is answered from memory
-				}
-				// a master without quorum answers pending and stores nothing
-				return []any{pending, absent}
-			case "look":
-				if out.Value != state {
-					return nil
-				}
-				return []any{state}
+	return Model{absent, func(state string, c Call, out Outcome) []string {
+		switch c.Verb {
+		case "accept":
+			return become(state, accepted, out, pending)
+		case "reject":
+			return become(state, rejected, out, pending, accepted)
+		case "delete":
+			return become(state, absent, out, pending, accepted, rejected)
+		case "offer":
+			switch {
+			case !out.Unknown && out.Value == "rejected" && state != rejected:
+				return nil // it ends a minion for good, so it must be true
+			case !out.Unknown && out.Value != "pending" || state != absent:
+				return []string{state} // a known key is answered from memory
 			}
-			panic("no verb " + in.Verb)
-		},
-		DescribeOperation: describe,
-	}
-	return m.ToModel()
+			// a master without quorum answers pending and stores nothing
+			return []string{pending, absent}
+		}
+		return look(state, c, out)
+	}}
 }
 
-// SwitchModel is a fact about a member, such as its vote: on or off. Init is as given.
-func SwitchModel(initially string) porcupine.Model {
-	return porcupine.Model{
-		Partition: byRegister,
-		Init:      func() any { return initially },
-		Step: func(s, input, output any) (bool, any) {
-			in, out := input.(Call), output.(Outcome)
-			if in.Verb == "look" {
-				return out.Value == s, s
-			}
-			return true, in.Verb // "on" or "off"
-		},
-		DescribeOperation: describe,
+// look is the step of a call that changes nothing.
+func look(state string, c Call, out Outcome) []string {
+	if c.Verb != "look" {
+		panic("no verb " + c.Verb)
 	}
+	if !out.Unknown && out.Value != state {
+		return nil
+	}
+	return []string{state}
 }
 
-// TokenModel is a token that is stored once, and dropped and looked for by many. Init is absent.
-func TokenModel() porcupine.Model {
+// SwitchModel is a fact about a member, such as its vote: on or off. It begins as given.
+func SwitchModel(initially string) Model {
+	return Model{initially, func(state string, c Call, out Outcome) []string {
+		if c.Verb == "on" || c.Verb == "off" {
+			return []string{c.Verb}
+		}
+		return look(state, c, out)
+	}}
+}
+
+// TokenModel is a token that is stored once, and dropped and looked for by many. It begins absent.
+func TokenModel() Model {
 	const there, absent = "there", ""
-	m := porcupine.NondeterministicModel{
-		Partition: byRegister,
-		Init:      func() []any { return []any{absent} },
-		Step: func(s, input, output any) []any {
-			state, in, out := s.(string), input.(Call), output.(Outcome)
-			switch in.Verb {
-			case "put":
-				if out.Unknown || out.Changed {
-					return []any{there}
-				}
-				return []any{state}
-			case "drop":
-				if !out.Unknown && out.Changed != (state == there) {
-					return nil // it says truly whether there was a token
-				}
-				return []any{absent}
-			case "look":
-				if out.Value != state {
-					return nil
-				}
-				return []any{state}
+	return Model{absent, func(state string, c Call, out Outcome) []string {
+		switch c.Verb {
+		case "put":
+			if out.Unknown || out.Changed {
+				return []string{there}
 			}
-			panic("no verb " + in.Verb)
-		},
-		DescribeOperation: describe,
-	}
-	return m.ToModel()
+			return []string{state}
+		case "drop":
+			if !out.Unknown && out.Changed != (state == there) {
+				return nil // it says truly whether there was a token
+			}
+			return []string{absent}
+		}
+		return look(state, c, out)
+	}}
 }
 
 // ClaimModel is a counter of turns, in decimal. The verb of a claim is the turn that it was made
 // from: it succeeds if that is the present turn, which then rises by one. Its answer, and that of a
-// look, is the turn afterwards. Init is 0.
-func ClaimModel() porcupine.Model {
-	return porcupine.Model{
-		Partition: byRegister,
-		Init:      func() any { return 0 },
-		Step: func(s, input, output any) (bool, any) {
-			turn, in, out := s.(int), input.(Call), output.(Outcome)
-			after, wins := turn, in.Verb == strconv.Itoa(turn)
-			if wins {
-				after++
+// look, is the turn afterwards. It begins with 0.
+func ClaimModel() Model {
+	return Model{"0", func(state string, c Call, out Outcome) []string {
+		if c.Verb == "look" {
+			return look(state, c, out)
+		}
+		after := state
+		if c.Verb == state {
+			turn, err := strconv.Atoi(state)
+			if err != nil {
+				panic(err)
 			}
-			if in.Verb == "look" {
-				wins = out.Changed
-			}
-			return out.Unknown || out.Changed == wins && out.Value == strconv.Itoa(after), after
-		},
-		DescribeOperation: describe,
-	}
-}
-
-func describe(input, output any) string {
-	in, out := input.(Call), output.(Outcome)
-	text := in.Verb + " " + in.Register + " at " + in.At
-	switch {
-	case out.Unknown:
-		return text + " -> ?"
-	case in.Verb == "look" || in.Verb == "offer":
-		return text + " -> " + out.Value
-	}
-	return fmt.Sprintf("%s -> %t", text, out.Changed)
-}
-
-// checkLimit bounds the check of one history. Its time grows steeply with the calls that have no
-// end.
-const checkLimit = time.Minute
-
-// Judge returns whether a history can have happened on one machine: Ok, Illegal, or Unknown if the
-// check takes too long.
-func (h *History) Judge(model porcupine.Model) porcupine.CheckResult {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return porcupine.CheckOperationsTimeout(model, h.ops, checkLimit)
-}
-
-// Check fails the test if a history can't have happened on one machine.
-func (h *History) Check(t testing.TB, what string, model porcupine.Model) {
-	t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	unknown := 0
-	for _, op := range h.ops {
-		if op.Output.(Outcome).Unknown {
-			unknown++
+			after = strconv.Itoa(turn + 1)
 		}
-	}
-	begun := time.Now()
-	result, info := porcupine.CheckOperationsVerbose(model, h.ops, checkLimit)
-	t.Logf("%s: %d calls, %d of them with unknown outcome, checked in %v: %s", what, len(h.ops),
-		unknown, time.Since(begun).Round(time.Millisecond), result)
-	if result == porcupine.Ok {
-		return
-	}
-	t.Errorf("%s: the history is not linearizable (%s)", what, result)
-	for _, part := range byRegister(h.ops) {
-		if porcupine.CheckOperationsTimeout(model, part, checkLimit) == porcupine.Ok {
-			continue
+		if !out.Unknown && (out.Changed != (after != state) || out.Value != after) {
+			return nil
 		}
-		var text strings.Builder
-		for _, op := range part {
-			fmt.Fprintf(&text, "%9.3f %9.3f  %s\n", float64(op.Call)/1e9, float64(op.Return)/1e9,
-				describe(op.Input, op.Output))
-		}
-		t.Logf("the calls of %s:\n%s", part[0].Input.(Call).Register, text.String())
-	}
-	if f, err := os.CreateTemp("", "history-*.html"); err == nil {
-		if porcupine.Visualize(model, info, f) == nil {
-			t.Logf("drawn in %s", f.Name())
-		}
-		f.Close()
-	}
+		return []string{after}
+	}}
 }

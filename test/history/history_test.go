@@ -2,6 +2,7 @@ package history
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -23,7 +24,7 @@ func TestChecker(t *testing.T) {
 	accepted := []op{{0, 1, key("offer"), saw("pending")}, {2, 3, key("accept"), did}}
 	tests := []struct {
 		name  string
-		model porcupine.Model
+		model Model
 		ops   []op
 		want  porcupine.CheckResult
 	}{
@@ -90,12 +91,12 @@ func TestChecker(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var ops []porcupine.Operation
+			h := New()
 			for i, o := range tt.ops {
-				ops = append(ops, porcupine.Operation{ClientId: i, Input: o.Call, Call: o.from,
+				h.ops = append(h.ops, porcupine.Operation{ClientId: i, Input: o.Call, Call: o.from,
 					Output: o.Outcome, Return: o.to})
 			}
-			if got := porcupine.CheckOperationsTimeout(tt.model, ops, checkLimit); got != tt.want {
+			if got := h.Judge(tt.model); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
@@ -130,27 +131,69 @@ func TestOfferTwice(t *testing.T) {
 	}
 }
 
-// TestDropIdleClaims keeps only claims without an answer that may explain a turn.
-func TestDropIdleClaims(t *testing.T) {
+// plain is the model that leaves calls of unknown outcome to the checker.
+func (m Model) plain() porcupine.Model {
+	n := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{m.first} },
+		Step: func(s, input, output any) (after []any) {
+			for _, state := range m.step(s.(string), input.(Call), output.(Outcome)) {
+				after = append(after, state)
+			}
+			return after
+		},
+	}
+	return n.ToModel()
+}
+
+// TestLostCalls compares the check with a plain one, on short random histories of one register.
+func TestLostCalls(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	results := make(map[porcupine.CheckResult]int)
+	for range 20_000 {
+		m := []Model{KeyModel(), TokenModel(), ClaimModel(), SwitchModel("on")}
+		verbs := [][]string{{"offer", "accept", "reject", "delete", "look"}, {"put", "drop", "look"},
+			{"0", "1", "2", "look"}, {"on", "off", "look"}}
+		values := [][]string{{"", "minions_pre", "minions", "minions_rejected"}, {"", "there"},
+			{"0", "1", "2", "3"}, {"on", "off"}}
+		kind := rng.IntN(len(m))
+		h := New()
+		for i := range 2 + rng.IntN(7) {
+			c := Call{Verb: verbs[kind][rng.IntN(len(verbs[kind]))]}
+			out := Outcome{Changed: rng.IntN(2) == 0, Value: values[kind][rng.IntN(len(values[kind]))]}
+			begun := rng.Int64N(20)
+			end := begun + 1 + rng.Int64N(8)
+			if c.Verb != "look" && rng.IntN(3) == 0 {
+				out, end = Outcome{Unknown: true}, math.MaxInt64
+			}
+			h.ops = append(h.ops, porcupine.Operation{ClientId: i, Input: c, Call: begun, Output: out,
+				Return: end})
+		}
+		got := h.Judge(m[kind])
+		want := porcupine.CheckOperationsTimeout(m[kind].plain(), h.ops, checkLimit)
+		if results[want]++; got != want {
+			t.Fatalf("got %s, want %s: %v", got, want, h.ops)
+		}
+	}
+	if results[porcupine.Ok] < 1000 || results[porcupine.Illegal] < 1000 {
+		t.Errorf("too few of a kind: %v", results)
+	}
+}
+
+// TestManyLostCalls: calls of unknown outcome cost no time that doubles with each.
+func TestManyLostCalls(t *testing.T) {
 	t.Parallel()
 	h := New()
-	add := func(verb string, out Outcome) { h.Add(1, h.Now(), Call{Register: "r", Verb: verb}, out) }
-	add("0", Outcome{Changed: true, Value: "1"})
-	add("0", Outcome{Unknown: true}) // another one claimed this turn
-	add("1", Outcome{Unknown: true}) // explains turn 2
-	add("look", Outcome{Value: "2"})
-	add("2", Outcome{Unknown: true}) // nobody saw turn 3
-	h.DropIdleClaims()
-	if got := h.Calls(); got != 3 {
-		t.Errorf("%d calls are left, want 3", got)
+	for i := range int64(200) {
+		for n, verb := range []string{"offer", "accept", "reject", "delete"} {
+			h.ops = append(h.ops, porcupine.Operation{ClientId: n, Input: Call{Verb: verb},
+				Call: 10 * i, Output: Outcome{Unknown: true}, Return: math.MaxInt64})
+		}
+		saw := []string{"minions_pre", "minions", "minions_rejected", ""}[i%4]
+		h.ops = append(h.ops, porcupine.Operation{ClientId: 9, Input: Call{Verb: "look"},
+			Call: 10*i + 5, Output: Outcome{Value: saw}, Return: 10*i + 7})
 	}
-	if got := h.Judge(ClaimModel()); got != porcupine.Ok {
+	if got := h.Judge(KeyModel()); got != porcupine.Ok {
 		t.Errorf("got %s, want %s", got, porcupine.Ok)
-	}
-	add("1", Outcome{Changed: true, Value: "2"})
-	add("1", Outcome{Changed: true, Value: "2"})
-	h.DropIdleClaims()
-	if got := h.Judge(ClaimModel()); got != porcupine.Illegal {
-		t.Errorf("two claimed turn 1: got %s, want %s", got, porcupine.Illegal)
 	}
 }

@@ -445,27 +445,41 @@ func (s *scene) removed() {
 	}
 	s.note("scene: %s is removed and joins again after %v; deaf for the leader: %v", s.m.id, s.lasts,
 		deaf != nil)
+	listens := func() {}
 	if deaf != nil {
 		a, b := deaf.ip.String(), lead.ip.String()
 		w.net.cut(a, b)
 		w.net.cut(b, a)
-		defer func() { w.net.heal(a, b); w.net.heal(b, a) }()
+		listens = func() { w.net.heal(a, b); w.net.heal(b, a) }
 	}
+	defer listens()
 	gone := order("remove", func(ctx context.Context, i *instance) error {
 		_, err := i.node.Remove(ctx, s.m.id, true)
 		return err
 	})
-	if !gone {
-		return
+	changed := false
+	allow := func() bool {
+		return order("allow", func(ctx context.Context, i *instance) error {
+			did, err := i.node.Allow(ctx, s.m.id)
+			changed = changed || did
+			return err
+		})
 	}
-	s.pause(s.lasts)
+	if gone {
+		s.pause(s.lasts)
+	} else {
+		// It may have taken effect, or still will: not after another order.
+		listens()
+		if !allow() || !changed {
+			return
+		}
+	}
 	s.m.stop()
 	w.losses.add(settled, time.Now())
 	s.m.wipe()
-	order("allow", func(ctx context.Context, i *instance) error {
-		_, err := i.node.Allow(ctx, s.m.id)
-		return err
-	})
+	if gone {
+		allow()
+	}
 	w.hush.set(false)
 	s.comesBack()
 }

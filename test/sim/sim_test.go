@@ -146,7 +146,6 @@ func (out *outcome) run(seed uint64, dir string) {
 		out.excused = l.excused
 		out.heard, out.count, out.keys = l.heard, w.count, l.keys
 		out.shared, out.claims = l.shared, l.claims
-		out.claims.DropIdleClaims()
 		w.net.mu.Lock()
 		out.waited = w.net.waited
 		w.net.mu.Unlock()
@@ -391,7 +390,7 @@ const (
 type judged struct {
 	what    string
 	history *history.History
-	model   porcupine.Model
+	model   history.Model
 }
 
 func (out *outcome) histories() []judged {
