@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// mostOutput bounds the kept output of one test: its end.
+// mostOutput bounds the kept output of one test: its end, and the beginning of a crash.
 const mostOutput = 256 << 10
 
 // event is one line of go test -json (go doc test2json).
@@ -82,13 +82,27 @@ type test struct {
 	ended  bool
 }
 
-// tail keeps the end of what is written to it.
-type tail struct{ b []byte }
+// tail keeps the end of what is written to it, and what came before a crash with its first stacks:
+// the first line of a crash says what happened.
+type tail struct {
+	b     []byte
+	crash bool
+}
 
-func (t *tail) add(s string) {
-	t.b = append(t.b, s...)
-	if len(t.b) > 2*mostOutput {
-		t.b = append([]byte("... cut\n"), t.b[len(t.b)-mostOutput:]...)
+func (t *tail) add(line string) {
+	const cut = "... cut\n"
+	t.crash = t.crash || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+	switch {
+	case !t.crash:
+		t.b = append(t.b, line...)
+		if len(t.b) > 2*mostOutput {
+			t.b = append([]byte(cut), t.b[len(t.b)-mostOutput:]...)
+		}
+	case len(t.b) <= 3*mostOutput:
+		t.b = append(t.b, line...)
+		if len(t.b) > 3*mostOutput {
+			t.b = append(t.b, cut...)
+		}
 	}
 }
 

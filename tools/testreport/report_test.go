@@ -197,3 +197,22 @@ func TestDiary(t *testing.T) {
 		t.Errorf("the failure of a script is not listed\n%s", &out)
 	}
 }
+
+// TestOutputIsCut keeps the end of a long output, and the beginning of a crash.
+func TestOutputIsCut(t *testing.T) {
+	t.Parallel()
+	var kept tail
+	long := strings.Repeat("x", 999) + "\n"
+	for range 4 * mostOutput / len(long) {
+		kept.add(long)
+	}
+	kept.add("panic: seed 7 hangs\n")
+	for range 4 * mostOutput / len(long) {
+		kept.add(long)
+	}
+	got := string(kept.b)
+	if !strings.HasPrefix(got, "... cut\n") || !strings.Contains(got, "\npanic: seed 7 hangs\n") ||
+		!strings.HasSuffix(got, "... cut\n") || len(got) > 4*mostOutput {
+		t.Errorf("%d bytes, from %q to %q", len(got), got[:20], got[len(got)-20:])
+	}
+}
