@@ -160,7 +160,7 @@ govulncheck:
 	@tools/scripts/govulncheck.sh $(GOVULNCHECK)
 
 mutations:
-	$(PLAIN) $(GO) run -trimpath ./tools/mutate $(if $(ONLY),-only $(ONLY),-page docs/testing.md)
+	$(PLAIN) $(GO) run -trimpath ./tools/mutate -page docs/testing.md $(if $(ONLY),-only "$(ONLY)")
 
 # What fails is run once more, alone, on both sides.
 SALT_SUITE = test/saltsuite/referee $(addprefix --only ,$(FILE)) $(addprefix --jobs ,$(JOBS))

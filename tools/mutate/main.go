@@ -4,7 +4,8 @@
 //	go run ./tools/mutate [-only EXPRESSION] [-page docs/testing.md]
 //
 // A fault that no test finds, that does not fit the code any more, or that does not compile is an
-// error. So is a test that fails without a fault.
+// error. So is a test that fails without a fault. The page's table keeps its rows of faults that
+// were not tried.
 package main
 
 import (
@@ -41,7 +42,7 @@ type result struct {
 
 func main() {
 	only := flag.String("only", "", "only faults whose name or file this `expression` matches")
-	page := flag.String("page", "", "write the table into this `file`, between its marks")
+	page := flag.String("page", "", "write what was found into the table of this `file`, between its marks")
 	flag.Parse()
 	if err := run(*only, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -88,8 +89,8 @@ func run(only, page string) error {
 		}
 	}
 	fmt.Printf("%d of %d faults were found\n", len(results)-len(failed), len(results))
-	if page != "" && len(failed) == 0 {
-		failed = append(failed, write(page, results))
+	if page != "" {
+		failed = append(failed, write(page, all, results, time.Now()))
 	}
 	return errors.Join(failed...)
 }
@@ -254,29 +255,46 @@ const (
 	ends   = "<!-- end of mutations -->"
 )
 
-// write puts the table into a page.
-func write(page string, results []result) error {
+// write puts the results of a day into a page's table, which keeps its other rows of known faults.
+func write(page string, all []mutation, results []result, day time.Time) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
 	before, rest, ok := strings.Cut(string(text), begins)
-	_, after, ok2 := strings.Cut(rest, ends)
+	was, after, ok2 := strings.Cut(rest, ends)
 	if !ok || !ok2 {
 		return fmt.Errorf("%s has no marks %s and %s", page, begins, ends)
 	}
-	var b strings.Builder
-	group := ""
-	for _, r := range results {
-		if r.group != group {
-			group = r.group
-			fmt.Fprintf(&b, "\n### %s\n\n| fault | in | found by |\n|---|---|---|\n", group)
+	row := func(m mutation) string { return fmt.Sprintf("| %s | %s |", m.name, m.file) }
+	rows := make(map[string]string)
+	for line := range strings.Lines(was) {
+		if f := strings.SplitAfterN(line, "|", 4); len(f) == 4 {
+			rows[strings.Join(f[:3], "")] = f[3]
 		}
+	}
+	for _, r := range results {
 		found := r.found
-		if !strings.HasPrefix(found, "Test") && !strings.HasPrefix(found, "Fuzz") {
+		switch {
+		case r.err != nil || found == "":
+			found = "no test"
+		case !strings.HasPrefix(found, "Test") && !strings.HasPrefix(found, "Fuzz"):
 			found = "a panic in the tests"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.name, r.file, found)
+		rows[row(r.mutation)] = fmt.Sprintf(" %s | %s |\n", found, day.Format(time.DateOnly))
+	}
+	var b strings.Builder
+	group := ""
+	for _, m := range all {
+		if m.group != group {
+			group = m.group
+			fmt.Fprintf(&b, "\n### %s\n\n| fault | in | found by | on |\n|---|---|---|---|\n", group)
+		}
+		found, tried := rows[row(m)]
+		if !tried {
+			found = " not tried yet | |\n"
+		}
+		b.WriteString(row(m) + found)
 	}
 	return os.WriteFile(page, []byte(before+begins+"\n"+b.String()+"\n"+ends+after), 0o644)
 }

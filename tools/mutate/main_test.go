@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestFaultsFit: what a fault changes stands in its file once. Whether a test finds it is the
@@ -27,5 +28,38 @@ func TestFaultsFit(t *testing.T) {
 		if n := strings.Count(string(b), m.from); n != 1 {
 			t.Errorf("%s: %s has it %d times", m.name, m.file, n)
 		}
+	}
+}
+
+// TestPage: a run of some faults keeps the rows of the others, but not of faults that are gone.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	page := filepath.Join(t.TempDir(), "page.md")
+	const was = "above\n" + begins + "\n\n### A\n\n| fault | in | found by | on |\n|---|---|---|---|\n" +
+		"| one | a.go | TestOne | 2026-01-02 |\n| two | a.go | TestTwo | 2026-01-02 |\n" +
+		"| gone | a.go | TestGone | 2026-01-02 |\n\n" + ends + "\nbelow\n"
+	if err := os.WriteFile(page, []byte(was), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one, two := mutation{group: "A", name: "one", file: "a.go"}, mutation{group: "A", name: "two", file: "a.go"}
+	three := mutation{group: "B", name: "three", file: "b.go"}
+	four := mutation{group: "B", name: "four", file: "b.go"}
+	err := write(page, []mutation{one, two, three, four},
+		[]result{{mutation: two, found: "TestTwo/other"}, {mutation: four}},
+		time.Date(2026, 2, 3, 0, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "| fault | in | found by | on |\n|---|---|---|---|\n"
+	const want = "above\n" + begins + "\n\n### A\n\n" + head +
+		"| one | a.go | TestOne | 2026-01-02 |\n| two | a.go | TestTwo/other | 2026-02-03 |\n" +
+		"\n### B\n\n" + head + "| three | b.go | not tried yet | |\n| four | b.go | no test | 2026-02-03 |\n\n" +
+		ends + "\nbelow\n"
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
