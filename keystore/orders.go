@@ -112,9 +112,17 @@ func (o *Orders) rotate(ctx context.Context) (warnings []string) {
 	if !o.around.RotateAESKey {
 		return nil
 	}
-	if err := o.around.RotateAES(ctx); err != nil {
+	if err := o.renew(ctx); err != nil {
 		return []string{fmt.Sprintf("the AES key is not rotated, so these minions can still read "+
 			"publications: %v", err)}
+	}
+	return nil
+}
+
+// renew replaces the AES key, and says so by Salt's event.
+func (o *Orders) renew(ctx context.Context) error {
+	if err := o.around.RotateAES(ctx); err != nil {
+		return err
 	}
 	o.around.Fire("key", value.Map{{Key: "rotate_aes_key", Value: true}})
 	return nil

@@ -3,6 +3,9 @@ package keystore_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -155,6 +158,60 @@ func TestIssue(t *testing.T) {
 				if done, _, err := orders.Issue(t.Context(), bad.id, bad.pub, true); err == nil || done {
 					t.Errorf("%q with %.20q is accepted", bad.id, bad.pub)
 				}
+			}
+		})
+	}
+}
+
+// A drop file gets one new AES key, unless it is not Salt's, or the key can't be replaced.
+func TestDropFile(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, text string
+		mode       os.FileMode
+		fails      bool // the first attempt
+		did        []string
+		left       bool
+	}{
+		{name: "of 3008", text: "m1", mode: 0o400, did: []string{"rotate", "key"}},
+		{name: "of 3006", mode: 0o400, did: []string{"rotate", "key"}},
+		{name: "at a second attempt", text: "m1", mode: 0o400, fails: true,
+			did: []string{"rotate", "rotate", "key"}},
+		{name: "of another master", text: "m2", mode: 0o400, left: true},
+		{name: "with another mode", text: "m1", mode: 0o600, left: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var did []string
+			fails := tt.fails
+			orders := keystore.NewOrders(store(t, newGroup(t)), keystore.Surroundings{
+				Fire: func(tag string, _ value.Map) { did = append(did, tag) },
+				RotateAES: func(context.Context) error {
+					did = append(did, "rotate")
+					if fails {
+						fails = false
+						return errors.New("no quorum")
+					}
+					return nil
+				},
+			})
+			path := filepath.Join(t.TempDir(), ".dfn")
+			if err := os.WriteFile(path, []byte(tt.text), tt.mode); err != nil {
+				t.Fatal(err)
+			}
+			file := keystore.DropFile{Path: path, ID: "m1", Log: slog.New(slog.DiscardHandler)}
+			for range 3 {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel() // one look
+				if err := file.Run(ctx, orders); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !slices.Equal(did, tt.did) {
+				t.Errorf("did %q, want %q", did, tt.did)
+			}
+			if _, err := os.Stat(path); (err == nil) != tt.left {
+				t.Errorf("afterwards: %v", err)
 			}
 		})
 	}

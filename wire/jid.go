@@ -9,6 +9,16 @@ import (
 // 2026-11-21T09:32:30.576440+00:00.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 
+// IsStamp reports whether s is a "_stamp" of any release: those before 3008 write no time zone.
+func IsStamp(s string) bool {
+	for _, form := range []string{"2006-01-02T15:04:05-07:00", "2006-01-02T15:04:05"} {
+		if _, err := time.Parse(form, s); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // jidDigits is the length of a job id without a suffix.
 const jidDigits = 20
 

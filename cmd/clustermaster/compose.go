@@ -527,6 +527,7 @@ func (r *process) run(ctx context.Context) error {
 		daemon.If(r.returners != nil, r.returners.Run),
 		daemon.If(r.port != nil, r.everywhere().Run),
 		daemon.If(r.export != nil, r.export.Run),
+		func(ctx context.Context) error { return settings.DropFile(r.opts, r.log).Run(ctx, r.keyOrders) },
 		daemon.If(r.peers != nil, r.peers.Run),
 		daemon.If(r.backups != nil, func(ctx context.Context) error {
 			return r.backups.Run(ctx, r.backupFiles)

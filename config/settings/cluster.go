@@ -2,6 +2,7 @@ package settings
 
 import (
 	"cmp"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -140,6 +141,11 @@ func FoundingKeys(o *config.Options) []cluster.FoundingKey {
 	add(o.PkiDir, strings.TrimSuffix(o.ID, "_master")+".pem", o.KeyPass.Reveal())
 	add(o.PkiDir, "master.pem", o.KeyPass.Reveal())
 	return keys
+}
+
+// DropFile is where Salt's own salt-key asks for a new AES key.
+func DropFile(o *config.Options, log *slog.Logger) keystore.DropFile {
+	return keystore.DropFile{Path: filepath.Join(o.CacheDir, ".dfn"), ID: o.ID, Log: log}
 }
 
 // leastHandshake is the minimum time for the hand-shake of peers, if cluster_peer_timeout is not

@@ -109,6 +109,24 @@ func (b *Bus) FireRawMap(tag string, data value.RawMap) {
 	b.send(Event{Tag: tag, Data: packed})
 }
 
+// Pass is FireRawMap for an event of another process. It keeps the time that the process gave the
+// event, as Salt does: a process may look for its own event by all of its data.
+func (b *Bus) Pass(tag string, data value.RawMap) {
+	if !wire.IsStamp(data.String("_stamp")) {
+		b.FireRawMap(tag, data)
+		return
+	}
+	if !b.accept(tag) {
+		return
+	}
+	packed, err := data.Pack()
+	if err != nil {
+		b.refuse(tag, err)
+		return
+	}
+	b.send(Event{Tag: tag, Data: packed})
+}
+
 // FireRaw sends data, a packed map with its _stamp, unchanged (but trimmed if too large).
 func (b *Bus) FireRaw(tag string, data value.Raw) {
 	if b.accept(tag) {

@@ -45,6 +45,7 @@ func TestChannel(t *testing.T) {
 	t.Run("52_session_key_replaced", s.testSessionReplaced)
 	t.Run("53_AES_key_rotated", s.testRotation)
 	t.Run("54_deleted_key", s.testDeletedKey)
+	t.Run("54_drop_file", s.testDropFile)
 	t.Run("49_rejected", s.testRejected) // late, because they take long to end
 	t.Run("55_three_masters", s.testCluster)
 	for _, l := range []line{

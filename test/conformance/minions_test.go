@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -314,6 +315,25 @@ func (s *suite) testDeletedKey(t *testing.T) {
 	if got := show(t, c.busy.send(t, gone.seal(t, gone.load(t, "nosuch")))); got != badLoad {
 		t.Errorf("a request of the deleted minion: %s", got)
 	}
+}
+
+// testDropFile: a file in cachedir asks for another AES key, as programs of Salt's do.
+func (s *suite) testDropFile(t *testing.T) {
+	m := s.minions(t).busy
+	before := m.signIn(t, "ok-54-dropped", 3).got.AES
+	path := m.path("cache", ".dfn")
+	if err := os.WriteFile(path, []byte(m.ID), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	e2e.Eventually(t, 20*time.Second, "rotation", func() error {
+		if _, err := os.Stat(path); err == nil {
+			return errors.New("the file is still there")
+		}
+		if m.signIn(t, "ok-54-dropped", 3).got.AES == before {
+			return errors.New("the AES key is the same")
+		}
+		return nil
+	})
 }
 
 // testSignedPublications is line 59.

@@ -5,6 +5,7 @@ out what exclude.txt names, writes each test's outcome as a line of JSON, and,
 for our master, rewrites each master's config file as it is written.
 """
 
+import contextlib
 import fnmatch
 import json
 import os
@@ -66,6 +67,27 @@ def former_key(pki):
         f.write(public)
 
 
+def start_again_after_failures():
+    """Makes a test that fails while it has stopped a daemon start it again: the tests after it use
+    the same one."""
+    from pytestshellutils import shell
+
+    stopped = shell.Daemon.stopped
+
+    @contextlib.contextmanager
+    def stopped_for_a_time(self, *args, **kwargs):
+        failure = None
+        with stopped(self, *args, **kwargs) as daemon:
+            try:
+                yield daemon
+            except BaseException as exc:  # also of pytest.fail and pytest.skip
+                failure = exc
+        if failure is not None:
+            raise failure
+
+    shell.Daemon.stopped = stopped_for_a_time
+
+
 def pytest_configure(config):
     import saltfactories.bases as bases
     import saltfactories.daemons.master as master
@@ -111,6 +133,7 @@ def pytest_configure(config):
         self.start_timeout *= slow
 
     manager.FactoriesManager.__attrs_post_init__ = more_time
+    start_again_after_failures()
     if not OURS:
         return
     write = bases.SaltDaemon.write_config.__func__
@@ -124,7 +147,12 @@ def pytest_configure(config):
             pki = os.path.join(config["root_dir"], config["pki_dir"])
             if not config.get("cluster_id"):
                 former_key(pki)
-            folders[os.path.join(pki, "minions")] = os.path.dirname(config["conf_file"])
+            folder = os.path.dirname(config["conf_file"])
+            folders[os.path.join(pki, "minions")] = folder
+            if config.get("cluster_id") and config["interface"] < min(config["cluster_peers"]):
+                # Tests start the masters of a cluster one after the other; the first may not wait.
+                with open(os.path.join(folder, "found"), "w", encoding="utf-8"):
+                    pass
         return write(cls, config)
 
     bases.SaltDaemon.write_config = write_config

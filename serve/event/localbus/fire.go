@@ -53,7 +53,7 @@ func (s *Server) take(ctx context.Context, conn *net.UnixConn, pid int32) {
 		}
 		s.pub.admitWaiting() // a process that listens before it fires hears its own event
 		s.metrics.fired.Inc()
-		s.deps.Bus.FireRawMap(tag, data)
+		s.deps.Bus.Pass(tag, data)
 	}
 }
 

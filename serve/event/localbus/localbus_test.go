@@ -114,22 +114,26 @@ func TestEventsGoRound(t *testing.T) {
 		t.Error("the bus is followed though nobody listens")
 	}
 	one, two := bufio.NewReader(w.listen(t)), bufio.NewReader(w.listen(t))
-	frame, err := appendFrame(nil, event.Event{Tag: "my/tag",
-		Data: pack(t, value.Map{{Key: "n", Value: int64(7)}, {Key: "_stamp", Value: "theirs"}})})
-	if err != nil {
-		t.Fatal(err)
-	}
 	puller := w.dial(t, PullSocket)
-	// of all releases, with the length before it and without
-	for _, form := range [][]byte{frame, frame[lengthBytes:]} {
-		if _, err := puller.Write(form); err != nil {
+	for given, kept := range map[string]bool{"theirs": false, "": false,
+		"2026-11-21T09:35:13.244628": true, "2026-11-21T09:35:13.244628+00:00": true} {
+		frame, err := appendFrame(nil, event.Event{Tag: "my/tag",
+			Data: pack(t, value.Map{{Key: "n", Value: int64(7)}, {Key: "_stamp", Value: given}})})
+		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range []*bufio.Reader{one, two} {
-			tag, data := hear(t, r)
-			if n, _ := data.Int("n"); tag != "my/tag" || n != 7 ||
-				data.String("_stamp") == "theirs" || data.String("_stamp") == "" {
-				t.Errorf("heard %s %v", tag, data)
+		// of all releases, with the length before it and without
+		for _, form := range [][]byte{frame, frame[lengthBytes:]} {
+			if _, err := puller.Write(form); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range []*bufio.Reader{one, two} {
+				tag, data := hear(t, r)
+				stamp := data.String("_stamp")
+				if n, _ := data.Int("n"); tag != "my/tag" || n != 7 || stamp == "" ||
+					(stamp == given) != kept {
+					t.Errorf("with the stamp %q: heard %s %v", given, tag, data)
+				}
 			}
 		}
 	}

@@ -38,7 +38,7 @@ type Mesh interface {
 
 // Bus fires events. It does not block.
 type Bus interface {
-	FireRawMap(tag string, data value.RawMap)
+	Pass(tag string, data value.RawMap)
 }
 
 // Deps is what a Server uses of other packages.
