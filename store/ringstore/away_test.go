@@ -49,6 +49,9 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range []string{"a", "b"} {
+		k.notices(name, "c")
+	}
 	k.now.add(80 * time.Hour)
 	eventually(t, "the tombstones are gone", func() error {
 		for _, name := range []string{"a", "b"} {

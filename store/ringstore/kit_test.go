@@ -2,6 +2,7 @@ package ringstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -325,6 +326,20 @@ func (k *kit) settled() {
 }
 
 // holds reports whether a node's own disk has a record.
+// notices waits until a node knows that another one is away.
+func (k *kit) notices(name, away string) {
+	k.t.Helper()
+	eventually(k.t, name+" notices that "+away+" is away", func() error {
+		h := &k.store(name).heard
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if p := h.peers[away]; p == nil || p.lost.IsZero() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
 func (n *kitNode) holds(k Key) bool {
 	p := n.store.view.Load().Latest().Partition(k.Place)
 	_, ok, err := n.store.disk.Get(k, p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -211,4 +212,62 @@ func TestOneFullDiskOfThree(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestAbsentOwnersOfAFullDisk: an owner with a full disk, cut off from all others, takes a record.
+// A stand-in comes back first and keeps its copy. The other owners get theirs all the same, long
+// before copies are compared.
+func TestAbsentOwnersOfAFullDisk(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	k := newKit(t)
+	k.opts.RepairEvery, k.opts.ScrubEvery = time.Hour, time.Hour
+	names := []string{"a", "b", "c", "d"}
+	k.setRing(names...)
+	key := Key{Space: SpaceJobs, Place: "place", Name: "n"}
+	owners := k.ring.Owners(k.ring.Partition(key.Place))
+	standIn := names[slices.IndexFunc(names, func(n string) bool { return !slices.Contains(owners, n) })]
+	self := owners[0]
+	for _, n := range names {
+		if k.opts.Room = nil; n == self {
+			k.opts.Room = func() error {
+				if full.Load() {
+					return errors.New("space is low")
+				}
+				return nil
+			}
+		}
+		k.start(n)
+	}
+	k.settled()
+	full.Store(true)
+	k.isolate(self, true)
+	put := make(chan error, 1)
+	go func() { put <- k.store(self).Put(ctxFor(t), key, []byte("v"), time.Time{}) }()
+	select {
+	case err := <-put:
+		t.Fatalf("a master without room and without others takes it: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	k.mu.Lock()
+	delete(k.cut, [2]string{self, standIn})
+	delete(k.cut, [2]string{standIn, self})
+	k.mu.Unlock()
+	if err := <-put; err != nil {
+		t.Fatal(err)
+	}
+	k.isolate(self, false)
+	hasCopy := func(o string) {
+		t.Helper()
+		eventually(t, "copy of "+o, func() error {
+			if !k.node(o).holds(key) {
+				return errors.New("not there")
+			}
+			return nil
+		})
+	}
+	hasCopy(owners[1])
+	hasCopy(owners[2])
+	full.Store(false)
+	hasCopy(self)
 }

@@ -213,7 +213,7 @@ func TestLateAnswersChangeNothing(t *testing.T) {
 	w := &replication{beaten: make([]*disk.Kept, 1), out: []target{late}, done: make(chan struct{})}
 	w.end(nil)
 	beaten, _, _ := w.result()
-	w.answered(late, []disk.Kept{{Index: 0}}, 0, nil)
+	w.answered(late, nil, []disk.Kept{{Index: 0}}, 0, nil)
 	if beaten[0] != nil || len(w.copies) != 1 {
 		t.Errorf("the result became %v, copies %v", beaten, w.copies)
 	}

@@ -177,7 +177,10 @@ type replication struct {
 	mu  sync.Mutex // guards all below; not held while calling a lane or the committer
 	out []target   // sends without an answer yet
 	// sends that failed although the owner is alive: repeated at the next check
-	again   []target
+	again []target
+	// owners that could not be reached, and for which there is no stand-in: they become targets
+	// when they are back, or debts of a disk that takes the records
+	absent  []string
 	copies  []string     // nodes that have the records on stable storage
 	covered []string     // owners whose stand-in has the records
 	tried   []string     // stand-ins used or given up
@@ -273,16 +276,16 @@ func (w *replication) start(owners []string) {
 			away = append(away, o)
 		}
 	}
-	var debts []string
+	var absent []string
 	for _, o := range away {
 		if n := w.standIn(owners); n != "" {
 			to = append(to, target{n, o})
 		} else {
-			debts = append(debts, o)
+			absent = append(absent, o)
 		}
 	}
 	w.mu.Lock()
-	w.out = append(w.out, to...)
+	w.out, w.absent = append(w.out, to...), absent
 	w.mu.Unlock()
 	under := !w.enough(to)
 	for _, t := range to {
@@ -293,7 +296,7 @@ func (w *replication) start(owners []string) {
 	// This disk comes last: it may have to wait for room. The debts are in the same commit.
 	for _, t := range to {
 		if t.node == w.s.self {
-			w.send(t, debts, under)
+			w.send(t, absent, under)
 		}
 	}
 	if len(to) == 0 {
@@ -348,9 +351,10 @@ func (s *Store) standIns(v *rings.View, partition int, owners []string) []string
 	return hashring.Rank(partition, free)
 }
 
-// send starts one send; answered handles its result.
-func (w *replication) send(t target, owed []string, under bool) {
-	standIn := t.node != t.owner
+// send starts one send; answered handles its result. A disk that takes the records notes the debts
+// to absent owners with them.
+func (w *replication) send(t target, absent []string, under bool) {
+	standIn, owed := t.node != t.owner, absent
 	if standIn {
 		w.s.met.standIns.Inc()
 		owed = append([]string{t.owner}, owed...) // this disk, if alone, has copies for all
@@ -363,10 +367,10 @@ func (w *replication) send(t target, owed []string, under bool) {
 		}
 		epoch := w.v.Latest().Epoch()
 		k := &disk.Write{Epoch: epoch, Changes: changes,
-			Done: func(k *disk.Write) { w.answered(t, k.Kept, k.Stale, k.Err) }}
+			Done: func(k *disk.Write) { w.answered(t, absent, k.Kept, k.Stale, k.Err) }}
 		// The write waits here for room in the queue, which slows writers down on a busy disk.
 		if err := w.s.disk.Submit(w.s.life, k); err != nil {
-			w.answered(t, nil, 0, err)
+			w.answered(t, nil, nil, 0, err)
 		}
 		return
 	}
@@ -379,13 +383,13 @@ func (w *replication) send(t target, owed []string, under bool) {
 	x := &remote.Send{Group: group, Size: w.size,
 		Done: func(reply *ringpb.GroupReply, err error) {
 			if err != nil {
-				w.answered(t, nil, 0, err)
+				w.answered(t, nil, nil, 0, err)
 				return
 			}
-			w.answered(t, keptOf(reply), reply.Stale, nil)
+			w.answered(t, absent, keptOf(reply), reply.Stale, nil)
 		}}
 	if err := w.s.remote.Send(t.node, x); err != nil {
-		w.answered(t, nil, 0, err)
+		w.answered(t, nil, nil, 0, err)
 	}
 }
 
@@ -399,9 +403,9 @@ func keptOf(reply *ringpb.GroupReply) []disk.Kept {
 	return out
 }
 
-// answered handles the result of one send. It runs on a lane, on the committer's syncer or on the
-// caller's goroutine.
-func (w *replication) answered(t target, lost []disk.Kept, stale uint64, err error) {
+// answered handles the result of one send, which noted the debts to some absent owners. It runs on
+// a lane, on the committer's syncer or on the caller's goroutine.
+func (w *replication) answered(t target, noted []string, lost []disk.Kept, stale uint64, err error) {
 	w.mu.Lock()
 	at := slices.Index(w.out, t)
 	if at < 0 {
@@ -425,6 +429,7 @@ func (w *replication) answered(t target, lost []disk.Kept, stale uint64, err err
 	default:
 		w.copies = append(w.copies, t.node)
 		w.covered = append(w.covered, t.owner)
+		w.absent = slices.DeleteFunc(w.absent, func(o string) bool { return slices.Contains(noted, o) })
 		for i := range lost {
 			k := &lost[i]
 			if k.Index < 0 || k.Index >= len(w.beaten) {
@@ -453,7 +458,7 @@ func (w *replication) replace(t target, err error) {
 		w.mu.Lock()
 		w.out = append(w.out, next)
 		w.mu.Unlock()
-		w.send(next, nil, false)
+		w.resend(next)
 		return
 	}
 	w.mu.Lock()
@@ -470,33 +475,78 @@ func (w *replication) replace(t target, err error) {
 	w.mu.Unlock()
 }
 
-// sendAgain repeats the sends that failed although their owner is alive.
+// resend sends in place of a send that failed. Its disk notes the debts that no other one has
+// noted.
+func (w *replication) resend(t target) {
+	w.mu.Lock()
+	absent := slices.Clone(w.absent)
+	w.mu.Unlock()
+	w.send(t, absent, len(absent) > 0 && w.below())
+}
+
+// sendAgain repeats the sends that failed although their owner is alive, and sends to absent owners
+// that are back.
 func (w *replication) sendAgain() {
 	w.mu.Lock()
+	w.welcome()
 	again := w.again
 	w.again = nil
 	w.out = append(w.out, again...)
 	w.mu.Unlock()
 	for _, t := range again {
 		if w.s.alive(t.node) {
-			w.send(t, nil, false)
+			w.resend(t)
 			continue
 		}
-		w.answered(t, nil, 0, remote.ErrGone)
+		w.answered(t, nil, nil, 0, remote.ErrGone)
 	}
+}
+
+// welcome makes targets of absent owners that are back, and reports whether there are any. The
+// caller holds mu.
+func (w *replication) welcome() (back bool) {
+	w.absent = slices.DeleteFunc(w.absent, func(o string) bool {
+		if !w.s.alive(o) {
+			return false
+		}
+		back = true
+		w.again = append(w.again, target{o, o})
+		return true
+	})
+	return back
 }
 
 // abandon ends the write without a quorum, because live owners did not take it in time. The missing
 // copies are owed.
 func (w *replication) abandon() {
 	w.mu.Lock()
-	again := w.again
-	w.again = nil
 	w.end(errors.Join(ErrUnavailable, w.err))
+	unpaid := w.unpaid()
 	w.mu.Unlock()
-	for _, t := range again {
+	for _, t := range unpaid {
 		w.owe(t)
 	}
+}
+
+// unpaid takes the targets of all copies that nobody has, nor owes. The caller holds mu.
+func (w *replication) unpaid() []target {
+	all := w.again
+	for _, o := range w.absent {
+		all = append(all, target{o, o})
+	}
+	w.again, w.absent = nil, nil
+	return all
+}
+
+// below reports whether the copies on disks, and those that are under way, are no quorum.
+func (w *replication) below() bool {
+	w.mu.Lock()
+	hoped := slices.Clone(w.out)
+	for _, o := range w.covered {
+		hoped = append(hoped, target{owner: o})
+	}
+	w.mu.Unlock()
+	return !w.enough(hoped)
 }
 
 // owe notes, without waiting, that this master owes an owner the records. Comparing copies would
@@ -506,13 +556,7 @@ func (w *replication) owe(t target) {
 		return
 	}
 	mine := slices.Contains(w.v.Owners(w.partition), w.s.self)
-	w.mu.Lock()
-	hoped := slices.Clone(w.out)
-	for _, o := range w.covered {
-		hoped = append(hoped, target{owner: o})
-	}
-	w.mu.Unlock()
-	under := !w.enough(hoped)
+	under := w.below()
 	changes := make([]disk.Change, len(w.records))
 	for i := range w.records {
 		changes[i] = disk.Change{Record: w.records[i], Owed: []string{t.owner}, StandIn: !mine,
@@ -559,7 +603,7 @@ func (w *replication) judge(err error) {
 	case quorum:
 		w.end(nil)
 		w.payLater()
-	case len(w.out)+len(w.again) > 0:
+	case len(w.out)+len(w.again) > 0 || w.welcome():
 	case len(w.copies) > 0 && w.s.stale.Load():
 		// These records are dropped if other masters removed tombstones while this master was away,
 		// and no master that could tell has answered yet.
@@ -567,18 +611,18 @@ func (w *replication) judge(err error) {
 	case len(w.copies) > 0:
 		w.s.met.under.Inc()
 		w.end(nil)
+		w.payLater()
 	default:
 		w.end(errors.Join(ErrUnavailable, err))
 	}
 }
 
-// payLater turns repeated sends into debts, because the write does not depend on them. The caller
-// holds mu.
+// payLater makes debts of the copies that nobody has, because the write does not depend on them.
+// The caller holds mu.
 func (w *replication) payLater() {
-	for _, t := range w.again {
+	for _, t := range w.unpaid() {
 		w.s.spawn(func() { w.owe(t) })
 	}
-	w.again = nil
 }
 
 // end returns the result to the caller; mu is held.
