@@ -285,7 +285,7 @@ func (w *replication) start(owners []string) {
 		}
 	}
 	w.mu.Lock()
-	w.out, w.absent = append(w.out, to...), absent
+	w.out, w.absent = append(w.out, to...), slices.Clone(absent)
 	w.mu.Unlock()
 	under := !w.enough(to)
 	for _, t := range to {
@@ -462,17 +462,19 @@ func (w *replication) replace(t target, err error) {
 		return
 	}
 	w.mu.Lock()
-	if !w.ended && w.s.alive(t.owner) {
-		w.again = append(w.again, target{t.owner, t.owner})
-		w.err = err
+	if w.ended {
 		w.mu.Unlock()
+		w.owe(t)
 		return
 	}
-	w.mu.Unlock()
-	w.owe(t)
-	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.s.alive(t.owner) {
+		w.again = append(w.again, target{t.owner, t.owner})
+		w.err = err
+		return
+	}
+	w.absent = append(w.absent, t.owner)
 	w.judge(err)
-	w.mu.Unlock()
 }
 
 // resend sends in place of a send that failed. Its disk notes the debts that no other one has
