@@ -445,8 +445,8 @@ func (w *replication) answered(t target, noted []string, lost []disk.Kept, stale
 	w.mu.Unlock()
 }
 
-// replace finds another place for the copy of an owner that did not take it: a stand-in, or, if the
-// write depends on it and the owner is alive, the owner again, or else a debt here.
+// replace finds another place for the copy of an owner that did not take it: a stand-in, or, while
+// the write goes on, the owner again as soon as it is alive, or else a debt here.
 func (w *replication) replace(t target, err error) {
 	w.s.log.Debug("copy not taken", "peer", t.node, "err", err)
 	if errors.Is(err, ErrClosed) {
