@@ -158,7 +158,7 @@ func (u *used) asks(m *minion, at *e2e.Master) {
 		u.t.Fatal(err)
 	}
 	// The first one waits for the master to unpack Python.
-	reply, err := send(within(u.t, 30*time.Second), hostPort(at, e2e.RequestPort), packed)
+	reply, err := send(within(u.t, e2e.Within(30*time.Second)), hostPort(at, e2e.RequestPort), packed)
 	if err == nil {
 		raw, err = wire.OpenPrivate(m.key, m.answer.Master, m.sender, reply, "pillar", nonce)
 	}
