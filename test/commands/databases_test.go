@@ -361,7 +361,8 @@ func TestMariaDBAway(t *testing.T) {
 	r.Run(t)
 	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
 	r.meet(t)
-	r.Salt(t, "--async", "web", "test.sleep", "4")
+	away := filepath.Join(t.TempDir(), "away") // the job ends when the database is
+	r.Salt(t, "--async", "web", "cmd.run", "while [ ! -e "+away+" ]; do sleep 0.2; done; echo came")
 	has := func(row ...string) func() error {
 		return func() error {
 			rows, err := db.rows()
@@ -373,8 +374,11 @@ func TestMariaDBAway(t *testing.T) {
 			return err
 		}
 	}
-	e2e.Eventually(t, 60*time.Second, "the job", has("load ", `"test.sleep"`))
+	e2e.Eventually(t, 60*time.Second, "the job", has("load ", `"cmd.run"`))
 	db.Stop(t, 20*time.Second)
+	if err := os.WriteFile(away, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	e2e.Eventually(t, 60*time.Second, "the return that nobody takes", func() error {
 		text, err := os.ReadFile(r.Log)
 		if err == nil && !strings.Contains(string(text), "returner takes no items") {
@@ -386,5 +390,5 @@ func TestMariaDBAway(t *testing.T) {
 	r.Run(t)
 	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
 	db.run(t)
-	e2e.Eventually(t, 2*time.Minute, "the return", has("test.sleep ", "true"))
+	e2e.Eventually(t, 2*time.Minute, "the return", has("cmd.run ", "came"))
 }

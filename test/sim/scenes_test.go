@@ -313,9 +313,10 @@ func (s *scene) leftBehind() {
 	again()
 }
 
-// clockStep sets a master's clock. A small step is nobody's to correct: its master writes with
-// later versions than others until it hears what the clocks of most show. So that this is no side
-// of a partition, whose writes would win over later ones, there are no faults meanwhile.
+// clockStep sets a master's clock. Two sides of a partition can't order their writes if the clock
+// of one is wrong. So nobody may be cut off during a small step, which no master corrects, and until
+// the versions of all are overtaken by the time; and a large one, which the others correct, ends
+// with its master, which might start alone.
 func (s *scene) clockStep() {
 	by := time.Duration(1+s.chance.IntN(60)) * []time.Duration{time.Second, time.Minute,
 		time.Hour}[s.chance.IntN(3)]
@@ -328,10 +329,12 @@ func (s *scene) clockStep() {
 	}
 	s.note("scene: the clock of %s is set by %v for %v", s.m.id, by, s.lasts)
 	s.m.setClock(by)
-	s.pause(s.lasts)
+	for end := time.Now().Add(s.lasts); time.Now().Before(end) && s.m.up() != nil && s.ctx.Err() == nil; {
+		s.pause(100 * time.Millisecond)
+	}
 	s.m.setClock(0)
 	if small {
-		s.pause(2 * time.Second) // clocks are compared each second
+		s.pause(max(0, by) + 2*time.Second) // clocks are compared each second
 	}
 }
 
