@@ -314,8 +314,8 @@ func (s *scene) leftBehind() {
 }
 
 // clockStep sets a master's clock. Two sides of a partition can't order their writes if the clock
-// of one is wrong. So nobody may be cut off during a small step, which no master corrects, and until
-// the versions of all are overtaken by the time; and a large one, which the others correct, ends
+// of one is wrong. So nobody may be cut off during a small step, which no master corrects, and
+// until the time has overtaken the versions of all; and a large one, which the others correct, ends
 // with its master, which might start alone.
 func (s *scene) clockStep() {
 	by := time.Duration(1+s.chance.IntN(60)) * []time.Duration{time.Second, time.Minute,
