@@ -92,32 +92,25 @@ func (b *Bus) Fire(tag string, data value.Map) {
 }
 
 // FireRawMap is Fire for data whose values are still encoded.
-func (b *Bus) FireRawMap(tag string, data value.RawMap) {
-	if !b.accept(tag) {
-		return
-	}
-	stamp, err := value.Pack(wire.Stamp(b.now()))
-	if err != nil {
-		b.refuse(tag, err)
-		return
-	}
-	packed, err := data.Without("_stamp").Append("_stamp", stamp).Pack()
-	if err != nil {
-		b.refuse(tag, err)
-		return
-	}
-	b.send(Event{Tag: tag, Data: packed})
-}
+func (b *Bus) FireRawMap(tag string, data value.RawMap) { b.fireMap(tag, data, false) }
 
 // Pass is FireRawMap for an event of another process. It keeps the time that the process gave the
 // event, as Salt does: a process may look for its own event by all of its data.
-func (b *Bus) Pass(tag string, data value.RawMap) {
-	if !wire.IsStamp(data.String("_stamp")) {
-		b.FireRawMap(tag, data)
-		return
-	}
+func (b *Bus) Pass(tag string, data value.RawMap) { b.fireMap(tag, data, true) }
+
+// fireMap sends data stamped with the present time, or with its own, if that is to be kept and is
+// a time.
+func (b *Bus) fireMap(tag string, data value.RawMap, keepStamp bool) {
 	if !b.accept(tag) {
 		return
+	}
+	if !keepStamp || !wire.IsStamp(data.String("_stamp")) {
+		stamp, err := value.Pack(wire.Stamp(b.now()))
+		if err != nil {
+			b.refuse(tag, err)
+			return
+		}
+		data = data.Without("_stamp").Append("_stamp", stamp)
 	}
 	packed, err := data.Pack()
 	if err != nil {
