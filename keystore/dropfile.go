@@ -18,14 +18,17 @@ type DropFile struct {
 	Path string // cachedir/.dfn
 	ID   string // of this master, which the file must contain, or nothing (3006)
 	Log  *slog.Logger
+
+	served fs.FileInfo // of the file for which the key was replaced last
 }
 
 // dropFileMode is the mode that the file must have.
 const dropFileMode = 0o400
 
 // Run replaces the AES key and removes the file as often as somebody makes it, until ctx ends.
-// While the key can't be replaced the file stays, and Run tries again.
-func (d DropFile) Run(ctx context.Context, orders *Orders) error {
+// While the key can't be replaced the file stays, and Run tries again. A file that can't be removed
+// asks once.
+func (d *DropFile) Run(ctx context.Context, orders *Orders) error {
 	log := d.Log.With("component", "keystore", "path", d.Path)
 	tick := time.NewTicker(takeInEvery)
 	defer tick.Stop()
@@ -38,7 +41,7 @@ func (d DropFile) Run(ctx context.Context, orders *Orders) error {
 			}
 		case ctx.Err() == nil && err.Error() != said:
 			said = err.Error()
-			log.Warn("the AES key is not replaced, although a drop file is there; trying again", "err", err)
+			log.Warn("a drop file is there, which asks for a new AES key; trying again", "err", err)
 		}
 		select {
 		case <-tick.C:
@@ -49,7 +52,7 @@ func (d DropFile) Run(ctx context.Context, orders *Orders) error {
 }
 
 // take does once what Run does. found says whether there was a file.
-func (d DropFile) take(ctx context.Context, orders *Orders) (found bool, err error) {
+func (d *DropFile) take(ctx context.Context, orders *Orders) (found bool, err error) {
 	f, err := os.OpenFile(d.Path, os.O_RDONLY|noFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -72,8 +75,14 @@ func (d DropFile) take(ctx context.Context, orders *Orders) (found bool, err err
 	if id := strings.TrimSpace(string(text)); id != "" && id != d.ID {
 		return true, fmt.Errorf("it is for the master %q, not for %q; remove it", id, d.ID)
 	}
-	if err := orders.renew(ctx); err != nil {
-		return true, err
+	if d.served == nil || !os.SameFile(d.served, info) || !d.served.ModTime().Equal(info.ModTime()) {
+		if err := orders.renew(ctx); err != nil {
+			return true, err
+		}
+		d.served = info
 	}
-	return true, os.Remove(d.Path)
+	if err := os.Remove(d.Path); err != nil {
+		return true, fmt.Errorf("the key is replaced, but the file stays; remove it: %w", err)
+	}
+	return true, nil
 }

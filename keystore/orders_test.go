@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -170,6 +172,7 @@ func TestDropFile(t *testing.T) {
 		name, text string
 		mode       os.FileMode
 		fails      bool // the first attempt
+		stuck      bool // the file can't be removed
 		did        []string
 		left       bool
 	}{
@@ -179,6 +182,8 @@ func TestDropFile(t *testing.T) {
 			did: []string{"rotate", "rotate", "key"}},
 		{name: "of another master", text: "m2", mode: 0o400, left: true},
 		{name: "with another mode", text: "m1", mode: 0o600, left: true},
+		{name: "that can't be removed", text: "m1", mode: 0o400, stuck: true,
+			did: []string{"rotate", "key"}, left: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -195,11 +200,15 @@ func TestDropFile(t *testing.T) {
 					return nil
 				},
 			})
-			path := filepath.Join(t.TempDir(), ".dfn")
+			dir := t.TempDir()
+			path := filepath.Join(dir, ".dfn")
 			if err := os.WriteFile(path, []byte(tt.text), tt.mode); err != nil {
 				t.Fatal(err)
 			}
-			file := keystore.DropFile{Path: path, ID: "m1", Log: slog.New(slog.DiscardHandler)}
+			if tt.stuck {
+				mayOnlyRead(t, dir, path)
+			}
+			file := &keystore.DropFile{Path: path, ID: "m1", Log: slog.New(slog.DiscardHandler)}
 			for range 3 {
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel() // one look
@@ -215,4 +224,26 @@ func TestDropFile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mayOnlyRead keeps the calling test, also as root, from changing what is in a folder. It may still
+// read file.
+func mayOnlyRead(t *testing.T, dir, file string) {
+	t.Helper()
+	if os.Getuid() == 0 {
+		const nobody = 65534
+		runtime.LockOSThread() // the thread ends with the test
+		t.Cleanup(func() { syscall.Setfsuid(0) })
+		for _, err := range []error{os.Chmod(filepath.Dir(dir), 0o755), os.Chown(file, nobody, nobody),
+			syscall.Setfsuid(nobody)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return
+	}
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(dir, 0o755) })
 }

@@ -144,8 +144,8 @@ func FoundingKeys(o *config.Options) []cluster.FoundingKey {
 }
 
 // DropFile is where Salt's own salt-key asks for a new AES key.
-func DropFile(o *config.Options, log *slog.Logger) keystore.DropFile {
-	return keystore.DropFile{Path: filepath.Join(o.CacheDir, ".dfn"), ID: o.ID, Log: log}
+func DropFile(o *config.Options, log *slog.Logger) *keystore.DropFile {
+	return &keystore.DropFile{Path: filepath.Join(o.CacheDir, ".dfn"), ID: o.ID, Log: log}
 }
 
 // leastHandshake is the minimum time for the hand-shake of peers, if cluster_peer_timeout is not

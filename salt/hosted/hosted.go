@@ -171,7 +171,7 @@ func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
 		b.minion = m
 		b.session = b.f.d.Host.Session(pythonhost.Minion{
 			ID: m.ID, Grains: m.Grains, Pillar: m.Pillar, Saltenv: saltenv, Pillarenv: m.Pillarenv,
-			PillarRoots: pillarRoots,
+			PillarRoots: pillarRoots, States: m.States,
 		})
 	}
 	return b.session

@@ -19,6 +19,7 @@ type Minion struct {
 	ID                 string
 	Grains, Pillar     value.Map
 	Saltenv, Pillarenv string
+	States             bool      // it is the master itself, whose states run (Salt's MasterMinion)
 	Opts               value.Map // as Salt passes them to functions, with the master's id
 }
 

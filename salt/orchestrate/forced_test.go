@@ -2,6 +2,7 @@ package orchestrate_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"clustermaster/salt/hosted/hostedtest"
@@ -13,7 +14,7 @@ import (
 
 // TestTreesForced runs the trees with functions and renderers of each release of Salt, through the
 // host. The states are compiled as by 3008.3. Each tree has a fork server of its own, for its
-// options; the short form takes some trees.
+// options; the short form takes some trees, and one that was wrong with 3008.3.
 func TestTreesForced(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" {
@@ -24,7 +25,7 @@ func TestTreesForced(t *testing.T) {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
 			for i, tree := range trees {
-				if !answers.Long() && i%90 != 30*r {
+				if !answers.Long() && i%90 != 30*r && tree.Name != "saltenv" {
 					continue
 				}
 				t.Run(tree.Name, func(t *testing.T) {
@@ -38,6 +39,8 @@ func TestTreesForced(t *testing.T) {
 							d.Renderer = hostedtest.Renderer{}
 						}), root))
 					own, _ := tree.Get("ours") // where the compiler differs on purpose
+					// The host knows why it has no function; nothing on a page helps then.
+					own = strings.ReplaceAll(own, "see docs/template-functions.md", "'nosuch.function' is not available.")
 					if got != normal(want) && got != normal(own) {
 						t.Errorf("got\n%s\nSalt says\n%s", got, normal(want))
 					}

@@ -294,7 +294,7 @@ func (o *Orchestrator) master(ctx context.Context, req *Request) (modules.Minion
 		req.Pillar = o.decrypted(ctx, req.Pillar, strings.ToLower(req.PillarEnc))
 	}
 	who := modules.Minion{ID: o.opts.ID, Grains: o.deps.Grains(), Saltenv: req.Saltenv,
-		Pillarenv: req.Pillarenv}
+		Pillarenv: req.Pillarenv, States: true}
 	who.Opts = o.opts.Opts.Without("id", "file_client", "saltenv", "pillarenv", "test", "grains",
 		"pillar")
 	who.Opts = append(who.Opts, value.Map{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"clustermaster/salt/hosted/hostedtest"
@@ -63,6 +64,11 @@ var notForced = map[string]string{
 	"ext_file_tree_newline":  "bytes that are valid UTF-8 arrive as text",
 }
 
+// compiled are trees whose answer depends on Salt's compiler of pillars, not on what the host runs.
+// The compiler here does as 3008.3, whichever release the host has.
+var compiled = []string{"ext_first", "ext_malformed", "top_leading_dot", "top_same_target_twice",
+	"top_two_envs"}
+
 // TestTreesForced makes the pillars of the trees with functions, ext_pillars and renderers of each
 // release of Salt, through the host. Each tree has a fork server of its own, for its options; the
 // short form takes some trees.
@@ -83,7 +89,7 @@ func TestTreesForced(t *testing.T) {
 				t.Run(tree.Name, func(t *testing.T) {
 					t.Parallel()
 					want, differs := other[tree.Name]
-					if !differs {
+					if !differs || slices.Contains(compiled, tree.Name) {
 						want, _ = tree.Get("want")
 					}
 					root := t.TempDir()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"clustermaster/store/ringstore/disk"
-	"clustermaster/test/knownbug"
 )
 
 // A deletion leaves a tombstone, which is removed after TombstoneFor, once all masters in contact
@@ -78,11 +77,7 @@ func (s *Store) mayForget() (gone []string, ok bool) {
 	if 2*(alive+1) <= len(others)+1 || s.isBehind() || hints > 0 || v == nil || !v.Settled() {
 		return nil, false
 	}
-	gone, ok = s.heard.longAway(others, s.peers.Alive, s.opts.Now(), s.opts.TombstoneFor)
-	if knownbug.Is(knownbug.TombstonesMerged) {
-		gone = nil
-	}
-	return gone, ok
+	return s.heard.longAway(others, s.peers.Alive, s.opts.Now(), s.opts.TombstoneFor)
 }
 
 // confirm makes tombstones durable on all masters that are in contact, so that none of them keeps

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"clustermaster/test/knownbug"
 )
 
 // expireLoop drops the buckets that have ended.
@@ -43,6 +45,9 @@ func (s *Store) expire(ctx context.Context) error {
 	}, func() ([]string, error) {
 		if now, ok := s.mayForget(); !ok || !slices.Equal(now, gone) {
 			return nil, errCalm
+		}
+		if knownbug.Is(knownbug.TombstonesMerged) {
+			return nil, nil
 		}
 		return gone, nil
 	})

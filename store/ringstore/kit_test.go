@@ -340,9 +340,13 @@ func (k *kit) notices(name, away string) {
 	})
 }
 
+// holds reports that a record is on the node's disk; it has none before it knows a ring.
 func (n *kitNode) holds(k Key) bool {
-	p := n.store.view.Load().Latest().Partition(k.Place)
-	_, ok, err := n.store.disk.Get(k, p)
+	v := n.store.view.Load()
+	if v == nil {
+		return false
+	}
+	_, ok, err := n.store.disk.Get(k, v.Latest().Partition(k.Place))
 	if err != nil {
 		n.kit.t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 // any of three masters. First 1 MB each, below max_event_size, while events are lost on their way;
 // then 3 MB, where events are trimmed and no single message could hold the job.
 func TestLargeReturns(t *testing.T) {
-	const minions, size = 100, 1_000_000
+	const size = 1_000_000
+	minions := e2e.Amount(100)
 	three := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3,
 		Extra: "auto_accept: True\ntimeout: 60\n"})
 	three.StartMasters(t)

@@ -62,6 +62,7 @@ func apart(t *testing.T, seed uint64, b knownbug.Bug) (wrong []string) {
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestSeeds$", "-test.count", "1", "-scenes",
 		fmt.Sprintf("-seed=%d", seed), "-put="+string(b))
+	cmd.Env = append(os.Environ(), "CLUSTERMASTER_LONG=1") // deletions are forgotten in long runs only
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil

@@ -356,9 +356,12 @@ func newWorld(seed uint64, n int, dir string) *world {
 		deadAfter: time.Duration(15+chance.IntN(600)) * time.Second,
 		net:       newFabric(seed, time.Duration(1+chance.IntN(20))*time.Millisecond)}
 	w.snapshotAfter = []uint64{8, 64}[rng(seed, "snapshots").IntN(2)]
-	w.tombstones = []time.Duration{20 * time.Second, 10 * time.Minute}[chance.IntN(2)]
+	w.tombstones = []time.Duration{10 * time.Second, 10 * time.Minute}[chance.IntN(2)]
 	if !long() {
 		w.tombstones = 10 * time.Minute
+	}
+	if w.forgetful() { // Copies are owed to a master until it counts as dead, and keep the tombstones.
+		w.deadAfter = time.Duration(3+chance.IntN(5)) * time.Second
 	}
 	for i := range n {
 		m := &master{w: w, no: i, id: fmt.Sprintf("m%d", i+1), log: new(logtest.Buffer),

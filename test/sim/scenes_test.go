@@ -110,7 +110,7 @@ func (w *world) quiet(ctx context.Context) bool {
 // scenes plays scenes until ctx ends.
 func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
 	defer w.hush.set(false)
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-time.After(time.Duration(2000+chance.IntN(8000)) * time.Millisecond):
 		case <-ctx.Done():
@@ -123,7 +123,11 @@ func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
 		}
 		plays := []func(){s.lateLines, s.standsStill, s.refuses, s.clockStep, s.lostDisk, s.flippedBits,
 			s.removed, s.leftBehind}
-		plays[chance.IntN(len(plays))]()
+		play := plays[chance.IntN(len(plays))]
+		if w.forgetful() && first && chance.IntN(2) == 0 {
+			play = s.longAway // no later one has the time
+		}
+		play()
 		w.hush.set(false)
 	}
 }
@@ -400,6 +404,23 @@ func (s *scene) comesBack() {
 	for s.ctx.Err() == nil && s.w.settled() != nil {
 		s.pause(500 * time.Millisecond)
 	}
+}
+
+// longAway keeps a master away for longer than deletions are remembered, while nothing keeps the
+// others from forgetting them.
+func (s *scene) longAway() {
+	s.m = s.w.masters[int(s.w.seed)%len(s.w.masters)] // no other one is away for long in such runs
+	if !s.w.quiet(s.ctx) || !s.m.claim() {
+		return
+	}
+	defer s.busy()()
+	defer s.m.release()
+	away := s.w.tombstones + 10*time.Second + s.lasts
+	s.note("scene: %s is away for %v, the others are not disturbed", s.m.id, away)
+	s.m.kill(s.dice < 50)
+	s.pause(away)
+	s.w.hush.set(false)
+	s.comesBack()
 }
 
 // flippedBits damages the ring store of a master that is down.

@@ -33,7 +33,8 @@ var (
 	seeds   = flag.Int("seeds", 0, "run so many; 0: as many as make test does")
 )
 
-// during is how long a run has faults, in fake time.
+// A run has faults for as long as during, in fake time, or until enough happened, at most three
+// times as long.
 const during = 40 * time.Second
 
 // afterwards is how long clients continue once all is well again.
@@ -173,8 +174,14 @@ func (out *outcome) run(seed uint64, dir string) {
 		return
 	}
 	w.note("%d masters are ready", len(w.masters))
-	ctx, cancel := context.WithTimeout(context.Background(), during)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*during)
 	defer cancel()
+	go func() {
+		for time.Sleep(during); ctx.Err() == nil && !l.enough(); {
+			time.Sleep(during / 8)
+		}
+		cancel()
+	}()
 	var clients sync.WaitGroup
 	l.start(ctx, &clients, "faults")
 	played := make(chan struct{})
@@ -385,6 +392,21 @@ const (
 	leastHeard  = 300 // events
 	leastFaults = 5
 )
+
+// enough reports that a run has what its verdict asks for.
+func (l *load) enough() bool {
+	l.w.mu.Lock()
+	count := l.w.count
+	l.w.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for what, n := range least {
+		if l.acked[what] < n {
+			return false
+		}
+	}
+	return count >= leastFaults && l.heard >= leastHeard
+}
 
 // judged is a history, the model that it must fit, and what it is of.
 type judged struct {

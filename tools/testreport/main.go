@@ -3,10 +3,11 @@
 //
 //	testreport [-allow FILE] [-again N -with SCRIPT] [-diary PAGE] NAME=COMMAND...
 //
-// A part is a shell command. It turns the output of `go test -json` into one line per package and
-// the output of failures; other lines pass unchanged. A line that begins with "left out: ", also in
-// the log of a test, names what this machine lacks. Beside the output of tests, a line that begins
-// with "failed: " is a failure of the part, and "coverage of the program: 61.0 %" is for the diary.
+// A part is a shell command. NAME&=COMMAND runs beside the parts that follow it. Testreport turns
+// the output of `go test -json` into one line per package and the output of failures; other lines
+// pass unchanged. A line that begins with "left out: ", also in the log of a test, names what this
+// machine lacks. Beside the output of tests, a line that begins with "failed: " is a failure of the
+// part, and "coverage of the program: 61.0 %" is for the diary.
 //
 // With -again N, at most N failed tests run once more, alone, by SCRIPT PACKAGE PATTERN. A test
 // that passes then is listed as unsteady and does not fail the run: the result shows what is
@@ -25,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -45,7 +47,7 @@ type second struct {
 	script string
 }
 
-func run(out io.Writer, allow string, strict bool, again second, diary string,
+func run(out io.Writer, allow string, strict bool, again second, page string,
 	parts []string) (code int) {
 	var allowed []string
 	if strict && allow != "" {
@@ -56,22 +58,33 @@ func run(out io.Writer, allow string, strict bool, again second, diary string,
 		}
 		allowed = reasons(string(text))
 	}
-	r := newReport(out)
 	for _, p := range parts {
-		name, command, ok := strings.Cut(p, "=")
-		if !ok {
+		if name, _, ok := strings.Cut(p, "="); !ok || strings.TrimSuffix(name, "&") == "" {
 			fmt.Fprintf(out, "testreport: %q is not NAME=COMMAND\n", p)
 			return 2
 		}
-		began, passed, skipped, failed := time.Now(), r.passed, r.skipped, len(r.failures)
-		r.part(name, exec.Command("/bin/bash", "-c", command))
-		passed, skipped, failed = r.passed-passed, r.skipped-skipped, len(r.failures)-failed
-		if diary == "" || passed+skipped+failed == 0 {
+	}
+	out = &pieces{out: out}
+	d := &diary{page: page}
+	r := newReport(out)
+	var (
+		beside  []*report
+		running sync.WaitGroup
+	)
+	for _, p := range parts {
+		name, command, _ := strings.Cut(p, "=")
+		name, apart := strings.CutSuffix(name, "&")
+		if !apart {
+			r.kept(d, name, command)
 			continue
 		}
-		if err := note(diary, name, began, passed, failed, skipped, r.covered); err != nil {
-			r.fail("no row in the diary: %v", err)
-		}
+		other := newReport(out)
+		beside = append(beside, other)
+		running.Go(func() { other.kept(d, name, command) })
+	}
+	running.Wait()
+	for _, other := range beside {
+		r.join(other)
 	}
 	if again.most > 0 && len(r.failures) > 0 {
 		r.again(again.most, again.script)
@@ -80,6 +93,31 @@ func run(out io.Writer, allow string, strict bool, again second, diary string,
 		r.refuseSkips(allowed)
 	}
 	return r.sum()
+}
+
+// pieces is a writer for several goroutines: what one call of Write gives stays together.
+type pieces struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (w *pieces) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Write(b)
+}
+
+// kept runs one part to its end and gives it a row in the diary.
+func (r *report) kept(d *diary, name, command string) {
+	began, passed, skipped, failed := time.Now(), r.passed, r.skipped, len(r.failures)
+	r.part(name, exec.Command("/bin/bash", "-c", command))
+	passed, skipped, failed = r.passed-passed, r.skipped-skipped, len(r.failures)-failed
+	if passed+skipped+failed == 0 {
+		return
+	}
+	if err := d.note(name, began, passed, failed, skipped, r.covered); err != nil {
+		r.fail("no row in the diary: %v", err)
+	}
 }
 
 // reasons are the lines of a file without comments.

@@ -203,11 +203,11 @@ func (r *report) packageEvent(e event) {
 		delete(r.packages, e.Package)
 	case "pass":
 		delete(r.packages, e.Package)
-		fmt.Fprintf(r.out, "ok  \t%s\t%.1fs\t%d passed", e.Package, e.Elapsed, p.passed)
+		said := fmt.Sprintf("ok  \t%s\t%.1fs\t%d passed", e.Package, e.Elapsed, p.passed)
 		if p.skips > 0 {
-			fmt.Fprintf(r.out, ", %d skipped", p.skips)
+			said += fmt.Sprintf(", %d skipped", p.skips)
 		}
-		fmt.Fprintln(r.out)
+		io.WriteString(r.out, said+"\n")
 		r.passed += p.passed
 	case "fail":
 		r.endFailed(e.Package, e.FailedBuild)
@@ -276,23 +276,25 @@ func (r *report) endFailed(name, build string) {
 	p := r.open(name)
 	delete(r.packages, name)
 	r.passed += p.passed
+	var said bytes.Buffer // in one piece, though others write too
 	for _, n := range p.names {
 		switch t := p.tests[n]; {
 		case !t.ended && !t.parent:
-			fmt.Fprintf(r.out, "--- FAIL: %s (did not end)\n%s", n, t.output.b)
+			fmt.Fprintf(&said, "--- FAIL: %s (did not end)\n%s", n, t.output.b)
 			p.unended = append(p.unended, n+" (did not end)")
 		case t.failed:
-			r.out.Write(t.output.b)
+			said.Write(t.output.b)
 		}
 	}
 	for line := range bytes.Lines(p.output.b) {
 		if !bytes.HasPrefix(line, []byte("FAIL")) {
-			r.out.Write(line)
+			said.Write(line)
 		}
 	}
-	r.out.Write(p.races.b)
-	fmt.Fprintf(r.out, "FAIL\t%s\t%d passed, %d failed\n", name, p.passed,
+	said.Write(p.races.b)
+	fmt.Fprintf(&said, "FAIL\t%s\t%d passed, %d failed\n", name, p.passed,
 		len(p.failed)+len(p.unended))
+	r.out.Write(said.Bytes())
 	for _, f := range p.failed {
 		r.failures = append(r.failures, failure{part: r.running, pkg: name, test: f,
 			raced: len(p.races.b) > 0})
@@ -305,6 +307,16 @@ func (r *report) endFailed(name, build string) {
 		r.fail("%s does not build", name)
 	case len(p.failed) == 0 && len(p.unended) == 0:
 		r.fail("%s failed outside of its tests", name)
+	}
+}
+
+// join adds what another report counted.
+func (r *report) join(other *report) {
+	r.passed += other.passed
+	r.skipped += other.skipped
+	r.failures = append(r.failures, other.failures...)
+	for reason, what := range other.why {
+		r.why[reason] = append(r.why[reason], what...)
 	}
 }
 

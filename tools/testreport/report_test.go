@@ -198,6 +198,49 @@ func TestDiary(t *testing.T) {
 	}
 }
 
+// TestBeside: a part with "&" runs while the next ones do, and all of it counts.
+func TestBeside(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module probe\n\ngo 1.24\n", "page.md": endOfDiary,
+		"probe_test.go": "package probe\nimport \"testing\"\nfunc TestGood(*testing.T) {}\n" +
+			"func TestBad(t *testing.T) { t.Fail() }\nfunc TestNot(t *testing.T) { t.Skip(\"why\") }\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := filepath.Join(dir, "page.md")
+	const test = " && CGO_ENABLED=0 " + goTest
+	// Each waits for a file of the other.
+	meet := func(mine, others string) string {
+		return "cd " + dir + " && touch " + mine + " && timeout 60 sh -c 'until [ -e " + others + " ]; do sleep 0.05; done'"
+	}
+	var out bytes.Buffer
+	code := run(&out, "", false, second{}, page, []string{"first=true",
+		"sim&=" + meet("a", "b") + test + "./...", "next=" + meet("b", "a") + test + "-run Good ./..."})
+	if want := "\nfailed:\n  sim: probe TestBad\n\n2 passed, 1 failed, 1 skipped\n"; code != 1 ||
+		!strings.HasSuffix(out.String(), want) || !strings.Contains(out.String(), "\n  why\n      probe TestNot\n") {
+		t.Errorf("exit code %d\n%s", code, &out)
+	}
+	rows, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{" | sim | 1 | 1 | 1 | ", " | next | 1 | 0 | 0 | "} {
+		if !strings.Contains(string(rows), want) {
+			t.Errorf("no row %q in\n%s", want, rows)
+		}
+	}
+	for _, bad := range []string{"no command", "=true", "&=true"} {
+		out.Reset()
+		if code := run(&out, "", false, second{}, "", []string{"first=touch " + filepath.Join(dir, "ran"), bad}); code != 2 {
+			t.Errorf("%q: exit code %d\n%s", bad, code, &out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("parts ran before the list was refused")
+	}
+}
+
 // TestOutputIsCut keeps the end of a long output, and the beginning of a crash.
 func TestOutputIsCut(t *testing.T) {
 	t.Parallel()
