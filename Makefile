@@ -102,7 +102,7 @@ PARTS ?= unit $(SERIAL) $(PROCESSES) containers
 BESIDE := sim
 ORDER = $(filter $(SERIAL),$(PARTS)) $(filter $(BESIDE),$(PARTS)) $(filter-out $(SERIAL) $(BESIDE),$(PARTS))
 LONG_TEST = CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -count 1 -p 1 -timeout 90m $(if $(RUN),-run "$(RUN)")
-LONG_unit = $(LONG_TEST) $$($(GO) list ./... | grep -v -e /tools/containers$$ $(patsubst %,-e /test/%$$,$(SERIAL) $(PROCESSES)))
+LONG_unit = $(subst -p 1,-p 2,$(LONG_TEST)) $$($(GO) list ./... | grep -v -e /tools/containers$$ $(patsubst %,-e /test/%$$,$(SERIAL) $(PROCESSES)))
 LONG_sim = nice -n 19 env $(subst -timeout 90m,-timeout 170m,$(LONG_TEST)) ./test/sim
 LONG_containers = $(LONG_TEST) ./tools/containers
 LONG_$(SERIAL) = $(LONG_TEST) ./test/$(SERIAL)
