@@ -26,10 +26,8 @@ type memoryUse struct {
 	free      uint64 // on the heap, returnable to the system
 }
 
-// reclaimable estimates what a collection would return, without grown stacks.
-func (m memoryUse) reclaimable() uint64 {
-	return m.free + m.objects - min(m.objects, m.live)
-}
+// garbage estimates what a collection would free, without grown stacks.
+func (m memoryUse) garbage() uint64 { return m.objects - min(m.objects, m.live) }
 
 // worth reports whether n bytes are worth a collection, whose cost depends on the live bytes.
 func (m memoryUse) worth(n uint64) bool { return n >= max(worthGiving, m.live/8) }
@@ -64,28 +62,39 @@ func GiveMemoryBack(ctx context.Context, times prometheus.Counter) {
 	tick := time.NewTicker(calmLook)
 	defer tick.Stop()
 	samples := memorySamples()
-	before := readMemory(samples)
-	var given uint64 // allocated when memory was last given back; what the start left counts too
-	var next time.Time
+	g := giver{before: readMemory(samples)}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := readMemory(samples)
-		calm := now.allocated-before.allocated <= calmAllocs
-		before = now
-		// What a burst allocated may have been alive at the last collection and be garbage now.
-		// Only another collection shows that.
-		if !calm || !now.worth(now.reclaimable()) && !now.worth(now.allocated-given) ||
-			time.Now().Before(next) {
+		if !g.due(readMemory(samples), time.Now()) {
 			continue
 		}
 		debug.FreeOSMemory()
 		times.Inc()
-		next = time.Now().Add(giveEvery)
-		before = readMemory(samples)
-		given = before.allocated
+		g.gave(readMemory(samples), time.Now())
 	}
+}
+
+// giver decides when memory is given back.
+type giver struct {
+	before memoryUse // at the last check
+	given  uint64    // allocated when memory was last given back; what the start left counts too
+	stuck  uint64    // bytes that were free then: the runtime could not return them
+	next   time.Time // not before then
+}
+
+func (g *giver) due(now memoryUse, at time.Time) bool {
+	calm := now.allocated-g.before.allocated <= calmAllocs
+	g.before, g.stuck = now, min(g.stuck, now.free)
+	// What a burst allocated may have been alive at the last collection and be garbage now.
+	// Only another collection shows that.
+	worth := now.worth(now.free-g.stuck+now.garbage()) || now.worth(now.allocated-g.given)
+	return calm && worth && !at.Before(g.next)
+}
+
+func (g *giver) gave(after memoryUse, at time.Time) {
+	g.before, g.given, g.stuck, g.next = after, after.allocated, after.free, at.Add(giveEvery)
 }

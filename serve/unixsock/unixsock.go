@@ -5,11 +5,13 @@
 package unixsock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +22,7 @@ const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // Listen binds a socket that only root and the user of this process reach. One that nobody listens
 // on any more is replaced; a live one, a file that is none, and a path that is too long for a
-// socket are errors. It sets the umask of the process for a moment: call it at the start.
+// socket are errors.
 func Listen(path string) (*net.UnixListener, error) {
 	if len(path) > maxPath {
 		return nil,
@@ -43,13 +45,21 @@ func Listen(path string) (*net.UnixListener, error) {
 			return nil, fmt.Errorf("replace stale socket: %w", err)
 		}
 	}
-	mask := unix.Umask(0o177) // nobody else may connect between bind and chmod
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	unix.Umask(mask)
+	ln, err := (&net.ListenConfig{Control: private}).Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen for local processes: %w", err)
 	}
-	return ln, nil
+	return ln.(*net.UnixListener), nil
+}
+
+// private lets nobody else connect, from the bind on: bind gives the path the mode of the socket
+// (unix_bind of Linux). The process's umask would also hold for files of other goroutines.
+func private(_, _ string, c syscall.RawConn) error {
+	var modeErr error
+	if err := c.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), 0o600) }); err != nil {
+		return err
+	}
+	return modeErr
 }
 
 // Peer asks the kernel who connected: the process that did, and its user then.

@@ -261,9 +261,10 @@ func own(w wired) wired {
 }
 
 func wirings() []wiring {
-	return []wiring{pillarWiring(), overwriteWiring(), limitWiring(), keyWiring(), pythonWiring(),
+	return []wiring{pillarWiring(), overwriteWiring(), limitWiring(), keyWiring(), pythonWiring(), idleWiring(),
 		siteWiring(), gitWiring(), commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(),
-		rightsWiring(), portWiring(), reactionWiring(), unprivilegedWiring()}
+		rightsWiring(), portWiring(), reactionWiring(), unprivilegedWiring(), outputWiring(), tableWiring(),
+		rendererWiring(), folderWiring()}
 }
 
 // pillarWiring has options of templates, top files and pillars.
@@ -642,7 +643,6 @@ python_output: 65536
 python_processes: 3
 python_children: 1
 python_pillars_per_child: 1
-python_idle: 1
 python_runner_timeout: 1
 `,
 		files: map[string]string{
@@ -742,10 +742,29 @@ def meet(minion):
 				one, other := pillarKey("", "process1", "v"), pillarKey("", "process2", "v")
 				return fmt.Sprint("one process: ", one.ask(t, m) == other.ask(t, m))
 			}},
-			{options: "python_idle", own: true, ask: func(t *testing.T, m *subject) string {
-				return fmt.Sprint("ended: ", m.ends(func() bool { return m.children(t, "bin/python3\x00-c") == 0 }))
-			}},
 		},
+	}
+}
+
+// idleWiring has a Python host that is left alone.
+func idleWiring() wiring {
+	return wiring{
+		name:   "idle",
+		python: true,
+		both:   "extension_modules: DIR/ext\n",
+		set:    "python_idle: 1\n",
+		files: map[string]string{
+			"pillar/top.sls": "base: {'*': [own]}\n",
+			"pillar/own.sls": "v: {{ salt['own.here']() }}\n",
+			"ext/modules/own.py": `def here():
+    return "yes"
+`,
+		},
+		looks: []wired{{options: "python_idle", own: true, ask: func(t *testing.T, m *subject) string {
+			answer := pillarKey("", "asks", "v").ask(t, m)
+			return fmt.Sprint(answer, ", ended: ",
+				m.ends(func() bool { return m.children(t, "bin/python3\x00-c") == 0 }))
+		}}},
 	}
 }
 
