@@ -171,6 +171,17 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+func TestDomainAndLogFolder(t *testing.T) {
+	o, text := loadText(t, "append_domain: example.org\nlog_dir: /logs\n")
+	if o == nil || text != "" {
+		t.Fatal(text)
+	}
+	if o.ID != "box.example.org_master" || o.LogFile != "/logs/master" {
+		t.Errorf("id %q and log file %q; want box.example.org_master and /logs/master", o.ID, o.LogFile)
+	}
+}
+
+
 func TestBrokenMainFile(t *testing.T) {
 	t.Parallel()
 	_, _, err := load(writeTree(t, map[string]string{"master": "a: 1\na: 2\n"}), host{})

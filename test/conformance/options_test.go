@@ -264,7 +264,8 @@ func wirings() []wiring {
 	return []wiring{pillarWiring(), overwriteWiring(), limitWiring(), keyWiring(), pythonWiring(), idleWiring(),
 		siteWiring(), gitWiring(), commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(),
 		rightsWiring(), portWiring(), reactionWiring(), unprivilegedWiring(), outputWiring(), tableWiring(),
-		rendererWiring(), folderWiring()}
+		rendererWiring(), folderWiring(), gitPlaceWiring(), gitMapWiring(), gitPillarWiring(),
+		gitPillarAloneWiring(), gitPillarEnvWiring(), gitPasswordWiring(), gitKeyWiring()}
 }
 
 // pillarWiring has options of templates, top files and pillars.
