@@ -181,7 +181,6 @@ func TestDomainAndLogFolder(t *testing.T) {
 	}
 }
 
-
 func TestBrokenMainFile(t *testing.T) {
 	t.Parallel()
 	_, _, err := load(writeTree(t, map[string]string{"master": "a: 1\na: 2\n"}), host{})
