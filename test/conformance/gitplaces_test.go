@@ -320,18 +320,26 @@ git_pillar_passphrase: word
 			{options: "gitfs_privkey gitfs_pubkey gitfs_passphrase", own: true,
 				ask: func(t *testing.T, m *subject) string {
 					c := m.signIn(t, "reads", 3)
-					m.ends(func() bool { return c.served(t, "at") != "" })
-					return c.served(t, "at")
+					return m.soon(t, func() bool { return c.served(t, "at") != "" })
 				}},
 			{options: "git_pillar_privkey git_pillar_pubkey git_pillar_passphrase", own: true,
 				ask: func(t *testing.T, m *subject) string {
-					return fmt.Sprint("in the pillar: ", m.ends(func() bool {
+					return m.soon(t, func() bool {
 						p, err := m.pillarOf(t, "asks")
 						return err == nil && p.String("far") != ""
-					}))
+					})
 				}},
 		},
 	}
+}
+
+// soon waits until a remote's files are there, or ssh has refused the key.
+func (m *subject) soon(t *testing.T, there func() bool) string {
+	t.Helper()
+	ended := endsWithin(25*time.Second, func() bool {
+		return there() || strings.Contains(string(readFile(t, m.Log)), "privkey")
+	})
+	return fmt.Sprintf("there: %t, ended: %t", there(), ended)
 }
 
 // replace puts a text that the test knows only now into the configuration.
