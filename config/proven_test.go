@@ -36,16 +36,15 @@ var unproven = map[string]string{
 
 	"git_pillar_disable_saltenv_mapping": "has no effect, with Salt neither: a branch decides",
 
-	"append_domain":               readHere,
-	"auth_events_autosign_grains": notTried,
-	"cython_enable":               notTried,
-	"default_include":             readHere,
-	"enable_zip_modules":          notTried,
-	"keep_jobs":                   readHere,
-	"log_dir":                     readHere,
-	"master_id":                   notTried,
-	"optimization_order":          notTried,
-	"salt_cp_chunk_size":          notTried,
+	"append_domain":      readHere,
+	"cython_enable":      notTried,
+	"default_include":    readHere,
+	"enable_zip_modules": notTried,
+	"keep_jobs":          readHere,
+	"log_dir":            readHere,
+	"master_id":          notTried,
+	"optimization_order": notTried,
+	"salt_cp_chunk_size": notTried,
 }
 
 // settings is all that the tests of the whole program write into configurations, and more.

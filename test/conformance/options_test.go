@@ -265,7 +265,7 @@ func wirings() []wiring {
 		siteWiring(), gitWiring(), commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(),
 		rightsWiring(), portWiring(), reactionWiring(), unprivilegedWiring(), outputWiring(), tableWiring(),
 		rendererWiring(), folderWiring(), gitPlaceWiring(), gitMapWiring(), gitPillarWiring(),
-		gitPillarAloneWiring(), gitPillarEnvWiring(), gitPasswordWiring(), gitKeyWiring()}
+		gitPillarAloneWiring(), gitPillarEnvWiring(), gitPasswordWiring(), gitKeyWiring(), grainEventWiring()}
 }
 
 // pillarWiring has options of templates, top files and pillars.
