@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -229,8 +230,8 @@ func gitPasswordWiring() wiring {
 	var asked *requests
 	seen := func(text string, options ...string) wired {
 		return wired{options: strings.Join(options, " "), own: true,
-			ask: func(*testing.T, *subject) string {
-				asked.wait("files.example as \"files\" \"one\"", "pillar.example as \"pillar\" \"two\"")
+			ask: func(t *testing.T, m *subject) string {
+				m.failed(t, "files.example", "pillar.example")
 				return fmt.Sprint("asked: ", asked.has(text))
 			}}
 	}
@@ -272,8 +273,8 @@ git_pillar_proxy: PROXY
 func gitKeyWiring() wiring {
 	var asked *requests
 	seen := func(text, options string) wired {
-		return wired{options: options, own: true, ask: func(*testing.T, *subject) string {
-			asked.wait("/files.git", "/pillar.git")
+		return wired{options: options, own: true, ask: func(t *testing.T, m *subject) string {
+			m.failed(t, "/files.git", "/pillar.git")
 			return fmt.Sprint("asked: ", asked.has(text))
 		}}
 	}
@@ -352,7 +353,6 @@ func (m *subject) replace(t *testing.T, name, text string) {
 type requests struct {
 	mu   sync.Mutex
 	seen []string
-	once sync.Once
 }
 
 func (r *requests) answer(w http.ResponseWriter, req *http.Request) {
@@ -370,11 +370,15 @@ func (r *requests) has(text string) bool {
 	return slices.ContainsFunc(r.seen, func(s string) bool { return strings.Contains(s, text) })
 }
 
-// wait waits until the server was asked for all texts; only the first caller waits in vain.
-func (r *requests) wait(texts ...string) {
-	r.once.Do(func() {
-		endsWithin(25*time.Second, func() bool {
-			return !slices.ContainsFunc(texts, func(text string) bool { return !r.has(text) })
+// failed waits until the fetches of these remotes have failed: no server here has a repository.
+func (m *subject) failed(t *testing.T, remotes ...string) {
+	t.Helper()
+	if !endsWithin(time.Minute, func() bool {
+		text := string(readFile(t, m.Log))
+		return !slices.ContainsFunc(remotes, func(remote string) bool {
+			return !regexp.MustCompile(remote + ".* can't be updated").MatchString(text)
 		})
-	})
+	}) {
+		t.Errorf("the log does not say that %v can't be updated", remotes)
+	}
 }
