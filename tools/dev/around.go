@@ -1,12 +1,14 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,11 +88,10 @@ func (p *Playground) startMinions(ctx context.Context) error {
 		return fmt.Errorf("find salt-minion: no %s/salt-*/bin/salt-minion; make venvs makes them",
 			p.cfg.Venvs)
 	}
-	slices.Sort(programs)
+	programs = newest(programs)
 	p.say("real salt-minion of %d releases sign in through %s", len(programs), p.front)
 	for _, program := range programs {
-		release := strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(program))), "salt-")
-		id := "minion-" + release
+		id := "minion-" + releaseOf(program)
 		dir := filepath.Join(p.dir, id)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make minion folder: %w", err)
@@ -106,6 +107,27 @@ func (p *Playground) startMinions(ctx context.Context) error {
 		p.minions = append(p.minions, id)
 	}
 	return nil
+}
+
+// releaseOf is the release whose virtual environment a program is in.
+func releaseOf(program string) string {
+	return strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(program))), "salt-")
+}
+
+// newest keeps the newest release of each year. Tests make environments of older ones too, whose
+// minions sign in only with a lower minimum_auth_version.
+func newest(programs []string) []string {
+	slices.SortFunc(programs, func(a, b string) int {
+		year, minor, _ := strings.Cut(releaseOf(a), ".")
+		year2, minor2, _ := strings.Cut(releaseOf(b), ".")
+		n, _ := strconv.Atoi(minor)
+		n2, _ := strconv.Atoi(minor2)
+		return cmp.Or(strings.Compare(year, year2), n2-n)
+	})
+	return slices.CompactFunc(programs, func(a, b string) bool {
+		year, _, _ := strings.Cut(releaseOf(a), ".")
+		return strings.HasPrefix(releaseOf(b), year+".")
+	})
 }
 
 // A playground's minions are faster than Salt's defaults, which suit thousands of minions.
