@@ -20,11 +20,8 @@ import (
 // second one.
 const listenersExtra = "auto_accept: True\nenable_clear_commands: True\n"
 
-// listenedMinion are options of minions that report and have a schedule. They do not send a return
-// again while a busy master of Salt's is slow: a listener would count it twice.
-const listenedMinion = quick + `return_retry_timer: 60
-return_retry_timer_max: 70
-beacons: {status: [{interval: 1}]}
+// listenedMinion are options of minions that report and have a schedule.
+const listenedMinion = quick + `beacons: {status: [{interval: 1}]}
 schedule: {nightly: {function: test.ping, hours: 100}}
 `
 
