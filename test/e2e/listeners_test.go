@@ -22,7 +22,7 @@ const listenersExtra = "auto_accept: True\nenable_clear_commands: True\n"
 
 // listenedMinion are options of minions that report and have a schedule.
 const listenedMinion = quick + `beacons: {status: [{interval: 1}]}
-schedule: {nightly: {function: test.ping, hours: 100}}
+schedule: {nightly: {function: test.ping, hours: 100, run_on_start: False}}
 `
 
 // listenedStates are the states of the master.
