@@ -73,13 +73,13 @@ extmod_whitelist: {engines: [first]}
 			pillarKey("render_dirs", "renders", "v"),
 			printed("returner_dirs", "jobs.list_jobs", "ext_source=mine"),
 			printed("sdb_dirs", "sdb.get", "sdb://kept/key"),
-			orchestrated("states_dirs", "state", linesOf("Comment: ")),
+			orchestrated("states_dirs", "state", linesWith("Comment: ")),
 			{options: "top_dirs", ask: func(t *testing.T, m *subject) string {
 				return say(t, m, m.signIn(t, "asks", 3).request(t, "_master_tops", pair("opts", dict("id", "asks",
 					"grains", value.Map{})), pair("id", "asks")))
 			}},
 			printed("utils_dirs", "uses.it"),
-			orchestrated("wheel_dirs", "wheel", linesOf("Result: ", "turned")),
+			orchestrated("wheel_dirs", "wheel", linesWith("Result: ", "turned")),
 			{options: "event_return_queue_max_seconds", ask: func(t *testing.T, m *subject) string {
 				c := m.signIn(t, "fires", 3)
 				return fmt.Sprint("returned: ", endsWithin(25*time.Second, func() bool {

@@ -20,14 +20,14 @@ import (
 )
 
 // refs makes a repository below the master's folder: each ref has a commit whose files name it.
-func refs(t *testing.T, m *subject, name string, files map[string]string, refs ...string) {
+func refs(t *testing.T, m *subject, name string, files map[string]string, names ...string) {
 	t.Helper()
 	r := repo(filepath.Join(m.Dir, name))
 	if err := os.Mkdir(string(r), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	r.git(t, "init", "-q", "-b", "work")
-	for _, ref := range refs {
+	for _, ref := range names {
 		for file, text := range files {
 			m.write(t, strings.ReplaceAll(text, "REF", ref), name, file)
 		}
@@ -227,14 +227,7 @@ func gitPillarEnvWiring() wiring {
 
 // gitPasswordWiring has options of the way to remotes over http: a proxy that wants passwords.
 func gitPasswordWiring() wiring {
-	var asked *requests
-	seen := func(text string, options ...string) wired {
-		return wired{options: strings.Join(options, " "), own: true,
-			ask: func(t *testing.T, m *subject) string {
-				m.failed(t, "files.example", "pillar.example")
-				return fmt.Sprint("asked: ", asked.has(text))
-			}}
-	}
+	asked := new(requests)
 	return wiring{
 		name: "gitpassword",
 		both: `fileserver_backend: [gitfs]
@@ -253,17 +246,18 @@ gitfs_proxy: PROXY
 git_pillar_proxy: PROXY
 `,
 		prepare: func(t *testing.T, m *subject) {
-			asked = &requests{}
+			asked.clear()
 			proxy := httptest.NewServer(http.HandlerFunc(asked.answer))
 			t.Cleanup(proxy.Close)
 			m.replace(t, "PROXY", proxy.URL)
 		},
 		looks: []wired{
-			seen("files.example", "gitfs_proxy"), seen("pillar.example", "git_pillar_proxy"),
-			seen("files.example as \"files\" \"one\"", "gitfs_user", "gitfs_password",
-				"gitfs_insecure_auth"),
-			seen("pillar.example as \"pillar\" \"two\"", "git_pillar_user", "git_pillar_password",
-				"git_pillar_insecure_auth"),
+			asked.has("gitfs_proxy", "files.example", ""),
+			asked.has("git_pillar_proxy", "pillar.example", ""),
+			asked.has("gitfs_user gitfs_password gitfs_insecure_auth",
+				"files.example", " as \"files\" \"one\""),
+			asked.has("git_pillar_user git_pillar_password git_pillar_insecure_auth",
+				"pillar.example", " as \"pillar\" \"two\""),
 		},
 	}
 }
@@ -271,13 +265,7 @@ git_pillar_proxy: PROXY
 // gitKeyWiring has options of the way to remotes over https, with a certificate that nobody vouches
 // for, and over ssh, with a key that has a passphrase.
 func gitKeyWiring() wiring {
-	var asked *requests
-	seen := func(text, options string) wired {
-		return wired{options: options, own: true, ask: func(t *testing.T, m *subject) string {
-			m.failed(t, "/files.git", "/pillar.git")
-			return fmt.Sprint("asked: ", asked.has(text))
-		}}
-	}
+	asked := new(requests)
 	return wiring{
 		name: "gitkeys",
 		both: `fileserver_backend: [gitfs]
@@ -297,7 +285,7 @@ git_pillar_pubkey: DIR/key.pub
 git_pillar_passphrase: word
 `,
 		prepare: func(t *testing.T, m *subject) {
-			asked = &requests{}
+			asked.clear()
 			web := httptest.NewTLSServer(http.HandlerFunc(asked.answer))
 			web.Config.ErrorLog = log.New(io.Discard, "", 0)
 			t.Cleanup(web.Close)
@@ -317,7 +305,8 @@ git_pillar_passphrase: word
 			m.replace(t, "FAR", far)
 		},
 		looks: []wired{
-			seen("/files.git", "gitfs_ssl_verify"), seen("/pillar.git", "git_pillar_ssl_verify"),
+			asked.has("gitfs_ssl_verify", "/files.git", ""),
+			asked.has("git_pillar_ssl_verify", "/pillar.git", ""),
 			{options: "gitfs_privkey gitfs_pubkey gitfs_passphrase", own: true,
 				ask: func(t *testing.T, m *subject) string {
 					c := m.signIn(t, "reads", 3)
@@ -364,21 +353,24 @@ func (r *requests) answer(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusUnauthorized)
 }
 
-func (r *requests) has(text string) bool {
+func (r *requests) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.seen, func(s string) bool { return strings.Contains(s, text) })
+	r.seen = nil
 }
 
-// failed waits until the fetches of these remotes have failed: no server here has a repository.
-func (m *subject) failed(t *testing.T, remotes ...string) {
-	t.Helper()
-	if !endsWithin(time.Minute, func() bool {
-		text := string(readFile(t, m.Log))
-		return !slices.ContainsFunc(remotes, func(remote string) bool {
-			return !regexp.MustCompile(remote + ".* can't be updated").MatchString(text)
-		})
-	}) {
-		t.Errorf("the log does not say that %v can't be updated", remotes)
-	}
+// has looks, once the fetch of a remote has failed, whether the server was asked for it, with what
+// follows it. No server here has a repository.
+func (r *requests) has(options, remote, follows string) wired {
+	return wired{options: options, own: true, ask: func(t *testing.T, m *subject) string {
+		failed := regexp.MustCompile(regexp.QuoteMeta(remote) + ".* can't be updated")
+		if !endsWithin(time.Minute, func() bool { return failed.Match(readFile(t, m.Log)) }) {
+			t.Errorf("the log does not say that %s can't be updated", remote)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return fmt.Sprint("asked: ", slices.ContainsFunc(r.seen, func(s string) bool {
+			return strings.Contains(s, remote+follows)
+		}))
+	}}
 }

@@ -3,20 +3,8 @@ package conformance
 import (
 	"fmt"
 	"regexp"
-	"strings"
 	"testing"
 )
-
-// linesOf are the lines of a text that contain one of some words.
-func linesOf(words ...string) func(string) string {
-	return func(text string) string {
-		var out strings.Builder
-		for _, word := range words {
-			out.WriteString(linesWith(word)(text))
-		}
-		return out.String()
-	}
-}
 
 var outputFiles = map[string]string{
 	"srv/two.sls":   "same: {test.nop: []}\nother: {test.succeed_with_changes: []}\n",
@@ -43,10 +31,10 @@ color_theme: DIR/theme
 			{options: "color_theme", ask: func(t *testing.T, m *subject) string {
 				return fmt.Sprintf("%q", m.Runner(t, "--force-color", "test.arg", "a").Stdout)
 			}},
-			orchestrated("state_output_pct", "two", linesOf("%")),
-			orchestrated("state_output_profile", "two", linesOf("Started: ", "Duration: ")),
-			orchestrated("state_output_diff", "two", linesOf("ID: ")),
-			orchestrated("state_compress_ids", "names", linesOf("ID: ", "Name: ")),
+			orchestrated("state_output_pct", "two", linesWith("%")),
+			orchestrated("state_output_profile", "two", linesWith("Started: ", "Duration: ")),
+			orchestrated("state_output_diff", "two", linesWith("ID: ")),
+			orchestrated("state_compress_ids", "names", linesWith("ID: ", "Name: ")),
 		},
 	}
 }
@@ -60,7 +48,7 @@ func tableWiring() wiring {
 		set:   "state_tabular: True\n",
 		files: outputFiles,
 		looks: []wired{orchestrated("state_tabular", "two", func(text string) string {
-			return spaces.ReplaceAllString(linesOf("Name: ", "test.")(text), "  ")
+			return spaces.ReplaceAllString(linesWith("Name: ", "test.")(text), "  ")
 		})},
 	}
 }

@@ -78,13 +78,15 @@ func orchestrated(options, sls string, of func(stdout string) string) wired {
 	}}
 }
 
-// linesWith are the lines of a text that contain a word.
-func linesWith(word string) func(string) string {
+// linesWith are the lines of a text that contain the first word, then those with the second.
+func linesWith(words ...string) func(string) string {
 	return func(text string) string {
 		var out strings.Builder
-		for line := range strings.Lines(text) {
-			if strings.Contains(line, word) {
-				out.WriteString(line)
+		for _, word := range words {
+			for line := range strings.Lines(text) {
+				if strings.Contains(line, word) {
+					out.WriteString(line)
+				}
 			}
 		}
 		return out.String()

@@ -114,19 +114,23 @@ func releaseOf(program string) string {
 	return strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(program))), "salt-")
 }
 
-// newest keeps the newest release of each year. Tests make environments of older ones too, whose
-// minions sign in only with a lower minimum_auth_version.
+// newest keeps the newest release of each major version. Tests make environments of older ones too,
+// whose minions sign in only with a lower minimum_auth_version.
 func newest(programs []string) []string {
+	version := func(program string) (major string, minor int) {
+		major, rest, _ := strings.Cut(releaseOf(program), ".")
+		minor, _ = strconv.Atoi(rest)
+		return major, minor
+	}
 	slices.SortFunc(programs, func(a, b string) int {
-		year, minor, _ := strings.Cut(releaseOf(a), ".")
-		year2, minor2, _ := strings.Cut(releaseOf(b), ".")
-		n, _ := strconv.Atoi(minor)
-		n2, _ := strconv.Atoi(minor2)
-		return cmp.Or(strings.Compare(year, year2), n2-n)
+		major, minor := version(a)
+		otherMajor, otherMinor := version(b)
+		return cmp.Or(strings.Compare(major, otherMajor), otherMinor-minor)
 	})
 	return slices.CompactFunc(programs, func(a, b string) bool {
-		year, _, _ := strings.Cut(releaseOf(a), ".")
-		return strings.HasPrefix(releaseOf(b), year+".")
+		major, _ := version(a)
+		otherMajor, _ := version(b)
+		return major == otherMajor
 	})
 }
 
