@@ -15,8 +15,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"clustermaster/value"
 )
@@ -498,5 +501,70 @@ func TestGitDaemon(t *testing.T) {
 			t.Fatal("not served in time")
 		}
 		s.all(t) // waits for the daemon's port by trying
+	}
+}
+
+// TestMissingBranches asks for pillars from remotes that were never fetched, from branches made a
+// moment ago, and from branches that do not exist, which must not make the leader fetch at will.
+func TestMissingBranches(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	branch := func(name string) {
+		r.git("checkout", "-q", "-B", name)
+		r.write(map[string]string{"top.sls": name})
+		r.commit(name)
+	}
+	branch("master")
+	remotes := []any{"__env__ file://" + r.dir}
+	s, problems := openWith(t, nil, remotes)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	served := func(pillarenv string) string {
+		t.Helper()
+		trees, err := s.Pillars(t.Context(), remotes, "", pillarenv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(trees) == 0 {
+			return ""
+		}
+		_, data, _, err := trees[0].Open(t.Context(), "top.sls")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	if got := served(""); got != "master" {
+		t.Fatalf("never fetched: %q", got)
+	}
+	branch("new")
+	if got := served("new"); got != "new" {
+		t.Errorf("a new branch: %q", got)
+	}
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() { served("nosuch") })
+	}
+	all.Wait()
+	if n := testutil.ToFloat64(s.fetches); n < 3 || n > missingBurst {
+		t.Errorf("%v fetches", n)
+	}
+	m := s.mirrors[s.keys[0]]
+	m.mu.Lock()
+	m.spent = time.Time{}
+	m.mu.Unlock()
+	branch("later")
+	if err := s.with.Lock(t.Context(), m.key, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := served("later"); got != "" {
+		t.Errorf("locked: %q", got)
+	}
+	if err := s.with.Lock(t.Context(), m.key, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := served("later"); got != "later" {
+		t.Errorf("unlocked: %q", got)
 	}
 }

@@ -310,6 +310,9 @@ func (s *Store) now(ctx context.Context, b *bound, env string) (target, error) {
 		pillarenv = ""
 	}
 	tree, err := s.pillarTree(ctx, b, "", pillarenv)
+	if errors.Is(err, errNoBranch) {
+		return target{}, nil
+	}
 	if err != nil || tree == nil || tree.Env != env {
 		return target{}, err
 	}

@@ -31,7 +31,8 @@ type PillarTree struct {
 }
 
 // Pillars lists the folders that one entry of ext_pillar gives to a request, in its order. Remotes
-// without the ref or the root give none; the error means that the configuration has no such entry.
+// without the ref or the root give none; for a missing ref the leader fetches first. The error
+// means that the configuration has no such entry, or that a remote's first fetch has not ended.
 func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv,
 	pillarenv string) ([]PillarTree, error) {
 	conf := confKey(remotes)
@@ -43,6 +44,21 @@ func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv,
 	var out []PillarTree
 	for _, r := range s.pillars[i].remotes {
 		t, err := s.pillarTree(ctx, v.by[r], saltenv, pillarenv)
+		if errors.Is(err, errNoBranch) {
+			fetched, failed := s.fetchMissing(ctx, v.by[r].m)
+			if failed != nil {
+				return nil, fmt.Errorf("remote %s: %w", r.Label(), failed)
+			}
+			v = s.view.Load()
+			t, err = s.pillarTree(ctx, v.by[r], saltenv, pillarenv)
+			if env := shown(saltenv + " " + pillarenv); errors.Is(err, errNoBranch) && fetched {
+				s.once("git_pillar remote has neither the branch nor a fallback; it gives no pillar",
+					r.Label()+env, "remote", r.Label(), "environments", env)
+			}
+		}
+		if errors.Is(err, errNoBranch) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("remote %s: %w", r.Label(), err)
 		}
@@ -53,6 +69,8 @@ func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv,
 	return out, nil
 }
 
+// pillarTree finds the folder that a remote gives to a request: nil if its root is missing, and
+// errNoBranch without the branch.
 func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv string) (*PillarTree,
 	error) {
 	asked := "base"
@@ -91,11 +109,7 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 		}
 	}
 	t, err := b.checkout(ctx, env, name)
-	if err != nil || t.tree == "" {
-		if err == nil {
-			s.once("git_pillar remote has neither the branch nor a fallback; it gives no pillar",
-				b.Label()+name, "remote", b.Label(), "branch", name)
-		}
+	if err != nil {
 		return nil, err
 	}
 	tree, root := node{modeFolder, t.tree}, ""
@@ -119,6 +133,7 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 }
 
 // checkout finds the commit of a pillar: a branch, a tag, then the same for fallback. A pin wins.
+// Without any of them the error is errNoBranch.
 func (b *bound) checkout(ctx context.Context, env, name string) (target, error) {
 	if pin, ok := b.pins[env]; ok {
 		return b.commit(ctx, pin.Commit)
@@ -133,7 +148,7 @@ func (b *bound) checkout(ctx context.Context, env, name string) (target, error) 
 			}
 		}
 	}
-	return target{}, nil
+	return target{}, errNoBranch
 }
 
 // List returns the sorted paths of the files in the folder. It follows links to folders.

@@ -69,7 +69,10 @@ type Store struct {
 	rate     *pace.Throttle
 	newHash  func() hash.Hash
 	dropping sync.WaitGroup // of old contents
-	calm     atomic.Bool    // everything agreed on is served here
+	asking   sync.WaitGroup // for fetches of missing branches
+	life     context.Context
+	end      context.CancelFunc // of life
+	calm     atomic.Bool        // everything agreed on is served here
 
 	fetches, failures, requests prometheus.Counter
 	moved                       *prometheus.CounterVec
@@ -159,6 +162,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1),
 		rate: pace.NewThrottle(o.Rate), newHash: newHash, jobs: newJobs(),
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.register(reg)
 	s.dropAll()
 	if err := os.MkdirAll(s.caches.folder, 0o700); err != nil {
@@ -223,8 +227,10 @@ func (s *Store) dropAll() {
 	s.dropping.Go(func() { _ = os.RemoveAll(old) })
 }
 
-// Close ends the git processes that read.
+// Close ends fetches for missing branches and the git processes that read.
 func (s *Store) Close() {
+	s.end()
+	s.asking.Wait()
 	s.dropping.Wait()
 	for _, m := range s.mirrors {
 		m.rest(time.Now().Add(time.Hour))
@@ -315,7 +321,7 @@ func known(refs Refs, before map[string][]string) map[string]bool {
 
 // adopt serves what was agreed on, as far as it is here. It reports whether all of it is.
 func (s *Store) adopt() bool {
-	all, changed := true, false
+	all := true
 	tables := s.with.Tables()
 	for _, key := range s.keys {
 		m, t := s.mirrors[key], tables[key]
@@ -340,13 +346,11 @@ func (s *Store) adopt() bool {
 		m.mu.Lock()
 		m.served, m.seq = t.Refs, t.Seq
 		m.mu.Unlock()
-		changed = true
 		if err := m.saveServed(t.Seq, t.Refs); err != nil {
 			s.log.Warn("served commits not saved to disk; a restart reads them from the cluster's state",
 				"remote", m.remote.Label(), "err", err)
 		}
 	}
-	_ = changed
 	s.look() // pins may have changed
 	s.calm.Store(all)
 	return all

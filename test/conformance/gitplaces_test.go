@@ -130,30 +130,13 @@ func gitMapWiring() wiring {
 	}
 }
 
-// inPillar asks for a key of a pillar from git, once there is one; "" means no pillarenv.
+// inPillar asks for a key of a pillar from git; "" means no pillarenv.
 func inPillar(options, env, key string) wired {
 	var more []value.Pair
 	if env != "" {
 		more = append(more, pair("pillarenv", env))
 	}
-	w := pillarKey(options, "asks", key, more...)
-	return wired{options: options, ask: func(t *testing.T, m *subject) string {
-		if !endsWithin(time.Minute, func() bool { return m.hasPillars(t) }) {
-			t.Error("there is no pillar from git")
-		}
-		return w.ask(t, m)
-	}}
-}
-
-// hasPillars reports that both repositories are fetched. Salt's master fetches them for the first
-// pillar that is asked for.
-func (m *subject) hasPillars(t *testing.T) bool {
-	t.Helper()
-	if m.kind == theirs {
-		p, err := m.pillarOf(t, "asks")
-		return err == nil && p.String("moves") != ""
-	}
-	return strings.Count(string(readFile(t, m.Log)), "git remote has new commits") >= 2
+	return pillarKey(options, "asks", key, more...)
 }
 
 const gitPillarPlain = `git_pillar_provider: gitpython
@@ -222,6 +205,38 @@ func gitPillarEnvWiring() wiring {
 		set:     "git_pillar_env: dev\n",
 		prepare: pillarRefs,
 		looks:   []wired{inPillar("git_pillar_env", "dev", "fixed")},
+	}
+}
+
+// TestNewBranches asks for pillars from git right after a master's start, and from branches made
+// after that, long before the remotes are due to be fetched again.
+func TestNewBranches(t *testing.T) {
+	t.Parallel()
+	made := func(t *testing.T, m *subject) string {
+		repo(m.path("moves")).git(t, "branch", "absent", "dev")
+		return inPillar("", "absent", "moves").ask(t, m)
+	}
+	w := wiring{
+		name:    "branches",
+		both:    strings.Replace(gitPillarPlain, "update_interval: 1", "update_interval: 3600", 1),
+		prepare: pillarRefs,
+		looks: []wired{
+			inPillar("fixed", "", "fixed"), inPillar("moves", "", "moves"), inPillar("absent", "absent", "moves"),
+			{options: "made", ask: made}, inPillar("dev", "dev", "moves"),
+		},
+	}
+	got := map[kind][]string{}
+	for _, k := range kinds() {
+		got[k] = w.looked(t, k, true)
+	}
+	var asked []string
+	for _, l := range w.looks {
+		asked = append(asked, l.options)
+	}
+	for i, want := range saltsText(t, "git_branches", w.both, asked, got) {
+		if ours := got[ours][i]; ours != want {
+			t.Errorf("%s:\nours   %s\nSalt's %s", asked[i], ours, want)
+		}
 	}
 }
 

@@ -430,3 +430,24 @@ func TestGitServerHangs(t *testing.T) {
 	leader.Run(t)
 	serve(second, c.Masters...)
 }
+
+// TestGitPillarOfNewBranch asks each of three masters for a pillar from a branch made a moment ago,
+// long before the leader is to fetch again.
+func TestGitPillarOfNewBranch(t *testing.T) {
+	t.Parallel()
+	repo := gitRepo(t)
+	c := NewCluster(t, ClusterOptions{Extra: "git_pillar_update_interval: 3600\next_pillar: [{git: ['__env__ file://" +
+		repo + "']}]\n"})
+	c.StartMasters(t)
+	for _, m := range c.Masters {
+		Git(t, repo, "checkout", "-q", "-b", m.ID)
+		gitCommit(t, repo, map[string]string{"top.sls": m.ID + ": {'*': [is]}", "is.sls": "is: " + m.ID})
+		var pillar map[string]any
+		if err := m.RunnerJSON(t, &pillar, "pillar.show_pillar", "minion=any", "pillarenv="+m.ID); err != nil {
+			t.Fatal(err)
+		}
+		if pillar["is"] != m.ID {
+			t.Errorf("%s: %v", m.ID, pillar)
+		}
+	}
+}
