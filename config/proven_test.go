@@ -17,7 +17,6 @@ var composed = []string{"commands", "conformance", "e2e", "failover", "faults"}
 const (
 	onlyChecked = "is only checked at the start; tests of this package show that"
 	readHere    = "changes other options when files are read; tests of this package show that"
-	notTried    = "has an effect; it is only tried in parts of the program"
 )
 
 // unproven are the options that no test of the whole program sets, and why. Options of salt-ssh are
@@ -36,15 +35,10 @@ var unproven = map[string]string{
 
 	"git_pillar_disable_saltenv_mapping": "has no effect, with Salt neither: a branch decides",
 
-	"append_domain":      readHere,
-	"cython_enable":      notTried,
-	"default_include":    readHere,
-	"enable_zip_modules": notTried,
-	"keep_jobs":          readHere,
-	"log_dir":            readHere,
-	"master_id":          notTried,
-	"optimization_order": notTried,
-	"salt_cp_chunk_size": notTried,
+	"append_domain":   readHere,
+	"default_include": readHere,
+	"keep_jobs":       readHere,
+	"log_dir":         readHere,
 }
 
 // settings is all that the tests of the whole program write into configurations, and more.

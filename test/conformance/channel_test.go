@@ -5,6 +5,7 @@ import "testing"
 // TestChannel is the checklist of the channel, line by line. README.md names the tests of the lines
 // that are tested elsewhere.
 func TestChannel(t *testing.T) {
+	t.Parallel()
 	s := newSuite(t)
 	for _, l := range []line{
 		{"8_zmq_filtering", strict, "", testFiltering},

@@ -178,6 +178,7 @@ func withoutSecrets(data map[string]any) {
 // TestClearOrders sends orders of users, and compares replies and events with those of Salt's
 // master.
 func TestClearOrders(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []struct {
 		name, options string
 		orders        []ordered

@@ -17,6 +17,7 @@ import (
 // TestClearOrdersOnAllMasters: a key or token that one master gave a user is valid on every master
 // and through the balancer, also after a master died. A rotation revokes it everywhere.
 func TestClearOrdersOnAllMasters(t *testing.T) {
+	t.Parallel()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: `enable_clear_commands: True
 auto_accept: True
 client_acl_verify: False

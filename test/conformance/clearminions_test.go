@@ -13,6 +13,7 @@ import (
 // test.arg shows of a load is the same from our master as from Salt's, and so are the events of the
 // returns.
 func TestOrdersReachMinions(t *testing.T) {
+	t.Parallel()
 	releases := []string{"3006.28", "3007.15", "3008.3"}
 	arg := []any{"x", int64(1), dict("__kwarg__", true, "k", []any{"v"})}
 	orders := []ordered{

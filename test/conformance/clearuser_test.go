@@ -19,6 +19,7 @@ import (
 // TestKeyFiles: both masters write the same files for users of the system. Only those users can
 // read them.
 func TestKeyFiles(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: files are given to another user")
 	}

@@ -13,6 +13,7 @@ import (
 // TestClusterOptions starts two masters as they are by default, and with options of clusters. Each
 // look must show a difference.
 func TestClusterOptions(t *testing.T) {
+	t.Parallel()
 	looks := []struct {
 		options string
 		ask     func(t *testing.T, c *e2e.Cluster) string

@@ -3,9 +3,12 @@ package conformance
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"clustermaster/test/e2e"
 	"clustermaster/value"
 )
 
@@ -43,6 +46,9 @@ event_return_queue: 100000
 event_return_queue_max_seconds: 1
 extmod_blacklist: {runners: [second]}
 extmod_whitelist: {engines: [first]}
+optimization_order: [2, 1, 0]
+enable_zip_modules: True
+cython_enable: True
 `,
 		files: map[string]string{
 			"pillar/top.sls":         "base: {renders: [own]}\n",
@@ -65,7 +71,9 @@ extmod_whitelist: {engines: [first]}
 			"own/utils/mine.py":   "def text():\n    return \"from mine\"\n",
 			"own/wheel/mine.py":   "def turn():\n    return \"turned\"\n",
 			"own/runners/uses.py": "def it():\n    return __utils__[\"mine.text\"]()\n",
+			"own/runners/sees.py": "def it(name):\n    return __opts__[name]\n",
 		},
+		prepare: compileLevels,
 		looks: []wired{
 			printed("auth_dirs", "-a", "mine", "--username=ann", "--password=right", "test.arg", "a"),
 			printed("outputter_dirs", "--out=mine", "test.arg", "a"),
@@ -90,6 +98,31 @@ extmod_whitelist: {engines: [first]}
 			}},
 			printed("extmod_blacklist", "saltutil.sync_runners"),
 			printed("extmod_whitelist", "saltutil.sync_engines"),
+			printed("optimization_order", "level.it"),
+			printed("enable_zip_modules", "sees.it", "enable_zip_modules"),
+			printed("cython_enable", "sees.it", "cython_enable"),
 		},
+	}
+}
+
+// compileLevels makes the runner "level", of which only the compiled forms of the levels 1 and 2 of
+// optimization exist.
+func compileLevels(t *testing.T, m *subject) {
+	t.Helper()
+	m.write(t, `import os, py_compile
+for level in 1, 2:
+    with open("level.py", "w") as f:
+        f.write("def it():\n    return %d\n" % level)
+    py_compile.compile("level.py", optimize=level)
+os.remove("level.py")
+`, "own", "runners", "make.py")
+	python := filepath.Join(e2e.Venvs(t), "salt-"+reference, "bin", "python3")
+	cmd := exec.Command(python, "make.py")
+	cmd.Dir = m.path("own", "runners")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Remove(m.path("own", "runners", "make.py")); err != nil {
+		t.Fatal(err)
 	}
 }

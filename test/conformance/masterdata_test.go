@@ -487,6 +487,7 @@ func sortByKey(m value.Map) {
 // TestMasterData compares our replies with Salt's to requests of minions about files, mine, events,
 // pushed files and peers.
 func TestMasterData(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []struct {
 		follow, ignore string
 		version        int // of the envelopes

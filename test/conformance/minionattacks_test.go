@@ -46,6 +46,7 @@ minion_jobs_max_stored_total: 2
 // TestMinionAttacks has an accepted minion attack a running master. The other minions, root's jobs
 // and the master itself stay as they were.
 func TestMinionAttacks(t *testing.T) {
+	t.Parallel()
 	s := newSuite(t)
 	for _, l := range []line{
 		{"returns", attacked, ours, testForgedReturns},

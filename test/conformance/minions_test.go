@@ -521,7 +521,7 @@ func (s *suite) testCut(t *testing.T) {
 			continue
 		}
 		c.events.wait(t, mark, 30*time.Second, m.ID+" starts again",
-			func(h happening) bool { return h.Tag == "salt/minion/"+m.ID+"/start" })
+			func(h happening) bool { return startStep(h, m.ID) == want[len(want)-1] })
 		var got []string
 		for _, h := range c.events.since(mark, func(happening) bool { return true }) {
 			if step := startStep(h, m.ID); step != "" {

@@ -43,6 +43,7 @@ type wiring struct {
 // Every look at the two must show a difference, and what it shows with the options must be what
 // Salt's master shows with them.
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	for _, w := range wirings() {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
@@ -265,7 +266,8 @@ func wirings() []wiring {
 		siteWiring(), gitWiring(), commandWiring(), silentWiring(), signedWiring(), readyWiring(), passphraseWiring(),
 		rightsWiring(), portWiring(), reactionWiring(), unprivilegedWiring(), outputWiring(), tableWiring(),
 		rendererWiring(), folderWiring(), gitPlaceWiring(), gitMapWiring(), gitPillarWiring(),
-		gitPillarAloneWiring(), gitPillarEnvWiring(), gitPasswordWiring(), gitKeyWiring(), grainEventWiring()}
+		gitPillarAloneWiring(), gitPillarEnvWiring(), gitPasswordWiring(), gitKeyWiring(), grainEventWiring(),
+		orderWiring()}
 }
 
 // pillarWiring has options of templates, top files and pillars.

@@ -21,6 +21,7 @@ var recorded = variant{name: "recorded", options: "autosign_file: DIR/autosign.c
 // TestReplay sends recorded publications to real minions again, as docs/security.md describes: the
 // memory of job ids and a new AES key keep a minion from running them twice.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	e2e.Venvs(t)
 	s := newSuite(t)
 	m := s.master(t, ours, recorded)

@@ -130,6 +130,7 @@ func widers() []wider {
 // release, with any credentials and by any way in, also if the master has syndics. The test itself
 // answers for the minions web-*, so that only minions run that must not run anything.
 func TestLimitedRights(t *testing.T) {
+	t.Parallel()
 	m := newMaster(t, ours, variant{name: "limited",
 		options: limitedOptions + "order_masters: True\n"})
 	m.start(t)

@@ -21,6 +21,7 @@ import (
 // for returns and events on the local bus. With CLUSTERMASTER_CONFORMANCE_MASTER they use Salt's
 // master, which must answer the same.
 func TestSaltsOwnClients(t *testing.T) {
+	t.Parallel()
 	venvs := e2e.Venvs(t)
 	m := newMaster(t, real(), variant{name: "clients", options: `enable_clear_commands: True
 auto_accept: True

@@ -71,6 +71,7 @@ func TestUndecided(t *testing.T) {
 // TestNoDecryptionOracle: a running master decrypts its own pillar for a minion, and nothing that
 // the minion sends along.
 func TestNoDecryptionOracle(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("gpg"); err != nil {
 		t.Fatal("gpg is needed: apt install gnupg")
 	}
