@@ -33,6 +33,7 @@ func (e Env) generate(v values) int {
 	}
 	p, err := e.printer(v, opts)
 	if err == nil {
+		defer p.close()
 		err = p.show(output.Result{Value: value.Map{{Key: "return", Value: finger}},
 			Outputter: "nested"})
 	}

@@ -90,6 +90,16 @@ func (o *outputters) start(python string) error {
 		{Key: "opts", Value: o.opts}})
 }
 
+// close ends the process: nothing may hold the command's standard error when the command has ended.
+func (o *outputters) close() {
+	if o.cmd == nil || o.cmd.Process == nil {
+		return
+	}
+	_ = o.cmd.Process.Kill()
+	_ = o.cmd.Wait()
+	o.out.Close()
+}
+
 func (o *outputters) send(m value.Map) error {
 	raw, err := value.PackNew(m)
 	if err != nil {

@@ -13,10 +13,14 @@ import (
 
 // printer prints the results of one command to standard output or to --out-file.
 type printer struct {
-	env  Env
-	opts output.Options
-	file string // "" is standard output
+	env    Env
+	opts   output.Options
+	others *outputters
+	file   string // "" is standard output
 }
+
+// close must be called when the command has printed all.
+func (p *printer) close() { p.others.close() }
 
 // printer combines the options of a command with the configuration. The error is a usageError.
 func (e Env) printer(v values, o *config.Options) (*printer, error) {
@@ -65,8 +69,8 @@ func (e Env) printer(v values, o *config.Options) (*printer, error) {
 	out.StateExclude, out.StateTerse = words(o.Extra["state_output_exclude"]),
 		words(o.Extra["state_output_terse"])
 
-	p := &printer{env: e, opts: out, file: o.OutputFile}
 	others := &outputters{conf: o, stderr: e.Stderr}
+	p := &printer{env: e, opts: out, others: others, file: o.OutputFile}
 	p.opts.Other = func(name string, r output.Result) (string, bool, error) {
 		if others.opts == nil {
 			others.opts = outputterOptions(p.opts)

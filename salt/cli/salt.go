@@ -128,6 +128,7 @@ func Salt(ctx context.Context, args []string, env Env) int {
 	if run.print, err = env.printer(v, opts); err != nil {
 		return p.fail(env.Stderr, err)
 	}
+	defer run.print.close()
 	run.print.filterWords(run.job.Arg)
 	if run.daemon, err = run.reach(ctx); err != nil {
 		return run.down(err)

@@ -59,6 +59,7 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 	if run.print, err = env.printer(v, opts); err != nil {
 		return p.fail(env.Stderr, err)
 	}
+	defer run.print.close()
 	sources, dest := operands[1:len(operands)-1], operands[len(operands)-1]
 	run.job = gather.Publish{Tgt: operands[0], TgtType: kind, Fun: "cp.recv", User: env.user()}
 	if !v.on("chunked") {

@@ -150,6 +150,7 @@ func SaltKey(ctx context.Context, args []string, env Env) int {
 	if run.print, err = env.printer(v, opts); err != nil {
 		return p.fail(env.Stderr, err)
 	}
+	defer run.print.close()
 	if v.text("eauth") != "" {
 		return run.external(ctx, action)
 	}

@@ -62,6 +62,7 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 	if err != nil {
 		return p.fail(env.Stderr, err)
 	}
+	defer show.close()
 	run := &runnerRun{env: env, opts: opts, v: v, print: show}
 	if len(operands) > 0 {
 		run.fun, operands = operands[0], operands[1:]
