@@ -560,6 +560,9 @@ func TestMissingBranches(t *testing.T) {
 	if n := int(testutil.ToFloat64(s.fetches)); n < 3 || n > most {
 		t.Errorf("%d fetches, at most %d", n, most)
 	}
+	if testutil.ToFloat64(s.missing.WithLabelValues("limited")) == 0 {
+		t.Error("no pillar was limited")
+	}
 	m := s.mirrors[s.keys[0]]
 	m.mu.Lock()
 	m.spent = time.Time{}

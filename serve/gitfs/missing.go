@@ -64,15 +64,18 @@ func (s *Store) askFor(m *mirror) (a *asked, own bool) {
 		select {
 		case <-a.done:
 		default:
+			s.missing.WithLabelValues("waited").Inc()
 			return a, false
 		}
 		if m.spent.After(now.Add((missingBurst - 1) * missingEvery)) {
+			s.missing.WithLabelValues("limited").Inc()
 			return a, false
 		}
 	}
 	if m.spent.Before(now) {
 		m.spent = now
 	}
+	s.missing.WithLabelValues("fetched").Inc()
 	m.spent = m.spent.Add(missingEvery)
 	a = &asked{done: make(chan struct{})}
 	m.asked = a

@@ -75,7 +75,7 @@ type Store struct {
 	calm     atomic.Bool        // everything agreed on is served here
 
 	fetches, failures, requests prometheus.Counter
-	moved                       *prometheus.CounterVec
+	moved, missing              *prometheus.CounterVec
 }
 
 // Peers are the other masters.
@@ -212,8 +212,12 @@ func (s *Store) register(reg prometheus.Registerer) {
 	s.moved = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "clustermaster_git_pack_bytes_total", Help: "Bytes of packs moved between masters.",
 	}, []string{"direction"})
+	s.missing = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "clustermaster_git_missing_branches_total",
+		Help: "Pillars from a branch that is not there, by result: fetched, waited (for the fetch of another one), limited.",
+	}, []string{"result"})
 	if reg != nil {
-		reg.MustRegister(s.fetches, s.failures, s.requests, s.moved)
+		reg.MustRegister(s.fetches, s.failures, s.requests, s.moved, s.missing)
 	}
 }
 

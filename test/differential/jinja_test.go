@@ -171,6 +171,9 @@ var (
 	setMakers = regexp.MustCompile(`unique|union|intersect|difference|compare_dicts`)
 	volatile  = regexp.MustCompile(`random|shuffle|uuid|rand_str|lipsum|now|today|gen_mac|` +
 		`show_full_context|http_query|dns_check|get_uid`)
+	// odictText is the text of an odict, also of one whose letters a filter has joined.
+	odictText = regexp.MustCompile(`(?is)` + strings.Join(strings.Split("OrderedDict", ""), ".{0,8}?") +
+		`.{0,8}?\(.{0,8}?\[`)
 )
 
 // differentJinja names the rule that leaves a template out, or is empty. The places are parts of
@@ -186,7 +189,7 @@ func differentJinja(source, ours string, err error, theirs part) string {
 		return "dates" // May break, Rendering: dates as text
 	case err != nil:
 		return ""
-	case strings.Contains(strings.ToLower(want), "ordereddict(["):
+	case odictText.MatchString(want):
 		return "text of odict" // Cosmetic, Rendering: Python's own words
 	case strings.Contains(source, "wordwrap") && strings.ReplaceAll(ours, " ", "") ==
 		strings.ReplaceAll(want, " ", ""):
