@@ -207,7 +207,7 @@ def snake_case(camel_input):
 
 def camel_case(snake_input, uppercamel=False):
     first, *rest = snake_input.split("_")
-    return "".join([first.capitalize() if uppercamel else first, *(word.capitalize() for word in rest)])
+    return (first.capitalize() if uppercamel else first) + "".join(word.capitalize() for word in rest)
 
 
 def path_join(*parts, **kwargs):
