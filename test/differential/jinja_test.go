@@ -168,6 +168,7 @@ func FuzzJinja(f *testing.F) {
 }
 
 var (
+	dated     = regexp.MustCompile(`strftime|date_format`)
 	setMakers = regexp.MustCompile(`unique|union|intersect|difference|compare_dicts`)
 	volatile  = regexp.MustCompile(`random|shuffle|uuid|rand_str|lipsum|now|today|gen_mac|` +
 		`show_full_context|http_query|dns_check|get_uid`)
@@ -191,6 +192,8 @@ func differentJinja(source, ours string, err error, theirs part) string {
 		return "text of odict" // a template reads it again
 	case err != nil:
 		return ""
+	case dated.MatchString(source):
+		return "dates"
 	case odictText.MatchString(want):
 		return "text of odict" // Cosmetic, Rendering: Python's own words
 	case strings.Contains(source, "wordwrap") && strings.ReplaceAll(ours, " ", "") ==

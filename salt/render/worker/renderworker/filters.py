@@ -36,7 +36,7 @@ def install(env):
     env.filters["random"] = _random_item
     env.filters["http_query"] = _http_query
     env.tests.update(match=match, equalto=lambda value, other: value == other, list=is_list)
-    env.globals.update({"raise": _raise, "ifelse": _ifelse, "show_full_context": _full_context})
+    env.globals.update({"raise": _raise, "ifelse": ifelse, "show_full_context": _full_context})
     env.globals["lipsum"] = unfolded(jinja2.utils.generate_lorem_ipsum)
 
 
@@ -68,7 +68,7 @@ def _raise(message):
 
 
 @jinja2.pass_context
-def _ifelse(context, *args, **options):
+def ifelse(context, *args, **options):
     """Pairs of target and value, and a default; the master matches the targets."""
     if len(args) % 2 == 0:
         raise errors.SaltException("The ifelse function must have an odd number of arguments!")
