@@ -109,20 +109,16 @@ cython_enable: True
 // optimization exist.
 func compileLevels(t *testing.T, m *subject) {
 	t.Helper()
-	m.write(t, `import os, py_compile
+	python := filepath.Join(e2e.Venvs(t), "salt-"+reference, "bin", "python3")
+	cmd := exec.Command(python, "-c", `import os, py_compile
 for level in 1, 2:
     with open("level.py", "w") as f:
         f.write("def it():\n    return %d\n" % level)
     py_compile.compile("level.py", optimize=level)
 os.remove("level.py")
-`, "own", "runners", "make.py")
-	python := filepath.Join(e2e.Venvs(t), "salt-"+reference, "bin", "python3")
-	cmd := exec.Command(python, "make.py")
+`)
 	cmd.Dir = m.path("own", "runners")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.Remove(m.path("own", "runners", "make.py")); err != nil {
-		t.Fatal(err)
 	}
 }
