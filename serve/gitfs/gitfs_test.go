@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -520,12 +521,14 @@ func TestMissingBranches(t *testing.T) {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	began, agreed := time.Now(), s.with
-	s.with = leaderless{agreed}
+	began, agreed := time.Now(), new(sometimesLed)
+	agreed.Agreement, s.with = s.with, agreed
+	s.firstWait = 100 * time.Millisecond
 	if trees, err := s.Pillars(t.Context(), remotes, "", ""); err == nil {
 		t.Errorf("never fetched, without a leader: %v", trees)
 	}
-	s.with = agreed
+	s.firstWait = time.Minute
+	agreed.led.Store(true)
 	served := func(pillarenv string) string {
 		t.Helper()
 		trees, err := s.Pillars(t.Context(), remotes, "", pillarenv)
@@ -577,18 +580,21 @@ func TestMissingBranches(t *testing.T) {
 	if err := s.with.Lock(t.Context(), m.key, false); err != nil {
 		t.Fatal(err)
 	}
-	s.with = leaderless{agreed}
+	agreed.led.Store(false)
 	if got := served("later"); got != "" {
 		t.Errorf("without a leader: %q", got)
 	}
-	s.with = agreed
+	agreed.led.Store(true)
 	if got := served("later"); got != "later" {
 		t.Errorf("unlocked: %q", got)
 	}
 }
 
-// leaderless is an agreement without a leader.
-type leaderless struct{ Agreement }
+// sometimesLed is the agreement of a cluster that has a leader at times.
+type sometimesLed struct {
+	Agreement
+	led atomic.Bool
+}
 
-func (leaderless) Leading() bool          { return false }
-func (leaderless) Leader() (string, bool) { return "", false }
+func (s *sometimesLed) Leading() bool          { return s.led.Load() }
+func (s *sometimesLed) Leader() (string, bool) { return "", false }

@@ -74,8 +74,8 @@ type mirror struct {
 	served  Refs            // in force here; nil: none yet
 	seq     uint64          // of served
 	fetched Fetch
-	asked   *asked    // the last fetch for a missing branch
-	spent   time.Time // until when such fetches have used up their share
+	asked   chan struct{} // closed when the last fetch for a missing branch has ended; nil: none
+	spent   time.Time     // until when such fetches have used up their share
 }
 
 // Fetch describes this master's last fetch of a remote.

@@ -9,20 +9,15 @@ import (
 
 // Bounds of fetches for pillars whose branch is missing.
 const (
-	missingEvery = 5 * time.Second  // between two of one remote, on each master, in the long run
-	missingBurst = 5                // of one remote in a row
-	missingWait  = 10 * time.Second // of a pillar
-	firstWait    = 30 * time.Second // of a pillar, if nothing is known of the remote
+	missingEvery = 5 * time.Second        // between two of one remote, on each master, in the long run
+	missingBurst = 5                      // of one remote in a row
+	missingWait  = 10 * time.Second       // of a pillar
+	firstWait    = 30 * time.Second       // of a pillar, if nothing is known of the remote
+	untilLed     = 200 * time.Millisecond // between two looks for a leader
 )
 
 // errNoBranch means that a remote of git_pillar has neither the branch nor a fallback.
 var errNoBranch = fmt.Errorf("no branch: %w", errMissing)
-
-// asked is a fetch that the leader was asked for.
-type asked struct {
-	done chan struct{} // closed when it has ended; then err is set
-	err  error         // the leader could not be asked
-}
 
 // fetchMissing makes the leader fetch a remote that lacks a branch, as Salt does (checkout of
 // salt.utils.gitfs), and waits for it; own reports whether this request made it do so. An error
@@ -33,43 +28,42 @@ func (s *Store) fetchMissing(ctx context.Context, m *mirror) (own bool, err erro
 	if t.Locked {
 		return false, nil
 	}
-	a, own := s.askFor(m)
 	limit := missingWait
 	if t.Seq == 0 {
-		limit = firstWait
+		limit = s.firstWait
 	}
 	wait := time.NewTimer(limit)
 	defer wait.Stop()
+	done, own := s.askFor(m, t.Seq == 0)
 	select {
-	case <-a.done:
-		err = a.err
+	case <-done:
 	case <-wait.C:
-		err = errors.New("its first fetch has not ended yet; ask again")
+		if t.Seq == 0 {
+			err = errors.New("its first fetch has not ended yet; ask again")
+		}
 	case <-ctx.Done():
-		return own, ctx.Err()
-	}
-	if t.Seq > 0 {
-		err = nil
+		err = ctx.Err()
 	}
 	return own, err
 }
 
-// askFor asks the leader for a fetch. It returns the last one, which is not its own, while that is
-// under way and when there were many.
-func (s *Store) askFor(m *mirror) (a *asked, own bool) {
+// askFor asks the leader for a fetch; done is closed when that has ended. While one is under way
+// and when there were many, done is the last one's and own is false. Without a leader a first fetch
+// waits for one.
+func (s *Store) askFor(m *mirror, first bool) (done chan struct{}, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	if a = m.asked; a != nil {
+	if m.asked != nil {
 		select {
-		case <-a.done:
+		case <-m.asked:
 		default:
 			s.missing.WithLabelValues("waited").Inc()
-			return a, false
+			return m.asked, false
 		}
 		if m.spent.After(now.Add((missingBurst - 1) * missingEvery)) {
 			s.missing.WithLabelValues("limited").Inc()
-			return a, false
+			return m.asked, false
 		}
 	}
 	if m.spent.Before(now) {
@@ -77,14 +71,29 @@ func (s *Store) askFor(m *mirror) (a *asked, own bool) {
 	}
 	s.missing.WithLabelValues("fetched").Inc()
 	m.spent = m.spent.Add(missingEvery)
-	a = &asked{done: make(chan struct{})}
-	m.asked = a
+	done = make(chan struct{})
+	m.asked = done
 	s.asking.Go(func() {
-		defer close(a.done)
-		_, a.err = s.Update(s.life, []string{m.key})
+		defer close(done)
+		for first && !s.led() {
+			select {
+			case <-time.After(untilLed):
+			case <-s.life.Done():
+				return
+			}
+		}
+		if _, err := s.Update(s.life, []string{m.key}); err != nil {
+			s.log.Warn("the leader does not fetch for a missing branch", "remote", m.remote.Label(), "err", err)
+		}
 		if !s.adopt() {
 			s.catchUp(s.life) // the leader waits for a majority only
 		}
 	})
-	return a, true
+	return done, true
+}
+
+// led reports whether the cluster has a leader.
+func (s *Store) led() bool {
+	_, ok := s.with.Leader()
+	return ok || s.with.Leading()
 }

@@ -59,20 +59,21 @@ type Store struct {
 	with    Agreement
 	peers   Peers
 
-	looking  sync.Mutex // held while making the view
-	view     atomic.Pointer[view]
-	jobs     *jobs
-	kick     chan struct{}
-	working  sync.Mutex // held while moving commits: fetch rounds, orders
-	writing  sync.Map   // id of a large content to the lock of its file
-	warned   sync.Map   // texts that are logged once
-	rate     *pace.Throttle
-	newHash  func() hash.Hash
-	dropping sync.WaitGroup // of old contents
-	asking   sync.WaitGroup // for fetches of missing branches
-	life     context.Context
-	end      context.CancelFunc // of life
-	calm     atomic.Bool        // everything agreed on is served here
+	looking   sync.Mutex // held while making the view
+	view      atomic.Pointer[view]
+	jobs      *jobs
+	kick      chan struct{}
+	working   sync.Mutex // held while moving commits: fetch rounds, orders
+	writing   sync.Map   // id of a large content to the lock of its file
+	warned    sync.Map   // texts that are logged once
+	rate      *pace.Throttle
+	newHash   func() hash.Hash
+	dropping  sync.WaitGroup // of old contents
+	asking    sync.WaitGroup // for fetches of missing branches
+	firstWait time.Duration  // the constant, but for tests
+	life      context.Context
+	end       context.CancelFunc // of life
+	calm      atomic.Bool        // everything agreed on is served here
 
 	fetches, failures, requests prometheus.Counter
 	moved, missing              *prometheus.CounterVec
@@ -160,7 +161,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		opts: o, log: log.With("component", "gitfs"), git: git,
 		caches:  newCaches(filepath.Join(o.Dir, "blobs"), newHash().Size()),
 		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1),
-		rate: pace.NewThrottle(o.Rate), newHash: newHash, jobs: newJobs(),
+		rate: pace.NewThrottle(o.Rate), newHash: newHash, jobs: newJobs(), firstWait: firstWait,
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.register(reg)
