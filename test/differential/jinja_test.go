@@ -180,7 +180,7 @@ var (
 // differentJinja names the rule that leaves a template out, or is empty. The places are parts of
 // docs/differences.md.
 func differentJinja(source, ours string, err error, theirs part) string {
-	want := string(theirs.body)
+	want, rule := string(theirs.body), ""
 	switch {
 	case (err == nil) == (theirs.kind == '=') && (err != nil || ours == want):
 		return ""
@@ -196,9 +196,12 @@ func differentJinja(source, ours string, err error, theirs part) string {
 		return "dates"
 	case odictText.MatchString(want):
 		return "text of odict" // Cosmetic, Rendering: Python's own words
-	case strings.Contains(source, "wordwrap") && strings.ReplaceAll(ours, " ", "") ==
-		strings.ReplaceAll(want, " ", ""):
-		return "blanks of wordwrap" // Cosmetic, Rendering: Python's own words
+	case strings.Contains(source, "wordwrap"):
+		ours, want, rule = unblanked(ours), unblanked(want), "blanks of wordwrap" // Cosmetic, Rendering: Python's own words
+	}
+	switch {
+	case ours == want:
+		return rule
 	case setMakers.MatchString(source) && sorted(ours) == sorted(want):
 		return "order of sets" // Python orders sets of text anew in each process
 	case strings.Contains(source, "salt") && strings.Contains(want, "Markup("):
@@ -206,6 +209,8 @@ func differentJinja(source, ours string, err error, theirs part) string {
 	}
 	return ""
 }
+
+func unblanked(s string) string { return strings.ReplaceAll(s, " ", "") }
 
 func sorted(s string) string {
 	b := []byte(s)

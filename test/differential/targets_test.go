@@ -179,12 +179,16 @@ func mastersReading(kind, tgt string) string {
 // minionsReading names the rule for targets that minions read in a way of their own.
 func minionsReading(kind, tgt string) string {
 	if open := 0; strings.HasPrefix(kind, "compound") {
-		for _, w := range value.Fields(tgt) {
+		words := value.Fields(tgt)
+		for i, w := range words {
 			switch w {
 			case "(":
 				open++
 			case ")":
 				open--
+				if i > 0 && words[i-1] == "(" {
+					return "empty brackets" // true behind "not" for Salt's minions, an error for its master
+				}
 			}
 		}
 		if open != 0 {
