@@ -271,21 +271,33 @@ def hmac_signature(string, shared_secret, challenge_hmac):
     return base64.b64encode(_hmac(string, shared_secret).digest()) == to_bytes(challenge_hmac)
 
 
-def encoded(data):
-    """Turn text into bytes at every depth."""
+def _encoded(data, within):
+    """Turn text into bytes at every depth; where a container is within itself, it becomes None."""
+    if id(data) in within:
+        return None
     if isinstance(data, Mapping):
-        return {encoded(k): encoded(v) for k, v in data.items()}
+        return _encoded_dict(data, within)
     if isinstance(data, (list, tuple)):
-        return [encoded(v) for v in data]
+        return _encoded_list(data, within)
     return data.encode("utf-8") if isinstance(data, str) else data
 
 
+def _encoded_dict(data, within):
+    within |= {id(data)}
+    return {_encoded(k, within): _encoded(v, within) for k, v in data.items()}
+
+
+def _encoded_list(data, within):
+    within |= {id(data)}
+    return [_encoded(v, within) for v in data]
+
+
 def encoded_dict(data):
-    return {encoded(k): encoded(v) for k, v in data.items()}
+    return _encoded_dict(data, frozenset())
 
 
 def encoded_list(data):
-    return [encoded(v) for v in data]
+    return _encoded_list(data, frozenset())
 
 
 @strict
