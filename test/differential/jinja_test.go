@@ -194,6 +194,8 @@ func differentJinja(source, ours string, err error, theirs part) string {
 		return ""
 	case theirs.kind == '!' && strings.Contains(want, "Reference cycle"):
 		return "flatten" // Works where it fails in Salt, Rendering: the filter flatten
+	case theirs.kind == '!' && strings.Contains(want, "_GroupTuple.__new__"):
+		return "groups in json_encode_dict" // Works where it fails in Salt, Rendering
 	case dated.MatchString(source):
 		return "dates"
 	case odictText.MatchString(want):

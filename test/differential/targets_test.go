@@ -198,7 +198,13 @@ func minionsReading(kind, tgt string) string {
 	return bothReading(kind, tgt)
 }
 
+// asciiFlag is the flag a of a regular expression.
+var asciiFlag = regexp.MustCompile(`\(\?[a-zA-Z]*a`)
+
 func bothReading(kind, tgt string) string {
+	if asciiFlag.MatchString(tgt) {
+		return "flag a" // May break, Targets: the flag a
+	}
 	if strings.HasPrefix(kind, "compound") {
 		for _, w := range value.Fields(tgt) {
 			if strings.HasPrefix(w, "M@") || strings.HasPrefix(w, "T@") || strings.HasPrefix(w, "R@") {
