@@ -180,10 +180,8 @@ func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string
 	if err != nil || !c.run.sent(summary.Published) {
 		return nil, false, err
 	}
-	for _, id := range summary.NotReturned {
-		if paths, _ := c.returned.Get(id); paths != nil { // it got earlier pieces
-			c.note(id, to, "Minion did not return. The file there may be incomplete.")
-		}
+	for _, id := range silent(summary) {
+		c.note(id, to, noReturn(summary.JID))
 	}
 	return good, true, nil
 }

@@ -111,6 +111,9 @@ func (r *saltRun) copy(ctx context.Context) int {
 	if !r.sent(summary.Published) {
 		return ExitOK
 	}
+	for _, id := range silent(summary) {
+		all = append(all, value.Pair{Key: id, Value: noReturn(summary.JID)})
+	}
 	return r.shown(all)
 }
 
