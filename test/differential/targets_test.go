@@ -131,11 +131,13 @@ func FuzzTargets(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rule := mastersReading
+			name := mastersReading(kind, tgt)
 			if i == 0 {
-				rule = minionsReading
+				if text, ok := sent.(string); ok {
+					name = minionsReading(sentKind, text)
+				}
 			}
-			if name := rule(kind, tgt); name != "" {
+			if name != "" {
 				salt.except(name)
 				continue
 			}
@@ -173,6 +175,9 @@ func mastersReading(kind, tgt string) string {
 	if strings.Contains(strings.Join(globs, " "), ",") {
 		return "comma in a glob" // May break, Targets: a comma in a glob
 	}
+	if strings.Contains(tgt, "\x00") {
+		return "zero byte" // Works where it fails in Salt, Targets: a zero byte
+	}
 	return bothReading(kind, tgt)
 }
 
@@ -184,6 +189,9 @@ func minionsReading(kind, tgt string) string {
 			switch w {
 			case "(":
 				open++
+				if i > 0 && !slices.Contains([]string{"and", "or", "not", "("}, words[i-1]) {
+					return "no operator before brackets" // Python's call of a function for minions, an error for the master
+				}
 			case ")":
 				open--
 				if i > 0 && words[i-1] == "(" {
@@ -198,12 +206,17 @@ func minionsReading(kind, tgt string) string {
 	return bothReading(kind, tgt)
 }
 
-// asciiFlag is the flag a of a regular expression.
-var asciiFlag = regexp.MustCompile(`\(\?[a-zA-Z]*a`)
+var (
+	asciiFlag  = regexp.MustCompile(`\(\?[a-zA-Z]*a`)
+	possessive = regexp.MustCompile(`[*+?}]\+`)
+)
 
 func bothReading(kind, tgt string) string {
 	if asciiFlag.MatchString(tgt) {
 		return "flag a" // May break, Targets: the flag a
+	}
+	if possessive.MatchString(tgt) {
+		return "possessive" // May break, Targets: possessive quantifiers
 	}
 	if strings.HasPrefix(kind, "compound") {
 		for _, w := range value.Fields(tgt) {

@@ -27,6 +27,9 @@ const (
 	takesLong    = time.Millisecond
 )
 
+// verbose is the flag x for a whole expression.
+var verbose = regexp.MustCompile(`^\(\?[a-zA-Z]*x[a-zA-Z]*\)`)
+
 // Start compiles the test of a regular expression as Python's re.match: anchored at the start, not
 // at the end. ok is false if the expression does not compile. A text on which backtracking takes
 // too long does not match. Once such texts have used up three seconds, no further text matches.
@@ -47,6 +50,9 @@ func own(before, expr, after string) (test func(string) bool, ok bool) {
 func compile(b *Budget, before, expr, after string) (test func(string) bool, ok bool) {
 	if len(expr) > maxLength {
 		return nil, false
+	}
+	if verbose.MatchString(expr) && !strings.HasSuffix(expr, `\`) {
+		expr += "\n" // ends a comment, which would hide what follows
 	}
 	backtracking, ok := backtrack(b, before, expr, after)
 	if !ok || !linear(expr) || !small(expr) {
