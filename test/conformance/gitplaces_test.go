@@ -223,6 +223,7 @@ func TestNewBranches(t *testing.T) {
 		looks: []wired{
 			inPillar("fixed", "", "fixed"), inPillar("moves", "", "moves"), inPillar("absent", "absent", "moves"),
 			{options: "made", ask: made}, inPillar("dev", "dev", "moves"),
+			{options: "many", ask: manyBranches, own: true},
 		},
 	}
 	got := map[kind][]string{}
@@ -231,13 +232,31 @@ func TestNewBranches(t *testing.T) {
 	}
 	var asked []string
 	for _, l := range w.looks {
-		asked = append(asked, l.options)
+		if !l.own {
+			asked = append(asked, l.options)
+		}
 	}
 	for i, want := range saltsText(t, "git_branches", w.both, asked, got) {
 		if ours := got[ours][i]; ours != want {
 			t.Errorf("%s:\nours   %s\nSalt's %s", asked[i], ours, want)
 		}
 	}
+}
+
+// manyBranches has a minion ask for pillars from branches that do not exist, as one that was
+// compromised would. Each of them makes Salt's master fetch.
+func manyBranches(t *testing.T, m *subject) string {
+	c, began, before := m.signIn(t, "asks", 3), time.Now(), m.counters(t)["git_fetches_total"]
+	for i := range 50 {
+		if _, err := c.pillar(t, pair("pillarenv", fmt.Sprint("nosuch", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := 6 + int(time.Since(began)/(5*time.Second))
+	if n := m.counters(t)["git_fetches_total"] - before; n < 1 || n > most {
+		t.Errorf("%d fetches, at most %d", n, most)
+	}
+	return ""
 }
 
 // gitPasswordWiring has options of the way to remotes over http: a proxy that wants passwords.
