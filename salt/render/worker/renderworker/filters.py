@@ -595,7 +595,7 @@ FILTERS = {
     "sha256": _hex("sha256"),
     "sha512": _hex("sha512"),
     "skip": lambda data: "",
-    "sorted_ignorecase": lambda to_sort: sorted(to_sort, key=str.lower),
+    "sorted_ignorecase": lambda to_sort: sorted(to_sort, key=lambda v: v.lower()),
     "str_to_num": to_num,
     "substring_in_list": lambda wanted, texts: any(wanted in t for t in texts),
     "symmetric_difference": symmetric_difference,
