@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,11 +216,6 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	if n.port != nil {
 		n.port.OnUp(func(string) { n.moved.beat() })
 		n.port.ServeJoins(n.hello(), n, n, n)
-		if c, ok := n.state.Cluster(); ok && !n.standsAlone() &&
-			!slices.Equal(c.JoinKey, n.cfg.JoinKey) {
-			n.log.Warn("cluster_secret in the configuration is an old one; this master stays a member; write the " +
-				"present secret there, from salt-run cluster.rotate_secret")
-		}
 	}
 	return nil
 }

@@ -131,10 +131,8 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	}
 	late.Stop()
 	late.Start()
+	c.Wait("says so", says(late, "cluster_secret in the configuration is an old one"))
 	c.WaitVoters(3)
-	if err := says(late, "cluster_secret in the configuration is an old one")(); err != nil {
-		t.Error(err)
-	}
 }
 
 // Of two voters the one that stays could not be elected any more if it lost its office after the
@@ -368,14 +366,32 @@ func TestRotateSecretIsInForceAtOnce(t *testing.T) {
 	keys[3] = peer.JoinKey(secret, clustertest.ClusterID)
 	late.Start()
 	c.WaitVoters(4)
-	// A member that was away meanwhile needs no secret.
-	c.Nodes[0].Stop()
+	// A member that was away meanwhile needs no secret, and says nothing if it has the new one.
+	away := c.Nodes[0]
+	away.Stop()
 	c.Wait("rotated again, by whoever leads then", func() error {
-		_, err := c.Nodes[1].RotateSecret(patience(t))
+		secret, err = c.Nodes[1].RotateSecret(patience(t))
 		return err
 	})
-	c.Nodes[0].Start()
+	const isOld = "cluster_secret in the configuration is an old one"
+	old := saysAnew(away, isOld)
+	away.Start()
+	c.Wait("says that its secret is old", old)
 	c.WaitVoters(4)
+	away.Stop()
+	keys[0] = peer.JoinKey(secret, clustertest.ClusterID)
+	before := strings.Count(away.Log(), isOld)
+	away.Start()
+	c.WaitVoters(4)
+	c.Wait("serves", func() error {
+		if !away.Serving() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if strings.Count(away.Log(), isOld) != before {
+		t.Error("it calls the present secret old")
+	}
 }
 
 func TestDeadVotersAreReplaced(t *testing.T) {

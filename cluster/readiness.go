@@ -15,8 +15,17 @@ func (n *Node) watch(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	// away: was removed, so that only a leader can tell what has changed since
-	caughtUp, away, serving := false, false, false
+	caughtUp, away, serving, compared := false, false, false, false
 	var asked, refreshed time.Time
+	catchUp := func(now time.Time, leader raft.ServerAddress, id raft.ServerID) {
+		if caughtUp || leader == "" || now.Sub(asked) <= 500*time.Millisecond {
+			return
+		}
+		asked = now
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		caughtUp = n.ReadIndex(short) == nil && n.knowsTime(short, string(id))
+	}
 	for {
 		moved := n.moved.next()
 		now := time.Now()
@@ -40,12 +49,7 @@ func (n *Node) watch(ctx context.Context) error {
 		// The state lists this master by now, so proposers ask it to confirm changes before it asks
 		// the leader.
 		if phase == Syncing && n.mayBegin() {
-			if !caughtUp && leader != "" && now.Sub(asked) > 500*time.Millisecond {
-				asked = now
-				short, cancel := context.WithTimeout(ctx, time.Second)
-				caughtUp = n.ReadIndex(short) == nil && n.knowsTime(short, string(leaderID))
-				cancel()
-			}
+			catchUp(now, leader, leaderID)
 			alone := !away && now.Sub(n.started) >= n.cfg.ServeWithout
 			if (caughtUp || alone) && n.mayBegin() {
 				if err := n.refreshSecrets(); err != nil {
@@ -59,6 +63,13 @@ func (n *Node) watch(ctx context.Context) error {
 					n.log.Info("serving", "index", n.state.AppliedIndex(), "leader_heard", caughtUp)
 				}
 			}
+		}
+		if !compared && phase == Joined {
+			catchUp(now, leader, leaderID) // it may have begun without a leader
+		}
+		if !compared && caughtUp && n.joined() {
+			compared = true
+			n.compareSecret()
 		}
 		if s := n.Serving(); s != serving {
 			serving = s
@@ -76,6 +87,16 @@ func (n *Node) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// compareSecret warns of a cluster_secret that is not the cluster's. Only a caught-up state says
+// which one is: this master may have been away while the secret was rotated.
+func (n *Node) compareSecret() {
+	c, ok := n.state.Cluster()
+	if ok && n.port != nil && !n.standsAlone() && !slices.Equal(c.JoinKey, n.cfg.JoinKey) {
+		n.log.Warn("cluster_secret in the configuration is an old one; this master stays a member; " +
+			"write the present secret there, from salt-run cluster.rotate_secret")
 	}
 }
 

@@ -135,6 +135,10 @@ func (n *Node) successor(not string) string {
 	return best
 }
 
+// transferTries is how often a leader tries to hand over. Raft gives the successor one election
+// timeout for its election, and a busy machine may need longer.
+const transferTries = 3
+
 // transferHere, on the leader, hands leadership to a node, or to the best one other than not.
 func (n *Node) transferHere(ctx context.Context, to, not string) (string, error) {
 	if !n.IsLeader() {
@@ -150,9 +154,15 @@ func (n *Node) transferHere(ctx context.Context, to, not string) (string, error)
 	if !ok || !n.voters()[to] {
 		return "", errNoSuccessor
 	}
-	if err := await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(to),
-		n.raftAddr(m))); err != nil {
-		return "", fmt.Errorf("hand leadership to %s: %w", m.ID, err)
+	for try := 1; ; try++ {
+		err := await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(to), n.raftAddr(m)))
+		if err == nil {
+			break
+		}
+		if try == transferTries || ctx.Err() != nil || !n.IsLeader() {
+			return "", fmt.Errorf("hand leadership to %s: %w", m.ID, err)
+		}
+		n.log.Info("leadership not handed over yet", "peer", m.ID, "try", try, "err", err)
 	}
 	n.log.Info("leadership handed over", "peer", m.ID, "addr", m.Addr)
 	return to, nil
