@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -235,6 +236,29 @@ func FuzzLinear(f *testing.F) {
 				time.Since(began) < regexTimeout/2 {
 				t.Fatalf("%q on %q: Go says %v", ends[0]+expr+ends[1], s, re.MatchString(s))
 			}
+		}
+	})
+}
+
+// TestLateEnds: a match that ends long after its timeout, on a busy machine, leaves time for the
+// texts that follow.
+func TestLateEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(regexBudget)
+		late := func(timeout time.Duration) (bool, error) {
+			time.Sleep(timeout + 10*time.Second)
+			return false, errSpent
+		}
+		if _, err := b.try(late); err == nil || !b.Spent() {
+			t.Fatalf("%v, spent %v", err, b.Spent())
+		}
+		if b.left != regexBudget-regexTimeout {
+			t.Errorf("%v left of %v after a timeout of %v", b.left, regexBudget, regexTimeout)
+		}
+		found, err := b.try(func(time.Duration) (bool, error) { return true, nil })
+		if err != nil || !found {
+			t.Errorf("the next text: %v, %v", found, err)
 		}
 	})
 }
