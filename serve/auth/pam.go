@@ -27,6 +27,8 @@ const (
 	pamTime     = 10 * time.Second
 )
 
+var errSlowPAM = errors.New("PAM gave no answer in time")
+
 // Python returns an interpreter's path and flags. The first call may take a while.
 type Python func(ctx context.Context) ([]string, error)
 
@@ -49,8 +51,9 @@ func FindPython(option any, other func() ([]string, error)) Python {
 
 // pam asks the system's PAM, in a separate process for each attempt.
 type pam struct {
-	service string
-	python  Python
+	service  string
+	python   Python
+	patience time.Duration // of one attempt
 }
 
 func newPAM(options value.Map, python Python) (*pam, error) {
@@ -65,7 +68,7 @@ func newPAM(options value.Map, python Python) (*pam, error) {
 	if python == nil {
 		return nil, errors.New("no Python to call libpam with; set auth.pam.python")
 	}
-	return &pam{service: service, python: python}, nil
+	return &pam{service: service, python: python, patience: pamTime}, nil
 }
 
 func (p *pam) check(ctx context.Context, user, password string) (known, bool, error) {
@@ -73,7 +76,7 @@ func (p *pam) check(ctx context.Context, user, password string) (known, bool, er
 	if err != nil {
 		return known{}, false, fmt.Errorf("find a Python to call libpam with: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, pamTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.patience, errSlowPAM)
 	defer cancel()
 	asked, err := json.Marshal(map[string]string{"service": p.service, "user": user,
 		"password": password})
@@ -91,7 +94,12 @@ func (p *pam) check(ctx context.Context, user, password string) (known, bool, er
 	// also the processes that PAM's modules have started
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
+	err = cmd.Run()
+	if err != nil && errors.Is(context.Cause(ctx), errSlowPAM) {
+		return known{}, false, fmt.Errorf("%w, which is %v: see the modules in /etc/pam.d/%s",
+			errSlowPAM, p.patience, p.service)
+	}
+	if err != nil {
 		return known{}, false, fmt.Errorf("run the program that calls libpam: %w", err)
 	}
 	var reply struct {
