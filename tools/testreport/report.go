@@ -85,15 +85,18 @@ type test struct {
 // tail keeps the end of what is written to it, and what came before a crash with its first stacks:
 // the first line of a crash says what happened.
 type tail struct {
-	b     []byte
-	crash bool
+	b       []byte
+	crashed bool
+	at      int // where the crash begins in b
 }
 
 func (t *tail) add(line string) {
 	const cut = "... cut\n"
-	t.crash = t.crash || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+	if !t.crashed && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) {
+		t.crashed, t.at = true, len(t.b)
+	}
 	switch {
-	case !t.crash:
+	case !t.crashed:
 		t.b = append(t.b, line...)
 		if len(t.b) > 2*mostOutput {
 			t.b = append([]byte(cut), t.b[len(t.b)-mostOutput:]...)
@@ -104,6 +107,14 @@ func (t *tail) add(line string) {
 			t.b = append(t.b, cut...)
 		}
 	}
+}
+
+// crash returns the part that begins with the crash, nil if there was none.
+func (t *tail) crash() []byte {
+	if !t.crashed {
+		return nil
+	}
+	return t.b[t.at:]
 }
 
 func newReport(out io.Writer) *report {
@@ -253,7 +264,7 @@ func (r *report) testEvent(e event) {
 		return
 	}
 	t.ended = true
-	t.output.b = nil
+	t.output.b = t.output.crash()
 }
 
 // skipReason returns the test's output before the line that reports the skip.
@@ -282,7 +293,7 @@ func (r *report) endFailed(name, build string) {
 		case !t.ended && !t.parent:
 			fmt.Fprintf(&said, "--- FAIL: %s (did not end)\n%s", n, t.output.b)
 			p.unended = append(p.unended, n+" (did not end)")
-		case t.failed:
+		default: // of a test that passed only a crash, which Go adds to the test that spoke last
 			said.Write(t.output.b)
 		}
 	}

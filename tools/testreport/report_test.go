@@ -165,6 +165,32 @@ func TestUnsteady(t *testing.T) {
 	}
 }
 
+// TestCrashAfterAPass: what a crash says is reported although Go takes it for the output of the
+// test that spoke last, which had passed.
+func TestCrashAfterAPass(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module probe\n\ngo 1.24\n",
+		"probe_test.go": `package probe
+import ("fmt"; "testing")
+func TestWaits(t *testing.T) { t.Parallel(); select {} }
+func TestSpeaks(t *testing.T) { t.Parallel(); fmt.Println("noise"); t.Log("noise of a good test") }
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	code := run(&out, "", false, second{}, "",
+		[]string{"unit=cd " + dir + " && CGO_ENABLED=0 " + goTest + "-timeout 3s ./..."})
+	text := out.String()
+	if code != 1 || !strings.Contains(text, "panic: test timed out after 3s") ||
+		!strings.Contains(text, "probe.TestWaits(") ||
+		!strings.HasSuffix(text, "\n  unit: probe TestWaits (did not end)\n\n1 passed, 1 failed, 0 skipped\n") ||
+		strings.Contains(text, "noise of a good test") {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+}
+
 // TestDiary: each part that ran tests has a row with its own figures, before the end of the table.
 func TestDiary(t *testing.T) {
 	dir := t.TempDir()
