@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -220,12 +221,12 @@ func TestWhatIsNotKeptIsNamed(t *testing.T) {
 func TestContentsOfASyncUnderWayStay(t *testing.T) {
 	t.Parallel()
 	var a, b *box // set before the first fault
-	tries := 0
+	var tries atomic.Int32 // of both masters
 	c := newCompany(t, 2, func(_ int, o *Options) {
 		o.BlobGrace = time.Nanosecond
 		o.fault = func(step string) error {
 			if step == "held" || step == "captured" || step == "publish" {
-				tries++
+				tries.Add(1)
 				a.tidy()
 				b.tidy()
 			}
@@ -234,10 +235,10 @@ func TestContentsOfASyncUnderWayStay(t *testing.T) {
 	})
 	a, b = c.boxes[0], c.boxes[1]
 	c.settled()
-	tries = 0
+	tries.Store(0)
 	tree{"f": "644 1"}.write(t, a.file)
 	r := a.sync(Request{})
-	if rep := r.of(t, "m2"); rep.Error != "" || rep.Added != 1 || tries < 2 {
-		t.Errorf("%s, error %q, after %d collections", counts(rep), rep.Error, tries)
+	if rep := r.of(t, "m2"); rep.Error != "" || rep.Added != 1 || tries.Load() < 2 {
+		t.Errorf("%s, error %q, after %d collections", counts(rep), rep.Error, tries.Load())
 	}
 }

@@ -76,13 +76,14 @@ func (d *daemon) ReadReturns(ctx context.Context, jid string, ids []string,
 	d.read = append(d.read, len(ids))
 	for _, id := range ids {
 		if jid == "endless" {
+			defer close(d.refused)
 			for ctx.Err() == nil {
 				d.sent.Add(1)
 				if err := fn(id, gather.Return{Return: make(value.Raw, 1<<20)}); err != nil {
-					close(d.refused)
 					return err
 				}
 			}
+			return ctx.Err()
 		}
 		if id == "a" {
 			if err := fn(id, gather.Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0},

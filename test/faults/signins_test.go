@@ -14,7 +14,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,7 +57,7 @@ func TestSignInAttacks(t *testing.T) {
 			"proxy_protocol_from: [0.0.0.0/0]\nunknown_key_processors: 2\nreactor:\n  - salt/auth: [%s]\n", maxPending, maxPerSource, sls))
 	s := stranger{c.Masters[0], c.Masters}
 	equal(t, "processors for strangers", metric(t, s.m, "clustermaster_sign_in_processors",
-		`who="strangers"`), float64(min(2, runtime.GOMAXPROCS(0))))
+		`who="strangers"`), min(2, metric(t, s.m, "go_sched_gomaxprocs_threads", "")))
 	t.Run("keys of a megabyte", s.largeKeys)
 	t.Run("nonces that are signed", s.nonces)
 	t.Run("a line break in the id", s.lineBreaks)
