@@ -81,8 +81,8 @@ install-tests:
 test-only:
 	@$(REPORT) $(UNIT) $(ALONE) $(BLACK_BOX)
 
-# Once, under the race detector; that needs a C compiler.
-UNIT = 'unit=PROCESSES="$(PROCESSES) $(SERIAL)" tools/scripts/unit.sh -json $(TEST_FLAGS)'
+# Once, under the race detector; that needs a C compiler. Three packages run at a time: most of them wait.
+UNIT = 'unit=PROCESSES="$(PROCESSES) $(SERIAL)" tools/scripts/unit.sh -json $(TEST_FLAGS) -p 3'
 unit:
 	@$(REPORT) $(UNIT)
 

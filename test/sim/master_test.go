@@ -171,9 +171,10 @@ func (m *master) start() error {
 			FS: files, Now: i.node.Now, Room: files.room, TombstoneFor: m.w.tombstones,
 			BucketWidth: 4 * time.Second, ExpireEvery: 2 * time.Second, RepairEvery: 30 * time.Second,
 			ScrubEvery:    30 * time.Second,
-			MemTableBytes: 256 << 10, CacheBytes: 256 << 10,
-			FlushDelay: -1, // such a flush waits for the disk, with a mutex: fake time stops
-			Compilers:  map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
+			MemTableBytes: 256 << 10,
+			CacheBytes:    4 << 20, // with less Pebble decompresses the same blocks again and again
+			FlushDelay:    -1,      // such a flush waits for the disk, with a mutex: fake time stops
+			Compilers:     map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
 		}, log, nil)
 	})
 	if err != nil {
