@@ -5,6 +5,7 @@
 #   make test       every test that CI runs; installs what they need
 #   make test-long  the long ones too; asks Salt whether its kept answers are still its own; PARTS="sim faults" some
 #   make salt-answers  asks Salt anew for the answers that tests of commands and of the channel compare with
+#   make repeat RUNS=20 LOAD="stress --cpu 1 --vm 1"  make test so often, beside that load; rows in docs/testing.md
 #   make bench      figures of our own masters; writes docs/benchmarks.md and docs/growth.md
 #   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
 #   make dashboard-picture  a cluster under load that loses its leader, as the dashboard shows it; writes docs/monitoring-dashboard.svg
@@ -39,8 +40,8 @@ PROTOC_GEN_GO_GRPC := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 LINKS := salt-master salt salt-key salt-run salt-cp
 export CLUSTERMASTER_SALT_VENVS ?= $(CURDIR)/.build/venvs
 
-# vet has been run by then, on tests too.
-TEST_FLAGS ?= -p 2 -timeout 30m -vet=off
+# vet has been run by then, on tests too. The timeout ends what hangs; a slow machine needs more than half an hour for a package.
+TEST_FLAGS ?= -p 2 -timeout 60m -vet=off $(ALSO)
 # Runs each NAME=COMMAND whatever became of those before, and says at the end what failed and what was left out. With CI=true
 # only reasons in .ci/skips may leave something out. AGAIN=N runs up to N failed tests again, alone, and names those that pass.
 REPORT = CGO_ENABLED=0 $(GO) run -trimpath ./tools/testreport -allow .ci/skips $(if $(AGAIN),-again $(AGAIN) -with tools/scripts/again.sh)
@@ -53,7 +54,7 @@ PROCESSES := conformance e2e commands faults sim
 # Measures the wall clock, so nothing runs beside it.
 SERIAL := failover
 
-.PHONY: build test-containers release reproduce packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz mutations salt-suite lint style vet staticcheck govulncheck generate venvs install-tests clean
+.PHONY: repeat build test-containers release reproduce packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz mutations salt-suite lint style vet staticcheck govulncheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
@@ -94,6 +95,11 @@ processes:
 ALONE = 'failover=$(PLAIN) $(GO) test -json -trimpath $(TEST_FLAGS) $(addprefix ./test/,$(SERIAL))'
 failover:
 	@$(REPORT) $(ALONE)
+
+# Each run takes about half an hour; LOAD may be any shell command that goes on or may begin again.
+RUNS ?= 1
+repeat:
+	@MAKE="$(MAKE)" tools/scripts/repeat.sh "$(RUNS)" "$(LOAD)"
 
 # The long forms too, in parts, each with a row in the table of docs/testing.md; PARTS="sim faults" runs some, RUN=TestSaltAPI
 # what matches of them, without a row.
