@@ -17,15 +17,6 @@ func (n *Node) watch(ctx context.Context) error {
 	// away: was removed, so that only a leader can tell what has changed since
 	caughtUp, away, serving, compared := false, false, false, false
 	var asked, refreshed time.Time
-	catchUp := func(now time.Time, leader raft.ServerAddress, id raft.ServerID) {
-		if caughtUp || leader == "" || now.Sub(asked) <= 500*time.Millisecond {
-			return
-		}
-		asked = now
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		caughtUp = n.ReadIndex(short) == nil && n.knowsTime(short, string(id))
-	}
 	for {
 		moved := n.moved.next()
 		now := time.Now()
@@ -46,10 +37,17 @@ func (n *Node) watch(ctx context.Context) error {
 		if phase == Removed {
 			away, caughtUp = true, false
 		}
+		begins := phase == Syncing && n.mayBegin()
 		// The state lists this master by now, so proposers ask it to confirm changes before it asks
-		// the leader.
-		if phase == Syncing && n.mayBegin() {
-			catchUp(now, leader, leaderID)
+		// the leader. One that began without a leader has yet to compare its secret.
+		if (begins || phase == Joined && !compared) && !caughtUp && leader != "" &&
+			now.Sub(asked) > 500*time.Millisecond {
+			asked = now
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			caughtUp = n.ReadIndex(short) == nil && n.knowsTime(short, string(leaderID))
+			cancel()
+		}
+		if begins {
 			alone := !away && now.Sub(n.started) >= n.cfg.ServeWithout
 			if (caughtUp || alone) && n.mayBegin() {
 				if err := n.refreshSecrets(); err != nil {
@@ -63,9 +61,6 @@ func (n *Node) watch(ctx context.Context) error {
 					n.log.Info("serving", "index", n.state.AppliedIndex(), "leader_heard", caughtUp)
 				}
 			}
-		}
-		if !compared && phase == Joined {
-			catchUp(now, leader, leaderID) // it may have begun without a leader
 		}
 		if !compared && caughtUp && n.joined() {
 			compared = true
