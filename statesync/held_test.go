@@ -220,7 +220,7 @@ func TestWhatIsNotKeptIsNamed(t *testing.T) {
 // are.
 func TestContentsOfASyncUnderWayStay(t *testing.T) {
 	t.Parallel()
-	var a, b *box // set before the first fault
+	var a, b *box          // set before the first fault
 	var tries atomic.Int32 // of both masters
 	c := newCompany(t, 2, func(_ int, o *Options) {
 		o.BlobGrace = time.Nanosecond
