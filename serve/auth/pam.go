@@ -94,12 +94,11 @@ func (p *pam) check(ctx context.Context, user, password string) (known, bool, er
 	// also the processes that PAM's modules have started
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err = cmd.Run()
-	if err != nil && errors.Is(context.Cause(ctx), errSlowPAM) {
-		return known{}, false, fmt.Errorf("%w, which is %v: see the modules in /etc/pam.d/%s",
-			errSlowPAM, p.patience, p.service)
-	}
-	if err != nil {
+	if err := cmd.Run(); err != nil {
+		if errors.Is(context.Cause(ctx), errSlowPAM) {
+			return known{}, false, fmt.Errorf("%w, which is %v: see the modules in /etc/pam.d/%s",
+				errSlowPAM, p.patience, p.service)
+		}
 		return known{}, false, fmt.Errorf("run the program that calls libpam: %w", err)
 	}
 	var reply struct {

@@ -9,12 +9,27 @@ import (
 	"testing"
 )
 
-// module writes a module with a package of each fate.
-func module(t *testing.T) string {
+// probe writes a module of these files and returns its folder.
+func probe(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod": "module probe\n\ngo 1.24\n",
+	files["go.mod"] = "module probe\n\ngo 1.24\n"
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// module is a probe with a package of each fate.
+func module(t *testing.T) string {
+	t.Helper()
+	return probe(t, map[string]string{
 		"good/good_test.go": `package good
 import "testing"
 func TestGood(t *testing.T) { t.Log("noise of a good test") }
@@ -31,16 +46,7 @@ func TestBad(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error("the sum 
 		"exits/exits_test.go":   "package exits\nimport (\"os\"; \"testing\")\nfunc TestExits(t *testing.T) { os.Exit(3) }\n",
 		"broken/broken_test.go": "package broken\nfunc f() { nothing() }\n",
 		"main/main_test.go":     "package main\nimport (\"os\"; \"testing\")\nfunc TestMain(*testing.M) { os.Exit(1) }\nfunc TestNone(*testing.T) {}\n",
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	})
 }
 
 const goTest = "go test -json -vet=off "
@@ -168,17 +174,11 @@ func TestUnsteady(t *testing.T) {
 // TestCrashAfterAPass: what a crash says is reported although Go takes it for the output of the
 // test that spoke last, which had passed.
 func TestCrashAfterAPass(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module probe\n\ngo 1.24\n",
-		"probe_test.go": `package probe
+	dir := probe(t, map[string]string{"probe_test.go": `package probe
 import ("fmt"; "testing")
 func TestWaits(t *testing.T) { t.Parallel(); select {} }
 func TestSpeaks(t *testing.T) { t.Parallel(); fmt.Println("noise"); t.Log("noise of a good test") }
-`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+`})
 	var out bytes.Buffer
 	code := run(&out, "", false, second{}, "",
 		[]string{"unit=cd " + dir + " && CGO_ENABLED=0 " + goTest + "-timeout 3s ./..."})
@@ -193,15 +193,9 @@ func TestSpeaks(t *testing.T) { t.Parallel(); fmt.Println("noise"); t.Log("noise
 
 // TestDiary: each part that ran tests has a row with its own figures, before the end of the table.
 func TestDiary(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module probe\n\ngo 1.24\n",
-		"page.md": "| a |\n|---|\n" + endOfDiary + "more\n",
+	dir := probe(t, map[string]string{"page.md": "| a |\n|---|\n" + endOfDiary + "more\n",
 		"probe_test.go": "package probe\nimport \"testing\"\nfunc TestGood(*testing.T) {}\n" +
-			"func TestBad(t *testing.T) { t.Fail() }\nfunc TestNot(t *testing.T) { t.Skip(\"why\") }\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+			"func TestBad(t *testing.T) { t.Fail() }\nfunc TestNot(t *testing.T) { t.Skip(\"why\") }\n"})
 	page := filepath.Join(dir, "page.md")
 	test := "cd " + dir + " && CGO_ENABLED=0 " + goTest
 	var out bytes.Buffer
@@ -226,14 +220,9 @@ func TestDiary(t *testing.T) {
 
 // TestBeside: a part with "&" runs while the next ones do, and all of it counts.
 func TestBeside(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module probe\n\ngo 1.24\n", "page.md": endOfDiary,
+	dir := probe(t, map[string]string{"page.md": endOfDiary,
 		"probe_test.go": "package probe\nimport \"testing\"\nfunc TestGood(*testing.T) {}\n" +
-			"func TestBad(t *testing.T) { t.Fail() }\nfunc TestNot(t *testing.T) { t.Skip(\"why\") }\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+			"func TestBad(t *testing.T) { t.Fail() }\nfunc TestNot(t *testing.T) { t.Skip(\"why\") }\n"})
 	page := filepath.Join(dir, "page.md")
 	const test = " && CGO_ENABLED=0 " + goTest
 	// Each waits for a file of the other.
