@@ -15,7 +15,7 @@ if [ -n "$load" ]; then
 fi
 status=0
 for ((n = 1; n <= runs; n++)); do
-    before=$(sed -n '/^<!-- repeated runs -->$/,/^<!-- end of repeated runs -->$/p' $page | grep -c '^| 20' || true)
+    before=$(sed -n "/^<!-- repeated runs -->\$/,/^$end\$/p" $page | grep -c '^| 20' || true)
     cpu=${cpus[before % ${#cpus[@]}]}
     log=$kept/$(date +%Y%m%d-%H%M%S).log
     commit=$(git rev-parse --short=8 HEAD)$(git diff --quiet HEAD -- ':!docs' || echo +)
@@ -24,7 +24,7 @@ for ((n = 1; n <= runs; n++)); do
     result=passed
     $MAKE --no-print-directory test ALSO="-count=1 -cpu $cpu" >"$log" 2>&1 </dev/null || result=failed status=1
     sum=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1 || true)
-    row="| $(date -d @"$began" +%F) | $commit | $cpu | ${load:-none} | $(($(date +%s) / 60 - began / 60)) | $result | ${sum:-no sum} |"
+    row="| $(date -d @"$began" +%F) | $commit | $cpu | ${load:-none} | $((($(date +%s) - began + 30) / 60)) | $result | ${sum:-no sum} |"
     sed -i "s#^$end\$#${row//[#&\\]/\\&}\n&#" $page
     echo "$row"
 done

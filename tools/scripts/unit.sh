@@ -9,18 +9,16 @@ plain() { CGO_ENABLED=0 "$go" test -trimpath "$@"; }
 
 # Those that take longest first: a processor would have nothing to do at the end else.
 longest='/(tools/bench|cluster|store/ringstore|salt/render|serve/auth|salt/orchestrate|tools/simminion)$'
-mapfile -t all < <("$go" list -f "$tested" ./... | grep -v $(printf -- ' -e /%s$' ${PROCESSES:?}))
+mapfile -t all < <("$go" list -f "$tested" ./... | grep -v -e "^$("$go" list .)\$" $(printf -- ' -e /%s$' ${PROCESSES:?}))
 mapfile -t packages < <(printf '%s\n' "${all[@]}" | grep -E "$longest"; printf '%s\n' "${all[@]}" | grep -vE "$longest")
+status=0
+plain "$@" . || status=$?
 if ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$("$go" env CC)" -x c -o /dev/null - 2>/dev/null; then
     echo "left out: the race detector (no C compiler; apt-get install gcc libc6-dev)"
-    plain "$@" "${packages[@]}"
-    exit
+    plain "$@" "${packages[@]}" || status=$?
+    exit $status
 fi
-status=0
-root=$("$go" list .)
-mapfile -t raced < <(printf '%s\n' "${packages[@]}" | grep -vxF "$root")
-CGO_ENABLED=1 "$go" test -race -exec "$PWD/tools/scripts/raced.sh" "$@" "${raced[@]}" || status=$?
-plain "$@" . || status=$?
+CGO_ENABLED=1 "$go" test -race -exec "$PWD/tools/scripts/raced.sh" "$@" "${packages[@]}" || status=$?
 
 # counting DIR - those tests of a package
 counting() {
