@@ -135,6 +135,9 @@ type Cluster interface {
 	Secrets() *cluster.Secrets
 	// ClusterKey returns the cluster's RSA key; nil before founding.
 	ClusterKey() *wire.PrivateKey
+	// ReadIndex returns when the keys and secrets here are at least as new as those by which any
+	// master answered before the call.
+	ReadIndex(ctx context.Context) error
 }
 
 // Jobs is the part of the job cache that Master needs.

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -124,17 +125,23 @@ func (r *ring) verify(tok []byte) bool {
 // open does the checks of an aes request, in Salt's order with two exceptions: it looks up the
 // accepted key before it decrypts anything, and reserves memory for the decoded request before it
 // decodes.
-func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
+func (m *Master) open(ctx context.Context, env wire.Envelope, sender Sender) (*call,
+	*wire.Refusal) {
 	c := &call{env: env}
 	var packed []byte
 	var keys *ring
 	var ok bool
 	if env.Version >= 3 {
-		if keys, ok = m.keys.ring(env.ID); !ok {
-			return nil, wire.BadLoad("unknown_id")
-		}
-		if packed, c.crypt, ok = m.keys.openSession(keys, env.Sealed); !ok {
-			return nil, wire.BadLoad("session_key")
+		if refusal := m.newest.twice(ctx, func() *wire.Refusal {
+			if keys, ok = m.keys.ring(env.ID); !ok {
+				return wire.BadLoad("unknown_id")
+			}
+			if packed, c.crypt, ok = m.keys.openSession(keys, env.Sealed); !ok {
+				return wire.BadLoad("session_key")
+			}
+			return nil
+		}); refusal != nil {
+			return nil, refusal
 		}
 	} else if packed, c.crypt, ok = m.keys.openShared(env.Sealed); !ok {
 		return nil, wire.BadLoad("aes_key")
@@ -153,18 +160,26 @@ func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 		return nil, refusal
 	}
 	c.Request = req
-	if env.Version < 3 && req.ID != "" {
-		if keys, ok = m.keys.ring(req.ID); !ok {
-			return nil, wire.BadLoad("unknown_id")
+	if env.Version >= 3 {
+		if !keys.verify(req.Tok) {
+			return nil, wire.BadLoad("token")
+		}
+	} else if req.ID != "" {
+		if refusal := m.newest.twice(ctx, func() *wire.Refusal {
+			if keys, ok = m.keys.ring(req.ID); !ok {
+				return wire.BadLoad("unknown_id")
+			}
+			if !(req.Tok == nil && m.needsNoToken(env, &req)) && !keys.verify(req.Tok) {
+				return wire.BadLoad("token")
+			}
+			return nil
+		}); refusal != nil {
+			return nil, refusal
 		}
 	}
-	if keys == nil {
-		return c, nil
+	if keys != nil {
+		c.key = keys.key
 	}
-	if !(req.Tok == nil && m.needsNoToken(env, &req)) && !keys.verify(req.Tok) {
-		return nil, wire.BadLoad("token")
-	}
-	c.key = keys.key
 	return c, nil
 }
 

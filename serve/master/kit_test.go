@@ -148,6 +148,8 @@ func (k *fakeKeys) Revoke(_ context.Context, id string) error {
 type fakeCluster struct {
 	mu      sync.Mutex
 	secrets *cluster.Secrets
+	// readIndex is what happens when the newest keys and secrets are asked for.
+	readIndex func() error
 }
 
 func newFakeCluster() *fakeCluster {
@@ -159,6 +161,14 @@ func newFakeCluster() *fakeCluster {
 }
 
 func (c *fakeCluster) ClusterKey() *wire.PrivateKey { return clusterKey() }
+
+func (c *fakeCluster) ReadIndex(context.Context) error {
+	if c.readIndex == nil {
+		return nil
+	}
+	return c.readIndex()
+}
+
 func (c *fakeCluster) Secrets() *cluster.Secrets {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -499,7 +509,7 @@ func newKit(t testing.TB, change func(*Options, *Deps)) *kit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.Master = m
+	k.Master, m.newest.pause = m, 0 // whatever a test has refused is not shared
 	k.events = k.bus.Subscribe("")
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {

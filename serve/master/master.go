@@ -31,6 +31,7 @@ type Master struct {
 
 	groups   atomic.Pointer[value.Map] // set by SetNodegroups; nil: those of opts
 	keys     *keyring
+	newest   *newest
 	autosign *autosign
 	gate     *gate
 	known    *knownJobs
@@ -112,6 +113,8 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 		m.jids.suffix = uniqueSuffix(opts.Node)
 	}
 	m.stopped, m.stop = context.WithCancel(context.Background())
+	m.newest = &newest{readIndex: deps.Cluster.ReadIndex, stopped: m.stopped, pause: askPause,
+		helped: mt.caughtUp}
 	return m, nil
 }
 
@@ -153,7 +156,7 @@ func (m *Master) Handle(ctx context.Context, r Request) (reply []byte, err error
 		}
 		return reply, err
 	}
-	c, refusal := m.open(env, r.Sender)
+	c, refusal := m.open(ctx, env, r.Sender)
 	if refusal != nil {
 		return m.refuse(refusal, env.ID, r.Remote), nil
 	}

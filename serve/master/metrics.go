@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	requests  *prometheus.HistogramVec
 	refused   *prometheus.CounterVec
+	caughtUp  prometheus.Counter
 	auth      *prometheus.CounterVec
 	returns   *prometheus.CounterVec
 	events    *prometheus.CounterVec
@@ -35,6 +36,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "clustermaster_requests_refused_total",
 			Help: "Requests that were not served, by reason.",
 		}, []string{"reason"}),
+		caughtUp: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_requests_caught_up_total",
+			Help: "Requests that were served once this master had caught up with the others' keys.",
+		}),
 		auth: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_auth_total", Help: "Sign-ins by their outcome.",
 		}, []string{"act"}),
@@ -86,7 +91,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	})
 	if reg != nil {
 		reg.MustRegister(states, m.stateChanges)
-		reg.MustRegister(m.requests, m.refused, m.auth, m.returns, m.events, m.published, m.resent,
+		reg.MustRegister(m.requests, m.refused, m.caughtUp, m.auth, m.returns, m.events, m.published, m.resent,
 			m.delivered,
 			m.signInProcessors, m.signInsWaiting, m.unauthorized, m.orders)
 	}
