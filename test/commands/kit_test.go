@@ -184,10 +184,12 @@ func (l *library) run(t testing.TB, name string, c call) result {
 		t.Errorf("ask the library: %v", err)
 		return result{code: -1}
 	}
+	late := make(chan struct{})
+	defer e2e.OnceLate(t, commandLimit, func() { close(late) })()
 	select {
 	case s := <-done:
 		return result{read("stdout"), read("stderr"), s.ExitStatus(), time.Since(start)}
-	case <-time.After(commandLimit):
+	case <-late:
 		t.Errorf("%s %q still runs after %v\n%s%s", name, c.args, commandLimit, read("stdout"),
 			read("stderr"))
 		return result{code: -1}

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -23,8 +22,8 @@ const answerLimit = 15 * time.Second
 func hostPort(addr string, port int) string { return net.JoinHostPort(addr, strconv.Itoa(port)) }
 
 // exchange sends one request on its own connection.
-func exchange(addr string, payload []byte, limit time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func exchange(t testing.TB, addr string, payload []byte, limit time.Duration) ([]byte, error) {
+	ctx, cancel := e2e.Deadline(t, limit)
 	defer cancel()
 	c, err := transport.DialRequests(ctx, hostPort(addr, e2e.RequestPort),
 		transport.ClientOptions{})
@@ -38,7 +37,7 @@ func exchange(addr string, payload []byte, limit time.Duration) ([]byte, error) 
 // send is exchange for a request that must be answered.
 func (m *subject) send(t testing.TB, payload []byte) []byte {
 	t.Helper()
-	reply, err := exchange(m.Addr, payload, answerLimit)
+	reply, err := exchange(t, m.Addr, payload, answerLimit)
 	if err != nil {
 		t.Fatalf("request of %d bytes: %v", len(payload), err)
 	}
@@ -271,7 +270,7 @@ func subscribe(t testing.TB, addr string, topics ...string) *subscriber {
 
 func subscribeFrom(t testing.TB, from net.IP, addr string, topics ...string) *subscriber {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := e2e.Deadline(t, 10*time.Second)
 	defer cancel()
 	conn, err := transport.DialSubscribe(ctx, hostPort(addr, e2e.PublishPort), topics,
 		transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: from}})
@@ -302,10 +301,12 @@ func subscribeFrom(t testing.TB, from net.IP, addr string, topics ...string) *su
 // next waits for a publication.
 func (s *subscriber) next(t testing.TB, limit time.Duration) [][]byte {
 	t.Helper()
+	ctx, cancel := e2e.Deadline(t, limit)
+	defer cancel()
 	select {
 	case frames := <-s.got:
 		return frames
-	case <-time.After(limit):
+	case <-ctx.Done():
 		t.Fatalf("no publication in %v", limit)
 		return nil
 	}

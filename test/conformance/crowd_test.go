@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +185,42 @@ func pinged(t testing.TB, m *subject, who []string) error {
 		}
 	}
 	return nil
+}
+
+// answered is pinged for minions of the crowd; they are asked again if one of them lost the job.
+func answered(t testing.TB, m *subject, members []*member) (err error) {
+	t.Helper()
+	count := func() (n int) {
+		for _, m := range members {
+			n += len(m.lost(t))
+		}
+		return n
+	}
+	for range 3 {
+		before := count()
+		if err = pinged(t, m, ids(members)); err == nil || count() == before {
+			return err
+		}
+	}
+	return err
+}
+
+var lostJob = regexp.MustCompile(`Exception in thread ProcessPayload\(jid=(\d+)\)`)
+
+// lost are the jobs that the minion did not run because it runs jobs in threads (multiprocessing:
+// False): one copied the options while another changed them, and Salt's code ended it with
+// "dictionary changed size during iteration".
+func (m *member) lost(t testing.TB) map[string]bool {
+	t.Helper()
+	b, err := os.ReadFile(m.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jids := map[string]bool{}
+	for _, found := range lostJob.FindAllSubmatch(b, -1) {
+		jids[string(found[1])] = true
+	}
+	return jids
 }
 
 // connected waits until all have their publish connection, the first or a new one.

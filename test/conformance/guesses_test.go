@@ -45,7 +45,7 @@ func guessed(t *testing.T, service string) *subject {
 func (m *subject) proves(t testing.TB, from, eauth, user, password string,
 	limit time.Duration) (ok bool, took time.Duration, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := e2e.Deadline(t, 30*time.Second)
 	defer cancel()
 	c, err := transport.DialRequests(ctx, hostPort(m.Addr, e2e.RequestPort),
 		transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}})

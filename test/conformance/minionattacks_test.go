@@ -326,7 +326,7 @@ func testHeavyTargets(t *testing.T, m *subject) {
 		} {
 			payload := thief.seal(t, full)
 			go func() {
-				reply, err := exchange(m.Addr, payload, time.Minute)
+				reply, err := exchange(t, m.Addr, payload, time.Minute)
 				v, errOpen := thief.open(reply, full)
 				replies <- fmt.Sprintf("%s of %.60s: %s %v", full.String("cmd"), full.String("tgt"),
 					showValue(v), errors.Join(err, errOpen))

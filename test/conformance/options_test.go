@@ -179,7 +179,7 @@ func (c *client) pillar(t testing.TB, more ...value.Pair) (value.Map, error) {
 	for _, p := range more {
 		load = load.Set(p.Key.(string), p.Value)
 	}
-	reply, err := exchange(c.m.Addr, c.seal(t, load), time.Minute)
+	reply, err := exchange(t, c.m.Addr, c.seal(t, load), time.Minute)
 	if err != nil {
 		return nil, err
 	}
@@ -523,7 +523,7 @@ log_datefmt: '%Y'
 				c := m.signIn(t, "framed", 3)
 				load := c.load(t, "_mine", pair("data",
 					dict("test.a", strings.Repeat("x", 200000))), pair("clear", false))
-				_, err := exchange(m.Addr, c.seal(t, load), 5*time.Second)
+				_, err := exchange(t, m.Addr, c.seal(t, load), 5*time.Second)
 				return fmt.Sprint("taken: ", err == nil)
 			}},
 			{options: "file_recv_copies", own: true, ask: func(t *testing.T, m *subject) string {

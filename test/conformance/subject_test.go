@@ -210,7 +210,7 @@ func (m *subject) start(t testing.TB) {
 		if err := m.Ready(); err != nil {
 			return err
 		}
-		_, err := exchange(m.Addr, pack(t,
+		_, err := exchange(t, m.Addr, pack(t,
 			value.Map{{Key: "enc", Value: "clear"},
 				{Key: "load", Value: value.Map{{Key: "cmd", Value: "ping"}}}}), 2*time.Second)
 		return err

@@ -72,6 +72,7 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 // because texts are wrapped and sockets moved according to it.
 func Folder(t testing.TB) string {
 	t.Helper()
+	takeTurn(t)
 	dir, err := "", os.ErrExist
 	for errors.Is(err, os.ErrExist) {
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("cm%010d", rand.Uint32()))

@@ -53,7 +53,7 @@ func (p *Process) Start(t testing.TB, path string, args ...string) {
 		p.test = testOf(t)
 		t.Cleanup(p.End)
 	}
-	charge(p.test, cmd.Process.Pid)
+	charge(p.test, path, cmd.Process.Pid)
 	go func() {
 		err := cmd.Wait()
 		discharge(cmd.Process.Pid, cmd.ProcessState)
@@ -109,17 +109,20 @@ func (p *Process) Signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// Wait returns the exit code if the process ends in time, or -1 if a signal ended it.
+// Wait returns the exit code if the process ends in time, as OnceLate counts it, or -1 if a signal
+// ended it.
 func (p *Process) Wait(limit time.Duration) (int, error) {
 	p.mu.Lock()
-	done := p.done
+	done, test := p.done, p.test
 	p.mu.Unlock()
+	late := make(chan struct{})
+	defer onceLate(test, limit, func() { close(late) })()
 	select {
 	case <-done:
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.code, nil
-	case <-time.After(limit):
+	case <-late:
 		return 0, fmt.Errorf("%s still runs after %v", p.Name, limit)
 	}
 }
@@ -216,10 +219,10 @@ func run(test, path string, args ...string) (Result, error) {
 		return Result{}, fmt.Errorf("run %s: %w", path, err)
 	}
 	pid := cmd.Process.Pid
-	charge(test, pid)
-	timer := time.AfterFunc(Within(commandLimit), func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
+	charge(test, path, pid)
+	stop := onceLate(test, commandLimit, func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
 	err := cmd.Wait()
-	timer.Stop()
+	stop()
 	discharge(pid, cmd.ProcessState)
 	r := Result{Command: strings.Join(append([]string{path}, args...), " "),
 		Stdout: stdout.String(), Stderr: stderr.String(), Took: watch.Took()}

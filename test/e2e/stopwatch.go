@@ -13,8 +13,9 @@ import (
 
 // Stopwatch measures how long something would take on a machine with time for it: the processor
 // time that others used meanwhile does not count. Others are all processes except the test and
-// those that it started. So a master that burns processor time does not get a longer limit for it.
-// Waiting for anything else (a timer, a peer, a disk) counts in full.
+// those that it started, and Salt's programs: their starts and modules take as long as they take.
+// So a master of ours that burns processor time does not get a longer limit for it. Waiting for
+// anything else (a timer, a peer, a disk) counts in full.
 type Stopwatch struct {
 	test   string
 	start  time.Time
@@ -53,8 +54,12 @@ var usage struct {
 	ended  map[string]time.Duration // processor time of processes that have ended
 }
 
-// charge notes that a process group works for a test.
-func charge(test string, group int) {
+// charge notes that the process group of a program works for a test.
+func charge(test, program string, group int) {
+	if venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS"); venvs != "" &&
+		strings.HasPrefix(program, venvs+"/") {
+		return
+	}
 	usage.Lock()
 	defer usage.Unlock()
 	if usage.groups == nil {
@@ -67,8 +72,8 @@ func charge(test string, group int) {
 func discharge(group int, state *os.ProcessState) {
 	usage.Lock()
 	defer usage.Unlock()
-	if state != nil {
-		usage.ended[usage.groups[group]] += state.UserTime() + state.SystemTime()
+	if test, charged := usage.groups[group]; charged && state != nil {
+		usage.ended[test] += state.UserTime() + state.SystemTime()
 	}
 	delete(usage.groups, group)
 }

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 )
@@ -40,15 +42,21 @@ func Throughout(t testing.TB, while time.Duration, what string, check func() err
 	}
 }
 
-// OnceLate calls f when a limit has passed, as a Stopwatch counts it and Within lengthens it,
-// unless stop is called before.
+// OnceLate calls f when a limit has passed, unless stop is called before. The first half of the
+// limit is wall time, so that what is quick costs no look at other processes; the second counts as
+// a Stopwatch does. Within lengthens both.
 func OnceLate(t testing.TB, limit time.Duration, f func()) (stop func()) {
-	watch := StartWatch(t)
+	return onceLate(testOf(t), limit, f)
+}
+
+func onceLate(test string, limit time.Duration, f func()) (stop func()) {
+	half := Within(limit) / 2
 	ended := make(chan struct{})
-	go func() {
-		tick := time.NewTicker(time.Second)
+	timer := time.AfterFunc(half, func() {
+		watch := startWatch(test)
+		tick := time.NewTicker(min(time.Second, max(half/10, time.Millisecond)))
 		defer tick.Stop()
-		for watch.Took() < Within(limit) {
+		for watch.Took() < half {
 			select {
 			case <-ended:
 				return
@@ -56,6 +64,13 @@ func OnceLate(t testing.TB, limit time.Duration, f func()) (stop func()) {
 			}
 		}
 		f()
-	}()
-	return func() { close(ended) }
+	})
+	return func() { timer.Stop(); close(ended) }
+}
+
+// Deadline is a context that ends when a limit has passed, as OnceLate counts it.
+func Deadline(t testing.TB, limit time.Duration) (ctx context.Context, cancel func()) {
+	ctx, end := context.WithCancelCause(context.Background())
+	stop := OnceLate(t, limit, func() { end(context.DeadlineExceeded) })
+	return ctx, sync.OnceFunc(func() { stop(); end(nil) })
 }

@@ -257,10 +257,10 @@ func seed(t testing.TB) *rand.Rand {
 // long reports whether the long forms were asked for.
 func long() bool { return os.Getenv("CLUSTERMASTER_LONG") != "" }
 
-// within is a context for one call.
+// within is a context for one call, for which others' load lengthens the limit.
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := e2e.Deadline(t, d)
 	t.Cleanup(cancel)
 	return ctx
 }
