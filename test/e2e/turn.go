@@ -34,7 +34,7 @@ var machineTurns = sync.OnceValue(func() *turns {
 	c := watchCrowd()
 	return &turns{
 		dir:    filepath.Join(os.TempDir(), fmt.Sprintf("clustermaster-turns-%d", os.Getuid())),
-		always: 3, crowded: func() bool { return c.level() > crowdLimit },
+		always: 3, crowded: c.dense,
 		settle: 1500 * time.Millisecond, patience: 5 * time.Minute,
 	}
 })
@@ -156,29 +156,34 @@ func cutLast(name string) (of, last string) {
 	return name[:max(n, 0)], name[n+1:]
 }
 
-// crowdLimit is the level up to which one more test may begin.
-const crowdLimit = 3
-
-// crowd measures how much slower than alone on a fast machine a thread gets on.
+// crowd measures how much slower than alone on a fast machine a thread gets on, of late.
 type crowd struct {
 	mu      sync.Mutex
 	waiting float64 // threads that want a processor, per processor
+	busy    float64 // part of the processors' time
 	slow    float64 // processor time of a piece of work, in that of the fast machine
 }
 
 // watchCrowd measures as long as the program runs.
 func watchCrowd() *crowd {
-	c := &crowd{waiting: runnable(), slow: slowness()}
 	const every, memory, work = 200 * time.Millisecond, 2 * time.Second, 10 * time.Second
+	c := &crowd{waiting: runnable(), slow: slowness()}
+	used, processors := machineTime()
 	go func() {
+		at := time.Now()
 		for n := 1; ; n++ {
 			time.Sleep(every)
 			waiting, slow := runnable(), 0.0
+			usedNow, _ := machineTime()
+			busy := float64(usedNow-used) / float64(processors) / float64(time.Since(at))
+			used, at = usedNow, time.Now()
 			if n%int(work/every) == 0 {
 				slow = slowness()
 			}
 			c.mu.Lock()
-			c.waiting += (waiting - c.waiting) * float64(every) / float64(memory)
+			const part = float64(every) / float64(memory)
+			c.waiting += (waiting - c.waiting) * part
+			c.busy += (busy - c.busy) * part
 			if slow > 0 {
 				c.slow += (slow - c.slow) / 3
 			}
@@ -188,10 +193,12 @@ func watchCrowd() *crowd {
 	return c
 }
 
-func (c *crowd) level() float64 {
+// dense reports whether one more test would make the others late: no processor has time left, and a
+// thread gets on at less than a third of its speed.
+func (c *crowd) dense() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return max(c.waiting, 1) * max(c.slow, 1)
+	return c.busy > 0.9 && max(c.waiting, 1)*max(c.slow, 1) > 3
 }
 
 // runnable is the number of threads that run or wait for a processor, except this one, per

@@ -91,12 +91,20 @@ func TestCrowd(t *testing.T) {
 	if n := slowness(); n < 0.05 || n > 500 {
 		t.Errorf("slowness %v", n)
 	}
+	if c := watchCrowd(); c.slow <= 0 || c.waiting < 0 {
+		t.Errorf("crowd %v %v", c.slow, c.waiting)
+	}
 	if n := runnable(); n < 0 || n > 10_000 {
 		t.Errorf("%v threads run per processor", n)
 	}
-	for _, tt := range []struct{ waiting, slow, want float64 }{{0.1, 0.5, 1}, {2, 1, 2}, {2, 3, 6}} {
-		if got := (&crowd{waiting: tt.waiting, slow: tt.slow}).level(); got != tt.want {
-			t.Errorf("level of %+v: %v", tt, got)
+	for _, tt := range []struct {
+		waiting, busy, slow float64
+		want                bool
+	}{{0.1, 1, 0.5, false}, {2, 1, 1, false}, {2, 1, 2, true}, {4, 1, 0.5, true},
+		{4, 0.8, 1, false}, {0.5, 1, 4, true}} {
+		c := crowd{waiting: tt.waiting, busy: tt.busy, slow: tt.slow}
+		if got := c.dense(); got != tt.want {
+			t.Errorf("%+v", tt)
 		}
 	}
 }
