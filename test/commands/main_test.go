@@ -6,4 +6,4 @@ import (
 	"clustermaster/test/e2e"
 )
 
-func TestMain(m *testing.M) { e2e.Main(m, 0) }
+func TestMain(m *testing.M) { e2e.Main(m, 3) }

@@ -16,5 +16,5 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	e2e.Main(m, 3)
+	e2e.Main(m, 5)
 }

@@ -696,7 +696,7 @@ def process():
 
 def meet(minion):
     open("DIR/%s.here" % minion, "w").close()
-    for _ in range(25):
+    for _ in range(100):
         if os.path.exists("DIR/meets1.here") and os.path.exists("DIR/meets2.here"):
             return "met"
         time.sleep(0.1)
@@ -773,10 +773,10 @@ func idleWiring() wiring {
 
 const (
 	waits = "w: {{ salt['cmd.run']('sleep 1.2') }}\n"
-	// meet is run for two minions: each looks for the other's file for three seconds.
+	// meet is run for two minions: each looks for the other's file for ten seconds.
 	meet = `#!/bin/sh
 touch "$2/$1.here"
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+for i in $(seq 100); do
 	if [ -e "$2/meets1.here" ] && [ -e "$2/meets2.here" ]; then echo met; exit; fi
 	sleep 0.1
 done
