@@ -40,8 +40,8 @@ PROTOC_GEN_GO_GRPC := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 LINKS := salt-master salt salt-key salt-run salt-cp
 export CLUSTERMASTER_SALT_VENVS ?= $(CURDIR)/.build/venvs
 
-# vet has been run by then, on tests too. Three packages run at a time: most of them wait. The timeout ends what hangs; a slow machine needs more than half an hour for a package.
-TEST_FLAGS ?= -p 3 -timeout 60m -vet=off $(ALSO)
+# vet has been run by then, on tests too. The timeout ends what hangs; a slow machine needs more than half an hour for a package.
+TEST_FLAGS ?= -timeout 60m -vet=off $(ALSO)
 # Runs each NAME=COMMAND whatever became of those before, and says at the end what failed and what was left out. With CI=true
 # only reasons in .ci/skips may leave something out. AGAIN=N runs up to N failed tests again, alone, and names those that pass.
 REPORT = CGO_ENABLED=0 $(GO) run -trimpath ./tools/testreport -allow .ci/skips $(if $(AGAIN),-again $(AGAIN) -with tools/scripts/again.sh)
@@ -82,13 +82,13 @@ install-tests:
 test-only:
 	@$(REPORT) $(UNIT) $(ALONE) $(BLACK_BOX)
 
-# Once, under the race detector; that needs a C compiler.
-UNIT = 'unit=PROCESSES="$(PROCESSES) $(SERIAL)" tools/scripts/unit.sh -json $(TEST_FLAGS)'
+# Once, under the race detector; that needs a C compiler. Three packages run at a time: most of them wait.
+UNIT = 'unit=PROCESSES="$(PROCESSES) $(SERIAL)" tools/scripts/unit.sh -json -p 3 $(TEST_FLAGS)'
 unit:
 	@$(REPORT) $(UNIT)
 
-# The race detector would see only the test's own side of these.
-BLACK_BOX = 'processes=$(SUBMAKE) build && $(PLAIN) $(GO) test -json -trimpath $(TEST_FLAGS) $(addprefix ./test/,$(PROCESSES))'
+# The race detector would see only the test's own side of these. All packages run at a time: their tests take turns (test/e2e/turn.go).
+BLACK_BOX = 'processes=$(SUBMAKE) build && $(PLAIN) $(GO) test -json -trimpath -p $(words $(PROCESSES)) $(TEST_FLAGS) $(addprefix ./test/,$(PROCESSES))'
 processes:
 	@$(REPORT) $(BLACK_BOX)
 
