@@ -695,13 +695,23 @@ def process():
 
 
 def meet(minion):
-    open("DIR/%s.here" % minion, "w").close()
+    with open("DIR/%s.here" % minion, "w") as file:
+        file.write(str(os.getpid()))
     for _ in range(100):
-        if os.path.exists("DIR/meets1.here") and os.path.exists("DIR/meets2.here"):
+        if here("meets1") and here("meets2"):
             return "met"
         time.sleep(0.1)
     os.unlink("DIR/%s.here" % minion)
     return "alone"
+
+
+def here(minion):
+    try:
+        with open("DIR/%s.here" % minion) as file:
+            os.kill(int(file.read()), 0)  # one that took too long was ended
+    except (OSError, ValueError):
+        return False
+    return True
 `,
 		},
 		looks: []wired{
