@@ -24,15 +24,18 @@ type Stopwatch struct {
 
 // startWatch starts a stopwatch for a test, which testOf names.
 func startWatch(test string) Stopwatch {
-	return Stopwatch{test: test, start: time.Now(), others: othersTime(test)}
+	return Stopwatch{test: test, start: time.Now(), others: othersTime(test, 0)}
 }
 
 // StartWatch starts a stopwatch for t.
 func StartWatch(t testing.TB) Stopwatch { return startWatch(testOf(t)) }
 
 // Took is how long it has run.
-func (w Stopwatch) Took() time.Duration {
-	return undisturbed(time.Since(w.start), othersTime(w.test)-w.others)
+func (w Stopwatch) Took() time.Duration { return w.about(0) }
+
+// about is Took by figures of processes that may be so old. They cost a look at every process.
+func (w Stopwatch) about(old time.Duration) time.Duration {
+	return undisturbed(time.Since(w.start), othersTime(w.test, old)-w.others)
 }
 
 // undisturbed is at least a quarter of the time that has passed, so that limits end on the busiest
@@ -82,13 +85,13 @@ func discharge(group int, state *os.ProcessState) {
 const tick = time.Second / 100
 
 // othersTime is the processor time that everything except a test has used since the machine's
-// start, per processor.
-func othersTime(test string) time.Duration {
+// start, per processor, by figures of processes that may be so old.
+func othersTime(test string, old time.Duration) time.Duration {
 	busy, processors := machineTime()
 	if processors == 0 {
 		return 0
 	}
-	return (busy - testTime(test)) / time.Duration(processors)
+	return (busy - testTime(test, groupTimes(old))) / time.Duration(processors)
 }
 
 // machineTime reads /proc/stat; 0 if there is none, so that waiting for the processor counts.
@@ -116,17 +119,47 @@ func machineTime() (busy time.Duration, processors int) {
 }
 
 // testTime is the processor time of this program and of everything it started for a test.
-func testTime(test string) time.Duration {
+func testTime(test string, groups map[int]time.Duration) time.Duration {
 	usage.Lock()
 	defer usage.Unlock()
 	sum := usage.ended[test]
+	for group, of := range usage.groups {
+		if of == test {
+			sum += groups[group]
+		}
+	}
 	var self syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err == nil {
 		sum += time.Duration(self.Utime.Nano() + self.Stime.Nano())
 	}
+	return sum
+}
+
+// lastTimes are the last figures of groupTimes.
+var lastTimes struct {
+	sync.Mutex
+	at     time.Time
+	groups map[int]time.Duration
+}
+
+// groupTimes is the processor time of each process group, at most so old.
+func groupTimes(old time.Duration) map[int]time.Duration {
+	if old == 0 {
+		return readGroupTimes()
+	}
+	lastTimes.Lock()
+	defer lastTimes.Unlock()
+	if time.Since(lastTimes.at) > old {
+		lastTimes.groups, lastTimes.at = readGroupTimes(), time.Now()
+	}
+	return lastTimes.groups
+}
+
+func readGroupTimes() map[int]time.Duration {
+	groups := map[int]time.Duration{}
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return sum
+		return groups
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
@@ -143,13 +176,13 @@ func testTime(test string) time.Duration {
 		if len(f) < 15 {
 			continue
 		}
-		if group, err := strconv.Atoi(f[2]); err == nil && usage.groups[group] == test {
+		if group, err := strconv.Atoi(f[2]); err == nil {
 			for _, field := range f[11:15] { // its own, then that of its ended children
-				sum += clockTicks(field)
+				groups[group] += clockTicks(field)
 			}
 		}
 	}
-	return sum
+	return groups
 }
 
 func clockTicks(s string) time.Duration {

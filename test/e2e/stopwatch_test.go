@@ -25,11 +25,12 @@ func TestUndisturbed(t *testing.T) {
 // afterwards, and as no other test's.
 func TestOwnTimeCounts(t *testing.T) {
 	t.Parallel()
-	own, other := testTime(testOf(t)), testTime("TestOfSomebody")
+	timeOf := func(test string) time.Duration { return testTime(test, groupTimes(0)) }
+	own, other := timeOf(testOf(t)), timeOf("TestOfSomebody")
 	p := &Process{Name: "burner", Output: filepath.Join(t.TempDir(), "output")}
 	p.Start(t, "/bin/sh", "-c", "while :; do :; done")
 	const burnt = 500 * time.Millisecond
-	used := func() time.Duration { return testTime(testOf(t)) - own - (testTime("TestOfSomebody") - other) }
+	used := func() time.Duration { return timeOf(testOf(t)) - own - (timeOf("TestOfSomebody") - other) }
 	Eventually(t, 60*time.Second, "it has burnt", func() error {
 		if used() < burnt {
 			return errors.New("not yet")

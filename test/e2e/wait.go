@@ -53,10 +53,11 @@ func onceLate(test string, limit time.Duration, f func()) (stop func()) {
 	half := Within(limit) / 2
 	ended := make(chan struct{})
 	timer := time.AfterFunc(half, func() {
-		watch := startWatch(test)
-		tick := time.NewTicker(min(time.Second, max(half/10, time.Millisecond)))
+		every := min(time.Second, max(half/10, time.Millisecond))
+		watch := Stopwatch{test: test, start: time.Now(), others: othersTime(test, every)}
+		tick := time.NewTicker(every)
 		defer tick.Stop()
-		for watch.Took() < half {
+		for watch.about(every) < half {
 			select {
 			case <-ended:
 				return
