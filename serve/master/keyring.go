@@ -169,7 +169,7 @@ func (m *Master) open(ctx context.Context, env wire.Envelope, sender Sender) (*c
 			if keys, ok = m.keys.ring(req.ID); !ok {
 				return wire.BadLoad("unknown_id")
 			}
-			if !(req.Tok == nil && m.needsNoToken(env, &req)) && !keys.verify(req.Tok) {
+			if !(req.Tok == nil && m.needsNoToken(&req)) && !keys.verify(req.Tok) {
 				return wire.BadLoad("token")
 			}
 			return nil
@@ -183,11 +183,12 @@ func (m *Master) open(ctx context.Context, env wire.Envelope, sender Sender) (*c
 	return c, nil
 }
 
-// needsNoToken reports whether a request is served without a token. Below version 3 every minion
-// can make a request that names another one, so only commands that are the same for all are, and
-// requests in the name of minions that the option legacy_minions lists: their releases send none.
-func (m *Master) needsNoToken(env wire.Envelope, req *wire.Request) bool {
-	return env.Version < 3 && (forAll(req.Cmd) || anyGlob(m.opts.LegacyMinions, req.ID))
+// needsNoToken reports whether a request below version 3 is served without a token. There every
+// minion can make a request that names another one, so only commands that are the same for all are,
+// and requests in the name of minions that the option legacy_minions lists: their releases send
+// none.
+func (m *Master) needsNoToken(req *wire.Request) bool {
+	return forAll(req.Cmd) || anyGlob(m.opts.LegacyMinions, req.ID)
 }
 
 // weigh reserves the memory that an opened request takes once it is decoded.

@@ -205,11 +205,11 @@ func answered(t testing.TB, m *subject, members []*member) (err error) {
 	return err
 }
 
-var lostJob = regexp.MustCompile(`Exception in thread ProcessPayload\(jid=(\d+)\)`)
+var lostJob = regexp.MustCompile(`Exception in thread ProcessPayload\(jid=(\d+)\):\n` +
+	`Traceback.*\n(?:[ \t].*\n)*RuntimeError: dictionary changed size during iteration`)
 
 // lost are the jobs that the minion did not run because it runs jobs in threads (multiprocessing:
-// False): one copied the options while another changed them, and Salt's code ended it with
-// "dictionary changed size during iteration".
+// False): one copied the options while another changed them.
 func (m *member) lost(t testing.TB) map[string]bool {
 	t.Helper()
 	b, err := os.ReadFile(m.Output)

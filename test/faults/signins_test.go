@@ -477,8 +477,8 @@ func TestLongKeyLists(t *testing.T) {
 	}
 }
 
-// TestSignInFlood: while strangers have their sign-ins answered as fast as they can ask, the
-// cluster works.
+// TestSignInFlood: while strangers have their sign-ins, and requests in the name of minions that
+// nobody knows, answered as fast as they can ask, the cluster works.
 func TestSignInFlood(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, "max_pending_keys_per_source: 100\n")
@@ -581,6 +581,17 @@ func startKnown(t *testing.T, c *cluster, n int) {
 	}
 }
 
+// sealedBy is a request of a minion that has no key.
+func sealedBy(t *testing.T, id string) []byte {
+	t.Helper()
+	packed, err := value.Pack(value.Map{{Key: "enc", Value: "aes"}, {Key: "version", Value: 3},
+		{Key: "id", Value: id}, {Key: "load", Value: make([]byte, 128)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed
+}
+
 // startFlood loops sign-ins of unknown keys on several connections. end stops it and returns how
 // many were answered.
 func startFlood(t *testing.T, masters []*e2e.Master, connections int) (end func() int64) {
@@ -600,6 +611,9 @@ func startFlood(t *testing.T, masters []*e2e.Master, connections int) (end func(
 				id = fmt.Sprintf("known%d", i%2)
 			}
 			payloads[n] = offer(t, id, madeKey(t, n), someNonce)
+			if n%5 == 1 { // the leader is asked whether another master has accepted it
+				payloads[n] = sealedBy(t, id)
+			}
 		}
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
