@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -44,7 +43,9 @@ func (q *turns) take() (release func(), err error) {
 	if err := os.MkdirAll(q.dir, 0o700); err != nil {
 		return nil, err
 	}
-	for began := time.Now(); ; time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond)) {
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for began := time.Now(); ; <-look.C {
 		door, err := q.lock("door")
 		if err != nil {
 			return nil, err
@@ -171,8 +172,9 @@ func watchCrowd() *crowd {
 	used, processors := machineTime()
 	go func() {
 		at := time.Now()
+		tick := time.NewTicker(every)
 		for n := 1; ; n++ {
-			time.Sleep(every)
+			<-tick.C
 			waiting, slow := runnable(), 0.0
 			usedNow, _ := machineTime()
 			busy := float64(usedNow-used) / float64(processors) / float64(time.Since(at))

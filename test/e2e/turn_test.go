@@ -35,7 +35,7 @@ func TestTurns(t *testing.T) {
 	select {
 	case <-began:
 		t.Fatal("a third test began on a crowded machine")
-	case <-time.After(700 * time.Millisecond): // it looks every 100 to 300 ms
+	case <-time.After(700 * time.Millisecond): // it looks every 200 ms
 	}
 	first()
 	third := <-began
