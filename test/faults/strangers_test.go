@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -36,19 +35,28 @@ func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 	t.Helper()
 	client := http.Client{Timeout: 5 * time.Second,
 		Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + hostPort(m, e2e.MetricsPort) + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	var text []byte
+	// A master that gets no processor for two seconds ends the connection: no request has come.
+	e2e.Eventually(t, 15*time.Second, "metrics of "+m.ID, func() error {
+		resp, err := client.Get("http://" + hostPort(m, e2e.MetricsPort) + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		text, err = io.ReadAll(resp.Body)
+		return err
+	})
 	sum := 0.0
-	for s := bufio.NewScanner(resp.Body); s.Scan(); {
-		series, value, _ := strings.Cut(s.Text(), " ")
+	for line := range strings.Lines(string(text)) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if base, labels, _ := strings.Cut(series, "{"); base == name &&
 			strings.Contains(labels, label) {
 			f, err := strconv.ParseFloat(value, 64)
 			if err != nil {
-				t.Fatalf("%s: %v", s.Text(), err)
+				t.Fatalf("%s: %v", line, err)
 			}
 			sum += f
 		}
