@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -185,17 +184,8 @@ func closedIn(conn net.Conn, limit time.Duration) bool {
 // counters are the master's metrics with whole numbers, without the prefix of their names.
 func (m *subject) counters(t testing.TB) map[string]int {
 	t.Helper()
-	r, err := http.Get("http://" + hostPort(m.Addr, e2e.MetricsPort) + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
 	values := map[string]int{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(m.Metrics(t)) {
 		var n int
 		name, val, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if _, err := fmt.Sscan(val, &n); err == nil {

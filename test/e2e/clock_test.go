@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -114,17 +112,8 @@ var scheduleRuns = regexp.MustCompile(`(?m)^clustermaster_schedule_runs_total\S*
 // scheduled counts the runs of a master's schedule that have ended.
 func scheduled(t *testing.T, m *Master) int {
 	t.Helper()
-	resp, err := http.Get(fmt.Sprintf("http://%s:%d/metrics", m.Addr, MetricsPort))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
 	sum := 0
-	for _, f := range scheduleRuns.FindAllStringSubmatch(string(b), -1) {
+	for _, f := range scheduleRuns.FindAllStringSubmatch(m.Metrics(t), -1) {
 		n, _ := strconv.Atoi(f[1])
 		sum += n
 	}

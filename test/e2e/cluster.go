@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -370,6 +371,28 @@ func (m *Master) Probe(path string) error {
 		return errors.New(resp.Status)
 	}
 	return nil
+}
+
+// Metrics is what the master's metrics port answers. It asks again for a while: a master that gets
+// no processor for two seconds ends the connection as if no request had come.
+func (m *Master) Metrics(t testing.TB) string {
+	t.Helper()
+	client := http.Client{Timeout: 5 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true}}
+	var text []byte
+	Eventually(t, 15*time.Second, "metrics of "+m.ID, func() error {
+		resp, err := client.Get(fmt.Sprintf("http://%s:%d/metrics", m.Addr, MetricsPort))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		text, err = io.ReadAll(resp.Body)
+		return err
+	})
+	return string(text)
 }
 
 // Ready returns nil once the master serves minions and is in contact with its leader. For a master

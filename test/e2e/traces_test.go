@@ -288,16 +288,7 @@ func (c *collector) ordered() error {
 // metric is the value of a series of this master, "" if it has none.
 func (m *Master) metric(t *testing.T, series string) string {
 	t.Helper()
-	resp, err := http.Get(fmt.Sprintf("http://%s:%d/metrics", m.Addr, MetricsPort))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(body)) {
+	for line := range strings.Lines(m.Metrics(t)) {
 		if v, ok := strings.CutPrefix(line, series+" "); ok {
 			return strings.TrimSpace(v)
 		}

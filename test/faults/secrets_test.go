@@ -7,9 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,16 +172,11 @@ func (u *used) asks(m *minion, at *e2e.Master) {
 // metrics keeps the answer of the metrics port.
 func (u *used) metrics(m *e2e.Master) {
 	u.t.Helper()
-	resp, err := http.Get("http://" + hostPort(m, e2e.MetricsPort) + "/metrics")
-	if err != nil {
-		u.t.Fatal(err)
+	text := m.Metrics(u.t)
+	if !strings.Contains(text, "clustermaster_") {
+		u.t.Fatal(text)
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || !bytes.Contains(b, []byte("clustermaster_")) {
-		u.t.Fatalf("%s, %v", b, err)
-	}
-	u.keep("metrics of "+m.ID, string(b))
+	u.keep("metrics of "+m.ID, text)
 }
 
 // externalAuth has one user.

@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,24 +32,8 @@ import (
 // metric adds up a counter or gauge of a master over all labels that contain the given text.
 func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second,
-		Transport: &http.Transport{DisableKeepAlives: true}}
-	var text []byte
-	// A master that gets no processor for two seconds ends the connection: no request has come.
-	e2e.Eventually(t, 15*time.Second, "metrics of "+m.ID, func() error {
-		resp, err := client.Get("http://" + hostPort(m, e2e.MetricsPort) + "/metrics")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return errors.New(resp.Status)
-		}
-		text, err = io.ReadAll(resp.Body)
-		return err
-	})
 	sum := 0.0
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(m.Metrics(t)) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if base, labels, _ := strings.Cut(series, "{"); base == name &&
 			strings.Contains(labels, label) {
