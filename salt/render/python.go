@@ -165,15 +165,21 @@ func unpackPython(dir string) error {
 	if pythonSum == "" {
 		return errors.New("it is not available for this processor")
 	}
+	if err := writePython(dir); err != nil {
+		return err
+	}
+	return pruneTree(dir)
+}
+
+// writePython unpacks all of the embedded Python but the contents of largeUnneeded.
+func writePython(dir string) error {
 	for name, size := range largeUnneeded {
 		if err := makeSparse(filepath.Join(dir, filepath.FromSlash(name)), size); err != nil {
 			return err
 		}
 	}
-	if _, err := python.NewEmbeddedPythonWithTmpDir(dir, false); err != nil {
-		return err
-	}
-	return pruneTree(dir)
+	_, err := python.NewEmbeddedPythonWithTmpDir(dir, false)
+	return err
 }
 
 // makeSparse makes a file of a size that takes no space.

@@ -6,21 +6,14 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-
-	"github.com/kluctl/go-embed-python/python"
 )
 
-// TestLargeUnneeded: the library leaves alone the files that unpackPython makes without contents,
+// TestLargeUnneeded: the library leaves alone the files that writePython makes without contents,
 // and no other large file is written to be removed.
 func TestLargeUnneeded(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "python")
-	for name, size := range largeUnneeded {
-		if err := makeSparse(filepath.Join(dir, name), size); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := python.NewEmbeddedPythonWithTmpDir(dir, false); err != nil {
+	if err := writePython(dir); err != nil {
 		t.Fatal(err)
 	}
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {

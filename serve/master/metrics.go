@@ -91,8 +91,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	})
 	if reg != nil {
 		reg.MustRegister(states, m.stateChanges)
-		reg.MustRegister(m.requests, m.refused, m.caughtUp, m.auth, m.returns, m.events, m.published, m.resent,
-			m.delivered,
+		reg.MustRegister(m.requests, m.refused, m.caughtUp, m.auth, m.returns, m.events,
+			m.published, m.resent, m.delivered,
 			m.signInProcessors, m.signInsWaiting, m.unauthorized, m.orders)
 	}
 	return m

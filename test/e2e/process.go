@@ -214,7 +214,7 @@ func run(test, path string, args ...string) (Result, error) {
 	cmd.Stdin = strings.NewReader("")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
-	watch := startWatch(test)
+	watch := startWatch(test, 0)
 	if err := cmd.Start(); err != nil {
 		return Result{}, fmt.Errorf("run %s: %w", path, err)
 	}

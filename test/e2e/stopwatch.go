@@ -22,13 +22,14 @@ type Stopwatch struct {
 	others time.Duration
 }
 
-// startWatch starts a stopwatch for a test, which testOf names.
-func startWatch(test string) Stopwatch {
-	return Stopwatch{test: test, start: time.Now(), others: othersTime(test, 0)}
+// startWatch starts a stopwatch for a test, which testOf names, by figures of processes that may be
+// so old.
+func startWatch(test string, old time.Duration) Stopwatch {
+	return Stopwatch{test: test, start: time.Now(), others: othersTime(test, old)}
 }
 
 // StartWatch starts a stopwatch for t.
-func StartWatch(t testing.TB) Stopwatch { return startWatch(testOf(t)) }
+func StartWatch(t testing.TB) Stopwatch { return startWatch(testOf(t), 0) }
 
 // Took is how long it has run.
 func (w Stopwatch) Took() time.Duration { return w.about(0) }
@@ -87,35 +88,45 @@ const tick = time.Second / 100
 // othersTime is the processor time that everything except a test has used since the machine's
 // start, per processor, by figures of processes that may be so old.
 func othersTime(test string, old time.Duration) time.Duration {
-	busy, processors := machineTime()
-	if processors == 0 {
+	m := readMachine()
+	if m.processors == 0 {
 		return 0
 	}
-	return (busy - testTime(test, groupTimes(old))) / time.Duration(processors)
+	return (m.busy - testTime(test, groupTimes(old))) / time.Duration(m.processors)
 }
 
-// machineTime reads /proc/stat; 0 if there is none, so that waiting for the processor counts.
-func machineTime() (busy time.Duration, processors int) {
+// machine is what /proc/stat says.
+type machine struct {
+	processors int
+	busy       time.Duration // of all processors since the machine's start
+	running    int           // threads that run or wait for a processor
+}
+
+// readMachine returns zeros if there is no /proc/stat, so that waiting for the processor counts.
+func readMachine() (m machine) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return 0, 0
+		return m
 	}
 	for line := range strings.Lines(string(b)) {
 		f := strings.Fields(line)
+		if len(f) == 2 && f[0] == "procs_running" {
+			m.running, _ = strconv.Atoi(f[1])
+		}
 		if len(f) < 9 || !strings.HasPrefix(f[0], "cpu") {
 			continue
 		}
 		if f[0] != "cpu" {
-			processors++
+			m.processors++
 			continue
 		}
 		for i, field := range f[1:9] {
 			if i != 3 && i != 4 { // idle, iowait
-				busy += clockTicks(field)
+				m.busy += clockTicks(field)
 			}
 		}
 	}
-	return busy, processors
+	return m
 }
 
 // testTime is the processor time of this program and of everything it started for a test.

@@ -125,7 +125,7 @@ var turnsTaken struct {
 func takeTurn(t testing.TB) {
 	t.Helper()
 	turnsTaken.Lock()
-	for name := t.Name(); name != ""; name, _ = cutLast(name) {
+	for name := t.Name(); name != ""; name = parent(name) {
 		if taken := turnsTaken.tests[name]; taken != nil {
 			turnsTaken.Unlock()
 			<-taken
@@ -151,11 +151,8 @@ func takeTurn(t testing.TB) {
 	})
 }
 
-// cutLast is the name of the test that a subtest belongs to; "" for a test.
-func cutLast(name string) (of, last string) {
-	n := strings.LastIndexByte(name, '/')
-	return name[:max(n, 0)], name[n+1:]
-}
+// parent is the name of the test that a subtest belongs to; "" for a test.
+func parent(name string) string { return name[:max(strings.LastIndexByte(name, '/'), 0)] }
 
 // crowd measures how much slower than alone on a fast machine a thread gets on, of late.
 type crowd struct {
@@ -168,28 +165,26 @@ type crowd struct {
 // watchCrowd measures as long as the program runs.
 func watchCrowd() *crowd {
 	const every, memory, work = 200 * time.Millisecond, 2 * time.Second, 10 * time.Second
-	c := &crowd{waiting: runnable(), slow: slowness()}
-	used, processors := machineTime()
+	was, at := readMachine(), time.Now()
+	c := &crowd{waiting: was.waiting(), slow: slowness()}
 	go func() {
-		at := time.Now()
 		tick := time.NewTicker(every)
 		for n := 1; ; n++ {
 			<-tick.C
-			waiting, slow := runnable(), 0.0
-			usedNow, _ := machineTime()
-			busy := float64(usedNow-used) / float64(processors) / float64(time.Since(at))
-			used, at = usedNow, time.Now()
-			if n%int(work/every) == 0 {
-				slow = slowness()
-			}
+			is := readMachine()
+			busy := float64(is.busy-was.busy) / float64(is.processors) / float64(time.Since(at))
+			was, at = is, time.Now()
 			c.mu.Lock()
 			const part = float64(every) / float64(memory)
-			c.waiting += (waiting - c.waiting) * part
+			c.waiting += (is.waiting() - c.waiting) * part
 			c.busy += (busy - c.busy) * part
-			if slow > 0 {
-				c.slow += (slow - c.slow) / 3
-			}
 			c.mu.Unlock()
+			if n%int(work/every) == 0 {
+				slow := slowness()
+				c.mu.Lock()
+				c.slow += (slow - c.slow) / 3
+				c.mu.Unlock()
+			}
 		}
 	}()
 	return c
@@ -203,20 +198,10 @@ func (c *crowd) dense() bool {
 	return c.busy > 0.9 && max(c.waiting, 1)*max(c.slow, 1) > 3
 }
 
-// runnable is the number of threads that run or wait for a processor, except this one, per
-// processor; 0 if the machine does not say.
-func runnable() float64 {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0
-	}
-	_, rest, found := strings.Cut(string(b), "\nprocs_running ")
-	line, _, _ := strings.Cut(rest, "\n")
-	n, err := strconv.Atoi(line)
-	if !found || err != nil {
-		return 0
-	}
-	return float64(n-1) / float64(runtime.NumCPU())
+// waiting is the number of threads that run or wait for a processor, except the one that asks, per
+// processor.
+func (m machine) waiting() float64 {
+	return float64(max(m.running-1, 0)) / float64(max(m.processors, 1))
 }
 
 // slowness is how much processor time a piece of work needs, compared with the machine for which

@@ -94,7 +94,7 @@ func TestCrowd(t *testing.T) {
 	if c := watchCrowd(); c.slow <= 0 || c.waiting < 0 {
 		t.Errorf("crowd %v %v", c.slow, c.waiting)
 	}
-	if n := runnable(); n < 0 || n > 10_000 {
+	if n := readMachine().waiting(); n < 0 || n > 10_000 {
 		t.Errorf("%v threads run per processor", n)
 	}
 	for _, tt := range []struct {

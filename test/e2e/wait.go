@@ -54,7 +54,7 @@ func onceLate(test string, limit time.Duration, f func()) (stop func()) {
 	ended := make(chan struct{})
 	timer := time.AfterFunc(half, func() {
 		every := min(time.Second, max(half/10, time.Millisecond))
-		watch := Stopwatch{test: test, start: time.Now(), others: othersTime(test, every)}
+		watch := startWatch(test, every)
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for watch.about(every) < half {

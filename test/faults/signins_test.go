@@ -477,8 +477,8 @@ func TestLongKeyLists(t *testing.T) {
 	}
 }
 
-// TestSignInFlood: while strangers have their sign-ins, and requests in the name of minions that
-// nobody knows, answered as fast as they can ask, the cluster works.
+// TestSignInFlood: strangers send sign-ins, and requests in the name of unknown minions, as fast as
+// they get answers. Meanwhile the cluster works as usual.
 func TestSignInFlood(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, "max_pending_keys_per_source: 100\n")
