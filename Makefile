@@ -116,7 +116,7 @@ LONG_$(SERIAL) = $(LONG_TEST) ./test/$(SERIAL)
 RACED := e2e commands conformance faults
 $(foreach part,$(RACED),$(eval LONG_$(part) = tools/scripts/raced-part.sh $(part) env $$(LONG_TEST) ./test/$(part)))
 test-long:
-	@$(REPORT) $(if $(RUN),,-diary docs/testing.md) 'needs=tools/scripts/install-test-needs.sh; tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true; tools/scripts/exporter.sh "$(CLUSTERMASTER_SALT_VENVS)" || true' \
+	@$(REPORT) $(if $(RUN),-filtered,-diary docs/testing.md) 'needs=tools/scripts/install-test-needs.sh; tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true; tools/scripts/exporter.sh "$(CLUSTERMASTER_SALT_VENVS)" || true' \
 		'build=$(SUBMAKE) build $(if $(filter $(RACED),$(PARTS)),raced)' $(foreach part,$(ORDER),'$(part)$(if $(filter $(part),$(BESIDE)),&)=$(LONG_$(part))')
 
 salt-answers: install-tests build

@@ -1,7 +1,7 @@
 // Command testreport runs the parts of the test suite one after the other, whatever the results of
 // earlier ones, and sums up what failed, and what was skipped or left out and why.
 //
-//	testreport [-allow FILE] [-again N -with SCRIPT] [-diary PAGE] NAME=COMMAND...
+//	testreport [-allow FILE] [-again N -with SCRIPT] [-diary PAGE] [-filtered] NAME=COMMAND...
 //
 // A part is a shell command. NAME&=COMMAND runs beside the parts that follow it. Testreport turns
 // the output of `go test -json` into one line per package and the output of failures; other lines
@@ -14,6 +14,9 @@
 // broken, and the list what needs repair.
 //
 // With -diary PAGE each part that ran tests adds a dated row to that page's table of long runs.
+//
+// A part that calls go test and runs no test fails. With -filtered only some tests are wanted: then
+// it is enough that one part runs any.
 //
 // The exit code is 1 if a test or a part failed. With CI=true it is 1 too if something was skipped
 // or left out for a reason that is not a line of FILE.
@@ -36,9 +39,10 @@ func main() {
 	most := flag.Int("again", 0, "failed tests that may run once more")
 	script := flag.String("with", "", "what runs the tests matching a pattern of a package")
 	diary := flag.String("diary", "", "page with the table of long runs")
+	filtered := flag.Bool("filtered", false, "parts may run no test, if one does")
 	flag.Parse()
-	os.Exit(run(os.Stdout, *allow, os.Getenv("CI") == "true", second{*most, *script}, *diary,
-		flag.Args()))
+	os.Exit(run(os.Stdout, *allow, os.Getenv("CI") == "true", *filtered, second{*most, *script},
+		*diary, flag.Args()))
 }
 
 // second is the second attempt of failed tests.
@@ -47,7 +51,7 @@ type second struct {
 	script string
 }
 
-func run(out io.Writer, allow string, strict bool, again second, page string,
+func run(out io.Writer, allow string, strict, filtered bool, again second, page string,
 	parts []string) (code int) {
 	var allowed []string
 	if strict && allow != "" {
@@ -75,16 +79,20 @@ func run(out io.Writer, allow string, strict bool, again second, page string,
 		name, command, _ := strings.Cut(p, "=")
 		name, apart := strings.CutSuffix(name, "&")
 		if !apart {
-			r.kept(d, name, command)
+			r.kept(d, name, command, filtered)
 			continue
 		}
 		other := newReport(out)
 		beside = append(beside, other)
-		running.Go(func() { other.kept(d, name, command) })
+		running.Go(func() { other.kept(d, name, command, filtered) })
 	}
 	running.Wait()
 	for _, other := range beside {
 		r.join(other)
+	}
+	if filtered && r.passed+r.skipped+len(r.failures) == 0 {
+		r.running = "all parts"
+		r.fail("no test ran")
 	}
 	if again.most > 0 && len(r.failures) > 0 {
 		r.again(again.most, again.script)
@@ -108,11 +116,14 @@ func (w *pieces) Write(b []byte) (int, error) {
 }
 
 // kept runs one part to its end and gives it a row in the diary.
-func (r *report) kept(d *diary, name, command string) {
+func (r *report) kept(d *diary, name, command string, filtered bool) {
 	began, passed, skipped, failed := time.Now(), r.passed, r.skipped, len(r.failures)
 	r.part(name, exec.Command("/bin/bash", "-c", command))
 	passed, skipped, failed = r.passed-passed, r.skipped-skipped, len(r.failures)-failed
 	if passed+skipped+failed == 0 {
+		if r.asked && !filtered {
+			r.fail("no test ran")
+		}
 		return
 	}
 	if err := d.note(name, began, passed, failed, skipped, r.covered); err != nil {

@@ -81,7 +81,7 @@ func TestRacedPart(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		kept := t.TempDir()
-		code := run(&out, "", false, second{}, "", []string{tt.name + "=COVERAGE=" + kept + " " +
+		code := run(&out, "", false, false, second{}, "", []string{tt.name + "=COVERAGE=" + kept + " " +
 			script + " " + tt.name + " bash -c '" + tt.command + "'"})
 		text := out.String()
 		for _, want := range tt.want {

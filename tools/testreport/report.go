@@ -36,6 +36,7 @@ type report struct {
 	why             map[string][]string // reason to what was skipped or left out
 	running         string              // the part
 	covered         string              // the part's line about coverage, the share only
+	asked           bool                // go test spoke of a package of the part
 	packages        map[string]*pkg     // of the part, that have not ended
 }
 
@@ -43,7 +44,7 @@ type report struct {
 type failure struct {
 	part, pkg, test string
 	text            string
-	raced           bool // the race detector found a race in the package
+	sure            bool // another run could not show the opposite: a race, or tests after a crash that did not run
 }
 
 func (f failure) String() string {
@@ -124,7 +125,7 @@ func newReport(out io.Writer) *report {
 // part runs one command to its end.
 func (r *report) part(name string, cmd *exec.Cmd) {
 	before := len(r.failures)
-	r.running, r.packages, r.covered = name, map[string]*pkg{}, ""
+	r.running, r.packages, r.covered, r.asked = name, map[string]*pkg{}, "", false
 	cmd.Stderr, cmd.Stdin = os.Stderr, nil
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
@@ -195,6 +196,7 @@ func (r *report) note(line, where string) {
 }
 
 func (r *report) open(name string) *pkg {
+	r.asked = true
 	p, ok := r.packages[name]
 	if !ok {
 		p = &pkg{tests: map[string]*test{}}
@@ -288,8 +290,11 @@ func (r *report) endFailed(name, build string) {
 	delete(r.packages, name)
 	r.passed += p.passed
 	var said bytes.Buffer // in one piece, though others write too
+	sure := len(p.races.b) > 0 || p.output.crashed
 	for _, n := range p.names {
-		switch t := p.tests[n]; {
+		t := p.tests[n]
+		sure = sure || t.output.crashed
+		switch {
 		case !t.ended && !t.parent:
 			fmt.Fprintf(&said, "--- FAIL: %s (did not end)\n%s", n, t.output.b)
 			p.unended = append(p.unended, n+" (did not end)")
@@ -307,8 +312,7 @@ func (r *report) endFailed(name, build string) {
 		len(p.failed)+len(p.unended))
 	r.out.Write(said.Bytes())
 	for _, f := range p.failed {
-		r.failures = append(r.failures, failure{part: r.running, pkg: name, test: f,
-			raced: len(p.races.b) > 0})
+		r.failures = append(r.failures, failure{part: r.running, pkg: name, test: f, sure: sure})
 	}
 	for _, f := range p.unended {
 		r.fail("%s %s", name, f)
@@ -342,13 +346,13 @@ func (r *report) refuseSkips(allowed []string) {
 }
 
 // again runs failed tests once more, each with its subtests alone. It does so only if there are at
-// most most of them, none with a report of the race detector, and no other failure. Tests that pass
+// most most of them, none in a package that raced or crashed, and no other failure. Tests that pass
 // then are unsteady.
 func (r *report) again(most int, script string) {
 	type whole struct{ pkg, test string }
 	tests := map[whole][]failure{}
 	for _, f := range r.failures {
-		if f.test == "" || f.raced {
+		if f.test == "" || f.sure {
 			return
 		}
 		top, _, _ := strings.Cut(f.test, "/")

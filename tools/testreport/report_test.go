@@ -54,7 +54,7 @@ const goTest = "go test -json -vet=off "
 func TestEveryFateIsReported(t *testing.T) {
 	dir := module(t)
 	var out bytes.Buffer
-	code := run(&out, "", false, second{}, "", []string{
+	code := run(&out, "", false, false, second{}, "", []string{
 		"first=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./...",
 		"second=echo 'left out: a checker (not installed)'; exit 4",
 		// what failed before hides nothing
@@ -108,13 +108,13 @@ func TestSkipsInCI(t *testing.T) {
 			"  haproxy\n      part\n\n0 passed, 0 failed, 0 skipped\n", false, 0},
 	} {
 		var out bytes.Buffer
-		if code := run(&out, allow, tt.strict, second{}, "", []string{"part=" + tt.command}); code != tt.code ||
+		if code := run(&out, allow, tt.strict, false, second{}, "", []string{"part=" + tt.command}); code != tt.code ||
 			!strings.HasSuffix(out.String(), tt.want) {
 			t.Errorf("%s: exit code %d\n%s", tt.name, code, &out)
 		}
 	}
 	var out bytes.Buffer
-	if code := run(&out, allow+"x", true, second{}, "", nil); code != 2 {
+	if code := run(&out, allow+"x", true, false, second{}, "", nil); code != 2 {
 		t.Errorf("without the file: exit code %d\n%s", code, &out)
 	}
 }
@@ -150,6 +150,9 @@ func TestUnsteady(t *testing.T) {
 		{"one of them", once + always, 1, 1, nil, "\n1 passed, 2 failed, 0 skipped\n"},
 		{"raced", `func TestRace(t *testing.T) { fmt.Println("WARNING: DATA RACE"); TestOnce(t) }
 ` + once, 2, 1, nil, "failed, 0 skipped\n"},
+		{"crashed", `func TestCrash(t *testing.T) { if _, err := os.Stat("was.here"); err != nil { defer panic("once"); TestOnce(t) } }
+func TestAfter(t *testing.T) { t.Error("hidden by the crash") }
+` + once, 2, 1, []string{"panic: once"}, "failed, 0 skipped\n"},
 		{"no second attempt", once, 0, 1, nil, "\n1 passed, 1 failed, 0 skipped\n"},
 	} {
 		dir := t.TempDir()
@@ -158,7 +161,7 @@ func TestUnsteady(t *testing.T) {
 			"func TestGood(*testing.T) { fmt.Print() }\n"+tt.tests, 0o644)
 		write(dir, "again.sh", "#!/bin/sh\ncd "+dir+" && CGO_ENABLED=0 "+goTest+"-run \"$2\" \"$1\"\n", 0o755)
 		var out bytes.Buffer
-		code := run(&out, "", false, second{tt.most, filepath.Join(dir, "again.sh")}, "",
+		code := run(&out, "", false, false, second{tt.most, filepath.Join(dir, "again.sh")}, "",
 			[]string{"unit=cd " + dir + " && CGO_ENABLED=0 " + goTest + "./..."})
 		for _, want := range tt.want {
 			if !strings.Contains(out.String(), want) {
@@ -166,6 +169,35 @@ func TestUnsteady(t *testing.T) {
 			}
 		}
 		if !strings.HasSuffix(out.String(), tt.end) || code != tt.code {
+			t.Errorf("%s: exit code %d\n%s", tt.name, code, &out)
+		}
+	}
+}
+
+// TestNoTestRan: a part that tests nothing fails, unless only some tests are wanted and another part
+// has them.
+func TestNoTestRan(t *testing.T) {
+	dir := probe(t, map[string]string{
+		"probe_test.go": "package probe\nimport \"testing\"\nfunc TestGood(*testing.T) {}\n",
+		"none/none.go":  "package none\n",
+	})
+	all := "all=cd " + dir + " && CGO_ENABLED=0 " + goTest + "."
+	other, none := all+" -run Other", "none=cd "+dir+" && "+goTest+"./none"
+	for _, tt := range []struct {
+		name     string
+		filtered bool
+		parts    []string
+		code     int
+		want     string
+	}{
+		{"another name", false, []string{other}, 1, "  all: no test ran\n\n0 passed, 1 failed"},
+		{"no file", false, []string{all, none}, 1, "  none: no test ran\n\n1 passed, 1 failed"},
+		{"filtered", true, []string{"first=true", all, other, none}, 0, "\n1 passed, 0 failed"},
+		{"filtered out", true, []string{other, none}, 1, "  all parts: no test ran\n\n0 passed, 1 failed"},
+	} {
+		var out bytes.Buffer
+		code := run(&out, "", false, tt.filtered, second{}, "", tt.parts)
+		if code != tt.code || !strings.Contains(out.String(), tt.want) {
 			t.Errorf("%s: exit code %d\n%s", tt.name, code, &out)
 		}
 	}
@@ -180,7 +212,7 @@ func TestWaits(t *testing.T) { t.Parallel(); select {} }
 func TestSpeaks(t *testing.T) { t.Parallel(); fmt.Println("noise"); t.Log("noise of a good test") }
 `})
 	var out bytes.Buffer
-	code := run(&out, "", false, second{}, "",
+	code := run(&out, "", false, false, second{}, "",
 		[]string{"unit=cd " + dir + " && CGO_ENABLED=0 " + goTest + "-timeout 3s ./..."})
 	text := out.String()
 	if code != 1 || !strings.Contains(text, "panic: test timed out after 3s") ||
@@ -199,7 +231,7 @@ func TestDiary(t *testing.T) {
 	page := filepath.Join(dir, "page.md")
 	test := "cd " + dir + " && CGO_ENABLED=0 " + goTest
 	var out bytes.Buffer
-	run(&out, "", false, second{}, page, []string{"needs=true", "all=" + test + "./...",
+	run(&out, "", false, false, second{}, page, []string{"needs=true", "all=" + test + "./...",
 		"covered=" + test + "-run Good ./...; echo coverage of the program: 61.0 %; echo failed: two races",
 		"good=" + test + "-run Good ./..."})
 	got, err := os.ReadFile(page)
@@ -230,7 +262,7 @@ func TestBeside(t *testing.T) {
 		return "cd " + dir + " && touch " + mine + " && timeout 60 sh -c 'until [ -e " + others + " ]; do sleep 0.05; done'"
 	}
 	var out bytes.Buffer
-	code := run(&out, "", false, second{}, page, []string{"first=true",
+	code := run(&out, "", false, false, second{}, page, []string{"first=true",
 		"sim&=" + meet("a", "b") + test + "./...", "next=" + meet("b", "a") + test + "-run Good ./..."})
 	if want := "\nfailed:\n  sim: probe TestBad\n\n2 passed, 1 failed, 1 skipped\n"; code != 1 ||
 		!strings.HasSuffix(out.String(), want) || !strings.Contains(out.String(), "\n  why\n      probe TestNot\n") {
@@ -247,7 +279,7 @@ func TestBeside(t *testing.T) {
 	}
 	for _, bad := range []string{"no command", "=true", "&=true"} {
 		out.Reset()
-		if code := run(&out, "", false, second{}, "", []string{"first=touch " + filepath.Join(dir, "ran"), bad}); code != 2 {
+		if code := run(&out, "", false, false, second{}, "", []string{"first=touch " + filepath.Join(dir, "ran"), bad}); code != 2 {
 			t.Errorf("%q: exit code %d\n%s", bad, code, &out)
 		}
 	}
