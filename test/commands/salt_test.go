@@ -197,7 +197,7 @@ func targetScenes() []scene {
 			preview("-G", "nosuch:*"), preview("-G", "e2e"),
 			preview("-P", `e2e:3\d+`), preview("-P", "e2e:8"),
 			preview("-I", "role:web"), preview("-J", "role:w.*"),
-			preview("-S", "127.0.0.1"), preview("-S", "127.0.0.0/8"), preview("-S", "10.99.0.0/16"),
+			preview("-S", "127.0.0.1"), preview("-S", "127.0.0.0/8"), preview("-S", "198.51.100.0/24"),
 			broken("-S", "nosuch"),
 			preview("-C", "web-a or web-b"), preview("-C", "web-* and not web-a"),
 			preview("-C", "G@e2e:3008* and E@web-a"),

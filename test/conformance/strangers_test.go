@@ -350,8 +350,9 @@ func testFleetingSubscribers(t *testing.T, m *subject) {
 		after := m.counters(t)
 		for _, name := range []string{"jobs_resent_total",
 			`minion_subscriber_losses_total{endpoint="publish"}`} {
-			if n := after[name] - before[name]; n != 0 {
-				t.Fatalf("%s grew by %d", name, n)
+			n, there := after[name]
+			if n -= before[name]; n != 0 || !there {
+				t.Fatalf("%s grew by %d; it is shown: %v", name, n, there)
 			}
 		}
 		if time.Now().Before(watched) {

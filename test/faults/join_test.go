@@ -21,13 +21,11 @@ import (
 // slowly is a transfer rate at which a few megabytes take seconds.
 const slowly = "cluster_transfer_rate: 1000000\n"
 
-// TestTwoJoinAtOnce: two boxes join at the same time. One of them is killed after its admission, in
-// the middle of the sync, and once it has its files but perhaps no vote. Both end as members,
-// neither of them twice or half.
-func TestTwoJoinAtOnce(t *testing.T) {
-	t.Parallel()
-	c := prepareCluster(t, 3, slowly+"cluster_isolated_filesystem: True\n")
-	content := make([]byte, 5_000_000)
+// newSlowCluster has three masters and a file in its roots that a joiner copies for five seconds.
+func newSlowCluster(t *testing.T) (c *cluster, content []byte) {
+	t.Helper()
+	c = prepareCluster(t, 3, slowly+"cluster_isolated_filesystem: True\n")
+	content = make([]byte, 5_000_000)
 	rand.Read(content)
 	for _, m := range c.Masters {
 		if err := os.WriteFile(filepath.Join(m.Dir, "srv", "large"), content, 0o644); err != nil {
@@ -35,6 +33,15 @@ func TestTwoJoinAtOnce(t *testing.T) {
 		}
 	}
 	c.StartMasters(t)
+	return c, content
+}
+
+// TestTwoJoinAtOnce: two boxes join at the same time. One of them is killed after its admission, in
+// the middle of the sync, and once it has its files but perhaps no vote. Both end as members,
+// neither of them twice or half.
+func TestTwoJoinAtOnce(t *testing.T) {
+	t.Parallel()
+	c, content := newSlowCluster(t)
 	accepted(t, c.Masters[0], "known")
 	steady := c.joiner(t, peers(c.net.Peer(1)))
 	killed := c.joiner(t, peers(c.net.Peer(1), c.net.Peer(2)))
@@ -150,11 +157,11 @@ func node(t testing.TB, m *e2e.Master) string {
 }
 
 // TestWipedMember: a member that lost its disk comes back as a new member, without a vote until it
-// is filled, and never beside its old self. Once it is ready, its disk has what was acknowledged
-// while it was away.
+// has the roots, and never beside its old self. Once it is ready, its disk has what was
+// acknowledged while it was away.
 func TestWipedMember(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, slowly)
+	c, _ := newSlowCluster(t)
 	wiped := c.others(c.Leader(t, c.Masters[0]))[0]
 	others := c.Others(wiped)
 	w := newWriter(t, c, others)
@@ -162,6 +169,9 @@ func TestWipedMember(t *testing.T) {
 	was := node(t, wiped)
 	wiped.Kill(t)
 	wiped.Wipe(t)
+	if err := os.Remove(filepath.Join(wiped.Dir, "srv", "large")); err != nil {
+		t.Fatal(err)
+	}
 	w.write(t, 60, 4000)
 
 	// It is watched from its start.
@@ -202,6 +212,9 @@ func TestWipedMember(t *testing.T) {
 	}
 	if slices.ContainsFunc(seen, func(s string) bool { return strings.Contains(s, "twice") }) {
 		t.Errorf("it was a member twice: %v", seen)
+	}
+	if !slices.Contains(seen, "syncing") || slices.Contains(seen, "syncing+vote") {
+		t.Errorf("it did not copy the roots without a vote: %v", seen)
 	}
 	oneHistory(t, c.Masters...)
 	for _, m := range others {

@@ -49,10 +49,34 @@ func (o *operators) start(ctx context.Context, t testing.TB, n int, rng *rand.Ra
 	return clients.Wait
 }
 
+// few names a kind of call of which too few have a known outcome to prove anything, "" if there are
+// enough of all.
+func (o *operators) few() string {
+	for _, need := range []struct {
+		history *history.History
+		what    string
+		least   map[string]int // of each verb
+	}{
+		{o.keys, "keys", map[string]int{"offer": 10, "accept": 2, "reject": 1, "delete": 2, "look": 20}},
+		{o.votes, "votes", map[string]int{"on": 1, "off": 1, "look": 5}},
+		{o.drains, "drains", map[string]int{"on": 1, "off": 1, "look": 5}},
+	} {
+		for verb, least := range need.least {
+			if n := need.history.Told(verb); n < least {
+				return fmt.Sprintf("%d of %s %s, at least %d", n, need.what, verb, least)
+			}
+		}
+	}
+	return ""
+}
+
 // judge reads everything once more from each master, and checks that the recorded calls are
-// linearizable. It returns their number.
+// linearizable, and enough. It returns their number.
 func (o *operators) judge(t testing.TB) (calls int) {
 	t.Helper()
+	if few := o.few(); few != "" {
+		t.Errorf("too few calls have a known outcome: %s", few)
+	}
 	e2e.Eventually(t, healed, "all masters show keys and members", func() error {
 		for _, m := range o.masters {
 			if err := o.lookKeys(100, m); err != nil {
@@ -323,9 +347,23 @@ func TestLinearizable(t *testing.T) {
 func linearizable(t *testing.T, rng *rand.Rand, during time.Duration) {
 	c := newCluster(t, 3, "")
 	o := newOperators(rng, c.Masters, "ada", "bob", "cyd")
-	ctx, cancel := context.WithTimeout(t.Context(), during)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*during)
 	defer cancel()
 	wait := o.start(ctx, t, 4, rng)
+	go func() {
+		look := time.NewTicker(during)
+		defer look.Stop()
+		for ; ; look.Reset(during / 8) {
+			select {
+			case <-look.C:
+				if o.few() == "" {
+					cancel()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	trouble(ctx, t, c, rng)
 	wait()
 	o.judge(t)

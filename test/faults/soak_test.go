@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -165,6 +166,12 @@ func (s *soaking) round(t *testing.T, n int, faults ...fault) {
 		f.cause(t)
 		s.WaitReady(t, 2*healed, s.Masters...)
 	}
+	e2e.Eventually(t, healed, "enough calls have a known outcome", func() error {
+		if few := o.few(); few != "" {
+			return errors.New(few)
+		}
+		return nil
+	})
 	cancel()
 	wait()
 	stop()

@@ -29,10 +29,11 @@ import (
 	"clustermaster/transport/peer/peerpb"
 )
 
-// metric adds up a counter or gauge of a master over all labels that contain the given text.
+// metric adds up a counter or gauge of a master over all labels that contain the given text. Series
+// with labels may be missing until something is counted; one without must be there.
 func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 	t.Helper()
-	sum := 0.0
+	sum, found := 0.0, false
 	for line := range strings.Lines(m.Metrics(t)) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if base, labels, _ := strings.Cut(series, "{"); base == name &&
@@ -41,24 +42,31 @@ func metric(t testing.TB, m *e2e.Master, name, label string) float64 {
 			if err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
-			sum += f
+			sum, found = sum+f, true
 		}
+	}
+	if label == "" && !found {
+		t.Fatalf("%s has no metric %s", m.ID, name)
 	}
 	return sum
 }
 
 const refusedTotal = "clustermaster_peer_refused_total"
 
+// refusedFor is how many connections a master's peer port has refused for these reasons.
+func refusedFor(t testing.TB, m *e2e.Master, reasons ...string) (sum float64) {
+	t.Helper()
+	for _, r := range reasons {
+		sum += metric(t, m, refusedTotal, `reason="`+r+`"`)
+	}
+	return sum
+}
+
 // turnedAway expects the effects of do at a master's peer port to be counted under one of the
 // reasons and logged with an address.
 func turnedAway(t *testing.T, m *e2e.Master, addr string, do func(), reasons ...string) {
 	t.Helper()
-	count := func() (sum float64) {
-		for _, r := range reasons {
-			sum += metric(t, m, refusedTotal, `reason="`+r+`"`)
-		}
-		return sum
-	}
+	count := func() float64 { return refusedFor(t, m, reasons...) }
 	before, from := count(), logSize(m)
 	do()
 	e2e.Eventually(t, healed, fmt.Sprintf("%s counts a refusal for %v", m.ID, reasons),
@@ -228,10 +236,10 @@ func TestStrangers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			// One line stands for all refusals of a source and reason in ten seconds.
-			before := metric(t, m, refusedTotal, "")
+			before := refusedFor(t, m, tt.reasons...)
 			knock(t, port, tt.talk)
 			e2e.Eventually(t, healed, "it is counted", func() error {
-				if metric(t, m, refusedTotal, "") <= before {
+				if refusedFor(t, m, tt.reasons...) <= before {
 					return errors.New("not yet")
 				}
 				return nil

@@ -68,6 +68,21 @@ func (h *History) Calls() int {
 	return len(h.ops)
 }
 
+// Told is the number of calls with that verb whose answer says what became of them: looks and
+// offers that were answered, and changes that changed something.
+func (h *History) Told(verb string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, op := range h.ops {
+		out := op.Output.(Outcome)
+		if op.Input.(Call).Verb == verb && !out.Unknown &&
+			(out.Changed || verb == "look" || verb == "offer") {
+			n++
+		}
+	}
+	return n
+}
+
 // KeyModel is a minion key: absent, pending, accepted or rejected. It begins absent.
 func KeyModel() Model {
 	const absent, pending, accepted, rejected = "", "minions_pre", "minions", "minions_rejected"

@@ -197,3 +197,23 @@ func TestManyLostCalls(t *testing.T) {
 		t.Errorf("got %s, want %s", got, porcupine.Ok)
 	}
 }
+
+// TestTold: only calls that prove something count.
+func TestTold(t *testing.T) {
+	h := New()
+	for _, c := range []struct {
+		verb string
+		out  Outcome
+	}{
+		{"look", Outcome{}}, {"look", Outcome{Unknown: true}},
+		{"accept", Outcome{Changed: true}}, {"accept", Outcome{}},
+		{"accept", Outcome{Unknown: true, Changed: true}},
+	} {
+		h.Add(1, h.Now(), Call{Register: "a", Verb: c.verb}, c.out)
+	}
+	for verb, want := range map[string]int{"look": 1, "accept": 1, "reject": 0} {
+		if got := h.Told(verb); got != want {
+			t.Errorf("%s: %d, want %d", verb, got, want)
+		}
+	}
+}

@@ -174,8 +174,8 @@ func TestAfter(t *testing.T) { t.Error("hidden by the crash") }
 	}
 }
 
-// TestNoTestRan: a part that tests nothing fails, unless only some tests are wanted and another part
-// has them.
+// TestNoTestRan: a part that tests nothing fails, unless only some tests are wanted and another
+// part has them.
 func TestNoTestRan(t *testing.T) {
 	dir := probe(t, map[string]string{
 		"probe_test.go": "package probe\nimport \"testing\"\nfunc TestGood(*testing.T) {}\n",
