@@ -113,8 +113,9 @@ func (c *ClaimRun) apply(s *State, _ uint64) Result {
 	return Result{Changed: true, Epoch: e.Turn}
 }
 
-// ClearRuns records that runs have ended: those of the jobs, and all of a master that has just
-// started. It forgets the entries in Forget unless they advanced since Before.
+// ClearRuns records that runs have ended: those of the jobs, and all of Node, which masters of
+// release 0.2.0 name when they start. It forgets the entries in Forget unless they advanced since
+// Before.
 type ClearRuns struct {
 	JIDs   []string  `msgpack:"jids,omitempty"`
 	Node   string    `msgpack:"node,omitempty"`

@@ -81,9 +81,8 @@ type Schedule struct {
 	forgot time.Time
 	runs   sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards running
 	running map[string]bool
-	ended   []string // jids whose end is not yet in the state
 }
 
 // New makes a schedule. Log nil discards, reg nil keeps no metrics.
@@ -103,7 +102,6 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Sch
 // Run checks the entries until ctx ends, and waits for the runs that it began.
 func (s *Schedule) Run(ctx context.Context) error {
 	defer s.runs.Wait()
-	cleared := false
 	for {
 		now := s.deps.Now()
 		tick := time.NewTimer(now.Truncate(lookEvery).Add(lookEvery).Sub(now))
@@ -113,43 +111,33 @@ func (s *Schedule) Run(ctx context.Context) error {
 			tick.Stop()
 			return nil
 		}
-		if !cleared { // the runs of an earlier process of this master have ended with it
-			cleared = s.clear(ctx)
-		}
-		s.end(ctx)
-		if cleared && s.deps.Cluster.Leading() {
+		if s.clear(ctx) && s.deps.Cluster.Leading() {
 			s.look(ctx)
 		}
 	}
 }
 
-// clear records that nothing runs here, unless the state already says so.
+// clear records the end of the runs that the state has on this master and that don't run here: they
+// have ended, are of an earlier process, or the answer to their claim was lost and they never
+// began. It returns false if it can't. Runs begin only in the loop of Run, so none is between its
+// claim and its beginning here.
 func (s *Schedule) clear(ctx context.Context) bool {
-	for _, e := range s.deps.Cluster.Entries() {
+	var jids []string
+	entries := s.deps.Cluster.Entries()
+	s.mu.Lock()
+	for _, e := range entries {
 		for _, r := range e.Runs {
-			if r.Node == s.opts.Node {
-				_, err := s.deps.Cluster.Propose(ctx, &fsm.ClearRuns{Node: s.opts.Node})
-				return err == nil
+			if r.Node == s.opts.Node && !s.running[r.JID] {
+				jids = append(jids, r.JID)
 			}
 		}
 	}
-	return true
-}
-
-// end records which runs have ended, and keeps those that it can't record for later.
-func (s *Schedule) end(ctx context.Context) {
-	s.mu.Lock()
-	jids := s.ended
 	s.mu.Unlock()
 	if len(jids) == 0 {
-		return
+		return true
 	}
-	if _, err := s.deps.Cluster.Propose(ctx, &fsm.ClearRuns{JIDs: jids}); err != nil {
-		return
-	}
-	s.mu.Lock()
-	s.ended = s.ended[len(jids):]
-	s.mu.Unlock()
+	_, err := s.deps.Cluster.Propose(ctx, &fsm.ClearRuns{JIDs: jids})
+	return err == nil
 }
 
 // look makes a step of every entry.
@@ -296,7 +284,6 @@ func (s *Schedule) begin(ctx context.Context, e *Entry, fun, jid string) {
 			s.m.running.Dec()
 			s.mu.Lock()
 			delete(s.running, jid)
-			s.ended = append(s.ended, jid)
 			s.mu.Unlock()
 		}()
 		if e.DryRun {

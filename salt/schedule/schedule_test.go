@@ -50,9 +50,12 @@ type one struct {
 	*masters
 	node string
 
-	at    sync.Mutex // guards what follows
-	leads bool
-	cut   bool
+	at       sync.Mutex // guards what follows
+	leads    bool
+	cut      bool
+	proposed int
+	unlucky  bool          // the next claim of a run gets no answer
+	late     []fsm.Command // it is applied later
 }
 
 func (o *one) set(leads, cut bool) {
@@ -85,15 +88,23 @@ func (o *one) Propose(_ context.Context, c fsm.Command) (fsm.Result, error) {
 		return fsm.Result{}, err
 	}
 	o.at.Lock()
+	o.proposed++
 	cut := o.cut
+	if claim, ok := c.(*fsm.ClaimRun); ok && claim.JID != "" && o.unlucky {
+		o.unlucky, o.late, cut = false, append(o.late, c), true
+	}
 	o.at.Unlock()
 	if cut {
 		return fsm.Result{}, errors.New("no quorum")
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	r, _ := o.state.Apply(o.state.AppliedIndex()+1, c)
-	return r, nil
+	return o.apply(c), nil
+}
+
+func (m *masters) apply(c fsm.Command) fsm.Result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, _ := m.state.Apply(m.state.AppliedIndex()+1, c)
+	return r
 }
 
 // start runs a master's schedule in the test's bubble.
@@ -275,6 +286,61 @@ func TestMaxRunning(t *testing.T) {
 			t.Errorf("runs that go on at the end: %+v", e.Runs)
 		}
 	})
+}
+
+// TestLostClaim: the leader stalls, its claim gets no answer and is applied after all, as an entry
+// that lay in a follower's log. The run never begins, so it holds no place of maxrunning: the entry
+// runs on in its next period, whoever leads then.
+func TestLostClaim(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the leader stays %v", stays), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context, m *masters) {
+				const option = "{j: {function: f, seconds: 10}}"
+				a, b := m.start(ctx, "m1", option, false), m.start(ctx, "m2", option, false)
+				a.set(true, false)
+				time.Sleep(5*time.Second + time.Millisecond)
+				a.at.Lock()
+				a.unlucky = true
+				a.at.Unlock()
+				time.Sleep(6 * time.Second) // 00:00:11 has no answer
+				a.set(stays, true)
+				b.set(!stays, false)
+				a.at.Lock()
+				late := a.late
+				a.at.Unlock()
+				if len(late) != 1 || m.apply(late[0]).Refused != "" {
+					t.Fatalf("late claims %+v", late)
+				}
+				if e, _ := m.state.Scheduled("j"); len(e.Runs) != 1 {
+					t.Fatalf("the late claim has no run: %+v", e)
+				}
+				time.Sleep(3 * time.Second)
+				a.set(stays, false)
+				time.Sleep(3 * time.Second)
+				a.at.Lock()
+				before := a.proposed
+				a.at.Unlock()
+				time.Sleep(3 * time.Second) // 00:00:17 to 19
+				a.at.Lock()
+				if a.proposed != before {
+					t.Errorf("%d proposals with nothing to record", a.proposed-before)
+				}
+				a.at.Unlock()
+				time.Sleep(20 * time.Second)
+				leader := "m2"
+				if stays {
+					leader = "m1"
+				}
+				want := []string{"00:00:01 m1", "00:00:21 " + leader, "00:00:31 " + leader}
+				if got := m.took(); !slices.Equal(got, want) {
+					t.Errorf("got %s, want %s", got, want)
+				}
+				if e, _ := m.state.Scheduled("j"); len(e.Runs) != 0 {
+					t.Errorf("runs in the state at the end: %+v", e.Runs)
+				}
+			})
+		})
+	}
 }
 
 // A start of a stand-alone master is one of the schedule, as in Salt; one of a member of a cluster
