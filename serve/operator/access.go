@@ -37,7 +37,7 @@ func (s *Server) open() bool {
 }
 
 // admit admits root and the master's own user to everything, and with publisher_acl or
-// external_auth all users to the methods in forUsers. It bounds each user's concurrent calls.
+// external_auth all users to the methods in forUsers. It bounds the concurrent calls of users.
 func (s *Server) admit(ctx context.Context, method string) (leave func(), err error) {
 	c, ok := callerOf(ctx)
 	_, external := c.external()
@@ -60,9 +60,6 @@ func (s *Server) admit(ctx context.Context, method string) (leave func(), err er
 	}
 	return func() { s.calls.leave(c.UID) }, nil
 }
-
-// maxCalls bounds the concurrent calls of one user.
-const maxCalls = 64
 
 // orderer returns in whose name a caller orders functions, and with which rights; nil means all.
 // Refusal is not empty if the order is refused.

@@ -26,6 +26,10 @@ const asUser = "CLUSTERMASTER_OPERATOR_SOCKET_OF"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(asUser); dir != "" {
+		if os.Getenv(flooding) != "" {
+			flood(dir)
+			return
+		}
 		_ = json.NewEncoder(os.Stdout).Encode(callAll(dir)) // the parent sees what is missing
 		return
 	}
@@ -168,15 +172,22 @@ func other(t *testing.T) (u *user.User, program string) {
 	return u, program
 }
 
-func callAs(t *testing.T, u *user.User, program, dir string) map[string]string {
+// command runs this test's program as a user.
+func command(t *testing.T, u *user.User, program, dir string, env ...string) *exec.Cmd {
 	t.Helper()
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
 	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = []string{asUser + "=" + dir}
+	cmd.Env = append(env, asUser+"="+dir)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid),
 		Gid: uint32(gid)}}
+	return cmd
+}
+
+func callAs(t *testing.T, u *user.User, program, dir string) map[string]string {
+	t.Helper()
+	cmd := command(t, u, program, dir)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	b, err := cmd.Output()

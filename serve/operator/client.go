@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"google.golang.org/grpc"
 
@@ -176,12 +175,25 @@ func (c *Client) Subscribe(ctx context.Context, prefix string) (gather.Events, e
 // gather.Master.
 func (c *Client) ReadReturns(ctx context.Context, jid string, ids []string,
 	fn func(id string, r gather.Return) error) error {
-	for some := range slices.Chunk(ids, maxIDs) {
-		if err := c.readReturns(ctx, jid, some, fn); err != nil {
+	for len(ids) > 0 {
+		n := firstIDs(ids)
+		if err := c.readReturns(ctx, jid, ids[:n], fn); err != nil {
 			return err
 		}
+		ids = ids[n:]
 	}
 	return nil
+}
+
+// firstIDs returns how many of the first ids fit into one request of any user: at least one.
+func firstIDs(ids []string) int {
+	size := 0
+	for i, id := range ids {
+		if size += len(id) + 4; i > 0 && (i == maxIDs || size > maxUserRequest-1<<16) {
+			return i
+		}
+	}
+	return len(ids)
 }
 
 func (c *Client) readReturns(ctx context.Context, jid string, ids []string,

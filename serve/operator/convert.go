@@ -91,6 +91,13 @@ func fromStatus(err error) error {
 		return context.Canceled
 	case codes.Unauthenticated:
 		return &RefusedError{st.Message()}
+	case codes.ResourceExhausted:
+		var n, most int
+		if _, err := fmt.Sscanf(st.Message(), "grpc: received message larger than max (%d vs. %d)",
+			&n, &most); err == nil && most < maxMessage { // the master refused it, not this end
+			return fmt.Errorf("the request has %d bytes, this user's at most %d; send less at a time",
+				n, most)
+		}
 	}
 	return errors.New(st.Message())
 }

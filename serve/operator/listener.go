@@ -29,19 +29,52 @@ func (c *callerConn) Close() error {
 	return c.UnixConn.Close()
 }
 
+// Read bounds the frames of users.
+func (c *callerConn) Read(p []byte) (int, error) {
+	n, err := c.UnixConn.Read(p)
+	if a := c.caller.arriving; err == nil && a != nil {
+		err = a.read(p[:n])
+	}
+	return n, err
+}
+
 // listener identifies callers and bounds the open connections: it waits when all are in use, and
-// closes those beyond a user's bound.
+// closes those beyond a user's bound. It accepts those of root and the master's user, and leaves
+// those of other users to the listener users.
 type listener struct {
 	net.Listener
 	slots chan struct{}
 	done  chan struct{}
-	users perUser
+	open  perUser
+	users handover
 }
 
 func listen(ln net.Listener) *listener {
+	done := make(chan struct{})
 	return &listener{Listener: ln, slots: make(chan struct{}, maxConnections),
-		done: make(chan struct{}), users: perUser{each: maxOfOneUser, all: maxOfUsers}}
+		done: done, open: perUser{each: maxOfOneUser, all: maxOfUsers},
+		users: handover{addr: ln.Addr(), conns: make(chan net.Conn), done: done}}
 }
+
+// handover is a listener of the connections that another listener hands over. It ends with that
+// one.
+type handover struct {
+	addr  net.Addr
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (h handover) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h handover) Addr() net.Addr { return h.addr }
+func (h handover) Close() error   { return nil }
 
 func (l *listener) Accept() (net.Conn, error) {
 	for {
@@ -55,11 +88,20 @@ func (l *listener) Accept() (net.Conn, error) {
 			<-l.slots
 			return nil, err
 		}
-		if conn, err := l.admit(c); err == nil {
+		conn, err := l.admit(c)
+		switch {
+		case err != nil:
+			c.Close()
+			<-l.slots
+		case conn.caller.owns():
 			return conn, nil
+		default:
+			select {
+			case l.users.conns <- conn:
+			case <-l.done:
+				conn.Close()
+			}
 		}
-		c.Close()
-		<-l.slots
 	}
 }
 
@@ -77,7 +119,7 @@ func (l *listener) admit(c net.Conn) (*callerConn, error) {
 	if caller.owns() {
 		return &callerConn{UnixConn: uc, caller: caller, free: func() { <-l.slots }}, nil
 	}
-	if !l.users.enter(caller.UID) {
+	if !l.open.enter(caller.UID) {
 		return nil, errTooMany
 	}
 	return &callerConn{UnixConn: uc, caller: caller, free: func() { l.leave(caller.UID) }}, nil
@@ -85,7 +127,7 @@ func (l *listener) admit(c net.Conn) (*callerConn, error) {
 
 func (l *listener) leave(uid uint32) {
 	<-l.slots
-	l.users.leave(uid)
+	l.open.leave(uid)
 }
 
 func (l *listener) Close() error {

@@ -20,7 +20,8 @@ type Caller struct {
 	PID  int32
 	Name string // user name, or the number if the system has no name for it
 
-	session *session // of the connection
+	session  *session  // of the connection
+	arriving *arriving // requests on it; nil for root and the master's user
 }
 
 // AuthType names the way the identity was learned.
@@ -67,6 +68,9 @@ func callerAt(c *net.UnixConn) (Caller, error) {
 		session: new(session)}
 	if u, err := user.LookupId(caller.Name); err == nil {
 		caller.Name = u.Username
+	}
+	if !caller.owns() {
+		caller.arriving = newArriving(c)
 	}
 	return caller, nil
 }

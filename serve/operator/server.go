@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,11 +28,11 @@ const SocketName = "clustermaster.sock"
 
 const (
 	maxMessage = 256 << 20 // of an answer: one return, one event, a part of a result
-	maxRequest = 128 << 20
-	maxStreams = 64       // calls at a time on one connection
-	maxIDs     = 1 << 16  // of one ReadReturns
-	partBytes  = 16 << 20 // a larger result travels in parts of so many bytes
-	pageBytes  = 1 << 20  // of keys in one reply
+	maxRequest = 128 << 20 // of root and the master's user; see maxUserRequest
+	maxStreams = 64        // calls at a time on one connection
+	maxIDs     = 1 << 16   // of one ReadReturns
+	partBytes  = 16 << 20  // a larger result travels in parts of so many bytes
+	pageBytes  = 1 << 20   // of keys in one reply
 	maxResult  = 1<<31 - 1
 )
 
@@ -107,7 +109,7 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln,
-		calls: perUser{each: maxCalls}, logins: perUser{each: maxLogins}}
+		calls: perUser{each: maxCalls, all: maxCallsOfUsers}, logins: perUser{each: maxLogins}}
 	if s.open() {
 		if err := openTo(path); err != nil {
 			ln.Close()
@@ -135,38 +137,60 @@ func openTo(path string) error {
 
 // Serve answers commands until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
-	srv := grpc.NewServer(
-		grpc.Creds(peerCred{}),
-		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(maxMessage),
+	ln := listen(s.ln)
+	owners, users := s.server(grpc.MaxRecvMsgSize(maxRequest)), s.server(ofUsers...)
+	stop := context.AfterFunc(ctx, owners.Stop)
+	defer stop()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = users.Serve(ln.users) }) // it ends when ln has ended
+	defer serving.Wait()
+	defer users.Stop()
+	if err := owners.Serve(ln); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve operator socket: %w", err)
+	}
+	return nil
+}
+
+// server returns a gRPC server of the service.
+func (s *Server) server(opts ...grpc.ServerOption) *grpc.Server {
+	srv := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.Creds(peerCred{}), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Hour}),
-		grpc.ConnectionTimeout(5*time.Second),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
-			h grpc.UnaryHandler) (any, error) {
-			leave, err := s.admit(ctx, info.FullMethod)
+		grpc.ConnectionTimeout(5 * time.Second),
+	}, opts...)...)
+	srv.RegisterService(s.admitting(), s)
+	return srv
+}
+
+// admitting describes the service, with admit before each call. An interceptor would be too late
+// for that: gRPC calls those of unary methods once it has received the whole request.
+func (s *Server) admitting() *grpc.ServiceDesc {
+	d := operatorpb.Operator_ServiceDesc
+	d.Methods, d.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
+	for i, m := range d.Methods {
+		d.Methods[i].Handler = func(srv any, ctx context.Context, receive func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
+			leave, err := s.admit(ctx, "/"+d.ServiceName+"/"+m.MethodName)
 			if err != nil {
 				return nil, err
 			}
 			defer leave()
-			return h(ctx, req)
-		}),
-		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
-			h grpc.StreamHandler) error {
-			leave, err := s.admit(ss.Context(), info.FullMethod)
+			return m.Handler(srv, ctx, func(req any) error { return bounded(ctx, receive, req) },
+				nil)
+		}
+	}
+	for i, m := range d.Streams {
+		d.Streams[i].Handler = func(srv any, ss grpc.ServerStream) error {
+			leave, err := s.admit(ss.Context(), "/"+d.ServiceName+"/"+m.StreamName)
 			if err != nil {
 				return err
 			}
 			defer leave()
-			return h(srv, ss)
-		}),
-	)
-	operatorpb.RegisterOperatorServer(srv, s)
-	stop := context.AfterFunc(ctx, srv.Stop)
-	defer stop()
-	if err := srv.Serve(listen(s.ln)); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("serve operator socket: %w", err)
+			return m.Handler(srv, boundedStream{ss})
+		}
 	}
-	return nil
+	return &d
 }
 
 func userOf(ctx context.Context) string {
