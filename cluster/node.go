@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/cluster/level"
 	"clustermaster/hashring"
 	"clustermaster/transport/peer"
 	"clustermaster/wire"
@@ -71,7 +70,10 @@ type Node struct {
 	pins    *Pins
 	raft    *raft.Raft
 	store   io.Closer
-	trans   io.Closer
+	trans   interface {
+		raft.Transport
+		io.Closer
+	}
 
 	started time.Time
 	fatal   chan error    // capacity 1: the first reason to stop
@@ -89,7 +91,8 @@ type Node struct {
 	// when the leader last looked for dead voters; only its goroutine uses it
 	checked time.Time
 	// when the leader last tried to hand over; only its goroutine uses it
-	handing time.Time
+	handing     time.Time
+	handingOver atomic.Bool // this leader takes no commands
 	// a member that answers has not caught up yet; only the leader's goroutine uses it
 	awaited bool
 	owed    map[string]owing // by id and time of the bar; only the leader's goroutine uses it
@@ -264,7 +267,7 @@ func (n *Node) openRaft() error {
 		n.trans, trans = net, net
 	}
 	conf := raft.DefaultConfig()
-	conf.ProtocolVersion = raft.ProtocolVersion(level.FormatAt("raft", level.Base))
+	conf.ProtocolVersion = raftProtocol
 	conf.LocalID = raft.ServerID(n.self.Node)
 	conf.HeartbeatTimeout = n.cfg.HeartbeatTimeout
 	conf.ElectionTimeout = n.cfg.ElectionTimeout
@@ -395,13 +398,11 @@ func (n *Node) Run(ctx context.Context) error {
 	n.wg.Wait()
 	if n.raft.State() == raft.Leader && len(n.voters()) > 1 {
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*n.cfg.HeartbeatTimeout)
-		terr := await(short, n.raft.LeadershipTransfer())
+		_, terr := n.transferHere(short, "", n.self.Node)
 		cancel()
 		if terr != nil {
 			n.log.Warn("leadership not handed over; the others elect a leader",
 				"err", terr)
-		} else {
-			n.log.Info("leadership handed over")
 		}
 	}
 	if cerr := n.close(); err == nil && cerr != nil {

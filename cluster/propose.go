@@ -207,6 +207,9 @@ func (n *Node) noQuorum(cause error) error {
 
 // applyHere applies an entry as the leader.
 func (n *Node) applyHere(ctx context.Context, entry []byte) (fsm.Result, uint64, error) {
+	if n.handingOver.Load() {
+		return fsm.Result{}, 0, errHandingOver
+	}
 	f := n.raft.Apply(entry, enqueueTimeout)
 	if err := await(ctx, f); err != nil {
 		return fsm.Result{}, 0, err

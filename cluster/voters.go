@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,9 +9,6 @@ import (
 
 	"clustermaster/cluster/fsm"
 )
-
-// handGap is how long a leader that should hand over waits between attempts.
-const handGap = 5 * time.Second
 
 // mayVote reports whether a member may get a vote: no order forbids it, and it did not just lose
 // one.
@@ -39,26 +35,6 @@ func (n *Node) demote(ctx context.Context) error {
 		n.log.Info("peer is no longer a voter", "peer", m.ID, "addr", m.Addr)
 	}
 	return nil
-}
-
-// yield hands leadership over while this master is being drained, if another can take it.
-func (n *Node) yield(ctx context.Context) error {
-	if m, ok := n.state.MemberByNode(n.self.Node); !ok || !m.Draining {
-		return nil
-	}
-	if n.successor("") == "" {
-		return nil // no other voter can lead: better this leader than none
-	}
-	return n.handOver(ctx)
-}
-
-func (n *Node) handOver(ctx context.Context) error {
-	if time.Since(n.handing) < handGap {
-		return nil
-	}
-	n.handing = time.Now()
-	_, err := n.transferHere(ctx, "", n.self.Node)
-	return err
 }
 
 // replaceVoter takes the vote of one voter that was not heard for longer than VoterTimeout, one at
@@ -109,61 +85,4 @@ func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 	n.log.Warn("voter silent for too long; it is no longer a voter, and may become one again when it is back",
 		"peer", dead.ID, "addr", dead.Addr, "replaced_by", next, "limit", n.cfg.VoterTimeout)
 	return nil
-}
-
-// errNoSuccessor says that no other voter could lead.
-var errNoSuccessor = errors.New("no other voter in contact could lead; start another master first, see salt-run " +
-	"cluster.members")
-
-// successor picks the voter that should lead next: in contact, not drained, with the longest log;
-// "" if there is none.
-func (n *Node) successor(not string) string {
-	voters := n.voters()
-	best, far := "", uint64(0)
-	for _, m := range n.state.Members() {
-		if !voters[m.Node] || m.Node == n.self.Node || m.Node == not || m.Draining || m.Learner ||
-			n.port == nil || !n.near(m.Node) {
-			continue
-		}
-		n.mu.Lock()
-		applied := n.contacts[m.Node].applied
-		n.mu.Unlock()
-		if best == "" || applied > far {
-			best, far = m.Node, applied
-		}
-	}
-	return best
-}
-
-// transferTries is how often a leader tries to hand over. Raft gives the successor one election
-// timeout for its election, and a busy machine may need longer.
-const transferTries = 3
-
-// transferHere, on the leader, hands leadership to a node, or to the best one other than not.
-func (n *Node) transferHere(ctx context.Context, to, not string) (string, error) {
-	if !n.IsLeader() {
-		return "", errElsewhere
-	}
-	if to == "" {
-		to = n.successor(not)
-	}
-	if to == n.self.Node {
-		return to, nil
-	}
-	m, ok := n.state.MemberByNode(to)
-	if !ok || !n.voters()[to] {
-		return "", errNoSuccessor
-	}
-	for try := 1; ; try++ {
-		err := await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(to), n.raftAddr(m)))
-		if err == nil {
-			break
-		}
-		if try == transferTries || ctx.Err() != nil || !n.IsLeader() {
-			return "", fmt.Errorf("hand leadership to %s: %w", m.ID, err)
-		}
-		n.log.Info("leadership not handed over yet", "peer", m.ID, "try", try, "err", err)
-	}
-	n.log.Info("leadership handed over", "peer", m.ID, "addr", m.Addr)
-	return to, nil
 }

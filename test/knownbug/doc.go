@@ -29,8 +29,10 @@ const (
 	NoFence Bug = "no-fence"
 	// A start looks for the log after the last command, not after the snapshot.
 	ReplayGap Bug = "replay-gap"
+	// A leader hands over by Raft's own function, which may make it refuse commands for ever.
+	RaftTransfers Bug = "raft-transfers"
 )
 
 // All lists the bugs.
 var All = []Bug{RingNoSync, LogNoSync, TombstonesMerged, StaleReads, OrdersRepeat, PartFounds, Pipelined,
-	WriteOne, NoFence, ReplayGap}
+	WriteOne, NoFence, ReplayGap, RaftTransfers}

@@ -133,6 +133,7 @@ type load struct {
 	returns map[string]ack // acknowledged ones, by jid
 	cells   []*cell
 	heard   int      // events from other masters
+	whole   bool     // all is well: listeners miss nothing
 	tokens  []*token // used by the token client alone
 }
 
@@ -411,7 +412,8 @@ func (l *load) onceCall(number int, m *master, c *cell) {
 }
 
 // readCell reads a cell from a master. The answer must be what was acknowledged, if the cluster was
-// well all the time; a side that can't reach most owners serves what it has.
+// well all the time; a side that can't reach most owners serves what it has. An error says that it
+// was not judged.
 func (l *load) readCell(number int, m *master, c *cell) error {
 	var mine, grains int
 	values := map[string]int{}
@@ -433,8 +435,11 @@ func (l *load) readCell(number int, m *master, c *cell) error {
 		return err
 	}
 	l.count(number, "read", m, err, fmt.Sprint(mine, grains))
-	if err != nil || !calm || !l.w.calm() {
+	if err != nil {
 		return err
+	}
+	if !calm || !l.w.calm() {
+		return errors.New("the cluster is not well")
 	}
 	l.mu.Lock()
 	l.calls["read.judged"]++

@@ -115,7 +115,7 @@ type instance struct {
 	began  time.Time
 	gen    int
 	crash  atomic.Bool
-	heard  map[string]int  // the last event by tag; guarded by load.mu
+	heard  map[string]int  // events by tag, since load.hearAnew; guarded by load.mu
 	life   context.Context // ends with the process
 	end    context.CancelFunc
 	parts  sync.WaitGroup

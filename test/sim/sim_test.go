@@ -243,17 +243,21 @@ func (l *load) final() {
 			w.fault("keys can't be read at %s: %v", m.id, err)
 		}
 		for _, c := range l.cells {
-			if err := l.readCell(100, m, c); err != nil {
+			if err := w.until(20*time.Second, func() error { return l.readCell(100, m, c) }); err != nil {
 				w.fault("data of %s can't be read at %s: %v", c.id, m.id, err)
 			}
 		}
-		err := m.on(func(ctx context.Context, i *instance) error {
-			for _, jid := range sorted(l.returns) {
-				if got, err := returned(ctx, i.jobs,
-					jid); err != nil || got != l.returns[jid].text && !l.returns[jid].excused() {
-					w.fault("return %s was acknowledged; %s says %q, %v", jid, m.id, got, err)
-				}
+		for _, jid := range sorted(l.returns) {
+			var got string
+			err := m.on(func(ctx context.Context, i *instance) (err error) {
+				got, err = returned(ctx, i.jobs, jid)
+				return err
+			})
+			if err != nil || got != l.returns[jid].text && !l.returns[jid].excused() {
+				w.fault("return %s was acknowledged; %s says %q, %v", jid, m.id, got, err)
 			}
+		}
+		err := m.on(func(_ context.Context, i *instance) error {
 			for n, tk := range l.tokens {
 				if _, there := i.node.State().Token(tk.hash); tk.sure && there != tk.there {
 					w.fault("token %d at %s: there %v, acknowledged %v", n, m.id, there, tk.there)
@@ -386,7 +390,8 @@ func (s solitary) Members() []string   { return []string{s.self} }
 // that 120 seeds had.
 var least = map[string]int{"offer": 16, "accept": 6, "reject": 2, "delete": 1, "look": 10, "return": 35,
 	"mine": 12, "mine.delete": 5, "grains": 5, "grains.drop": 2, "read": 20, "token": 6,
-	"token.drop": 2, "shared.put": 3, "shared.drop": 4, "shared.look": 10, "claim": 20, "claim.look": 10}
+	"token.drop": 2, "once": 3, "once.delete": 3, "read.judged": 8, "shared.put": 3, "shared.drop": 4,
+	"shared.look": 10, "claim": 20, "claim.look": 10}
 
 const (
 	leastHeard  = 300 // events

@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
+	"clustermaster/test/knownbug"
+)
+
+// handGap is how long a leader that should hand over waits between attempts.
+const handGap = 5 * time.Second
+
+// handLook is how often a leader that hands over looks how far its successor is.
+const handLook = 10 * time.Millisecond
+
+// raftProtocol is the protocol that Raft speaks with other masters.
+var raftProtocol = raft.ProtocolVersion(level.FormatAt("raft", level.Base))
+
+// errHandingOver refuses a command, or another order to hand over, meanwhile.
+var errHandingOver = fmt.Errorf("%w: %w", errElsewhere, raft.ErrLeadershipTransferInProgress)
+
+// yield hands leadership over while this master is being drained, if another can take it.
+func (n *Node) yield(ctx context.Context) error {
+	if m, ok := n.state.MemberByNode(n.self.Node); !ok || !m.Draining {
+		return nil
+	}
+	if n.successor("") == "" {
+		return nil // no other voter can lead: better this leader than none
+	}
+	return n.handOver(ctx)
+}
+
+func (n *Node) handOver(ctx context.Context) error {
+	if time.Since(n.handing) < handGap {
+		return nil
+	}
+	n.handing = time.Now()
+	_, err := n.transferHere(ctx, "", n.self.Node)
+	return err
+}
+
+// errNoSuccessor says that no other voter could lead.
+var errNoSuccessor = errors.New("no other voter in contact could lead; start another master first, see salt-run " +
+	"cluster.members")
+
+// successor picks the voter that should lead next: in contact, not drained, with the longest log;
+// "" if there is none.
+func (n *Node) successor(not string) string {
+	voters := n.voters()
+	best, far := "", uint64(0)
+	for _, m := range n.state.Members() {
+		if !voters[m.Node] || m.Node == n.self.Node || m.Node == not || m.Draining || m.Learner ||
+			n.port == nil || !n.near(m.Node) {
+			continue
+		}
+		n.mu.Lock()
+		applied := n.contacts[m.Node].applied
+		n.mu.Unlock()
+		if best == "" || applied > far {
+			best, far = m.Node, applied
+		}
+	}
+	return best
+}
+
+// transferTries is how often a leader tries to hand over. The successor has one election timeout
+// for each, and on a busy machine may need longer.
+const transferTries = 3
+
+// transferHere, on the leader, hands leadership to a node, or to the best one other than not.
+func (n *Node) transferHere(ctx context.Context, to, not string) (string, error) {
+	if !n.IsLeader() {
+		return "", errElsewhere
+	}
+	if to == "" {
+		to = n.successor(not)
+	}
+	if to == n.self.Node {
+		return to, nil
+	}
+	m, ok := n.state.MemberByNode(to)
+	if !ok || !n.voters()[to] {
+		return "", errNoSuccessor
+	}
+	for try := 1; ; try++ {
+		err := n.letLead(ctx, m)
+		if err == nil {
+			break
+		}
+		if try == transferTries || ctx.Err() != nil || !n.IsLeader() {
+			return "", fmt.Errorf("hand leadership to %s: %w", m.ID, err)
+		}
+		n.log.Info("leadership not handed over yet", "peer", m.ID, "try", try, "err", err)
+	}
+	n.log.Info("leadership handed over", "peer", m.ID, "addr", m.Addr)
+	return to, nil
+}
+
+// letLead, on the leader, hands leadership to a voter: it takes no more commands, waits until the
+// voter has all of them, and tells it to stand for election at once (D. Ongaro, Consensus: Bridging
+// Theory and Practice, 3.10). It has one election timeout for the first part and one for the second.
+//
+// Raft's own LeadershipTransfer may wait forever, if this master loses its leadership while the
+// voter does not answer. If it led again, it would then refuse all commands until it is started anew
+// (github.com/hashicorp/raft, issue 696).
+func (n *Node) letLead(ctx context.Context, m fsm.Member) error {
+	if knownbug.Is(knownbug.RaftTransfers) {
+		return await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.Node), n.raftAddr(m)))
+	}
+	if !n.handingOver.CompareAndSwap(false, true) {
+		return errHandingOver
+	}
+	defer n.handingOver.Store(false)
+	if err := n.within(ctx, func() (bool, error) {
+		n.ask(ctx, m.Node)
+		if !n.port.Alive(m.Node) {
+			return false, errors.New("it does not answer")
+		}
+		n.mu.Lock()
+		applied := n.contacts[m.Node].applied
+		n.mu.Unlock()
+		return n.raft.AppliedIndex() >= n.raft.LastIndex() && applied >= n.machine.applied.Load(), nil
+	}); err != nil {
+		return fmt.Errorf("it has not caught up: %w", err)
+	}
+	called := make(chan error, 1)
+	// this goroutine ends with the call, which the transport limits
+	go func() {
+		called <- n.trans.TimeoutNow(raft.ServerID(m.Node), n.raftAddr(m), &raft.TimeoutNowRequest{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raftProtocol, ID: []byte(n.self.Node),
+				Addr: n.trans.EncodePeer(raft.ServerID(n.self.Node), n.trans.LocalAddr())},
+		}, &raft.TimeoutNowResponse{})
+	}()
+	if err := n.within(ctx, func() (bool, error) {
+		select {
+		case err := <-called:
+			if err != nil {
+				return false, err
+			}
+		default:
+		}
+		return n.raft.State() != raft.Leader, nil
+	}); err != nil {
+		return fmt.Errorf("it was not elected: %w", err)
+	}
+	return nil
+}
+
+// within waits until a condition holds or fails, at most one election timeout.
+func (n *Node) within(ctx context.Context, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
+	defer cancel()
+	look := time.NewTicker(handLook)
+	defer look.Stop()
+	for {
+		if ok, err := holds(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
