@@ -336,11 +336,12 @@ func (c *content) small(ctx context.Context) (data []byte, file string, err erro
 	lock.(*sync.Mutex).Lock()
 	defer lock.(*sync.Mutex).Unlock()
 	defer c.s.writing.Delete(c.node.id)
-	small := false
+	isBlob, small := false, false
 	err = c.m.object(ctx, c.node.id, func(_, kind string, size int64, from io.Reader) error {
+		isBlob = kind == "blob"
 		switch {
-		case kind != "blob":
-			return errMissing
+		case !isBlob: // the mode of its entry is wrong
+			return nil
 		case size <= smallContent:
 			small, data = true, make([]byte, size)
 			_, err := io.ReadFull(from, data)
@@ -351,6 +352,9 @@ func (c *content) small(ctx context.Context) (data []byte, file string, err erro
 		}
 		return writeContent(file, from)
 	})
+	if err == nil && !isBlob {
+		err = errMissing
+	}
 	if err != nil || !small {
 		return nil, file, err
 	}

@@ -39,8 +39,8 @@ type readers struct {
 	slots chan struct{}
 }
 
-// object opens an object by name: an id, or an id with ^{commit}. The size is its content's; use
-// must read all of it or return an error.
+// object opens an object by name: an id, or an id with ^{commit}. The size is its content's, in
+// bytes; what use leaves unread is passed over.
 func (m *mirror) object(ctx context.Context, name string,
 	use func(id, kind string, size int64, content io.Reader) error) error {
 	if strings.ContainsAny(name, "\n\x00 ") {
@@ -57,11 +57,11 @@ func (m *mirror) object(ctx context.Context, name string,
 		return err
 	}
 	end := context.AfterFunc(ctx, r.stop)
-	err = r.ask(name, use)
-	if !end() {
-		err = errors.Join(ctx.Err(), err)
+	whole, err := r.ask(name, use)
+	if !end() { // it is being stopped
+		whole, err = false, errors.Join(ctx.Err(), err)
 	}
-	if err == nil || errors.Is(err, errMissing) {
+	if whole {
 		r.used = time.Now()
 		m.readers.mu.Lock()
 		m.readers.idle = append(m.readers.idle, r)
@@ -72,42 +72,43 @@ func (m *mirror) object(ctx context.Context, name string,
 	return err
 }
 
+// ask asks for one object. It reports whether the answer was read as a whole: what is left of one
+// would be taken for the answer to the next question.
 func (r *reader) ask(name string, use func(id, kind string, size int64,
-	content io.Reader) error) error {
+	content io.Reader) error) (whole bool, err error) {
 	if _, err := io.WriteString(r.in, name+"\n"); err != nil {
-		return fmt.Errorf("ask git cat-file: %w", err)
+		return false, fmt.Errorf("ask git cat-file: %w", err)
 	}
 	head, err := r.out.ReadString('\n')
 	if err != nil {
-		return fmt.Errorf("read from git cat-file: %w", err)
+		return false, fmt.Errorf("read from git cat-file: %w", err)
+	}
+	if why, ok := strings.CutPrefix(head, name+" "); ok && (why == "missing\n" ||
+		why == "ambiguous\n") {
+		return true, errMissing
 	}
 	fields := strings.Fields(head)
-	if len(fields) != 3 {
-		return errMissing
+	size := int64(-1)
+	if len(fields) == 3 {
+		if n, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
+			size = n
+		}
 	}
-	size, err := strconv.ParseInt(fields[2], 10, 64)
-	if err != nil || size < 0 {
-		return errMissing // "missing", "ambiguous"
+	if size < 0 || abbreviated.MatchString(name) && !strings.HasPrefix(fields[0], name) {
+		return false, fmt.Errorf("read from git cat-file: %.80q does not answer %s", head, name)
 	}
 	content := &io.LimitedReader{R: r.out, N: size}
 	if err := use(fields[0], fields[1], size, content); err != nil {
-		return &useError{err}
+		return false, err
 	}
-	if content.N > 0 {
-		if _, err := io.Copy(io.Discard, content); err != nil {
-			return fmt.Errorf("read from git cat-file: %w", err)
-		}
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return false, fmt.Errorf("read from git cat-file: %w", err)
 	}
-	if _, err := r.out.Discard(1); err != nil {
-		return fmt.Errorf("read from git cat-file: %w", err)
+	if _, err := r.out.Discard(1); err != nil { // the line's end
+		return false, fmt.Errorf("read from git cat-file: %w", err)
 	}
-	return nil
+	return true, nil
 }
-
-// useError is an error of the caller that reads, after which the process can't be used again.
-type useError struct{ error }
-
-func (e *useError) Unwrap() error { return e.error }
 
 // reader returns an idle process, or a new one.
 func (m *mirror) reader() (*reader, error) {
@@ -167,9 +168,7 @@ func (m *mirror) whole(ctx context.Context, name, kind string, most int64) (id s
 	err error) {
 	err = m.object(ctx, name, func(got, is string, size int64, content io.Reader) error {
 		if is != kind {
-			_, err := io.Copy(io.Discard, content)
-			id = ""
-			return err
+			return nil
 		}
 		if size > most {
 			return fmt.Errorf("%s %s has %d bytes, more than %d", kind, got, size, most)
