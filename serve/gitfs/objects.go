@@ -97,7 +97,7 @@ func (r *reader) ask(name string, use func(id, kind string, size int64,
 	if size < 0 || abbreviated.MatchString(name) && !strings.HasPrefix(fields[0], name) {
 		return false, fmt.Errorf("read from git cat-file: %.80q does not answer %s", head, name)
 	}
-	content := &io.LimitedReader{R: r.out, N: size}
+	content := &body{io.LimitedReader{R: r.out, N: size}}
 	if err := use(fields[0], fields[1], size, content); err != nil {
 		return false, err
 	}
@@ -108,6 +108,17 @@ func (r *reader) ask(name string, use func(id, kind string, size int64,
 		return false, fmt.Errorf("read from git cat-file: %w", err)
 	}
 	return true, nil
+}
+
+// body is the content of one answer. One that git's end cuts short ends with io.ErrUnexpectedEOF.
+type body struct{ io.LimitedReader }
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.LimitedReader.Read(p)
+	if errors.Is(err, io.EOF) && b.N > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // reader returns an idle process, or a new one.

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -126,6 +129,37 @@ func TestReadersOutOfStep(t *testing.T) {
 		t.Errorf("given up, got %v", err)
 	}
 	right("after a process was stopped")
+}
+
+// TestContentCutShort kills git while a content is written to its file: there is no file then.
+func TestContentCutShort(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write(map[string]string{"large": strings.Repeat("0123456789abcdef", 1<<16)})
+	r.commit("one")
+	large := r.git("rev-parse", "HEAD:large")
+	s, _ := open(t, Options{}, "file://"+r.dir)
+	s.all(t)
+	m, file := s.mirrors[s.keys[0]], filepath.Join(t.TempDir(), "content")
+	if _, err := s.Lists(t.Context(), "base"); err != nil { // starts a process
+		t.Fatal(err)
+	}
+	git := m.readers.idle[0].cmd.Process
+	err := m.object(t.Context(), large, func(_, _ string, _ int64, from io.Reader) error {
+		if err := git.Kill(); err != nil {
+			t.Error(err)
+		}
+		if _, err := git.Wait(); err != nil {
+			t.Error(err)
+		}
+		return writeContent(file, from)
+	})
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+	if info, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file exists: %v, %v", info, err)
+	}
 }
 
 // afterAnswer passes questions to git, and calls a function as soon as the answer is there.
