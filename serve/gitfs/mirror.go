@@ -102,6 +102,7 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 		}
 	}
 	m.unlock("refs")
+	m.sweep()
 	if err := m.readHeld(ctx); err != nil {
 		// An unreadable mirror is made anew: all its contents can be fetched again.
 		if err := errors.Join(os.RemoveAll(m.dir), m.initialise(ctx)); err != nil {
@@ -125,6 +126,20 @@ func (m *mirror) unlock(dirs ...string) {
 				}
 				return nil
 			})
+	}
+}
+
+// sweep removes what a git that failed left of packs: parts of them, and the marks that keep a pack
+// of a fetch from being packed again. No git may be writing there.
+func (m *mirror) sweep() {
+	dir := filepath.Join(m.dir, "objects", "pack")
+	files, _ := os.ReadDir(dir)
+	for _, f := range files {
+		name := f.Name()
+		if strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".tmp-") ||
+			strings.HasSuffix(name, ".keep") {
+			_ = os.Remove(filepath.Join(dir, name))
+		}
 	}
 }
 
@@ -165,6 +180,7 @@ func (m *mirror) fetch(ctx context.Context, r *Remote) (Refs, error) {
 		"--", r.URL}, r.Refspecs)
 	if _, err := m.git.do(ctx, run{dir: m.dir, remote: r, args: args}); err != nil {
 		m.unlock("refs/remotes", "refs/tags")
+		m.sweep()
 		return nil, err
 	}
 	return m.refs(ctx)
@@ -307,6 +323,7 @@ func (m *mirror) take(ctx context.Context, from io.Reader, commits []string) err
 	if _, err := m.git.do(ctx, run{
 		dir: m.dir, stdin: from, args: []string{"index-pack", "--stdin", "--fix-thin"},
 	}); err != nil {
+		m.sweep()
 		return err
 	}
 	return m.complete(ctx, commits)
@@ -337,6 +354,9 @@ func (m *mirror) tidy(ctx context.Context, named map[string]bool) error {
 		return nil
 	}
 	_, err := m.run(ctx, nil, "-c", "gc.reflogExpire=now", "gc", "-q", "--prune=1.day.ago")
+	if err != nil {
+		m.sweep()
+	}
 	return err
 }
 
