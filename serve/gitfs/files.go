@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"clustermaster/serve/fileserver"
 	"clustermaster/value"
@@ -207,56 +208,110 @@ func (s *Store) Lists(ctx context.Context, env string) (lists, error) {
 	if l, ok := s.caches.lists.get(key); ok {
 		return *l, nil
 	}
-	files, dirs, links := map[string]bool{}, map[string]bool{}, map[string]string{}
-	for _, p := range parts {
-		mount := p.b.Mountpoint(env)
-		if mount != "" {
-			dirs[mount] = true
+	l, err := s.listing.do(ctx, key, func() (*lists, error) {
+		if l, ok := s.caches.lists.get(key); ok { // made meanwhile
+			return l, nil
 		}
-		if err := s.listTree(ctx, p.b, p.tree, mount, files, dirs, links); err != nil {
-			return lists{}, fmt.Errorf("remote %s: %w", p.b.Label(), err)
+		g := gatherer{s: s, files: map[string]bool{}, dirs: map[string]bool{},
+			links: map[string]string{}, texts: map[string]*string{}}
+		for _, p := range parts {
+			mount := p.b.Mountpoint(env)
+			if mount != "" {
+				g.dirs[mount] = true
+			}
+			if err := g.tree(ctx, p.b, p.tree, mount); err != nil {
+				return nil, fmt.Errorf("remote %s: %w", p.b.Label(), err)
+			}
 		}
+		l, cost := g.lists()
+		s.caches.lists.put(key, l, cost)
+		return l, nil
+	})
+	if err != nil {
+		return lists{}, err
 	}
-	l := lists{Files: sorted(files), Dirs: sorted(dirs)}
-	for _, name := range sorted(links) {
-		l.Links = append(l.Links, value.Pair{Key: name, Value: links[name]})
+	return *l, nil
+}
+
+// gatherer gathers the names of one environment.
+type gatherer struct {
+	s           *Store
+	files, dirs map[string]bool
+	links       map[string]string  // name to text
+	texts       map[string]*string // of links, by the blob's id, so that equal ones are one; nil: none
+	size        int                // bytes of names and of texts, as often as they are listed
+}
+
+// tree gathers the names below a tree.
+func (g *gatherer) tree(ctx context.Context, b *bound, tree, mount string) error {
+	unsafe, err := b.m.walk(ctx, tree, func(w walked) error {
+		name := path.Join(mount, w.path)
+		g.size += len(name)
+		switch {
+		case w.is(modeFolder):
+			g.dirs[name] = true
+		case w.is(modeLink):
+			g.files[name] = true
+			text, err := g.text(ctx, b.m, w.id)
+			if err != nil {
+				return err
+			}
+			if text != nil {
+				g.links[name] = *text
+				g.size += len(*text)
+			}
+		default:
+			g.files[name] = true
+		}
+		if g.size > maxListed {
+			return fmt.Errorf("names of files and texts of links have more than %d MiB",
+				maxListed>>20)
+		}
+		return nil
+	})
+	if unsafe > 0 {
+		g.s.once("names of files are unsafe or not UTF-8; they are left out", b.Label()+tree,
+			"remote", b.Label(), "n", unsafe)
 	}
-	cost := 256
+	return err
+}
+
+// text returns the text of a link, or nil if it can't be one: it is not UTF-8, or no blob.
+func (g *gatherer) text(ctx context.Context, m *mirror, id string) (*string, error) {
+	if text, ok := g.texts[id]; ok {
+		return text, nil
+	}
+	_, to, err := m.whole(ctx, id, "blob", maxLinkText)
+	if err != nil && !errors.Is(err, errMissing) {
+		return nil, err
+	}
+	var text *string
+	if err == nil && utf8.Valid(to) {
+		text = new(string)
+		*text = string(to)
+	}
+	g.texts[id] = text
+	return text, nil
+}
+
+// lists returns the sorted lists and about how many bytes they need.
+func (g *gatherer) lists() (*lists, int) {
+	l := &lists{Files: sorted(g.files), Dirs: sorted(g.dirs)}
+	for _, name := range sorted(g.links) {
+		l.Links = append(l.Links, value.Pair{Key: name, Value: g.links[name]})
+	}
+	cost := 256 + 64*len(l.Links)
 	for _, list := range [][]string{l.Files, l.Dirs} {
 		for _, name := range list {
 			cost += len(name) + 16
 		}
 	}
-	s.caches.lists.put(key, &l, cost+64*len(l.Links))
-	return l, nil
-}
-
-func (s *Store) listTree(ctx context.Context, b *bound, tree, mount string, files,
-	dirs map[string]bool, links map[string]string) error {
-	unsafe, err := b.m.walk(ctx, tree, func(w walked) error {
-		name := path.Join(mount, w.path)
-		switch {
-		case w.is(modeFolder):
-			dirs[name] = true
-		case w.is(modeLink):
-			files[name] = true
-			_, to, err := b.m.whole(ctx, w.id, "blob", maxLinkText)
-			if err != nil && !errors.Is(err, errMissing) {
-				return err
-			}
-			if clean := bytes.ToValidUTF8(to, nil); len(clean) == len(to) && err == nil {
-				links[name] = string(to)
-			}
-		default:
-			files[name] = true
+	for _, text := range g.texts {
+		if text != nil {
+			cost += len(*text)
 		}
-		return nil
-	})
-	if unsafe > 0 {
-		s.once("names of files are unsafe or not UTF-8; they are left out", b.Label()+tree,
-			"remote", b.Label(), "n", unsafe)
 	}
-	return err
+	return l, cost
 }
 
 // once logs a warning at its first occurrence.

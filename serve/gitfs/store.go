@@ -64,8 +64,9 @@ type Store struct {
 	jobs      *jobs
 	kick      chan struct{}
 	working   sync.Mutex // held while moving commits: fetch rounds, orders
-	writing   sync.Map   // id of a large content to the lock of its file
-	warned    sync.Map   // texts that are logged once
+	listing   flights[*lists]
+	writing   sync.Map // id of a large content to the lock of its file
+	warned    sync.Map // texts that are logged once
 	rate      *pace.Throttle
 	newHash   func() hash.Hash
 	dropping  sync.WaitGroup // of old contents

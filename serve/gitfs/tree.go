@@ -19,6 +19,7 @@ const (
 	maxDepth    = 128     // nested folders
 	maxLinks    = 100     // links that lead to links
 	maxLinkText = 4096
+	maxListed   = 128 << 20 // bytes of the names and the texts of links of one environment
 )
 
 // Modes of tree entries.
