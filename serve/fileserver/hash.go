@@ -30,17 +30,17 @@ func (s *Server) sum(ctx context.Context, f found) (string, error) {
 	if f.other != nil {
 		return f.other.Sum(ctx)
 	}
-	s.hashMu.Lock()
-	known, ok := s.hashes[f.path]
-	s.hashMu.Unlock()
-	if ok && known.size == f.info.Size() && known.mtime.Equal(f.info.ModTime()) {
-		return known.sum, nil
+	if sum, ok := s.known(f); ok {
+		return sum, nil
 	}
 	select {
 	case s.hashing <- struct{}{}:
 		defer func() { <-s.hashing }()
 	case <-ctx.Done():
 		return "", ctx.Err()
+	}
+	if sum, ok := s.known(f); ok { // others asked for it, too
+		return sum, nil
 	}
 	file, info, err := open(f.path)
 	if err != nil {
@@ -80,6 +80,14 @@ func (s *Server) sum(ctx context.Context, f found) (string, error) {
 	}
 	s.hashes[f.path] = hashed{mtime: info.ModTime(), size: info.Size(), sum: sum}
 	return sum, nil
+}
+
+// known returns the hash that is kept of a file, if the file is still the same.
+func (s *Server) known(f found) (sum string, ok bool) {
+	s.hashMu.Lock()
+	defer s.hashMu.Unlock()
+	h, ok := s.hashes[f.path]
+	return h.sum, ok && h.size == f.info.Size() && h.mtime.Equal(f.info.ModTime())
 }
 
 // open opens a regular file. What has become something else since it was found (a pipe would block)

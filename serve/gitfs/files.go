@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -375,22 +374,49 @@ func (c *content) Path() string {
 func (c *content) Rel() string { return c.rel }
 func (c *content) Stat() []any { return []any{int64(c.node.mode)} }
 
-// small returns the content if it is small; else file is its path.
+// opened is a content if it is small; else file is its path.
+type opened struct {
+	data []byte // not written to
+	file string
+}
+
+// small opens the content. Those who ask for a new one at a time wait until one has extracted it.
 func (c *content) small(ctx context.Context) (data []byte, file string, err error) {
+	o, ok := c.kept()
+	if !ok {
+		o, err = c.s.opening.do(ctx, c.m.key+c.node.id, func() (opened, error) {
+			if o, ok := c.kept(); ok {
+				return o, nil
+			}
+			return c.extract(ctx)
+		})
+	}
+	return o.data, o.file, err
+}
+
+// kept opens a content that was extracted before.
+func (c *content) kept() (o opened, ok bool) {
 	if data, ok := c.s.caches.blobs.get(c.node.id); ok {
-		return data, "", nil
+		return opened{data: data}, true
 	}
-	file = filepath.Join(c.s.caches.folder, c.node.id[:2], c.node.id)
-	if data, large, err := readContent(file); err == nil && large {
-		return nil, file, nil
-	} else if err == nil {
-		c.s.caches.blobs.put(c.node.id, data, len(data)+128)
-		return data, "", nil
+	data, large, err := readContent(c.stored())
+	switch {
+	case err != nil:
+		return opened{}, false
+	case large:
+		return opened{file: c.stored()}, true
 	}
-	lock, _ := c.s.writing.LoadOrStore(c.node.id, &sync.Mutex{})
-	lock.(*sync.Mutex).Lock()
-	defer lock.(*sync.Mutex).Unlock()
-	defer c.s.writing.Delete(c.node.id)
+	c.s.caches.blobs.put(c.node.id, data, len(data)+128)
+	return opened{data: data}, true
+}
+
+// stored is the path of the content's file in the cache.
+func (c *content) stored() string {
+	return filepath.Join(c.s.caches.folder, c.node.id[:2], c.node.id)
+}
+
+// extract reads the content from the mirror, and writes its file.
+func (c *content) extract(ctx context.Context) (o opened, err error) {
 	isBlob, small := false, false
 	err = c.m.object(ctx, c.node.id, func(_, kind string, size int64, from io.Reader) error {
 		isBlob = kind == "blob"
@@ -398,26 +424,27 @@ func (c *content) small(ctx context.Context) (data []byte, file string, err erro
 		case !isBlob: // the mode of its entry is wrong
 			return nil
 		case size <= smallContent:
-			small, data = true, make([]byte, size)
-			_, err := io.ReadFull(from, data)
+			small, o.data = true, make([]byte, size)
+			_, err := io.ReadFull(from, o.data)
 			return err
 		}
 		if err := c.s.opts.Low(); err != nil {
 			return err
 		}
-		return writeContent(file, from)
+		o.file = c.stored()
+		return writeContent(o.file, from)
 	})
 	if err == nil && !isBlob {
 		err = errMissing
 	}
 	if err != nil || !small {
-		return nil, file, err
+		return o, err
 	}
-	c.s.caches.blobs.put(c.node.id, data, len(data)+128)
+	c.s.caches.blobs.put(c.node.id, o.data, len(o.data)+128)
 	if c.s.opts.Low() == nil { // without the file it is read again from the mirror
-		_ = writeContent(file, bytes.NewReader(data))
+		_ = writeContent(c.stored(), bytes.NewReader(o.data))
 	}
-	return data, "", nil
+	return o, nil
 }
 
 // readContent reads the file of a small content, or reports that it is large.
@@ -483,29 +510,46 @@ func (c *content) Piece(ctx context.Context, loc int64, n int) ([]byte, error) {
 }
 
 func (c *content) Sum(ctx context.Context) (string, error) {
-	if sum, ok := c.s.caches.sums.get(c.node.id); ok {
-		return hex.EncodeToString(sum), nil
+	sum, ok := c.s.caches.sums.get(c.node.id)
+	if !ok {
+		var err error
+		sum, err = c.s.summing.do(ctx, c.m.key+c.node.id, func() ([]byte, error) {
+			if sum, ok := c.s.caches.sums.get(c.node.id); ok {
+				return sum, nil
+			}
+			sum, err := c.sum(ctx)
+			if err == nil {
+				c.s.caches.sums.put(c.node.id, sum)
+			}
+			return sum, err
+		})
+		if err != nil {
+			return "", err
+		}
 	}
+	return hex.EncodeToString(sum), nil
+}
+
+// sum hashes the content.
+func (c *content) sum(ctx context.Context) ([]byte, error) {
 	data, file, err := c.small(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	h := c.s.newHash()
 	if file == "" {
 		h.Write(data)
-	} else {
-		f, err := os.Open(file)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		if _, err := io.Copy(h, f); err != nil {
-			return "", err
-		}
+		return h.Sum(nil), nil
 	}
-	sum := h.Sum(nil)
-	c.s.caches.sums.put(c.node.id, sum)
-	return hex.EncodeToString(sum), nil
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if _, err := io.Copy(h, f); err != nil {
+		return nil, err
+	}
+	return h.Sum(nil), nil
 }
 
 func (c *content) Whole(ctx context.Context, most int64) ([]byte, error) {

@@ -65,7 +65,8 @@ type Store struct {
 	kick      chan struct{}
 	working   sync.Mutex // held while moving commits: fetch rounds, orders
 	listing   flights[*lists]
-	writing   sync.Map // id of a large content to the lock of its file
+	opening   flights[opened] // by mirror and id
+	summing   flights[[]byte]
 	warned    sync.Map // texts that are logged once
 	rate      *pace.Throttle
 	newHash   func() hash.Hash
