@@ -20,7 +20,8 @@ func (r *process) openGit() error {
 		backends = append(backends, pushed)
 	}
 	if o, some := settings.Git(r.opts); some {
-		o.Low, o.Changed = func() error { return r.disk.Refuse("git", "") }, r.fileEvents().Git
+		o.Low, o.Room = func() error { return r.disk.Refuse("git", "") }, r.disk.Room
+		o.Changed = r.fileEvents().Git
 		var peers gitfs.Peers
 		if r.port != nil {
 			peers = r.node.Peers()

@@ -2,6 +2,7 @@ package fileserver
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -31,7 +32,10 @@ type Lists struct {
 	Links                  value.Map // name to the link's text
 }
 
-// File is a file that a back end found.
+// ErrAbsent means that a file was found, but is not there for minions.
+var ErrAbsent = errors.New("the file can't be served")
+
+// File is a file that a back end found. Errors that wrap ErrAbsent make it one that is not there.
 type File interface {
 	// Path is where it lies, or would lie, on disk; Rel is its name in the environment.
 	Path() string

@@ -114,6 +114,9 @@ func (s *Server) fileHash(ctx context.Context, load value.Map) (any, error) {
 		return "", nil // exactly this: a minion takes an empty map for a file
 	}
 	sum, err := s.sum(ctx, f)
+	if errors.Is(err, ErrAbsent) {
+		return "", nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +129,9 @@ func (s *Server) hashAndStat(ctx context.Context, load value.Map) (any, error) {
 		return []any{"", nil}, nil
 	}
 	sum, err := s.sum(ctx, f)
+	if errors.Is(err, ErrAbsent) {
+		return []any{"", nil}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

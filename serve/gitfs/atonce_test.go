@@ -17,11 +17,10 @@ func TestLargeFileAtOnce(t *testing.T) {
 	r.write(map[string]string{"large": text})
 	r.commit("one")
 	var extracted, hashed atomic.Int32
-	s, _ := open(t, Options{Low: func() error { extracted.Add(1); return nil }}, "file://"+r.dir)
+	s, _ := open(t, Options{Room: func(int64) error { extracted.Add(1); return nil }}, "file://"+r.dir)
 	s.all(t)
 	made := s.newHash
 	s.newHash = func() hash.Hash { hashed.Add(1); return made() }
-	extracted.Store(0)
 	f, ok, err := s.Find(t.Context(), "large", "base")
 	if err != nil || !ok {
 		t.Fatal(ok, err)

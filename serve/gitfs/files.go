@@ -428,14 +428,20 @@ func (c *content) extract(ctx context.Context) (o opened, err error) {
 			_, err := io.ReadFull(from, o.data)
 			return err
 		}
-		if err := c.s.opts.Low(); err != nil {
-			return err
+		if err := c.s.opts.Room(size); err != nil {
+			c.s.once("a file of git is not served, because the disk has no room for it; free some space, or take the file out of the repository",
+				c.node.id, "remote", c.m.remote.Label(), "env", c.env, "path", c.rel, "size", size,
+				"err", err)
+			return fmt.Errorf("%w: %w", fileserver.ErrAbsent, err)
 		}
 		o.file = c.stored()
-		return writeContent(o.file, from)
+		return writeContent(o.file, &whileRoom{from, c.s.opts.Low})
 	})
 	if err == nil && !isBlob {
 		err = errMissing
+	}
+	if errors.Is(err, errMissing) {
+		err = fmt.Errorf("%w: %w", fileserver.ErrAbsent, err)
 	}
 	if err != nil || !small {
 		return o, err
@@ -461,6 +467,19 @@ func readContent(file string) (data []byte, large bool, err error) {
 	data = make([]byte, info.Size())
 	_, err = io.ReadFull(f, data)
 	return data, false, err
+}
+
+// whileRoom reads until the disk is almost full.
+type whileRoom struct {
+	io.Reader
+	low func() error
+}
+
+func (w *whileRoom) Read(p []byte) (int, error) {
+	if err := w.low(); err != nil {
+		return 0, err
+	}
+	return w.Reader.Read(p)
 }
 
 // writeContent writes a file so that it exists either completely or not at all.

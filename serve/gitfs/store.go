@@ -42,6 +42,8 @@ type Options struct {
 	Tick         time.Duration // interval of the leader's checks; 0 is one second
 	// Low returns why nothing may be written now; nil: the disk has room.
 	Low func() error
+	// Room returns why so many bytes more may not be written; nil: they fit.
+	Room func(bytes int64) error
 	// Changed is called for each change of role gitfs that this master published.
 	Changed func()
 }
@@ -143,6 +145,9 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 	}
 	if o.Low == nil {
 		o.Low = func() error { return nil }
+	}
+	if o.Room == nil {
+		o.Room = func(int64) error { return nil }
 	}
 	if o.Changed == nil {
 		o.Changed = func() {}

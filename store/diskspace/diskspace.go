@@ -23,13 +23,18 @@ import (
 // ErrLow means that less than the reserve is free. Errors that wrap it are *LowError.
 var ErrLow = errors.New("disk")
 
-// LowError gives the bytes that are free, and those that should be.
+// LowError gives the bytes that are free, those that should be, and those that do not fit.
 type LowError struct {
 	Dir        string
 	Free, Keep uint64 // bytes
+	More       uint64 // bytes that were to be written; 0: less than Keep is free
 }
 
 func (e *LowError) Error() string {
+	if e.More > 0 {
+		return fmt.Sprintf("disk: %s do not fit at %s: %s are free, and the reserve is %s (option disk_reserve); free some space there",
+			bytes(e.More), e.Dir, bytes(e.Free), bytes(e.Keep))
+	}
 	return fmt.Sprintf("disk: %s are free at %s, less than the reserve of %s (option disk_reserve); free some space there",
 		bytes(e.Free), e.Dir, bytes(e.Keep))
 }
@@ -157,6 +162,18 @@ func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Re
 func (r *Reserve) Low() error {
 	if e := r.low.Load(); e != nil {
 		return e
+	}
+	return nil
+}
+
+// Room returns a *LowError if less than the reserve would be free after n more bytes.
+func (r *Reserve) Room(n int64) error {
+	free, total, err := space(r.dir)
+	if err != nil {
+		return err
+	}
+	if keep, more := r.size.of(total), uint64(max(0, n)); free < keep || free-keep < more {
+		return &LowError{Dir: r.dir, Free: free, Keep: keep, More: more}
 	}
 	return nil
 }

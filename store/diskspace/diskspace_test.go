@@ -44,6 +44,26 @@ func TestSizeOfDisk(t *testing.T) {
 	}
 }
 
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	free, _, err := space(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := New(dir, Size{Bytes: free / 2}, slog.New(slog.DiscardHandler), nil)
+	for n, fits := range map[int64]bool{0: true, 1: true, int64(free / 4): true,
+		int64(free / 4 * 3): false, math.MaxInt64: false} {
+		if err := half.Room(n); (err == nil) != fits || err != nil && !errors.Is(err, ErrLow) {
+			t.Errorf("%d of %d bytes beside a half: %v", n, free, err)
+		}
+	}
+	all := New(dir, Size{Bytes: 1 << 62}, slog.New(slog.DiscardHandler), nil)
+	if err := all.Room(1); !errors.Is(err, ErrLow) || !strings.Contains(err.Error(), "1 bytes") {
+		t.Errorf("below the reserve: %v", err)
+	}
+}
+
 func TestLow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
