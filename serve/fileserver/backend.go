@@ -3,6 +3,7 @@ package fileserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -92,9 +93,17 @@ func (r rootsBackend) Find(context.Context, string, string) (File, bool, error) 
 	return nil, false, nil
 }
 
-// ListsOf returns the lists of an environment from some back ends, nil for all.
+// ListsOf returns the lists of an environment from some back ends, nil for all, without those that
+// fail: for operators, who see the log.
 func (s *Server) ListsOf(ctx context.Context, env string, only []string) Lists {
+	l, _ := s.listsOf(ctx, env, only)
+	return l
+}
+
+// listsOf is ListsOf, with the errors of the back ends that failed.
+func (s *Server) listsOf(ctx context.Context, env string, only []string) (Lists, error) {
 	var all []Lists
+	var failed error
 	for _, b := range s.order {
 		if only != nil && !slices.Contains(only, b.Name()) {
 			continue
@@ -103,6 +112,7 @@ func (s *Server) ListsOf(ctx context.Context, env string, only []string) Lists {
 		if err != nil {
 			s.log.Warn("a back end can't list its files", "backend", b.Name(), "env", env,
 				"err", err)
+			failed = errors.Join(failed, fmt.Errorf("list files of %s: %w", b.Name(), err))
 			continue
 		}
 		if len(l.Files)+len(l.Dirs)+len(l.Links) > 0 {
@@ -111,16 +121,16 @@ func (s *Server) ListsOf(ctx context.Context, env string, only []string) Lists {
 	}
 	switch len(all) {
 	case 0:
-		return Lists{}
+		return Lists{}, failed
 	case 1:
-		return all[0]
+		return all[0], failed
 	}
 	return Lists{
 		Files:     union(all, func(l Lists) []string { return l.Files }),
 		Dirs:      union(all, func(l Lists) []string { return l.Dirs }),
 		EmptyDirs: union(all, func(l Lists) []string { return l.EmptyDirs }),
 		Links:     linksOf(all),
-	}
+	}, failed
 }
 
 func union(all []Lists, pick func(Lists) []string) []string {

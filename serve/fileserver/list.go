@@ -150,13 +150,18 @@ func (s *Server) forgetRoots(env string) []string {
 	return out
 }
 
-// list answers with one of the lists.
+// list answers with one of the lists. One that lacks a back end's part is an error: a minion that
+// takes it for whole removes files (file.recurse with clean, clean_dynamic_modules).
 func (s *Server) list(ctx context.Context, load value.Map, pick func(Lists) []string) (any, error) {
 	env, ok := text(load, "saltenv")
 	if !ok {
 		return []any{}, nil
 	}
-	names, prefix := pick(s.ListsOf(ctx, env, s.asked(load))), prefixOf(load)
+	l, err := s.listsOf(ctx, env, s.asked(load))
+	if err != nil {
+		return nil, err
+	}
+	names, prefix := pick(l), prefixOf(load)
 	out := make([]string, 0, len(names))
 	for _, name := range names {
 		if strings.HasPrefix(name, prefix) {
@@ -223,9 +228,13 @@ func (s *Server) links(ctx context.Context, load value.Map) (any, error) {
 	if !ok {
 		return value.Map{}, nil
 	}
+	l, err := s.listsOf(ctx, env, s.asked(load))
+	if err != nil {
+		return nil, err
+	}
 	prefix := prefixOf(load)
 	out := value.Map{}
-	for _, p := range s.ListsOf(ctx, env, s.asked(load)).Links {
+	for _, p := range l.Links {
 		if strings.HasPrefix(p.Key.(string), prefix) {
 			out = append(out, p)
 		}

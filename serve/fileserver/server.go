@@ -150,7 +150,7 @@ func (s *Server) rootEnvs() []string {
 	return out
 }
 
-// Serve answers one file command. An error is told to a minion as the empty text.
+// Serve answers one file command.
 func (s *Server) Serve(ctx context.Context, cmd string, load value.Map) (any, error) {
 	s.served.Inc()
 	switch cmd {

@@ -2,12 +2,17 @@ package gitfs
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"clustermaster/serve/fileserver"
+	"clustermaster/value"
 )
 
 // TestListsAtOnce makes one list for all who ask at a time.
@@ -97,5 +102,55 @@ func TestTextsOfLinks(t *testing.T) {
 	}
 	if cost := s.caches.lists.cost; cost < 1_000_000 {
 		t.Errorf("%d bytes are charged for links of 500 texts", cost)
+	}
+}
+
+// TestListsWithoutGit lists for a minion and an operator while no git can be started: the minion
+// must not take the files of file_roots for all.
+func TestListsWithoutGit(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write(map[string]string{"folder/from-git": "1", "link": "-> folder/from-git"})
+	r.commit("one")
+	s, _ := open(t, Options{}, "file://"+r.dir)
+	s.all(t)
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "from-roots"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, err := fileserver.New(fileserver.Options{
+		Roots: []fileserver.Env{{Name: "base", Roots: []string{root}}}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.Use([]string{fileserver.Roots, RoleFiles}, s)
+	cmds := []string{"_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list"}
+	load := value.Map{{Key: "saltenv", Value: "base"}, {Key: "prefix", Value: ""}}
+	git := s.git.path
+	for _, m := range s.mirrors {
+		m.rest(time.Now().Add(time.Hour))
+	}
+	s.git.path = filepath.Join(root, "no-git")
+	for _, cmd := range cmds {
+		if got, err := files.Serve(t.Context(), cmd, load); err == nil {
+			t.Errorf("%s without git: %v", cmd, got)
+		}
+		only := append(load, value.Pair{Key: "fsbackend", Value: "roots"})
+		if _, err := files.Serve(t.Context(), cmd, only); err != nil {
+			t.Errorf("%s of file_roots only: %v", cmd, err)
+		}
+	}
+	if got := files.List("base"); !slices.Equal(got, []string{"from-roots"}) {
+		t.Errorf("for an operator without git: %q", got)
+	}
+	s.git.path = git
+	for _, cmd := range cmds {
+		if _, err := files.Serve(t.Context(), cmd, load); err != nil {
+			t.Errorf("%s with git: %v", cmd, err)
+		}
+	}
+	if got := files.List("base"); !slices.Equal(got,
+		[]string{"folder/from-git", "from-roots", "link"}) {
+		t.Errorf("for an operator with git: %q", got)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"clustermaster/value"
 )
 
-// command handles one aes command. The value is the reply. For an error the minion gets the empty
-// text.
+// command handles one aes command. The value is the reply. For an error the minion gets what failed
+// returns.
 type command func(ctx context.Context, c *call) (val any, err error)
 
 // command returns the handler of cmd and its metric label. Unknown commands, and private ones of
@@ -68,6 +68,17 @@ func forAll(cmd string) bool {
 		return true
 	}
 	return false
+}
+
+// failed is the reply to a command that failed: the empty text, as with Salt. For lists of files it
+// is nil, on which minions fail: they take the empty text for a list without files, and
+// file.recurse with clean removes what is not listed.
+func failed(cmd string) any {
+	switch cmd {
+	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list":
+		return nil
+	}
+	return ""
 }
 
 // unknownCommand is the metric label of all unknown commands.

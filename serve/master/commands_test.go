@@ -685,6 +685,9 @@ func (echoing) Serve(_ context.Context, cmd string, load value.Map) (any, error)
 	if cmd == "_serve_file" {
 		return nil, errors.New("bad position")
 	}
+	if load.String("saltenv") == "broken" {
+		return []any{"part"}, errors.New("a back end failed")
+	}
 	return cmd + " " + load.String("path"), nil
 }
 
@@ -697,6 +700,12 @@ func TestFiles(t *testing.T) {
 	}
 	if got := m.call(dict("cmd", "_serve_file", "path", "x")); got != "" {
 		t.Errorf("failing: %v", got)
+	}
+	for cmd, want := range map[string]any{"_file_list": nil, "_file_list_emptydirs": nil,
+		"_dir_list": nil, "_symlink_list": nil, "_file_hash": ""} {
+		if got := m.call(dict("cmd", cmd, "saltenv", "broken")); got != want {
+			t.Errorf("%s, failing: got %#v, want %#v", cmd, got, want)
+		}
 	}
 }
 

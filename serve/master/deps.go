@@ -187,7 +187,7 @@ type Data interface {
 // Files is the file server.
 type Files interface {
 	// Serve answers one of the _file_ commands and related ones with the exact reply. For an error
-	// the minion gets the empty text.
+	// the minion gets the empty text, or nil if it asked for a list.
 	Serve(ctx context.Context, cmd string, load value.Map) (any, error)
 }
 

@@ -205,7 +205,7 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 		m.refused.note("handler", c.ID, c.remote)
 		m.log.Debug("command failed", "cmd", label, "minion", c.ID, "err", err)
 		if _, isPrivate := val.(private); !isPrivate {
-			val = ""
+			val = failed(label)
 		}
 	}
 	if p, ok := val.(private); ok {
@@ -214,7 +214,7 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 	reply, err := wire.SealedReplyIn(c.buffer, c.crypt, val, c.ReplyNonce(c.env))
 	if err != nil {
 		m.log.Warn("reply cannot be packed", "cmd", label, "minion", c.ID, "err", err)
-		reply, err = wire.SealedReply(c.crypt, "", c.ReplyNonce(c.env))
+		reply, err = wire.SealedReply(c.crypt, failed(label), c.ReplyNonce(c.env))
 	}
 	return reply, err
 }
