@@ -104,11 +104,11 @@ func (n *Node) transferHere(ctx context.Context, to, not string) (string, error)
 
 // letLead, on the leader, hands leadership to a voter: it takes no more commands, waits until the
 // voter has all of them, and tells it to stand for election at once (D. Ongaro, Consensus: Bridging
-// Theory and Practice, 3.10). It has one election timeout for the first part and one for the second.
+// Theory and Practice, 3.10). Each of the two waits has one election timeout.
 //
 // Raft's own LeadershipTransfer may wait forever, if this master loses its leadership while the
-// voter does not answer. If it led again, it would then refuse all commands until it is started anew
-// (github.com/hashicorp/raft, issue 696).
+// voter does not answer. If it led again, it would then refuse all commands until it is started
+// anew (github.com/hashicorp/raft, issue 696).
 func (n *Node) letLead(ctx context.Context, m fsm.Member) error {
 	if knownbug.Is(knownbug.RaftTransfers) {
 		return await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.Node), n.raftAddr(m)))
