@@ -67,6 +67,7 @@ type process struct {
 	log   *slog.Logger
 	reg   registry
 	began time.Time
+	clock func() time.Time // this machine's; node.Now is the cluster's
 
 	seal      *seal.Key // nil leaves the files in DataDir unencrypted
 	systemd   *health.Systemd
@@ -174,7 +175,7 @@ func newProcess(o *config.Options, reg registry, systemd *health.Systemd,
 	reg.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &process{opts: o, log: log, reg: reg, began: time.Now(), systemd: systemd,
-		listening: make(chan struct{})}
+		clock: daemon.Clock(os.Getenv(daemon.ClockEnv)), listening: make(chan struct{})}
 }
 
 // open makes all parts. If it fails it closes the node; the caller must call close in any case.
@@ -257,7 +258,7 @@ func (r *process) openCluster(found bool) error {
 	o := r.opts
 	cfg := settings.Cluster(o)
 	cfg.Version, cfg.Found, cfg.Seal = Version, found || o.FoundingOrdered(), r.seal
-	cfg.Now = daemon.Clock(os.Getenv(daemon.ClockEnv))
+	cfg.Now = r.clock
 	cfg.StateSync, cfg.Unfit = r.syncState, r.disk.Low
 	r.extensions = hosted.NewExtensions(settings.Modules(o).ExtensionModules)
 	cfg.Extensions = r.extensions.Digest
@@ -319,9 +320,9 @@ func (r *process) openStores() error {
 			r.log.Error("ring store stays in its old format", "err", err)
 		}
 	})
-	r.jobs = jobcache.New(r.store, o.KeepJobsSeconds, r.log)
+	r.jobs = jobcache.New(r.store, o.KeepJobsSeconds, r.node.Now, r.log)
 	r.data = miniondata.New(r.store, r.log)
-	r.pushed = uploads.New(r.store)
+	r.pushed = uploads.New(r.store, r.node.Now)
 	ofData, ofFiles, ofJobs := settings.Stored(o)
 	r.data.Limit(ofData)
 	r.pushed.Limit(ofFiles)
@@ -417,7 +418,7 @@ func (r *process) openMaster(ctx context.Context) error {
 		Peers: r.node.NearPeers(r.began),
 		Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed,
 		Runner: r.functions.ForTemplate,
-		ACL:    r.rules, Disk: r.disk, Traces: r.traces,
+		ACL:    r.rules, Disk: r.disk, Traces: r.traces, Clock: r.clock,
 	}
 	if r.returners != nil {
 		deps.Kept = r.returners

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermaster/serve/fileserver"
 	"clustermaster/serve/gitfs"
@@ -168,7 +169,7 @@ func TestGit(t *testing.T) {
 func TestPushed(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	p := Pushed{Files: uploads.New(ringtest.Alone(t, ringstore.Options{})), Dir: t.TempDir()}
+	p := Pushed{Files: uploads.New(ringtest.Alone(t, ringstore.Options{}), time.Now), Dir: t.TempDir()}
 	if ok, err := p.Files.Append(ctx, "web1", "etc/x", 0, 3, []byte("abc")); !ok || err != nil {
 		t.Fatal(ok, err)
 	}

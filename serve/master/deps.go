@@ -28,15 +28,16 @@ type Deps struct {
 	Bus         *event.Bus
 	Mesh        *event.Mesh
 	Subscribers Subscribers
-	Peers       Peers          // optional: no other masters
-	Files       Files          // optional: no files
-	Commits     Commits        // optional: files of the newest commits
-	Pillars     Pillars        // optional: empty pillars
-	Presence    Presence       // optional: minions that signed in here
-	Pushed      Pushed         // optional: pushed files are refused
-	Disk        Disk           // optional: there is always space
-	Kept        Kept           // optional: no returner gets events and jobs
-	Traces      *traces.Traces // optional: no job is traced
+	Peers       Peers            // optional: no other masters
+	Files       Files            // optional: no files
+	Commits     Commits          // optional: files of the newest commits
+	Pillars     Pillars          // optional: empty pillars
+	Presence    Presence         // optional: minions that signed in here
+	Pushed      Pushed           // optional: pushed files are refused
+	Disk        Disk             // optional: there is always space
+	Kept        Kept             // optional: no returner gets events and jobs
+	Traces      *traces.Traces   // optional: no job is traced
+	Clock       func() time.Time // optional: time.Now; of job ids
 	// Runner runs a runner function for a minion (peer_run) and returns its return; with an error
 	// also what salt-run would print. Optional: none runs.
 	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)

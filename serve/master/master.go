@@ -85,9 +85,12 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 		log = slog.New(slog.DiscardHandler)
 	}
 	log = log.With("component", "master")
+	if deps.Clock == nil {
+		deps.Clock = time.Now
+	}
 	mt := newMetrics(reg)
 	m := &Master{
-		deps: deps, opts: opts, log: log, metrics: mt, now: time.Now,
+		deps: deps, opts: opts, log: log, metrics: mt, now: deps.Clock,
 		refused:   &refusals{log: log, metrics: mt, seen: make(map[string]*refusalLog)},
 		keys:      newKeyring(deps.Keys, deps.Cluster),
 		autosign:  newAutosign(opts, log),

@@ -17,7 +17,7 @@ import (
 
 func serving(t *testing.T, o Options) (*Server, *uploads.Files) {
 	t.Helper()
-	pushed := uploads.New(ringtest.Alone(t, ringstore.Options{}))
+	pushed := uploads.New(ringtest.Alone(t, ringstore.Options{}), time.Now)
 	o.Env, o.HashType = "base", "sha256"
 	if o.Ignored == nil {
 		o.Ignored = func(string) bool { return false }

@@ -154,7 +154,8 @@ func (m *Meter) countAgain(ctx context.Context, seen time.Time, id string, bytes
 	defer m.counting.Unlock()
 	m.mu.Lock()
 	began := m.now()
-	if !m.counted.Equal(seen) || !seen.IsZero() && began.Sub(seen) < between &&
+	age := began.Sub(seen) // below zero if the clock was corrected since
+	if !m.counted.Equal(seen) || !seen.IsZero() && age >= 0 && age < between &&
 		m.refusal(id, bytes) != nil {
 		m.mu.Unlock()
 		return nil

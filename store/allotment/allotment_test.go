@@ -68,7 +68,11 @@ func TestTake(t *testing.T) {
 	if err := store("a", 100); err != nil {
 		t.Errorf("after a deletion: %v", err)
 	}
-	m.Give("a", 100)
+	d.of["a"], now = 0, now.Add(-48*time.Hour) // deleted, and the clock was corrected
+	if err := store("a", 1600); err != nil {
+		t.Errorf("after a deletion and a correction: %v", err)
+	}
+	m.Give("a", 1600)
 	d.of["a"] = 0
 	done, err := m.Take(t.Context(), "a", 1600)
 	if err != nil {

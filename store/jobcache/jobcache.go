@@ -92,15 +92,16 @@ type Cache struct {
 	now   func() time.Time
 }
 
-// New makes a cache on the ring store. keepSeconds is keep_jobs_seconds; 0 keeps forever. Log nil
+// New makes a cache on the ring store. keepSeconds is keep_jobs_seconds; 0 keeps forever. now is
+// the ring store's clock: by a slower one, new records could have expired already. Log nil
 // discards.
-func New(store records, keepSeconds int, log *slog.Logger) *Cache {
+func New(store records, keepSeconds int, now func() time.Time, log *slog.Logger) *Cache {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Cache{
 		store: store, keep: time.Duration(max(keepSeconds, 0)) * time.Second,
-		log: log.With("component", "jobcache"), now: time.Now,
+		log: log.With("component", "jobcache"), now: now,
 	}
 }
 

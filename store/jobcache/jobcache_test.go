@@ -30,8 +30,7 @@ func open(t *testing.T, keep int) *setup {
 	s := &setup{now: time.Date(2026, 11, 21, 9, 38, 25, 0, time.UTC)}
 	clock := func() time.Time { return s.now }
 	store := ringtest.Alone(t, ringstore.Options{Now: clock})
-	s.store, s.Cache = store, New(store, keep, nil)
-	s.Cache.now = clock
+	s.store, s.Cache = store, New(store, keep, clock, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	s.ctx = ctx
@@ -165,7 +164,7 @@ func TestNoCache(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if marked, err := New(c.store, 86400, nil).NoCache(c.ctx, jid); !marked || err != nil {
+	if marked, err := New(c.store, 86400, c.Cache.now, nil).NoCache(c.ctx, jid); !marked || err != nil {
 		t.Error(marked, err)
 	}
 	if marked, err := c.NoCache(c.ctx, jid+"_1"); marked || err != nil {
@@ -378,7 +377,7 @@ func TestKeepForEver(t *testing.T) {
 func TestExpiryFollowsTheJID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := New(nil, 3600, nil)
+		c := New(nil, 3600, time.Now, nil)
 		now := time.Now() // the bubble's, which begins at 2000-01-01
 		for _, tc := range []struct {
 			name  string
@@ -495,8 +494,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("of a published job: %v, %v", first, err)
 		}
 	}
-	other := New(c.store, 3600, nil)
-	other.now = c.Cache.now
+	other := New(c.store, 3600, c.Cache.now, nil)
 	other.Limit(allotment.Limits{One: 100_000})
 	if _, err := other.SaveReturn(c.ctx, newJID(), "a",
 		Return{Return: raw(t, strings.Repeat("x", 40_000)),

@@ -38,7 +38,7 @@ func TestOnlyTheWantedReturnsAreRead(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
 	store := &counted{Store: c.store, gets: make(chan string, 1000)}
-	c.Cache = New(store, 86400, nil)
+	c.Cache = New(store, 86400, c.Cache.now, nil)
 	const n = 50
 	var all []string
 	for i := range n {
@@ -117,7 +117,8 @@ func TestOnlyTheWantedReturnsAreRead(t *testing.T) {
 func TestAJobTooLargeForOneListIsReadAllTheSame(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
-	c.Cache = New(&counted{Store: c.store, gets: make(chan string, 1000), most: 10}, 86400, nil)
+	c.Cache = New(&counted{Store: c.store, gets: make(chan string, 1000), most: 10},
+		86400, c.Cache.now, nil)
 	for i := range 30 {
 		if _, err := c.SaveReturn(c.ctx, jid, fmt.Sprintf("web%02d", i), Return{Return: raw(t, i)},
 			nil); err != nil {

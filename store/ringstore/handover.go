@@ -113,7 +113,7 @@ func (s *Store) redistribute(ctx context.Context, node string) error {
 				return err
 			}
 			_, stale, err := s.replicate(ctx, v, hints[i].Record.Partition,
-				[]Record{hints[i].Record})
+				[]Record{hints[i].Record}, false)
 			if err != nil || stale != 0 {
 				return errors.Join(err, errStale)
 			}

@@ -80,7 +80,8 @@ func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.W
 }
 
 func (v *server) taskOf(g *ringpb.Group) (*disk.Write, error) {
-	t := &disk.Write{Epoch: g.GetEpoch(), Changes: make([]disk.Change, len(g.GetChanges()))}
+	t := &disk.Write{Epoch: g.GetEpoch(), Fresh: g.GetFresh(),
+		Changes: make([]disk.Change, len(g.GetChanges()))}
 	if len(t.Changes) > disk.MaxGroup*4 {
 		return nil, ErrTooLarge
 	}

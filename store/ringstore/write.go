@@ -43,9 +43,10 @@ const writeTries = 5
 
 // Write stores records of one place. All have the same owners, so it needs one message to each and
 // one commit there. It returns when a write quorum of the owners has each record on stable storage;
-// if fewer masters are alive, when all live ones have (the copies are then owed, see Info). After
-// an error other than one of the arguments, the records may or may not have been stored; it is safe
-// to write them again.
+// if fewer masters are alive, when all live ones have (the copies are then owed, see Info). It
+// fails for a record that has expired by this master's time, or by that of so many owners that no
+// quorum is left. After an error other than one of the arguments, the records may or may not have
+// been stored; it is safe to write them again.
 //
 // Two masters that take a First write of the same key at the same moment may both report their own
 // as stored; the copies then agree on the one with the lower version.
@@ -72,6 +73,9 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 			return nil, fmt.Errorf("write %q: value of %d bytes, at most %d: %w", place,
 				len(puts[i].Value), s.opts.MaxRecord, ErrTooLarge)
 		}
+		if end := wholeSeconds(puts[i].Expires); !end.IsZero() && !s.opts.Now().Before(end) {
+			return nil, fmt.Errorf("write %q until %v: %w", place, end, disk.ErrExpired)
+		}
 	}
 	results := make([]Result, len(puts))
 	todo := make([]int, len(puts))
@@ -89,7 +93,7 @@ func (s *Store) write(ctx context.Context, place string, puts []Put) ([]Result, 
 		if records == nil {
 			records = s.stamp(place, partition, puts, todo, floor)
 		}
-		beaten, stale, err := s.replicate(ctx, v, partition, records)
+		beaten, stale, err := s.replicate(ctx, v, partition, records, true)
 		if stale != 0 {
 			if err := s.awaitEpoch(ctx, stale); err != nil {
 				return nil, fmt.Errorf("write %q: %w", place, err)
@@ -130,9 +134,7 @@ func (s *Store) stamp(place string, partition int, puts []Put, which []int, floo
 		p := &puts[at]
 		r := Record{Key: Key{Space: p.Space, Place: place, Name: p.Name}, Value: p.Value,
 			Version: Version{Clock: max(s.clock.Next(), floor), Node: s.node}, Partition: partition}
-		if !p.Expires.IsZero() {
-			r.Expires = p.Expires.Add(time.Second - 1).Truncate(time.Second).UTC()
-		}
+		r.Expires = wholeSeconds(p.Expires)
 		if p.First {
 			r.Flags |= disk.FlagFirst
 		}
@@ -146,6 +148,14 @@ func (s *Store) stamp(place string, partition int, puts []Put, which []int, floo
 		out[i] = r
 	}
 	return out
+}
+
+// wholeSeconds rounds an expiry up, to UTC.
+func wholeSeconds(expires time.Time) time.Time {
+	if expires.IsZero() {
+		return expires
+	}
+	return expires.Add(time.Second - 1).Truncate(time.Second).UTC()
 }
 
 // awaitEpoch waits until this master has the ring for which another one refused a write.
@@ -173,6 +183,7 @@ type replication struct {
 	partition int
 	records   []Record
 	size      int
+	fresh     bool // a client writes these records now
 
 	mu  sync.Mutex // guards all below; not held while calling a lane or the committer
 	out []target   // sends without an answer yet
@@ -200,15 +211,15 @@ type target struct {
 // winner if another one is kept. A stale epoch is not an error: the caller takes over the newer
 // ring and tries again.
 func (s *Store) replicate(ctx context.Context, v *rings.View, partition int,
-	records []Record) (beaten []*disk.Kept, stale uint64, err error) {
+	records []Record, fresh bool) (beaten []*disk.Kept, stale uint64, err error) {
 	owners := v.Owners(partition)
 	if len(owners) == 0 {
 		return nil, 0, ErrUnavailable
 	}
 	if len(owners) == 1 && owners[0] == s.self {
-		return s.writeAlone(ctx, v, records)
+		return s.writeAlone(ctx, v, records, fresh)
 	}
-	w := &replication{s: s, v: v, partition: partition, records: records,
+	w := &replication{s: s, v: v, partition: partition, records: records, fresh: fresh,
 		beaten: make([]*disk.Kept, len(records)), done: make(chan struct{})}
 	for i := range records {
 		w.size += len(records[i].Value) + len(records[i].Name) + len(records[i].Place) + 64
@@ -246,10 +257,10 @@ func (w *replication) result() (beaten []*disk.Kept, stale uint64, err error) {
 }
 
 // writeAlone is replicate for a ring of one master: only a group commit.
-func (s *Store) writeAlone(ctx context.Context, v *rings.View, records []Record) ([]*disk.Kept,
-	uint64,
-	error) {
-	t := &disk.Write{Epoch: v.Latest().Epoch(), Changes: make([]disk.Change, len(records))}
+func (s *Store) writeAlone(ctx context.Context, v *rings.View, records []Record,
+	fresh bool) ([]*disk.Kept, uint64, error) {
+	t := &disk.Write{Epoch: v.Latest().Epoch(), Fresh: fresh,
+		Changes: make([]disk.Change, len(records))}
 	for i := range records {
 		t.Changes[i].Record = records[i]
 	}
@@ -366,7 +377,7 @@ func (w *replication) send(t target, absent []string, under bool) {
 				Under: under}
 		}
 		epoch := w.v.Latest().Epoch()
-		k := &disk.Write{Epoch: epoch, Changes: changes,
+		k := &disk.Write{Epoch: epoch, Changes: changes, Fresh: w.fresh,
 			Done: func(k *disk.Write) { w.answered(t, absent, k.Kept, k.Stale, k.Err) }}
 		// The write waits here for room in the queue, which slows writers down on a busy disk.
 		if err := w.s.disk.Submit(w.s.life, k); err != nil {
@@ -374,7 +385,7 @@ func (w *replication) send(t target, absent []string, under bool) {
 		}
 		return
 	}
-	group := &ringpb.Group{Epoch: w.v.Latest().Epoch(),
+	group := &ringpb.Group{Epoch: w.v.Latest().Epoch(), Fresh: w.fresh,
 		Changes: make([]*ringpb.Change, len(w.records))}
 	for i := range w.records {
 		group.Changes[i] = &ringpb.Change{Record: remote.ToWire(&w.records[i]), Owed: owed,
@@ -449,8 +460,8 @@ func (w *replication) answered(t target, noted []string, lost []disk.Kept, stale
 // the write goes on, the owner again as soon as it is alive, or else a debt here.
 func (w *replication) replace(t target, err error) {
 	w.s.log.Debug("copy not taken", "peer", t.node, "err", err)
-	if errors.Is(err, ErrClosed) {
-		w.finish(ErrClosed)
+	if errors.Is(err, ErrClosed) || errors.Is(err, disk.ErrExpired) { // here; others' errors are texts
+		w.finish(err)
 		return
 	}
 	if n := w.standIn(w.v.Owners(w.partition)); n != "" {

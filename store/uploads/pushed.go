@@ -70,8 +70,8 @@ type Files struct {
 	turns [64]sync.Mutex // serialize the pieces of a file, by a hash of its place
 }
 
-// New makes the store of pushed files on the ring store.
-func New(store records) *Files { return &Files{store: store, now: time.Now} }
+// New makes the store of pushed files on the ring store. now is the ring store's clock.
+func New(store records, now func() time.Time) *Files { return &Files{store: store, now: now} }
 
 // Limit bounds what is stored; call it before the first use. Append refuses anything beyond with
 // allotment.ErrSpent.

@@ -21,7 +21,7 @@ import (
 func open(t *testing.T) *Files {
 	t.Helper()
 	store := ringtest.Alone(t, ringstore.Options{})
-	return New(store)
+	return New(store, time.Now)
 }
 
 func TestPieces(t *testing.T) {
@@ -226,7 +226,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("after a deletion: %v", err)
 	}
 	// Another master counts what this one has stored.
-	other := New(f.store)
+	other := New(f.store, f.now)
 	other.Limit(allotment.Limits{One: 100_000})
 	if _, err := other.Append(ctx, "c", "y", 0, 50_000, make([]byte, 50_000)); !errors.Is(err,
 		allotment.ErrOne) {

@@ -13,12 +13,13 @@ import (
 
 // TestWrongClock moves the clock of one of three masters by an hour and a day, forwards and
 // backwards, while it follows and while it leads. The others write and run their schedule as
-// before, and cluster.health names the master.
+// before, the returns that come through the master are kept, and cluster.health names it.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	ours := Ours(t)
 	c := NewCluster(t, ClusterOptions{Programs: ours,
-		Extra: "schedule:\n  often: {function: test.stdout_print, seconds: 2}\n"})
+		Extra: "auto_accept: True\nkeep_jobs_seconds: 7200\n" +
+			"schedule:\n  often: {function: test.stdout_print, seconds: 2}\n"})
 	bad, good := c.Masters[2], c.Masters[0]
 	file := filepath.Join(t.TempDir(), "clock")
 	set := func(off string) {
@@ -39,6 +40,14 @@ func TestWrongClock(t *testing.T) {
 	}
 	bad.Use(wrapped)
 	c.StartMasters(t)
+	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3", Master: bad.Addr})
+	minion.Run(t)
+	Eventually(t, 60*time.Second, "the minion answers", func() error {
+		if ids, r := good.Ping(t); len(ids) != 1 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
 	n := 0
 	check := func(off, says string) {
 		t.Helper()
@@ -66,6 +75,14 @@ func TestWrongClock(t *testing.T) {
 					t.Errorf("with %s: %s wrote %s, %s reads\n%v", off, writer.ID, value,
 						reader.ID, r)
 				}
+			}
+		}
+		for _, from := range []*Master{bad, good} {
+			said := fmt.Sprintf("%s through %s with %s", from.ID, bad.ID, off)
+			jid := job(t, from, "*", "test.echo", said)
+			for _, m := range c.Masters {
+				Eventually(t, 20*time.Second, "the return of "+jid+" is kept",
+					func() error { return hasReturns(t, m, jid, said, []string{minion.ID}) })
 			}
 		}
 		leader := c.Leader(t, good)

@@ -55,7 +55,7 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 			t.Error(err)
 		}
 	}()
-	jobs, data := jobcache.New(store, 86400, nil), miniondata.New(store, nil)
+	jobs, data := jobcache.New(store, 86400, time.Now, nil), miniondata.New(store, nil)
 	now := time.Now()
 	const writers = 16
 	var wg sync.WaitGroup

@@ -183,7 +183,7 @@ func (m *master) start() error {
 	if i.keys, err = keystore.New(i.node, log, nil); err != nil {
 		return err
 	}
-	i.jobs, i.data = jobcache.New(i.store, 86400, log), miniondata.New(i.store, log)
+	i.jobs, i.data = jobcache.New(i.store, 86400, i.node.Now, log), miniondata.New(i.store, log)
 	i.bus = event.NewBus(0, log, nil)
 	i.mesh = event.NewMesh(i.bus, i.node.NearPeers(i.began), log)
 	i.server = grpc.NewServer(i.port.ServerOptions()...)

@@ -334,7 +334,7 @@ func (l *load) disks() {
 			w.fault("open the disk of %s: %v", m.id, err)
 			continue
 		}
-		jobs, data := jobcache.New(store, 86400, nil), miniondata.New(store, nil)
+		jobs, data := jobcache.New(store, 86400, time.Now, nil), miniondata.New(store, nil)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		for jid, want := range l.returns {
 			if got, err := returned(ctx, jobs, jid); err == nil && got == want.text {

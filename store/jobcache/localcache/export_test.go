@@ -3,6 +3,7 @@ package localcache
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"clustermaster/store/jobcache"
 	"clustermaster/store/ringstore"
@@ -15,7 +16,7 @@ func TestExportIsReadBack(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	const early, jid, end = "20260101000000000000", "20260301000000000000", "2026, Mar 01"
-	all := jobcache.New(ringtest.Alone(t, ringstore.Options{}), 0, nil)
+	all := jobcache.New(ringtest.Alone(t, ringstore.Options{}), 0, time.Now, nil)
 	load := value.Map{{Key: "fun", Value: "test.echo"}, {Key: "arg", Value: []any{"größer"}}}
 	for _, id := range []string{early, jid} {
 		if err := all.SaveLoad(ctx, id, load, []string{"web1", "web2"}); err != nil {
@@ -37,7 +38,7 @@ func TestExportIsReadBack(t *testing.T) {
 			t.Fatalf("%d jobs, %d returns, %q, %v", jobs, returns, incomplete, err)
 		}
 	}
-	again := jobcache.New(ringtest.Alone(t, ringstore.Options{}), 0, nil)
+	again := jobcache.New(ringtest.Alone(t, ringstore.Options{}), 0, time.Now, nil)
 	if done, err := again.Adopt(ctx, dir, false); err != nil || done.Jobs != 1 ||
 		done.Returns != 1 || done.Failed != 0 {
 		t.Fatal(done, err)

@@ -33,6 +33,9 @@ type Kept struct {
 type Write struct {
 	Epoch   uint64 // ring of the writer; 0: not checked
 	Changes []Change
+	// Fresh is set for what a client writes now: an expired record is refused with ErrExpired.
+	// Other writes bring copies together, and drop it.
+	Fresh bool
 
 	// Done is called once, from another goroutine, when the changes are on stable storage or Err is
 	// set. It must not block.
@@ -335,6 +338,9 @@ func (k *committer) add(g *group, t *Write) error {
 		t.Stale = k.floor
 		return nil
 	}
+	if t.Fresh && slices.ContainsFunc(t.Changes, k.tooLate) {
+		return ErrExpired
+	}
 	for i := range t.Changes {
 		c := &t.Changes[i]
 		if c.StandIn {
@@ -358,6 +364,12 @@ func (k *committer) add(g *group, t *Write) error {
 		}
 	}
 	return nil
+}
+
+// tooLate reports whether merging or holding a change would drop it.
+func (k *committer) tooLate(c Change) bool {
+	now := k.disk.now()
+	return c.Record.Expired(now) || c.StandIn && c.Record.Over(now)
 }
 
 // current returns a copy of the value under key, including the group's own changes; nil if there is

@@ -28,6 +28,8 @@ var (
 	ErrAside = errors.New("the ring store was damaged and is being replaced")
 	// ErrBusy asks the caller to retry: the hints that it wants to remove are being written.
 	ErrBusy = errors.New("hints are being written")
+	// ErrExpired refuses a new record whose time is over.
+	ErrExpired = errors.New("the record has expired already; compare the masters' clocks")
 )
 
 // Key names one record. All records of one place lie on the same owners.

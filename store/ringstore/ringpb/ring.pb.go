@@ -272,6 +272,7 @@ type Group struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"` // newest ring that the sender knows; a receiver with a newer one refuses
 	Changes       []*Change              `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	Fresh         bool                   `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"` // a client writes these now: a record that has expired is refused, otherwise it is dropped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +319,13 @@ func (x *Group) GetChanges() []*Change {
 		return x.Changes
 	}
 	return nil
+}
+
+func (x *Group) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
+	}
+	return false
 }
 
 type WriteRequest struct {
@@ -1750,10 +1758,11 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\x06record\x18\x01 \x01(\v2\".clustermaster.ringstore.v1.RecordR\x06record\x12\x12\n" +
 	"\x04owed\x18\x02 \x03(\tR\x04owed\x12\x19\n" +
 	"\bstand_in\x18\x03 \x01(\bR\astandIn\x12\x14\n" +
-	"\x05under\x18\x04 \x01(\bR\x05under\"[\n" +
+	"\x05under\x18\x04 \x01(\bR\x05under\"q\n" +
 	"\x05Group\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12<\n" +
-	"\achanges\x18\x02 \x03(\v2\".clustermaster.ringstore.v1.ChangeR\achanges\"_\n" +
+	"\achanges\x18\x02 \x03(\v2\".clustermaster.ringstore.v1.ChangeR\achanges\x12\x14\n" +
+	"\x05fresh\x18\x03 \x01(\bR\x05fresh\"_\n" +
 	"\fWriteRequest\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x04R\x05clock\x129\n" +
 	"\x06groups\x18\x02 \x03(\v2!.clustermaster.ringstore.v1.GroupR\x06groups\"_\n" +
