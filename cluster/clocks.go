@@ -129,6 +129,12 @@ func (n *Node) followClocks() {
 	}
 }
 
+// ClockJudged reports whether Now is as good as it will be: the clock was compared with those of
+// most members, or a start would wait for them no longer (Config.ServeWithout).
+func (n *Node) ClockJudged() bool {
+	return n.clockJudged.Load() || time.Since(n.started) >= n.cfg.ServeWithout
+}
+
 // ClocksDiffer reports whether the clocks of the members in contact differ by more than the limit,
 // without a majority for any time.
 func (n *Node) ClocksDiffer() bool { return !n.judgeClocks().decided }

@@ -17,7 +17,7 @@ func TestAStepIsNotBelieved(t *testing.T) {
 		t.Run(fmt.Sprint(step), func(t *testing.T) {
 			t.Parallel()
 			var off time.Duration
-			n := &Node{cfg: Config{ClockLimit: 30 * time.Second,
+			n := &Node{cfg: Config{ClockLimit: 30 * time.Second, ServeWithout: time.Hour,
 				Now: func() time.Time { return time.Now().Add(off) }}, state: fsm.New(),
 				started: time.Now(), contacts: map[string]contact{}, log: slog.New(slog.DiscardHandler)}
 			index := uint64(0)
@@ -45,6 +45,9 @@ func TestAStepIsNotBelieved(t *testing.T) {
 						gain)}
 				}
 			}
+			if n.ClockJudged() {
+				t.Error("the clock is judged before it is compared")
+			}
 			for _, to := range []time.Duration{step, 0} {
 				read()
 				n.followClocks()
@@ -59,6 +62,13 @@ func TestAStepIsNotBelieved(t *testing.T) {
 				if d := time.Until(n.Now()).Abs(); d > time.Second {
 					t.Errorf("%v ahead, the clocks were read again: the time is off by %v", to, d)
 				}
+			}
+			if !n.ClockJudged() {
+				t.Error("the clock was compared, and is not judged")
+			}
+			n.clockJudged.Store(false)
+			if n.cfg.ServeWithout = 0; !n.ClockJudged() {
+				t.Error("no clock was compared, and the time to wait for that is over")
 			}
 		})
 	}

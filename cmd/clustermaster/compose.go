@@ -304,7 +304,7 @@ func (r *process) openCluster(found bool) error {
 func (r *process) openStores() error {
 	o := r.opts
 	ro := settings.Ring(o)
-	ro.Room, ro.Now, ro.Seal = r.disk.Low, r.node.Now, r.seal
+	ro.Room, ro.Now, ro.ClockJudged, ro.Seal = r.disk.Low, r.node.Now, r.node.ClockJudged, r.seal
 	ro.Compilers = map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}}
 	var err error
 	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), r.node.Peers(), ro,

@@ -69,7 +69,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 		{"ring", func(o *config.Options) any { return Ring(o) },
 			"WriteTimeout ReadTimeout ReadyTimeout StreamTimeout StatusEvery" +
 				" RepairEvery ExpireEvery ScrubEvery ScrubRate MaxList WriteQueue" +
-				" LaneRecords LaneBytes Streams CacheBytes MemTableBytes Now Tick" +
+				" LaneRecords LaneBytes Streams CacheBytes MemTableBytes Now ClockJudged Tick" +
 				" WriteRPCs LookAgain RepairsInFlight Room Seal PartBytes FS FlushDelay Compilers"},
 		{"backups", func(o *config.Options) any { return Backups(o) }, ""},
 		{"roots", func(o *config.Options) any { return Roots(o) },

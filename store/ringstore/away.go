@@ -25,6 +25,10 @@ const (
 // contactEvery is how often contact is noted.
 const contactEvery = time.Minute
 
+// contactAhead is how far a note of contact may lie in the future. A later one comes from a wrong
+// clock, and says nothing about when contact was.
+const contactAhead = 10 * time.Minute
+
 // errAway refuses reads until this master has asked the others.
 var errAway = errors.New("this master was away for longer than deletions are remembered, and has not yet heard " +
 	"from the others")
@@ -46,12 +50,14 @@ func (s *Store) loadAway() error {
 func (s *Store) suspect() {
 	at := s.contact.Load()
 	since := time.Unix(at, 0)
-	if at == 0 || s.opts.Now().Sub(since) < s.opts.TombstoneFor || len(s.others()) == 0 {
+	away := s.opts.Now().Sub(since)
+	if at == 0 || len(s.others()) == 0 ||
+		away < s.opts.TombstoneFor && away >= -min(contactAhead, s.opts.TombstoneFor/10) {
 		return
 	}
 	if !s.stale.Swap(true) {
-		s.log.Warn("this master was away for longer than deletions are remembered; it answers from the others' "+
-			"records until it has asked them",
+		s.log.Warn("this master was away for longer than deletions are remembered, or noted its last contact by a "+
+			"wrong clock; it answers from the others' records until it has asked them",
 			"since", since.UTC())
 	}
 }
@@ -113,7 +119,9 @@ func (s *Store) lackers() []string {
 // keepContact asks the others if this master may have been away for too long, and notes the time of
 // contact.
 func (s *Store) keepContact(ctx context.Context, others []string) error {
-	s.suspect()
+	if s.suspect(); !s.opts.ClockJudged() {
+		return nil
+	}
 	asked := 0
 	for _, node := range others {
 		if !s.peers.Alive(node) {
@@ -145,7 +153,9 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 		s.contact.Store(now.Unix())
 		s.stale.Store(false)
 	}
-	if s.isBehind() || now.Sub(time.Unix(s.noted, 0)) < min(contactEvery, s.opts.TombstoneFor/10) {
+	// The age of the note is below zero if the clock was corrected since.
+	age, every := now.Sub(time.Unix(s.noted, 0)), min(contactEvery, s.opts.TombstoneFor/10)
+	if s.isBehind() || age >= 0 && age < every {
 		return nil
 	}
 	s.contact.Store(now.Unix())

@@ -1,9 +1,11 @@
 package ringstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,4 +99,161 @@ func TestExpiredRecordsAreRefused(t *testing.T) {
 	if err := put("m1/a", k.now.Now().Add(24*time.Hour)); err != nil {
 		t.Errorf("expired for one of three owners: %v", err)
 	}
+}
+
+// TestAnUnjudgedClockDropsNothing starts a master whose clock is ahead until it is compared.
+func TestAnUnjudgedClockDropsNothing(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	key := func(n int) Key {
+		return Key{Space: SpaceJobs, Place: fmt.Sprintf("job%d", n), Name: "ret/web1"}
+	}
+	put := func(n int) {
+		t.Helper()
+		if err := k.store("m1/a").Put(ctx, key(n), []byte("v"),
+			k.now.Now().Add(24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const before, all = 20, 40
+	for n := range before {
+		put(n)
+	}
+	k.settled()
+	k.node("m3/c").kill()
+	k.notices("m1/a", "m3/c")
+	for n := before; n < all; n++ {
+		put(n)
+	}
+	var judged atomic.Bool
+	var asked atomic.Int64 // since the others were heard
+	k.opts.Now = func() time.Time {
+		if judged.Load() {
+			return k.now.Now()
+		}
+		return k.now.Now().Add(48 * time.Hour)
+	}
+	k.opts.ClockJudged = func() bool {
+		asked.Add(1)
+		return judged.Load()
+	}
+	c := k.start("m3/c")
+	eventually(t, "it has heard the others", func() error {
+		for _, node := range []string{"m1/a", "m2/b"} {
+			if status, alive, _ := c.store.heard.statusOf(node); !alive || status == nil {
+				return errors.New(node + " was not heard")
+			}
+		}
+		return nil
+	})
+	asked.Store(0)
+	eventually(t, "it has compared copies, or has waited with that", func() error {
+		if !c.store.heard.caughtUp(c.Alive) && asked.Load() < 20 {
+			return errors.New("neither")
+		}
+		return nil
+	})
+	<-c.store.disk.Counted()
+	if err := c.store.expire(ctx); err != nil {
+		t.Error(err)
+	}
+	if records, _ := c.store.disk.Totals(); records < before {
+		t.Errorf("of %d records it has %d", before, records)
+	}
+	if !c.store.isBehind() {
+		t.Error("it says that it lacks nothing")
+	}
+	judged.Store(true)
+	k.settled()
+	eventually(t, "it has all records", func() error {
+		for n := range all {
+			if !c.holds(key(n)) {
+				return fmt.Errorf("job%d is not there", n)
+			}
+		}
+		return nil
+	})
+}
+
+// TestContactInTheFuture: what a wrong clock noted hides neither a long absence nor later contact.
+func TestContactInTheFuture(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b")
+	ctx := ctxFor(t)
+	k.settled()
+	note := func() time.Duration { // how far it is ahead
+		t.Helper()
+		b, err := k.store("m2/b").disk.Note(contactNote)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) != 8 {
+			return -time.Hour
+		}
+		return time.Unix(int64(binary.BigEndian.Uint64(b)), 0).Sub(k.now.Now())
+	}
+	recent := func() error {
+		if ahead := note(); ahead.Abs() > 30*time.Second {
+			return fmt.Errorf("the note is %v ahead", ahead)
+		}
+		return nil
+	}
+	eventually(t, "contact is noted", recent)
+	k.now.add(48 * time.Hour)
+	eventually(t, "contact is noted by the wrong clock", recent)
+	k.now.add(-48 * time.Hour)
+	eventually(t, "contact is noted by the corrected clock", recent)
+
+	for _, tt := range []struct {
+		ahead time.Duration
+		stale bool
+	}{{time.Minute, false}, {48 * time.Hour, true}} {
+		at := uint64(k.now.Now().Add(tt.ahead).Unix())
+		if err := k.store("m2/b").disk.SetNote(ctx, contactNote,
+			binary.BigEndian.AppendUint64(nil, at)); err != nil {
+			t.Fatal(err)
+		}
+		k.node("m2/b").kill()
+		k.isolate("m2/b", true)
+		if s := k.start("m2/b").store; s.stale.Load() != tt.stale {
+			t.Errorf("with a note %v ahead: stale is %t", tt.ahead, !tt.stale)
+		}
+		k.isolate("m2/b", false)
+		eventually(t, "it has asked, and notes contact", func() error {
+			if k.store("m2/b").stale.Load() {
+				return errors.New("it has not asked")
+			}
+			return recent()
+		})
+	}
+}
+
+// TestComparisonsGoOnAfterACorrection moves the clock back between comparisons.
+func TestComparisonsGoOnAfterACorrection(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	k.opts.RepairEvery = 100 * time.Millisecond
+	k.setRing("m1/a", "m2/b", "m3/c")
+	for _, n := range []string{"m1/a", "m2/b", "m3/c"} {
+		k.start(n)
+	}
+	k.settled()
+	k.now.add(-48 * time.Hour)
+	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
+	s := k.store("m1/a")
+	if err := s.give(ctxFor(t), s.view.Load(), "m1/a", []disk.Change{{Record: Record{Key: key,
+		Value: []byte("v"), Version: Version{Clock: s.clock.Next(), Node: s.node},
+		Partition: s.partitionOf(key)}}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the others compare copies", func() error {
+		for _, node := range []string{"m2/b", "m3/c"} {
+			if !k.node(node).holds(key) {
+				return errors.New(node + " lacks the record")
+			}
+		}
+		return nil
+	})
 }

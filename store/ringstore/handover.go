@@ -35,6 +35,9 @@ func (s *Store) handOverLoop(ctx context.Context) {
 // the present owners. Hints of a master that has been away longer than tombstones are kept are
 // dropped: it will compare copies and be filled anew.
 func (s *Store) handOver(ctx context.Context, node string) error {
+	if !s.opts.ClockJudged() {
+		return nil // hints could be struck that only seem to have expired
+	}
 	if !s.alive(node) {
 		if !slices.Contains(s.others(), node) {
 			return s.redistribute(ctx, node)

@@ -199,9 +199,10 @@ func (s *Store) others() []string {
 func (s *Store) ringLoop(ctx context.Context) {
 	tick := time.NewTicker(s.opts.Tick)
 	defer tick.Stop()
-	all := s.opts.Now().Add(s.opts.RepairEvery) // when to compare with masters that were not away
+	// when to compare with masters that were not away, by the monotonic clock
+	all := time.Now().Add(s.opts.RepairEvery)
 	for n := 0; ; n++ {
-		now := s.opts.Now()
+		now := time.Now()
 		if s.ringStep(ctx, !now.Before(all), n%tidyEvery == 0) {
 			s.wake()
 		}
@@ -219,6 +220,9 @@ func (s *Store) ringLoop(ctx context.Context) {
 	}
 }
 
+// errClock puts off what depends on the time.
+var errClock = errors.New("the clock was not yet compared with those of other masters")
+
 // tidyEvery is the number of steps between searches for records that this master no longer owns.
 // One search is not enough: masters that settle later still write to the old owners.
 const tidyEvery = 25
@@ -232,6 +236,9 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 	v, err := s.current(stepCtx)
 	others := s.others()
 	full := s.opts.Room() // then nothing is fetched, and copies are refused
+	if full == nil && !s.opts.ClockJudged() {
+		full = errClock // records could be dropped that only seem to have expired
+	}
 	if full != nil {
 		s.heard.miss()
 	}
@@ -274,7 +281,7 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 		dirty = slices.DeleteFunc(others, func(n string) bool { return !s.peers.Alive(n) })
 	}
 	if full != nil && len(dirty) > 0 {
-		s.log.Debug("copies not compared: waiting for space", "err", full)
+		s.log.Debug("copies not compared; trying again", "err", full)
 		return again
 	}
 	for _, node := range dirty {

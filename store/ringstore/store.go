@@ -66,8 +66,11 @@ type Options struct {
 	CacheBytes    int64 // Pebble's block cache; default 4 MiB
 	MemTableBytes int   // one of at most three; default 4 MiB
 	Now           func() time.Time
-	Tick          time.Duration // interval of the loops in Run; default 200 ms
-	WriteRPCs     int           // running writes to one other master; default 2
+	// reports whether Now was compared with the other masters' clocks; until then nothing is
+	// dropped for its age, and nothing fetched; default: always true
+	ClockJudged func() bool
+	Tick        time.Duration // interval of the loops in Run; default 200 ms
+	WriteRPCs   int           // running writes to one other master; default 2
 	// between a write's checks whether the owners that it waits for are alive; default 50 ms
 	LookAgain       time.Duration
 	RepairsInFlight int // running read repairs; default 64
@@ -119,6 +122,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.ClockJudged == nil {
+		o.ClockJudged = func() bool { return true }
 	}
 	return o
 }

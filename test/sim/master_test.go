@@ -168,7 +168,7 @@ func (m *master) start() error {
 	}
 	files.promptly(func() {
 		i.store, err = ringstore.Open(ringDir, i.node.Peers(), ringstore.Options{
-			FS: files, Now: i.node.Now, Room: files.room, TombstoneFor: m.w.tombstones,
+			FS: files, Now: i.node.Now, ClockJudged: i.node.ClockJudged, Room: files.room, TombstoneFor: m.w.tombstones,
 			BucketWidth: 4 * time.Second, ExpireEvery: 2 * time.Second, RepairEvery: 30 * time.Second,
 			ScrubEvery:    30 * time.Second,
 			MemTableBytes: 256 << 10,
