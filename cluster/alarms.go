@@ -39,14 +39,14 @@ func boundDigest(s string) string { return s[:min(len(s), maxDigest)] }
 // reported one; zero if this master knows of none.
 func (n *Node) LastBackup() time.Time {
 	var last time.Time
+	until := n.Now().Add(n.cfg.ClockLimit) // a later time comes from a wrong clock
 	if n.cfg.LastBackup != nil {
-		last = n.cfg.LastBackup()
+		last = n.cfg.LastBackup(until)
 	}
-	future := n.Now().Add(n.cfg.ClockLimit)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.contacts {
-		if c.backup.After(last) && c.backup.Before(future) {
+		if c.backup.After(last) && !c.backup.After(until) {
 			last = c.backup
 		}
 	}

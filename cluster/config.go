@@ -103,9 +103,9 @@ type Config struct {
 	ElectionTimeout time.Duration
 	// CheckEvery is how often the members compare their states; default a minute.
 	CheckEvery time.Duration
-	// LastBackup returns when this master last made a good scheduled backup; zero: never. Nil: it
-	// makes none.
-	LastBackup func() time.Time
+	// LastBackup returns the time of this master's newest good scheduled backup that is not later
+	// than until; zero: it has none. Nil: it makes none.
+	LastBackup func(until time.Time) time.Time
 	// Alarms lists what needs an operator's attention on this master, one line each. Nil: never
 	// anything.
 	Alarms func() []string

@@ -62,7 +62,7 @@ func TestAlarmsAreToldToTheOthers(t *testing.T) {
 	made := time.Now().Add(-time.Hour).Truncate(time.Second)
 	c := clustertest.New(t, 2, func(i int, cfg *cluster.Config) {
 		if i == 1 {
-			cfg.LastBackup = func() time.Time { return made }
+			cfg.LastBackup = func(time.Time) time.Time { return made }
 			cfg.Alarms = func() []string {
 				return append(make([]string, 30),
 					strings.Repeat("x", 9999))

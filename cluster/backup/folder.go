@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -93,8 +94,9 @@ func (f Folder) parse(name string) (Kept, bool) {
 }
 
 // Prune removes all but the newest keep backups, and what this master began and did not finish.
-// With own only its own backups count. It returns what was removed.
-func (f Folder) Prune(keep int, own bool) (removed []string, err error) {
+// With own only its own backups count. One that is named later than until comes from a wrong clock,
+// and counts as older than the others. Prune returns what was removed.
+func (f Folder) Prune(keep int, own bool, until time.Time) (removed []string, err error) {
 	all, err := f.List()
 	if err != nil {
 		return nil, err
@@ -102,6 +104,9 @@ func (f Folder) Prune(keep int, own bool) (removed []string, err error) {
 	if own {
 		all = slices.DeleteFunc(all, func(k Kept) bool { return k.Master != text(f.Master) })
 	}
+	slices.SortStableFunc(all, func(a, b Kept) int {
+		return cmp.Compare(max(0, a.At.Compare(until)), max(0, b.At.Compare(until)))
+	})
 	var errs []error
 	for _, k := range all[min(keep, len(all)):] {
 		if err := os.Remove(k.Path); err != nil {

@@ -63,11 +63,20 @@ func TestFolderKeepsTheNewest(t *testing.T) {
 		!kept[3].At.Equal(day(0)) {
 		t.Errorf("listed %v %v", kept, err)
 	}
-	if removed, err := f.Prune(1, true); err != nil || len(removed) != 2 {
+	if removed, err := f.Prune(1, true, day(9)); err != nil || len(removed) != 2 {
 		t.Errorf("own: removed %v %v", removed, err)
 	}
 	check(third, foreign)
-	if removed, err := f.Prune(1, false); err != nil || len(removed) != 1 {
+	if removed, err := f.Prune(2, false, day(2)); err != nil || len(removed) != 0 {
+		t.Errorf("removed %v %v", removed, err)
+	}
+	check(third, foreign)
+	ahead := touch(f.Path(day(8)))
+	if removed, err := f.Prune(2, false, day(7)); err != nil || len(removed) != 1 {
+		t.Errorf("with one in the future: removed %v %v, not %s", removed, err, ahead)
+	}
+	check(third, foreign)
+	if removed, err := f.Prune(1, false, day(9)); err != nil || len(removed) != 1 {
 		t.Errorf("all: removed %v %v", removed, err)
 	}
 	check(foreign)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ const (
 type Plan struct {
 	Folder         Folder
 	Interval       time.Duration // between two backups
+	ClockLimit     time.Duration // a backup named with a time further ahead comes from a wrong clock
 	Keep           int           // backups that stay
 	All            bool          // every master makes its own; else the leader makes the cluster's
 	Jobs           bool          // with the job cache
@@ -40,13 +42,13 @@ type Schedule struct {
 	made  *prometheus.CounterVec
 	files atomic.Pointer[Files] // nil until Run
 
-	mu      sync.Mutex // guards all below
-	last    time.Time  // of the newest good one in the folder
-	trouble string     // of the last attempt; empty: none
-	retry   time.Time  // no attempt before
+	mu      sync.Mutex  // guards all below
+	good    []time.Time // of good ones in the folder
+	trouble string      // of the last attempt; empty: none
+	retry   time.Time   // no attempt before
 }
 
-// NewSchedule looks for the last good backup in the folder. Without a folder it returns nil.
+// NewSchedule looks for good backups in the folder. Without a folder it returns nil.
 func NewSchedule(plan Plan, log *slog.Logger, reg prometheus.Registerer) (*Schedule, error) {
 	if plan.Folder.Dir == "" {
 		return nil, nil
@@ -56,8 +58,8 @@ func NewSchedule(plan Plan, log *slog.Logger, reg prometheus.Registerer) (*Sched
 	if err != nil {
 		return nil, err
 	}
-	if len(kept) > 0 {
-		b.last = kept[0].At
+	for _, k := range kept {
+		b.good = append(b.good, k.At)
 	}
 	b.made = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "clustermaster_backups_total",
@@ -72,26 +74,36 @@ func NewSchedule(plan Plan, log *slog.Logger, reg prometheus.Registerer) (*Sched
 	return b, nil
 }
 
-// LastGood is the time of the newest good backup in the folder, or zero.
-func (b *Schedule) LastGood() time.Time {
+// LastGood is the time of the newest good backup in the folder that is not later than until, or
+// zero.
+func (b *Schedule) LastGood(until time.Time) (last time.Time) {
 	if b == nil {
-		return time.Time{}
+		return last
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.last
+	for _, at := range b.good {
+		if at.After(last) && !at.After(until) {
+			last = at
+		}
+	}
+	return last
 }
 
 // newest is the backup that counts: with backup_by all this master's own, else the cluster's.
 func (b *Schedule) newest() time.Time {
-	if b.plan.All {
-		return b.LastGood()
+	files := b.files.Load()
+	switch {
+	case files == nil:
+		return time.Time{}
+	case b.plan.All:
+		return b.LastGood(b.until(files.Cluster.Now()))
 	}
-	if files := b.files.Load(); files != nil {
-		return files.Cluster.LastBackup()
-	}
-	return time.Time{}
+	return files.Cluster.LastBackup()
 }
+
+// until is the latest time that a backup may have now.
+func (b *Schedule) until(now time.Time) time.Time { return now.Add(b.plan.ClockLimit) }
 
 func (b *Schedule) age() time.Duration {
 	now := time.Now()
@@ -182,7 +194,8 @@ func (b *Schedule) attempt(ctx context.Context) {
 		b.log.Error("scheduled backup failed; older ones are untouched", "err", err, "retry", retry)
 		return
 	}
-	b.trouble, b.last = "", at
+	b.trouble = ""
+	b.good = append(slices.DeleteFunc(b.good, func(t time.Time) bool { return t.Before(at) }), at)
 	b.made.WithLabelValues("good").Inc()
 	b.log.Info("scheduled backup made and verified", "path", b.plan.Folder.Path(at), "bytes",
 		v.Bytes, "keys", v.Keys,
@@ -210,7 +223,7 @@ func (b *Schedule) backup(ctx context.Context, at time.Time) (Summary, error) {
 	if err := b.plan.Folder.Good(at); err != nil {
 		return v, err
 	}
-	removed, err := b.plan.Folder.Prune(b.plan.Keep, b.plan.All)
+	removed, err := b.plan.Folder.Prune(b.plan.Keep, b.plan.All, b.until(at))
 	if err != nil {
 		b.log.Warn("old backups not removed", "err", err)
 	}

@@ -79,6 +79,7 @@ func Backups(o *config.Options) backup.Plan {
 		Folder: backup.Folder{Dir: o.BackupDir, Cluster: cmp.Or(o.ClusterID, o.ID),
 			Master: o.ID},
 		Interval:       o.BackupInterval,
+		ClockLimit:     o.ClusterClockLimit,
 		Keep:           o.BackupKeep,
 		All:            o.BackupBy == "all",
 		Jobs:           o.BackupJobs,
