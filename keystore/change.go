@@ -70,7 +70,8 @@ func (w *Warning) Error() string {
 // Change accepts, rejects or deletes the keys of ids that are in one of the given states. With none
 // given those are Pending for accept and reject, all for delete. When every serving master has
 // applied the change, it returns what changed and the Raft index. A *Warning beside a change says
-// what the operator must know; with any other error, changed lists what happened before it.
+// what the operator must know; with any other error, changed lists what happened before it. The end
+// of ctx stops a long change between two commands, and interrupts none.
 func (s *Store) Change(ctx context.Context, action Action, ids []string,
 	from ...State) (changed []Key, index uint64, err error) {
 	if len(from) == 0 {
@@ -87,14 +88,20 @@ func (s *Store) Change(ctx context.Context, action Action, ids []string,
 	if action == AcceptKeys {
 		ids, warn.NotKeys = s.sortOut(ids, set)
 	}
+	caller := ctx
+	ctx = context.WithoutCancel(ctx)
+	var failed error
 	for part := range inParts(ids, func(id string) int { return len(id) + 5 }) {
+		if failed = caller.Err(); failed != nil {
+			break
+		}
 		c := &fsm.ChangeKeys{Action: action, IDs: part, From: set, At: time.Now().UTC()}
 		r, at, err := s.node.Propose(ctx, c)
 		if err == nil && r.Refused != "" {
 			err = fmt.Errorf("refused: %s", r.Refused)
 		}
-		if err != nil {
-			return changed, index, fmt.Errorf("change keys: %w", err)
+		if failed = err; failed != nil {
+			break
 		}
 		index = at
 		for _, ch := range r.Keys {
@@ -106,6 +113,9 @@ func (s *Store) Change(ctx context.Context, action Action, ids []string,
 	if len(changed) > 0 {
 		warn.Unconfirmed = s.node.ConfirmEverywhere(ctx, index)
 		s.log.Info("keys changed", "act", verb(action), "n", len(changed), "index", index)
+	}
+	if failed != nil {
+		return changed, index, fmt.Errorf("change keys: %w", failed)
 	}
 	if len(warn.Unconfirmed)+len(warn.NotKeys) > 0 {
 		return changed, index, warn
@@ -172,6 +182,7 @@ func (s *Store) Put(ctx context.Context, id, pub string, replace bool) (done boo
 		return false, 0, fmt.Errorf("accept key: %w", err)
 	}
 	pub = parsed.Text()
+	ctx = context.WithoutCancel(ctx) // the caller must learn whether it is done
 	r, index, err := s.node.Propose(ctx, &fsm.ImportKeys{
 		Keys:      []fsm.Key{{ID: id, State: fsm.KeyAccepted, Pub: pub}},
 		Overwrite: replace, At: time.Now().UTC(),

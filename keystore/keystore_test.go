@@ -29,6 +29,9 @@ type group struct {
 	quorum   bool
 	behind   []fsm.Command // what other masters did and this one hears with the next read index
 	silent   []string      // members that do not confirm
+	last     int           // the write after which the quorum is lost; 0: none
+	done     func()        // called after each write
+	confirms func(context.Context)
 	followed func(uint64, fsm.Change)
 }
 
@@ -76,6 +79,10 @@ func (g *group) Propose(_ context.Context, c fsm.Command) (fsm.Result, uint64, e
 	}
 	g.largest = max(g.largest, len(entry))
 	r := g.apply(c)
+	g.quorum = g.writes != g.last
+	if g.done != nil {
+		g.done()
+	}
 	return r, g.index, nil
 }
 
@@ -90,7 +97,12 @@ func (g *group) ReadIndex(context.Context) error {
 	return nil
 }
 
-func (g *group) ConfirmEverywhere(context.Context, uint64) []string { return g.silent }
+func (g *group) ConfirmEverywhere(ctx context.Context, _ uint64) []string {
+	if g.confirms != nil {
+		g.confirms(ctx)
+	}
+	return g.silent
+}
 
 var pems = sync.OnceValue(func() []string {
 	var out []string

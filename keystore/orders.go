@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"clustermaster/serve/origin"
 	"clustermaster/value"
@@ -54,10 +56,19 @@ var actions = map[string]struct {
 	"delete": {DeleteKeys, "delete"},
 }
 
-// Order changes keys on every master and fires salt/key for each. A deletion also removes the
-// minion's cached data. After a deletion or rejection it rotates the AES key, so that those minions
-// can read no further publications. Warnings say what the operator must know of a change that
-// happened. With an error, nothing was done except the changes that Change had made.
+// followLimit bounds what follows from a change of keys.
+const followLimit = 10 * time.Minute
+
+// follow returns the context of what must follow from a change, even if its caller has gone.
+func follow(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), followLimit)
+}
+
+// Order changes keys on every master and fires salt/key for each. After a deletion or rejection it
+// rotates the AES key, so that those minions can read no further publications. A deletion also
+// removes the minion's cached data. Warnings say what the operator must know of a change that
+// happened. An error may come after some keys were changed; what follows from those was done too,
+// as also after the end of ctx.
 func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warnings []string,
 	err error) {
 	action, ok := actions[order.Action]
@@ -78,9 +89,14 @@ func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warning
 	if errors.As(err, &warning) {
 		warnings, err = append(warnings, warning.Error()), nil
 	}
-	if err != nil {
-		return nil, nil, err
+	if len(changed) == 0 {
+		return nil, warnings, err
 	}
+	if err != nil {
+		err = fmt.Errorf("%d keys were changed, then: %w", len(changed), err)
+	}
+	ctx, cancel := follow(ctx)
+	defer cancel()
 	removing := action.act == DeleteKeys
 	for _, k := range changed {
 		data := value.Map{
@@ -92,18 +108,30 @@ func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warning
 			data = append(data, value.Pair{Key: "pub", Value: k.Pub})
 		}
 		o.around.Fire("salt/key", data)
-		if !removing || order.PreserveMinions || o.around.PreserveMinions {
-			continue
-		}
+	}
+	var undone []string
+	if action.act != AcceptKeys && !order.KeepAESKey {
+		undone = o.rotate(ctx)
+	}
+	if removing && !order.PreserveMinions && !o.around.PreserveMinions {
+		undone = append(undone, o.forget(ctx, changed)...)
+	}
+	if len(undone) > 0 { // the caller may have gone
+		o.log.Warn("not all that follows from a change of keys was done", "act", action.event, "n",
+			len(undone), "warnings", strings.Join(undone[:min(len(undone), maxNamed)], "; "))
+	}
+	return changed, append(warnings, undone...), err
+}
+
+// forget removes the cached grains and pillar of minions.
+func (o *Orders) forget(ctx context.Context, keys []Key) (warnings []string) {
+	for _, k := range keys {
 		if err := o.around.Forget(ctx, k.ID); err != nil {
 			warnings = append(warnings,
 				fmt.Sprintf("the cached grains and pillar of %s are not removed: %v", k.ID, err))
 		}
 	}
-	if action.act == AcceptKeys || len(changed) == 0 || order.KeepAESKey {
-		return changed, warnings, nil
-	}
-	return changed, append(warnings, o.rotate(ctx)...), nil
+	return warnings
 }
 
 // rotate replaces the AES key if the option rotate_aes_key says so, so that minions whose key has
@@ -138,6 +166,8 @@ func (o *Orders) Issue(ctx context.Context, id, pub string, replace bool) (done 
 		warnings, err = append(warnings, warning.Error()), nil
 	}
 	if done && from == Accepted {
+		ctx, cancel := follow(ctx)
+		defer cancel()
 		warnings = append(warnings, o.rotate(ctx)...)
 	}
 	return done, warnings, err

@@ -3,6 +3,7 @@ package keystore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
 	"clustermaster/keystore"
 	"clustermaster/value"
@@ -37,7 +39,7 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 		{name: "reject", order: keystore.Order{Action: "reject"},
 			did: []string{"salt/key rejected pub", "rotate", "key"}},
 		{name: "delete", order: keystore.Order{Action: "delete"},
-			did: []string{"salt/key delete", "forget web1", "rotate", "key"}},
+			did: []string{"salt/key delete", "rotate", "key", "forget web1"}},
 		{name: "the option keeps the cache", order: keystore.Order{Action: "delete"},
 			preserve: true,
 			did:      []string{"salt/key delete", "rotate", "key"}},
@@ -54,8 +56,8 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 			order: keystore.Order{Action: "delete", From: []string{"minions"}}},
 		{name: "what fails is said, the change stands", order: keystore.Order{Action: "delete"},
 			fails: broken,
-			did:   []string{"salt/key delete", "forget web1", "rotate"},
-			warns: []string{"not removed: broken", "the AES key is not rotated"}},
+			did:   []string{"salt/key delete", "rotate", "forget web1"},
+			warns: []string{"the AES key is not rotated", "not removed: broken"}},
 		{name: "an unknown action", order: keystore.Order{Action: "burn"}, err: `no action "burn"`},
 		{name: "an unknown state", order: keystore.Order{Action: "delete", From: []string{"x"}},
 			err: `no state "x"`},
@@ -106,6 +108,94 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 			}
 			if len(warnings) != len(tt.warns) {
 				t.Errorf("warnings %q", warnings)
+			}
+		})
+	}
+}
+
+// An order that ends early does what follows from the keys that it changed.
+func TestOrdersThatEndEarly(t *testing.T) {
+	t.Parallel()
+	const minions = 3000 // in three commands
+	for _, tt := range []struct {
+		name   string
+		writes int    // of the order, after which the quorum is lost
+		leaves string // when the caller goes away: at the first write, confirm or forget
+		parts  int
+		err    error
+	}{
+		{name: "without a quorum after the first part", writes: 1, parts: 1,
+			err: &cluster.NoQuorumError{}},
+		{name: "left during the first part", leaves: "write", parts: 1, err: context.Canceled},
+		{name: "left while masters confirm", leaves: "confirm", parts: 3},
+		{name: "left while data is removed", leaves: "forget", parts: 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t)
+			var ids []string
+			for n := range minions {
+				ids = append(ids, fmt.Sprintf("web%04d.of.the.example.test", n))
+				g.apply(&fsm.ImportKeys{Keys: []fsm.Key{{ID: ids[n], State: fsm.KeyAccepted,
+					Pub: pems()[0]}}, At: time.Now()})
+			}
+			g.last = tt.writes
+			ctx, leave := context.WithCancel(t.Context())
+			at := func(point string) {
+				if point == tt.leaves {
+					leave()
+				}
+			}
+			g.done = func() { at("write") }
+			g.confirms = func(ctx context.Context) {
+				at("confirm")
+				if ctx.Err() != nil {
+					t.Error("the others are not waited for")
+				}
+			}
+			var fired, forgot []string
+			rotated := 0
+			orders := keystore.NewOrders(store(t, g), keystore.Surroundings{
+				Fire: func(tag string, data value.Map) {
+					if id, ok := data.Get("id"); ok && tag == "salt/key" {
+						fired = append(fired, id.(string))
+					}
+				},
+				Forget: func(ctx context.Context, id string) error {
+					at("forget")
+					forgot = append(forgot, id)
+					return ctx.Err()
+				},
+				RotateAES: func(ctx context.Context) error {
+					rotated++
+					return ctx.Err()
+				},
+				RotateAESKey: true,
+			})
+			changed, warnings, err := orders.Order(ctx, keystore.Order{Action: "delete", IDs: ids})
+			var noQuorum *cluster.NoQuorumError
+			switch {
+			case tt.err == nil && err != nil, tt.err != nil && err == nil,
+				tt.writes > 0 && !errors.As(err, &noQuorum),
+				tt.writes == 0 && !errors.Is(err, tt.err):
+				t.Errorf("error %v, want %v", err, tt.err)
+			}
+			if g.writes != tt.parts {
+				t.Errorf("%d parts, want %d", g.writes, tt.parts)
+			}
+			var gone []string
+			for _, k := range changed {
+				gone = append(gone, k.ID)
+			}
+			for _, id := range ids {
+				if _, there := g.state.Key(id); there == slices.Contains(gone, id) {
+					t.Fatalf("%s: is there: %t; said to be changed: %t", id, there, !there)
+				}
+			}
+			if len(gone) == 0 || !slices.Equal(fired, gone) || !slices.Equal(forgot, gone) ||
+				rotated != 1 || len(warnings) > 0 {
+				t.Errorf("%d keys changed, %d events, %d minions forgotten, %d rotations, %d warnings",
+					len(gone), len(fired), len(forgot), rotated, len(warnings))
 			}
 		})
 	}
@@ -162,6 +252,29 @@ func TestIssue(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A key that replaces another one is followed by a new AES key, even if the caller has gone.
+func TestIssueThatEndsEarly(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	g.apply(&fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: fsm.KeyAccepted, Pub: pems()[0]}},
+		At: time.Now()})
+	ctx, leave := context.WithCancel(t.Context())
+	g.done = leave
+	g.confirms = func(ctx context.Context) {
+		if ctx.Err() != nil {
+			t.Error("the others are not waited for")
+		}
+	}
+	orders := keystore.NewOrders(store(t, g), keystore.Surroundings{
+		Fire:      func(string, value.Map) {},
+		RotateAES: func(ctx context.Context) error { return ctx.Err() }, RotateAESKey: true,
+	})
+	if done, warnings, err := orders.Issue(ctx, "web1", pems()[1], true); !done ||
+		len(warnings) > 0 || err != nil {
+		t.Error(done, warnings, err)
 	}
 }
 
