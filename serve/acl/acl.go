@@ -215,7 +215,8 @@ type Rights struct{ list []any }
 // Order is a user's order.
 type Order struct {
 	Funs    []string
-	Args    []any    // of one function; for several a list for each
+	Several bool     // the order has a list of functions, if only of one
+	Args    []any    // of the function; if Several, a list for each
 	Minions []string // minions that it would go to
 }
 
@@ -258,12 +259,12 @@ func (r *Rights) Allow(ctx context.Context, o Order, resolve Minions) (Cover, er
 		return covered[tgt], nil
 	}
 	where := Anywhere
-	if len(o.Funs) == 0 {
+	if len(o.Funs) == 0 || len(o.Funs) > 1 && !o.Several {
 		where = Nowhere
 	}
 	for i, fun := range o.Funs {
 		args := o.Args
-		if len(o.Funs) > 1 {
+		if o.Several {
 			args = nil
 			if i < len(o.Args) {
 				args, _ = o.Args[i].([]any)
@@ -321,7 +322,7 @@ func allowedBy(conditions any, fun string, args []any) bool {
 	var kwargs value.Map
 	if n := len(args); n > 0 {
 		if m, ok := args[n-1].(value.Map); ok {
-			if _, marked := m.Get("__kwarg__"); marked {
+			if marked, _ := m.Get("__kwarg__"); marked == true { // to minions, others are arguments
 				args, kwargs = args[:n-1], m
 			}
 		}

@@ -108,6 +108,17 @@ func questions() []question {
 			known...), true),
 		ask("carol", []string{"test.ping", "state.sls"}, `[[], ["app.x", `+kwarg+`]]`, true,
 			"web1"),
+		// A list of one function has a list of arguments for it; minions read it so.
+		ask("carol", []string{"state.sls"}, `[["app.x", `+kwarg+`]]`, true, "web1"),
+		ask("carol", []string{"state.sls"}, `[["app.x"]]`, false, "web1"),
+		ask("carol", []string{"state.sls"}, `[["top"], "app.x", `+kwarg+`]`, false, "web1"),
+		ask("carol", []string{"state.sls"}, `["app.x", `+kwarg+`]`, false, "web1"),
+		ask("odd", []string{"cmd.run"}, `[["id"], {"__kwarg__": true, "cwd": "/"}]`, false, "db1"),
+		ask("odd", []string{"cmd.run"}, `[["id", {"__kwarg__": true, "cwd": "/"}]]`, true, "db1"),
+		ask("odd", []string{"cmd.run"}, `[["id", 1]]`, true, "db1"),
+		ask("carol", []string{"test.ping"}, `[[]]`, true, known...),
+		loose(ask("odd", "cmd.run", `["id", {"__kwarg__": false, "cwd": "/"}]`, false, "db1"),
+			true),
 		black(`{"users": ["carol"]}`, "carol", "test.ping", "blocked"),
 		black(`{"users": ["^(?!root).*$"]}`, "carol", "test.ping", "blocked"),
 		black(`{"users": ["car?l"], "modules": []}`, "carol", "test.ping", "blocked"),
@@ -179,8 +190,8 @@ func (q question) answer(t *testing.T) any {
 		return "unknown"
 	}
 	args, _ := decode(t, q.Arg).([]any)
-	where, err := rights.Allow(t.Context(), acl.Order{Funs: funs, Args: args, Minions: q.Minions},
-		minions)
+	where, err := rights.Allow(t.Context(), acl.Order{Funs: funs, Several: several, Args: args,
+		Minions: q.Minions}, minions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -215,7 +215,8 @@ func (q external) answer(t *testing.T) any {
 		}
 		var where acl.Cover
 		if where, err = rights.Allow(t.Context(),
-			acl.Order{Funs: funs, Args: args, Minions: q.Minions}, minions); err != nil {
+			acl.Order{Funs: funs, Several: several, Args: args, Minions: q.Minions},
+			minions); err != nil {
 			t.Fatal(err)
 		}
 		ok = where != acl.Nowhere

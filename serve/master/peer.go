@@ -285,8 +285,8 @@ func (m *Master) peerRights(ctx context.Context, id string, funs []string, p *pe
 		return false, err
 	}
 	rights := acl.FromList(list)
-	where, err := rights.Allow(ctx, acl.Order{Funs: funs, Args: p.Arg, Minions: found.Minions},
-		m.certain)
+	order := acl.Order{Funs: funs, Several: len(funs) > 1, Args: p.Arg, Minions: found.Minions}
+	where, err := rights.Allow(ctx, order, m.certain)
 	if where == acl.Here {
 		p.Rights = rights
 	}

@@ -18,10 +18,11 @@ func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []str
 		return acl.Anywhere, nil
 	}
 	funs := names(r.Fun)
-	if fun, one := r.Fun.(string); one {
+	fun, one := r.Fun.(string)
+	if one {
 		funs = []string{fun}
 	}
-	order := acl.Order{Funs: funs, Args: r.Arg, Minions: minions}
+	order := acl.Order{Funs: funs, Several: !one, Args: r.Arg, Minions: minions}
 	where, err := r.Rights.Allow(ctx, order, m.certain)
 	if err != nil || where != acl.Nowhere {
 		return where, err

@@ -16,13 +16,14 @@ import (
 )
 
 // limitedOptions give rights on web-* alone to carol, by a key, and to alice, by external_auth.
-// erin has rights on db-* alone.
+// erin has rights on db-* alone, and judy to echo one word there.
 const limitedOptions = `enable_clear_commands: True
 auto_accept: True
 client_acl_verify: False
 publisher_acl: {carol: [{'web-*': ['.*']}]}
 external_auth:
-  auto: {alice: [{'web-*': ['.*']}, {'G@os:Plan9': ['test.*']}], erin: [{'db-*': ['.*']}]}
+  auto: {alice: [{'web-*': ['.*']}, {'G@os:Plan9': ['test.*']}], erin: [{'db-*': ['.*']}],
+    judy: [{'db-*': [{'test.echo': {kwargs: {text: '^allowed$'}}}]}]}
 nodegroups:
   sly: "web-a or web-b\x1cor\x1c*"
   slylist: [web-a, or, "web-b or *"]
@@ -197,6 +198,24 @@ func TestLimitedRights(t *testing.T) {
 			order(load, word)
 		}
 	}
+	// A list of one function: minions take its arguments from the first element.
+	judy := m.filled(t, "TOKEN:judy").(string)
+	attempts["attack-list"] = "a list of one function by judy"
+	echo := func(args ...any) {
+		m.clear(t, 3, m.filled(t, setIn(byToken("judy", "kwargs", dict("token", judy), "tgt",
+			"db-*"), "fun", []any{"test.echo"}, "arg", args)))
+	}
+	echo([]any{"attack-list"}, dict("__kwarg__", true, "text", "allowed"))
+	echo([]any{dict("__kwarg__", true, "text", "allowed")})
+	e2e.Eventually(t, 60*time.Second, "judy's order is carried out", func() error {
+		got := m.events.since(mark, func(h happening) bool {
+			return strings.Contains(fmt.Sprint(h.Data["return"]), "test.echo:allowed")
+		})
+		if len(got) < len(minions) {
+			return fmt.Errorf("%d returns", len(got))
+		}
+		return nil
+	})
 	flags := map[string]string{"compound": "-C", "pcre": "-E", "list": "-L", "nodegroup": "-N",
 		"grain": "-G", "grain_pcre": "-P", "pillar": "-I", "ipcidr": "-S"}
 	salt := programs(t, ours).Salt
@@ -227,14 +246,15 @@ func TestLimitedRights(t *testing.T) {
 		return nil
 	})
 	var reached []string
+	attack := regexp.MustCompile(`attack-[a-z0-9-]+`)
 	for _, h := range m.events.since(mark, func(h happening) bool {
 		return h.Data["return"] != nil &&
-			strings.HasPrefix(fmt.Sprint(h.Data["fun_args"]), "[attack")
+			attack.MatchString(fmt.Sprint(h.Data["fun_args"]))
 	}) {
 		reached = append(reached, fmt.Sprintf("%v ran %s", h.Data["id"],
-			attempts[strings.Trim(fmt.Sprint(h.Data["fun_args"]), "[]")]))
+			attempts[attack.FindString(fmt.Sprint(h.Data["fun_args"]))]))
 	}
-	if len(attempts) < 318 || len(reached) > 0 {
+	if len(attempts) < 319 || len(reached) > 0 {
 		slices.Sort(reached)
 		t.Errorf("of %d attempts, %d were carried out:\n%s", len(attempts), len(reached),
 			strings.Join(reached, "\n"))
