@@ -614,6 +614,9 @@ func TestMine(t *testing.T) {
 			dict("ip", dict("m1", "10.0.0.1", "m2", "10.0.0.2"))},
 		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "ip,more"),
 			dict("ip", dict("m1", "10.0.0.1"), "more", dict("m1", int64(1)))},
+		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "ip,more,ip,more"),
+			dict("ip", dict("m1", "10.0.0.1"), "more", dict("m1", int64(1)))},
+		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "ip,ip"), dict("m1", "10.0.0.1")},
 		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "priv"), dict()},
 		{m, dict("cmd", "_mine_get", "tgt", "m1", "fun", "priv"), dict("m1", "secret")},
 		{m, dict("cmd", "_mine_get", "tgt", "m1", "fun", "none"), dict()},
@@ -651,6 +654,43 @@ func TestMine(t *testing.T) {
 		if got := lm.call(dict("cmd", "_mine_get", "tgt", "m1", "fun", fun)); !same(got, want) {
 			t.Errorf("limited %s: %v", fun, got)
 		}
+	}
+}
+
+// TestMineMemory: the values that a minion reads from mines count as memory of its request, once
+// each, as they lie and not decoded. Without memory the minion gets no reply, which it would take
+// for an empty mine.
+func TestMineMemory(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	m := k.accept("m1")
+	dense := make([]any, 100_000) // decoded, each element takes 16 bytes and more
+	for i := range dense {
+		dense[i] = []any{}
+	}
+	limited := dict("__data__", dense, "__saltmine_acl__", int64(1), "allow_tgt", "m*",
+		"allow_tgt_type", "glob")
+	k.data.mines["m1"] = dict("plain", dense, "limited", limited)
+	size := int64(len(must(value.Pack(dense))) + len(must(value.Pack(limited))))
+	const few = 1 << 12 // what the request itself takes
+	for _, tt := range []struct {
+		room   int64
+		served bool
+	}{{size + few, true}, {size - few, false}, {few, false}} {
+		before := refusedFor(t, k, "memory")
+		s := &fakeSender{room: tt.room}
+		reply, err := k.Handle(t.Context(), Request{Sender: s, Payload: m.seal(dict("cmd",
+			"_mine_get", "id", "m1", "tgt", "*", "fun", "plain,limited,plain,limited,plain"), nonce())})
+		if (err == nil && len(reply) > int(size)) != tt.served {
+			t.Errorf("room for %d bytes: a reply of %d bytes, %v", tt.room, len(reply), err)
+		}
+		if refused := refusedFor(t, k, "memory") > before; refused == tt.served || s.held > size+few {
+			t.Errorf("room for %d bytes: held %d, refused %v", tt.room, s.held, refused)
+		}
+	}
+	got, err := k.MineGet(t.Context(), "m1", "m1", "plain", "glob")
+	if err != nil || !same(got, dict("m1", dense)) {
+		t.Errorf("templates get %v", err)
 	}
 }
 

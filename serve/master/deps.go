@@ -179,8 +179,10 @@ type Data interface {
 	// MergeMine merges data into the stored mine, or with clear replaces it.
 	MergeMine(ctx context.Context, id string, data value.Map, clear bool) error
 	// MineValues returns one function's values in the mines of these minions, still packed. Minions
-	// without one are left out.
-	MineValues(ctx context.Context, fun string, ids []string) (map[string]value.Raw, error)
+	// without one are left out. Hold is called with the bytes of each, not concurrently; its error
+	// ends the reading.
+	MineValues(ctx context.Context, fun string, ids []string,
+		hold func(int64) error) (map[string]value.Raw, error)
 	DeleteMine(ctx context.Context, id, fun string) error
 	FlushMine(ctx context.Context, id string) error
 }

@@ -374,14 +374,17 @@ func (d *fakeData) MergeMine(_ context.Context, id string, data value.Map, clear
 	return d.err
 }
 
-func (d *fakeData) MineValues(_ context.Context, fun string, ids []string) (map[string]value.Raw,
-	error) {
+func (d *fakeData) MineValues(_ context.Context, fun string, ids []string,
+	hold func(int64) error) (map[string]value.Raw, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := map[string]value.Raw{}
 	for _, id := range ids {
 		if v, ok := d.mines[id].Get(fun); ok {
 			out[id] = must(value.Pack(v))
+			if err := hold(int64(len(out[id]))); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, nil

@@ -163,7 +163,7 @@ func (m *Master) Handle(ctx context.Context, r Request) (reply []byte, err error
 	if refusal != nil {
 		return m.refuse(refusal, env.ID, r.Remote), nil
 	}
-	c.remote, c.buffer = r.Remote, r.Buffer
+	c.remote, c.buffer, c.sender = r.Remote, r.Buffer, r.Sender
 	return m.serve(ctx, c)
 }
 
@@ -179,6 +179,7 @@ type call struct {
 	env    wire.Envelope
 	remote netip.AddrPort
 	buffer []byte                // memory for the reply
+	sender Sender                // nil: memory is not counted
 	crypt  *wire.Crypticle       // opened the request, and seals the reply
 	key    *keystore.AcceptedKey // ID's; nil only if a request below version 3 names no id
 }

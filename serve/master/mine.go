@@ -96,7 +96,17 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 	defer t.end()
 	ctx, cancel := context.WithTimeout(ctx, maxResolvingWait+maxMineTime)
 	defer cancel()
-	v, err := m.mineGetIn(ctx, t, c.ID, tgt, fun, tgtType)
+	hold := func(n int64) error {
+		if c.sender != nil && !c.sender.Hold(n) {
+			return fmt.Errorf("%w: read the mine for %q: %w", errUnacknowledged, c.ID, errNoMemory)
+		}
+		return nil
+	}
+	v, err := m.mineGetIn(ctx, t, hold, c.ID, tgt, fun, tgtType)
+	if errors.Is(err, errNoMemory) {
+		m.refused.note("memory", c.ID, c.remote)
+		return nil, err
+	}
 	if errors.Is(err, errBusyTargets) {
 		m.refused.note("busy_targets", c.ID, c.remote)
 		return nil, err
@@ -113,13 +123,40 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 // several function to minion to value. An operator asks with the id "" and sees all.
 func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any,
 	tgtType string) (value.Map, error) {
-	return m.mineGetIn(ctx, nil, asking, tgt, fun, tgtType)
+	found, err := m.mineGetIn(ctx, nil, func(int64) error { return nil }, asking, tgt, fun, tgtType)
+	if err == nil {
+		err = decodeMine(found)
+	}
+	return found, err
 }
 
-// mineGetIn is MineGet, but takes a turn before costly work, which is anything but reading a few
-// values of a few named minions.
-func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun any,
-	tgtType string) (value.Map, error) {
+// decodeMine replaces the packed values of a result of mineGetIn.
+func decodeMine(found value.Map) (err error) {
+	for i, p := range found {
+		switch v := p.Value.(type) {
+		case value.Map:
+			err = decodeMine(v)
+		case value.Raw:
+			found[i].Value = nil // of an envelope without data
+			if len(v) > 0 {
+				found[i].Value, err = v.Unpack()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("decode mine: %w", err)
+		}
+	}
+	return nil
+}
+
+// errNoMemory: the requests that run hold all memory that requests may hold.
+var errNoMemory = errors.New("requests in flight hold too much memory")
+
+// mineGetIn is MineGet, but the values are still packed (value.Raw), and it takes a turn before
+// costly work, which is anything but reading a few values of a few named minions. Hold counts the
+// bytes that it reads; its error ends the reading.
+func (m *Master) mineGetIn(ctx context.Context, t *turn, hold func(int64) error, asking string,
+	tgt, fun any, tgtType string) (value.Map, error) {
 	funs, nested := mineFunctions(fun)
 	if asking != "" && len(funs) > maxMineFunctions {
 		return nil, fmt.Errorf("%d functions of the mine at once, at most %d: %w", len(funs),
@@ -154,10 +191,10 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 		m.log.Warn("a mine's target was resolved without all minions' data", "tgt",
 			value.Str(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
 	}
-	sees := m.mineReader(ctx, t, asking)
+	sees := m.mineReader(ctx, t, hold, asking)
 	byFun := value.Map{}
 	for _, fun := range funs {
-		packed, err := m.deps.Data.MineValues(ctx, fun, found.Minions)
+		packed, err := m.deps.Data.MineValues(ctx, fun, found.Minions, hold)
 		if err != nil {
 			return nil, err
 		}
@@ -167,14 +204,17 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 			if !ok {
 				continue
 			}
-			v, err := raw.Unpack()
-			if err != nil {
+			if _, err := value.Weigh(raw); err != nil {
 				m.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", fun,
 					"err", err)
 				continue
 			}
-			if v, ok = sees(v); ok {
-				values = append(values, value.Pair{Key: id, Value: v})
+			raw, ok, err := sees(raw)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				values = append(values, value.Pair{Key: id, Value: raw})
 			}
 		}
 		if !nested {
@@ -187,22 +227,20 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 	return byFun, nil
 }
 
-// mineFunctions lists the requested functions, and whether the reply is nested by them.
+// mineFunctions lists the requested functions, each once, and whether the reply is nested by them.
 func mineFunctions(fun any) (funs []string, nested bool) {
-	switch v := fun.(type) {
-	case string:
-		funs = strings.Split(v, ",")
-		return slices.Compact(funs), len(funs) > 1
-	case []any:
-		seen := make(map[string]bool, len(v))
-		for _, f := range v {
-			if name, ok := f.(string); ok && !seen[name] {
-				seen[name] = true
-				funs = append(funs, name)
-			}
+	text, one := fun.(string)
+	if one {
+		fun = strings.Split(text, ",")
+	}
+	seen := make(map[string]bool)
+	for _, name := range names(fun) {
+		if !seen[name] {
+			seen[name] = true
+			funs = append(funs, name)
 		}
 	}
-	return funs, true
+	return funs, !one || len(funs) > 1
 }
 
 // mineAllowed applies the option mine_get.
@@ -231,34 +269,38 @@ func (m *Master) mineAllowed(id string, funs []string) []string {
 
 // mineReader returns a function that takes stored values out of their envelopes if their owner lets
 // the asking minion see them; an operator ("") sees all. It evaluates each allow_tgt only once, as
-// most minions use the same one.
-func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v any) (any, bool) {
-	known := make(map[string]bool) // by packed target and its type
-	return func(v any) (any, bool) {
-		envelope, ok := v.(value.Map)
-		if !ok || !has(envelope, "__saltmine_acl__") {
-			return v, true
+// most minions use the same one, and fails if there is no memory to decode one.
+func (m *Master) mineReader(ctx context.Context, t *turn, hold func(int64) error,
+	asking string) func(value.Raw) (value.Raw, bool, error) {
+	known := make(map[string]bool) // by type and packed target
+	return func(v value.Raw) (value.Raw, bool, error) {
+		if len(v.Lookup("__saltmine_acl__")) == 0 {
+			return v, true, nil
 		}
-		data, _ := envelope.Get("__data__")
-		tgt, limited := envelope.Get("allow_tgt")
-		if !limited || asking == "" {
-			return data, true
+		data, tgt := v.Lookup("__data__"), v.Lookup("allow_tgt")
+		if len(tgt) == 0 || asking == "" {
+			return data, true, nil
 		}
-		tgtType := minionsPattern(envelope.String("allow_tgt_type"))
-		packed, err := value.Pack([]any{tgtType, tgt})
-		if err != nil {
-			return nil, false
-		}
-		may, is := known[string(packed)]
+		tgtType, _ := v.Lookup("allow_tgt_type").Text()
+		key := tgtType + "\x00" + string(tgt)
+		may, is := known[key]
 		if !is {
 			if t.take(ctx) != nil {
-				return nil, false
+				return nil, false, nil
 			}
-			allowed, _, err := target.Means(ctx, tgtType, tgt, m.deps.Targets, asking)
-			may = err == nil && allowed
-			known[string(packed)] = may
+			weight, _ := value.Weigh(tgt)
+			if err := hold(weight); err != nil {
+				return nil, false, err
+			}
+			decoded, err := tgt.Unpack()
+			if err == nil {
+				may, _, err = target.Means(ctx, minionsPattern(tgtType), decoded, m.deps.Targets,
+					asking)
+			}
+			may = err == nil && may
+			known[key] = may
 		}
-		return data, may
+		return data, may, nil
 	}
 }
 

@@ -292,11 +292,12 @@ func (d *Data) Mine(ctx context.Context, id string) (value.Map, error) {
 }
 
 // MineValues returns one function's values in the mines of these minions, still packed; it leaves
-// out minions without one.
-func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[string]value.Raw,
-	error) {
+// out minions without one. Hold is called with the bytes of each, not concurrently; its error ends
+// the reading.
+func (d *Data) MineValues(ctx context.Context, fun string, ids []string,
+	hold func(int64) error) (map[string]value.Raw, error) {
 	if len(ids) > readOneByOne {
-		return d.scanMines(ctx, fun, ids)
+		return d.scanMines(ctx, fun, ids, hold)
 	}
 	out := make(map[string]value.Raw, len(ids))
 	var mu sync.Mutex // guards out
@@ -312,6 +313,9 @@ func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[st
 			if found {
 				mu.Lock()
 				defer mu.Unlock()
+				if err := hold(int64(len(r.Value))); err != nil {
+					return err
+				}
 				out[id] = r.Value
 			}
 			return nil
@@ -321,8 +325,8 @@ func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[st
 }
 
 // scanMines is MineValues in one pass over the records of all minions.
-func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[string]value.Raw,
-	error) {
+func (d *Data) scanMines(ctx context.Context, fun string, ids []string,
+	hold func(int64) error) (map[string]value.Raw, error) {
 	wanted := make(map[string]struct{}, len(ids))
 	for _, id := range ids {
 		wanted[id] = struct{}{}
@@ -330,9 +334,13 @@ func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[str
 	out := make(map[string]value.Raw, len(ids))
 	name := minePrefix + fun
 	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, name, func(r ringstore.Record) error {
-		if _, is := wanted[r.Place]; is && r.Name == name {
-			out[r.Place] = r.Value
+		if _, is := wanted[r.Place]; !is || r.Name != name {
+			return nil
 		}
+		if err := hold(int64(len(r.Value))); err != nil {
+			return err
+		}
+		out[r.Place] = r.Value
 		return nil
 	})
 	if err != nil {

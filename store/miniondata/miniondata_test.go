@@ -131,7 +131,10 @@ func TestMine(t *testing.T) {
 	if got, err := d.Mine(ctx, "web1"); err != nil || !reflect.DeepEqual(got, many) {
 		t.Error(len(got), err)
 	}
-	if got, err := d.MineValues(ctx, "f0007", []string{"web1", "web2"}); err != nil ||
+	held := int64(0)
+	hold := func(n int64) error { held += n; return nil }
+	if got, err := d.MineValues(ctx, "f0007", []string{"web1", "web2"}, hold); err != nil ||
+		held != 1 ||
 		len(got) != 1 || string(got["web1"]) != string(raw(t, int64(7))) {
 		t.Error(got, err)
 	}
@@ -188,9 +191,18 @@ func TestEachAndDrop(t *testing.T) {
 		for i := range asked {
 			asked[i] = fmt.Sprintf("web%02d", i)
 		}
-		mines, err := d.MineValues(ctx, "ip", asked)
+		held := int64(0)
+		mines, err := d.MineValues(ctx, "ip", asked, func(n int64) error { held += n; return nil })
 		if err != nil {
 			t.Fatal(err)
+		}
+		if held != int64(len(mines)) { // each value is one byte
+			t.Errorf("%d mines hold %d bytes", len(mines), held)
+		}
+		full := errors.New("full")
+		if _, err := d.MineValues(ctx, "ip", asked, func(int64) error { return full }); !errors.Is(err,
+			full) {
+			t.Errorf("%d mines without memory: %v", n, err)
 		}
 		if _, found := mines["web08"]; found || len(mines) != n-1 {
 			t.Errorf("%d mines of %d, web08 %v", len(mines), n, found)
