@@ -21,6 +21,7 @@ var (
 	errSilent   = errors.New("peer does not answer PING")
 	errStopping = errors.New("endpoint stops")
 	errShare    = errors.New("too many connections from one address")
+	errTrickle  = errors.New("request arrives too slowly")
 )
 
 // endpoint is the common part of the request and the publish side: the accept loop, the bound on
@@ -444,20 +445,47 @@ func (e *endpoint) readWithin(l *link, limit time.Duration, about bool) error {
 	return nil
 }
 
-// patient reads a body: each read may take PingTimeout, so a slow peer is served and a stopped one
-// is given up.
+// patient reads the bodies of a message. Each read may take PingTimeout, and so may a short
+// message; a longer one must keep coming at MinRate. So a slow peer is served, and one that has
+// stopped or sends a byte now and then is given up.
 type patient struct {
-	l *link
-	e *endpoint
+	l     *link
+	e     *endpoint
+	since time.Time // when the present PingTimeout began; zero before the first wait
+	got   int64     // bytes since then
 }
 
 func (p *patient) Read(b []byte) (int, error) {
 	if p.l.r.Buffered() == 0 {
-		if err := p.e.readWithin(p.l, p.e.lim.PingTimeout, true); err != nil {
+		if err := p.await(); err != nil {
 			return 0, err
 		}
 	}
-	return p.l.r.Read(b)
+	n, err := p.l.r.Read(b)
+	p.got += int64(n)
+	return n, err
+}
+
+// pause leaves time out in which the peer was made to wait.
+func (p *patient) pause(d time.Duration) {
+	if !p.since.IsZero() {
+		p.since = p.since.Add(d)
+	}
+}
+
+// await bounds the next read.
+func (p *patient) await() error {
+	now := time.Now()
+	switch elapsed := now.Sub(p.since); {
+	case p.since.IsZero():
+		p.since = now
+	case elapsed < p.e.lim.PingTimeout:
+	case float64(p.got) < float64(p.e.lim.MinRate)*elapsed.Seconds():
+		return errTrickle
+	default:
+		p.since, p.got = now, 0
+	}
+	return p.e.readWithin(p.l, p.e.lim.PingTimeout, true)
 }
 
 // command handles a command that both endpoints know. For others it returns ErrUnexpected.

@@ -42,7 +42,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := script(b)
 		for {
-			r := requester{s: s, l: l}
+			r := newRequester(s, l)
 			payload, _, err := r.receive()
 			held := r.held
 			r.release()

@@ -11,14 +11,20 @@ type Limits struct {
 	// MaxFrame is the largest request in bytes, all its frames together
 	// (option max_frame_size; default 128 MiB).
 	MaxFrame int64
-	// MaxInFlight is the number of bytes that large requests of all connections may hold at one
-	// time, while they arrive and while they are answered, including their decoded form. The
-	// connection that would exceed it is closed (default: 1 GiB, at least 8 MaxFrame).
+	// MaxInFlight is the number of bytes that requests over 8 KiB of all connections may hold at
+	// one time, while they arrive and while they are answered, including their decoded form. Where
+	// it would be exceeded the connection that has waited longest for its peer is closed: for a
+	// request that holds at most 1 MiB any such connection, for a larger one those that have waited
+	// for PingTimeout. Without one the request is refused (default: 1 GiB, at least 8 MaxFrame).
 	MaxInFlight int64
 	// MaxStrangers is the part of MaxInFlight for all connections from addresses from which no
-	// accepted minion has sent a request. A single request may exceed it (default: 32 MiB, at most
-	// half of MaxInFlight).
+	// accepted minion has sent a request: so much for requests over 64 KiB, of which a single one
+	// may exceed it, and so much for shorter ones, of which the oldest that has not arrived is
+	// closed (default: 32 MiB, at most half of MaxInFlight).
 	MaxStrangers int64
+	// MinRate is the number of bytes per second at which a request must arrive, in each period of
+	// PingTimeout; one that needs less than that time may be slower (default 16 KiB).
+	MinRate int64
 	// StrangersRate is the number of bytes per second of requests over 8 KiB that are read from all
 	// such connections together, so that they leave processors for minions (default 32 MiB).
 	StrangersRate int64
@@ -81,9 +87,11 @@ const (
 	maxPingContext = 16   // ZMTP 3.1: the context of PING is at most 16 bytes
 	// Bodies up to this size are allocated before they arrive; larger ones are counted.
 	firstBody = 1 << 13
-	// Bodies up to this size are never refused to a stranger; a request for a pillar has some 20
-	// KiB.
-	longBody         = 1 << 16
+	// Requests up to this size don't compete with longer ones of strangers; a request for a pillar
+	// has some 20 KiB.
+	longBody = 1 << 16
+	// A request that holds at most this much gets its memory from those that wait for their peer.
+	modest           = 1 << 20
 	maxWriteBytes    = 1 << 18 // bytes handed to the kernel under one write deadline
 	maxWriteMessages = 64      // publications taken from a queue for one write
 	maxHeader        = 9       // bytes of a frame's header
@@ -99,6 +107,7 @@ func (l Limits) withDefaults() Limits {
 	l.MaxFrame = cmp.Or(l.MaxFrame, 128<<20)
 	l.MaxInFlight = cmp.Or(l.MaxInFlight, max(1<<30, 8*l.MaxFrame))
 	l.MaxStrangers = cmp.Or(l.MaxStrangers, min(32<<20, l.MaxInFlight/2))
+	l.MinRate = cmp.Or(l.MinRate, 16<<10)
 	l.StrangersRate = cmp.Or(l.StrangersRate, 32<<20)
 	l.HandshakeTimeout = cmp.Or(l.HandshakeTimeout, 10*time.Second)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)

@@ -21,10 +21,10 @@ func (s *RequestServer) gauges(reg prometheus.Registerer) {
 		of         func() int64
 	}{
 		{"in_flight_bytes", "Memory of large requests, including their decoded form.",
-			s.inFlight.Load},
+			s.memory.inFlight.Load},
 		{"strangers_in_flight_bytes",
 			"The part of in_flight_bytes on connections without an accepted minion.",
-			s.strangers.Load},
+			s.memory.strangers.Load},
 	} {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "clustermaster", Subsystem: "minion", Name: g.name, Help: g.help,
@@ -122,6 +122,8 @@ func reason(err error) (label string, loud bool) {
 		return "too_large", true
 	case errors.Is(err, ErrMemory):
 		return "memory", true
+	case errors.Is(err, errTrickle):
+		return "slow", true
 	case errors.Is(err, errShare):
 		return "source_full", true
 	case errors.Is(err, ErrProxy):

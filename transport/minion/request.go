@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zeromq/zmq4"
@@ -57,12 +56,11 @@ type Handler interface {
 // the empty delimiter).
 type RequestServer struct {
 	*endpoint
-	handler   Handler
-	inFlight  atomic.Int64 // bytes of requests larger than firstBody, with their decoded form
-	strangers atomic.Int64 // the part of inFlight from connections of strangers
-	pace      pace         // of the requests of strangers
-	proved    addresses    // from which accepted minions have sent requests
-	buffers   sync.Pool    // *[replyBuffer]byte
+	handler Handler
+	memory  memory
+	pace    pace      // of the requests of strangers
+	proved  addresses // from which accepted minions have sent requests
+	buffers sync.Pool // *[replyBuffer]byte
 }
 
 // NewRequestServer makes an endpoint whose requests h answers. log and reg may be nil.
@@ -76,7 +74,8 @@ func NewRequestServer(h Handler, lim Limits, log *slog.Logger,
 	if s.lim.PingInterval > 0 {
 		s.linger = min(s.linger, s.lim.PingInterval/4)
 	}
-	s.begin = func(l *link) session { return &requester{s: s, l: l} }
+	s.memory.lim = &s.endpoint.lim
+	s.begin = func(l *link) session { return newRequester(s, l) }
 	s.peers = []zmq4.SocketType{zmq4.Req, zmq4.Dealer}
 	if reg != nil {
 		s.gauges(reg)
@@ -115,56 +114,31 @@ type requester struct {
 	s *RequestServer
 	l *link
 
-	proved  bool  // an accepted minion has sent a request on this connection
-	held    int64 // bytes of this request in RequestServer.inFlight
-	strange int64 // bytes of it in RequestServer.strangers
+	body   patient // reads the present message
+	proved bool    // an accepted minion has sent a request on this connection
+	holding
+}
+
+func newRequester(s *RequestServer, l *link) *requester {
+	return &requester{s: s, l: l, body: patient{l: l, e: s.endpoint}}
 }
 
 // next answers one request. REQ is lock-step: the peer sends nothing while it is handled.
 func (r *requester) next(ctx context.Context) error {
 	defer r.release()
+	r.body.since, r.body.got = time.Time{}, 0
+	r.waits, r.claims = true, 0
 	payload, whole, err := r.receive()
+	if r.arrived() {
+		return errEjected
+	}
 	if err == nil && whole {
 		err = r.s.answer(ctx, r, payload)
 	}
+	if err != nil && r.wasEjected() {
+		err = errEjected
+	}
 	return err
-}
-
-// Hold is hold for the decoded form.
-func (r *requester) Hold(n int64) bool { return n <= firstBody || r.hold(n) == nil }
-
-// Vouch ends the connection's being a stranger's, and that of others from its address.
-func (r *requester) Vouch() {
-	if r.proved {
-		return
-	}
-	r.proved = true
-	r.s.proved.add(r.l.peer.Addr())
-	r.s.strangers.Add(-r.strange)
-	r.strange = 0
-}
-
-// stranger reports whether no accepted minion is known at the connection's address.
-func (r *requester) stranger() bool { return !r.proved && !r.s.proved.has(r.l.peer.Addr()) }
-
-// hold counts n more bytes for the present request. Strangers share a small part of all memory and
-// are slowed down, so that they leave memory and processors for minions. Short requests are never
-// refused, and a single long one is allowed: it may be a minion's first request.
-func (r *requester) hold(n int64) error {
-	r.held += n
-	if r.s.inFlight.Add(n) > r.s.lim.MaxInFlight {
-		return ErrMemory
-	}
-	if !r.stranger() {
-		return nil
-	}
-	r.strange += n
-	if all := r.s.strangers.Add(n); all > r.s.lim.MaxStrangers && all > r.strange &&
-		r.strange > longBody {
-		return fmt.Errorf("of strangers: %w", ErrMemory)
-	}
-	time.Sleep(r.s.pace.next(n, r.s.lim.StrangersRate, time.Now()))
-	return nil
 }
 
 // discard drops an unused frame.
@@ -172,14 +146,33 @@ func (r *requester) discard(size int64) error {
 	for size > 0 {
 		n := min(size, firstBody)
 		if size > firstBody && r.stranger() {
-			time.Sleep(r.s.pace.next(n, r.s.lim.StrangersRate, time.Now()))
+			if err := r.slowDown(n); err != nil {
+				return err
+			}
 		}
-		if err := discard(&patient{r.l, r.s.endpoint}, n); err != nil {
+		if err := discard(&r.body, n); err != nil {
 			return err
 		}
 		size -= n
 	}
 	return nil
+}
+
+// slowDown waits until strangers may send n more bytes.
+func (r *requester) slowDown(n int64) error {
+	wait := r.s.pace.next(n, r.s.lim.StrangersRate, time.Now())
+	if wait <= 0 {
+		return nil
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		r.body.pause(wait)
+		return nil
+	case <-r.ejected:
+		return errEjected
+	}
 }
 
 // pace spreads bytes over time.
@@ -200,15 +193,6 @@ func (p *pace) next(n, rate int64, now time.Time) time.Duration {
 	return wait
 }
 
-func (r *requester) release() {
-	if r.held == 0 {
-		return
-	}
-	r.s.inFlight.Add(-r.held)
-	r.s.strangers.Add(-r.strange)
-	r.held, r.strange = 0, 0
-}
-
 // writing is always false: a connection that waits for a request has written its reply.
 func (r *requester) writing() bool { return false }
 
@@ -221,7 +205,7 @@ func (r *requester) receive() (payload []byte, whole bool, err error) {
 	room := s.lim.MaxFrame
 	for frame := 0; ; {
 		if frame > 0 && l.r.Buffered() < maxHeader {
-			if err := s.readWithin(l, s.lim.PingTimeout, true); err != nil {
+			if err := r.body.await(); err != nil {
 				return nil, false, err
 			}
 		}
@@ -234,7 +218,7 @@ func (r *requester) receive() (payload []byte, whole bool, err error) {
 			return nil, false, err
 		}
 		if h.command {
-			body, err := readBody(&patient{l, s.endpoint}, h.size, r.hold)
+			body, err := readBody(&r.body, h.size, r.hold)
 			if err != nil {
 				return nil, false, err
 			}
@@ -257,7 +241,8 @@ func (r *requester) receive() (payload []byte, whole bool, err error) {
 			return nil, false, fmt.Errorf("message of more than %d frames: %w", maxFrames,
 				ErrTooLarge)
 		case frame == 1:
-			payload, err = readBody(&patient{l, s.endpoint}, h.size, r.hold)
+			r.claims = h.size
+			payload, err = readBody(&r.body, h.size, r.hold)
 		default: // the empty delimiter, or unused frames
 			err = r.discard(h.size)
 		}

@@ -226,8 +226,8 @@ func TestMemoryInFlight(t *testing.T) {
 	e.closedByPeer()
 	eventually(t, "closed for memory", counted(t, s.endpoint, "memory"))
 	eventually(t, "memory given back", func() bool {
-		return s.inFlight.Load() == 0 &&
-			s.strangers.Load() == 0
+		return s.memory.inFlight.Load() == 0 &&
+			s.memory.strangers.Load() == 0
 	})
 }
 
@@ -252,12 +252,12 @@ func TestStrangersShareMemory(t *testing.T) {
 	lone := dialFrom(t, addr, "127.0.0.2").greet("REQ", "", 1)
 	lone.request(payloadOf(4 << 20))
 	lone.message() // a minion's first request may be a long one
-	eventually(t, "memory given back", func() bool { return s.strangers.Load() == 0 })
+	eventually(t, "memory given back", func() bool { return s.memory.strangers.Load() == 0 })
 
 	const sent = 1 << 20
 	a := dialFrom(t, addr, "127.0.0.2").greet("REQ", "", 1).part(4<<20, sent+1)
 	eventually(t, "the first holds more than the share",
-		func() bool { return s.strangers.Load() == 2*sent })
+		func() bool { return s.memory.strangers.Load() == 2*sent })
 	b := dialFrom(t, addr, "127.0.0.3").greet("REQ", "", 1)
 	b.Write(append(append([]byte{flagMore, 0}, appendHeader(nil, 0, 4<<20)...),
 		payloadOf(4<<20)...))
@@ -277,8 +277,8 @@ func TestStrangersShareMemory(t *testing.T) {
 
 	a.Close()
 	eventually(t, "memory given back", func() bool {
-		return s.inFlight.Load() == 0 &&
-			s.strangers.Load() == 0
+		return s.memory.inFlight.Load() == 0 &&
+			s.memory.strangers.Load() == 0
 	})
 }
 
@@ -334,7 +334,7 @@ func TestDecodedSizeCounts(t *testing.T) {
 	slow := dialRaw(t, addr).greet("REQ", "", 1)
 	slow.request([]byte("slow"))
 	<-holding
-	if n := s.inFlight.Load(); n != 3<<20 {
+	if n := s.memory.inFlight.Load(); n != 3<<20 {
 		t.Errorf("%d bytes in flight", n)
 	}
 	other := dialRaw(t, addr).greet("REQ", "", 1)
@@ -344,7 +344,7 @@ func TestDecodedSizeCounts(t *testing.T) {
 	if got := slow.message(); string(got[1]) != "done" {
 		t.Errorf("reply %q", got)
 	}
-	eventually(t, "memory given back", func() bool { return s.inFlight.Load() == 0 })
+	eventually(t, "memory given back", func() bool { return s.memory.inFlight.Load() == 0 })
 	other = dialRaw(t, addr).greet("REQ", "", 1)
 	other.request([]byte("x"))
 	other.message()

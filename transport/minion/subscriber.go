@@ -213,7 +213,7 @@ func (s *subscriber) subscription() (topic string, on, is bool, err error) {
 	if err != nil {
 		return "", false, false, err
 	}
-	body, err := readBody(&patient{s.link, s.server.endpoint}, h.size, nil)
+	body, err := readBody(&patient{l: s.link, e: s.server.endpoint}, h.size, nil)
 	if err != nil {
 		return "", false, false, err
 	}
