@@ -11,11 +11,12 @@ type Limits struct {
 	// MaxFrame is the largest request in bytes, all its frames together
 	// (option max_frame_size; default 128 MiB).
 	MaxFrame int64
-	// MaxInFlight is the number of bytes that requests over 8 KiB of all connections may hold at
-	// one time, while they arrive and while they are answered, including their decoded form. Where
-	// it would be exceeded the connection that has waited longest for its peer is closed: for a
-	// request that holds at most 1 MiB any such connection, for a larger one those that have waited
-	// for PingTimeout. Without one the request is refused (default: 1 GiB, at least 8 MaxFrame).
+	// MaxInFlight is the number of bytes that requests and replies over 8 KiB of all connections
+	// may hold at one time, from the first bytes of the request to the last of the reply, including
+	// the decoded form. Where it would be exceeded the connection that has waited longest for its
+	// peer, to send or to read, is closed: for a reply or a request that holds at most 1 MiB any
+	// such connection, for a larger request those that have waited for PingTimeout. Without one the
+	// request is refused (default: 1 GiB, at least 8 MaxFrame).
 	MaxInFlight int64
 	// MaxStrangers is the part of MaxInFlight for all connections from addresses from which no
 	// accepted minion has sent a request: so much for requests over 64 KiB, of which a single one

@@ -11,7 +11,7 @@ import (
 // errEjected: the connection was closed so that others get its memory.
 var errEjected = fmt.Errorf("of one that waited for its peer: %w", ErrMemory)
 
-// memory counts the bytes of requests larger than firstBody, with their decoded form.
+// memory counts the bytes of requests and replies larger than firstBody, with their decoded form.
 type memory struct {
 	lim *Limits
 
@@ -22,7 +22,7 @@ type memory struct {
 	mu sync.Mutex // guards the rest, and every holding
 	// the part of strangers in requests of at most longBody
 	short int64
-	// connections that hold memory and wait for their peer to send; the longest first
+	// connections that hold memory and wait for their peer to send or to read; the longest first
 	waiting list.List
 	// those of waiting that strangers send and that hold at most longBody
 	shorts list.List
@@ -69,14 +69,14 @@ func (r *requester) stranger() bool { return !r.proved && !r.s.proved.has(r.l.pe
 // are slowed down, so that they leave memory and processors for minions. A single long request of
 // one is allowed: it may be a minion's first request.
 func (r *requester) hold(n int64) error {
-	if err := r.count(n); err != nil || !r.stranger() {
+	if err := r.count(n, false); err != nil || !r.stranger() {
 		return err
 	}
 	return r.slowDown(n)
 }
 
 // count counts n more bytes, and ejects other connections where they would be too many, see Limits.
-func (r *requester) count(n int64) error {
+func (r *requester) count(n int64, reply bool) error {
 	stranger := r.stranger()
 	m, now := &r.s.memory, time.Now()
 	m.mu.Lock()
@@ -92,7 +92,7 @@ func (r *requester) count(n int64) error {
 		r.ejected = make(chan struct{})
 	}
 	since := now.Add(-m.lim.PingTimeout)
-	if max(r.held, r.claims) <= modest {
+	if reply || max(r.held, r.claims) <= modest {
 		since = now
 	}
 	for m.inFlight.Load() > m.lim.MaxInFlight {

@@ -3,6 +3,7 @@ package minion
 import (
 	"context"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 )
@@ -181,4 +182,36 @@ func TestMinRate(t *testing.T) {
 		steady.say(payloadOf(1000))
 	}
 	steady.message()
+}
+
+// TestRepliesNobodyReads: replies count until they are sent, and those that nobody reads give way.
+func TestRepliesNobodyReads(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	s, addr, _ := startRequests(t, vouching, Limits{MaxInFlight: 64 * mib})
+	known(t, addr, "127.0.0.2")
+	var hostile []*raw
+	for range 20 { // more than the kernel takes
+		c := dialFrom(t, addr, "127.0.0.2")
+		c.Conn.(*net.TCPConn).SetReadBuffer(1 << 12)
+		c.greet("REQ", "", 1).request(fmt.Appendf(nil, "reply %d", 12*mib))
+		hostile = append(hostile, c)
+	}
+	eventually(t, "replies give way", func() bool {
+		return value(t, s.met.closed.WithLabelValues("memory")) >= 15
+	})
+	if n := s.memory.inFlight.Load(); n > s.lim.MaxInFlight || n < 12*mib {
+		t.Errorf("%d bytes in flight", n)
+	}
+	minion := known(t, addr, "127.0.0.3")
+	for _, n := range []int{20 << 10, 1 << 20, 8 << 20} {
+		minion.request(fmt.Appendf(nil, "reply %d", n))
+		if got := minion.message(); len(got[1]) != n {
+			t.Errorf("a reply of %d bytes instead of %d", len(got[1]), n)
+		}
+	}
+	for _, c := range hostile {
+		c.Close()
+	}
+	eventually(t, "memory given back", func() bool { return s.memory.inFlight.Load() == 0 })
 }

@@ -20,7 +20,7 @@ func (s *RequestServer) gauges(reg prometheus.Registerer) {
 		name, help string
 		of         func() int64
 	}{
-		{"in_flight_bytes", "Memory of large requests, including their decoded form.",
+		{"in_flight_bytes", "Memory of large requests, including their decoded form, and of large replies.",
 			s.memory.inFlight.Load},
 		{"strangers_in_flight_bytes",
 			"The part of in_flight_bytes on connections without an accepted minion.",

@@ -279,6 +279,13 @@ func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte
 		}
 		return errHandler
 	}
+	r.waits = true
+	if n := int64(len(reply)); n > firstBody {
+		if err := r.count(n, true); err != nil {
+			s.met.requests.WithLabelValues("unsent").Inc()
+			return err
+		}
+	}
 	if err := l.send(appendHeader(append(l.head[:0], flagMore, 0), 0, len(reply)),
 		reply); err != nil {
 		s.met.requests.WithLabelValues("unsent").Inc()
