@@ -45,6 +45,7 @@ type endpoint struct {
 	links    map[*link]struct{}
 	sources  map[source]int // number of connections per source
 	stopping atomic.Bool
+	stopped  chan struct{} // closed when stopping becomes true; serve makes it
 }
 
 func newEndpoint(name string, lim Limits, log *slog.Logger, met *metrics) *endpoint {
@@ -107,6 +108,7 @@ func (l *link) Read(b []byte) (int, error) {
 // DrainTimeout and closes the remaining ones. It returns nil after ctx ended.
 func (e *endpoint) serve(ctx context.Context, ln net.Listener) error {
 	e.stopping.Store(false)
+	e.stopped = make(chan struct{})
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	closed := context.AfterFunc(ctx, func() { ln.Close() })
@@ -119,6 +121,7 @@ func (e *endpoint) serve(ctx context.Context, ln net.Listener) error {
 	})
 
 	e.stopping.Store(true)
+	close(e.stopped)
 	e.each(func(l *link) { l.conn.SetReadDeadline(time.Unix(1, 0)) })
 	done := make(chan struct{})
 	go func() { e.open.Wait(); close(done) }()

@@ -170,6 +170,8 @@ func (r *requester) slowDown(n int64) error {
 	case <-over.C:
 		r.body.pause(wait)
 		return nil
+	case <-r.s.stopped:
+		return errStopping
 	case <-r.ejected:
 		return errEjected
 	}

@@ -316,6 +316,25 @@ func TestPaceOfStrangers(t *testing.T) {
 	}
 }
 
+// TestStopOfStrangers: an endpoint that stops does not wait until strangers may go on.
+func TestStopOfStrangers(t *testing.T) {
+	t.Parallel()
+	const rate = 1 << 10 // 100 KB take more than a minute
+	s, addr, stop := startRequests(t, strange, Limits{StrangersRate: rate,
+		DrainTimeout: 15 * time.Second})
+	began := time.Now()
+	for range 2 {
+		dialRaw(t, addr).greet("REQ", "", 1).part(1<<20, 100_000)
+	}
+	eventually(t, "both wait", func() bool {
+		return s.pace.next(0, rate, time.Now()) > 20*time.Second
+	})
+	stop()
+	if took := time.Since(began); took > s.lim.DrainTimeout {
+		t.Errorf("ends after %v", took)
+	}
+}
+
 // What a request is decoded to counts until its reply is sent.
 func TestDecodedSizeCounts(t *testing.T) {
 	t.Parallel()
