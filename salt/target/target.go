@@ -63,6 +63,13 @@ func Certain(ctx context.Context, tgtType string, tgt any, delimiter string, src
 	return m.match(ctx, tgtType, tgt, delimiter)
 }
 
+// CertainMinions is Certain with the limits of MatchMinions.
+func CertainMinions(ctx context.Context, tgtType string, tgt any, src Source) (Result, error) {
+	m := newMatching(src, true)
+	m.certain, m.most = true, ofMinions
+	return m.match(ctx, tgtType, tgt, "")
+}
+
 func (m *matching) match(ctx context.Context, tgtType string, tgt any, delimiter string) (Result,
 	error) {
 	if delimiter == "" {

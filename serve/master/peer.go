@@ -209,7 +209,7 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 		return p, false, fmt.Errorf("decode target: %w", err)
 	}
 	p.Tgt, p.TgtType, p.Ret, p.User = tgt, c.Load.String("tgt_type"), c.Load.String("ret"), peerUser
-	p.Kwargs = value.Map{{Key: "id", Value: c.ID}}
+	p.Kwargs, p.ofMinion = value.Map{{Key: "id", Value: c.ID}}, true
 	if strings.HasPrefix(p.TgtType, "node") {
 		p.TgtType = "nodegroup"
 		if name, isText := tgt.(string); !isText || !has(m.nodegroups(), name) {
@@ -217,9 +217,8 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 		}
 	}
 	may, err := m.peerTarget(ctx, p.TgtType, tgt)
-	if errors.Is(err, target.ErrTooCostly) {
-		m.refused.note("target_cost", c.ID, c.remote)
-		return p, false, nil
+	if errors.Is(err, target.ErrTooCostly) || errors.Is(err, errBusyTargets) {
+		return p, false, err
 	}
 	if err != nil || !may {
 		m.refused.note("peer", c.ID, c.remote)
@@ -232,6 +231,9 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 	}
 	if byTarget {
 		may, err := m.peerRights(ctx, c.ID, funs, &p)
+		if errors.Is(err, target.ErrTooCostly) || errors.Is(err, errBusyTargets) {
+			return p, false, err
+		}
 		if err != nil || !may {
 			m.refused.note("peer", c.ID, c.remote)
 			return p, false, err
@@ -278,9 +280,6 @@ func (m *Master) peerRights(ctx context.Context, id string, funs []string, p *pe
 	}
 	defer done()
 	found, err := target.MatchMinions(ctx, cmp.Or(p.TgtType, "glob"), p.Tgt, m.deps.Targets, true)
-	if errors.Is(err, target.ErrTooCostly) {
-		return false, nil
-	}
 	if err != nil {
 		return false, err
 	}
@@ -327,10 +326,24 @@ func within(ids, others []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { _, is := set[id]; return !is })
 }
 
-// publishForPeer publishes a minion's order. Before it sends, it notes which minion ordered the
-// job, so that pub_ret works on another master. It returns nil if nothing was published, see
-// peerRequest.
+// publishForPeer publishes a minion's order. It returns nil if nothing was published, see
+// peerRequest, or because the target takes too much work.
 func (m *Master) publishForPeer(ctx context.Context, c *call) (peerPublish, *Published, error) {
+	p, done, err := m.publishAsPeer(ctx, c)
+	switch {
+	case errors.Is(err, errBusyTargets):
+		m.refused.note("busy_targets", c.ID, c.remote)
+		return p, nil, err
+	case errors.Is(err, target.ErrTooCostly):
+		m.refused.note("target_cost", c.ID, c.remote)
+		return p, nil, nil
+	}
+	return p, done, err
+}
+
+// publishAsPeer is publishForPeer with errors about the target. Before it sends, it notes which
+// minion ordered the job, so that pub_ret works on another master.
+func (m *Master) publishAsPeer(ctx context.Context, c *call) (peerPublish, *Published, error) {
 	p, ok, err := m.peerRequest(ctx, c)
 	if err != nil || !ok {
 		return p, nil, err

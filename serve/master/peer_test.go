@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,6 +127,55 @@ func TestPeerPublish(t *testing.T) {
 	if got := m.call(order("cmd", "minion_publish", "form", "full")).(value.Map); len(got) != 1 ||
 		got.String("__jid__") == "" {
 		t.Errorf("nobody returned: %v", got)
+	}
+}
+
+// TestPeerTargets: a target that a minion publishes to needs a turn, whatever its type, and has the
+// limits of minions; the refusal is counted once.
+func TestPeerTargets(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 64) + "!"
+	k := newKit(t, func(o *Options, _ *Deps) {
+		o.Peer = dict(".*", []any{"test\\.", dict("*", []any{"grains.items"})})
+		o.Nodegroups = dict("ng", "L@m1")
+	})
+	m := k.accept("m1")
+	k.accept(long)
+	k.data.groups = dict("ng", "L@m1")
+	order := func(fun, tgt, tgtType string) value.Map {
+		return dict("cmd", "minion_pub", "fun", fun, "arg", []any{}, "tgt", tgt, "tgt_type",
+			tgtType, "ret", "")
+	}
+	for _, fun := range []string{"test.ping", "grains.items"} {
+		before := refusedFor(t, k, "target_cost")
+		if got := m.call(order(fun, "(?=a)(a+)+$", "pcre")); !same(got, dict()) {
+			t.Errorf("%s on an endless pattern: %v", fun, got)
+		}
+		if n := refusedFor(t, k, "target_cost") - before; n != 1 {
+			t.Errorf("%s on an endless pattern: %v refusals", fun, n)
+		}
+	}
+	for range cap(k.resolving) {
+		k.resolving <- struct{}{}
+	}
+	over, cancel := context.WithCancel(t.Context()) // it would wait for the turn no longer
+	cancel()
+	sent := k.subs.count()
+	for _, tt := range [][2]string{{"m1", "glob"}, {"m1", "list"}, {"m.", "pcre"}, {"ng", "nodegroup"},
+		{"os:x", "grain"}, {"os:x", "pillar"}, {"m1", "compound"}} {
+		for _, fun := range []string{"test.ping", "grains.items"} {
+			before := refusedFor(t, k, "busy_targets")
+			load := order(fun, tt[0], tt[1]).Set("id", "m1")
+			if _, err := k.Handle(over, Request{Payload: m.seal(load, nonce())}); err != nil {
+				t.Errorf("%s on %v: %v", fun, tt, err)
+			}
+			if n := refusedFor(t, k, "busy_targets") - before; n != 1 {
+				t.Errorf("%s on %v: %v refusals", fun, tt, n)
+			}
+		}
+	}
+	if k.subs.count() != sent {
+		t.Error("something is published without a turn")
 	}
 }
 

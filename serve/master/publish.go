@@ -29,6 +29,8 @@ type PublishRequest struct {
 	Also    []string      // ids of others that the job is for and that the caller reaches
 	// the request as received, for events and the job cache; nil: it is made from the other fields
 	Load value.Map
+
+	ofMinion bool // Tgt is a minion's: resolving it has lower limits and needs a turn
 }
 
 // noJID is Published.Error for an invalid job id.
@@ -79,7 +81,7 @@ func (m *Master) publish(ctx context.Context, r PublishRequest,
 	}
 	r.TgtType, r.Tgt = target.ForMinions(r.TgtType, r.Tgt, m.deps.Targets)
 	delimiter := r.Kwargs.String("delimiter")
-	found, err := target.Match(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets, true)
+	found, err := m.resolve(ctx, r, delimiter)
 	if err != nil {
 		return Published{}, fmt.Errorf("resolve target: %w", err)
 	}
@@ -156,6 +158,20 @@ func (m *Master) publish(ctx context.Context, r PublishRequest,
 	}
 	return Published{JID: r.JID, Minions: all.Minions, Missing: all.Missing,
 		Incomplete: found.Incomplete}, nil
+}
+
+// resolve returns the minions of a job's target.
+func (m *Master) resolve(ctx context.Context, r PublishRequest, delimiter string) (target.Result,
+	error) {
+	if !r.ofMinion {
+		return target.Match(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets, true)
+	}
+	done, err := m.resolving.enter(ctx)
+	if err != nil {
+		return target.Result{}, err
+	}
+	defer done()
+	return target.MatchMinions(ctx, r.TgtType, r.Tgt, m.deps.Targets, true)
 }
 
 // requestLoad returns the request as it goes to events and the job cache, before secrets are

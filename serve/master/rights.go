@@ -50,7 +50,7 @@ func (m *Master) certain(ctx context.Context, compound string) ([]string, error)
 // those that only may match.
 func (m *Master) confined(ctx context.Context, r PublishRequest, delimiter string,
 	found target.Result) (target.Result, error) {
-	certain, err := target.Certain(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets)
+	certain, err := m.resolveCertain(ctx, r, delimiter)
 	if err != nil {
 		return found, fmt.Errorf("resolve target: %w", err)
 	}
@@ -60,6 +60,20 @@ func (m *Master) confined(ctx context.Context, r PublishRequest, delimiter strin
 		return !is || misread(id)
 	})
 	return found, nil
+}
+
+// resolveCertain returns the minions that a job's target certainly means.
+func (m *Master) resolveCertain(ctx context.Context, r PublishRequest,
+	delimiter string) (target.Result, error) {
+	if !r.ofMinion {
+		return target.Certain(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets)
+	}
+	done, err := m.resolving.enter(ctx)
+	if err != nil {
+		return target.Result{}, err
+	}
+	defer done()
+	return target.CertainMinions(ctx, r.TgtType, r.Tgt, m.deps.Targets)
 }
 
 // misread reports whether minions may match a list with this id although it is not theirs: they

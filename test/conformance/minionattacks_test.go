@@ -315,8 +315,12 @@ func testHeavyTargets(t *testing.T, m *subject) {
 		dict("tgt", "not P@id:"+endless, "tgt_type", "compound"),
 		dict("tgt", strings.Join(some, " or "), "tgt_type", "compound"),
 	}
-	name := `requests_refused_total{reason="target_cost"}`
-	refused, used := m.counters(t)[name], processorTime(t, m)
+	refusals := func() int {
+		all := m.counters(t)
+		return all[`requests_refused_total{reason="target_cost"}`] +
+			all[`requests_refused_total{reason="busy_targets"}`]
+	}
+	refused, used := refusals(), processorTime(t, m)
 	replies := make(chan string, 2*len(heavy))
 	for _, load := range heavy {
 		for _, full := range []value.Map{
@@ -350,7 +354,7 @@ func testHeavyTargets(t *testing.T, m *subject) {
 	if took := processorTime(t, m) - used; took > e2e.Within(time.Duration(2*len(heavy))*2*time.Second) {
 		t.Errorf("the master worked for %v", took)
 	}
-	if n := m.counters(t)[name] - refused; n < len(heavy) {
+	if n := refusals() - refused; n != 2*len(heavy) {
 		t.Errorf("%d refusals were counted", n)
 	}
 	if got := showValue(victim.request(t, "_mine_get", pair("tgt", "ok-v*"),
