@@ -1,6 +1,7 @@
 package event
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -75,8 +76,10 @@ func (b *Bus) Wanted(tag string) bool {
 	return false
 }
 
+var errTag = errors.New("no tag, or one with an empty line or a line end at its end")
+
 // Fire sends data, stamped with the present time, to the subscribers of tag. It drops and counts
-// events without a tag and data that can't be packed. It does not change data.
+// events without a ValidTag and data that can't be packed. It does not change data.
 func (b *Bus) Fire(tag string, data value.Map) {
 	if !b.accept(tag) {
 		return
@@ -127,10 +130,16 @@ func (b *Bus) FireRaw(tag string, data value.Raw) {
 	}
 }
 
+// ValidTag reports whether a tag may be fired: it is not empty, and Salt's listeners, for whom two
+// line ends are the end of a tag (salt.utils.event, TAGEND), read it as it is.
+func ValidTag(tag string) bool {
+	return tag != "" && !strings.Contains(tag, "\n\n") && !strings.HasSuffix(tag, "\n")
+}
+
 // accept counts the event and reports whether anything needs it.
 func (b *Bus) accept(tag string) bool {
-	if tag == "" {
-		b.metrics.refused.Inc()
+	if !ValidTag(tag) {
+		b.refuse(tag, errTag)
 		return false
 	}
 	b.metrics.fired.Inc()

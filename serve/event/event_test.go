@@ -39,7 +39,12 @@ func TestBus(t *testing.T) {
 		data := value.Map{{Key: "a", Value: int64(1)}}
 		b.Fire("salt/auth", data)
 		b.Fire("salt/job/1/new", value.Map{{Key: "_stamp", Value: "old"}, {Key: "b", Value: true}})
-		b.Fire("", data)
+		// listeners would read the tag salt/key, and other data
+		for _, tag := range []string{"", "salt/key\n\nx", "salt/key\n", "\n\n", "\n"} {
+			b.Fire(tag, data)
+			b.FireRaw(tag, value.Raw("\x80"))
+			b.FireRawMap(tag, nil)
+		}
 		b.Fire("bad", value.Map{{Key: "x", Value: struct{}{}}})
 		if len(data) != 1 {
 			t.Error("the caller's data were changed")
@@ -51,6 +56,10 @@ func TestBus(t *testing.T) {
 			t.Errorf("got %s %v, %v", e.Tag, m, err)
 		}
 		if e = <-all.C; e.Tag != "salt/job/1/new" {
+			t.Errorf("got %s", e.Tag)
+		}
+		b.Fire("one line\nand another", data) // a state's name
+		if e = <-all.C; e.Tag != "one line\nand another" {
 			t.Errorf("got %s", e.Tag)
 		}
 		if m, err = (<-jobs.C).Map(); err != nil || m.String("_stamp") != want {

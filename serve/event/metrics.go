@@ -17,7 +17,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_events_refused_total",
-			Help: "Events without a tag, or with data that is not a map.",
+			Help: "Events without a tag, with one that ends in a line end or has an empty line, or with data that is not a map.",
 		}),
 		trimmed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_events_trimmed_total", Help: "Events cut down to max_event_size.",

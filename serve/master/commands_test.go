@@ -279,7 +279,7 @@ func TestMinionEventSingle(t *testing.T) {
 	}
 	for _, tag := range []string{"salt/key", "salt/job/1/new", "salt/job/1/publish",
 		"salt/run/1/ret", "salt/wheel/1/new", "salt/cluster/x", "salt/cloud/x",
-		"salt/job/1/ret/m2", "",
+		"salt/job/1/ret/m2", "", "salt/key\n\nx", "salt/key\n", "own\n\ntag",
 		strings.Repeat("x", maxTag+1)} {
 		if got := m.call(dict("cmd", "_minion_event", "data", "x", "tag", tag)); got != nil {
 			t.Errorf("%.30s: reply %v", tag, got)

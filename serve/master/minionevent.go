@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"clustermaster/serve/event"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -114,8 +115,8 @@ func (m *Master) locally(ctx context.Context, c *call, tag string, data value.Ma
 	return nil
 }
 
-// mayFire reports whether a minion may fire an event: not those reserved for masters, and none in
-// another minion's name.
+// mayFire reports whether a minion may fire an event: not those reserved for masters, none that
+// Salt's listeners read as others, and none in another minion's name.
 func (m *Master) mayFire(c *call, tag string, data value.Map) bool {
 	if tag == "" || len(tag) > maxTag {
 		m.metrics.events.WithLabelValues("dropped").Inc()
@@ -123,7 +124,7 @@ func (m *Master) mayFire(c *call, tag string, data value.Map) bool {
 	}
 	if strings.HasPrefix(tag, "salt/") &&
 		anyGlob(reserved, tag) ||
-		!m.ownEvent(c, tag, data) {
+		!event.ValidTag(tag) || !m.ownEvent(c, tag, data) {
 		m.metrics.events.WithLabelValues("blocked").Inc()
 		m.refused.note("event_tag", c.ID, c.remote)
 		return false

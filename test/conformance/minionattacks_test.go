@@ -191,6 +191,15 @@ func testForgedEvents(t *testing.T, m *subject) {
 					[]any{dict("tag", rest, "data", dict("data", "forged", "plain", true))}))
 		}
 	})
+	// Listeners of Salt would read the reserved tag before the empty line.
+	parted := []string{"salt/key\n\nforged", "salt/key\n"}
+	refusals(t, m, "event_tag", 2*len(parted), func() {
+		for _, tag := range parted {
+			thief.request(t, "_minion_event", pair("tag", tag), pair("data", "forged"))
+			thief.request(t, "_minion_event",
+				pair("events", []any{dict("tag", tag, "data", dict("data", "forged"))}))
+		}
+	})
 	thief.request(t, "_minion_event", pair("events",
 		[]any{dict("tag", "salt/minion/ok-thief/start", "data",
 			dict("id", "ok-victim", "data", "forged"))}))
