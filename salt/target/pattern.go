@@ -21,6 +21,14 @@ func MatchFull(expr, s string) bool {
 	return ok && test(s)
 }
 
+// FullMatcher returns MatchFull for one expression, compiled. Only one goroutine may use it.
+func FullMatcher(expr string) func(s string) bool {
+	if test, ok := pyregex.FullEach(expr); ok {
+		return test
+	}
+	return func(string) bool { return false }
+}
+
 // ForbidsFull is MatchFull for what is forbidden: an expression that takes too long to match counts
 // as a match.
 func ForbidsFull(expr, s string) bool {

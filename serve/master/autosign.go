@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"clustermaster/keystore"
-	"clustermaster/salt/target"
 	"clustermaster/value"
 )
 
@@ -129,11 +128,8 @@ func (a *autosign) grainsMatch(grains value.Map) bool {
 			a.values[e.Name()] = f
 		}
 		a.mu.Unlock()
-		text := value.Str(val)
-		for _, line := range f.lines() {
-			if line == text {
-				return true
-			}
+		if f.lines().has(value.Str(val)) {
+			return true
 		}
 	}
 	return false
@@ -148,19 +144,12 @@ type signFile struct {
 	mu      sync.Mutex       // guards the rest
 	changed syscall.Timespec // ctime, which a change of the owner or the mode moves, too
 	size    int64
-	cached  []string
+	cached  *signLines
 }
 
 // matches tries each line as the id itself, as a shell pattern, and as a regular expression for the
 // whole id.
-func (f *signFile) matches(id string) bool {
-	for _, line := range f.lines() {
-		if line == id || target.Glob(line, id) || target.MatchFull(line, id) {
-			return true
-		}
-	}
-	return false
-}
+func (f *signFile) matches(id string) bool { return f.lines().match(id) }
 
 // mayGroupWrite reports whether permissive_pki_access lets a file's group write to it. A master
 // that runs as root must be in that group, and not by its main group alone
@@ -178,9 +167,9 @@ func mayGroupWrite(info fs.FileInfo) bool {
 	return err == nil && gid != root.Gid && slices.Contains(groups, gid)
 }
 
-// lines returns the file's lines, trimmed, without empty ones and comments. It ignores a file that
-// other users may write to.
-func (f *signFile) lines() []string {
+// lines returns the file's lines, trimmed, without empty ones and comments; nil for none. It
+// ignores a file that other users may write to.
+func (f *signFile) lines() *signLines {
 	if f.path == "" {
 		return nil
 	}
@@ -205,10 +194,11 @@ func (f *signFile) lines() []string {
 		return nil
 	}
 	defer file.Close()
+	f.cached = newSignLines()
 	in := bufio.NewScanner(io.LimitReader(file, maxSignFile))
 	for in.Scan() {
 		if line := strings.TrimSpace(in.Text()); line != "" && !strings.HasPrefix(line, "#") {
-			f.cached = append(f.cached, line)
+			f.cached.add(line)
 		}
 	}
 	return f.cached

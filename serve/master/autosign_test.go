@@ -2,13 +2,17 @@ package master
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"clustermaster/keystore"
+	"clustermaster/salt/target"
 )
 
 // TestStubsAreFiles: a stub that is a link or a folder accepts nobody, for who may write only there
@@ -49,7 +53,87 @@ func TestSignFileIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !f.matches(id) {
-			t.Errorf("%s: the file has %q", id, f.lines())
+			t.Errorf("%s: the file has %v", id, f.lines().all)
 		}
+	}
+}
+
+// TestSignLines: the quick forms of lines match what the lines themselves match as an id, a shell
+// pattern or a regular expression.
+func TestSignLines(t *testing.T) {
+	t.Parallel()
+	lines := []string{"web1", "web1.a.b", "web.", "...", "a-b_c@d:e", "ü.x", "ü", "web*", "web?", "[ab]x",
+		"[!a]y", "db[0-9]+", "db\\d", "(", "a|b", ".*x", "(?i)ABC", "(?x) q # r", "web1.", "x+", "a{2}",
+		"$", "^k$", "l\\", "i.d", "%", "a b", "Ω", "(?=a)(a+)+"}
+	ids := []string{"web1", "web1.a.b", "web1xaxb", "web1.aüb", "web1.a\nb", "web", "webs", "webü", "web12",
+		"...", "abc", "übc", "üüü", "a-b_c@d:e", "ü.x", "üyx", "ü", "ax", "bx", "cy", "ay", "db7", "db77",
+		"db", "(", "a", "b", "ab", "zzx", "ABC", "q", "x", "xx", "xxx", "aa", "$", "k", "^k$", "l\\", "i.d", "ixd",
+		"i\nd", "%", "a b", "Ω", "Ω.", "", "\n", "aaa", strings.Repeat("a", 64) + "!"}
+	for _, line := range lines {
+		l := newSignLines()
+		l.add(line)
+		for _, id := range ids {
+			want := line == id || target.Glob(line, id) || target.MatchFull(line, id)
+			for range 2 { // the second time with what the first has kept
+				if got := l.match(id); got != want {
+					t.Errorf("line %q, id %.20q: %v, want %v", line, id, got, want)
+				}
+			}
+		}
+	}
+	many := newSignLines()
+	for i := range maxCompiled + 10 {
+		many.add(fmt.Sprintf("web%d-[0-9]+", i))
+	}
+	var all sync.WaitGroup
+	for i := range maxCompiled + 10 {
+		all.Go(func() {
+			if !many.match(fmt.Sprintf("web%d-7", i)) || many.match(fmt.Sprintf("web%d-x", i)) {
+				t.Errorf("line %d", i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// signFileOf makes a file of maxCompiled lines.
+func signFileOf(tb testing.TB, line string) *signFile {
+	tb.Helper()
+	var text strings.Builder
+	for i := range maxCompiled {
+		fmt.Fprintf(&text, line+"\n", i)
+	}
+	path := filepath.Join(tb.TempDir(), "sign")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return &signFile{path: path, log: slog.New(slog.DiscardHandler)}
+}
+
+var signLinesOf = map[string]string{"ids": "web%05d", "names": "web%05d.example.com",
+	"patterns": "web%05d-[0-9]+"}
+
+// TestSignFileCost: a sign-in compiles no line of the file again.
+func TestSignFileCost(t *testing.T) {
+	for name, line := range signLinesOf {
+		f := signFileOf(t, line)
+		f.matches("dbs00001.example.com")
+		if n := testing.AllocsPerRun(10, func() { f.matches("dbs00001.example.com") }); n > 20 {
+			t.Errorf("%s: %v allocations for an id that no line means", name, n)
+		}
+	}
+}
+
+// BenchmarkSignFile asks for an id that no line means, as the sign-ins of all accepted minions do.
+func BenchmarkSignFile(b *testing.B) {
+	for name, line := range signLinesOf {
+		b.Run(name, func(b *testing.B) {
+			f := signFileOf(b, line)
+			for b.Loop() {
+				if f.matches("dbs00001.example.com") {
+					b.Fatal("it matches")
+				}
+			}
+		})
 	}
 }

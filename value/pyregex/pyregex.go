@@ -39,6 +39,17 @@ func Start(expr string) (test func(string) bool, ok bool) { return own(`\A(?:`, 
 // Full is Start for Python's re.fullmatch.
 func Full(expr string) (test func(string) bool, ok bool) { return own(`\A(?:`, expr, `)\z`) }
 
+// FullEach is Full with the whole time for each text, for tests that are kept: one text does not
+// use up the time of the next.
+func FullEach(expr string) (test func(string) bool, ok bool) {
+	b := NewBudget(regexBudget)
+	match, ok := compile(b, `\A(?:`, expr, `)\z`)
+	return func(s string) bool {
+		*b = Budget{left: regexBudget}
+		return match(s)
+	}, ok
+}
+
 // Search is Start for Python's re.search.
 func Search(expr string) (test func(string) bool, ok bool) { return own("(?:", expr, ")") }
 
