@@ -41,6 +41,7 @@ func TestStrangers(t *testing.T) {
 		{"connections", besieged, ours, testConnectionShare},
 		{"decoding", besieged, ours, testDenseMessages},
 		{"decoding_of_a_minion", narrow, ours, testDenseRequest},
+		{"unfinished", narrow, ours, testUnfinishedRequests},
 	} {
 		s.each(l)
 	}
@@ -274,6 +275,53 @@ func testDenseRequest(t *testing.T, m *subject) {
 	const refused = `requests_refused_total{reason="decoded_size"}`
 	if n := m.counters(t)[refused] - before[refused]; n != 1 {
 		t.Errorf("%d are counted", n)
+	}
+}
+
+// unfinished sends the first bytes of a request of 64 KiB: a greeting of ZMTP, READY, the empty
+// delimiter, and half of the payload.
+func unfinished(t *testing.T, m *subject) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: m.stranger()}, Timeout: 5 * time.Second}
+	conn, err := dialer.Dial("tcp", hostPort(m.Addr, e2e.RequestPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	greeting := make([]byte, 64)
+	copy(greeting, "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x01NULL")
+	const ready = "\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REQ"
+	const frames = "\x01\x00\x02\x00\x00\x00\x00\x00\x01\x00\x00"
+	if _, err := conn.Write(slices.Concat(greeting, []byte(ready+frames),
+		make([]byte, 1<<15+1))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testUnfinishedRequests: strangers who don't end their short requests hold 32 MiB together, and
+// the first request of a minion is served.
+func testUnfinishedRequests(t *testing.T, m *subject) {
+	const most, each, conns = 32 << 20, 1 << 16, 700
+	closed := `minion_closed_total{endpoint="request",reason="memory"}`
+	before := m.counters(t)[closed]
+	for range conns {
+		unfinished(t, m)
+	}
+	e2e.Eventually(t, 20*time.Second, "what is too much is closed", func() error {
+		if n := m.counters(t)[closed] - before; n != conns-most/each {
+			return fmt.Errorf("%d are closed", n)
+		}
+		return nil
+	})
+	_, rest, _ := strings.Cut(m.Metrics(t), "\nclustermaster_minion_strangers_in_flight_bytes ")
+	line, _, _ := strings.Cut(rest, "\n")
+	if held, err := strconv.ParseFloat(line, 64); err != nil || held != most {
+		t.Errorf("strangers hold %v bytes, %v", held, err)
+	}
+	minion := m.signIn(t, "ok-first", 3)
+	if v := minion.request(t, "_minion_event", pair("tag", "t"),
+		pair("data", dict("text", strings.Repeat("x", 20_000)))); v != nil {
+		t.Errorf("a minion gets %v", v)
 	}
 }
 
