@@ -52,16 +52,22 @@ type host struct {
 }
 
 func mainFile(dir string, getenv func(string) string) string {
-	if dir != "" {
-		return filepath.Join(dir, "master")
-	}
-	if file := getenv("SALT_MASTER_CONFIG"); file != "" && isFile(file) {
+	if file := getenv("SALT_MASTER_CONFIG"); dir == "" && file != "" && isFile(file) {
 		return file
 	}
-	if dir = getenv("SALT_CONFIG_DIR"); dir == "" {
+	return filepath.Join(Dir(dir, getenv), "master")
+}
+
+// Dir is the folder of the configuration files. An empty dir means the environment's
+// SALT_CONFIG_DIR, else DefaultDir. A leading ~ is a home folder.
+func Dir(dir string, getenv func(string) string) string {
+	if dir == "" {
+		dir = getenv("SALT_CONFIG_DIR")
+	}
+	if dir == "" {
 		dir = DefaultDir
 	}
-	return filepath.Join(dir, "master")
+	return ExpandUser(dir, getenv("HOME"))
 }
 
 func isFile(path string) bool {

@@ -208,6 +208,9 @@ func TestWhichFile(t *testing.T) {
 		{"file that isn't there", "", map[string]string{"SALT_MASTER_CONFIG": dir + "/none"},
 			"/etc/salt/master"},
 		{"nothing", "", nil, "/etc/salt/master"},
+		{"folder below home", "~/x", map[string]string{"HOME": "/home/c"}, "/home/c/x/master"},
+		{"folder of a user", "~root/x", map[string]string{"HOME": "/home/c"}, "/root/x/master"},
+		{"folder of no user", "~no one", nil, "~no one/master"},
 	} {
 		if got := mainFile(c.dir, func(k string) string { return c.env[k] }); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 )
@@ -95,6 +96,27 @@ func prefix(root, path string) string {
 		path = inside
 	}
 	return filepath.Join(root, path)
+}
+
+// ExpandUser is Python's os.path.expanduser: ~ is home, and ~NAME is the home folder of that user.
+// It returns other paths, and those of unknown users, as they are.
+func ExpandUser(path, home string) string {
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok {
+		return path
+	}
+	name, below, slash := strings.Cut(rest, "/")
+	if name != "" {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return path
+		}
+		home = u.HomeDir
+	}
+	if !slash {
+		return home
+	}
+	return strings.TrimRight(home, "/") + "/" + below
 }
 
 // isURI distinguishes udp://host and file:///dev/log from paths.

@@ -88,9 +88,7 @@ func (s *source) include(val any, from, option string, at origin, depth int) (pa
 				maxIncludeDepth)}
 	}
 	for _, pattern := range patterns {
-		if pattern == "~" || strings.HasPrefix(pattern, "~/") {
-			pattern = s.home + pattern[1:]
-		}
+		pattern = ExpandUser(pattern, s.home)
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(from), pattern)
 		}

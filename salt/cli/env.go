@@ -149,13 +149,11 @@ func (e Env) version() string {
 }
 
 // configuration reads the master's configuration. As in Salt, a missing folder gives a
-// warning on standard output.
+// warning on standard error.
 func (e Env) configuration(v values) (*config.Options, int, bool) {
 	dir := v.text("config_dir")
-	if dir != "" {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			e.println("WARNING: CONFIG '" + dir + "' directory does not exist.")
-		}
+	if used := config.Dir(dir, e.Getenv); !isDir(used) {
+		e.errorf("WARNING: CONFIG '%s' directory does not exist.", used)
 	}
 	load := e.Load
 	if load == nil {
@@ -167,6 +165,11 @@ func (e Env) configuration(v values) (*config.Options, int, bool) {
 		return nil, ExitFailed, false
 	}
 	return o, ExitOK, true
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // user is the user name of jobs: the process's user, or sudo_NAME for root through sudo.

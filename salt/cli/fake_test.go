@@ -247,8 +247,11 @@ func newEnv(d *fakeDaemon, stdin string) (env Env, out, errs *bytes.Buffer) {
 	return Env{
 		Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
 		Getenv: func(name string) string {
-			if name == "HOME" && d != nil {
+			switch {
+			case name == "HOME" && d != nil:
 				return d.home
+			case name == "SALT_CONFIG_DIR":
+				return "/" // a folder that exists
 			}
 			return ""
 		},

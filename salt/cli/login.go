@@ -169,7 +169,7 @@ func (e Env) tokenFile(o *config.Options) string {
 		if base == "" {
 			base = filepath.Join(home, ".config")
 		}
-		if info, err := os.Stat(filepath.Join(base, "salt")); err == nil && info.IsDir() {
+		if isDir(filepath.Join(base, "salt")) {
 			return filepath.Join(base, "salt", "salt_token")
 		}
 		path = filepath.Join(home, "salt_token")
@@ -180,10 +180,8 @@ func (e Env) tokenFile(o *config.Options) string {
 			}
 		}
 		return path
-	case path == "~" || strings.HasPrefix(path, "~/"):
-		return filepath.Join(home, path[1:])
 	}
-	return path
+	return config.ExpandUser(path, home)
 }
 
 // savedToken reads a token that was saved less than within ago; "" if there is none.

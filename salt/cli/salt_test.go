@@ -367,3 +367,28 @@ func TestSaltWaitsForTheNextMaster(t *testing.T) {
 		})
 	}
 }
+
+// TestMissingConfigDir: the warning of a missing folder leaves standard output to the results, and
+// a folder below ~ is found.
+func TestMissingConfigDir(t *testing.T) {
+	t.Parallel()
+	d := three()
+	d.home = t.TempDir()
+	if err := os.Mkdir(filepath.Join(d.home, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	warning := "WARNING: CONFIG '" + d.home + "/no' directory does not exist.\n"
+	for dir, stderr := range map[string]string{"~/etc": "", "~/no": warning,
+		d.home + "/no": warning, "/": ""} {
+		run(t, Salt, d, "", "-c", dir, "web-a", "test.ping", "--out=txt").check(t, 0,
+			"web-a: True\n", stderr)
+	}
+	env, _, errs := newEnv(d, "")
+	env.Getenv = func(name string) string {
+		return map[string]string{"HOME": d.home, "SALT_CONFIG_DIR": "~/no"}[name]
+	}
+	if Salt(t.Context(), []string{"web-a", "test.ping"}, env); errs.String() != warning {
+		t.Errorf("without -c: %q", errs)
+	}
+	d.work.Wait()
+}

@@ -183,7 +183,7 @@ func TestSaltKeyInterrupted(t *testing.T) {
 			return &config.Options{}, nil, nil
 		},
 	}
-	if code := SaltKey(ctx, []string{"-a", "new1"}, env); code != 1 ||
+	if code := SaltKey(ctx, []string{"-c", "/", "-a", "new1"}, env); code != 1 ||
 		errs.String() != "\nExiting on CTRL-c\n" || len(d.changes) > 0 {
 		t.Errorf("exit %d, stderr %q, %d changes", code, errs.String(), len(d.changes))
 	}
