@@ -16,6 +16,7 @@ var composed = []string{"commands", "conformance", "e2e", "failover", "faults"}
 // Reasons for more than one option.
 const (
 	onlyChecked = "is only checked at the start; tests of this package show that"
+	ofCommand   = "is an option of commands; tests of package cli show that"
 	readHere    = "changes other options when files are read; tests of this package show that"
 )
 
@@ -32,6 +33,14 @@ var unproven = map[string]string{
 	"pillar.cache_driver":          onlyChecked,
 	"ssl":                          onlyChecked,
 	"no_parse":                     "is an option of commands",
+
+	"executor_opts":    ofCommand,
+	"mktoken":          ofCommand,
+	"module_executors": ofCommand,
+	"progress":         "has no effect",
+	"return_config":    ofCommand,
+	"return_kwargs":    ofCommand,
+	"start_event":      ofCommand,
 
 	"git_pillar_disable_saltenv_mapping": "has no effect, with Salt neither: a branch decides",
 

@@ -35,6 +35,9 @@ var table = sync.OnceValue(func() map[string]known {
 		}
 		t[cols[0]] = k
 	}
+	for name, types := range ofCommands {
+		t[name] = known{types: strings.Split(types, "|"), field: -1}
+	}
 	options := reflect.TypeFor[Options]()
 	for i := range options.NumField() {
 		f := options.Field(i)
@@ -72,6 +75,17 @@ func knownNames() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// ofCommands are the types of options that Salt declares nowhere: its commands take them from the
+// command line, and without that from the configuration.
+var ofCommands = map[string]string{
+	"async": "bool", "batch": "int|str", "batch_safe_limit": "int", "batch_safe_size": "int|str",
+	"batch_wait": "float", "chunked": "bool", "delimiter": "str", "eauth": "str",
+	"executor_opts": "dict|str", "metadata": "dict|str", "mktoken": "bool",
+	"module_executors": "list|str", "progress": "bool", "quiet": "bool", "return_config": "str",
+	"return_kwargs": "dict|str", "start_event": "bool", "static": "bool", "subset": "int",
+	"verbose": "bool",
 }
 
 // ofBackEnds are options of external_auth's back ends, which Salt reads without declaring them.

@@ -116,7 +116,7 @@ var servedElsewhere = func() map[string]bool {
 		"renderer_blacklist", "renderer_whitelist",
 		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_pct",
 		"state_output_profile", "state_tabular",
-		"gpg_decrypt_must_succeed", "no_parse",
+		"gpg_decrypt_must_succeed", "no_parse", "password", "return", "username",
 		// Salt's loader reads these itself.
 		"cython_enable", "enable_zip_modules", "engines_dirs", "extension_modules",
 		"extmod_blacklist",
@@ -133,6 +133,9 @@ var servedElsewhere = func() map[string]bool {
 		all[name] = true
 	}
 	for _, name := range slices.Concat(gitOptions, sshOptions) {
+		all[name] = true
+	}
+	for name := range ofCommands {
 		all[name] = true
 	}
 	return all

@@ -149,8 +149,8 @@ func (e Env) version() string {
 }
 
 // configuration reads the master's configuration. As in Salt, a missing folder gives a
-// warning on standard error.
-func (e Env) configuration(v values) (*config.Options, int, bool) {
+// warning on standard error. It adds the file's values of options that were not given to v.
+func (e Env) configuration(p *parser, v values) (*config.Options, int, bool) {
 	dir := v.text("config_dir")
 	if used := config.Dir(dir, e.Getenv); !isDir(used) {
 		e.errorf("WARNING: CONFIG '%s' directory does not exist.", used)
@@ -160,6 +160,9 @@ func (e Env) configuration(v values) (*config.Options, int, bool) {
 		load = config.LoadForCommand
 	}
 	o, _, err := load(dir, e.Getenv) // the daemon logs the warnings
+	if err == nil {
+		err = p.fromFile(v, o)
+	}
 	if err != nil {
 		e.errorf("%s", err)
 		return nil, ExitFailed, false

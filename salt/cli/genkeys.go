@@ -13,7 +13,7 @@ import (
 
 // generate makes a key pair for a minion to be preseeded and prints its fingerprint. It
 // never overwrites a file.
-func (e Env) generate(v values) int {
+func (e Env) generate(p *parser, v values) int {
 	name, dir := v.text("gen_keys"), "."
 	if v.given("gen_keys_dir") {
 		dir = v.text("gen_keys_dir")
@@ -22,7 +22,7 @@ func (e Env) generate(v values) int {
 		e.errorf("ERROR: %q is not a valid key name; use a plain file name", name)
 		return ExitFailed
 	}
-	opts, code, ok := e.configuration(v)
+	opts, code, ok := e.configuration(p, v)
 	if !ok {
 		return code
 	}
@@ -31,10 +31,10 @@ func (e Env) generate(v values) int {
 		e.errorf("ERROR: %s", err)
 		return ExitFailed
 	}
-	p, err := e.printer(v, opts)
+	show, err := e.printer(v, opts)
 	if err == nil {
-		defer p.close()
-		err = p.show(output.Result{Value: value.Map{{Key: "return", Value: finger}},
+		defer show.close()
+		err = show.show(output.Result{Value: value.Map{{Key: "return", Value: finger}},
 			Outputter: "nested"})
 	}
 	if err != nil {

@@ -19,8 +19,8 @@ const maxPEM = 64 << 10
 
 // signature is salt-key --gen-signature. It signs the public key by which minions identify the
 // master, for master_use_pubkey_signature.
-func (e Env) signature(ctx context.Context, v values) int {
-	opts, code, ok := e.configuration(v)
+func (e Env) signature(ctx context.Context, p *parser, v values) int {
+	opts, code, ok := e.configuration(p, v)
 	if !ok {
 		return code
 	}

@@ -88,7 +88,7 @@ func (p *parser) addTargets(extended bool) {
 				help: "An address or a subnet like 10.0.0.0/24."},
 		)
 	}
-	p.add(groupTarget2, option{names: "--delimiter", dest: "delimiter", kind: textValue,
+	p.add(groupTarget2, option{names: "--delimiter", dest: "delimiter", fromFile: true, kind: textValue,
 		help: "Separator between the levels of a grain or pillar key. Default: ':'."})
 }
 
@@ -131,13 +131,13 @@ func (p *parser) addArguments() {
 
 func (p *parser) addEauth(short string) {
 	p.add(groupEauth,
-		option{names: short + "--auth --eauth --external-auth", dest: "eauth", kind: textValue,
+		option{names: short + "--auth --eauth --external-auth", dest: "eauth", fromFile: true, kind: textValue,
 			help: "External authentication system to use."},
-		option{names: "-T --make-token", dest: "mktoken",
+		option{names: "-T --make-token", dest: "mktoken", fromFile: true,
 			help: "Store a token for the next commands."},
-		option{names: "--username", dest: "username", kind: textValue,
+		option{names: "--username", dest: "username", fromFile: true, kind: textValue,
 			help: "User name for external authentication."},
-		option{names: "--password", dest: "password", kind: textValue,
+		option{names: "--password", dest: "password", fromFile: true, kind: textValue,
 			help: "Password for external authentication."},
 	)
 }

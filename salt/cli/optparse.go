@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"clustermaster/config"
+	"clustermaster/value"
 )
 
 // kind is the type of an option's value.
@@ -30,6 +33,9 @@ type option struct {
 	help   string   // one sentence
 	choice []string // the only values
 	group  string   // "" is the main list
+	// fromFile: without the option on the command line, the configuration's option of the name dest
+	// counts, as in Salt.
+	fromFile bool
 }
 
 // parser reads a command line as Python's optparse does. Options may stand anywhere, "--" ends
@@ -51,7 +57,7 @@ func (e usageError) Error() string { return string(e) }
 
 // values are the options given, by dest.
 type values struct {
-	set map[string]any // bool, string, int, float64
+	set map[string]any // bool, string, int, float64; from the configuration also value.Map and []any
 }
 
 func (v values) on(dest string) bool     { b, _ := v.set[dest].(bool); return b }
@@ -141,6 +147,31 @@ func (p *parser) short(v values, arg string, args []string) ([]string, error) {
 		return args, o.store(v, name, value)
 	}
 	return args, nil
+}
+
+// fromFile adds the values of the configuration for options that were not given. The error says
+// which one can't be read.
+func (p *parser) fromFile(v values, o *config.Options) error {
+	for i := range p.options {
+		opt := &p.options[i]
+		x := o.Extra[opt.dest]
+		if !opt.fromFile || v.given(opt.dest) || x == nil {
+			continue
+		}
+		switch x := x.(type) {
+		case config.Secret:
+			v.set[opt.dest] = string(x)
+		case value.Map, []any:
+			v.set[opt.dest] = x
+		default:
+			if opt.kind == flagOn {
+				v.set[opt.dest] = value.Truth(x)
+			} else if err := opt.store(v, opt.dest, value.Str(x)); err != nil {
+				return fmt.Errorf("%s: %w", o.ConfFile, err)
+			}
+		}
+	}
+	return nil
 }
 
 // find returns the option with a name: the last one, if several have it.

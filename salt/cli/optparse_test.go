@@ -2,8 +2,13 @@ package cli
 
 import (
 	"errors"
+	"maps"
+	"reflect"
 	"strings"
 	"testing"
+
+	"clustermaster/config"
+	"clustermaster/value"
 )
 
 // TestUsageErrors expects the texts that Salt 3008.3 printed for the same words.
@@ -163,4 +168,56 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// fileOptions are an option of the configuration for each of salt's that it may set.
+var fileOptions = map[string]any{
+	"async": true, "batch": int64(2), "batch_safe_limit": int64(3), "batch_safe_size": "10%",
+	"batch_wait": 0.5, "delimiter": "|", "eauth": "pam", "executor_opts": value.Map{{Key: "a",
+		Value: int64(1)}}, "failhard": true, "metadata": value.Map{{Key: "who", Value: "you"}},
+	"mktoken": true, "module_executors": []any{"sudo"}, "password": config.Secret("pw"),
+	"progress": true, "return": []any{"mysql", "smtp"}, "return_config": "other",
+	"return_kwargs": value.Map{{Key: "b", Value: true}}, "start_event": true, "static": true,
+	"subset": int64(4), "username": "carol", "verbose": true,
+}
+
+// TestOptionsOfTheFile: an option that is not on the command line has the value of the
+// configuration; a Saltfile's and the command line's come first.
+func TestOptionsOfTheFile(t *testing.T) {
+	t.Parallel()
+	p, o := saltParser(), &config.Options{Extra: fileOptions}
+	v := values{set: map[string]any{}}
+	if err := p.fromFile(v, o); err != nil {
+		t.Fatal(err)
+	}
+	want := maps.Clone(fileOptions)
+	want["batch"], want["batch_safe_limit"], want["subset"], want["password"] = "2", 3, 4, "pw"
+	if !reflect.DeepEqual(v.set, want) {
+		t.Errorf("got\n%v\nwant\n%v", v.set, want)
+	}
+	env, _, _ := newEnv(nil, "")
+	r := saltRun{env: env, opts: o, v: v}
+	if _, err := r.read([]string{"*", "test.ping"}, "glob"); err != nil || r.job.Ret != "mysql,smtp" {
+		t.Errorf("returners %q, %v", r.job.Ret, err)
+	}
+	for key, want := range map[string]any{
+		"ret_kwargs": fileOptions["return_kwargs"], "ret_config": "other", "delimiter": "|",
+		"metadata": fileOptions["metadata"], "executor_opts": fileOptions["executor_opts"],
+		"module_executors": fileOptions["module_executors"], "start_event": true,
+	} {
+		if got, _ := r.job.Kwargs.Get(key); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %v, want %v", key, got, want)
+		}
+	}
+	v, _, err := p.parse([]string{"-b", "1", "--batch-wait=7", "--batch-safe-limit", "0"})
+	if err != nil || p.fromFile(v, o) != nil || v.text("batch") != "1" || v.float("batch_wait") != 7 ||
+		v.integer("batch_safe_limit", 9) != 0 || !v.on("static") {
+		t.Errorf("on the command line: %v, %v", v.set, err)
+	}
+	v = values{set: map[string]any{}}
+	err = p.fromFile(v, &config.Options{ConfFile: "/etc/salt/master",
+		Extra: map[string]any{"batch_wait": "long"}})
+	if err == nil || err.Error() != "/etc/salt/master: option batch_wait: invalid floating-point value: 'long'" {
+		t.Errorf("no number: %v", err)
+	}
 }

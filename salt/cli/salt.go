@@ -28,46 +28,47 @@ func saltParser() *parser {
 	p.addTimeout("Seconds to wait for returns before asking the minions whether they still run the job. Default: 5.")
 	p.addArguments()
 	p.add("",
-		option{names: "--module-executors", dest: "module_executors", kind: textValue,
+		option{names: "--module-executors", dest: "module_executors", fromFile: true, kind: textValue,
 			value: "EXECUTOR_LIST", help: "Executors that the minions use instead of their own."},
-		option{names: "--executor-opts", dest: "executor_opts", kind: textValue,
+		option{names: "--executor-opts", dest: "executor_opts", fromFile: true, kind: textValue,
 			help: "Options of the executors."},
-		option{names: "-s --static", dest: "static",
+		option{names: "-s --static", dest: "static", fromFile: true,
 			help: "Wait for all returns and print them as one document."},
-		option{names: "-p --progress", dest: "progress",
+		option{names: "-p --progress", dest: "progress", fromFile: true,
 			help: "Accepted for scripts; returns are always printed as they arrive."},
-		option{names: "--failhard", dest: "failhard",
+		option{names: "--failhard", dest: "failhard", fromFile: true,
 			help: "Stop a batch at the first failed return."},
-		option{names: "--async", dest: "async", help: "Send the job, print its id and exit."},
-		option{names: "--subset", dest: "subset", kind: intValue,
+		option{names: "--async", dest: "async", fromFile: true,
+			help: "Send the job, print its id and exit."},
+		option{names: "--subset", dest: "subset", fromFile: true, kind: intValue,
 			help: "Run on that many random minions of the target that have the function."},
-		option{names: "-v --verbose", dest: "verbose",
+		option{names: "-v --verbose", dest: "verbose", fromFile: true,
 			help: "Print the job's id first, and ids in the summary."},
 		option{names: "--hide-timeout", dest: "show_timeout", kind: flagOff,
 			help: "Accepted for scripts; minions that did not return are still shown, as in Salt 3008."},
 		option{names: "--show-jid", dest: "show_jid", help: "Print the job's id first."},
-		option{names: "-b --batch --batch-size", dest: "batch", kind: textValue,
+		option{names: "-b --batch --batch-size", dest: "batch", fromFile: true, kind: textValue,
 			help: "Run on that many minions, or percent of them, at a time."},
-		option{names: "--batch-wait", dest: "batch_wait", kind: floatValue,
+		option{names: "--batch-wait", dest: "batch_wait", fromFile: true, kind: floatValue,
 			help: "Seconds after a return before the next minion of a batch begins."},
-		option{names: "--batch-safe-limit", dest: "batch_safe_limit", kind: intValue,
+		option{names: "--batch-safe-limit", dest: "batch_safe_limit", fromFile: true, kind: intValue,
 			help: "Run as a batch if at least that many minions match."},
-		option{names: "--batch-safe-size", dest: "batch_safe_size", kind: textValue,
+		option{names: "--batch-safe-size", dest: "batch_safe_size", fromFile: true, kind: textValue,
 			help: "Size of such a batch. Default: 8."},
-		option{names: "--return", dest: "return", kind: textValue, value: "RETURNER",
+		option{names: "--return", dest: "return", fromFile: true, kind: textValue, value: "RETURNER",
 			help: "Also send the results to these returners of the minions, separated by commas."},
-		option{names: "--return_config", dest: "return_config", kind: textValue,
+		option{names: "--return_config", dest: "return_config", fromFile: true, kind: textValue,
 			value: "RETURNER_CONF", help: "Alternative configuration of the returner."},
-		option{names: "--return_kwargs", dest: "return_kwargs", kind: textValue,
+		option{names: "--return_kwargs", dest: "return_kwargs", fromFile: true, kind: textValue,
 			value: "RETURNER_KWARGS", help: "Options of the returner."},
 		option{names: "-d --doc --documentation", dest: "doc",
 			help: "Print the documentation of functions; the target may be left out."},
 		option{names: "--args-separator", dest: "args_separator", kind: textValue,
 			help: "Separator between the arguments of several functions. Default: ','."},
 		option{names: "--summary", dest: "cli_summary", help: "Print counts after the returns."},
-		option{names: "--metadata", dest: "metadata", kind: textValue,
+		option{names: "--metadata", dest: "metadata", fromFile: true, kind: textValue,
 			help: "A map stored with the job; jobs.list_jobs can search it."},
-		option{names: "--start-event", dest: "start_event",
+		option{names: "--start-event", dest: "start_event", fromFile: true,
 			help: "Have each minion fire an event before it begins (minions of 3008)."},
 		option{names: "--output-diff", dest: "state_output_diff",
 			help: "Hide states that changed nothing."},
@@ -105,7 +106,7 @@ func Salt(ctx context.Context, args []string, env Env) int {
 	if err != nil {
 		return p.fail(env.Stderr, err)
 	}
-	opts, code, ok := env.configuration(v)
+	opts, code, ok := env.configuration(p, v)
 	if !ok {
 		return code
 	}
@@ -229,7 +230,7 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 		r.job.Timeout = r.wait.Timeout
 		r.wait.SyndicWait = syndicWait
 	}
-	r.job.Ret = v.text("return")
+	r.job.Ret = strings.Join(words(v.set["return"]), ",")
 	r.job.Kwargs = r.kwargs()
 	return ExitOK, nil
 }
@@ -252,8 +253,12 @@ func (r *saltRun) kwargs() value.Map {
 		{"return_kwargs", "ret_kwargs"}, {"module_executors", "module_executors"},
 		{"executor_opts", "executor_opts"}, {"metadata", "metadata"},
 	} {
-		if text := v.text(o.dest); text != "" {
-			kw = append(kw, value.Pair{Key: o.key, Value: yamlArg(text)})
+		given := v.set[o.dest]
+		if text, ok := given.(string); ok {
+			given = yamlArg(text)
+		}
+		if value.Truth(v.set[o.dest]) {
+			kw = append(kw, value.Pair{Key: o.key, Value: given})
 		}
 	}
 	if v.on("start_event") {

@@ -27,7 +27,7 @@ func saltCPParser() *parser {
 	p.addTargets(false)
 	p.addOutput()
 	p.add(groupFiles,
-		option{names: "-C --chunked", dest: "chunked",
+		option{names: "-C --chunked", dest: "chunked", fromFile: true,
 			help: "Copy big files and whole folders in pieces and keep file modes."},
 		option{names: "-n --no-compression", dest: "no_compression",
 			help: "Don't compress the pieces of --chunked."},
@@ -51,7 +51,7 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 		p.help(env.Stdout)
 		return p.fail(env.Stderr, usageError("Insufficient arguments"))
 	}
-	opts, code, ok := env.configuration(v)
+	opts, code, ok := env.configuration(p, v)
 	if !ok {
 		return code
 	}

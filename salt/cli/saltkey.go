@@ -46,7 +46,7 @@ func saltKeyParser() *parser {
 		option{names: "-y --yes", dest: "yes", help: "Don't ask."},
 		option{names: "--dry-run", dest: "dry_run",
 			help: "Show the keys that would be accepted, rejected or deleted, and change nothing."},
-		option{names: "--rotate-aes-key", dest: "rotate_aes_key", kind: textValue,
+		option{names: "--rotate-aes-key", dest: "rotate_aes_key", fromFile: true, kind: textValue,
 			help: "False keeps the session key of publications when keys are deleted or rejected, which is less safe. Default: True."},
 		option{names: "--preserve-minions", dest: "preserve_minions", kind: textValue,
 			help: "True keeps the cached grains, pillar and mine of deleted minions. Default: False."},
@@ -85,7 +85,7 @@ func saltKeyParser() *parser {
 			help: "Make a key pair of this name."},
 		option{names: "--gen-keys-dir", dest: "gen_keys_dir", kind: textValue,
 			help: "Folder for the key pair. Default: '.'."},
-		option{names: "--keysize", dest: "keysize", kind: intValue,
+		option{names: "--keysize", dest: "keysize", fromFile: true, kind: intValue,
 			help: "Key size in bits, at least 2048. Default: 2048."},
 	)
 	p.add(groupGen,
@@ -136,12 +136,12 @@ func SaltKey(ctx context.Context, args []string, env Env) int {
 	}
 	action := keyAction(v)
 	if action == "gen_keys" {
-		return env.generate(v)
+		return env.generate(p, v)
 	}
 	if v.on("gen_signature") {
-		return env.signature(ctx, v)
+		return env.signature(ctx, p, v)
 	}
-	opts, code, ok := env.configuration(v)
+	opts, code, ok := env.configuration(p, v)
 	if !ok {
 		return code
 	}

@@ -29,7 +29,7 @@ func saltRunParser() *parser {
 			help: "Use this job id instead of a new one."},
 		option{names: "-d --doc --documentation", dest: "doc",
 			help: "Print the documentation of a function, a family or all functions."},
-		option{names: "--async", dest: "async", help: "Start the function and exit."},
+		option{names: "--async", dest: "async", fromFile: true, help: "Start the function and exit."},
 		option{names: "--dry-run", dest: "dry_run",
 			help: "Print what the function would do and change nothing. Only some functions can."},
 		option{names: "--skip-grains", dest: "skip_grains",
@@ -37,7 +37,7 @@ func saltRunParser() *parser {
 	)
 	p.addEauth("-a ")
 	p.addOutput()
-	p.add(groupOutput, option{names: "--quiet", dest: "quiet",
+	p.add(groupOutput, option{names: "--quiet", dest: "quiet", fromFile: true,
 		help: "Print no result and no progress."})
 	p.addLogging("-l --log-level")
 	return p
@@ -54,7 +54,7 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 		return p.fail(env.Stderr,
 			usageError("You can only get documentation for one method at one time"))
 	}
-	opts, code, ok := env.configuration(v)
+	opts, code, ok := env.configuration(p, v)
 	if !ok {
 		return code
 	}

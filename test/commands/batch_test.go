@@ -2,7 +2,10 @@ package commands
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"testing"
 )
 
 const badBatch = "Invalid batch specification 'foo': must be an integer or percentage string like '10' or '25%'.\n"
@@ -42,5 +45,43 @@ func batchScenes() []scene {
 			salt("-b", "1", "--failhard", "web-*", "cmd.run", "exit 3").whichever(),
 			salt("-b", "1", "--failhard", "web-*", "test.ping").whichever(),
 		}},
+		{name: "15_options_of_the_file", before: withOptions(map[string]string{
+			"safe": "batch_safe_limit: 2\nbatch_safe_size: 1\n", "hard": "failhard: True\nbatch: 1\n",
+			"wait": "batch: 50%\nbatch_wait: 0.1\n", "static": "static: True\noutput: json\n",
+			"async": "async: True\n", "subset": "subset: 1\ncli_summary: True\n",
+			"delimiter": "delimiter: '|'\nmetadata: {who: you}\nreturn: local\n",
+			"login":     "eauth: file\nusername: frank\npassword: pass-frank\nverbose: True\n",
+			"quiet":     "quiet: True\n", "chunked": "chunked: True\n",
+		}), lines: []line{
+			salt("-c", "DIR/safe", "web-*", "test.ping").whichever(),
+			salt("-c", "DIR/safe", "web-a", "test.ping"),
+			salt("-c", "DIR/safe", "--batch-safe-limit=3", "web-*", "test.ping").anyOrder(),
+			salt("-c", "DIR/safe", "-s", "--out=txt", "web-*", "test.ping").anyOrder(),
+			salt("-c", "DIR/hard", "web-*", "cmd.run", "exit 3").whichever(),
+			salt("-c", "DIR/wait", "web-*", "test.ping").whichever(),
+			salt("-c", "DIR/static", "web-a", "test.ping"),
+			salt("-c", "DIR/async", "web-a", "test.ping"),
+			salt("-c", "DIR/subset", "web-a", "test.ping"),
+			salt("-c", "DIR/delimiter", "-C", "web-a and G@os|*", "test.arg", "--out=json"),
+			salt("-c", "DIR/login", "web-a", "test.version"),
+			run("-c", "DIR/quiet", "test.arg", "x"),
+			run("-c", "DIR/async", "test.arg", "x"),
+			cp("-c", "DIR/chunked", "web-a", "DIR/etc/master", "DIR/chunked/"),
+		}},
+	}
+}
+
+// withOptions makes folders with the configuration of a side's master and more options.
+func withOptions(folders map[string]string) func(*testing.T, *pair) {
+	return func(t *testing.T, p *pair) {
+		for _, s := range p.sides() {
+			for name, options := range folders {
+				dir := filepath.Join(s.Dir, name)
+				if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(
+					filepath.Join(dir, "master"), []byte(s.Config(t)+options), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 	}
 }
