@@ -180,8 +180,8 @@ func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string
 	if err != nil || !c.run.sent(summary.Published) {
 		return nil, false, err
 	}
-	for _, id := range silent(summary) {
-		c.note(id, to, noReturn(summary.JID))
+	for _, id := range summary.Silent() {
+		c.note(id, to, gather.NoReturn(summary.JID))
 	}
 	return good, true, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sort"
 	"strings"
 
@@ -40,11 +39,11 @@ func (r *saltRun) gather(ctx context.Context) int {
 	if len(summary.Minions) == 0 {
 		return r.nothing()
 	}
-	for _, id := range silent(summary) {
+	for _, id := range summary.Silent() {
 		if _, known := seen[id]; known {
 			continue
 		}
-		text := noReturn(summary.JID)
+		text := gather.NoReturn(summary.JID)
 		seen[id] = answered{silent: true}
 		failed = true
 		if err := r.print.show(output.Result{Value: value.Map{{Key: id, Value: text}},
@@ -65,15 +64,6 @@ func (r *saltRun) gather(ctx context.Context) int {
 		return ExitFailed
 	}
 	return ExitOK
-}
-
-// silent lists the minions that did not return. Ids of a list without an accepted key count too,
-// but commands do not wait for them.
-func silent(s gather.Summary) []string { return slices.Concat(s.NotReturned, s.Missing) }
-
-// noReturn stands in place of a silent minion's return.
-func noReturn(jid string) string {
-	return "Minion did not return. [No response]\n" + lateReturns(jid)
 }
 
 // nothing ends a run whose job was not sent: an empty document and an error.

@@ -495,7 +495,7 @@ func (r *saltRun) stopped(ctx context.Context, jid string, err error) int {
 	if ctx.Err() != nil {
 		if jid != "" {
 			r.env.errorf("\nThis job's jid is: %s\nExiting gracefully on Ctrl-c\n%s", jid,
-				lateReturns(jid))
+				gather.LateReturns(jid))
 		} else {
 			r.env.errorf("\nExiting gracefully on Ctrl-c")
 		}
@@ -506,11 +506,6 @@ func (r *saltRun) stopped(ctx context.Context, jid string, err error) int {
 	}
 	r.env.errorf("ERROR: %s", err)
 	return ExitFailed
-}
-
-func lateReturns(jid string) string {
-	return "The minions may not have all finished running and any remaining minions will return upon completion. To look up the return data for this job later, run the following command:\n\n" +
-		"salt-run jobs.lookup_jid " + jid
 }
 
 // withoutSecrets is the configuration with its secrets masked.

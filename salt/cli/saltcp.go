@@ -111,8 +111,8 @@ func (r *saltRun) copy(ctx context.Context) int {
 	if !r.sent(summary.Published) {
 		return ExitOK
 	}
-	for _, id := range silent(summary) {
-		all = append(all, value.Pair{Key: id, Value: noReturn(summary.JID)})
+	for _, id := range summary.Silent() {
+		all = append(all, value.Pair{Key: id, Value: gather.NoReturn(summary.JID)})
 	}
 	return r.shown(all)
 }

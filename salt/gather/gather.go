@@ -125,6 +125,21 @@ type Summary struct {
 	NotReturned []string // sorted
 }
 
+// Silent lists the minions that did not return. Ids of a list without an accepted key count too,
+// but Run does not wait for them.
+func (s Summary) Silent() []string { return slices.Concat(s.NotReturned, s.Missing) }
+
+// NoReturn is Salt's text in place of a silent minion's return.
+func NoReturn(jid string) string {
+	return "Minion did not return. [No response]\n" + LateReturns(jid)
+}
+
+// LateReturns is Salt's text about returns that arrive after a command has ended.
+func LateReturns(jid string) string {
+	return "The minions may not have all finished running and any remaining minions will return upon completion. To look up the return data for this job later, run the following command:\n\n" +
+		"salt-run jobs.lookup_jid " + jid
+}
+
 // ErrMasterLost is returned when the event stream ends before the job does.
 var ErrMasterLost = errors.New("the master went away while waiting for returns; see salt-run jobs.lookup_jid")
 

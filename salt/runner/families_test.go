@@ -173,6 +173,7 @@ func TestListJobs(t *testing.T) {
 // fleet answers jobs for minions.
 type fleet struct {
 	minions []string
+	silent  []string
 	answers map[string]Answer
 	asked   *Ask
 }
@@ -181,7 +182,8 @@ func (f fleet) Ask(_ context.Context, a Ask) (Answers, error) {
 	if f.asked != nil {
 		*f.asked = a
 	}
-	return Answers{JID: "1", Minions: f.minions, Returned: f.answers}, nil
+	return Answers{JID: "1", Minions: f.minions, Returned: f.answers, Silent: f.silent,
+		NoReturn: "no return"}, nil
 }
 
 func TestJobsActive(t *testing.T) {
@@ -353,12 +355,12 @@ func TestKeySizes(t *testing.T) {
 func TestSaltExecute(t *testing.T) {
 	t.Parallel()
 	asked := Ask{}
-	r, _, _ := newRunner(t, Salt(fleet{minions: []string{"a"},
+	r, _, _ := newRunner(t, Salt(fleet{minions: []string{"a", "b"}, silent: []string{"b", "none"},
 		answers: map[string]Answer{"a": {Return: int64(7)}}, asked: &asked}))
 	res := r.Run(t.Context(), Request{Fun: "salt.execute", Args: []any{"*", "test.arg"},
 		Kwargs: value.Map{{Key: "arg", Value: []any{int64(1)}},
 			{Key: "kwarg", Value: value.Map{{Key: "k", Value: "v"}}}}}, nil)
-	if value.Repr(res.Return) != "{'a': 7}" ||
+	if value.Repr(res.Return) != "{'a': 7, 'b': 'no return', 'none': 'no return'}" ||
 		fmt.Sprint(asked.Args, " ", asked.Kwargs, " ", asked.TgtType) != "[1] [{k v}] glob" {
 		t.Errorf("%+v, asked %+v", res, asked)
 	}

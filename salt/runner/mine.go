@@ -39,13 +39,7 @@ Example:
 						{Key: "clear", Value: c.Arg("clear")},
 						{Key: "mine_functions", Value: c.Arg("mine_functions")},
 					}})
-				out := value.Map{}
-				for _, id := range got.Minions {
-					if a, ok := got.Returned[id]; ok {
-						out = append(out, value.Pair{Key: id, Value: a.Return})
-					}
-				}
-				return out, err
+				return got.all(), err
 			}},
 	}
 }

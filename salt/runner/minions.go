@@ -2,6 +2,8 @@ package runner
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"clustermaster/value"
@@ -35,6 +37,22 @@ type Answers struct {
 	JID        string
 	Minions    []string // the minions that were expected to answer
 	Returned   map[string]Answer
+	// Silent did not return; also ids of a list that have no accepted key. NoReturn is the text in
+	// place of the return of each.
+	Silent   []string
+	NoReturn string
+}
+
+// all maps each minion to its return, or to NoReturn: Salt's local client's answer to a job.
+func (a Answers) all() value.Map {
+	all := make(value.Map, 0, len(a.Returned)+len(a.Silent))
+	for _, id := range slices.Sorted(maps.Keys(a.Returned)) {
+		all = append(all, value.Pair{Key: id, Value: a.Returned[id].Return})
+	}
+	for _, id := range a.Silent {
+		all = append(all, value.Pair{Key: id, Value: a.NoReturn})
+	}
+	return all
 }
 
 // Asker publishes a job and gathers its returns with Salt's algorithm (package gather). A target

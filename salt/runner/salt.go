@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"sort"
 
 	"clustermaster/salt/function"
 	"clustermaster/value"
@@ -40,16 +39,7 @@ Example:
 			if answers.Incomplete != "" {
 				c.Warn(answers.Incomplete + untargeted)
 			}
-			ids := make([]string, 0, len(answers.Returned))
-			for id := range answers.Returned {
-				ids = append(ids, id)
-			}
-			sort.Strings(ids)
-			ret := value.Map{}
-			for _, id := range ids {
-				ret = append(ret, value.Pair{Key: id, Value: answers.Returned[id].Return})
-			}
-			return ret, nil
+			return answers.all(), nil
 		},
 	}}
 }

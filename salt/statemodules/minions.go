@@ -73,10 +73,10 @@ func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Opti
 	}
 	silent := s.Missing
 	if j.expect {
-		silent = append(append([]string{}, s.NotReturned...), s.Missing...)
+		silent = s.Silent()
 	}
 	if len(s.Minions) == 0 {
-		silent = nil
+		silent = nil // nothing was sent
 	}
 	for i := range out {
 		out[i].jid = s.JID
@@ -125,8 +125,7 @@ func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.O
 	out, jid, err := m.all(ctx, j, p, o)
 	for i, a := range out {
 		if a.failed {
-			out[i] = answer{id: a.id, retcode: 1,
-				ret: "Minion did not return. [No response]\nThe minions may not have all finished running and any remaining minions will return upon completion. To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid " + jid}
+			out[i] = answer{id: a.id, retcode: 1, ret: gather.NoReturn(jid)}
 		}
 	}
 	return out, err

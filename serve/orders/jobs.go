@@ -263,6 +263,9 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 		out.Returned[id] = runner.Answer{Return: v, Retcode: ret.Code()}
 	})
 	out.JID, out.Minions, out.Incomplete = summary.JID, summary.Minions, summary.Incomplete
+	if len(summary.Minions) > 0 { // else nothing was sent
+		out.Silent, out.NoReturn = summary.Silent(), gather.NoReturn(summary.JID)
+	}
 	return out, err
 }
 

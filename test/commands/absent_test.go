@@ -30,6 +30,8 @@ func absentScenes() []scene {
 			cp("-L", "ghost,web-a,ghost-2", "DIR/etc/master", "DIR/copied", "-t", "6").anyOrder(),
 			cp("-C", "-L", "ghost,web-a,ghost-2", "DIR/etc/master", "DIR/copied", "-t", "6").anyOrder(),
 			run("manage.down", "timeout=6"), run("manage.status", "timeout=6"),
+			run("salt.execute", "[ghost, web-a, ghost-2]", "test.ping", "tgt_type=list", "timeout=6"),
+			run("mine.update", "[web-a, ghost]", "tgt_type=list", "--out=json"),
 		}},
 		{name: "02_silent_minion_later", alone: true,
 			lines: []line{
