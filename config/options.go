@@ -27,6 +27,15 @@ func (r Roots) Dirs(env string) []string {
 	return nil
 }
 
+// WaitForSyndics is how long an order waits for syndics to name the minions below them; 0 if this
+// master has no syndics.
+func (o *Options) WaitForSyndics() time.Duration {
+	if !o.OrderMasters {
+		return 0
+	}
+	return max(o.SyndicWait, time.Millisecond) // syndic_wait: 0 does not deny that there are syndics
+}
+
 // Options is the configuration in force. Load alone writes to it.
 //
 // The tag opt is the option's name in the file; min and max bound a number; oneof
@@ -291,6 +300,7 @@ type Options struct {
 	PresenceEvents          bool          `opt:"presence_events" own:"false"`
 	OrderMasters            bool          `opt:"order_masters"`
 	Syndics                 []string      `opt:"syndics" own:"[]"`
+	SyndicWait              time.Duration `opt:"syndic_wait" min:"0"`
 	Schedule                value.Map     `opt:"schedule"`
 	Reactor                 []any         `opt:"reactor"`
 	ReactorWorkerThreads    int           `opt:"reactor_worker_threads" min:"1"`

@@ -33,13 +33,13 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 func (r *process) stateFunctions() orchestrate.Table {
 	o := r.opts
 	return statemodules.New(statemodules.Deps{
-		Minions: r.orders, Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
-		Runners: orders.ForStates{Functions: r.functions}, SSH: r.hosted.SSH,
+		Minions: r.orders, Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout,
+		SyndicWait: o.WaitForSyndics(), Failhard: o.Failhard, SSH: r.hosted.SSH,
+		Runners: orders.ForStates{Functions: r.functions}, Log: r.log,
 		Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.hosted,
 		Nested: func(v any, indent int) string {
 			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested",
 				Indent: indent})
 		},
-		Log: r.log,
 	})
 }

@@ -36,7 +36,7 @@ func (r *saltRun) gather(ctx context.Context) int {
 	if unwanted(summary.Published) {
 		return ExitOK // Salt's exit code
 	}
-	if len(summary.Minions) == 0 {
+	if len(summary.Minions) == 0 && r.wait.SyndicWait == 0 {
 		return r.nothing()
 	}
 	for _, id := range summary.Silent() {

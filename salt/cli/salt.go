@@ -221,18 +221,23 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 	} else {
 		r.job.Fun, r.job.Arg = operands[1], parseInput(operands[2:], v.text("no_parse"))
 	}
-	r.wait = gather.Options{Timeout: r.opts.Timeout, GatherJobTimeout: r.opts.GatherJobTimeout}
-	if t := v.integer("timeout", 0); t > 0 {
-		r.wait.Timeout = time.Duration(t) * time.Second
-	}
-	r.job.Patience = r.wait.Timeout
-	if r.opts.OrderMasters { // only syndics need to know how long to wait
-		r.job.Timeout = r.wait.Timeout
-		r.wait.SyndicWait = syndicWait
-	}
+	r.waits()
 	r.job.Ret = strings.Join(words(v.set["return"]), ",")
 	r.job.Kwargs = r.kwargs()
 	return ExitOK, nil
+}
+
+// waits sets how long the run waits for returns.
+func (r *saltRun) waits() {
+	r.wait = gather.Options{Timeout: r.opts.Timeout, GatherJobTimeout: r.opts.GatherJobTimeout,
+		SyndicWait: r.opts.WaitForSyndics()}
+	if t := r.v.integer("timeout", 0); t > 0 {
+		r.wait.Timeout = time.Duration(t) * time.Second
+	}
+	r.job.Patience = r.wait.Timeout
+	if r.wait.SyndicWait > 0 { // also without gathering, --async
+		r.job.Timeout = r.wait.Timeout
+	}
 }
 
 // kwargs are the fields that are sent beside the job.
@@ -437,9 +442,6 @@ func (r *saltRun) async(ctx context.Context) int {
 	r.env.println("Executed command with job ID: " + jid)
 	return ExitOK
 }
-
-// syndicWait is Salt's default of syndic_wait.
-const syndicWait = 5 * time.Second
 
 const noMatch = "No minions matched the target. No command was sent, no jid was assigned."
 

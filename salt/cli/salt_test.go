@@ -392,3 +392,35 @@ func TestMissingConfigDir(t *testing.T) {
 	}
 	d.work.Wait()
 }
+
+// TestSyndics: with order_masters, salt and salt-cp wait for syndics, syndic_wait long, and tell
+// them how long they wait for returns.
+func TestSyndics(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "motd")
+	if err := os.WriteFile(file, []byte("hello"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			cmd   command
+			words []string
+		}{{Salt, []string{"web-a", "test.ping"}}, {SaltCP, []string{"web-a", file, "/to"}}} {
+			d := three()
+			env, out, _ := newEnv(d, "")
+			load := env.Load
+			env.Load = func(dir string, getenv func(string) string) (*config.Options, []config.Warning, error) {
+				o, w, err := load(dir, getenv)
+				o.OrderMasters, o.SyndicWait = true, 7*time.Second
+				return o, w, err
+			}
+			began := time.Now()
+			code := c.cmd(t.Context(), append(c.words, "-t", "3"), env)
+			if took := time.Since(began); code != 0 || took != 7*time.Second ||
+				d.published[0].Timeout != 3*time.Second {
+				t.Errorf("%q: exit %d after %v, published %+v: %s", c.words, code, took, d.published[0], out)
+			}
+			d.work.Wait()
+		}
+	})
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 	"unicode/utf8"
 
 	"clustermaster/salt/gather"
@@ -80,11 +79,7 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 		run.job.Tgt = listTarget(operands[0])
 	}
 	run.job.Kwargs = run.kwargs()
-	run.wait = gather.Options{Timeout: opts.Timeout, GatherJobTimeout: opts.GatherJobTimeout}
-	if t := v.integer("timeout", 0); t > 0 {
-		run.wait.Timeout = time.Duration(t) * time.Second
-	}
-	run.job.Patience = run.wait.Timeout
+	run.waits()
 	if run.daemon, err = run.reach(ctx); err != nil {
 		return run.down(err)
 	}

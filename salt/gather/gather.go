@@ -32,8 +32,10 @@ type Publish struct {
 type Published struct {
 	JID     string
 	Minions []string // expected to return
-	Missing []string // targeted by name, but without an accepted key
-	Error   string   // Salt's text for a job that was not sent
+	// Missing were targeted by name, and have no accepted key. A Summary leaves out those of them
+	// that are below a syndic.
+	Missing []string
+	Error   string // Salt's text for a job that was not sent
 	// Incomplete is not empty if minions may have been missed; it says how much of their data could
 	// not be read.
 	Incomplete string
@@ -155,6 +157,9 @@ func Run(ctx context.Context, m Master, p Publish, o Options,
 	if o.GatherJobTimeout <= 0 {
 		o.GatherJobTimeout = 10 * time.Second
 	}
+	if o.SyndicWait > 0 && p.Timeout == 0 {
+		p.Timeout = o.Timeout
+	}
 	if p.JID == "" {
 		var err error
 		if p.JID, err = m.NewJID(ctx); err != nil {
@@ -190,6 +195,10 @@ func Run(ctx context.Context, m Master, p Publish, o Options,
 		s.Returned = append(s.Returned, id)
 	}
 	slices.Sort(s.Returned)
+	s.Missing = slices.DeleteFunc(slices.Clone(s.Missing), func(id string) bool {
+		_, named := g.expected[id] // by a syndic
+		return named || g.returned[id]
+	})
 	return s, err
 }
 
@@ -286,7 +295,7 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 				running = false
 				asked.end()
 				asked.start(ctx, g)
-				timer.Reset(g.opts.GatherJobTimeout)
+				timer.Reset(g.opts.GatherJobTimeout + g.opts.SyndicWait)
 				continue
 			}
 			left := time.Until(g.lastDeadline())

@@ -62,7 +62,8 @@ type Deps struct {
 	Minions          gather.Master
 	Timeout          time.Duration // of a job, unless the state sets one
 	GatherJobTimeout time.Duration
-	Failhard         bool // the master's option
+	SyndicWait       time.Duration // as in gather.Options
+	Failhard         bool          // the master's option
 	Runners          Runners
 	SSH              SSH
 	Fire             func(tag string, data value.Map)

@@ -50,7 +50,8 @@ func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := gather.Options{Timeout: m.timeout(j.timeout), GatherJobTimeout: m.d.GatherJobTimeout}
+	o := gather.Options{Timeout: m.timeout(j.timeout), GatherJobTimeout: m.d.GatherJobTimeout,
+		SyndicWait: m.d.SyndicWait}
 	switch {
 	case value.Truth(j.batch):
 		return m.batch(ctx, j, p, o)
@@ -75,7 +76,7 @@ func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Opti
 	if j.expect {
 		silent = s.Silent()
 	}
-	if len(s.Minions) == 0 {
+	if len(s.Minions) == 0 && o.SyndicWait == 0 {
 		silent = nil // nothing was sent
 	}
 	for i := range out {

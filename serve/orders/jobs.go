@@ -43,6 +43,7 @@ type JobsDeps struct {
 
 	Timeout          time.Duration // the option timeout
 	GatherJobTimeout time.Duration // the option gather_job_timeout
+	SyndicWait       time.Duration // as in gather.Options
 
 	// AlsoRoster makes jobs go to targets of the roster as well (option enable_ssh_minions). The
 	// next three are needed for that; Life ends the jobs.
@@ -245,7 +246,7 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 		args = append(slices.Clip(args), append(value.Map{{Key: "__kwarg__", Value: true}},
 			a.Kwargs...))
 	}
-	opts := gather.Options{Timeout: a.Timeout, GatherJobTimeout: a.Gather}
+	opts := gather.Options{Timeout: a.Timeout, GatherJobTimeout: a.Gather, SyndicWait: j.d.SyndicWait}
 	if opts.Timeout <= 0 {
 		opts.Timeout = j.d.Timeout
 	}
@@ -263,7 +264,7 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 		out.Returned[id] = runner.Answer{Return: v, Retcode: ret.Code()}
 	})
 	out.JID, out.Minions, out.Incomplete = summary.JID, summary.Minions, summary.Incomplete
-	if len(summary.Minions) > 0 { // else nothing was sent
+	if len(summary.Minions) > 0 || opts.SyndicWait > 0 { // else nothing was sent
 		out.Silent, out.NoReturn = summary.Silent(), gather.NoReturn(summary.JID)
 	}
 	return out, err

@@ -17,7 +17,7 @@ func TestSyndic(t *testing.T) {
 	// the syndic of 3008.3 builds the requests that should bring returns up, but never sends them
 	const release = "3006.28"
 	upper := NewCluster(t, ClusterOptions{Masters: 1, Plain: true,
-		Extra: "order_masters: True\nsyndics: ['syndic-*']\nauto_accept: True\n"})
+		Extra: "order_masters: True\nsyndics: ['syndic-*']\nsyndic_wait: 6\nauto_accept: True\n"})
 	lower := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Theirs(t, release),
 		Extra: fewWorkers + "auto_accept: True\nsyndic_master: " + upper.Masters[0].Addr + "\n"})
 	top, below := upper.Masters[0], lower.Masters[0]
@@ -56,4 +56,28 @@ func TestSyndic(t *testing.T) {
 		}
 		return nil
 	})
+
+	// No minion of ours has the name: the syndic says who is below it.
+	if r := top.Salt(t, "--out=txt", "-L", "below-1", "test.ping"); r.Code != 0 ||
+		r.Stdout != "below-1: True\n" {
+		t.Errorf("by name: %v", r)
+	}
+	for _, args := range [][]string{{"salt.execute", "below-1", "test.ping"},
+		{"manage.up", "tgt=below-1"}, {"state.orchestrate_single", "fun=salt.function",
+			"name=test.ping", "tgt=below-1"}} {
+		if r := top.Runner(t, args...); r.Code != 0 || !strings.Contains(r.Stdout, "below-1") {
+			t.Errorf("%q: %v", args, r)
+		}
+	}
+	copied := filepath.Join(lower.Dir, "copied")
+	r := Command(t, filepath.Join(filepath.Dir(Ours(t).Salt), "salt-cp"), "-c", top.ConfDir, "below-1",
+		filepath.Join(top.ConfDir, "master"), copied)
+	if b, err := os.ReadFile(copied); err != nil || string(b) != top.Config(t) || r.Code != 0 {
+		t.Errorf("salt-cp: %v, %v", r, err)
+	}
+	// Another syndic may name more minions until syndic_wait is over.
+	began := time.Now()
+	if r := top.Salt(t, "--out=txt", "below-1", "test.ping"); time.Since(began) < 6*time.Second {
+		t.Errorf("syndic_wait of 6 s: %v", r)
+	}
 }
