@@ -35,12 +35,17 @@ var unproven = map[string]string{
 	"no_parse":                     "is an option of commands",
 
 	"executor_opts":    ofCommand,
+	"force_color":      ofCommand,
 	"mktoken":          ofCommand,
 	"module_executors": ofCommand,
+	"no_color":         ofCommand,
 	"progress":         "has no effect",
 	"return_config":    ofCommand,
 	"return_kwargs":    ofCommand,
 	"start_event":      ofCommand,
+
+	"state_output_exclude": ofCommand,
+	"state_output_terse":   ofCommand,
 
 	"git_pillar_disable_saltenv_mapping": "has no effect, with Salt neither: a branch decides",
 

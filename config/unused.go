@@ -111,10 +111,11 @@ var servedElsewhere = func() map[string]bool {
 	all := make(map[string]bool)
 	for _, name := range []string{
 		"append_domain", "auth_events_autosign_grains", "cluster_port", "color_theme", "conf_file",
-		"default_include", "environment", "include",
+		"default_include", "environment", "fileserver_events", "force_color", "include", "no_color",
 		"keep_jobs", "log_dir", "master_id", "master_tops", "mine_get", "output_indent",
 		"renderer_blacklist", "renderer_whitelist",
-		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_pct",
+		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_exclude",
+		"state_output_pct", "state_output_terse",
 		"state_output_profile", "state_tabular",
 		"gpg_decrypt_must_succeed", "no_parse", "password", "return", "username",
 		// Salt's loader reads these itself.

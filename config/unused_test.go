@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -123,5 +124,27 @@ func TestKeepJobs(t *testing.T) {
 		if o == nil || o.KeepJobsSeconds != want {
 			t.Errorf("%q: %s", text, got)
 		}
+	}
+}
+
+// TestReadOptionsAreKnown: an option that some code reads by its name is not called unknown.
+func TestReadOptionsAreKnown(t *testing.T) {
+	t.Parallel()
+	found := regexp.MustCompile(`\bExtra\["([a-z_.]+)"\]`).FindAllStringSubmatch(sources(t), -1)
+	if len(found) < 10 {
+		t.Fatalf("only %d options are read by name", len(found))
+	}
+	for _, m := range found {
+		if _, known := table()[m[1]]; !known && !ofBackEnds[m[1]] {
+			t.Errorf("%s is read, and its warning says that it is unknown", m[1])
+		}
+	}
+}
+
+func TestMastersFigures(t *testing.T) {
+	t.Parallel()
+	_, got := loadText(t, "id: m\nmaster_stats: True\nmaster_stats_event_iter: 30\n")
+	if strings.Count(got, "(metrics_listen)") != 2 || strings.Contains(got, "option of minions") {
+		t.Error(got)
 	}
 }

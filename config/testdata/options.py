@@ -21,6 +21,7 @@ UNLISTED = {
     "ssh_minion_opts": "dict", "ssh_wipe": "bool", "syndic_user": "str", "syndic_master_port": "int", "nodegroup_max": "int", "tcp_keepalive": "bool",
     "logstash_udp_handler": "dict", "logstash_zmq_handler": "dict", "sentry_handler": "dict", "fluent_handler": "dict", "raas": "dict",
     "autoload_dynamic_modules": "bool", "pillar_env": "str", "state_output": "str", "state_tabular": "any", "state_output_pct": "bool", "no_parse": "list",
+    "fileserver_events": "bool", "force_color": "bool", "no_color": "bool", "state_output_exclude": "any", "state_output_terse": "any",
 }
 # Taken by Salt's code in more forms than its tables say.
 WIDER = {"engines": "list|dict"}

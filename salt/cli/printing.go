@@ -34,7 +34,7 @@ func (e Env) printer(v values, o *config.Options) (*printer, error) {
 	switch {
 	case v.on("force_color") || value.Truth(o.Extra["force_color"]):
 		out.Color = true
-	case v.on("no_color") || !o.Color || !e.Terminal:
+	case v.on("no_color") || value.Truth(o.Extra["no_color"]) || !o.Color || !e.Terminal:
 		out.Color = false
 	default:
 		out.Color = true
