@@ -23,16 +23,47 @@ const DefaultDir = "/etc/salt"
 // The error is a *FileError when the main file can't be read or parsed, else a join of *Problem,
 // one for each option to change (see Problems). It returns warnings also with an error.
 func Load(dir string, getenv func(string) string) (*Options, []Warning, error) {
-	return loadHere(dir, getenv, false)
+	return loadHere(dir, getenv, host{})
 }
 
 // LoadForCommand is Load for a command that asks a running master. It does not look up sdb://
 // addresses in secrets and in options that only masters read, and leaves them there as text.
 func LoadForCommand(dir string, getenv func(string) string) (*Options, []Warning, error) {
-	return loadHere(dir, getenv, true)
+	return loadHere(dir, getenv, host{command: true})
 }
 
-func loadHere(dir string, getenv func(string) string, command bool) (*Options, []Warning, error) {
+// LoadForClient is LoadForCommand for Salt's own commands, except salt-cp: options of the user's
+// saltrc take the place of the master's. The environment's SALT_CLIENT_CONFIG may name another
+// file.
+func LoadForClient(dir string, getenv func(string) string) (*Options, []Warning, error) {
+	h := host{command: true}
+	if h.saltrc = getenv("SALT_CLIENT_CONFIG"); !isFile(h.saltrc) {
+		h.saltrc = ""
+		switch folder, xdg := ClientDir(getenv); {
+		case xdg:
+			h.saltrc = filepath.Join(folder, "saltrc")
+		case filepath.IsAbs(folder): // the user has a home
+			h.saltrc = filepath.Join(folder, ".saltrc")
+		}
+	}
+	return loadHere(dir, getenv, h)
+}
+
+// ClientDir is the folder of the user's own files, saltrc and salt_token: the folder salt below
+// XDG_CONFIG_HOME or ~/.config, which counts as xdg, and without one the user's home.
+func ClientDir(getenv func(string) string) (folder string, xdg bool) {
+	home, base := getenv("HOME"), getenv("XDG_CONFIG_HOME")
+	if base == "" {
+		base = filepath.Join(home, ".config")
+	}
+	folder = filepath.Join(base, "salt")
+	if info, err := os.Stat(folder); err == nil && info.IsDir() {
+		return folder, true
+	}
+	return home, false
+}
+
+func loadHere(dir string, getenv func(string) string, h host) (*Options, []Warning, error) {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
 		name = "localhost"
@@ -41,14 +72,15 @@ func loadHere(dir string, getenv func(string) string, command bool) (*Options, [
 	if u, err := user.Current(); err == nil {
 		login = u.Username
 	}
-	return load(mainFile(dir, getenv),
-		host{name: name, user: login, home: getenv("HOME"), command: command})
+	h.name, h.user, h.home = name, login, getenv("HOME")
+	return load(mainFile(dir, getenv), h)
 }
 
 // host is the machine's part of the defaults, and whether a command reads them.
 type host struct {
 	name, user, home string
 	command          bool
+	saltrc           string // "": none is read
 }
 
 func mainFile(dir string, getenv func(string) string) string {
@@ -78,6 +110,9 @@ func isFile(path string) bool {
 func load(path string, h host) (*Options, []Warning, error) {
 	s := source{home: h.home}
 	if err := s.read(path); err != nil {
+		return nil, s.warnings, err
+	}
+	if err := s.overlay(h.saltrc); err != nil {
 		return nil, s.warnings, err
 	}
 	o := &Options{ConfFile: path, Extra: make(map[string]any, len(s.values)), origins: s.origins}

@@ -383,3 +383,53 @@ func TestDifferencesPage(t *testing.T) {
 		}
 	}
 }
+
+// TestSaltrc: the user's file replaces options of the master's for Salt's own commands alone.
+func TestSaltrc(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"master": "id: m\noutput: json\ntimeout: 9\nnodegroups: {a: x}\n",
+		"home/.saltrc": "output: yaml\nnodegroups: {b: y}\ninclude: more\n", "home/more": "timeout: 2\n",
+		"xdg/salt/saltrc": "output: txt\n", "home2/.config/salt/saltrc": "output: raw\n",
+		"home2/.saltrc": "output: yaml\n", "client": "output: key\n", "bad": "a: [\n", "odd": "[1]\n",
+		"typed": "timeout: soon\n"}
+	dir := filepath.Dir(writeTree(t, files))
+	for _, c := range []struct {
+		name   string
+		env    map[string]string
+		output string
+		err    string
+	}{
+		{"none", map[string]string{"HOME": dir}, "json", ""},
+		{"no home", nil, "json", ""},
+		{"of the home", map[string]string{"HOME": dir + "/home"}, "yaml", ""},
+		{"below .config", map[string]string{"HOME": dir + "/home2"}, "raw", ""},
+		{"of XDG", map[string]string{"HOME": dir + "/home", "XDG_CONFIG_HOME": dir + "/xdg"}, "txt", ""},
+		{"named", map[string]string{"HOME": dir + "/home", "SALT_CLIENT_CONFIG": dir + "/client"}, "key",
+			""},
+		{"named and missing", map[string]string{"HOME": dir + "/home",
+			"SALT_CLIENT_CONFIG": dir + "/none"}, "yaml", ""},
+		{"not YAML", map[string]string{"SALT_CLIENT_CONFIG": dir + "/bad"}, "",
+			"Error parsing configuration file: " + dir + "/bad"},
+		{"no mapping", map[string]string{"SALT_CLIENT_CONFIG": dir + "/odd"}, "",
+			"Error parsing configuration file: " + dir + "/odd"},
+		{"wrong type", map[string]string{"SALT_CLIENT_CONFIG": dir + "/typed"}, "", dir + "/typed:1: timeout"},
+	} {
+		getenv := func(name string) string { return c.env[name] }
+		o, _, err := LoadForClient(dir, getenv)
+		if c.err != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), c.err) {
+				t.Errorf("%s: %v, want %s", c.name, err, c.err)
+			}
+			continue
+		}
+		if err != nil || o.Output != c.output || o.Timeout != 9*time.Second {
+			t.Errorf("%s: %+v, %v", c.name, o, err)
+		}
+		if _, kept := o.Nodegroups.Get("a"); kept != (c.output != "yaml") {
+			t.Errorf("%s: nodegroups %v", c.name, o.Nodegroups)
+		}
+		if o, _, err := LoadForCommand(dir, getenv); err != nil || o.Output != "json" {
+			t.Errorf("%s: another command has %v, %v", c.name, o, err)
+		}
+	}
+}

@@ -64,6 +64,20 @@ func (s *source) read(path string) error {
 	return nil
 }
 
+// overlay replaces options by those of another file, whose includes don't count. A file that is
+// missing or can't be opened changes nothing.
+func (s *source) overlay(path string) error {
+	if path == "" || !isFile(path) {
+		return nil
+	}
+	p, err := readFile(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	s.override(p)
+	return err
+}
+
 func (s *source) override(p part) {
 	for _, e := range p.values {
 		name := fmt.Sprint(e.Key)

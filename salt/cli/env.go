@@ -57,7 +57,7 @@ type Env struct {
 	// Offline reads the last known keys from the disk of a master that does not run; nil
 	// if that is not possible.
 	Offline func(ctx context.Context, o *config.Options) (operator.KeyLists, error)
-	// Load reads the configuration; nil means config.LoadForCommand.
+	// Load reads the configuration; nil means config.LoadForClient.
 	Load func(dir string, getenv func(string) string) (*config.Options, []config.Warning, error)
 	// Again runs the program that replaced this one on the disk, and does not return if it can.
 	// nil: it is never tried.
@@ -156,8 +156,12 @@ func (e Env) configuration(p *parser, v values) (*config.Options, int, bool) {
 		e.errorf("WARNING: CONFIG '%s' directory does not exist.", used)
 	}
 	load := e.Load
-	if load == nil {
+	switch {
+	case load != nil:
+	case p.prog == "salt-cp":
 		load = config.LoadForCommand
+	default:
+		load = config.LoadForClient
 	}
 	o, _, err := load(dir, e.Getenv) // the daemon logs the warnings
 	if err == nil {

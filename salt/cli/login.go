@@ -165,14 +165,11 @@ func (e Env) tokenFile(o *config.Options) string {
 	case path == "" && home == "":
 		return "" // no home, so no token
 	case path == "":
-		base := e.Getenv("XDG_CONFIG_HOME")
-		if base == "" {
-			base = filepath.Join(home, ".config")
+		folder, xdg := config.ClientDir(e.Getenv)
+		path = filepath.Join(folder, "salt_token")
+		if xdg {
+			return path
 		}
-		if isDir(filepath.Join(base, "salt")) {
-			return filepath.Join(base, "salt", "salt_token")
-		}
-		path = filepath.Join(home, "salt_token")
 		if _, err := os.Lstat(path); err != nil {
 			// the path in Salt's manual
 			if _, err := os.Lstat(filepath.Join(home, ".salt_token")); err == nil {

@@ -76,12 +76,28 @@ func withOptions(folders map[string]string) func(*testing.T, *pair) {
 	return func(t *testing.T, p *pair) {
 		for _, s := range p.sides() {
 			for name, options := range folders {
-				dir := filepath.Join(s.Dir, name)
-				if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(
-					filepath.Join(dir, "master"), []byte(s.Config(t)+options), 0o644)); err != nil {
-					t.Fatal(err)
-				}
+				s.write(t, filepath.Join(name, "master"), s.Config(t)+options)
 			}
 		}
+	}
+}
+
+// withFiles makes files in the folder of each side.
+func withFiles(files map[string]string) func(*testing.T, *pair) {
+	return func(t *testing.T, p *pair) {
+		for _, s := range p.sides() {
+			for name, text := range files {
+				s.write(t, name, text)
+			}
+		}
+	}
+}
+
+func (s *side) write(t testing.TB, name, text string) {
+	t.Helper()
+	path := filepath.Join(s.Dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+		os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
 	}
 }

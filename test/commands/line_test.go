@@ -56,12 +56,13 @@ func cp(args ...string) line   { return line{program: "salt-cp", call: call{args
 func run(args ...string) line {
 	return line{program: "salt-run", call: call{args: append([]string{"--skip-grains"}, args...)}}
 }
-func (l line) in(text string) line      { l.stdin = text; return l }
-func (l line) saves(name string) line   { l.save = name; return l }
-func (l line) writes(path string) line  { l.file = path; return l }
-func (l line) until(told string) line   { l.told = told; return l }
-func (l line) blocks(begin string) line { l.order = regexp.MustCompile(begin); return l }
-func (l line) anyOrder() line           { return l.blocks(`^(\x1b\[[0-9;]*m)?['{ ]*"?(web-|ghost)`) }
+func (l line) within(env ...string) line { l.env = append(slices.Clip(l.env), env...); return l }
+func (l line) in(text string) line       { l.stdin = text; return l }
+func (l line) saves(name string) line    { l.save = name; return l }
+func (l line) writes(path string) line   { l.file = path; return l }
+func (l line) until(told string) line    { l.told = told; return l }
+func (l line) blocks(begin string) line  { l.order = regexp.MustCompile(begin); return l }
+func (l line) anyOrder() line            { return l.blocks(`^(\x1b\[[0-9;]*m)?['{ ]*"?(web-|ghost)`) }
 func (l line) mask(form, to string) line {
 	l.masks = append(slices.Clip(l.masks), mask{regexp.MustCompile(form), to})
 	return l

@@ -69,6 +69,19 @@ func outputScenes() []scene {
 			salt("web-a", "test.echo", "z", "--out-file=DIR/out",
 				"--force-color").writes("DIR/out"),
 		}},
+		{name: "23_saltrc", before: withFiles(map[string]string{
+			"rc/.saltrc": "output: json\n", "xdg/salt/saltrc": "output: txt\nverbose: True\n",
+			"client": "output: yaml\n",
+		}), lines: []line{
+			salt("web-a", "test.ping").within("HOME=DIR/rc"),
+			salt("web-a", "test.ping").within("HOME=DIR/rc", "XDG_CONFIG_HOME=DIR/xdg"),
+			salt("web-a", "test.ping", "--out=pprint").within("HOME=DIR/rc"),
+			salt("web-a", "test.ping").within("HOME=DIR/rc", "SALT_CLIENT_CONFIG=DIR/client"),
+			salt("web-a", "test.ping").within("HOME=DIR/rc", "SALT_CLIENT_CONFIG=DIR/none"),
+			run("test.arg", "x").within("HOME=DIR/rc"),
+			key("-l", "acc").within("HOME=DIR/rc", "SALT_CLIENT_CONFIG=DIR/client"),
+			cp("web-a", "DIR/client", "DIR/client2").within("HOME=DIR/rc"),
+		}},
 		{name: "24_colours", lines: []line{
 			outputter("--force-color"),
 			salt("web-a", "cmd.run", "exit 3", "--force-color"),
