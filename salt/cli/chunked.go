@@ -47,10 +47,9 @@ func (r *saltRun) chunked(ctx context.Context, sources []string, dest string) in
 	if n, ok := r.opts.Extra["salt_cp_chunk_size"].(int64); ok && n > 0 && n <= maxChunk {
 		c.size = int(n)
 	}
+	c.sources = sources
 	var files, empty []string
 	for _, path := range sources {
-		path = realPath(path)
-		c.sources = append(c.sources, path)
 		f, e, err := walk(path)
 		if errors.Is(err, os.ErrNotExist) {
 			r.env.errorf("%s does not exist", path)

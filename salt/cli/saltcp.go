@@ -60,6 +60,9 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 	}
 	defer run.print.close()
 	sources, dest := operands[1:len(operands)-1], operands[len(operands)-1]
+	for i, path := range sources {
+		sources[i] = realPath(path)
+	}
 	run.job = gather.Publish{Tgt: operands[0], TgtType: kind, Fun: "cp.recv", User: env.user()}
 	if !v.on("chunked") {
 		files, code, err := loadFiles(sources)

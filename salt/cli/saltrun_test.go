@@ -150,8 +150,8 @@ func TestPassphraseIsAskedForBackupsAlone(t *testing.T) {
 func TestSaltCP(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	src := filepath.Join(dir, "motd")
-	if err := os.WriteFile(src, []byte("hello\n"), 0o600); err != nil {
+	src, link := filepath.Join(dir, "motd"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(src, []byte("hello\n"), 0o600), os.Symlink("motd", link)); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -162,6 +162,10 @@ func TestSaltCP(t *testing.T) {
 		p := d.published[0]
 		if p.Fun != "cp.recv" || fmt.Sprint(p.Arg) != "[[{"+src+" hello\n}] /etc/motd]" {
 			t.Errorf("sent %v %v", p.Fun, p.Arg)
+		}
+		run(t, SaltCP, d, "", "*", link, "/etc/motd")
+		if got := fmt.Sprint(d.published[1].Arg); got != fmt.Sprint(p.Arg) {
+			t.Errorf("sent %v for a link", got)
 		}
 		run(t, SaltCP, d, "", "*", dir, "/x").check(t, 1,
 			dir+

@@ -25,7 +25,10 @@ func copyScenes() []scene {
 			if err := os.Chmod(filepath.Join(s.Dir, "src/tree/sub/b.sh"), 0o750); err != nil {
 				t.Fatal(err)
 			}
-			for _, d := range []string{"src/tree/none", "to"} {
+			if err := os.Symlink("motd", filepath.Join(s.Dir, "src/link")); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range []string{"src/tree/none", "to", "links"} {
 				if err := os.MkdirAll(filepath.Join(s.Dir, d), 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -36,6 +39,7 @@ func copyScenes() []scene {
 		cp("web-a", "DIR/src/motd", "DIR/to/motd").writes("DIR/to/motd"),
 		cp("web-a", "DIR/src/motd", "DIR/src/tree/a.conf", "DIR/to/"),
 		cp("-L", "web-a,web-b", "DIR/src/motd", "DIR/to/both").anyOrder(),
+		cp("web-a", "DIR/src/link", "DIR/src/../src/link", "DIR/links/").writes("DIR/links/motd"),
 		cp("-C", "web-a", "DIR/src/big", "DIR/to/big").writes("DIR/to/big"),
 		cp("-C", "-n", "web-a", "DIR/src/big", "DIR/to/plain").writes("DIR/to/plain"),
 		cp("-C", "web-a", "DIR/src/motd", "DIR/to/dir/").writes("DIR/to/dir/motd"),
