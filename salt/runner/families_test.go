@@ -134,6 +134,9 @@ func TestListJobs(t *testing.T) {
 		{"until", value.Map{{Key: "end_time", Value: "2026-11-22"}}, "1 2"},
 		{"both", value.Map{{Key: "start_time", Value: "2026-11-21 09:35:13.3"},
 			{Key: "end_time", Value: "Nov 21 2026 23:00"}}, "2"},
+		{"American", value.Map{{Key: "start_time", Value: "11/22/2026"}}, "3"},
+		{"as date prints it", value.Map{{Key: "end_time", Value: "Sat Nov 21 09:40:00 2026"}}, "1"},
+		{"with a zone", value.Map{{Key: "end_time", Value: "2026-11-21 10:40:00+01:00"}}, "1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermaster/value"
+	"clustermaster/value/dateutil"
 )
 
 // Entry is one entry of the option schedule.
@@ -36,14 +37,14 @@ type Entry struct {
 	hash     [sha256.Size]byte
 	interval time.Duration // of seconds, minutes, hours and days; 0 for none
 	once     time.Time     // on a clock without a zone; zero for none
-	whens    []when
+	whens    []dateutil.When
 	cron     *cron
 	splay    *splay
 	within   *span // range
 	invert   bool  // of range
 	skip     *span // skip_during_range
-	until    *when
-	after    *when
+	until    *dateutil.When
+	after    *dateutil.When
 	instead  string // skip_function: what runs where a range says no; "" for nothing
 }
 
@@ -51,7 +52,7 @@ type Entry struct {
 type splay struct{ from, to int64 }
 
 // span is the time between two times of day.
-type span struct{ start, end when }
+type span struct{ start, end dateutil.When }
 
 // Problem is the error of an entry that does not run, or not as written.
 type Problem struct {
@@ -317,16 +318,16 @@ func (e *Entry) moments(m value.Map) (err error) {
 	return nil
 }
 
-func (e *Entry) moment(key string, v any) (*when, error) {
+func (e *Entry) moment(key string, v any) (*dateutil.When, error) {
 	text, ok := v.(string)
 	if !ok {
 		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s; write it in quotes",
 			value.Str(v), key, e.Name) // Salt's text
 	}
-	w, err := parseWhen(text)
+	w, err := dateutil.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s: %w", text, key,
-			e.Name, err) // Salt's text
+		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s: %w; write a time such "+
+			"as 5:00pm, Monday 5:00pm, or 2026-12-24T18:00:00", text, key, e.Name, err) // Salt's text
 	}
 	return &w, nil
 }
@@ -400,7 +401,7 @@ func (e *Entry) span(key string, v any) (*span, error) {
 	var s span
 	for _, side := range []struct {
 		name string
-		to   *when
+		to   *dateutil.When
 	}{{"start", &s.start}, {"end", &s.end}} {
 		v, ok := m.Get(side.name)
 		if !ok {

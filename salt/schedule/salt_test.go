@@ -17,6 +17,7 @@ import (
 	"clustermaster/cluster/fsm"
 	"clustermaster/test/answers"
 	"clustermaster/value"
+	"clustermaster/value/dateutil"
 	"clustermaster/value/yaml11"
 )
 
@@ -198,8 +199,8 @@ func TestTexts(t *testing.T) {
 	for _, text := range slices.Sorted(maps.Keys(want.When)) {
 		theirs := want.When[text]
 		got := []string{"error"}
-		if w, err := parseWhen(text); err == nil {
-			if on, err := w.on(at); err == nil {
+		if w, err := dateutil.Parse(text); err == nil {
+			if on, err := w.On(at); err == nil {
 				got = []string{on.Format(iso)}
 				if on.Nanosecond() != 0 {
 					got = []string{on.Format(iso + ".000000")}

@@ -13,6 +13,7 @@ import (
 
 	"clustermaster/cluster/fsm"
 	"clustermaster/value"
+	"clustermaster/value/dateutil"
 	"clustermaster/value/yaml11"
 )
 
@@ -520,8 +521,8 @@ func FuzzTexts(f *testing.F) {
 		if len(text) > 200 {
 			return
 		}
-		if w, err := parseWhen(text); err == nil {
-			_, _ = w.on(at)
+		if w, err := dateutil.Parse(text); err == nil {
+			_, _ = w.On(at)
 		}
 		if c, err := parseCron(text); err == nil {
 			if next := c.next(at); !next.IsZero() && !next.After(at) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/value/dateutil"
 )
 
 // Clock holds the inputs of a step.
@@ -88,7 +89,7 @@ func (e *Entry) next(s fsm.Scheduled, c Clock) time.Time {
 	}
 	var first time.Time
 	for _, w := range e.whens {
-		t, err := w.on(c.Now)
+		t, err := w.On(c.Now)
 		if err == nil && !t.Before(c.Now.Add(-c.Window)) && t.After(s.Last) &&
 			(first.IsZero() || t.Before(first)) {
 			first = t
@@ -160,14 +161,14 @@ func (e *Entry) held(s *fsm.Scheduled, c Clock) (Decision, error) {
 		}
 	}
 	for _, limit := range []struct {
-		at     *when
+		at     *dateutil.When
 		past   bool
 		reason string
 	}{{e.until, true, "until_passed"}, {e.after, false, "after_not_passed"}} {
 		if limit.at == nil || d.Skipped != "" {
 			continue
 		}
-		t, err := limit.at.on(now)
+		t, err := limit.at.On(now)
 		if err != nil {
 			return Decision{}, err
 		}
@@ -180,9 +181,9 @@ func (e *Entry) held(s *fsm.Scheduled, c Clock) (Decision, error) {
 
 // holds reports whether now is in today's span, whether at its edge, and when the span ends.
 func (s span) holds(now time.Time) (in, edge bool, end time.Time, err error) {
-	start, err := s.start.on(now)
+	start, err := s.start.On(now)
 	if err == nil {
-		end, err = s.end.on(now)
+		end, err = s.end.On(now)
 	}
 	if err == nil && !end.After(start) {
 		err = errSpan

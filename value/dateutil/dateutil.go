@@ -1,4 +1,6 @@
-package schedule
+// Package dateutil reads times that people write, as Python's dateutil does: "Monday 5:00pm",
+// "2026-12-24 18:00", "March 16 2015" or "8:30".
+package dateutil
 
 import (
 	"errors"
@@ -9,9 +11,8 @@ import (
 	"unicode"
 )
 
-// when is a text like "Monday 5:00pm", "2026-12-24 18:00" or "8:30", which means a time on some
-// day.
-type when struct {
+// When is what such a text means: a time on some day, or a day.
+type When struct {
 	ymd     []int // numbers of the date, in order; a month's name is one of them
 	month   int   // index in ymd of a month's name; -1 for none
 	year    int   // index in ymd of a number that is a year by its length; -1 for none
@@ -34,24 +35,23 @@ var monthNames = map[string]int{
 	"october": 10, "nov": 11, "november": 11, "dec": 12, "december": 12,
 }
 
-// errWhen is wrapped by errors about such a text.
-var errWhen = errors.New("write a time such as 5:00pm, Monday 5:00pm, or 2026-12-24T18:00:00")
-
-// parseWhen reads what dateutil's parser, which Salt uses, reads: times, days of the week and
-// dates, in any order. It refuses time zones: Salt can't compare them with the master's own clock.
-func parseWhen(text string) (w when, err error) {
-	p := whenParser{when: when{month: -1, year: -1, weekday: -1}, tokens: whenTokens(text)}
-	if err := p.run(); err != nil {
-		return when{}, fmt.Errorf("%q: %w; %w", text, err, errWhen)
+// Parse reads what dateutil's parser, which Salt uses, reads: times, days of the week and dates, in
+// any order. It refuses time zones: Salt can't compare them with the master's own clock. The error
+// says what is wrong with the text, and not what to write.
+func Parse(text string) (When, error) {
+	p := parser{When: When{month: -1, year: -1, weekday: -1}, tokens: split(text)}
+	err := p.run()
+	if err == nil {
+		_, err = p.On(time.Date(2024, 1, 31, 0, 0, 0, 0, time.UTC))
 	}
-	if _, err := p.on(time.Date(2024, 1, 31, 0, 0, 0, 0, time.UTC)); err != nil {
-		return when{}, fmt.Errorf("%q: %w; %w", text, err, errWhen)
+	if err != nil {
+		return When{}, fmt.Errorf("%q: %w", text, err)
 	}
-	return p.when, nil
+	return p.When, nil
 }
 
-// whenTokens cuts a text into numbers, words and single other characters.
-func whenTokens(text string) []string {
+// split cuts a text into numbers, words and single other characters.
+func split(text string) []string {
 	var out []string
 	kind := func(r rune) int {
 		switch {
@@ -75,14 +75,14 @@ func whenTokens(text string) []string {
 	return out
 }
 
-type whenParser struct {
-	when
+type parser struct {
+	When
 	tokens []string
 	at     int
 }
 
 // peek returns the n-th token from here, or "".
-func (p *whenParser) peek(n int) string {
+func (p *parser) peek(n int) string {
 	if p.at+n < len(p.tokens) {
 		return p.tokens[p.at+n]
 	}
@@ -97,7 +97,7 @@ func number(s string) (int, bool) {
 	return n, err == nil
 }
 
-func (p *whenParser) run() error {
+func (p *parser) run() error {
 	if len(strings.TrimSpace(strings.Join(p.tokens, ""))) == 0 {
 		return errors.New("it is empty")
 	}
@@ -127,7 +127,7 @@ func (p *whenParser) run() error {
 	return nil
 }
 
-func (p *whenParser) word(token string) error {
+func (p *parser) word(token string) error {
 	p.at++
 	if day, ok := weekdayNames[token]; ok {
 		p.weekday = day
@@ -157,7 +157,7 @@ func (p *whenParser) word(token string) error {
 }
 
 // half applies a.m. or p.m. to an hour, and consumes the rest of the token.
-func (p *whenParser) half(token string) {
+func (p *parser) half(token string) {
 	if p.peek(0) == "." && p.peek(1) == "m" {
 		p.at += 2
 	}
@@ -169,14 +169,14 @@ func (p *whenParser) half(token string) {
 }
 
 // afterBlank returns the next token that is not a blank, and its distance.
-func (p *whenParser) afterBlank() (string, int) {
+func (p *parser) afterBlank() (string, int) {
 	if p.peek(1) == " " {
 		return p.peek(2), 2
 	}
 	return p.peek(1), 1
 }
 
-func (p *whenParser) number(token string) error {
+func (p *parser) number(token string) error {
 	n, ok := number(token)
 	next, away := p.afterBlank()
 	switch {
@@ -223,7 +223,7 @@ func (p *whenParser) number(token string) error {
 }
 
 // block reads digits without separators.
-func (p *whenParser) block(token string) error {
+func (p *parser) block(token string) error {
 	if len(p.ymd) > 0 {
 		return errors.New("it has two dates")
 	}
@@ -244,7 +244,7 @@ func (p *whenParser) block(token string) error {
 }
 
 // clock reads hour:minute, and optionally :second and a fraction.
-func (p *whenParser) clock(hour int) error {
+func (p *parser) clock(hour int) error {
 	minute, ok := number(p.peek(2))
 	if !ok {
 		return errors.New("there are no minutes after the hour")
@@ -271,7 +271,7 @@ func (p *whenParser) clock(hour int) error {
 }
 
 // date resolves year, month and day; it returns 0 for those that the text does not give.
-func (w when) date(now time.Time) (year, month, day int) {
+func (w When) date(now time.Time) (year, month, day int) {
 	v := w.ymd
 	century := func(y int, i int) int {
 		if i == w.year || y >= 100 {
@@ -337,9 +337,9 @@ func (w when) date(now time.Time) (year, month, day int) {
 	return 0, 0, 0
 }
 
-// on returns the time that the text means on the day of now. It takes missing parts from that day;
+// On returns the time that the text means on the day of now. It takes missing parts from that day;
 // a day of the week means its next occurrence, which may be that day.
-func (w when) on(now time.Time) (time.Time, error) {
+func (w When) On(now time.Time) (time.Time, error) {
 	year, month, day := w.date(now)
 	if year == 0 {
 		year = now.Year()
