@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"clustermaster/salt/gather"
 )
 
 // Command is one command of a Binary.
@@ -69,14 +72,50 @@ func (b Binary) usage(w io.Writer) {
 	}
 }
 
+// signalled is why a command's context ended: a signal.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return s.String() }
+
 // UntilSignal ends a command's context at SIGINT and SIGTERM. The command then ends in order and
 // names the job that continues without it.
 func UntilSignal(run func(context.Context, []string) int) func(context.Context, []string) int {
 	return func(ctx context.Context, args []string) int {
-		ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+		defer signal.Stop(signals)
+		go func() {
+			select {
+			case s := <-signals:
+				cancel(signalled{s})
+			case <-ctx.Done():
+			}
+		}()
 		return run(ctx, args)
 	}
+}
+
+// interrupted ends a command whose context has ended, and names the job that continues, if there is
+// one. As in Salt, it is silent at SIGTERM, and no error unless --hard-crash is given.
+func (e Env) interrupted(ctx context.Context, v values, jid string) int {
+	crash := v.on("hard_crash")
+	switch {
+	case context.Cause(ctx) == signalled{syscall.SIGTERM}:
+		if crash {
+			e.errorf("\nExiting with hard crash on Ctrl-c")
+		}
+	case jid != "":
+		e.errorf("\nExiting gracefully on Ctrl-c\nThis job's jid is: %s\n%s", jid,
+			gather.LateReturns(jid))
+	default:
+		e.errorf("\nExiting gracefully on Ctrl-c")
+	}
+	if crash {
+		return ExitFailed
+	}
+	return ExitOK
 }
 
 // OptionsOf describes the options of a set of flags.

@@ -41,7 +41,8 @@ func newParser(prog, usage, about string, examples ...string) *parser {
 			help: "File with default options. Default: ./Saltfile or ~/.salt/Saltfile, if one exists."},
 		{names: "-c --config-dir", dest: "config_dir", kind: textValue,
 			help: "Folder that holds the file master. Default: /etc/salt."},
-		{names: "--hard-crash", dest: "hard_crash", help: "Accepted for scripts; changes nothing."},
+		{names: "--hard-crash", dest: "hard_crash",
+			help: "A signal ends the command with exit code 1 instead of 0."},
 	}}
 }
 

@@ -132,7 +132,7 @@ func Salt(ctx context.Context, args []string, env Env) int {
 	defer run.print.close()
 	run.print.filterWords(run.job.Arg)
 	if run.daemon, err = run.reach(ctx); err != nil {
-		return run.down(err)
+		return run.down(ctx, err)
 	}
 	defer run.daemon.Close()
 	return run.start(ctx)
@@ -169,7 +169,10 @@ func (r *saltRun) reach(ctx context.Context) (Daemon, error) {
 }
 
 // down ends a run that can't reach the master. Salt exits with 0 then.
-func (r *saltRun) down(err error) int {
+func (r *saltRun) down(ctx context.Context, err error) int {
+	if ctx.Err() != nil {
+		return r.env.interrupted(ctx, r.v, "")
+	}
 	if r.env.noMaster(err, r.opts) {
 		return r.shown(masterDown)
 	}
@@ -331,7 +334,7 @@ func (r *saltRun) start(ctx context.Context) int {
 	case errors.As(err, new(*operator.RefusedError)):
 		return r.unbelieved()
 	case err != nil:
-		return r.down(err)
+		return r.down(ctx, err)
 	}
 	if name, ok := r.job.Tgt.(string); ok && r.job.TgtType == "nodegroup" {
 		if _, known := r.opts.Nodegroups.Get(name); !known {
@@ -345,7 +348,7 @@ func (r *saltRun) start(ctx context.Context) int {
 	if !v.on("static") && !v.given("batch") && v.integer("batch_safe_limit", 0) > 1 {
 		minions, err := r.targets(ctx)
 		if err != nil {
-			return r.down(err)
+			return r.down(ctx, err)
 		}
 		if len(minions) >= v.integer("batch_safe_limit", 0) {
 			r.env.println("\nNOTICE: Too many minions targeted, switching to batch execution.")
@@ -409,7 +412,7 @@ func (r *saltRun) covered(incomplete string) {
 func (r *saltRun) preview(ctx context.Context) int {
 	minions, err := r.targets(ctx)
 	if err != nil {
-		return r.down(err)
+		return r.down(ctx, err)
 	}
 	return r.document(minions, output.Result{Value: minions})
 }
@@ -430,7 +433,7 @@ func (r *saltRun) document(ids []string, res output.Result) int {
 func (r *saltRun) async(ctx context.Context) int {
 	published, err := r.daemon.Publish(ctx, r.job)
 	if err != nil {
-		return r.down(err)
+		return r.down(ctx, err)
 	}
 	jid := published.JID
 	if !r.sent(published) {
@@ -495,16 +498,10 @@ func (r *saltRun) subset(ctx context.Context) int {
 // stopped ends a run that failed or was interrupted before all minions returned.
 func (r *saltRun) stopped(ctx context.Context, jid string, err error) int {
 	if ctx.Err() != nil {
-		if jid != "" {
-			r.env.errorf("\nThis job's jid is: %s\nExiting gracefully on Ctrl-c\n%s", jid,
-				gather.LateReturns(jid))
-		} else {
-			r.env.errorf("\nExiting gracefully on Ctrl-c")
-		}
-		return ExitFailed
+		return r.env.interrupted(ctx, r.v, jid)
 	}
 	if errors.Is(err, operator.ErrNoMaster) {
-		return r.down(err)
+		return r.down(ctx, err)
 	}
 	r.env.errorf("ERROR: %s", err)
 	return ExitFailed

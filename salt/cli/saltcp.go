@@ -84,7 +84,7 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 	run.job.Kwargs = run.kwargs()
 	run.waits()
 	if run.daemon, err = run.reach(ctx); err != nil {
-		return run.down(err)
+		return run.down(ctx, err)
 	}
 	defer run.daemon.Close()
 	if v.on("chunked") {

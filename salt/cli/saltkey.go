@@ -405,8 +405,7 @@ func (r *keyRun) agree(ctx context.Context, action, match, words string,
 	if !r.v.on("yes") {
 		yes, err := r.confirm(ctx, action == "delete")
 		if err != nil {
-			r.env.errorf("\nExiting on CTRL-c")
-			return false, ExitFailed
+			return false, r.env.interrupted(ctx, r.v, "")
 		}
 		return yes, ExitOK
 	}

@@ -183,8 +183,8 @@ func TestSaltKeyInterrupted(t *testing.T) {
 			return &config.Options{}, nil, nil
 		},
 	}
-	if code := SaltKey(ctx, []string{"-c", "/", "-a", "new1"}, env); code != 1 ||
-		errs.String() != "\nExiting on CTRL-c\n" || len(d.changes) > 0 {
+	if code := SaltKey(ctx, []string{"-c", "/", "-a", "new1"}, env); code != 0 ||
+		errs.String() != "\nExiting gracefully on Ctrl-c\n" || len(d.changes) > 0 {
 		t.Errorf("exit %d, stderr %q, %d changes", code, errs.String(), len(d.changes))
 	}
 }

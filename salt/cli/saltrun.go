@@ -178,8 +178,7 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 	case errors.As(err, &notAllowed):
 		return r.refused(notAllowed.Text)
 	case ctx.Err() != nil:
-		r.env.errorf("\nExiting gracefully on Ctrl-c")
-		return ExitFailed
+		return r.env.interrupted(ctx, r.v, "")
 	case errors.Is(err, operator.ErrNoMaster):
 		return r.down(err)
 	case err != nil:

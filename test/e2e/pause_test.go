@@ -97,8 +97,8 @@ func TestPausedFromOtherMasters(t *testing.T) {
 	}
 	Eventually(t, 30*time.Second, "the first step", func() error { return marked("one") })
 	_ = cmd.Process.Signal(os.Interrupt)
-	if err := cmd.Wait(); err == nil {
-		t.Error("exit code 0 of an interrupted orchestration")
+	if err := cmd.Wait(); err != nil { // Salt's salt-run ends with 0 too
+		t.Errorf("an interrupted orchestration: %v", err)
 	}
 	Eventually(t, 30*time.Second, "the end on the master", func() error {
 		if r := runs.Runner(t, "jobs.master", "--out=json"); strings.Contains(r.Stdout,
