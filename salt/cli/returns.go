@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
 	"clustermaster/salt/gather"
 	"clustermaster/salt/output"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // answered holds what the summary needs about one minion.
@@ -40,7 +42,7 @@ func (r *saltRun) gather(ctx context.Context) int {
 		return r.nothing()
 	}
 	for _, id := range summary.Silent() {
-		if _, known := seen[id]; known {
+		if _, known := seen[id]; known || r.isSyndic(id) { // the minions below it return
 			continue
 		}
 		text := gather.NoReturn(summary.JID)
@@ -64,6 +66,11 @@ func (r *saltRun) gather(ctx context.Context) int {
 		return ExitFailed
 	}
 	return ExitOK
+}
+
+func (r *saltRun) isSyndic(id string) bool {
+	return r.opts.OrderMasters && slices.ContainsFunc(r.opts.Syndics,
+		func(glob string) bool { return fnmatch.Match(glob, id) })
 }
 
 // nothing ends a run whose job was not sent: an empty document and an error.

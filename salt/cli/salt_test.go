@@ -411,7 +411,7 @@ func TestSyndics(t *testing.T) {
 			load := env.Load
 			env.Load = func(dir string, getenv func(string) string) (*config.Options, []config.Warning, error) {
 				o, w, err := load(dir, getenv)
-				o.OrderMasters, o.SyndicWait = true, 7*time.Second
+				o.OrderMasters, o.SyndicWait, o.Syndics = true, 7*time.Second, []string{"syn*"}
 				return o, w, err
 			}
 			began := time.Now()
@@ -419,6 +419,12 @@ func TestSyndics(t *testing.T) {
 			if took := time.Since(began); code != 0 || took != 7*time.Second ||
 				d.published[0].Timeout != 3*time.Second {
 				t.Errorf("%q: exit %d after %v, published %+v: %s", c.words, code, took, d.published[0], out)
+			}
+			d.work.Wait()
+			d.minions = map[string]minion{"syn-1": {silent: true}}
+			if code := Salt(t.Context(), []string{"-t", "1", "*", "test.ping"}, env); code != 0 ||
+				strings.Contains(out.String(), "syn-1") {
+				t.Errorf("a syndic is silent: exit %d, %s", code, out)
 			}
 			d.work.Wait()
 		}

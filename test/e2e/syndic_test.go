@@ -57,6 +57,11 @@ func TestSyndic(t *testing.T) {
 		return nil
 	})
 
+	// The syndic itself returns nothing, which is no failure.
+	if r := top.Salt(t, "-t", "1", "--out=txt", "*", "test.ping"); r.Code != 0 ||
+		r.Stdout != "below-1: True\n" {
+		t.Errorf("all: %v", r)
+	}
 	// No minion of ours has the name: the syndic says who is below it.
 	if r := top.Salt(t, "--out=txt", "-L", "below-1", "test.ping"); r.Code != 0 ||
 		r.Stdout != "below-1: True\n" {
