@@ -476,8 +476,7 @@ func (r *process) openOrders(ctx context.Context) {
 		Publish: func(ctx context.Context, q master.PublishRequest) (master.Published, error) {
 			return r.master.Publish(ctx, q)
 		},
-		Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout, SyndicWait: o.WaitForSyndics(),
-		Traces: r.traces,
+		Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout, SyndicWait: o.WaitForSyndics(), Traces: r.traces,
 	})
 	r.functions = &orders.Functions{Life: ctx, NewJID: r.newJID, User: o.User}
 	r.backupFiles = &backup.Files{Cluster: r.node, Jobs: r.jobs, Refuse: r.disk.Refuse, Master: o.ID,

@@ -20,8 +20,7 @@ func (r *process) openGit() error {
 		backends = append(backends, pushed)
 	}
 	if o, some := settings.Git(r.opts); some {
-		o.Low, o.Room = func() error { return r.disk.Refuse("git", "") }, r.disk.Room
-		o.Changed = r.fileEvents().Git
+		o.Low, o.Room, o.Changed = func() error { return r.disk.Refuse("git", "") }, r.disk.Room, r.fileEvents().Git
 		var peers gitfs.Peers
 		if r.port != nil {
 			peers = r.node.Peers()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -102,7 +103,7 @@ func UntilSignal(run func(context.Context, []string) int) func(context.Context, 
 func (e Env) interrupted(ctx context.Context, v values, jid string) int {
 	crash := v.on("hard_crash")
 	switch {
-	case context.Cause(ctx) == signalled{syscall.SIGTERM}:
+	case errors.Is(context.Cause(ctx), signalled{syscall.SIGTERM}):
 		if crash {
 			e.errorf("\nExiting with hard crash on Ctrl-c")
 		}
