@@ -83,7 +83,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 		{"python", func(o *config.Options) any { return Python(o) },
 			"Python Natives Answer"},
 		{"minions", func(o *config.Options) any { return Minions(o) },
-			"MaxInFlight MaxStrangers StrangersRate HandshakeTimeout WriteTimeout" +
+			"MaxInFlight MaxStrangers StrangersRate MinRate HandshakeTimeout WriteTimeout" +
 				" PingInterval PingTimeout SilentTimeout DrainTimeout MaxHeld LongLived" +
 				" KeepAliveIdle KeepAliveInterval KeepAliveCount"},
 		{"local cache", func(o *config.Options) any { return LocalCache(o) }, ""},
