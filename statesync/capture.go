@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,26 +14,33 @@ import (
 )
 
 // capture reads this master's roots of a tree, of one environment or all, and returns them as a
-// manifest. With copies it stores their contents in the blob store. It takes over from base the
-// roots that this master's configuration lacks, and those of environments that were not asked for,
-// so that what other masters sync is not lost.
-func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool, base *Manifest,
+// manifest. With copies it stores their contents in the blob store. It takes over from the last
+// sync's manifest the roots that this master's configuration lacks or that were not synced to it,
+// and those of environments that were not asked for, so that what other masters sync is not lost.
+func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool, rec *record,
 	report *Report) (*Manifest, error) {
-	m := &Manifest{Tree: tree}
+	m, base := &Manifest{Tree: tree}, rec.manifest
+	scopes := s.scopes(tree, env)
 	if base != nil {
 		for _, r := range base.Roots {
-			if _, ours := s.dirOf(tree, r.Scope); !ours || env != "" && r.Env != env {
+			dir, envs, ours := s.place(tree, r.Scope)
+			switch {
+			case !ours || env != "" && r.Env != env:
+				m.Roots = append(m.Roots, r)
+			case slices.Contains(scopes, r.Scope):
+			case envs != "" && rec.has(r.Scope, dir):
+				scopes = append(scopes, r.Scope) // its folder is missing
+			default:
 				m.Roots = append(m.Roots, r)
 			}
 		}
 	}
-	scopes := s.scopes(tree, env)
 	if env != "" && len(scopes) == 0 {
 		return nil, fmt.Errorf("saltenv %q: this master's %s have no such environment", env, tree)
 	}
 	seen := make(map[string]bool) // folders
 	for _, sc := range scopes {
-		dir, _ := s.dirOf(tree, sc)
+		dir, envs, _ := s.place(tree, sc)
 		if seen[dir] {
 			continue // two environments may share a folder: only one of them syncs it
 		}
@@ -42,10 +51,16 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 		}
 		now, err := one.scan(ctx, dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			if had, _ := base.Root(sc); len(had) > 0 {
+			had, synced := base.Root(sc)
+			if len(had) > 0 && !(rec.has(sc, dir) && deleted(dir, envs)) {
 				return nil,
 					fmt.Errorf("root %s of %s is missing, and the other masters have %d items of it: make the "+
 						"folder (empty, if all of them are to be deleted)", dir, sc, len(had))
+			}
+			// The empty root has it deleted on the other masters too, also on those that are away
+			// for some syncs. What was empty before is forgotten when the manifest fills.
+			if len(had) > 0 || synced && len(m.Roots) < maxScopes/2 {
+				m.Roots = append(m.Roots, Root{Scope: sc})
 			}
 			continue
 		}
@@ -69,6 +84,20 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 		return nil, fmt.Errorf("read %s: more than %d items", tree, maxItems)
 	}
 	return m, nil
+}
+
+// deleted reports whether the missing folder dir of an environment in envs was deleted. It says no
+// if the nearest folder that is left is empty, can't be read, or is a link that leads nowhere: its
+// file system may not be mounted.
+func deleted(dir, envs string) bool {
+	for at := dir; envs != "" && len(at) >= len(envs); at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		names, err := os.ReadDir(at)
+		return err == nil && len(names) > 0
+	}
+	return false
 }
 
 // manifestItems leaves out what can't be synced, and everything below it.

@@ -352,10 +352,27 @@ func (s *Store) finish(t *treeState, j *journal, report *Report) error {
 	}
 	t.setRecord(rec)
 	s.unstage(j)
+	s.dropEmpty(j, rec)
 	if s.opts.OnInstalled != nil {
 		s.opts.OnInstalled(t.tree)
 	}
 	return nil
+}
+
+// dropEmpty removes the folders of environments of "__env__" that an install has emptied.
+func (s *Store) dropEmpty(j *journal, rec *record) {
+	for _, r := range j.roots {
+		dir, envs, _ := s.place(j.tree, r.Scope)
+		items, ok := rec.manifest.Root(r.Scope)
+		if !ok || len(items) > 0 || envs == "" || dir != r.dir {
+			continue
+		}
+		for at := dir; len(at) > len(envs); at = filepath.Dir(at) {
+			if unix.Rmdir(at) != nil {
+				break // it holds something else, or must stay for another reason
+			}
+		}
+	}
 }
 
 func (s *Store) finishRoot(r journalRoot, j *journal, report *Report) error {

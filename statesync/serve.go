@@ -291,7 +291,7 @@ func (v *service) Live(r *syncpb.LiveRequest,
 		if !t.rec.copied {
 			return nil, errCopying
 		}
-		m, err := v.s.capture(ctx, t.tree, "", true, t.rec.manifest, &Report{})
+		m, err := v.s.capture(ctx, t.tree, "", true, t.rec, &Report{})
 		if err != nil {
 			return nil, err
 		}

@@ -277,28 +277,45 @@ func (s *Store) envs(t Tree) []Env {
 
 // dirOf returns the folder of a root in this master's configuration.
 func (s *Store) dirOf(t Tree, sc Scope) (string, bool) {
+	dir, _, ok := s.place(t, sc)
+	return dir, ok
+}
+
+// place is dirOf, and returns for a root of "__env__" the folder that all environments are in; "":
+// the root has a path of its own.
+func (s *Store) place(t Tree, sc Scope) (dir, envs string, ok bool) {
 	var wild *Env
 	for i, e := range s.envs(t) {
 		if e.Name == sc.Env && e.Name != anyEnv {
 			if sc.Root < len(e.Dirs) {
-				return filepath.Clean(e.Dirs[sc.Root]), true
+				return filepath.Clean(e.Dirs[sc.Root]), "", true
 			}
-			return "", false
+			return "", "", false
 		}
 		if e.Name == anyEnv {
 			wild = &s.envs(t)[i]
 		}
 	}
 	if wild == nil || sc.Root >= len(wild.Dirs) || !safeEnv(sc.Env) {
-		return "", false
+		return "", "", false
 	}
-	return filepath.Clean(strings.ReplaceAll(wild.Dirs[sc.Root], anyEnv, sc.Env)), true
+	envs, _, _ = cutAny(wild.Dirs[sc.Root])
+	return filepath.Clean(strings.ReplaceAll(wild.Dirs[sc.Root], anyEnv, sc.Env)), envs, true
+}
+
+// cutAny splits the path of a root at the folder "__env__"; false if it has none.
+func cutAny(dir string) (envs, below string, ok bool) {
+	envs, below, ok = strings.Cut(filepath.Clean(dir)+"/", "/"+anyEnv+"/")
+	if !ok {
+		return "", "", false
+	}
+	return filepath.Clean(envs + "/"), below, true
 }
 
 // safeEnv reports whether a name from another master may be put into the path of a root.
 func safeEnv(env string) bool {
 	return env != "" && env != "." && env != ".." && env != anyEnv && len(env) <= maxName &&
-		!strings.ContainsAny(env, "/\\\x00")
+		!strings.ContainsAny(env, "/\\\x00") && !skippedDir(env)
 }
 
 // scopes lists the roots of this master, of one environment or all. "__env__" stands for each
@@ -325,17 +342,17 @@ func (s *Store) scopes(t Tree, env string) []Scope {
 			continue
 		}
 		for _, dir := range e.Dirs {
-			before, after, ok := strings.Cut(filepath.Clean(dir)+"/", "/"+anyEnv+"/")
+			envs, below, ok := cutAny(dir)
 			if !ok {
 				continue
 			}
-			entries, err := os.ReadDir(before + "/")
+			entries, err := os.ReadDir(envs)
 			if err != nil {
 				continue
 			}
 			for _, f := range entries {
-				if st, err := os.Stat(filepath.Join(before, f.Name(), after)); err == nil &&
-					st.IsDir() && !named[f.Name()] && !skippedDir(f.Name()) && safeEnv(f.Name()) {
+				if st, err := os.Stat(filepath.Join(envs, f.Name(), below)); err == nil &&
+					st.IsDir() && !named[f.Name()] && safeEnv(f.Name()) {
 					add(f.Name(), len(e.Dirs))
 				}
 			}

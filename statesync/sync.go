@@ -134,7 +134,7 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 	o.storing.RLock()
 	defer o.storing.RUnlock()
 	var err error
-	if o.m, err = o.capture(ctx, o.t.tree, o.req.Env, !o.req.Test, rec.manifest, own); err != nil {
+	if o.m, err = o.capture(ctx, o.t.tree, o.req.Env, !o.req.Test, rec, own); err != nil {
 		return err
 	}
 	b := o.m.Encode()

@@ -389,6 +389,146 @@ func TestEnvironments(t *testing.T) {
 			"y/pillar/": "755", "y/pillar/p": "644 py"})
 }
 
+// anyEnvs has each master take the environments of its pillar from the folders in envs.
+func anyEnvs(_ int, o *Options) {
+	o.Pillar = []Env{{Name: anyEnv,
+		Dirs: []string{filepath.Dir(o.File[0].Dirs[0]) + "/envs/" + anyEnv + "/pillar"}}}
+}
+
+func (b *box) envs() string { return filepath.Dir(b.file) + "/envs" }
+
+// An environment of "__env__" that is deleted on one master is deleted on all, also on one that was
+// away at the time, and no later sync brings it back.
+func TestADeletedEnvironmentIsDeletedEverywhere(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 3, anyEnvs).settled()
+	a, b, away := c.boxes[0], c.boxes[1], c.boxes[2]
+	pillar := Request{Trees: []Tree{PillarRoots}}
+	tree{"dev/pillar/p": "644 d", "dev/pillar/d/q": "644 d", "prod/pillar/p": "644 p"}.write(t,
+		a.envs())
+	a.sync(pillar)
+	expect(t, "b", b.envs(), read(t, a.envs()))
+	tree{"dev/pillar/mine": "644 m"}.write(t, b.envs())
+	away.leave()
+	if err := os.RemoveAll(a.envs() + "/dev"); err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range a.Status(t.Context(), pillar.Trees, true) {
+		if idOf(st.Node) == "m1" && (st.Drifted != 3 || st.Drift[0].What != DriftDeleted) {
+			t.Errorf("status before the sync: %d drifted, %+v", st.Drifted, st.Drift)
+		}
+	}
+	prod := tree{"prod/": "755", "prod/pillar/": "755", "prod/pillar/p": "644 p"}
+	if rep := a.sync(pillar).of(t, "m2"); counts(rep) != "+0 ~0 -3 drift 1 kept 0 " {
+		t.Errorf("b: %s", counts(rep))
+	}
+	mine := maps.Clone(prod)
+	maps.Copy(mine, tree{"dev/": "755", "dev/pillar/": "755", "dev/pillar/mine": "644 m"})
+	expect(t, "what was added on b stays", b.envs(), mine)
+	if rep := a.sync(Request{Trees: pillar.Trees, Force: true}).of(t, "m2"); rep.Kept != 1 {
+		t.Errorf("b, forced: %s", counts(rep))
+	}
+	if err := os.RemoveAll(b.envs() + "/dev"); err != nil { // what is left are the kept files
+		t.Fatal(err)
+	}
+	tree{"prod/pillar/p": "644 p2"}.write(t, b.envs())
+	prod["prod/pillar/p"] = "644 p2"
+	b.sync(pillar) // it knows that there was an environment more
+	away.open()
+	if err := away.advance(t.Context(), away.trees[PillarRoots]); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range c.boxes {
+		expect(t, b.node, b.envs(), prod)
+		if r := b.sync(pillar); r.Published {
+			t.Errorf("%s: equal roots are published again", b.node)
+		}
+	}
+	tree{"dev/pillar/p": "644 new"}.write(t, b.envs())
+	b.sync(pillar)
+	expect(t, "made again", a.envs(), read(t, b.envs()))
+}
+
+// The folder of all environments, or of one, that is not mounted is no order to delete.
+func TestVanishedEnvironmentsDeleteNothing(t *testing.T) {
+	t.Parallel()
+	for name, vanish := range map[string]func(envs string) error{
+		"the folder of all": func(envs string) error { return os.Rename(envs, envs+".gone") },
+		"an empty folder of all": func(envs string) error {
+			return errors.Join(os.Rename(envs, envs+".gone"), os.Mkdir(envs, 0o755))
+		},
+		"an empty folder of one": func(envs string) error {
+			return errors.Join(os.Rename(envs+"/dev", envs+".gone"), os.Mkdir(envs+"/dev", 0o755))
+		},
+		"a link that leads nowhere": func(envs string) error {
+			return errors.Join(os.Rename(envs+"/dev", envs+".gone"),
+				os.Symlink("/nonexistent", envs+"/dev"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCompany(t, 2, anyEnvs).settled()
+			a, b := c.boxes[0], c.boxes[1]
+			tree{"dev/pillar/p": "644 d", "prod/pillar/p": "644 p"}.write(t, a.envs())
+			a.sync(Request{Trees: []Tree{PillarRoots}})
+			had := read(t, b.envs())
+			if err := vanish(a.envs()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Sync(t.Context(), Request{Trees: []Tree{PillarRoots}}, nil); err == nil ||
+				!strings.Contains(err.Error(), "of dev:0 is missing") {
+				t.Errorf("got %v", err)
+			}
+			expect(t, "b", b.envs(), had)
+		})
+	}
+}
+
+// An environment that other masters sync is not deleted by a master that has "__env__" since today.
+func TestANewWildcardDeletesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2, func(i int, o *Options) {
+		if i == 0 {
+			anyEnvs(i, o)
+		}
+	}).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"dev/pillar/p": "644 d"}.write(t, a.envs())
+	a.sync(Request{Trees: []Tree{PillarRoots}})
+	b.leave()
+	anyEnvs(1, &b.opts)
+	b.open()
+	tree{"prod/pillar/p": "644 p"}.write(t, b.envs())
+	b.sync(Request{Trees: []Tree{PillarRoots}})
+	all := tree{"dev/": "755", "dev/pillar/": "755", "dev/pillar/p": "644 d", "prod/": "755",
+		"prod/pillar/": "755", "prod/pillar/p": "644 p"}
+	expect(t, "a", a.envs(), all)
+}
+
+// Environments that are deleted again and again do not make the manifest one that no master reads.
+func TestDeletedEnvironmentsAreForgottenInTime(t *testing.T) {
+	t.Parallel()
+	a := newCompany(t, 1, anyEnvs).settled().boxes[0]
+	tree{"prod/pillar/p": "644 p"}.write(t, a.envs())
+	rec := &record{manifest: &Manifest{Tree: PillarRoots}}
+	for i := range maxScopes {
+		sc := Scope{Env: fmt.Sprintf("e%05d", i)}
+		dir, _ := a.dirOf(PillarRoots, sc)
+		rec.roots = append(rec.roots, installedRoot{sc, dir})
+		rec.manifest.Roots = append(rec.manifest.Roots, Root{Scope: sc})
+	}
+	m, err := a.capture(t.Context(), PillarRoots, "", false, rec, &Report{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err = DecodeManifest(m.Encode()); err != nil {
+		t.Fatal(err)
+	}
+	if items, ok := m.Root(Scope{Env: "prod"}); len(items) != 1 || !ok {
+		t.Errorf("prod has %+v, %v", items, ok)
+	}
+}
+
 // A root that has vanished (not mounted, say) is no order to delete all of it.
 func TestAVanishedRootDeletesNothing(t *testing.T) {
 	t.Parallel()
