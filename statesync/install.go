@@ -320,11 +320,16 @@ func (s *Store) commit(t *treeState, next *record, j *journal) error {
 }
 
 // finish does the steps of the journal from the beginning. Repeating finished steps does no harm.
+// Once the record is in force, all of them are done.
 func (s *Store) finish(t *treeState, j *journal, report *Report) error {
 	if err := s.fault("journal"); err != nil {
 		return err
 	}
-	for _, r := range j.roots {
+	todo := j.roots
+	if _, err := os.Lstat(s.nextFile(t.tree)); errors.Is(err, fs.ErrNotExist) {
+		todo = nil
+	}
+	for _, r := range todo {
 		if err := s.finishRoot(r, j, report); err != nil {
 			return fmt.Errorf("install into %s: %w; it goes on once that is repaired",
 				r.dir, err)
@@ -383,7 +388,7 @@ func (s *Store) finishRoot(r journalRoot, j *journal, report *Report) error {
 	defer root.Close()
 	stage, err := root.sub(s.stageDir(j.tree))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // this master stopped after the last step
+		return fmt.Errorf("the staged files are missing (%s): mount its file system, or if somebody deleted them, remove %s to have all installed anew", s.stageDir(j.tree), s.journalFile(j.tree))
 	}
 	if err != nil {
 		return err

@@ -274,6 +274,108 @@ func TestAFullDiskLeavesTheOldTreeWhole(t *testing.T) {
 	}
 }
 
+// interrupted returns the masters of a sync to head 2. The second one began to install it and died
+// at this step.
+func interrupted(t *testing.T, at string) (a, b *box) {
+	t.Helper()
+	c := newCompany(t, 2).settled()
+	a, b = c.boxes[0], c.boxes[1]
+	tree{"f": "644 1", "g": "644 1"}.write(t, a.file)
+	a.sync(Request{})
+	b.leave()
+	tree{"f": "644 2", "h": "644 2"}.write(t, a.file)
+	a.sync(Request{})
+	b.opts.fault = func(step string) error {
+		if step == at {
+			panic(crash{step})
+		}
+		return nil
+	}
+	b.open()
+	if where := crashes(func() {
+		_ = b.advance(t.Context(), b.trees[FileRoots])
+	}); where != at {
+		t.Fatalf("ended at %q", where)
+	}
+	b.opts.fault = nil
+	b.server.Stop()
+	return a, b
+}
+
+// unmount puts an empty folder in place of a root, as it is without its file system, and returns
+// what undoes that.
+func (b *box) unmount(t *testing.T) (mount func()) {
+	t.Helper()
+	disk := b.file + ".disk"
+	if err := errors.Join(os.Rename(b.file, disk), os.Mkdir(b.file, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := errors.Join(os.Remove(b.file), os.Rename(disk, b.file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Without its staged files an interrupted install is not taken for finished: the root may not be
+// mounted. It goes on with them, or anew once the journal is removed.
+func TestAnInstallWaitsForItsStagedFiles(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("deleted %v", deleted), func(t *testing.T) {
+			t.Parallel()
+			a, b := interrupted(t, "journal")
+			mount := func() {}
+			if deleted {
+				if err := os.RemoveAll(filepath.Join(b.file, StagingDir)); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				mount = b.unmount(t)
+			}
+			b.open()
+			roots, file := b.trees[FileRoots], b.journalFile(FileRoots)
+			if wrong := roots.trouble(); !strings.Contains(wrong, "the staged files are missing") ||
+				!strings.Contains(wrong, "remove "+file) {
+				t.Errorf("the trouble is %q", wrong)
+			}
+			if err := b.advance(t.Context(), roots); err == nil || roots.record().head.Seq != 1 {
+				t.Errorf("head %d counts as installed: %v", roots.record().head.Seq, err)
+			}
+			mount()
+			if deleted {
+				if err := os.Remove(file); err != nil { // as the message says
+					t.Fatal(err)
+				}
+			}
+			if err := b.advance(t.Context(), roots); err != nil || roots.record().head.Seq != 2 {
+				t.Errorf("head %d is installed: %v", roots.record().head.Seq, err)
+			}
+			expect(t, "b", b.file, read(t, a.file))
+		})
+	}
+}
+
+// An install that is recorded needs nothing more of the root.
+func TestARecordedInstallNeedsNoRoot(t *testing.T) {
+	t.Parallel()
+	a, b := interrupted(t, "recorded")
+	mount := b.unmount(t)
+	b.open()
+	if wrong := b.trees[FileRoots].trouble(); wrong != "" {
+		t.Errorf("the trouble is %q", wrong)
+	}
+	if seq := b.trees[FileRoots].record().head.Seq; seq != 2 {
+		t.Errorf("head %d is installed", seq)
+	}
+	if _, err := os.Stat(b.journalFile(FileRoots)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal stays: %v", err)
+	}
+	mount()
+	expect(t, "b", b.file, read(t, a.file))
+}
+
 // A damaged record is no reason to guess: the start says what to do.
 func TestADamagedRecordStopsTheStart(t *testing.T) {
 	t.Parallel()
@@ -374,28 +476,7 @@ func TestThingsThatCanNotBeSynced(t *testing.T) {
 // leaves the tree as it was, names the file, and goes on once that is gone.
 func TestTornJournal(t *testing.T) {
 	t.Parallel()
-	c := newCompany(t, 2).settled()
-	a, b := c.boxes[0], c.boxes[1]
-	tree{"f": "644 1", "g": "644 1"}.write(t, a.file)
-	a.sync(Request{})
-	b.leave()
-	tree{"f": "644 2", "h": "644 2"}.write(t, a.file)
-	a.sync(Request{})
-	b.opts.fault = func(step string) error {
-		if step == "journal" {
-			panic(crash{step})
-		}
-		return nil
-	}
-	b.open()
-	if where := crashes(func() {
-		_ = b.advance(t.Context(),
-			b.trees[FileRoots])
-	}); where != "journal" {
-		t.Fatalf("ended at %q", where)
-	}
-	b.opts.fault = nil
-	b.server.Stop()
+	a, b := interrupted(t, "journal")
 	file := b.journalFile(FileRoots)
 	whole, err := os.ReadFile(file)
 	if err != nil {
