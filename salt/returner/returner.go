@@ -99,7 +99,8 @@ func (r *Returners) has(queue string) bool {
 func (r *Returners) worker(option, returner string, least int, age time.Duration) string {
 	queue := option + "/" + returner
 	r.workers = append(r.workers, &worker{r: r, queue: queue, option: option, returner: returner,
-		least: max(1, least), age: age, limit: maxItems, old: r.d.Box.Len(queue)})
+		least: max(1, least), age: age, limit: maxItems, window: probes,
+		old: r.d.Box.Len(queue)})
 	return queue
 }
 

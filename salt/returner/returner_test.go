@@ -24,6 +24,7 @@ type table struct {
 	calls  []int  // sizes of the successful calls
 	down   bool   // the database is down
 	hates  string // the tag of an event that it never takes
+	only   int    // then it goes down after this many rows; 0: it does not
 	closed int
 	slow   time.Duration
 }
@@ -45,6 +46,10 @@ func (d *table) HandOver(ctx context.Context, _ string, items []any) (int, strin
 			return i, "it does not like " + tag, nil
 		}
 		d.rows = append(d.rows, tag)
+		if d.only > 0 {
+			d.only--
+			d.down = d.only == 0
+		}
 	}
 	d.calls = append(d.calls, len(items))
 	return len(items), "", nil
@@ -206,6 +211,66 @@ func TestRefused(t *testing.T) {
 		if lines.count("the item is set aside") != 4 || lines.count("it does not like bad2") != 1 ||
 			r.d.Box.Len(outbox.Aside("event_return/db")) != 4 {
 			t.Errorf("log: %s", lines.text.String())
+		}
+		stop()
+	})
+}
+
+// TestRefusedRow: the returner never takes a long run of events. One event after them that it takes
+// frees the queue, or two if the run is longer than maxRow.
+func TestRefusedRow(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{30, maxRow + 30} {
+		dir := filepath.Join(t.TempDir(), "box")
+		synctest.Test(t, func(t *testing.T) {
+			d := &table{hates: "bad"}
+			r, lines, stop := running(t, dir, d, one)
+			fire(r, "a")
+			for range n {
+				fire(r, "bad")
+			}
+			time.Sleep(time.Hour)
+			fire(r, "b", "c")
+			time.Sleep(10 * time.Minute)
+			want := "a b c"
+			if got := d.has(); got != want {
+				t.Errorf("rows %s", got)
+			}
+			if set := r.d.Box.Len(outbox.Aside("event_return/db")); set != n ||
+				lines.count("the item is set aside") != n {
+				t.Errorf("%d of %d are set aside", set, n)
+			}
+			fire(r, "d", "e")
+			time.Sleep(time.Second)
+			if got := d.has(); got != want+" d e" {
+				t.Errorf("rows afterwards %s", got)
+			}
+			stop()
+		})
+	}
+}
+
+// TestRefusedThenDown: while the first event is refused, the database is down, comes back for a
+// moment and is down again. At most maxRow good events are set aside.
+func TestRefusedThenDown(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	synctest.Test(t, func(t *testing.T) {
+		d := &table{hates: "bad", down: true}
+		r, _, stop := running(t, dir, d, one)
+		fire(r, "bad")
+		const n = 5 * maxRow
+		for i := range n {
+			fire(r, fmt.Sprintf("e%04d", i))
+		}
+		time.Sleep(3 * time.Minute) // more than maxRow of them are tried
+		d.set(func() { d.down, d.only = false, 2 })
+		time.Sleep(time.Hour)
+		d.set(func() { d.down, d.only = false, 0 })
+		time.Sleep(10 * time.Minute)
+		set := r.d.Box.Len(outbox.Aside("event_return/db"))
+		if got := len(strings.Fields(d.has())); set > 1+maxRow || got+set != n+1 {
+			t.Errorf("%d of %d rows, %d set aside", got, n, set)
 		}
 		stop()
 	})

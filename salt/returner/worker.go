@@ -16,8 +16,9 @@ const (
 	maxBytes             = 4 << 20
 	firstPause, maxPause = 200 * time.Millisecond, 30 * time.Second
 	triesAlone           = 5                // of an item before later ones are tried
-	probes               = 8                // items tried after it
+	probes               = 8                // later items tried first; then twice as many each time
 	probing              = 2 * time.Second  // longest time for these tries
+	maxRow               = maxItems         // items set aside in a row after one that was taken
 	idle                 = 30 * time.Second // then a process without work ends
 	renew                = 5 * time.Minute  // then a new process: modules may have changed
 	lastCall             = 2 * time.Second  // left to a running call when the master stops
@@ -41,6 +42,8 @@ type worker struct {
 	old     int       // items due whatever their number; first those left from the last run
 	since   time.Time // when the first item that is not due was seen
 	tries   int       // with the first item
+	next    uint64    // place after the later items that were tried; 0: none was
+	window  int       // how many later items to try next
 	failing time.Time // start of the failures; zero: calls succeed
 	pause   time.Duration
 }
@@ -111,13 +114,13 @@ func (w *worker) due(now time.Time) bool {
 // step makes a call. It returns the pause before the next one.
 func (w *worker) step(ctx context.Context) time.Duration {
 	box := w.r.d.Box
-	items, err := box.Peek(w.queue, min(w.limit, w.old), maxBytes)
+	items, err := box.Peek(w.queue, 0, min(w.limit, w.old), maxBytes)
 	if err != nil || len(items) == 0 {
 		return w.failed("", err, 0)
 	}
 	taken, why, err := w.hand(ctx, items)
 	if taken > 0 {
-		w.tries = 0
+		w.tries, w.next, w.window = 0, 0, probes
 	}
 	if err == nil && why == "" {
 		w.fine()
@@ -164,25 +167,48 @@ func (w *worker) hand(ctx context.Context, items []outbox.Item) (taken int, why 
 	return taken, why, err
 }
 
-// past tries the items after the first one. If the returner takes one of them but still refuses the
-// first, it will never take the first: past sets it aside, with any refused items between the two.
+// past tries items after the first one, at each call those after the ones that it has tried; after
+// the last one it begins anew. If the returner takes one of them but still refuses the first, it
+// will never take the first: past sets it aside, with any refused items between the two.
 func (w *worker) past(ctx context.Context) bool {
-	items, err := w.r.d.Box.Peek(w.queue, 1+probes, 1<<62)
+	box := w.r.d.Box
+	first, err := box.Peek(w.queue, 0, 1, maxBytes)
+	if err != nil || len(first) == 0 {
+		return false
+	}
+	second := first[0].At + 1
+	w.next = max(w.next, second)
+	later, err := box.Peek(w.queue, w.next, w.window, maxBytes)
+	if err == nil && len(later) == 0 {
+		w.next, w.window = second, probes
+		later, err = box.Peek(w.queue, w.next, w.window, maxBytes)
+	}
 	if err != nil {
 		return false
 	}
-	took, until := 0, time.Now().Add(probing)
-	for n := 1; n < len(items) && took == 0 && time.Now().Before(until) && ctx.Err() == nil; n++ {
-		if taken, _, _ := w.hand(ctx, items[n:n+1]); taken > 0 {
-			took = n
+	took, until := false, time.Now().Add(probing)
+	for n := 0; n < len(later) && !took && time.Now().Before(until) && ctx.Err() == nil; n++ {
+		taken, _, _ := w.hand(ctx, later[n:n+1])
+		took, w.next = taken > 0, later[n].At+1
+	}
+	w.window = min(2*w.window, maxItems)
+	return took && w.judge(ctx)
+}
+
+// judge hands over the items before next, one by one, and sets aside those that the returner
+// refuses. It ends after maxRow refusals in a row, because the database may be down again.
+func (w *worker) judge(ctx context.Context) bool {
+	for row := 0; row < maxRow; {
+		items, err := w.r.d.Box.Peek(w.queue, 0, 1, maxBytes)
+		if err != nil {
+			return false
 		}
-	}
-	if took == 0 {
-		return false
-	}
-	for _, item := range items[:took] {
-		taken, why, err := w.hand(ctx, []outbox.Item{item})
+		if len(items) == 0 || items[0].At >= w.next {
+			break
+		}
+		taken, why, err := w.hand(ctx, items)
 		if taken > 0 {
+			row = 0
 			continue
 		}
 		if ctx.Err() != nil {
@@ -190,12 +216,13 @@ func (w *worker) past(ctx context.Context) bool {
 		}
 		w.r.d.Log.Error("returner refuses an item but takes a later one; the item is set aside",
 			"option", w.option, "returner", w.returner, "err", reason(why, err))
-		if err := w.r.d.Box.SetAside(w.queue, item); err != nil {
+		if err := w.r.d.Box.SetAside(w.queue, items...); err != nil {
 			return false
 		}
 		w.old -= min(1, w.old)
+		row++
 	}
-	w.tries = 0
+	w.tries, w.window = 0, probes
 	w.fine()
 	return true
 }

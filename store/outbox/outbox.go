@@ -279,10 +279,10 @@ func (b *Box) Queues() []string {
 	return out
 }
 
-// Peek returns the first items of a queue: at most count, and at most bytes unless the first item
-// alone is larger.
-func (b *Box) Peek(name string, count int, bytes int64) ([]Item, error) {
-	it, err := b.db.NewIter(&pebble.IterOptions{LowerBound: itemKey(name, 0),
+// Peek returns the first items of a queue from a place on (Item.At): at most count, and at most
+// bytes unless the first item alone is larger.
+func (b *Box) Peek(name string, from uint64, count int, bytes int64) ([]Item, error) {
+	it, err := b.db.NewIter(&pebble.IterOptions{LowerBound: itemKey(name, from),
 		UpperBound: append(itemKey(name, ^uint64(0)), 0)})
 	if err != nil {
 		return nil, fmt.Errorf("read queue %s: %w", name, err)

@@ -37,7 +37,7 @@ func put(t *testing.T, b *Box, name string, values ...string) {
 
 func texts(t *testing.T, b *Box, name string) string {
 	t.Helper()
-	items, err := b.Peek(name, 1000, 1<<20)
+	items, err := b.Peek(name, 0, 1000, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestOrder(t *testing.T) {
 	b := open(t, dir, Options{})
 	put(t, b, "one", "a", "b", "c", "d")
 	put(t, b, "on", "x")
-	items, err := b.Peek("one", 2, 1<<20)
+	items, err := b.Peek("one", 0, 2, 1<<20)
 	if err != nil || len(items) != 2 {
 		t.Fatalf("%v %v", items, err)
 	}
@@ -81,7 +81,7 @@ func TestOrder(t *testing.T) {
 	if got := texts(t, b, "one"); got != "c d e" {
 		t.Errorf("after opening again: %s", got)
 	}
-	if items, _ := b.Peek("one", 9, 1); len(items) != 1 {
+	if items, _ := b.Peek("one", 0, 9, 1); len(items) != 1 {
 		t.Errorf("%d items where the first alone is too long", len(items))
 	}
 	if err := b.Close(); err != nil {
@@ -109,7 +109,7 @@ func TestBound(t *testing.T) {
 	if err := b.Put("q", []byte(ten)); !errors.Is(err, ErrFull) {
 		t.Errorf("beyond the size: %v", err)
 	}
-	items, _ := b.Peek("q", 1, 1<<20)
+	items, _ := b.Peek("q", 0, 1, 1<<20)
 	if err := b.Take("q", items...); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	items, err := b.Peek("q", 1000, 1<<20)
+	items, err := b.Peek("q", 0, 1000, 1<<20)
 	if err != nil || len(items) != 160 {
 		t.Fatalf("%d items, %v", len(items), err)
 	}
