@@ -413,6 +413,41 @@ func TestMeshNoticesLossAndReturn(t *testing.T) {
 	told("what b took with it")
 }
 
+// TestMeshAfterGap: a master that lives drops out of the members for a while, as after a gap of its
+// heartbeats. Subscribers are told when it is back, because it may have fired events meanwhile. A
+// new member fired nothing that they miss.
+func TestMeshAfterGap(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "a", "b")
+	a, b := c.nodes["a"], c.nodes["b"]
+	s := a.subscribe(t, "x")
+	told := func(what string) {
+		t.Helper()
+		select {
+		case <-s.Lost():
+		case <-time.After(20 * time.Second):
+			t.Fatalf("subscriber was not told of %s", what)
+		}
+	}
+	c.remove("b")
+	told("the loss")
+	waitFor(t, "the stream to end", func() bool { return !b.bus.Wanted("x") })
+	b.bus.Fire("x/meanwhile", value.Map{})
+	c.mu.Lock()
+	c.nodes["b"] = b
+	c.mu.Unlock()
+	told("what b fired meanwhile")
+	c.start("c")
+	if u := a.subscribe(t, "y").Unconfirmed(); len(u) != 0 {
+		t.Fatalf("unconfirmed: %v", u)
+	}
+	select {
+	case <-s.Lost():
+		t.Error("a new member counts as a loss")
+	default:
+	}
+}
+
 // deaf takes connections and never answers, as a stopped process does.
 func TestMeshDoesNotWaitForTheDeaf(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,7 @@ type link struct {
 	// guarded by mesh.mu
 	up        bool
 	broken    bool              // was up or was tried, and is not up now
+	gap       bool              // an earlier link to the node ended, and this one has not confirmed
 	lostNow   bool              // its loss is noted, until it confirms again
 	sent      map[string]uint64 // prefix to the seq of the message that added it, in this stream
 	seq       uint64
@@ -92,10 +93,10 @@ func (l *link) stream(ctx context.Context) error {
 				continue
 			}
 			m.mu.Lock()
-			if l.broken { // its events since then are lost here
+			if l.broken || l.gap { // its events since then are lost here
 				m.missed()
 			}
-			l.confirmed, l.lostNow, l.broken = item.Confirmed, false, false
+			l.confirmed, l.lostNow, l.broken, l.gap = item.Confirmed, false, false, false
 			m.signal()
 			m.mu.Unlock()
 		}

@@ -45,6 +45,7 @@ type Mesh struct {
 	subs    map[*Subscription]string
 	refs    map[string]int // prefix to subscribers on this master
 	links   map[string]*link
+	former  map[string]bool // nodes that were members, and are not now
 	losses  []Loss
 	changed chan struct{} // closed and replaced when a confirmation, a link or a loss changed
 	runCtx  context.Context
@@ -59,7 +60,7 @@ func NewMesh(bus *Bus, peers Peers, log *slog.Logger) *Mesh {
 	return &Mesh{
 		bus: bus, peers: peers, log: log.With("component", "event"),
 		subs: make(map[*Subscription]string), refs: make(map[string]int),
-		links:   make(map[string]*link),
+		links: make(map[string]*link), former: make(map[string]bool),
 		changed: make(chan struct{}),
 	}
 }
@@ -104,7 +105,9 @@ func (m *Mesh) reconcile() {
 		}
 		ctx, cancel := context.WithCancel(m.runCtx)
 		l := newLink(m, node, cancel)
+		l.gap = m.former[node]
 		m.links[node] = l
+		delete(m.former, node)
 		m.signal()
 		m.running.Add(1)
 		go func() {
@@ -122,6 +125,7 @@ func (m *Mesh) reconcile() {
 			}
 			l.cancel()
 			delete(m.links, node)
+			m.former[node] = true
 			m.signal()
 		}
 	}
