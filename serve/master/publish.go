@@ -124,6 +124,7 @@ func (m *Master) publish(ctx context.Context, r PublishRequest,
 	traced.Subscribed(sub.Unconfirmed())
 	job := &job{
 		m: m, traced: traced, jid: r.JID, load: m.publishLoad(sent, delimiter), sub: sub,
+		tgtType: sent.TgtType, below: m.opts.OrderMasters && where != acl.Here,
 		expected: found.Minions, waiting: setOf(found.Minions),
 	}
 	all := found

@@ -496,6 +496,64 @@ func TestLossBeforePublication(t *testing.T) {
 	})
 }
 
+// TestLossBelowSyndics: a syndic that reconnects after a loss gets the job with its own target,
+// whether minions of this master are missing, have all returned or are not meant.
+func TestLossBelowSyndics(t *testing.T) {
+	t.Parallel()
+	ms := newMasters(t, []string{"a", "b", "c"}, func(o *Options) {
+		o.OrderMasters, o.ZmqFiltering = true, true
+	})
+	ms.ready()
+	a, c := ms.nodes["a"], ms.nodes["c"]
+	ms.nodes["b"].server.Stop()
+	waitFor(t, "the loss", func() bool { return len(a.mesh.Losses()) > 0 })
+	ms.mu.Lock()
+	delete(ms.nodes, "b") // else each sending to it counts as a loss
+	ms.mu.Unlock()
+	// pubs are the publications of a job at c.
+	pubs := func(jid string) (out []Publication) {
+		c.subs.mu.Lock()
+		defer c.subs.mu.Unlock()
+		for _, p := range c.subs.pubs {
+			if p.JID == jid {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	released := func(jid string) bool {
+		c.subs.mu.Lock()
+		defer c.subs.mu.Unlock()
+		return slices.Contains(c.subs.released, jid)
+	}
+	jobs := map[string]string{}
+	for _, tgt := range []string{"m[12]", "below*", "*"} {
+		jobs[tgt] = a.publish(PublishRequest{Tgt: tgt, Fun: "test.ping"}).JID
+	}
+	c.ret(jobs["m[12]"], "m1")
+	c.ret(jobs["m[12]"], "m2")
+	// An order for these minions alone ends with them.
+	alone := a.publish(PublishRequest{Tgt: "m3", Fun: "test.ping",
+		Rights: acl.FromList([]any{dict("m3", []any{"test.*"})})}).JID
+	c.ret(alone, "m3")
+	waitFor(t, "the release of the job of this master", func() bool { return released(alone) })
+	for tgt, jid := range jobs {
+		waitFor(t, "the second publication to "+tgt, func() bool { return len(pubs(jid)) > 1 })
+		sent := pubs(jid)
+		if first, again := c.read(sent[0]), c.read(sent[1]); !same(again, first) ||
+			!slices.Equal(sent[1].Topics, sent[0].Topics) || sent[1].Hold == 0 {
+			t.Errorf("%s: sent again: %v to %v, held for %v", tgt, again, sent[1].Topics,
+				sent[1].Hold)
+		}
+		if released(jid) {
+			t.Errorf("%s: released before its syndics are back", tgt)
+		}
+	}
+	for tgt, jid := range jobs {
+		waitFor(t, "the release of the job to "+tgt, func() bool { return released(jid) })
+	}
+}
+
 // TestLostSubscribersAfterPublication: a master whose subscribers all went is a loss as well, also
 // if another master published.
 func TestLostSubscribersAfterPublication(t *testing.T) {

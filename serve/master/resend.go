@@ -30,6 +30,8 @@ type job struct {
 	jid      string
 	nocache  bool // its returns are not stored
 	load     value.Map
+	tgtType  string // of load
+	below    bool   // it goes to syndics too; minions below them can't be waited for
 	expected []string
 	sub      *event.Subscription
 	traced   *traces.Publishing
@@ -117,7 +119,7 @@ func (j *job) watch(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var asked time.Time
-	for len(j.waiting) > 0 {
+	for len(j.waiting) > 0 || j.below && time.Since(published) < 2*watchFor {
 		select {
 		case e, ok := <-j.sub.C:
 			if !ok {
@@ -221,7 +223,8 @@ func (j *job) due(now time.Time) bool {
 	return due
 }
 
-// resend sends the job to the minions that have not returned, as a list.
+// resend sends the job to the minions that have not returned, as a list. For syndics it sends the
+// job as it was: the minions below them are not on the list.
 func (j *job) resend(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -234,12 +237,16 @@ func (j *job) resend(ctx context.Context) {
 		}
 	}
 	missing := j.missing()
-	if len(missing) == 0 {
-		return // the loop ends too, and releases
+	load, tgtType, ids := j.load, j.tgtType, j.expected
+	if !j.below {
+		if len(missing) == 0 {
+			return // the loop ends too, and releases
+		}
+		load = slices.Clone(load).Set("tgt", textual(missing)).Set("tgt_type",
+			"list").Without("delimiter")
+		tgtType, ids = "list", missing
 	}
-	load := slices.Clone(j.load).Set("tgt", textual(missing)).Set("tgt_type",
-		"list").Without("delimiter")
-	if err := j.send(ctx, load, "list", missing); err != nil {
+	if err := j.send(ctx, load, tgtType, ids); err != nil {
 		j.m.log.Warn("job could not be sent again", "jid", j.jid, "err", err)
 		return
 	}
