@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -432,4 +434,59 @@ func TestSaltrc(t *testing.T) {
 			t.Errorf("%s: another command has %v, %v", c.name, o, err)
 		}
 	}
+}
+
+// TestUnreadableFolder: a folder whose files the user may not list is named, not taken for an empty
+// one.
+func TestUnreadableFolder(t *testing.T) {
+	path := writeTree(t, map[string]string{
+		"master":            "include: closed/extra.conf\n",
+		"master.d/a.conf":   "worker_threads: 9\n",
+		"closed/extra.conf": "worker_threads: 8\n",
+		"elsewhere/master":  "default_include: none.d/*.conf\n",
+	})
+	dir := filepath.Dir(path)
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, closed := range []string{"master.d", "closed"} {
+		if err := os.Chmod(filepath.Join(dir, closed), 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, closed), 0o755) })
+	}
+	warnings := loadAsOther(t, path)
+	broken := Broken(warnings)
+	for _, name := range []string{"master.d/*.conf", "closed/extra.conf"} {
+		if broken == nil || !strings.Contains(broken.Error(),
+			filepath.Join(dir, name)+": nothing of this file is used: ") {
+			t.Errorf("%s is not named: %v", name, broken)
+		}
+	}
+	if err := Broken(loadAsOther(t, filepath.Join(dir, "elsewhere/master"))); err != nil {
+		t.Errorf("a folder that does not exist: %v", err)
+	}
+}
+
+// loadAsOther loads without root's right to read everything.
+func loadAsOther(t *testing.T, path string) []Warning {
+	t.Helper()
+	var warnings []Warning
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if os.Getuid() == 0 {
+			runtime.LockOSThread() // never unlocked: the thread ends here, with its user
+			if err = syscall.Setfsuid(65534); err != nil {
+				return
+			}
+		}
+		_, warnings, err = load(path, host{})
+	}()
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	return warnings
 }

@@ -26,6 +26,18 @@ type Warning struct {
 	Severe bool // Salt logs it as an error: part of the configuration has no effect
 }
 
+// Broken is an error of the Severe warnings, one a line; nil without any. Load goes on without such
+// files, as Salt does. A caller that must not lose their options looks here.
+func Broken(warnings []Warning) error {
+	var list []error
+	for _, w := range warnings {
+		if w.Severe {
+			list = append(list, &Problem{File: w.File, Line: w.Line, Option: w.Option, Text: w.Text})
+		}
+	}
+	return errors.Join(list...)
+}
+
 func (w Warning) String() string { return place(w.File, w.Line, w.Option) + w.Text }
 
 func place(file string, line int, option string) string {

@@ -107,16 +107,16 @@ func (s *source) include(val any, from, option string, at origin, depth int) (pa
 			pattern = filepath.Join(filepath.Dir(from), pattern)
 		}
 		files := glob(pattern)
-		if len(files) == 0 && option == "include" {
+		if err := unreadable(pattern); len(files) == 0 && err != nil {
+			s.skip(pattern, err)
+		} else if len(files) == 0 && option == "include" {
 			s.warnings = append(s.warnings, Warning{File: at.file, Line: at.line, Option: option,
 				Text: fmt.Sprintf("%s matches no file", pattern)})
 		}
 		for _, file := range files {
 			p, err := readFile(file)
 			if err != nil {
-				s.warnings = append(s.warnings,
-					Warning{File: file, Severe: true,
-						Text: fmt.Sprintf("not in force, nothing of this file is used: %v", err)})
+				s.skip(file, err)
 				continue
 			}
 			if inner, ok := p.values.Get("include"); ok {
@@ -137,6 +137,28 @@ func (s *source) include(val any, from, option string, at origin, depth int) (pa
 		}
 	}
 	return all, nil
+}
+
+// skip warns that what a file says has no effect.
+func (s *source) skip(file string, err error) {
+	remedy := "correct it"
+	if errors.Is(err, fs.ErrPermission) {
+		remedy = "let the master's user read it"
+	}
+	s.warnings = append(s.warnings, Warning{File: file, Severe: true,
+		Text: fmt.Sprintf("nothing of this file is used: %v; %s", err, remedy)})
+}
+
+// unreadable says why glob, which shows no error, finds none of the files that may match.
+func unreadable(pattern string) error {
+	_, err := os.Stat(pattern)
+	if strings.ContainsAny(pattern, "*?[") {
+		_, err = os.ReadDir(filepath.Dir(pattern))
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
 }
 
 // glob is Python's glob for one pattern, sorted: only a pattern that starts with a dot matches

@@ -1,14 +1,16 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"clustermaster/config"
 )
 
-// CheckConfig implements "clustermaster config check": it reads the configuration as a start would.
-// Check reports what a start refuses beyond package config's checks.
+// CheckConfig implements "clustermaster config check": it reads the configuration as a start would,
+// and also refuses files that a start would leave out. Check reports what a start refuses beyond
+// package config's checks.
 func CheckConfig(args []string, check func(*config.Options) error) int {
 	dir := ""
 	if len(args) == 3 && args[1] == "-c" {
@@ -20,9 +22,11 @@ func CheckConfig(args []string, check func(*config.Options) error) int {
 	}
 	o, warnings, err := config.Load(dir, os.Getenv)
 	for _, w := range warnings {
-		fmt.Println("warning:", w)
+		if !w.Severe {
+			fmt.Println("warning:", w)
+		}
 	}
-	if err == nil {
+	if err = errors.Join(err, config.Broken(warnings)); err == nil {
 		err = check(o)
 	}
 	if err != nil {

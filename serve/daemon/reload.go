@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"slices"
@@ -30,13 +31,13 @@ var ofLogging = []string{
 	"log_level_logfile", "log_rotate_backup_count", "log_rotate_max_bytes",
 }
 
-// reload leaves everything as it is if the configuration has an error. It always reopens the log
-// file, which logrotate may have renamed.
+// reload leaves everything as it is if the configuration has an error, or a file of it can't be
+// read. It always reopens the log file, which logrotate may have renamed.
 func (r *reloader) reload() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, warnings, err := config.Load(r.flags.configDir, os.Getenv)
-	if err == nil {
+	if err = errors.Join(err, config.Broken(warnings)); err == nil {
 		err = r.flags.apply(now)
 	}
 	if err != nil {

@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"clustermaster/config"
+)
+
+// write makes a file, and the folder above it.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running is a reloader with the options of a folder. Its log goes to said.
+func running(t *testing.T, dir string) (r *reloader, said *bytes.Buffer) {
+	t.Helper()
+	o, _, err := config.Load(dir, os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := openLogging(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(lines.close)
+	said = new(bytes.Buffer)
+	return &reloader{flags: masterFlags{configDir: dir}, lines: lines, opts: o,
+		log: slog.New(slog.NewTextHandler(said, nil))}, said
+}
+
+// TestBrokenInclude: a running master keeps the options of a file that can no longer be read, and
+// config check refuses it.
+func TestBrokenInclude(t *testing.T) {
+	dir := t.TempDir()
+	acl := filepath.Join(dir, "master.d", "acl.conf")
+	const good = "publisher_acl_blacklist: {modules: [cmd.run]}\n"
+	write(t, filepath.Join(dir, "master"), "log_file: ''\n")
+	write(t, acl, good)
+	r, said := running(t, dir)
+	check := func() (code int, printed string) {
+		stdout, stderr := os.Stdout, os.Stderr
+		f, err := os.Create(filepath.Join(t.TempDir(), "printed"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		os.Stdout, os.Stderr = f, f
+		code = CheckConfig([]string{"check", "-c", dir},
+			func(*config.Options) error { return nil })
+		os.Stdout, os.Stderr = stdout, stderr
+		b, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code, string(b)
+	}
+	if code, printed := check(); code != 0 {
+		t.Fatal(code, printed)
+	}
+	for name, spoil := range map[string]func(){
+		"no YAML":  func() { write(t, acl, "publisher_acl_blacklist: {\n") },
+		"a folder": func() { write(t, filepath.Join(acl, "file"), "") },
+	} {
+		if err := os.RemoveAll(acl); err != nil {
+			t.Fatal(err)
+		}
+		spoil()
+		said.Reset()
+		r.reload()
+		if len(r.opts.PublisherACLBlacklist) == 0 {
+			t.Errorf("%s: the blacklist is gone", name)
+		}
+		if text := said.String(); !strings.Contains(text, "options not reloaded") ||
+			!strings.Contains(text, acl) || strings.Contains(text, "options reloaded") {
+			t.Errorf("%s: the log says %s", name, text)
+		}
+		if code, printed := check(); code != ExitConfig || strings.Count(printed, "\n") != 1 ||
+			!strings.HasPrefix(printed, acl+": nothing of this file is used: ") {
+			t.Errorf("%s: config check: %d %s", name, code, printed)
+		}
+	}
+	if err := os.RemoveAll(acl); err != nil {
+		t.Fatal(err)
+	}
+	r.reload()
+	if len(r.opts.PublisherACLBlacklist) > 0 {
+		t.Errorf("the blacklist of a file that was removed stays: %s", said)
+	}
+}
