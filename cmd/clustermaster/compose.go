@@ -139,11 +139,11 @@ func saltMaster(ctx context.Context, args []string) int {
 	var running atomic.Pointer[process]
 	return daemon.Command(ctx, args, daemon.Program{
 		Versions: func(all bool) { printVersions("salt-master", all) },
-		Reload: func(now *config.Options, changed []string) ([]string, error) {
+		Reload: func(now *config.Options, changed []string) ([]string, []func(), error) {
 			if r := running.Load(); r != nil {
 				return r.reload(now, changed)
 			}
-			return nil, errors.New("the master is starting; send SIGHUP again once it serves")
+			return nil, nil, errors.New("the master is starting; send SIGHUP again once it serves")
 		},
 		Serve: func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
 			log *slog.Logger) error {

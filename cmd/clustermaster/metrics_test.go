@@ -165,7 +165,7 @@ event_return: pgjsonb
 traces_endpoint: http://127.0.0.1:4318
 python_host: /bin/true
 `, dir, port)
-	selfSigned(t, filepath.Join(dir, "door.pem"))
+	selfSigned(t, filepath.Join(dir, "door.pem"), time.Now().Add(time.Hour))
 	if err := os.WriteFile(filepath.Join(dir, "master"), []byte(options), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -218,13 +218,13 @@ func ownMetrics(t *testing.T) []metric {
 }
 
 // selfSigned writes a certificate and its key into one file.
-func selfSigned(t *testing.T, path string) {
+func selfSigned(t *testing.T, path string, ends time.Time) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: ends}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,12 @@ type rules struct {
 // New makes the rules. Error: an option of the wrong shape.
 func New(o Options) (*Rules, error) {
 	r := new(Rules)
-	return r, r.Replace(o)
+	use, err := r.Prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	use()
+	return r, nil
 }
 
 // now returns the rules in force.
@@ -54,13 +59,14 @@ func (r *Rules) now() *rules {
 	return new(rules)
 }
 
-// Replace puts other options in force for all further orders. With an error nothing changes.
-func (r *Rules) Replace(o Options) error {
+// Prepare checks other options; use puts them in force for all further orders. An error changes
+// nothing.
+func (r *Rules) Prepare(o Options) (use func(), err error) {
 	in, err := read(o)
-	if err == nil {
-		r.inForce.Store(in)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return func() { r.inForce.Store(in) }, nil
 }
 
 // read checks the options.

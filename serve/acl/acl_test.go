@@ -428,7 +428,7 @@ func TestEndlessBlacklist(t *testing.T) {
 }
 
 // Rules that were replaced count at once, and wrong ones change nothing.
-func TestReplace(t *testing.T) {
+func TestPrepare(t *testing.T) {
 	t.Parallel()
 	list := func(fun string) acl.Options {
 		return acl.Options{PublisherACL: value.Map{{Key: "bob", Value: []any{fun}}}}
@@ -440,15 +440,17 @@ func TestReplace(t *testing.T) {
 	if r.Of("bob") == nil || r.Of("eve") != nil {
 		t.Fatal("bob has no rights, or eve has some")
 	}
-	if err := r.Replace(acl.Options{PublisherACL: value.Map{{Key: "eve",
+	use, err := r.Prepare(acl.Options{PublisherACL: value.Map{{Key: "eve",
 		Value: []any{"test.ping"}}},
-		Blacklist: value.Map{{Key: "users", Value: []any{"mallory"}}}}); err != nil {
-		t.Fatal(err)
+		Blacklist: value.Map{{Key: "users", Value: []any{"mallory"}}}})
+	if err != nil || r.Of("bob") == nil || r.Of("eve") != nil {
+		t.Fatalf("other rules count before they are used, or are refused: %v", err)
 	}
+	use()
 	if r.Of("bob") != nil || r.Of("eve") == nil || !r.Blocked("mallory", nil) {
 		t.Error("the rules of before are in force")
 	}
-	if err := r.Replace(acl.Options{PublisherACL: value.Map{{Key: "bob",
+	if _, err := r.Prepare(acl.Options{PublisherACL: value.Map{{Key: "bob",
 		Value: "test.ping"}}}); err == nil || r.Of("eve") == nil {
 		t.Errorf("wrong rules: %v", err)
 	}

@@ -22,10 +22,20 @@ func openLogging(o *config.Options) (*logging, error) {
 
 // use puts the options in force. On an error the previous outputs stay.
 func (l *logging) use(o *config.Options) error {
+	use, err := l.prepare(o)
+	if err == nil {
+		use()
+	}
+	return err
+}
+
+// prepare opens the outputs of other options; use, which must follow unless there is an error, puts
+// them in the place of the previous ones.
+func (l *logging) prepare(o *config.Options) (use func(), err error) {
 	console, err := outputOf(o, saltlog.Stream(os.Stderr), o.LogLevel, o.LogFmtConsole,
 		o.LogDatefmt)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if journal, ok := saltlog.Journal(); ok && o.LogFmtConsole == saltlog.FormatConsole {
 		console.To, console.Layout = journal, nil
@@ -33,19 +43,20 @@ func (l *logging) use(o *config.Options) error {
 	outs := []saltlog.Output{console}
 	file, err := openLogFile(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if file != nil {
 		out, err := outputOf(o, file, o.LogLevelLogfile, o.LogFmtLogfile, o.LogDatefmtLogfile)
 		if err != nil {
-			return errors.Join(err, file.Close())
+			return nil, errors.Join(err, file.Close())
 		}
 		outs = append(outs, out)
 	}
-	l.handler.Replace(outs...)
-	l.close()
-	l.file = file
-	return nil
+	return func() {
+		l.handler.Replace(outs...)
+		l.close()
+		l.file = file
+	}, nil
 }
 
 func (l *logging) close() {

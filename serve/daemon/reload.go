@@ -18,7 +18,7 @@ type reloader struct {
 	lines *logging
 	log   *slog.Logger
 	// nil: only the log is reloaded
-	live func(now *config.Options, changed []string) ([]string, error)
+	live func(now *config.Options, changed []string) (names []string, use []func(), err error)
 
 	mu   sync.Mutex
 	opts *config.Options // as last read
@@ -40,6 +40,11 @@ func (r *reloader) reload() {
 	if err = errors.Join(err, config.Broken(warnings)); err == nil {
 		err = r.flags.apply(now)
 	}
+	var changed, live []string
+	var use []func()
+	if err == nil {
+		changed, live, use, err = r.prepare(now)
+	}
 	if err != nil {
 		if lerr := r.lines.use(r.opts); lerr != nil {
 			r.log.Error("log file not opened again", "err", lerr)
@@ -49,17 +54,8 @@ func (r *reloader) reload() {
 		}
 		return
 	}
-	changed := config.Changed(r.opts, now)
-	var live []string
-	if r.live != nil {
-		if live, err = r.live(now, changed); err != nil {
-			r.log.Error("options not reloaded; the old ones stay in force", "err", err)
-			return
-		}
-	}
-	if err := r.lines.use(now); err != nil {
-		r.log.Error("log options not reloaded; the old ones stay in force", "err", err)
-		return
+	for _, put := range use {
+		put()
 	}
 	r.opts = now
 	var applied, later []string
@@ -79,4 +75,17 @@ func (r *reloader) reload() {
 			"serve meanwhile",
 			"options", strings.Join(later, " "))
 	}
+}
+
+// prepare checks everything that other options need before use puts any of them in force: live are
+// the changed ones that the master can use at once, in addition to those of the log.
+func (r *reloader) prepare(now *config.Options) (changed, live []string, use []func(), err error) {
+	changed = config.Changed(r.opts, now)
+	if r.live != nil {
+		if live, use, err = r.live(now, changed); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	useLog, err := r.lines.prepare(now)
+	return changed, live, append(use, useLog), err
 }

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -97,4 +99,45 @@ func TestBrokenInclude(t *testing.T) {
 	if len(r.opts.PublisherACLBlacklist) > 0 {
 		t.Errorf("the blacklist of a file that was removed stays: %s", said)
 	}
+}
+
+// TestFailedReload: where one part refuses other options, none is used, and the former files are
+// the state that is in force.
+func TestFailedReload(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	main := filepath.Join(dir, "master")
+	taken := filepath.Join(dir, "taken") // a folder, so no log file
+	write(t, filepath.Join(taken, "file"), "")
+	const plain = "log_file: ''\nnodegroups: {group: 'web*'}\n"
+	write(t, main, plain)
+	r, said := running(t, dir)
+	inForce := r.opts.Nodegroups
+	refuse := error(nil)
+	r.live = func(now *config.Options, changed []string) ([]string, []func(), error) {
+		return changed, []func(){func() { inForce = now.Nodegroups }}, refuse
+	}
+	reload := func(text, group, want string) {
+		t.Helper()
+		write(t, main, text)
+		said.Reset()
+		r.reload()
+		if got := fmt.Sprint(inForce); !strings.Contains(got, group) {
+			t.Errorf("in force is %s, want %s", got, group)
+		}
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("want %s: %s", want, said)
+		}
+	}
+	const other = "nodegroups: {group: 'db*'}\n"
+	reload("log_file: "+taken+"\n"+other, "web*", "options not reloaded")
+	reload(plain, "web*", `in_force=""`)
+	log := filepath.Join(dir, "log")
+	refuse = errors.New("refused")
+	reload("log_file: "+log+"\n"+other, "web*", "options not reloaded")
+	if _, err := os.Stat(log); err == nil {
+		t.Error("the log went to the other file")
+	}
+	refuse = nil
+	reload("log_file: "+log+"\n"+other, "db*", `in_force="log_file nodegroups"`)
 }

@@ -33,9 +33,10 @@ type Program struct {
 	// cluster.
 	Serve func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
 		log *slog.Logger) error
-	// Reload applies those changed options that it can, and returns their names. With an error it
-	// applies none. Nil: none can be reloaded.
-	Reload func(now *config.Options, changed []string) (applied []string, err error)
+	// Reload names those changed options that can be reloaded, and checks all of them: an error
+	// means that none may be. The functions use, which can't fail, put them in force. Nil: none can
+	// be reloaded.
+	Reload func(now *config.Options, changed []string) (names []string, use []func(), err error)
 }
 
 // daemonMark tells a re-executed process that it is the background process.

@@ -64,13 +64,14 @@ func NewDoor(f DoorFiles) (*Door, error) {
 	return d, nil
 }
 
-// Reload reads the files again. With an error the former certificates and users stay. What is asked
-// for (TLS, a client's certificate, a password) is decided at the start, as the listener's address
-// is: later names the options that came or went, whose former files stay in force.
-func (d *Door) Reload(f DoorFiles) (later []string, err error) {
+// Prepare reads other files, or the same again; use puts the certificates and users in force. An
+// error changes nothing. What is asked for (TLS, a client's certificate, a password) is decided at
+// the start, as the listener's address is: later names the options that came or went, whose former
+// files stay in force.
+func (d *Door) Prepare(f DoorFiles) (later []string, use func(), err error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	was := d.files
+	d.mu.Unlock()
 	differ := func(a, b string) bool { return (a == "") != (b == "") }
 	if differ(was.Cert, f.Cert) {
 		later = append(later, "metrics_tls_cert", "metrics_tls_key")
@@ -84,11 +85,14 @@ func (d *Door) Reload(f DoorFiles) (later []string, err error) {
 	}
 	l, err := readLock(f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	d.files = f
-	d.lock.Store(l)
-	return later, nil
+	return later, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.files = f
+		d.lock.Store(l)
+	}, nil
 }
 
 func readLock(f DoorFiles) (*lock, error) {

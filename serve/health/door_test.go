@@ -169,21 +169,21 @@ func TestDoor(t *testing.T) {
 			}
 		}
 		// other files, then ones that are wrong
-		if later, err := d.Reload(DoorFiles{Cert: cert, Key: key,
+		if later, err := reload(d, DoorFiles{Cert: cert, Key: key,
 			ClientCA: strangerFile}); err != nil || len(later) > 0 {
 			t.Fatal(later, err)
 		}
 		if got, err := fetch(t, url, with(client), "", ""); err == nil {
 			t.Errorf("with a certificate of the former issuer: %d", got)
 		}
-		if _, err := d.Reload(DoorFiles{Cert: cert, Key: caFile, ClientCA: caFile}); err == nil {
+		if _, err := reload(d, DoorFiles{Cert: cert, Key: caFile, ClientCA: caFile}); err == nil {
 			t.Error("a certificate was taken for a key")
 		}
 		if got, err := fetch(t, url, with(stranger), "", ""); got != 200 {
 			t.Errorf("after a failed reload: %d, %v", got, err)
 		}
 		// what is asked for stays until a restart
-		later, err := d.Reload(DoorFiles{Users: users})
+		later, err := reload(d, DoorFiles{Users: users})
 		if want := []string{"metrics_tls_cert", "metrics_tls_key", "metrics_client_ca",
 			"metrics_users"}; err != nil || !slices.Equal(later, want) {
 			t.Errorf("later %v, %v; want %v", later, err, want)
@@ -208,7 +208,7 @@ func TestDoor(t *testing.T) {
 		}
 		before := serial()
 		_, newCert, newKey := signed(t, dir, "newer", &ca)
-		if _, err := d.Reload(DoorFiles{Cert: newCert, Key: newKey}); err != nil {
+		if _, err := reload(d, DoorFiles{Cert: newCert, Key: newKey}); err != nil {
 			t.Fatal(err)
 		}
 		if after := serial(); after.Cmp(before) == 0 {
@@ -218,6 +218,15 @@ func TestDoor(t *testing.T) {
 			t.Errorf("it ends in %v", left)
 		}
 	})
+}
+
+// reload puts files in force.
+func reload(d *Door, f DoorFiles) (later []string, err error) {
+	later, use, err := d.Prepare(f)
+	if err == nil {
+		use()
+	}
+	return later, err
 }
 
 func TestDoorRefuses(t *testing.T) {
