@@ -69,9 +69,11 @@ var pageTrials = map[string]map[string]trial{
 		"clustermaster migrate plan --other /mnt/pki-of-master2 --json": tried(
 			"test/e2e/migrate_test.go", `plan := []string{"plan", "--json"}`),
 		"clustermaster migrate apply --start 'apt-get install -y ./clustermaster.deb && " +
-			"systemctl start salt-master'": tried("test/e2e/migrate_test.go", `tool("apply", "--stop"`),
+			"systemctl start salt-master' --undo 'apt-get install -y salt-master && systemctl start " +
+			"salt-master'": tried("test/e2e/migrate_test.go", `tool("apply", "--stop"`),
 		"clustermaster migrate apply --stop 'apt-get install -y ./clustermaster.deb; " +
-			"systemctl stop salt-master'": tried("test/e2e/migrate_test.go", `"--stop", `),
+			"systemctl stop salt-master' --undo 'apt-get install -y salt-master && systemctl start " +
+			"salt-master'": tried("test/e2e/migrate_test.go", `"--stop", `),
 		"clustermaster migrate rollback --start 'apt-get install -y salt-master && " +
 			"systemctl start salt-master'": tried("test/e2e/migrate_test.go", `tool("rollback"`),
 	},

@@ -173,7 +173,7 @@ func TestMigration(t *testing.T) {
 }
 
 // TestMigrationSteps applies and rolls back without Salt: a folder of keys as Salt leaves it, and
-// this master in the place of Salt's.
+// a program that listens in the place of Salt's master.
 func TestMigrationSteps(t *testing.T) {
 	t.Parallel()
 	ours := Ours(t)
@@ -208,18 +208,36 @@ func TestMigrationSteps(t *testing.T) {
 		!strings.Contains(r.Stdout, "Keys: 1 accepted, 1 pending") {
 		t.Errorf("plan: %v", r)
 	}
-	if r := tool("apply", "--stop", "true", "--start", "echo no such package; exit 1", "--undo",
-		start); r.Code != 1 || !strings.Contains(r.Stderr, "Salt's master was restored") {
+	theirs := standIn(m)
+	if r := tool("apply", "--stop", "true", "--start", "true"); r.Code != 64 ||
+		!strings.Contains(r.Stderr, "give --undo too") {
+		t.Errorf("apply without --undo: %v", r)
+	}
+	fails := func(undo string) Result {
+		return tool("apply", "--stop", "true", "--start", "echo no such package; exit 1", "--undo", undo)
+	}
+	if r := fails(theirs); r.Code != 1 || !strings.Contains(r.Stderr,
+		"Salt's master was restored") {
 		t.Fatalf("apply that fails: %v", r)
 	}
 	m.endDaemon(t)
-	// Salt's master would leave neither
-	for _, left := range []string{filepath.Join(m.Dir, "cache", "clustermaster"),
-		filepath.Join(pki, ".clustermaster_export")} {
-		if err := os.RemoveAll(left); err != nil {
-			t.Fatal(err)
-		}
+	// The unit still starts this master.
+	const wrong = "clustermaster was started, not Salt's master"
+	if r := fails(start); r.Code != 1 || !strings.Contains(r.Stderr, wrong) ||
+		strings.Contains(r.Stderr, "was restored") {
+		t.Fatalf("apply that fails and starts this master again: %v", r)
 	}
+	if r := fails(theirs); r.Code != 1 || !strings.Contains(r.Stderr, "was interrupted") {
+		t.Errorf("apply after one that could not restore: %v", r)
+	}
+	if r := tool("rollback", "--stop", stop, "--start", start); r.Code != 1 ||
+		!strings.Contains(r.Stderr, wrong) {
+		t.Errorf("rollback that starts this master again: %v", r)
+	}
+	if r := tool("rollback", "--stop", stop, "--start", theirs); r.Code != 0 {
+		t.Fatalf("rollback: %v", r)
+	}
+	m.endDaemon(t)
 	if r := tool("apply", "--stop", "true", "--start", start, "--undo", "true"); r.Code != 0 ||
 		!strings.Contains(r.Stdout, "compared 2 keys") {
 		t.Fatalf("apply: %v", r)
@@ -227,7 +245,7 @@ func TestMigrationSteps(t *testing.T) {
 	if r := m.Key(t, "-y", "-a", "web2"); r.Code != 0 {
 		t.Fatal(r)
 	}
-	if r := tool("rollback", "--stop", stop, "--start", start); r.Code != 0 ||
+	if r := tool("rollback", "--stop", stop, "--start", theirs); r.Code != 0 ||
 		!strings.Contains(r.Stdout, "wrote    files of caches") {
 		t.Fatalf("rollback: %v", r)
 	}
@@ -240,10 +258,25 @@ func TestMigrationSteps(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if r := tool("plan"); r.Code != 1 ||
-		!strings.Contains(r.Stdout, "it already holds data of this master") {
-		t.Errorf("plan where this master has data: %v", r)
+	m.endDaemon(t)
+	if r := Command(t, "/bin/sh", "-c", start); r.Code != 0 {
+		t.Fatal(r)
 	}
+	Eventually(t, 60*time.Second, "plan finds data of this master", func() error {
+		if r := tool("plan"); r.Code != 1 ||
+			!strings.Contains(r.Stdout, "it already holds data of this master") {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+}
+
+// standIn is a shell command that starts a program in the place of Salt's master: it listens on the
+// request port.
+func standIn(m *Master) string {
+	return fmt.Sprintf("python3 -c 'import signal, socket\n"+
+		"s = socket.create_server((\"%s\", %d))\nsignal.pause()' & echo $! > %s", m.Addr, RequestPort,
+		filepath.Join(m.Dir, "master.pid"))
 }
 
 // box is the machine of one master: bin leads to the programs that are installed.
@@ -619,7 +652,7 @@ func (v *moving) apply(t *testing.T, i int) {
 		t.Errorf("the token was not taken in: %v", r)
 	}
 	v.few(t, "apply on "+b.ID)
-	if r := b.migrate(t, "apply", "--stop", "true", "--start", "true"); r.Code != 1 ||
+	if r := b.migrate(t, "apply", "--stop", "true", "--start", "true", "--undo", "true"); r.Code != 1 ||
 		!strings.Contains(r.Stderr, "it is applied already") {
 		t.Errorf("a second apply: %v", r)
 	}

@@ -612,7 +612,7 @@ func (m *migration) peers(j *journal, o *config.Options) error {
 	return copyTree(kept, dir)
 }
 
-// listens waits for Salt's master.
+// listens waits for Salt's master. It returns an error if this master is the one that listens.
 func (m *migration) listens(ctx context.Context, o *config.Options) error {
 	err := m.until(ctx, func() error {
 		conn, err := net.DialTimeout("tcp", o.ListenAddr(o.RetPort), time.Second)
@@ -624,7 +624,15 @@ func (m *migration) listens(ctx context.Context, o *config.Options) error {
 	if err != nil {
 		return fmt.Errorf("the master of Salt does not listen: %w", err)
 	}
-	return nil
+	c, err := operator.Dial(ctx, o.SockDir)
+	if errors.Is(err, operator.ErrNoMaster) {
+		return nil
+	}
+	if err == nil {
+		c.Close()
+	}
+	return errors.New("clustermaster was started, not Salt's master; give a command that installs " +
+		"Salt's first")
 }
 
 // masterKey restores the earlier key pair, and that of Salt's cluster.

@@ -27,7 +27,8 @@ Examples:
   clustermaster migrate plan
   clustermaster migrate plan --other /mnt/pki-of-master2 --json
   clustermaster migrate apply \
-    --start 'apt-get install -y ./clustermaster_0.2.0_amd64.deb && systemctl start salt-master'
+    --start 'apt-get install -y ./clustermaster_0.2.0_amd64.deb && systemctl start salt-master' \
+    --undo 'apt-get install -y salt-master=3008.3 && systemctl start salt-master'
   clustermaster migrate rollback \
     --start 'apt-get install -y salt-master=3008.3 && systemctl start salt-master'
 `
@@ -56,7 +57,7 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 	set.StringVar(&f.start, "start", "systemctl start salt-master",
 		"shell command that starts the other master")
 	set.StringVar(&f.undo, "undo", "systemctl start salt-master",
-		"apply: shell command that starts Salt's master again if a step fails")
+		"apply: shell command that starts Salt's master again if a step fails; needed with --start or --stop, which may have replaced the program")
 	set.StringVar(&f.extra, "options", "",
 		"file of options that apply adds in master.d, such as cluster_id, cluster_peers and cluster_secret; plan reads it, too")
 	set.BoolVar(&f.found, "found", false,
@@ -70,6 +71,11 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 	case err == nil && (set.NArg() != 1 ||
 		!strings.Contains(" plan apply rollback ", " "+set.Arg(0)+" ")):
 		err = errors.New("give plan, apply or rollback; see --help")
+	case err == nil && set.Arg(0) == "apply" && !set.Changed("undo") &&
+		(set.Changed("start") || set.Changed("stop")):
+		err = errors.New("give --undo too: the unit may start this master once --start or --stop " +
+			"has replaced Salt's; for example --undo 'apt-get install -y salt-master=3008.3 && " +
+			"systemctl start salt-master'")
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "clustermaster migrate: %v\n", err)
