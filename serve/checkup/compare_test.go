@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -54,6 +55,37 @@ func TestDigests(t *testing.T) {
 	if len(a) != 1 || a["timeout"] == "" || a["timeout"] != b["timeout"] ||
 		a["timeout"] == c["timeout"] {
 		t.Errorf("%v %v %v", a, b, c)
+	}
+}
+
+// TestLinkedRoots: a link to a folder has the digests of the folder, not of its name.
+func TestLinkedRoots(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(real, "top.sls"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(real, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", link); err != nil {
+		t.Fatal(err)
+	}
+	of := func(dir string) map[string]string {
+		return Roots(t.Context(), &config.Options{
+			FileRoots: config.Roots{{Name: "base", Dirs: []string{dir}}}})["file_roots base"]
+	}
+	write("a")
+	before := of(link)
+	if len(before) != 1 || before["top.sls"] == "" || !maps.Equal(before, of(real)) {
+		t.Errorf("%v below the link, %v below the folder", before, of(real))
+	}
+	write("b")
+	if maps.Equal(before, of(link)) {
+		t.Error("a changed file has the digest of before")
 	}
 }
 

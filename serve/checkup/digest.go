@@ -83,7 +83,8 @@ func Roots(ctx context.Context, o *config.Options) map[string]map[string]string 
 // tree adds the digests of one folder of an environment.
 func tree(ctx context.Context, root string, place int, parts map[string]string, left *int64) {
 	files := 0
-	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	// With the slash a link to the folder is followed.
+	_ = filepath.WalkDir(root+"/", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil || d.IsDir() {
 			if d != nil && d.IsDir() && (d.Name() == ".git" || d.Name() == "__pycache__" || d.Name() == ".staged") {
 				return fs.SkipDir

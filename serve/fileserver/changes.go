@@ -38,7 +38,8 @@ func (s *Server) Look(ctx context.Context) (Changes, error) {
 	now := make(map[string]string)
 	for _, env := range s.opts.Roots {
 		for _, root := range env.Roots {
-			err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			// With the slash a link to the folder is followed.
+			err := filepath.WalkDir(root+"/", func(path string, d fs.DirEntry, err error) error {
 				if err != nil {
 					return nil // what cannot be read is not served
 				}

@@ -454,10 +454,13 @@ func TestListsFollowLinks(t *testing.T) {
 	}
 }
 
-// TestLook tells what came, went and changed.
+// TestLook tells what came, went and changed, below a link too.
 func TestLook(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
+	root := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(t.TempDir(), root); err != nil {
+		t.Fatal(err)
+	}
 	s, err := New(Options{Roots: []Env{{"base", []string{root}}}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)

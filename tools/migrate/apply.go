@@ -370,7 +370,8 @@ func removeMarks(sock string) {
 	}
 }
 
-// putBack restores the machine for Salt's master as it was before apply.
+// putBack restores the machine for Salt's master as it was before apply. It starts Salt's master
+// also where files could not be restored.
 func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) error {
 	if err := os.Remove(j.Added); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -385,14 +386,10 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	}
 	removeMarks(o.SockDir)
 	leaveSocket(o.SockDir)
-	if err := copyTree(filepath.Join(j.dir, "before", "pki"), o.PkiDir); err != nil {
-		return err
-	}
-	if err := m.peers(j, o); err != nil {
-		return err
-	}
-	if err := m.aside(j, o.DataDir()); err != nil {
-		return err
+	files := errors.Join(copyTree(filepath.Join(j.dir, "before", "pki"), o.PkiDir), m.peers(j, o),
+		m.aside(j, o.DataDir()))
+	if files != nil {
+		m.say("failed   %v", files)
 	}
 	m.recall(o)
 	if err := m.shell(ctx, m.undo); err != nil {
@@ -400,6 +397,9 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	}
 	if err := m.listens(ctx, o); err != nil {
 		return err
+	}
+	if files != nil {
+		return fmt.Errorf("it runs, without all of its former files: %w", files)
 	}
 	return m.forget(j)
 }
@@ -644,11 +644,11 @@ func (m *migration) masterKey(j *journal, o *config.Options) error {
 			return err
 		}
 		for _, path := range found {
-			info, err := os.Stat(path)
+			info, err := os.Lstat(path)
 			if err != nil {
 				return err
 			}
-			if err := copyFile(path, filepath.Join(to, filepath.Base(path)), info); err != nil {
+			if err := copyEntry(path, filepath.Join(to, filepath.Base(path)), info); err != nil {
 				return err
 			}
 		}

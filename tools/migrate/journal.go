@@ -81,13 +81,18 @@ func (j *journal) save() error {
 	return os.Rename(path+".new", path)
 }
 
-// copyTree copies regular files and folders with their modes and owners.
+// copyTree copies regular files, links and folders; files and folders with their modes and owners.
+// from itself may be a link to the folder.
 func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	root, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(from, path)
+		rel, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}
@@ -101,11 +106,34 @@ func copyTree(from, to string) error {
 				return err
 			}
 			return keystore.OwnAs(target, info)
-		case !info.Mode().IsRegular():
-			return nil
 		}
-		return copyFile(path, target, info)
+		return copyEntry(path, target, info)
 	})
+}
+
+// copyEntry copies a file or a link, in the place of either. Other kinds are left out; info is what
+// Lstat says of from.
+func copyEntry(from, to string, info fs.FileInfo) error {
+	link := info.Mode()&fs.ModeSymlink != 0
+	if !link && !info.Mode().IsRegular() {
+		return nil
+	}
+	// A file that is written to a link would replace what the link leads to.
+	was, err := os.Lstat(to)
+	if err == nil && (link || was.Mode()&fs.ModeSymlink != 0) {
+		err = os.Remove(to)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !link {
+		return copyFile(from, to, info)
+	}
+	target, err := os.Readlink(from)
+	if err != nil {
+		return err
+	}
+	return os.Symlink(target, to)
 }
 
 // copyFile copies contents, mode and owner; info describes from.

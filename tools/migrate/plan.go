@@ -209,7 +209,8 @@ func (p *Plan) modules(names []string) {
 	files := 0
 	for _, env := range o.PillarRoots {
 		for _, dir := range env.Dirs {
-			_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			// With the slash a link to the folder is followed.
+			_ = filepath.WalkDir(dir+"/", func(path string, d fs.DirEntry, err error) error {
 				if err != nil || !d.Type().IsRegular() {
 					return nil
 				}
