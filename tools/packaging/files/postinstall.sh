@@ -1,6 +1,33 @@
 #!/bin/sh
-# deb: configure [OLD-VERSION]; rpm: 1 on installation, 2 on upgrade.
+# deb: configure [OLD-VERSION], or triggered by a file in /etc/logrotate.d; rpm: 1 on installation, 2 on upgrade.
 set -e
+# logrotate fails at a log that two files name. Salt's packages salt-common (deb) and salt (rpm) name the master's.
+rotate_once() {
+    ours=/etc/logrotate.d/clustermaster
+    for file in /etc/logrotate.d/*; do
+        case $file in
+        $ours | *.disabled | *.dpkg-* | *.rpm* | *~) continue ;;
+        esac
+        if grep -Eqs '^[^#]*/var/log/salt/(master([[:space:]"{]|$)|\*)' "$file"; then
+            [ ! -e $ours ] || mv $ours $ours.disabled
+            return 0
+        fi
+    done
+    if [ -e $ours ]; then
+        return 0
+    elif [ -e $ours.disabled ]; then
+        mv $ours.disabled $ours
+    else
+        mkdir -p /etc/logrotate.d
+        install -m 644 /usr/share/clustermaster/logrotate $ours
+    fi
+}
+rotate_once
+if [ "$1" = triggered ]; then
+    exit 0
+fi
+# Not in the package: rpm would take it from the user whom Salt's package gave it to.
+mkdir -p /etc/salt/master.d
 upgrade=no
 case "$1" in
 configure) [ -z "$2" ] || upgrade=yes ;;

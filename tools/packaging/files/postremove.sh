@@ -6,7 +6,8 @@ if [ -d /run/systemd/system ]; then
 fi
 case "$1" in
 purge)
-    rm -f /etc/logrotate.d/clustermaster /etc/sysctl.d/60-clustermaster.conf
+    rm -f /etc/logrotate.d/clustermaster /etc/logrotate.d/clustermaster.disabled /etc/sysctl.d/60-clustermaster.conf
+    rmdir /etc/salt/master.d /etc/salt 2>/dev/null || true # those with files stay
     if [ -d /etc/salt ] || [ -d /var/cache/salt/master/clustermaster ]; then
         echo "left in place: /etc/salt, /srv, /var/cache/salt/master and /var/log/salt"
     fi
