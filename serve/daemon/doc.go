@@ -6,6 +6,6 @@
 //
 // Does not: make or run any part of a master. Program.Serve does that, from cmd/clustermaster.
 //
-// Guarantee: a start that fails before Program.Serve has changed only missing folders and the log,
-// and its exit code is the one of Salt's master.
+// Guarantee: a start that fails before Program.Serve has changed only missing folders, the owner of
+// existing ones and the log, and its exit code is the one of Salt's master.
 package daemon

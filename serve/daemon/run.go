@@ -152,10 +152,13 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 	}
 	ids, err := lookupUser(o.User)
 	if err == nil {
-		err = makeFolders(o, ids)
+		err = prepare(o, ids)
 	}
 	if err == nil {
 		err = ids.become()
+	}
+	if err == nil {
+		err = reachable(o)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "[CRITICAL] %v\n", err)

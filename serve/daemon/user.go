@@ -17,8 +17,9 @@ func (e *noUserError) Error() string {
 
 // identity is the user that the master runs as; same if that is the present user.
 type identity struct {
-	uid, gid int
-	same     bool
+	uid, gid   int
+	same       bool
+	name, home string
 }
 
 func lookupUser(name string) (identity, error) {
@@ -28,13 +29,14 @@ func lookupUser(name string) (identity, error) {
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
-	id := identity{uid: uid, gid: gid, same: uid == os.Geteuid()}
+	id := identity{uid: uid, gid: gid, same: uid == os.Geteuid(), name: u.Username, home: u.HomeDir}
 	if !id.same && os.Geteuid() != 0 {
 		return id, fmt.Errorf("run as user %s: only root can; start salt-master as that user", name)
 	}
 	return id, nil
 }
 
+// become drops root's rights. What runs below finds the user's home, as with Salt, and not root's.
 func (id identity) become() error {
 	if id.same {
 		return nil
@@ -46,6 +48,14 @@ func (id identity) become() error {
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("become the master's user: %w", err)
+		}
+	}
+	for name, value := range map[string]string{"HOME": id.home, "USER": id.name,
+		"LOGNAME": id.name} {
+		if _, set := os.LookupEnv(name); set {
+			if err := os.Setenv(name, value); err != nil {
+				return fmt.Errorf("become the master's user: %w", err)
+			}
 		}
 	}
 	return nil
