@@ -69,6 +69,12 @@ func (p *Plan) print(w io.Writer) {
 	for _, f := range p.Minions {
 		fmt.Fprintf(w, "  %s: %d %s; %s\n", f.Fate, f.Count, f.Text, f.Remedy)
 	}
+	if len(p.Packages) > 0 {
+		fmt.Fprintf(w, "\nPackages\n")
+	}
+	for _, k := range p.Packages {
+		fmt.Fprintf(w, "  %s: %s; %s\n", k.Name, k.Text, k.Remedy)
+	}
 	if len(p.Conflicts) > 0 {
 		fmt.Fprintf(w, "\nKeys that do not agree\n")
 	}

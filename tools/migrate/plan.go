@@ -40,6 +40,7 @@ type Plan struct {
 	Disk      Disk             `json:"disk"`
 	Caches    Caches           `json:"caches"`
 	Minions   []Finding        `json:"minions"`
+	Packages  []Package        `json:"packages"`
 	Errors    []string         `json:"errors"` // other reasons why apply can't begin
 
 	options  *config.Options
@@ -52,6 +53,13 @@ type Finding struct {
 	Count  int         `json:"count"` // minions, as their cached grains say
 	Text   string      `json:"text"`
 	Remedy string      `json:"remedy"`
+}
+
+// Package is one of Salt's that can't stay beside clustermaster's.
+type Package struct {
+	Name   string `json:"name"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy"`
 }
 
 // Module is a file of the site's own code, or a use of one in a template.
@@ -103,7 +111,7 @@ func look(ctx context.Context, f flags, names []string, getenv func(string) stri
 	}
 	p := &Plan{Master: o.ID, ConfFile: o.ConfFile, Options: verdicts, Keys: map[string]int{},
 		options: o, Modules: []Module{}, Conflicts: []Conflict{}, Errors: []string{},
-		Minions: []Finding{}, accepted: map[string]bool{}}
+		Minions: []Finding{}, Packages: packages("/usr/bin"), accepted: map[string]bool{}}
 	p.Release = release(ctx, f.salt)
 	p.modules(names)
 	p.keys(f.others)
@@ -111,6 +119,22 @@ func look(ctx context.Context, f flags, names []string, getenv func(string) stri
 	p.caches()
 	p.setup(len(f.others))
 	return p, nil
+}
+
+// packages finds those of Salt's packages that depend on the very release of its salt-master, by
+// their programs in bin. The program itself belongs to salt-common (deb) or salt (rpm).
+func packages(bin string) []Package {
+	list := []Package{}
+	for _, name := range []string{"salt-api", "salt-cloud", "salt-syndic"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			continue
+		}
+		list = append(list, Package{Name: name,
+			Text: "it depends on Salt's own package salt-master: dpkg and rpm refuse clustermaster beside it, and apt removes it",
+			Remedy: "remove the package, keep salt-common (rpm: salt), and run /opt/saltstack/salt/" +
+				name + "; install.md shows how"})
+	}
+	return list
 }
 
 // willSet changes the verdicts on missing options that the file of --options sets. Salt 3007's
@@ -537,7 +561,7 @@ func (p *Plan) code() int {
 			return exitDifferently
 		}
 	}
-	if len(p.Modules) > 0 || len(p.Conflicts) > 0 || len(p.Minions) > 0 {
+	if len(p.Modules) > 0 || len(p.Conflicts) > 0 || len(p.Minions) > 0 || len(p.Packages) > 0 {
 		return exitDifferently
 	}
 	return exitGood

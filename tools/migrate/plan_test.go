@@ -38,3 +38,32 @@ func TestOptionsToComeAreNotMissing(t *testing.T) {
 		t.Errorf("a file that is no YAML: %v", err)
 	}
 }
+
+// TestPackagesThatGo: the plan names the packages of Salt that its master's package needs, and no
+// others.
+func TestPackagesThatGo(t *testing.T) {
+	bin := t.TempDir()
+	for _, name := range []string{"salt-api", "salt-syndic", "salt-ssh", "salt-minion"} {
+		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var page strings.Builder
+	plan := &Plan{options: &config.Options{CacheDir: t.TempDir()}, Packages: packages(bin),
+		MasterKey: "known"}
+	plan.print(&page)
+	if got := plan.code(); got != exitDifferently {
+		t.Errorf("exit code %d, want %d\n%s", got, exitDifferently, &page)
+	}
+	for name, want := range map[string]bool{"salt-api": true, "salt-syndic": true, "salt-cloud": false,
+		"salt-ssh": false, "salt-minion": false} {
+		line := "  " + name + ": it depends on Salt's own package salt-master"
+		run := "run /opt/saltstack/salt/" + name + ";"
+		if got := strings.Contains(page.String(), line); got != want {
+			t.Errorf("the page names %s: %v, want %v\n%s", name, got, want, &page)
+		}
+		if got := strings.Contains(page.String(), run); got != want {
+			t.Errorf("the page says how to run %s: %v, want %v", name, got, want)
+		}
+	}
+}

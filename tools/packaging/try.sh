@@ -88,6 +88,16 @@ echo sls >"$root/srv/salt/top.sls"
 before=$(cd "$root" && find etc/salt srv -type f -exec sha256sum {} +)
 unchanged() { [ "$before" = "$(cd "$root" && find etc/salt srv -type f -exec sha256sum {} +)" ] || fail "$1 changed /etc/salt or /srv"; }
 
+step "what needs Salt's own salt-master goes"
+package salt-api "salt-master (= 3008.3)" /lib/systemd/system/salt-api.service /usr/bin/salt-api=/opt/saltstack/salt/salt-api
+inside dpkg -i /new.deb >"$root/log" 2>&1 && fail "dpkg takes the package beside salt-api; docs/install.md says that it refuses"
+grep -q "salt-api depends on salt-master (= 3008.3)" "$root/log" || { cat "$root/log"; fail "dpkg does not name salt-api"; }
+inside apt-get install -s /new.deb >"$root/log" 2>&1 || { cat "$root/log"; fail "apt-get install -s"; }
+grep -q "^Remv salt-api " "$root/log" || { cat "$root/log"; fail "apt keeps salt-api; docs/install.md says that it removes it"; }
+grep -q "^Remv salt-common " "$root/log" && fail "apt removes salt-common"
+inside apt-mark manual salt-common >/dev/null
+inside apt-get remove -y salt-api >/dev/null 2>&1 || fail "apt-get remove"
+
 step "the package takes the place of Salt's"
 inside dpkg -i /new.deb >"$root/log" 2>&1 || { cat "$root/log"; fail "dpkg -i"; }
 grep -q "installed and not started" "$root/log" || fail "no advice after the installation"
