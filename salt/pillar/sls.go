@@ -73,7 +73,10 @@ func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]
 	defaults value.Map, depth int) (state any, faults []string) {
 	f, found, err := p.state(env, sls)
 	if err == nil && !found {
-		return nil, p.absent(sls, env)
+		if faults = p.absent(sls, env); faults != nil {
+			mods[sls] = nil // Salt reports it once: it counts as rendered
+		}
+		return nil, faults
 	}
 	if depth > maxIncludeDepth {
 		return nil, []string{fmt.Sprintf("Including SLS '%s' goes deeper than %d levels", sls,
