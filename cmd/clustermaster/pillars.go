@@ -49,6 +49,6 @@ func (r *process) openPillars() error {
 			return found.Minions, err
 		},
 		Git: fileview.Git{Store: r.git}.Folders,
-	}, settings.Pillar(o), r.log, r.reg)
+	}, settings.Pillar(o, saltVersion), r.log, r.reg)
 	return nil
 }

@@ -76,7 +76,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 			"Tick KeepAside BlobGrace Settle Low OnInstalled"},
 		{"files", func(o *config.Options) any { return Files(o) }, ""},
 		{"pillar files", func(o *config.Options) any { return PillarFiles(o) }, ""},
-		{"pillar", func(o *config.Options) any { return Pillar(o) },
+		{"pillar", func(o *config.Options) any { return Pillar(o, o.ID) },
 			"ExcludeExtPillar"},
 		{"render", func(o *config.Options) any { return Render(o) }, ""},
 		{"orchestrate", func(o *config.Options) any { return Orchestrate(o) }, ""},

@@ -25,9 +25,11 @@ func Files(o *config.Options) fileserver.Options {
 	return f
 }
 
-// Pillar takes the options for making pillars.
-func Pillar(o *config.Options) pillar.Options {
+// Pillar takes the options for making pillars. release is the release of Salt that the master
+// reports.
+func Pillar(o *config.Options, release string) pillar.Options {
 	p := pillar.Options{
+		Release:  release,
 		StateTop: o.StateTop, Renderer: o.Renderer, Saltenv: o.Saltenv, Pillarenv: o.Pillarenv,
 		PillarenvFromSaltenv: o.PillarenvFromSaltenv,
 		EnvOrder:             o.EnvOrder, MergeStrategy: o.PillarSourceMergingStrategy,

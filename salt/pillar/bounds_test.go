@@ -102,7 +102,7 @@ func TestTimeout(t *testing.T) {
 
 func TestPillarOpts(t *testing.T) {
 	t.Parallel()
-	c := maker(t, pillar.Options{PillarOpts: true,
+	c := maker(t, pillar.Options{PillarOpts: true, Release: "3008.3",
 		MasterOpts: value.Map{{Key: "id", Value: "m1"}, {Key: "own", Value: "x"}}}, pillar.Deps{},
 		map[string]string{
 			"top.sls": "base: {'*': [a]}", "a.sls": "x: 1",
@@ -114,7 +114,8 @@ func TestPillarOpts(t *testing.T) {
 	}
 	master := mapOf(made.Pillar, "master")
 	if master.String("own") != "x" || master.String("id") != "web1" ||
-		mapOf(master, "grains").String("os") != "Debian" {
+		mapOf(master, "grains").String("os") != "Debian" ||
+		master.String("saltversion") != "3008.3" {
 		t.Error(master)
 	}
 }

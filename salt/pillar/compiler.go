@@ -35,6 +35,7 @@ type Options struct {
 	SafeRenderError      bool      // pillar_safe_render_error
 	PillarOpts           bool      // pillar_opts: the key master holds the master's options
 	MasterOpts           value.Map // the master's options, without secrets; read only
+	Release              string    // of Salt, as the master reports it; part of pillar_opts
 	Nodegroups           value.Map
 
 	ExtPillar         any      // ext_pillar as configured; nil for none
@@ -320,7 +321,8 @@ func (p *compilation) run(ctx context.Context) (value.Map, error) {
 	if p.opts.PillarOpts {
 		made = value.Update(made,
 			value.Map{{Key: "master", Value: append(slices.Clip(p.seen),
-				value.Pair{Key: "grains", Value: p.grains})}})
+				value.Pair{Key: "grains", Value: p.grains},
+				value.Pair{Key: "saltversion", Value: p.opts.Release})}})
 	}
 	// Decrypt before adding what the minion gives, so that the minion does not learn what its own
 	// texts decrypt to. Salt decrypts last.
