@@ -33,7 +33,7 @@ func (c Changes) Data() value.Map {
 }
 
 // Look compares the files with those of the last look. It walks all roots, so it is for update
-// intervals and operators, not for minions.
+// intervals and operators, not for minions. Ignored files do not count.
 func (s *Server) Look(ctx context.Context) (Changes, error) {
 	now := make(map[string]string)
 	for _, env := range s.opts.Roots {
@@ -49,7 +49,8 @@ func (s *Server) Look(ctx context.Context) (Changes, error) {
 				if ctx.Err() != nil || len(now) > maxListed {
 					return filepath.SkipAll
 				}
-				if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() &&
+					!s.ignored(path) {
 					now[path] = strconv.FormatInt(info.ModTime().UnixNano(), 10)
 				}
 				return nil

@@ -454,14 +454,15 @@ func TestListsFollowLinks(t *testing.T) {
 	}
 }
 
-// TestLook tells what came, went and changed, below a link too.
+// TestLook tells what came, went and changed of files that are not ignored, below a link too.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(t.TempDir(), root); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Roots: []Env{{"base", []string{root}}}}, nil, nil)
+	s, err := New(Options{Roots: []Env{{"base", []string{root}}}, IgnoreGlob: []string{"*.swp"},
+		IgnoreRegex: []string{"/CVS/"}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,6 +479,8 @@ func TestLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, c, "1")
+	write(t, filepath.Join(root, "d.swp"), "1")
+	write(t, filepath.Join(root, "CVS", "e"), "1")
 	got, err := s.Look(t.Context())
 	if err != nil || !slices.Equal(got.Added, []string{c}) ||
 		!slices.Equal(got.Removed, []string{a}) || !slices.Equal(got.Changed, []string{b}) {
