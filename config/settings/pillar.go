@@ -58,10 +58,10 @@ func Pillar(o *config.Options, release string) pillar.Options {
 	return p
 }
 
-// PillarFiles is Files for pillar_roots.
+// PillarFiles takes the file server's options for pillar_roots. As with Salt, its options that hide
+// files do not hold there: its loop over folders drops ignored names from a copy.
 func PillarFiles(o *config.Options) fileserver.Options {
-	f := Files(o)
-	f.Roots = nil
+	f := fileserver.Options{FollowSymlinks: true, HashType: o.HashType, BufferSize: o.FileBufferSize}
 	for _, e := range o.PillarRoots {
 		f.Roots = append(f.Roots, fileserver.Env{Name: e.Name, Roots: e.Dirs})
 	}

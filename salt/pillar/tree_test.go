@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	options "clustermaster/config"
+	"clustermaster/config/settings"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render/rendertest"
@@ -173,8 +175,9 @@ func newCompiler(t *testing.T, root string, config value.Map,
 	if roots == nil {
 		roots = value.Map{{Key: "base", Value: []any{filepath.Join(root, "pillar")}}}
 	}
-	var served fileserver.Options
-	served.FollowSymlinks = true
+	served := settings.PillarFiles(&options.Options{
+		FileIgnoreGlob:  texts(valueOf(config, "file_ignore_glob")),
+		FileIgnoreRegex: texts(valueOf(config, "file_ignore_regex"))})
 	for _, p := range roots {
 		name := p.Key.(string)
 		o.Roots = append(o.Roots, pillar.Env{Name: name, Roots: texts(p.Value)})
