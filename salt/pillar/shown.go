@@ -10,6 +10,8 @@ import (
 // MinionData reads the kept data of minions; *miniondata.Data implements it.
 type MinionData interface {
 	Grains(ctx context.Context, id string) (grains value.Map, found bool, err error)
+	// FirstGrains returns the grains of the first minion, by id, that has some.
+	FirstGrains(ctx context.Context) (grains value.Map, found bool, err error)
 	PillarOf(ctx context.Context, id, pillarenv string) (pillar value.Map, found bool, err error)
 	DropPillar(ctx context.Context, id string) error
 }
@@ -49,8 +51,17 @@ func (p Shown) MakePillar(ctx context.Context, id string, extra value.Map, salte
 	return made.Pillar, err
 }
 
+// Top makes the top file for a minion; with id "" it takes the grains of the first minion that has
+// some, as Salt does.
 func (p Shown) Top(ctx context.Context, id, saltenv string) (value.Map, []string, error) {
 	r, err := p.request(ctx, id, nil, saltenv, "")
+	if err == nil && id == "" {
+		var grains value.Map
+		var found bool
+		if grains, found, err = p.Data.FirstGrains(ctx); found {
+			r.Grains = grains
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"clustermaster/store/ringstore"
+	"clustermaster/value"
 )
 
 // Kept lists what "grains", "pillar" or "mine" has data on, sorted: minion ids, and for pillar also
@@ -31,4 +32,15 @@ func (d *Data) Kept(ctx context.Context, what string) ([]string, ringstore.Cover
 		return nil, cover, fmt.Errorf("list whose %s is kept: %w", what, err)
 	}
 	return slices.Sorted(maps.Keys(keys)), cover, nil
+}
+
+// FirstGrains returns the grains of the first minion, by id, that has some.
+func (d *Data) FirstGrains(ctx context.Context) (grains value.Map, found bool, err error) {
+	ids, _, err := d.Kept(ctx, "grains")
+	for _, id := range ids {
+		if grains, found, err = d.Grains(ctx, id); err != nil || len(grains) > 0 {
+			return grains, found, err
+		}
+	}
+	return nil, false, err
 }
