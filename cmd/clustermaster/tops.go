@@ -17,12 +17,7 @@ func (r *process) masterTops() (func(ctx context.Context, id string, opts value.
 		return nil, nil
 	}
 	t, err := mastertops.New(option, mastertops.Deps{
-		Output: func(ctx context.Context, command string) (string, error) {
-			out, err := r.modules.Call(ctx, modules.Minion{}, "cmd.run_stdout", []any{command}, nil)
-			text, _ := out.(string)
-			return text, err
-		},
-		Renderer: r.render, Log: r.log,
+		Output: modules.Output, Renderer: r.render, Log: r.log,
 		Other: func(ctx context.Context, name string, q mastertops.Request) (value.Map, error) {
 			return r.hosted.Top(ctx, name, q.Opts, q.Grains)
 		},

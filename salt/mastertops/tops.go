@@ -19,7 +19,8 @@ type Request struct {
 
 // Deps are the parts of the master that Tops uses.
 type Deps struct {
-	// Output runs a command line and returns what it prints.
+	// Output runs a command line and returns what it prints. A command that exits with another
+	// code than 0 is an error.
 	Output   func(ctx context.Context, command string) (string, error)
 	Renderer renderer
 	Log      *slog.Logger

@@ -1,14 +1,18 @@
 package mastertops
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"clustermaster/salt/modules"
 	"clustermaster/salt/render/rendertest"
 	"clustermaster/value"
 )
@@ -76,6 +80,36 @@ func TestAsk(t *testing.T) {
 	if got := made.Answer(t.Context(), "web1", nil); !slices.ContainsFunc(got,
 		func(p value.Pair) bool { return p.Key == "dev" }) {
 		t.Errorf("without options: %v", got)
+	}
+}
+
+// TestCommand: ext_nodes runs in the master's own folder and environment. It counts if it succeeds.
+func TestCommand(t *testing.T) {
+	t.Setenv("LC_TIME", "xx_YY")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "nodes")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"classes: ['$PWD', '$LC_TIME', '$1']\"\n"+
+		"case $1 in down*) echo no database >&2; exit 3;; esac\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	made, err := New(dict("ext_nodes", program), Deps{Output: modules.Output,
+		Renderer: rendertest.Renderer(), Overrides: func(string) bool { return false },
+		Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := made.Answer(t.Context(), "web1", nil),
+		dict("base", []any{here, "xx_YY", "web1"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v\n%s", got, want, &logged)
+	}
+	if got := made.Answer(t.Context(), "down1", nil); len(got) > 0 ||
+		!strings.Contains(logged.String(), "exit status 3: no database") {
+		t.Errorf("a command that failed: %v\n%s", got, &logged)
 	}
 }
 

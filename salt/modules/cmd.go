@@ -119,8 +119,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if err != nil {
 		return ran{}, err
 	}
-	cmd := exec.CommandContext(ctx, argv[0],
-		argv[1:]...) // templates of pillar_roots may run commands
+	cmd := group(ctx, argv) // templates of pillar_roots may run commands
 	as, err := c.identity()
 	if err != nil {
 		return ran{}, err
@@ -129,9 +128,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 		cmd.Dir = as.home()
 	}
 	cmd.Env = c.environment(as.variables())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as.credential}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = commandGrace
+	cmd.SysProcAttr.Credential = as.credential
 	if in := c.any("stdin"); in != nil {
 		from := text(in)
 		if raw, _ := c.kwargs.Get("stdin_raw_newlines"); !value.Truth(raw) {
@@ -179,6 +176,38 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 			"retcode", r.retcode)
 	}
 	return r, nil
+}
+
+// group makes a command that ends with ctx, together with the processes that it starts.
+func group(ctx context.Context, argv []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = commandGrace
+	return cmd
+}
+
+// Output runs a command line of the configuration without a shell, in the folder and environment of
+// this process, and returns what it prints. An exit code other than 0 is an error, which has what
+// the command wrote to stderr.
+func Output(ctx context.Context, line string) (string, error) {
+	argv, err := shellSplit(line)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", line, err)
+	}
+	if len(argv) == 0 {
+		return "", errors.New("empty command")
+	}
+	var stdout, stderr bounded
+	cmd := group(ctx, argv)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return "", fmt.Errorf("%s: %w: %s", argv[0], err, rstrip(stderr.buf.String()))
+	}
+	if stdout.over {
+		return "", fmt.Errorf("%s: more than %d bytes of output", argv[0], maxCommandOutput)
+	}
+	return stdout.buf.String(), nil
 }
 
 // accepted returns the test for a command's success, by success_retcodes or
