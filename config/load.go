@@ -115,7 +115,7 @@ func load(path string, h host) (*Options, []Warning, error) {
 	if err := s.overlay(h.saltrc); err != nil {
 		return nil, s.warnings, err
 	}
-	o := &Options{ConfFile: path, Extra: make(map[string]any, len(s.values)), origins: s.origins}
+	o := &Options{ConfFile: path, home: h.home, Extra: make(map[string]any, len(s.values)), origins: s.origins}
 	l := &loader{o: o, warnings: s.warnings}
 	l.aliases(&s)
 	l.hours(&s)
@@ -137,6 +137,16 @@ func load(path string, h host) (*Options, []Warning, error) {
 		return nil, l.warnings, errors.Join(errs...)
 	}
 	return o, l.warnings, nil
+}
+
+// Now reads an option from the files again. It is nil if they don't set it. Only Load checks it.
+func (o *Options) Now(option string) (any, error) {
+	s := source{home: o.home}
+	if err := s.read(o.ConfFile); err != nil {
+		return nil, err
+	}
+	v, _ := s.values.Get(option)
+	return v, nil
 }
 
 // loader turns values into options and collects problems.

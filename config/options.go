@@ -323,6 +323,7 @@ type Options struct {
 	Extra map[string]any
 
 	origins map[string]origin
+	home    string // of the user, for ~ in includes
 }
 
 // origin is where an option was read.

@@ -31,7 +31,6 @@ var unusedTexts = map[string]string{
 	"keepalive":     "is not used: masters send a ZeroMQ PING every 10 s and notice a silent minion by that",
 	"logjid":        "is not used: log lines name jid and minion as fields behind the message",
 	"mask":          "is not used: pillar values are shown as they are",
-	"mastergrains":  "is not used: grains of the master's own come from its machine",
 	"matching":      "is not used: listeners and reactors match as Salt's default does",
 	"minion":        "is not used: it is an option of minions",
 	"modes":         "is not used: which versions of requests are taken is decided by minimum_auth_version",
@@ -111,7 +110,7 @@ var servedElsewhere = func() map[string]bool {
 	all := make(map[string]bool)
 	for _, name := range []string{
 		"append_domain", "auth_events_autosign_grains", "cluster_port", "color_theme", "conf_file",
-		"default_include", "environment", "fileserver_events", "force_color", "include", "no_color",
+		"default_include", "environment", "fileserver_events", "force_color", "grains", "include", "no_color",
 		"keep_jobs", "log_dir", "master_id", "master_tops", "mine_get", "output_indent",
 		"renderer_blacklist", "renderer_whitelist",
 		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_exclude",

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"clustermaster/config/settings"
-	"clustermaster/salt/mastergrains"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/serve/fileserver"
@@ -44,12 +43,15 @@ func (r *process) moduleDeps() modules.Deps {
 	}
 }
 
+// grains are the master's own.
+func (r *process) grains() value.Map { return settings.Grains(r.opts, saltVersion, r.log).Load() }
+
 // onMaster makes the functions of templates, as this master calls them.
 func (r *process) onMaster() modules.OnMaster {
 	opts, _ := settings.Value(r.opts.Extra).(value.Map)
 	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts, Pillar: r.pillar.OnMaster,
 		Grains: func(ctx context.Context) value.Map {
-			return r.hosted.Machine(ctx, mastergrains.Of(r.opts.ID, saltVersion))
+			return r.hosted.Machine(ctx, r.grains())
 		}}
 }
 

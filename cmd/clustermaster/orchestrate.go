@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"clustermaster/config/settings"
-	"clustermaster/salt/mastergrains"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/output"
 	"clustermaster/salt/statemodules"
@@ -22,7 +21,7 @@ func (r *process) newOrchestrations() orders.Orchestrations {
 		Decrypt: func(ctx context.Context, v any, renderer string) (any, error) {
 			return r.pillar.Decrypt(ctx, o.ID, v, renderer)
 		},
-		Grains: func() value.Map { return mastergrains.Of(o.ID, saltVersion) },
+		Grains: r.grains,
 		Fire:   func(tag string, data value.Map) { r.bus.Fire(tag, data) },
 		Pauses: kept,
 	}, settings.Orchestrate(o), r.log, r.reg)

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"clustermaster/config/settings"
-	"clustermaster/salt/mastergrains"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/reactor"
 	"clustermaster/value"
@@ -16,7 +15,7 @@ func (r *process) openReactor() {
 	rules, _ := settings.Value(o.Reactor).([]any)
 	opts, _ := settings.Value(o.Values()).(value.Map)
 	r.reactions = reactor.NewAgreed(r.node)
-	grains := mastergrains.Of(o.ID, saltVersion)
+	grains := r.grains()
 	r.reactor = reactor.New(reactor.Deps{
 		Bus: r.bus, Renderer: r.render, Host: reactor.Host{
 			Functions: r.hosted, Open: opened{r.files}.Open,

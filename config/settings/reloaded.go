@@ -21,6 +21,9 @@ func ReadByAuth(changed []string) []string {
 		"token_expire_user_override")...)
 }
 
+// ReadWhenNeeded selects the options that are read again for each use.
+func ReadWhenNeeded(changed []string) []string { return among(changed, "grains") }
+
 // ReadByDoor selects the options of the metrics' listener.
 func ReadByDoor(changed []string) []string {
 	return among(changed, "metrics_tls_cert", "metrics_tls_key", "metrics_client_ca",
