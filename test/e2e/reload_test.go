@@ -56,6 +56,33 @@ func TestReloadedNodegroups(t *testing.T) {
 	}
 }
 
+// TestOwnGrains changes the grains file and the option grains while a master runs. Both count at
+// once.
+func TestOwnGrains(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Ours(t)})
+	m := c.Masters[0]
+	plain := m.Config(t)
+	m.Run(t)
+	c.WaitReady(t, 60*time.Second, m)
+	role := func(want string) {
+		t.Helper()
+		r := m.Runner(t, "salt.cmd", "grains.get", "role", "--out=newline_values_only")
+		if got := strings.TrimSpace(r.Stdout); got != want {
+			t.Errorf("want %s: %v", want, r)
+		}
+	}
+	file := filepath.Join(m.ConfDir, "grains")
+	if err := os.WriteFile(file, []byte("role: web\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	role("web")
+	m.Configure(t, plain+"grains: {role: db}\n")
+	role("db")
+	m.Signal(t, syscall.SIGHUP)
+	Eventually(t, 10*time.Second, "the log tells", fileHas(m.Log, "in_force=grains"))
+}
+
 // TestReloadedExternalAuth changes who may order what while a master runs. A configuration with an
 // error changes nothing.
 func TestReloadedExternalAuth(t *testing.T) {
