@@ -21,7 +21,7 @@ func (r *process) reload(now *config.Options, changed []string) (names []string,
 	later, useDoor, err := r.door.Prepare(settings.Door(now))
 	add(useDoor, nil, slices.DeleteFunc(settings.ReadByDoor(changed),
 		func(name string) bool { return slices.Contains(later, name) })...)
-	add(func() {}, nil, settings.ReadWhenNeeded(changed)...)
+	names = append(names, settings.ReadWhenNeeded(changed)...)
 	if auths := settings.ReadByAuth(changed); len(auths) > 0 &&
 		r.auth.Open() == (len(now.ExternalAuth) > 0) {
 		wanted := settings.Auth(now)
