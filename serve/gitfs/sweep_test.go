@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 )
@@ -24,9 +25,10 @@ func TestWhatInterruptedGitsLeave(t *testing.T) {
 		Path: filepath.Join(r.git("--exec-path"), "git-http-backend"),
 		Env:  []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1"},
 	}
-	most := 10_000 // bytes of one answer
+	var most atomic.Int64 // bytes of one answer
+	most.Store(10_000)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		backend.ServeHTTP(&cutOff{w, most}, q)
+		backend.ServeHTTP(&cutOff{w, int(most.Load())}, q)
 	}))
 	defer srv.Close()
 	s, _ := open(t, Options{}, srv.URL+"/repo/.git")
@@ -54,7 +56,7 @@ func TestWhatInterruptedGitsLeave(t *testing.T) {
 	failed(err)
 	expect("a fetch")
 
-	most = 1 << 30
+	most.Store(1 << 30)
 	if _, err := m.fetch(t.Context(), m.remote); err != nil {
 		t.Fatal(err)
 	}
