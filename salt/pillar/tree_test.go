@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	options "clustermaster/config"
-	"clustermaster/config/settings"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render/rendertest"
@@ -175,9 +173,9 @@ func newCompiler(t *testing.T, root string, config value.Map,
 	if roots == nil {
 		roots = value.Map{{Key: "base", Value: []any{filepath.Join(root, "pillar")}}}
 	}
-	served := settings.PillarFiles(&options.Options{
-		FileIgnoreGlob:  texts(valueOf(config, "file_ignore_glob")),
-		FileIgnoreRegex: texts(valueOf(config, "file_ignore_regex"))})
+	// As config/settings has it, whatever file_ignore_glob and file_ignore_regex are.
+	var served fileserver.Options
+	served.FollowSymlinks = true
 	for _, p := range roots {
 		name := p.Key.(string)
 		o.Roots = append(o.Roots, pillar.Env{Name: name, Roots: texts(p.Value)})
