@@ -1,20 +1,42 @@
 package pillar_test
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"testing"
 
 	"clustermaster/salt/pillar"
-	"clustermaster/store/miniondata"
-	"clustermaster/store/ringstore"
-	"clustermaster/store/ringstore/ringtest"
 	"clustermaster/value"
 )
+
+// grainsByID are the kept grains of minions by id, in the place of the ring store.
+type grainsByID map[string]value.Map
+
+func (k grainsByID) Grains(_ context.Context, id string) (value.Map, bool, error) {
+	grains, found := k[id]
+	return grains, found, nil
+}
+
+func (k grainsByID) FirstGrains(context.Context) (value.Map, bool, error) {
+	for _, id := range slices.Sorted(maps.Keys(k)) {
+		if len(k[id]) > 0 {
+			return k[id], true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+func (k grainsByID) PillarOf(context.Context, string, string) (value.Map, bool, error) {
+	return nil, false, nil
+}
+
+func (k grainsByID) DropPillar(context.Context, string) error { return nil }
 
 // TestTopOf: without a minion, the top file is made with the grains of the first one that has some.
 func TestTopOf(t *testing.T) {
 	t.Parallel()
-	data := miniondata.New(ringtest.Alone(t, ringstore.Options{Compilers: map[ringstore.Space]ringstore.Compiler{
-		ringstore.SpaceMinions: miniondata.Questions{}}}), nil)
+	data := grainsByID{}
 	shown := pillar.Shown{Data: data, Compiler: maker(t, pillar.Options{}, pillar.Deps{},
 		map[string]string{"top.sls": "base: {'*': [{{ grains.get('os', 'none') }}]}"})}
 	top := func(id, want string) {
@@ -27,16 +49,8 @@ func TestTopOf(t *testing.T) {
 		}
 	}
 	top("", "none")
-	for id, grains := range map[string]value.Map{"a": {}, "c": {{Key: "os", Value: "Fedora"}},
-		"b": {{Key: "os", Value: "Debian"}}} {
-		packed, err := value.Pack(grains)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := data.SetGrains(t.Context(), id, packed); err != nil {
-			t.Fatal(err)
-		}
-	}
+	data["a"], data["c"] = value.Map{}, value.Map{{Key: "os", Value: "Fedora"}}
+	data["b"] = value.Map{{Key: "os", Value: "Debian"}}
 	top("", "Debian")
 	top("c", "Fedora")
 	top("d", "none")

@@ -351,3 +351,20 @@ func TestDropGrainsUnseen(t *testing.T) {
 		t.Errorf("found %v, %v", found, err)
 	}
 }
+
+// TestFirstGrains: those of the first minion by id, but not empty ones.
+func TestFirstGrains(t *testing.T) {
+	t.Parallel()
+	d, ctx := open(t)
+	if grains, found, err := d.FirstGrains(ctx); found || err != nil {
+		t.Errorf("of nobody: %v %v %v", grains, found, err)
+	}
+	for id, grains := range map[string]value.Map{"a": {}, "c": m("os", "Fedora"), "b": m("os", "Debian")} {
+		if err := d.SetGrains(ctx, id, raw(t, grains)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grains, found, err := d.FirstGrains(ctx); !found || err != nil || grains.String("os") != "Debian" {
+		t.Errorf("%v %v %v, want those of b", grains, found, err)
+	}
+}
