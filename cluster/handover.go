@@ -117,15 +117,12 @@ func (n *Node) letLead(ctx context.Context, m fsm.Member) error {
 		return errHandingOver
 	}
 	defer n.handingOver.Store(false)
-	if err := n.within(ctx, func() (bool, error) {
-		n.ask(ctx, m.Node)
+	if err := n.within(ctx, func(ctx context.Context) (bool, error) {
 		if !n.port.Alive(m.Node) {
 			return false, errors.New("it does not answer")
 		}
-		n.mu.Lock()
-		applied := n.contacts[m.Node].applied
-		n.mu.Unlock()
-		return n.raft.AppliedIndex() >= n.raft.LastIndex() && applied >= n.machine.applied.Load(), nil
+		return n.raft.AppliedIndex() >= n.raft.LastIndex() &&
+			n.hasCaughtUp(ctx, m, n.machine.applied.Load()), nil
 	}); err != nil {
 		return fmt.Errorf("it has not caught up: %w", err)
 	}
@@ -137,7 +134,7 @@ func (n *Node) letLead(ctx context.Context, m fsm.Member) error {
 				Addr: n.trans.EncodePeer(raft.ServerID(n.self.Node), n.trans.LocalAddr())},
 		}, &raft.TimeoutNowResponse{})
 	}()
-	if err := n.within(ctx, func() (bool, error) {
+	if err := n.within(ctx, func(context.Context) (bool, error) {
 		select {
 		case err := <-called:
 			if err != nil {
@@ -153,13 +150,13 @@ func (n *Node) letLead(ctx context.Context, m fsm.Member) error {
 }
 
 // within waits until a condition holds or fails, at most one election timeout.
-func (n *Node) within(ctx context.Context, holds func() (bool, error)) error {
+func (n *Node) within(ctx context.Context, holds func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
 	defer cancel()
 	look := time.NewTicker(handLook)
 	defer look.Stop()
 	for {
-		if ok, err := holds(); ok || err != nil {
+		if ok, err := holds(ctx); ok || err != nil {
 			return err
 		}
 		select {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -196,6 +197,10 @@ func TestBrokenMainFile(t *testing.T) {
 func TestWhichFile(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(writeTree(t, map[string]string{"master": "", "other": ""}))
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, dir string
 		env       map[string]string
@@ -211,7 +216,7 @@ func TestWhichFile(t *testing.T) {
 			"/etc/salt/master"},
 		{"nothing", "", nil, "/etc/salt/master"},
 		{"folder below home", "~/x", map[string]string{"HOME": "/home/c"}, "/home/c/x/master"},
-		{"folder of a user", "~root/x", map[string]string{"HOME": "/home/c"}, "/root/x/master"},
+		{"folder of a user", "~" + me.Username + "/x", map[string]string{"HOME": "/home/c"}, me.HomeDir + "/x/master"},
 		{"folder of no user", "~no one", nil, "~no one/master"},
 	} {
 		if got := mainFile(c.dir, func(k string) string { return c.env[k] }); got != c.want {

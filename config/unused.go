@@ -110,8 +110,9 @@ var servedElsewhere = func() map[string]bool {
 	all := make(map[string]bool)
 	for _, name := range []string{
 		"append_domain", "auth_events_autosign_grains", "cluster_port", "color_theme", "conf_file",
-		"default_include", "environment", "fileserver_events", "force_color", "grains", "include", "no_color",
-		"keep_jobs", "log_dir", "master_id", "master_tops", "mine_get", "output_indent",
+		"default_include", "environment", "fileserver_events", "force_color", "grains", "include",
+		"keep_jobs", "log_dir", "master_id", "master_tops", "mine_get", "no_color",
+		"output_indent",
 		"renderer_blacklist", "renderer_whitelist",
 		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_exclude",
 		"state_output_pct", "state_output_terse",

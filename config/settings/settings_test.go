@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,16 +14,7 @@ import (
 // load reads a configuration from a folder of its own.
 func load(t *testing.T, text string) *config.Options {
 	t.Helper()
-	dir := t.TempDir()
-	text = "root_dir: " + dir + "\nid: m1\n" + text
-	if err := os.WriteFile(filepath.Join(dir, "master"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o, _, err := config.Load(dir, func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return loadWhole(t, "root_dir: "+t.TempDir()+"\nid: m1\n"+text)
 }
 
 // TestPython tells Salt the options that this master computes, and where a site's modules are.

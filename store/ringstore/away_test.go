@@ -20,10 +20,7 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
 	k.opts.TombstoneFor = 72 * time.Hour
-	k.setRing("a", "b", "c")
-	for _, n := range []string{"a", "b", "c"} {
-		k.start(n)
-	}
+	k.begin("a", "b", "c")
 	k.settled()
 	ctx := ctxFor(t)
 	key := func(n int) Key {
@@ -117,10 +114,7 @@ func TestDeletedStaysDeletedWhereItWasMissed(t *testing.T) {
 			k := newKit(t)
 			k.opts.WriteTimeout = 100 * time.Millisecond
 			k.opts.RepairEvery = 10000 * time.Hour // only the removal itself may find what c missed
-			k.setRing("a", "b", "c")
-			for _, n := range []string{"a", "b", "c"} {
-				k.start(n)
-			}
+			k.begin("a", "b", "c")
 			k.settled()
 			ctx := ctxFor(t)
 			const records = 20

@@ -235,10 +235,7 @@ func TestComparisonsGoOnAfterACorrection(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
 	k.opts.RepairEvery = 100 * time.Millisecond
-	k.setRing("m1/a", "m2/b", "m3/c")
-	for _, n := range []string{"m1/a", "m2/b", "m3/c"} {
-		k.start(n)
-	}
+	k.begin("m1/a", "m2/b", "m3/c")
 	k.settled()
 	k.now.add(-48 * time.Hour)
 	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}

@@ -181,10 +181,7 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 	k := newKit(t)
 	// nobody is silent here, but a machine may be busy
 	k.opts.WriteTimeout, k.opts.ReadTimeout = 20*time.Second, 20*time.Second
-	k.setRing("a", "b", "c")
-	for _, name := range []string{"a", "b", "c"} {
-		k.start(name)
-	}
+	k.begin("a", "b", "c")
 	k.settled()
 	ctx := t.Context()
 	key := func(n int) Key {

@@ -90,11 +90,16 @@ func newKit(t testing.TB, names ...string) *kit {
 			n.kill()
 		}
 	})
+	k.begin(names...)
+	return k
+}
+
+// begin starts the members of a first ring.
+func (k *kit) begin(names ...string) {
 	k.setRing(names...)
 	for _, n := range names {
 		k.start(n)
 	}
-	return k
 }
 
 func (k *kit) all() []*kitNode {

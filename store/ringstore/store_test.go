@@ -180,10 +180,7 @@ func TestLargeRecordsTravelInPieces(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
 	k.opts.ReadTimeout = 20 * time.Second // no master is silent here, however busy the machine
-	k.setRing("m1/a", "m2/b", "m3/c")
-	for _, name := range []string{"m1/a", "m2/b", "m3/c"} {
-		k.start(name)
-	}
+	k.begin("m1/a", "m2/b", "m3/c")
 	ctx := ctxFor(t)
 	key := Key{Space: SpaceJobs, Place: "big", Name: "r"}
 	value := bytes.Repeat([]byte("0123456789abcdef"), 700<<10/16*10) // 7 MB

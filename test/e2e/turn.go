@@ -198,8 +198,8 @@ func (c *crowd) dense() bool {
 	return c.busy > 0.9 && max(c.waiting, 1)*max(c.slow, 1) > 3
 }
 
-// waiting is the number of threads that run or wait for a processor, except the one that asks, per
-// processor.
+// waiting is how many threads there are for each processor. It counts those that run and those that
+// wait for a processor, but not the one that asks.
 func (m machine) waiting() float64 {
 	return float64(max(m.running-1, 0)) / float64(max(m.processors, 1))
 }

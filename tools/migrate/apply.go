@@ -612,7 +612,7 @@ func (m *migration) peers(j *journal, o *config.Options) error {
 	return copyTree(kept, dir)
 }
 
-// listens waits for Salt's master. It returns an error if this master is the one that listens.
+// listens waits until Salt's master listens. If clustermaster listens in its place, it fails.
 func (m *migration) listens(ctx context.Context, o *config.Options) error {
 	err := m.until(ctx, func() error {
 		conn, err := net.DialTimeout("tcp", o.ListenAddr(o.RetPort), time.Second)
