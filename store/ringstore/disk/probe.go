@@ -41,6 +41,22 @@ func (p Probe) Compact(ctx context.Context) error {
 	return p.d.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
 }
 
+// Compacting returns an error while tables are compacted, or wait for their removal after that.
+func (p Probe) Compacting() error {
+	db, done, err := p.d.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	m := db.Metrics()
+	if m.Compact.NumInProgress+m.Table.ObsoleteCount+m.Table.ZombieCount > 0 {
+		return fmt.Errorf("%d compactions, %d old tables, %d of them are read",
+			m.Compact.NumInProgress, m.Table.ObsoleteCount+m.Table.ZombieCount,
+			m.Table.ZombieCount)
+	}
+	return nil
+}
+
 // Buckets returns the number of time buckets with records, plus one for records without expiry.
 func (p Probe) Buckets() int { return len(p.d.live()) }
 
