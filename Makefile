@@ -21,7 +21,7 @@
 #   make soak HOURS=1  real masters under load and faults for so long; writes docs/soak.md
 #   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages,
 #                   FUZZ_PARALLEL=1 with one worker process
-#   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.3.0 releases what is in docs/changes/next
+#   make changelog  CHANGELOG.md of docs/changes/; VERSION=0.2.0 releases what is in docs/changes/next
 #   make references  the pages of docs/ that are made of the code
 #   make lint       go vet, the words and columns of docs/style.md, staticcheck, golangci-lint and govulncheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
@@ -222,7 +222,7 @@ packages:
 generate:
 	@tools/scripts/generate.sh $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 
-# Files of docs/changes/ to CHANGELOG.md; VERSION=0.3.0 releases the next ones.
+# Files of docs/changes/ to CHANGELOG.md; VERSION=0.2.0 releases the next ones.
 .PHONY: changelog
 changelog:
 	$(PLAIN) $(GO) run -trimpath ./tools/changelog $(VERSION)

@@ -114,7 +114,7 @@ func (c *ClaimRun) apply(s *State, _ uint64) Result {
 }
 
 // ClearRuns records that runs have ended: those of the jobs, and all of Node, which masters of
-// release 0.2.0 name when they start. It forgets the entries in Forget unless they advanced since
+// release 0.1.0 name when they start. It forgets the entries in Forget unless they advanced since
 // Before.
 type ClearRuns struct {
 	JIDs   []string  `msgpack:"jids,omitempty"`
