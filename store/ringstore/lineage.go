@@ -159,12 +159,12 @@ func (s *Store) adopt(ctx context.Context) (*rings.View, error) {
 	return next, nil
 }
 
-// rebase moves reads to the newest ring.
+// rebase moves reads to the newest ring, unless the store was replaced meanwhile, and has none.
 func (s *Store) rebase(ctx context.Context, epoch uint64) error {
 	s.lineage.mu.Lock()
 	defer s.lineage.mu.Unlock()
 	v := s.view.Load()
-	if v.Latest().Epoch() != epoch || v.Base.Epoch() == epoch {
+	if v == nil || v.Latest().Epoch() != epoch || v.Base.Epoch() == epoch {
 		return nil
 	}
 	if err := s.setView(ctx, &rings.View{Rings: v.Rings, Base: v.Latest()}); err != nil {
@@ -174,12 +174,12 @@ func (s *Store) rebase(ctx context.Context, epoch uint64) error {
 	return nil
 }
 
-// leaveOut drops the rings that are neither the newest nor among the bases.
+// leaveOut drops the rings that are neither the newest nor among the bases, with the same exception.
 func (s *Store) leaveOut(ctx context.Context, epoch uint64, bases map[uint64]bool) error {
 	s.lineage.mu.Lock()
 	defer s.lineage.mu.Unlock()
 	v := s.view.Load()
-	if v.Latest().Epoch() != epoch {
+	if v == nil || v.Latest().Epoch() != epoch {
 		return nil
 	}
 	keep := slices.DeleteFunc(slices.Clone(v.Rings), func(r *hashring.Ring) bool {

@@ -217,3 +217,24 @@ func TestReadsByARingThatWasGivenUpAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A store that is replaced while the ring settles has no view until it adopts one.
+func TestReplacedWhileTheRingSettles(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b", "c")
+	k.settled()
+	s := k.store("a")
+	epoch := s.view.Load().Latest().Epoch()
+	if err := s.swap(ctxFor(t), toldDamage, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	s.view.Store(nil) // it may have adopted one
+	if err := s.rebase(ctxFor(t), epoch); err != nil {
+		t.Error(err)
+	}
+	s.view.Store(nil)
+	if err := s.leaveOut(ctxFor(t), epoch, nil); err != nil {
+		t.Error(err)
+	}
+	k.settled()
+}

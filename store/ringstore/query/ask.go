@@ -345,7 +345,7 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 			q.s.Log.Debug("a master did not answer a question; the other copies do", "node", r.node,
 				"err", r.err)
 			q.failed[r.node] = true
-		case r.left && q.s.Members.View().Base != q.v.Base:
+		case r.left && q.movedOn():
 			return nil, rings.ErrLeft
 		case r.left:
 			q.failed[r.node] = true // it has not yet heard of the ring
@@ -354,6 +354,13 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 		}
 	}
 	return out, nil
+}
+
+// movedOn reports whether this master reads by another ring by now. It has none at first after its
+// store was replaced.
+func (q *inquiry) movedOn() bool {
+	now := q.s.Members.View()
+	return now == nil || now.Base != q.v.Base
 }
 
 // askNode collects the answer of one node.

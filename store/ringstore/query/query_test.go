@@ -236,3 +236,24 @@ func TestAnswersAreRefused(t *testing.T) {
 		t.Errorf("without a ring: %v", err)
 	}
 }
+
+// A question asked by a ring that a member gave up is asked again, even if this master's store was
+// replaced meanwhile and has no ring yet.
+func TestReplacedDuringAQuestion(t *testing.T) {
+	t.Parallel()
+	all := masters(t)
+	newer := hashring.New([]string{"m1/a", "m2/b", "m3/c"}, 8, 3, 2)
+	all["m2/b"].view = &rings.View{Rings: []*hashring.Ring{newer}, Base: newer}
+	p := all["m1/a"]
+	for what, now := range map[string]*rings.View{"none": nil, "a newer one": all["m2/b"].view} {
+		a, err := p.compile(space, []byte("red"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := &inquiry{s: p.Queries, v: all["m3/c"].view, a: a, failed: map[string]bool{}}
+		p.view = now
+		if _, err = q.ask(t.Context(), map[string][]int{"m2/b": {0}}, false); !rings.IsLeft(err) {
+			t.Errorf("with %s here: %v", what, err)
+		}
+	}
+}
