@@ -112,7 +112,7 @@ func TestDeletedStaysDeletedWhereItWasMissed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			k := newKit(t)
-			k.opts.WriteTimeout = 100 * time.Millisecond
+			k.opts.WriteTimeout = time.Second      // each delete waits for it once c hangs; a and b keep it
 			k.opts.RepairEvery = 10000 * time.Hour // only the removal itself may find what c missed
 			k.begin("a", "b", "c")
 			k.settled()

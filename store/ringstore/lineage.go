@@ -174,7 +174,7 @@ func (s *Store) rebase(ctx context.Context, epoch uint64) error {
 	return nil
 }
 
-// leaveOut drops the rings that are neither the newest nor among the bases, with the same exception.
+// leaveOut drops the rings that are neither the newest nor among the bases; same exception.
 func (s *Store) leaveOut(ctx context.Context, epoch uint64, bases map[uint64]bool) error {
 	s.lineage.mu.Lock()
 	defer s.lineage.mu.Unlock()
