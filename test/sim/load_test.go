@@ -81,22 +81,42 @@ func (i *instance) away() int {
 	return n
 }
 
-// writes is on for a write of a place to the ring store.
+// writes is on for a write of a place to the ring store. Most owners may know a newer ring, be in
+// contact and refuse the old one. Then it must not acknowledge the write, unless contact was lost
+// for a moment: without it the store goes on below the write quorum, and counts that.
 func (m *master) writes(place string, f func(context.Context, *instance) error) (a ack, err error) {
 	err = m.on(func(ctx context.Context, i *instance) error {
 		away, ring := i.away(), i.node.Ring()
-		left := i.leftBy(ring, place)
+		left, below := i.leftBy(ring, place), 0.0
+		if left > 0 {
+			below = i.belowQuorum()
+		}
 		err := f(ctx, i)
 		a = ack{by: m, at: time.Now(), thin: max(away, i.away()) >= 2}
 		if left = min(left, i.leftBy(ring, place)); err == nil && left > 0 &&
 			min(3, len(ring.Members()))-left < ring.WriteQuorum() &&
-			max(i.node.Ring().Epoch(), i.store.Info().Epoch) == ring.Epoch() {
+			max(i.node.Ring().Epoch(), i.store.Info().Epoch) == ring.Epoch() &&
+			i.belowQuorum() == below {
 			m.w.fault("%s acknowledged a write of %s by ring %d, which %d owners had left for a newer one",
 				m.id, place, ring.Epoch(), left)
 		}
 		return err
 	})
 	return a, err
+}
+
+// belowQuorum counts the writes that the store acknowledged below the write quorum.
+func (i *instance) belowQuorum() float64 {
+	families, err := i.counts.Gather()
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "clustermaster_ring_under_replicated_writes_total" {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	panic("the ring store does not count writes below the quorum")
 }
 
 // leftBy counts the owners of a place in a ring that are in contact and whose disks refuse writes

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"clustermaster/cluster"
@@ -106,6 +107,7 @@ type instance struct {
 	port   *peer.Port
 	node   *cluster.Node
 	store  *ringstore.Store
+	counts *prometheus.Registry // of the store
 	keys   *keystore.Store
 	jobs   *jobcache.Cache
 	data   *miniondata.Data
@@ -136,7 +138,7 @@ func (m *master) start() error {
 	gen := m.gen
 	m.mu.Unlock()
 	i := &instance{m: m, host: &host{f: m.w.net, ip: m.ip, dead: make(chan struct{})}, files: files,
-		began: time.Now(), gen: gen, ended: make(chan struct{})}
+		counts: prometheus.NewRegistry(), began: time.Now(), gen: gen, ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	log = log.With("gen", gen)
 	key, err := peer.LoadNodeKey(m.small, nil)
@@ -175,7 +177,7 @@ func (m *master) start() error {
 			CacheBytes:    4 << 20, // with less Pebble decompresses the same blocks again and again
 			FlushDelay:    -1,      // such a flush waits for the disk, with a mutex: fake time stops
 			Compilers:     map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
-		}, log, nil)
+		}, log, i.counts)
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open ring store of %s: %w", m.id, err), i.node.Close())
