@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/clustertest"
@@ -174,19 +175,49 @@ func TestAnUnreadableFormerKeyStopsTheFounding(t *testing.T) {
 	hasClusterKey(t, c, key)
 }
 
-// Two orders at once make one cluster or none, never two.
+// Two orders at once make one cluster or none, never two. If none, it is founded once one of the
+// orders is withdrawn.
 func TestTwoOrdersToFoundMakeNoTwoClusters(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, func(_ int, cfg *cluster.Config) { cfg.Found = true })
-	c.Wait("they meet", func() error {
-		if founded(c.Nodes[0]) && founded(c.Nodes[1]) && len(c.Nodes[0].Members()) == 2 {
-			return nil
-		}
-		for _, n := range c.Nodes {
-			if strings.Contains(n.Log(), "was also started with --found") {
-				return nil
+	for name, together := range map[string]bool{"one after the other": false,
+		"both listen before either asks": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ordered := []bool{true, true}
+			c := clustertest.Prepare(t, 2,
+				func(i int, cfg *cluster.Config) { cfg.Found = ordered[i] })
+			a, b := c.Nodes[0], c.Nodes[1]
+			if together {
+				a.BeforeRun = func(*clustertest.Node) { b.Start() }
 			}
-		}
-		return errors.New("not yet")
-	})
+			a.Start()
+			b.Start()
+			const also = "was also started with --found"
+			var refused time.Time // since when one of them says so and none has founded
+			c.Wait("they are one cluster, or go on to refuse", func() error {
+				inA, inB := uuidOf(a), uuidOf(b)
+				switch {
+				case inA != "" && inB != "" && inA != inB:
+					t.Fatalf("two clusters: %s and %s", inA, inB)
+				case inA != "" && inA == inB:
+					return nil
+				case inA+inB != "", !strings.Contains(a.Log()+b.Log(), also):
+				case refused.IsZero():
+					refused = time.Now()
+				case time.Since(refused) > 3*time.Second: // several more attempts
+					return nil
+				}
+				return errors.New("not yet")
+			})
+			if !founded(a) {
+				b.Stop()
+				ordered[1] = false
+				b.Start()
+			}
+			c.WaitVoters(2)
+			if uuidOf(a) != uuidOf(b) {
+				t.Errorf("two clusters: %s and %s", uuidOf(a), uuidOf(b))
+			}
+		})
+	}
 }
