@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,6 +82,8 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 	for round := range 3 {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), crashDir+"="+dir)
+		var errs strings.Builder
+		cmd.Stderr = &errs
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -89,19 +92,25 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 			t.Fatal(err)
 		}
 		var acked []string
+		enough := 1000 * (round + 1)
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			word, place, ok := strings.Cut(lines.Text(), " ")
 			if !ok || word != "acked" {
 				t.Fatalf("child says %q", lines.Text())
 			}
-			if acked = append(acked, place); len(acked) == 1000*(round+1) {
+			if acked = append(acked, place); len(acked) == enough {
 				if err := cmd.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		cmd.Wait()
+		err = cmd.Wait()
+		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); len(acked) < enough || !ok ||
+			status.Signal() != syscall.SIGKILL {
+			t.Fatalf("the child ended with %v after %d acknowledgements:\n%s", err, len(acked),
+				errs.String())
+		}
 		s, err := Open(dir, newAlone(), Options{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
