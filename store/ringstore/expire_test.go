@@ -125,6 +125,9 @@ func TestHintsForAMasterThatStaysAwayAreDropped(t *testing.T) {
 		}
 	}
 	k.now.add(71 * time.Hour)
+	if err := k.store("m1/a").handOver(ctx, "m3/c"); err != nil {
+		t.Fatal(err)
+	}
 	if hints, _ := k.store("m1/a").disk.OwedTotals(); hints != 20 {
 		t.Fatalf("%d hints", hints)
 	}
