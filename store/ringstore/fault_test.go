@@ -615,9 +615,9 @@ func TestSilentOwnersFailTheRead(t *testing.T) {
 	}
 	k.hang("m2/b", true)
 	k.hang("m3/c", true)
-	short, cancel := context.WithTimeout(ctx, k.opts.ReadTimeout/10)
-	defer cancel()
 	for _, n := range []string{"m1/a", "m4/d"} { // with a copy, and without
+		short, cancel := context.WithTimeout(ctx, k.opts.ReadTimeout/10)
+		defer cancel()
 		if got, found, err := k.store(n).Get(short, jobKey(1)); err == nil {
 			t.Errorf("%s reads %q (found %v) from a minority in too short a time", n,
 				got.Value, found)
