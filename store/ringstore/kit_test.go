@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,6 +32,9 @@ type kit struct {
 	opts Options
 	now  *shiftClock
 	dir  string
+	// host is of this kit alone: the port of a node that is down is free, and on 127.0.0.1 clients
+	// of all tests of this machine have their ports.
+	host string
 
 	mu    sync.Mutex // guards all below
 	nodes map[string]*kitNode
@@ -80,7 +84,8 @@ func (c *shiftClock) add(d time.Duration) {
 func newKit(t testing.TB, names ...string) *kit {
 	t.Helper()
 	k := &kit{t: t, dir: t.TempDir(), now: &shiftClock{}, nodes: map[string]*kitNode{},
-		cut: map[[2]string]bool{}, hung: map[string]bool{}, old: map[string]bool{}}
+		host: fmt.Sprintf("127.98.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250)),
+		cut:  map[[2]string]bool{}, hung: map[string]bool{}, old: map[string]bool{}}
 	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond,
 		ExpireEvery: 50 * time.Millisecond, StatusEvery: 50 * time.Millisecond,
 		LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second,
@@ -145,7 +150,7 @@ func (k *kit) start(name string) *kitNode {
 			&slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)
 	}
 	n.conns = map[string]*grpc.ClientConn{}
-	addr := "127.0.0.1:0"
+	addr := n.kit.host + ":0"
 	if n.addr != "" {
 		addr = n.addr
 	}
