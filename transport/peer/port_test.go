@@ -182,7 +182,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			_, ms := newMasters(t, 2, func(c *Config) { c.HandshakeTimeout = time.Second })
+			_, ms := newMasters(t, 2)
 			raw, err := net.Dial("tcp", ms[0].Addr().String())
 			if err != nil {
 				t.Fatal(err)
