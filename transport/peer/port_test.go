@@ -359,9 +359,10 @@ func TestDropEndsLiveConnections(t *testing.T) {
 	}()
 	var down sync.WaitGroup
 	down.Add(1)
+	isDown := sync.OnceFunc(down.Done)
 	b.OnDown(func(node string) {
 		if node == a.node {
-			down.Done()
+			isDown()
 		}
 	})
 	eventually(t, "b hears a", func() bool { return b.Alive(a.node) })

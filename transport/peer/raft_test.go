@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -61,8 +62,6 @@ func newRaftMaster(t *testing.T, m *master) *raftMaster {
 	})
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raft.ServerID(m.node)
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = 500*time.Millisecond,
-		500*time.Millisecond, 250*time.Millisecond
 	cfg.Logger = log
 	store, fsm := raft.NewInmemStore(), &journal{}
 	r, err := raft.NewRaft(cfg, fsm, store, store, raft.NewInmemSnapshotStore(), trans)
@@ -74,13 +73,16 @@ func newRaftMaster(t *testing.T, m *master) *raftMaster {
 	return rm
 }
 
-func leaderOf(ms []*raftMaster) *raftMaster {
-	for _, m := range ms {
-		if m.raft.State() == raft.Leader {
-			return m
-		}
-	}
-	return nil
+// leaderOf waits for a leader among these.
+func leaderOf(t *testing.T, ms []*raftMaster) *raftMaster {
+	t.Helper()
+	i := -1
+	eventually(t, "a leader", func() bool {
+		i = slices.IndexFunc(ms,
+			func(m *raftMaster) bool { return m.raft.State() == raft.Leader })
+		return i >= 0
+	})
+	return ms[i]
 }
 
 func (r *raftMaster) apply(t *testing.T, entry string) {
@@ -105,8 +107,7 @@ func TestRaftOverTheLayer(t *testing.T) {
 	if err := ms[0].raft.BootstrapCluster(cfg).Error(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a leader", func() bool { return leaderOf(ms) != nil })
-	leader := leaderOf(ms)
+	leader := leaderOf(t, ms)
 	leader.apply(t, "one")
 	for _, m := range ms {
 		eventually(t, "one on "+m.node, func() bool { return m.fsm.has("one") })
@@ -120,8 +121,7 @@ func TestRaftOverTheLayer(t *testing.T) {
 			rest = append(rest, m)
 		}
 	}
-	eventually(t, "another leader", func() bool { return leaderOf(rest) != nil })
-	leader = leaderOf(rest)
+	leader = leaderOf(t, rest)
 	leader.apply(t, "two")
 	for _, m := range rest {
 		eventually(t, "two on "+m.node, func() bool { return m.fsm.has("two") })
