@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -127,7 +128,7 @@ func (c *child) signal(t *testing.T, s syscall.Signal) {
 // within fails unless ok comes true in time; slack is for a loaded machine.
 func within(t *testing.T, what string, limit time.Duration, ok func() bool) {
 	t.Helper()
-	const slack = 1500 * time.Millisecond
+	const slack = 5 * time.Second
 	begin := time.Now()
 	eventually(t, what, ok)
 	took := time.Since(begin)
@@ -145,7 +146,10 @@ func TestStoppedAndKilledPeerIsNoticed(t *testing.T) {
 	m := newPort(t, pins, "m1/01")
 	pins.add(m.node, m.key.SPKI(), m.Addr().String())
 	dir := t.TempDir()
-	other := startChild(t, dir, "127.0.0.1:0", m)
+	// The child's port is free for a moment. On 127.0.0.1 clients of all tests of this machine have
+	// their ports.
+	other := startChild(t, dir,
+		fmt.Sprintf("127.97.%d.%d:0", 1+rand.IntN(250), 1+rand.IntN(250)), m)
 	const node = "m2/02"
 	pins.add(node, other.spki, other.addr)
 	var downs, ups atomic.Int32
@@ -197,12 +201,9 @@ func TestStoppedAndKilledPeerIsNoticed(t *testing.T) {
 		t.Error("a stopped peer is alive")
 	}
 	eventually(t, "OnDown", func() bool { return downs.Load() == 1 })
-	begin := time.Now()
-	if err := m.ping(node); status.Code(err) != codes.Unavailable {
-		t.Errorf("call to a stopped peer: %v, want Unavailable", err)
-	}
-	if took := time.Since(begin); took > 200*time.Millisecond {
-		t.Errorf("call to a stopped peer took %s", took)
+	if err := m.ping(node); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "has not answered since") { // it was not asked
+		t.Errorf("call to a stopped peer: %v, want Unavailable at once", err)
 	}
 
 	other.signal(t, syscall.SIGCONT)
