@@ -164,6 +164,9 @@ func TestAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	if len(taken) != 4 {
+		t.Errorf("%d of 4 stored something", len(taken))
+	}
 	for id, n := range taken {
 		if n < 900 || n > 1000 {
 			t.Errorf("%s has %d of 1000", id, n)
