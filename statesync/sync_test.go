@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"testing"
@@ -661,6 +662,19 @@ func TestTheLinkBackMayComeLater(t *testing.T) {
 	expect(t, "b", b.file, tree{"f": "644 1"})
 }
 
+// waitsIn reports whether a goroutine with all these in its stack waits for a mutex.
+func waitsIn(frames ...string) bool {
+	var all strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 2) // in full, with states
+	for one := range strings.SplitSeq(all.String(), "\n\n") {
+		lacks := func(frame string) bool { return !strings.Contains(one, frame) }
+		if strings.Contains(one, "[sync.Mutex.Lock") && !slices.ContainsFunc(frames, lacks) {
+			return true
+		}
+	}
+	return false
+}
+
 // Who asks while somebody else's install ends gets the report of that install, complete.
 func TestReportsOfInstallsAreWhole(t *testing.T) {
 	t.Parallel()
@@ -678,7 +692,14 @@ func TestReportsOfInstallsAreWhole(t *testing.T) {
 				}
 				asked <- r
 			}()
-			time.Sleep(50 * time.Millisecond) // the other one looks at the record meanwhile
+			end := time.Now().Add(30 * time.Second)
+			for len(asked) == 0 && !waitsIn("TestReportsOfInstallsAreWhole", ").installed(") {
+				if time.Now().After(end) {
+					t.Error("the other one did not look at the record meanwhile")
+					return
+				}
+				<-time.After(time.Millisecond)
+			}
 		}
 	}).settled()
 	b = c.boxes[1]
