@@ -78,7 +78,7 @@ func TestMountPointOfTheSourceDeletesNothingElsewhere(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2).settled()
 	a, b := c.boxes[0], c.boxes[1]
-	tree{"web/data/one": "644 1", "f": "644 1"}.write(t, a.file)
+	tree{"web/": "755", "web/data/": "755", "web/data/one": "644 1", "f": "644 1"}.write(t, a.file)
 	a.sync(Request{})
 	mount(t, t.TempDir(), filepath.Join(a.file, "web/data"))
 	tree{"f": "644 2"}.write(t, a.file)

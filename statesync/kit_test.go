@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -261,6 +262,13 @@ func counts(r Report) string {
 // tree describes a folder: path to "644 text" for files, "755/" for folders (whose path ends with a
 // slash), "-> text" for links.
 type tree map[string]string
+
+// made is the mode of a folder that was made with no word about its mode: it goes by the umask.
+var made = func() string {
+	mask := syscall.Umask(0)
+	syscall.Umask(mask)
+	return fmt.Sprintf("%o", 0o755&^mask)
+}()
 
 // write makes a folder hold just this.
 func (tr tree) write(t *testing.T, dir string) {

@@ -386,8 +386,8 @@ func TestEnvironments(t *testing.T) {
 	}
 	a.sync(Request{Trees: []Tree{PillarRoots}})
 	expect(t, "environments by name", top(b)+"/envs",
-		tree{"x/": "755", "x/pillar/": "755", "x/pillar/p": "644 px", "y/": "755",
-			"y/pillar/": "755", "y/pillar/p": "644 py"})
+		tree{"x/": made, "x/pillar/": made, "x/pillar/p": "644 px", "y/": made,
+			"y/pillar/": made, "y/pillar/p": "644 py"})
 }
 
 // anyEnvs has each master take the environments of its pillar from the folders in envs.
@@ -419,12 +419,12 @@ func TestADeletedEnvironmentIsDeletedEverywhere(t *testing.T) {
 			t.Errorf("status before the sync: %d drifted, %+v", st.Drifted, st.Drift)
 		}
 	}
-	prod := tree{"prod/": "755", "prod/pillar/": "755", "prod/pillar/p": "644 p"}
+	prod := tree{"prod/": made, "prod/pillar/": made, "prod/pillar/p": "644 p"}
 	if rep := a.sync(pillar).of(t, "m2"); counts(rep) != "+0 ~0 -3 drift 1 kept 0 " {
 		t.Errorf("b: %s", counts(rep))
 	}
 	mine := maps.Clone(prod)
-	maps.Copy(mine, tree{"dev/": "755", "dev/pillar/": "755", "dev/pillar/mine": "644 m"})
+	maps.Copy(mine, tree{"dev/": made, "dev/pillar/": made, "dev/pillar/mine": "644 m"})
 	expect(t, "what was added on b stays", b.envs(), mine)
 	if rep := a.sync(Request{Trees: pillar.Trees, Force: true}).of(t, "m2"); rep.Kept != 1 {
 		t.Errorf("b, forced: %s", counts(rep))
@@ -501,8 +501,8 @@ func TestANewWildcardDeletesNothing(t *testing.T) {
 	b.open()
 	tree{"prod/pillar/p": "644 p"}.write(t, b.envs())
 	b.sync(Request{Trees: []Tree{PillarRoots}})
-	all := tree{"dev/": "755", "dev/pillar/": "755", "dev/pillar/p": "644 d", "prod/": "755",
-		"prod/pillar/": "755", "prod/pillar/p": "644 p"}
+	all := tree{"dev/": made, "dev/pillar/": made, "dev/pillar/p": "644 d", "prod/": made,
+		"prod/pillar/": made, "prod/pillar/p": "644 p"}
 	expect(t, "a", a.envs(), all)
 }
 
