@@ -185,14 +185,13 @@ func TestLoneSurvivorKnowsWhatWasAgreed(t *testing.T) {
 	if follower.Ready() {
 		t.Error("ready without a leader")
 	}
-	begin := time.Now()
 	_, _, err := follower.Propose(ctx, offer("web2"))
 	var nq *cluster.NoQuorumError
 	if !errors.As(err, &nq) || !errors.Is(err, cluster.ErrNoQuorum) {
 		t.Fatalf("got %v, want a NoQuorumError", err)
 	}
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("no quorum was said after %v", took)
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Error("no quorum was said only when the time for it was over")
 	}
 	if want := "no quorum: 1 of 3 voters reachable, missing "; !strings.HasPrefix(nq.Error(),
 		want) || !strings.Contains(nq.Error(), "start the missing masters") {
@@ -419,7 +418,8 @@ func TestMinorityRefusesAndHeals(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3)
+	grace := time.Minute
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.AESGrace = grace })
 	c.WaitVoters(3)
 	n := c.Follower()
 	first := n.Secrets()
@@ -436,6 +436,12 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s: the session secret moved with the AES key", m.ID)
 		}
 	}
+	grace = time.Second
+	for _, m := range c.Nodes {
+		m.Stop()
+		m.Start()
+	}
+	c.WaitReady()
 	c.WaitAll("the old AES key goes", func(m *clustertest.Node) error {
 		if got := len(m.Secrets().AES); got != 1 {
 			return fmt.Errorf("%d AES epochs", got)
