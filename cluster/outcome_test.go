@@ -17,10 +17,8 @@ import (
 // finds no leader knows that nothing was sent.
 func TestUnknownOutcomeIsToldAsUnknown(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, func(_ int,
-		cfg *cluster.Config) {
-		cfg.HeartbeatTimeout = time.Second
-	})
+	const lease = 2 * time.Second // of a leader that is cut off, in which it must begin the order
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.HeartbeatTimeout = lease })
 	c.WaitVoters(3)
 	acquainted(c)
 	leader := c.Leader()
@@ -30,7 +28,9 @@ func TestUnknownOutcomeIsToldAsUnknown(t *testing.T) {
 	}
 	c.Isolate(leader)
 	order := &fsm.RemoveMember{Node: gone, Bar: true, At: time.Now().UTC()}
-	_, _, err := leader.Propose(patience(t), order)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*lease)
+	defer cancel()
+	_, _, err := leader.Propose(ctx, order)
 	var unknown *cluster.UnknownOutcomeError
 	if !errors.As(err, &unknown) || !errors.Is(err, cluster.ErrNoQuorum) {
 		t.Fatalf("the leader says: %v", err)
@@ -44,7 +44,9 @@ func TestUnknownOutcomeIsToldAsUnknown(t *testing.T) {
 		}
 		return nil
 	})
-	_, _, err = leader.Propose(patience(t), order)
+	ctx, cancel = context.WithTimeout(t.Context(), lease)
+	defer cancel()
+	_, _, err = leader.Propose(ctx, order)
 	if !errors.Is(err, cluster.ErrNoQuorum) || errors.As(err, &unknown) {
 		t.Errorf("without a leader: %v", err)
 	}
