@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,6 +149,7 @@ func (k *fakeKeys) Revoke(_ context.Context, id string) error {
 type fakeCluster struct {
 	mu      sync.Mutex
 	secrets *cluster.Secrets
+	looks   atomic.Int64 // how often the secrets were asked for
 	// readIndex is what happens when the newest keys and secrets are asked for.
 	readIndex func() error
 }
@@ -170,9 +172,16 @@ func (c *fakeCluster) ReadIndex(context.Context) error {
 }
 
 func (c *fakeCluster) Secrets() *cluster.Secrets {
+	c.looks.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.secrets
+}
+
+func (c *fakeCluster) set(s *cluster.Secrets) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.secrets = s
 }
 
 // retire ends the grace of all session secrets but the newest.
