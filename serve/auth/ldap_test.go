@@ -174,10 +174,17 @@ func startDirectory(t *testing.T) server {
 	}
 }
 
-// free is an address of the loopback that nobody listens on.
+// host returns the address of the loopback on which this process has its servers. On 127.0.0.1
+// somebody else may take a port before its server does.
+func host() net.IP {
+	n := os.Getpid()
+	return net.IPv4(127, byte(1+n>>14%200), byte(1+n>>7%128), byte(1+n%128))
+}
+
+// free is an address of this process that nobody listens on.
 func free(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: host()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +201,7 @@ func certificate(t *testing.T, certPath, keyPath string) {
 	form := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "directory"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{host()}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, form, form, &key.PublicKey, key)

@@ -15,19 +15,22 @@ import (
 	"time"
 )
 
-// freePorts returns two ports that were free a moment ago.
-func freePorts(t *testing.T) (a, b int) {
+// freePorts returns two ports that were free a moment ago, on an address of this process: on
+// 127.0.0.1 somebody else may take them meanwhile.
+func freePorts(t *testing.T) (host string, a, b int) {
 	t.Helper()
+	n := uint(os.Getpid())
+	host = fmt.Sprintf("127.%d.%d.%d", 1+n>>14%200, 1+n>>7%128, 1+n%128)
 	var ports []int
 	for range 2 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		ln, err := net.Listen("tcp", host+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer ln.Close()
 		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
 	}
-	return ports[0], ports[1]
+	return host, ports[0], ports[1]
 }
 
 // A master of each Salt release takes simulated minions for minions.
@@ -45,9 +48,9 @@ func TestUnderRealMaster(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { os.RemoveAll(dir) })
-			pub, ret := freePorts(t)
-			config := fmt.Sprintf("root_dir: %s\ninterface: 127.0.0.1\npublish_port: %d\nret_port: %d\nauto_accept: true\n"+
-				"worker_threads: 2\nkeysize: 2048\nlog_level: warning\nzmq_filtering: true\nenable_fqdns_grains: false\nid: real\n", dir, pub, ret)
+			host, pub, ret := freePorts(t)
+			config := fmt.Sprintf("root_dir: %s\ninterface: %s\npublish_port: %d\nret_port: %d\nauto_accept: true\n"+
+				"worker_threads: 2\nkeysize: 2048\nlog_level: warning\nzmq_filtering: true\nenable_fqdns_grains: false\nid: real\n", dir, host, pub, ret)
 			if err := os.WriteFile(filepath.Join(dir, "master"), []byte(config),
 				0o600); err != nil {
 				t.Fatal(err)
@@ -70,7 +73,7 @@ func TestUnderRealMaster(t *testing.T) {
 			var fleet Fleet
 			for i, release := range []string{"3006.28", "3007.15", "3008.3"} {
 				cfg := Config{ID: fmt.Sprintf("sim%d", i+1), Key: testKeys()[i%2],
-					Master: fmt.Sprintf("127.0.0.1:%d", ret), Log: logTo(t),
+					Master: fmt.Sprintf("%s:%d", host, ret), Log: logTo(t),
 					Release: release, AcceptanceWait: time.Second, CheckSignatures: true,
 					Filtering: release == "3006.28"}
 				if release == "3008.3" {

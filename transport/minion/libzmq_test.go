@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -197,11 +196,7 @@ func TestLibzmqReconnectGetsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := NewPubServer(Limits{}, false, logTo(t), nil)
-			// The port is free for a moment. On 127.0.0.1 somebody else may take it: clients of all
-			// tests of this machine have their ports there.
-			n := uint(os.Getpid())
-			first, stop := runAt(t, fmt.Sprintf("127.%d.%d.%d:0", 1+n>>14%200, 1+n>>7%128, 1+n%128),
-				p.Serve)
+			first, stop := runAt(t, ownAddress()+":0", p.Serve)
 			_, lines := python(t, interpreter, "sub", "tcp://"+first, "")
 			lines.Scan()
 			eventually(t, "subscribed", subscribers(p, 1))

@@ -12,7 +12,7 @@ import (
 // A port opens again although a process has it still for a moment, as between fork and exec.
 func TestListenAgain(t *testing.T) {
 	t.Parallel()
-	ln, err := Listen(t.Context(), "127.0.0.1:0", Limits{})
+	ln, err := Listen(t.Context(), ownAddress()+":0", Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,14 +14,14 @@ func TestPorts(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
 	free := func() string {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		ln, err := net.Listen("tcp", ownAddress()+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer ln.Close()
 		return ln.Addr().String()
 	}
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", ownAddress()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -153,6 +154,14 @@ func (w testLog) Write(b []byte) (int, error) {
 }
 
 func logTo(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(testLog{t}, nil)) }
+
+// ownAddress is an address of the loopback for this process, without a port: tests that open a port
+// again use it. On 127.0.0.1 somebody else may take the port meanwhile: clients of all tests of
+// this machine have their ports there.
+func ownAddress() string {
+	n := uint(os.Getpid())
+	return fmt.Sprintf("127.%d.%d.%d", 1+n>>14%200, 1+n>>7%128, 1+n%128)
+}
 
 // run serves in the background until the test ends, and checks that it ends in time.
 func run(t testing.TB, serve func(context.Context, net.Listener) error) (addr string, stop func()) {
