@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -30,7 +32,7 @@ def memory():
     return os.getpid()
 
 def surroundings():
-    before = [os.getcwd(), os.umask(0o077), os.environ.get("SITE"), os.getpid()]
+    before = [os.getcwd(), os.umask(0o123), os.environ.get("SITE"), os.getpid()]
     os.chdir("/proc")
     os.environ["SITE"] = "here"
     return before
@@ -50,6 +52,22 @@ def detached():
 def late():
     time.sleep(60)
 `
+
+// umask returns the mask of this process, which its children inherit.
+func umask(t *testing.T) int64 {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(b), "\nUmask:\t")
+	text, _, _ = strings.Cut(text, "\n")
+	n, err := strconv.ParseInt(text, 8, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
 
 // TestSpareChildren looks at which children serve another minion, and as what they do so.
 func TestSpareChildren(t *testing.T) {
@@ -77,7 +95,7 @@ func TestSpareChildren(t *testing.T) {
 			}
 			for range 2 {
 				if got, want := fmt.Sprint(ask("worn.surroundings")),
-					fmt.Sprint([]any{"/", 0o022, nil, first}); got != want {
+					fmt.Sprint([]any{"/", umask(t), nil, first}); got != want {
 					t.Errorf("surroundings %s, want %s", got, want)
 				}
 			}
