@@ -297,8 +297,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // fast are a minion's settings for tests.
 func fast(t testing.TB, f *fakeMaster, id string) Config {
 	return Config{ID: id, Key: testKeys()[0], Master: f.addr, Log: logTo(t),
-		AcceptanceWait: 20 * time.Millisecond, AuthTimeout: 2 * time.Second,
-		RequestTimeout:   300 * time.Millisecond,
+		AcceptanceWait: 20 * time.Millisecond, AuthTimeout: 10 * time.Second,
+		RequestTimeout:   10 * time.Second,
 		ReturnRetryTimer: 10 * time.Millisecond, ReconDefault: 10 * time.Millisecond,
 		ReconMax: 20 * time.Millisecond}
 }

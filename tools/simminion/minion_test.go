@@ -230,14 +230,16 @@ func TestKeysRotate(t *testing.T) {
 func TestCutRequestsAreRepeated(t *testing.T) {
 	t.Parallel()
 	f := newFakeMaster(t)
-	m, _ := start(t, fast(t, f, "m1"))
+	cfg := fast(t, f, "m1")
+	cfg.RequestTimeout = 300 * time.Millisecond
+	m, _ := start(t, cfg)
 	ready(t, m)
 	f.mu.Lock()
 	f.mute["_return"] = 4 // three tries make one round
 	f.mu.Unlock()
 	begin := time.Now()
 	f.returned(f.publish("glob", "*", "test.ping"), 1)
-	if took := time.Since(begin); took < 4*300*time.Millisecond {
+	if took := time.Since(begin); took < 4*cfg.RequestTimeout {
 		t.Errorf("returned after %v: it noticed what libzmq doesn't tell", took)
 	}
 	eventually(t, "counted", func() bool { return m.Counts().Returns == 1 })
