@@ -158,7 +158,7 @@ func TestShortBodiesOfStrangers(t *testing.T) {
 func TestMinRate(t *testing.T) {
 	t.Parallel()
 	s, addr, _ := startRequests(t, vouching,
-		Limits{PingTimeout: 400 * time.Millisecond, MinRate: 1 << 10})
+		Limits{PingTimeout: 2 * time.Second, MinRate: 1 << 10})
 	for _, more := range []bool{false, true} { // in the payload, and in a frame after it
 		c := dialRaw(t, addr).greet("REQ", "", 1)
 		if more {
@@ -173,11 +173,11 @@ func TestMinRate(t *testing.T) {
 	eventually(t, "closed as slow",
 		func() bool { return value(t, s.met.closed.WithLabelValues("slow")) == 2 })
 	steady := dialRaw(t, addr).greet("REQ", "", 1)
-	const size = 60_000
+	const size = 150_000
 	steady.say([]byte{flagMore, 0}, appendHeader(nil, 0, size))
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for range size / 1000 { // 1.2 s at least, at most 50 KB/s
+	for range size / 1000 { // 3 s at least, at most 50 KB/s
 		<-tick.C
 		steady.say(payloadOf(1000))
 	}

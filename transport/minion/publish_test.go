@@ -131,7 +131,7 @@ func TestFiltering(t *testing.T) {
 // Line 9: one that does not read misses what is past its bound, the others nothing.
 func TestSlowSubscriber(t *testing.T) {
 	t.Parallel()
-	const hwm, count = 10, 400
+	const hwm, count = 10, 100 // 25 MiB are more than sockets hold
 	p, addr, _ := startPub(t, Limits{PubHWM: hwm, WriteTimeout: time.Minute,
 		DrainTimeout: 50 * time.Millisecond}, false)
 	slow := dialSub(t, addr, "")
@@ -143,7 +143,7 @@ func TestSlowSubscriber(t *testing.T) {
 		payload := fmt.Appendf(nil, "%d ", i)
 		start := time.Now()
 		p.Publish(Publication{Payload: append(payload, payloadOf(1<<18)...)})
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > 20*time.Second {
 			t.Fatalf("Publish took %v", took)
 		}
 		if m := fast.message(); !bytes.HasPrefix(m[0], payload) {
