@@ -45,11 +45,13 @@ func TestFiles(t *testing.T) {
 	var s state
 	var stuck atomic.Bool
 	stuck.Store(true)
+	var asked atomic.Int32
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f.Run(ctx, &s, func(context.Context) error {
+			asked.Add(1)
 			if stuck.Load() {
 				return errBusy
 			}
@@ -66,6 +68,7 @@ func TestFiles(t *testing.T) {
 	}
 	s.ready.Store(true)
 	waitFor(t, "ready", func() bool { return has("ready") })
+	waitFor(t, "what follows from the first answer", func() bool { return asked.Load() > 1 })
 	if has("alive") {
 		t.Error("a stuck master is said to be alive")
 	}
@@ -168,10 +171,10 @@ func TestLoops(t *testing.T) {
 	var l Loops
 	held := make(chan struct{})
 	var calls atomic.Int32
-	l.Add("store", func() { calls.Add(1) })
-	l.Add("ring", func() { <-held })
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	l.Add("store", func() { calls.Add(1) })
+	l.Add("ring", func() { cancel(); <-held })
 	if err := l.Alive(ctx); err == nil || !strings.Contains(err.Error(), "ring") {
 		t.Errorf("a stuck part: %v", err)
 	}
