@@ -347,8 +347,8 @@ func mayOnlyRead(t *testing.T, dir, file string) {
 		const nobody = 65534
 		runtime.LockOSThread() // the thread ends with the test
 		t.Cleanup(func() { syscall.Setfsuid(0) })
-		for _, err := range []error{os.Chmod(filepath.Dir(dir), 0o755), os.Chown(file, nobody, nobody),
-			syscall.Setfsuid(nobody)} {
+		for _, err := range []error{os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755),
+			os.Chown(file, nobody, nobody), syscall.Setfsuid(nobody)} {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,6 +23,9 @@ func TestChunkedCopy(t *testing.T) {
 	if err := os.WriteFile(src, content, 0o640); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(src, 0o640); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: true,
 			after: time.Millisecond},
