@@ -123,26 +123,28 @@ func TestParallelStatesRunAtOnce(t *testing.T) {
 		!slices.Equal(got, []string{"a=true", "b=true", "c=true"}) {
 		t.Error(got, err)
 	}
-	var mu sync.Mutex
-	now, most := 0, 0
-	o = with(orchestrate.Deps{}, orchestrate.Options{MaxParallel: 1},
-		orchestrate.Table{"own.meet": stateOf(func(_ context.Context,
-			c orchestrate.Call) (value.Map, error) {
-			mu.Lock()
-			now++
-			most = max(most, now)
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			now--
-			mu.Unlock()
-			return orchestrate.Return(c.Name, nil, true, ""), nil
-		})})
-	ret, err = high(t, t.Context(), o, text)
-	if got := results(ret); err != nil || most != 1 ||
-		!slices.Equal(got, []string{"a=true", "b=true", "c=true"}) {
-		t.Error(got, err, "at once:", most)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		now, most := 0, 0
+		o := with(orchestrate.Deps{}, orchestrate.Options{MaxParallel: 1},
+			orchestrate.Table{"own.meet": stateOf(func(_ context.Context,
+				c orchestrate.Call) (value.Map, error) {
+				mu.Lock()
+				now++
+				most = max(most, now)
+				mu.Unlock()
+				time.Sleep(time.Millisecond) // until all that may begin has begun
+				mu.Lock()
+				now--
+				mu.Unlock()
+				return orchestrate.Return(c.Name, nil, true, ""), nil
+			})})
+		ret, err := high(t, t.Context(), o, text)
+		if got := results(ret); err != nil || most != 1 ||
+			!slices.Equal(got, []string{"a=true", "b=true", "c=true"}) {
+			t.Error(got, err, "at once:", most)
+		}
+	})
 }
 
 // TestReturnsSoFar: a parallel state sees the returns as they were when it began, whatever ends
