@@ -17,9 +17,14 @@ const underRace = false
 func TestInspectingIsCheap(t *testing.T) {
 	for name, m := range valuetest.Dense(1 << 20) {
 		for i, b := range requests(m) {
-			start := time.Now()
-			valuetest.Within(t, 4*int64(len(b)), func() { _, _ = ParseEnvelope(b) })
-			if took := time.Since(start); took > 2*time.Second {
+			const most = 2 * time.Second
+			took := 2 * most
+			for try := 0; try < 3 && took > most; try++ { // others may have the processors for a time
+				start := time.Now()
+				valuetest.Within(t, 4*int64(len(b)), func() { _, _ = ParseEnvelope(b) })
+				took = time.Since(start)
+			}
+			if took > most {
 				t.Errorf("%s, request %d: %v", name, i, took)
 			}
 			if t.Failed() {
