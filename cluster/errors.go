@@ -21,11 +21,18 @@ var ErrTooLarge = fmt.Errorf("a change has at most %d bytes; make it in parts", 
 type NoQuorumError struct {
 	Reachable int      // voters that this master reaches, itself included if it is one
 	Voters    int      // of the cluster
-	Missing   []string // ids of voters that it does not reach
-	cause     error
+	Missing   []string // ids of voters that it does not reach; empty if it reaches a majority
+	// id of the last known leader, if this master reaches a majority but not that leader
+	Leader string
+	cause  error
 }
 
 func (e *NoQuorumError) Error() string {
+	if e.Leader != "" {
+		return fmt.Sprintf("%s, the leader as far as this master knows, does not answer it (%d of %d voters are reachable); "+
+			"try again in a few seconds; if that does not help, start %[1]s or repair the network from here to it",
+			e.Leader, e.Reachable, e.Voters)
+	}
 	if len(e.Missing) == 0 {
 		return fmt.Sprintf("no leader was elected yet (%d of %d voters are reachable); try again in a few seconds", e.Reachable, e.Voters)
 	}

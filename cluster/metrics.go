@@ -70,7 +70,7 @@ func newMetrics(reg prometheus.Registerer, n *Node) (*metrics, error) {
 			func() float64 { return float64(n.unsnapshotted()) }),
 		gauge("leader", "1 on the leader.",
 			func() float64 { return truth(n.raft.State() == raft.Leader) }),
-		gauge("ready", "1 while this master serves and hears the leader.",
+		gauge("ready", "1 while this master serves, hears the leader and gets its answers.",
 			func() float64 { return truth(n.Ready()) }),
 		gauge("term", "Raft's term.", func() float64 { return float64(n.Term()) }),
 		gauge("applied_index", "Raft index of the last command applied.",

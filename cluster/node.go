@@ -85,8 +85,9 @@ type Node struct {
 
 	// term in which this leader has applied all earlier commands; 0: not the leader
 	established atomic.Uint64
-	verified    atomic.Int64 // when this leader last heard a majority, UnixNano
-	leaderless  atomic.Int64 // since when no leader has been known, UnixNano; 0: one is known
+	verified    atomic.Int64          // when this leader last heard a majority, UnixNano
+	leaderless  atomic.Int64          // since when no leader has been known, UnixNano; 0: one is known
+	reign       atomic.Pointer[reign] // nil: no leader has been known yet
 	rotating    atomic.Bool
 	// when the leader last looked for dead voters; only its goroutine uses it
 	checked time.Time

@@ -186,6 +186,7 @@ func (n *Node) noQuorum(cause error) error {
 		return fmt.Errorf("%w: %w", ErrNotFounded, cause)
 	}
 	e := &NoQuorumError{cause: cause}
+	led := n.reign.Load()
 	for node := range n.voters() {
 		e.Voters++
 		if node == n.self.Node || n.port != nil && n.port.Alive(node) {
@@ -197,10 +198,15 @@ func (n *Node) noQuorum(cause error) error {
 			m.ID = node
 		}
 		e.Missing = append(e.Missing, m.ID)
+		if led != nil && led.node == node {
+			e.Leader = m.ID
+		}
 	}
 	sort.Strings(e.Missing)
 	if e.Reachable > e.Voters/2 {
 		e.Missing = nil
+	} else {
+		e.Leader = ""
 	}
 	return e
 }

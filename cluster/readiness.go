@@ -23,6 +23,7 @@ func (n *Node) watch(ctx context.Context) error {
 		leader, leaderID := n.raft.LeaderWithID()
 		if leader != "" {
 			n.leaderless.Store(0)
+			n.noteLeader(string(leaderID), now)
 		} else {
 			n.leaderless.CompareAndSwap(0, now.UnixNano())
 		}
@@ -172,14 +173,44 @@ func (n *Node) NotServing() string {
 	return "it has not caught up with the leader of its cluster"
 }
 
+// reign is the last leader that this master has known, and since when it has known no other one.
+type reign struct {
+	node  string
+	since time.Time
+}
+
+// noteLeader notes the leader. One that is lost and found again goes on with its reign, so that
+// readiness does not come and go with it.
+func (n *Node) noteLeader(node string, now time.Time) {
+	if r := n.reign.Load(); r == nil || r.node != node {
+		n.reign.Store(&reign{node, now})
+	}
+}
+
+// leaderAnswers reports whether the last known leader has answered this master's heartbeats within
+// Config.StaleLimit, or has not led for that long. A leader that can't be called may still be
+// heard: then this master learns of all changes and can make none.
+func (n *Node) leaderAnswers() bool {
+	r := n.reign.Load()
+	if r == nil || n.port == nil || r.node == n.self.Node {
+		return true
+	}
+	answered := n.port.LastHeard(r.node)
+	if answered.Before(r.since) {
+		answered = r.since
+	}
+	return time.Since(answered) <= n.cfg.StaleLimit
+}
+
 // Ready reports whether this master serves, is not being drained, has a state no older than
-// Config.StaleLimit, and is fit (Config.Unfit).
+// Config.StaleLimit and a leader that answered it within that time, and is fit (Config.Unfit).
 func (n *Node) Ready() bool {
 	if n.cfg.Unfit != nil && n.cfg.Unfit() != nil {
 		return false
 	}
 	m, _ := n.state.MemberByNode(n.self.Node)
-	return n.Serving() && !m.Draining && time.Since(n.LeaderHeard()) <= n.cfg.StaleLimit
+	return n.Serving() && !m.Draining && time.Since(n.LeaderHeard()) <= n.cfg.StaleLimit &&
+		n.leaderAnswers()
 }
 
 // WaitServing returns when this master has begun to serve, even if it was removed since.

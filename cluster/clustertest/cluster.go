@@ -73,6 +73,8 @@ type Node struct {
 	Register func(n *Node, s grpc.ServiceRegistrar)
 	// BeforeRun is called at each start when the node is open and does not run yet: for OnApply.
 	BeforeRun func(n *Node)
+	// Network makes the connections from the next start on; nil: the machine's.
+	Network peer.Network
 }
 
 // New makes a cluster of n nodes and starts them all; it waits for nothing.
@@ -157,7 +159,7 @@ func (n *Node) Start() {
 	reg := prometheus.NewRegistry()
 	n.port, err = listen(peer.Config{
 		Listen: n.Addr, Key: key, Pins: n.pins, Log: log, Registerer: reg, JoinTries: 1000,
-		JoinTriesTotal: 1000,
+		JoinTriesTotal: 1000, Network: n.Network,
 	})
 	if err != nil {
 		t.Fatal(err)
