@@ -59,8 +59,8 @@ type Config struct {
 	// option cluster_clock_limit: a clock that is off by more is wrong; default 30 s
 	ClockLimit time.Duration
 	StaleLimit time.Duration // option cluster_stale_limit, default 10 s
-	// time after a removal until the leader does a rotation that its proposer left out; default 30
-	// s
+	// time after a removal, or after the staging of a secret, until the leader completes the
+	// rotation that the proposer left undone; default 30 s
 	OwedAfter time.Duration
 	// option publish_session: age at which AES and session secrets rotate; 0: never
 	PublishSession time.Duration

@@ -52,6 +52,7 @@ func (e *NoQuorumError) Unwrap() error { return e.cause }
 type UnknownOutcomeError struct {
 	Check string // the command that shows the outcome
 	cause error
+	token string // of the command's fsm.Once; "": it has none
 }
 
 func (e *UnknownOutcomeError) Error() string {

@@ -22,9 +22,7 @@ const (
 	quietAfter = time.Second // from the last change until the leader writes a no-op
 	verifyGap  = time.Second // between confirmations of leadership by a majority
 	// a joiner has caught up when it has what the leader had applied this long ago
-	markAge = 2 * time.Second
-	// age at which the leader takes over a staged secret that its proposer has not activated
-	stagedAge = 30 * time.Second
+	markAge   = 2 * time.Second
 	dutyLimit = 10 * time.Second // of one round of duties
 )
 
@@ -368,15 +366,15 @@ type sighting struct {
 }
 
 // abandoned reports whether a staged secret has stood for so long that its proposer will not
-// activate it. Its age counts from when this leader first saw it, because the proposer's clock may
-// be wrong.
+// activate it, and the leader takes it over. Its age counts from when this leader first saw it,
+// because the proposer's clock may be wrong.
 func (n *Node) abandoned(kind string, staged fsm.Epoch) bool {
 	seen := n.stagedSeen[kind]
 	if seen.number != staged.Number {
 		seen = sighting{staged.Number, time.Now()}
 		n.stagedSeen[kind] = seen
 	}
-	return staged.Number != 0 && time.Since(seen.at) >= stagedAge
+	return staged.Number != 0 && time.Since(seen.at) >= n.cfg.OwedAfter
 }
 
 // ConfirmLead asks a majority whether this master leads now, and returns the term in which it does.

@@ -52,6 +52,113 @@ func TestUnknownOutcomeIsToldAsUnknown(t *testing.T) {
 	}
 }
 
+// An order whose answer was lost comes out once there is a quorum: as done, with its result, or as
+// not done so far.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		heartbeat time.Duration // longer than the cut, or shorter
+		done      bool
+	}{
+		{"the leader stays in office", 30 * time.Second, true},
+		{"the leader is replaced", time.Second, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.HeartbeatTimeout = tt.heartbeat })
+			c.WaitVoters(3)
+			acquainted(c)
+			leader := c.Leader()
+			key := fsm.Key{ID: "web1", State: fsm.KeyAccepted, Pub: "a key"}
+			propose(t, leader, &fsm.ImportKeys{Keys: []fsm.Key{key}, At: time.Now().UTC()})
+			c.Isolate(leader)
+			soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, _, lost := leader.Propose(soon, &fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"},
+				From: fsm.StateSet(fsm.KeyAccepted), At: time.Now().UTC()})
+			if !errors.As(lost, new(*cluster.UnknownOutcomeError)) {
+				t.Fatalf("the leader says: %v", lost)
+			}
+			if _, _, err := leader.Settle(soon, lost); err != lost {
+				t.Errorf("without a quorum: %v", err)
+			}
+			if !tt.done {
+				c.Wait("another leader", func() error {
+					for _, n := range others(c, leader) {
+						if n.IsLeader() {
+							return nil
+						}
+					}
+					return errors.New("none leads")
+				})
+			}
+			c.Heal()
+			r, index, err := leader.Settle(patience(t), lost)
+			_, there := leader.State().Key("web1")
+			switch {
+			case tt.done && (err != nil || len(r.Keys) != 1 || r.Keys[0].From != fsm.KeyAccepted || index == 0 ||
+				there):
+				t.Errorf("%+v, index %d, error %v; the key is there: %t", r, index, err, there)
+			case !tt.done && (err != lost || !there):
+				t.Errorf("%+v, error %v; the key is there: %t", r, err, there)
+			}
+			other := errors.New("another one")
+			if _, _, err := leader.Settle(t.Context(), other); err != other {
+				t.Errorf("another error: %v", err)
+			}
+		})
+	}
+}
+
+// A staged AES key that its proposer does not activate is activated by the leader.
+func TestStagedKeyIsActivated(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.OwedAfter = time.Second })
+	c.WaitVoters(3)
+	proposer := c.Follower()
+	epoch, err := proposer.StageAES(patience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if active := proposer.State().AES().Active.Number; epoch <= active {
+		t.Fatalf("epoch %d is staged, %d is active", epoch, active)
+	}
+	proposer.Kill()
+	c.WaitAll("the staged key seals", func(n *clustertest.Node) error {
+		if active := n.Secrets().AES[0].Epoch; active != epoch {
+			return fmt.Errorf("epoch %d, want %d", active, epoch)
+		}
+		return nil
+	})
+}
+
+// Of two AES keys that are staged at the same time, the later one serves both.
+func TestLaterStagedKeyServesBoth(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1)
+	c.WaitReady()
+	n := c.Nodes[0]
+	active := func() uint64 { return n.State().AES().Active.Number }
+	first, err := n.StageAES(patience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := n.StageAES(patience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, epoch := range []uint64{first, second, first} {
+		if err := n.ActivateAES(patience(t), epoch); err != nil || active() != second {
+			t.Errorf("epoch %d: %v; %d is active", epoch, err, active())
+		}
+	}
+	var refused *cluster.RefusedError
+	if err := n.ActivateAES(patience(t), second+1); !errors.As(err, &refused) || active() != second {
+		t.Errorf("a key that was never staged: %v", err)
+	}
+}
+
 // A removal that was committed after its proposer had given up, or died, leaves secrets that the
 // removed one knows. The leader rotates them, once.
 func TestLateRemovalIsFollowedByItsRotations(t *testing.T) {

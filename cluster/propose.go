@@ -24,6 +24,7 @@ const (
 	retryPause     = 50 * time.Millisecond  // between attempts at finding the leader
 	confirmTimeout = 5 * time.Second        // of ConfirmEverywhere
 	confirmRetry   = 200 * time.Millisecond // between attempts at one member
+	settleRetry    = 500 * time.Millisecond // between attempts of Settle
 )
 
 // errElsewhere says that this master is not the leader, or no longer: ask again.
@@ -47,7 +48,7 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("propose: %w", err)
 	}
-	entry, err := encodeOnce(audited)
+	entry, token, err := encodeOnce(audited)
 	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("propose: %w", err)
 	}
@@ -80,7 +81,7 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 	}
 	n.m.proposed(err, time.Since(begin))
 	if err != nil && sent {
-		err = &UnknownOutcomeError{Check: checkOf(c), cause: err}
+		err = &UnknownOutcomeError{Check: checkOf(c), cause: err, token: token}
 	}
 	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("propose %T: %w", c, err)
@@ -88,28 +89,59 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 	return result, index, nil
 }
 
-// encodeOnce makes the entry of a proposal that must take effect only once. A second effect of an
-// operator's order would undo what was ordered in between, and its second result would say that
-// nothing had changed.
-func encodeOnce(c fsm.Command) ([]byte, error) {
+// Settle finds out what became of a proposal that ended with err, if that is an
+// *UnknownOutcomeError. It tries until ctx ends to write a Noop behind the command: ReadIndex would
+// not do, because a leader may still commit older entries of its log. If the command is applied by
+// then, Settle returns its result and an index by which that was so. If not, or if the outcome
+// stays unknown, it returns err.
+func (n *Node) Settle(ctx context.Context, err error) (fsm.Result, uint64, error) {
+	var unknown *UnknownOutcomeError
+	if !errors.As(err, &unknown) || unknown.token == "" {
+		return fsm.Result{}, 0, err
+	}
+	tick := time.NewTicker(settleRetry)
+	defer tick.Stop()
+	for {
+		_, index, failed := n.Propose(ctx, fsm.Noop{})
+		if failed == nil {
+			if r, done := n.state.Done(unknown.token); done {
+				return r, index, nil
+			}
+			return fsm.Result{}, 0, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fsm.Result{}, 0, err
+		}
+	}
+}
+
+// encodeOnce makes the entry of a proposal that must take effect only once, with its token. A
+// second effect of an operator's order would undo what was ordered in between, and its second
+// result would say that nothing had changed. Other proposals have no token.
+func encodeOnce(c fsm.Command) (entry []byte, token string, err error) {
 	if knownbug.Is(knownbug.OrdersRepeat) {
-		return fsm.Encode(c)
+		entry, err = fsm.Encode(c)
+		return entry, "", err
 	}
 	switch c.(type) {
 	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore,
 		*fsm.ChangeReactor, *fsm.ClaimRun, *fsm.DropToken,
 		*fsm.Audited:
-		token := make([]byte, 16)
-		if _, err := rand.Read(token); err != nil {
-			return nil, err
+		random := make([]byte, 16)
+		if _, err := rand.Read(random); err != nil {
+			return nil, "", err
 		}
-		once, err := fsm.NewOnce(string(token), c)
+		token = string(random)
+		once, err := fsm.NewOnce(token, c)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		c = once
 	}
-	return fsm.Encode(c)
+	entry, err = fsm.Encode(c)
+	return entry, token, err
 }
 
 // withLeader calls f with the leader until f succeeds or fails with an error that a new try can't

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -140,32 +141,58 @@ func (n *Node) inUse(kind string, e fsm.Epochs, grace time.Duration, now time.Ti
 	return out
 }
 
-// RotateAES gives the cluster a new AES key. It stages the key until every ready member has it,
-// then activates it, and returns when every ready member seals with it. It does not wait longer
-// than 5 s for a confirmation: a member that gives none is not ready without the leader, and
-// catches up before it is ready again.
+// RotateAES gives the cluster a new AES key.
 func (n *Node) RotateAES(ctx context.Context) error {
-	if err := n.rotateAES(ctx); err != nil {
-		return fmt.Errorf("rotate AES key: %w", err)
-	}
-	n.log.Info("AES key rotated", "epoch", n.state.AES().Active.Number)
-	return nil
-}
-
-func (n *Node) rotateAES(ctx context.Context) error {
-	key, err := wire.NewKey()
+	epoch, err := n.StageAES(ctx)
 	if err != nil {
 		return err
 	}
-	r, index, err := n.Propose(ctx, &fsm.StageAES{Key: key.String(), At: n.utc()})
+	return n.ActivateAES(ctx, epoch)
+}
+
+// StageAES announces a new AES key to the members, and returns its epoch. No minion gets the key
+// before it is activated: by ActivateAES, or after Config.OwedAfter by the leader.
+func (n *Node) StageAES(ctx context.Context) (epoch uint64, err error) {
+	key, err := wire.NewKey()
+	if err != nil {
+		return 0, fmt.Errorf("stage AES key: %w", err)
+	}
+	r, _, err := n.Propose(ctx, &fsm.StageAES{Key: key.String(), At: n.utc()})
+	if unknown := (*UnknownOutcomeError)(nil); errors.As(err, &unknown) {
+		err = unknown.cause // at worst the leader activates it
+	}
 	if err == nil {
 		err = refused(r)
 	}
 	if err != nil {
-		return err
+		return 0, fmt.Errorf("stage AES key: %w", err)
 	}
-	n.ConfirmEverywhere(ctx, index)
-	return n.activate(ctx, &fsm.ActivateAES{Epoch: r.Epoch, At: n.utc()})
+	return r.Epoch, nil
+}
+
+// ActivateAES makes the members seal with the staged AES key of an epoch, or with one that was
+// staged later. It first waits until every ready member has the key, and returns when every ready
+// member seals with it. It does not wait longer than 5 s for a confirmation: a member that gives
+// none is not ready without the leader, and catches up before it is ready again.
+func (n *Node) ActivateAES(ctx context.Context, epoch uint64) error {
+	for next := epoch; ; {
+		n.ConfirmEverywhere(ctx, n.machine.applied.Load())
+		err := n.activate(ctx, &fsm.ActivateAES{Epoch: next, At: n.utc()})
+		aes := n.state.AES()
+		refusal := (*RefusedError)(nil)
+		stale := errors.As(err, &refusal) && refusal.Reason == fsm.RefusedStale
+		switch {
+		case err == nil:
+			n.log.Info("AES key rotated", "epoch", aes.Active.Number)
+			return nil
+		case stale && aes.Active.Number > next:
+			next = aes.Active.Number // its activation confirms it
+		case stale && aes.Staged.Number > next:
+			next = aes.Staged.Number
+		default:
+			return fmt.Errorf("rotate AES key: %w", err)
+		}
+	}
 }
 
 // RotateSession gives the cluster a new session secret, in the same way as RotateAES. Minions'

@@ -67,6 +67,9 @@ func (w *Warning) Error() string {
 	return strings.Join(parts, "; ")
 }
 
+// settleLimit bounds how long a change waits for an answer that was lost.
+const settleLimit = 20 * time.Second
+
 // Change accepts, rejects or deletes the keys of ids that are in one of the given states. With none
 // given those are Pending for accept and reject, all for delete. When every serving master has
 // applied the change, it returns what changed and the Raft index. A *Warning beside a change says
@@ -74,6 +77,13 @@ func (w *Warning) Error() string {
 // of ctx stops a long change between two commands, and interrupts none.
 func (s *Store) Change(ctx context.Context, action Action, ids []string,
 	from ...State) (changed []Key, index uint64, err error) {
+	return s.change(ctx, action, ids, from, func(context.Context) error { return nil })
+}
+
+// change does what Change does. It calls before ahead of each command that, as far as this master
+// knows, changes a key. An error of before ends the change.
+func (s *Store) change(ctx context.Context, action Action, ids []string, from []State,
+	before func(context.Context) error) (changed []Key, index uint64, err error) {
 	if len(from) == 0 {
 		from = []State{Pending}
 		if action == DeleteKeys {
@@ -95,8 +105,16 @@ func (s *Store) Change(ctx context.Context, action Action, ids []string,
 		if failed = caller.Err(); failed != nil {
 			break
 		}
+		if slices.ContainsFunc(part, func(id string) bool { return s.changes(action, id, set) }) {
+			if failed = before(ctx); failed != nil {
+				break
+			}
+		}
 		c := &fsm.ChangeKeys{Action: action, IDs: part, From: set, At: time.Now().UTC()}
 		r, at, err := s.node.Propose(ctx, c)
+		if err != nil {
+			r, at, err = s.settle(ctx, err)
+		}
 		if err == nil && r.Refused != "" {
 			err = fmt.Errorf("refused: %s", r.Refused)
 		}
@@ -121,6 +139,24 @@ func (s *Store) Change(ctx context.Context, action Action, ids []string,
 		return changed, index, warn
 	}
 	return changed, index, nil
+}
+
+// settle waits for the result of a command whose answer was lost, or returns err.
+func (s *Store) settle(ctx context.Context, err error) (fsm.Result, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	return s.node.Settle(ctx, err)
+}
+
+// changes reports whether, as far as this master knows, an action changes a key of id in one of
+// the states.
+func (s *Store) changes(action Action, id string, from fsm.KeyStates) bool {
+	k, known := s.node.State().Key(id)
+	if !known || !from.Has(k.State) {
+		return from.Has(fsm.KeyDenied) && len(s.node.State().Denied(id)) > 0
+	}
+	to := map[Action]fsm.KeyState{AcceptKeys: fsm.KeyAccepted, RejectKeys: fsm.KeyRejected}
+	return k.State != to[action]
 }
 
 func verb(a Action) string {
@@ -174,6 +210,13 @@ func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
 // must know.
 func (s *Store) Put(ctx context.Context, id, pub string, replace bool) (done bool, from State,
 	err error) {
+	return s.put(ctx, id, pub, replace, func(context.Context) error { return nil })
+}
+
+// put does what Put does. It calls before if, as far as this master knows, an accepted key is
+// replaced. An error of before ends it.
+func (s *Store) put(ctx context.Context, id, pub string, replace bool,
+	before func(context.Context) error) (done bool, from State, err error) {
 	if !wire.ValidID(id) {
 		return false, 0, fmt.Errorf("accept key: %q can't be the id of a minion", id)
 	}
@@ -183,6 +226,11 @@ func (s *Store) Put(ctx context.Context, id, pub string, replace bool) (done boo
 	}
 	pub = parsed.Text()
 	ctx = context.WithoutCancel(ctx) // the caller must learn whether it is done
+	if k, _ := s.node.State().Key(id); replace && k.State == fsm.KeyAccepted && k.Pub != pub {
+		if err := before(ctx); err != nil {
+			return false, 0, fmt.Errorf("accept key: %w", err)
+		}
+	}
 	r, index, err := s.node.Propose(ctx, &fsm.ImportKeys{
 		Keys:      []fsm.Key{{ID: id, State: fsm.KeyAccepted, Pub: pub}},
 		Overwrite: replace, At: time.Now().UTC(),

@@ -76,7 +76,7 @@ func (d *DropFile) take(ctx context.Context, orders *Orders) (found bool, err er
 		return true, fmt.Errorf("it is for the master %q, not for %q; remove it", id, d.ID)
 	}
 	if d.served == nil || !os.SameFile(d.served, info) || !d.served.ModTime().Equal(info.ModTime()) {
-		if err := orders.renew(ctx); err != nil {
+		if err := orders.renew(ctx, 0); err != nil {
 			return true, err
 		}
 		d.served = info

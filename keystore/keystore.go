@@ -19,6 +19,10 @@ type Node interface {
 	// Propose applies a command and returns when it is applied here. Without a quorum it fails
 	// soon.
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
+	// Settle waits, until ctx ends, for the result of a command whose Propose ended with err, and
+	// the index by which it was applied. It returns err unless that left open whether the command
+	// takes effect, and it did.
+	Settle(ctx context.Context, err error) (fsm.Result, uint64, error)
 	// ReadIndex returns when the state here includes everything acknowledged before the call.
 	ReadIndex(ctx context.Context) error
 	// ConfirmEverywhere returns the members that did not confirm in time that they applied index.

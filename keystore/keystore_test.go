@@ -30,6 +30,9 @@ type group struct {
 	behind   []fsm.Command // what other masters did and this one hears with the next read index
 	silent   []string      // members that do not confirm
 	last     int           // the write after which the quorum is lost; 0: none
+	lost     int           // the write whose answer is lost; 0: none
+	answer   fsm.Result    // the one that was lost
+	never    bool          // what became of that write does not come out
 	done     func()        // called after each write
 	confirms func(context.Context)
 	followed func(uint64, fsm.Change)
@@ -83,7 +86,44 @@ func (g *group) Propose(_ context.Context, c fsm.Command) (fsm.Result, uint64, e
 	if g.done != nil {
 		g.done()
 	}
+	if g.writes == g.lost {
+		g.answer = r
+		return fsm.Result{}, 0, errUnknown
+	}
 	return r, g.index, nil
+}
+
+var errUnknown = errors.New("it is not known whether this was done")
+
+func (g *group) Settle(_ context.Context, err error) (fsm.Result, uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !errors.Is(err, errUnknown) || g.never {
+		return fsm.Result{}, 0, err
+	}
+	return g.answer, g.index, nil
+}
+
+func (g *group) stageAES(context.Context) (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.quorum {
+		return 0, &cluster.NoQuorumError{}
+	}
+	r := g.apply(&fsm.StageAES{Key: fmt.Sprint("key ", g.index), At: time.Now()})
+	return r.Epoch, nil
+}
+
+func (g *group) activateAES(_ context.Context, epoch uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.quorum {
+		return &cluster.NoQuorumError{}
+	}
+	if r := g.apply(&fsm.ActivateAES{Epoch: epoch, At: time.Now()}); r.Refused != "" {
+		return &cluster.RefusedError{Reason: r.Refused}
+	}
+	return nil
 }
 
 func (g *group) ReadIndex(context.Context) error {

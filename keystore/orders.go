@@ -18,8 +18,11 @@ type Surroundings struct {
 	Fire func(tag string, data value.Map)
 	// Forget removes the cached grains and pillar of a minion.
 	Forget func(ctx context.Context, id string) error
-	// RotateAES replaces the key that seals publications.
-	RotateAES func(ctx context.Context) error
+	// StageAES makes a new key for sealing publications, and returns its epoch. Without
+	// ActivateAES, even if this master dies, the key comes into use half a minute later.
+	StageAES func(ctx context.Context) (epoch uint64, err error)
+	// ActivateAES seals publications with the staged key of an epoch or a later one from now on.
+	ActivateAES func(ctx context.Context, epoch uint64) error
 
 	PreserveMinions bool // the option preserve_minion_cache
 	RotateAESKey    bool // the option rotate_aes_key
@@ -65,10 +68,12 @@ func follow(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Order changes keys on every master and fires salt/key for each. After a deletion or rejection it
-// rotates the AES key, so that those minions can read no further publications. A deletion also
-// removes the minion's cached data. Warnings say what the operator must know of a change that
-// happened. An error may come after some keys were changed; what follows from those was done too,
-// as also after the end of ctx.
+// rotates the AES key, so that those minions can read no further publications. That key is staged
+// before the change: if this master dies or is cut off afterwards, the leader activates it. A
+// deletion also removes the minion's cached data. Warnings say what the operator must know of a
+// change that happened. An error may come after some keys were changed; what follows from those was
+// done too, as also after the end of ctx. If the error leaves open whether more keys change, only
+// the AES key follows for certain.
 func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warnings []string,
 	err error) {
 	action, ok := actions[order.Action]
@@ -84,7 +89,15 @@ func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warning
 		}
 		from = append(from, s)
 	}
-	changed, _, err = o.Change(ctx, action.act, once(order.IDs), from...)
+	rotates := action.act != AcceptKeys && !order.KeepAESKey && o.around.RotateAESKey
+	var epoch uint64 // of the staged AES key
+	changed, _, err = o.change(ctx, action.act, once(order.IDs), from,
+		func(ctx context.Context) (err error) {
+			if rotates {
+				epoch, err = o.stage(ctx, epoch)
+			}
+			return err
+		})
 	var warning *Warning
 	if errors.As(err, &warning) {
 		warnings, err = append(warnings, warning.Error()), nil
@@ -110,8 +123,8 @@ func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warning
 		o.around.Fire("salt/key", data)
 	}
 	var undone []string
-	if action.act != AcceptKeys && !order.KeepAESKey {
-		undone = o.rotate(ctx)
+	if rotates {
+		undone = o.rotate(ctx, epoch)
 	}
 	if removing && !order.PreserveMinions && !o.around.PreserveMinions {
 		undone = append(undone, o.forget(ctx, changed)...)
@@ -134,22 +147,32 @@ func (o *Orders) forget(ctx context.Context, keys []Key) (warnings []string) {
 	return warnings
 }
 
-// rotate replaces the AES key if the option rotate_aes_key says so, so that minions whose key has
-// gone can read no further publications.
-func (o *Orders) rotate(ctx context.Context) (warnings []string) {
-	if !o.around.RotateAESKey {
-		return nil
+// stage returns the epoch of an AES key that no minion has yet: the staged one, unless it was
+// activated meanwhile, or a new one. Staged 0 means none.
+func (o *Orders) stage(ctx context.Context, staged uint64) (epoch uint64, err error) {
+	if staged > o.node.State().AES().Active.Number {
+		return staged, nil
 	}
-	if err := o.renew(ctx); err != nil {
-		return []string{fmt.Sprintf("the AES key is not rotated, so these minions can still read "+
-			"publications: %v", err)}
+	return o.around.StageAES(ctx)
+}
+
+// rotate replaces the AES key, so that minions whose key has gone can read no further publications.
+func (o *Orders) rotate(ctx context.Context, staged uint64) (warnings []string) {
+	if err := o.renew(ctx, staged); err != nil {
+		return []string{fmt.Sprintf("the AES key is not rotated yet, so these minions can still read "+
+			"publications; the leader does it once there is a quorum, and salt-run cluster.rotate_keys "+
+			"makes sure: %v", err)}
 	}
 	return nil
 }
 
-// renew replaces the AES key, and says so by Salt's event.
-func (o *Orders) renew(ctx context.Context) error {
-	if err := o.around.RotateAES(ctx); err != nil {
+// renew replaces the AES key, by the staged one if there is one, and says so by Salt's event.
+func (o *Orders) renew(ctx context.Context, staged uint64) error {
+	epoch, err := o.stage(ctx, staged)
+	if err != nil {
+		return err
+	}
+	if err := o.around.ActivateAES(ctx, epoch); err != nil {
 		return err
 	}
 	o.around.Fire("key", value.Map{{Key: "rotate_aes_key", Value: true}})
@@ -157,18 +180,24 @@ func (o *Orders) renew(ctx context.Context) error {
 }
 
 // Issue accepts a key that the master itself has made, as Put does. If it replaces an accepted key,
-// it rotates the AES key.
+// it rotates the AES key, in the way that Order does.
 func (o *Orders) Issue(ctx context.Context, id, pub string, replace bool) (done bool,
 	warnings []string, err error) {
-	done, from, err := o.Put(ctx, id, pub, replace)
+	var epoch uint64 // of the staged AES key
+	done, from, err := o.put(ctx, id, pub, replace, func(ctx context.Context) (err error) {
+		if o.around.RotateAESKey {
+			epoch, err = o.stage(ctx, epoch)
+		}
+		return err
+	})
 	var warning *Warning
 	if errors.As(err, &warning) {
 		warnings, err = append(warnings, warning.Error()), nil
 	}
-	if done && from == Accepted {
+	if done && o.around.RotateAESKey && (from == Accepted || epoch != 0) {
 		ctx, cancel := follow(ctx)
 		defer cancel()
-		warnings = append(warnings, o.rotate(ctx)...)
+		warnings = append(warnings, o.rotate(ctx, epoch)...)
 	}
 	return done, warnings, err
 }

@@ -1,6 +1,7 @@
 package keystore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,15 +38,15 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 		{name: "accept", order: keystore.Order{Action: "accept"},
 			did: []string{"salt/key accepted pub"}},
 		{name: "reject", order: keystore.Order{Action: "reject"},
-			did: []string{"salt/key rejected pub", "rotate", "key"}},
+			did: []string{"stage", "salt/key rejected pub", "activate", "key"}},
 		{name: "delete", order: keystore.Order{Action: "delete"},
-			did: []string{"salt/key delete", "rotate", "key", "forget web1"}},
+			did: []string{"stage", "salt/key delete", "activate", "key", "forget web1"}},
 		{name: "the option keeps the cache", order: keystore.Order{Action: "delete"},
 			preserve: true,
-			did:      []string{"salt/key delete", "rotate", "key"}},
+			did:      []string{"stage", "salt/key delete", "activate", "key"}},
 		{name: "the order keeps the cache",
 			order: keystore.Order{Action: "delete", PreserveMinions: true},
-			did:   []string{"salt/key delete", "rotate", "key"}},
+			did:   []string{"stage", "salt/key delete", "activate", "key"}},
 		{name: "the option keeps the AES key", order: keystore.Order{Action: "delete"}, keep: true,
 			did: []string{"salt/key delete", "forget web1"}},
 		{name: "the order keeps the AES key",
@@ -56,7 +57,7 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 			order: keystore.Order{Action: "delete", From: []string{"minions"}}},
 		{name: "what fails is said, the change stands", order: keystore.Order{Action: "delete"},
 			fails: broken,
-			did:   []string{"salt/key delete", "rotate", "forget web1"},
+			did:   []string{"stage", "salt/key delete", "activate", "forget web1"},
 			warns: []string{"the AES key is not rotated", "not removed: broken"}},
 		{name: "an unknown action", order: keystore.Order{Action: "burn"}, err: `no action "burn"`},
 		{name: "an unknown state", order: keystore.Order{Action: "delete", From: []string{"x"}},
@@ -83,9 +84,12 @@ func TestOrdersDoWhatFollowsFromAChange(t *testing.T) {
 					did = append(did, "forget "+id)
 					return tt.fails
 				},
-				RotateAES: func(context.Context) error {
-					did = append(did,
-						"rotate")
+				StageAES: func(ctx context.Context) (uint64, error) {
+					did = append(did, "stage")
+					return g.stageAES(ctx)
+				},
+				ActivateAES: func(context.Context, uint64) error {
+					did = append(did, "activate")
 					return tt.fails
 				},
 				PreserveMinions: tt.preserve, RotateAESKey: !tt.keep,
@@ -122,9 +126,10 @@ func TestOrdersThatEndEarly(t *testing.T) {
 		writes int    // of the order, after which the quorum is lost
 		leaves string // when the caller goes away: at the first write, confirm or forget
 		parts  int
+		warns  int
 		err    error
 	}{
-		{name: "without a quorum after the first part", writes: 1, parts: 1,
+		{name: "without a quorum after the first part", writes: 1, parts: 1, warns: 1,
 			err: &cluster.NoQuorumError{}},
 		{name: "left during the first part", leaves: "write", parts: 1, err: context.Canceled},
 		{name: "left while masters confirm", leaves: "confirm", parts: 3},
@@ -166,9 +171,10 @@ func TestOrdersThatEndEarly(t *testing.T) {
 					forgot = append(forgot, id)
 					return ctx.Err()
 				},
-				RotateAES: func(ctx context.Context) error {
+				StageAES: g.stageAES,
+				ActivateAES: func(ctx context.Context, epoch uint64) error {
 					rotated++
-					return ctx.Err()
+					return cmp.Or(ctx.Err(), g.activateAES(ctx, epoch))
 				},
 				RotateAESKey: true,
 			})
@@ -193,11 +199,128 @@ func TestOrdersThatEndEarly(t *testing.T) {
 				}
 			}
 			if len(gone) == 0 || !slices.Equal(fired, gone) || !slices.Equal(forgot, gone) ||
-				rotated != 1 || len(warnings) > 0 {
+				rotated != 1 || len(warnings) != tt.warns {
 				t.Errorf("%d keys changed, %d events, %d minions forgotten, %d rotations, %d warnings",
 					len(gone), len(fired), len(forgot), rotated, len(warnings))
 			}
 		})
+	}
+}
+
+// The AES key that follows from a change of keys is staged before it, so that it comes into use
+// whatever happens to the master afterwards.
+func TestOrdersStageTheNextAESKey(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name   string
+		action string
+		lost   int  // the command whose answer is lost
+		never  bool // what became of it does not come out
+		fails  bool // the activation
+		taken  int  // the command before which the leader activates the staged key
+		refuse bool // no key can be staged
+		stays  bool // the new key is staged in the end, for the leader
+		gone   int  // keys changed, as the order says
+		err    error
+	}{
+		{name: "delete", action: "delete", gone: 3000},
+		{name: "reject", action: "reject", gone: 3000},
+		{name: "a lost answer that comes out", action: "delete", lost: 2, gone: 3000},
+		{name: "a lost answer", action: "delete", lost: 1, never: true, stays: true, err: errUnknown},
+		{name: "no activation", action: "delete", fails: true, stays: true, gone: 3000},
+		{name: "another one activates it before the last keys go", action: "delete", taken: 3, fails: true,
+			stays: true, gone: 3000},
+		{name: "no key can be staged", action: "delete", refuse: true, err: broken},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t)
+			var ids []string
+			for n := range 3000 { // in three commands
+				ids = append(ids, fmt.Sprintf("web%04d.of.the.example.test", n))
+				g.apply(&fsm.ImportKeys{Keys: []fsm.Key{{ID: ids[n], State: fsm.KeyAccepted,
+					Pub: pems()[0]}}, At: time.Now()})
+			}
+			g.lost, g.never = tt.lost, tt.never
+			active := func() uint64 { return g.state.AES().Active.Number }
+			g.followed = func(_ uint64, change fsm.Change) {
+				if aes := g.state.AES(); len(change.Keys) > 0 && aes.Staged.Number <= aes.Active.Number {
+					t.Error("keys are changed without a staged AES key")
+				}
+			}
+			g.done = func() {
+				if g.writes+1 == tt.taken {
+					g.apply(&fsm.ActivateAES{Epoch: g.state.AES().Staged.Number, At: time.Now()})
+				}
+			}
+			before := active()
+			events, rotations := 0, 0
+			orders := keystore.NewOrders(store(t, g), keystore.Surroundings{
+				Fire: func(tag string, _ value.Map) {
+					switch tag {
+					case "salt/key":
+						events++
+					case "key":
+						rotations++
+					}
+				},
+				Forget: func(context.Context, string) error { return nil },
+				StageAES: func(ctx context.Context) (uint64, error) {
+					if tt.refuse {
+						return 0, broken
+					}
+					return g.stageAES(ctx)
+				},
+				ActivateAES: func(ctx context.Context, epoch uint64) error {
+					if tt.fails {
+						return broken
+					}
+					return g.activateAES(ctx, epoch)
+				},
+				RotateAESKey: true,
+			})
+			changed, warnings, err := orders.Order(t.Context(),
+				keystore.Order{Action: tt.action, IDs: ids, From: []string{"minions"}})
+			if !errors.Is(err, tt.err) || len(changed) != tt.gone || events != tt.gone {
+				t.Errorf("%d changed, %d events, error %v", len(changed), events, err)
+			}
+			if all := strings.Join(warnings, "\n"); tt.fails != strings.Contains(all,
+				"salt-run cluster.rotate_keys") || len(warnings) > 1 {
+				t.Errorf("warnings %q", warnings)
+			}
+			aes := g.state.AES()
+			if stays := aes.Staged.Number > aes.Active.Number; stays != tt.stays {
+				t.Errorf("staged %d, active %d", aes.Staged.Number, aes.Active.Number)
+			}
+			done := tt.err == nil && !tt.fails
+			if done != (rotations == 1) || done && active() != before+1 {
+				t.Errorf("%d rotations, epoch %d after %d", rotations, active(), before)
+			}
+		})
+	}
+}
+
+// An order that changes no key stages none.
+func TestOrdersThatChangeNothingStageNothing(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	g.apply(&fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: fsm.KeyRejected, Pub: pems()[0]}},
+		At: time.Now()})
+	orders := keystore.NewOrders(store(t, g), keystore.Surroundings{StageAES: g.stageAES,
+		RotateAESKey: true})
+	for _, order := range []keystore.Order{
+		{Action: "delete", IDs: []string{"web2"}},
+		{Action: "delete", IDs: []string{"web1"}, From: []string{"minions"}},
+		{Action: "reject", IDs: []string{"web1"}, From: []string{"minions_rejected", "minions_denied"}},
+	} {
+		changed, warnings, err := orders.Order(t.Context(), order)
+		if len(changed)+len(warnings) > 0 || err != nil {
+			t.Errorf("%+v: %v, %q, %v", order, changed, warnings, err)
+		}
+		if staged := g.state.AES().Staged.Number; staged != 0 {
+			t.Errorf("%+v: epoch %d is staged", order, staged)
+		}
 	}
 }
 
@@ -220,7 +343,7 @@ func TestIssue(t *testing.T) {
 		{name: "a rejected key", had: fsm.KeyRejected},
 		{name: "a denied key only", had: fsm.KeyDenied, done: true},
 		{name: "an accepted key is replaced", had: fsm.KeyAccepted, replace: true, done: true,
-			did: []string{"rotate", "key"}},
+			did: []string{"stage", "activate", "key"}},
 		{name: "a pending key is replaced", had: fsm.KeyPending, replace: true, done: true},
 		{name: "a rejected key is replaced", had: fsm.KeyRejected, replace: true, done: true},
 	} {
@@ -234,8 +357,15 @@ func TestIssue(t *testing.T) {
 			var did []string
 			s := store(t, g)
 			orders := keystore.NewOrders(s, keystore.Surroundings{
-				Fire:         func(tag string, _ value.Map) { did = append(did, tag) },
-				RotateAES:    func(context.Context) error { did = append(did, "rotate"); return nil },
+				Fire: func(tag string, _ value.Map) { did = append(did, tag) },
+				StageAES: func(ctx context.Context) (uint64, error) {
+					did = append(did, "stage")
+					return g.stageAES(ctx)
+				},
+				ActivateAES: func(ctx context.Context, epoch uint64) error {
+					did = append(did, "activate")
+					return g.activateAES(ctx, epoch)
+				},
 				RotateAESKey: true,
 			})
 			done, warnings, err := orders.Issue(t.Context(), "web1", made+"\n", tt.replace)
@@ -255,22 +385,30 @@ func TestIssue(t *testing.T) {
 	}
 }
 
-// A key that replaces another one is followed by a new AES key, even if the caller has gone.
+// A key that replaces another one is followed by a new AES key, which is staged before, even if the
+// caller has gone.
 func TestIssueThatEndsEarly(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	g.apply(&fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: fsm.KeyAccepted, Pub: pems()[0]}},
 		At: time.Now()})
 	ctx, leave := context.WithCancel(t.Context())
-	g.done = leave
+	g.done = func() {
+		if aes := g.state.AES(); aes.Staged.Number <= aes.Active.Number {
+			t.Error("the key is replaced without a staged AES key")
+		}
+		leave()
+	}
 	g.confirms = func(ctx context.Context) {
 		if ctx.Err() != nil {
 			t.Error("the others are not waited for")
 		}
 	}
 	orders := keystore.NewOrders(store(t, g), keystore.Surroundings{
-		Fire:      func(string, value.Map) {},
-		RotateAES: func(ctx context.Context) error { return ctx.Err() }, RotateAESKey: true,
+		Fire:         func(string, value.Map) {},
+		StageAES:     g.stageAES,
+		ActivateAES:  func(ctx context.Context, _ uint64) error { return ctx.Err() },
+		RotateAESKey: true,
 	})
 	if done, warnings, err := orders.Issue(ctx, "web1", pems()[1], true); !done ||
 		len(warnings) > 0 || err != nil {
@@ -289,28 +427,33 @@ func TestDropFile(t *testing.T) {
 		did        []string
 		left       bool
 	}{
-		{name: "of 3008", text: "m1", mode: 0o400, did: []string{"rotate", "key"}},
-		{name: "of 3006", mode: 0o400, did: []string{"rotate", "key"}},
+		{name: "of 3008", text: "m1", mode: 0o400, did: []string{"stage", "activate", "key"}},
+		{name: "of 3006", mode: 0o400, did: []string{"stage", "activate", "key"}},
 		{name: "at a second attempt", text: "m1", mode: 0o400, fails: true,
-			did: []string{"rotate", "rotate", "key"}},
+			did: []string{"stage", "stage", "activate", "key"}},
 		{name: "of another master", text: "m2", mode: 0o400, left: true},
 		{name: "with another mode", text: "m1", mode: 0o600, left: true},
 		{name: "that can't be removed", text: "m1", mode: 0o400, stuck: true,
-			did: []string{"rotate", "key"}, left: true},
+			did: []string{"stage", "activate", "key"}, left: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var did []string
 			fails := tt.fails
-			orders := keystore.NewOrders(store(t, newGroup(t)), keystore.Surroundings{
+			g := newGroup(t)
+			orders := keystore.NewOrders(store(t, g), keystore.Surroundings{
 				Fire: func(tag string, _ value.Map) { did = append(did, tag) },
-				RotateAES: func(context.Context) error {
-					did = append(did, "rotate")
+				StageAES: func(ctx context.Context) (uint64, error) {
+					did = append(did, "stage")
 					if fails {
 						fails = false
-						return errors.New("no quorum")
+						return 0, errors.New("no quorum")
 					}
-					return nil
+					return g.stageAES(ctx)
+				},
+				ActivateAES: func(ctx context.Context, epoch uint64) error {
+					did = append(did, "activate")
+					return g.activateAES(ctx, epoch)
 				},
 			})
 			dir := t.TempDir()

@@ -71,6 +71,18 @@ func (c *Once) apply(s *State, index uint64) Result {
 	return r
 }
 
+// Done returns the result of the Once with a token if it is among the newest ones applied.
+func (s *State) Done(token string) (Result, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, d := range s.done {
+		if d.Token == token {
+			return d.Result, true
+		}
+	}
+	return Result{}, false
+}
+
 // doneOnce is the stored result of a Once.
 type doneOnce struct {
 	Token  string `msgpack:"token"`

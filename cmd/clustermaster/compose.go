@@ -461,9 +461,10 @@ func (r *process) newJID() string { return r.master.NewJID() }
 func (r *process) openOrders(ctx context.Context) {
 	o := r.opts
 	r.keyOrders = keystore.NewOrders(r.keys, keystore.Surroundings{
-		Fire:      r.bus.Fire,
-		Forget:    func(ctx context.Context, id string) error { return r.data.Drop(ctx, id, true) },
-		RotateAES: r.node.RotateAES, RotateAESKey: o.RotateAESKey, PreserveMinions: o.PreserveMinionCache,
+		Fire:     r.bus.Fire,
+		Forget:   func(ctx context.Context, id string) error { return r.data.Drop(ctx, id, true) },
+		StageAES: r.node.StageAES, ActivateAES: r.node.ActivateAES,
+		RotateAESKey: o.RotateAESKey, PreserveMinions: o.PreserveMinionCache,
 	})
 	var keep func(jid string, load value.RawMap, end string)
 	if r.returners != nil {
