@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/../.."
 venvs=${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}
-tools/scripts/install-test-needs.sh
+tools/scripts/install-test-needs.sh demo
 
 flags=()
 for p in haproxy /usr/sbin/haproxy; do

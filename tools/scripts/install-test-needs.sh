@@ -1,9 +1,11 @@
 #!/bin/bash
-# Installs what the tests use beside Go: a C compiler (for the race detector), haproxy, ip, gpg, sshd, slapd,
-# prometheus, PostgreSQL, MariaDB, Redis and Python's venv from the distribution, Salt's releases into virtual environments.
+# install-test-needs.sh [demo] - installs what the tests use beside Go: a C compiler (for the race detector), haproxy, ip,
+# gpg, sshd, slapd, prometheus, PostgreSQL, MariaDB, Redis and Python's venv from the distribution, Salt's releases into
+# virtual environments. With "demo" only what the demo uses: haproxy, Python's venv and Salt's releases.
 # It reports what it can't install; the tests that need it are skipped and say so.
 set -u
 cd "$(dirname "$0")/../.."
+venvs=${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}
 
 # packages NAME... - from Debian's archive, when it has a use to try.
 packages() {
@@ -29,15 +31,19 @@ packages() {
 }
 
 mkdir -p .build
-if ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "${CC:-gcc}" -x c -o /dev/null - 2>/dev/null; then
-    packages gcc libc6-dev
-fi
 # Debian keeps ensurepip in a package of its own.
 if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     packages python3 python3-venv
 fi
 if ! command -v haproxy >/dev/null && [ ! -x /usr/sbin/haproxy ]; then
     packages haproxy
+fi
+if [ "${1:-}" = demo ]; then
+    tools/scripts/venvs.sh --bare "$venvs" || true
+    exit 0
+fi
+if ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "${CC:-gcc}" -x c -o /dev/null - 2>/dev/null; then
+    packages gcc libc6-dev
 fi
 # Partitions of the network; without ip a proxy stands in.
 if ! command -v ip >/dev/null; then
@@ -77,5 +83,5 @@ fi
 if ! command -v redis-server >/dev/null; then
     packages redis-server && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now redis-server >/dev/null 2>&1
 fi
-tools/scripts/venvs.sh "${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}" || true
+tools/scripts/venvs.sh "$venvs" || true
 exit 0

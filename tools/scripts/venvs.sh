@@ -1,9 +1,15 @@
 #!/bin/bash
-# venvs.sh DIR [RELEASE...] - puts Salt releases, if none is named those that we
-# serve, into DIR/salt-<release>, for tests and the demo. Keeps those that
-# are installed. Exit code 1 if one is missing at the end.
+# venvs.sh [--bare] DIR [RELEASE...] - puts Salt releases, if none is named those
+# that we serve, into DIR/salt-<release>, for tests and the demo. Keeps those that
+# are installed. With --bare nothing else is installed, without it also libraries
+# for tests. Exit code 1 if a release is missing at the end.
 set -u
-dir=${1:?usage: venvs.sh DIR [RELEASE...]}
+bare=
+if [ "${1:-}" = --bare ]; then
+    bare=yes
+    shift
+fi
+dir=${1:?usage: venvs.sh [--bare] DIR [RELEASE...]}
 shift
 [ $# -gt 0 ] || set -- 3006.28 3007.15 3008.3
 mkdir -p "$dir"
@@ -58,6 +64,7 @@ missing=0
 for pid in "${pids[@]}"; do
     wait "$pid" || missing=1
 done
+[ -n "$bare" ] && exit $missing
 # library RELEASE MODULE NAME==VERSION - for a returner that tests compare with Salt's own
 library() {
     local venv=$dir/salt-$1
