@@ -39,6 +39,8 @@ var pageTrials = map[string]map[string]trial{
 			"inside dpkg -i /new.deb"),
 		"clustermaster config check":         runs(asIs),
 		"systemctl enable --now salt-master": unavailable("systemd as the first process"),
+		"systemctl enable --now --no-block salt-master": unavailable(
+			"systemd as the first process"),
 		"make test-packages":                 rehearsed("test-packages"),
 		"make release RELEASE_KEY=PATH":      rehearsed("release RELEASE_KEY=none"),
 		"ssh-keygen -t ed25519 -f release-key -C release@example.com": runs(

@@ -91,8 +91,10 @@ func (c Cluster) next(w io.Writer, dir string) {
 	}
 	fmt.Fprintf(w, "  scp %s root@%s:/etc/haproxy/haproxy.cfg\n", filepath.Join(dir, "haproxy.cfg"),
 		balancer)
-	fmt.Fprintf(w,
-		"\nOn each master:\n\n  clustermaster config check\n  systemctl enable --now salt-master\n")
+	fmt.Fprintf(w, "\nOpen these TCP ports:\n\n  masters: 4505, 4506 and 4521 to the balancer, 4520 to the other masters\n"+
+		"  balancer: 4505 and 4506 to minions\n")
+	fmt.Fprintf(w, "\nOn each master; a start is complete only when all masters run, so don't wait for it:\n\n"+
+		"  clustermaster config check\n  systemctl enable --now --no-block salt-master\n")
 	fmt.Fprintf(w, "\nOn the balancer:\n\n  haproxy -c -f /etc/haproxy/haproxy.cfg\n"+
 		"  systemctl restart haproxy\n")
 	fmt.Fprintf(w, "\nOn each minion, in /etc/salt/minion:\n\n  master: %s\n", balancer)

@@ -47,7 +47,9 @@ func TestWrittenFilesAreGood(t *testing.T) {
 			}
 			if text := out.String(); !strings.Contains(text, file) ||
 				!strings.Contains(text, "haproxy.cfg root@10.0.0.100:/etc/haproxy/haproxy.cfg") ||
-				!strings.Contains(text, "master: 10.0.0.100") {
+				!strings.Contains(text, "master: 10.0.0.100") ||
+				!strings.Contains(text, "4520 to the other masters") ||
+				!strings.Contains(text, "enable --now --no-block salt-master") {
 				t.Errorf("the next commands lack %s:\n%s", file, out.String())
 			}
 		}
