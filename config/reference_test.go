@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -21,9 +22,9 @@ const optionsPage = `# Options
 
 Every option that this master reads, in the file ` + "`/etc/salt/master`" + ` or in ` + "`/etc/salt/master.d`" + `.
 Options that Salt doesn't have are marked *own*. Times are in seconds unless the unit says
-otherwise. Other options of Salt's are taken with a warning, or refused:
-[differences.md](differences.md) says which. ` + "`clustermaster config check`" + ` reads a configuration as a
-start would.
+otherwise. Options with "No effect", and others of Salt's, are taken and ignored, most of them with
+a warning, or refused: [differences.md](differences.md) says which. Returners and modules in Python
+read options of their own. ` + "`clustermaster config check`" + ` reads a configuration as a start would.
 
 ` + "`make references`" + ` writes this page.
 
@@ -50,13 +51,20 @@ func TestOptionsAreDocumented(t *testing.T) {
 		}
 		meanings[cols[0]] = line{cols[1], cols[2]}
 	}
-	all, options := table(), reflect.TypeFor[Options]()
+	all, options := maps.Clone(table()), reflect.TypeFor[Options]()
+	for _, name := range slices.AppendSeq(slices.Clone(undeclaredSSH), maps.Keys(ofBackEnds)) {
+		all[name] = known{field: -1}
+	}
 	var rows []string
 	for name, k := range all {
-		if k.field < 0 {
+		why := unusedText(name)
+		if k.field < 0 && why != "" {
 			continue
 		}
-		f := options.Field(k.field)
+		var f reflect.StructField
+		if k.field >= 0 {
+			f = options.Field(k.field)
+		}
 		m, ok := meanings[name]
 		if !ok {
 			t.Errorf("option %s has no line in config/meanings.txt", name)
@@ -78,8 +86,9 @@ func TestOptionsAreDocumented(t *testing.T) {
 		if words := f.Tag.Get("oneof"); words != "" && k.own {
 			m.meaning += "; one of " + words
 		}
-		if why := unusedText(name); why != "" {
-			m.meaning += "; " + why
+		if why != "" {
+			_, why, _ = strings.Cut(why, ": ")
+			m.meaning = "No effect: " + why + ". In Salt: " + m.meaning
 		}
 		shown := "`" + name + "`"
 		if k.own {
@@ -89,7 +98,7 @@ func TestOptionsAreDocumented(t *testing.T) {
 			m.unit, strings.ReplaceAll(m.meaning, "|", "\\|")))
 	}
 	for name := range meanings {
-		t.Errorf("config/meanings.txt has a line for %s, which no field of Options holds", name)
+		t.Errorf("config/meanings.txt has a line for %s, which is no option that has an effect", name)
 	}
 	slices.Sort(rows)
 	want := optionsPage + strings.Join(rows, "")

@@ -35,7 +35,7 @@ var table = sync.OnceValue(func() map[string]known {
 		}
 		t[cols[0]] = k
 	}
-	for name, types := range ofCommands {
+	for name, types := range undeclared {
 		t[name] = known{types: strings.Split(types, "|"), field: -1}
 	}
 	options := reflect.TypeFor[Options]()
@@ -77,9 +77,10 @@ func knownNames() []string {
 	return names
 }
 
-// ofCommands are the types of options that Salt declares nowhere: its commands take them from the
-// command line, and without that from the configuration.
-var ofCommands = map[string]string{
+// undeclared are the types of options that Salt declares nowhere. Its commands take most of them
+// from the command line, and without that from the configuration.
+var undeclared = map[string]string{
+	"allow_undefined": "bool", "gpg_keydir": "str", // of renderers
 	"async": "bool", "batch": "int|str", "batch_safe_limit": "int", "batch_safe_size": "int|str",
 	"batch_wait": "float", "chunked": "bool", "delimiter": "str", "eauth": "str",
 	"executor_opts": "dict|str", "metadata": "dict|str", "mktoken": "bool",

@@ -51,7 +51,7 @@ var unusedTexts = map[string]string{
 	"resources":     "is not used: resources of minions are not kept",
 	"roster":        "is not used: it is for remote minions without salt-minion",
 	"session":       "is not used: session keys live as long as publish_session says, on all masters",
-	"showtimeout":   "is not used: minions that did not return are always shown; use the option --hide-timeout",
+	"showtimeout":   "is not used: minions that did not return are always shown",
 	"syndic":        "is not used: it is for salt-syndic, a program of its own that reads this file too",
 	"tcp":           "is not used: it is for the transport tcp, and minions are served over zeromq",
 	"thorium":       "is not used: thorium is not built in; write reactors",
@@ -136,7 +136,7 @@ var servedElsewhere = func() map[string]bool {
 	for _, name := range slices.Concat(gitOptions, sshOptions) {
 		all[name] = true
 	}
-	for name := range ofCommands {
+	for name := range undeclared {
 		all[name] = true
 	}
 	return all

@@ -113,6 +113,21 @@ func TestUnusedOptionsAreNamed(t *testing.T) {
 	}
 }
 
+// TestUndeclaredOptions: options that Salt reads without declaring them are known.
+func TestUndeclaredOptions(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"gpg_keydir: /srv/keys":   "",
+		"allow_undefined: True":   "",
+		"batch_safe_limit: 100":   "",
+		"allow_undefined: always": "allow_undefined: is the text \"always\"; True or False is needed",
+	} {
+		if _, got := loadText(t, "id: m\n"+line+"\n"); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+}
+
 func TestKeepJobs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{

@@ -272,7 +272,8 @@ func wirings() []wiring {
 
 // pillarWiring has options of templates, top files and pillars.
 func pillarWiring() wiring {
-	top := "base:\n  '*': [%s, over, lists1, lists2, sees, lines, sealed]\n  broken: [broken]\n"
+	top := "base:\n  '*': [%s, over, lists1, lists2, sees, lines, sealed]\n  broken: [broken]\n" +
+		"  unknown: [unknown]\n"
 	return wiring{
 		name: "pillar",
 		both: `pillar_roots: {base: [DIR/pillar], dev: [DIR/pillardev]}
@@ -292,6 +293,7 @@ jinja_env: {trim_blocks: True}
 jinja_sls_env: {line_statement_prefix: '%%'}
 jinja_lstrip_blocks: True
 jinja_trim_blocks: True
+allow_undefined: True
 nodegroups: {ng: 'L@a,b'}
 pillar_merge_lists: True
 pillar_includes_override_sls: True
@@ -319,6 +321,7 @@ decrypt_pillar_renderers: [json]
 			"pillar/lines.sls":     "lines: |\n  a\n  %% if True\n  b\n  %% endif\n",
 			"pillar/sealed.sls":    "sealed: {deep: '{\"opened\": 1}'}\n",
 			"pillar/broken.sls":    "{{ 1 / 0 }}\n",
+			"pillar/unknown.sls":   "unknown: '[{{ nosuch }}]'\n",
 			"pillardev/broken.sls": "a: 1\n",
 		},
 		looks: []wired{
@@ -330,6 +333,7 @@ decrypt_pillar_renderers: [json]
 			masterOpt("nodegroups"),
 			pillarKey("state_top", "a", "top"),
 			pillarKey("jinja_sls_env", "a", "lines"),
+			pillarKey("allow_undefined", "unknown", "unknown"),
 			pillarKey("pillar_merge_lists", "a", "list"),
 			pillarKey("pillar_includes_override_sls", "a", "who"),
 			pillarKey("pillarenv_from_saltenv", "a", "top", pair("saltenv", "dev")),
