@@ -13,6 +13,9 @@ import (
 	"clustermaster/value"
 )
 
+// leastMine is the least bound of a mine in bytes; a smaller one is meant to be in MiB.
+const leastMine = 1024
+
 // check finds problems that no single type or range shows.
 func (l *loader) check() {
 	l.checkLogging()
@@ -20,6 +23,10 @@ func (l *loader) check() {
 	l.checkMetrics()
 	l.checkTraces()
 	l.checkKeys()
+	if n := l.o.MinionMineMaxSize; n > 0 && n < leastMine {
+		l.refuse("minion_mine_max_size",
+			"is %d bytes; write at least %d bytes (%d for %d MiB), or 0 for no bound", n, leastMine, n<<20, n)
+	}
 	l.checkCluster()
 	l.checkBackups()
 	l.checkMissing()

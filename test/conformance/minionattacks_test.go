@@ -30,7 +30,7 @@ var rationed = variant{name: "rationed", options: `autosign_file: DIR/autosign.c
 file_recv: True
 file_recv_max_daily: 1
 minion_jobs_max_hourly: 5
-minion_mine_max_size: 1000
+minion_mine_max_size: 1024
 minion_pillarenvs_max: 2
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
 
