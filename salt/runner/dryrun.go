@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"clustermaster/salt/function"
 	"clustermaster/value"
@@ -30,7 +31,8 @@ func DryRuns(status ClusterStatus, orders []Function) []Function {
 		}
 		run := f.Run
 		orders[i].Params = append(slices.Clip(f.Params), function.Opt("test", false))
-		orders[i].Doc += "\n    salt-run --dry-run " + f.Name
+		_, example, _ := strings.Cut(f.Doc, "\n    salt-run ")
+		orders[i].Doc += "\n    salt-run --dry-run " + example
 		orders[i].Run = func(ctx context.Context, c *Call) (any, error) {
 			if !c.True("test") {
 				return run(ctx, c)

@@ -95,3 +95,30 @@ func TestDryRunsChangeNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestDryRunExamples: the last line of each text is a dry run with all arguments that are needed.
+func TestDryRunExamples(t *testing.T) {
+	t.Parallel()
+	orders := DryRuns(seen{}, Orders(untouched{t: t}))
+	tried := 0
+	for _, f := range orders {
+		_, example, found := strings.Cut(f.Doc, "\n    salt-run --dry-run ")
+		if !found {
+			continue
+		}
+		tried++
+		needed := []string{f.Name}
+		for _, p := range f.Params {
+			if p.Required {
+				needed = append(needed, p.Name)
+			}
+		}
+		words := strings.Fields(example)
+		if words[0] != f.Name || len(words) < len(needed) {
+			t.Errorf("the example of %v is %q", needed, example)
+		}
+	}
+	if tried != 6 {
+		t.Errorf("%d functions have an example", tried)
+	}
+}
