@@ -3,12 +3,10 @@ package cli
 import (
 	"bufio"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
+	"clustermaster/config"
 	"clustermaster/value"
-	"clustermaster/value/yaml11"
 )
 
 const maxStdinLine = 1 << 20
@@ -29,37 +27,12 @@ func (e Env) fromStdin(p *parser, v values, operands []string) (kept, more []str
 	return operands, more, err
 }
 
-// saltfile uses a Saltfile's values as defaults for options that were not given. The file maps a
-// command to its options by long name.
+// saltfile uses a Saltfile's values as defaults for options that were not given.
 func (e Env) saltfile(p *parser, v values) error {
-	path := v.text("saltfile")
-	if path == "" {
-		path = e.Getenv("SALT_SALTFILE")
-	}
-	named := path != ""
-	if !named {
-		for _, candidate := range []string{"Saltfile",
-			filepath.Join(e.Getenv("HOME"), ".salt", "Saltfile")} {
-			if info, err := os.Stat(candidate); err == nil && info.Mode().IsRegular() {
-				path = candidate
-				break
-			}
-		}
-	}
-	if path == "" {
-		return nil
-	}
-	text, err := os.ReadFile(path)
+	settings, err := config.Saltfile(v.text("saltfile"), p.prog, e.Getenv)
 	if err != nil {
-		return usageError("'" + path + "' file does not exist.\n")
+		return usageError(err.Error())
 	}
-	doc, err := yaml11.Load(text)
-	if err != nil {
-		return usageError(fmt.Sprintf("can't read Saltfile %s: %s", path, err))
-	}
-	commands, _ := doc.(value.Map)
-	own, _ := commands.Get(p.prog)
-	settings, _ := own.(value.Map)
 	for _, s := range settings {
 		name, _ := s.Key.(string)
 		for i := range p.options {

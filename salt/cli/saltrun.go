@@ -12,6 +12,7 @@ import (
 	"clustermaster/salt/output"
 	"clustermaster/serve/operator"
 	"clustermaster/value"
+	"clustermaster/wire"
 )
 
 func saltRunParser() *parser {
@@ -34,6 +35,10 @@ func saltRunParser() *parser {
 			help: "Print what the function would do and change nothing. Only some functions can."},
 		option{names: "--skip-grains", dest: "skip_grains",
 			help: "Accepted for scripts; changes nothing."},
+		option{names: "--enable-profiling", dest: "profiling_enabled",
+			help: "Accepted for scripts; no profiles are made."},
+		option{names: "--profiling-path", dest: "profiling_path", kind: textValue,
+			help: "Accepted for scripts; no profiles are made."},
 	)
 	p.addEauth("-a ")
 	p.addOutput()
@@ -53,6 +58,9 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 	if v.on("doc") && len(operands) > 1 {
 		return p.fail(env.Stderr,
 			usageError("You can only get documentation for one method at one time"))
+	}
+	if jid := v.text("jid"); v.given("jid") && !wire.IsJID(jid) {
+		return p.fail(env.Stderr, usageError("'"+jid+"' is not a valid JID"))
 	}
 	opts, code, ok := env.configuration(p, v)
 	if !ok {

@@ -75,6 +75,8 @@ func TestSaltRun(t *testing.T) {
 			"jobs.active:\n\n    List.\n    \ntest.arg:\n\n    Return the arguments.\n    \n", ""},
 		{"two docs", operator.RunResult{}, nil, "-d a b", 64, "",
 			"Usage: salt-run [options] <function> [arguments]\n\nsalt-run: error: You can only get documentation for one method at one time\n"},
+		{"no job id", operator.RunResult{}, nil, "--jid=abc test.arg", 64, "",
+			"Usage: salt-run [options] <function> [arguments]\n\nsalt-run: error: 'abc' is not a valid JID\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,9 +102,10 @@ func TestSaltRunArguments(t *testing.T) {
 		got = r
 		return operator.RunResult{Return: true}, nil
 	}}
-	run(t, SaltRun, d, "", "test.arg", "1", "a==b", "x=", "l=[1, {a: b}]", "None", "--jid", "77")
+	run(t, SaltRun, d, "", "test.arg", "1", "a==b", "x=", "l=[1, {a: b}]", "None", "--jid",
+		"20261121093513900077", "--enable-profiling", "--profiling-path", "/tmp/p")
 	if s := fmt.Sprint(got.Args, " ", got.Kwargs, " ",
-		got.JID); s != "[1 a==b <nil>] [{x } {l [1 [{a b}]]}] 77" {
+		got.JID); s != "[1 a==b <nil>] [{x } {l [1 [{a b}]]}] 20261121093513900077" {
 		t.Errorf("called with %s", s)
 	}
 }
@@ -112,9 +115,9 @@ func TestSaltRunArguments(t *testing.T) {
 func TestSaltRunShowsTheJobsID(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
-		"test.stream":          "jid: 20261121093513900001\nfoo\n",
-		"test.stream --jid 77": "jid: 77\nfoo\n",
-		"a.b --async -l quiet": "",
+		"test.stream":                            "jid: 20261121093513900001\nfoo\n",
+		"test.stream --jid 20261121093513900077": "jid: 20261121093513900077\nfoo\n",
+		"a.b --async -l quiet":                   "",
 	} {
 		d := answering(operator.RunResult{Return: true, JID: "2026"}, nil)
 		d.showJID = true

@@ -1,6 +1,28 @@
 package daemon
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A Saltfile has defaults of the flags, as with Salt; flags that are given win.
+func TestSaltfile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "Saltfile")
+	if err := os.WriteFile(path, []byte("salt-master: {config_dir: /a, log_level: debug, "+
+		"daemon: True, pidfile: /p, user: null}\nsalt: {user: other}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, _, err := parseMasterFlags([]string{"--saltfile", path, "-l", "info"})
+	if want := (masterFlags{configDir: "/a", logLevel: "info", daemon: true, pidFile: "/p"}); err != nil || f != want {
+		t.Errorf("%+v, %v, want %+v", f, err, want)
+	}
+	_, _, err = parseMasterFlags([]string{"--saltfile", path + ".none"})
+	if want := "'" + path + ".none' file does not exist.\n"; err == nil || usage(err) != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
 
 // An unknown flag is refused in the words of Salt's commands.
 func TestUnknownFlags(t *testing.T) {

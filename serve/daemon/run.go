@@ -69,13 +69,41 @@ func parseMasterFlags(args []string) (masterFlags, *pflag.FlagSet, error) {
 	fs.BoolVar(&f.version, "version", false, "print the version")
 	fs.BoolVarP(&f.versions, "versions-report", "V", false,
 		"print the version and those of the libraries")
+	path := fs.String("saltfile", "",
+		"file with default options (default ./Saltfile or ~/.salt/Saltfile, if one exists)")
 	err := fs.Parse(args)
+	if err == nil {
+		err = saltfile(fs, *path)
+	}
 	return f, fs, err
+}
+
+// saltfileNames are the names of flags in a Saltfile.
+var saltfileNames = map[string]string{"config_dir": "config-dir", "daemon": "daemon",
+	"log_file": "log-file", "log_level": "log-level", "log_level_logfile": "log-file-level",
+	"pidfile": "pid-file", "user": "user"}
+
+// saltfile uses a Saltfile's values as defaults for flags that were not given.
+func saltfile(fs *pflag.FlagSet, path string) error {
+	settings, err := config.Saltfile(path, "salt-master", os.Getenv)
+	if err != nil {
+		return err
+	}
+	for name, flag := range saltfileNames {
+		v, ok := settings.Get(name)
+		if !ok || v == nil || fs.Changed(flag) {
+			continue
+		}
+		if err := fs.Set(flag, fmt.Sprint(v)); err != nil {
+			return fmt.Errorf("saltfile: %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Flags returns salt-master's flags, for completion and manuals.
 func Flags() *pflag.FlagSet {
-	_, fs, _ := parseMasterFlags(nil) // no arguments can't be wrong
+	_, fs, _ := parseMasterFlags(nil) // a wrong Saltfile changes no flag
 	return fs
 }
 
