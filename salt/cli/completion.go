@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -26,11 +27,16 @@ func Completion(args []string, env Env, others ...Program) int {
 			return ExitOK
 		}
 	}
-	env.errorf("Usage: clustermaster completion bash|zsh|fish\n\nExamples:")
-	for _, s := range shells {
-		env.errorf("  clustermaster completion %s > %s", s.name, s.file)
+	to, code := env.Stderr, ExitUsage
+	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		to, code = env.Stdout, ExitOK
 	}
-	return ExitUsage
+	fmt.Fprintln(to, "Usage: clustermaster completion bash|zsh|fish\n\n"+
+		"Prints the completion of all commands for a shell.\n\nExamples:")
+	for _, s := range shells {
+		fmt.Fprintf(to, "  clustermaster completion %s > %s\n", s.name, s.file)
+	}
+	return code
 }
 
 func completed(others []Program) []*parser {

@@ -5,13 +5,26 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
+const manualsUsage = `Usage: clustermaster manuals DIR
+
+Writes the manual pages of all commands into the folder DIR, which must exist.
+
+Examples:
+  mkdir -p man && clustermaster manuals man && man man/salt-key.1
+`
+
 // Manuals is "clustermaster manuals DIR".
 func Manuals(args []string, env Env, release string, others ...Program) int {
-	if len(args) != 1 {
-		fmt.Fprintln(env.Stderr, "Usage: clustermaster manuals DIR")
+	switch {
+	case slices.Contains(args, "--help") || slices.Contains(args, "-h"):
+		fmt.Fprint(env.Stdout, manualsUsage)
+		return ExitOK
+	case len(args) != 1 || strings.HasPrefix(args[0], "-"):
+		fmt.Fprint(env.Stderr, manualsUsage)
 		return ExitUsage
 	}
 	if err := writeManuals(args[0], release, others...); err != nil {
@@ -24,6 +37,9 @@ func Manuals(args []string, env Env, release string, others ...Program) int {
 // writeManuals writes a manual page of section 1 into dir for each command and for the other
 // programs. release is the release that the pages name.
 func writeManuals(dir, release string, others ...Program) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s is no folder; make it with mkdir -p", dir)
+	}
 	for _, p := range completed(others) {
 		f, err := os.Create(filepath.Join(dir, p.prog+".1"))
 		if err != nil {

@@ -4,14 +4,33 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"clustermaster/config"
 )
+
+const checkUsage = `Usage: clustermaster config check [-c DIR]
+
+Reads the configuration as a start would, and says what is wrong. It changes nothing.
+
+Options:
+  -c DIR   folder of the file "master" (default /etc/salt)
+
+Exit codes: 0 the configuration is good, 1 a start would refuse it, 64 the command line is wrong.
+
+Examples:
+  clustermaster config check
+  clustermaster config check -c /etc/salt
+`
 
 // CheckConfig implements "clustermaster config check": it reads the configuration as a start would,
 // and also refuses files that a start would leave out. Check reports what a start refuses beyond
 // package config's checks.
 func CheckConfig(args []string, check func(*config.Options) error) int {
+	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		fmt.Print(checkUsage)
+		return 0
+	}
 	dir := ""
 	if len(args) == 3 && args[1] == "-c" {
 		dir, args = args[2], args[:1]

@@ -141,3 +141,45 @@ func TestCommandsInPages(t *testing.T) {
 		t.Errorf("only %d command lines were found", checked)
 	}
 }
+
+// TestEveryCommandHasHelp asks each command of clustermaster for its help.
+func TestEveryCommandHasHelp(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(filepath.Dir(e2e.Ours(t).Salt), "clustermaster")
+	list, err := exec.Command(program, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`(?m)^  ([a-z-]+)  +[a-z]`).FindAllStringSubmatch(string(list), -1)
+	if len(commands) < 12 {
+		t.Fatalf("%d commands in\n%s", len(commands), list)
+	}
+	for _, m := range commands {
+		if m[1] == "version" {
+			continue
+		}
+		var stdout, stderr strings.Builder
+		c := exec.Command(program, m[1], "--help")
+		c.Stdout, c.Stderr = &stdout, &stderr
+		if err := c.Run(); err != nil || stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "Usage: ") {
+			t.Errorf("%s --help: %v\n%s\nstandard error: %s", m[1], err, &stdout, &stderr)
+		}
+		switch m[1] {
+		case "status", "members", "watch", "config", "doctor":
+			if !strings.Contains(stdout.String(), "64 the") {
+				t.Errorf("%s --help does not name all exit codes:\n%s", m[1], &stdout)
+			}
+		}
+	}
+}
+
+// TestManualsNeedAFolder: the line says what to do.
+func TestManualsNeedAFolder(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(filepath.Dir(e2e.Ours(t).Salt), "clustermaster")
+	dir := filepath.Join(t.TempDir(), "man")
+	out, err := exec.Command(program, "manuals", dir).CombinedOutput()
+	if want := "clustermaster: " + dir + " is no folder; make it with mkdir -p\n"; err == nil || string(out) != want {
+		t.Errorf("%v: %s, want %s", err, out, want)
+	}
+}

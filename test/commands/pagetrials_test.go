@@ -41,8 +41,8 @@ var pageTrials = map[string]map[string]trial{
 		"systemctl enable --now salt-master": unavailable("systemd as the first process"),
 		"systemctl enable --now --no-block salt-master": unavailable(
 			"systemd as the first process"),
-		"make test-packages":                 rehearsed("test-packages"),
-		"make release RELEASE_KEY=PATH":      rehearsed("release RELEASE_KEY=none"),
+		"make test-packages":            rehearsed("test-packages"),
+		"make release RELEASE_KEY=PATH": rehearsed("release RELEASE_KEY=none"),
 		"ssh-keygen -t ed25519 -f release-key -C release@example.com": runs(
 			"ssh-keygen -q -N '' -t ed25519 -f release-key -C release@example.com"),
 		"make release RELEASE_KEY=$PWD/release-key": tried("tools/release/release_test.go",

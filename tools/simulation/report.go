@@ -132,6 +132,11 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 				"  clustermaster simulate --masters 3,9,27 --minions 50000\n", fs.FlagUsages())
 		return 0
 	}
+	var wrong *pflag.InvalidValueError
+	if errors.As(err, &wrong) {
+		err = fmt.Errorf("--%s: %q is not a list of whole numbers, such as 3,9,27", wrong.GetFlag().Name,
+			wrong.GetValue())
+	}
 	for _, list := range [][]int{*masters, *minions} {
 		for _, n := range list {
 			if err == nil && (n < 1 || n > 10_000_000) {

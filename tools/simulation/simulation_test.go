@@ -75,10 +75,11 @@ func TestCommand(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^ +5 +144 +153\.6 +165 `).Match(stdout.Bytes()) {
 		t.Errorf("printed %s", stdout.String())
 	}
-	for _, args := range []string{"--masters 0", "--minions 1,99999999", "extra", "--nosuch"} {
+	for _, args := range []string{"--masters 0", "--minions 1,99999999", "extra", "--nosuch", "--masters x"} {
 		stderr.Reset()
 		if code := Command(t.Context(), strings.Fields(args), &stdout,
-			&stderr); code != exitUsage || !strings.Contains(stderr.String(), "--help") {
+			&stderr); code != exitUsage || !strings.Contains(stderr.String(), "--help") ||
+			strings.Contains(stderr.String(), "strconv") {
 			t.Errorf("%s: %d %s", args, code, stderr.String())
 		}
 	}

@@ -19,7 +19,8 @@ const usage = `Usage: clustermaster %[1]s [options]
 
 Options:
 %[3]s
-Exit codes: 0 all is well, 1 there are problems, 2 no master answers on this machine.
+Exit codes: 0 all is well, 1 %[5]s, 2 no master answers on this machine, 64 the
+command line is wrong.
 
 Examples:
 %[4]s`
@@ -80,7 +81,11 @@ func Command(ctx context.Context, name string, args []string, stdout, stderr io.
 	f, fs, err := parse(name, args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprintf(stdout, usage, name, abouts[name], fs.FlagUsages(), examples[name])
+		problems := "there are problems"
+		if name == "watch" {
+			problems += " or --timeout came first"
+		}
+		fmt.Fprintf(stdout, usage, name, abouts[name], fs.FlagUsages(), examples[name], problems)
 		return exitGood
 	case err != nil:
 		fmt.Fprintf(stderr, "clustermaster %s: %v\n", name, err)
