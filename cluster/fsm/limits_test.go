@@ -398,6 +398,8 @@ to. No key is ever dropped to make room.
 Options bound what minions cause far below this (` + "`" + `max_pending_keys` + "`" + `, ` + "`" + `max_pending_keys_per_source` + "`" + `).
 A minion whose key is one too many is told "full" and tries again;
 ` + "`" + `clustermaster_keystore_unkept_total{full="keys"}` + "`" + ` counts that. One log entry has 4 MiB at most.
+Masters make no token of ` + "`" + `external_auth` + "`" + ` beyond 10,000, or 2,000 of one user
+([access.md](access.md)); the bound below also holds for restored ones.
 ` + "`" + `make references` + "`" + ` writes this page.
 
 | at most | of what | more is | remedy |

@@ -66,6 +66,9 @@ type unknown struct{ text string }
 func (u unknown) Error() string        { return u.text }
 func (u unknown) Is(target error) bool { return target == runner.ErrUnknown }
 
+// inPython are the runner modules of Salt 3008 without native functions.
+var inPython = []string{"net", "network", "queue", "ssh", "survey", "winrepo"}
+
 // Lookup implements runner.Others.
 func (r *Runners) Lookup(fun string) (runner.Function, error) {
 	missing := unknown{fmt.Sprintf("'%s' is not available.", fun)}
@@ -75,6 +78,9 @@ func (r *Runners) Lookup(fun string) (runner.Function, error) {
 	if err := r.Available(); err != nil {
 		if r.Overrides(fun) {
 			return runner.Function{}, fmt.Errorf("its module needs Salt: %w", err)
+		}
+		if module, _, _ := strings.Cut(fun, "."); r.Kind == pythonhost.Runner && slices.Contains(inPython, module) {
+			missing.text = fmt.Sprintf("'%s' is not available: %s", fun, err)
 		}
 		return runner.Function{}, missing
 	}
