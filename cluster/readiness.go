@@ -166,7 +166,8 @@ func (n *Node) NotServing() string {
 	case phase == Joined:
 		return "it has not heard its leader for longer than cluster_isolated_serve_seconds"
 	case !f.joined:
-		return "it has not joined its cluster: none of cluster_peers has let it in, and it may not found one alone"
+		return "it has not joined its cluster: none of cluster_peers has let it in, and a new one is founded only " +
+			"when all of them run"
 	case !led:
 		return "it hears no leader of its cluster"
 	}

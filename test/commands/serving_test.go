@@ -43,7 +43,8 @@ func TestCommandSaysWhyItsMasterDoesNotServe(t *testing.T) {
 			}
 			if r.Stdout != "" || r.Code != 1 ||
 				!strings.Contains(r.Stderr,
-					"this master does not serve: it has not joined its cluster: none of cluster_peers has let it in") {
+					"this master does not serve: it has not joined its cluster: none of cluster_peers has let it in, and "+
+						"a new one is founded only when all of them run; see its log") {
 				t.Errorf("salt %q: %v", words, r)
 			}
 		}

@@ -213,6 +213,10 @@ func TestJoinRefusals(t *testing.T) {
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
+			if where := "; the log of " + member.Addr().String() + " has the reason"; tc.want == ErrRefused &&
+				(!strings.HasSuffix(err.Error(), where) || strings.Contains(err.Error(), "EOF")) {
+				t.Errorf("error %v does not say where the reason is", err)
+			}
 			if reply != nil || asked.asked() != 0 {
 				t.Errorf("reply %q, handler asked %d times", reply, asked.asked())
 			}

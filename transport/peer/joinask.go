@@ -21,8 +21,8 @@ import (
 // Errors of AskJoin, besides those of the network.
 var (
 	// ErrRefused: the member closed the connection and gives no reason.
-	ErrRefused = errors.New("the member refused: cluster_secret or cluster_id differ there, it " +
-		"does not accept joins yet, or there were too many attempts; its log has the reason")
+	ErrRefused = errors.New("the member refused: it has another cluster_secret or cluster_id, does not accept " +
+		"joins yet, or got too many attempts")
 	// ErrMemberProof: the other end does not know the secret.
 	ErrMemberProof = errors.New("the member did not prove cluster_secret: it may be an impostor")
 	// ErrFingerprint: the other end does not hold the pinned cluster key.
@@ -34,7 +34,7 @@ var (
 	// ErrSecret: k is not a key that JoinKey made.
 	ErrSecret = errors.New("no usable cluster_secret")
 	// ErrUnanswered: both sides are proved but the member could not answer; try again later.
-	ErrUnanswered = errors.New("the member could not answer the join request; its log has the reason")
+	ErrUnanswered = errors.New("the member could not answer the join request")
 )
 
 // AskJoin makes one attempt at the member at addr: hand-shake, the member's signature if pinned is
@@ -46,6 +46,9 @@ func (p *Port) AskJoin(ctx context.Context, addr string, self Hello, k []byte, p
 	member, reply, err = p.askJoin(ctx, addr, self, k, pinned, request)
 	if err != nil {
 		err = fmt.Errorf("ask %s to join: %w", addr, err)
+		if errors.Is(err, ErrRefused) || errors.Is(err, ErrUnanswered) {
+			err = fmt.Errorf("%w; the log of %s has the reason", err, addr)
+		}
 	}
 	return member, reply, err
 }
@@ -186,7 +189,7 @@ func refused(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	if hungUp(err) {
-		return fmt.Errorf("%w (%w)", ErrRefused, err)
+		return ErrRefused
 	}
 	return err
 }
@@ -196,7 +199,7 @@ func lost(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	if hungUp(err) {
-		return fmt.Errorf("%w (%w)", ErrUnanswered, err)
+		return ErrUnanswered
 	}
 	return err
 }
