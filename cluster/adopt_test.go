@@ -103,6 +103,9 @@ func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 			says(n, "no master founds, because there are keys of different masters"))
 	}
 	for _, n := range c.Nodes[:2] {
+		if got := n.Apart(); !strings.Contains(got, "no master founds, because there are keys") {
+			t.Errorf("%s is apart: %q", n.ID, got)
+		}
 		cl, _ := n.State().Cluster()
 		if cl.ClusterID != "" || len(n.Members()) != 1 || !n.Ready() {
 			t.Errorf("%s: cluster %q, %d members, ready %v", n.ID, cl.ClusterID, len(n.Members()),
@@ -132,6 +135,11 @@ func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 	c.Nodes[1].Start()
 	c.WaitVoters(3)
 	hasClusterKey(t, c, key)
+	for _, n := range c.Nodes {
+		if got := n.Apart(); got != "" {
+			t.Errorf("%s, a member, is apart: %q", n.ID, got)
+		}
+	}
 }
 
 // The master refuses to start, or ends as soon as it knows: what its disk says of the last command

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -58,6 +59,7 @@ func (n *Node) become(ctx context.Context) error {
 				if a := n.askersKnown(); a != askers || time.Since(asked) > longPause {
 					asked, askers = time.Now(), a
 					if err := n.adopt(ctx); err != nil {
+						n.hindered(err)
 						trouble.say(n,
 							"this master is still stand-alone and serves its minions", err)
 					}
@@ -94,6 +96,7 @@ func (n *Node) become(ctx context.Context) error {
 			asks := n.newcomer.next()
 			done, err := n.foundOrJoin(ctx)
 			if err != nil && ctx.Err() == nil {
+				n.hindered(err)
 				trouble.say(n, "not a member of the cluster yet, trying again", err)
 			}
 			if done {
@@ -114,6 +117,12 @@ func (n *Node) become(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// hindered keeps an error for Apart, as one line.
+func (n *Node) hindered(err error) {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	n.hindrance.Store(&text)
 }
 
 // complaint logs each trouble once, and again if it lasts.

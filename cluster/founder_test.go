@@ -91,6 +91,22 @@ func TestAKeyWithoutMinionsCountsToo(t *testing.T) {
 	hasClusterKey(t, c, key)
 }
 
+// A master whose peers are all away says so to the operator, in one line.
+func TestAMasterWithoutPeersIsApart(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Prepare(t, 3)
+	c.Nodes[0].Start()
+	c.Wait("it names both", func() error {
+		got := c.Nodes[0].Apart()
+		for _, silent := range c.Nodes[1:] {
+			if !strings.Contains(got, silent.Addr) || strings.Contains(got, "\n") {
+				return fmt.Errorf("apart: %q", got)
+			}
+		}
+		return nil
+	})
+}
+
 // The same key on two masters is one former master.
 func TestTheSameFormerKeyTwiceIsNoConflict(t *testing.T) {
 	t.Parallel()

@@ -114,8 +114,10 @@ type Node struct {
 	// capacity 1: the cluster key for the founding, made ahead; nil: none is expected
 	spareKey chan *wire.PrivateKey
 
-	former    former     // what ran on this machine before the cluster; read only after Open
-	leftOut   bool       // sayLeftOut has logged; only become's goroutine uses it
+	former  former // what ran on this machine before the cluster; read only after Open
+	leftOut bool   // sayLeftOut has logged; only become's goroutine uses it
+	// why the last attempt to found, join or adopt failed; read by Apart
+	hindrance atomic.Pointer[string]
 	promising sync.Mutex // held to decide to found, or to promise the founding to another master
 
 	checkedState time.Time // when the leader last wrote a checkpoint; only its goroutine uses it

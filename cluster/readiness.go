@@ -203,6 +203,25 @@ func (n *Node) leaderAnswers() bool {
 	return time.Since(answered) <= n.cfg.StaleLimit
 }
 
+// Apart says, for an operator, why this master is no member of the cluster that its configuration
+// names; "" if it is one, or if the configuration names none. Its last attempt names the masters
+// that are silent or refuse it.
+func (n *Node) Apart() string {
+	if n.port == nil {
+		return ""
+	}
+	if n.Phase() == Removed {
+		return n.NotServing()
+	}
+	if _, listed := n.state.MemberByNode(n.self.Node); listed && !n.standsAlone() {
+		return ""
+	}
+	if why := n.hindrance.Load(); why != nil {
+		return *why
+	}
+	return "it has not asked the masters of cluster_peers yet"
+}
+
 // Ready reports whether this master serves, is not being drained, has a state no older than
 // Config.StaleLimit and a leader that answered it within that time, and is fit (Config.Unfit).
 func (n *Node) Ready() bool {

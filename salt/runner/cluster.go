@@ -19,6 +19,8 @@ type ClusterView struct {
 	MembershipIndex int64
 	Leader          string // id; "" if this master has no contact to a leader
 	Term            uint64
+	// why it is not in the cluster that cluster_id names; "" for a member, or without cluster_id
+	Apart string
 	// all members, this one included; empty for a master that is in no cluster
 	Peers []PeerView
 	// ids of voters without contact for longer than cluster_voter_timeout
@@ -230,12 +232,16 @@ func levelMap(v ClusterView) value.Map {
 	}
 }
 
-// healthMap judges the cluster's state. A master that is in no cluster is healthy.
+// healthMap judges the cluster's state. A master whose configuration names no cluster is healthy
+// alone.
 func healthMap(v ClusterView, ring RingView) value.Map {
 	problems := []string{}
 	say := func(format string, args ...any) {
 		problems = append(problems,
 			fmt.Sprintf(format, args...))
+	}
+	if v.Apart != "" {
+		say("%s is not a member of the cluster that cluster_id names: %s", v.ID, v.Apart)
 	}
 	voters, reachable, ready := 0, 0, 0
 	for _, p := range v.Peers {

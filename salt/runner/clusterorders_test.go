@@ -202,6 +202,8 @@ func TestClusterHealth(t *testing.T) {
 			"{'healthy': True, 'problems': [], 'members': 3, 'ready': 3, 'leader_id': 'm1', 'voters': {'count': 3, 'in_contact': 3, 'needed': 2}, " +
 				"'level': {'cluster': 2, 'highest': 2, 'held_back_by': [], 'releases': {'': ['m1', 'm2', 'm3']}, 'skew': False}, 'retcode': 0}", 0},
 		{"alone", ClusterView{ID: "m1"}, RingView{}, "'healthy': True", 0},
+		{"not founded yet", ClusterView{ID: "m1", Note: "alone", Apart: "founding waits for m2"}, RingView{},
+			"{'healthy': False, 'problems': ['m1 is not a member of the cluster that cluster_id names: founding waits for m2']", 1},
 		{"one gone", one(PeerView{ID: "m1", State: "unreachable", Voter: true}), RingView{},
 			"['m1 is unreachable', 'no voter may die: 2 of 3 are in contact, and 2 are needed']",
 			1},

@@ -32,7 +32,7 @@ func (s Status) View(ctx context.Context) (runner.ClusterView, error) {
 		v.Alarms = alarmsOf(n.Self())
 		return v, nil
 	}
-	v.Note = n.Fresh(ctx)
+	v.Note, v.Apart = n.Fresh(ctx), n.Apart()
 	v.ClocksDiffer = n.ClocksDiffer()
 	v.Differing, v.Odd = n.StatesDiffer()
 	v.Level, v.Supported = n.Level(), level.Supported()

@@ -34,6 +34,20 @@ func TestLookingAtACluster(t *testing.T) {
 		t.Errorf("doctor without a master: %v", r)
 	}
 	m2 := c.Masters[1]
+	m1.Run(t)
+	Eventually(t, 30*time.Second, "status names the silent masters", func() error {
+		r := m1.own(t, "status")
+		if r.Code != 1 || !strings.Contains(r.Stdout, "master1: 1 problem; it is no member of a cluster") ||
+			!strings.Contains(r.Stdout, "problem: master1 is not a member of the cluster that cluster_id names") ||
+			!strings.Contains(r.Stdout, m3.Addr+":4520") {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	if r := m1.own(t, "watch", "--until", "healthy", "--timeout", "0.5"); r.Code != 1 {
+		t.Errorf("watch until a cluster is founded: %v", r)
+	}
+	m1.Stop(t, 20*time.Second)
 	m2.Configure(t, m2.Config(t)+"worker_threads: 7\nkeep_jobs_seconds: 4000\n")
 	if err := os.WriteFile(filepath.Join(m3.Dir, "srv", "top.sls"), []byte("base: {}\n"),
 		0o644); err != nil {

@@ -133,7 +133,7 @@ func watch(ctx context.Context, f flags, stdout, stderr io.Writer) int {
 	tick := time.NewTicker(time.Duration(f.interval * float64(time.Second)))
 	defer tick.Stop()
 	var last string
-	code := exitDown
+	code := exitProblems // until a look has ended
 	for {
 		v, err := look(ctx, os.Getenv, f.dir)
 		if limit.Err() != nil {
