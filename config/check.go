@@ -59,24 +59,7 @@ func (l *loader) checkNetwork() {
 		l.refuse("transport", "is %q; minions are served over zeromq only, take the option out",
 			o.Transport)
 	}
-	ports := []struct {
-		option string
-		port   int
-	}{{"publish_port", o.PublishPort}, {"ret_port", o.RetPort}}
-	if o.ClusterID != "" {
-		ports = append(ports, struct {
-			option string
-			port   int
-		}{"cluster_pool_port", o.ClusterPoolPort})
-	}
-	for i, p := range ports {
-		for _, q := range ports[:i] {
-			if p.port == q.port {
-				l.refuse(p.option, "is %d, the same as %s; give each its own port", p.port,
-					q.option)
-			}
-		}
-	}
+	l.checkListeners()
 	if o.ProxyProtocol && len(o.ProxyProtocolFrom) == 0 {
 		l.refuse("proxy_protocol",
 			"is True, but proxy_protocol_from names no balancer; list the addresses whose headers are to be believed, like [10.0.0.5, 10.0.1.0/24]")

@@ -129,6 +129,14 @@ func isURI(s string) bool {
 // node key.
 func (o *Options) DataDir() string { return filepath.Join(o.CacheDir, "clustermaster") }
 
+// HasFile reports whether the main file is there. Without it all options have their defaults.
+func (o *Options) HasFile() bool { return isFile(o.ConfFile) }
+
+// NoFile says that it is not.
+func (o *Options) NoFile() string {
+	return "no file " + o.ConfFile + ": all options have their defaults; -c names its folder"
+}
+
 // FoundFile is an order to found the cluster at the first start, as salt-master --found is:
 // clustermaster migrate makes it, and the founder removes it.
 func (o *Options) FoundFile() string { return filepath.Join(o.DataDir(), "found") }

@@ -255,6 +255,12 @@ func (b *Schedule) verified(ctx context.Context, path, passphrase string) (Summa
 	return wrote, nil
 }
 
+// CheckPassphrase is an error if scheduled backups can't be sealed with this file.
+func CheckPassphrase(path string) error {
+	_, err := readPassphrase(path)
+	return err
+}
+
 // readPassphrase reads backup_passphrase_file: one line, in a file that others can't read.
 func readPassphrase(path string) (string, error) {
 	info, err := os.Stat(path)

@@ -4,10 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"clustermaster/cluster"
+	"clustermaster/cluster/backup"
 	"clustermaster/config"
+	"clustermaster/salt/saltpython"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
 	"clustermaster/serve/event/localbus"
@@ -16,12 +23,40 @@ import (
 	"clustermaster/store/allotment"
 	"clustermaster/store/jobcache/localcache"
 	"clustermaster/store/miniondata"
+	"clustermaster/store/seal"
 	"clustermaster/transport/minion"
 )
 
-// Check builds everything that can fail because of the options alone. It changes nothing except the
-// keys that Master makes.
-func Check(o *config.Options) error {
+// Check builds everything that can fail because of the options alone, and reads files that they
+// name. It changes nothing except the keys that Master makes, and runs no command of seal_key.
+// Doubts are what a start takes although it can't work.
+func Check(o *config.Options) (doubts []string, err error) {
+	if o.BackupDir != "" {
+		if err := backup.CheckPassphrase(o.BackupPassphraseFile); err != nil {
+			doubts = append(doubts, err.Error()+"; no backup can be made")
+		}
+	}
+	if o.PythonHost != "" && o.PythonHost != saltpython.None {
+		if _, err := saltpython.Find(o.PythonHost); err != nil {
+			doubts = append(doubts, err.Error())
+		}
+	}
+	return doubts, refused(o)
+}
+
+func refused(o *config.Options) error {
+	if _, err := os.Stat(o.DataDir()); err == nil || errors.Is(err, fs.ErrNotExist) {
+		if !cluster.HasState(Cluster(o).DataDir) {
+			if err := o.CheckPeers(); err != nil {
+				return err
+			}
+		}
+	}
+	if strings.HasPrefix(o.SealKey, "file:") {
+		if _, err := seal.Load(context.Background(), o.SealKey, os.Getenv); err != nil {
+			return fmt.Errorf("seal_key: %w", err)
+		}
+	}
 	if _, err := Master(o); err != nil {
 		return err
 	}

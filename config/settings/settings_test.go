@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,18 +77,41 @@ ext_pillar:
 	}
 }
 
-// TestCheck finds what a start would refuse.
+// TestCheck finds what a start would refuse, and doubts what would not work after it.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	if err := Check(load(t, "publisher_acl: {ada: [test.*]}\n")); err != nil {
-		t.Error(err)
+	const clustered = "cluster_id: c\ncluster_secret: a secret of some length\ninterface: 127.0.0.1\n"
+	alone := load(t, clustered)
+	if _, err := Check(alone); err == nil || !strings.Contains(err.Error(), "cluster_peers: names no other master") {
+		t.Errorf("no peers: %v", err)
+	}
+	identity := filepath.Join(Cluster(alone).DataDir, "identity.json")
+	if err := os.MkdirAll(filepath.Dir(identity), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(identity, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(alone); err != nil {
+		t.Errorf("no peers, but a cluster's state: %v", err)
+	}
+	for text, want := range map[string]string{
+		"publisher_acl: {ada: [test.*]}\n":                              "",
+		"python_host: /nowhere/python3\n":                               "python_host /nowhere/python3",
+		"backup_dir: /srv/b\nbackup_passphrase_file: /nowhere/phrase\n": "/nowhere/phrase",
+	} {
+		doubts, err := Check(load(t, text))
+		if err != nil || len(doubts) > 0 != (want != "") || !strings.Contains(strings.Join(doubts, ""), want) {
+			t.Errorf("%q: %q, %v", text, doubts, err)
+		}
 	}
 	for text, want := range map[string]string{
 		"metrics_tls_cert: /nowhere/cert\nmetrics_tls_key: /nowhere/key\n": "/nowhere/cert",
 		"master_sign_pubkey: true\nmaster_use_pubkey_signature: true\n" +
 			"pki_dir: /nowhere\n": "/nowhere",
+		"seal_key: file:/nowhere/seal\n": "seal_key: read key: open /nowhere/seal",
 	} {
-		if err := Check(load(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Check(load(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -50,40 +50,26 @@ func Local(ctx context.Context, o *config.Options, running bool) []Finding {
 const dialTime = 2 * time.Second
 
 func (c *checker) ports(ctx context.Context, running bool) {
-	o := c.o
-	ports := []struct{ option, addr string }{
-		{"publish_port", o.ListenAddr(o.PublishPort)}, {"ret_port", o.ListenAddr(o.RetPort)},
-		{"health_listen", o.ResolveHealthListen()}, {"metrics_listen", o.ResolveMetricsListen()},
-	}
-	if o.ClusterID != "" {
-		ports = append(ports, struct{ option, addr string }{"cluster_pool_port",
-			o.ListenAddr(o.ClusterPoolPort)})
-	}
+	ports := c.o.Listeners()
 	bad := false
 	for _, p := range ports {
 		if running {
-			if err := try(ctx, reachable(p.addr)); err != nil {
+			if err := try(ctx, reachable(p.Addr)); err != nil {
 				bad = true
 				c.say("ports", Error,
 					"look into the log of the master why it does not listen; it opens minion ports once it serves",
-					"%s: %s does not answer: %v", p.option, p.addr, err)
+					"%s: %s does not answer: %v", p.Option, p.Addr, err)
 			}
 			continue
 		}
-		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", p.addr)
-		switch {
-		case errors.Is(err, syscall.EADDRINUSE):
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", p.Addr)
+		if err != nil {
 			bad = true
-			c.say("ports", Error, "stop the other program (ss -ltnp shows it), or set "+p.option+
-				" to another port", "%s: %s is taken by another program", p.option, p.addr)
-		case err != nil:
-			bad = true
-			c.say("ports", Error,
-				"set interface to an address of this machine (ip address shows them)",
-				"%s: %s can't be listened at: %v", p.option, p.addr, err)
-		default:
-			ln.Close()
+			fact, remedy := p.Fault(err)
+			c.say("ports", Error, remedy, "%s", fact)
+			continue
 		}
+		ln.Close()
 	}
 	if !bad {
 		c.say("ports", Good, "", "%d ports are as they should be", len(ports))

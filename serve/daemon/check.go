@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,8 +26,8 @@ Examples:
 
 // CheckConfig implements "clustermaster config check": it reads the configuration as a start would,
 // and also refuses files that a start would leave out. Check reports what a start refuses beyond
-// package config's checks.
-func CheckConfig(args []string, check func(*config.Options) error) int {
+// package config's checks, and what it takes although it can't work.
+func CheckConfig(args []string, check func(*config.Options) (doubts []string, err error)) int {
 	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		fmt.Print(checkUsage)
 		return 0
@@ -46,12 +47,31 @@ func CheckConfig(args []string, check func(*config.Options) error) int {
 		}
 	}
 	if err = errors.Join(err, config.Broken(warnings)); err == nil {
-		err = check(o)
+		err = startable(o, check)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return ExitConfig
 	}
+	if !o.HasFile() {
+		fmt.Printf("warning: %s\nthe defaults: good\n", o.NoFile())
+		return 0
+	}
 	fmt.Printf("%s: good\n", o.ConfFile)
 	return 0
+}
+
+// startable is an error of all that a start would refuse on this machine.
+func startable(o *config.Options, check func(*config.Options) (doubts []string, err error)) error {
+	doubts, err := check(o)
+	for _, d := range doubts {
+		fmt.Println("warning:", d)
+	}
+	errs := []error{err, noHost(context.Background(), o)}
+	var unknown *noUserError
+	if _, err := lookupUser(o.User); errors.As(err, &unknown) {
+		errs = append(errs, fmt.Errorf("user: %s is no user of this machine; make it, or name another",
+			unknown.name))
+	}
+	return errors.Join(errs...)
 }

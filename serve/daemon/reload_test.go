@@ -41,6 +41,26 @@ func running(t *testing.T, dir string) (r *reloader, said *bytes.Buffer) {
 		log: slog.New(slog.NewTextHandler(said, nil))}, said
 }
 
+// checked is the outcome of config check, without the checks of other packages.
+func checked(t *testing.T, dir string) (code int, printed string) {
+	t.Helper()
+	stdout, stderr := os.Stdout, os.Stderr
+	f, err := os.Create(filepath.Join(t.TempDir(), "printed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	os.Stdout, os.Stderr = f, f
+	code = CheckConfig([]string{"check", "-c", dir},
+		func(*config.Options) ([]string, error) { return []string{"a doubt"}, nil })
+	os.Stdout, os.Stderr = stdout, stderr
+	b, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, string(b)
+}
+
 // TestBrokenInclude: a running master keeps the options of a file that can no longer be read, and
 // config check refuses it.
 func TestBrokenInclude(t *testing.T) {
@@ -50,23 +70,7 @@ func TestBrokenInclude(t *testing.T) {
 	write(t, filepath.Join(dir, "master"), "log_file: ''\n")
 	write(t, acl, good)
 	r, said := running(t, dir)
-	check := func() (code int, printed string) {
-		stdout, stderr := os.Stdout, os.Stderr
-		f, err := os.Create(filepath.Join(t.TempDir(), "printed"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		os.Stdout, os.Stderr = f, f
-		code = CheckConfig([]string{"check", "-c", dir},
-			func(*config.Options) error { return nil })
-		os.Stdout, os.Stderr = stdout, stderr
-		b, err := os.ReadFile(f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return code, string(b)
-	}
+	check := func() (code int, printed string) { return checked(t, dir) }
 	if code, printed := check(); code != 0 {
 		t.Fatal(code, printed)
 	}

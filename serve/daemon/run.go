@@ -170,9 +170,7 @@ func (f masterFlags) apply(o *config.Options) error {
 func run(ctx context.Context, o *config.Options, f masterFlags, warnings []config.Warning,
 	p Program) int {
 	if busy := busyPort(ctx, o); busy != nil {
-		fmt.Fprintf(os.Stderr,
-			"[WARNING ] Unable to bind socket %s, error: %v; Is there another salt-master running?\n", busy.addr, busy.err)
-		fmt.Fprintln(os.Stderr, "The salt master is shutdown. The ports are not available to bind")
+		busy.say(os.Stderr)
 		return ExitPorts
 	}
 	if f.daemon && os.Getenv(daemonMark) == "" {

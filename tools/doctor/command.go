@@ -89,7 +89,7 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // examine makes all requested checks.
 func examine(ctx context.Context, dir string, all bool, balancer string) page {
 	o, warnings, err := config.Load(dir, os.Getenv)
-	here := place{Master: "this machine", Findings: configured(err, warnings)}
+	here := place{Master: "this machine", Findings: configured(o, err, warnings)}
 	if err != nil {
 		return page{Masters: []place{here}} // nothing else can be checked
 	}
@@ -164,7 +164,11 @@ func (p *page) ask(ctx context.Context, dir string, all bool) {
 }
 
 // configured turns the problems of the options' loader into findings.
-func configured(err error, warnings []config.Warning) (found []checkup.Finding) {
+func configured(o *config.Options, err error, warnings []config.Warning) (found []checkup.Finding) {
+	if err == nil && !o.HasFile() {
+		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Warning,
+			Text: o.NoFile()})
+	}
 	for _, p := range config.Problems(err) {
 		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Error,
 			Text: p.Error(), Remedy: "change it; clustermaster config check reads it again"})

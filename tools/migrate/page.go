@@ -18,6 +18,9 @@ func (p *Plan) print(w io.Writer) {
 		release = "no salt-master found in PATH"
 	}
 	fmt.Fprintf(w, "Master %s, %s (%s), configuration %s\n", p.Master, p.Setup, release, p.ConfFile)
+	if !p.options.HasFile() {
+		fmt.Fprintf(w, "Attention: %s\n", p.options.NoFile())
+	}
 	fmt.Fprintf(w, "Founder: %s\nMaster key: %s\n", p.Founder, p.MasterKey)
 	fmt.Fprintf(w, "Keys: %d accepted, %d pending, %d rejected, %d denied\n", p.Keys["minions"],
 		p.Keys["minions_pre"], p.Keys["minions_rejected"], p.Keys["minions_denied"])
