@@ -48,6 +48,9 @@ func (l *loader) checkBackups() {
 	}
 }
 
+// authBackEnds are those of package auth, without auto.
+var authBackEnds = []string{"file", "ldap", "pam", "rest", "sharedsecret"}
+
 var hashTypes = []string{"md5", "sha1", "sha224", "sha256", "sha384", "sha512"}
 
 func (l *loader) checkNetwork() {
@@ -270,11 +273,11 @@ func (l *loader) checkMissing() {
 		case name == "auto":
 			l.warn("external_auth",
 				"the back end auto lets everybody in with any password; it is for tests only")
-		case !slices.Contains([]string{"file", "ldap", "pam", "rest", "sharedsecret"}, name):
+		case !slices.Contains(authBackEnds, name):
 			if _, err := saltpython.Find(o.PythonHost); err != nil {
 				l.refuse("external_auth",
-					"the back end %q is not built in, but one of Salt's or your own in Python: %v",
-					name, err)
+					"the back end %q is none of those built in (%s); others, of Salt or your own, are in Python: %v%s",
+					name, strings.Join(authBackEnds, ", "), err, meant(name, authBackEnds))
 			}
 		}
 	}

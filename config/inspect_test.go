@@ -60,7 +60,7 @@ func TestInspectPython(t *testing.T) {
 		"master_tops: {ext_nodes: x}\n":                                  "",
 	} {
 		for host, remedy := range map[string]string{"none": "name an interpreter there that has Salt",
-			"": "install the package salt-common or salt-master"} {
+			"": "install the package salt-common (rpm: salt), or name"} {
 			dir := t.TempDir()
 			t.Setenv("PATH", dir)
 			option, _, _ := strings.Cut(text, ":")

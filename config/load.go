@@ -265,10 +265,7 @@ func hide(name string, err error) error {
 }
 
 func (l *loader) unknown(name string, names []string) {
-	hint := ""
-	if near := closest(name, names); near != "" {
-		hint = "; did you mean " + near + "?"
-	}
+	hint := meant(name, names)
 	if strings.HasPrefix(name, "cluster_") {
 		if hint == "" {
 			hint = "; remove it or correct its name"

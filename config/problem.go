@@ -84,6 +84,14 @@ func Problems(err error) []*Problem {
 	return list
 }
 
+// meant asks whether a misspelt name is a known one; "" if none is similar.
+func meant(name string, known []string) string {
+	if near := closest(name, known); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
 // closest returns the name that differs least from a misspelt one, or "" if none is similar.
 func closest(name string, known []string) string {
 	best, at := "", 3

@@ -23,7 +23,7 @@ const probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('sa
 const probeTimeout = 20 * time.Second
 
 // ErrMissing is the answer of Find on a machine without Salt.
-var ErrMissing = errors.New("no Python with Salt is installed: install the package salt-common or salt-master, or name an interpreter with python_host")
+var ErrMissing = errors.New("no Python with Salt is installed: install the package salt-common (rpm: salt), or name an interpreter with python_host")
 
 // Find returns the interpreter that the option python_host names. For "" it looks for Salt's own,
 // then for a python3 in PATH that has Salt. The error says what to install.
