@@ -103,7 +103,7 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
 		return nil, err
 	case founded && cluster.UUID != r.GetUuid() && r.GetUuid() != "" && !n.standsAlone():
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_REFUSED, Uuid: cluster.UUID,
-			Reason: otherCluster(from.ID, r.GetUuid(), n.cfg.Addr, cluster.UUID)}, nil
+			Reason: n.otherCluster(from.ID, r.GetUuid(), n.cfg.Addr, cluster.UUID)}, nil
 	case n.standsAlone():
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(),
 			Uuid: cluster.UUID, Former: n.claim(),
@@ -207,7 +207,7 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int,
 			Reason: fmt.Sprintf(format, args...)}, nil
 	}
 	if uuid != "" && uuid != cluster.UUID {
-		return refuse("%s", otherCluster(joiner.ID, uuid, n.cfg.Addr, cluster.UUID))
+		return refuse("%s", n.otherCluster(joiner.ID, uuid, n.cfg.Addr, cluster.UUID))
 	}
 	if why := n.tooOld(joiner, supports); why != "" {
 		return refuse("%s", why)

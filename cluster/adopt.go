@@ -79,7 +79,7 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 			fresh[addr] = f
 			continue
 		}
-		errs = append(errs, errors.New(otherCluster(n.self.ID, mine.UUID, addr, a.reply.GetUuid())))
+		errs = append(errs, errors.New(n.otherCluster(n.self.ID, mine.UUID, addr, a.reply.GetUuid())))
 	}
 	if !n.cfg.Found {
 		errs = append(errs, conflict(fresh))
@@ -88,11 +88,11 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 }
 
 // otherCluster explains how to choose between two histories. Each has keys that exist nowhere else.
-func otherCluster(id, uuid, addr, other string) string {
+func (n *Node) otherCluster(id, uuid, addr, other string) string {
 	return fmt.Sprintf("%s belongs to cluster %s, and %s to cluster %s: they can't be merged, "+
 		"because each has its own key and minions. "+
 		"Choose one; on each master of the other, stop it and move its data directory to another place, as a copy of its keys; "+
-		"when started again it joins", id, uuid, addr, other)
+		"when started again it joins. The data directory of %s is %s", id, uuid, addr, other, n.self.ID, n.cfg.WholeDir)
 }
 
 // checkClusterID refuses a cluster_id other than that of the cluster this master is a member of.
@@ -103,5 +103,5 @@ func (n *Node) checkClusterID() error {
 	}
 	return fmt.Errorf("cluster_id is %q, but this master is a member of cluster %q, which keeps its name: set cluster_id to %s again. "+
 		"Nothing was changed. To make it a member of another cluster, remove it there with salt-run cluster.remove, move %s to another place, "+
-		"and start it", n.cfg.ClusterID, c.ClusterID, c.ClusterID, n.cfg.DataDir)
+		"and start it", n.cfg.ClusterID, c.ClusterID, c.ClusterID, n.cfg.WholeDir)
 }

@@ -123,6 +123,8 @@ func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 	})
 	c.Wait("the other is told", says(c.Nodes[1],
 		"move its data directory to another place, as a copy of its keys"))
+	c.Wait("it says which that is", says(c.Nodes[1],
+		"The data directory of "+c.Nodes[1].ID+" is "+c.Nodes[1].Dir))
 	for _, n := range c.Nodes {
 		if log := n.Log(); strings.Contains(log, "remove its data") ||
 			strings.Contains(log, "delete") {

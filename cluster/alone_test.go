@@ -220,6 +220,8 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"another id", cluster.Config{ID: "m2", DataDir: dir},
 			`belongs to the master "m1", not to "m2": give each master its own cachedir`},
+		{"another id, further remedy", cluster.Config{ID: "m2", DataDir: dir, WholeDir: "/srv/whole"},
+			`if "m1" has ended for good, move /srv/whole to another place, as a copy of its keys. Nothing was changed`},
 		{"no id", cluster.Config{DataDir: dir}, "must be set and contain no slash"},
 		{"a log without identity", cluster.Config{ID: "m1", DataDir: lost},
 			"has a raft log but no identity.json"},

@@ -354,7 +354,7 @@ type learnt struct {
 
 func (n *Node) learnFrom(addr string, reply *clusterpb.JoinReply) error {
 	if c, ok := n.state.Cluster(); ok && c.UUID != reply.GetUuid() {
-		return errors.New(otherCluster(n.self.ID, c.UUID, addr, reply.GetUuid()))
+		return errors.New(n.otherCluster(n.self.ID, c.UUID, addr, reply.GetUuid()))
 	}
 	l := learnt{Index: reply.GetIndex()}
 	for _, p := range reply.GetMembers() {

@@ -38,8 +38,10 @@ type Config struct {
 	// (salt-master --found).
 	Found bool
 
-	DataDir string    // raft/, identity and grants; made with mode 0700
-	Seal    *seal.Key // seals Raft's log and snapshots on disk; nil: they are not sealed
+	DataDir string // raft/, identity and grants; made with mode 0700
+	// folder of all that this master keeps, DataDir in it, for advice to move it away; "": DataDir
+	WholeDir string
+	Seal     *seal.Key // seals Raft's log and snapshots on disk; nil: they are not sealed
 
 	MaxVoters int // option cluster_max_voters, default 5
 	// option cluster_min_voters: automatic replacement leaves at least this many; default 3
@@ -146,6 +148,7 @@ func (c Config) withDefaults() (Config, error) {
 			*d = v
 		}
 	}
+	c.WholeDir = cmp.Or(c.WholeDir, c.DataDir)
 	def(&c.JoinTimeout, 30*time.Second)
 	def(&c.StaleLimit, 10*time.Second)
 	def(&c.ClockLimit, 30*time.Second)

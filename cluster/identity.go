@@ -27,8 +27,9 @@ type identity struct {
 	Incarnation string `json:"incarnation"`
 }
 
-// loadIdentity reads or makes the identity in dir. It makes dir if needed.
-func loadIdentity(dir, id string) (identity, error) {
+// loadIdentity reads or makes the identity in dir. It makes dir if needed. Whole is
+// Config.WholeDir.
+func loadIdentity(dir, whole, id string) (identity, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "raft"), 0o700); err != nil {
 		return identity{}, fmt.Errorf("make data directory: %w", err)
 	}
@@ -44,7 +45,7 @@ func loadIdentity(dir, id string) (identity, error) {
 	}
 	if found {
 		if have.ID != id {
-			return identity{}, foreign(dir, have.ID, id)
+			return identity{}, foreign(whole, have.ID, id)
 		}
 		return have, nil
 	}
@@ -53,7 +54,7 @@ func loadIdentity(dir, id string) (identity, error) {
 		if found, err := readJSON(path, &have); err == nil && found && have.ID == id {
 			return have, nil
 		} else if err == nil && found {
-			return identity{}, foreign(dir, have.ID, id)
+			return identity{}, foreign(whole, have.ID, id)
 		}
 		return identity{},
 			fmt.Errorf("data directory %s has a raft log but no %s: put that file back, or move the directory to another place to join as a new member", dir, identityFile)
@@ -63,12 +64,12 @@ func loadIdentity(dir, id string) (identity, error) {
 		return identity{}, fmt.Errorf("make incarnation: %w", err)
 	}
 	have = identity{ID: id, Incarnation: hex.EncodeToString(random[:])}
-	return claimDir(dir, have)
+	return claimDir(dir, whole, have)
 }
 
 // claimDir writes the identity of a new data directory. If two masters begin in one directory at
 // the same time, the first one gets it.
-func claimDir(dir string, id identity) (identity, error) {
+func claimDir(dir, whole string, id identity) (identity, error) {
 	path := filepath.Join(dir, identityFile)
 	b, err := json.Marshal(id)
 	if err == nil {
@@ -79,7 +80,7 @@ func claimDir(dir string, id identity) (identity, error) {
 		if _, err := readJSON(path, &first); err != nil {
 			return identity{}, err
 		}
-		return identity{}, foreign(dir, first.ID, id.ID)
+		return identity{}, foreign(whole, first.ID, id.ID)
 	}
 	if err != nil {
 		return identity{}, fmt.Errorf("make identity: %w", err)
@@ -91,7 +92,9 @@ func claimDir(dir string, id identity) (identity, error) {
 // its only disk.
 func foreign(dir, owner, id string) error {
 	return fmt.Errorf("data directory %s belongs to the master %q, not to %q: give each master its own cachedir, "+
-		"or, if this is %q under another name, set its old id again; nothing was changed", dir, owner, id, owner)
+		"or, if this is %q under another name, set its old id again. A new master here needs an empty data "+
+		"directory: if %q has ended for good, move %s to another place, as a copy of its keys. Nothing was changed",
+		dir, owner, id, owner, owner, dir)
 }
 
 // readJSON decodes a file. It returns false and no error if the file does not exist.

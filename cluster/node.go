@@ -187,7 +187,7 @@ func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer
 }
 
 func (n *Node) open(reg prometheus.Registerer) error {
-	id, err := loadIdentity(n.cfg.DataDir, n.cfg.ID)
+	id, err := loadIdentity(n.cfg.DataDir, n.cfg.WholeDir, n.cfg.ID)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ func Cluster(o *config.Options) cluster.Config {
 		Peers:          o.PeerAddrs(),
 		PubFingerprint: o.ClusterPubFingerprint,
 		DataDir:        filepath.Join(o.DataDir(), "cluster"),
+		WholeDir:       o.DataDir(),
 		MaxVoters:      o.ClusterMaxVoters,
 		MinVoters:      o.ClusterMinVoters,
 		ReplaceVoters:  o.ClusterAutoReplaceVoters,
