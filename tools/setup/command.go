@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -41,8 +42,11 @@ func Command(args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		fmt.Fprintf(stderr, "clustermaster init: %v\n", err)
 		return exitUsage
-	case fs.NArg() > 0 || !plainName.MatchString(*id):
-		fmt.Fprintf(stderr, usage, fs.FlagUsages())
+	case fs.NArg() > 0:
+		fmt.Fprintf(stderr, "clustermaster init: it takes no argument %q\n", fs.Arg(0))
+		return exitUsage
+	case !plainName.MatchString(*id):
+		fmt.Fprintf(stderr, "clustermaster init: --cluster-id: %q can't be a cluster's name; use letters, digits, dots and dashes\n", *id)
 		return exitUsage
 	}
 	secret, err := NewSecret()
@@ -54,7 +58,7 @@ func Command(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, lines, *id, secret)
 		return 0
 	}
-	c := Cluster{ID: *id, Secret: secret, Balancer: *balancer}
+	c := Cluster{ID: *id, Secret: secret, Balancer: strings.Trim(*balancer, "[]")}
 	if c.Masters, err = ParseMasters(*peers); err == nil {
 		err = c.Write(*dir)
 	}
@@ -83,14 +87,14 @@ func (c Cluster) next(w io.Writer, dir string) {
 		len(c.Masters))
 	for _, m := range c.Masters {
 		fmt.Fprintf(w, "  scp -p %s root@%s:/etc/salt/master\n",
-			filepath.Join(dir, m.Name, "master"), m.Addr)
+			filepath.Join(dir, m.Name, "master"), inURL(m.Addr))
 	}
-	balancer := c.Balancer
-	if balancer == "*" {
-		balancer = "BALANCER"
-	}
+	balancer := c.single("BALANCER")
 	fmt.Fprintf(w, "  scp %s root@%s:/etc/haproxy/haproxy.cfg\n", filepath.Join(dir, "haproxy.cfg"),
-		balancer)
+		inURL(balancer))
+	if strings.Contains(balancer, ":") {
+		balancer = quoted(balancer)
+	}
 	fmt.Fprintf(w, "\nOpen these TCP ports:\n\n  masters: 4505, 4506 and 4521 to the balancer, 4520 to the other masters\n"+
 		"  balancer: 4505 and 4506 to minions\n")
 	fmt.Fprintf(w, "\nOn each master; a start is complete only when all masters run, so don't wait for it:\n\n"+

@@ -77,10 +77,45 @@ func ParseMasters(list string) ([]lb.Server, error) {
 	return masters, nil
 }
 
+// checkBalancer refuses what no balancer beside the masters can listen at.
+func (c Cluster) checkBalancer() error {
+	host := c.Balancer
+	ip, err := netip.ParseAddr(host)
+	if host != "*" && err != nil && !hostName.MatchString(host) {
+		return fmt.Errorf("--balancer: %q is neither an address nor a host name, nor * for all addresses of its machine", host)
+	}
+	for _, m := range c.Masters {
+		if at, err2 := netip.ParseAddr(m.Addr); m.Addr == host || err == nil && err2 == nil && at == ip {
+			return fmt.Errorf("--balancer: %s is the address of %s, and both listen on ports 4505 and 4506; "+
+				"give the balancer an address of its own", host, m.Name)
+		}
+	}
+	return nil
+}
+
+// single is the balancer's address if it has one that minions can be told, else the word.
+func (c Cluster) single(word string) string {
+	if ip, err := netip.ParseAddr(c.Balancer); c.Balancer == "*" || err == nil && ip.IsUnspecified() {
+		return word
+	}
+	return c.Balancer
+}
+
+// inURL puts an IPv6 address into brackets.
+func inURL(addr string) string {
+	if strings.Contains(addr, ":") {
+		return "[" + addr + "]"
+	}
+	return addr
+}
+
 // Write makes dir with ID/master for each master, mode 0600, and haproxy.cfg. It refuses an
 // existing folder.
 func (c Cluster) Write(dir string) error {
-	balancer, err := lb.FillIn(lb.HAProxy, c.Balancer, c.Masters)
+	if err := c.checkBalancer(); err != nil {
+		return err
+	}
+	balancer, err := lb.FillIn(lb.HAProxy, inURL(c.Balancer), c.Masters)
 	if err != nil {
 		return err
 	}
@@ -144,8 +179,13 @@ func (c Cluster) Config(m lb.Server) string {
 	line("    - /srv/pillar")
 	line("")
 	line("# Show masters the minions' own addresses: add send-proxy-v2 to the servers in haproxy.cfg at the same time.")
+	line("# proxy_protocol_from lists the addresses from which the balancer connects.")
 	line("#proxy_protocol: True")
-	line("#proxy_protocol_from: [%s]", "10.0.0.100")
+	from := c.single("10.0.0.100")
+	if _, err := netip.ParseAddr(from); err != nil {
+		from = "10.0.0.100" // the option takes no names
+	}
+	line("#proxy_protocol_from: [%s]", quoted(from))
 	return b.String()
 }
 

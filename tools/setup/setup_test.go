@@ -74,6 +74,70 @@ func TestWrittenFilesAreGood(t *testing.T) {
 	}
 }
 
+// TestWrongCommandLines: each is refused with a reason, and nothing is written.
+func TestWrongCommandLines(t *testing.T) {
+	t.Parallel()
+	for line, part := range map[string]string{
+		"extra":                          `it takes no argument "extra"`,
+		"--cluster-id=":                  `--cluster-id: "" can't be a cluster's name`,
+		"--balancer=10.0.0.1":            "--balancer: 10.0.0.1 is the address of master1",
+		"--balancer=fd00:0::2":           "--balancer: fd00:0::2 is the address of master3",
+		"--balancer=m2.example.com":      "--balancer: m2.example.com is the address of m2.example.com",
+		"--balancer=foo bar":             `--balancer: "foo bar" is neither an address nor a host name`,
+		"--balancer=":                    `--balancer: "" is neither an address nor a host name`,
+		"--balancer=10.0.0.100:4505/tcp": "is neither an address nor a host name",
+	} {
+		dir := filepath.Join(t.TempDir(), "new")
+		var out, errs strings.Builder
+		code := Command([]string{"--peers", "10.0.0.1,m2.example.com,fd00::2", "--dir", dir, line}, &out, &errs)
+		if code == 0 || !strings.Contains(errs.String(), part) || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("%s: exit %d, %q; want %q", line, code, errs.String(), part)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s: something was written", line)
+		}
+	}
+}
+
+// TestTheBalancerGiven: what init writes and prints has the balancer's own address, in brackets
+// where IPv6 needs them.
+func TestTheBalancerGiven(t *testing.T) {
+	t.Parallel()
+	for balancer, want := range map[string][]string{
+		"10.0.0.9": {"#proxy_protocol_from: ['10.0.0.9']", "root@10.0.0.9:/etc/haproxy", "master: 10.0.0.9\n", "bind 10.0.0.9:4505"},
+		"fd00::9":  {"#proxy_protocol_from: ['fd00::9']", "root@[fd00::9]:/etc/haproxy", "master: 'fd00::9'\n", "bind [fd00::9]:4505"},
+		"lb.example.com": {"#proxy_protocol_from: ['10.0.0.100']", "root@lb.example.com:", "master: lb.example.com\n",
+			"bind lb.example.com:4505"},
+		"::": {"#proxy_protocol_from: ['10.0.0.100']", "root@BALANCER:", "master: BALANCER\n", "bind [::]:4505"},
+		"*":  {"#proxy_protocol_from: ['10.0.0.100']", "root@BALANCER:", "master: BALANCER\n", "bind *:4505"},
+	} {
+		dir := filepath.Join(t.TempDir(), "new")
+		var out, errs strings.Builder
+		if code := Command([]string{"--peers", "10.0.0.1,fd00::2", "--dir", dir, "--balancer", balancer},
+			&out, &errs); code != 0 {
+			t.Fatalf("%s: exit %d, %s", balancer, code, errs.String())
+		}
+		all := out.String()
+		for _, file := range []string{"master1/master", "haproxy.cfg"} {
+			b, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += string(b)
+		}
+		for _, w := range append(want, "root@[fd00::2]:/etc/salt") {
+			if !strings.Contains(all, w) {
+				t.Errorf("%s: no %q in\n%s", balancer, w, all)
+			}
+		}
+		if program, err := exec.LookPath("haproxy"); err == nil && balancer != "lb.example.com" {
+			if text, err := exec.Command(program, "-c", "-f", filepath.Join(dir, "haproxy.cfg")).CombinedOutput(); err != nil {
+				t.Errorf("%s: haproxy: %v\n%s", balancer, err, text)
+			}
+		}
+	}
+}
+
 func TestBadPeers(t *testing.T) {
 	t.Parallel()
 	for peers, part := range map[string]string{
