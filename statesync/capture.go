@@ -55,7 +55,7 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 			if len(had) > 0 && !(rec.has(sc, dir) && deleted(dir, envs)) {
 				return nil,
 					fmt.Errorf("root %s of %s is missing, and the other masters have %d items of it: make the "+
-						"folder (empty, if all of them are to be deleted)", dir, sc, len(had))
+						"folder, and use force=True if all of them are to be deleted", dir, sc, len(had))
 			}
 			// The empty root has it deleted on the other masters too, also on those that are away
 			// for some syncs. What was empty before is forgotten when the manifest fills.

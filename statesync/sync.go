@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -137,6 +139,9 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 	if o.m, err = o.capture(ctx, o.t.tree, o.req.Env, !o.req.Test, rec, own); err != nil {
 		return err
 	}
+	if err := o.emptied(rec.manifest); err != nil && !o.req.Force {
+		return err
+	}
 	b := o.m.Encode()
 	o.size = int64(len(b))
 	if o.sum, err = o.blobs.put(b); err != nil {
@@ -150,6 +155,24 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 		return nil
 	}
 	return o.blobs.flush()
+}
+
+// emptied is an error if a root has lost all items of the last sync's manifest: it may be the place
+// of a file system that is not mounted.
+func (o *outing) emptied(last *Manifest) error {
+	for _, r := range o.m.Roots {
+		had, _ := last.Root(r.Scope)
+		if len(had) == 0 || len(r.Items) > 0 {
+			continue
+		}
+		dir, _, _ := o.place(o.t.tree, r.Scope)
+		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+			continue // a deleted environment, as capture found
+		}
+		return fmt.Errorf("root %s of %s is empty, and the other masters have %d items of it: mount its "+
+			"file system, or publish it with force=True if all of them are to be deleted", dir, r.Scope, len(had))
+	}
+	return nil
 }
 
 func (o *outing) wanted() *syncpb.HoldRequest {

@@ -530,7 +530,7 @@ func TestDeletedEnvironmentsAreForgottenInTime(t *testing.T) {
 	}
 }
 
-// A root that has vanished (not mounted, say) is no order to delete all of it.
+// A root that has vanished or is empty (not mounted, say) is no order to delete all of it.
 func TestAVanishedRootDeletesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2).settled()
@@ -540,16 +540,22 @@ func TestAVanishedRootDeletesNothing(t *testing.T) {
 	if err := os.Rename(a.file, a.file+".gone"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil ||
-		!strings.Contains(err.Error(), "is missing") {
-		t.Errorf("got %v", err)
+	refused := func(want string) {
+		t.Helper()
+		if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		expect(t, "b", b.file, tree{"f": "644 1"})
 	}
-	expect(t, "b", b.file, tree{"f": "644 1"})
+	refused("is missing")
 	if err := os.Mkdir(a.file, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	a.sync(Request{})
+	refused("is empty, and the other masters have 1 items of it: mount its file system")
+	a.sync(Request{Force: true})
 	expect(t, "emptied on purpose", b.file, tree{})
+	a.sync(Request{})
 }
 
 func TestSharedRootsAreNotSynced(t *testing.T) {

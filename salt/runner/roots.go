@@ -89,6 +89,7 @@ saltenv : None
 
 force : False
     Make like here also what was changed on other masters; the replaced files are kept aside there.
+    A root that is empty here, and was not before, is published only with force=True.
 
 test : False
     Show what would be done, and change nothing.
