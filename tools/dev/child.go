@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 )
 
 // Child is a started process; its parent ends it by pid, never by name. It has its own process
-// group: Ctrl-C reaches only the parent, which ends its children in order.
+// group: Ctrl-C reaches only the parent, which ends its children in order. If the parent dies, the
+// kernel sends them SIGTERM.
 type Child struct {
 	Name string
 	cmd  *exec.Cmd
@@ -26,11 +28,22 @@ func Start(name, out string, env, argv []string) (*Child, error) {
 	defer f.Close()
 	c := &Child{Name: name, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr, c.cmd.Env = f, f, append(os.Environ(), env...)
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := c.cmd.Start(); err != nil {
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	started := make(chan error, 1)
+	go func() {
+		// The kernel sends Pdeathsig when the thread that started the process ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.cmd.Start()
+		started <- err
+		if err == nil {
+			c.err = c.cmd.Wait()
+			close(c.done)
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	go func() { c.err = c.cmd.Wait(); close(c.done) }()
 	return c, nil
 }
 

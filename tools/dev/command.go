@@ -44,6 +44,8 @@ func Command(ctx context.Context, args []string) int {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Printf("Usage: clustermaster dev [options]\n\nStart a cluster on loopback addresses with minions behind a balancer, show what it does, and let you play.\n\nOptions:\n%s\nExamples:\n  clustermaster dev\n  clustermaster dev --masters 5 --minions 20\n  clustermaster dev --haproxy haproxy --venvs .build/venvs\n", fs.FlagUsages())
 		return 0
+	case err == nil && fs.NArg() > 0:
+		err = fmt.Errorf("it takes no argument %q", fs.Arg(0))
 	case err == nil && (cfg.Masters < 1 || cfg.Masters > 9):
 		err = fmt.Errorf("--masters %d: must be 1 to 9", cfg.Masters)
 	case err == nil:
@@ -64,8 +66,12 @@ func Command(ctx context.Context, args []string) int {
 	}
 	cfg.Log = slog.New(saltlog.New(saltlog.Output{To: saltlog.Stream(os.Stderr), Level: lv,
 		Layout: saltlog.Console}))
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	// A write to a closed pipe is an error then, and does not end the process before its children.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
 	if err := Run(ctx, cfg); err != nil {
 		fmt.Fprintln(os.Stderr, "clustermaster dev:", err)
 		return 1

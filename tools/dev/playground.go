@@ -58,6 +58,7 @@ type Playground struct {
 	front   string   // address of the balancer
 	hosts   []string // addresses of the masters
 	minions []string // ids
+	end     context.CancelFunc
 
 	mu       sync.Mutex // guards children
 	children []*Child
@@ -78,6 +79,7 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer p.wg.Wait()
 	defer cancel()
+	p.end = cancel
 	defer p.stopAll()
 	if err := p.tour(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -111,7 +113,14 @@ func (p *Playground) tour(ctx context.Context) error {
 }
 
 func (p *Playground) say(format string, args ...any) {
-	fmt.Fprintf(p.cfg.Stdout, "\n\033[1m# "+format+"\033[0m\n", args...)
+	p.print("\n\033[1m# "+format+"\033[0m\n", args...)
+}
+
+// print writes to standard output. All ends if nobody reads that any more.
+func (p *Playground) print(format string, args ...any) {
+	if _, err := fmt.Fprintf(p.cfg.Stdout, format, args...); err != nil {
+		p.end()
+	}
 }
 
 func (p *Playground) address(ctx context.Context) (err error) {
@@ -199,7 +208,7 @@ func (p *Playground) startMasters(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(p.cfg.Stdout, "all ready after %.1f s\n", time.Since(began).Seconds())
+	p.print("all ready after %.1f s\n", time.Since(began).Seconds())
 	return nil
 }
 
@@ -288,7 +297,7 @@ func (p *Playground) alive() int {
 // show prints a command as an operator would type it, and its output.
 func (p *Playground) show(ctx context.Context, master int, name string, args ...string) error {
 	full := append([]string{"-c", p.configDir(master)}, args...)
-	fmt.Fprintf(p.cfg.Stdout, "$ %s %s\n", name, quoted(full))
+	p.print("$ %s %s\n", name, quoted(full))
 	cmd := exec.CommandContext(ctx, p.cfg.Binary, append([]string{name}, full...)...)
 	cmd.Stdout, cmd.Stderr = p.cfg.Stdout, p.cfg.Stderr
 	if err := cmd.Run(); err != nil {
