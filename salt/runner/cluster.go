@@ -118,15 +118,19 @@ Example:
 		{
 			Name: "cluster.health",
 			Doc: `Tell whether all is well: every master ready, a quorum with room for one death, every record
-with its copies. The exit code is 1 and problems lists what is wrong otherwise.
+with its copies. The exit code is 1 and problems lists what is wrong otherwise. Two voters have no
+room for a death: a warning says so.
 
 Example:
 
     salt-run cluster.health`,
-			Run: func(ctx context.Context, _ *Call) (any, error) {
+			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, err := status.View(ctx)
 				if err != nil {
 					return nil, err
+				}
+				if w := pairWarning(v); w != "" {
+					c.Warn(w)
 				}
 				ring, err := status.Ring(ctx)
 				if err != nil {
@@ -230,6 +234,21 @@ func levelMap(v ClusterView) value.Map {
 		{Key: "held_back_by", Value: value.Texts(heldBackBy)},
 		{Key: "releases", Value: releases}, {Key: "skew", Value: len(byRelease) > 1},
 	}
+}
+
+// pairWarning says that two voters can't lose one; "" for other numbers. It is how such a cluster
+// was built, and so no problem that an operator must look after.
+func pairWarning(v ClusterView) string {
+	voters := 0
+	for _, p := range v.Peers {
+		if p.Voter {
+			voters++
+		}
+	}
+	if voters != 2 {
+		return ""
+	}
+	return "two voters: if either dies, keys and members can't be changed until it is back; add a third master"
 }
 
 // healthMap judges the cluster's state. A master whose configuration names no cluster is healthy

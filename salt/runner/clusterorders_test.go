@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -160,6 +161,34 @@ func TestSaltsRemainingClusterFunctions(t *testing.T) {
 		res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args}, nil)
 		if got := value.Str(res.Return); !strings.Contains(got, tt.want) || res.Retcode != tt.code {
 			t.Errorf("%s: %s, code %d; want %s, %d", tt.fun, got, res.Retcode, tt.want, tt.code)
+		}
+	}
+}
+
+// healthOf answers with one view.
+type healthOf struct{ v ClusterView }
+
+func (h healthOf) View(context.Context) (ClusterView, error) { return h.v, nil }
+func (healthOf) Ring(context.Context) (RingView, error)      { return RingView{}, nil }
+
+// Two voters can't lose one. The cluster is healthy all the same, and a warning says it.
+func TestClusterHealthOfTwo(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{1: 0, 2: 1, 3: 0} {
+		v := ClusterView{ID: "m1", Leader: "m1"}
+		for i := range n {
+			v.Peers = append(v.Peers, PeerView{ID: fmt.Sprint("m", i+1), State: "voter", Voter: true,
+				Reachable: true, Ready: true})
+		}
+		r, _, _ := newRunner(t, Cluster(healthOf{v}))
+		var warnings []string
+		res := r.Run(t.Context(), Request{Fun: "cluster.health"}, func(kind string, v any) {
+			if kind == "warning" {
+				warnings = append(warnings, value.Str(v))
+			}
+		})
+		if res.Retcode != 0 || len(warnings) != want || want > 0 && !strings.Contains(warnings[0], "two voters: if either dies") {
+			t.Errorf("%d voters: code %d, warnings %q", n, res.Retcode, warnings)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type view struct {
 	Health  health   `json:"health"`
 	Members members  `json:"members"`
 	Ring    ring     `json:"ring"`
-	Notes   []string `json:"notes,omitempty"` // why the answers may be out of date
+	Notes   []string `json:"notes,omitempty"` // why the answers may be out of date, and other warnings
 }
 
 type health struct {
