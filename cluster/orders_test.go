@@ -114,7 +114,7 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	// present one.
 	gone.Stop()
 	gone.Wipe()
-	refused := saysAnew(gone, "cluster_secret or cluster_id differ there")
+	refused := saysAnew(gone, "it has another cluster_secret or cluster_id")
 	gone.Start()
 	c.Wait("refused without a reason", refused)
 	gone.Stop()
@@ -360,7 +360,7 @@ func TestRotateSecretIsInForceAtOnce(t *testing.T) {
 	}
 	late := c.Nodes[3]
 	late.Start()
-	c.Wait("the old secret is refused", says(late, "cluster_secret or cluster_id differ there"))
+	c.Wait("the old secret is refused", says(late, "it has another cluster_secret or cluster_id"))
 	if late.Serving() || len(c.Nodes[0].Members()) != 3 {
 		t.Error("it got in")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,6 +109,20 @@ func (o *Options) KeysDir() string {
 func (o *Options) SharedKeys() bool {
 	return o.ClusterID != "" && o.ClusterPkiDir != "" && o.ClusterPkiDir != o.PkiDir &&
 		!o.ClusterIsolatedFilesystem
+}
+
+// OpenSecret says that every user of this machine can read cluster_secret; "" if that is not so.
+func (o *Options) OpenSecret() string {
+	at := o.origins["cluster_secret"]
+	if v, err := o.Now("cluster_secret"); o.ClusterSecret == "" || err != nil || isSDB(v) {
+		return ""
+	}
+	info, err := os.Stat(at.file)
+	if err != nil || info.Mode().Perm()&0o004 == 0 {
+		return ""
+	}
+	return place(at.file, at.line, "cluster_secret") + fmt.Sprintf("every user of this machine can read it "+
+		"(mode %04o); put it into a file of master.d with mode 0600", info.Mode().Perm())
 }
 
 // CheckPeers refuses a cluster without another master to ask. It applies only to a master that has

@@ -460,7 +460,10 @@ func TestUnreadableFolder(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, closed), 0o755) })
 	}
-	warnings := loadAsOther(t, path)
+	warnings, err := loadAsOther(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	broken := Broken(warnings)
 	for _, name := range []string{"master.d/*.conf", "closed/extra.conf"} {
 		if broken == nil || !strings.Contains(broken.Error(),
@@ -468,16 +471,20 @@ func TestUnreadableFolder(t *testing.T) {
 			t.Errorf("%s is not named: %v", name, broken)
 		}
 	}
-	if err := Broken(loadAsOther(t, filepath.Join(dir, "elsewhere/master"))); err != nil {
-		t.Errorf("a folder that does not exist: %v", err)
+	if warnings, err := loadAsOther(filepath.Join(dir, "elsewhere/master")); err != nil || Broken(warnings) != nil {
+		t.Errorf("a folder that does not exist: %v, %v", warnings, err)
+	}
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadAsOther(path); err == nil || !strings.Contains(err.Error(),
+		path+": permission denied; let users who run commands read it (mode 0644), with cluster_secret") {
+		t.Errorf("the main file: %v", err)
 	}
 }
 
 // loadAsOther loads without root's right to read everything.
-func loadAsOther(t *testing.T, path string) []Warning {
-	t.Helper()
-	var warnings []Warning
-	var err error
+func loadAsOther(path string) (warnings []Warning, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -490,8 +497,5 @@ func loadAsOther(t *testing.T, path string) []Warning {
 		_, warnings, err = load(path, host{})
 	}()
 	<-done
-	if err != nil {
-		t.Fatal(err)
-	}
-	return warnings
+	return warnings, err
 }

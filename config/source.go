@@ -42,6 +42,10 @@ func (s *source) read(path string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		main, err = fromTemplate(path)
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; let users who run commands read it (mode 0644), with cluster_secret and other "+
+			"secrets in a file of master.d that they can't read", err)
+	}
 	if err != nil {
 		return err
 	}

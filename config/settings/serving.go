@@ -31,6 +31,9 @@ import (
 // name. It changes nothing except the keys that Master makes, and runs no command of seal_key.
 // Doubts are what a start takes although it can't work.
 func Check(o *config.Options) (doubts []string, err error) {
+	if open := o.OpenSecret(); open != "" {
+		doubts = append(doubts, open)
+	}
 	if o.BackupDir != "" {
 		if err := backup.CheckPassphrase(o.BackupPassphraseFile); err != nil {
 			doubts = append(doubts, err.Error()+"; no backup can be made")

@@ -92,15 +92,25 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(identity, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check(alone); err != nil {
-		t.Errorf("no peers, but a cluster's state: %v", err)
+	for mode, open := range map[os.FileMode]bool{0o644: true, 0o640: false} {
+		if err := os.Chmod(alone.ConfFile, mode); err != nil {
+			t.Fatal(err)
+		}
+		doubts, err := Check(alone)
+		if err != nil || strings.Contains(strings.Join(doubts, ""), "cluster_secret: every user of this machine can read it (mode 0644)") != open {
+			t.Errorf("mode %v, no peers, but a cluster's state: %q, %v", mode, doubts, err)
+		}
 	}
 	for text, want := range map[string]string{
 		"publisher_acl: {ada: [test.*]}\n":                              "",
 		"python_host: /nowhere/python3\n":                               "python_host /nowhere/python3",
 		"backup_dir: /srv/b\nbackup_passphrase_file: /nowhere/phrase\n": "/nowhere/phrase",
 	} {
-		doubts, err := Check(load(t, text))
+		o := load(t, text)
+		if err := os.Chmod(o.ConfFile, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		doubts, err := Check(o)
 		if err != nil || len(doubts) > 0 != (want != "") || !strings.Contains(strings.Join(doubts, ""), want) {
 			t.Errorf("%q: %q, %v", text, doubts, err)
 		}

@@ -376,7 +376,7 @@ func testWrongSecret(t *testing.T, c *Cluster) {
 	stranger.Run(t)
 	asked := c.Masters[0]
 	Eventually(t, 60*time.Second, "the stranger is told why", func() error {
-		if !strings.Contains(tail(stranger.Log, 1<<20), "cluster_secret or cluster_id differ") {
+		if !strings.Contains(tail(stranger.Log, 1<<20), "it has another cluster_secret or cluster_id") {
 			return fmt.Errorf("its log doesn't say so")
 		}
 		return nil

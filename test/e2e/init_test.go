@@ -21,7 +21,12 @@ func TestInit(t *testing.T) {
 		t.Fatal(r)
 	}
 	for i, m := range c.Masters {
-		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("master%d", i+1), "master"))
+		sub := filepath.Join(dir, fmt.Sprintf("master%d", i+1))
+		b, err := os.ReadFile(filepath.Join(sub, "master"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster, err := os.ReadFile(filepath.Join(sub, "master.d", "cluster.conf"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +34,7 @@ func TestInit(t *testing.T) {
 		own, _, _ := strings.Cut(m.Config(t), "cluster_id:")
 		_, own, _ = strings.Cut(own, "\nuser:")
 		shared, _, _ := strings.Cut(string(b), "file_roots:")
-		m.Configure(t, shared+"user:"+own)
+		m.Configure(t, shared+string(cluster)+"user:"+own)
 	}
 	c.StartMasters(t)
 	Eventually(t, 60*time.Second, "three members", func() error {

@@ -259,7 +259,7 @@ func TestStrangers(t *testing.T) {
 		joiner.Configure(t, strings.Replace(good, c.Secret, "another-secret-9876543210", 1))
 		turnedAway(t, m, joiner.Addr, func() { joiner.Run(t) }, "join_proof")
 		logged(t, joiner, 0, "not a member of the cluster yet",
-			"cluster_secret or cluster_id differ")
+			"it has another cluster_secret or cluster_id")
 		joiner.Kill(t)
 	})
 	t.Run("empty secret", func(t *testing.T) {

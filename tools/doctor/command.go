@@ -165,6 +165,10 @@ func (p *page) ask(ctx context.Context, dir string, all bool) {
 
 // configured turns the problems of the options' loader into findings.
 func configured(o *config.Options, err error, warnings []config.Warning) (found []checkup.Finding) {
+	if err == nil && o.OpenSecret() != "" {
+		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Warning,
+			Text: o.OpenSecret()})
+	}
 	if err == nil && !o.HasFile() {
 		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Warning,
 			Text: o.NoFile()})

@@ -71,7 +71,7 @@ func Command(args []string, stdout, stderr io.Writer) int {
 }
 
 // lines are the options alone, for masters that are already configured.
-const lines = `# The same on all masters; keep it out of sight (mode 0600).
+const lines = `# The same on all masters: a file of /etc/salt/master.d with mode 0600, out of sight of others.
 cluster_id: %s
 cluster_secret: %s
 cluster_isolated_filesystem: True
@@ -86,8 +86,8 @@ func (c Cluster) next(w io.Writer, dir string) {
 		"Written to %s: a configuration for each of %d masters, and haproxy.cfg. Next:\n\n", dir,
 		len(c.Masters))
 	for _, m := range c.Masters {
-		fmt.Fprintf(w, "  scp -p %s root@%s:/etc/salt/master\n",
-			filepath.Join(dir, m.Name, "master"), inURL(m.Addr))
+		fmt.Fprintf(w, "  scp -pr %s %s root@%s:/etc/salt/\n", filepath.Join(dir, m.Name, "master"),
+			filepath.Join(dir, m.Name, "master.d"), inURL(m.Addr))
 	}
 	balancer := c.single("BALANCER")
 	fmt.Fprintf(w, "  scp %s root@%s:/etc/haproxy/haproxy.cfg\n", filepath.Join(dir, "haproxy.cfg"),

@@ -109,8 +109,8 @@ func inURL(addr string) string {
 	return addr
 }
 
-// Write makes dir with ID/master for each master, mode 0600, and haproxy.cfg. It refuses an
-// existing folder.
+// Write makes dir with ID/master for each master, mode 0644, ID/master.d/cluster.conf, mode 0600,
+// and haproxy.cfg. It refuses an existing folder.
 func (c Cluster) Write(dir string) error {
 	if err := c.checkBalancer(); err != nil {
 		return err
@@ -126,12 +126,19 @@ func (c Cluster) Write(dir string) error {
 	}
 	for _, m := range c.Masters {
 		sub := filepath.Join(dir, m.Name)
-		if err := os.Mkdir(sub, 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(sub, "master.d"), 0o755); err != nil {
 			return fmt.Errorf("make folder: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(sub, "master"), []byte(c.Config(m)),
-			0o600); err != nil {
-			return fmt.Errorf("write configuration: %w", err)
+		for _, f := range []struct {
+			name, text string
+			mode       os.FileMode
+		}{{"master", c.Config(m), 0o644}, {"master.d/cluster.conf", c.Secrets(m), 0o600}} {
+			if err := os.WriteFile(filepath.Join(sub, f.name), []byte(f.text), f.mode); err != nil {
+				return fmt.Errorf("write configuration: %w", err)
+			}
+			if err := os.Chmod(filepath.Join(sub, f.name), f.mode); err != nil { // the umask took bits away
+				return fmt.Errorf("write configuration: %w", err)
+			}
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "haproxy.cfg"), []byte(balancer), 0o644); err != nil {
@@ -144,8 +151,9 @@ func (c Cluster) Write(dir string) error {
 func (c Cluster) Config(m lb.Server) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# %s, one of %d masters of the cluster %s. Copy to /etc/salt/master, mode 0600.", m.Name,
+	line("# %s, one of %d masters of the cluster %s. Copy to /etc/salt/master. Every user may read it, so that", m.Name,
 		len(c.Masters), c.ID)
+	line("# those of publisher_acl can run commands. What makes it a cluster is in master.d/cluster.conf.")
 	line("")
 	line("# This master: a name of its own, and the address of its ports.")
 	line("id: %s", quoted(m.Name))
@@ -156,19 +164,6 @@ func (c Cluster) Config(m lb.Server) string {
 		line("# Other masters find it by this name, also after its address has changed.")
 		line("cluster_advertise: %s", m.Addr)
 	}
-	line("")
-	line("# The cluster: the same id and secret on all masters. Keep the secret out of sight: it lets a machine join.")
-	line("cluster_id: %s", quoted(c.ID))
-	line("cluster_secret: %s", quoted(c.Secret))
-	line("cluster_peers:")
-	for _, p := range c.Masters {
-		if p.Name != m.Name {
-			line("  - %s", quoted(p.Addr))
-		}
-	}
-	line("")
-	line("# Each master has folders of its own; keys and synced roots travel inside the cluster.")
-	line("cluster_isolated_filesystem: True")
 	line("")
 	line("# States and pillars: edit them on one master, then run salt-run cluster.sync_roots there.")
 	line("file_roots:")
@@ -186,6 +181,26 @@ func (c Cluster) Config(m lb.Server) string {
 		from = "10.0.0.100" // the option takes no names
 	}
 	line("#proxy_protocol_from: [%s]", quoted(from))
+	return b.String()
+}
+
+// Secrets is the file /etc/salt/master.d/cluster.conf of one of the masters.
+func (c Cluster) Secrets(m lb.Server) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Copy to /etc/salt/master.d/cluster.conf, mode 0600.")
+	line("# The cluster: the same id and secret on all masters. Keep the secret out of sight: it lets a machine join.")
+	line("cluster_id: %s", quoted(c.ID))
+	line("cluster_secret: %s", quoted(c.Secret))
+	line("cluster_peers:")
+	for _, p := range c.Masters {
+		if p.Name != m.Name {
+			line("  - %s", quoted(p.Addr))
+		}
+	}
+	line("")
+	line("# Each master has folders of its own; keys and synced roots travel inside the cluster.")
+	line("cluster_isolated_filesystem: True")
 	return b.String()
 }
 

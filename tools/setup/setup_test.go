@@ -42,8 +42,24 @@ func TestWrittenFilesAreGood(t *testing.T) {
 				secret = s
 			}
 			file := filepath.Join(dir, id, "master")
-			if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
-				t.Errorf("%s: %v, %v", file, st.Mode(), err)
+			for name, mode := range map[string]os.FileMode{"master": 0o644, "master.d/cluster.conf": 0o600} {
+				st, err := os.Stat(filepath.Join(dir, id, name))
+				if err != nil || st.Mode().Perm() != mode {
+					t.Errorf("%s: %v, %v", name, st, err)
+				}
+			}
+			if b, err := os.ReadFile(file); err != nil || strings.Contains(string(b), secret) {
+				t.Errorf("%s has the secret, or: %v", file, err)
+			}
+			if open := o.OpenSecret(); open != "" {
+				t.Error(open)
+			}
+			// Users who can't read the secret's file have what a command needs.
+			if err := os.Remove(filepath.Join(dir, id, "master.d/cluster.conf")); err != nil {
+				t.Fatal(err)
+			}
+			if _, warnings, err := config.LoadForCommand(filepath.Join(dir, id), noEnv); err != nil || len(warnings) > 0 {
+				t.Errorf("%s without cluster.conf: %v %v", id, warnings, err)
 			}
 			if text := out.String(); !strings.Contains(text, file) ||
 				!strings.Contains(text, "haproxy.cfg root@10.0.0.100:/etc/haproxy/haproxy.cfg") ||
