@@ -141,8 +141,8 @@ func TestAuditTrail(t *testing.T) {
 	want := []string{
 		fmt.Sprintf("%s: file/carol from %s by wheel.key.accept: keys accept [minion]: changed",
 			m2.ID, "ADDRESS"),
+		line(m1, "salt-key", "secrets rotate [aes]: changed"), // staged first, for the deletion
 		line(m1, "salt-key", "keys delete [minion]: changed"),
-		line(m1, "salt-key", "secrets rotate [aes]: changed"),
 		line(m3, "auth.mk_token", "tokens make [file/carol]: changed"),
 		line(m2, "cluster.rotate_secret", "secrets rotate [cluster_secret]: changed"),
 		line(m1, "cluster.remove", "members demote [master4]: changed"),
