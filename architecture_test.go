@@ -62,7 +62,7 @@ var packages = map[string]arrows{
 	"test/commands": {[]string{"test/e2e", "transport/minion"},
 		"black-box tests: operators and one stranger, against any master"},
 	"salt/cli": {[]string{"config", "value/fnmatch", "value/yaml11", "salt/gather",
-		"salt/output", "salt/saltpython", "serve/operator", "value", "wire"},
+		"salt/output", "salt/saltpython", "salt/target", "serve/operator", "value", "wire"},
 		"commands ask the local socket, never cluster or master"},
 	"salt/output": {[]string{"value/yaml11", "value"},
 		"outputters turn values into text"},

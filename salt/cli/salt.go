@@ -12,6 +12,7 @@ import (
 	"clustermaster/config"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/output"
+	"clustermaster/salt/target"
 	"clustermaster/serve/operator"
 	"clustermaster/value"
 	"clustermaster/value/yaml11"
@@ -332,18 +333,12 @@ func (r *saltRun) start(ctx context.Context) int {
 		r.env.errorf("ERROR: %s", err)
 		return ExitNoReturn
 	case errors.As(err, new(*operator.RefusedError)):
-		return r.unbelieved()
+		return r.unsent(notAuthenticated)
 	case err != nil:
 		return r.down(ctx, err)
 	}
-	if name, ok := r.job.Tgt.(string); ok && r.job.TgtType == "nodegroup" {
-		if _, known := r.opts.Nodegroups.Get(name); !known {
-			if err := r.print.show(output.Result{Value: "Node group " + name + " unavailable in " +
-				r.opts.ConfFile, Retcode: 1}); err != nil {
-				r.env.errorf("ERROR: %s", err)
-			}
-			return ExitOK // Salt's exit code
-		}
+	if err := r.writeOut(); err != nil {
+		return r.nogroup(err)
 	}
 	if !v.on("static") && !v.given("batch") && v.integer("batch_safe_limit", 0) > 1 {
 		minions, err := r.targets(ctx)
@@ -380,18 +375,46 @@ func (r *saltRun) start(ctx context.Context) int {
 	return r.gather(ctx)
 }
 
-// unbelieved ends a run whose credentials the master refused, in the same way as a refused order.
-func (r *saltRun) unbelieved() int {
-	p := gather.Published{Error: notAuthenticated}
+// unsent ends a run whose order can't be sent, because the master refused its credentials or
+// because its target names an unknown nodegroup, in the same way as a refused order.
+func (r *saltRun) unsent(why string) int {
+	p := gather.Published{Error: why}
 	switch {
 	case r.v.on("static"), r.v.text("batch") != "":
 		return r.noBatch(p.Error)
 	case r.v.on("async"):
 		r.sent(p)
 		return ExitFailed
+	case r.job.Fun == "sys.doc":
+		r.env.errorf("%s", why)
+		return ExitNoReturn
 	}
 	r.sent(p)
 	return ExitOK // Salt's exit code
+}
+
+// nogroup ends a run whose target names an unknown nodegroup. A preview shows no minions then.
+func (r *saltRun) nogroup(err error) int {
+	if r.v.on("preview_target") && !r.v.on("static") && r.v.text("batch") == "" {
+		return r.document(nil, output.Result{Value: []string(nil)})
+	}
+	return r.unsent(err.Error())
+}
+
+// groups are the nodegroups of the command's configuration.
+type groups value.Map
+
+func (g groups) Nodegroup(name string) (any, bool) { return value.Map(g).Get(name) }
+
+// writeOut writes the nodegroups of the job's target out. As in Salt, those of the command's own
+// configuration count, which is read at each call. The error is Salt's text.
+func (r *saltRun) writeOut() error {
+	kind, tgt, err := target.ForMaster(r.job.TgtType, r.job.Tgt, groups(r.opts.Nodegroups))
+	if err != nil {
+		return fmt.Errorf("%w in %s", err, r.opts.ConfFile)
+	}
+	r.job.TgtType, r.job.Tgt = kind, tgt
+	return nil
 }
 
 func (r *saltRun) targets(ctx context.Context) ([]string, error) {

@@ -112,8 +112,57 @@ func TestSaltUnknownIDs(t *testing.T) {
 		}
 		run(t, Salt, three(), "", "-L", "ghost", "test.ping").check(t, 2, noMatch+"\n",
 			"ERROR: No return received\n")
-		run(t, Salt, three(), "", "-N", "red", "test.ping").check(t, 0,
-			"Node group red unavailable in /etc/salt/master\n", "")
+	})
+}
+
+// TestSaltNodegroups: the command writes out the nodegroups of its own file before it sends.
+func TestSaltNodegroups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			cmd   command
+			words []string
+			want  string
+		}{
+			{Salt, []string{"-N", "blue", "test.ping"}, "web*"},
+			{Salt, []string{"-N", "blue", "test.ping", "-b", "1"}, "web*"},
+			{Salt, []string{"-N", "blue", "test.ping", "-s"}, "web*"},
+			{Salt, []string{"-N", "blue", "test.ping", "--async"}, "web*"},
+			{Salt, []string{"-C", "N@blue  or db", "test.ping", "--subset", "1"}, "web* or db"},
+			{SaltCP, []string{"-N", "blue", "salt_test.go", "/tmp/x"}, "web*"},
+			{SaltCP, []string{"-C", "-N", "blue", "salt_test.go", "/tmp/x"}, "web*"},
+		} {
+			d := three()
+			run(t, tt.cmd, d, "", tt.words...)
+			if p := d.published[0]; p.TgtType != "compound" || p.Tgt != tt.want {
+				t.Errorf("%q sends %s %v, want compound %q", tt.words, p.TgtType, p.Tgt, tt.want)
+			}
+		}
+		const text = "Node group red unavailable in /etc/salt/master\n"
+		for _, tt := range []struct {
+			cmd            command
+			words          []string
+			code           int
+			stdout, stderr string
+		}{
+			{Salt, []string{"-N", "red", "test.ping"}, 0, text, ""},
+			{Salt, []string{"-C", "web-a or N@red", "test.ping"}, 0, text, ""},
+			{Salt, []string{"-N", "red", "test.ping", "--subset", "1"}, 0, text, ""},
+			{Salt, []string{"-N", "red", "test.ping", "--async"}, 1, text, ""},
+			{Salt, []string{"-N", "red", "test.ping", "-s"}, 1, "", "ERROR: publish to red: " + text},
+			{Salt, []string{"-N", "red", "test.ping", "-b", "1"}, 1, "",
+				"ERROR: publish to red: " + text},
+			{Salt, []string{"-N", "red", "-d", "test.ping"}, 2, "", text},
+			{Salt, []string{"-N", "red", "--preview-target"}, 2, "", "ERROR: No return received\n"},
+			{SaltCP, []string{"-N", "red", "salt_test.go", "/tmp/x"}, 1, "",
+				"ERROR: publish to red: " + text},
+		} {
+			d := three()
+			run(t, tt.cmd, d, "", tt.words...).check(t, tt.code, tt.stdout, tt.stderr)
+			if len(d.published) > 0 {
+				t.Errorf("%q sends %v", tt.words, d.published)
+			}
+		}
 	})
 }
 

@@ -87,6 +87,9 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 		return run.down(ctx, err)
 	}
 	defer run.daemon.Close()
+	if err := run.writeOut(); err != nil {
+		return run.noBatch(err.Error())
+	}
 	if v.on("chunked") {
 		return run.chunked(ctx, sources, dest)
 	}

@@ -47,13 +47,13 @@ func (m *matching) compound(words []string, exact bool) expr {
 }
 
 // writeOut replaces the nodegroups among words by their definitions.
-func writeOut(src Source, words []string) ([]string, bool) {
+func writeOut(src Groups, words []string) ([]string, bool) {
 	if !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "N@") }) {
 		return words, len(words) <= maxWords
 	}
 	var out []string
 	for _, w := range words {
-		if name, ok := strings.CutPrefix(w, "N@"); ok && name != "" {
+		if name, ok := groupOf(w); ok {
 			out = append(out, expandNodegroup(src, name)...)
 		} else {
 			out = append(out, w)

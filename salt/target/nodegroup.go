@@ -10,7 +10,7 @@ var typed = regexp.MustCompile(`^[A-Z]@`)
 
 // expandNodegroup replaces a nodegroup by words of a compound expression. A nodegroup that is
 // unknown, or that contains itself, gives none.
-func expandNodegroup(src Source, name string) []string {
+func expandNodegroup(src Groups, name string) []string {
 	x := &expansion{src: src}
 	words, ok := x.expand(name, nil, true)
 	if !ok || x.words > maxWords {
@@ -21,24 +21,72 @@ func expandNodegroup(src Source, name string) []string {
 
 // ForMinions makes a target as minions get it: with the definitions of nodegroups, which minions
 // don't know, and with single blanks between the words of a compound expression.
-func ForMinions(tgtType string, tgt any, src Source) (string, any) {
-	var words []string
-	switch tgtType {
-	case "nodegroup":
-		name, _ := tgt.(string)
-		words = expandNodegroup(src, name)
-	case "compound":
-		words, _ = asWords(tgt)
-		words, _ = writeOut(src, words)
-	}
+func ForMinions(tgtType string, tgt any, src Groups) (string, any) {
+	words := writtenOut(tgtType, tgt, src)
 	if len(words) == 0 {
 		return tgtType, tgt
 	}
 	return "compound", strings.Join(words, " ")
 }
 
+// UnknownGroupError is the error of a target that names an unknown nodegroup.
+type UnknownGroupError struct{ Name string }
+
+func (e *UnknownGroupError) Error() string { return "Node group " + e.Name + " unavailable" }
+
+// ForMaster makes a target as commands send it: with the definitions of nodegroups in src alone, so
+// that those of the master don't count. A target that names an unknown nodegroup gives an
+// *UnknownGroupError. A definition may name unknown ones; they mean no minions.
+func ForMaster(tgtType string, tgt any, src Groups) (string, any, error) {
+	var named []string
+	switch tgtType {
+	case "nodegroup":
+		name, _ := tgt.(string)
+		named = []string{name}
+	case "compound":
+		words, ok := asWords(tgt)
+		if !ok {
+			return tgtType, tgt, nil
+		}
+		for _, w := range words {
+			if name, ok := groupOf(w); ok {
+				named = append(named, name)
+			}
+		}
+	default:
+		return tgtType, tgt, nil
+	}
+	for _, name := range named {
+		if _, known := src.Nodegroup(name); !known {
+			return "", nil, &UnknownGroupError{name}
+		}
+	}
+	return "compound", strings.Join(writtenOut(tgtType, tgt, src), " "), nil
+}
+
+// writtenOut returns the words of a target of type nodegroup or compound, with the definitions of
+// nodegroups. It returns none for other types, and for a target without minions.
+func writtenOut(tgtType string, tgt any, src Groups) []string {
+	switch tgtType {
+	case "nodegroup":
+		name, _ := tgt.(string)
+		return expandNodegroup(src, name)
+	case "compound":
+		words, _ := asWords(tgt)
+		words, _ = writeOut(src, words)
+		return words
+	}
+	return nil
+}
+
+// groupOf returns the nodegroup that a word of a compound expression names.
+func groupOf(w string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(w, "N@")
+	return name, ok && name != ""
+}
+
 type expansion struct {
-	src   Source
+	src   Groups
 	words int // seen so far: groups that name each other grow fast
 }
 
@@ -63,8 +111,8 @@ func (x *expansion) expand(name string, open []string, first bool) ([]string, bo
 	nested := false
 	out := make([]string, 0, len(words)+2)
 	for _, w := range words {
-		inner, isGroup := strings.CutPrefix(w, "N@")
-		if !isGroup || inner == "" {
+		inner, isGroup := groupOf(w)
+		if !isGroup {
 			out = append(out, w)
 			continue
 		}

@@ -19,10 +19,15 @@ type Source interface {
 	// incomplete says how much could not be read ("incomplete: 3 of 256 partitions"), or is "".
 	Ask(ctx context.Context, q Question, fn func(id string, hits Hits)) (incomplete string,
 		err error)
-	// Nodegroup is the definition of a nodegroup: text, or a list ([]any or []string).
-	Nodegroup(name string) (definition any, ok bool)
+	Groups
 	// DataCache is the option minion_data_cache.
 	DataCache() bool
+}
+
+// Groups tells matching about nodegroups.
+type Groups interface {
+	// Nodegroup is the definition of a nodegroup: text, or a list ([]any or []string).
+	Nodegroup(name string) (definition any, ok bool)
 }
 
 // Result lists the minions that a target means.

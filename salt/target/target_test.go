@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -256,6 +257,52 @@ func TestForMinions(t *testing.T) {
 	if tgtType, sent := ForMinions("nodegroup", "nosuch", g); tgtType != "nodegroup" ||
 		sent != "nosuch" {
 		t.Errorf("an unknown nodegroup is sent as %s %v", tgtType, sent)
+	}
+}
+
+// TestForMaster: what commands send means the same to a master without nodegroups or with others.
+func TestForMaster(t *testing.T) {
+	t.Parallel()
+	g, other := load(t), load(t)
+	other.Nodegroups = map[string]any{}
+	for name := range g.Nodegroups {
+		other.Nodegroups[name] = "*"
+	}
+	g.Nodegroups["empty"] = ""
+	other.Nodegroups["empty"], other.Nodegroups["nosuch"] = "*", "*"
+	for _, c := range g.Cases {
+		tgtType, sent, err := ForMaster(c.Type, c.Tgt, g)
+		if unknown := (*UnknownGroupError)(nil); errors.As(err, &unknown) {
+			if _, known := g.Nodegroups[unknown.Name]; known || c.Type == "nodegroup" &&
+				len(c.Minions) > 0 {
+				t.Errorf("%s %v: %v", c.Type, c.Tgt, err)
+			}
+			continue
+		}
+		got, err := Match(t.Context(), tgtType, sent, "", other, c.Greedy)
+		if want := slices.Sorted(slices.Values(c.Minions)); err != nil ||
+			!slices.Equal(slices.Sorted(slices.Values(got.Minions)), want) {
+			t.Errorf("%s %v, sent as %s %v, matches %v, want %v (error %v)", c.Type, c.Tgt, tgtType,
+				sent, got.Minions, want, err)
+		}
+	}
+	for _, tt := range []struct{ tgtType, tgt, want, unknown string }{
+		{"nodegroup", "nosuch", "", "nosuch"},
+		{"nodegroup", "empty", "", ""},
+		{"compound", "N@empty", "", ""},
+		{"compound", "web*  or N@nosuch", "", "nosuch"},
+		{"compound", "web*  or N@", "web* or N@", ""},
+	} {
+		tgtType, sent, err := ForMaster(tt.tgtType, tt.tgt, g)
+		if unknown := (*UnknownGroupError)(nil); errors.As(err, &unknown) {
+			if unknown.Name != tt.unknown {
+				t.Errorf("%s %q: %v", tt.tgtType, tt.tgt, err)
+			}
+			continue
+		}
+		if err != nil || tt.unknown != "" || tgtType != "compound" || sent != tt.want {
+			t.Errorf("%s %q is sent as %s %q (error %v)", tt.tgtType, tt.tgt, tgtType, sent, err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -188,6 +189,7 @@ func targetScenes() []scene {
 			preview("-N", "both"),
 			preview("-C", "N@one or web-b"),
 		}},
+		groupScene(),
 		{name: "targets", lines: []line{
 			preview("web-[ab]"), preview("web-?"), preview("[!w]*"), preview("*"),
 			preview("-E", "web-(a|b)"), preview("-E", "eb-a"), preview("-E", "web"),
@@ -221,3 +223,97 @@ func targetScenes() []scene {
 		}},
 	}
 }
+
+// groupScene compares commands whose own file has other nodegroups than the running master.
+func groupScene() scene {
+	of := func(l line) line {
+		l.args = append([]string{"-c", "DIR/groups"}, l.args...)
+		return l
+	}
+	// Salt's command logs what it can't write out.
+	logged := func(l line) line {
+		return of(l).unlike("Log lines of the commands", func(theirs, ours result) error {
+			theirs.stderr = regexp.MustCompile(`(?m)^\[ERROR   \] .*\n`).ReplaceAllString(
+				theirs.stderr, "")
+			if !ours.equal(theirs) {
+				return errors.New("all but the log lines are to be Salt's")
+			}
+			return nil
+		})
+	}
+	// Salt's traceback ends with the text.
+	refused := func(l line) line {
+		return of(l).unlike("Python's tracebacks", func(theirs, ours result) error {
+			const text = "Node group nosuch unavailable in DIR/groups/master\n"
+			if ours.code != theirs.code || ours.code != 1 || !strings.HasSuffix(theirs.stderr, text) ||
+				!strings.HasSuffix(ours.stdout+ours.stderr, text) {
+				return errors.New("exit code and text are to be Salt's, without the traceback")
+			}
+			return nil
+		})
+	}
+	return scene{
+		name: "05_nodegroups_of_the_file",
+		before: func(t *testing.T, p *pair) {
+			for _, s := range p.sides() {
+				own, _, _ := strings.Cut(options, "nodegroups:")
+				s.write(t, "groups/master", strings.Replace(s.Config(t), options, own, 1))
+				s.write(t, "groups/master.d/groups.conf", fileGroups)
+				s.write(t, "groups/text", "text\n")
+			}
+		},
+		more: func() string { return fileGroups },
+		lines: []line{
+			of(salt("-N", "one", "test.ping")),
+			of(salt("-N", "new", "test.ping")).anyOrder(),
+			of(salt("-N", "nested", "test.ping")),
+			logged(salt("-N", "inner", "test.ping")),
+			of(salt("-N", "empty", "test.ping")),
+			logged(salt("-N", "loop", "test.ping")),
+			of(salt("-N", "both", "test.ping")),
+			of(salt("-C", "N@new and not web-a", "test.ping")),
+			of(salt("-C", "web-a or N@one", "test.ping")).anyOrder(),
+			of(salt("-N", "one", "-b", "1", "test.ping")),
+			of(salt("-N", "one", "-s", "test.ping")),
+			of(salt("-N", "one", "--subset", "1", "test.ping")),
+			of(salt("-N", "one", "-d", "test.ping")),
+			of(salt("-N", "one", "--preview-target")),
+			of(salt("-C", "N@one", "--preview-target")),
+			of(salt("-N", "new", "--batch-safe-limit=2", "test.ping")).whichever(),
+			of(salt("-N", "one", "test.ping", "-v")).saves("SINGLE"),
+			run("jobs.list_job", "$SINGLE"),
+			of(salt("-N", "new", "test.ping", "-v")).anyOrder().saves("SEVERAL"),
+			run("jobs.list_job", "$SEVERAL").blocks("^    - web-"),
+			of(cp("-N", "one", "DIR/groups/text", "DIR/groups/copy")).writes("DIR/groups/copy"),
+			of(cp("-C", "-N", "one", "DIR/groups/text", "DIR/groups/big")).writes("DIR/groups/big"),
+
+			of(salt("-N", "nosuch", "test.ping")),
+			of(salt("-C", "N@nosuch", "test.ping")),
+			of(salt("-C", "web-a or N@nosuch", "test.ping", "--out=json")),
+			of(salt("-N", "nosuch", "--subset", "1", "test.ping")),
+			of(salt("-N", "nosuch", "-d", "test.ping")),
+			logged(salt("-N", "nosuch", "--preview-target")),
+			logged(salt("-C", "web-a or N@nosuch", "--preview-target")),
+			logged(salt("-N", "nosuch", "--batch-safe-limit=2", "test.ping")),
+			refused(salt("-N", "nosuch", "-b", "1", "test.ping")),
+			refused(salt("-C", "N@nosuch", "-b", "1", "test.ping")),
+			refused(salt("-N", "nosuch", "-s", "test.ping")),
+			refused(salt("-N", "nosuch", "--async", "test.ping")),
+			refused(salt("-C", "N@nosuch", "--async", "test.ping")),
+			refused(salt("-N", "nosuch", "-b", "1", "--async", "test.ping")),
+			refused(cp("-N", "nosuch", "DIR/groups/text", "DIR/groups/copy")),
+			refused(cp("-C", "-N", "nosuch", "DIR/groups/text", "DIR/groups/copy")),
+		},
+	}
+}
+
+// fileGroups are the nodegroups of groupScene's file. The running master has another group one, and
+// both.
+const fileGroups = `nodegroups:
+  one: web-b
+  new: [web-a, web-b]
+  nested: N@new and not web-a
+  inner: web-a or N@nosuch
+  loop: N@loop
+  empty: ''
+`

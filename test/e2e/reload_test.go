@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestReloadedNodegroups changes nodegroups while a master runs. After SIGHUP targets use the new
-// ones.
+// TestReloadedNodegroups changes nodegroups while a master runs. The commands use the new ones at
+// once, runner functions after SIGHUP.
 func TestReloadedNodegroups(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Ours(t)})
@@ -33,23 +33,29 @@ func TestReloadedNodegroups(t *testing.T) {
 	}
 	m.Run(t)
 	c.WaitReady(t, 60*time.Second, m)
-	means := func(id string) error {
-		r := m.Salt(t, "-N", "group", "--preview-target")
+	names := func(r Result, id string) error {
 		if got := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(r.Stdout),
 			"- ")); got != id {
 			return fmt.Errorf("want %s: %v", id, r)
 		}
 		return nil
 	}
-	if err := means("web1"); err != nil {
+	command := func(id string) error {
+		return names(m.Salt(t, "-N", "group", "--preview-target"), id)
+	}
+	runner := func(id string) error {
+		return names(m.Runner(t, "manage.down", "tgt=group", "tgt_type=nodegroup", "timeout=1",
+			"gather_job_timeout=1"), id)
+	}
+	if err := errors.Join(command("web1"), runner("web1")); err != nil {
 		t.Fatal(err)
 	}
 	m.Configure(t, plain+"nodegroups: {group: 'db*'}\nworker_threads: 9\n")
-	if err := means("web1"); err != nil {
+	if err := errors.Join(command("db1"), runner("web1")); err != nil {
 		t.Errorf("before SIGHUP: %v", err)
 	}
 	m.Signal(t, syscall.SIGHUP)
-	Eventually(t, 30*time.Second, "the new group counts", func() error { return means("db1") })
+	Eventually(t, 30*time.Second, "the new group counts", func() error { return runner("db1") })
 	Eventually(t, 10*time.Second, "the log tells", fileHas(m.Log, "in_force=nodegroups"))
 	if err := fileHas(m.Log, "options=worker_threads")(); err != nil {
 		t.Error(err)
