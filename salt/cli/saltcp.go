@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -65,10 +66,14 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 	}
 	run.job = gather.Publish{Tgt: operands[0], TgtType: kind, Fun: "cp.recv", User: env.user()}
 	if !v.on("chunked") {
-		files, code, err := loadFiles(sources)
-		if err != nil {
-			env.println(err.Error())
-			return code
+		files, err := loadFiles(sources)
+		switch {
+		case errors.As(err, new(folder)):
+			env.println(err.Error()) // where Salt prints it
+			return ExitFailed
+		case err != nil:
+			env.errorf("ERROR: %s", err)
+			return ExitFailed
 		}
 		// Salt prints an empty result for missing sources and exits with 0; this does the
 		// same but adds the reason.
@@ -127,8 +132,18 @@ func (r *saltRun) shown(v any) int {
 	return ExitOK
 }
 
-// loadFiles reads the sources and skips those that don't exist. An error comes with the exit code.
-func loadFiles(paths []string) (value.Map, int, error) {
+// folder is the path of a source that only --chunked copies.
+type folder string
+
+func (f folder) Error() string {
+	return string(f) +
+		" is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument." // Salt's text
+}
+
+// loadFiles reads the sources and skips those that don't exist. The error is a folder for one.
+// cp.recv takes texts only, and empties its destination before it looks at them: so other files are
+// refused here.
+func loadFiles(paths []string) (value.Map, error) {
 	files, total := value.Map{}, 0
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -136,24 +151,22 @@ func loadFiles(paths []string) (value.Map, int, error) {
 			continue
 		}
 		if info.IsDir() {
-			return nil, ExitFailed,
-				fmt.Errorf("%s is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.", path) // Salt's text
+			return nil, folder(path)
 		}
 		if !info.Mode().IsRegular() {
 			continue
 		}
 		text, err := readBounded(path, maxCopied-total)
 		if err != nil {
-			return nil, ExitFailed, err
+			return nil, err
 		}
 		total += len(text)
-		var val any = string(text)
 		if !utf8.Valid(text) {
-			val = text
+			return nil, fmt.Errorf("%s is not UTF-8 text; copy it with -C (--chunked)", path)
 		}
-		files = files.Set(path, val)
+		files = files.Set(path, string(text))
 	}
-	return files, ExitOK, nil
+	return files, nil
 }
 
 func readBounded(path string, limit int) ([]byte, error) {

@@ -47,6 +47,10 @@ func copyScenes() []scene {
 		salt("web-a", "file.get_mode", "DIR/to/tree/sub/b.sh"),
 		salt("web-a", "file.directory_exists", "DIR/to/tree/none"),
 		cp("web-a", "DIR/src/tree", "DIR/to/x"),
+		// the earlier copy stays as it is
+		cp("web-a", "DIR/src/motd", "DIR/src/big", "DIR/to/motd").writes("DIR/to/motd").unlike(
+			"Python's tracebacks", prints("in the file:\nhello\n",
+				"ERROR: DIR/src/big is not UTF-8 text; copy it with -C (--chunked)\n", 1)),
 		cp("-C", "web-a", "DIR/src/nosuch", "DIR/to/x"),
 		cp("web-a", "DIR/src/nosuch", "DIR/to/x").unlike("Missing sources of salt-cp",
 			prints("", "none of the source files exists; check the paths\n", 0)),
