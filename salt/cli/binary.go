@@ -31,7 +31,13 @@ type Binary struct {
 
 // Run runs the command that the program's name or its first argument names, and returns its exit
 // code. args includes the program's name.
+//
+// A write to a closed pipe is an error for the command, and does not end the process in the middle
+// of a batch or a migration. So commands that write without end have to look at the error.
 func (b Binary) Run(ctx context.Context, args []string, out, errs io.Writer) int {
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, syscall.SIGPIPE)
+	defer signal.Stop(pipes)
 	if c, ok := b.find(filepath.Base(args[0])); ok {
 		return c.Run(ctx, args[1:])
 	}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"clustermaster/config"
 	"clustermaster/salt/output"
@@ -128,7 +130,7 @@ func (e Env) theme(path string) map[string]string {
 	return theme
 }
 
-// show prints one document.
+// show prints one document. As in Salt, it is no error that nobody reads it.
 func (p *printer) show(r output.Result) error {
 	var w io.Writer = p.env.Stdout
 	if p.file != "" {
@@ -139,7 +141,10 @@ func (p *printer) show(r output.Result) error {
 		defer f.Close()
 		w = f
 	}
-	return p.opts.Display(w, r)
+	if err := p.opts.Display(w, r); !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	return nil
 }
 
 // words splits a list of texts, or a text at its commas.

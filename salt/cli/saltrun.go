@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 
 	"clustermaster/config"
 	"clustermaster/salt/output"
@@ -114,6 +115,8 @@ type runnerRun struct {
 	fun   string
 	shown bool // the function already printed its result
 	meter bool // a progress meter is on the terminal's current line
+	// ends a stream of events that nobody reads any more
+	unread context.CancelFunc
 }
 
 func (r *runnerRun) down(err error) int {
@@ -180,9 +183,14 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 		}
 		r.env.println("jid: " + req.JID)
 	}
-	res, err := d.Run(ctx, req, r.meanwhile)
+	read, unread := context.WithCancel(ctx)
+	defer unread()
+	r.unread = unread
+	res, err := d.Run(read, req, r.meanwhile)
 	var notAllowed *operator.RefusedError
 	switch {
+	case read.Err() != nil && ctx.Err() == nil:
+		return ExitOK
 	case errors.As(err, &notAllowed):
 		return r.refused(notAllowed.Text)
 	case ctx.Err() != nil:
@@ -233,7 +241,10 @@ func (r *runnerRun) meanwhile(kind string, v any) {
 			r.shown = true
 		}
 	case "print":
-		fmt.Fprint(r.env.Stdout, value.Str(v))
+		_, err := fmt.Fprint(r.env.Stdout, value.Str(v))
+		if errors.Is(err, syscall.EPIPE) && r.fun == "state.event" {
+			r.unread()
+		}
 	case "warning":
 		r.env.logWarning(strings.TrimRight(value.Str(v), "\n"))
 	case "error":

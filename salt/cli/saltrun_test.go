@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"clustermaster/serve/operator"
 	"clustermaster/value"
@@ -181,4 +183,41 @@ func TestSaltCP(t *testing.T) {
 			t.Errorf("exit %d, stderr %q", r.code, r.stderr)
 		}
 	})
+}
+
+// endless is a daemon whose runner prints until the command ends.
+type endless struct{ *fakeDaemon }
+
+func (endless) Run(ctx context.Context, _ operator.RunRequest,
+	out func(string, any)) (operator.RunResult, error) {
+	for ctx.Err() == nil {
+		out("print", "salt/auth\t{}\n")
+	}
+	return operator.RunResult{}, ctx.Err()
+}
+
+// TestUnreadEvents: state.event has no end of its own, so it ends when nobody reads it any more.
+func TestUnreadEvents(t *testing.T) {
+	t.Parallel()
+	env, _, errs := newEnv(&fakeDaemon{}, "")
+	env.Dial = func(context.Context, string) (Daemon, error) { return endless{}, nil }
+	env.Stdout = closedPipe(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if code := SaltRun(ctx, []string{"state.event"}, env); code != ExitOK || ctx.Err() != nil ||
+		errs.Len() > 0 {
+		t.Errorf("exit %d, %v\n%s", code, ctx.Err(), errs)
+	}
+}
+
+// closedPipe returns a pipe that nobody reads any more.
+func closedPipe(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	t.Cleanup(func() { w.Close() })
+	return w
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"clustermaster/test/e2e"
 )
 
 const badBatch = "Invalid batch specification 'foo': must be an integer or percentage string like '10' or '25%'.\n"
@@ -14,8 +16,34 @@ const badBatch = "Invalid batch specification 'foo': must be an integer or perce
 // answers.
 func (l line) whichever() line { return l.mask(`web-[ab]`, "web-N") }
 
+// unread has nobody read the line's output. file is how ours shows the line's file.
+func (l line) unread(file string) line {
+	l.call.unread = true
+	return l.unlike("Closed pipes", prints(file, "", 0))
+}
+
 func batchScenes() []scene {
 	return []scene{
+		// A reader that leaves, as head does, ends no command, and above all no batch.
+		{name: "14_unread", before: func(t *testing.T, p *pair) {
+			p.both(func(s *side) {
+				if err := os.WriteFile(filepath.Join(s.Dir, "src.txt"), []byte("hello\n"),
+					0o644); err != nil {
+					t.Error(err)
+				}
+			})
+		}, lines: []line{
+			salt("-b", "1", "web-*", "cmd.run", "echo x >> DIR/unread").writes("DIR/unread").unread(
+				"in the file:\nx\nx\n"),
+			salt("web-*", "cmd.run", "echo y >> DIR/unread").writes("DIR/unread").unread(
+				"in the file:\nx\nx\ny\ny\n"),
+			salt("--static", "web-*", "test.ping").unread(""),
+			salt("web-a", "test.ping", "--out=json").unread(""),
+			salt("web-a", "sys.doc", "test.ping").unread(""),
+			key("-L").unread(""), run("manage.up").unread(""),
+			cp("web-a", "DIR/src.txt", "DIR/copied").writes("DIR/copied").unread(
+				"in the file:\nhello\n"),
+		}, do: streamsEnd},
 		{name: "14_batch", lines: []line{
 			salt("-b", "1", "web-*", "test.ping").whichever(),
 			salt("-b", "50%", "web-*", "test.ping").whichever(),
@@ -100,4 +128,24 @@ func (s *side) write(t testing.TB, name, text string) {
 		os.WriteFile(path, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// streamsEnd: a stream of events ends when nobody reads it any more.
+func streamsEnd(t *testing.T, p *pair) {
+	done := make(chan result, 1)
+	go func() {
+		done <- p.ours.call(t, "salt-run", call{args: []string{"state.event"}, unread: true})
+	}()
+	e2e.Eventually(t, commandLimit, "the end of a stream that nobody reads", func() error {
+		p.ours.must(t, "salt", "web-a", "test.ping")
+		select {
+		case r := <-done:
+			if r.code != 0 || r.stderr != "" {
+				t.Error(r)
+			}
+			return nil
+		default:
+			return errors.New("it still runs")
+		}
+	})
 }

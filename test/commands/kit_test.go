@@ -34,6 +34,8 @@ type call struct {
 	args  []string
 	stdin string
 	env   []string // NAME=value
+	// unread: nobody reads standard output
+	unread bool
 }
 
 // result is what a command printed and how it ended.
@@ -65,6 +67,16 @@ func (p programs) run(t testing.TB, name string, c call) result {
 	cmd.Env = append(os.Environ(), c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 10 * time.Second
+	if c.unread {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Error(err)
+			return result{code: -1}
+		}
+		r.Close()
+		defer w.Close()
+		cmd.Stdout = w
+	}
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Errorf("run %s: %v", name, err)
@@ -173,7 +185,7 @@ func (l *library) run(t testing.TB, name string, c call) result {
 	}
 	b, err := json.Marshal(map[string]any{
 		"id": id, "prog": name, "path": filepath.Join(l.dir, name),
-		"args": append([]string{}, c.args...), "env": env,
+		"args": append([]string{}, c.args...), "env": env, "unread": c.unread,
 		"stdin": path("stdin"), "stdout": path("stdout"), "stderr": path("stderr"),
 	})
 	start := time.Now()

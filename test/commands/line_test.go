@@ -203,6 +203,9 @@ func (l line) String() string {
 	if len(l.env) > 0 {
 		text += fmt.Sprintf(" env %q", l.env)
 	}
+	if l.call.unread {
+		text += " unread"
+	}
 	masked := ""
 	for _, m := range l.masks {
 		masked += fmt.Sprintf(" mask %q %q", m.form, m.to)
@@ -308,7 +311,7 @@ func (s *side) filled(c call) call {
 		}
 		return out
 	}
-	return call{args: all(c.args), stdin: s.fill(c.stdin), env: all(c.env)}
+	return call{args: all(c.args), stdin: s.fill(c.stdin), env: all(c.env), unread: c.unread}
 }
 
 // fill puts the saved texts and the side's folder into an argument.

@@ -68,10 +68,6 @@ func Command(ctx context.Context, args []string) int {
 		Layout: saltlog.Console}))
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	// A write to a closed pipe is an error then, and does not end the process before its children.
-	pipe := make(chan os.Signal, 1)
-	signal.Notify(pipe, syscall.SIGPIPE)
-	defer signal.Stop(pipe)
 	if err := Run(ctx, cfg); err != nil {
 		fmt.Fprintln(os.Stderr, "clustermaster dev:", err)
 		return 1

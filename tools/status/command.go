@@ -151,17 +151,25 @@ func watch(ctx context.Context, f flags, stdout, stderr io.Writer) int {
 		default:
 			statusPage(&page, v)
 		}
+		var unread error
 		if key := v.key() + fmt.Sprint(err); onTerminal(stdout) && !f.json {
-			fmt.Fprint(stdout, "\x1b[H\x1b[2J"+time.Now().Format(time.TimeOnly)+"  "+page.String())
+			_, unread = fmt.Fprint(stdout,
+				"\x1b[H\x1b[2J"+time.Now().Format(time.TimeOnly)+"  "+page.String())
 		} else if key != last {
 			if last != "" && !f.json {
 				fmt.Fprintln(stdout)
 			}
 			last = key
-			fmt.Fprint(stdout, page.String())
+			_, unread = fmt.Fprint(stdout, page.String())
 		}
 		if f.until != "" && code == exitGood && (f.until == "healthy" || !v.moving()) {
 			return exitGood
+		}
+		if unread != nil && f.until != "" {
+			return max(code, exitProblems)
+		}
+		if unread != nil {
+			return code
 		}
 		select {
 		case <-limit.Done():

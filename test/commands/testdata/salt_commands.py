@@ -1,7 +1,7 @@
 """Runs Salt's own commands, each in a fork of this process, so that the library is imported once.
 
-Requests come as lines of JSON on descriptor 3: {"id", "prog", "path", "args", "env", "stdin", "stdout", "stderr"}, the last
-three being files. The answer is a line "id status" on descriptor 4, status as os.waitpid gives it.
+Requests come as lines of JSON on descriptor 3: {"id", "prog", "path", "args", "env", "unread", "stdin", "stdout", "stderr"},
+the last three being files. With "unread", standard output is a pipe that nobody reads. The answer is a line "id status" on descriptor 4, status as os.waitpid gives it.
 """
 
 import json
@@ -50,7 +50,13 @@ def redirect(path, flags, descriptor):
 request = serve()
 os.close(REPLIES)
 redirect(request["stdin"], os.O_RDONLY, 0)
-redirect(request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 1)
+if request["unread"]:
+    reader, writer = os.pipe()
+    os.dup2(writer, 1)
+    os.close(reader)
+    os.close(writer)
+else:
+    redirect(request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 1)
 redirect(request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 2)
 os.environ.update(request["env"])
 sys.argv = [request["path"], *request["args"]]
