@@ -209,7 +209,7 @@ func (d *fakeDaemon) Docs(_ context.Context, prefix string) (value.Map, error) {
 		{Key: "jobs.active", Value: "\n    List.\n    "}}
 	out := value.Map{}
 	for _, p := range all {
-		if strings.HasPrefix(p.Key.(string), prefix) {
+		if strings.HasPrefix(p.Key.(string), strings.TrimSuffix(prefix, "*")) {
 			out = append(out, p)
 		}
 	}

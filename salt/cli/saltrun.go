@@ -207,12 +207,25 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 		return ExitOK
 	}
 	if !r.v.on("quiet") && !r.shown {
+		if res.NotRun && res.Retcode == 0 {
+			res.Return = r.help(ctx, d, res.Return)
+		}
 		if err := r.print.show(result(res)); err != nil {
 			r.env.errorf("ERROR: %s", err)
 			return ExitFailed
 		}
 	}
 	return res.Retcode
+}
+
+// help is what Salt prints of a call whose function or keywords are unknown: the documentation of
+// all functions whose names begin so. If there are none it is reason.
+func (r *runnerRun) help(ctx context.Context, d Daemon, reason any) any {
+	docs, err := d.Docs(ctx, r.fun+"*")
+	if err != nil || len(docs) == 0 {
+		return reason
+	}
+	return docs
 }
 
 // level is the log level for the terminal.

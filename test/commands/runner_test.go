@@ -20,6 +20,9 @@ func ownText(stdout string) func(theirs, ours result) error {
 	}
 }
 
+// documented are the lines of documentation below the functions' names.
+const documented = `(?m)^( .*)?\n`
+
 const wrongSleep = "\nPassed invalid arguments: sleep() takes from 0 to 1 positional arguments but 3 were given\n\nUsage:\n\n"
 
 func runnerScenes() []scene {
@@ -42,6 +45,10 @@ func runnerScenes() []scene {
 				ownText("\nPassed invalid arguments: lookup_jid() missing 1 required positional argument: 'jid'\n\nUsage:\n\n")),
 			run("test.sleep", "nosuch=1").unlike("Texts of the runner functions",
 				ownText("test.sleep:\n\n        Sleep ")),
+			run("jobs.li").mask(documented, ""),
+			run("jobs.list_jobs", "nosuch=1").mask(documented, ""),
+			run("jobs.exit").unlike("Texts of the runner functions",
+				ownText("jobs.exit_success:\n\n        ")),
 			run("event.send", "my/tag", "{a: 1}"), run("event.send", "my/tag"),
 			run("event.send", "my/tag", "text").unlike("Python's tracebacks",
 				begins("Exception occurred in runner event.send: ", "", 1)),
